@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	utilclock "k8s.io/utils/clock"
@@ -117,9 +118,14 @@ func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Man
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
+	meta, err := metadata.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
 	f := fleet.New(fleet.Options{
 		Namespaces:     o.FleetNamespaces,
 		API:            api,
+		Metadata:       meta,
 		HubID:          id,
 		MayWrite:       t.Holds,
 		LocalAddresses: o.LocalAddresses,

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	kubernetesfake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/metadata"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
@@ -85,21 +87,56 @@ type muster struct {
 
 var musterStart = lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
 
+// metadataWatch shows the metadata of the Secrets that a watch shows. Unlike watch.Filter it ends when nobody reads any more.
+type metadataWatch struct {
+	watch.Interface
+	events chan watch.Event
+}
+
+func (w metadataWatch) ResultChan() <-chan watch.Event { return w.events }
+
+func newMetadataWatch(of watch.Interface) metadataWatch {
+	w := metadataWatch{of, make(chan watch.Event, 100)}
+	go func() {
+		defer close(w.events)
+		for e := range of.ResultChan() {
+			if s, ok := e.Object.(*corev1.Secret); ok {
+				e.Object = &metav1.PartialObjectMetadata{ObjectMeta: s.ObjectMeta}
+			}
+			w.events <- e
+		}
+	}()
+	return w
+}
+
 // granted is the API server behind a client, where the hub may do everything with Secrets.
-func granted(of client.WithWatch) kubernetes.Interface {
+func granted(of client.WithWatch) (kubernetes.Interface, metadata.Interface) {
 	api := kubernetesfake.NewClientset()
 	api.PrependReactor("create", "selfsubjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, &authorizationv1.SelfSubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}, nil
 	})
-	api.PrependReactor("list", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		list := &corev1.SecretList{}
-		return true, list, of.List(context.Background(), list, client.InNamespace(a.GetNamespace()))
+	api.PrependReactor("get", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		secret, name := &corev1.Secret{}, a.(clienttesting.GetAction).GetName()
+		return true, secret, of.Get(context.Background(), client.ObjectKey{Namespace: a.GetNamespace(), Name: name}, secret)
 	})
-	api.PrependWatchReactor("secrets", func(a clienttesting.Action) (bool, watch.Interface, error) {
+	shown := metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())
+	shown.PrependReactor("list", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
+		secrets := &corev1.SecretList{}
+		err := of.List(context.Background(), secrets, client.InNamespace(a.GetNamespace()))
+		list := &metav1.List{ListMeta: secrets.ListMeta}
+		for _, s := range secrets.Items {
+			list.Items = append(list.Items, runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: s.ObjectMeta}})
+		}
+		return true, list, err
+	})
+	shown.PrependWatchReactor("secrets", func(a clienttesting.Action) (bool, watch.Interface, error) {
 		w, err := of.Watch(context.Background(), &corev1.SecretList{}, client.InNamespace(a.GetNamespace()))
-		return true, w, err
+		if err != nil {
+			return true, nil, err
+		}
+		return true, newMetadataWatch(w), nil
 	})
-	return api
+	return api, shown
 }
 
 // newMuster is to be called in a bubble of synctest. Its clock stands still.
@@ -126,7 +163,10 @@ func newMusterBy(t *testing.T, clock lease.Clock, objects ...client.Object) *mus
 		t.Fatal(err)
 	}
 	own := seal.Mark("uid", "leasecast-system")
-	f := fleet.New(fleet.Options{HubID: own, API: granted(m.api), MayWrite: func() bool { return true }, Clock: m.clock, LocalAddresses: true})
+	api, secrets := granted(m.api)
+	f := fleet.New(fleet.Options{
+		HubID: own, API: api, Metadata: secrets, MayWrite: func() bool { return true }, Clock: m.clock, LocalAddresses: true,
+	})
 	local := &hubManager{cache: hubCache{informers, m.api}, api: m.api}
 	if err := f.SetupWithManager(fleetManager{local: local}); err != nil {
 		t.Fatal(err)

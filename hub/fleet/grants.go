@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,11 +37,10 @@ func (p *Provider) Ready() error {
 // newSecrets prepares to show Secrets.
 func (r runner) newSecrets() *secrets.Store {
 	return secrets.New(secrets.Options{
-		Client: r.options.API, Timers: r.timers, Log: r.log,
+		Client: r.options.API, Metadata: r.options.Metadata, Timers: r.timers, Log: r.log,
 		Seen:   r.seen,
 		News:   r.lookAgain,
 		Wanted: r.wanted,
-		Needed: r.needed,
 	})
 }
 
@@ -74,16 +72,8 @@ func (r runner) askAll(ctx context.Context, fleet string) {
 // wanted reports whether a Cluster of the fleet takes part, or may.
 func (r runner) wanted(ctx context.Context, fleet string) bool {
 	return slices.Contains(r.options.Namespaces, fleet) || slices.ContainsFunc(r.clusters(ctx, fleet), func(c clusterv1.Cluster) bool {
-		return readSpec(&c, nil, nil).keeps()
+		return readSpec(&c, nil).keeps()
 	})
-}
-
-// needed reports whether a Cluster takes part, or may, whose kubeconfig is in a Secret of that name, and since when it is there.
-func (r runner) needed(ctx context.Context, fleet, secret string) (since time.Time, ok bool) {
-	var c clusterv1.Cluster
-	key := client.ObjectKey{Namespace: fleet, Name: strings.TrimSuffix(secret, kubeconfigSuffix)}
-	err := r.mgr.GetLocalManager().GetCache().Get(ctx, key, &c)
-	return c.CreationTimestamp.Time, err == nil && readSpec(&c, nil, nil).keeps()
 }
 
 // clusters are those of a fleet, or of all namespaces if it is empty.

@@ -18,8 +18,8 @@ import (
 	"github.com/leasecast/leasecast/hub/fleet/secrets"
 )
 
-// tooMany is how many of the largest kubeconfigs are more than a fleet may have: 35 MiB.
-const tooMany = 560
+// tooMany is how many kubeconfigs are more than a fleet may have.
+const tooMany = secrets.MaxKubeconfigs + 48
 
 // each does something tooMany times, a few at once.
 func each(t *testing.T, do func(n int) error) {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -164,6 +165,7 @@ func newHub(t *testing.T, namespace string, mayWrite bool, o manager.Options) (*
 	h.Provider = fleet.New(fleet.Options{
 		Namespaces: []string{namespace},
 		API:        kubernetes.NewForConfigOrDie(servers(t).Hub().AdminConfig()),
+		Metadata:   metadata.NewForConfigOrDie(servers(t).Hub().AdminConfig()),
 		HubID:      "hub-of-" + t.Name(),
 		MayWrite:   h.mayWrite.Load,
 		Clock:      &h.clock,

@@ -41,7 +41,7 @@ func (p *Provider) Move(ctx context.Context, fleet string) (Move, error) {
 			return Stays, fmt.Errorf("list the Clusters of %s: %w", fleet, err)
 		}
 		for i := range page.Items {
-			s := readSpec(&page.Items[i], nil, nil)
+			s := readSpec(&page.Items[i], nil)
 			specs = append(specs, spec{paused: s.paused, moved: s.moved})
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -33,8 +34,9 @@ type Options struct {
 	// Namespaces are the fleets to serve. Empty means all. The manager's cache must cover the Clusters in them.
 	// Secrets are read where that is granted: see [Provider.MissingGrant].
 	Namespaces []string
-	// API reaches the management cluster. Required.
-	API kubernetes.Interface
+	// API and Metadata reach the management cluster. Required.
+	API      kubernetes.Interface
+	Metadata metadata.Interface
 	// HubID is the mark of this installation (see seal.Mark), which also names it in the probe Leases.
 	// Required.
 	HubID string
@@ -115,8 +117,8 @@ func New(o Options) *Provider {
 // elected finds its members connected and their caches full. They are engaged when the replica is elected, if
 // the manager has an election, and else at once.
 func (p *Provider) SetupWithManager(mgr mcmanager.Manager) error {
-	if p.options.HubID == "" || p.options.MayWrite == nil || p.options.API == nil {
-		return errors.New("fleet: Options.HubID, Options.MayWrite and Options.API are required")
+	if p.options.HubID == "" || p.options.MayWrite == nil || p.options.API == nil || p.options.Metadata == nil {
+		return errors.New("fleet: Options.HubID, Options.MayWrite, Options.API and Options.Metadata are required")
 	}
 	p.mgr = mgr
 	p.log = mgr.GetLogger().WithName("fleet")

@@ -131,7 +131,7 @@ func (r runner) noteMove(k Key, c *clusterv1.Cluster) {
 	}
 }
 
-// sync hands a member what the hub's objects say, and starts it if it is a new one. It reads the cache only.
+// sync hands a member what the hub's objects say, and starts it if it is a new one. It reads memory only.
 func (r runner) sync(ctx context.Context, k Key, group *sync.WaitGroup) {
 	r.mu.Lock()
 	m, moved := r.members[k], r.moved[k]
@@ -139,7 +139,7 @@ func (r runner) sync(ctx context.Context, k Key, group *sync.WaitGroup) {
 	s, err := r.readHub(ctx, k)
 	switch {
 	case apierrors.IsNotFound(err):
-		r.secrets.Release(k.Fleet, k.Name+kubeconfigSuffix)
+		r.secrets.Release(k.Fleet, k.Name)
 		if m != nil {
 			m.gone(moved)
 		}
@@ -148,15 +148,17 @@ func (r runner) sync(ctx context.Context, k Key, group *sync.WaitGroup) {
 		// The cache is local: it fails when the manager stops.
 		log.FromContext(ctx).Error(err, "Cluster not read", "cluster", klog.KRef(k.Fleet, k.Name))
 		return
-	}
-	switch {
-	case !s.keeps() && m == nil:
-		r.secrets.Release(k.Fleet, k.Name+kubeconfigSuffix)
+	case m == nil && !s.keeps():
+		r.secrets.Release(k.Fleet, k.Name)
+		return
 	case !r.opened(ctx, k.Fleet):
-		// It is looked at again when the Secrets can be seen, or it is known why not.
-	case m != nil:
+		return // it is looked at again when the Secrets can be seen, or it is known why not
+	}
+	kubeconfig := r.secrets.Kubeconfig(k.Fleet, k.Name, s.created)
+	s.kubeconfig, s.noKubeconfig, s.refused = kubeconfig.Value, kubeconfig.Missing, kubeconfig.Refused
+	if m != nil {
 		m.setSpec(s)
-	default:
+	} else {
 		r.start(ctx, k, s, group)
 	}
 }
@@ -167,12 +169,7 @@ func (r runner) readHub(ctx context.Context, k Key) (spec, error) {
 	if err := hub.Get(ctx, client.ObjectKey{Namespace: k.Fleet, Name: k.Name}, &c); err != nil {
 		return spec{}, err
 	}
-	secret := r.secrets.Get(k.Fleet, k.Name+kubeconfigSuffix)
-	s := readSpec(&c, secret, r.sealKey(k.Fleet))
-	if missing := r.secrets.Missing(k.Fleet); secret == nil && missing != "" {
-		s.noKubeconfig = missing
-	}
-	return s, nil
+	return readSpec(&c, r.sealKey(k.Fleet)), nil
 }
 
 func (r runner) start(ctx context.Context, k Key, s spec, group *sync.WaitGroup) {

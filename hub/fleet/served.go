@@ -45,18 +45,13 @@ func (p *Provider) mayWrite(fleet string) bool {
 
 // sealKey is the key of a fleet's seal; empty if it is not known.
 func (p *Provider) sealKey(fleet string) seal.Key {
-	if secret := p.secrets.Get(fleet, seal.SecretName); secret != nil {
-		return seal.KeyOf(secret)
-	}
-	return nil
+	_, key := p.secrets.Seal(fleet)
+	return key
 }
 
 // noteSeal notes what the seal of a fleet said when it was seen last.
 func (r runner) noteSeal(fleet string) {
-	mark := ""
-	if secret := r.secrets.Get(fleet, seal.SecretName); secret != nil {
-		mark = seal.MarkOf(secret)
-	}
+	mark, _ := r.secrets.Seal(fleet)
 	if !r.noteServed(fleet, mark) {
 		return
 	}

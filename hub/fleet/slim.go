@@ -30,7 +30,7 @@ func SlimCluster(o any) (any, error) {
 		Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion,
 		CreationTimestamp: c.CreationTimestamp, DeletionTimestamp: c.DeletionTimestamp, Annotations: slimAnnotations(c.Annotations),
 	}}
-	if !readSpec(c, nil, nil).keeps() {
+	if !readSpec(c, nil).keeps() {
 		return slim, nil // it takes no part, and nothing of ours is there
 	}
 	slim.Labels = slimLabels(c.Labels)

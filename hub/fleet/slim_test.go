@@ -64,9 +64,9 @@ func TestWhatIsKeptOfACluster(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			full := largeCluster(test.change)
-			want := readSpec(full, nil, key)
+			want := readSpec(full, key)
 			got := slimmed(t, full)
-			if is := readSpec(got, nil, key); !is.equal(want) {
+			if is := readSpec(got, key); !is.equal(want) {
 				t.Errorf("the hub reads %+v of it, and %+v of the whole", is, want)
 			}
 			if got.Namespace != "prod" || got.ResourceVersion != "7" {
@@ -81,7 +81,7 @@ func TestWhatIsKeptOfACluster(t *testing.T) {
 
 func TestLittleIsKeptOfAClusterThatIsNobodys(t *testing.T) {
 	none := slimmed(t, largeCluster(func(c *clusterv1.Cluster) { c.Labels["region"] = "here" }))
-	if readSpec(none, nil, nil).keeps() || len(none.Labels) > 0 || none.Status.Phase != "" {
+	if readSpec(none, nil).keeps() || len(none.Labels) > 0 || none.Status.Phase != "" {
 		t.Errorf("kept is %+v", none)
 	}
 	if n := sizeOf(t, none); n > 1<<11 {

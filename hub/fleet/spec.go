@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -45,8 +44,8 @@ type spec struct {
 	kubeconfig, noKubeconfig, refused string
 }
 
-// readSpec reads a Cluster and its Secret, which may be nil. key is that of the fleet's seal, if it is known.
-func readSpec(c *clusterv1.Cluster, secret *corev1.Secret, key seal.Key) spec {
+// readSpec reads a Cluster. key is that of the fleet's seal, if it is known.
+func readSpec(c *clusterv1.Cluster, key seal.Key) spec {
 	_, paused := c.Annotations[clusterv1.PausedAnnotation]
 	_, moved := c.Annotations[deleteForMove]
 	s := spec{
@@ -60,18 +59,6 @@ func readSpec(c *clusterv1.Cluster, secret *corev1.Secret, key seal.Key) spec {
 		moved:    moved,
 	}
 	s.pinProved = s.pin != "" && seal.IsPin(key, c.Namespace, c.Name, s.pin, c.Annotations[v1alpha1.PinProofAnnotation])
-	switch {
-	case secret == nil:
-		s.noKubeconfig = fmt.Sprintf("there is no Secret %s%s", c.Name, kubeconfigSuffix)
-	case secrets.Refused(secret) != "":
-		s.refused = fmt.Sprintf("Secret %s%s: %s", c.Name, kubeconfigSuffix, secrets.Refused(secret))
-	case secrets.Unread(secret):
-		s.noKubeconfig = fmt.Sprintf("Secret %s%s is being read", c.Name, kubeconfigSuffix)
-	case len(secret.Data[secrets.KubeconfigKey]) == 0:
-		s.noKubeconfig = fmt.Sprintf("Secret %s%s has no key %q", c.Name, kubeconfigSuffix, secrets.KubeconfigKey)
-	default:
-		s.kubeconfig = string(secret.Data[secrets.KubeconfigKey])
-	}
 	return s
 }
 

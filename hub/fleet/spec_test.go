@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -49,44 +48,39 @@ func TestPriority(t *testing.T) {
 }
 
 func TestReadSpec(t *testing.T) {
-	secret := &corev1.Secret{Data: map[string][]byte{"value": []byte("kubeconfig")}}
 	for name, tc := range map[string]struct {
 		change func(*clusterv1.Cluster)
-		secret *corev1.Secret
 		check  func(spec) bool
 	}{
-		"a kubeconfig":                    {nil, secret, func(s spec) bool { return s.kubeconfig == "kubeconfig" && s.noKubeconfig == "" }},
-		"no Secret":                       {nil, nil, func(s spec) bool { return s.kubeconfig == "" && strings.Contains(s.noKubeconfig, "east-kubeconfig") }},
-		"a Secret without the key":        {nil, &corev1.Secret{}, func(s spec) bool { return strings.Contains(s.noKubeconfig, "value") }},
-		"neither label nor pin: not kept": {nil, secret, func(s spec) bool { return !s.takesPart() && !s.keeps() }},
+		"neither label nor pin: not kept": {nil, func(s spec) bool { return !s.takesPart() && !s.keeps() }},
 		"label: takes part": {func(c *clusterv1.Cluster) {
 			c.Labels = map[string]string{v1alpha1.PriorityLabel: "x"}
-		}, nil, func(s spec) bool { return s.takesPart() && s.keeps() }},
+		}, func(s spec) bool { return s.takesPart() && s.keeps() }},
 		"pin without label: kept": {func(c *clusterv1.Cluster) {
 			c.Annotations = map[string]string{v1alpha1.ClusterUIDAnnotation: "u"}
-		}, nil, func(s spec) bool { return !s.takesPart() && s.keeps() && s.pin == "u" }},
+		}, func(s spec) bool { return !s.takesPart() && s.keeps() && s.pin == "u" }},
 		"a pin that an annotation alone shows is not proved": {func(c *clusterv1.Cluster) {
 			c.Annotations = map[string]string{v1alpha1.ClusterUIDAnnotation: "u", v1alpha1.PinProofAnnotation: seal.Pin(sealKey, "prod", "west", "u")}
-		}, nil, func(s spec) bool { return s.pin == "u" && !s.pinProved }},
+		}, func(s spec) bool { return s.pin == "u" && !s.pinProved }},
 		"a pin of the hub's own is": {func(c *clusterv1.Cluster) {
 			c.Annotations = map[string]string{v1alpha1.ClusterUIDAnnotation: "u", v1alpha1.PinProofAnnotation: seal.Pin(sealKey, "prod", "east", "u")}
-		}, nil, func(s spec) bool { return s.pin == "u" && s.pinProved }},
-		"paused by spec":       {func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) }, nil, func(s spec) bool { return s.paused }},
-		"not paused by spec":   {func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(false) }, nil, func(s spec) bool { return !s.paused }},
-		"paused by annotation": {func(c *clusterv1.Cluster) { c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} }, nil, func(s spec) bool { return s.paused }},
-		"moved":                {func(c *clusterv1.Cluster) { c.Annotations = map[string]string{deleteForMove: ""} }, nil, func(s spec) bool { return s.moved }},
-		"deleted":              {func(c *clusterv1.Cluster) { c.DeletionTimestamp = ptr.To(metav1.Now()) }, nil, func(s spec) bool { return s.deleting }},
+		}, func(s spec) bool { return s.pin == "u" && s.pinProved }},
+		"paused by spec":       {func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) }, func(s spec) bool { return s.paused }},
+		"not paused by spec":   {func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(false) }, func(s spec) bool { return !s.paused }},
+		"paused by annotation": {func(c *clusterv1.Cluster) { c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} }, func(s spec) bool { return s.paused }},
+		"moved":                {func(c *clusterv1.Cluster) { c.Annotations = map[string]string{deleteForMove: ""} }, func(s spec) bool { return s.moved }},
+		"deleted":              {func(c *clusterv1.Cluster) { c.DeletionTimestamp = ptr.To(metav1.Now()) }, func(s spec) bool { return s.deleting }},
 		"hints": {func(c *clusterv1.Cluster) {
 			c.Status.Phase = "Provisioned"
 			c.Status.Conditions = []metav1.Condition{{Type: "RemoteConnectionProbe", Status: "False"}, {Type: "Available", Status: "True"}, {Type: "Paused", Status: "True"}}
-		}, nil, func(s spec) bool { return s.hint == "Provisioned Available=True RemoteConnectionProbe=False" }},
+		}, func(s spec) bool { return s.hint == "Provisioned Available=True RemoteConnectionProbe=False" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "east"}}
 			if tc.change != nil {
 				tc.change(c)
 			}
-			if s := readSpec(c, tc.secret, sealKey); !tc.check(s) {
+			if s := readSpec(c, sealKey); !tc.check(s) {
 				t.Errorf("%+v", s)
 			}
 		})

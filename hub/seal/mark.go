@@ -3,7 +3,7 @@ package seal
 import (
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
@@ -14,7 +14,7 @@ func Mark(kubeSystem, namespace string) string { return kubeSystem + "/" + names
 
 // MarkOf is the mark on the Secret of a fleet: the installation that serves the fleet, or served it before
 // the Secret was moved or copied here. It is empty if no installation serves the fleet yet.
-func MarkOf(secret *corev1.Secret) string { return secret.Annotations[v1alpha1.HubAnnotation] }
+func MarkOf(secret metav1.Object) string { return secret.GetAnnotations()[v1alpha1.HubAnnotation] }
 
 // OtherInstallation returns the namespace of the installation that a mark names, if it is another one than
 // own on the same management cluster. A mark of another management cluster came by a move or with a copied

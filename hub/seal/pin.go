@@ -35,11 +35,3 @@ func KeyOf(secret *corev1.Secret) Key {
 	}
 	return nil
 }
-
-// Slim returns what of the Secret's data is needed to prove pins.
-func Slim(secret *corev1.Secret) map[string][]byte {
-	if key := KeyOf(secret); key != nil {
-		return map[string][]byte{dataKey: key}
-	}
-	return nil
-}

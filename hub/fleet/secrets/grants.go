@@ -54,23 +54,13 @@ func (s *Store) ask(ctx context.Context, fleet string) (missing string, err erro
 
 // whoAmI is the hub as the subject of kubectl create rolebinding.
 func (s *Store) whoAmI(ctx context.Context) (string, error) {
-	s.mu.Lock()
-	as := s.as
-	s.mu.Unlock()
-	if as != "" {
-		return as, nil
-	}
 	review, err := s.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}
 	user := review.Status.UserInfo.Username
-	as = "--user=" + user
 	if account, ok := strings.CutPrefix(user, "system:serviceaccount:"); ok {
-		as = "--serviceaccount=" + account
+		return "--serviceaccount=" + account, nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.as = as
-	return as, nil
+	return "--user=" + user, nil
 }

@@ -1,28 +1,36 @@
-// Package secrets shows the Secrets of fleets on the management cluster: kubeconfigs, and seals.
+// Package secrets reads the Secrets of fleets on the management cluster: kubeconfigs, and seals.
 //
 // The right to read Secrets is given fleet by fleet, because it means the right to everything in
 // the fleet's members. So each fleet has a watch of its own, which begins when all that the hub
 // needs is granted. A grant that is missing is named, with the command that gives it, and is
 // no concern of the other fleets. One that is taken away later changes nothing about what was seen before.
 //
-// Whoever may write Secrets there must not fill the hub's memory, nor have the kubeconfigs of others refused: see slimmer and
-// shares.
+// Other programs keep Secrets in the same namespace, and people may put anything there. So the watch shows metadata only. A
+// Secret is read by itself, one at a time in each fleet, when it is the seal, or when a Cluster needs it.
 package secrets
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// Grants are asked for again after pauses from the one to the other.
+// Grants are asked for again after pauses from the one to the other, and Secrets that cannot be read.
 const (
 	askFirst   = time.Second
 	askSlowest = 15 * time.Second
@@ -30,19 +38,17 @@ const (
 
 // Options configure a Store. All fields are required.
 type Options struct {
-	Client kubernetes.Interface
-	Timers clock.Clock
-	Log    logr.Logger
-	// Seen hears of every Secret that is made, changed or deleted, or of which more or less is kept, with its name. It must
-	// not block.
+	Client   kubernetes.Interface
+	Metadata metadata.Interface
+	Timers   clock.Clock
+	Log      logr.Logger
+	// Seen hears of every kubeconfig and seal that is made, changed, read, refused or deleted, with the name of the Secret.
+	// It must not block.
 	Seen func(ctx context.Context, fleet, name string)
 	// News hears that the Secrets of a fleet can be seen now, or that it is known which grant is missing.
 	News func(ctx context.Context, fleet string)
 	// Wanted reports whether anybody needs the Secrets of a fleet. It is asked while a grant is missing.
 	Wanted func(ctx context.Context, fleet string) bool
-	// Needed reports whether a Cluster needs the kubeconfig in a Secret, and since when that Cluster is there. It must read
-	// memory only. Call Release when it is not needed any more.
-	Needed func(ctx context.Context, fleet, name string) (since time.Time, ok bool)
 }
 
 // Store shows Secrets. Its methods may be called from any goroutine.
@@ -52,16 +58,18 @@ type Store struct {
 
 	mu     sync.Mutex // guards what follows; never held across I/O
 	fleets map[string]*fleet
-	as     string // see whoAmI
 }
 
 // fleet is what is known of one namespace.
 type fleet struct {
-	// settled: the Secrets were seen, or it is known which grant is missing.
+	// settled: the metadata were seen, or it is known which grant is missing.
 	settled bool
 	missing string
-	store   toolscache.Store // nil: never seen
-	shares  *shares
+	store   toolscache.Store // of metadata; nil: never seen
+
+	queue       workqueue.TypedRateLimitingInterface[string] // of Secrets that are to be read
+	seal        kept
+	kubeconfigs []*kept // that Clusters need, those of older Clusters first
 }
 
 // New returns a Store that shows no fleet yet.
@@ -74,12 +82,14 @@ func (s *Store) Open(ctx context.Context, name string) {
 	if _, ok := s.fleets[name]; ok {
 		return
 	}
-	f := &fleet{shares: newShares(
-		func(secret string) (time.Time, bool) { return s.Needed(ctx, name, secret) },
-		func(secret string) { s.Seen(ctx, name, secret) },
-	)}
+	pause := workqueue.NewTypedItemExponentialFailureRateLimiter[string](askFirst, askSlowest)
+	f := &fleet{queue: workqueue.NewTypedRateLimitingQueue(pause), seal: kept{name: seal.SecretName}}
 	s.fleets[name] = f
-	s.group.Go(func() { s.run(ctx, name, f) })
+	s.group.Go(func() {
+		defer f.queue.ShutDown()
+		s.run(ctx, name, f)
+	})
+	s.group.Go(func() { s.readAll(ctx, name, f) })
 }
 
 // Wait returns when all has ended that Open began.
@@ -109,42 +119,7 @@ func (s *Store) AllSettled() bool {
 func (s *Store) Missing(name string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f, ok := s.fleets[name]; ok {
-		return f.missing
-	}
-	return ""
-}
-
-// Get returns what is kept of a kubeconfig or a seal as it was seen last, and nil if there is none. Do not change it.
-func (s *Store) Get(name, secret string) *corev1.Secret {
-	f, store := s.fleet(name)
-	if store == nil {
-		return nil
-	}
-	o, _, _ := store.GetByKey(name + "/" + secret) // a store in memory
-	found, _ := o.(*corev1.Secret)
-	if found == nil || !isKubeconfig(found) {
-		return found
-	}
-	return f.shares.show(found)
-}
-
-// Release says that no Cluster needs the kubeconfig in a Secret any more.
-func (s *Store) Release(name, secret string) {
-	if f, _ := s.fleet(name); f != nil {
-		f.shares.release(secret)
-	}
-}
-
-// fleet is one that is shown, and its Secrets if they were seen.
-func (s *Store) fleet(name string) (*fleet, toolscache.Store) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f, ok := s.fleets[name]
-	if !ok {
-		return nil, nil
-	}
-	return f, f.store
+	return s.fleets[name].missingGrant()
 }
 
 // run shows a fleet until ctx ends, or until nobody wants one that cannot be seen.
@@ -194,16 +169,13 @@ func (s *Store) settle(f *fleet, missing string, store toolscache.Store) bool {
 func (s *Store) follow(ctx context.Context, name string, f *fleet) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	slim := slimmer{f.shares}
-	informer := toolscache.NewSharedIndexInformer(slim.listerWatcher(s.Client, name), &corev1.Secret{}, 0, toolscache.Indexers{})
+	informer := metadatainformer.NewFilteredMetadataInformer(s.Metadata, corev1.SchemeGroupVersion.WithResource("secrets"),
+		name, 0, toolscache.Indexers{}, nil).Informer()
 	seen := func(o any) {
 		if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 			o = gone.Obj
-			if secret, ok := o.(*corev1.Secret); ok {
-				f.shares.forget(secret) // no watch has shown that
-			}
 		}
-		if secret, ok := o.(*corev1.Secret); ok {
+		if secret, ok := o.(*metav1.PartialObjectMetadata); ok {
 			s.Seen(ctx, name, secret.Name)
 		}
 	}
@@ -215,6 +187,9 @@ func (s *Store) follow(ctx context.Context, name string, f *fleet) {
 		toolscache.DefaultWatchErrorHandler(ctx, r, err)
 	})
 	if err == nil {
+		err = informer.SetTransform(slim)
+	}
+	if err == nil {
 		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc: seen, UpdateFunc: func(_, o any) { seen(o) }, DeleteFunc: seen,
 		})
@@ -225,13 +200,47 @@ func (s *Store) follow(ctx context.Context, name string, f *fleet) {
 	}
 	var running sync.WaitGroup
 	running.Go(func() { informer.RunWithContext(ctx) })
-	running.Go(func() { s.readLate(ctx, name, f.shares) })
 	select {
 	case <-informer.HasSyncedChecker().Done():
-		f.shares.only(informer.GetStore())
 		s.settle(f, "", informer.GetStore())
 		s.News(ctx, name)
 	case <-ctx.Done():
 	}
 	running.Wait()
+}
+
+// slim drops from the metadata of a Secret what the hub does not read, before a cache keeps them. Of those that it has no use
+// for it keeps the key.
+func slim(o any) (any, error) {
+	full, ok := o.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return o, nil // it is slim
+	}
+	if full.Name != seal.SecretName && !strings.HasSuffix(full.Name, KubeconfigSuffix) {
+		return toolscache.ExplicitKey(full.Namespace + "/" + full.Name), nil
+	}
+	slim := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: full.Namespace, Name: full.Name, ResourceVersion: full.ResourceVersion,
+	}}
+	if mark := seal.MarkOf(full); full.Name == seal.SecretName && mark != "" {
+		slim.Annotations = map[string]string{v1alpha1.HubAnnotation: mark}
+	}
+	return slim, nil
+}
+
+// metadata returns those of a kubeconfig or seal as they were seen last, and nil if there is none.
+func (f *fleet) metadata(namespace, name string) *metav1.PartialObjectMetadata {
+	if f == nil || f.store == nil {
+		return nil
+	}
+	o, _, _ := f.store.GetByKey(namespace + "/" + name) // a store in memory
+	found, _ := o.(*metav1.PartialObjectMetadata)
+	return found
+}
+
+func (f *fleet) missingGrant() string {
+	if f == nil {
+		return ""
+	}
+	return f.missing
 }

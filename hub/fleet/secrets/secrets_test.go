@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -14,9 +15,11 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 )
@@ -24,24 +27,32 @@ import (
 // world is an API server, and who listens to a Store.
 type world struct {
 	*Store
-	ctx context.Context
-	api *fake.Clientset
+	ctx      context.Context
+	api      *fake.Clientset
+	metadata *metadatafake.FakeMetadataClient
+	version  int // of the Secret that was written last
 
-	mu       sync.Mutex
-	granted  map[string]bool // verbs
-	fails    error
-	wanted   bool
-	unneeded map[string]bool // Secrets that no Cluster needs
-	seen     []string
-	news     []string
-	asked    int
+	mu      sync.Mutex
+	granted map[string]bool // verbs
+	fails   error
+	wanted  bool
+	seen    []string
+	news    []string
+	asked   int
 }
 
-// inWorld runs a test in a bubble of synctest. The hub is user there.
+var resource = corev1.SchemeGroupVersion.WithResource("secrets")
+
+// inWorld runs a test in a bubble of synctest, with one Secret. The hub is user there.
 func inWorld(t *testing.T, user string, test func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{wanted: true, granted: map[string]bool{}, unneeded: map[string]bool{}, api: fake.NewClientset(secret("a", "east-kubeconfig"))}
+		scheme := metadatafake.NewTestScheme()
+		if err := metav1.AddMetaToScheme(scheme); err != nil {
+			t.Fatal(err)
+		}
+		w := &world{wanted: true, granted: map[string]bool{}, api: fake.NewClientset(), metadata: metadatafake.NewSimpleMetadataClient(scheme)}
+		w.write(t, "east-kubeconfig", "first")
 		w.api.PrependReactor("create", "selfsubjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -56,18 +67,13 @@ func inWorld(t *testing.T, user string, test func(t *testing.T, w *world)) {
 			}}, nil
 		})
 		w.Store = New(Options{
-			Client: w.api, Timers: clock.RealClock{}, Log: logr.Discard(),
+			Client: w.api, Metadata: w.metadata, Timers: clock.RealClock{}, Log: logr.Discard(),
 			Seen: func(_ context.Context, fleet, name string) { w.note(&w.seen, fleet+"/"+name) },
 			News: func(_ context.Context, fleet string) { w.note(&w.news, fleet) },
 			Wanted: func(context.Context, string) bool {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				return w.wanted
-			},
-			Needed: func(_ context.Context, _, name string) (time.Time, bool) {
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				return time.Time{}, !w.unneeded[name]
 			},
 		})
 		var cancel context.CancelFunc
@@ -77,6 +83,17 @@ func inWorld(t *testing.T, user string, test func(t *testing.T, w *world)) {
 		test(t, w)
 		cancel()
 		w.Wait()
+	})
+}
+
+// inGrantedWorld runs a test where nothing is missing.
+func inGrantedWorld(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	inWorld(t, account, func(t *testing.T, w *world) {
+		w.grant("get", "list", "watch", "create", "update")
+		pass(askSlowest)
+		w.told()
+		test(t, w)
 	})
 }
 
@@ -92,6 +109,14 @@ func (w *world) note(list *[]string, what string) {
 	*list = append(*list, what)
 }
 
+// told returns which Secrets were seen since it was called last.
+func (w *world) told() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	defer func() { w.seen = nil }()
+	return w.seen
+}
+
 func (w *world) grant(verbs ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,8 +125,52 @@ func (w *world) grant(verbs ...string) {
 	}
 }
 
-func secret(fleet, name string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet, Name: name}}
+// write makes a Secret, or changes it.
+func (w *world) write(t *testing.T, name, kubeconfig string) {
+	t.Helper()
+	w.put(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{KubeconfigKey: []byte(kubeconfig)}})
+}
+
+func (w *world) put(t *testing.T, s *corev1.Secret) {
+	t.Helper()
+	w.version++
+	s.Namespace, s.ResourceVersion = "a", strconv.Itoa(w.version)
+	write := func(to clienttesting.ObjectTracker, o runtime.Object) {
+		err := to.Create(resource, o, "a")
+		if apierrors.IsAlreadyExists(err) {
+			err = to.Update(resource, o, "a")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(w.api.Tracker(), s)
+	write(w.metadata.Tracker(), &metav1.PartialObjectMetadata{ObjectMeta: s.ObjectMeta})
+}
+
+func (w *world) remove(t *testing.T, name string) {
+	t.Helper()
+	for _, from := range []clienttesting.ObjectTracker{w.api.Tracker(), w.metadata.Tracker()} {
+		if err := from.Delete(resource, "a", name); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// shows is what is shown of the kubeconfig of a Cluster that is there since a second of the epoch.
+func (w *world) shows(cluster string, since int64) string {
+	k := w.Kubeconfig("a", cluster, time.Unix(since, 0))
+	return k.Value + k.Missing + k.Refused
+}
+
+// reads are the names of the Secrets that were read.
+func (w *world) reads() (names []string) {
+	for _, a := range w.api.Actions() {
+		if get, ok := a.(clienttesting.GetAction); ok && a.Matches("get", "secrets") {
+			names = append(names, get.GetName())
+		}
+	}
+	return names
 }
 
 const account = "system:serviceaccount:leasecast-system:leasecast-hub"
@@ -112,18 +181,19 @@ func TestAMissingGrantIsNamedUntilItIsGiven(t *testing.T) {
 			"kubectl -n a create rolebinding leasecast-hub-fleet --clusterrole=leasecast-hub-fleet --serviceaccount=leasecast-system:leasecast-hub") {
 			t.Fatalf("missing: %q", m)
 		}
-		if !w.Settled("a") || !w.AllSettled() || w.Get("a", "east-kubeconfig") != nil || !slices.Equal(w.news, []string{"a"}) {
+		if !w.Settled("a") || !w.AllSettled() || w.shows("east", 1) != w.Missing("a") || !slices.Equal(w.news, []string{"a"}) {
 			t.Fatalf("settled %v, news %v", w.Settled("a"), w.news)
 		}
 		w.grant("get", "list", "watch", "create")
 		pass(askSlowest)
-		if m := w.Missing("a"); !strings.Contains(m, "may not update Secrets") || w.Get("a", "east-kubeconfig") != nil {
+		if m := w.Missing("a"); !strings.Contains(m, "may not update Secrets") || w.shows("east", 1) != m {
 			t.Fatalf("without the seal: %q", m)
 		}
 		w.grant("update")
 		pass(askSlowest)
-		if m := w.Missing("a"); m != "" || w.Get("a", "east-kubeconfig") == nil || !slices.Equal(w.seen, []string{"a/east-kubeconfig"}) {
-			t.Errorf("missing %q, seen %v", m, w.seen)
+		told := w.told()
+		if m := w.Missing("a"); m != "" || w.shows("east", 1) != unread || !slices.Equal(told, []string{"a/east-kubeconfig"}) {
+			t.Errorf("missing %q, told of %v", m, told)
 		}
 	})
 }
@@ -167,7 +237,7 @@ func TestNobodyAsksForAFleetThatNobodyWants(t *testing.T) {
 		w.grant("get", "list", "watch", "create", "update")
 		w.Open(w.ctx, "a")
 		synctest.Wait()
-		if w.Get("a", "east-kubeconfig") == nil {
+		if w.shows("east", 1) != unread {
 			t.Error("a fleet that is wanted again is not shown")
 		}
 	})
