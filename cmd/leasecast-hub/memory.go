@@ -11,9 +11,16 @@ import (
 // memoryVariable is the environment variable with the memory limit of the container, in bytes.
 const memoryVariable = "MEMORY_LIMIT"
 
-// limitMemory has the garbage collector keep the heap at four fifths of the container's limit. The rest is for what it does
-// not count. GOMEMLIMIT, if it is set, is heeded instead.
+// growthPercent is how much the heap grows before it is collected. Go's own 100 lets a flood of a member's events take half as
+// much memory again.
+const growthPercent = 50
+
+// limitMemory has the garbage collector begin early, and keep the heap at four fifths of the container's limit. The rest is
+// for what it does not count. GOGC and GOMEMLIMIT, if they are set, are heeded instead.
 func limitMemory() error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(growthPercent)
+	}
 	text := os.Getenv(memoryVariable)
 	if text == "" || os.Getenv("GOMEMLIMIT") != "" {
 		return nil
