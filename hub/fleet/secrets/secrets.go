@@ -11,22 +11,18 @@ package secrets
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
-	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -169,8 +165,6 @@ func (s *Store) settle(f *fleet, missing string, store toolscache.Store) bool {
 func (s *Store) follow(ctx context.Context, name string, f *fleet) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	informer := metadatainformer.NewFilteredMetadataInformer(s.Metadata, corev1.SchemeGroupVersion.WithResource("secrets"),
-		name, 0, toolscache.Indexers{}, nil).Informer()
 	seen := func(o any) {
 		if gone, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 			o = gone.Obj
@@ -179,15 +173,15 @@ func (s *Store) follow(ctx context.Context, name string, f *fleet) {
 			s.Seen(ctx, name, secret.Name)
 		}
 	}
-	err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *toolscache.Reflector, err error) {
-		if apierrors.IsForbidden(err) {
-			cancel()
-			return
-		}
-		toolscache.DefaultWatchErrorHandler(ctx, r, err)
-	})
+	informer, err := s.informer(name)
 	if err == nil {
-		err = informer.SetTransform(slim)
+		err = informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *toolscache.Reflector, err error) {
+			if apierrors.IsForbidden(err) {
+				cancel()
+				return
+			}
+			toolscache.DefaultWatchErrorHandler(ctx, r, err)
+		})
 	}
 	if err == nil {
 		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
@@ -207,25 +201,6 @@ func (s *Store) follow(ctx context.Context, name string, f *fleet) {
 	case <-ctx.Done():
 	}
 	running.Wait()
-}
-
-// slim drops from the metadata of a Secret what the hub does not read, before a cache keeps them. Of those that it has no use
-// for it keeps the key.
-func slim(o any) (any, error) {
-	full, ok := o.(*metav1.PartialObjectMetadata)
-	if !ok {
-		return o, nil // it is slim
-	}
-	if full.Name != seal.SecretName && !strings.HasSuffix(full.Name, KubeconfigSuffix) {
-		return toolscache.ExplicitKey(full.Namespace + "/" + full.Name), nil
-	}
-	slim := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Namespace: full.Namespace, Name: full.Name, ResourceVersion: full.ResourceVersion,
-	}}
-	if mark := seal.MarkOf(full); full.Name == seal.SecretName && mark != "" {
-		slim.Annotations = map[string]string{v1alpha1.HubAnnotation: mark}
-	}
-	return slim, nil
 }
 
 // metadata returns those of a kubeconfig or seal as they were seen last, and nil if there is none.

@@ -1,0 +1,73 @@
+package secrets
+
+import (
+	"context"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/pager"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/seal"
+)
+
+// pageSize is how many Secrets are read at once where the API server does not stream lists, as before Kubernetes 1.34. The
+// metadata of one have 1.5 MiB at most.
+const pageSize = 20
+
+// informer returns an informer of the Secrets' metadata in a namespace. It reduces each page of a list before it reads the
+// next one. Pages come from etcd, because API servers return lists from their caches whole.
+func (s *Store) informer(namespace string) (toolscache.SharedIndexInformer, error) {
+	secrets := s.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(namespace)
+	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		page, err := secrets.List(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Items {
+			page.Items[i] = *reduced(&page.Items[i])
+		}
+		return page, nil
+	})
+	pages.PageSize, pages.FullListIfExpired = pageSize, false
+	lists := &toolscache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
+			all, _, err := pages.List(ctx, metav1.ListOptions{})
+			return all, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return secrets.Watch(ctx, o)
+		},
+	}
+	informer := toolscache.NewSharedIndexInformer(toolscache.ToListWatcherWithWatchListSemantics(lists, s.Metadata),
+		&metav1.PartialObjectMetadata{}, 0, toolscache.Indexers{})
+	return informer, informer.SetTransform(slim)
+}
+
+// slim drops from the metadata of a Secret what the hub does not read, before a cache keeps them. Of Secrets that it has no
+// use for it keeps the key.
+func slim(o any) (any, error) {
+	full, ok := o.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return o, nil // it is slim
+	}
+	if full.Name != seal.SecretName && !strings.HasSuffix(full.Name, KubeconfigSuffix) {
+		return toolscache.ExplicitKey(full.Namespace + "/" + full.Name), nil
+	}
+	return reduced(full), nil
+}
+
+// reduced returns what the hub reads of a Secret's metadata.
+func reduced(full *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
+	slim := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: full.Namespace, Name: full.Name, ResourceVersion: full.ResourceVersion,
+	}}
+	if mark := seal.MarkOf(full); full.Name == seal.SecretName && mark != "" {
+		slim.Annotations = map[string]string{v1alpha1.HubAnnotation: mark}
+	}
+	return slim
+}
