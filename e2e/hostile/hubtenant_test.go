@@ -83,7 +83,9 @@ func largeSecrets(ctx context.Context, s *scene) error {
 		return err
 	}
 	return each(ctx, 300, func(ctx context.Context, n int) error {
-		return unlessEnded(ctx, c.Create(ctx, secretOf(fmt.Sprint("large-", n), 1<<20-1<<10)))
+		secret := secretOf(fmt.Sprint("large-", n), 1)
+		grow(secret, n)
+		return unlessEnded(ctx, c.Create(ctx, secret))
 	})
 }
 
