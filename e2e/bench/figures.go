@@ -34,8 +34,8 @@ const (
 	oursP99           = "ours.failoverP99Seconds"
 	oursMax           = "ours.failoverMaxSeconds"
 	requestsRatio     = "requestsRatio"
-	cpuCores500       = "hub.cpuCores500"
-	rssMiB500         = "hub.rssMiB500"
+	cpuCores1000      = "hub.cpuCores1000"
+	rssMiB1000        = "hub.rssMiB1000"
 	renewalAgeP999    = "renewalAgeP999Seconds"
 	missedRenewals    = "missedRenewals"
 
@@ -58,7 +58,7 @@ var targets = map[string]float64{
 	renewalDelayP99: 0.1, membersPerSecond: 22, hubPerSecond: 0,
 	oursP50: 14, oursMax: 16.7, requestsRatio: 0.2,
 	changeRecordWrites: 2, changeStatusWrites: 1, changeEvents: 1, changeLiveReads: 0, massHandover: 3, massFailover: 3,
-	cpuCores500: 0.5, rssMiB500: 190, renewalAgeP999: 10, missedRenewals: 0,
+	cpuCores1000: 0.5, rssMiB1000: 110, renewalAgeP999: 10, missedRenewals: 0,
 	fenceP99: 1, fenceMemory: 50,
 }
 

@@ -44,7 +44,7 @@ type measurement struct {
 // sizes are the sizes of a measurement. The figures and their targets are those of the defaults.
 type sizes struct {
 	compared, faults int // namespaces and faults of peer and ours
-	scaled           int // namespaces of scale
+	scaled, more     int // namespaces of scale, and its members beside the three
 	scaleFor         time.Duration
 }
 
@@ -109,7 +109,7 @@ var measurements = []measurement{
 	},
 	{
 		"scale", "one hub that leads many namespaces for long",
-		[]string{cpuCores500, rssMiB500, renewalAgeP999, missedRenewals}, measureScale,
+		[]string{cpuCores1000, rssMiB1000, renewalAgeP999, missedRenewals}, measureScale,
 		func(s sizes) time.Duration { return s.scaleFor },
 	},
 }
@@ -143,7 +143,8 @@ func parse(args []string) (sizes, []measurement, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.IntVar(&s.compared, "compare.namespaces", 200, "namespaces of the measurements peer and ours")
 	flags.IntVar(&s.faults, "compare.faults", 3, "faults in each of them")
-	flags.IntVar(&s.scaled, "scale.namespaces", 500, "namespaces of the measurement scale")
+	flags.IntVar(&s.scaled, "scale.namespaces", 1000, "namespaces of the measurement scale")
+	flags.IntVar(&s.more, "scale.more", 0, "members that it has beside the three")
 	flags.DurationVar(&s.scaleFor, "scale.for", 10*time.Minute, "how long it lasts")
 	if err := flags.Parse(args); err != nil {
 		return s, nil, err

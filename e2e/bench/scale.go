@@ -17,6 +17,9 @@ const tellEvery = time.Minute
 func measureScale(ctx context.Context, b *bench) (err error) {
 	namespaces := teams(b.sizes.scaled)
 	o := harness.Options{Timings: harness.Default, Members: members(namespaces...)}
+	for i := range b.sizes.more {
+		o.Members = append(o.Members, harness.Member{Name: fmt.Sprint("more-", i), Priority: 1, Namespaces: namespaces[:min(10, len(namespaces))]})
+	}
 	d, err := b.start(ctx, o)
 	if err != nil {
 		return err
@@ -50,7 +53,7 @@ func measureScale(ctx context.Context, b *bench) (err error) {
 	}
 	b.say(fmt.Sprintf("%d renewals: age before the renewal %.2f s at the median, p99.9 %.2f s, max %.2f s; %d missed", len(all),
 		median(all).Seconds(), quantile(all, 0.999).Seconds(), quantile(all, 1).Seconds(), missed))
-	b.figures[cpuCores500], b.figures[rssMiB500] = u.cores, u.rssMiB
+	b.figures[cpuCores1000], b.figures[rssMiB1000] = u.cores, u.rssMiB
 	b.figures[renewalAgeP999], b.figures[missedRenewals] = quantile(all, 0.999).Seconds(), float64(missed)
 	return nil
 }
