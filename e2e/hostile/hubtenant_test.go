@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -191,7 +192,11 @@ func unreachableClusters(ctx context.Context, s *scene) error {
 func (s *scene) removeOfTenant(ctx context.Context) error {
 	remove := func(c client.Client, namespace string, kinds ...client.Object) (errs []error) {
 		for _, kind := range kinds {
-			errs = append(errs, c.DeleteAllOf(ctx, kind, client.InNamespace(namespace), client.HasLabels{ofTenant}))
+			remove := func(ctx context.Context) error {
+				return c.DeleteAllOf(ctx, kind, client.InNamespace(namespace), client.HasLabels{ofTenant})
+			}
+			// An API server works on one request for a minute at most, which is too short for 340 large Clusters.
+			errs = append(errs, s.Await(ctx, 3*time.Minute, fmt.Sprintf("%T of tenants are removed", kind), remove))
 		}
 		return errs
 	}
