@@ -12,13 +12,13 @@ import (
 // renews at least every half of the duration.
 const scarcity = 3
 
-// alarm notifies a watch of overdue renewals of led terms. It records whether the API server has answered since.
+// alarm notifies a watch of overdue renewals of led terms. It records whether a list or an event has arrived since.
 type alarm struct {
 	rings chan struct{} // holds a value while an overdue renewal awaits handling
 
 	// All three are readings of the clock, as in Reading.Boot.
 	mu      sync.Mutex
-	heard   time.Duration // when the API server last answered or sent an event
+	heard   time.Duration // when a list or an event last arrived
 	missing time.Duration // when a renewal was last found overdue
 	over    time.Duration // the earliest end of the terms with an overdue renewal
 }
@@ -89,22 +89,22 @@ func (a *alarm) ring(now, over time.Duration) {
 	}
 }
 
-// hear records that the API server has answered or sent an event.
+// hear records that a list or an event has arrived.
 func (a *alarm) hear(now time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.heard = now
 }
 
-// unheard reports whether the API server has been silent since a renewal was last found overdue.
+// unheard reports whether no list and no event has arrived since a renewal was last found overdue.
 func (a *alarm) unheard() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.missing > a.heard
 }
 
-// hears reports whether the API server has answered since a renewal in the namespace was last found overdue. The caller
-// holds terms.mu.
+// hears reports whether a list or an event has arrived since a renewal in the namespace was last found overdue. The
+// caller holds terms.mu.
 func (t *terms) hears(namespace string) bool {
 	for _, scope := range []string{namespace, allNamespaces} {
 		if a := t.alarms[scope]; a != nil && a.unheard() {

@@ -11,7 +11,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// doubt is why a Lease is not believed. The zero doubt means that the Lease is believed.
+// doubt is why a Lease is not believed. The zero doubt is no doubt.
 type doubt struct {
 	kind       string // does not change from one Lease to the next
 	text       string

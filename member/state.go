@@ -178,7 +178,7 @@ func (t *terms) watches(namespace string) bool {
 	return false
 }
 
-// arrival is the age of a Lease that names its own cluster when it was first seen, by the wall clock, and how long it
+// arrival describes a Lease that names its own cluster: its age when first seen, by the wall clock, and how long it
 // lasts after its renewTime.
 type arrival struct {
 	age, lasts time.Duration

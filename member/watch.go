@@ -52,9 +52,9 @@ type watched struct {
 	synced    chan struct{} // closed by the first list
 	syncOnce  sync.Once
 	failure   atomic.Pointer[string] // why the last request failed; nil: the last list was answered, or there was none
-	listed    atomic.Int64           // when the last successful list was, as in Reading.Boot; at first, when New was called
+	listed    atomic.Int64           // when the last list was answered, as in Reading.Boot; at first, of New
 	known     atomic.Bool            // a list since run began has been applied
-	asked     atomic.Int64           // since when a list without a watch has had no answer, as in Reading.Boot; 0: answered
+	asked     atomic.Int64           // when the unanswered list was sent, without a watch, as in Reading.Boot; 0: none
 
 	// The fields below belong to run.
 	stream  *stream       // nil: no watch
