@@ -218,10 +218,9 @@ const (
 
 // Conditions of a LeadershipPolicy.
 const (
-	// ConditionAccepted is True when the policy is valid and acted on. It is False with the
-	// reason Conflict while other policies own some of the namespaces that it selects: it has
-	// no effect there. It is False with the reason InvalidPolicy while the stored version is
-	// invalid: the last valid one goes on.
+	// ConditionAccepted is True when the policy is valid and acted on. It is False with the reason Conflict while other
+	// policies own some of the namespaces that it selects: it has no effect there. It is False with the reason
+	// InvalidPolicy while the stored version is invalid: the last valid version stays in force.
 	ConditionAccepted = "Accepted"
 	// ConditionSurvivesHubLoss is True when another hub replica can take over before any
 	// term lapses: the renew interval, the duration of the hub's own election, the request

@@ -69,7 +69,8 @@ func ControllerManagedBy(mgr manager.Manager, m member.Leader) *Builder {
 // TypedControllerManagedBy is ControllerManagedBy for requests of any type, and for cluster-scoped kinds. namespace
 // returns the namespace whose leader acts on a request.
 //
-//	gate.TypedControllerManagedBy(mgr, m, func(reconcile.Request) string { return "shop" }).For(&corev1.Node{}).Complete(r)
+//	gate.TypedControllerManagedBy(mgr, m, func(reconcile.Request) string { return "shop" }).
+//		For(&corev1.Node{}).Complete(r)
 func TypedControllerManagedBy[request comparable](
 	mgr manager.Manager, m member.Leader, namespace func(request) string,
 ) *TypedBuilder[request] {
@@ -150,8 +151,8 @@ func (b *TypedBuilder[request]) Observe(r reconcile.TypedReconciler[request]) *T
 // reconciler that ignores its context goes on after the term, and nothing can stop it. What r returns after the term
 // has ended is dropped, errors too: r was cancelled, and that is no reason to back off.
 //
-// A request of a namespace that the Member does not watch is refused with a terminal error, which the controller logs
-// and counts, because it will never be acted on. This happens once for each such namespace. Later requests are skipped.
+// A request of a namespace that the Member does not watch will never be acted on. It is refused with a terminal error,
+// which the controller logs and counts. This happens once for each such namespace. Later requests are skipped.
 //
 // A setup that could only lose requests is rejected with an error that wraps [member.ErrMisused].
 func (b *TypedBuilder[request]) Complete(r reconcile.TypedReconciler[request]) error {
