@@ -38,8 +38,8 @@ func (t *terms) Context(ctx context.Context, namespace string) (context.Context,
 // refuse. It returns nil if both clocks, read now, are before the deadline of the context's term, and the context has
 // not ended. Otherwise the error wraps ErrNotBegun, and also ErrLost if the term is over.
 //
-// ctx.Err alone reports the end late. The end of a term reaches it through a timer and a goroutine, and after a pause
-// of the process the work may wake before either.
+// ctx.Err alone reports the end late. The end of a term reaches it through a timer and a goroutine. After a pause of
+// the process the work may wake before either.
 //
 // For a context without a term, Check looks at the end of the context only.
 func Check(ctx context.Context) error {
@@ -52,22 +52,22 @@ func Check(ctx context.Context) error {
 	return nil
 }
 
-// TermFrom returns the term of a context that was made by [Member.Context], or derived from such a context, and false
-// for any other context.
+// TermFrom returns the term of a context that was made by [Member.Context] or derived from one, and false for any other
+// context.
 func TermFrom(ctx context.Context) (Term, bool) {
 	t, ok := ctx.Value(termKey{}).(Term)
 	return t, ok
 }
 
-// EpochFrom returns the epoch of the term of a context that was made by [Member.Context], or derived from such a
-// context, and false for any other context.
+// EpochFrom returns the epoch of the term of a context that was made by [Member.Context] or derived from one, and false
+// for any other context.
 func EpochFrom(ctx context.Context) (int64, bool) {
 	t, ok := ctx.Value(termKey{}).(Term)
 	return t.Epoch(), ok
 }
 
-// ClusterFrom returns the identity of this cluster from a context that was made by [Member.Context], or derived from
-// such a context, and false for any other context. See [Term.Cluster].
+// ClusterFrom returns the identity of this cluster from a context that was made by [Member.Context] or derived from
+// one, and false otherwise. See [Term.Cluster].
 func ClusterFrom(ctx context.Context) (string, bool) {
 	t, ok := ctx.Value(termKey{}).(Term)
 	return t.Cluster(), ok

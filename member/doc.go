@@ -23,9 +23,9 @@
 // to term in whichever cluster leads. So an external system that remembers the highest epoch it has seen, and refuses
 // lower ones, refuses the work of a term that is over.
 //
-// Work done under [Member.Context] is cancelled when the term ends for any reason: another cluster was chosen, the
-// Lease was deleted, or the term ran out by either clock because the hub was silent. The context survives renewals of
-// the term.
+// Work done under [Member.Context] is cancelled when the term ends for any reason. Another cluster was chosen, the
+// Lease was deleted, or the hub was silent and the term ran out by either clock. The context survives renewals of the
+// term.
 //
 // # What it logs
 //
@@ -48,9 +48,9 @@
 //
 // The policy's maxClockSkewMilliseconds travels in every Lease, sealed by the hub. A Member refuses a Lease whose
 // renewTime is further ahead of its clock than that, or than [Options.MaxClockSkew], whichever is less. A Member cannot
-// verify the seal. So an edit of the Lease can make the bound stricter, or as lenient as the option but no more, until
-// the hub reverts the edit. If a Lease lacks the annotation, because its hub is older or the Lease was edited, the
-// option alone counts, and the Member logs this.
+// verify the seal. So until the hub reverts it, an edit of the Lease can make the bound stricter, or as lenient as the
+// option but no more. If a Lease lacks the annotation, because its hub is older or the Lease was edited, the option
+// alone counts, and the Member logs this.
 //
 // A Lease that no hub can have written, without a renewTime or with a duration that no policy allows, permits nothing.
 //
@@ -60,8 +60,8 @@
 //
 // # What is promised, and what is not
 //
-// As long as every clock stays within half of the policy's maxClockSkewMilliseconds of true time, no two clusters hold
-// a term of one namespace at one instant. A process can still be paused for minutes between a check and the act that
+// While every clock stays within half of the policy's maxClockSkewMilliseconds of true time, no two clusters hold a
+// term of one namespace at one instant. A process can still be paused for minutes between a check and the act that
 // follows, and act when it wakes up. Contexts end at most 100 ms after such a pause, but requests in flight are not
 // called back. [CapWrites] narrows that gap for requests to Kubernetes. The epoch closes it for systems that check it.
 //

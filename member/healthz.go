@@ -18,12 +18,12 @@ const pingParts = 3
 // stale. A watch behind a dead link, without permission, or from an API server that is cut off from etcd is. Before the
 // first list, time counts from New, and the error says that nothing was ever listed.
 //
-// A connection that dies silently fails it, unless a new one can be made: within the shortest duration that a Lease has
-// shown, and within 15 s at most. Pings find such a connection, so this needs the Member's own connections, see the
+// A connection that dies silently fails it, unless a new one can be made. It takes at most the shortest duration that a
+// Lease has shown, and at most 15 s. Pings find such a connection, so this needs the Member's own connections, see the
 // package.
 //
-// It fails at once if a led term ran out and the API server has been silent since less than a third of the term was
-// left. It succeeds again once a list or an event arrives. A term that ran out because the hub is silent is no failure.
+// It fails at once if a led term ran out, and the API server was silent while less than a third of it was left. It
+// succeeds again once a list or an event arrives. A term that ran out because the hub is silent is no failure.
 //
 // If there is a registration, it also fails when the last confirmation is older than StaleAfter. It fails with
 // ErrStopped once the Member has stopped.

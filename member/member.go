@@ -105,9 +105,9 @@ func New(cfg *rest.Config, o Options) (*Member, error) {
 // most 5 s for that. A controller-runtime manager runs it: mgr.Add(m).
 //
 // It can be called once. Another call fails at once with an error that wraps ErrMisused. Start fails the same way
-// beside another Member of this process, if both follow a namespace by the same API server address and only one is
-// registered. Once Start has returned, the Member has stopped, see ErrStopped. If ctx has already ended, Start returns
-// nil at once and sends no request.
+// beside another Member with a common namespace and the same API server address, if only one of the two is registered.
+// Both must be of this process and running. Once Start has returned, the Member has stopped, see ErrStopped. If ctx has
+// already ended, Start returns nil at once and sends no request.
 func (m *Member) Start(ctx context.Context) error {
 	if m.terms == nil {
 		return errNotMade
@@ -231,8 +231,8 @@ func (m *Member) Lead(ctx context.Context, namespace string, f func(ctx context.
 //
 // Calls for one namespace are sequential and in order. After Promoted comes Demoted for the same term before any other
 // call. Calls for different namespaces may be concurrent, each from its own goroutine. So a slow listener delays only
-// itself: neither checks, nor other namespaces, nor other listeners. While it is busy with a namespace, it is not
-// notified of terms that begin and end in the meantime, but always of the last state.
+// itself: neither checks, nor other namespaces, nor other listeners. While it is busy with a namespace, it misses terms
+// that begin and end in the meantime, but never the last state.
 //
 // After remove returns no call begins, but one may still be running. A listener may call remove from within a call.
 // Listeners must return: a stopping Member waits for them. A term is not released before its Demoted call has returned,

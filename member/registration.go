@@ -27,9 +27,9 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 )
 
-// Registration registers a Member: the process keeps its own Lease, which records that it follows the Leases, and when
-// it has stopped acting in a term that the hub revokes. In a policy with handover: Acknowledged the hub then need not
-// wait until the term has run out, so a planned change takes a moment instead of seconds.
+// Registration registers a Member. The process keeps its own Lease, which records that it follows the Leases. When the
+// hub revokes a term, the process records there when it has stopped acting. In a policy with handover: Acknowledged the
+// hub then need not wait until the term has run out. So a planned change takes a moment instead of seconds.
 //
 // It relies on the program to report when its work has finished:
 //

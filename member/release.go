@@ -163,10 +163,10 @@ func (n *nsState) finished(now lease.Reading) bool {
 	return len(n.past) == 0
 }
 
-// finished reports whether a term that is over has no work left: no open context, no listener that has yet to return
-// from Demoted, no write in flight, and no unanswered write that may still take effect. CapWrites has the API server
-// drop such a write after the time that remained of the term when it was sent. So finished waits for that time, on both
-// clocks.
+// finished reports whether a term that is over has no work left. It has no open context, no listener that has yet to
+// return from Demoted, and no write in flight. Nor has it an unanswered write that may still take effect. CapWrites has
+// the API server drop such a write after the time that remained of the term when it was sent. So finished waits for
+// that time, on both clocks.
 func (t *term) finished(now lease.Reading) bool {
 	return len(t.open) == 0 && t.told == 0 && t.writes == 0 && !t.doubtful(now)
 }

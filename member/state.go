@@ -178,8 +178,8 @@ func (t *terms) watches(namespace string) bool {
 	return false
 }
 
-// arrival describes a Lease that names its own cluster: its age when first seen, by the wall clock, and how long it
-// lasts after its renewTime.
+// arrival describes a Lease that names its own cluster. It has the Lease's age when first seen, by the wall clock, and
+// how long it lasts after its renewTime.
 type arrival struct {
 	age, lasts time.Duration
 	at         time.Duration // as in Reading.Boot

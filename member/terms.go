@@ -43,8 +43,8 @@ type terms struct {
 	clock lease.Clock
 	skew  time.Duration
 
-	// Set by a Member: only lists the watched namespaces, empty for all. news returns why a namespace's state is unknown,
-	// and why its watch is stale. Both are empty while the watch works. The caller of news holds mu.
+	// A Member sets only and news. only lists the watched namespaces, empty for all. news returns why a namespace's state
+	// is unknown, and why its watch is stale. Both are empty while the watch works. The caller of news holds mu.
 	only []string
 	news func(namespace string) (unknown, trouble string)
 
@@ -220,8 +220,8 @@ func (t *terms) forget(n *nsState, name string, now lease.Reading) {
 	t.apply(n, p, now, goneLease)
 }
 
-// apply updates the namespace's term to what is permitted since now. why is what was seen, for the case that it ends a
-// term; empty: the last Lease gives the reason.
+// apply updates the namespace's term to what is permitted since now. The argument why is the reason if this ends a
+// term; empty: the last Lease gives it.
 func (t *terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string) {
 	leads := p.Holds(now) && t.limit.Load().Holds(now) && !t.stopped
 	if tm := n.term.Load(); tm != nil {

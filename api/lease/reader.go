@@ -116,7 +116,7 @@ func (p Permit) until(deadline time.Time, now Reading) Permit {
 
 // Over returns the highest epoch that is over for good. It returns false unless the last believed Lease has no holder.
 // Then this reader never leads again in an epoch below the Lease's. It may release those epochs when its work in them
-// has finished. (A Lease that names another cluster ends them too, but by then the hub waits for no release.)
+// has finished. A Lease that names another cluster ends them too, but by then the hub waits for no release.
 func (r *Reader) Over() (epoch int64, ok bool) { return r.highest - 1, r.nobodyLeads }
 
 // Gone records that the Lease does not exist. A missing Lease permits nothing. The highest epoch and the frozen

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Registration is the record of one process that reads Leases, in its own member. A hub that has revoked a term need
-// not wait until the term has run out, if all readers of the namespace that registered before the revocation have
-// released it.
+// Registration is the record of one process that reads Leases, in its own member. After it has revoked a term, a hub
+// need not wait until the term has run out. It suffices that all readers that registered for the namespace before the
+// revocation have released the term.
 //
 // A process registers before it trusts any Lease, and lists all Leases consistently after that. So either the hub finds
 // the registration, or the reader finds the revocation.
@@ -49,8 +49,8 @@ func (r Registration) HasReleased(namespace string, epoch int64) bool {
 func (r Registration) Until() time.Time { return r.Confirmed.Add(r.Duration) }
 
 // Permit is what this confirmation permits: nothing from Until on, and nothing once Duration has passed on the clock
-// that counts in suspend. sent is the reading that Confirmed was taken from, before the request. A registered reader
-// acts while this Permit and its Lease's both hold.
+// that counts in suspend. The argument sent is the reading that Confirmed was taken from, before the request. A
+// registered reader acts while this Permit and its Lease's both hold.
 func (r Registration) Permit(sent Reading) Permit {
 	return Permit{wall: r.Until(), boot: sent.Boot + r.Duration}
 }

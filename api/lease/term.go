@@ -104,8 +104,8 @@ func (t Timings) Validate() error {
 	return nil
 }
 
-// SurvivesHubLoss reports whether another hub replica can take over, with an election of duration h, before a
-// term ends: r + h + τ + ε ≤ D.
+// SurvivesHubLoss reports whether another hub replica can take over before a term ends: r + h + τ + ε ≤ D. h is the
+// duration of the hub's election.
 func (t Timings) SurvivesHubLoss(h time.Duration) bool {
 	return t.Renew+h+t.Timeout+t.Skew <= t.Duration
 }

@@ -35,9 +35,8 @@ const (
 	// MaxClockSkewAnnotation on a Lease is the policy's maxClockSkewMilliseconds. Readers refuse a renewTime that is
 	// further in their future, or further than their own bound, whichever is less.
 	MaxClockSkewAnnotation = "leasecast.dev/max-clock-skew-milliseconds"
-	// OpenLocksAnnotation on a leader's Lease lists the fenced locks that may be held in its term, as
-	// locks.Lock.ID returns them, in ascending order with commas between. A lock that is not listed is
-	// refused everywhere.
+	// OpenLocksAnnotation on a leader's Lease lists the fenced locks that may be held in its term. It has their IDs, as
+	// locks.Lock.ID returns them, in ascending order with commas between. A lock that is not listed is refused everywhere.
 	OpenLocksAnnotation = "leasecast.dev/open-locks"
 	// SealAnnotation on a Lease is a MAC over the whole content of the Lease.
 	SealAnnotation = "leasecast.dev/seal"

@@ -6,10 +6,10 @@
 // # What it does
 //
 // When this cluster leads, [Run] starts the program in its own process group. The whole group gets SIGTERM when a
-// quarter of the term's duration is left without a renewal, and at once when the term is revoked or lost. It gets
-// SIGKILL shortly before the deadline that it was started or renewed under, and at once when another cluster leads,
-// however far its shutdown has got. A program that was stopped so is started again in the next term, or when the term
-// is renewed after all.
+// quarter of the term's duration is left without a renewal. It gets SIGTERM at once when the term is revoked or lost.
+// It gets SIGKILL shortly before the deadline that it was started or renewed under, however far its shutdown has got.
+// It gets SIGKILL at once when another cluster leads. A program that was stopped so is started again in the next term,
+// or when the term is renewed after all.
 //
 // A process that leaves the group, as a daemon does, becomes a child of the gate when its parent ends. The gate kills
 // it after the group, and waits until no child is left that was started since the program was. Only then is the term

@@ -11,8 +11,8 @@
 //
 // The last line is all that a controller needs, and each controller of a program needs it. It differs from
 // ctrl.NewControllerManagedBy in two ways. Requests of a namespace that another cluster leads are skipped. When this
-// cluster is promoted, it enqueues all that a start of the controller would enqueue for the namespace: every object of
-// For, and what the handlers of Watches make of their objects, through the same predicates.
+// cluster is promoted, it enqueues all that a start of the controller would enqueue for the namespace. This is every
+// object of For, and what the handlers of Watches make of their objects, through the same predicates.
 //
 // # Cluster-scoped kinds, and requests of other types
 //

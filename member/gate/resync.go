@@ -33,10 +33,10 @@ const tellEvery = time.Minute
 // list at a controller's start, in which all objects of one namespace come before the next namespace.
 const promotionPriority = handler.LowPriority + 20
 
-// resync is a source that enqueues every request of a namespace when this cluster has begun to lead it: all that a
-// start of the controller would enqueue. A list that fails is repeated until it succeeds or the term is over. It is
-// logged at once and every minute. A namespace outside the manager's cache is skipped, because this controller gets no
-// request of it.
+// resync is a source that enqueues every request of a namespace when this cluster has begun to lead it. These are the
+// requests that a start of the controller would enqueue. A list that fails is repeated until it succeeds or the term is
+// over. It is logged at once and every minute. A namespace outside the manager's cache is skipped, because this
+// controller gets no request of it.
 //
 // It uses the logger of the controller's context, if there is one, and the Member's otherwise.
 type resync[request comparable] struct {

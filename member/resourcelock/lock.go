@@ -11,8 +11,8 @@
 //	err = errors.Join(mgr.Add(m), mgr.Start(ctx)) // the context that New has returned
 //
 // Nothing else in a controller has to change. A Pod in a follower is no candidate: each of its tries is refused at
-// once, without a write, and the elector tries again after its retry period. The elector logs each refusal as an error.
-// A manager whose context has ended stops, as after a lost election. So its process ends, and the next process is a
+// once, without a write. The elector tries again after its retry period. The elector logs each refusal as an error. A
+// manager whose context has ended stops, as after a lost election. So its process ends, and the next process is a
 // candidate again.
 //
 // # What is promised
@@ -26,8 +26,8 @@
 // They make every change wait for an elector that learns of the end of a term by refusals.
 //
 // A registered [member.Member] does not release the term before done is called. Call it when all work has finished. Run
-// such a Member beside the manager, by go m.Start, and stop it after done: one in the manager would wait for done until
-// its time is up.
+// such a Member beside the manager, by go m.Start, and stop it after done. A Member in the manager would wait for done
+// until its time is up.
 package resourcelock
 
 import (

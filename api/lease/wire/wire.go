@@ -27,8 +27,8 @@ var labels = map[string]string{
 // never sets strategy or preferredHolder, which would start the API server's own coordinated election. Times are cut to
 // microseconds, as a Lease stores them: a little earlier, so a little less is promised.
 //
-// It fails if a Lease cannot store the content as it is: an epoch or a duration outside 32 bits, a duration that is not
-// whole seconds, or a skew that is not whole milliseconds.
+// It fails if a Lease cannot store the content as it is. An epoch or a duration must fit 32 bits, a duration must be
+// whole seconds, and a skew whole milliseconds.
 func Write(c lease.Content, seal string, l *coordinationv1.Lease) error {
 	if c.Epoch < 0 || c.Epoch > math.MaxInt32 {
 		return fmt.Errorf("lease %s/%s: epoch %d does not fit leaseTransitions", c.Namespace, c.Name, c.Epoch)
