@@ -232,7 +232,7 @@ const (
 	// ConditionClocksAgree is False when a clock of a cluster is known to be farther from the
 	// hub's than maxClockSkewMilliseconds, and Unknown while one was not measured closely enough yet.
 	ConditionClocksAgree = "ClocksAgree"
-	// ConditionSecretsGranted is False when the hub may not use the Secrets of the policy's namespace. These are the
+	// ConditionSecretsGranted is False when the hub may not use the Secrets of the policy's namespace. They hold the
 	// kubeconfigs of its Clusters and the key of the seal. The message has the command that grants it. It is also False,
 	// with the reason InvalidSeal, when the Secret of the seal holds no key.
 	ConditionSecretsGranted = "SecretsGranted"
