@@ -19,10 +19,10 @@ import (
 // reconciler. Other requests pass unchanged.
 //
 // If the term is over, the write is not sent, and the error wraps ErrNotBegun and ErrLost. Otherwise CapWrites lowers
-// the `timeout` parameter to the remaining time. So the API server gives up on a write that has waited in its own queue
-// past the term. The server counts from when it received the request, so the time on the way is not covered. A write
-// that fails when its term is over, for instance because its context has ended, returns an error that wraps ErrLost
-// alone. Such a write may have happened.
+// the `timeout` parameter to the remaining time. So the API server gives up on a write that has waited past the term in
+// the server's own queue. The server counts from when it received the request, so the time on the way is not covered. A
+// write that fails when its term is over, for instance because its context has ended, returns an error that wraps
+// ErrLost alone. Such a write may have happened.
 //
 // Client-go does not send a write whose context ended before, or while it waited for its rate limit or a Retry-After.
 // Such a write fails with the error of its context, which is context.Canceled. context.Cause then returns that the term

@@ -55,7 +55,7 @@ type trouble struct {
 	times int           // it was logged in that minute
 }
 
-// mostTellings is how often a changing problem is logged within a minute.
+// mostTellings bounds how often within a minute a problem is logged that comes and goes, or changes.
 const mostTellings = 5
 
 // begins reports whether a new or changed problem must be logged. It assumes that the caller logs it. An empty problem
@@ -117,7 +117,7 @@ func (t *teller) looks(namespace string) {
 		leads = s.Why
 	}
 	switch {
-	case a.leads == leads && a.epoch == s.Epoch, s.Leader == "" && l.doubt != "": // the doubt has been logged
+	case a.leads == leads && a.epoch == s.Epoch, s.Leader == "" && l.doubt != "": // already logged
 		return
 	case s.Leader == "" && l.seen:
 		log.Info("No cluster leads", "reason", s.Why)
