@@ -8,22 +8,22 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-// scarcity is how much of a led term's duration is left, as a part of it, when news are missing: the hub renews
-// every half of it at least.
+// scarcity divides the duration of a led term: with less than duration/scarcity left, a renewal is overdue. The hub
+// renews at least every half of the duration.
 const scarcity = 3
 
-// alarm tells a watch that news of led terms are missing, and knows whether anything was heard since.
+// alarm notifies a watch of overdue renewals of led terms. It records whether a list or an event has arrived since.
 type alarm struct {
-	rings chan struct{} // holds a word when news of another renewal are missing
+	rings chan struct{} // holds a value while an overdue renewal awaits handling
 
-	// These are as in Reading.Boot.
+	// All three are readings of the clock, as in Reading.Boot.
 	mu      sync.Mutex
-	heard   time.Duration // when the API server last said anything
-	missing time.Duration // when news were last found to be missing
-	over    time.Duration // when the first of the terms is over that they were found to be missing of
+	heard   time.Duration // when a list or an event last arrived
+	missing time.Duration // when a renewal was last found overdue
+	over    time.Duration // the earliest end of the terms with an overdue renewal
 }
 
-// alarm returns what rings for the namespace, or for all.
+// alarm registers and returns the alarm of the namespace, or of all namespaces.
 func (t *terms) alarm(namespace string) *alarm {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -32,7 +32,8 @@ func (t *terms) alarm(namespace string) *alarm {
 	return a
 }
 
-// alert rings for a term that has less left than it should, once for each renewal that is missing. Called under terms.mu.
+// alert rings for a term with less time left than it should have, once for each overdue renewal. The caller holds
+// terms.mu.
 func (t *terms) alert(n *nsState, tm *term, now lease.Reading, left time.Duration) {
 	if tm.alerted || left >= n.duration(tm.epoch)/scarcity {
 		return
@@ -45,7 +46,7 @@ func (t *terms) alert(n *nsState, tm *term, now lease.Reading, left time.Duratio
 	}
 }
 
-// duration is how long a term of this epoch lasts after a renewal.
+// duration returns how long a term of this epoch lasts after a renewal.
 func (n *nsState) duration(epoch int64) (d time.Duration) {
 	for _, c := range n.leases {
 		if c.Epoch == epoch && c.LeadsHere() {
@@ -55,8 +56,8 @@ func (n *nsState) duration(epoch int64) (d time.Duration) {
 	return d
 }
 
-// scarce returns how much is left of the led term in a namespace, or in all, of which news are missing and the least
-// is left, and its duration. It returns false if there is none.
+// scarce looks for led terms with an overdue renewal, in one namespace or in all. It returns the remaining time and the
+// duration of the term with the least left, and false if no renewal is overdue.
 func (t *terms) scarce(namespace string) (left, duration time.Duration, found bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,7 +75,7 @@ func (t *terms) scarce(namespace string) (left, duration time.Duration, found bo
 	return left, duration, found
 }
 
-// ring says that news are missing of a term that will be over then.
+// ring records an overdue renewal of a term that ends at over, and wakes the watch.
 func (a *alarm) ring(now, over time.Duration) {
 	a.mu.Lock()
 	if a.heard >= a.missing || over < a.over {
@@ -84,26 +85,26 @@ func (a *alarm) ring(now, over time.Duration) {
 	a.mu.Unlock()
 	select {
 	case a.rings <- struct{}{}:
-	default: // one word is waiting already
+	default: // the watch has yet to handle the previous one
 	}
 }
 
-// hear says that the API server lives.
+// hear records that a list or an event has arrived.
 func (a *alarm) hear(now time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.heard = now
 }
 
-// unheard reports whether nothing was heard since news were found to be missing.
+// unheard reports whether no list and no event has arrived since a renewal was last found overdue.
 func (a *alarm) unheard() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.missing > a.heard
 }
 
-// hears reports whether the API server was heard since news of the namespace were found to be missing. Called under
-// terms.mu.
+// hears reports whether a list or an event has arrived since a renewal in the namespace was last found overdue. The
+// caller holds terms.mu.
 func (t *terms) hears(namespace string) bool {
 	for _, scope := range []string{namespace, allNamespaces} {
 		if a := t.alarms[scope]; a != nil && a.unheard() {
@@ -113,7 +114,7 @@ func (t *terms) hears(namespace string) bool {
 	return true
 }
 
-// silent returns an error if a term is over since, and nothing was heard.
+// silent returns an error if a term has run out while the API server was silent.
 func (a *alarm) silent(now time.Duration) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

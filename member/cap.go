@@ -10,32 +10,31 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// CapWrites caps every write to Kubernetes by what remains of its term. Put it on
-// the configuration of the clients that act:
+// CapWrites caps every write to Kubernetes by the remaining time of its term. Put it on the configuration of the
+// clients that act:
 //
 //	cfg.Wrap(member.CapWrites)
 //
-// A POST, PUT, PATCH or DELETE whose context comes from Member.Context, and so from
-// Lead or a gated reconciler, is not sent if the term is over; the error wraps
-// ErrNotBegun and ErrLost. Otherwise its `timeout` parameter is lowered to what remains, so that the
-// API server gives up by itself on a write that waited in a queue of its own past
-// the term. The server counts from when it received the request, so time on the
-// way is not covered. One that fails when its term is over, because its context has ended with it
-// for instance, returns an error that wraps ErrLost alone: it may have happened. Other requests
-// pass unchanged.
+// It covers each POST, PUT, PATCH or DELETE whose context comes from Member.Context, and so from Lead or a gated
+// reconciler. Other requests pass unchanged.
 //
-// A write that client-go does not hand on fails with the error of its context, which is context.Canceled. That is one
-// whose context has ended before, or while client-go waited for its rate limit or a Retry-After. context.Cause says of
-// the context that the term is over.
+// If the term is over, the write is not sent, and the error wraps ErrNotBegun and ErrLost. Otherwise CapWrites lowers
+// the `timeout` parameter to the remaining time. So the API server gives up on a write that has waited past the term in
+// the server's own queue. The server counts from when it received the request, so the time on the way is not covered. A
+// write that fails when its term is over, for instance because its context has ended, returns an error that wraps
+// ErrLost alone. Such a write may have happened.
 //
-// A term is not released (see Registration) while such a write is on its way. One that was sent
-// and got no answer, or a server error, may still take effect: the term is then not
-// released before what remained of it when the write was sent has passed. So that this is rare, a registered Member
-// waits for the answer of a write that is on its way as its context ends, for that
-// long, although the caller gets the error of its context at once.
+// Client-go does not send a write whose context ended before, or while it waited for its rate limit or a Retry-After.
+// Such a write fails with the error of its context, which is context.Canceled. context.Cause then returns that the term
+// is over.
+//
+// A term is not released (see Registration) while such a write is in flight. A write without an answer, or with a
+// server error, may still take effect. The term is then not released until the time that remained when the write was
+// sent has passed. To make this rare, a registered Member waits that long for the answer of a write whose context ends.
+// The caller gets the error of its context at once.
 func CapWrites(next http.RoundTripper) http.RoundTripper { return &capped{next} }
 
-// errNoTransport is what a request says that has nowhere to go.
+// errNoTransport is the error of a request when CapWrites wraps no transport.
 var errNoTransport = fmt.Errorf("%w: CapWrites was given no transport to wrap", ErrMisused)
 
 type capped struct{ next http.RoundTripper }
@@ -75,7 +74,7 @@ func (c *capped) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// cut adds to the error of an act that the term is over, if it is.
+// cut wraps the error of an act with ErrLost if the term is over.
 func (t Term) cut(err error) error {
 	if t.Holds() {
 		return err
@@ -83,7 +82,7 @@ func (t Term) cut(err error) error {
 	return fmt.Errorf("%w: epoch %d: %w", ErrLost, t.Epoch(), err)
 }
 
-// answer is the body of the answer to a write.
+// answer is the response body of a write. Its read errors wrap ErrLost once the term is over.
 type answer struct {
 	io.ReadCloser
 	term Term
@@ -98,23 +97,23 @@ func (a *answer) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// closeBody does what a RoundTripper must, also on errors.
+// closeBody closes the request body, which a RoundTripper must do also on errors.
 func closeBody(req *http.Request) {
 	if req.Body != nil {
 		_ = req.Body.Close()
 	}
 }
 
-// send sends a write and says whether its outcome is known.
+// send sends a write and passes to settled whether its outcome is known.
 func (c *capped) send(req *http.Request, _ time.Duration, settled func(known bool)) (*http.Response, error) {
 	resp, err := c.next.RoundTrip(req)
-	// A server error may hide that the write takes effect later: a timeout does, by its nature.
+	// A server error may hide that the write takes effect later, as a timeout does.
 	settled(err == nil && resp.StatusCode < http.StatusInternalServerError)
 	return resp, err
 }
 
-// await sends a write and, when its context ends before the answer has come, leaves a goroutine behind
-// that waits for the answer, for what was left of the term.
+// await sends a write. If its context ends before the answer, await returns, and a goroutine waits for the answer for
+// the remaining time of the term.
 func (c *capped) await(req *http.Request, left time.Duration, settled func(known bool)) (*http.Response, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(req.Context()), left)
 	type outcome struct {
@@ -140,7 +139,7 @@ func (c *capped) await(req *http.Request, left time.Duration, settled func(known
 			cancel()
 			return nil, o.err
 		}
-		// From here on the caller's context ends the reading of the answer, as it would have.
+		// From here on the caller's context ends the reading of the answer, as without await.
 		stop := context.AfterFunc(req.Context(), cancel)
 		o.resp.Body = &ending{o.resp.Body, func() { stop(); cancel() }}
 		return o.resp, nil
@@ -149,7 +148,7 @@ func (c *capped) await(req *http.Request, left time.Duration, settled func(known
 	}
 }
 
-// ending is a body that ends something when it is closed.
+// ending is a body that calls end when it is closed.
 type ending struct {
 	io.ReadCloser
 	end func()
@@ -161,12 +160,12 @@ func (e *ending) Close() error {
 	return e.ReadCloser.Close()
 }
 
-// WrappedRoundTripper lets client-go find the transport below.
+// WrappedRoundTripper lets client-go find the wrapped transport.
 func (c *capped) WrappedRoundTripper() http.RoundTripper { return c.next }
 
-// capsWrites reports whether all requests of a client go through CapWrites, by what they really go through: a
-// configuration can be wrapped when its clients are made already. Wrappers are seen through if they have the method
-// WrappedRoundTripper, as those of client-go do.
+// capsWrites reports whether all requests of a client go through CapWrites. It checks the transport in use, because a
+// configuration can be wrapped after its clients were made. It unwraps wrappers that have the method
+// WrappedRoundTripper, as client-go's do.
 func capsWrites(client *http.Client) bool {
 	rt := client.Transport
 	for {

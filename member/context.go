@@ -10,7 +10,7 @@ type termKey struct{}
 // openContext is one context that ends with a term.
 type openContext struct{ cancel context.CancelCauseFunc }
 
-// Context is that of Member, but for the logger.
+// Context is Member.Context without the logger.
 func (t *terms) Context(ctx context.Context, namespace string) (context.Context, context.CancelFunc, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -34,15 +34,14 @@ func (t *terms) Context(ctx context.Context, namespace string) (context.Context,
 	}, nil
 }
 
-// Check reports whether an act may begin now. Ask right before an act on the outside
-// world that nobody else can refuse. nil says that both clocks, read now, are before the
-// deadline of the term that the context was made for, and that the context has not
-// ended. Otherwise the error wraps ErrNotBegun, and ErrLost if the term is over.
+// Check reports whether an act may begin now. Call it right before an act on the outside world that no other system can
+// refuse. It returns nil if both clocks, read now, are before the deadline of the context's term, and the context has
+// not ended. Otherwise the error wraps ErrNotBegun, and also ErrLost if the term is over.
 //
-// ctx.Err alone answers late: the end of a term reaches it through a timer and a
-// goroutine, and after a pause of the process the work may be woken before either.
+// ctx.Err alone reports the end late. The end of a term reaches it through a timer and a goroutine. After a pause of
+// the process the work may wake before either.
 //
-// A context that carries no term is asked for its own end only.
+// For a context without a term, Check looks at the end of the context only.
 func Check(ctx context.Context) error {
 	if t, ok := ctx.Value(termKey{}).(Term); ok && !t.Holds() {
 		return fmt.Errorf("%w: %w: epoch %d", ErrNotBegun, ErrLost, t.Epoch())
@@ -53,22 +52,22 @@ func Check(ctx context.Context) error {
 	return nil
 }
 
-// TermFrom returns the term that a context was made for by [Member.Context], or by what is built on it, and false if it
-// was not.
+// TermFrom returns the term of a context that was made by [Member.Context] or derived from one, and false for any other
+// context.
 func TermFrom(ctx context.Context) (Term, bool) {
 	t, ok := ctx.Value(termKey{}).(Term)
 	return t, ok
 }
 
-// EpochFrom returns the epoch of the term that a context was made for by
-// [Member.Context], or by what is built on it, and false if it was not.
+// EpochFrom returns the epoch of the term of a context that was made by [Member.Context] or derived from one, and false
+// for any other context.
 func EpochFrom(ctx context.Context) (int64, bool) {
 	t, ok := ctx.Value(termKey{}).(Term)
 	return t.Epoch(), ok
 }
 
-// ClusterFrom returns the identity of this cluster from a context that was made by [Member.Context], or by what is built
-// on it, and false if it was not; see [Term.Cluster].
+// ClusterFrom returns the identity of this cluster from a context that was made by [Member.Context] or derived from
+// one, and false otherwise. See [Term.Cluster].
 func ClusterFrom(ctx context.Context) (string, bool) {
 	t, ok := ctx.Value(termKey{}).(Term)
 	return t.Cluster(), ok

@@ -11,15 +11,15 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// doubt is why a Lease is not believed. The zero doubt is none.
+// doubt is why a Lease is not believed. The zero doubt is no doubt.
 type doubt struct {
-	kind       string // which does not change from one Lease to the next
+	kind       string // does not change from one Lease to the next
 	text       string
 	impossible string // the text, if the Lease permits nothing because no hub can have written it
 }
 
-// takes applies a Lease that was received just now, and returns what is permitted from here on. One that no hub can have
-// written counts as none.
+// takes applies a Lease that was received just now, and returns what is permitted from here on. A Lease that no hub can
+// have written counts as missing.
 func (n *nsState) takes(c lease.Content, now lease.Reading) lease.Permit {
 	if wrong := impossible(c); wrong != "" {
 		text := fmt.Sprintf("Lease %s/%s %s: not believed", c.Namespace, c.Name, wrong)
@@ -32,15 +32,15 @@ func (n *nsState) takes(c lease.Content, now lease.Reading) lease.Permit {
 		return n.reader.Observe(c, now)
 	}
 	n.doubted = doubt{}
-	if !c.RenewTime.Equal(n.seen.RenewTime) { // no two Leases of a hub have the same
+	if !c.RenewTime.Equal(n.seen.RenewTime) { // no two Leases of a hub have the same renewTime
 		n.arrived = arrival{age: now.Wall.Sub(c.RenewTime), lasts: c.Duration, at: now.Boot}
 	}
 	n.seen = c
 	return n.reader.Observe(c, now)
 }
 
-// impossible says what is wrong with a Lease that no hub can have written; empty: nothing. A hub writes all of this into
-// every Lease, so somebody has edited it.
+// impossible returns what proves that no hub can have written a Lease, and "" if nothing does. A hub writes all of
+// these fields into every Lease, so a failing Lease was edited.
 func impossible(c lease.Content) string {
 	switch {
 	case c.Cluster == "":
@@ -57,7 +57,7 @@ func impossible(c lease.Content) string {
 	return ""
 }
 
-// doubts says why a Lease is not believed by the reader's rule.
+// doubts returns why the reader's rule refuses a Lease.
 func (n *nsState) doubts(c lease.Content, d lease.Doubt, now lease.Reading) string {
 	name := fmt.Sprintf("Lease %s/%s in epoch %d", c.Namespace, c.Name, c.Epoch)
 	switch d {
@@ -71,7 +71,7 @@ func (n *nsState) doubts(c lease.Content, d lease.Doubt, now lease.Reading) stri
 	}
 }
 
-// unsaid is what stands in a Lease instead of the policy's allowance for clocks; empty: an allowance does.
+// unsaid returns what a Lease has instead of the policy's clock skew, and "" if it has one.
 func unsaid(c lease.Content, l *coordinationv1.Lease) string {
 	if c.Skew > 0 {
 		return ""

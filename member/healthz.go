@@ -6,32 +6,32 @@ import (
 	"time"
 )
 
-// pingParts is which part of a term may pass, once a connection was found dead, until Healthz fails. Pings take another
-// one of these parts to find it. So Healthz is true within the duration of a term.
+// pingParts divides the duration of a term. Pings take one such part to find a dead connection, and Healthz fails one
+// part later. So Healthz fails within the duration of a term.
 const pingParts = 3
 
-// Healthz fails, and says what is wrong and what to do, if what a Member knows is stale: if for any of its watches the last
-// list that worked is older than StaleAfter, on the clock that counts in suspend. It
-// never fails for being a follower. Its signature is that of a controller-runtime
-// healthz.Checker; the request is unused.
+// Healthz fails, and returns the problem and what to do about it, if the Member's view is stale. It is stale if for any
+// watch the last successful list is older than StaleAfter, on the clock that counts in suspend. It never fails for
+// being a follower. Its signature is controller-runtime's healthz.Checker. The request is unused.
 //
-// At least every StaleAfter/2 everything is listed anew, by a
-// consistent read. So a watch in which nothing happens is not stale, while one behind
-// a dead link, without permission, or from an API server that is cut off from etcd is.
-// Before the first list, time counts from New, and the error says that nothing was ever listed.
+// At least every StaleAfter/2 the Member lists everything again, by a consistent read. So a watch without events is not
+// stale. A watch behind a dead link, without permission, or from an API server that is cut off from etcd is. Before the
+// first list, time counts from New, and the error says that nothing was ever listed.
 //
-// A connection that dies without a word fails it within the shortest duration that a Lease has shown, and within 15 s at
-// most, unless a new one can be made. Pings find it, so that needs connections of its own, see the package.
+// A connection that dies silently fails it, unless a new one can be made. It takes at most the shortest duration that a
+// Lease has shown, and at most 15 s. Pings find such a connection, so this needs the Member's own connections, see the
+// package.
 //
-// It fails at once if a led term ran out and nothing was heard of the API server since less than a
-// third of it was left, until something is. A term that ran out because the hub is silent is no
-// failure. It fails as well if the last confirmation
-// of the registration, where there has to be one, is older than StaleAfter; and with ErrStopped once the Member has stopped.
+// It fails at once if a led term ran out, and the API server was silent while less than a third of it was left. It
+// succeeds again once a list or an event arrives. A term that ran out because the hub is silent is no failure.
 //
-// The log says when it begins to fail, every minute while it does, and when it succeeds again.
+// If there is a registration, it also fails when the last confirmation is older than StaleAfter. It fails with
+// ErrStopped once the Member has stopped.
 //
-// Put it on readiness. A Member connects again by itself, so a liveness probe would restart every Pod for nothing
-// while an API server is silent. ErrStopped alone needs another process, and a manager that has stopped ends its own.
+// The Member logs when it begins to fail, every minute while it fails, and when it succeeds again.
+//
+// Put it on readiness. A Member connects again by itself, so a liveness probe would restart every Pod for nothing while
+// an API server is silent. Only ErrStopped needs another process, and a manager that has stopped ends its own.
 func (m *Member) Healthz(*http.Request) error {
 	if m.terms == nil {
 		return errNotMade
@@ -59,10 +59,10 @@ func (m *Member) health() error {
 	return nil
 }
 
-// checkTheWay is what to do where nothing better is known.
+// checkTheWay is the advice where no better one is known.
 const checkTheWay = "check the address of the API server and the way to it"
 
-// health is Healthz of one watch.
+// health is Healthz for one watch.
 func (w *watched) health(now time.Duration) error {
 	m := w.member
 	if err := w.alarm.silent(now); err != nil {

@@ -5,38 +5,38 @@ import (
 	"time"
 )
 
-// leastPatience is how long an answer may take at least in a hurried turn, however little is left of a term.
+// leastPatience is the shortest timeout of a request in a hurried turn, however little is left of a term.
 const leastPatience = 250 * time.Millisecond
 
-// hurry is when a watch takes a turn early because news are missing: once for each renewal that is missing, however
-// many terms there are, and ever less often while lists are answered and bring no news. The hub is silent then.
+// hurry schedules a watch's early turns for overdue renewals: one for each overdue renewal, however many terms there
+// are. While lists are answered without a renewal, the hub is silent, and early turns become rarer.
 type hurry struct {
 	on       bool             // the turn under way is hurried
-	failures int              // of turns since one worked
-	due      <-chan time.Time // the next one; nil: none is
-	until    time.Duration    // there is none before, as in Reading.Boot
-	gap      time.Duration    // between the last and the next
+	failures int              // turns that failed since the last successful one
+	due      <-chan time.Time // fires when the next hurried turn is due; nil: no turn is scheduled
+	until    time.Duration    // no hurried turn begins earlier, as in Reading.Boot
+	gap      time.Duration    // between the last hurried turn and the next
 }
 
-// delay is how long a hurried turn waits: for the time between two, and for a part of what is left of the term, so that
-// all readers of a silent hub do not ask at once.
+// delay returns how long to wait before a hurried turn: the gap to the previous one, and a random part of the term's
+// remaining time. The random part keeps all readers of a silent hub from listing at once.
 func (w *watched) delay() time.Duration {
 	now := w.now()
 	if now > w.hurry.until+w.member.stale {
-		w.hurry.gap = 0 // the last one was long ago
+		w.hurry.gap = 0 // the last hurried turn was long ago
 	}
 	left, _, _ := w.member.terms.scarce(w.namespace)
 	return max(0, w.hurry.until-now) + rand.N(left/4+1)
 }
 
-// wanted reports whether news are still missing.
+// wanted reports whether a renewal is still overdue.
 func (w *watched) wanted() bool {
 	_, _, scarce := w.member.terms.scarce(w.namespace)
 	return scarce || w.alarm.unheard()
 }
 
-// requestTimeout is how long the answer to a request may take. In a hurry two fit into what is left of the term. If
-// that was too short the next may take longer.
+// requestTimeout returns how long to wait for the answer to a request. In a hurried turn two requests fit into the
+// term's remaining time. After a failure the next one may take longer.
 func (w *watched) requestTimeout() time.Duration {
 	most := w.member.stale / 4
 	if !w.hurry.on {
@@ -46,7 +46,7 @@ func (w *watched) requestTimeout() time.Duration {
 	return min(most, max(left/2, leastPatience<<min(w.hurry.failures, 10)))
 }
 
-// calm notes that a turn has worked.
+// calm records a turn that has succeeded.
 func (w *watched) calm() {
 	w.hurry.failures = 0
 	if !w.hurry.on {

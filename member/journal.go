@@ -2,15 +2,15 @@ package member
 
 import "sync"
 
-// journal has changes written down in the order in which they came. No listener hears of one before that, so what
-// listeners write follows the reason for it.
+// journal logs changes in the order in which they came. Each change is logged before listeners are notified of it, so
+// what listeners log follows its cause.
 type journal struct {
-	Listener            // who writes; without functions nobody does
-	writing  sync.Mutex // held by who writes, and locked before terms.mu
-	unsaid   []func()   // guarded by terms.mu
+	Listener            // logs the changes; without functions no change is logged
+	writing  sync.Mutex // held while changes are logged; locked before terms.mu
+	unsaid   []func()   // not logged yet; guarded by terms.mu
 }
 
-// note has a change written down soon. Called under mu.
+// note schedules the logging of a change. The caller holds mu.
 func (t *terms) note(change func()) {
 	t.journal.unsaid = append(t.journal.unsaid, change)
 	t.calls++
@@ -22,7 +22,7 @@ func (t *terms) note(change func()) {
 	}()
 }
 
-// write writes all changes down that came before.
+// write logs all changes noted so far.
 func (t *terms) write() {
 	t.journal.writing.Lock()
 	defer t.journal.writing.Unlock()
@@ -35,14 +35,14 @@ func (t *terms) write() {
 	}
 }
 
-// began notes that a term has begun. Called under mu.
+// began notes that a term has begun. The caller holds mu.
 func (t *terms) began(namespace string, tm *term) {
 	if promoted := t.journal.Promoted; promoted != nil {
 		t.note(func() { promoted(namespace, Term{tm}) })
 	}
 }
 
-// ceased notes that a term is over. Called under mu.
+// ceased notes that a term is over. The caller holds mu.
 func (t *terms) ceased(namespace string, reason error) {
 	if demoted := t.journal.Demoted; demoted != nil {
 		t.note(func() { demoted(namespace, reason) })

@@ -4,7 +4,7 @@ import (
 	"context"
 )
 
-// Lead is that of Member.
+// Lead implements Member.Lead.
 func (t *terms) Lead(ctx context.Context, namespace string, f func(ctx context.Context) error) error {
 	no := func() error {
 		t.mu.Lock()
@@ -18,7 +18,7 @@ func (t *terms) Lead(ctx context.Context, namespace string, f func(ctx context.C
 	remove := t.listen(namespace, Listener{Promoted: func(string, Term) {
 		select {
 		case promoted <- struct{}{}:
-		default: // one word is waiting already
+		default: // a promotion is pending already
 		}
 	}})
 	defer remove()
@@ -40,8 +40,7 @@ func (t *terms) Lead(ctx context.Context, namespace string, f func(ctx context.C
 	}
 }
 
-// leadOnce runs f in the current term, if there is one. ended says that another
-// term is to be waited for.
+// leadOnce runs f in the current term, if there is one. It returns ended if the caller must wait for another term.
 func (t *terms) leadOnce(ctx context.Context, namespace string, f func(ctx context.Context) error) (ended bool, err error) {
 	ctx, done, err := t.Context(ctx, namespace)
 	if err != nil {

@@ -11,17 +11,17 @@ import (
 	"github.com/leasecast/leasecast/member/pings"
 )
 
-// longestPinged is the duration of terms up to which connections are pinged the more often the shorter it is.
+// longestPinged is the term duration from which pings get no rarer. Shorter terms have more frequent pings.
 const longestPinged = 15 * time.Second
 
-// pinged is how connections are pinged where terms last this long: one that died without a word is noticed within a
+// pinged returns the timing of pings for terms of this duration. A connection that died silently is noticed within a
 // third of the duration, and a second is left to replace it.
 func pinged(duration time.Duration) pings.Timing {
 	half := max(duration/6, leastPatience)
 	return pings.Timing{After: half, Timeout: half}
 }
 
-// link is how a Member reaches its API server: by one line at a time.
+// link is how a Member reaches its API server: through one line at a time.
 type link struct {
 	cfg *rest.Config
 
@@ -29,10 +29,10 @@ type link struct {
 	line *line
 }
 
-// line has connections of its own.
+// line is a set of connections that no other line uses.
 type line struct {
 	*pings.Connections
-	duration time.Duration // of the shortest terms that it is good for
+	duration time.Duration // of the shortest terms that its pings suit
 }
 
 func newLink(cfg *rest.Config) (*link, error) {
@@ -40,7 +40,7 @@ func newLink(cfg *rest.Config) (*link, error) {
 	return l, l.replace(longestPinged)
 }
 
-// replace has new requests take new connections. Called under mu, and by newLink.
+// replace gives new requests new connections. The caller holds mu, or is newLink.
 func (l *link) replace(duration time.Duration) error {
 	connections, err := pings.New(l.cfg, pinged(duration))
 	if err != nil {
@@ -55,24 +55,24 @@ func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
 	return l.current().RoundTrip(req)
 }
 
-// current is the line that new requests take.
+// current returns the line for new requests.
 func (l *link) current() *line {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.line
 }
 
-// leave has new requests take another line than this one, which may be dead. What goes on there goes on.
+// leave moves new requests off the suspect line, which may be dead. Requests on it go on.
 func (l *link) leave(suspect *line) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.line != suspect {
-		return nil // others have left it already
+		return nil // another watch has moved them already
 	}
 	return l.replace(suspect.duration)
 }
 
-// suit has new requests take a line that is good for terms as short as this, and reports whether they did not.
+// suit replaces the line if its pings are too rare for terms of this duration. It reports whether it did.
 func (l *link) suit(duration time.Duration) (changed bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -2,38 +2,36 @@ package member
 
 import "slices"
 
-// Listener is told when this cluster begins and stops to lead. Nil functions are
-// not called.
+// Listener is notified when this cluster begins and stops to lead. Nil functions are not called.
 type Listener struct {
 	// Promoted is called when this cluster has begun to lead the namespace.
 	Promoted func(namespace string, t Term)
-	// Demoted is called when it no longer does: reason wraps ErrLost and says why. By
-	// then checks say no and the contexts of the term have been cancelled. For a
-	// namespace that was not led when the listener first heard of it, it is called
+	// Demoted is called when this cluster no longer leads. The reason wraps ErrLost. By then checks fail and the contexts
+	// of the term have been cancelled. If the namespace was not led when the listener first observed it, Demoted is called
 	// once with a reason that wraps ErrNotLeader.
 	Demoted func(namespace string, reason error)
 }
 
-// Listen is that of Member.
+// Listen implements Member.Listen.
 func (t *terms) Listen(l Listener) (remove func()) { return t.listen("", l) }
 
-// listening is one listener and what it has been told. Guarded by terms.mu.
+// listening is one listener and its last notification for each namespace. Guarded by terms.mu.
 type listening struct {
 	Listener
-	only    string // the only namespace it hears of, if not empty
+	only    string // the only namespace that it observes; empty: all
 	told    map[*nsState]*told
 	removed bool
 }
 
-// told is what a listener knows about one namespace.
+// told is a listener's view of one namespace.
 type told struct {
 	any  bool  // it has been called
-	term *term // it believes that this term goes on
-	acts *term // it may do something in this term, because it has not returned from Demoted
+	term *term // the term that it was last promoted in; nil: demoted
+	acts *term // the term that it may act in until it returns from Demoted
 	busy bool  // a goroutine is calling it
 }
 
-// heard notes that a listener has returned from Demoted, or will not be called.
+// heard records that a listener has returned from Demoted, or will not be called.
 func (t *terms) heard(s *told) {
 	if tm := s.acts; tm != nil {
 		s.acts = nil
@@ -64,15 +62,15 @@ func (t *terms) listen(only string, l Listener) (remove func()) {
 	}
 }
 
-// announce has all listeners told whether the namespace is led here now.
+// announce notifies all listeners whether this cluster now leads the namespace.
 func (t *terms) announce(n *nsState) {
 	for _, ls := range t.listeners {
 		t.tell(ls, n)
 	}
 }
 
-// tell starts a goroutine that tells one listener, unless there is nothing to say
-// or one is at it already: that one looks again after every call.
+// tell starts a goroutine that notifies one listener. It does nothing if the listener is up to date or such a goroutine
+// already runs, which checks again after every call.
 func (t *terms) tell(ls *listening, n *nsState) {
 	if ls.only != "" && ls.only != n.name {
 		return
@@ -90,7 +88,7 @@ func (t *terms) tell(ls *listening, n *nsState) {
 	go t.call(ls, n, s)
 }
 
-// call tells one listener all there is to say about one namespace.
+// call notifies one listener until it is up to date about one namespace.
 func (t *terms) call(ls *listening, n *nsState, s *told) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -110,14 +108,14 @@ func (t *terms) call(ls *listening, n *nsState, s *told) {
 	t.called()
 }
 
-// called takes note that a call has returned. Called under mu.
+// called records that a call has returned. The caller holds mu.
 func (t *terms) called() {
 	if t.calls--; t.calls == 0 {
 		t.idle.Broadcast()
 	}
 }
 
-// next returns the next call to make, nil if there is none.
+// next returns the next call to make, and nil if the listener is up to date.
 func (t *terms) next(ls *listening, n *nsState, s *told) func() {
 	if ls.removed {
 		return nil

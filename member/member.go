@@ -18,11 +18,10 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-// Member watches the Leases of its cluster and answers in which namespaces this
-// cluster leads. Nothing is led before Start, nor after it. All methods are safe for
-// concurrent use.
+// Member watches the Leases of its cluster and reports in which namespaces this cluster leads. It leads nothing before
+// Start or after it. All methods are safe for concurrent use.
 type Member struct {
-	terms   *terms // nil: New has not made it
+	terms   *terms // nil: not made by New
 	log     logr.Logger
 	host    string // the address of the API server
 	clock   lease.Clock
@@ -38,11 +37,10 @@ type Member struct {
 
 var _ Leader = (*Member)(nil)
 
-// New returns a Member for the cluster that cfg leads to. It contacts nobody yet.
-// Of cfg it keeps address, credentials and transport, but neither the limits on
-// the rate of requests nor the timeout, which would also cut the watch. Its connections
-// are its own and pinged, see the package, unless cfg has a Transport. What cannot work is refused
-// with an error that wraps ErrMisused.
+// New returns a Member for the cluster that cfg points to. It sends no request yet. Of cfg it keeps address,
+// credentials and transport. It drops the limits on the rate of requests, and the timeout, which would also cut the
+// watch. Its connections are its own and pinged, see the package, unless cfg has a Transport. Invalid options are
+// rejected with an error that wraps ErrMisused.
 func New(cfg *rest.Config, o Options) (*Member, error) {
 	if cfg == nil {
 		return nil, fmt.Errorf("%w: New needs the configuration of a client, and got none", ErrMisused)
@@ -102,15 +100,14 @@ func New(cfg *rest.Config, o Options) (*Member, error) {
 	return m, nil
 }
 
-// Start watches until ctx ends. Then every term ends, and when all that was started
-// has stopped, calls to listeners included, it returns. A Member that is registered takes
-// its registration back before that, once all work has finished, and waits 5 s for it at most. A
-// controller-runtime manager runs it: mgr.Add(m).
+// Start watches until ctx ends. Then every term ends, and Start returns when everything it started has stopped, calls
+// to listeners included. A registered Member first removes its registration, once all work has finished, and waits at
+// most 5 s for that. A controller-runtime manager runs it: mgr.Add(m).
 //
-// It can be called once. Another call fails at once with an error that wraps ErrMisused. A Member also fails so if another
-// one of this process follows a namespace of it by the same address of the API server, and only one of the two is
-// registered. From its return on the Member has stopped, see ErrStopped. If ctx has ended already, Start returns nil at
-// once, and asks nobody.
+// It can be called once. Another call fails at once with an error that wraps ErrMisused. Start fails the same way
+// beside another Member with a common namespace and the same API server address, if only one of the two is registered.
+// Both must be of this process and running. Once Start has returned, the Member has stopped, see ErrStopped. If ctx has
+// already ended, Start returns nil at once and sends no request.
 func (m *Member) Start(ctx context.Context) error {
 	if m.terms == nil {
 		return errNotMade
@@ -143,7 +140,7 @@ func (m *Member) Start(ctx context.Context) error {
 	return nil
 }
 
-// follow follows the Leases until ctx ends, and lists them first.
+// follow lists the Leases, then follows them until ctx ends.
 func (m *Member) follow(ctx context.Context) {
 	var all sync.WaitGroup
 	for _, w := range m.watches {
@@ -152,9 +149,9 @@ func (m *Member) follow(ctx context.Context) {
 	all.Wait()
 }
 
-// Term returns the term in which this cluster leads the namespace now, and false if
-// it does not. It takes no lock and does not allocate; reading both clocks is most
-// of its cost. The answer is as old as the watch, but never older than the deadline.
+// Term returns the term in which this cluster leads the namespace now, and false if it does not lead. It takes no lock
+// and does not allocate. Most of its cost is reading both clocks. The answer is as old as the watch, but never older
+// than the deadline.
 func (m *Member) Term(namespace string) (Term, bool) {
 	if m.terms == nil {
 		return Term{}, false
@@ -162,21 +159,19 @@ func (m *Member) Term(namespace string) (Term, bool) {
 	return m.terms.Term(namespace)
 }
 
-// Context returns a context for work in the namespace's current term. It is
-// cancelled when ctx is, or at once when the term ends; then context.Cause says so
-// with an error that wraps ErrLost. It carries the epoch, see EpochFrom.
+// Context returns a context for work in the namespace's current term. It is cancelled when ctx is, or at once when the
+// term ends. context.Cause then returns an error that wraps ErrLost. It carries the epoch, see EpochFrom.
 //
-// The context lives as long as the term does, through renewals. So it has no
-// deadline of its own: context.WithTimeout makes none of its own either below a
-// parent that has an earlier one, and would then never end while the term is
+// The context lives as long as the term does, through renewals. So it has no deadline of its own. Below a parent with
+// an earlier deadline, context.WithTimeout would set none either, and such a context would never end while the term is
 // renewed.
 //
-// Call the CancelFunc when the work has finished, not before: it is also the word
-// that nothing more will be done in this term.
+// Call the CancelFunc when the work has finished, not before. It also reports that nothing more will be done in this
+// term.
 //
-// If this cluster does not lead the namespace, the error is a *[NotLeaderError], which wraps ErrNotLeader and says who
-// does and why not this one. If the namespace is not watched, it wraps ErrNotWatched instead, and if its name is
-// empty ErrMisused.
+// If this cluster does not lead the namespace, the error is a *[NotLeaderError]. It wraps ErrNotLeader and names the
+// leader and why this cluster does not lead. If the namespace is not watched, the error wraps ErrNotWatched instead. If
+// the name is empty, it wraps ErrMisused.
 //
 // The context carries the Member's logger, unless ctx has one.
 func (m *Member) Context(ctx context.Context, namespace string) (context.Context, context.CancelFunc, error) {
@@ -194,7 +189,7 @@ func (m *Member) Context(ctx context.Context, namespace string) (context.Context
 	return work, done, nil
 }
 
-// State returns what is known of a namespace now. It is for people and their logs: it takes a lock, which Term does not.
+// State returns the state of a namespace now. It is for people and their logs: it takes a lock, which Term does not.
 func (m *Member) State(namespace string) State {
 	if m.terms == nil {
 		return State{Namespace: namespace, Why: errNotMade.Error()}
@@ -202,8 +197,8 @@ func (m *Member) State(namespace string) State {
 	return m.terms.State(namespace)
 }
 
-// Namespaces returns the namespaces that have a Lease of a hub now, in order. It is empty before Start, and once the
-// Member has stopped.
+// Namespaces returns the namespaces that have a Lease of a hub now, in ascending order. It is empty before Start, and
+// once the Member has stopped.
 func (m *Member) Namespaces() []string {
 	if m.terms == nil {
 		return nil
@@ -211,19 +206,17 @@ func (m *Member) Namespaces() []string {
 	return m.terms.Namespaces()
 }
 
-// Lead runs f whenever this cluster leads the namespace: it waits for a term, runs
-// f with the context of that term (see Context), and when the term ends waits for f
-// to return and then for the next term. It is what leaderelection.RunOrDie is
-// between processes, except that nothing has to exit: f is simply run anew.
+// Lead runs f whenever this cluster leads the namespace. It waits for a term and runs f with the context of that term
+// (see Context). When the term ends, it waits for f to return, and then for the next term. It is what
+// leaderelection.RunOrDie is between processes, except that the process need not exit: f runs again.
 //
-// For a namespace that is not watched it returns an error that wraps ErrNotWatched, at
-// once, and for an empty name one that wraps ErrMisused. Otherwise it returns
+// For a namespace that is not watched it returns an error that wraps ErrNotWatched at once. For an empty name the error
+// wraps ErrMisused. Otherwise it returns
 //   - the error of f, when f returns while the term goes on;
 //   - context.Cause(ctx), when ctx ends;
 //   - an error that wraps ErrStopped, when the Member has stopped.
 //
-// In any case f is no longer running. What f returns after its context has ended is
-// dropped: it had to stop.
+// In any case f is no longer running. What f returns after its context has ended is dropped, because f had to stop.
 func (m *Member) Lead(ctx context.Context, namespace string, f func(ctx context.Context) error) error {
 	if m.terms == nil {
 		return errNotMade
@@ -232,22 +225,18 @@ func (m *Member) Lead(ctx context.Context, namespace string, f func(ctx context.
 	return m.terms.Lead(ctx, namespace, f)
 }
 
-// Listen has the listener told of the state of every namespace that has, or had, a
-// Lease: of the current state first, so that none is missed that came before, then
-// of every change, until remove is called. Namespaces are not known before the
-// first list of Leases, and then become known one by one.
+// Listen notifies the listener of the state of every namespace that has, or had, a Lease. It is notified of the current
+// state first, so that it misses no earlier change, and then of every change until remove is called. Namespaces are
+// unknown before the first list of Leases, and become known one by one.
 //
-// Calls for one namespace come one after the other and in order; after Promoted
-// comes Demoted for the same term before anything else. Calls for different
-// namespaces may come at the same time, each from a goroutine of its own, so a slow
-// listener holds up nobody but itself: neither checks, nor other namespaces, nor
-// other listeners. While it is busy with a namespace, terms that begin and end
-// meanwhile are not told; the last state always is.
+// Calls for one namespace are sequential and in order. After Promoted comes Demoted for the same term before any other
+// call. Calls for different namespaces may be concurrent, each from its own goroutine. So a slow listener delays only
+// itself: neither checks, nor other namespaces, nor other listeners. While it is busy with a namespace, it misses terms
+// that begin and end in the meantime, but never the last state.
 //
-// After remove returns no call begins, though one may still be under way; remove
-// may be called from within one. Listeners must return: when a Member stops it
-// waits for them. A term whose end Demoted is still being told of is not released, see
-// Registration.
+// After remove returns no call begins, but one may still be running. A listener may call remove from within a call.
+// Listeners must return: a stopping Member waits for them. A term is not released before its Demoted call has returned,
+// see Registration.
 func (m *Member) Listen(l Listener) (remove func()) {
 	if m.terms == nil {
 		return func() {}
@@ -255,13 +244,13 @@ func (m *Member) Listen(l Listener) (remove func()) {
 	return m.terms.Listen(l)
 }
 
-// NeedLeaderElection tells a controller-runtime manager to run the Member in every
-// replica, whether or not it has won the local election.
+// NeedLeaderElection returns false, so that a controller-runtime manager runs the Member in every replica, whether or
+// not it has won the local election.
 func (m *Member) NeedLeaderElection() bool { return false }
 
-// WaitForSync returns when the Leases that existed at the start have been taken in:
-// from then on "does not lead" is an answer and not a lack of news. It fails with
-// the cause of ctx if that ends first, and with ErrStopped once the Member has stopped.
+// WaitForSync returns when the Leases that existed at the start have been applied. From then on "does not lead" is an
+// answer and not missing data. It fails with the cause of ctx if that ends first, and with ErrStopped once the Member
+// has stopped.
 func (m *Member) WaitForSync(ctx context.Context) error {
 	if m.terms == nil {
 		return errNotMade

@@ -15,38 +15,36 @@ import (
 	"github.com/leasecast/leasecast/api/lease/clock"
 )
 
-// ErrMisused says that the program uses this package in a way that cannot work. To try again does not help: the error
+// ErrMisused reports that the program uses this package in a way that cannot work. A retry does not help. The error
 // says what to change.
 var ErrMisused = errors.New("member is used wrongly")
 
-// errNotMade is what the methods of a zero Member say.
+// errNotMade is the error of the methods of a zero Member.
 var errNotMade = fmt.Errorf("%w: this Member was not made by New", ErrMisused)
 
-// Options says how a Member watches and judges. The zero value is a sound default.
+// Options configures how a Member watches and judges. The zero value is a sound default.
 type Options struct {
-	// Namespaces are the namespaces to watch. Each has a watch of its own, so a Role
-	// in each with list and watch on leases (coordination.k8s.io) is enough. If empty,
-	// one watch covers the cluster and needs a ClusterRole with the same.
+	// Namespaces are the namespaces to watch. Each has its own watch, so a Role in each with list and watch on leases
+	// (coordination.k8s.io) is enough. If empty, one watch covers the cluster and needs a ClusterRole with the same rules.
 	Namespaces []string
 	// MaxClockSkew is ε: twice the largest error of any clock that takes part. A Lease whose renewTime is further in the
 	// future is not believed. The policy's maxClockSkewMilliseconds travels in the Lease, and the smaller of the two
-	// counts. So this is the most that a reader allows, whatever an edit of a Lease says. It counts alone for a Lease that
-	// does not say, as those of older hubs, and a Member says so. At most 1h. Default: 1s.
+	// counts. So this is the most that a reader allows, whatever an edit of a Lease says. It counts alone for a Lease
+	// without that annotation, as older hubs write them, and the Member logs this. At most 1h. Default: 1s.
 	MaxClockSkew time.Duration
-	// Clock is what terms are judged by: its method Now returns a reading of the wall clock and of one that counts on in
-	// suspend and is never set. A program leaves it empty. Tests take one from package api/lease/clock/clocktest, or
+	// Clock judges the terms. Its method Now returns a reading of the wall clock and of a clock that counts in suspend and
+	// is never set. A program leaves it empty. Tests take a clock from package api/lease/clock/clocktest, or use
 	// membertest.New, which has its own. Default: the clocks of this machine, clock.System of package api/lease/clock.
 	Clock lease.Clock
-	// Logger receives who leads and every change of it, what is wrong and what to do about it. Default: klog's, as in
-	// client-go. A logger without a sink, as logr.Discard returns, counts as none.
+	// Logger receives the leader and every change of it, and each problem with what to do about it. Default: klog's, as in
+	// client-go. A logger without a sink, as logr.Discard returns, also selects the default.
 	Logger logr.Logger
-	// Registration has the Member register as a reader that says when it has stopped, for
-	// handovers without a gap. Default: nil, it does not register.
+	// Registration registers the Member as a reader that reports when it has stopped, for handovers without a gap.
+	// Default: nil, not registered.
 	Registration *Registration
-	// StaleAfter is how old the last list of Leases may be before Healthz fails, where no term
-	// ran out. Lists are repeated at least every half of it, see Member.Healthz. So a Member that was never started, or
-	// has no rights, is healthy for that long. At least 10s.
-	// Default: 2m.
+	// StaleAfter is how old the last list of Leases may be before Healthz fails, where no term ran out. Lists are repeated
+	// at least every half of it, see Member.Healthz. So a Member that was never started, or has no rights, is healthy for
+	// that long. At least 10s. Default: 2m.
 	StaleAfter time.Duration
 }
 
@@ -86,12 +84,12 @@ func (o *Options) complete() error {
 	if o.Registration == nil {
 		return nil
 	}
-	registration := *o.Registration // the caller's stays as it is
+	registration := *o.Registration // the caller's value stays unchanged
 	o.Registration = &registration
 	return o.Registration.complete()
 }
 
-// validNamespace refuses what no namespace is called. An API server would answer that there is nothing in it.
+// validNamespace rejects a string that cannot name a namespace. An API server would return an empty list for it.
 func validNamespace(where, name string) error {
 	if name == "" {
 		return fmt.Errorf("%w: %s an empty name", ErrMisused, where)

@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	// gather is how long others are waited for that may have failed alike, where there are several watches.
+	// gather is how long a Member with several watches waits for others that fail alike before it logs.
 	gather = time.Second
 	// mostNamed is how many namespaces one line names.
 	mostNamed = 3
 )
 
-// outages tells people of watches that cannot be followed: at once and every minute, in one line for all that fail alike.
+// outages logs watches that fail: at once and every minute, in one line for all that fail alike.
 type outages struct {
 	member *Member
 
 	mu        sync.Mutex
 	failing   map[*watched]failing
-	mended    map[*watched]struct{} // people know that they failed, and not yet that they do not any more
-	troubles  map[string]*trouble   // by what fails
-	gathering bool                  // others are waited for
+	mended    map[*watched]struct{} // they work again, and that is not logged yet
+	troubles  map[string]*trouble   // by the failure
+	gathering bool                  // a timer of gather is running
 	stopped   bool
 }
 
-// failing is what one watch fails with.
+// failing is the failure of one watch.
 type failing struct {
 	what string
 	err  error
@@ -41,7 +41,7 @@ func newOutages(m *Member) *outages {
 	return &outages{member: m, failing: map[*watched]failing{}, mended: map[*watched]struct{}{}, troubles: map[string]*trouble{}}
 }
 
-// fails notes that a watch cannot be followed.
+// fails records that a watch fails.
 func (o *outages) fails(w *watched, what string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -51,7 +51,7 @@ func (o *outages) fails(w *watched, what string, err error) {
 	o.soon()
 }
 
-// works notes that a watch is followed.
+// works records that a watch works.
 func (o *outages) works(w *watched) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -63,7 +63,7 @@ func (o *outages) works(w *watched) {
 	}
 }
 
-// soon has people told. Called under mu.
+// soon logs what is due, after gather if there are several watches. The caller holds mu.
 func (o *outages) soon() {
 	if len(o.member.watches) == 1 {
 		o.tell()
@@ -80,7 +80,7 @@ func (o *outages) soon() {
 	}
 }
 
-// tell tells all that is due. Called under mu.
+// tell logs all that is due. The caller holds mu.
 func (o *outages) tell() {
 	if o.stopped {
 		return
@@ -90,7 +90,7 @@ func (o *outages) tell() {
 		clear(o.mended)
 	}
 	alike := map[string][]*watched{}
-	for _, w := range o.member.watches { // in their order, so that lines do not differ for nothing
+	for _, w := range o.member.watches { // in their order, so that lines do not differ needlessly
 		if f, fails := o.failing[w]; fails {
 			alike[f.what] = append(alike[f.what], w)
 		}
@@ -105,7 +105,7 @@ func (o *outages) tell() {
 	}
 }
 
-// tellOf tells of all watches that fail alike, if it is new of one of them or a minute has passed.
+// tellOf logs the watches that fail alike, if one of them is new or a minute has passed.
 func (o *outages) tellOf(what string, all []*watched) {
 	t := o.troubles[what]
 	if t == nil {
@@ -133,7 +133,7 @@ func (o *outages) tellOf(what string, all []*watched) {
 	o.member.complain(o.failing[all[0]].err, again, text, "scope", o.scope(all))
 }
 
-// scope names what these watches follow.
+// scope names the namespaces of these watches.
 func (o *outages) scope(all []*watched) string {
 	if len(all) == 1 {
 		return all[0].String()
@@ -150,7 +150,7 @@ func (o *outages) scope(all []*watched) string {
 	return text
 }
 
-// stop has nothing told any more.
+// stop ends all logging.
 func (o *outages) stop() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

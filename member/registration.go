@@ -27,30 +27,32 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 )
 
-// Registration has a Member register: the process says in a Lease of its own that it follows the Leases,
-// and when it has stopped acting in a term that the hub takes back. In a policy with
-// handover: Acknowledged the hub then need not wait until the term has run out, so
-// a planned change takes a moment instead of seconds.
+// Registration registers a Member. The process keeps its own Lease, which records that it follows the Leases. When the
+// hub revokes a term, the process records there when it has stopped acting. In a policy with handover: Acknowledged the
+// hub then need not wait until the term has run out. So a planned change takes a moment instead of seconds.
 //
-// It rests on the program saying when its work has finished: every CancelFunc of
-// Member.Context is called then and not before (Lead and a gated reconciler do so by themselves), a
-// listener returns from Demoted when it has stopped what it began in Promoted, and writes to
-// Kubernetes go through CapWrites: New refuses a Client that does not. Whoever
-// only asks Member.Term, and acts, must not register.
+// It relies on the program to report when its work has finished:
 //
-// While its registration is not confirmed, by a write every few seconds, a Member does not lead: it
-// fails closed. Its service account needs get, create, update and delete on
-// leases (coordination.k8s.io) in the namespace.
+//   - It calls every CancelFunc of Member.Context then and not before. Lead and a gated reconciler do so by themselves.
+//   - A listener returns from Demoted when it has stopped what it began in Promoted.
+//   - Writes to Kubernetes go through CapWrites. New rejects a Client that does not use it.
+//
+// A program that only asks Member.Term, and acts, must not register.
+//
+// The Member confirms its registration by a write every few seconds. Without a confirmation it does not lead: it fails
+// closed. Its service account needs get, create, update and delete on leases (coordination.k8s.io) in the namespace.
 type Registration struct {
-	// Client is what the clients that act send their requests with, so that New can see that CapWrites is there: it is not
-	// if the configuration was wrapped after they were made. Under controller-runtime it is mgr.GetHTTPClient(). With
-	// client-go it is what rest.HTTPClientFor returned and kubernetes.NewForConfigAndClient was given. The Member itself
-	// sends nothing by it. It must be the client that writes, and New cannot see whether it is. Writes through CapWrites are waited for,
-	// whichever client sends them, and no others. When a term ends in which there was work, and no write was ever seen, the
-	// Member tells it once.
+	// Client is what the acting clients send their requests with, so that New can verify that CapWrites is there.
+	// CapWrites is missing if the configuration was wrapped after the clients were made. Under controller-runtime, Client
+	// is mgr.GetHTTPClient(). With client-go it is the client that rest.HTTPClientFor returned and
+	// kubernetes.NewForConfigAndClient was given. The Member itself sends nothing through it.
+	//
+	// It must be the client that writes, which New cannot verify. The Member waits for writes through CapWrites, whichever
+	// client sends them, and for no others. If a term with work ends and CapWrites has never seen a write, the Member logs
+	// this once.
 	Client *http.Client
-	// Namespace is where the registration is kept: that of the program's own Pod. Default:
-	// the one in the files of the Pod's service account.
+	// Namespace holds the registration: the namespace of the program's own Pod. Default: the namespace in the files of the
+	// Pod's service account.
 	Namespace string
 }
 
@@ -61,20 +63,20 @@ const (
 	confirmEvery = registrationDuration / 3
 	// registrationTimeout bounds each request for the registration.
 	registrationTimeout = registrationDuration / 5
-	// maxDeleted is how many registrations a Member remembers that somebody has deleted. The hub removes all of them.
+	// maxDeleted is how many deleted registrations a Member remembers. The hub removes all of them.
 	maxDeleted = 10
-	// leaveTimeout bounds what happens after the end of Start's context: waiting for
-	// work to finish, and taking the registration back.
+	// leaveTimeout bounds the work after the end of Start's context: waiting for work to finish, and removing the
+	// registration.
 	leaveTimeout = 5 * time.Second
 )
 
-// namespaceFile is where a Pod finds its namespace.
+// namespaceFile holds the namespace of a Pod.
 var namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// confirmBackoff is how long to wait after a confirmation failed: not long, for all terms end with it.
+// confirmBackoff is the wait after a failed confirmation. It stays short, because all terms end with the registration.
 var confirmBackoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 3, Cap: time.Second}
 
-// errUncapped refuses a registration that would promise too much.
+// errUncapped rejects a registration that would promise too much.
 var errUncapped = fmt.Errorf("%w: a registration needs CapWrites, which knows what writes are still on their way when a term is to be "+
 	"released, and it is not in the transport of Registration.Client: call cfg.Wrap(member.CapWrites) before the manager or any client is "+
 	"made, and set Client to mgr.GetHTTPClient(), or to the one that your clients were made with: it must be the client that writes; "+
@@ -96,9 +98,9 @@ func (r *Registration) complete() error {
 }
 
 var (
-	// errLost says that a registration is not what this Member last wrote.
+	// errLost reports that a registration is not what this Member last wrote.
 	errLost = errors.New("the registration is lost")
-	// errLapsed says that a registration was confirmed too late.
+	// errLapsed reports that a registration was confirmed too late.
 	errLapsed = errors.New("the registration was not confirmed in time")
 )
 
@@ -112,13 +114,13 @@ type registrar struct {
 	follows   []string
 	account   string                  // empty: not known yet
 	says      lease.Registration      // as last confirmed
-	stored    *coordinationv1.Lease   // the API server's answer to that; nil: there is no registration
+	stored    *coordinationv1.Lease   // as the API server returned it; nil: there is no registration
 	unsettled []*coordinationv1.Lease // what updates without an answer may have stored instead
-	trouble   trouble                 // that was told last
-	deleted   []*coordinationv1.Lease // registrations that somebody may have deleted, and that their finalizer keeps
+	trouble   trouble                 // the last one that was logged
+	deleted   []*coordinationv1.Lease // registrations that may have been deleted, and that their finalizer keeps
 	confirmed atomic.Int64            // when says was, as in Reading.Boot; at first, when New was called
 	made      atomic.Bool             // it was confirmed once
-	failure   atomic.Pointer[string]  // why the last request failed; nil: none has since it was confirmed
+	failure   atomic.Pointer[string]  // why the last request failed; nil: none has since the last confirmation
 }
 
 func newRegistrar(
@@ -136,9 +138,9 @@ func newRegistrar(
 	return r
 }
 
-// run has follow called while there is a registration, until ctx ends: first the registration, then the
-// Leases. So either the hub lists the registration after it has revoked a term, or
-// the Leases are listed after that. With a lost registration everything starts over.
+// run calls follow while there is a registration, until ctx ends. It registers first, then follow lists the Leases. So
+// either the hub lists the registration after it has revoked a term, or the Leases are listed after the revocation.
+// When the registration is lost, run starts over.
 func (r *registrar) run(ctx context.Context, follow func(ctx context.Context)) {
 	for r.register(ctx) {
 		following, cancel := context.WithCancel(ctx)
@@ -163,8 +165,8 @@ func (r *registrar) run(ctx context.Context, follow func(ctx context.Context)) {
 	}
 }
 
-// register makes a registration, under an identity that was never used before, and reports
-// whether it did before ctx ended.
+// register makes a registration under an identity that was never used before. It reports whether it succeeded before
+// ctx ended.
 func (r *registrar) register(ctx context.Context) bool {
 	delay := backoff.DelayFunc()
 	l := r.fresh()
@@ -186,15 +188,15 @@ func (r *registrar) register(ctx context.Context) bool {
 	return false
 }
 
-// fresh begins with a new identity, that nobody can know of anything it has not done.
+// fresh returns a registration with a new identity, which has released nothing yet.
 func (r *registrar) fresh() *coordinationv1.Lease {
 	identity := strings.ToLower(rand.Text())
 	r.says = lease.Registration{Identity: identity, Namespaces: r.follows, Duration: registrationDuration}
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "leasecast-reader-" + identity}}
 }
 
-// create tries once to make the registration. One that exists already under this name
-// is its own, from a try that got no answer.
+// create tries once to make the registration. One that already exists under this name is this Member's own, from a
+// request without an answer.
 func (r *registrar) create(ctx context.Context, l *coordinationv1.Lease) error {
 	ctx, cancel := context.WithTimeout(ctx, registrationTimeout)
 	defer cancel()
@@ -215,7 +217,7 @@ func (r *registrar) create(ctx context.Context, l *coordinationv1.Lease) error {
 		if stored, err = r.leases.Get(ctx, l.Name, metav1.GetOptions{}); err != nil {
 			return fmt.Errorf("look at registration %s: %w", says.Identity, err)
 		}
-		own := l.DeepCopy() // l may have to be created once more
+		own := l.DeepCopy() // a later try may have to create l again
 		own.UID, own.ResourceVersion = stored.UID, stored.ResourceVersion
 		stored, err = r.leases.Update(ctx, own, metav1.UpdateOptions{})
 	}
@@ -225,16 +227,15 @@ func (r *registrar) create(ctx context.Context, l *coordinationv1.Lease) error {
 	return r.take(stored, says, sent)
 }
 
-// write puts into l what a registration says when it is confirmed now, which is before the
-// request.
+// write puts the registration into l, confirmed now, which is before the request.
 func (r *registrar) write(says lease.Registration, l *coordinationv1.Lease) (lease.Registration, lease.Reading, error) {
 	now := r.member.clock.Now()
 	says.Confirmed = now.Wall
 	return says, now, wire.WriteRegistration(says, l)
 }
 
-// take notes that the API server has stored what this Member says. It fails if somebody has deleted the
-// registration. If it comes too late it changes nothing, and keep finds that out.
+// take records that the API server has stored the registration. It returns errLost if the registration is being
+// deleted. A late confirmation changes nothing, and keep detects that.
 func (r *registrar) take(stored *coordinationv1.Lease, says lease.Registration, sent lease.Reading) error {
 	if stored.DeletionTimestamp != nil {
 		r.remember(stored)
@@ -248,13 +249,13 @@ func (r *registrar) take(stored *coordinationv1.Lease, says lease.Registration, 
 	return nil
 }
 
-// remember notes a registration that somebody has touched, for leave.
+// remember records a registration that was changed or deleted, for leave.
 func (r *registrar) remember(l *coordinationv1.Lease) {
 	r.deleted = append(r.deleted[max(0, len(r.deleted)+1-maxDeleted):], l)
 }
 
-// keep confirms the registration, and releases in it what there is to release, until ctx
-// ends or the registration is lost, and returns why it is, nil if it is not.
+// keep confirms the registration, and releases in it what is releasable, until ctx ends or the registration is lost. It
+// returns the reason for the loss, or nil.
 func (r *registrar) keep(ctx context.Context) (lost error) {
 	delay := confirmBackoff.DelayFunc()
 	for ctx.Err() == nil {
@@ -284,7 +285,7 @@ func (r *registrar) keep(ctx context.Context) (lost error) {
 	return nil
 }
 
-// news reports whether there is something to release that was not yet.
+// news reports whether released has an epoch that before does not.
 func news(released, before map[string]int64) bool {
 	for namespace, epoch := range released {
 		if before[namespace] < epoch {
@@ -315,7 +316,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// confirm writes the registration anew: this process lives, and has released these epochs.
+// confirm writes the registration again: this process lives, and has released these epochs.
 func (r *registrar) confirm(ctx context.Context, released map[string]int64) error {
 	ctx, cancel := context.WithTimeout(ctx, registrationTimeout)
 	defer cancel()
@@ -335,7 +336,7 @@ func (r *registrar) confirm(ctx context.Context, released map[string]int64) erro
 	return r.take(stored, says, sent)
 }
 
-// update stores the registration, if it is still what this Member knows.
+// update stores the registration, if it is still as this Member last saw it.
 func (r *registrar) update(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	stored, err := r.leases.Update(ctx, l, metav1.UpdateOptions{})
 	switch {
@@ -350,7 +351,8 @@ func (r *registrar) update(ctx context.Context, l *coordinationv1.Lease) (*coord
 	return nil, fmt.Errorf("confirm registration %s: %w", l.Name, err)
 }
 
-// touched says what somebody has done to the registration, whose finalizer keeps it when it is deleted.
+// touched returns what an edit has done to the registration: changed it or deleted it. The finalizer keeps a deleted
+// one.
 func (r *registrar) touched(ctx context.Context) string {
 	stored, err := r.leases.Get(ctx, r.stored.Name, metav1.GetOptions{})
 	switch {
@@ -362,8 +364,8 @@ func (r *registrar) touched(ctx context.Context) string {
 	return "changed"
 }
 
-// settle finds out what became of updates without an answer. Whatever else is stored is not
-// this Member's.
+// settle finds the outcome of updates without an answer. Anything else that is stored is another writer's, and the
+// registration is lost.
 func (r *registrar) settle(ctx context.Context) error {
 	if len(r.unsettled) == 0 {
 		return nil
@@ -375,7 +377,7 @@ func (r *registrar) settle(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("look at registration %s: %w", r.stored.Name, err)
 	case stored.UID == r.stored.UID && stored.ResourceVersion == r.stored.ResourceVersion:
-		return nil // one may still be on its way: then what is written next meets a conflict
+		return nil // one may still be in flight: then the next write meets a conflict
 	case stored.UID != r.stored.UID || !slices.ContainsFunc(r.unsettled, func(l *coordinationv1.Lease) bool { return same(l, stored) }):
 		return fmt.Errorf("%w: somebody has changed it", errLost)
 	}
@@ -389,8 +391,8 @@ func same(a, b *coordinationv1.Lease) bool {
 		equality.Semantic.DeepEqual(a.Spec, b.Spec)
 }
 
-// leave takes the registration back after all terms have ended for good, once all work has
-// finished, and with it those that somebody has deleted. If that takes too long, or fails, they are left to the hub.
+// leave removes the registration after all terms have ended for good, once all work has finished. It also removes the
+// deleted registrations. If that takes too long or fails, the hub removes them.
 func (r *registrar) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()
@@ -406,7 +408,7 @@ func (r *registrar) leave(ctx context.Context) {
 	}
 }
 
-// finish returns when all work has finished, with what that releases.
+// finish waits until all work has finished, and returns the epochs that this releases.
 func (r *registrar) finish(ctx context.Context) (map[string]int64, error) {
 	for {
 		released, finished := r.member.terms.left()
@@ -416,11 +418,11 @@ func (r *registrar) finish(ctx context.Context) (map[string]int64, error) {
 		case ctx.Err() != nil:
 			return nil, errors.New("work goes on after its term")
 		}
-		r.await(ctx, recheck) // writes that may still take effect end without a word
+		r.await(ctx, recheck) // writes that may still take effect end without a notification
 	}
 }
 
-// free lets go of a registration that somebody has deleted: its finalizer alone keeps it.
+// free removes the finalizer from a deleted registration, which only the finalizer keeps.
 func (r *registrar) free(ctx context.Context, l *coordinationv1.Lease) error {
 	if _, err := r.finish(ctx); err != nil {
 		return err
@@ -457,7 +459,7 @@ func (r *registrar) takeBack(ctx context.Context) error {
 	return r.leases.Delete(ctx, stored.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &stored.UID}})
 }
 
-// stale returns an error if the registration was last confirmed more than after ago.
+// stale returns an error if the last confirmation of the registration is older than after.
 func (r *registrar) stale(now, after time.Duration) error {
 	age := now - time.Duration(r.confirmed.Load())
 	if age <= after {
@@ -474,7 +476,7 @@ func (r *registrar) stale(now, after time.Duration) error {
 		r.namespace, age.Round(time.Millisecond), after, cure)
 }
 
-// unconfirmed says why the registration does not stand.
+// unconfirmed returns why the registration is not valid.
 func (r *registrar) unconfirmed() string {
 	if r.made.Load() {
 		return "its registration in namespace " + r.namespace + " was not confirmed in time"

@@ -9,9 +9,9 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-// limit is what all terms lie within, beside their own deadlines.
+// limit bounds all terms, in addition to their own deadlines.
 type limit struct {
-	none bool // nobody has to register, so there is none
+	none bool // no registration is needed, so there is no limit
 	lease.Permit
 }
 
@@ -24,21 +24,20 @@ func (l *limit) Remaining(now lease.Reading) time.Duration {
 	return l.Permit.Remaining(now)
 }
 
-// maxReleases is how many namespaces one registration may have released at a time: so many
-// names fit into it, however long. Others are waited for.
+// maxReleases is how many namespaces one registration may have released at a time: so many names fit into it, however
+// long. Others wait.
 const maxReleases = 1000
 
-// releases says which terms are over, nothing of them being under way any more. Guarded by
-// terms.mu. A nil *releases is that of terms that need no registration.
+// releases tracks which terms are over and have no work left. Guarded by terms.mu. It is nil for terms that need no
+// registration.
 type releases struct {
 	open    bool                  // there is a registration, so Leases may be believed
-	vacant  map[*nsState]struct{} // where nobody leads, by the last Lease that was believed
-	changed chan struct{}         // holds a word when something may have changed
+	vacant  map[*nsState]struct{} // where no cluster leads, by the last Lease that was believed
+	changed chan struct{}         // holds a value when something may have changed
 }
 
-// register makes all terms depend on a registration from now on: no Lease is believed before
-// the first confirmation. It returns a channel that holds a word whenever there may be
-// something new to release.
+// register makes all terms depend on a registration from now on: no Lease is believed before the first confirmation. It
+// returns a channel that holds a value whenever there may be something new to release.
 func (t *terms) register() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -47,7 +46,7 @@ func (t *terms) register() <-chan struct{} {
 	return t.releases.changed
 }
 
-// waited reports whether somebody waits for releases.
+// waited reports whether the hub waits for releases, which it does for a registered reader.
 func (t *terms) waited() bool { return !t.limit.Load().none }
 
 // closed reports whether no Lease may be believed yet.
@@ -72,12 +71,12 @@ func (r *releases) wake() {
 	}
 	select {
 	case r.changed <- struct{}{}:
-	default: // one word is waiting already
+	default: // a value is pending already
 	}
 }
 
-// confirmed applies a confirmation of the registration. If the one before has run
-// out, it is too late, and nothing changes: the hub may have taken this reader for stopped.
+// confirmed applies a confirmation of the registration. After the previous one has run out it is too late, and nothing
+// changes: the hub may assume that this reader has stopped.
 func (t *terms) confirmed(p lease.Permit) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,8 +90,8 @@ func (t *terms) confirmed(p lease.Permit) {
 // registered reports whether the last confirmation is still valid.
 func (t *terms) registered() bool { return t.limit.Load().Holds(t.clock.Now()) }
 
-// distrust ends all terms and forgets all Leases, because the registration is lost. Nothing is
-// believed until another one is confirmed, and every Lease is then to be observed anew.
+// distrust ends all terms and forgets all Leases, because the registration is lost. No Lease is believed until another
+// registration is confirmed, and every Lease must then be observed again.
 func (t *terms) distrust(why string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -110,8 +109,8 @@ func (t *terms) distrust(why string) {
 	clear(t.releases.vacant)
 }
 
-// releasable returns which epochs are released now, by namespace: where nobody leads, and
-// nothing is under way of any term up to there.
+// releasable returns the epochs that are released now, by namespace. These are namespaces where no cluster leads and no
+// term up to that epoch has work left.
 func (t *terms) releasable() map[string]int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,8 +124,8 @@ func (t *terms) releasable() map[string]int64 {
 	return atMost(maxReleases, released)
 }
 
-// left returns which epochs are released when nothing is led any more for good, by namespace, and
-// false while something is under way in any.
+// left returns the epochs that are released once all terms have ended for good, by namespace. It returns false while
+// any namespace has work left.
 func (t *terms) left() (released map[string]int64, finished bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -154,7 +153,7 @@ func atMost(limit int, released map[string]int64) map[string]int64 {
 	return released
 }
 
-// finished reports whether nothing of the terms that are over in the namespace is under way.
+// finished reports whether the terms that are over in the namespace have no work left.
 func (n *nsState) finished(now lease.Reading) bool {
 	for tm := range n.past {
 		if tm.finished(now) {
@@ -164,10 +163,10 @@ func (n *nsState) finished(now lease.Reading) bool {
 	return len(n.past) == 0
 }
 
-// finished reports whether nothing of a term that is over is under way: no work, no listener
-// that has yet to hear of its end, no write on its way, and no write whose answer got lost and
-// which may still take effect. It is kept by the API server from doing so after what remained of the term when it
-// was sent (see CapWrites), so that is waited for, on both clocks.
+// finished reports whether a term that is over has no work left. It has no open context, no listener that has yet to
+// return from Demoted, and no write in flight. Nor has it an unanswered write that may still take effect. CapWrites has
+// the API server drop such a write after the time that remained of the term when it was sent. So finished waits for
+// that time, on both clocks.
 func (t *term) finished(now lease.Reading) bool {
 	return len(t.open) == 0 && t.told == 0 && t.writes == 0 && !t.doubtful(now)
 }
@@ -177,7 +176,7 @@ func (t *term) doubtful(now lease.Reading) bool {
 	return len(t.doubts) > 0
 }
 
-// settle notes that a part of a term has finished. Called under terms.mu.
+// settle records that a part of a term has finished. The caller holds terms.mu.
 func (t *terms) settle(tm *term) {
 	if tm.cause != nil && tm.finished(t.clock.Now()) {
 		delete(tm.ns.past, tm)
@@ -192,16 +191,16 @@ func (t *terms) uncapped() bool {
 	return t.releases != nil && t.worked && !t.wrote
 }
 
-// beginWrite notes that a write is being sent, and returns what remains of the term for it.
-// If that is less than a millisecond the write must not be sent, and the term is over. Otherwise settled is to be called when it is
-// clear that it was, or was not, carried out; or that nobody knows.
+// beginWrite records that a write is being sent, and returns what remains of the term for it. If less than a
+// millisecond remains, the write must not be sent, and the term is over. Otherwise the caller calls settled when the
+// outcome is known, or will stay unknown.
 func (t *term) beginWrite() (left time.Duration, settled func(known bool)) {
 	t.terms.mu.Lock()
 	defer t.terms.mu.Unlock()
 	p := t.permit.Load()
 	left = t.remaining().Truncate(time.Millisecond)
 	if left <= 0 {
-		t.permit.CompareAndSwap(p, nil) // so that nobody finds it standing who was told that it is over
+		t.permit.CompareAndSwap(p, nil) // a caller that got 0 must not find the term still standing
 		return 0, nil
 	}
 	t.writes++
@@ -211,7 +210,7 @@ func (t *term) beginWrite() (left time.Duration, settled func(known bool)) {
 		defer t.terms.mu.Unlock()
 		t.writes--
 		if !known && !slices.Contains(t.doubts, p) {
-			t.doubtful(t.clock.Now()) // forgets what is none any more
+			t.doubtful(t.clock.Now()) // forgets writes that can no longer take effect
 			t.doubts = append(t.doubts, p)
 		}
 		t.terms.settle(t)

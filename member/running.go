@@ -12,8 +12,8 @@ var running struct {
 	all []*Member
 }
 
-// join has a Member run beside the others. It refuses one that would have terms released while others act in them: the
-// hub does not know of a Member that is not registered, and would not wait for it.
+// join adds a Member to the running ones. It rejects one that would release terms while others act in them. The hub
+// does not track a Member that is not registered, and would not wait for it.
 func (m *Member) join() error {
 	running.mu.Lock()
 	defer running.mu.Unlock()
@@ -32,14 +32,14 @@ func (m *Member) join() error {
 	return nil
 }
 
-// part takes back join.
+// part reverts join.
 func (m *Member) part() {
 	running.mu.Lock()
 	defer running.mu.Unlock()
 	running.all = slices.DeleteFunc(running.all, func(o *Member) bool { return o == m })
 }
 
-// follows returns something that both Members follow, and false if there is nothing.
+// follows returns a namespace that both Members follow, and false if they share none.
 func (m *Member) follows(other *Member) (what string, found bool) {
 	if m.host != other.host {
 		return "", false

@@ -11,34 +11,34 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-// State is what a reader knows of one namespace.
+// State is a reader's view of one namespace.
 type State struct {
 	// Namespace is the namespace.
 	Namespace string
-	// Cluster is the identity of this cluster, `<cluster>.<namespace of the Cluster>`. A Lease tells it, so it is empty
-	// before the first one.
+	// Cluster is the identity of this cluster, `<cluster>.<namespace of the Cluster>`. It comes from a Lease, so it is
+	// empty before the first one.
 	Cluster string
-	// Leads says whether this cluster leads now. If so, Leader is Cluster.
+	// Leads reports whether this cluster leads now. If so, Leader is Cluster.
 	Leads bool
-	// Leader is the identity of the cluster that leads by the last Lease that was believed; empty: none. A follower's Lease
-	// is not renewed. So a follower cannot tell whether the term of another cluster still goes on.
+	// Leader is the identity of the leader in the last Lease that was believed; empty: no leader is known. A follower's
+	// Lease is not renewed. So a follower cannot know whether the term of another cluster still goes on.
 	Leader string
-	// Epoch is the epoch of that Lease; 0: none was believed yet.
+	// Epoch is the epoch of that Lease; 0: no Lease was believed yet.
 	Epoch int64
-	// Duration is how long a term lasts after a renewal, by that Lease. In a registered Member that is no longer than after
-	// a confirmation of its registration.
+	// Duration is how long a term lasts after a renewal, by that Lease. In a registered Member it is at most the time that
+	// a confirmation of the registration lasts.
 	Duration time.Duration
 	// Terms is how many terms of this cluster have begun here since the Member was made.
 	Terms int64
-	// Why says why this cluster does not lead; empty if it does. It contains the Trouble.
+	// Why is the reason why this cluster does not lead; empty if it leads. It contains the Trouble.
 	Why string
-	// Trouble says why the Leases of the namespace cannot be followed, and what to do, or why the last one is not believed;
-	// empty: nothing. What is led goes on in trouble until its term runs out.
+	// Trouble is why the Leases of the namespace cannot be followed, and what to do, or why the last one is not believed.
+	// It is empty if there is no problem. A term that is led goes on despite a problem until it runs out.
 	Trouble string
 }
 
-// NotLeaderError says that this cluster does not lead a namespace, who does, and why not this one. It wraps ErrNotLeader,
-// and ErrStopped if that is why.
+// NotLeaderError reports that this cluster does not lead a namespace, which cluster does, and why not this one. It
+// wraps ErrNotLeader, and ErrStopped if the Member has stopped.
 type NotLeaderError struct {
 	State
 	stopped bool
@@ -55,25 +55,24 @@ func (e *NotLeaderError) Unwrap() error { return ErrNotLeader }
 // Is reports whether the error is ErrStopped too.
 func (e *NotLeaderError) Is(target error) bool { return e.stopped && target == ErrStopped }
 
-// ErrStopped says that the Member has stopped, because the context of its Start has ended. It will never lead again, and
-// what it knows of others grows old. Whatever waits for it returns at once.
+// ErrStopped reports that the Member has stopped, because the context of its Start has ended. It will never lead again,
+// and its view of other clusters grows old. Whatever waits for it returns at once.
 var ErrStopped = errors.New("the Member has stopped")
 
-// ErrNotWatched says that a Member was asked about a namespace that is not among its Options.Namespaces: it will never
-// lead there.
+// ErrNotWatched reports that a namespace is not among the Options.Namespaces of a Member: it will never lead there.
 var ErrNotWatched = errors.New("the namespace is not watched")
 
-// noLease is why nothing is led in a namespace without a Lease.
+// noLease is why a namespace without a Lease is not led.
 const noLease = "who leads is not known here: there is no Lease of a hub (the namespace is missing, or no LeadershipPolicy selects it)"
 
-// State is that of Member.
+// State implements Member.State.
 func (t *terms) State(namespace string) State {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.state(namespace)
 }
 
-// Namespaces returns the namespaces that have a Lease of a hub now, in order.
+// Namespaces returns the namespaces that have a Lease of a hub now, in ascending order.
 func (t *terms) Namespaces() (names []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,10 +86,10 @@ func (t *terms) Namespaces() (names []string) {
 	return names
 }
 
-// noNews comes before what keeps them from coming.
+// noNews precedes the reason why the Leases cannot be followed.
 const noNews = "; its Leases cannot be followed: "
 
-// state is State under mu.
+// state is State for a caller that holds mu.
 func (t *terms) state(namespace string) State {
 	s := State{Namespace: namespace}
 	n := t.lookup(namespace)
@@ -110,7 +109,7 @@ func (t *terms) state(namespace string) State {
 	if n != nil {
 		if tm := n.term.Load(); tm != nil && tm.holds() {
 			s.Leads, s.Leader, s.Cluster, s.Epoch = true, tm.cluster, tm.cluster, tm.epoch
-			if s.Trouble == "" { // a renewal that is not believed does not make the term longer
+			if s.Trouble == "" { // a renewal that is not believed does not extend the term
 				s.Trouble = n.doubted.text
 			}
 			return s
@@ -134,7 +133,7 @@ func (t *terms) state(namespace string) State {
 	return s
 }
 
-// why says why a namespace is not led here, by what was seen of it and by what keeps news from coming.
+// why returns why a namespace is not led here, from its last Lease and from the problem of its watch.
 func (t *terms) why(n *nsState, trouble string) string {
 	if trouble != "" {
 		trouble = noNews + trouble
@@ -154,7 +153,7 @@ func (t *terms) why(n *nsState, trouble string) string {
 	return t.ranOut(n, n.arrived)
 }
 
-// notLeader is why there is no context for work in a namespace. Called under mu.
+// notLeader returns why there is no context for work in a namespace. The caller holds mu.
 func (t *terms) notLeader(namespace string) error {
 	if namespace == "" {
 		return fmt.Errorf("%w: the name of the namespace is empty, and a cluster leads one namespace at a time", ErrMisused)
@@ -166,7 +165,7 @@ func (t *terms) notLeader(namespace string) error {
 	return &NotLeaderError{t.state(namespace), t.stopped}
 }
 
-// watches reports whether Leases of the namespace are fed to the terms.
+// watches reports whether the terms receive Leases of the namespace.
 func (t *terms) watches(namespace string) bool {
 	if len(t.only) == 0 {
 		return true
@@ -179,18 +178,18 @@ func (t *terms) watches(namespace string) bool {
 	return false
 }
 
-// arrival is how old a Lease that names its own cluster was when it was first seen, by the wall clock, and how long after
-// its renewTime it lasts.
+// arrival describes a Lease that names its own cluster. It has the Lease's age when first seen, by the wall clock, and
+// how long it lasts after its renewTime.
 type arrival struct {
 	age, lasts time.Duration
 	at         time.Duration // as in Reading.Boot
 }
 
-// late reports whether more than half of the time had passed. Where clocks agree that is rare: the hub renews every
-// third of it, or so.
+// late reports whether more than half of the duration had passed. Where clocks agree this is rare: the hub renews about
+// every third of the duration.
 func (a arrival) late() bool { return a.age > a.lasts/2 }
 
-// ranOut says why a term ended that was not renewed in time.
+// ranOut returns why a term ended that was not renewed in time.
 func (a arrival) ranOut() string {
 	text := fmt.Sprintf("it ran out: the last Lease was %s old on arrival, and lasts %s", seconds(max(a.age, 0)), exactly(a.lasts))
 	if a.late() {
@@ -199,15 +198,16 @@ func (a arrival) ranOut() string {
 	return text
 }
 
-// waits reports whether the next term has to wait, because the last one of its epoch ran out early. A reader whose clock
-// is ahead by nearly D would otherwise lead and stop with each renewal. One that is told in time does not wait.
+// waits reports whether the next term has to wait, because the last one of its epoch ran out early. Otherwise a reader
+// whose clock is ahead by nearly D would lead and stop with each renewal. A reader that sees renewals in time does not
+// wait.
 func (n *nsState) waits(p lease.Permit, now lease.Reading) bool {
 	d := n.duration(p.Epoch)
 	return n.lapsed == p.Epoch && now.Boot < n.began+d && p.Remaining(now) < d/2
 }
 
-// seconds shows what was measured, to a tenth of a second.
+// seconds formats a measured duration, to a tenth of a second.
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s" }
 
-// exactly shows what somebody has set.
+// exactly formats a configured duration.
 func exactly(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + " s" }

@@ -17,49 +17,49 @@ import (
 )
 
 const (
-	// unstartedAfter is how long after New a Member may wait for Start before it says that it does.
+	// unstartedAfter is how long after New a Member may wait for Start before it logs that it is not started.
 	unstartedAfter = 10 * time.Second
-	// tellEvery is how often a trouble is told again that goes on.
+	// tellEvery is how often a persistent problem is logged again.
 	tellEvery = time.Minute
 )
 
-// teller tells people what a Member finds. It tells of changes, and of a trouble that goes on once a minute at most.
+// teller logs what a Member finds. It logs changes, and a persistent problem once a minute at most.
 type teller struct {
 	*Member
-	own    time.Duration // the allowance for clocks that this reader has
-	chosen bool          // somebody has chosen it
-	capped sync.Once     // people know that no write was seen
+	own    time.Duration // this reader's own clock skew
+	chosen bool          // the option was set
+	capped sync.Once     // logs once that no write was seen
 	mu     sync.Mutex
 	about  map[string]*about // by namespace
-	unwell trouble           // that Healthz fails
+	unwell trouble           // Healthz fails
 }
 
 func newTeller(m *Member, own time.Duration, chosen bool) *teller {
 	return &teller{Member: m, own: own, chosen: chosen, about: map[string]*about{}}
 }
 
-// about is what people know of one namespace.
+// about is what was logged of one namespace.
 type about struct {
-	leads   string // who leads, or why nobody does; empty: nothing yet
+	leads   string // the leader, or why no cluster leads; empty: nothing was logged yet
 	epoch   int64
 	trouble trouble
-	clocks  trouble // that the policy and this Member differ about clocks
+	clocks  trouble // the policy and this Member allow different clock skews
 }
 
-// trouble is something that is wrong, as far as people know of it.
+// trouble is a problem and the record of its logging.
 type trouble struct {
-	what  string        // that goes on; empty: nothing does
-	told  bool          // people know of it
-	at    time.Duration // when they were told last, as in Reading.Boot
-	since time.Duration // the minute that counts tellings began, as in Reading.Boot
-	times int           // they were told since then
+	what  string        // what goes on; empty: no problem
+	told  bool          // it was logged
+	at    time.Duration // when it was last logged, as in Reading.Boot
+	since time.Duration // start of the minute that times counts in, as in Reading.Boot
+	times int           // it was logged in that minute
 }
 
-// mostTellings is how often a trouble is told within a minute that comes and goes, or changes.
+// mostTellings bounds how often within a minute a problem is logged that comes and goes, or changes.
 const mostTellings = 5
 
-// begins reports whether this is to be told now, and takes it that it will be: when it begins, and when it changes. The
-// empty one is none.
+// begins reports whether a new or changed problem must be logged. It assumes that the caller logs it. An empty problem
+// is never logged.
 func (t *trouble) begins(what string, now time.Duration) bool {
 	if what != t.what {
 		t.what, t.told = what, false
@@ -67,10 +67,10 @@ func (t *trouble) begins(what string, now time.Duration) bool {
 	return what != "" && !t.told && t.tell(now)
 }
 
-// over takes it that the trouble does not go on.
+// over records that the problem has ended.
 func (t *trouble) over() { t.what, t.told = "", false }
 
-// due is like begins, but a trouble that goes on is told every minute.
+// due is like begins, but also reports true every minute while the problem lasts.
 func (t *trouble) due(what string, now time.Duration) bool {
 	if t.begins(what, now) {
 		return true
@@ -78,7 +78,7 @@ func (t *trouble) due(what string, now time.Duration) bool {
 	return now >= t.at+tellEvery && t.tell(now)
 }
 
-// known reports whether people know of this already.
+// known reports whether this problem was already logged.
 func (t *trouble) known(what string) bool { return t.told && t.what == what }
 
 func (t *trouble) tell(now time.Duration) bool {
@@ -92,7 +92,8 @@ func (t *trouble) tell(now time.Duration) bool {
 	return true
 }
 
-// looks tells what is new about a namespace whose Lease was seen, or seen to be gone: after the end of a term that it brought.
+// looks logs what has changed in a namespace whose Lease was seen, or seen to be gone. If that ended a term, the end is
+// logged first.
 func (t *teller) looks(namespace string) {
 	t.terms.write()
 	t.mu.Lock()
@@ -116,19 +117,20 @@ func (t *teller) looks(namespace string) {
 		leads = s.Why
 	}
 	switch {
-	case a.leads == leads && a.epoch == s.Epoch, s.Leader == "" && l.doubt != "": // that is told
+	case a.leads == leads && a.epoch == s.Epoch, s.Leader == "" && l.doubt != "": // already logged
 		return
 	case s.Leader == "" && l.seen:
 		log.Info("No cluster leads", "reason", s.Why)
 	case s.Leader == "": // another cluster may lead where there is no Lease
 		log.Info("This cluster does not lead", "reason", s.Why)
-	case s.Leader != s.Cluster: // otherwise its promotion is told, or why it does not lead
+	case s.Leader != s.Cluster: // otherwise its promotion is logged, or why it does not lead
 		log.Info("This cluster does not lead", "leader", s.Leader, "epoch", s.Epoch, "cluster", s.Cluster)
 	}
 	a.leads, a.epoch = leads, s.Epoch
 }
 
-// looksAtAll has people told of namespaces that were told of before, or that the Member was made for, and of these.
+// looksAtAll logs the changes of the listed namespaces and of those in about. If scope is one namespace, it covers this
+// one only.
 func (t *teller) looksAtAll(scope string, listed map[string]struct{}) {
 	if scope != allNamespaces {
 		t.looks(scope)
@@ -144,7 +146,7 @@ func (t *teller) looksAtAll(scope string, listed map[string]struct{}) {
 	}
 }
 
-// ended tells once, at the end of a term, that its work wrote nothing that would be waited for.
+// ended logs once, at the end of a term, that CapWrites has seen no write of its work.
 func (t *teller) ended() {
 	if t.terms.uncapped() {
 		t.capped.Do(func() {
@@ -154,7 +156,7 @@ func (t *teller) ended() {
 	}
 }
 
-// health tells that Healthz fails, or does not any more.
+// health logs when Healthz begins to fail, while it fails, and when it succeeds again.
 func (t *teller) health(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -170,7 +172,7 @@ func (t *teller) health(err error) {
 	}
 }
 
-// wants tells of a namespace that somebody wants to act in and that has no Lease: now, or when the Leases are listed.
+// wants logs that a namespace in which work was requested has no Lease: now, or when the Leases are listed.
 func (t *teller) wants(namespace string) {
 	if namespace == "" {
 		return
@@ -185,7 +187,8 @@ func (t *teller) wants(namespace string) {
 	}
 }
 
-// differ says in a word and in words how the policy and this Member differ about clocks; empty: they do not.
+// differ returns how the policy's clock skew differs from this Member's, as a key and as a text. Both are empty if they
+// do not differ.
 func (t *teller) differ(l details) (what, text string) {
 	switch {
 	case l.unsaid != "":
@@ -205,14 +208,14 @@ func (t *teller) differ(l details) (what, text string) {
 
 // details are what looks needs of a namespace besides its State.
 type details struct {
-	doubt   string        // what is wrong with the Lease, in words
-	what    string        // the same in a word
+	doubt   string        // what is wrong with the Lease
+	what    string        // the same as a key
 	seen    bool          // there is a Lease
-	allowed time.Duration // by the policy, as the Lease says
-	unsaid  string        // what it says instead; empty: it does
+	allowed time.Duration // by the policy, as in the Lease
+	unsaid  string        // what the Lease has instead; empty: it has a value
 }
 
-// policy is what the Lease says of the policy's allowance.
+// policy returns what the Lease has as the policy's clock skew.
 func (l details) policy() string {
 	if l.unsaid != "" {
 		return l.unsaid
@@ -240,7 +243,7 @@ func (t *terms) details(namespace string) (State, details) {
 	return s, l
 }
 
-// unstarted tells that nobody has called Start.
+// unstarted logs that Start was not called.
 func (m *Member) unstarted() {
 	if !m.started.Load() {
 		m.log.Info("This Member was made " + exactly(unstartedAfter) + " ago and is not started, so nothing is led: " + howToStart)
@@ -249,7 +252,7 @@ func (m *Member) unstarted() {
 
 const howToStart = "add it to the manager by mgr.Add, or call Start"
 
-// news says of a namespace why nothing is known, and why no news come; empty: they do.
+// news returns why the namespace's state is unknown, and why its watch is stale. Both are empty while the watch works.
 func (m *Member) news(namespace string) (unknown, trouble string) {
 	for _, w := range m.watches {
 		if w.namespace != allNamespaces && w.namespace != namespace {
@@ -261,7 +264,7 @@ func (m *Member) news(namespace string) (unknown, trouble string) {
 		switch {
 		case !m.started.Load():
 			return "the Member is not started: " + howToStart, ""
-		case !m.terms.registered(): // never, if it need not be
+		case !m.terms.registered(): // never unregistered without a registration
 			if failure := m.registrar.failure.Load(); failure != nil {
 				trouble = *failure
 			}
@@ -273,7 +276,7 @@ func (m *Member) news(namespace string) (unknown, trouble string) {
 	return "", trouble
 }
 
-// unknown says why nothing is known of what a watch follows.
+// unknown returns why the state of a watch's namespaces is unknown.
 func (m *Member) unknown(w *watched) string {
 	unknown, trouble := m.news(w.namespace)
 	if trouble != "" {
@@ -282,7 +285,7 @@ func (m *Member) unknown(w *watched) string {
 	return unknown
 }
 
-// cure says what to do about a watch that has no news, by what its last request failed with.
+// cure returns what to do about a failing watch, by the failure of its last request.
 func (w *watched) cure() string {
 	if failure := w.failure.Load(); failure != nil {
 		return *failure
@@ -290,7 +293,7 @@ func (w *watched) cure() string {
 	return checkTheWay
 }
 
-// advice says what to do about a failure; empty: nothing is known.
+// advice returns what to do about a failure; empty: no advice.
 func (w *watched) advice(err error) string {
 	hint := advice(err, readerRole)
 	if w.namespace == allNamespaces && apierrors.IsForbidden(err) {
@@ -299,7 +302,7 @@ func (w *watched) advice(err error) string {
 	return hint
 }
 
-// failed notes that the Leases cannot be followed, and has it logged.
+// failed records that the Leases cannot be followed, and has outages log it.
 func (w *watched) failed(err error) {
 	text, what := err.Error(), "Cannot follow leases"
 	if hint := w.advice(err); hint != "" {
@@ -310,7 +313,7 @@ func (w *watched) failed(err error) {
 	w.member.outages.fails(w, what, err)
 }
 
-// failed notes that the Member cannot register, or confirm it, and logs it at once and every minute.
+// failed records that the Member cannot register, or cannot confirm, and logs it at once and every minute.
 func (r *registrar) failed(what string, err error) {
 	text := explained(err, registrationRole)
 	if apierrors.IsForbidden(err) && !mustWatch(err) {
@@ -336,8 +339,8 @@ func (r *registrar) failed(what string, err error) {
 	r.member.complain(err, again, what)
 }
 
-// complain tells a failure. One that may end by itself is an error only when people know of it already: a restart of the
-// API server is none.
+// complain logs a failure. One that may end by itself is logged as an error only when it is repeated: a restart of the
+// API server is no error.
 func (m *Member) complain(err error, again bool, text string, values ...any) {
 	if again || !mayEnd(err) {
 		m.log.Error(err, text, values...)
@@ -346,7 +349,7 @@ func (m *Member) complain(err error, again bool, text string, values ...any) {
 	m.log.Info(text, append(values, "reason", err.Error())...)
 }
 
-// mayEnd reports whether a failure may end without anybody's help.
+// mayEnd reports whether a failure may end without intervention.
 func mayEnd(err error) bool {
 	var (
 		authority x509.UnknownAuthorityError
@@ -361,7 +364,7 @@ const (
 	registrationRole = "leasecast-registration"
 )
 
-// advice says what to do about a failure; empty: nothing is known.
+// advice returns what to do about a failure; empty: no advice.
 func advice(err error, role string) string {
 	var (
 		authority x509.UnknownAuthorityError
@@ -390,13 +393,13 @@ func advice(err error, role string) string {
 	return ""
 }
 
-// mustWatch reports whether the hub's admission policy refuses a registration, because its writer may not watch the
-// Leases of what it follows.
+// mustWatch reports whether the hub's admission policy refused a registration, because its writer may not watch the
+// Leases of the namespaces it follows.
 func mustWatch(err error) bool {
 	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "bind the ClusterRole "+readerRole)
 }
 
-// explained is an error with what to do about it.
+// explained returns the text of an error, with what to do about it.
 func explained(err error, role string) string {
 	if hint := advice(err, role); hint != "" {
 		return hint + ": " + err.Error()
@@ -404,7 +407,7 @@ func explained(err error, role string) string {
 	return err.Error()
 }
 
-// leadsIn reports whether anything is led in the namespace, or in all.
+// leadsIn reports whether this cluster leads the namespace, or any namespace.
 func (t *terms) leadsIn(namespace string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -9,27 +9,23 @@ import (
 )
 
 var (
-	// ErrNotLeader says that this cluster does not lead the namespace.
+	// ErrNotLeader reports that this cluster does not lead the namespace.
 	ErrNotLeader = errors.New("this cluster does not lead the namespace")
-	// ErrLost says that a term is over. It is the cause of every context that ended
-	// because its term did: errors.Is(context.Cause(ctx), member.ErrLost).
+	// ErrLost reports that a term is over. It is the cause of every context that ended because its term did:
+	// errors.Is(context.Cause(ctx), member.ErrLost).
 	ErrLost = errors.New("the term is over")
-	// ErrNotBegun says that an act was not begun, because its term was over before it:
-	// nothing of it has happened or will. It comes with ErrLost. An error that wraps
-	// ErrLost alone may have ended an act in its middle.
+	// ErrNotBegun reports that an act was not begun, because its term was over before it: nothing of it has happened or
+	// will. It comes with ErrLost. An error that wraps ErrLost alone may have ended an act midway.
 	ErrNotBegun = errors.New("not begun")
 )
 
-// Term is one unbroken leadership of one namespace by this cluster. It stays the
-// same through renewals, and once it has ended it never holds again: if the same
-// cluster leads anew, even in the same epoch, that is another Term.
+// Term is one unbroken leadership of one namespace by this cluster. It stays the same through renewals, and once it has
+// ended it never holds again. If the same cluster leads again, even in the same epoch, that is another Term.
 //
-// The zero Term never holds. Terms are small, comparable and safe for concurrent
-// use; no method allocates or blocks.
+// The zero Term never holds. Terms are small, comparable and safe for concurrent use. No method allocates or blocks.
 type Term struct{ t *term }
 
-// Epoch is the fencing token of the term. Hand it to external systems that can
-// refuse a lower one than they have seen.
+// Epoch is the fencing token of the term. Hand it to external systems that can refuse a lower one than they have seen.
 func (t Term) Epoch() int64 {
 	if t.t == nil {
 		return 0
@@ -37,8 +33,8 @@ func (t Term) Epoch() int64 {
 	return t.t.epoch
 }
 
-// Cluster is the identity of the cluster that the term is of, which is this one:
-// `<cluster>.<namespace of the Cluster>`, by the names of the management cluster.
+// Cluster is the identity of this cluster, which holds the term: `<cluster>.<namespace of the Cluster>`, by the names
+// of the management cluster.
 func (t Term) Cluster() string {
 	if t.t == nil {
 		return ""
@@ -46,14 +42,11 @@ func (t Term) Cluster() string {
 	return t.t.cluster
 }
 
-// Holds reports whether the term goes on: it has not been revoked and both
-// clocks, read now, are before its deadline.
+// Holds reports whether the term goes on: it has not been revoked, and both clocks, read now, are before its deadline.
 func (t Term) Holds() bool { return t.t != nil && t.t.holds() }
 
-// Remaining is how long the term will stand from now on if it is not renewed, by
-// whichever clock says less; 0 when it is over. There is no deadline as a
-// time.Time, because comparing one with time.Now() would miss time spent in
-// suspend.
+// Remaining is how long the term lasts from now on without a renewal, by the clock that shows less; 0 when it is over.
+// There is no deadline as a time.Time, because a comparison with time.Now() would miss time spent in suspend.
 func (t Term) Remaining() time.Duration {
 	if t.t == nil {
 		return 0
@@ -69,19 +62,18 @@ type term struct {
 	terms   *terms
 	ns      *nsState
 
-	// permit is what the last renewal permits, nil when the term is over. Whoever
-	// finds it run out sets it to nil, and nothing sets it again. So one reader that
-	// was told no is enough to make this term end and another begin, which is what
-	// re-enqueues the work that this reader skipped.
+	// permit is what the last renewal permits, nil when the term is over. Whoever finds it run out sets it to nil, and
+	// nothing sets it again. So a single failed check ends this term. The next one is another term, which re-enqueues the
+	// work that the check skipped.
 	permit atomic.Pointer[lease.Permit]
 
 	// Guarded by terms.mu.
 	arrived arrival                   // of the Lease that renewed it last
-	alerted bool                      // it was told that news of the next renewal are missing
+	alerted bool                      // the next renewal was found overdue
 	cause   error                     // why the term is over, nil while it is not
 	open    map[*openContext]struct{} // contexts to cancel at its end
 	told    int                       // listeners that were promoted and not yet demoted
-	writes  int                       // that are on their way
+	writes  int                       // in flight
 	doubts  []*lease.Permit           // of writes without an answer, see finished
 }
 
@@ -109,8 +101,8 @@ func (t *term) remaining() time.Duration {
 	return min(p.Remaining(now), limit.Remaining(now))
 }
 
-// renew replaces what is permitted, unless the term is over or has just run out. It
-// is called under terms.mu, so only holds can come between.
+// renew replaces what is permitted, unless the term is over or has just run out. The caller holds terms.mu, so only
+// holds can intervene.
 func (t *term) renew(p lease.Permit) bool {
 	old, limit := t.permit.Load(), t.terms.limit.Load()
 	now := t.clock.Now()

@@ -16,53 +16,49 @@ import (
 	"github.com/leasecast/leasecast/member/internal/hook"
 )
 
-// recheck is how often the clocks are looked at while anything is led. Timers stand
-// still in suspend and know nothing of steps of the wall clock; this bounds how long
-// a context can outlive its term after either.
+// recheck is how often the clocks are checked while anything is led. Timers stand still in suspend and ignore steps of
+// the wall clock. recheck bounds how long a context can outlive its term after either.
 const recheck = 100 * time.Millisecond
 
-// Leader answers who may act. [Member] is the real one, membertest.Fake the one for
-// tests. All methods are safe for concurrent use.
+// Leader reports who may act. [Member] is the real one, membertest.Fake the one for tests. All methods are safe for
+// concurrent use.
 type Leader interface {
-	// Term returns the term in which this cluster leads the namespace now, and false
-	// if it does not. It neither blocks nor allocates.
+	// Term returns the term in which this cluster leads the namespace now, and false if it does not. It neither blocks nor
+	// allocates.
 	Term(namespace string) (Term, bool)
 	// Context returns a context for work in the current term, see Member.Context.
 	Context(ctx context.Context, namespace string) (context.Context, context.CancelFunc, error)
-	// Listen has the listener told of every change from now on, and of the current
-	// state first, see Member.Listen.
+	// Listen notifies the listener of the current state, and of every change from then on, see Member.Listen.
 	Listen(l Listener) (remove func())
 }
 
 var _ Leader = (*terms)(nil)
 
-// terms applies the reader's rule to the Leases of one cluster and keeps track of
-// the terms that follow from it. It does no I/O: a [Member] feeds it from a watch,
-// which is what programs want; package membertest feeds it by hand.
+// terms applies the reader's rule to the Leases of one cluster and tracks the terms that follow from them. It does no
+// I/O: a [Member] feeds it from a watch, as programs need, and package membertest by hand.
 //
-// Nothing is ever forgotten about a namespace, so that its epochs cannot go back:
-// about 1 KiB for each that ever had a Lease.
+// It never forgets a namespace, so that its epochs cannot go back. This takes about 1 KiB for each namespace that ever
+// had a Lease.
 type terms struct {
 	clock lease.Clock
 	skew  time.Duration
 
-	// Of a Member: the namespaces that it watches, if not all, and what tells of one why nothing is known, and why no news
-	// come. Both are empty if they do. It is called under mu.
+	// A Member sets only and news. only lists the watched namespaces, empty for all. news returns why a namespace's state
+	// is unknown, and why its watch is stale. Both are empty while the watch works. The caller of news holds mu.
 	only []string
 	news func(namespace string) (unknown, trouble string)
 
 	// namespaces holds a *nsState under each name. Term reads it without a lock.
 	namespaces sync.Map
 
-	// limit is what all terms lie within: the last confirmation of the registration, if
-	// there has to be one.
+	// limit bounds all terms: by the last confirmation of the registration, if there is one.
 	limit atomic.Pointer[limit]
 
-	// mu guards all that follows, and what is said so elsewhere. It is held for
-	// microseconds, never across I/O or a call to a listener.
+	// mu guards all fields below, and what comments elsewhere name. It is held for microseconds, never across I/O or a
+	// call to a listener.
 	mu        sync.Mutex
-	idle      sync.Cond // no call to a listener, or to the journal, is under way
-	calls     int       // how many are
+	idle      sync.Cond // signals that no call to a listener or to the journal is running
+	calls     int       // the number of running calls
 	journal   journal
 	led       map[*nsState]*term
 	timer     utilclock.Timer // runs while led is not empty
@@ -70,14 +66,13 @@ type terms struct {
 	listeners []*listening    // in the order in which they were added
 	stopped   bool
 	ended     chan struct{}     // closed when stopped is set
-	releases  *releases         // nil: nobody waits for any
+	releases  *releases         // nil: no registration
 	worked    bool              // there was a context for work
 	wrote     bool              // CapWrites has seen a write of such work
-	alarms    map[string]*alarm // by the namespace that each rings for, allNamespaces for one for all
+	alarms    map[string]*alarm // by namespace; allNamespaces for an alarm for all
 }
 
-// nsState is what is known about one namespace. All but term is guarded by
-// terms.mu.
+// nsState is what is known about one namespace. All but term is guarded by terms.mu.
 type nsState struct {
 	name    string
 	term    atomic.Pointer[term] // nil when this cluster does not lead
@@ -85,22 +80,22 @@ type nsState struct {
 	leases  map[string]lease.Content // by the name of the Lease
 	last    int64                    // the epoch of the last term that began here
 	terms   int64                    // how many began here
-	began   time.Duration            // when it did, as in Reading.Boot
+	began   time.Duration            // when the last one did, as in Reading.Boot
 	lapsed  int64                    // the epoch of the last term that ran out
 	seen    lease.Content            // the last Lease that was believed
-	arrived arrival                  // of that
+	arrived arrival                  // of that Lease
 	doubted doubt                    // about the Lease that was seen last
-	allowed time.Duration            // by the policy, as the last Lease says; 0: it does not
-	unsaid  string                   // what stands there instead of an allowance; empty: one does
-	past    map[*term]struct{}       // terms that are over while something of them goes on, or may
+	allowed time.Duration            // by the policy, as in the last Lease; 0: not in it
+	unsaid  string                   // what the Lease has instead of a clock skew; empty: it has one
+	past    map[*term]struct{}       // terms that are over while work of them goes on, or may
 }
 
 func init() {
 	hook.NewTerms = func(clock lease.Clock, skew time.Duration) any { return newTerms(clock, skew) }
 }
 
-// newTerms returns terms that know of no Lease, so nothing is led. The clock is
-// what terms are judged by; skew is ε, how far in the future a renewTime may lie.
+// newTerms returns terms without any Lease, so nothing is led. The clock judges the terms. skew is ε, how far in the
+// future a renewTime may lie.
 func newTerms(clock lease.Clock, skew time.Duration) *terms {
 	t := &terms{clock: clock, skew: skew, led: map[*nsState]*term{}, alarms: map[string]*alarm{}, ended: make(chan struct{})}
 	t.idle.L = &t.mu
@@ -108,7 +103,7 @@ func newTerms(clock lease.Clock, skew time.Duration) *terms {
 	return t
 }
 
-// Term is that of Member.
+// Term implements Member.Term.
 func (t *terms) Term(namespace string) (Term, bool) {
 	n := t.lookup(namespace)
 	if n == nil {
@@ -129,12 +124,10 @@ func (t *terms) lookup(name string) *nsState {
 	return v.(*nsState)
 }
 
-// Observe applies a Lease that was received just now. Observing the same Lease
-// again changes nothing. A Lease without the label of the hub counts as
-// deleted, which is what a watch for that label says when it is removed.
+// Observe applies a Lease that was received just now. Observing the same Lease again changes nothing. A Lease without
+// the label of the hub counts as deleted: a watch for that label reports a deletion when the label is removed.
 //
-// If one namespace has several Leases, because the policy's leaseName was changed,
-// the highest epoch decides.
+// If one namespace has several Leases, because the policy's leaseName was changed, the highest epoch decides.
 func (t *terms) Observe(l *coordinationv1.Lease) {
 	if l.Labels[v1alpha1.ManagedLabel] != "true" {
 		t.Delete(l.Namespace, l.Name)
@@ -154,7 +147,7 @@ func (t *terms) Observe(l *coordinationv1.Lease) {
 	t.apply(n, p, now, n.doubted.impossible)
 }
 
-// Delete notes that a Lease does not exist. A missing Lease means no.
+// Delete records that a Lease does not exist. A missing Lease permits nothing.
 func (t *terms) Delete(namespace, name string) {
 	now := t.clock.Now()
 	t.mu.Lock()
@@ -164,8 +157,8 @@ func (t *terms) Delete(namespace, name string) {
 	}
 }
 
-// Replace applies a list of all the Leases in a namespace, or in the cluster if
-// the namespace is empty. Those that it leaves out count as deleted.
+// Replace applies a list of all the Leases in a namespace, or in the cluster if the namespace is empty. Leases that are
+// not in the list count as deleted.
 func (t *terms) Replace(namespace string, all []coordinationv1.Lease) {
 	listed := map[string]map[string]bool{}
 	for i := range all {
@@ -180,7 +173,7 @@ func (t *terms) Replace(namespace string, all []coordinationv1.Lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if namespace != "" {
-		t.announce(t.know(namespace)) // it is known now, even if there is nothing in it
+		t.announce(t.know(namespace)) // it is known now, even if it has no Lease
 	}
 	t.namespaces.Range(func(_, v any) bool {
 		n := v.(*nsState)
@@ -202,7 +195,7 @@ const (
 	unconfirmed = "its registration was not confirmed in time"
 )
 
-// know returns what is known of a namespace, which may be nothing yet.
+// know returns the state of a namespace, which it creates if there is none.
 func (t *terms) know(name string) *nsState {
 	if n := t.lookup(name); n != nil {
 		return n
@@ -212,9 +205,8 @@ func (t *terms) know(name string) *nsState {
 	return n
 }
 
-// forget drops one Lease. The others of the namespace, if any, are observed again:
-// that permits what they permitted before and no more, because only a later
-// deadline is news to a lease.Reader.
+// forget drops one Lease. The other Leases of the namespace are observed again. They permit no more than before,
+// because only a later deadline changes a lease.Reader.
 func (t *terms) forget(n *nsState, name string, now lease.Reading) {
 	if _, ok := n.leases[name]; !ok {
 		return
@@ -228,8 +220,8 @@ func (t *terms) forget(n *nsState, name string, now lease.Reading) {
 	t.apply(n, p, now, goneLease)
 }
 
-// apply makes the namespace's term follow from what is permitted since now. why
-// says what was seen, for the one whose term it ends; empty: the last Lease says it.
+// apply updates the namespace's term to what is permitted since now. The argument why is the reason if this ends a
+// term; empty: the last Lease gives it.
 func (t *terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string) {
 	leads := p.Holds(now) && t.limit.Load().Holds(now) && !t.stopped
 	if tm := n.term.Load(); tm != nil {
@@ -273,7 +265,7 @@ func (t *terms) expired(n *nsState, tm *term, now lease.Reading) string {
 	return t.ranOut(n, tm.arrived)
 }
 
-// ranOut says why a term ran out, and why it was not renewed if that is known.
+// ranOut returns why a term ran out, and why it was not renewed if that is known.
 func (t *terms) ranOut(n *nsState, last arrival) string {
 	why := last.ranOut()
 	if n.doubted.text != "" {
@@ -291,7 +283,7 @@ func (t *terms) ranOut(n *nsState, last arrival) string {
 	return why
 }
 
-// unrenewed reports whether no renewal has come of a term although nothing keeps it from coming.
+// unrenewed reports whether a term got no renewal although no problem keeps renewals from arriving.
 func (t *terms) unrenewed(n *nsState, last arrival) bool {
 	if t.news == nil || n.doubted.text != "" || last.late() || !t.hears(n.name) {
 		return false
@@ -303,7 +295,7 @@ func (t *terms) unrenewed(n *nsState, last arrival) bool {
 // silent reports whether no renewal has come for so long that a change of the leader does not explain it.
 func (t *terms) silent(last arrival) bool { return t.clock.Now().Boot-last.at > 2*last.lasts }
 
-// silence says for how long no renewal has come. The hub stops renewing a term, too, when it replaces the leader.
+// silence returns for how long no renewal has come. The hub also stops renewing a term when it replaces the leader.
 func (t *terms) silence(n *nsState, last arrival) string {
 	text := "no renewal has come for " + seconds(t.clock.Now().Boot-last.at) + " although the API server answers: "
 	if t.silent(last) {
@@ -312,7 +304,7 @@ func (t *terms) silence(n *nsState, last arrival) string {
 	return text + "the hub replaces this leader, or is silent"
 }
 
-// describe says who leads by a Lease that does not name its own cluster.
+// describe returns who leads by a Lease that does not name its own cluster.
 func describe(c lease.Content) string {
 	if c.Holder == "" {
 		return fmt.Sprintf("nobody leads in epoch %d", c.Epoch)
@@ -320,9 +312,8 @@ func describe(c lease.Content) string {
 	return fmt.Sprintf("%s leads in epoch %d", c.Holder, c.Epoch)
 }
 
-// end ends a term at once: checks say no, then its contexts are cancelled, then
-// listeners are told. Cancelling calls nothing that could come back here: what
-// others hang on a context runs in goroutines of its own.
+// end ends a term at once: first checks fail, then its contexts are cancelled, then listeners are notified. Cancelling
+// cannot call back into terms, because functions attached to a context run in their own goroutines.
 func (t *terms) end(n *nsState, tm *term, why string) {
 	tm.permit.Store(nil)
 	n.term.Store(nil)
@@ -339,8 +330,8 @@ func (t *terms) end(n *nsState, tm *term, why string) {
 	t.announce(n)
 }
 
-// Check looks at the clock, ends every term that has run out, and has it known of which ones news are missing. A timer does so
-// by itself; only who controls the clock has to.
+// Check ends every term that has run out, and rings the alarms of terms with an overdue renewal. A timer does this in a
+// Member. A test that controls the clock must call it.
 func (t *terms) Check() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -360,7 +351,7 @@ func (t *terms) Check() {
 	}
 }
 
-// arm has the clock looked at when p runs out or the limit does, but not later than recheck.
+// arm schedules Check for when p or the limit runs out, but not later than recheck.
 func (t *terms) arm(now lease.Reading, p lease.Permit) {
 	in := min(p.Remaining(now), t.limit.Load().Remaining(now), recheck)
 	if at := now.Boot + in; t.due == 0 || at < t.due {
@@ -373,7 +364,7 @@ func (t *terms) arm(now lease.Reading, p lease.Permit) {
 	}
 }
 
-// stop ends all terms for good, and returns when every call to a listener has.
+// stop ends all terms for good, and returns when every call to a listener has returned.
 func (t *terms) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

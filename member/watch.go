@@ -28,21 +28,21 @@ const allNamespaces = metav1.NamespaceAll
 // managed selects the Leases of the hub.
 var managed = labels.Set{v1alpha1.ManagedLabel: "true"}.String()
 
-// backoff is how long to wait after a failure. It stays short: a leader that cannot
-// see its renewals has until its deadline, and a successor is waited for.
+// backoff is the wait after a failure. It stays short: a leader that cannot see its renewals has until its deadline,
+// and clients wait for a successor.
 var backoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 5, Cap: 3 * time.Second}
 
-// tooShort is a watch that ends so soon that something is wrong with it.
+// tooShort bounds the lifetime of a watch below which its end is a failure.
 const tooShort = time.Second
 
-// errDue says that the next turn is due now.
+// errDue reports that the next turn is due now.
 var errDue = errors.New("the next turn is due")
 
-// watched follows the Leases of one namespace, or of all, in turns: it lists them and watches on from there. A
-// watch goes on until the next one has begun, so nothing is missed between them.
+// watched follows the Leases of one namespace, or of all, in turns: it lists them and watches on from there. A watch
+// goes on until the next one has begun, so no event between them is missed.
 //
-// client-go's reflector watches for ever. A watch in which nothing happens cannot be told from a dead one: an API server
-// sends bookmarks only if something changed somewhere. A list is proof. When a renewal of a led term is overdue, the next
+// client-go's reflector watches forever. A watch without events looks like a dead one, because an API server sends
+// bookmarks only if something changed somewhere. A list is proof. When a renewal of a led term is overdue, the next
 // turn comes early and on another connection.
 type watched struct {
 	namespace string
@@ -51,19 +51,19 @@ type watched struct {
 	alarm     *alarm
 	synced    chan struct{} // closed by the first list
 	syncOnce  sync.Once
-	failure   atomic.Pointer[string] // why the last request failed; nil: the last list was answered, or none was asked for
-	listed    atomic.Int64           // when that last worked, as in Reading.Boot; at first, when New was called
-	known     atomic.Bool            // what was listed since run began has been taken in
-	asked     atomic.Int64           // since when there is no watch and the API server has not answered, as in Reading.Boot; 0: it has
+	failure   atomic.Pointer[string] // why the last request failed; nil: the last list was answered, or there was none
+	listed    atomic.Int64           // when the last list was answered, as in Reading.Boot; at first, of New
+	known     atomic.Bool            // a list since run began has been applied
+	asked     atomic.Int64           // when the unanswered list was sent, without a watch, as in Reading.Boot; 0: none
 
-	// What follows belongs to run.
-	stream  *stream       // nil: nothing is watched
-	version uint64        // of the newest list or event that was taken in; 0: unknown
+	// The fields below belong to run.
+	stream  *stream       // nil: no watch
+	version uint64        // of the newest list or event that was applied; 0: unknown
 	listing bool          // a list is under way
-	since   []watch.Event // what was taken in since it was asked for
-	line    *line         // that the last turn took
+	since   []watch.Event // the events since the list was sent
+	line    *line         // the line of the last turn
 	doing   string        // list or watch
-	empty   trouble       // that there is no Lease anywhere
+	empty   trouble       // no Lease exists anywhere
 	hurry   hurry
 }
 
@@ -93,7 +93,7 @@ func (w *watched) String() string {
 
 func (w *watched) now() time.Duration { return w.member.clock.Now().Boot }
 
-// fresh notes that a list was answered just now.
+// fresh records that a list was answered just now.
 func (w *watched) fresh() {
 	w.failure.Store(nil)
 	w.asked.Store(0)
@@ -102,7 +102,7 @@ func (w *watched) fresh() {
 	w.alarm.hear(now)
 }
 
-// everListed reports whether the Leases were listed at all.
+// everListed reports whether the Leases were ever listed.
 func (w *watched) everListed() bool {
 	select {
 	case <-w.synced:
@@ -112,7 +112,7 @@ func (w *watched) everListed() bool {
 	}
 }
 
-// run follows the Leases until ctx ends. It begins without the hurry of an earlier run.
+// run follows the Leases until ctx ends. It drops the hurry of an earlier run.
 func (w *watched) run(ctx context.Context) {
 	defer w.drop()
 	defer w.known.Store(false)
@@ -138,7 +138,7 @@ func (w *watched) run(ctx context.Context) {
 	}
 }
 
-// turn lists, and watches on from there. What was watched before goes on until then.
+// turn lists, and watches on from there. The previous watch goes on until then.
 func (w *watched) turn(ctx context.Context) error {
 	if w.hurry.on {
 		if err := w.member.link.leave(w.line); err != nil {
@@ -160,8 +160,8 @@ func (w *watched) turn(ctx context.Context) error {
 	return err
 }
 
-// list applies all Leases. It asks for no resourceVersion, so the answer is as new
-// as etcd, and an API server that is cut off from etcd has none.
+// list applies all Leases. It asks for no resourceVersion, so the answer is as new as etcd, and an API server that is
+// cut off from etcd cannot answer.
 func (w *watched) list(ctx context.Context) error {
 	before := w.version
 	w.doing = "list"
@@ -185,7 +185,7 @@ func (w *watched) list(ctx context.Context) error {
 		return fmt.Errorf("list leases: version %q is no number, by which changes could be ordered", list.ResourceVersion)
 	}
 	if version < before {
-		w.drop() // what was watched is the past of a server that was restored since
+		w.drop() // the previous watch shows the past of a server that was restored since
 		w.version, w.since = version, nil
 	}
 	w.version = max(w.version, version)
@@ -202,7 +202,7 @@ func (w *watched) list(ctx context.Context) error {
 	return nil
 }
 
-// tell has people told what a list has shown.
+// tell logs what a list has shown.
 func (w *watched) tell(items []coordinationv1.Lease) {
 	listed := map[string]struct{}{}
 	for i := range items {
@@ -214,7 +214,7 @@ func (w *watched) tell(items []coordinationv1.Lease) {
 	w.member.teller.looksAtAll(w.namespace, listed)
 }
 
-// with returns the Leases of a list as they are after what happened since.
+// with returns the Leases of a list after the events since.
 func with(items []coordinationv1.Lease, version uint64, since []watch.Event) []coordinationv1.Lease {
 	for _, e := range since {
 		l := e.Object.(*coordinationv1.Lease)
@@ -229,7 +229,7 @@ func with(items []coordinationv1.Lease, version uint64, since []watch.Event) []c
 	return items
 }
 
-// versionOf returns the version of a Lease, by which API servers order all changes. 0 is unknown.
+// versionOf returns the version of a Lease, by which API servers order all changes; 0: unknown.
 func versionOf(l *coordinationv1.Lease) uint64 {
 	version, err := strconv.ParseUint(l.ResourceVersion, 10, 64)
 	if err != nil {
@@ -238,7 +238,7 @@ func versionOf(l *coordinationv1.Lease) uint64 {
 	return version
 }
 
-// suit has connections pinged often enough for what a Lease says, and reports whether they were not.
+// suit has connections pinged often enough for the duration in a Lease. It reports whether they were not.
 func (w *watched) suit(l *coordinationv1.Lease) (changed bool, err error) {
 	if l.Spec.LeaseDurationSeconds == nil {
 		return false, nil
@@ -246,8 +246,8 @@ func (w *watched) suit(l *coordinationv1.Lease) (changed bool, err error) {
 	return w.member.link.suit(time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second)
 }
 
-// watch watches from the last list on, for up to three quarters of StaleAfter. It is to be replaced before. The
-// server is to end it otherwise; if it does not, its context does.
+// watch watches from the last list on, for up to three quarters of StaleAfter. The next turn should replace it before
+// that. The server should end it otherwise. If it does not, the context does, after seven eighths.
 func (w *watched) watch(ctx context.Context) error {
 	w.doing = "watch"
 	lasting, end := context.WithTimeout(ctx, w.member.stale*7/8)
@@ -257,7 +257,7 @@ func (w *watched) watch(ctx context.Context) error {
 		defer context.AfterFunc(ctx, end)()
 		opened, err := w.client.Watch(lasting, metav1.ListOptions{LabelSelector: managed, ResourceVersion: version, TimeoutSeconds: &seconds})
 		if err != nil && ctx.Err() != nil {
-			err = ctx.Err() // what it ended with is the end of lasting, and hides that it took too long
+			err = ctx.Err() // its own error is the end of lasting, and hides that it took too long
 		}
 		return opened, err
 	})
@@ -270,7 +270,7 @@ func (w *watched) watch(ctx context.Context) error {
 	return nil
 }
 
-// drop ends what is watched.
+// drop ends the current watch.
 func (w *watched) drop() {
 	if w.stream == nil {
 		return
@@ -289,24 +289,24 @@ func (w *watched) follow(ctx context.Context) error {
 	return w.lasts(ctx, quarter+rand.N(quarter)-tooShort)
 }
 
-// lasts handles events for some time, and returns an error when a turn is due before.
+// lasts handles events for d. It returns an error when a turn is due before.
 func (w *watched) lasts(ctx context.Context, d time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	return w.handleEvents(ctx.Done())
 }
 
-// pause handles events for some time, or until a renewal is overdue.
+// pause handles events for d, or until a renewal is overdue.
 func (w *watched) pause(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	for hurried := w.hurry.on; ctx.Err() == nil && w.hurry.on == hurried; {
-		_ = w.handleEvents(ctx.Done()) // a turn comes anyway
+		_ = w.handleEvents(ctx.Done()) // the next turn comes anyway
 	}
 }
 
-// meanwhile sends a request, and handles events until the answer comes. It gives up when the request has taken too long, or
-// when a renewal is overdue.
+// meanwhile sends a request, and handles events until the answer comes. It gives up when the request has taken too
+// long, or when a renewal is overdue.
 func meanwhile[T any](ctx context.Context, w *watched, send func(ctx context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.requestTimeout())
 	defer cancel()
@@ -318,7 +318,7 @@ func meanwhile[T any](ctx context.Context, w *watched, send func(ctx context.Con
 		answer, err = send(ctx)
 	}()
 	hurried := w.hurry.on
-	for w.handleEvents(done) != nil { // what was watched has ended, or news are missing
+	for w.handleEvents(done) != nil { // the watch has ended, or a renewal is overdue
 		if w.hurry.on && !hurried {
 			cancel()
 		}
@@ -329,7 +329,7 @@ func meanwhile[T any](ctx context.Context, w *watched, send func(ctx context.Con
 	return answer, err
 }
 
-// handleEvents handles what happens until done, and returns an error when a turn is due before.
+// handleEvents handles events and alarms until done. It returns an error when a turn is due before.
 func (w *watched) handleEvents(done <-chan struct{}) error {
 	for {
 		var events <-chan watch.Event
@@ -388,7 +388,7 @@ func (w *watched) take(e watch.Event, open bool) error {
 		w.member.terms.Observe(l)
 	case watch.Deleted:
 		w.member.terms.Delete(l.Namespace, l.Name)
-	default: // such as bookmarks, which are not asked for
+	default: // such as bookmarks, which are not requested
 		w.drop()
 		return errors.New("watch leases: unknown event " + string(e.Type))
 	}

@@ -13,7 +13,7 @@ func LockID(lock string) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// LockIDs lists fenced locks as [Content.OpenLocks] does: their IDs in ascending order, with commas between.
+// LockIDs lists fenced locks in the form of [Content.OpenLocks]: their IDs in ascending order, with commas between.
 func LockIDs(locks []string) string {
 	ids := make([]string, 0, len(locks))
 	for _, lock := range locks {

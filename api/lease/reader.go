@@ -2,8 +2,8 @@ package lease
 
 import "time"
 
-// Permit is what a reader may do after its last observation, frozen. The zero Permit permits nothing. It is
-// immutable and may be shared between goroutines.
+// Permit is what a reader may do after its last observation, frozen. The zero Permit permits nothing. It is immutable
+// and may be shared between goroutines.
 type Permit struct {
 	// Epoch is the fencing token of the term.
 	Epoch int64
@@ -22,28 +22,27 @@ func (p Permit) Remaining(now Reading) time.Duration {
 	return max(0, min(p.boot-now.Boot, p.wall.Sub(now.Wall)))
 }
 
-// Reader applies the reader's rule to what it sees of the Lease of one namespace, in order. It is not safe
-// for concurrent use.
+// Reader applies the reader's rule to the Leases of one namespace, in the order of observation. It is not safe for
+// concurrent use.
 //
-// Both clocks matter. By observation alone, as in client-go's elector, a restarted reader or a delayed watch
-// event makes an old Lease look new. By the wall clock alone, a clock that is stepped back extends a term.
+// Both clocks matter. By observation alone, as in client-go's elector, a restarted reader or a delayed watch event
+// makes an old Lease look new. By the wall clock alone, a clock that is stepped back extends a term.
 type Reader struct {
 	// Skew is ε: a renewTime further in the future is refused. A Lease may allow less.
 	Skew time.Duration
 
 	highest     int64  // the highest epoch seen
-	nobodyLeads bool   // the Lease with that epoch names nobody
+	nobodyLeads bool   // the Lease with that epoch has no holder
 	frozen      Permit // for the latest deadline seen in the newest term that led here
-	current     Permit // what the last observation permits: frozen, less than that, or nothing
+	current     Permit // permitted by the last observation: frozen, less than that, or nothing
 }
 
-// Observe notes what the Lease said at now, and returns what is permitted from here on. The reading must be
+// Observe applies the content of the Lease at now, and returns what is permitted from here on. The reading must be
 // taken after the Lease was received.
 //
-// Within a term only a later deadline freezes anything. An observation that is delivered again does not,
-// because it would extend the term after a step back of the wall clock. An earlier deadline ends the
-// permission earlier: the later one was an edit that the hub has repaired. Content that there is a Doubt
-// about is not believed, and what was promised before it still counts.
+// Within a term only a later deadline freezes a new permission. A repeated delivery does not, because it would extend
+// the term after a step back of the wall clock. An earlier deadline ends the permission earlier: the later one was an
+// edit that the hub has reverted. Content with a Doubt is not believed, and the earlier promise still counts.
 func (r *Reader) Observe(c Content, now Reading) Permit {
 	if r.Doubt(c, now) != Believed {
 		return r.current
@@ -91,9 +90,9 @@ func (r *Reader) Doubt(c Content, now Reading) Doubt {
 	return Believed
 }
 
-// Allowed is how far in the future a renewTime may be: by what the Lease says or by Skew, whichever is less. A reader
-// knows no seal, so an edit of the Lease can only make it stricter. A Lease that says nothing is from an older hub, and
-// Skew alone counts.
+// Allowed is how far in the future a renewTime may be: the Lease's skew or Skew, whichever is less. A reader cannot
+// verify the seal, so this lets an edit of the Lease only make the bound stricter. A Lease without a skew is from an
+// older hub, and Skew alone counts.
 func (r *Reader) Allowed(c Content) time.Duration {
 	if c.Skew <= 0 {
 		return r.Skew
@@ -107,7 +106,7 @@ func (r *Reader) Current() Permit { return r.current }
 // Highest is the highest epoch that was believed.
 func (r *Reader) Highest() int64 { return r.highest }
 
-// until is what is permitted if the deadline is no later than this one, seen at now.
+// until returns what is permitted if the deadline is no later than this one, seen at now.
 func (p Permit) until(deadline time.Time, now Reading) Permit {
 	if earlier := p.wall.Sub(deadline); earlier > 0 {
 		p.wall, p.boot = deadline, min(p.boot-earlier, now.Boot+deadline.Sub(now.Wall))
@@ -115,12 +114,11 @@ func (p Permit) until(deadline time.Time, now Reading) Permit {
 	return p
 }
 
-// Over returns the highest epoch that is over for good. It returns false unless the last Lease that was
-// believed names nobody. Then this reader leads in no lower epoch than the Lease's any more. It may release
-// them when its work in them has finished. (A Lease that names another cluster ends them too, but by then
-// nobody waits for a release.)
+// Over returns the highest epoch that is over for good. It returns false unless the last believed Lease has no holder.
+// Then this reader never leads again in an epoch below the Lease's. It may release those epochs when its work in them
+// has finished. A Lease that names another cluster ends them too, but by then the hub waits for no release.
 func (r *Reader) Over() (epoch int64, ok bool) { return r.highest - 1, r.nobodyLeads }
 
-// Gone notes that the Lease does not exist. A missing Lease permits nothing. The highest epoch and the freeze
-// are kept for a Lease that may come back.
+// Gone records that the Lease does not exist. A missing Lease permits nothing. The highest epoch and the frozen
+// permission are kept for a Lease that may come back.
 func (r *Reader) Gone() { r.current = Permit{} }

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// Reading is one look at the two clocks of a process.
+// Reading is one reading of the two clocks of a process.
 //
-// Boot counts since an arbitrary instant, never steps and keeps counting while the machine is suspended
-// (CLOCK_BOOTTIME on Linux). Wall is the wall clock. A Clock reads Boot before Wall. A process that is paused
-// between the two then believes that less time remains, never more.
+// Boot counts since an arbitrary instant, never steps and keeps counting while the machine is suspended (CLOCK_BOOTTIME
+// on Linux). Wall is the wall clock. A Clock reads Boot before Wall. A process that is paused between the two then
+// finds less time remaining, never more.
 type Reading struct {
 	Wall time.Time
 	Boot time.Duration
@@ -20,9 +20,9 @@ type Clock interface {
 	Now() Reading
 }
 
-// Term is what one Lease says: who leads, in which epoch, and until when.
+// Term is the content of one Lease about its term: who leads, in which epoch, and until when.
 type Term struct {
-	// Holder is the identity of the cluster that leads (see Identity), empty when nobody leads.
+	// Holder is the identity of the leader (see Identity), empty when no cluster leads.
 	Holder string
 	// Epoch is the fencing token. It rises from term to term, also by a revocation. It never falls, not even
 	// when the Lease is deleted.
@@ -41,27 +41,26 @@ func (t Term) Deadline() time.Time { return t.RenewTime.Add(t.Duration) }
 // Live reports whether now is before the deadline.
 func (t Term) Live(now time.Time) bool { return now.Before(t.Deadline()) }
 
-// SameTerm reports whether both are of the same term: the same holder in the same epoch, whatever their
-// renewTime.
+// SameTerm reports whether both are of the same term: the same holder in the same epoch, whatever their renewTime.
 func (t Term) SameTerm(o Term) bool { return t.Holder == o.Holder && t.Epoch == o.Epoch }
 
-// Content is what one Lease in one member says.
+// Content is the content of one Lease in one member.
 type Content struct {
 	Term
-	// Namespace and Name are those of the Lease in the member.
+	// Namespace and Name identify the Lease in the member.
 	Namespace, Name string
-	// Cluster is the identity of the member that this Lease is in. A reader leads iff Holder equals it, so it
-	// needs no configuration of its own.
+	// Cluster is the identity of the member that this Lease is in. A reader leads iff Holder equals it, so it needs no
+	// configuration of its own.
 	Cluster string
-	// ClusterUID is the UID of that member's kube-system namespace. It tells a rebuilt cluster from the one
-	// that the hub knows.
+	// ClusterUID is the UID of that member's kube-system namespace. It distinguishes a rebuilt cluster from the one that
+	// the hub has pinned.
 	ClusterUID string
 	// Hub is the mark of the hub that wrote the Lease.
 	Hub string
-	// Skew is the ε of the policy, in whole milliseconds. Zero: the Lease does not say, as those of older hubs.
+	// Skew is the ε of the policy, in whole milliseconds. Zero: the Lease has none, as from an older hub.
 	Skew time.Duration
-	// OpenLocks lists the fenced locks that may be held where the Lease leads, as
-	// v1alpha1.OpenLocksAnnotation has them.
+	// OpenLocks lists the fenced locks that may be held where the Lease leads, in the form of
+	// v1alpha1.OpenLocksAnnotation.
 	OpenLocks string
 }
 
@@ -86,13 +85,12 @@ type Timings struct {
 	Renew time.Duration
 	// Timeout is τ, how long the hub waits for an answer of a member.
 	Timeout time.Duration
-	// Skew is ε, twice the largest error of any clock that takes part: those of hub replicas and of readers'
-	// hosts.
+	// Skew is ε, twice the largest error of any clock that takes part: on hub replicas and on readers' hosts.
 	Skew time.Duration
 }
 
-// Validate returns an error unless the timings leave room for a renewal that fails once: 2r + τ + ε ≤ D. The
-// CRD refuses the same settings. This check is for objects that were stored before that rule was.
+// Validate returns an error unless the timings leave room for a renewal that fails once: 2r + τ + ε ≤ D. The CRD
+// rejects the same settings. This check is for objects that were stored before the CRD had that rule.
 func (t Timings) Validate() error {
 	switch {
 	case t.Duration < time.Second || t.Duration%time.Second != 0:
@@ -106,8 +104,8 @@ func (t Timings) Validate() error {
 	return nil
 }
 
-// SurvivesHubLoss reports whether another hub replica can take over, with an election of duration h, before a
-// term ends: r + h + τ + ε ≤ D.
+// SurvivesHubLoss reports whether another hub replica can take over before a term ends: r + h + τ + ε ≤ D. h is the
+// duration of the hub's election.
 func (t Timings) SurvivesHubLoss(h time.Duration) bool {
 	return t.Renew+h+t.Timeout+t.Skew <= t.Duration
 }
@@ -115,19 +113,17 @@ func (t Timings) SurvivesHubLoss(h time.Duration) bool {
 // epochZero is the origin of the seconds that epochs start from.
 var epochZero = time.Date(2025, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// epochSlack is how far above the seconds an honest epoch can be: that of a namespace that changed its leader
-// every second for twelve days.
+// epochSlack is how far above the seconds an honest epoch can be: after a leader change every second for twelve days.
 const epochSlack = 1 << 20
 
-// EpochFloor is the least epoch of a term that starts at now: the seconds since 2025. So epochs rise even
-// when every record of the last one is lost: between the starts of two terms that know nothing of each other
-// lies the deadline of the first, and with it more than a second. An int32, as a Lease has it, holds these
-// seconds until 2093.
+// EpochFloor is the least epoch of a term that starts at now: the seconds since 2025. So epochs rise even when every
+// record of the last one is lost. The starts of two terms without a common record are more than a second apart, because
+// the deadline of the first lies between them. An int32, as a Lease has it, holds these seconds until 2093.
 func EpochFloor(now time.Time) int64 {
 	return max(0, int64(now.Sub(epochZero)/time.Second))
 }
 
-// PlausibleEpoch reports whether a hub can have given an epoch up to now. A higher one is an edit: whoever
+// PlausibleEpoch reports whether a hub can have given an epoch up to now. A higher one is an edit: a reader that
 // believed it would refuse every honest term to come.
 func PlausibleEpoch(now time.Time, epoch int64) bool {
 	return epoch >= 0 && epoch <= EpochFloor(now)+epochSlack

@@ -1,5 +1,5 @@
-// Package reason is the one vocabulary that conditions, events, logs, metrics and
-// the operator's plugin share: each word stands for one cause wherever it appears.
+// Package reason is the one vocabulary of conditions, events, logs, metrics and the operator's plugin: each word stands
+// for one cause wherever it appears.
 package reason
 
 // Reason is a CamelCase word, usable as the reason of a Kubernetes condition.
@@ -8,7 +8,7 @@ package reason
 // +kubebuilder:validation:MaxLength=64
 type Reason string
 
-// Why a record says what it says: the outcome of the last decision.
+// Why a record is as it is: the outcome of the last decision.
 const (
 	// Elected: a namespace without a leader got one.
 	Elected Reason = "Elected"
@@ -16,7 +16,7 @@ const (
 	FailedOver Reason = "FailedOver"
 	// HandedOver: a planned change, caused by an operator's edit or by a clock that is off.
 	HandedOver Reason = "HandedOver"
-	// NewTerm: the same cluster leads again in a new term, because its last Lease was not live any more.
+	// NewTerm: the same cluster leads again in a new term, because its last Lease was no longer live.
 	NewTerm Reason = "NewTerm"
 	// Adopted: sealed Leases raised a lost record again; the leader stayed.
 	Adopted Reason = "Adopted"
@@ -24,9 +24,9 @@ const (
 	Moved Reason = "Moved"
 	// Resumed: the leader answered again while its term was draining.
 	Resumed Reason = "Resumed"
-	// NoCandidate: no cluster is eligible, so nobody leads.
+	// NoCandidate: no cluster is eligible, so no cluster leads.
 	NoCandidate Reason = "NoCandidate"
-	// WaitingForExpiry: an earlier promise may not have expired, so nobody is granted a term yet.
+	// WaitingForExpiry: an earlier promise may not have expired, so no cluster is granted a term yet.
 	WaitingForExpiry Reason = "WaitingForExpiry"
 	// WaitingForReaders: the leader's term was revoked, and not all its readers have released it.
 	WaitingForReaders Reason = "WaitingForReaders"
@@ -45,7 +45,7 @@ const (
 	Eligible Reason = "Eligible"
 	// PriorityChanged: an operator's edit put another cluster above the leader.
 	PriorityChanged Reason = "PriorityChanged"
-	// LeaseRenamed: the policy that owns the namespace now asks for another Lease name.
+	// LeaseLost: the leader's Lease is no longer live and could not be renewed.
 	LeaseRenamed Reason = "LeaseRenamed"
 	// LeaseLost: the leader's Lease is not live any more and could not be renewed.
 	LeaseLost Reason = "LeaseLost"
@@ -59,7 +59,7 @@ const (
 	ClockSkewed Reason = "ClockSkewed"
 	// Forbidden: the cluster answers, but refuses the hub's requests.
 	Forbidden Reason = "Forbidden"
-	// NoPriority: the Cluster has no priority label, so it does not take part.
+	// NoPriority: the Cluster has no priority label, so it takes no part.
 	NoPriority Reason = "NoPriority"
 	// InvalidPriority: the priority label is no integer of 32 bits.
 	InvalidPriority Reason = "InvalidPriority"
@@ -75,7 +75,7 @@ const (
 	SendsTooMuch Reason = "SendsTooMuch"
 	// DuplicateCluster: two Clusters lead to the same API server.
 	DuplicateCluster Reason = "DuplicateCluster"
-	// AccountLeft: the cluster takes no part any more, and does not let the hub remove the account that it has there.
+	// AccountLeft: the cluster takes no part any more, and does not let the hub remove its account there.
 	AccountLeft Reason = "AccountLeft"
 	// Deleting: the Cluster is being deleted.
 	Deleting Reason = "Deleting"
@@ -97,7 +97,7 @@ const (
 	Unfenced Reason = "Unfenced"
 	// Unwritable: a Lease cannot be stored as it is, or something in the cluster changes it on its way.
 	Unwritable Reason = "Unwritable"
-	// Unwatched: watches in the cluster do not last, so that the hub reads what it would watch.
+	// Unwatched: watches in the cluster do not last, so that the hub lists instead of watching.
 	Unwatched Reason = "Unwatched"
 	// TooManyObjects: the cluster has more namespaces, or more Leases of the hub, than are kept: the others are not seen.
 	TooManyObjects Reason = "TooManyObjects"
@@ -113,13 +113,13 @@ const (
 	TooManyReaders Reason = "TooManyReaders"
 	// ReaderSilent: a registered reader did not release a revoked term, so that the term had to run out.
 	ReaderSilent Reason = "ReaderSilent"
-	// FenceMended: somebody has edited or deleted a fence in the cluster, and the hub has put it back.
+	// FenceMended: a fence in the cluster was edited or deleted, and the hub has restored it.
 	FenceMended Reason = "FenceMended"
-	// LocksHeld: somebody holds each fenced lock in the cluster that leads.
+	// LocksHeld: each fenced lock has a holder in the cluster that leads.
 	LocksHeld Reason = "LocksHeld"
-	// LockIdle: nobody has held a fenced lock in the cluster that leads for a while, so its name may be wrong.
+	// LockIdle: a fenced lock has had no holder in the cluster that leads for a while, so its name may be wrong.
 	LockIdle Reason = "LockIdle"
-	// LockUnseen: it is not known yet whether somebody holds a fenced lock, or no cluster leads.
+	// LockUnseen: it is not known yet whether a fenced lock has a holder, or no cluster leads.
 	LockUnseen Reason = "LockUnseen"
 	// AccountsFound: each fenced service account exists in a cluster.
 	AccountsFound Reason = "AccountsFound"
@@ -135,12 +135,12 @@ const (
 	AllManaged Reason = "AllManaged"
 	// TooManyNamespaces: the policy selects more namespaces in one cluster only than it manages.
 	TooManyNamespaces Reason = "TooManyNamespaces"
-	// InvalidPolicy: the hub cannot act on the policy. Its timings break 2r + τ + ε ≤ D, a lock that it fences is
-	// unknown, or no object can have a label that it names. Nobody renews the terms of its namespaces.
+	// InvalidPolicy: the hub cannot act on the policy. Its timings break 2r + τ + ε ≤ D, it fences an unknown lock, or it
+	// names a label that no object can have. The hub does not renew the terms of its namespaces.
 	InvalidPolicy Reason = "InvalidPolicy"
 	// InvalidSeal: the Secret with the key of the fleet's seal cannot be used, so that nothing is written for the fleet.
 	InvalidSeal Reason = "InvalidSeal"
-	// ClockContradicted: the clocks of all clusters prove that the hub's own is so wrong that nobody could lead by it.
+	// ClockContradicted: the clocks of all clusters prove that the hub's own is so wrong that no cluster could lead by it.
 	ClockContradicted Reason = "ClockContradicted"
 	// HubLossMayLapse: with these timings the loss of a hub replica may end terms.
 	HubLossMayLapse Reason = "HubLossMayLapse"

@@ -12,8 +12,8 @@ const (
 	// 32 bits, not negative (a label cannot hold a sign); higher wins, ties by name.
 	PriorityLabel = "leasecast.dev/priority"
 
-	// ClusterUIDAnnotation pins the kube-system UID of the member on its CAPI Cluster
-	// at first contact, and on each Lease. It survives a clusterctl move.
+	// ClusterUIDAnnotation pins the kube-system UID of the member on its CAPI Cluster at first contact, and on each Lease.
+	// It survives a clusterctl move.
 	ClusterUIDAnnotation = "leasecast.dev/cluster-uid"
 	// PinProofAnnotation proves that the hub has pinned that UID itself. It is made with the fleet's seal.
 	PinProofAnnotation = "leasecast.dev/cluster-uid-proof"
@@ -25,47 +25,45 @@ const (
 	// ManagedByValue is the value of ManagedByLabel.
 	ManagedByValue = "leasecast"
 
-	// ClusterAnnotation on a Lease names the member that the Lease lives in, as
-	// `<cluster>.<fleet>`. A reader leads iff holderIdentity equals it.
+	// ClusterAnnotation on a Lease names the member that the Lease is in, as `<cluster>.<fleet>`. A reader leads iff
+	// holderIdentity equals it.
 	ClusterAnnotation = "leasecast.dev/cluster"
-	// HubAnnotation names the hub that writes a Lease or a record, as
-	// `<UID of the management cluster's kube-system>/<namespace of the hub>`. It is empty on
-	// those that their hub has let go of because the Clusters have moved to another one. On the
-	// Secret of a fleet's seal it names the hub that serves the fleet.
+	// HubAnnotation names the hub that writes a Lease or a record, as `<UID of the management cluster's
+	// kube-system>/<namespace of the hub>`. It is empty on objects that their hub has released because the Clusters have
+	// moved to another hub. On the Secret of a fleet's seal it names the hub that serves the fleet.
 	HubAnnotation = "leasecast.dev/hub"
 	// MaxClockSkewAnnotation on a Lease is the policy's maxClockSkewMilliseconds. Readers refuse a renewTime that is
-	// further in their future, or further than they allow themselves, whichever is less.
+	// further in their future, or further than their own bound, whichever is less.
 	MaxClockSkewAnnotation = "leasecast.dev/max-clock-skew-milliseconds"
-	// OpenLocksAnnotation on a leader's Lease lists the fenced locks that may be held in its term, as
-	// locks.Lock.ID returns them, in ascending order with commas between. A lock that is not listed is
-	// refused everywhere.
+	// OpenLocksAnnotation on a leader's Lease lists the fenced locks that may be held in its term. It has their IDs, as
+	// locks.Lock.ID returns them, in ascending order with commas between. A lock that is not listed is refused everywhere.
 	OpenLocksAnnotation = "leasecast.dev/open-locks"
-	// SealAnnotation on a Lease is a MAC over all that the Lease says.
+	// SealAnnotation on a Lease is a MAC over the whole content of the Lease.
 	SealAnnotation = "leasecast.dev/seal"
 
-	// ReaderLabel, "true", marks the registrations of readers, see lease.Registration. Their
-	// keys have a prefix of their own: the Leases are the hub's, registrations the readers'.
+	// ReaderLabel, "true", marks the registrations of readers, see lease.Registration. Their keys have their own prefix:
+	// the hub owns the Leases, and readers own the registrations.
 	ReaderLabel = "reader.leasecast.dev/registration"
-	// ReaderNamespacesAnnotation on a registration lists the namespaces that the reader
-	// follows, in ascending order and with commas between; "*": all.
+	// ReaderNamespacesAnnotation on a registration lists the namespaces that the reader follows, in ascending order and
+	// with commas between; "*": all.
 	ReaderNamespacesAnnotation = "reader.leasecast.dev/namespaces"
-	// ReaderReleasedAnnotation on a registration is a JSON object, {"namespace": epoch}: of
-	// this epoch and all below, nothing is under way and nothing will begin.
+	// ReaderReleasedAnnotation on a registration is a JSON object, {"namespace": epoch}: nothing of this epoch or below is
+	// under way, and nothing will begin.
 	ReaderReleasedAnnotation = "reader.leasecast.dev/released"
 	// ReaderAccountAnnotation on a registration is the username that may write it.
 	ReaderAccountAnnotation = "reader.leasecast.dev/account"
-	// ReaderFinalizer keeps a registration until the reader has stopped in good order, or
-	// until the hub has seen that the reader must have stopped acting.
+	// ReaderFinalizer keeps a registration until the reader has stopped in good order, or until the hub has established
+	// that the reader must have stopped acting.
 	ReaderFinalizer = "reader.leasecast.dev/registration"
-	// FenceLabel on a ValidatingAdmissionPolicy of a member, and on its binding, marks a fence. Its value is the
-	// fleet of the policy that asks for it.
+	// FenceLabel on a ValidatingAdmissionPolicy of a member, and on its binding, marks a fence. Its value is the fleet of
+	// the policy that asks for it.
 	FenceLabel = "leasecast.dev/fence"
-	// FencingLabel on a Namespace of a member allows, with the value FencingAllowed, that policies fence locks and
-	// accounts there although the namespace is not theirs.
+	// FencingLabel on a Namespace of a member, with the value FencingAllowed, allows policies that do not own the
+	// namespace to fence locks and accounts there.
 	FencingLabel = "leasecast.dev/fencing"
-	// FencingAllowed is the only value of FencingLabel that counts.
+	// FencingAllowed is the only valid value of FencingLabel.
 	FencingAllowed = "allowed"
-	// PolicyAnnotation on a fence names that policy.
+	// PolicyAnnotation on a fence names the policy that asks for it.
 	PolicyAnnotation = "leasecast.dev/policy"
 	// MoveLabel makes clusterctl move take an object along.
 	MoveLabel = "clusterctl.cluster.x-k8s.io/move"
@@ -77,9 +75,10 @@ const DefaultLeaseName = "leasecast"
 // LeaseName is the name of the Leases that the hub writes for the policy, in every namespace.
 func (p *LeadershipPolicy) LeaseName() string { return cmp.Or(p.Spec.LeaseName, DefaultLeaseName) }
 
-// DefaultInitialDelay is how long the first leader of a namespace waits for better clusters where a policy
-// says nothing about it.
+// DefaultInitialDelay is how long the first leader of a namespace waits for better clusters where a policy does not set
+// it.
 const DefaultInitialDelay = 10 * time.Second
 
-// NeverManaged reports whether nobody may ever lead a namespace: those named kube-* are the clusters' own.
+// NeverManaged reports whether no cluster may ever lead a namespace: names that begin with kube- belong to the clusters
+// themselves.
 func NeverManaged(namespace string) bool { return strings.HasPrefix(namespace, "kube-") }

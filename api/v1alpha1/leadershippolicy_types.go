@@ -218,10 +218,9 @@ const (
 
 // Conditions of a LeadershipPolicy.
 const (
-	// ConditionAccepted is True when the policy is valid and acted on. It is False with the
-	// reason Conflict while other policies own some of the namespaces that it selects: it has
-	// no effect there. It is False with the reason InvalidPolicy while the stored version is
-	// invalid: the last valid one goes on.
+	// ConditionAccepted is True when the policy is valid and acted on. It is False with the reason Conflict while other
+	// policies own some of the namespaces that it selects: it has no effect there. It is False with the reason
+	// InvalidPolicy while the stored version is invalid: the last valid version stays in force.
 	ConditionAccepted = "Accepted"
 	// ConditionSurvivesHubLoss is True when another hub replica can take over before any
 	// term lapses: the renew interval, the duration of the hub's own election, the request
@@ -233,24 +232,23 @@ const (
 	// ConditionClocksAgree is False when a clock of a cluster is known to be farther from the
 	// hub's than maxClockSkewMilliseconds, and Unknown while one was not measured closely enough yet.
 	ConditionClocksAgree = "ClocksAgree"
-	// ConditionSecretsGranted is False when the hub may not use the Secrets of the policy's namespace, where
-	// the kubeconfigs of its Clusters are, and the key of the seal. The message has the command that grants it. It is
-	// also False, with the reason InvalidSeal, when the Secret of the seal holds none.
+	// ConditionSecretsGranted is False when the hub may not use the Secrets of the policy's namespace. They hold the
+	// kubeconfigs of its Clusters and the key of the seal. The message has the command that grants it. It is also False,
+	// with the reason InvalidSeal, when the Secret of the seal holds no key.
 	ConditionSecretsGranted = "SecretsGranted"
 	// ConditionAllManaged is False, with the reason TooManyNamespaces, while the policy leaves out namespaces that its
 	// selector matches in one cluster only. It manages at most 500 of these: those that have a record, then the oldest.
 	// The message has how many are left out, and in which clusters.
 	ConditionAllManaged = "AllManaged"
-	// ConditionFenced is there while the policy asks for fencing, once the hub knows all Clusters. It is False
-	// while a fence is missing in a cluster, which then is not newly chosen, and while no cluster takes part.
+	// ConditionFenced is set while the policy asks for fencing, once the hub knows all Clusters. It is False while a fence
+	// is missing in a cluster, which then is not newly chosen, and while no cluster takes part.
 	ConditionFenced = "Fenced"
-	// ConditionLocksHeld is there while the policy fences locks. It is False while nobody holds one of them in
-	// the cluster that leads, for 2 minutes or three of its lease durations: its name may be wrong. It is Unknown
-	// until that time, and while no cluster leads. It keeps no cluster from leading.
+	// ConditionLocksHeld is set while the policy fences locks. It is False while one of them has had no holder in the
+	// cluster that leads for 2 minutes or three of its lease durations: its name may be wrong. It is Unknown until that
+	// time, and while no cluster leads. It keeps no cluster from leading.
 	ConditionLocksHeld = "LocksHeld"
-	// ConditionAccountsFound is there while the policy fences service accounts. It is False while no cluster has
-	// one of them: its name may be wrong. It is Unknown until a cluster has shown that. It keeps no cluster from
-	// leading.
+	// ConditionAccountsFound is set while the policy fences service accounts. It is False while no cluster has one of
+	// them: its name may be wrong. It is Unknown until a cluster has shown that. It keeps no cluster from leading.
 	ConditionAccountsFound = "AccountsFound"
 )
 

@@ -43,7 +43,7 @@ type NamespaceLeader struct {
 type RecordState string
 
 const (
-	// StateVacant: nobody leads and nothing is promised to anybody.
+	// StateVacant: no cluster leads and no promise is open.
 	StateVacant RecordState = "Vacant"
 	// StateLeading: the hub renews the leader's Lease.
 	StateLeading RecordState = "Leading"
@@ -55,8 +55,7 @@ const (
 	StateRetired RecordState = "Retired"
 )
 
-// NoHub is the mark of a record that its hub has let go of, because its Clusters moved to
-// another management cluster.
+// NoHub is the mark of a record that its hub has released, because its Clusters moved to another management cluster.
 const NoHub = "none"
 
 // NamespaceLeaderSpec is the record. Only the hub writes it, by compare-and-swap.

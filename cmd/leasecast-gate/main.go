@@ -1,5 +1,5 @@
-// Command leasecast-gate runs a program only where its cluster leads a namespace, and tells scripts and sidecars who
-// leads. Package member/command says what is promised.
+// Command leasecast-gate runs a program only where its cluster leads a namespace, and reports to scripts and sidecars
+// who leads. Package member/command documents what is promised.
 package main
 
 import (
@@ -66,7 +66,7 @@ func run(args []string) (int, error) {
 	f, err := parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp) && f.check:
-		return command.CannotTell, nil // 0 would say that this cluster leads
+		return command.CannotTell, nil // 0 would mean that this cluster leads
 	case errors.Is(err, flag.ErrHelp):
 		return 0, nil
 	case err != nil && f.check:
@@ -113,7 +113,7 @@ func parse(args []string) (f flags, err error) {
 	return f, err
 }
 
-// config is that of the cluster that this program runs in.
+// config is the configuration of the cluster that this program runs in.
 func config(f flags) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
@@ -121,14 +121,14 @@ func config(f flags) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no kubeconfig: pass -kubeconfig, or run in a cluster: %w", err)
 	}
-	if cfg.ExecProvider != nil && len(f.command) > 0 { // the gate waits for all its children, so the plugin's would be lost
+	if cfg.ExecProvider != nil && len(f.command) > 0 { // the gate would reap the plugin's process
 		return nil, fmt.Errorf("the kubeconfig gets its credentials from the program %s, beside which the gate runs no other: "+
 			"use a kubeconfig with a token or a certificate", cfg.ExecProvider.Command)
 	}
 	return cfg, nil
 }
 
-// begin starts a Member. stop returns when it has stopped.
+// begin starts a Member. stop returns when the Member has stopped.
 func begin(f flags, o member.Options) (m *member.Member, stop func(), err error) {
 	cfg, err := config(f)
 	if err != nil {
@@ -174,7 +174,7 @@ func gate(f flags) (int, error) {
 		return command.Failed, err
 	}
 	o := member.Options{Logger: log, Clock: &clock.System{}}
-	if f.register && len(f.command) > 0 { // a sidecar that only asks does not say when it has stopped
+	if f.register && len(f.command) > 0 { // a sidecar that only asks does not report when it has stopped
 		o.Registration = &member.Registration{Namespace: f.registerIn}
 	}
 	m, stop, err := begin(f, o)
@@ -191,7 +191,7 @@ func gate(f flags) (int, error) {
 		s = serve(listener, command.Handler(m, f.namespace), log)
 		defer s.end()
 	}
-	if len(f.command) == 0 { // then there is something to listen at: see parse
+	if len(f.command) == 0 { // then parse has required -listen
 		return s.wait(signals)
 	}
 	return command.Run(context.Background(), m, command.Options{
@@ -202,7 +202,7 @@ func gate(f flags) (int, error) {
 // server serves /leader until end is called.
 type server struct {
 	http   *http.Server
-	failed chan error // holds the error that ended it before
+	failed chan error // holds the error that ended it before end was called
 }
 
 func serve(listener net.Listener, h http.Handler, log logr.Logger) *server {
@@ -248,5 +248,5 @@ func logger() (logr.Logger, error) {
 	return log, nil
 }
 
-// silent drops everything: what check has to say it prints.
+// silent drops all logs: check prints its result.
 func silent() logr.Logger { return zapr.NewLogger(zap.NewNop()) }

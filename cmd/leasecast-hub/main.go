@@ -50,7 +50,7 @@ func run(ctx context.Context) error {
 	flag.BoolVar(&o.LocalAddresses, "allow-local-addresses", false, "let kubeconfigs name loopback and link-local addresses; for fleets on one machine")
 	flag.BoolVar(&tellVersion, "version", false, "print the version and end")
 	flag.IntVar(&verbose, "v", 0, "verbosity of the log, up to 10; 0 tells of changes only")
-	flag.Parse() // --kubeconfig is registered by controller-runtime
+	flag.Parse() // controller-runtime registers --kubeconfig
 	if tellVersion {
 		fmt.Println("leasecast-hub", version, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
 		return nil
@@ -87,7 +87,7 @@ func run(ctx context.Context) error {
 	cfg.QPS = -1 // API priority and fairness limits the hub, not its own client
 	mgr, err := hub.NewManager(ctx, cfg, o)
 	if ctx.Err() != nil {
-		return nil // it was stopped while it waited for the API server
+		return nil // stopped while it waited for the API server
 	}
 	if err != nil {
 		return err

@@ -11,12 +11,12 @@ import (
 // memoryVariable is the environment variable with the memory limit of the container, in bytes.
 const memoryVariable = "MEMORY_LIMIT"
 
-// growthPercent is how much the heap grows before it is collected. Go's own 100 lets a flood of a member's events take half as
-// much memory again.
+// growthPercent is how much the heap grows before it is collected. With Go's own 100, a flood of a member's events
+// takes half as much memory again.
 const growthPercent = 50
 
-// limitMemory has the garbage collector begin early, and keep the heap at four fifths of the container's limit. The rest is
-// for what it does not count. GOGC and GOMEMLIMIT, if they are set, are heeded instead.
+// limitMemory makes the garbage collector begin early, and keep the heap at four fifths of the container's limit. The
+// rest is for memory that it does not count. GOGC and GOMEMLIMIT, if they are set, take precedence.
 func limitMemory() error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(growthPercent)

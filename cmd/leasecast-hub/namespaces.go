@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// namespaces reads names that are separated by commas. Nothing means all namespaces.
+// namespaces reads names that are separated by commas. An empty list means all namespaces.
 func namespaces(list string) ([]string, error) {
 	if strings.TrimSpace(list) == "" {
 		return nil, nil

@@ -9,7 +9,7 @@ import (
 // maxVerbosity is more than any message asks for.
 const maxVerbosity = 10
 
-// level is the one of zap for a verbosity. It refuses what zap's type would wrap.
+// level returns zap's level for a verbosity. It rejects values that zap's type would wrap.
 func level(verbosity int) (zapcore.Level, error) {
 	if verbosity < 0 || verbosity > maxVerbosity {
 		return 0, fmt.Errorf("--v=%d is no verbosity: give a number from 0 to %d", verbosity, maxVerbosity)

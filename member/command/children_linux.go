@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stat is what /proc shows of a process.
+// stat is a part of what /proc shows of a process.
 type stat struct {
 	pid, parent int
 	zombie      bool
@@ -45,8 +45,7 @@ func cutLast(text, separator string) (before, after string, found bool) {
 	return text[:i], text[i+len(separator):], true
 }
 
-// childrenOf lists the children of a process that were started at some time or later. Those that it has adopted are
-// among them.
+// childrenOf lists the children of a process, adopted ones included, that were started at since or later.
 func childrenOf(parent int, since uint64) (all []stat, err error) {
 	folder, err := os.Open("/proc")
 	if err != nil {
@@ -69,7 +68,8 @@ func childrenOf(parent int, since uint64) (all []stat, err error) {
 	return all, nil
 }
 
-// killChildOf kills a process if it is a child of that parent. Its number cannot become another's in between.
+// killChildOf kills a process if it is a child of parent. The pidfd prevents that the pid becomes another process in
+// between.
 func killChildOf(parent, pid int) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {

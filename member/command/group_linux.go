@@ -21,7 +21,7 @@ import (
 const (
 	// readyWithin is how long the watchdog may take until it watches.
 	readyWithin = 10 * time.Second
-	// heardWithin is how long it may be busy when it is told something.
+	// heardWithin bounds the write of a deadline to the watchdog, which may be busy.
 	heardWithin = time.Second
 )
 
@@ -30,8 +30,8 @@ var (
 	errCannotExec = errors.New("the program cannot be started")
 )
 
-// newGroups returns what starts groups. It makes this process the one that waits for all its children, and for the
-// orphans among their children.
+// newGroups returns a function that starts groups. It makes this process the subreaper, which waits for all its
+// children and for their orphans.
 func newGroups(command []string) (start func(until instant, epoch int64) (group, error), err error) {
 	if len(command) == 0 {
 		return nil, fmt.Errorf("%w: no command is given", errNotFound)
@@ -63,16 +63,16 @@ func newGroups(command []string) (start func(until instant, epoch int64) (group,
 	}, nil
 }
 
-// processes are a process group. The watchdog leads it, so that one signal kills both, and so that the number of the
-// group is not given to another while the watchdog is there.
+// processes are a process group. The watchdog leads it, so that one signal kills both. While the watchdog is there, no
+// other group can get its number.
 type processes struct {
 	children          *reaper
 	watchdog, program *child
-	told              *os.File // what is written here the watchdog reads
-	started           uint64   // when the watchdog was, as in stat: before all processes of the program
+	told              *os.File // the pipe that the watchdog reads deadlines from
+	started           uint64   // start of the watchdog, as in stat: before all processes of the program
 }
 
-// environment is that of a program. What another gate has set does not count.
+// environment is the environment of a program. Variables that another gate has set are dropped.
 func environment(epoch int64) []string {
 	return append(inherited(), fmt.Sprintf("%s=%d", EpochVariable, epoch))
 }
@@ -82,7 +82,7 @@ func inherited() []string {
 	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, variablePrefix) })
 }
 
-// guard starts the watchdog, and returns when it knows the deadline and ignores signals.
+// guard starts the watchdog, and returns when the watchdog has the deadline and ignores signals.
 func (g *processes) guard(self string, until instant) error {
 	in, told, err := os.Pipe()
 	if err != nil {
@@ -121,12 +121,12 @@ func (g *processes) limit(until instant) error {
 	return tell(g.told, until)
 }
 
-func (g *processes) signal(s syscall.Signal) { _ = syscall.Kill(-g.watchdog.pid, s) } // that nobody is left is no error
+func (g *processes) signal(s syscall.Signal) { _ = syscall.Kill(-g.watchdog.pid, s) } // an empty group is no error
 
 func (g *processes) exited() <-chan struct{}    { return g.program.ended }
 func (g *processes) unguarded() <-chan struct{} { return g.watchdog.ended }
 
-// code is what a shell would say.
+// code returns the exit code as a shell would report it.
 func (g *processes) code() int {
 	if g.program.status.Signaled() {
 		return 128 + int(g.program.status.Signal())
@@ -148,8 +148,8 @@ func (g *processes) end() {
 	}
 }
 
-// killChildrenOf kills what the program has left to a gate that is paused, for as long as that takes, but no longer
-// than a second. A gate that is dead has no children.
+// killChildrenOf kills what the program has left to a gate that is paused, until none is left, but for a second at
+// most. A gate that is dead has no children.
 func killChildrenOf(gate int) {
 	own, err := readStat(os.Getpid())
 	if err != nil {

@@ -13,5 +13,5 @@ func newGroups([]string) (func(instant, int64) (group, error), error) {
 	return nil, errors.New("a program can be gated on Linux only")
 }
 
-// RunWatchdog has nothing to watch here.
+// RunWatchdog does nothing, because a program can be gated on Linux only.
 func RunWatchdog() {}

@@ -16,23 +16,23 @@ const (
 	CannotTell = 2
 )
 
-// Answer is what /leader says.
+// Answer is the body of /leader.
 type Answer struct {
 	Leads  bool   `json:"leads"`
-	Leader string `json:"leader"` // empty: none is known
+	Leader string `json:"leader"` // empty: no leader is known
 	Epoch  int64  `json:"epoch"`
-	// RemainingMilliseconds is how long this cluster leads on if the term is not renewed, from before the question on.
+	// RemainingMilliseconds is how long this cluster leads on without a renewal, counted from before the request.
 	RemainingMilliseconds int64  `json:"remainingMilliseconds"`
-	Why                   string `json:"why,omitempty"` // this cluster does not lead
+	Why                   string `json:"why,omitempty"` // why this cluster does not lead
 }
 
-// Asked is what answers: a [member.Member].
+// Asked answers who leads: a [member.Member].
 type Asked interface {
 	Term(namespace string) (member.Term, bool)
 	State(namespace string) member.State
 }
 
-// ask returns what is known now.
+// ask returns the current answer.
 func ask(m Asked, namespace string) Answer {
 	if t, ok := m.Term(namespace); ok {
 		if left := t.Remaining().Milliseconds(); left > 0 {
@@ -53,13 +53,13 @@ func Handler(m Asked, namespace string) http.Handler {
 		if !answer.Leads {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		_ = json.NewEncoder(w).Encode(answer) // whoever has gone needs none
+		_ = json.NewEncoder(w).Encode(answer) // a client that has gone needs no answer
 	})
 	return mux
 }
 
-// Check looks once whether this cluster leads, and returns [Leads], [LeadsNot] or [CannotTell], and what to print. The
-// Member has been started.
+// Check checks once whether this cluster leads. It returns [Leads], [LeadsNot] or [CannotTell], and the text to print.
+// The Member must have been started.
 func Check(ctx context.Context, m *member.Member, namespace string) (code int, text string) {
 	if err := m.WaitForSync(ctx); err != nil {
 		return CannotTell, err.Error()

@@ -11,10 +11,10 @@ import (
 	utilclock "k8s.io/utils/clock"
 )
 
-// reaper waits for all children of this process. Orphans of the program become children too, so that none is left
-// unseen. As the first process of a container the gate has this duty anyway.
+// reaper waits for all children of this process. Orphans of the program become children too, so that it sees them all.
+// As the first process of a container the gate has this duty anyway.
 type reaper struct {
-	some  chan struct{} // holds a word when a child has ended
+	some  chan struct{} // holds a value when a child has ended
 	mu    sync.Mutex
 	known map[int]*child
 }
@@ -22,8 +22,8 @@ type reaper struct {
 // child is a process that the gate has started.
 type child struct {
 	pid    int
-	ended  chan struct{}      // closed when it has
-	status syscall.WaitStatus // how; read only after that
+	ended  chan struct{}      // closed when it has ended
+	status syscall.WaitStatus // its exit; read only after ended is closed
 }
 
 // newReaper is called once in a process: nothing else in it may wait for children.
@@ -45,9 +45,9 @@ func newReaper() (*reaper, error) {
 	return r, nil
 }
 
-// start starts a child in a process group, or as the leader of a new one: 0.
+// start starts a child in a process group. Group 0 makes it the leader of a new group.
 func (r *reaper) start(path string, args, environment []string, files []*os.File, group int) (*child, error) {
-	r.mu.Lock() // it is known before it can be waited for
+	r.mu.Lock() // r must know the child before reap can wait for it
 	defer r.mu.Unlock()
 	p, err := os.StartProcess(path, args, &os.ProcAttr{Env: environment, Files: files, Sys: &syscall.SysProcAttr{Setpgid: true, Pgid: group}})
 	if err != nil {
@@ -58,7 +58,7 @@ func (r *reaper) start(path string, args, environment []string, files []*os.File
 	return c, p.Release()
 }
 
-// reap takes note of all children that have ended.
+// reap collects all children that have ended.
 func (r *reaper) reap() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,13 +78,13 @@ func (r *reaper) reap() {
 		}
 		select {
 		case r.some <- struct{}{}:
-		default: // one word is waiting already
+		default: // a value is pending already
 		}
 	}
 }
 
-// killSince kills all children that were started at some time or later, and returns when none is left. The children of
-// those are adopted and killed in turn.
+// killSince kills all children that were started at started or later, and returns when none is left. It adopts and
+// kills their children in turn.
 func (r *reaper) killSince(started uint64) {
 	for r.killOnce(started) {
 		select {
@@ -94,7 +94,8 @@ func (r *reaper) killSince(started uint64) {
 	}
 }
 
-// killOnce reports whether some are left. None is waited for in between, so no number becomes another's.
+// killOnce kills such children once, and reports whether some are left. It holds the lock, so no child is reaped and no
+// pid is reused in between.
 func (r *reaper) killOnce(started uint64) (left bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,7 +17,7 @@ func after(now lease.Reading, d time.Duration) instant {
 	return instant{Wall: now.Wall.Add(d), Boot: now.Boot + d}
 }
 
-// in returns how long it is until the instant, by the clock that says less.
+// in returns how long it is until the instant, by the clock that shows less.
 func (i instant) in(now lease.Reading) time.Duration {
 	return min(i.Boot-now.Boot, i.Wall.Sub(now.Wall))
 }
@@ -30,14 +30,14 @@ func (i instant) near(other instant) bool {
 	return i.in(lease.Reading(other)).Abs() < time.Millisecond && other.in(lease.Reading(i)).Abs() < time.Millisecond
 }
 
-// situation is what is known at one moment.
+// situation is the input of one decision.
 type situation struct {
 	now       lease.Reading
 	remaining time.Duration // of the term
-	over      bool          // the term is
+	over      bool          // the term is over
 	elsewhere bool          // another cluster leads
-	stopAhead time.Duration // how long before the deadline the program is asked to end
-	killAhead time.Duration // how long before it the program is killed
+	stopAhead time.Duration // how long before the deadline the program gets SIGTERM
+	killAhead time.Duration // how long before the deadline it gets SIGKILL
 }
 
 // run is one run of the program in one term.
@@ -46,7 +46,7 @@ type run struct {
 	stopping bool    // SIGTERM was sent
 }
 
-// next notes what was seen, and returns the signal that the group has to get, 0 for none.
+// next applies the situation, and returns the signal that the group must get, 0 for no signal.
 func (r *run) next(s situation) syscall.Signal {
 	if !r.stopping && !s.over {
 		r.until = after(s.now, s.remaining-s.killAhead)
@@ -56,7 +56,7 @@ func (r *run) next(s situation) syscall.Signal {
 		return syscall.SIGKILL
 	case !r.stopping && (s.over || s.remaining <= s.stopAhead):
 		r.stopping = true
-		// What was promised last may be an edit that the hub has taken back. So a lost term grants no more than this.
+		// The last deadline may be from an edit that the hub has reverted. So a lost term grants no more than stopAhead.
 		if bound := after(s.now, s.stopAhead); bound.in(s.now) < r.until.in(s.now) {
 			r.until = bound
 		}

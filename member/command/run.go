@@ -16,28 +16,28 @@ import (
 	"github.com/leasecast/leasecast/member"
 )
 
-// Exit codes of the gate itself, which are those of timeout(1) and env(1). All others are the program's.
+// Exit codes of the gate itself, as timeout(1) and env(1) have them. All others are the program's.
 const (
 	Failed     = 125
 	CannotExec = 126
 	NotFound   = 127
 )
 
-// EpochVariable is where the program finds the epoch of its term, for systems that can refuse a lower one.
+// EpochVariable names the variable with the epoch of the program's term, for systems that can refuse a lower one.
 const EpochVariable = variablePrefix + "EPOCH"
 
-// variablePrefix begins the name of every variable that a gate sets. A program gets none of another gate.
+// variablePrefix begins the name of every variable that a gate sets. A program inherits none from another gate.
 const variablePrefix = "LEASECAST_"
 
-// look is the longest time between two looks at term and clocks, soonest the shortest.
+// look is the longest time between two checks of term and clocks, soonest the shortest.
 const (
 	look    = 100 * time.Millisecond
 	soonest = time.Millisecond
 )
 
-// Options say what is run, and where.
+// Options configure what is run, and where.
 type Options struct {
-	// Namespace is the one that has to be led.
+	// Namespace is the namespace that must be led.
 	Namespace string
 	// Command is the program and its arguments.
 	Command []string
@@ -45,13 +45,13 @@ type Options struct {
 	StopAhead time.Duration
 	// Signals are passed on to the program.
 	Signals <-chan os.Signal
-	// Clock is what the deadline is judged by.
+	// Clock judges the deadline.
 	Clock lease.Clock
 	// Logger receives each start and end of the program.
 	Logger logr.Logger
 }
 
-// Leader says when this cluster leads: a [member.Member].
+// Leader reports when this cluster leads: a [member.Member].
 type Leader interface {
 	Lead(ctx context.Context, namespace string, f func(ctx context.Context) error) error
 	State(namespace string) member.State
@@ -59,7 +59,7 @@ type Leader interface {
 
 // group is a running program with all its processes.
 type group interface {
-	// limit tells the watchdog when to kill the group.
+	// limit sets the instant at which the watchdog kills the group.
 	limit(until instant) error
 	signal(s syscall.Signal)
 	// exited is closed when the program itself has ended. Then code is its exit code.
@@ -67,7 +67,7 @@ type group interface {
 	code() int
 	// unguarded is closed when the watchdog has ended.
 	unguarded() <-chan struct{}
-	// end kills whatever is left, and returns when it is gone.
+	// end kills all processes that are left, and returns when they are gone.
 	end()
 }
 
@@ -77,15 +77,15 @@ type exit int
 func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 var (
-	// errAsked says that a signal has asked the gate to end.
+	// errAsked reports that a signal has asked the gate to end.
 	errAsked = errors.New("asked to end")
-	// errUnguarded says that nobody would kill the program if the gate were paused.
+	// errUnguarded reports that nothing would kill the program if the gate were paused.
 	errUnguarded = errors.New("the watchdog has ended, so the program was killed")
 )
 
-// Run runs the program whenever this cluster leads. It returns the exit code for the gate: the program's own when that
-// has ended by itself or by a signal to the gate, or one of the gate's codes with an error. No process of the group is
-// left then.
+// Run runs the program whenever this cluster leads. It returns the exit code for the gate. This is the program's own if
+// the program has ended by itself or by a signal to the gate. Otherwise it is one of the gate's codes, with an error.
+// No process of the group is left then.
 func Run(ctx context.Context, l Leader, o Options) (code int, err error) {
 	groups, err := newGroups(o.Command)
 	if err != nil {
@@ -109,7 +109,7 @@ type runner struct {
 	Options
 	leader Leader
 	start  func(until instant, epoch int64) (group, error)
-	// killAhead is usualKillAhead, but for tests with real processes on a machine that may be busy for longer.
+	// killAhead is usualKillAhead. Tests with real processes set more, because their machine may be busy for longer.
 	killAhead time.Duration
 
 	mu      sync.Mutex
@@ -138,7 +138,7 @@ func (r *runner) run(ctx context.Context) (code int, err error) {
 	return startCode(err), err
 }
 
-// passOn hands signals to the program. One that asks for the end ends a gate that runs none.
+// passOn passes signals on to the program. If no program runs, a signal that asks for the end ends the gate.
 func (r *runner) passOn(ctx context.Context) {
 	for {
 		select {
@@ -158,12 +158,12 @@ func (r *runner) pass(s syscall.Signal) {
 	case r.current != nil:
 		r.current.signal(s)
 	case r.asked:
-		r.code = 0 // what ran before was to be stopped
+		r.code = 0 // the last run was meant to be stopped
 		r.cancel(errAsked)
 	}
 }
 
-// lead runs the program in one term, again and again if it has to be stopped.
+// lead runs the program in one term, again and again if it had to be stopped.
 func (r *runner) lead(ctx context.Context) error {
 	term, _ := member.TermFrom(ctx)
 	for r.await(ctx, term) {
@@ -201,8 +201,8 @@ func (r *runner) see(ctx context.Context, term member.Term) situation {
 	return s
 }
 
-// once runs the program until no process of it is left. It returns nil if it had to be stopped, and exit if it has
-// ended by itself.
+// once runs the program until no process of it is left. It returns nil if the program had to be stopped, and exit if it
+// has ended by itself.
 func (r *runner) once(ctx context.Context, term member.Term) error {
 	var now run
 	if now.next(r.see(ctx, term)) != 0 {
@@ -244,8 +244,8 @@ func (r *runner) once(ctx context.Context, term member.Term) error {
 	}
 }
 
-// unlessKilled returns nil where the watchdog has killed the group at the instant that it was told, and err elsewhere.
-// The watchdog kills itself too. So after that no program can join its group, and none is left to hear of a renewal.
+// unlessKilled returns nil if the watchdog has killed the group at its deadline, told, and err otherwise. The watchdog
+// kills itself too. So after that no program can join its group, and it reads no renewal.
 func (r *runner) unlessKilled(err error, told instant, term member.Term) error {
 	if term.Holds() && !told.come(r.Clock.Now()) {
 		return err
@@ -254,7 +254,7 @@ func (r *runner) unlessKilled(err error, told instant, term member.Term) error {
 	return nil
 }
 
-// begin has signals passed on to a group. One that came before it is asked to end at once.
+// begin passes signals on to a group from now on. If the gate was already asked to end, the group gets SIGTERM at once.
 func (r *runner) begin(g group, term member.Term) {
 	r.Logger.Info("Runs the program", "namespace", r.Namespace, "epoch", term.Epoch())
 	r.mu.Lock()

@@ -20,7 +20,7 @@ func tell(w io.Writer, until instant) error {
 	return err
 }
 
-// hear sends every instant that is read, and closes the channel when nothing more can come, or when it is none.
+// hear sends every instant that it reads. It closes the channel at the end of the input, or when a line is no instant.
 func hear(r io.Reader, told chan<- instant) {
 	defer close(told)
 	for lines := bufio.NewScanner(r); lines.Scan(); {
@@ -32,7 +32,7 @@ func hear(r io.Reader, told chan<- instant) {
 	}
 }
 
-// watch returns when the instant that was told last has come, or when nobody is left who could tell another.
+// watch returns when the last instant received has come, or when the channel is closed.
 func watch(clock lease.Clock, told <-chan instant) {
 	until, open := <-told
 	for open {

@@ -33,43 +33,44 @@ type TypedBuilder[request comparable] struct {
 	manager   manager.Manager
 	member    member.Leader
 	namespace func(request) string
-	own       bool // the namespace of a request is that of its object
+	own       bool // a request has the namespace of its object
 	follower  reconcile.TypedReconciler[request]
 	name      string
 	watches   []*watch[request]
 	filters   []predicate.Predicate
 
-	reconciled client.Object // that of For
+	reconciled client.Object // the object of For
 	owned      []*watch[request]
 }
 
-// watch is what a controller is told of one kind, and so what is enqueued again on promotion.
+// watch is a controller's watch of one kind. A promotion enqueues its objects again.
 type watch[request comparable] struct {
 	object     client.Object
 	handler    handler.TypedEventHandler[client.Object, request]
 	predicates []predicate.Predicate
 
-	list  client.ObjectList // an empty one of these objects
+	list  client.ObjectList // an empty list of these objects
 	kind  string
 	local bool // the requests of a namespace come from its objects alone
 	owned bool // the requests are the owners of the objects, which are in the same namespace
 }
 
 // ControllerManagedBy returns a Builder whose controller acts on a request while this cluster leads the request's
-// namespace. m has to be added to the manager, too.
+// namespace. m must also be added to the manager.
 //
-// Requests without a namespace are refused. So Complete refuses kinds that are cluster-scoped: for them, say by
-// [TypedControllerManagedBy] which namespace's leader acts.
+// Requests without a namespace are refused. So Complete rejects cluster-scoped kinds. For these kinds
+// [TypedControllerManagedBy] sets which namespace's leader acts.
 func ControllerManagedBy(mgr manager.Manager, m member.Leader) *Builder {
 	b := TypedControllerManagedBy(mgr, m, func(req reconcile.Request) string { return req.Namespace })
 	b.own = true
 	return b
 }
 
-// TypedControllerManagedBy is ControllerManagedBy for requests of any type, and for cluster-scoped kinds: namespace
-// says which namespace's leader acts on a request.
+// TypedControllerManagedBy is ControllerManagedBy for requests of any type, and for cluster-scoped kinds. namespace
+// returns the namespace whose leader acts on a request.
 //
-//	gate.TypedControllerManagedBy(mgr, m, func(reconcile.Request) string { return "shop" }).For(&corev1.Node{}).Complete(r)
+//	gate.TypedControllerManagedBy(mgr, m, func(reconcile.Request) string { return "shop" }).
+//		For(&corev1.Node{}).Complete(r)
 func TypedControllerManagedBy[request comparable](
 	mgr manager.Manager, m member.Leader, namespace func(request) string,
 ) *TypedBuilder[request] {
@@ -78,28 +79,28 @@ func TypedControllerManagedBy[request comparable](
 	}
 }
 
-// For says which kind is reconciled. A predicate is what controller-runtime's builder.WithPredicates takes. To be
-// told of metadata only, hand over a PartialObjectMetadata with its kind.
+// For sets the kind to reconcile. A predicate is one that controller-runtime's builder.WithPredicates takes. To watch
+// metadata only, pass a PartialObjectMetadata with its kind.
 func (b *TypedBuilder[request]) For(object client.Object, predicates ...predicate.Predicate) *TypedBuilder[request] {
 	b.inner.For(object, builder.WithPredicates(predicates...))
 	b.reconciled = object
 	var h any = &handler.EnqueueRequestForObject{}
-	if h, ok := h.(handler.TypedEventHandler[client.Object, request]); ok { // else Complete refuses it
+	if h, ok := h.(handler.TypedEventHandler[client.Object, request]); ok { // else Complete rejects it
 		b.watches = append(b.watches, &watch[request]{object: object, handler: h, predicates: predicates})
 	}
 	return b
 }
 
-// Owns says of which kind the objects are whose controller is a reconciled one. A promotion enqueues these owners,
-// also where the predicates of For leave them out.
+// Owns adds a kind of objects that a reconciled object controls. A promotion enqueues these owners, also where the
+// predicates of For leave them out.
 func (b *TypedBuilder[request]) Owns(object client.Object, predicates ...predicate.Predicate) *TypedBuilder[request] {
 	b.inner.Owns(object, builder.WithPredicates(predicates...))
 	b.owned = append(b.owned, &watch[request]{object: object, predicates: predicates, owned: true})
 	return b
 }
 
-// Watches says which other kind is watched, and which requests its objects stand for. A promotion hands all of them to
-// the handler, whose requests of other namespaces are dropped.
+// Watches adds another kind, and the handler that maps its objects to requests. A promotion passes all of the objects
+// to the handler, whose requests of other namespaces are dropped.
 func (b *TypedBuilder[request]) Watches(
 	object client.Object, h handler.TypedEventHandler[client.Object, request], predicates ...predicate.Predicate,
 ) *TypedBuilder[request] {
@@ -108,22 +109,22 @@ func (b *TypedBuilder[request]) Watches(
 	return b
 }
 
-// WatchesRawSource adds any other source. What it enqueues in a follower is skipped, and nobody can list it again. So
-// its requests have to be such that For or Watches enqueues, too.
+// WatchesRawSource adds any other source. What it enqueues in a follower is skipped, and cannot be listed again. So For
+// or Watches must enqueue its requests, too.
 func (b *TypedBuilder[request]) WatchesRawSource(s source.TypedSource[request]) *TypedBuilder[request] {
 	b.inner.WatchesRawSource(s)
 	return b
 }
 
-// WithEventFilter has the events of For, Owns and Watches pass a predicate.
+// WithEventFilter filters the events of For, Owns and Watches by a predicate.
 func (b *TypedBuilder[request]) WithEventFilter(p predicate.Predicate) *TypedBuilder[request] {
 	b.inner.WithEventFilter(p)
 	b.filters = append(b.filters, p)
 	return b
 }
 
-// WithOptions sets the options of the controller. With a queue without priorities a namespace that is promoted has to
-// wait for all requests of those that were promoted before it.
+// WithOptions sets the options of the controller. With a queue without priorities, a promoted namespace waits for all
+// requests of the namespaces that were promoted before it.
 func (b *TypedBuilder[request]) WithOptions(o controller.TypedOptions[request]) *TypedBuilder[request] {
 	b.inner.WithOptions(o)
 	return b
@@ -136,10 +137,9 @@ func (b *TypedBuilder[request]) Named(name string) *TypedBuilder[request] {
 	return b
 }
 
-// Observe has followers' requests reconciled by r instead of skipped, for instance
-// to keep metrics or caches warm. It must not write, but for what the package says of
-// finalizers: give it a client made by ReadOnly. Its context carries no term, and it may still be running when this
-// cluster is promoted.
+// Observe reconciles followers' requests with r instead of skipping them, for instance to keep metrics or caches warm.
+// The reconciler must not write, except for finalizers as the package describes: give it a client made by ReadOnly. Its
+// context carries no term, and it may still be running when this cluster is promoted.
 func (b *TypedBuilder[request]) Observe(r reconcile.TypedReconciler[request]) *TypedBuilder[request] {
 	b.follower = r
 	return b
@@ -147,16 +147,14 @@ func (b *TypedBuilder[request]) Observe(r reconcile.TypedReconciler[request]) *T
 
 // Complete builds the controller and adds it to the manager. Its reconciler is r, in the terms of this cluster.
 //
-// The context of r is cancelled when the term ends, carries its epoch, and its
-// logger has the value "epoch". A reconciler that ignores its context acts on after
-// the term, and nobody can stop it. What r returns after the term has ended is
-// dropped, errors too: it was told to stop, and that is no reason to back off.
+// The context of r is cancelled when the term ends and carries its epoch. Its logger has the value "epoch". A
+// reconciler that ignores its context goes on after the term, and nothing can stop it. What r returns after the term
+// has ended is dropped, errors too: r was cancelled, and that is no reason to back off.
 //
-// A request of a namespace that the Member does not watch is refused with a terminal
-// error, which the controller logs and counts: nobody would ever act on it. That happens once
-// for each such namespace; later requests are skipped.
+// A request of a namespace that the Member does not watch will never be acted on. It is refused with a terminal error,
+// which the controller logs and counts. This happens once for each such namespace. Later requests are skipped.
 //
-// What could only lose requests is refused with an error that wraps [member.ErrMisused].
+// A setup that could only lose requests is rejected with an error that wraps [member.ErrMisused].
 func (b *TypedBuilder[request]) Complete(r reconcile.TypedReconciler[request]) error {
 	if r == nil {
 		return errors.New("must provide a non-nil Reconciler")
@@ -178,7 +176,7 @@ func (b *TypedBuilder[request]) Complete(r reconcile.TypedReconciler[request]) e
 	return b.inner.Complete(newGate(back.name, b.member, b.namespace, r, b.follower))
 }
 
-// resync is the source of what promotions bring back.
+// resync returns the source of the requests that a promotion enqueues.
 func (b *TypedBuilder[request]) resync(reader client.Reader) (*resync[request], error) {
 	watches := append(b.watches[:len(b.watches):len(b.watches)], b.ownedWatches()...)
 	for _, w := range watches {
@@ -193,10 +191,10 @@ func (b *TypedBuilder[request]) resync(reader client.Reader) (*resync[request], 
 	return &resync[request]{name: name, member: b.member, reader: reader, watches: watches, namespace: b.namespace}, nil
 }
 
-// ownedWatches are those of Owns. Where requests are of another type, controller-runtime's builder refuses them.
+// ownedWatches returns the watches of Owns. controller-runtime's builder rejects Owns for requests of another type.
 func (b *TypedBuilder[request]) ownedWatches() (owned []*watch[request]) {
 	if b.reconciled == nil {
-		return nil // which controller-runtime's builder refuses beside Owns
+		return nil // controller-runtime's builder rejects Owns without For
 	}
 	for _, w := range b.owned {
 		var h any = handler.EnqueueRequestForOwner(
@@ -209,7 +207,7 @@ func (b *TypedBuilder[request]) ownedWatches() (owned []*watch[request]) {
 	return owned
 }
 
-// complete finds out how the objects of a watch are listed, and refuses those whose requests nobody would act on.
+// complete determines how the objects of a watch are listed. It rejects objects whose requests would never be acted on.
 func (b *TypedBuilder[request]) complete(w *watch[request]) error {
 	kind, err := apiutil.GVKForObject(w.object, b.manager.GetScheme())
 	if err != nil {

@@ -11,15 +11,15 @@ import (
 )
 
 // CapClient returns a client that works like c, and fences every write whose context comes from a term. A write after
-// the term is refused: the error wraps member.ErrNotBegun and member.ErrLost, as that of member.CapWrites does. A write
-// in the term has what is left of it as its timeout. One that fails when the term is over wraps member.ErrLost: it may
-// have happened.
+// the term is refused: the error wraps member.ErrNotBegun and member.ErrLost, as with member.CapWrites. A write in the
+// term has the term's remaining time as its timeout. A write that fails when the term is over wraps member.ErrLost: it
+// may have happened.
 //
-// Other writes pass unchanged, those with a context that no term made included.
+// Other writes pass unchanged, also with a context that carries no term.
 //
-// It is for clients that have no transport to put CapWrites on, above all controller-runtime's fake: with it, a test of
-// a reconciler that writes after its term fails, as the write would. Against an API server use member.CapWrites, or
-// both: CapWrites also limits how long the server may work on a write, and has a registered reader wait for the answer.
+// It is for clients without a transport for CapWrites, above all controller-runtime's fake. With it, a test fails if
+// its reconciler writes after the term, as the real write would. Against an API server use member.CapWrites, or both.
+// CapWrites also limits how long the server may work on a write, and lets a registered reader wait for the answer.
 func CapClient(c client.Client) client.Client { return &cappedClient{c} }
 
 type cappedClient struct{ client.Client }

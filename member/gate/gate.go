@@ -58,7 +58,7 @@ func (g *gate[request]) Reconcile(ctx context.Context, req request) (reconcile.R
 	epoch, _ := member.EpochFrom(term)
 	logger := log.FromContext(ctx).WithValues("epoch", epoch)
 	result, err := g.leader.Reconcile(log.IntoContext(term, logger), req)
-	if lost := member.Check(term); errors.Is(lost, member.ErrLost) { // which its context may learn later
+	if lost := member.Check(term); errors.Is(lost, member.ErrLost) { // the context may end later than this check
 		g.dropped.cut.Inc()
 		logger.V(1).Info("The term ended during a reconcile", "reason", lost.Error(), "dropped", err)
 		return reconcile.Result{}, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/leasecast/leasecast/member/metrics"
 )
 
-// What this process shows in controller-runtime's registry.
+// The metrics of this process in controller-runtime's registry.
 var (
 	members = metrics.New()
 	drops   = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -21,7 +21,7 @@ var (
 	register sync.Once
 )
 
-// observe has the metrics of a Leader shown.
+// observe registers the metrics, and adds a Leader to them.
 func observe(m member.Leader) {
 	register.Do(func() { ctrlmetrics.Registry.MustRegister(members, drops) })
 	if s, ok := m.(metrics.Source); ok {

@@ -9,12 +9,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ErrReadOnly says that a client made by ReadOnly was asked to write.
+// ErrReadOnly reports a write through a client made by ReadOnly.
 var ErrReadOnly = errors.New("this client is read-only, because only the leader cluster may write")
 
-// ReadOnly returns a client that reads like c and refuses every write with an error
-// that wraps ErrReadOnly, writes of subresources included. It is meant for the
-// reconcilers of Observe.
+// ReadOnly returns a client that reads like c and refuses every write, also of subresources, with an error that wraps
+// ErrReadOnly. It is meant for the reconcilers of Observe.
 func ReadOnly(c client.Client) client.Client { return &readOnly{c} }
 
 type readOnly struct{ client.Client }
@@ -56,7 +55,7 @@ func (r *readOnly) SubResource(name string) client.SubResourceClient {
 	return &readOnlySubResource{r.Client.SubResource(name), name}
 }
 
-// readOnlySubResource reads like what it embeds.
+// readOnlySubResource reads like the embedded reader, and refuses writes.
 type readOnlySubResource struct {
 	client.SubResourceReader
 	name string

@@ -23,22 +23,22 @@ import (
 	"github.com/leasecast/leasecast/member"
 )
 
-// relist is how long to wait after a list that failed.
+// relist is the backoff after a list that failed.
 var relist = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 7, Cap: 5 * time.Second}
 
-// tellEvery is how often a list is told of that goes on failing.
+// tellEvery is how often a list that keeps failing is logged.
 const tellEvery = time.Minute
 
-// promotionPriority is the priority of the first request that a promotion enqueues. It is above that of the list of a
-// controller's start, in which all objects of one namespace come before those of the next.
+// promotionPriority is the priority of the first request that a promotion enqueues. It is above the priority of the
+// list at a controller's start, in which all objects of one namespace come before the next namespace.
 const promotionPriority = handler.LowPriority + 20
 
-// resync is a source that enqueues every request of a namespace when this cluster has begun to lead it: all that a
-// start of the controller would enqueue. A list that fails is repeated until it succeeds or the term is over, and
-// told at once and every minute. A namespace that the manager's cache leaves out is skipped: no request of it comes
-// here.
+// resync is a source that enqueues every request of a namespace when this cluster has begun to lead it. These are the
+// requests that a start of the controller would enqueue. A list that fails is repeated until it succeeds or the term is
+// over. It is logged at once and every minute. A namespace outside the manager's cache is skipped, because this
+// controller gets no request of it.
 //
-// It logs by the logger of the controller's context, if there is one, and by that of the Member otherwise.
+// It uses the logger of the controller's context, if there is one, and the Member's otherwise.
 type resync[request comparable] struct {
 	name      string
 	member    member.Leader
@@ -77,16 +77,16 @@ func (s *resync[request]) enqueueAll(
 	}
 }
 
-// untilListed lists until that succeeds or the term is over.
+// untilListed calls list until it succeeds or the term is over.
 func (w *watch[request]) untilListed(
 	ctx context.Context, logger logr.Logger, list func(ctx context.Context) (int, error),
 ) {
-	var told string // what failed, and when that was told
+	var told string // the last failure logged, and when
 	var at time.Time
 	_ = relist.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		n, err := list(ctx)
 		switch {
-		case err != nil && ctx.Err() != nil: // the end is no trouble
+		case err != nil && ctx.Err() != nil: // the end of the term is no problem
 		case outsideOfCache(err):
 			logger.Info("Nothing is resynced after a promotion, because the manager's cache leaves this namespace out")
 		case err != nil:
@@ -102,12 +102,12 @@ func (w *watch[request]) untilListed(
 	}) // fails only if ctx ends, and then there is nothing left to do
 }
 
-// outsideOfCache reports whether a cache of some namespaces was asked for another one. That error has no type.
+// outsideOfCache reports whether a namespace outside the cache was listed. That error has no type.
 func outsideOfCache(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "because of unknown namespace for the cache")
 }
 
-// enqueue hands all objects to the handler that may stand for requests of the namespace, and returns how many it were.
+// enqueue passes all objects that may stand for requests of the namespace to the handler, and returns their number.
 func (w *watch[request]) enqueue(
 	ctx context.Context, reader client.Reader, namespace string, queue workqueue.TypedRateLimitingInterface[request],
 ) (n int, err error) {
@@ -135,7 +135,7 @@ func (w *watch[request]) enqueue(
 	return n, err
 }
 
-// passes reports whether an object passes all predicates. They are asked what they are asked when a controller starts.
+// passes reports whether an object passes all predicates. Each gets the event that it gets at a controller's start.
 func (w *watch[request]) passes(created event.CreateEvent) bool {
 	for _, p := range w.predicates {
 		if !p.Create(created) {
@@ -145,7 +145,7 @@ func (w *watch[request]) passes(created event.CreateEvent) bool {
 	return true
 }
 
-// promotion is the queue for what a promotion enqueues. It takes requests of the promoted namespace only, at a low
+// promotion is the queue for the requests of a promotion. It accepts requests of the promoted namespace only, at a low
 // priority.
 type promotion[request comparable] struct {
 	workqueue.TypedRateLimitingInterface[request]
@@ -153,9 +153,9 @@ type promotion[request comparable] struct {
 	added   atomic.Uint64
 }
 
-// Add implements workqueue.TypedInterface. The more requests a promotion has added, the lower is their priority: so of
-// several namespaces that are promoted at once each one has its turn. It falls with the logarithm, because the queue's
-// metrics have a series for each priority.
+// Add implements workqueue.TypedInterface. The more requests a promotion has added, the lower their priority. So
+// namespaces that are promoted at once take turns. The priority falls with the logarithm, because the queue's metrics
+// have a series for each priority.
 func (p *promotion[request]) Add(req request) {
 	if !p.belongs(req) {
 		return

@@ -1,7 +1,6 @@
-// Package membertest has a fake cluster for the tests of controller authors: it
-// says who leads, without an API server, and lets time pass on request. Behind it
-// is the code of the real thing, so what a gated reconciler, a context or a listener
-// does in a test is what it does in a cluster.
+// Package membertest has a fake cluster for the tests of controller authors. It sets who leads, without an API server,
+// and advances time on request. It runs the code of the real Member. So a gated reconciler, a context or a listener
+// behaves in a test as in a cluster.
 package membertest
 
 import (
@@ -20,8 +19,7 @@ import (
 	"github.com/leasecast/leasecast/member/internal/fed"
 )
 
-// Duration is how long a term of a Fake lasts, from Promote or Renew on, by the
-// Fake's own clock.
+// Duration is how long a term of a Fake lasts, from Promote or Renew on, by the Fake's own clock.
 const Duration = 15 * time.Second
 
 const (
@@ -29,14 +27,12 @@ const (
 	other = "other.fake"
 )
 
-// Fake is a member.Leader that leads where it is told to. Nothing is led at first.
-// Its clock stands still unless Advance or Expire moves it. All methods are safe
-// for concurrent use; when one returns, checks give the new answer and the contexts
-// of a term that ended are cancelled. Listeners are called in goroutines of their
-// own, as always.
+// Fake is a member.Leader that leads where the test promotes it. At first it leads nothing. Its clock stands still
+// unless Advance or Expire moves it. All methods are safe for concurrent use. When one returns, checks give the new
+// answer and the contexts of a term that ended are cancelled. Listeners are called in their own goroutines, as always.
 type Fake struct {
 	member.Leader
-	terms fed.Terms // which are the Leader
+	terms fed.Terms // the Leader, with the methods that feed it
 	clock *clocktest.Hand
 
 	mu     sync.Mutex
@@ -45,7 +41,7 @@ type Fake struct {
 
 var _ member.Leader = (*Fake)(nil)
 
-// New returns a Fake that knows of no namespace.
+// New returns a Fake without any namespace.
 func New() *Fake {
 	clock := clocktest.NewHand(clocktest.Start)
 	terms := fed.New(clock, time.Second)
@@ -57,32 +53,30 @@ func (f *Fake) Lead(ctx context.Context, namespace string, act func(ctx context.
 	return f.terms.Lead(ctx, namespace, act)
 }
 
-// State says who leads the namespace, as [member.Member.State] does.
+// State returns who leads the namespace, as [member.Member.State] does.
 func (f *Fake) State(namespace string) member.State { return f.terms.State(namespace) }
 
 // Namespaces returns the namespaces that have a Lease, as [member.Member.Namespaces] does.
 func (f *Fake) Namespaces() []string { return f.terms.Namespaces() }
 
-// Promote starts a new term of this cluster and returns its epoch. A term that it
-// has already ends.
+// Promote starts a new term of this cluster and returns its epoch. It ends a term that this cluster already has.
 func (f *Fake) Promote(namespace string) (epoch int64) { return f.write(namespace, here, 1) }
 
-// Renew extends the term of this cluster. One that has run out is not revived but
-// followed by another Term with the same epoch.
+// Renew extends the term of this cluster. After a term has run out, Renew begins another Term with the same epoch.
 func (f *Fake) Renew(namespace string) { f.write(namespace, here, 0) }
 
 // Demote starts a term of another cluster.
 func (f *Fake) Demote(namespace string) { f.write(namespace, other, 1) }
 
-// DeleteLease takes the namespace's Lease away: a missing Lease means no.
+// DeleteLease deletes the namespace's Lease: a missing Lease permits nothing.
 func (f *Fake) DeleteLease(namespace string) {
 	f.terms.Delete(namespace, v1alpha1.DefaultLeaseName)
 }
 
-// Expire lets every term run out, as when the hub has fallen silent.
+// Expire lets every term run out, as when the hub is silent.
 func (f *Fake) Expire() { f.Advance(Duration) }
 
-// Advance lets time pass.
+// Advance moves both clocks, and ends the terms that run out.
 func (f *Fake) Advance(d time.Duration) {
 	f.clock.Advance(d)
 	f.terms.Check()
@@ -101,7 +95,7 @@ func (f *Fake) write(namespace, holder string, rise int64) int64 {
 		Name:      v1alpha1.DefaultLeaseName,
 		Cluster:   here,
 	}, "", l); err != nil {
-		panic(fmt.Sprintf("membertest: %v", err)) // no epoch or duration that a Fake makes is refused
+		panic(fmt.Sprintf("membertest: %v", err)) // a Fake makes no epoch or duration that is refused
 	}
 	f.terms.Observe(l)
 	return epoch

@@ -1,4 +1,5 @@
-// Package metrics has what Prometheus reads of Members. Package gate registers it by itself. Any other program does so:
+// Package metrics has the Prometheus metrics of Members. Package gate registers them by itself. Any other program does
+// so:
 //
 //	c := metrics.New()
 //	c.Add(m)
@@ -15,7 +16,7 @@ import (
 	"github.com/leasecast/leasecast/member"
 )
 
-// Source is what is collected from: a [member.Member].
+// Source is a source of metrics: a [member.Member].
 type Source interface {
 	Namespaces() []string
 	State(namespace string) member.State
@@ -32,7 +33,7 @@ var (
 		"Terms of this cluster that have begun since the start.", labels, nil)
 )
 
-// Collector collects from Members. Its series of a namespace end with the Leases of that.
+// Collector collects from Members. A namespace's series end with its Leases.
 type Collector struct {
 	mu      sync.Mutex
 	sources []Source
@@ -40,10 +41,10 @@ type Collector struct {
 
 var _ prometheus.Collector = (*Collector)(nil)
 
-// New returns a Collector that has nothing to collect from.
+// New returns a Collector without any source.
 func New() *Collector { return &Collector{} }
 
-// Add has a Member collected from. One that is added already is not added again.
+// Add adds a Member to collect from. Adding it again changes nothing.
 func (c *Collector) Add(s Source) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -65,7 +66,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
 	sources := c.sources
 	c.mu.Unlock()
-	seen := map[string]bool{} // two Members of one cluster say the same
+	seen := map[string]bool{} // two Members of one cluster report the same
 	for _, s := range sources {
 		for _, ns := range s.Namespaces() {
 			if !seen[ns] {

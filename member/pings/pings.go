@@ -1,7 +1,7 @@
-// Package pings has connections to API servers prove that they live.
+// Package pings makes connections to API servers that are pinged, so that a dead one is noticed.
 //
-// A connection can die without a word: a router forgets it, or a host behind it is gone. client-go's
-// own pings notice that after 45 s.
+// A connection can die silently: a router forgets it, or a host behind it is gone. client-go's own pings notice that
+// after 45 s.
 //
 // Hub and readers share this package. Authors of controllers need not call it, and it may change with any version.
 package pings
@@ -20,7 +20,7 @@ import (
 // dialTimeout bounds each of the two steps in which a connection is made.
 const dialTimeout = 3 * time.Second
 
-// Timing says when a connection counts as dead.
+// Timing sets when a connection counts as dead.
 type Timing struct {
 	// After is how long a connection may be silent before it is pinged.
 	After time.Duration
@@ -28,20 +28,20 @@ type Timing struct {
 	Timeout time.Duration
 }
 
-// HTTP2 is the timing in the form that an http.Transport takes. A write that gets nowhere for as long
-// as a silent connection would live ends it too.
+// HTTP2 returns the timing in the form that an http.Transport takes. It also ends a connection on which a write makes
+// no progress for After + Timeout.
 func (t Timing) HTTP2() *http.HTTP2Config {
 	return &http.HTTP2Config{SendPingTimeout: t.After, PingTimeout: t.Timeout, WriteByteTimeout: t.After + t.Timeout}
 }
 
-// Connections are what requests to an API server take.
+// Connections are the connections that requests to an API server take.
 type Connections struct {
 	http.RoundTripper
-	own http.RoundTripper // nil: they are somebody else's
+	own http.RoundTripper // nil: a Transport brought them
 }
 
-// New returns what rest.TransportFor does, but with connections that are nobody else's and that are
-// pinged. A Transport in cfg brings its own connections and stays as it is.
+// New works as rest.TransportFor does, but with connections that are shared with no other client and that are pinged. A
+// Transport in cfg brings its own connections and stays as it is.
 func New(cfg *rest.Config, t Timing) (*Connections, error) {
 	if cfg.Transport != nil {
 		foreign, err := rest.TransportFor(cfg)
@@ -55,7 +55,7 @@ func New(cfg *rest.Config, t Timing) (*Connections, error) {
 			KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: t.After, Interval: time.Second, Count: 3},
 		}).DialContext
 	}
-	// A Dial of one's own, in a holder that is new each time, is what client-go shares with nobody.
+	// client-go shares no transport that has its own Dial in a holder that is new each time.
 	all, err := cfg.TransportConfig()
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func New(cfg *rest.Config, t Timing) (*Connections, error) {
 	return &Connections{wrapped, own}, err
 }
 
-// CloseIdle closes those that carry no request.
+// CloseIdle closes the connections that carry no request.
 func (c *Connections) CloseIdle() {
 	if c.own != nil {
 		utilnet.CloseIdleConnectionsFor(c.own)

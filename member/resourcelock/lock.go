@@ -1,32 +1,33 @@
-// Package resourcelock makes the usual election between the replicas of a controller an election in the leading cluster
-// only. It decorates the lock that is elected by: this Pod is elected *and* this cluster leads.
+// Package resourcelock restricts the usual election between the replicas of a controller to the leading cluster. It
+// decorates the lock of that election: a Pod leads if it is elected *and* its cluster leads.
 //
 //	m, err := member.New(cfg, member.Options{Namespaces: []string{"shop"}})
 //	...
-//	lock, ctx, done := resourcelock.New(ctx, m, "shop", leaseLock) // that of client-go's package resourcelock
+//	lock, ctx, done := resourcelock.New(ctx, m, "shop", leaseLock) // the lock of client-go
 //	defer done()
 //	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 //		LeaderElection: true, LeaderElectionResourceLockInterface: lock, LeaderElectionReleaseOnCancel: true})
 //	...
 //	err = errors.Join(mgr.Add(m), mgr.Start(ctx)) // the context that New has returned
 //
-// Nothing else in a controller has to change. A Pod in a follower is no candidate: each of its tries is refused at once,
-// without a write, and the elector tries again after its retry period. It logs each refusal as an error. A manager whose
-// context has ended stops, as after a lost election. So its process ends, and the next one is a candidate again.
+// Nothing else in a controller has to change. A Pod in a follower is no candidate: each of its tries is refused at
+// once, without a write. The elector tries again after its retry period. The elector logs each refusal as an error. A
+// manager whose context has ended stops, as after a lost election. So its process ends, and the next process is a
+// candidate again.
 //
 // # What is promised
 //
-// The context ends when the term ends in which the lock was taken, as one of [member.Member.Context] does. An elector
-// alone would go on until its renew deadline has passed, for 10 s by default. So run everything that acts on the
-// context. From then on the lock refuses to be renewed, and only lets itself be released. A process that is paused
-// between its check and its act acts late when it wakes, as with every election.
+// The context ends when the term in which the lock was taken ends, as a context of [member.Member.Context] does. An
+// elector alone would go on until its renew deadline has passed, for 10 s by default. So run everything that acts on
+// the context. From then on the lock refuses to be renewed, and can only be released. A process that is paused between
+// its check and its act acts late when it wakes, as with every election.
 //
-// So the hub has nothing to wait for: the lock's stop time is none. Do not name it in a policy's leaderElectionLocks,
-// which make every change wait for an elector that learns of the end of a term by refusals.
+// So the hub has nothing to wait for: the lock's stop time is zero. Do not name it in a policy's leaderElectionLocks.
+// They make every change wait for an elector that learns of the end of a term by refusals.
 //
 // A registered [member.Member] does not release the term before done is called. Call it when all work has finished. Run
-// such a Member beside the manager, by go m.Start, and stop it after done: one in the manager would wait for done until
-// its time is up.
+// such a Member beside the manager, by go m.Start, and stop it after done. A Member in the manager would wait for done
+// until its time is up.
 package resourcelock
 
 import (
@@ -41,23 +42,23 @@ import (
 )
 
 // Lock is a lock that can be held only where the cluster leads. It serves one election: it is not taken again after its
-// term is over. Make another for the next one.
+// term is over. Make another for the next election.
 type Lock struct {
 	resourcelock.Interface
 	leader    member.Leader
 	namespace string
-	ctx       context.Context // of the work that is done under the lock
+	ctx       context.Context // for the work under the lock
 	end       context.CancelCauseFunc
 
 	mu     sync.Mutex
-	term   context.Context    // of the term in which the lock was taken; nil: it was not
-	finish context.CancelFunc // says that the work in that term has finished
+	term   context.Context    // of the term in which the lock was taken; nil: not taken
+	finish context.CancelFunc // reports that the work in that term has finished
 }
 
 var _ resourcelock.Interface = (*Lock)(nil)
 
-// New decorates a lock, and returns the context that everything has to run on that acts by it: the election too. done
-// ends that context. Call it when everything has stopped.
+// New decorates a lock, and returns the context for the election and for everything that acts under the lock. done ends
+// that context. Call it when everything has stopped.
 func New(ctx context.Context, l member.Leader, namespace string, inner resourcelock.Interface) (lock *Lock, work context.Context, done func()) {
 	work, end := context.WithCancelCause(ctx)
 	lock = &Lock{Interface: inner, leader: l, namespace: namespace, ctx: work, end: end}
@@ -65,7 +66,7 @@ func New(ctx context.Context, l member.Leader, namespace string, inner resourcel
 }
 
 func (l *Lock) done() {
-	l.end(nil) // so that none is taken from here on
+	l.end(nil) // so that no term is taken from here on
 	l.mu.Lock()
 	finish := l.finish
 	l.mu.Unlock()
@@ -79,7 +80,7 @@ func (l *Lock) Create(ctx context.Context, record resourcelock.LeaderElectionRec
 	return l.take(ctx, func(ctx context.Context) error { return l.Interface.Create(ctx, record) })
 }
 
-// Update takes, renews or releases the lock. It is released wherever it is held.
+// Update takes, renews or releases the lock. A release is allowed in every cluster.
 func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
 	if record.HolderIdentity == "" {
 		return l.Interface.Update(ctx, record)
@@ -87,7 +88,7 @@ func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	return l.take(ctx, func(ctx context.Context) error { return l.Interface.Update(ctx, record) })
 }
 
-// take writes the lock in the present term, and fails if that is over when the answer has come.
+// take writes the lock in the current term, and fails if the term is over when the answer arrives.
 func (l *Lock) take(ctx context.Context, write func(context.Context) error) error {
 	if l.ctx.Err() != nil {
 		return l.over()
@@ -110,16 +111,17 @@ func (l *Lock) take(ctx context.Context, write func(context.Context) error) erro
 	return l.taken(work, finish)
 }
 
-// present returns the term in which the lock was taken, or else the one in which it may be taken. A lock that is taken is
-// not renewed in a later term. That the work has to end reaches its context a moment after the term is over.
+// present returns the context of the term in which the lock was taken, or else of one in which it may be taken. A lock
+// is not renewed in a later term. The check uses the term itself, because the work's context ends a moment after the
+// term.
 func (l *Lock) present(ctx context.Context) (work context.Context, finish context.CancelFunc, err error) {
 	l.mu.Lock()
 	term := l.term
 	l.mu.Unlock()
 	if term != nil {
-		return term, func() {}, member.Check(term) // done says when the work has finished
+		return term, func() {}, member.Check(term) // done reports when the work has finished
 	}
-	// What is done under the lock may go on after ctx, and the term is not released before that.
+	// The work under the lock may go on after ctx, and the term is not released before that.
 	return l.leader.Context(context.WithoutCancel(ctx), l.namespace)
 }
 

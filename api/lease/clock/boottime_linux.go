@@ -13,8 +13,8 @@ const clockBoottime = 7 // CLOCK_BOOTTIME in <linux/time.h>
 func boottime() time.Duration {
 	var ts syscall.Timespec
 	if _, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockBoottime, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
-		// Every kernel that Go runs on has this clock. Without it nobody can tell
-		// how long a process slept, so there is no safe answer to give.
+		// Every kernel that Go runs on has this clock. Without it the length of a suspend is unknown, so there is no safe
+		// answer.
 		panic(fmt.Sprintf("clock_gettime(CLOCK_BOOTTIME): %v", errno))
 	}
 	return time.Duration(ts.Nano())

@@ -1,5 +1,5 @@
-// Package clock reads the clocks that leadership depends on: the wall clock, and the one that keeps counting
-// in suspend.
+// Package clock reads the clocks that leadership depends on: the wall clock, and the clock that keeps counting in
+// suspend.
 package clock
 
 import (
@@ -11,11 +11,11 @@ import (
 
 // System reads the clocks of this machine. The zero value is ready, and safe for concurrent use.
 //
-// CLOCK_BOOTTIME costs a system call; Go's own reading of the wall and monotonic clocks does not. So Now
-// derives Boot from the monotonic clock, which differs from it only by the time spent in suspend. A suspend,
-// like a step, moves the wall clock against the monotonic one. When they have moved apart by more than drift,
-// Now asks the kernel again. It misses a suspend that a step back of the wall clock undoes to within drift
-// before the next reading. Those are two faults that cancel out, the second of them outside the promise.
+// CLOCK_BOOTTIME costs a system call. Go's own reading of the wall and monotonic clocks does not. So Now derives Boot
+// from the monotonic clock, which differs from it only by the time spent in suspend. A suspend, like a step, moves the
+// wall clock against the monotonic one. When the two have moved apart by more than drift, Now asks the kernel again. It
+// misses a suspend that a step back of the wall clock undoes to within drift before the next reading. Those are two
+// faults that cancel out, the second of them outside the promise.
 type System struct {
 	cal atomic.Pointer[calibration]
 }
@@ -49,8 +49,7 @@ func (s *System) Now() lease.Reading {
 	return s.ask(boottime, time.Now)
 }
 
-// ask reads the kernel's clock, then the wall clock, and keeps the pair if nothing came
-// between.
+// ask reads the kernel's clock, then the wall clock, and keeps the pair if no pause came between.
 func (s *System) ask(boottime func() time.Duration, wallclock func() time.Time) lease.Reading {
 	before := boottime()
 	now := wallclock()

@@ -29,9 +29,9 @@ const (
 	maxName = 1024
 )
 
-// WriteRegistration puts the registration into l, and the finalizer that keeps it from vanishing while its
-// process may act. What else is in l stays, and so does the time of its first confirmation. Times are cut to
-// microseconds: a little earlier, so the reader may act a little less long.
+// WriteRegistration puts the registration into l, and the finalizer that keeps it from vanishing while its process may
+// act. Other content of l stays, and so does the time of its first confirmation. Times are cut to microseconds: a
+// little earlier, so the reader may act a little less long.
 //
 // It fails, and writes nothing, if ReadRegistration would not return the same.
 func WriteRegistration(r lease.Registration, l *coordinationv1.Lease) error {
@@ -79,9 +79,9 @@ func WriteRegistration(r lease.Registration, l *coordinationv1.Lease) error {
 	return nil
 }
 
-// ReadRegistration returns what a registration says. Anybody may have written it. If anything is missing, out
-// of bounds or ambiguous, it returns an error that names the Lease. Such a reader counts as one that has
-// never released anything.
+// ReadRegistration returns the content of a registration, which any writer may have written. If anything is missing,
+// out of bounds or ambiguous, it returns an error that names the Lease. Such a reader counts as one that has never
+// released anything.
 func ReadRegistration(l *coordinationv1.Lease) (lease.Registration, error) {
 	r, err := readRegistration(l)
 	if err != nil {
@@ -125,8 +125,8 @@ func readRegistration(l *coordinationv1.Lease) (r lease.Registration, err error)
 	return r, nil
 }
 
-// ReadClaims returns the namespaces that a registration names, also if the rest of it cannot be read: nil, which means all,
-// if they cannot be read either.
+// ReadClaims returns the namespaces that a registration names, also if the rest of it cannot be read. It returns nil,
+// which means all, if they cannot be read either.
 func ReadClaims(l *coordinationv1.Lease) []string {
 	names, err := readNamespaces(l.Annotations[v1alpha1.ReaderNamespacesAnnotation])
 	if err != nil {
@@ -154,8 +154,8 @@ func readNamespaces(text string) ([]string, error) {
 	return names, nil
 }
 
-// readReleased reads a JSON object of namespaces and epochs. It refuses a name that comes twice, which
-// encoding/json alone would not.
+// readReleased reads a JSON object of namespaces and epochs. It rejects a name that comes twice, which encoding/json
+// alone would accept.
 func readReleased(text string) (map[string]int64, error) {
 	if len(text) > maxList {
 		return nil, fmt.Errorf("has %d bytes, want at most %d", len(text), maxList)
@@ -205,7 +205,7 @@ func validNamespace(name string) error {
 	return nil
 }
 
-// FreeRegistration takes the finalizer off, so that the registration can be deleted.
+// FreeRegistration removes the finalizer, so that the registration can be deleted.
 func FreeRegistration(l *coordinationv1.Lease) {
 	l.Finalizers = slices.DeleteFunc(l.Finalizers, func(f string) bool { return f == v1alpha1.ReaderFinalizer })
 }

@@ -1,6 +1,6 @@
-// Package wire turns a lease.Content into a coordination.k8s.io/v1 Lease and back. It is the only place that
-// knows which field or annotation holds what. Hub and readers share it. Authors of controllers use package member
-// instead. This package may change with any version.
+// Package wire turns a lease.Content into a coordination.k8s.io/v1 Lease and back. It is the only place that maps
+// content to fields and annotations. Hub and readers share it. Authors of controllers use package member instead. This
+// package may change with any version.
 package wire
 
 import (
@@ -17,19 +17,18 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// labels are those of every Lease of a hub.
+// labels are on every Lease of a hub.
 var labels = map[string]string{
 	v1alpha1.ManagedLabel:   "true",
 	v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue,
 }
 
-// Write puts the content, and its seal, into l. What else is in l (UID, resourceVersion, labels of others)
-// stays. It never sets strategy or preferredHolder, which would start the API server's own coordinated
-// election. Times are cut to microseconds, as a Lease stores them: a little earlier, so a little less is
-// promised.
+// Write puts the content, and its seal, into l. Other content of l (UID, resourceVersion, labels of others) stays. It
+// never sets strategy or preferredHolder, which would start the API server's own coordinated election. Times are cut to
+// microseconds, as a Lease stores them: a little earlier, so a little less is promised.
 //
-// It fails if a Lease cannot store the content as it is: an epoch or a duration outside 32 bits, a duration
-// that is not whole seconds, or a skew that is not whole milliseconds.
+// It fails if a Lease cannot store the content as it is. An epoch or a duration must fit 32 bits, a duration must be
+// whole seconds, and a skew whole milliseconds.
 func Write(c lease.Content, seal string, l *coordinationv1.Lease) error {
 	if c.Epoch < 0 || c.Epoch > math.MaxInt32 {
 		return fmt.Errorf("lease %s/%s: epoch %d does not fit leaseTransitions", c.Namespace, c.Name, c.Epoch)
@@ -76,8 +75,8 @@ func Write(c lease.Content, seal string, l *coordinationv1.Lease) error {
 	return nil
 }
 
-// Read returns what a Lease says, and the seal that it carries. A missing field reads as its zero value,
-// which promises nothing. Whether to believe the content, the seal tells.
+// Read returns the content of a Lease, and its seal. A missing field reads as its zero value, which promises nothing.
+// Read does not verify the seal, which shows whether to believe the content.
 func Read(l *coordinationv1.Lease) (c lease.Content, seal string) {
 	c = lease.Content{
 		Namespace:  l.Namespace,
@@ -108,13 +107,13 @@ func Read(l *coordinationv1.Lease) (c lease.Content, seal string) {
 	return c, l.Annotations[v1alpha1.SealAnnotation]
 }
 
-// Labelled reports whether a Lease has the label by which readers find it. The label is not sealed, but no
-// reader sees a Lease without it. The other label tells people who writes the Lease, and is restored with the
-// next write only.
+// Labelled reports whether a Lease has the label by which readers find it. The label is not sealed, but no reader sees
+// a Lease without it. The other label names the writer of the Lease for people. It is restored with the next write
+// only.
 func Labelled(l *coordinationv1.Lease) bool { return l.Labels[v1alpha1.ManagedLabel] == "true" }
 
-// MadeByHub reports whether a hub made the Lease, even if someone has edited it since: it carries any of the
-// marks that only a hub writes. A Lease without them belongs to somebody else and is never overwritten.
+// MadeByHub reports whether a hub made the Lease, even if it was edited since: it carries any of the marks that only a
+// hub writes. A Lease without them has another owner and is never overwritten.
 func MadeByHub(l *coordinationv1.Lease) bool {
 	if l.Labels[v1alpha1.ManagedLabel] != "" {
 		return true

@@ -1,4 +1,4 @@
-// Package fed has the terms of a Member without a Member: they are fed by hand, for membertest and for tests.
+// Package fed has the terms of a Member without a Member. membertest and tests feed them by hand.
 package fed
 
 import (
@@ -15,19 +15,19 @@ import (
 // Terms apply the reader's rule to the Leases that they are fed with.
 type Terms interface {
 	member.Leader
-	// Lead is that of a Member.
+	// Lead is Member.Lead.
 	Lead(ctx context.Context, namespace string, f func(ctx context.Context) error) error
-	// State is that of a Member.
+	// State is Member.State.
 	State(namespace string) member.State
-	// Namespaces is that of a Member.
+	// Namespaces is Member.Namespaces.
 	Namespaces() []string
 	// Observe applies a Lease that was received just now.
 	Observe(l *coordinationv1.Lease)
-	// Delete notes that a Lease does not exist.
+	// Delete records that a Lease does not exist.
 	Delete(namespace, name string)
-	// Check looks at the clock, and ends every term that has run out.
+	// Check ends every term that has run out.
 	Check()
 }
 
-// New returns Terms that know of no Lease. The clock is what terms are judged by; skew is ε.
+// New returns Terms without any Lease. The clock judges the terms. skew is ε.
 func New(clock lease.Clock, skew time.Duration) Terms { return hook.NewTerms(clock, skew).(Terms) }

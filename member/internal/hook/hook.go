@@ -1,4 +1,4 @@
-// Package hook lets package fed reach what package member does not export.
+// Package hook gives package fed access to what package member does not export.
 package hook
 
 import (
