@@ -127,7 +127,7 @@ const (
 	AccountMissing Reason = "AccountMissing"
 	// AccountUnseen: it is not known yet whether a fenced service account exists.
 	AccountUnseen Reason = "AccountUnseen"
-	// Conflict: an older policy selects the same namespace, or fences a lock of the name of this policy's Leases.
+	// Conflict: another policy owns the namespace, or an older one fences a lock of the name of this policy's Leases.
 	Conflict Reason = "Conflict"
 	// Accepted: the policy is valid and acted on.
 	Accepted Reason = "Accepted"
@@ -136,7 +136,7 @@ const (
 	// TooManyNamespaces: the policy selects more namespaces in one cluster only than it manages.
 	TooManyNamespaces Reason = "TooManyNamespaces"
 	// InvalidPolicy: the hub cannot act on the policy. Its timings break 2r + τ + ε ≤ D, it fences an unknown lock, or it
-	// names a label that no object can have. The hub does not renew the terms of its namespaces.
+	// names a label that no object can have. Its last valid version goes on.
 	InvalidPolicy Reason = "InvalidPolicy"
 	// InvalidSeal: the Secret with the key of the fleet's seal cannot be used, so that nothing is written for the fleet.
 	InvalidSeal Reason = "InvalidSeal"

@@ -46,7 +46,7 @@ func (c *Controller) mayWrite(fleetName string, now lease.Reading) bool {
 	return c.Tenure.MayWrite(now) && !c.standsBack(fleetName)
 }
 
-// serve claims a fleet for this installation, and returns its seal. It is false where another installation was faster,
+// serve has this installation serve a fleet, and returns its seal. It is false where another installation was faster,
 // or where the seal cannot be had.
 func (c *Controller) serve(ctx context.Context, fleetName string) (seal.Seal, bool) {
 	if !c.Serves(fleetName) {

@@ -41,7 +41,7 @@
 //
 // The kubeconfig is untrusted input. It can name an https server, CAs, a client certificate or a token, all
 // of them inline, and nothing else. Its size, its depth and its keys are bounded before it is parsed. It is parsed once
-// for each version. A standby parses it too: it stays connected, so that a failover of the hub finds warm caches.
+// for each version. A standby parses it too: it stays connected, so that a takeover finds warm caches.
 //
 // # Which cluster is this
 //

@@ -10,11 +10,11 @@
 //
 // Managed Leases: every Lease that carries a label or an annotation whose key starts with leasecast.dev/,
 // before or after the request. Creating, changing and deleting one is protected, also as a collection. So
-// nobody but the hub can put such a mark on a Lease or take it off. Other Leases are left alone. The
+// nobody but the hub can put such a key on a Lease or take it off. Other Leases are left alone. The
 // namespaces kube-system, kube-public and kube-node-lease are left out: they are never managed, and the
 // heartbeats of nodes must not depend on this policy.
 //
-// For everybody, the hub included, a marked Lease must be complete, and leaseTransitions, the epoch, never
+// For everybody, the hub included, a managed Lease must be complete, and leaseTransitions, the epoch, never
 // falls by an update. A namespace that is being deleted deletes its Leases.
 //
 // Registrations: every Lease with the label reader.leasecast.dev/registration, in any namespace. It is

@@ -109,7 +109,7 @@ func (p *Publisher) ObserveGone(key types.NamespacedName) {
 	}
 }
 
-// Find returns what the Lease of that name is known to say, and whether its seal is right. It returns false
+// Find returns what the Lease of that name is known to say, and whether it is sealed. It returns false
 // if there is none.
 func (p *Publisher) Find(key types.NamespacedName) (c lease.Content, sealed, ok bool) {
 	p.mu.Lock()

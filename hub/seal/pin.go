@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// pinned begins what proofs of pins are made from, so that none of them is the seal of a Lease.
+// pinned begins what proofs of pins are made from, so that none of them seals a Lease.
 const pinned = "leasecast.dev/cluster-uid"
 
 // Pin returns the proof that the hub itself has pinned a UID on a Cluster. Whoever may annotate a Cluster cannot make one,

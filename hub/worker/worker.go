@@ -68,7 +68,7 @@ type Fleet interface {
 
 // Hub is what a Worker asks of the hub. No method but Serve, Fences and RelinquishRecords may block.
 type Hub interface {
-	// Serve claims the member's fleet for this installation, and returns the key of its seal. It is false where
+	// Serve has this installation serve the member's fleet, and returns the key of its seal. It is false where
 	// another installation was faster, or the seal cannot be had.
 	Serve(ctx context.Context, fleetName string) (seal.Key, bool)
 	// Served reports whether this installation serves the fleet, as far as a cache shows it.

@@ -23,7 +23,7 @@ var labels = map[string]string{
 	v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue,
 }
 
-// Write puts the content, and its seal, into l. Other content of l (UID, resourceVersion, labels of others) stays. It
+// Write puts the content, and its MAC, into l. Other content of l (UID, resourceVersion, labels of others) stays. It
 // never sets strategy or preferredHolder, which would start the API server's own coordinated election. Times are cut to
 // microseconds, as a Lease stores them: a little earlier, so a little less is promised.
 //
