@@ -86,7 +86,7 @@ type wantedFences struct {
 	open map[string]bool
 	// invalid names the policies whose fences are not known.
 	invalid []string
-	// written names the fences of which an object was written, by any client, since the stored versions were last
+	// written names the fences with an object that was written, by any client, since the stored versions were last
 	// read.
 	written map[string]bool
 	// leases holds the hub's Leases in namespaces of the member that are not terminating.

@@ -62,8 +62,8 @@ func (w *Worker) keepGuard(ctx context.Context) {
 	}
 }
 
-// guardDue waits for the pause to pass, for the member to leave, or for another installation to serve its fleet. It
-// returns false when ctx has ended.
+// guardDue waits for the pause to pass, for the member to leave, or until this installation does not serve its
+// fleet. It returns false when ctx has ended.
 func (w *Worker) guardDue(ctx context.Context, pause time.Duration) bool {
 	timer, cancel := context.WithTimeout(ctx, pause)
 	defer cancel()

@@ -148,8 +148,8 @@ func (w *Worker) readersInformer(leases coordinationclient.LeaseInterface, p *pu
 	return informer
 }
 
-// readerSeen counts a reader that has registered. It records an event on the Cluster, unless the reader had
-// registered before this hub's first list.
+// readerSeen counts a reader that has registered. It records an event on the Cluster, unless an initial list of the
+// watch shows the reader.
 func (w *Worker) readerSeen(l *coordinationv1.Lease, before bool) {
 	reader, err := wire.ReadRegistration(l)
 	if err != nil {
