@@ -17,7 +17,7 @@ const pinned = "leasecast.dev/cluster-uid"
 func Pin(key Key, fleet, cluster, uid string) string {
 	mac := hmac.New(sha256.New, key)
 	for _, s := range [...]string{pinned, fleet, cluster, uid} {
-		_, _ = mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(s)))) // lengths, so that no two pins give the same text
+		_, _ = mac.Write(binary.BigEndian.AppendUint64(nil, uint64(len(s)))) // length prefixes keep pins distinct
 		_, _ = mac.Write([]byte(s))
 	}
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
