@@ -12,7 +12,7 @@ import (
 )
 
 // A record that etcd rejects would block its namespace: no decision can be persisted. Etcd takes objects of 1.5
-// MiB, and whoever may create Clusters may create thousands with long names. So what a record says of them is
+// MiB, and whoever may create Clusters may create thousands with long names. So their entries in a record are
 // bounded, in bytes as stored. API servers store each name twice: once more in managedFields.
 const (
 	maxCounted = 384 << 10 // observedPriorities

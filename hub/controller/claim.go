@@ -33,8 +33,8 @@ func (c *Controller) claim(ctx context.Context, v *view, policies []*policy) {
 	}
 }
 
-// own gives the namespace to the policy that last owned it, as long as that policy claims it, and otherwise to the
-// oldest one that claims it. An owner without a known valid version keeps the namespace by the record.
+// own gives the namespace to the policy that last owned it, as long as that policy claims it. Otherwise it chooses
+// the oldest policy that claims it. An owner without a known valid version keeps the namespace by the record.
 func (v *view) own(policies []*policy, recorded string) {
 	for _, p := range policies {
 		owned := p.object.Name == recorded

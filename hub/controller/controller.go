@@ -260,8 +260,8 @@ func requestFor[T client.Object]() handler.TypedEventHandler[T, mcreconcile.Requ
 	})
 }
 
-// namespacesOfPolicy enqueues every namespace in the fleet of a policy: those that it selects now or selected
-// before, and those that another policy must leave to it.
+// namespacesOfPolicy enqueues every namespace in the fleet of a policy. The policy may select it, may have selected
+// it before, or may take it from another policy.
 func (c *Controller) namespacesOfPolicy(ctx context.Context, p *v1alpha1.LeadershipPolicy) []mcreconcile.Request {
 	var rs []mcreconcile.Request
 	for _, key := range c.namespacesOf(ctx, p.Namespace) {

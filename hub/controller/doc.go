@@ -1,6 +1,6 @@
 // Package controller makes every decision of the hub. For one namespace it gathers the record, the policies, the
 // members and their Leases. It calls election.Next, and persists the answer by compare-and-swap. Only then does it
-// assign to the publishers what each member's Lease has to say.
+// assign the content of each member's Lease to the publishers.
 //
 //	gather ──▶ election.Next ──▶ persist ──▶ assign ──▶ explain
 //

@@ -110,7 +110,7 @@ func (c *Controller) remember(v *view, o *v1alpha1.NamespaceLeader, asked lease.
 const mostPending = 10
 
 // mayComeTrue remembers a write of a record that got no answer. It may have been applied, or may be applied later.
-// The next look accepts what it finds. A later look does not take this write for an edit.
+// The next look accepts what it finds. After that, this write does not count as an edit.
 func (c *Controller) mayComeTrue(key types.NamespacedName, spec *v1alpha1.NamespaceLeaderSpec) {
 	c.forget(key)
 	s := c.namespace(key)

@@ -155,8 +155,8 @@ func (c *Controller) leaseChanged(key fleet.Key, namespace string) {
 	}
 }
 
-// namespacesOf returns all namespaces of a fleet that may need a decision: those that have a record, or a Lease
-// that the hub may have written in a member, or a policy that manages them.
+// namespacesOf returns all namespaces of a fleet that may need a decision. Each has a record, a policy that manages
+// it, or a Lease that the hub may have written in a member.
 func (c *Controller) namespacesOf(ctx context.Context, fleetName string) []types.NamespacedName {
 	names := map[string]bool{}
 	var records v1alpha1.NamespaceLeaderList

@@ -15,8 +15,8 @@ import (
 // A namespace has one policy. Other policies that select it have no effect there: no Lease, no fence and no stop
 // time.
 
-// ownedByOther reports whether a record belongs to a policy of the fleet other than p. An owner that does not claim
-// the namespace any more is about to lose it: the next owner fences it before this owner's fences are removed.
+// ownedByOther reports whether a record belongs to a policy of the fleet other than p. An owner without a claim to
+// the namespace is about to lose it: the next owner fences it before this owner's fences are removed.
 func ownedByOther(o *v1alpha1.NamespaceLeader, p *policy, policies []*policy, claims func(*policy) bool) bool {
 	owner := o.Spec.Policy
 	return owner != "" && owner != p.object.Name && o.Spec.State != v1alpha1.StateRetired &&

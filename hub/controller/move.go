@@ -63,7 +63,7 @@ func (c *Controller) managed(v *view) bool {
 	return v.found == nil && c.recall(v.key).highest > 0 || v.found != nil && v.state.Record.State != "" && v.state.Record.State != election.Retired
 }
 
-// addMove adds what is known of other hubs: of the hub that a namespace came from, and of one that leads it now, by
+// addMove adds what is known of other hubs. One is the hub that a namespace came from. Another may lead it now, by
 // Leases of any name.
 //
 // The former may have renewed until now, unless it has relinquished the Leases, or this hub has seen all of them.

@@ -120,8 +120,8 @@ func (p *policy) setLocks(ls []locks.Lock) {
 }
 
 // shareLocks removes from policies, oldest first, the locks that they cannot fence in all of their members. An
-// older policy fences them there, or has Leases of that name. Such a lock stays closed. An older policy that has
-// lost its namespace does not count.
+// older policy fences them there, or has Leases of that name. Such a lock stays closed. A policy that has lost its
+// namespace fences no lock.
 func shareLocks(policies []*policy, members []fleet.Member, lost func(*policy) bool) {
 	for i, p := range policies {
 		kept := slices.DeleteFunc(slices.Clone(p.locks), func(l locks.Lock) bool {

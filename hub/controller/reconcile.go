@@ -239,7 +239,7 @@ func notLeading(name string, r election.Record) int {
 	return 1
 }
 
-// finish deletes a record that is retired and needed no more.
+// finish deletes a record that nothing depends on any more.
 func (c *Controller) finish(ctx context.Context, v *view) error {
 	c.forget(v.key)
 	if v.found == nil {

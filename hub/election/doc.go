@@ -88,10 +88,10 @@
 //     Where the fence was missing in the leader's cluster, the record names that cluster: programs there may still act.
 //  16. A fenced lock is closed in every cluster until the leader's Lease lists it. A lock that is new to the record
 //     may still be held: by the leader of another namespace, or without a fence. So it is listed once every cluster
-//     that can be reached has refused it for as long as the fleet's largest D, ε and stop time together. Each other
-//     cluster must have refused it, or been out of reach, for as long. It stays listed from term to term while the
-//     policy fences it. A cluster whose administrator has not allowed the fence of a lock outside the policy's
-//     namespace refuses nothing, so such a lock is not newly listed.
+//     in reach has refused it for as long as the fleet's largest D, ε and stop time together. Each other cluster must
+//     have refused it, or been out of reach, for as long. It stays listed from term to term while the policy fences
+//     it. A cluster whose administrator has not allowed the fence of a lock outside the policy's namespace refuses
+//     nothing, so such a lock is not newly listed.
 //  17. One namespace, one policy. The policy that the record names owns the namespace until its own selection ends. The
 //     oldest one that selects a namespace without an owner gets it. A policy that owns none has no effect there. One
 //     that became invalid changes nothing.

@@ -21,7 +21,7 @@ func (b expiry) passed(now lease.Reading) bool {
 	return now.Boot >= b.boot && (!now.Wall.Before(b.wall) || now.Boot >= b.boot+b.extra)
 }
 
-// wait returns how long until the expiry passes, or until it should be checked again: it may come nearer when a
+// wait returns how long until the expiry passes, or until it should be checked again. It may come nearer when a
 // clock is corrected after a step.
 func (b expiry) wait(now lease.Reading) time.Duration {
 	boot := b.boot - now.Boot

@@ -199,8 +199,8 @@ func successor(now lease.Reading, p Policy, s State, ranked []Candidate) string 
 	return c.Name
 }
 
-// resumes reports whether the draining leader may go on in its term: the cause of the draining is gone, the leader
-// answers, and its Lease can still be live. A revoked term never goes on.
+// resumes reports whether the draining leader may go on in its term. The cause of the draining must be gone, the
+// leader must answer, and its Lease can still be live. A revoked term never goes on.
 func resumes(now lease.Reading, p Policy, s State, cs []Candidate) bool {
 	holder, ok := named(cs, s.Record.Leader)
 	return ok && s.Record.State == Draining && s.Record.Revoked == 0 && holder.Answering && now.Wall.Before(s.Sent.Until) &&
@@ -319,8 +319,8 @@ func timeToAnswer(now lease.Reading, p Policy, s State) time.Duration {
 	return max(0, s.Tenure.Started.Boot+p.Timings.Duration-now.Boot)
 }
 
-// notReady reports whether a cluster may be fit in a moment: the hub has not reached it yet, or has not
-// guarded or fenced it yet, or the cluster has begun to answer again.
+// notReady reports whether a cluster may be fit in a moment. Either the hub has not reached, guarded or fenced it
+// yet, or the cluster has begun to answer again.
 func notReady(c Candidate) bool {
 	return c.Fitness == Unknown || c.Reason == reason.Unguarded || c.Reason == reason.Unfenced || c.Reason == reason.Recovering
 }

@@ -36,8 +36,8 @@ func whyDepose(now lease.Reading, p Policy, s State, ranked []Candidate) reason.
 	}
 	switch holder.Fitness {
 	case Unknown:
-		// Unknown is not dead. But once all that it can have been promised has passed, and every cluster had the
-		// time to answer, it does not lead any more, in whatever state it is.
+		// Unknown is not dead. But it does not lead any more, in whatever state it is, after two things: all that
+		// it can have been promised has passed, and every cluster had the time to answer.
 		if timeToAnswer(now, p, s) > 0 || !promiseExpiry(s, p.bounds()).passed(now) {
 			return ""
 		}
@@ -77,9 +77,9 @@ func unlessAlone(why reason.Reason, p Policy, s State, ranked []Candidate) reaso
 	return why
 }
 
-// overtaken reports whether an operator's edit put an eligible cluster above the leader: the leader's
-// priority was lowered or the other's raised since the last decision that counted it. A recovery edits
-// nothing, so it moves nothing.
+// overtaken reports whether an operator's edit put an eligible cluster above the leader. Since the last decision
+// that counted it, the leader's priority was lowered or the other's raised. A recovery edits nothing, so it moves
+// nothing.
 func overtaken(r Record, holder Candidate, ranked []Candidate) bool {
 	counted, ok := r.Observed[holder.Name]
 	lowered := ok && holder.Priority < counted

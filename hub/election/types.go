@@ -32,8 +32,8 @@ type Policy struct {
 	StopTime time.Duration
 	// Locks are the fenced locks, as namespace/name, in ascending order.
 	Locks []string
-	// InitialDelay is how long the first leader of a namespace waits for better clusters that are not ready
-	// yet, counted from when the namespace was first seen in any cluster.
+	// InitialDelay is how long the first leader of a namespace waits for better clusters that are not ready yet. It
+	// counts from when the namespace was first seen in any cluster.
 	InitialDelay time.Duration
 }
 
@@ -153,14 +153,14 @@ type State struct {
 	Released bool
 	// LeaseLost: the leader's Lease is not live and cannot be repaired within the term.
 	LeaseLost bool
-	// Highest is the highest epoch that this tenure knows beside the record: from what it granted or saw in the
-	// record, from sealed Leases, and from edits that readers may have accepted.
+	// Highest is the highest epoch known to this tenure. It may come from a grant, from any earlier version of the
+	// record, from a sealed Lease, or from an edit that readers may have accepted.
 	Highest int64
-	// Found is the live term with the highest epoch among the sealed Leases, read at the start of the tenure, that
-	// name the cluster they are in.
+	// Found is the live term with the highest epoch among the sealed Leases that name the cluster they are in. They
+	// were read at the start of the tenure.
 	Found *FoundTerm
-	// LargestDuration, LargestSkew and LargestStop are the largest D, ε and stop time under which a hub can have
-	// sent Leases of the namespace, by the seal. They bound a record that was lost or edited.
+	// LargestDuration, LargestSkew and LargestStop are, by the seal, the largest D, ε and stop time of any Lease
+	// that may have been sent for the namespace. They bound a record that was lost or edited.
 	LargestDuration, LargestSkew, LargestStop time.Duration
 	// FleetDuration, FleetSkew and FleetStop are the largest D, ε and stop time of the fleet. Locks come from any
 	// of its namespaces.

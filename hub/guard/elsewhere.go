@@ -12,7 +12,7 @@ import (
 )
 
 // A policy fences what is in its own namespaces. A lock or an account in another namespace is fenced only if an
-// administrator of the member has labelled that Namespace: the authors of policies on the hub have no rights there.
+// administrator of the member has labelled that Namespace. The authors of policies on the hub have no rights there.
 
 // NotAllowedError names the namespaces in which a member's administrator has not allowed fences from outside, or
 // that do not exist.

@@ -35,7 +35,7 @@ const (
 	// namespaces that a registration may name.
 	maxList   = 96 << 10
 	maxClaims = 1000
-	// maxAsked is how many namespaces are checked with the authorizer one by one: each check costs a part of a
+	// maxAsked is how many namespaces are checked with the authorizer one by one. Each check costs a part of a
 	// policy's compute budget in the API server. perExpression is how many checks one expression may contain.
 	maxAsked      = 16
 	perExpression = 2

@@ -47,12 +47,11 @@ type Observation struct {
 type Thresholds struct {
 	// Timeout is how long an answer may take.
 	Timeout time.Duration
-	// UnreachableAfter is how long requests of a kind may fail, counted from the send
-	// time of the last one that succeeded, before the member is unhealthy.
+	// UnreachableAfter is how long requests of a kind may fail before the member is unhealthy. It counts from the
+	// send time of the last one that succeeded.
 	UnreachableAfter time.Duration
-	// RecoverAfter is how long a member that was unhealthy must answer without a
-	// failure before it is healthy again, from the send time of the first success
-	// to that of the last.
+	// RecoverAfter is how long an unhealthy member must answer without a failure before it is healthy again. It
+	// counts from the send time of the first success to the send time of the last one.
 	RecoverAfter time.Duration
 }
 

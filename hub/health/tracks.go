@@ -7,7 +7,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-// Tracks are the facts about one member, separate for each request timeout of a policy: an answer too late for one
+// Tracks are the facts about one member, separate for each request timeout of a policy. An answer too late for one
 // policy may be in time for another. They are ordered by their timeouts. No method changes them in place.
 type Tracks []Timed
 
@@ -18,7 +18,7 @@ type Timed struct {
 }
 
 // Under returns the facts under other timeouts. There must be at least one. A new timeout begins with the facts
-// under the next longer timeout, or else the longest one, so that an edit of a policy makes no member unknown.
+// under the next longer timeout, or else the longest one. So an edit of a policy makes no member unknown.
 func (ts Tracks) Under(timeouts []time.Duration) Tracks {
 	sorted := slices.Compact(slices.Sorted(slices.Values(timeouts)))
 	next := make(Tracks, 0, len(sorted))

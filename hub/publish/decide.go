@@ -100,8 +100,8 @@ func (l *leaseSyncer) decide(now lease.Reading, may, answered bool) step {
 }
 
 // newerThanRecord reports whether the Lease is sealed and newer than the record, and records that in the status.
-// Such a Lease was read at the start of the tenure, or left in a member that was away when its namespace was
-// forgotten, or written by an overlapping tenure. The controller raises the record above it. Until that is
+// Such a Lease was read at the start of the tenure, or written by an overlapping tenure. Or it was left in a member
+// that was away when its namespace was forgotten. The controller raises the record above it. Until that is
 // persisted, nothing is written. A Lease with an epoch that no hub can have granted yet is ignored by readers, and
 // replaced.
 func (l *leaseSyncer) newerThanRecord(now lease.Reading) bool {
@@ -116,7 +116,7 @@ func (l *leaseSyncer) newerThanRecord(now lease.Reading) bool {
 
 // hold changes nothing, unless an edit of the Lease promises more than was sent. It also rereads a Lease that
 // another client made, to notice its deletion. If the Lease of a live term could not be written, hold retries by a
-// write that changes nothing: the term may go on if its leader can be written again.
+// write that changes nothing. The term may go on if its leader can be written again.
 func (l *leaseSyncer) hold(now lease.Reading, may bool) step {
 	tries := may && l.status.Failing != "" && l.sentEpoch == l.want.Term.Epoch && l.sent.Live(now.Wall)
 	switch {

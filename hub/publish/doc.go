@@ -18,8 +18,8 @@
 //     outlives the connection that it was sent over.
 //   - Relinquish: a hub that its Clusters leave removes its mark from their Leases, and renews nothing any more.
 //     Another hub may take a sealed Lease without a mark, by compare-and-swap (relinquish.go).
-//   - Three kinds of Leases are never overwritten, but reported (edits.go): one that no hub made, one of another
-//     hub, and one that names another member as its own.
+//   - Three kinds of Leases are reported and never overwritten (edits.go): a Lease that no hub made, one of another
+//     hub, and one that names another member.
 //
 // # Acknowledged handover
 //

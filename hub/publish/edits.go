@@ -6,8 +6,8 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// notePoisoned records an edit that readers accept, because they do not check seals: a higher epoch, unless it is
-// absurd, or a later deadline of the term that leads here.
+// notePoisoned records an edit that readers accept, because they do not check seals. That is a higher epoch, unless
+// it is absurd, or a later deadline of the term that leads here.
 func (l *leaseSyncer) notePoisoned(now lease.Reading) {
 	c, want := l.known.content, l.want.Term
 	if l.known.sealed || l.known.lease == nil || !l.known.labelled || want.Epoch == 0 || !lease.PlausibleEpoch(now.Wall, c.Epoch) {

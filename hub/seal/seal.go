@@ -1,6 +1,6 @@
 // Package seal keeps the key that a fleet's Leases are sealed with: in a Secret in the fleet's namespace that
-// `clusterctl move` takes along. The Secret also holds, for each policy, the largest D, ε and stop time under which
-// anything may have been sent, in case a record is lost or edited (bounds.go).
+// `clusterctl move` takes along. The Secret also holds, for each policy, the largest D, ε and stop time of anything
+// that may have been sent. They count if a record is lost or edited (bounds.go).
 //
 // The mark on the Secret names the installation of the hub that serves the fleet. Of two on one management cluster,
 // the first one that put its mark there serves it.
@@ -82,7 +82,7 @@ func (s *Store) Load(ctx context.Context, fleet string) (Seal, error) {
 }
 
 // Find is Load, but creates no seal: without a Secret it returns the zero Seal. A hub that has not reached a
-// cluster of the fleet yet may be the target of a move that has not brought the Secret so far.
+// cluster of the fleet yet may be the target of a move whose Secret has not arrived.
 func (s *Store) Find(ctx context.Context, fleet string) (Seal, error) {
 	if seal, ok := s.cached(fleet); ok {
 		return seal, nil

@@ -15,8 +15,8 @@ const maxClockDifference = time.Second
 // not be shorter than the pause of client-go's elector between two reads, which is up to 2.2 retry periods.
 const longestWait = 2200 * time.Millisecond
 
-// TakeOverPromptly wraps the lock of a hub's election so that a candidate takes over as soon as the tenure of a
-// lost replica has certainly ended.
+// TakeOverPromptly wraps the lock of a hub's election. So a candidate takes over as soon as the tenure of a lost
+// replica has certainly ended.
 //
 // client-go's elector counts the duration of an election from when it saw the last renewal, and reads again every 1
 // to 2.2 retry periods. With a duration of 6 s and a period of 1 s, that adds up to 4.4 s in which nobody renews

@@ -247,8 +247,8 @@ func (t *Tenure) leaseIsOwn(holder string) bool {
 }
 
 // release ends the right to write. It returns a time after the last write of this tenure, also if the wall clock
-// was stepped back, and the mark of an orderly release. The mark is zero while an earlier tenure may be at work: a
-// tenure that lost its Lease may not have ended yet.
+// was stepped back. It also returns the mark of an orderly release. The mark is zero while an earlier tenure may be
+// at work: a tenure that lost its Lease may not have ended yet.
 func (t *Tenure) release() (latest time.Time, mark time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -300,7 +300,7 @@ func (t *Tenure) inherit(started lease.Reading) {
 		t.inherited, t.orderly = r.RenewTime.Time, true
 	case r.AcquireTime.Equal(&r.RenewTime):
 		// The election was won and never renewed. The renewTime may be older than the Lease, or than the end of the
-		// tenure before it: a candidate can be paused between reading its clock and its request.
+		// tenure before it. A candidate can be paused between reading its clock and its request.
 	default:
 		t.earlierDuration = max(t.h, lasts*time.Second)
 		t.inherited = r.RenewTime.Add(t.earlierDuration)

@@ -132,8 +132,8 @@ type fenceCheck struct {
 	settled  bool
 	// retry is the delay before a rejected fence is tried again, or zero.
 	retry time.Duration
-	// again is the boot reading of the next check, verifyAt of the next one that sends probes, and lookAt of the
-	// next read of the stored versions.
+	// These are boot readings: again for the next check, verifyAt for the next one that sends probes, and lookAt
+	// for the next read of the stored versions.
 	again, verifyAt, lookAt time.Duration
 }
 

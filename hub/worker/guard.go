@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// guardEvery is how often a guard in force is checked, and guardRetry how often before that: a policy takes
+	// guardEvery is how often a guard in force is checked, and guardRetry how often before that. A policy takes
 	// effect about a second after it was created. A guard that is unchanged is probed every verifyEvery only.
 	// refusedRetry is how often a rejected request is retried.
 	guardEvery   = 10 * time.Second

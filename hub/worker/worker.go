@@ -61,7 +61,7 @@ type Options struct {
 	Log      logr.Logger
 }
 
-// Fleet is what a Worker asks of a [fleet.Provider].
+// Fleet is the part of [fleet.Provider] that a Worker uses.
 type Fleet interface {
 	Member(key fleet.Key) (fleet.Member, bool)
 	Members(fleetName string) []fleet.Member
@@ -88,8 +88,8 @@ type Hub interface {
 	Fences(ctx context.Context, key fleet.Key) (wanted []guard.Fence, invalid []string, err error)
 	// RelinquishRecords removes this hub's mark from the fleet's records.
 	RelinquishRecords(ctx context.Context, fleetName string) error
-	// RecordReader records an event about a reader on the member's Cluster, of a kind such as Normal. The
-	// registration has that name; the empty name stands for all.
+	// RecordReader records an event about a reader on the member's Cluster, of a kind such as Normal. registration
+	// names the reader's registration; the empty name stands for all.
 	RecordReader(key fleet.Key, registration types.NamespacedName, kind, reason, message string)
 	// RecordMended records an event on the member's Cluster: a fence was restored.
 	RecordMended(key fleet.Key, message string)

@@ -88,7 +88,7 @@ func electorOf(asked v1alpha1.LockFence) Elector {
 const ours = "leasecast-"
 
 // Check rejects locks that the schema rejects too. A policy that was stored under an earlier CRD is not validated
-// again: it may name a controller in place of a lock, or a Lease of the hub.
+// again. It may name a controller in place of a lock, or a Lease of the hub.
 func Check(o *v1alpha1.LeadershipPolicy) error {
 	for _, l := range Of(o.Spec.Fencing) {
 		if l.Namespace == "" || l.Name == "" || l.Lease == 0 || l.Renew == 0 || l.Retry == 0 {
