@@ -64,7 +64,8 @@ func (c *Controller) lowerSeal(ctx context.Context, fleetName string, policies [
 	return 0, c.Seals.Lower(ctx, fleetName, is.before, is.after)
 }
 
-// setLowering remembers a pending reduction, or forgets it if is is nil. It returns since when the reduction waits.
+// setLowering remembers a pending reduction, or forgets it if nil is passed. It returns since when the reduction
+// waits.
 func (c *Controller) setLowering(fleetName string, is *lowering) (since time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -272,8 +272,7 @@ func (s *Store) assume(fleet string, before, after map[string]Bounds) (lowered S
 	return lowered, true
 }
 
-// change writes the seal that of returns for the stored one, if of also returns true. Without a Secret it creates
-// one.
+// change writes what of returns for the stored seal, if of also returns true. Without a Secret it creates one.
 func (s *Store) change(ctx context.Context, fleet string, missing Seal, of func(found Seal) (Seal, bool)) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
