@@ -184,8 +184,8 @@ func (v *view) failing(m *memberView) bool {
 	}
 }
 
-// allSkewed reports whether the clocks of all measured members are off. Then the hub's own clock must be off. The
-// members keep what they lead, but a hub with such a clock promises nothing new.
+// allSkewed reports whether the clocks of all measured members are off. Then the hub's own clock is assumed to be
+// off. The members keep what they lead, but a hub with such a clock promises nothing new.
 func allSkewed(ms []memberView) bool {
 	measured, off := 0, 0
 	for i := range ms {

@@ -241,7 +241,7 @@ func (h workersHub) RecordReader(key fleet.Key, registration types.NamespacedNam
 		h.c.recordOnCluster(key, nil, kind, why, "Register", message)
 		return
 	}
-	// Events with equal content are merged into one, with the first one's message. So each names its own
+	// Events about the same objects are merged into one, with the first one's message. So each relates to its own
 	// registration.
 	h.c.recordOnCluster(key, &corev1.ObjectReference{
 		APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Namespace: registration.Namespace, Name: registration.Name,

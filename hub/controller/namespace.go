@@ -86,9 +86,9 @@ func (c *Controller) recordShown(key types.NamespacedName, version string) (news
 // read.
 const mostVersions = 16
 
-// versions separates the writes of this tenure from others, by the versions that a watch of one record
-// shows. A watch shows versions in order, so one from before the last one shown comes from a restored backup. It is
-// safe for concurrent use.
+// versions separates the writes of this tenure from others', by the versions that a watch of one record shows. A
+// watch shows versions in order, so one from before the last one shown comes from a restored backup. It is safe for
+// concurrent use.
 type versions struct {
 	mu sync.Mutex
 	// known are the versions that this tenure has read or written, oldest first, from the last one that the watch

@@ -170,7 +170,7 @@ func (c *Controller) changed(ctx context.Context, v *view, d election.Decision, 
 	s.untold = append(s.untold, pendingEvent{kind, is.Reason, describe(d)})
 }
 
-// tell records the pending events of a record.
+// tell records the events of a record that are pending.
 func (c *Controller) tell(v *view) {
 	s := c.recall(v.key)
 	for _, e := range s.untold {

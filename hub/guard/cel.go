@@ -66,7 +66,7 @@ const (
 	// tick is the time that a CronJob's Job is scheduled for. For any other Job it is the creation time.
 	tick = "has(object.metadata.annotations) && '" + scheduledAnnotation + "' in object.metadata.annotations ? " +
 		"timestamp(object.metadata.annotations['" + scheduledAnnotation + "']) : timestamp(object.metadata.creationTimestamp)"
-	// tickOfThisTerm rejects a first tick that another cluster may have run.
+	// tickOfThisTerm rejects a tick before the term, which another cluster may have run.
 	tickOfThisTerm = "variables." + scheduled + " >= timestamp(params.spec.acquireTime)"
 
 	// stores excludes dry runs. The hub's own dry runs use probe names.
@@ -139,8 +139,8 @@ func namesOf(r v1alpha1.FencedResources) []string {
 }
 
 // keepsLabels returns an expression: an object that is fenced by its labels keeps their keys. An update that only
-// removes a label carries no time, so it would be accepted after the term. After it all other writes would be
-// accepted too.
+// removes a label carries no time, so it would be accepted after the term. All other writes of the object would
+// then be accepted too.
 func keepsLabels(f v1alpha1.WriteFence) string {
 	var keeps []string
 	for _, key := range slices.Sorted(maps.Keys(f.ObjectLabels)) {

@@ -233,7 +233,7 @@ func notIn(namespaces []string) metav1.LabelSelectorRequirement {
 	return metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: namespaces}
 }
 
-// walled returns a spec with the same rules that rejects everything.
+// walled returns a spec with the same rules that rejects everything but the cleanup of a terminating namespace.
 func walled(spec admissionv1.ValidatingAdmissionPolicySpec) admissionv1.ValidatingAdmissionPolicySpec {
 	spec.ParamKind, spec.Variables = nil, nil
 	spec.Validations = []admissionv1.Validation{{Expression: cleansUp, Message: noLeader, Reason: ptr.To(metav1.StatusReasonForbidden)}}
