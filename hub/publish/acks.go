@@ -19,7 +19,7 @@ import (
 type acks struct {
 	registrations map[types.UID]*registration
 	questions     map[string]*question // by namespace
-	asked         int                  // asked so far
+	asked         int                  // questions asked so far
 	skew          time.Duration        // ε
 	used          map[string]usage     // by account; the empty name: all accounts
 	// full names the bound that the member's registrations exceed, or is empty. If it is set, some registrations
