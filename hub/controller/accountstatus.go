@@ -12,7 +12,7 @@ import (
 	"github.com/leasecast/leasecast/hub/worker"
 )
 
-// noteAccounts sets the condition of a policy that tells whether a cluster has each service account that it fences.
+// noteAccounts sets the policy's condition that reports whether each fenced service account exists in some cluster.
 func (c *Controller) noteAccounts(object *v1alpha1.LeadershipPolicy, members []memberView) {
 	var found []accountFinding
 	if f := object.Spec.Fencing; f != nil {
@@ -35,8 +35,8 @@ func (c *Controller) noteAccounts(object *v1alpha1.LeadershipPolicy, members []m
 	meta.SetStatusCondition(&object.Status.Conditions, cond)
 }
 
-// accountFinding is the state of an account in all members. An account that one member has is spelled right: the others
-// may not run the program yet.
+// accountFinding is the state of an account in all members. If one member has the account, its name is right: the
+// others may not run the program yet.
 type accountFinding struct {
 	account   string
 	exists    bool
@@ -64,7 +64,8 @@ func (c *Controller) findAccount(a v1alpha1.FencedServiceAccount, members []memb
 	return f
 }
 
-// accountsFound warns of accounts that no cluster has. It judges what was found of all.
+// accountsFound returns the condition. It warns of accounts that no cluster has, and names those that were not seen
+// yet.
 func accountsFound(found []accountFinding) metav1.Condition {
 	var missing, open []string
 	for _, f := range found {

@@ -6,7 +6,7 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// boundsOf are the largest D and ε of the policies that count.
+// boundsOf returns the largest D, ε and stop time of the policies. It skips policies whose content is unknown.
 func boundsOf(policies []*policy) (b seal.Bounds) {
 	for _, p := range policies {
 		if !p.unknown {
@@ -16,13 +16,14 @@ func boundsOf(policies []*policy) (b seal.Bounds) {
 	return b
 }
 
-// bounds are those under which Leases are sent for the policy.
+// bounds returns the D, ε and stop time under which Leases are sent for the policy.
 func (p *policy) bounds() seal.Bounds {
 	return seal.Bounds{Duration: p.election.Timings.Duration, Skew: p.election.Timings.Skew, Stop: p.election.StopTime}
 }
 
-// mayHaveOwned returns the policies under which Leases of the namespace may have been sent. Of a record that is there it is
-// the recorded one and the present one. Of one that is lost these are all that select the namespace, and all that are gone.
+// mayHaveOwned names the policies under which Leases of the namespace may have been sent. If the record exists,
+// these are the recorded policy and the present one. If it is lost, they are all policies that select the
+// namespace, and all deleted ones that the seal still names.
 func (v *view) mayHaveOwned(s seal.Seal, policies []*policy) (names []string) {
 	if v.policy != nil {
 		names = append(names, v.policy.object.Name)

@@ -11,19 +11,19 @@ import (
 	"github.com/leasecast/leasecast/hub/election"
 )
 
-// A record that etcd does not take decides nothing. Etcd takes objects of 1.5 MiB, and whoever may make Clusters may make
-// thousands with long names. So what a record says of each of them is bounded, in bytes as they are stored: API servers
-// store each name once more, with who has written it.
+// A record that etcd rejects would block its namespace: no decision can be persisted. Etcd takes objects of 1.5
+// MiB, and whoever may create Clusters may create thousands with long names. So their entries in a record are
+// bounded, in bytes as stored. API servers store each name twice: once more in managedFields.
 const (
 	maxCounted = 384 << 10 // observedPriorities
 	maxShown   = 768 << 10 // candidates
-	// ofCounted and ofShown are what an entry takes beside its texts.
+	// ofCounted and ofShown are the bytes that an entry takes beside its texts.
 	ofCounted = 96
 	ofShown   = 288
 )
 
-// countable returns the names of the observed priorities that a record takes. The leader's comes first, and then short names:
-// nobody gains by long ones. A cluster that is left out counts as raised once it may lead.
+// countable returns the names of the observed priorities that fit into a record. The leader comes first, then short
+// names, so that nobody gains by long ones. A cluster that is left out counts as raised once it may lead.
 func countable(r election.Record) []string {
 	names := slices.Collect(maps.Keys(r.Observed))
 	slices.SortFunc(names, func(a, b string) int {
@@ -40,7 +40,8 @@ func countable(r election.Record) []string {
 	return names
 }
 
-// showable returns the candidates that a status takes, in their order. Those that may lead, and the leader, come first.
+// showable returns the candidates that fit into a status, in their order. It prefers those that may lead, and the
+// leader.
 func showable(all []v1alpha1.Candidate, leader string) (some []v1alpha1.Candidate) {
 	left := maxShown
 	fits := make([]bool, len(all))
@@ -62,7 +63,7 @@ func showable(all []v1alpha1.Candidate, leader string) (some []v1alpha1.Candidat
 	return some
 }
 
-// escaped is how many bytes a text takes in JSON at most.
+// escaped returns an upper bound for the bytes that a text takes in JSON.
 func escaped(text string) int {
 	size := len(text)
 	for i := range len(text) {

@@ -12,22 +12,23 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// errSeal says that a decision waits for people, because the seal of its fleet cannot be written.
+// errSeal means that a decision cannot be persisted until people repair the seal of its fleet.
 var errSeal = errors.New("the seal of the fleet cannot be raised")
 
-// useOfSeal is one of the two ways in which the seal of a fleet is used: to serve the fleet, or to raise what it holds. One may
-// go well while the other does not.
+// useOfSeal is one of the two uses of a fleet's seal: to serve the fleet, or to raise the seal's bounds. One may
+// succeed while the other fails.
 type useOfSeal struct {
 	fleet string
 	raise bool
 }
 
-// noteSeal notes whether the seal of a fleet could be used. A worker asks for it several times a second. So the log and the
-// policies tell of it once. It reports whether people have to put it right.
+// noteSeal records whether the seal of a fleet could be used. A worker asks for it several times a second, so the
+// log and the policies report a broken seal once. It returns true if people have to repair the seal.
 func (c *Controller) noteSeal(ctx context.Context, of useOfSeal, err error) bool {
 	broken := brokenBy(err)
 	if err != nil && broken == "" {
-		if !errors.Is(err, seal.ErrServed) && !of.raise { // an event names the one once the cache shows it, decisions the other
+		// An event reports ErrServed once the cache shows it; decisions report an error of raise.
+		if !errors.Is(err, seal.ErrServed) && !of.raise {
 			log.FromContext(ctx).Error(err, "The seal of the fleet cannot be read or written", "fleet", of.fleet)
 		}
 		return false
@@ -49,7 +50,7 @@ func (c *Controller) noteSeal(ctx context.Context, of useOfSeal, err error) bool
 	return broken != ""
 }
 
-// brokenBy explains what people have to put right before the seal can be used. It is empty if time may heal it.
+// brokenBy explains what people have to repair before the seal can be used. It is empty if a retry may succeed.
 func brokenBy(err error) string {
 	switch {
 	case errors.Is(err, seal.ErrBroken):
@@ -62,7 +63,7 @@ func brokenBy(err error) string {
 	}
 }
 
-// brokenSeal says why the seal of a fleet cannot be used. It is empty if it can.
+// brokenSeal returns why the seal of a fleet cannot be used, or "".
 func (c *Controller) brokenSeal(fleetName string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,7 +20,7 @@ import (
 	"github.com/leasecast/leasecast/hub/worker"
 )
 
-// candidate is a member as a candidate, with words for people.
+// candidate is a member as a candidate, with messages for people.
 type candidate struct {
 	election.Candidate
 	message string
@@ -28,8 +28,8 @@ type candidate struct {
 	readers int
 }
 
-// candidates returns the members that take part, and the leader if it takes no part any
-// more, and when the health of one of them may change by time alone.
+// candidates returns the members that take part. It includes the leader of a policy that takes no part any more.
+// after is when the health of one of them may change by time alone, or zero.
 func (v *view) candidates() (cs []candidate, after time.Duration) {
 	hubIsOff := allSkewed(v.members)
 	for i := range v.members {
@@ -63,7 +63,7 @@ func (v *view) candidates() (cs []candidate, after time.Duration) {
 	return cs, after
 }
 
-// fenceOf is what an error says of the fences of locks and schedules.
+// fenceOf converts the error of fences of locks and schedules.
 func fenceOf(err error) election.Fence {
 	switch {
 	case err == nil:
@@ -75,7 +75,7 @@ func fenceOf(err error) election.Fence {
 	}
 }
 
-// takesNoPart says why a member is none of the policy's.
+// takesNoPart returns why a member takes no part under the policy.
 func takesNoPart(m fleet.Member) (reason.Reason, string) {
 	switch {
 	case m.Gone:
@@ -87,9 +87,9 @@ func takesNoPart(m fleet.Member) (reason.Reason, string) {
 	}
 }
 
-// illegible judges a candidate whose priority cannot be read. A slip of the pen costs
-// no leadership: it keeps what it has, with the priority that counted last, but is
-// never newly chosen. That it must not lead for another reason is the graver word.
+// illegible judges a candidate whose priority cannot be parsed. A typing error costs no leadership: the candidate
+// keeps what it has, with the priority that counted last, but is never newly chosen. A reason for which it must not
+// lead at all takes precedence.
 func (c *candidate) illegible(label string, counted map[string]int32) {
 	c.Priority = counted[c.Name]
 	if c.Fitness == election.Unfit {
@@ -102,13 +102,13 @@ func (c *candidate) illegible(label string, counted map[string]int32) {
 	c.message = invalidPriority(label) + "; until then it keeps what it leads, and is never newly chosen"
 }
 
-// invalidPriority explains to a person what is wrong with a label.
+// invalidPriority explains what is wrong with a priority label.
 func invalidPriority(label string) string {
 	return fmt.Sprintf("the label %s is %q: set it to an integer from 0 to %d", v1alpha1.PriorityLabel, label, math.MaxInt32)
 }
 
-// fitness judges one member; the first rule that speaks decides. What excludes a
-// member for good comes first, then what is not known, then what may pass.
+// fitness judges one member; the first rule that applies decides. Reasons that exclude a member permanently come
+// first, then missing knowledge, then reasons that may pass.
 func (v *view) fitness(m *memberView) (election.Fitness, reason.Reason, string) {
 	switch p := m.Problem; {
 	case excludes(p.Reason):
@@ -141,7 +141,7 @@ func (v *view) fitness(m *memberView) (election.Fitness, reason.Reason, string) 
 	return election.Fit, why, message
 }
 
-// onlyRetains says why a member keeps what it has, and is never newly chosen. It is empty if it may be.
+// onlyRetains returns why a member keeps what it has but is never newly chosen, or "".
 func (m *memberView) onlyRetains() (reason.Reason, string) {
 	switch {
 	case m.unguarded != nil:
@@ -155,8 +155,8 @@ func (m *memberView) onlyRetains() (reason.Reason, string) {
 	}
 }
 
-// eligible is what there is to say of a member that may lead. One whose watches do not last is read instead, and of one
-// that has too many objects the first ones are known.
+// eligible returns the reason and message of a member that may lead. A member whose watches do not last is listed
+// instead. Of a member with too many objects, only the first ones are known.
 func (m *memberView) eligible() (reason.Reason, string) {
 	if m.Problem.Reason == reason.Unwatched || m.Problem.Reason == reason.TooManyObjects {
 		return m.Problem.Reason, m.Problem.Message
@@ -164,10 +164,10 @@ func (m *memberView) eligible() (reason.Reason, string) {
 	return reason.Eligible, ""
 }
 
-// failing reports whether a member cannot be written, although it may answer all else: a term there
-// would never begin. Its syncer goes on trying, and so does a leader's, as long as its term lasts.
-// Nobody tries for a leader that is being replaced, against which counts only what it is replaced
-// for, nor where there never was a leader: there the first term tells.
+// failing reports whether a member cannot be written, although it may answer other requests: a term there would
+// never begin. Its syncer keeps trying, and a leader's syncer does so as long as its term lasts. A leader that is
+// being replaced is not tried, so only the reason of its replacement counts against it. Nothing is tried where
+// there never was a leader: there the first term shows it.
 func (v *view) failing(m *memberView) bool {
 	r := v.state.Record
 	switch {
@@ -184,8 +184,8 @@ func (v *view) failing(m *memberView) bool {
 	}
 }
 
-// allSkewed reports whether the clocks of all members that were measured are off: then it is
-// the hub's that is. They keep what they lead, but nothing new is promised by such a clock.
+// allSkewed reports whether the clocks of all measured members are off. Then the hub's own clock is assumed to be
+// off. The members keep what they lead, but a hub with such a clock promises nothing new.
 func allSkewed(ms []memberView) bool {
 	measured, off := 0, 0
 	for i := range ms {
@@ -200,15 +200,15 @@ func allSkewed(ms []memberView) bool {
 	return off > 0 && off == measured
 }
 
-// skewed explains to a person that a clock of a member is off. A clock that was not measured
-// closely enough is held against nobody: only a proof is.
+// skewed explains that a member's clock is off. Only a proof counts: a clock that was not measured closely enough
+// is not held against its member.
 func skewed(clocks skew.Verdict, eps time.Duration) string {
 	return fmt.Sprintf("%s, and maxClockSkewMilliseconds is %d: set that clock right (NTP or chrony on the machine), "+
 		"or the hub's if all clusters are said to be off", clocks, eps.Milliseconds())
 }
 
-// excludes tells the problems that make a member no candidate from those that only
-// say why it is not connected, or warn.
+// excludes reports whether a problem makes a member no candidate. Other problems only explain why it is not
+// connected, or warn.
 func excludes(r reason.Reason) bool {
 	switch r {
 	case reason.NameTooLong, reason.WrongCluster, reason.DuplicateCluster, reason.SendsTooMuch, reason.Deleting, reason.Gone:
@@ -218,7 +218,7 @@ func excludes(r reason.Reason) bool {
 	}
 }
 
-// unknown says why nothing is known of a member.
+// unknown returns why the state of a member is unknown.
 func unknown(m *memberView) (election.Fitness, reason.Reason, string) {
 	if m.Problem.Reason != "" {
 		return election.Unknown, m.Problem.Reason, m.Problem.Message
@@ -259,7 +259,7 @@ func unfencedMessage(err error) string {
 	}
 }
 
-// advise adds what to do where the words of a member say only what is wrong.
+// advise adds what to do to a message that states only the problem.
 func advise(r reason.Reason, message string) string {
 	if r != reason.Forbidden {
 		return message
@@ -267,7 +267,7 @@ func advise(r reason.Reason, message string) string {
 	return message + "; grant the hub's user there the rules of config/member"
 }
 
-// elected strips candidates to what decisions rest on.
+// elected returns the part of the candidates that decisions rest on.
 func elected(cs []candidate) []election.Candidate {
 	out := make([]election.Candidate, len(cs))
 	for i := range cs {
@@ -276,7 +276,7 @@ func elected(cs []candidate) []election.Candidate {
 	return out
 }
 
-// describe puts the record of a decision in words.
+// describe explains the record of a decision in words.
 func describe(d election.Decision) string {
 	r, waiting := d.Record, d.Waiting
 	successor := r.Next

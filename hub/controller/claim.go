@@ -9,7 +9,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// claim finds the policy that owns the namespace, and the members that it speaks of.
+// claim finds the policy that owns the namespace, and the members that take part under it.
 func (c *Controller) claim(ctx context.Context, v *view, policies []*policy) {
 	recorded := ""
 	if v.object != nil {
@@ -25,7 +25,7 @@ func (c *Controller) claim(ctx context.Context, v *view, policies []*policy) {
 		m.takesPart = v.policy != nil && v.policy.speaksOf(m)
 	}
 	if v.policy == nil && recorded == "" && v.unread(policies) {
-		// The record is lost. A Lease in a cluster that was not read yet may tell more, so nothing is taken away.
+		// The record is lost. A Lease in a cluster that was not read yet may show more, so nothing is removed.
 		v.stop = "whether a policy claims the namespace is not known before every cluster has been read"
 	}
 	if !c.source.synced() {
@@ -33,8 +33,8 @@ func (c *Controller) claim(ctx context.Context, v *view, policies []*policy) {
 	}
 }
 
-// own gives the namespace to the policy that owned it last, as long as that claims it, and else to the oldest one that
-// claims it. An owner of which nothing is known but that it is invalid keeps it by the record.
+// own gives the namespace to the policy that last owned it, as long as that policy claims it. Otherwise it chooses
+// the oldest policy that claims it. An owner without a known valid version keeps the namespace by the record.
 func (v *view) own(policies []*policy, recorded string) {
 	for _, p := range policies {
 		owned := p.object.Name == recorded
@@ -59,9 +59,8 @@ func (v *view) own(policies []*policy, recorded string) {
 	v.policy = v.policy.byRecord(v.key.Name, v.state.Record)
 }
 
-// claimedBy reports whether a policy claims the namespace: it matches in a member
-// that the policy speaks of. A member that was never reached keeps its last answer,
-// which is the record; and an empty list of members decides nothing.
+// claimedBy reports whether a policy claims the namespace: it matches in a member that the policy selects. For a
+// member that was not read, the record stands in as its last answer. An empty list of members decides nothing.
 func (v *view) claimedBy(p *policy, recorded string) bool {
 	for i := range v.members {
 		m := &v.members[i]
@@ -81,7 +80,7 @@ func (v *view) claimedBy(p *policy, recorded string) bool {
 	return len(v.members) == 0 && p.object.Name == recorded
 }
 
-// unread reports whether a member that one of the policies speaks of was not read yet.
+// unread reports whether a member that one of the policies selects was not read yet.
 func (v *view) unread(policies []*policy) bool {
 	return slices.ContainsFunc(v.members, func(m memberView) bool {
 		return !m.isRead && slices.ContainsFunc(policies, func(p *policy) bool { return p.speaksOf(&m) })

@@ -18,10 +18,10 @@ import (
 	"github.com/leasecast/leasecast/hub/fleet"
 )
 
-// A member can show any number of namespaces and Leases. A decision costs a call to the hub's API server, so what is
-// nobody's is dropped before one is asked for: a namespace that has no record and that no policy claims.
+// A member can show any number of namespaces and Leases, and a decision costs a call to the hub's API server. So a
+// namespace that has no record, and that no policy claims, triggers no decision.
 
-// isKnown reports whether a namespace has a record, or this tenure remembers something of it. It reads caches only.
+// isKnown reports whether a namespace has a record, or this tenure has state for it. It reads caches only.
 func (c *Controller) isKnown(ctx context.Context, key types.NamespacedName) bool {
 	c.mu.Lock()
 	_, remembered := c.namespaces[key]
@@ -35,7 +35,8 @@ func (c *Controller) isClaimed(ctx context.Context, key types.NamespacedName, la
 	return err != nil || slices.ContainsFunc(policies, func(p *policy) bool { return p.matches(key.Name, labels) })
 }
 
-// isManaged reports whether a policy of the fleet manages a namespace without a record that a member shows with these labels.
+// isManaged reports whether a policy of the fleet manages a namespace that a member shows with these labels. It
+// assumes that the namespace has no record.
 func (c *Controller) isManaged(ctx context.Context, key types.NamespacedName, labels map[string]string, member fleet.Key) bool {
 	policies, err := c.policiesOf(ctx, key.Namespace)
 	return err != nil || slices.ContainsFunc(policies, func(p *policy) bool {
@@ -43,8 +44,8 @@ func (c *Controller) isManaged(ctx context.Context, key types.NamespacedName, la
 	})
 }
 
-// isConcerned reports whether news of a member's Lease in a namespace may change a decision. A sealed Lease does: its
-// record may be lost.
+// isConcerned reports whether a change of a member's Lease in a namespace may change a decision. A Lease that the
+// hub may have written does: its record may be lost.
 func (c *Controller) isConcerned(ctx context.Context, key types.NamespacedName) bool {
 	if c.isKnown(ctx, key) || c.isClaimed(ctx, key, nil) {
 		return true
@@ -57,8 +58,8 @@ func (c *Controller) isConcerned(ctx context.Context, key types.NamespacedName) 
 	return false
 }
 
-// mcNamespaces asks for a decision about a namespace that a member shows, if it concerns the hub. A policy that comes
-// later asks by itself.
+// mcNamespaces enqueues a namespace that a member shows, if it is known or managed. A policy that is created later
+// enqueues its namespaces itself.
 func (c *Controller) mcNamespaces(name multicluster.ClusterName, _ cluster.Cluster) handler.TypedEventHandler[*corev1.Namespace, mcreconcile.Request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, ns *corev1.Namespace) []mcreconcile.Request {
 		ctx, cancel := context.WithTimeout(ctx, listTimeout)

@@ -33,24 +33,23 @@ import (
 	"github.com/leasecast/leasecast/hub/tenure"
 )
 
-// decisionsAtOnce is how many namespaces are decided on at once.
+// decisionsAtOnce is how many namespaces are decided on concurrently.
 const decisionsAtOnce = 16
 
 // Options configure a Controller. All fields but Measure are required.
 type Options struct {
 	Fleet  *fleet.Provider
 	Tenure *tenure.Tenure
-	// Elected asks the hub's API server whether this replica holds the election now. False
-	// also if it does not answer.
+	// Elected asks the hub's API server whether this replica holds the election now. It returns false also if the
+	// API server does not answer.
 	Elected func(context.Context) bool
 	Seals   *seal.Store
 	Clock   lease.Clock
-	// HubID is the mark of this installation (see seal.Mark), on all that it writes.
+	// HubID is the mark of this installation (see seal.Mark). It is on all records and Leases that the hub writes.
 	HubID string
-	// OwnNamespace is where the hub itself runs: a member namespace of that name is
-	// never managed.
+	// OwnNamespace is the namespace that the hub runs in. A member namespace of that name is never managed.
 	OwnNamespace string
-	// Measure sees every request for a Lease in a member, if it is set. It hands on the client that it is given.
+	// Measure wraps the client for Leases in a member, if it is set, so that it sees every request.
 	Measure func(fleet.Key, coordinationclient.LeasesGetter) coordinationclient.LeasesGetter
 }
 
@@ -68,24 +67,24 @@ type Controller struct {
 	records  queue
 	policies queue
 
-	useless atomic.Pointer[limits] // beyond which a wrong clock of this hub lets nobody lead
+	useless atomic.Pointer[limits] // beyond them a wrong clock of this hub lets no cluster lead
 
 	mu              sync.Mutex // guards what follows; never held across I/O
 	running         context.Context
 	wg              sync.WaitGroup
 	namespaces      map[types.NamespacedName]*namespaceState
 	versions        map[types.NamespacedName]policyVersions
-	owners          map[types.NamespacedName]string // the policy of each record, as a watch shows it
-	lone            map[types.NamespacedName]*lone  // of each policy, since one was asked for
+	owners          map[types.NamespacedName]string // the policy that each record names, as a watch shows it
+	lone            map[types.NamespacedName]*lone  // by policy, since a namespace of it was first counted
 	members         map[fleet.Key]*memberState
-	standBackEvents map[types.NamespacedName]lease.Reading // of each policy, when the last event was recorded
-	written         time.Duration                          // when any record was written last, by the boot clock
-	lowerings       map[string]lowering                    // of each fleet's seal
-	sealRead        map[string]lease.Reading               // of each fleet, from before its seal was read last for decisions
+	standBackEvents map[types.NamespacedName]lease.Reading // by policy: when the last event was recorded
+	written         time.Duration                          // boot reading of this tenure's last write of any record
+	lowerings       map[string]lowering                    // by fleet
+	sealRead        map[string]lease.Reading               // by fleet: from before its seal was last read
 	brokenSeals     map[useOfSeal]string                   // why a seal cannot be used
 }
 
-// claim says which policies select a namespace, and which of them owns it.
+// claim names the policies that select a namespace, and the one that owns it.
 type claim struct {
 	owner  string
 	losers string // comma-separated
@@ -110,13 +109,13 @@ func New(o Options) *Controller {
 	}
 }
 
-// queue is the work queue of one of the controllers, once that has started.
+// queue is the work queue of a controller. It is empty until the controller has started.
 type queue struct {
 	mu sync.Mutex
 	q  workqueue.TypedRateLimitingInterface[mcreconcile.Request]
 }
 
-// source hands the queue over when its controller starts.
+// source takes the controller's queue when the controller starts.
 func (w *queue) source() source.TypedSource[mcreconcile.Request] {
 	return source.TypedFunc[mcreconcile.Request](func(_ context.Context, q workqueue.TypedRateLimitingInterface[mcreconcile.Request]) error {
 		w.mu.Lock()
@@ -126,11 +125,10 @@ func (w *queue) source() source.TypedSource[mcreconcile.Request] {
 	})
 }
 
-// add asks for a decision. Before the controller has started nothing needs asking for:
-// its first lists bring everything.
+// add enqueues a decision. Before the controller has started this does nothing: its first lists enqueue everything.
 func (w *queue) add(key types.NamespacedName) { w.addIn(0, key) }
 
-// addIn is add after a while.
+// addIn is add after a delay.
 func (w *queue) addIn(wait time.Duration, key types.NamespacedName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -171,16 +169,15 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 		}
 	}
 	unsubscribe := c.Fleet.Subscribe(c.memberChanged)
-	_ = unsubscribe // for as long as the process lives
+	_ = unsubscribe // subscribed as long as the process lives
 	return nil
 }
 
-// controllerOptions fills in what multicluster-runtime leaves empty: the manager's
-// defaults, its logger among them.
+// controllerOptions fills in what multicluster-runtime leaves empty: the manager's defaults, its logger among them.
 //
-// The queues are those of client-go: the priority queue of controller-runtime v0.24.1 can block
-// for ever when it is shut down with work in it (controller-runtime issue 3538), and
-// a hub that does not stop gives up its election half a minute late.
+// It uses client-go's queues. The priority queue of controller-runtime v0.24.1 can block forever when it is shut
+// down with work in it (controller-runtime issue 3538). A hub that does not stop gives up its election half a
+// minute late.
 func controllerOptions(mgr manager.Manager, f reconcile.TypedFunc[mcreconcile.Request], concurrent int) controller.TypedOptions[mcreconcile.Request] {
 	o := controller.TypedOptions[mcreconcile.Request]{
 		MaxConcurrentReconciles: concurrent,
@@ -193,8 +190,8 @@ func controllerOptions(mgr manager.Manager, f reconcile.TypedFunc[mcreconcile.Re
 	return o
 }
 
-// withoutErrorsOfStopping drops the errors of a hub that is stopping. It also drops results beside an error, which the
-// queue would ignore with a warning.
+// withoutErrorsOfStopping drops the errors of a hub that is stopping. It also drops a result that comes with an
+// error, which the queue would ignore with a warning.
 func withoutErrorsOfStopping(f reconcile.TypedFunc[mcreconcile.Request]) reconcile.TypedFunc[mcreconcile.Request] {
 	return func(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
 		result, err := f(ctx, req)
@@ -209,8 +206,8 @@ func withoutErrorsOfStopping(f reconcile.TypedFunc[mcreconcile.Request]) reconci
 	}
 }
 
-// Start runs the work for members until ctx ends. It returns when all of it has
-// stopped, so that nothing is renewed any more when the hub gives up its election.
+// Start runs the work for members until ctx ends. It returns when all of that work has stopped, so that nothing is
+// renewed any more when the hub gives up its election.
 func (c *Controller) Start(ctx context.Context) error {
 	select {
 	case <-c.Fleet.Synced():
@@ -234,7 +231,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	return nil
 }
 
-// recordEvents asks for a decision about a record that somebody else than this tenure has written or deleted.
+// recordEvents enqueues a record that a client other than this tenure has written or deleted.
 func (c *Controller) recordEvents() handler.TypedEventHandler[*v1alpha1.NamespaceLeader, mcreconcile.Request] {
 	type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
 	show := func(o *v1alpha1.NamespaceLeader, version string, q queue) {
@@ -256,15 +253,15 @@ func (c *Controller) recordEvents() handler.TypedEventHandler[*v1alpha1.Namespac
 	}
 }
 
-// requestFor asks for a decision about an object itself.
+// requestFor enqueues the object itself.
 func requestFor[T client.Object]() handler.TypedEventHandler[T, mcreconcile.Request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o T) []mcreconcile.Request {
 		return []mcreconcile.Request{{Request: reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}}}
 	})
 }
 
-// namespacesOfPolicy asks for decisions about everything in the fleet of a policy:
-// what it selects now, what it selected before, and what another one must leave to it.
+// namespacesOfPolicy enqueues every namespace in the fleet of a policy. The policy may select it, may have selected
+// it before, or may take it from another policy.
 func (c *Controller) namespacesOfPolicy(ctx context.Context, p *v1alpha1.LeadershipPolicy) []mcreconcile.Request {
 	var rs []mcreconcile.Request
 	for _, key := range c.namespacesOf(ctx, p.Namespace) {

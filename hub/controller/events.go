@@ -20,17 +20,16 @@ import (
 // listTimeout bounds a list from a cache.
 const listTimeout = 5 * time.Second
 
-// warmTimeout bounds the look of a standby at a seal.
+// warmTimeout bounds a standby's read of a seal.
 const warmTimeout = 2 * time.Second
 
-// strangersWait is for how long decisions wait that only clusters ask for which were never connected.
+// strangersWait delays decisions that are requested only because of clusters that were never connected.
 const strangersWait = time.Second
 
-// memberChanged asks for decisions about everything in the fleet of a member, and records what is wrong with its
-// Cluster.
+// memberChanged enqueues everything in the fleet of a member, and records its Cluster's problem as an event.
 //
-// Whoever may make Clusters can make hundreds that fail in another way each time. Such a cluster cannot lead, so a decision a
-// second is enough for all of them.
+// Whoever may create Clusters can create hundreds that keep failing in different ways. Such a cluster cannot lead,
+// so one decision a second is enough for all of them.
 func (c *Controller) memberChanged(key fleet.Key) {
 	wait := time.Duration(0)
 	if c.isStranger(key) {
@@ -44,7 +43,7 @@ func (c *Controller) memberChanged(key fleet.Key) {
 	c.warmSeal(key.Fleet)
 }
 
-// isStranger reports whether a member was never connected as far as this replica has seen.
+// isStranger reports whether a member was never connected while this replica watched.
 func (c *Controller) isStranger(key fleet.Key) bool {
 	m, _ := c.Fleet.Member(key)
 	c.mu.Lock()
@@ -54,11 +53,11 @@ func (c *Controller) isStranger(key fleet.Key) bool {
 	return !s.connected
 }
 
-// warmSeal has a standby load the seal of a fleet. It may be elected in the middle of a move, when the Secret is gone
-// already. Without the key it could not let go of the Leases.
+// warmSeal has a standby load the seal of a fleet. The standby may be elected in the middle of a move, when the
+// Secret is already gone. Without the key it could not relinquish the Leases.
 func (c *Controller) warmSeal(fleetName string) {
 	if c.Tenure.Holds() {
-		return // it loads the seal when it needs it
+		return // an elected replica loads the seal when it needs it
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), warmTimeout)
 	defer cancel()
@@ -67,8 +66,8 @@ func (c *Controller) warmSeal(fleetName string) {
 	}
 }
 
-// recordProblem records an event on a Cluster that says what is wrong with it, once for each reason. A replica
-// without the right to write only notes that there is a Cluster.
+// recordProblem records a Cluster's problem as an event on it, once for each reason. A replica without the right to
+// write only tracks that the Cluster exists.
 func (c *Controller) recordProblem(key fleet.Key) {
 	m, ok := c.Fleet.Member(key)
 	var is fleet.Problem
@@ -86,7 +85,7 @@ func (c *Controller) recordProblem(key fleet.Key) {
 	}
 }
 
-// recordProblems records what was found out about Clusters before this tenure began.
+// recordProblems records the problems of Clusters that were found before this tenure began.
 func (c *Controller) recordProblems() {
 	c.mu.Lock()
 	keys := slices.Collect(maps.Keys(c.members))
@@ -96,13 +95,13 @@ func (c *Controller) recordProblems() {
 	}
 }
 
-// problemOf is what the owner of a Cluster should know and may have to mend.
+// problemOf returns the problem that the owner of a Cluster should know and may have to fix.
 func problemOf(m fleet.Member) fleet.Problem {
 	switch {
 	case m.PriorityReason == reason.InvalidPriority:
 		return fleet.Problem{Reason: m.PriorityReason, Message: invalidPriority(m.Labels[v1alpha1.PriorityLabel])}
 	case m.Problem.Reason == reason.NeverReached, m.Problem.Reason == reason.Deleting, m.Problem.Reason == reason.Gone:
-		return fleet.Problem{} // nothing is wrong
+		return fleet.Problem{} // no fault
 	case m.Problem.Reason == "":
 		if clocks, eps := m.Skewed(); clocks.State == skew.Beyond {
 			return fleet.Problem{Reason: reason.ClockSkewed, Message: skewed(clocks, eps)}
@@ -113,10 +112,11 @@ func problemOf(m fleet.Member) fleet.Problem {
 	}
 }
 
-// fleetChanged asks for decisions about everything in a fleet.
+// fleetChanged enqueues everything in a fleet.
 func (c *Controller) fleetChanged(fleetName string) { c.fleetChangedIn(0, fleetName) }
 
-// fleetChangedIn is fleetChanged after a while. Those that are asked for meanwhile are made once.
+// fleetChangedIn is fleetChanged after a delay. A namespace that is enqueued again within the delay is decided on
+// once.
 func (c *Controller) fleetChangedIn(wait time.Duration, fleetName string) {
 	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
 	defer cancel()
@@ -126,7 +126,7 @@ func (c *Controller) fleetChangedIn(wait time.Duration, fleetName string) {
 	c.policiesChangedIn(wait, fleetName)
 }
 
-// policiesChanged asks for the statuses of the policies of a fleet.
+// policiesChanged enqueues the policies of a fleet, so that their statuses are written.
 func (c *Controller) policiesChanged(fleetName string) { c.policiesChangedIn(0, fleetName) }
 
 func (c *Controller) policiesChangedIn(wait time.Duration, fleetName string) {
@@ -142,7 +142,7 @@ func (c *Controller) policiesChangedIn(wait time.Duration, fleetName string) {
 	}
 }
 
-// leaseChanged asks for a decision because a publisher has news of a namespace, or of all if the name is empty.
+// leaseChanged enqueues a namespace that a publisher has reported as changed, or all if the name is empty.
 func (c *Controller) leaseChanged(key fleet.Key, namespace string) {
 	if namespace == "" {
 		c.fleetChanged(key.Fleet)
@@ -155,8 +155,8 @@ func (c *Controller) leaseChanged(key fleet.Key, namespace string) {
 	}
 }
 
-// namespacesOf returns all namespaces of a fleet that there may be something to decide
-// about: those that have a record, a Lease of the hub in a member, or a policy that selects them.
+// namespacesOf returns all namespaces of a fleet that may need a decision. Each has a record, a policy that manages
+// it, or a Lease that the hub may have written in a member.
 func (c *Controller) namespacesOf(ctx context.Context, fleetName string) []types.NamespacedName {
 	names := map[string]bool{}
 	var records v1alpha1.NamespaceLeaderList

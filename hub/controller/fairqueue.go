@@ -6,28 +6,28 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 )
 
-// Whoever may label namespaces in one member can ask for thousands of decisions. Those of other policies and members must
-// not wait behind them.
+// Whoever may label namespaces in one member can trigger thousands of decisions. Decisions about other policies and
+// members must not wait behind them.
 
-// lane is a line of requests. Those that wait in other lanes come in turn.
+// lane is a queue of requests. Lanes take turns.
 type lane struct {
 	fleet, policy string
-	member        string // the only one in which the namespaces match; empty: they match in several, or that is not known
+	member        string // the only member in which the namespaces match; empty: several, or not known
 }
 
-// newEvery is how often a decision about a namespace without a record comes first, while others wait.
+// newEvery: while others wait, every newEvery-th decision is about a namespace without a record.
 const newEvery = 8
 
-// fairQueue is the order in which decisions are made: what has a record before what has none, and in turn by policy and
-// member. It is a [workqueue.Queue], so that its user has the lock.
+// fairQueue is the order of decisions: namespaces with a record before those without, and in turn by policy and
+// member. It is a [workqueue.Queue], whose user holds the lock.
 type fairQueue struct {
 	laneOf   func(types.NamespacedName) (l lane, recorded bool)
 	recorded turns
 	fresh    turns // without a record
-	since    int   // how many with a record came since one without had its turn
+	since    int   // requests with a record since the last one without
 }
 
-// newFairQueue returns a work queue with that order.
+// newFairQueue returns a constructor of work queues with that order.
 func newFairQueue(laneOf func(types.NamespacedName) (lane, bool)) func(string, workqueue.TypedRateLimiter[mcreconcile.Request]) workqueue.TypedRateLimitingInterface[mcreconcile.Request] {
 	return func(name string, limiter workqueue.TypedRateLimiter[mcreconcile.Request]) workqueue.TypedRateLimitingInterface[mcreconcile.Request] {
 		type request = mcreconcile.Request
@@ -49,10 +49,10 @@ func (q *fairQueue) Push(r mcreconcile.Request) {
 	}
 }
 
-// Len is how many requests wait.
+// Len returns the number of waiting requests.
 func (q *fairQueue) Len() int { return q.recorded.n + q.fresh.n }
 
-// Pop takes the next request out. There must be one.
+// Pop removes and returns the next request. The queue must not be empty.
 func (q *fairQueue) Pop() mcreconcile.Request {
 	if q.recorded.n > 0 && (q.fresh.n == 0 || q.since < newEvery-1) {
 		q.since++
@@ -62,9 +62,9 @@ func (q *fairQueue) Pop() mcreconcile.Request {
 	return q.fresh.pop()
 }
 
-// turns are lanes that have their turn one after the other.
+// turns holds lanes that take turns.
 type turns struct {
-	order []lane // those in which something waits; the first one is next
+	order []lane // lanes with waiting requests; the first one is next
 	lanes map[lane][]mcreconcile.Request
 	n     int
 }

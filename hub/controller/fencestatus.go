@@ -21,8 +21,8 @@ import (
 	"github.com/leasecast/leasecast/hub/worker"
 )
 
-// noteFences says in the status of a policy in which members a fence is missing. It gets all policies of the fleet, the
-// oldest first, and the namespaces that the policy names and does not own.
+// noteFences sets the policy's condition that names the members in which a fence is missing. policies are all
+// policies of the fleet, oldest first. lost are the namespaces that the policy names and does not own.
 func (c *Controller) noteFences(ctx context.Context, policies []*policy, p *policy, object *v1alpha1.LeadershipPolicy, members []memberView, lost []string) {
 	conditions := &object.Status.Conditions
 	fences := p.fencesBut(c.HubID, lost)
@@ -70,7 +70,7 @@ func (c *Controller) noteFences(ctx context.Context, policies []*policy, p *poli
 	meta.SetStatusCondition(conditions, cond)
 }
 
-// closedLocks returns the locks of a policy that no cluster may hold yet, by the record as this tenure knows it.
+// closedLocks returns the policy's locks that no cluster may hold yet, by the cached record.
 func (c *Controller) closedLocks(ctx context.Context, p *policy) (closed []string) {
 	if len(p.election.Locks) == 0 || len(p.object.Spec.Namespaces.Names) == 0 {
 		return nil
@@ -88,7 +88,7 @@ func (c *Controller) closedLocks(ctx context.Context, p *policy) (closed []strin
 	return closed
 }
 
-// answerIn is what a member has answered, after a colon, if there is an answer.
+// answerIn returns a member's answer in an error, after a colon, or "" without one.
 func answerIn(err error) string {
 	if s := apierrors.APIStatus(nil); errors.As(err, &s) {
 		return ": " + cut(s.Status().Message, 256)
@@ -96,7 +96,8 @@ func answerIn(err error) string {
 	return ""
 }
 
-// missingFence says why one of the fences is missing in a member. A member that is away may miss all.
+// missingFence returns why fences are missing in a member, or nil. In a member without a worker they were not
+// checked.
 func (c *Controller) missingFence(m memberView, fences []guard.Fence) error {
 	w := c.worker(m.Key)
 	if w == nil {
@@ -109,7 +110,7 @@ func (c *Controller) missingFence(m memberView, fences []guard.Fence) error {
 		errs = append(errs, err)
 		denied.Namespaces = append(denied.Namespaces, guard.DeniedIn(err)...)
 	}
-	if len(denied.Namespaces) > 0 { // one command for all of them
+	if len(denied.Namespaces) > 0 { // one command for all namespaces
 		slices.Sort(denied.Namespaces)
 		denied.Namespaces = slices.Compact(denied.Namespaces)
 		return denied
@@ -117,11 +118,11 @@ func (c *Controller) missingFence(m memberView, fences []guard.Fence) error {
 	return errors.Join(errs...)
 }
 
-// fencesIn are the fences that policies, the oldest first, ask for in a member. A lock has one fence, that of the oldest, and
-// none if an older policy has Leases of its name.
-// What an invalid policy asks for that was never valid is not known, so the fences that it has stay. lost returns the
-// namespaces of the member that a policy selects and does not own. A cluster that a policy does not select any more keeps
-// its fences while it leads by a record: leads says so.
+// fencesIn returns the fences that policies, oldest first, ask for in a member. A lock has one fence: the oldest
+// policy's. It has no fence if an older policy has Leases of its name. The fences of an invalid policy that was
+// never valid are not known, so the installed ones stay. lost returns the namespaces of the member that a policy
+// selects and does not own. A cluster that a policy does not select any more keeps its fences while leads reports
+// that it leads by a record.
 func fencesIn(
 	hub string, policies []*policy, m fleet.Member, lost func(*policy) ([]string, error), leads func(*policy) bool,
 ) (fs []guard.Fence, invalid []string, err error) {
@@ -152,7 +153,8 @@ func fencesIn(
 	return fs, invalid, nil
 }
 
-// writer is a policy for which the hub writes Leases of this name, or nothing. As locks they would be refused to the hub.
+// writer returns the policy for which the hub writes Leases of this name, or "". A fence of such a lock would
+// reject the hub's own writes.
 func writer(policies []*policy, name string) string {
 	for _, p := range policies {
 		if p.object.LeaseName() == name {
@@ -162,13 +164,13 @@ func writer(policies []*policy, name string) string {
 	return ""
 }
 
-// olderThan returns the policies that are older than one.
+// olderThan returns the policies that are older than object.
 func olderThan(policies []*policy, object *v1alpha1.LeadershipPolicy) []*policy {
 	return policies[:max(0, slices.IndexFunc(policies, func(p *policy) bool { return p.object.Name == object.Name }))]
 }
 
-// lockRefused says why a lock of a policy is not fenced, or nothing: an older policy fences it in one of these members, or
-// the hub itself writes it.
+// lockRefused returns why a lock of a policy is not fenced, or "". Either an older policy fences it in one of these
+// members, or the hub itself writes it.
 func lockRefused(policies []*policy, object *v1alpha1.LeadershipPolicy, members []memberView) string {
 	mine, older := locks.Of(object.Spec.Fencing), olderThan(policies, object)
 	for _, l := range mine {
@@ -193,8 +195,8 @@ func lockRefused(policies []*policy, object *v1alpha1.LeadershipPolicy, members 
 	return ""
 }
 
-// leaseRefused says that the hub cannot write the Leases of a policy somewhere, or nothing: an older policy fences a lock of
-// their name in one of these members, in a namespace that this one names.
+// leaseRefused returns why the hub cannot write the Leases of a policy somewhere, or "". An older policy may fence
+// a lock of their name in one of these members, in a namespace that this policy names.
 func leaseRefused(policies []*policy, p *policy, members []memberView) string {
 	for _, older := range olderThan(policies, p.object) {
 		warns := older.object.Spec.Fencing != nil && older.object.Spec.Fencing.Mode == v1alpha1.FencingWarn

@@ -25,21 +25,21 @@ import (
 	"github.com/leasecast/leasecast/hub/worker"
 )
 
-// view is all that is known of one namespace when it is decided on.
+// view is everything known of one namespace when it is decided on.
 type view struct {
 	key     types.NamespacedName // fleet and namespace
 	object  *v1alpha1.NamespaceLeader
 	found   *v1alpha1.NamespaceLeaderSpec // the record as it is stored; nil: it does not exist
-	policy  *policy                       // the one that owns the namespace; nil if none
+	policy  *policy                       // the policy that owns the namespace, or nil
 	losers  []*policy
 	skew    time.Duration // the largest ε that any policy of the fleet has, or had: hubs have clocks of that kind
 	members []memberView
 	state   election.State
-	// moved says that the record is another hub's; edited, that somebody who is no hub has
-	// changed it; vanished, that it was deleted so; absurd, that it says what no hub can have written.
+	// moved: the record is another hub's. edited: a client that is no hub changed it. vanished: such a client
+	// deleted it. absurd: no hub can have written its content.
 	moved, edited, vanished, absurd bool
 	written                         bool // by this decision
-	// stop says why nothing is to be decided; renews, that the present term is renewed all the same.
+	// stop is why nothing must be decided. renews: the present term is renewed all the same.
 	stop   string
 	renews bool
 }
@@ -49,20 +49,20 @@ type memberView struct {
 	fleet.Member
 	publisher *publish.Publisher
 	unguarded error
-	unfenced  error // that a fence is missing which the policy asks for
-	byLease   error // that one of locks or schedules is missing: API servers admit them by the Lease
+	unfenced  error // a fence is missing that the policy asks for
+	byLease   error // a fence of locks or schedules is missing: API servers admit those by the Lease
 	refuses   []refusal
 	takesPart bool
 	namespace *corev1.Namespace // nil: it does not exist there
-	isRead    bool              // false: nothing is known of the member's namespaces
+	isRead    bool              // false: the member's namespaces are not known
 	verdict   health.Verdict
 	clocks    skew.Verdict
 	facts     publish.SyncStatus
 	initial   publish.Initial
-	readers   int // that are registered there and follow the namespace
+	readers   int // registered there, and following the namespace
 }
 
-// leaseKey names the Lease of the namespace in every member.
+// leaseKey returns the key of the namespace's Lease in every member.
 func (v *view) leaseKey() types.NamespacedName {
 	name := v.state.Record.LeaseName
 	if name == "" && v.policy != nil {
@@ -114,7 +114,7 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (*vie
 	return v, nil
 }
 
-// lookAt looks at one member for one namespace.
+// lookAt returns the view of one member for one namespace.
 func (c *Controller) lookAt(ctx context.Context, m fleet.Member, namespace string) (memberView, error) {
 	mv := memberView{Member: m, unguarded: worker.ErrUnchecked}
 	if w := c.worker(m.Key); w != nil {
@@ -140,13 +140,13 @@ func (c *Controller) lookAt(ctx context.Context, m fleet.Member, namespace strin
 	return mv, nil
 }
 
-// buildState puts together what the tenure, the promises and the members say.
+// buildState combines what the tenure, the promises and the members show.
 func (c *Controller) buildState(ctx context.Context, v *view) {
 	s := &v.state
 	s.Tenure.Started, s.Tenure.Inherited = c.Tenure.Started()
 	now, adopted := c.now().Wall, c.addMemory(v)
 	if !lease.PlausibleEpoch(now, s.Highest) {
-		s.Highest = 0 // given by a clock that was ahead, and believed by no reader
+		s.Highest = 0 // written by a clock that was ahead, and accepted by no reader
 	}
 	name, fences := v.leaseKey(), c.awaitedFences(v)
 	for i := range v.members {
@@ -162,7 +162,7 @@ func (c *Controller) buildState(ctx context.Context, v *view) {
 	v.addRefused(c.lostSince(v))
 	c.addMove(v)
 	if s.Found != nil && s.Found.Term.Epoch <= adopted {
-		s.Found = nil // what became of it since is in the record
+		s.Found = nil // the record has what happened to it since
 	}
 	if v.absurd && allSkewed(v.members) {
 		v.stop = "the record says what no hub can have written by now, and all clusters contradict the hub's clock"
@@ -172,7 +172,7 @@ func (c *Controller) buildState(ctx context.Context, v *view) {
 	}
 }
 
-// addMemory adds what this tenure remembers, and returns the last epoch that it took over from a Lease.
+// addMemory adds what this tenure remembers, and returns the last epoch that it adopted from a Lease.
 func (c *Controller) addMemory(v *view) (adopted int64) {
 	s, known := &v.state, c.recall(v.key)
 	s.GrantedHere = s.Record.Epoch != 0 && known.granted == s.Record.Epoch
@@ -180,11 +180,11 @@ func (c *Controller) addMemory(v *view) (adopted int64) {
 		known = c.namespace(v.key)
 		known.highest = seen
 	}
-	s.Highest = known.highest // the record may have been edited, or lost, since
+	s.Highest = known.highest // the record may have been edited or lost since
 	return known.adopted
 }
 
-// addInitial adds what was found in a member at the start.
+// addInitial adds the Leases that were found in a member at the start.
 func (c *Controller) addInitial(v *view, m *memberView, now time.Time) {
 	s := &v.state
 	for _, cp := range m.initial.Leases {
@@ -199,7 +199,7 @@ func (c *Controller) addInitial(v *view, m *memberView, now time.Time) {
 	}
 }
 
-// addStatus adds what a member shows now.
+// addStatus adds the present state of a member's Lease.
 func (v *view) addStatus(m *memberView) {
 	s := &v.state
 	leads := m.Name == s.Record.Leader
@@ -215,7 +215,7 @@ func (v *view) addStatus(m *memberView) {
 	}
 }
 
-// addHealth adds what the policy makes of a member's health and clocks.
+// addHealth adds the health and clocks of a member, judged by the policy.
 func (c *Controller) addHealth(v *view, m *memberView) {
 	if v.policy == nil {
 		return
@@ -227,7 +227,8 @@ func (c *Controller) addHealth(v *view, m *memberView) {
 	}
 }
 
-// awaitedFences are the fences that the policy asks for in the namespace. One that only warns is not waited for.
+// awaitedFences returns the fences that the policy asks for in the namespace. Fences that only warn are not waited
+// for.
 func (c *Controller) awaitedFences(v *view) []guard.Fence {
 	if v.policy == nil || v.policy.unknown {
 		return nil
@@ -251,7 +252,7 @@ func (c *Controller) addFences(ctx context.Context, v *view, m *memberView, fenc
 			m.refuses = append(m.refuses, refusal{lock.String(), since, err})
 		}
 		if m.Name == v.state.Record.Leader && errors.Is(err, worker.ErrStored) {
-			err = nil // an outage of the hub moves no leader because its fences are not checked yet
+			err = nil // after an outage of the hub, unchecked fences move no leader
 		}
 		m.unfenced = cmp.Or(m.unfenced, err)
 		if isLock || f.Schedules() != nil {
@@ -260,8 +261,8 @@ func (c *Controller) addFences(ctx context.Context, v *view, m *memberView, fenc
 	}
 }
 
-// mayBeHeld reports whether somebody may hold a lock of a namespace in a member, by a cache: not where that namespace does not
-// exist. Of a member that is not reached nobody knows.
+// mayBeHeld reports whether a lock of a namespace may be held in a member, from a cache. It returns false where
+// that namespace does not exist, and true for a member that the hub does not reach.
 func (c *Controller) mayBeHeld(ctx context.Context, m *memberView, namespace string) bool {
 	if !m.isReached() || m.namespace != nil {
 		return true
@@ -270,15 +271,15 @@ func (c *Controller) mayBeHeld(ctx context.Context, m *memberView, namespace str
 	return !apierrors.IsNotFound(err)
 }
 
-// refusal is what a member says of a lock that is fenced.
+// refusal is the state of a lock's fence in a member.
 type refusal struct {
 	lock  string
 	since time.Duration // boot reading
-	err   error         // nil: it refuses the lock where the Lease does not open it
+	err   error         // nil: the member rejects the lock where the Lease does not open it
 }
 
-// lostSince returns since when members cannot be reached, as boot readings: until the first decision that did not reach one,
-// it may have admitted holders of locks.
+// lostSince returns the boot reading since when each unreachable member is lost: the time of the first decision that
+// did not reach it. Until then the member may have admitted holders of locks.
 func (c *Controller) lostSince(v *view) map[string]time.Duration {
 	if v.policy == nil || len(v.policy.election.Locks) == 0 {
 		return nil
@@ -298,9 +299,9 @@ func (c *Controller) lostSince(v *view) map[string]time.Duration {
 	return lost
 }
 
-// addRefused adds since when every member that can be reached refuses a lock. One that was lost before it was seen to
-// refuse counts since then. One that is known to have no fence is left out: it is no reason to keep a lock closed everywhere
-// else, and a condition names it.
+// addRefused adds since when every reachable member rejects a lock. A member that was lost before it was seen to
+// reject counts since its loss. A member that is known to have no fence is left out. It is no reason to keep a lock
+// closed everywhere else, and a condition names it.
 func (v *view) addRefused(lost map[string]time.Duration) {
 	refused, admitted, late := map[string]time.Duration{}, map[string]bool{}, map[string]time.Duration{}
 	for i := range v.members {
@@ -338,7 +339,7 @@ func tellsOfFence(err error) bool {
 	return errors.Is(err, guard.ErrForbidden) || errors.Is(err, guard.ErrUnsupported) || apierrors.IsInvalid(err)
 }
 
-// addFound adds a sealed Lease that may be the present term, read at a boot reading.
+// addFound adds a sealed Lease, read at a boot reading, that may be the present term.
 func (v *view) addFound(m *memberView, cp lease.Content, read time.Duration) {
 	s := &v.state
 	if cp.LeadsHere() && cp.Cluster == m.Identity() && (s.Found == nil || cp.Epoch > s.Found.Term.Epoch) {
@@ -346,8 +347,8 @@ func (v *view) addFound(m *memberView, cp lease.Content, read time.Duration) {
 	}
 }
 
-// mostUnreachable reports whether more than half of the members that were ever reached
-// became unreachable within one window.
+// mostUnreachable reports whether more than half of the members that were ever reached became unreachable within
+// one window.
 func mostUnreachable(ms []memberView, window time.Duration) bool {
 	reached, newest := 0, lease.Reading{}
 	for _, m := range ms {
@@ -368,8 +369,8 @@ func mostUnreachable(ms []memberView, window time.Duration) bool {
 	return 2*lost > reached
 }
 
-// sent tells what this tenure has promised for the namespace. closed says that no
-// publisher may stamp for it any more.
+// sent returns what this tenure has promised for the namespace. closed means that no publisher may stamp a Lease
+// for it any more.
 func (c *Controller) sent(key types.NamespacedName, closed bool) election.Sent {
 	p := c.promises.Get(key)
 	return election.Sent{

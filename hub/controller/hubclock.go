@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// clockEvery is how often a replica looks whether its clock is right.
+	// clockEvery is how often a replica checks its clock.
 	clockEvery = time.Second
-	// clockSteps is how many looks in a row have to say that it is not before an elected replica goes: a clock that
-	// is put right at once costs nothing.
+	// clockSteps is how many checks in a row must fail before an elected replica gives up. A clock that is
+	// corrected at once costs nothing.
 	clockSteps = 2
 )
 
 // limits are the largest ε and the largest D of all policies.
 type limits struct{ skew, duration time.Duration }
 
-// contradicted says what is wrong with this machine's clock, if all clusters prove that nobody can lead by it. It reads
-// a clock and memory only.
+// contradicted returns what is wrong with this machine's clock, if the offsets of all measured clusters prove that
+// no cluster can lead by it. It reads a clock and memory only.
 func (c *Controller) contradicted() error {
 	l := c.useless.Load()
 	if l == nil {
@@ -40,22 +40,23 @@ func (c *Controller) contradicted() error {
 	return fmt.Errorf("%v: set the clock of this machine right (NTP or chrony)", found)
 }
 
-// clockWatch ends the process of an elected replica whose clock is contradicted: it stops in order, releases the
-// election, and another replica takes over. One that was never elected waits until its clock is right.
+// clockWatch ends the process of an elected replica whose clock is contradicted. The replica stops in order and
+// releases the election, and another replica takes over. A replica that was never elected waits until its clock is
+// right.
 type clockWatch struct{ c *Controller }
 
 var _ manager.LeaderElectionRunnable = clockWatch{}
 
-// NeedLeaderElection says that a standby measures its clock too, so that it does not campaign with a wrong one.
+// NeedLeaderElection returns false: a standby checks its clock too, so that it does not campaign with a wrong one.
 func (clockWatch) NeedLeaderElection() bool { return false }
 
-// Start looks until ctx ends, or this replica has to go.
+// Start checks the clock until ctx ends, or until this replica has to give up its election.
 func (w clockWatch) Start(ctx context.Context) error {
 	logger := log.FromContext(ctx).WithName("clock")
 	wrong := 0
 	err := wait.PollUntilContextCancel(ctx, clockEvery, true, func(ctx context.Context) (bool, error) {
 		if err := w.learn(ctx); err != nil {
-			logger.V(1).Info("The policies could not be listed", "err", err.Error()) // what they said last counts
+			logger.V(1).Info("The policies could not be listed", "err", err.Error()) // the last known limits stay
 		}
 		err := w.c.contradicted()
 		if err == nil {
@@ -80,7 +81,7 @@ func (w clockWatch) Start(ctx context.Context) error {
 	return err
 }
 
-// learn reads the policies.
+// learn reads the limits from the policies.
 func (w clockWatch) learn(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()

@@ -17,15 +17,15 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// Two installations of the hub may run on one management cluster, on purpose for different fleets, or because
-// the hub's namespace was renamed. They see the same records, and members, so each fleet is served by one of
-// them: the one whose mark is on the fleet's seal. The other one stands back from all of the fleet. That keeps the two
-// from overwriting each other. The marks on records and Leases are what keeps two clusters from leading at once.
+// Two installations of the hub may run on one management cluster, on purpose for different fleets, or because the
+// hub's namespace was renamed. They see the same records and members, so one of them serves each fleet: the one
+// whose mark is on the fleet's seal. The other one stands back from the whole fleet. That keeps the two from
+// overwriting each other. The marks on records and Leases keep two clusters from leading at once.
 
 const (
-	// standBackAgain is when to look again whether a fleet is still another installation's.
+	// standBackAgain is the delay before the hub checks again whether another installation serves a fleet.
 	standBackAgain = 5 * time.Second
-	// sayAgain is how often an event tells so: events are forgotten after an hour.
+	// sayAgain is how often the event is repeated: events expire after an hour.
 	sayAgain = 30 * time.Minute
 )
 
@@ -41,13 +41,13 @@ func (c *Controller) Serves(fleetName string) bool {
 	return c.Tenure.Holds() && !c.standsBack(fleetName)
 }
 
-// mayWrite is that of the tenure, but false for fleets that are another installation's.
+// mayWrite is [tenure.Tenure.MayWrite], but returns false for fleets that another installation serves.
 func (c *Controller) mayWrite(fleetName string, now lease.Reading) bool {
 	return c.Tenure.MayWrite(now) && !c.standsBack(fleetName)
 }
 
-// serve has this installation serve a fleet, and returns its seal. It is false where another installation was faster,
-// or where the seal cannot be had.
+// serve has this installation serve a fleet, and returns its seal. It returns false if another installation serves
+// the fleet, or if the seal cannot be obtained.
 func (c *Controller) serve(ctx context.Context, fleetName string) (seal.Seal, bool) {
 	if !c.Serves(fleetName) {
 		return seal.Seal{}, false
@@ -61,9 +61,9 @@ func (c *Controller) serve(ctx context.Context, fleetName string) (seal.Seal, bo
 	return s, err == nil
 }
 
-// seal returns the seal of a fleet. An earlier tenure that was still at work may have raised it since it was read, and what
-// that tenure promised counts. So it is read again once that tenure has ended by what it left, and once for certain. skew
-// is the largest ε that a policy of the fleet has.
+// seal returns the seal of a fleet. An earlier tenure that was still at work may have raised it since it was read,
+// and what that tenure promised counts. So the seal is read again once that tenure has ended by what it left, and
+// once that is certain. skew is the largest ε of the fleet's policies.
 func (c *Controller) seal(ctx context.Context, fleetName string, skew time.Duration) (seal.Seal, error) {
 	asked := c.Clock.Now()
 	known, err := c.Seals.Find(ctx, fleetName)
@@ -89,7 +89,7 @@ func (c *Controller) seal(ctx context.Context, fleetName string, skew time.Durat
 	return known, nil
 }
 
-// recordStandsBack records an event on a policy that says why this hub does nothing for it.
+// recordStandsBack records an event on a policy that explains why this hub does nothing for it.
 func (c *Controller) recordStandsBack(ctx context.Context, p *v1alpha1.LeadershipPolicy) {
 	now, key := c.Clock.Now(), client.ObjectKeyFromObject(p)
 	c.mu.Lock()
@@ -108,14 +108,14 @@ func (c *Controller) recordStandsBack(ctx context.Context, p *v1alpha1.Leadershi
 	c.events.Eventf(p, nil, corev1.EventTypeWarning, string(reason.OtherHub), "StandBack", "%s", words)
 }
 
-// forgetStandsBack forgets a policy that is gone.
+// forgetStandsBack forgets the last event of a deleted policy.
 func (c *Controller) forgetStandsBack(policy client.ObjectKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.standBackEvents, policy)
 }
 
-// standsBackBecause says in words which hub serves a fleet, and what to do if the other one is to.
+// standsBackBecause explains which hub serves a fleet, and how to have the other one serve it.
 func standsBackBecause(fleetName, other, own string) string {
 	return fmt.Sprintf("the hub in namespace %s serves the Clusters of this namespace, so the one in %s changes nothing for them. "+
 		"If the one in %s is to serve them: stop the other one for good; in every cluster run "+

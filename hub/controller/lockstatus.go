@@ -13,7 +13,8 @@ import (
 	"github.com/leasecast/leasecast/hub/worker"
 )
 
-// noteLocks says in the status of a policy whether somebody holds the locks that it fences, in the cluster that leads.
+// noteLocks sets the policy's condition that reports whether its fenced locks have holders in the cluster that
+// leads.
 func (c *Controller) noteLocks(object *v1alpha1.LeadershipPolicy, members []memberView) {
 	var found []lockFinding
 	for _, f := range guard.Fences(c.HubID, object, nil) {
@@ -30,7 +31,7 @@ func (c *Controller) noteLocks(object *v1alpha1.LeadershipPolicy, members []memb
 	meta.SetStatusCondition(&object.Status.Conditions, cond)
 }
 
-// lockFinding is what was seen of a lock in the member that leads. Without a member nothing was seen.
+// lockFinding is what was seen of a lock in the member that leads. An empty member means that nothing was seen.
 type lockFinding struct {
 	lock, member string
 	state        worker.LockState
@@ -49,7 +50,7 @@ func (c *Controller) findLock(f guard.Fence, lock string, members []memberView) 
 	return lockFinding{lock: lock}
 }
 
-// locksHeld warns of locks that nobody holds. It judges what was found of all.
+// locksHeld returns the condition. It warns of locks without a holder, and names those that were not seen yet.
 func locksHeld(found []lockFinding) metav1.Condition {
 	var idle, open []string
 	for _, l := range found {

@@ -20,24 +20,24 @@ import (
 	"github.com/leasecast/leasecast/hub/fleet"
 )
 
-// A namespace is lone under a policy if the policy selects it by its labels and it matches in one member only. Whoever may
-// label namespaces in one member makes any number of them. So a policy manages a bounded number: those that have a record,
-// then the oldest.
+// A namespace is lone under a policy if the policy selects it by its labels and it matches in one member only.
+// Whoever may label namespaces in one member can create any number of them. So a policy manages a bounded number:
+// those that have a record, then the oldest.
 
 const (
 	// maxLone is how many lone namespaces a policy manages.
 	maxLone = 500
-	// countAgain is how long a count holds that leaves no room.
+	// countAgain is how long a count that leaves no room stays valid.
 	countAgain = 10 * time.Second
 )
 
-// lone are the lone namespaces of one version of a policy. The controller's lock guards them.
+// lone holds the lone namespaces of one version of a policy. The controller's lock guards it.
 type lone struct {
 	uid        types.UID // of the policy
 	generation int64
 	counted    time.Duration     // boot reading
-	kept       map[string]string // the member of each that is managed; empty: it matches in none now
-	left       map[string]int    // how many of each member are not managed, when they were counted
+	kept       map[string]string // the member of each managed one; empty: it matches in none now
+	left       map[string]int    // by member, how many were not managed at the last count
 	crowded    bool              // some are left out
 }
 
@@ -45,16 +45,16 @@ type lone struct {
 type place struct {
 	member  string // one of them
 	members int
-	created time.Time // in that one
+	created time.Time // in that member
 }
 
-// memberNamespaces are those that one member shows.
+// memberNamespaces are the namespaces that one member shows.
 type memberNamespaces struct {
 	member fleet.Member
 	items  []corev1.Namespace
 }
 
-// namespacesIn returns what the members of a fleet show, by caches.
+// namespacesIn returns the namespaces that the members of a fleet show, from caches.
 func (c *Controller) namespacesIn(ctx context.Context, fleetName string) (all []memberNamespaces) {
 	for _, m := range c.source.members(fleetName) {
 		if items, err := c.source.namespaces(ctx, m); err == nil { // else an event will come for each
@@ -64,7 +64,7 @@ func (c *Controller) namespacesIn(ctx context.Context, fleetName string) (all []
 	return all
 }
 
-// places returns where the namespaces match that the policy manages.
+// places returns where the namespaces that the policy manages match.
 func (p *policy) places(all []memberNamespaces) map[string]place {
 	in := map[string]place{}
 	for _, shown := range all {
@@ -80,7 +80,8 @@ func (p *policy) places(all []memberNamespaces) map[string]place {
 	return in
 }
 
-// keeps reports whether a policy manages a namespace without a record that is lone in a member. There is then room for it.
+// keeps reports whether a policy manages a namespace without a record that is lone in a member. If there is room,
+// it takes a place.
 func (c *Controller) keeps(ctx context.Context, p *policy, namespace, member string) bool {
 	kept, stale := c.reserve(p, namespace, member)
 	if stale {
@@ -93,7 +94,7 @@ func (c *Controller) keeps(ctx context.Context, p *policy, namespace, member str
 	return kept
 }
 
-// reserve takes a place for a lone namespace, or reports whether there may be one after another count.
+// reserve takes a place for a lone namespace. Without a place, stale reports whether another count may find one.
 func (c *Controller) reserve(p *policy, namespace, member string) (kept, stale bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,10 +110,11 @@ func (c *Controller) reserve(p *policy, namespace, member string) (kept, stale b
 	return false, c.isOld(l)
 }
 
-// isOld reports whether a count is to be made again. The caller holds the lock.
+// isOld reports whether a count must be repeated. The caller holds the lock.
 func (c *Controller) isOld(l *lone) bool { return c.Clock.Now().Boot-l.counted >= countAgain }
 
-// countLone counts the lone namespaces of a policy, by caches, and returns those that it manages and that have no record.
+// countLone counts the lone namespaces of a policy, from caches. It returns those that the policy manages and that
+// have no record.
 func (c *Controller) countLone(ctx context.Context, p *policy) (fresh []types.NamespacedName) {
 	key := client.ObjectKeyFromObject(p.object)
 	now, in := c.Clock.Now().Boot, p.places(c.namespacesIn(ctx, key.Namespace))
@@ -145,8 +147,8 @@ func (c *Controller) countLone(ctx context.Context, p *policy) (fresh []types.Na
 	return fresh
 }
 
-// recorded returns the namespaces that a policy has, by the records. Where a record is lost, a Lease that the hub may have
-// written counts for it, if the namespace is in those that match.
+// recorded returns the namespaces that a policy owns by the records. For a lost record, a Lease that the hub may
+// have written counts, if in contains its namespace.
 func (c *Controller) recorded(ctx context.Context, key types.NamespacedName, in map[string]place) map[string]bool {
 	names := map[string]bool{}
 	for _, p := range c.publishers(key.Namespace) {
@@ -175,7 +177,8 @@ func (c *Controller) recorded(ctx context.Context, key types.NamespacedName, in 
 	return names
 }
 
-// manages reports whether a policy manages a namespace without a record that it matches in a member, by caches.
+// manages reports whether a policy manages a namespace that it matches in a member, from caches. It assumes that
+// the namespace has no record.
 func (c *Controller) manages(ctx context.Context, p *policy, namespace string, member fleet.Key) bool {
 	if p.names[namespace] {
 		return true
@@ -212,7 +215,7 @@ func (c *Controller) leavesOut(ctx context.Context, v *view, p *policy) bool {
 	return in != "" && !c.keeps(ctx, p, v.key.Name, in)
 }
 
-// laneOf is where a request for a decision waits.
+// laneOf returns the lane in which a request for a decision waits.
 func (c *Controller) laneOf(key types.NamespacedName) (l lane, recorded bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -231,7 +234,7 @@ func (c *Controller) laneOf(key types.NamespacedName) (l lane, recorded bool) {
 	return l, false
 }
 
-// noteOwner notes which policy a record names. An empty version says that the record was deleted.
+// noteOwner records which policy a record names. An empty version means that the record was deleted.
 func (c *Controller) noteOwner(o *v1alpha1.NamespaceLeader, version string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,8 +245,8 @@ func (c *Controller) noteOwner(o *v1alpha1.NamespaceLeader, version string) {
 	}
 }
 
-// allManaged says how many namespaces a policy leaves out, and has those decided on that it has room for. It returns when to
-// look again, or zero.
+// allManaged returns the condition that reports how many namespaces a policy leaves out. It enqueues those that the
+// policy now has room for. wait is when to check again, or zero.
 func (c *Controller) allManaged(ctx context.Context, p *policy) (cond metav1.Condition, wait time.Duration) {
 	cond = metav1.Condition{Type: v1alpha1.ConditionAllManaged, Status: metav1.ConditionTrue, Reason: string(reason.AllManaged)}
 	c.mu.Lock()
@@ -267,7 +270,7 @@ func (c *Controller) allManaged(ctx context.Context, p *policy) (cond metav1.Con
 	return cond, countAgain
 }
 
-// leftOut names the members with namespaces that a policy left out at the last count, and how many there are.
+// leftOut names the members with namespaces that the policy left out at the last count, and how many.
 func (c *Controller) leftOut(p *policy) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,10 +12,11 @@ import (
 	"github.com/leasecast/leasecast/hub/fleet"
 )
 
-// A namespace has one policy. Others that select it have no effect there: no Lease, no fence and no stop time.
+// A namespace has one policy. Other policies that select it have no effect there: no Lease, no fence and no stop
+// time.
 
-// ownedByOther reports whether a record belongs to another policy of the fleet than this one. An owner that does not claim
-// the namespace any more is about to lose it: whoever gets it fences it before the owner's fences go.
+// ownedByOther reports whether a record belongs to a policy of the fleet other than p. An owner without a claim to
+// the namespace is about to lose it: the next owner fences it before this owner's fences are removed.
 func ownedByOther(o *v1alpha1.NamespaceLeader, p *policy, policies []*policy, claims func(*policy) bool) bool {
 	owner := o.Spec.Policy
 	return owner != "" && owner != p.object.Name && o.Spec.State != v1alpha1.StateRetired &&
@@ -24,7 +25,7 @@ func ownedByOther(o *v1alpha1.NamespaceLeader, p *policy, policies []*policy, cl
 		})
 }
 
-// lostNames returns the namespaces that a policy names and does not own, by a cache.
+// lostNames returns the namespaces that a policy names and does not own, from a cache.
 func (c *Controller) lostNames(ctx context.Context, p *policy, policies []*policy) (lost []string) {
 	for _, o := range c.namedRecords(ctx, p) {
 		mayClaim := func(other *policy) bool { return other.names[o.Name] || other.object.Spec.Namespaces.Selector != nil }
@@ -41,8 +42,8 @@ func (c *Controller) lostItsNamespace(ctx context.Context, p *policy, policies [
 	return !p.unknown && len(c.lostNames(ctx, p, policies)) > 0
 }
 
-// leadsFor reports whether a member leads a namespace of a policy, by a cache of the records. Where they cannot be read, it
-// may.
+// leadsFor reports whether a member leads a namespace of a policy, from cached records. It returns true if they
+// cannot be read.
 func (c *Controller) leadsFor(ctx context.Context, p *policy, m fleet.Member) bool {
 	var all v1alpha1.NamespaceLeaderList
 	if err := c.client.List(ctx, &all, client.InNamespace(p.object.Namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -53,7 +54,7 @@ func (c *Controller) leadsFor(ctx context.Context, p *policy, m fleet.Member) bo
 	})
 }
 
-// namedRecords returns the records of the namespaces that a policy names, by a cache.
+// namedRecords returns the records of the namespaces that a policy names, from a cache.
 func (c *Controller) namedRecords(ctx context.Context, p *policy) (records []*v1alpha1.NamespaceLeader) {
 	for _, name := range p.object.Spec.Namespaces.Names {
 		o := &v1alpha1.NamespaceLeader{}
@@ -65,7 +66,7 @@ func (c *Controller) namedRecords(ctx context.Context, p *policy) (records []*v1
 	return records
 }
 
-// lostIn returns the namespaces of a member that a policy selects and does not own, by caches.
+// lostIn returns the namespaces of a member that a policy selects and does not own, from caches.
 func (c *Controller) lostIn(ctx context.Context, p *policy, policies []*policy, m fleet.Member) (lost []string, err error) {
 	records := c.namedRecords(ctx, p)
 	if p.object.Spec.Namespaces.Selector != nil {
@@ -90,8 +91,8 @@ func (c *Controller) lostIn(ctx context.Context, p *policy, policies []*policy, 
 	return lost, nil
 }
 
-// claims reports whether a policy that owns a namespace still claims it in any member, by caches. It does where a member
-// cannot be read.
+// claims reports whether a policy that owns a namespace still claims it in any member, from caches. A member that
+// cannot be read counts as a claim.
 func (c *Controller) claims(ctx context.Context, owner *policy, namespace string) bool {
 	return slices.ContainsFunc(c.source.members(owner.object.Namespace), func(m fleet.Member) bool {
 		if !owner.speaksOf(&memberView{Member: m}) {

@@ -11,30 +11,31 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// lowering is a change of the bounds in a seal that waits until what was promised under the larger ones has passed.
+// lowering is a pending reduction of a seal's bounds. It waits until everything promised under the larger bounds
+// has passed.
 type lowering struct {
 	before, after map[string]seal.Bounds
-	since         time.Duration // boot reading since when nothing needs the larger ones
+	since         time.Duration // boot reading since when nothing needs the larger bounds
 }
 
-// lowersAfter is how long at least nothing may need larger bounds before they fall. A decision that began with an older
-// policy has ended by then.
+// lowersAfter is the least time that nothing must have needed the larger bounds before they are lowered. A decision
+// that began with an older policy has ended by then.
 const lowersAfter = 3 * decideTimeout
 
-// lowerSeal lowers the bounds in the seal of a fleet when no policy and no record has needed the larger ones for as long as
-// Leases that were sent under them count. It returns when to look again, or zero.
+// lowerSeal lowers the bounds in a fleet's seal. It does so when no policy and no record has needed the larger ones
+// for as long as Leases that were sent under them count. It returns when to check again, or zero.
 func (c *Controller) lowerSeal(ctx context.Context, fleetName string, policies []*policy) (wait time.Duration, err error) {
 	s, err := c.Seals.Find(ctx, fleetName)
 	if err != nil {
-		return 0, nil // a condition names it
+		return 0, nil // a condition reports it
 	}
 	if rest := c.Tenure.EarlierEndIn(c.Clock.Now(), s.Largest().Skew); rest > 0 {
-		return rest, nil // an earlier tenure may still send under whatever the seal has
+		return rest, nil // an earlier tenure may still send under any bounds in the seal
 	}
 	needed := map[string]seal.Bounds{}
 	for _, p := range policies {
 		if p.unknown {
-			return 0, nil // it may have sent under whatever the seal has
+			return 0, nil // Leases may have been sent for it under any bounds in the seal
 		}
 		needed[p.object.Name] = p.bounds()
 	}
@@ -63,7 +64,8 @@ func (c *Controller) lowerSeal(ctx context.Context, fleetName string, policies [
 	return 0, c.Seals.Lower(ctx, fleetName, is.before, is.after)
 }
 
-// setLowering remembers a change that waits, and returns since when it does.
+// setLowering remembers a pending reduction, or forgets it if nil is passed. It returns since when the reduction
+// waits.
 func (c *Controller) setLowering(fleetName string, is *lowering) (since time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

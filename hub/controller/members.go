@@ -29,20 +29,20 @@ import (
 // memberState is what this tenure remembers of one member. The controller's lock guards it.
 type memberState struct {
 	known     bool          // its Cluster exists
-	problem   fleet.Problem // the one of the last event on its Cluster
-	connected bool          // it was, at some time
+	problem   fleet.Problem // of the last event on its Cluster
+	connected bool          // it was connected at some time
 	engaged   engagement
-	worker    memberWorker  // nil unless it is at work
+	worker    memberWorker  // nil unless it runs
 	ended     chan struct{} // closed when the latest worker has ended
 }
 
-// engagement is a member that the manager has engaged. It is empty if there is none.
+// engagement is a member that the manager has engaged. The zero value means that it is not engaged.
 type engagement struct {
 	ctx     context.Context
 	cluster cluster.Cluster
 }
 
-// memberWorker is what is asked of a [worker.Worker]. The simulation replaces it.
+// memberWorker is the part of [worker.Worker] that the controller uses. The simulation replaces it.
 type memberWorker interface {
 	Publisher() *publish.Publisher
 	Unguarded() error
@@ -54,7 +54,7 @@ type memberWorker interface {
 	Wake()
 }
 
-// member returns the state of a member, and makes it where there is none. The caller holds the lock.
+// member returns the state of a member, and creates it if necessary. The caller holds the lock.
 func (c *Controller) member(key fleet.Key) *memberState {
 	s := c.members[key]
 	if s == nil {
@@ -64,14 +64,14 @@ func (c *Controller) member(key fleet.Key) *memberState {
 	return s
 }
 
-// release forgets a member once its Cluster is gone and nothing works there. The caller holds the lock.
+// release forgets a member once its Cluster is gone and no worker runs. The caller holds the lock.
 func (c *Controller) release(key fleet.Key) {
 	if s := c.members[key]; s != nil && !s.known && s.engaged.ctx == nil && s.worker == nil {
 		delete(c.members, key)
 	}
 }
 
-// Engage implements multicluster.Aware. The fleet engages a member when it is known for certain which cluster it is.
+// Engage implements multicluster.Aware. The fleet engages a member once the member's cluster is certain.
 func (c *Controller) Engage(ctx context.Context, name multicluster.ClusterName, cl cluster.Cluster) error {
 	key, err := fleet.ParseKey(name)
 	if err != nil {
@@ -86,10 +86,10 @@ func (c *Controller) Engage(ctx context.Context, name multicluster.ClusterName, 
 	return nil
 }
 
-// begin starts the work in a member that was engaged. The caller holds the lock.
+// begin starts a worker for an engaged member. The caller holds the lock.
 //
-// An earlier publisher of the same member may renew once more until it has stopped. Whoever stops all renewals has to
-// find it until then, so the new worker waits for its end.
+// An earlier publisher of the same member may renew once more until it has stopped. Until then, a stop of all
+// renewals must find it. So the new worker waits for its end.
 func (c *Controller) begin(key fleet.Key) {
 	s := c.members[key]
 	e, before, ended := s.engaged, s.ended, make(chan struct{})
@@ -131,7 +131,7 @@ func (c *Controller) newWorker(ctx context.Context, m fleet.Member, cl cluster.C
 	return worker.New(o)
 }
 
-// worker returns the one that is at work in a member, or nil.
+// worker returns the worker that runs in a member, or nil.
 func (c *Controller) worker(key fleet.Key) memberWorker {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +141,7 @@ func (c *Controller) worker(key fleet.Key) memberWorker {
 	return nil
 }
 
-// workers returns those that are at work in a fleet.
+// workers returns the workers that run in a fleet.
 func (c *Controller) workers(fleetName string) (ws []memberWorker) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,7 +171,7 @@ type Work struct {
 	Readers int
 }
 
-// Work returns the state of the work in a member. It is false while nothing is written there.
+// Work returns the state of the work in a member. It returns false while nothing is written there.
 func (c *Controller) Work(key fleet.Key) (Work, bool) {
 	if w := c.worker(key); w != nil && w.Publisher() != nil {
 		return Work{Guarded: w.Unguarded() == nil, Readers: w.Publisher().Readers()}, true
@@ -212,7 +212,7 @@ func (h workersHub) Fences(ctx context.Context, key fleet.Key) (fs []guard.Fence
 	return fencesIn(h.c.HubID, policies, m, lost, func(p *policy) bool { return h.c.leadsFor(ctx, p, m) })
 }
 
-// RelinquishRecords leaves alone the records that are another hub's.
+// RelinquishRecords skips another hub's records.
 func (h workersHub) RelinquishRecords(ctx context.Context, fleetName string) error {
 	var list v1alpha1.NamespaceLeaderList
 	if err := h.c.client.List(ctx, &list, client.InNamespace(fleetName)); err != nil {
@@ -241,7 +241,8 @@ func (h workersHub) RecordReader(key fleet.Key, registration types.NamespacedNam
 		h.c.recordOnCluster(key, nil, kind, why, "Register", message)
 		return
 	}
-	// Events that are about the same become one, which says what the first of them said. So each names its own.
+	// Events about the same objects are merged into one, with the first one's message. So each relates to its own
+	// registration.
 	h.c.recordOnCluster(key, &corev1.ObjectReference{
 		APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Namespace: registration.Namespace, Name: registration.Name,
 	}, kind, why, "Register", message)
@@ -253,13 +254,14 @@ func (h workersHub) RecordMended(key fleet.Key, message string) {
 	}
 }
 
-// recordOnCluster records an event on the Cluster of a member, and on what it relates to, if that is not nil.
+// recordOnCluster records an event on the Cluster of a member, and relates it to another object, if that is not
+// nil.
 func (c *Controller) recordOnCluster(key fleet.Key, related runtime.Object, kind, why, action, message string) {
 	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
 	defer cancel()
 	cl := &clusterv1.Cluster{}
 	if err := c.client.Get(ctx, types.NamespacedName{Namespace: key.Fleet, Name: key.Name}, cl); err != nil {
-		return // it is gone, and nobody looks for its events any more
+		return // it is gone, and its events are of no use any more
 	}
 	c.events.Eventf(cl, related, kind, why, action, "%s", message)
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/leasecast/leasecast/hub/skew"
 )
 
-// errDisengaged says that a member has been let go of since it was listed as connected.
+// errDisengaged means that a member was disengaged since it was listed as connected.
 var errDisengaged = errors.New("the cluster is not connected any more")
 
-// memberSource is what a decision sees of the members. The simulation replaces it; everything else of a decision runs
-// there as it runs here.
+// memberSource is what a decision sees of the members. The simulation replaces it; all other code of a decision
+// runs in the simulation unchanged.
 type memberSource interface {
 	// synced reports whether every Cluster is known, though not necessarily reached.
 	synced() bool
@@ -28,15 +28,16 @@ type memberSource interface {
 	health(m fleet.Member, th health.Thresholds) health.Verdict
 	// clocks judges the clocks of a member now, under the ε of a policy.
 	clocks(m fleet.Member, eps time.Duration) skew.Verdict
-	// offsets returns how far the API servers' clocks are from the hub's now, of each cluster that has answered.
+	// offsets returns the present offset of each API server's clock from the hub's, for clusters that have
+	// answered.
 	offsets() map[fleet.Key]skew.Interval
-	// servedBy returns the mark of the installation that serves a fleet, by the fleet's seal.
+	// servedBy returns the mark of the installation that serves a fleet, from the fleet's seal.
 	servedBy(fleetName string) string
-	// move tells, live, whether the Clusters of a fleet are as during or after a move.
+	// move returns, from live reads, whether the Clusters of a fleet are as during or after a move.
 	move(ctx context.Context, fleetName string) (fleet.Move, error)
 	// namespace returns a namespace of a connected member, from a cache, or errDisengaged.
 	namespace(ctx context.Context, m fleet.Member, name string) (*corev1.Namespace, error)
-	// namespaces returns all of them. They are those of the cache: change none.
+	// namespaces returns all namespaces, from the cache. The caller must not change them.
 	namespaces(ctx context.Context, m fleet.Member) ([]corev1.Namespace, error)
 }
 

@@ -19,8 +19,8 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// fromElsewhere reports whether the record was made by another hub: it came by a move, or
-// is a duplicate, or this hub has let go of it.
+// fromElsewhere reports whether the record carries another hub's mark. Then it came by a move, or is a copy, or
+// this hub has relinquished it.
 func (c *Controller) fromElsewhere(o *v1alpha1.NamespaceLeader) bool {
 	if o == nil {
 		return false
@@ -28,7 +28,7 @@ func (c *Controller) fromElsewhere(o *v1alpha1.NamespaceLeader) bool {
 	return o.Spec.Hub != "" && o.Spec.Hub != c.HubID
 }
 
-// checkMove stops a decision that a move makes meaningless, on either side of it.
+// checkMove stops a decision that a move makes meaningless, on the source or the target.
 func (c *Controller) checkMove(ctx context.Context, v *view) error {
 	switch {
 	case slices.ContainsFunc(v.members, func(m memberView) bool { return m.DeleteForMove }):
@@ -53,22 +53,22 @@ func (c *Controller) checkMove(ctx context.Context, v *view) error {
 	return nil
 }
 
-// allPaused reports whether a cache shows all Clusters of the fleet paused.
+// allPaused reports whether all Clusters of the fleet are paused, from a cache.
 func (v *view) allPaused() bool {
 	return len(v.members) > 0 && !slices.ContainsFunc(v.members, func(m memberView) bool { return !m.Paused })
 }
 
-// managed reports whether the namespace has, or had until now, a record that means something.
+// managed reports whether the namespace has a record that is not retired, or had a record until now.
 func (c *Controller) managed(v *view) bool {
 	return v.found == nil && c.recall(v.key).highest > 0 || v.found != nil && v.state.Record.State != "" && v.state.Record.State != election.Retired
 }
 
-// addMove puts together what is known of other hubs: of the one that a namespace came from, and of
-// one that leads it now, by Leases of any name.
+// addMove adds what is known of other hubs. One is the hub that a namespace came from. Another may lead it now, by
+// Leases of any name.
 //
-// The former may have renewed until now, as long as it has not let go of the Leases and this hub has not seen all
-// of them. So may the latter, as long as Leases have its mark: a watch shows renewals late. What it promised counts for
-// D and ε after that.
+// The former may have renewed until now, unless it has relinquished the Leases, or this hub has seen all of them.
+// The latter may renew as long as Leases have its mark: a watch shows renewals late. What it promised counts for D
+// and ε after that.
 func (c *Controller) addMove(v *view) {
 	at := c.now()
 	now, s := at.Wall, &v.state
@@ -83,7 +83,7 @@ func (c *Controller) addMove(v *view) {
 			switch cp, sealed, ok := m.publisher.Find(key); {
 			case !ok:
 			case cp.Hub != "" && cp.Hub != c.HubID:
-				// Two hubs whose policies name their Leases differently do not get in each other's way there.
+				// Two hubs whose policies name their Leases differently do not affect each other there.
 				s.OtherHub = s.OtherHub || v.moved || cp.LeadsHere() && cp.Live(now.Add(-s.LargestSkew-s.LargestStop))
 				other = other.Max(seal.Bounds{Duration: min(cp.Duration, lease.MaxDuration), Skew: min(cp.Skew, lease.MaxSkew)})
 			case sealed && v.moved && lease.PlausibleEpoch(now, cp.Epoch):
@@ -95,8 +95,8 @@ func (c *Controller) addMove(v *view) {
 	c.inherit(v, v.moved || s.OtherHub && (v.policy != nil || v.found != nil), now, other)
 }
 
-// inherit adds what another hub can have promised, and notes it where that hub is seen now. Until the first look that
-// does not find it any more it can have renewed.
+// inherit adds what another hub can have promised, and records it while that hub is seen. The other hub may have
+// renewed until the first look that does not find it any more.
 func (c *Controller) inherit(v *view, seen bool, now time.Time, bounds seal.Bounds) {
 	known, s := c.recall(v.key), &v.state
 	if seen || known.otherSeen {
@@ -109,7 +109,8 @@ func (c *Controller) inherit(v *view, seen bool, now time.Time, bounds seal.Boun
 	s.LargestDuration, s.LargestSkew = max(s.LargestDuration, known.otherBounds.Duration), max(s.LargestSkew, known.otherBounds.Skew)
 }
 
-// takeOver makes the record this hub's once the Leases are. From then on it is one like any other.
+// takeOver puts this hub's mark on the record once the Leases are this hub's. From then on it is a record like any
+// other.
 func (c *Controller) takeOver(ctx context.Context, v *view, d election.Decision) error {
 	if !v.moved || v.object == nil || d.Persist || !v.leasesAreOurs() {
 		return nil
@@ -118,7 +119,7 @@ func (c *Controller) takeOver(ctx context.Context, v *view, d election.Decision)
 	object.Spec.Hub = c.HubID
 	switch err := c.client.Update(ctx, object); {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return nil // the event of the other writer brings it back
+		return nil // the other writer's event enqueues it again
 	case err != nil:
 		return fmt.Errorf("take over record %s: %w", v.key, err)
 	}
@@ -128,7 +129,7 @@ func (c *Controller) takeOver(ctx context.Context, v *view, d election.Decision)
 	return nil
 }
 
-// leasesAreOurs reports whether the Leases are this hub's: that of the leader or, where nobody leads, all.
+// leasesAreOurs reports whether the leader's Lease is this hub's or, where nobody leads, all Leases are.
 func (v *view) leasesAreOurs() bool {
 	r := v.state.Record
 	switch {
@@ -140,7 +141,7 @@ func (v *view) leasesAreOurs() bool {
 	return !slices.ContainsFunc(v.members, func(m memberView) bool { return m.takesPart && !v.isOurs(&m) })
 }
 
-// isOurs reports whether nothing in a member is another hub's, or may be.
+// isOurs reports whether nothing in a member is, or may be, another hub's.
 func (v *view) isOurs(m *memberView) bool {
 	switch {
 	case !m.isRead || m.publisher == nil:

@@ -12,34 +12,35 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// namespaceState is what this tenure remembers of one namespace that has a record. Decisions on a namespace follow one
-// another, and own it. Other goroutines touch versions, which has a lock of its own, and claim, which the controller's
-// lock guards.
+// namespaceState is what this tenure remembers of one namespace that has a record. Decisions on a namespace run one
+// after the other, and own the state. Other goroutines touch only versions, which has its own lock, and claim,
+// which the controller's lock guards.
 type namespaceState struct {
 	granted int64 // the last epoch that this tenure granted
-	adopted int64 // the last epoch that it took over from a Lease
+	adopted int64 // the last epoch that it adopted from a Lease
 	highest int64 // the highest epoch that it saw in the record
 
-	// known is the record as this tenure read or wrote it last. Nil: what the next look finds is taken as it is.
+	// known is the record as this tenure last read or wrote it. If it is nil, the next look accepts what it finds.
 	known *v1alpha1.NamespaceLeader
-	// current says that no write of somebody else has been seen since known was read live, or written.
+	// current: no other client's write was seen since known was read live or written.
 	current bool
-	// unanswered are the writes that got no answer.
+	// unanswered are the writes of the record that got no answer.
 	unanswered []v1alpha1.NamespaceLeaderSpec
 	versions   versions
-	// written is when this tenure wrote the record last, by the boot clock; changes are what it wrote since the status
-	// was written, newest first.
+	// written is the boot reading of this tenure's last write of the record. changes are its writes since the
+	// status was written, newest first.
 	written time.Duration
 	changes []v1alpha1.Change
-	untold  []pendingEvent // what happened since then
+	untold  []pendingEvent // events since then that are not recorded yet
 
 	claim claim
-	// otherHub is until when another hub can have written: it was seen to own the record, or to lead by its Leases.
-	// otherSeen says that the last look saw it, and otherBounds are the largest D and ε of those Leases.
+	// otherHub is the time until which another hub can have written: it was seen to own the record, or to lead by
+	// its Leases. otherSeen: the last look saw it. otherBounds are the largest D and ε of its Leases.
 	otherHub    time.Time
 	otherSeen   bool
 	otherBounds seal.Bounds
-	// lost are the boot readings since when clusters cannot be reached, where the policy fences locks.
+	// lost holds, for each unreachable cluster, the boot reading since when. It is kept only where the policy
+	// fences locks.
 	lost map[string]time.Duration
 }
 
@@ -50,7 +51,7 @@ type pendingEvent struct {
 	message string
 }
 
-// namespace returns the state of a namespace, and makes it where there is none.
+// namespace returns the state of a namespace, and creates it if necessary.
 func (c *Controller) namespace(key types.NamespacedName) *namespaceState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,7 +63,7 @@ func (c *Controller) namespace(key types.NamespacedName) *namespaceState {
 	return s
 }
 
-// recall returns the state of a namespace to be read. Most namespaces of a member are nobody's, and have none.
+// recall returns the state of a namespace for reading. Most namespaces of a member are unowned, and have none.
 func (c *Controller) recall(key types.NamespacedName) *namespaceState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,8 +73,8 @@ func (c *Controller) recall(key types.NamespacedName) *namespaceState {
 	return &namespaceState{}
 }
 
-// recordShown takes a version of a record from a watch; an empty one says that the record was deleted. It reports
-// whether that is news: a write of this tenure that was answered is none.
+// recordShown takes a version of a record from a watch; an empty version means that the record was deleted. It
+// returns false for a version that this tenure has read or written.
 func (c *Controller) recordShown(key types.NamespacedName, version string) (news bool) {
 	c.mu.Lock()
 	s := c.namespaces[key]
@@ -81,21 +82,23 @@ func (c *Controller) recordShown(key types.NamespacedName, version string) (news
 	return s == nil || !s.versions.show(version)
 }
 
-// mostVersions is how many versions of a record a tenure remembers. One that it forgot too early costs a read.
+// mostVersions is how many versions of a record a tenure remembers. A version that is forgotten too early costs a
+// read.
 const mostVersions = 16
 
-// versions tells the writes of this tenure from those of others, by the versions that a watch of one record shows. A
-// watch shows them in order, so that one from before the last one shown is from a restored backup. It is safe for
+// versions separates the writes of this tenure from others', by the versions that a watch of one record shows. A
+// watch shows versions in order, so one from before the last one shown comes from a restored backup. It is safe for
 // concurrent use.
 type versions struct {
 	mu sync.Mutex
-	// known are those that this tenure has read or written, oldest first, from the last one on that the watch has shown.
+	// known are the versions that this tenure has read or written, oldest first, from the last one that the watch
+	// has shown.
 	known []string
-	// others are those that the watch has shown and that were not known then: an answer may be slower than the watch.
+	// others are versions that the watch has shown before they were known: an answer may be slower than the watch.
 	others []string
 }
 
-// note takes a version that this tenure has read or written.
+// note records a version that this tenure has read or written.
 func (v *versions) note(version string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -103,7 +106,7 @@ func (v *versions) note(version string) {
 	v.known = v.known[max(0, len(v.known)-mostVersions):]
 }
 
-// show takes a version from the watch, and reports whether this tenure knows it.
+// show records a version from the watch, and reports whether this tenure knows it.
 func (v *versions) show(version string) (known bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -115,7 +118,7 @@ func (v *versions) show(version string) (known bool) {
 	return false
 }
 
-// foreign reports whether the watch has shown a write of somebody else since it was asked last.
+// foreign reports whether the watch has shown another client's write since the last call.
 func (v *versions) foreign() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -124,7 +127,7 @@ func (v *versions) foreign() bool {
 	return found
 }
 
-// pass reports whether a version is known, and drops what the watch shows no more. The caller holds mu.
+// pass reports whether a version is known, and drops the known versions before it. The caller holds mu.
 func (v *versions) pass(version string) bool {
 	i := slices.Index(v.known, version)
 	if i < 0 {

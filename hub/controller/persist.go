@@ -18,15 +18,16 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// persist writes the record of the decision by compare-and-swap, before anything depends on it, and only if it says
-// something new.
+// persist writes the record of the decision by compare-and-swap, before anything depends on it. It writes nothing
+// if the record is unchanged.
 func (c *Controller) persist(ctx context.Context, v *view, d election.Decision) error {
 	if v.object == nil && !d.Persist {
 		return nil
 	}
 	if d.Record.State == election.Leading && v.policy != nil {
 		b := seal.Bounds{Duration: d.Record.Duration, Skew: d.Record.Skew, Stop: d.Record.Stop}
-		err := c.Seals.Raise(ctx, v.key.Namespace, v.policy.object.Name, b.Max(v.policy.bounds())) // before a Lease can depend on them
+		// This comes before a Lease can depend on the bounds.
+		err := c.Seals.Raise(ctx, v.key.Namespace, v.policy.object.Name, b.Max(v.policy.bounds()))
 		if c.noteSeal(ctx, useOfSeal{v.key.Namespace, true}, err) {
 			return fmt.Errorf("%w: %w", errSeal, err)
 		}
@@ -56,12 +57,12 @@ func (c *Controller) persist(ctx context.Context, v *view, d election.Decision) 
 	return nil
 }
 
-// isStored reports whether the record that a decision was based on is stored so.
+// isStored reports whether the stored record is the one that the decision was based on.
 func (c *Controller) isStored(v *view) bool {
 	return !v.edited && (v.moved || v.found.Hub == c.HubID) && (v.policy == nil || v.found.Policy == v.policy.object.Name)
 }
 
-// recordFor is what the record has to be by a decision.
+// recordFor returns the record that a decision asks for.
 func (c *Controller) recordFor(v *view, d election.Decision) *v1alpha1.NamespaceLeader {
 	object := v.object.DeepCopy()
 	if object == nil {
@@ -69,7 +70,7 @@ func (c *Controller) recordFor(v *view, d election.Decision) *v1alpha1.Namespace
 	}
 	store(d.Record, &object.Spec)
 	if !v.moved {
-		object.Spec.Hub = c.HubID // somebody may have emptied the record
+		object.Spec.Hub = c.HubID // an edit may have emptied the record
 	}
 	if v.policy != nil {
 		object.Spec.Policy = v.policy.object.Name
@@ -102,20 +103,21 @@ func (c *Controller) write(ctx context.Context, v *view, object *v1alpha1.Namesp
 }
 
 const (
-	// changeTakes is for how long a change may be under way before the status tells of it.
+	// changeTakes is how long a change may be in progress before the status reports it.
 	changeTakes = 4 * time.Second
-	// statusWaits is for how long a status waits after this replica has written any record. When many namespaces change
-	// their leader at once, what they lead by comes first.
+	// statusWaits is how long a status waits after this replica has written any record. When many namespaces change
+	// their leaders at once, their records come first.
 	statusWaits = time.Second
-	// statusLatest is for how long after its own record a status waits at most for those of others.
+	// statusLatest is how long a status waits for other records at most, counted from the write of its own record.
 	statusLatest = 10 * time.Second
 )
 
-// explain records the events of a record and writes its status if that says something new, or returns how long to wait for
-// that. A planned change is explained once, when the new leader has its Lease; one that takes longer, also before that.
+// explain records the events of a record, and writes its status if that has changed, or returns how long to wait. A
+// planned change is explained once, when the new leader has its Lease. A change that takes longer is also explained
+// before.
 //
-// The record of another installation on this management cluster is for that one to explain: two that do so would
-// overwrite each other without end.
+// A record of another installation on this management cluster is left to that installation. Two that explained it
+// would overwrite each other without end.
 func (c *Controller) explain(ctx context.Context, v *view, status v1alpha1.NamespaceLeaderStatus) (wait time.Duration, err error) {
 	if v.object == nil {
 		return 0, nil
@@ -153,7 +155,7 @@ func (c *Controller) explain(ctx context.Context, v *view, status v1alpha1.Names
 	return 0, nil
 }
 
-// explainAt is when to write the status of a record that this tenure has written, by the boot clock.
+// explainAt returns the boot reading at which to write the status of a record that this tenure has written.
 func (c *Controller) explainAt(s *namespaceState, changing bool) time.Duration {
 	c.mu.Lock()
 	last := c.written
@@ -165,13 +167,14 @@ func (c *Controller) explainAt(s *namespaceState, changing bool) time.Duration {
 	return at
 }
 
-// changing reports whether a change of the leader is under way of which its end tells enough: nothing is wrong.
+// changing reports whether a change of the leader is in progress that needs no explanation before its end: nothing
+// is wrong.
 func changing(s *v1alpha1.NamespaceLeaderSpec, status v1alpha1.NamespaceLeaderStatus) bool {
 	return s.State == v1alpha1.StateDraining && s.Reason == reason.PriorityChanged ||
 		s.State == v1alpha1.StateLeading && !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady)
 }
 
-// newRecord is the record of a namespace that had none.
+// newRecord returns the record of a namespace that had none.
 func newRecord(key types.NamespacedName) *v1alpha1.NamespaceLeader {
 	o := &v1alpha1.NamespaceLeader{}
 	o.Namespace, o.Name = key.Namespace, key.Name

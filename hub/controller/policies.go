@@ -22,7 +22,7 @@ import (
 	"github.com/leasecast/leasecast/hub/health"
 )
 
-// policy is a LeadershipPolicy in the form that decisions need.
+// policy is a LeadershipPolicy, parsed for decisions.
 type policy struct {
 	object     *v1alpha1.LeadershipPolicy
 	clusters   labels.Selector
@@ -30,21 +30,20 @@ type policy struct {
 	namespaces labels.Selector
 	election   election.Policy
 	thresholds health.Thresholds
-	locks      []locks.Lock // that it fences, enforced, and that no older policy fences beside it
-	// invalid is what is wrong with the stored version. Unless unknown is set, the rest of this struct is that of the last
-	// valid one, which goes on (valid.go).
+	locks      []locks.Lock // locks that it fences with mode Enforce, and that no older policy fences too
+	// invalid is why the stored version is invalid. Unless unknown is set, the other fields are the last valid
+	// version's, which stays in effect (valid.go).
 	invalid error
 	unknown bool
-	// unreadable says that it is invalid, and that what it selects is not known.
+	// unreadable: it is invalid, and its selection is not known.
 	unreadable bool
 	fences     *fenceSets
-	// onlyFor is the cluster that leads by the record, where nothing but the record is known of the policy. It is renewed,
-	// and no other cluster is chosen.
+	// onlyFor is the recorded leader, where only the record is known of the policy. That leader is renewed, and no
+	// other cluster is chosen.
 	onlyFor string
 }
 
-// parsePolicy reads a policy. One that the CRD would refuse today, but that was stored
-// before, is invalid.
+// parsePolicy parses a policy. A stored policy that the CRD would reject today is invalid.
 func parsePolicy(o *v1alpha1.LeadershipPolicy) *policy {
 	t := o.Spec.Timings
 	p := &policy{
@@ -120,9 +119,9 @@ func (p *policy) setLocks(ls []locks.Lock) {
 	slices.Sort(p.election.Locks)
 }
 
-// shareLocks takes from policies, the oldest first, the locks that they cannot fence in all of their members: an older
-// policy fences them there, or has Leases of that name. Such a lock stays closed. A policy that has lost its
-// namespace fences none.
+// shareLocks removes from policies, oldest first, the locks that they cannot fence in all of their members. An
+// older policy fences them there, or has Leases of that name. Such a lock stays closed. A policy that has lost its
+// namespace fences no lock.
 func shareLocks(policies []*policy, members []fleet.Member, lost func(*policy) bool) {
 	for i, p := range policies {
 		kept := slices.DeleteFunc(slices.Clone(p.locks), func(l locks.Lock) bool {
@@ -141,7 +140,8 @@ func (p *policy) fencesLock(l locks.Lock) bool {
 	return slices.ContainsFunc(locks.Of(p.object.Spec.Fencing), func(o locks.Lock) bool { return o.NamespacedName == l.NamespacedName })
 }
 
-// selectorOf reads a selector. Of several faults it always names the same one: another one would be written into the status.
+// selectorOf parses a selector. Of several faults it always reports the same one, because each change would be
+// written into the status.
 func selectorOf(s *metav1.LabelSelector) (labels.Selector, error) {
 	ordered := &metav1.LabelSelector{MatchExpressions: slices.Clone(s.MatchExpressions)}
 	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
@@ -151,13 +151,13 @@ func selectorOf(s *metav1.LabelSelector) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(ordered)
 }
 
-// admitsByLease reports whether API servers admit Jobs or the holders of locks by the Lease. No reader can say when one of
-// them that is behind admits no more: that is certain when the term has expired.
+// admitsByLease reports whether API servers admit Jobs or the holders of locks by the Lease. An API server may be
+// behind, and no reader can report when it stops admitting. That is certain only when the term has expired.
 func admitsByLease(f *v1alpha1.Fencing) bool {
 	return f != nil && (f.Schedules != nil || len(f.LeaderElectionLocks) > 0) && f.Mode != v1alpha1.FencingWarn
 }
 
-// fencedLabels select what fences are about.
+// fencedLabels returns the label selectors in a policy's fencing.
 func fencedLabels(f *v1alpha1.Fencing) (all []*metav1.LabelSelector) {
 	if f == nil {
 		return nil
@@ -168,7 +168,7 @@ func fencedLabels(f *v1alpha1.Fencing) (all []*metav1.LabelSelector) {
 	return append(all, f.Schedules)
 }
 
-// enforcedLocks are those that API servers refuse, and do not only warn of.
+// enforcedLocks returns the locks that API servers reject, as opposed to those that they only warn of.
 func enforcedLocks(f *v1alpha1.Fencing) []locks.Lock {
 	if f == nil || f.Mode == v1alpha1.FencingWarn {
 		return nil
@@ -176,7 +176,7 @@ func enforcedLocks(f *v1alpha1.Fencing) []locks.Lock {
 	return locks.Of(f)
 }
 
-// slowestLock is the lock of the policy whose holder takes longest to stop. It is nil where none is fenced.
+// slowestLock returns the lock of the policy whose holder takes longest to stop, or nil without locks.
 func (p *policy) slowestLock() (slowest *locks.Lock) {
 	for _, l := range p.locks {
 		if slowest == nil || l.StopTime() > slowest.StopTime() {
@@ -188,7 +188,7 @@ func (p *policy) slowestLock() (slowest *locks.Lock) {
 
 func milliseconds(n int32) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// selects reports whether the policy speaks of a Cluster at all.
+// selects reports whether the policy's clusterSelector matches a Cluster.
 func (p *policy) selects(m fleet.Member) bool {
 	return p.clusters.Matches(labels.Set(m.Labels))
 }
@@ -199,7 +199,7 @@ func (p *policy) matches(namespace string, set map[string]string) bool {
 		(p.names[namespace] || p.namespaces.Matches(labels.Set(set)))
 }
 
-// listPolicies returns the policies of a fleet as they are stored, oldest first. They are those of a cache: change none.
+// listPolicies returns the stored policies of a fleet, oldest first, from a cache. The caller must not change them.
 func listPolicies(ctx context.Context, reader client.Reader, fleet string) ([]*v1alpha1.LeadershipPolicy, error) {
 	var list v1alpha1.LeadershipPolicyList
 	if err := reader.List(ctx, &list, client.InNamespace(fleet), client.UnsafeDisableDeepCopy); err != nil {
@@ -217,14 +217,15 @@ func listPolicies(ctx context.Context, reader client.Reader, fleet string) ([]*v
 	return stored, nil
 }
 
-// fenceSets are the fences that one version of a policy asks for, for each set of namespaces that it lost. They take long
-// to compute.
+// fenceSets caches the fences of one version of a policy, by the set of namespaces that the policy lost. They take
+// long to compute.
 type fenceSets struct {
 	mu   sync.Mutex
 	sets map[string][]guard.Fence
 }
 
-// fencesBut returns the fences that the policy asks for, without the lost namespaces. Nobody changes what it returns.
+// fencesBut returns the fences that the policy asks for, without the lost namespaces. The caller must not change
+// them.
 func (p *policy) fencesBut(hub string, lost []string) []guard.Fence {
 	if p.object.Spec.Fencing == nil {
 		return nil
@@ -243,5 +244,5 @@ func (p *policy) fencesBut(hub string, lost []string) []guard.Fence {
 	return fs
 }
 
-// maxFenceSets is how many sets are kept: members may have lost different namespaces.
+// maxFenceSets bounds the cached sets: members may have lost different namespaces.
 const maxFenceSets = 64

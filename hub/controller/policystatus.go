@@ -24,8 +24,7 @@ import (
 	"github.com/leasecast/leasecast/hub/skew"
 )
 
-// noteClaim remembers which policies speak of a namespace, and has their statuses
-// brought up to date when that changed.
+// noteClaim remembers which policies claim a namespace. If that has changed, it enqueues their statuses.
 func (c *Controller) noteClaim(v *view) {
 	var now claim
 	if v.policy != nil {
@@ -43,7 +42,7 @@ func (c *Controller) noteClaim(v *view) {
 	c.mu.Lock()
 	was := s.claim
 	if s.claim = now; now == (claim{}) && v.object == nil && s.highest == 0 {
-		delete(c.namespaces, v.key) // most namespaces of a member are nobody's
+		delete(c.namespaces, v.key) // most namespaces of a member are unowned
 	}
 	c.mu.Unlock()
 	for _, list := range []string{was.owner, was.losers, now.owner, now.losers} {
@@ -55,7 +54,7 @@ func (c *Controller) noteClaim(v *view) {
 	}
 }
 
-// claimsOf returns the namespaces that a policy owns, and those that it selects and another one owns.
+// claimsOf returns how many namespaces a policy owns, and the ones that it selects and another policy owns.
 func (c *Controller) claimsOf(key types.NamespacedName) (owned int, lost []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,8 +74,7 @@ func (c *Controller) claimsOf(key types.NamespacedName) (owned int, lost []strin
 	return owned, lost
 }
 
-// reconcilePolicy says in the status of a policy what became of it, and has the
-// members of its fleet probed for it.
+// reconcilePolicy writes the status of a policy, and has the members of its fleet probed for it.
 func (c *Controller) reconcilePolicy(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, decideTimeout)
 	defer cancel()
@@ -115,12 +113,12 @@ func (c *Controller) reconcilePolicy(ctx context.Context, req mcreconcile.Reques
 	}
 	err = c.client.Status().Update(ctx, object)
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return after, nil // the event of the other writer brings it back
+		return after, nil // the other writer's event enqueues it again
 	}
 	return after, err
 }
 
-// fillPolicyStatus makes the status of a policy say what became of it.
+// fillPolicyStatus fills in the status of a policy. It returns when to check again.
 func (c *Controller) fillPolicyStatus(ctx context.Context, policies []*policy, object *v1alpha1.LeadershipPolicy) reconcile.Result {
 	p := parsePolicy(object)
 	if i := slices.IndexFunc(policies, func(p *policy) bool { return p.object.Name == object.Name }); i >= 0 {
@@ -212,8 +210,8 @@ func clustersReachable(most bool, ms []memberView) metav1.Condition {
 	return c
 }
 
-// clocksAgree names the clusters with a clock that is off, or that was not measured yet. How far
-// it is off is said of the candidates: here it would be news all the time.
+// clocksAgree names the clusters with a clock that is off, or that was not measured yet. The candidates' messages
+// have the offsets, because here they would change the status all the time.
 func clocksAgree(ms []memberView) metav1.Condition {
 	var off, open []string
 	for _, m := range ms {
@@ -238,7 +236,7 @@ func clocksAgree(ms []memberView) metav1.Condition {
 	return c
 }
 
-// secretsGranted says which grant is missing, if one is, or what is wrong with the Secret of the seal.
+// secretsGranted names a missing grant, or what is wrong with the seal's Secret.
 func secretsGranted(missing, brokenSeal string) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionSecretsGranted, Status: metav1.ConditionTrue, Reason: "Granted"}
 	switch {
@@ -266,10 +264,10 @@ func (c *Controller) setProbing(ctx context.Context, fleetName string) error {
 	return nil
 }
 
-// timings are those of all valid policies, by a cache.
+// timings returns the timings of all valid policies, from a cache.
 func (c *Controller) timings(ctx context.Context) ([]lease.Timings, error) {
 	var list v1alpha1.LeadershipPolicyList
-	if err := c.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // they are only looked at
+	if err := c.client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // they are not changed
 		return nil, err
 	}
 	var ts []lease.Timings

@@ -28,9 +28,9 @@ import (
 const (
 	// decideTimeout bounds one decision with all its calls to the hub's API server.
 	decideTimeout = 20 * time.Second
-	// notYet is when to look again while the tenure does not hold.
+	// notYet is the delay before a retry while the tenure does not hold.
 	notYet = time.Second
-	// rightAway is when to look again at what has just changed.
+	// rightAway is the delay before the next decision after a change.
 	rightAway = time.Millisecond
 )
 
@@ -42,10 +42,10 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 		return reconcile.Result{RequeueAfter: notYet}, nil
 	}
 	if c.standsBack(req.Namespace) {
-		c.stopRenewing(req.NamespacedName) // it may have served the fleet until now
+		c.stopRenewing(req.NamespacedName) // this hub may have served the fleet until now
 		return reconcile.Result{RequeueAfter: notYet}, nil
 	}
-	asked := c.Clock.Now() // what is read after it, no tenure that had ended by then can change
+	asked := c.Clock.Now() // a tenure that had ended by then cannot change what is read after it
 	v, err := c.gather(ctx, req.NamespacedName)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -67,8 +67,8 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	switch wait, err := c.carryOut(ctx, v, d, status); {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		c.lookAgain(v.key)
-		return reconcile.Result{RequeueAfter: rightAway}, nil // somebody else wrote: decide anew
-	case errors.Is(err, errSeal): // a condition tells of it
+		return reconcile.Result{RequeueAfter: rightAway}, nil // another client wrote: decide again
+	case errors.Is(err, errSeal): // a condition reports it
 		c.lookAgain(v.key)
 		return reconcile.Result{RequeueAfter: standBackAgain}, nil
 	case err != nil:
@@ -77,14 +77,14 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	case d.Gone:
 		return reconcile.Result{}, nil
 	case v.written && d.After == 0:
-		return reconcile.Result{RequeueAfter: rightAway}, nil // what follows from the new record
+		return reconcile.Result{RequeueAfter: rightAway}, nil // decide again on the new record
 	default:
-		settles := c.Tenure.EarlierEndIn(c.Clock.Now(), v.skew) // from then on what the record says is known for good
+		settles := c.Tenure.EarlierEndIn(c.Clock.Now(), v.skew) // from then on the record is certain
 		return reconcile.Result{RequeueAfter: soonest(after, d.After, wait, settles)}, nil
 	}
 }
 
-// carryOut writes down a decision, and has the publishers act on it. It returns when to look again, by itself; 0: never.
+// carryOut persists a decision, and has the publishers act on it. It returns when to decide again, or 0 for never.
 func (c *Controller) carryOut(ctx context.Context, v *view, d election.Decision, status v1alpha1.NamespaceLeaderStatus) (wait time.Duration, err error) {
 	if err := c.persist(ctx, v, d); err != nil {
 		return 0, err
@@ -101,7 +101,7 @@ func (c *Controller) carryOut(ctx context.Context, v *view, d election.Decision,
 	return c.explain(ctx, v, status)
 }
 
-// soonest is the shortest of some waits, of which 0 never ends.
+// soonest returns the shortest of some waits. A wait of 0 means never.
 func soonest(waits ...time.Duration) (first time.Duration) {
 	for _, wait := range waits {
 		if wait > 0 && (first == 0 || wait < first) {
@@ -111,8 +111,8 @@ func soonest(waits ...time.Duration) (first time.Duration) {
 	return first
 }
 
-// decide asks the election. Where the decision is to stop renewals, they stop first: what was promised can be counted only after nothing
-// more can be promised.
+// decide calls the election. If renewals must stop, they stop before promises are counted: that is possible only
+// when nothing more can be promised.
 func (c *Controller) decide(v *view, cs []candidate) election.Decision {
 	var p *election.Policy
 	if v.policy != nil {
@@ -132,15 +132,15 @@ func (c *Controller) decide(v *view, cs []candidate) election.Decision {
 	return d
 }
 
-// now reads the clocks for a decision. The wall clock is cut to what a record can
-// store, so that a record is the same before and after it was written.
+// now reads the clocks for a decision. It truncates the wall clock to what a record can store, so that a record is
+// the same before and after it is written.
 func (c *Controller) now() lease.Reading {
 	now := c.Clock.Now()
 	now.Wall = now.Wall.Truncate(time.Microsecond)
 	return now
 }
 
-// changed notes a grant of this tenure, writes a line of the log about a change, and notes the event that tells of it.
+// changed remembers a grant of this tenure, logs a change, and queues its event.
 func (c *Controller) changed(ctx context.Context, v *view, d election.Decision, grants bool) {
 	was, is := v.state.Record, d.Record
 	if grants {
@@ -160,7 +160,7 @@ func (c *Controller) changed(ctx context.Context, v *view, d election.Decision, 
 	log.FromContext(ctx).Info("Leadership changed", "namespaceLeader", klog.KRef(v.key.Namespace, v.key.Name),
 		"leader", is.Leader, "epoch", is.Epoch, "state", is.State, "reason", is.Reason)
 	if is.State == election.Draining && is.Reason == reason.PriorityChanged {
-		return // its end tells of it
+		return // the end of the change has an event
 	}
 	kind := corev1.EventTypeNormal
 	if is.State == election.Vacant || is.State == election.Draining {
@@ -170,7 +170,7 @@ func (c *Controller) changed(ctx context.Context, v *view, d election.Decision, 
 	s.untold = append(s.untold, pendingEvent{kind, is.Reason, describe(d)})
 }
 
-// tell records the events of a record that are still to be told.
+// tell records the events of a record that are pending.
 func (c *Controller) tell(v *view) {
 	s := c.recall(v.key)
 	for _, e := range s.untold {
@@ -179,14 +179,14 @@ func (c *Controller) tell(v *view) {
 	s.untold = nil
 }
 
-// assign has every publisher of the fleet write what the record, as it is now persisted, asks for.
+// assign has every publisher of the fleet write what the persisted record asks for.
 func (c *Controller) assign(v *view, d election.Decision) {
 	first := d.Record.Epoch != 0 && c.recall(v.key).granted == d.Record.Epoch
 	first = first && c.promises.Get(v.key).Epoch != d.Record.Epoch
 	timings, duration := v.timings(d.Record)
 	v.state.Record = d.Record
 	name := v.leaseKey()
-	// The leader's cluster comes first: the others have time.
+	// The leader's cluster comes first; the others are not urgent.
 	slices.SortStableFunc(v.members, func(a, b memberView) int {
 		return cmp.Compare(notLeading(a.Name, d.Record), notLeading(b.Name, d.Record))
 	})
@@ -208,18 +208,18 @@ func (c *Controller) assign(v *view, d election.Decision) {
 			a = election.Assign(d.Record, v.key.Namespace, m.Name, duration, first)
 		}
 		if m.isRead && (m.namespace == nil || m.namespace.Status.Phase == corev1.NamespaceTerminating) && a.Role != assign.Absent {
-			a.Role = assign.Hold // nothing can be written there, and what is there goes with it
+			a.Role = assign.Hold // nothing can be written there, and its Lease is deleted with the namespace
 		}
 		m.publisher.Assign(name, a, timings)
 	}
 }
 
-// leavesAlone reports whether nothing is known of the policy but the record, which is about another member.
+// leavesAlone reports whether only the record is known of the policy, and the record names another member.
 func (v *view) leavesAlone(m *memberView) bool {
 	return v.policy != nil && v.policy.onlyFor != "" && v.policy.onlyFor != m.Name
 }
 
-// timings returns those of the Leases that say a record, and the policy's D.
+// timings returns the timings of Leases under a record, and the policy's D.
 func (v *view) timings(r election.Record) (publish.Timings, time.Duration) {
 	if v.policy == nil {
 		return publish.Timings{Renew: time.Second, Timeout: time.Second}, 0
@@ -231,7 +231,7 @@ func (v *view) timings(r election.Record) (publish.Timings, time.Duration) {
 	}, t.Duration
 }
 
-// notLeading is 0 for the cluster that the record names as the leader, and 1 for others.
+// notLeading returns 0 for the cluster that the record names as the leader, and 1 for others.
 func notLeading(name string, r election.Record) int {
 	if name == r.Leader {
 		return 0
@@ -239,7 +239,7 @@ func notLeading(name string, r election.Record) int {
 	return 1
 }
 
-// finish deletes a record of which nothing is left.
+// finish deletes a record that nothing depends on any more.
 func (c *Controller) finish(ctx context.Context, v *view) error {
 	c.forget(v.key)
 	if v.found == nil {
@@ -254,7 +254,7 @@ func (c *Controller) finish(ctx context.Context, v *view) error {
 	return nil
 }
 
-// drop forgets all about a namespace of which nothing is left.
+// drop forgets a namespace without a record.
 func (c *Controller) drop(key types.NamespacedName) {
 	c.promises.Forget(key)
 	for _, p := range c.publishers(key.Namespace) {

@@ -9,7 +9,7 @@ import (
 	"github.com/leasecast/leasecast/hub/election"
 )
 
-// recordOf reads the record out of a NamespaceLeader.
+// recordOf returns the record in a NamespaceLeader.
 func recordOf(s *v1alpha1.NamespaceLeaderSpec) election.Record {
 	r := election.Record{
 		Leader:      s.Leader,
@@ -36,7 +36,7 @@ func recordOf(s *v1alpha1.NamespaceLeaderSpec) election.Record {
 	return r
 }
 
-// store puts a record into a NamespaceLeader. The policy and the mark of the hub are not part of it.
+// store writes a record into a NamespaceLeader. The policy and the hub's mark are not part of it.
 func store(r election.Record, s *v1alpha1.NamespaceLeaderSpec) {
 	s.Leader = r.Leader
 	s.Epoch = r.Epoch
@@ -65,8 +65,8 @@ func timeOf(t *metav1.MicroTime) time.Time {
 	return t.Time
 }
 
-// microTime cuts to microseconds, as the API server will, so that what was written
-// compares equal with what is read.
+// microTime truncates to microseconds, as the API server does, so that a written time equals the one that is read
+// back.
 func microTime(t time.Time) *metav1.MicroTime {
 	if t.IsZero() {
 		return nil

@@ -15,14 +15,14 @@ import (
 	"github.com/leasecast/leasecast/hub/election"
 )
 
-// statusOf is the status that explains a decision. The record is still as it was before; unexplained are the changes
-// since the status was written last, newest first.
+// statusOf returns the status that explains a decision. v still holds the record from before the decision.
+// unexplained are the changes since the status was last written, newest first.
 func (v *view) statusOf(d election.Decision, cs []candidate, unexplained []v1alpha1.Change) v1alpha1.NamespaceLeaderStatus {
 	var s v1alpha1.NamespaceLeaderStatus
 	if v.object != nil {
 		v.object.Status.DeepCopyInto(&s)
 	}
-	old, named := map[string]v1alpha1.Candidate{}, map[string]candidate{} // a tenant may have made hundreds
+	old, named := map[string]v1alpha1.Candidate{}, map[string]candidate{} // maps, because a tenant may have made hundreds
 	for _, o := range s.Candidates {
 		old[o.Name] = o
 	}
@@ -52,7 +52,7 @@ func (v *view) statusOf(d election.Decision, cs []candidate, unexplained []v1alp
 	return s
 }
 
-// history puts a record before the changes of the past.
+// history puts a record before the past changes.
 func history(r election.Record, past []v1alpha1.Change) []v1alpha1.Change {
 	is := v1alpha1.Change{Leader: r.Leader, Epoch: r.Epoch, State: v1alpha1.RecordState(r.State), Reason: r.Reason}
 	if since := microTime(r.Since); since != nil {
@@ -61,7 +61,7 @@ func history(r election.Record, past []v1alpha1.Change) []v1alpha1.Change {
 	return newest(is, past)
 }
 
-// newest puts a change before those of the past, unless it says of leader, epoch and state what the last one did.
+// newest puts a change before the past ones, unless it has the leader, epoch and state of the last one.
 func newest(is v1alpha1.Change, past []v1alpha1.Change) []v1alpha1.Change {
 	if len(past) > 0 && past[0].Leader == is.Leader && past[0].Epoch == is.Epoch && past[0].State == is.State {
 		return past
@@ -70,8 +70,8 @@ func newest(is v1alpha1.Change, past []v1alpha1.Change) []v1alpha1.Change {
 	return past[:min(len(past), v1alpha1.MaxHistory)]
 }
 
-// shown is a candidate for people. While a fickle reason stays, so do the words: an
-// error that names another port each time is no news.
+// shown returns a candidate as the status shows it. While a fickle reason stays, its message stays too: an error
+// that names another port each time is no change.
 func shown(c candidate, old map[string]v1alpha1.Candidate) v1alpha1.Candidate {
 	out := v1alpha1.Candidate{
 		Name: c.Name, Priority: c.Priority, Eligible: c.Fitness == election.Fit,
@@ -84,8 +84,8 @@ func shown(c candidate, old map[string]v1alpha1.Candidate) v1alpha1.Candidate {
 	return out
 }
 
-// fickle is true of reasons whose words come from what a member answered, or did not, or from
-// what is measured anew all the time.
+// fickle reports whether a reason's message comes from what a member answered, or did not, or from what is measured
+// all the time.
 func fickle(r reason.Reason) bool {
 	switch r {
 	case reason.Unreachable, reason.Recovering, reason.NeverReached, reason.Forbidden, reason.ClockSkewed:
@@ -102,8 +102,8 @@ func cut(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "")
 }
 
-// ready says whether a leader is granted and its Lease has been written. Once True it stays so for the term: a late
-// renewal is no news.
+// ready returns the condition that a leader is granted and its Lease was written. Once True it stays True for the
+// term, also when a renewal is late.
 func ready(v *view, d election.Decision) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(cmp.Or(d.Record.Reason, d.Waiting, reason.NoCandidate)), Message: describe(d)}
 	if d.Record.State != election.Leading {
@@ -122,7 +122,7 @@ func ready(v *view, d election.Decision) metav1.Condition {
 	return c
 }
 
-// leasesInPlace names the members that keep their Leases from being what they should be. The candidates tell which
+// leasesInPlace names the members whose Leases cannot be made what they should be. The candidates show which
 // members cannot be reached.
 func leasesInPlace(v *view) metav1.Condition {
 	var in []string

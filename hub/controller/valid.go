@@ -15,10 +15,10 @@ import (
 	"github.com/leasecast/leasecast/hub/election"
 )
 
-// A policy that became invalid changes nothing: the last valid version goes on. A hub that never saw a valid one goes on by
-// the record: it renews the leader, and chooses nobody else.
+// A policy that became invalid changes nothing: its last valid version stays in effect. A hub that never saw a
+// valid version uses the record: it renews the leader, and chooses nobody else.
 
-// policiesOf returns the policies of a fleet that count, oldest first: the last valid version of each.
+// policiesOf returns the policies of a fleet, oldest first, each in its last valid version.
 func (c *Controller) policiesOf(ctx context.Context, fleetName string) ([]*policy, error) {
 	stored, err := listPolicies(ctx, c.client, fleetName)
 	if err != nil {
@@ -29,13 +29,13 @@ func (c *Controller) policiesOf(ctx context.Context, fleetName string) ([]*polic
 	return ps, nil
 }
 
-// policyVersions are what is known of one policy.
+// policyVersions holds what is known of one policy.
 type policyVersions struct {
 	latest *policy // the version that was read last
 	valid  *policy // the last valid one; nil: none was seen
 }
 
-// parsed reads a version of a policy, once.
+// parsed parses a version of a policy, once.
 func (v *policyVersions) parsed(o *v1alpha1.LeadershipPolicy) *policy {
 	if v.latest == nil || v.latest.object.UID != o.UID || v.latest.object.Generation != o.Generation {
 		v.latest = parsePolicy(o)
@@ -43,7 +43,7 @@ func (v *policyVersions) parsed(o *v1alpha1.LeadershipPolicy) *policy {
 	return v.latest.copy()
 }
 
-// lastValid returns policies as they are stored, and in place of invalid ones their last valid versions.
+// lastValid returns the stored policies. It replaces each invalid one by its last valid version.
 func (c *Controller) lastValid(fleetName string, stored []*v1alpha1.LeadershipPolicy) []*policy {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,24 +72,24 @@ func (c *Controller) lastValid(fleetName string, stored []*v1alpha1.LeadershipPo
 	return ps
 }
 
-// copy returns one whose locks can be set. Nothing else of a policy changes.
+// copy returns a copy whose locks can be set. Nothing else of a policy changes.
 func (p *policy) copy() *policy {
 	other := *p
 	return &other
 }
 
-// leastBesideSkew is what every valid policy leaves of D beside ε, by its CRD: two renewals and a request. Less would have
-// the hub renew without a pause.
+// leastBesideSkew is what the CRD has every valid policy leave of D beside ε: two renewals and a request. With
+// less, the hub would renew without a pause.
 const leastBesideSkew = 250 * time.Millisecond
 
-// byRecord is what is known of an invalid policy by a record of a namespace that it owns.
+// byRecord returns what a record shows of an invalid policy that owns the namespace.
 func (p *policy) byRecord(namespace string, r election.Record) *policy {
 	known := p.copy()
 	known.onlyFor = r.Leader
 	known.clusters, known.namespaces, known.names = labels.Everything(), labels.Nothing(), map[string]bool{namespace: true}
-	skew := cmp.Or(r.Skew, time.Second) // a smaller one would have readers refuse what they believe today
+	skew := cmp.Or(r.Skew, time.Second) // with a smaller one, readers would reject what they accept today
 	if r.Duration-skew < leastBesideSkew {
-		skew = r.Duration / 2 // somebody has edited the record
+		skew = r.Duration / 2 // the record was edited
 	}
 	known.election = election.Policy{
 		Timings: lease.Timings{

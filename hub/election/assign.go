@@ -10,17 +10,17 @@ import (
 	"github.com/leasecast/leasecast/hub/assign"
 )
 
-// Assign says what the Lease in one member has to say, as a function of the persisted record. duration is the
-// policy's D. first says that this tenure persisted the grant and has not sent its first Lease yet.
+// Assign returns the content of the Lease in one member, as a function of the persisted record. duration is the
+// policy's D. first: this tenure persisted the grant and has not sent its first Lease yet.
 func Assign(r Record, fleet, cluster string, duration time.Duration, first bool) assign.Assignment {
 	a := assign.Assignment{Role: assign.Follow, Term: lease.Term{
 		Epoch: r.Epoch, AcquireTime: r.AcquireTime, Duration: min(duration, r.Duration),
 	}}
 	if r.State == Draining && r.Revoked != 0 {
-		a.Term.Epoch = r.Revoked // followers' Leases need no new epoch: nobody leads in it
+		a.Term.Epoch = r.Revoked // followers' Leases need no new epoch: no cluster leads in it
 	}
-	// A record that was edited by hand may name a leader in a state in which nobody leads. That cluster's
-	// Lease must not name it then: the renewTime of a follower's Lease is promised to nobody.
+	// A record that was edited by hand may name a leader in a state without a leader. The Lease of that cluster
+	// must not name it then: the renewTime of a follower's Lease is no promise.
 	if r.Leader != "" && r.State != Vacant {
 		a.Term.Holder = lease.Identity(r.Leader, fleet)
 	}
@@ -42,8 +42,8 @@ func Assign(r Record, fleet, cluster string, duration time.Duration, first bool)
 		}
 	case Vacant:
 		if r.Epoch == 0 || r.Reason == reason.WaitingForExpiry || r.Reason == reason.OtherHub {
-			// Either it never had a leader, and a Lease has nothing to say yet. Or a Lease may still be live,
-			// and raises the record once it is read.
+			// Either the namespace never had a leader, and a Lease has no content yet. Or a Lease may still be
+			// live, and raises the record once it is read.
 			a.Role = assign.Hold
 		}
 	case Retired:
@@ -54,7 +54,7 @@ func Assign(r Record, fleet, cluster string, duration time.Duration, first bool)
 	return a
 }
 
-// same reports whether two records say the same.
+// same reports whether two records are equal.
 func same(a, b Record) bool {
 	return a.Leader == b.Leader && a.Epoch == b.Epoch && a.Revoked == b.Revoked && a.State == b.State && a.Reason == b.Reason &&
 		a.Since.Equal(b.Since) && a.AcquireTime.Equal(b.AcquireTime) && a.Duration == b.Duration &&

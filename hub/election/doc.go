@@ -5,9 +5,9 @@
 // # One decision
 //
 // The controller gathers a State (the record as persisted, what this tenure has promised, what the tenure
-// inherited) and the candidates, and calls Next. The Decision says what the record must become, to be
-// persisted before anything is written into a member, and when to decide again. Assign then says what the
-// Lease in each member has to say, as a function of the persisted record alone.
+// inherited) and the candidates, and calls Next. The Decision contains the record to persist before anything is
+// written into a member, and when to decide again. Assign then returns the content of the Lease in each
+// member, as a function of the persisted record alone.
 //
 //	Vacant ──grant──▶ Leading ──drain──▶ Draining ──grant──▶ Leading
 //	   ▲                 ▲                  │  │
@@ -15,13 +15,13 @@
 //	   └───────── nobody is eligible ──────────┘        any ──▶ Retired ──▶ gone
 //
 // Planned and unplanned changes are one path. A term ends by draining: the record says Draining, all renewals
-// stop, and only then the expiry of the term is computed. That is the latest deadline that anybody can have
-// been promised, plus ε. The next grant comes when the expiry has passed on the wall clock and on the clock
+// stop, and only then the expiry of the term is computed. That is the latest deadline that can have been
+// promised, plus ε. The next grant comes when the expiry has passed on the wall clock and on the clock
 // that never steps.
 //
 // Where all readers register, a term can end earlier. When the drain is recorded and the successor has shown
 // that it can be written, the record says that the term is revoked, in an epoch of its own. From then on the
-// term never resumes, and its live Lease is replaced by one that names nobody. The next grant comes when all
+// term never resumes, and its live Lease is replaced by one without a holder. The next grant comes when all
 // readers have released the term, or when it has expired.
 //
 // # The protocol
@@ -38,32 +38,31 @@
 //  2. Record first. Leader, epoch, D and state, and a revocation, are persisted by compare-and-swap before
 //     any Lease shows them. So are the largest D, ε and stop time under which Leases of the term are sent, and the
 //     locks that they open.
-//  3. Renew only a live Lease: by UID and resourceVersion, one that names this leader and this epoch.
-//     Anything else is a new term. Only the tenure that persisted a grant writes its first Lease. A Lease
-//     that was edited to promise more is repaired at once, also while its term is being replaced. For D after
-//     that readers may not have seen the repair. So the edit counts like a promise, and a new term gets a
-//     higher epoch. A sealed Lease that is newer than the record raises the record, and is never overwritten.
+//  3. Renew only a live Lease: by UID and resourceVersion, one that names this leader and this epoch. Anything else
+//     is a new term. Only the tenure that persisted a grant writes its first Lease. A Lease that was edited to
+//     promise more is repaired at once, also while its term is being replaced. For D after the repair, readers may
+//     not have seen it. So the edit counts like a promise, and a new term gets a higher epoch. A sealed Lease that is
+//     newer than the record raises the record, and is never overwritten.
 //  4. Stop renewing, then count. Nothing is renewed for a record that drains. It may go back to leading until
 //     it is revoked. All renewals stop before the expiry is computed, and the expiry that another tenure
 //     computed is not trusted.
-//  5. Grant when the latest of all that was sent, renewTime + D, lies ε in the past, on the wall clock and on
-//     the one that never steps; or when all registered readers have released the term. A policy that changes
-//     D, ε, the stop time or the Lease's name shortens nothing of what was promised before. Nor does a larger one lengthen
-//     it: each Lease counts as it was sent. If the wall clock was ahead at a renewal, this delays the grant by another
-//     D + ε at most: readers refuse a renewTime in the future.
-//  6. A new tenure does not know what earlier ones sent. They can have written until the deadline that the
-//     election's Lease shows. Where that Lease was deleted or says anything odd, they can have written until
-//     h after the start of the new tenure, which decides nothing before then. So two tenures never decide at
-//     once. The clock of the earlier one may be behind by ε, unless it ended in order. The D, ε and stop time of the
-//     record are added to that, and no less than the seal has for its policy: a record can be edited. For a lost record
-//     the seal has those of every policy that may have owned it. They fall once what was promised under them has passed.
-//     Nothing that a member shows shortens the wait. An empty record is a lost one, and so is one that no hub can have
-//     written. Sealed Leases found at the start raise an older record. A live one names the leader.
-//  7. The epoch is one above the highest in the record and in sealed Leases. It is also at least the number
-//     of seconds since 2025. A record outlives its policy, as Retired, until all that it promised has passed
-//     and the seconds are above its epoch. If readers may have believed an edited Lease, the next epoch is
-//     above that of the edit. Nobody believes an absurd epoch, and the Lease with it is replaced, sealed or
-//     not.
+//  5. Grant when the latest renewTime + D that was sent lies ε in the past, on the wall clock and on the clock that
+//     never steps. Or grant when all registered readers have released the term. A policy that changes D, ε, the stop
+//     time or the Lease's name shortens no earlier promise. Nor does a larger value lengthen one: each Lease counts
+//     as it was sent. If the wall clock was ahead at a renewal, this delays the grant by another D + ε at most:
+//     readers refuse a renewTime in the future.
+//  6. A new tenure does not know what earlier ones sent. They can have written until the deadline that the election's
+//     Lease shows. Where that Lease was deleted or is implausible, they can have written until h after the start of
+//     the new tenure, which decides nothing before then. So two tenures never decide at once. The clock of the
+//     earlier one may be behind by ε, unless it ended in order. The record's D, ε and stop time are added to that,
+//     and no less than the seal has for its policy: a record can be edited. For a lost record the seal has the values
+//     for every policy that may have owned it. The values fall once what was promised under them has passed. Nothing
+//     that a member shows shortens the wait. An empty record is a lost one, and so is one that no hub can have
+//     written. Sealed Leases found at the start raise an older record. A live sealed Lease names the leader.
+//  7. The epoch is one above the highest in the record and in sealed Leases. It is also at least the number of
+//     seconds since 2025. A record outlives its policy, as Retired, until all that it promised has passed and the
+//     seconds are above its epoch. If readers may have accepted an edited Lease, the next epoch is above the edit's.
+//     An absurd epoch is ignored, and the Lease with it is replaced, sealed or not.
 //  8. Two hubs. Where a Lease carries another hub's mark, this hub writes nothing and reports OtherHub. Where
 //     another hub's term is live, under whatever name, it decides nothing, and the record says OtherHub. What that
 //     hub promised counts after its Leases are gone, once the record says so. This hub deposes no leader whose Lease
@@ -75,11 +74,10 @@
 //  10. The observer may be at fault. When most members are lost at once, leaders are kept. A successor has to
 //     show that it can be written.
 //  11. A paused Cluster keeps what it has and gets nothing new. One that moves to another hub is left alone.
-//  12. Recovery moves nothing. A healthy leader is replaced when somebody edits a priority, and not otherwise. Such a
-//     change waits while a fence of locks or schedules is missing in the leader's cluster: programs there would go on.
-//     After an outage of the hub, when everything promised has passed, each cluster has D from the start of
-//     the tenure to answer. As long as nobody can replace a leader that cannot be reached, the record keeps
-//     its name.
+//  12. Recovery moves nothing. A healthy leader is replaced when a priority is edited, and not otherwise. Such a
+//     change waits while a fence of locks or schedules is missing in the leader's cluster: programs there would go
+//     on. After an outage of the hub, when everything promised has passed, each cluster has D from the start of the
+//     tenure to answer. As long as no cluster can replace a leader that cannot be reached, the record keeps its name.
 //  13. A candidate has the namespace, active and matching, a right clock, and can be written. It is guarded,
 //     and fenced where the policy asks for that. A namespace is managed while it matches anywhere. Its first
 //     leader waits for better clusters that are not ready yet, counted from when the namespace was first seen.
@@ -88,12 +86,12 @@
 //  15. Where locks are fenced, the next grant waits for their stop time, too. It counts from the end of what
 //     rule 5 waits for: a holder may have been admitted until then. What readers release does not shorten it.
 //     Where the fence was missing in the leader's cluster, the record names that cluster: programs there may still act.
-//  16. A fenced lock is closed in every cluster until the leader's Lease lists it. A lock that is new to the record may
-//     still be held: by the leader of another namespace, or without a fence. So it is listed when every cluster that can
-//     be reached has refused it for the largest D and ε of the fleet and its stop time, and each other one has refused it,
-//     or was out of reach, for as long. It stays listed from term to term while the policy fences it. A cluster whose
-//     administrator has not allowed the fence of a lock outside the policy's namespace refuses nothing, so such a lock is
-//     not newly listed.
+//  16. A fenced lock is closed in every cluster until the leader's Lease lists it. A lock that is new to the record
+//     may still be held: by the leader of another namespace, or without a fence. So it is listed once every cluster
+//     in reach has refused it for as long as the fleet's largest D, ε and stop time together. Each other cluster must
+//     have refused it, or been out of reach, for as long. It stays listed from term to term while the policy fences
+//     it. A cluster whose administrator has not allowed the fence of a lock outside the policy's namespace refuses
+//     nothing, so such a lock is not newly listed.
 //  17. One namespace, one policy. The policy that the record names owns the namespace until its own selection ends. The
 //     oldest one that selects a namespace without an owner gets it. A policy that owns none has no effect there. One
 //     that became invalid changes nothing.
@@ -107,8 +105,8 @@
 //   - grant.go: rule 7, the new term and its epoch;
 //   - locks.go: rule 16, which locks are open;
 //   - moved.go: rules 6, 8 and 11, what came from another hub, and what another hub leads;
-//   - raise.go: rule 6, what sealed Leases tell a tenure whose record is old or lost;
+//   - raise.go: rule 6, what sealed Leases show a tenure whose record is old or lost;
 //   - next.go: the states;
-//   - assign.go: rules 2 and 3, what each member's Lease has to say;
+//   - assign.go: rules 2 and 3, the content of each member's Lease;
 //   - package controller, claim.go and valid.go: rule 17.
 package election

@@ -7,7 +7,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// grant is the record of a new term that starts now, led by c.
+// grant returns the record of a new term that starts now, led by c.
 func grant(now lease.Reading, p Policy, s State, c Candidate, cs []Candidate) Record {
 	open, _ := openLocks(now, p, s)
 	before := s.Record
@@ -31,7 +31,7 @@ func grant(now lease.Reading, p Policy, s State, c Candidate, cs []Candidate) Re
 	}
 }
 
-// outcome names the change from the last leader to this one.
+// outcome returns the reason for the change from the last leader to this one.
 func outcome(r Record, to string) reason.Reason {
 	switch {
 	case r.Leader == "":
@@ -45,14 +45,14 @@ func outcome(r Record, to string) reason.Reason {
 	}
 }
 
-// next names the cluster that would lead after leader.
+// next returns the name of the cluster that would lead after leader.
 func next(ranked []Candidate, leader string) string {
 	c, _ := best(ranked, func(c Candidate) bool { return mayLead(c) && c.Name != leader })
 	return c.Name
 }
 
-// nextEpoch is the epoch of a term that starts at now, when highest is the highest epoch known from records
-// and sealed Leases.
+// nextEpoch returns the epoch of a term that starts at now. highest is the highest epoch known from records and
+// sealed Leases.
 func nextEpoch(now time.Time, highest int64) int64 {
 	return max(highest+1, lease.EpochFloor(now))
 }

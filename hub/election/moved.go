@@ -7,8 +7,9 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// otherHub decides nothing where another hub leads: it deposes nobody. A record without a term of this hub says so: a
-// tenure that finds no Lease of the other hub any more counts what that has promised.
+// otherHub decides nothing where another hub leads: it deposes no leader. A record without a term of this hub gets
+// the reason OtherHub. So a tenure that finds no Lease of the other hub any more still counts what that hub has
+// promised.
 func otherHub(now lease.Reading, p *Policy, s State) Decision {
 	d := Decision{Record: s.Record, Waiting: reason.OtherHub, After: otherHubAgain}
 	if p == nil || !s.Record.Lost() && s.Record.State != Vacant {
@@ -27,13 +28,13 @@ func otherHub(now lease.Reading, p *Policy, s State) Decision {
 	return d
 }
 
-// moved decides on a record that came from another hub, as by clusterctl move. Until the Leases are this
-// hub's, nobody is deposed and nobody is granted anything. The other hub may still be at work, and only its
-// mark on the Leases tells.
+// moved decides on a record that came from another hub, as by clusterctl move. Until the Leases are this hub's, it
+// deposes no leader and grants no term. The other hub may still be at work, and only its mark on the Leases shows
+// that.
 //
-// A live Lease that the other hub has let go of is the present term, and the record follows it. Where no
-// Lease is live, every Lease is taken, each by compare-and-swap. So of two hubs that find the same Leases
-// only one gets them.
+// A live Lease that the other hub has relinquished is the present term, and the record follows it. Where no Lease
+// is live, this hub takes every Lease, each by compare-and-swap. So of two hubs that find the same Leases, only one
+// gets them.
 func moved(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	if r, ok := raise(now, p, s, cs); ok {
 		return Decision{Record: r, Persist: true, Waiting: reason.Moved}

@@ -11,8 +11,8 @@ import (
 // otherHubAgain is when to decide again where another hub leads: no event comes when its term ends.
 const otherHubAgain = 2 * time.Second
 
-// Next decides what becomes of one namespace now. A nil policy means that no policy selects the namespace any
-// more. It changes none of its arguments.
+// Next decides on one namespace now. A nil policy means that no policy selects the namespace any more. It changes
+// none of its arguments.
 func Next(now lease.Reading, p *Policy, s State, candidates []Candidate) Decision {
 	cs := slices.Clone(candidates)
 	Rank(cs)
@@ -42,7 +42,7 @@ func decide(now lease.Reading, p *Policy, s State, cs []Candidate) Decision {
 		return retire(now, s)
 	}
 	if len(cs) == 0 {
-		// An empty list decides nothing: it is likelier that it was not read than that all clusters are gone.
+		// An empty list decides nothing: more likely it was not read than that all clusters are gone.
 		return Decision{Record: s.Record, Waiting: reason.NoCandidate}
 	}
 	if r, ok := raise(now, *p, s, cs); ok {
@@ -79,7 +79,8 @@ func lead(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 func keep(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	r := s.Record
 	holder, ok := named(cs, r.Leader)
-	if holder.Unfenced == FenceInForce || !overtaken(r, holder, cs) { // a planned change that waits for a fence has not counted them yet
+	// A planned change that waits for a fence has not counted the priorities yet.
+	if holder.Unfenced == FenceInForce || !overtaken(r, holder, cs) {
 		r.Observed = observedPriorities(r, cs, false)
 	}
 	r.Next = next(cs, r.Leader)
@@ -104,15 +105,15 @@ func keep(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	return Decision{Record: r, Persist: !same(r, s.Record), After: soonest(wait, opens)}
 }
 
-// raise has the record bound what is sent under a policy.
+// raise raises the record's bounds to the policy's, because Leases are sent under it.
 func (r *Record) raise(p Policy) {
 	r.Duration = max(r.Duration, p.Timings.Duration)
 	r.Skew, r.Stop = max(r.Skew, p.Timings.Skew), max(r.Stop, p.StopTime)
 }
 
-// outlasting is how long to wait until nothing that was promised under the record's D, ε and stop time outlasts a
-// promise of this instant under those of the policy. Only then may the record name these. A tenure that takes over
-// counts with them, from the last instant at which this one can have written.
+// outlasting returns how long to wait until no promise under the record's D, ε and stop time outlasts a promise
+// made now under the policy's. Only then may the record have the policy's. A tenure that takes over counts with
+// them, from the last time at which this one can have written.
 func outlasting(now lease.Reading, p Policy, s State) time.Duration {
 	r, longest := s.Record, p.Timings.Duration+p.Timings.Skew+p.StopTime
 	rest := max(s.Sent.Skew, p.Timings.Skew) + s.Sent.Stop - longest
@@ -121,7 +122,7 @@ func outlasting(now lease.Reading, p Policy, s State) time.Duration {
 	return max(min(own, r.Duration+r.Skew+r.Stop), inheritedExpiry(s, p.bounds()).wait(now))
 }
 
-// soonest is the shortest of some waits, of which zero never ends.
+// soonest returns the shortest of some waits. A wait of zero means never.
 func soonest(waits ...time.Duration) (first time.Duration) {
 	for _, wait := range waits {
 		if wait > 0 && (first == 0 || wait < first) {
@@ -131,8 +132,8 @@ func soonest(waits ...time.Duration) (first time.Duration) {
 	return first
 }
 
-// drain waits for the expiry, lets the leader resume if the cause is gone before it, and grants the next term
-// after it.
+// drain waits for the expiry. Before it, the leader resumes if the cause is gone. After it, drain grants the next
+// term.
 func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	if !s.Sent.Final {
 		return Decision{Record: s.Record, StopRenewing: true}
@@ -173,7 +174,7 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		// cluster may have a Lease with that epoch already, if the record was edited since.
 		r.Revoked = 0
 		if r.Since.IsZero() || r.Since.After(now.Wall) {
-			r.Since = now.Wall // edited, or of a clock that was ahead: no Lease would have so late a renewTime
+			r.Since = now.Wall // edited, or from a clock that was ahead: no Lease would have so late a renewTime
 		}
 		return Decision{Record: r, Persist: !same(r, s.Record), Waiting: reason.WaitingForClusters}
 	default:
@@ -181,8 +182,9 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	}
 }
 
-// successorOf is who gets the next term if it is granted now: the best candidate, unless the cause for which
-// the leader was drained is gone. Recovery moves nothing, so the leader then leads again, in a new term.
+// successorOf returns the candidate that gets the next term if it is granted now. That is the best candidate,
+// unless the cause for which the leader was drained is gone. Recovery moves nothing, so the leader then leads
+// again, in a new term.
 func successorOf(now lease.Reading, p Policy, s State, ranked []Candidate) (Candidate, bool) {
 	holder, ok := named(ranked, s.Record.Leader)
 	if ok && mayLead(holder) && whyDepose(now, p, s, ranked) == "" {
@@ -191,14 +193,14 @@ func successorOf(now lease.Reading, p Policy, s State, ranked []Candidate) (Cand
 	return best(ranked, mayLead)
 }
 
-// successor names who gets the next term if it is granted now.
+// successor returns the name of the candidate that gets the next term if it is granted now.
 func successor(now lease.Reading, p Policy, s State, ranked []Candidate) string {
 	c, _ := successorOf(now, p, s, ranked)
 	return c.Name
 }
 
-// resumes reports whether the draining leader may go on in its term: the cause of the draining is gone, the
-// leader answers, and its Lease can still be live. A revoked term never goes on.
+// resumes reports whether the draining leader may go on in its term. The cause of the draining must be gone, the
+// leader must answer, and its Lease can still be live. A revoked term never goes on.
 func resumes(now lease.Reading, p Policy, s State, cs []Candidate) bool {
 	holder, ok := named(cs, s.Record.Leader)
 	return ok && s.Record.State == Draining && s.Record.Revoked == 0 && holder.Answering && now.Wall.Before(s.Sent.Until) &&
@@ -206,7 +208,7 @@ func resumes(now lease.Reading, p Policy, s State, cs []Candidate) bool {
 		whyReplace(now, p, s, cs) == ""
 }
 
-// vacate is the record of a namespace that nobody leads. Its epoch stays: nobody can act in it any more.
+// vacate returns the record of a namespace without a leader. Its epoch stays: no cluster can act in it any more.
 func vacate(now lease.Reading, r Record, cs []Candidate) Record {
 	r.noteUnfenced(cs)
 	return Record{
@@ -216,15 +218,15 @@ func vacate(now lease.Reading, r Record, cs []Candidate) Record {
 	}
 }
 
-// elect grants a namespace that nobody leads.
+// elect grants a namespace without a leader.
 func elect(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	if !s.Sent.Final {
 		return Decision{Record: s.Record, StopRenewing: true} // a record can get lost in the middle of a term
 	}
 	r := s.Record
 	r.Next = next(cs, "")
-	// What Leases show is recorded before any of them is removed, as those of another name are.
-	// The next tenure may find no other trace of it.
+	// What Leases show is recorded before any Lease is removed, as Leases of another name are. The next tenure may
+	// find no other trace of it.
 	r.Epoch = max(r.Epoch, s.Highest)
 	if r.Lost() {
 		r.State, r.Since, r.LeaseName = Vacant, now.Wall, p.LeaseName
@@ -233,7 +235,7 @@ func elect(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	}
 	b := promiseExpiry(s, p.bounds())
 	if b.passed(now) {
-		r.LeaseName = p.LeaseName // nothing is live under the old name, and its Lease may be what is in the way
+		r.LeaseName = p.LeaseName // nothing is live under the old name, and its Lease may be in the way
 	}
 	c, ok := best(cs, mayLead)
 	wait, why, late := time.Duration(0), reason.Reason(""), ""
@@ -263,9 +265,9 @@ func elect(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	return Decision{Record: r, Persist: !same(r, s.Record), Waiting: why, Awaited: late, After: wait}
 }
 
-// waitsFor is which cluster to wait for, and how long, because it would get the term rather than c but is not
-// ready: a better one, or the leader itself if nothing speaks against it. So a hub that has just started does
-// not choose whichever cluster answers first.
+// waitsFor returns which cluster to wait for, and how long, because it would get the term rather than c but is not
+// ready. That is a better cluster, or the leader itself if nothing speaks against it. So a hub that has just
+// started does not choose whichever cluster answers first.
 func waitsFor(now lease.Reading, p Policy, s State, c Candidate, ranked []Candidate) (string, time.Duration) {
 	if c.Name != "" && c.Name == s.Record.Leader {
 		return "", 0
@@ -275,7 +277,7 @@ func waitsFor(now lease.Reading, p Policy, s State, c Candidate, ranked []Candid
 	})
 	switch holder, _ := named(ranked, s.Record.Leader); {
 	case holder.Reason == reason.Recovering && comesBack(s, ranked):
-		// It has a moment to be fit again, or else fails once more and is waited for no longer.
+		// The leader has a moment to be fit again. If it fails once more, it is not waited for any longer.
 		return holder.Name, max(timeToAnswer(now, p, s), p.Timings.Renew)
 	case ok:
 		return better.Name, timeToAnswer(now, p, s)
@@ -284,10 +286,10 @@ func waitsFor(now lease.Reading, p Policy, s State, c Candidate, ranked []Candid
 	}
 }
 
-// firstWaitsFor is which cluster the first leader of a namespace waits for, and how long: a better one that
-// is not ready, or in which the namespace was not seen yet. Namespaces that are created in all clusters at
-// one moment are seen in an arbitrary order. The wait counts from when the namespace was first seen in any
-// cluster. So a cluster that never gets the namespace delays only the first election.
+// firstWaitsFor returns which cluster the first leader of a namespace waits for, and how long. That is a better
+// cluster that is not ready, or in which the namespace was not seen yet. Namespaces that are created in all
+// clusters at one moment are seen in an arbitrary order. The wait counts from when the namespace was first seen in
+// any cluster. So a cluster that never gets the namespace delays only the first election.
 func firstWaitsFor(now lease.Reading, p Policy, r Record, c Candidate, ranked []Candidate) (string, time.Duration) {
 	if r.Epoch != 0 || r.Since.After(now.Wall) {
 		return "", 0
@@ -301,9 +303,9 @@ func firstWaitsFor(now lease.Reading, p Policy, r Record, c Candidate, ranked []
 	return better.Name, max(0, r.Since.Add(p.InitialDelay).Sub(now.Wall))
 }
 
-// comesBack reports whether the leader that is being replaced may be fit again: all that speaks against it is
-// that the hub cannot reach it. As long as nobody else could replace it, the record keeps its name, because
-// recovery moves nothing.
+// comesBack reports whether the leader that is being replaced may be fit again: only the hub's failure to reach it
+// speaks against it. As long as no other cluster could replace it, the record keeps its name, because recovery
+// moves nothing.
 func comesBack(s State, ranked []Candidate) bool {
 	holder, ok := named(ranked, s.Record.Leader)
 	unreached := func(r reason.Reason) bool {
@@ -312,20 +314,19 @@ func comesBack(s State, ranked []Candidate) bool {
 	return ok && s.Record.State == Draining && unreached(s.Record.Reason) && unreached(holder.Reason)
 }
 
-// timeToAnswer is how long the clusters still have to answer: D from the start of the tenure.
+// timeToAnswer returns how long the clusters still have to answer: D from the start of the tenure.
 func timeToAnswer(now lease.Reading, p Policy, s State) time.Duration {
 	return max(0, s.Tenure.Started.Boot+p.Timings.Duration-now.Boot)
 }
 
-// notReady reports whether a cluster may be fit in a moment: the hub has not reached it yet, or has not
-// guarded or fenced it yet, or the cluster has begun to answer again.
+// notReady reports whether a cluster may be fit in a moment. Either the hub has not reached, guarded or fenced it
+// yet, or the cluster has begun to answer again.
 func notReady(c Candidate) bool {
 	return c.Fitness == Unknown || c.Reason == reason.Unguarded || c.Reason == reason.Unfenced || c.Reason == reason.Recovering
 }
 
-// retire ends the record of a namespace that no policy selects any more, once all that was promised has
-// passed. Without a policy ε is not known. The largest one that a policy with this D could have had bounds
-// it.
+// retire ends the record of a namespace that no policy selects any more, once all that was promised has passed.
+// Without a policy ε is not known. The largest ε that a policy with this D could have had bounds it.
 func retire(now lease.Reading, s State) Decision {
 	if !s.Sent.Final {
 		return Decision{Record: s.Record, StopRenewing: true}

@@ -5,9 +5,9 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// raise lets sealed Leases, read at the start of the tenure, raise a record that is older than they are. A
-// live one that names its own cluster is the present term: the record follows it, and the leader stays. It is
-// safe to believe, because while it is live nobody else can have been granted the namespace.
+// raise lets sealed Leases, read at the start of the tenure, raise a record that is older. A live Lease that names
+// its own cluster is the present term: the record follows it, and the leader stays. That is safe, because while the
+// Lease is live the namespace cannot have been granted to another cluster.
 func raise(now lease.Reading, p Policy, s State, cs []Candidate) (Record, bool) {
 	st := s.Found
 	if !st.live(now) {
@@ -32,8 +32,7 @@ func raise(now lease.Reading, p Policy, s State, cs []Candidate) (Record, bool) 
 	}, true
 }
 
-// knowsBetter reports whether the Lease that was found is to be believed although the record has its epoch
-// already.
+// knowsBetter reports whether the found Lease takes precedence over a record with the same epoch.
 func knowsBetter(s State) bool {
 	switch r := s.Record; {
 	case r.State == Vacant:
@@ -41,8 +40,7 @@ func knowsBetter(s State) bool {
 	case s.Moved:
 		return r.State != Leading // nothing was decided since it came from the other hub
 	default:
-		// An epoch is granted to one cluster only, so somebody has edited the record before this
-		// tenure began.
+		// An epoch is granted to one cluster only, so the record was edited before this tenure began.
 		return r.Leader != s.Found.Cluster && !s.GrantedHere
 	}
 }

@@ -25,7 +25,7 @@ func best(ranked []Candidate, ok func(Candidate) bool) (Candidate, bool) {
 	return Candidate{}, false
 }
 
-// named returns the candidate of that name. If there is none, it returns one that is Unfit.
+// named returns the candidate of that name, or false and an Unfit candidate if it does not exist.
 func named(cs []Candidate, name string) (Candidate, bool) {
 	return best(cs, func(c Candidate) bool { return c.Name == name })
 }

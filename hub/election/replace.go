@@ -5,7 +5,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// whyReplace says why the recorded term must end, or "" if it goes on. The candidates are ranked.
+// whyReplace returns why the recorded term must end, or "" if it goes on. The candidates are ranked.
 func whyReplace(now lease.Reading, p Policy, s State, ranked []Candidate) reason.Reason {
 	if s.stale() {
 		return reason.LeaseLost // a newer term was seen, and it is not live any more
@@ -26,8 +26,8 @@ func whyReplace(now lease.Reading, p Policy, s State, ranked []Candidate) reason
 	}
 }
 
-// whyDepose says why another cluster must lead, or "" if none must. It is the part of whyReplace that depends
-// on the clusters, not on the term.
+// whyDepose returns why another cluster must lead, or "". It is the part of whyReplace that depends on the
+// clusters, not on the term.
 func whyDepose(now lease.Reading, p Policy, s State, ranked []Candidate) reason.Reason {
 	holder, known := named(ranked, s.Record.Leader)
 	if !known {
@@ -36,8 +36,8 @@ func whyDepose(now lease.Reading, p Policy, s State, ranked []Candidate) reason.
 	}
 	switch holder.Fitness {
 	case Unknown:
-		// Unknown is not dead. But once all that it can have been promised has passed, and every
-		// cluster had the time to answer, it leads no more, whatever it is.
+		// Unknown is not dead. But it does not lead any more, in whatever state it is, after two things: all that
+		// it can have been promised has passed, and every cluster had the time to answer.
 		if timeToAnswer(now, p, s) > 0 || !promiseExpiry(s, p.bounds()).passed(now) {
 			return ""
 		}
@@ -53,21 +53,20 @@ func whyDepose(now lease.Reading, p Policy, s State, ranked []Candidate) reason.
 	case RetainOnly, Fit:
 	}
 	if overtaken(s.Record, holder, ranked) && holder.Unfenced == FenceInForce {
-		return reason.PriorityChanged // elsewhere programs of the leader's cluster would go on
+		return reason.PriorityChanged // without the fence, programs in the leader's cluster would go on
 	}
 	return ""
 }
 
-// isObservation reports whether a reason is something that the hub observes, and not what an operator asks
-// for. Only an observation can be the observer's fault.
+// isObservation reports whether the hub observed a reason, as opposed to an operator's request. Only an observation
+// can be the observer's fault.
 func isObservation(r reason.Reason) bool {
 	return r == reason.Unreachable || r == reason.Recovering || r == reason.Forbidden
 }
 
-// unlessAlone keeps a leader that the hub cannot reach, or whose clock it finds to be off, when deposing it
-// helps nobody. That is so without a successor, and when most clusters were lost at once: then the hub is the
-// likelier culprit. The Lease of a leader that cannot be reached is not renewed, and its term may end by
-// itself.
+// unlessAlone keeps a leader that the hub cannot reach, or whose clock it finds to be off, when deposing it would
+// not help. That is so without a successor, and when most clusters were lost at once: then the hub is more likely
+// at fault. The Lease of a leader that cannot be reached is not renewed, and its term may end by itself.
 func unlessAlone(why reason.Reason, p Policy, s State, ranked []Candidate) reason.Reason {
 	if s.MostUnreachable && !p.FailOverWhenMostUnreachable {
 		return ""
@@ -78,9 +77,9 @@ func unlessAlone(why reason.Reason, p Policy, s State, ranked []Candidate) reaso
 	return why
 }
 
-// overtaken reports whether an operator's edit put an eligible cluster above the leader: the leader's
-// priority was lowered or the other's raised since the last decision that counted it. A recovery edits
-// nothing, so it moves nothing.
+// overtaken reports whether an operator's edit put an eligible cluster above the leader. Since the last decision
+// that counted it, the leader's priority was lowered or the other's raised. A recovery edits nothing, so it moves
+// nothing.
 func overtaken(r Record, holder Candidate, ranked []Candidate) bool {
 	counted, ok := r.Observed[holder.Name]
 	lowered := ok && holder.Priority < counted
@@ -94,9 +93,9 @@ func overtaken(r Record, holder Candidate, ranked []Candidate) bool {
 	return found
 }
 
-// observedPriorities are those that decisions have counted, with the present ones. A cluster that is not
-// ready, or that the hub cannot reach or write, keeps the priority that was counted last, until it can lead:
-// its label may be an edit that has not been acted on. all counts those clusters too, when a leader is chosen
+// observedPriorities returns the priorities that decisions have counted, updated with the present ones. A cluster
+// that is not ready, or that the hub cannot reach or write, keeps the priority that was last counted, until it can
+// lead. Its label may be an edit that has not been acted on. all counts those clusters too, when a leader is chosen
 // without them.
 func observedPriorities(r Record, cs []Candidate, all bool) map[string]int32 {
 	counted := make(map[string]int32, len(cs))

@@ -5,9 +5,9 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// revokes reports whether the term of the leader that is being replaced is to be revoked. Nothing undoes
-// that, so it waits until the drain is recorded and the successor has shown that it can be written. It is of
-// no use where an acknowledgement could not count, or where no Lease can be live any more.
+// revokes reports whether the term of the leader that is being replaced must be revoked. A revocation cannot be
+// undone, so it waits until the drain is recorded and the successor has shown that it can be written. It is useless
+// where an acknowledgement could not count, or where no Lease can be live any more.
 func revokes(now lease.Reading, p Policy, s State, ranked []Candidate) bool {
 	r := s.Record
 	holder, _ := named(ranked, r.Leader)
@@ -17,15 +17,16 @@ func revokes(now lease.Reading, p Policy, s State, ranked []Candidate) bool {
 		inheritedExpiry(s, p.bounds()).passed(now) && s.Sent.covered(now)
 }
 
-// acknowledged reports whether all readers have released the recorded term. Their releases cover what this
-// tenure has sent. What an earlier one may have sent must have expired: writes of it may still arrive. They do not cover
-// fenced locks, whose holders are no readers.
+// acknowledged reports whether all readers have released the recorded term. Their releases cover what this tenure
+// has sent. What an earlier tenure may have sent must have expired: its writes may still arrive. Releases do not
+// cover fenced locks, whose holders are no readers.
 func acknowledged(now lease.Reading, p Policy, s State) bool {
 	return p.Acknowledged && s.Record.Revoked != 0 && s.Released &&
 		inheritedExpiry(s, p.bounds()).passed(now) && s.Sent.covered(now)
 }
 
-// covered reports whether what readers release covers all that this tenure has sent: no fenced lock can be held by it.
+// covered reports whether releases by readers cover all that this tenure has sent: no fenced lock can be held under
+// it.
 func (s Sent) covered(now lease.Reading) bool {
 	return s.Stop == 0 && !now.Wall.Before(s.EarlierEnd) && now.Boot >= s.BootEarlierEnd
 }
@@ -41,7 +42,7 @@ func mustWait(p Policy, s State, c Candidate) bool {
 	return c.Name != s.Record.Leader && s.MostUnreachable && !p.FailOverWhenMostUnreachable && isObservation(s.Record.Reason)
 }
 
-// waiting says what a draining record waits for.
+// waiting returns what a draining record waits for.
 func waiting(r Record) reason.Reason {
 	if r.Revoked != 0 {
 		return reason.WaitingForReaders

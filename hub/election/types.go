@@ -7,7 +7,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// RecordState is where a namespace is between one leader and the next. The words are those of the record.
+// RecordState is where a namespace is between one leader and the next. The values are the record's.
 type RecordState string
 
 // The states; see the package comment for the ways between them.
@@ -22,28 +22,27 @@ const (
 type Policy struct {
 	Timings   lease.Timings
 	LeaseName string
-	// FailOverWhenMostUnreachable lets a namespace fail over although most clusters became unreachable at
-	// once, when the hub itself may be cut off.
+	// FailOverWhenMostUnreachable lets a namespace fail over although most clusters became unreachable at once,
+	// when the hub itself may be cut off.
 	FailOverWhenMostUnreachable bool
-	// Acknowledged says that every reader registers, so that a term may also end when all of them have
-	// released it.
+	// Acknowledged: every reader registers, so a term may also end when all readers have released it.
 	Acknowledged bool
-	// StopTime is how long those go on whom API servers admit by the Lease, counted from its deadline: holders of fenced
-	// locks. It is zero where no locks are fenced.
+	// StopTime is how long holders of fenced locks go on after the deadline of the Lease by which API servers admit
+	// them. It is zero where no locks are fenced.
 	StopTime time.Duration
 	// Locks are the fenced locks, as namespace/name, in ascending order.
 	Locks []string
-	// InitialDelay is how long the first leader of a namespace waits for better clusters that are not ready
-	// yet, counted from when the namespace was first seen in any cluster.
+	// InitialDelay is how long the first leader of a namespace waits for better clusters that are not ready yet. It
+	// counts from when the namespace was first seen in any cluster.
 	InitialDelay time.Duration
 }
 
-// Record is what is persisted of a namespace: the spec of its NamespaceLeader. The zero Record is a lost one.
+// Record is the persisted state of a namespace: the spec of its NamespaceLeader. The zero Record is a lost one.
 type Record struct {
 	Leader string
 	Epoch  int64
-	// Revoked is the epoch of the leader if its term was revoked, or else zero. Epoch is
-	// then that of the revocation, in which nobody leads.
+	// Revoked is the epoch of the leader if its term was revoked, or else zero. Epoch is then the epoch of the
+	// revocation, in which no cluster leads.
 	Revoked int64
 	State   RecordState
 	Reason  reason.Reason
@@ -56,19 +55,18 @@ type Record struct {
 	// UnfencedLeader is a cluster that led before while its fence was missing: programs there may still act.
 	UnfencedLeader string
 	LeaseName      string
-	// NotBefore is for people to read. Decisions compute the expiry themselves, and do not trust one that
-	// another tenure wrote.
+	// NotBefore is for people to read. Decisions compute the expiry themselves, and do not trust another tenure's.
 	NotBefore time.Time
 	Next      string
 	// Observed holds the priorities that decisions have counted so far.
 	Observed map[string]int32
 }
 
-// Lost reports whether the record says nothing, or no duration. An empty record is a lost one: somebody may
-// have emptied it.
+// Lost reports whether the record has no state, or no duration. An empty record is a lost one: an edit may have
+// emptied it.
 func (r Record) Lost() bool { return r.State == "" || r.Duration <= 0 }
 
-// Fitness is what the hub knows of a cluster's fitness to lead a namespace.
+// Fitness is the hub's judgement of a cluster's fitness to lead a namespace.
 type Fitness int
 
 const (
@@ -88,97 +86,96 @@ type Candidate struct {
 	Name     string
 	Priority int32
 	Fitness  Fitness
-	// Reason says why it is not Fit.
+	// Reason is why it is not Fit.
 	Reason reason.Reason
-	// Answering says that its last read and its last write were answered. A leader that answers again while
-	// its term drains may resume.
+	// Answering: its last read and its last write were answered. A leader that answers again while its term drains
+	// may resume.
 	Answering bool
-	// Prepared says that a Lease written since the draining began is in place there. A cluster that cannot be
-	// written is no successor.
+	// Prepared: a Lease written since the draining began is in place there. A cluster that cannot be written is no
+	// successor.
 	Prepared bool
-	// Refused says that such a write was tried, and failed.
+	// Refused: such a write was tried, and failed.
 	Refused bool
-	// Unfenced says that a fence of locks or schedules was not seen in force there. A leader that is replaced may then
-	// go on acting.
+	// Unfenced is the state of its fences of locks and schedules. Without them, a leader that is replaced may go on
+	// acting.
 	Unfenced Fence
 }
 
-// Fence is what the hub knows of the fences of locks and schedules in a cluster.
+// Fence is the state of the fences of locks and schedules in a cluster.
 type Fence int
 
 const (
-	// FenceInForce: all that the policy asks for are, or it asks for none.
+	// FenceInForce: all fences that the policy asks for are in force, or it asks for no fence.
 	FenceInForce Fence = iota
-	// FenceUnchecked: nothing is known yet.
+	// FenceUnchecked: the state is not known yet.
 	FenceUnchecked
-	// FenceMissing: one is known to be missing.
+	// FenceMissing: a fence is known to be missing.
 	FenceMissing
 )
 
 // Sent is what this tenure has promised for the current record.
 type Sent struct {
-	// Until is the latest renewTime + the duration sent with it. It is zero when this tenure has sent
-	// nothing.
+	// Until is the latest renewTime + the duration sent with it. It is zero if this tenure has sent nothing.
 	Until time.Time
-	// BootUntil is the same on the boot clock of this process: its reading at that send + the duration.
+	// BootUntil is Until on the boot clock of this process: its reading at that send + the duration.
 	BootUntil time.Duration
-	// Skew is the ε that has to pass after Until and BootUntil: that of the policy at the last promise.
+	// Skew is the policy's ε at the last promise. It has to pass after Until and BootUntil.
 	Skew time.Duration
 	// Stop is the policy's StopTime at the last promise. It has to pass after that ε.
 	Stop time.Duration
-	// EarlierEnd is when what was promised under a larger ε or stop time ends, those included. It is zero where nothing
-	// was.
+	// EarlierEnd is the end of what was promised under a larger ε or stop time, with both included. It is zero if
+	// nothing was.
 	EarlierEnd time.Time
-	// BootEarlierEnd is the same on the boot clock.
+	// BootEarlierEnd is EarlierEnd on the boot clock.
 	BootEarlierEnd time.Duration
-	// Final says that all renewals of the term have stopped, so that the rest of this struct does not change
-	// any more.
+	// Final: all renewals of the term have stopped, so that the rest of this struct does not change any more.
 	Final bool
 }
 
 // Tenure is one hub replica's unbroken right to write.
 type Tenure struct {
-	// Started is when it was acquired.
+	// Started is the reading when it was acquired.
 	Started lease.Reading
-	// Inherited is the latest instant at which an earlier tenure can have written.
+	// Inherited is the latest time at which an earlier tenure can have written.
 	Inherited time.Time
 }
 
-// State is all that a decision depends on, apart from the policy and the candidates.
+// State is everything that a decision depends on, apart from the policy and the candidates.
 type State struct {
 	Record Record
 	Tenure Tenure
 	Sent   Sent
-	// GrantedHere says that this tenure persisted the grant of the record's epoch.
+	// GrantedHere: this tenure persisted the grant of the record's epoch.
 	GrantedHere bool
-	// Released says that all readers have released Record.Revoked. They are those that follow the namespace
-	// and were registered in the leader's cluster when its term had certainly been revoked there. There was
-	// at least one, and this tenure asked them.
+	// Released: all readers have released Record.Revoked. These are the readers that follow the namespace and were
+	// registered in the leader's cluster when its term had certainly been revoked there. There was at least one,
+	// and this tenure asked them.
 	Released bool
-	// LeaseLost says that the leader's Lease is not live and cannot be repaired within the term.
+	// LeaseLost: the leader's Lease is not live and cannot be repaired within the term.
 	LeaseLost bool
-	// Highest is the highest epoch of any sealed Lease read at the start of the tenure.
+	// Highest is the highest epoch known to this tenure. It may come from a grant, from any earlier version of the
+	// record, from a sealed Lease, or from an edit that readers may have accepted.
 	Highest int64
-	// Found is the live term with the highest epoch among the sealed Leases, read at the start of the tenure,
-	// that name the cluster they are in.
+	// Found is the live term with the highest epoch among the sealed Leases that name the cluster they are in. They
+	// were read at the start of the tenure.
 	Found *FoundTerm
-	// LargestDuration, LargestSkew and LargestStop are the largest D, ε and stop time under which a hub can have sent
-	// Leases of the namespace, by the seal. They bound a record that was lost or edited.
+	// LargestDuration, LargestSkew and LargestStop are, by the seal, the largest D, ε and stop time of any Lease
+	// that may have been sent for the namespace. They bound a record that was lost or edited.
 	LargestDuration, LargestSkew, LargestStop time.Duration
-	// FleetDuration, FleetSkew and FleetStop are the largest D, ε and stop time of the fleet. Locks come from any of its
-	// namespaces.
+	// FleetDuration, FleetSkew and FleetStop are the largest D, ε and stop time of the fleet. Locks come from any
+	// of its namespaces.
 	FleetDuration, FleetSkew, FleetStop time.Duration
-	// RefusedSince says since when, on the boot clock, every cluster refuses a lock which is not open, or cannot be
-	// reached. A lock that one of them may still admit is not in it.
+	// RefusedSince holds, by lock, the boot reading since when every cluster rejects the lock or cannot be reached.
+	// A lock that a cluster may still admit is not in it.
 	RefusedSince map[string]time.Duration
-	// Behind is how far the leader's clocks may be behind the hub's, if they were measured to be behind by
-	// more than ε. Its readers may go on for so long after their deadline.
+	// Behind is how far the leader's clocks may be behind the hub's, if they were measured to be behind by more
+	// than ε. Its readers may go on for that long after their deadline.
 	Behind time.Duration
-	// Moved says that the record came from another hub, and that this hub has not taken its Leases yet.
+	// Moved: the record came from another hub, and this hub has not taken its Leases yet.
 	Moved bool
-	// OtherHub says that another hub writes Leases of this namespace.
+	// OtherHub: another hub writes Leases of this namespace.
 	OtherHub bool
-	// MostUnreachable says that most clusters became unreachable within one window.
+	// MostUnreachable: most clusters became unreachable within one window.
 	MostUnreachable bool
 }
 
@@ -189,8 +186,8 @@ func (s State) stale() bool { return s.Highest > s.Record.Epoch }
 type FoundTerm struct {
 	Cluster string
 	Term    lease.Term
-	// Boot is the boot reading after which the Lease is not live, whatever the wall clock says: D after it
-	// was read.
+	// Boot is the boot reading after which the Lease is not live, whatever the wall clock shows: D after it was
+	// read.
 	Boot time.Duration
 }
 
@@ -203,17 +200,17 @@ func (s *FoundTerm) live(now lease.Reading) bool {
 type Decision struct {
 	// Record is what the record must become.
 	Record Record
-	// Persist says that Record differs from the persisted one and must be written, by
-	// compare-and-swap, before anything that depends on it.
+	// Persist: Record differs from the persisted one and must be written, by compare-and-swap, before anything that
+	// depends on it.
 	Persist bool
-	// StopRenewing says that all renewals must stop before this can be decided: stop them, gather again and
-	// call Next again. Do nothing else.
+	// StopRenewing: all renewals must stop before this can be decided. Stop them, gather again and call Next again.
+	// Do nothing else.
 	StopRenewing bool
-	// Gone says that nothing depends on the record any more: it may be deleted.
+	// Gone: nothing depends on the record any more, so it may be deleted.
 	Gone bool
-	// Waiting says what the next decision waits for, or is empty.
+	// Waiting is what the next decision waits for, or empty.
 	Waiting reason.Reason
-	// Awaited is the better cluster that WaitingForClusters is about, if there is one.
+	// Awaited is the better cluster that WaitingForClusters waits for, or empty.
 	Awaited string
 	// After is when to decide again at the latest, or zero if only events matter.
 	After time.Duration

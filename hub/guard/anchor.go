@@ -11,14 +11,14 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// AnchorName is the name of a policy that says nothing, and of its binding.
+// AnchorName is the name of a policy that rejects nothing, and of its binding.
 const AnchorName = "fences.leasecast.dev"
 
-// Anchor has a member's API servers watch the Leases for good. It is never removed. An API server watches the Leases
-// while some policy in force has them as parameters. When the last one goes it stops that watch, and begins none before
-// it is started again (k8s.io/apiserver v0.36, policy_source.go). A fence that is installed later would ask Leases of
-// the past. So this policy stays in force, for a resource that does not exist. It reports
-// whether it wrote.
+// Anchor has a member's API servers watch the Leases permanently. It is never removed. An API server watches the
+// Leases while some policy in force has them as parameters. When the last such policy is removed, it stops that
+// watch, and starts no other until it restarts (k8s.io/apiserver v0.36, policy_source.go). A fence that is
+// installed later would evaluate outdated Leases. So this policy stays in force, for a resource that does not
+// exist. It reports whether it wrote.
 func Anchor(ctx context.Context, member kubernetes.Interface) (changed bool, err error) {
 	return anchor().Ensure(ctx, member)
 }

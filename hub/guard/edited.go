@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	// onlyMetadata asks for objects without their specs.
+	// onlyMetadata requests objects without their specs.
 	onlyMetadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-	// versionsPage is how many objects a page has, and versionsPages how many pages are read.
+	// versionsPage is how many objects a page has, and versionsPages how many pages are read per resource.
 	versionsPage, versionsPages = 100, 20
 )
 
-// metadata decodes what onlyMetadata asks for.
+// metadata decodes answers in the onlyMetadata format.
 var metadata = func() runtime.Decoder {
 	s := runtime.NewScheme()
 	utilruntime.Must(metav1.AddMetaToScheme(s))
 	return serializer.NewCodecFactory(s).UniversalDeserializer()
 }()
 
-// Versions returns the versions of all that hubs keep of this package in a member. Whoever edits or deletes one of
-// these objects changes them.
+// Versions returns the resource versions of all objects that hubs keep in a member through this package. Any edit
+// or deletion of such an object changes the result.
 func Versions(ctx context.Context, member kubernetes.Interface) (map[string]string, error) {
 	versions := map[string]string{}
 	for _, resource := range []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"} {

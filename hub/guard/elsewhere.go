@@ -11,11 +11,11 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// A policy fences what is in its own namespaces. A lock or an account in another namespace is fenced only where an
-// administrator of the member has labelled that Namespace: whoever writes policies on the hub has no rights there.
+// A policy fences what is in its own namespaces. A lock or an account in another namespace is fenced only if an
+// administrator of the member has labelled that Namespace. The authors of policies on the hub have no rights there.
 
-// NotAllowedError says that a member's administrator has not allowed fences from outside in some namespaces, or that
-// they do not exist.
+// NotAllowedError names the namespaces in which a member's administrator has not allowed fences from outside, or
+// that do not exist.
 type NotAllowedError struct {
 	Namespaces []string
 }
@@ -25,15 +25,15 @@ func (e NotAllowedError) Error() string {
 		strings.Join(e.Namespaces, " ") + " " + v1alpha1.FencingLabel + "=" + v1alpha1.FencingAllowed
 }
 
-// DeniedIn returns the namespaces that an error names because nobody has allowed fences there.
+// DeniedIn returns the namespaces of a NotAllowedError in err, or nil.
 func DeniedIn(err error) []string {
 	var denied NotAllowedError
 	errors.As(err, &denied)
 	return denied.Namespaces
 }
 
-// Denied returns a [NotAllowedError] where the fence is about something outside the policy's namespaces, and nobody has
-// allowed that. It gets the namespaces of the member.
+// Denied returns a [NotAllowedError] if the fence covers a lock or an account outside the policy's namespaces and
+// the member does not allow that. namespaces are all namespaces of the member.
 func (f Fence) Denied(namespaces []corev1.Namespace) error {
 	denied := slices.Clone(f.elsewhere)
 	for i := range namespaces {
@@ -48,8 +48,8 @@ func (f Fence) Denied(namespaces []corev1.Namespace) error {
 	return NotAllowedError{denied}
 }
 
-// whereAllowed selects the namespace of a lock. Outside the policy's own one the member's API server asks for the label, too,
-// so that a lock is let go as soon as the label is taken off, with a hub or without.
+// whereAllowed selects the namespace of a lock. If it is not the policy's own, the member's API server also
+// requires the label. So a lock is released from the fence as soon as the label is removed, with or without a hub.
 func whereAllowed(namespace, own string) *metav1.LabelSelector {
 	s := in(namespace)
 	if namespace != own {
@@ -60,8 +60,8 @@ func whereAllowed(namespace, own string) *metav1.LabelSelector {
 	return s
 }
 
-// splitWrites parts the accounts that may be outside the policy's namespaces from all else that writes. The member may allow
-// the one fence and not the other.
+// splitWrites separates the accounts that may be outside the policy's namespaces from all other writers. The member
+// may allow one of the two fences and not the other.
 func splitWrites(o *v1alpha1.LeadershipPolicy) (own, elsewhere []v1alpha1.WriteFence) {
 	for _, w := range o.Spec.Fencing.Writes {
 		here, there := w, w
@@ -83,7 +83,7 @@ func splitWrites(o *v1alpha1.LeadershipPolicy) (own, elsewhere []v1alpha1.WriteF
 	return own, elsewhere
 }
 
-// accountsOf are the accounts of writes.
+// accountsOf returns the accounts of writes.
 func accountsOf(writes []v1alpha1.WriteFence) (all []v1alpha1.FencedServiceAccount) {
 	for _, w := range writes {
 		all = append(all, w.ServiceAccounts...)
@@ -91,7 +91,7 @@ func accountsOf(writes []v1alpha1.WriteFence) (all []v1alpha1.FencedServiceAccou
 	return all
 }
 
-// namespacesOf are the namespaces of accounts, in order.
+// namespacesOf returns the namespaces of accounts, in order and without duplicates.
 func namespacesOf(accounts []v1alpha1.FencedServiceAccount) (all []string) {
 	for _, a := range accounts {
 		all = append(all, a.Namespace)

@@ -17,28 +17,28 @@ import (
 	"github.com/leasecast/leasecast/hub/guard/locks"
 )
 
-// Fence has a member refuse what is done outside the term of the leader. The gate asks the Lease of the namespace. Where
-// there is no Lease, an API server refuses a policy's requests to everybody, whatever they are about. So the gate is for
-// namespaces that were seen to have one. For all others there are walls, which refuse what the fence is about: one for the
-// namespaces that are named, and one for those that are selected. Each of these admission policies has a name that ends in
-// a fingerprint of all that it says. So an answer that names one tells which version is in force.
+// Fence has a member reject acts outside the term of the leader. The gate evaluates the namespace's Lease. Where
+// there is no Lease, an API server rejects every request that the policy's rules match, from everyone. So the gate
+// covers namespaces that were seen to have a Lease. For all others there are walls, which reject what the fence
+// covers: one for the named namespaces, and one for the selected ones. Each of these admission policies has a name
+// that ends in a fingerprint of its content. So a message with the name shows which version is in force.
 //
-// A change of which namespaces are named or selected is another wall, and the same gate.
+// A change of the named or selected namespaces makes another wall, and keeps the gate.
 type Fence struct {
 	gate      Policy
-	walls     []Policy              // none for a lock
-	lease     string                // its name in every namespace
+	walls     []Policy              // no wall for a lock
+	lease     string                // the Lease's name in every namespace
 	names     []string              // the namespaces that it covers
-	selector  *metav1.LabelSelector // and those that match
-	lost      []string              // but not these, because another policy owns them
+	selector  *metav1.LabelSelector // and the matching ones
+	lost      []string              // excluded, because another policy owns them
 	warns     bool
-	schedules *metav1.LabelSelector           // of Jobs; nil: it is about something else
-	lock      *locks.Lock                     // that it is about, if it is about one
-	accounts  []v1alpha1.FencedServiceAccount // whose writes it is about
+	schedules *metav1.LabelSelector           // selects Jobs; nil: the fence does not cover Jobs
+	lock      *locks.Lock                     // nil: the fence does not cover a lock
+	accounts  []v1alpha1.FencedServiceAccount // the accounts whose writes it covers
 	elsewhere []string                        // namespaces whose administrator has to allow the fence
 }
 
-// The answers of the API server, where no expression tells more.
+// The messages of the API server, where no messageExpression says more.
 const (
 	notLeading    = "this cluster does not lead the namespace"
 	termIsOver    = "the term of this cluster is over"
@@ -51,8 +51,8 @@ const (
 	isProbe       = "nobody may create this Lease: it is asked for to see whether the fence is in force"
 )
 
-// Fences returns what a policy asks for: one fence for each of its lists, for accounts elsewhere, and for each lock. They
-// leave out the lost namespaces: those that another policy owns.
+// Fences returns the fences that a policy asks for: one for each of its lists, one for accounts elsewhere, and one
+// for each lock. They exclude the lost namespaces, which another policy owns.
 func Fences(hub string, o *v1alpha1.LeadershipPolicy, lost []string) (fs []Fence) {
 	fencing := o.Spec.Fencing
 	if fencing == nil {
@@ -81,13 +81,13 @@ func Fences(hub string, o *v1alpha1.LeadershipPolicy, lost []string) (fs []Fence
 	return fs
 }
 
-// Name is that of the gate.
+// Name returns the gate's name.
 func (f Fence) Name() string { return f.gate.Policy.Name }
 
-// PolicyName is that of the LeadershipPolicy that asks for the fence.
+// PolicyName returns the name of the LeadershipPolicy that asks for the fence.
 func (f Fence) PolicyName() string { return f.gate.Policy.Annotations[v1alpha1.PolicyAnnotation] }
 
-// Names are those of all that the fence keeps in a member. The first one is that of the gate.
+// Names returns the names of all objects that the fence keeps in a member, the gate's first.
 func (f Fence) Names() []string {
 	names := []string{f.Name()}
 	for _, w := range f.walls {
@@ -96,16 +96,17 @@ func (f Fence) Names() []string {
 	return names
 }
 
-// Warns says that nothing is refused.
+// Warns reports whether the fence only warns, and rejects nothing.
 func (f Fence) Warns() bool { return f.warns }
 
-// Schedules selects the Jobs that the fence is about, by their labels. It is nil if it is about something else.
+// Schedules returns the selector of the Jobs that the fence covers, by their labels. It is nil if the fence does
+// not cover Jobs.
 func (f Fence) Schedules() *metav1.LabelSelector { return f.schedules }
 
-// Covers reports whether the fence is about a namespace that the policy matches.
+// Covers reports whether the fence covers a namespace that the policy matches.
 func (f Fence) Covers(namespace string) bool { return !slices.Contains(f.lost, namespace) }
 
-// Selects reports whether the fence is about a namespace with these labels, as the API server does.
+// Selects reports whether the fence covers a namespace with these labels. It decides as the API server does.
 func (f Fence) Selects(namespace string, set map[string]string) bool {
 	if !f.Covers(namespace) || f.selector == nil || slices.Contains(f.names, namespace) {
 		return f.Covers(namespace) && slices.Contains(f.names, namespace)
@@ -114,7 +115,7 @@ func (f Fence) Selects(namespace string, set map[string]string) bool {
 	return err == nil && s.Matches(labels.Set(set)) && !v1alpha1.NeverManaged(namespace)
 }
 
-// Lock is the one that the fence is about, if it is about one.
+// Lock returns the lock that the fence covers, or false.
 func (f Fence) Lock() (lock locks.Lock, ok bool) {
 	if f.lock == nil {
 		return lock, false
@@ -122,16 +123,16 @@ func (f Fence) Lock() (lock locks.Lock, ok bool) {
 	return *f.lock, true
 }
 
-// Accounts are the service accounts whose writes the fence is about.
+// Accounts returns the service accounts whose writes the fence covers.
 func (f Fence) Accounts() []v1alpha1.FencedServiceAccount { return f.accounts }
 
-// IsOfLock reports whether the fence is about a lock.
+// IsOfLock reports whether the fence covers a lock.
 func (f Fence) IsOfLock() bool { return f.lock != nil }
 
-// LeaseName is that of the Lease that the fence asks, in every namespace.
+// LeaseName returns the name of the Lease that the fence evaluates, in every namespace.
 func (f Fence) LeaseName() string { return f.lease }
 
-// newFence makes a fence. That of a lock asks the leader of the one namespace that the policy manages.
+// newFence returns a fence. A lock's fence evaluates the Lease of the one namespace that the policy manages.
 func newFence(hub string, o *v1alpha1.LeadershipPolicy, kind string, spec admissionv1.ValidatingAdmissionPolicySpec, lost []string,
 	lock *locks.Lock) Fence {
 	f := Fence{
@@ -146,7 +147,7 @@ func newFence(hub string, o *v1alpha1.LeadershipPolicy, kind string, spec admiss
 	f.gate = f.part(hub, o, kind, "gate", fingerprint(version), spec)
 	param := &admissionv1.ParamRef{Name: f.lease, ParameterNotFoundAction: ptr.To(admissionv1.DenyAction)}
 	if f.warns {
-		param.ParameterNotFoundAction = ptr.To(admissionv1.AllowAction) // DenyAction would refuse
+		param.ParameterNotFoundAction = ptr.To(admissionv1.AllowAction) // DenyAction would reject
 	}
 	f.gate.Binding.Spec.ParamRef = param
 	f.gate.provokedToo = fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: failed to configure binding: no params found",
@@ -174,7 +175,7 @@ func newFence(hub string, o *v1alpha1.LeadershipPolicy, kind string, spec admiss
 	return f
 }
 
-// part is the gate or a wall, before it is known in which namespaces.
+// part returns the gate or a wall, without its namespaces.
 func (f Fence) part(hub string, o *v1alpha1.LeadershipPolicy, kind, name, version string, spec admissionv1.ValidatingAdmissionPolicySpec) Policy {
 	spec = *spec.DeepCopy()
 	meta := metav1.ObjectMeta{
@@ -183,8 +184,8 @@ func (f Fence) part(hub string, o *v1alpha1.LeadershipPolicy, kind, name, versio
 		Annotations: map[string]string{v1alpha1.HubAnnotation: hub, v1alpha1.PolicyAnnotation: o.Name},
 	}
 	probe := "leasecast-" + name + "-probe-" + version
-	// Without the parameter all that the rules match is refused. No other Lease may be among it: the hub has to write
-	// the managed one again, and programs elect themselves.
+	// Without the parameter, everything that the rules match is rejected. The rules must not match other Leases:
+	// the hub has to write the managed one again, and programs elect themselves.
 	names := []string{probe}
 	if f.lock != nil {
 		names = append(names, f.lock.Name)
@@ -214,7 +215,7 @@ func (f Fence) part(hub string, o *v1alpha1.LeadershipPolicy, kind, name, versio
 	}
 }
 
-// lockIn are the namespaces that the fence of a lock depends on.
+// lockIn returns the namespaces that the fence of a lock depends on.
 func (f Fence) lockIn() []string {
 	if f.lock == nil {
 		return nil
@@ -232,21 +233,21 @@ func notIn(namespaces []string) metav1.LabelSelectorRequirement {
 	return metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: namespaces}
 }
 
-// walled is about the same, and refuses all of it.
+// walled returns a spec with the same rules that rejects everything but the cleanup of a terminating namespace.
 func walled(spec admissionv1.ValidatingAdmissionPolicySpec) admissionv1.ValidatingAdmissionPolicySpec {
 	spec.ParamKind, spec.Variables = nil, nil
 	spec.Validations = []admissionv1.Validation{{Expression: cleansUp, Message: noLeader, Reason: ptr.To(metav1.StatusReasonForbidden)}}
 	return spec
 }
 
-// fenceName tells people which policy asks for the fence.
+// fenceName includes the name of the policy that asks for the fence, for people.
 func fenceName(o *v1alpha1.LeadershipPolicy, kind, version string) string {
-	const longest = 150 // a name has 253 characters at most, and a fleet 63
+	const longest = 150 // a name has at most 253 characters, and a fleet at most 63
 	name := o.Name[:min(len(o.Name), longest)]
 	return strings.Join([]string{strings.TrimRight(name, "-."), o.Namespace, kind, version, "leasecast.dev"}, ".")
 }
 
-// gateIn is the gate in these namespaces. There is at least one.
+// gateIn returns the gate for these namespaces. There must be at least one.
 func (f Fence) gateIn(namespaces []string) Policy {
 	p := f.gate
 	p.Binding = p.Binding.DeepCopy()
@@ -254,7 +255,8 @@ func (f Fence) gateIn(namespaces []string) Policy {
 	return p
 }
 
-// wallBut is a wall without these namespaces. Those that have the gate come last, as [lastOut] and [Kept.narrow] expect it.
+// wallBut returns a wall without these namespaces. The gated ones come last, as [fromLast] and [Kept.narrow]
+// expect.
 func wallBut(wall Policy, lost, gated []string) Policy {
 	wall.Binding = wall.Binding.DeepCopy()
 	s := wall.Binding.Spec.MatchResources.NamespaceSelector
@@ -265,7 +267,7 @@ func wallBut(wall Policy, lost, gated []string) Policy {
 	return wall
 }
 
-// writesSpec refuses what accounts write, or what is written to objects. Its first match condition says what it is about.
+// writesSpec rejects writes by accounts, or writes to objects. Its first match condition selects them.
 func writesSpec(writes []v1alpha1.WriteFence) admissionv1.ValidatingAdmissionPolicySpec {
 	var fenced []string
 	var keep []admissionv1.Validation
@@ -290,8 +292,8 @@ func writesSpec(writes []v1alpha1.WriteFence) admissionv1.ValidatingAdmissionPol
 	return spec
 }
 
-// schedulesSpec refuses Jobs. The hub's probe has no label, so the selector is a match condition's matter: that of the
-// fence would leave the probe out.
+// schedulesSpec rejects Jobs. The hub's probe has no label, so a match condition applies the selector: the fence's
+// ObjectSelector would exclude the probe.
 func schedulesSpec(selector *metav1.LabelSelector) admissionv1.ValidatingAdmissionPolicySpec {
 	rules := []admissionv1.NamedRuleWithOperations{
 		probedLeases(), rule(batchv1.GroupName, batchv1.SchemeGroupVersion.Version, []string{"jobs"}, admissionv1.Create),
@@ -301,7 +303,7 @@ func schedulesSpec(selector *metav1.LabelSelector) admissionv1.ValidatingAdmissi
 		judged(thisClusterLeads, createdInTime, createdSince, admissionv1.Validation{Expression: tickOfThisTerm, Message: earlierTick}))
 }
 
-// lockSpec refuses that a controller takes or renews its lock. A warning waits for nobody, so the hub opens no lock then.
+// lockSpec rejects requests by which a controller takes or renews its lock. With mode Warn, the hub opens no locks.
 func lockSpec(lock locks.Lock, mode v1alpha1.FencingMode) admissionv1.ValidatingAdmissionPolicySpec {
 	rules := []admissionv1.NamedRuleWithOperations{
 		rule(coordinationv1.GroupName, coordinationv1.SchemeGroupVersion.Version, []string{"leases"}, admissionv1.Create, admissionv1.Update),
@@ -313,8 +315,8 @@ func lockSpec(lock locks.Lock, mode v1alpha1.FencingMode) admissionv1.Validating
 	return fenceSpec(rules, fencedLock(lock), term, judged(released+" || "+thisClusterLeads, lockedInTime, lockedSince, more...))
 }
 
-// judged are the validations of a gate. Those after the first one are about leaders: whoever is warned of one that failed
-// needs no other.
+// judged returns the validations of a gate. The ones after the first apply to leaders only: if the first one fails,
+// a warning needs no other.
 func judged(leads, inTime, since string, more ...admissionv1.Validation) []admissionv1.Validation {
 	all := append([]admissionv1.Validation{
 		{
@@ -333,7 +335,7 @@ func judged(leads, inTime, since string, more ...admissionv1.Validation) []admis
 	return all
 }
 
-// term are the variables that say when the term ends, and from when on its Lease can be believed.
+// term are the variables for the end of the term, and for the earliest time that its Lease allows.
 var term = []admissionv1.Variable{{Name: end, Expression: endOfTerm}, {Name: begin, Expression: beginOfNow}}
 
 func fenceSpec(rules []admissionv1.NamedRuleWithOperations, about string, variables []admissionv1.Variable,
@@ -351,7 +353,7 @@ func fenceSpec(rules []admissionv1.NamedRuleWithOperations, about string, variab
 	}
 }
 
-// probedLeases matches what Verify asks for.
+// probedLeases matches the requests that Verify sends.
 func probedLeases() admissionv1.NamedRuleWithOperations {
 	return rule(coordinationv1.GroupName, coordinationv1.SchemeGroupVersion.Version, []string{"leases"}, admissionv1.Create)
 }

@@ -15,22 +15,22 @@ import (
 )
 
 var (
-	// ErrForbidden is wrapped when the member does not let the hub do this: its credentials lack rules of the
+	// ErrForbidden is wrapped when the member forbids the request: the hub's credentials lack rules of the
 	// ClusterRole leasecast-hub-member (config/member).
 	ErrForbidden = errors.New("the member forbids it: grant the hub's user there the ClusterRole leasecast-hub-member")
-	// ErrUnsupported is wrapped when the member's API server does not know the kind, which Kubernetes has
-	// since 1.30.
+	// ErrUnsupported is wrapped when the member's API server does not serve the kind, which Kubernetes has since
+	// 1.30.
 	ErrUnsupported = errors.New("the member does not serve ValidatingAdmissionPolicies: it needs Kubernetes 1.30 or later")
 	// ErrNotEnforced is wrapped when the member does not enforce the policy, or not yet.
 	ErrNotEnforced = errors.New("the policy is not in force")
 )
 
-// Ensure writes the policies and their bindings into a member, as Policies returns them, unless they are
-// there already. It reports whether it wrote. Call it as often as an edit or a deletion should be repaired.
-// Labels and annotations of others stay.
+// Ensure writes the policies and their bindings into a member, as Policies returns them, unless they are there
+// already. It reports whether it wrote. Call it as often as an edit or a deletion should be repaired. Labels and
+// annotations of others stay.
 //
-// A policy that it wrote is not in force yet: see Verify. A write that collides with somebody else's is an
-// error; the next call repairs it. The error wraps ErrForbidden or ErrUnsupported where they apply.
+// A policy that it wrote is not in force yet: see Verify. A write that collides with another client's is an error;
+// the next call repairs it. The error wraps ErrForbidden or ErrUnsupported where they apply.
 func Ensure(ctx context.Context, member kubernetes.Interface) (changed bool, err error) {
 	for _, p := range Policies() {
 		wrote, err := p.Ensure(ctx, member)
@@ -42,7 +42,7 @@ func Ensure(ctx context.Context, member kubernetes.Interface) (changed bool, err
 	return changed, nil
 }
 
-// Ensure does for one policy what the function of that name does for those that protect Leases.
+// Ensure is the function Ensure for one policy.
 func (p Policy) Ensure(ctx context.Context, member kubernetes.Interface) (changed bool, err error) {
 	client := member.AdmissionregistrationV1()
 	wrotePolicy, err := ensure(ctx, client.ValidatingAdmissionPolicies(), p.Policy,
@@ -73,24 +73,24 @@ type store[T metav1.Object] interface {
 	Update(ctx context.Context, object T, o metav1.UpdateOptions) (T, error)
 }
 
-// kept is an object that is kept in members.
+// kept is an object that the hub keeps in members.
 type kept[T any] interface {
 	metav1.Object
 	DeepCopy() T
 }
 
-// ensure writes the whole spec instead of applying it by server-side apply: an apply would leave what somebody else has
-// added to a list of it, a match condition that lets everybody through, say. It reports whether it wrote. amend puts the
-// wanted spec into the stored object and reports whether it was there before.
+// ensure writes the whole spec instead of using server-side apply. An apply would keep what others have added to a
+// list in the spec, such as a match condition that exempts everyone. It reports whether it wrote. amend puts the
+// wanted spec into the stored object, and reports whether it was there before.
 func ensure[T kept[T]](ctx context.Context, in store[T], want T, amend func(have T) (same bool)) (bool, error) {
 	have, err := in.Get(ctx, want.GetName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		if err := Allowed(ctx); err != nil {
 			return false, err
 		}
-		// A client sets the kind of what it sends, and members share want.
+		// The client sets the kind of the object that it sends, and members share want.
 		_, err = in.Create(ctx, want.DeepCopy(), metav1.CreateOptions{})
-		if apierrors.IsNotFound(err) { // not the object: the kind
+		if apierrors.IsNotFound(err) { // the kind is missing, not the object
 			return false, fmt.Errorf("%w (%w)", ErrUnsupported, err)
 		}
 		return err == nil, orForbidden(err)
@@ -111,7 +111,7 @@ func ensure[T kept[T]](ctx context.Context, in store[T], want T, amend func(have
 	return err == nil, orForbidden(err)
 }
 
-// with returns the marks that are there, and ours.
+// with returns the present labels or annotations, overridden by ours.
 func with(there, ours map[string]string) map[string]string {
 	all := map[string]string{}
 	maps.Copy(all, there)
@@ -119,14 +119,13 @@ func with(there, ours map[string]string) map[string]string {
 	return all
 }
 
-// Verify returns nil if the member's API server refuses, by exactly the policies that Policies returns,
-// writes that nobody may do. For each policy it asks for a dry run of an incomplete Lease in the namespace
-// default, which every cluster has. Nothing is stored, whatever the answer. The member is guarded only where
-// every policy is enforced.
+// Verify returns nil if the member's API server rejects forbidden writes by exactly the policies that Policies
+// returns. For each policy it sends a dry run of an incomplete Lease in the namespace default, which every cluster
+// has. Nothing is stored, whatever the answer. The member is guarded only where every policy is enforced.
 //
-// It asks once and does not wait: a policy takes about a second to come into force. The error wraps
-// ErrNotEnforced when a write was let through or was refused for another reason. It wraps ErrForbidden when a
-// policy is in force but does not take the caller for the hub. It wraps neither when no answer tells.
+// It sends each request once and does not wait: a policy takes about a second to take effect. The error wraps
+// ErrNotEnforced when a write was accepted, or was rejected for another reason. It wraps ErrForbidden when a policy
+// is in force but does not recognize the caller as the hub. It wraps neither when no answer shows the state.
 func Verify(ctx context.Context, member kubernetes.Interface) error {
 	for _, p := range Policies() {
 		if err := p.Verify(ctx, member, metav1.NamespaceDefault); err != nil {
@@ -136,8 +135,7 @@ func Verify(ctx context.Context, member kubernetes.Interface) error {
 	return nil
 }
 
-// Verify does for one policy what the function of that name does for those that protect Leases. It asks in this
-// namespace, which the policy must cover.
+// Verify is the function Verify for one policy. It sends the probe in this namespace, which the policy must cover.
 func (p Policy) Verify(ctx context.Context, member kubernetes.Interface, namespace string) error {
 	if err := p.probed(ctx, member, namespace); err != nil {
 		return fmt.Errorf("verify ValidatingAdmissionPolicy %s: %w", p.Policy.Name, err)
@@ -146,7 +144,7 @@ func (p Policy) Verify(ctx context.Context, member kubernetes.Interface, namespa
 }
 
 func (p Policy) probed(ctx context.Context, member kubernetes.Interface, namespace string) error {
-	// A copy: encoding writes to it, and others ask at the same time.
+	// A copy: encoding writes to it, and other goroutines send it at the same time.
 	_, err := member.CoordinationV1().Leases(namespace).
 		Create(ctx, p.probe.DeepCopy(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	switch {
@@ -163,12 +161,11 @@ func (p Policy) probed(ctx context.Context, member kubernetes.Interface, namespa
 	}
 }
 
-// RefusesWriter reports whether an answer of a member refuses a Lease because its writer lacks the right of the hub.
+// RefusesWriter reports whether a member's answer rejects a Lease because its writer lacks the right of the hub.
 func RefusesWriter(answer string) bool { return strings.Contains(answer, notTheHub) }
 
-// Remove deletes the bindings and the policies from a member. One that is missing counts as removed. Do not
-// call it while a hub, this or another one, has Leases in the member. The error wraps ErrForbidden where it
-// applies.
+// Remove deletes the bindings and the policies from a member. A missing one counts as removed. Do not call it while
+// a hub, this or another one, has Leases in the member. The error wraps ErrForbidden where it applies.
 func Remove(ctx context.Context, member kubernetes.Interface) error {
 	for _, p := range Policies() {
 		if err := removeBinding(ctx, member, p.Binding.Name); err != nil {
@@ -203,7 +200,7 @@ func removePolicy(ctx context.Context, member kubernetes.Interface, name string)
 	return nil
 }
 
-// orForbidden wraps ErrForbidden around a refusal of the member.
+// orForbidden wraps ErrForbidden around a member's 403.
 func orForbidden(err error) error {
 	if apierrors.IsForbidden(err) {
 		return fmt.Errorf("%w (%w)", ErrForbidden, err)

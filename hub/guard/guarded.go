@@ -4,8 +4,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 )
 
-// Guarded selects the Leases that the policies protect, by their namespaces. Others are nobody's: whoever may write Leases
-// in kube-system may give them any label.
+// Guarded selects the Leases in namespaces that the policies protect. Other Leases are unowned: whoever may write
+// Leases in kube-system may give them any label.
 func Guarded() fields.Selector {
 	var all []fields.Selector
 	for _, namespace := range neverManaged {

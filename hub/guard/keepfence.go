@@ -15,31 +15,32 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// askedAtOnce is in how many namespaces of a member it is asked at a time whether a fence is in force.
+// askedAtOnce is in how many namespaces of a member a fence is probed concurrently.
 const askedAtOnce = 16
 
-// FenceState is the result of the last look at a fence in a member.
+// FenceState is the result of the last check of a fence in a member.
 type FenceState struct {
-	// InForce are the namespaces in which it was seen to refuse.
+	// InForce holds the namespaces in which the fence was checked. The value is true where it was seen to reject.
 	InForce map[string]bool
-	// Settled says that nothing is on its way: where there is a Lease, it is the Lease that counts.
+	// Settled: no change is pending. Where there is a Lease, the gate decides by it.
 	Settled bool
-	// Mended says that the fence was not as it was left, and that its namespaces are not the reason.
+	// Mended: the fence was not as it was left, and its namespaces are not the reason.
 	Mended bool
 }
 
-// Keep puts a fence in place, and returns its state. It gets the active namespaces that the fence covers, and those that
-// it does not cover, but goes on with where it is: another fence is not in force there yet. The values tell whether a
-// namespace has its Lease.
+// Keep installs a fence, and returns its state. active are the active namespaces that the fence covers. open are
+// namespaces that it does not cover but must keep, because another fence is not in force there yet. The values are
+// true where a namespace has its Lease.
 //
-// What is stored says where the gate was seen in force: there is no wall. Every step keeps one of the two in force. A
-// namespace gets the gate when it has a Lease, and loses the wall when the gate was seen to refuse there. It loses the
-// gate when it is going away: whoever cleans it up must not be asked for a Lease.
+// The stored bindings show where the gate was seen in force: there is no wall. Every step keeps one of the two in
+// force. A namespace gets the gate when it has a Lease, and loses the wall when the gate was seen to reject there.
+// It loses the gate when it terminates, because its cleanup must not depend on a Lease.
 //
-// Only if that is due, or the gate was not as it has to be, it asks again where it was in force before.
+// Namespaces where the gate was in force are probed again only if due is true, or if the gate had changed.
 //
-// A fence that warns refuses nothing, so it is in force nowhere. With an error only Mended is known. The error wraps
-// ErrForbidden or ErrUnsupported where they apply. Before the first fence there must be the anchor: see [Anchor].
+// A fence that warns rejects nothing, so it is in force nowhere. With an error only Mended is known. The error
+// wraps ErrForbidden or ErrUnsupported where they apply. The anchor must be installed before the first fence: see
+// [Anchor].
 func (f Fence) Keep(ctx context.Context, member kubernetes.Interface, active, open map[string]bool, due bool) (s FenceState, err error) {
 	if f.lock != nil {
 		return f.keepLock(ctx, member, active)
@@ -75,8 +76,9 @@ func (f Fence) Keep(ctx context.Context, member kubernetes.Interface, active, op
 	return s, err
 }
 
-// keepLock is Keep for the fence of a lock. It has no wall: where there is no Lease, it refuses the lock, and no more. So it
-// is in force also where the policy's namespace does not exist, if the lock is in another one.
+// keepLock is Keep for the fence of a lock, which has no wall. Where there is no Lease, the gate rejects the lock
+// and nothing else. So it is in force also where the policy's namespace does not exist, if the lock is in another
+// namespace.
 func (f Fence) keepLock(ctx context.Context, member kubernetes.Interface, active map[string]bool) (s FenceState, err error) {
 	changed, err := f.gate.Ensure(ctx, member)
 	if err != nil {
@@ -88,14 +90,15 @@ func (f Fence) keepLock(ctx context.Context, member kubernetes.Interface, active
 	}
 	own := f.names[0] // the only one: see Fences
 	if _, isActive := active[own]; !isActive && f.lock.Namespace == own {
-		return s, nil // nothing can be asked for there
+		return s, nil // nothing can be requested there
 	}
 	s.Settled, err = f.gate.refuses(ctx, member, f.lock.Namespace)
 	s.InForce[own] = s.Settled
 	return s, err
 }
 
-// seenAtGate returns where the gate is in force, or is in place if it warns. It does not ask in those that are known.
+// seenAtGate returns the namespaces where the gate is in force or, if the fence warns, installed. It does not probe
+// the known ones.
 func (f Fence) seenAtGate(ctx context.Context, member kubernetes.Interface, gates, known []string) (seen []string, err error) {
 	if f.warns {
 		return gates, nil
@@ -103,7 +106,7 @@ func (f Fence) seenAtGate(ctx context.Context, member kubernetes.Interface, gate
 	return f.gate.seenIn(ctx, member, gates, known)
 }
 
-// seenIn returns the namespaces in which the policy is in force. It does not ask in those where that is known.
+// seenIn returns the namespaces in which the policy is in force. It does not probe those in known.
 func (p Policy) seenIn(ctx context.Context, member kubernetes.Interface, namespaces, known []string) (seen []string, err error) {
 	inForce := make([]bool, len(namespaces))
 	asked, ctx := errgroup.WithContext(ctx)
@@ -128,13 +131,14 @@ func (p Policy) seenIn(ctx context.Context, member kubernetes.Interface, namespa
 	return seen, nil
 }
 
-// seeWalls completes the state of a fence that was seen at the gate of some namespaces. It asks in the others.
+// seeWalls completes the state of a fence whose gate was seen in force in some namespaces. It probes the walls of
+// the others.
 func (f Fence) seeWalls(ctx context.Context, member kubernetes.Interface, active map[string]bool, seen []string, s *FenceState) error {
 	if f.warns {
 		return nil
 	}
 	for i, w := range f.walls {
-		var behind []string // this wall, or its gate
+		var behind []string // namespaces of this wall, or of its gate
 		for _, ns := range slices.Sorted(maps.Keys(active)) {
 			if named := slices.Contains(f.names, ns); named && i == 0 || !named && i == len(f.walls)-1 {
 				behind = append(behind, ns)
@@ -161,7 +165,7 @@ func (p Policy) refuses(ctx context.Context, member kubernetes.Interface, namesp
 	return err == nil, err
 }
 
-// keepGate puts the gate into these namespaces only.
+// keepGate installs the gate in these namespaces only.
 func (f Fence) keepGate(ctx context.Context, member kubernetes.Interface, namespaces []string) (changed bool, err error) {
 	if len(namespaces) == 0 {
 		return false, removeBinding(ctx, member, f.gate.Binding.Name)
@@ -169,10 +173,10 @@ func (f Fence) keepGate(ctx context.Context, member kubernetes.Interface, namesp
 	return f.gateIn(namespaces).Ensure(ctx, member)
 }
 
-// storedFence is what a member stores of a fence.
+// storedFence is the part of a fence that a member stores.
 type storedFence struct {
 	gated    []string // the namespaces that have the gate
-	unwalled []string // those that have no wall, because the gate was seen in force
+	unwalled []string // namespaces without a wall, because the gate was seen in force
 	walls    []*admissionv1.ValidatingAdmissionPolicyBinding
 }
 
@@ -196,7 +200,8 @@ func (f Fence) stored(ctx context.Context, member kubernetes.Interface) (is stor
 	return is, nil
 }
 
-// fromLast are the namespaces that the last expression of a binding names, or one before it, if it has this operator.
+// fromLast returns the namespaces in the last expression of a binding's selector, or in one before it, if that has
+// this operator.
 func fromLast(b *admissionv1.ValidatingAdmissionPolicyBinding, before int, o metav1.LabelSelectorOperator) []string {
 	if b == nil || b.Spec.MatchResources == nil || b.Spec.MatchResources.NamespaceSelector == nil {
 		return nil
@@ -209,8 +214,8 @@ func fromLast(b *admissionv1.ValidatingAdmissionPolicyBinding, before int, o met
 	return expressions[i].Values
 }
 
-// withGate are the namespaces that get the gate: the active ones that have a Lease, or have had one. In an open one it
-// stays.
+// withGate returns the namespaces that get the gate: the active ones that have a Lease, or already have the gate.
+// Open ones keep the gate while they have a Lease.
 func (is storedFence) withGate(active, open map[string]bool) (gates []string) {
 	for ns, leased := range active {
 		if leased || slices.Contains(is.gated, ns) {
@@ -226,7 +231,7 @@ func (is storedFence) withGate(active, open map[string]bool) (gates []string) {
 	return gates
 }
 
-// leftOut are the lost namespaces that a wall leaves out. In an open one it stays.
+// leftOut returns the lost namespaces that a wall excludes. In an open one the wall stays.
 func (is storedFence) leftOut(wall int, lost []string, open map[string]bool) (out []string) {
 	b := is.walls[wall]
 	before := fromLast(b, 1, metav1.LabelSelectorOpNotIn)

@@ -22,13 +22,13 @@ const (
 	// readers, and of its binding.
 	RegistrationsName = "reader-registrations.leasecast.dev"
 
-	// Verb on Path, a URL that leads nowhere, is what RBAC must grant to whoever acts as the hub.
+	// Verb on Path, a URL without a handler, is what RBAC must grant to whoever acts as the hub.
 	Verb = "publish"
 	// Path is explained at Verb.
 	Path = "/leasecast.dev/leases"
 )
 
-// The answers of the API server. Each says what to do. They tell a refusal by the policy from others.
+// The messages of the API server. Each includes what to do. They distinguish a rejection by the policy from others.
 const (
 	notTheHub = "only the Leasecast hub writes or deletes Leases with leasecast.dev/ labels or annotations; " +
 		"change the LeadershipPolicy, or the priority label of the Cluster, on the hub instead " +
@@ -53,27 +53,26 @@ const (
 	mayPublish = "authorizer.path('" + Path + "').check('" + Verb + "').allowed()"
 )
 
-// provoked is the index of the validation that Verify provokes.
+// provoked is the index of the validation that Verify's probe fails.
 const provoked = 1
 
-// marked is a CEL expression: does the Lease in variable o carry any mark of ours?
+// marked is a CEL expression: the Lease in variable o carries a mark of ours.
 const marked = `((has(o.metadata.labels) && o.metadata.labels.exists(key, key.startsWith('leasecast.dev/'))) || ` +
 	`(has(o.metadata.annotations) && o.metadata.annotations.exists(key, key.startsWith('leasecast.dev/'))))`
 
-// Policy is an admission policy, and its binding of the same name, as every member has them. All
-// defaults of the API are written out, so that they compare with what a member stores.
+// Policy is an admission policy, and its binding of the same name, as every member has them. All defaults of the
+// API are set, so that the two compare equal with what a member stores.
 type Policy struct {
 	Policy  *admissionv1.ValidatingAdmissionPolicy
 	Binding *admissionv1.ValidatingAdmissionPolicyBinding
 
-	// probe is a Lease that nobody may create, because of a validation that is not about who asks. The words
-	// provoked are in the answer. provokedToo, if it is not empty, is in that of a policy without its parameter.
+	// probe is a Lease that nobody may create, because of a validation that does not depend on the user. The answer
+	// contains provoked. If provokedToo is not empty, the answer of a policy without its parameter contains it.
 	probe                 *coordinationv1.Lease
 	provoked, provokedToo string
 }
 
-// Policies returns the policy that protects managed Leases, and the one that protects the registrations of
-// readers.
+// Policies returns the policy that protects managed Leases, and the one that protects the registrations of readers.
 func Policies() []Policy {
 	return []Policy{
 		newPolicy(Name, policySpec(), provoked, v1alpha1.ManagedLabel),
@@ -81,8 +80,7 @@ func Policies() []Policy {
 	}
 }
 
-// newPolicy completes a policy. Its validation at the index provoked refuses a Lease that has nothing but
-// this label.
+// newPolicy completes a policy. Its validation at the index provoked rejects a Lease that has only this label.
 func newPolicy(name string, spec admissionv1.ValidatingAdmissionPolicySpec, provoked int, label string) Policy {
 	meta := metav1.ObjectMeta{
 		Name:   name,
@@ -115,12 +113,12 @@ func policySpec() admissionv1.ValidatingAdmissionPolicySpec {
 		}},
 		Variables: []admissionv1.Variable{
 			{
-				// The namespace is going away and takes its content along.
+				// The namespace is terminating, and its content with it.
 				Name:       cleanup,
 				Expression: namespaceCleanup,
 			},
 			{
-				// The request leaves a marked Lease behind.
+				// The request stores a marked Lease.
 				Name:       written,
 				Expression: "object != null && [object].exists(o, " + marked + ")",
 			},
@@ -132,7 +130,7 @@ func policySpec() admissionv1.ValidatingAdmissionPolicySpec {
 				Reason:     ptr.To(metav1.StatusReasonForbidden),
 			},
 			{
-				// Absent fields are asked for with has(): reading one is an error.
+				// Optional fields are tested with has(): reading an absent one is an error.
 				Expression: "!variables." + written + " || (has(object.spec.holderIdentity) && has(object.spec.renewTime) && " +
 					"has(object.spec.leaseDurationSeconds) && object.spec.leaseDurationSeconds > 0 && has(object.spec.leaseTransitions))",
 				Message: incomplete,
@@ -165,7 +163,7 @@ func policySpec() admissionv1.ValidatingAdmissionPolicySpec {
 // neverManaged are the namespaces of the cluster itself.
 var neverManaged = []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
 
-// leasesOfTenants matches the Leases of all namespaces that can be managed.
+// leasesOfTenants matches the Leases in all namespaces that can be managed.
 func leasesOfTenants() *admissionv1.MatchResources {
 	return &admissionv1.MatchResources{
 		MatchPolicy:    ptr.To(admissionv1.Equivalent),
@@ -191,13 +189,13 @@ func writesOfLeases() []admissionv1.NamedRuleWithOperations {
 	}}}
 }
 
-// signMessage adds the version of the policy to a validation's message: Verify must tell this one from an
-// older one that is still in force.
+// signMessage adds the version of the policy to a validation's message. Verify must distinguish this version from
+// an older one that is still in force.
 func signMessage(spec *admissionv1.ValidatingAdmissionPolicySpec, validation int) {
 	spec.Validations[validation].Message += " (guard " + fingerprint(*spec) + ")"
 }
 
-// fingerprint tells one version of a policy from another.
+// fingerprint identifies a version of a policy.
 func fingerprint(version any) string {
 	content, err := json.Marshal(version)
 	if err != nil {

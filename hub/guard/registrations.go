@@ -12,7 +12,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// The answers of the API server about registrations.
+// The messages of the API server about registrations.
 const (
 	notTheReader = "only the user named in the annotation " + v1alpha1.ReaderAccountAnnotation + " writes or deletes this registration of a reader; " +
 		"one is created by the program that it is of (the Leasecast hub may remove it)"
@@ -23,19 +23,20 @@ const (
 		", the finalizer " + v1alpha1.ReaderFinalizer + ", no owner, spec.holderIdentity, spec.renewTime and spec.leaseDurationSeconds greater than 0"
 )
 
-// What a registration may hold. The hub keeps all of them in its memory, and a tenant may write as many as it likes.
+// Bounds on the content of a registration. The hub keeps all registrations in memory, and a tenant may write any
+// number of them.
 const (
 	maxLabels      = 16
 	maxAnnotations = 8
 	maxFinalizers  = 2
-	// maxText bounds identity, account and the annotations of others, in characters.
+	// maxText bounds the identity, the account and other annotations, in characters.
 	maxText = 1024
-	// maxList bounds the annotations that grow with the number of namespaces, in characters, and maxClaims how many
-	// namespaces a registration may name.
+	// maxList bounds the annotations that grow with the number of namespaces, in characters. maxClaims bounds the
+	// namespaces that a registration may name.
 	maxList   = 96 << 10
 	maxClaims = 1000
-	// maxAsked is how many namespaces the authorizer is asked about, one by one: each question costs a part of what an
-	// API server lets a policy compute. perExpression is how many of them one expression may ask.
+	// maxAsked is how many namespaces are checked with the authorizer one by one. Each check costs a part of a
+	// policy's compute budget in the API server. perExpression is how many checks one expression may contain.
 	maxAsked      = 16
 	perExpression = 2
 	// maxSeconds is the longest duration: lease.MaxRegistration.
@@ -53,17 +54,17 @@ var (
 // Names of variables in the policy for registrations.
 const (
 	was        = "was"        // the Lease before the request is a registration
-	is         = "is"         // the Lease that the request leaves behind is one
+	is         = "is"         // the Lease after the request is a registration
 	claims     = "claims"     // the namespaces that it names
 	everywhere = "everywhere" // its writer may watch Leases in all namespaces
 	hub        = "hub"        // the hub writes
 )
 
-// provokedRegistration is the index of the validation that Verify provokes.
+// provokedRegistration is the index of the validation that Verify's probe fails.
 const provokedRegistration = 0
 
-// registrationsSpec matches by the label alone, by which the hub lists them. So the heartbeats of nodes never
-// meet an expression, and registrations are protected in all namespaces.
+// registrationsSpec matches by the label alone, by which the hub lists registrations. So the heartbeats of nodes
+// are not evaluated, and registrations are protected in all namespaces.
 func registrationsSpec() admissionv1.ValidatingAdmissionPolicySpec {
 	spec := admissionv1.ValidatingAdmissionPolicySpec{
 		FailurePolicy: ptr.To(admissionv1.Fail),
@@ -96,7 +97,7 @@ func registrationsSpec() admissionv1.ValidatingAdmissionPolicySpec {
 				Reason:     ptr.To(metav1.StatusReasonInvalid),
 			},
 			{
-				// Creating one in another's name is not even for the hub.
+				// Not even the hub may create a registration in another user's name.
 				Expression: "request.operation == 'CREATE' ? " + annotation("object", v1alpha1.ReaderAccountAnnotation) + " == request.userInfo.username : " +
 					"(" + annotation("oldObject", v1alpha1.ReaderAccountAnnotation) + " == request.userInfo.username || variables." + cleanup + " || variables." + hub + ")",
 				Message: notTheReader,
@@ -113,7 +114,8 @@ func registrationsSpec() admissionv1.ValidatingAdmissionPolicySpec {
 				Reason:  ptr.To(metav1.StatusReasonInvalid),
 			},
 			{
-				// The hub takes the finalizer off one that was stored before this policy was there.
+				// The hub removes the finalizer from a registration that was stored before this policy was
+				// installed.
 				Expression: "object == null || (request.operation == 'UPDATE' && variables." + hub + ") || " + bounded,
 				Message:    oversized,
 				Reason:     ptr.To(metav1.StatusReasonInvalid),
@@ -125,17 +127,18 @@ func registrationsSpec() admissionv1.ValidatingAdmissionPolicySpec {
 	return spec
 }
 
-// watchLeases is a CEL expression: what to ask the authorizer about.
+// watchLeases is a CEL expression: the resource to check with the authorizer.
 const watchLeases = "authorizer.group('coordination.k8s.io').resource('leases')"
 
-// mayWatch asks the authorizer whether the writer of a registration may watch Leases in the namespaces that it names. Who
-// may not cannot act there, and must not have the hub wait. The hub itself only takes the finalizer off.
+// mayWatch checks with the authorizer whether the writer of a registration may watch Leases in the namespaces that
+// it names. A writer that may not cannot act there, and must not delay the hub. The hub itself only removes the
+// finalizer.
 func mayWatch() (vs []admissionv1.Validation) {
 	exempt := "object == null || (request.operation == 'UPDATE' && variables." + hub + ") || "
 	add := func(expression string) {
 		vs = append(vs, admissionv1.Validation{Expression: exempt + expression, Message: notWatching, Reason: ptr.To(metav1.StatusReasonForbidden)})
 	}
-	// RBAC knows no namespace "*", so it denies that too. Another authorizer may take it for something else.
+	// RBAC has no namespace "*", so it denies that too. Another authorizer may interpret it differently.
 	add("(variables." + claims + ".size() <= " + strconv.Itoa(maxAsked) + " && !variables." + claims + ".exists(n, n == '*')) || variables." + everywhere)
 	for first := 0; first < maxAsked; first += perExpression {
 		var each []string
@@ -147,7 +150,7 @@ func mayWatch() (vs []admissionv1.Validation) {
 	return vs
 }
 
-// bounded is a CEL expression: the registration is as small as the hub needs it to be.
+// bounded is a CEL expression: the registration is within the bounds.
 var bounded = "(" + strings.Join([]string{
 	fmt.Sprintf("(!has(object.metadata.labels) || object.metadata.labels.size() <= %d)", maxLabels),
 	fmt.Sprintf("(!has(object.metadata.annotations) || (object.metadata.annotations.size() <= %d && "+
@@ -173,17 +176,17 @@ var completeRegistration = "(" + strings.Join([]string{
 	"has(object.spec.leaseDurationSeconds) && object.spec.leaseDurationSeconds > 0",
 }, " && ") + ")"
 
-// registers is a CEL expression: has this Lease the label of a registration?
+// registers returns a CEL expression: this Lease has the label of a registration.
 func registers(o string) string {
 	return "has(" + o + ".metadata.labels) && '" + v1alpha1.ReaderLabel + "' in " + o + ".metadata.labels"
 }
 
-// annotation is a CEL expression: the annotation of this Lease, empty if it has none.
+// annotation returns a CEL expression: the annotation of this Lease, empty if it has none.
 func annotation(o, key string) string {
 	return "(has(" + o + ".metadata.annotations) && '" + key + "' in " + o + ".metadata.annotations ? " + o + ".metadata.annotations['" + key + "'] : '')"
 }
 
-// holder is a CEL expression: the holderIdentity of this Lease, empty if it has none.
+// holder returns a CEL expression: the holderIdentity of this Lease, empty if it has none.
 func holder(o string) string {
 	return "(has(" + o + ".spec.holderIdentity) ? " + o + ".spec.holderIdentity : '')"
 }

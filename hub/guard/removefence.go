@@ -15,19 +15,19 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// Kept is what RemoveFences leaves in a member.
+// Kept is what RemoveFences keeps in a member.
 type Kept struct {
-	// Names are of what the member stores.
+	// Names are the names of stored objects.
 	Names []string
-	// Policies are those whose earlier fences stay.
+	// Policies are the names of policies whose earlier fences stay.
 	Policies []string
-	// Leases are those of the hub in the active namespaces of the member. A fence that stays asks no other: an API server
-	// refuses everybody where there is none.
+	// Leases are the hub's Leases in the active namespaces of the member. A fence that stays evaluates only these:
+	// where a Lease is missing, an API server rejects every request.
 	Leases map[types.NamespacedName]bool
 }
 
-// RemoveFences removes the fences that this hub keeps in a member for a fleet, but for these. One that another hub keeps
-// stays.
+// RemoveFences removes the fences that this hub keeps in a member for a fleet, except for these. Another hub's
+// fences stay.
 func RemoveFences(ctx context.Context, member kubernetes.Interface, hub, fleet string, but Kept) error {
 	ours := metav1.ListOptions{LabelSelector: v1alpha1.FenceLabel + "=" + fleet}
 	isWanted := func(o metav1.Object) bool {
@@ -35,7 +35,7 @@ func RemoveFences(ctx context.Context, member kubernetes.Interface, hub, fleet s
 	}
 	client := member.AdmissionregistrationV1()
 	bindings, err := client.ValidatingAdmissionPolicyBindings().List(ctx, ours)
-	if apierrors.IsNotFound(err) { // the kind: a member that has no fences
+	if apierrors.IsNotFound(err) { // the kind: a member without fences
 		return nil
 	}
 	if err != nil {
@@ -70,7 +70,7 @@ func RemoveFences(ctx context.Context, member kubernetes.Interface, hub, fleet s
 	return nil
 }
 
-// keep keeps the binding of a fence that nobody asks for, or deletes it. It gets the namespaces of the Leases.
+// keep keeps the binding of a fence that no policy asks for, or deletes it. led are the namespaces of the Leases.
 func (k Kept) keep(ctx context.Context, member kubernetes.Interface, b *admissionv1.ValidatingAdmissionPolicyBinding, led map[string]bool) (stays bool, err error) {
 	stays, changed := k.narrow(b, led)
 	switch {
@@ -88,8 +88,9 @@ func (k Kept) keep(ctx context.Context, member kubernetes.Interface, b *admissio
 	return true, err
 }
 
-// narrow takes namespaces without the Lease out of the gate of a fence, so that the wall is for them, and reports whether
-// any is left. The fence of a lock stays as it is: where there is no Lease, nobody may take the lock.
+// narrow removes namespaces without the Lease from the gate of a fence, so that the wall covers them. It reports
+// whether the binding stays. The fence of a lock stays unchanged: where there is no Lease, nobody may take the
+// lock.
 func (k Kept) narrow(b *admissionv1.ValidatingAdmissionPolicyBinding, led map[string]bool) (left, changed bool) {
 	gate := b.Spec.ParamRef
 	switch {
@@ -98,7 +99,7 @@ func (k Kept) narrow(b *admissionv1.ValidatingAdmissionPolicyBinding, led map[st
 	case gate != nil && gate.Namespace != "":
 		return true, false
 	case b.Spec.MatchResources == nil, b.Spec.MatchResources.NamespaceSelector == nil:
-		return gate == nil, false // an edit: a gate would refuse everybody in every namespace without a Lease
+		return gate == nil, false // an edit: a gate would reject everyone in every namespace without a Lease
 	}
 	left = gate == nil
 	expressions := b.Spec.MatchResources.NamespaceSelector.MatchExpressions
@@ -110,7 +111,7 @@ func (k Kept) narrow(b *admissionv1.ValidatingAdmissionPolicyBinding, led map[st
 		case gate != nil && e.Operator == metav1.LabelSelectorOpIn:
 			e.Values = slices.DeleteFunc(e.Values, func(ns string) bool { return !k.Leases[types.NamespacedName{Namespace: ns, Name: gate.Name}] })
 			left = len(e.Values) > 0
-		case gate == nil && i == len(expressions)-1: // see wallBut; others are the policy's own
+		case gate == nil && i == len(expressions)-1: // see wallBut; other expressions are the policy's own
 			e.Values = slices.DeleteFunc(e.Values, func(ns string) bool { return !v1alpha1.NeverManaged(ns) && !led[ns] })
 		}
 		changed = changed || len(e.Values) < before

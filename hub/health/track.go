@@ -8,11 +8,11 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// poll is the least Next while a member recovers. It then waits for one more success, and no event announces
+// poll is the least Next while a member recovers. The member then needs one more success, and no event announces
 // that.
 const poll = time.Second
 
-// maxLapses bounds how many past lapses of one kind are kept apart.
+// maxLapses bounds how many past lapses of one kind are kept separately.
 const maxLapses = 64
 
 // Track keeps the facts about one member. The zero Track has seen nothing. It is not
@@ -21,12 +21,11 @@ type Track struct {
 	facts [kinds]facts
 }
 
-// facts are those of one kind of request. Its successes form streaks, unbroken by
-// failures, with lapses between them.
+// facts are the facts about one kind of request. Its successes form streaks, unbroken by failures, with lapses
+// between them.
 type facts struct {
 	reached bool
-	// first is the first success of all, start the first of the latest streak, and last the
-	// latest one.
+	// first is the first success, start the first success of the latest streak, and last the latest success.
 	first, start, last lease.Reading
 	// failure is the latest failure if it was sent after last.
 	failure *Observation
@@ -37,14 +36,14 @@ type facts struct {
 // lapse lies between two streaks: the last success before it and the first after it.
 type lapse struct {
 	lost, found lease.Reading
-	// gap is the time from lost to found, or the longest one of those that were merged.
+	// gap is the time from lost to found, or the longest gap of merged lapses.
 	gap time.Duration
 	// steady is the longest streak between merged lapses.
 	steady time.Duration
 }
 
-// Observe notes the outcome of a request. Outcomes may arrive in any order: they count by when the requests
-// were sent. A failure that was sent before the last success says nothing any more.
+// Observe records the outcome of a request. Outcomes may arrive in any order: they count by when the requests were
+// sent. A failure that was sent before the last success is ignored.
 func (t *Track) Observe(o Observation) {
 	f := &t.facts[o.Kind]
 	if o.OK {
@@ -80,8 +79,8 @@ func (f *facts) fail(o Observation) {
 	}
 }
 
-// addLapse keeps at most maxLapses. It merges the two oldest into one that is at least as long, so that no
-// outage is forgotten, unless a streak between them was long enough to recover from it.
+// addLapse adds a lapse, and keeps at most maxLapses. It merges the two oldest into one that is at least as long. So an
+// outage is forgotten only if a streak between the two was long enough to recover from it.
 func (f *facts) addLapse(l lapse) {
 	f.lapses = append(f.lapses, l)
 	if len(f.lapses) <= maxLapses {
@@ -97,9 +96,9 @@ func (f *facts) addLapse(l lapse) {
 	}
 }
 
-// Excuse excludes the time between two readings from the judgement of a kind, because the hub did not ask
-// then: the process was paused, or this replica had no right to write. That time counts neither as silence
-// nor as an answer.
+// Excuse excludes the time between two readings from the judgement of a kind, because the hub sent no requests
+// then. The process was paused, or this replica had no right to write. That time counts neither as silence nor as
+// an answer.
 func (t *Track) Excuse(k Kind, from, to lease.Reading) {
 	f := &t.facts[k]
 	if !f.reached {
@@ -129,15 +128,14 @@ func (t *Track) Answering() bool {
 // Reached reports whether a request of the kind ever succeeded.
 func (t *Track) Reached(k Kind) bool { return t.facts[k].reached }
 
-// Last is the send time of the latest success of a kind, and false if there was none or a
+// Last returns the send time of the latest success of a kind. It returns false if there was no success, or if a
 // failure followed it.
 func (t *Track) Last(k Kind) (lease.Reading, bool) {
 	f := &t.facts[k]
 	return f.last, f.reached && f.failure == nil
 }
 
-// Failure is the latest failure that no success of its kind has followed yet, or the zero
-// Observation.
+// Failure returns the latest failure that no success of its kind has followed yet, or the zero Observation.
 func (t *Track) Failure() Observation {
 	var latest Observation
 	for i := range t.facts {
@@ -148,8 +146,7 @@ func (t *Track) Failure() Observation {
 	return latest
 }
 
-// State judges the member at now. The reading must not be older than those of the
-// observations.
+// State judges the member at now. The reading must not be older than any observation.
 func (t *Track) State(now lease.Reading, th Thresholds) Verdict {
 	v := Verdict{State: Healthy, Answering: t.Answering()}
 	for i := range t.facts {
@@ -158,8 +155,8 @@ func (t *Track) State(now lease.Reading, th Thresholds) Verdict {
 	return v
 }
 
-// worse combines the verdicts about two kinds: unknown before unhealthy before healthy, and
-// whatever began later.
+// worse combines the verdicts on two kinds: unknown before unhealthy before healthy, and in a tie the one that
+// began later.
 func worse(a, b Verdict) Verdict {
 	rank := map[State]int{Unknown: 2, Unhealthy: 1, Healthy: 0}
 	w := a
@@ -208,7 +205,7 @@ func (f *facts) state(k Kind, now lease.Reading, th Thresholds) Verdict {
 	return v
 }
 
-// history replays the lapses: the state at the last success.
+// history replays the lapses, and returns the verdict at the last success.
 func (f *facts) history(th Thresholds) Verdict {
 	v := Verdict{State: Healthy, Since: f.first}
 	for i, l := range f.lapses {
@@ -233,7 +230,7 @@ func (f *facts) history(th Thresholds) Verdict {
 	return v
 }
 
-// later is the reading d after r, had nothing stepped.
+// later returns the reading d after r, if no clock steps.
 func later(r lease.Reading, d time.Duration) lease.Reading {
 	return lease.Reading{Wall: r.Wall.Add(d), Boot: r.Boot + d}
 }

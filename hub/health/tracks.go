@@ -7,8 +7,8 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-// Tracks are the facts about one member, apart for each request timeout that a policy judges by: what is silence for one
-// policy may be an answer in time for another. They are ordered by their timeouts. No method changes them in place.
+// Tracks are the facts about one member, separate for each request timeout of a policy. An answer too late for one
+// policy may be in time for another. They are ordered by their timeouts. No method changes them in place.
 type Tracks []Timed
 
 // Timed are the facts under one timeout.
@@ -17,8 +17,8 @@ type Timed struct {
 	Track   Track
 }
 
-// Under returns the facts under other timeouts, of which there is at least one. What is new begins with the facts
-// under the next longer timeout, or else the next shorter one, so that the edit of a policy makes nobody unknown.
+// Under returns the facts under other timeouts. There must be at least one. A new timeout begins with the facts
+// under the next longer timeout, or else the longest one. So an edit of a policy makes no member unknown.
 func (ts Tracks) Under(timeouts []time.Duration) Tracks {
 	sorted := slices.Compact(slices.Sorted(slices.Values(timeouts)))
 	next := make(Tracks, 0, len(sorted))
@@ -28,7 +28,7 @@ func (ts Tracks) Under(timeouts []time.Duration) Tracks {
 	return next
 }
 
-// Of returns the facts under a timeout, or else under the next longer one, or else under the next shorter one.
+// Of returns the facts under the shortest timeout that is not below this one, or else under the longest one.
 func (ts Tracks) Of(timeout time.Duration) Track {
 	for _, t := range ts {
 		if t.Timeout >= timeout {
@@ -38,7 +38,7 @@ func (ts Tracks) Of(timeout time.Duration) Track {
 	return ts.MostPatient()
 }
 
-// MostPatient returns the facts under the longest timeout. What it calls a failure is one for every policy.
+// MostPatient returns the facts under the longest timeout. A failure under it is a failure for every policy.
 func (ts Tracks) MostPatient() Track {
 	if len(ts) == 0 {
 		return Track{}
@@ -46,8 +46,8 @@ func (ts Tracks) MostPatient() Track {
 	return ts[len(ts)-1].Track
 }
 
-// Observe returns the facts after one more request. Neither an answer that came later than a timeout nor silence that
-// lasted less says anything under it: somebody else has waited longer, or less long. Probes ask under each timeout.
+// Observe returns the facts after one more request. Under a given timeout it ignores an answer that came later, and
+// silence that lasted less: another request waited for a different time. Probes are sent under each timeout.
 func (ts Tracks) Observe(o Observation) Tracks {
 	return ts.each(func(timeout time.Duration, t *Track) {
 		if late, early := o.OK && o.Took > timeout, o.Silent && o.Took < timeout; !late && !early {
@@ -56,12 +56,12 @@ func (ts Tracks) Observe(o Observation) Tracks {
 	})
 }
 
-// Excuse returns the facts without the time in which the hub did not ask: see [Track.Excuse].
+// Excuse returns the facts without the time in which the hub sent no requests: see [Track.Excuse].
 func (ts Tracks) Excuse(k Kind, from, to lease.Reading) Tracks {
 	return ts.each(func(_ time.Duration, t *Track) { t.Excuse(k, from, to) })
 }
 
-// Forgotten returns tracks under the same timeouts that have seen nothing.
+// Forgotten returns empty tracks under the same timeouts.
 func (ts Tracks) Forgotten() Tracks {
 	return ts.each(func(_ time.Duration, t *Track) { *t = Track{} })
 }
@@ -69,7 +69,7 @@ func (ts Tracks) Forgotten() Tracks {
 func (ts Tracks) each(change func(timeout time.Duration, t *Track)) Tracks {
 	next := slices.Clone(ts)
 	for i := range next {
-		for k := range next[i].Track.facts { // a Lease shares nothing that is written to
+		for k := range next[i].Track.facts { // copied, because Observe and Excuse write to lapses
 			f := &next[i].Track.facts[k]
 			f.lapses = slices.Clone(f.lapses)
 		}

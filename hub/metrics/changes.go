@@ -12,16 +12,16 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// failover is the last replacement of a lost leader. Until it is done it is one that began.
+// failover is the last replacement of a lost leader, or one in progress while done is false.
 type failover struct {
 	began time.Time
-	// until is when the lost leader cannot act any more.
+	// until is the time from which the lost leader cannot act any more.
 	until       time.Time
 	done        bool
 	took, floor time.Duration
 }
 
-// watch hears of every change of a record.
+// watch counts every change of a record.
 func (m *Metrics) watch(ctx context.Context) error {
 	informer, err := m.local.GetCache().GetInformer(ctx, &v1alpha1.NamespaceLeader{})
 	if err != nil {

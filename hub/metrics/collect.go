@@ -16,7 +16,7 @@ import (
 	"github.com/leasecast/leasecast/hub/fleet"
 )
 
-// connected is the state of a member of which nothing is wrong.
+// connected is the state of a member without a problem.
 const connected = "Connected"
 
 // Collect implements prometheus.Collector.
@@ -65,7 +65,7 @@ func tell(ch chan<- prometheus.Metric, d *prometheus.Desc, value float64, labels
 	ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 }
 
-// read returns the records of the fleets that this replica decides for, and these fleets.
+// read returns the records of the fleets that this replica decides for, and the fleets.
 func (m *Metrics) read(ctx context.Context) (records []v1alpha1.NamespaceLeader, fleets map[string]bool, err error) {
 	var clusters clusterv1.ClusterList
 	if err := m.reader.List(ctx, &clusters, client.UnsafeDisableDeepCopy); err != nil {
@@ -125,8 +125,8 @@ func (m *Metrics) collectMember(ch chan<- prometheus.Metric, member fleet.Member
 	}
 }
 
-// renewalAge is how long ago the oldest of the terms of a member was renewed, as its cache shows it. It is false for one that leads
-// nothing, and for one whose Leases nobody has seen yet.
+// renewalAge returns the age of the oldest renewal among a member's terms, as the member's cache shows it. It
+// returns false for a member that leads nothing, and for one without cached Leases of its terms.
 func (m *Metrics) renewalAge(ctx context.Context, member fleet.Member, records []v1alpha1.NamespaceLeader) (age time.Duration, ok bool) {
 	leads := map[types.NamespacedName]bool{}
 	for i := range records {
@@ -160,7 +160,7 @@ func (m *Metrics) renewalAge(ctx context.Context, member fleet.Member, records [
 	return age, ok
 }
 
-// drop ends the series of what is not there any more.
+// drop deletes the series of members, records and fleets that do not exist any more.
 func (m *Metrics) drop(members map[fleet.Key]bool, fleets map[string]bool, records []v1alpha1.NamespaceLeader) {
 	there := map[types.NamespacedName]bool{}
 	for i := range records {

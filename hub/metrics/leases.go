@@ -55,7 +55,7 @@ func (l measuredLeases) Delete(ctx context.Context, name string, o metav1.Delete
 	return err
 }
 
-// time sends a request, and notes how long it took and what became of it.
+// time sends a request, and records its duration and its result.
 func (c measured) time(send func() error) {
 	began := c.m.Clock.Now().Boot
 	err := send()

@@ -10,15 +10,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// How many requests may ask the management cluster whose token they carry. It is asked once a minute for each token, but
-// anybody who reaches the port can make up any number of tokens.
+// Bounds on the requests that ask the management cluster to review their token. Each token is reviewed once a
+// minute, but whoever reaches the port can make up any number of tokens.
 const (
 	reviewsPerSecond = 5
 	reviewsAtOnce    = 20
 )
 
-// authorized lets whoever may get /metrics through, and bounds the TokenReviews that others cause. A request without
-// credentials causes none.
+// authorized accepts whoever may get /metrics, and bounds the TokenReviews that others cause. A request without
+// credentials causes no TokenReview.
 func authorized(config *rest.Config, client *http.Client) (server.Filter, error) {
 	filter, err := filters.WithAuthenticationAndAuthorization(config, client)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package metrics tells Prometheus what a hub knows. It reads what the hub holds anyway when it
-// is asked, and hears of changes from the watch of the records: no decision waits for it, and no
-// other package of the hub knows it.
+// Package metrics exports the state of a hub to Prometheus. On each scrape it reads what the hub holds anyway, and
+// it counts changes by the watch of the records. No decision waits for it, and no other package of the hub imports
+// it.
 //
-// Only the replica that decides for a fleet tells of it, so each fact comes from one place. A series
-// ends with its Cluster or record. config/README.md lists all of them.
+// Only the replica that decides for a fleet reports it, so each fact comes from one place. A series ends with its
+// Cluster or record. config/README.md lists all series.
 package metrics
 
 import (
@@ -27,13 +27,13 @@ import (
 // readTimeout bounds all reads from caches for one answer.
 const readTimeout = 5 * time.Second
 
-// Fleet is what is asked of a [fleet.Provider].
+// Fleet is the part of [fleet.Provider] that Metrics uses.
 type Fleet interface {
 	Members(fleetName string) []fleet.Member
 	Offsets() map[fleet.Key]skew.Interval
 }
 
-// Decider is what is asked of a [controller.Controller].
+// Decider is the part of [controller.Controller] that Metrics uses.
 type Decider interface {
 	Serves(fleetName string) bool
 	Work(key fleet.Key) (controller.Work, bool)
@@ -41,16 +41,16 @@ type Decider interface {
 
 // Options configure Metrics. All fields but Registerer are required.
 type Options struct {
-	// Registerer gets the collector while the hub runs. Nil: nobody asks.
+	// Registerer gets the collector while the hub runs. It may be nil: then nothing is collected.
 	Registerer prometheus.Registerer
-	// Version is that of the program.
+	// Version is the version of the program.
 	Version string
 	Clock   lease.Clock
 	// Elected reports whether this replica has the right to write now.
 	Elected func() bool
 }
 
-// Metrics collects. Make it with New, and add it with SetupWithManager.
+// Metrics is a Prometheus collector. Make it with New, and add it with SetupWithManager.
 type Metrics struct {
 	Options
 	fleet   Fleet
@@ -63,12 +63,12 @@ type Metrics struct {
 	changes *prometheus.CounterVec
 
 	mu        sync.Mutex         // guards what follows
-	measured  map[fleet.Key]bool // of which there are writes and latency
-	counted   map[string]bool    // the fleets of which there are changes
+	measured  map[fleet.Key]bool // members with writes and latency
+	counted   map[string]bool    // fleets with changes
 	failovers map[types.NamespacedName]failover
 }
 
-// New returns Metrics that know of nothing yet.
+// New returns Metrics that have counted nothing yet.
 func New(o Options) *Metrics {
 	return &Metrics{
 		Options: o,
@@ -91,7 +91,7 @@ func New(o Options) *Metrics {
 	}
 }
 
-// SetupWithManager has the manager collect while it runs.
+// SetupWithManager has the manager run the collector.
 func (m *Metrics) SetupWithManager(mgr manager.Manager, f Fleet, d Decider) error {
 	m.fleet, m.decider, m.reader, m.local = f, d, mgr.GetCache(), mgr
 	if m.Registerer == nil {
@@ -100,10 +100,10 @@ func (m *Metrics) SetupWithManager(mgr manager.Manager, f Fleet, d Decider) erro
 	return mgr.Add(m)
 }
 
-// NeedLeaderElection says that a standby tells of itself, too.
+// NeedLeaderElection returns false: a standby reports that it is not elected.
 func (*Metrics) NeedLeaderElection() bool { return false }
 
-// Start answers until ctx ends.
+// Start registers the collector until ctx ends.
 func (m *Metrics) Start(ctx context.Context) error {
 	if err := m.watch(ctx); err != nil {
 		return err
@@ -157,5 +157,5 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	m.changes.Describe(ch)
 }
 
-// goVersion is what the program was built with.
+// goVersion returns the Go version that the program was built with.
 func goVersion() string { return runtime.Version() }

@@ -24,9 +24,9 @@ const (
 	certFresh = 24 * time.Hour
 )
 
-// Server says how metrics are served: by HTTPS, to whoever may get /metrics by the RBAC of the management cluster.
-// certDir holds tls.crt and tls.key, which may change at any time; if it is empty, the hub signs its certificates
-// itself.
+// Server returns the options by which metrics are served: by HTTPS, to whoever may get /metrics by the RBAC of the
+// management cluster. certDir holds tls.crt and tls.key, which may change at any time. If it is empty, the hub
+// signs its certificates itself.
 func Server(address, certDir string, clock lease.Clock) (server.Options, error) {
 	o := server.Options{
 		BindAddress: address, SecureServing: true, FilterProvider: authorized, CertDir: certDir,
@@ -36,14 +36,14 @@ func Server(address, certDir string, clock lease.Clock) (server.Options, error) 
 		o.TLSOpts = append(o.TLSOpts, func(t *tls.Config) { t.GetCertificate = c.get })
 		return o, nil
 	}
-	// The server would sign its own one without a word.
+	// Without these files the server would sign its own certificate silently.
 	if _, err := tls.LoadX509KeyPair(filepath.Join(certDir, "tls.crt"), filepath.Join(certDir, "tls.key")); err != nil {
 		return o, fmt.Errorf("certificate for metrics: %w: mount a Secret of type kubernetes.io/tls there", err)
 	}
 	return o, nil
 }
 
-// selfSigned makes certificates. Nobody can check them: they keep what is sent from who only listens.
+// selfSigned makes certificates. Nobody can verify them: they only protect against passive listeners.
 type selfSigned struct {
 	clock lease.Clock
 

@@ -11,34 +11,34 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-// acks knows the registered readers of a member, and which of them has not released a revoked term yet. It is
-// not safe for concurrent use.
+// acks tracks the registered readers of a member, and which of them have not released a revoked term yet. It is not
+// safe for concurrent use.
 //
-// Who has to release the term, only a consistent list tells that was begun after the revocation. What a
-// registration says counts wherever it comes from, and however late, because a release is for good.
+// Only a consistent list that was begun after the revocation shows who has to release the term. A release in a
+// registration counts wherever it comes from, and however late, because a release is final.
 type acks struct {
 	registrations map[types.UID]*registration
 	questions     map[string]*question // by namespace
-	asked         int                  // how many questions were asked so far
+	asked         int                  // questions asked so far
 	skew          time.Duration        // ε
-	used          map[string]usage     // by account; all of them by the empty name
-	// full says which bound the registrations of the member exceed, or is empty. Some are not known then, so no answer
-	// of readers counts.
+	used          map[string]usage     // by account; the empty name: all accounts
+	// full names the bound that the member's registrations exceed, or is empty. If it is set, some registrations
+	// are not known, so no answer of readers counts.
 	full string
 }
 
-// registration is that of one reader, as it was seen last.
+// registration is a reader's registration as it was last seen.
 type registration struct {
 	lease      *coordinationv1.Lease // its name, version and times
-	content    digest                // of the rest
+	content    digest                // of all other fields
 	reader     lease.Registration
 	account    string
 	bytes      int
-	unreadable bool // it is invalid: such a reader never released anything
-	future     bool // it was confirmed in the future: that time is not believed
-	// missing says that a list did not show it, and no watch showed its end: the process may live.
+	unreadable bool // it is invalid: such a reader has never released anything
+	future     bool // it was confirmed in the future: that time is ignored
+	// missing: a list did not show it, and no watch showed its end. The process may be alive.
 	missing bool
-	// since is when this version was first seen, or first missed.
+	// since is when this version was first seen or, if it is missing, first missed.
 	since lease.Reading
 }
 
@@ -47,7 +47,7 @@ type question struct {
 	lease  types.NamespacedName
 	epoch  int64
 	number int
-	// waiting are those that have not; nil before a list has told who there is.
+	// waiting are the readers that have not released it; nil before a list has shown the readers.
 	waiting      map[types.UID]bool
 	unanswerable bool // no answer of readers counts any more
 }
@@ -56,13 +56,13 @@ func newAcks() acks {
 	return acks{registrations: map[types.UID]*registration{}, questions: map[string]*question{}, used: map[string]usage{}, skew: unknownSkew}
 }
 
-// ask begins to ask whether the readers have released the term that a Lease named.
+// ask starts to ask whether the readers have released the term that a Lease named.
 func (r *acks) ask(key types.NamespacedName, epoch int64) {
 	r.asked++
 	r.questions[key.Namespace] = &question{lease: key, epoch: epoch, number: r.asked}
 }
 
-// cancel ends the question about a Lease, and returns the names of the readers that it was still waiting for.
+// cancel ends the question about a Lease, and returns the names of the readers that have not answered.
 func (r *acks) cancel(key types.NamespacedName) (waiting []string) {
 	q := r.questions[key.Namespace]
 	if q == nil || q.lease != key {
@@ -90,8 +90,8 @@ func (r *acks) unanswered() bool {
 	return false
 }
 
-// observe notes a registration that a watch shows. An older version than the one that is known says nothing
-// new.
+// observe records a registration from a watch. It ignores a version that is older than the known one, or equal to
+// it.
 func (r *acks) observe(obj *coordinationv1.Lease, now lease.Reading) {
 	if e := r.registrations[obj.UID]; e != nil && !older(e.lease.ResourceVersion, obj.ResourceVersion) {
 		return
@@ -99,7 +99,7 @@ func (r *acks) observe(obj *coordinationv1.Lease, now lease.Reading) {
 	r.put(obj, now)
 }
 
-// contradicts reports whether a list shows a known version with another content. Then the member's etcd was
+// contradicts reports whether a list shows a known version with different content. Then the member's etcd was
 // restored, and has used that version a second time.
 func (r *acks) contradicts(items []coordinationv1.Lease) bool {
 	return slices.ContainsFunc(items, func(obj coordinationv1.Lease) bool {
@@ -108,7 +108,7 @@ func (r *acks) contradicts(items []coordinationv1.Lease) bool {
 	})
 }
 
-// put notes a version of a registration as the present one.
+// put records a version of a registration as the present one.
 func (r *acks) put(obj *coordinationv1.Lease, now lease.Reading) {
 	content := digestOf(obj)
 	if e := r.registrations[obj.UID]; e != nil && e.lease.ResourceVersion == obj.ResourceVersion && !e.missing && e.content == content {
@@ -117,8 +117,8 @@ func (r *acks) put(obj *coordinationv1.Lease, now lease.Reading) {
 	r.store(newRegistration(obj, content, now, r.skew))
 }
 
-// gone notes the end of a registration. Its finalizer was taken off, by a reader that had stopped, or because
-// it must have stopped.
+// gone records the end of a registration. Its finalizer was removed by a reader that had stopped, or because the
+// reader must have stopped.
 func (r *acks) gone(uid types.UID) {
 	r.drop(uid)
 	for _, q := range r.questions {
@@ -126,8 +126,8 @@ func (r *acks) gone(uid types.UID) {
 	}
 }
 
-// observeList notes a consistent list of all registrations, with its version. asked is how many questions had
-// been asked when the list was begun. What is newer than the list came by a watch.
+// observeList records a consistent list of all registrations, with its version. asked is how many questions had
+// been asked when the list was begun. A registration newer than the list came by a watch.
 func (r *acks) observeList(items []coordinationv1.Lease, version string, asked int, now lease.Reading) {
 	r.full = ""
 	shown := map[types.UID]bool{}
@@ -146,12 +146,12 @@ func (r *acks) observeList(items []coordinationv1.Lease, version string, asked i
 	for namespace, q := range r.questions {
 		if q.number <= asked && q.waiting == nil {
 			q.waiting = r.readersOf(namespace)
-			q.unanswerable = len(q.waiting) == 0 || r.full != "" // an empty list decides nothing, nor does one that is cut
+			q.unanswerable = len(q.waiting) == 0 || r.full != "" // an empty or truncated list decides nothing
 		}
 	}
 }
 
-// observePart notes some of the registrations of a member that has more than are kept. Nothing is known of the others.
+// observePart records some registrations of a member that has more than are kept. The others are not known.
 func (r *acks) observePart(items []coordinationv1.Lease, now lease.Reading) {
 	for i := range items {
 		r.observe(&items[i], now)
@@ -159,7 +159,7 @@ func (r *acks) observePart(items []coordinationv1.Lease, now lease.Reading) {
 	r.full = tooMany
 }
 
-// readersOf are the readers that may act in a namespace.
+// readersOf returns the readers that may act in a namespace.
 func (r *acks) readersOf(namespace string) map[types.UID]bool {
 	f := map[types.UID]bool{}
 	for uid, e := range r.registrations {
@@ -178,7 +178,7 @@ func (r *acks) answered() (done []*question) {
 			continue
 		}
 		for uid := range q.waiting {
-			// No Lease has shown a later epoch to readers, so a release of one is nobody's who has acted.
+			// No Lease has shown readers a later epoch, so a reader that released a later one has not acted.
 			if e := r.registrations[uid]; e != nil && !e.unreadable && e.reader.HasReleased(namespace, q.epoch) &&
 				e.reader.Released[namespace] <= q.epoch {
 				delete(q.waiting, uid)

@@ -14,30 +14,31 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// How many registrations are kept of a member, and of one account in it, and how much memory they may take. Tenants write
-// them. Where there are more, no answer of readers counts, and terms are waited for until they have run out.
+// Bounds on the registrations that are kept of a member, and of one account in it, and on their memory. Tenants
+// write registrations. If a bound is exceeded, no answer of readers counts, and the hub waits until terms have
+// expired.
 const (
 	MaxRegistrations      = 2000
 	maxRegistrationsBytes = 8 << 20
 	maxOfAccount          = 500
 	maxBytesOfAccount     = 4 << 20
-	// registrationOverhead is what one takes beside its texts.
+	// registrationOverhead is the memory of a registration beside its texts, in bytes.
 	registrationOverhead = 512
 )
 
-// tooMany says that a member has more than is kept.
+// tooMany is the message for a member that exceeds the bounds of all its accounts together.
 var tooMany = fmt.Sprintf("the cluster has more than %d registrations of readers, or more than %d MiB of them", MaxRegistrations, maxRegistrationsBytes>>20)
 
 // all is the account under which all registrations are counted.
 const all = ""
 
-// usage is what registrations take.
+// usage is how many registrations there are, and how many bytes they take.
 type usage struct{ registrations, bytes int }
 
-// longestText is how much is kept of one text of a registration. None that can be read has a longer one.
+// longestText is how many bytes of one text of a registration are kept. A valid text is not longer.
 const longestText = 128 << 10
 
-// SlimRegistration drops from a registration what nobody asks it for. It is a transform of caches.
+// SlimRegistration drops the fields of a registration that the hub does not use. It is a transform for caches.
 func SlimRegistration(o any) (any, error) {
 	if slim, ok := slimmed(o); ok {
 		return slim, nil
@@ -67,20 +68,20 @@ func slimmed(o any) (slim *coordinationv1.Lease, ok bool) {
 	return slim, true
 }
 
-// digest is what tells one content of a registration from another.
+// digest identifies the content of a registration.
 type digest [sha256.Size]byte
 
 func digestOf(l *coordinationv1.Lease) digest {
-	slim, _ := slimmed(l) // a watch shows no more of it
+	slim, _ := slimmed(l) // a watch shows only this part
 	told := coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Labels: slim.Labels, Annotations: slim.Annotations}, Spec: slim.Spec}
-	content, err := told.Marshal() // maps by their keys, times in microseconds
+	content, err := told.Marshal() // deterministic: sorted map keys, times in microseconds
 	if err != nil {
 		return digest{} // plain data always marshals
 	}
 	return sha256.Sum256(content)
 }
 
-// newRegistration keeps of a Lease what counts.
+// newRegistration keeps the fields of a Lease that count.
 func newRegistration(l *coordinationv1.Lease, content digest, now lease.Reading, skew time.Duration) *registration {
 	reader, err := wire.ReadRegistration(l)
 	if err != nil {
@@ -110,7 +111,7 @@ func newRegistration(l *coordinationv1.Lease, content digest, now lease.Reading,
 	return e
 }
 
-// store keeps a registration, unless that exceeds a bound.
+// store keeps a registration, unless it exceeds a bound.
 func (r *acks) store(e *registration) {
 	r.drop(e.lease.UID)
 	together, account := r.used[all], r.used[e.account]
@@ -133,7 +134,7 @@ func (r *acks) drop(uid types.UID) {
 	}
 }
 
-// count counts a registration in or out.
+// count adds a registration to the usage of its account and of all, or subtracts it.
 func (r *acks) count(e *registration, sign int) {
 	for _, of := range []string{all, e.account} {
 		u := r.used[of]

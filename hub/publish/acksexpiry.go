@@ -18,7 +18,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// slack is ε. The caller holds mu.
+// slack returns ε. The caller holds mu.
 func (p *Publisher) slack() time.Duration {
 	if p.skew == 0 {
 		return unknownSkew
@@ -26,8 +26,8 @@ func (p *Publisher) slack() time.Duration {
 	return p.skew
 }
 
-// removeExpired removes the registrations of readers that must have stopped acting. A process that is still
-// alive finds its registration gone, and makes another before it goes on.
+// removeExpired removes the registrations of readers that must have stopped acting. A process that is still alive
+// finds its registration gone, and registers again before it goes on.
 func (p *Publisher) removeExpired(ctx context.Context) {
 	p.mu.Lock()
 	dead := p.acks.expired(p.Clock.Now(), p.slack())
@@ -77,7 +77,7 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
-// longestDuration is the longest time for which a reader may act after it has confirmed its registration.
+// longestDuration returns the longest time that a reader may act after it has confirmed its registration.
 func (r *acks) longestDuration() (d time.Duration) {
 	for _, e := range r.registrations {
 		d = max(d, e.reader.Duration)
@@ -85,13 +85,13 @@ func (r *acks) longestDuration() (d time.Duration) {
 	return d
 }
 
-// expired returns the registrations whose readers must have stopped acting, by both clocks: a wall clock that
-// was stepped forward ends nothing. It forgets those that are missing.
+// expired returns the registrations whose readers must have stopped acting, by both clocks: a wall clock that was
+// stepped forward ends nothing. It forgets the ones that are missing.
 func (r *acks) expired(now lease.Reading, skew time.Duration) (ls []*coordinationv1.Lease) {
 	for uid, e := range r.registrations {
 		d, until := e.reader.Duration, e.reader.Until()
 		if e.unreadable || e.future {
-			d = lease.MaxRegistration // what it says itself is not believed
+			d = lease.MaxRegistration // its own duration is not trusted
 		}
 		if e.unreadable || e.future || e.missing {
 			until = e.since.Wall.Add(d) // it may have been confirmed once more until then

@@ -16,23 +16,22 @@ import (
 	"github.com/leasecast/leasecast/hub/assign"
 )
 
-// The keys in the queue that name no Lease: to list the readers of the member, and to remove expired
-// registrations.
+// Queue keys that name no Lease. One lists the readers of the member, the other removes expired registrations.
 var (
 	listReadersKey   = types.NamespacedName{Name: "roll"}
 	removeExpiredKey = types.NamespacedName{Name: "sweep"}
 )
 
 const (
-	// readersTimeout bounds the list of readers, and each request that removes one.
+	// readersTimeout bounds each list of readers, and each removal of a registration.
 	readersTimeout = 3 * time.Second
-	// listReadersEvery is how often readers are listed while no question is open. This finds the
+	// listReadersEvery is how often readers are listed while no question is open. These lists find the
 	// registrations of processes that died.
 	listReadersEvery = 15 * time.Second
 	// firstListPause and longestListPause bound the pause before readers are listed again while a question is
 	// open. The pause doubles each time. Usually a watch is faster.
 	firstListPause, longestListPause = 100 * time.Millisecond, time.Second
-	// unknownSkew is used for ε as long as no policy has said how large it is.
+	// unknownSkew is used for ε until a policy's ε is known.
 	unknownSkew = time.Minute
 )
 
@@ -41,7 +40,7 @@ func ReaderSelector() labels.Selector {
 	return labels.SelectorFromSet(labels.Set{v1alpha1.ReaderLabel: "true"})
 }
 
-// ObserveReader notes a registration that a watch shows.
+// ObserveReader records a registration from a watch.
 func (p *Publisher) ObserveReader(obj *coordinationv1.Lease) {
 	p.mu.Lock()
 	p.history.observe(obj.ResourceVersion)
@@ -52,8 +51,8 @@ func (p *Publisher) ObserveReader(obj *coordinationv1.Lease) {
 	p.notify(done)
 }
 
-// ObserveReaderGone notes that a watch showed the end of a registration. Do not call it for one that a new
-// list merely lacks: its reader may still act.
+// ObserveReaderGone records that a watch showed the end of a registration. Do not call it for a registration that a
+// new list merely lacks: its reader may still act.
 func (p *Publisher) ObserveReaderGone(uid types.UID) {
 	p.mu.Lock()
 	p.acks.gone(uid)
@@ -68,8 +67,8 @@ func (p *Publisher) listReadersNow() {
 	p.Queue.Add(listReadersKey)
 }
 
-// listReaders lists the readers consistently. Without a resource version, a list is at least as new as
-// everything that was answered before it was sent.
+// listReaders lists the readers consistently. A list without a resource version is at least as new as everything
+// that was answered before the list was sent.
 func (p *Publisher) listReaders(ctx context.Context) {
 	p.mu.Lock()
 	asked, newest := p.acks.asked, p.history.newestVersion
@@ -88,7 +87,7 @@ func (p *Publisher) listReaders(ctx context.Context) {
 	}
 	p.mu.Lock()
 	olderState := err == nil && (older(list.ResourceVersion, newest) || p.acks.contradicts(list.Items))
-	was := p.toldFull // a watch may have shown it before
+	was := p.toldFull // a watch may have exceeded the bound since
 	if err == nil {
 		if olderState {
 			p.distrustAcks(list.ResourceVersion)
@@ -120,11 +119,11 @@ func (p *Publisher) listReaders(ctx context.Context) {
 	}
 }
 
-// readersPage is how many registrations are listed at once.
+// readersPage is how many registrations one list request returns.
 const readersPage = 500
 
-// pagesOfReaders lists the registrations of readers, all in one state of the member. It stops when there are more than are
-// kept.
+// pagesOfReaders lists the registrations of readers, all in one state of the member. It stops when there are more
+// than are kept, and then returns false.
 func (p *Publisher) pagesOfReaders(ctx context.Context) (all *coordinationv1.LeaseList, whole bool, err error) {
 	o := metav1.ListOptions{LabelSelector: ReaderSelector().String(), Limit: readersPage}
 	for {
@@ -146,15 +145,15 @@ func (p *Publisher) pagesOfReaders(ctx context.Context) (all *coordinationv1.Lea
 	}
 }
 
-// TooManyReaders says which bound the registrations of the member exceed, so that planned changes wait until terms have
-// run out. It is empty if they exceed none.
+// TooManyReaders returns the bound that the member's registrations exceed, or "". While one is exceeded, planned
+// changes wait until terms have expired.
 func (p *Publisher) TooManyReaders() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.acks.full
 }
 
-// listReadersLater has the readers listed again after a pause. The caller holds mu.
+// listReadersLater schedules the next list of readers. The caller holds mu.
 func (p *Publisher) listReadersLater() {
 	if !p.acks.unanswered() {
 		p.Queue.AddAfter(listReadersKey, listReadersEvery)
@@ -164,8 +163,8 @@ func (p *Publisher) listReadersLater() {
 	p.listPause = min(2*p.listPause, longestListPause)
 }
 
-// noteReleases puts into the status what all readers have released, and returns the namespaces. The caller
-// holds mu, and notifies the controller when it has let go of it.
+// noteReleases records in the status what all readers have released, and returns the namespaces. The caller holds
+// mu, and calls notify after it has released mu.
 func (p *Publisher) noteReleases() (namespaces []string) {
 	for _, q := range p.acks.answered() {
 		p.syncer(q.lease).status.Released = q.epoch
@@ -180,7 +179,7 @@ func (p *Publisher) notify(namespaces []string) {
 	}
 }
 
-// logSilent logs which readers a question was still waiting for when it was ended.
+// logSilent logs which readers had not answered a question when it ended.
 func (p *Publisher) logSilent(key types.NamespacedName, readers []string) {
 	if len(readers) > 0 {
 		p.Log.Info("Readers did not release a revoked term, so that it had to run out",
@@ -194,7 +193,7 @@ func (p *Publisher) logSilent(key types.NamespacedName, readers []string) {
 	}
 }
 
-// mostTold bounds how many readers are told of after one handover.
+// mostTold bounds how many readers are reported after one handover.
 const mostTold = 5
 
 func (p *Publisher) tellOfReader(registration types.NamespacedName, why reason.Reason, message string) {
@@ -203,15 +202,15 @@ func (p *Publisher) tellOfReader(registration types.NamespacedName, why reason.R
 	}
 }
 
-// askReaders asks the readers to release a term, if the request of the step has certainly revoked it. The
-// caller holds mu.
+// askReaders asks the readers to release a term, if the request of the step has certainly revoked it. The caller
+// holds mu.
 //
-// Their answers count only if no reader can be missing from the list, or can have missed the revocation. So
-// it does not ask:
+// The answers count only if no reader can be missing from the list, or can have missed the revocation. So
+// askReaders does not ask:
 //
 //   - while the member's etcd, and its readers' registrations with it, may have been restored;
-//   - while a late request may still create a leader's Lease, should this one be deleted;
-//   - if readers may have believed an edit with a higher epoch.
+//   - while a late request may still create a leader's Lease, if this one is deleted;
+//   - if readers may have accepted an edit with a higher epoch.
 func (p *Publisher) askReaders(key types.NamespacedName, l *leaseSyncer, s step) {
 	now := p.Clock.Now()
 	if s.revokes == 0 || l.want.Role != assign.Revoke || l.want.Revoked.Epoch != s.revokes ||

@@ -11,18 +11,18 @@ import (
 	"github.com/leasecast/leasecast/hub/assign"
 )
 
-// outcome is what an error says of a request.
+// outcome classifies the error of a request.
 type outcome int
 
 const (
 	answered  outcome = iota // done
-	conflict                 // not done: what is known of the Lease is out of date
-	refused                  // not done: the member refuses it
-	ambiguous                // unknown: no answer, or one that does not tell
+	conflict                 // not done: the known Lease is out of date
+	refused                  // not done: the member rejects it
+	ambiguous                // unknown: no answer, or an answer that does not show it
 )
 
-// outcomeOf classifies the error of a request. Unless the error is certainly a refusal, the request may have
-// been carried out, or may still be.
+// outcomeOf classifies the error of a request. Unless the error is certainly a rejection, the request may have been
+// applied, or may be applied later.
 func outcomeOf(err error) outcome {
 	switch {
 	case err == nil:
@@ -37,8 +37,8 @@ func outcomeOf(err error) outcome {
 	}
 }
 
-// problemOf is what the status says of a request that failed. Credentials that do not count concern the whole member. Its
-// health tells when they have not for too long, and new ones are often there in a moment.
+// problemOf returns the status's reason for a failed request. Rejected credentials concern the whole member: its
+// health shows if that lasts too long, and new credentials often come in a moment.
 func problemOf(err error) reason.Reason {
 	if outcomeOf(err) == refused && !apierrors.IsUnauthorized(err) {
 		return reason.Forbidden
@@ -46,15 +46,14 @@ func problemOf(err error) reason.Reason {
 	return reason.Unreachable
 }
 
-// A syncer pauses before it tries again after a refusal. After silence the pause is shorter, so that it
-// notices at once when a link heals.
+// A syncer pauses after a rejection before it tries again. After silence the pause is shorter, so that it notices a
+// recovered link at once.
 const (
 	pauseRefused = time.Second
 	pauseSilent  = 100 * time.Millisecond
 )
 
-// handleAnswer notes the answer to a step and returns how long to wait before the next one: zero for not at
-// all.
+// handleAnswer records the answer to a step, and returns how long to wait before the next one. Zero means no wait.
 func (l *leaseSyncer) handleAnswer(s step, obj *coordinationv1.Lease, err error) time.Duration {
 	if s.action == read && apierrors.IsNotFound(err) {
 		obj, err = nil, nil
@@ -73,17 +72,17 @@ func (l *leaseSyncer) handleAnswer(s step, obj *coordinationv1.Lease, err error)
 	case conflict:
 		l.invalidate()
 		if l.conflicts++; l.conflicts > 1 {
-			return pauseSilent // somebody else keeps writing this Lease
+			return pauseSilent // another client keeps writing this Lease
 		}
 		return 0
 	case refused:
 	case ambiguous:
-		l.invalidate() // a read must tell what became of it
+		l.invalidate() // a read must show its outcome
 	}
 	return l.noteProblem(s, v, problem, err)
 }
 
-// noteProblem notes a request that failed, and returns how long to wait before the next step.
+// noteProblem records a failed request, and returns how long to wait before the next step.
 func (l *leaseSyncer) noteProblem(s step, v outcome, problem reason.Reason, err error) time.Duration {
 	pause := pauseSilent
 	if v == refused && problem != reason.Unreachable {
@@ -103,8 +102,8 @@ func (l *leaseSyncer) noteProblem(s step, v outcome, problem reason.Reason, err 
 	return pause
 }
 
-// refusedForLong notes at a boot reading that a renewal was refused, and reports whether none was written for as long as
-// silence would be borne. Like that, it counts from the last one that was written in the term.
+// refusedForLong records a rejected renewal at a boot reading. It reports whether no renewal was written for
+// Patience, which also bounds silence. The time counts from the last write in the term.
 func (l *leaseSyncer) refusedForLong(at time.Duration) bool {
 	if l.refusedSince == 0 {
 		l.refusedSince = cmp.Or(l.writtenAt, at)
@@ -112,8 +111,8 @@ func (l *leaseSyncer) refusedForLong(at time.Duration) bool {
 	return at >= l.refusedSince+l.timings.Patience
 }
 
-// applyAnswer notes the object that a request found or stored, or nil for none. If the watch has shown
-// something else since, a read must tell which is the newer.
+// applyAnswer records the object that a request found or stored, or nil for none. If the watch has shown another
+// one since, a read must show which is newer.
 func (l *leaseSyncer) applyAnswer(s step, obj *coordinationv1.Lease) {
 	if s.writes() {
 		l.ownUID, l.conflicts = obj.UID, 0

@@ -12,9 +12,9 @@ import (
 // writes reports whether the step creates or updates a Lease.
 func (s step) writes() bool { return s.action == create || s.action == update }
 
-// noteFailure notes that a Lease could not be written, or not be read in order to write it. It returns the
-// pause before the next try. First the pauses are short, so that a link that heals is noticed at once. After
-// many failures in a row they are longer.
+// noteFailure records that a Lease could not be written, or could not be read in order to write it. It returns the
+// pause before the next try. The first pauses are short, so that a recovered link is noticed at once. After
+// fastRetries failures in a row they are longer.
 func (l *leaseSyncer) noteFailure(why reason.Reason, words string, pause time.Duration) time.Duration {
 	l.status.Failing, l.status.Failure = why, words
 	if l.failedWrites++; l.failedWrites > fastRetries {
@@ -23,18 +23,17 @@ func (l *leaseSyncer) noteFailure(why reason.Reason, words string, pause time.Du
 	return pause
 }
 
-// noteSuccess notes that a Lease was written.
+// noteSuccess records that a Lease was written.
 func (l *leaseSyncer) noteSuccess() {
 	l.failedWrites, l.retryAt, l.status.Failing, l.status.Failure = 0, 0, "", ""
 }
 
-// checkStored compares what the member stored with what was sent. Something in the member, as a mutating
-// webhook, may change Leases on their way. Then readers and hubs do not find what they need, and the next
-// write will be changed, too. It returns how long to wait before that, each time twice as long. No event
-// shortens this wait.
+// checkStored compares what the member stored with what was sent. A mutating webhook in the member, for example,
+// may change Leases. Then readers and hubs do not find what they need, and the next write will be changed too. It
+// returns how long to wait before that write. The pause doubles each time, up to recheck, and no event shortens it.
 func (l *leaseSyncer) checkStored(s step) time.Duration {
 	if !s.writes() || !l.known.read || l.known.lease == nil {
-		return 0 // if anything was written, a read will tell
+		return 0 // if anything was written, a read will show it
 	}
 	if l.known.sealed && l.known.labelled && l.known.lease.Spec.RenewTime.Equal(s.lease.Spec.RenewTime) {
 		l.noteSuccess()
@@ -48,7 +47,7 @@ func (l *leaseSyncer) checkStored(s step) time.Duration {
 	return pause
 }
 
-// backsOff reports whether the syncer has to wait before it writes again what the member changes.
+// backsOff reports whether the syncer has to wait before it writes a Lease again that the member changes.
 func (l *leaseSyncer) backsOff(now lease.Reading) bool {
 	return now.Boot < l.retryAt && l.want.Role != assign.Absent
 }
@@ -56,9 +55,9 @@ func (l *leaseSyncer) backsOff(now lease.Reading) bool {
 // fastRetries is how many writes in a row may fail before the pauses become longer.
 const fastRetries = 10
 
-// loseTerm notes that the leader's term cannot go on. Who leads next depends on whether the member can be
-// written at all. If the last write failed, it may have failed in an outage that is over. So a write that
-// changes nothing and promises nothing is tried first.
+// loseTerm records that the leader's term cannot go on. Who leads next depends on whether the member can be written
+// at all. If the last write failed, it may have failed in an outage that is over. So the syncer first tries a write
+// that changes nothing and promises nothing.
 func (l *leaseSyncer) loseTerm(now lease.Reading) step {
 	if l.status.Failing == "" || l.known.lease == nil || !l.known.ours {
 		l.status.Lost = true

@@ -13,27 +13,27 @@ import (
 
 type action int
 
-// step is the next request of a syncer, or how long it has nothing to do.
+// step is the next request of a syncer, or how long it is idle.
 type step struct {
 	action       action
 	lease        *coordinationv1.Lease // what to create, update or remove
-	reading      lease.Reading         // the renewTime of a promise that this request carries
-	promised     time.Duration         // for how long the request lets its holder act; zero: it promises nothing
+	reading      lease.Reading         // the renewTime of a promise in this request
+	promised     time.Duration         // how long the request lets its holder act; zero: it promises nothing
 	minRenewTime time.Time             // the MinRenewTime that this request is to satisfy
-	observations int                   // how often the watch had shown something new by then
+	observations int                   // leaseSyncer.observations at the decision
 	decided      time.Duration         // boot reading of the decision
-	after        time.Duration         // idle: when to look again; zero: only events matter
+	after        time.Duration         // idle: when to decide again; zero: only events matter
 
-	revokes       int64  // the epoch that this request ends; zero: none
-	before        known  // what was known when this was decided
-	newestVersion string // the highest version that the member had shown by then
+	revokes       int64  // the epoch that this request ends, or zero
+	before        known  // what was known at the decision
+	newestVersion string // the highest version that the member had shown at the decision
 }
 
-// recheck is how often a Lease that is in the way is read again. It carries no label of ours, so no watch
-// tells when it goes.
+// recheck is how often a Lease that is in the way is read again. It does not carry the hub's label, so no watch
+// shows when it is deleted.
 const recheck = 2 * time.Second
 
-// followerWaits is for how long the Lease of a follower waits for those of leaders.
+// followerWaits is how long a follower's Lease waits for the leaders' Leases.
 const followerWaits = 500 * time.Millisecond
 
 const (
@@ -44,11 +44,10 @@ const (
 	remove
 )
 
-// next names the next request. may says that the tenure has the right to write at now. answered says that the
-// member has just answered something.
+// next returns the next request. may: the tenure has the right to write at now. answered: the member has just
+// answered a request.
 //
-// A request under way leaves the status as it is. The status changes by an answer, or when there is nothing
-// to do.
+// A request in flight leaves the status unchanged. The status changes by an answer, or when there is nothing to do.
 func (l *leaseSyncer) next(now lease.Reading, may, answered bool) step {
 	l.notePoisoned(now)
 	l.noteMark()
@@ -69,7 +68,7 @@ func (l *leaseSyncer) decide(now lease.Reading, may, answered bool) step {
 	case l.want.Role == assign.Hold:
 		return l.hold(now, may)
 	case !may:
-		return step{after: pauseSilent} // no event comes when the tenure is renewed late
+		return step{after: pauseSilent} // a late renewal of the tenure sends no event
 	case !l.known.read || l.lookAgain != 0 && now.Boot >= l.lookAgain:
 		l.lookAgain = 0
 		return step{action: read}
@@ -100,11 +99,11 @@ func (l *leaseSyncer) decide(now lease.Reading, may, answered bool) step {
 	return step{}
 }
 
-// newerThanRecord reports whether the Lease is sealed and newer than the record, and puts that into the
-// status. Such a Lease was read at the start of the tenure, or left in a member that was away when its
-// namespace was forgotten, or written by an overlapping tenure. The controller raises the record above it.
-// Until that is persisted there is nothing to write. Nobody believes an epoch that no hub can have given yet,
-// so that one is replaced.
+// newerThanRecord reports whether the Lease is sealed and newer than the record, and records that in the status.
+// Such a Lease was read at the start of the tenure, or written by an overlapping tenure. Or it was left in a member
+// that was away when its namespace was forgotten. The controller raises the record above it. Until that is
+// persisted, nothing is written. A Lease with an epoch that no hub can have granted yet is ignored by readers, and
+// replaced.
 func (l *leaseSyncer) newerThanRecord(now lease.Reading) bool {
 	c := l.known.content
 	if l.want.Role == assign.Absent || !l.known.sealed || c.Epoch <= l.want.Term.Epoch || !lease.PlausibleEpoch(now.Wall, c.Epoch) {
@@ -115,9 +114,9 @@ func (l *leaseSyncer) newerThanRecord(now lease.Reading) bool {
 	return true
 }
 
-// hold changes nothing, unless someone edited the Lease to promise more than was sent. It also reads a Lease
-// of somebody else again, to find out when it goes. Where the Lease of a term that still lasts could not be written, it tries
-// that again, by a write that changes nothing: the term may go on if its leader can be written again.
+// hold changes nothing, unless an edit of the Lease promises more than was sent. It also rereads a Lease that
+// another client made, to notice its deletion. If the Lease of a live term could not be written, hold retries by a
+// write that changes nothing. The term may go on if its leader can be written again.
 func (l *leaseSyncer) hold(now lease.Reading, may bool) step {
 	tries := may && l.status.Failing != "" && l.sentEpoch == l.want.Term.Epoch && l.sent.Live(now.Wall)
 	switch {
@@ -140,7 +139,7 @@ func (l *leaseSyncer) hold(now lease.Reading, may bool) step {
 	return step{}
 }
 
-// follow makes the Lease name another cluster, or nobody.
+// follow makes the Lease name another cluster, or no holder.
 func (l *leaseSyncer) follow(now lease.Reading) step {
 	c := l.known.content
 	if l.marked() && l.known.labelled && c.SameTerm(l.want.Term) && c.Duration == l.want.Term.Duration && l.allows(c) && !c.RenewTime.Before(l.want.MinRenewTime.Truncate(time.Microsecond)) {
@@ -149,7 +148,7 @@ func (l *leaseSyncer) follow(now lease.Reading) step {
 		return l.awaitWatch(now)
 	}
 	if wait := l.want.MinRenewTime.Truncate(time.Microsecond).Sub(now.Wall); wait > 0 {
-		return step{after: min(wait, pauseRefused)} // now is earlier than that
+		return step{after: min(wait, pauseRefused)} // the wall clock is earlier than that
 	}
 	if wait := l.yields(now); wait > 0 {
 		return step{after: wait}
@@ -159,8 +158,8 @@ func (l *leaseSyncer) follow(now lease.Reading) step {
 	return l.write(term)
 }
 
-// yields is how long a follower's Lease waits that tells of another leader only. Nobody acts by it. When many namespaces
-// change their leader at once, the Leases of those who lead come first.
+// yields returns how long a follower's Lease waits if it only names another leader. Readers do not act by it. When
+// many namespaces change their leaders at once, the new leaders' Leases come first.
 func (l *leaseSyncer) yields(now lease.Reading) time.Duration {
 	c := l.known.content
 	if !l.known.sealed || c.LeadsHere() || !l.marked() || c.Epoch >= l.want.Term.Epoch || !l.want.MinRenewTime.IsZero() {
@@ -172,13 +171,13 @@ func (l *leaseSyncer) yields(now lease.Reading) time.Duration {
 	return l.following + followerWaits - now.Boot
 }
 
-// allows reports whether a Lease says the policy's ε, where there is a policy.
+// allows reports whether a Lease carries the policy's ε, if there is a policy.
 func (l *leaseSyncer) allows(c lease.Content) bool {
 	return l.timings.Skew == 0 || c.Skew == l.timings.Skew
 }
 
-// awaitWatch reads a Lease that is in place again, until a watch has shown it. If it is deleted, or lost by a
-// restore, before a watch knew of it, no event comes.
+// awaitWatch rereads a Lease that is in place until a watch has shown it. If the Lease is deleted, or lost by a
+// restore, before that, no event comes.
 func (l *leaseSyncer) awaitWatch(now lease.Reading) step {
 	if l.known.watched {
 		l.lookAgain = 0
@@ -199,13 +198,13 @@ func (l *leaseSyncer) lead(now lease.Reading, answered bool) step {
 		l.status.InPlace = l.known.labelled && l.marked() && c.OpenLocks == l.want.OpenLocks
 		if wait := l.due(c).Sub(now.Wall); wait > 0 && l.status.InPlace && !l.inFuture(c, now) {
 			l.noteSuccess() // also if the answer was lost
-			// No longer than r: the wall clock may be corrected before that.
+			// At most r: the wall clock may be corrected before that.
 			return step{after: min(wait, l.timings.Renew)}
 		}
 	case l.promisesMore(now):
 		return l.undoExtension(now)
 	case l.sentEpoch == l.want.Term.Epoch && l.sent.Live(now.Wall):
-		return l.write(l.sent) // repaired with the renewTime that was sent last: this promises nothing new
+		return l.write(l.sent) // repaired with the renewTime that was last sent: this promises nothing new
 	case l.sentEpoch == l.want.Term.Epoch || !l.want.First:
 		return l.loseTerm(now)
 	}
@@ -222,8 +221,8 @@ func (l *leaseSyncer) lead(now lease.Reading, answered bool) step {
 	return s
 }
 
-// write replaces what is known to be there by a Lease with this term. A Lease with a higher epoch was edited
-// (see newerThanRecord). The guard lets no epoch fall, so that Lease is removed first.
+// write replaces the known Lease by one with this term. A Lease with a higher epoch was edited (see
+// newerThanRecord). The guard lets no epoch fall, so that Lease is removed first.
 func (l *leaseSyncer) write(term lease.Term) step {
 	c := lease.Content{
 		Term: term, Namespace: l.namespace, Name: l.name,

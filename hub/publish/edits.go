@@ -6,8 +6,8 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// notePoisoned notes an edit that readers believe, because they do not check seals: a higher epoch, unless it
-// is absurd, or a later deadline of the term that leads here.
+// notePoisoned records an edit that readers accept, because they do not check seals. That is a higher epoch, unless
+// it is absurd, or a later deadline of the term that leads here.
 func (l *leaseSyncer) notePoisoned(now lease.Reading) {
 	c, want := l.known.content, l.want.Term
 	if l.known.sealed || l.known.lease == nil || !l.known.labelled || want.Epoch == 0 || !lease.PlausibleEpoch(now.Wall, c.Epoch) {
@@ -18,23 +18,22 @@ func (l *leaseSyncer) notePoisoned(now lease.Reading) {
 	}
 }
 
-// promisesMore reports whether someone edited the Lease so that its readers act for longer than this tenure
-// has promised. What earlier tenures promised is not known here, so every edit of a live Lease of theirs
-// counts.
+// promisesMore reports whether an edit of the Lease has its readers act for longer than this tenure has promised.
+// What earlier tenures promised is not known here, so every edit of a live Lease from them counts.
 func (l *leaseSyncer) promisesMore(now lease.Reading) bool {
 	c := l.known.content
 	if l.known.lease == nil || l.known.sealed || !l.known.labelled || !c.LeadsHere() || !c.Live(now.Wall) {
 		return false
 	}
 	if c.RenewTime.After(now.Wall.Add(l.timings.Skew)) {
-		return false // a renewTime in the future, which no reader believes
+		return false // a renewTime in the future, which readers ignore
 	}
 	return c.Epoch != l.sentEpoch || c.Deadline().After(l.sent.Deadline())
 }
 
-// undoExtension replaces a Lease that was edited to promise more by what was sent last, or by one that names
-// nobody. For D from now on readers may not have seen that. So it counts as a promise, although it makes
-// none.
+// undoExtension replaces a Lease that was edited to promise more. It writes the Lease that was sent last, or one
+// without a holder. For D from now on, readers may not have seen the repair. So it counts as a promise, although it
+// makes none.
 func (l *leaseSyncer) undoExtension(now lease.Reading) step {
 	term := l.sent
 	if c := l.known.content; c.Epoch != l.sentEpoch || !term.Live(now.Wall) {
@@ -46,8 +45,8 @@ func (l *leaseSyncer) undoExtension(now lease.Reading) step {
 	return s
 }
 
-// blocked reports whether something is in the way that is never overwritten. What this syncer wrote, and what
-// the seal shows to be its own, is not in the way, even if someone has edited it since.
+// blocked reports whether a Lease that is never overwritten is in the way. A Lease that this syncer wrote, or whose
+// seal shows that, is not in the way, even if it was edited since.
 func (l *leaseSyncer) blocked() bool {
 	obj, c := l.known.lease, l.known.content
 	if obj == nil || l.known.ours {

@@ -11,29 +11,29 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// history is what a member has shown of its past. Versions and renewTimes of its objects rise, unless its
-// etcd was restored to an earlier state.
+// history is what a member has shown of its past. Versions and renewTimes of its objects rise, unless its etcd was
+// restored to an earlier state.
 type history struct {
 	newestVersion string        // the highest resource version that the member has shown
 	since         time.Duration // boot reading when the member was first read, or when it last showed an older state
 }
 
-// observe notes the version of something that the member has just shown.
+// observe records a version that the member has just shown.
 func (h *history) observe(version string) {
 	if version != "" && (h.newestVersion == "" || older(h.newestVersion, version)) {
 		h.newestVersion = version
 	}
 }
 
-// older reports whether the first version was certainly given before the second.
+// older reports whether version a was certainly assigned before version b.
 func older(a, b string) bool {
 	n, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && n < 0
 }
 
-// showsOlderState reports whether an answer shows an older state than was known when the request was sent: an
-// older version or, in a sealed Lease, an earlier renewTime. API servers answer an update that changes nothing with the
-// version that it was based on.
+// showsOlderState reports whether an answer shows an older state than was known when the request was sent. That is
+// an older version or, in a sealed Lease, an earlier renewTime. API servers answer an update that changes nothing
+// with the version that it was based on.
 func (l *leaseSyncer) showsOlderState(s step, obj *coordinationv1.Lease) bool {
 	switch k := s.before.lease; {
 	case obj == nil:
@@ -43,7 +43,7 @@ func (l *leaseSyncer) showsOlderState(s step, obj *coordinationv1.Lease) bool {
 	case k == nil:
 		return false
 	case older(obj.ResourceVersion, k.ResourceVersion):
-		return true // of another object, too: one made since has a newer version
+		return true // also of another object: one created since has a newer version
 	case k.UID != obj.UID:
 		return false
 	default:
@@ -52,7 +52,7 @@ func (l *leaseSyncer) showsOlderState(s step, obj *coordinationv1.Lease) bool {
 	}
 }
 
-// basedOn is the version that the member compares before it writes.
+// basedOn returns the version that the member compares before it writes.
 func (s step) basedOn() string {
 	if s.lease == nil {
 		return ""
@@ -60,8 +60,8 @@ func (s step) basedOn() string {
 	return s.lease.ResourceVersion
 }
 
-// noteState notes the version in the answer to a step, and reports whether the answer shows an older state.
-// The caller holds mu.
+// noteState records the version in the answer to a step, and reports whether the answer shows an older state. The
+// caller holds mu.
 func (p *Publisher) noteState(l *leaseSyncer, s step, obj *coordinationv1.Lease) (olderState bool) {
 	if obj == nil {
 		return false
@@ -73,8 +73,8 @@ func (p *Publisher) noteState(l *leaseSyncer, s step, obj *coordinationv1.Lease)
 	return olderState
 }
 
-// distrustAcks forgets all acknowledgements, because the member shows an older state. What its readers have
-// said may be older than what they do. The caller holds mu.
+// distrustAcks forgets all acknowledgements, because the member shows an older state. Its registrations may be
+// older than what their readers do. The caller holds mu.
 func (p *Publisher) distrustAcks(version string) {
 	p.history = history{newestVersion: version, since: p.Clock.Now().Boot}
 	p.acks.cancelAll()
@@ -90,8 +90,8 @@ func (p *Publisher) logOlderState(olderState bool) {
 	}
 }
 
-// mayMissReaders reports whether readers may act in the member that the hub does not know, because its etcd
-// was restored to a state before they registered. The caller holds mu.
+// mayMissReaders reports whether readers that the hub does not know may act in the member. That may be after a
+// restore of its etcd to a state before they registered. The caller holds mu.
 func (p *Publisher) mayMissReaders(now lease.Reading, bound time.Duration) bool {
 	return now.Boot < p.history.since+max(bound, p.acks.longestDuration()+p.slack())
 }

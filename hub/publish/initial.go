@@ -15,21 +15,19 @@ import (
 	"github.com/leasecast/leasecast/hub/guard"
 )
 
-// listTimeout bounds the first read of all Leases of a member. firstList bounds the first try, and each try
-// has twice the time of the one before. A long first try would waste time if its answer is lost.
 const (
-	// listTimeout bounds the first read of all Leases of a member. firstList bounds the first try, and each
-	// try has twice the time of the one before. A long first try would waste time if its answer is lost.
+	// listTimeout bounds the first read of all Leases of a member. firstList bounds the first try, and each try has
+	// twice the time of the one before. A long first try would waste time if its answer is lost.
 	listTimeout = 15 * time.Second
 	firstList   = time.Second
 )
 
 // Initial is what was found in the member at the start.
 type Initial struct {
-	// Read says that the member has been read. At is the boot reading before that request.
+	// Read: the member has been read. At is the boot reading before that request.
 	Read bool
 	At   time.Duration
-	// Leases is what the sealed ones say.
+	// Leases are the contents of the sealed Leases.
 	Leases []lease.Content
 }
 
@@ -38,12 +36,11 @@ func (p *Publisher) list(ctx context.Context, within time.Duration) (*coordinati
 	return p.Client.Leases(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
 		LabelSelector:  labels.Set{v1alpha1.ManagedLabel: "true"}.String(),
 		FieldSelector:  guard.Guarded().String(),
-		TimeoutSeconds: new(int64(within / time.Second)), // after that nobody waits for the answer
+		TimeoutSeconds: new(int64(within / time.Second)), // the API server ends the request then
 	})
 }
 
-// ReadAgain replaces a watch that does not last: it lists the Leases, and notes those that are there and those that
-// are gone.
+// ReadAgain replaces a watch that does not last. It lists the Leases, and records which exist and which are gone.
 func (p *Publisher) ReadAgain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -68,8 +65,8 @@ func (p *Publisher) ReadAgain(ctx context.Context) {
 	}
 }
 
-// ReadAll reads all Leases of the hub in the member once, live, and reports whether that succeeded. Run calls
-// it first, until it succeeds.
+// ReadAll reads all Leases of the hub in the member once, live, and reports whether that succeeded. Run calls it
+// first, until it succeeds.
 func (p *Publisher) ReadAll(ctx context.Context) bool {
 	p.mu.Lock()
 	within := p.listWithin
@@ -80,7 +77,7 @@ func (p *Publisher) ReadAll(ctx context.Context) bool {
 	sent := p.Clock.Now()
 	list, err := p.list(bounded, within)
 	if err != nil && ctx.Err() != nil {
-		return false // ended by this hub: that says nothing of the member
+		return false // ended by this hub: that shows nothing about the member
 	}
 	p.noteOutcome(false, sent, err)
 	if err != nil {
@@ -93,7 +90,7 @@ func (p *Publisher) ReadAll(ctx context.Context) bool {
 		obj := &list.Items[i]
 		l := p.syncer(types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name})
 		l.setKnown(obj)
-		l.blocked() // the controller knows of somebody else's Lease before it decides anything
+		l.blocked() // the controller gets a blocking Lease's problem before it decides anything
 		if l.known.sealed {
 			p.initial.Leases = append(p.initial.Leases, l.known.content)
 		}

@@ -12,15 +12,15 @@ import (
 	"github.com/leasecast/leasecast/hub/assign"
 )
 
-// Leases returns the names of all Leases that are known to be in the member, and of those that have to be
-// read.
+// Leases returns the names of all Leases that are known to exist in the member, or have to be read.
 func (p *Publisher) Leases() []types.NamespacedName {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return present(p.syncers.all())
 }
 
-// MayHaveWritten returns the namespaces with Leases that this hub has written, as their seals prove, or may have.
+// MayHaveWritten returns the namespaces with Leases that this hub has written, as their seals prove, or may have
+// written.
 func (p *Publisher) MayHaveWritten() (namespaces []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,8 +65,8 @@ func present(syncers iter.Seq[*leaseSyncer]) (keys []types.NamespacedName) {
 	return keys
 }
 
-// Remaining reports what is left in the member: Leases of this hub, or what may be one, and Leases with the
-// mark of others, which it never removes.
+// Remaining reports what is left in the member. ours: Leases that are, or may be, this hub's. others: Leases with
+// another hub's mark, which this hub never removes.
 func (p *Publisher) Remaining() (ours, others bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,7 +81,7 @@ func (p *Publisher) Remaining() (ours, others bool) {
 	return ours, others
 }
 
-// Observe notes a Lease that a watch shows.
+// Observe records a Lease from a watch.
 func (p *Publisher) Observe(obj *coordinationv1.Lease) {
 	key := types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}
 	p.mu.Lock()
@@ -99,7 +99,7 @@ func (p *Publisher) Observe(obj *coordinationv1.Lease) {
 	}
 }
 
-// ObserveGone notes that a watch no longer shows a Lease.
+// ObserveGone records that a watch no longer shows a Lease.
 func (p *Publisher) ObserveGone(key types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,8 +109,8 @@ func (p *Publisher) ObserveGone(key types.NamespacedName) {
 	}
 }
 
-// Find returns what the Lease of that name is known to say, and whether it is sealed. It returns false
-// if there is none.
+// Find returns the known content of the Lease of that name, and whether it is sealed. It returns false if no
+// Lease is known.
 func (p *Publisher) Find(key types.NamespacedName) (c lease.Content, sealed, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,9 +121,9 @@ func (p *Publisher) Find(key types.NamespacedName) (c lease.Content, sealed, ok 
 	return l.known.content, l.known.sealed, true
 }
 
-// Forget drops what is known of a namespace of which nothing is left: no record and no promise, and its epoch
-// is below the seconds since 2025. It also drops what was found at the start, or a record would be made of it
-// again. A syncer stays if it still has to read or remove a Lease.
+// Forget drops what is known of a namespace without a record or a promise, whose epoch is below the seconds since
+// 2025. It also drops the Leases found at the start, because they would create a new record. A syncer stays if it
+// still has to read or remove a Lease.
 func (p *Publisher) Forget(namespace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

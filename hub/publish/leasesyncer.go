@@ -15,21 +15,21 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// self is what all Leases of this hub in one member have in common.
+// self is the part that all Leases of this hub in one member share.
 type self struct {
 	cluster, uid, hub string
 	key               seal.Key
 }
 
-// known is what is known to be in the member.
+// known is the Lease in the member, as far as it is known.
 type known struct {
-	read     bool                  // false: nothing is known, a live read must say
-	lease    *coordinationv1.Lease // nil: there is none. Without read: the newest that was seen
+	read     bool                  // false: unknown until a live read
+	lease    *coordinationv1.Lease // nil: it does not exist. Without read: the newest version seen
 	content  lease.Content
 	sealed   bool
-	ours     bool // sealed by this hub for this member, apart from edits of the annotations that say so
+	ours     bool // sealed by this hub for this member; edits of the annotations that name both do not count
 	labelled bool
-	watched  bool // a watch has shown it so, and will show when that changes
+	watched  bool // a watch has shown this state, and will show a change of it
 }
 
 // leaseSyncer is the state machine of one Lease. It is not safe for concurrent use.
@@ -39,32 +39,32 @@ type leaseSyncer struct {
 	want            assign.Assignment
 	timings         Timings
 	known           known
-	ownUID          types.UID // the UID of the last Lease that was certainly ours: an edit of that one is repaired
+	ownUID          types.UID // the UID of the last Lease that was certainly ours: an edit of that Lease is repaired
 
-	// sentEpoch and sent are what this tenure promised last for the term in want.
+	// sentEpoch and sent are this tenure's last promise for the term in want.
 	sentEpoch int64
 	sent      lease.Term
 
-	observations       int           // how often the watch showed something new
+	observations       int           // how often the watch showed a change
 	conflicts          int           // in a row
 	failedWrites       int           // writes in a row that failed
-	retryAt            time.Duration // boot reading until which nothing is written; zero: it may be
-	refusedSince       time.Duration // boot reading from which refused renewals count; zero: the last one was not refused
-	writtenAt          time.Duration // boot reading of the last write in this role and term; zero: there was none
-	writeTried         bool          // since the term was lost: whether a write was tried
+	retryAt            time.Duration // boot reading until which nothing is written, or zero
+	refusedSince       time.Duration // boot reading from which rejected renewals count, or zero
+	writtenAt          time.Duration // boot reading of the last write in this role and term, or zero
+	writeTried         bool          // since the term was lost, a write was tried
 	futureRenewTime    time.Time     // a renewTime in the future that was read
 	futureSince        time.Duration // boot reading when it was first found to be in the future
-	createPendingUntil time.Duration // boot reading until which a request without an answer may still create a leader's Lease
+	createPendingUntil time.Duration // boot reading until which an unanswered request may still create a leader's Lease
 	parked             bool          // waits until the member answers another request
-	relinquished       bool          // the mark of this hub goes, and nothing is renewed any more
+	relinquished       bool          // this hub's mark is removed, and nothing is renewed any more
 	following          time.Duration // boot reading when a follower's Lease was first found to name an earlier leader
-	lookAgain          time.Duration // boot reading from which on a blocked syncer reads again
+	lookAgain          time.Duration // boot reading from which a blocked syncer reads again
 	status             SyncStatus
-	reported           SyncStatus // the status that the controller was called for last, without its messages
+	reported           SyncStatus // the status that the controller was last called for, without its messages
 }
 
-// statusChanged reports whether the controller should look at the status again. The caller then has to call
-// it.
+// statusChanged reports whether the status has changed since the controller was last called. If so, the caller must
+// call it.
 func (l *leaseSyncer) statusChanged() bool {
 	f := l.status.withoutMessages()
 	if f == l.reported {
@@ -74,11 +74,11 @@ func (l *leaseSyncer) statusChanged() bool {
 	return true
 }
 
-// assign replaces what the Lease has to say. An assignment with an older epoch than the present one comes
-// from a record that was read too early. It is ignored.
+// assign replaces the content that the Lease must have. It ignores an assignment with an older epoch than the
+// present one, which comes from a record that was read too early.
 //
-// A new role or term clears what the status says of the old one. MinRenewTime is asked for once: it stays in
-// force, with its outcome, when the next assignment of the same term asks for nobody's.
+// A new role or term clears the old one's status. A MinRenewTime stays in force, with its outcome, if the next
+// assignment of the same term has none.
 func (l *leaseSyncer) assign(a assign.Assignment, t Timings) {
 	if a.Role != assign.Absent && a.Term.Epoch < l.want.Term.Epoch {
 		return
@@ -99,9 +99,9 @@ func (l *leaseSyncer) assign(a assign.Assignment, t Timings) {
 	}
 }
 
-// observe notes a Lease that a watch shows. The version that is known says nothing new, if its content is the
-// same. An older version may be late, or the present one if the member's etcd was restored. Which one, a read
-// must tell. A read also tells which of two objects of one name, or of one version, is the newer.
+// observe records a Lease from a watch. The known version with the same content is ignored. An older version may be
+// late, or may be the present one after a restore of the member's etcd: a read must show which. A read also shows
+// which of two objects of one name, or of one version, is newer.
 func (l *leaseSyncer) observe(obj *coordinationv1.Lease) {
 	k := l.known.lease
 	if k != nil && k.UID == obj.UID && k.ResourceVersion == obj.ResourceVersion && sameContent(k, obj) {
@@ -120,20 +120,20 @@ func (l *leaseSyncer) observe(obj *coordinationv1.Lease) {
 	l.known.watched, l.lookAgain = true, 0
 }
 
-// sameContent reports whether two objects of one version say the same. They do, unless the member's etcd was
-// restored: it then uses versions a second time.
+// sameContent reports whether two objects of one version have the same content. They have, unless the member's etcd
+// was restored: it then uses versions a second time.
 func sameContent(a, b *coordinationv1.Lease) bool {
 	return equality.Semantic.DeepEqual(a.Spec, b.Spec) && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
 }
 
-// observeGone notes that a watch no longer shows the Lease. The watch shows labelled Leases only, so the
-// Lease may just have lost its label. A read must tell.
+// observeGone records that a watch no longer shows the Lease. The watch shows labelled Leases only, so the Lease
+// may just have lost its label. A read must show it.
 func (l *leaseSyncer) observeGone() {
 	l.observations++
 	l.invalidate()
 }
 
-// setKnown notes a live answer: the Lease, or nil for none.
+// setKnown records a live answer: the Lease, or nil if it does not exist.
 func (l *leaseSyncer) setKnown(obj *coordinationv1.Lease) {
 	l.known = known{read: true, lease: obj}
 	if obj == nil {
@@ -146,8 +146,8 @@ func (l *leaseSyncer) setKnown(obj *coordinationv1.Lease) {
 	}
 }
 
-// isOwn reports whether the seal is that of a Lease of this syncer, apart from edits of the annotations that
-// say so.
+// isOwn reports whether the seal is right for a Lease of this syncer. Edits of the annotations that name the
+// cluster and the hub do not count.
 func (l *leaseSyncer) isOwn(c lease.Content, seal string) bool {
 	if c.Cluster == l.self.cluster && c.ClusterUID == l.self.uid && c.Hub == l.self.hub {
 		return l.known.sealed
@@ -156,5 +156,5 @@ func (l *leaseSyncer) isOwn(c lease.Content, seal string) bool {
 	return l.self.key.Sealed(c, seal)
 }
 
-// invalidate notes that what is known may be out of date. A read must tell.
+// invalidate marks the known Lease as possibly out of date. A read must follow.
 func (l *leaseSyncer) invalidate() { l.known.read = false }

@@ -17,13 +17,13 @@ type Promise struct {
 	BootUntil time.Duration
 	// Skew is the ε of the last promise. It has to pass after Until and after BootUntil.
 	Skew time.Duration
-	// Stop is its stop time of fenced locks, which has to pass after that ε.
+	// Stop is the stop time of fenced locks in the last promise. It has to pass after Skew.
 	Stop time.Duration
-	// EarlierEnd is when what was sent under a larger ε or stop time ends, those included.
+	// EarlierEnd is the end of what was sent under a larger ε or stop time, with both included.
 	EarlierEnd time.Time
-	// BootEarlierEnd is the same on the boot clock.
+	// BootEarlierEnd is EarlierEnd on the boot clock.
 	BootEarlierEnd time.Duration
-	// Epoch is that of the last promise.
+	// Epoch is the epoch of the last promise.
 	Epoch int64
 }
 
@@ -33,12 +33,12 @@ type Promises struct {
 	byNamespace map[types.NamespacedName]Promise // by fleet and namespace
 }
 
-// NewPromises returns one without promises.
+// NewPromises returns an empty Promises.
 func NewPromises() *Promises {
 	return &Promises{byNamespace: map[types.NamespacedName]Promise{}}
 }
 
-// add notes a promise that is about to be sent, under a policy with this ε and this stop time.
+// add records a promise that is about to be sent, under a policy with this ε and this stop time.
 func (l *Promises) add(key types.NamespacedName, epoch int64, sent lease.Reading, d, skew, stop time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

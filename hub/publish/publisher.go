@@ -21,35 +21,34 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// workers is how many requests a Publisher has under way at once.
+// workers is how many requests a Publisher has in flight at most.
 const workers = 16
 
-// answeredWithin is how long ago the member must have answered something for a renewal without a read before
-// it.
+// answeredWithin is how recently the member must have answered for a renewal without a preceding read.
 const answeredWithin = 200 * time.Millisecond
 
 // Options configure a Publisher. All fields but TellOfReader are required.
 type Options struct {
-	// Client reaches the Leases of the member. It must not limit its own rate, and its requests must end with
-	// their context.
+	// Client reaches the Leases of the member. It must not limit its own rate, and its requests must end with their
+	// context.
 	Client coordinationclient.LeasesGetter
-	// Fleet is the hub namespace of the member, Cluster its identity, ClusterUID the UID
-	// that was pinned for it, Hub the name of this hub, Key the key of its seal.
+	// Fleet is the hub namespace of the member, Cluster its identity, and ClusterUID its pinned UID. Hub is the
+	// mark of this hub, and Key the key of its seal.
 	Fleet, Cluster, ClusterUID, Hub string
 	Key                             seal.Key
 	Clock                           lease.Clock
 	// MayWrite reports whether the tenure has the right to write at a reading.
 	MayWrite func(lease.Reading) bool
-	// Promises gets every promise before it is sent.
+	// Promises records every promise before it is sent.
 	Promises *Promises
-	// Report is called after every request: whether it was a write, when it was sent, and its error. It must
-	// not block.
+	// Report is called after every request with its kind, the reading when it was sent, and its error. It must not
+	// block.
 	Report func(write bool, sent lease.Reading, err error)
-	// Changed is called when the status of a Lease in the namespace changes, or when a Lease without an
-	// assignment is seen. It must not block.
+	// Changed is called when the status of a Lease in the namespace changes, or when a Lease without an assignment
+	// is seen. It must not block.
 	Changed func(namespace string)
-	// TellOfReader is called when a registration has made a handover slow, or when all of them together have: then it is
-	// the empty name. Nil: nobody is told. It must not block.
+	// TellOfReader is called when a registration has made a handover slow. It is called with the empty name when
+	// all registrations together have. It may be nil. It must not block.
 	TellOfReader func(registration types.NamespacedName, why reason.Reason, message string)
 	// Queue holds the names of Leases that have something to do. Run shuts it down.
 	Queue workqueue.TypedDelayingInterface[types.NamespacedName]
@@ -63,15 +62,15 @@ type Publisher struct {
 	mu           sync.Mutex // guards what follows; never held across I/O
 	syncers      syncers
 	initial      Initial
-	listWithin   time.Duration // how long the next try to read all may take
+	listWithin   time.Duration // how long the next try to read all Leases may take
 	lastAnswer   time.Duration // boot reading
 	hasAnswered  bool
 	silent       bool                   // the last request was not answered
-	prober       *types.NamespacedName  // the one syncer that asks while the member is silent
-	parked       []types.NamespacedName // the syncers that wait meanwhile
+	prober       *types.NamespacedName  // the one syncer that sends requests while the member is silent
+	parked       []types.NamespacedName // the syncers that wait while the member is silent
 	history      history
 	acks         acks
-	toldFull     string        // which bound on the registrations people were told that they exceed
+	toldFull     string        // the bound that registrations exceed, as last reported
 	listPause    time.Duration // until readers are listed again
 	skew         time.Duration // the largest ε of any assignment
 	relinquished bool          // see Relinquish
@@ -87,8 +86,7 @@ func New(o Options) *Publisher {
 	}
 }
 
-// Run reads every Lease of the member, then works until ctx ends. When it returns, nothing is under way any
-// more.
+// Run reads every Lease of the member, then works until ctx ends. When it returns, no request is in flight.
 func (p *Publisher) Run(ctx context.Context) {
 	defer p.Queue.ShutDown()
 	defer context.AfterFunc(ctx, p.Queue.ShutDown)()
@@ -113,7 +111,7 @@ func (p *Publisher) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// Assign sets what a Lease has to say from now on. After it returns, nothing is promised by an earlier
+// Assign sets the content that a Lease must have from now on. After it returns, nothing is promised by an earlier
 // assignment.
 func (p *Publisher) Assign(key types.NamespacedName, a assign.Assignment, t Timings) {
 	p.mu.Lock()
@@ -129,8 +127,8 @@ func (p *Publisher) Assign(key types.NamespacedName, a assign.Assignment, t Timi
 	p.logSilent(key, waiting)
 }
 
-// StopRenewing ends all renewals in a namespace, whatever the name of the Lease. After it returns, what
-// Promises holds of this member is final.
+// StopRenewing ends all renewals in a namespace, whatever the name of the Lease. After it returns, this member's
+// part of Promises is final.
 func (p *Publisher) StopRenewing(namespace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,7 +139,7 @@ func (p *Publisher) StopRenewing(namespace string) {
 	}
 }
 
-// SyncStatus returns what is known of a Lease.
+// SyncStatus returns the status of a Lease.
 func (p *Publisher) SyncStatus(key types.NamespacedName) SyncStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,7 +149,7 @@ func (p *Publisher) SyncStatus(key types.NamespacedName) SyncStatus {
 	return SyncStatus{}
 }
 
-// syncer returns the syncer of a Lease, and makes it if need be. The caller holds mu.
+// syncer returns the syncer of a Lease, and creates it if necessary. The caller holds mu.
 func (p *Publisher) syncer(key types.NamespacedName) *leaseSyncer {
 	l := p.syncers.find(key)
 	if l == nil {
@@ -165,8 +163,8 @@ func (p *Publisher) syncer(key types.NamespacedName) *leaseSyncer {
 	return l
 }
 
-// Work runs the syncer of one Lease until it has nothing to do. Run calls it for each key of the queue, never
-// twice at once for the same Lease.
+// Work runs the syncer of one Lease until it has nothing to do. Run calls it for each key of the queue, and never
+// concurrently for the same Lease.
 func (p *Publisher) Work(ctx context.Context, key types.NamespacedName) {
 	switch key {
 	case listReadersKey:
@@ -184,7 +182,7 @@ func (p *Publisher) Work(ctx context.Context, key types.NamespacedName) {
 		sent := p.Clock.Now()
 		obj, err := p.send(ctx, key, s, timeout)
 		if err != nil && ctx.Err() != nil {
-			return // ended by this hub: that says nothing of the member
+			return // ended by this hub: that shows nothing about the member
 		}
 		p.noteOutcome(s.action != read, sent, err)
 		if !p.handleAnswer(key, s, obj, err) {
@@ -193,11 +191,11 @@ func (p *Publisher) Work(ctx context.Context, key types.NamespacedName) {
 	}
 }
 
-// nextStep asks a syncer for its next request. One reading of the clocks decides whether the tenure still
-// lasts, and is the renewTime. The promise is noted before the request is sent.
+// nextStep returns the next request of a syncer. One reading of the clocks decides whether the tenure still lasts,
+// and is the renewTime. The promise is recorded before the request is sent.
 //
-// While the member is silent, one syncer asks whether that is over and the others are parked. So silence
-// costs one request at a time.
+// While the member is silent, one syncer sends requests and the others are parked. So silence costs one request at
+// a time.
 func (p *Publisher) nextStep(key types.NamespacedName) (step, time.Duration) {
 	p.mu.Lock()
 	l := p.syncer(key)
@@ -228,7 +226,7 @@ func (p *Publisher) nextStep(key types.NamespacedName) (step, time.Duration) {
 	return s, timeout
 }
 
-// handleAnswer hands an answer to its syncer, and reports whether to go on with it at once.
+// handleAnswer passes an answer to its syncer, and reports whether the syncer goes on at once.
 func (p *Publisher) handleAnswer(key types.NamespacedName, s step, obj *coordinationv1.Lease, err error) bool {
 	p.mu.Lock()
 	l := p.syncer(key)
@@ -253,7 +251,7 @@ func (p *Publisher) handleAnswer(key types.NamespacedName, s step, obj *coordina
 	return pause == 0
 }
 
-// send does the I/O of a step, within the timeout.
+// send sends the request of a step, within the timeout.
 func (p *Publisher) send(ctx context.Context, key types.NamespacedName, s step, timeout time.Duration) (*coordinationv1.Lease, error) {
 	if timeout <= 0 {
 		timeout = listTimeout

@@ -1,11 +1,11 @@
 package publish
 
-// Relinquish takes the mark of this hub off every Lease in the member, for good. Later assignments change
-// nothing. The terms stay as they are. It reports whether every known Lease of the member carries another
-// mark or none. Call it until it does.
+// Relinquish removes this hub's mark from every Lease in the member, permanently. Later assignments change nothing.
+// The terms stay as they are. It returns true once every known Lease of the member carries another mark or no mark.
+// Call it until it does.
 //
-// After it returns, nothing is renewed any more. A Lease without a mark tells another hub that this one has
-// let go. The other hub takes the Lease by compare-and-swap.
+// After it returns, nothing is renewed any more. A Lease without a mark shows another hub that this one has
+// relinquished it. The other hub takes the Lease by compare-and-swap.
 func (p *Publisher) Relinquish() (done bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -26,8 +26,8 @@ func (l *leaseSyncer) marked() bool {
 	return l.known.lease != nil && l.known.sealed && l.known.content.Hub == l.self.hub
 }
 
-// noteMark puts into the status whose mark the Lease carries. While the Lease has to be read again, the
-// status keeps what was known.
+// noteMark records in the status whose mark the Lease carries. While the Lease has to be read again, the status
+// keeps the last result.
 func (l *leaseSyncer) noteMark() {
 	if !l.known.read {
 		return
@@ -36,7 +36,7 @@ func (l *leaseSyncer) noteMark() {
 	l.status.Unmarked = l.known.lease != nil && l.known.sealed && l.known.content.Hub == ""
 }
 
-// relinquish takes the mark of this hub off the Lease. The renewTime stays, so this promises nothing.
+// relinquish removes this hub's mark from the Lease. The renewTime stays, so this promises nothing.
 func (l *leaseSyncer) relinquish(may bool) step {
 	switch {
 	case !may:

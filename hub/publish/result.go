@@ -1,14 +1,14 @@
 package publish
 
-// The results of a request, as [Result] calls them.
+// The results of a request, as [Result] returns them.
 const (
-	ResultDone       = "done"       // it was carried out
-	ResultConflict   = "conflict"   // not done: what was known of the object was out of date
-	ResultRefused    = "refused"    // not done: the member said no
-	ResultUnanswered = "unanswered" // nobody knows whether it was carried out
+	ResultDone       = "done"       // it was applied
+	ResultConflict   = "conflict"   // not applied: the known object was out of date
+	ResultRefused    = "refused"    // not applied: the member rejected it
+	ResultUnanswered = "unanswered" // it is not known whether it was applied
 )
 
-// Result says in one word what the error of a request says of it.
+// Result returns one word for the error of a request.
 func Result(err error) string {
 	switch outcomeOf(err) {
 	case answered:
@@ -22,7 +22,7 @@ func Result(err error) string {
 	}
 }
 
-// Readers is how many registrations of readers are known of in the member.
+// Readers returns how many registrations of readers the member is known to have.
 func (p *Publisher) Readers() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -5,8 +5,8 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 )
 
-// revoke replaces a live leader's Lease by one that names nobody, so that readers stop at once. Where the
-// Lease is not as expected, nobody can be told to stop, and the term ends at its deadline.
+// revoke replaces a live leader's Lease by one without a holder, so that readers stop at once. If the Lease is not
+// as expected, the term cannot be revoked and ends at its deadline.
 func (l *leaseSyncer) revoke(now lease.Reading) step {
 	c := l.known.content
 	switch {
@@ -25,8 +25,8 @@ func (l *leaseSyncer) revoke(now lease.Reading) step {
 	return s
 }
 
-// noteUnanswered notes a request without an answer, which may still be carried out. An update or removal then
-// fails by its preconditions, but a creation does not. The caller holds mu.
+// noteUnanswered records an unanswered request, which may still be applied. A late update or removal fails by its
+// preconditions, but a late creation does not. The caller holds mu.
 func (p *Publisher) noteUnanswered(l *leaseSyncer, s step) {
 	if s.action != create {
 		return

@@ -6,7 +6,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-// noteOutcome notes the outcome of a request, and reports it to whoever tracks the member's health.
+// noteOutcome records the outcome of a request, and reports it for the member's health.
 func (p *Publisher) noteOutcome(write bool, sent lease.Reading, err error) {
 	v := outcomeOf(err)
 	p.mu.Lock()
@@ -17,12 +17,12 @@ func (p *Publisher) noteOutcome(write bool, sent lease.Reading, err error) {
 	}
 	p.mu.Unlock()
 	if v == conflict {
-		err = nil // the member works: it says that this hub is out of date
+		err = nil // the member works: it rejects an outdated request
 	}
 	p.Report(write, sent, err)
 }
 
-// park sets a syncer aside until the member answers, or until it is its turn to ask. The caller holds mu.
+// park sets a syncer aside until the member answers, or until it becomes the prober. The caller holds mu.
 func (p *Publisher) park(key types.NamespacedName, l *leaseSyncer) {
 	if !l.parked {
 		l.parked = true
@@ -30,7 +30,7 @@ func (p *Publisher) park(key types.NamespacedName, l *leaseSyncer) {
 	}
 }
 
-// unpark brings back the n syncers that have waited longest. The caller holds mu.
+// unpark enqueues the n syncers that have been parked longest. The caller holds mu.
 func (p *Publisher) unpark(n int) {
 	for _, key := range p.parked[:n] {
 		p.syncer(key).parked = false
@@ -39,8 +39,8 @@ func (p *Publisher) unpark(n int) {
 	p.parked = p.parked[n:]
 }
 
-// chooseProber makes a syncer that is about to ask the prober of a silent member. One that has nothing to ask
-// leaves that to another. The caller holds mu.
+// chooseProber makes a syncer that is about to send a request the prober of a silent member. A syncer without a
+// request leaves that to another one. The caller holds mu.
 func (p *Publisher) chooseProber(key types.NamespacedName, asks bool) {
 	if asks {
 		p.prober = &key

@@ -6,50 +6,50 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// Timings are those durations of a policy that a syncer needs.
+// Timings are the durations of a policy that a syncer needs.
 type Timings struct {
 	// Renew is r, Timeout is τ, Skew is ε.
 	Renew, Timeout, Skew time.Duration
 	// Stop is the stop time of fenced locks.
 	Stop time.Duration
-	// LongestPromise is the longest D of any Lease here + ε. What happened in the member counts for so long.
+	// LongestPromise is the longest D of any Lease here + ε. Events in the member count for that long.
 	LongestPromise time.Duration
-	// Patience is for how long renewals may be refused before that is held against the leader. It is that of silence: an
-	// API server that has just started, or whose etcd was restored, refuses everybody for a while.
+	// Patience is how long renewals may be rejected before that counts against the leader. It equals the limit for
+	// silence: an API server that has just started, or whose etcd was restored, rejects everything for a while.
 	Patience time.Duration
 }
 
-// SyncStatus is what a syncer knows of its Lease, for the controller.
+// SyncStatus is the state of a syncer's Lease, for the controller.
 type SyncStatus struct {
-	// InPlace says that the Lease is as it has to be.
+	// InPlace: the Lease is as it has to be.
 	InPlace bool
-	// Lost says that a leader's Lease is not live and cannot be repaired within its term.
+	// Lost: a leader's Lease is not live and cannot be repaired within its term.
 	Lost bool
-	// MinRenewTime is that of the assignment which InPlace or Refused is about.
+	// MinRenewTime is the assignment's MinRenewTime that InPlace or Refused refers to.
 	MinRenewTime time.Time
-	// Refused says that the last attempt to write a Lease with that renewTime failed.
+	// Refused: the last attempt to write a Lease with that renewTime failed.
 	Refused bool
-	// PoisonedEpoch is the highest epoch of an edit that readers of the member may have believed. They refuse
-	// lower epochs from then on, and within this one they keep to the edit. Only a higher epoch reaches them.
+	// PoisonedEpoch is the highest epoch of an edit that readers of the member may have accepted. They reject lower
+	// epochs from then on, and within this one they keep to the edit. Only a higher epoch reaches them.
 	PoisonedEpoch int64
-	// Newer is the epoch of a sealed Lease that is above the record's, or zero. The record has to rise above
-	// it before the Lease can be replaced.
+	// Newer is the epoch of a sealed Lease that is above the record's, or zero. The record has to rise above it
+	// before the Lease can be replaced.
 	Newer int64
 	// Released is the epoch of the term that was revoked here, once all readers have released it, or zero.
 	Released int64
-	// Failing says why the last write failed, until one succeeds. Failure says it in words. A syncer that has
-	// something to write keeps trying.
+	// Failing is why the last write failed, until one succeeds. Failure explains it. A syncer that has something to
+	// write keeps trying.
 	Failing reason.Reason
 	Failure string
-	// Marked says that the Lease carries the mark of this hub. Unmarked says that it is sealed with the key
-	// of this hub and carries no mark. See Publisher.Relinquish.
+	// Marked: the Lease carries this hub's mark. Unmarked: it is sealed with this hub's key and carries no mark.
+	// See Publisher.Relinquish.
 	Marked, Unmarked bool
-	// Problem says what is in the way, or is empty. Message says it in words.
+	// Problem is what is in the way, or empty. Message explains it.
 	Problem reason.Reason
 	Message string
 }
 
-// withoutMessages is the part whose changes the controller has to know.
+// withoutMessages returns the part whose changes the controller must be called for.
 func (f SyncStatus) withoutMessages() SyncStatus {
 	f.Message, f.Failure = "", ""
 	return f

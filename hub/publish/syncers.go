@@ -6,11 +6,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// syncers are those of one member, by the namespace and the name of their Leases. A decision on one namespace must not
-// cost more where there are many.
+// syncers holds the syncers of one member, by the namespace and the name of their Leases. A decision on one
+// namespace must not cost more where there are many.
 type syncers map[string]map[string]*leaseSyncer
 
-// find returns nil if there is none.
+// find returns the syncer of a Lease, or nil.
 func (s syncers) find(key types.NamespacedName) *leaseSyncer { return s[key.Namespace][key.Name] }
 
 func (s syncers) add(l *leaseSyncer) {
@@ -27,7 +27,7 @@ func (s syncers) remove(l *leaseSyncer) {
 	}
 }
 
-// in are those of one namespace. The one at hand may be removed.
+// in iterates over the syncers of one namespace. The current one may be removed.
 func (s syncers) in(namespace string) iter.Seq[*leaseSyncer] {
 	return func(yield func(*leaseSyncer) bool) {
 		for _, l := range s[namespace] {
@@ -50,7 +50,7 @@ func (s syncers) all() iter.Seq[*leaseSyncer] {
 	}
 }
 
-// key names the Lease of a syncer.
+// key returns the name of a syncer's Lease.
 func (l *leaseSyncer) key() types.NamespacedName {
 	return types.NamespacedName{Namespace: l.namespace, Name: l.name}
 }

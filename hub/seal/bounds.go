@@ -14,12 +14,12 @@ import (
 // Bounds are the largest D, ε and stop time under which Leases may have been sent.
 type Bounds struct{ Duration, Skew, Stop time.Duration }
 
-// Max returns what is larger in either.
+// Max returns the larger value of each field.
 func (b Bounds) Max(o Bounds) Bounds {
 	return Bounds{max(b.Duration, o.Duration), max(b.Skew, o.Skew), max(b.Stop, o.Stop)}
 }
 
-// Total is how long after it was sent a Lease counts.
+// Total is how long a Lease counts after it was sent.
 func (b Bounds) Total() time.Duration { return b.Duration + b.Skew + b.Stop }
 
 // Of returns the bounds of Leases that were sent under one of these policies.
@@ -34,7 +34,7 @@ func (s Seal) Of(policies ...string) Bounds {
 // Largest returns the bounds of Leases that were sent under any policy.
 func (s Seal) Largest() Bounds { return s.Of(slices.Collect(maps.Keys(s.Policies))...) }
 
-// covers reports whether the seal holds as much as another one, for each of its policies.
+// covers reports whether the seal's bounds are at least o's, for each of o's policies.
 func (s Seal) covers(o Seal) bool {
 	for name, b := range o.Policies {
 		if s.Of(name) != s.Of(name).Max(b) {
@@ -44,7 +44,7 @@ func (s Seal) covers(o Seal) bool {
 	return true
 }
 
-// Needed returns what the seal holds of policies that need no more than these bounds.
+// Needed returns the seal's bounds for these policies, reduced to what they need.
 func (s Seal) Needed(by map[string]Bounds) map[string]Bounds {
 	needed := map[string]Bounds{}
 	for name, b := range by {
@@ -56,7 +56,7 @@ func (s Seal) Needed(by map[string]Bounds) map[string]Bounds {
 	return needed
 }
 
-// raised is the seal with what is larger in another one.
+// raised returns the seal with o's bounds where they are larger.
 func (s Seal) raised(o Seal) Seal {
 	s.Policies = maps.Clone(s.Policies)
 	if s.Policies == nil {
@@ -68,20 +68,20 @@ func (s Seal) raised(o Seal) Seal {
 	return s
 }
 
-// stored is how the Secret holds the bounds of a policy.
+// stored is the form in which the Secret holds the bounds of a policy.
 type stored struct {
 	LeaseDuration string `json:"leaseDuration"`
 	MaxClockSkew  string `json:"maxClockSkew"`
 	StopTime      string `json:"stopTime,omitempty"`
 }
 
-// data is what the Secret of a seal holds. Hubs that know no policies read the largest bounds.
+// data returns the content of the Secret. Hubs of versions without bounds per policy read the largest bounds.
 func (s Seal) data() map[string][]byte {
 	largest, all := s.Largest(), map[string]stored{}
 	for name, b := range s.Policies {
 		all[name] = stored{b.Duration.String(), b.Skew.String(), b.Stop.String()}
 	}
-	policies, _ := json.Marshal(all) // strings only
+	policies, _ := json.Marshal(all) // cannot fail: strings only
 	return map[string][]byte{
 		dataKey:             s.Key,
 		dataLargestDuration: []byte(strconv.FormatInt(int64(largest.Duration/time.Second), 10)),
@@ -91,7 +91,8 @@ func (s Seal) data() map[string][]byte {
 	}
 }
 
-// withPolicies reads the bounds of policies. A hub that knows none may have raised the largest since they were written.
+// withPolicies parses the bounds of policies. A hub of a version without them may since have raised the largest
+// bounds.
 func withPolicies(key Key, largest Bounds, text []byte) (Seal, error) {
 	s := Seal{Key: key, Policies: map[string]Bounds{}}
 	var all map[string]stored

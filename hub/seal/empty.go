@@ -9,11 +9,11 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// An installation may come with an empty Secret, and a program that applies manifests may reset it to that. It counts as
-// one that is not there: the seal in use is written back, and a first one is made. But where no replica knows the seal, and
-// the mark shows that there was one, people decide.
+// An installation may come with an empty Secret, and a program that applies manifests may reset it to that. An
+// empty Secret counts as missing: the hub writes back the seal in use, or a first one. But if no replica knows the
+// seal, and the mark shows that there was one, people decide.
 
-// emptied says that the seal of a fleet is lost, and how people decide.
+// emptied returns the error that the seal of a fleet is lost, with what people can do.
 func emptied(secret *corev1.Secret) error {
 	return fmt.Errorf("%w: it is empty, but its annotation %s shows that it held a seal: restore it from a backup, or begin anew by "+
 		"kubectl -n %s annotate secret %s %s-", ErrBroken, v1alpha1.HubAnnotation, secret.Namespace, SecretName, v1alpha1.HubAnnotation)
@@ -32,7 +32,7 @@ func isEmpty(secret *corev1.Secret) bool {
 // isLost reports whether a Secret held a seal and is empty now.
 func isLost(secret *corev1.Secret) bool { return isEmpty(secret) && MarkOf(secret) != "" }
 
-// fill puts a seal into an empty Secret.
+// fill writes a seal into an empty Secret.
 func fill(secret *corev1.Secret, seal Seal) {
 	full := secretOf(secret.Namespace, seal)
 	secret.Data = full.Data

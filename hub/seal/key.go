@@ -14,7 +14,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 )
 
-// sealPrefix names the way in which a seal is computed, so that a later one can exist beside it.
+// sealPrefix names the algorithm of a seal, so that a later one can exist beside it.
 const sealPrefix = "v1."
 
 // Key is the secret that Leases are sealed with.
@@ -29,8 +29,8 @@ func (Key) GoString() string { return "[seal key]" }
 // MarshalJSON keeps the key out of structured logs and reports.
 func (Key) MarshalJSON() ([]byte, error) { return []byte(`"[seal key]"`), nil }
 
-// Seal returns a MAC over everything that the Lease says. A hub believes sealed Leases only. Anything else in
-// the place of one is an edit by somebody else.
+// Seal returns a MAC over the whole content of the Lease. A hub trusts sealed Leases only. An unsealed Lease in the
+// place of a sealed one is an edit.
 func (k Key) Seal(c lease.Content) string {
 	text := make([]byte, 0, 256)
 	for _, s := range [...]string{c.Namespace, c.Name, c.Cluster, c.ClusterUID, c.Hub, c.Holder} {
@@ -40,10 +40,10 @@ func (k Key) Seal(c lease.Content) string {
 	for _, n := range [...]int64{c.Epoch, c.AcquireTime.UnixMicro(), c.RenewTime.UnixMicro(), int64(c.Duration / time.Second)} {
 		text = binary.BigEndian.AppendUint64(text, uint64(n))
 	}
-	if c.Skew != 0 { // Leases of older hubs say nothing of it, and their seals stay good
+	if c.Skew != 0 { // Leases of older hubs have no ε, and their seals stay valid
 		text = binary.BigEndian.AppendUint64(text, uint64(c.Skew/time.Millisecond))
 	}
-	if c.OpenLocks != "" { // a MAC over a longer text is never that over a shorter one
+	if c.OpenLocks != "" { // a MAC over a longer text never equals one over a shorter text
 		text = binary.BigEndian.AppendUint64(text, uint64(len(c.OpenLocks)))
 		text = append(text, c.OpenLocks...)
 	}
@@ -58,5 +58,5 @@ func (k Key) Sealed(c lease.Content, seal string) bool {
 	return len(k) > 0 && strings.HasPrefix(seal, sealPrefix) && hmac.Equal([]byte(seal), []byte(k.Seal(c)))
 }
 
-// Write puts the content, sealed with the key, into l, as wire.Write does.
+// Write writes the content, sealed with the key, into l, as wire.Write does.
 func Write(k Key, c lease.Content, l *coordinationv1.Lease) error { return wire.Write(c, k.Seal(c), l) }

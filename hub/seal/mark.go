@@ -12,13 +12,13 @@ import (
 // namespace that holds the election. All replicas of an installation share it, and no two installations do.
 func Mark(kubeSystem, namespace string) string { return kubeSystem + "/" + namespace }
 
-// MarkOf is the mark on the Secret of a fleet: the installation that serves the fleet, or served it before
-// the Secret was moved or copied here. It is empty if no installation serves the fleet yet.
+// MarkOf returns the mark on the Secret of a fleet. It names the installation that serves the fleet, or served it
+// before the Secret was moved or copied here. It is empty if no installation serves the fleet yet.
 func MarkOf(secret metav1.Object) string { return secret.GetAnnotations()[v1alpha1.HubAnnotation] }
 
-// OtherInstallation returns the namespace of the installation that a mark names, if it is another one than
-// own on the same management cluster. A mark of another management cluster came by a move or with a copied
-// Secret, and blocks nobody.
+// OtherInstallation returns the namespace of the installation that a mark names, if it is not own but on the same
+// management cluster. A mark of another management cluster came by a move or with a copied Secret, and blocks no
+// hub.
 func OtherInstallation(own, mark string) (namespace string, ok bool) {
 	cluster, _, _ := strings.Cut(own, "/")
 	of, namespace, ok := strings.Cut(mark, "/")

@@ -1,9 +1,9 @@
 // Package seal keeps the key that a fleet's Leases are sealed with: in a Secret in the fleet's namespace that
-// `clusterctl move` takes along. The Secret also holds, for each policy, the largest D, ε and stop time under which
-// anything may have been sent, in case a record is lost or edited (bounds.go).
+// `clusterctl move` takes along. The Secret also holds, for each policy, the largest D, ε and stop time of anything
+// that may have been sent. They count if a record is lost or edited (bounds.go).
 //
-// The mark on the Secret says which installation of the hub serves the fleet: of two on one management
-// cluster, the one that put its mark there first.
+// The mark on the Secret names the installation of the hub that serves the fleet. Of two on one management cluster,
+// the first one that put its mark there serves it.
 package seal
 
 import (
@@ -44,17 +44,18 @@ const (
 // MaxStop is the largest stop time that a policy can ask for.
 const MaxStop = 5 * time.Hour
 
-// ErrBroken says that the Secret exists but holds no usable seal. The hub then writes nothing for that fleet. A Secret that
-// is merely empty is not broken (empty.go).
-// Restore the Secret, or delete it: then nobody believes Leases that were sealed with the lost key, and every
-// namespace gets a new term.
+// ErrBroken means that the Secret exists but holds no usable seal. The hub then writes nothing for that fleet. A
+// Secret that is merely empty is not broken (empty.go).
+//
+// Restore the Secret, or delete it. After a deletion, Leases that were sealed with the lost key are not trusted,
+// and every namespace gets a new term.
 var ErrBroken = errors.New("the Secret holds no usable seal")
 
 // Seal is the content of the Secret.
 type Seal struct {
 	Key Key
-	// Policies are the bounds of each policy by its name. Those of the empty name are for any policy: a hub has written
-	// them that knew no names.
+	// Policies holds the bounds of each policy by name. The entry "" is for any policy: a hub without bounds per
+	// policy has written it.
 	Policies map[string]Bounds
 }
 
@@ -72,7 +73,7 @@ func NewStore(reader client.Reader, writer client.Client) *Store {
 	return &Store{reader: reader, writer: writer, seals: map[string]Seal{}}
 }
 
-// Load returns the seal of a fleet, and makes one if there is none.
+// Load returns the seal of a fleet, and creates one if there is no seal.
 func (s *Store) Load(ctx context.Context, fleet string) (Seal, error) {
 	if seal, ok := s.cached(fleet); ok {
 		return seal, nil
@@ -80,8 +81,8 @@ func (s *Store) Load(ctx context.Context, fleet string) (Seal, error) {
 	return s.read(ctx, fleet, true)
 }
 
-// Find is Load, but makes none: without a Secret it returns the zero Seal. A hub that has not reached a
-// cluster of the fleet yet may be the target of a move that has not brought the Secret so far.
+// Find is Load, but creates no seal: without a Secret it returns the zero Seal. A hub that has not reached a
+// cluster of the fleet yet may be the target of a move whose Secret has not arrived.
 func (s *Store) Find(ctx context.Context, fleet string) (Seal, error) {
 	if seal, ok := s.cached(fleet); ok {
 		return seal, nil
@@ -89,8 +90,8 @@ func (s *Store) Find(ctx context.Context, fleet string) (Seal, error) {
 	return s.read(ctx, fleet, false)
 }
 
-// Refresh is Find, but reads the Secret again: another replica may have raised what it holds. Where the Secret is gone,
-// broken, or another one, what is known stays.
+// Refresh is Find, but reads the Secret again: another replica may have raised its bounds. If the Secret is gone,
+// broken, or another one, the known seal stays.
 func (s *Store) Refresh(ctx context.Context, fleet string) (Seal, error) {
 	known, ok := s.cached(fleet)
 	if !ok {
@@ -112,14 +113,13 @@ func (s *Store) Refresh(ctx context.Context, fleet string) (Seal, error) {
 	return known, nil
 }
 
-// ErrServed says that another installation on this management cluster serves the fleet.
+// ErrServed means that another installation on this management cluster serves the fleet.
 var ErrServed = errors.New("the fleet is served by another installation of the hub")
 
-// Serve is Load for the installation that serves the fleet, or is about to. It reads the Secret again,
-// because a move replaces one that was left over from another fleet. It puts the mark of the installation on
-// the Secret by compare-and-swap, and returns ErrServed if another installation's mark is there. A Secret
-// that was deleted is made again with the seal in use. If the fleet is moving, that is left to the hub that
-// it has moved to.
+// Serve is Load for the installation that serves the fleet, or is about to. It reads the Secret again, because a
+// move replaces one that was left over from another fleet. It puts the mark of the installation on the Secret by
+// compare-and-swap, and returns ErrServed if another installation's mark is there. It creates a deleted Secret
+// again with the seal in use. If the fleet is moving, that is left to the target of the move.
 func (s *Store) Serve(ctx context.Context, fleet, mark string, moving bool) (Seal, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -134,8 +134,8 @@ func (s *Store) Serve(ctx context.Context, fleet, mark string, moving bool) (Sea
 	return seal, nil
 }
 
-// otherWasFaster reports whether somebody else wrote between a read and a write. Members that join at the same moment
-// all make or mark the Secret.
+// otherWasFaster reports whether another client wrote between a read and a write. Members that join at the same
+// moment all create or mark the Secret.
 func otherWasFaster(err error) bool {
 	return apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err)
 }
@@ -163,8 +163,8 @@ func (s *Store) serve(ctx context.Context, fleet, mark string, moving bool) (Sea
 	return parse(&secret)
 }
 
-// mark puts the mark of an installation on a usable Secret, unless another installation's is there. An empty one gets the
-// seal that is known.
+// mark puts the mark of an installation on a usable Secret, unless another installation's mark is there. It fills
+// an empty Secret with the known seal.
 func (s *Store) mark(ctx context.Context, secret *corev1.Secret, mark string, known Seal) error {
 	if namespace, ok := OtherInstallation(mark, MarkOf(secret)); ok {
 		return fmt.Errorf("%w, in namespace %s", ErrServed, namespace)
@@ -190,7 +190,7 @@ func newKey() Key {
 	return key
 }
 
-// read reads the Secret, and makes or fills it if it is missing or empty and create is set.
+// read reads the Secret. If it is missing or empty and create is set, read creates or fills it.
 func (s *Store) read(ctx context.Context, fleet string, create bool) (Seal, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -214,8 +214,8 @@ func (s *Store) read(ctx context.Context, fleet string, create bool) (Seal, erro
 	return seal, nil
 }
 
-// begin makes the Secret with a first seal, or fills an empty one. If somebody was faster, in this process or another one,
-// that Secret counts.
+// begin creates the Secret with a first seal, or fills an empty one. If another client was faster, in this process
+// or another one, its Secret counts.
 func (s *Store) begin(ctx context.Context, fleet string, secret *corev1.Secret, missing bool) (err error) {
 	first := Seal{Key: newKey()}
 	if missing {
@@ -232,9 +232,9 @@ func (s *Store) begin(ctx context.Context, fleet string, secret *corev1.Secret, 
 	return err
 }
 
-// Raise makes the Secret hold bounds of a policy that are at least this large. Call it before any record or Lease depends
-// on them. It costs nothing as long as there is nothing to raise. A Secret that was deleted is made again with
-// the key in use. One with another key is ErrBroken.
+// Raise makes the Secret hold bounds of a policy that are at least this large. Call it before any record or Lease
+// depends on them. It sends no request if the bounds are large enough. It creates a deleted Secret again with the
+// key in use. It returns ErrBroken if the Secret has another key.
 func (s *Store) Raise(ctx context.Context, fleet, policy string, b Bounds) error {
 	seal, err := s.Load(ctx, fleet)
 	want := Seal{Policies: map[string]Bounds{policy: b}}
@@ -246,9 +246,9 @@ func (s *Store) Raise(ctx context.Context, fleet, policy string, b Bounds) error
 	})
 }
 
-// Lower replaces the bounds of policies by smaller ones, and drops those of the others, if the Secret still holds what
-// was there before. Call it when all that was promised under the larger ones has passed. From the call on Raise does not
-// rely on the larger ones, also where the Secret's answer is lost.
+// Lower replaces the bounds of policies by smaller ones, and drops the bounds of other policies, if the Secret
+// still holds before. Call it when everything promised under the larger bounds has passed. From the call on, Raise
+// does not rely on the larger ones, even if the answer for the Secret is lost.
 func (s *Store) Lower(ctx context.Context, fleet string, before, after map[string]Bounds) error {
 	lowered, ok := s.assume(fleet, before, after)
 	if !ok {
@@ -259,7 +259,7 @@ func (s *Store) Lower(ctx context.Context, fleet string, before, after map[strin
 	})
 }
 
-// assume has the seal in use hold smaller bounds, if it holds what was there before.
+// assume lowers the bounds in the seal in use, if it still holds before.
 func (s *Store) assume(fleet string, before, after map[string]Bounds) (lowered Seal, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -272,7 +272,7 @@ func (s *Store) assume(fleet string, before, after map[string]Bounds) (lowered S
 	return lowered, true
 }
 
-// change writes what a function makes of the seal in the Secret, if it asks for that. Without a Secret it makes one.
+// change writes what of returns for the stored seal, if of also returns true. Without a Secret it creates one.
 func (s *Store) change(ctx context.Context, fleet string, missing Seal, of func(found Seal) (Seal, bool)) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -284,7 +284,7 @@ func (s *Store) change(ctx context.Context, fleet string, missing Seal, of func(
 	return nil
 }
 
-// rewrite returns what the Secret holds then.
+// rewrite returns the content of the Secret after the change.
 func (s *Store) rewrite(ctx context.Context, fleet string, missing Seal, of func(found Seal) (Seal, bool)) (Seal, error) {
 	var secret corev1.Secret
 	err := s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret)
@@ -329,7 +329,7 @@ func (s *Store) cache(fleet string, seal Seal) {
 	s.seals[fleet] = seal
 }
 
-// secretOf is the Secret that holds a seal.
+// secretOf returns the Secret that holds a seal.
 func secretOf(fleet string, seal Seal) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -343,7 +343,7 @@ func secretOf(fleet string, seal Seal) *corev1.Secret {
 	}
 }
 
-// parse reads a seal. Its errors repeat nothing of the Secret.
+// parse parses a seal. Its errors contain no data of the Secret.
 func parse(secret *corev1.Secret) (Seal, error) {
 	if isEmpty(secret) {
 		return Seal{}, emptied(secret)
@@ -367,7 +367,7 @@ func parse(secret *corev1.Secret) (Seal, error) {
 	return withPolicies(key, Bounds{time.Duration(seconds) * time.Second, skew, stop}, secret.Data[dataPolicies])
 }
 
-// parseStop reads the largest stop time. It is missing where no hub has fenced locks.
+// parseStop parses the largest stop time. It is missing where no hub has fenced locks.
 func parseStop(text []byte) (time.Duration, error) {
 	if text == nil {
 		return 0, nil

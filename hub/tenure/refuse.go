@@ -2,9 +2,9 @@ package tenure
 
 import "fmt"
 
-// RefuseIf makes the lock refuse to win or renew the election while veto returns an error. veto says why
-// Leases of this process would be of no use. The elector then gives up at its renew deadline, or goes on as a
-// candidate that does not win. A release is not refused. veto is called before each such request and must not
+// RefuseIf makes the lock reject requests to win or renew the election while veto returns an error. veto explains
+// why Leases of this process would be useless. The elector then gives up at its renew deadline, or goes on as a
+// candidate that does not win. A release is not rejected. veto is called before each such request and must not
 // block. Call RefuseIf before Lock is used.
 func (t *Tenure) RefuseIf(veto func() error) {
 	t.mu.Lock()
@@ -12,7 +12,7 @@ func (t *Tenure) RefuseIf(veto func() error) {
 	t.veto = veto
 }
 
-// vetoed is the error with which the lock refuses to win or renew the election now.
+// vetoed returns the error with which the lock now rejects requests to win or renew the election, or nil.
 func (t *Tenure) vetoed() error {
 	t.mu.Lock()
 	veto := t.veto

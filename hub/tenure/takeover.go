@@ -11,21 +11,21 @@ import (
 // maxClockDifference is how far the wall clocks of two replicas may be apart: the default ε of a policy.
 const maxClockDifference = time.Second
 
-// longestWait is how long before the end of another replica's tenure a candidate begins to wait for it. It is
-// no shorter than client-go's elector pauses between two looks, which is up to 2.2 retry periods.
+// longestWait is how long before the end of another replica's tenure a candidate may start to wait for it. It must
+// not be shorter than the pause of client-go's elector between two reads, which is up to 2.2 retry periods.
 const longestWait = 2200 * time.Millisecond
 
-// TakeOverPromptly wraps the lock of a hub's election so that a candidate takes over as soon as the tenure of
-// a lost replica has certainly ended.
+// TakeOverPromptly wraps the lock of a hub's election. So a candidate takes over as soon as the tenure of a lost
+// replica has certainly ended.
 //
-// client-go's elector counts the duration of an election from when it happened to see the last renewal, and
-// looks again every 1 to 2.2 retry periods. With a duration of 6 s and a period of 1 s that adds up to 4.4 s
-// in which nobody renews anything, more than 2r + τ + ε ≤ D leaves. The renewTime in the Lease says when the
-// tenure ends. So a look shortly before that end waits for it, and one after it finds the election free.
+// client-go's elector counts the duration of an election from when it saw the last renewal, and reads again every 1
+// to 2.2 retry periods. With a duration of 6 s and a period of 1 s, that adds up to 4.4 s in which nobody renews
+// anything. That is more than 2r + τ + ε ≤ D leaves. The renewTime in the Lease shows when the tenure ends. So a
+// read shortly before that end waits for it, and a read after it finds the election free.
 //
-// If the clocks of two replicas are too far apart, a candidate would take the election from a living one.
-// That does no harm, but the other would take it back at once. So the tenure must also have gone without a
-// renewal for half its duration, in this candidate's own time. The lock serves one elector.
+// If the clocks of two replicas are too far apart, a candidate would take the election from a living replica. That
+// does no harm, but the other would take it back at once. So the tenure must also have gone without a renewal for
+// half its duration, in this candidate's own time. The lock serves one elector.
 func TakeOverPromptly(inner resourcelock.Interface, c clock.WithTicker) resourcelock.Interface {
 	return &prompt{Interface: inner, clock: c}
 }
@@ -34,8 +34,8 @@ type prompt struct {
 	resourcelock.Interface
 	clock clock.WithTicker
 
-	last  resourcelock.LeaderElectionRecord // what the Lease said
-	since time.Time                         // when this candidate first saw that
+	last  resourcelock.LeaderElectionRecord // as last read
+	since time.Time                         // when this candidate first read it
 }
 
 // Get shows an election without a holder once the holder's tenure is over.
@@ -57,10 +57,10 @@ func (p *prompt) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, [
 	}
 }
 
-// left is how long the tenure of the holder may still last.
+// left returns how long the tenure of the holder may still last.
 func (p *prompt) left(r *resourcelock.LeaderElectionRecord) time.Duration {
 	now := p.clock.Now()
-	// Not by the JSON of the record, in which times are whole seconds.
+	// Compare fields, because the JSON of the record has times in whole seconds.
 	if r.HolderIdentity != p.last.HolderIdentity || r.LeaderTransitions != p.last.LeaderTransitions || !r.RenewTime.Equal(&p.last.RenewTime) {
 		p.last, p.since = *r, now
 	}

@@ -1,13 +1,13 @@
-// Package tenure knows until when this hub replica has the right to write.
+// Package tenure tracks until when this hub replica has the right to write.
 //
-// client-go's elector does not tell when the request was sent that won or renewed the election, and its
-// IsLeader stays true for up to one and a half renew deadlines after that. So its lock is wrapped. The
-// renewTime that a successful request carried + h is the deadline of the tenure. Each renewTime that goes to
-// a member is compared with it on both clocks. The successor reads the same renewTime in the election's
-// Lease, so it knows until when its predecessor can have written (protocol, rules 1 and 6).
+// client-go's elector does not expose when the request was sent that won or renewed the election. Its IsLeader
+// stays true for up to one and a half renew deadlines after that. So its lock is wrapped. The renewTime that a
+// successful request carried + h is the deadline of the tenure. Each renewTime that goes to a member is compared
+// with it on both clocks. The successor reads the same renewTime in the election's Lease, so it can compute until
+// when its predecessor can have written (protocol, rules 1 and 6).
 //
-// A process whose clock is so wrong that its Leases would be of no use neither wins the election nor renews
-// it: see [Tenure.RefuseIf].
+// A process whose clock is so wrong that its Leases would be useless neither wins the election nor renews it: see
+// [Tenure.RefuseIf].
 package tenure
 
 import (
@@ -28,20 +28,20 @@ type Tenure struct {
 	h     time.Duration
 
 	mu         sync.Mutex                         // never held across I/O
-	lastRecord *resourcelock.LeaderElectionRecord // what the election's Lease said last, by a read or a write of this process
+	lastRecord *resourcelock.LeaderElectionRecord // the election's Lease as this process last read or wrote it
 	held       bool
 	released   bool
 	started    lease.Reading
 	inherited  time.Time
-	// orderly says that the earlier tenure had ended when this one won the election.
+	// orderly: the earlier tenure had ended when this one won the election.
 	orderly bool
-	// earlierDuration is how long after the start of this tenure an earlier one may go on: h, or the duration
-	// of its own election.
+	// earlierDuration is how long an earlier tenure may go on after the start of this one: h, or the duration of
+	// the earlier tenure's election.
 	earlierDuration time.Duration
 	skew            time.Duration // the largest difference of clocks that Overlap was called with
 	// lastWrite is the latest wall reading at which this tenure may have written.
 	lastWrite time.Time
-	// transitions and acquired tell this process's term in the election from those of others.
+	// transitions and acquired identify this process's term in the election.
 	transitions int
 	acquired    time.Time
 	wall        time.Time     // deadline by the wall clock
@@ -55,7 +55,7 @@ func New(clock lease.Clock, h time.Duration) *Tenure {
 	return &Tenure{clock: clock, h: h}
 }
 
-// Lock wraps the lock of the hub's election, so that the tenure learns of each request and its outcome.
+// Lock wraps the lock of the hub's election, so that the tenure tracks each request and its outcome.
 func (t *Tenure) Lock(inner resourcelock.Interface) resourcelock.Interface {
 	return &lock{Interface: inner, tenure: t}
 }
@@ -72,21 +72,21 @@ func (t *Tenure) MayWrite(now lease.Reading) bool {
 	return may
 }
 
-// Holds is MayWrite for this instant.
+// Holds is MayWrite at the present time.
 func (t *Tenure) Holds() bool { return t.MayWrite(t.clock.Now()) }
 
-// Started is when the tenure was acquired: a reading taken after the request that won the election was
-// answered. Inherited is the latest instant at which an earlier tenure can have written. Both are zero before
-// the election is won.
+// Started returns when the tenure was acquired: a reading taken after the request that won the election was
+// answered. inherited is the latest time at which an earlier tenure can have written. Both are zero before the
+// election is won.
 func (t *Tenure) Started() (started lease.Reading, inherited time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.started, t.inherited
 }
 
-// ObserveEarlierRenewTime notes a renewTime that an earlier tenure wrote into a member. If it is later than
-// what was inherited, the election's Lease was wrong, as after a restore of the hub's etcd. The earlier
-// tenure can then have written until h after the start of this one.
+// ObserveEarlierRenewTime records a renewTime that an earlier tenure wrote into a member. If it is later than
+// inherited, the election's Lease was wrong, as after a restore of the hub's etcd. The earlier tenure can then have
+// written until earlierDuration after the start of this one.
 func (t *Tenure) ObserveEarlierRenewTime(renewTime time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -97,14 +97,14 @@ func (t *Tenure) ObserveEarlierRenewTime(renewTime time.Time) {
 	}
 }
 
-// Overlap is how long after a reading an earlier tenure may still be at work by its own right, with clocks
-// that differ by skew at most. It is 0 where the earlier tenure ended in order.
+// Overlap returns how long after a reading an earlier tenure may still be at work by its own right. The clocks of
+// the two differ by skew at most. It is 0 where the earlier tenure ended in order.
 //
-// The earlier tenure can write until the inherited instant, by its clock, so both clocks of this one must
-// have passed it. It cannot have renewed its election after the start of this one, so it ends when its
-// election's duration has passed since, with an allowance for the drift of the clocks that count it.
+// The earlier tenure can write until the inherited time, by its clock, so both clocks of this one must have passed
+// it. It cannot have renewed its election after the start of this one. So it ends when its election's duration has
+// passed since, with an allowance for the drift of the clocks that count it.
 //
-// The earlier tenure knows nothing of this one, so it does not count what this one promises.
+// The earlier tenure does not track this one, so it does not count what this one promises.
 func (t *Tenure) Overlap(at lease.Reading, skew time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -117,8 +117,8 @@ func (t *Tenure) Overlap(at lease.Reading, skew time.Duration) time.Duration {
 	return max(0, min(rest, t.started.Boot+t.earlierLasts(skew)-at.Boot))
 }
 
-// EarlierEndIn is how long after a reading all earlier tenures will have ended, even if the election's Lease
-// was lost or wrong, with clocks that differ by skew at most. A write of theirs that arrives later has no
+// EarlierEndIn returns how long after a reading all earlier tenures will have ended, even if the election's Lease
+// was lost or wrong. Clocks differ by skew at most. A write of an earlier tenure that arrives later has no
 // consequences.
 func (t *Tenure) EarlierEndIn(at lease.Reading, skew time.Duration) time.Duration {
 	t.mu.Lock()
@@ -126,12 +126,12 @@ func (t *Tenure) EarlierEndIn(at lease.Reading, skew time.Duration) time.Duratio
 	return max(0, t.started.Boot+t.earlierLasts(skew)-at.Boot)
 }
 
-// drift is the share of a duration by which two clocks that count it may differ. It is far more than any machine's.
+// drift is the share of a duration by which two clocks that count it may differ. It is far above the drift of real
+// machines.
 const drift = 0.1
 
-// earlierLasts is for how long an earlier tenure may go on after the start of this one, by the clock of this one. In
-// so short a time, clocks whose drift is within bounds do not come to differ by all of a large skew. The caller holds
-// mu.
+// earlierLasts returns how long an earlier tenure may go on after the start of this one, by this one's clock. In so
+// short a time, clocks with a bounded drift do not come to differ by all of a large skew. The caller holds mu.
 func (t *Tenure) earlierLasts(skew time.Duration) time.Duration {
 	return t.earlierDuration + min(skew, time.Duration(drift*float64(t.earlierDuration)))
 }
@@ -142,7 +142,7 @@ type lock struct {
 	tenure *Tenure
 }
 
-// Get remembers what the Lease says, in case this process wins next.
+// Get remembers the Lease, in case this process wins next.
 func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	r, raw, err := l.Interface.Get(ctx)
 	l.tenure.mu.Lock()
@@ -155,8 +155,8 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	return r, raw, err
 }
 
-// Create wins an election that left no trace. It renews none: if the Lease was deleted, another replica may
-// have created it again, and that one may be gone as well.
+// Create wins an election that left no trace. It never renews: if the Lease was deleted, another replica may have
+// created it again, and that replica may be gone too.
 func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	sent := l.tenure.clock.Now()
 	if l.tenure.wasHeld() {
@@ -175,7 +175,7 @@ func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 // Update wins, renews or releases the election.
 func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	if r.HolderIdentity == "" {
-		// The instant of the release is read when nothing can be promised any more.
+		// The time of the release is read after the last promise.
 		latest, mark := l.tenure.release()
 		if !l.tenure.leaseIsOwn(l.Identity()) {
 			return errNotHeld
@@ -197,15 +197,14 @@ func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 	return err
 }
 
-// errOver ends a process whose tenure is over. Its elector gives up when it could not renew for its renew
-// deadline.
+// errOver ends a process whose tenure is over. Its elector gives up when it could not renew for its renew deadline.
 var errOver = errors.New("the tenure of this process is over, and another replica may have had one since: restart the process")
 
-// unbroken reports whether winning the election with r, sent at the reading, is the first time or continues
-// the tenure that this process has. client-go's elector, while it tries to renew, takes the election back
-// from a replica that held it in between. That would be another tenure, with promises that this process knows
-// nothing of. A renewTime that is too old does not continue it either: the successor counts from it, and
-// would inherit less than this tenure did.
+// unbroken reports whether winning the election with r, sent at the reading, starts the first tenure of this
+// process or continues it. client-go's elector, while it tries to renew, takes the election back from a replica
+// that held it in between. That would be another tenure, and this process does not know the promises in between. A
+// renewTime that is too old does not continue the tenure either: the successor counts from it, and would inherit
+// less than this tenure did.
 func (t *Tenure) unbroken(r resourcelock.LeaderElectionRecord, sent lease.Reading) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -214,10 +213,10 @@ func (t *Tenure) unbroken(r resourcelock.LeaderElectionRecord, sent lease.Readin
 		!asStored(r.RenewTime).Add(t.h).Before(t.inherited.Truncate(time.Microsecond))
 }
 
-// isOwn reports whether a record is of the term in the election that this process has won. The record that
-// the elector sends does not suffice. If its renewal failed because another replica had the election in
-// between, it may send the old AcquireTime with transitions that began again with a new Lease. So the record
-// that it read last has to be its own, too. The caller holds mu.
+// isOwn reports whether a record belongs to the term in the election that this process has won. The record that the
+// elector sends does not suffice. If a renewal failed because another replica held the election in between, the
+// elector may send the old AcquireTime. Its transitions may have begun again with a new Lease. So the record that
+// it last read has to be its own, too. The caller holds mu.
 func (t *Tenure) isOwn(r resourcelock.LeaderElectionRecord) bool {
 	return r.LeaderTransitions == t.transitions && asStored(r.AcquireTime).Equal(t.acquired)
 }
@@ -229,28 +228,27 @@ func (t *Tenure) wasHeld() bool {
 	return t.held
 }
 
-// errNotHeld refuses a release that would end the tenure of another replica.
+// errNotHeld rejects a release that would end the tenure of another replica.
 var errNotHeld = errors.New("the election is not released: another replica holds it")
 
-// releaseMark is how much later than its RenewTime a Lease that was released in order says that it was
-// acquired. No won election writes that. A Lease whose holder somebody has removed is no release.
+// releaseMark is how much the AcquireTime of a Lease that was released in order is later than its RenewTime. No won
+// election writes that. A Lease whose holder an edit removed does not count as released.
 const releaseMark = time.Microsecond
 
-// leaseIsOwn reports whether the election's Lease was this tenure's when it was last read or written: it
-// named this holder, in the term that the holder won. client-go's elector does not check that. When it could
-// not renew, it releases whatever it reads last, and the next replica would take that for the end of all
-// writes. A Lease that names the holder in another term, or that is older than its last renewal, comes from
-// an old request that was carried out late, after another replica had lost a Lease that still gives it the
-// right to write.
+// leaseIsOwn reports whether the election's Lease was this tenure's when it was last read or written: it named this
+// holder, in the term that the holder won. client-go's elector does not check that. When it could not renew, it
+// releases whatever it reads last, and the next replica would assume that all writes have ended. A Lease may name
+// the holder in another term, or be older than the holder's last renewal. Then an old request was applied late,
+// after another replica had lost a Lease that still gives it the right to write.
 func (t *Tenure) leaseIsOwn(holder string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.lastRecord != nil && t.lastRecord.HolderIdentity == holder && t.isOwn(*t.lastRecord) && !asStored(t.lastRecord.RenewTime).Add(t.h).Before(t.wall)
 }
 
-// release ends the right to write. It returns an instant after the last write of this tenure, also if the
-// wall clock was stepped back, and the mark of an orderly release. There is no mark while an earlier tenure
-// may be at work: one that lost its Lease may not have ended yet.
+// release ends the right to write. It returns a time after the last write of this tenure, also if the wall clock
+// was stepped back. It also returns the mark of an orderly release. The mark is zero while an earlier tenure may be
+// at work: a tenure that lost its Lease may not have ended yet.
 func (t *Tenure) release() (latest time.Time, mark time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -266,7 +264,7 @@ func (t *Tenure) release() (latest time.Time, mark time.Duration) {
 	return latest.Truncate(time.Microsecond).Add(time.Microsecond), mark
 }
 
-// won notes that a request which carried r, sent at the reading, succeeded.
+// won records that a request which carried r, sent at the reading, succeeded.
 func (t *Tenure) won(r resourcelock.LeaderElectionRecord, sent lease.Reading) {
 	after := t.clock.Now()
 	renewTime := asStored(r.RenewTime) // as the successor will read it
@@ -281,17 +279,17 @@ func (t *Tenure) won(r resourcelock.LeaderElectionRecord, sent lease.Reading) {
 	t.boot = sent.Boot - max(0, sent.Wall.Sub(renewTime)) + t.h
 }
 
-// asStored is a time as a Lease keeps it.
+// asStored returns a time as a Lease stores it.
 func asStored(t metav1.Time) time.Time { return t.Truncate(time.Microsecond) }
 
-// longestElection is longer than the election of any hub ever lasted. A Lease that says more was edited.
+// longestElection exceeds the election duration of any hub. A Lease with a longer duration was edited.
 const longestElection = time.Minute
 
-// inherit notes the latest instant at which an earlier tenure can have written, by what the election's Lease
-// said before this one took it. The caller holds mu.
+// inherit records the latest time at which an earlier tenure can have written, by the election's Lease before this
+// one took it. The caller holds mu.
 func (t *Tenure) inherit(started lease.Reading) {
 	r := t.lastRecord
-	t.started, t.earlierDuration, t.inherited = started, t.h, started.Wall.Add(t.h) // where nothing is known
+	t.started, t.earlierDuration, t.inherited = started, t.h, started.Wall.Add(t.h) // without a usable Lease
 	if r == nil {
 		return
 	}
@@ -301,13 +299,13 @@ func (t *Tenure) inherit(started lease.Reading) {
 	case r.HolderIdentity == "" && r.AcquireTime.Time.Equal(r.RenewTime.Add(releaseMark)):
 		t.inherited, t.orderly = r.RenewTime.Time, true
 	case r.AcquireTime.Equal(&r.RenewTime):
-		// Won and never renewed. The renewTime may be older than the Lease, or than the end of the tenure before it:
-		// a candidate can be paused between reading its clock and its request.
+		// The election was won and never renewed. The renewTime may be older than the Lease, or than the end of the
+		// tenure before it. A candidate can be paused between reading its clock and its request.
 	default:
 		t.earlierDuration = max(t.h, lasts*time.Second)
 		t.inherited = r.RenewTime.Add(t.earlierDuration)
 	}
 }
 
-// ElectionDuration is h.
+// ElectionDuration returns h.
 func (t *Tenure) ElectionDuration() time.Duration { return t.h }

@@ -13,13 +13,14 @@ import (
 )
 
 const (
-	// accountEvery is how often the worker looks for a fenced service account. Whoever mends a name waits so long.
+	// accountEvery is how often the worker looks for a fenced service account. A corrected name is noticed within
+	// that time.
 	accountEvery = time.Minute
-	// accountTimeout bounds the looks of one turn.
+	// accountTimeout bounds the requests of one turn.
 	accountTimeout = 5 * time.Second
 )
 
-// AccountState says whether a member has a fenced service account. It warns people, and decides nothing.
+// AccountState is whether a member has a fenced service account. It is for warnings only, and affects no decision.
 type AccountState int
 
 const (
@@ -31,21 +32,21 @@ const (
 	AccountMissing
 )
 
-// AccountOf returns what was found of a fenced service account. Without a namespace, the account may be in any.
+// AccountOf returns the state of a fenced service account. Without a namespace, the account may be in any.
 func (w *Worker) AccountOf(a v1alpha1.FencedServiceAccount) AccountState {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.accounts[a]
 }
 
-// accountLook is the result of the last look for an account.
+// accountLook is the result of the last request for an account.
 type accountLook struct {
 	state AccountState
-	next  time.Duration // boot reading of the next look
+	next  time.Duration // boot reading of the next request
 }
 
-// watchAccounts looks whether the member has the service accounts that are fenced there, until ctx ends. The fence of an
-// account whose name is wrong refuses nothing.
+// watchAccounts checks whether the member has the service accounts that are fenced there, until ctx ends. The fence
+// of an account whose name is wrong rejects nothing.
 func (w *Worker) watchAccounts(ctx context.Context) {
 	looks := map[v1alpha1.FencedServiceAccount]accountLook{}
 	for ; ctx.Err() == nil; pause(ctx, fenceLook) {
@@ -61,8 +62,8 @@ func (w *Worker) watchAccounts(ctx context.Context) {
 	}
 }
 
-// lookForAccounts does the looks that are due, and forgets the accounts that are not fenced any more. Silence or a
-// refusal leaves the state as it is.
+// lookForAccounts sends the requests that are due, and forgets the accounts that are not fenced any more. Silence
+// or a rejection leaves the state as it is.
 func (w *Worker) lookForAccounts(ctx context.Context, wanted []guard.Fence, looks map[v1alpha1.FencedServiceAccount]accountLook) {
 	fenced := map[v1alpha1.FencedServiceAccount]bool{}
 	for _, f := range wanted {
@@ -80,7 +81,7 @@ func (w *Worker) lookForAccounts(ctx context.Context, wanted []guard.Fence, look
 			continue
 		}
 		look.next = now + accountEvery
-		// One is enough, of however many namespaces.
+		// One match is enough, in any namespace.
 		found, err := w.Client.CoreV1().ServiceAccounts(a.Namespace).List(ctx, metav1.ListOptions{
 			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, a.Name).String(), Limit: 1})
 		switch {
@@ -94,7 +95,7 @@ func (w *Worker) lookForAccounts(ctx context.Context, wanted []guard.Fence, look
 	}
 }
 
-// noteAccounts notes what was found, and has the policies show news.
+// noteAccounts records the states, and enqueues the policies' statuses if they changed.
 func (w *Worker) noteAccounts(looks map[v1alpha1.FencedServiceAccount]accountLook) {
 	states := map[v1alpha1.FencedServiceAccount]AccountState{}
 	for a, l := range looks {

@@ -15,10 +15,10 @@ import (
 	"github.com/leasecast/leasecast/hub/guard"
 )
 
-// cronJobsPage is how many CronJobs are listed at once.
+// cronJobsPage is how many CronJobs one list request returns.
 const cronJobsPage = 50
 
-// scheduledUpTo is the time after which its controller looks for ticks.
+// scheduledUpTo returns the time after which the CronJob controller looks for ticks.
 func scheduledUpTo(o *batchv1.CronJob) time.Time {
 	if last := o.Status.LastScheduleTime; last != nil {
 		return last.Time
@@ -26,7 +26,7 @@ func scheduledUpTo(o *batchv1.CronJob) time.Time {
 	return o.CreationTimestamp.Time
 }
 
-// wakeCronJobs wakes those whose Jobs match, and that have scheduled nothing since an instant.
+// wakeCronJobs wakes the CronJobs whose Jobs match and that were last scheduled before upTo.
 func (w *Worker) wakeCronJobs(ctx context.Context, namespace string, of *metav1.LabelSelector, upTo time.Time) error {
 	selector, err := metav1.LabelSelectorAsSelector(of)
 	if err != nil {
@@ -55,10 +55,10 @@ func (w *Worker) wakeCronJobs(ctx context.Context, namespace string, of *metav1.
 	}
 }
 
-// wakeCronJob makes the status of a CronJob say that what came before an instant was scheduled.
+// wakeCronJob sets the status of a CronJob so that everything before upTo counts as scheduled.
 func (w *Worker) wakeCronJob(ctx context.Context, o *batchv1.CronJob, upTo time.Time) error {
 	data, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": o.ResourceVersion}, // a Job may have been created meanwhile
+		"metadata": map[string]any{"resourceVersion": o.ResourceVersion}, // a Job may have been created since
 		"status":   map[string]any{"lastScheduleTime": metav1.NewTime(upTo)},
 	})
 	if err != nil {

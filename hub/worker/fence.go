@@ -23,38 +23,39 @@ import (
 )
 
 const (
-	// fenceLook is how often it is looked whether the fences, or the namespaces that they cover, are others now.
+	// fenceLook is how often the desired fences, and the namespaces that they cover, are compared with the last
+	// check.
 	fenceLook = 500 * time.Millisecond
-	// editedEvery is how often it is looked whether somebody has edited a fence, and editedTimeout bounds one look.
+	// editedEvery is how often stored fences are checked for edits. editedTimeout bounds one such check.
 	editedEvery, editedTimeout = time.Second, 2 * time.Second
-	// fencesAtOnce is how many fences of a member are checked at a time.
+	// fencesAtOnce is how many fences of a member are checked concurrently.
 	fencesAtOnce = 8
-	// namespaceTimeout is how much longer than guardTimeout one check may take, for each namespace of each fence.
+	// namespaceTimeout is what each namespace of each fence adds to guardTimeout, the bound of one check.
 	namespaceTimeout = 25 * time.Millisecond
 )
 
-// ErrStored wraps ErrUnchecked. It is about a fence that the member stores.
+// ErrStored wraps ErrUnchecked. It means that the fence was not checked yet, but the member stores it.
 var ErrStored = fmt.Errorf("%w, but the cluster stores it", ErrUnchecked)
 
-// knownFence is the result of the last check of a fence in a member that has answered.
+// knownFence is the result of a fence's last check that the member answered.
 type knownFence struct {
 	guard.FenceState
-	why error // it could not be put in place
-	// since are the boot readings from which on it was seen in force, by the namespace.
+	why error // why the fence could not be installed
+	// since maps each namespace to the boot reading since when the fence was seen in force there.
 	since map[string]time.Duration
 }
 
-// Unfenced says why a fence is not in force in a namespace, or in any of the member if that is empty. It is nil where
-// it is, and for a fence that only warns where that is in place. Nobody knows it of one that was not checked yet. The
-// error wraps ErrStored if the member stores that one.
+// Unfenced returns why a fence is not in force in a namespace, or nil. An empty namespace stands for the whole
+// member. A fence that only warns counts as in force once it is installed. A fence that was not checked yet yields
+// ErrUnchecked, or ErrStored if the member stores it.
 func (w *Worker) Unfenced(f guard.Fence, namespace string) error {
 	_, err := w.FencedSince(f, namespace)
 	return err
 }
 
-// FencedSince is Unfenced, and says since when the fence is in force in the namespace: the boot reading of the worker's
-// clock after the first probe that it has refused. It begins again when a probe was let through, or when anybody has
-// written the fence. It is zero for a fence that warns.
+// FencedSince is Unfenced, and also returns since when the fence is in force in the namespace. That is a boot
+// reading of the worker's clock, taken after the first check in which the fence rejected the probe. It starts again
+// when a probe was accepted, or when the fence was written. It is zero for a fence that warns.
 func (w *Worker) FencedSince(f guard.Fence, namespace string) (since time.Duration, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -73,20 +74,22 @@ func (w *Worker) FencedSince(f guard.Fence, namespace string) (since time.Durati
 	}
 }
 
-// wantedFences are those that the policies ask for in a member.
+// wantedFences are the fences that the policies ask for in a member.
 type wantedFences struct {
 	fences []guard.Fence
-	// spaces are the active namespaces that each of them covers. The value says whether a namespace has the Lease.
+	// spaces holds each fence's active namespaces. The value is true where the namespace has the Lease.
 	spaces []map[string]bool
-	// denied are, by their names, those that an administrator of the member has not allowed. They go, and do not come.
+	// denied holds, by name, the fences that an administrator of the member has not allowed. They are removed, or
+	// not installed.
 	denied map[string]error
-	// open are the active namespaces in which one of the others is not in force yet.
+	// open holds the active namespaces in which a fence that is not denied is not in force yet.
 	open map[string]bool
-	// invalid are the policies of which nobody knows what they ask for.
+	// invalid names the policies whose fences are not known.
 	invalid []string
-	// written are those of which something was written since the last look at what is stored, by whomever.
+	// written names the fences with an object that was written, by any client, since the stored versions were last
+	// read.
 	written map[string]bool
-	// leases are those of the hub in namespaces of the member that are not going away.
+	// leases holds the hub's Leases in namespaces of the member that are not terminating.
 	leases map[types.NamespacedName]bool
 }
 
@@ -96,12 +99,13 @@ func (a wantedFences) equal(b wantedFences) bool {
 		(len(a.invalid) == 0 || maps.Equal(a.leases, b.leases))
 }
 
-// allowed are those that are put in place.
+// allowed returns the fences that are not denied.
 func (a wantedFences) allowed() []guard.Fence {
 	return slices.DeleteFunc(slices.Clone(a.fences), func(f guard.Fence) bool { return a.denied[f.Name()] != nil })
 }
 
-// openTo are the open namespaces that one of the fences does not cover. The value says whether a namespace has the Lease.
+// openTo returns the open namespaces that fence i does not cover. The value is true where the namespace has its
+// Lease.
 func (a wantedFences) openTo(i int) map[string]bool {
 	open := map[string]bool{}
 	for ns := range a.open {
@@ -112,7 +116,7 @@ func (a wantedFences) openTo(i int) map[string]bool {
 	return open
 }
 
-// timeout bounds one check of them.
+// timeout bounds one check of the fences.
 func (a wantedFences) timeout() time.Duration {
 	namespaces := 0
 	for _, in := range a.spaces {
@@ -121,26 +125,26 @@ func (a wantedFences) timeout() time.Duration {
 	return guardTimeout + time.Duration(namespaces)*namespaceTimeout
 }
 
-// fenceCheck is the last check of the fences of a member. The zero value is none.
+// fenceCheck is the last check of a member's fences. The zero value means that there was no check.
 type fenceCheck struct {
 	wanted   wantedFences
-	versions map[string]string // of what is stored
+	versions map[string]string // of the stored objects
 	settled  bool
-	// retry is how long a refusal is not tried again, after one.
+	// retry is the delay before a rejected fence is tried again, or zero.
 	retry time.Duration
-	// again and verifyAt are the boot readings of the next check, and of the next one that asks where they are in force.
-	// lookAt is that of the next look at what is stored.
+	// These are boot readings: again for the next check, verifyAt for the next one that sends probes, and lookAt
+	// for the next read of the stored versions.
 	again, verifyAt, lookAt time.Duration
 }
 
-// keepFences keeps the fences of the member in place, and notes where they are in force, until ctx ends.
+// keepFences keeps the fences of the member installed, and records where they are in force, until ctx ends.
 func (w *Worker) keepFences(ctx context.Context) {
 	for last := (fenceCheck{}); ctx.Err() == nil; pause(ctx, fenceLook) {
 		last = w.lookAtFences(ctx, last)
 	}
 }
 
-// lookAtFences is one turn of keepFences. It puts nothing in place once leave has seen that none is under way.
+// lookAtFences is one turn of keepFences. It installs nothing once leave has seen that no turn is under way.
 func (w *Worker) lookAtFences(ctx context.Context, last fenceCheck) fenceCheck {
 	w.setFencing(true)
 	defer w.setFencing(false)
@@ -164,14 +168,14 @@ func (w *Worker) setFencing(on bool) {
 	w.fencing = on
 }
 
-// isFencing reports whether fences may be put in place right now.
+// isFencing reports whether a turn of keepFences, which may install fences, is under way.
 func (w *Worker) isFencing() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.fencing
 }
 
-// fencesAfter checks the fences of the member if that is due, or if something is not as the last check has left it.
+// fencesAfter checks the fences of the member if that is due, or if anything has changed since the last check.
 func (w *Worker) fencesAfter(ctx context.Context, last fenceCheck, wanted wantedFences) fenceCheck {
 	now := w.Clock.Now().Boot
 	is := last
@@ -200,7 +204,7 @@ func (w *Worker) fencesAfter(ctx context.Context, last fenceCheck, wanted wanted
 	return is
 }
 
-// writtenSince are the fences of which something was written between two looks at what is stored.
+// writtenSince returns the fences whose objects were written between two reads of the stored versions.
 func writtenSince(fences []guard.Fence, last, now map[string]string) map[string]bool {
 	written := map[string]bool{}
 	for _, f := range fences {
@@ -213,13 +217,13 @@ func writtenSince(fences []guard.Fence, last, now map[string]string) map[string]
 	return written
 }
 
-// versionsOf are the keys of a policy and its binding, as [guard.Versions] has them.
+// versionsOf returns the keys of a policy and its binding in [guard.Versions].
 func versionsOf(name string) [2]string {
 	return [2]string{"validatingadmissionpolicies/" + name, "validatingadmissionpolicybindings/" + name}
 }
 
-// versions returns those of what is stored in the member, and notes which of these fences are. Where there is no answer,
-// they are the last ones.
+// versions returns the versions that the member stores, and records which of these fences are stored. It returns
+// last if the member does not answer.
 func (w *Worker) versions(ctx context.Context, wanted []guard.Fence, last map[string]string) map[string]string {
 	ctx, cancel := context.WithTimeout(ctx, editedTimeout)
 	defer cancel()
@@ -233,9 +237,9 @@ func (w *Worker) versions(ctx context.Context, wanted []guard.Fence, last map[st
 	return versions
 }
 
-// checkFences puts the fences in place, and removes others. A fence of another version goes last: nothing is let
-// through in between. What an invalid policy has asked for stays. Where the member refuses a fence, earlier ones of its
-// policy stay. If the last check has settled all others, whatever has to be mended is somebody's edit.
+// checkFences installs the fences, and removes others. It removes a fence of another version last, so that no write
+// is accepted in between. The fences of an invalid policy stay. If the member rejects a fence, earlier fences of
+// its policy stay. If the last check settled all fences, a repair now means that a fence was edited.
 func (w *Worker) checkFences(ctx context.Context, wanted wantedFences, due, wasSettled bool) (refused, settled bool) {
 	ctx, cancel := context.WithTimeout(ctx, wanted.timeout())
 	defer cancel()
@@ -270,23 +274,23 @@ func (w *Worker) checkFences(ctx context.Context, wanted wantedFences, due, wasS
 		return refused, false
 	}
 	err := guard.RemoveFences(ctx, w.Client, w.HubID, w.Member.Fleet, stays)
-	return refused, err == nil || errors.Is(err, guard.ErrForbidden) // which has time until the next check
+	return refused, err == nil || errors.Is(err, guard.ErrForbidden) // a forbidden removal waits for the next check
 }
 
-// keptFence is what has become of a fence in a check.
+// keptFence is the outcome of a fence's check.
 type keptFence struct {
 	err                   error
 	settled, mended, news bool
 }
 
-// keepAll puts the fences in place, some at a time, and notes each one as soon as it is known.
+// keepAll installs the fences, fencesAtOnce at a time, and records each result at once.
 func (w *Worker) keepAll(ctx context.Context, wanted wantedFences, due bool) []keptFence {
 	results := make([]keptFence, len(wanted.fences))
 	if len(results) == 0 {
 		return nil
 	}
 	anchored, failed := guard.Anchor(ctx, w.Client)
-	var group errgroup.Group // none of which fails
+	var group errgroup.Group // its functions return no errors
 	group.SetLimit(fencesAtOnce)
 	for i, f := range wanted.fences {
 		group.Go(func() error {
@@ -306,13 +310,13 @@ func (w *Worker) keepAll(ctx context.Context, wanted wantedFences, due bool) []k
 	return results
 }
 
-// tells reports whether an error is an answer about a fence: the member does not have it, and will not. All else is
-// silence, which says nothing. One fence that a member does not take must not keep it from the others.
+// tells reports whether an error is an answer about a fence: the member does not have it, and will not. Any other
+// error is silence, and changes nothing. A fence that a member rejects must not hold up the others.
 func tells(err error) bool {
 	return guard.DeniedIn(err) != nil || errors.Is(err, guard.ErrForbidden) || errors.Is(err, guard.ErrUnsupported) || apierrors.IsInvalid(err)
 }
 
-// noteSilence logs that fences could not be checked, once until they are again.
+// noteSilence logs that fences could not be checked, once until they can be again.
 func (w *Worker) noteSilence(err error) {
 	w.mu.Lock()
 	was := w.fencesSilent
@@ -323,8 +327,8 @@ func (w *Worker) noteSilence(err error) {
 	}
 }
 
-// noteFence notes what a check has found of a fence. It reports whether somebody's edit may have been mended, and whether
-// there is news. Silence says nothing: what was known stays.
+// noteFence records the result of a fence's check. It reports whether an edit may have been reverted, and whether
+// the result differs from the last one. Silence keeps the last result.
 func (w *Worker) noteFence(f guard.Fence, s guard.FenceState, why error, written bool) (mended, news bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -348,7 +352,7 @@ func (w *Worker) noteFence(f guard.Fence, s guard.FenceState, why error, written
 		errors.Is(before.why, guard.ErrUnsupported) != errors.Is(why, guard.ErrUnsupported)
 }
 
-// forgetFences forgets all but these, and reports whether there were others.
+// forgetFences forgets all fences but these, and reports whether it forgot any.
 func (w *Worker) forgetFences(but []guard.Fence) (news bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -363,8 +367,8 @@ func (w *Worker) forgetFences(but []guard.Fence) (news bool) {
 	return len(fences) < before
 }
 
-// noteStored notes which of the fences the member stores, and reports whether there is news of one that was not checked
-// yet: a leader goes on with that.
+// noteStored records which of the fences the member stores. It reports whether one that was not checked yet is
+// newly stored: a leader keeps its lead with a stored fence.
 func (w *Worker) noteStored(wanted []guard.Fence, versions map[string]string) (news bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -383,7 +387,7 @@ func (w *Worker) noteStored(wanted []guard.Fence, versions map[string]string) (n
 	return news
 }
 
-// addNamespaces adds the namespaces of the member, by its cache.
+// addNamespaces adds the member's namespaces and the hub's Leases in it, from its cache.
 func (w *Worker) addNamespaces(ctx context.Context, wanted *wantedFences) error {
 	if len(wanted.fences)+len(wanted.invalid) == 0 {
 		return nil
@@ -442,12 +446,12 @@ func (a *wantedFences) add(namespaces []corev1.Namespace, leases []coordinationv
 func (w *Worker) unfence(ctx context.Context) error {
 	err := guard.RemoveFences(ctx, w.Client, w.HubID, w.Member.Fleet, guard.Kept{})
 	if errors.Is(err, guard.ErrForbidden) {
-		return nil // who may not list them has none
+		return nil // a hub that may not list them has installed none
 	}
 	return err
 }
 
-// names are those of all that fences keep in a member.
+// names returns the names of all objects that fences keep in a member.
 func names(fs []guard.Fence) (all []string) {
 	for _, f := range fs {
 		all = append(all, f.Names()...)
@@ -455,7 +459,7 @@ func names(fs []guard.Fence) (all []string) {
 	return slices.Compact(all)
 }
 
-// pause waits, unless ctx ends before.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	timer, cancel := context.WithTimeout(ctx, d)
 	defer cancel()

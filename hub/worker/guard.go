@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// guardEvery is how often the guard of a member is looked at once it is in force, guardRetry before that: a
-	// policy takes effect about a second after it was created. A guard that was left as it was written is tried
-	// every verifyEvery only. refusedRetry is how often a refusal is tried again.
+	// guardEvery is how often a guard in force is checked, and guardRetry how often before that. A policy takes
+	// effect about a second after it was created. A guard that is unchanged is probed every verifyEvery only.
+	// refusedRetry is how often a rejected request is retried.
 	guardEvery   = 10 * time.Second
 	guardRetry   = 300 * time.Millisecond
 	verifyEvery  = time.Minute
@@ -20,11 +20,11 @@ const (
 	guardTimeout = 10 * time.Second
 )
 
-// ErrUnchecked says that a guard was not looked at yet.
+// ErrUnchecked means that a guard was not checked yet.
 var ErrUnchecked = errors.New("the guard has not been checked yet")
 
-// keepGuard installs the guard of the member, keeps it in place, and notes whether it is in force. It takes the guard
-// out while the member takes no part.
+// keepGuard installs the guard of the member, keeps it in place, and records whether it is in force. It removes the
+// guard while the member takes no part.
 func (w *Worker) keepGuard(ctx context.Context) {
 	verifyAt := time.Duration(0) // boot reading
 	for pause := time.Duration(0); w.guardDue(ctx, pause); {
@@ -62,8 +62,8 @@ func (w *Worker) keepGuard(ctx context.Context) {
 	}
 }
 
-// guardDue waits for a pause to pass, for the member to leave, or for its fleet not to be served. It returns false when
-// ctx has ended.
+// guardDue waits for the pause to pass, for the member to leave, or until this installation does not serve its
+// fleet. It returns false when ctx has ended.
 func (w *Worker) guardDue(ctx context.Context, pause time.Duration) bool {
 	timer, cancel := context.WithTimeout(ctx, pause)
 	defer cancel()
@@ -79,8 +79,7 @@ func (w *Worker) guardDue(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// noteCheck notes what a check has found, and reports whether that is news. Silence says nothing of the guard: what was
-// known of it stays.
+// noteCheck records the result of a check, and reports whether it changed. Silence keeps the last result.
 func (w *Worker) noteCheck(err error) (news bool) {
 	if err != nil && !errors.Is(err, guard.ErrForbidden) && !errors.Is(err, guard.ErrUnsupported) && !errors.Is(err, guard.ErrNotEnforced) {
 		return false
@@ -88,7 +87,7 @@ func (w *Worker) noteCheck(err error) (news bool) {
 	return w.noteGuard(err)
 }
 
-// noteGuard notes whether the guard is in force, and reports whether that is news.
+// noteGuard records whether the guard is in force, and reports whether that changed.
 func (w *Worker) noteGuard(err error) (news bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,8 +96,8 @@ func (w *Worker) noteGuard(err error) (news bool) {
 	return (before == nil) != (err == nil) || errors.Is(before, ErrUnchecked)
 }
 
-// checkGuard puts the guard in place. If the guard was not as it has to be or if that is due, it tries whether the guard
-// refuses what it must.
+// checkGuard installs the guard. If the guard had changed, or if due is true, it verifies by probes that the guard
+// is in force.
 func (w *Worker) checkGuard(ctx context.Context, due bool) (verified bool, err error) {
 	if !w.Hub.Serves(w.Member.Fleet) {
 		return false, ErrUnchecked

@@ -10,7 +10,7 @@ import (
 	"github.com/leasecast/leasecast/hub/guard"
 )
 
-// relinquishTimeout bounds one try to take the marks off a fleet's records.
+// relinquishTimeout bounds one attempt to remove the marks from a fleet's records.
 const relinquishTimeout = 20 * time.Second
 
 // leaving reports whether the member takes no part any more.
@@ -19,16 +19,16 @@ func (w *Worker) leaving() bool {
 	return !ok || m.Gone || m.PriorityReason == reason.NoPriority || w.moves(m)
 }
 
-// moves reports whether the member moves to another hub. The Clusters of a fleet move together, and with the first that
-// is deleted all others are let go of: until the last one is gone, its terms may have lapsed.
+// moves reports whether the member moves to another hub. The Clusters of a fleet move together. With the first one
+// that is deleted, all others are relinquished: until the last one is gone, its terms may have lapsed.
 func (w *Worker) moves(m fleet.Member) bool {
 	return m.DeleteForMove || m.Paused && slices.ContainsFunc(w.Fleet.Members(m.Fleet), func(m fleet.Member) bool { return m.DeleteForMove })
 }
 
-// leave takes the fences and the guard out of a member that takes no part any more, and lets go of it. It waits until no
-// Lease of this hub is left there, because Leases must not stay unprotected. It waits until no fence is being put in
-// place, because none may stay behind. The guard stays where another hub has Leases. leave may be called again: should
-// the member come back before it is forgotten, it goes on.
+// leave removes the fences and the guard from a member that takes no part any more, and forgets the member. It
+// waits until none of this hub's Leases is left there, because Leases must stay protected. It waits until no turn
+// of keepFences is under way, because no fence may stay behind. The guard stays where another hub has Leases. leave
+// may be called again. If the member takes part again before it is forgotten, the worker goes on.
 func (w *Worker) leave(ctx context.Context) {
 	m, ok := w.Fleet.Member(w.Member.Key)
 	p := w.Publisher()
@@ -54,10 +54,10 @@ func (w *Worker) leave(ctx context.Context) {
 	}
 }
 
-// relinquish lets go of a member that moves to another hub. The fleet's records come first: should this hub ever find
-// one again, it is not its own any more. The Leases stay as they are.
+// relinquish gives up a member that moves to another hub. The fleet's records come first, so that this hub never
+// takes one for its own again. The Leases stay as they are.
 //
-// As long as a Cluster of the fleet is left, those that are gone show that all of them move.
+// As long as a Cluster of the fleet is left, the ones that are gone show that all of them move.
 func (w *Worker) relinquish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, relinquishTimeout)
 	defer cancel()

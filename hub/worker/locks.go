@@ -13,53 +13,53 @@ import (
 )
 
 const (
-	// lockEvery is how often it is looked whether somebody holds a fenced lock, until that was seen, and heldEvery from
-	// then on.
+	// lockEvery is how often a fenced lock is checked for a holder until one was seen, and heldEvery from then on.
 	lockEvery, heldEvery = 10 * time.Second, time.Minute
-	// lockTimeout bounds the looks of one turn.
+	// lockTimeout bounds the requests of one turn.
 	lockTimeout = 5 * time.Second
 )
 
-// LockState is what was seen of a fenced lock in a member that leads. It warns people, and decides nothing.
+// LockState is what was seen of a fenced lock in a member that leads. It is for warnings only, and affects no
+// decision.
 type LockState int
 
 const (
 	// LockUnseen: the member does not lead, or nothing is known yet.
 	LockUnseen LockState = iota
-	// LockHeld: somebody was seen to renew it.
+	// LockHeld: a holder was seen to renew it.
 	LockHeld
-	// LockIdle: its Lease is there, but nobody has renewed it for a while.
+	// LockIdle: its Lease exists, but was not renewed for a while.
 	LockIdle
-	// LockMissing: there is no such Lease, and nobody has renewed it for a while.
+	// LockMissing: its Lease does not exist, and was not renewed for a while.
 	LockMissing
 )
 
-// LockOf returns what was seen of the lock of a fence.
+// LockOf returns the state of a fence's lock.
 func (w *Worker) LockOf(f guard.Fence) LockState {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.locks[f.Name()]
 }
 
-// lockLook is the result of the last look at a lock in a term.
+// lockLook is the result of the last request for a lock in a term.
 type lockLook struct {
 	state LockState
-	// renewal is the one that the look has found. It is zero where nobody holds the lock.
+	// renewal is the lock's last renewal. It is zero where the lock has no holder.
 	renewal renewal
 	looked  bool
-	// since is the boot reading at which the term was seen first, or at which the lock was last seen to be renewed.
+	// since is the boot reading at which the term was first seen, or at which the lock was last seen to be renewed.
 	since time.Duration
-	next  time.Duration // boot reading of the next look
+	next  time.Duration // boot reading of the next request
 }
 
-// renewal is one of a lock, as its holder has noted it.
+// renewal is one renewal of a lock, as its holder wrote it.
 type renewal struct {
 	holder string
 	at     int64 // in microseconds, by the holder's clock
 }
 
-// watchLocks looks whether somebody holds the fenced locks of each namespace that the member leads, until ctx ends. In
-// followers nobody holds them.
+// watchLocks checks whether the fenced locks of each namespace that the member leads have holders, until ctx ends.
+// In followers they have none.
 func (w *Worker) watchLocks(ctx context.Context) {
 	looks := map[fencedTerm]lockLook{}
 	for ; ctx.Err() == nil; pause(ctx, fenceLook) {
@@ -75,7 +75,7 @@ func (w *Worker) watchLocks(ctx context.Context) {
 	}
 }
 
-// lookAtLocks looks at those that are due. Silence says nothing of a lock.
+// lookAtLocks sends the requests that are due. Silence keeps a lock's state.
 func (w *Worker) lookAtLocks(ctx context.Context, terms map[fencedTerm]guard.Fence, looks map[fencedTerm]lockLook) {
 	maps.DeleteFunc(looks, func(t fencedTerm, _ lockLook) bool { return !has(terms, t) })
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
@@ -103,8 +103,8 @@ func (w *Worker) lookAtLocks(ctx context.Context, terms map[fencedTerm]guard.Fen
 	}
 }
 
-// after is the result of the next look, which finds the Lease of the lock, or nil. Clocks of members do not count: a lock is held if
-// its holder has renewed it since the look before, as electors themselves see it.
+// after returns the next lockLook, given the lock's Lease, or nil where it does not exist. Clocks of members do not
+// count: as for electors themselves, a lock is held if its holder has renewed it since the last request.
 func (l lockLook) after(now time.Duration, found *coordinationv1.Lease, patience time.Duration) lockLook {
 	is := lockLook{state: l.state, renewal: renewalOf(found), looked: true, since: l.since, next: now + lockEvery}
 	switch {
@@ -123,7 +123,7 @@ func (l lockLook) after(now time.Duration, found *coordinationv1.Lease, patience
 	return is
 }
 
-// renewalOf is the last one of a lock that somebody holds.
+// renewalOf returns the last renewal of a held lock, or zero.
 func renewalOf(l *coordinationv1.Lease) (r renewal) {
 	if l == nil || l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "" || l.Spec.RenewTime == nil {
 		return renewal{}
@@ -131,7 +131,7 @@ func renewalOf(l *coordinationv1.Lease) (r renewal) {
 	return renewal{*l.Spec.HolderIdentity, l.Spec.RenewTime.UnixMicro()}
 }
 
-// noteLocks notes what was seen of locks, and has the policies tell of news.
+// noteLocks records the states of locks, and enqueues the policies' statuses if they changed.
 func (w *Worker) noteLocks(looks map[fencedTerm]lockLook) {
 	states := map[string]LockState{}
 	for t, l := range looks {

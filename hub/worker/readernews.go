@@ -11,23 +11,24 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 )
 
-// Tenants register and go as fast as their API server answers. What the management cluster stores of that is bounded.
+// Tenants register and unregister as fast as their API server answers. What the management cluster stores of that
+// is bounded.
 const (
-	// readerNewsEvery is how often the status of namespaces is written because readers have come or gone.
+	// readerNewsEvery is how often the status of namespaces is written because readers have registered or gone.
 	readerNewsEvery = time.Second
-	// readerEvents is how many events about that are recorded at once, and one more each readerEventEvery. More would fill
-	// the management cluster's store, which keeps each for an hour.
+	// readerEvents is how many events about readers are recorded at once; each readerEventEvery allows one more.
+	// More would fill the management cluster's store, which keeps each for an hour.
 	readerEvents     = 50
 	readerEventEvery = 10 * time.Second
 )
 
-// readerNews is what people do not know yet of the readers in a member.
+// readerNews holds the changes of a member's readers that no status shows yet, and the limit on events about them.
 type readerNews struct {
 	events flowcontrol.PassiveRateLimiter
-	due    chan struct{} // holds one: there are namespaces
+	due    chan struct{} // holds one: namespaces is not empty
 
 	mu         sync.Mutex
-	namespaces map[string]bool // of which there is news; "": all
+	namespaces map[string]bool // whose readers changed; "": all
 }
 
 func newReaderNews() *readerNews {
@@ -35,7 +36,7 @@ func newReaderNews() *readerNews {
 	return &readerNews{events: flowcontrol.NewTokenBucketPassiveRateLimiter(perSecond, readerEvents), due: make(chan struct{}, 1)}
 }
 
-// readersChanged asks for decisions where a reader counts, because they write the status.
+// readersChanged marks the namespaces that a reader follows as changed, so that their statuses are written.
 func (w *Worker) readersChanged(r registration) {
 	w.news.mu.Lock()
 	defer w.news.mu.Unlock()
@@ -54,7 +55,8 @@ func (w *Worker) readersChanged(r registration) {
 	}
 }
 
-// tellNews hands on what readersChanged asked for, at once and then no more often than people need it, until ctx ends.
+// tellNews enqueues the namespaces that readersChanged marked, at once and then at most every readerNewsEvery,
+// until ctx ends.
 func (w *Worker) tellNews(ctx context.Context) {
 	for {
 		select {
@@ -73,8 +75,8 @@ func (w *Worker) tellNews(ctx context.Context) {
 	}
 }
 
-// recordReader tells the owner of the Cluster who registers there: planned changes wait for all of them. Of many that come
-// or go at once it tells of the first.
+// recordReader records an event on the Cluster about a reader: planned changes wait for all readers. If many
+// register or leave at once, it records the first of them.
 func (w *Worker) recordReader(name types.NamespacedName, why, what string, n int) {
 	if w.news.events.TryAccept() {
 		w.Hub.RecordReader(w.Member.Key, name, corev1.EventTypeNormal, why, fmt.Sprintf("%s; readers that are registered in this cluster: %d", what, n))

@@ -21,8 +21,8 @@ import (
 	"github.com/leasecast/leasecast/hub/publish"
 )
 
-// registrations are those that the member shows. They are for people: a consistent list, which the publisher makes,
-// says who has to release the term.
+// registrations are the registrations that the member's watch shows. They are for people only. Which readers have
+// to release the term is decided by a consistent list, which the publisher makes.
 type registrations struct {
 	mu  sync.Mutex
 	all map[types.UID]registration
@@ -31,14 +31,14 @@ type registrations struct {
 type registration struct {
 	name   types.NamespacedName
 	reader lease.Registration
-	broken bool // it cannot be read: it counts where it says, and everywhere if that cannot be read either
+	broken bool // it cannot be read: it counts in the namespaces that it claims, and in all if those cannot be read either
 }
 
 func (r registration) follows(namespace string) bool {
 	return r.reader.Follows(namespace)
 }
 
-// scope says in words which namespaces the reader follows.
+// scope returns in words which namespaces the reader follows.
 func (r registration) scope() string {
 	switch {
 	case r.broken && len(r.reader.Namespaces) == 0:
@@ -49,7 +49,7 @@ func (r registration) scope() string {
 	return "namespaces " + strings.Join(r.reader.Namespaces, ", ")
 }
 
-// Readers counts the registered readers that follow a namespace.
+// Readers returns how many registered readers follow a namespace.
 func (w *Worker) Readers(namespace string) (n int) {
 	w.readers.mu.Lock()
 	defer w.readers.mu.Unlock()
@@ -61,9 +61,9 @@ func (w *Worker) Readers(namespace string) (n int) {
 	return n
 }
 
-// watchReaders feeds what the member shows of its readers' registrations to the publisher, until the returned function
-// is called. They have a watch of their own, because the member's cache holds the Leases of one label only. It is for
-// speed: the publisher lists the readers when it matters, and needs no watch to hear from them.
+// watchReaders passes the member's registrations to the publisher until the returned function is called. They have
+// a watch of their own, because the member's cache holds the Leases of one label only. The watch is for speed: the
+// publisher lists the readers when it matters.
 func (w *Worker) watchReaders(ctx context.Context, p *publish.Publisher) (unwatch func()) {
 	client, err := kubernetes.NewForConfigAndClient(w.Cluster.GetConfig(), w.Cluster.GetHTTPClient())
 	if err != nil {
@@ -75,7 +75,7 @@ func (w *Worker) watchReaders(ctx context.Context, p *publish.Publisher) (unwatc
 	var wg sync.WaitGroup
 	wg.Go(func() { w.tellNews(ctx) })
 	wg.Go(func() {
-		// A watch that shows more than is kept holds it all in its cache. So it ends for a while.
+		// A watch that shows more than is kept holds it all in its cache. So it ends, and rests for readersPause.
 		for ctx.Err() == nil {
 			bounded, end := context.WithCancel(ctx)
 			w.readersInformer(leases, p, func() {
@@ -95,10 +95,11 @@ func (w *Worker) watchReaders(ctx context.Context, p *publish.Publisher) (unwatc
 	}
 }
 
-// readersPause is for how long a watch of the registrations rests that has shown more than is kept.
+// readersPause is how long a watch of the registrations rests after it has shown more than is kept.
 const readersPause = time.Minute
 
-// readersInformer watches the registrations in the member. It calls noted after each that the publisher has noted.
+// readersInformer watches the registrations in the member. It calls noted after the publisher has observed each
+// one.
 func (w *Worker) readersInformer(leases coordinationclient.LeaseInterface, p *publish.Publisher, noted func()) toolscache.Controller {
 	selector := publish.ReaderSelector().String()
 	_, informer := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
@@ -134,7 +135,8 @@ func (w *Worker) readersInformer(leases coordinationclient.LeaseInterface, p *pu
 					p.ObserveReaderGone(l.UID)
 					w.readerGone(l.UID)
 				}
-				// What a new list merely lacks comes as something else, and is no end: its reader may still act.
+				// A registration that a new list lacks comes as DeletedFinalStateUnknown. That is no proof of its
+				// end: its reader may still act.
 				if unknown, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 					if l, ok := unknown.Obj.(*coordinationv1.Lease); ok {
 						w.readerGone(l.UID)
@@ -146,8 +148,8 @@ func (w *Worker) readersInformer(leases coordinationclient.LeaseInterface, p *pu
 	return informer
 }
 
-// readerSeen has the status of all namespaces count a reader that has registered. An event on its Cluster tells of it,
-// unless it had registered before this hub looked.
+// readerSeen counts a reader that has registered. It records an event on the Cluster, unless an initial list of the
+// watch shows the reader.
 func (w *Worker) readerSeen(l *coordinationv1.Lease, before bool) {
 	reader, err := wire.ReadRegistration(l)
 	if err != nil {
@@ -174,7 +176,7 @@ func (w *Worker) readerSeen(l *coordinationv1.Lease, before bool) {
 	}
 }
 
-// readerGone is readerSeen for one whose registration is gone.
+// readerGone handles a registration that is gone.
 func (w *Worker) readerGone(uid types.UID) {
 	w.readers.mu.Lock()
 	r, known := w.readers.all[uid]

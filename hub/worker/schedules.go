@@ -14,23 +14,25 @@ import (
 )
 
 const (
-	// wakeTries is how often it is tried to wake the CronJobs of a term, one fenceLook after the other.
+	// wakeTries is how often the worker tries to wake the CronJobs of a term, once per fenceLook.
 	wakeTries = 20
-	// wakeAgain is how long after the first time they are woken the second time.
+	// wakeAgain is the delay between the first and the second waking.
 	wakeAgain = 3 * time.Second
 	// wakeTimeout bounds one try.
 	wakeTimeout = 5 * time.Second
 )
 
-// wakeSchedules wakes the fenced CronJobs of each namespace once a term of the member has begun there, until ctx ends.
+// wakeSchedules wakes the fenced CronJobs of each namespace once a term of the member has begun there, until ctx
+// ends.
 //
-// The CronJob controller of a follower backs off more and more, because its Jobs are refused. The API server's news that
-// a CronJob has changed wakes it at once. But for a tick before the term it would be refused again. So its status is
-// made to say that what came before the term was scheduled. Then the controller forgets its back-off, and comes back for
-// the next tick. Nothing but the status is written, so the right to that is no right to run anything.
+// The CronJob controller of a follower backs off more and more, because its Jobs are rejected. An update of a
+// CronJob wakes it at once. But its Job for a tick before the term would be rejected again. So the hub sets the
+// CronJob's status so that everything before the term counts as scheduled. Then the controller resets its back-off,
+// and returns for the next tick. The hub writes only the status, so its right to do that is no right to run
+// anything.
 //
-// An API server may not know the Lease of the term yet. If there was a tick in the term already, it refuses that, and the
-// controller backs off as before. So the CronJobs are woken twice, by another status each time.
+// An API server may not have seen the Lease of the term yet. If there was a tick in the term already, it rejects
+// the Job, and the controller backs off as before. So the CronJobs are woken twice, by another status each time.
 func (w *Worker) wakeSchedules(ctx context.Context) {
 	wakings := map[fencedTerm]waking{}
 	for ; ctx.Err() == nil; pause(ctx, fenceLook) {
@@ -45,7 +47,7 @@ func (w *Worker) wakeSchedules(ctx context.Context) {
 	}
 }
 
-// wakeTerms wakes the CronJobs of each term if that is due, and forgets the terms that are over.
+// wakeTerms wakes the CronJobs of each term where that is due, and forgets the terms that are over.
 func (w *Worker) wakeTerms(ctx context.Context, terms map[fencedTerm]guard.Fence, wakings map[fencedTerm]waking) {
 	maps.DeleteFunc(wakings, func(t fencedTerm, _ waking) bool { return !has(terms, t) })
 	for t, f := range terms {
@@ -53,23 +55,24 @@ func (w *Worker) wakeTerms(ctx context.Context, terms map[fencedTerm]guard.Fence
 	}
 }
 
-// waking is how far the CronJobs of a term are woken.
+// waking is the progress of waking a term's CronJobs.
 type waking struct {
-	times int           // that all of them were
-	tries int           // since then
+	times int           // how often all of them were woken
+	tries int           // failed attempts since then
 	next  time.Duration // boot reading of the next try
 }
 
-// wakeTerm wakes the CronJobs of a term if that is due.
+// wakeTerm wakes the CronJobs of a term if that is due, and returns the progress.
 func (w *Worker) wakeTerm(ctx context.Context, t fencedTerm, of *metav1.LabelSelector, is waking) waking {
 	now := w.Clock.Now().Boot
 	if is.times == 2 || is.tries == wakeTries || now < is.next {
 		return is
 	}
-	// A status has whole seconds. This is the last one before the term: a tick at its very beginning is not left out.
+	// A status has whole seconds. upTo is the last one before the term, so that a tick at its very beginning is not
+	// lost.
 	upTo := time.UnixMicro(t.began - 1).Truncate(time.Second)
 	if is.times == 0 {
-		upTo = upTo.Add(-time.Second) // so that the second time is news
+		upTo = upTo.Add(-time.Second) // so that the second waking changes the status
 	}
 	err := w.wakeCronJobs(ctx, t.namespace, of, upTo)
 	if err == nil {
@@ -85,5 +88,5 @@ func (w *Worker) wakeTerm(ctx context.Context, t fencedTerm, of *metav1.LabelSel
 	return is
 }
 
-// wakes reports whether a fence has refused Jobs.
+// wakes reports whether a fence rejects Jobs.
 func wakes(f guard.Fence) bool { return !f.Warns() && f.Schedules() != nil }

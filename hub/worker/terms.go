@@ -15,13 +15,14 @@ import (
 	"github.com/leasecast/leasecast/hub/guard"
 )
 
-// fencedTerm is one of this member, in a namespace that a fence is about.
+// fencedTerm is a term of this member, in a namespace that a fence covers.
 type fencedTerm struct {
 	fence, namespace string
-	began            int64 // in microseconds, as a Lease has it
+	began            int64 // in microseconds, the Lease's acquireTime
 }
 
-// fencedTerms are the terms of the member, each with its fence, by its cache. Only such fences count.
+// fencedTerms returns the terms of the member, each with its fence, from its cache. It considers only fences that
+// match such.
 func (w *Worker) fencedTerms(ctx context.Context, such func(guard.Fence) bool) (map[fencedTerm]guard.Fence, error) {
 	wanted, _, err := w.Hub.Fences(ctx, w.Member.Key)
 	if err != nil || !slices.ContainsFunc(wanted, such) {
@@ -43,8 +44,8 @@ func (w *Worker) fencedTerms(ctx context.Context, such func(guard.Fence) bool) (
 	return termsOf(wanted, such, leases.Items, spaces, w.Clock.Now().Wall), nil
 }
 
-// termsOf are the terms that these Leases show at an instant, in namespaces with these labels. A term that has not begun
-// is none: CronJobs would be put to sleep until then.
+// termsOf returns the terms that these Leases show at an instant, in namespaces with these labels. A term that has
+// not begun is left out: waking its CronJobs early would put them to sleep until then.
 func termsOf(wanted []guard.Fence, such func(guard.Fence) bool, leases []coordinationv1.Lease, spaces map[string]map[string]string,
 	now time.Time) map[fencedTerm]guard.Fence {
 	terms := map[fencedTerm]guard.Fence{}

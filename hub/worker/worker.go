@@ -1,6 +1,6 @@
-// Package worker is the hub's work in one member. A Worker lives from the engagement of the member to its end. It owns
-// the publisher, the watches of Leases and registrations, and the guard. Decisions are made elsewhere: package
-// controller asks a Worker for its publisher, and hands that what each Lease has to say.
+// Package worker does the hub's work in one member. A Worker lives from the engagement of the member to its end. It
+// owns the publisher, the watches of Leases and registrations, and the guard. It makes no decisions: package
+// controller asks a Worker for its publisher, and assigns each Lease's content through it.
 //
 // The rest works without acknowledged handover (readers.go).
 package worker
@@ -35,20 +35,22 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// ServeRetry is how often a worker tries again to serve a fleet.
+// ServeRetry is how often a worker retries to serve a fleet.
 const ServeRetry = 300 * time.Millisecond
 
 // Options configure a Worker. All fields are required.
 type Options struct {
-	// Member is pinned, or moving to another hub. Cluster has its caches, and the connection of its watches.
+	// Member is pinned, or moving to another hub. Cluster holds the member's caches and the connection of its
+	// watches.
 	Member  fleet.Member
 	Cluster cluster.Cluster
-	// Client reaches the member, and Leases its Leases. Their requests must end with their context.
+	// Client reaches the member, and Leases reaches its Leases. Their requests must end with their context.
 	Client kubernetes.Interface
 	Leases coordinationclient.LeasesGetter
-	// CronJobs returns a client for them in the member. What tenants put there must not hold up other requests.
+	// CronJobs returns a client for the member's CronJobs. CronJobs that tenants write must not hold up other
+	// requests.
 	CronJobs func() batchclient.CronJobsGetter
-	// Observe notes what became of a request to the member.
+	// Observe records the outcome of a request to the member.
 	Observe func(health.Observation)
 	Fleet   Fleet
 	Hub     Hub
@@ -59,36 +61,37 @@ type Options struct {
 	Log      logr.Logger
 }
 
-// Fleet is what a Worker asks of a [fleet.Provider].
+// Fleet is the part of [fleet.Provider] that a Worker uses.
 type Fleet interface {
 	Member(key fleet.Key) (fleet.Member, bool)
 	Members(fleetName string) []fleet.Member
 	Forget(key fleet.Key)
 }
 
-// Hub is what a Worker asks of the hub. No method but Serve, Fences and RelinquishRecords may block.
+// Hub is what a Worker needs from the hub. Only Serve, Fences and RelinquishRecords may block.
 type Hub interface {
-	// Serve has this installation serve the member's fleet, and returns the key of its seal. It is false where
-	// another installation was faster, or the seal cannot be had.
+	// Serve has this installation serve the member's fleet, and returns the key of its seal. It returns false if
+	// another installation serves the fleet, or if the seal cannot be obtained.
 	Serve(ctx context.Context, fleetName string) (seal.Key, bool)
 	// Served reports whether this installation serves the fleet, as far as a cache shows it.
 	Served(fleetName string) bool
-	// Serves reports whether this replica may write for the fleet now, and MayWrite whether it may at a reading.
+	// Serves reports whether this replica may write for the fleet now. MayWrite reports whether it may at a
+	// reading.
 	Serves(fleetName string) bool
 	MayWrite(fleetName string, now lease.Reading) bool
-	// Changed asks for a decision because there is news of a namespace in the member, or of all if it is empty.
+	// Changed enqueues a decision because a namespace in the member changed. An empty namespace stands for all.
 	Changed(key fleet.Key, namespace string)
-	// FenceNews asks for the statuses of policies because there is news of what they fence in the member.
+	// FenceNews enqueues the policies' statuses because the state of what they fence in the member changed.
 	FenceNews(key fleet.Key)
-	// Fences returns what the policies of the member's fleet ask for there, by a cache. It names the invalid ones:
-	// nobody knows what they ask for.
+	// Fences returns the fences that the policies of the member's fleet ask for there, from a cache. It names the
+	// invalid policies, whose fences are not known.
 	Fences(ctx context.Context, key fleet.Key) (wanted []guard.Fence, invalid []string, err error)
-	// RelinquishRecords takes the mark of this hub off the fleet's records.
+	// RelinquishRecords removes this hub's mark from the fleet's records.
 	RelinquishRecords(ctx context.Context, fleetName string) error
-	// RecordReader records an event about a reader on the member's Cluster, of a kind such as Normal. The registration has
-	// that name. The empty name stands for all.
+	// RecordReader records an event about a reader on the member's Cluster, of a kind such as Normal. registration
+	// names the reader's registration; the empty name stands for all.
 	RecordReader(key fleet.Key, registration types.NamespacedName, kind, reason, message string)
-	// RecordMended records an event on the member's Cluster: a fence was put back.
+	// RecordMended records an event on the member's Cluster: a fence was restored.
 	RecordMended(key fleet.Key, message string)
 }
 
@@ -97,40 +100,40 @@ type Worker struct {
 	Options
 	readers registrations
 	news    *readerNews
-	wake    chan struct{} // holds one: look whether the member is leaving
+	wake    chan struct{} // holds one: check whether the member is leaving
 
 	mu        sync.Mutex
 	publisher *publish.Publisher    // nil until the seal is known
-	unguarded error                 // nil: the guard is in force
-	fences    map[string]knownFence // by their names
-	stored    map[string]bool       // of them, those that the member was seen to store
+	unguarded error                 // nil while the guard is in force
+	fences    map[string]knownFence // by name
+	stored    map[string]bool       // names of the fences that the member was seen to store
 	fencing   bool                  // a turn of keepFences is under way
-	// fencesSilent: the last check got no answer about some of them.
+	// fencesSilent is true if the last check got no answer about some fences.
 	fencesSilent bool
-	locks        map[string]LockState // by the name of the fence; none: nothing was seen
+	locks        map[string]LockState // by the name of the fence; no entry: nothing was seen
 	accounts     map[v1alpha1.FencedServiceAccount]AccountState
 }
 
-// New returns a Worker that has not begun.
+// New returns a Worker that has not started.
 func New(o Options) *Worker {
 	return &Worker{Options: o, unguarded: ErrUnchecked, news: newReaderNews(), wake: make(chan struct{}, 1), fences: map[string]knownFence{}}
 }
 
-// Publisher is that of the member, or nil while nothing is written there.
+// Publisher returns the member's publisher, or nil while nothing is written there.
 func (w *Worker) Publisher() *publish.Publisher {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.publisher
 }
 
-// Unguarded says why the member is not guarded. It is nil where the guard is in force.
+// Unguarded returns why the member is not guarded, or nil while the guard is in force.
 func (w *Worker) Unguarded() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.unguarded
 }
 
-// Wake has the worker look whether the member is leaving, and who serves its fleet.
+// Wake has the worker check whether the member is leaving, and which installation serves its fleet.
 func (w *Worker) Wake() {
 	select {
 	case w.wake <- struct{}{}:
@@ -138,7 +141,7 @@ func (w *Worker) Wake() {
 	}
 }
 
-// Run guards and publishes until ctx ends. When it returns, nothing is under way any more.
+// Run guards and publishes until ctx ends. When it returns, no request is in flight.
 func (w *Worker) Run(ctx context.Context) {
 	var p *publish.Publisher
 	err := wait.PollUntilContextCancel(ctx, ServeRetry, true, func(ctx context.Context) (bool, error) {
@@ -153,7 +156,7 @@ func (w *Worker) Run(ctx context.Context) {
 	}
 	unwatch, err := w.watchLeases(ctx, p)
 	if err != nil {
-		p.Queue.ShutDown() // which Run would have done
+		p.Queue.ShutDown() // as Run would have done
 		w.Log.Error(err, "The Leases in the cluster cannot be watched", "reason", reason.Unreachable)
 		return
 	}
@@ -197,8 +200,8 @@ func (w *Worker) newPublisher(key seal.Key) *publish.Publisher {
 	})
 }
 
-// Report has the member's health observe a request. A refusal is left out: it may concern one namespace only, and the
-// probe asks about the member as a whole.
+// Report records a request with the member's health. It ignores rejections: one may concern a single namespace, and
+// the probe covers the member as a whole.
 func Report(observe func(health.Observation), write bool, sent, now lease.Reading, err error) {
 	o := health.Observation{Kind: health.Read, At: sent, Took: now.Boot - sent.Boot}
 	if write {
@@ -216,7 +219,7 @@ func Report(observe func(health.Observation), write bool, sent, now lease.Readin
 	observe(o)
 }
 
-// bare is an error without the URL of its request, whose host is a placeholder that means nothing to anybody.
+// bare strips the URL of its request from an error. The URL's host is a placeholder without meaning.
 func bare(err error) string {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -228,7 +231,7 @@ func bare(err error) string {
 // readEvery is how often the Leases of a member are listed whose watches do not last.
 const readEvery = 10 * time.Second
 
-// readUnwatched lists the Leases in the member again and again, as long as its watches do not last.
+// readUnwatched lists the Leases in the member periodically while its watches do not last.
 func (w *Worker) readUnwatched(ctx context.Context, p *publish.Publisher) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if m, _ := w.Fleet.Member(w.Member.Key); m.Problem.Reason == reason.Unwatched {
@@ -237,7 +240,7 @@ func (w *Worker) readUnwatched(ctx context.Context, p *publish.Publisher) {
 	}, readEvery)
 }
 
-// watchLeases feeds what the member's cache shows of our Leases to the publisher.
+// watchLeases passes the hub's Leases in the member's cache to the publisher.
 func (w *Worker) watchLeases(ctx context.Context, p *publish.Publisher) (unwatch func(), err error) {
 	informer, err := w.Cluster.GetCache().GetInformer(ctx, &coordinationv1.Lease{})
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package locks turns the locks that a policy fences into the Leases and the durations that count.
+// Package locks converts the locks that a policy fences into the Leases and the durations that count.
 package locks
 
 import (
@@ -21,33 +21,33 @@ type Lock struct {
 // ID identifies the Lease of the lock in the annotation v1alpha1.OpenLocksAnnotation: 12 hexadecimal digits.
 func (l Lock) ID() string { return lease.LockID(l.String()) }
 
-// Elector are the durations of whoever takes a lock.
+// Elector holds the durations of a lock's elector.
 type Elector struct {
 	Lease, Renew, Retry time.Duration
 	Request             time.Duration // the longest request of its client
-	Release             time.Duration // the longest release of a lost lock, while its work goes on; 0: it releases none
+	Release             time.Duration // the longest release of a lost lock, while its work goes on; 0: no release
 }
 
 // StopTime bounds how long the holder of a lock works after its last request was admitted. The sources are
 // tools/leaderelection/leaderelection.go of client-go v0.26.15 to v0.36.3, and elector_test.go measures it.
 //
-//   - That was a renewal. Its answer takes Request or Renew at most, whichever is shorter (renew). A Retry later the
-//     elector begins the next renewal, which fails after Renew.
-//   - Or it took the lock. No deadline but Request bounds the answer (acquire). The first renewal begins at once, and
+//   - The request was a renewal. Its answer takes at most Request or Renew, whichever is shorter (renew). One Retry
+//     later the elector begins the next renewal, which fails after Renew.
+//   - Or the request took the lock. Only Request bounds the answer (acquire). The first renewal begins at once, and
 //     fails after Renew.
-//   - Either way the elector may then release the lock, before Run cancels the work: within Release.
+//   - In both cases the elector may then release the lock, within Release, before Run cancels the work.
 //
 // The sum of all four covers both.
 func (e Elector) StopTime() time.Duration { return e.Request + e.Retry + e.Renew + e.Release }
 
-// minPatience is how long at least a lock may be held by nobody.
+// minPatience is the least Patience.
 const minPatience = 2 * time.Minute
 
-// Patience is how long a lock may be held by nobody in a cluster that leads, before people are warned. By then a program
-// that was started again has taken it, too.
+// Patience is how long a lock may have no holder in a cluster that leads, before people are warned. A program that
+// was restarted takes its lock within that time, too.
 func (e Elector) Patience() time.Duration { return max(minPatience, 3*e.Lease) }
 
-// Of returns those that a policy fences.
+// Of returns the locks that a policy fences.
 func Of(f *v1alpha1.Fencing) (locks []Lock) {
 	if f == nil {
 		return nil
@@ -62,11 +62,12 @@ const (
 	// serverLimit is when an API server ends a request by itself: --request-timeout, RequestTimeout in
 	// pkg/server/config.go of k8s.io/apiserver v0.36.3.
 	serverLimit = time.Minute
-	// releasing are the requests of one release: a read and a write from client-go v0.34 on, before that a write.
+	// releasing is the number of requests of one release: a read and a write from client-go v0.34 on, before that a
+	// write.
 	releasing = 2
 )
 
-// electorOf assumes the worst of what a policy leaves out.
+// electorOf assumes the worst case for durations that a policy omits.
 func electorOf(asked v1alpha1.LockFence) Elector {
 	e := Elector{
 		Lease: seconds(asked.LeaseDurationSeconds), Renew: seconds(asked.RenewDeadlineSeconds),
@@ -83,17 +84,18 @@ func electorOf(asked v1alpha1.LockFence) Elector {
 	return e
 }
 
-// ours is how the names of Leases begin that the hub writes for itself.
+// ours is the name prefix of the Leases that the hub writes for itself.
 const ours = "leasecast-"
 
-// Check rejects locks that the schema rejects, too. A policy that was stored under an earlier CRD is not validated
-// again: it may have named a controller in place of a lock, or a Lease of the hub.
+// Check rejects locks that the schema rejects too. A policy that was stored under an earlier CRD is not validated
+// again. It may name a controller in place of a lock, or a Lease of the hub.
 func Check(o *v1alpha1.LeadershipPolicy) error {
 	for _, l := range Of(o.Spec.Fencing) {
 		if l.Namespace == "" || l.Name == "" || l.Lease == 0 || l.Renew == 0 || l.Retry == 0 {
 			return fmt.Errorf("the lock %q of leaderElectionLocks lacks its namespace, name, leaseDurationSeconds, renewDeadlineSeconds or retryPeriodSeconds: say all of them (config/samples/fences has those of known controllers)", l)
 		}
-		// In another namespace, too: before the hub has written the Lease once, API servers refuse all of that name.
+		// In another namespace, too: before the hub has written the Lease once, API servers reject all Leases of
+		// that name.
 		if l.Name == o.LeaseName() {
 			return fmt.Errorf("the lock %s has the name of the Lease that the hub writes itself: take it out of leaderElectionLocks, or choose another leaseName", l)
 		}
