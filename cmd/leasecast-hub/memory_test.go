@@ -30,3 +30,26 @@ func TestTheHeapIsKeptBelowTheContainersLimit(t *testing.T) {
 		})
 	}
 }
+
+func TestTheHeapIsCollectedWhenItHasGrownByHalf(t *testing.T) {
+	for name, test := range map[string]struct {
+		goGC string
+		want int
+	}{
+		"by default":         {"", growthPercent},
+		"not if GOGC is set": {"100", 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Cleanup(func() { debug.SetGCPercent(100) })
+			debug.SetGCPercent(100)
+			t.Setenv("GOGC", test.goGC)
+			t.Setenv(memoryVariable, "")
+			if err := limitMemory(); err != nil {
+				t.Fatal(err)
+			}
+			if got := debug.SetGCPercent(100); got != test.want {
+				t.Errorf("the heap may grow by %d percent, want %d", got, test.want)
+			}
+		})
+	}
+}

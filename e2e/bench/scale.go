@@ -18,7 +18,8 @@ func measureScale(ctx context.Context, b *bench) (err error) {
 	namespaces := teams(b.sizes.scaled)
 	o := harness.Options{Timings: harness.Default, Members: members(namespaces...)}
 	for i := range b.sizes.more {
-		o.Members = append(o.Members, harness.Member{Name: fmt.Sprint("more-", i), Priority: 1, Namespaces: namespaces[:min(10, len(namespaces))]})
+		few := namespaces[:min(10, len(namespaces))]
+		o.Members = append(o.Members, harness.Member{Name: fmt.Sprint("more-", i), Priority: 1, Namespaces: few})
 	}
 	d, err := b.start(ctx, o)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
 
@@ -15,25 +16,14 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// pageSize is how many Secrets are read at once where the API server does not stream lists, as before Kubernetes 1.34. The
-// metadata of one have 1.5 MiB at most.
+// pageSize is how many Secrets are read at once where the API server does not stream lists, as before Kubernetes 1.34.
+// Each has at most 1.5 MiB of metadata.
 const pageSize = 20
 
-// informer returns an informer of the Secrets' metadata in a namespace. It reduces each page of a list before it reads the
-// next one. Pages come from etcd, because API servers return lists from their caches whole.
+// informer returns an informer of the Secrets' metadata in a namespace.
 func (s *Store) informer(namespace string) (toolscache.SharedIndexInformer, error) {
 	secrets := s.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(namespace)
-	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		page, err := secrets.List(ctx, o)
-		if err != nil {
-			return nil, err
-		}
-		for i := range page.Items {
-			page.Items[i] = *reduced(&page.Items[i])
-		}
-		return page, nil
-	})
-	pages.PageSize, pages.FullListIfExpired = pageSize, false
+	pages := reducedPages(secrets)
 	lists := &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 			all, _, err := pages.List(ctx, metav1.ListOptions{})
@@ -48,8 +38,25 @@ func (s *Store) informer(namespace string) (toolscache.SharedIndexInformer, erro
 	return informer, informer.SetTransform(slim)
 }
 
-// slim drops from the metadata of a Secret what the hub does not read, before a cache keeps them. Of Secrets that it has no
-// use for it keeps the key.
+// reducedPages returns a pager that reduces each page before it reads the next one. Its lists name no version, so the
+// API server reads pages from etcd. From its cache it would return the list as a whole.
+func reducedPages(secrets metadata.ResourceInterface) *pager.ListPager {
+	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		page, err := secrets.List(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Items {
+			page.Items[i] = *reduced(&page.Items[i])
+		}
+		return page, nil
+	})
+	pages.PageSize, pages.FullListIfExpired = pageSize, false
+	return pages
+}
+
+// slim drops from a Secret's metadata what the hub does not read, before a cache keeps them. Of a Secret that the hub
+// does not need it keeps the key.
 func slim(o any) (any, error) {
 	full, ok := o.(*metav1.PartialObjectMetadata)
 	if !ok {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -80,5 +81,21 @@ func TestAnAPIServerThatStreamsNoListIsReadByPages(t *testing.T) {
 	}
 	if want := []string{"", "", ""}; !slices.Equal(versions, want) {
 		t.Errorf("the pages have the versions %v, want none", versions)
+	}
+}
+
+func TestEachPageIsReducedBeforeTheNextOneIsRead(t *testing.T) {
+	client, err := metadata.NewForConfig(pagedServer(t, func(string, string) {}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := client.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace("a")
+	page, err := reducedPages(secrets).PageFn(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	items := page.(*metav1.PartialObjectMetadataList).Items
+	if len(items) != 1 || items[0].Name != "0-kubeconfig" || items[0].Labels != nil {
+		t.Errorf("a page has %+v, want one Secret without labels", items)
 	}
 }
