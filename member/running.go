@@ -39,7 +39,7 @@ func (m *Member) part() {
 	running.all = slices.DeleteFunc(running.all, func(o *Member) bool { return o == m })
 }
 
-// follows returns a namespace that both Members follow, and false if they share none.
+// follows returns a namespace that both Members follow, and false if they share no namespace.
 func (m *Member) follows(other *Member) (what string, found bool) {
 	if m.host != other.host {
 		return "", false

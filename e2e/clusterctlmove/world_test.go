@@ -41,7 +41,7 @@ const (
 	toolTimeout = 2 * time.Minute
 )
 
-// timings are those of the default profile with a longer D: the restore of an API server on a busy machine, where a hub
+// timings are the default profile's with a longer D: the restore of an API server on a busy machine, where a hub
 // is back after half a minute, ends no term.
 var timings = lease.Timings{Duration: time.Minute, Renew: 5 * time.Second, Timeout: 3 * time.Second, Skew: time.Second}
 

@@ -129,7 +129,7 @@ func TestALockIsRefusedByClustersWithoutThePolicysNamespace(t *testing.T) {
 	west := fleet.Key{Fleet: "fleet", Name: "west"}
 	reached := func(*memberView) {}
 	for name, test := range map[string]struct {
-		locks   *corev1.Namespace // that of the lock; nil: it does not exist
+		locks   *corev1.Namespace // the lock's namespace; nil: it does not exist
 		unread  error             // instead
 		is      func(west *memberView)
 		fence   error // what west says of the fence

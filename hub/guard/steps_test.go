@@ -209,7 +209,8 @@ func TestWhatKeepFindsOfAFencedLock(t *testing.T) {
 	}
 }
 
-// Whoever holds a lock elsewhere does so without the policy's namespace, too. In its own namespace that takes the namespace.
+// A lock in another namespace can be held where the policy's namespace is missing. A lock in the policy's namespace
+// cannot.
 func TestWhatKeepFindsOfAFencedLockWhereThePolicyHasNoNamespace(t *testing.T) {
 	for name, test := range map[string]struct {
 		lock  string // its namespace
