@@ -23,16 +23,16 @@ const (
 	askTimeout = 5 * time.Second
 	// askEvery is the pause between two of them.
 	askEvery = time.Second
-	// sayEvery is how often the log says that there is no answer yet.
-	sayEvery = 30 * time.Second
+	// logEvery is the pause between two log lines while there is no answer.
+	logEvery = 30 * time.Second
 	// probeTimeout bounds what a client of the probes may take to ask.
 	probeTimeout = 5 * time.Second
 )
 
 // awaitHubID returns the mark of this installation: the UID of the management cluster's kube-system namespace, and the
-// namespace of the election. It asks until the API server tells, or ctx ends. A refusal is no end: an API server that
-// has just started refuses what it allows a moment later. Meanwhile the probes say that the hub is alive, and not
-// ready. So no kubelet restarts it, with pauses that grow.
+// namespace of the election. It asks until the API server answers, or ctx ends. It retries also after a refusal:
+// an API server that has just started refuses what it allows a moment later. In the meantime the probes report that the
+// hub is alive and not ready. So no kubelet restarts it, with growing pauses.
 func awaitHubID(ctx context.Context, cfg *rest.Config, o Options) (string, error) {
 	cs, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
@@ -51,7 +51,7 @@ func awaitHubID(ctx context.Context, cfg *rest.Config, o Options) (string, error
 		return string(ns.UID), nil
 	})
 	if err != nil {
-		return "", fmt.Errorf("hub: cannot tell which management cluster this is: %w", err)
+		return "", fmt.Errorf("hub: the management cluster cannot be identified: %w", err)
 	}
 	return seal.Mark(uid, o.Namespace), nil
 }
@@ -59,13 +59,13 @@ func awaitHubID(ctx context.Context, cfg *rest.Config, o Options) (string, error
 // await asks until there is an answer. It returns the last error when ctx ends.
 func await(ctx context.Context, ask func(context.Context) (string, error)) (answer string, err error) {
 	logger, clock := log.FromContext(ctx).WithName("start"), utilclock.RealClock{}
-	var said time.Time
+	var logged time.Time
 	ended := wait.PollUntilContextCancel(ctx, askEvery, true, func(ctx context.Context) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)
 		defer cancel()
 		answer, err = ask(ctx)
-		if err != nil && clock.Since(said) >= sayEvery {
-			said = clock.Now()
+		if err != nil && clock.Since(logged) >= logEvery {
+			logged = clock.Now()
 			logger.Info("The API server of the management cluster does not answer yet: the hub waits for it", "err", err.Error())
 		}
 		return err == nil, nil

@@ -52,8 +52,7 @@ const (
 	retryPeriod      = time.Second
 )
 
-// userAgent begins the name by which audit logs, the hub's and the members', know a
-// replica. Its identity in the election follows.
+// userAgent is the prefix of a replica's user agent in audit logs. Its identity in the election follows.
 const userAgent = "leasecast-hub/"
 
 // Options configure a hub.
@@ -71,11 +70,11 @@ type Options struct {
 	// MetricsAddress and ProbeAddress are host:port; "0" turns the one off. Metrics are served by HTTPS, to
 	// whoever may get the URL /metrics by RBAC.
 	MetricsAddress, ProbeAddress string
-	// MetricsCertDir holds tls.crt and tls.key for that. Empty: the hub signs its certificates itself.
+	// MetricsCertDir holds tls.crt and tls.key for that. Empty: each start signs a certificate of its own.
 	MetricsCertDir string
-	// Metrics gets the metrics of this hub while it runs. Nil: nobody reads them.
+	// Metrics is the registry of this hub's metrics while it runs. Nil: they are not collected.
 	Metrics prometheus.Registerer
-	// Version is what the metrics say runs.
+	// Version is the version of the program, for the metrics.
 	Version string
 	// Clock is read for every renewTime and expiry. Default: the clocks of this machine.
 	Clock lease.Clock
@@ -132,7 +131,7 @@ func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Man
 		UserAgent:      cfg.UserAgent,
 		Clock:          o.Clock,
 	})
-	serving, err := metrics.Server(o.MetricsAddress, o.MetricsCertDir, o.Clock)
+	serving, err := metrics.Server(o.MetricsAddress, o.MetricsCertDir)
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
@@ -232,8 +231,8 @@ func newIdentity() (string, error) {
 	return host + "_" + string(uuid.NewUUID()), nil
 }
 
-// electionPings has a connection that died without a word noticed, and a renewal sent again, before
-// renewDeadline. client-go's own pings take 45 s.
+// electionPings detects a dead connection early enough to send a renewal again before renewDeadline. client-go's own
+// pings take 45 s.
 var electionPings = pings.Timing{After: time.Second, Timeout: time.Second}
 
 // electionLock is the Lease of the hub's election.
@@ -256,7 +255,7 @@ func electionLock(cfg *rest.Config, namespace, identity string) (resourcelock.In
 	}, nil
 }
 
-// electedNow returns the question whether this replica holds the election at the moment.
+// electedNow returns a function that reports whether this replica holds the election now.
 func electedNow(cfg *rest.Config, namespace, identity string) (func(context.Context) bool, error) {
 	cs, err := kubernetes.NewForConfig(cfg)
 	if err != nil {

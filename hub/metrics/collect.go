@@ -21,12 +21,12 @@ const connected = "Connected"
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
-	tell(ch, buildInfo, 1, m.Version, goVersion())
+	sendGauge(ch, buildInfo, 1, m.Version, goVersion())
 	if !m.Elected() {
-		tell(ch, elected, 0)
+		sendGauge(ch, elected, 0)
 		return
 	}
-	tell(ch, elected, 1)
+	sendGauge(ch, elected, 1)
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	records, fleets, err := m.read(ctx)
@@ -47,11 +47,11 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 			present[member.Key] = true
 			m.collectMember(ch, member)
 			if o, ok := offsets[member.Key]; ok {
-				tell(ch, clockOffset, o.Lo.Seconds(), member.Fleet, member.Name, "least")
-				tell(ch, clockOffset, o.Hi.Seconds(), member.Fleet, member.Name, "most")
+				sendGauge(ch, clockOffset, o.Lo.Seconds(), member.Fleet, member.Name, "least")
+				sendGauge(ch, clockOffset, o.Hi.Seconds(), member.Fleet, member.Name, "most")
 			}
 			if age, ok := m.renewalAge(ctx, member, records); ok {
-				tell(ch, renewalAge, age.Seconds(), member.Fleet, member.Name)
+				sendGauge(ch, renewalAge, age.Seconds(), member.Fleet, member.Name)
 			}
 		}
 	}
@@ -61,7 +61,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	m.changes.Collect(ch)
 }
 
-func tell(ch chan<- prometheus.Metric, d *prometheus.Desc, value float64, labels ...string) {
+func sendGauge(ch chan<- prometheus.Metric, d *prometheus.Desc, value float64, labels ...string) {
 	ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 }
 
@@ -96,16 +96,16 @@ func (m *Metrics) read(ctx context.Context) (records []v1alpha1.NamespaceLeader,
 
 func (m *Metrics) collectRecord(ch chan<- prometheus.Metric, r *v1alpha1.NamespaceLeader) {
 	key := client.ObjectKeyFromObject(r)
-	tell(ch, leaderInfo, 1, key.Namespace, key.Name, r.Spec.Leader, string(r.Spec.State))
+	sendGauge(ch, leaderInfo, 1, key.Namespace, key.Name, r.Spec.Leader, string(r.Spec.State))
 	if since := r.Spec.Since; since != nil {
-		tell(ch, leaderSince, float64(since.UnixMicro())/1e6, key.Namespace, key.Name)
+		sendGauge(ch, leaderSince, float64(since.UnixMicro())/1e6, key.Namespace, key.Name)
 	}
 	m.mu.Lock()
 	f, ok := m.failovers[key]
 	m.mu.Unlock()
 	if ok && f.done {
-		tell(ch, failoverTook, f.took.Seconds(), key.Namespace, key.Name)
-		tell(ch, failoverFloor, f.floor.Seconds(), key.Namespace, key.Name)
+		sendGauge(ch, failoverTook, f.took.Seconds(), key.Namespace, key.Name)
+		sendGauge(ch, failoverFloor, f.floor.Seconds(), key.Namespace, key.Name)
 	}
 }
 
@@ -114,14 +114,14 @@ func (m *Metrics) collectMember(ch chan<- prometheus.Metric, member fleet.Member
 	if member.Problem.Reason != "" {
 		state = string(member.Problem.Reason)
 	}
-	tell(ch, memberState, 1, member.Fleet, member.Name, state)
+	sendGauge(ch, memberState, 1, member.Fleet, member.Name, state)
 	if work, ok := m.decider.Work(member.Key); ok {
 		inForce := 0.0
 		if work.Guarded {
 			inForce = 1
 		}
-		tell(ch, guardInForce, inForce, member.Fleet, member.Name)
-		tell(ch, registrations, float64(work.Readers), member.Fleet, member.Name)
+		sendGauge(ch, guardInForce, inForce, member.Fleet, member.Name)
+		sendGauge(ch, registrations, float64(work.Readers), member.Fleet, member.Name)
 	}
 }
 

@@ -74,7 +74,7 @@ func New(o Options) *Metrics {
 		Options: o,
 		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "leasecast_lease_writes_total",
-			Help: "Requests that write Leases in the member, by what became of them.",
+			Help: "Requests that write Leases in the member, by result.",
 		}, []string{"fleet", "member", "result"}),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "leasecast_lease_write_duration_seconds",
@@ -121,20 +121,20 @@ func gauge(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	buildInfo = gauge("leasecast_build_info", "Always 1; the labels tell what runs.", "version", "goversion")
+	buildInfo = gauge("leasecast_build_info", "Always 1; the labels are its versions.", "version", "goversion")
 	elected   = gauge("leasecast_hub_elected", "1 on the replica that has the right to write.")
 
 	leaderInfo = gauge("leasecast_namespace_leader_info",
-		"Always 1; the labels tell who leads the namespace, and the state of its record.", "fleet", "namespace", "leader", "state")
+		"Always 1; the labels are the leader and the state of the record.", "fleet", "namespace", "leader", "state")
 	leaderSince = gauge("leasecast_namespace_leader_since_timestamp_seconds",
-		"When leader and state of the namespace became what they are.", "fleet", "namespace")
+		"When the leader or the state of the namespace last changed.", "fleet", "namespace")
 	failoverTook = gauge("leasecast_last_failover_duration_seconds",
 		"From the decision to replace a lost leader to the next term, the last time.", "fleet", "namespace")
 	failoverFloor = gauge("leasecast_last_failover_floor_seconds",
 		"The part of that which had to pass because the lost leader might still act.", "fleet", "namespace")
 
 	memberState = gauge("leasecast_member_state",
-		"Always 1; the label tells whether the hub is connected to the member, or the reason why not.", "fleet", "member", "state")
+		"Always 1; the label is Connected, or the reason why the hub is not connected.", "fleet", "member", "state")
 	guardInForce = gauge("leasecast_guard_in_force",
 		"1 while the admission policies that protect the member's Leases are in force.", "fleet", "member")
 	registrations = gauge("leasecast_reader_registrations", "Readers that are registered in the member.", "fleet", "member")
