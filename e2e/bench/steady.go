@@ -168,15 +168,20 @@ func perSecond(requests []fleet.Request) float64 {
 // awaitLed returns when this many namespaces have a leader, with every Lease in place. If a leader is named, it leads all
 // of them, and every member may be chosen.
 func awaitLed(ctx context.Context, d *harness.Drill, leader string, want int) error {
-	return d.Await(ctx, leadLimit, fmt.Sprintf("%d namespaces are led", want), func(ctx context.Context) error {
-		records := &v1alpha1.NamespaceLeaderList{}
-		if err := d.Hub.List(ctx, records); err != nil {
-			return err
+	w, err := d.WatchRecords(ctx) // lists would keep a busy machine busier
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	unsettled := map[string]error{}
+	return d.Await(ctx, leadLimit, fmt.Sprintf("%d namespaces are led", want), func(context.Context) error {
+		for _, s := range w.Take() {
+			unsettled[s.Object.Name] = settled(*s.Object, leader)
 		}
 		led, last := 0, errors.New("there is no record")
-		for _, r := range records.Items {
-			if err := settled(r, leader); err != nil {
-				last = fmt.Errorf("%s: %w", r.Name, err)
+		for name, err := range unsettled {
+			if err != nil {
+				last = fmt.Errorf("%s: %w", name, err)
 				continue
 			}
 			led++

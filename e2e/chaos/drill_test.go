@@ -3,9 +3,7 @@ package main
 import (
 	"slices"
 	"testing"
-	"time"
 
-	"github.com/leasecast/leasecast/e2e/chaos/history"
 	"github.com/leasecast/leasecast/e2e/harness"
 )
 
