@@ -55,8 +55,8 @@ type generation struct {
 
 // score is what became of the generated mutants of one package.
 type score struct {
-	Mutants   int `json:"mutants"`
-	Killed    int `json:"killed"`
+	Mutants int `json:"mutants"`
+	Killed  int `json:"killed"`
 }
 
 // survivor is a generated mutant that was not killed.
