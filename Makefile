@@ -69,11 +69,11 @@ up: k8s build $(KUSTOMIZE) ## Start the demo's fleet and leave it running: what 
 down: ## Stop the fleet that `make up` started
 	$(RUN) ./e2e/demo down
 
-# Which measurements to make (reader, steady, blackhole, failover, handover, change, fence, peer, ours, scale; none: all), and flags for them.
+# Which measurements to make: steady, blackhole, reader, failover, handover, change, fence, renewal. None: all.
 PARTS :=
 
 .PHONY: bench
-bench: k8s build $(KUSTOMIZE) ## Measure failovers and costs, beside client-go's elector, in half an hour, or some PARTS; writes out/bench.json
+bench: k8s build $(KUSTOMIZE) ## Measure failovers and costs in a quarter of an hour, or some PARTS; writes out/bench.json
 	$(RUN) ./e2e/bench $(PARTS)
 
 ##@ Drill it on kind (kind-configs/README.md)
@@ -104,7 +104,7 @@ kind-down: $(KIND) $(KUSTOMIZE) ## Delete the clusters of kind-up, and no others
 	$(RUN) ./e2e/kind down
 
 .PHONY: ci-kind
-ci-kind: ## Where Docker runs or can be started: kind-up, a drill of three rounds, kind-down; elsewhere one line that tells why not
+ci-kind: ## Where Docker runs or can be started: kind-up, a drill of three rounds, kind-down; elsewhere one line with the reason why not
 	e2e/kind/ci.sh
 
 .PHONY: kind-node-image
@@ -197,15 +197,29 @@ fmt: $(GOLANGCI_LINT) ## Format the code and sort its imports
 ##@ Test it
 
 # The quick checks go first, so that most mistakes are known within a minute.
-TEST_STEPS := verify lint sim unit oldest fuzz integration
+TEST_STEPS := verify lint sim unit core
+ALL_STEPS := oldest fuzz integration ci-kind
+
+# run-steps runs targets, and reports how long each took.
+define run-steps
+@all=$$(date +%s); for step in $(1); do \
+	echo "==> $$step"; began=$$(date +%s); \
+	$(MAKE) $$step || { echo "==> $$step FAILED after $$(($$(date +%s) - began)) s" >&2; exit 1; }; \
+	echo "==> $$step passed in $$(($$(date +%s) - began)) s"; \
+done; echo "==> all of: $(1) passed in $$(($$(date +%s) - all)) s"
+endef
 
 .PHONY: test
-test: ## Run verify, lint, sim, unit, oldest, fuzz and integration: the one command before a commit
-	@all=$$(date +%s); for step in $(TEST_STEPS); do \
-		echo "==> $$step"; began=$$(date +%s); \
-		$(MAKE) $$step || { echo "==> $$step FAILED after $$(($$(date +%s) - began)) s" >&2; exit 1; }; \
-		echo "==> $$step passed in $$(($$(date +%s) - began)) s"; \
-	done; echo "==> all of: $(TEST_STEPS) passed in $$(($$(date +%s) - all)) s"
+test: ## Run verify, lint, sim, unit and core: the one command before a commit
+	$(call run-steps,$(TEST_STEPS))
+
+.PHONY: test-more
+test-more: ## Run what test leaves out: oldest, fuzz, integration and ci-kind
+	$(call run-steps,$(ALL_STEPS))
+
+.PHONY: test-all
+test-all: ## Run test and test-more
+	$(call run-steps,test test-more)
 
 .PHONY: verify
 verify: $(CONTROLLER_GEN) ## Check that generated files and go.mod are up to date, and the licenses of what is linked
@@ -234,12 +248,23 @@ oldest: ## Run the tests of api and member with the oldest Go, Kubernetes and co
 	@for module in $(MODULES); do go=$$(awk '$$1 == "go" { print $$2 }' $$module/go.mod); \
 		echo "module $$module with Go $$go"; GOTOOLCHAIN=go$$go go -C $$module test -vet=off ./... || exit 1; done
 
-# Two packages at a time: each starts a fleet of its own. The one that takes longest starts first.
-# Compiling before that keeps it off their clocks.
-.PHONY: integration
-integration: k8s capi build $(KUSTOMIZE) $(HELM) ## Run the tests of the whole and the drills, with the race detector
+# The core of what runs on real API servers: elections, failovers and handovers of leader and hub, and a fence. The
+# guard's own tests are in step unit.
+CORE := $(addprefix ./e2e/,handover hubfailover unmodified harness fleet process proxy)
+
+# Each package starts a fleet of its own, so few run at a time. Compiling before that keeps it off their clocks.
+e2e-test = go test -race -count=1 -vet=off -timeout 20m -p 2
+
+.PHONY: core
+core: k8s capi build $(KUSTOMIZE) ## Run the core of the tests on real API servers, with the race detector
 	go build -race ./e2e/...
-	go test -race -count=1 -vet=off -timeout 20m -p 2 ./e2e/integration ./e2e/...
+	$(e2e-test) $(CORE)
+
+# The package that takes longest starts first.
+.PHONY: integration
+integration: k8s capi build $(KUSTOMIZE) $(HELM) ## Run the other tests of the whole and the drills, with the race detector
+	go build -race ./e2e/...
+	$(e2e-test) ./e2e/integration $$(go list ./e2e/... | grep -Ev '$(subst $(subst ,, ),|,$(CORE:./e2e/%=/e2e/%$$))')
 
 # The race detector makes seeds ten times as dear: step unit runs a few hundred with it, this one the many, and all
 # worlds that are made for one rule.
@@ -297,7 +322,7 @@ N := 10
 .PHONY: chaos
 chaos: k8s build $(KUSTOMIZE) ## Break real processes at random: N schedules, seeds SEED and up; writes out/chaos.json
 	@rm -f out/chaos.json
-	$(RUN) ./e2e/chaos -n $(N) -seed $(or $(SEED),1) $(if $(TIMELINES),-timelines)
+	$(RUN) ./e2e/chaos -n $(N) -seed $(or $(SEED),1)
 
 # One of: cronjob, unmodified. What is handed to it: DRILL=-unwoken, say, or DRILL="-rounds 2".
 SCENARIO :=

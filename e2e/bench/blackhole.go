@@ -9,7 +9,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
-	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 )
@@ -19,8 +19,6 @@ const (
 	ledEach = 10
 	// blackHoleWindow is how long renewals are watched, without and with the black hole.
 	blackHoleWindow = 20 * time.Second
-	// leadLimit bounds the wait until all namespaces are led.
-	leadLimit = 2 * time.Minute
 )
 
 // measureBlackHole watches the renewals in three members while the link to the fourth is dead without a word. The
@@ -39,7 +37,7 @@ func measureBlackHole(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Stop()) }()
-	if err := awaitLed(ctx, d, ledEach*len(o.Members)); err != nil {
+	if err := awaitLed(ctx, d, "", ledEach*len(o.Members)); err != nil {
 		return err
 	}
 	v, err := d.Look(ctx)
@@ -72,8 +70,8 @@ func measureBlackHole(ctx context.Context, b *bench) (err error) {
 	if len(before) < enough || len(during) < enough {
 		return fmt.Errorf("only %d and %d renewals were due, want %d at least", len(before), len(during), enough)
 	}
-	b.say(fmt.Sprintf("renewals late at p99: %.1f ms of %d without the black hole, %.1f ms of %d (worst %.1f ms) with it",
-		ms(quantile(before, 0.99)), len(before), ms(quantile(during, 0.99)), len(during), ms(quantile(during, 1))))
+	b.say("renewals late at p99: %.1f ms of %d without the black hole, %.1f ms of %d (worst %.1f ms) with it",
+		ms(quantile(before, 0.99)), len(before), ms(quantile(during, 0.99)), len(during), ms(quantile(during, 1)))
 	b.figures[renewalDelayP99] = quantile(during, 0.99).Seconds()
 	return nil
 }
@@ -88,35 +86,37 @@ func allDelays(watches map[string]*harness.Watch[*coordinationv1.Lease], r, from
 	return all
 }
 
-func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-// awaitLed returns when this many namespaces have a leader, with every Lease in place.
-func awaitLed(ctx context.Context, d *harness.Drill, want int) error {
-	return d.Await(ctx, leadLimit, fmt.Sprintf("%d namespaces are led", want), func(ctx context.Context) error {
-		records := &v1alpha1.NamespaceLeaderList{}
-		if err := d.Hub.List(ctx, records); err != nil {
-			return err
-		}
-		led, last := 0, "there is no record"
-		for _, r := range records.Items {
-			if r.Spec.State == v1alpha1.StateLeading && isTrue(r, v1alpha1.ConditionReady) && isTrue(r, v1alpha1.ConditionLeasesInPlace) {
-				led++
-				continue
-			}
-			last = fmt.Sprintf("%s: leader %q, state %s, %s, conditions %+v", r.Name, r.Spec.Leader, r.Spec.State, r.Status.Message, r.Status.Conditions)
-		}
-		if led < want {
-			return fmt.Errorf("%d are; %s", led, last)
-		}
-		return nil
-	})
+// renewal is a Lease of a leader, when it was seen and when it was stamped, on the boot clock.
+type renewal struct {
+	seen, stamped time.Duration
+	epoch         int64
 }
 
-func isTrue(r v1alpha1.NamespaceLeader, condition string) bool {
-	for _, c := range r.Status.Conditions {
-		if c.Type == condition {
-			return c.Status == "True"
+// renewals sorts the sightings in one member by namespace. Only Leases that name the member are renewed.
+func renewals(seen []harness.Sighting[*coordinationv1.Lease]) map[string][]renewal {
+	all := map[string][]renewal{}
+	for _, s := range seen {
+		if c, _ := wire.Read(s.Object); !s.Gone && c.LeadsHere() {
+			is := renewal{s.At.Boot, harness.BootOf(c.RenewTime, s.At), c.Epoch}
+			all[c.Namespace] = append(all[c.Namespace], is)
 		}
 	}
-	return false
+	return all
+}
+
+// delays returns of each renewal of one Lease that was due between two instants how much later it was seen than it was
+// due, which is every r after the last stamp. One that is still missing when the time is over counts as seen then.
+// One that came early counts as punctual.
+func delays(copies []renewal, r, from, to time.Duration) []time.Duration {
+	var all []time.Duration
+	for i, last := range copies {
+		due, seen := last.stamped+r, to
+		if i+1 < len(copies) {
+			seen = min(copies[i+1].seen, to)
+		}
+		if due >= from && due < to {
+			all = append(all, max(0, seen-due))
+		}
+	}
+	return all
 }

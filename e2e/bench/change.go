@@ -1,18 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
-	dto "github.com/prometheus/client_model/go"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/client-go/kubernetes"
-
-	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 )
@@ -27,16 +23,16 @@ const (
 // massChange changes the leader of all namespaces at once, for two reasons.
 type massChange struct {
 	*bench
-	drill      *harness.Drill
-	view       *harness.View
-	namespaces []string
+	drill *harness.Drill
+	view  *harness.View
 }
 
 // measureChange prefers another cluster, counts what the hub asks of its own API server for that, and then loses the
 // cluster that leads. It measures each time how long all namespaces need until they are led again.
 func measureChange(ctx context.Context, b *bench) (err error) {
-	m := &massChange{bench: b, namespaces: teams(changed)}
-	if m.drill, err = b.start(ctx, harness.Options{Timings: harness.Fast, Members: members(m.namespaces...)}); err != nil {
+	m := &massChange{bench: b}
+	o := harness.Options{Timings: harness.Fast, AuditReads: true, Members: members(teams(changed)...)}
+	if m.drill, err = b.start(ctx, o); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.drill.Stop()) }()
@@ -44,10 +40,9 @@ func measureChange(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	defer m.view.Close()
-	if err := m.await(ctx, clusters[0]); err != nil {
+	if err := awaitLed(ctx, m.drill, clusters[0], changed); err != nil {
 		return err
 	}
-	b.say(fmt.Sprintf("%d namespaces are led by %s", changed, clusters[0]))
 	if err := m.handOver(ctx, clusters[0], clusters[1]); err != nil {
 		return fmt.Errorf("planned change: %w", err)
 	}
@@ -57,38 +52,35 @@ func measureChange(ctx context.Context, b *bench) (err error) {
 	return m.drill.Check()
 }
 
-// await returns when this cluster leads everywhere and all are settled, and the first renewals of its terms have come.
-func (m *massChange) await(ctx context.Context, leader string) error {
-	got, err := awaitSettled(ctx, m.drill, m.view.Records, changed)
-	if err == nil && got != leader {
-		err = fmt.Errorf("%s leads, want %s", got, leader)
-	}
-	return errors.Join(err, process.Pass(ctx, 2*m.drill.Timings.Renew))
-}
-
 // handOver raises a cluster above the one that leads, and counts the hub's requests until all is quiet again.
 func (m *massChange) handOver(ctx context.Context, from, to string) error {
-	before, err := m.requests(ctx)
+	var begin time.Time
+	over, err := m.change(ctx, from, "are handed over", func() error {
+		begin = time.Now()
+		return m.drill.SetPriority(ctx, to, 1000)
+	})
 	if err != nil {
 		return err
 	}
-	over, err := m.change(ctx, from, "are handed over", func() error { return m.drill.SetPriority(ctx, to, 1000) })
+	err = errors.Join(awaitLed(ctx, m.drill, to, changed), process.Pass(ctx, afterwards))
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(m.await(ctx, to), process.Pass(ctx, afterwards)); err != nil {
-		return err
-	}
-	after, err := m.requests(ctx)
+	requests, err := requestsBetween(m.drill, begin, time.Now())
 	if err != nil {
 		return err
 	}
 	m.figures[massHandover] = over.Seconds()
-	for key := range hubRequests {
-		m.figures[key] = (after[key] - before[key]) / changed
+	for key, counted := range hubRequests {
+		m.figures[key] = 0
+		for _, r := range requests[m.drill.Fleet.Hub().Name()] {
+			if counted(r) {
+				m.figures[key] += 1. / changed
+			}
+		}
 	}
-	m.say(fmt.Sprintf("for each: %.2f writes of the record and %.2f of its status, %.2f events, %.2f live reads",
-		m.figures[changeRecordWrites], m.figures[changeStatusWrites], m.figures[changeEvents], m.figures[changeLiveReads]))
+	m.say("for each: %.2f writes of the record and %.2f of its status, %.2f events, %.2f live reads",
+		m.figures[changeRecordWrites], m.figures[changeStatusWrites], m.figures[changeEvents], m.figures[changeLiveReads])
 	return nil
 }
 
@@ -101,25 +93,28 @@ func (m *massChange) lose(ctx context.Context, leader string) error {
 	return err
 }
 
-// change returns how long after the floor the last namespace is led by another cluster. A namespace is led again when the
-// watch of its new leader shows the Lease. The floor is that of the namespace whose old leader was renewed last.
-func (m *massChange) change(ctx context.Context, old, what string, cause func() error) (over time.Duration, err error) {
-	for _, w := range m.view.Leases {
-		w.Take() // what was before is of no interest
-	}
-	if err := process.Pass(ctx, 2*m.drill.Timings.Renew); err != nil { // so that a renewal of each is known
+// change returns how long after the floor the last namespace is led by another cluster. A namespace is led again when
+// the watch of its new leader shows the Lease. The floor is that of the namespace whose old leader was renewed last.
+func (m *massChange) change(ctx context.Context, old, what string, cause func() error) (time.Duration, error) {
+	if err := process.Pass(ctx, 2*m.drill.Timings.Renew); err != nil { // so that a renewal of each is seen
 		return 0, err
 	}
 	at := harness.Now().Boot
 	if err := cause(); err != nil {
 		return 0, err
 	}
-	var took []time.Duration
-	led := map[string]change{}
-	err = m.drill.Await(ctx, leadLimit, fmt.Sprintf("%d namespaces %s", changed, what), func(context.Context) error {
+	led := map[string]time.Duration{} // when each namespace is first led by another cluster
+	err := m.drill.Await(ctx, leadLimit, fmt.Sprintf("%d namespaces %s", changed, what), func(context.Context) error {
 		for cluster, w := range m.view.Leases {
-			if cluster != old {
-				note(led, w.Take(), at)
+			if cluster == old {
+				continue
+			}
+			for namespace, copies := range renewals(w.Take()) {
+				for _, c := range copies {
+					if first, known := led[namespace]; c.seen > at && (!known || c.seen < first) {
+						led[namespace] = c.seen
+					}
+				}
 			}
 		}
 		if len(led) < changed {
@@ -130,76 +125,38 @@ func (m *massChange) change(ctx context.Context, old, what string, cause func() 
 	if err != nil {
 		return 0, err
 	}
-	for _, c := range led {
-		took = append(took, c.At-at)
-	}
-	stamps := renewals(m.view.Leases[old].Seen())
+	var took []time.Duration
 	var floor time.Duration
-	for _, namespace := range m.namespaces {
-		stamp, ok := lastUpTo(stamps[namespace], at)
+	seen := m.view.Leases[old].Take()
+	for namespace, first := range led {
+		stamp, ok := harness.LastRenewTime(seen, namespace, at)
 		if !ok {
 			return 0, fmt.Errorf("no renewal of %s was seen before the change", namespace)
 		}
 		floor = max(floor, harness.Floor(m.drill.Timings, at, stamp, 0))
+		took = append(took, first-at)
 	}
-	last := quantile(took, 1)
-	m.say(fmt.Sprintf("%d namespaces %s: median %.2f s, last %.2f s; floor %.2f s", changed, what,
-		median(took).Seconds(), last.Seconds(), floor.Seconds()))
-	return last - floor, nil
+	m.say("%d namespaces %s: median %.2f s, last %.2f s; floor %.2f s", changed, what,
+		median(took).Seconds(), quantile(took, 1).Seconds(), floor.Seconds())
+	return quantile(took, 1) - floor, nil
 }
 
-// note keeps the first Lease of each namespace that lets a member lead after an instant.
-func note(led map[string]change, seen []harness.Sighting[*coordinationv1.Lease], after time.Duration) {
-	for _, s := range seen {
-		c, _ := wire.Read(s.Object)
-		if first, known := led[c.Namespace]; s.Gone || !c.LeadsHere() || s.At.Boot <= after || known && first.At <= s.At.Boot {
-			continue
-		}
-		led[c.Namespace] = change{c.Namespace, true, s.At.Boot}
-	}
-}
-
-// lastUpTo is the last stamp up to an instant.
-func lastUpTo(copies []renewal, at time.Duration) (stamp time.Duration, ok bool) {
-	for _, c := range copies {
-		if c.stamped <= at && (!ok || c.stamped > stamp) {
-			stamp, ok = c.stamped, true
-		}
-	}
-	return stamp, ok
-}
-
-// hubRequests say which requests to the hub's API server each figure counts, by the labels of the server's metric. The
-// hub follows all that it reads by watches, so that what it gets or lists is a live read. The server and its
-// controller manager ask for none of this, and this program follows the records by a watch.
-var hubRequests = map[string]func(*dto.Metric) bool{
-	changeRecordWrites: func(m *dto.Metric) bool { return isRecord(m) && label(m, "subresource") == "" && isWrite(m) },
-	changeStatusWrites: func(m *dto.Metric) bool { return isRecord(m) && label(m, "subresource") == "status" && isWrite(m) },
-	changeEvents:       func(m *dto.Metric) bool { return label(m, "resource") == "events" && isWrite(m) },
-	changeLiveReads: func(m *dto.Metric) bool {
-		verb := label(m, "verb")
-		ours := label(m, "group") == v1alpha1.GroupVersion.Group || label(m, "group") == "cluster.x-k8s.io" || label(m, "resource") == "secrets"
-		return ours && (verb == "GET" || verb == "LIST")
+// hubRequests are the requests to the hub's API server that each figure counts. The hub follows all that it reads by
+// watches, so that what it gets or lists is a live read.
+var hubRequests = map[string]func(fleet.Request) bool{
+	changeRecordWrites: func(r fleet.Request) bool { return r.Writes() && isRecord(r) && !isStatus(r) },
+	changeStatusWrites: func(r fleet.Request) bool { return r.Writes() && isRecord(r) && isStatus(r) },
+	changeEvents:       func(r fleet.Request) bool { return r.Writes() && strings.Contains(r.URI, "/events") },
+	changeLiveReads: func(r fleet.Request) bool {
+		ours := strings.Contains(r.URI, "/"+v1alpha1.GroupVersion.Group+"/") ||
+			strings.Contains(r.URI, "/cluster.x-k8s.io/") || strings.Contains(r.URI, "/secrets")
+		return ours && (r.Verb == "get" || r.Verb == "list")
 	},
 }
 
-func isRecord(m *dto.Metric) bool { return label(m, "resource") == "namespaceleaders" }
+func isRecord(r fleet.Request) bool { return strings.Contains(r.URI, "/namespaceleaders") }
 
-// requests counts the requests so far, by the keys of hubRequests.
-func (m *massChange) requests(ctx context.Context) (map[string]float64, error) {
-	admin, err := kubernetes.NewForConfig(m.drill.Fleet.Hub().AdminConfig())
-	if err != nil {
-		return nil, fmt.Errorf("client of the hub: %w", err)
-	}
-	metrics, err := admin.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("metrics of the hub's API server: %w", err)
-	}
-	counts := map[string]float64{}
-	for key, counted := range hubRequests {
-		if counts[key], err = count(bytes.NewReader(metrics), counted); err != nil {
-			return nil, err
-		}
-	}
-	return counts, nil
+func isStatus(r fleet.Request) bool {
+	path, _, _ := strings.Cut(r.URI, "?")
+	return strings.HasSuffix(path, "/status")
 }

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	failoverRuns  = 20
+	failoverRuns  = 10
 	failoverIn    = "shop" // the namespace
 	failoverLimit = time.Minute
 	recoverLimit  = time.Minute
@@ -42,7 +42,9 @@ var faults = []fault{
 // measureFailover breaks the leader again and again, in both ways and at all points between two renewals, and compares
 // the first act in the next leader with the floor.
 func measureFailover(ctx context.Context, b *bench) (err error) {
-	d, err := b.start(ctx, harness.Options{Timings: harness.Fast, ActEvery: 200 * time.Millisecond, Members: members(failoverIn)})
+	d, err := b.start(ctx, harness.Options{
+		Timings: harness.Fast, ActEvery: 200 * time.Millisecond, Members: members(failoverIn),
+	})
 	if err != nil {
 		return err
 	}
@@ -68,8 +70,8 @@ func measureFailover(ctx context.Context, b *bench) (err error) {
 		if err != nil {
 			return fmt.Errorf("run %d, %s, %s: %w", i+1, leader, f.name, err)
 		}
-		b.say(fmt.Sprintf("%2d of %d: %-5s → %-5s %-17s %.3f s, floor %.3f s, over it %5.1f ms",
-			i+1, failoverRuns, leader, r.to, f.name, r.took.Seconds(), r.floor.Seconds(), ms(r.took-r.floor)))
+		b.say("%2d of %d: %-5s → %-5s %-17s %.3f s, floor %.3f s, over it %5.1f ms",
+			i+1, failoverRuns, leader, r.to, f.name, r.took.Seconds(), r.floor.Seconds(), ms(r.took-r.floor))
 		over = append(over, r.took-r.floor)
 		leader = r.to
 	}

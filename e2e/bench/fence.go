@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
-	"github.com/leasecast/leasecast/e2e/process"
 )
 
 const (
@@ -28,13 +26,10 @@ const (
 	fenceLeases = 10000
 	// fenceRounds and fencePairs are how many times so many pairs of writes are compared.
 	fenceRounds, fencePairs = 9, 400
-	// fenceSettles is how long an API server is left alone after its start, and fenceSampled how long it is looked at then.
-	fenceSettles, fenceSampled = 45 * time.Second, 15 * time.Second
-	fenceLimit                 = time.Minute
+	fenceLimit              = time.Minute
 )
 
-// measureFence measures an API server that has many Leases, without a fence and with one, and what the fence adds to a
-// write that it lets through.
+// measureFence measures what a fence adds to a write that it lets through, in an API server that has many Leases.
 func measureFence(ctx context.Context, b *bench) (err error) {
 	d, err := b.start(ctx, harness.Options{Timings: harness.Default, Members: []harness.Member{
 		{Name: "east", Priority: 1, Namespaces: []string{fencedIn, unfencedIn}},
@@ -46,58 +41,24 @@ func measureFence(ctx context.Context, b *bench) (err error) {
 	if err := makeLeases(ctx, d); err != nil {
 		return err
 	}
-	b.say(fmt.Sprintf("there are %d Leases", fenceLeases))
-	without, err := restartedRSS(ctx, d)
-	if err != nil {
-		return err
-	}
+	b.say("there are %d Leases", fenceLeases)
 	if err := fence(ctx, d); err != nil {
 		return err
 	}
-	with, err := restartedRSS(ctx, d)
-	if err != nil {
-		return err
-	}
-	b.say(fmt.Sprintf("the API server takes %.1f MiB without a fence, and %.1f MiB with it", without, with))
-	b.figures[fenceMemory] = with - without
 	return measureFencedWrites(ctx, b, d)
 }
 
-// makeLeases makes Leases that are nobody's.
+// makeLeases makes Leases that no hub manages.
 func makeLeases(ctx context.Context, d *harness.Drill) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
 	for i := range fenceLeases {
 		group.Go(func() error {
-			return d.Members["east"].Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: unfencedIn, Name: fmt.Sprintf("other-%05d", i)}})
+			meta := metav1.ObjectMeta{Namespace: unfencedIn, Name: fmt.Sprintf("other-%05d", i)}
+			return d.Members["east"].Create(ctx, &coordinationv1.Lease{ObjectMeta: meta})
 		})
 	}
 	return group.Wait()
-}
-
-// restartedRSS starts the API server anew, so that it holds what it needs only, and returns the least memory that it took
-// once it had settled.
-func restartedRSS(ctx context.Context, d *harness.Drill) (mib float64, err error) {
-	east := d.Fleet.Member("east")
-	if err := east.Restart(ctx); err != nil {
-		return 0, err
-	}
-	if err := process.Pass(ctx, fenceSettles); err != nil {
-		return 0, err
-	}
-	for begin := harness.Now().Boot; harness.Now().Boot-begin < fenceSampled; {
-		now, err := rss(east.PIDs().APIServer)
-		if err != nil {
-			return 0, err
-		}
-		if mib == 0 || now < mib {
-			mib = now
-		}
-		if err := process.Pass(ctx, sampleEvery); err != nil {
-			return 0, err
-		}
-	}
-	return mib, nil
 }
 
 // fence fences what an account writes in one of the two namespaces, and returns when that is in force.
@@ -118,13 +79,8 @@ func fence(ctx context.Context, d *harness.Drill) error {
 	if err := d.Hub.Update(ctx, p); err != nil {
 		return err
 	}
-	return d.Await(ctx, fenceLimit, "the fence is in force", func(ctx context.Context) error {
-		err := d.Hub.Get(ctx, key, p)
-		if err == nil && !meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionFenced) {
-			err = errors.New("it is not")
-		}
-		return err
-	})
+	_, err := d.AwaitFenced(ctx, harness.PolicyName)
+	return err
 }
 
 // measureFencedWrites compares a write that a fence lets through with the same write where no fence is, one after the
@@ -164,8 +120,8 @@ func measureFencedWrites(ctx context.Context, b *bench, d *harness.Drill) error 
 		}
 		p50 = append(p50, median(with)-median(without))
 		p99 = append(p99, quantile(with, 0.99)-quantile(without, 0.99))
-		b.say(fmt.Sprintf("%d writes took %.2f ms with the fence and %.2f ms without (p50), %.2f ms and %.2f ms (p99)", fencePairs,
-			ms(median(with)), ms(median(without)), ms(quantile(with, 0.99)), ms(quantile(without, 0.99))))
+		b.say("%d writes took %.2f ms with the fence and %.2f ms without (p50), %.2f ms and %.2f ms (p99)", fencePairs,
+			ms(median(with)), ms(median(without)), ms(quantile(with, 0.99)), ms(quantile(without, 0.99)))
 	}
 	b.figures[fenceP50], b.figures[fenceP99] = ms(median(p50)), ms(median(p99))
 	return fenceWasMeasured(ctx, d, fenced, unfenced)
@@ -174,7 +130,8 @@ func measureFencedWrites(ctx context.Context, b *bench, d *harness.Drill) error 
 // timed is how long a write takes of which nothing is stored.
 func timed(ctx context.Context, in typedcorev1.ConfigMapInterface) (time.Duration, error) {
 	begin := harness.Now().Boot
-	_, err := in.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "written"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	written := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "written"}}
+	_, err := in.Create(ctx, written, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return harness.Now().Boot - begin, err
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	handoverRuns  = 40
+	handoverRuns  = 20
 	handoverIn    = "shop" // the namespace
 	handoverLimit = time.Minute
 	// handoverActs is the time between two acts of a guestbook: it is part of every gap.
@@ -21,7 +21,9 @@ const (
 // measureHandover moves a namespace between two clusters again and again, whose readers say when they have
 // stopped, and measures for how long nobody acts.
 func measureHandover(ctx context.Context, b *bench) (err error) {
-	d, err := b.start(ctx, harness.Options{Timings: harness.Default, ActEvery: handoverActs, Register: true, Members: members(handoverIn)})
+	d, err := b.start(ctx, harness.Options{
+		Timings: harness.Default, ActEvery: handoverActs, Register: true, Members: members(handoverIn),
+	})
 	if err != nil {
 		return err
 	}
@@ -49,8 +51,8 @@ func measureHandover(ctx context.Context, b *bench) (err error) {
 	if err != nil {
 		return err
 	}
-	b.say(fmt.Sprintf("%d handovers, gaps: median %.1f ms, p99 %.1f ms", len(gaps), ms(median(gaps)), ms(quantile(gaps, 0.99))))
-	b.figures[handoverGapMedian], b.figures[handoverGapP99] = median(gaps).Seconds(), quantile(gaps, 0.99).Seconds()
+	b.say("%d handovers, gaps: median %.1f ms, worst %.1f ms", len(gaps), ms(median(gaps)), ms(quantile(gaps, 1)))
+	b.figures[handoverGapMedian], b.figures[handoverGapMax] = median(gaps).Seconds(), quantile(gaps, 1).Seconds()
 	return nil
 }
 

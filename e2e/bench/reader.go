@@ -58,7 +58,7 @@ func measureReader(ctx context.Context, b *bench, d *harness.Drill, cluster, nam
 		allocs = max(allocs, r.AllocsPerOp())
 	}
 	slices.Sort(perOp)
-	b.say(fmt.Sprintf("the reader's check takes %.1f ns (%d runs: %.1f to %.1f), %d allocations", perOp[0], readerRuns, perOp[0], perOp[readerRuns-1], allocs))
+	b.say("the reader's check takes %.1f to %.1f ns, %d allocations", perOp[0], perOp[readerRuns-1], allocs)
 	b.figures[readerNs], b.figures[readerAllocs] = perOp[0], float64(allocs)
 	return nil
 }

@@ -4,63 +4,206 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
+	"github.com/leasecast/leasecast/member"
 )
 
 const (
 	// ledNamespaces is how many namespaces there are in the steady state, in every member.
-	ledNamespaces = 100
+	ledNamespaces = 200
 	steadyWindow  = time.Minute
-	sampleEvery   = time.Second
+	// answered is how long after a window its last requests have been answered, and logged.
+	answered = time.Second
+	// readerAgent and peerAgent are what the programs in the members call themselves: the requests of this program do not
+	// count.
+	readerAgent, peerAgent = "reader", "peer"
 )
 
-// measureSteady counts the writes of a minute in which nothing happens, and measures the hub process meanwhile.
+// measureSteady counts what the hub and a reader in each member ask of all API servers in a minute in which nothing
+// happens. The peer is what people do today: an elector of client-go for each namespace in each cluster, against one
+// API server.
 func measureSteady(ctx context.Context, b *bench) (err error) {
-	d, err := b.start(ctx, harness.Options{Timings: harness.Default, Members: members(teams(ledNamespaces)...)})
+	namespaces := teams(ledNamespaces)
+	d, err := b.start(ctx, harness.Options{Timings: harness.Default, AuditReads: true, Members: members(namespaces...)})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Stop()) }()
-	if err := awaitLed(ctx, d, ledNamespaces); err != nil {
+	running, stop := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer stop()
+	for _, s := range d.Fleet.Members() {
+		config := s.AdminConfig()
+		config.UserAgent = readerAgent
+		m, err := member.New(config, member.Options{MaxClockSkew: d.Timings.Skew})
+		if err != nil {
+			return err
+		}
+		all.Go(func() { _ = m.Start(running) }) // it ends with an error where the measurement ends early
+	}
+	if err := awaitLed(ctx, d, "", ledNamespaces); err != nil {
 		return err
 	}
-	b.say(fmt.Sprintf("%d namespaces are led; waiting %s for the beginning to be over", ledNamespaces, 2*d.Timings.Duration))
-	if err := process.Pass(ctx, 2*d.Timings.Duration); err != nil {
-		return err
-	}
-	counter, err := newWriteCounter(ctx, d)
+	b.say("%d namespaces are led; waiting %s for the beginning to be over", ledNamespaces, 2*d.Timings.Duration)
+	ours, err := requestsIn(ctx, d, 2*d.Timings.Duration)
 	if err != nil {
 		return err
 	}
-	defer counter.stop()
-	from, err := counter.count(ctx)
-	if err != nil {
-		return err
-	}
-	b.say(fmt.Sprintf("measuring for %s", steadyWindow))
-	usage, err := sample(ctx, d.Hubs()[0].PID(), steadyWindow)
-	if err != nil {
-		return err
-	}
-	to, err := counter.count(ctx)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(d.Check(), awaitLed(ctx, d, ledNamespaces)); err != nil {
+	if err := errors.Join(d.Check(), awaitLed(ctx, d, "", ledNamespaces)); err != nil {
 		return fmt.Errorf("the minute was not steady: %w", err)
 	}
 	for _, s := range d.Fleet.Servers() {
-		rate := to[s.Name()].rateSince(from[s.Name()])
-		b.say(fmt.Sprintf("%s: %.2f writes a second by the hub", s.Name(), rate))
+		writes := perSecond(slices.DeleteFunc(slices.Clone(ours[s.Name()]), func(r fleet.Request) bool {
+			return !r.Writes() || strings.Contains(r.URI, electionPath)
+		}))
+		b.say("%s: %.2f requests a second, %.2f of them writes", s.Name(), perSecond(ours[s.Name()]), writes)
+		b.figures[oursRequests] += perSecond(ours[s.Name()])
 		if s == d.Fleet.Hub() {
-			b.figures[hubPerSecond] = rate
+			b.figures[hubPerSecond] = writes
 		} else {
-			b.figures[membersPerSecond] += rate
+			b.figures[membersPerSecond] += writes
 		}
 	}
-	b.figures[cpuCores], b.figures[rssMiB] = usage.cores, usage.rssMiB
+	if err := d.LatestHub().Stop(); err != nil {
+		return err
+	}
+	config := d.Fleet.Member(clusters[0]).AdminConfig()
+	config.UserAgent, config.Timeout = peerAgent, peerDeadline/2 // as controller-runtime has it
+	client, err := coordinationclient.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	for _, candidate := range clusters {
+		for _, namespace := range namespaces {
+			all.Go(func() { campaign(running, client, candidate, namespace) })
+		}
+	}
+	peers, err := requestsIn(ctx, d, 2*peerDuration)
+	if err != nil {
+		return err
+	}
+	peer := slices.DeleteFunc(peers[clusters[0]], func(r fleet.Request) bool { return r.Agent != peerAgent })
+	b.figures[peerRequests] = perSecond(peer)
+	b.figures[requestsRatio] = b.figures[oursRequests] / b.figures[peerRequests]
+	return nil
+}
+
+// electionPath is the path of the Lease of the hub's election.
+var electionPath = filepath.Join("/namespaces", harness.HubNamespace, "leases", harness.HubName)
+
+// The peer's timings: those that every component of Kubernetes has by default.
+const (
+	peerDuration = 15 * time.Second
+	peerDeadline = 10 * time.Second
+	peerRetry    = 2 * time.Second
+)
+
+// campaign is one candidate until ctx ends. Electors begin at random within a retry period, like those of programs that
+// have nothing to do with each other.
+func campaign(ctx context.Context, client coordinationclient.CoordinationV1Interface, candidate, namespace string) {
+	if process.Pass(ctx, rand.N(peerRetry)) != nil {
+		return
+	}
+	leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: namespace, Name: "peer"}, Client: client,
+			LockConfig: resourcelock.ResourceLockConfig{Identity: candidate},
+		},
+		LeaseDuration: peerDuration, RenewDeadline: peerDeadline, RetryPeriod: peerRetry,
+		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
+	})
+}
+
+// requestsIn returns, by server, what programs ask in a window that begins after a while. What the API servers ask
+// themselves does not count, nor what their controller managers and this program ask.
+func requestsIn(ctx context.Context, d *harness.Drill, after time.Duration) (map[string][]fleet.Request, error) {
+	if err := process.Pass(ctx, after); err != nil {
+		return nil, err
+	}
+	from := time.Now()
+	to := from.Add(steadyWindow)
+	if err := process.Pass(ctx, steadyWindow+answered); err != nil {
+		return nil, err
+	}
+	return requestsBetween(d, from, to)
+}
+
+func requestsBetween(d *harness.Drill, from, to time.Time) (map[string][]fleet.Request, error) {
+	all := map[string][]fleet.Request{}
+	for _, s := range d.Fleet.Servers() {
+		requests, err := s.Requests()
+		if err != nil {
+			return nil, err
+		}
+		all[s.Name()] = slices.DeleteFunc(requests, func(r fleet.Request) bool {
+			return r.User == "system:apiserver" || strings.HasPrefix(r.Agent, "kube-controller-manager/") ||
+				r.Agent == rest.DefaultKubernetesUserAgent() || r.Received.Before(from) || !r.Received.Before(to)
+		})
+	}
+	return all, nil
+}
+
+func perSecond(requests []fleet.Request) float64 {
+	return float64(len(requests)) / steadyWindow.Seconds()
+}
+
+// awaitLed returns when this many namespaces have a leader, with every Lease in place. If a leader is named, it leads all
+// of them, and every member may be chosen.
+func awaitLed(ctx context.Context, d *harness.Drill, leader string, want int) error {
+	w, err := d.WatchRecords(ctx) // lists would keep a busy machine busier
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	unsettled := map[string]error{}
+	return d.Await(ctx, leadLimit, fmt.Sprintf("%d namespaces are led", want), func(context.Context) error {
+		for _, s := range w.Take() {
+			unsettled[s.Object.Name] = settled(*s.Object, leader)
+		}
+		led, last := 0, errors.New("there is no record")
+		for name, err := range unsettled {
+			if err != nil {
+				last = fmt.Errorf("%s: %w", name, err)
+				continue
+			}
+			led++
+		}
+		if led < want {
+			return fmt.Errorf("%d are: %w", led, last)
+		}
+		return nil
+	})
+}
+
+func settled(r v1alpha1.NamespaceLeader, leader string) error {
+	conditions := r.Status.Conditions
+	if r.Spec.State != v1alpha1.StateLeading || leader != "" && r.Spec.Leader != leader ||
+		!meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionReady) ||
+		!meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionLeasesInPlace) {
+		return fmt.Errorf("leader %q, state %s, %s", r.Spec.Leader, r.Spec.State, r.Status.Message)
+	}
+	for _, c := range r.Status.Candidates {
+		if leader != "" && !c.Eligible {
+			return fmt.Errorf("%s is not eligible: %s %s", c.Name, c.Reason, c.Message)
+		}
+	}
 	return nil
 }

@@ -1,9 +1,9 @@
 // Command chaos breaks a real fleet at random and checks that two clusters never lead at once. The fleet has two replicas
 // of the hub, three members with an etcd and an API server each, and a reader process in every member. The command prints
-// each result, writes out/chaos.json, and draws a timeline of every failed schedule into out/chaos. Use it through make:
+// each result, writes out/chaos.json, and draws who could act when in every failed schedule. Use it through make:
 //
 //	make chaos N=100           the schedules of the seeds 1 to 100
-//	make chaos N=1 SEED=17     the schedule of seed 17, with its timeline
+//	make chaos N=1 SEED=17     the schedule of seed 17, and who could act when
 //
 // It exits with 1 if any schedule fails.
 //
@@ -27,10 +27,4 @@
 //     accept a write of a term after one of a later term, also from a reader that was paused before its write.
 //   - Stuck. After the last fault every namespace must have a leader that acts in time. The limit is what the protocol
 //     needs plus a slack; play.go defines both.
-//
-// # What is measured and not promised
-//
-// A reader that is paused between its question and its write resumes after its term, and writes. A plain register beside
-// the fenced one accepts every write. The report counts how often each register accepted a write of a term that was over.
-// A fifth of a reader's time lies between its question and its write.
 package main

@@ -26,7 +26,9 @@ func permits(calls map[string][]history.Call) []harness.Act {
 			}
 			end := c.Right.Asked + c.Right.Left
 			if end >= c.Right.Told {
-				spans = append(spans, harness.Act{Cluster: member, Namespace: c.Namespace, Epoch: c.Epoch, Begin: c.Right.Told, End: end, What: "permit"})
+				spans = append(spans, harness.Act{
+					Cluster: member, Namespace: c.Namespace, Epoch: c.Epoch, Begin: c.Right.Told, End: end, What: "permit",
+				})
 			}
 		}
 	}
@@ -36,7 +38,8 @@ func permits(calls map[string][]history.Call) []harness.Act {
 // join joins the spans of one term in one cluster that touch. The spans of a term that is renewed in time do.
 func join(spans []harness.Act) []harness.Act {
 	slices.SortStableFunc(spans, func(a, b harness.Act) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Begin, b.Begin))
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Cluster, b.Cluster),
+			cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Begin, b.Begin))
 	})
 	var joined []harness.Act
 	for _, s := range spans {
@@ -65,17 +68,16 @@ func margin(verdicts []harness.Verdict) (least time.Duration, ok bool) {
 	return least, ok
 }
 
-// stale are the writes of a term after a write of a later term, accepted or not.
-func stale(writes []register.Write) []register.Write {
+// stale counts the writes that the fenced register took after a write of a later term.
+func stale(writes []register.Write) (taken int) {
 	highest := map[string]int64{}
-	var late []register.Write
 	for _, w := range writes {
-		if w.Epoch < highest[w.Namespace] {
-			late = append(late, w)
+		if w.Taken && w.Epoch < highest[w.Namespace] {
+			taken++
 		}
 		highest[w.Namespace] = max(highest[w.Namespace], w.Epoch)
 	}
-	return late
+	return taken
 }
 
 // writer is the member whose reader wrote a value.
@@ -84,100 +86,19 @@ func writer(w register.Write) string {
 	return name
 }
 
-const (
-	// recently is the greatest age of the last act of a reader that still acts in a namespace.
-	recently = 4 * actEvery
-	// onWaking is how soon after a pause a write counts as delayed by the pause.
-	onWaking = time.Second
-)
-
-// termsAt returns, by namespace, the epoch in which the readers of a member acted when one of them was paused.
-func termsAt(writes []register.Write, member string, asleep time.Duration) map[string]int64 {
-	at := map[string]int64{}
-	for _, w := range writes {
-		if w.Taken && w.At <= asleep && w.At > asleep-recently {
-			delete(at, w.Namespace)
-			if writer(w) == member {
-				at[w.Namespace] = w.Epoch
-			}
-		}
-	}
-	return at
-}
-
-// sleptThrough counts the terms in which a member's reader acted when it was paused, and those of them whose successor
-// acted before it resumed.
-func sleptThrough(writes []register.Write, member string, asleep, woke time.Duration) (led, lost int) {
-	at := termsAt(writes, member, asleep)
-	return len(at), len(succeeded(writes, at, woke))
-}
-
-// succeeded are the namespaces whose term had a successor who acted before the instant.
-func succeeded(writes []register.Write, at map[string]int64, before time.Duration) map[string]bool {
-	lost := map[string]bool{}
-	for _, w := range writes {
-		if epoch, ok := at[w.Namespace]; ok && w.At < before && w.Epoch > epoch {
-			lost[w.Namespace] = true
-		}
-	}
-	return lost
-}
-
-// Slept counts what readers did that were paused while they led and resumed after a successor had acted.
-type Slept struct {
-	// Pauses counts pairs of a pause and a namespace.
-	Pauses int
-	// Unfenced are the pauses after which the plain register accepted a write of the term that was over, Fenced those
-	// after which the fenced one did.
-	Unfenced, Fenced int
-}
-
-func (s *Slept) add(o Slept) {
-	s.Pauses += o.Pauses
-	s.Unfenced += o.Unfenced
-	s.Fenced += o.Fenced
-}
-
-// slept looks at every pause of a reader.
-func slept(writes []register.Write, faults []*Applied) Slept {
-	late := stale(writes)
-	var all Slept
-	for _, f := range faults {
-		if f.Woke == 0 || f.Kind != ReaderPause && f.Kind != Sleeper {
-			continue
-		}
-		for namespace := range succeeded(writes, termsAt(writes, f.Target, f.Began), f.Woke) {
-			all.Pauses++
-			unfenced, fenced := false, false
-			for _, w := range late {
-				if w.Namespace == namespace && writer(w) == f.Target && w.At >= f.Woke && w.At < f.Woke+onWaking {
-					unfenced, fenced = true, fenced || w.Taken
-				}
-			}
-			if unfenced {
-				all.Unfenced++
-			}
-			if fenced {
-				all.Fenced++
-			}
-		}
-	}
-	return all
-}
-
 // worstGap is the longest time between two acts in one namespace.
-func worstGap(writes []register.Write) (worst time.Duration, namespace string) {
+func worstGap(writes []register.Write) (worst time.Duration) {
 	last := map[string]time.Duration{}
 	for _, w := range writes {
 		if !w.Taken {
 			continue
 		}
-		if was, ok := last[w.Namespace]; ok && w.At-was > worst {
-			worst, namespace = w.At-was, w.Namespace
+		if was, ok := last[w.Namespace]; ok {
+			worst = max(worst, w.At-was)
 		}
 		last[w.Namespace] = w.At
 	}
-	return worst, namespace
+	return worst
 }
 
 // recovery is the time from the instant until every namespace has a leader that acts. stuck names those without one.

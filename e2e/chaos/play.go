@@ -8,10 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/utils/ptr"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/chaos/history"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
 )
@@ -34,20 +32,17 @@ const (
 // Outcome is the result of a schedule.
 type Outcome struct {
 	Seed uint64
-	// Began, Over and Ended are boot readings: of the beginning, of the end of the last fault, and of the evidence.
-	Began, Over, Ended time.Duration
-	Faults             []*Applied
-	// Acts counts the writes of readers.
-	Acts int
+	// Began and Over are boot readings: of the beginning and of the end of the last fault.
+	Began, Over time.Duration
+	Faults      []*Applied
+	// Acts counts the writes of readers, Changes how often the leader of a namespace changed.
+	Acts, Changes int
 	// Overlaps are pairs of permits that break a rule.
 	Overlaps []harness.Breach
-	// Changes counts how often the leader of a namespace changed.
-	Changes int
 	// Margin is the least time between a leader's last deadline and its successor's first permit; 0 without a change.
 	Margin time.Duration
 	// Gap is the longest time without an act in a namespace.
-	Gap          time.Duration
-	GapNamespace string
+	Gap time.Duration
 	// Recovery is the time from the end of the last fault until every namespace has a leader that acts.
 	Recovery time.Duration
 	// Stuck lists the namespaces that had none, and what else did not recover.
@@ -55,29 +50,12 @@ type Outcome struct {
 	// Registers counts the histories that were checked. Unordered describes those that are not linearizable.
 	Registers int
 	Unordered []string
-	Slept     Slept
+	// StaleFenced counts the writes that the fenced register took after a write of a later term.
+	StaleFenced int
 	// Unsound is why the evidence cannot be trusted, empty if it can.
 	Unsound string
-	// StaleUnfenced counts the writes of a term after a write of a later term. StaleFenced counts those that the fenced
-	// register accepted.
-	StaleUnfenced, StaleFenced int
-	// HubExits counts how often a replica of the hub ended, or began again, by itself.
-	HubExits int
 
-	evidence evidence
-}
-
-// evidence is what an outcome is judged by.
-type evidence struct {
-	calls   map[string][]history.Call
 	permits []harness.Act
-	elected []election
-}
-
-// election is one sighting of who holds the hub's election.
-type election struct {
-	at     time.Duration
-	holder string
 }
 
 // Failed reports whether anything broke a rule.
@@ -90,10 +68,6 @@ func (st *stage) play(ctx context.Context, s Schedule) (*Outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, playLimit, fmt.Errorf("it takes longer than %s", playLimit))
 	defer cancel()
 	o := &Outcome{Seed: s.Seed, Began: harness.Now().Boot}
-	exits, err := st.hubExits()
-	if err != nil {
-		return o, err
-	}
 	o.Faults = make([]*Applied, len(s.Faults))
 	all, faultCtx := errgroup.WithContext(ctx)
 	for i, f := range s.Faults {
@@ -112,9 +86,7 @@ func (st *stage) play(ctx context.Context, s Schedule) (*Outcome, error) {
 	if err := st.recover(ctx, o); err != nil {
 		return o, err
 	}
-	after, err := st.hubExits()
-	o.HubExits = after - exits
-	return o, errors.Join(err, st.check(), st.judge(o))
+	return o, errors.Join(st.check(), st.judge(o))
 }
 
 func (st *stage) playFault(ctx context.Context, began time.Duration, a *Applied) error {
@@ -168,7 +140,7 @@ func (st *stage) recover(ctx context.Context, o *Outcome) error {
 		o.Stuck = append(o.Stuck, err.Error())
 	}
 	// The late writes of a reader that was just resumed are part of the evidence.
-	return process.Pass(ctx, onWaking)
+	return process.Pass(ctx, time.Second)
 }
 
 // well returns nil if every cluster is eligible and every namespace is led.
@@ -193,60 +165,34 @@ func (st *stage) well(ctx context.Context) error {
 }
 
 // judge looks at the evidence.
-func (st *stage) judge(o *Outcome) (err error) {
-	o.Ended = harness.Now().Boot
-	since := o.Began - overlap
-	if o.evidence.calls, err = st.calls(since); err != nil {
+func (st *stage) judge(o *Outcome) error {
+	ended, since := harness.Now().Boot, o.Began-overlap
+	calls, err := st.calls(since)
+	if err != nil {
 		return err
 	}
 	st.store.Forget(since)
 	writes := st.store.Writes()
-	o.evidence.permits = permits(o.evidence.calls)
-	for _, s := range st.election.Seen() {
-		if s.At.Boot >= since {
-			o.evidence.elected = append(o.evidence.elected, election{s.At.Boot, ptr.Deref(s.Object.Spec.HolderIdentity, "")})
-		}
-	}
+	o.permits = permits(calls)
 	for _, w := range writes {
 		if w.At >= o.Began {
 			o.Acts++
 		}
 	}
-	verdicts := harness.Judge(o.evidence.permits)
+	verdicts := harness.Judge(o.permits)
 	o.Overlaps = harness.Breaches(verdicts)
 	for _, v := range verdicts {
 		o.Changes += len(v.Changes)
 	}
 	o.Margin, _ = margin(verdicts)
-	o.Gap, o.GapNamespace = worstGap(writes)
-	o.Registers, o.Unordered = linearizable(o.evidence.calls, since, o.Ended)
-	o.Slept = slept(writes, o.Faults)
-	for _, w := range stale(writes) {
-		o.StaleUnfenced++
-		if w.Taken {
-			o.StaleFenced++
-		}
-	}
-	if off, member := clockError(o.evidence.calls, writes); off > 2*reading {
+	o.Gap = worstGap(writes)
+	o.Registers, o.Unordered = linearizable(calls, since, ended)
+	o.StaleFenced = stale(writes)
+	if off, member := clockError(calls, writes); off > 2*reading {
 		o.Unsound = fmt.Sprintf("the clock of the reader in %s is %v off: the rest is worth nothing", member, off)
 	}
-	if len(o.evidence.permits) == 0 {
+	if len(o.permits) == 0 {
 		return errors.New("nobody acted: nothing was seen")
 	}
 	return nil
-}
-
-func (st *stage) hubExits() (int, error) {
-	n := 0
-	for _, s := range st.hubs {
-		n += s.Ends()
-	}
-	for _, p := range st.d.Hubs() {
-		begun, err := harness.BegunAgain(p.Log())
-		if err != nil {
-			return 0, err
-		}
-		n += begun
-	}
-	return n, nil
 }

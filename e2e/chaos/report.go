@@ -23,25 +23,14 @@ type report struct {
 	Margin   float64 `json:"leastMarginSeconds"`
 	WorstGap float64 `json:"worstGapSeconds"`
 	// Recovery is the longest time from the end of the last fault until every namespace had a leader that acts.
-	Recovery     float64 `json:"worstRecoverySeconds"`
-	Stuck        int     `json:"stuck"`
-	Registers    int     `json:"registersChecked"`
-	Linearizable int     `json:"registersLinearizable"`
-	// ReaderPauses counts pairs of a pause and a namespace. The reader acted there when it was paused, and resumed
-	// after a successor had acted.
-	ReaderPauses int `json:"readerPausesPastTheTerm"`
-	// The next two are per thousand of these pauses: how often the plain register accepted a write of the term that was
-	// over, and how often the fenced one did.
-	StaleUnfenced float64  `json:"staleUnfencedPerThousand"`
-	StaleFencedPT float64  `json:"staleFencedPerThousand"`
-	StaleWrites   int      `json:"staleUnfencedWrites"`
-	StaleFenced   int      `json:"staleFenced"`
-	HubExits      int      `json:"hubReplicasThatGaveUp"`
-	Failed        []string `json:"failedSeeds"`
-	Runs          []run    `json:"runs"`
-
-	slept  Slept
-	margin bool
+	Recovery     float64  `json:"worstRecoverySeconds"`
+	Stuck        int      `json:"stuck"`
+	Registers    int      `json:"registersChecked"`
+	Linearizable int      `json:"registersLinearizable"`
+	StaleFenced  int      `json:"staleFenced"`
+	Failed       []string `json:"failedSeeds"`
+	Runs         []run    `json:"runs"`
+	margin       bool
 }
 
 // tally counts the faults of one kind.
@@ -60,19 +49,18 @@ type run struct {
 	Margin   float64  `json:"marginSeconds"`
 	Gap      float64  `json:"gapSeconds"`
 	Recovery float64  `json:"recoverySeconds"`
-	Timeline string   `json:"timeline,omitempty"`
 }
 
 func newReport() *report { return &report{ByKind: map[Kind]tally{}, Failed: []string{}, Runs: []run{}} }
 
 func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1000) / 1000 }
 
-// add counts an outcome. timeline is the file of its timeline, if there is one.
-func (r *report) add(o *Outcome, timeline string) {
+// add counts an outcome.
+func (r *report) add(o *Outcome) {
 	r.Schedules++
 	entry := run{
 		Seed: o.Seed, Verdict: o.verdict(), Changes: o.Changes, Margin: seconds(o.Margin), Gap: seconds(o.Gap),
-		Recovery: seconds(o.Recovery), Timeline: timeline,
+		Recovery: seconds(o.Recovery),
 	}
 	for _, f := range o.Faults {
 		r.Faults++
@@ -95,23 +83,15 @@ func (r *report) add(o *Outcome, timeline string) {
 	r.Stuck += len(o.Stuck)
 	r.Registers += o.Registers
 	r.Linearizable += o.Registers - len(o.Unordered)
-	r.slept.add(o.Slept)
-	r.ReaderPauses = r.slept.Pauses
-	if n := r.slept.Pauses; n > 0 {
-		r.StaleUnfenced = math.Round(1000 * float64(r.slept.Unfenced) / float64(n))
-		r.StaleFencedPT = math.Round(1000 * float64(r.slept.Fenced) / float64(n))
-	}
-	r.StaleWrites += o.StaleUnfenced
 	r.StaleFenced += o.StaleFenced
-	r.HubExits += o.HubExits
 	if o.Failed() {
 		r.Failed = append(r.Failed, fmt.Sprint(o.Seed))
 	}
 	r.Runs = append(r.Runs, entry)
 }
 
-// mostTold is how many overlaps of a schedule the verdict lists.
-const mostTold = 20
+// mostListed is how many overlaps of a schedule the verdict lists.
+const mostListed = 20
 
 // verdict lists what is wrong, a line each.
 func (o *Outcome) verdict() []string {
@@ -120,7 +100,7 @@ func (o *Outcome) verdict() []string {
 		lines = append(lines, o.Unsound)
 	}
 	for i, b := range o.Overlaps {
-		if i == mostTold {
+		if i == mostListed {
 			lines = append(lines, fmt.Sprintf("and %d more overlaps", len(o.Overlaps)-i))
 			break
 		}
@@ -157,11 +137,9 @@ func (r *report) summary() string {
 		line("  %-26s %7d %12d", k, r.ByKind[k].Played, r.ByKind[k].Took)
 	}
 	line("overlaps                               %d   (least margin between two leaders: %.3f s)", r.Overlaps, r.Margin)
-	line("stuck                                  %d   (worst recovery %.1f s, limit %.1f s; worst gap %.1f s)", r.Stuck, r.Recovery, (floor + slack).Seconds(), r.WorstGap)
+	line("stuck                                  %d   (worst recovery %.1f s, limit %.1f s; worst gap %.1f s)",
+		r.Stuck, r.Recovery, (floor + slack).Seconds(), r.WorstGap)
 	line("histories linearizable                 %d of %d", r.Linearizable, r.Registers)
-	line("reader stopped past its term           %d times; a write of the term that was over then reached", r.ReaderPauses)
-	line("    a store that does not fence        %.0f in a thousand times", r.StaleUnfenced)
-	line("    a store that fences by the epoch   %.0f in a thousand times", r.StaleFencedPT)
 	if len(r.Failed) > 0 {
 		line("FAILED seeds                           %s", strings.Join(r.Failed, " "))
 	}

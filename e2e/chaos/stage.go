@@ -12,9 +12,7 @@ import (
 	"sync"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/e2e/chaos/history"
@@ -34,13 +32,12 @@ var readerRules = []rbacv1.PolicyRule{
 
 // stage is a fleet on which schedules are played, one after the other.
 type stage struct {
-	d        *harness.Drill
-	store    *register.Server
-	election *harness.Watch[*coordinationv1.Lease]
-	hubs     map[string]*process.Keeper
-	readers  map[string]*process.Keeper
-	dir      string
-	program  string // the reader
+	d       *harness.Drill
+	store   *register.Server
+	hubs    map[string]*process.Keeper
+	readers map[string]*process.Keeper
+	dir     string
+	program string // the reader
 
 	running context.Context // ends with the stage
 	stop    context.CancelFunc
@@ -88,11 +85,10 @@ func start(ctx context.Context, dir string, progress func(string)) (st *stage, e
 				return nil, err
 			}
 		}
-		st.hubs[name] = process.Keep(st.running, name, first, func(int) (*process.Process, error) { return d.StartHub() },
-			process.KeepOptions{Backoff: restarts, MayEnd: true})
+		again := func(int) (*process.Process, error) { return d.StartHub() }
+		st.hubs[name] = process.Keep(st.running, name, first, again, process.KeepOptions{Backoff: restarts, MayEnd: true})
 	}
-	st.election, err = harness.Observe(ctx, d.Hub, &coordinationv1.LeaseList{}, &coordinationv1.Lease{}, client.InNamespace(harness.HubNamespace))
-	return st, err
+	return st, nil
 }
 
 // addReader gives a reader an account in its member, and starts it.
@@ -121,18 +117,18 @@ func (st *stage) readerKubeconfig(member string) string {
 }
 
 // startReader starts a reader. All values that it writes begin with its name: the member's, a dash and a part of its own.
-func (st *stage) startReader(member, name string, more ...string) (*process.Process, error) {
+func (st *stage) startReader(member, name string) (*process.Process, error) {
 	file := filepath.Join(st.dir, name+".history")
-	p, err := process.Start("reader "+name, filepath.Join(st.dir, "reader-"+name+".log"), st.program, append([]string{
-		"-kubeconfig=" + st.readerKubeconfig(member),
-		"-namespaces=" + strings.Join(namespacesOf(member), ","),
-		"-register=" + st.store.URL(),
-		"-history=" + file,
-		"-name=" + name,
-		"-every=" + actEvery.String(),
-		"-work=" + work.String(),
-		"-max-clock-skew=" + harness.Fast.Skew.String(),
-	}, more...)...)
+	p, err := process.Start("reader "+name, filepath.Join(st.dir, "reader-"+name+".log"), st.program,
+		"-kubeconfig="+st.readerKubeconfig(member),
+		"-namespaces="+strings.Join(namespacesOf(member), ","),
+		"-register="+st.store.URL(),
+		"-history="+file,
+		"-name="+name,
+		"-every="+actEvery.String(),
+		"-work="+work.String(),
+		"-max-clock-skew="+harness.Fast.Skew.String(),
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +164,9 @@ func (st *stage) calls(since time.Duration) (map[string][]history.Call, error) {
 			if err != nil {
 				return nil, err
 			}
-			calls = slices.DeleteFunc(calls, func(c history.Call) bool { return dead && c.Returned == history.Pending && c.At < since })
+			calls = slices.DeleteFunc(calls, func(c history.Call) bool {
+				return dead && c.Returned == history.Pending && c.At < since
+			})
 			all[member] = append(all[member], calls...)
 			if dead && len(calls) == 0 {
 				if err := os.Remove(h.path); err != nil {
@@ -257,9 +255,6 @@ func (st *stage) close() error {
 			<-k.Done()
 			errs = append(errs, k.Current().Kill())
 		}
-	}
-	if st.election != nil {
-		st.election.Stop()
 	}
 	errs = append(errs, st.d.Stop())
 	if st.store != nil {

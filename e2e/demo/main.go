@@ -22,8 +22,6 @@ import (
 // outDir is where everything goes that the demo leaves behind, below the current folder.
 const outDir = "out"
 
-var errInterrupted = errors.New("interrupted")
-
 func main() {
 	harness.Quiet()
 	harness.Run("demo", func(ctx context.Context) error { return run(ctx, os.Args[1:]) })
@@ -52,9 +50,8 @@ func cast(folder string, actEvery time.Duration, progress func(string)) harness.
 		Dir:      filepath.Join(outDir, folder),
 		Progress: progress,
 	}
-	for _, m := range []harness.Member{{Name: "east", Priority: 100}, {Name: "west", Priority: 50}, {Name: "south", Priority: 10}} {
-		m.Namespaces = namespaces
-		o.Members = append(o.Members, m)
+	for i, name := range wantLeaders {
+		o.Members = append(o.Members, harness.Member{Name: name, Priority: []int{100, 50, 10}[i], Namespaces: namespaces})
 	}
 	return o
 }
@@ -62,17 +59,14 @@ func cast(folder string, actEvery time.Duration, progress func(string)) harness.
 // namespaces are the managed ones.
 var namespaces = []string{"ledger", "shop"}
 
-// demo plays all scenes, and tells and writes what came of them, also after a failure.
+// demo plays all scenes, and judges what came of them, also after a failure.
 func demo(ctx context.Context) (err error) {
 	if err := os.RemoveAll(resultFile()); err != nil {
 		return fmt.Errorf("remove the last result: %w", err)
 	}
-	n := newNarrator(os.Stdout)
+	n := newNarrator()
 	n.say("A hub and three members, each a real etcd, kube-apiserver and controller manager.")
 	d, err := harness.Start(ctx, cast("demo", 100*time.Millisecond, n.step))
-	if ctx.Err() != nil && d == nil {
-		return errInterrupted // whatever it broke while starting
-	}
 	if err != nil {
 		return err
 	}
@@ -80,14 +74,39 @@ func demo(ctx context.Context) (err error) {
 		n.step("cleaning up")
 		err = errors.Join(err, d.Stop())
 	}()
-	p, err := newPlay(ctx, d, n)
+	v, err := d.Look(ctx)
 	if err != nil {
 		return err
 	}
-	defer p.Close()
+	defer v.Close()
+	p := &play{narrator: n, d: d, View: v}
 	played := p.play(ctx)
 	if ctx.Err() != nil {
-		return errInterrupted
+		return errors.New("interrupted")
 	}
-	return errors.Join(played, p.tell())
+	return errors.Join(played, p.judge())
+}
+
+func resultFile() string { return filepath.Join(outDir, "demo.json") }
+
+// narrator prints what happens while it happens.
+type narrator struct {
+	zero  time.Duration   // boot reading of the demo's start
+	marks []time.Duration // when the demo did something
+}
+
+func newNarrator() *narrator { return &narrator{zero: harness.Now().Boot} }
+
+// say begins a scene.
+func (n *narrator) say(text string) { fmt.Print("\n" + text + "\n") }
+
+// step reports progress within a scene.
+func (n *narrator) step(text string) {
+	fmt.Printf("  %6.1f s  %s\n", (harness.Now().Boot - n.zero).Seconds(), text)
+}
+
+// do announces something that the demo did at an instant.
+func (n *narrator) do(at time.Duration, text string) {
+	n.marks = append(n.marks, at)
+	fmt.Printf("  %6.1f s  ▶ %s\n", (at - n.zero).Seconds(), text)
 }

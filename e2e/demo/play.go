@@ -21,25 +21,7 @@ type play struct {
 	*narrator
 	d *harness.Drill
 	*harness.View
-
 	result result
-}
-
-func newPlay(ctx context.Context, d *harness.Drill, n *narrator) (*play, error) {
-	v, err := d.Look(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &play{narrator: n, d: d, View: v}, nil
-}
-
-func (p *play) run(ctx context.Context) error {
-	for _, scene := range []func(context.Context) error{p.elect, p.failover, p.stay, p.handover} {
-		if err := scene(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // playLimit bounds all scenes together, which take about a minute.
@@ -49,7 +31,12 @@ const playLimit = 5 * time.Minute
 func (p *play) play(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, playLimit, fmt.Errorf("the scenes have taken longer than %s", playLimit))
 	defer cancel()
-	return p.run(ctx)
+	for _, scene := range []func(context.Context) error{p.elect, p.failover, p.stay, p.handover} {
+		if err := scene(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // elect waits until east acts, because its priority is the highest.
@@ -76,20 +63,19 @@ func (p *play) failover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.result.FailedOver = true
 	seen := p.Leases["east"].Seen()
 	for namespace, at := range first {
 		stamp, ok := harness.LastRenewTime(seen, namespace, fault)
 		if !ok {
 			return fmt.Errorf("%s: no Lease was seen in east that let it act", namespace)
 		}
-		if took := at - fault; took > p.result.Failover {
-			p.result.Failover = took
-			p.result.Floor = harness.Floor(p.d.Timings, fault, stamp, 0)
+		if took := (at - fault).Seconds(); p.result.Failover == nil || took > *p.result.Failover {
+			floor := harness.Floor(p.d.Timings, fault, stamp, 0).Seconds()
+			p.result.Failover, p.result.Floor = &took, &floor
 		}
 	}
 	p.step(fmt.Sprintf("failover took %.2f s; no lease of these timings could have let go of east before %.2f s",
-		p.result.Failover.Seconds(), p.result.Floor.Seconds()))
+		*p.result.Failover, *p.result.Floor))
 	_, err = p.onlyActs(ctx, "west", 2*time.Second)
 	return err
 }
@@ -127,11 +113,12 @@ func (p *play) handover(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.result.HandedOver = true
 	for _, at := range first {
-		p.result.Handover = max(p.result.Handover, at-edit)
+		if took := (at - edit).Seconds(); p.result.Handover == nil || took > *p.result.Handover {
+			p.result.Handover = &took
+		}
 	}
-	p.step(fmt.Sprintf("handover took %.2f s", p.result.Handover.Seconds()))
+	p.step(fmt.Sprintf("handover took %.2f s", *p.result.Handover))
 	_, err = p.onlyActs(ctx, "south", p.d.Timings.Duration)
 	return err
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/lines"
 )
 
 const (
@@ -23,6 +23,8 @@ const (
 	serveArg = "serve"
 	// ready is the last line of the server's progress.
 	ready = "ready"
+	// upLimit bounds the start.
+	upLimit = 10 * time.Minute
 	// downLimit bounds an orderly end; then the server is killed, and the kernel kills what it started.
 	downLimit = time.Minute
 )
@@ -30,81 +32,53 @@ const (
 func pidFile() string  { return filepath.Join(outDir, "up.pid") }
 func serveLog() string { return filepath.Join(outDir, "up.log") }
 
-// up starts a server for the fleet, which outlives this process, and returns when the fleet is ready.
+// up starts a server for the fleet, which outlives this process. It prints the server's progress until the fleet is
+// ready.
 func up(ctx context.Context) error {
 	if err := os.MkdirAll(outDir, 0o755); err != nil {
 		return err
 	}
-	if pid, lock, err := lockPID(); err != nil {
+	pid, lock, err := lockPID()
+	if err != nil {
 		return err
-	} else if lock == nil {
+	}
+	if lock == nil {
 		return fmt.Errorf("the fleet is up already, as process %d: `make down` stops it", pid)
-	} else if err := lock.Close(); err != nil {
-		return err
 	}
 	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("start the fleet: %w", err)
-	}
-	progress, far, err := os.Pipe()
-	if err != nil {
-		return fmt.Errorf("start the fleet: %w", err)
-	}
-	defer func() { _ = progress.Close() }()
-	log, err := os.Create(serveLog())
-	if err != nil {
+	log, logErr := os.Create(serveLog())
+	if err := errors.Join(err, logErr, lock.Close()); err != nil {
 		return fmt.Errorf("start the fleet: %w", err)
 	}
 	defer func() { _ = log.Close() }()
 	server := exec.Command(self, serveArg)
-	server.Stdout, server.Stderr, server.ExtraFiles = log, log, []*os.File{far}
+	server.Stdout, server.Stderr = log, log
 	server.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no Ctrl-C of this terminal reaches it
 	if err := server.Start(); err != nil {
 		return fmt.Errorf("start the fleet: %w", err)
 	}
-	_ = far.Close()                                                                       // the server has its own; ours would hide its end
-	stop := context.AfterFunc(ctx, func() { _ = server.Process.Signal(syscall.SIGTERM) }) // it cleans up, and closes the pipe
-	defer stop()
-	if !relay(progress, os.Stdout) {
-		_ = server.Wait() // how it ended is in its log
-		if ctx.Err() != nil {
-			return errInterrupted
+	running, ended := context.WithCancelCause(ctx)
+	go func() {
+		err := server.Wait()
+		ended(fmt.Errorf("the fleet did not come up (%w): see %s", err, serveLog()))
+	}()
+	progress, up := lines.Follow(serveLog()), false
+	err = harness.Await(running, upLimit, "the fleet is up", func(context.Context) error {
+		err := progress.News(func(line []byte) error {
+			if up = up || string(line) == ready; !up {
+				fmt.Println(string(line))
+			}
+			return nil
+		})
+		if err == nil && !up {
+			err = errors.New("it is not")
 		}
-		return fmt.Errorf("the fleet did not come up; %s says why:\n%s", serveLog(), tail(serveLog()))
-	}
-	return server.Process.Release()
-}
-
-// relay prints the server's progress and reports whether it became ready.
-func relay(progress io.Reader, out io.Writer) bool {
-	lines := bufio.NewScanner(progress)
-	for lines.Scan() {
-		if lines.Text() == ready {
-			return true
-		}
-		_, _ = fmt.Fprintln(out, lines.Text())
-	}
-	return false
-}
-
-func tail(file string) string {
-	text, err := os.ReadFile(file)
+		return err
+	})
 	if err != nil {
-		return err.Error()
+		return errors.Join(err, server.Process.Signal(syscall.SIGTERM)) // it stops what it has started
 	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return "\t" + strings.Join(lines[max(0, len(lines)-20):], "\n\t")
-}
-
-// progressPipe is where the one who started the server listens.
-func progressPipe() (*os.File, error) {
-	const fd = 3 // the first of ExtraFiles
-	pipe := os.NewFile(fd, "progress")
-	if info, err := pipe.Stat(); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
-		return nil, errors.New("use up: the server is started by it")
-	}
-	syscall.CloseOnExec(fd) // or the control planes would keep it open
-	return pipe, nil
+	return nil
 }
 
 // serve owns the fleet until down or a signal stops it. It restarts hub and guestbooks when they end. They end with it,
@@ -118,21 +92,18 @@ func serve(ctx context.Context) (err error) {
 		return fmt.Errorf("the fleet is up already, as process %d", pid)
 	}
 	defer func() { _ = errors.Join(os.Remove(pidFile()), lock.Close()) }() // in this order: the lock guards the name
-	if err := writePID(lock); err != nil {
+	if err := errors.Join(lock.Truncate(0), writePID(lock)); err != nil {
 		return err
 	}
-	progress, err := progressPipe()
-	if err != nil {
-		return err
-	}
-	n := newNarrator(io.MultiWriter(progress, os.Stdout))
+	n := newNarrator()
 	d, err := harness.Start(ctx, cast("up", 5*time.Second, n.step))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Stop()) }()
 	for _, namespace := range namespaces {
-		a, err := d.AwaitAct(ctx, electLimit, "somebody acts in "+namespace, func(a harness.Act) bool { return a.Namespace == namespace })
+		in := func(a harness.Act) bool { return a.Namespace == namespace }
+		a, err := d.AwaitAct(ctx, electLimit, "a guestbook acts in "+namespace, in)
 		if err != nil {
 			return err
 		}
@@ -142,14 +113,16 @@ func serve(ctx context.Context) (err error) {
 	if err := d.Fleet.WriteKubeconfigs(outDir); err != nil {
 		return err
 	}
-	n.print(instructions(d))
-	n.print(ready + "\n")
-	n.redirect(os.Stdout)
-	_ = progress.Close()
+	fmt.Print(instructions(d) + ready + "\n")
 	kept := d.Keep(ctx, n.step)
 	<-ctx.Done()
 	kept()
 	return nil
+}
+
+func writePID(file *os.File) error {
+	_, err := file.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return err
 }
 
 // removeKubeconfigs removes what leads nowhere any more.
@@ -161,8 +134,8 @@ func removeKubeconfigs(d *harness.Drill) error {
 	return errors.Join(errs...)
 }
 
-// lockPID takes the lock of the pid file, which its owner holds as long as it lives. If somebody else holds it, the
-// lock is nil and the pid is theirs.
+// lockPID takes the lock of the pid file, which its owner holds as long as it lives. If another process holds
+// it, the lock is nil and the pid is its.
 func lockPID() (pid int, lock *os.File, err error) {
 	lock, err = os.OpenFile(pidFile(), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -181,19 +154,9 @@ func lockPID() (pid int, lock *os.File, err error) {
 		return 0, nil, fmt.Errorf("pid file: %w", err)
 	}
 	if pid, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil || pid <= 1 {
-		return 0, nil, fmt.Errorf("%s is held by somebody but names no process: %q", pidFile(), text)
+		return 0, nil, fmt.Errorf("%s is locked but names no process: %q", pidFile(), text)
 	}
 	return pid, nil, nil
-}
-
-func writePID(lock *os.File) error {
-	if err := lock.Truncate(0); err != nil {
-		return fmt.Errorf("pid file: %w", err)
-	}
-	if _, err := lock.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0); err != nil {
-		return fmt.Errorf("pid file: %w", err)
-	}
-	return nil
 }
 
 // down stops the fleet that is up, and returns when it is gone.

@@ -66,11 +66,14 @@ func (r Request) String() string {
 	return fmt.Sprintf("%s %s %s by %s (%s): %d", r.Received.UTC().Format("15:04:05.000000"), r.Verb, r.URI, r.User, r.Agent, r.Code)
 }
 
+// Writes reports whether the request asks for a write.
+func (r Request) Writes() bool { return slices.Contains(writeVerbs, r.Verb) }
+
 // Writes are the requests for a write that the API server has answered so far, in the order of the
 // answers. A fleet without [Options.Audit] has none.
 func (s *Server) Writes() ([]Request, error) {
 	requests, err := s.Requests()
-	return slices.DeleteFunc(requests, func(r Request) bool { return !slices.Contains(writeVerbs, r.Verb) }), err
+	return slices.DeleteFunc(requests, func(r Request) bool { return !r.Writes() }), err
 }
 
 // Requests are all requests that the API server has answered so far, in the order of the answers; a watch

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"regexp"
@@ -56,9 +55,8 @@ type generation struct {
 
 // score is what became of the generated mutants of one package.
 type score struct {
-	Mutants   int `json:"mutants"`
-	Killed    int `json:"killed"`
-	Explained int `json:"explained"`
+	Mutants int `json:"mutants"`
+	Killed  int `json:"killed"`
 }
 
 // survivor is a generated mutant that was not killed.
@@ -85,42 +83,21 @@ func (g generation) drawn(all []mutate.Mutant, only *regexp.Regexp) []mutate.Mut
 	return drawn
 }
 
-// make makes all mutants and makes sure that every explanation is of one of them.
+// make makes all mutants.
 func (g generation) make(ctx context.Context) (*mutate.Mutants, error) {
 	var patterns []string
 	for _, p := range generatedIn {
 		patterns = append(patterns, importPath(p.dir))
 	}
-	made, err := mutate.Make(ctx, ".", patterns...)
-	if err != nil {
-		return nil, err
-	}
-	names := map[string]bool{}
-	for _, m := range made.All {
-		names[m.Name] = true
-	}
-	var stale []error
-	for name := range explained {
-		if !names[name] {
-			stale = append(stale, fmt.Errorf("explained.go explains %q, which is not generated any more: take it out", name))
-		}
-	}
-	return made, errors.Join(stale...)
+	return mutate.Make(ctx, ".", patterns...)
 }
 
 // try tries generated mutants, several at a time, and prints those that survive.
-func (g generation) try(ctx context.Context, t *trial, made *mutate.Mutants, chosen []mutate.Mutant) (generated, error) {
+func (g generation) try(ctx context.Context, t *trial, made *mutate.Mutants, run []mutate.Mutant) (generated, error) {
 	var f generated
 	f.ByPackage = map[string]*score{}
-	// One that is explained is run when all are: to see that the explanation is true.
-	var run []mutate.Mutant
-	for _, m := range chosen {
+	for _, m := range run {
 		f.count(m).Mutants++
-		if _, ok := explained[m.Name]; ok && !g.all {
-			f.explain(m)
-			continue
-		}
-		run = append(run, m)
 	}
 	suites, err := t.suites(ctx, made, run)
 	if err != nil || len(run) == 0 {
@@ -128,8 +105,7 @@ func (g generation) try(ctx context.Context, t *trial, made *mutate.Mutants, cho
 	}
 	fmt.Printf("%d of %d generated mutants are tried\n", len(run), len(made.All))
 	var mu sync.Mutex
-	told, tried := time.Now(), 0
-	var failed []error
+	reported, tried := time.Now(), 0
 	err = inParallel(ctx, t.atOnce, run, func(ctx context.Context, m mutate.Mutant) error {
 		killed, how, err := t.kill(ctx, suites, m)
 		if err != nil {
@@ -137,41 +113,34 @@ func (g generation) try(ctx context.Context, t *trial, made *mutate.Mutants, cho
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		why, is := explained[m.Name]
 		switch {
-		case killed && is:
-			failed = append(failed, fmt.Errorf("%q is explained (%s) but killed by %s: take it out of explained.go", m.Name, why, how))
-			fallthrough
 		case killed:
 			if strings.Contains(how, hung) {
 				f.Hung++
 			}
 			f.Killed++
 			f.count(m).Killed++
-		case is:
-			f.explain(m)
 		default:
 			fmt.Printf("SURVIVED: %s (%s)\n", m.Name, how)
 			f.Survivors = append(f.Survivors, survivor{m.Name, how})
 		}
-		if tried++; time.Since(told) > progress || tried == len(run) {
-			told = time.Now()
-			fmt.Printf("%d of %d generated mutants tried, %d survived without an explanation\n", tried, len(run), len(f.Survivors))
+		if tried++; time.Since(reported) > progress || tried == len(run) {
+			reported = time.Now()
+			fmt.Printf("%d of %d generated mutants tried, %d survived\n", tried, len(run), len(f.Survivors))
 		}
 		return nil
 	})
 	slices.SortFunc(f.Survivors, func(a, b survivor) int { return strings.Compare(a.Name, b.Name) })
-	return f, errors.Join(append(failed, err)...)
+	return f, err
 }
 
-// progress is how often it is told how far the generated mutants are.
+// progress is how often the number of mutants that were tried is printed.
 const progress = 10 * time.Second
 
 // generated are the figures of generated mutants.
 type generated struct {
 	Mutants   int               `json:"generated"`
 	Killed    int               `json:"generatedKilled"`
-	Explained int               `json:"generatedExplained"`
 	Hung      int               `json:"generatedHung"` // of those killed: they took too long
 	ByPackage map[string]*score `json:"generatedByPackage"`
 	Survivors []survivor        `json:"generatedSurvivors"`
@@ -186,32 +155,24 @@ func (f *generated) count(m mutate.Mutant) *score {
 	return s
 }
 
-func (f *generated) explain(m mutate.Mutant) {
-	f.Explained++
-	f.count(m).Explained++
-}
-
 // verdict prints the score of each package, and is an error if the score does not suffice.
 func (f *generated) verdict() error {
 	for _, p := range generatedIn {
 		if s := f.ByPackage[p.dir]; s != nil {
 			f.Mutants += s.Mutants
-			fmt.Printf("%-16s %5d generated, %5d killed (%.1f %%), %d explained\n", p.dir, s.Mutants, s.Killed,
-				100*float64(s.Killed)/float64(s.Mutants), s.Explained)
+			fmt.Printf("%-16s %5d generated, %5d killed (%.1f %%)\n", p.dir, s.Mutants, s.Killed,
+				100*float64(s.Killed)/float64(s.Mutants))
 		}
 	}
 	if f.Mutants == 0 {
 		return nil
 	}
-	fmt.Printf("%d of %d generated mutants killed (%d of them took too long), %d explained\n", f.Killed, f.Mutants, f.Hung, f.Explained)
-	var err error
+	fmt.Printf("%d of %d generated mutants killed (%d of them took too long)\n", f.Killed, f.Mutants, f.Hung)
 	if float64(f.Killed) < enough*float64(f.Mutants) {
-		err = fmt.Errorf("less than %.0f %% of the generated mutants are killed", 100*enough)
+		return fmt.Errorf("less than %.0f %% of the generated mutants are killed: write tests that notice the survivors",
+			100*enough)
 	}
-	if n := len(f.Survivors); n > 0 {
-		err = errors.Join(err, fmt.Errorf("%d generated mutants survived: write a test that notices each, or say in explained.go why none can", n))
-	}
-	return err
+	return nil
 }
 
 // inParallel does something for each item, several at a time, until all are done or one fails.

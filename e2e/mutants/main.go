@@ -5,7 +5,7 @@
 //
 // It prints a table and writes out/mutants.json. It fails if a written mutant survives, does not compile, if what it
 // replaces is not there exactly once, or if what noticed it also fails without it. It fails if fewer than 95 % of the
-// generated mutants that it tried are killed, or if one survives that explained.go does not explain.
+// generated mutants that it tried are killed.
 //
 // # How to add a written mutant
 //
@@ -39,8 +39,8 @@
 //
 //	go run ./e2e/mutants -only '^hub/tenure/'
 //
-// A survivor wants a test beside the code. If none can tell it from the code, because it only costs time or memory or
-// because other code makes the two equal, explained.go gives the reason.
+// A survivor wants a test beside the code, unless none can tell the two apart: it only costs time or memory, or other
+// code makes them equal.
 package main
 
 import (
@@ -65,7 +65,7 @@ func main() {
 	flag.IntVar(&t.atOnce, "p", 2, "how many mutants to try at a `time`")
 	flag.IntVar(&g.sample, "generated", 400, "how `many` of the generated mutants to try, of those that -only names")
 	flag.Uint64Var(&g.draw, "draw", 1, "which of them: another `number` draws others")
-	flag.BoolVar(&g.all, "all", false, "try all generated mutants, also those that are explained")
+	flag.BoolVar(&g.all, "all", false, "try all generated mutants")
 	only := flag.String("only", "", "run only the mutants, written and generated, whose names match this `expression`")
 	out := flag.String("out", "out/mutants.json", "the `file` for the figures")
 	flag.Parse()

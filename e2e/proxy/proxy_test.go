@@ -3,7 +3,6 @@ package proxy
 import (
 	"errors"
 	"io"
-	"net"
 	"slices"
 	"syscall"
 	"testing"
@@ -321,65 +320,9 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// TestClientGoneFromAStream has members that send without end and learn nothing by reading.
-func TestClientGoneFromAStream(t *testing.T) {
-	stream := func(t *testing.T) (addr string, over chan struct{}) {
-		over = make(chan struct{})
-		return serve(t, func(conn *net.TCPConn) {
-			defer close(over)
-			for {
-				if _, err := io.WriteString(conn, "event\n"); err != nil {
-					return
-				}
-			}
-		}), over
-	}
-	t.Run("the member learns it, also when the client's stream had ended before", func(t *testing.T) {
-		addr, over := stream(t)
-		p := startProxy(t, addr)
-		c := connectTo(t, p)
-		c.expect("event")
-		if err := c.CloseWrite(); err != nil {
-			t.Fatal(err)
-		}
-		await(t, "the end has passed", func() bool { return ended(p, toMember) })
-		c.Close()
-		awaitClosed(t, "the member sees the end", over)
-	})
-	t.Run("the member does not learn it through a cut, but by Heal", func(t *testing.T) {
-		addr, over := stream(t)
-		p := startProxy(t, addr)
-		c := connectTo(t, p)
-		c.expect("event")
-		p.CutToMember()
-		c.Close()
-		await(t, "the client is found gone", func() bool { return deaf(p, fromMember) })
-		select {
-		case <-over:
-			t.Error("the member was told")
-		case <-time.After(20 * time.Millisecond):
-		}
-		p.Heal()
-		awaitClosed(t, "the member sees the end", over)
-	})
-}
-
-func TestDialThatEndsTooLate(t *testing.T) {
-	m := startMember(t)
-	p := startProxy(t, m.addr())
-	l := &link{proxy: p, over: true}
-	l.dial()
-	await(t, "the connection is closed again", func() bool { return m.ended() == 1 })
-}
-
 // deaf says whether the receiver of a direction has been found gone.
 func deaf(p *Proxy, d direction) bool {
 	return anyPipe(p, d, func(pipe *pipe) bool { return pipe.deaf })
-}
-
-// ended says whether the stream of a direction has ended.
-func ended(p *Proxy, d direction) bool {
-	return anyPipe(p, d, func(pipe *pipe) bool { return pipe.ended })
 }
 
 func anyPipe(p *Proxy, d direction, is func(*pipe) bool) bool {

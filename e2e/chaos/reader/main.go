@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/signal"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -40,7 +39,6 @@ type flags struct {
 	kubeconfig, namespaces, register, history, name string
 
 	every, work, skew time.Duration
-	ignoreDeadline    bool
 }
 
 func main() {
@@ -53,7 +51,6 @@ func main() {
 	flag.DurationVar(&f.every, "every", 50*time.Millisecond, "time between two acts in a namespace")
 	flag.DurationVar(&f.work, "work", 10*time.Millisecond, "time between the question and the act")
 	flag.DurationVar(&f.skew, "max-clock-skew", time.Second, "the policy's maxClockSkewMilliseconds")
-	flag.BoolVar(&f.ignoreDeadline, "ignore-deadline", false, "break the rule: act on until somebody else is seen to lead. It shows that the drill notices.")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, f)
@@ -67,15 +64,12 @@ func main() {
 // reader is the process.
 type reader struct {
 	flags
-	leader leader
+	member *member.Member
 	store  register.Client
 	tell   *lines.Writer
 	clock  clock.System
 	lastID atomic.Int64
 }
-
-// leader answers whether to act now, in which epoch, and how much time is left for it.
-type leader func(namespace string) (epoch int64, left time.Duration, ok bool)
 
 func run(ctx context.Context, f flags) (err error) {
 	cfg, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
@@ -88,50 +82,22 @@ func run(ctx context.Context, f flags) (err error) {
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	namespaces := strings.Split(f.namespaces, ",")
-	log := funcr.New(func(_, line string) { fmt.Println(time.Now().UTC().Format(time.RFC3339Nano), line) }, funcr.Options{})
+	log := funcr.New(func(_, line string) {
+		fmt.Println(time.Now().UTC().Format(time.RFC3339Nano), line)
+	}, funcr.Options{})
 	m, err := member.New(cfg, member.Options{Namespaces: namespaces, MaxClockSkew: f.skew, Logger: log})
 	if err != nil {
 		return err
 	}
-	r := &reader{flags: f, tell: lines.NewWriter(file), leader: byTheRule(m)}
-	r.store = register.Client{URL: f.register, HTTP: http.Client{Timeout: requestTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: 2 * len(namespaces)}}}
-	if f.ignoreDeadline {
-		r.leader = ignoringDeadlines(m, f.every)
-	}
+	r := &reader{flags: f, tell: lines.NewWriter(file), member: m}
+	transport := &http.Transport{MaxIdleConnsPerHost: 2 * len(namespaces)}
+	r.store = register.Client{URL: f.register, HTTP: http.Client{Timeout: requestTimeout, Transport: transport}}
 	all, ctx := errgroup.WithContext(ctx)
 	all.Go(func() error { return m.Start(ctx) })
 	for _, namespace := range namespaces {
 		all.Go(func() error { return r.act(ctx, namespace) })
 	}
 	return all.Wait()
-}
-
-func byTheRule(m *member.Member) leader {
-	return func(namespace string) (int64, time.Duration, bool) {
-		term, ok := m.Term(namespace)
-		left := term.Remaining()
-		return term.Epoch(), left, ok && left > 0
-	}
-}
-
-// ignoringDeadlines is how a reader goes wrong: it believes what it was told last.
-func ignoringDeadlines(m *member.Member, every time.Duration) leader {
-	var believed sync.Map // by namespace, the epoch
-	m.Listen(member.Listener{
-		Promoted: func(namespace string, t member.Term) { believed.Store(namespace, t.Epoch()) },
-		Demoted: func(namespace string, reason error) {
-			if !strings.Contains(reason.Error(), "it ran out") {
-				believed.Delete(namespace)
-			}
-		},
-	})
-	return func(namespace string) (int64, time.Duration, bool) {
-		epoch, ok := believed.Load(namespace)
-		if !ok {
-			return 0, 0, false
-		}
-		return epoch.(int64), 10 * every, true // it would say so for ever
-	}
 }
 
 // act acts in a namespace, again and again, until ctx ends or nobody could judge it any more.
@@ -158,9 +124,10 @@ func (r *reader) act(ctx context.Context, namespace string) error {
 // write asks, works, and writes.
 func (r *reader) write(ctx context.Context, namespace string) error {
 	right := &history.Right{Asked: r.clock.Now().Boot}
-	epoch, left, ok := r.leader(namespace)
-	right.Told, right.Left = r.clock.Now().Boot, left
-	if !ok {
+	term, ok := r.member.Term(namespace)
+	right.Left = term.Remaining()
+	right.Told = r.clock.Now().Boot
+	if !ok || right.Left <= 0 {
 		return nil
 	}
 	select {
@@ -169,7 +136,7 @@ func (r *reader) write(ctx context.Context, namespace string) error {
 		return nil
 	}
 	id := r.lastID.Add(1)
-	state := register.State{Epoch: epoch, Value: fmt.Sprintf("%s/%d", r.name, id)}
+	state := register.State{Epoch: term.Epoch(), Value: fmt.Sprintf("%s/%d", r.name, id)}
 	return r.call(history.Line{ID: id, Namespace: namespace, Right: right, State: state}, func() (register.State, error) {
 		return register.State{}, r.store.Write(ctx, namespace, state)
 	})
