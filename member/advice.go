@@ -88,7 +88,8 @@ func (r *registrar) failed(err error) {
 	r.member.reporter.failed("registration", err, what, "namespace", r.namespace)
 }
 
-// status returns why the namespace's state is unknown, and why its watch is stale. Both are empty while the watch works.
+// status returns why the namespace's state is unknown, and why its watch is stale. Both are empty while the watch
+// works.
 func (m *Member) status(namespace string) (unknown, stale string) {
 	if !m.started.Load() {
 		return "the Member is not started: " + howToStart, ""

@@ -41,8 +41,8 @@
 //   - a Member that was not started.
 //
 // [Member.State] returns the same for one namespace, and so does the [NotLeaderError] of [Member.Context]. For a
-// namespace that is not watched that method returns [ErrNotWatched], and for a stopped Member [ErrStopped]. A mistake of
-// the program is [ErrMisused].
+// namespace that is not watched that method returns [ErrNotWatched], and for a stopped Member [ErrStopped]. A mistake
+// of the program is [ErrMisused].
 //
 // # Clocks
 //
@@ -72,9 +72,9 @@
 // term, as long as a new one can be made. The connections are the Member's own, unless the configuration has a
 // Transport. In that case the Transport decides about pings.
 //
-// A hub renews a term before half of its duration has passed. If a watch shows nothing for two thirds of the duration of
-// a term that is led, the Member lists the Leases as well. The list counts as a sign of life, so a silent hub costs few
-// lists. A watch that shows nothing otherwise is followed by a list after at most half of [Options.StaleAfter].
+// A hub renews a term before half of its duration has passed. If a watch shows nothing for two thirds of the duration
+// of a term that is led, the Member lists the Leases as well. The list counts as a sign of life, so a silent hub costs
+// few lists. A watch that shows nothing otherwise is followed by a list after at most half of [Options.StaleAfter].
 //
 // [Member.Healthz] fails when a watch has ended, and lists have had no answer for a third of the shortest duration. It
 // belongs to a readiness probe. A restart connects no sooner, and would hit every Pod while an API server is silent.

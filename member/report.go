@@ -109,8 +109,8 @@ func (m *Member) logStates(scope string, items []coordinationv1.Lease) {
 	}
 	if len(items) == 0 {
 		if _, due := m.reporter.due("all Leases", "missing", false); due {
-			m.log.Info("There are no Leases of a hub in this cluster, so nothing is led: no LeadershipPolicy selects any of its " +
-				"namespaces, or it has no hub")
+			m.log.Info("There are no Leases of a hub in this cluster, so nothing is led: no LeadershipPolicy selects any " +
+				"of its namespaces, or it has no hub")
 		}
 	}
 	seen := map[string]bool{}

@@ -52,7 +52,7 @@ type watcher struct {
 	jitter    float64                            // in [0, 1): readers of a silent hub do not list at once
 	problem   atomic.Pointer[string]             // why the Leases cannot be followed; nil: they can
 	known     atomic.Bool                        // a list since run began has been applied
-	seen      atomic.Int64                       // when a list or an event last arrived, as in Reading.Boot; at first, of New
+	seen      atomic.Int64                       // when a list or an event last arrived, as in Reading.Boot
 	asked     atomic.Int64                       // when the first unanswered list was sent, as in Reading.Boot; 0: none
 	relist    atomic.Pointer[context.CancelFunc] // ends the current watch; nil: no watch
 
@@ -64,7 +64,8 @@ type watcher struct {
 
 func newWatcher(m *Member, client coordinationv1client.LeasesGetter, namespace string) *watcher {
 	w := &watcher{
-		namespace: namespace, client: client.Leases(namespace), member: m, synced: make(chan struct{}), jitter: rand.Float64(),
+		namespace: namespace, client: client.Leases(namespace), member: m,
+		synced: make(chan struct{}), jitter: rand.Float64(),
 	}
 	w.seen.Store(int64(w.now()))
 	return w

@@ -23,8 +23,8 @@
 // # What is promised
 //
 // A watchdog, a second small process of the gate, leads the process group. It gets the deadline before the program
-// starts, by the clock that keeps counting in suspend and by the wall clock. At the same instant as the gate, a tenth of
-// the duration before the deadline, it kills what the gate has adopted, and its own group. It kills the group at once
+// starts, by the clock that keeps counting in suspend and by the wall clock. At the same instant as the gate, a tenth
+// of the duration before the deadline, it kills what the gate has adopted, and its own group. It kills the group at once
 // when the gate dies. That tenth is what the machine may take to schedule the watchdog and to deliver signals. So no
 // process acts past the deadline if
 //

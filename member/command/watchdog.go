@@ -20,7 +20,8 @@ func send(w io.Writer, until instant) error {
 	return err
 }
 
-// receive sends every instant that it reads. It closes the channel at the end of the input, or when a line is no instant.
+// receive sends every instant that it reads. It closes the channel at the end of the input, or when a line is no
+// instant.
 func receive(r io.Reader, limits chan<- instant) {
 	defer close(limits)
 	for lines := bufio.NewScanner(r); lines.Scan(); {
