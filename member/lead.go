@@ -11,7 +11,7 @@ func (t *terms) Lead(ctx context.Context, namespace string, f func(ctx context.C
 		defer t.mu.Unlock()
 		return t.notLeader(namespace)
 	}
-	if namespace == "" || !t.watches(namespace) {
+	if namespace == "" || !watched(t.only, namespace) {
 		return no()
 	}
 	promoted := make(chan struct{}, 1)

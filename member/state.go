@@ -109,7 +109,7 @@ func (t *terms) state(namespace string) State {
 		}
 	}
 	switch {
-	case !t.watches(namespace):
+	case !watched(t.only, namespace):
 		s.Why, s.Trouble = ErrNotWatched.Error(), ""
 	case t.stopped:
 		s.Why, s.Trouble = ErrStopped.Error(), ""
@@ -168,16 +168,16 @@ func (t *terms) notLeader(namespace string) error {
 	if namespace == "" {
 		return fmt.Errorf("%w: the name of the namespace is empty, and a cluster leads one namespace at a time", ErrMisused)
 	}
-	if !t.watches(namespace) {
+	if !watched(t.only, namespace) {
 		return fmt.Errorf("%w: namespace %s: the Options.Namespaces of this Member are %s",
 			ErrNotWatched, namespace, strings.Join(t.only, ", "))
 	}
 	return &NotLeaderError{t.state(namespace), t.stopped}
 }
 
-// watches reports whether the terms receive Leases of the namespace.
-func (t *terms) watches(namespace string) bool {
-	return len(t.only) == 0 || slices.Contains(t.only, namespace)
+// watched reports whether a Member with these Options.Namespaces receives Leases of the namespace.
+func watched(only []string, namespace string) bool {
+	return len(only) == 0 || slices.Contains(only, namespace)
 }
 
 // waits reports whether the next term has to wait, because the last one of its epoch ran out early. Otherwise a reader
