@@ -61,7 +61,7 @@ func (c *capped) RoundTrip(req *http.Request) (*http.Response, error) {
 		req.URL.RawQuery = query.Encode()
 	}
 	send := c.send
-	if t.t.terms.waited() {
+	if t.t.terms.releases.needed {
 		send = c.await
 	}
 	resp, err := send(req, left, settled)

@@ -1,14 +1,12 @@
 package member_test
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"k8s.io/client-go/rest"
 
@@ -85,82 +83,6 @@ func TestAMemberKeepsTheWrappersOfItsConfiguration(t *testing.T) {
 		r.put(r.cluster.leaseOf(ns, us, 1))
 		if !r.leads(ns) || w.seen.Load() == 0 {
 			t.Errorf("leads = %v after %d requests through the wrapper: %s", r.leads(ns), w.seen.Load(), r.State(ns).Why)
-		}
-	})
-}
-
-// Two Members in one process, as when two controllers bring one each, know the same and end apart.
-func TestTwoMembersInOneProcess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newReader(t)
-		b := &reader{server: a.server, cluster: a.cluster}
-		m, err := member.New(a.config(), member.Options{Namespaces: []string{ns}, Clock: a.cluster.clock})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.Member = m
-		stop := a.start(t)
-		defer b.start(t)()
-		a.put(a.cluster.leaseOf(ns, us, 1))
-		if !a.leads(ns) || !b.leads(ns) {
-			t.Errorf("leads: %v and %v", a.leads(ns), b.leads(ns))
-		}
-		of, done, err := a.Context(t.Context(), ns)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer done()
-		stop()
-		if !errors.Is(context.Cause(of), member.ErrLost) || a.leads(ns) {
-			t.Error("the work of the one that was stopped goes on")
-		}
-		if !b.leads(ns) {
-			t.Error("the other one has lost its term")
-		}
-		if _, _, err := b.Context(of, ns); err != nil {
-			t.Error(err)
-		}
-		pass(duration)
-	})
-}
-
-// Both may register: each has a registration of its own, and releases what it did itself.
-func TestTwoRegisteredMembersInOneProcess(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newRegistered(t)
-		b := &reader{server: a.server, cluster: a.cluster}
-		m, err := member.New(a.config(), member.Options{Clock: a.cluster.clock, Registration: registration(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		b.Member = m
-		a.say(ns, us, 7)
-		defer a.start(t)()
-		defer b.start(t)()
-		if synctest.Wait(); len(a.registered()) != 2 {
-			t.Errorf("%d registrations, want 2", len(a.registered()))
-		}
-		_, done, err := a.Context(t.Context(), ns)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a.say(ns, none, 8)
-		pass(time.Second)
-		released := 0
-		for _, l := range a.registrations(t) {
-			if l.HasReleased(ns, 7) {
-				released++
-			}
-		}
-		if released != 1 {
-			t.Errorf("%d have released while one works, want 1", released)
-		}
-		done()
-		pass(time.Second)
-		for _, l := range a.registrations(t) {
-			if !l.HasReleased(ns, 7) {
-				t.Errorf("%s has not released after the work", l.Identity)
-			}
 		}
 	})
 }

@@ -24,13 +24,12 @@ func (t *terms) Context(ctx context.Context, namespace string) (context.Context,
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, termKey{}, Term{tm}))
 	o := &openContext{cancel}
 	tm.open[o] = struct{}{}
-	t.worked = true
 	return ctx, func() {
 		cancel(context.Canceled)
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		delete(tm.open, o)
-		t.settle(tm)
+		t.releases.settle(tm)
 	}, nil
 }
 

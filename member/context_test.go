@@ -188,7 +188,7 @@ func TestContextSaysWhyItEnded(t *testing.T) {
 		want    string
 	}{
 		"another cluster": {func(c *cluster) { c.write(ns, them, 8) }, "the term is over: namespace shop, epoch 7: west.fleet leads in epoch 8"},
-		"nobody":          {func(c *cluster) { c.write(ns, none, 8) }, "the term is over: namespace shop, epoch 7: nobody leads in epoch 8"},
+		"nobody":          {func(c *cluster) { c.write(ns, none, 8) }, "the term is over: namespace shop, epoch 7: no cluster leads in epoch 8"},
 		"a new term":      {func(c *cluster) { c.write(ns, us, 8) }, "the term is over: namespace shop, epoch 7: the next one has begun in epoch 8"},
 		"deleted":         {func(c *cluster) { c.Delete(ns, v1alpha1.DefaultLeaseName) }, "the term is over: namespace shop, epoch 7: its Lease is gone"},
 		"ran out":         {func(*cluster) { pass(duration + recheck) }, "the term is over: namespace shop, epoch 7: it ran out: the last Lease was 0.0 s old on arrival, and lasts 15 s"},

@@ -30,19 +30,19 @@
 // # What it logs
 //
 // A Member logs to [Options.Logger]. At Info it logs who leads a namespace, every change of the leader, and why a term
-// ended. It logs each of these problems at once, with what to do about it:
+// ended. It logs each of these problems when it begins or changes, with what to do about it:
 //
-//   - Leases that cannot be listed: every minute while it lasts, in one line for all namespaces that fail alike;
+//   - Leases that cannot be followed, for each watch, and again every minute while it lasts;
 //   - a registration that cannot be confirmed: likewise every minute;
 //   - a Lease that is not believed, and why;
 //   - a clock that is off;
 //   - a namespace without a Lease;
-//   - options that contradict the policy;
+//   - a policy that allows clocks to differ by more than Options.MaxClockSkew;
 //   - a Member that was not started.
 //
-// A problem that comes and goes is logged at most five times a minute. [Member.State] returns the same for one
-// namespace, and so does the [NotLeaderError] of [Member.Context]. For a namespace that is not watched that method
-// returns [ErrNotWatched], and for a stopped Member [ErrStopped]. A mistake of the program is [ErrMisused].
+// [Member.State] returns the same for one namespace, and so does the [NotLeaderError] of [Member.Context]. For a
+// namespace that is not watched that method returns [ErrNotWatched], and for a stopped Member [ErrStopped]. A mistake
+// of the program is [ErrMisused].
 //
 // # Clocks
 //
@@ -67,18 +67,17 @@
 //
 // # A connection that died silently
 //
-// A hub renews a term before half of its duration has passed. When less than a third is left, a renewal is overdue. A
-// [Member] then lists the Leases again on another connection, and watches on from there. It does so once for each watch
-// and each overdue renewal, and ever less often while the answers show that the hub is silent. So a dead connection
-// costs no term, as long as a new one can be made.
+// Pings notice a dead connection within a third of the shortest duration that a Lease has shown. The Member then lists
+// the Leases on another connection, and watches on from there, within another second. So a dead connection costs no
+// term, as long as a new one can be made. The connections are the Member's own, unless the configuration has a
+// Transport. In that case the Transport decides about pings.
 //
-// Where nothing is led, pings notice a dead connection within a third of the shortest duration seen, plus a second. The
-// connections are the Member's own, unless the configuration has a Transport. In that case the Transport decides about
-// pings and about another connection.
+// A hub renews a term before half of its duration has passed. If a watch shows nothing for two thirds of the duration
+// of a term that is led, the Member lists the Leases as well. The list counts as a sign of life, so a silent hub costs
+// few lists. A watch that shows nothing otherwise is followed by a list after at most half of [Options.StaleAfter].
 //
-// [Member.Healthz] fails when a term ran out while the API server was silent, and where nothing is led within the
-// duration of a term. It belongs to a readiness probe. A restart connects no sooner, and would hit every Pod while an
-// API server is silent.
+// [Member.Healthz] fails when a watch has ended, and lists have had no answer for a third of the shortest duration. It
+// belongs to a readiness probe. A restart connects no sooner, and would hit every Pod while an API server is silent.
 //
 // # Handover without a gap
 //

@@ -9,8 +9,11 @@ var NewTerms = newTerms
 // Terms returns those of a Member.
 func (m *Member) Terms() *Terms { return m.terms }
 
-// Line tells the connections apart that new requests of a Member take.
-func (m *Member) Line() any { return m.link.current() }
+// Connections tells the connections apart that new requests of a Member take.
+func (m *Member) Connections() any {
+	current, _ := m.connections.get()
+	return current
+}
 
 // SetNamespaceFile has Members look for their Pod's namespace elsewhere, until restore.
 func SetNamespaceFile(path string) (restore func()) {

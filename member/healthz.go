@@ -6,24 +6,17 @@ import (
 	"time"
 )
 
-// pingParts divides the duration of a term. Pings take one such part to find a dead connection, and Healthz fails one
-// part later. So Healthz fails within the duration of a term.
-const pingParts = 3
-
-// Healthz fails, and returns the problem and what to do about it, if the Member's view is stale. It is stale if for any
-// watch the last successful list is older than StaleAfter, on the clock that counts in suspend. It never fails for
-// being a follower. Its signature is controller-runtime's healthz.Checker. The request is unused.
+// Healthz fails, and returns the problem and what to do about it, if the Member's view is stale. It is stale if any
+// watch has shown nothing for longer than StaleAfter, on the clock that counts in suspend. It never fails for being a
+// follower. Its signature is controller-runtime's healthz.Checker. The request is unused.
 //
-// At least every StaleAfter/2 the Member lists everything again, by a consistent read. So a watch without events is not
-// stale. A watch behind a dead link, without permission, or from an API server that is cut off from etcd is. Before the
-// first list, time counts from New, and the error says that nothing was ever listed.
+// After StaleAfter/2 without an event the Member lists everything again, by a consistent read. So a watch without
+// events is not stale. A watch behind a dead link, without permission, or from an API server that is cut off from etcd is.
+// Before the first list, time counts from New, and the error says that nothing was ever listed.
 //
-// A connection that dies silently fails it, unless a new one can be made. It takes at most the shortest duration that a
-// Lease has shown, and at most 15 s. Pings find such a connection, so this needs the Member's own connections, see the
-// package.
-//
-// It fails at once if a led term ran out, and the API server was silent while less than a third of it was left. It
-// succeeds again once a list or an event arrives. A term that ran out because the hub is silent is no failure.
+// It fails earlier if a watch has ended, and lists have had no answer for a third of the shortest duration that a Lease
+// has shown, and at most 5 s. Pings find a connection that died silently, within as long. They need the Member's own
+// connections, see the package. An API server that refuses lists has answered.
 //
 // If there is a registration, it also fails when the last confirmation is older than StaleAfter. It fails with
 // ErrStopped once the Member has stopped.
@@ -37,7 +30,11 @@ func (m *Member) Healthz(*http.Request) error {
 		return errNotMade
 	}
 	err := m.health()
-	m.teller.health(err)
+	if err == nil {
+		m.reporter.works("Healthz", "Healthz succeeds again")
+	} else if _, due := m.reporter.due("Healthz", "fails", true); due {
+		m.log.Info("Healthz fails", "reason", err.Error())
+	}
 	return err
 }
 
@@ -47,11 +44,11 @@ func (m *Member) health() error {
 	}
 	now := m.clock.Now().Boot
 	if m.registrar != nil && m.started.Load() {
-		if err := m.registrar.stale(now, m.stale); err != nil {
+		if err := m.registrar.health(now); err != nil {
 			return err
 		}
 	}
-	for _, w := range m.watches {
+	for _, w := range m.watchers {
 		if err := w.health(now); err != nil {
 			return err
 		}
@@ -59,28 +56,41 @@ func (m *Member) health() error {
 	return nil
 }
 
-// checkTheWay is the advice where no better one is known.
-const checkTheWay = "check the address of the API server and the way to it"
-
 // health is Healthz for one watch.
-func (w *watched) health(now time.Duration) error {
+func (w *watcher) health(now time.Duration) error {
 	m := w.member
-	if err := w.alarm.silent(now); err != nil {
-		return fmt.Errorf("member: the watch of leases in %s is %w; %s", w, err, w.cure())
-	}
-	age := now - time.Duration(w.listed.Load())
-	asked := time.Duration(w.asked.Load())
+	age, asked := now-time.Duration(w.seen.Load()), time.Duration(w.asked.Load())
+	_, duration := m.connections.get()
 	switch {
-	case asked > 0 && w.everListed() && now-asked >= m.link.current().duration/pingParts:
-		return fmt.Errorf("member: the watch of leases in %s is dead: its connection is gone, and the API server has not answered for %v; %s",
+	case asked > 0 && w.everListed() && now-asked >= duration/3:
+		return fmt.Errorf("member: the watch of leases in %s is dead: the API server has not answered for %v; %s",
 			w, (now - asked).Round(time.Millisecond), w.cure())
 	case age <= m.stale:
 		return nil
 	case !m.started.Load():
 		return fmt.Errorf("member: the leases in %s were never listed, because the Member is not started: %s", w, howToStart)
 	case !w.everListed():
-		return fmt.Errorf("member: the leases in %s were never listed, for %v by now; %s", w, age.Round(time.Millisecond), w.cure())
+		return fmt.Errorf("member: the leases in %s were never listed, for %v by now; %s",
+			w, age.Round(time.Millisecond), w.cure())
 	}
-	return fmt.Errorf("member: the watch of leases in %s is stale: last listed %v ago, want at most %v; %s",
+	return fmt.Errorf("member: the watch of leases in %s is stale: nothing was seen for %v, want at most %v; %s",
 		w, age.Round(time.Millisecond), m.stale, w.cure())
+}
+
+// health is Healthz for the registration.
+func (r *registrar) health(now time.Duration) error {
+	age := now - time.Duration(r.confirmed.Load())
+	if age <= r.member.stale {
+		return nil
+	}
+	cure := checkTheWay
+	if p := r.problem.Load(); p != nil {
+		cure = *p
+	}
+	if !r.made.Load() {
+		return fmt.Errorf("member: the registration in namespace %s was never made, for %v by now; %s",
+			r.namespace, age.Round(time.Millisecond), cure)
+	}
+	return fmt.Errorf("member: the registration in namespace %s is stale: last confirmed %v ago, want at most %v; %s",
+		r.namespace, age.Round(time.Millisecond), r.member.stale, cure)
 }

@@ -11,11 +11,11 @@ func (t *terms) Lead(ctx context.Context, namespace string, f func(ctx context.C
 		defer t.mu.Unlock()
 		return t.notLeader(namespace)
 	}
-	if namespace == "" || !t.watches(namespace) {
+	if namespace == "" || !watched(t.only, namespace) {
 		return no()
 	}
 	promoted := make(chan struct{}, 1)
-	remove := t.listen(namespace, Listener{Promoted: func(string, Term) {
+	remove := t.notifier.listen(namespace, Listener{Promoted: func(string, Term) {
 		select {
 		case promoted <- struct{}{}:
 		default: // a promotion is pending already
@@ -41,7 +41,9 @@ func (t *terms) Lead(ctx context.Context, namespace string, f func(ctx context.C
 }
 
 // leadOnce runs f in the current term, if there is one. It returns ended if the caller must wait for another term.
-func (t *terms) leadOnce(ctx context.Context, namespace string, f func(ctx context.Context) error) (ended bool, err error) {
+func (t *terms) leadOnce(
+	ctx context.Context, namespace string, f func(ctx context.Context) error,
+) (ended bool, err error) {
 	ctx, done, err := t.Context(ctx, namespace)
 	if err != nil {
 		return true, nil

@@ -1,6 +1,9 @@
 package member
 
-import "slices"
+import (
+	"slices"
+	"sync"
+)
 
 // Listener is notified when this cluster begins and stops to lead. Nil functions are not called.
 type Listener struct {
@@ -12,128 +15,135 @@ type Listener struct {
 	Demoted func(namespace string, reason error)
 }
 
-// Listen implements Member.Listen.
-func (t *terms) Listen(l Listener) (remove func()) { return t.listen("", l) }
+// notifier notifies listeners of the terms. Guarded by terms.mu.
+type notifier struct {
+	terms     *terms
+	listeners []*listening
+	calls     int       // running calls to listeners
+	idle      sync.Cond // signals that no call is running
+}
 
-// listening is one listener and its last notification for each namespace. Guarded by terms.mu.
+// listening is one listener and its last notification for each namespace.
 type listening struct {
 	Listener
 	only    string // the only namespace that it observes; empty: all
-	told    map[*nsState]*told
+	views   map[*nsState]*view
 	removed bool
 }
 
-// told is a listener's view of one namespace.
-type told struct {
+// view is a listener's view of one namespace.
+type view struct {
 	any  bool  // it has been called
 	term *term // the term that it was last promoted in; nil: demoted
 	acts *term // the term that it may act in until it returns from Demoted
 	busy bool  // a goroutine is calling it
 }
 
-// heard records that a listener has returned from Demoted, or will not be called.
-func (t *terms) heard(s *told) {
-	if tm := s.acts; tm != nil {
-		s.acts = nil
-		tm.told--
-		t.settle(tm)
-	}
-}
-
-func (t *terms) listen(only string, l Listener) (remove func()) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	ls := &listening{Listener: l, only: only, told: map[*nsState]*told{}}
-	t.listeners = append(t.listeners, ls)
-	t.namespaces.Range(func(_, v any) bool {
-		t.tell(ls, v.(*nsState))
+// listen adds a listener for one namespace, or for all if only is empty.
+func (n *notifier) listen(only string, l Listener) (remove func()) {
+	n.terms.mu.Lock()
+	defer n.terms.mu.Unlock()
+	ls := &listening{Listener: l, only: only, views: map[*nsState]*view{}}
+	n.listeners = append(n.listeners, ls)
+	n.terms.namespaces.Range(func(_, v any) bool {
+		n.notify(ls, v.(*nsState))
 		return true
 	})
 	return func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
+		n.terms.mu.Lock()
+		defer n.terms.mu.Unlock()
 		ls.removed = true
-		for _, s := range ls.told {
-			if !s.busy {
-				t.heard(s)
+		for _, v := range ls.views {
+			if !v.busy {
+				n.returned(v)
 			}
 		}
-		t.listeners = slices.DeleteFunc(t.listeners, func(o *listening) bool { return o == ls })
+		n.listeners = slices.DeleteFunc(n.listeners, func(o *listening) bool { return o == ls })
 	}
 }
 
 // announce notifies all listeners whether this cluster now leads the namespace.
-func (t *terms) announce(n *nsState) {
-	for _, ls := range t.listeners {
-		t.tell(ls, n)
+func (n *notifier) announce(ns *nsState) {
+	for _, ls := range n.listeners {
+		n.notify(ls, ns)
 	}
 }
 
-// tell starts a goroutine that notifies one listener. It does nothing if the listener is up to date or such a goroutine
-// already runs, which checks again after every call.
-func (t *terms) tell(ls *listening, n *nsState) {
-	if ls.only != "" && ls.only != n.name {
+// notify starts a goroutine that notifies one listener. It does nothing if the listener is up to date or such a
+// goroutine already runs, which checks again after every call.
+func (n *notifier) notify(ls *listening, ns *nsState) {
+	if ls.only != "" && ls.only != ns.name {
 		return
 	}
-	s := ls.told[n]
-	if s == nil {
-		s = &told{}
-		ls.told[n] = s
+	v := ls.views[ns]
+	if v == nil {
+		v = &view{}
+		ls.views[ns] = v
 	}
-	if s.busy || (s.any && s.term == n.term.Load()) {
+	if v.busy || (v.any && v.term == ns.term.Load()) {
 		return
 	}
-	s.busy = true
-	t.calls++
-	go t.call(ls, n, s)
+	v.busy = true
+	n.calls++
+	go n.call(ls, ns, v)
 }
 
 // call notifies one listener until it is up to date about one namespace.
-func (t *terms) call(ls *listening, n *nsState, s *told) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for next := t.next(ls, n, s); next != nil; next = t.next(ls, n, s) {
-		t.mu.Unlock()
-		t.write()
+func (n *notifier) call(ls *listening, ns *nsState, v *view) {
+	n.terms.mu.Lock()
+	defer n.terms.mu.Unlock()
+	for next := n.next(ls, ns, v); next != nil; next = n.next(ls, ns, v) {
+		n.terms.mu.Unlock()
 		next()
-		t.mu.Lock()
-		if s.term == nil {
-			t.heard(s)
+		n.terms.mu.Lock()
+		if v.term == nil {
+			n.returned(v)
 		}
 	}
-	s.busy = false
+	v.busy = false
 	if ls.removed {
-		t.heard(s)
+		n.returned(v)
 	}
-	t.called()
-}
-
-// called records that a call has returned. The caller holds mu.
-func (t *terms) called() {
-	if t.calls--; t.calls == 0 {
-		t.idle.Broadcast()
+	if n.calls--; n.calls == 0 {
+		n.idle.Broadcast()
 	}
 }
 
 // next returns the next call to make, and nil if the listener is up to date.
-func (t *terms) next(ls *listening, n *nsState, s *told) func() {
+func (n *notifier) next(ls *listening, ns *nsState, v *view) func() {
 	if ls.removed {
 		return nil
 	}
-	was, is, first := s.term, n.term.Load(), !s.any
-	s.any = true
+	was, is, first := v.term, ns.term.Load(), !v.any
+	v.any = true
 	switch {
 	case was != nil && was != is:
-		s.term = nil
-		return ls.demoted(n.name, was.cause)
+		v.term = nil
+		return ls.demoted(ns.name, was.cause)
 	case is != was:
-		s.term, s.acts = is, is
-		is.told++
-		return ls.promoted(n.name, Term{is})
+		v.term, v.acts = is, is
+		is.promoted++
+		return ls.promoted(ns.name, Term{is})
 	case first:
-		return ls.demoted(n.name, t.notLeader(n.name))
+		return ls.demoted(ns.name, n.terms.notLeader(ns.name))
 	}
 	return nil
+}
+
+// returned records that a listener has returned from Demoted, or will not be called.
+func (n *notifier) returned(v *view) {
+	if tm := v.acts; tm != nil {
+		v.acts = nil
+		tm.promoted--
+		n.terms.releases.settle(tm)
+	}
+}
+
+// wait returns when no call to a listener is running. The caller holds terms.mu.
+func (n *notifier) wait() {
+	for n.calls > 0 {
+		n.idle.Wait()
+	}
 }
 
 func (ls *listening) promoted(namespace string, t Term) func() {

@@ -21,18 +21,15 @@ import (
 // Member watches the Leases of its cluster and reports in which namespaces this cluster leads. It leads nothing before
 // Start or after it. All methods are safe for concurrent use.
 type Member struct {
-	terms   *terms // nil: not made by New
-	log     logr.Logger
-	host    string // the address of the API server
-	clock   lease.Clock
-	stale   time.Duration
-	watches []*watched
-	link    *link
-	started atomic.Bool
-	teller  *teller
-	outages *outages
-
-	registrar *registrar // nil: not registered
+	terms       *terms // nil: not made by New
+	log         logr.Logger
+	clock       lease.Clock
+	stale       time.Duration
+	watchers    []*watcher
+	connections *connections
+	started     atomic.Bool
+	reporter    reporter
+	registrar   *registrar // nil: not registered
 }
 
 var _ Leader = (*Member)(nil)
@@ -45,82 +42,75 @@ func New(cfg *rest.Config, o Options) (*Member, error) {
 	if cfg == nil {
 		return nil, fmt.Errorf("%w: New needs the configuration of a client, and got none", ErrMisused)
 	}
-	chosen := o.MaxClockSkew != 0
 	if err := o.complete(); err != nil {
 		return nil, err
 	}
 	cfg = rest.AddUserAgent(rest.CopyConfig(cfg), "leasecast-member")
 	cfg.QPS, cfg.RateLimiter, cfg.Timeout = -1, nil, 0
 	cfg.ContentType = "application/vnd.kubernetes.protobuf"
-	link, err := newLink(cfg)
+	connections, err := newConnections(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("member: %w", err)
 	}
-	client := &http.Client{Transport: link}
+	client := &http.Client{Transport: connections}
 	leases, err := coordinationv1client.NewForConfigAndClient(cfg, client)
 	authentication, refused := authenticationv1client.NewForConfigAndClient(cfg, client)
 	if err := errors.Join(err, refused); err != nil {
 		return nil, fmt.Errorf("member: clients: %w", err)
 	}
 	m := &Member{
-		terms: newTerms(o.Clock, o.MaxClockSkew),
-		log:   o.Logger,
-		host:  cfg.Host,
-		clock: o.Clock,
-		stale: o.StaleAfter,
-		link:  link,
+		terms:       newTerms(o.Clock, o.MaxClockSkew),
+		log:         o.Logger,
+		clock:       o.Clock,
+		stale:       o.StaleAfter,
+		connections: connections,
+		reporter:    reporter{log: o.Logger, clock: o.Clock, last: map[string]report{}},
 	}
 	if cfg.Transport != nil {
-		m.log.Info("The configuration has a Transport of its own, so nobody finds out that a connection has died without a word, unless " +
-			"that Transport does: leave it empty if you can")
+		m.log.Info("The configuration has a Transport of its own. If that Transport does not ping its connections, a dead " +
+			"one is noticed late: leave Transport empty if you can")
 	}
-	m.teller = newTeller(m, o.MaxClockSkew, chosen)
-	m.outages = newOutages(m)
-	m.terms.only, m.terms.news = o.Namespaces, m.news
+	m.terms.only, m.terms.status, m.terms.overdue = o.Namespaces, m.status, m.overdue
 	namespaces := o.Namespaces
 	if len(namespaces) == 0 {
 		namespaces = []string{allNamespaces}
 	}
 	for _, ns := range namespaces {
-		m.watches = append(m.watches, newWatched(m, leases, ns))
+		m.watchers = append(m.watchers, newWatcher(m, leases, ns))
 	}
 	if o.Registration != nil {
 		m.registrar = newRegistrar(m, leases, authentication, o)
 	}
-	m.terms.journal.Listener = Listener{
-		Promoted: func(ns string, t Term) {
-			m.log.Info("This cluster leads", "namespace", ns, "epoch", t.Epoch(), "cluster", t.Cluster())
-		},
-		Demoted: func(ns string, reason error) {
-			m.log.Info("This cluster does not lead any more", "namespace", ns, "reason", reason.Error())
-			m.teller.ended()
-		},
-	}
-	utilclock.RealClock{}.AfterFunc(unstartedAfter, m.unstarted)
+	m.terms.Listen(Listener{
+		Promoted: func(ns string, _ Term) { m.logState(ns) },
+		Demoted:  func(ns string, _ error) { m.logState(ns) },
+	})
+	utilclock.RealClock{}.AfterFunc(unstartedAfter, func() {
+		if !m.started.Load() {
+			m.log.Info("This Member was made " + exactly(unstartedAfter) + " ago and is not started, so nothing is led: " +
+				howToStart)
+		}
+	})
 	return m, nil
 }
+
+// unstartedAfter is how long after New a Member may wait for Start before it logs that it is not started.
+const unstartedAfter = 10 * time.Second
 
 // Start watches until ctx ends. Then every term ends, and Start returns when everything it started has stopped, calls
 // to listeners included. A registered Member first removes its registration, once all work has finished, and waits at
 // most 5 s for that. A controller-runtime manager runs it: mgr.Add(m).
 //
-// It can be called once. Another call fails at once with an error that wraps ErrMisused. Start fails the same way
-// beside another Member with a common namespace and the same API server address, if only one of the two is registered.
-// Both must be of this process and running. Once Start has returned, the Member has stopped, see ErrStopped. If ctx has
-// already ended, Start returns nil at once and sends no request.
+// It can be called once. Another call fails at once with an error that wraps ErrMisused. Once Start has returned, the
+// Member has stopped, see ErrStopped. If ctx has already ended, Start returns nil at once and sends no request.
 func (m *Member) Start(ctx context.Context) error {
 	if m.terms == nil {
 		return errNotMade
 	}
 	if m.started.Swap(true) {
-		return fmt.Errorf("%w: Start was called before, and a Member cannot be started twice: add it to one manager only, or make a new one", ErrMisused)
+		return fmt.Errorf("%w: Start was called before, and a Member cannot be started twice: add it to one manager only, "+
+			"or make a new one", ErrMisused)
 	}
-	if err := m.join(); err != nil {
-		m.log.Error(err, "This Member does not start")
-		m.terms.stop()
-		return err
-	}
-	defer m.part()
 	var all sync.WaitGroup
 	all.Go(func() {
 		if m.registrar != nil {
@@ -130,23 +120,32 @@ func (m *Member) Start(ctx context.Context) error {
 		}
 	})
 	<-ctx.Done()
-	m.outages.stop()
 	m.terms.stop()
 	all.Wait()
 	if m.registrar != nil {
 		m.registrar.leave(ctx)
 	}
-	m.link.current().CloseIdle()
+	current, _ := m.connections.get()
+	current.CloseIdle()
 	return nil
 }
 
 // follow lists the Leases, then follows them until ctx ends.
 func (m *Member) follow(ctx context.Context) {
 	var all sync.WaitGroup
-	for _, w := range m.watches {
+	for _, w := range m.watchers {
 		all.Go(func() { w.run(ctx) })
 	}
 	all.Wait()
+}
+
+// overdue is called when the renewal of a term in the namespace is overdue.
+func (m *Member) overdue(namespace string, now, duration time.Duration) {
+	for _, w := range m.watchers {
+		if w.namespace == allNamespaces || w.namespace == namespace {
+			w.overdue(now, duration)
+		}
+	}
 }
 
 // Term returns the term in which this cluster leads the namespace now, and false if it does not lead. It takes no lock
@@ -180,7 +179,9 @@ func (m *Member) Context(ctx context.Context, namespace string) (context.Context
 	}
 	work, done, err := m.terms.Context(ctx, namespace)
 	if err != nil {
-		m.teller.wants(namespace)
+		if m.terms.State(namespace).Why == noLease {
+			m.logState(namespace)
+		}
 		return nil, nil, err
 	}
 	if _, err := logr.FromContext(work); err != nil {
@@ -221,7 +222,9 @@ func (m *Member) Lead(ctx context.Context, namespace string, f func(ctx context.
 	if m.terms == nil {
 		return errNotMade
 	}
-	m.teller.wants(namespace)
+	if namespace != "" {
+		m.logState(namespace) // it may be misspelled
+	}
 	return m.terms.Lead(ctx, namespace, f)
 }
 
@@ -255,12 +258,16 @@ func (m *Member) WaitForSync(ctx context.Context) error {
 	if m.terms == nil {
 		return errNotMade
 	}
-	for _, w := range m.watches {
+	for _, w := range m.watchers {
 		select {
 		case <-w.synced:
 		case <-m.terms.ended:
 		case <-ctx.Done():
-			return fmt.Errorf("member: %s: %w", m.unknown(w), context.Cause(ctx))
+			unknown, stale := m.status(w.namespace)
+			if stale != "" {
+				unknown += ": " + stale
+			}
+			return fmt.Errorf("member: %s: %w", unknown, context.Cause(ctx))
 		}
 		if m.terms.over() {
 			return fmt.Errorf("member: %w", ErrStopped)

@@ -276,7 +276,7 @@ func TestHealthzSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 		},
 		"never listed, without rights": {
 			begins: func(t *testing.T, r *reader) func() { r.become(refuses); return r.start(t) },
-			want:   "the leases in namespace shop were never listed, for 1m20s by now; bind leasecast-reader (config/reader) to the account of this program: list leases:",
+			want:   "the leases in namespace shop were never listed, for 1m20s by now; bind leasecast-reader (config/reader) to the account of this program in each of its Options.Namespaces, ",
 		},
 		"never listed, without an answer": {
 			begins: func(t *testing.T, r *reader) func() { r.become(hangs); return r.start(t) },
@@ -284,11 +284,11 @@ func TestHealthzSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 		},
 		"listed once, and without rights since": {
 			begins: func(t *testing.T, r *reader) func() { return synced(t, r, refuses) },
-			want:   "the watch of leases in namespace shop is stale: last listed 1m20s ago, want at most 40s; bind leasecast-reader",
+			want:   "the watch of leases in namespace shop is stale: nothing was seen for 1m20s, want at most 40s; bind leasecast-reader",
 		},
 		"listed once, and without an answer since": {
 			begins: func(t *testing.T, r *reader) func() { return synced(t, r, hangs) },
-			want:   "the watch of leases in namespace shop is dead: its connection is gone, and the API server has not answered for ",
+			want:   "the watch of leases in namespace shop is dead: the API server has not answered for ",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

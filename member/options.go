@@ -42,9 +42,9 @@ type Options struct {
 	// Registration registers the Member as a reader that reports when it has stopped, for handovers without a gap.
 	// Default: nil, not registered.
 	Registration *Registration
-	// StaleAfter is how old the last list of Leases may be before Healthz fails, where no term ran out. Lists are repeated
-	// at least every half of it, see Member.Healthz. So a Member that was never started, or has no rights, is healthy for
-	// that long. At least 10s. Default: 2m.
+	// StaleAfter is how long a watch may have shown nothing before Healthz fails. After half of it at most a list follows,
+	// see Member.Healthz. So a Member that was never started, or has no rights, is healthy for that long. At least 10s.
+	// Default: 2m.
 	StaleAfter time.Duration
 }
 

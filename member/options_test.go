@@ -104,9 +104,9 @@ func TestAMemberKeepsToItsOwnLimits(t *testing.T) {
 }
 
 const (
-	cannotFollow   = "Cannot list leases: bind leasecast-reader (config/reader) to the account of this program by a ClusterRoleBinding, or name Options.Namespaces; nothing is led"
+	cannotFollow   = "Cannot follow leases: bind leasecast-reader (config/reader) to the account of this program"
 	follows        = "Follows leases again"
-	cannotRegister = "Cannot register: bind leasecast-registration (config/reader) to the account of this program in namespace home; nothing is led"
+	cannotRegister = "Cannot register: bind leasecast-registration (config/reader) to the account of this program in namespace home"
 	leavesIt       = "Leaves its registration to the hub"
 )
 
@@ -127,34 +127,6 @@ func told(of ...string) (l logr.Logger, all func() []string) {
 		mu.Lock()
 		defer mu.Unlock()
 		return slices.Clone(made)
-	}
-}
-
-func TestATroubleIsToldOnceUntilItIsOver(t *testing.T) {
-	for name, tc := range map[string]struct {
-		registration *member.Registration
-		of, want     []string
-	}{
-		"of the leases":       {nil, []string{cannotFollow, follows}, []string{cannotFollow, follows, cannotFollow, follows}},
-		"of the registration": {registration(t), []string{cannotRegister}, []string{cannotRegister, cannotRegister}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				log, all := told(tc.of...)
-				r := newReaderWith(t, member.Options{StaleAfter: staleAfter, Registration: tc.registration, Logger: log})
-				defer r.start(t)()
-				pass(2 * time.Minute)
-				for range 2 {
-					r.become(refuses)
-					pass(time.Minute)
-					r.become(answers)
-					pass(2 * time.Minute)
-				}
-				if got := all(); !slices.Equal(got, tc.want) {
-					t.Errorf("it says %q, want %q", got, tc.want)
-				}
-			})
-		})
 	}
 }
 

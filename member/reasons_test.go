@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	bindReader       = "bind leasecast-reader (config/reader) to the account of this program"
-	bindRegistration = "bind leasecast-registration (config/reader) to the account of this program"
+	bindReader = "bind leasecast-reader (config/reader) to the account of this program in each of its Options.Namespaces, " +
+		"or by a ClusterRoleBinding if it follows all, or more than 16"
+	bindRegistration = "bind leasecast-registration (config/reader) to the account of this program in the namespace of its registration"
 )
 
 // saysWhy fails the test unless State and the error of Context give this reason.
@@ -127,35 +128,16 @@ func TestStateSaysThatTheRegistrationIsTheTrouble(t *testing.T) {
 			pass(time.Second)
 		}
 		r.meet(stored)
-		r.delay(10 * time.Second)
-		pass(5 * time.Second)
-		r.saysWhy(t, "registered anew, and not listed yet", "the Leases of namespace shop have not been listed yet")
-		pass(10 * time.Second)
+		r.delay(1500 * time.Millisecond)
+		for !strings.Contains(r.State(ns).Why, "not been listed yet") {
+			pass(100 * time.Millisecond)
+		}
+		pass(2 * time.Second)
 		if s := r.State(ns); !s.Leads {
 			t.Errorf("with rights again: %+v", s)
 		}
 		r.delay(0)
 	})
-}
-
-// Rights on Leases are given in each namespace: who lacks them wants to know where.
-func TestOnlyMissingRightsOnTheRegistrationNameItsNamespace(t *testing.T) {
-	for name, tc := range map[string]struct {
-		f     fate
-		named bool
-	}{"rights are missing": {forbidden, true}, "the connection breaks": {dropped, false}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRegistered(t, ns)
-				r.meet(tc.f)
-				defer r.start(t)()
-				synctest.Wait()
-				if why := r.State(ns).Why; strings.HasSuffix(why, " (in namespace home)") != tc.named {
-					t.Errorf("State says %q", why)
-				}
-			})
-		})
-	}
 }
 
 func TestAConfirmationThatFailsIsToldAtOnce(t *testing.T) {
@@ -167,7 +149,7 @@ func TestAConfirmationThatFailsIsToldAtOnce(t *testing.T) {
 		pass(time.Second)
 		r.meet(forbidden)
 		pass(confirm)
-		l.expect(t, "in its term", 1, "Cannot confirm the registration: "+bindRegistration+" in namespace home; what is led ends when its registration runs out")
+		l.expect(t, "in its term", 1, "Cannot register, or confirm the registration: "+bindRegistration)
 		r.meet(stored)
 		pass(confirm)
 		l.expect(t, "mended", 1, "Confirms the registration again")
@@ -217,7 +199,7 @@ func TestHealthzOfAFollowerIsTrueSoonAfterItsConnectionIsGone(t *testing.T) {
 		}
 		pass(time.Millisecond)
 		if err := r.Healthz(nil); err == nil || !strings.Contains(err.Error(),
-			"member: the watch of leases in namespace shop is dead: its connection is gone, and the API server has not answered for 5s; check the address") {
+			"member: the watch of leases in namespace shop is dead: the API server has not answered for 5s; ") {
 			t.Errorf("after a third of D: %v", err)
 		}
 		r.become(answers)
@@ -267,62 +249,6 @@ func TestAContextCarriesTheLoggerOfItsMember(t *testing.T) {
 	})
 }
 
-// A term that runs out while the API server answers is the hub's to explain: it moves the lead, or is silent.
-func TestATermThatRanOutNamesTheHubOnlyWhereTheAPIServerAnswers(t *testing.T) {
-	const hub = "although the API server answers: the hub replaces this leader, or is silent"
-	for name, tc := range map[string]struct {
-		m      mode
-		asleep time.Duration
-		want   int
-	}{
-		"the hub is silent": {answers, 0, 1}, "nobody answers": {hangs, 0, 0},
-		"the machine slept, and has asked nobody yet": {answers, duration, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			telling(t, member.Options{}, func(t *testing.T, r *reader, l *logged) {
-				r.put(r.cluster.leaseOf(ns, us, 1))
-				synctest.Wait()
-				r.become(tc.m)
-				r.cluster.clock.Suspend(tc.asleep)
-				pass(duration + recheck)
-				l.expect(t, name, 1, "This cluster does not lead any more", "it ran out")
-				l.expect(t, name, tc.want, "This cluster does not lead any more", "no renewal has come for 15.0 s "+hub)
-				l.expect(t, name, tc.want, "This cluster does not lead any more", hub)
-				r.become(answers)
-			})
-		})
-	}
-}
-
-// Without registered readers a planned change waits until the term has run out. That is no fault of the hub.
-func TestAPlannedChangeIsNotCalledSilenceOfTheHub(t *testing.T) {
-	const look = "look at the NamespaceLeader shop"
-	for name, tc := range map[string]struct {
-		follows bool // another cluster leads when the term has run out
-		want    int
-	}{
-		"the next leader follows": {true, 0}, "nobody does": {false, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			telling(t, member.Options{}, func(t *testing.T, r *reader, l *logged) {
-				r.put(r.cluster.leaseOf(ns, us, 1))
-				pass(duration + 2*time.Second)
-				if s := r.State(ns); strings.Contains(s.Why, look) {
-					t.Errorf("State says %q as soon as the term has run out", s.Why)
-				}
-				if tc.follows {
-					r.put(r.cluster.leaseOf(ns, them, 2))
-				}
-				pass(10 * time.Minute)
-				if s := r.State(ns); strings.Contains(s.Why, look) == tc.follows {
-					t.Errorf("later State says %q", s.Why)
-				}
-				l.expect(t, name, tc.want, look)
-			})
-		})
-	}
-}
-
 func TestARegistrationThatSomebodyDeletesIsToldAsDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &logged{}
@@ -334,6 +260,6 @@ func TestARegistrationThatSomebodyDeletesIsToldAsDeleted(t *testing.T) {
 			r.do(&write{method: http.MethodDelete, namespace: home, name: own.Name})
 		}
 		pass(2 * confirm)
-		l.expect(t, "deleted", 1, `"level"=0 "msg"="Registers anew, and does not lead until then"`, "somebody has deleted it")
+		l.expect(t, "deleted", 1, `"level"=0 "msg"="Registers again, and does not lead until then"`, "an edit has deleted it")
 	})
 }

@@ -300,11 +300,8 @@ func TestAPausedReaderRegistersAnew(t *testing.T) {
 
 func TestARegistrationThatSomebodyTouchesIsGivenUp(t *testing.T) {
 	for name, happens := range map[string]func(r *reader, w *write){
-		"it is deleted":           func(r *reader, w *write) { w.method = http.MethodDelete; r.do(w) },
-		"it is removed":           func(r *reader, w *write) { r.remove(home, w.name) },
-		"it is released for it":   func(r *reader, w *write) { w.sent.Annotations["reader.leasecast.dev/released"] = `{"shop":9}`; r.do(w) },
-		"it loses its finalizer":  func(r *reader, w *write) { w.sent.Finalizers = nil; r.do(w) },
-		"it gets another account": func(r *reader, w *write) { w.sent.Annotations["reader.leasecast.dev/account"] = "erin"; r.do(w) },
+		"it is deleted": func(r *reader, w *write) { w.method = http.MethodDelete; r.do(w) },
+		"it is removed": func(r *reader, w *write) { r.remove(home, w.name) },
 		"it is another object": func(r *reader, w *write) {
 			r.remove(home, w.name)
 			w.method, w.sent.ResourceVersion = http.MethodPost, ""
@@ -443,7 +440,7 @@ func TestAMemberTakesItsRegistrationBack(t *testing.T) {
 		"at once":                    {want: map[string]int64{ns: 7}},
 		"when its work has finished": {works: 4 * time.Second, want: map[string]int64{ns: 7}},
 		"not when work goes on":      {works: time.Minute, left: "work goes on after its term"},
-		"not when it cannot":         {f: forbidden, left: "confirm registration leasecast-reader-"},
+		"not when it cannot":         {f: forbidden, left: "write registration"},
 		"nor when nobody answers":    {f: silent, left: "context deadline exceeded"},
 		"as far as it can":           {f: unanswered, left: "connection reset by peer", want: map[string]int64{ns: 7}},
 	} {

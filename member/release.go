@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -15,8 +16,10 @@ type limit struct {
 	lease.Permit
 }
 
+// Holds reports whether terms may go on now.
 func (l *limit) Holds(now lease.Reading) bool { return l.none || l.Permit.Holds(now) }
 
+// Remaining returns how long terms may go on at most.
 func (l *limit) Remaining(now lease.Reading) time.Duration {
 	if l.none {
 		return math.MaxInt64
@@ -28,33 +31,38 @@ func (l *limit) Remaining(now lease.Reading) time.Duration {
 // long. Others wait.
 const maxReleases = 1000
 
-// releases tracks which terms are over and have no work left. Guarded by terms.mu. It is nil for terms that need no
-// registration.
+// releases tracks the registration, and which terms are over and have no work left. All but limit is guarded by
+// terms.mu.
 type releases struct {
-	open    bool                  // there is a registration, so Leases may be believed
+	terms   *terms
+	limit   atomic.Pointer[limit]
+	needed  bool                  // a registration is needed
+	open    bool                  // Leases may be believed: there is a registration, or none is needed
 	vacant  map[*nsState]struct{} // where no cluster leads, by the last Lease that was believed
 	changed chan struct{}         // holds a value when something may have changed
 }
 
-// register makes all terms depend on a registration from now on: no Lease is believed before the first confirmation. It
-// returns a channel that holds a value whenever there may be something new to release.
-func (t *terms) register() <-chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.limit.Store(&limit{})
-	t.releases = &releases{vacant: map[*nsState]struct{}{}, changed: make(chan struct{}, 1)}
-	return t.releases.changed
+// require makes all terms depend on a registration. No Lease is believed before the first confirmation. It is called
+// before anything is observed.
+func (r *releases) require() {
+	r.needed, r.open = true, false
+	r.limit.Store(&limit{})
 }
 
-// waited reports whether the hub waits for releases, which it does for a registered reader.
-func (t *terms) waited() bool { return !t.limit.Load().none }
+// holds reports whether the last confirmation is still valid, or none is needed.
+func (r *releases) holds(now lease.Reading) bool { return r.limit.Load().Holds(now) }
 
-// closed reports whether no Lease may be believed yet.
-func (r *releases) closed() bool { return r != nil && !r.open }
+// lapsed reports whether there was a confirmation that is no longer valid. The hub may then assume that this reader has
+// stopped.
+func (r *releases) lapsed(now lease.Reading) bool {
+	r.terms.mu.Lock()
+	defer r.terms.mu.Unlock()
+	return r.open && !r.holds(now)
+}
 
-// note applies the last Lease of a namespace.
-func (r *releases) note(n *nsState) {
-	if r == nil {
+// observe applies the last Lease of a namespace.
+func (r *releases) observe(n *nsState) {
+	if !r.needed {
 		return
 	}
 	if _, over := n.reader.Over(); !over {
@@ -66,57 +74,54 @@ func (r *releases) note(n *nsState) {
 }
 
 func (r *releases) wake() {
-	if r == nil {
-		return
-	}
 	select {
 	case r.changed <- struct{}{}:
 	default: // a value is pending already
 	}
 }
 
-// confirmed applies a confirmation of the registration. After the previous one has run out it is too late, and nothing
-// changes: the hub may assume that this reader has stopped.
-func (t *terms) confirmed(p lease.Permit) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.releases.open && !t.limit.Load().Holds(t.clock.Now()) {
-		return
+// confirmed applies a confirmation of the registration. It returns false, and changes nothing, if the previous one has
+// run out: the hub may assume that this reader has stopped.
+func (r *releases) confirmed(p lease.Permit) bool {
+	r.terms.mu.Lock()
+	defer r.terms.mu.Unlock()
+	if r.open && !r.holds(r.terms.clock.Now()) {
+		return false
 	}
-	t.releases.open = true
-	t.limit.Store(&limit{Permit: p})
+	r.open = true
+	r.limit.Store(&limit{Permit: p})
+	return true
 }
 
-// registered reports whether the last confirmation is still valid.
-func (t *terms) registered() bool { return t.limit.Load().Holds(t.clock.Now()) }
-
-// distrust ends all terms and forgets all Leases, because the registration is lost. No Lease is believed until another
+// lost ends all terms and forgets all Leases, because the registration is lost. No Lease is believed until another
 // registration is confirmed, and every Lease must then be observed again.
-func (t *terms) distrust(why string) {
+func (r *releases) lost(why string) {
+	t := r.terms
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.releases.open = false
-	t.limit.Store(&limit{})
+	r.open = false
+	r.limit.Store(&limit{})
 	for n, tm := range t.led {
 		t.end(n, tm, why)
 	}
 	t.namespaces.Range(func(_, v any) bool {
 		n := v.(*nsState)
 		clear(n.leases)
+		n.problem = problem{}
 		n.reader.Gone()
 		return true
 	})
-	clear(t.releases.vacant)
+	clear(r.vacant)
 }
 
 // releasable returns the epochs that are released now, by namespace. These are namespaces where no cluster leads and no
 // term up to that epoch has work left.
-func (t *terms) releasable() map[string]int64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := t.clock.Now()
+func (r *releases) releasable() map[string]int64 {
+	r.terms.mu.Lock()
+	defer r.terms.mu.Unlock()
+	now := r.terms.clock.Now()
 	released := map[string]int64{}
-	for n := range t.releases.vacant {
+	for n := range r.vacant {
 		if epoch, _ := n.reader.Over(); epoch > 0 && n.finished(now) {
 			released[n.name] = epoch
 		}
@@ -124,14 +129,14 @@ func (t *terms) releasable() map[string]int64 {
 	return atMost(maxReleases, released)
 }
 
-// left returns the epochs that are released once all terms have ended for good, by namespace. It returns false while
+// final returns the epochs that are released once all terms have ended for good, by namespace. It returns false while
 // any namespace has work left.
-func (t *terms) left() (released map[string]int64, finished bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := t.clock.Now()
+func (r *releases) final() (released map[string]int64, finished bool) {
+	r.terms.mu.Lock()
+	defer r.terms.mu.Unlock()
+	now := r.terms.clock.Now()
 	released, finished = map[string]int64{}, true
-	t.namespaces.Range(func(_, v any) bool {
+	r.terms.namespaces.Range(func(_, v any) bool {
 		n := v.(*nsState)
 		finished = n.finished(now) && finished
 		epoch, over := n.reader.Over()
@@ -153,13 +158,17 @@ func atMost(limit int, released map[string]int64) map[string]int64 {
 	return released
 }
 
+// settle records that a part of a term has finished. The caller holds terms.mu.
+func (r *releases) settle(tm *term) {
+	if tm.finished(r.terms.clock.Now()) && tm.cause != nil {
+		delete(tm.ns.past, tm)
+		r.wake()
+	}
+}
+
 // finished reports whether the terms that are over in the namespace have no work left.
 func (n *nsState) finished(now lease.Reading) bool {
-	for tm := range n.past {
-		if tm.finished(now) {
-			delete(n.past, tm)
-		}
-	}
+	maps.DeleteFunc(n.past, func(tm *term, _ struct{}) bool { return tm.finished(now) })
 	return len(n.past) == 0
 }
 
@@ -168,27 +177,8 @@ func (n *nsState) finished(now lease.Reading) bool {
 // the API server drop such a write after the time that remained of the term when it was sent. So finished waits for
 // that time, on both clocks.
 func (t *term) finished(now lease.Reading) bool {
-	return len(t.open) == 0 && t.told == 0 && t.writes == 0 && !t.doubtful(now)
-}
-
-func (t *term) doubtful(now lease.Reading) bool {
-	t.doubts = slices.DeleteFunc(t.doubts, func(p *lease.Permit) bool { return !p.Holds(now) })
-	return len(t.doubts) > 0
-}
-
-// settle records that a part of a term has finished. The caller holds terms.mu.
-func (t *terms) settle(tm *term) {
-	if tm.cause != nil && tm.finished(t.clock.Now()) {
-		delete(tm.ns.past, tm)
-		t.releases.wake()
-	}
-}
-
-// uncapped reports whether there was work in a term that is to be released, and CapWrites has never seen a write.
-func (t *terms) uncapped() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.releases != nil && t.worked && !t.wrote
+	t.unanswered = slices.DeleteFunc(t.unanswered, func(p *lease.Permit) bool { return !p.Holds(now) })
+	return len(t.open) == 0 && t.promoted == 0 && t.writes == 0 && len(t.unanswered) == 0
 }
 
 // beginWrite records that a write is being sent, and returns what remains of the term for it. If less than a
@@ -204,15 +194,13 @@ func (t *term) beginWrite() (left time.Duration, settled func(known bool)) {
 		return 0, nil
 	}
 	t.writes++
-	t.terms.wrote = true
 	return left, func(known bool) {
 		t.terms.mu.Lock()
 		defer t.terms.mu.Unlock()
 		t.writes--
-		if !known && !slices.Contains(t.doubts, p) {
-			t.doubtful(t.clock.Now()) // forgets writes that can no longer take effect
-			t.doubts = append(t.doubts, p)
+		if !known && !slices.Contains(t.unanswered, p) {
+			t.unanswered = append(t.unanswered, p)
 		}
-		t.terms.settle(t)
+		t.terms.releases.settle(t)
 	}
 }

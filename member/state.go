@@ -63,7 +63,7 @@ var ErrStopped = errors.New("the Member has stopped")
 var ErrNotWatched = errors.New("the namespace is not watched")
 
 // noLease is why a namespace without a Lease is not led.
-const noLease = "who leads is not known here: there is no Lease of a hub (the namespace is missing, or no LeadershipPolicy selects it)"
+const noLease = "there is no Lease of a hub (the namespace is missing, or no LeadershipPolicy selects it)"
 
 // State implements Member.State.
 func (t *terms) State(namespace string) State {
@@ -86,71 +86,81 @@ func (t *terms) Namespaces() (names []string) {
 	return names
 }
 
-// noNews precedes the reason why the Leases cannot be followed.
-const noNews = "; its Leases cannot be followed: "
-
 // state is State for a caller that holds mu.
 func (t *terms) state(namespace string) State {
 	s := State{Namespace: namespace}
+	unknown, stale := t.status(namespace)
+	s.Trouble = stale
 	n := t.lookup(namespace)
 	if n != nil {
 		s.Cluster, s.Epoch, s.Duration, s.Terms = n.seen.Cluster, n.seen.Epoch, n.seen.Duration, n.terms
-		if t.releases != nil {
+		if t.releases.needed {
 			s.Duration = min(s.Duration, registrationDuration)
 		}
 		if len(n.leases) > 0 {
 			s.Leader = n.seen.Holder
 		}
-	}
-	unknown := ""
-	if t.news != nil && !t.stopped {
-		unknown, s.Trouble = t.news(namespace)
-	}
-	if n != nil {
+		if s.Trouble == "" {
+			s.Trouble = n.problem.text
+		}
 		if tm := n.term.Load(); tm != nil && tm.holds() {
 			s.Leads, s.Leader, s.Cluster, s.Epoch = true, tm.cluster, tm.cluster, tm.epoch
-			if s.Trouble == "" { // a renewal that is not believed does not extend the term
-				s.Trouble = n.doubted.text
-			}
 			return s
 		}
 	}
 	switch {
-	case !t.watches(namespace):
-		s.Why = ErrNotWatched.Error()
+	case !watched(t.only, namespace):
+		s.Why, s.Trouble = ErrNotWatched.Error(), ""
 	case t.stopped:
-		s.Why = ErrStopped.Error()
-	case unknown != "" && s.Trouble != "":
-		s.Why = unknown + ": " + s.Trouble
+		s.Why, s.Trouble = ErrStopped.Error(), ""
+	case unknown != "" && stale != "":
+		s.Why = unknown + ": " + stale
 	case unknown != "":
 		s.Why = unknown
 	default:
-		s.Why = t.why(n, s.Trouble)
-		if n != nil && len(n.leases) > 0 && s.Trouble == "" {
-			s.Trouble = n.doubted.text
+		if s.Why = t.why(n); stale != "" && !strings.Contains(s.Why, stale) {
+			s.Why += "; its Leases cannot be followed: " + stale
 		}
 	}
 	return s
 }
 
-// why returns why a namespace is not led here, from its last Lease and from the problem of its watch.
-func (t *terms) why(n *nsState, trouble string) string {
-	if trouble != "" {
-		trouble = noNews + trouble
-	}
-	switch now := t.clock.Now(); {
+// why returns why a namespace is not led here, by its last Lease.
+func (t *terms) why(n *nsState) string {
+	switch {
 	case n == nil, len(n.leases) == 0 && n.seen.Name == "":
-		return noLease + trouble
+		return noLease
 	case len(n.leases) == 0:
-		return goneLease + trouble
-	case n.doubted.text != "":
-		return n.doubted.text + trouble
+		return goneLease
+	case n.problem.text != "":
+		return n.problem.text
+	case n.seen.Holder == "":
+		return fmt.Sprintf("no cluster leads in epoch %d", n.seen.Epoch)
 	case !n.seen.LeadsHere():
-		return describe(n.seen) + trouble
-	case n.waits(n.reader.Current(), now):
-		return n.arrived.ranOut() + "; the next term begins " + exactly(n.duration(n.seen.Epoch)) + " after this one began, so that it does not flap"
+		return fmt.Sprintf("%s leads in epoch %d", n.seen.Holder, n.seen.Epoch)
+	}
+	if n.waits(n.reader.Current(), t.clock.Now()) {
+		return t.ranOut(n, n.arrived) + "; the next term begins " + exactly(n.seen.Duration) + " after this one began"
 	}
 	return t.ranOut(n, n.arrived)
+}
+
+// ranOut returns why a term ran out whose last renewal is known.
+func (t *terms) ranOut(n *nsState, last arrival) string {
+	text := fmt.Sprintf("it ran out: the last Lease was %s old on arrival, and lasts %s",
+		seconds(max(last.age, 0)), exactly(last.lasts))
+	_, stale := t.status(n.name)
+	switch {
+	case n.problem.text != "":
+		return text + "; since then " + n.problem.text
+	case stale != "":
+		return text + "; its Leases cannot be followed: " + stale
+	case last.late():
+		return text + "; this machine's clock is ahead of the hub's, or Leases are late"
+	case t.clock.Now().Boot-last.at > 2*last.lasts: // before that the hub may be about to replace the leader
+		return text + "; look at the NamespaceLeader " + n.name + ", and whether the hub runs"
+	}
+	return text
 }
 
 // notLeader returns why there is no context for work in a namespace. The caller holds mu.
@@ -158,51 +168,23 @@ func (t *terms) notLeader(namespace string) error {
 	if namespace == "" {
 		return fmt.Errorf("%w: the name of the namespace is empty, and a cluster leads one namespace at a time", ErrMisused)
 	}
-	if !t.watches(namespace) {
+	if !watched(t.only, namespace) {
 		return fmt.Errorf("%w: namespace %s: the Options.Namespaces of this Member are %s",
 			ErrNotWatched, namespace, strings.Join(t.only, ", "))
 	}
 	return &NotLeaderError{t.state(namespace), t.stopped}
 }
 
-// watches reports whether the terms receive Leases of the namespace.
-func (t *terms) watches(namespace string) bool {
-	if len(t.only) == 0 {
-		return true
-	}
-	for _, ns := range t.only {
-		if ns == namespace {
-			return true
-		}
-	}
-	return false
-}
-
-// arrival describes a Lease that names its own cluster. It has the Lease's age when first seen, by the wall clock, and
-// how long it lasts after its renewTime.
-type arrival struct {
-	age, lasts time.Duration
-	at         time.Duration // as in Reading.Boot
-}
-
-// late reports whether more than half of the duration had passed. Where clocks agree this is rare: the hub renews about
-// every third of the duration.
-func (a arrival) late() bool { return a.age > a.lasts/2 }
-
-// ranOut returns why a term ended that was not renewed in time.
-func (a arrival) ranOut() string {
-	text := fmt.Sprintf("it ran out: the last Lease was %s old on arrival, and lasts %s", seconds(max(a.age, 0)), exactly(a.lasts))
-	if a.late() {
-		text += "; this machine's clock is ahead of the hub's, or Leases are late"
-	}
-	return text
+// watched reports whether a Member with these Options.Namespaces receives Leases of the namespace.
+func watched(only []string, namespace string) bool {
+	return len(only) == 0 || slices.Contains(only, namespace)
 }
 
 // waits reports whether the next term has to wait, because the last one of its epoch ran out early. Otherwise a reader
 // whose clock is ahead by nearly D would lead and stop with each renewal. A reader that sees renewals in time does not
 // wait.
 func (n *nsState) waits(p lease.Permit, now lease.Reading) bool {
-	d := n.duration(p.Epoch)
+	d := n.seen.Duration
 	return n.lapsed == p.Epoch && now.Boot < n.began+d && p.Remaining(now) < d/2
 }
 

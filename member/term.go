@@ -68,18 +68,17 @@ type term struct {
 	permit atomic.Pointer[lease.Permit]
 
 	// Guarded by terms.mu.
-	arrived arrival                   // of the Lease that renewed it last
-	alerted bool                      // the next renewal was found overdue
-	cause   error                     // why the term is over, nil while it is not
-	open    map[*openContext]struct{} // contexts to cancel at its end
-	told    int                       // listeners that were promoted and not yet demoted
-	writes  int                       // in flight
-	doubts  []*lease.Permit           // of writes without an answer, see finished
+	arrived    arrival                   // of the Lease that renewed it last
+	cause      error                     // why the term is over, nil while it is not
+	open       map[*openContext]struct{} // contexts to cancel at its end
+	promoted   int                       // listeners that were promoted and not yet demoted
+	writes     int                       // in flight
+	unanswered []*lease.Permit           // of writes without an answer, see finished
 }
 
 func (t *term) holds() bool {
 	for {
-		p, limit := t.permit.Load(), t.terms.limit.Load() // before the clock: a pause in between makes less remain
+		p, limit := t.permit.Load(), t.terms.releases.limit.Load() // before the clock: a pause in between makes less remain
 		if p == nil {
 			return false
 		}
@@ -93,7 +92,7 @@ func (t *term) holds() bool {
 }
 
 func (t *term) remaining() time.Duration {
-	p, limit := t.permit.Load(), t.terms.limit.Load()
+	p, limit := t.permit.Load(), t.terms.releases.limit.Load()
 	if p == nil {
 		return 0
 	}
@@ -104,7 +103,7 @@ func (t *term) remaining() time.Duration {
 // renew replaces what is permitted, unless the term is over or has just run out. The caller holds terms.mu, so only
 // holds can intervene.
 func (t *term) renew(p lease.Permit) bool {
-	old, limit := t.permit.Load(), t.terms.limit.Load()
+	old, limit := t.permit.Load(), t.terms.releases.limit.Load()
 	now := t.clock.Now()
 	return old != nil && old.Holds(now) && limit.Holds(now) && t.permit.CompareAndSwap(old, &p)
 }

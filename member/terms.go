@@ -43,33 +43,24 @@ type terms struct {
 	clock lease.Clock
 	skew  time.Duration
 
-	// A Member sets only and news. only lists the watched namespaces, empty for all. news returns why a namespace's state
-	// is unknown, and why its watch is stale. Both are empty while the watch works. The caller of news holds mu.
-	only []string
-	news func(namespace string) (unknown, trouble string)
+	// A Member sets these three before anything is observed. The caller of both functions holds mu.
+	only    []string                                        // the watched namespaces; empty: all
+	status  func(namespace string) (unknown, stale string)  // why a namespace is unknown, or its Leases are stale
+	overdue func(namespace string, now, term time.Duration) // a renewal of a term that lasts so long is overdue
 
 	// namespaces holds a *nsState under each name. Term reads it without a lock.
 	namespaces sync.Map
 
-	// limit bounds all terms: by the last confirmation of the registration, if there is one.
-	limit atomic.Pointer[limit]
-
 	// mu guards all fields below, and what comments elsewhere name. It is held for microseconds, never across I/O or a
 	// call to a listener.
-	mu        sync.Mutex
-	idle      sync.Cond // signals that no call to a listener or to the journal is running
-	calls     int       // the number of running calls
-	journal   journal
-	led       map[*nsState]*term
-	timer     utilclock.Timer // runs while led is not empty
-	due       time.Duration   // when it fires, on the clock that Reading.Boot shows
-	listeners []*listening    // in the order in which they were added
-	stopped   bool
-	ended     chan struct{}     // closed when stopped is set
-	releases  *releases         // nil: no registration
-	worked    bool              // there was a context for work
-	wrote     bool              // CapWrites has seen a write of such work
-	alarms    map[string]*alarm // by namespace; allNamespaces for an alarm for all
+	mu       sync.Mutex
+	notifier notifier
+	releases releases
+	led      map[*nsState]*term
+	timer    utilclock.Timer // runs while led is not empty
+	due      time.Duration   // when it fires, on the clock that Reading.Boot shows
+	stopped  bool
+	ended    chan struct{} // closed when stopped is set
 }
 
 // nsState is what is known about one namespace. All but term is guarded by terms.mu.
@@ -84,9 +75,8 @@ type nsState struct {
 	lapsed  int64                    // the epoch of the last term that ran out
 	seen    lease.Content            // the last Lease that was believed
 	arrived arrival                  // of that Lease
-	doubted doubt                    // about the Lease that was seen last
-	allowed time.Duration            // by the policy, as in the last Lease; 0: not in it
-	unsaid  string                   // what the Lease has instead of a clock skew; empty: it has one
+	problem problem                  // of the Lease that was seen last
+	skew    time.Duration            // by the policy, as in the last Lease; 0: not in it
 	past    map[*term]struct{}       // terms that are over while work of them goes on, or may
 }
 
@@ -97,11 +87,19 @@ func init() {
 // newTerms returns terms without any Lease, so nothing is led. The clock judges the terms. skew is ε, how far in the
 // future a renewTime may lie.
 func newTerms(clock lease.Clock, skew time.Duration) *terms {
-	t := &terms{clock: clock, skew: skew, led: map[*nsState]*term{}, alarms: map[string]*alarm{}, ended: make(chan struct{})}
-	t.idle.L = &t.mu
-	t.limit.Store(&limit{none: true})
+	t := &terms{
+		clock: clock, skew: skew, led: map[*nsState]*term{}, ended: make(chan struct{}),
+		status:  func(string) (unknown, stale string) { return "", "" },
+		overdue: func(string, time.Duration, time.Duration) {},
+	}
+	t.notifier.terms, t.notifier.idle.L = t, &t.mu
+	t.releases = releases{terms: t, open: true, vacant: map[*nsState]struct{}{}, changed: make(chan struct{}, 1)}
+	t.releases.limit.Store(&limit{none: true})
 	return t
 }
+
+// Listen implements Member.Listen.
+func (t *terms) Listen(l Listener) (remove func()) { return t.notifier.listen("", l) }
 
 // Term implements Member.Term.
 func (t *terms) Term(namespace string) (Term, bool) {
@@ -137,14 +135,13 @@ func (t *terms) Observe(l *coordinationv1.Lease) {
 	c, _ := wire.Read(l)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.releases.closed() {
+	if !t.releases.open {
 		return
 	}
 	n := t.know(c.Namespace)
 	n.leases[c.Name] = c
-	n.allowed, n.unsaid = c.Skew, unsaid(c, l)
-	p := n.takes(c, now)
-	t.apply(n, p, now, n.doubted.impossible)
+	n.skew = c.Skew
+	t.apply(n, n.take(c, now), now, "")
 }
 
 // Delete records that a Lease does not exist. A missing Lease permits nothing.
@@ -173,7 +170,7 @@ func (t *terms) Replace(namespace string, all []coordinationv1.Lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if namespace != "" {
-		t.announce(t.know(namespace)) // it is known now, even if it has no Lease
+		t.notifier.announce(t.know(namespace)) // it is known now, even if it has no Lease
 	}
 	t.namespaces.Range(func(_, v any) bool {
 		n := v.(*nsState)
@@ -200,7 +197,9 @@ func (t *terms) know(name string) *nsState {
 	if n := t.lookup(name); n != nil {
 		return n
 	}
-	n := &nsState{name: name, reader: lease.Reader{Skew: t.skew}, leases: map[string]lease.Content{}, past: map[*term]struct{}{}}
+	n := &nsState{
+		name: name, reader: lease.Reader{Skew: t.skew}, leases: map[string]lease.Content{}, past: map[*term]struct{}{},
+	}
 	t.namespaces.Store(name, n)
 	return n
 }
@@ -214,8 +213,9 @@ func (t *terms) forget(n *nsState, name string, now lease.Reading) {
 	delete(n.leases, name)
 	n.reader.Gone()
 	p := lease.Permit{}
+	n.problem = problem{}
 	for _, c := range n.leases {
-		p = n.takes(c, now)
+		p = n.take(c, now)
 	}
 	t.apply(n, p, now, goneLease)
 }
@@ -223,93 +223,44 @@ func (t *terms) forget(n *nsState, name string, now lease.Reading) {
 // apply updates the namespace's term to what is permitted since now. The argument why is the reason if this ends a
 // term; empty: the last Lease gives it.
 func (t *terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string) {
-	leads := p.Holds(now) && t.limit.Load().Holds(now) && !t.stopped
+	leads := p.Holds(now) && t.releases.holds(now) && !t.stopped
 	if tm := n.term.Load(); tm != nil {
-		was := tm.permit.Load()
 		switch {
 		case leads && tm.epoch == p.Epoch && tm.renew(p):
-			tm.alerted = tm.alerted && *was == p
 			tm.arrived = n.arrived
 			return
 		case !tm.holds():
 			why = t.expired(n, tm, now)
 		case leads:
 			why = fmt.Sprintf("the next one has begun in epoch %d", p.Epoch)
-		case why == "" && n.seen.LeadsHere():
-			why = t.ranOut(n, n.arrived)
 		case why == "":
-			why = describe(n.seen)
+			why = t.why(n)
 		}
 		t.end(n, tm, why)
 	}
 	if leads && !n.waits(p, now) {
-		tm := &term{epoch: p.Epoch, cluster: n.seen.Cluster, arrived: n.arrived, clock: t.clock, terms: t, ns: n, open: map[*openContext]struct{}{}}
+		tm := &term{
+			epoch: p.Epoch, cluster: n.seen.Cluster, arrived: n.arrived, clock: t.clock, terms: t, ns: n,
+			open: map[*openContext]struct{}{},
+		}
 		tm.permit.Store(&p)
 		t.led[n] = tm
 		n.last, n.began = p.Epoch, now.Boot
 		n.terms++
 		n.term.Store(tm)
-		t.began(n.name, tm)
 		t.arm(now, p)
 	}
-	t.announce(n)
-	t.releases.note(n)
+	t.notifier.announce(n)
+	t.releases.observe(n)
 }
 
 // expired is called when the deadline of a term has passed. It returns the reason, for people.
 func (t *terms) expired(n *nsState, tm *term, now lease.Reading) string {
-	if !t.limit.Load().Holds(now) {
+	if !t.releases.holds(now) {
 		return unconfirmed
 	}
 	n.lapsed = tm.epoch
 	return t.ranOut(n, tm.arrived)
-}
-
-// ranOut returns why a term ran out, and why it was not renewed if that is known.
-func (t *terms) ranOut(n *nsState, last arrival) string {
-	why := last.ranOut()
-	if n.doubted.text != "" {
-		why += "; since then " + n.doubted.text
-	}
-	if t.news == nil {
-		return why
-	}
-	if unknown, trouble := t.news(n.name); unknown == "" && trouble != "" {
-		return why + noNews + trouble
-	}
-	if t.unrenewed(n, last) {
-		why += "; " + t.silence(n, last)
-	}
-	return why
-}
-
-// unrenewed reports whether a term got no renewal although no problem keeps renewals from arriving.
-func (t *terms) unrenewed(n *nsState, last arrival) bool {
-	if t.news == nil || n.doubted.text != "" || last.late() || !t.hears(n.name) {
-		return false
-	}
-	unknown, trouble := t.news(n.name)
-	return unknown == "" && trouble == ""
-}
-
-// silent reports whether no renewal has come for so long that a change of the leader does not explain it.
-func (t *terms) silent(last arrival) bool { return t.clock.Now().Boot-last.at > 2*last.lasts }
-
-// silence returns for how long no renewal has come. The hub also stops renewing a term when it replaces the leader.
-func (t *terms) silence(n *nsState, last arrival) string {
-	text := "no renewal has come for " + seconds(t.clock.Now().Boot-last.at) + " although the API server answers: "
-	if t.silent(last) {
-		return text + "look at the NamespaceLeader " + n.name + ", and whether the hub runs"
-	}
-	return text + "the hub replaces this leader, or is silent"
-}
-
-// describe returns who leads by a Lease that does not name its own cluster.
-func describe(c lease.Content) string {
-	if c.Holder == "" {
-		return fmt.Sprintf("nobody leads in epoch %d", c.Epoch)
-	}
-	return fmt.Sprintf("%s leads in epoch %d", c.Holder, c.Epoch)
 }
 
 // end ends a term at once: first checks fail, then its contexts are cancelled, then listeners are notified. Cancelling
@@ -322,30 +273,28 @@ func (t *terms) end(n *nsState, tm *term, why string) {
 	for o := range tm.open {
 		o.cancel(tm.cause)
 	}
-	if t.releases != nil {
+	if t.releases.needed {
 		n.past[tm] = struct{}{}
 	}
-	t.settle(tm)
-	t.ceased(n.name, tm.cause)
-	t.announce(n)
+	t.releases.settle(tm)
+	t.notifier.announce(n)
 }
 
-// Check ends every term that has run out, and rings the alarms of terms with an overdue renewal. A timer does this in a
-// Member. A test that controls the clock must call it.
+// Check ends every term that has run out, and reports overdue renewals: the hub renews a term before half of it has
+// passed. A timer does this in a Member. A test that controls the clock must call it.
 func (t *terms) Check() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.clock.Now()
 	t.due = 0
 	for n, tm := range t.led {
-		p, confirmed := tm.permit.Load(), t.limit.Load().Holds(now)
-		if p != nil && p.Holds(now) && confirmed {
-			t.arm(now, *p)
-			t.alert(n, tm, now, p.Remaining(now))
-			continue
+		p := tm.permit.Load()
+		if p == nil || p.Remaining(now) < tm.arrived.lasts/3 {
+			t.overdue(n.name, now.Boot, tm.arrived.lasts)
 		}
-		if confirmed {
-			t.alert(n, tm, now, 0)
+		if p != nil && p.Holds(now) && t.releases.holds(now) {
+			t.arm(now, *p)
+			continue
 		}
 		t.end(n, tm, t.expired(n, tm, now))
 	}
@@ -353,7 +302,7 @@ func (t *terms) Check() {
 
 // arm schedules Check for when p or the limit runs out, but not later than recheck.
 func (t *terms) arm(now lease.Reading, p lease.Permit) {
-	in := min(p.Remaining(now), t.limit.Load().Remaining(now), recheck)
+	in := min(p.Remaining(now), t.releases.limit.Load().Remaining(now), recheck)
 	if at := now.Boot + in; t.due == 0 || at < t.due {
 		t.due = at
 		if t.timer == nil {
@@ -373,9 +322,7 @@ func (t *terms) stop() {
 	for n, tm := range t.led {
 		t.end(n, tm, "the reader has stopped")
 	}
-	for t.calls > 0 {
-		t.idle.Wait()
-	}
+	t.notifier.wait()
 }
 
 // over reports whether all terms have ended for good.

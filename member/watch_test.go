@@ -3,14 +3,12 @@ package member_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
-	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/member"
 )
 
@@ -95,22 +93,6 @@ func TestAFreshListComesOnlyWhenLessThanAThirdOfATermIsLeft(t *testing.T) {
 	})
 }
 
-func TestALeaseThatIsSeenTwiceIsNoNews(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := leading(t, 1, never)
-		l := r.cluster.leaseOf(name(0), us, 7)
-		for range 2 {
-			r.put(l)
-			synctest.Wait()
-		}
-		before := r.asks()
-		pass(duration*2/3 + duration/12 + 2*recheck)
-		if got := r.asks(); got != before+1 {
-			t.Errorf("%d lists with a quarter left, want 1", got-before)
-		}
-	})
-}
-
 func TestALeaseWithoutADurationHoldsNothingUp(t *testing.T) {
 	for name, tc := range map[string]func(t *testing.T, r *reader, l *coordinationv1.Lease) (stop func()){
 		"listed": func(t *testing.T, r *reader, l *coordinationv1.Lease) func() { r.put(l); return r.start(t) },
@@ -163,20 +145,6 @@ func TestASilentHubIsNoStormOfLists(t *testing.T) {
 	}
 }
 
-func TestAFreshListTakesAnotherConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := leading(t, 1, never)
-		before := r.Line()
-		r.strand()
-		pass(duration * 2 / 3)
-		r.renew(1)
-		pass(duration * 2 / 3)
-		if r.Line() == before {
-			t.Error("it takes the connection that may be dead")
-		}
-	})
-}
-
 func TestAFreshListThatHangsLeavesTimeForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := leading(t, 1, never)
@@ -227,106 +195,16 @@ func TestAReaderThatWakesPastItsTermAsksAtOnce(t *testing.T) {
 	})
 }
 
-// A clock that runs late, or a hub that does, must not have every renewal asked for.
-func TestRenewalsThatAreAlwaysLateAreAskedForEverLessOften(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := leading(t, 1, never)
-		lists := func(renewals int) int {
-			before := r.asks()
-			for range renewals {
-				pass(3 * time.Second) // and less than a third has been left for a moment
-				l := r.cluster.leaseOf(name(0), us, 7)
-				*l.Spec.LeaseDurationSeconds = 4
-				r.put(l)
-			}
-			return r.asks() - before
-		}
-		lists(10)
-		const renewals = 100
-		if got := lists(renewals); got > renewals/10 {
-			t.Errorf("%d lists while %d renewals were late, want ever fewer", got, renewals)
-		}
-	})
-}
-
-func TestAListThatHangsIsGivenUpWhenNewsAreMissing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := leading(t, 1, never)
-		r.delay(time.Hour)
-		for before := r.asks(); r.asks() == before; {
-			r.renew(1)
-			pass(10 * time.Millisecond)
-		}
-		r.strand() // right after the list was asked for, which may take as long as never/4
-		r.delay(0)
-		pass(duration / 3)
-		r.renew(1)
-		pass(duration * 2 / 3)
-		if !r.leads(name(0)) {
-			t.Error("waits for an answer that never comes")
-		}
-	})
-}
-
-// What is lost between two watches is lost until the next renewal: nothing may be.
-func TestNothingIsMissedBetweenTwoWatches(t *testing.T) {
-	const lag = 3 * time.Second
-	turn := func(t *testing.T, r *reader) { // is under way when it returns
-		t.Helper()
-		r.delay(lag)
-		for before := r.asks(); r.asks() == before; {
-			r.renew(2)
-			pass(10 * time.Millisecond)
-		}
-	}
-	leads := func(t *testing.T, r *reader, i int, want bool, when string) {
-		t.Helper()
-		synctest.Wait()
-		if r.leads(name(i)) != want {
-			t.Errorf("%s: leads in %s = %v, want %v", when, name(i), !want, want)
-		}
-	}
-	cases := map[string]struct {
-		happens func(r *reader)
-		leads   []bool
-	}{
-		"a Lease is deleted":             {func(r *reader) { r.remove(name(0), v1alpha1.DefaultLeaseName) }, []bool{false, true, false}},
-		"one is made":                    {func(r *reader) { r.put(r.cluster.leaseOf(name(2), us, 7)) }, []bool{true, true, true}},
-		"another cluster is chosen":      {func(r *reader) { r.put(r.cluster.leaseOf(name(0), them, 8)) }, []bool{false, true, false}},
-		"one is deleted and comes again": {func(r *reader) { r.remove(name(0), v1alpha1.DefaultLeaseName); r.renew(1) }, []bool{true, true, false}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := leading(t, 2, staleAfter)
-				turn(t, r)
-				pass(lag / 2)
-				tc.happens(r)
-				for i, want := range tc.leads {
-					leads(t, r, i, want, "while a list is under way")
-				}
-				pass(lag)
-				for i, want := range tc.leads {
-					leads(t, r, i, want, "when it has arrived, which is older")
-				}
-				if got := r.watching(); got != 1 {
-					t.Errorf("%d watches, want one", got)
-				}
-			})
-		})
-	}
-}
-
 func TestATermShorterThanAnyBeforeHasAnotherConnectionMadeAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := leading(t, 1, never)
-		before, line := r.asks(), r.Line()
+		before, line := r.asks(), r.Connections()
 		l := r.cluster.leaseOf(name(1), us, 7)
 		*l.Spec.LeaseDurationSeconds = 3
 		r.put(l)
 		synctest.Wait()
-		if r.asks() != before+1 || r.Line() == line || !r.leads(name(1)) {
-			t.Errorf("%d lists, on another connection = %v, leads = %v", r.asks()-before, r.Line() != line, r.leads(name(1)))
+		if r.asks() != before+1 || r.Connections() == line || !r.leads(name(1)) {
+			t.Errorf("%d lists, on another connection = %v, leads = %v", r.asks()-before, r.Connections() != line, r.leads(name(1)))
 		}
 	})
 }
@@ -349,37 +227,5 @@ func TestAServerThatWasRestoredIsBelieved(t *testing.T) {
 		if !r.leads(name(3)) {
 			t.Error("what happens after the restore is taken for old")
 		}
-	})
-}
-
-func TestHealthzSaysWhenATermRanOutBecauseNothingWasHeard(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := leading(t, 1, never)
-		r.strand()
-		r.become(hangs)
-		pass(duration - time.Second)
-		r.healthy(t, true, "the term goes on")
-		pass(time.Second + recheck)
-		const want = "member: the watch of leases in all namespaces is silent: a term ran out"
-		if err := r.Healthz(nil); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("Healthz = %v, want %s …", err, want)
-		}
-		r.become(answers)
-		pass(10 * time.Second)
-		r.healthy(t, true, "the API server is heard again")
-		pass(24 * time.Hour)
-		r.healthy(t, true, "a follower of a quiet cluster")
-	})
-}
-
-func TestAnotherTermThatIsHeardOfKeepsHealthzContent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := leading(t, 2, never)
-		r.become(hangs) // for lists; the watch goes on
-		for range 8 {
-			pass(duration / 3)
-			r.renew(1)
-		}
-		r.healthy(t, true, "one of two terms ran out, and the watch says so")
 	})
 }

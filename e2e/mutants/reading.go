@@ -17,7 +17,7 @@ var reading = []mutant{
 	{"reader: any holder is this cluster", simulation, "api/lease.Content.LeadsHere",
 		`c.Holder == c.Cluster`, `true`},
 	{"reader: a Member leads that is not registered", ofMember, "member.terms.apply",
-		`t.limit.Load().Holds(now)`, `true`},
+		`t.releases.holds(now)`, `true`},
 	{"reader: a term is released before its work has ended", ofMember, "member.term.finished",
 		`len(t.open) == 0`, `true`},
 }

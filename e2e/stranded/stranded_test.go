@@ -104,7 +104,7 @@ func TestHealthzOfAFollowerIsTrueWithinDOfTheDeathOfItsLink(t *testing.T) {
 	}))
 	took := time.Since(began)
 	t.Logf("after %v, of %v allowed: %v", took, duration, err)
-	if took > duration || !strings.Contains(err.Error(), "is dead: its connection is gone") {
+	if took > duration || !strings.Contains(err.Error(), "is dead: the API server has not answered") {
 		t.Errorf("Healthz failed after %v, want at most %v: %v", took, duration, err)
 	}
 	w.proxy.Heal()

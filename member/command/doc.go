@@ -7,7 +7,8 @@
 //
 // When this cluster leads, [Run] starts the program in its own process group. The whole group gets SIGTERM when a
 // quarter of the term's duration is left without a renewal. It gets SIGTERM at once when the term is revoked or lost.
-// It gets SIGKILL shortly before the deadline that it was started or renewed under, however far its shutdown has got.
+// It gets SIGKILL a tenth of the duration before the deadline that it was started or renewed under, however far its
+// shutdown has got. With a short StopAhead that is half of StopAhead, and never less than 100 ms.
 // It gets SIGKILL at once when another cluster leads. A program that was stopped so is started again in the next term,
 // or when the term is renewed after all.
 //
@@ -22,8 +23,10 @@
 // # What is promised
 //
 // A watchdog, a second small process of the gate, leads the process group. It gets the deadline before the program
-// starts, by the clock that keeps counting in suspend and by the wall clock. At the deadline it kills what the gate has
-// adopted, and its own group. It kills the group at once when the gate dies. So no process acts past the deadline if
+// starts, by the clock that keeps counting in suspend and by the wall clock. At the same instant as the gate, a tenth
+// of the duration before the deadline, it kills what the gate has adopted, and its own group. It kills the group at once
+// when the gate dies. That tenth is what the machine may take to schedule the watchdog and to deliver signals. So no
+// process acts past the deadline if
 //
 //   - the gate is paused or hangs: the watchdog kills the group and the daemons;
 //   - the gate dies: the watchdog kills the group. Daemons have another parent then, see below;

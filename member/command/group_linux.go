@@ -21,8 +21,8 @@ import (
 const (
 	// readyWithin is how long the watchdog may take until it watches.
 	readyWithin = 10 * time.Second
-	// heardWithin bounds the write of a deadline to the watchdog, which may be busy.
-	heardWithin = time.Second
+	// sentWithin bounds the write of a deadline to the watchdog, which may be busy.
+	sentWithin = time.Second
 )
 
 var (
@@ -68,7 +68,7 @@ func newGroups(command []string) (start func(until instant, epoch int64) (group,
 type processes struct {
 	children          *reaper
 	watchdog, program *child
-	told              *os.File // the pipe that the watchdog reads deadlines from
+	limits            *os.File // the pipe that the watchdog reads deadlines from
 	started           uint64   // start of the watchdog, as in stat: before all processes of the program
 }
 
@@ -84,12 +84,12 @@ func inherited() []string {
 
 // guard starts the watchdog, and returns when the watchdog has the deadline and ignores signals.
 func (g *processes) guard(self string, until instant) error {
-	in, told, err := os.Pipe()
+	in, limits, err := os.Pipe()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = in.Close() }()
-	g.told = told
+	g.limits = limits
 	ready, out, err := os.Pipe()
 	if err != nil {
 		return err
@@ -115,10 +115,10 @@ func (g *processes) guard(self string, until instant) error {
 }
 
 func (g *processes) limit(until instant) error {
-	if err := g.told.SetWriteDeadline(utilclock.RealClock{}.Now().Add(heardWithin)); err != nil {
+	if err := g.limits.SetWriteDeadline(utilclock.RealClock{}.Now().Add(sentWithin)); err != nil {
 		return err
 	}
-	return tell(g.told, until)
+	return send(g.limits, until)
 }
 
 func (g *processes) signal(s syscall.Signal) { _ = syscall.Kill(-g.watchdog.pid, s) } // an empty group is no error
@@ -135,8 +135,8 @@ func (g *processes) code() int {
 }
 
 func (g *processes) end() {
-	if g.told != nil {
-		defer func() { _ = g.told.Close() }()
+	if g.limits != nil {
+		defer func() { _ = g.limits.Close() }()
 	}
 	if g.watchdog == nil {
 		return
@@ -172,17 +172,17 @@ func killChildrenOf(gate int) {
 // the gate is gone. It does not return.
 func RunWatchdog() {
 	if syscall.Getpgrp() != os.Getpid() {
-		fmt.Fprintln(os.Stderr, "leasecast-gate watchdog is started by leasecast-gate, and by nobody else")
+		fmt.Fprintln(os.Stderr, "leasecast-gate watchdog is started by leasecast-gate only")
 		os.Exit(Failed)
 	}
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2,
 		syscall.SIGPIPE, syscall.SIGALRM, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU)
 	gate := os.Getppid()
-	told := make(chan instant)
-	go hear(os.Stdin, told)
+	limits := make(chan instant)
+	go receive(os.Stdin, limits)
 	if _, err := io.WriteString(os.Stdout, "\n"); err == nil {
 		_ = os.Stdout.Close()
-		watch(&clock.System{}, told)
+		watch(&clock.System{}, limits)
 	}
 	killChildrenOf(gate)
 	_ = syscall.Kill(0, syscall.SIGKILL)

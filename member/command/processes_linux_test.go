@@ -27,10 +27,8 @@ import (
 // asGate is the first argument of a Lease of this program that is a gate.
 const asGate = "as-gate"
 
-// What a real gate is told to do. A busy machine delivers signals late, so SIGKILL is sent long before the deadline. That
-// it comes at the instant that is asked for is tested in bubbles.
+// What a real gate is asked to do. That SIGKILL comes at its instant is tested in bubbles.
 const (
-	realKillAhead = time.Second
 	realStopAhead = 4 * time.Second  // of terms that last three times as long
 	moment        = 10 * time.Second // in which a busy machine does what takes milliseconds
 	patience      = time.Minute      // for what takes seconds there
@@ -81,7 +79,6 @@ func beGate(program []string) int {
 		Namespace: ns, Command: program, StopAhead: realStopAhead, Signals: signals, Clock: system,
 		Logger: funcr.New(func(_, args string) { fmt.Fprintln(os.Stderr, args) }, funcr.Options{LogTimestamp: true}),
 	}, groups)
-	r.killAhead = realKillAhead
 	code, err := r.run(context.Background())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -174,7 +171,7 @@ func (g *realGate) awaitLog(text string) {
 func (g *realGate) renewing(duration time.Duration, file string, atLeast int) (numbers []int, deadline time.Time) {
 	g.t.Helper()
 	for began := time.Now(); time.Since(began) < patience; <-time.After(pollEvery) {
-		if now := time.Now(); deadline.Sub(now) < duration-realKillAhead/2 {
+		if now := time.Now(); deadline.Sub(now) < duration-killAhead(duration, realStopAhead)/2 {
 			deadline = g.lease(us, 1, duration)
 		}
 		if numbers = read(file); len(numbers) >= atLeast {

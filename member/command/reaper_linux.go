@@ -49,7 +49,8 @@ func newReaper() (*reaper, error) {
 func (r *reaper) start(path string, args, environment []string, files []*os.File, group int) (*child, error) {
 	r.mu.Lock() // r must know the child before reap can wait for it
 	defer r.mu.Unlock()
-	p, err := os.StartProcess(path, args, &os.ProcAttr{Env: environment, Files: files, Sys: &syscall.SysProcAttr{Setpgid: true, Pgid: group}})
+	sys := &syscall.SysProcAttr{Setpgid: true, Pgid: group}
+	p, err := os.StartProcess(path, args, &os.ProcAttr{Env: environment, Files: files, Sys: sys})
 	if err != nil {
 		return nil, err
 	}

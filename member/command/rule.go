@@ -7,8 +7,14 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-// usualKillAhead is how long before the deadline SIGKILL is sent, so that the group is gone at the deadline.
-const usualKillAhead = 100 * time.Millisecond
+// leastKillAhead is how long before the deadline SIGKILL is sent at least.
+const leastKillAhead = 100 * time.Millisecond
+
+// killAhead returns how long before the deadline SIGKILL is sent, so that the group is gone at the deadline: a tenth of
+// the term's duration, which is what a busy machine may take to schedule the watchdog and deliver the signal.
+func killAhead(duration, stopAhead time.Duration) time.Duration {
+	return max(leastKillAhead, min(duration/10, stopAhead/2))
+}
 
 // instant is a point in time on both clocks. It has come when one of them shows it.
 type instant lease.Reading

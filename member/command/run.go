@@ -109,8 +109,6 @@ type runner struct {
 	Options
 	leader Leader
 	start  func(until instant, epoch int64) (group, error)
-	// killAhead is usualKillAhead. Tests with real processes set more, because their machine may be busy for longer.
-	killAhead time.Duration
 
 	mu      sync.Mutex
 	current group // nil: none runs
@@ -120,7 +118,7 @@ type runner struct {
 }
 
 func newRunner(l Leader, o Options, start func(until instant, epoch int64) (group, error)) *runner {
-	return &runner{Options: o, leader: l, start: start, killAhead: usualKillAhead}
+	return &runner{Options: o, leader: l, start: start}
 }
 
 func (r *runner) run(ctx context.Context) (code int, err error) {
@@ -190,7 +188,7 @@ func (r *runner) await(ctx context.Context, term member.Term) bool {
 
 // see reads the clock before the term: a pause in between makes less remain.
 func (r *runner) see(ctx context.Context, term member.Term) situation {
-	s := situation{now: r.Clock.Now(), killAhead: r.killAhead}
+	s := situation{now: r.Clock.Now()}
 	s.remaining = term.Remaining()
 	s.over = ctx.Err() != nil || s.remaining == 0
 	state := r.leader.State(r.Namespace)
@@ -198,6 +196,7 @@ func (r *runner) see(ctx context.Context, term member.Term) situation {
 	if s.stopAhead = state.Duration / 4; r.StopAhead > 0 {
 		s.stopAhead = min(r.StopAhead, state.Duration/3) // more would stop a program whose term is renewed in time
 	}
+	s.killAhead = killAhead(state.Duration, s.stopAhead)
 	return s
 }
 
@@ -214,16 +213,16 @@ func (r *runner) once(ctx context.Context, term member.Term) error {
 	}
 	r.begin(g, term)
 	defer r.finish(g)
-	told, done := now.until, ctx.Done()
+	limit, done := now.until, ctx.Done()
 	for {
 		select {
 		case <-g.exited():
 			if now.stopping || ctx.Err() != nil {
 				return nil
 			}
-			return r.unlessKilled(exit(g.code()), told, term)
+			return r.unlessKilled(exit(g.code()), limit, term)
 		case <-g.unguarded():
-			return r.unlessKilled(errUnguarded, told, term)
+			return r.unlessKilled(errUnguarded, limit, term)
 		case <-done:
 			done = nil // seen
 		case <-utilclock.RealClock{}.After(min(look, max(soonest, now.until.in(r.Clock.Now())))):
@@ -235,19 +234,19 @@ func (r *runner) once(ctx context.Context, term member.Term) error {
 			r.Logger.Info("Stops the program", "namespace", r.Namespace, "epoch", term.Epoch())
 			g.signal(syscall.SIGTERM)
 		}
-		if !now.until.near(told) {
+		if !now.until.near(limit) {
 			if err := g.limit(now.until); err != nil {
-				return r.unlessKilled(fmt.Errorf("%w: %w", errUnguarded, err), told, term)
+				return r.unlessKilled(fmt.Errorf("%w: %w", errUnguarded, err), limit, term)
 			}
-			told = now.until
+			limit = now.until
 		}
 	}
 }
 
-// unlessKilled returns nil if the watchdog has killed the group at its deadline, told, and err otherwise. The watchdog
+// unlessKilled returns nil if the watchdog has killed the group at its limit, and err otherwise. The watchdog
 // kills itself too. So after that no program can join its group, and it reads no renewal.
-func (r *runner) unlessKilled(err error, told instant, term member.Term) error {
-	if term.Holds() && !told.come(r.Clock.Now()) {
+func (r *runner) unlessKilled(err error, limit instant, term member.Term) error {
+	if term.Holds() && !limit.come(r.Clock.Now()) {
 		return err
 	}
 	r.Logger.Info("The program's time is up", "namespace", r.Namespace, "epoch", term.Epoch(), "err", err.Error())

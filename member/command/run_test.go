@@ -15,7 +15,7 @@ func pass(d time.Duration) { <-time.After(d) }
 // When the signals come, counted from the first renewTime. Looks are up to 100 ms apart, and only SIGKILL is exact.
 func TestWhenTheProgramIsStoppedAndKilled(t *testing.T) {
 	const never = -1
-	deadline := d - usualKillAhead
+	deadline := d - d/10
 	cases := map[string]struct {
 		stopAhead      time.Duration
 		happens        func(s *stage)
@@ -25,7 +25,7 @@ func TestWhenTheProgramIsStoppedAndKilled(t *testing.T) {
 		"a quarter of the duration before the deadline, and at it": {
 			0, func(*stage) {}, d * 3 / 4, deadline, false},
 		"as long before as is asked for": {
-			time.Second, func(*stage) {}, d - time.Second, deadline, false},
+			time.Second, func(*stage) {}, d - time.Second, d - time.Second/2, false},
 		"a third of the duration before at most, because renewals come later than that": {
 			time.Hour, func(*stage) {}, d * 2 / 3, deadline, false},
 		"not while it is renewed": {
@@ -103,8 +103,8 @@ func TestTheWatchdogIsToldEveryDeadline(t *testing.T) {
 		happens func(s *stage)
 		want    time.Duration // from the start on
 	}{
-		"of the first Lease": {func(*stage) {}, d - usualKillAhead},
-		"of a renewal":       {func(s *stage) { pass(d / 2); s.lease(us, 1) }, d/2 + d - usualKillAhead},
+		"of the first Lease": {func(*stage) {}, d - d/10},
+		"of a renewal":       {func(s *stage) { pass(d / 2); s.lease(us, 1) }, d/2 + d - d/10},
 		"of a revocation":    {func(s *stage) { pass(time.Second); s.lease("", 2) }, time.Second + d/4},
 	}
 	for name, tc := range cases {
@@ -281,7 +281,7 @@ func TestHowTheGateEnds(t *testing.T) {
 
 // At its instant the watchdog kills the group, and itself. The gate may see that in any order, and goes on.
 func TestTheGateOutlivesTheEndOfATerm(t *testing.T) {
-	const until = d - usualKillAhead
+	const until = d - d/10
 	cases := map[string]struct {
 		starts  func() error
 		happens func(s *stage, g *fakeGroup) // g: nil if it was not started
