@@ -27,8 +27,8 @@ const (
 	resyncRuns    = 5
 )
 
-// measureReaders measures what a controller's author sees of the library: the check, and how soon a promoted cluster has
-// reconciled everything.
+// measureReaders measures what a controller's author sees of the library: the check, and how soon a promoted cluster
+// has reconciled everything.
 func measureReaders(ctx context.Context, b *bench) (err error) {
 	d, err := b.start(ctx, harness.Options{Timings: harness.Fast, Members: members(readerIn)})
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/leasecast/leasecast/e2e/harness"
 )
 
-// promptly is how late the first tick of a term may come, on a machine that is busy. A CronJob that nobody wakes waits for up
-// to a minute.
+// promptly is how late the first tick of a term may come, on a machine that is busy. A CronJob that nobody wakes waits
+// for up to a minute.
 const (
 	promptly = 15 * time.Second
 	judged   = promptly + 5*time.Second
@@ -37,19 +37,23 @@ func TestTheFirstTickAfterAHandoverRunsOnceAndPromptly(t *testing.T) {
 	leader, err := s.AwaitLeader(t.Context(), cronNamespace, "")
 	harness.Must(t, err)
 	next := clusters[(slices.Index(clusters, leader)+1)%len(clusters)] // see harness.Drill.HandOver
-	for _, m := range clusters {                                       // followers have missed ticks that they must not run any more
+	// followers have missed ticks that they must not run any more
+	for _, m := range clusters {
 		if m == leader {
 			continue
 		}
 		for i := range s.o.cronJobs {
 			// By a patch, because the controller of the cluster writes the status as well.
-			missed := fmt.Sprintf(`{"status":{"lastScheduleTime":%q}}`, time.Now().Add(-5*time.Minute).UTC().Format(time.RFC3339))
-			harness.Must(t, d.Members[m].Status().Patch(t.Context(), cronJob(i), client.RawPatch(types.MergePatchType, []byte(missed))))
+			missed := fmt.Sprintf(`{"status":{"lastScheduleTime":%q}}`,
+				time.Now().Add(-5*time.Minute).UTC().Format(time.RFC3339))
+			harness.Must(t, d.Members[m].Status().Patch(t.Context(), cronJob(i),
+				client.RawPatch(types.MergePatchType, []byte(missed))))
 		}
 	}
 	d.Eventually(t, time.Minute, "the fence refuses Jobs in "+next, func(ctx context.Context) error {
 		var events corev1.EventList
-		err := d.Members[next].List(ctx, &events, client.InNamespace(cronNamespace), client.MatchingFields{"reason": "FailedCreate"})
+		err := d.Members[next].List(ctx, &events, client.InNamespace(cronNamespace),
+			client.MatchingFields{"reason": "FailedCreate"})
 		if err == nil && len(events.Items) < s.o.cronJobs {
 			err = fmt.Errorf("there are %d refusals", len(events.Items))
 		}

@@ -51,7 +51,8 @@ func judgeTicks(ticks []tick, runs []run, terms []term) tickVerdict {
 		of[r.tick] = append(of[r.tick], r)
 		if !slices.ContainsFunc(terms, func(t term) bool { return t.covers(r) }) {
 			v.RanInFollower++
-			v.Breaches = append(v.Breaches, fmt.Sprintf("%s ran in %s at %s, which did not lead", r.tick, r.member, clockTime(r.created)))
+			v.Breaches = append(v.Breaches, fmt.Sprintf("%s ran in %s at %s, which did not lead", r.tick, r.member,
+				clockTime(r.created)))
 		}
 	}
 	for _, k := range ticks {

@@ -82,7 +82,8 @@ func beginCron(ctx context.Context, d *harness.Drill, o cronOptions, say func(st
 			}
 		}
 	}
-	say(fmt.Sprintf("%d CronJobs are in %s, each with the real CronJob controller", o.cronJobs, strings.Join(clusters, ", ")))
+	say(fmt.Sprintf("%d CronJobs are in %s, each with the real CronJob controller", o.cronJobs,
+		strings.Join(clusters, ", ")))
 	_, err = s.AwaitLeader(ctx, cronNamespace, "")
 	return s, err
 }
@@ -104,7 +105,10 @@ func (s *cronStage) leaveAsleep(ctx context.Context, member string) error {
 	if err := s.Members[member].Get(ctx, client.ObjectKey{Name: fencingRole}, role); err != nil {
 		return err
 	}
-	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.APIGroups, batchv1.GroupName) })
+	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+		return slices.Contains(r.APIGroups,
+			batchv1.GroupName)
+	})
 	return s.Members[member].Update(ctx, role)
 }
 

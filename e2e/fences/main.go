@@ -8,9 +8,9 @@
 //
 // # cronjob
 //
-// The real CronJob controller runs in each of three members. A fence lets its Jobs be created where their cluster leads.
-// The leader changes about once a minute, often just when a tick is due: by handovers, failovers and losses of the hub.
-// The drill fails if a tick ran twice, or in a cluster that did not lead.
+// The real CronJob controller runs in each of three members. A fence lets its Jobs be created where their cluster
+// leads. The leader changes about once a minute, often just when a tick is due: by handovers, failovers and losses of
+// the hub. The drill fails if a tick ran twice, or in a cluster that did not lead.
 //
 // # unmodified
 //
@@ -19,8 +19,8 @@
 // controller-runtime, old and new, with and without a timeout of their client, with and without a release of their
 // lock. Each has a policy of its own, which states what is true for it. In each round the hub loses the leader, whose
 // API server hangs: see play.go. The drill fails if a program ever worked in two clusters at once, or in one of them
-// after the stop time of its lock. With -misstate all policies state half of the renew deadline and no release, which is
-// not true for most programs.
+// after the stop time of its lock. With -misstate all policies state half of the renew deadline and no release, which
+// is not true for most programs.
 package main
 
 import (
@@ -126,7 +126,8 @@ func drillUnmodified(ctx context.Context, n int, misstated bool, dir string, say
 }
 
 func (r result) String() string {
-	return fmt.Sprintf("answered late: %+v\n%d failovers of %d programs in %d rounds: %d overlaps, of %.1f s at worst, and "+
+	return fmt.Sprintf("answered late: %+v\n%d failovers of %d programs in %d rounds: %d overlaps, of %.1f s at worst, "+
+		"and "+
 		"%d late writes among %d; at worst nobody wrote for %.1f s, the closest two holders were %.1f s apart",
 		r.AnsweredLate, r.Failovers, len(r.Programs), r.Rounds, r.Overlaps, r.WorstOverlapSeconds, r.Late, r.Writes,
 		r.WorstGapSeconds, r.ClosestSeconds)

@@ -33,7 +33,8 @@ func userBound(t *testing.T, f *Fleet) {
 		_, err := jo.CoreV1().ConfigMaps("team").Create(ctx, object, metav1.CreateOptions{})
 		return err
 	})
-	if _, err := jo.CoreV1().ConfigMaps("default").Create(t.Context(), object, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := jo.CoreV1().ConfigMaps("default").Create(t.Context(), object,
+		metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 		t.Errorf("in another namespace: want it forbidden, got %v", err)
 	}
 	if _, err := jo.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
@@ -43,7 +44,8 @@ func userBound(t *testing.T, f *Fleet) {
 	}
 }
 
-var readNamespaces = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}}}
+var readNamespaces = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"namespaces"},
+	Verbs: []string{"get"}}}
 
 func serviceAccountBound(t *testing.T, f *Fleet) {
 	west := f.Member("west")

@@ -60,7 +60,8 @@ func heldRequest(t *testing.T, f *Fleet) {
 	if err := <-answer; err == nil {
 		t.Fatal("a request was answered that is in the hold")
 	}
-	if _, err := admin.CoreV1().ConfigMaps("default").Get(t.Context(), "late", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := admin.CoreV1().ConfigMaps("default").Get(t.Context(), "late",
+		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Fatalf("want the object not to exist before the release, got %v", err)
 	}
 	east.Proxy().Release()
@@ -73,7 +74,8 @@ func heldRequest(t *testing.T, f *Fleet) {
 func pauseResume(t *testing.T, f *Fleet) {
 	east := f.Member("east")
 	must(t, east.Pause())
-	for way, config := range map[string]*rest.Config{"direct": east.AdminConfig(), "proxied": east.ViaProxy(east.AdminConfig())} {
+	for way, config := range map[string]*rest.Config{"direct": east.AdminConfig(),
+		"proxied": east.ViaProxy(east.AdminConfig())} {
 		if _, err := getNamespace(t, timeLimited(config), metav1.NamespaceSystem); err == nil {
 			t.Errorf("%s: a paused API server answered", way)
 		}

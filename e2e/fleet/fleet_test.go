@@ -175,11 +175,14 @@ func TestTheHubAndTheLastMemberMayBeOfAnotherVersion(t *testing.T) {
 		members   []string
 		want      map[string]string
 	}{
-		"all are of one version":        {"", "", []string{"a", "b"}, map[string]string{"hub": "all", "a": "all", "b": "all"}},
-		"the hub is of another":         {"hub", "", []string{"a", "b"}, map[string]string{"hub": "hub", "a": "all", "b": "all"}},
-		"the last member is of another": {"", "last", []string{"a", "b"}, map[string]string{"hub": "all", "a": "all", "b": "last"}},
-		"which may be the only one":     {"hub", "last", []string{"a"}, map[string]string{"hub": "hub", "a": "last"}},
-		"and a hub is no member":        {"", "last", nil, map[string]string{"hub": "all"}},
+		"all are of one version": {"", "", []string{"a", "b"},
+			map[string]string{"hub": "all", "a": "all", "b": "all"}},
+		"the hub is of another": {"hub", "", []string{"a", "b"},
+			map[string]string{"hub": "hub", "a": "all", "b": "all"}},
+		"the last member is of another": {"", "last", []string{"a", "b"},
+			map[string]string{"hub": "all", "a": "all", "b": "last"}},
+		"which may be the only one": {"hub", "last", []string{"a"}, map[string]string{"hub": "hub", "a": "last"}},
+		"and a hub is no member":    {"", "last", nil, map[string]string{"hub": "all"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(HubAssetsVariable, folders[test.hub])
@@ -210,7 +213,10 @@ func TestAFreeAddressIsKeptForAProgramThatIsToldOfIt(t *testing.T) {
 	}
 	// What asks for any port that is free asks like this.
 	exclusive := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		return c.Control(func(fd uintptr) { must(t, syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 0)) })
+		return c.Control(func(fd uintptr) {
+			must(t, syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR,
+				0))
+		})
 	}}
 	if listener, err := exclusive.Listen(t.Context(), "tcp", address); err == nil {
 		_ = listener.Close()

@@ -18,7 +18,8 @@ func newConfigMap(t *testing.T, c *kubernetes.Clientset, name string) *corev1.Co
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	object, err := c.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	object, err := c.CoreV1().ConfigMaps("default").Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	must(t, err)
 	return object
 }
@@ -60,7 +61,8 @@ func restore(t *testing.T, f *Fleet) {
 		if err != nil || got.UID != kept.UID || got.ResourceVersion != kept.ResourceVersion {
 			t.Errorf("what the snapshot held is not as it was: %v (%v)", got, err)
 		}
-		if _, err := c.CoreV1().ConfigMaps("default").Get(t.Context(), "lost", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		if _, err := c.CoreV1().ConfigMaps("default").Get(t.Context(), "lost",
+			metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("what came after the snapshot: want it not to exist, got %v", err)
 		}
 		list, err := c.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})

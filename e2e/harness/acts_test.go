@@ -39,10 +39,12 @@ func TestActLogReadsWhatAGuestbookWrites(t *testing.T) {
 		t.Errorf("during the act: %+v, want one without an end", during)
 	}
 	refused := errors.New("refused")
-	if err := writer.Do(context.Background(), "write", "shop", "second", func() error { return refused }); !errors.Is(err, refused) {
+	if err := writer.Do(context.Background(), "write", "shop", "second", func() error { return refused }); !errors.Is(err,
+		refused) {
 		t.Fatal(err)
 	}
-	if err := writer.Do(context.Background(), "print", "shop", "third", func() error { return fmt.Errorf("%w: late", member.ErrNotBegun) }); err == nil {
+	if err := writer.Do(context.Background(), "print", "shop", "third",
+		func() error { return fmt.Errorf("%w: late", member.ErrNotBegun) }); err == nil {
 		t.Fatal("an act that was not begun, and no error")
 	}
 	got, err := log.Acts()
@@ -90,11 +92,12 @@ func TestActLogTakesInWholeLinesOnly(t *testing.T) {
 
 func TestActLogRefusesWhatIsNoActLog(t *testing.T) {
 	for name, content := range map[string]string{
-		"text that is no JSON":         "hello\n",
-		"an end without a beginning":   `{"id":1,"phase":"after"}` + "\n",
-		"two beginnings of one act":    strings.Repeat(`{"id":1,"phase":"before"}`+"\n", 2),
-		"a phase that does not exist":  `{"id":1,"phase":"during"}` + "\n",
-		"an act that ends a 2nd time ": `{"id":1,"phase":"before"}` + "\n" + strings.Repeat(`{"id":1,"phase":"after"}`+"\n", 2),
+		"text that is no JSON":        "hello\n",
+		"an end without a beginning":  `{"id":1,"phase":"after"}` + "\n",
+		"two beginnings of one act":   strings.Repeat(`{"id":1,"phase":"before"}`+"\n", 2),
+		"a phase that does not exist": `{"id":1,"phase":"during"}` + "\n",
+		"an act that ends a 2nd time ": `{"id":1,"phase":"before"}` + "\n" + strings.Repeat(`{"id":1,"phase":"after"}`+"\n",
+			2),
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "acts")
