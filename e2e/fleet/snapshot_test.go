@@ -81,26 +81,3 @@ func restore(t *testing.T, f *Fleet) {
 		t.Errorf("a discarded snapshot is still there: %v", err)
 	}
 }
-
-func killEtcd(t *testing.T, f *Fleet) {
-	east := f.Member("east")
-	c, limited := newClient(t, east.AdminConfig()), newClient(t, timeLimited(east.AdminConfig()))
-	newConfigMap(t, c, "before")
-	pids := east.PIDs()
-	must(t, east.KillEtcd())
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "while-etcd-is-dead-"}}
-	if _, err := limited.CoreV1().ConfigMaps("default").Create(t.Context(), object, metav1.CreateOptions{}); err == nil {
-		t.Error("a write succeeded without etcd")
-	}
-	if now := east.PIDs(); now.Etcd != 0 || now.APIServer != pids.APIServer {
-		t.Errorf("want etcd dead and the same API server, had %+v, got %+v", pids, now)
-	}
-	must(t, east.RestartEtcd(t.Context()))
-	await(t, "writes succeed again", func(ctx context.Context) error {
-		_, err := limited.CoreV1().ConfigMaps("default").Create(ctx, object, metav1.CreateOptions{})
-		return err
-	})
-	if _, err := c.CoreV1().ConfigMaps("default").Get(t.Context(), "before", metav1.GetOptions{}); err != nil {
-		t.Errorf("what was acknowledged before the kill is lost: %v", err)
-	}
-}

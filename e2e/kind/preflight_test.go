@@ -88,22 +88,3 @@ func TestWithoutDockerTheFixIsNamed(t *testing.T) {
 		}
 	}
 }
-
-func TestWhatMakeSetsIsAskedFor(t *testing.T) {
-	t.Chdir(t.TempDir())
-	t.Setenv("KIND", "")
-	if _, err := newPlace(); err == nil || !strings.Contains(err.Error(), "is not set: make sets it") {
-		t.Error(err)
-	}
-}
-
-func TestUnknownArgumentsAreRefused(t *testing.T) {
-	for _, args := range [][]string{nil, {"up", "down"}} {
-		if err := run(t.Context(), 1, args); err == nil || !strings.Contains(err.Error(), "want one of up, drill, down") {
-			t.Errorf("%q: %v", args, err)
-		}
-	}
-	if err := run(t.Context(), 0, []string{"drill"}); err == nil {
-		t.Error("a drill of no rounds is accepted")
-	}
-}

@@ -48,30 +48,6 @@ func TestWhatMakesADrillFail(t *testing.T) {
 	}
 }
 
-func TestARoundThatWentWrongMakesADrillFail(t *testing.T) {
-	r := report([]round{{Fault: "x", Expected: unmoved, Leader: "east", Next: "west", Wrong: "west acted"}},
-		[]harness.Verdict{{Acts: 1}})
-	if err := r.flaws(); r.Rounds != 0 || err == nil || !strings.Contains(err.Error(), "x: west acted") {
-		t.Errorf("%d rounds, %v", r.Rounds, err)
-	}
-}
-
-func TestADrillOfFailoversWithoutOneFails(t *testing.T) {
-	for name, c := range map[string]struct {
-		round
-		want bool // it fails
-	}{
-		"a failover":                     {round{Expected: failover, Leader: "east", Next: "west", Seconds: 12}, false},
-		"a failover that took no time":   {round{Expected: failover, Leader: "east", Next: "west"}, true},
-		"a failover that never finished": {round{Expected: failover, Leader: "east", Seconds: 12}, true},
-		"none was to be":                 {round{Expected: unmoved, Leader: "east", Next: "east"}, false},
-	} {
-		if err := report([]round{c.round}, []harness.Verdict{{Acts: 1}}).flaws(); (err != nil) != c.want {
-			t.Errorf("%s: %v, want failed %t", name, err, c.want)
-		}
-	}
-}
-
 func TestWhoMustActNextAndWhen(t *testing.T) {
 	east, south := members[0], members[2]
 	for name, c := range map[string]struct {
@@ -187,21 +163,6 @@ func TestAGuestbookThatCouldActRenewsItsElection(t *testing.T) {
 		err := fresh(members[0], c.renewTime, now)
 		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
-		}
-	}
-}
-
-func TestARoundIsToldInOneLine(t *testing.T) {
-	for _, c := range []struct {
-		round
-		want string
-	}{
-		{round{Fault: "x", Leader: "east", Next: "west", Seconds: 13.04, Gap: 12},
-			"x: east, then west after 13.0 s; nobody acted for 12.0 s"},
-		{round{Fault: "x", Leader: "east", Next: "east", Gap: 0.25}, "x: east goes on; nobody acted for 0.2 s"},
-	} {
-		if got := c.String(); got != c.want {
-			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
 }

@@ -140,24 +140,6 @@ func TestNothingPassesBehindAHole(t *testing.T) {
 	}
 }
 
-func TestIdleConnectionSurvives(t *testing.T) {
-	for name, fault := range map[string]func(*Proxy){
-		"a cut":        (*Proxy).CutToMember,
-		"a black hole": (*Proxy).BlackHole,
-		"a hold":       (*Proxy).Hold,
-		"a delay":      func(p *Proxy) { p.Delay(time.Hour) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := startProxy(t, startMember(t).addr())
-			c := connectTo(t, p)
-			c.ask("before")
-			fault(p)
-			p.Heal()
-			c.ask("after")
-		})
-	}
-}
-
 func TestDelay(t *testing.T) {
 	const delay = 200 * time.Millisecond
 	t.Run("a round trip takes twice the delay, however many are under way", func(t *testing.T) {
@@ -254,13 +236,6 @@ func TestRetarget(t *testing.T) {
 	}
 	if got, want := two.seen(), []string{"to two"}; !slices.Equal(got, want) {
 		t.Errorf("want the new target to see %q, got %q", want, got)
-	}
-}
-
-func TestNewRefusesATargetWithoutPort(t *testing.T) {
-	if p, err := New("127.0.0.1"); err == nil {
-		_ = p.Close()
-		t.Error("it was accepted")
 	}
 }
 
