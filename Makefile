@@ -250,7 +250,7 @@ oldest: ## Run the tests of api and member with the oldest Go, Kubernetes and co
 
 # The core of what runs on real API servers: elections, failovers and handovers of leader and hub, and a fence. The
 # guard's own tests are in step unit.
-CORE := $(addprefix ./e2e/,handover hubfailover unmodified harness fleet process proxy)
+CORE := $(addprefix ./e2e/,handover hubfailover fences harness fleet process proxy)
 
 # Each package starts a fleet of its own, so few run at a time. Compiling before that keeps it off their clocks.
 e2e-test = go test -race -count=1 -vet=off -timeout 20m -p 2
@@ -330,13 +330,12 @@ DRILL :=
 
 .PHONY: drill
 drill: k8s $(if $(filter unmodified,$(SCENARIO)),capi electors) build $(KUSTOMIZE) ## Drill fences with programs that we did not write, by SCENARIO=cronjob or unmodified; writes out/drill-SCENARIO.json
-	@case "$(SCENARIO)" in cronjob|unmodified) ;; *) echo "SCENARIO is one of: cronjob, unmodified" >&2; exit 1;; esac
-	$(RUN) ./e2e/$(SCENARIO) $(DRILL)
+	$(RUN) ./e2e/fences $(SCENARIO) $(DRILL)
 
 .PHONY: versions
 versions: k8s older-k8s capi build $(KUSTOMIZE) $(HELM) ## Run tests and drills on the Kubernetes minor before: everywhere, on the hub, in one member
 	KUBEBUILDER_ASSETS=$(OLDER_ASSETS) go test -count=1 -vet=off -timeout 40m -p 1 \
-		./config ./config/crd ./hub/account ./hub/fleet ./hub/guard ./e2e/cronjob ./e2e/unmodified
+		./config ./config/crd ./hub/account ./hub/fleet ./hub/guard ./e2e/fences
 	KUBEBUILDER_ASSETS_HUB=$(OLDER_ASSETS) go test -count=1 -vet=off -timeout 40m -p 1 ./e2e/handover ./e2e/hubfailover ./e2e/install
 	KUBEBUILDER_ASSETS_LAST_MEMBER=$(OLDER_ASSETS) go test -count=1 -vet=off -timeout 40m -p 1 ./e2e/handover ./e2e/gate ./e2e/guestbook ./e2e/stranded
 
@@ -368,12 +367,12 @@ capi: ## Build the real Cluster API manager and clusterctl into the cache
 		capi-manager=sigs.k8s.io/cluster-api/core \
 		clusterctl=sigs.k8s.io/cluster-api/cmd/clusterctl
 
-ELECTORS := github.com/leasecast/leasecast/e2e/unmodified
+ELECTORS := github.com/leasecast/leasecast/e2e/fences
 
 .PHONY: electors
 electors: ## Build electors of client-go and controller-runtime, old and new, into the cache
-	@LDFLAGS="-s -w" $(BUILD_ONCE) $(ELECTOR_ASSETS) e2e/unmodified/old/client-go-v0.26 client-go-v0.26=$(ELECTORS)/old/client-go-v0.26
-	@LDFLAGS="-s -w" $(BUILD_ONCE) $(ELECTOR_ASSETS) e2e/unmodified/old/controller-runtime-v0.15 \
+	@LDFLAGS="-s -w" $(BUILD_ONCE) $(ELECTOR_ASSETS) e2e/fences/old/client-go-v0.26 client-go-v0.26=$(ELECTORS)/old/client-go-v0.26
+	@LDFLAGS="-s -w" $(BUILD_ONCE) $(ELECTOR_ASSETS) e2e/fences/old/controller-runtime-v0.15 \
 		controller-runtime-v0.15=$(ELECTORS)/old/controller-runtime-v0.15
 	@LDFLAGS="-s -w" $(BUILD_ONCE) $(ELECTOR_ASSETS) . client-go=$(ELECTORS)/clientgo controller-runtime=$(ELECTORS)/controllerruntime
 

@@ -77,8 +77,8 @@ func (m *Module) Build(ctx context.Context) (program string, err error) {
 	return program, err
 }
 
-// Version is that of Go, or of a module, in the go.mod of one of our modules: the oldest that it works with. It is empty
-// where none is named.
+// Version is that of Go, or of a module, in the go.mod of one of our modules: the oldest that it works with. It is
+// empty where none is named.
 func Version(root, of, what string) string {
 	text, err := os.ReadFile(filepath.Join(root, of, "go.mod"))
 	if err != nil {

@@ -21,14 +21,20 @@ func TestDelays(t *testing.T) {
 		from, to time.Duration
 		want     []time.Duration // in seconds
 	}{
-		"a renewal is as late as its sighting is after r":                {copies: []renewal{{0, 0, 1}, {12, 11, 1}}, to: 15, want: []time.Duration{2}},
-		"what comes early is punctual":                                   {copies: []renewal{{0, 0, 1}, {5, 5, 1}}, to: 14, want: []time.Duration{0}},
-		"the next one is due r after the renewTime, not after the sight": {copies: []renewal{{0, 0, 1}, {14, 10, 1}, {23, 22, 1}}, to: 24, want: []time.Duration{4, 3}},
-		"a renewal that never comes is late until the end":               {copies: []renewal{{0, 0, 1}}, to: 60, want: []time.Duration{50}},
-		"one that comes after the end is late until the end":             {copies: []renewal{{0, 0, 1}, {70, 70, 1}}, to: 60, want: []time.Duration{50}},
-		"what was due before the beginning does not count":               {copies: []renewal{{0, 0, 1}, {30, 30, 1}}, from: 20, to: 40, want: nil},
-		"what is due after the end does not count":                       {copies: []renewal{{35, 35, 1}}, to: 40, want: nil},
-		"nothing was seen": {to: 40, want: nil},
+		"a renewal is as late as its sighting is after r": {copies: []renewal{{0, 0, 1}, {12, 11, 1}}, to: 15,
+			want: []time.Duration{2}},
+		"what comes early is punctual": {copies: []renewal{{0, 0, 1}, {5, 5, 1}}, to: 14,
+			want: []time.Duration{0}},
+		"the next one is due r after the renewTime, not after the sight": {copies: []renewal{{0, 0, 1}, {14, 10, 1},
+			{23, 22, 1}}, to: 24, want: []time.Duration{4, 3}},
+		"a renewal that never comes is late until the end": {copies: []renewal{{0, 0, 1}}, to: 60,
+			want: []time.Duration{50}},
+		"one that comes after the end is late until the end": {copies: []renewal{{0, 0, 1}, {70, 70, 1}}, to: 60,
+			want: []time.Duration{50}},
+		"what was due before the beginning does not count": {copies: []renewal{{0, 0, 1}, {30, 30, 1}},
+			from: 20, to: 40, want: nil},
+		"what is due after the end does not count": {copies: []renewal{{35, 35, 1}}, to: 40, want: nil},
+		"nothing was seen":                         {to: 40, want: nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var copies []renewal

@@ -100,7 +100,8 @@ type outcome struct {
 
 // failover breaks the leader a share of r after a renewal and heals it when another cluster has acted.
 func failover(
-	ctx context.Context, d *harness.Drill, f fault, leader string, copies *harness.Watch[*coordinationv1.Lease], share float64,
+	ctx context.Context, d *harness.Drill, f fault, leader string, copies *harness.Watch[*coordinationv1.Lease],
+	share float64,
 ) (outcome, error) {
 	if err := awaitRenewal(ctx, copies); err != nil {
 		return outcome{}, err

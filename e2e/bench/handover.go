@@ -65,7 +65,10 @@ func handOver(ctx context.Context, d *harness.Drill, to string, priority int) er
 	if err := d.SetPriority(ctx, to, priority); err != nil {
 		return err
 	}
-	_, err := d.AwaitAct(ctx, handoverLimit, to+" acts", func(a harness.Act) bool { return a.Cluster == to && a.Begin > at })
+	_, err := d.AwaitAct(ctx, handoverLimit, to+" acts", func(a harness.Act) bool {
+		return a.Cluster == to &&
+			a.Begin > at
+	})
 	return err
 }
 
@@ -77,7 +80,8 @@ func gapsOf(d *harness.Drill) (gaps []time.Duration, err error) {
 	}
 	verdicts := harness.Judge(acts)
 	if breaches := harness.Breaches(verdicts); len(breaches) > 0 {
-		return nil, fmt.Errorf("figures of a run with %d overlaps are worth nothing; the first: %s", len(breaches), breaches[0])
+		return nil, fmt.Errorf("figures of a run with %d overlaps are worth nothing; the first: %s", len(breaches),
+			breaches[0])
 	}
 	for _, v := range verdicts {
 		for _, change := range v.Changes {

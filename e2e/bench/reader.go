@@ -17,8 +17,8 @@ import (
 // machine always has, can only add to what the check takes.
 const readerRuns = 5
 
-// measureReader measures "do I lead?" of a Member that watches a real API server and holds a term that the hub renews in
-// the meantime.
+// measureReader measures "do I lead?" of a Member that watches a real API server and holds a term that the hub renews
+// in the meantime.
 func measureReader(ctx context.Context, b *bench, d *harness.Drill, cluster, namespace string) (err error) {
 	m, err := member.New(d.Fleet.Member(cluster).AdminConfig(), member.Options{
 		Namespaces: []string{namespace}, MaxClockSkew: d.Timings.Skew,

@@ -116,8 +116,8 @@ func measureLoop(ctx context.Context, b *bench, d *harness.Drill, v *harness.Vie
 	return u, float64(updates) / loopWindow.Seconds(), err
 }
 
-// updateLoop is this program as the loop, until ctx ends: each Lease is updated once in a renewal interval, in protobuf,
-// as the hub does.
+// updateLoop is this program as the loop, until ctx ends: each Lease is updated once in a renewal interval, in
+// protobuf, as the hub does.
 func updateLoop(ctx context.Context, kubeconfig string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

@@ -27,8 +27,8 @@ const (
 	resyncRuns    = 5
 )
 
-// measureReaders measures what a controller's author sees of the library: the check, and how soon a promoted cluster has
-// reconciled everything.
+// measureReaders measures what a controller's author sees of the library: the check, and how soon a promoted cluster
+// has reconciled everything.
 func measureReaders(ctx context.Context, b *bench) (err error) {
 	d, err := b.start(ctx, harness.Options{Timings: harness.Fast, Members: members(readerIn)})
 	if err != nil {
@@ -71,9 +71,9 @@ func (p *progress) in(after int64) (epoch int64, last time.Duration, err error) 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.epoch <= after || len(p.names) < resyncObjects {
-		err = fmt.Errorf("%d objects were reconciled in epoch %d", len(p.names), p.epoch)
+		return after, 0, fmt.Errorf("%d objects were reconciled in epoch %d", len(p.names), p.epoch)
 	}
-	return p.epoch, p.last, err
+	return p.epoch, p.last, nil
 }
 
 // measureResync takes the lead from the first cluster and gives it back, again and again. The time runs from the event

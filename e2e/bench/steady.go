@@ -165,8 +165,8 @@ func perSecond(requests []fleet.Request) float64 {
 	return float64(len(requests)) / steadyWindow.Seconds()
 }
 
-// awaitLed returns when this many namespaces have a leader, with every Lease in place. If a leader is named, it leads all
-// of them, and every member may be chosen.
+// awaitLed returns when this many namespaces have a leader, with every Lease in place. If a leader is named, it leads
+// all of them, and every member may be chosen.
 func awaitLed(ctx context.Context, d *harness.Drill, leader string, want int) error {
 	w, err := d.WatchRecords(ctx) // lists would keep a busy machine busier
 	if err != nil {

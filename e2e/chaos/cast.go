@@ -18,8 +18,8 @@ const (
 // hubReplicas are the places of the hub's processes: when one ends, another takes its place.
 var hubReplicas = []string{"hub-1", "hub-2"}
 
-// cast are the members. Each namespace exists in two or in all three, so that the loss of a cluster moves some and leaves
-// others alone, and there is no cluster that leads nothing.
+// cast are the members. Each namespace exists in two or in all three, so that the loss of a cluster moves some and
+// leaves others alone, and there is no cluster that leads nothing.
 var cast = []harness.Member{
 	{Name: "east", Priority: 100, Namespaces: []string{"shop", "bank", "mint", "post", "stock"}},
 	{Name: "west", Priority: 50, Namespaces: []string{"shop", "bank", "mail", "mint", "news"}},

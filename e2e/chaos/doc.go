@@ -1,6 +1,7 @@
-// Command chaos breaks a real fleet at random and checks that two clusters never lead at once. The fleet has two replicas
-// of the hub, three members with an etcd and an API server each, and a reader process in every member. The command prints
-// each result, writes out/chaos.json, and draws who could act when in every failed schedule. Use it through make:
+// Command chaos breaks a real fleet at random and checks that two clusters never lead at once. The fleet has two
+// replicas of the hub, three members with an etcd and an API server each, and a reader process in every member. The
+// command prints each result, writes out/chaos.json, and draws who could act when in every failed schedule. Use it
+// through make:
 //
 //	make chaos N=100           the schedules of the seeds 1 to 100
 //	make chaos N=1 SEED=17     the schedule of seed 17, and who could act when
@@ -9,22 +10,23 @@
 //
 // # A schedule
 //
-// A schedule is a list of faults, each with a beginning and an end. It is a pure function of its seed ([Generate]). What
-// the processes do meanwhile is not: a seed repeats the faults, not the run. All schedules run on one fleet, one after the
-// other. Each begins when the one before has healed, with the leaders that it left.
+// A schedule is a list of faults, each with a beginning and an end. It is a pure function of its seed ([Generate]).
+// What the processes do meanwhile is not: a seed repeats the faults, not the run. All schedules run on one fleet, one
+// after the other. Each begins when the one before has healed, with the leaders that it left.
 //
 // # What is judged
 //
-// The judge does not rely on what the hub reports. A reader asks package member whether it may act, works for a while, and
-// writes into a register outside of all clusters. It logs five instants on the boot clock, which all processes share: when
-// it asked, when it had the answer, the deadline in the answer, and when the write began and ended.
+// The judge does not rely on what the hub reports. A reader asks package member whether it may act, works for a while,
+// and writes into a register outside of all clusters. It logs five instants on the boot clock, which all processes
+// share: when it asked, when it had the answer, the deadline in the answer, and when the write began and ended.
 //
 //   - Overlaps. From the answer to its deadline the reader may act, whatever becomes of it. Two such spans of different
 //     clusters must not overlap. A later span must not have a lower epoch. No two clusters may have the same epoch
-//     ([harness.Judge]). This is more than what readers do: a paused or killed reader is judged by what it might have done.
-//   - Registers. Writes carry their epoch. The fenced register of a namespace refuses a lower epoch than the highest that
-//     it has accepted. The calls of all readers must be linearizable, which porcupine checks. The register must never
-//     accept a write of a term after one of a later term, also from a reader that was paused before its write.
+//     ([harness.Judge]). This is more than what readers do: a paused or killed reader is judged by what it might have
+//     done.
+//   - Registers. Writes carry their epoch. The fenced register of a namespace refuses a lower epoch than the highest
+//     that it has accepted. The calls of all readers must be linearizable, which porcupine checks. The register must
+//     never accept a write of a term after one of a later term, also from a reader that was paused before its write.
 //   - Stuck. After the last fault every namespace must have a leader that acts in time. The limit is what the protocol
 //     needs plus a slack; play.go defines both.
 package main

@@ -120,8 +120,8 @@ func (st *stage) sleepThrough(ctx context.Context, a *Applied) error {
 	return err
 }
 
-// rotate writes the kubeconfig of another member into the Secret, and after a while that of a new user of the right one.
-// Then it revokes the rights of the user before.
+// rotate writes the kubeconfig of another member into the Secret, and after a while that of a new user of the right
+// one. Then it revokes the rights of the user before.
 func (st *stage) rotate(ctx context.Context, a *Applied) error {
 	others := slices.DeleteFunc(memberNames(), func(name string) bool { return name == a.Target })
 	wrong, err := st.d.Fleet.Member(others[a.Choice]).ProxiedKubeconfig()
@@ -186,8 +186,8 @@ func (st *stage) setKubeconfig(ctx context.Context, member string, kubeconfig []
 	})
 }
 
-// insist repeats one of the drill's own requests until it succeeds. No fault of the schedule holds that API server, but on a
-// busy machine etcd may take longer than the API server waits. The request must be repeatable.
+// insist repeats one of the drill's own requests until it succeeds. No fault of the schedule holds that API server, but
+// on a busy machine etcd may take longer than the API server waits. The request must be repeatable.
 func insist(ctx context.Context, request func(context.Context) error) error {
 	return harness.Await(ctx, gonePatience, "the API server does what the drill asks for", request)
 }
@@ -331,7 +331,8 @@ var edits = []struct {
 	do   func(*coordinationv1.Lease)
 }{
 	{"holder emptied", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("") }},
-	{"holder replaced by a stranger", func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("stranger.default") }},
+	{"holder replaced by a stranger",
+		func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("stranger.default") }},
 	{"stamp set back an hour", func(l *coordinationv1.Lease) {
 		l.Spec.RenewTime = &metav1.MicroTime{Time: l.Spec.RenewTime.Add(-time.Hour)}
 	}},

@@ -12,9 +12,9 @@ import (
 	"github.com/leasecast/leasecast/e2e/harness"
 )
 
-// permits are the spans in which readers may act. A span begins when a reader has the answer, and ends at the deadline in
-// the answer. So the reader may certainly act at any instant of its span, and two spans that overlap are wrong, however
-// long and wherever a process was paused.
+// permits are the spans in which readers may act. A span begins when a reader has the answer, and ends at the deadline
+// in the answer. So the reader may certainly act at any instant of its span, and two spans that overlap are wrong,
+// however long and wherever a process was paused.
 //
 // An answer whose deadline had passed when it arrived proves nothing and is left out.
 func permits(calls map[string][]history.Call) []harness.Act {

@@ -55,7 +55,8 @@ func TestPermitsOfTwoClustersMustNotMeet(t *testing.T) {
 			want: []harness.Rule{harness.AfterSuccessor},
 		},
 		"a term that is renewed in time is one span, and one that comes into it is one breach": {
-			east: []history.Call{yes(1000*ms, 1001*ms, 100*ms, 5), yes(1050*ms, 1051*ms, 100*ms, 5), yes(1100*ms, 1101*ms, 100*ms, 5)},
+			east: []history.Call{yes(1000*ms, 1001*ms, 100*ms, 5), yes(1050*ms, 1051*ms, 100*ms, 5),
+				yes(1100*ms, 1101*ms, 100*ms, 5)},
 			west: []history.Call{yes(1180*ms, 1181*ms, 100*ms, 6), yes(1230*ms, 1231*ms, 100*ms, 6)},
 			want: []harness.Rule{harness.TwoAtOnce},
 		},
@@ -66,12 +67,14 @@ func TestPermitsOfTwoClustersMustNotMeet(t *testing.T) {
 		},
 		"reads need no right": {
 			east: []history.Call{yes(1000*ms, 1001*ms, 3000*ms, 5)},
-			west: []history.Call{{Line: history.Line{Namespace: "shop", At: 2000 * ms}, Returned: 2001 * ms, Result: history.OK}},
+			west: []history.Call{{Line: history.Line{Namespace: "shop", At: 2000 * ms}, Returned: 2001 * ms,
+				Result: history.OK}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []harness.Rule
-			for _, b := range harness.Breaches(harness.Judge(permits(map[string][]history.Call{"east": test.east, "west": test.west}))) {
+			for _, b := range harness.Breaches(harness.Judge(permits(map[string][]history.Call{"east": test.east,
+				"west": test.west}))) {
 				got = append(got, b.Rule)
 			}
 			if !slices.Equal(got, test.want) {
@@ -101,7 +104,8 @@ func wrote(at time.Duration, by string, epoch int64, taken bool) register.Write 
 
 func TestWorstGap(t *testing.T) {
 	writes := []register.Write{
-		wrote(1000*ms, "east", 5, true), wrote(1500*ms, "east", 5, true), wrote(2000*ms, "east", 4, false), wrote(2600*ms, "west", 6, true),
+		wrote(1000*ms, "east", 5, true), wrote(1500*ms, "east", 5, true), wrote(2000*ms, "east", 4, false),
+		wrote(2600*ms, "west", 6, true),
 	}
 	if got := worstGap(writes); got != 1100*ms {
 		t.Errorf("want 1.1s, got %v: a write that was refused ends no gap", got)
@@ -111,7 +115,8 @@ func TestWorstGap(t *testing.T) {
 func TestRecoveryNamesTheNamespacesInWhichNobodyActs(t *testing.T) {
 	var writes []register.Write
 	for _, namespace := range allNamespaces() {
-		for _, w := range []register.Write{wrote(990*ms, "east", 5, true), wrote(1001*ms, "east", 4, false), wrote(3000*ms, "east", 6, true), wrote(9000*ms, "east", 6, true)} {
+		for _, w := range []register.Write{wrote(990*ms, "east", 5, true), wrote(1001*ms, "east", 4, false),
+			wrote(3000*ms, "east", 6, true), wrote(9000*ms, "east", 6, true)} {
 			w.Namespace = namespace
 			writes = append(writes, w)
 		}

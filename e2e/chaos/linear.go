@@ -62,10 +62,10 @@ var model = porcupine.Model{
 	DescribeOperation: func(in, out any) string { return fmt.Sprintf("%+v -> %+v", in, out) },
 }
 
-// operations turns calls into histories of one register each. A call without a known result may take effect at any later
-// time, or never. A read without a result is left out. A call that began before the histories may have taken effect
-// before them, on a register whose value is not known. Calls that are closer together than two clock readings may differ
-// count as concurrent.
+// operations turns calls into histories of one register each. A call without a known result may take effect at any
+// later time, or never. A read without a result is left out. A call that began before the histories may have taken
+// effect before them, on a register whose value is not known. Calls that are closer together than two clock readings
+// may differ count as concurrent.
 func operations(calls map[string][]history.Call, since time.Duration) map[string][]porcupine.Operation {
 	all := map[string][]porcupine.Operation{}
 	for client, member := range slices.Sorted(maps.Keys(calls)) {
@@ -89,14 +89,15 @@ func operations(calls map[string][]history.Call, since time.Duration) map[string
 	return all
 }
 
-// linearizable checks the history of each register. wrong says, for each of the namespaces for which no order explains it, or
-// none was found in time, the last call of its shortest wrong beginning. The histories begin at since:
+// linearizable checks the history of each register. wrong says, for each of the namespaces for which no order explains
+// it, or none was found in time, the last call of its shortest wrong beginning. The histories begin at since:
 // calls that returned before it are left out. They end at an instant before they were collected, because the files of
 // the readers are read one after the other.
 func linearizable(calls map[string][]history.Call, since, end time.Duration) (checked int, wrong []string) {
 	all := operations(calls, since)
 	for _, namespace := range slices.Sorted(maps.Keys(all)) {
-		if ops := until(all[namespace], int64(end)); porcupine.CheckOperationsTimeout(model, ops, checkLimit) != porcupine.Ok {
+		if ops := until(all[namespace], int64(end)); porcupine.CheckOperationsTimeout(model, ops,
+			checkLimit) != porcupine.Ok {
 			wrong = append(wrong, namespace+": "+explain(ops))
 		}
 	}
@@ -112,7 +113,8 @@ func explain(ops []porcupine.Operation) string {
 	})
 	var last []string
 	for _, op := range ops[max(0, n-told+1):min(n+1, len(ops))] {
-		last = append(last, fmt.Sprintf("%v from %d to %d ns", model.DescribeOperation(op.Input, op.Output), op.Call, op.Return))
+		last = append(last, fmt.Sprintf("%v from %d to %d ns", model.DescribeOperation(op.Input, op.Output), op.Call,
+			op.Return))
 	}
 	// A value that was read too early is easier to understand beside its writing.
 	for _, op := range ops {
@@ -138,8 +140,8 @@ func until(ops []porcupine.Operation, instant int64) []porcupine.Operation {
 	return known
 }
 
-// clockError is the least error of a reader's clock: by how much the store saw a write outside of the call, as the reader
-// dates it. A large error makes the evidence worthless.
+// clockError is the least error of a reader's clock: by how much the store saw a write outside of the call, as the
+// reader dates it. A large error makes the evidence worthless.
 func clockError(calls map[string][]history.Call, writes []register.Write) (worst time.Duration, member string) {
 	seen := map[string]time.Duration{}
 	for _, w := range writes {

@@ -19,14 +19,16 @@ func later(back time.Duration) time.Duration {
 
 func write(call, back time.Duration, epoch int64, value, result string) history.Call {
 	return history.Call{
-		Line:     history.Line{At: call * time.Millisecond, Namespace: "shop", Right: &history.Right{}, State: register.State{Epoch: epoch, Value: value}},
+		Line: history.Line{At: call * time.Millisecond, Namespace: "shop", Right: &history.Right{},
+			State: register.State{Epoch: epoch, Value: value}},
 		Returned: later(back), Result: result,
 	}
 }
 
 func readOf(call, back time.Duration, epoch int64, value string) history.Call {
 	return history.Call{
-		Line: history.Line{At: call * time.Millisecond, Namespace: "shop"}, Returned: later(back), Result: history.OK, Read: register.State{Epoch: epoch, Value: value},
+		Line: history.Line{At: call * time.Millisecond, Namespace: "shop"}, Returned: later(back), Result: history.OK,
+		Read: register.State{Epoch: epoch, Value: value},
 	}
 }
 
@@ -37,7 +39,8 @@ func TestHistoriesOfAFencedRegister(t *testing.T) {
 	}{
 		"writes of rising epochs, and what they left is read": {
 			calls: []history.Call{
-				readOf(0, 1, 4, "old"), write(2, 3, 5, "a", history.OK), readOf(4, 5, 5, "a"), write(6, 7, 6, "b", history.OK), readOf(8, 9, 6, "b"),
+				readOf(0, 1, 4, "old"), write(2, 3, 5, "a", history.OK), readOf(4, 5, 5, "a"), write(6, 7, 6, "b", history.OK),
+				readOf(8, 9, 6, "b"),
 			},
 		},
 		"a write of a lower epoch is refused": {
@@ -71,19 +74,23 @@ func TestHistoriesOfAFencedRegister(t *testing.T) {
 			wrong: true,
 		},
 		"a write without an answer may take effect later": {
-			calls: []history.Call{write(0, 1, 5, "a", history.OK), write(2, 3, 5, "b", history.Unknown), readOf(4, 5, 5, "a"), readOf(6, 7, 5, "b")},
+			calls: []history.Call{write(0, 1, 5, "a", history.OK), write(2, 3, 5, "b", history.Unknown), readOf(4, 5, 5, "a"),
+				readOf(6, 7, 5, "b")},
 		},
 		"a write without an answer may never take effect": {
-			calls: []history.Call{write(0, 1, 5, "a", history.OK), write(2, history.Pending, 6, "b", history.Unknown), write(4, 5, 5, "c", history.OK), readOf(6, 7, 5, "c")},
+			calls: []history.Call{write(0, 1, 5, "a", history.OK), write(2, history.Pending, 6, "b", history.Unknown),
+				write(4, 5, 5, "c", history.OK), readOf(6, 7, 5, "c")},
 		},
 		"a write without an answer does not take effect twice": {
 			calls: []history.Call{
-				write(0, 1, 5, "a", history.OK), write(2, 3, 5, "b", history.Unknown), readOf(4, 5, 5, "b"), write(6, 7, 5, "c", history.OK), readOf(8, 9, 5, "b"),
+				write(0, 1, 5, "a", history.OK), write(2, 3, 5, "b", history.Unknown), readOf(4, 5, 5, "b"),
+				write(6, 7, 5, "c", history.OK), readOf(8, 9, 5, "b"),
 			},
 			wrong: true,
 		},
 		"a late write without an answer does not undo a later term": {
-			calls: []history.Call{write(0, history.Pending, 5, "a", history.Unknown), write(2, 3, 6, "b", history.OK), readOf(4, 5, 5, "a")},
+			calls: []history.Call{write(0, history.Pending, 5, "a", history.Unknown), write(2, 3, 6, "b", history.OK),
+				readOf(4, 5, 5, "a")},
 			wrong: true,
 		},
 	} {
@@ -105,7 +112,8 @@ func TestCallsThatTheClockCannotOrderAreConcurrent(t *testing.T) {
 		t.Errorf("a call within the clock's error after another one: %v", wrong)
 	}
 	calls[2].At += 2 * reading
-	if _, wrong := linearizable(map[string][]history.Call{"east": calls}, -time.Hour, time.Hour); len(wrong) == 0 || !strings.Contains(wrong[0], "old") {
+	if _, wrong := linearizable(map[string][]history.Call{"east": calls}, -time.Hour,
+		time.Hour); len(wrong) == 0 || !strings.Contains(wrong[0], "old") {
 		t.Errorf("a call after another one: %v", wrong)
 	}
 }
@@ -140,11 +148,15 @@ func TestWhatBeganBeforeAHistoryMayHaveTakenEffectBeforeIt(t *testing.T) {
 		wrongWithin bool // if the history begins before them
 	}{
 		// Of a value that was overwritten before the history begins nobody tells any more.
-		"a read whose answer came late":          {[]history.Call{readOf(0, 20, 5, "a"), readOf(10, 11, 5, "b")}, true},
-		"a write whose answer came late":         {[]history.Call{write(0, 11, 5, "a", history.OK), readOf(12, 13, 5, "b")}, true},
-		"a write that takes effect within":       {[]history.Call{write(0, 20, 5, "a", history.OK), readOf(10, 11, 4, "b"), readOf(12, 13, 5, "a")}, false},
-		"a write that is refused for a later":    {[]history.Call{write(0, 20, 5, "a", history.Refused), readOf(10, 11, 6, "b")}, false},
-		"a write whose answer never came at all": {[]history.Call{write(0, history.Pending, 5, "a", history.Unknown), readOf(10, 11, 5, "b")}, false},
+		"a read whose answer came late": {[]history.Call{readOf(0, 20, 5, "a"), readOf(10, 11, 5, "b")}, true},
+		"a write whose answer came late": {[]history.Call{write(0, 11, 5, "a", history.OK), readOf(12, 13, 5, "b")},
+			true},
+		"a write that takes effect within": {[]history.Call{write(0, 20, 5, "a", history.OK), readOf(10, 11, 4, "b"),
+			readOf(12, 13, 5, "a")}, false},
+		"a write that is refused for a later": {[]history.Call{write(0, 20, 5, "a", history.Refused),
+			readOf(10, 11, 6, "b")}, false},
+		"a write whose answer never came at all": {[]history.Call{write(0, history.Pending, 5, "a", history.Unknown),
+			readOf(10, 11, 5, "b")}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := map[string][]history.Call{"east": test.calls[:1], "west": test.calls[1:]}
@@ -157,7 +169,8 @@ func TestWhatBeganBeforeAHistoryMayHaveTakenEffectBeforeIt(t *testing.T) {
 		})
 	}
 	// What is wrong within the history stays wrong.
-	calls := map[string][]history.Call{"east": {write(0, 20, 5, "c", history.OK)}, "west": {readOf(6, 7, 5, "a"), readOf(10, 11, 5, "b")}}
+	calls := map[string][]history.Call{"east": {write(0, 20, 5, "c", history.OK)},
+		"west": {readOf(6, 7, 5, "a"), readOf(10, 11, 5, "b")}}
 	if _, wrong := linearizable(calls, since, time.Hour); len(wrong) == 0 {
 		t.Error("a value that nobody wrote")
 	}

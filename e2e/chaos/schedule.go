@@ -192,8 +192,8 @@ func target(random *rand.Rand, kind Kind, r recipe) string {
 	return from[random.IntN(len(from))]
 }
 
-// locks name what a fault needs for itself while it lasts. They are also the rows of a timeline. A fault at Leader waits
-// if another fault has the member that leads.
+// locks name what a fault needs for itself while it lasts. They are also the rows of a timeline. A fault at Leader
+// waits if another fault has the member that leads.
 func (f Fault) locks() []string {
 	server, link, reader := f.Target+" server", f.Target+" link", f.Target+" reader"
 	switch f.Kind {

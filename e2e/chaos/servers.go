@@ -32,10 +32,11 @@ func (st *stage) applyServer(ctx context.Context, a *Applied) error {
 	case EtcdKill:
 		err := errors.Join(killFor(ctx, s.KillEtcd, a.For), s.RestartEtcd(ctx))
 		a.saw(pids.Etcd != s.PIDs().Etcd, "process %d became %d", pids.Etcd, s.PIDs().Etcd)
-		return errors.Join(err, harness.Await(ctx, gonePatience, "the API server has found etcd again", func(ctx context.Context) error {
-			_, err := version(ctx, st.client(a.Target))
-			return err
-		}))
+		return errors.Join(err, harness.Await(ctx, gonePatience, "the API server has found etcd again",
+			func(ctx context.Context) error {
+				_, err := version(ctx, st.client(a.Target))
+				return err
+			}))
 	case EtcdRestore:
 		return st.goBack(ctx, a, s)
 	case LinkHalfOpen:
@@ -113,7 +114,8 @@ func halfOpen(ctx context.Context, a *Applied, s *fleet.Server) error {
 		return err
 	}
 	after := s.Proxy().Stats().Connections
-	a.saw(after > 0, "the hub had %d connections before the end of the server, and thought that it had %d after it", before, after)
+	a.saw(after > 0, "the hub had %d connections before the end of the server, and thought that it had %d after it",
+		before, after)
 	return errors.Join(process.Pass(ctx, a.For), s.Restart(ctx))
 }
 
@@ -148,7 +150,8 @@ func (st *stage) applyLink(ctx context.Context, a *Applied) error {
 	case LinkDelay:
 		a.saw(kept > 0, "up to %d bytes waited %d ms, each way", kept, (a.Choice+1)*100)
 	case LinkReset:
-		a.saw(before.Connections > 0 && link.Stats().Connections == 0, "%d connections were reset, no other was let through", before.Connections)
+		a.saw(before.Connections > 0 && link.Stats().Connections == 0, "%d connections were reset, no other was let through",
+			before.Connections)
 	default:
 		a.saw(lost > 0, "up to %d bytes of open connections were lost", lost)
 	}

@@ -116,7 +116,8 @@ func (st *stage) readerKubeconfig(member string) string {
 	return filepath.Join(st.dir, "reader-"+member+".kubeconfig")
 }
 
-// startReader starts a reader. All values that it writes begin with its name: the member's, a dash and a part of its own.
+// startReader starts a reader. All values that it writes begin with its name: the member's, a dash and a part of its
+// own.
 func (st *stage) startReader(member, name string) (*process.Process, error) {
 	file := filepath.Join(st.dir, name+".history")
 	p, err := process.Start("reader "+name, filepath.Join(st.dir, "reader-"+name+".log"), st.program,

@@ -124,7 +124,8 @@ func (p *play) handover(ctx context.Context) error {
 }
 
 // awaitChange returns when each namespace has seen the first act of the cluster after an instant.
-func (p *play) awaitChange(ctx context.Context, cluster string, after, limit time.Duration) (map[string]time.Duration, error) {
+func (p *play) awaitChange(ctx context.Context, cluster string, after, limit time.Duration) (map[string]time.Duration,
+	error) {
 	first := map[string]time.Duration{}
 	for _, namespace := range namespaces {
 		a, err := p.d.AwaitAct(ctx, limit, cluster+" acts in "+namespace, func(a harness.Act) bool {

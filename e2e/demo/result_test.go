@@ -27,9 +27,11 @@ func TestFlaws(t *testing.T) {
 		verdicts []harness.Verdict
 		want     string
 	}{
-		"two clusters act at once":            {fine, overlap, "two clusters act at once"},
-		"a failover that comes too early":     {result{Failover: at(3), Floor: at(3.1), Handover: at(1)}, verdicts(wantLeaders...), "less than"},
-		"no handover":                         {result{Failover: at(3.2), Floor: at(3.1)}, verdicts(wantLeaders...), "missing"},
+		"two clusters act at once": {fine, overlap, "two clusters act at once"},
+		"a failover that comes too early": {result{Failover: at(3), Floor: at(3.1), Handover: at(1)},
+			verdicts(wantLeaders...), "less than"},
+		"no handover": {result{Failover: at(3.2), Floor: at(3.1)}, verdicts(wantLeaders...),
+			"missing"},
 		"the leader moves back":               {fine, verdicts("east", "west", "east"), "order"},
 		"nobody acts in one of two namespace": {fine, verdicts(wantLeaders...)[:1], "order"},
 	} {

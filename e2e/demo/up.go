@@ -192,7 +192,8 @@ func down(ctx context.Context) error {
 		return err
 	}
 	killed := syscall.Kill(pid, syscall.SIGKILL)
-	return errors.Join(fmt.Errorf("it was killed instead: %w", err), killed, harness.Await(ctx, downLimit, "the fleet is gone", gone))
+	return errors.Join(fmt.Errorf("it was killed instead: %w", err), killed,
+		harness.Await(ctx, downLimit, "the fleet is gone", gone))
 }
 
 // instructions are what to try with a fleet that is up.

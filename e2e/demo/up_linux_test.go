@@ -164,7 +164,8 @@ func (u *upTest) led() {
 		u.await(namespace+" is led again", func() error {
 			for name, c := range u.members {
 				l := &coordinationv1.Lease{}
-				if err := c.Get(u.t.Context(), client.ObjectKey{Namespace: namespace, Name: v1alpha1.DefaultLeaseName}, l); err != nil {
+				if err := c.Get(u.t.Context(), client.ObjectKey{Namespace: namespace, Name: v1alpha1.DefaultLeaseName},
+					l); err != nil {
 					return fmt.Errorf("%s: %w", name, err)
 				}
 				if c, _ := wire.Read(l); c.LeadsHere() && c.RenewTime.After(begin) {

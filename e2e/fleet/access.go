@@ -32,7 +32,8 @@ const tokenLife = 30 * 24 * time.Hour
 // requestTimeout bounds each request that this package makes for its caller.
 const requestTimeout = 10 * time.Second
 
-// rightsTimeout bounds how long an API server may take until it grants what is stored. It usually takes some milliseconds.
+// rightsTimeout bounds how long an API server may take until it grants what is stored. It usually takes some
+// milliseconds.
 const rightsTimeout = time.Minute
 
 // AdminConfig is for doing anything, straight at the API server. The caller owns the Lease. Like
@@ -101,19 +102,21 @@ func (s *Server) serviceAccountConfig(
 	return s.tokenConfig(ctx, admin, account)
 }
 
-// awaitRight returns when a user may get a path: the API server learns of roles and bindings some time after they are stored.
+// awaitRight returns when a user may get a path: the API server learns of roles and bindings some time after they are
+// stored.
 func awaitRight(ctx context.Context, admin client.Client, user, path string) error {
 	last := errors.New("the API server does not grant the ClusterRole")
-	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, rightsTimeout, true, func(ctx context.Context) (bool, error) {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: user, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"},
-		}}
-		if err := admin.Create(ctx, review); err != nil {
-			last = err
-			return false, nil
-		}
-		return review.Status.Allowed, nil
-	})
+	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, rightsTimeout, true,
+		func(ctx context.Context) (bool, error) {
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: user, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"},
+			}}
+			if err := admin.Create(ctx, review); err != nil {
+				last = err
+				return false, nil
+			}
+			return review.Status.Allowed, nil
+		})
 	if err != nil {
 		return fmt.Errorf("await its rights: %w; last: %w", err, last)
 	}
@@ -127,14 +130,16 @@ func (s *Server) TokenConfig(ctx context.Context, namespace, name string) (*rest
 	if err != nil {
 		return nil, err
 	}
-	config, err := s.tokenConfig(ctx, admin, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+	config, err := s.tokenConfig(ctx, admin, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+		Name: name}})
 	if err != nil {
 		return nil, fmt.Errorf("service account %s/%s of %s: %w", namespace, name, s.name, err)
 	}
 	return config, nil
 }
 
-func (s *Server) tokenConfig(ctx context.Context, admin client.Client, account *corev1.ServiceAccount) (*rest.Config, error) {
+func (s *Server) tokenConfig(ctx context.Context, admin client.Client, account *corev1.ServiceAccount) (*rest.Config,
+	error) {
 	request := &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenLife.Seconds()))},
 	}

@@ -63,7 +63,8 @@ type Request struct {
 
 // String describes the request.
 func (r Request) String() string {
-	return fmt.Sprintf("%s %s %s by %s (%s): %d", r.Received.UTC().Format("15:04:05.000000"), r.Verb, r.URI, r.User, r.Agent, r.Code)
+	return fmt.Sprintf("%s %s %s by %s (%s): %d", r.Received.UTC().Format("15:04:05.000000"), r.Verb, r.URI, r.User,
+		r.Agent, r.Code)
 }
 
 // Writes reports whether the request asks for a write.

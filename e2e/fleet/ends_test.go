@@ -54,9 +54,11 @@ func TestStartFails(t *testing.T) {
 		"a binary is missing":         {assets: t.TempDir(), want: []string{"etcd", "make k8s"}},
 		"a server ends at once": {assets: broken, options: Options{Members: []string{"east"}},
 			want: []string{"kube-apiserver of", "ended before", "the dog ate my flags"}},
-		"a name is no label":     {assets: assets, options: Options{Members: []string{"East"}}, want: []string{`"East"`}},
-		"a name is used twice":   {assets: assets, options: Options{Members: []string{"a", "a"}}, want: []string{`"a"`, "taken"}},
-		"a member is called hub": {assets: assets, options: Options{Members: []string{"hub"}}, want: []string{`"hub"`, "taken"}},
+		"a name is no label": {assets: assets, options: Options{Members: []string{"East"}}, want: []string{`"East"`}},
+		"a name is used twice": {assets: assets, options: Options{Members: []string{"a", "a"}},
+			want: []string{`"a"`, "taken"}},
+		"a member is called hub": {assets: assets, options: Options{Members: []string{"hub"}},
+			want: []string{`"hub"`, "taken"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(AssetsVariable, test.assets)

@@ -10,79 +10,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 )
-
-func blackHole(t *testing.T, f *Fleet) {
-	east, west := f.Member("east"), f.Member("west")
-	east.Proxy().BlackHole()
-	defer east.Proxy().Heal()
-	if _, err := getNamespace(t, timeLimited(east.ViaProxy(east.AdminConfig())), metav1.NamespaceSystem); err == nil {
-		t.Error("east answers through a black hole")
-	}
-	if _, err := getNamespace(t, east.AdminConfig(), metav1.NamespaceSystem); err != nil {
-		t.Errorf("east does not answer past its proxy: %v", err)
-	}
-	if _, err := getNamespace(t, west.ViaProxy(west.AdminConfig()), metav1.NamespaceSystem); err != nil {
-		t.Errorf("west: %v", err)
-	}
-	east.Proxy().Heal()
-	if _, err := getNamespace(t, east.ViaProxy(east.AdminConfig()), metav1.NamespaceSystem); err != nil {
-		t.Errorf("east does not answer after Heal: %v", err)
-	}
-}
-
-// heldRequest also shows how a drill keeps a request's cancellation from overtaking its effect.
-func heldRequest(t *testing.T, f *Fleet) {
-	east := f.Member("east")
-	defer east.Proxy().Heal()
-	admin, hub := newClient(t, east.AdminConfig()), newClient(t, timeLimited(east.ViaProxy(east.AdminConfig())))
-	await(t, "there is a connection to hold", func(ctx context.Context) error {
-		_, err := hub.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
-		return err
-	})
-	east.Proxy().HoldToMember()
-	answer := make(chan error, 1)
-	go func() {
-		late := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "late"}}
-		_, err := hub.CoreV1().ConfigMaps("default").Create(t.Context(), late, metav1.CreateOptions{})
-		answer <- err
-	}()
-	await(t, "the request is in the hold", func(context.Context) error {
-		if east.Proxy().Stats().KeptToMember == 0 {
-			return errors.New("nothing is kept")
-		}
-		return nil
-	})
-	east.Proxy().CutToMember()
-	if err := <-answer; err == nil {
-		t.Fatal("a request was answered that is in the hold")
-	}
-	if _, err := admin.CoreV1().ConfigMaps("default").Get(t.Context(), "late", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Fatalf("want the object not to exist before the release, got %v", err)
-	}
-	east.Proxy().Release()
-	await(t, "the request has its effect", func(ctx context.Context) error {
-		_, err := admin.CoreV1().ConfigMaps("default").Get(ctx, "late", metav1.GetOptions{})
-		return err
-	})
-}
-
-func pauseResume(t *testing.T, f *Fleet) {
-	east := f.Member("east")
-	must(t, east.Pause())
-	for way, config := range map[string]*rest.Config{"direct": east.AdminConfig(), "proxied": east.ViaProxy(east.AdminConfig())} {
-		if _, err := getNamespace(t, timeLimited(config), metav1.NamespaceSystem); err == nil {
-			t.Errorf("%s: a paused API server answered", way)
-		}
-	}
-	must(t, east.Resume())
-	if _, err := getNamespace(t, east.ViaProxy(east.AdminConfig()), metav1.NamespaceSystem); err != nil {
-		t.Errorf("after Resume: %v", err)
-	}
-}
 
 func pauseEtcd(t *testing.T, f *Fleet) {
 	east := f.Member("east")

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// These environment variables name folders of binaries: those of all servers, and, where they are set, those of the hub and
-// of the last member. So the same tests and drills run on a fleet of different versions (make versions).
+// These environment variables name folders of binaries: those of all servers, and, where they are set, those of the hub
+// and of the last member. So the same tests and drills run on a fleet of different versions (make versions).
 const (
 	AssetsVariable           = "KUBEBUILDER_ASSETS"
 	HubAssetsVariable        = AssetsVariable + "_HUB"
@@ -57,8 +57,8 @@ type Fleet struct {
 }
 
 // Start starts a fleet and returns when every server is ready, with the CRDs in the hub. ctx, and a
-// limit of two minutes, bound the start only: the fleet runs until Stop. An error names the server that failed and shows the end of
-// its log; then nothing is left running.
+// limit of two minutes, bound the start only: the fleet runs until Stop. An error names the server that failed and
+// shows the end of its log; then nothing is left running.
 func Start(ctx context.Context, o Options) (*Fleet, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()

@@ -1,8 +1,6 @@
 package fleet
 
 import (
-	"context"
-	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -12,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -27,23 +24,12 @@ const patience = 30 * time.Second
 func TestFleet(t *testing.T) {
 	f := New(t, "east", "west")
 	rules := map[string]func(*testing.T, *Fleet){
-		"every server answers, directly and through its proxy":         serversAnswer,
-		"a black hole silences one member and no other":                blackHole,
-		"a held request arrives after its client gave up":              heldRequest,
-		"a deleted namespace goes, with what it holds":                 namespaceGoes,
-		"a new namespace gets its default service account":             namespaceGetsAccount,
-		"a paused API server answers nobody, and goes on when resumed": pauseResume,
-		"a paused etcd lets no write through":                          pauseEtcd,
-		"an API server that restarts keeps data, address and PKI":      restart,
-		"a restored server has the data and versions of the snapshot":  restore,
-		"an etcd that was killed lets no write through, loses nothing": killEtcd,
-		"a user can do what RBAC grants, no more":                      userBound,
-		"a service account can do what its rules say, no more":         serviceAccountBound,
-		"credentials of one member are good at that member only":       credentialsApart,
-		"the hub serves the CRDs that clusterctl moves":                hubServesCAPI,
-		"a registered member is a Cluster and a usable kubeconfig":     register,
-		"a kubeconfig can be rotated":                                  rotate,
-		"kubeconfig files are written for all servers":                 kubeconfigFiles,
+		"every server answers, directly and through its proxy":        serversAnswer,
+		"a paused etcd lets no write through":                         pauseEtcd,
+		"an API server that restarts keeps data, address and PKI":     restart,
+		"a restored server has the data and versions of the snapshot": restore,
+		"a registered member is a Cluster and a usable kubeconfig":    register,
+		"kubeconfig files are written for all servers":                kubeconfigFiles,
 	}
 	for name, check := range rules {
 		t.Run(name, func(t *testing.T) { check(t, f) })
@@ -56,56 +42,6 @@ func serversAnswer(t *testing.T, f *Fleet) {
 			if _, err := getNamespace(t, config, metav1.NamespaceSystem); err != nil {
 				t.Errorf("%s, %s: %v", s.Name(), way, err)
 			}
-		}
-	}
-}
-
-func namespaceGoes(t *testing.T, f *Fleet) {
-	for _, s := range f.Servers() {
-		c := newClient(t, s.AdminConfig())
-		makeNamespace(t, c, "going")
-		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "content"}}
-		if _, err := c.CoreV1().ConfigMaps("going").Create(t.Context(), object, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		must(t, c.CoreV1().Namespaces().Delete(t.Context(), "going", metav1.DeleteOptions{}))
-	}
-	for _, s := range f.Servers() {
-		c := newClient(t, s.AdminConfig())
-		await(t, "the namespace is gone from "+s.Name(), func(ctx context.Context) error {
-			_, err := c.CoreV1().Namespaces().Get(ctx, "going", metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
-				return nil
-			}
-			return errors.Join(errors.New("it is still there"), err)
-		})
-	}
-}
-
-func namespaceGetsAccount(t *testing.T, f *Fleet) {
-	c := newClient(t, f.Member("west").AdminConfig())
-	makeNamespace(t, c, "new")
-	await(t, "the default service account exists", func(ctx context.Context) error {
-		_, err := c.CoreV1().ServiceAccounts("new").Get(ctx, "default", metav1.GetOptions{})
-		return err
-	})
-}
-
-func hubServesCAPI(t *testing.T, f *Fleet) {
-	hub, err := f.hubClient()
-	must(t, err)
-	if err := hub.List(t.Context(), &clusterv1.ClusterList{}); err != nil {
-		t.Errorf("list Clusters: %v", err)
-	}
-	crds, err := loadCRDs(t.Context(), true)
-	must(t, err)
-	labelled := map[string]bool{}
-	for _, crd := range crds {
-		_, labelled[crd.Name] = crd.Labels[clusterctlLabel]
-	}
-	for _, name := range []string{"clusters.cluster.x-k8s.io", "machines.cluster.x-k8s.io"} {
-		if !labelled[name] {
-			t.Errorf("CRD %s lacks label %s", name, clusterctlLabel)
 		}
 	}
 }
@@ -126,26 +62,6 @@ func register(t *testing.T, f *Fleet) {
 	}
 	if _, err := getNamespace(t, config, metav1.NamespaceSystem); err != nil {
 		t.Errorf("the kubeconfig in the hub does not work: %v", err)
-	}
-}
-
-func rotate(t *testing.T, f *Fleet) {
-	west := f.Member("west")
-	if _, err := f.RegisterMember(t.Context(), west, "rotating", "50"); err != nil {
-		t.Fatal(err)
-	}
-	reduced, err := west.ServiceAccountConfig(t.Context(), "default", "leasecast-hub", readNamespaces)
-	must(t, err)
-	kubeconfig, err := Kubeconfig("west", west.ViaProxy(reduced))
-	must(t, err)
-	must(t, f.SetKubeconfig(t.Context(), "rotating", "west", kubeconfig))
-	_, config := kubeconfigSecret(t, f, "rotating", "west")
-	if config.BearerToken != reduced.BearerToken || len(config.CertData) > 0 {
-		t.Error("the Secret still has the old credentials")
-	}
-	c := newClient(t, config)
-	if _, err := c.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
-		t.Errorf("the new credentials do not work: %v", err)
 	}
 }
 
@@ -175,11 +91,14 @@ func TestTheHubAndTheLastMemberMayBeOfAnotherVersion(t *testing.T) {
 		members   []string
 		want      map[string]string
 	}{
-		"all are of one version":        {"", "", []string{"a", "b"}, map[string]string{"hub": "all", "a": "all", "b": "all"}},
-		"the hub is of another":         {"hub", "", []string{"a", "b"}, map[string]string{"hub": "hub", "a": "all", "b": "all"}},
-		"the last member is of another": {"", "last", []string{"a", "b"}, map[string]string{"hub": "all", "a": "all", "b": "last"}},
-		"which may be the only one":     {"hub", "last", []string{"a"}, map[string]string{"hub": "hub", "a": "last"}},
-		"and a hub is no member":        {"", "last", nil, map[string]string{"hub": "all"}},
+		"all are of one version": {"", "", []string{"a", "b"},
+			map[string]string{"hub": "all", "a": "all", "b": "all"}},
+		"the hub is of another": {"hub", "", []string{"a", "b"},
+			map[string]string{"hub": "hub", "a": "all", "b": "all"}},
+		"the last member is of another": {"", "last", []string{"a", "b"},
+			map[string]string{"hub": "all", "a": "all", "b": "last"}},
+		"which may be the only one": {"hub", "last", []string{"a"}, map[string]string{"hub": "hub", "a": "last"}},
+		"and a hub is no member":    {"", "last", nil, map[string]string{"hub": "all"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(HubAssetsVariable, folders[test.hub])
@@ -210,7 +129,10 @@ func TestAFreeAddressIsKeptForAProgramThatIsToldOfIt(t *testing.T) {
 	}
 	// What asks for any port that is free asks like this.
 	exclusive := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		return c.Control(func(fd uintptr) { must(t, syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 0)) })
+		return c.Control(func(fd uintptr) {
+			must(t, syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR,
+				0))
+		})
 	}}
 	if listener, err := exclusive.Listen(t.Context(), "tcp", address); err == nil {
 		_ = listener.Close()

@@ -107,7 +107,8 @@ func (p *program) await(ctx context.Context, what string, ready func(context.Con
 		case <-ticker.C:
 		case <-run.Ended():
 		case <-ctx.Done():
-			return fmt.Errorf("%s: waiting until %s: %w (last answer: %w)%s", p.name(), what, context.Cause(ctx), err, run.Tail())
+			return fmt.Errorf("%s: waiting until %s: %w (last answer: %w)%s", p.name(), what, context.Cause(ctx), err,
+				run.Tail())
 		}
 	}
 }

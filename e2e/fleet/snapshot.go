@@ -50,9 +50,9 @@ func (s *Server) Snapshot(ctx context.Context) (b Snapshot, err error) {
 
 // Restore ends all processes of the server at once, paused ones too, puts etcd's data back to the snapshot's and
 // starts everything anew; it returns when the server is ready. What was written since the snapshot is gone, and
-// resourceVersions go back: they are given out a second time, to other objects. A snapshot can be restored any number of
-// times, into the server that it was taken of. ctx, and a limit of two minutes, bound the wait; after an error the server
-// may be down or have either data.
+// resourceVersions go back: they are given out a second time, to other objects. A snapshot can be restored any number
+// of times, into the server that it was taken of. ctx, and a limit of two minutes, bound the wait; after an error the
+// server may be down or have either data.
 func (s *Server) Restore(ctx context.Context, b Snapshot) error {
 	if b.server != s.name {
 		return fmt.Errorf("restore %s: the snapshot is one of %q", s.name, b.server)

@@ -18,7 +18,8 @@ func newConfigMap(t *testing.T, c *kubernetes.Clientset, name string) *corev1.Co
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	object, err := c.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	object, err := c.CoreV1().ConfigMaps("default").Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	must(t, err)
 	return object
 }
@@ -60,7 +61,8 @@ func restore(t *testing.T, f *Fleet) {
 		if err != nil || got.UID != kept.UID || got.ResourceVersion != kept.ResourceVersion {
 			t.Errorf("what the snapshot held is not as it was: %v (%v)", got, err)
 		}
-		if _, err := c.CoreV1().ConfigMaps("default").Get(t.Context(), "lost", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		if _, err := c.CoreV1().ConfigMaps("default").Get(t.Context(), "lost",
+			metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("what came after the snapshot: want it not to exist, got %v", err)
 		}
 		list, err := c.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
@@ -77,28 +79,5 @@ func restore(t *testing.T, f *Fleet) {
 	must(t, snapshot.Discard())
 	if _, err := os.Stat(snapshot.dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a discarded snapshot is still there: %v", err)
-	}
-}
-
-func killEtcd(t *testing.T, f *Fleet) {
-	east := f.Member("east")
-	c, limited := newClient(t, east.AdminConfig()), newClient(t, timeLimited(east.AdminConfig()))
-	newConfigMap(t, c, "before")
-	pids := east.PIDs()
-	must(t, east.KillEtcd())
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "while-etcd-is-dead-"}}
-	if _, err := limited.CoreV1().ConfigMaps("default").Create(t.Context(), object, metav1.CreateOptions{}); err == nil {
-		t.Error("a write succeeded without etcd")
-	}
-	if now := east.PIDs(); now.Etcd != 0 || now.APIServer != pids.APIServer {
-		t.Errorf("want etcd dead and the same API server, had %+v, got %+v", pids, now)
-	}
-	must(t, east.RestartEtcd(t.Context()))
-	await(t, "writes succeed again", func(ctx context.Context) error {
-		_, err := limited.CoreV1().ConfigMaps("default").Create(ctx, object, metav1.CreateOptions{})
-		return err
-	})
-	if _, err := c.CoreV1().ConfigMaps("default").Get(t.Context(), "before", metav1.GetOptions{}); err != nil {
-		t.Errorf("what was acknowledged before the kill is lost: %v", err)
 	}
 }

@@ -58,7 +58,8 @@ func FreeAddress(t TB) string {
 // Main is the TestMain of a package whose tests share a fleet. It starts the fleet, has prepare make what the
 // tests need of it, in a folder that goes away with the fleet, runs the tests, and stops the fleet. It returns what to
 // exit with.
-func Main(m interface{ Run() int }, members []string, prepare func(ctx context.Context, f *Fleet, dir string) error) (code int) {
+func Main(m interface{ Run() int }, members []string, prepare func(ctx context.Context, f *Fleet,
+	dir string) error) (code int) {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	fail := func(err error) {

@@ -72,7 +72,8 @@ func (s *stage) begin() {
 // returns how long nobody acted and when the other one began.
 func (s *stage) end() (gap, began time.Duration) {
 	s.t.Helper()
-	_, err := s.AwaitAct(s.t.Context(), patience, s.other()+" acts", func(harness.Act) bool { return len(s.changes()) > s.before })
+	_, err := s.AwaitAct(s.t.Context(), patience, s.other()+" acts",
+		func(harness.Act) bool { return len(s.changes()) > s.before })
 	harness.Must(s.t, err)
 	all := s.changes()
 	last := all[len(all)-1]
@@ -125,7 +126,8 @@ func (s *stage) ranOut(old string, began, more time.Duration) {
 	}
 	bound := s.Timings.Duration + s.Timings.Skew
 	if waited := began - stamp; waited < bound || waited > bound+more+slack {
-		s.t.Errorf("%s began %v after the last stamp of %s, want between %v and %v", s.leader, waited, old, bound, bound+more+slack)
+		s.t.Errorf("%s began %v after the last stamp of %s, want between %v and %v", s.leader, waited, old, bound,
+			bound+more+slack)
 	}
 }
 

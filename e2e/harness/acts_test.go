@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -39,10 +38,12 @@ func TestActLogReadsWhatAGuestbookWrites(t *testing.T) {
 		t.Errorf("during the act: %+v, want one without an end", during)
 	}
 	refused := errors.New("refused")
-	if err := writer.Do(context.Background(), "write", "shop", "second", func() error { return refused }); !errors.Is(err, refused) {
+	if err := writer.Do(context.Background(), "write", "shop", "second", func() error { return refused }); !errors.Is(err,
+		refused) {
 		t.Fatal(err)
 	}
-	if err := writer.Do(context.Background(), "print", "shop", "third", func() error { return fmt.Errorf("%w: late", member.ErrNotBegun) }); err == nil {
+	if err := writer.Do(context.Background(), "print", "shop", "third",
+		func() error { return fmt.Errorf("%w: late", member.ErrNotBegun) }); err == nil {
 		t.Fatal("an act that was not begun, and no error")
 	}
 	got, err := log.Acts()
@@ -60,48 +61,5 @@ func TestActLogReadsWhatAGuestbookWrites(t *testing.T) {
 			t.Errorf("act %+v is not between its neighbours", a)
 		}
 		last = got[0].End
-	}
-}
-
-func TestActLogTakesInWholeLinesOnly(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "acts")
-	log := NewActLog(path)
-	line := `{"at":5,"id":1,"cluster":"east","namespace":"shop","name":"b","epoch":3,"act":"print","phase":"before"}` + "\n"
-	for _, part := range []string{line[:20], line[20:]} {
-		if got, err := log.Acts(); err != nil || len(got) != 0 {
-			t.Fatalf("before the line is whole: %v, %v", got, err)
-		}
-		file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-		Must(t, err)
-		if _, err := file.WriteString(part); err != nil {
-			t.Fatal(err)
-		}
-		Must(t, file.Close())
-	}
-	got, err := log.Acts()
-	if err != nil || len(got) != 1 || got[0].Epoch != 3 || got[0].Begin != 5 {
-		t.Fatalf("acts %+v, %v; want the one", got, err)
-	}
-	Must(t, log.Ended(9))
-	if got, err = log.Acts(); err != nil || got[0].End != 9 {
-		t.Errorf("acts %+v, %v; want the end of the process as the end of the act", got, err)
-	}
-}
-
-func TestActLogRefusesWhatIsNoActLog(t *testing.T) {
-	for name, content := range map[string]string{
-		"text that is no JSON":         "hello\n",
-		"an end without a beginning":   `{"id":1,"phase":"after"}` + "\n",
-		"two beginnings of one act":    strings.Repeat(`{"id":1,"phase":"before"}`+"\n", 2),
-		"a phase that does not exist":  `{"id":1,"phase":"during"}` + "\n",
-		"an act that ends a 2nd time ": `{"id":1,"phase":"before"}` + "\n" + strings.Repeat(`{"id":1,"phase":"after"}`+"\n", 2),
-	} {
-		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "acts")
-			Must(t, os.WriteFile(path, []byte(content), 0o600))
-			if got, err := NewActLog(path).Acts(); err == nil {
-				t.Errorf("acts %+v, want an error", got)
-			}
-		})
 	}
 }

@@ -26,7 +26,8 @@ type Programs struct {
 func Build(ctx context.Context) (Programs, error) {
 	kustomize := os.Getenv(KustomizeVariable)
 	if kustomize == "" {
-		return Programs{}, errors.New(KustomizeVariable + " is not set: it must name the kustomize program; make builds it and sets this")
+		return Programs{}, errors.New(KustomizeVariable + " is not set: it must name the kustomize program; make builds " +
+			"it and sets this")
 	}
 	out, err := command(ctx, "", nil, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/leasecast/leasecast")
 	if err != nil {
@@ -41,7 +42,8 @@ func Build(ctx context.Context) (Programs, error) {
 	}
 	for target, source := range map[string]string{p.Hub: "./cmd/leasecast-hub", p.Guestbook: "./e2e/guestbook/cmd"} {
 		// The same settings as in `make build`, so that what that has built is found up to date.
-		if _, err := command(ctx, root, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-o", target, source); err != nil {
+		if _, err := command(ctx, root, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-o", target,
+			source); err != nil {
 			return Programs{}, fmt.Errorf("build: %w", err)
 		}
 	}
@@ -55,7 +57,8 @@ func command(ctx context.Context, dir string, env []string, path string, args ..
 	cmd.Env = append(os.Environ(), env...)
 	out, err := cmd.Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		return nil, fmt.Errorf("%s: %w: %s", strings.Join(append([]string{path}, args...), " "), err, bytes.TrimSpace(exit.Stderr))
+		return nil, fmt.Errorf("%s: %w: %s", strings.Join(append([]string{path}, args...), " "), err,
+			bytes.TrimSpace(exit.Stderr))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", strings.Join(append([]string{path}, args...), " "), err)

@@ -70,8 +70,8 @@ func (c *CAPI) Start() (*process.Process, error) {
 	return process.Start(c.name, c.log(), c.program, c.args()...)
 }
 
-// StartElected starts a process that elects itself in a namespace. The manager has an election in a Pod only, so it finds
-// the file that a Pod has. That needs the right to mount, as root or in a user namespace.
+// StartElected starts a process that elects itself in a namespace. The manager has an election in a Pod only, so it
+// finds the file that a Pod has. That needs the right to mount, as root or in a user namespace.
 func (c *CAPI) StartElected(namespace string, args ...string) (*process.Process, error) {
 	unshare := []string{"--mount"}
 	if os.Geteuid() != 0 {
@@ -85,7 +85,8 @@ func (c *CAPI) log() string { return filepath.Join(c.dir, "log") }
 
 func (c *CAPI) args() []string {
 	return []string{
-		"--kubeconfig=" + filepath.Join(c.dir, "kubeconfig"), "--webhook-port=" + strconv.Itoa(c.Port), "--webhook-cert-dir=" + c.dir,
+		"--kubeconfig=" + filepath.Join(c.dir, "kubeconfig"), "--webhook-port=" + strconv.Itoa(c.Port),
+		"--webhook-cert-dir=" + c.dir,
 		"--health-addr=0", "--diagnostics-address=0",
 	}
 }

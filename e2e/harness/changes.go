@@ -35,8 +35,8 @@ func (d *Drill) AwaitLeader(ctx context.Context, namespace, other string) (leade
 	return leader, err
 }
 
-// HandOver raises the member that comes after the leader above all, and returns it when it leads. The first member comes
-// after the last one.
+// HandOver raises the member that comes after the leader above all, and returns it when it leads. The first member
+// comes after the last one.
 func (d *Drill) HandOver(ctx context.Context, namespace string) (leader string, err error) {
 	from, err := d.AwaitLeader(ctx, namespace, "")
 	if err != nil {
@@ -57,7 +57,8 @@ func (d *Drill) HandOver(ctx context.Context, namespace string) (leader string, 
 
 // FailOver has the hub lose the leader, whose controllers go on. The leader is lost until another cluster leads and
 // until has returned, which is called with that cluster. FailOver returns when the lost one is a candidate again.
-func (d *Drill) FailOver(ctx context.Context, namespace string, until func(ctx context.Context, leader string) error) error {
+func (d *Drill) FailOver(ctx context.Context, namespace string,
+	until func(ctx context.Context, leader string) error) error {
 	from, err := d.AwaitLeader(ctx, namespace, "")
 	if err != nil {
 		return err

@@ -20,5 +20,6 @@ func (d *Drill) StartControllers(member, controllers string, args ...string) (*p
 		"--kubeconfig=" + kubeconfig, "--controllers=" + controllers, "--use-service-account-credentials",
 		"--secure-port=0", "--profiling=false",
 	}, args...)
-	return process.Start(name, filepath.Join(d.dir, name+".log"), filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager"), args...)
+	return process.Start(name, filepath.Join(d.dir, name+".log"),
+		filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager"), args...)
 }

@@ -44,20 +44,23 @@ func (g *Guestbook) Kill() error {
 
 // registerRules are what registering takes, in the namespace of the process itself.
 var registerRules = []rbacv1.PolicyRule{
-	{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update", "delete"}},
+	{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
+		Verbs: []string{"get", "create", "update", "delete"}},
 }
 
 // guestbookRules are all that the process may do else, and only in its namespaces.
 var guestbookRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "list", "watch"}},
-	{APIGroups: []string{webappv1.GroupVersion.Group}, Resources: []string{"guestbooks"}, Verbs: []string{"get", "list", "watch"}},
+	{APIGroups: []string{webappv1.GroupVersion.Group}, Resources: []string{"guestbooks"},
+		Verbs: []string{"get", "list", "watch"}},
 	{APIGroups: []string{webappv1.GroupVersion.Group}, Resources: []string{"guestbooks/status"}, Verbs: []string{"patch"}},
 }
 
 // installGuestbook makes the CRD, a guestbook in each namespace, and a service account with a Role in
 // each; then it writes a kubeconfig file for that account, straight at the API server: a controller lives in
 // the member.
-func installGuestbook(ctx context.Context, c client.Client, s *fleet.Server, namespaces []string, dir string) (kubeconfig string, err error) {
+func installGuestbook(ctx context.Context, c client.Client, s *fleet.Server, namespaces []string,
+	dir string) (kubeconfig string, err error) {
 	crd, err := parse(webappv1.CRD)
 	if err != nil {
 		return "", fmt.Errorf("CRD of the guestbook: %w", err)
@@ -103,7 +106,8 @@ func admit(ctx context.Context, c client.Client, account *corev1.ServiceAccount,
 }
 
 // grant lets the account do something in a namespace.
-func grant(ctx context.Context, c client.Client, account *corev1.ServiceAccount, namespace string, rules []rbacv1.PolicyRule) error {
+func grant(ctx context.Context, c client.Client, account *corev1.ServiceAccount, namespace string,
+	rules []rbacv1.PolicyRule) error {
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: guestbookName}
 	role, binding := &rbacv1.Role{ObjectMeta: meta}, &rbacv1.RoleBinding{ObjectMeta: meta}
 	if _, err := controllerutil.CreateOrUpdate(ctx, c, role, func() error {
@@ -114,7 +118,8 @@ func grant(ctx context.Context, c client.Client, account *corev1.ServiceAccount,
 	}
 	if _, err := controllerutil.CreateOrUpdate(ctx, c, binding, func() error {
 		binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}
-		binding.Subjects = []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace, Name: account.Name}}
+		binding.Subjects = []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: account.Namespace,
+			Name: account.Name}}
 		return nil
 	}); err != nil {
 		return fmt.Errorf("role binding: %w", err)

@@ -30,8 +30,10 @@ const PolicyName = "drill"
 
 // The profiles of the protocol.
 var (
-	Fast    = lease.Timings{Duration: 3 * time.Second, Renew: time.Second, Timeout: 500 * time.Millisecond, Skew: 250 * time.Millisecond}
-	Default = lease.Timings{Duration: 15 * time.Second, Renew: 5 * time.Second, Timeout: 3 * time.Second, Skew: time.Second}
+	Fast = lease.Timings{Duration: 3 * time.Second, Renew: time.Second, Timeout: 500 * time.Millisecond,
+		Skew: 250 * time.Millisecond}
+	Default = lease.Timings{Duration: 15 * time.Second, Renew: 5 * time.Second, Timeout: 3 * time.Second,
+		Skew: time.Second}
 )
 
 // Member is one member of the drill's fleet.
@@ -107,7 +109,8 @@ func Start(ctx context.Context, o Options) (d *Drill, err error) {
 	for i, m := range o.Members {
 		names[i] = m.Name
 	}
-	f, err := fleet.Start(ctx, fleet.Options{Members: names, Audit: o.Audit, AuditReads: o.AuditReads, Progress: o.Progress})
+	f, err := fleet.Start(ctx, fleet.Options{Members: names, Audit: o.Audit, AuditReads: o.AuditReads,
+		Progress: o.Progress})
 	if err != nil {
 		return nil, err
 	}
@@ -318,7 +321,8 @@ func (d *Drill) Check() error {
 }
 
 // Await is [Await], but gives up as soon as [Drill.Check] fails.
-func (d *Drill) Await(ctx context.Context, limit time.Duration, what string, condition func(context.Context) error) error {
+func (d *Drill) Await(ctx context.Context, limit time.Duration, what string,
+	condition func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	return Await(ctx, limit, what, func(ctx context.Context) error {

@@ -17,7 +17,8 @@ const (
 )
 
 // brief is for terms that end within seconds, but not because a busy machine pauses.
-var brief = lease.Timings{Duration: 8 * time.Second, Renew: time.Second, Timeout: 5 * time.Second, Skew: 250 * time.Millisecond}
+var brief = lease.Timings{Duration: 8 * time.Second, Renew: time.Second, Timeout: 5 * time.Second,
+	Skew: 250 * time.Millisecond}
 
 // TestDrill is the short failover drill: a hub process under the RBAC of config/, guestbook processes, the leader's
 // API server paused, then the hub killed. What the guestbooks did decides.
@@ -40,7 +41,8 @@ func TestDrill(t *testing.T) {
 	})
 	actsAfter := func(cluster string, at time.Duration) Act {
 		t.Helper()
-		a, err := d.AwaitAct(t.Context(), patience, cluster+" acts", func(a Act) bool { return a.Cluster == cluster && a.Begin > at })
+		a, err := d.AwaitAct(t.Context(), patience, cluster+" acts",
+			func(a Act) bool { return a.Cluster == cluster && a.Begin > at })
 		Must(t, err)
 		return a
 	}

@@ -32,7 +32,8 @@ const electionPatience = 30 * time.Second
 
 // installHub applies config/crd, config/rbac and config/fleet, and writes a kubeconfig file for the
 // hub's service account. It leads through the proxy of the hub's server.
-func installHub(ctx context.Context, p Programs, c client.Client, s *fleet.Server, dir string) (kubeconfig string, err error) {
+func installHub(ctx context.Context, p Programs, c client.Client, s *fleet.Server, dir string) (kubeconfig string,
+	err error) {
 	for _, folder := range []string{"crd", "rbac", "fleet"} {
 		objects, err := p.kustomization(ctx, folder)
 		if err != nil {
@@ -87,7 +88,8 @@ func startHub(name, dir string, programs Programs, kubeconfig string, flags ...s
 	}, flags...)...)
 }
 
-// beginsAgain is what a hub logs before it begins again in place, as the same process, because it has lost its election.
+// beginsAgain is what a hub logs before it begins again in place, as the same process, because it has lost its
+// election.
 const beginsAgain = "The election is lost: the hub begins again"
 
 // BegunAgain counts in a hub's log how often it has lost its election and begun again.

@@ -130,6 +130,7 @@ func (v *Verdict) lead(a Act, longest map[string]Act) {
 		v.Leaders = []string{a.Cluster}
 	} else if from := v.Leaders[n-1]; from != a.Cluster {
 		v.Leaders = append(v.Leaders, a.Cluster)
-		v.Changes = append(v.Changes, Change{From: from, To: a.Cluster, Epoch: a.Epoch, Last: longest[from].End, First: a.Begin})
+		v.Changes = append(v.Changes, Change{From: from, To: a.Cluster, Epoch: a.Epoch, Last: longest[from].End,
+			First: a.Begin})
 	}
 }

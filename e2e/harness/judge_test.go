@@ -118,18 +118,6 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-func TestJudgeKeepsNamespacesApart(t *testing.T) {
-	elsewhere := act("west", 1, 5, 15)
-	elsewhere.Namespace = "ledger"
-	verdicts := Judge([]Act{act("east", 1, 0, 10), elsewhere})
-	if len(verdicts) != 2 || verdicts[0].Namespace != "ledger" || verdicts[1].Namespace != "shop" {
-		t.Fatalf("verdicts %+v, want those of ledger and shop", verdicts)
-	}
-	if b := Breaches(verdicts); len(b) != 0 {
-		t.Errorf("clusters that lead different namespaces may act at once, got %v", b)
-	}
-}
-
 func TestJudgeMeasuresTheGap(t *testing.T) {
 	v := Judge([]Act{act("east", 1, 0, 30), act("east", 1, 10, 20), act("west", 7, 100, 101), act("west", 7, 200, 201)})[0]
 	want := []Change{{From: "east", To: "west", Epoch: 7, Last: 30 * time.Millisecond, First: 100 * time.Millisecond}}

@@ -94,7 +94,8 @@ func (s *Site) Leading(ctx context.Context, leader, namespace string, members ..
 			return 0, fmt.Errorf("the Lease in %s: %w", m, err)
 		}
 		if holder := *l.Spec.HolderIdentity; holder != leader+"."+s.home || int64(*l.Spec.LeaseTransitions) != is.Epoch {
-			return 0, fmt.Errorf("the Lease in %s: holder %s, epoch %d; want %s, %d", m, holder, *l.Spec.LeaseTransitions, leader, is.Epoch)
+			return 0, fmt.Errorf("the Lease in %s: holder %s, epoch %d; want %s, %d", m, holder, *l.Spec.LeaseTransitions,
+				leader, is.Epoch)
 		}
 	}
 	return is.Epoch, nil

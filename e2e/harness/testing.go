@@ -90,8 +90,8 @@ func New(t TB, o Options) *Drill {
 	return d
 }
 
-// Main is the TestMain of a package whose tests share a drill. It starts the drill, has prepare make what else the tests
-// need, runs the tests, and stops all. It returns what to exit with.
+// Main is the TestMain of a package whose tests share a drill. It starts the drill, has prepare make what else the
+// tests need, runs the tests, and stops all. It returns what to exit with.
 func Main(m interface{ Run() int }, o Options, prepare func(ctx context.Context, d *Drill) error) (code int) {
 	ctx := context.Background()
 	tell := func(line string) { fmt.Fprintln(os.Stderr, line) }

@@ -20,8 +20,8 @@ func BootOf(wall time.Time, now lease.Reading) time.Duration {
 
 // Floor is the least time from a fault to the first act of another cluster that any lease without
 // out-of-band fencing allows. Nobody may be granted before the term of the old leader has ended and ε more has passed,
-// nor before the fault was detected. fault is an instant on the boot clock. So is stamp, the renewTime of the last Lease
-// that the old leader could see. detection counts from the fault.
+// nor before the fault was detected. fault is an instant on the boot clock. So is stamp, the renewTime of the last
+// Lease that the old leader could see. detection counts from the fault.
 func Floor(t lease.Timings, fault, stamp, detection time.Duration) time.Duration {
 	return max(detection, stamp+t.Duration+t.Skew-fault)
 }

@@ -44,7 +44,8 @@ type Watch[O client.Object] struct {
 
 // Observe watches until Stop, and returns when the objects that exist have been seen. ctx bounds that wait
 // only. list is an empty list of the kind.
-func Observe[O client.Object](ctx context.Context, c client.WithWatch, list client.ObjectList, o O, options ...client.ListOption) (*Watch[O], error) {
+func Observe[O client.Object](ctx context.Context, c client.WithWatch, list client.ObjectList, o O,
+	options ...client.ListOption) (*Watch[O], error) {
 	running, stop := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logr.Discard()))
 	w := &Watch[O]{stop: stop, done: make(chan struct{})}
 	with := func(raw metav1.ListOptions) []client.ListOption {
@@ -143,9 +144,10 @@ func (d *Drill) WatchRecords(ctx context.Context) (*Watch[*v1alpha1.NamespaceLea
 	return w, nil
 }
 
-// LastRenewTime returns the latest renewTime, on the boot clock and up to an instant, of a Lease that let a member act in a
-// namespace. seen are the sightings in that member.
-func LastRenewTime(seen []Sighting[*coordinationv1.Lease], namespace string, upTo time.Duration) (stamp time.Duration, ok bool) {
+// LastRenewTime returns the latest renewTime, on the boot clock and up to an instant, of a Lease that let a member act
+// in a namespace. seen are the sightings in that member.
+func LastRenewTime(seen []Sighting[*coordinationv1.Lease], namespace string, upTo time.Duration) (stamp time.Duration,
+	ok bool) {
 	for _, s := range seen {
 		c, _ := wire.Read(s.Object)
 		if s.Gone || c.Namespace != namespace || !c.LeadsHere() {

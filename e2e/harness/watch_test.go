@@ -23,19 +23,24 @@ func TestLastRenewTime(t *testing.T) {
 		want   time.Duration
 		none   bool
 	}{
-		"the last of several renewals counts":          {copies: []leaseAt{{seen: 2, stamp: 1, holder: us}, {seen: 5, stamp: 4, holder: us}}, want: 4},
-		"what names another cluster promises nothing":  {copies: []leaseAt{{seen: 2, stamp: 1, holder: us}, {seen: 5, stamp: 4, holder: them}}, want: 1},
-		"what was seen late counts by its stamp":       {copies: []leaseAt{{seen: 30, stamp: 9, holder: us}}, want: 9},
-		"a renewTime after the instant does not count": {copies: []leaseAt{{seen: 2, stamp: 1, holder: us}, {seen: 30, stamp: 11, holder: us}}, want: 1},
-		"a deletion stamps nothing":                    {copies: []leaseAt{{seen: 2, stamp: 1, holder: us}, {seen: 5, stamp: 4, holder: us, gone: true}}, want: 1},
-		"there may be none":                            {copies: []leaseAt{{seen: 5, stamp: 4, holder: them}}, none: true},
+		"the last of several renewals counts": {copies: []leaseAt{{seen: 2, stamp: 1, holder: us},
+			{seen: 5, stamp: 4, holder: us}}, want: 4},
+		"what names another cluster promises nothing": {copies: []leaseAt{{seen: 2, stamp: 1, holder: us},
+			{seen: 5, stamp: 4, holder: them}}, want: 1},
+		"what was seen late counts by its stamp": {copies: []leaseAt{{seen: 30, stamp: 9, holder: us}}, want: 9},
+		"a renewTime after the instant does not count": {copies: []leaseAt{{seen: 2, stamp: 1, holder: us},
+			{seen: 30, stamp: 11, holder: us}}, want: 1},
+		"a deletion stamps nothing": {copies: []leaseAt{{seen: 2, stamp: 1, holder: us},
+			{seen: 5, stamp: 4, holder: us, gone: true}}, want: 1},
+		"there may be none": {copies: []leaseAt{{seen: 5, stamp: 4, holder: them}}, none: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var seen []Sighting[*coordinationv1.Lease]
 			for _, c := range c.copies {
 				l := &coordinationv1.Lease{}
 				if err := wire.Write(lease.Content{
-					Term:      lease.Term{Holder: c.holder, Epoch: 1, RenewTime: start.Add(c.stamp * time.Second), Duration: 3 * time.Second},
+					Term: lease.Term{Holder: c.holder, Epoch: 1, RenewTime: start.Add(c.stamp * time.Second),
+						Duration: 3 * time.Second},
 					Namespace: "shop", Name: "leasecast", Cluster: us,
 				}, "", l); err != nil {
 					t.Fatal(err)

@@ -121,8 +121,8 @@ type HubRun struct {
 	Stop func()
 }
 
-// RunHub runs one of several hubs, in a namespace and by a clock of its own, until the test ends. A nil clock is that of
-// this machine. The first hub of the world's namespace waits for no predecessor.
+// RunHub runs one of several hubs, in a namespace and by a clock of its own, until the test ends. A nil clock is that
+// of this machine. The first hub of the world's namespace waits for no predecessor.
 func (w *World) RunHub(as *rest.Config, namespace string, clock lease.Clock) *HubRun {
 	w.T.Helper()
 	if namespace == w.System && !w.started {
@@ -131,7 +131,8 @@ func (w *World) RunHub(as *rest.Config, namespace string, clock lease.Clock) *Hu
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	mgr, err := hub.NewManager(ctx, as, hub.Options{
-		Namespace: namespace, FleetNamespaces: []string{w.Fleet}, MetricsAddress: "0", ProbeAddress: "0", Clock: clock, LocalAddresses: true,
+		Namespace: namespace, FleetNamespaces: []string{w.Fleet}, MetricsAddress: "0", ProbeAddress: "0", Clock: clock,
+		LocalAddresses: true,
 	})
 	if err != nil {
 		cancel()

@@ -147,7 +147,8 @@ var steps = []step{
 		name: "after the grant was persisted, and what was sent arrives late",
 		reach: func(o *handover) {
 			o.begin()
-			o.awaitBound(100 * time.Millisecond) // a Lease is sent at once where something was answered just now, else a read goes first
+			// a Lease is sent at once where something was answered just now, else a read goes first
+			o.awaitBound(100 * time.Millisecond)
 			o.toSuccessor().HoldToMember()
 			o.awaitRecord("the grant is recorded", o.granted)
 		},
@@ -173,8 +174,8 @@ var steps = []step{
 }
 
 // TestAHandoverOutlivesTheHub: the replica that writes dies at a step of a handover, and the other one finishes it. The
-// planned cluster, and nobody else, leads within the floor plus the duration of the hub's election plus a slack. The other
-// namespaces notice nothing.
+// planned cluster, and nobody else, leads within the floor plus the duration of the hub's election plus a slack. The
+// other namespaces notice nothing.
 func TestAHandoverOutlivesTheHub(t *testing.T) {
 	run := steps[:2]
 	if *every {
@@ -217,7 +218,8 @@ func interrupt(t *testing.T, s step, from, to string, priority int) {
 	r, err := stage.d.Record(t.Context(), moved[0])
 	harness.Must(t, err)
 	if !s.reached(o, r.Spec) {
-		t.Fatalf("the replica died at another step: leader %s, state %s, a first Lease: %t", r.Spec.Leader, r.Spec.State, o.firstLease())
+		t.Fatalf("the replica died at another step: leader %s, state %s, a first Lease: %t", r.Spec.Leader, r.Spec.State,
+			o.firstLease())
 	}
 	if s.mend != nil {
 		s.mend(o)
@@ -245,13 +247,15 @@ func (o *handover) completed(killed time.Duration) {
 			}
 			r, err := o.p.d.Record(o.t.Context(), namespace)
 			if err == nil {
-				err = fmt.Errorf("record: leader %s, epoch %d, state %s, %s", r.Spec.Leader, r.Spec.Epoch, r.Spec.State, r.Status.Message)
+				err = fmt.Errorf("record: leader %s, epoch %d, state %s, %s", r.Spec.Leader, r.Spec.Epoch, r.Spec.State,
+					r.Status.Message)
 			}
 			return err
 		})
 		slowest = max(slowest, first.Begin-killed)
 	}
-	o.t.Logf("the last namespace is led by %s %.1f s after the kill; the protocol allows %.1f s", o.to, slowest.Seconds(), (limit - slack).Seconds())
+	o.t.Logf("the last namespace is led by %s %.1f s after the kill; the protocol allows %.1f s", o.to, slowest.Seconds(),
+		(limit - slack).Seconds())
 	lost := demotions(o.t, o.p)
 	for _, namespace := range moved {
 		if lost[namespace] == o.demoted[namespace] {

@@ -49,7 +49,8 @@ func demotions(t *testing.T, p *pair) map[string]int {
 }
 
 // unbroken fails the test unless every term of its beginning goes on and each renewal was visible
-// before the deadline, but for the namespaces that are moved. It returns what was left of the term at the closest renewal.
+// before the deadline, but for the namespaces that are moved. It returns what was left of the term at the closest
+// renewal.
 func (v *view) unbroken(moved ...string) (closest time.Duration) {
 	v.t.Helper()
 	closest = time.Hour

@@ -30,10 +30,11 @@ func (f *figures) String() string {
 func (f *figures) takenOver(v *view, lost time.Duration) {
 	v.t.Helper()
 	var first map[string]time.Duration
-	harness.Eventually(v.t, harness.Default.Duration+slack, "all namespaces are renewed by the other replica", func(context.Context) (err error) {
-		first, err = v.stampedAfter(lost)
-		return err
-	})
+	harness.Eventually(v.t, harness.Default.Duration+slack, "all namespaces are renewed by the other replica",
+		func(context.Context) (err error) {
+			first, err = v.stampedAfter(lost)
+			return err
+		})
 	all := slices.Collect(maps.Values(first))
 	f.first = append(f.first, slices.Min(all)-lost)
 	f.last = append(f.last, slices.Max(all)-lost)
@@ -126,8 +127,10 @@ func TestAWriterThatLeavesInOrderIsFollowedAtOnce(t *testing.T) {
 	l, _, err := stage.d.Election(t.Context(), harness.HubNamespace)
 	harness.Must(t, err)
 	elected := harness.BootOf(l.Spec.AcquireTime.Time, harness.Now())
-	t.Logf("%s ended after %.2f s; %s was elected %.2f s later", writer.Name(), (lost - asked).Seconds(), next.Name(), (elected - lost).Seconds())
-	// client-go's elector looks every 1 to 2.2 seconds, and one that waits does so for h from the last renewal that it saw.
+	t.Logf("%s ended after %.2f s; %s was elected %.2f s later", writer.Name(), (lost - asked).Seconds(), next.Name(),
+		(elected - lost).Seconds())
+	// client-go's elector looks every 1 to 2.2 seconds, and one that waits does so for h from the last renewal that it
+	// saw.
 	if waited := l.Spec.AcquireTime.Sub(renewed); waited >= h {
 		t.Errorf("elected %v after the last renewal: the other replica waited for the one that had left", waited)
 	}

@@ -69,10 +69,14 @@ func TestLostRecordsAreFoundInTheLeases(t *testing.T) {
 						return err
 					}
 					if s := r.Spec; s.Reason != reason.Adopted {
-						return fmt.Errorf("%s: leader %q, epoch %d, state %s, reason %s: %s", namespace, s.Leader, s.Epoch, s.State, s.Reason, r.Status.Message)
-					} else if b := was.Spec; s.Leader != b.Leader || s.Epoch != b.Epoch || !s.AcquireTime.Equal(b.AcquireTime) || s.LeaseDurationSeconds < b.LeaseDurationSeconds {
-						return fmt.Errorf("%s: adopted is %s in epoch %d since %v for %d s, lost was %s in epoch %d since %v for %d s", namespace,
-							s.Leader, s.Epoch, s.AcquireTime, s.LeaseDurationSeconds, b.Leader, b.Epoch, b.AcquireTime, b.LeaseDurationSeconds)
+						return fmt.Errorf("%s: leader %q, epoch %d, state %s, reason %s: %s", namespace, s.Leader, s.Epoch, s.State,
+							s.Reason, r.Status.Message)
+					} else if b := was.Spec; s.Leader != b.Leader || s.Epoch != b.Epoch || !s.AcquireTime.Equal(b.AcquireTime) ||
+						s.LeaseDurationSeconds < b.LeaseDurationSeconds {
+						return fmt.Errorf("%s: adopted is %s in epoch %d since %v for %d s, lost was %s in epoch %d since %v for %d s",
+							namespace,
+							s.Leader, s.Epoch, s.AcquireTime, s.LeaseDurationSeconds, b.Leader, b.Epoch, b.AcquireTime,
+							b.LeaseDurationSeconds)
 					}
 				}
 				return nil
@@ -94,7 +98,8 @@ type edit struct {
 	costly bool
 }
 
-func edited(change func(*v1alpha1.NamespaceLeaderSpec)) func(context.Context, client.Client, *v1alpha1.NamespaceLeader) error {
+func edited(change func(*v1alpha1.NamespaceLeaderSpec)) func(context.Context, client.Client,
+	*v1alpha1.NamespaceLeader) error {
 	return func(ctx context.Context, c client.Client, r *v1alpha1.NamespaceLeader) error {
 		change(&r.Spec)
 		return c.Update(ctx, r)
@@ -103,12 +108,18 @@ func edited(change func(*v1alpha1.NamespaceLeaderSpec)) func(context.Context, cl
 
 // edits begins with those that are for every run.
 var edits = []edit{
-	{name: "another leader and a lower epoch", edit: edited(func(s *v1alpha1.NamespaceLeaderSpec) { s.Leader, s.Epoch = "west", s.Epoch-3 })},
+	{name: "another leader and a lower epoch", edit: edited(func(s *v1alpha1.NamespaceLeaderSpec) {
+		s.Leader,
+			s.Epoch = "west", s.Epoch-3
+	})},
 	{name: "no record", edit: deleted},
 	{name: "another leader", edit: edited(func(s *v1alpha1.NamespaceLeaderSpec) { s.Leader = "west" })},
 	{name: "a lower epoch", edit: edited(func(s *v1alpha1.NamespaceLeaderSpec) { s.Epoch -= 3 })},
 	{name: "a higher epoch", costly: true, edit: edited(func(s *v1alpha1.NamespaceLeaderSpec) { s.Epoch += 3 })},
-	{name: "nobody leads", edit: edited(func(s *v1alpha1.NamespaceLeaderSpec) { s.State, s.Leader = v1alpha1.StateVacant, "" })},
+	{name: "nobody leads", edit: edited(func(s *v1alpha1.NamespaceLeaderSpec) {
+		s.State, s.Leader = v1alpha1.StateVacant,
+			""
+	})},
 	{name: "no status", edit: emptied},
 }
 
@@ -131,17 +142,18 @@ func TestAnEditedRecordChangesNoLeader(t *testing.T) {
 			v := look(t, stage)
 			harness.Must(t, e.edit(t.Context(), stage.d.Hub, before.DeepCopy()))
 			at := harness.Now().Boot
-			harness.Eventually(t, harness.Default.Duration+harness.Default.Skew+slack, "the record is put right", func(ctx context.Context) error {
-				r, err := stage.d.Record(ctx, moved[0])
-				if err != nil {
-					return err
-				}
-				if s, b := r.Spec, before.Spec; s.Leader != b.Leader || s.Epoch != b.Epoch || s.State != b.State {
-					return fmt.Errorf("leader %q, epoch %d, state %s, reason %s, want leader %q, epoch %d, state %s",
-						s.Leader, s.Epoch, s.State, s.Reason, b.Leader, b.Epoch, b.State)
-				}
-				return nil
-			})
+			harness.Eventually(t, harness.Default.Duration+harness.Default.Skew+slack, "the record is put right",
+				func(ctx context.Context) error {
+					r, err := stage.d.Record(ctx, moved[0])
+					if err != nil {
+						return err
+					}
+					if s, b := r.Spec, before.Spec; s.Leader != b.Leader || s.Epoch != b.Epoch || s.State != b.State {
+						return fmt.Errorf("leader %q, epoch %d, state %s, reason %s, want leader %q, epoch %d, state %s",
+							s.Leader, s.Epoch, s.State, s.Reason, b.Leader, b.Epoch, b.State)
+					}
+					return nil
+				})
 			t.Logf("put right within %.2f s", (harness.Now().Boot - at).Seconds())
 			awaitRenewals(t, v, at)
 			v.unbroken()
@@ -177,7 +189,8 @@ func TestARecordEditedBetweenTwoTenuresLetsNobodyActTwice(t *testing.T) {
 			r, err := stage.d.Record(t.Context(), moved[0])
 			harness.Must(t, err)
 			t.Logf("%s led in epoch %d; now %s leads in epoch %d (%s), %.1f s after the kill",
-				before.Spec.Leader, before.Spec.Epoch, r.Spec.Leader, r.Spec.Epoch, r.Spec.Reason, (harness.Now().Boot - lost).Seconds())
+				before.Spec.Leader, before.Spec.Epoch, r.Spec.Leader, r.Spec.Epoch, r.Spec.Reason,
+				(harness.Now().Boot - lost).Seconds())
 			switch same := r.Spec.Leader == before.Spec.Leader && r.Spec.Epoch == before.Spec.Epoch; {
 			case !same && !e.costly:
 				t.Error("the term has changed, although its Lease is there")

@@ -36,7 +36,8 @@ func (w *world) clusterctl(args ...string) string {
 		w.Must(os.WriteFile(filepath.Join(release, name), content, 0o600))
 	}
 	config := filepath.Join(w.dir, "clusterctl.yaml")
-	entry := fmt.Sprintf("providers:\n- {name: leasecast, type: AddonProvider, url: %q}\n", filepath.Join(release, "addon-components.yaml"))
+	entry := fmt.Sprintf("providers:\n- {name: leasecast, type: AddonProvider, url: %q}\n",
+		filepath.Join(release, "addon-components.yaml"))
 	w.Must(os.WriteFile(config, []byte(entry), 0o600))
 	return run(w.t, []string{"CLUSTERCTL_DISABLE_VERSIONCHECK=true", "HOME=" + w.dir, "XDG_CONFIG_HOME=" + w.dir}, nil,
 		filepath.Join(assets, "clusterctl"), append(args, "--config="+config)...)
@@ -88,7 +89,8 @@ func TestTheAddOnOfClusterctlLeadsOnceItIsGrantedAFleet(t *testing.T) {
 	}
 }
 
-// tenantsAreApart has a tenant, whom the hub serves too, claim the namespace of another fleet, with a Cluster of the same name.
+// tenantsAreApart has a tenant, whom the hub serves too, claim the namespace of another fleet, with a Cluster of the
+// same name.
 func (w *world) tenantsAreApart(t *testing.T) {
 	t.Helper()
 	before, err := w.Leading("east", "shop", "east", "west")
@@ -99,8 +101,9 @@ func (w *world) tenantsAreApart(t *testing.T) {
 	c := &clusterv1.Cluster{}
 	w.Must(w.Hub.Get(t.Context(), client.ObjectKey{Namespace: w.Fleet, Name: "east"}, c))
 	w.Must(w.Hub.Create(t.Context(), &clusterv1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "east", Labels: map[string]string{fleet.PriorityLabel: "1000"}, Annotations: c.Annotations},
-		Spec:       c.Spec,
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "east",
+			Labels: map[string]string{fleet.PriorityLabel: "1000"}, Annotations: c.Annotations},
+		Spec: c.Spec,
 	}))
 	p := w.NewPolicy("greedy", "shop")
 	p.Namespace = "tenant"

@@ -122,7 +122,8 @@ func TestValuesOfTheChart(t *testing.T) {
 	}
 	image := func(suffix string) func(map[string]map[string]any) bool {
 		return func(all map[string]map[string]any) bool {
-			c := at(all["Deployment "+hubNamespace+"/leasecast-hub"], "spec", "template", "spec")["containers"].([]any)[0].(map[string]any)
+			c := at(all["Deployment "+hubNamespace+"/leasecast-hub"], "spec", "template",
+				"spec")["containers"].([]any)[0].(map[string]any)
 			return strings.HasSuffix(c["image"].(string), suffix)
 		}
 	}
@@ -130,17 +131,21 @@ func TestValuesOfTheChart(t *testing.T) {
 		what string
 		ok   func(map[string]map[string]any) bool
 	}{
-		"fleetNamespaces={a,b}":             {"grants b", has("RoleBinding b/leasecast-hub-fleet")},
-		"fleetNamespaces={a}":               {"does not grant default", lacks("RoleBinding default/leasecast-hub-fleet")},
-		"serviceMonitor.enabled=true":       {"has a ServiceMonitor", has("ServiceMonitor " + hubNamespace + "/leasecast-hub")},
-		"networkPolicy.enabled=false":       {"has no NetworkPolicy", lacks("NetworkPolicy " + hubNamespace + "/leasecast-hub")},
-		"podDisruptionBudget.enabled=false": {"has no PodDisruptionBudget", lacks("PodDisruptionBudget " + hubNamespace + "/leasecast-hub")},
-		"crds.install=false":                {"has no CRDs", lacks("CustomResourceDefinition /namespaceleaders.leasecast.dev")},
-		"image.tag=v9":                      {"names the image", image("/leasecast-hub:v9")},
-		"image.tag=v9@sha256:12ab":          {"names tag and digest", image("/leasecast-hub:v9@sha256:12ab")},
-		"image.tag=sha256:12ab":             {"names the digest", image("/leasecast-hub@sha256:12ab")},
-		"logVerbosity=10":                   {"has a Deployment", has("Deployment " + hubNamespace + "/leasecast-hub")},
-		`fleetNamespaces=["123"]`:           {"grants 123", has("RoleBinding 123/leasecast-hub-fleet")},
+		"fleetNamespaces={a,b}": {"grants b", has("RoleBinding b/leasecast-hub-fleet")},
+		"fleetNamespaces={a}":   {"does not grant default", lacks("RoleBinding default/leasecast-hub-fleet")},
+		"serviceMonitor.enabled=true": {"has a ServiceMonitor",
+			has("ServiceMonitor " + hubNamespace + "/leasecast-hub")},
+		"networkPolicy.enabled=false": {"has no NetworkPolicy",
+			lacks("NetworkPolicy " + hubNamespace + "/leasecast-hub")},
+		"podDisruptionBudget.enabled=false": {"has no PodDisruptionBudget",
+			lacks("PodDisruptionBudget " + hubNamespace + "/leasecast-hub")},
+		"crds.install=false": {"has no CRDs",
+			lacks("CustomResourceDefinition /namespaceleaders.leasecast.dev")},
+		"image.tag=v9":             {"names the image", image("/leasecast-hub:v9")},
+		"image.tag=v9@sha256:12ab": {"names tag and digest", image("/leasecast-hub:v9@sha256:12ab")},
+		"image.tag=sha256:12ab":    {"names the digest", image("/leasecast-hub@sha256:12ab")},
+		"logVerbosity=10":          {"has a Deployment", has("Deployment " + hubNamespace + "/leasecast-hub")},
+		`fleetNamespaces=["123"]`:  {"grants 123", has("RoleBinding 123/leasecast-hub-fleet")},
 		"replicaCount=1": {"lets a node be drained", func(all map[string]map[string]any) bool {
 			spec := at(all["PodDisruptionBudget "+hubNamespace+"/leasecast-hub"], "spec")
 			return spec["minAvailable"] == nil && fmt.Sprint(spec["maxUnavailable"]) == "1"
@@ -157,10 +162,12 @@ func TestValuesOfTheChart(t *testing.T) {
 			t.Errorf("%s: it should be so that it %s", value, test.what)
 		}
 	}
-	for _, value := range []string{"replicaCount=0", "replicas=2", "fleetNamespaces={Not_A_Name}", "image.pullPolicy=Sometimes", "networkPolicy.enabled=perhaps",
+	for _, value := range []string{"replicaCount=0", "replicas=2", "fleetNamespaces={Not_A_Name}",
+		"image.pullPolicy=Sometimes", "networkPolicy.enabled=perhaps",
 		"logVerbosity=11", "logVerbosity=-1"} {
 		name, _, _ := strings.Cut(value, "=")
-		if rendered, err := helm(t, "--set="+value); err == nil || !strings.Contains(rendered, strings.ReplaceAll(name, ".", "/")) {
+		if rendered, err := helm(t, "--set="+value); err == nil || !strings.Contains(rendered,
+			strings.ReplaceAll(name, ".", "/")) {
 			t.Errorf("%s makes no sense, and helm says: %s", value, rendered[:min(300, len(rendered))])
 		}
 	}
@@ -178,7 +185,8 @@ func TestTheImageIsOurProgramsAndNotRoot(t *testing.T) {
 		Layers   []string
 	}
 	harness.Must(t, json.Unmarshal(image["manifest.json"], &manifest))
-	if len(manifest) != 1 || len(manifest[0].Layers) != 1 || len(manifest[0].RepoTags) != 1 || manifest[0].RepoTags[0] != name {
+	if len(manifest) != 1 || len(manifest[0].Layers) != 1 || len(manifest[0].RepoTags) != 1 ||
+		manifest[0].RepoTags[0] != name {
 		t.Fatalf("%+v", manifest)
 	}
 	var config struct {
@@ -189,7 +197,8 @@ func TestTheImageIsOurProgramsAndNotRoot(t *testing.T) {
 		}
 	}
 	harness.Must(t, json.Unmarshal(image[manifest[0].Config], &config))
-	if config.OS != "linux" || config.Architecture != "amd64" || config.Config.User != "65532:65532" || len(config.Config.Entrypoint) != 1 {
+	if config.OS != "linux" || config.Architecture != "amd64" || config.Config.User != "65532:65532" ||
+		len(config.Config.Entrypoint) != 1 {
 		t.Fatalf("%+v", config)
 	}
 	files := untar(t, image[manifest[0].Layers[0]])

@@ -61,9 +61,11 @@ func (w *world) metricsAreGuarded(t *testing.T, h *hub) {
 			t.Errorf("%s: %d, %v; want %d", name, status, err, test.want)
 		}
 	}
-	w.kubectl("create", "clusterrolebinding", "prometheus", "--clusterrole=leasecast-metrics-reader", "--serviceaccount=default:prometheus")
+	w.kubectl("create", "clusterrolebinding", "prometheus", "--clusterrole=leasecast-metrics-reader",
+		"--serviceaccount=default:prometheus")
 	w.kubectl("create", "serviceaccount", "scraper")
-	w.kubectl("create", "clusterrolebinding", "scraper", "--clusterrole=leasecast-metrics-reader", "--serviceaccount=default:scraper")
+	w.kubectl("create", "clusterrolebinding", "scraper", "--clusterrole=leasecast-metrics-reader",
+		"--serviceaccount=default:scraper")
 	if _, err := w.scrape(t.Context(), h); err != nil {
 		t.Error(err)
 	}
@@ -135,8 +137,10 @@ func (w *world) tableIsComplete(t *testing.T, h *hub) {
 			t.Errorf("config/README.md speaks of %s, which the hub does not have", name)
 		}
 	}
-	took, floor := value(said["leasecast_last_failover_duration_seconds"]), value(said["leasecast_last_failover_floor_seconds"])
-	if longest := float64(timings.LeaseDurationSeconds) + 1; floor <= 0 || floor > longest || took < floor || took > longest+10 {
+	took, floor := value(said["leasecast_last_failover_duration_seconds"]),
+		value(said["leasecast_last_failover_floor_seconds"])
+	if longest := float64(timings.LeaseDurationSeconds) + 1; floor <= 0 || floor > longest || took < floor ||
+		took > longest+10 {
 		t.Errorf("the failover took %v s, of which safety took %v s", took, floor)
 	}
 	if age := value(said["leasecast_renewal_age_seconds"]); age <= 0 || age > float64(timings.LeaseDurationSeconds) {
@@ -178,12 +182,14 @@ func (w *world) seriesEnd(t *testing.T, h *hub) {
 func (w *world) isRemoved(t *testing.T) {
 	w.kubectl("apply", "-k", filepath.Join(root(t), "config/all-namespaces"))
 	before := sets.New(strings.Fields(w.kubectl("get", "clusterroles,clusterrolebindings", "-o", "name"))...)
-	if !before.HasAll("clusterrole.rbac.authorization.k8s.io/leasecast-hub", "clusterrolebinding.rbac.authorization.k8s.io/leasecast-hub-fleet") {
+	if !before.HasAll("clusterrole.rbac.authorization.k8s.io/leasecast-hub",
+		"clusterrolebinding.rbac.authorization.k8s.io/leasecast-hub-fleet") {
 		t.Fatal("it was not even there")
 	}
 	w.make("undeploy")
 	w.make("uninstall")
-	for _, kind := range []string{"clusterroles,clusterrolebindings", "validatingadmissionpolicies,validatingadmissionpolicybindings", "rolebindings,secrets -A", "crds", "namespaces"} {
+	for _, kind := range []string{"clusterroles,clusterrolebindings",
+		"validatingadmissionpolicies,validatingadmissionpolicybindings", "rolebindings,secrets -A", "crds", "namespaces"} {
 		for name := range strings.FieldsSeq(w.kubectl(append([]string{"get", "-o", "name"}, strings.Fields(kind)...)...)) {
 			if strings.Contains(name, "leasecast") {
 				t.Errorf("the management cluster still has %s", name)
@@ -199,16 +205,19 @@ func (w *world) isRemoved(t *testing.T) {
 				t.Errorf("%s still has the Lease %s", name, client.ObjectKeyFromObject(l))
 			}
 		}
-		for _, list := range []client.ObjectList{&admissionv1.ValidatingAdmissionPolicyList{}, &admissionv1.ValidatingAdmissionPolicyBindingList{}} {
+		for _, list := range []client.ObjectList{&admissionv1.ValidatingAdmissionPolicyList{},
+			&admissionv1.ValidatingAdmissionPolicyBindingList{}} {
 			harness.Must(t, member.List(t.Context(), list))
 			if items := fmt.Sprint(list); strings.Contains(items, "leasecast") {
 				t.Errorf("%s still has an admission policy: %s", name, items)
 			}
 		}
 		for _, list := range []client.ObjectList{
-			&corev1.ServiceAccountList{}, &rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBindingList{}, &flowcontrolv1.FlowSchemaList{},
+			&corev1.ServiceAccountList{}, &rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBindingList{},
+			&flowcontrolv1.FlowSchemaList{},
 		} {
-			harness.Must(t, member.List(t.Context(), list, client.MatchingLabels{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue}))
+			harness.Must(t, member.List(t.Context(), list,
+				client.MatchingLabels{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue}))
 			if n := meta.LenList(list); n > 0 {
 				t.Errorf("%s still has %d of the hub's own account: %v", name, n, list)
 			}

@@ -25,7 +25,8 @@ func remove(t *testing.T, kubectl, limit string) (string, error) {
 // refused is what the false kubectl prints where it fails.
 const refused = "the connection was refused"
 
-// falseKubectl gives the n-th line of the file that is named like the resource as its n-th answer, and then nothing more.
+// falseKubectl gives the n-th line of the file that is named like the resource as its n-th answer, and then nothing
+// more.
 const falseKubectl = `#!/bin/sh
 dir=$(dirname "$0")
 echo "$*" >>"$dir/calls"
@@ -45,10 +46,12 @@ func TestTheRemovalGoesOnOnlyWhenItKnowsThatNothingIsLeft(t *testing.T) {
 		limit   string
 		fails   bool
 	}{
-		"a look at the Clusters that fails is repeated": {map[string][]string{clusters: {"FAIL", "FAIL", "a/east", ""}}, "60", false},
-		"a look at the records that fails is repeated":  {map[string][]string{records: {"FAIL", "FAIL", "a/shop", ""}}, "60", false},
-		"Clusters that are pinned hold it up":           {map[string][]string{clusters: {"a/east", "a/east"}}, "0", true},
-		"Clusters that cannot be read hold it up":       {map[string][]string{clusters: {"FAIL", "FAIL"}}, "0", true},
+		"a look at the Clusters that fails is repeated": {map[string][]string{clusters: {"FAIL", "FAIL", "a/east", ""}},
+			"60", false},
+		"a look at the records that fails is repeated": {map[string][]string{records: {"FAIL", "FAIL", "a/shop", ""}}, "60",
+			false},
+		"Clusters that are pinned hold it up":     {map[string][]string{clusters: {"a/east", "a/east"}}, "0", true},
+		"Clusters that cannot be read hold it up": {map[string][]string{clusters: {"FAIL", "FAIL"}}, "0", true},
 		"so do records": {map[string][]string{records: {"FAIL"}}, "0", true},
 		"so do grants":  {map[string][]string{bindings: {"FAIL"}}, "60", true},
 		"so do seals":   {map[string][]string{secrets: {"FAIL"}}, "60", true},
@@ -98,16 +101,20 @@ func TestASecondRemovalFindsWhatAFailedOneHasLeft(t *testing.T) {
 	w.Policy("shops", "shop")
 	for _, of := range []string{w.Fleet, "marked"} {
 		w.kubectl("-n", of, "create", "secret", "generic", "leasecast-seal")
-		w.kubectl("-n", of, "create", "rolebinding", "leasecast-hub-fleet", "--clusterrole=leasecast-hub-fleet", "--serviceaccount=a:leasecast-hub")
+		w.kubectl("-n", of, "create", "rolebinding", "leasecast-hub-fleet", "--clusterrole=leasecast-hub-fleet",
+			"--serviceaccount=a:leasecast-hub")
 	}
-	w.kubectl("-n", w.Fleet, "label", "secret", "leasecast-seal", v1alpha1.ManagedByLabel+"="+v1alpha1.ManagedByValue, "team=a")
+	w.kubectl("-n", w.Fleet, "label", "secret", "leasecast-seal", v1alpha1.ManagedByLabel+"="+v1alpha1.ManagedByValue,
+		"team=a")
 	w.kubectl("-n", "marked", "annotate", "secret", "leasecast-seal", v1alpha1.HubAnnotation+"=uid/leasecast-system")
 	w.kubectl("-n", "others", "create", "secret", "generic", "leasecast-seal")
 	w.kubectl("-n", "others", "label", "secret", "leasecast-seal", "team=a")
 	w.kubectl("-n", "others", "annotate", "secret", "leasecast-seal", "team=a")
-	w.kubectl("-n", "others", "create", "rolebinding", "leasecast-hub-fleet", "--clusterrole=view", "--serviceaccount=a:leasecast-hub")
+	w.kubectl("-n", "others", "create", "rolebinding", "leasecast-hub-fleet", "--clusterrole=view",
+		"--serviceaccount=a:leasecast-hub")
 	left := func() string {
-		return w.kubectl("get", "-A", "-o", `go-template={{range .items}}{{.kind}} {{.metadata.namespace}}/{{.metadata.name}}{{"\n"}}{{end}}`,
+		return w.kubectl("get", "-A", "-o",
+			`go-template={{range .items}}{{.kind}} {{.metadata.namespace}}/{{.metadata.name}}{{"\n"}}{{end}}`,
 			"secrets,rolebindings,leadershippolicies")
 	}
 
@@ -138,7 +145,8 @@ func TestASecondRemovalFindsWhatAFailedOneHasLeft(t *testing.T) {
 			ours = append(ours, strings.TrimSpace(line))
 		}
 	}
-	if want := []string{"Secret others/leasecast-seal", "RoleBinding others/leasecast-hub-fleet"}; !slices.Equal(ours, want) {
+	if want := []string{"Secret others/leasecast-seal", "RoleBinding others/leasecast-hub-fleet"}; !slices.Equal(ours,
+		want) {
 		t.Errorf("left are %q, want %q", ours, want)
 	}
 }

@@ -23,16 +23,17 @@ import (
 // rolled is how many namespaces are led meanwhile.
 const rolled = 20
 
-// upgradeFrom is the environment variable that names a checkout of the version to upgrade from (make upgrade). Without it,
-// this version takes the place of itself.
+// upgradeFrom is the environment variable that names a checkout of the version to upgrade from (make upgrade). Without
+// it, this version takes the place of itself.
 const upgradeFrom = "UPGRADE_FROM"
 
-// What the Deployment's strategy does: a new replica is ready before an old one is told to end. It finds the records, the
-// seal and the guards of the old ones.
+// What the Deployment's strategy does: a new replica is ready before an old one is told to end. It finds the records,
+// the seal and the guards of the old ones.
 func TestARollingUpgradeEndsNoTerm(t *testing.T) {
 	w := newWorld(t, "east")
 	old := cmp.Or(os.Getenv(upgradeFrom), root(t))
-	w.Timings = v1alpha1.Timings{LeaseDurationSeconds: 15, RenewIntervalMilliseconds: 5000, RequestTimeoutMilliseconds: 3000, MaxClockSkewMilliseconds: 1000}
+	w.Timings = v1alpha1.Timings{LeaseDurationSeconds: 15, RenewIntervalMilliseconds: 5000,
+		RequestTimeoutMilliseconds: 3000, MaxClockSkewMilliseconds: 1000}
 	w.makeIn(old, "deploy")
 	w.makeIn(old, "build")
 	program := filepath.Join(old, "bin", hubName)
@@ -50,7 +51,8 @@ func TestARollingUpgradeEndsNoTerm(t *testing.T) {
 	}
 	east, err := client.NewWithWatch(w.Servers.Member("east").AdminConfig(), client.Options{Scheme: hublib.Scheme()})
 	w.Must(err)
-	copies, err := harness.Observe(t.Context(), east, &coordinationv1.LeaseList{}, &coordinationv1.Lease{}, client.HasLabels{v1alpha1.ManagedLabel})
+	copies, err := harness.Observe(t.Context(), east, &coordinationv1.LeaseList{}, &coordinationv1.Lease{},
+		client.HasLabels{v1alpha1.ManagedLabel})
 	w.Must(err)
 	defer copies.Stop()
 

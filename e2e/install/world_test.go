@@ -1,5 +1,5 @@
-// Package install installs the hub as its users do, on real API servers, and runs it with exactly the rights, arguments and
-// environment that the installed Deployment gives it.
+// Package install installs the hub as its users do, on real API servers, and runs it with exactly the rights, arguments
+// and environment that the installed Deployment gives it.
 package install
 
 import (
@@ -37,7 +37,8 @@ const (
 
 // timings are patient enough for a busy machine, and let failovers be short.
 var timings = v1alpha1.Timings{
-	LeaseDurationSeconds: 6, RenewIntervalMilliseconds: 1000, RequestTimeoutMilliseconds: 1000, MaxClockSkewMilliseconds: 250,
+	LeaseDurationSeconds: 6, RenewIntervalMilliseconds: 1000, RequestTimeoutMilliseconds: 1000,
+	MaxClockSkewMilliseconds: 250,
 }
 
 // world is a management cluster without a hub, and its members.
@@ -84,7 +85,8 @@ func run(t *testing.T, env []string, stdin []byte, name string, args ...string) 
 }
 
 func (w *world) kubectlProgram() string {
-	return filepath.Join(os.Getenv(fleet.AssetsVariable), "kubectl") + " --kubeconfig=" + filepath.Join(w.dir, "hub.kubeconfig")
+	return filepath.Join(os.Getenv(fleet.AssetsVariable), "kubectl") + " --kubeconfig=" + filepath.Join(w.dir,
+		"hub.kubeconfig")
 }
 
 func (w *world) kubectl(args ...string) string {
@@ -102,13 +104,15 @@ func (w *world) make(target string) string {
 // makeIn runs a target of a checkout.
 func (w *world) makeIn(checkout, target string) string {
 	w.t.Helper()
-	return run(w.t, []string{"MAKEFLAGS=", "MAKELEVEL="}, nil, "make", "-C", checkout, target, "KUBECTL="+w.kubectlProgram())
+	return run(w.t, []string{"MAKEFLAGS=", "MAKELEVEL="}, nil, "make", "-C", checkout, target,
+		"KUBECTL="+w.kubectlProgram())
 }
 
 // as is a configuration with a token of a service account.
 func (w *world) as(namespace, account string) *rest.Config {
 	w.t.Helper()
-	token, err := w.client.CoreV1().ServiceAccounts(namespace).CreateToken(w.t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := w.client.CoreV1().ServiceAccounts(namespace).CreateToken(w.t.Context(), account,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	w.Must(err)
 	config := rest.AnonymousClientConfig(w.Servers.Hub().AdminConfig())
 	config.BearerToken = token.Status.Token
@@ -144,7 +148,8 @@ func (w *world) startProgram(program string) *hub {
 	w.Must(os.WriteFile(kubeconfig, content, 0o600))
 	h := &hub{w: w, metrics: fleet.FreeAddress(w.t), probe: fleet.FreeAddress(w.t)}
 	w.t.Setenv("POD_NAMESPACE", hubNamespace) // fieldRef metadata.namespace
-	args := append(spec.Containers[0].Args, "--kubeconfig="+kubeconfig, "--allow-local-addresses", "--metrics-address="+h.metrics, "--probe-address="+h.probe)
+	args := append(spec.Containers[0].Args, "--kubeconfig="+kubeconfig, "--allow-local-addresses",
+		"--metrics-address="+h.metrics, "--probe-address="+h.probe)
 	h.Process, err = process.Start(name, filepath.Join(w.dir, name+".log"), program, args...)
 	w.Must(err)
 	w.t.Cleanup(func() {

@@ -32,7 +32,8 @@ const (
 	// capiCertificate is the Secret that the manager serves its webhooks with, for capiService.
 	capiCertificate = "capi-webhook-service-cert"
 	capiService     = "capi-webhook-service." + capiHome + ".svc"
-	// capiLimit is for the manager's webhooks to be reached, and for the manager to reach each member. It tries again every
+	// capiLimit is for the manager's webhooks to be reached, and for the manager to reach each member. It tries again
+	// every
 	// 30 s, and may wait 5 minutes for a member that went away while it connected.
 	capiLimit = 6 * time.Minute
 )
@@ -52,7 +53,8 @@ func (p *place) installCAPI(ctx context.Context, archive string) error {
 		return err
 	}
 	// clusterctl puts the defaults of the variables in.
-	raw, err = execute(ctx, []byte(raw), "env", "CLUSTERCTL_DISABLE_VERSIONCHECK=true", filepath.Join(p.capi, "clusterctl"), "generate", "yaml")
+	raw, err = execute(ctx, []byte(raw), "env", "CLUSTERCTL_DISABLE_VERSIONCHECK=true",
+		filepath.Join(p.capi, "clusterctl"), "generate", "yaml")
 	if err != nil {
 		return err
 	}
@@ -122,7 +124,8 @@ func capiManifest(raw, authority []byte) ([]byte, error) {
 			continue
 		case "apiextensions.k8s.io/CustomResourceDefinition":
 			err = unstructured.SetNestedField(o.Object, bundle, "spec", "conversion", "webhook", "clientConfig", "caBundle")
-		case "admissionregistration.k8s.io/MutatingWebhookConfiguration", "admissionregistration.k8s.io/ValidatingWebhookConfiguration":
+		case "admissionregistration.k8s.io/MutatingWebhookConfiguration",
+			"admissionregistration.k8s.io/ValidatingWebhookConfiguration":
 			err = each(&o, func(webhook map[string]any) error {
 				return unstructured.SetNestedField(webhook, bundle, "clientConfig", "caBundle")
 			}, "webhooks")

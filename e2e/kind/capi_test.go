@@ -48,20 +48,6 @@ func TestManifestsOfClusterAPIWithoutCertManager(t *testing.T) {
 	}
 }
 
-func TestManifestsOfAnotherShapeAreRefused(t *testing.T) {
-	for name, raw := range map[string]string{
-		"a Deployment without containers": "{apiVersion: apps/v1, kind: Deployment, metadata: {name: x}}",
-		"webhooks that are no objects":    "{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: x}, webhooks: [a]}",
-		"a conversion that is no object":  "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: x}, spec: {conversion: none}}",
-		"a document that is not YAML":     "{",
-		"a document that is a list":       "[]",
-	} {
-		if _, err := capiManifest([]byte(raw), nil); err == nil {
-			t.Errorf("%s: accepted", name)
-		}
-	}
-}
-
 func TestAClusterIsReconciledOnceClusterAPIHasReachedIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		phase  clusterv1.ClusterPhase
@@ -78,7 +64,8 @@ func TestAClusterIsReconciledOnceClusterAPIHasReachedIt(t *testing.T) {
 			c := &clusterv1.Cluster{}
 			c.Status.SetTypedPhase(test.phase)
 			if test.probed != "" {
-				c.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterRemoteConnectionProbeCondition, Status: test.probed}}
+				c.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterRemoteConnectionProbeCondition,
+					Status: test.probed}}
 			}
 			if err := reconciled(c); (err == nil) != test.want {
 				t.Error(err)

@@ -45,11 +45,12 @@ func (c cluster) node() string { return c.inKind() + "-control-plane" }
 // On cgroup v1 systemd does not manage the groups of Pods, and the kubelet starts only if it is told to.
 const (
 	kubeletOnCgroupV1    = "kind: KubeletConfiguration\nfailCgroupV1: false\ncgroupDriver: cgroupfs\ncgroupRoot: /\n"
-	containerdOnCgroupV1 = "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]\n  SystemdCgroup = false\n"
+	containerdOnCgroupV1 = "[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]\n  SystemdCgroup " +
+		"= false\n"
 )
 
-// config is the file in kind-configs with what this machine needs besides: a folder for act logs, and a kubelet that accepts
-// cgroup v1 where the machine has that.
+// config is the file in kind-configs with what this machine needs besides: a folder for act logs, and a kubelet that
+// accepts cgroup v1 where the machine has that.
 func config(raw []byte, acts string, cgroupV1 bool) ([]byte, error) {
 	object := map[string]any{}
 	if err := yaml.Unmarshal(raw, &object); err != nil {
@@ -66,7 +67,8 @@ func config(raw []byte, acts string, cgroupV1 bool) ([]byte, error) {
 	mounts, _ := node["extraMounts"].([]any)
 	node["extraMounts"] = append(mounts, map[string]any{"hostPath": acts, "containerPath": actsInNode})
 	if cgroupV1 {
-		for key, patch := range map[string]string{"kubeadmConfigPatches": kubeletOnCgroupV1, "containerdConfigPatches": containerdOnCgroupV1} {
+		for key, patch := range map[string]string{"kubeadmConfigPatches": kubeletOnCgroupV1,
+			"containerdConfigPatches": containerdOnCgroupV1} {
 			patches, _ := object[key].([]any)
 			object[key] = append(patches, patch)
 		}
@@ -166,13 +168,14 @@ func logsOf(ctx context.Context, c cluster) string {
 
 const missing = "missing"
 
-// madeMark is a file in a node that kind has finished. If kind is aborted, kubeadm goes on in the node: a cluster of that
-// kind answers, but Pods are not let on its node.
+// madeMark is a file in a node that kind has finished. If kind is aborted, kubeadm goes on in the node: a cluster of
+// that kind answers, but Pods are not let on its node.
 const madeMark = "/var/lib/leasecast-made"
 
 // reuse returns why a cluster cannot be used as it is; nothing if it answers.
 func (p *place) reuse(ctx context.Context, c cluster) (reason string, err error) {
-	out, err := docker(ctx, "ps", "--all", "--filter", "label=io.x-k8s.kind.cluster="+c.inKind(), "--format", "{{.Names}} {{.State}}")
+	out, err := docker(ctx, "ps", "--all", "--filter", "label=io.x-k8s.kind.cluster="+c.inKind(), "--format",
+		"{{.Names}} {{.State}}")
 	if err != nil {
 		return "", err
 	}
@@ -199,7 +202,8 @@ func (p *place) reuse(ctx context.Context, c cluster) (reason string, err error)
 	if err != nil {
 		return "its node does not start: " + err.Error(), ctx.Err()
 	}
-	if _, err := execute(ctx, nil, p.kind, "export", "kubeconfig", "--name", c.inKind(), "--kubeconfig", p.kubeconfig(c)); err != nil {
+	if _, err := execute(ctx, nil, p.kind, "export", "kubeconfig", "--name", c.inKind(), "--kubeconfig",
+		p.kubeconfig(c)); err != nil {
 		return err.Error(), ctx.Err()
 	}
 	if _, err := c.on(ctx, "test -f "+madeMark); err != nil {
@@ -214,7 +218,8 @@ func (p *place) reuse(ctx context.Context, c cluster) (reason string, err error)
 // answers returns when the cluster's API server is ready, and its node is.
 func (p *place) answers(ctx context.Context, c cluster, limit time.Duration) error {
 	return harness.Await(ctx, limit, c.inKind()+" answers and its node is ready", func(ctx context.Context) error {
-		_, err := p.kubectlOn(ctx, c, nil, "--request-timeout=5s", "wait", "--for=condition=Ready", "--timeout=5s", "node", c.node())
+		_, err := p.kubectlOn(ctx, c, nil, "--request-timeout=5s", "wait", "--for=condition=Ready", "--timeout=5s", "node",
+			c.node())
 		return err
 	})
 }
@@ -237,7 +242,8 @@ func down(ctx context.Context, p *place) error {
 			continue
 		}
 		p.say("deleting %s", c.inKind())
-		if _, err := execute(ctx, nil, p.kind, "delete", "cluster", "--name", c.inKind(), "--kubeconfig", p.kubeconfig(c)); err != nil {
+		if _, err := execute(ctx, nil, p.kind, "delete", "cluster", "--name", c.inKind(), "--kubeconfig",
+			p.kubeconfig(c)); err != nil {
 			return err
 		}
 	}

@@ -88,19 +88,6 @@ func TestAKubeletOnCgroupV1IsToldToAcceptIt(t *testing.T) {
 	}
 }
 
-func TestAConfigWithoutExactlyOneNodeIsRefused(t *testing.T) {
-	for name, raw := range map[string]string{
-		"none":       "name: x",
-		"two":        "nodes: [{role: control-plane}, {role: worker}]",
-		"not a node": "nodes: [worker]",
-		"not YAML":   "{",
-	} {
-		if _, err := config([]byte(raw), "", false); err == nil {
-			t.Errorf("%s: accepted", name)
-		}
-	}
-}
-
 // Otherwise the node's kubelet and its control plane differ.
 func TestNodesAndOtherDrillsRunOneVersionOfKubernetes(t *testing.T) {
 	version := func(file string) string {

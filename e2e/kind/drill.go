@@ -81,7 +81,8 @@ func (st *stage) begin(ctx context.Context) error {
 	for _, c := range members {
 		st.logs.folders = append(st.logs.folders, st.acts(c))
 		g.Go(func() error {
-			if _, err := st.kubectlOn(ctx, c, nil, "-n", guestbookHome, "rollout", "restart", "deployment/guestbook"); err != nil {
+			if _, err := st.kubectlOn(ctx, c, nil, "-n", guestbookHome, "rollout", "restart",
+				"deployment/guestbook"); err != nil {
 				return err
 			}
 			return st.rolledOut(ctx, c, guestbookHome, "guestbook")
@@ -98,8 +99,8 @@ func (st *stage) begin(ctx context.Context) error {
 	return nil
 }
 
-// round makes one fault when all is well, waits for what must follow, and puts things right. It is an error if that fails;
-// what did not follow as it must is in the round.
+// round makes one fault when all is well, waits for what must follow, and puts things right. It is an error if that
+// fails; what did not follow as it must is in the round.
 func (st *stage) round(ctx context.Context, f fault) (r round, err error) {
 	r = round{Fault: f.name, Expected: f.expect}
 	name, err := st.awaitSettled(ctx, recoverLimit)
@@ -111,12 +112,14 @@ func (st *stage) round(ctx context.Context, f fault) (r round, err error) {
 		return r, err
 	}
 	for _, c := range members {
-		if err := harness.Await(ctx, recoverLimit, "the guestbook in "+c.name+" could act", func(ctx context.Context) error { return st.warm(ctx, c) }); err != nil {
+		if err := harness.Await(ctx, recoverLimit, "the guestbook in "+c.name+" could act",
+			func(ctx context.Context) error { return st.warm(ctx, c) }); err != nil {
 			return r, err
 		}
 	}
 	began := harness.Now().Boot
-	if _, err := st.awaitAct(ctx, time.Minute, leader.name+" acts", func(a harness.Act) bool { return a.Cluster == leader.name && a.Begin > began }); err != nil {
+	if _, err := st.awaitAct(ctx, time.Minute, leader.name+" acts",
+		func(a harness.Act) bool { return a.Cluster == leader.name && a.Begin > began }); err != nil {
 		return r, err
 	}
 	r.Leader = leader.name
@@ -162,7 +165,8 @@ func once(undo func(context.Context) error) func(context.Context) error {
 }
 
 // follow waits for what must follow a fault that was begun at an instant and is complete now.
-func (st *stage) follow(ctx context.Context, expect outcome, leader cluster, at time.Duration, undo func(context.Context) error, r *round) error {
+func (st *stage) follow(ctx context.Context, expect outcome, leader cluster, at time.Duration,
+	undo func(context.Context) error, r *round) error {
 	complete := harness.Now().Boot
 	switch expect {
 	case failover, handover:
@@ -196,7 +200,8 @@ func moved(expect outcome, leader cluster, first harness.Act, complete time.Dura
 	return nil
 }
 
-// isOut watches that the term ends by an instant while there is no hub, and that a later one begins when the hub is back.
+// isOut watches that the term ends by an instant while there is no hub, and that a later one begins when the hub is
+// back.
 func (st *stage) isOut(ctx context.Context, by time.Duration, undo func(context.Context) error, r *round) error {
 	if err := harness.Await(ctx, patience, "a term ends without its hub", func(context.Context) error {
 		if left := by + quiet - harness.Now().Boot; left > 0 {
@@ -242,7 +247,8 @@ func silent(acts []harness.Act, by time.Duration) error {
 func later(before []harness.Act, first harness.Act) error {
 	for _, a := range before {
 		if first.Epoch <= a.Epoch {
-			return fmt.Errorf("%s acted in epoch %d again, and that had ended: %s acted in epoch %d", first.Cluster, first.Epoch, a.Cluster, a.Epoch)
+			return fmt.Errorf("%s acted in epoch %d again, and that had ended: %s acted in epoch %d", first.Cluster,
+				first.Epoch, a.Cluster, a.Epoch)
 		}
 	}
 	return nil
@@ -281,7 +287,8 @@ func unbroken(acts []harness.Act, leader string, at, now time.Duration) error {
 }
 
 // awaitAct returns the first act that matches.
-func (st *stage) awaitAct(ctx context.Context, limit time.Duration, what string, match func(harness.Act) bool) (first harness.Act, err error) {
+func (st *stage) awaitAct(ctx context.Context, limit time.Duration, what string,
+	match func(harness.Act) bool) (first harness.Act, err error) {
 	err = harness.Await(ctx, limit, what, func(context.Context) (err error) {
 		first, err = harness.FirstAct(st.logs.acts, match)
 		return err

@@ -84,13 +84,15 @@ func withoutCAPI(then breaker) breaker {
 		undo := nothing
 		err := kubectl(ctx, "scale", "--replicas=0", "deployment/"+capiDeployment)
 		if err == nil {
-			err = kubectl(ctx, "wait", "--for=delete", "--timeout=60s", "pod", "--selector=cluster.x-k8s.io/provider=cluster-api")
+			err = kubectl(ctx, "wait", "--for=delete", "--timeout=60s", "pod",
+				"--selector=cluster.x-k8s.io/provider=cluster-api")
 		}
 		if err == nil {
 			undo, err = then(ctx, s, leader)
 		}
 		return func(ctx context.Context) error {
-			return errors.Join(undo(ctx), kubectl(ctx, "scale", "--replicas=1", "deployment/"+capiDeployment), s.rolledOut(ctx, hub, capiHome, capiDeployment))
+			return errors.Join(undo(ctx), kubectl(ctx, "scale", "--replicas=1", "deployment/"+capiDeployment),
+				s.rolledOut(ctx, hub, capiHome, capiDeployment))
 		}, err
 	}
 }
@@ -98,7 +100,8 @@ func withoutCAPI(then breaker) breaker {
 // The kubelet would start it again within a second; without manifests it does not.
 func killControlPlane(ctx context.Context, _ *site, leader cluster) (func(context.Context) error, error) {
 	return in(ctx, leader,
-		"cd /etc/kubernetes; mkdir -p held; mv manifests/kube-apiserver.yaml manifests/etcd.yaml held/; pkill -KILL -x kube-apiserver; pkill -KILL -x etcd",
+		"cd /etc/kubernetes; mkdir -p held; mv manifests/kube-apiserver.yaml manifests/etcd.yaml held/; pkill -KILL -x "+
+			"kube-apiserver; pkill -KILL -x etcd",
 		"cd /etc/kubernetes; mv held/*.yaml manifests/")
 }
 
@@ -115,7 +118,8 @@ func killHubNode(ctx context.Context, s *site, _ cluster) (func(context.Context)
 }
 
 func address(ctx context.Context, c cluster) (string, error) {
-	return docker(ctx, "inspect", "--format", fmt.Sprintf(`{{(index .NetworkSettings.Networks %q).IPAddress}}`, network), c.node())
+	return docker(ctx, "inspect", "--format", fmt.Sprintf(`{{(index .NetworkSettings.Networks %q).IPAddress}}`, network),
+		c.node())
 }
 
 // cut drops packets between hub and leader in one direction.
@@ -125,7 +129,8 @@ func cut(rule string) breaker {
 		if err != nil {
 			return nothing, err
 		}
-		return in(ctx, leader, fmt.Sprintf("iptables -w -I %s %s -j DROP", rule, ip), fmt.Sprintf("iptables -w -D %s %s -j DROP", rule, ip))
+		return in(ctx, leader, fmt.Sprintf("iptables -w -I %s %s -j DROP", rule, ip),
+			fmt.Sprintf("iptables -w -D %s %s -j DROP", rule, ip))
 	}
 }
 
@@ -152,7 +157,8 @@ func killHubPod(ctx context.Context, s *site, _ cluster) (func(context.Context) 
 		return nothing, err
 	}
 	for _, pod := range pods.Items {
-		if l.Spec.HolderIdentity == nil || !strings.HasPrefix(*l.Spec.HolderIdentity, pod.Name) || len(pod.Status.ContainerStatuses) == 0 {
+		if l.Spec.HolderIdentity == nil || !strings.HasPrefix(*l.Spec.HolderIdentity,
+			pod.Name) || len(pod.Status.ContainerStatuses) == 0 {
 			continue
 		}
 		_, id, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
@@ -163,7 +169,8 @@ func killHubPod(ctx context.Context, s *site, _ cluster) (func(context.Context) 
 }
 
 func rollHub(ctx context.Context, s *site, _ cluster) (func(context.Context) error, error) {
-	if _, err := s.kubectlOn(ctx, hub, nil, "-n", harness.HubNamespace, "rollout", "restart", "deployment/"+harness.HubName); err != nil {
+	if _, err := s.kubectlOn(ctx, hub, nil, "-n", harness.HubNamespace, "rollout", "restart",
+		"deployment/"+harness.HubName); err != nil {
 		return nothing, err
 	}
 	return nothing, s.rolledOut(ctx, hub, harness.HubNamespace, harness.HubName)
@@ -194,7 +201,8 @@ func successor(leader cluster) cluster {
 // rotate gives the hub another client certificate for the same administrator.
 func rotate(ctx context.Context, s *site, leader cluster) (func(context.Context) error, error) {
 	kubeconfig, err := leader.on(ctx, fmt.Sprintf(
-		"kubeadm kubeconfig user --config /kind/kubeadm.conf --org system:masters --client-name leasecast-%d 2>/dev/null", time.Now().Unix()))
+		"kubeadm kubeconfig user --config /kind/kubeadm.conf --org system:masters --client-name leasecast-%d 2>/dev/null",
+		time.Now().Unix()))
 	if err != nil {
 		return nothing, err
 	}

@@ -34,8 +34,9 @@ func newPlace() (*place, error) {
 	}
 	p := &place{root: root, out: filepath.Join(root, outDir, "kind"), began: time.Now()}
 	for variable, into := range map[string]*string{
-		"KIND": &p.kind, harness.KustomizeVariable: &p.kustomize, "NODE_IMAGE": &p.nodeImage, fleet.AssetsVariable: &p.kubectl,
-		"CAPI_ASSETS": &p.capi, "HUB_IMAGE": &p.hubImage, "HUB_ARCHIVE": &p.hubImageArchive,
+		"KIND": &p.kind, harness.KustomizeVariable: &p.kustomize, "NODE_IMAGE": &p.nodeImage,
+		fleet.AssetsVariable: &p.kubectl,
+		"CAPI_ASSETS":        &p.capi, "HUB_IMAGE": &p.hubImage, "HUB_ARCHIVE": &p.hubImageArchive,
 	} {
 		if *into = os.Getenv(variable); *into == "" {
 			return nil, fmt.Errorf("%s is not set: make sets it, so use make kind-up, kind-drill or kind-down", variable)

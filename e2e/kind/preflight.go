@@ -40,16 +40,20 @@ func (m machine) lacks() error {
 		lack("this machine runs %s: act logs are read on a clock that clusters and drill share, so use Linux", m.os)
 	}
 	if m.engine != m.name {
-		lack("the Docker engine runs on %s, and this is %s: unset DOCKER_HOST, or run docker context use default", m.engine, m.name)
+		lack("the Docker engine runs on %s, and this is %s: unset DOCKER_HOST, or run docker context use default", m.engine,
+			m.name)
 	}
-	if m.cgroupVersion == "1" && !slices.ContainsFunc(m.securityOptions, func(o string) bool { return strings.HasPrefix(o, "name=cgroupns") }) {
-		lack("Docker runs on cgroup v1 without namespaces: start it with --default-cgroupns-mode private, or boot with cgroup v2")
+	if m.cgroupVersion == "1" && !slices.ContainsFunc(m.securityOptions,
+		func(o string) bool { return strings.HasPrefix(o, "name=cgroupns") }) {
+		lack("Docker runs on cgroup v1 without namespaces: start it with --default-cgroupns-mode private, or boot with " +
+			"cgroup v2")
 	}
 	if slices.Contains(m.securityOptions, "name=rootless") {
 		lack("Docker runs rootless: faults need a root Docker; select it by docker context use")
 	}
 	if m.inotifyInstances < wantInotifyInstances {
-		lack("fs.inotify.max_user_instances is %d: run sysctl fs.inotify.max_user_instances=%d as root", m.inotifyInstances, wantInotifyInstances)
+		lack("fs.inotify.max_user_instances is %d: run sysctl fs.inotify.max_user_instances=%d as root", m.inotifyInstances,
+			wantInotifyInstances)
 	}
 	if want := (len(all) - m.nodes) * wantMiBPerNode; m.freeMiB < want {
 		lack("%d MiB of memory are free, and the clusters that are not there yet take %d: end something", m.freeMiB, want)
@@ -73,7 +77,8 @@ func (p *place) image(m machine) string {
 }
 
 func noEngine(err error) error {
-	return fmt.Errorf("no Docker engine answers: install and start Docker; on a Debian without systemd e2e/kind/engine.sh start does: %w", err)
+	return fmt.Errorf("no Docker engine answers: install and start Docker; on a Debian without systemd "+
+		"e2e/kind/engine.sh start does: %w", err)
 }
 
 // engine asks the Docker engine what it is.
@@ -142,7 +147,8 @@ func ready(ctx context.Context, p *place) error {
 	_, err := preflight(ctx, p)
 	for _, c := range all {
 		if folder := madeFor(ctx, c); folder != "" {
-			err = errors.Join(err, fmt.Errorf("%s is there already, with act logs in %s: run make kind-down in that checkout", c.inKind(), folder))
+			err = errors.Join(err, fmt.Errorf("%s is there already, with act logs in %s: run make kind-down in that checkout",
+				c.inKind(), folder))
 			break // one is enough
 		}
 	}

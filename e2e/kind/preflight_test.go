@@ -18,18 +18,22 @@ func TestPreflightNamesEachMissingThingAndItsFix(t *testing.T) {
 		change func(*machine)
 		want   []string // none: nothing is missing
 	}{
-		"nothing is missing":          {func(*machine) {}, nil},
-		"another system":              {func(m *machine) { m.os = "darwin" }, []string{"runs darwin", "use Linux"}},
-		"an engine elsewhere":         {func(m *machine) { m.engine = "there" }, []string{"runs on there", "this is here", "DOCKER_HOST"}},
-		"too few inotify instances":   {func(m *machine) { m.inotifyInstances = 128 }, []string{"max_user_instances is 128", "sysctl fs.inotify"}},
-		"too little memory":           {func(m *machine) { m.freeMiB = 2000 }, []string{"2000 MiB", "take 2800"}},
-		"memory for what runs":        {func(m *machine) { m.freeMiB, m.nodes = 500, 4 }, nil},
-		"rootless":                    {func(m *machine) { m.securityOptions = []string{"name=rootless", "name=cgroupns"} }, []string{"rootless", "docker context"}},
+		"nothing is missing": {func(*machine) {}, nil},
+		"another system":     {func(m *machine) { m.os = "darwin" }, []string{"runs darwin", "use Linux"}},
+		"an engine elsewhere": {func(m *machine) { m.engine = "there" },
+			[]string{"runs on there", "this is here", "DOCKER_HOST"}},
+		"too few inotify instances": {func(m *machine) { m.inotifyInstances = 128 },
+			[]string{"max_user_instances is 128", "sysctl fs.inotify"}},
+		"too little memory":    {func(m *machine) { m.freeMiB = 2000 }, []string{"2000 MiB", "take 2800"}},
+		"memory for what runs": {func(m *machine) { m.freeMiB, m.nodes = 500, 4 }, nil},
+		"rootless": {func(m *machine) { m.securityOptions = []string{"name=rootless", "name=cgroupns"} },
+			[]string{"rootless", "docker context"}},
 		"no image":                    {func(m *machine) { m.stockImage = false }, []string{"make kind-node-image"}},
 		"no image, but all nodes run": {func(m *machine) { m.stockImage, m.nodes = false, 4 }, nil},
 		"our image":                   {func(m *machine) { m.stockImage, m.ownImage = false, true }, nil},
-		"cgroup v1 with kind's image": {func(m *machine) { m.cgroupVersion = "1" }, []string{"does not start on cgroup v1", "make kind-node-image"}},
-		"cgroup v1 with our image":    {func(m *machine) { m.cgroupVersion, m.ownImage = "1", true }, nil},
+		"cgroup v1 with kind's image": {func(m *machine) { m.cgroupVersion = "1" },
+			[]string{"does not start on cgroup v1", "make kind-node-image"}},
+		"cgroup v1 with our image": {func(m *machine) { m.cgroupVersion, m.ownImage = "1", true }, nil},
 		"cgroup v1 without namespaces": {func(m *machine) {
 			m.cgroupVersion, m.ownImage, m.securityOptions = "1", true, nil
 		}, []string{"--default-cgroupns-mode private"}},
@@ -82,24 +86,5 @@ func TestWithoutDockerTheFixIsNamed(t *testing.T) {
 		if err := command(); err == nil || !strings.Contains(err.Error(), "install and start Docker") {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-}
-
-func TestWhatMakeSetsIsAskedFor(t *testing.T) {
-	t.Chdir(t.TempDir())
-	t.Setenv("KIND", "")
-	if _, err := newPlace(); err == nil || !strings.Contains(err.Error(), "is not set: make sets it") {
-		t.Error(err)
-	}
-}
-
-func TestUnknownArgumentsAreRefused(t *testing.T) {
-	for _, args := range [][]string{nil, {"up", "down"}} {
-		if err := run(t.Context(), 1, args); err == nil || !strings.Contains(err.Error(), "want one of up, drill, down") {
-			t.Errorf("%q: %v", args, err)
-		}
-	}
-	if err := run(t.Context(), 0, []string{"drill"}); err == nil {
-		t.Error("a drill of no rounds is accepted")
 	}
 }

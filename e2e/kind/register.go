@@ -72,7 +72,8 @@ func setCluster(ctx context.Context, admin client.Client, c cluster) error {
 	object := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: c.name}}
 	_, err := controllerutil.CreateOrUpdate(ctx, admin, object, func() error {
 		object.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: c.node(), Port: 6443}
-		object.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: given.Group, Kind: given.Kind, Name: c.name}
+		object.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: given.Group, Kind: given.Kind,
+			Name: c.name}
 		metav1.SetMetaDataLabel(&object.ObjectMeta, fleet.PriorityLabel, fmt.Sprint(c.priority))
 		return nil
 	})

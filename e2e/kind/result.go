@@ -18,8 +18,8 @@ type round struct {
 	// Leader led before the fault, Next after all was well again.
 	Leader string `json:"leader"`
 	Next   string `json:"next"`
-	// Seconds is the time from when the fault was complete to the next leader's first act; in an outage, from when the hub's
-	// node was started again. It is zero if nothing was to move.
+	// Seconds is the time from when the fault was complete to the next leader's first act; in an outage, from when the
+	// hub's node was started again. It is zero if nothing was to move.
 	Seconds float64 `json:"seconds"`
 	// Gap is the longest time in which nobody acted.
 	Gap float64 `json:"gapSeconds"`
@@ -45,7 +45,8 @@ func (r round) String() string {
 
 // result is out/kind-drill.json.
 type result struct {
-	// Rounds counts the faults that were followed by what must follow, Failovers those of them that cost a leader its lead.
+	// Rounds counts the faults that were followed by what must follow, Failovers those of them that cost a leader its
+	// lead.
 	Rounds    int `json:"rounds"`
 	Failovers int `json:"failovers"`
 	// Overlaps counts all that harness.Judge finds wrong.

@@ -24,9 +24,11 @@ func (p *place) look() (*site, error) {
 	return &site{p, admin}, err
 }
 
-// warm returns nil if a member's guestbook could act at once: one of its replicas holds its own election, and renews that.
+// warm returns nil if a member's guestbook could act at once: one of its replicas holds its own election, and renews
+// that.
 func (p *place) warm(ctx context.Context, c cluster) error {
-	raw, err := p.kubectlOn(ctx, c, nil, "--request-timeout=5s", "-n", guestbookHome, "get", "lease", "guestbook", "-o", "jsonpath={.spec.renewTime}")
+	raw, err := p.kubectlOn(ctx, c, nil, "--request-timeout=5s", "-n", guestbookHome, "get", "lease", "guestbook", "-o",
+		"jsonpath={.spec.renewTime}")
 	if err != nil {
 		return err
 	}

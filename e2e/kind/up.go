@@ -115,7 +115,8 @@ func (p *place) stamp(ctx context.Context, c cluster, namespace, deployment, dig
 }
 
 func (p *place) rolledOut(ctx context.Context, c cluster, namespace, deployment string) error {
-	if _, err := p.kubectlOn(ctx, c, nil, "-n", namespace, "rollout", "status", rolloutLimit, "deployment/"+deployment); err != nil {
+	if _, err := p.kubectlOn(ctx, c, nil, "-n", namespace, "rollout", "status", rolloutLimit,
+		"deployment/"+deployment); err != nil {
 		pods, _ := p.kubectlOn(ctx, c, nil, "-n", namespace, "get", "pods", "-o", "wide")
 		return fmt.Errorf("%s: %w\n%s", c.inKind(), err, pods)
 	}
@@ -145,7 +146,8 @@ func (p *place) installHub(ctx context.Context) error {
 func (p *place) archives(ctx context.Context) (guestbook, capi string, err error) {
 	dist := filepath.Join(p.root, "dist")
 	program := filepath.Join(dist, "guestbook")
-	if _, err := execute(ctx, nil, "env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program, "./e2e/guestbook/cmd"); err != nil {
+	if _, err := execute(ctx, nil, "env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program,
+		"./e2e/guestbook/cmd"); err != nil {
 		return "", "", err
 	}
 	arch, err := execute(ctx, nil, "go", "env", "GOARCH")
@@ -153,7 +155,8 @@ func (p *place) archives(ctx context.Context) (guestbook, capi string, err error
 		return "", "", err
 	}
 	image := func(program, name, archive string) error {
-		_, err := execute(ctx, nil, "go", "run", "-trimpath", "./config/image", "-program", program, "-name", name, "-arch", arch, "-out", archive)
+		_, err := execute(ctx, nil, "go", "run", "-trimpath", "./config/image", "-program", program, "-name", name, "-arch",
+			arch, "-out", archive)
 		return err
 	}
 	guestbook, capi = program+".tar", filepath.Join(dist, capiProgram+".tar")

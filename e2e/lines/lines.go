@@ -62,8 +62,8 @@ type Writer struct {
 	out io.Writer
 }
 
-// NewWriter returns a Writer whose every line is one Write to out. A file needs no flushing, and no line of a process that
-// is killed is lost.
+// NewWriter returns a Writer whose every line is one Write to out. A file needs no flushing, and no line of a process
+// that is killed is lost.
 func NewWriter(out io.Writer) *Writer { return &Writer{out: out} }
 
 // Write appends a line.

@@ -48,7 +48,8 @@ type Keeper struct {
 
 // Keep keeps a program running until ctx ends, from its first process on. The function start starts the run of that
 // number, 2 and up. Keep leaves the last process to its caller: see [Keeper.Done].
-func Keep(ctx context.Context, name string, first *Process, start func(run int) (*Process, error), o KeepOptions) *Keeper {
+func Keep(ctx context.Context, name string, first *Process, start func(run int) (*Process, error),
+	o KeepOptions) *Keeper {
 	k := &Keeper{name: name, start: start, o: o, current: first, turn: make(chan struct{}, 1), done: make(chan struct{})}
 	k.turn <- struct{}{}
 	go func() {

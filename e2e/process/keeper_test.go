@@ -80,7 +80,8 @@ func TestAProgramThatKeepsEndingStartsAgainLessAndLessOften(t *testing.T) {
 }
 
 func TestARunThatLastedBeginsTheWaitsAnew(t *testing.T) {
-	o := process.KeepOptions{Backoff: process.Backoff{First: 10 * time.Millisecond, Most: time.Hour, Reset: 1}, MayEnd: true}
+	o := process.KeepOptions{Backoff: process.Backoff{First: 10 * time.Millisecond, Most: time.Hour, Reset: 1},
+		MayEnd: true}
 	k := keep(t, o, "exit 1", "exit 1", "exit 1", runs)
 	k.awaitRun(t, 4)
 	k.mu.Lock()
@@ -97,8 +98,9 @@ func TestCheckOfAKeeperTellsWhatMustNotBe(t *testing.T) {
 		want    string
 	}{
 		"an end of a program that may not end": {scripts: []string{"exit 3", runs}, want: "exit status 3"},
-		"a crash of a program that may end":    {mayEnd: true, scripts: []string{"echo panic: oh; exit 2", runs}, want: "panic: oh"},
-		"a start that fails":                   {mayEnd: true, scripts: []string{"exit 1", "", runs}, want: "no script"},
+		"a crash of a program that may end": {mayEnd: true, scripts: []string{"echo panic: oh; exit 2", runs},
+			want: "panic: oh"},
+		"a start that fails": {mayEnd: true, scripts: []string{"exit 1", "", runs}, want: "no script"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := keep(t, process.KeepOptions{Backoff: quick, MayEnd: c.mayEnd}, c.scripts...)

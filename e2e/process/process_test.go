@@ -39,7 +39,8 @@ func TestCheckTellsOfAProcessThatEnded(t *testing.T) {
 	p := shell(t, "echo that was it; exit 3")
 	awaitEnd(t, p)
 	err := p.Check()
-	if !errors.Is(err, process.ErrEnded) || !strings.Contains(err.Error(), "exit status 3") || !strings.Contains(err.Error(), "that was it") {
+	if !errors.Is(err, process.ErrEnded) || !strings.Contains(err.Error(),
+		"exit status 3") || !strings.Contains(err.Error(), "that was it") {
 		t.Errorf("check: %v, want how it ended and the end of its log", err)
 	}
 	if err := p.Stop(); err != nil {

@@ -42,7 +42,8 @@ func behind(t *testing.T) (*proxy.Proxy, *rest.Config) {
 		}
 	})
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	return p, &rest.Config{Host: "https://" + p.Addr(), UserAgent: "agent", TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
+	return p, &rest.Config{Host: "https://" + p.Addr(), UserAgent: "agent",
+		TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
 }
 
 func connect(t *testing.T, cfg *rest.Config) *pings.Connections {

@@ -50,9 +50,13 @@ func TestTheHubAndClusterAPILeaveEachOtherAlone(t *testing.T) {
 	w.hinted("a", "west", "Provisioned", "RemoteConnectionProbe=True")
 	w.hinted("a", "east", "Provisioned", "Available=False", "RemoteConnectionProbe=False")
 	w.stillLeads("east", "a", epoch)
-	t.Logf("%.1f s: east leads; Cluster API says of it: %s; of west: %s", time.Since(begin).Seconds(), w.hint("a", "east"), w.hint("a", "west"))
+	t.Logf("%.1f s: east leads; Cluster API says of it: %s; of west: %s", time.Since(begin).Seconds(),
+		w.hint("a", "east"), w.hint("a", "west"))
 
-	w.changeSecret("east", func(s *corev1.Secret) { metav1.SetMetaDataLabel(&s.ObjectMeta, clusterv1.ClusterNameLabel, "east") })
+	w.changeSecret("east", func(s *corev1.Secret) {
+		metav1.SetMetaDataLabel(&s.ObjectMeta, clusterv1.ClusterNameLabel,
+			"east")
+	})
 	manager.stop() // it tries again each 30 s only, or when it starts
 	manager.start()
 	w.hinted("a", "east", "RemoteConnectionProbe=True")
@@ -66,7 +70,8 @@ func TestTheHubAndClusterAPILeaveEachOtherAlone(t *testing.T) {
 	t.Logf("%.1f s: silence for %v", time.Since(begin).Seconds(), beside)
 
 	took := w.deleteCluster("east", "a", epoch)
-	t.Logf("the Cluster was gone after %.1f s, west led after %.1f s, nothing was left in east after %.1f s", took[0].Seconds(), took[1].Seconds(), took[2].Seconds())
+	t.Logf("the Cluster was gone after %.1f s, west led after %.1f s, nothing was left in east after %.1f s",
+		took[0].Seconds(), took[1].Seconds(), took[2].Seconds())
 	everything.quiet(t, time.Now(), 5*time.Second, 30*time.Second)
 	nothingLost(t, history)
 }
@@ -99,7 +104,8 @@ func (w *world) stillLeads(leader, namespace string, epoch int64) {
 	r, err := w.Record(namespace)
 	w.Must(err)
 	if s := r.Spec; s.Leader != leader || s.Epoch != epoch || s.State != v1alpha1.StateLeading {
-		w.T.Fatalf("want that %s leads in epoch %d; got %s in epoch %d, state %s, reason %s", leader, epoch, s.Leader, s.Epoch, s.State, s.Reason)
+		w.T.Fatalf("want that %s leads in epoch %d; got %s in epoch %d, state %s, reason %s", leader, epoch, s.Leader,
+			s.Epoch, s.State, s.Reason)
 	}
 }
 
@@ -155,7 +161,8 @@ func (w *world) trace(members ...string) {
 		if !slices.Contains(cluster.Finalizers, clusterv1.ClusterFinalizer) {
 			w.T.Errorf("Cluster %s: finalizers %v: Cluster API does not hold it", name, cluster.Finalizers)
 		}
-		want := []string{"metadata/annotations/" + v1alpha1.ClusterUIDAnnotation, "metadata/annotations/" + v1alpha1.PinProofAnnotation}
+		want := []string{"metadata/annotations/" + v1alpha1.ClusterUIDAnnotation,
+			"metadata/annotations/" + v1alpha1.PinProofAnnotation}
 		if got := w.writtenBy(harness.HubName, cluster); !slices.Equal(got, want) {
 			w.T.Errorf("Cluster %s: the hub has written %q, want %q", name, got, want)
 		}
@@ -207,7 +214,8 @@ func (w *world) history() *changes {
 	watcher, err := client.NewWithWatch(w.Servers.Hub().AdminConfig(), client.Options{Scheme: w.Hub.Scheme()})
 	w.Must(err)
 	c := &changes{}
-	for resource, list := range map[string]client.ObjectList{"clusters": &clusterv1.ClusterList{}, "secrets": &corev1.SecretList{}} {
+	for resource, list := range map[string]client.ObjectList{"clusters": &clusterv1.ClusterList{},
+		"secrets": &corev1.SecretList{}} {
 		watch, err := watcher.Watch(w.T.Context(), list, client.InNamespace(harness.FleetNamespace))
 		w.Must(err)
 		c.follow(w.T, "hub", schema.GroupResource{Resource: resource}, watch)

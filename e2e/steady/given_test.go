@@ -84,7 +84,8 @@ func (w *world) register(name, priority string, labelled bool) {
 		},
 		Spec: clusterv1.ClusterSpec{
 			ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: host, Port: int32(port)},
-			InfrastructureRef:    clusterv1.ContractVersionedObjectReference{APIGroup: given.Group, Kind: given.Kind, Name: name},
+			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: given.Group, Kind: given.Kind,
+				Name: name},
 		},
 	}
 	w.Must(w.Hub.Create(w.T.Context(), cluster))

@@ -125,7 +125,8 @@ func onlyKnownLeases(t *testing.T, seen []change, leaders map[string]string) {
 		namespace, name := c.object.GetNamespace(), c.object.GetName()
 		known := false
 		switch {
-		case namespace == metav1.NamespaceSystem && c.object.GetLabels()["apiserver.kubernetes.io/identity"] == "kube-apiserver":
+		case namespace == metav1.NamespaceSystem &&
+			c.object.GetLabels()["apiserver.kubernetes.io/identity"] == "kube-apiserver":
 			known = true
 		case c.server == "hub":
 			known = namespace == harness.HubNamespace && name == hub.ElectionName
@@ -170,7 +171,8 @@ func renewed(t *testing.T, from time.Time, writes []change) {
 	if end := from.Add(minute); expires.Before(end) {
 		t.Errorf("%s: the last renewal; the Lease expired at %s", writes[len(writes)-1], expires.Format("15:04:05.000"))
 	}
-	t.Logf("%s in %s: %d renewals, at most %.2f s apart", writes[0].name(), writes[0].server, len(writes), longest.Seconds())
+	t.Logf("%s in %s: %d renewals, at most %.2f s apart", writes[0].name(), writes[0].server, len(writes),
+		longest.Seconds())
 }
 
 // lasting is what a renewal leaves as it is.

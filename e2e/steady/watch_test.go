@@ -143,13 +143,14 @@ func (c *changes) read(server string, resource schema.GroupResource, w watch.Int
 // quiet waits until nothing has been seen for a while.
 func (c *changes) quiet(t harness.TB, since time.Time, span, within time.Duration) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, within, true, func(context.Context) (bool, error) {
-		last := c.last()
-		if last.Before(since) {
-			last = since
-		}
-		return time.Since(last) >= span, nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, within, true,
+		func(context.Context) (bool, error) {
+			last := c.last()
+			if last.Before(since) {
+				last = since
+			}
+			return time.Since(last) >= span, nil
+		})
 	c.intact(t)
 	if err != nil {
 		t.Fatalf("not quiet for %v within %v; the last changes:\n%s", span, within, lines(c.after(max(0, c.count()-20))))
@@ -177,7 +178,8 @@ func (w *world) told() string {
 	slices.SortFunc(list.Items, func(a, b eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
 	var b strings.Builder
 	for _, e := range list.Items {
-		fmt.Fprintf(&b, "\t%s %s %s: %s: %s\n", e.EventTime.Format("15:04:05.000"), e.Regarding.Kind, e.Regarding.Name, e.Reason, e.Note)
+		fmt.Fprintf(&b, "\t%s %s %s: %s: %s\n", e.EventTime.Format("15:04:05.000"), e.Regarding.Kind, e.Regarding.Name,
+			e.Reason, e.Note)
 	}
 	return b.String()
 }

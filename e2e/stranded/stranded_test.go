@@ -33,7 +33,8 @@ const (
 	patience = 30 * time.Second
 	// often is how often the test asks who leads, and so how exact its figures are.
 	often = 2 * time.Millisecond
-	// duration is that of all terms. With shorter ones a busy machine would decide; the tests of package member have these.
+	// duration is that of all terms. With shorter ones a busy machine would decide; the tests of package member have
+	// these.
 	duration = 15 * time.Second
 	// mostIdle is what a dead connection of a reader may cost of the time in which its cluster acts.
 	mostIdle = duration/3 + time.Second
@@ -108,7 +109,8 @@ func TestHealthzOfAFollowerIsTrueWithinDOfTheDeathOfItsLink(t *testing.T) {
 		t.Errorf("Healthz failed after %v, want at most %v: %v", took, duration, err)
 	}
 	w.proxy.Heal()
-	harness.Must(t, harness.Await(t.Context(), patience, "Healthz is content again", func(context.Context) error { return m.Healthz(nil) }))
+	harness.Must(t, harness.Await(t.Context(), patience, "Healthz is content again",
+		func(context.Context) error { return m.Healthz(nil) }))
 }
 
 // world is a namespace whose Lease is renewed as a hub does it, and a network of its own.

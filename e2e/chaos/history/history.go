@@ -1,5 +1,5 @@
-// Package history is what a reader process of the fault drills tells about itself: a line when it calls the register and a
-// line when that returns. The line of a write also says by what right it was made.
+// Package history is what a reader process of the fault drills tells about itself: a line when it calls the register
+// and a line when that returns. The line of a write also says by what right it was made.
 package history
 
 import (

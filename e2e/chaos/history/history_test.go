@@ -27,12 +27,14 @@ func TestFollowPairsTheLinesOfCalls(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	must(w.Write(Line{ID: 1, At: 10, Namespace: "shop", Right: &Right{Asked: 1, Told: 2, Left: 3}, State: register.State{Epoch: 7, Value: "a"}}))
+	must(w.Write(Line{ID: 1, At: 10, Namespace: "shop", Right: &Right{Asked: 1, Told: 2, Left: 3},
+		State: register.State{Epoch: 7, Value: "a"}}))
 	must(w.Write(Line{ID: 2, At: 11, Namespace: "shop"}))
 	must(w.Write(Line{ID: 1, At: 20, Result: Refused}))
 	calls, err := f.Calls(0)
 	must(err)
-	if len(calls) != 2 || calls[0].Result != Refused || calls[0].Returned != 20 || calls[0].Right.Left != 3 || calls[0].Value != "a" {
+	if len(calls) != 2 || calls[0].Result != Refused || calls[0].Returned != 20 || calls[0].Right.Left != 3 ||
+		calls[0].Value != "a" {
 		t.Fatalf("got %+v", calls)
 	}
 	if c := calls[1]; c.Result != Unknown || c.Returned != Pending || c.Right != nil {
@@ -45,7 +47,8 @@ func TestFollowPairsTheLinesOfCalls(t *testing.T) {
 	}
 	_, err = file.WriteString(`lt":"ok","epoch":7,"value":"b"}` + "\n")
 	must(err)
-	if calls, err = f.Calls(25); err != nil || len(calls) != 1 || calls[0].Read != (register.State{Epoch: 7, Value: "b"}) || calls[0].Returned != 30 {
+	if calls, err = f.Calls(25); err != nil || len(calls) != 1 || calls[0].Read != (register.State{Epoch: 7,
+		Value: "b"}) || calls[0].Returned != 30 {
 		t.Fatalf("with the whole line: %+v, %v", calls, err)
 	}
 	must(w.Write(Line{ID: 9, At: 40, Result: OK}))

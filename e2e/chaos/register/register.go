@@ -129,8 +129,8 @@ type Client struct {
 	HTTP http.Client
 }
 
-// Write writes to both registers. nil says that the fenced one took it, [ErrRefused] that it did not; after any other error
-// nobody knows.
+// Write writes to both registers. nil says that the fenced one took it, [ErrRefused] that it did not; after any other
+// error nobody knows.
 func (c *Client) Write(ctx context.Context, namespace string, state State) error {
 	query := url.Values{"epoch": {strconv.FormatInt(state.Epoch, 10)}, "value": {state.Value}}
 	_, err := c.do(ctx, http.MethodPost, namespace+"?"+query.Encode())

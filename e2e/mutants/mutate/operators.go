@@ -113,7 +113,8 @@ func (w *walk) truth(e ast.Expr, constant bool) {
 	case binary && !constant && opposite[b.Op] != token.ILLEGAL:
 		w.negate(e, "comparison", fmt.Sprintf("%s → %s", w.brief(e), opposite[b.Op]))
 		if to := boundary[b.Op]; to != token.ILLEGAL {
-			w.instead(e, fmt.Sprintf("(%s) %s (%s)", w.text(b.X), to, w.text(b.Y)), fmt.Sprintf("boundary: %s → %s", w.brief(e), to))
+			w.instead(e, fmt.Sprintf("(%s) %s (%s)", w.text(b.X), to, w.text(b.Y)),
+				fmt.Sprintf("boundary: %s → %s", w.brief(e), to))
 		}
 	default:
 		w.leaf(e, p)
@@ -284,7 +285,8 @@ func (w *walk) swapped(call *ast.CallExpr) {
 	for i := range len(call.Args) - 1 {
 		a, b := call.Args[i], call.Args[i+1]
 		ta, tb := w.info.Types[a], w.info.Types[b]
-		if !ta.IsValue() || !tb.IsValue() || ta.IsNil() || !types.Identical(ta.Type, tb.Type) || w.text(a) == w.text(b) || !still(a) || !still(b) {
+		if !ta.IsValue() || !tb.IsValue() || ta.IsNil() || !types.Identical(ta.Type,
+			tb.Type) || w.text(a) == w.text(b) || !still(a) || !still(b) {
 			continue
 		}
 		t, ok := w.nameOfType(ta.Type)

@@ -1,5 +1,5 @@
-// Command coredns is CoreDNS with what a cluster's Corefile uses, and without the clouds' plugins: they take longer to build
-// than all the rest of a node.
+// Command coredns is CoreDNS with what a cluster's Corefile uses, and without the clouds' plugins: they take longer to
+// build than all the rest of a node.
 package main
 
 import (

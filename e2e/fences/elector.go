@@ -56,7 +56,8 @@ func startElector(ctx context.Context, d *harness.Drill, p *program, member stri
 		return process.Start(name, filepath.Join(p.dir, name+".log"), filepath.Join(folder, p.binary),
 			"-server="+way.address, "-namespace="+p.lock.Namespace, "-name="+p.lock.Name, "-record="+record,
 			"-lease="+seconds(p.lock.LeaseDurationSeconds), "-renew="+seconds(p.lock.RenewDeadlineSeconds),
-			"-retry="+seconds(p.lock.RetryPeriodSeconds), "-timeout="+p.clientTimeout.String(), fmt.Sprintf("-release=%v", p.releases))
+			"-retry="+seconds(p.lock.RetryPeriodSeconds), "-timeout="+p.clientTimeout.String(),
+			fmt.Sprintf("-release=%v", p.releases))
 	}
 	first, err := start()
 	if err != nil {
@@ -88,7 +89,8 @@ func (e *elector) restart(ctx context.Context) error {
 		return err
 	}
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: e.lock.Namespace, Name: e.lock.Name}}
-	return e.client.Patch(ctx, l, client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"holderIdentity":""}}`)))
+	return e.client.Patch(ctx, l, client.RawPatch("application/merge-patch+json",
+		[]byte(`{"spec":{"holderIdentity":""}}`)))
 }
 
 // read takes what was recorded since the last call.

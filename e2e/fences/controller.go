@@ -26,8 +26,8 @@ const (
 // restarts are the waits before a program that has ended is started again.
 var restarts = process.Backoff{First: time.Second, Most: 2 * time.Second, Reset: 10 * time.Second}
 
-// controller is a program in one member. It ends when it loses its lock, and is started again, as a kubelet does. What it
-// did is judged by its log, by its ends, and by what it wrote.
+// controller is a program in one member. It ends when it loses its lock, and is started again, as a kubelet does. What
+// it did is judged by its log, by its ends, and by what it wrote.
 type controller struct {
 	*program
 	member string
@@ -57,7 +57,8 @@ func startController(ctx context.Context, d *harness.Drill, p *program, member s
 	if err != nil {
 		return nil, err
 	}
-	c.seen, err = harness.Observe(ctx, d.Members[member], p.list, p.object, client.InNamespace(p.namespace), client.MatchingFields{"metadata.name": p.named})
+	c.seen, err = harness.Observe(ctx, d.Members[member], p.list, p.object, client.InNamespace(p.namespace),
+		client.MatchingFields{"metadata.name": p.named})
 	if err != nil {
 		return nil, fmt.Errorf("what %s writes in %s: %w", p.name, member, err)
 	}
@@ -100,8 +101,8 @@ func (c *controller) ended() {
 	c.ends = append(c.ends, harness.Now().Boot)
 }
 
-// take notes what was written since the last call. It was written after the request to undo the write before was sent, in
-// the second that the API server put on it or later, and before it was seen.
+// take notes what was written since the last call. It was written after the request to undo the write before was sent,
+// in the second that the API server put on it or later, and before it was seen.
 func (c *controller) take() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,7 +185,8 @@ func (c *controller) acts() (writes, holds []harness.Act, err error) {
 		return nil
 	})
 	for _, at := range c.taken {
-		hold := harness.Act{Cluster: c.member, Namespace: c.namespace, Object: c.lock.Name, What: "hold its lock", Begin: at, End: now.Boot}
+		hold := harness.Act{Cluster: c.member, Namespace: c.namespace, Object: c.lock.Name, What: "hold its lock", Begin: at,
+			End: now.Boot}
 		for _, end := range c.ends {
 			if end >= at {
 				hold.End = end

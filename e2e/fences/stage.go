@@ -72,7 +72,8 @@ func begin(ctx context.Context, d *harness.Drill, say func(string), programs ...
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.name, err)
 		}
-		if want := fmt.Sprintf("takes %v more, for the lock %s/%s", p.stop, p.lock.Namespace, p.lock.Name); !strings.Contains(fenced, want) {
+		if want := fmt.Sprintf("takes %v more, for the lock %s/%s", p.stop, p.lock.Namespace,
+			p.lock.Name); !strings.Contains(fenced, want) {
 			return nil, fmt.Errorf("%s: its policy's condition Fenced is %q, want that it %s", p.name, fenced, want)
 		}
 	}
@@ -115,24 +116,25 @@ func slowest(programs []*program) (stop time.Duration) {
 // from now on. It waits for the slowest lock, twice, because a lock may have to be opened first.
 func (s *stage) awaitWrites(ctx context.Context, than string, programs []*program) error {
 	since := harness.Now().Boot
-	return s.Await(ctx, 2*slowest(programs)+patience, "each program writes where its cluster leads", func(ctx context.Context) error {
-		if err := s.check(); err != nil {
-			return err
-		}
-		for _, p := range programs {
-			r, err := s.Record(ctx, p.namespace)
-			if err != nil {
+	return s.Await(ctx, 2*slowest(programs)+patience, "each program writes where its cluster leads",
+		func(ctx context.Context) error {
+			if err := s.check(); err != nil {
 				return err
 			}
-			if r.Spec.Leader == "" || r.Spec.Leader == than {
-				return fmt.Errorf("the leader of %s is %q, state %s", p.namespace, r.Spec.Leader, r.Spec.State)
+			for _, p := range programs {
+				r, err := s.Record(ctx, p.namespace)
+				if err != nil {
+					return err
+				}
+				if r.Spec.Leader == "" || r.Spec.Leader == than {
+					return fmt.Errorf("the leader of %s is %q, state %s", p.namespace, r.Spec.Leader, r.Spec.State)
+				}
+				if i := s.instance(p, r.Spec.Leader); !i.wrote(since) {
+					return fmt.Errorf("%s has written nothing in %s", p.name, r.Spec.Leader)
+				}
 			}
-			if i := s.instance(p, r.Spec.Leader); !i.wrote(since) {
-				return fmt.Errorf("%s has written nothing in %s", p.name, r.Spec.Leader)
-			}
-		}
-		return nil
-	})
+			return nil
+		})
 }
 
 // instance is a program in a member.

@@ -21,7 +21,8 @@ func led(member string, epoch int64, from, until int) promise {
 
 func TestWhatTwoControllersDid(t *testing.T) {
 	// East leads from 10 to 20, west from 30 to 40, and east again from 50 to 60. Then its term lapses until 80.
-	promises := []promise{led("east", 1, 10, 15), led("east", 1, 14, 20), led("west", 2, 30, 40), led("east", 3, 50, 60), led("east", 3, 80, 90)}
+	promises := []promise{led("east", 1, 10, 15), led("east", 1, 14, 20), led("west", 2, 30, 40), led("east", 3, 50, 60),
+		led("east", 3, 80, 90)}
 	for name, test := range map[string]struct {
 		writes, holds []harness.Act
 		want          verdict
@@ -73,8 +74,10 @@ func TestWhatTwoControllersDid(t *testing.T) {
 			if len(got.Breaches) != got.Overlaps+got.Late {
 				t.Errorf("breaches %q of %d", got.Breaches, got.Overlaps+got.Late)
 			}
-			if got.Writes != test.want.Writes || got.Holds != len(test.holds) || got.Changes != test.want.Changes || got.Overlaps != test.want.Overlaps ||
-				got.Late != test.want.Late || got.WorstGapSeconds != test.want.WorstGapSeconds || got.ClosestSeconds != test.want.ClosestSeconds {
+			if got.Writes != test.want.Writes || got.Holds != len(test.holds) || got.Changes != test.want.Changes ||
+				got.Overlaps != test.want.Overlaps ||
+				got.Late != test.want.Late || got.WorstGapSeconds != test.want.WorstGapSeconds ||
+				got.ClosestSeconds != test.want.ClosestSeconds {
 				t.Errorf("judged %+v, want %+v", got, test.want)
 			}
 		})
@@ -108,7 +111,8 @@ func TestAHubThatDoesNotWaitForTheStopTimeIsNoticed(t *testing.T) {
 
 func TestProgramsAreJudgedEachByItself(t *testing.T) {
 	got := together(map[string]verdict{
-		"a": {Writes: 2, Holds: 3, Changes: 1, Overlaps: 1, WorstGapSeconds: 4, ClosestSeconds: 3, Breaches: []string{"two at once"}},
+		"a": {Writes: 2, Holds: 3, Changes: 1, Overlaps: 1, WorstGapSeconds: 4, ClosestSeconds: 3,
+			Breaches: []string{"two at once"}},
 		"b": {Writes: 5, Holds: 4, Changes: 2, Late: 1, WorstGapSeconds: 3, ClosestSeconds: 2, Breaches: []string{"late"}},
 	})
 	want := verdict{

@@ -28,8 +28,8 @@ type run struct {
 	created time.Time // by the API server's clock, in whole seconds
 }
 
-// verdict is what became of the ticks.
-type verdict struct {
+// tickVerdict is what became of the ticks.
+type tickVerdict struct {
 	Ticks         int `json:"ticks"`
 	RanTwice      int `json:"ranTwice"`
 	RanInFollower int `json:"ranInFollower"`
@@ -43,15 +43,16 @@ type verdict struct {
 	Breaches []string `json:"breaches,omitempty"`
 }
 
-// judge judges what was run of some ticks in these terms.
-func judge(ticks []tick, runs []run, terms []term) verdict {
-	v := verdict{Ticks: len(ticks)}
+// judgeTicks judges what was run of some ticks in these terms.
+func judgeTicks(ticks []tick, runs []run, terms []term) tickVerdict {
+	v := tickVerdict{Ticks: len(ticks)}
 	of := map[tick][]run{}
 	for _, r := range runs {
 		of[r.tick] = append(of[r.tick], r)
 		if !slices.ContainsFunc(terms, func(t term) bool { return t.covers(r) }) {
 			v.RanInFollower++
-			v.Breaches = append(v.Breaches, fmt.Sprintf("%s ran in %s at %s, which did not lead", r.tick, r.member, clock(r.created)))
+			v.Breaches = append(v.Breaches, fmt.Sprintf("%s ran in %s at %s, which did not lead", r.tick, r.member,
+				clockTime(r.created)))
 		}
 	}
 	for _, k := range ticks {
@@ -97,6 +98,6 @@ func (t term) firstTickLate(ticks []tick, runs []run) (late time.Duration) {
 	return late
 }
 
-func (k tick) String() string { return k.cronJob + " of " + clock(k.at) }
+func (k tick) String() string { return k.cronJob + " of " + clockTime(k.at) }
 
-func clock(t time.Time) string { return t.UTC().Format(time.TimeOnly) }
+func clockTime(t time.Time) string { return t.UTC().Format(time.TimeOnly) }

@@ -15,8 +15,8 @@ import (
 	"github.com/leasecast/leasecast/e2e/harness"
 )
 
-// promptly is how late the first tick of a term may come, on a machine that is busy. A CronJob that nobody wakes waits for up
-// to a minute.
+// promptly is how late the first tick of a term may come, on a machine that is busy. A CronJob that nobody wakes waits
+// for up to a minute.
 const (
 	promptly = 15 * time.Second
 	judged   = promptly + 5*time.Second
@@ -26,30 +26,34 @@ const (
 func TestTheFirstTickAfterAHandoverRunsOnceAndPromptly(t *testing.T) {
 	harness.Quiet()
 	say := func(line string) { t.Log(line) }
-	d := harness.New(t, stageOptions("", say))
-	s, err := begin(t.Context(), d, options{cronJobs: 5}, say)
+	d := harness.New(t, cronStageOptions("", say))
+	s, err := beginCron(t.Context(), d, cronOptions{cronJobs: 5}, say)
 	harness.Must(t, err)
 	t.Cleanup(func() {
 		if err := s.close(); err != nil {
 			t.Error(err)
 		}
 	})
-	leader, err := s.AwaitLeader(t.Context(), namespace, "")
+	leader, err := s.AwaitLeader(t.Context(), cronNamespace, "")
 	harness.Must(t, err)
 	next := clusters[(slices.Index(clusters, leader)+1)%len(clusters)] // see harness.Drill.HandOver
-	for _, m := range clusters {                                       // followers have missed ticks that they must not run any more
+	// followers have missed ticks that they must not run any more
+	for _, m := range clusters {
 		if m == leader {
 			continue
 		}
 		for i := range s.o.cronJobs {
 			// By a patch, because the controller of the cluster writes the status as well.
-			missed := fmt.Sprintf(`{"status":{"lastScheduleTime":%q}}`, time.Now().Add(-5*time.Minute).UTC().Format(time.RFC3339))
-			harness.Must(t, d.Members[m].Status().Patch(t.Context(), cronJob(i), client.RawPatch(types.MergePatchType, []byte(missed))))
+			missed := fmt.Sprintf(`{"status":{"lastScheduleTime":%q}}`,
+				time.Now().Add(-5*time.Minute).UTC().Format(time.RFC3339))
+			harness.Must(t, d.Members[m].Status().Patch(t.Context(), cronJob(i),
+				client.RawPatch(types.MergePatchType, []byte(missed))))
 		}
 	}
 	d.Eventually(t, time.Minute, "the fence refuses Jobs in "+next, func(ctx context.Context) error {
 		var events corev1.EventList
-		err := d.Members[next].List(ctx, &events, client.InNamespace(namespace), client.MatchingFields{"reason": "FailedCreate"})
+		err := d.Members[next].List(ctx, &events, client.InNamespace(cronNamespace),
+			client.MatchingFields{"reason": "FailedCreate"})
 		if err == nil && len(events.Items) < s.o.cronJobs {
 			err = fmt.Errorf("there are %d refusals", len(events.Items))
 		}
@@ -65,12 +69,12 @@ func TestTheFirstTickAfterAHandoverRunsOnceAndPromptly(t *testing.T) {
 	harness.After(t, harness.BootOf(first.Add(judged), harness.Now()))
 	runs, err := s.runs(t.Context())
 	harness.Must(t, err)
-	v := judge(ticks, runs, s.terms())
+	v := judgeTicks(ticks, runs, s.terms())
 	if v.Lost > 0 || len(v.Breaches) > 0 || v.WorstFirstTickSeconds > promptly.Seconds() {
 		t.Errorf("judged %+v", v)
 	}
 	var jobs batchv1.JobList
-	harness.Must(t, d.Members[next].List(t.Context(), &jobs, client.InNamespace(namespace)))
+	harness.Must(t, d.Members[next].List(t.Context(), &jobs, client.InNamespace(cronNamespace)))
 	if len(jobs.Items) < s.o.cronJobs {
 		t.Errorf("%s ran %d ticks, want %d", next, len(jobs.Items), s.o.cronJobs)
 	}

@@ -20,43 +20,40 @@ import (
 )
 
 const (
-	namespace = "shop"
+	cronNamespace = "shop"
 	// scheduled is the annotation that the CronJob controller puts on each Job.
 	scheduled = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 	// fencingRole is the ClusterRole of config/fencing.
 	fencingRole = "leasecast-hub-fencing"
 )
 
-// clusters are the members. The first one leads first.
-var clusters = []string{"east", "west", "south"}
-
 // fencedLabel is on the Jobs of fenced CronJobs.
 var fencedLabel = map[string]string{"run": "once"}
 
-// stageOptions describe the fleet.
-func stageOptions(dir string, say func(string)) harness.Options {
+// cronStageOptions describe the fleet.
+func cronStageOptions(dir string, say func(string)) harness.Options {
 	o := harness.Options{
 		Timings: harness.Fast, Dir: dir, Progress: say,
 		Fencing: &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{MatchLabels: fencedLabel}},
 	}
 	for i, name := range clusters {
-		o.Members = append(o.Members, harness.Member{Name: name, Priority: 100 - i, Namespaces: []string{namespace}})
+		o.Members = append(o.Members, harness.Member{Name: name, Priority: 100 - i, Namespaces: []string{cronNamespace}})
 	}
 	return o
 }
 
-// stage is a fleet with a CronJob controller in each member.
-type stage struct {
+// cronStage is a fleet with a CronJob controller in each member.
+type cronStage struct {
 	*harness.Drill
-	o           options
+	o           cronOptions
 	say         func(string)
 	view        *harness.View
 	controllers []*process.Process
 }
 
-// begin makes the CronJobs, starts their controllers, and returns when a cluster leads.
-func begin(ctx context.Context, d *harness.Drill, o options, say func(string)) (s *stage, err error) {
-	s = &stage{Drill: d, o: o, say: say}
+// beginCron makes the CronJobs, starts their controllers, and returns when a cluster leads.
+func beginCron(ctx context.Context, d *harness.Drill, o cronOptions, say func(string)) (s *cronStage, err error) {
+	s = &cronStage{Drill: d, o: o, say: say}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -85,13 +82,14 @@ func begin(ctx context.Context, d *harness.Drill, o options, say func(string)) (
 			}
 		}
 	}
-	say(fmt.Sprintf("%d CronJobs are in %s, each with the real CronJob controller", o.cronJobs, strings.Join(clusters, ", ")))
-	_, err = s.AwaitLeader(ctx, namespace, "")
+	say(fmt.Sprintf("%d CronJobs are in %s, each with the real CronJob controller", o.cronJobs,
+		strings.Join(clusters, ", ")))
+	_, err = s.AwaitLeader(ctx, cronNamespace, "")
 	return s, err
 }
 
 // awaitTick returns when all CronJobs have ticked.
-func (s *stage) awaitTick(ctx context.Context) error {
+func (s *cronStage) awaitTick(ctx context.Context) error {
 	return s.Await(ctx, 3*time.Minute, "all CronJobs tick", func(ctx context.Context) error {
 		runs, err := s.runs(ctx)
 		if err == nil && len(runs) < s.o.cronJobs {
@@ -102,17 +100,20 @@ func (s *stage) awaitTick(ctx context.Context) error {
 }
 
 // leaveAsleep takes the right to wake CronJobs from the hub.
-func (s *stage) leaveAsleep(ctx context.Context, member string) error {
+func (s *cronStage) leaveAsleep(ctx context.Context, member string) error {
 	role := &rbacv1.ClusterRole{}
 	if err := s.Members[member].Get(ctx, client.ObjectKey{Name: fencingRole}, role); err != nil {
 		return err
 	}
-	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.APIGroups, batchv1.GroupName) })
+	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+		return slices.Contains(r.APIGroups,
+			batchv1.GroupName)
+	})
 	return s.Members[member].Update(ctx, role)
 }
 
 func cronJob(i int) *batchv1.CronJob {
-	o := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("bill-%02d", i)}}
+	o := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: cronNamespace, Name: fmt.Sprintf("bill-%02d", i)}}
 	o.Spec.Schedule = "* * * * *"
 	o.Spec.JobTemplate.Labels = fencedLabel
 	o.Spec.JobTemplate.Spec.Template.Spec = corev1.PodSpec{
@@ -122,7 +123,7 @@ func cronJob(i int) *batchv1.CronJob {
 }
 
 // close ends what begin has started.
-func (s *stage) close() error {
+func (s *cronStage) close() error {
 	var errs []error
 	for _, p := range s.controllers {
 		errs = append(errs, p.Stop())
@@ -134,10 +135,10 @@ func (s *stage) close() error {
 }
 
 // runs are all Jobs of CronJobs in all members.
-func (s *stage) runs(ctx context.Context) (all []run, err error) {
+func (s *cronStage) runs(ctx context.Context) (all []run, err error) {
 	for _, m := range clusters {
 		var jobs batchv1.JobList
-		if err := s.Members[m].List(ctx, &jobs, client.InNamespace(namespace)); err != nil {
+		if err := s.Members[m].List(ctx, &jobs, client.InNamespace(cronNamespace)); err != nil {
 			return nil, fmt.Errorf("the Jobs in %s: %w", m, err)
 		}
 		for i := range jobs.Items {
@@ -156,7 +157,7 @@ func (s *stage) runs(ctx context.Context) (all []run, err error) {
 }
 
 // terms are those that were seen.
-func (s *stage) terms() (all []term) {
+func (s *cronStage) terms() (all []term) {
 	for _, m := range clusters {
 		of := map[int64]*term{}
 		var epochs []int64

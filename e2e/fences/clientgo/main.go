@@ -19,8 +19,10 @@ import (
 
 func main() {
 	server := flag.String("server", "", "the address of the API server")
-	namespace, name := flag.String("namespace", "", "the namespace of the lock"), flag.String("name", "", "the name of the lock")
-	lease, renew, retry := flag.Duration("lease", 0, "the lease duration"), flag.Duration("renew", 0, "the renew deadline"), flag.Duration("retry", 0, "the retry period")
+	namespace, name := flag.String("namespace", "", "the namespace of the lock"),
+		flag.String("name", "", "the name of the lock")
+	lease, renew, retry := flag.Duration("lease", 0, "the lease duration"),
+		flag.Duration("renew", 0, "the renew deadline"), flag.Duration("retry", 0, "the retry period")
 	timeout := flag.Duration("timeout", 0, "of the elector's client; 0: none")
 	release := flag.Bool("release", false, "release the lock that was lost")
 	record := flag.String("record", "", "the file that gets a line for each act")

@@ -68,7 +68,8 @@ type instance interface {
 
 // unstated is a fence of a lock of which nothing is stated but the durations.
 func unstated(namespace, name string) v1alpha1.LockFence {
-	return v1alpha1.LockFence{Namespace: namespace, Name: name, LeaseDurationSeconds: 6, RenewDeadlineSeconds: 4, RetryPeriodSeconds: 1}
+	return v1alpha1.LockFence{Namespace: namespace, Name: name, LeaseDurationSeconds: 6, RenewDeadlineSeconds: 4,
+		RetryPeriodSeconds: 1}
 }
 
 // quick is the stop time of the next.
@@ -94,7 +95,8 @@ func (p *program) flags() []string {
 // controllerManager is the kube-controller-manager. One of its controllers makes a ConfigMap in each namespace, and
 // makes it again when it is deleted.
 func controllerManager() *program {
-	p := &program{name: "kube-controller-manager", namespace: "shop", lock: fence("upkeep", "upkeep"), stop: quick, start: startController}
+	p := &program{name: "kube-controller-manager", namespace: "shop", lock: fence("upkeep", "upkeep"), stop: quick,
+		start: startController}
 	p.stock = &stock{
 		list: &corev1.ConfigMapList{}, object: &corev1.ConfigMap{}, named: "kube-root-ca.crt",
 		did: func(client.Object) bool { return true },
@@ -116,7 +118,8 @@ func controllerManager() *program {
 // clusterAPI is the core manager of Cluster API. It puts its finalizer on a Cluster, and puts it back when it is
 // removed. Nothing else comes of a Cluster that has no infrastructure.
 func clusterAPI() *program {
-	p := &program{name: "Cluster API", namespace: "clusters", lock: fence("capi-system", "controller-leader-election-capi"), stop: quick, start: startController}
+	p := &program{name: "Cluster API", namespace: "clusters", lock: fence("capi-system",
+		"controller-leader-election-capi"), stop: quick, start: startController}
 	p.stock = &stock{
 		list: &clusterv1.ClusterList{}, object: &clusterv1.Cluster{}, named: "kept",
 		did: func(o client.Object) bool { return controllerutil.ContainsFinalizer(o, clusterv1.ClusterFinalizer) },
@@ -177,12 +180,14 @@ func electors(dir string) (all []*program) {
 		{"runtime15-releases", build{binary: oldRuntime, releases: true}, 0, ptr.To[int32](60), 125 * time.Second},
 		{"runtime15-timeout", build{binary: oldRuntime, clientTimeout: half}, 2, ptr.To[int32](0), 7 * time.Second},
 		{"client26-releases", build{binary: oldClientGo, releases: true}, 0, ptr.To[int32](60), 125 * time.Second},
-		{"client26-releases-timeout", build{binary: oldClientGo, clientTimeout: half, releases: true}, 2, nil, 11 * time.Second},
+		{"client26-releases-timeout", build{binary: oldClientGo, clientTimeout: half, releases: true}, 2, nil,
+			11 * time.Second},
 		{"client36", build{binary: newClientGo}, 0, ptr.To[int32](0), 65 * time.Second},
 		{"client36-releases", build{binary: newClientGo, releases: true}, 0, ptr.To[int32](4), 69 * time.Second},
 		{"runtime24-releases", build{binary: newRuntime, releases: true}, 2, ptr.To[int32](4), 11 * time.Second},
 	} {
-		p := &program{name: e.name, namespace: e.name, lock: unstated("upkeep", e.name), stop: e.stopTime, dir: dir, start: startElector, build: e.build}
+		p := &program{name: e.name, namespace: e.name, lock: unstated("upkeep", e.name), stop: e.stopTime, dir: dir,
+			start: startElector, build: e.build}
 		p.lock.RequestTimeoutSeconds, p.lock.ReleaseTimeoutSeconds = e.request, e.release
 		p.limits = limits{
 			renew: time.Duration(p.lock.RenewDeadlineSeconds) * time.Second, timeout: p.clientTimeout,

@@ -61,8 +61,8 @@ func together(programs map[string]verdict) (all verdict) {
 	return all
 }
 
-// judge judges what the controllers wrote, and when their processes held their locks. Every act lies somewhere between its
-// Begin and its End; a process holds its lock all that time.
+// judge judges what the controllers wrote, and when their processes held their locks. Every act lies somewhere between
+// its Begin and its End; a process holds its lock all that time.
 func judge(writes, holds []harness.Act, promises []promise, stop time.Duration) verdict {
 	v := verdict{Writes: len(writes), Holds: len(holds)}
 	writes, holds = slices.Clone(writes), slices.Clone(holds)
@@ -71,7 +71,8 @@ func judge(writes, holds []harness.Act, promises []promise, stop time.Duration) 
 		w.Epoch = epochAt(promises, w.Cluster, w.End)
 		if !slices.ContainsFunc(promises, func(p promise) bool { return p.allows(*w, stop) }) {
 			v.Late++
-			v.Breaches = append(v.Breaches, fmt.Sprintf("%s wrote at %v, in no term and in no stop time of its own", w.Cluster, w.End))
+			v.Breaches = append(v.Breaches, fmt.Sprintf("%s wrote at %v, in no term and in no stop time of its own", w.Cluster,
+				w.End))
 		}
 	}
 	for i := range holds {
