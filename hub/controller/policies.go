@@ -97,9 +97,6 @@ func parsePolicy(o *v1alpha1.LeadershipPolicy) *policy {
 		}
 		*s.to = selector
 	}
-	if err := locks.Check(o); err != nil {
-		p.invalid = err
-	}
 	if err := p.election.Timings.Validate(); err != nil {
 		p.invalid = err
 	}
