@@ -188,7 +188,7 @@ type Candidate struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 	// readers is how many registered readers of the Cluster follow the namespace. It is absent where none has registered.
-	// A handover: Acknowledged waits for every one of them, and for nobody else.
+	// A handover: RegisteredReaders waits for every one of them, and for nobody else.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Readers int32 `json:"readers,omitempty"`

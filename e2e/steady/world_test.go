@@ -41,7 +41,7 @@ func newWorld(t *testing.T, duration time.Duration, members ...string) *world {
 	w := &world{harness.NewWorld(t, fleet.New(t, members...), harness.FleetNamespace, harness.HubNamespace, v1alpha1.Timings{
 		// It renews as often as the fast profile, but is patient: these tests are about silence, not speed, and a busy
 		// machine must not break it.
-		LeaseDurationSeconds:       int32(duration.Seconds()),
+		LeaseDurationMilliseconds:  int32(duration / time.Millisecond),
 		RenewIntervalMilliseconds:  int32(renewInterval / time.Millisecond),
 		RequestTimeoutMilliseconds: 3000,
 		MaxClockSkewMilliseconds:   250,

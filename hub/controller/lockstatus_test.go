@@ -38,7 +38,7 @@ func TestWhatAPolicySaysOfItsLocks(t *testing.T) {
 		"one has no Lease in the leader":       {&v1alpha1.Fencing{LeaderElectionLocks: one}, worker.LockMissing, worker.LockUnseen, "False LockIdle " + advice + "there is no Lease stock/stock in east, which leads"},
 		"one is renewed by nobody":             {&v1alpha1.Fencing{LeaderElectionLocks: one}, worker.LockUnseen, worker.LockIdle, "False LockIdle " + advice + "nobody renews the Lease stock/stock in west, which leads"},
 		"nobody leads, or not for long":        {&v1alpha1.Fencing{LeaderElectionLocks: two}, worker.LockUnseen, worker.LockUnseen, "Unknown LockUnseen nobody was seen to hold these locks since a cluster leads: stock/stock, stock/other"},
-		"a warning is tried out with the lock": {&v1alpha1.Fencing{Mode: v1alpha1.FencingWarn, LeaderElectionLocks: one}, worker.LockMissing, worker.LockUnseen, "False LockIdle "},
+		"a warning is tried out with the lock": {&v1alpha1.Fencing{Enforcement: v1alpha1.EnforcementWarn, LeaderElectionLocks: one}, worker.LockMissing, worker.LockUnseen, "False LockIdle "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := New(Options{HubID: "this"})

@@ -190,7 +190,7 @@ func survivesHubLoss(p *policy, h float64, ok bool) metav1.Condition {
 	}
 	return metav1.Condition{
 		Type: v1alpha1.ConditionSurvivesHubLoss, Status: metav1.ConditionFalse, Reason: string(reason.HubLossMayLapse),
-		Message: fmt.Sprintf("if a hub replica is lost, terms may lapse: renewIntervalMilliseconds, %gs for its election, requestTimeoutMilliseconds and maxClockSkewMilliseconds add up to more than leaseDurationSeconds (%v)", h, t.Duration),
+		Message: fmt.Sprintf("if a hub replica is lost, terms may lapse: renewIntervalMilliseconds, %gs for its election, requestTimeoutMilliseconds and maxClockSkewMilliseconds add up to more than leaseDurationMilliseconds (%v)", h, t.Duration),
 	}
 }
 

@@ -391,7 +391,7 @@ func TestWhetherTheLossOfAHubIsSeen(t *testing.T) {
 	}
 	got = survivesHubLoss(p, 7.5, false)
 	if got.Type != v1alpha1.ConditionSurvivesHubLoss || got.Status != metav1.ConditionFalse || got.Reason != string(reason.HubLossMayLapse) ||
-		got.Message != "if a hub replica is lost, terms may lapse: renewIntervalMilliseconds, 7.5s for its election, requestTimeoutMilliseconds and maxClockSkewMilliseconds add up to more than leaseDurationSeconds (15s)" {
+		got.Message != "if a hub replica is lost, terms may lapse: renewIntervalMilliseconds, 7.5s for its election, requestTimeoutMilliseconds and maxClockSkewMilliseconds add up to more than leaseDurationMilliseconds (15s)" {
 		t.Errorf("%+v", got)
 	}
 }
