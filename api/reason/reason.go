@@ -115,14 +115,12 @@ const (
 	ReaderSilent Reason = "ReaderSilent"
 	// FenceMended: a fence in the cluster was edited or deleted, and the hub has restored it.
 	FenceMended Reason = "FenceMended"
-	// LocksHeld: each fenced lock has a holder in the cluster that leads.
-	LocksHeld Reason = "LocksHeld"
+	// TargetsFound: each fenced lock has a holder in the cluster that leads, and each fenced service account exists.
+	TargetsFound Reason = "TargetsFound"
 	// LockIdle: a fenced lock has had no holder in the cluster that leads for a while, so its name may be wrong.
 	LockIdle Reason = "LockIdle"
 	// LockUnseen: it is not known yet whether a fenced lock has a holder, or no cluster leads.
 	LockUnseen Reason = "LockUnseen"
-	// AccountsFound: each fenced service account exists in a cluster.
-	AccountsFound Reason = "AccountsFound"
 	// AccountMissing: no cluster has a fenced service account, so its name may be wrong.
 	AccountMissing Reason = "AccountMissing"
 	// AccountUnseen: it is not known yet whether a fenced service account exists.
@@ -142,8 +140,4 @@ const (
 	InvalidSeal Reason = "InvalidSeal"
 	// ClockContradicted: the clocks of all clusters prove that the hub's own is so wrong that no cluster could lead by it.
 	ClockContradicted Reason = "ClockContradicted"
-	// HubLossMayLapse: with these timings the loss of a hub replica may end terms.
-	HubLossMayLapse Reason = "HubLossMayLapse"
-	// HubLossInvisible: with these timings no term lapses when a hub replica is lost.
-	HubLossInvisible Reason = "HubLossInvisible"
 )

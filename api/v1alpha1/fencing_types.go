@@ -28,8 +28,8 @@ type Fencing struct {
 	// exactly one namespace. A lock in another one, such as kube-system, is fenced where an
 	// administrator of the cluster has labelled that Namespace leasecast.dev/fencing=allowed.
 	// A cluster without the label is not newly chosen, and the lock is opened in no cluster.
-	// While locks are denied, handover waits as with Expiry. The condition LocksHeld warns
-	// of a lock that nobody holds in the cluster that leads.
+	// While locks are denied, handover waits as with Expiry. The condition
+	// FenceTargetsFound warns of a lock that nobody holds in the cluster that leads.
 	// +optional
 	// +listType=map
 	// +listMapKey=namespace

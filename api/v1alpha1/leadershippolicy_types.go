@@ -11,13 +11,11 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=lspol,categories=leasecast
-// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
-// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].reason`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Namespaces",type=integer,JSONPath=`.status.namespaces`
 // +kubebuilder:printcolumn:name="Clusters",type=integer,JSONPath=`.status.clusters`
 // +kubebuilder:printcolumn:name="Fenced",type=string,JSONPath=`.status.conditions[?(@.type=="Fenced")].status`
-// +kubebuilder:printcolumn:name="LocksHeld",type=string,JSONPath=`.status.conditions[?(@.type=="LocksHeld")].status`
-// +kubebuilder:printcolumn:name="Duration",type=integer,JSONPath=`.spec.timings.leaseDurationMilliseconds`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io=","clusterctl.cluster.x-k8s.io/move="}
 type LeadershipPolicy struct {
@@ -218,16 +216,14 @@ const (
 	HoldWhenMostUnreachable     WhenMostUnreachable = "Hold"
 )
 
-// Conditions of a LeadershipPolicy.
+// Conditions of a LeadershipPolicy, besides ConditionReady, which is the sum of them.
 const (
-	// ConditionAccepted is True when the policy is valid and acted on. It is False with the reason Conflict while other
+	// ConditionAccepted is True when the policy is valid and acted on. Its message warns if terms may lapse when a hub
+	// replica is lost: the renew interval, the duration of the hub's own election, the request timeout and the clock
+	// skew together do not fit into the lease duration. It is False with the reason Conflict while other
 	// policies own some of the namespaces that it selects: it has no effect there. It is False with the reason
 	// InvalidPolicy while the stored version is invalid: the last valid version stays in force.
 	ConditionAccepted = "Accepted"
-	// ConditionSurvivesHubLoss is True when another hub replica can take over before any
-	// term lapses: the renew interval, the duration of the hub's own election, the request
-	// timeout and the clock skew together fit into the lease duration.
-	ConditionSurvivesHubLoss = "SurvivesHubLoss"
 	// ConditionClustersReachable is False when more than half of the clusters became
 	// unreachable at once: the hub itself may be cut off.
 	ConditionClustersReachable = "ClustersReachable"
@@ -245,26 +241,23 @@ const (
 	// ConditionFenced is set while the policy asks for fencing, once the hub knows all Clusters. It is False while a fence
 	// is missing in a cluster, which then is not newly chosen, and while no cluster takes part.
 	ConditionFenced = "Fenced"
-	// ConditionLocksHeld is set while the policy fences locks. It is False while one of them has had no holder in the
-	// cluster that leads for 2 minutes or three of its lease durations: its name may be wrong. It is Unknown until that
-	// time, and while no cluster leads. It keeps no cluster from leading.
-	ConditionLocksHeld = "LocksHeld"
-	// ConditionAccountsFound is set while the policy fences service accounts. It is False while no cluster has one of
-	// them: its name may be wrong. It is Unknown until a cluster has shown that. It keeps no cluster from leading.
-	ConditionAccountsFound = "AccountsFound"
+	// ConditionFenceTargetsFound is set while the policy fences locks or service accounts. It is False while one of the
+	// locks has had no holder in the cluster that leads for 2 minutes or three of its lease durations, or while no
+	// cluster has one of the accounts: its name may be wrong. It is Unknown until that was seen, and while no cluster
+	// leads. It keeps no cluster from leading.
+	ConditionFenceTargetsFound = "FenceTargetsFound"
 )
 
 // LeadershipPolicyStatus is what the hub makes of a policy.
 //
 // +kubebuilder:validation:MinProperties=1
 type LeadershipPolicyStatus struct {
-	// conditions are Accepted, SurvivesHubLoss, ClustersReachable, ClocksAgree, SecretsGranted,
-	// AllManaged and, where fencing is asked for, Fenced. Where locks are fenced, there is LocksHeld, too:
-	// False warns that nobody has held a lock for 2 minutes, or three of its lease durations if
-	// that is longer, in the cluster that leads. Then the name of the lock may be wrong. The
-	// message names the lock, the cluster, and what to do. It keeps no cluster from leading.
-	// Where service accounts are fenced, there is AccountsFound: False warns that no cluster
-	// has one of them.
+	// conditions are Ready, Accepted, ClustersReachable, ClocksAgree, SecretsGranted, AllManaged
+	// and, where fencing is asked for, Fenced. Ready is the sum of the others: it is False if
+	// one is False, and its message has their messages. Where locks or service accounts are
+	// fenced, there is FenceTargetsFound: False warns that no program holds a lock in the
+	// cluster that leads, or that no cluster has a service account, so that its name may be
+	// wrong. It keeps no cluster from leading.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -281,6 +274,16 @@ type LeadershipPolicyStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Clusters *int32 `json:"clusters,omitempty"`
+	// unreachableAfterMilliseconds is what counts for health.unreachableAfterMilliseconds, also
+	// where the policy leaves it out.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	UnreachableAfterMilliseconds int32 `json:"unreachableAfterMilliseconds,omitempty"`
+	// recoverAfterMilliseconds is what counts for health.recoverAfterMilliseconds, also where
+	// the policy leaves it out.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	RecoverAfterMilliseconds *int32 `json:"recoverAfterMilliseconds,omitempty"`
 }
 
 // LeadershipPolicyList is a list of policies.

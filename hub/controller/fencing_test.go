@@ -273,29 +273,6 @@ func TestAPolicySaysThatAFenceIsMissingWhereNobodyWorksYet(t *testing.T) {
 	}
 }
 
-// A fence around the Lease that the hub writes would lock the hub out.
-func TestAPolicyWhoseLocksTheHubCannotFenceIsInvalid(t *testing.T) {
-	written := simLock
-	written.Name = v1alpha1.DefaultLeaseName
-	for name, test := range map[string]struct {
-		lock    v1alpha1.LockFence
-		invalid bool
-	}{
-		"a lock":                        {simLock, false},
-		"a lock without durations":      {v1alpha1.LockFence{Namespace: "stock", Name: "stock"}, true},
-		"the Lease that the hub writes": {written, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := fencing(&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{test.lock}})
-			o.Spec.Namespaces.Names = []string{"shop"}
-			o.Spec.Timings = v1alpha1.Timings{LeaseDurationMilliseconds: 15_000, RenewIntervalMilliseconds: 5000, RequestTimeoutMilliseconds: 3000, MaxClockSkewMilliseconds: 1000}
-			if got := parsePolicy(o).invalid; (got != nil) != test.invalid {
-				t.Errorf("it is invalid: %v", got)
-			}
-		})
-	}
-}
-
 // Two policies never gate one lock: it would be held nowhere, or the wrong leader would count.
 func TestALockHasOneFenceInAMember(t *testing.T) {
 	named := func(name string, clusters map[string]string, f *v1alpha1.Fencing) *policy {
@@ -396,18 +373,12 @@ func TestAPolicyWhoseLeaseAnOlderOneFencesSaysSo(t *testing.T) {
 
 // Nobody knows what an invalid policy asks for, so it loses no fence that it has.
 func TestTheFencesOfAnInvalidPolicyStay(t *testing.T) {
-	locks := func(l v1alpha1.LockFence) *v1alpha1.Fencing {
-		return &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{l}}
-	}
 	for name, test := range map[string]struct {
 		change  func(*v1alpha1.LeadershipPolicy)
 		fences  int
 		invalid []string
 	}{
 		"it is valid": {func(*v1alpha1.LeadershipPolicy) {}, 1, nil},
-		"an earlier CRD admitted its lock without durations": {func(o *v1alpha1.LeadershipPolicy) {
-			o.Spec.Fencing = locks(v1alpha1.LockFence{Namespace: "stock", Name: "stock"})
-		}, 0, []string{"shops"}},
 		"its Clusters cannot be told": {func(o *v1alpha1.LeadershipPolicy) {
 			o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "no value"}}
 		}, 0, []string{"shops"}},
@@ -417,7 +388,7 @@ func TestTheFencesOfAnInvalidPolicyStay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := policyOf("fleet", "shops", "shop")
-			o.Spec.Fencing = locks(simLock)
+			o.Spec.Fencing = &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}
 			test.change(o)
 			all := []*policy{parsePolicy(o)}
 			c := New(Options{HubID: "this"})
