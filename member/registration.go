@@ -26,7 +26,7 @@ import (
 )
 
 // Registration registers a Member. The process keeps its own Lease, which records that it follows the Leases. When the
-// hub revokes a term, the process records there when it has stopped acting. In a policy with handover: Acknowledged the
+// hub revokes a term, the process records there when it has stopped acting. In a policy with handover: RegisteredReaders the
 // hub then need not wait until the term has run out. So a planned change takes a moment instead of seconds.
 //
 // It relies on the program to report when its work has finished:

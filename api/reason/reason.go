@@ -115,14 +115,12 @@ const (
 	ReaderSilent Reason = "ReaderSilent"
 	// FenceMended: a fence in the cluster was edited or deleted, and the hub has restored it.
 	FenceMended Reason = "FenceMended"
-	// LocksHeld: each fenced lock has a holder in the cluster that leads.
-	LocksHeld Reason = "LocksHeld"
+	// TargetsFound: each fenced lock has a holder in the cluster that leads, and each fenced service account exists.
+	TargetsFound Reason = "TargetsFound"
 	// LockIdle: a fenced lock has had no holder in the cluster that leads for a while, so its name may be wrong.
 	LockIdle Reason = "LockIdle"
 	// LockUnseen: it is not known yet whether a fenced lock has a holder, or no cluster leads.
 	LockUnseen Reason = "LockUnseen"
-	// AccountsFound: each fenced service account exists in a cluster.
-	AccountsFound Reason = "AccountsFound"
 	// AccountMissing: no cluster has a fenced service account, so its name may be wrong.
 	AccountMissing Reason = "AccountMissing"
 	// AccountUnseen: it is not known yet whether a fenced service account exists.
@@ -135,15 +133,11 @@ const (
 	AllManaged Reason = "AllManaged"
 	// TooManyNamespaces: the policy selects more namespaces in one cluster only than it manages.
 	TooManyNamespaces Reason = "TooManyNamespaces"
-	// InvalidPolicy: the hub cannot act on the policy. Its timings break 2r + τ + ε ≤ D, it fences an unknown lock, or it
-	// names a label that no object can have. Its last valid version goes on.
+	// InvalidPolicy: the hub cannot act on the policy. Its timings break 2r + τ + ε ≤ D, or it names a label
+	// that no object can have. Its last valid version goes on.
 	InvalidPolicy Reason = "InvalidPolicy"
 	// InvalidSeal: the Secret with the key of the fleet's seal cannot be used, so that nothing is written for the fleet.
 	InvalidSeal Reason = "InvalidSeal"
 	// ClockContradicted: the clocks of all clusters prove that the hub's own is so wrong that no cluster could lead by it.
 	ClockContradicted Reason = "ClockContradicted"
-	// HubLossMayLapse: with these timings the loss of a hub replica may end terms.
-	HubLossMayLapse Reason = "HubLossMayLapse"
-	// HubLossInvisible: with these timings no term lapses when a hub replica is lost.
-	HubLossInvisible Reason = "HubLossInvisible"
 )

@@ -11,13 +11,13 @@ import (
 //
 // +kubebuilder:validation:XValidation:rule="has(self.writes) || has(self.schedules) || has(self.leaderElectionLocks)",message="say what is fenced: leaderElectionLocks, writes or schedules"
 type Fencing struct {
-	// mode says what becomes of an act that a fence is about. Enforce: it is refused, and a
-	// cluster where the fence is not in force is not newly chosen. Warn: it is let through,
+	// enforcement says what becomes of an act that a fence is about. Deny: it is refused, and
+	// a cluster where the fence is not in force is not newly chosen. Warn: it is let through,
 	// with a warning to whoever asks and a note in the audit log of the API server.
 	// +optional
-	// +kubebuilder:validation:Enum=Enforce;Warn
-	// +default="Enforce"
-	Mode FencingMode `json:"mode,omitempty"`
+	// +kubebuilder:validation:Enum=Deny;Warn
+	// +default="Deny"
+	Enforcement Enforcement `json:"enforcement,omitempty"`
 
 	// leaderElectionLocks are the locks that unchanged controllers elect themselves with. A
 	// lock can be taken and renewed only where its cluster leads the namespace of the policy,
@@ -28,8 +28,8 @@ type Fencing struct {
 	// exactly one namespace. A lock in another one, such as kube-system, is fenced where an
 	// administrator of the cluster has labelled that Namespace leasecast.dev/fencing=allowed.
 	// A cluster without the label is not newly chosen, and the lock is opened in no cluster.
-	// While locks are enforced, handover waits as with Expiry. The condition LocksHeld warns
-	// of a lock that nobody holds in the cluster that leads.
+	// While locks are denied, handover waits as with Expiry. The condition
+	// FenceTargetsFound warns of a lock that nobody holds in the cluster that leads.
 	// +optional
 	// +listType=map
 	// +listMapKey=namespace
@@ -52,19 +52,19 @@ type Fencing struct {
 	// Such a Job is created only where its cluster leads, before the end of the term, and
 	// only for a tick that is not before the term. So no tick runs in two clusters, and one
 	// that falls between two terms is run by nobody. What runs already goes on. While
-	// schedules are enforced, handover waits as with Expiry.
+	// schedules are denied, handover waits as with Expiry.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator == 'In' || e.operator == 'NotIn' ? has(e.values) && size(e.values) > 0 : (e.operator == 'Exists' || e.operator == 'DoesNotExist') && (!has(e.values) || size(e.values) == 0))",message="each of matchExpressions needs the operator In or NotIn and values, or the operator Exists or DoesNotExist and no values"
 	Schedules *metav1.LabelSelector `json:"schedules,omitempty"`
 }
 
-// FencingMode is what becomes of an act that a fence is about.
-type FencingMode string
+// Enforcement is what becomes of an act that a fence is about.
+type Enforcement string
 
-// The two modes; see Fencing.
+// The two enforcements; see Fencing.
 const (
-	FencingEnforce FencingMode = "Enforce"
-	FencingWarn    FencingMode = "Warn"
+	EnforcementDeny Enforcement = "Deny"
+	EnforcementWarn Enforcement = "Warn"
 )
 
 // LockFence is the Lease that a controller elects itself with, and the durations of its elector.
@@ -177,12 +177,11 @@ type FencedServiceAccount struct {
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.group) && self.group == 'coordination.k8s.io' && 'leases' in self.names)",message="Leases cannot be fenced: the elections of programs, the heartbeats of nodes and the hub write them in every cluster"
 type FencedResources struct {
-	// group is the API group. Without it, it is that of Pods and ConfigMaps.
+	// group is the API group. "" is the core group, as in a Role: that of Pods and ConfigMaps.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="!format.dns1123Subdomain().validate(self).hasValue()",message="a group must be a DNS subdomain, such as apps"
-	Group string `json:"group,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self == '' || !format.dns1123Subdomain().validate(self).hasValue()",message="a group must be a DNS subdomain, such as apps"
+	Group string `json:"group,omitempty"` //nolint:kubeapilinter // "" and no group both are the core group
 	// names are resources in the plural, such as deployments.
 	// +required
 	// +listType=set

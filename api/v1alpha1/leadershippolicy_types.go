@@ -11,13 +11,11 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:shortName=lspol,categories=leasecast
-// +kubebuilder:printcolumn:name="Accepted",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].status`
-// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Accepted")].reason`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Namespaces",type=integer,JSONPath=`.status.namespaces`
 // +kubebuilder:printcolumn:name="Clusters",type=integer,JSONPath=`.status.clusters`
 // +kubebuilder:printcolumn:name="Fenced",type=string,JSONPath=`.status.conditions[?(@.type=="Fenced")].status`
-// +kubebuilder:printcolumn:name="LocksHeld",type=string,JSONPath=`.status.conditions[?(@.type=="LocksHeld")].status`
-// +kubebuilder:printcolumn:name="Duration",type=integer,JSONPath=`.spec.timings.leaseDurationSeconds`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io=","clusterctl.cluster.x-k8s.io/move="}
 type LeadershipPolicy struct {
@@ -81,17 +79,14 @@ type LeadershipPolicySpec struct {
 	// +kubebuilder:validation:Maximum=3600
 	InitialDelaySeconds *int32 `json:"initialDelaySeconds,omitempty"`
 
-	// handover says what ends the term of a leader that is to be replaced. Expiry: its
-	// deadline, and everybody waits for it. Acknowledged: every process that acts on the
-	// Leases of these namespaces was made with the member library and registers
-	// (member.Options.Registration). A leader that can still be reached is then told to
-	// stop, and the next one starts as soon as all registered processes of its cluster have
-	// said that they did, within a fraction of a second. Where one does not say so, because
-	// it has died or hangs, the deadline counts as with Expiry. Do not choose Acknowledged
-	// while anything acts on the Leases without registering, such as a script that reads the
-	// Lease: for it, two clusters would lead for up to the lease duration.
+	// handover says what ends the term of a leader that is to be replaced. Expiry: the
+	// deadline of its Lease. RegisteredReaders: as soon as all registered readers of its
+	// cluster have stopped, or at the deadline if one of them does not report that. Choose
+	// RegisteredReaders only where every process that acts on the Leases of these namespaces
+	// registers (member.Options.Registration). For any other process, such as a script that
+	// reads the Lease, two clusters would lead for up to the lease duration.
 	// +optional
-	// +kubebuilder:validation:Enum=Expiry;Acknowledged
+	// +kubebuilder:validation:Enum=Expiry;RegisteredReaders
 	// +default="Expiry"
 	Handover Handover `json:"handover,omitempty"`
 
@@ -106,16 +101,18 @@ type Handover string
 
 // The two ways; see LeadershipPolicySpec.
 const (
-	HandoverExpiry       Handover = "Expiry"
-	HandoverAcknowledged Handover = "Acknowledged"
+	HandoverExpiry            Handover = "Expiry"
+	HandoverRegisteredReaders Handover = "RegisteredReaders"
 )
 
-// NamespaceSelection selects member namespaces by name or by label.
+// NamespaceSelection selects member namespaces by name or by label. Where it has both, it is
+// the union: it selects what names lists and what selector matches.
 //
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="(has(self.names) && size(self.names) > 0) || has(self.selector)",message="name at least one namespace in names, or give a selector"
 type NamespaceSelection struct {
-	// names are namespaces that are managed wherever they exist.
+	// names are namespaces that are managed wherever they exist, in addition to those that
+	// selector matches.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=1000
@@ -133,22 +130,25 @@ type NamespaceSelection struct {
 }
 
 // Timings say how long a term lasts and how it is renewed. The default profile suits clusters
-// in different regions. 3 s, 1 s, 500 ms and 250 ms suit clusters with good clocks and a
-// short way between them.
+// in different regions. 3000, 1000, 500 and 250 suit clusters with good clocks and a short way
+// between them. All are in milliseconds, because a request timeout and a clock skew are often
+// less than a second, and one rule adds them up.
 //
 // The rule asks whether the fields are there, because the API server checks it on the empty
 // default too, before it fills in the defaults of the fields.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.leaseDurationSeconds) || !has(self.renewIntervalMilliseconds) || !has(self.requestTimeoutMilliseconds) || !has(self.maxClockSkewMilliseconds) || 2 * self.renewIntervalMilliseconds + self.requestTimeoutMilliseconds + self.maxClockSkewMilliseconds <= 1000 * self.leaseDurationSeconds",message="renewIntervalMilliseconds twice, requestTimeoutMilliseconds and maxClockSkewMilliseconds must not add up to more than leaseDurationSeconds, or one lost renewal ends the term: raise leaseDurationSeconds or lower the others"
+// +kubebuilder:validation:XValidation:rule="!has(self.leaseDurationMilliseconds) || !has(self.renewIntervalMilliseconds) || !has(self.requestTimeoutMilliseconds) || !has(self.maxClockSkewMilliseconds) || 2 * self.renewIntervalMilliseconds + self.requestTimeoutMilliseconds + self.maxClockSkewMilliseconds <= self.leaseDurationMilliseconds",message="renewIntervalMilliseconds twice, requestTimeoutMilliseconds and maxClockSkewMilliseconds must not add up to more than leaseDurationMilliseconds, or one lost renewal ends the term: raise leaseDurationMilliseconds or lower the others"
 type Timings struct {
-	// leaseDurationSeconds is how long after its renewTime a Lease lets the leader act. The
-	// hub's clock sets renewTime just before it sends the Lease. A change counts from the
-	// next renewal on; the hub waits for what it promised before.
+	// leaseDurationMilliseconds is how long after its renewTime a Lease lets the leader act.
+	// It is a multiple of 1000, because a Lease holds whole seconds. The hub's clock sets
+	// renewTime just before it sends the Lease. A change counts from the next renewal on; the
+	// hub waits for what it promised before.
 	// +optional
-	// +default=15
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=3600
-	LeaseDurationSeconds int32 `json:"leaseDurationSeconds,omitempty"`
+	// +default=15000
+	// +kubebuilder:validation:Minimum=1000
+	// +kubebuilder:validation:Maximum=3600000
+	// +kubebuilder:validation:MultipleOf=1000
+	LeaseDurationMilliseconds int32 `json:"leaseDurationMilliseconds,omitempty"`
 
 	// renewIntervalMilliseconds is the time between two renewals of a leader's Lease.
 	// +optional
@@ -182,7 +182,7 @@ type Health struct {
 	// unreachableAfterMilliseconds is how long the reads or the writes of a cluster may go
 	// without an answer before it counts as lost. The hub counts from the sending of the
 	// last one that was answered. The default is twice renewIntervalMilliseconds. A larger
-	// value than leaseDurationSeconds and maxClockSkewMilliseconds together delays failover.
+	// value than leaseDurationMilliseconds and maxClockSkewMilliseconds together delays failover.
 	// +optional
 	// +kubebuilder:validation:Minimum=100
 	// +kubebuilder:validation:Maximum=3600000
@@ -216,16 +216,14 @@ const (
 	HoldWhenMostUnreachable     WhenMostUnreachable = "Hold"
 )
 
-// Conditions of a LeadershipPolicy.
+// Conditions of a LeadershipPolicy, besides ConditionReady, which is the sum of them.
 const (
-	// ConditionAccepted is True when the policy is valid and acted on. It is False with the reason Conflict while other
+	// ConditionAccepted is True when the policy is valid and acted on. Its message warns if terms may lapse when a hub
+	// replica is lost: the renew interval, the duration of the hub's own election, the request timeout and the clock
+	// skew together do not fit into the lease duration. It is False with the reason Conflict while other
 	// policies own some of the namespaces that it selects: it has no effect there. It is False with the reason
 	// InvalidPolicy while the stored version is invalid: the last valid version stays in force.
 	ConditionAccepted = "Accepted"
-	// ConditionSurvivesHubLoss is True when another hub replica can take over before any
-	// term lapses: the renew interval, the duration of the hub's own election, the request
-	// timeout and the clock skew together fit into the lease duration.
-	ConditionSurvivesHubLoss = "SurvivesHubLoss"
 	// ConditionClustersReachable is False when more than half of the clusters became
 	// unreachable at once: the hub itself may be cut off.
 	ConditionClustersReachable = "ClustersReachable"
@@ -243,26 +241,23 @@ const (
 	// ConditionFenced is set while the policy asks for fencing, once the hub knows all Clusters. It is False while a fence
 	// is missing in a cluster, which then is not newly chosen, and while no cluster takes part.
 	ConditionFenced = "Fenced"
-	// ConditionLocksHeld is set while the policy fences locks. It is False while one of them has had no holder in the
-	// cluster that leads for 2 minutes or three of its lease durations: its name may be wrong. It is Unknown until that
-	// time, and while no cluster leads. It keeps no cluster from leading.
-	ConditionLocksHeld = "LocksHeld"
-	// ConditionAccountsFound is set while the policy fences service accounts. It is False while no cluster has one of
-	// them: its name may be wrong. It is Unknown until a cluster has shown that. It keeps no cluster from leading.
-	ConditionAccountsFound = "AccountsFound"
+	// ConditionFenceTargetsFound is set while the policy fences locks or service accounts. It is False while one of the
+	// locks has had no holder in the cluster that leads for 2 minutes or three of its lease durations, or while no
+	// cluster has one of the accounts: its name may be wrong. It is Unknown until that was seen, and while no cluster
+	// leads. It keeps no cluster from leading.
+	ConditionFenceTargetsFound = "FenceTargetsFound"
 )
 
 // LeadershipPolicyStatus is what the hub makes of a policy.
 //
 // +kubebuilder:validation:MinProperties=1
 type LeadershipPolicyStatus struct {
-	// conditions are Accepted, SurvivesHubLoss, ClustersReachable, ClocksAgree, SecretsGranted,
-	// AllManaged and, where fencing is asked for, Fenced. Where locks are fenced, there is LocksHeld, too:
-	// False warns that nobody has held a lock for 2 minutes, or three of its lease durations if
-	// that is longer, in the cluster that leads. Then the name of the lock may be wrong. The
-	// message names the lock, the cluster, and what to do. It keeps no cluster from leading.
-	// Where service accounts are fenced, there is AccountsFound: False warns that no cluster
-	// has one of them.
+	// conditions are Ready, Accepted, ClustersReachable, ClocksAgree, SecretsGranted, AllManaged
+	// and, where fencing is asked for, Fenced. Ready is the sum of the others: it is False if
+	// one is False, and its message has their messages. Where locks or service accounts are
+	// fenced, there is FenceTargetsFound: False warns that no program holds a lock in the
+	// cluster that leads, or that no cluster has a service account, so that its name may be
+	// wrong. It keeps no cluster from leading.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -279,6 +274,16 @@ type LeadershipPolicyStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Clusters *int32 `json:"clusters,omitempty"`
+	// unreachableAfterMilliseconds is what counts for health.unreachableAfterMilliseconds, also
+	// where the policy leaves it out.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	UnreachableAfterMilliseconds int32 `json:"unreachableAfterMilliseconds,omitempty"`
+	// recoverAfterMilliseconds is what counts for health.recoverAfterMilliseconds, also where
+	// the policy leaves it out.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	RecoverAfterMilliseconds *int32 `json:"recoverAfterMilliseconds,omitempty"`
 }
 
 // LeadershipPolicyList is a list of policies.

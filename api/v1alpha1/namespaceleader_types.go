@@ -188,7 +188,7 @@ type Candidate struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 	// readers is how many registered readers of the Cluster follow the namespace. It is absent where none has registered.
-	// A handover: Acknowledged waits for every one of them, and for nobody else.
+	// A handover: RegisteredReaders waits for every one of them, and for nobody else.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Readers int32 `json:"readers,omitempty"`
@@ -221,11 +221,14 @@ type Change struct {
 	Reason reason.Reason `json:"reason,omitempty"` //nolint:kubeapilinter // its type bounds its length, in another package
 }
 
-// MaxHistory is how many changes a status keeps.
-const MaxHistory = 16
+// MaxHistory is how many changes a status keeps, and MaxCandidates how many candidates.
+const (
+	MaxHistory    = 16
+	MaxCandidates = 32
+)
 
 // ConditionReady of a NamespaceLeader is True when a leader is granted and its Lease
-// has been written.
+// has been written. ConditionReady of a LeadershipPolicy is the sum of its other conditions.
 const ConditionReady = "Ready"
 
 // ConditionLeasesInPlace of a NamespaceLeader is True when every reachable cluster
@@ -255,12 +258,17 @@ type NamespaceLeaderStatus struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
-	// candidates are the Clusters of the policy, best first.
+	// candidates are the Clusters of the policy, best first. Of more than 32, it has the leader
+	// and those that may lead before others.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
-	// +kubebuilder:validation:MaxItems=10000
+	// +kubebuilder:validation:MaxItems=32
 	Candidates []Candidate `json:"candidates,omitempty"`
+	// omittedCandidates is how many Clusters of the policy are not in candidates.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	OmittedCandidates int32 `json:"omittedCandidates,omitempty"`
 	// history holds the last changes of leader or state, newest first.
 	// +optional
 	// +listType=atomic

@@ -97,7 +97,7 @@ func TestWhatKubectlPrints(t *testing.T) {
 		t.Fatal(err)
 	}
 	policy.Status = v1alpha1.LeadershipPolicyStatus{Namespaces: ptr.To[int32](3), Clusters: ptr.To[int32](2), Conditions: []metav1.Condition{{
-		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: string(reason.Accepted),
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Ready",
 		LastTransitionTime: metav1.Now(),
 	}}}
 	if err := c.Status().Update(t.Context(), policy); err != nil {
@@ -110,7 +110,8 @@ func TestWhatKubectlPrints(t *testing.T) {
 			"Since": "90s", "NotBefore": "<nil>", "Policy": "shop",
 		},
 		"leadershippolicies": {
-			"Name": "printed", "Accepted": "True", "Reason": "Accepted", "Namespaces": "3", "Clusters": "2", "Fenced": "<nil>", "LocksHeld": "<nil>", "Duration": "15", "Age": "0s",
+			"Name": "printed", "Ready": "True", "Reason": "Ready", "Namespaces": "3", "Clusters": "2",
+			"Fenced": "<nil>", "Age": "0s",
 		},
 	}
 	for resource, want := range tests {

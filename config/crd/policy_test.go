@@ -21,7 +21,7 @@ const admitted = ""
 
 // What people are told.
 const (
-	sumTooLarge   = "renewIntervalMilliseconds twice, requestTimeoutMilliseconds and maxClockSkewMilliseconds must not add up to more than leaseDurationSeconds, or one lost renewal ends the term: raise leaseDurationSeconds or lower the others"
+	sumTooLarge   = "renewIntervalMilliseconds twice, requestTimeoutMilliseconds and maxClockSkewMilliseconds must not add up to more than leaseDurationMilliseconds, or one lost renewal ends the term: raise leaseDurationMilliseconds or lower the others"
 	badSelector   = "each of matchExpressions needs the operator In or NotIn and values, or the operator Exists or DoesNotExist and no values"
 	badLeaseName  = "leaseName must be a DNS subdomain, such as leasecast"
 	fixedName     = "leaseName cannot be changed, because readers in every cluster know it: delete the policy and create it again with the other name"
@@ -50,21 +50,21 @@ func TestPolicyIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
 	tests := map[string]struct{ spec, want string }{
 		"one namespace is enough": {some, admitted},
 
-		"the fast profile":                        {timings("leaseDurationSeconds: 3, renewIntervalMilliseconds: 1000, requestTimeoutMilliseconds: 500, maxClockSkewMilliseconds: 250"), admitted},
-		"the sum may be D":                        {timings("leaseDurationSeconds: 14"), admitted},
-		"the sum may not exceed D":                {timings("leaseDurationSeconds: 13"), sumTooLarge},
-		"the sum may not exceed D by a bit":       {timings("leaseDurationSeconds: 14, maxClockSkewMilliseconds: 1001"), sumTooLarge},
+		"the fast profile":                        {timings("leaseDurationMilliseconds: 3000, renewIntervalMilliseconds: 1000, requestTimeoutMilliseconds: 500, maxClockSkewMilliseconds: 250"), admitted},
+		"the sum may be D":                        {timings("leaseDurationMilliseconds: 14000"), admitted},
+		"the sum may not exceed D":                {timings("leaseDurationMilliseconds: 13000"), sumTooLarge},
+		"the sum may not exceed D by a bit":       {timings("leaseDurationMilliseconds: 14000, maxClockSkewMilliseconds: 1001"), sumTooLarge},
 		"r counts twice":                          {timings("renewIntervalMilliseconds: 6000"), sumTooLarge},
 		"τ counts":                                {timings("requestTimeoutMilliseconds: 5000"), sumTooLarge},
 		"ε counts":                                {timings("maxClockSkewMilliseconds: 3000"), sumTooLarge},
-		"all at their largest":                    {timings("leaseDurationSeconds: 3600, renewIntervalMilliseconds: 3600000, requestTimeoutMilliseconds: 3600000, maxClockSkewMilliseconds: 3600000"), sumTooLarge},
+		"all at their largest":                    {timings("leaseDurationMilliseconds: 3600000, renewIntervalMilliseconds: 3600000, requestTimeoutMilliseconds: 3600000, maxClockSkewMilliseconds: 3600000"), sumTooLarge},
 		"null timings are the default":            {some + "timings: null", admitted},
-		"D is positive":                           {timings("leaseDurationSeconds: 0"), "leaseDurationSeconds in body should be greater than or equal to 1"},
-		"D is not negative":                       {timings("leaseDurationSeconds: -15"), "leaseDurationSeconds in body should be greater than or equal to 1"},
-		"D is at most an hour":                    {timings("leaseDurationSeconds: 3601"), "leaseDurationSeconds in body should be less than or equal to 3600"},
-		"D is whole seconds":                      {timings("leaseDurationSeconds: 2.5"), "leaseDurationSeconds in body must be of type int"}, // int32, or integer before Kubernetes 1.36
-		"D is a number":                           {timings("leaseDurationSeconds: 15s"), "leaseDurationSeconds in body must be of type integer"},
-		"D fits 32 bits":                          {timings("leaseDurationSeconds: 99999999999"), "leaseDurationSeconds in body should be less than or equal to 3600"},
+		"D is positive":                           {timings("leaseDurationMilliseconds: 0"), "leaseDurationMilliseconds in body should be greater than or equal to 1000"},
+		"D is not negative":                       {timings("leaseDurationMilliseconds: -15000"), "leaseDurationMilliseconds in body should be greater than or equal to 1000"},
+		"D is at most an hour":                    {timings("leaseDurationMilliseconds: 3601000"), "leaseDurationMilliseconds in body should be less than or equal to 3600000"},
+		"D is whole seconds":                      {timings("leaseDurationMilliseconds: 2500"), "leaseDurationMilliseconds in body should be a multiple of 1000"},
+		"D is a number":                           {timings("leaseDurationMilliseconds: 15s"), "leaseDurationMilliseconds in body must be of type integer"},
+		"D fits 32 bits":                          {timings("leaseDurationMilliseconds: 99999999999"), "leaseDurationMilliseconds in body should be less than or equal to 3600000"},
 		"r is a number":                           {timings("renewIntervalMilliseconds: 5s"), "renewIntervalMilliseconds in body must be of type integer"},
 		"r is not less than 100 ms":               {timings("renewIntervalMilliseconds: 99"), "renewIntervalMilliseconds in body should be greater than or equal to 100"},
 		"r may be 100 ms":                         {timings("renewIntervalMilliseconds: 100"), admitted},
@@ -140,8 +140,8 @@ func TestPolicyMayBeChangedButForTheNameOfItsLease(t *testing.T) {
 		change func(*v1alpha1.LeadershipPolicy)
 		want   string
 	}{
-		"timings":                     {"", func(p *v1alpha1.LeadershipPolicy) { p.Spec.Timings.LeaseDurationSeconds = 30 }, admitted},
-		"timings, badly":              {"", func(p *v1alpha1.LeadershipPolicy) { p.Spec.Timings.LeaseDurationSeconds = 3 }, sumTooLarge},
+		"timings":                     {"", func(p *v1alpha1.LeadershipPolicy) { p.Spec.Timings.LeaseDurationMilliseconds = 30_000 }, admitted},
+		"timings, badly":              {"", func(p *v1alpha1.LeadershipPolicy) { p.Spec.Timings.LeaseDurationMilliseconds = 3_000 }, sumTooLarge},
 		"namespaces":                  {"", func(p *v1alpha1.LeadershipPolicy) { p.Spec.Namespaces.Names = []string{"team-b"} }, admitted},
 		"the default name, to itself": {"", func(p *v1alpha1.LeadershipPolicy) { p.Spec.LeaseName = "" }, admitted},
 		"the default name":            {"", func(p *v1alpha1.LeadershipPolicy) { p.Spec.LeaseName = "other" }, fixedName},
@@ -188,7 +188,7 @@ func TestSamplePolicyGetsTheDefaultProfile(t *testing.T) {
 		LeaseName:  v1alpha1.DefaultLeaseName,
 		Namespaces: sample.Spec.Namespaces,
 		Timings: v1alpha1.Timings{
-			LeaseDurationSeconds:       15,
+			LeaseDurationMilliseconds:  15_000,
 			RenewIntervalMilliseconds:  5000,
 			RequestTimeoutMilliseconds: 3000,
 			MaxClockSkewMilliseconds:   1000,

@@ -235,7 +235,7 @@ func policy(o Options) *v1alpha1.LeadershipPolicy {
 	}
 	handover := v1alpha1.HandoverExpiry
 	if o.Register {
-		handover = v1alpha1.HandoverAcknowledged
+		handover = v1alpha1.HandoverRegisteredReaders
 	}
 	return &v1alpha1.LeadershipPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: FleetNamespace, Name: PolicyName},
@@ -244,7 +244,7 @@ func policy(o Options) *v1alpha1.LeadershipPolicy {
 			Fencing:    o.Fencing,
 			Namespaces: v1alpha1.NamespaceSelection{Names: slices.Sorted(maps.Keys(namespaces))},
 			Timings: v1alpha1.Timings{
-				LeaseDurationSeconds:       int32(o.Timings.Duration / time.Second),
+				LeaseDurationMilliseconds:  int32(o.Timings.Duration / time.Millisecond),
 				RenewIntervalMilliseconds:  int32(o.Timings.Renew / time.Millisecond),
 				RequestTimeoutMilliseconds: int32(o.Timings.Timeout / time.Millisecond),
 				MaxClockSkewMilliseconds:   int32(o.Timings.Skew / time.Millisecond),

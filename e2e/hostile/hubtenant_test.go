@@ -177,10 +177,13 @@ func unreachableClusters(ctx context.Context, s *scene) error {
 	}
 	if err := s.Await(ctx, patience, "the record shows them", func(ctx context.Context) error {
 		r, err := s.Record(ctx, shop)
-		if err == nil && len(r.Status.Candidates) <= silentClusters {
-			err = fmt.Errorf("it has %d candidates", len(r.Status.Candidates))
+		if err != nil {
+			return err
 		}
-		return err
+		if all := len(r.Status.Candidates) + int(r.Status.OmittedCandidates); all <= silentClusters {
+			return fmt.Errorf("it has %d candidates", all)
+		}
+		return nil
 	}); err != nil {
 		return unlessEnded(ctx, err)
 	}

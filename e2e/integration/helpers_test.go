@@ -33,21 +33,21 @@ const epsilon = 250 * time.Millisecond
 var (
 	// steady is for terms that must not end. A member may be silent for 5 s, and a renewal may be late by more.
 	steady = v1alpha1.Timings{
-		LeaseDurationSeconds:       15,
+		LeaseDurationMilliseconds:  15_000,
 		RenewIntervalMilliseconds:  1000,
 		RequestTimeoutMilliseconds: 5000,
 		MaxClockSkewMilliseconds:   250,
 	}
 	// brief is for terms whose end a test awaits. A member may be silent for as long.
 	brief = v1alpha1.Timings{
-		LeaseDurationSeconds:       8,
+		LeaseDurationMilliseconds:  8_000,
 		RenewIntervalMilliseconds:  1000,
 		RequestTimeoutMilliseconds: 5000,
 		MaxClockSkewMilliseconds:   250,
 	}
 	// In a patient world a pause of the machine is no missed renewal, and a renewal seldom comes in between.
 	patient = v1alpha1.Timings{
-		LeaseDurationSeconds:       15,
+		LeaseDurationMilliseconds:  15_000,
 		RenewIntervalMilliseconds:  3000,
 		RequestTimeoutMilliseconds: 3000,
 		MaxClockSkewMilliseconds:   250,
@@ -56,7 +56,7 @@ var (
 
 // duration and renew are those of the world's policies.
 func (w *world) duration() time.Duration {
-	return time.Duration(w.Timings.LeaseDurationSeconds) * time.Second
+	return time.Duration(w.Timings.LeaseDurationMilliseconds) * time.Millisecond
 }
 
 func (w *world) renew() time.Duration {

@@ -217,7 +217,7 @@ const longSeconds = 10
 func (w *world) longPolicy(name string, namespaces ...string) {
 	w.T.Helper()
 	p := w.NewPolicy(name, namespaces...)
-	p.Spec.Timings.LeaseDurationSeconds = longSeconds
+	p.Spec.Timings.LeaseDurationMilliseconds = 1000 * longSeconds
 	w.Must(w.Hub.Create(w.T.Context(), p))
 }
 
@@ -296,7 +296,7 @@ func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *tes
 func TestANamespaceThatComesBackBeforeItsRecordIsGoneGoesOnAboveIt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, three)
-	w.Timings.LeaseDurationSeconds = longSeconds
+	w.Timings.LeaseDurationMilliseconds = 1000 * longSeconds
 	a := w.namespace("a", all...)
 	w.longPolicy("p", a)
 	w.startHub()

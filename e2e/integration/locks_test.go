@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -64,9 +65,12 @@ func TestAFencedLockThatIsHeldWhereItsClusterLeads(t *testing.T) {
 	w.startHub()
 	w.Leads("east", a, firstElection, all...)
 	w.awaitPolicy("p", v1alpha1.ConditionFenced, metav1.ConditionTrue, "InForce")
-	w.awaitPolicy("p", v1alpha1.ConditionLocksHeld, metav1.ConditionUnknown, string(reason.LockUnseen), a+"/stock")
-	w.awaitPolicy("p", v1alpha1.ConditionAccountsFound, metav1.ConditionFalse, string(reason.AccountMissing),
+	w.awaitPolicy("p", v1alpha1.ConditionFenceTargetsFound, metav1.ConditionFalse, string(reason.AccountMissing),
 		"there is no ServiceAccount chekout in east, south, west")
+	w.Must(w.Hub.Get(t.Context(), client.ObjectKeyFromObject(p), p))
+	p.Spec.Fencing.Writes[0].ServiceAccounts = p.Spec.Fencing.Writes[0].ServiceAccounts[1:] // the name was wrong
+	w.Must(w.Hub.Update(t.Context(), p))
+	w.awaitPolicy("p", v1alpha1.ConditionFenceTargetsFound, metav1.ConditionUnknown, string(reason.LockUnseen), a+"/stock")
 	w.elect(lock, all...)
 	// The lock opens when every earlier holder must have stopped, and is looked at twice after that.
 	w.Eventually("the lock is seen to be held", time.Minute, func() error {
@@ -74,6 +78,6 @@ func TestAFencedLockThatIsHeldWhereItsClusterLeads(t *testing.T) {
 		if err := w.Hub.Get(t.Context(), types.NamespacedName{Namespace: w.Fleet, Name: "p"}, p); err != nil {
 			return err
 		}
-		return conditionIs(p.Status.Conditions, v1alpha1.ConditionLocksHeld, metav1.ConditionTrue, string(reason.LocksHeld))
+		return conditionIs(p.Status.Conditions, v1alpha1.ConditionFenceTargetsFound, metav1.ConditionTrue, string(reason.TargetsFound))
 	})
 }

@@ -38,15 +38,14 @@ type world struct{ *harness.World }
 
 func newWorld(t *testing.T, duration time.Duration, members ...string) *world {
 	t.Helper()
-	w := &world{harness.NewWorld(t, fleet.New(t, members...), harness.FleetNamespace, harness.HubNamespace,
-		v1alpha1.Timings{
-			// It renews as often as the fast profile, but is patient: these tests are about silence, not speed, and a busy
-			// machine must not break it.
-			LeaseDurationSeconds:       int32(duration.Seconds()),
-			RenewIntervalMilliseconds:  int32(renewInterval / time.Millisecond),
-			RequestTimeoutMilliseconds: 3000,
-			MaxClockSkewMilliseconds:   250,
-		})}
+	w := &world{harness.NewWorld(t, fleet.New(t, members...), harness.FleetNamespace, harness.HubNamespace, v1alpha1.Timings{
+		// It renews as often as the fast profile, but is patient: these tests are about silence, not speed, and a busy
+		// machine must not break it.
+		LeaseDurationMilliseconds:  int32(duration / time.Millisecond),
+		RenewIntervalMilliseconds:  int32(renewInterval / time.Millisecond),
+		RequestTimeoutMilliseconds: 3000,
+		MaxClockSkewMilliseconds:   250,
+	})}
 	w.apply("config/rbac", "config/fleet")
 	return w
 }

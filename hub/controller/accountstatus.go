@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/leasecast/leasecast/api/reason"
@@ -12,27 +11,20 @@ import (
 	"github.com/leasecast/leasecast/hub/worker"
 )
 
-// noteAccounts sets the policy's condition that reports whether each fenced service account exists in some cluster.
-func (c *Controller) noteAccounts(object *v1alpha1.LeadershipPolicy, members []memberView) {
-	var found []accountFinding
-	if f := object.Spec.Fencing; f != nil {
-		seen := map[v1alpha1.FencedServiceAccount]bool{}
-		for _, w := range f.Writes {
-			for _, a := range w.ServiceAccounts {
-				if !seen[a] {
-					seen[a] = true
-					found = append(found, c.findAccount(a, members))
-				}
+func (c *Controller) findAccounts(object *v1alpha1.LeadershipPolicy, members []memberView) (found []accountFinding) {
+	if object.Spec.Fencing == nil {
+		return nil
+	}
+	seen := map[v1alpha1.FencedServiceAccount]bool{}
+	for _, w := range object.Spec.Fencing.Writes {
+		for _, a := range w.ServiceAccounts {
+			if !seen[a] {
+				seen[a] = true
+				found = append(found, c.findAccount(a, members))
 			}
 		}
 	}
-	if len(found) == 0 {
-		meta.RemoveStatusCondition(&object.Status.Conditions, v1alpha1.ConditionAccountsFound)
-		return
-	}
-	cond := accountsFound(found)
-	cond.ObservedGeneration = object.Generation
-	meta.SetStatusCondition(&object.Status.Conditions, cond)
+	return found
 }
 
 // accountFinding is the state of an account in all members. If one member has the account, its name is right: the
@@ -64,7 +56,7 @@ func (c *Controller) findAccount(a v1alpha1.FencedServiceAccount, members []memb
 	return f
 }
 
-// accountsFound returns the condition. It warns of accounts that no cluster has, and names those that were not seen
+// accountsFound warns of accounts that no cluster has, and names those that were not seen
 // yet.
 func accountsFound(found []accountFinding) metav1.Condition {
 	var missing, open []string
@@ -78,7 +70,7 @@ func accountsFound(found []accountFinding) metav1.Condition {
 		}
 	}
 	c := metav1.Condition{
-		Type: v1alpha1.ConditionAccountsFound, Status: metav1.ConditionTrue, Reason: string(reason.AccountsFound),
+		Status: metav1.ConditionTrue, Reason: string(reason.TargetsFound),
 		Message: "each fenced service account exists in a cluster",
 	}
 	switch {

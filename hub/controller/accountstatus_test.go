@@ -25,8 +25,8 @@ func TestWhatAPolicySaysOfItsAccounts(t *testing.T) {
 		want       string
 	}{
 		"none is fenced":                     {nil, nil, nil, "nothing"},
-		"one exists in all clusters":         {[]key{checkout}, states{checkout: worker.AccountFound}, states{checkout: worker.AccountFound}, "True AccountsFound each fenced service account exists in a cluster"},
-		"one cluster is enough":              {[]key{checkout}, states{checkout: worker.AccountMissing}, states{checkout: worker.AccountFound}, "True AccountsFound each fenced service account exists in a cluster"},
+		"one exists in all clusters":         {[]key{checkout}, states{checkout: worker.AccountFound}, states{checkout: worker.AccountFound}, "True TargetsFound each fenced service account exists in a cluster"},
+		"one cluster is enough":              {[]key{checkout}, states{checkout: worker.AccountMissing}, states{checkout: worker.AccountFound}, "True TargetsFound each fenced service account exists in a cluster"},
 		"one is in no cluster":               {[]key{checkout, builder}, states{checkout: worker.AccountFound, builder: worker.AccountMissing}, states{builder: worker.AccountMissing}, "False AccountMissing " + advice + "there is no ServiceAccount ci/builder in east, west"},
 		"a cluster that is silent is open":   {[]key{builder}, states{builder: worker.AccountMissing}, nil, "False AccountMissing " + advice + "there is no ServiceAccount ci/builder in east"},
 		"nothing is known yet":               {[]key{checkout, builder}, states{checkout: worker.AccountFound}, nil, "Unknown AccountUnseen no cluster has shown yet whether it has these service accounts: ci/builder"},
@@ -44,12 +44,12 @@ func TestWhatAPolicySaysOfItsAccounts(t *testing.T) {
 			}
 			o := fencing(fenced)
 			o.Generation = 7
-			o.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccountsFound, Status: metav1.ConditionUnknown}}
-			c.noteAccounts(o, []memberView{{Member: fleet.Member{Key: fleet.Key{Name: "away"}}}, {Member: fleet.Member{Key: eastKey}}, {Member: fleet.Member{Key: west}}})
-			if got := told(o.Status.Conditions, v1alpha1.ConditionAccountsFound); got != test.want {
+			o.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFenceTargetsFound, Status: metav1.ConditionUnknown}}
+			c.noteFenceTargets(o, []memberView{{Member: fleet.Member{Key: fleet.Key{Name: "away"}}}, {Member: fleet.Member{Key: eastKey}}, {Member: fleet.Member{Key: west}}})
+			if got := told(o.Status.Conditions, v1alpha1.ConditionFenceTargetsFound); got != test.want {
 				t.Errorf("it says %q, want %q", got, test.want)
 			}
-			if c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionAccountsFound); c != nil && c.ObservedGeneration != 7 {
+			if c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionFenceTargetsFound); c != nil && c.ObservedGeneration != 7 {
 				t.Errorf("it is of generation %d", c.ObservedGeneration)
 			}
 		})

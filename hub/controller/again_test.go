@@ -100,7 +100,7 @@ func TestADecisionThatFailsIsMadeAnewOnWhatIsStored(t *testing.T) {
 		if err := api.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
 			t.Fatal(err)
 		}
-		p.Spec.Timings.LeaseDurationSeconds, p.Generation = 120, 2 // which the seal has to know
+		p.Spec.Timings.LeaseDurationMilliseconds, p.Generation = 120_000, 2 // which the seal has to know
 		if err := api.Update(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}

@@ -199,7 +199,7 @@ func lockRefused(policies []*policy, object *v1alpha1.LeadershipPolicy, members 
 // a lock of their name in one of these members, in a namespace that this policy names.
 func leaseRefused(policies []*policy, p *policy, members []memberView) string {
 	for _, older := range olderThan(policies, p.object) {
-		warns := older.object.Spec.Fencing != nil && older.object.Spec.Fencing.Mode == v1alpha1.FencingWarn
+		warns := older.object.Spec.Fencing != nil && older.object.Spec.Fencing.Enforcement == v1alpha1.EnforcementWarn
 		if warns || !slices.ContainsFunc(members, func(m memberView) bool { return older.selects(m.Member) }) {
 			continue
 		}

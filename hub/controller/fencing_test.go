@@ -26,7 +26,7 @@ func fencing(f *v1alpha1.Fencing) *v1alpha1.LeadershipPolicy {
 	return &v1alpha1.LeadershipPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shops"},
 		Spec: v1alpha1.LeadershipPolicySpec{
-			Handover: v1alpha1.HandoverAcknowledged, Namespaces: v1alpha1.NamespaceSelection{Names: []string{"shop"}}, Fencing: f,
+			Handover: v1alpha1.HandoverRegisteredReaders, Namespaces: v1alpha1.NamespaceSelection{Names: []string{"shop"}}, Fencing: f,
 		},
 	}
 }
@@ -40,9 +40,9 @@ func TestWhereSchedulesAreFencedReadersShortenNothing(t *testing.T) {
 		"nothing is fenced":             {nil, true},
 		"writes are":                    {&v1alpha1.Fencing{Writes: []v1alpha1.WriteFence{{}}}, true},
 		"schedules are":                 {&v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}, false},
-		"schedules are, by name":        {&v1alpha1.Fencing{Mode: v1alpha1.FencingEnforce, Schedules: &metav1.LabelSelector{}}, false},
+		"schedules are, by name":        {&v1alpha1.Fencing{Enforcement: v1alpha1.EnforcementDeny, Schedules: &metav1.LabelSelector{}}, false},
 		"locks are":                     {&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}, false},
-		"there is a warning about them": {&v1alpha1.Fencing{Mode: v1alpha1.FencingWarn, Schedules: &metav1.LabelSelector{}}, true},
+		"there is a warning about them": {&v1alpha1.Fencing{Enforcement: v1alpha1.EnforcementWarn, Schedules: &metav1.LabelSelector{}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := parsePolicy(fencing(test.fencing)).election.Acknowledged; got != test.acknowledged {
@@ -58,7 +58,7 @@ func TestHowLongLocksAreWaitedFor(t *testing.T) {
 	quick.RequestTimeoutSeconds, quick.ReleaseTimeoutSeconds = 5, ptr.To[int32](0)
 	slow := v1alpha1.LockFence{LeaseDurationSeconds: 60, RenewDeadlineSeconds: 40, RetryPeriodSeconds: 15, RequestTimeoutSeconds: 20, ReleaseTimeoutSeconds: ptr.To[int32](0)}
 	for name, test := range map[string]struct {
-		mode  v1alpha1.FencingMode
+		mode  v1alpha1.Enforcement
 		locks []v1alpha1.LockFence
 		want  time.Duration
 	}{
@@ -66,10 +66,10 @@ func TestHowLongLocksAreWaitedFor(t *testing.T) {
 		"the policy states how long requests take": {"", []v1alpha1.LockFence{quick}, 17 * time.Second},
 		"the policy states nothing":                {"", []v1alpha1.LockFence{unstated}, 192 * time.Second},
 		"the slowest counts":                       {"", []v1alpha1.LockFence{quick, slow, quick}, 75 * time.Second},
-		"a warning keeps nobody from renewing":     {v1alpha1.FencingWarn, []v1alpha1.LockFence{slow}, 0},
+		"a warning keeps nobody from renewing":     {v1alpha1.EnforcementWarn, []v1alpha1.LockFence{slow}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := parsePolicy(fencing(&v1alpha1.Fencing{Mode: test.mode, LeaderElectionLocks: test.locks}))
+			p := parsePolicy(fencing(&v1alpha1.Fencing{Enforcement: test.mode, LeaderElectionLocks: test.locks}))
 			if got := p.election.StopTime; got != test.want {
 				t.Errorf("%v, want %v", got, test.want)
 			}
@@ -107,7 +107,7 @@ func TestWhichFencesAMemberHasToHaveInForce(t *testing.T) {
 		"that of schedules is missing":    {both, where(func(f guard.Fence) bool { return f.Schedules() != nil }), true},
 		"that of writes is missing":       {both, where(func(f guard.Fence) bool { return f.Schedules() == nil }), true},
 		"that of namespaces by label is":  {both, where(func(f guard.Fence) bool { return !f.Covers("shop") }), false},
-		"one that only warns is not seen": {&v1alpha1.Fencing{Mode: v1alpha1.FencingWarn, Schedules: schedules}, missing, false},
+		"one that only warns is not seen": {&v1alpha1.Fencing{Enforcement: v1alpha1.EnforcementWarn, Schedules: schedules}, missing, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _, _ := onScene(t)
@@ -236,7 +236,7 @@ func TestWhatAPolicySaysOfItsFences(t *testing.T) {
 			"True InForce in force in all 1 clusters; refused in every cluster until each earlier holder must have stopped: stock/stock"},
 		"of locks that take as long the first is named": {&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock, like}}, nil,
 			"True InForce in force in all 1 clusters; refused in every cluster until each earlier holder must have stopped: stock/like, stock/stock; a change of leader takes 4s more, for the lock stock/stock"},
-		"one only warns":   {&v1alpha1.Fencing{Mode: v1alpha1.FencingWarn, Schedules: schedules}, nil, "True Warns"},
+		"one only warns":   {&v1alpha1.Fencing{Enforcement: v1alpha1.EnforcementWarn, Schedules: schedules}, nil, "True Warns"},
 		"one is missing":   {&v1alpha1.Fencing{Schedules: schedules}, err(guard.ErrNotEnforced), "False Unfenced east (a fence that the policy asks for does not refuse yet what it must)"},
 		"one is forbidden": {&v1alpha1.Fencing{Schedules: schedules}, err(guard.ErrForbidden), "False Unfenced east (the cluster does not let the hub install the fences"},
 		"one is refused": {&v1alpha1.Fencing{Schedules: schedules}, err(fmt.Errorf("%w (%w)", guard.ErrForbidden, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("says a webhook")))),
@@ -273,34 +273,11 @@ func TestAPolicySaysThatAFenceIsMissingWhereNobodyWorksYet(t *testing.T) {
 	}
 }
 
-// A fence around the Lease that the hub writes would lock the hub out.
-func TestAPolicyWhoseLocksTheHubCannotFenceIsInvalid(t *testing.T) {
-	written := simLock
-	written.Name = v1alpha1.DefaultLeaseName
-	for name, test := range map[string]struct {
-		lock    v1alpha1.LockFence
-		invalid bool
-	}{
-		"a lock":                        {simLock, false},
-		"a lock without durations":      {v1alpha1.LockFence{Namespace: "stock", Name: "stock"}, true},
-		"the Lease that the hub writes": {written, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := fencing(&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{test.lock}})
-			o.Spec.Namespaces.Names = []string{"shop"}
-			o.Spec.Timings = v1alpha1.Timings{LeaseDurationSeconds: 15, RenewIntervalMilliseconds: 5000, RequestTimeoutMilliseconds: 3000, MaxClockSkewMilliseconds: 1000}
-			if got := parsePolicy(o).invalid; (got != nil) != test.invalid {
-				t.Errorf("it is invalid: %v", got)
-			}
-		})
-	}
-}
-
 // Two policies never gate one lock: it would be held nowhere, or the wrong leader would count.
 func TestALockHasOneFenceInAMember(t *testing.T) {
 	named := func(name string, clusters map[string]string, f *v1alpha1.Fencing) *policy {
 		o := fencing(f)
-		o.Name, o.Spec.Timings = name, v1alpha1.Timings{LeaseDurationSeconds: 15, RenewIntervalMilliseconds: 5000, RequestTimeoutMilliseconds: 3000, MaxClockSkewMilliseconds: 1000}
+		o.Name, o.Spec.Timings = name, v1alpha1.Timings{LeaseDurationMilliseconds: 15_000, RenewIntervalMilliseconds: 5000, RequestTimeoutMilliseconds: 3000, MaxClockSkewMilliseconds: 1000}
 		o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: clusters}
 		return parsePolicy(o)
 	}
@@ -376,7 +353,7 @@ func TestAPolicyWhoseLeaseAnOlderOneFencesSaysSo(t *testing.T) {
 		"it manages the namespace": {[]*policy{old, named("young", in("bank", simLock.Namespace))}, true},
 		"the older one only warns": {[]*policy{named("old", func(s *v1alpha1.LeadershipPolicySpec) {
 			s.Fencing = locks.DeepCopy()
-			s.Fencing.Mode = v1alpha1.FencingWarn
+			s.Fencing.Enforcement = v1alpha1.EnforcementWarn
 		}), named("young", in(simLock.Namespace))}, false},
 		"the older one is about others": {[]*policy{named("old", func(s *v1alpha1.LeadershipPolicySpec) {
 			s.Fencing, s.ClusterSelector = locks, &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "b"}}
@@ -396,18 +373,12 @@ func TestAPolicyWhoseLeaseAnOlderOneFencesSaysSo(t *testing.T) {
 
 // Nobody knows what an invalid policy asks for, so it loses no fence that it has.
 func TestTheFencesOfAnInvalidPolicyStay(t *testing.T) {
-	locks := func(l v1alpha1.LockFence) *v1alpha1.Fencing {
-		return &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{l}}
-	}
 	for name, test := range map[string]struct {
 		change  func(*v1alpha1.LeadershipPolicy)
 		fences  int
 		invalid []string
 	}{
 		"it is valid": {func(*v1alpha1.LeadershipPolicy) {}, 1, nil},
-		"an earlier CRD admitted its lock without durations": {func(o *v1alpha1.LeadershipPolicy) {
-			o.Spec.Fencing = locks(v1alpha1.LockFence{Namespace: "stock", Name: "stock"})
-		}, 0, []string{"shops"}},
 		"its Clusters cannot be told": {func(o *v1alpha1.LeadershipPolicy) {
 			o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "no value"}}
 		}, 0, []string{"shops"}},
@@ -417,7 +388,7 @@ func TestTheFencesOfAnInvalidPolicyStay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := policyOf("fleet", "shops", "shop")
-			o.Spec.Fencing = locks(simLock)
+			o.Spec.Fencing = &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}
 			test.change(o)
 			all := []*policy{parsePolicy(o)}
 			c := New(Options{HubID: "this"})

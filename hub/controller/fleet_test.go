@@ -269,7 +269,7 @@ func policyOf(fleetName, name, namespace string) *v1alpha1.LeadershipPolicy {
 	p.Spec.InitialDelaySeconds = ptr.To(int32(0))
 	p.Spec.Namespaces.Names = []string{namespace}
 	p.Spec.Timings = v1alpha1.Timings{
-		LeaseDurationSeconds: 15, RenewIntervalMilliseconds: 5000,
+		LeaseDurationMilliseconds: 15_000, RenewIntervalMilliseconds: 5000,
 		RequestTimeoutMilliseconds: 3000, MaxClockSkewMilliseconds: 1000,
 	}
 	return p

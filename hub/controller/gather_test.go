@@ -52,7 +52,7 @@ func hubOf(t *testing.T, c *Controller) client.Client {
 	p := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: shop.Namespace, Name: "shops"}}
 	p.Spec.Namespaces.Names = []string{shop.Name}
 	p.Spec.Timings = v1alpha1.Timings{
-		LeaseDurationSeconds: 15, RenewIntervalMilliseconds: 5000,
+		LeaseDurationMilliseconds: 15_000, RenewIntervalMilliseconds: 5000,
 		RequestTimeoutMilliseconds: 3000, MaxClockSkewMilliseconds: 1000,
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: shop.Namespace, Name: seal.SecretName}, Data: map[string][]byte{

@@ -170,10 +170,10 @@ func TestTheLargestSkewAndDurationOfPoliciesAndSealCount(t *testing.T) {
 	}{
 		"the seal's are larger": {func(*v1alpha1.LeadershipPolicy) {}, 5 * time.Second, time.Minute},
 		"the policy's are": {func(p *v1alpha1.LeadershipPolicy) {
-			p.Spec.Timings.LeaseDurationSeconds, p.Spec.Timings.MaxClockSkewMilliseconds = 120, 20_000
+			p.Spec.Timings.LeaseDurationMilliseconds, p.Spec.Timings.MaxClockSkewMilliseconds = 120_000, 20_000
 		}, 20 * time.Second, 2 * time.Minute},
 		"the policy's are, but it is invalid": {func(p *v1alpha1.LeadershipPolicy) {
-			p.Spec.Timings.LeaseDurationSeconds, p.Spec.Timings.MaxClockSkewMilliseconds = 30, 20_000
+			p.Spec.Timings.LeaseDurationMilliseconds, p.Spec.Timings.MaxClockSkewMilliseconds = 30_000, 20_000
 		}, 5 * time.Second, time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -41,7 +41,7 @@ func (a *ahead) offsets() map[fleet.Key]skew.Interval {
 func timings(name string, d int32, skew time.Duration) client.Object {
 	return &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name}, Spec: v1alpha1.LeadershipPolicySpec{
 		Timings: v1alpha1.Timings{
-			LeaseDurationSeconds: d, RenewIntervalMilliseconds: 250,
+			LeaseDurationMilliseconds: 1000 * d, RenewIntervalMilliseconds: 250,
 			RequestTimeoutMilliseconds: 250, MaxClockSkewMilliseconds: int32(skew / time.Millisecond),
 		},
 	}}

@@ -38,7 +38,7 @@ func TestAPolicyWithManyFaultsNamesTheSameEachTime(t *testing.T) {
 }
 
 func TestInvalidPolicyChangesNothing(t *testing.T) {
-	bad := func(o *v1alpha1.LeadershipPolicy) { o.Spec.Timings.LeaseDurationSeconds = 3 }
+	bad := func(o *v1alpha1.LeadershipPolicy) { o.Spec.Timings.LeaseDurationMilliseconds = 3_000 }
 	edit := func(t *testing.T, api client.Client, change func(*v1alpha1.LeadershipPolicy)) {
 		t.Helper()
 		o := &v1alpha1.LeadershipPolicy{}
@@ -73,7 +73,7 @@ func TestInvalidPolicyChangesNothing(t *testing.T) {
 		of(t, c)
 		edit(t, api, bad)
 		of(t, c)
-		edit(t, api, func(o *v1alpha1.LeadershipPolicy) { o.Spec.Timings.LeaseDurationSeconds = 30 })
+		edit(t, api, func(o *v1alpha1.LeadershipPolicy) { o.Spec.Timings.LeaseDurationMilliseconds = 30_000 })
 		if v := of(t, c); v.policy.invalid != nil || v.policy.election.Timings.Duration != 30*time.Second {
 			t.Errorf("%+v", v.policy)
 		}

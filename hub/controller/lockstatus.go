@@ -13,22 +13,32 @@ import (
 	"github.com/leasecast/leasecast/hub/worker"
 )
 
-// noteLocks sets the policy's condition that reports whether its fenced locks have holders in the cluster that
-// leads.
-func (c *Controller) noteLocks(object *v1alpha1.LeadershipPolicy, members []memberView) {
-	var found []lockFinding
+// noteFenceTargets sets the policy's condition that reports whether its fenced locks have holders in the cluster that
+// leads, and whether its fenced service accounts exist in a cluster.
+func (c *Controller) noteFenceTargets(object *v1alpha1.LeadershipPolicy, members []memberView) {
+	var targets []metav1.Condition
+	if found := c.findLocks(object, members); len(found) > 0 {
+		targets = append(targets, locksHeld(found))
+	}
+	if found := c.findAccounts(object, members); len(found) > 0 {
+		targets = append(targets, accountsFound(found))
+	}
+	if len(targets) == 0 {
+		meta.RemoveStatusCondition(&object.Status.Conditions, v1alpha1.ConditionFenceTargetsFound)
+		return
+	}
+	cond := worstOf(v1alpha1.ConditionFenceTargetsFound, targets)
+	cond.ObservedGeneration = object.Generation
+	meta.SetStatusCondition(&object.Status.Conditions, cond)
+}
+
+func (c *Controller) findLocks(object *v1alpha1.LeadershipPolicy, members []memberView) (found []lockFinding) {
 	for _, f := range guard.Fences(c.HubID, object, nil) {
 		if lock, is := f.Lock(); is {
 			found = append(found, c.findLock(f, lock.String(), members))
 		}
 	}
-	if len(found) == 0 {
-		meta.RemoveStatusCondition(&object.Status.Conditions, v1alpha1.ConditionLocksHeld)
-		return
-	}
-	cond := locksHeld(found)
-	cond.ObservedGeneration = object.Generation
-	meta.SetStatusCondition(&object.Status.Conditions, cond)
+	return found
 }
 
 // lockFinding is what was seen of a lock in the member that leads. An empty member means that nothing was seen.
@@ -50,7 +60,7 @@ func (c *Controller) findLock(f guard.Fence, lock string, members []memberView) 
 	return lockFinding{lock: lock}
 }
 
-// locksHeld returns the condition. It warns of locks without a holder, and names those that were not seen yet.
+// locksHeld warns of locks without a holder, and names those that were not seen yet.
 func locksHeld(found []lockFinding) metav1.Condition {
 	var idle, open []string
 	for _, l := range found {
@@ -65,8 +75,8 @@ func locksHeld(found []lockFinding) metav1.Condition {
 		}
 	}
 	c := metav1.Condition{
-		Type: v1alpha1.ConditionLocksHeld, Status: metav1.ConditionTrue, Reason: string(reason.LocksHeld),
-		Message: "somebody holds each fenced lock in the cluster that leads",
+		Status: metav1.ConditionTrue, Reason: string(reason.TargetsFound),
+		Message: "each fenced lock has a holder in the cluster that leads",
 	}
 	switch {
 	case len(idle) > 0:

@@ -34,11 +34,11 @@ func TestWhatAPolicySaysOfItsLocks(t *testing.T) {
 	}{
 		"none is fenced":                       {&v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}, worker.LockMissing, worker.LockMissing, "nothing"},
 		"nothing is fenced":                    {nil, worker.LockMissing, worker.LockMissing, "nothing"},
-		"one is held in the leader":            {&v1alpha1.Fencing{LeaderElectionLocks: one}, worker.LockUnseen, worker.LockHeld, "True LocksHeld "},
+		"one is held in the leader":            {&v1alpha1.Fencing{LeaderElectionLocks: one}, worker.LockUnseen, worker.LockHeld, "True TargetsFound "},
 		"one has no Lease in the leader":       {&v1alpha1.Fencing{LeaderElectionLocks: one}, worker.LockMissing, worker.LockUnseen, "False LockIdle " + advice + "there is no Lease stock/stock in east, which leads"},
 		"one is renewed by nobody":             {&v1alpha1.Fencing{LeaderElectionLocks: one}, worker.LockUnseen, worker.LockIdle, "False LockIdle " + advice + "nobody renews the Lease stock/stock in west, which leads"},
 		"nobody leads, or not for long":        {&v1alpha1.Fencing{LeaderElectionLocks: two}, worker.LockUnseen, worker.LockUnseen, "Unknown LockUnseen nobody was seen to hold these locks since a cluster leads: stock/stock, stock/other"},
-		"a warning is tried out with the lock": {&v1alpha1.Fencing{Mode: v1alpha1.FencingWarn, LeaderElectionLocks: one}, worker.LockMissing, worker.LockUnseen, "False LockIdle "},
+		"a warning is tried out with the lock": {&v1alpha1.Fencing{Enforcement: v1alpha1.EnforcementWarn, LeaderElectionLocks: one}, worker.LockMissing, worker.LockUnseen, "False LockIdle "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := New(Options{HubID: "this"})
@@ -46,12 +46,12 @@ func TestWhatAPolicySaysOfItsLocks(t *testing.T) {
 			c.members[west] = &memberState{worker: &laborer{lock: test.west}}
 			o := fencing(test.fencing)
 			o.Generation = 7
-			o.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionLocksHeld, Status: metav1.ConditionUnknown}}
-			c.noteLocks(o, []memberView{{Member: fleet.Member{Key: fleet.Key{Name: "away"}}}, {Member: fleet.Member{Key: eastKey}}, {Member: fleet.Member{Key: west}}})
-			if got := told(o.Status.Conditions, v1alpha1.ConditionLocksHeld); !strings.HasPrefix(got, test.want) {
+			o.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFenceTargetsFound, Status: metav1.ConditionUnknown}}
+			c.noteFenceTargets(o, []memberView{{Member: fleet.Member{Key: fleet.Key{Name: "away"}}}, {Member: fleet.Member{Key: eastKey}}, {Member: fleet.Member{Key: west}}})
+			if got := told(o.Status.Conditions, v1alpha1.ConditionFenceTargetsFound); !strings.HasPrefix(got, test.want) {
 				t.Errorf("it says %q, want %q", got, test.want)
 			}
-			if c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionLocksHeld); c != nil && c.ObservedGeneration != 7 {
+			if c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionFenceTargetsFound); c != nil && c.ObservedGeneration != 7 {
 				t.Errorf("it is of generation %d", c.ObservedGeneration)
 			}
 		})

@@ -240,7 +240,7 @@ func TestYoungerPolicyOpensNoLockOfAnOlderOne(t *testing.T) {
 	}
 	fenced := &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}
 	warns := fenced.DeepCopy()
-	warns.Mode = v1alpha1.FencingWarn
+	warns.Enforcement = v1alpha1.EnforcementWarn
 	a, b := map[string]string{"zone": "a"}, map[string]string{"zone": "b"}
 	members := []fleet.Member{{Key: eastKey, Labels: a}, {Key: fleet.Key{Fleet: "fleet", Name: "west"}, Labels: b}}
 	for name, test := range map[string]struct {

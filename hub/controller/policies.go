@@ -30,7 +30,7 @@ type policy struct {
 	namespaces labels.Selector
 	election   election.Policy
 	thresholds health.Thresholds
-	locks      []locks.Lock // locks that it fences with mode Enforce, and that no older policy fences too
+	locks      []locks.Lock // locks that it fences with enforcement Deny, and that no older policy fences too
 	// invalid is why the stored version is invalid. Unless unknown is set, the other fields are the last valid
 	// version's, which stays in effect (valid.go).
 	invalid error
@@ -52,14 +52,14 @@ func parsePolicy(o *v1alpha1.LeadershipPolicy) *policy {
 		fences: &fenceSets{},
 		election: election.Policy{
 			Timings: lease.Timings{
-				Duration: time.Duration(t.LeaseDurationSeconds) * time.Second,
+				Duration: milliseconds(t.LeaseDurationMilliseconds),
 				Renew:    milliseconds(t.RenewIntervalMilliseconds),
 				Timeout:  milliseconds(t.RequestTimeoutMilliseconds),
 				Skew:     milliseconds(t.MaxClockSkewMilliseconds),
 			},
 			LeaseName:                   o.LeaseName(),
 			FailOverWhenMostUnreachable: o.Spec.Health.WhenMostUnreachable != v1alpha1.HoldWhenMostUnreachable,
-			Acknowledged:                o.Spec.Handover == v1alpha1.HandoverAcknowledged && !admitsByLease(o.Spec.Fencing),
+			Acknowledged:                o.Spec.Handover == v1alpha1.HandoverRegisteredReaders && !admitsByLease(o.Spec.Fencing),
 			InitialDelay:                v1alpha1.DefaultInitialDelay,
 		},
 	}
@@ -96,9 +96,6 @@ func parsePolicy(o *v1alpha1.LeadershipPolicy) *policy {
 			selector = labels.Nothing()
 		}
 		*s.to = selector
-	}
-	if err := locks.Check(o); err != nil {
-		p.invalid = err
 	}
 	if err := p.election.Timings.Validate(); err != nil {
 		p.invalid = err
@@ -154,7 +151,7 @@ func selectorOf(s *metav1.LabelSelector) (labels.Selector, error) {
 // admitsByLease reports whether API servers admit Jobs or the holders of locks by the Lease. An API server may be
 // behind, and no reader can report when it stops admitting. That is certain only when the term has expired.
 func admitsByLease(f *v1alpha1.Fencing) bool {
-	return f != nil && (f.Schedules != nil || len(f.LeaderElectionLocks) > 0) && f.Mode != v1alpha1.FencingWarn
+	return f != nil && (f.Schedules != nil || len(f.LeaderElectionLocks) > 0) && f.Enforcement != v1alpha1.EnforcementWarn
 }
 
 // fencedLabels returns the label selectors in a policy's fencing.
@@ -170,7 +167,7 @@ func fencedLabels(f *v1alpha1.Fencing) (all []*metav1.LabelSelector) {
 
 // enforcedLocks returns the locks that API servers reject, as opposed to those that they only warn of.
 func enforcedLocks(f *v1alpha1.Fencing) []locks.Lock {
-	if f == nil || f.Mode == v1alpha1.FencingWarn {
+	if f == nil || f.Enforcement == v1alpha1.EnforcementWarn {
 		return nil
 	}
 	return locks.Of(f)

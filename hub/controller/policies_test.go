@@ -35,7 +35,7 @@ func TestWhatAPolicyLeavesOpen(t *testing.T) {
 
 func TestWhatAPolicySays(t *testing.T) {
 	o := policyOf("fleet", "shops", "shop")
-	o.Spec.LeaseName, o.Spec.Handover, o.Spec.Health.WhenMostUnreachable = "active", v1alpha1.HandoverAcknowledged, v1alpha1.HoldWhenMostUnreachable
+	o.Spec.LeaseName, o.Spec.Handover, o.Spec.Health.WhenMostUnreachable = "active", v1alpha1.HandoverRegisteredReaders, v1alpha1.HoldWhenMostUnreachable
 	o.Spec.Health.UnreachableAfterMilliseconds = 7000
 	o.Spec.Health.RecoverAfterMilliseconds = ptr.To[int32](9000)
 	o.Spec.InitialDelaySeconds = ptr.To[int32](3)

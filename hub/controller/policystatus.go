@@ -1,10 +1,12 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -143,11 +145,12 @@ func (c *Controller) fillPolicyStatus(ctx context.Context, policies []*policy, o
 		}
 	}
 	s.Clusters = &clusters
+	s.UnreachableAfterMilliseconds = int32(p.thresholds.UnreachableAfter.Milliseconds())
+	s.RecoverAfterMilliseconds = ptr.To(int32(p.thresholds.RecoverAfter.Milliseconds()))
 	managed, recount := c.allManaged(ctx, p)
 	for _, cond := range []metav1.Condition{
 		managed,
-		accepted(p, lost, leaseRefused(policies, p, members)),
-		survivesHubLoss(p, c.Tenure.ElectionDuration().Seconds(), p.election.Timings.SurvivesHubLoss(c.Tenure.ElectionDuration())),
+		accepted(p, lost, leaseRefused(policies, p, members), hubLossWarning(p.election.Timings, c.Tenure.ElectionDuration())),
 		clustersReachable(mostUnreachable(members, p.thresholds.UnreachableAfter), members),
 		clocksAgree(members),
 		secretsGranted(c.Fleet.MissingGrant(object.Namespace), c.brokenSeal(object.Namespace)),
@@ -161,13 +164,20 @@ func (c *Controller) fillPolicyStatus(ctx context.Context, policies []*policy, o
 		return result
 	}
 	c.noteFences(ctx, policies, p, object, members, c.lostNames(ctx, p, policies))
-	c.noteLocks(object, members)
-	c.noteAccounts(object, members)
+	c.noteFenceTargets(object, members)
+	ready := policyReady(s.Conditions)
+	ready.ObservedGeneration = object.Generation
+	meta.SetStatusCondition(&s.Conditions, ready)
 	return result
 }
 
-func accepted(p *policy, lost []string, refused string) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: string(reason.Accepted), Message: "the policy is valid and acted on"}
+// accepted returns the condition of a policy that has lost namespaces to others, and whose Leases are refused.
+// warning is added to the message of a policy that is accepted.
+func accepted(p *policy, lost []string, refused, warning string) metav1.Condition {
+	c := metav1.Condition{
+		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: string(reason.Accepted),
+		Message: "the policy is valid and acted on" + warning,
+	}
 	switch {
 	case p.invalid != nil:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(reason.InvalidPolicy), cut(p.invalid.Error(), 1024)
@@ -180,18 +190,51 @@ func accepted(p *policy, lost []string, refused string) metav1.Condition {
 	return c
 }
 
-func survivesHubLoss(p *policy, h float64, ok bool) metav1.Condition {
-	t := p.election.Timings
-	if ok {
-		return metav1.Condition{
-			Type: v1alpha1.ConditionSurvivesHubLoss, Status: metav1.ConditionTrue, Reason: string(reason.HubLossInvisible),
-			Message: fmt.Sprintf("another hub replica takes over before a term of %v lapses", t.Duration),
+// hubLossWarning returns what an accepted policy warns of: terms may lapse when a hub replica is lost. h is the
+// duration of the hub's own election.
+func hubLossWarning(t lease.Timings, h time.Duration) string {
+	if t.SurvivesHubLoss(h) {
+		return ""
+	}
+	return fmt.Sprintf("; if a hub replica is lost, terms may lapse: renewIntervalMilliseconds, %gs for its election, "+
+		"requestTimeoutMilliseconds and maxClockSkewMilliseconds add up to more than leaseDurationMilliseconds (%v)",
+		h.Seconds(), t.Duration)
+}
+
+// worstOf returns the worst of conditions as one: False before Unknown before True. Its message has the messages of
+// all that are as bad.
+func worstOf(kind string, conditions []metav1.Condition) metav1.Condition {
+	worst := metav1.Condition{Type: kind}
+	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown, metav1.ConditionTrue} {
+		var messages []string
+		for _, c := range conditions {
+			if c.Status == status {
+				worst.Status, worst.Reason = status, cmp.Or(worst.Reason, c.Reason)
+				messages = append(messages, c.Message)
+			}
+		}
+		if len(messages) > 0 {
+			worst.Message = cut(strings.Join(messages, "; "), 1024)
+			return worst
 		}
 	}
-	return metav1.Condition{
-		Type: v1alpha1.ConditionSurvivesHubLoss, Status: metav1.ConditionFalse, Reason: string(reason.HubLossMayLapse),
-		Message: fmt.Sprintf("if a hub replica is lost, terms may lapse: renewIntervalMilliseconds, %gs for its election, requestTimeoutMilliseconds and maxClockSkewMilliseconds add up to more than leaseDurationSeconds (%v)", h, t.Duration),
+	return worst
+}
+
+// policyReady returns the sum of a policy's other conditions.
+func policyReady(conditions []metav1.Condition) metav1.Condition {
+	var others []metav1.Condition
+	for _, c := range conditions {
+		if c.Type != v1alpha1.ConditionReady {
+			c.Message = c.Type + ": " + c.Message
+			others = append(others, c)
+		}
 	}
+	ready := worstOf(v1alpha1.ConditionReady, others)
+	if ready.Status == metav1.ConditionTrue {
+		ready.Reason, ready.Message = "Ready", ""
+	}
+	return ready
 }
 
 func clustersReachable(most bool, ms []memberView) metav1.Condition {

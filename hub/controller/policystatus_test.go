@@ -177,7 +177,7 @@ func TestTheStatusOfAPolicy(t *testing.T) {
 			t.Errorf("%d namespaces, %d clusters, generation %d; want 2, 2, 7", *s.Namespaces, *s.Clusters, s.ObservedGeneration)
 		}
 		for kind, want := range map[string]string{
-			v1alpha1.ConditionAccepted: "True Accepted", v1alpha1.ConditionSurvivesHubLoss: "True HubLossInvisible",
+			v1alpha1.ConditionAccepted: "True Accepted", v1alpha1.ConditionReady: "Unknown NotMeasured",
 			v1alpha1.ConditionClustersReachable: "True Reachable", v1alpha1.ConditionClocksAgree: "Unknown NotMeasured",
 		} {
 			if got := judged(s, kind); got != want {
@@ -357,13 +357,13 @@ func TestWhetherAPolicyIsAccepted(t *testing.T) {
 		why     reason.Reason
 		words   string
 	}{
-		"it is":                            {valid, nil, "", metav1.ConditionTrue, reason.Accepted, "the policy is valid and acted on"},
+		"it is":                            {valid, nil, "", metav1.ConditionTrue, reason.Accepted, "the policy is valid and acted on; beware"},
 		"an older one was first":           {valid, []string{"a (to x)", "b (to y)"}, "a lock", metav1.ConditionFalse, reason.Conflict, "other policies own these namespaces, so this one has no effect there: a (to x), b (to y)"},
 		"an older one fences its Lease":    {valid, nil, "a lock", metav1.ConditionFalse, reason.Conflict, "a lock"},
 		"it is invalid, which comes first": {invalid, []string{"a (to x)"}, "a lock", metav1.ConditionFalse, reason.InvalidPolicy, "renewIntervalMilliseconds is too long"},
 	} {
 		want.Status, want.Reason, want.Message = test.status, string(test.why), test.words
-		if got := accepted(test.policy, test.lost, test.refused); got != want {
+		if got := accepted(test.policy, test.lost, test.refused, "; beware"); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}
@@ -373,7 +373,8 @@ func TestWhetherAPolicyIsAccepted(t *testing.T) {
 	lost.verdict.State = health.Unhealthy
 	unmeasured := measured(long, vague)
 	for name, c := range map[string]metav1.Condition{
-		"invalid": accepted(invalid, nil, ""), "lost": accepted(valid, []string{long}, ""), "refused": accepted(valid, nil, long), "unreachable": clustersReachable(true, []memberView{lost}),
+		"invalid": accepted(invalid, nil, "", ""), "lost": accepted(valid, []string{long}, "", ""),
+		"refused": accepted(valid, nil, long, ""), "unreachable": clustersReachable(true, []memberView{lost}),
 		"off": clocksAgree([]memberView{lost}), "open": clocksAgree([]memberView{unmeasured}),
 	} {
 		if len(c.Message) != 1024 {
@@ -382,18 +383,55 @@ func TestWhetherAPolicyIsAccepted(t *testing.T) {
 	}
 }
 
-func TestWhetherTheLossOfAHubIsSeen(t *testing.T) {
-	p := parsePolicy(policyOf("fleet", "shops", "shop"))
-	got := survivesHubLoss(p, 6, true)
-	if got.Type != v1alpha1.ConditionSurvivesHubLoss || got.Status != metav1.ConditionTrue || got.Reason != string(reason.HubLossInvisible) ||
-		got.Message != "another hub replica takes over before a term of 15s lapses" {
-		t.Errorf("%+v", got)
+func TestAcceptedWarnsOfTermsThatMayLapseWithAReplica(t *testing.T) {
+	timings := parsePolicy(policyOf("fleet", "shops", "shop")).election.Timings
+	if got := hubLossWarning(timings, 6*time.Second); got != "" {
+		t.Errorf("warns of the default profile: %q", got)
 	}
-	got = survivesHubLoss(p, 7.5, false)
-	if got.Type != v1alpha1.ConditionSurvivesHubLoss || got.Status != metav1.ConditionFalse || got.Reason != string(reason.HubLossMayLapse) ||
-		got.Message != "if a hub replica is lost, terms may lapse: renewIntervalMilliseconds, 7.5s for its election, requestTimeoutMilliseconds and maxClockSkewMilliseconds add up to more than leaseDurationSeconds (15s)" {
-		t.Errorf("%+v", got)
+	want := "; if a hub replica is lost, terms may lapse: renewIntervalMilliseconds, 7.5s for its election, " +
+		"requestTimeoutMilliseconds and maxClockSkewMilliseconds add up to more than leaseDurationMilliseconds (15s)"
+	if got := hubLossWarning(timings, 7500*time.Millisecond); got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
+}
+
+func TestReadyIsTheSumOfTheOtherConditions(t *testing.T) {
+	yes := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Accepted", Message: "fine"}
+	open := metav1.Condition{
+		Type: v1alpha1.ConditionClocksAgree, Status: metav1.ConditionUnknown, Reason: "NotMeasured", Message: "not yet",
+	}
+	no := metav1.Condition{
+		Type: v1alpha1.ConditionFenced, Status: metav1.ConditionFalse, Reason: "Unfenced", Message: "south",
+	}
+	worse := metav1.Condition{
+		Type: v1alpha1.ConditionSecretsGranted, Status: metav1.ConditionFalse, Reason: "GrantMissing", Message: "bind",
+	}
+	was := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "Before"}
+	for name, test := range map[string]struct {
+		others []metav1.Condition
+		want   string
+	}{
+		"all are True":                        {[]metav1.Condition{was, yes}, "True Ready "},
+		"one is Unknown":                      {[]metav1.Condition{yes, open}, "Unknown NotMeasured ClocksAgree: not yet"},
+		"False counts before Unknown":         {[]metav1.Condition{open, yes, no}, "False Unfenced Fenced: south"},
+		"two are False: both are in its text": {[]metav1.Condition{no, worse}, "False Unfenced Fenced: south; SecretsGranted: bind"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := told([]metav1.Condition{policyReady(test.others)}, v1alpha1.ConditionReady); got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// What counts where a policy leaves a default out is in its status.
+func TestStatusHasTheHealthThatCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newMuster(t, policyOf("fleet", "shops", "shop")).status()
+		if s.UnreachableAfterMilliseconds != 10_000 || *s.RecoverAfterMilliseconds != 5000 {
+			t.Errorf("unreachable after %d ms, recovered after %d ms", s.UnreachableAfterMilliseconds, *s.RecoverAfterMilliseconds)
+		}
+	})
 }
 
 func TestWhatAPolicySaysOfSecrets(t *testing.T) {
@@ -428,12 +466,12 @@ func TestAPolicyTellsOfWhatItFences(t *testing.T) {
 			LeaderElectionLocks: []v1alpha1.LockFence{simLock},
 		}
 		s, _ := newMuster(t, p).status()
-		for kind, want := range map[string]string{
-			v1alpha1.ConditionLocksHeld: "Unknown LockUnseen", v1alpha1.ConditionAccountsFound: "Unknown AccountUnseen",
-		} {
-			if got := judged(s, kind); got != want {
-				t.Errorf("%s: %s, want %s", kind, got, want)
-			}
+		if got := judged(s, v1alpha1.ConditionFenceTargetsFound); got != "Unknown LockUnseen" {
+			t.Errorf("its targets: %s", got)
+		}
+		got := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionFenceTargetsFound).Message
+		if !strings.Contains(got, "stock/stock; no cluster has shown yet") || !strings.Contains(got, "checkout") {
+			t.Errorf("it does not name the lock and the account: %q", got)
 		}
 	})
 }

@@ -281,7 +281,7 @@ func (w *world) drainAll() {
 
 // setD changes the D of all policies.
 func (w *world) setD(seconds int32) {
-	w.setTimings(func(t *v1alpha1.Timings) { t.LeaseDurationSeconds = seconds })
+	w.setTimings(func(t *v1alpha1.Timings) { t.LeaseDurationMilliseconds = 1000 * seconds })
 }
 
 // setSkew changes the ε of all policies.

@@ -282,11 +282,11 @@ func (w *world) newPolicy(name string, made int, namespaces []string, seconds in
 	p.Spec.LeaseName = leaseName
 	p.Spec.InitialDelaySeconds = ptr.To(int32(w.seed % 3))
 	if w.acknowledged {
-		p.Spec.Handover = v1alpha1.HandoverAcknowledged
+		p.Spec.Handover = v1alpha1.HandoverRegisteredReaders
 	}
 	w.fence(p)
 	p.Spec.Timings = v1alpha1.Timings{
-		LeaseDurationSeconds:       seconds,
+		LeaseDurationMilliseconds:  1000 * seconds,
 		RenewIntervalMilliseconds:  int32(w.timings.Renew / time.Millisecond),
 		RequestTimeoutMilliseconds: int32(w.timings.Timeout / time.Millisecond),
 		MaxClockSkewMilliseconds:   int32(w.timings.Skew / time.Millisecond),

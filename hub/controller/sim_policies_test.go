@@ -61,7 +61,7 @@ func (w *world) putPolicy(p *v1alpha1.LeadershipPolicy) {
 		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
 	})
 	fencing, _ := json.Marshal(p.Spec.Fencing) // which shows what pointers lead to
-	w.say("FAULT", "policy %s: %v D=%ds lease %q %s", p.Name, p.Spec.Namespaces.Names, p.Spec.Timings.LeaseDurationSeconds,
+	w.say("FAULT", "policy %s: %v D=%dms lease %q %s", p.Name, p.Spec.Namespaces.Names, p.Spec.Timings.LeaseDurationMilliseconds,
 		p.Spec.LeaseName, fencing)
 	w.hubChanged()
 }
@@ -110,7 +110,7 @@ func (w *world) editPolicy() {
 	}
 	d, name := pick(w.rng, w.durations), w.someLeaseName()
 	w.editPolicyNamed(p.Name, func(p *v1alpha1.LeadershipPolicy) {
-		p.Spec.Timings.LeaseDurationSeconds, p.Spec.LeaseName = d, name
+		p.Spec.Timings.LeaseDurationMilliseconds, p.Spec.LeaseName = 1000*d, name
 	})
 }
 

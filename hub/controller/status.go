@@ -36,10 +36,8 @@ func (v *view) statusOf(d election.Decision, cs []candidate, unexplained []v1alp
 		s.Candidates = append(s.Candidates, shown(named[r.Name], old))
 	}
 	s.Message = describe(d)
-	if some := showable(s.Candidates, d.Record.Leader); len(some) < len(s.Candidates) {
-		s.Message += fmt.Sprintf("; %d more candidates are not shown", len(s.Candidates)-len(some))
-		s.Candidates = some
-	}
+	some := showable(s.Candidates, d.Record.Leader)
+	s.Candidates, s.OmittedCandidates = some, int32(min(len(s.Candidates)-len(some), math.MaxInt32))
 	if v.policy != nil {
 		s.ObservedPolicyGeneration = v.policy.object.Generation
 	}

@@ -272,23 +272,17 @@ func TestAStatusGoesOnFromTheOneBefore(t *testing.T) {
 }
 
 // A status that is too large is refused, and then explains nothing.
-func TestAStatusWithMoreCandidatesThanARecordTakes(t *testing.T) {
+func TestStatusCountsTheCandidatesThatItOmits(t *testing.T) {
 	var cs []candidate
 	for n := range 1000 {
 		c := candidate{message: strings.Repeat("x", 1024)}
 		c.Name, c.Fitness = fmt.Sprintf("c%d", n), election.Unfit
 		cs = append(cs, c)
 	}
-	s := shopView(eastLeads(20)).statusOf(election.Decision{Record: eastLeads(20)}, cs, nil)
-	left := len(cs) - len(s.Candidates)
-	if left == 0 {
-		t.Fatal("all are shown")
-	}
-	if want := fmt.Sprintf("east leads in epoch 20; %d more candidates are not shown", left); s.Message != want {
-		t.Errorf("it says %q, want %q", s.Message, want)
-	}
-	some := shopView(eastLeads(20)).statusOf(election.Decision{Record: eastLeads(20)}, cs[:3], nil)
-	if len(some.Candidates) != 3 || some.Message != "east leads in epoch 20" {
-		t.Errorf("of three it shows %d and says %q", len(some.Candidates), some.Message)
+	for _, all := range []int{3, 32, 33, 1000} {
+		s := shopView(eastLeads(20)).statusOf(election.Decision{Record: eastLeads(20)}, cs[:all], nil)
+		if len(s.Candidates) != min(all, 32) || int(s.OmittedCandidates) != max(0, all-32) {
+			t.Errorf("of %d it shows %d and omits %d", all, len(s.Candidates), s.OmittedCandidates)
+		}
 	}
 }

@@ -75,7 +75,7 @@ func Fences(hub string, o *v1alpha1.LeadershipPolicy, lost []string) (fs []Fence
 	}
 	for _, l := range locks.Of(fencing) {
 		if names := o.Spec.Namespaces.Names; len(names) == 1 && !slices.Contains(lost, names[0]) {
-			fs = append(fs, newFence(hub, o, "lock", lockSpec(l, fencing.Mode), nil, &l))
+			fs = append(fs, newFence(hub, o, "lock", lockSpec(l, fencing.Enforcement), nil, &l))
 		}
 	}
 	return fs
@@ -138,7 +138,7 @@ func newFence(hub string, o *v1alpha1.LeadershipPolicy, kind string, spec admiss
 	f := Fence{
 		lease: o.LeaseName(), names: o.Spec.Namespaces.Names, selector: o.Spec.Namespaces.Selector,
 		lost:  slices.Sorted(slices.Values(lost)),
-		warns: o.Spec.Fencing.Mode == v1alpha1.FencingWarn, lock: lock,
+		warns: o.Spec.Fencing.Enforcement == v1alpha1.EnforcementWarn, lock: lock,
 	}
 	if kind == "schedules" {
 		f.schedules = o.Spec.Fencing.Schedules
@@ -304,12 +304,12 @@ func schedulesSpec(selector *metav1.LabelSelector) admissionv1.ValidatingAdmissi
 }
 
 // lockSpec rejects requests by which a controller takes or renews its lock. With mode Warn, the hub opens no locks.
-func lockSpec(lock locks.Lock, mode v1alpha1.FencingMode) admissionv1.ValidatingAdmissionPolicySpec {
+func lockSpec(lock locks.Lock, mode v1alpha1.Enforcement) admissionv1.ValidatingAdmissionPolicySpec {
 	rules := []admissionv1.NamedRuleWithOperations{
 		rule(coordinationv1.GroupName, coordinationv1.SchemeGroupVersion.Version, []string{"leases"}, admissionv1.Create, admissionv1.Update),
 	}
 	more := []admissionv1.Validation{{Expression: lockNoted, Message: lockUnnoted}}
-	if mode != v1alpha1.FencingWarn {
+	if mode != v1alpha1.EnforcementWarn {
 		more = append(more, admissionv1.Validation{Expression: released + " || " + opened(lock), Message: lockNotOpen})
 	}
 	return fenceSpec(rules, fencedLock(lock), term, judged(released+" || "+thisClusterLeads, lockedInTime, lockedSince, more...))

@@ -157,7 +157,7 @@ func TestAFenceThatWarnsRefusesNothing(t *testing.T) {
 	standing(t)
 	ns := newNamespace(t)
 	warning := checkoutWrites
-	warning.Mode = v1alpha1.FencingWarn
+	warning.Enforcement = v1alpha1.EnforcementWarn
 	f := fenceOf(t, asks("warning", warning, ns))
 	keeps(t, f, map[string]bool{ns: false})
 	checkout := inNamespace(t, ns, fencedAccount)

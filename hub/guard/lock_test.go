@@ -215,7 +215,7 @@ func idOf(f guard.Fence) string {
 func TestAFenceThatWarnsDoesNotAskWhetherALockIsOpen(t *testing.T) {
 	client, locks := administrator(t), newNamespace(t)
 	warning := lockIn(locks)
-	warning.Mode = v1alpha1.FencingWarn
+	warning.Enforcement = v1alpha1.EnforcementWarn
 	for mode, fencing := range map[string]v1alpha1.Fencing{lockNotOpen: lockIn(locks), "": warning} {
 		f := fenceOf(t, asks("locks", fencing, "shop"))
 		if _, err := f.Keep(t.Context(), client, nil, nil, false); err != nil {

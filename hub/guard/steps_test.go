@@ -166,7 +166,7 @@ func TestAFenceWithoutAGateIsNotMended(t *testing.T) {
 // It refuses nothing, so there is nothing to ask for.
 func TestKeepPutsAFenceInPlaceThatWarnsAndAsksNothing(t *testing.T) {
 	warning := checkoutWrites
-	warning.Mode = v1alpha1.FencingWarn
+	warning.Enforcement = v1alpha1.EnforcementWarn
 	f, s := guard.Fences("hub", asks("shops", warning, "shop", "bank"), nil)[0], simulate()
 	for range 2 {
 		state, err := f.Keep(t.Context(), s, shopAndBank, nil, true)
@@ -178,7 +178,7 @@ func TestKeepPutsAFenceInPlaceThatWarnsAndAsksNothing(t *testing.T) {
 
 func TestWhatKeepFindsOfAFencedLock(t *testing.T) {
 	lock, warning := lockIn("locks"), lockIn("locks")
-	warning.Mode = v1alpha1.FencingWarn
+	warning.Enforcement = v1alpha1.EnforcementWarn
 	f := guard.Fences("hub", asks("locks", lock, "shop"), nil)[0]
 	in := map[string]bool{"shop": true}
 	for name, test := range map[string]struct {

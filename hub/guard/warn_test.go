@@ -67,7 +67,7 @@ func TestAFenceThatWarnsSaysOneThing(t *testing.T) {
 			t.Run(name+"/"+what, func(t *testing.T) {
 				ns := newNamespace(t)
 				fencing := map[string]v1alpha1.Fencing{"writes": writes, "schedules": schedules, "locks": lockIn(ns)}[what]
-				fencing.Mode = v1alpha1.FencingWarn
+				fencing.Enforcement = v1alpha1.EnforcementWarn
 				says(t, ns, test.holder, test.renewed, test.renewed, time.Minute)
 				keeps(t, fenceOf(t, asks(what, fencing, ns)), map[string]bool{ns: true})
 				eventually(t, "the warning is that", func(ctx context.Context) error {

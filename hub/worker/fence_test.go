@@ -22,12 +22,12 @@ import (
 )
 
 // jobsOf is a fence of all Jobs in namespace shop.
-func jobsOf(mode v1alpha1.FencingMode) guard.Fence {
+func jobsOf(mode v1alpha1.Enforcement) guard.Fence {
 	return guard.Fences(us, &v1alpha1.LeadershipPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "shops"},
 		Spec: v1alpha1.LeadershipPolicySpec{
 			Namespaces: v1alpha1.NamespaceSelection{Names: []string{"shop"}},
-			Fencing:    &v1alpha1.Fencing{Mode: mode, Schedules: &metav1.LabelSelector{}},
+			Fencing:    &v1alpha1.Fencing{Enforcement: mode, Schedules: &metav1.LabelSelector{}},
 		},
 	}, nil)[0]
 }
@@ -37,7 +37,7 @@ func TestWhatIsMissingOfAFence(t *testing.T) {
 		return &guard.FenceState{InForce: map[string]bool{"shop": shop}, Settled: settled}
 	}
 	for name, test := range map[string]struct {
-		mode      v1alpha1.FencingMode
+		mode      v1alpha1.Enforcement
 		namespace string
 		state     *guard.FenceState
 		why       error
@@ -50,9 +50,9 @@ func TestWhatIsMissingOfAFence(t *testing.T) {
 		"it is forbidden":                                {"", "shop", seen(true, true), guard.ErrForbidden, guard.ErrForbidden},
 		"of the member: it is settled":                   {"", "", seen(true, true), nil, nil},
 		"of the member: it is not settled":               {"", "", seen(true, false), nil, guard.ErrNotEnforced},
-		"one that warns is there":                        {v1alpha1.FencingWarn, "shop", &guard.FenceState{}, nil, nil},
-		"of one that warns nothing is known":             {v1alpha1.FencingWarn, "shop", nil, nil, ErrUnchecked},
-		"one that warns is not let into the member, too": {v1alpha1.FencingWarn, "shop", seen(false, false), guard.ErrUnsupported, guard.ErrUnsupported},
+		"one that warns is there":                        {v1alpha1.EnforcementWarn, "shop", &guard.FenceState{}, nil, nil},
+		"of one that warns nothing is known":             {v1alpha1.EnforcementWarn, "shop", nil, nil, ErrUnchecked},
+		"one that warns is not let into the member, too": {v1alpha1.EnforcementWarn, "shop", seen(false, false), guard.ErrUnsupported, guard.ErrUnsupported},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, f := New(Options{}), jobsOf(test.mode)
@@ -77,7 +77,7 @@ func TestFencesAreKeptByTheInstallationThatServesTheFleet(t *testing.T) {
 		"the member takes no part":        {func(r *rig) { r.members[eastKey] = fleet.Member{Key: eastKey, PriorityReason: reason.NoPriority} }, false},
 		"the member has moved elsewhere":  {func(r *rig) { r.members[eastKey] = fleet.Member{Key: eastKey, DeleteForMove: true} }, false},
 		"no policy asks for anything":     {func(r *rig) { r.wanted = nil }, false},
-		"a policy asks to warn of things": {func(r *rig) { r.wanted = []guard.Fence{jobsOf(v1alpha1.FencingWarn)} }, true},
+		"a policy asks to warn of things": {func(r *rig) { r.wanted = []guard.Fence{jobsOf(v1alpha1.EnforcementWarn)} }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestAFenceThatSomebodyDeletesIsPutBackInASecond(t *testing.T) {
 // The hub itself changes what it keeps, which is no edit of anybody.
 func TestAFenceThatTheHubChangesIsNotSaidToBeEdited(t *testing.T) {
 	for name, change := range map[string]func(*rig){
-		"another fence is wanted": func(r *rig) { r.wanted = []guard.Fence{jobsOf(v1alpha1.FencingWarn)} },
+		"another fence is wanted": func(r *rig) { r.wanted = []guard.Fence{jobsOf(v1alpha1.EnforcementWarn)} },
 		"none is wanted":          func(r *rig) { r.wanted = nil },
 	} {
 		t.Run(name, func(t *testing.T) {

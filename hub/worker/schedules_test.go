@@ -45,7 +45,7 @@ func TestWhoseCronJobsAreWoken(t *testing.T) {
 		"those of a namespace that is led here":          {jobsOf(""), shop, func(*lease.Content) {}, time.Second, true},
 		"those of a term that begins just now":           {jobsOf(""), shop, func(*lease.Content) {}, 0, true},
 		"no others than a fence of Jobs is about":        {writesOf(), shop, func(*lease.Content) {}, time.Second, false},
-		"none whose Jobs are let through with a warning": {jobsOf(v1alpha1.FencingWarn), shop, func(*lease.Content) {}, time.Second, false},
+		"none whose Jobs are let through with a warning": {jobsOf(v1alpha1.EnforcementWarn), shop, func(*lease.Content) {}, time.Second, false},
 		"none where another cluster leads":               {jobsOf(""), shop, func(l *lease.Content) { l.Holder = "west.fleet" }, time.Second, false},
 		"none where nobody leads":                        {jobsOf(""), shop, func(l *lease.Content) { l.Holder = "" }, time.Second, false},
 		"none by another Lease than the fence asks":      {jobsOf(""), shop, func(l *lease.Content) { l.Name = "other" }, time.Second, false},

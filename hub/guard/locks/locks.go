@@ -2,8 +2,6 @@
 package locks
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -82,28 +80,6 @@ func electorOf(asked v1alpha1.LockFence) Elector {
 		e.Release = seconds(*asked.ReleaseTimeoutSeconds)
 	}
 	return e
-}
-
-// ours is the name prefix of the Leases that the hub writes for itself.
-const ours = "leasecast-"
-
-// Check rejects locks that the schema rejects too. A policy that was stored under an earlier CRD is not validated
-// again. It may name a controller in place of a lock, or a Lease of the hub.
-func Check(o *v1alpha1.LeadershipPolicy) error {
-	for _, l := range Of(o.Spec.Fencing) {
-		if l.Namespace == "" || l.Name == "" || l.Lease == 0 || l.Renew == 0 || l.Retry == 0 {
-			return fmt.Errorf("the lock %q of leaderElectionLocks lacks its namespace, name, leaseDurationSeconds, renewDeadlineSeconds or retryPeriodSeconds: say all of them (config/samples/fences has those of known controllers)", l)
-		}
-		// In another namespace, too: before the hub has written the Lease once, API servers reject all Leases of
-		// that name.
-		if l.Name == o.LeaseName() {
-			return fmt.Errorf("the lock %s has the name of the Lease that the hub writes itself: take it out of leaderElectionLocks, or choose another leaseName", l)
-		}
-		if strings.HasPrefix(l.Name, ours) {
-			return fmt.Errorf("the Lease %s is the hub's own by its name, so it is no lock of a controller: take it out of leaderElectionLocks", l)
-		}
-	}
-	return nil
 }
 
 func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }

@@ -2,7 +2,6 @@ package locks
 
 import (
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -76,49 +75,6 @@ func TestHowLongALockMayBeHeldByNobody(t *testing.T) {
 				t.Errorf("%v, want %v", got, test.want)
 			}
 		})
-	}
-}
-
-func TestLocksThatAnEarlierCRDAdmittedAreRejected(t *testing.T) {
-	without := func(change func(*v1alpha1.LockFence)) v1alpha1.LockFence {
-		l := usual
-		change(&l)
-		return l
-	}
-	named := func(namespace, name string) v1alpha1.LockFence {
-		return without(func(l *v1alpha1.LockFence) { l.Namespace, l.Name = namespace, name })
-	}
-	const lacks, written = "lacks its namespace, name", "has the name of the Lease that the hub writes itself"
-	for name, test := range map[string]struct {
-		asked     v1alpha1.LockFence
-		leaseName string
-		want      string
-	}{
-		"a lock with all that is required":             {usual, "", ""},
-		"a lock in the managed namespace":              {named("shop", "stock"), "", ""},
-		"a controller in place of a lock":              {v1alpha1.LockFence{}, "", lacks},
-		"a lock without a namespace":                   {named("", "stock"), "", lacks},
-		"a lock without a name":                        {named("till", ""), "", lacks},
-		"a lock without a lease duration":              {without(func(l *v1alpha1.LockFence) { l.LeaseDurationSeconds = 0 }), "", lacks},
-		"a lock without a renew deadline":              {without(func(l *v1alpha1.LockFence) { l.RenewDeadlineSeconds = 0 }), "", lacks},
-		"a lock without a retry period":                {without(func(l *v1alpha1.LockFence) { l.RetryPeriodSeconds = 0 }), "", lacks},
-		"the Lease that the hub writes":                {named("shop", "leasecast"), "", "the lock shop/leasecast " + written},
-		"the Lease that the hub writes by leaseName":   {named("shop", "stock"), "stock", "the lock shop/stock " + written},
-		"a Lease of that name in another namespace":    {named("till", "stock"), "stock", "the lock till/stock " + written},
-		"the Lease by which the hub probes its rights": {named("kube-system", "leasecast-hub-probe"), "", "the Lease kube-system/leasecast-hub-probe is the hub's own"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := &v1alpha1.LeadershipPolicy{}
-			o.Spec.Namespaces.Names, o.Spec.LeaseName = []string{"shop"}, test.leaseName
-			o.Spec.Fencing = &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{test.asked}}
-			err := Check(o)
-			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%v, want %q", err, test.want)
-			}
-		})
-	}
-	if err := Check(&v1alpha1.LeadershipPolicy{}); err != nil {
-		t.Errorf("without fencing: %v", err)
 	}
 }
 
