@@ -196,8 +196,6 @@ func TestTheHubMayDoItsWorkInAMemberAndNoMore(t *testing.T) {
 	const admission, coordination = "admissionregistration.k8s.io", "coordination.k8s.io"
 	ask(t, member, hubUser, map[string]access{
 		"writes Leases":                   {"get list watch create update delete", "", coordination, "leases", "", yes},
-		"measures clocks by the hosts'":   {"list", "kube-node-lease", coordination, "leases", "", yes},
-		"and by the API servers'":         {"list", "kube-system", coordination, "leases", "", yes},
 		"one at a time":                   {"patch deletecollection", "", coordination, "leases", "", no},
 		"follows namespaces":              {"get list watch", "", "", "namespaces", "", yes},
 		"does not change them":            {"create update patch delete", "", "", "namespaces", "", no},

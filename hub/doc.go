@@ -8,7 +8,7 @@
 //     those fleets that the hub was granted;
 //   - account: the hub's own account in a member, and its tokens;
 //   - health: the hub's observations of a member become healthy, unhealthy or unknown;
-//   - skew: how far a member's clocks are from the hub's, by what the member says anyway;
+//   - skew: how far the clock of a member's API server is from the hub's, by the Date of its answers;
 //   - assign: what the Lease in one member has to say;
 //   - election: the rules by their numbers, as pure functions; start reading there;
 //   - controller: gathers, asks the election, persists, and assigns Leases;

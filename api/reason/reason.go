@@ -55,7 +55,7 @@ const (
 	Unreachable Reason = "Unreachable"
 	// Recovering: the cluster answers again, but not yet for long enough.
 	Recovering Reason = "Recovering"
-	// ClockSkewed: a clock of the cluster is farther from the hub's than the policy's ε.
+	// ClockSkewed: the clock of the cluster's API server is farther from the hub's than the policy's ε.
 	ClockSkewed Reason = "ClockSkewed"
 	// Forbidden: the cluster answers, but refuses the hub's requests.
 	Forbidden Reason = "Forbidden"

@@ -212,17 +212,6 @@ func TestADecisionCountsWhatWasLostWithinOneWindow(t *testing.T) {
 	}
 }
 
-// Only what was measured proves that it is the hub's clock that is off.
-func TestAClockThatWasNotMeasuredProvesNothing(t *testing.T) {
-	if allSkewed([]memberView{measured("east", vague)}) || allSkewed(nil) {
-		t.Error("without a measurement the hub's clock is off")
-	}
-	cs, _ := shopView(election.Record{Epoch: 20, Leader: "west"}, measured("east", twoAhead), measured("west", vague)).candidates()
-	if cs[0].Fitness != election.RetainOnly || cs[1].Fitness != election.Fit {
-		t.Errorf("off: %v, not measured: %v", cs[0].Fitness, cs[1].Fitness)
-	}
-}
-
 // A record of another hub whose Leases are this one's becomes this one's, and a failure of that is told.
 func TestARecordThatCannotBeTakenOverIsTold(t *testing.T) {
 	s, p := leads(t)

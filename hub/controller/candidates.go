@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,7 +32,7 @@ type candidate struct {
 // candidates returns the members that take part. It includes the leader of a policy that takes no part any more.
 // after is when the health of one of them may change by time alone, or zero.
 func (v *view) candidates() (cs []candidate, after time.Duration) {
-	hubIsOff := allSkewed(v.members)
+	hubInDoubt := hubClockInDoubt(v.members)
 	for i := range v.members {
 		m := &v.members[i]
 		c := candidate{hint: m.Hint, readers: m.readers}
@@ -45,7 +46,7 @@ func (v *view) candidates() (cs []candidate, after time.Duration) {
 			continue
 		}
 		c.Fitness, c.Reason, c.message = v.fitness(m)
-		if c.Reason == reason.ClockSkewed && hubIsOff {
+		if c.Reason == reason.ClockSkewed && hubInDoubt {
 			c.Fitness = election.RetainOnly
 		}
 		c.message = advise(c.Reason, c.message)
@@ -125,8 +126,8 @@ func (v *view) fitness(m *memberView) (election.Fitness, reason.Reason, string) 
 		return election.Unfit, reason.NamespaceTerminating, "the namespace is going away there"
 	}
 	switch f := m.facts; {
-	case m.clocks.State == skew.Beyond:
-		return election.Unfit, reason.ClockSkewed, skewed(m.clocks, v.policy.election.Timings.Skew)
+	case m.clock.State == skew.Beyond:
+		return election.Unfit, reason.ClockSkewed, skewed(m.clock, v.policy.election.Timings.Skew)
 	case f.Problem == reason.ForeignLease, f.Problem == reason.OtherHub, f.Problem == reason.WrongCluster,
 		f.Problem == reason.Forbidden, f.Problem == reason.Unwritable:
 		return election.Unfit, f.Problem, f.Message
@@ -184,27 +185,21 @@ func (v *view) failing(m *memberView) bool {
 	}
 }
 
-// allSkewed reports whether the clocks of all measured members are off. Then the hub's own clock is assumed to be
-// off. The members keep what they lead, but a hub with such a clock promises nothing new.
-func allSkewed(ms []memberView) bool {
-	measured, off := 0, 0
-	for i := range ms {
-		switch {
-		case !ms[i].takesPart:
-		case ms[i].clocks.State == skew.Beyond:
-			measured, off = measured+1, off+1
-		case ms[i].clocks.State == skew.Within:
-			measured++
-		}
+// hubClockInDoubt reports whether a member's clock is off, and no member's clock is proved to agree with the hub's. Then
+// the hub's own clock may be the one that is off. The members keep what they lead, but a hub with such a clock promises
+// nothing new.
+func hubClockInDoubt(ms []memberView) bool {
+	has := func(state skew.State) bool {
+		return slices.ContainsFunc(ms, func(m memberView) bool { return m.takesPart && m.clock.State == state })
 	}
-	return off > 0 && off == measured
+	return has(skew.Beyond) && !has(skew.Within)
 }
 
 // skewed explains that a member's clock is off. Only a proof counts: a clock that was not measured closely enough
 // is not held against its member.
-func skewed(clocks skew.Verdict, eps time.Duration) string {
+func skewed(clock skew.Verdict, eps time.Duration) string {
 	return fmt.Sprintf("%s, and maxClockSkewMilliseconds is %d: set that clock right (NTP or chrony on the machine), "+
-		"or the hub's if all clusters are said to be off", clocks, eps.Milliseconds())
+		"or the hub's if no cluster agrees with it", clock, eps.Milliseconds())
 }
 
 // excludes reports whether a problem makes a member no candidate. Other problems only explain why it is not

@@ -103,8 +103,8 @@ func problemOf(m fleet.Member) fleet.Problem {
 	case m.Problem.Reason == reason.NeverReached, m.Problem.Reason == reason.Deleting, m.Problem.Reason == reason.Gone:
 		return fleet.Problem{} // no fault
 	case m.Problem.Reason == "":
-		if clocks, eps := m.Skewed(); clocks.State == skew.Beyond {
-			return fleet.Problem{Reason: reason.ClockSkewed, Message: skewed(clocks, eps)}
+		if clock, eps := m.Skewed(); clock.State == skew.Beyond {
+			return fleet.Problem{Reason: reason.ClockSkewed, Message: skewed(clock, eps)}
 		}
 		return fleet.Problem{}
 	default:

@@ -90,7 +90,7 @@ func (s *strict) health(_ fleet.Member, th health.Thresholds) health.Verdict {
 	return health.Verdict{State: health.Healthy}
 }
 
-func (s *strict) clocks(_ fleet.Member, eps time.Duration) skew.Verdict {
+func (s *strict) clock(_ lease.Reading, _ fleet.Member, eps time.Duration) skew.Verdict {
 	s.eps = eps
 	return twoAhead
 }
@@ -101,20 +101,20 @@ func TestAMemberIsJudgedByThePolicy(t *testing.T) {
 	c.source = s
 	v := shopView(eastLeads(20), measured("east", agrees), measured("west", agrees))
 	v.policy.thresholds = health.Thresholds{UnreachableAfter: 7 * time.Second, RecoverAfter: 9 * time.Second}
-	c.addHealth(v, &v.members[1])
+	c.addHealth(v, &v.members[1], c.now())
 	if v.state.Behind != 0 {
 		t.Errorf("the leader is behind by %v, although another one was judged", v.state.Behind)
 	}
 	v.state.Behind = -1
-	c.addHealth(v, &v.members[0])
+	c.addHealth(v, &v.members[0], c.now())
 	if s.th != v.policy.thresholds || s.eps != time.Second {
 		t.Errorf("judged by %+v and %v", s.th, s.eps)
 	}
-	if v.state.Behind != twoAhead.Behind() || v.members[0].clocks.State != skew.Beyond {
-		t.Errorf("behind by %v, clocks %v", v.state.Behind, v.members[0].clocks)
+	if v.state.Behind != twoAhead.Behind() || v.members[0].clock.State != skew.Beyond {
+		t.Errorf("behind by %v, clock %v", v.state.Behind, v.members[0].clock)
 	}
 	v.policy, v.members[0].verdict = nil, health.Verdict{}
-	if c.addHealth(v, &v.members[0]); v.members[0].verdict.State == health.Healthy {
+	if c.addHealth(v, &v.members[0], c.now()); v.members[0].verdict.State == health.Healthy {
 		t.Error("judged without a policy")
 	}
 }

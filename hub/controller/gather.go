@@ -56,7 +56,7 @@ type memberView struct {
 	namespace *corev1.Namespace // nil: it does not exist there
 	isRead    bool              // false: the member's namespaces are not known
 	verdict   health.Verdict
-	clocks    skew.Verdict
+	clock     skew.Verdict
 	facts     publish.SyncStatus
 	initial   publish.Initial
 	readers   int // registered there, and following the namespace
@@ -144,18 +144,18 @@ func (c *Controller) lookAt(ctx context.Context, m fleet.Member, namespace strin
 func (c *Controller) buildState(ctx context.Context, v *view) {
 	s := &v.state
 	s.Tenure.Started, s.Tenure.Inherited = c.Tenure.Started()
-	now, adopted := c.now().Wall, c.addMemory(v)
-	if !lease.PlausibleEpoch(now, s.Highest) {
+	now, adopted := c.now(), c.addMemory(v)
+	if !lease.PlausibleEpoch(now.Wall, s.Highest) {
 		s.Highest = 0 // written by a clock that was ahead, and accepted by no reader
 	}
 	name, fences := v.leaseKey(), c.awaitedFences(v)
 	for i := range v.members {
 		m := &v.members[i]
-		c.addHealth(v, m)
+		c.addHealth(v, m, now)
 		c.addFences(ctx, v, m, fences)
 		if m.publisher != nil {
 			m.facts = m.publisher.SyncStatus(name)
-			c.addInitial(v, m, now)
+			c.addInitial(v, m, now.Wall)
 			v.addStatus(m)
 		}
 	}
@@ -164,8 +164,8 @@ func (c *Controller) buildState(ctx context.Context, v *view) {
 	if s.Found != nil && s.Found.Term.Epoch <= adopted {
 		s.Found = nil // the record has what happened to it since
 	}
-	if v.absurd && allSkewed(v.members) {
-		v.stop = "the record says what no hub can have written by now, and all clusters contradict the hub's clock"
+	if v.absurd && hubClockInDoubt(v.members) {
+		v.stop = "the record says what no hub can have written by now, and no cluster agrees with the hub's clock"
 	}
 	if v.policy != nil {
 		s.MostUnreachable = mostUnreachable(v.members, v.policy.thresholds.UnreachableAfter)
@@ -215,15 +215,15 @@ func (v *view) addStatus(m *memberView) {
 	}
 }
 
-// addHealth adds the health and clocks of a member, judged by the policy.
-func (c *Controller) addHealth(v *view, m *memberView) {
+// addHealth adds the health and the clock of a member, judged by the policy. All clocks are judged at one reading.
+func (c *Controller) addHealth(v *view, m *memberView, now lease.Reading) {
 	if v.policy == nil {
 		return
 	}
 	m.verdict = c.source.health(m.Member, v.policy.thresholds)
-	m.clocks = c.source.clocks(m.Member, v.policy.election.Timings.Skew)
+	m.clock = c.source.clock(now, m.Member, v.policy.election.Timings.Skew)
 	if m.Name == v.state.Record.Leader {
-		v.state.Behind = m.clocks.Behind()
+		v.state.Behind = m.clock.Behind()
 	}
 }
 

@@ -36,11 +36,11 @@ type scene struct {
 	offset   skew.Verdict
 }
 
-func (s *scene) synced() bool                                          { return !s.unsynced }
-func (s *scene) members(string) []fleet.Member                         { return s.shown }
-func (s *scene) servedBy(string) string                                { return "this" }
-func (s *scene) health(fleet.Member, health.Thresholds) health.Verdict { return s.verdict }
-func (s *scene) clocks(fleet.Member, time.Duration) skew.Verdict       { return s.offset }
+func (s *scene) synced() bool                                                  { return !s.unsynced }
+func (s *scene) members(string) []fleet.Member                                 { return s.shown }
+func (s *scene) servedBy(string) string                                        { return "this" }
+func (s *scene) health(fleet.Member, health.Thresholds) health.Verdict         { return s.verdict }
+func (s *scene) clock(lease.Reading, fleet.Member, time.Duration) skew.Verdict { return s.offset }
 
 func (s *scene) move(context.Context, string) (fleet.Move, error) { return s.moves, s.unmoved }
 
@@ -374,15 +374,16 @@ func TestAnotherHubsLeaseIsSeen(t *testing.T) {
 func TestAnAbsurdRecordBesideAWrongClock(t *testing.T) {
 	for name, test := range map[string]struct {
 		absurd bool
-		clocks skew.Verdict
+		clock  skew.Verdict
 		stops  bool
 	}{
 		"the hub's clock is wrong": {true, twoAhead, true},
 		"the hub's clock is right": {true, agrees, false},
+		"no clock was measured":    {true, vague, false},
 		"the record is as any":     {false, twoAhead, false},
 	} {
 		c, s, _ := onScene(t)
-		s.offset = test.clocks
+		s.offset = test.clock
 		v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1}, eastLease(20), func(v *view) { v.absurd = test.absurd })
 		if stops := v.stop != ""; stops != test.stops {
 			t.Errorf("%s: stops %v", name, v.stop)

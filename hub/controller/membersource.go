@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/skew"
@@ -26,8 +27,8 @@ type memberSource interface {
 	members(fleetName string) []fleet.Member
 	// health judges a member now.
 	health(m fleet.Member, th health.Thresholds) health.Verdict
-	// clocks judges the clocks of a member now, under the ε of a policy.
-	clocks(m fleet.Member, eps time.Duration) skew.Verdict
+	// clock judges the clock of a member by the hub's at now, under the ε of a policy.
+	clock(now lease.Reading, m fleet.Member, eps time.Duration) skew.Verdict
 	// offsets returns the present offset of each API server's clock from the hub's, for clusters that have
 	// answered.
 	offsets() map[fleet.Key]skew.Interval
@@ -65,7 +66,9 @@ func (f fleetSource) move(ctx context.Context, fleetName string) (fleet.Move, er
 
 func (fleetSource) health(m fleet.Member, th health.Thresholds) health.Verdict { return m.Health(th) }
 
-func (fleetSource) clocks(m fleet.Member, eps time.Duration) skew.Verdict { return m.Clocks(eps) }
+func (fleetSource) clock(now lease.Reading, m fleet.Member, eps time.Duration) skew.Verdict {
+	return m.Clock(now, eps)
+}
 
 func (fleetSource) namespace(ctx context.Context, m fleet.Member, name string) (*corev1.Namespace, error) {
 	cl := m.Cluster()

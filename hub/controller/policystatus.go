@@ -133,12 +133,15 @@ func (c *Controller) fillPolicyStatus(ctx context.Context, policies []*policy, o
 	clusters := int32(0)
 	var result reconcile.Result
 	var members []memberView
+	now := c.now()
 	for _, m := range c.Fleet.Members(object.Namespace) {
 		if m.Gone || m.PriorityReason != "" || !p.selects(m) {
 			continue
 		}
 		clusters++
-		mv := memberView{Member: m, takesPart: true, verdict: m.Health(p.thresholds), clocks: m.Clocks(p.election.Timings.Skew)}
+		mv := memberView{
+			Member: m, takesPart: true, verdict: m.Health(p.thresholds), clock: m.Clock(now, p.election.Timings.Skew),
+		}
 		members = append(members, mv)
 		if n := mv.verdict.Next; n > 0 && (result.RequeueAfter == 0 || n < result.RequeueAfter) {
 			result.RequeueAfter = n
@@ -258,9 +261,9 @@ func clustersReachable(most bool, ms []memberView) metav1.Condition {
 func clocksAgree(ms []memberView) metav1.Condition {
 	var off, open []string
 	for _, m := range ms {
-		switch m.clocks.State {
+		switch m.clock.State {
 		case skew.Beyond:
-			off = append(off, fmt.Sprintf("%s (%s)", m.Name, m.clocks.Clock))
+			off = append(off, m.Name)
 		case skew.Unknown:
 			open = append(open, m.Name)
 		case skew.Within:
@@ -270,8 +273,8 @@ func clocksAgree(ms []memberView) metav1.Condition {
 	switch {
 	case len(off) > 0:
 		c.Status, c.Reason = metav1.ConditionFalse, string(reason.ClockSkewed)
-		c.Message = cut("a clock is farther from the hub's than maxClockSkewMilliseconds: "+strings.Join(off, ", ")+
-			"; if these are all clusters, it is the hub's clock that is off", 1024)
+		c.Message = cut("the clock is farther from the hub's than maxClockSkewMilliseconds in "+strings.Join(off, ", ")+
+			"; where no cluster agrees with the hub, its own clock may be off", 1024)
 	case len(open) > 0:
 		c.Status, c.Reason = metav1.ConditionUnknown, "NotMeasured"
 		c.Message = cut("not measured closely enough yet: "+strings.Join(open, ", "), 1024)

@@ -59,8 +59,8 @@ func TestAPolicyHasItsMembersProbed(t *testing.T) {
 			t.Errorf("a clock that is months off: %s (%s)", got, meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionClocksAgree).Message)
 		}
 		east := m.member("east")
-		if m.source.clocks(east, time.Second).State != skew.Beyond || m.source.clocks(east, time.Minute).State != skew.Unknown {
-			t.Errorf("judged under 1 s: %v, under a minute: %v", m.source.clocks(east, time.Second), m.source.clocks(east, time.Minute))
+		if m.source.clock(m.now(), east, time.Second).State != skew.Beyond || m.source.clock(m.now(), east, time.Minute).State != skew.Unknown {
+			t.Errorf("judged under 1 s: %v, under a minute: %v", m.source.clock(m.now(), east, time.Second), m.source.clock(m.now(), east, time.Minute))
 		}
 	})
 }

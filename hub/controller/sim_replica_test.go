@@ -21,7 +21,6 @@ import (
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/seal"
-	"github.com/leasecast/leasecast/hub/skew"
 	"github.com/leasecast/leasecast/hub/tenure"
 	"github.com/leasecast/leasecast/hub/worker"
 )
@@ -150,15 +149,6 @@ func (s *simSource) contact(m fleet.Member) *contact {
 
 func (s *simSource) health(m fleet.Member, th health.Thresholds) health.Verdict {
 	return s.contact(m).track.State(s.r.Now(), th)
-}
-
-// clocks: the members' are right, so that they show when the replica's is not.
-func (s *simSource) clocks(_ fleet.Member, eps time.Duration) skew.Verdict {
-	wrong := s.r.host.wrong()
-	if off := (skew.Interval{Lo: -wrong - skew.Fine, Hi: -wrong + skew.Fine}); off.Least() > eps {
-		return skew.Verdict{State: skew.Beyond, Clock: "the API server", Offset: off}
-	}
-	return skew.Verdict{State: skew.Within}
 }
 
 func (s *simSource) move(context.Context, string) (fleet.Move, error) { return fleet.Stays, nil }

@@ -3,6 +3,7 @@ package controller
 import (
 	"time"
 
+	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/skew"
 )
@@ -10,7 +11,30 @@ import (
 // measuring is how long a process takes to measure the members' clocks.
 const measuring = time.Second
 
-// offsets: the members' clocks are right, and show how wrong that of the replica is.
+// offset is what a member shows of the replica's clock. The members' clocks are right, but not all are measured as
+// closely.
+func (s *simSource) offset(name string) skew.Interval {
+	precision := 50 * time.Millisecond
+	if name != s.r.contacts[0].m.name {
+		precision = 300 * time.Millisecond
+	}
+	wrong := s.r.host.wrong()
+	return skew.Interval{Lo: -wrong - precision, Hi: -wrong + precision}
+}
+
+// clock: the members' are right, so that they show when the replica's is not.
+func (s *simSource) clock(_ lease.Reading, m fleet.Member, eps time.Duration) skew.Verdict {
+	switch off := s.offset(m.Name); {
+	case off.Least() > eps:
+		return skew.Verdict{State: skew.Beyond, Offset: off}
+	case off.Most() <= eps:
+		return skew.Verdict{State: skew.Within}
+	default:
+		return skew.Verdict{}
+	}
+}
+
+// offsets shows how wrong the replica's clock is.
 func (s *simSource) offsets() map[fleet.Key]skew.Interval {
 	if s.r.w.now-s.r.began < measuring {
 		return nil
@@ -18,7 +42,7 @@ func (s *simSource) offsets() map[fleet.Key]skew.Interval {
 	all := map[fleet.Key]skew.Interval{}
 	for _, ct := range s.r.contacts {
 		if ct.connected {
-			all[ct.key()] = skew.Interval{Lo: -s.r.host.wrong() - skew.Fine, Hi: -s.r.host.wrong() + skew.Fine}
+			all[ct.key()] = s.offset(ct.m.name)
 		}
 	}
 	return all

@@ -58,3 +58,23 @@ func TestARecordThatDrainsSinceTomorrow(t *testing.T) {
 		}
 	}
 }
+
+// One cluster may prove that the hub's clock is off before the others are measured as closely.
+func TestLeadersKeepTheirTermsWhileTheHubsClockIsOffByLittleMoreThanEpsilon(t *testing.T) {
+	for name, sign := range map[string]time.Duration{"ahead": 1, "behind": -1} {
+		t.Run(name, func(t *testing.T) {
+			w := calmWorld(t, 3)
+			ns := w.spaces[0]
+			w.wrongFrom = true
+			before := w.hub.records[ns].Spec
+			for _, r := range w.replicas {
+				r.host.step(sign * (w.timings.Skew + 100*time.Millisecond))
+			}
+			for end := w.now + 30*time.Second; w.now < end; w.run(w.now + 100*time.Millisecond) {
+				if is := w.hub.records[ns].Spec; is.State != v1alpha1.StateLeading || is.Epoch != before.Epoch {
+					t.Fatalf("%s in epoch %d (%s), was %d", is.State, is.Epoch, is.Reason, before.Epoch)
+				}
+			}
+		})
+	}
+}

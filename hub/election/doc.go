@@ -71,14 +71,15 @@
 //  9. Unknown is not dead, and empty is not healthy. A member that was never reached is no candidate, and as
 //     a leader it is not deposed before its expiry. An empty list decides nothing. Deleting a Cluster ends no
 //     term.
-//  10. The observer may be at fault. When most members are lost at once, leaders are kept. A successor has to
-//     show that it can be written.
+//  10. The observer may be at fault. When most members are lost at once, leaders are kept. A leader is replaced for its
+//     clock only while another cluster's clock is proved to agree with the hub's. A successor has to show that it can
+//     be written.
 //  11. A paused Cluster keeps what it has and gets nothing new. One that moves to another hub is left alone.
 //  12. Recovery moves nothing. A healthy leader is replaced when a priority is edited, and not otherwise. Such a
 //     change waits while a fence of locks or schedules is missing in the leader's cluster: programs there would go
 //     on. After an outage of the hub, when everything promised has passed, each cluster has D from the start of the
 //     tenure to answer. As long as no cluster can replace a leader that cannot be reached, the record keeps its name.
-//  13. A candidate has the namespace, active and matching, a right clock, and can be written. It is guarded,
+//  13. A candidate has the namespace, active and matching, no clock that is proved to be off, and can be written. It is guarded,
 //     and fenced where the policy asks for that. A namespace is managed while it matches anywhere. Its first
 //     leader waits for better clusters that are not ready yet, counted from when the namespace was first seen.
 //  14. A cluster is its kube-system UID, pinned at first contact. Another UID behind a name, or one behind two

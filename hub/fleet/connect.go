@@ -319,7 +319,7 @@ func (c *connection) reset() {
 	c.end()
 	c.change(func(s *state) {
 		s.uid, s.ownsUID, s.tracks = "", false, s.tracks.Forgotten()
-		c.clocks.Reset()
+		c.clock.Reset()
 	})
 }
 

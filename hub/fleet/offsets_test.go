@@ -21,7 +21,9 @@ func TestOffsetsAreOfEachClusterOnce(t *testing.T) {
 		}
 		m.state.uid, m.state.ownsUID = uid, uid != "" && name != "twin"
 		if now := clock.Now(); answered {
-			m.clocks.Answer(skew.Dated(now, now, now.Wall.Add(time.Hour).Truncate(time.Second)), now)
+			m.clock.Observe(skew.Sample{
+				Sent: now.Boot, Answered: now.Boot, Date: now.Wall.Add(time.Hour).Truncate(time.Second),
+			}, now)
 		}
 		return m
 	}

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -52,8 +53,9 @@ type prober struct {
 	pace
 	wake chan struct{}
 	stop func() // and wait
-	// lastRead is when it sent its last read.
+	// lastRead is when it sent its last read. early is how much sooner than an interval later the next one is due.
 	lastRead lease.Reading
+	early    time.Duration
 }
 
 // probe sends probes until ctx ends: those of each timeout in a goroutine of its own, so that those who are patient do not
@@ -102,7 +104,7 @@ func (p *prober) run(ctx context.Context) {
 		p.round(ctx, start)
 		now := p.p.clock.Now()
 		next := start.Boot + min(p.interval, probeFast)
-		if at, ok := p.nextAim(); ok && at > now.Boot {
+		if at := p.nextRead(); at > now.Boot {
 			next = min(next, at)
 		}
 		if wake.For(ctx, p.p.timers, max(0, next-now.Boot), p.wake) != nil {
@@ -124,7 +126,7 @@ func (p *prober) round(ctx context.Context, now lease.Reading) {
 	var group sync.WaitGroup
 	defer group.Wait()
 	if p.readDue(s, now) {
-		p.lastRead = now
+		p.noteRead(now)
 		group.Go(func() { p.sendRead(ctx, s.target, now) })
 	}
 	if mayWrite && p.writeDue(s, now) {
@@ -132,30 +134,24 @@ func (p *prober) round(ctx context.Context, now lease.Reading) {
 	}
 }
 
-// asked is when the last read was sent that said something under this timeout, as far as is known.
-func (p *prober) asked() time.Duration {
+// nextRead is the boot reading at which the next read is due, if the last one was answered. Reads come at varying phases
+// of the second, so that the Dates of the answers measure the clock closely (package skew). Reads that others sent do
+// not count, because probes check the UID.
+func (p *prober) nextRead() time.Duration {
 	p.lock.Lock()
 	defer p.lock.Unlock()
-	return max(p.lastRead.Boot, p.identified.Boot)
+	return max(p.lastRead.Boot, p.identified.Boot) + p.interval - p.early
 }
 
-// readDue reports whether the last read failed, or was sent an interval ago, or less if the Date of the
-// answer will then tell more. Reads that others sent do not count, because probes check the UID.
+func (p *prober) noteRead(now lease.Reading) {
+	p.lastRead, p.early = now, rand.N(min(p.interval, probeFast)/4)
+}
+
+// readDue reports whether the last read failed, or the next one is due.
 func (p *prober) readDue(s state, now lease.Reading) bool {
 	track := s.tracks.Of(p.timeout)
 	_, answering := track.Last(health.Read)
-	at, aimed := p.nextAim()
-	return !answering || now.Boot-p.asked() >= p.interval || aimed && now.Boot >= at
-}
-
-// nextAim is the boot reading at which to send the next read, less than a second before it is due anyway, so
-// that the Date of its answer tells the most of the member's clock. It returns false if that tells nothing
-// new.
-func (p *prober) nextAim() (time.Duration, bool) {
-	asked := p.asked()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.clocks.Aim(asked + max(0, p.interval-time.Second))
+	return !answering || now.Boot >= p.nextRead()
 }
 
 // writeDue reports whether the last write failed, or was sent an interval ago. Renewals count.

@@ -75,7 +75,7 @@ func TestWhichPoliciesAMemberIsProbedFor(t *testing.T) {
 			if got := m.get().paces; !slices.Equal(got, test.want) {
 				t.Errorf("%v, want %v", got, test.want)
 			}
-			judged := len(m.clocks.States()) > 0
+			judged := len(m.clock.States()) > 0
 			if demanded := !slices.Equal(test.want, usual); judged != demanded {
 				t.Errorf("its clocks are judged under the ε: %v", judged)
 			}

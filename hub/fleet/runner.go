@@ -189,7 +189,6 @@ func (r runner) start(ctx context.Context, k Key, s spec, group *sync.WaitGroup)
 		ctx, cancel := context.WithCancel(ctx)
 		var probe sync.WaitGroup
 		probe.Go(func() { m.probe(ctx) })
-		probe.Go(func() { m.sampleLeases(ctx) })
 		m.run(ctx)
 		cancel()
 		probe.Wait()

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	batchv1client "k8s.io/client-go/kubernetes/typed/batch/v1"
-	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
@@ -22,7 +21,7 @@ import (
 	"github.com/leasecast/leasecast/hub/skew"
 )
 
-// member is one living member. Its goroutines are run, which owns the connection, probe and sampleLeases.
+// member is one living member. Its goroutines are run, which owns the connection, and probe.
 // Everybody else reads its state, or changes it and wakes one of them.
 type member struct {
 	key Key
@@ -32,7 +31,7 @@ type member struct {
 	caches, renewals *transport.Swappable
 	writer           kubernetes.Interface
 	cachesConfig     *rest.Config
-	direct, informer *http.Client
+	informer         *http.Client
 	// readers is for the watch of registrations.
 	readers *http.Client
 	// cronJobs reaches those of tenants.
@@ -47,13 +46,10 @@ type member struct {
 	// wake and wakeProbe hold one wake-up each, for run and probe.
 	wake, wakeProbe chan struct{}
 
-	// leases reads what hosts and API servers renew, on the connection of the caches.
-	leases coordinationv1client.LeasesGetter
-
 	mu    sync.Mutex
 	state state
-	// clocks are those of the member. Guarded by mu.
-	clocks skew.Track
+	// clock is the API server's. Guarded by mu.
+	clock skew.Track
 }
 
 // state is guarded by member.mu, which is never held across I/O or a call to another object.
@@ -87,7 +83,7 @@ type state struct {
 	unwatched bool
 	// unheld says what the caches hold only a part of, or is empty.
 	unheld string
-	// clockVerdicts counts the changes of verdicts on the clocks.
+	// clockVerdicts counts the changes of verdicts on the clock.
 	clockVerdicts int
 }
 
@@ -120,12 +116,6 @@ func newMember(p *Provider, k Key) (*member, error) {
 		return nil, err
 	}
 	if m.writer, err = kubernetes.NewForConfigAndClient(writerConfig, writer); err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
-	if m.direct, err = transport.HTTPClient(m.cachesConfig); err != nil {
-		return nil, err
-	}
-	if m.leases, err = coordinationv1client.NewForConfigAndClient(m.cachesConfig, m.direct); err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	m.retry = &transport.Retry{Next: m.caches, Answered: &m.answered, Clock: p.timers}

@@ -52,5 +52,6 @@ func (c Contradiction) String() string {
 	if c.Ahead {
 		where = "ahead of"
 	}
-	return fmt.Sprintf("the clock of this hub is at least %v %s those of all %d clusters that were measured", round(c.Least), where, c.Clusters)
+	return fmt.Sprintf("the clock of this hub is at least %v %s those of all %d clusters that were measured",
+		round(c.Least), where, c.Clusters)
 }

@@ -1,7 +1,6 @@
 package skew_test
 
 import (
-	"math"
 	"net/http"
 	"testing"
 	"time"
@@ -23,8 +22,7 @@ func TestTheTruthLiesInTheInterval(t *testing.T) {
 			if w.IntN(10) == 0 {
 				w.stepH += w.between(-5*second, 5*second)
 			}
-			sent, answered, date := w.ask(w.between(0, 400*ms), w.between(0, 400*ms))
-			e.Observe(skew.Dated(sent, answered, date))
+			e.Observe(w.ask(w.between(0, 400*ms), w.between(0, 400*ms)))
 			if w.IntN(10) == 0 {
 				w.pass(w.between(0, 1000*second))
 			}
@@ -42,8 +40,7 @@ func TestSamplesInAnyOrderProveTheSame(t *testing.T) {
 		var samples []skew.Sample
 		for range 8 {
 			w.pass(w.between(0, second))
-			sent, answered, date := w.ask(w.between(0, 50*ms), w.between(0, 50*ms))
-			samples = append(samples, skew.Dated(sent, answered, date))
+			samples = append(samples, w.ask(w.between(0, 50*ms), w.between(0, 50*ms)))
 		}
 		var forth, mixed skew.Estimate
 		for _, s := range samples {
@@ -69,48 +66,40 @@ func TestWhatASampleProves(t *testing.T) {
 		want    skew.Interval
 	}{
 		"a Date: the second, and the round trip": {
-			[]skew.Sample{skew.Dated(at(10*second), at(10*second+100*ms), noon.Add(10*second))}, at(10*second + 100*ms),
+			[]skew.Sample{{Sent: 10 * second, Answered: 10*second + 100*ms, Date: noon.Add(10 * second)}}, at(10*second + 100*ms),
 			skew.Interval{Lo: -100*ms - slack, Hi: second + slack},
 		},
 		"two Dates on both sides of an edge: the round trips": {
 			[]skew.Sample{
-				skew.Dated(at(10*second+980*ms), at(10*second+990*ms), noon.Add(10*second)),
-				skew.Dated(at(11*second+10*ms), at(11*second+20*ms), noon.Add(11*second)),
+				{Sent: 10*second + 980*ms, Answered: 10*second + 990*ms, Date: noon.Add(10 * second)},
+				{Sent: 11*second + 10*ms, Answered: 11*second + 20*ms, Date: noon.Add(11 * second)},
 			}, at(11*second + 20*ms),
 			// Of the 30 ms between the two, 15 µs of drift.
 			skew.Interval{Lo: -20*ms - slack, Hi: 20*ms + slack + 15*time.Microsecond},
 		},
-		"a renewTime that was seen: it is not further behind": {
-			[]skew.Sample{{Open: true, Before: 10 * second, Shown: noon.Add(12 * second), Grain: time.Microsecond}}, at(10 * second),
-			skew.Interval{Lo: 2*second - slack, Hi: century},
-		},
-		"and it was not there before: nor further ahead": {
-			[]skew.Sample{{After: 9 * second, Before: 10 * second, Shown: noon.Add(12 * second), Grain: time.Microsecond}}, at(10 * second),
-			skew.Interval{Lo: 2*second - slack, Hi: 3*second + slack + time.Microsecond},
-		},
 		"what is old proves less: 500 µs for each second": {
-			[]skew.Sample{skew.Dated(at(10*second), at(10*second), noon.Add(10*second))}, at(1010 * second),
+			[]skew.Sample{{Sent: 10 * second, Answered: 10 * second, Date: noon.Add(10 * second)}}, at(1010 * second),
 			skew.Interval{Lo: -500*ms - slack, Hi: 1500*ms + slack},
 		},
 		"the hub's own clock was stepped since": {
-			[]skew.Sample{skew.Dated(at(10*second), at(10*second), noon.Add(10*second))},
+			[]skew.Sample{{Sent: 10 * second, Answered: 10 * second, Date: noon.Add(10 * second)}},
 			lease.Reading{Wall: noon.Add(40 * second), Boot: 10 * second},
 			skew.Interval{Lo: -30*second - slack, Hi: -29*second + slack},
 		},
 		"what contradicts all before counts alone": {
 			[]skew.Sample{
-				skew.Dated(at(10*second), at(10*second), noon.Add(10*second)),
-				skew.Dated(at(10*second+500*ms), at(10*second+500*ms), noon.Add(10*second)),
-				skew.Dated(at(20*second), at(20*second), noon.Add(3620*second)),
+				{Sent: 10 * second, Answered: 10 * second, Date: noon.Add(10 * second)},
+				{Sent: 10*second + 500*ms, Answered: 10*second + 500*ms, Date: noon.Add(10 * second)},
+				{Sent: 20 * second, Answered: 20 * second, Date: noon.Add(3620 * second)},
 			}, at(20 * second),
 			skew.Interval{Lo: 3600*second - slack, Hi: 3601*second + slack},
 		},
 		"a clock of another age": {
-			[]skew.Sample{skew.Dated(at(0), at(0), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC))}, at(0),
+			[]skew.Sample{{Sent: 0, Answered: 0, Date: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)}}, at(0),
 			skew.Interval{Lo: century, Hi: century},
 		},
 		"a clock of the year 0": {
-			[]skew.Sample{skew.Dated(at(0), at(0), time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC))}, at(0),
+			[]skew.Sample{{Sent: 0, Answered: 0, Date: time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC)}}, at(0),
 			skew.Interval{Lo: -century, Hi: -century},
 		},
 	} {
@@ -146,116 +135,28 @@ func TestLeastAndMost(t *testing.T) {
 	}
 }
 
-// A probe that aims at the flip of the second halves what is not known, whatever the offset.
-func TestAimingHalvesTheInterval(t *testing.T) {
-	for seed := range uint64(300) {
-		w := newWorld(seed)
-		w.offset = w.between(-10*second, 10*second)
-		var e skew.Estimate
-		trip := w.between(2*ms, 20*ms)
-		ask := func() {
-			sent, answered, date := w.ask(trip/2, trip/2)
-			e.Observe(skew.Dated(sent, answered, date))
-		}
-		ask()
-		n := 0
-		for {
-			at, ok := e.Aim(w.boot)
-			if !ok {
-				break
-			}
-			if n++; n > 7 {
-				t.Fatalf("seed %d: after %d aimed requests still %+v", seed, n, e.Offset(w.hub()))
-			}
-			if at < w.boot || at-w.boot >= second {
-				t.Fatalf("seed %d: aims %v from now", seed, at-w.boot)
-			}
-			w.pass(at - w.boot)
-			ask()
-		}
-		if i := e.Offset(w.hub()); i.Hi-i.Lo > skew.Fine {
-			t.Errorf("seed %d: %+v is enough", seed, i)
-		}
-	}
-}
-
-func TestNobodyAimsAtWhatIsNotKnown(t *testing.T) {
-	var e skew.Estimate
-	if at, ok := e.Aim(0); ok {
-		t.Errorf("aims at %v", at)
-	}
-}
-
-// A long way to the member sets the limit; aiming must not go on for ever.
-func TestAimingEndsWhereTheWayIsLong(t *testing.T) {
-	w := newWorld(1)
-	var e skew.Estimate
-	for range 20 {
-		sent, answered, date := w.ask(200*ms, 200*ms)
-		e.Observe(skew.Dated(sent, answered, date))
-		at, ok := e.Aim(w.boot)
-		if !ok {
-			return
-		}
-		w.pass(at - w.boot)
-	}
-	t.Errorf("still aims at %+v", e.Offset(w.hub()))
-}
-
-func TestParseDate(t *testing.T) {
+func TestSampleOf(t *testing.T) {
+	const date = "Sun, 01 Mar 2026 12:00:07 GMT"
 	for name, tc := range map[string]struct {
-		header string
-		want   time.Time
-		ok     bool
+		status int
+		header http.Header
+		want   bool
 	}{
-		"as servers write it": {"Sun, 06 Nov 1994 08:49:37 GMT", time.Date(1994, 11, 6, 8, 49, 37, 0, time.UTC), true},
-		"another weekday":     {"Mon, 06 Nov 1994 08:49:37 GMT", time.Date(1994, 11, 6, 8, 49, 37, 0, time.UTC), true},
-		"nothing":             {"", time.Time{}, false},
-		"another zone":        {"Sun, 06 Nov 1994 08:49:37 CET", time.Time{}, false},
-		"an obsolete form":    {"Sunday, 06-Nov-94 08:49:37 GMT", time.Time{}, false},
-		"asctime":             {"Sun Nov  6 08:49:37 1994", time.Time{}, false},
-		"no such day":         {"Sun, 31 Feb 1994 08:49:37 GMT", time.Time{}, false},
-		"a fraction":          {"Sun, 06 Nov 1994 08:49:37.5 GMT", time.Time{}, false},
+		"an answer with a Date":       {http.StatusOK, http.Header{"Date": {date}}, true},
+		"a refusal":                   {http.StatusForbidden, http.Header{"Date": {date}}, true},
+		"an error, as of a gateway":   {http.StatusBadGateway, http.Header{"Date": {date}}, false},
+		"an answer from a cache":      {http.StatusOK, http.Header{"Date": {date}, "Age": {"0"}}, false},
+		"no Date":                     {http.StatusOK, nil, false},
+		"two Dates":                   {http.StatusOK, http.Header{"Date": {date, date}}, false},
+		"an obsolete form of a Date":  {http.StatusOK, http.Header{"Date": {"Sunday, 01-Mar-26 12:00:07 GMT"}}, false},
+		"a Date in another time zone": {http.StatusOK, http.Header{"Date": {"Sun, 01 Mar 2026 12:00:07 CET"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, ok := skew.ParseDate(tc.header); ok != tc.ok || !got.Equal(tc.want) {
-				t.Errorf("got %v, %v", got, ok)
+			want := skew.Sample{Sent: second, Answered: 2 * second, Date: noon.Add(7 * second)}
+			s, ok := skew.SampleOf(lease.Reading{Boot: second}, lease.Reading{Boot: 2 * second}, tc.status, tc.header)
+			if ok != tc.want || ok && s != want {
+				t.Errorf("%+v, %v; want %v", s, ok, tc.want)
 			}
 		})
 	}
-}
-
-// FuzzDate: what is taken for a Date is one, and no Date makes an estimate overflow.
-func FuzzDate(f *testing.F) {
-	f.Add("Sun, 06 Nov 1994 08:49:37 GMT", int64(0), int64(ms))
-	f.Add("Fri, 31 Dec 9999 23:59:59 GMT", int64(math.MaxInt64/2), int64(second))
-	f.Add("Sat, 01 Jan 0000 00:00:00 GMT", int64(0), int64(math.MaxInt64/4))
-	f.Add("Fri, 01 DeC 0000  0:00:00 GMT", int64(0), int64(second))
-	f.Fuzz(func(t *testing.T, header string, sent, took int64) {
-		date, ok := skew.ParseDate(header)
-		if !ok {
-			return
-		}
-		// The weekday is not checked against the day, letters may be small, and a zero may be a space.
-		usual := date.Format(http.TimeFormat)
-		if again, ok := skew.ParseDate(usual); !ok || !again.Equal(date) {
-			t.Fatalf("%q was read as %q, and that as %v, %v", header, usual, again, ok)
-		}
-		if sent < 0 || took < 0 || sent > math.MaxInt64/2 || took > math.MaxInt64/4 {
-			return
-		}
-		from := lease.Reading{Wall: noon, Boot: time.Duration(sent)}
-		now := lease.Reading{Wall: noon.Add(time.Duration(took)), Boot: time.Duration(sent + took)}
-		var track skew.Track
-		track.Judge(now, []time.Duration{second})
-		track.Answer(skew.Dated(from, now, date), now)
-		track.Answer(skew.Dated(from, now, date), now)
-		i, ok := track.Server(now)
-		if !ok || i.Lo > i.Hi || i.Least() < 0 || i.Least() > century || i.Most() < i.Least() || i.Most() > century {
-			t.Fatalf("%q: %+v", header, i)
-		}
-		if at, ok := track.Aim(now.Boot); ok && (at < now.Boot-time.Duration(took) || at-now.Boot >= second) {
-			t.Fatalf("%q: aims %v from now", header, at-now.Boot)
-		}
-	})
 }

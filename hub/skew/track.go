@@ -9,13 +9,10 @@ import (
 )
 
 const (
-	// confirm is how many samples in a row must prove that a clock is beyond ε.
+	// confirm is how many answers must agree before they prove that a clock is off.
 	confirm = 2
-	// Calm is for how long nothing may have proved more than ¾ ε before a verdict ends.
+	// Calm is how long a clock must not have been proved to be off by more than ¾ ε before the verdict ends.
 	Calm = 10 * time.Second
-	// longCalm is for how long if the clock cannot be proved to be within ¾ ε, because the round trip to the
-	// member is too long.
-	longCalm = time.Minute
 )
 
 // State is the verdict on a member under one ε.
@@ -23,22 +20,18 @@ type State int
 
 // The three verdicts.
 const (
-	// Unknown: not measured closely enough yet.
+	// Unknown: not measured closely enough.
 	Unknown State = iota
-	// Within: the API server's clock was measured to be within ε, and nothing has disproved that of any clock
-	// since.
+	// Within: the clock is proved to be within ε of the hub's. It was within ¾ ε when this verdict began.
 	Within
-	// Beyond: a clock was proved to be beyond ε, and the verdict has not ended yet.
+	// Beyond: the clock was proved to be farther than ε from the hub's, and farther than ¾ ε within the last Calm.
 	Beyond
 )
 
-// Verdict is what a [Track] says under one ε.
+// Verdict is what a [Track] proves under one ε.
 type Verdict struct {
 	State State
-	// Clock names the clock that is Beyond, for people: "the API server", "host <name>" or
-	// "API server <name>".
-	Clock string
-	// Offset is how far that clock was ahead of the hub's when that was proved last.
+	// Offset is how far the clock is ahead of the hub's, if State is Beyond.
 	Offset Interval
 }
 
@@ -52,203 +45,151 @@ func (v Verdict) Behind() time.Duration {
 	return (-v.Offset.Lo + tenth - 1).Truncate(tenth)
 }
 
-// String says which clock is how far off, for people.
+// String describes how far the clock is off.
 func (v Verdict) String() string {
 	if v.State != Beyond {
-		return "no clock is known to be off"
+		return "the API server's clock is not known to be off"
 	}
 	where, from, to := "ahead of", v.Offset.Lo, v.Offset.Hi
 	if to < 0 {
 		where, from, to = "behind", -to, -from
 	}
-	if to >= century {
-		return fmt.Sprintf("the clock of %s is at least %v %s the hub's", v.Clock, round(from), where)
-	}
-	return fmt.Sprintf("the clock of %s is %v to %v %s the hub's", v.Clock, round(from), round(to), where)
+	return fmt.Sprintf("the API server's clock is %v to %v %s the hub's", round(from), round(to), where)
 }
 
 func round(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond) }
 
-// Track measures the clocks of one member. The zero Track has seen nothing. It is not safe
-// for concurrent use.
+// Track measures the clock of one member and judges it under the ε of each policy. The zero Track has no sample. It is
+// not safe for concurrent use.
 type Track struct {
-	server          Estimate
-	hosts, servers  others
-	listed          *time.Duration // when the last list of API servers was sent
-	several         bool           // more than one API server renews its Lease
-	host, apiserver string         // the farthest of them
-	judgements      []judgement
+	clock Estimate
+	under []judgement
 }
 
 // judgement is what is known under one ε.
 type judgement struct {
-	eps     time.Duration
-	verdict Verdict
-	// proofs is how many samples in a row proved that a clock is beyond ε.
-	proofs int
-	// clear is since when no sample does. within is since when the API server's clock is proved to be within
-	// ¾ ε too.
-	clear, within *time.Duration
+	eps time.Duration
+	// proof is the last estimate that proved the clock to be farther off than beyond, and proved is the boot reading then.
+	proof  Estimate
+	proved time.Duration
+	// state is the verdict at the last sample.
+	state State
 }
 
 // Judge sets the ε under which the member is judged from now on.
 func (t *Track) Judge(now lease.Reading, eps []time.Duration) {
-	var gates []judgement
-	for _, e := range eps {
-		i := slices.IndexFunc(t.judgements, func(g judgement) bool { return g.eps == e })
-		if i >= 0 {
-			gates = append(gates, t.judgements[i])
-			continue
+	under := make([]judgement, len(eps))
+	for i, e := range eps {
+		under[i] = judgement{eps: e}
+		if j := t.find(e); j != nil {
+			under[i] = *j
 		}
-		g := judgement{eps: e, proofs: max(0, min(t.server.samples, confirm)-1)}
-		t.judge(&g, now)
-		gates = append(gates, g)
 	}
-	t.judgements = gates
+	t.under = under
+	t.update(now)
 }
 
 // Reset forgets all measurements: another cluster is behind the name.
 func (t *Track) Reset() {
-	fresh := Track{}
-	for _, g := range t.judgements {
-		fresh.judgements = append(fresh.judgements, judgement{eps: g.eps})
+	t.clock = Estimate{}
+	for i := range t.under {
+		t.under[i] = judgement{eps: t.under[i].eps}
 	}
-	*t = fresh
 }
 
-// Answer adds the sample of an answer of the API server.
-func (t *Track) Answer(s Sample, now lease.Reading) {
-	t.server.Observe(s)
-	t.update(now)
-}
-
-// Hosts adds the Leases of the member's hosts, as a list showed them that was answered at now. The list may
-// come from a cache.
-func (t *Track) Hosts(rs []Renewal, now lease.Reading) {
-	if !t.server.Known() {
-		return
-	}
-	if t.hosts == nil {
-		t.hosts = others{}
-	}
-	t.hosts.hosts(rs, &t.server, now)
-	t.host = t.hosts.farthest(now)
-	t.update(now)
-}
-
-// Servers adds the Leases of the member's API servers, as a consistent list showed them that was sent at sent
-// and answered at now.
-func (t *Track) Servers(rs []Renewal, sent, now lease.Reading) {
-	if t.servers == nil {
-		t.servers = others{}
-	}
-	t.servers.servers(rs, t.listed, now)
-	t.listed = &sent.Boot
-	t.several = len(t.servers) > 1
-	t.apiserver = t.servers.farthest(now)
+// Observe adds the sample of an answer.
+func (t *Track) Observe(s Sample, now lease.Reading) {
+	t.clock.Observe(s)
 	t.update(now)
 }
 
 func (t *Track) update(now lease.Reading) {
-	for i := range t.judgements {
-		t.judge(&t.judgements[i], now)
+	for i := range t.under {
+		j := &t.under[i]
+		if t.clock.proves(now, j.beyond()) {
+			j.proof, j.proved = t.clock, now.Boot
+		}
+		j.state = t.judge(j, now).State
 	}
 }
 
-// farthest is the clock with the greatest proved distance from the hub's.
-func (t *Track) farthest(now lease.Reading, eps time.Duration) (clock string, off Interval) {
-	if t.server.Known() {
-		clock, off = "the API server", t.server.Offset(now)
-	}
-	if o := t.servers[t.apiserver]; o != nil && o.offset(now).Least() > off.Least() {
-		clock, off = "API server "+t.apiserver, o.offset(now)
-	}
-	if o := t.hosts[t.host]; o != nil {
-		of := o.offset(now)
-		if t.several {
-			// Another API server than the one that answers the hub may have admitted it, with a
-			// clock that may rightly differ by ε.
-			of = of.widened(eps)
-		}
-		if of.Least() > off.Least() {
-			clock, off = "host "+t.host, of
-		}
-	}
-	return clock, off
+// proves reports whether the clock is farther than eps from the hub's for certain.
+func (e *Estimate) proves(now lease.Reading, eps time.Duration) bool {
+	return e.samples >= confirm && e.Offset(now).Least() > eps
 }
 
-// judge updates a judgement.
-func (t *Track) judge(g *judgement, now lease.Reading) {
-	clock, off := t.farthest(now, g.eps)
-	beyond := off.Least() > g.eps
-	if !beyond {
-		g.proofs = 0
-	} else if g.proofs++; g.proofs >= confirm {
-		g.verdict = Verdict{State: Beyond, Clock: clock, Offset: off}
+// beyond is the distance from which on the verdict is Beyond, and within the one up to which it is Within. A verdict that
+// has begun at one end of the band from ¾ ε to ε ends at the other one, so that a clock near ε does not change it all the
+// time.
+func (j *judgement) beyond() time.Duration {
+	if j.state == Beyond {
+		return j.eps * 3 / 4
 	}
-	inner := g.eps * 3 / 4
-	since(&g.clear, off.Least() <= inner, now.Boot)
-	since(&g.within, off.Least() <= inner && t.server.Known() && t.server.Offset(now).Most() <= inner, now.Boot)
+	return j.eps
+}
+
+func (j *judgement) within() time.Duration {
+	if j.state == Within {
+		return j.eps
+	}
+	return j.eps * 3 / 4
+}
+
+// judge returns the verdict at now. An earlier proof counts by the hub's present clock. So when the hub's clock was
+// wrong and is right again, no proof is left of that.
+func (t *Track) judge(j *judgement, now lease.Reading) Verdict {
 	switch {
-	case g.verdict.State == Unknown && t.server.Known() && t.server.Offset(now).Most() <= g.eps && !beyond:
-		g.verdict.State = Within
-	case g.verdict.State == Beyond && (lasts(g.within, Calm, now.Boot) || lasts(g.clear, longCalm, now.Boot)):
-		g.verdict = Verdict{}
+	case t.clock.proves(now, j.beyond()):
+		return Verdict{State: Beyond, Offset: t.clock.Offset(now)}
+	case now.Boot-j.proved < Calm && j.proof.proves(now, j.beyond()):
+		return Verdict{State: Beyond, Offset: j.proof.Offset(now)}
+	case t.clock.Known() && t.clock.Offset(now).Most() <= j.within():
+		return Verdict{State: Within}
+	default:
+		return Verdict{}
 	}
 }
 
-// since notes when something began, or that it ended.
-func since(at **time.Duration, is bool, boot time.Duration) {
-	switch {
-	case !is:
-		*at = nil
-	case *at == nil:
-		*at = &boot
+func (t *Track) find(eps time.Duration) *judgement {
+	if i := slices.IndexFunc(t.under, func(j judgement) bool { return j.eps == eps }); i >= 0 {
+		return &t.under[i]
 	}
+	return nil
 }
 
-func lasts(at *time.Duration, d, boot time.Duration) bool { return at != nil && boot-*at >= d }
+// Verdict is the verdict at now under an ε that [Track.Judge] was given, and Unknown under any other one.
+func (t *Track) Verdict(now lease.Reading, eps time.Duration) Verdict {
+	j := t.find(eps)
+	if j == nil {
+		return Verdict{}
+	}
+	return t.judge(j, now)
+}
 
-// Verdict is the judgement under an ε that [Track.Judge] was given, and Unknown under any other one.
-func (t *Track) Verdict(eps time.Duration) Verdict {
-	for i := range t.judgements {
-		if t.judgements[i].eps == eps {
-			return t.judgements[i].verdict
+// Worst is the verdict at now under the largest ε under which the clock is Beyond, and that ε. Both are zero if it is
+// Beyond under none.
+func (t *Track) Worst(now lease.Reading) (worst Verdict, eps time.Duration) {
+	for i := range t.under {
+		if v := t.judge(&t.under[i], now); v.State == Beyond && t.under[i].eps >= eps {
+			worst, eps = v, t.under[i].eps
 		}
 	}
-	return Verdict{}
+	return worst, eps
 }
 
-// Worst is the verdict under the largest ε under which a clock is Beyond, with that ε. Both are zero if there
-// is none.
-func (t *Track) Worst() (Verdict, time.Duration) {
-	var v Verdict
-	var eps time.Duration
-	for i := range t.judgements {
-		g := &t.judgements[i]
-		if g.verdict.State == Beyond && (v.State != Beyond || g.eps > eps) {
-			v, eps = g.verdict, g.eps
-		}
-	}
-	return v, eps
-}
-
-// States are the verdicts under all ε in the order in which Judge was given them.
+// States are the verdicts at the last sample, in the order in which Judge was given the ε.
 func (t *Track) States() []State {
-	states := make([]State, 0, len(t.judgements))
-	for i := range t.judgements {
-		states = append(states, t.judgements[i].verdict.State)
+	states := make([]State, 0, len(t.under))
+	for i := range t.under {
+		states = append(states, t.under[i].state)
 	}
 	return states
 }
 
-// Server is the estimate of the API server's clock at now, and false if there is none.
-func (t *Track) Server(now lease.Reading) (Interval, bool) {
-	if !t.server.Known() {
+// Offset is how far the clock is from the hub's at now, and false if there is no sample.
+func (t *Track) Offset(now lease.Reading) (Interval, bool) {
+	if !t.clock.Known() {
 		return Interval{}, false
 	}
-	return t.server.Offset(now), true
+	return t.clock.Offset(now), true
 }
-
-// Aim is that of the API server's estimate.
-func (t *Track) Aim(from time.Duration) (time.Duration, bool) { return t.server.Aim(from) }

@@ -53,21 +53,19 @@ func (w *world) shows() time.Time { return noon.Add(w.boot + w.offset) }
 func (w *world) truth() time.Duration { return w.offset - w.stepH }
 
 // ask sends a request that takes that long there and back.
-func (w *world) ask(there, back time.Duration) (sent, answered lease.Reading, date time.Time) {
-	sent = w.hub()
+func (w *world) ask(there, back time.Duration) skew.Sample {
+	s := skew.Sample{Sent: w.boot}
 	w.pass(there)
-	date = w.shows().Truncate(second)
+	s.Date = w.shows().Truncate(second)
 	w.pass(back)
-	return sent, w.hub(), date
+	s.Answered = w.boot
+	return s
 }
 
-// answer has the track take in the Date of an answer.
-func (w *world) answer(there, back time.Duration) {
-	sent, answered, date := w.ask(there, back)
-	w.track.Answer(skew.Dated(sent, answered, date), answered)
-}
+// answer gives the track the sample of an answer.
+func (w *world) answer(there, back time.Duration) { w.track.Observe(w.ask(there, back), w.hub()) }
 
-// answers has it take in that many, at random times within a second each.
+// answers gives it that many, at random times within a second each.
 func (w *world) answers(n int) {
 	for range n {
 		w.pass(w.between(0, second))
@@ -75,16 +73,12 @@ func (w *world) answers(n int) {
 	}
 }
 
-// probes has it take in the answers of probes that aim, for that long.
+// probes gives it the answers of probes for that long. Each is sent early by a random time, as by package fleet.
 func (w *world) probes(every, d time.Duration) {
 	for end := w.boot + d; w.boot < end; {
-		due := w.boot + every
-		if at, ok := w.track.Aim(w.boot + max(0, every-second)); ok && at < due {
-			due = at
-		}
-		w.pass(due - w.boot)
+		w.pass(every - w.between(0, min(every, second)/4))
 		w.answer(5*ms, 5*ms)
 	}
 }
 
-func (w *world) verdict(eps time.Duration) skew.Verdict { return w.track.Verdict(eps) }
+func (w *world) verdict(eps time.Duration) skew.Verdict { return w.track.Verdict(w.hub(), eps) }

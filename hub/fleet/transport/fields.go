@@ -74,8 +74,6 @@ var (
 	// strategy, preferredHolder.
 	holds   = message{1: text(annotation), 2: integer, 3: instant, 4: instant, 5: integer, 6: text(mark), 7: text(nameText)}
 	ofLease = object(described, message{2: one(holds)})
-	// ofHost is a Lease that a host or an API server renews: who has set its renewTime when is in its managedFields.
-	ofHost = object(with(identity, message{17: several(8, message{4: instant, 7: one(message{1: text(words)})})}), message{2: one(message{4: instant})})
 
 	ofCronJob = object(with(identity, message{8: instant}), message{
 		2: one(message{5: one(message{1: one(message{11: entries(64, nameText)})})}), // spec.jobTemplate.metadata.labels

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (
@@ -69,19 +66,16 @@ type question struct {
 
 // questionOf returns what a request asks for, or an error if the hub has no use for the answer.
 func (l *Swappable) questionOf(req *http.Request) (question, error) {
-	path, namespace, name := resourceOf(req.URL.EscapedPath())
+	path, name := resourceOf(req.URL.EscapedPath())
 	k, known := kinds[path]
 	if !known {
 		return question{}, fmt.Errorf("%w: %.100q", errUnlisted, req.URL.Path)
 	}
 	q := question{kind: k, path: path, watch: isWatch(req.URL)}
 	q.list = name == "" && req.Method == http.MethodGet && !q.watch
-	hosts := namespace == metav1.NamespaceSystem || namespace == corev1.NamespaceNodeLease
 	switch {
 	case strings.Contains(req.Header.Get("Accept"), onlyMetadata):
 		q.apiVersion, q.name, q.of = "meta.k8s.io/v1", "PartialObjectMetadata", onlyIdentity
-	case path == Leases && q.list && hosts:
-		q.of = ofHost
 	case path == Leases && l.asksReaders(req.URL):
 		q.most = maxLarge
 	}
@@ -89,19 +83,19 @@ func (l *Swappable) questionOf(req *http.Request) (question, error) {
 }
 
 // resourceOf splits the path of a request into that of the resource, with a subresource but without the namespace, and
-// the names of the namespace and the object.
-func resourceOf(path string) (resource, namespace, name string) {
+// the name of the object.
+func resourceOf(path string) (resource, name string) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	versioned := 3 // apis, group and version
 	if parts[0] == "api" {
 		versioned = 2
 	}
 	if len(parts) <= versioned {
-		return path, "", ""
+		return path, ""
 	}
 	of := parts[versioned:]
 	if of[0] == "namespaces" && len(of) > 2 {
-		namespace, of = of[1], of[2:]
+		of = of[2:]
 	}
 	resource = "/" + strings.Join(parts[:versioned], "/") + "/" + of[0]
 	if len(of) > 1 {
@@ -110,7 +104,7 @@ func resourceOf(path string) (resource, namespace, name string) {
 	if len(of) > 2 {
 		resource += "/" + strings.Join(of[2:], "/")
 	}
-	return resource, namespace, name
+	return resource, name
 }
 
 // fields returns what is kept of an answer of a kind: the object or list that was asked for, or a Status instead.

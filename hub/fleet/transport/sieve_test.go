@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -202,13 +200,6 @@ func TestWhatIsKeptOfEachKind(t *testing.T) {
 	token := sievedAs[*authenticationv1.TokenRequest](t, ask(tokens), filled(t, ask(tokens)))
 	if token.Status.Token != "text" || *token.Spec.ExpirationSeconds != 7 || token.Spec.Audiences != nil {
 		t.Errorf("of a token: %+v", token)
-	}
-	hosts := ask(Leases)
-	hosts.of = ofHost
-	host := sievedAs[*coordinationv1.Lease](t, hosts, filled(t, ask(Leases)))
-	if host.Name != "text" || host.Spec.RenewTime == nil || len(host.ManagedFields) != 2 || !host.ManagedFields[1].Time.Equal(at) ||
-		!strings.Contains(host.ManagedFields[1].FieldsV1.GetRawString(), "f:renewTime") || host.Labels != nil {
-		t.Errorf("of a host: %+v", host)
 	}
 }
 
