@@ -51,15 +51,11 @@ func (m *member) changeClocks(change func()) {
 	}
 }
 
-// requestSent notes when a request is sent. The Date of the answer tells the time of the member's clock, and its status
-// whether the hub's own account is still there.
+// requestSent notes when a request is sent. The Date of the answer tells the time of the member's clock.
 func (m *member) requestSent() transport.AnswerFunc {
 	sent := m.p.clock.Now()
 	return func(status int, header http.Header) {
 		now := m.p.clock.Now()
-		if status == http.StatusUnauthorized {
-			m.refuseAccount()
-		}
 		if date, ok := sample.Date(status, header); ok {
 			m.changeClocks(func() { m.clocks.Answer(skew.Dated(sent, now, date), now) })
 		}
