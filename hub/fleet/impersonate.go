@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
@@ -23,7 +24,7 @@ const (
 	// installTimeout bounds the installation and the removal of the hub's rights.
 	installTimeout = 10 * time.Second
 	// installPause is the least time between two installations. API servers answer by the old roles for some time.
-	installPause = 2 * time.Second
+	installPause = time.Second
 	// countPause is the pause between two checks whether new rights count.
 	countPause = 50 * time.Millisecond
 )
@@ -61,17 +62,25 @@ func (c *connection) install(ctx context.Context, t *transport.Target) error {
 		err = awaitRights(ctx, t)
 	}
 	if err != nil {
-		p := asProblem(t.Describe(err))
-		if p.Reason == reason.Forbidden {
-			p.Message += "; allow that, or give the Cluster a kubeconfig of the account in config/member"
-		}
-		return &transport.ContactError{Reason: p.Reason, Message: p.Message}
+		return describeRefusal(t, err)
 	}
 	c.installed, c.installedAt = true, c.p.clock.Now()
 	c.change(func(s *state) { s.refused = false })
 	log.FromContext(ctx).Info("The hub's role is installed in the member",
 		"cluster", klog.KRef(c.key.Fleet, c.key.Name), "user", t.User)
 	return nil
+}
+
+// describeRefusal describes why the rights of the hub were not installed. Admission answers Invalid where it refuses.
+func describeRefusal(t *transport.Target, err error) error {
+	p := asProblem(t.Describe(err))
+	if apierrors.IsInvalid(err) {
+		p = Problem{reason.Forbidden, t.Clean(err.Error())}
+	}
+	if p.Reason == reason.Forbidden {
+		p.Message += "; allow that, or give the Cluster a kubeconfig of the account in config/member"
+	}
+	return &transport.ContactError{Reason: p.Reason, Message: p.Message}
 }
 
 // awaitRights returns when the user that a target impersonates may read. API servers know new roles a moment later.
@@ -141,7 +150,8 @@ func (c *connection) removeRights(ctx context.Context, t *transport.Target) {
 
 // missingRight matches what an API server answers to a user without the rights that the hub needs at any time.
 // Admission policies reject in other words.
-var missingRight = regexp.MustCompile(`is forbidden: User .* cannot \w+ resource \W+(leases|namespaces)\W+in API group `)
+var missingRight = regexp.MustCompile(
+	`is forbidden: User .* cannot \w+ resource \W+(leases|namespaces)\W+in API group `)
 
 // noteRefusal records that the member refuses the hub's user, if the words of an answer show that.
 func (m *member) noteRefusal(words string) {
