@@ -335,7 +335,7 @@ drill: k8s $(if $(filter unmodified,$(SCENARIO)),capi electors) build $(KUSTOMIZ
 .PHONY: versions
 versions: k8s older-k8s capi build $(KUSTOMIZE) $(HELM) ## Run tests and drills on the Kubernetes minor before: everywhere, on the hub, in one member
 	KUBEBUILDER_ASSETS=$(OLDER_ASSETS) go test -count=1 -vet=off -timeout 40m -p 1 \
-		./config ./config/crd ./hub/account ./hub/fleet ./hub/guard ./e2e/fences
+		./config ./config/crd ./hub/fleet ./hub/rights ./hub/guard ./e2e/fences
 	KUBEBUILDER_ASSETS_HUB=$(OLDER_ASSETS) go test -count=1 -vet=off -timeout 40m -p 1 ./e2e/handover ./e2e/hubfailover ./e2e/install
 	KUBEBUILDER_ASSETS_LAST_MEMBER=$(OLDER_ASSETS) go test -count=1 -vet=off -timeout 40m -p 1 ./e2e/handover ./e2e/gate ./e2e/guestbook ./e2e/stranded
 

@@ -6,7 +6,7 @@
 //
 //   - fleet: a CAPI Cluster and its kubeconfig Secret become a connected member; fleet/secrets shows the Secrets of
 //     those fleets that the hub was granted;
-//   - account: the hub's own account in a member, and its tokens;
+//   - rights: the role of the user that the hub impersonates in a member;
 //   - health: the hub's observations of a member become healthy, unhealthy or unknown;
 //   - skew: how far the clock of a member's API server is from the hub's, by the Date of its answers;
 //   - assign: what the Lease in one member has to say;

@@ -75,8 +75,6 @@ const (
 	SendsTooMuch Reason = "SendsTooMuch"
 	// DuplicateCluster: two Clusters lead to the same API server.
 	DuplicateCluster Reason = "DuplicateCluster"
-	// AccountLeft: the cluster takes no part any more, and does not let the hub remove its account there.
-	AccountLeft Reason = "AccountLeft"
 	// Deleting: the Cluster is being deleted.
 	Deleting Reason = "Deleting"
 	// Gone: the Cluster does not exist any more.

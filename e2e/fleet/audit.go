@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -54,7 +55,7 @@ var writeVerbs = []string{"create", "update", "patch", "delete", "deletecollecti
 type Request struct {
 	// Received is when the API server got the request, by its wall clock, which is this machine's.
 	Received time.Time
-	// User is who asked. Agent is the name that the program gave itself.
+	// User sent the request, or was impersonated in it. Agent is the name that the program gave itself.
 	User, Agent string
 	Verb, URI   string
 	// Code is the HTTP status of the answer.
@@ -93,7 +94,7 @@ func readRequests(path string) (requests []Request, err error) {
 		var event struct {
 			AuditID                     string
 			RequestReceivedTimestamp    metav1.MicroTime
-			User                        struct{ Username string }
+			User, ImpersonatedUser      struct{ Username string }
 			UserAgent, Verb, RequestURI string
 			ResponseStatus              struct{ Code int }
 		}
@@ -105,7 +106,8 @@ func readRequests(path string) (requests []Request, err error) {
 		}
 		known[event.AuditID] = true
 		requests = append(requests, Request{
-			Received: event.RequestReceivedTimestamp.Time, User: event.User.Username, Agent: event.UserAgent,
+			Received: event.RequestReceivedTimestamp.Time, Agent: event.UserAgent,
+			User: cmp.Or(event.ImpersonatedUser.Username, event.User.Username),
 			Verb: event.Verb, URI: event.RequestURI, Code: event.ResponseStatus.Code,
 		})
 		return nil

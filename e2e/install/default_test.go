@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/common/model"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -211,13 +210,12 @@ func (w *world) isRemoved(t *testing.T) {
 			}
 		}
 		for _, list := range []client.ObjectList{
-			&corev1.ServiceAccountList{}, &rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBindingList{},
-			&flowcontrolv1.FlowSchemaList{},
+			&rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBindingList{}, &flowcontrolv1.FlowSchemaList{},
 		} {
 			harness.Must(t, member.List(t.Context(), list,
 				client.MatchingLabels{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue}))
 			if n := meta.LenList(list); n > 0 {
-				t.Errorf("%s still has %d of the hub's own account: %v", name, n, list)
+				t.Errorf("%s still has %d of the hub's rights: %v", name, n, list)
 			}
 		}
 	}

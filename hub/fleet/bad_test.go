@@ -234,6 +234,8 @@ func replaceCluster(t *testing.T, space string, lists http.HandlerFunc) {
 		case r.URL.Path == "/api/v1/namespaces/kube-system":
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = fmt.Fprintf(w, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":%q}}`, uid.Load())
+		case strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews"):
+			w.WriteHeader(http.StatusForbidden)
 		case r.Method == http.MethodDelete && uid.Load() == "the-second":
 			strayed.Add(1)
 		default:

@@ -41,15 +41,12 @@ func (m *member) changeClock(now lease.Reading, change func()) {
 	}
 }
 
-// requestSent returns what handles the answer to a request that is sent now. The Date of the answer measures the
-// member's clock, and its status shows whether the hub's own account is still there.
+// requestSent returns the handler of the answer to a request that is sent now. The Date of the answer measures the
+// member's clock.
 func (m *member) requestSent() transport.AnswerFunc {
 	sent := m.p.clock.Now()
 	return func(status int, header http.Header) {
 		now := m.p.clock.Now()
-		if status == http.StatusUnauthorized {
-			m.refuseAccount()
-		}
 		if sample, ok := skew.SampleOf(sent, now, status, header); ok {
 			m.changeClock(now, func() { m.clock.Observe(sample, now) })
 		}

@@ -22,7 +22,7 @@ func TestAnswersMeasureTheClock(t *testing.T) {
 	m, clock := newTestMember(t)
 	ahead := 10 * time.Second
 	s := plainServer(t, dated(clock, &ahead))
-	c := &connection{member: m}
+	c := &connection{member: m, lifetime: t.Context()}
 	t.Cleanup(c.close)
 	c.use(t.Context(), targetTo(t, accessTo(t, s, "", "token"), nil))
 	m.setSkews([]time.Duration{time.Second})

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -28,7 +28,7 @@ const (
 	// is connected within retryMost.
 	retryLeast = 250 * time.Millisecond
 	retryMost  = 3 * time.Second
-	// drainGrace is how long renewals may go on over a connection that was replaced.
+	// drainGrace is how long requests under way may go on over a connection that was replaced.
 	drainGrace = 5 * time.Second
 	// forever waits for a wake-up.
 	forever time.Duration = -1
@@ -46,25 +46,25 @@ type connection struct {
 	err    error
 	// goneAt is when the Cluster was first found to be gone.
 	goneAt *lease.Reading
-	// drained holds a replaced target until its requests are done.
-	drained   *transport.Target
-	drainedAt lease.Reading
+	// draining are the goroutines that close replaced targets.
+	draining sync.WaitGroup
 	// last is the target that was used last.
 	last *transport.Target
 	// running is the cluster, if its caches are full.
 	running *runningCluster
-	// cleaned: the probe Lease and the account were removed, or given up. leftAt is when that first failed.
+	// cleaned: the probe Lease and the hub's rights were removed, or that was tried.
 	cleaned bool
-	leftAt  *lease.Reading
-	account ownAccount
-	// tends: the present step looks after the account. installs: it installs the account too, where this replica may write.
-	tends, installs bool
+	// installed: this replica has installed the rights of the hub since it was elected. installedAt is when that was.
+	installed   bool
+	installedAt lease.Reading
 }
 
 // run keeps the member connected until ctx ends or the member may be forgotten.
 func (m *member) run(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
 	c := &connection{member: m, lifetime: ctx}
 	defer c.close()
+	defer cancel()
 	failures := 0
 	for {
 		stepCtx, cancel := context.WithCancel(ctx)
@@ -80,18 +80,11 @@ func (m *member) run(ctx context.Context) {
 		} else {
 			failures = 0
 		}
-		next = c.untilAccount(next)
-		if c.drained != nil && (next == forever || next > drainGrace) {
-			next = drainGrace
-		}
 		if wake.For(ctx, m.p.timers, next, m.wake) != nil {
 			return
 		}
 	}
 }
-
-// never is a time at which every grace is over.
-var never = lease.Reading{Boot: math.MaxInt64}
 
 // retry makes run try again after a pause that grows.
 const retry time.Duration = -2
@@ -101,8 +94,6 @@ const retry time.Duration = -2
 func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 	s := c.get()
 	now := c.p.clock.Now()
-	c.endDrain(now)
-	c.tends, c.installs = false, false
 	switch {
 	case c.mayLeave(s, now):
 		return c.leave(ctx, s)
@@ -118,9 +109,7 @@ func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 	if wait := c.enforceQuarantine(ctx, s, now); wait > 0 {
 		return wait, false
 	}
-	c.dropRefused(s, now)
 	if !c.useKubeconfig(ctx, s) {
-		_ = c.keepAccount(ctx, false) // the last good one stays in use
 		return retry, false
 	}
 	if s = c.get(); s.target == nil {
@@ -130,21 +119,49 @@ func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 		return retryMost, false // the member that has the UID may leave
 	}
 	pinned := c.pin(ctx)
-	ready, err := c.useAccount(ctx, pinned)
-	if err == nil && ready {
+	if err := c.work(ctx, s.target, pinned && c.p.mayWrite(c.key.Fleet)); err != nil {
+		c.fail(ctx, err)
+		return retry, false
+	}
+	switch {
+	case !pinned:
+		return time.Second, false // this replica may be elected and then pin the UID
+	case c.get().refused && c.p.mayWrite(c.key.Fleet):
+		return max(retryLeast, c.untilInstall()), false
+	}
+	return c.untilForgotten(s, now), false
+}
+
+// work has the member watched, and gives it to the manager. A replica that may install the rights of the hub does so
+// first where the member refuses its user. Where the rights count already, it repairs them last: terms must not end
+// while a new process installs what is there.
+func (c *connection) work(ctx context.Context, t *transport.Target, installs bool) error {
+	c.installed = c.installed && installs
+	var err error
+	switch {
+	case c.get().refused && installs && c.untilInstall() <= 0 && t.User != "":
+		err = c.install(ctx, t)
+	case c.running == nil:
+		err = c.admit(ctx, t, installs)
+	}
+	if err == nil {
 		err = c.connect(ctx)
 	}
 	if err == nil {
 		err = c.engage(ctx)
 	}
-	if err != nil {
-		c.fail(ctx, err)
-		return retry, false
+	if err == nil && installs && !c.installed && t.User != "" {
+		err = c.install(ctx, t)
 	}
-	if !pinned {
-		return time.Second, false // this replica may be elected and then pin the UID
+	return err
+}
+
+// untilInstall is how long the hub's rights must not be installed again.
+func (c *connection) untilInstall() time.Duration {
+	if !c.installed {
+		return 0
 	}
-	return c.untilForgotten(s, now), false
+	return c.installedAt.Boot + installPause - c.p.clock.Now().Boot
 }
 
 // mayLeave reports whether nobody needs the connection any more.
@@ -156,7 +173,7 @@ func (c *connection) mayLeave(s state, now lease.Reading) bool {
 	}
 	switch {
 	case s.spec.takesPart():
-		c.cleaned, c.leftAt = false, nil
+		c.cleaned = false
 		return false
 	case s.leaving, !s.spec.keeps():
 		return true
@@ -197,7 +214,7 @@ func (c *connection) useKubeconfig(ctx context.Context, s state) bool {
 		c.reject(s, Problem{reason.InvalidKubeconfig, fmt.Sprintf("Secret %s%s: %v", c.key.Name, kubeconfigSuffix, c.err)})
 		return true
 	}
-	if c.leadsThere(s.target) {
+	if s.target != nil && s.target.Access.Equal(c.parsed) {
 		if identityOf(s.spec.pin, s.uid, s.target.UID) == other {
 			c.distrust(s.target, s.target.UID)
 			return false
@@ -227,12 +244,12 @@ func (c *connection) useKubeconfig(ctx context.Context, s state) bool {
 
 // useIfRight asks the target which cluster it leads to, and uses it if that is the right one.
 func (c *connection) useIfRight(ctx context.Context, s state, t *transport.Target) error {
-	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
+	contactCtx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
 	at := c.p.clock.Now()
-	found, err := t.Identify(ctx)
-	if s.target == nil && !errors.Is(ctx.Err(), context.Canceled) {
-		c.observe(c.observation(ctx, identifyTimeout, health.Read, at, err))
+	found, err := t.Identify(contactCtx)
+	if s.target == nil && !errors.Is(contactCtx.Err(), context.Canceled) {
+		c.observe(c.observation(contactCtx, identifyTimeout, health.Read, at, err))
 	}
 	if err != nil {
 		return err
@@ -241,6 +258,14 @@ func (c *connection) useIfRight(ctx context.Context, s state, t *transport.Targe
 	verdict := identityOf(s.spec.pin, s.uid, found)
 	if verdict == other {
 		return &transport.ContactError{Reason: reason.WrongCluster, Message: wrongCluster(s.spec.pin, found)}
+	}
+	if t.User, err = c.hubUser(contactCtx, t); err != nil {
+		return err
+	}
+	if s.target != nil && verdict == same {
+		if err := c.admit(ctx, t, s.pinned() && c.p.mayWrite(c.key.Fleet)); err != nil {
+			return err
+		}
 	}
 	if verdict == rebuilt {
 		c.reset()
@@ -258,24 +283,19 @@ func (c *connection) use(ctx context.Context, t *transport.Target) {
 	c.change(func(s *state) {
 		old, s.target, s.uid = s.target, t, t.UID
 		s.contact, s.kubeconfig = Problem{}, Problem{}
-		s.account, s.accountRefused, s.accountLacks = c.account.issued(t.Access), false, false
+		s.refused = false
 		transport.Lead(t, c.caches, c.renewals)
 	})
 	if old != nil && !t.Shares(old) {
 		old.Retire()
-		c.endDrain(never)
-		c.drained, c.drainedAt = old, c.p.clock.Now()
+		c.draining.Go(func() {
+			_ = wake.For(c.lifetime, c.p.timers, drainGrace, nil) // closed too when run ends
+			old.Close()
+		})
 	}
 	wake.Wake(c.wakeProbe)
 	c.answered.Fire() // to useIfRight: informers whose connection has just ended need not wait for a probe
-	log.FromContext(ctx).Info("Credentials in use", "cluster", klog.KRef(c.key.Fleet, c.key.Name), "clusterUID", t.UID, "rotation", old != nil, "ownAccount", c.account.issued(t.Access))
-}
-
-func (c *connection) endDrain(now lease.Reading) {
-	if c.drained != nil && now.Boot-c.drainedAt.Boot >= drainGrace {
-		c.drained.Close()
-		c.drained = nil
-	}
+	log.FromContext(ctx).Info("Credentials in use", "cluster", klog.KRef(c.key.Fleet, c.key.Name), "clusterUID", t.UID, "rotation", old != nil, "user", t.User)
 }
 
 // distrust stops using a target that leads to another cluster now, and whatever shares its connections.
@@ -317,6 +337,7 @@ func (c *connection) reject(s state, p Problem) {
 // reset forgets a cluster that is not behind the name any more.
 func (c *connection) reset() {
 	c.end()
+	c.installed = false
 	c.change(func(s *state) {
 		s.uid, s.ownsUID, s.tracks = "", false, s.tracks.Forgotten()
 		c.clock.Reset()
@@ -335,7 +356,7 @@ func (c *connection) end() {
 // close ends everything when run ends.
 func (c *connection) close() {
 	c.end()
-	c.endDrain(never)
+	c.draining.Wait()
 	transport.Lead(nil, c.caches, c.renewals)
 	var t *transport.Target
 	c.change(func(s *state) { t, s.target = s.target, nil })
@@ -346,13 +367,10 @@ func (c *connection) close() {
 
 // fail reports why there is no cluster although there is a target.
 func (c *connection) fail(ctx context.Context, err error) {
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || errors.Is(err, errNoRights) {
 		return
 	}
 	p := asProblem(err)
-	if p.Reason == reason.Forbidden {
-		c.refuseAccount()
-	}
 	c.change(func(s *state) { s.contact = p })
 }
 

@@ -16,8 +16,7 @@
 // A Cluster takes part while it has the label leasecast.dev/priority. It stays connected while it has the
 // annotation leasecast.dev/cluster-uid, because then something of ours may be left in it. After the Cluster
 // was deleted it stays connected until [Provider.Forget] or [ForgottenAfter]. Members that take no part any
-// more are still listed, with a reason. One that refuses to remove the hub's own account stays listed with the reason
-// AccountLeft, and keeps the annotation, until it allows that or somebody deletes the annotation.
+// more are still listed, with a reason.
 //
 // # Nobody waits for a bad member
 //
@@ -36,8 +35,9 @@
 // works. So a broken rotation does not cost leadership. If only the bearer token changed, connections and
 // watches go on and new requests carry the new token.
 //
-// If the kubeconfig is an administrator's, the hub works by an account of its own instead (package account). It goes back
-// to the kubeconfig when the member refuses that account.
+// If the kubeconfig is an administrator's, the hub impersonates a user of its own (package rights). Only the first
+// contact of a kubeconfig and the installation, repair and removal of that user's role are sent without it. Another
+// kubeconfig was prepared for the hub, and is used as it is.
 //
 // The kubeconfig is untrusted input. It can name an https server, CAs, a client certificate or a token, all
 // of them inline, and nothing else. Its size, its depth and its keys are bounded before it is parsed. It is parsed once

@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -15,19 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-const (
-	// leavePoll is how often run looks whether the pin is gone.
-	leavePoll = time.Second
-	// leaveMost bounds the pause between two tries to take the account out of the member.
-	leaveMost = 30 * time.Second
-)
+// leavePoll is the pause until run checks again whether the pin is gone.
+const leavePoll = time.Second
 
 // pin writes the UID on the Cluster. It returns false until the UID is seen there. A Cluster that does not
 // take part is not pinned any more.
@@ -94,14 +87,11 @@ func (c *connection) annotate(ctx context.Context, uid, proof string) error {
 func (c *connection) leave(ctx context.Context, s state) (time.Duration, bool) {
 	writes := c.p.mayWrite(c.key.Fleet)
 	if !c.cleaned && writes && s.target != nil {
-		// The manager works there by credentials that go with the account.
-		c.end()
-		if !s.spec.moved && c.leftAt == nil { // else it is the other hub's by now
+		c.end()            // the manager works there with these rights
+		if !s.spec.moved { // else it is the other hub's by now
 			c.removeProbe(ctx)
 		}
-		if !c.removedAccount(ctx, s) {
-			return c.leavePause(), false
-		}
+		c.removeRights(ctx, s.target)
 		c.cleaned = true
 	}
 	if !s.spec.gone && s.spec.pin != "" {
@@ -118,62 +108,6 @@ func (c *connection) leave(ctx context.Context, s state) (time.Duration, bool) {
 	}
 	log.FromContext(ctx).Info("Member forgotten", "cluster", klog.KRef(c.key.Fleet, c.key.Name))
 	return forever, true
-}
-
-// removedAccount takes the account out of the member, or gives that up. It returns false to be called again.
-func (c *connection) removedAccount(ctx context.Context, s state) bool {
-	err := c.removeAccount(ctx)
-	if err == nil {
-		return true
-	}
-	now := c.p.clock.Now()
-	first := c.leftAt == nil
-	if first {
-		c.leftAt = &now
-	}
-	again := c.removesAgain(s, err, now)
-	if first || !again {
-		log.FromContext(ctx).Info("The hub's own account is left in the member", "cluster", klog.KRef(c.key.Fleet, c.key.Name), "again", again,
-			"error", transport.Shorten(err.Error()))
-	}
-	if again {
-		c.showAccountLeft(err)
-	}
-	return !again
-}
-
-// leavePause is the pause until the next try to take the account out of the member. It grows with the time since the
-// first one.
-func (c *connection) leavePause() time.Duration {
-	return min(max(leavePoll, c.p.clock.Now().Boot-c.leftAt.Boot), leaveMost)
-}
-
-// showAccountLeft shows what a member has answered that keeps the hub from forgetting it. Probes show one that is silent.
-func (c *connection) showAccountLeft(err error) {
-	p := Problem{}
-	if answer, ok := answerOf(err); ok {
-		const text = "the cluster does not let the hub remove its own account: %s; allow that, or delete the annotation %s"
-		p = Problem{reason.AccountLeft, fmt.Sprintf(text, transport.Shorten(answer.Status().Message), v1alpha1.ClusterUIDAnnotation)}
-	}
-	c.change(func(s *state) { s.contact = p })
-}
-
-// removesAgain reports whether to try again what has failed with an error. Nothing holds a Cluster that is deleted, moves
-// or has lost its pin. A member that does not answer, or does not know the kubeconfig any more, is given up after
-// ForgottenAfter.
-func (c *connection) removesAgain(s state, err error, now lease.Reading) bool {
-	if s.spec.gone || s.spec.moved || s.spec.pin == "" {
-		return false
-	}
-	_, answered := answerOf(err)
-	return answered || now.Boot-c.leftAt.Boot < ForgottenAfter
-}
-
-// answerOf is what the member has answered to the user of the kubeconfig. It is false if there is no answer, or if the
-// member does not know that user.
-func answerOf(err error) (answer apierrors.APIStatus, answered bool) {
-	answered = errors.As(err, &answer) && !apierrors.IsUnauthorized(err)
-	return answer, answered
 }
 
 // removeProbe deletes the probe Lease, if the member answers in time. One that remains does no harm.

@@ -3,14 +3,11 @@ package fleet_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -94,8 +91,8 @@ func TestMemberWithoutLabelStaysUntilForgotten(t *testing.T) {
 	if probeOf(t, server) {
 		t.Error("the probe Lease was left behind")
 	}
-	if hasAccount(t, server, t.Name()) {
-		t.Error("the hub's own account was left behind")
+	if hasRights(t, server, t.Name()) {
+		t.Error("the hub's rights were left behind")
 	}
 	if uid := getCluster(t, east).Annotations[v1alpha1.ClusterUIDAnnotation]; uid != "" {
 		t.Errorf("the pin %q was left behind", uid)
@@ -106,52 +103,6 @@ func TestMemberWithoutLabelStaysUntilForgotten(t *testing.T) {
 	// And it can come back.
 	edit(t, east, func(c *clusterv1.Cluster) { c.Labels = map[string]string{v1alpha1.PriorityLabel: "7"} })
 	h.awaitMember(t, east, "east is back", retryPause, func(m fleet.Member) bool { return healthy(m) && m.Priority == 7 })
-}
-
-// A member that refuses that for a while, as one whose store is away, is asked again.
-func TestThePinStaysUntilNothingIsLeftOfTheAccount(t *testing.T) {
-	h := startHub(t, "refuses", true)
-	server := servers(t).Member("east")
-	east := register(t, server, "refuses", "100")
-	h.awaitMember(t, east, "east is healthy", retryPause, healthy)
-	awaitOwn(t, h, east)
-	admin, own := direct(t, server), ownAccount(t.Name())
-	allow := refuse(t, server, "no removal here", admissionv1.RuleWithOperations{
-		Operations: []admissionv1.OperationType{admissionv1.Delete},
-		Rule:       admissionv1.Rule{APIGroups: []string{rbacv1.GroupName}, APIVersions: []string{"v1"}, Resources: []string{"clusterroles"}},
-	}, own)
-	await(t, "the role cannot be deleted", retryPause, func() string {
-		err := admin.RbacV1().ClusterRoles().Delete(t.Context(), own, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
-		if err == nil {
-			return "it can"
-		}
-		return ""
-	})
-	edit(t, east, func(c *clusterv1.Cluster) { delete(c.Labels, v1alpha1.PriorityLabel) })
-	h.awaitMember(t, east, "it takes no part", retryPause, func(m fleet.Member) bool { return m.PriorityReason == reason.NoPriority })
-	h.Forget(east)
-	await(t, "what can be removed is gone", retryPause, func() string {
-		if hasAccount(t, server, t.Name()) {
-			return "the ServiceAccount is left"
-		}
-		return ""
-	})
-	h.awaitMember(t, east, "the answer is shown, and nobody works there any more", retryPause, func(m fleet.Member) bool {
-		begun, ended := h.engaged.count(east)
-		return m.Problem.Reason == reason.AccountLeft && strings.Contains(m.Problem.Message, "no removal here") && begun == ended
-	})
-	never(t, 3*time.Second, func() bool { return getCluster(t, east).Annotations[v1alpha1.ClusterUIDAnnotation] == "" })
-	if err := allow(); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "the pin is gone", retryPause, func() string { return getCluster(t, east).Annotations[v1alpha1.ClusterUIDAnnotation] })
-	if _, err := admin.RbacV1().ClusterRoles().Get(t.Context(), own, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("the pin went before the role: %v", err)
-	}
-	h.awaitForgotten(t, east)
-	if probeOf(t, server) {
-		t.Error("the probe Lease was left behind")
-	}
 }
 
 func TestDeletedClusterStaysUntilForgotten(t *testing.T) {
@@ -202,8 +153,8 @@ func TestMovedClusterIsLeftAlone(t *testing.T) {
 	if !probeOf(t, server) {
 		t.Error("the probe Lease was removed, but the other hub may be using it")
 	}
-	if hasAccount(t, server, t.Name()) {
-		t.Error("the account was left behind, but the other hub has one of its own")
+	if hasRights(t, server, t.Name()) {
+		t.Error("the rights were left behind, but the other hub has rights of its own")
 	}
 }
 
@@ -211,6 +162,7 @@ func TestStandbyIsWarmAndWritesNothing(t *testing.T) {
 	h := startHub(t, "standby", false)
 	server := servers(t).Member("west")
 	removeProbe(t, server)
+	installRights(t, server) // as the elected replica does
 	west := register(t, server, "standby", "50")
 	h.awaitMember(t, west, "west is connected", retryPause, func(m fleet.Member) bool { return m.Connected })
 	m, _ := h.Member(west)

@@ -196,7 +196,7 @@ func (p *prober) sendRead(ctx context.Context, t *transport.Target, at lease.Rea
 	}
 	o := p.observation(ctx, p.timeout, health.Read, at, err)
 	if o.Reason == reason.Forbidden {
-		p.refuseAccount() // its rights may be gone
+		p.refused() // its rights may be gone
 	}
 	p.observe(o)
 }

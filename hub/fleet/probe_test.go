@@ -108,7 +108,7 @@ func TestSwapEndsWatchesAndLetsRenewalsFinish(t *testing.T) {
 		}
 	})
 	m, _ := newTestMember(t)
-	c := &connection{member: m}
+	c := &connection{member: m, lifetime: t.Context()}
 	t.Cleanup(c.close)
 	first := targetTo(t, accessTo(t, s, "", "the-old-identity"), nil)
 	c.use(t.Context(), first)
@@ -158,7 +158,7 @@ func TestInformersCutOffBySwapGoOnAtOnce(t *testing.T) {
 		replyNamespace(w, "listed")
 	})
 	m, _ := newTestMember(t)
-	c := &connection{member: m}
+	c := &connection{member: m, lifetime: t.Context()}
 	t.Cleanup(c.close)
 	first := targetTo(t, accessTo(t, s, "", "the-old-identity"), nil)
 	c.use(t.Context(), first)

@@ -24,7 +24,7 @@ func TestProbesThatAreSentLateAreDueAfterTheirInterval(t *testing.T) {
 	})
 	const interval = time.Second
 	m, clock := newTestMember(t)
-	c := &connection{member: m}
+	c := &connection{member: m, lifetime: t.Context()}
 	t.Cleanup(c.close)
 	target := targetTo(t, accessTo(t, s, "", "token"), nil)
 	target.UID = "u"

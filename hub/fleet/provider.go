@@ -24,6 +24,7 @@ import (
 	leaseclock "github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/hub/fleet/secrets"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
+	"github.com/leasecast/leasecast/hub/rights"
 )
 
 // ForgottenAfter is how long the connection of a deleted Cluster is kept if nobody calls [Provider.Forget].
@@ -57,6 +58,7 @@ const defaultUserAgent = "leasecast-hub"
 // Provider connects the members. Make it with [New].
 type Provider struct {
 	options Options
+	rights  rights.Rights
 	clock   lease.Clock
 	timers  clock.WithDelayedExecution
 	log     logr.Logger
@@ -97,6 +99,7 @@ func New(o Options) *Provider {
 	o.UserAgent = cmp.Or(o.UserAgent, defaultUserAgent)
 	return &Provider{
 		options:     o,
+		rights:      rights.Of(o.HubID),
 		clock:       o.Clock,
 		timers:      clock.RealClock{},
 		log:         logr.Discard(),
@@ -219,7 +222,7 @@ func (p *Provider) takeUID(m *member) bool {
 }
 
 // Forget says that nothing of ours is left in a member that takes no part any more. The provider ends its cluster, and
-// removes the probe Lease if the member can be reached, and the hub's own account. Then it removes the pin from the
+// removes the probe Lease and the hub's rights if the member can be reached. Then it removes the pin from the
 // Cluster, and ends the connection. Forget does not wait for that, and does nothing for a member that takes part.
 func (p *Provider) Forget(k Key) {
 	p.mu.Lock()

@@ -71,7 +71,6 @@ func (c *connection) enforceQuarantine(ctx context.Context, s state, now lease.R
 		log.FromContext(ctx).Info("Member disconnected", "cluster", klog.KRef(c.key.Fleet, c.key.Name), "reason", reason.SendsTooMuch,
 			"why", q.why, "until", q.until-now.Boot)
 		c.end() // gives back what its caches hold
-		c.endDrain(never)
 		var t *transport.Target
 		c.change(func(s *state) {
 			t, s.target, q.done = s.target, nil, true

@@ -63,9 +63,8 @@ type state struct {
 	// target is in use. uid is that of the cluster behind it, or behind the last target.
 	target *transport.Target
 	uid    string
-	// account: target is the hub's own account in the member. accountRefused: the member refuses it. accountLacks: it
-	// lacks rights there.
-	account, accountRefused, accountLacks bool
+	// refused: the member refuses the user that the hub impersonates.
+	refused bool
 	// ownsUID: no other member had the UID when this one took it.
 	ownsUID bool
 	// cluster has full caches, or is nil.
@@ -99,7 +98,7 @@ func newMember(p *Provider, k Key) (*member, error) {
 	}
 	readers := transport.NewPace()
 	for _, requests := range []*transport.Swappable{m.caches, m.renewals} {
-		requests.RequestSent, requests.Refused, requests.Timers = m.requestSent, m.missRights, p.timers
+		requests.RequestSent, requests.Refused, requests.Timers = m.requestSent, m.noteRefusal, p.timers
 		requests.Pace, requests.Readers, requests.ReadersSelector = transport.NewPace(), readers, v1alpha1.ReaderLabel+"=true"
 		requests.Room = m.room
 	}

@@ -77,7 +77,7 @@ func TestMayLeave(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, clock := newTestMember(t)
-			c := &connection{member: m}
+			c := &connection{member: m, lifetime: t.Context()}
 			if tc.after > 0 && c.mayLeave(tc.state, clock.Now()) {
 				t.Error("it may leave at once")
 			}

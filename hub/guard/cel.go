@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/guard/locks"
+	"github.com/leasecast/leasecast/hub/rights"
 )
 
 // The expressions that fences are made of. The parameter of a fence is the managed Lease of the request's
@@ -78,9 +79,11 @@ const (
 	// cleansUp lets a terminating namespace delete its content, and remove that content's finalizers.
 	cleansUp = "request.operation != 'CREATE' && namespaceObject.status.phase == 'Terminating'"
 	// notTheCluster excludes the users of the cluster itself: its programs, its nodes, and the controllers that
-	// clean up.
-	notTheCluster = "(!request.userInfo.username.startsWith('system:') || request.userInfo.username.startsWith('system:serviceaccount:') && " +
-		"!request.userInfo.username.startsWith('system:serviceaccount:kube-'))"
+	// clean up. It also excludes the hub, which writes the status of CronJobs.
+	notTheCluster = "(!request.userInfo.username.startsWith('" + rights.UserPrefix + "') && " +
+		"(!request.userInfo.username.startsWith('system:') || " +
+		"request.userInfo.username.startsWith('system:serviceaccount:') && " +
+		"!request.userInfo.username.startsWith('system:serviceaccount:kube-')))"
 
 	// scheduledAnnotation is set by the CronJob controller.
 	scheduledAnnotation = "batch.kubernetes.io/cronjob-scheduled-timestamp"

@@ -89,8 +89,8 @@ func (l *leaseSyncer) noteProblem(s step, v outcome, problem reason.Reason, err 
 		pause = pauseRefused
 	}
 	l.status.Problem, l.status.Message = problem, err.Error()
-	if problem == reason.Forbidden && s.action == update && l.want.Role == assign.Lead && !l.refusedForLong(s.decided) {
-		l.status.Problem = reason.Unreachable
+	if problem == reason.Forbidden && l.want.Role == assign.Lead && !l.refusedForLong(s.decided) {
+		l.status.Problem = reason.Unreachable // the hub may be about to repair its role
 	}
 	proves := !s.minRenewTime.IsZero() && s.minRenewTime.Equal(l.want.MinRenewTime) && l.want.Role == assign.Follow
 	if proves {
@@ -102,7 +102,7 @@ func (l *leaseSyncer) noteProblem(s step, v outcome, problem reason.Reason, err 
 	return pause
 }
 
-// refusedForLong records a rejected renewal at a boot reading. It reports whether no renewal was written for
+// refusedForLong records a rejected request of a leader at a boot reading. It reports whether nothing was written for
 // Patience, which also bounds silence. The time counts from the last write in the term.
 func (l *leaseSyncer) refusedForLong(at time.Duration) bool {
 	if l.refusedSince == 0 {

@@ -233,7 +233,7 @@ func TestWhatAnswersSayOfTheStatus(t *testing.T) {
 		"a leader's Lease that cannot be written is no fresh one that was refused": func(r *rig) {
 			r.assign(assign.Lead, term("east", 20), first, minRenewTime(0))
 			r.next("read").answered().next("create east 20 renewTime 0s for 15s promise 15s").failed(errForbidden, pauseRefused)
-			r.facts(SyncStatus{MinRenewTime: wall(0), Failing: reason.Forbidden, Problem: reason.Forbidden})
+			r.facts(SyncStatus{MinRenewTime: wall(0), Failing: reason.Forbidden, Problem: reason.Unreachable})
 		},
 		"a Lease that was changed on its way is removed at once if nothing has asked for it since": func(r *rig) {
 			r.assign(assign.Follow, term("west", 20))

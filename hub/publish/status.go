@@ -14,7 +14,7 @@ type Timings struct {
 	Stop time.Duration
 	// LongestPromise is the longest D of any Lease here + ε. Events in the member count for that long.
 	LongestPromise time.Duration
-	// Patience is how long renewals may be rejected before that counts against the leader. It equals the limit for
+	// Patience is how long a leader may be rejected before that counts against the leader. It equals the limit for
 	// silence: an API server that has just started, or whose etcd was restored, rejects everything for a while.
 	Patience time.Duration
 }

@@ -80,8 +80,7 @@ var (
 		3: one(message{4: instant}),                                                  // status.lastScheduleTime
 	})
 	onlyIdentity = object(identity, nil)
-	ofReview     = message{3: one(message{1: integer})}                                     // status.allowed
-	ofToken      = message{2: one(message{4: integer}), 3: one(message{1: text(MaxToken)})} // spec.expirationSeconds, status.token
+	ofReview     = message{3: one(message{1: integer})} // status.allowed
 )
 
 var (

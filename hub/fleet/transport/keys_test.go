@@ -112,17 +112,3 @@ func TestWhichKeysAreUsed(t *testing.T) {
 		})
 	}
 }
-
-// The administrator's certificate must not go with the token of the hub's own account.
-func TestWithATokenThereIsNoCertificate(t *testing.T) {
-	cert, key := selfSigned(t)
-	a, err := ParseKubeconfig(kubeconfig(t, func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) {
-		u.Token, u.ClientCertificateData, u.ClientKeyData = "", cert, key
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if own := a.WithToken("token"); len(a.tlsConfig().Certificates) != 1 || len(own.tlsConfig().Certificates) != 0 || own.sameConnection(a) {
-		t.Errorf("%d certificates, then %d", len(a.tlsConfig().Certificates), len(own.tlsConfig().Certificates))
-	}
-}

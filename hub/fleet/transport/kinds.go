@@ -47,7 +47,6 @@ var kinds = map[string]kind{
 	"/apis/" + admission + "/validatingadmissionpolicybindings": {admission, "ValidatingAdmissionPolicyBinding", ofBinding, maxLarge},
 	"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":    {"authorization.k8s.io/v1", "SelfSubjectAccessReview", ofReview, maxKept},
 	"/api/v1/serviceaccounts":                                   {"v1", "ServiceAccount", onlyIdentity, maxKept},
-	"/api/v1/serviceaccounts/token":                             {"authentication.k8s.io/v1", "TokenRequest", ofToken, maxLarge},
 	"/apis/" + rbac + "/clusterroles":                           {rbac, "ClusterRole", onlyIdentity, maxKept},
 	"/apis/" + rbac + "/clusterrolebindings":                    {rbac, "ClusterRoleBinding", onlyIdentity, maxKept},
 	"/apis/" + flow + "/flowschemas":                            {flow, "FlowSchema", onlyIdentity, maxKept},

@@ -97,12 +97,6 @@ func ParseKubeconfig(data []byte) (Access, error) {
 	return a.parseKeys()
 }
 
-// WithToken is the same API server for another user, who proves its identity by a token.
-func (a Access) WithToken(token string) Access {
-	a.cert, a.key, a.pair, a.token = "", "", nil, token
-	return a
-}
-
 // refuseBombs refuses what would take much memory or time to parse.
 func refuseBombs(data []byte) error {
 	n := 0

@@ -12,7 +12,6 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -192,14 +191,10 @@ func TestWhatIsKeptOfEachKind(t *testing.T) {
 		len(job.Spec.JobTemplate.Labels) != 3 || !job.Status.LastScheduleTime.Equal(at) || job.Spec.Schedule != "" || job.Labels != nil {
 		t.Errorf("of a CronJob: %+v", job)
 	}
-	const reviews, tokens = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "/api/v1/serviceaccounts/token"
+	const reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 	review := sievedAs[*authorizationv1.SelfSubjectAccessReview](t, ask(reviews), filled(t, ask(reviews)))
 	if !review.Status.Allowed || review.Spec.ResourceAttributes != nil {
 		t.Errorf("of a review: %+v", review)
-	}
-	token := sievedAs[*authenticationv1.TokenRequest](t, ask(tokens), filled(t, ask(tokens)))
-	if token.Status.Token != "text" || *token.Spec.ExpirationSeconds != 7 || token.Spec.Audiences != nil {
-		t.Errorf("of a token: %+v", token)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"slices"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -23,6 +24,8 @@ const maxAnswer = 256 << 10
 // one for renewals and probes.
 type Target struct {
 	Access Access
+	// User is impersonated in each request, unless it is empty. Set it before the target is used.
+	User string
 	// UID is what Identify found before the target came into use.
 	UID            string
 	caches, writer *pool
@@ -32,7 +35,7 @@ type Target struct {
 	earlier []string
 }
 
-// mostEarlier bounds how many of them are remembered. A token lasts an hour.
+// mostEarlier bounds how many of them are remembered.
 const mostEarlier = 8
 
 // Hide has the target hide the tokens of an earlier one in messages, too. o may be nil. Call it before the target is used.
@@ -144,6 +147,16 @@ func (t *Target) authorize(req *http.Request) {
 	if t.Access.token != "" {
 		req.Header.Set("Authorization", "Bearer "+t.Access.token)
 	}
+	if t.User != "" {
+		req.Header.Set(authenticationv1.ImpersonateUserHeader, t.User)
+	}
+}
+
+// Bare is the target without its user: it acts as the user of the kubeconfig.
+func (t *Target) Bare() *Target {
+	bare := *t
+	bare.User = ""
+	return &bare
 }
 
 func (t *Target) unreachable(err error) error {

@@ -1,0 +1,33 @@
+package integration
+
+import (
+	"errors"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/rights"
+)
+
+func TestDeletedBindingOfTheHubCostsNoLeadership(t *testing.T) {
+	t.Parallel()
+	w, a, _ := eastLeads(t, steady)
+	l, err := w.LeaseIn("east", a)
+	w.Must(err)
+	c, name := w.Members["east"], client.ObjectKey{Name: rights.Of(l.Annotations[v1alpha1.HubAnnotation]).Name()}
+	binding := &rbacv1.ClusterRoleBinding{}
+	w.Must(c.Get(t.Context(), name, binding))
+	j, first := w.keeps("east", a), binding.UID
+	w.Must(c.Delete(t.Context(), binding))
+	w.Eventually("the binding is back", soon, func() error {
+		err := c.Get(t.Context(), name, binding)
+		if err == nil && binding.UID == first {
+			err = errors.New("it is the old one")
+		}
+		return err
+	})
+	j.grow(3)
+	j.check()
+}

@@ -1,0 +1,171 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
+	"github.com/leasecast/leasecast/hub/guard"
+	"github.com/leasecast/leasecast/hub/rights"
+)
+
+const (
+	// installTimeout bounds the installation and the removal of the hub's rights.
+	installTimeout = 10 * time.Second
+	// installPause is the least time between two installations. API servers answer by the old roles for some time.
+	installPause = time.Second
+	// countPause is the pause between two checks whether new rights count.
+	countPause = 50 * time.Millisecond
+)
+
+// errNoRights is returned where the elected replica has not yet installed the rights of the hub.
+var errNoRights = errors.New("the member does not know the role of the hub yet")
+
+// admit returns nil if the member may be used by a target. It installs the rights of the hub where the member refuses
+// the user that the target impersonates.
+func (c *connection) admit(ctx context.Context, t *transport.Target, installs bool) error {
+	if t.User == "" {
+		return nil
+	}
+	checkCtx, cancel := context.WithTimeout(ctx, identifyTimeout)
+	defer cancel()
+	_, err := t.Identify(checkCtx)
+	switch {
+	case err == nil, asProblem(err).Reason != reason.Forbidden:
+		return err
+	case !installs:
+		return errNoRights
+	}
+	return c.install(ctx, t)
+}
+
+// install installs the rights of the hub's user, as the administrator of the kubeconfig. It returns when they count.
+func (c *connection) install(ctx context.Context, t *transport.Target) error {
+	ctx, cancel := context.WithTimeout(ctx, installTimeout)
+	defer cancel()
+	admin, err := c.administrator(t)
+	if err == nil {
+		err = c.p.rights.Install(ctx, admin)
+	}
+	if err == nil {
+		err = awaitRights(ctx, t)
+	}
+	if err != nil {
+		return describeRefusal(t, err)
+	}
+	c.installed, c.installedAt = true, c.p.clock.Now()
+	c.change(func(s *state) { s.refused = false })
+	log.FromContext(ctx).Info("The hub's role is installed in the member",
+		"cluster", klog.KRef(c.key.Fleet, c.key.Name), "user", t.User)
+	return nil
+}
+
+// describeRefusal describes why the rights of the hub were not installed. Admission answers Invalid where it refuses.
+func describeRefusal(t *transport.Target, err error) error {
+	p := asProblem(t.Describe(err))
+	if apierrors.IsInvalid(err) {
+		p = Problem{reason.Forbidden, t.Clean(err.Error())}
+	}
+	if p.Reason == reason.Forbidden {
+		p.Message += "; allow that, or give the Cluster a kubeconfig of the account in config/member"
+	}
+	return &transport.ContactError{Reason: p.Reason, Message: p.Message}
+}
+
+// awaitRights returns when the user that a target impersonates may read. API servers know new roles a moment later.
+func awaitRights(ctx context.Context, t *transport.Target) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, countPause, true, func(ctx context.Context) (bool, error) {
+		_, last = t.Identify(ctx)
+		return last == nil || asProblem(last).Reason != reason.Forbidden, nil
+	})
+	if last != nil {
+		return last
+	}
+	return err
+}
+
+// administrator returns a client that acts as the user of the kubeconfig. It is for the rights of the hub only.
+func (m *member) administrator(t *transport.Target) (kubernetes.Interface, error) {
+	requests := transport.NewSwappable(m.key.Identity(), m.p.options.UserAgent)
+	requests.Room, requests.Timers = m.room, m.p.timers
+	transport.Lead(t.Bare(), requests, requests)
+	config := requests.Config(requests)
+	connections, err := transport.HTTPClient(config)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfigAndClient(config, connections)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	return client, nil
+}
+
+// hubUser returns the user to impersonate by a target: the hub's own if the kubeconfig is an administrator's, and none
+// if the kubeconfig was prepared for the hub.
+func (c *connection) hubUser(ctx context.Context, t *transport.Target) (string, error) {
+	admin, err := c.administrator(t)
+	if err != nil {
+		return "", err
+	}
+	switch is, err := rights.IsAdministrator(ctx, admin); {
+	case err != nil:
+		return "", t.Describe(err)
+	case is:
+		return c.p.rights.User(), nil
+	}
+	return "", nil
+}
+
+// removeRights removes the rights of the hub from a member that takes no part any more. What remains does no harm:
+// only an administrator can use it.
+func (c *connection) removeRights(ctx context.Context, t *transport.Target) {
+	if t.User == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, installTimeout)
+	defer cancel()
+	c.installed = false
+	admin, err := c.administrator(t)
+	if err == nil {
+		err = c.p.rights.Remove(ctx, admin)
+	}
+	if err != nil {
+		log.FromContext(ctx).Info("The hub's role is left in the member",
+			"cluster", klog.KRef(c.key.Fleet, c.key.Name), "error", transport.Shorten(err.Error()))
+	}
+}
+
+// missingRight matches what an API server answers to a user without the rights that the hub needs at any time.
+// Admission policies reject in other words.
+var missingRight = regexp.MustCompile(
+	`is forbidden: User .* cannot \w+ resource \W+(leases|namespaces)\W+in API group `)
+
+// noteRefusal records that the member refuses the hub's user, if the words of an answer show that.
+func (m *member) noteRefusal(words string) {
+	if missingRight.MatchString(words) || guard.RefusesWriter(words) {
+		m.refused()
+	}
+}
+
+// refused records that the member refuses the hub's user, so that its rights are installed again.
+func (m *member) refused() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t := m.state.target; t != nil && t.User != "" && !m.state.refused {
+		m.state.refused = true
+		wake.Wake(m.wake)
+	}
+}

@@ -1,0 +1,210 @@
+package rights_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	kubernetesfake "k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/hub/guard"
+	"github.com/leasecast/leasecast/hub/rights"
+)
+
+const patience = 30 * time.Second
+
+var own = rights.Of("management-cluster/leasecast-system")
+
+// member is a real API server, which the tests share.
+var member *fleet.Server
+
+func TestMain(m *testing.M) {
+	os.Exit(fleet.Main(m, nil, func(_ context.Context, f *fleet.Fleet, _ string) error {
+		member = f.Hub()
+		return nil
+	}))
+}
+
+func clientFor(t *testing.T, config *rest.Config) *kubernetes.Clientset {
+	t.Helper()
+	config.Timeout = patience
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// eventually waits until the condition returns nil.
+func eventually(t *testing.T, what string, condition func(ctx context.Context) error) {
+	t.Helper()
+	last := errors.New("never asked")
+	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			last = condition(ctx)
+			return last == nil, nil
+		})
+	if err != nil {
+		t.Fatalf("%s: %v; last: %v", what, err, last)
+	}
+}
+
+// installed installs the rights, and returns a client of the hub's user.
+func installed(t *testing.T, admin *kubernetes.Clientset) *kubernetes.Clientset {
+	t.Helper()
+	if err := own.Install(t.Context(), admin); err != nil {
+		t.Fatal(err)
+	}
+	config := member.AdminConfig()
+	config.Impersonate.UserName = own.User()
+	hub := clientFor(t, config)
+	eventually(t, "the rights count", func(ctx context.Context) error {
+		_, err := hub.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+		return err
+	})
+	return hub
+}
+
+func TestOnlyAnAdministratorIsOne(t *testing.T) {
+	admin := clientFor(t, member.AdminConfig())
+	prepared, err := member.ServiceAccountConfig(t.Context(), "prepared", "hub", []rbacv1.PolicyRule{
+		{APIGroups: []string{"*"}, Resources: []string{"leases"}, Verbs: []string{"*"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	hardened := kubernetesfake.NewClientset()
+	hardened.PrependReactor("create", "selfsubjectaccessreviews",
+		func(clienttesting.Action) (bool, runtime.Object, error) {
+			reviews := authorizationv1.Resource("selfsubjectaccessreviews")
+			return true, nil, apierrors.NewForbidden(reviews, "", errors.New("not here"))
+		})
+	for name, test := range map[string]struct {
+		client kubernetes.Interface
+		want   bool
+	}{
+		"Cluster API's kubeconfig":       {admin, true},
+		"a prepared kubeconfig":          {clientFor(t, prepared), false},
+		"a kubeconfig that may not ask":  {hardened, false},
+		"the hub's user, once installed": {installed(t, admin), false},
+	} {
+		got, err := rights.IsAdministrator(t.Context(), test.client)
+		if err != nil || got != test.want {
+			t.Errorf("%s: %v, %v; want %v", name, got, err, test.want)
+		}
+	}
+}
+
+func TestHubsUserDoesItsWorkAndNoMore(t *testing.T) {
+	hub := installed(t, clientFor(t, member.AdminConfig()))
+	if _, err := guard.Ensure(t.Context(), hub); err != nil {
+		t.Errorf("it cannot guard: %v", err)
+	}
+	eventually(t, "admission sees the hub", func(ctx context.Context) error { return guard.Verify(ctx, hub) })
+	if err := guard.Remove(t.Context(), hub); err != nil {
+		t.Error(err)
+	}
+	for name, test := range map[string]struct {
+		to   authorizationv1.ResourceAttributes
+		want bool
+	}{
+		"writes Leases": {authorizationv1.ResourceAttributes{
+			Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "shop"}, true},
+		"reads Secrets": {authorizationv1.ResourceAttributes{Verb: "get", Resource: "secrets", Namespace: "shop"}, false},
+		"impersonates":  {authorizationv1.ResourceAttributes{Verb: "impersonate", Resource: "users"}, false},
+		"raises its rights": {authorizationv1.ResourceAttributes{
+			Verb: "update", Group: rbacv1.GroupName, Resource: "clusterroles", Name: own.Name()}, false},
+	} {
+		review, err := hub.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(),
+			&authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &test.to},
+			}, metav1.CreateOptions{})
+		if err != nil || review.Status.Allowed != test.want {
+			t.Errorf("%s: %v, %v; want %v", name, review.Status.Allowed, err, test.want)
+		}
+	}
+}
+
+func TestInstallRevertsEditsAndKeepsAdditions(t *testing.T) {
+	admin := clientFor(t, member.AdminConfig())
+	installed(t, admin)
+	roles := admin.RbacV1().ClusterRoles()
+	role, err := roles.Get(t.Context(), own.Name(), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := len(role.Rules)
+	role.Rules = role.Rules[:1]
+	role.Annotations = map[string]string{"example.com/note": "seen"}
+	if _, err := roles.Update(t.Context(), role, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := own.Install(t.Context(), admin); err != nil {
+		t.Fatal(err)
+	}
+	role, err = roles.Get(t.Context(), own.Name(), metav1.GetOptions{})
+	if err != nil || len(role.Rules) != want || role.Annotations["example.com/note"] != "seen" {
+		t.Errorf("%+v, %v", role, err)
+	}
+}
+
+// Two hubs may know one member.
+func TestRemoveLeavesNothingButTheRightsOfOtherHubs(t *testing.T) {
+	admin, other := clientFor(t, member.AdminConfig()), rights.Of("management-cluster/other-system")
+	hub := installed(t, admin)
+	if err := other.Install(t.Context(), admin); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // what is missing counts as removed
+		if err := other.Remove(t.Context(), admin); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := func(name string) map[string]error {
+		get := metav1.GetOptions{}
+		return map[string]error{
+			"ClusterRole":     second(admin.RbacV1().ClusterRoles().Get(t.Context(), name, get)),
+			"binding":         second(admin.RbacV1().ClusterRoleBindings().Get(t.Context(), name, get)),
+			"fencing binding": second(admin.RbacV1().ClusterRoleBindings().Get(t.Context(), name+"-fencing", get)),
+			"FlowSchema":      second(admin.FlowcontrolV1().FlowSchemas().Get(t.Context(), name, get)),
+		}
+	}
+	for kind, err := range left(other.Name()) {
+		if !apierrors.IsNotFound(err) {
+			t.Errorf("%s of the removed hub: %v", kind, err)
+		}
+	}
+	for kind, err := range left(own.Name()) {
+		if err != nil {
+			t.Errorf("%s of the other hub: %v", kind, err)
+		}
+	}
+	if _, err := hub.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func TestRemoveTriesEverything(t *testing.T) {
+	client, tried := kubernetesfake.NewClientset(), 0
+	client.PrependReactor("delete", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		tried++
+		return true, nil, apierrors.NewInternalError(errors.New("no etcd"))
+	})
+	if err := own.Remove(t.Context(), client); !apierrors.IsInternalError(err) || tried != 4 {
+		t.Errorf("%v after %d deletions, want an error after 4", err, tried)
+	}
+}
