@@ -19,7 +19,6 @@ var leftOut = map[string][]string{
 		"TestANamespaceTakesItsLeasesAlong",
 		"TestInADyingNamespaceLeasesAreDeletedButNotChanged",
 		"TestCoordinatedElectionIsKeptAway", // starts another server
-		"TestAPolicyThatTheMemberDoesNotEnforceDoesNotStand",
 	},
 }
 

@@ -1,11 +1,8 @@
 package guard
 
 import (
-	"context"
-
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -14,15 +11,10 @@ import (
 // AnchorName is the name of a policy that rejects nothing, and of its binding.
 const AnchorName = "fences.leasecast.dev"
 
-// Anchor has a member's API servers watch the Leases permanently. It is never removed. An API server watches the
-// Leases while some policy in force has them as parameters. When the last such policy is removed, it stops that
-// watch, and starts no other until it restarts (k8s.io/apiserver v0.36, policy_source.go). A fence that is
-// installed later would evaluate outdated Leases. So this policy stays in force, for a resource that does not
-// exist. It reports whether it wrote.
-func Anchor(ctx context.Context, member kubernetes.Interface) (changed bool, err error) {
-	return anchor().Ensure(ctx, member)
-}
-
+// anchor returns a policy that has a member's API servers watch the Leases permanently. It is never removed. An API
+// server watches the Leases while some policy in force has them as parameters. When the last such policy is removed,
+// it stops that watch, and starts no other until it restarts (k8s.io/apiserver v0.36, policy_source.go). A fence that
+// is installed later would evaluate outdated Leases. So this policy stays in force, for a resource that does not exist.
 func anchor() Policy {
 	meta := metav1.ObjectMeta{
 		Name:   AnchorName,

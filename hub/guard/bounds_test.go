@@ -33,7 +33,7 @@ func names(n int) string {
 }
 
 func TestEverythingInARegistrationIsBoundedWhenItIsMadeAndLater(t *testing.T) {
-	standing(t)
+	parallel(t)
 	namespace := newNamespace(t)
 	stored := account(t, "reader", rbacv1.PolicyRule{
 		APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "watch", "create", "update"},
@@ -94,7 +94,7 @@ func TestEverythingInARegistrationIsBoundedWhenItIsMadeAndLater(t *testing.T) {
 }
 
 func TestARegistrationNamesOnlyNamespacesThatItsWriterMayWatch(t *testing.T) {
-	standing(t)
+	parallel(t)
 	namespace := newNamespace(t)
 	own := namespace
 	var others []string
@@ -147,7 +147,7 @@ func TestARegistrationNamesOnlyNamespacesThatItsWriterMayWatch(t *testing.T) {
 }
 
 func TestAReaderThatLosesTheRightToWatchCannotConfirm(t *testing.T) {
-	standing(t)
+	parallel(t)
 	namespace := newNamespace(t)
 	irma := tenant(t, "irma", namespace, "edit")
 	l := newRegistration(t, namespace, "reader-1")

@@ -152,7 +152,7 @@ func TestAnAPIServerWhoseLeasesAreBehindEndsTheTerm(t *testing.T) {
 
 // An expression that reads a field which is not there is an error.
 func TestALeaseThatSaysNothingLetsNothingThrough(t *testing.T) {
-	standing(t)
+	parallel(t)
 	ns := newNamespace(t)
 	odd := newForeign(t, ns, v1alpha1.DefaultLeaseName)
 	if _, err := administrator(t).CoordinationV1().Leases(ns).Create(t.Context(), odd, metav1.CreateOptions{}); err != nil {

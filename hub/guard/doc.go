@@ -36,10 +36,18 @@
 //
 // # Fences
 //
-// A LeadershipPolicy may ask for fences (fence.go): README.md lists what they catch. The same code installs,
-// repairs and verifies them. Their expressions are in cel.go.
+// A LeadershipPolicy may ask for fences (fence.go): README.md lists what they catch. Their expressions are in cel.go.
 //
-// # When it counts
+// # How they are kept
+//
+// A Keeper keeps the guard and the fences of one member (keeper.go). One turn goes one way:
+//
+//   - Desired is what policies, namespaces and Leases ask for (desired.go).
+//   - The snapshot holds the metadata of what the member stores (snapshot.go). What the Keeper left there is known by
+//     its uid, its generation and its marks: labels and annotations. Anything else is replaced as a whole.
+//   - A fence is installed step by step, so that its gate or its wall is in force at any time (keepfence.go).
+//   - Probes show what is in force (verify.go). Unguarded and FencedSince return that.
+//   - Fences that are not desired are removed last.
 //
 // A policy takes effect about a second after it was written, and ends as late. So writing it proves nothing. Verify
 // asks the API server to reject a write that nobody may do. The answer is about the API server that gave it. Others

@@ -19,7 +19,7 @@ import (
 // Where another cluster leads, a write counts as that of whom the API server takes the writer for. A connection to a Pod
 // is no write.
 func TestWhoWritesAndWhatIsNoWrite(t *testing.T) {
-	standing(t)
+	parallel(t)
 	ns := newNamespace(t)
 	fenced, err := member.ServiceAccountConfig(t.Context(), ns, fencedAccount, []rbacv1.PolicyRule{
 		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}},
@@ -65,7 +65,7 @@ func TestWhoWritesAndWhatIsNoWrite(t *testing.T) {
 
 // A fence of schedules is about the creation of Jobs.
 func TestALabelThatIsPutOnAJobLaterFencesNothing(t *testing.T) {
-	standing(t)
+	parallel(t)
 	ns, admin, now := newNamespace(t), administrator(t), time.Now()
 	says(t, ns, "west.fleet", now, now, time.Hour)
 	once := map[string]string{"run": "once"}

@@ -251,14 +251,15 @@ func fenceName(o *v1alpha1.LeadershipPolicy, kind, version string) string {
 func (f Fence) gateIn(namespaces []string) Policy {
 	p := f.gate
 	p.Binding = p.Binding.DeepCopy()
+	p.Binding.Annotations[boundAnnotation] = strings.Join(namespaces, ",")
 	p.Binding.Spec.MatchResources.NamespaceSelector = in(namespaces...)
 	return p
 }
 
-// wallBut returns a wall without these namespaces. The gated ones come last, as [fromLast] and [Kept.narrow]
-// expect.
+// wallBut returns a wall without these namespaces: the lost ones, and the gated ones.
 func wallBut(wall Policy, lost, gated []string) Policy {
 	wall.Binding = wall.Binding.DeepCopy()
+	wall.Binding.Annotations[boundAnnotation] = strings.Join(lost, ",") + "/" + strings.Join(gated, ",")
 	s := wall.Binding.Spec.MatchResources.NamespaceSelector
 	if len(lost) > 0 {
 		s.MatchExpressions = append(s.MatchExpressions, notIn(lost))

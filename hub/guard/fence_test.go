@@ -55,32 +55,24 @@ var checkoutWrites = v1alpha1.Fencing{Writes: []v1alpha1.WriteFence{{
 // gate.
 func keeps(t *testing.T, f guard.Fence, active map[string]bool) {
 	t.Helper()
-	client := administrator(t)
-	if _, err := guard.Anchor(t.Context(), client); err != nil {
-		t.Fatal(err)
-	}
+	h := hubOf(t)
+	h.wants(f, active)
 	eventually(t, "the fence is in force", func(ctx context.Context) error {
-		state, err := f.Keep(ctx, client, active, nil, false)
-		if err == nil && !state.Settled {
-			err = fmt.Errorf("the state is %v", state)
-		}
-		return err
+		h.turn(ctx)
+		return h.Unfenced(f, "")
 	})
 }
 
-// fenceOf is the one fence that a policy asks for. It goes after the test.
+// fenceOf is the one fence that a policy asks for, in the fleet of the test. It goes after the test.
 func fenceOf(t *testing.T, o *v1alpha1.LeadershipPolicy) guard.Fence {
 	t.Helper()
+	h := hubOf(t)
+	o.Namespace = h.fleet
 	fences := guard.Fences("hub", o, nil)
 	if len(fences) != 1 {
 		t.Fatalf("there are %d fences", len(fences))
 	}
-	client := administrator(t)
-	t.Cleanup(func() {
-		if err := guard.RemoveFences(context.Background(), client, "hub", o.Namespace, guard.Kept{}); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { h.drops(t) })
 	return fences[0]
 }
 
@@ -316,7 +308,7 @@ var writes = map[string]write{
 
 // Each row in each state of the namespace: what the fence lets through, and what it does not.
 func TestWhatAWriteFenceCatches(t *testing.T) {
-	standing(t)
+	parallel(t)
 	admin := administrator(t)
 	led, followed, over, ahead, bare := newNamespace(t), newNamespace(t), newNamespace(t), newNamespace(t), newNamespace(t)
 	clients := map[string]*kubernetes.Clientset{}

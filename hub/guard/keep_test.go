@@ -18,43 +18,6 @@ import (
 	"github.com/leasecast/leasecast/hub/guard"
 )
 
-func TestEnsureWritesOnlyWhatDiffers(t *testing.T) {
-	standing(t)
-	client := administrator(t)
-	before := map[string][2]string{}
-	for _, p := range guard.Policies() {
-		before[p.Policy.Name] = versions(t, client, p.Policy.Name)
-	}
-	changed, err := guard.Ensure(t.Context(), client)
-	if err != nil || changed {
-		t.Fatalf("Ensure = %v, %v on what it wrote before, want false, nil", changed, err)
-	}
-	for name, want := range before {
-		if got := versions(t, client, name); got != want {
-			t.Fatalf("%s: an object was written although nothing differed", name)
-		}
-	}
-}
-
-func TestTheHubsRoleSufficesForEverything(t *testing.T) {
-	hub := serviceAccount(t, "leasecast-hub", nothing)
-	eventuallyNotStanding(t, hub, func() {
-		if err := guard.Remove(t.Context(), hub); err != nil {
-			t.Fatal(err)
-		}
-	})
-	changed, err := guard.Ensure(t.Context(), hub)
-	if err != nil || !changed {
-		t.Fatalf("Ensure = %v, %v on nothing, want true, nil", changed, err)
-	}
-	eventually(t, "the policy is in force", func(ctx context.Context) error { return guard.Verify(ctx, hub) })
-	eventuallyNotStanding(t, hub, func() { mustEdit(t, administrator(t), editBinding(guard.Name, toAudit)) })
-	changed, err = guard.Ensure(t.Context(), hub)
-	if err != nil || !changed {
-		t.Fatalf("Ensure = %v, %v on an edited binding, want true, nil", changed, err)
-	}
-}
-
 // edit is what somebody does to the stored objects.
 type edit func(ctx context.Context, client *kubernetes.Clientset) error
 
@@ -97,26 +60,9 @@ func TestWhatSomebodyEditsOrDeletesIsRepaired(t *testing.T) {
 				return client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(ctx, name, metav1.DeleteOptions{})
 			}
 		},
-		"the binding is deleted": func(name string) edit {
-			return func(ctx context.Context, client *kubernetes.Clientset) error {
-				return client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(ctx, name, metav1.DeleteOptions{})
-			}
-		},
+
 		"the binding only audits": func(name string) edit { return editBinding(name, toAudit) },
-		"the binding leaves a namespace out": func(name string) edit {
-			return editBinding(name, func(b *admissionv1.ValidatingAdmissionPolicyBinding) {
-				b.Spec.MatchResources = &admissionv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{
-					MatchExpressions: []metav1.LabelSelectorRequirement{
-						{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"default"}},
-					},
-				}}
-			})
-		},
-		"a validation is taken out": func(name string) edit {
-			return editPolicy(name, func(p *admissionv1.ValidatingAdmissionPolicy) {
-				p.Spec.Validations = slices.Delete(p.Spec.Validations, 0, 2)
-			})
-		},
+
 		"the policy matches nothing": func(name string) edit {
 			return editPolicy(name, func(p *admissionv1.ValidatingAdmissionPolicy) {
 				p.Spec.MatchConditions = []admissionv1.MatchCondition{{Name: "nothing", Expression: "false"}}
@@ -138,11 +84,7 @@ func TestWhatSomebodyEditsOrDeletesIsRepaired(t *testing.T) {
 			t.Run(name+"/"+what, func(t *testing.T) {
 				standing(t)
 				eventuallyNotStanding(t, client, func() { mustEdit(t, client, edit(name)) })
-				changed, err := guard.Ensure(t.Context(), client)
-				if err != nil || !changed {
-					t.Fatalf("Ensure = %v, %v, want true, nil", changed, err)
-				}
-				eventually(t, "the policy is in force again", func(ctx context.Context) error { return guard.Verify(ctx, client) })
+				standing(t)
 				mustBeAsBuilt(t, client)
 			})
 		}
@@ -155,10 +97,7 @@ func TestLabelsAreRepairedAndThoseOfOthersStay(t *testing.T) {
 	mustEdit(t, client, editPolicy(guard.Name, func(p *admissionv1.ValidatingAdmissionPolicy) {
 		p.Labels = map[string]string{"example.com/team": "security"}
 	}))
-	changed, err := guard.Ensure(t.Context(), client)
-	if err != nil || !changed {
-		t.Fatalf("Ensure = %v, %v, want true, nil", changed, err)
-	}
+	standing(t)
 	policy, _ := stored(t, client, guard.Name)
 	if got := fmt.Sprint(policy.Labels); got != "map[app.kubernetes.io/managed-by:leasecast example.com/team:security]" {
 		t.Fatalf("labels: %v", got)
@@ -170,7 +109,7 @@ func TestRemoveLeavesNothingAndMayBeRepeated(t *testing.T) {
 	client := administrator(t)
 	eventuallyNotStanding(t, client, func() {
 		for range 2 {
-			if err := guard.Remove(t.Context(), client); err != nil {
+			if err := hubOf(t).Remove(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -210,13 +149,15 @@ func TestAMemberThatForbidsSaysWhatIsMissing(t *testing.T) {
 		want    error
 	}{
 		"Ensure may not read": {
-			without: about("validatingadmissionpolicies"), do: ensureError, want: guard.ErrForbidden,
+			without: about("validatingadmissionpolicies"), do: guards, want: guard.ErrForbidden,
 		},
 		"Ensure may not create": {
-			without: creating, removed: true, do: ensureError, want: guard.ErrForbidden,
+			without: creating, removed: true, do: guards, want: guard.ErrForbidden,
 		},
 		"Remove may not delete": {
-			without: about("validatingadmissionpolicies"), do: func(ctx context.Context, client *kubernetes.Clientset) error { return guard.Remove(ctx, client) },
+			without: about("validatingadmissionpolicies"), do: func(ctx context.Context, client *kubernetes.Clientset) error {
+				return newHub(client, "fleet").Remove(ctx)
+			},
 			want: guard.ErrForbidden,
 		},
 		"Verify may not publish": {
@@ -237,7 +178,7 @@ func TestAMemberThatForbidsSaysWhatIsMissing(t *testing.T) {
 			standing(t)
 			if test.removed {
 				eventuallyNotStanding(t, administrator(t), func() {
-					if err := guard.Remove(t.Context(), administrator(t)); err != nil {
+					if err := hubOf(t).Remove(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 				})
@@ -249,9 +190,8 @@ func TestAMemberThatForbidsSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-func ensureError(ctx context.Context, client *kubernetes.Clientset) error {
-	_, err := guard.Ensure(ctx, client)
-	return err
+func guards(ctx context.Context, client *kubernetes.Clientset) error {
+	return newHub(client, "fleet").guards(ctx)
 }
 
 func stored(t *testing.T, client kubernetes.Interface, name string) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
@@ -265,13 +205,6 @@ func stored(t *testing.T, client kubernetes.Interface, name string) (*admissionv
 		t.Fatal(err)
 	}
 	return policy, binding
-}
-
-// versions are those of a policy and of its binding.
-func versions(t *testing.T, client kubernetes.Interface, name string) [2]string {
-	t.Helper()
-	policy, binding := stored(t, client, name)
-	return [2]string{policy.ResourceVersion, binding.ResourceVersion}
 }
 
 func mustBeAsBuilt(t *testing.T, client kubernetes.Interface) {

@@ -1,229 +1,245 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 )
 
-// askedAtOnce is in how many namespaces of a member a fence is probed concurrently.
-const askedAtOnce = 16
+var (
+	// ErrUnchecked means that a guard or a fence was not checked yet.
+	ErrUnchecked = errors.New("the guard has not been checked yet")
+	// ErrStored wraps ErrUnchecked. It means that the fence was not checked yet, but the member stores it.
+	ErrStored = fmt.Errorf("%w, but the cluster stores it", ErrUnchecked)
+)
 
-// FenceState is the result of the last check of a fence in a member.
-type FenceState struct {
-	// InForce holds the namespaces in which the fence was checked. The value is true where it was seen to reject.
-	InForce map[string]bool
-	// Settled: no change is pending. Where there is a Lease, the gate decides by it.
-	Settled bool
-	// Mended: the fence was not as it was left, and its namespaces are not the reason.
-	Mended bool
+// boundAnnotation is the mark of a binding: the namespaces that its gate covers, or those that its wall excludes.
+const boundAnnotation = "leasecast.dev/bound"
+
+// fenceState is what is known about a fence. The Keeper's lock guards the first fields.
+type fenceState struct {
+	checked, settled bool
+	err              error // why the member does not have the fence
+	// since maps each namespace in which the fence is in force to the boot reading of the first probe that showed it.
+	since map[string]time.Duration
+
+	// gate and wall hold the namespaces where a probe was rejected since the part was changed by others.
+	gate, wall     map[string]bool
+	retryAt, pause time.Duration
 }
 
-// Keep installs a fence, and returns its state. active are the active namespaces that the fence covers. open are
-// namespaces that it does not cover but must keep, because another fence is not in force there yet. The values are
-// true where a namespace has its Lease.
+// fenceTurn is what a fence has to be in one turn.
+type fenceTurn struct {
+	// active are the active namespaces that the fence covers. open are namespaces that it does not cover but must
+	// keep, because another fence is not in force there yet. The values are true where a namespace has its Lease.
+	active, open map[string]bool
+	failed       error // why the fence cannot be installed, or nil
+	due          bool  // probe again what is in force
+}
+
+// Unguarded returns why the member is not guarded, or nil while the guard is in force.
+func (k *Keeper) Unguarded() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.unguarded
+}
+
+// Unfenced returns why a fence is not in force in a namespace, or nil. An empty namespace stands for the whole
+// member. A fence that only warns counts as in force once it is installed. A fence that was not checked yet yields
+// ErrUnchecked, or ErrStored if the member stores it.
+func (k *Keeper) Unfenced(f Fence, namespace string) error {
+	_, err := k.FencedSince(f, namespace)
+	return err
+}
+
+// FencedSince is Unfenced, and also returns since when the fence is in force in the namespace. That is a boot
+// reading, taken after the first check in which the fence rejected the probe. It starts again when a probe was
+// accepted, or when others changed the fence. It is zero for a fence that warns.
+func (k *Keeper) FencedSince(f Fence, namespace string) (since time.Duration, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := k.fences[f.Name()]
+	switch {
+	case s == nil || !s.checked:
+		missing := func(name string) bool { return !k.isStored(policiesResource, name) || !k.isStored(bindings, name) }
+		if slices.ContainsFunc(f.Names(), missing) {
+			return 0, ErrUnchecked
+		}
+		return 0, ErrStored
+	case s.err != nil:
+		return 0, s.err
+	}
+	since, inForce := s.since[namespace]
+	if f.warns || inForce || namespace == "" && s.settled {
+		return since, nil
+	}
+	return 0, ErrNotEnforced
+}
+
+// keepFence installs a fence, probes it, and records the result. With an error that is no answer about the fence,
+// the last result stays.
+func (k *Keeper) keepFence(ctx context.Context, f Fence, turn fenceTurn) (settled bool, err error) {
+	s := k.state(f)
+	now := k.Now()
+	if turn.failed == nil && now < s.retryAt {
+		return s.settled, s.err
+	}
+	var inForce []string
+	var is change
+	if err = turn.failed; err == nil {
+		inForce, settled, is, err = k.install(ctx, f, s, turn)
+	}
+	if err == nil || turn.failed != nil || !rejects(err) {
+		s.retryAt, s.pause = 0, 0
+	} else {
+		s.pause = min(lastRetry, max(firstRetry, 2*s.pause))
+		s.retryAt = now + s.pause
+	}
+	if is.mended {
+		k.Mended(f.Name())
+	}
+	k.noteFence(f, s, inForce, settled, is.reset, err)
+	return settled, err
+}
+
+func (k *Keeper) state(f Fence) *fenceState {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s := k.fences[f.Name()]
+	if s == nil {
+		s = &fenceState{gate: map[string]bool{}, wall: map[string]bool{}}
+		k.fences[f.Name()] = s
+	}
+	return s
+}
+
+// noteFence records the result of a check.
+func (k *Keeper) noteFence(f Fence, s *fenceState, inForce []string, settled, reset bool, err error) {
+	k.mu.Lock()
+	before := s.summary()
+	if reset {
+		s.since = nil
+	}
+	if err == nil || rejects(err) {
+		since := map[string]time.Duration{}
+		for _, ns := range inForce {
+			since[ns] = cmp.Or(s.since[ns], k.Now())
+		}
+		s.checked, s.settled, s.err, s.since = true, settled, err, since
+	}
+	after := s.summary()
+	k.mu.Unlock()
+	if before != after {
+		k.Log.Info("A fence of the cluster was checked", "fence", f.Name(), "settled", settled, "err", err)
+		k.Changed()
+	}
+}
+
+// summary returns what others decide by.
+func (s *fenceState) summary() string {
+	return fmt.Sprint(s.checked, s.settled, slices.Sorted(maps.Keys(s.since)), s.err != nil, DeniedIn(s.err),
+		errors.Is(s.err, ErrForbidden), errors.Is(s.err, ErrUnsupported))
+}
+
+// forgetFences forgets all fences but these, and reports whether it forgot any.
+func (k *Keeper) forgetFences(but []Fence) (news bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	before := len(k.fences)
+	maps.DeleteFunc(k.fences, func(name string, _ *fenceState) bool {
+		return !slices.ContainsFunc(but, func(f Fence) bool { return f.Name() == name })
+	})
+	return len(k.fences) < before
+}
+
+// isAnswer reports whether an error shows that the guard is not in force. Any other error is silence.
+func isAnswer(err error) bool { return rejects(err) || errors.Is(err, ErrNotEnforced) }
+
+// rejects reports whether an error is an answer about a guard or a fence: the member does not have it, and will not.
+// Any other error is silence, and changes nothing. A fence that a member rejects must not hold up the others.
+func rejects(err error) bool {
+	return DeniedIn(err) != nil || errors.Is(err, ErrForbidden) || errors.Is(err, ErrUnsupported) || apierrors.IsInvalid(err)
+}
+
+// install puts a fence in place, and returns the namespaces where it was seen to reject. settled means that no change
+// is pending: where there is a Lease, the gate decides by it.
 //
 // The stored bindings show where the gate was seen in force: there is no wall. Every step keeps one of the two in
 // force. A namespace gets the gate when it has a Lease, and loses the wall when the gate was seen to reject there.
 // It loses the gate when it terminates, because its cleanup must not depend on a Lease.
-//
-// Namespaces where the gate was in force are probed again only if due is true, or if the gate had changed.
-//
-// A fence that warns rejects nothing, so it is in force nowhere. With an error only Mended is known. The error
-// wraps ErrForbidden or ErrUnsupported where they apply. The anchor must be installed before the first fence: see
-// [Anchor].
-func (f Fence) Keep(ctx context.Context, member kubernetes.Interface, active, open map[string]bool, due bool) (s FenceState, err error) {
+func (k *Keeper) install(ctx context.Context, f Fence, s *fenceState, turn fenceTurn) (
+	inForce []string, settled bool, is change, err error) {
+	gates := k.gatesOf(f, turn)
+	if is, err = k.ensureGate(ctx, f, gates); is.reset {
+		clear(s.gate)
+	}
+	if err == nil {
+		err = k.probe(ctx, f.gate, f.probedIn(gates), s.gate, turn.due)
+	}
+	if err != nil || f.lock != nil {
+		inForce, settled = f.lockInForce(gates, s.gate)
+		return inForce, settled, is, err
+	}
+	seen := gates
+	if !f.warns {
+		seen = keep(gates, s.gate)
+	}
+	active := slices.Sorted(maps.Keys(turn.active))
+	maps.DeleteFunc(s.gate, func(ns string, _ bool) bool { return !slices.Contains(gates, ns) })
+	maps.DeleteFunc(s.wall, func(ns string, _ bool) bool { return !slices.Contains(active, ns) || s.gate[ns] })
+	for i, w := range f.walls {
+		rewritten, err := k.ensurePolicy(ctx, wallBut(w, k.leftOut(w, f.lost, turn.open), seen))
+		if is = is.and(rewritten); rewritten.reset {
+			clear(s.wall)
+		}
+		if err == nil {
+			err = k.probe(ctx, w, f.behind(i, active, seen), s.wall, turn.due)
+		}
+		if err != nil {
+			return nil, false, is, err
+		}
+	}
+	inForce = keep(active, s.gate, s.wall)
+	return inForce, len(seen) == len(gates) && (f.warns || len(inForce) == len(active)), is, nil
+}
+
+// keep returns the namespaces that one of these sets holds.
+func keep(namespaces []string, in ...map[string]bool) (kept []string) {
+	for _, ns := range namespaces {
+		if slices.ContainsFunc(in, func(set map[string]bool) bool { return set[ns] }) {
+			kept = append(kept, ns)
+		}
+	}
+	return kept
+}
+
+// gatesOf returns the namespaces that get the gate: the active ones that have a Lease, or already have the gate.
+// Open ones keep the gate while they have a Lease. The gate of a lock is in the lock's namespace, without a Lease,
+// too: there it rejects the lock and nothing else. Nothing can be requested in a namespace that does not exist.
+func (k *Keeper) gatesOf(f Fence, turn fenceTurn) (gates []string) {
 	if f.lock != nil {
-		return f.keepLock(ctx, member, active)
-	}
-	is, err := f.stored(ctx, member)
-	if err != nil {
-		return s, err
-	}
-	gates := is.withGate(active, open)
-	changed, err := f.keepGate(ctx, member, gates)
-	if err != nil {
-		return s, err
-	}
-	known := is.unwalled
-	if due || changed {
-		known = nil
-	}
-	seen, err := f.seenAtGate(ctx, member, gates, known)
-	if err != nil {
-		return s, err
-	}
-	rewalled := false
-	for i, w := range f.walls {
-		wrote, err := wallBut(w, is.leftOut(i, f.lost, open), seen).Ensure(ctx, member)
-		if err != nil {
-			return s, err
+		if _, isActive := turn.active[f.names[0]]; !isActive && f.lock.Namespace == f.names[0] {
+			return nil
 		}
-		rewalled = rewalled || wrote
+		return []string{f.lock.Namespace}
 	}
-	s = FenceState{InForce: map[string]bool{}, Settled: len(seen) == len(gates)}
-	s.Mended = changed || rewalled && s.Settled
-	err = f.seeWalls(ctx, member, active, seen, &s)
-	return s, err
-}
-
-// keepLock is Keep for the fence of a lock, which has no wall. Where there is no Lease, the gate rejects the lock
-// and nothing else. So it is in force also where the policy's namespace does not exist, if the lock is in another
-// namespace.
-func (f Fence) keepLock(ctx context.Context, member kubernetes.Interface, active map[string]bool) (s FenceState, err error) {
-	changed, err := f.gate.Ensure(ctx, member)
-	if err != nil {
-		return s, err
-	}
-	s = FenceState{InForce: map[string]bool{}, Settled: true, Mended: changed}
-	if f.warns {
-		return s, nil
-	}
-	own := f.names[0] // the only one: see Fences
-	if _, isActive := active[own]; !isActive && f.lock.Namespace == own {
-		return s, nil // nothing can be requested there
-	}
-	s.Settled, err = f.gate.refuses(ctx, member, f.lock.Namespace)
-	s.InForce[own] = s.Settled
-	return s, err
-}
-
-// seenAtGate returns the namespaces where the gate is in force or, if the fence warns, installed. It does not probe
-// the known ones.
-func (f Fence) seenAtGate(ctx context.Context, member kubernetes.Interface, gates, known []string) (seen []string, err error) {
-	if f.warns {
-		return gates, nil
-	}
-	return f.gate.seenIn(ctx, member, gates, known)
-}
-
-// seenIn returns the namespaces in which the policy is in force. It does not probe those in known.
-func (p Policy) seenIn(ctx context.Context, member kubernetes.Interface, namespaces, known []string) (seen []string, err error) {
-	inForce := make([]bool, len(namespaces))
-	asked, ctx := errgroup.WithContext(ctx)
-	asked.SetLimit(askedAtOnce)
-	for i, ns := range namespaces {
-		if inForce[i] = slices.Contains(known, ns); inForce[i] {
-			continue
-		}
-		asked.Go(func() (err error) {
-			inForce[i], err = p.refuses(ctx, member, ns)
-			return err
-		})
-	}
-	if err := asked.Wait(); err != nil {
-		return nil, err
-	}
-	for i, ns := range namespaces {
-		if inForce[i] {
-			seen = append(seen, ns)
-		}
-	}
-	return seen, nil
-}
-
-// seeWalls completes the state of a fence whose gate was seen in force in some namespaces. It probes the walls of
-// the others.
-func (f Fence) seeWalls(ctx context.Context, member kubernetes.Interface, active map[string]bool, seen []string, s *FenceState) error {
-	if f.warns {
-		return nil
-	}
-	for i, w := range f.walls {
-		var behind []string // namespaces of this wall, or of its gate
-		for _, ns := range slices.Sorted(maps.Keys(active)) {
-			if named := slices.Contains(f.names, ns); named && i == 0 || !named && i == len(f.walls)-1 {
-				behind = append(behind, ns)
-			}
-		}
-		inForce, err := w.seenIn(ctx, member, behind, seen)
-		if err != nil {
-			return err
-		}
-		for _, ns := range behind {
-			s.InForce[ns] = slices.Contains(inForce, ns)
-			s.Settled = s.Settled && s.InForce[ns]
-		}
-	}
-	return nil
-}
-
-// refuses reports whether the policy is in force in a namespace.
-func (p Policy) refuses(ctx context.Context, member kubernetes.Interface, namespace string) (bool, error) {
-	err := p.Verify(ctx, member, namespace)
-	if errors.Is(err, ErrNotEnforced) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// keepGate installs the gate in these namespaces only.
-func (f Fence) keepGate(ctx context.Context, member kubernetes.Interface, namespaces []string) (changed bool, err error) {
-	if len(namespaces) == 0 {
-		return false, removeBinding(ctx, member, f.gate.Binding.Name)
-	}
-	return f.gateIn(namespaces).Ensure(ctx, member)
-}
-
-// storedFence is the part of a fence that a member stores.
-type storedFence struct {
-	gated    []string // the namespaces that have the gate
-	unwalled []string // namespaces without a wall, because the gate was seen in force
-	walls    []*admissionv1.ValidatingAdmissionPolicyBinding
-}
-
-func (f Fence) stored(ctx context.Context, member kubernetes.Interface) (is storedFence, err error) {
-	bindings := member.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	for i, name := range f.Names() {
-		b, err := bindings.Get(ctx, name, metav1.GetOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return is, fmt.Errorf("read ValidatingAdmissionPolicyBinding %s: %w", name, orForbidden(err))
-		}
-		if err != nil {
-			b = nil
-		}
-		if i == 0 {
-			is.gated = fromLast(b, 0, metav1.LabelSelectorOpIn)
-			continue
-		}
-		is.walls = append(is.walls, b)
-		is.unwalled = append(is.unwalled, fromLast(b, 0, metav1.LabelSelectorOpNotIn)...)
-	}
-	return is, nil
-}
-
-// fromLast returns the namespaces in the last expression of a binding's selector, or in one before it, if that has
-// this operator.
-func fromLast(b *admissionv1.ValidatingAdmissionPolicyBinding, before int, o metav1.LabelSelectorOperator) []string {
-	if b == nil || b.Spec.MatchResources == nil || b.Spec.MatchResources.NamespaceSelector == nil {
-		return nil
-	}
-	expressions := b.Spec.MatchResources.NamespaceSelector.MatchExpressions
-	i := len(expressions) - 1 - before
-	if i < 0 || expressions[i].Key != corev1.LabelMetadataName || expressions[i].Operator != o {
-		return nil
-	}
-	return expressions[i].Values
-}
-
-// withGate returns the namespaces that get the gate: the active ones that have a Lease, or already have the gate.
-// Open ones keep the gate while they have a Lease.
-func (is storedFence) withGate(active, open map[string]bool) (gates []string) {
-	for ns, leased := range active {
-		if leased || slices.Contains(is.gated, ns) {
+	stored, _ := k.boundTo(f.Name())
+	gated := strings.Split(stored, ",")
+	for ns, leased := range turn.active {
+		if leased || slices.Contains(gated, ns) {
 			gates = append(gates, ns)
 		}
 	}
-	for ns, leased := range open {
-		if leased && slices.Contains(is.gated, ns) {
+	for ns, leased := range turn.open {
+		if leased && slices.Contains(gated, ns) {
 			gates = append(gates, ns)
 		}
 	}
@@ -231,14 +247,85 @@ func (is storedFence) withGate(active, open map[string]bool) (gates []string) {
 	return gates
 }
 
+// ensureGate installs the gate in these namespaces only. The gate of a lock has a namespace of its own.
+func (k *Keeper) ensureGate(ctx context.Context, f Fence, namespaces []string) (change, error) {
+	switch {
+	case f.lock != nil:
+		return k.ensurePolicy(ctx, f.gate)
+	case len(namespaces) > 0:
+		return k.ensurePolicy(ctx, f.gateIn(namespaces))
+	}
+	if _, stored := k.boundTo(f.Name()); !stored {
+		return change{}, nil
+	}
+	return change{}, k.remove(ctx, bindings, f.Name())
+}
+
 // leftOut returns the lost namespaces that a wall excludes. In an open one the wall stays.
-func (is storedFence) leftOut(wall int, lost []string, open map[string]bool) (out []string) {
-	b := is.walls[wall]
-	before := fromLast(b, 1, metav1.LabelSelectorOpNotIn)
+func (k *Keeper) leftOut(wall Policy, lost []string, open map[string]bool) (out []string) {
+	bound, stored := k.boundTo(wall.Binding.Name)
+	before, _, _ := strings.Cut(bound, "/")
 	for _, ns := range lost {
-		if _, isOpen := open[ns]; !isOpen || b == nil || slices.Contains(before, ns) {
+		if _, isOpen := open[ns]; !isOpen || !stored || slices.Contains(strings.Split(before, ","), ns) {
 			out = append(out, ns)
 		}
 	}
 	return out
+}
+
+// probedIn returns where the gate is probed. A fence that warns rejects nothing.
+func (f Fence) probedIn(gates []string) []string {
+	if f.warns {
+		return nil
+	}
+	return gates
+}
+
+// lockInForce returns the policy's one namespace if the lock's gate was seen to reject.
+func (f Fence) lockInForce(gates []string, seen map[string]bool) (inForce []string, settled bool) {
+	if f.warns || len(gates) == 0 {
+		return nil, true
+	}
+	if settled = seen[gates[0]]; settled {
+		inForce = f.names
+	}
+	return inForce, settled
+}
+
+// behind returns the active namespaces that wall i covers, and where the gate was not seen in force.
+func (f Fence) behind(i int, active, seen []string) (behind []string) {
+	for _, ns := range active {
+		named := slices.Contains(f.names, ns)
+		if !f.warns && !slices.Contains(seen, ns) && (named && i == 0 || !named && i == len(f.walls)-1) {
+			behind = append(behind, ns)
+		}
+	}
+	return behind
+}
+
+// probe probes a policy in these namespaces, unless it was seen to reject there and no probe is due.
+func (k *Keeper) probe(ctx context.Context, p Policy, namespaces []string, seen map[string]bool, due bool) error {
+	rejected := make([]bool, len(namespaces))
+	probes, ctx := errgroup.WithContext(ctx)
+	probes.SetLimit(namespacesAtOnce)
+	for i, ns := range namespaces {
+		if rejected[i] = seen[ns] && !due; rejected[i] {
+			continue
+		}
+		probes.Go(func() error {
+			err := p.Verify(ctx, k.Member, ns)
+			rejected[i] = err == nil
+			if errors.Is(err, ErrNotEnforced) {
+				err = nil
+			}
+			return err
+		})
+	}
+	if err := probes.Wait(); err != nil {
+		return err
+	}
+	for i, ns := range namespaces {
+		seen[ns] = rejected[i]
+	}
+	return nil
 }

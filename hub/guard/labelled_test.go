@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/hub/guard"
 )
 
 // labelledWrites fences ConfigMaps with a label, whoever writes them.
@@ -32,7 +31,7 @@ func aLabelledConfigMap(value string) func(context.Context, kubernetes.Interface
 
 // Each row is done to a namespace that another cluster leads, and to one that this one leads.
 func TestWhatAFenceOfObjectsCatches(t *testing.T) {
-	standing(t)
+	parallel(t)
 	admin := administrator(t)
 	led, followed := newNamespace(t), newNamespace(t)
 	relabel := func(value string) func(context.Context, kubernetes.Interface, string, string) error {
@@ -115,7 +114,7 @@ func TestWhatAFenceOfObjectsCatches(t *testing.T) {
 
 // After the term, while the hub is silent, nobody gets an object out of the fence by steps that carry no time.
 func TestALabelIsNotTakenOffAfterTheTerm(t *testing.T) {
-	standing(t)
+	parallel(t)
 	admin := administrator(t)
 	ns, led := newNamespace(t), newNamespace(t)
 	if err := aLabelledConfigMap("shop")(t.Context(), admin, ns, "a"); err != nil {
@@ -142,7 +141,7 @@ func TestALabelIsNotTakenOffAfterTheTerm(t *testing.T) {
 // A namespace that goes away is led by nobody any more. Whoever owns a finalizer must be able to take it off, while the
 // hub has not yet taken the fence out of there.
 func TestANamespaceThatGoesAwayLosesWhatIsFenced(t *testing.T) {
-	standing(t)
+	parallel(t)
 	admin := administrator(t)
 	for name, test := range map[string]struct {
 		hasLease bool
@@ -176,7 +175,7 @@ func TestANamespaceThatGoesAwayLosesWhatIsFenced(t *testing.T) {
 // Without its Lease a namespace has all that is fenced refused, to everybody. But the hub has to write the Lease again, and
 // other programs go on with their elections.
 func TestALeaseThatIsDeletedIsWrittenAgain(t *testing.T) {
-	standing(t)
+	parallel(t)
 	admin := administrator(t)
 	for name, fencing := range map[string]v1alpha1.Fencing{
 		"writes": labelledWrites, "schedules": {Schedules: &metav1.LabelSelector{MatchLabels: map[string]string{"run": "once"}}},
@@ -233,8 +232,6 @@ func TestNamespacesOfTheClusterAreNotFenced(t *testing.T) {
 		t.Error("the fence counts a namespace of the cluster")
 	}
 	// It catches the namespaces of the other tests, too.
-	if err := guard.RemoveFences(t.Context(), admin, "hub", o.Namespace, guard.Kept{}); err != nil {
-		t.Fatal(err)
-	}
+	hubOf(t).drops(t)
 	eventually(t, "the fence is gone", func(ctx context.Context) error { return aLabelledConfigMap("shop")(ctx, admin, other, "a") })
 }

@@ -3,6 +3,7 @@ package guard_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -57,7 +58,7 @@ func takes(ctx context.Context, c kubernetes.Interface, namespace, name, holder 
 // A stock elector takes and renews its lock where its cluster leads the namespace of the policy, and in its term only.
 // The lock may be in another namespace.
 func TestWhatALockFenceCatches(t *testing.T) {
-	standing(t)
+	parallel(t)
 	admin := administrator(t)
 	now := time.Now()
 	for name, test := range map[string]struct {
@@ -112,7 +113,7 @@ func TestWhatALockFenceCatches(t *testing.T) {
 
 // A program that once took all notes off its lock cannot renew it: the API server does not tell when that was.
 func TestALockWithoutNotesIsNotRenewed(t *testing.T) {
-	standing(t)
+	parallel(t)
 	admin := administrator(t)
 	ns, locks := newNamespace(t), newNamespace(t)
 	labelFencing(t, locks, v1alpha1.FencingAllowed)
@@ -135,7 +136,7 @@ func TestALockWithoutNotesIsNotRenewed(t *testing.T) {
 
 // A policy fences a lock in its own namespace without anybody's leave, and in kube-system as in any other one.
 func TestWhereALockFenceNeedsTheLabel(t *testing.T) {
-	standing(t)
+	parallel(t)
 	client := administrator(t)
 	for name, test := range map[string]struct {
 		namespace string // of the lock; "": the policy's own
@@ -160,13 +161,10 @@ func TestWhereALockFenceNeedsTheLabel(t *testing.T) {
 				return
 			}
 			// A fence that is in force by now shows that this one would be.
-			other := guard.Fences("hub", asks("own", lockIn(ns), ns), nil)[0]
-			if _, err := f.Keep(t.Context(), client, active, nil, false); err != nil {
-				t.Fatal(err)
-			}
-			keeps(t, other, active)
-			if s, err := f.Keep(t.Context(), client, active, nil, true); err != nil || s.Settled {
-				t.Errorf("the state is %+v, %v", s, err)
+			hubOf(t).wants(f, active)
+			keeps(t, fenceOf(t, asks("own", lockIn(ns), ns)), active)
+			if err := hubOf(t).Unfenced(f, ns); !errors.Is(err, guard.ErrNotEnforced) {
+				t.Errorf("missing is %v", err)
 			}
 			mustBeAnswered(t, takes(t.Context(), client, at, "stock", "me"), "")
 			if err := client.CoordinationV1().Leases(at).Delete(t.Context(), "stock", metav1.DeleteOptions{}); err != nil {
@@ -178,7 +176,7 @@ func TestWhereALockFenceNeedsTheLabel(t *testing.T) {
 
 // Where the policy's namespace does not exist no Lease leads, so nobody takes a lock elsewhere. The hub sees that.
 func TestALockIsRefusedWhereThePolicyHasNoNamespace(t *testing.T) {
-	standing(t)
+	parallel(t)
 	client, locks := administrator(t), newNamespace(t)
 	labelFencing(t, locks, v1alpha1.FencingAllowed)
 	f := fenceOf(t, asks("locks", lockIn(locks), "nowhere"))
@@ -218,9 +216,8 @@ func TestAFenceThatWarnsDoesNotAskWhetherALockIsOpen(t *testing.T) {
 	warning.Enforcement = v1alpha1.EnforcementWarn
 	for mode, fencing := range map[string]v1alpha1.Fencing{lockNotOpen: lockIn(locks), "": warning} {
 		f := fenceOf(t, asks("locks", fencing, "shop"))
-		if _, err := f.Keep(t.Context(), client, nil, nil, false); err != nil {
-			t.Fatal(err)
-		}
+		hubOf(t).wants(f, nil)
+		hubOf(t).turn(t.Context())
 		p, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), f.Name(), metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)

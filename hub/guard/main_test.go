@@ -3,12 +3,15 @@ package guard_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -144,16 +147,6 @@ func newDoomedNamespace(t *testing.T) string {
 	return ns.Name
 }
 
-// standing installs the policy and waits until it is in force.
-func standing(t *testing.T) {
-	t.Helper()
-	client := administrator(t)
-	if _, err := guard.Ensure(t.Context(), client); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the policy is in force", func(ctx context.Context) error { return guard.Verify(ctx, client) })
-}
-
 // eventually waits until the condition returns nil.
 func eventually(t *testing.T, what string, condition func(ctx context.Context) error) {
 	t.Helper()
@@ -203,4 +196,88 @@ func stripMarks(l *coordinationv1.Lease) {
 			}
 		}
 	}
+}
+
+// standing waits until the guard is in force.
+func standing(t *testing.T) {
+	t.Helper()
+	h := hubOf(t)
+	eventually(t, "the guard is in force", func(ctx context.Context) error { return h.guards(ctx) })
+}
+
+// parallel runs a test beside others that need no more than the guard, and namespaces of their own.
+func parallel(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	standing(t)
+}
+
+// hub is a hub that keeps the guard and the fences of one test.
+type hub struct {
+	*guard.Keeper
+	fleet  string
+	fences []guard.Fence
+	spaces []map[string]bool
+	mended int
+}
+
+var hubs struct {
+	sync.Mutex
+	all map[string]*hub
+}
+
+// hubOf returns the hub of a test and its subtests. It has a fleet of its own.
+func hubOf(t *testing.T) *hub {
+	t.Helper()
+	root, _, _ := strings.Cut(t.Name(), "/")
+	hubs.Lock()
+	defer hubs.Unlock()
+	h := hubs.all[root]
+	if h == nil {
+		h = newHub(administrator(t), fmt.Sprintf("fleet-%d", len(hubs.all)))
+		if hubs.all == nil {
+			hubs.all = map[string]*hub{}
+		}
+		hubs.all[root] = h
+	}
+	return h
+}
+
+func newHub(client kubernetes.Interface, fleetName string) *hub {
+	h := &hub{fleet: fleetName}
+	began := time.Now()
+	h.Keeper = guard.NewKeeper(guard.Options{
+		Member: client, Hub: "hub", Fleet: fleetName, Log: logr.Discard(),
+		Now:     func() time.Duration { return time.Hour + time.Since(began) },
+		Changed: func() {}, Mended: func(string) { h.mended++ },
+	})
+	return h
+}
+
+// guards has the hub check all at once, and returns why the guard is not in force.
+func (h *hub) guards(ctx context.Context) error {
+	h.Forget()
+	h.turn(ctx)
+	return h.Unguarded()
+}
+
+func (h *hub) turn(ctx context.Context) {
+	h.Keep(ctx, guard.Desired{Fences: h.fences, Spaces: h.spaces})
+}
+
+// wants has the hub want a fence in these namespaces. Those that are true have their Lease.
+func (h *hub) wants(f guard.Fence, active map[string]bool) {
+	if i := slices.IndexFunc(h.fences, func(other guard.Fence) bool { return other.Name() == f.Name() }); i >= 0 {
+		h.fences[i], h.spaces[i] = f, active
+		return
+	}
+	h.fences, h.spaces = append(h.fences, f), append(h.spaces, active)
+}
+
+// drops has the hub remove all of its fences.
+func (h *hub) drops(t *testing.T) {
+	t.Helper()
+	h.fences, h.spaces = nil, nil
+	h.Forget()
+	h.turn(context.WithoutCancel(t.Context()))
 }

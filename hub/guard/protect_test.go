@@ -271,7 +271,7 @@ var acts = map[string]act{
 }
 
 func TestLeasesAreTheHubsAlone(t *testing.T) {
-	standing(t)
+	parallel(t)
 	namespace := newNamespace(t)
 	admin := administrator(t)
 	type caller struct {
@@ -362,7 +362,7 @@ func mustBeUntouched(ctx context.Context, t *testing.T, leases coordinationclien
 }
 
 func TestANamespaceTakesItsLeasesAlong(t *testing.T) {
-	standing(t)
+	parallel(t)
 	admin := administrator(t)
 	namespace := newDoomedNamespace(t)
 	if err := create(asIs)(t.Context(), t, admin.CoordinationV1().Leases(namespace), namespace, "leasecast"); err != nil {
@@ -375,7 +375,7 @@ func TestANamespaceTakesItsLeasesAlong(t *testing.T) {
 }
 
 func TestInADyingNamespaceLeasesAreDeletedButNotChanged(t *testing.T) {
-	standing(t)
+	parallel(t)
 	admin, editor := administrator(t), leaseEditor(t)
 	namespace := newDoomedNamespace(t)
 	const name = "leasecast"
@@ -411,21 +411,6 @@ func gone(ctx context.Context, client kubernetes.Interface, namespace string) er
 	return fmt.Errorf("namespace %s is %s: %v", namespace, ns.Status.Phase, ns.Status.Conditions)
 }
 
-func TestAMarkIsFoundAmongAsManyAnnotationsAsAnAPIServerTakes(t *testing.T) {
-	standing(t)
-	namespace := newNamespace(t)
-	crowded := create(func(l *coordinationv1.Lease) {
-		const limit = 256 << 10 // bytes of keys and values
-		for i := range limit/len("a/00000") - 100 {
-			l.Annotations[fmt.Sprintf("a/%05d", i)] = ""
-		}
-	})
-	erin := tenant(t, "erin", namespace, "edit").CoordinationV1().Leases(namespace)
-	mustAnswer(t, crowded(t.Context(), t, erin, namespace, "leasecast"), notTheHub)
-	admin := administrator(t).CoordinationV1().Leases(namespace)
-	mustAnswer(t, crowded(t.Context(), t, admin, namespace, "leasecast"), allowed)
-}
-
 // No request is known that makes an expression of the policy fail, but one that does must not pass.
 func TestThePoliciesFailClosed(t *testing.T) {
 	for _, p := range guard.Policies() {
@@ -436,7 +421,7 @@ func TestThePoliciesFailClosed(t *testing.T) {
 }
 
 func TestNodesAndControlPlaneDoNotDependOnThePolicy(t *testing.T) {
-	standing(t)
+	parallel(t)
 	for _, namespace := range []string{metav1.NamespaceSystem, metav1.NamespacePublic, "kube-node-lease"} {
 		t.Run(namespace, func(t *testing.T) {
 			erin := tenant(t, "erin", namespace, "edit")

@@ -176,7 +176,7 @@ var registrations = map[string]registering{
 }
 
 func TestARegistrationIsItsReadersAlone(t *testing.T) {
-	standing(t)
+	parallel(t)
 	namespace := newNamespace(t)
 	admin := administrator(t)
 	onLeases := func(verbs ...string) rbacv1.PolicyRule {
@@ -268,7 +268,7 @@ func removeAll(t *testing.T, leases coordinationclient.LeaseInterface) {
 
 // Cleaning up deletes the registration; its finalizer keeps it, and the namespace, until the reader or the hub takes that off.
 func TestANamespaceTakesItsRegistrationsAlongWhenTheyAreFree(t *testing.T) {
-	standing(t)
+	parallel(t)
 	admin := administrator(t)
 	namespace := newDoomedNamespace(t)
 	storedBefore(t.Context(), t, newRegistration, namespace, "reader-1")
@@ -294,7 +294,7 @@ func TestANamespaceTakesItsRegistrationsAlongWhenTheyAreFree(t *testing.T) {
 
 // A reader may run in a namespace that is never managed.
 func TestRegistrationsAreProtectedInTheNamespacesOfTheSystemToo(t *testing.T) {
-	standing(t)
+	parallel(t)
 	const namespace = metav1.NamespaceSystem
 	storedBefore(t.Context(), t, newRegistration, namespace, "reader-1")
 	t.Cleanup(func() {

@@ -19,10 +19,11 @@ const admission = "admissionregistration.k8s.io"
 func lifetime(t *testing.T, hub *kubernetes.Clientset) error {
 	t.Helper()
 	admin := administrator(t)
-	if err := guard.Remove(t.Context(), admin); err != nil {
+	if err := newHub(admin, "fleet").Remove(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := guard.Ensure(t.Context(), hub); err != nil {
+	h := newHub(hub, "fleet")
+	if err := h.guards(t.Context()); errors.Is(err, guard.ErrForbidden) {
 		return err
 	}
 	policies, bindings := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies(), admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
@@ -45,10 +46,10 @@ func lifetime(t *testing.T, hub *kubernetes.Clientset) error {
 			t.Fatal(err)
 		}
 	}
-	if _, err := guard.Ensure(t.Context(), hub); err != nil {
+	if err := h.guards(t.Context()); errors.Is(err, guard.ErrForbidden) {
 		return err
 	}
-	return guard.Remove(t.Context(), hub)
+	return h.Remove(t.Context())
 }
 
 // Least privilege: config/member grants each verb that the guard needs, and no other one.

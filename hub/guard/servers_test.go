@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
@@ -22,24 +21,6 @@ func otherServer(t *testing.T, flags ...string) *kubernetes.Clientset {
 	t.Helper()
 	f := fleet.NewWith(t, fleet.Options{Uninstalled: true, APIServerFlags: flags})
 	return clientFor(t, f.Hub().AdminConfig())
-}
-
-func TestAPolicyThatTheMemberDoesNotEnforceDoesNotStand(t *testing.T) {
-	client := otherServer(t, "--disable-admission-plugins=ValidatingAdmissionPolicy")
-	if _, err := guard.Ensure(t.Context(), client); err != nil {
-		t.Fatal(err)
-	}
-	if err := guard.Verify(t.Context(), client); !errors.Is(err, guard.ErrNotEnforced) {
-		t.Fatalf("Verify = %v, want ErrNotStanding", err)
-	}
-	// Nor does it stand where somebody has a Lease of the name that Verify uses: that is known after admission only.
-	taken := newForeign(t, "default", "leasecast-guard-probe")
-	if _, err := client.CoordinationV1().Leases("default").Create(t.Context(), taken, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := guard.Verify(t.Context(), client); !errors.Is(err, guard.ErrNotEnforced) {
-		t.Fatalf("Verify = %v, want ErrNotStanding", err)
-	}
 }
 
 func TestNoAnswerTellsNothing(t *testing.T) {
@@ -55,10 +36,11 @@ func TestAMemberThatDoesNotKnowTheKind(t *testing.T) {
 	config := member.AdminConfig()
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return olderServer{next} })
 	client := clientFor(t, config)
-	if _, err := guard.Ensure(t.Context(), client); !errors.Is(err, guard.ErrUnsupported) {
-		t.Fatalf("Ensure = %v, want ErrUnsupported", err)
+	h := newHub(client, "fleet")
+	if err := h.guards(t.Context()); !errors.Is(err, guard.ErrUnsupported) {
+		t.Fatalf("the guard: %v, want ErrUnsupported", err)
 	}
-	if err := guard.Remove(t.Context(), client); err != nil {
+	if err := h.Remove(t.Context()); err != nil {
 		t.Fatalf("Remove = %v where nothing can be", err)
 	}
 }
@@ -76,10 +58,8 @@ func (o olderServer) RoundTrip(request *http.Request) (*http.Response, error) {
 // these fields.
 func TestCoordinatedElectionIsKeptAway(t *testing.T) {
 	client := otherServer(t, "--feature-gates=CoordinatedLeaderElection=true", "--runtime-config=coordination.k8s.io/v1beta1=true")
-	if _, err := guard.Ensure(t.Context(), client); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the policy is in force", func(ctx context.Context) error { return guard.Verify(ctx, client) })
+	h := newHub(client, "fleet")
+	eventually(t, "the guard is in force", func(ctx context.Context) error { return h.guards(ctx) })
 	tests := map[string]struct {
 		change  func(*coordinationv1.Lease)
 		refused bool

@@ -151,7 +151,7 @@ func byKubectl(args ...string) func(context.Context, someone, string) error {
 // Whatever was done to an object before, and whoever did it: the leader may do each of these, and go on after that. A
 // follower may not.
 func TestWhateverWasDoneToAnObjectTheLeaderMayWriteIt(t *testing.T) {
-	standing(t)
+	parallel(t)
 	admin := administrator(t)
 	for kind, fencing := range map[string]v1alpha1.Fencing{"of an account": checkoutWrites, "of labels": ledDeployments} {
 		leader, follower, lapsed := newNamespace(t), newNamespace(t), newNamespace(t)

@@ -37,7 +37,7 @@ func (w *warnings) since() (all []string) {
 
 // What would be refused is warned of once, with the reason.
 func TestAFenceThatWarnsSaysOneThing(t *testing.T) {
-	standing(t)
+	parallel(t)
 	warned := &warnings{}
 	config := rest.CopyConfig(member.AdminConfig())
 	config.WarningHandler = warned

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -109,11 +110,17 @@ func TestOnlyAnAdministratorIsOne(t *testing.T) {
 
 func TestHubsUserDoesItsWorkAndNoMore(t *testing.T) {
 	hub := installed(t, clientFor(t, member.AdminConfig()))
-	if _, err := guard.Ensure(t.Context(), hub); err != nil {
-		t.Errorf("it cannot guard: %v", err)
-	}
-	eventually(t, "admission sees the hub", func(ctx context.Context) error { return guard.Verify(ctx, hub) })
-	if err := guard.Remove(t.Context(), hub); err != nil {
+	began := time.Now()
+	keeper := guard.NewKeeper(guard.Options{
+		Member: hub, Hub: "hub", Fleet: "fleet", Log: logr.Discard(),
+		Now:     func() time.Duration { return time.Hour + time.Since(began) },
+		Changed: func() {}, Mended: func(string) {},
+	})
+	eventually(t, "it guards Leases", func(ctx context.Context) error {
+		keeper.Keep(ctx, guard.Desired{})
+		return keeper.Unguarded()
+	})
+	if err := keeper.Remove(t.Context()); err != nil {
 		t.Error(err)
 	}
 	for name, test := range map[string]struct {

@@ -56,9 +56,8 @@ func TestWhichFencedAccountsAMemberHas(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
 				r.east.storeAccount("ci", "builder")
-				looks := map[key]accountLook{}
-				r.lookForAccounts(t.Context(), writesBy(test.fenced), looks)
-				r.noteAccounts(looks)
+				r.observer.readAccounts(t.Context(), writesBy(test.fenced))
+				r.observer.publish()
 				if got := r.AccountOf(test.fenced); got != test.want || r.fenceNews != 1 {
 					t.Errorf("state %d, and news %d times, want %d, once", got, r.fenceNews, test.want)
 				}
@@ -76,10 +75,9 @@ func TestAnAnswerThatIsNoneSaysNothingOfAnAccount(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
 				builder := v1alpha1.FencedServiceAccount{Name: "builder"}
-				looks := map[v1alpha1.FencedServiceAccount]accountLook{}
 				look := func() AccountState {
-					r.lookForAccounts(t.Context(), writesBy(builder), looks)
-					r.noteAccounts(looks)
+					r.observer.readAccounts(t.Context(), writesBy(builder))
+					r.observer.publish()
 					return r.AccountOf(builder)
 				}
 				r.east.refuses(func(*http.Request) *metav1.Status { return answer })
@@ -110,20 +108,19 @@ func TestAMemberIsAskedForAnAccountOnceAMinute(t *testing.T) {
 			return nil
 		})
 		builder := v1alpha1.FencedServiceAccount{Namespace: "ci", Name: "builder"}
-		looks := map[v1alpha1.FencedServiceAccount]accountLook{}
-		for range 2 * accountEvery / fenceLook {
+		for range 2 * accountEvery / keepEvery {
 			// Two fences may name one account.
-			r.lookForAccounts(t.Context(), append(writesBy(builder), writesBy(builder, builder)...), looks)
-			r.noteAccounts(looks)
-			pass(fenceLook)
+			r.observer.readAccounts(t.Context(), append(writesBy(builder), writesBy(builder, builder)...))
+			r.observer.publish()
+			pass(keepEvery)
 		}
 		one := "/api/v1/namespaces/ci/serviceaccounts?fieldSelector=metadata.name%3Dbuilder&limit=1"
 		if diff := cmp.Diff([]string{one, one}, asked); diff != "" {
 			t.Errorf("in two minutes the member was asked (-want +got):\n%s", diff)
 		}
-		r.lookForAccounts(t.Context(), nil, looks)
-		r.noteAccounts(looks)
-		if got := r.AccountOf(builder); got != AccountUnseen || len(looks) > 0 {
+		r.observer.readAccounts(t.Context(), nil)
+		r.observer.publish()
+		if got := r.AccountOf(builder); got != AccountUnseen || len(r.observer.accounts) > 0 {
 			t.Errorf("of an account that is not fenced any more the state is %d", got)
 		}
 	})
@@ -135,7 +132,7 @@ func TestWhatWasFoundOfAnAccountStaysWhileThePoliciesCannotBeRead(t *testing.T) 
 		r := newRig(t)
 		builder := v1alpha1.FencedServiceAccount{Name: "builder"}
 		r.wanted = writesBy(builder)
-		defer r.runs(r.watchAccounts)()
+		defer r.runs(r.observe)()
 		r.will(func(r *rig) { r.unread = errRefused })
 		pass(2 * accountEvery)
 		if got := r.AccountOf(builder); got != AccountMissing || r.fenceNews != 1 {
@@ -176,7 +173,7 @@ func TestWhoLooksForAccounts(t *testing.T) {
 				r := newRig(t)
 				r.wanted = writesBy(builder)
 				test.change(r)
-				go r.watchAccounts(t.Context())
+				go r.observe(t.Context())
 				pass(time.Second)
 				if got := r.AccountOf(builder); got != test.want {
 					t.Errorf("state %d, want %d", got, test.want)

@@ -141,12 +141,12 @@ func TestHowMuchOfCronJobsIsRead(t *testing.T) {
 				Log: funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{}),
 			})
 			all := jobsOf("")
-			terms, wakings := map[fencedTerm]guard.Fence{}, map[fencedTerm]waking{}
+			terms := map[fencedTerm]guard.Fence{}
 			for _, ns := range []string{"shop", "bank"} {
 				terms[fencedTerm{all.Name(), ns, rigStart.Wall.UnixMicro()}] = all
 			}
 			for range 5 {
-				w.wakeTerms(guard.WhileAllowed(t.Context(), func() bool { return true }), terms, wakings)
+				w.observer.wakeTerms(guard.WhileAllowed(t.Context(), func() bool { return true }), terms)
 			}
 			if c.woken["shop"] != test.woken || c.woken["bank"] != 25 {
 				t.Errorf("woken are %d, and %d of another namespace", c.woken["shop"], c.woken["bank"])
@@ -176,7 +176,7 @@ func TestAPageThatIsCutWakesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := New(Options{CronJobs: func() batchclient.CronJobsGetter { return batch }})
-	if err := w.wakeCronJobs(t.Context(), "shop", once, rigStart.Wall); err == nil {
+	if err := w.observer.wakeCronJobs(t.Context(), "shop", once, rigStart.Wall); err == nil {
 		t.Error("all are woken")
 	}
 }

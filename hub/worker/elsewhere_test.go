@@ -42,7 +42,7 @@ func TestWhatIsFencedElsewhereComesAndGoesWithTheLabel(t *testing.T) {
 			})
 		}
 		labelled(nil)
-		defer f.runs(f.keepFences)()
+		defer f.runs(f.keep)()
 		for _, step := range []struct {
 			labels map[string]string
 			is     bool

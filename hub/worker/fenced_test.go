@@ -23,10 +23,11 @@ import (
 )
 
 // fenced is a rig whose member enforces the fences that it stores, in all namespaces that they are bound to. It notes
-// when they are looked at for edits, checked, and tried.
+// when they are listed, and when and where they are probed.
 type fenced struct {
 	*rig
-	looked, checked, tried []time.Duration
+	listed, tried []time.Duration
+	probed        []string // "gate shop", since it was last emptied
 	// open are parts of the names of policies that are not in force yet, and mute refuses more requests.
 	open []string
 	mute func(*http.Request) *metav1.Status
@@ -62,13 +63,11 @@ func (f *fenced) answers(req *http.Request) *metav1.Status {
 			*in = append(*in, now)
 		}
 	}
-	dryRun, reads := req.URL.Query().Get("dryRun") != "", req.Method == http.MethodGet
+	probe := probeOf(req)
 	switch {
-	case reads && isLook(req):
-		note(&f.looked)
-	case reads && strings.HasSuffix(req.URL.Path, "policies/"+guard.AnchorName):
-		note(&f.checked)
-	case dryRun:
+	case isLook(req):
+		note(&f.listed)
+	case probe != "" && probe != guardProbe:
 		note(&f.tried)
 	}
 	if f.mute != nil {
@@ -76,30 +75,52 @@ func (f *fenced) answers(req *http.Request) *metav1.Status {
 			return s
 		}
 	}
-	if dryRun {
-		return f.tries(req)
+	if probe != "" && probe != guardProbe {
+		return f.tries(probe, path.Base(path.Dir(req.URL.Path)))
 	}
 	return f.answer(req)
 }
 
-// isLook reports whether a request asks for the versions of what is stored.
-func isLook(req *http.Request) bool {
-	return strings.HasPrefix(req.URL.Query().Get("labelSelector"), v1alpha1.ManagedByLabel)
+// guardProbe is the name of the Lease that shows whether the guard is in force.
+const guardProbe = "leasecast-guard-probe"
+
+// probeOf returns the name of the Lease that a dry run creates, or nothing.
+func probeOf(req *http.Request) string {
+	if req.URL.Query().Get("dryRun") == "" {
+		return ""
+	}
+	var probe coordinationv1.Lease
+	if err := json.Unmarshal(bodyOf(req), &probe); err != nil {
+		panic(err)
+	}
+	return probe.Name
 }
 
-// tries answers the probe of a fence. It is refused where its policy is stored, and bound.
-func (f *fenced) tries(req *http.Request) *metav1.Status {
+// bodyOf returns what a request sends, and leaves it there.
+func bodyOf(req *http.Request) []byte {
+	if req.Body == nil {
+		return nil
+	}
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
 		panic(err)
 	}
 	req.Body = io.NopCloser(bytes.NewReader(body))
-	var probe coordinationv1.Lease
-	if err := json.Unmarshal(body, &probe); err != nil {
-		panic(err)
-	}
-	which, version, _ := strings.Cut(strings.TrimPrefix(probe.Name, "leasecast-"), "-probe-")
-	in := path.Base(path.Dir(req.URL.Path))
+	return body
+}
+
+// isLook reports whether a request lists what is stored.
+func isLook(req *http.Request) bool {
+	return strings.HasPrefix(req.URL.Query().Get("labelSelector"), v1alpha1.ManagedByLabel) &&
+		path.Base(req.URL.Path) == "validatingadmissionpolicies"
+}
+
+// tries answers the probe of a fence. It is refused where its policy is stored, and bound.
+func (f *fenced) tries(probe, in string) *metav1.Status {
+	which, version, _ := strings.Cut(strings.TrimPrefix(probe, "leasecast-"), "-probe-")
+	f.mu.Lock()
+	f.probed = append(f.probed, which+" "+in)
+	f.mu.Unlock()
 	namespace := labels.Merge(f.east.namespaces[in], labels.Set{corev1.LabelMetadataName: in})
 	for p, o := range f.east.stored {
 		name := path.Base(p)
@@ -132,7 +153,7 @@ func (f *fenced) isOpen(name string) bool {
 // kept has the fences put in place, and forgets that.
 func (f *fenced) kept() {
 	f.t.Helper()
-	end := f.runs(f.keepFences)
+	end := f.runs(f.keep)
 	pass(3 * time.Second)
 	end()
 	for _, one := range f.wanted {
@@ -140,7 +161,7 @@ func (f *fenced) kept() {
 			f.t.Fatalf("it is not in force: %v", err)
 		}
 	}
-	f.start, f.looked, f.checked, f.tried = time.Now(), nil, nil, nil
+	f.start, f.listed, f.tried, f.probed = time.Now(), nil, nil, nil
 	f.news()
 }
 
@@ -160,4 +181,42 @@ func ofTeams() guard.Fence {
 		{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"none"}},
 	}}
 	return guard.Fences(us, o, nil)[0]
+}
+
+// jobsOf is a fence of all Jobs in namespace shop.
+func jobsOf(mode v1alpha1.Enforcement) guard.Fence {
+	return guard.Fences(us, &v1alpha1.LeadershipPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "shops"},
+		Spec: v1alpha1.LeadershipPolicySpec{
+			Namespaces: v1alpha1.NamespaceSelection{Names: []string{"shop"}},
+			Fencing:    &v1alpha1.Fencing{Enforcement: mode, Schedules: &metav1.LabelSelector{}},
+		},
+	}, nil)[0]
+}
+
+// answersAbout has the member answer requests about fences of these policies in this way.
+func (f *fenced) answersAbout(status *metav1.Status, policies ...string) {
+	f.will(func(*rig) {
+		f.mute = func(req *http.Request) *metav1.Status {
+			about := func(policy string) bool {
+				return strings.Contains(req.URL.Path, "admission") && req.Method != http.MethodGet &&
+					(strings.Contains(req.URL.Path, "/"+policy+".fleet.") || bytes.Contains(bodyOf(req), []byte(policy+".fleet.")))
+			}
+			if slices.ContainsFunc(policies, about) {
+				return status
+			}
+			return nil
+		}
+	})
+}
+
+// bound returns the namespaces that a stored binding covers or excludes, as it is marked.
+func (f *fenced) bound(name string) (namespaces string, stored bool) {
+	f.east.shows(func(a *memberAPI) {
+		o := a.stored["/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/"+name]
+		if stored = o != nil; stored {
+			namespaces = o.GetAnnotations()["leasecast.dev/bound"]
+		}
+	})
+	return namespaces, stored
 }

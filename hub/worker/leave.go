@@ -7,7 +7,6 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/fleet"
-	"github.com/leasecast/leasecast/hub/guard"
 )
 
 // relinquishTimeout bounds one attempt to remove the marks from a fleet's records.
@@ -26,9 +25,9 @@ func (w *Worker) moves(m fleet.Member) bool {
 }
 
 // leave removes the fences and the guard from a member that takes no part any more, and forgets the member. It
-// waits until none of this hub's Leases is left there, because Leases must stay protected. It waits until no turn
-// of keepFences is under way, because no fence may stay behind. The guard stays where another hub has Leases. leave
-// may be called again. If the member takes part again before it is forgotten, the worker goes on.
+// waits until none of this hub's Leases is left there, because Leases must stay protected. The guard stays where
+// another hub has Leases. leave may be called again. If the member takes part again before it is forgotten, the
+// worker goes on.
 func (w *Worker) leave(ctx context.Context) {
 	m, ok := w.Fleet.Member(w.Member.Key)
 	p := w.Publisher()
@@ -42,14 +41,10 @@ func (w *Worker) leave(ctx context.Context) {
 	if ours, others := p.Remaining(); others && !ours {
 		w.Fleet.Forget(m.Key)
 		return
-	} else if ours || w.isFencing() {
+	} else if ours {
 		return
 	}
-	w.noteGuard(ErrUnchecked)
-	w.forgetFences(nil)
-	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
-	defer cancel()
-	if w.unfence(ctx) == nil && guard.Remove(ctx, w.Client) == nil {
+	if err := w.keeper.Remove(ctx); err == nil {
 		w.Fleet.Forget(m.Key)
 	}
 }

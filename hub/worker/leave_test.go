@@ -7,13 +7,13 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/fleet"
-	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/publish"
 )
 
@@ -45,7 +45,6 @@ func TestWhenAMemberThatTakesNoPartIsLetGoOf(t *testing.T) {
 		"the member was not read yet":   {nil, func(r *rig) { r.publisher = publish.New(publish.Options{}) }, false, true, false},
 		"a standby lets go of nothing":  {nil, func(r *rig) { r.standby = true }, false, true, false},
 		"nor does one that stands back": {nil, func(r *rig) { r.by = them }, false, true, false},
-		"a fence is being put in place": {nil, func(r *rig) { r.setFencing(true) }, false, true, false},
 		"a Lease of this hub is left":   {[]lease.Content{eastLease(20)}, func(*rig) {}, false, true, false},
 		"a Lease of another hub is left": {
 			[]lease.Content{of("another", eastLease(20))}, func(*rig) {}, false, false, false,
@@ -61,11 +60,12 @@ func TestWhenAMemberThatTakesNoPartIsLetGoOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
-				r.guarded()
-				r.unguarded = nil
 				f := jobsOf("")
-				r.noteFence(f, guard.FenceState{Settled: true}, nil, false)
+				r := newFenced(t, f).rig
+				r.east.loses("leases")
+				end := r.runs(r.keep)
+				pass(3 * time.Second)
+				end()
 				r.has(test.leases...)
 				r.reads()
 				r.is("east", goes)

@@ -82,7 +82,9 @@ func TestWhenALockIsSaidToBeHeld(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := lockLook{since: rigStart.Boot}
 			for _, look := range test.looks {
-				l = l.after(rigStart.Boot+time.Duration(look.after)*time.Second, look.found, 2*time.Minute)
+				now := rigStart.Boot + time.Duration(look.after)*time.Second
+				l.next = now + lockEvery
+				l = l.after(now, look.found, 2*time.Minute)
 			}
 			if next := l.next - rigStart.Boot; l.state != test.want || next != time.Duration(test.next)*time.Second {
 				t.Errorf("state %d and next look at %v, want %d at %ds", l.state, next, test.want, test.next)
@@ -92,11 +94,11 @@ func TestWhenALockIsSaidToBeHeld(t *testing.T) {
 }
 
 // looksAtLocks has r look at the lock of a fence for as long as its term lasts.
-func (r *rig) looksAtLocks(f guard.Fence, looks map[fencedTerm]lockLook, d time.Duration) {
+func (r *rig) looksAtLocks(f guard.Fence, d time.Duration) {
 	terms := map[fencedTerm]guard.Fence{{f.Name(), "shop", rigStart.Wall.UnixMicro()}: f}
-	for end := time.Now().Add(d); time.Now().Before(end); pass(fenceLook) {
-		r.lookAtLocks(r.t.Context(), terms, looks)
-		r.noteLocks(looks)
+	for end := time.Now().Add(d); time.Now().Before(end); pass(keepEvery) {
+		r.observer.readLocks(r.t.Context(), terms)
+		r.observer.publish()
 	}
 }
 
@@ -118,12 +120,12 @@ func TestALockThatNobodyHolds(t *testing.T) {
 					asked = append(asked, time.Since(r.start))
 					return test.answer
 				})
-				f, looks := lockOf(stock), map[fencedTerm]lockLook{}
-				r.looksAtLocks(f, looks, test.lasts)
+				f := lockOf(stock)
+				r.looksAtLocks(f, test.lasts)
 				if is := r.LockOf(f); is != LockUnseen || r.fenceNews > 0 {
 					t.Errorf("state %d, and news %d times", is, r.fenceNews)
 				}
-				r.looksAtLocks(f, looks, 3*time.Minute-test.lasts)
+				r.looksAtLocks(f, 3*time.Minute-test.lasts)
 				if is := r.LockOf(f); is != test.want {
 					t.Errorf("state %d, want %d", is, test.want)
 				}
@@ -138,17 +140,17 @@ func TestALockThatNobodyHolds(t *testing.T) {
 func TestOfALockThatIsHeldNothingIsAskedAllTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		f, looks, asked := lockOf(stock), map[fencedTerm]lockLook{}, 0
+		f, asked := lockOf(stock), 0
 		r.east.refuses(func(*http.Request) *metav1.Status { asked++; return nil })
 		for i := range 60 {
 			r.east.store(heldBy("a", 5*i))
-			r.looksAtLocks(f, looks, 5*time.Second)
+			r.looksAtLocks(f, 5*time.Second)
 		}
 		if is := r.LockOf(f); is != LockHeld || asked != 6 || r.fenceNews != 1 {
 			t.Errorf("state %d; asked %d times, and news %d times; want it held, 6, 1", is, asked, r.fenceNews)
 		}
-		r.lookAtLocks(t.Context(), nil, looks) // the term is over
-		r.noteLocks(looks)
+		r.observer.readLocks(t.Context(), nil) // the term is over
+		r.observer.publish()
 		if is := r.LockOf(f); is != LockUnseen {
 			t.Errorf("in a follower its state is %d", is)
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"path"
@@ -15,11 +16,13 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
 	"k8s.io/client-go/rest"
@@ -199,9 +202,12 @@ func (a *memberAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 			list["apiVersion"], list["kind"] = "meta.k8s.io/v1", "PartialObjectMetadataList"
 		}
 		return say(http.StatusOK, list)
+	case req.Method == http.MethodPost && a.stored[p+"/"+object.GetName()] != nil:
+		return say(http.StatusConflict, failure(http.StatusConflict, metav1.StatusReasonAlreadyExists))
 	case req.Method == http.MethodPost:
-		object.SetUID("uid-of-it")
-		return say(http.StatusCreated, a.put(p+"/"+object.GetName(), object))
+		object.SetUID(types.UID(fmt.Sprintf("uid-%d", a.version)))
+		object.SetGeneration(1)
+		return say(http.StatusCreated, asked(req, a.put(p+"/"+object.GetName(), object)))
 	case req.Method == http.MethodPatch && path.Base(p) == "status" && a.stored[path.Dir(p)] != nil:
 		var patch struct {
 			Status map[string]any `json:"status"`
@@ -214,13 +220,46 @@ func (a *memberAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 		return say(http.StatusOK, a.put(path.Dir(p), object))
 	case have == nil:
 		return say(http.StatusNotFound, failure(http.StatusNotFound, metav1.StatusReasonNotFound))
+	case req.Method == http.MethodPut && object.GetResourceVersion() != have.GetResourceVersion():
+		return say(http.StatusConflict, failure(http.StatusConflict, metav1.StatusReasonConflict))
+	case req.Method == http.MethodPut && equality.Semantic.DeepEqual(
+		[]any{object.Object["spec"], object.GetLabels(), object.GetAnnotations()}, []any{have.Object["spec"], have.GetLabels(), have.GetAnnotations()}):
+		return say(http.StatusOK, asked(req, have))
 	case req.Method == http.MethodPut:
-		return say(http.StatusOK, a.put(p, object))
+		object.SetUID(have.GetUID())
+		if object.SetGeneration(have.GetGeneration()); !equality.Semantic.DeepEqual(object.Object["spec"], have.Object["spec"]) {
+			object.SetGeneration(have.GetGeneration() + 1)
+		}
+		return say(http.StatusOK, asked(req, a.put(p, object)))
 	case req.Method == http.MethodDelete:
 		delete(a.stored, p)
 		return say(http.StatusOK, &metav1.Status{Status: metav1.StatusSuccess})
 	default:
-		return say(http.StatusOK, have)
+		return say(http.StatusOK, asked(req, have))
+	}
+}
+
+// asked returns the metadata of an object if the request asks for that alone.
+func asked(req *http.Request, o *unstructured.Unstructured) *unstructured.Unstructured {
+	if strings.Contains(req.Header.Get("Accept"), "as=PartialObjectMetadata;") {
+		o = o.DeepCopy()
+		o.SetAPIVersion("meta.k8s.io/v1")
+		o.SetKind("PartialObjectMetadata")
+		delete(o.Object, "spec")
+	}
+	return o
+}
+
+// edits changes the objects whose paths contain a text, as others do.
+func (a *memberAPI) edits(text string, change func(spec map[string]any)) {
+	paths := a.holds(text)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range paths {
+		o := a.stored[p].DeepCopy()
+		change(o.Object["spec"].(map[string]any))
+		o.SetGeneration(o.GetGeneration() + 1)
+		a.put(p, o)
 	}
 }
 

@@ -12,16 +12,16 @@ import (
 func TestReadersThatComeAndGoCostFewWritesOnTheHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		go r.tellNews(t.Context())
+		go r.readers.report(t.Context())
 		comeAndGo := func(namespace string) {
-			r.readerSeen(registrationOf(t, "fickle", "somebody", namespace), false)
-			r.readerGone("uid of fickle")
+			r.readers.seen(registrationOf(t, "fickle", "somebody", namespace), false)
+			r.readers.gone("uid of fickle")
 		}
 		comeAndGo("ledger")
 		if got := r.news(); !slices.Equal(got, []string{"ledger"}) {
 			t.Errorf("the first is heard of at once: news of %q", got)
 		}
-		pass(readerNewsEvery) // that it went may be news of its own
+		pass(readersEvery) // that it went may be news of its own
 		r.news()
 		const seconds = 60
 		for range seconds {
@@ -41,7 +41,7 @@ func TestReadersThatComeAndGoCostFewWritesOnTheHub(t *testing.T) {
 		if n := len(r.events); n < most-1 || n > most+1 {
 			t.Errorf("%d events in %d s, want %d", n, seconds, most)
 		}
-		pass(readerNewsEvery)
+		pass(readersEvery)
 		if got := r.news(); len(got) > 0 {
 			t.Errorf("there is news of %q though nothing has changed", got)
 		}
@@ -52,7 +52,7 @@ func TestOfManyReadersThatComeAtOnceTheFirstAreToldOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		for n := range 2 * readerEvents {
-			r.readerSeen(registrationOf(t, fmt.Sprint(n), "somebody"), false)
+			r.readers.seen(registrationOf(t, fmt.Sprint(n), "somebody"), false)
 		}
 		if len(r.events) != readerEvents {
 			t.Errorf("%d events, want %d", len(r.events), readerEvents)

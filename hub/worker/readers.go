@@ -8,6 +8,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,27 +16,29 @@ import (
 	"k8s.io/client-go/kubernetes"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/hub/publish"
 )
 
-// registrations are the registrations that the member's watch shows. They are for people only. Which readers have
+// readers are the registrations that the member's watch shows. They are for people only. Which readers have
 // to release the term is decided by a consistent list, which the publisher makes.
-type registrations struct {
-	mu  sync.Mutex
-	all map[types.UID]registration
+type readers struct {
+	Options
+	events flowcontrol.PassiveRateLimiter
+	due    chan struct{} // holds one: changed is not empty
+
+	mu      sync.Mutex
+	all     map[types.UID]registration
+	changed map[string]bool // namespaces whose readers changed and whose status does not show it; "": all
 }
 
 type registration struct {
 	name   types.NamespacedName
 	reader lease.Registration
 	broken bool // it cannot be read: it counts in the namespaces that it claims, and in all if those cannot be read either
-}
-
-func (r registration) follows(namespace string) bool {
-	return r.reader.Follows(namespace)
 }
 
 // scope returns in words which namespaces the reader follows.
@@ -49,44 +52,50 @@ func (r registration) scope() string {
 	return "namespaces " + strings.Join(r.reader.Namespaces, ", ")
 }
 
+func newReaders(o Options) *readers {
+	perSecond := float32(time.Second) / float32(readerEventEvery)
+	return &readers{
+		Options: o, due: make(chan struct{}, 1), all: map[types.UID]registration{}, changed: map[string]bool{},
+		events: flowcontrol.NewTokenBucketPassiveRateLimiter(perSecond, readerEvents),
+	}
+}
+
 // Readers returns how many registered readers follow a namespace.
 func (w *Worker) Readers(namespace string) (n int) {
 	w.readers.mu.Lock()
 	defer w.readers.mu.Unlock()
 	for _, r := range w.readers.all {
-		if r.follows(namespace) {
+		if r.reader.Follows(namespace) {
 			n++
 		}
 	}
 	return n
 }
 
-// watchReaders passes the member's registrations to the publisher until the returned function is called. They have
+// watch passes the member's registrations to the publisher until the returned function is called. They have
 // a watch of their own, because the member's cache holds the Leases of one label only. The watch is for speed: the
 // publisher lists the readers when it matters.
-func (w *Worker) watchReaders(ctx context.Context, p *publish.Publisher) (unwatch func()) {
-	client, err := kubernetes.NewForConfigAndClient(w.Cluster.GetConfig(), w.Cluster.GetHTTPClient())
+func (rs *readers) watch(ctx context.Context, p *publish.Publisher) (unwatch func()) {
+	client, err := kubernetes.NewForConfigAndClient(rs.Cluster.GetConfig(), rs.Cluster.GetHTTPClient())
 	if err != nil {
-		w.Log.Error(err, "The readers in the cluster cannot be watched", "reason", "Unwatched")
+		rs.Log.Error(err, "The readers in the cluster cannot be watched", "reason", "Unwatched")
 		return func() {}
 	}
 	leases := client.CoordinationV1().Leases(metav1.NamespaceAll)
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { w.tellNews(ctx) })
+	wg.Go(func() { rs.report(ctx) })
 	wg.Go(func() {
 		// A watch that shows more than is kept holds it all in its cache. So it ends, and rests for readersPause.
 		for ctx.Err() == nil {
 			bounded, end := context.WithCancel(ctx)
-			w.readersInformer(leases, p, func() {
+			rs.informer(leases, p, func() {
 				if p.TooManyReaders() != "" {
 					end()
 				}
 			}).RunWithContext(bounded)
 			end()
-			rest, rested := context.WithTimeout(ctx, readersPause)
-			<-rest.Done()
-			rested()
+			pause(ctx, readersPause)
 		}
 	})
 	return func() {
@@ -98,9 +107,10 @@ func (w *Worker) watchReaders(ctx context.Context, p *publish.Publisher) (unwatc
 // readersPause is how long a watch of the registrations rests after it has shown more than is kept.
 const readersPause = time.Minute
 
-// readersInformer watches the registrations in the member. It calls noted after the publisher has observed each
+// informer watches the registrations in the member. It calls noted after the publisher has observed each
 // one.
-func (w *Worker) readersInformer(leases coordinationclient.LeaseInterface, p *publish.Publisher, noted func()) toolscache.Controller {
+func (rs *readers) informer(leases coordinationclient.LeaseInterface, p *publish.Publisher,
+	noted func()) toolscache.Controller {
 	selector := publish.ReaderSelector().String()
 	_, informer := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
 		ListerWatcher: &toolscache.ListWatch{
@@ -119,27 +129,27 @@ func (w *Worker) readersInformer(leases coordinationclient.LeaseInterface, p *pu
 			AddFunc: func(o any, initial bool) {
 				if l, ok := o.(*coordinationv1.Lease); ok {
 					p.ObserveReader(l)
-					w.readerSeen(l, initial)
+					rs.seen(l, initial)
 					noted()
 				}
 			},
 			UpdateFunc: func(_, o any) {
 				if l, ok := o.(*coordinationv1.Lease); ok {
 					p.ObserveReader(l)
-					w.readerSeen(l, false)
+					rs.seen(l, false)
 					noted()
 				}
 			},
 			DeleteFunc: func(o any) {
 				if l, ok := o.(*coordinationv1.Lease); ok {
 					p.ObserveReaderGone(l.UID)
-					w.readerGone(l.UID)
+					rs.gone(l.UID)
 				}
 				// A registration that a new list lacks comes as DeletedFinalStateUnknown. That is no proof of its
 				// end: its reader may still act.
 				if unknown, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
 					if l, ok := unknown.Obj.(*coordinationv1.Lease); ok {
-						w.readerGone(l.UID)
+						rs.gone(l.UID)
 					}
 				}
 			},
@@ -148,43 +158,95 @@ func (w *Worker) readersInformer(leases coordinationclient.LeaseInterface, p *pu
 	return informer
 }
 
-// readerSeen counts a reader that has registered. It records an event on the Cluster, unless an initial list of the
+// seen counts a reader that has registered. It records an event on the Cluster, unless an initial list of the
 // watch shows the reader.
-func (w *Worker) readerSeen(l *coordinationv1.Lease, before bool) {
+func (rs *readers) seen(l *coordinationv1.Lease, before bool) {
 	reader, err := wire.ReadRegistration(l)
 	if err != nil {
 		reader = lease.Registration{Namespaces: wire.ReadClaims(l)}
 	}
 	r := registration{name: types.NamespacedName{Namespace: l.Namespace, Name: l.Name}, reader: reader, broken: err != nil}
-	w.readers.mu.Lock()
-	if w.readers.all == nil {
-		w.readers.all = map[types.UID]registration{}
-	}
-	_, known := w.readers.all[l.UID]
-	tooMany := !known && len(w.readers.all) >= publish.MaxRegistrations
+	rs.mu.Lock()
+	_, known := rs.all[l.UID]
+	tooMany := !known && len(rs.all) >= publish.MaxRegistrations
 	if !tooMany {
-		w.readers.all[l.UID] = r
+		rs.all[l.UID] = r
 	}
-	n := len(w.readers.all)
-	w.readers.mu.Unlock()
+	n := len(rs.all)
+	rs.mu.Unlock()
 	if known || tooMany {
 		return
 	}
-	w.readersChanged(r)
+	rs.mark(r)
 	if !before {
-		w.recordReader(r.name, "ReaderRegistered", fmt.Sprintf("%s has registered for %s", r.name, r.scope()), n)
+		rs.record(r.name, "ReaderRegistered", fmt.Sprintf("%s has registered for %s", r.name, r.scope()), n)
 	}
 }
 
-// readerGone handles a registration that is gone.
-func (w *Worker) readerGone(uid types.UID) {
-	w.readers.mu.Lock()
-	r, known := w.readers.all[uid]
-	delete(w.readers.all, uid)
-	n := len(w.readers.all)
-	w.readers.mu.Unlock()
+// gone handles a registration that is gone.
+func (rs *readers) gone(uid types.UID) {
+	rs.mu.Lock()
+	r, known := rs.all[uid]
+	delete(rs.all, uid)
+	n := len(rs.all)
+	rs.mu.Unlock()
 	if known {
-		w.readersChanged(r)
-		w.recordReader(r.name, "ReaderGone", r.name.String()+" is not registered any more", n)
+		rs.mark(r)
+		rs.record(r.name, "ReaderGone", r.name.String()+" is not registered any more", n)
+	}
+}
+
+// Tenants register and unregister as fast as their API server answers. What the management cluster stores of that
+// is bounded.
+const (
+	// readersEvery is how often the status of namespaces is written because readers have registered or gone.
+	readersEvery = time.Second
+	// readerEvents is how many events about readers are recorded at once; each readerEventEvery allows one more.
+	// More would fill the management cluster's store, which keeps each for an hour.
+	readerEvents     = 50
+	readerEventEvery = 10 * time.Second
+)
+
+// mark marks the namespaces that a reader follows as changed, so that their statuses are written.
+func (rs *readers) mark(r registration) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for _, ns := range r.reader.Namespaces {
+		rs.changed[ns] = true
+	}
+	if len(r.reader.Namespaces) == 0 {
+		rs.changed[""] = true
+	}
+	select {
+	case rs.due <- struct{}{}:
+	default:
+	}
+}
+
+// report enqueues the marked namespaces, at once and then at most every readersEvery, until ctx ends.
+func (rs *readers) report(ctx context.Context) {
+	for {
+		select {
+		case <-rs.due:
+		case <-ctx.Done():
+			return
+		}
+		rs.mu.Lock()
+		changed := rs.changed
+		rs.changed = map[string]bool{}
+		rs.mu.Unlock()
+		for ns := range changed {
+			rs.Hub.Changed(rs.Member.Key, ns)
+		}
+		pause(ctx, readersEvery)
+	}
+}
+
+// record records an event on the Cluster about a reader: planned changes wait for all readers. If many register or
+// leave at once, it records the first of them.
+func (rs *readers) record(name types.NamespacedName, why, what string, n int) {
+	if rs.events.TryAccept() {
+		rs.Hub.RecordReader(rs.Member.Key, name, corev1.EventTypeNormal, why,
+			fmt.Sprintf("%s; readers that are registered in this cluster: %d", what, n))
 	}
 }

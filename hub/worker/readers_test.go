@@ -28,8 +28,8 @@ func (nowhere) GetConfig() *rest.Config { return &rest.Config{Host: "http://[::1
 func TestReadersThatCannotBeWatchedCostNoWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.Cluster = nowhere{&registry{}}
-		r.watchReaders(t.Context(), r.reads())()
+		r.readers.Cluster = nowhere{&registry{}}
+		r.readers.watch(t.Context(), r.reads())()
 	})
 }
 
@@ -83,8 +83,8 @@ func TestAReaderThatIsSeenToReleaseATermIsHeard(t *testing.T) {
 				if kind == "MODIFIED" {
 					shown.items = []coordinationv1.Lease{*reader}
 				}
-				r.Cluster = shown
-				stop := r.watchReaders(t.Context(), p)
+				r.readers.Cluster = shown
+				stop := r.readers.watch(t.Context(), p)
 				pass(10 * time.Second)
 				if released() {
 					t.Fatal("it is released before the reader said so")
@@ -113,8 +113,8 @@ func TestWhatANewListOfReadersLacksIsNoEnd(t *testing.T) {
 			}
 		}
 		shown := &registry{version: r.east.version, items: []coordinationv1.Lease{*reader}}
-		r.Cluster = shown
-		stop := r.watchReaders(t.Context(), p)
+		r.readers.Cluster = shown
+		stop := r.readers.watch(t.Context(), p)
 		pass(10 * time.Second)
 		if shown.watch == nil {
 			t.Fatal("readers are not watched")
@@ -164,10 +164,10 @@ func registrationOf(t *testing.T, name, account string, namespaces ...string) *c
 func TestRegisteredReadersAreCountedAndTheirClusterHearsOfThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		go r.tellNews(t.Context())
+		go r.readers.report(t.Context())
 		expect := func(when string, shop, ledger int, changed []string, events ...string) {
 			t.Helper()
-			pass(readerNewsEvery)
+			pass(readersEvery)
 			if got := r.Readers("shop"); got != shop {
 				t.Errorf("%s: %d readers follow shop, want %d", when, got, shop)
 			}
@@ -183,27 +183,27 @@ func TestRegisteredReadersAreCountedAndTheirClusterHearsOfThem(t *testing.T) {
 			r.events = nil
 		}
 		expect("at first", 0, 0, nil)
-		r.readerSeen(registrationOf(t, "old", "somebody"), true)
+		r.readers.seen(registrationOf(t, "old", "somebody"), true)
 		expect("one that was there before", 1, 1, []string{""})
-		r.readerSeen(registrationOf(t, "shopper", "somebody", "shop"), false)
+		r.readers.seen(registrationOf(t, "shopper", "somebody", "shop"), false)
 		expect("one for a namespace", 2, 1, []string{"shop"},
 			"ReaderRegistered: pods/shopper has registered for namespaces shop; readers that are registered in this cluster: 2")
-		r.readerSeen(registrationOf(t, "shopper", "somebody", "shop"), false)
+		r.readers.seen(registrationOf(t, "shopper", "somebody", "shop"), false)
 		expect("it confirms", 2, 1, nil)
-		r.readerSeen(registrationOf(t, "odd", ""), false)
+		r.readers.seen(registrationOf(t, "odd", ""), false)
 		expect("one that cannot be read counts everywhere", 3, 2, []string{""},
 			"ReaderRegistered: pods/odd has registered for namespaces that cannot be read; readers that are registered in this cluster: 3")
 		half := registrationOf(t, "half", "somebody", "shop")
 		delete(half.Annotations, v1alpha1.ReaderAccountAnnotation)
-		r.readerSeen(half, false)
+		r.readers.seen(half, false)
 		expect("one that cannot be read counts where it says, if that can be read", 4, 2, []string{"shop"},
 			"ReaderRegistered: pods/half has registered for namespaces shop; readers that are registered in this cluster: 4")
-		r.readerGone("uid of half")
+		r.readers.gone("uid of half")
 		expect("it goes", 3, 2, []string{"shop"}, "ReaderGone: pods/half is not registered any more; readers that are registered in this cluster: 3")
-		r.readerGone("uid of shopper")
+		r.readers.gone("uid of shopper")
 		expect("one goes", 2, 2, []string{"shop"},
 			"ReaderGone: pods/shopper is not registered any more; readers that are registered in this cluster: 2")
-		r.readerGone("uid of shopper")
+		r.readers.gone("uid of shopper")
 		expect("it cannot go twice", 2, 2, nil)
 	})
 }
@@ -213,7 +213,7 @@ func TestReadersThatAreTooManyAreNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		for n := range publish.MaxRegistrations {
-			r.readerSeen(registrationOf(t, fmt.Sprint(n), "somebody", "shop"), true)
+			r.readers.seen(registrationOf(t, fmt.Sprint(n), "somebody", "shop"), true)
 		}
 		expect := func(when string, shop, ledger int, events ...string) {
 			t.Helper()
@@ -225,15 +225,15 @@ func TestReadersThatAreTooManyAreNotCounted(t *testing.T) {
 			}
 			r.events = nil
 		}
-		r.readerSeen(registrationOf(t, "more", "somebody", "shop"), false)
+		r.readers.seen(registrationOf(t, "more", "somebody", "shop"), false)
 		expect("one more", publish.MaxRegistrations, 0)
-		r.readerSeen(registrationOf(t, "7", "somebody", "ledger"), false)
+		r.readers.seen(registrationOf(t, "7", "somebody", "ledger"), false)
 		expect("one of them follows another namespace", publish.MaxRegistrations-1, 1)
-		r.readerGone("uid of more")
+		r.readers.gone("uid of more")
 		expect("the one that was too many goes", publish.MaxRegistrations-1, 1)
-		r.readerGone("uid of 7")
+		r.readers.gone("uid of 7")
 		expect("one of them goes", publish.MaxRegistrations-1, 0, "ReaderGone: pods/7 is not registered any more; readers that are registered in this cluster: 1999")
-		r.readerSeen(registrationOf(t, "more", "somebody", "shop"), false)
+		r.readers.seen(registrationOf(t, "more", "somebody", "shop"), false)
 		expect("there is room again", publish.MaxRegistrations, 0,
 			"ReaderRegistered: pods/more has registered for namespaces shop; readers that are registered in this cluster: 2000")
 	})
@@ -264,8 +264,8 @@ func TestAWatchThatShowsTooManyReadersRests(t *testing.T) {
 					account(l, n)
 					shown.items = append(shown.items, *l)
 				}
-				r.Cluster = shown
-				stop := r.watchReaders(t.Context(), p)
+				r.readers.Cluster = shown
+				stop := r.readers.watch(t.Context(), p)
 				pass(time.Second)
 				lists := []int{shown.listed()}
 				if test.changes > 0 {
@@ -295,18 +295,18 @@ func TestAWatchTellsOfAReaderThatThereWasNoRoomFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		p, shown := r.reads(), &registry{version: 1}
-		r.Cluster = shown
-		stop := r.watchReaders(t.Context(), p)
+		r.readers.Cluster = shown
+		stop := r.readers.watch(t.Context(), p)
 		pass(time.Second)
 		for n := range publish.MaxRegistrations {
-			r.readerSeen(registrationOf(t, fmt.Sprint(n), "somebody", "ledger"), true)
+			r.readers.seen(registrationOf(t, fmt.Sprint(n), "somebody", "ledger"), true)
 		}
 		late := registrationOf(t, "late", "somebody", "shop")
 		late.TypeMeta, late.ResourceVersion = metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}, "2"
 		if shown.tell("ADDED", late); r.Readers("shop") != 0 || len(r.events) > 0 {
 			t.Errorf("there is room: events %q", r.events)
 		}
-		r.readerGone("uid of 7")
+		r.readers.gone("uid of 7")
 		late.ResourceVersion = "3"
 		shown.tell("MODIFIED", late)
 		want := "ReaderRegistered: pods/late has registered for namespaces shop; readers that are registered in this cluster: 2000"
@@ -322,8 +322,8 @@ func TestAWatchTellsWhatAReaderFollowsNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		p, shown := r.reads(), &registry{version: 1}
-		r.Cluster = shown
-		stop := r.watchReaders(t.Context(), p)
+		r.readers.Cluster = shown
+		stop := r.readers.watch(t.Context(), p)
 		pass(time.Second)
 		for n, namespace := range []string{"shop", "ledger"} {
 			l := registrationOf(t, "fickle", "somebody", namespace)

@@ -317,7 +317,8 @@ func (r *rig) runs(f func(context.Context)) (end func()) {
 // guarded puts the guard into east.
 func (r *rig) guarded() {
 	r.t.Helper()
-	if _, err := r.checkGuard(r.t.Context(), true); err != nil {
+	r.keeper.Keep(r.t.Context(), guard.Desired{})
+	if err := r.Unguarded(); err != nil {
 		r.t.Fatal(err)
 	}
 	r.since()
@@ -330,7 +331,7 @@ func (r *rig) knows(name string) bool {
 }
 
 // installed reports whether the guard is in east.
-func (r *rig) installed() bool { return len(r.east.holds("admission")) > 0 }
+func (r *rig) installed() bool { return len(r.east.holds(guard.Name)) > 0 }
 
 // every lists instants until an end.
 func every(pause, end time.Duration) (at []time.Duration) {

@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -42,17 +43,15 @@ func TestWhoseCronJobsAreWoken(t *testing.T) {
 		after  time.Duration // since the term began and its Lease was renewed
 		want   bool
 	}{
-		"those of a namespace that is led here":          {jobsOf(""), shop, func(*lease.Content) {}, time.Second, true},
-		"those of a term that begins just now":           {jobsOf(""), shop, func(*lease.Content) {}, 0, true},
-		"no others than a fence of Jobs is about":        {writesOf(), shop, func(*lease.Content) {}, time.Second, false},
-		"none whose Jobs are let through with a warning": {jobsOf(v1alpha1.EnforcementWarn), shop, func(*lease.Content) {}, time.Second, false},
-		"none where another cluster leads":               {jobsOf(""), shop, func(l *lease.Content) { l.Holder = "west.fleet" }, time.Second, false},
-		"none where nobody leads":                        {jobsOf(""), shop, func(l *lease.Content) { l.Holder = "" }, time.Second, false},
-		"none by another Lease than the fence asks":      {jobsOf(""), shop, func(l *lease.Content) { l.Name = "other" }, time.Second, false},
-		"none of a term that is over":                    {jobsOf(""), shop, func(*lease.Content) {}, 15 * time.Second, false},
-		"none of a term that has not begun":              {jobsOf(""), shop, func(*lease.Content) {}, -time.Second, false},
-		"none of a namespace that is not fenced":         {jobsOf(""), map[string]map[string]string{"bank": nil}, func(l *lease.Content) { l.Namespace = "bank" }, time.Second, false},
-		"none of a namespace that is not there":          {jobsOf(""), nil, func(*lease.Content) {}, time.Second, false},
+		"those of a namespace that is led here":     {jobsOf(""), shop, func(*lease.Content) {}, time.Second, true},
+		"those of a term that begins just now":      {jobsOf(""), shop, func(*lease.Content) {}, 0, true},
+		"none where another cluster leads":          {jobsOf(""), shop, func(l *lease.Content) { l.Holder = "west.fleet" }, time.Second, false},
+		"none where nobody leads":                   {jobsOf(""), shop, func(l *lease.Content) { l.Holder = "" }, time.Second, false},
+		"none by another Lease than the fence asks": {jobsOf(""), shop, func(l *lease.Content) { l.Name = "other" }, time.Second, false},
+		"none of a term that is over":               {jobsOf(""), shop, func(*lease.Content) {}, 15 * time.Second, false},
+		"none of a term that has not begun":         {jobsOf(""), shop, func(*lease.Content) {}, -time.Second, false},
+		"none of a namespace that is not fenced":    {jobsOf(""), map[string]map[string]string{"bank": nil}, func(l *lease.Content) { l.Namespace = "bank" }, time.Second, false},
+		"none of a namespace that is not there":     {jobsOf(""), nil, func(*lease.Content) {}, time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := eastLease(7)
@@ -61,7 +60,11 @@ func TestWhoseCronJobsAreWoken(t *testing.T) {
 			if err := seal.Write(testKey, c, &l); err != nil {
 				t.Fatal(err)
 			}
-			terms := termsOf([]guard.Fence{test.fence}, wakes, []coordinationv1.Lease{l}, test.spaces, rigStart.Wall.Add(test.after))
+			var namespaces []corev1.Namespace
+			for name, labels := range test.spaces {
+				namespaces = append(namespaces, corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+			}
+			terms := termsOf([]guard.Fence{test.fence}, []coordinationv1.Lease{l}, namespaces, rigStart.Wall.Add(test.after))
 			if (len(terms) > 0) != test.want {
 				t.Errorf("terms %v, want some: %v", terms, test.want)
 			}
@@ -99,7 +102,7 @@ func TestACronJobIsWokenByItsStatus(t *testing.T) {
 			east.storeCronJob(o)
 			w := New(Options{CronJobs: east.cronJobs(t), Clock: clocktest.NewBubble(rigStart)})
 			term := fencedTerm{"fence", "shop", test.began.UnixMicro()}
-			if is := w.wakeTerm(t.Context(), term, once, waking{times: 1}); is.times != 2 {
+			if is := w.observer.wakeTerm(t.Context(), term, once, waking{times: 1}); is.times != 2 {
 				t.Fatalf("it is %+v", is)
 			}
 			if last := scheduledLast(east.cronJob("bill")); !last.Equal(test.want) {
@@ -151,8 +154,8 @@ func TestACronJobIsWokenTwice(t *testing.T) {
 				})
 				w := New(Options{CronJobs: east.cronJobs(t), Clock: clocktest.NewBubble(rigStart), Log: logr.Discard()})
 				is, term, got, last := waking{}, fencedTerm{"fence", "shop", rigStart.Wall.UnixMicro()}, seen{}, time.Unix(0, 0)
-				for at := time.Duration(0); at < 20*time.Second; at += fenceLook {
-					is = w.wakeTerm(t.Context(), term, once, is)
+				for at := time.Duration(0); at < 20*time.Second; at += keepEvery {
+					is = w.observer.wakeTerm(t.Context(), term, once, is)
 					o := east.cronJob("bill")
 					if now := scheduledLast(o); !now.Equal(last) {
 						got[at], last = now, now
@@ -161,7 +164,7 @@ func TestACronJobIsWokenTwice(t *testing.T) {
 						o.Status.LastScheduleTime = &metav1.Time{Time: test.runs}
 						east.storeCronJob(&o)
 					}
-					pass(fenceLook)
+					pass(keepEvery)
 				}
 				if !maps.EqualFunc(got, test.want, time.Time.Equal) {
 					t.Errorf("its status said %v, want %v", got, test.want)
@@ -177,16 +180,4 @@ func scheduledLast(o batchv1.CronJob) (last time.Time) {
 		last = o.Status.LastScheduleTime.Time
 	}
 	return last
-}
-
-func TestATermIsWokenOnceAndForgottenAtItsEnd(t *testing.T) {
-	w := New(Options{CronJobs: newMemberAPI().cronJobs(t), Clock: clocktest.NewBubble(rigStart)})
-	first, second := fencedTerm{"fence", "shop", 1}, fencedTerm{"fence", "shop", 2}
-	wakings := map[fencedTerm]waking{}
-	for i, term := range []fencedTerm{first, first, second} {
-		w.wakeTerms(t.Context(), map[fencedTerm]guard.Fence{term: jobsOf("")}, wakings)
-		if is, ok := wakings[term]; !ok || is.times != 1 || len(wakings) != 1 {
-			t.Errorf("after turn %d: %+v", i+1, wakings)
-		}
-	}
 }

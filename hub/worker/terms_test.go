@@ -91,7 +91,7 @@ func TestLocksAreWatchedWhereTheMemberLeads(t *testing.T) {
 				r := newLeader(t, f)
 				asked := r.counts(http.MethodGet, "/leases/stock")
 				change(r)
-				end := r.runs(r.watchLocks)
+				end := r.runs(r.observe)
 				r.renews(20 * time.Second)
 				if end(); len(*asked) > 0 || r.LockOf(f) != LockUnseen {
 					t.Errorf("asked at %v, and its state is %d", *asked, r.LockOf(f))
@@ -99,13 +99,13 @@ func TestLocksAreWatchedWhereTheMemberLeads(t *testing.T) {
 			})
 			synctest.Test(t, func(t *testing.T) {
 				r := newLeader(t, f)
-				defer r.runs(r.watchLocks)()
+				defer r.runs(r.observe)()
 				r.renews(20 * time.Second)
 				if is := r.LockOf(f); is != LockHeld || r.fenceNews != 1 {
 					t.Fatalf("while it leads the state is %d, and there was news %d times", is, r.fenceNews)
 				}
 				change(r)
-				pass(fenceLook)
+				pass(keepEvery)
 				if is := r.LockOf(f); is != LockUnseen || r.fenceNews != 2 {
 					t.Errorf("afterwards the state is %d, and there was news %d times", is, r.fenceNews)
 				}
@@ -120,7 +120,7 @@ func TestWhatWasSeenOfALockStaysWhileItsTermIsNotKnown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newLeader(t, f)
-				defer r.runs(r.watchLocks)()
+				defer r.runs(r.observe)()
 				r.renews(20 * time.Second)
 				asked := r.counts(http.MethodGet, "/leases/stock")
 				change(r, true)
@@ -129,7 +129,7 @@ func TestWhatWasSeenOfALockStaysWhileItsTermIsNotKnown(t *testing.T) {
 					t.Errorf("the state is %d, asked at %v, and there was news %d times", is, *asked, r.fenceNews)
 				}
 				change(r, false)
-				pass(fenceLook)
+				pass(keepEvery)
 				if len(*asked) == 0 {
 					t.Error("it is not looked at again")
 				}
@@ -155,7 +155,23 @@ func TestCronJobsAreWokenWhereTheMemberLeads(t *testing.T) {
 				r := newLeader(t, jobsOf(""))
 				woken := r.schedules()
 				change(r)
-				end := r.runs(r.wakeSchedules)
+				end := r.runs(r.observe)
+				pass(20 * time.Second)
+				if end(); len(*woken) > 0 {
+					t.Errorf("woken at %v", *woken)
+				}
+			})
+		})
+	}
+}
+
+func TestOnlyEnforcedSchedulesAreWoken(t *testing.T) {
+	for name, fence := range map[string]guard.Fence{"a fence that warns": jobsOf(v1alpha1.EnforcementWarn), "a fence of writes": writesOf()} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newLeader(t, fence)
+				woken := r.schedules()
+				end := r.runs(r.observe)
 				pass(20 * time.Second)
 				if end(); len(*woken) > 0 {
 					t.Errorf("woken at %v", *woken)
@@ -173,7 +189,7 @@ func TestCronJobsAreWokenTwiceInATerm(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newLeader(t, jobsOf(""))
 				woken := r.schedules()
-				defer r.runs(r.wakeSchedules)()
+				defer r.runs(r.observe)()
 				pass(10 * time.Second)
 				change(r, true)
 				pass(10 * time.Second)
@@ -197,10 +213,7 @@ func TestWhatAWorkerDoes(t *testing.T) {
 			again := time.Since(r.start) >= readEvery
 			return again && path.Base(req.URL.Path) == "leases" && strings.Contains(req.URL.Query().Get("labelSelector"), v1alpha1.ManagedLabel)
 		}},
-		"it keeps the guard": {jobsOf(""), func(_ *rig, req *http.Request) bool { return strings.HasSuffix(req.URL.Path, "policies/"+guard.Name) }},
-		"it keeps fences": {jobsOf(""), func(_ *rig, req *http.Request) bool {
-			return strings.HasSuffix(req.URL.Path, "policies/"+jobsOf("").Name())
-		}},
+		"it keeps the guard": {jobsOf(""), func(_ *rig, req *http.Request) bool { return req.URL.Query().Get("dryRun") != "" }},
 		"it watches locks":  {lockOf(stock), func(_ *rig, req *http.Request) bool { return strings.HasSuffix(req.URL.Path, "/leases/stock") }},
 		"it wakes CronJobs": {jobsOf(""), func(_ *rig, req *http.Request) bool { return strings.HasSuffix(req.URL.Path, "/cronjobs") }},
 	} {

@@ -72,7 +72,7 @@ func TestWhatBecomesOfACronJobThatCannotBeWoken(t *testing.T) {
 					return test.answer
 				})
 				r.cronJobs(rigStart.Wall.Add(-time.Hour), "bill", "till")
-				err := r.wakeCronJobs(t.Context(), "shop", &metav1.LabelSelector{}, rigStart.Wall)
+				err := r.observer.wakeCronJobs(t.Context(), "shop", &metav1.LabelSelector{}, rigStart.Wall)
 				if (err == nil) != test.woken {
 					t.Errorf("woken: %v", err)
 				}
@@ -91,7 +91,7 @@ func TestACronJobIsNotWokenWithoutTheRightToWrite(t *testing.T) {
 		written := r.counts(http.MethodPatch, "/status")
 		r.cronJobs(rigStart.Wall.Add(-time.Hour), "bill")
 		ctx := guard.WhileAllowed(t.Context(), func() bool { return false })
-		if err := r.wakeCronJobs(ctx, "shop", &metav1.LabelSelector{}, rigStart.Wall); err == nil || len(*written) > 0 {
+		if err := r.observer.wakeCronJobs(ctx, "shop", &metav1.LabelSelector{}, rigStart.Wall); err == nil || len(*written) > 0 {
 			t.Errorf("%v; written at %v", err, *written)
 		}
 	})
@@ -106,7 +106,7 @@ func TestACronJobThatWasWokenIsNotWrittenAgain(t *testing.T) {
 				written := r.counts(http.MethodPatch, "/status")
 				r.cronJobs(began.Add(-time.Microsecond).Truncate(time.Second), "bill")
 				term := fencedTerm{"fence", "shop", began.UnixMicro()}
-				if is := r.wakeTerm(t.Context(), term, &metav1.LabelSelector{}, waking{times: 1}); is.times != 2 || len(*written) > 0 {
+				if is := r.observer.wakeTerm(t.Context(), term, &metav1.LabelSelector{}, waking{times: 1}); is.times != 2 || len(*written) > 0 {
 					t.Errorf("it is %+v, and was written at %v", is, *written)
 				}
 			})
@@ -123,7 +123,7 @@ func TestALabelThatNothingCanHaveWakesNothing(t *testing.T) {
 			return nil
 		})
 		odd := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "run", Operator: "Like"}}}
-		if err := r.wakeCronJobs(t.Context(), "shop", odd, rigStart.Wall); err == nil {
+		if err := r.observer.wakeCronJobs(t.Context(), "shop", odd, rigStart.Wall); err == nil {
 			t.Errorf("it is woken: %v", err)
 		}
 	})

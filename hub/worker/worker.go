@@ -1,6 +1,7 @@
 // Package worker does the hub's work in one member. A Worker lives from the engagement of the member to its end. It
-// owns the publisher, the watches of Leases and registrations, and the guard. It makes no decisions: package
-// controller asks a Worker for its publisher, and assigns each Lease's content through it.
+// owns the publisher, the watches of Leases and registrations, the keeper of the guard and the fences, and the observer
+// of what is fenced. It makes no decisions: package controller asks a Worker for its publisher, and assigns each
+// Lease's content through it.
 //
 // The rest works without acknowledged handover (readers.go).
 package worker
@@ -27,7 +28,6 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
-	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/health"
@@ -98,25 +98,26 @@ type Hub interface {
 // Worker works in one member. Make it with New, then call Run.
 type Worker struct {
 	Options
-	readers registrations
-	news    *readerNews
-	wake    chan struct{} // holds one: check whether the member is leaving
+	keeper   *guard.Keeper
+	observer *observer
+	readers  *readers
+	wake     chan struct{} // holds one: check whether the member is leaving
 
 	mu        sync.Mutex
-	publisher *publish.Publisher    // nil until the seal is known
-	unguarded error                 // nil while the guard is in force
-	fences    map[string]knownFence // by name
-	stored    map[string]bool       // names of the fences that the member was seen to store
-	fencing   bool                  // a turn of keepFences is under way
-	// fencesSilent is true if the last check got no answer about some fences.
-	fencesSilent bool
-	locks        map[string]LockState // by the name of the fence; no entry: nothing was seen
-	accounts     map[v1alpha1.FencedServiceAccount]AccountState
+	publisher *publish.Publisher // nil until the seal is known
 }
 
 // New returns a Worker that has not started.
 func New(o Options) *Worker {
-	return &Worker{Options: o, unguarded: ErrUnchecked, news: newReaderNews(), wake: make(chan struct{}, 1), fences: map[string]knownFence{}}
+	keeper := guard.NewKeeper(guard.Options{
+		Member: o.Client, Hub: o.HubID, Fleet: o.Member.Fleet, Log: o.Log,
+		Now:     func() time.Duration { return o.Clock.Now().Boot },
+		Changed: func() { o.Hub.Changed(o.Member.Key, "") },
+		Mended: func(fence string) {
+			o.Hub.RecordMended(o.Member.Key, "the fence "+fence+" was edited or deleted in the cluster: the hub has restored it")
+		},
+	})
+	return &Worker{Options: o, keeper: keeper, observer: newObserver(o), readers: newReaders(o), wake: make(chan struct{}, 1)}
 }
 
 // Publisher returns the member's publisher, or nil while nothing is written there.
@@ -124,13 +125,6 @@ func (w *Worker) Publisher() *publish.Publisher {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.publisher
-}
-
-// Unguarded returns why the member is not guarded, or nil while the guard is in force.
-func (w *Worker) Unguarded() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.unguarded
 }
 
 // Wake has the worker check whether the member is leaving, and which installation serves its fleet.
@@ -161,18 +155,15 @@ func (w *Worker) Run(ctx context.Context) {
 		return
 	}
 	defer unwatch()
-	defer w.watchReaders(ctx, p)()
+	defer w.readers.watch(ctx, p)()
 	w.mu.Lock()
 	w.publisher = p
 	w.mu.Unlock()
 
 	ctx = guard.WhileAllowed(ctx, func() bool { return w.Hub.MayWrite(w.Member.Fleet, w.Clock.Now()) })
 	var keepers sync.WaitGroup
-	keepers.Go(func() { w.keepGuard(ctx) })
-	keepers.Go(func() { w.keepFences(ctx) })
-	keepers.Go(func() { w.wakeSchedules(ctx) })
-	keepers.Go(func() { w.watchLocks(ctx) })
-	keepers.Go(func() { w.watchAccounts(ctx) })
+	keepers.Go(func() { w.keep(ctx) })
+	keepers.Go(func() { w.observe(ctx) })
 	keepers.Go(func() { w.readUnwatched(ctx, p) })
 	p.Run(ctx)
 	keepers.Wait()

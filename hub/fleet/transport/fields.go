@@ -15,8 +15,6 @@ const (
 	nameText, mark, words = 320, 64, 1 << 10
 	// annotation bounds the text of an annotation: the longest ones of registrations have 96 KiB (wire.maxList).
 	annotation = 128 << 10
-	// expression bounds one of an admission policy.
-	expression = 32 << 10
 )
 
 func text(bytes int) field                { return field{text: bytes} }
@@ -81,23 +79,6 @@ var (
 	})
 	onlyIdentity = object(identity, nil)
 	ofReview     = message{3: one(message{1: integer})} // status.allowed
-)
-
-var (
-	selector = one(message{1: entries(64, nameText), 2: several(64, message{1: text(nameText), 2: text(mark), 3: texts(4096, nameText)})})
-	rules    = several(64, message{ // NamedRuleWithOperations
-		1: texts(512, nameText),
-		2: one(message{1: texts(16, mark), 2: one(message{1: texts(64, nameText), 2: texts(64, nameText), 3: texts(64, nameText), 4: text(mark)})}),
-	})
-	matches  = one(message{1: selector, 2: selector, 3: rules, 4: rules, 7: text(mark)}) // MatchResources
-	named    = several(64, message{1: text(nameText), 2: text(expression)})
-	ofPolicy = object(described, message{2: one(message{
-		1: one(message{1: text(nameText), 2: text(nameText)}), 2: matches, // paramKind, matchConstraints
-		3: several(128, message{1: text(expression), 2: text(expression), 3: text(mark), 4: text(expression)}),
-		4: text(mark), 5: named, 6: named, 7: named, // failurePolicy, auditAnnotations, matchConditions, variables
-	})})
-	ofBinding = object(described, message{2: one(message{
-		1: text(nameText), 2: one(message{1: text(nameText), 2: text(nameText), 3: selector, 4: text(mark)}), // policyName, paramRef
-		3: matches, 4: texts(16, mark),
-	})})
+	// onlyDescribed is for what is compared by its metadata, and replaced as a whole.
+	onlyDescribed = object(described, nil)
 )

@@ -157,9 +157,12 @@ func TestNothingIsLostOfWhatIsWrittenBack(t *testing.T) {
 	for path, clear := range map[string]func(kruntime.Object){
 		Leases: func(kruntime.Object) {},
 		policiesPath: func(o kruntime.Object) {
-			o.(*admissionv1.ValidatingAdmissionPolicy).Status = admissionv1.ValidatingAdmissionPolicyStatus{}
+			p := o.(*admissionv1.ValidatingAdmissionPolicy)
+			p.Spec, p.Status = admissionv1.ValidatingAdmissionPolicySpec{}, admissionv1.ValidatingAdmissionPolicyStatus{}
 		},
-		bindingsPath: func(kruntime.Object) {},
+		bindingsPath: func(o kruntime.Object) {
+			o.(*admissionv1.ValidatingAdmissionPolicyBinding).Spec = admissionv1.ValidatingAdmissionPolicyBindingSpec{}
+		},
 	} {
 		t.Run(path, func(t *testing.T) {
 			q := ask(path)

@@ -1,0 +1,324 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// The resources whose objects a Keeper keeps.
+const (
+	policiesResource = "validatingadmissionpolicies"
+	bindings         = "validatingadmissionpolicybindings"
+)
+
+const (
+	// oneMetadata and listMetadata request metadata without specs, also as the answer to a write.
+	oneMetadata  = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+	listMetadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+	// page is how many objects a page has, and pages how many pages are read per resource.
+	page, pages = 100, 20
+)
+
+// metadata decodes answers to such requests.
+var metadata = func() runtime.Decoder {
+	s := runtime.NewScheme()
+	utilruntime.Must(metav1.AddMetaToScheme(s))
+	return serializer.NewCodecFactory(s).UniversalDeserializer()
+}()
+
+// snapshot holds the metadata of the objects that hubs keep in a member.
+type snapshot map[key]metav1.ObjectMeta
+
+type key struct{ resource, name string }
+
+// mark identifies what was stored by one write. Every change of a spec raises the generation.
+type mark struct {
+	uid        types.UID
+	generation int64
+}
+
+func markOf(o metav1.ObjectMeta) mark { return mark{o.UID, o.Generation} }
+
+// look takes a snapshot if that is due. It returns why there is none.
+func (k *Keeper) look(ctx context.Context, now time.Duration, d Desired) error {
+	if now < k.lookAt && (k.failed != nil || !k.isStale()) {
+		return k.failed
+	}
+	stored, unlisted, err := k.read(ctx)
+	k.lookAt, k.failed, k.unlisted = now+IdleEvery, err, unlisted
+	if err != nil {
+		k.lookAt = now
+		if rejects(err) {
+			k.lookAt += firstRetry
+		}
+		return err
+	}
+	if len(d.Fences)+len(d.Invalid) > 0 {
+		k.lookAt = now + LookEvery
+	}
+	k.mu.Lock()
+	k.stored, k.stale = stored, false
+	k.mu.Unlock()
+	for _, f := range d.Fences {
+		if errors.Is(k.Unfenced(f, ""), ErrStored) {
+			k.Changed() // a leader keeps its lead with a stored fence
+			break
+		}
+	}
+	return nil
+}
+
+// read reads the metadata of all objects. Where they cannot be listed, it reads the guard's by their names.
+func (k *Keeper) read(ctx context.Context) (stored snapshot, unlisted, err error) {
+	stored = snapshot{}
+	unlisted = k.list(ctx, policiesResource, stored)
+	if unlisted == nil {
+		unlisted = k.list(ctx, bindings, stored)
+	}
+	if unlisted == nil || errors.Is(unlisted, ErrUnsupported) {
+		return stored, nil, unlisted
+	}
+	stored = snapshot{}
+	for _, p := range k.guard {
+		for _, resource := range []string{policiesResource, bindings} {
+			o, err := k.get(ctx, resource, p.Policy.Name)
+			if err != nil && !apierrors.IsNotFound(err) {
+				return nil, nil, err
+			}
+			if err == nil {
+				stored[key{resource, o.Name}] = o
+			}
+		}
+	}
+	return stored, unlisted, nil
+}
+
+func (k *Keeper) isStale() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.stale
+}
+
+// list adds the objects of a resource that hubs keep in the member.
+func (k *Keeper) list(ctx context.Context, resource string, to snapshot) error {
+	o := metav1.ListOptions{LabelSelector: v1alpha1.ManagedByLabel + "=" + v1alpha1.ManagedByValue, Limit: page}
+	for range pages {
+		raw, err := k.rest().Get().Resource(resource).VersionedParams(&o, scheme.ParameterCodec).
+			SetHeader("Accept", listMetadata).Do(ctx).Raw()
+		var list metav1.PartialObjectMetadataList
+		if err == nil {
+			kind := metav1.SchemeGroupVersion.WithKind("PartialObjectMetadataList")
+			_, _, err = metadata.Decode(raw, &kind, &list)
+		}
+		if apierrors.IsNotFound(err) {
+			err = fmt.Errorf("%w (%w)", ErrUnsupported, err)
+		}
+		if err != nil {
+			return fmt.Errorf("list the %s: %w", resource, orForbidden(err))
+		}
+		for i := range list.Items {
+			to[key{resource, list.Items[i].Name}] = list.Items[i].ObjectMeta
+		}
+		if o.Continue = list.Continue; o.Continue == "" {
+			return nil
+		}
+	}
+	return fmt.Errorf("list the %s: the cluster has more than %d with the label %s: remove those that are not the hub's",
+		resource, page*pages, o.LabelSelector)
+}
+
+func (k *Keeper) rest() rest.Interface { return k.Member.AdmissionregistrationV1().RESTClient() }
+
+func (k *Keeper) get(ctx context.Context, resource, name string) (metav1.ObjectMeta, error) {
+	o, err := answered(ctx, k.rest().Get().Resource(resource).Name(name))
+	if err != nil {
+		err = fmt.Errorf("read %s %s: %w", resource, name, err)
+	}
+	return o, err
+}
+
+// answered sends a request and returns the metadata of the answer.
+func answered(ctx context.Context, r *rest.Request) (metav1.ObjectMeta, error) {
+	raw, err := r.SetHeader("Accept", oneMetadata).Do(ctx).Raw()
+	if err != nil {
+		return metav1.ObjectMeta{}, orForbidden(err)
+	}
+	var o metav1.PartialObjectMetadata
+	kind := metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata")
+	_, _, err = metadata.Decode(raw, &kind, &o)
+	return o.ObjectMeta, err
+}
+
+// object is a policy or a binding.
+type object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// change is what a write did: changed if what the member enforces changed, and mended if others had changed it.
+// reset means that what was seen of the object before does not count.
+type change struct{ changed, mended, reset bool }
+
+func (c change) and(d change) change {
+	return change{c.changed || d.changed, c.mended || d.mended, c.reset || d.reset}
+}
+
+// ensurePolicy writes a policy and its binding, unless they are as this Keeper left them.
+func (k *Keeper) ensurePolicy(ctx context.Context, p Policy) (change, error) {
+	policy, err := k.ensure(ctx, policiesResource, p.Policy)
+	if err != nil {
+		return policy, err
+	}
+	binding, err := k.ensure(ctx, bindings, p.Binding)
+	return policy.and(binding), err
+}
+
+// ensure writes the whole object instead of using server-side apply. An apply would keep what others have added to
+// a list in the spec, such as a match condition that exempts everyone. Labels and annotations of others stay. An
+// object that this Keeper has not written yet is written, too: a write without effect keeps its mark.
+func (k *Keeper) ensure(ctx context.Context, resource string, want object) (is change, err error) {
+	id := key{resource, want.GetName()}
+	k.mu.Lock()
+	have, exists := k.stored[id]
+	left, known := k.left[id]
+	k.mu.Unlock()
+	if known && exists && markOf(have) == left && holds(have.Labels, want.GetLabels()) &&
+		holds(have.Annotations, want.GetAnnotations()) {
+		return change{}, nil
+	}
+	if err := Allowed(ctx); err != nil {
+		return change{}, err
+	}
+	k.note(id, nil) // if no answer arrives, it is not known what is stored
+	got, err := k.write(ctx, resource, have, exists, want)
+	if err != nil {
+		return change{}, fmt.Errorf("install %s %s: %w", resource, id.name, err)
+	}
+	k.note(id, &got)
+	is.changed = !exists || markOf(got) != markOf(have)
+	is.mended = known && (!exists || markOf(have) != left)
+	is.reset = is.mended || is.changed && !known
+	return is, nil
+}
+
+// note records the result of a write. With nil, the snapshot is outdated.
+func (k *Keeper) note(id key, got *metav1.ObjectMeta) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if got == nil {
+		k.stale = true
+		delete(k.left, id)
+		return
+	}
+	k.stored[id], k.left[id] = *got, markOf(*got)
+}
+
+// write creates an object, or replaces the stored one.
+func (k *Keeper) write(ctx context.Context, resource string, have metav1.ObjectMeta, exists bool, want object) (
+	got metav1.ObjectMeta, err error) {
+	o := want.DeepCopyObject().(object) // the client sets its kind, and members share it
+	if !exists {
+		got, err = answered(ctx, k.rest().Post().Resource(resource).Body(o))
+		if apierrors.IsNotFound(err) { // the kind is missing
+			return got, fmt.Errorf("%w (%w)", ErrUnsupported, err)
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return got, err
+		}
+		if have, err = k.get(ctx, resource, o.GetName()); err != nil { // it has lost its label
+			return have, err
+		}
+	}
+	o.SetUID(have.UID)
+	o.SetResourceVersion(have.ResourceVersion)
+	o.SetFinalizers(have.Finalizers)
+	o.SetOwnerReferences(have.OwnerReferences)
+	o.SetLabels(with(have.Labels, o.GetLabels()))
+	o.SetAnnotations(with(have.Annotations, o.GetAnnotations()))
+	return answered(ctx, k.rest().Put().Resource(resource).Name(o.GetName()).Body(o))
+}
+
+// removePolicy removes a policy and its binding. A missing one counts as removed.
+func (k *Keeper) removePolicy(ctx context.Context, name string) error {
+	if err := k.remove(ctx, bindings, name); err != nil {
+		return err
+	}
+	return k.remove(ctx, policiesResource, name)
+}
+
+func (k *Keeper) remove(ctx context.Context, resource, name string) error {
+	if err := Allowed(ctx); err != nil {
+		return err
+	}
+	err := k.rest().Delete().Resource(resource).Name(name).Body(&metav1.DeleteOptions{}).Do(ctx).Error()
+	if err != nil && !apierrors.IsNotFound(err) {
+		k.note(key{resource, name}, nil)
+		return fmt.Errorf("remove %s %s: %w", resource, name, orForbidden(err))
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.stored, key{resource, name})
+	delete(k.left, key{resource, name})
+	return nil
+}
+
+// isStored reports whether the member stores an object.
+func (k *Keeper) isStored(resource, name string) bool {
+	_, is := k.stored[key{resource, name}]
+	return is
+}
+
+// boundTo returns the namespaces that a stored binding names, as its mark lists them. ok is false if it is not
+// stored.
+func (k *Keeper) boundTo(name string) (bound string, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	o, ok := k.stored[key{bindings, name}]
+	return o.Annotations[boundAnnotation], ok
+}
+
+// fencesIn returns the stored fences of this hub and fleet, except for these names and those of these policies.
+func (k *Keeper) fencesIn(resource string, kept, policies map[string]bool) (names []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for id, o := range k.stored {
+		if id.resource == resource && o.Labels[v1alpha1.FenceLabel] == k.Fleet &&
+			o.Annotations[v1alpha1.HubAnnotation] == k.Hub && !kept[id.name] &&
+			!policies[o.Annotations[v1alpha1.PolicyAnnotation]] {
+			names = append(names, id.name)
+		}
+	}
+	return names
+}
+
+// holds reports whether all of these labels or annotations are there.
+func holds(there, these map[string]string) bool {
+	for name, value := range these {
+		if is, ok := there[name]; !ok || is != value {
+			return false
+		}
+	}
+	return true
+}
+
+// with returns the present labels or annotations, overridden by ours.
+func with(there, ours map[string]string) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, there)
+	maps.Copy(all, ours)
+	return all
+}

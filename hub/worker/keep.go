@@ -1,0 +1,90 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/guard"
+)
+
+// keepEvery is how often the desired fences, and the namespaces that they cover, are read from caches.
+const keepEvery = 500 * time.Millisecond
+
+// The errors of a guard or a fence without a result.
+var (
+	ErrUnchecked = guard.ErrUnchecked
+	ErrStored    = guard.ErrStored
+)
+
+// Unguarded returns why the member is not guarded, or nil while the guard is in force.
+func (w *Worker) Unguarded() error { return w.keeper.Unguarded() }
+
+// Unfenced is [guard.Keeper.Unfenced].
+func (w *Worker) Unfenced(f guard.Fence, namespace string) error {
+	return w.keeper.Unfenced(f, namespace)
+}
+
+// FencedSince is [guard.Keeper.FencedSince].
+func (w *Worker) FencedSince(f guard.Fence, namespace string) (since time.Duration, err error) {
+	return w.keeper.FencedSince(f, namespace)
+}
+
+// keep keeps the guard and the fences of the member, and removes them once the member takes no part, until ctx ends.
+func (w *Worker) keep(ctx context.Context) {
+	for ; ctx.Err() == nil; w.pause(ctx, keepEvery) {
+		served := w.Hub.Served(w.Member.Fleet)
+		if w.leaving() {
+			w.leave(ctx)
+			continue
+		}
+		if !served {
+			_, served = w.Hub.Serve(ctx, w.Member.Fleet)
+		}
+		if !served || !w.Hub.Serves(w.Member.Fleet) {
+			w.keeper.Forget()
+			continue
+		}
+		// What cannot be read may have changed or not. Everything stays as it is.
+		if d, err := w.desired(ctx); err == nil {
+			w.keeper.Keep(ctx, d)
+		} else {
+			w.Log.V(1).Info("What is to be kept in the cluster cannot be read", "err", err.Error())
+		}
+	}
+}
+
+// pause waits for d, for a call of Wake, or until ctx ends.
+func (w *Worker) pause(ctx context.Context, d time.Duration) {
+	timer, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	select {
+	case <-w.wake:
+	case <-timer.Done():
+	}
+}
+
+// desired returns what is to be kept in the member, from caches.
+func (w *Worker) desired(ctx context.Context) (d guard.Desired, err error) {
+	fences, invalid, err := w.Hub.Fences(ctx, w.Member.Key)
+	if err != nil || len(fences)+len(invalid) == 0 {
+		return guard.Desired{}, err
+	}
+	leases, namespaces, err := cached(ctx, w.Cluster.GetCache())
+	return guard.NewDesired(fences, invalid, namespaces, leases), err
+}
+
+// cached returns the hub's Leases, and the namespaces of a member.
+func cached(ctx context.Context, cache client.Reader) ([]coordinationv1.Lease, []corev1.Namespace, error) {
+	var leases coordinationv1.LeaseList
+	if err := cache.List(ctx, &leases, client.HasLabels{v1alpha1.ManagedLabel}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, err
+	}
+	var namespaces corev1.NamespaceList
+	err := cache.List(ctx, &namespaces, client.UnsafeDisableDeepCopy)
+	return leases.Items, namespaces.Items, err
+}
