@@ -25,8 +25,9 @@ const (
 	installTimeout = 10 * time.Second
 	// installPause is the least time between two installations. API servers answer by the old roles for some time.
 	installPause = time.Second
-	// countPause is the pause between two checks whether new rights count.
-	countPause = 50 * time.Millisecond
+	// countPause is the pause between two checks whether new rights count. After countTimeout they are installed again:
+	// they may have been lost again meanwhile.
+	countPause, countTimeout = 50 * time.Millisecond, 2 * time.Second
 )
 
 // errNoRights is returned where the elected replica has not yet installed the rights of the hub.
@@ -65,7 +66,11 @@ func (c *connection) install(ctx context.Context, t *transport.Target) error {
 		return describeRefusal(t, err)
 	}
 	c.installed, c.installedAt = true, c.p.clock.Now()
-	c.change(func(s *state) { s.refused = false })
+	c.change(func(s *state) {
+		if s.refused = false; s.cluster != nil && s.quarantine == nil {
+			s.contact = Problem{} // of an installation that failed
+		}
+	})
 	log.FromContext(ctx).Info("The hub's role is installed in the member",
 		"cluster", klog.KRef(c.key.Fleet, c.key.Name), "user", t.User)
 	return nil
@@ -85,6 +90,8 @@ func describeRefusal(t *transport.Target, err error) error {
 
 // awaitRights returns when the user that a target impersonates may read. API servers know new roles a moment later.
 func awaitRights(ctx context.Context, t *transport.Target) error {
+	ctx, cancel := context.WithTimeout(ctx, countTimeout)
+	defer cancel()
 	var last error
 	err := wait.PollUntilContextCancel(ctx, countPause, true, func(ctx context.Context) (bool, error) {
 		_, last = t.Identify(ctx)
