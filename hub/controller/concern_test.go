@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	kubernetesfake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/util/workqueue"
 	ctrlevent "sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -86,7 +85,7 @@ func TestWhichLeasesConcernTheHub(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				record := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "recorded"}}
 				m := newMuster(t, pinned("east"), policyOf("fleet", "shops", "claimed"), record)
-				east := kubernetesfake.NewClientset()
+				east := newMemberClient(t)
 				m.writer = func(fleet.Member) kubernetes.Interface { return east }
 				m.running = t.Context()
 				defer m.engages(eastKey)()

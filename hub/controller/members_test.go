@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	kubernetesfake "k8s.io/client-go/kubernetes/fake"
+	admissionclient "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -32,11 +33,34 @@ func (quiet) GetCache() cache.Cache       { return &informertest.FakeInformers{}
 func (quiet) GetConfig() *rest.Config     { return &rest.Config{Host: "http://[::1"} }
 func (quiet) GetHTTPClient() *http.Client { return http.DefaultClient }
 
+// memberClient is a client of a member that answers all requests but those about admission policies.
+type memberClient struct {
+	kubernetes.Interface
+	admission admissionclient.AdmissionregistrationV1Interface
+}
+
+func newMemberClient(t *testing.T) kubernetes.Interface {
+	t.Helper()
+	silent, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: "http://east"}, &http.Client{Transport: silence{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return memberClient{kubernetesfake.NewClientset(), silent.AdmissionregistrationV1()}
+}
+
+func (c memberClient) AdmissionregistrationV1() admissionclient.AdmissionregistrationV1Interface {
+	return c.admission
+}
+
+type silence struct{}
+
+func (silence) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("no answer") }
+
 // foreman is a muster of cluster east, which answers.
 func foreman(t *testing.T) *muster {
 	t.Helper()
 	m := newMuster(t, pinned("east"))
-	east := kubernetesfake.NewClientset()
+	east := newMemberClient(t)
 	m.writer = func(fleet.Member) kubernetes.Interface { return east }
 	return m
 }
