@@ -295,6 +295,31 @@ mutants: k8s ## Break the rules one by one, and a sample of all code beside them
 	@mkdir -p out && rm -f out/mutants.json
 	go run ./e2e/mutants $(MUTANTS)
 
+# A line counts if it is neither blank nor comment, generated files aside. Product is api, cmd, config, hub and member.
+define COUNT_LINES
+FNR == 1 { comment = 0 }
+length($$0) > 120 { long++ }
+/^[ \t]*\/\*/ { comment = 1 }
+!comment && !/^[ \t]*(\/\/.*)?$$/ {
+	package = FILENAME; sub("/?[^/]*$$", "", package)
+	kind = FILENAME ~ /_test\.go$$/ ? "tests" : FILENAME ~ /^e2e\// ? "e2e" : "product"
+	n[package, kind]++; all[kind]++; seen[package]
+}
+/\*\// { comment = 0 }
+END {
+	for (p in seen) printf "%-32s %8d %8d\n", p, n[p, "product"] + n[p, "e2e"], n[p, "tests"] | "sort"
+	close("sort")
+	printf "product %d, e2e %d, tests %d; lines over 120 characters: %d\n", all["product"], all["e2e"], all["tests"], long
+	printf "{\"product\": %d, \"e2e\": %d, \"tests\": %d, \"long\": %d}\n", all["product"], all["e2e"], all["tests"], long >out
+}
+endef
+export COUNT_LINES
+
+.PHONY: lines
+lines: ## Count Go lines that are neither blank nor comment: each package's and its tests'; writes out/lines.json
+	@mkdir -p out && rm -f out/lines.json
+	@git ls-files '*.go' | grep -v zz_generated | xargs awk -v out=out/lines.json "$$COUNT_LINES"
+
 KILLS := 100
 ASLEEP := 60s
 
