@@ -193,7 +193,7 @@ func TestAFenceThatAnAdministratorDeletesIsPutBack(t *testing.T) {
 	w, _, _ := fenced(t, steady)
 	ours := client.MatchingLabels{v1alpha1.FenceLabel: w.Fleet}
 	w.Must(w.Members["west"].DeleteAllOf(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{}, ours))
-	w.awaitEvent("west", reason.FenceMended, "put it back")
+	w.awaitEvent("west", reason.FenceMended, "restored it")
 	if err := w.fences("west"); err == nil {
 		t.Error("the fences are gone")
 	}

@@ -29,8 +29,7 @@ type step struct {
 	newestVersion string // the highest version that the member had shown at the decision
 }
 
-// recheck is how often a Lease that is in the way is read again. It does not carry the hub's label, so no watch
-// shows when it is deleted.
+// recheck is how often a Lease that no watch has shown is read again.
 const recheck = 2 * time.Second
 
 // followerWaits is how long a follower's Lease waits for the leaders' Leases.
@@ -73,10 +72,7 @@ func (l *leaseSyncer) decide(now lease.Reading, may, answered bool) step {
 		l.lookAgain = 0
 		return step{action: read}
 	case l.blocked():
-		if l.lookAgain == 0 {
-			l.lookAgain = now.Boot + recheck
-		}
-		return step{after: l.lookAgain - now.Boot}
+		return l.awaitWatch(now)
 	case l.newerThanRecord(now):
 		return step{}
 	case l.backsOff(now):
@@ -176,8 +172,8 @@ func (l *leaseSyncer) allows(c lease.Content) bool {
 	return l.timings.Skew == 0 || c.Skew == l.timings.Skew
 }
 
-// awaitWatch rereads a Lease that is in place until a watch has shown it. If the Lease is deleted, or lost by a
-// restore, before that, no event comes.
+// awaitWatch rereads a Lease that is in place or in the way until a watch has shown it. If the Lease is deleted, or lost
+// by a restore, before that, no event comes. A Lease without the hub's label is never shown.
 func (l *leaseSyncer) awaitWatch(now lease.Reading) step {
 	if l.known.watched {
 		l.lookAgain = 0

@@ -218,11 +218,12 @@ func TestWhatStandsInTheWay(t *testing.T) {
 		for role, want := range map[assign.Role]lease.Term{assign.Lead: term("east", 21), assign.Follow: term("west", 21), assign.Absent: {}} {
 			t.Run(name+", "+map[assign.Role]string{assign.Lead: "leader", assign.Follow: "follower", assign.Absent: "leaver"}[role], func(t *testing.T) {
 				r := newRig(t)
+				r.blind = true
 				test.put(r)
 				r.assign(role, want, first)
 				r.next("read").answered().next("wait 2s").facts(SyncStatus{Problem: test.problem})
 				r.at(1).next("wait 1s").at(2).next("read").facts(SyncStatus{Problem: test.problem})
-				// It carries no label of ours, so no watch tells when it goes.
+				// No watch has shown it, so none shows its deletion.
 				r.there = nil
 				r.answered()
 				if role != assign.Absent {
@@ -232,6 +233,15 @@ func TestWhatStandsInTheWay(t *testing.T) {
 				}
 			})
 		}
+		t.Run(name+", where the watch shows it", func(t *testing.T) {
+			r := newRig(t)
+			test.put(r)
+			r.assign(assign.Follow, term("west", 21))
+			r.next("read").answered().next("wait").at(100).next("wait").facts(SyncStatus{Problem: test.problem})
+			r.there = nil
+			r.syncer.observeGone()
+			r.next("read").answered().next("create west 21 renewTime 1m40s for 15s")
+		})
 		t.Run(name+" is told of even on hold", func(t *testing.T) {
 			r := newRig(t)
 			test.put(r)
@@ -272,7 +282,7 @@ func TestEditsOfOurMarks(t *testing.T) {
 			r.put(contentOf(renewedAt(-2, term("west", 20)), func(c *lease.Content) { c.Hub = "another" }), seal.Key("another key"),
 				func(l *coordinationv1.Lease) { l.UID = uid })
 			r.show()
-			r.next("wait 2s").facts(SyncStatus{Problem: reason.OtherHub})
+			r.next("wait").facts(SyncStatus{Problem: reason.OtherHub})
 		},
 		"another cluster's name alone does not make it another cluster's": func(r *rig) {
 			r.follows().edit(annotate(v1alpha1.ClusterAnnotation, "west.fleet"))
@@ -301,6 +311,7 @@ func TestEditsOfOurMarks(t *testing.T) {
 			r.follows()
 			r.put(contentOf(renewedAt(-2, term("west", 20))), testKey, strip)
 			r.syncer.observeGone()
+			r.blind = true
 			r.next("read").answered().next("wait 2s").facts(SyncStatus{Problem: reason.ForeignLease})
 		},
 		"another cluster UID is put right": func(r *rig) {

@@ -74,7 +74,7 @@ func (l *Swappable) questionOf(req *http.Request) (question, error) {
 	q.list = name == "" && req.Method == http.MethodGet && !q.watch
 	switch {
 	case strings.Contains(req.Header.Get("Accept"), onlyMetadata):
-		q.apiVersion, q.name, q.of = "meta.k8s.io/v1", "PartialObjectMetadata", onlyIdentity
+		q.apiVersion, q.name = "meta.k8s.io/v1", "PartialObjectMetadata"
 	case path == Leases && l.asksReaders(req.URL):
 		q.most = maxLarge
 	}

@@ -5,6 +5,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"runtime"
 	"testing"
@@ -178,6 +180,29 @@ func TestNothingIsLostOfWhatIsWrittenBack(t *testing.T) {
 				t.Errorf("got  %+v\nwant %+v", got, want)
 			}
 		})
+	}
+}
+
+// The keeper of the guard and the fences reads metadata alone, and goes by its marks.
+func TestTheMetadataOfPoliciesKeepsTheirMarks(t *testing.T) {
+	for _, path := range []string{policiesPath, bindingsPath} {
+		req := httptest.NewRequest(http.MethodGet, "http://east"+path+"/text", nil)
+		req.Header.Set("Accept", "application/vnd.kubernetes.protobuf;"+onlyMetadata+";g=meta.k8s.io;v=v1")
+		q, err := (&Swappable{}).questionOf(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		marks := map[string]string{"leasecast.dev/mark": "text"}
+		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Name: "text", UID: "text", Generation: 7, Labels: marks, Annotations: marks,
+		}}
+		body, err := receipt{question: q}.sieveAll(t, enclose(q.apiVersion, q.name, marshalled(o)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := bytes.Count(body, []byte("leasecast.dev/mark")); n != 2 {
+			t.Errorf("%s: %d of the label and the annotation are left in %q", path, n, body)
+		}
 	}
 }
 
