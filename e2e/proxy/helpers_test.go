@@ -28,15 +28,6 @@ func await(t *testing.T, what string, met func() bool) {
 	}
 }
 
-func awaitClosed(t *testing.T, what string, c <-chan struct{}) {
-	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(patience):
-		t.Fatalf("waited %s in vain until %s", patience, what)
-	}
-}
-
 func startProxy(t *testing.T, target string) *Proxy {
 	t.Helper()
 	p, err := New(target)
@@ -49,13 +40,6 @@ func startProxy(t *testing.T, target string) *Proxy {
 		}
 	})
 	return p
-}
-
-// serve handles each connection to a new listener until the end of the test, and returns its address.
-func serve(t *testing.T, handle func(*net.TCPConn)) string {
-	t.Helper()
-	m := listen(t, func(_ *member, conn *net.TCPConn) { handle(conn) })
-	return m.addr()
 }
 
 // member is a target that answers every line "x" with "ok x" and remembers what it saw.

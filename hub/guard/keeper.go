@@ -15,13 +15,18 @@ import (
 )
 
 const (
-	// LookEvery is how often stored objects are compared with what the Keeper left, while there are fences. IdleEvery
-	// applies while there are none. VerifyEvery is how often what is in force is probed again.
-	LookEvery, IdleEvery, VerifyEvery = time.Second, 10 * time.Second, time.Minute
+	// LookEvery is how often stored objects are compared with what the Keeper left, while there are fences.
+	LookEvery = time.Second
+	// IdleEvery is the same while there are none.
+	IdleEvery = 10 * time.Second
+	// VerifyEvery is how often what is in force is probed again.
+	VerifyEvery = time.Minute
 	// firstRetry and lastRetry bound the delay before a rejected request is sent again. It doubles each time.
 	firstRetry, lastRetry = time.Second, 10 * time.Second
-	// Timeout bounds one turn, and namespaceTimeout is what each namespace of each fence adds.
-	Timeout, namespaceTimeout = 10 * time.Second, 25 * time.Millisecond
+	// Timeout bounds one turn.
+	Timeout = 10 * time.Second
+	// namespaceTimeout is what each namespace of each fence adds.
+	namespaceTimeout = 25 * time.Millisecond
 	// fencesAtOnce is how many fences of a member are checked concurrently, and namespacesAtOnce in how many
 	// namespaces a fence is probed concurrently.
 	fencesAtOnce, namespacesAtOnce = 8, 16
@@ -155,7 +160,7 @@ func (k *Keeper) noteGuard(err error) {
 	before := k.unguarded
 	k.unguarded = err
 	k.mu.Unlock()
-	if (before == nil) != (err == nil) || before == ErrUnchecked {
+	if (before == nil) != (err == nil) || errors.Is(before, ErrUnchecked) {
 		k.Log.Info("The guard of the cluster's Leases was checked", "inForce", err == nil, "err", err)
 		k.Changed()
 	}

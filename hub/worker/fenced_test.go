@@ -171,18 +171,6 @@ func (f *fenced) stores(of guard.Fence) bool {
 	return len(f.east.holds("policies/"+wall)) == 1 && len(f.east.holds("bindings/"+wall)) == 1
 }
 
-// ofTeams is a fence of the Jobs in namespace shop, and in those of a team.
-func ofTeams() guard.Fence {
-	o := &v1alpha1.LeadershipPolicy{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "shops"},
-		Spec:       v1alpha1.LeadershipPolicySpec{Fencing: &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}},
-	}
-	o.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-		{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"none"}},
-	}}
-	return guard.Fences(us, o, nil)[0]
-}
-
 // jobsOf is a fence of all Jobs in namespace shop.
 func jobsOf(mode v1alpha1.Enforcement) guard.Fence {
 	return guard.Fences(us, &v1alpha1.LeadershipPolicy{

@@ -214,8 +214,8 @@ func TestWhatAWorkerDoes(t *testing.T) {
 			return again && path.Base(req.URL.Path) == "leases" && strings.Contains(req.URL.Query().Get("labelSelector"), v1alpha1.ManagedLabel)
 		}},
 		"it keeps the guard": {jobsOf(""), func(_ *rig, req *http.Request) bool { return req.URL.Query().Get("dryRun") != "" }},
-		"it watches locks":  {lockOf(stock), func(_ *rig, req *http.Request) bool { return strings.HasSuffix(req.URL.Path, "/leases/stock") }},
-		"it wakes CronJobs": {jobsOf(""), func(_ *rig, req *http.Request) bool { return strings.HasSuffix(req.URL.Path, "/cronjobs") }},
+		"it watches locks":   {lockOf(stock), func(_ *rig, req *http.Request) bool { return strings.HasSuffix(req.URL.Path, "/leases/stock") }},
+		"it wakes CronJobs":  {jobsOf(""), func(_ *rig, req *http.Request) bool { return strings.HasSuffix(req.URL.Path, "/cronjobs") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
