@@ -31,7 +31,6 @@ type server struct {
 	asked   []string      // path and selector of each request
 	lists   int           // how many of these were lists
 	lag     time.Duration // how old a list is when it arrives
-	forbids string        // a namespace to which it answers 403; empty: none
 
 	// Of the requests for single objects, see registry_test.go.
 	fate   fate
@@ -121,13 +120,6 @@ func (s *server) hangUp() {
 	}
 }
 
-// keepFrom has everything in one namespace refused.
-func (s *server) keepFrom(namespace string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.forbids = namespace
-}
-
 func (s *server) record(kind string, l *coordinationv1.Lease) {
 	l.ResourceVersion = strconv.Itoa(len(s.history) + 1)
 	c := change{l.Namespace, event(kind, l)}
@@ -201,7 +193,6 @@ func (s *server) RoundTrip(req *http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	s.asked = append(s.asked, req.URL.Path+"?"+query.Get("labelSelector"))
 	m, lag, watches := s.mode, s.lag, query.Get("watch") != ""
-	forbids, kept := s.forbids, s.forbids != ""
 	if !watches {
 		s.lists++
 		s.begun = append(s.begun, req.Context())
@@ -221,7 +212,7 @@ func (s *server) RoundTrip(req *http.Request) (*http.Response, error) {
 		return answer(http.StatusNotFound, status(http.StatusNotFound, metav1.StatusReasonNotFound)), nil
 	case m == strangers:
 		return answer(http.StatusUnauthorized, status(http.StatusUnauthorized, metav1.StatusReasonUnauthorized)), nil
-	case m == refuses, m == lists && watches, kept && namespaceIn(req.URL.Path) == forbids:
+	case m == refuses, m == lists && watches:
 		return answer(http.StatusForbidden, status(http.StatusForbidden, metav1.StatusReasonForbidden)), nil
 	case !strings.HasSuffix(req.URL.Path, "/leases") || req.Method != http.MethodGet:
 		return s.object(req)

@@ -420,11 +420,6 @@ func TestATermThatRanOutIsFollowedAtOnceByOneThatIsToldInTime(t *testing.T) {
 	})
 }
 
-// first returns which line is the first that contains the text, -1 if none does.
-func (l *logged) first(text string) int {
-	return slices.IndexFunc(l.with(), func(line string) bool { return strings.Contains(line, text) })
-}
-
 func TestHealthzThatFailsIsTold(t *testing.T) {
 	telling(t, member.Options{}, func(t *testing.T, r *reader, l *logged) {
 		asked := func(over time.Duration) { // every second, as a kubelet may

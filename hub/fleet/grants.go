@@ -49,9 +49,21 @@ func (r runner) seen(ctx context.Context, fleet, name string) {
 	if name == seal.SecretName {
 		r.noteSeal(fleet)
 		r.askAll(ctx, fleet) // its key proves pins
+		r.wakeAll(fleet)     // a pin that was written before the key was known gets its proof
 	}
 	if cluster, ok := strings.CutSuffix(name, kubeconfigSuffix); ok && cluster != "" {
 		r.ask(Key{Fleet: fleet, Name: cluster})
+	}
+}
+
+// wakeAll has all members of a fleet take their next step.
+func (r runner) wakeAll(fleet string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, m := range r.members {
+		if key.Fleet == fleet {
+			wake.Wake(m.wake)
+		}
 	}
 }
 
