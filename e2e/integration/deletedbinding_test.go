@@ -17,7 +17,7 @@ func TestDeletedBindingOfTheHubCostsNoLeadership(t *testing.T) {
 	w, a, _ := eastLeads(t, steady)
 	l, err := w.LeaseIn("east", a)
 	w.Must(err)
-	hub := sha256.Sum256([]byte(l.Annotations[v1alpha1.HubAnnotation])) // what tells the roles of two hubs apart
+	hub := sha256.Sum256([]byte(l.Annotations[v1alpha1.HubAnnotation])) // each hub has a role of its own
 	c, name := w.Members["east"], client.ObjectKey{Name: "leasecast-hub-" + hex.EncodeToString(hub[:5])}
 	binding := &rbacv1.ClusterRoleBinding{}
 	w.Must(c.Get(t.Context(), name, binding))

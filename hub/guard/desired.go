@@ -23,7 +23,9 @@ type Desired struct {
 }
 
 // NewDesired returns what these fences, and the namespaces and Leases of a member, ask for.
-func NewDesired(fences []Fence, invalid []string, namespaces []corev1.Namespace, leases []coordinationv1.Lease) Desired {
+func NewDesired(
+	fences []Fence, invalid []string, namespaces []corev1.Namespace, leases []coordinationv1.Lease,
+) Desired {
 	d := Desired{
 		Fences: fences, Invalid: invalid, Spaces: make([]map[string]bool, len(fences)),
 		Denied: map[string]error{}, Leases: map[types.NamespacedName]bool{},

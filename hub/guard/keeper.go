@@ -17,7 +17,7 @@ import (
 const (
 	// LookEvery is how often stored objects are compared with what the Keeper left, while there are fences.
 	LookEvery = time.Second
-	// IdleEvery is the same while there are none.
+	// IdleEvery is how often they are compared while there are no fences.
 	IdleEvery = 10 * time.Second
 	// VerifyEvery is how often what is in force is probed again.
 	VerifyEvery = time.Minute
@@ -169,7 +169,7 @@ func (k *Keeper) noteGuard(err error) {
 // keepFences keeps the fences installed, and removes others. failed is why none can be checked, or nil. It returns
 // what kept fences from being checked.
 func (k *Keeper) keepFences(ctx context.Context, d Desired, failed error, due bool) (silent error) {
-	news := k.forgetFences(d.Fences)
+	forgot := k.forgetFences(d.Fences)
 	if len(d.Fences) > 0 && failed == nil {
 		_, failed = k.ensurePolicy(ctx, k.anchor)
 	}
@@ -186,7 +186,7 @@ func (k *Keeper) keepFences(ctx context.Context, d Desired, failed error, due bo
 		})
 	}
 	_ = group.Wait()
-	if news {
+	if forgot {
 		k.Changed()
 	}
 	kept, policies, pending := map[string]bool{}, map[string]bool{}, failed != nil
@@ -218,7 +218,7 @@ func (k *Keeper) keepFences(ctx context.Context, d Desired, failed error, due bo
 	return nil
 }
 
-// removeFences removes this hub's fences for the fleet, except for these names and for those of these policies.
+// removeFences removes this hub's fences for the fleet, except the fences with these names and of these policies.
 // Another hub's fences stay.
 func (k *Keeper) removeFences(ctx context.Context, kept, policies map[string]bool) error {
 	for _, resource := range []string{bindings, policiesResource} {

@@ -150,7 +150,7 @@ func (s *fenceState) summary() string {
 }
 
 // forgetFences forgets all fences but these, and reports whether it forgot any.
-func (k *Keeper) forgetFences(but []Fence) (news bool) {
+func (k *Keeper) forgetFences(but []Fence) (forgot bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	before := len(k.fences)
@@ -166,7 +166,8 @@ func isAnswer(err error) bool { return rejects(err) || errors.Is(err, ErrNotEnfo
 // rejects reports whether an error is an answer about a guard or a fence: the member does not have it, and will not.
 // Any other error is silence, and changes nothing. A fence that a member rejects must not hold up the others.
 func rejects(err error) bool {
-	return DeniedIn(err) != nil || errors.Is(err, ErrForbidden) || errors.Is(err, ErrUnsupported) || apierrors.IsInvalid(err)
+	return DeniedIn(err) != nil || errors.Is(err, ErrForbidden) || errors.Is(err, ErrUnsupported) ||
+		apierrors.IsInvalid(err)
 }
 
 // install puts a fence in place, and returns the namespaces where it was seen to reject. settled means that no change

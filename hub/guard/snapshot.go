@@ -53,7 +53,7 @@ type mark struct {
 
 func markOf(o metav1.ObjectMeta) mark { return mark{o.UID, o.Generation} }
 
-// look takes a snapshot if that is due. It returns why there is none.
+// look takes a snapshot if one is due. It returns why it could not.
 func (k *Keeper) look(ctx context.Context, now time.Duration, d Desired) error {
 	if now < k.lookAt && (k.failed != nil || !k.isStale()) {
 		return k.failed
@@ -291,7 +291,7 @@ func (k *Keeper) boundTo(name string) (bound string, ok bool) {
 	return o.Annotations[boundAnnotation], ok
 }
 
-// fencesIn returns the stored fences of this hub and fleet, except for these names and those of these policies.
+// fencesIn returns the stored fences of this hub and fleet, except the fences with these names and of these policies.
 func (k *Keeper) fencesIn(resource string, kept, policies map[string]bool) (names []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

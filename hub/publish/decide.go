@@ -172,8 +172,8 @@ func (l *leaseSyncer) allows(c lease.Content) bool {
 	return l.timings.Skew == 0 || c.Skew == l.timings.Skew
 }
 
-// awaitWatch rereads a Lease that is in place or in the way until a watch has shown it. If the Lease is deleted, or lost
-// by a restore, before that, no event comes. A Lease without the hub's label is never shown.
+// awaitWatch rereads a Lease that is in place or in the way until a watch has shown it. If the Lease is deleted, or
+// lost by a restore, before that, no event comes. A Lease without the hub's label is never shown.
 func (l *leaseSyncer) awaitWatch(now lease.Reading) step {
 	if l.known.watched {
 		l.lookAgain = 0

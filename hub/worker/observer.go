@@ -129,10 +129,10 @@ func (o *observer) publish() {
 	maps.DeleteFunc(locks, func(_ string, s LockState) bool { return s == LockUnseen })
 	maps.DeleteFunc(accounts, func(_ v1alpha1.FencedServiceAccount, s AccountState) bool { return s == AccountUnseen })
 	o.mu.Lock()
-	news := !maps.Equal(o.lockStates, locks) || !maps.Equal(o.accountStates, accounts)
+	changed := !maps.Equal(o.lockStates, locks) || !maps.Equal(o.accountStates, accounts)
 	o.lockStates, o.accountStates = locks, accounts
 	o.mu.Unlock()
-	if news {
+	if changed {
 		o.Hub.FenceNews(o.Member.Key)
 	}
 }

@@ -131,7 +131,8 @@ func (o *observer) wakeCronJob(ctx context.Context, job *batchv1.CronJob, upTo t
 	if err := guard.Allowed(ctx); err != nil {
 		return err
 	}
-	_, err = o.CronJobs().CronJobs(job.Namespace).Patch(ctx, job.Name, types.MergePatchType, data, metav1.PatchOptions{}, "status")
+	_, err = o.CronJobs().CronJobs(job.Namespace).Patch(ctx, job.Name, types.MergePatchType, data,
+		metav1.PatchOptions{}, "status")
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("wake CronJob %s: %w", job.Name, err)
 	}

@@ -117,7 +117,9 @@ func New(o Options) *Worker {
 			o.Hub.RecordMended(o.Member.Key, "the fence "+fence+" was edited or deleted in the cluster: the hub has restored it")
 		},
 	})
-	return &Worker{Options: o, keeper: keeper, observer: newObserver(o), readers: newReaders(o), wake: make(chan struct{}, 1)}
+	return &Worker{
+		Options: o, keeper: keeper, observer: newObserver(o), readers: newReaders(o), wake: make(chan struct{}, 1),
+	}
 }
 
 // Publisher returns the member's publisher, or nil while nothing is written there.
