@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,10 +27,10 @@ const (
 	readsLast = 220 * time.Second
 	// roundLasts is how long a round goes on before an honest leader is lost besides, and chosenAtOnce how many reads
 	// are spoilt in it.
-	roundLasts   = 8 * time.Second
-	chosenAtOnce = 10
-	// leaving and staying are how long the hostile member has to leave, and until its CronJob is woken.
-	leaving, staying = 2 * time.Second, 6 * time.Second
+	roundLasts   = 12 * time.Second
+	chosenAtOnce = 12
+	// leaving, joining and waking are how long the hostile member has to leave, to join, and until its CronJob is woken.
+	leaving, joining, waking = 2 * time.Second, 2 * time.Second, 6 * time.Second
 )
 
 // The hostile member joins, is fenced, leads, wakes CronJobs and leaves, and what the hub reads meanwhile is noted.
@@ -48,7 +49,7 @@ func TestWhateverTheHubReadsIsBounded(t *testing.T) {
 			break
 		}
 		if *full {
-			missing = missing[:min(chosenAtOnce, len(missing))]
+			missing = inRound(n, missing)
 		}
 		t.Run(fmt.Sprintf("worst answers %d", n), func(t *testing.T) { s.spoil(t, fmt.Sprintf("worst answers %d", n), missing) })
 	}
@@ -63,6 +64,18 @@ func TestWhateverTheHubReadsIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// inRound returns the reads that are spoilt in a round. Those of CronJobs wait for a term to begin, which takes long. So
+// they are spoilt in each third round, and all others come before.
+func inRound(n int, missing []front.Read) []front.Read {
+	rest := slices.DeleteFunc(slices.Clone(missing), ofCronJobs)
+	if n%3 == 0 || len(rest) == 0 {
+		rest = missing
+	}
+	return rest[:min(chosenAtOnce, len(rest))]
+}
+
+func ofCronJobs(r front.Read) bool { return strings.Contains(r.String(), "cronjobs") }
 
 // liveHonestly has the hostile member leave and join, and returns when the hub has done for it all that it does.
 func (s *scene) liveHonestly(t *testing.T) {
@@ -125,7 +138,13 @@ func (s *scene) spoil(t *testing.T, name string, chosen []front.Read) {
 		harness.Must(t, s.Members[far].Get(t.Context(), client.ObjectKey{Namespace: bazaar, Name: "bill"}, bill))
 		asleep := bill.ResourceVersion
 		harness.Must(t, s.takePart(t.Context(), true))
-		_ = s.Await(t.Context(), staying, "its CronJob is woken", func(ctx context.Context) error { // nor that far
+		if !slices.ContainsFunc(chosen, ofCronJobs) {
+			_ = s.Await(t.Context(), joining, "it may lead", func(ctx context.Context) error { // nor that far
+				return s.Eligible(ctx, shop, far)
+			})
+			continue
+		}
+		_ = s.Await(t.Context(), waking, "its CronJob is woken", func(ctx context.Context) error {
 			err := s.Members[far].Get(ctx, client.ObjectKeyFromObject(bill), bill)
 			if err == nil && bill.ResourceVersion == asleep {
 				err = errors.New("it sleeps")

@@ -41,8 +41,9 @@ const (
 	// mostHandover is how long a planned change between honest members may take while tenants attack. It is much less than a
 	// term.
 	mostHandover = time.Second
-	// mostHubWrites is how many writes a second may go to the management cluster, if no tenant of the hub writes.
-	mostHubWrites = 10
+	// mostHubWrites is how many writes a second may go to the management cluster, if no tenant of the hub writes. A new
+	// record is written twice until a cluster leads. Each time it has a status and an event.
+	mostHubWrites, writesOfRecord = 10, 8
 	// patience bounds the wait for something that takes seconds.
 	patience = time.Minute
 	// token is the hub's credential for the hostile member.

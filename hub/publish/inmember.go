@@ -49,11 +49,23 @@ func (p *Publisher) mayHaveWrittenIn(namespace string) bool {
 	return false
 }
 
-// LeasesIn is Leases for one namespace.
+// LeasesIn is Leases for one namespace, without those that no hub has marked: a label alone makes no Lease a hub's.
 func (p *Publisher) LeasesIn(namespace string) []types.NamespacedName {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return present(p.syncers.in(namespace))
+	return present(func(yield func(*leaseSyncer) bool) {
+		for l := range p.syncers.in(namespace) {
+			if l.mayBeHubs() && !yield(l) {
+				return
+			}
+		}
+	})
+}
+
+// mayBeHubs reports whether a Lease is, was or may be one that a hub has written.
+func (l *leaseSyncer) mayBeHubs() bool {
+	k := l.known
+	return !k.read || k.ours || k.sealed || k.content.Hub != "" || k.lease != nil && k.lease.UID == l.ownUID
 }
 
 func present(syncers iter.Seq[*leaseSyncer]) (keys []types.NamespacedName) {

@@ -116,6 +116,10 @@ func (p *Publisher) Run(ctx context.Context) {
 func (p *Publisher) Assign(key types.NamespacedName, a assign.Assignment, t Timings) {
 	p.mu.Lock()
 	l := p.syncer(key)
+	if a.Role == assign.Absent && l.want.Role == assign.Absent && l.timings == t {
+		p.mu.Unlock() // there may be thousands
+		return
+	}
 	l.assign(a, t)
 	p.skew = max(p.skew, t.Skew)
 	var waiting []string
