@@ -11,7 +11,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,7 +30,7 @@ const (
 	roundLasts   = 12 * time.Second
 	chosenAtOnce = 12
 	// leaving, joining and waking are how long the hostile member has to leave, to join, and until its CronJob is woken.
-	leaving, joining, waking = 2 * time.Second, 2 * time.Second, 6 * time.Second
+	leaving, joining, waking = 4 * time.Second, 2 * time.Second, 6 * time.Second
 )
 
 // The hostile member joins, is fenced, leads, wakes CronJobs and leaves, and what the hub reads meanwhile is noted.
@@ -92,16 +92,27 @@ func (s *scene) liveHonestly(t *testing.T) {
 		return err
 	})
 	harness.Must(t, s.takePart(t.Context(), false))
-	s.Eventually(t, patience, "nothing of the hub's account is left", func(ctx context.Context) error {
-		var accounts corev1.ServiceAccountList
-		err := s.Members[far].List(ctx, &accounts, client.MatchingLabels{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue})
-		if err == nil && len(accounts.Items) > 0 {
-			err = fmt.Errorf("%d accounts are", len(accounts.Items))
+	s.Eventually(t, patience, "the hub's role is removed", func(ctx context.Context) error {
+		var roles rbacv1.ClusterRoleList
+		hubs := client.MatchingLabels{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue}
+		err := s.Members[far].List(ctx, &roles, hubs)
+		if err == nil && len(roles.Items) > 0 {
+			err = fmt.Errorf("%d roles are left", len(roles.Items))
 		}
 		return err
 	})
 	harness.Must(t, s.takePart(t.Context(), true))
 	s.Eventually(t, patience, "the hostile member may lead again", func(ctx context.Context) error { return s.Eligible(ctx, shop, far) })
+}
+
+// hasLeft returns nil once the hub has removed all that it had in the hostile member. It removes the pin at the end.
+func (s *scene) hasLeft(ctx context.Context) error {
+	o := &clusterv1.Cluster{}
+	err := s.Hub.Get(ctx, client.ObjectKey{Namespace: harness.FleetNamespace, Name: far}, o)
+	if err == nil && o.Annotations[v1alpha1.ClusterUIDAnnotation] != "" {
+		err = errors.New("the Cluster has a pin")
+	}
+	return err
 }
 
 // takePart has the Cluster of the hostile member take part, or leave.
@@ -124,12 +135,7 @@ func (s *scene) spoil(t *testing.T, name string, chosen []front.Read) {
 	defer s.front.Play(nil)
 	for began := time.Now(); time.Since(began) < roundLasts; {
 		harness.Must(t, s.takePart(t.Context(), false))
-		_ = s.Await(t.Context(), leaving, "it has left", func(ctx context.Context) error { // it may not get that far
-			if _, err := s.Candidate(ctx, shop, far); err == nil {
-				return errors.New("it is a candidate")
-			}
-			return nil
-		})
+		_ = s.Await(t.Context(), leaving, "it has left", s.hasLeft) // it may not get that far
 		for _, kind := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}} {
 			// The hub is to make them again.
 			harness.Must(t, s.Members[far].DeleteAllOf(t.Context(), kind, client.HasLabels{v1alpha1.ManagedByLabel}))
