@@ -64,7 +64,7 @@ func (p *Publisher) LeasesIn(namespace string) []types.NamespacedName {
 
 // mayBeHubs reports whether a Lease is, was or may be one that a hub has written.
 func (l *leaseSyncer) mayBeHubs() bool {
-	k := l.known
+	k := &l.known
 	return !k.read || k.ours || k.sealed || k.content.Hub != "" || k.lease != nil && k.lease.UID == l.ownUID
 }
 
@@ -105,8 +105,9 @@ func (p *Publisher) Observe(obj *coordinationv1.Lease) {
 	if l.observations != before {
 		p.Queue.Add(key)
 	}
+	found := !had && l.mayBeHubs()
 	p.mu.Unlock()
-	if !had {
+	if found {
 		p.Changed(key.Namespace)
 	}
 }

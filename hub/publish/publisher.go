@@ -44,8 +44,8 @@ type Options struct {
 	// Report is called after every request with its kind, the reading when it was sent, and its error. It must not
 	// block.
 	Report func(write bool, sent lease.Reading, err error)
-	// Changed is called when the status of a Lease in the namespace changes, or when a Lease without an assignment
-	// is seen. It must not block.
+	// Changed is called when the status of a Lease in the namespace changes, or when a hub's Lease without an
+	// assignment is seen. It must not block.
 	Changed func(namespace string)
 	// TellOfReader is called when a registration has made a handover slow. It is called with the empty name when
 	// all registrations together have. It may be nil. It must not block.

@@ -99,7 +99,8 @@ func TestWhenTheWorkInAMemberBegins(t *testing.T) {
 
 func seen(namespace string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: "leasecast", UID: "uid", ResourceVersion: "5", Labels: map[string]string{v1alpha1.ManagedLabel: "true"},
+		Namespace: namespace, Name: "leasecast", UID: "uid", ResourceVersion: "5",
+		Labels: map[string]string{v1alpha1.ManagedLabel: "true"}, Annotations: map[string]string{v1alpha1.HubAnnotation: "hub"},
 	}}
 }
 
