@@ -115,11 +115,13 @@ func (p *Publisher) Run(ctx context.Context) {
 // assignment.
 func (p *Publisher) Assign(key types.NamespacedName, a assign.Assignment, t Timings) {
 	p.mu.Lock()
-	l := p.syncer(key)
-	if a.Role == assign.Absent && l.want.Role == assign.Absent && l.timings == t {
-		p.mu.Unlock() // there may be thousands
+	switch l := p.syncers.find(key); {
+	case l == nil && a.Role == assign.Hold, // there is nothing to hold, as in each cluster without the namespace
+		l != nil && a.Role == assign.Absent && l.want.Role == assign.Absent && l.timings == t: // there may be thousands
+		p.mu.Unlock()
 		return
 	}
+	l := p.syncer(key)
 	l.assign(a, t)
 	p.skew = max(p.skew, t.Skew)
 	var waiting []string
