@@ -5,13 +5,18 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/skew"
 )
 
@@ -26,14 +31,20 @@ const (
 // limits are the largest ε and the largest D of all policies.
 type limits struct{ skew, duration time.Duration }
 
+// hubClock checks the clock of this machine.
+type hubClock struct {
+	*hub
+	limits atomic.Pointer[limits] // beyond them a wrong clock of this hub lets no cluster lead
+}
+
 // contradicted returns what is wrong with this machine's clock, if the offsets of all measured clusters prove that
 // no cluster can lead by it. It reads a clock and memory only.
-func (c *Controller) contradicted() error {
-	l := c.useless.Load()
+func (h *hubClock) contradicted() error {
+	l := h.limits.Load()
 	if l == nil {
 		return nil // no policy was seen yet
 	}
-	found, ok := skew.Contradicted(slices.Collect(maps.Values(c.source.offsets())), l.skew, l.duration)
+	found, ok := skew.Contradicted(slices.Collect(maps.Values(h.source.offsets())), l.skew, l.duration)
 	if !ok {
 		return nil
 	}
@@ -43,7 +54,7 @@ func (c *Controller) contradicted() error {
 // clockWatch ends the process of an elected replica whose clock is contradicted. The replica stops in order and
 // releases the election, and another replica takes over. A replica that was never elected waits until its clock is
 // right.
-type clockWatch struct{ c *Controller }
+type clockWatch struct{ c *hubClock }
 
 var _ manager.LeaderElectionRunnable = clockWatch{}
 
@@ -67,7 +78,8 @@ func (w clockWatch) Start(ctx context.Context) error {
 			return false, nil
 		}
 		if wrong++; wrong == clockSteps {
-			logger.Error(err, "The clocks of all clusters contradict this hub's", "reason", reason.ClockContradicted, "offsets", fmt.Sprint(w.c.source.offsets()))
+			logger.Error(err, "The clocks of all clusters contradict this hub's", "reason", reason.ClockContradicted, "offsets",
+				fmt.Sprint(w.c.source.offsets()))
 		}
 		started, _ := w.c.Tenure.Started()
 		if wrong < clockSteps || started.Wall.IsZero() {
@@ -93,6 +105,21 @@ func (w clockWatch) learn(ctx context.Context) error {
 	for _, t := range timings {
 		l.skew, l.duration = max(l.skew, t.Skew), max(l.duration, t.Duration)
 	}
-	w.c.useless.Store(&l)
+	w.c.limits.Store(&l)
 	return nil
+}
+
+// timings returns the timings of all valid policies, from a cache.
+func (h *hubClock) timings(ctx context.Context) ([]lease.Timings, error) {
+	var list v1alpha1.LeadershipPolicyList
+	if err := h.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // they are not changed
+		return nil, err
+	}
+	var ts []lease.Timings
+	for i := range list.Items {
+		if t := decide.ParsePolicy(&list.Items[i]).Election.Timings; t.Validate() == nil {
+			ts = append(ts, t)
+		}
+	}
+	return ts, nil
 }
