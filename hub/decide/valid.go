@@ -8,7 +8,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -48,7 +47,7 @@ func (vs *Versions) LastValid(fleetName string, stored []*v1alpha1.LeadershipPol
 	there := map[types.NamespacedName]bool{}
 	ps := make([]*Policy, 0, len(stored))
 	for _, o := range stored {
-		key := client.ObjectKeyFromObject(o)
+		key := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
 		there[key] = true
 		known := vs.of[key]
 		p, last := known.parsed(o), known.valid
