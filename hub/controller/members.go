@@ -260,7 +260,7 @@ func (h workersHub) Changed(key fleet.Key, namespace string) {
 	h.c.sources.leaseChanged(key, namespace)
 }
 
-func (h workersHub) FenceNews(key fleet.Key) { h.c.sources.policiesChanged(key.Fleet) }
+func (h workersHub) FenceNews(key fleet.Key) { h.c.sources.policiesChangedIn(0, key.Fleet) }
 
 func (h workersHub) Fences(ctx context.Context, key fleet.Key) (fs []guard.Fence, invalid []string, err error) {
 	m, ok := h.c.Fleet.Member(key)

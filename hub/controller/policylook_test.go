@@ -132,7 +132,7 @@ func TestWhatEventsAskForIsBounded(t *testing.T) {
 			t.Errorf("told %q", m.events.events)
 		}
 		m.Client = failing{Client: m.api, list: errRefused}
-		if m.sources.fleetChanged("fleet"); len(asked(&m.policyQueue)) > 0 {
+		if m.sources.fleetChangedIn(0, "fleet"); len(asked(&m.policyQueue)) > 0 {
 			t.Error("policies that could not be listed are looked at")
 		}
 		if keys := m.sources.namespacesOf(t.Context(), "fleet"); len(keys) > 0 {

@@ -190,8 +190,8 @@ func setCondition(object *v1alpha1.LeadershipPolicy, cond metav1.Condition, appl
 func (st *policyStatuses) recordStandsBack(ctx context.Context, p *v1alpha1.LeadershipPolicy) {
 	now, key := st.Clock.Now(), client.ObjectKeyFromObject(p)
 	st.mu.Lock()
-	last, told := st.lastStandsBack[key]
-	due := !told || now.Boot-last.Boot >= sayAgain
+	last, known := st.lastStandsBack[key]
+	due := !known || now.Boot-last.Boot >= sayAgain
 	if due {
 		st.lastStandsBack[key] = now
 	}
@@ -218,24 +218,22 @@ func (st *policyStatuses) findLocks(
 	object *v1alpha1.LeadershipPolicy, members []decide.Member,
 ) (found []explain.LockFinding) {
 	for _, f := range guard.Fences(st.HubID, object, nil) {
-		if lock, is := f.Lock(); is {
-			found = append(found, st.findLock(f, lock.String(), members))
-		}
-	}
-	return found
-}
-
-func (st *policyStatuses) findLock(f guard.Fence, lock string, members []decide.Member) explain.LockFinding {
-	for _, m := range members {
-		w := st.members.worker(m.Key)
-		if w == nil {
+		lock, is := f.Lock()
+		if !is {
 			continue
 		}
-		if state := w.LockOf(f); state != worker.LockUnseen {
-			return explain.LockFinding{Lock: lock, Member: m.Name, State: state}
+		finding := explain.LockFinding{Lock: lock.String()}
+		for _, m := range members {
+			if w := st.members.worker(m.Key); w != nil {
+				if finding.State = w.LockOf(f); finding.State != worker.LockUnseen {
+					finding.Member = m.Name
+					break
+				}
+			}
 		}
+		found = append(found, finding)
 	}
-	return explain.LockFinding{Lock: lock}
+	return found
 }
 
 // findAccounts returns what was seen of the service accounts that a policy fences.
@@ -246,36 +244,30 @@ func (st *policyStatuses) findAccounts(
 		return nil
 	}
 	seen := map[v1alpha1.FencedServiceAccount]bool{}
-	for _, w := range object.Spec.Fencing.Writes {
-		for _, a := range w.ServiceAccounts {
-			if !seen[a] {
-				seen[a] = true
-				found = append(found, st.findAccount(a, members))
+	for _, write := range object.Spec.Fencing.Writes {
+		for _, a := range write.ServiceAccounts {
+			if seen[a] {
+				continue
 			}
+			seen[a] = true
+			f := explain.AccountFinding{Account: strings.TrimPrefix(a.Namespace+"/"+a.Name, "/")}
+			for _, m := range members {
+				w := st.members.worker(m.Key)
+				if w == nil {
+					continue
+				}
+				switch w.AccountOf(a) {
+				case worker.AccountFound:
+					f.Exists = true
+				case worker.AccountMissing:
+					f.MissingIn = append(f.MissingIn, m.Name)
+				case worker.AccountUnseen:
+				}
+			}
+			found = append(found, f)
 		}
 	}
 	return found
-}
-
-func (st *policyStatuses) findAccount(a v1alpha1.FencedServiceAccount, members []decide.Member) explain.AccountFinding {
-	f := explain.AccountFinding{Account: a.Name}
-	if a.Namespace != "" {
-		f.Account = a.Namespace + "/" + a.Name
-	}
-	for _, m := range members {
-		w := st.members.worker(m.Key)
-		if w == nil {
-			continue
-		}
-		switch w.AccountOf(a) {
-		case worker.AccountFound:
-			f.Exists = true
-		case worker.AccountMissing:
-			f.MissingIn = append(f.MissingIn, m.Name)
-		case worker.AccountUnseen:
-		}
-	}
-	return f
 }
 
 // missingFence returns why fences are missing in a member, or nil. In a member without a worker they were not

@@ -117,9 +117,9 @@ func (ss *seals) note(ctx context.Context, of useOfSeal, err error) bool {
 	switch {
 	case broken == was:
 	case of.raise:
-		ss.sources.policiesChanged(of.fleet)
+		ss.sources.policiesChangedIn(0, of.fleet)
 	default:
-		ss.sources.fleetChanged(of.fleet)
+		ss.sources.fleetChangedIn(0, of.fleet)
 	}
 	return broken != ""
 }

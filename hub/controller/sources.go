@@ -91,11 +91,8 @@ func (s *sources) recordProblems() {
 	}
 }
 
-// fleetChanged enqueues everything in a fleet.
-func (s *sources) fleetChanged(fleetName string) { s.fleetChangedIn(0, fleetName) }
-
-// fleetChangedIn is fleetChanged after a delay. A namespace that is enqueued again within the delay is decided on
-// once.
+// fleetChangedIn enqueues everything in a fleet after a delay. A namespace that is enqueued again within the delay is
+// decided on once.
 func (s *sources) fleetChangedIn(wait time.Duration, fleetName string) {
 	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
 	defer cancel()
@@ -105,9 +102,7 @@ func (s *sources) fleetChangedIn(wait time.Duration, fleetName string) {
 	s.policiesChangedIn(wait, fleetName)
 }
 
-// policiesChanged enqueues the policies of a fleet, so that their statuses are written.
-func (s *sources) policiesChanged(fleetName string) { s.policiesChangedIn(0, fleetName) }
-
+// policiesChangedIn enqueues the policies of a fleet after a delay, so that their statuses are written.
 func (s *sources) policiesChangedIn(wait time.Duration, fleetName string) {
 	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
 	defer cancel()
@@ -124,7 +119,7 @@ func (s *sources) policiesChangedIn(wait time.Duration, fleetName string) {
 // leaseChanged enqueues a namespace that a publisher has reported as changed, or all if the name is empty.
 func (s *sources) leaseChanged(key fleet.Key, namespace string) {
 	if namespace == "" {
-		s.fleetChanged(key.Fleet)
+		s.fleetChangedIn(0, key.Fleet)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
