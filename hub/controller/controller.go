@@ -112,7 +112,7 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 		policies.Watch(source.TypedKind(local.GetCache(), &v1alpha1.LeadershipPolicy{},
 			requestFor[*v1alpha1.LeadershipPolicy]())),
 		mgr.Add(c),
-		local.Add(clockWatch{c.hubClock}),
+		local.Add(c.hubClock),
 	} {
 		if err != nil {
 			return err

@@ -228,11 +228,11 @@ func TestWhatTheSealIsToldOf(t *testing.T) {
 
 func TestWhoMayWrite(t *testing.T) {
 	c, _, _ := onScene(t)
-	if !c.mayWrite("fleet", musterStart) {
+	if !c.MayWrite("fleet", musterStart) {
 		t.Error("the elected replica may not")
 	}
 	late := lease.Reading{Wall: musterStart.Wall.Add(time.Hour), Boot: musterStart.Boot + time.Hour}
-	if c.mayWrite("fleet", late) {
+	if c.MayWrite("fleet", late) {
 		t.Error("it may without an election that lasts")
 	}
 }

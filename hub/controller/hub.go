@@ -60,8 +60,8 @@ func (h *hub) Serves(fleetName string) bool {
 	return h.Tenure.Holds() && !h.standsBack(fleetName)
 }
 
-// mayWrite is [tenure.Tenure.MayWrite], but returns false for fleets that another installation serves.
-func (h *hub) mayWrite(fleetName string, now lease.Reading) bool {
+// MayWrite is [tenure.Tenure.MayWrite], but returns false for fleets that another installation serves.
+func (h *hub) MayWrite(fleetName string, now lease.Reading) bool {
 	return h.Tenure.MayWrite(now) && !h.standsBack(fleetName)
 }
 

@@ -85,7 +85,7 @@ func TestTheLargestOfAllPoliciesCountsForTheHubsClock(t *testing.T) {
 			if err := c.hubClock.contradicted(); err != nil {
 				t.Errorf("before any policy was seen: %v", err)
 			}
-			if err := (clockWatch{c.hubClock}).learn(t.Context()); err != nil {
+			if err := c.hubClock.learn(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			err := c.hubClock.contradicted()
@@ -119,7 +119,7 @@ func TestAReplicaWhoseClockIsContradictedGoes(t *testing.T) {
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
-				go func() { ended <- (clockWatch{c.hubClock}).Start(ctx) }()
+				go func() { ended <- c.hubClock.Start(ctx) }()
 				<-time.After(10*clockEvery + clockEvery*3/4)
 				synctest.Wait()
 				if tc.wrong > 0 {

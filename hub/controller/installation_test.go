@@ -114,7 +114,7 @@ func TestAnInstallationStandsBackWhereAnotherOneServes(t *testing.T) {
 			if written := slices.Contains(requests, "update status *v1alpha1.LeadershipPolicy"); written == tc.stands {
 				t.Errorf("a status: %t, requests %q", written, requests)
 			}
-			if got := c.mayWrite("fleet", clock.Now()); got == tc.stands {
+			if got := c.MayWrite("fleet", clock.Now()); got == tc.stands {
 				t.Errorf("may stamp: %t", got)
 			}
 			if tc.stands != (len(events.events) == 1) {

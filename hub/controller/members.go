@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
@@ -241,64 +240,58 @@ func (ms *members) work(key fleet.Key) (Work, bool) {
 }
 
 // workersHub is the hub as workers see it.
-type workersHub struct{ c *Controller }
+type workersHub struct{ *Controller }
 
 func (h workersHub) Serve(ctx context.Context, fleetName string) (seal.Key, bool) {
-	s, ok := h.c.seals.serve(ctx, fleetName)
+	s, ok := h.seals.serve(ctx, fleetName)
 	return s.Key, ok
 }
 
-func (h workersHub) Served(fleetName string) bool { return h.c.source.servedBy(fleetName) == h.c.HubID }
-
-func (h workersHub) Serves(fleetName string) bool { return h.c.Serves(fleetName) }
-
-func (h workersHub) MayWrite(fleetName string, now lease.Reading) bool {
-	return h.c.mayWrite(fleetName, now)
-}
+func (h workersHub) Served(fleetName string) bool { return h.source.servedBy(fleetName) == h.HubID }
 
 func (h workersHub) Changed(key fleet.Key, namespace string) {
-	h.c.sources.leaseChanged(key, namespace)
+	h.sources.leaseChanged(key, namespace)
 }
 
-func (h workersHub) FenceNews(key fleet.Key) { h.c.sources.policiesChangedIn(0, key.Fleet) }
+func (h workersHub) FenceNews(key fleet.Key) { h.sources.policiesChangedIn(0, key.Fleet) }
 
 func (h workersHub) Fences(ctx context.Context, key fleet.Key) (fs []guard.Fence, invalid []string, err error) {
-	m, ok := h.c.Fleet.Member(key)
+	m, ok := h.Fleet.Member(key)
 	if !ok {
 		return nil, nil, nil
 	}
-	policies, err := h.c.policies.valid(ctx, key.Fleet)
+	policies, err := h.policies.valid(ctx, key.Fleet)
 	if err != nil {
 		return nil, nil, err
 	}
-	lost := func(p *decide.Policy) ([]string, error) { return h.c.policies.lostIn(ctx, p, policies, m) }
-	return decide.FencesIn(h.c.HubID, policies, m, lost, func(p *decide.Policy) bool {
-		return h.c.policies.leadsFor(ctx, p, m)
+	lost := func(p *decide.Policy) ([]string, error) { return h.policies.lostIn(ctx, p, policies, m) }
+	return decide.FencesIn(h.HubID, policies, m, lost, func(p *decide.Policy) bool {
+		return h.policies.leadsFor(ctx, p, m)
 	})
 }
 
 func (h workersHub) RelinquishRecords(ctx context.Context, fleetName string) error {
-	return h.c.ledger.Relinquish(ctx, fleetName)
+	return h.ledger.Relinquish(ctx, fleetName)
 }
 
 func (h workersHub) RecordReader(key fleet.Key, registration types.NamespacedName, kind, why, message string) {
-	if !h.c.Serves(key.Fleet) {
+	if !h.Serves(key.Fleet) {
 		return
 	}
 	if registration == (types.NamespacedName{}) {
-		h.c.recordOnCluster(key, nil, kind, why, "Register", message)
+		h.recordOnCluster(key, nil, kind, why, "Register", message)
 		return
 	}
 	// Events about the same objects are merged into one, with the first one's message. So each relates to its own
 	// registration.
-	h.c.recordOnCluster(key, &corev1.ObjectReference{
+	h.recordOnCluster(key, &corev1.ObjectReference{
 		APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Namespace: registration.Namespace,
 		Name: registration.Name,
 	}, kind, why, "Register", message)
 }
 
 func (h workersHub) RecordMended(key fleet.Key, message string) {
-	if h.c.Serves(key.Fleet) {
-		h.c.recordOnCluster(key, nil, corev1.EventTypeWarning, string(reason.FenceMended), "Fence", message)
+	if h.Serves(key.Fleet) {
+		h.recordOnCluster(key, nil, corev1.EventTypeWarning, string(reason.FenceMended), "Fence", message)
 	}
 }

@@ -85,7 +85,7 @@ func TestWhatAManagerRuns(t *testing.T) {
 			t.Error("what it reaches the hub's API server by is missing")
 		}
 		if len(m.added) != 3 || m.added[2] != mcmanager.Runnable(c) ||
-			!slices.Contains(m.local.added, manager.Runnable(clockWatch{c.hubClock})) {
+			!slices.Contains(m.local.added, manager.Runnable(c.hubClock)) {
 			t.Fatalf("added are %v and %v", m.added, m.local.added)
 		}
 		if records, policies := atOnce(m.added[0]), atOnce(m.added[1]); records != 16 || policies != 1 {
@@ -108,7 +108,7 @@ func TestAReplicaWithAWrongClockDoesNotCampaign(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.source = sees
-		if err := (clockWatch{c.hubClock}).learn(t.Context()); err != nil {
+		if err := c.hubClock.learn(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		lock := c.Tenure.Lock(oneElection{said: resourcelock.LeaderElectionRecord{}})

@@ -363,7 +363,7 @@ func (ct *contact) attach() {
 		Fleet:   simFleet,
 		Cluster: ct.m.identity(), ClusterUID: ct.m.uid, Hub: r.hubID(), Key: key,
 		Clock: r.proc, Promises: r.controller.promises, MayWrite: func(now lease.Reading) bool {
-			return r.controller.mayWrite(simFleet, now)
+			return r.controller.MayWrite(simFleet, now)
 		},
 		Report: func(write bool, sent lease.Reading, err error) {
 			if r.alive {
