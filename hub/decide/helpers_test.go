@@ -9,7 +9,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
@@ -20,13 +19,9 @@ import (
 )
 
 var (
-	shop     = types.NamespacedName{Namespace: "fleet", Name: "shop"}
-	start    = lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
-	agrees   = skew.Verdict{State: skew.Within}
-	vague    = skew.Verdict{}
-	twoAhead = skew.Verdict{
-		State: skew.Beyond, Offset: skew.Interval{Lo: 1990 * time.Millisecond, Hi: 2010 * time.Millisecond},
-	}
+	shop   = types.NamespacedName{Namespace: "fleet", Name: "shop"}
+	start  = lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
+	agrees = skew.Verdict{State: skew.Within}
 )
 
 // measured is a member that nothing is wrong with but, perhaps, its clocks.
@@ -54,14 +49,6 @@ func shopView(r election.Record, ms ...Member) *Snapshot {
 		}}
 	v.Record, v.State.Record = r, r
 	return v
-}
-
-func eastLeads(epoch int64) election.Record {
-	return election.Record{
-		State: election.Leading, Reason: reason.Elected, Leader: "east", Epoch: epoch, Duration: 15 * time.Second,
-		LeaseName: "leasecast",
-		Observed:  map[string]int32{"east": 9},
-	}
 }
 
 // candidatesOf returns the candidates of a view, and when the health of one may change by time alone.

@@ -36,7 +36,7 @@ func after(d time.Duration) fixedClock {
 	return fixedClock{Wall: start.Wall.Add(d), Boot: start.Boot + d}
 }
 
-// election's Lease of an earlier tenure, which takes every update.
+// oneElection is the election's Lease of an earlier tenure. It takes every update.
 type oneElection struct {
 	resourcelock.Interface
 	said resourcelock.LeaderElectionRecord
