@@ -55,8 +55,8 @@ func lookAtLeases(v *decide.Snapshot) {
 
 // noteTargets sets the condition of a policy's fence targets.
 func noteTargets(c *Controller, o *v1alpha1.LeadershipPolicy, members []decide.Member) {
-	cond, any := explain.TargetsFound(c.statuses.findLocks(o, members), c.statuses.findAccounts(o, members))
-	setCondition(o, cond, any)
+	cond, applies := explain.TargetsFound(c.statuses.findLocks(o, members), c.statuses.findAccounts(o, members))
+	setCondition(o, cond, applies)
 }
 
 // shopView is a view of namespace shop, which a policy with an ε of 1 s claims.

@@ -7,22 +7,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/seal"
 )
-
-// stored is the record of shop as the API server holds it.
-func stored(t *testing.T, api client.Client) *v1alpha1.NamespaceLeader {
-	t.Helper()
-	o := &v1alpha1.NamespaceLeader{}
-	if err := api.Get(t.Context(), shop, o); err != nil {
-		t.Fatal(err)
-	}
-	return o
-}
 
 // Rule 6: no record depends on a D that the seal does not hold. Where people have to put the seal right, the error
 // tells that.

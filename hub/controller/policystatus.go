@@ -149,8 +149,8 @@ func (st *policyStatuses) fillPolicyStatus(
 		return result
 	}
 	st.noteFences(ctx, policies, p, object, members, st.policies.lostNames(ctx, p, policies))
-	targets, any := explain.TargetsFound(st.findLocks(object, members), st.findAccounts(object, members))
-	setCondition(object, targets, any)
+	targets, applies := explain.TargetsFound(st.findLocks(object, members), st.findAccounts(object, members))
+	setCondition(object, targets, applies)
 	set(explain.PolicyReady(s.Conditions))
 	return result
 }

@@ -124,11 +124,17 @@ func (v *Snapshot) fitness(m *Member) (election.Fitness, reason.Reason, string) 
 	if v.failing(m) {
 		return election.Unfit, m.Sync.Failing, "the last Lease could not be written: " + m.Sync.Failure
 	}
-	if p := m.Problem; p.Reason == reason.Unwatched || p.Reason == reason.TooManyObjects {
-		// A member whose watches do not last is listed instead. Of one with too many objects the first are known.
-		return election.Fit, p.Reason, p.Message
+	why, message := m.eligible()
+	return election.Fit, why, message
+}
+
+// eligible returns the reason and message of a member that may lead. A member whose watches do not last is listed
+// instead. Of a member with too many objects, only the first ones are known.
+func (m *Member) eligible() (reason.Reason, string) {
+	if m.Problem.Reason == reason.Unwatched || m.Problem.Reason == reason.TooManyObjects {
+		return m.Problem.Reason, m.Problem.Message
 	}
-	return election.Fit, reason.Eligible, ""
+	return reason.Eligible, ""
 }
 
 // onlyRetains returns why a member keeps what it has but is never newly chosen, or "".
