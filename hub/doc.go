@@ -11,7 +11,10 @@
 //   - skew: how far the clock of a member's API server is from the hub's, by the Date of its answers;
 //   - assign: what the Lease in one member has to say;
 //   - election: the rules by their numbers, as pure functions; start reading there;
-//   - controller: gathers, asks the election, persists, and assigns Leases;
+//   - ledger: the record of each namespace, with what this tenure remembers of it;
+//   - decide: what a decision rests on, and what it makes of that, as pure functions;
+//   - explain: conditions, statuses, events and messages about a decision, as pure functions;
+//   - controller: gathers, decides, has the ledger persist, and assigns Leases;
 //   - worker: the work in one member, from its engagement to its end;
 //   - publish: writes the Leases of one member and renews the leader's;
 //   - guard: the admission policies that protect the Leases in each member, and the fences that policies ask for;

@@ -15,6 +15,9 @@ var (
 	ofSeal       = tests{pkg: "./hub/seal", run: "^Test"}
 	ofPublish    = tests{pkg: "./hub/publish", run: "^Test", skip: "^(TestOnARealServer|Test.*Exploration.*)$"}
 	ofController = tests{pkg: "./hub/controller", run: "^Test", skip: "^Test(Simulation|Stories|.*Worlds$)"}
+	ofLedger     = tests{pkg: "./hub/ledger", run: "^Test"}
+	ofDecide     = tests{pkg: "./hub/decide", run: "^Test"}
+	ofExplain    = tests{pkg: "./hub/explain", run: "^Test"}
 	ofIdentity   = tests{pkg: "./hub/fleet", run: "^Test(IdentityOf|Owners)$"}
 	ofFences     = tests{pkg: "./hub/worker", run: "Fence"}
 )

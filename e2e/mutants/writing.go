@@ -14,20 +14,20 @@ var writing = []mutant{
 		`t.released = true`, ``},
 
 	{"2: a Lease is written before its record", simulation, "hub/controller.Controller.carryOut",
-		`if err := c.persist(ctx, v, d); err != nil { return 0, err }`,
-		`if d.Persist {
-			c.namespace(v.key).granted = d.Record.Epoch
+		`if written, err = c.persist(ctx, v, p); err != nil { return 0, false, err }`,
+		`if p.Persist {
+			v.Granted = p.Record.Epoch
 		}
-		c.assign(v, d)
-		if err := c.persist(ctx, v, d); err != nil {
-			return 0, err
+		c.assign(v, p)
+		if written, err = c.persist(ctx, v, p); err != nil {
+			return 0, false, err
 		}`},
-	{"2: a record is written without compare-and-swap", ofController, "hub/controller.Controller.write",
-		`return c.client.Update(ctx, object)`, `object.ResourceVersion = ""; return c.client.Update(ctx, object)`},
-	{"2: what an earlier tenure writes counts as an edit", simulation, "hub/controller.Controller.remember",
-		`c.Tenure.EarlierEndIn(asked, v.skew) > 0`, `false`},
+	{"2: a record is written without compare-and-swap", ofLedger, "hub/ledger.Ledger.write",
+		`return l.Client.Update(ctx, object)`, `object.ResourceVersion = ""; return l.Client.Update(ctx, object)`},
+	{"2: what an earlier tenure writes counts as an edit", simulation, "hub/ledger.Ledger.remember",
+		`l.Tenure.EarlierEndIn(asked, e.skew) > 0`, `false`},
 	{"2: a longer D is promised before the seal holds it", stories, "hub/controller.Controller.persist",
-		`d.Record.State == election.Leading && v.policy != nil`, `false`},
+		`p.Record.State == election.Leading && v.Policy != nil && (v.Object != nil || p.Persist)`, `false`},
 
 	{"3: an expired Lease is renewed", stories, "hub/publish.leaseSyncer.lead",
 		`c.Live(now.Wall)`, `true`},

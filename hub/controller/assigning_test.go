@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/publish"
 )
@@ -32,7 +33,9 @@ func (a *awaited) note(ctx context.Context) {
 	a.waits = append(a.waits, time.Until(at))
 }
 
-func (a *awaited) Create(ctx context.Context, l *coordinationv1.Lease, o metav1.CreateOptions) (*coordinationv1.Lease, error) {
+func (a *awaited) Create(
+	ctx context.Context, l *coordinationv1.Lease, o metav1.CreateOptions,
+) (*coordinationv1.Lease, error) {
 	a.note(ctx)
 	return a.shelf.Create(ctx, l, o)
 }
@@ -59,12 +62,12 @@ func TestTheAnswersOfAMemberAreWaitedFor(t *testing.T) {
 		}
 		r := s.leading(reason.Elected)
 		r.Leader = "west"
-		if _, is := s.assigned(p, r, func(*view, *election.Decision) {}); !is {
+		if _, is := s.assigned(p, r, func(*decide.Snapshot, *election.Decision) {}); !is {
 			t.Fatal("it is not written")
 		}
 		s.clock.Advance(time.Second)
-		if _, is := s.assigned(p, r, func(v *view, _ *election.Decision) {
-			v.policy, v.members[0].takesPart = nil, false
+		if _, is := s.assigned(p, r, func(v *decide.Snapshot, _ *election.Decision) {
+			v.Policy, v.Members[0].TakesPart = nil, false
 		}); is {
 			t.Error("it is not deleted")
 		}
@@ -78,7 +81,7 @@ func TestTheAnswersOfAMemberAreWaitedFor(t *testing.T) {
 func TestALeaseThatStandsWithoutAPolicyIsNotDueAtOnce(t *testing.T) {
 	s, p := leads(t)
 	s.clock.Advance(time.Millisecond)
-	s.assigned(p, s.leading(reason.Elected), func(v *view, _ *election.Decision) { v.policy = nil })
+	s.assigned(p, s.leading(reason.Elected), func(v *decide.Snapshot, _ *election.Decision) { v.Policy = nil })
 	if got := p.SyncStatus(shopCopy); got.Problem != "" || !got.InPlace {
 		t.Errorf("%+v", got)
 	}
@@ -87,7 +90,7 @@ func TestALeaseThatStandsWithoutAPolicyIsNotDueAtOnce(t *testing.T) {
 // What a leader may do counts for as long as its fenced locks take to stop.
 func TestTheStopTimeOfThePolicyIsPromised(t *testing.T) {
 	s := newStage(t)
-	s.policy.election.StopTime = 7 * time.Second
+	s.policy.Election.StopTime = 7 * time.Second
 	s.decided(s.publisher(), s.leading(reason.Elected), true)
 	if got := s.c.promises.Get(shop).Stop; got != 7*time.Second {
 		t.Errorf("a stop time of %v is promised, want 7 s", got)
@@ -100,10 +103,12 @@ func TestWhichEpochsHaveAFirstLease(t *testing.T) {
 		s := newStage(t)
 		p := s.publisher()
 		s.decided(p, s.leading(reason.Elected), true)
-		if _, is := s.assigned(p, s.leading(reason.Elected), func(_ *view, d *election.Decision) { d.Gone = true }); is {
+		if _, is := s.assigned(p, s.leading(reason.Elected), func(_ *decide.Snapshot, d *election.Decision) {
+			d.Gone = true
+		}); is {
 			t.Fatal("the Lease of the earlier term is left")
 		}
-		s.c.namespace(shop).granted = 0
+		s.entry.Granted = 0
 		s.clock.Advance(time.Second)
 		r := s.leading(reason.Elected)
 		r.Epoch = epoch
@@ -119,10 +124,10 @@ func TestLeasesWithoutANameAreNotWritten(t *testing.T) {
 	s := newStage(t)
 	p := s.publisher()
 	m := measured("east", agrees)
-	m.publisher = p
+	m.Publisher = p
 	v := shopView(election.Record{}, m)
-	v.policy = nil
-	s.c.assign(v, election.Decision{Record: election.Record{State: election.Vacant, Leader: "east"}})
+	v.Policy = nil
+	s.c.assign(v, planOf(election.Decision{Record: election.Record{State: election.Vacant, Leader: "east"}}))
 	if n := p.Queue.Len(); n > 0 {
 		t.Errorf("%d Leases are worked on", n)
 	}
@@ -135,8 +140,8 @@ func TestALeaseGoesAlsoWhereTheNamespaceIsMissing(t *testing.T) {
 	s.decided(p, s.leading(reason.Elected), true)
 	r := s.leading(reason.Elected)
 	r.Leader = "west"
-	if _, is := s.assigned(p, r, func(v *view, _ *election.Decision) {
-		v.members[0].takesPart, v.members[0].namespace = false, nil
+	if _, is := s.assigned(p, r, func(v *decide.Snapshot, _ *election.Decision) {
+		v.Members[0].TakesPart, v.Members[0].Namespace = false, nil
 	}); is {
 		t.Error("it stays")
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/explain"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/seal"
 )
@@ -32,19 +33,20 @@ type staying struct{ served }
 
 func (staying) move(context.Context, string) (fleet.Move, error) { return fleet.Stays, nil }
 
-// A Secret that was emptied while no hub ran holds no seal any more. The policies of the fleet show what is wrong and what
-// to do, until it is put right.
+// A Secret that was emptied while no hub ran holds no seal any more. The policies of the fleet show what is wrong and
+// what to do, until it is put right.
 func TestPoliciesShowThatTheSealIsLost(t *testing.T) {
 	var requests []string
 	c, _, _ := installation(t, "", &requests)
 	c.source = staying{served{fleetSource{c.Fleet}, ""}}
 	granted := func() metav1.Condition {
 		t.Helper()
-		if _, err := c.reconcilePolicy(t.Context(), mcreconcile.Request{Request: reconcile.Request{NamespacedName: shops}}); err != nil {
+		if _, err := c.statuses.reconcilePolicy(t.Context(),
+			mcreconcile.Request{Request: reconcile.Request{NamespacedName: shops}}); err != nil {
 			t.Fatal(err)
 		}
 		var p v1alpha1.LeadershipPolicy
-		if err := c.client.Get(t.Context(), shops, &p); err != nil {
+		if err := c.Client.Get(t.Context(), shops, &p); err != nil {
 			t.Fatal(err)
 		}
 		return *meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionSecretsGranted)
@@ -52,23 +54,24 @@ func TestPoliciesShowThatTheSealIsLost(t *testing.T) {
 	emptied := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "fleet", Name: seal.SecretName, Annotations: map[string]string{v1alpha1.HubAnnotation: c.HubID},
 	}}
-	if err := c.client.Create(t.Context(), emptied.DeepCopy()); err != nil {
+	if err := c.Client.Create(t.Context(), emptied.DeepCopy()); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if _, ok := c.serve(t.Context(), "fleet"); ok {
+		if _, ok := c.seals.serve(t.Context(), "fleet"); ok {
 			t.Fatal("the fleet is served by a seal that is lost")
 		}
 	}
 	got := granted()
 	if got.Status != metav1.ConditionFalse || got.Reason != string(reason.InvalidSeal) ||
-		!strings.Contains(got.Message, "secret fleet/leasecast-seal") || !strings.Contains(got.Message, "kubectl -n fleet annotate secret leasecast-seal") {
+		!strings.Contains(got.Message, "secret fleet/leasecast-seal") ||
+		!strings.Contains(got.Message, "kubectl -n fleet annotate secret leasecast-seal") {
 		t.Errorf("%s %s: %s", got.Status, got.Reason, got.Message)
 	}
-	if err := client.IgnoreNotFound(c.client.Delete(t.Context(), emptied)); err != nil {
+	if err := client.IgnoreNotFound(c.Client.Delete(t.Context(), emptied)); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := c.serve(t.Context(), "fleet"); !ok {
+	if _, ok := c.seals.serve(t.Context(), "fleet"); !ok {
 		t.Fatal("the fleet is not served")
 	}
 	if got := granted(); got.Status != metav1.ConditionTrue {
@@ -92,9 +95,10 @@ func (r refusing) Update(ctx context.Context, o client.Object, opts ...client.Up
 // ofSeal are the answers to an update that only people can change.
 func ofSeal() map[string]error {
 	return map[string]error{
-		"an immutable Secret": apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(), seal.SecretName, field.ErrorList{
-			field.Forbidden(field.NewPath("data"), "field is immutable when `immutable` is set"),
-		}),
+		"an immutable Secret": apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(), seal.SecretName,
+			field.ErrorList{
+				field.Forbidden(field.NewPath("data"), "field is immutable when `immutable` is set"),
+			}),
 		"a webhook that refuses": apierrors.NewForbidden(corev1.Resource("secrets"), seal.SecretName, errRefused),
 	}
 }
@@ -116,32 +120,33 @@ func TestASealThatCannotBeWrittenIsShown(t *testing.T) {
 			c, _, _ := installation(t, "", &requests)
 			c.source = staying{served{fleetSource{c.Fleet}, ""}}
 			empty := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: seal.SecretName}}
-			if err := c.client.Create(t.Context(), empty); err != nil {
+			if err := c.Client.Create(t.Context(), empty); err != nil {
 				t.Fatal(err)
 			}
 			ctx, told := counted(t)
 			writable := c.Seals
-			c.Seals = seal.NewStore(c.client, refusing{c.client, refusal})
+			c.Seals = seal.NewStore(c.Client, refusing{c.Client, refusal})
 			for range 3 {
-				if _, ok := c.serve(ctx, "fleet"); ok {
+				if _, ok := c.seals.serve(ctx, "fleet"); ok {
 					t.Fatal("the fleet is served by a seal that is stored nowhere")
 				}
 			}
-			is := secretsGranted("", c.brokenSeal("fleet"))
+			is := explain.SecretsGranted("", c.seals.why("fleet"))
 			if is.Status != metav1.ConditionFalse || is.Reason != string(reason.InvalidSeal) || *told != 1 ||
-				!strings.Contains(is.Message, "secret fleet/leasecast-seal") || !strings.Contains(is.Message, "if it is immutable, delete it") {
+				!strings.Contains(is.Message, "secret fleet/leasecast-seal") ||
+				!strings.Contains(is.Message, "if it is immutable, delete it") {
 				t.Errorf("told %d times: %s %s", *told, is.Reason, is.Message)
 			}
 			c.Seals = writable
-			if _, ok := c.serve(ctx, "fleet"); !ok || c.brokenSeal("fleet") != "" {
-				t.Errorf("it can be written: %q", c.brokenSeal("fleet"))
+			if _, ok := c.seals.serve(ctx, "fleet"); !ok || c.seals.why("fleet") != "" {
+				t.Errorf("it can be written: %q", c.seals.why("fleet"))
 			}
 		})
 	}
 }
 
-// Whether the seal can be used changes what a worker does in all of the fleet. Decisions look again by themselves. What time
-// may heal neither hides nor mends what people have to put right.
+// Whether the seal can be used changes what a worker does in all of the fleet. Decisions look again by themselves. What
+// time may heal neither hides nor mends what people have to put right.
 func TestWhoHearsOfASealThatCannotBeUsed(t *testing.T) {
 	broken, none := fmt.Errorf("%w: it is short", seal.ErrBroken), []string(nil)
 	records, policies := []string{"fleet/shop"}, []string{"fleet/shops"}
@@ -173,16 +178,16 @@ func TestWhoHearsOfASealThatCannotBeUsed(t *testing.T) {
 				record := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "shop"}}
 				m := newMuster(t, record, policyOf("fleet", "shops", "shop"), policyOf("fleet2", "others", "other"))
 				use := useOfSeal{"fleet", test.raise}
-				m.noteSeal(t.Context(), use, test.was)
-				asked(&m.records)
-				asked(&m.policies)
+				m.seals.note(t.Context(), use, test.was)
+				asked(&m.recordQueue)
+				asked(&m.policyQueue)
 				ctx, lines := counted(t)
-				ends := m.noteSeal(ctx, use, test.is)
-				got := hears{*lines, asked(&m.records), asked(&m.policies)}
+				ends := m.seals.note(ctx, use, test.is)
+				got := hears{*lines, asked(&m.recordQueue), asked(&m.policyQueue)}
 				if !reflect.DeepEqual(got, test.want) {
 					t.Errorf("told: %+v, want %+v", got, test.want)
 				}
-				if shown := m.brokenSeal("fleet") != ""; shown != test.shown || ends != test.ends {
+				if shown := m.seals.why("fleet") != ""; shown != test.shown || ends != test.ends {
 					t.Errorf("it is shown: %v, and ends a decision: %v; want %v, %v", shown, ends, test.shown, test.ends)
 				}
 			})
@@ -193,7 +198,7 @@ func TestWhoHearsOfASealThatCannotBeUsed(t *testing.T) {
 // The words of an API server may be of any length, and a condition takes only so many.
 func TestHowMuchOfARefusalOfTheSealIsShown(t *testing.T) {
 	refusal := apierrors.NewForbidden(corev1.Resource("secrets"), seal.SecretName, errors.New(strings.Repeat("no ", 300)))
-	words, advice, _ := strings.Cut(brokenBy(refusal), ": the hub must be able to update this Secret: ")
+	words, advice, _ := strings.Cut(explain.BrokenSeal(refusal), ": the hub must be able to update this Secret: ")
 	if words != refusal.Error()[:512] || advice == "" {
 		t.Errorf("%d bytes of the refusal, and then %q", len(words), advice)
 	}
@@ -225,16 +230,16 @@ func TestASealThatCannotBeRaisedIsShown(t *testing.T) {
 					t.Fatalf("%+v, %v", known, err)
 				}
 			}
-			if is := c.brokenSeal(shop.Namespace); *told != 1 || !strings.Contains(is, "if it is immutable, delete it") {
+			if is := c.seals.why(shop.Namespace); *told != 1 || !strings.Contains(is, "if it is immutable, delete it") {
 				t.Errorf("told %d times: %q", *told, is)
 			}
-			c.noteSeal(ctx, useOfSeal{fleet: shop.Namespace}, nil) // as a worker does, who has nothing to write
-			if c.brokenSeal(shop.Namespace) == "" {
+			c.seals.note(ctx, useOfSeal{fleet: shop.Namespace}, nil) // as a worker does, who has nothing to write
+			if c.seals.why(shop.Namespace) == "" {
 				t.Error("it is hidden by another use that goes well")
 			}
 			answer.with = nil
-			if _, err := decide(); err != nil || c.brokenSeal(shop.Namespace) != "" {
-				t.Errorf("it can be raised: %v, %q", err, c.brokenSeal(shop.Namespace))
+			if _, err := decide(); err != nil || c.seals.why(shop.Namespace) != "" {
+				t.Errorf("it can be raised: %v, %q", err, c.seals.why(shop.Namespace))
 			}
 		})
 	}

@@ -50,20 +50,21 @@ func TestWhichNamespacesOfAMemberAreDecidedOn(t *testing.T) {
 	}
 }
 
-// askedAbout is what is asked for when a member shows a namespace, where a policy, a record and this tenure know of others.
+// askedAbout is what is asked for when a member shows a namespace, where a policy, a record and this tenure know of
+// others.
 func askedAbout(t *testing.T, member string, ns *corev1.Namespace, refused bool) []string {
 	t.Helper()
 	p := policyOf("fleet", "shops", "shop")
 	p.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "shops"}}
 	record := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "kept"}}
 	m := newMuster(t, p, policyOf("others", "desks", "desk"), record)
-	m.namespace(types.NamespacedName{Namespace: "fleet", Name: "remembered"})
+	entryOf(t, m.Controller, types.NamespacedName{Namespace: "fleet", Name: "remembered"})
 	if refused {
-		m.client = failing{Client: m.api, list: errRefused}
+		m.Client = failing{Client: m.api, list: errRefused}
 	}
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
 	defer q.ShutDown()
-	h := m.mcNamespaces(multicluster.ClusterName(member), nil)
+	h := m.sources.mcNamespaces(multicluster.ClusterName(member), nil)
 	h.Create(t.Context(), ctrlevent.TypedCreateEvent[*corev1.Namespace]{Object: ns}, q)
 	return asked(&queue{q: q})
 }
@@ -87,13 +88,14 @@ func TestWhichLeasesConcernTheHub(t *testing.T) {
 				m := newMuster(t, pinned("east"), policyOf("fleet", "shops", "claimed"), record)
 				east := newMemberClient(t)
 				m.writer = func(fleet.Member) kubernetes.Interface { return east }
-				m.running = t.Context()
+				m.members.running = t.Context()
 				defer m.engages(eastKey)()
 				pass(time.Second)
-				m.namespace(types.NamespacedName{Namespace: "fleet", Name: "remembered"})
+				entryOf(t, m.Controller, types.NamespacedName{Namespace: "fleet", Name: "remembered"})
 				m.atWorkIn(eastKey).Publisher().Assign(types.NamespacedName{Namespace: "written", Name: "leasecast"},
 					assign.Assignment{Role: assign.Hold}, publish.Timings{Renew: time.Second, Timeout: time.Second})
-				if got := m.isConcerned(t.Context(), types.NamespacedName{Namespace: "fleet", Name: test.namespace}); got != test.want {
+				if got := m.sources.isConcerned(t.Context(),
+					types.NamespacedName{Namespace: "fleet", Name: test.namespace}); got != test.want {
 					t.Errorf("it is concerned: %v", got)
 				}
 			})

@@ -17,7 +17,9 @@ import (
 )
 
 func spaceOf(name, team string) corev1.Namespace {
-	return corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid", ResourceVersion: "1", Labels: map[string]string{"team": team}}}
+	return corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid", ResourceVersion: "1", Labels: map[string]string{"team": team}},
+	}
 }
 
 // What a connected member shows is decided on if a policy wants it.
@@ -27,13 +29,14 @@ func TestWhatIsSeenOfAConnectedMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := policyOf("fleet", "shops", "shop")
 		p.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "shops"}}
-		m := newMusterBy(t, clocktest.NewBubble(musterStart), kubeconfig, pinned("east"), clusterOf("fleet", "west", "5"), p, policyOf("fleet2", "others", "desk"))
+		m := newMusterBy(t, clocktest.NewBubble(musterStart), kubeconfig, pinned("east"), clusterOf("fleet", "west", "5"), p,
+			policyOf("fleet2", "others", "desk"))
 		pass(5 * time.Second)
 		if !m.member("east").Connected {
 			t.Fatalf("it is not connected: %+v", m.member("east").Problem)
 		}
 		for name, stranger := range map[string]bool{"east": false, "west": true} {
-			if got := m.isStranger(fleet.Key{Fleet: "fleet", Name: name}); got != stranger {
+			if got := m.members.isStranger(fleet.Key{Fleet: "fleet", Name: name}); got != stranger {
 				t.Errorf("%s counts as one that was never connected: %v", name, got)
 			}
 		}
@@ -41,7 +44,7 @@ func TestWhatIsSeenOfAConnectedMember(t *testing.T) {
 			t.Error("the Clusters are not known")
 		}
 		var names []string
-		for _, key := range m.namespacesOf(t.Context(), "fleet") {
+		for _, key := range m.sources.namespacesOf(t.Context(), "fleet") {
 			names = append(names, key.String())
 		}
 		if slices.Sort(names); !slices.Equal(names, []string{"fleet/shop", "fleet/till"}) {
@@ -60,7 +63,7 @@ func TestWhatIsSeenOfAConnectedMember(t *testing.T) {
 		// The clock of the server is years off that of the bubble.
 		m.status()
 		pass(5 * time.Second)
-		m.recordProblem(eastKey)
+		m.sources.recordProblem(eastKey)
 		if told := strings.Join(m.events.events, "|"); !strings.Contains(told, "Warning ClockSkewed") {
 			t.Errorf("told %q (%+v)", told, m.member("east").Problem)
 		}

@@ -14,7 +14,9 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/explain"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/seal"
@@ -30,7 +32,7 @@ func (unpatched) Patch(context.Context, client.Object, client.Patch, ...client.P
 func TestARecordThatCannotBeLetGoOfIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMuster(t, &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "shop"}})
-		m.client = unpatched{m.api}
+		m.Client = unpatched{m.api}
 		if err := (workersHub{m.Controller}).RelinquishRecords(t.Context(), "fleet"); err == nil {
 			t.Error("no error")
 		}
@@ -42,47 +44,50 @@ func TestATermOfAnotherHubCountsWhereverItStands(t *testing.T) {
 	live, lapsed := eastLease(20), eastLease(20)
 	live.Hub, lapsed.Hub = "another", "another"
 	lapsed.AcquireTime, lapsed.RenewTime = lapsed.AcquireTime.Add(-time.Hour), lapsed.RenewTime.Add(-time.Hour)
-	v := &view{key: shop}
+	v := &decide.Snapshot{Entry: takenOf(shop)}
 	for _, cp := range []struct{ lapsed bool }{{false}, {true}} {
 		c := live
 		if cp.lapsed {
 			c = lapsed
 		}
-		v.members = append(v.members, memberView{Member: fleet.Member{Key: eastKey}, publisher: publisherThatRead(t, musterStart.Wall, testKey, c)})
+		v.Members = append(v.Members, decide.Member{Member: fleet.Member{Key: eastKey}, Publisher: publisherThatRead(t,
+			musterStart.Wall, testKey, c)})
 	}
 	c, _, _ := onScene(t)
-	if c.addMove(v); !v.state.OtherHub {
+	if completed(t, c, v); !v.State.OtherHub {
 		t.Error("it is not seen")
 	}
 }
 
 // Rule 7: the next epoch is above those of Leases that another hub has let go of, unless no hub can have given them.
 func TestTheEpochsOfLeasesThatWereLetGoOfCount(t *testing.T) {
-	for name, test := range map[string]struct{ epoch, want int64 }{"one as any": {20, 20}, "one that no hub can have given": {1 << 30, 0}} {
+	for name, test := range map[string]struct{ epoch, want int64 }{"one as any": {20, 20},
+		"one that no hub can have given": {1 << 30, 0}} {
 		cp := eastLease(test.epoch)
 		cp.Hub = ""
 		v := finds(t, musterStart.Wall, true, testKey, cp)
-		if v.state.Highest != test.want || (v.state.Found != nil) != (test.want != 0) {
-			t.Errorf("%s: the highest is %d, standing %+v", name, v.state.Highest, v.state.Found)
+		if v.State.Highest != test.want || (v.State.Found != nil) != (test.want != 0) {
+			t.Errorf("%s: the highest is %d, standing %+v", name, v.State.Highest, v.State.Found)
 		}
 	}
 }
 
 func TestWhatIsNotTakenOver(t *testing.T) {
-	v := &view{}
-	v.state.Record = election.Record{State: election.Vacant, Reason: reason.Moved}
-	if v.isOurs(&memberView{isRead: true}) {
+	v := &decide.Snapshot{Members: []decide.Member{{TakesPart: true, IsRead: true}}}
+	v.State.Record = election.Record{State: election.Vacant, Reason: reason.Moved}
+	if v.LeasesAreOurs(v.State.Record) {
 		t.Error("a cluster in which nobody works")
 	}
-	v = &view{members: []memberView{{takesPart: true, isRead: true, publisher: publish.New(publish.Options{})}}}
-	v.state.Record = election.Record{State: election.Draining, Reason: reason.Moved, Epoch: 20, Leader: "east"}
-	if v.leasesAreOurs() {
+	v = &decide.Snapshot{
+		Members: []decide.Member{{TakesPart: true, IsRead: true, Publisher: publish.New(publish.Options{})}},
+	}
+	v.State.Record = election.Record{State: election.Draining, Reason: reason.Moved, Epoch: 20, Leader: "east"}
+	if v.LeasesAreOurs(v.State.Record) {
 		t.Error("a term that ends")
 	}
-	c, _, _ := onScene(t)
-	v = &view{key: shop}
-	v.state.Record = eastLeads(20)
-	if c.managed(v) {
+	v = &decide.Snapshot{Entry: takenOf(shop)}
+	v.Record = eastLeads(20)
+	if v.Managed() {
 		t.Error("a record that this tenure never saw")
 	}
 }
@@ -94,8 +99,10 @@ func TestWhenAFleetIsClaimed(t *testing.T) {
 		serves bool
 		marked bool
 	}{
-		"nobody serves it":              {func(*muster) {}, true, true},
-		"another installation does":     {func(m *muster) { m.source = served{fleetSource{m.Fleet}, besideMark} }, false, false},
+		"nobody serves it": {func(*muster) {}, true, true},
+		"another installation does": {
+			func(m *muster) { m.source = served{fleetSource{m.Fleet}, besideMark} }, false, false,
+		},
 		"this replica is a standby":     {func(m *muster) { m.standby() }, false, false},
 		"its Clusters cannot be listed": {func(m *muster) { m.source = &scene{unmoved: errRefused} }, false, false},
 	} {
@@ -103,7 +110,7 @@ func TestWhenAFleetIsClaimed(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newMuster(t, clusterOf("fleet", "east", "5"))
 				test.change(m)
-				s, serves := m.serve(t.Context(), "fleet")
+				s, serves := m.seals.serve(t.Context(), "fleet")
 				if serves != test.serves || (len(s.Key) > 0) != test.serves {
 					t.Errorf("serves %v", serves)
 				}
@@ -122,7 +129,7 @@ func TestASealThatAMoveTookIsNotMadeAgain(t *testing.T) {
 	for moving, again := range map[fleet.Move]bool{fleet.Stays: true, fleet.Moving: false, fleet.MovedAway: false} {
 		synctest.Test(t, func(t *testing.T) {
 			m := newMuster(t, clusterOf("fleet", "east", "5"))
-			if _, serves := m.serve(t.Context(), "fleet"); !serves {
+			if _, serves := m.seals.serve(t.Context(), "fleet"); !serves {
 				t.Fatal("it is not served")
 			}
 			secret := sealOf("fleet")
@@ -130,7 +137,7 @@ func TestASealThatAMoveTookIsNotMadeAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 			m.source = &scene{moves: moving}
-			if _, serves := m.serve(t.Context(), "fleet"); !serves {
+			if _, serves := m.seals.serve(t.Context(), "fleet"); !serves {
 				t.Error("it is not served any more")
 			}
 			err := m.api.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)
@@ -146,21 +153,23 @@ func TestWhoIsToldThatAHubStandsBack(t *testing.T) {
 		m := newMuster(t, clusterOf("fleet", "east", "5"))
 		m.Clock = fixedClock{Wall: musterStart.Wall, Boot: time.Second} // the machine has just started
 		p := policyOf("fleet", "shops", "shop")
-		if m.recordStandsBack(t.Context(), p); len(m.events.events) > 0 {
+		if m.statuses.recordStandsBack(t.Context(), p); len(m.events.events) > 0 {
 			t.Errorf("nobody else serves it, and told is %q", m.events.events)
 		}
-		clear(m.standBackEvents)
+		clear(m.statuses.lastStandsBack)
 		m.source = served{fleetSource{m.Fleet}, besideMark}
-		m.recordStandsBack(t.Context(), p)
-		m.recordStandsBack(t.Context(), p)
+		m.statuses.recordStandsBack(t.Context(), p)
+		m.statuses.recordStandsBack(t.Context(), p)
 		other, _ := seal.OtherInstallation(m.HubID, besideMark)
-		want := "*v1alpha1.LeadershipPolicy Warning OtherHub: " + standsBackBecause("fleet", other, "leasecast-system")
+		want := "*v1alpha1.LeadershipPolicy Warning OtherHub: " + explain.StandsBack("fleet", other, "leasecast-system")
 		if !slices.Equal(m.events.events, []string{want}) {
 			t.Errorf("told %q, want %q once", m.events.events, want)
 		}
 		// The policy is gone by now.
-		if _, err := m.reconcilePolicy(t.Context(), mcreconcile.Request{Request: reconcile.Request{NamespacedName: shops}}); err != nil || len(m.standBackEvents) > 0 {
-			t.Errorf("%v; of policies that are gone it keeps %v", err, m.standBackEvents)
+		if _, err := m.statuses.reconcilePolicy(t.Context(),
+			mcreconcile.Request{Request: reconcile.Request{NamespacedName: shops}}); err != nil ||
+			len(m.statuses.lastStandsBack) > 0 {
+			t.Errorf("%v; of policies that are gone it keeps %v", err, m.statuses.lastStandsBack)
 		}
 	})
 }

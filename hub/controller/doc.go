@@ -1,17 +1,30 @@
-// Package controller makes every decision of the hub. For one namespace it gathers the record, the policies, the
-// members and their Leases. It calls election.Next, and persists the answer by compare-and-swap. Only then does it
-// assign the content of each member's Lease to the publishers.
+// Package controller has every decision of the hub made and carried out. For one namespace it takes the record and
+// what this tenure remembers from the ledger, and gathers policies, members and their Leases into a Snapshot. The
+// Snapshot's Plan is persisted by compare-and-swap. Only then are the Leases in all members assigned to the publishers.
 //
-//	gather ──▶ election.Next ──▶ persist ──▶ assign ──▶ explain
+//	Take ──▶ gather ──▶ Decide ──▶ Write ──▶ assign ──▶ Status ──▶ WriteStatus
+//
+// A plan may ask that all renewals stop before promises are counted. Then the controller stops them, and decides
+// again.
 //
 // One request is one namespace of one fleet. In a steady state there are no requests: publishers renew, and touch
 // no record. A request comes from an event of a record, a policy, a member or a namespace in a member. It also
 // comes from a publisher that has observed a change, and from the time that the last decision asked for.
 //
-// A tenure reads a record live once. After that it tracks its own writes, and a watch shows the writes of others. A
-// decision on an outdated record fails when it is written.
-//
 // Two tenures never decide or renew at once. An edited or deleted Lease of the hub's election may not show whether
 // the earlier tenure is over. Then nothing is decided until that tenure must have ended (tenure.Tenure.Overlap),
 // because no decision counts what another tenure promises.
+//
+// # The parts
+//
+// Each part knows only those above it:
+//
+//   - hub: what all parts share, and the queues of requests;
+//   - members: the workers, and what decisions see of the members;
+//   - policies: the policies of a fleet, and what they own;
+//   - loneNamespaces: which namespaces a policy manages that exist in one cluster only;
+//   - sources: what enqueues requests;
+//   - seals: the seals of fleets;
+//   - policyStatuses: the statuses of policies;
+//   - Controller: the decisions.
 package controller

@@ -13,6 +13,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/explain"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/seal"
 )
@@ -25,13 +26,14 @@ func TestWhatTheOwnerOfAClusterIsToldOnce(t *testing.T) {
 		tells := func(when string, want ...string) {
 			t.Helper()
 			m.events.events = nil
-			m.recordProblem(eastKey)
+			m.sources.recordProblem(eastKey)
 			if !slices.Equal(m.events.events, want) {
 				t.Errorf("%s: %q, want %q", when, m.events.events, want)
 			}
 		}
 		invalid := func(label string) string {
-			return fmt.Sprintf("*v1beta2.Cluster Warning InvalidPriority: the label leasecast.dev/priority is %q: set it to an integer from 0 to 2147483647", label)
+			return fmt.Sprintf("*v1beta2.Cluster Warning InvalidPriority: the label leasecast.dev/priority is %q: set it "+
+				"to an integer from 0 to 2147483647", label)
 		}
 		labelled := func(label string) {
 			m.changes("east", func(c *clusterv1.Cluster) { c.Labels[v1alpha1.PriorityLabel] = label })
@@ -51,7 +53,7 @@ func TestWhatTheOwnerOfAClusterIsToldOnce(t *testing.T) {
 		labelled("5")
 		tells("a standby says nothing")
 		m.Tenure = elected
-		m.recordProblems()
+		m.sources.recordProblems()
 		if !slices.Equal(m.events.events, []string{noKubeconfig}) {
 			t.Errorf("what was found out before is told by the elected one: %q", m.events.events)
 		}
@@ -70,16 +72,16 @@ func TestNobodyIsToldOfAClusterThatIsNotThereAnyMore(t *testing.T) {
 		if err := m.api.Delete(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
-		m.recordProblem(eastKey)
+		m.sources.recordProblem(eastKey)
 		if len(m.events.events) > 0 {
 			t.Errorf("told: %q", m.events.events)
 		}
-		if _, noted := m.members[eastKey]; !noted {
+		if _, noted := m.members.of[eastKey]; !noted {
 			t.Error("a member is forgotten that there is")
 		}
-		m.recordProblem(fleet.Key{Fleet: "fleet", Name: "north"})
-		if len(m.members) != 1 {
-			t.Errorf("noted: %v, want the one member that there is", m.members)
+		m.sources.recordProblem(fleet.Key{Fleet: "fleet", Name: "north"})
+		if len(m.members.of) != 1 {
+			t.Errorf("noted: %v, want the one member that there is", m.members.of)
 		}
 	})
 }
@@ -100,16 +102,27 @@ func TestWhatIsWrongWithACluster(t *testing.T) {
 			member fleet.Member
 			want   fleet.Problem
 		}{
-			"nothing":                      {with(fleet.Problem{}, ""), fleet.Problem{}},
-			"it was not reached yet":       {with(problem(reason.NeverReached), ""), fleet.Problem{}},
-			"it is being deleted":          {with(problem(reason.Deleting), ""), fleet.Problem{}},
-			"it is gone":                   {with(problem(reason.Gone), ""), fleet.Problem{}},
-			"it has no priority":           {with(problem(reason.Unreachable), reason.NoPriority), problem(reason.Unreachable)},
-			"a priority comes first":       {with(problem(reason.Gone), reason.InvalidPriority), fleet.Problem{Reason: reason.InvalidPriority, Message: invalidPriority("x")}},
-			"it does not answer":           {with(problem(reason.Unreachable), ""), problem(reason.Unreachable)},
-			"it refuses: what is to do is": {with(problem(reason.Forbidden), ""), fleet.Problem{Reason: reason.Forbidden, Message: "the words; grant the hub's user there the rules of config/member"}},
+			"nothing":                {with(fleet.Problem{}, ""), fleet.Problem{}},
+			"it was not reached yet": {with(problem(reason.NeverReached), ""), fleet.Problem{}},
+			"it is being deleted":    {with(problem(reason.Deleting), ""), fleet.Problem{}},
+			"it is gone":             {with(problem(reason.Gone), ""), fleet.Problem{}},
+			"it has no priority":     {with(problem(reason.Unreachable), reason.NoPriority), problem(reason.Unreachable)},
+			"a priority comes first": {
+				with(problem(reason.Gone), reason.InvalidPriority),
+				fleet.Problem{
+					Reason:  reason.InvalidPriority,
+					Message: `the label leasecast.dev/priority is "x": set it to an integer from 0 to 2147483647`,
+				},
+			},
+			"it does not answer": {with(problem(reason.Unreachable), ""), problem(reason.Unreachable)},
+			"it refuses: what is to do is": {
+				with(problem(reason.Forbidden), ""),
+				fleet.Problem{
+					Reason: reason.Forbidden, Message: "the words; grant the hub's user there the rules of config/member",
+				},
+			},
 		} {
-			if got := problemOf(test.member); got != test.want {
+			if got := explain.Problem(test.member); got != test.want {
 				t.Errorf("%s: %+v, want %+v", name, got, test.want)
 			}
 		}
@@ -122,28 +135,31 @@ func TestWhatIsDecidedAgainWhenAMemberChanges(t *testing.T) {
 		record := func(fleetName, name string) *v1alpha1.NamespaceLeader {
 			return &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: fleetName, Name: name}}
 		}
-		m := newMuster(t, clusterOf("fleet", "east", "5"), record("fleet", "shop"), record("fleet", "till"), record("fleet2", "other"),
+		m := newMuster(t, clusterOf("fleet", "east", "5"), record("fleet", "shop"), record("fleet", "till"),
+			record("fleet2", "other"),
 			policyOf("fleet", "shops", "shop"), policyOf("fleet2", "others", "other"))
 		east := publisherThatRead(t, musterStart.Wall, testKey, lease.Content{
 			Namespace: "left", Name: "leasecast", Cluster: eastKey.Identity(), ClusterUID: "uid", Hub: "this",
 			Term: lease.Term{Epoch: 20, AcquireTime: musterStart.Wall, RenewTime: musterStart.Wall, Duration: 15 * time.Second},
 		})
 		a, b := &laborer{publisher: east}, &laborer{publisher: east}
-		m.members[eastKey], m.members[fleet.Key{Fleet: "fleet2", Name: "west"}] = &memberState{worker: a}, &memberState{worker: b}
-		m.members[fleet.Key{Fleet: "fleet", Name: "south"}] = atWork(nil)
-		m.members[fleet.Key{Fleet: "fleet", Name: "north"}] = &memberState{}
-		asked(&m.records)
+		m.members.of[eastKey], m.members.of[fleet.Key{Fleet: "fleet2", Name: "west"}] = &memberState{worker: a}, &memberState{
+			worker: b,
+		}
+		m.members.of[fleet.Key{Fleet: "fleet", Name: "south"}] = atWork(nil)
+		m.members.of[fleet.Key{Fleet: "fleet", Name: "north"}] = &memberState{}
+		asked(&m.recordQueue)
 		expects := func(what string, records, policies []string) {
 			t.Helper()
-			if got := asked(&m.records); !slices.Equal(got, records) {
+			if got := asked(&m.recordQueue); !slices.Equal(got, records) {
 				t.Errorf("%s: decisions on %q, want %q", what, got, records)
 			}
-			if got := asked(&m.policies); !slices.Equal(got, policies) {
+			if got := asked(&m.policyQueue); !slices.Equal(got, policies) {
 				t.Errorf("%s: policies %q, want %q", what, got, policies)
 			}
 		}
 		all, shops := []string{"fleet/left", "fleet/shop", "fleet/till"}, []string{"fleet/shops"}
-		m.memberChanged(eastKey)
+		m.sources.memberChanged(eastKey)
 		expects("a member changed", all, shops)
 		if a.woken != 1 || b.woken != 0 {
 			t.Errorf("woken: %d in the fleet, %d elsewhere", a.woken, b.woken)
@@ -151,22 +167,22 @@ func TestWhatIsDecidedAgainWhenAMemberChanges(t *testing.T) {
 		if len(m.events.events) != 1 {
 			t.Errorf("told: %q", m.events.events)
 		}
-		m.leaseChanged(eastKey, "shop")
+		m.sources.leaseChanged(eastKey, "shop")
 		expects("a Lease changed", []string{"fleet/shop"}, nil)
-		m.client = bounded{m.api}
-		m.leaseChanged(eastKey, "nobody's")
+		m.Client = bounded{m.api}
+		m.sources.leaseChanged(eastKey, "nobody's")
 		expects("a Lease that is nobody's changed", nil, nil)
-		m.client = m.api
-		m.leaseChanged(eastKey, "")
+		m.Client = m.api
+		m.sources.leaseChanged(eastKey, "")
 		expects("a member was read", all, shops)
 		var named []string
-		for _, r := range m.namespacesOfPolicy(t.Context(), policyOf("fleet2", "others", "other")) {
+		for _, r := range m.sources.namespacesOfPolicy(t.Context(), policyOf("fleet2", "others", "other")) {
 			named = append(named, r.Namespace+"/"+r.Name)
 		}
 		if slices.Sort(named); !slices.Equal(named, []string{"fleet2/left", "fleet2/other"}) {
 			t.Errorf("for a policy: %q", named)
 		}
-		if got := m.publishers("fleet"); len(got) != 1 || got[0] != east {
+		if got := m.members.publishers("fleet"); len(got) != 1 || got[0] != east {
 			t.Errorf("publishers: %v", got)
 		}
 	})
@@ -177,35 +193,35 @@ func TestClustersThatWereNeverConnectedAskForOneDecisionASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		record := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "shop"}}
 		m := newMuster(t, clusterOf("fleet", "east", "5"), record, policyOf("fleet", "shops", "shop"))
-		asked(&m.records)
-		asked(&m.policies)
+		asked(&m.recordQueue)
+		asked(&m.policyQueue)
 		decisions := 0
 		for range 100 {
 			for n := range 50 {
-				m.memberChanged(eastKey)
-				m.memberChanged(fleet.Key{Fleet: "fleet", Name: fmt.Sprint("gone-", n)})
+				m.sources.memberChanged(eastKey)
+				m.sources.memberChanged(fleet.Key{Fleet: "fleet", Name: fmt.Sprint("gone-", n)})
 			}
 			pass(50 * time.Millisecond)
-			decisions += len(asked(&m.records)) + len(asked(&m.policies))
+			decisions += len(asked(&m.recordQueue)) + len(asked(&m.policyQueue))
 		}
 		if decisions < 8 || decisions > 12 {
 			t.Errorf("%d decisions on one record and one policy in 5 s", decisions)
 		}
 		for n := range 50 {
-			if _, kept := m.members[fleet.Key{Fleet: "fleet", Name: fmt.Sprint("gone-", n)}]; kept {
+			if _, kept := m.members.of[fleet.Key{Fleet: "fleet", Name: fmt.Sprint("gone-", n)}]; kept {
 				t.Fatal("a member is remembered that there is not")
 			}
 		}
 		pass(time.Second)
-		asked(&m.records)
-		m.members[eastKey].engaged.ctx = t.Context()
-		m.memberChanged(eastKey)
-		if got := asked(&m.records); len(got) != 1 {
+		asked(&m.recordQueue)
+		m.members.of[eastKey].engaged.ctx = t.Context()
+		m.sources.memberChanged(eastKey)
+		if got := asked(&m.recordQueue); len(got) != 1 {
 			t.Errorf("when it is connected: decisions on %q", got)
 		}
-		m.members[eastKey].engaged.ctx = nil
-		m.memberChanged(eastKey)
-		if got := asked(&m.records); len(got) != 1 {
+		m.members.of[eastKey].engaged.ctx = nil
+		m.sources.memberChanged(eastKey)
+		if got := asked(&m.recordQueue); len(got) != 1 {
 			t.Errorf("when it is lost: decisions on %q", got)
 		}
 	})
@@ -220,8 +236,8 @@ func TestAStandbyKnowsTheSealBeforeItIsElected(t *testing.T) {
 				m.standby()
 			}
 			hubOf(t, m.Controller) // it has a seal
-			m.warmSeal("fleet")
-			secret := m.client
+			m.sources.warmSeal("fleet")
+			secret := m.Client
 			if err := secret.Delete(t.Context(), sealOf("fleet")); err != nil {
 				t.Fatal(err)
 			}

@@ -27,13 +27,22 @@ type fairQueue struct {
 	since    int   // requests with a record since the last one without
 }
 
+// newQueue makes a work queue with a name.
+type newQueue = func(
+	string, workqueue.TypedRateLimiter[mcreconcile.Request],
+) workqueue.TypedRateLimitingInterface[mcreconcile.Request]
+
 // newFairQueue returns a constructor of work queues with that order.
-func newFairQueue(laneOf func(types.NamespacedName) (lane, bool)) func(string, workqueue.TypedRateLimiter[mcreconcile.Request]) workqueue.TypedRateLimitingInterface[mcreconcile.Request] {
-	return func(name string, limiter workqueue.TypedRateLimiter[mcreconcile.Request]) workqueue.TypedRateLimitingInterface[mcreconcile.Request] {
-		type request = mcreconcile.Request
-		ordered := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[request]{Name: name, Queue: &fairQueue{laneOf: laneOf}})
-		delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[request]{Name: name, Queue: ordered})
-		return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[request]{Name: name, DelayingQueue: delaying})
+func newFairQueue(laneOf func(types.NamespacedName) (lane, bool)) newQueue {
+	type request = mcreconcile.Request
+	type queue = workqueue.TypedRateLimitingInterface[request]
+	return func(name string, limiter workqueue.TypedRateLimiter[request]) queue {
+		order := &fairQueue{laneOf: laneOf}
+		ordered := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[request]{Name: name, Queue: order})
+		config := workqueue.TypedDelayingQueueConfig[request]{Name: name, Queue: ordered}
+		return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[request]{
+			Name: name, DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(config),
+		})
 	}
 }
 

@@ -14,7 +14,9 @@ import (
 
 // requestOf names a namespace like <recorded or new>-<policy>-<member>-<number>, which is the lane that it waits in.
 func requestOf(name string) mcreconcile.Request {
-	return mcreconcile.Request{Request: reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "fleet", Name: name}}}
+	return mcreconcile.Request{
+		Request: reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "fleet", Name: name}},
+	}
 }
 
 func laneByName(key types.NamespacedName) (lane, bool) {
@@ -37,10 +39,14 @@ func TestDecisionsAreMadeInTurn(t *testing.T) {
 	}{
 		"one lane: as they were asked for": {many("new-shops-far", 3), many("new-shops-far", 3)},
 		"another policy comes second, though it came last": {
-			append(many("new-shops-far", 1000), "new-desks-far-0"), []string{"new-shops-far-0", "new-desks-far-0", "new-shops-far-1"},
+			append(many("new-shops-far", 1000), "new-desks-far-0"), []string{
+				"new-shops-far-0", "new-desks-far-0", "new-shops-far-1",
+			},
 		},
 		"so does another member of the same policy": {
-			append(many("new-shops-far", 1000), "new-shops-near-0"), []string{"new-shops-far-0", "new-shops-near-0", "new-shops-far-1"},
+			append(many("new-shops-far", 1000), "new-shops-near-0"), []string{
+				"new-shops-far-0", "new-shops-near-0", "new-shops-far-1",
+			},
 		},
 		"what has a record comes before what has none": {
 			append(many("new-shops-far", 3), "recorded-desks--0"), []string{"recorded-desks--0", "new-shops-far-0"},

@@ -16,7 +16,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/explain"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
 )
@@ -26,7 +28,8 @@ func fencing(f *v1alpha1.Fencing) *v1alpha1.LeadershipPolicy {
 	return &v1alpha1.LeadershipPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shops"},
 		Spec: v1alpha1.LeadershipPolicySpec{
-			Handover: v1alpha1.HandoverRegisteredReaders, Namespaces: v1alpha1.NamespaceSelection{Names: []string{"shop"}}, Fencing: f,
+			Handover: v1alpha1.HandoverRegisteredReaders, Namespaces: v1alpha1.NamespaceSelection{Names: []string{"shop"}},
+			Fencing: f,
 		},
 	}
 }
@@ -37,15 +40,19 @@ func TestWhereSchedulesAreFencedReadersShortenNothing(t *testing.T) {
 		fencing      *v1alpha1.Fencing
 		acknowledged bool
 	}{
-		"nothing is fenced":             {nil, true},
-		"writes are":                    {&v1alpha1.Fencing{Writes: []v1alpha1.WriteFence{{}}}, true},
-		"schedules are":                 {&v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}, false},
-		"schedules are, by name":        {&v1alpha1.Fencing{Enforcement: v1alpha1.EnforcementDeny, Schedules: &metav1.LabelSelector{}}, false},
-		"locks are":                     {&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}, false},
-		"there is a warning about them": {&v1alpha1.Fencing{Enforcement: v1alpha1.EnforcementWarn, Schedules: &metav1.LabelSelector{}}, true},
+		"nothing is fenced": {nil, true},
+		"writes are":        {&v1alpha1.Fencing{Writes: []v1alpha1.WriteFence{{}}}, true},
+		"schedules are":     {&v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}, false},
+		"schedules are, by name": {
+			&v1alpha1.Fencing{Enforcement: v1alpha1.EnforcementDeny, Schedules: &metav1.LabelSelector{}}, false,
+		},
+		"locks are": {&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}, false},
+		"there is a warning about them": {
+			&v1alpha1.Fencing{Enforcement: v1alpha1.EnforcementWarn, Schedules: &metav1.LabelSelector{}}, true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := parsePolicy(fencing(test.fencing)).election.Acknowledged; got != test.acknowledged {
+			if got := decide.ParsePolicy(fencing(test.fencing)).Election.Acknowledged; got != test.acknowledged {
 				t.Errorf("acknowledged: %v, want %v", got, test.acknowledged)
 			}
 		})
@@ -56,7 +63,10 @@ func TestHowLongLocksAreWaitedFor(t *testing.T) {
 	unstated := v1alpha1.LockFence{LeaseDurationSeconds: 15, RenewDeadlineSeconds: 10, RetryPeriodSeconds: 2}
 	quick := unstated
 	quick.RequestTimeoutSeconds, quick.ReleaseTimeoutSeconds = 5, ptr.To[int32](0)
-	slow := v1alpha1.LockFence{LeaseDurationSeconds: 60, RenewDeadlineSeconds: 40, RetryPeriodSeconds: 15, RequestTimeoutSeconds: 20, ReleaseTimeoutSeconds: ptr.To[int32](0)}
+	slow := v1alpha1.LockFence{
+		LeaseDurationSeconds: 60, RenewDeadlineSeconds: 40, RetryPeriodSeconds: 15, RequestTimeoutSeconds: 20,
+		ReleaseTimeoutSeconds: ptr.To[int32](0),
+	}
 	for name, test := range map[string]struct {
 		mode  v1alpha1.Enforcement
 		locks []v1alpha1.LockFence
@@ -69,8 +79,8 @@ func TestHowLongLocksAreWaitedFor(t *testing.T) {
 		"a warning keeps nobody from renewing":     {v1alpha1.EnforcementWarn, []v1alpha1.LockFence{slow}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := parsePolicy(fencing(&v1alpha1.Fencing{Enforcement: test.mode, LeaderElectionLocks: test.locks}))
-			if got := p.election.StopTime; got != test.want {
+			p := decide.ParsePolicy(fencing(&v1alpha1.Fencing{Enforcement: test.mode, LeaderElectionLocks: test.locks}))
+			if got := p.Election.StopTime; got != test.want {
 				t.Errorf("%v, want %v", got, test.want)
 			}
 		})
@@ -94,30 +104,34 @@ func TestWhichFencesAMemberHasToHaveInForce(t *testing.T) {
 			return nil
 		}
 	}
-	both := &v1alpha1.Fencing{Schedules: schedules, Writes: []v1alpha1.WriteFence{{ObjectLabels: map[string]string{"role": "leader"}}}}
+	both := &v1alpha1.Fencing{
+		Schedules: schedules, Writes: []v1alpha1.WriteFence{{ObjectLabels: map[string]string{"role": "leader"}}},
+	}
 	for name, test := range map[string]struct {
 		fencing *v1alpha1.Fencing
 		stands  func(guard.Fence, string) error
 		missed  bool
 	}{
-		"none is asked for":               {nil, missing, false},
-		"one is asked for, and in force":  {&v1alpha1.Fencing{Schedules: schedules}, nil, false},
-		"one is asked for, and missing":   {&v1alpha1.Fencing{Schedules: schedules}, missing, true},
-		"one is missing elsewhere":        {&v1alpha1.Fencing{Schedules: schedules}, elsewhere, false},
-		"that of schedules is missing":    {both, where(func(f guard.Fence) bool { return f.Schedules() != nil }), true},
-		"that of writes is missing":       {both, where(func(f guard.Fence) bool { return f.Schedules() == nil }), true},
-		"that of namespaces by label is":  {both, where(func(f guard.Fence) bool { return !f.Covers("shop") }), false},
-		"one that only warns is not seen": {&v1alpha1.Fencing{Enforcement: v1alpha1.EnforcementWarn, Schedules: schedules}, missing, false},
+		"none is asked for":              {nil, missing, false},
+		"one is asked for, and in force": {&v1alpha1.Fencing{Schedules: schedules}, nil, false},
+		"one is asked for, and missing":  {&v1alpha1.Fencing{Schedules: schedules}, missing, true},
+		"one is missing elsewhere":       {&v1alpha1.Fencing{Schedules: schedules}, elsewhere, false},
+		"that of schedules is missing":   {both, where(func(f guard.Fence) bool { return f.Schedules() != nil }), true},
+		"that of writes is missing":      {both, where(func(f guard.Fence) bool { return f.Schedules() == nil }), true},
+		"that of namespaces by label is": {both, where(func(f guard.Fence) bool { return !f.Covers("shop") }), false},
+		"one that only warns is not seen": {
+			&v1alpha1.Fencing{Enforcement: v1alpha1.EnforcementWarn, Schedules: schedules}, missing, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _, _ := onScene(t)
-			c.members[eastKey] = &memberState{worker: &laborer{unfenced: test.stands}}
-			v := shopView(election.Record{}, memberView{Member: fleet.Member{Key: eastKey}})
+			c.members.of[eastKey] = &memberState{worker: &laborer{unfenced: test.stands}}
+			v := shopView(election.Record{}, decide.Member{Member: fleet.Member{Key: eastKey}})
 			o := fencing(test.fencing)
 			o.Spec.Namespaces.Selector = &metav1.LabelSelector{}
-			v.policy = asParsed(o)
-			c.buildState(t.Context(), v)
-			if missed := v.members[0].unfenced; (missed != nil) != test.missed {
+			v.Policy = asParsed(o)
+			completed(t, c, v)
+			if missed := v.Members[0].Unfenced; (missed != nil) != test.missed {
 				t.Errorf("it misses %v", missed)
 			}
 		})
@@ -127,38 +141,42 @@ func TestWhichFencesAMemberHasToHaveInForce(t *testing.T) {
 // Without the policy's namespace a cluster has no Lease, and holders of locks in other namespaces all the same.
 func TestALockIsRefusedByClustersWithoutThePolicysNamespace(t *testing.T) {
 	west := fleet.Key{Fleet: "fleet", Name: "west"}
-	reached := func(*memberView) {}
+	reached := func(*decide.Member) {}
 	for name, test := range map[string]struct {
 		locks   *corev1.Namespace // the lock's namespace; nil: it does not exist
 		unread  error             // instead
-		is      func(west *memberView)
+		is      func(west *decide.Member)
 		fence   error // what west says of the fence
 		refused bool
 	}{
-		"one that refuses the lock":            {&corev1.Namespace{}, nil, reached, nil, true},
-		"one that may admit it":                {&corev1.Namespace{}, nil, reached, guard.ErrNotEnforced, false},
-		"one that does not allow the fence":    {&corev1.Namespace{}, nil, reached, guard.NotAllowedError{}, false},
-		"one without the lock's namespace":     {nil, nil, reached, guard.NotAllowedError{}, true},
-		"one whose namespaces cannot be read":  {nil, errDisengaged, reached, guard.NotAllowedError{}, false},
-		"one with the policy's namespace only": {nil, nil, func(m *memberView) { m.namespace = &corev1.Namespace{} }, guard.NotAllowedError{}, false},
-		"one in which the policy's namespace is about to be gone": {&corev1.Namespace{}, nil, func(m *memberView) {
-			m.namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}}
+		"one that refuses the lock":           {&corev1.Namespace{}, nil, reached, nil, true},
+		"one that may admit it":               {&corev1.Namespace{}, nil, reached, guard.ErrNotEnforced, false},
+		"one that does not allow the fence":   {&corev1.Namespace{}, nil, reached, guard.NotAllowedError{}, false},
+		"one without the lock's namespace":    {nil, nil, reached, guard.NotAllowedError{}, true},
+		"one whose namespaces cannot be read": {nil, errDisengaged, reached, guard.NotAllowedError{}, false},
+		"one with the policy's namespace only": {
+			nil, nil, func(m *decide.Member) { m.Namespace = &corev1.Namespace{} }, guard.NotAllowedError{}, false,
+		},
+		"one in which the policy's namespace is about to be gone": {&corev1.Namespace{}, nil, func(m *decide.Member) {
+			m.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}}
 		}, guard.ErrNotEnforced, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, s, _ := onScene(t)
 			s.space, s.refuses = test.locks, test.unread
-			c.members[eastKey] = &memberState{worker: &laborer{}}
-			c.members[west] = &memberState{worker: &laborer{unfenced: func(guard.Fence, string) error { return test.fence }}}
-			v := shopView(election.Record{}, memberView{Member: fleet.Member{Key: eastKey, Connected: true}, namespace: &corev1.Namespace{}},
-				memberView{Member: fleet.Member{Key: west, Connected: true}})
-			test.is(&v.members[1])
-			for i := range v.members {
-				v.members[i].takesPart = true
+			c.members.of[eastKey] = &memberState{worker: &laborer{}}
+			c.members.of[west] = &memberState{worker: &laborer{unfenced: func(guard.Fence, string) error { return test.fence }}}
+			v := shopView(election.Record{}, decide.Member{
+				Member: fleet.Member{Key: eastKey, Connected: true}, Namespace: &corev1.Namespace{},
+			},
+				decide.Member{Member: fleet.Member{Key: west, Connected: true}})
+			test.is(&v.Members[1])
+			for i := range v.Members {
+				v.Members[i].TakesPart = true
 			}
-			v.policy = asParsed(fencing(&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}))
-			c.buildState(t.Context(), v)
-			if _, refused := v.state.RefusedSince["stock/stock"]; refused != test.refused {
+			v.Policy = asParsed(fencing(&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}))
+			completed(t, c, v)
+			if _, refused := v.State.RefusedSince["stock/stock"]; refused != test.refused {
 				t.Errorf("every cluster refuses the lock: %v, want %v", refused, test.refused)
 			}
 		})
@@ -166,27 +184,28 @@ func TestALockIsRefusedByClustersWithoutThePolicysNamespace(t *testing.T) {
 	t.Run("one that is not reached counts since then, although its cache is empty", func(t *testing.T) {
 		c, s, _ := onScene(t)
 		s.space = nil
-		c.members[eastKey] = &memberState{worker: &laborer{}}
-		away := memberView{Member: fleet.Member{Key: west}, takesPart: true}
-		v := shopView(election.Record{}, memberView{Member: fleet.Member{Key: eastKey, Connected: true}, namespace: &corev1.Namespace{}, takesPart: true}, away)
-		v.policy = asParsed(fencing(&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}))
-		c.buildState(t.Context(), v)
-		if since := v.state.RefusedSince["stock/stock"]; since != musterStart.Boot {
+		c.members.of[eastKey] = &memberState{worker: &laborer{}}
+		away := decide.Member{Member: fleet.Member{Key: west}, TakesPart: true}
+		v := shopView(election.Record{}, decide.Member{Member: fleet.Member{Key: eastKey, Connected: true},
+			Namespace: &corev1.Namespace{}, TakesPart: true}, away)
+		v.Policy = asParsed(fencing(&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}))
+		completed(t, c, v)
+		if since := v.State.RefusedSince["stock/stock"]; since != musterStart.Boot {
 			t.Errorf("it is refused since %v, want %v", since, musterStart.Boot)
 		}
 	})
 }
 
 // asParsed is a policy that acts, whatever its timings.
-func asParsed(o *v1alpha1.LeadershipPolicy) *policy {
-	p := parsePolicy(o)
-	p.unknown = false
+func asParsed(o *v1alpha1.LeadershipPolicy) *decide.Policy {
+	p := decide.ParsePolicy(o)
+	p.Unknown = false
 	return p
 }
 
-func nothingLost(*policy) ([]string, error) { return nil, nil }
+func nothingLost(*decide.Policy) ([]string, error) { return nil, nil }
 
-func leadsNothing(*policy) bool { return false }
+func leadsNothing(*decide.Policy) bool { return false }
 
 // Programs there may go on until the term and the stop time are over. So the fence that ends them stays as long.
 func TestAClusterThatIsNotSelectedAnyMoreKeepsItsFencesWhileItLeads(t *testing.T) {
@@ -194,10 +213,12 @@ func TestAClusterThatIsNotSelectedAnyMoreKeepsItsFencesWhileItLeads(t *testing.T
 		record func(*v1alpha1.NamespaceLeaderSpec)
 		fences int
 	}{
-		"while its term drains": {func(s *v1alpha1.NamespaceLeaderSpec) { s.State, s.Leader = v1alpha1.StateDraining, "east" }, 1},
-		"once another leads":    {func(s *v1alpha1.NamespaceLeaderSpec) { s.Leader = "west" }, 0},
-		"once nobody leads":     {func(s *v1alpha1.NamespaceLeaderSpec) { s.State, s.Leader = v1alpha1.StateVacant, "" }, 0},
-		"for another policy":    {func(s *v1alpha1.NamespaceLeaderSpec) { s.Leader, s.Policy = "east", "other" }, 0},
+		"while its term drains": {
+			func(s *v1alpha1.NamespaceLeaderSpec) { s.State, s.Leader = v1alpha1.StateDraining, "east" }, 1,
+		},
+		"once another leads": {func(s *v1alpha1.NamespaceLeaderSpec) { s.Leader = "west" }, 0},
+		"once nobody leads":  {func(s *v1alpha1.NamespaceLeaderSpec) { s.State, s.Leader = v1alpha1.StateVacant, "" }, 0},
+		"for another policy": {func(s *v1alpha1.NamespaceLeaderSpec) { s.Leader, s.Policy = "east", "other" }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _, api := onScene(t)
@@ -210,8 +231,8 @@ func TestAClusterThatIsNotSelectedAnyMoreKeepsItsFencesWhileItLeads(t *testing.T
 			o.Spec.Timings = policyOf("fleet", "shops", "shop").Spec.Timings
 			o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "b"}}
 			m := fleet.Member{Key: eastKey, Labels: map[string]string{"zone": "a"}}
-			leads := func(p *policy) bool { return c.leadsFor(t.Context(), p, m) }
-			fs, _, err := fencesIn("this", []*policy{parsePolicy(o)}, m, nothingLost, leads)
+			leads := func(p *decide.Policy) bool { return c.policies.leadsFor(t.Context(), p, m) }
+			fs, _, err := decide.FencesIn("this", []*decide.Policy{decide.ParsePolicy(o)}, m, nothingLost, leads)
 			if len(fs) != test.fences || err != nil {
 				t.Errorf("there are %d fences, want %d (%v)", len(fs), test.fences, err)
 			}
@@ -233,27 +254,52 @@ func TestWhatAPolicySaysOfItsFences(t *testing.T) {
 		"none is asked for": {nil, nil, "nothing"},
 		"one is in force":   {&v1alpha1.Fencing{Schedules: schedules}, nil, "True InForce"},
 		"a lock is fenced": {&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}, nil,
-			"True InForce in force in all 1 clusters; refused in every cluster until each earlier holder must have stopped: stock/stock"},
-		"of locks that take as long the first is named": {&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock, like}}, nil,
-			"True InForce in force in all 1 clusters; refused in every cluster until each earlier holder must have stopped: stock/like, stock/stock; a change of leader takes 4s more, for the lock stock/stock"},
-		"one only warns":   {&v1alpha1.Fencing{Enforcement: v1alpha1.EnforcementWarn, Schedules: schedules}, nil, "True Warns"},
-		"one is missing":   {&v1alpha1.Fencing{Schedules: schedules}, err(guard.ErrNotEnforced), "False Unfenced east (a fence that the policy asks for does not refuse yet what it must)"},
-		"one is forbidden": {&v1alpha1.Fencing{Schedules: schedules}, err(guard.ErrForbidden), "False Unfenced east (the cluster does not let the hub install the fences"},
-		"one is refused": {&v1alpha1.Fencing{Schedules: schedules}, err(fmt.Errorf("%w (%w)", guard.ErrForbidden, apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("says a webhook")))),
-			"False Unfenced east (the cluster does not let the hub install the fences that the policy asks for: apply config/fencing there, or see who refuses it: forbidden: says a webhook)"},
-		"two are not allowed": {&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock, like}}, err(guard.NotAllowedError{Namespaces: []string{"stock"}}),
-			"False Unfenced east (an administrator of the cluster has to allow what is fenced outside the policy's namespaces: kubectl label namespace stock leasecast.dev/fencing=allowed)"},
-		"one is not stored":  {&v1alpha1.Fencing{Schedules: schedules}, err(apierrors.NewInvalid(schema.GroupKind{}, "gate", nil)), "False Unfenced east (the cluster does not store a fence that the policy asks for: change the policy: "},
-		"one is not known":   {&v1alpha1.Fencing{Schedules: schedules}, err(guard.ErrUnsupported), "False Unfenced east (the cluster knows no ValidatingAdmissionPolicies"},
-		"one is not checked": {&v1alpha1.Fencing{Schedules: schedules}, err(fmt.Errorf("later")), "False Unfenced east (a fence that the policy asks for has not been checked yet"},
+			"True InForce in force in all 1 clusters; refused in every cluster until each earlier holder must have " +
+				"stopped: stock/stock"},
+		"of locks that take as long the first is named": {&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock,
+			like}}, nil,
+			"True InForce in force in all 1 clusters; refused in every cluster until each earlier holder must have " +
+				"stopped: stock/like, stock/stock; a change of leader takes 4s more, for the lock stock/stock"},
+		"one only warns": {
+			&v1alpha1.Fencing{Enforcement: v1alpha1.EnforcementWarn, Schedules: schedules}, nil, "True Warns",
+		},
+		"one is missing": {
+			&v1alpha1.Fencing{Schedules: schedules}, err(guard.ErrNotEnforced),
+			"False Unfenced east (a fence that the policy asks for does not refuse yet what it must)",
+		},
+		"one is forbidden": {
+			&v1alpha1.Fencing{Schedules: schedules}, err(guard.ErrForbidden),
+			"False Unfenced east (the cluster does not let the hub install the fences",
+		},
+		"one is refused": {&v1alpha1.Fencing{Schedules: schedules},
+			err(fmt.Errorf("%w (%w)", guard.ErrForbidden,
+				apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("says a webhook")))),
+			"False Unfenced east (the cluster does not let the hub install the fences that the policy asks for: apply " +
+				"config/fencing there, or see who refuses it: forbidden: says a webhook)"},
+		"two are not allowed": {&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock, like}},
+			err(guard.NotAllowedError{Namespaces: []string{"stock"}}),
+			"False Unfenced east (an administrator of the cluster has to allow what is fenced outside the policy's " +
+				"namespaces: kubectl label namespace stock leasecast.dev/fencing=allowed)"},
+		"one is not stored": {
+			&v1alpha1.Fencing{Schedules: schedules}, err(apierrors.NewInvalid(schema.GroupKind{}, "gate", nil)),
+			"False Unfenced east (the cluster does not store a fence that the policy asks for: change the policy: ",
+		},
+		"one is not known": {
+			&v1alpha1.Fencing{Schedules: schedules}, err(guard.ErrUnsupported),
+			"False Unfenced east (the cluster knows no ValidatingAdmissionPolicies",
+		},
+		"one is not checked": {
+			&v1alpha1.Fencing{Schedules: schedules}, err(fmt.Errorf("later")),
+			"False Unfenced east (a fence that the policy asks for has not been checked yet",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := New(Options{HubID: "this"})
-			c.client = hubOf(t, c)
-			c.members[eastKey] = &memberState{worker: &laborer{unfenced: test.stands}}
+			c.Client = hubOf(t, c)
+			c.members.of[eastKey] = &memberState{worker: &laborer{unfenced: test.stands}}
 			o := fencing(test.fencing)
 			o.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFenced, Status: metav1.ConditionUnknown}}
-			c.noteFences(t.Context(), nil, asParsed(o), o, []memberView{{Member: fleet.Member{Key: eastKey}}}, nil)
+			c.statuses.noteFences(t.Context(), nil, asParsed(o), o, []decide.Member{{Member: fleet.Member{Key: eastKey}}}, nil)
 			got := "nothing"
 			if cond := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionFenced); cond != nil {
 				got = fmt.Sprintf("%s %s %s", cond.Status, cond.Reason, cond.Message)
@@ -267,65 +313,78 @@ func TestWhatAPolicySaysOfItsFences(t *testing.T) {
 
 func TestAPolicySaysThatAFenceIsMissingWhereNobodyWorksYet(t *testing.T) {
 	o := fencing(&v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}})
-	New(Options{HubID: "this"}).noteFences(t.Context(), nil, asParsed(o), o, []memberView{{Member: fleet.Member{Key: eastKey}}}, nil)
-	if cond := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionFenced); cond == nil || cond.Status != metav1.ConditionFalse {
+	New(Options{HubID: "this"}).statuses.noteFences(t.Context(), nil, asParsed(o), o,
+		[]decide.Member{{Member: fleet.Member{Key: eastKey}}}, nil)
+	if cond := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionFenced); cond == nil ||
+		cond.Status != metav1.ConditionFalse {
 		t.Errorf("it says %+v", cond)
 	}
 }
 
 // Two policies never gate one lock: it would be held nowhere, or the wrong leader would count.
 func TestALockHasOneFenceInAMember(t *testing.T) {
-	named := func(name string, clusters map[string]string, f *v1alpha1.Fencing) *policy {
+	named := func(name string, clusters map[string]string, f *v1alpha1.Fencing) *decide.Policy {
 		o := fencing(f)
-		o.Name, o.Spec.Timings = name, v1alpha1.Timings{LeaseDurationMilliseconds: 15_000, RenewIntervalMilliseconds: 5000, RequestTimeoutMilliseconds: 3000, MaxClockSkewMilliseconds: 1000}
+		o.Name, o.Spec.Timings = name, v1alpha1.Timings{
+			LeaseDurationMilliseconds: 15_000, RenewIntervalMilliseconds: 5000, RequestTimeoutMilliseconds: 3000,
+			MaxClockSkewMilliseconds: 1000,
+		}
 		o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: clusters}
-		return parsePolicy(o)
+		return decide.ParsePolicy(o)
 	}
-	written := func(name, lease string) *policy {
+	written := func(name, lease string) *decide.Policy {
 		p := named(name, nil, nil)
-		p.object.Spec.LeaseName = lease
+		p.Object.Spec.LeaseName = lease
 		return p
 	}
 	locks := &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}
 	invalid := named("old", nil, locks)
-	invalid.invalid, invalid.unknown = errors.New("its timings"), true
+	invalid.Invalid, invalid.Unknown = errors.New("its timings"), true
 	other := simLock
 	other.Name = "other"
-	m := memberView{Member: fleet.Member{Key: eastKey, Labels: map[string]string{"zone": "a"}}}
+	m := decide.Member{Member: fleet.Member{Key: eastKey, Labels: map[string]string{"zone": "a"}}}
 	for name, test := range map[string]struct {
-		older, younger *policy
+		older, younger *decide.Policy
 		fences         int
 		by             string
 	}{
-		"both fence it":                       {named("old", nil, locks), named("young", nil, locks), 1, "the policy old fences the lock stock/stock"},
-		"the older one is invalid":            {invalid, named("young", nil, locks), 1, "the policy old is invalid, and a fence that it had may refuse the lock stock/stock everywhere"},
-		"the hub writes it for the older one": {written("old", simLock.Name), named("young", nil, locks), 0, "the lock stock/stock has the name of the Leases that the hub writes for the policy old"},
-		"the hub writes it for the younger":   {named("old", nil, locks), written("young", simLock.Name), 1, ""},
-		"they fence different ones":           {named("old", nil, locks), named("young", nil, &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{other}}), 2, ""},
-		"in different clusters":               {named("old", map[string]string{"zone": "b"}, locks), named("young", nil, locks), 1, ""},
-		"the older one fences none":           {named("old", nil, nil), named("young", nil, locks), 1, ""},
-		"the younger one has no fence":        {named("old", nil, locks), named("young", nil, nil), 1, ""},
+		"both fence it": {
+			named("old", nil, locks), named("young", nil, locks), 1, "the policy old fences the lock stock/stock",
+		},
+		"the older one is invalid": {
+			invalid, named("young", nil, locks), 1,
+			"the policy old is invalid, and a fence that it had may refuse the lock stock/stock everywhere",
+		},
+		"the hub writes it for the older one": {
+			written("old", simLock.Name), named("young", nil, locks), 0,
+			"the lock stock/stock has the name of the Leases that the hub writes for the policy old",
+		},
+		"the hub writes it for the younger": {named("old", nil, locks), written("young", simLock.Name), 1, ""},
+		"they fence different ones": {
+			named("old", nil, locks), named("young", nil, &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{other}}),
+			2, "",
+		},
+		"in different clusters": {
+			named("old", map[string]string{"zone": "b"}, locks), named("young", nil, locks), 1, "",
+		},
+		"the older one fences none":    {named("old", nil, nil), named("young", nil, locks), 1, ""},
+		"the younger one has no fence": {named("old", nil, locks), named("young", nil, nil), 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			all := []*policy{test.older, test.younger}
-			if fs, _, err := fencesIn("this", all, m.Member, nothingLost, leadsNothing); len(fs) != test.fences || err != nil {
+			all := []*decide.Policy{test.older, test.younger}
+			if fs, _, err := decide.FencesIn("this", all, m.Member, nothingLost, leadsNothing); len(fs) != test.fences ||
+				err != nil {
 				t.Errorf("there are %d fences, want %d (%v)", len(fs), test.fences, err)
 			}
-			why := lockRefused(all, test.younger.object, []memberView{m})
-			if (why == "") != (test.by == "") || !strings.HasPrefix(why, test.by) {
-				t.Errorf("it says %q, want %q", why, test.by)
-			}
-			if why := lockRefused(all, test.older.object, []memberView{m}); why != "" {
-				t.Errorf("of the older one it says %q", why)
-			}
-			if test.younger.object.Spec.Fencing == nil {
+			if test.younger.Object.Spec.Fencing == nil {
 				return
 			}
-			c, o := New(Options{HubID: "this"}), test.younger.object
-			c.members[eastKey] = &memberState{worker: &laborer{}}
-			c.client = hubOf(t, c)
-			c.noteFences(t.Context(), all, test.younger, o, []memberView{m}, nil)
-			if got := told(o.Status.Conditions, v1alpha1.ConditionFenced); test.by != "" && !strings.HasPrefix(got, "False Unfenced "+test.by) ||
+			c, o := New(Options{HubID: "this"}), test.younger.Object
+			c.members.of[eastKey] = &memberState{worker: &laborer{}}
+			c.Client = hubOf(t, c)
+			c.statuses.noteFences(t.Context(), all, test.younger, o, []decide.Member{m}, nil)
+			if got := told(o.Status.Conditions, v1alpha1.ConditionFenced); test.by != "" &&
+				!strings.HasPrefix(got, "False Unfenced "+test.by) ||
 				test.by == "" && !strings.HasPrefix(got, "True InForce ") {
 				t.Errorf("its condition is %q", got)
 			}
@@ -336,35 +395,42 @@ func TestALockHasOneFenceInAMember(t *testing.T) {
 // The younger policy was never led there. It does not take the lock of the older one out of the fence.
 func TestAPolicyWhoseLeaseAnOlderOneFencesSaysSo(t *testing.T) {
 	locks := &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}
-	named := func(name string, change func(*v1alpha1.LeadershipPolicySpec)) *policy {
+	named := func(name string, change func(*v1alpha1.LeadershipPolicySpec)) *decide.Policy {
 		o := fencing(nil)
 		o.Name = name
 		change(&o.Spec)
-		return parsePolicy(o)
+		return decide.ParsePolicy(o)
 	}
 	old := named("old", func(s *v1alpha1.LeadershipPolicySpec) { s.Fencing = locks })
 	in := func(names ...string) func(*v1alpha1.LeadershipPolicySpec) {
 		return func(s *v1alpha1.LeadershipPolicySpec) { s.LeaseName, s.Namespaces.Names = simLock.Name, names }
 	}
 	for name, test := range map[string]struct {
-		policies []*policy // the last one is asked for
+		policies []*decide.Policy // the last one is asked for
 		refused  bool
 	}{
-		"it manages the namespace": {[]*policy{old, named("young", in("bank", simLock.Namespace))}, true},
-		"the older one only warns": {[]*policy{named("old", func(s *v1alpha1.LeadershipPolicySpec) {
+		"it manages the namespace": {[]*decide.Policy{old, named("young", in("bank", simLock.Namespace))}, true},
+		"the older one only warns": {[]*decide.Policy{named("old", func(s *v1alpha1.LeadershipPolicySpec) {
 			s.Fencing = locks.DeepCopy()
 			s.Fencing.Enforcement = v1alpha1.EnforcementWarn
 		}), named("young", in(simLock.Namespace))}, false},
-		"the older one is about others": {[]*policy{named("old", func(s *v1alpha1.LeadershipPolicySpec) {
+		"the older one is about others": {[]*decide.Policy{named("old", func(s *v1alpha1.LeadershipPolicySpec) {
 			s.Fencing, s.ClusterSelector = locks, &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "b"}}
 		}), named("young", in(simLock.Namespace))}, false},
-		"it manages others":                    {[]*policy{old, named("young", in("bank"))}, false},
-		"its Leases have another name":         {[]*policy{old, named("young", func(s *v1alpha1.LeadershipPolicySpec) { s.Namespaces.Names = []string{simLock.Namespace} })}, false},
-		"the one with the lock is the younger": {[]*policy{named("old", in(simLock.Namespace))}, false},
+		"it manages others": {[]*decide.Policy{old, named("young", in("bank"))}, false},
+		"its Leases have another name": {
+			[]*decide.Policy{
+				old, named("young", func(s *v1alpha1.LeadershipPolicySpec) { s.Namespaces.Names = []string{simLock.Namespace} }),
+			},
+			false,
+		},
+		"the one with the lock is the younger": {[]*decide.Policy{named("old", in(simLock.Namespace))}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			why := leaseRefused(append(test.policies, old), test.policies[len(test.policies)-1], []memberView{{Member: fleet.Member{Key: eastKey}}})
-			if want := "the policy old fences the lock stock/stock"; (why != "") != test.refused || test.refused && !strings.HasPrefix(why, want) {
+			why := explain.LeaseRefused(append(test.policies, old), test.policies[len(test.policies)-1],
+				[]decide.Member{{Member: fleet.Member{Key: eastKey}}})
+			if want := "the policy old fences the lock stock/stock"; (why != "") != test.refused ||
+				test.refused && !strings.HasPrefix(why, want) {
 				t.Errorf("it says %q, want %q: %v", why, want, test.refused)
 			}
 		})
@@ -390,15 +456,16 @@ func TestTheFencesOfAnInvalidPolicyStay(t *testing.T) {
 			o := policyOf("fleet", "shops", "shop")
 			o.Spec.Fencing = &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}
 			test.change(o)
-			all := []*policy{parsePolicy(o)}
+			all := []*decide.Policy{decide.ParsePolicy(o)}
 			c := New(Options{HubID: "this"})
-			c.client = hubOf(t, c)
-			c.noteFences(t.Context(), all, all[0], o, []memberView{{Member: fleet.Member{Key: eastKey}}}, nil)
+			c.Client = hubOf(t, c)
+			c.statuses.noteFences(t.Context(), all, all[0], o, []decide.Member{{Member: fleet.Member{Key: eastKey}}}, nil)
 			says := told(o.Status.Conditions, v1alpha1.ConditionFenced)
-			if stay := says == "False Unfenced the policy is invalid: the fences that it had stay as they were"; stay != (test.invalid != nil) {
+			stay := says == "False Unfenced the policy is invalid: the fences that it had stay as they were"
+			if stay != (test.invalid != nil) {
 				t.Errorf("its condition is %q", says)
 			}
-			fs, invalid, err := fencesIn("this", all, fleet.Member{Key: eastKey}, nothingLost, leadsNothing)
+			fs, invalid, err := decide.FencesIn("this", all, fleet.Member{Key: eastKey}, nothingLost, leadsNothing)
 			if err != nil || len(fs) != test.fences || !slices.Equal(invalid, test.invalid) {
 				t.Errorf("%d fences, invalid are %q; want %d, %q", len(fs), invalid, test.fences, test.invalid)
 			}

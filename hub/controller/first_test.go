@@ -19,8 +19,10 @@ import (
 	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/seal"
 )
@@ -63,14 +65,18 @@ func (s *shelf) Get(_ context.Context, name string, _ metav1.GetOptions) (*coord
 	return nil, apierrors.NewNotFound(leaseResource, name)
 }
 
-func (s *shelf) Create(_ context.Context, l *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
+func (s *shelf) Create(
+	_ context.Context, l *coordinationv1.Lease, _ metav1.CreateOptions,
+) (*coordinationv1.Lease, error) {
 	if s.leases[l.Name] != nil {
 		return nil, apierrors.NewAlreadyExists(leaseResource, l.Name)
 	}
 	return s.put(l), nil
 }
 
-func (s *shelf) Update(_ context.Context, l *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+func (s *shelf) Update(
+	_ context.Context, l *coordinationv1.Lease, _ metav1.UpdateOptions,
+) (*coordinationv1.Lease, error) {
 	if old := s.leases[l.Name]; old == nil || old.ResourceVersion != l.ResourceVersion {
 		return nil, apierrors.NewConflict(leaseResource, l.Name, errRefused)
 	}
@@ -86,11 +92,12 @@ var testKey = seal.Key("a key of thirty-two characters..")
 
 // stage is a controller of the hub "this", and cluster east of its fleet, whose Leases of namespace shop it writes.
 type stage struct {
+	entry  *ledger.Entry
 	t      *testing.T
 	clock  *clocktest.Hand
 	c      *Controller
 	east   *shelf
-	policy *policy
+	policy *decide.Policy
 }
 
 var shopCopy = types.NamespacedName{Namespace: "shop", Name: "leasecast"}
@@ -99,10 +106,14 @@ func newStage(t *testing.T) *stage {
 	t.Helper()
 	clock := clocktest.NewHand(clocktest.Start)
 	return &stage{
-		t: t, clock: clock, c: New(Options{HubID: "this", Clock: clock}), east: &shelf{leases: map[string]*coordinationv1.Lease{}},
-		policy: &policy{names: map[string]bool{"shop": true}, election: election.Policy{
+		entry: takenOf(shop), t: t, clock: clock, c: New(Options{HubID: "this", Clock: clock}), east: &shelf{
+			leases: map[string]*coordinationv1.Lease{},
+		},
+		policy: &decide.Policy{Names: map[string]bool{"shop": true}, Election: election.Policy{
 			LeaseName: shopCopy.Name, Acknowledged: true,
-			Timings: lease.Timings{Duration: 15 * time.Second, Renew: 5 * time.Second, Timeout: 3 * time.Second, Skew: time.Second},
+			Timings: lease.Timings{
+				Duration: 15 * time.Second, Renew: 5 * time.Second, Timeout: 3 * time.Second, Skew: time.Second,
+			},
 		}},
 	}
 }
@@ -111,7 +122,8 @@ func newStage(t *testing.T) *stage {
 func (s *stage) publisher() *publish.Publisher {
 	s.t.Helper()
 	p := publish.New(publish.Options{
-		Client: s.east, Fleet: "fleet", Cluster: lease.Identity("east", "fleet"), ClusterUID: "uid", Hub: "this", Key: testKey,
+		Client: s.east, Fleet: "fleet", Cluster: lease.Identity("east", "fleet"), ClusterUID: "uid", Hub: "this",
+		Key:   testKey,
 		Clock: s.clock, MayWrite: func(lease.Reading) bool { return true }, Promises: s.c.promises,
 		Report: func(bool, lease.Reading, error) {}, Changed: func(string) {},
 		Queue: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
@@ -135,27 +147,31 @@ func (s *stage) work(p *publish.Publisher) {
 
 // decided has the Leases written as a record says.
 func (s *stage) decided(p *publish.Publisher, r election.Record, grants bool) {
-	v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, policy: s.policy, members: []memberView{{
-		Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "east"}, Connected: true}, takesPart: true, isRead: true,
-		publisher: p, namespace: &corev1.Namespace{},
+	v := &decide.Snapshot{Entry: s.entry, Policy: s.policy, Members: []decide.Member{{
+		Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "east"}, Connected: true}, TakesPart: true, IsRead: true,
+		Publisher: p, Namespace: &corev1.Namespace{},
 	}}}
-	v.state.Record = r
+	v.State.Record = r
 	d := election.Decision{Record: r}
-	s.c.changed(s.t.Context(), v, d, grants)
-	s.c.assign(v, d)
+	if grants && r.Reason != reason.Adopted {
+		s.entry.Granted = r.Epoch
+	}
+	lookAtLeases(v)
+	s.c.assign(v, planOf(d))
 	s.work(p)
 }
 
 // leading is the record of a term of east.
 func (s *stage) leading(why reason.Reason) election.Record {
 	return election.Record{
-		Leader: "east", Epoch: 20, State: election.Leading, Reason: why, Since: s.clock.Now().Wall, AcquireTime: s.clock.Now().Wall,
-		Duration: 15 * time.Second, LeaseName: shopCopy.Name,
+		Leader: "east", Epoch: 20, State: election.Leading, Reason: why, Since: s.clock.Now().Wall,
+		AcquireTime: s.clock.Now().Wall,
+		Duration:    15 * time.Second, LeaseName: shopCopy.Name,
 	}
 }
 
-// Rule 3: the first Lease of a term is written by the tenure that persisted its grant, once. Whatever else does not find
-// a Lease that stands needs a new term: the one that is missing may be what was to end this one.
+// Rule 3: the first Lease of a term is written by the tenure that persisted its grant, once. Whatever else does not
+// find a Lease that stands needs a new term: the one that is missing may be what was to end this one.
 func TestWhoWritesTheFirstLeaseOfATerm(t *testing.T) {
 	for name, test := range map[string]struct {
 		happens func(*stage)
@@ -221,12 +237,15 @@ func TestReadersAreBelievedOnceTheLongestDOfTheTermHasPassed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
-			s.policy.election.Timings.Duration = test.present
+			s.policy.Election.Timings.Duration = test.present
 			began := s.clock.Now().Wall
 			copied := &coordinationv1.Lease{}
 			if err := seal.Write(testKey, lease.Content{
-				Namespace: shopCopy.Namespace, Name: shopCopy.Name, Cluster: lease.Identity("east", "fleet"), ClusterUID: "uid", Hub: "this",
-				Term: lease.Term{Holder: lease.Identity("east", "fleet"), Epoch: 20, AcquireTime: began, RenewTime: began, Duration: time.Minute},
+				Namespace: shopCopy.Namespace, Name: shopCopy.Name, Cluster: lease.Identity("east", "fleet"), ClusterUID: "uid",
+				Hub: "this",
+				Term: lease.Term{
+					Holder: lease.Identity("east", "fleet"), Epoch: 20, AcquireTime: began, RenewTime: began, Duration: time.Minute,
+				},
 			}, copied); err != nil {
 				t.Fatal(err)
 			}
@@ -234,7 +253,10 @@ func TestReadersAreBelievedOnceTheLongestDOfTheTermHasPassed(t *testing.T) {
 			confirm := func() {
 				reader := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "pods", Name: "reader"}}
 				if err := wire.WriteRegistration(lease.Registration{
-					Identity: "reader", Account: "reader", Confirmed: s.clock.Now().Wall, Duration: test.registered, Released: map[string]int64{"shop": 20},
+					Identity: "reader", Account: "reader", Confirmed: s.clock.Now().Wall, Duration: test.registered,
+					Released: map[string]int64{
+						"shop": 20,
+					},
 				}, reader); err != nil {
 					t.Fatal(err)
 				}

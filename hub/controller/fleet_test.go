@@ -87,7 +87,8 @@ type muster struct {
 
 var musterStart = lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
 
-// metadataWatch shows the metadata of the Secrets that a watch shows. Unlike watch.Filter it ends when nobody reads any more.
+// metadataWatch shows the metadata of the Secrets that a watch shows. Unlike watch.Filter it ends when nobody reads any
+// more.
 type metadataWatch struct {
 	watch.Interface
 	events chan watch.Event
@@ -113,7 +114,8 @@ func newMetadataWatch(of watch.Interface) metadataWatch {
 func granted(of client.WithWatch) (kubernetes.Interface, metadata.Interface) {
 	api := kubernetesfake.NewClientset()
 	api.PrependReactor("create", "selfsubjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, &authorizationv1.SelfSubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}, nil
+		allowed := authorizationv1.SubjectAccessReviewStatus{Allowed: true}
+		return true, &authorizationv1.SelfSubjectAccessReview{Status: allowed}, nil
 	})
 	api.PrependReactor("get", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		secret, name := &corev1.Secret{}, a.(clienttesting.GetAction).GetName()
@@ -125,7 +127,8 @@ func granted(of client.WithWatch) (kubernetes.Interface, metadata.Interface) {
 		err := of.List(context.Background(), secrets, client.InNamespace(a.GetNamespace()))
 		list := &metav1.List{ListMeta: secrets.ListMeta}
 		for _, s := range secrets.Items {
-			list.Items = append(list.Items, runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: s.ObjectMeta}})
+			list.Items = append(list.Items,
+				runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: s.ObjectMeta}})
 		}
 		return true, list, err
 	})
@@ -175,16 +178,16 @@ func newMusterBy(t *testing.T, clock lease.Clock, objects ...client.Object) *mus
 		Fleet: f, Clock: m.clock, HubID: own, OwnNamespace: "leasecast-system", Seals: seal.NewStore(m.api, m.api),
 		Tenure: succeeding(t, musterStart, 6*time.Second, -time.Hour), Elected: func(context.Context) bool { return true },
 	})
-	m.client, m.live, m.Controller.events = m.api, m.api, m.events
-	for _, q := range []*queue{&m.records, &m.policies} {
+	m.Client, m.Live, m.Controller.events = m.api, m.api, m.events
+	for _, q := range []*queue{&m.recordQueue, &m.policyQueue} {
 		q.q = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- local.fleet.Start(ctx) }()
 	t.Cleanup(func() {
-		m.records.q.ShutDown()
-		m.policies.q.ShutDown()
+		m.recordQueue.q.ShutDown()
+		m.policyQueue.q.ShutDown()
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
@@ -259,7 +262,9 @@ func asked(q *queue) []string {
 // clusterOf is a Cluster that takes part with a priority.
 func clusterOf(fleetName, name, priority string) *clusterv1.Cluster {
 	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
-		Namespace: fleetName, Name: name, UID: types.UID("uid-of-" + name), Labels: map[string]string{v1alpha1.PriorityLabel: priority},
+		Namespace: fleetName, Name: name, UID: types.UID("uid-of-" + name), Labels: map[string]string{
+			v1alpha1.PriorityLabel: priority,
+		},
 	}}
 }
 

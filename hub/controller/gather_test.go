@@ -19,7 +19,6 @@ import (
 	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
-	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/seal"
 	"github.com/leasecast/leasecast/hub/tenure"
 )
@@ -35,8 +34,8 @@ func (nobody) servedBy(string) string { return "this" }
 
 var shop = types.NamespacedName{Namespace: "fleet", Name: "shop"}
 
-// hubOf has a controller work with an API server that holds a record of shop, its policy with a D of 15 s, and a seal that
-// remembers a D of a minute and an ε of 5 s.
+// hubOf has a controller work with an API server that holds a record of shop, its policy with a D of 15 s, and a seal
+// that remembers a D of a minute and an ε of 5 s.
 func hubOf(t *testing.T, c *Controller) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -47,7 +46,8 @@ func hubOf(t *testing.T, c *Controller) client.Client {
 	}
 	record := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: shop.Namespace, Name: shop.Name}}
 	record.Spec = v1alpha1.NamespaceLeaderSpec{
-		Policy: "shops", State: v1alpha1.StateLeading, Leader: "east", Epoch: 20, LeaseDurationSeconds: 15, LeaseName: "leasecast",
+		Policy: "shops", State: v1alpha1.StateLeading, Leader: "east", Epoch: 20, LeaseDurationSeconds: 15,
+		LeaseName: "leasecast",
 	}
 	p := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: shop.Namespace, Name: "shops"}}
 	p.Spec.Namespaces.Names = []string{shop.Name}
@@ -55,11 +55,12 @@ func hubOf(t *testing.T, c *Controller) client.Client {
 		LeaseDurationMilliseconds: 15_000, RenewIntervalMilliseconds: 5000,
 		RequestTimeoutMilliseconds: 3000, MaxClockSkewMilliseconds: 1000,
 	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: shop.Namespace, Name: seal.SecretName}, Data: map[string][]byte{
-		"key": testKey, "largest-lease-duration-seconds": []byte("60"), "largest-max-clock-skew": []byte("5s"),
-	}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: shop.Namespace, Name: seal.SecretName},
+		Data: map[string][]byte{
+			"key": testKey, "largest-lease-duration-seconds": []byte("60"), "largest-max-clock-skew": []byte("5s"),
+		}}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(record, p, secret).WithStatusSubresource(record).Build()
-	c.client, c.live, c.source, c.events = api, api, nobody{}, silent{}
+	c.Client, c.Live, c.source, c.events = api, api, nobody{}, silent{}
 	c.Seals, c.Elected = seal.NewStore(api, api), func(context.Context) bool { return true }
 	return api
 }
@@ -87,14 +88,15 @@ func succeeding(t *testing.T, start lease.Reading, h, renewed time.Duration) *te
 	if _, _, err := lock.Get(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me", RenewTime: metav1.NewTime(start.Wall)}); err != nil {
+	if err := lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me",
+		RenewTime: metav1.NewTime(start.Wall)}); err != nil {
 		t.Fatal(err)
 	}
 	return next
 }
 
-// Rule 6: an earlier tenure may have promised by a longer D and under a larger ε and a larger stop time than the policy has
-// now. The seal is all that tells of it.
+// Rule 6: an earlier tenure may have promised by a longer D and under a larger ε and a larger stop time than the policy
+// has now. The seal is all that tells of it.
 func TestADecisionKnowsTheLargestDurationsOfTheSeal(t *testing.T) {
 	clock := fixedClock{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
 	c := New(Options{Tenure: succeeding(t, lease.Reading(clock), 6*time.Second, -time.Hour), Clock: clock, HubID: "this"})
@@ -107,11 +109,13 @@ func TestADecisionKnowsTheLargestDurationsOfTheSeal(t *testing.T) {
 		t.Fatal(err)
 	}
 	v, err := c.gather(t.Context(), shop)
-	if err != nil || v.stop != "" || v.policy == nil {
+	if err != nil || v.Stop != "" || v.Policy == nil {
 		t.Fatalf("%+v, %v", v, err)
 	}
-	if s := v.state; s.LargestDuration != time.Minute || s.LargestSkew != 5*time.Second || s.LargestStop != 17*time.Second {
-		t.Errorf("the largest D is %v, ε %v, stop time %v; want 1m, 5s and 17s", s.LargestDuration, s.LargestSkew, s.LargestStop)
+	if s := v.State; s.LargestDuration != time.Minute || s.LargestSkew != 5*time.Second ||
+		s.LargestStop != 17*time.Second {
+		t.Errorf("the largest D is %v, ε %v, stop time %v; want 1m, 5s and 17s", s.LargestDuration, s.LargestSkew,
+			s.LargestStop)
 	}
 }
 
@@ -143,7 +147,7 @@ func TestNothingIsDecidedOnARecordThatWasReadBesideAnEarlierTenure(t *testing.T)
 			clock := clocktest.NewHand(clocktest.Start)
 			// By its own clock, which may be behind by the ε of the seal.
 			c := New(Options{Tenure: succeeding(t, clock.Now(), h, -h+time.Second-5*time.Second), Clock: clock, HubID: "this"})
-			c.live = slowly{hubOf(t, c), clock, takes}
+			c.Live = slowly{hubOf(t, c), clock, takes}
 			clock.Advance(test.asked)
 			got, err := c.reconcileNamespace(t.Context(), mcreconcile.Request{Request: reconcile.Request{NamespacedName: shop}})
 			if err != nil {
@@ -152,39 +156,6 @@ func TestNothingIsDecidedOnARecordThatWasReadBesideAnEarlierTenure(t *testing.T)
 			decided := got.RequeueAfter > time.Second || got.RequeueAfter == rightAway
 			if decided != (test.want == 0) || !decided && got.RequeueAfter != test.want {
 				t.Errorf("decides again in %v, want %v (0: not for the earlier tenure)", got.RequeueAfter, test.want)
-			}
-		})
-	}
-}
-
-// If most clusters are lost at once, it may well be the hub that is. Half are no more than the other half.
-func TestMostClustersAreMoreThanHalfOfThoseThatWereReached(t *testing.T) {
-	const window = 10 * time.Second
-	at := func(since time.Duration) lease.Reading { return lease.Reading{Boot: time.Hour + since} }
-	fine := memberView{takesPart: true, verdict: health.Verdict{State: health.Healthy}}
-	never := memberView{takesPart: true, verdict: health.Verdict{State: health.Unknown}}
-	lost := func(since time.Duration) memberView {
-		return memberView{takesPart: true, verdict: health.Verdict{State: health.Unhealthy, Since: at(since)}}
-	}
-	outside := changed(lost(0), func(m *memberView) { m.takesPart = false })
-	for name, test := range map[string]struct {
-		members []memberView
-		want    bool
-	}{
-		"none":                                {[]memberView{fine, fine}, false},
-		"there are none":                      {nil, false},
-		"one of two":                          {[]memberView{lost(0), fine}, false},
-		"two of four":                         {[]memberView{lost(0), fine, lost(0), fine}, false},
-		"two of three":                        {[]memberView{lost(0), lost(0), fine}, true},
-		"the only one":                        {[]memberView{lost(0)}, true},
-		"one of two, and one takes no part":   {[]memberView{lost(0), fine, outside}, false},
-		"one of one, and one was not reached": {[]memberView{lost(0), never}, true},
-		"two of three, within one window":     {[]memberView{lost(0), lost(window), fine}, true},
-		"two of three, one after the other":   {[]memberView{lost(0), lost(window + 1), fine}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := mostUnreachable(test.members, window); got != test.want {
-				t.Errorf("most are unreachable: %v, want %v", got, test.want)
 			}
 		})
 	}
@@ -212,8 +183,8 @@ func TestTheSealIsReadAgainOnceAnEarlierTenureHasEnded(t *testing.T) {
 		clock.Advance(start.Boot + step.after - clock.Now().Boot)
 		raiseSeal(t, api, step.raised, "5s")
 		v, err := c.gather(t.Context(), shop)
-		if err != nil || v.state.LargestDuration != step.want {
-			t.Errorf("after %v the largest D is %v, want %v (%v)", step.after, v.state.LargestDuration, step.want, err)
+		if err != nil || v.State.LargestDuration != step.want {
+			t.Errorf("after %v the largest D is %v, want %v (%v)", step.after, v.State.LargestDuration, step.want, err)
 		}
 	}
 	before := counted.n
@@ -255,7 +226,7 @@ func TestTheSealIsReadAgainOnceAnEarlierTenureHasEndedByTheClocksOfThePolicies(t
 			} {
 				clock.Advance(start.Boot + step.at - clock.Now().Boot)
 				raiseSeal(t, api, step.raised, "100ms")
-				s, err := c.seal(t.Context(), shop.Namespace, test.skew)
+				s, err := c.seals.of(t.Context(), shop.Namespace, test.skew)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -287,8 +258,8 @@ func TestADecisionCountsTheEpsilonOfAPolicyForTheEndOfAnEarlierTenure(t *testing
 		clock.Advance(start.Boot + step.at - clock.Now().Boot)
 		raiseSeal(t, api, step.raised, "100ms")
 		v, err := c.gather(t.Context(), shop)
-		if err != nil || v.state.LargestDuration != step.want {
-			t.Errorf("after %v the largest D is %v, want %v (%v)", step.at, v.state.LargestDuration, step.want, err)
+		if err != nil || v.State.LargestDuration != step.want {
+			t.Errorf("after %v the largest D is %v, want %v (%v)", step.at, v.State.LargestDuration, step.want, err)
 		}
 	}
 }

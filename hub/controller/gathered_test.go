@@ -14,10 +14,12 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/skew"
 	"github.com/leasecast/leasecast/hub/worker"
@@ -90,13 +92,17 @@ func (l *laborer) Wake()              { l.woken++ }
 // onScene is a controller whose tenure is past all earlier ones, with a record of shop and cluster east.
 func onScene(t *testing.T) (*Controller, *scene, client.Client) {
 	t.Helper()
-	c := New(Options{Tenure: succeeding(t, musterStart, 6*time.Second, -time.Hour), Clock: fixedClock(musterStart), HubID: "this", OwnNamespace: "leasecast-system"})
+	c := New(Options{Tenure: succeeding(t, musterStart, 6*time.Second, -time.Hour), Clock: fixedClock(musterStart),
+		HubID: "this", OwnNamespace: "leasecast-system"})
 	api := hubOf(t, c)
-	s := &scene{shown: []fleet.Member{{Key: eastKey, Connected: true}}, space: &corev1.Namespace{}, verdict: health.Verdict{State: health.Healthy}}
+	s := &scene{
+		shown: []fleet.Member{{Key: eastKey, Connected: true}}, space: &corev1.Namespace{},
+		verdict: health.Verdict{State: health.Healthy},
+	}
 	c.source = s
 	old := eastLease(20) // that lapsed long before this tenure
 	old.AcquireTime, old.RenewTime = old.AcquireTime.Add(-2*time.Hour), old.RenewTime.Add(-2*time.Hour)
-	c.members[eastKey] = atWork(publisherThatRead(t, musterStart.Wall, testKey, old))
+	c.members.of[eastKey] = atWork(publisherThatRead(t, musterStart.Wall, testKey, old))
 	return c, s, api
 }
 
@@ -124,8 +130,8 @@ func (f failing) List(ctx context.Context, l client.ObjectList, opts ...client.L
 func TestNothingIsDecidedWithoutWhatItRestsOn(t *testing.T) {
 	refused := errors.New("refused")
 	for name, breaks := range map[string]func(*Controller, *scene, client.Client){
-		"the record":   func(c *Controller, _ *scene, api client.Client) { c.live = failing{Client: api, get: refused} },
-		"the policies": func(c *Controller, _ *scene, api client.Client) { c.client = failing{Client: api, list: refused} },
+		"the record":   func(c *Controller, _ *scene, api client.Client) { c.Live = failing{Client: api, get: refused} },
+		"the policies": func(c *Controller, _ *scene, api client.Client) { c.Client = failing{Client: api, list: refused} },
 		"the seal": func(_ *Controller, _ *scene, api client.Client) {
 			broken := sealOf("fleet")
 			broken.Data = map[string][]byte{"key": []byte("too short")}
@@ -134,7 +140,7 @@ func TestNothingIsDecidedWithoutWhatItRestsOn(t *testing.T) {
 		"a namespace": func(_ *Controller, s *scene, _ client.Client) { s.refuses = refused },
 		"whether a fleet whose record went is moving": func(_ *Controller, s *scene, api client.Client) {
 			s.unmoved, s.shown[0].Paused = refused, true
-			_ = api.Delete(context.Background(), newRecord(shop))
+			_ = api.Delete(context.Background(), ledger.NewRecord(shop))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,11 +159,11 @@ func TestNothingIsDecidedWithoutWhatItRestsOn(t *testing.T) {
 
 func TestARecordThatIsNotThereIsLost(t *testing.T) {
 	c, _, api := onScene(t)
-	if err := api.Delete(t.Context(), newRecord(shop)); err != nil {
+	if err := api.Delete(t.Context(), ledger.NewRecord(shop)); err != nil {
 		t.Fatal(err)
 	}
 	v, err := c.gather(t.Context(), shop)
-	if err != nil || v.object != nil || v.found != nil || !v.state.Record.Lost() {
+	if err != nil || v.Object != nil || v.Found != nil || !v.State.Record.Lost() {
 		t.Errorf("%+v, %v", v, err)
 	}
 }
@@ -190,8 +196,8 @@ func TestTheLargestSkewAndDurationOfPoliciesAndSealCount(t *testing.T) {
 				t.Fatal(err)
 			}
 			v, err := c.gather(t.Context(), shop)
-			if err != nil || v.skew != test.skew || v.state.LargestDuration != test.d {
-				t.Errorf("ε %v, D %v (%s, %v); want %v, %v", v.skew, v.state.LargestDuration, v.stop, err, test.skew, test.d)
+			if err != nil || v.Skew != test.skew || v.State.LargestDuration != test.d {
+				t.Errorf("ε %v, D %v (%s, %v); want %v, %v", v.Skew, v.State.LargestDuration, v.Stop, err, test.skew, test.d)
 			}
 		})
 	}
@@ -214,16 +220,17 @@ func TestWhatIsKnownOfAMember(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, _, _ := onScene(t)
 			c.source = &test.scene
-			l := c.members[eastKey].worker.(*laborer)
+			l := c.members.of[eastKey].worker.(*laborer)
 			if l.unguarded, l.readers = guard.ErrNotEnforced, 3; !test.published {
 				l.publisher = nil
 			}
-			m, err := c.lookAt(t.Context(), fleet.Member{Key: eastKey, Connected: test.connected}, "shop")
-			if err != nil || m.Connected != test.isConnected || m.isRead != test.isRead || (m.namespace != nil) != test.namespace {
-				t.Errorf("connected %v, read %v, namespace %v, %v", m.Connected, m.isRead, m.namespace != nil, err)
+			m, err := c.members.lookAt(t.Context(), fleet.Member{Key: eastKey, Connected: test.connected}, "shop")
+			if err != nil || m.Connected != test.isConnected || m.IsRead != test.isRead ||
+				(m.Namespace != nil) != test.namespace {
+				t.Errorf("connected %v, read %v, namespace %v, %v", m.Connected, m.IsRead, m.Namespace != nil, err)
 			}
-			if (m.publisher != nil) != test.published || !errors.Is(m.unguarded, guard.ErrNotEnforced) || m.readers != 3 {
-				t.Errorf("publisher %v, guard %v, readers %d", m.publisher, m.unguarded, m.readers)
+			if (m.Publisher != nil) != test.published || !errors.Is(m.Unguarded, guard.ErrNotEnforced) || m.Readers != 3 {
+				t.Errorf("publisher %v, guard %v, readers %d", m.Publisher, m.Unguarded, m.Readers)
 			}
 		})
 	}
@@ -234,20 +241,24 @@ func eastLease(epoch int64) lease.Content {
 	us := eastKey.Identity()
 	return lease.Content{
 		Namespace: "shop", Name: "leasecast", Cluster: us, ClusterUID: "uid", Hub: "this",
-		Term: lease.Term{Holder: us, Epoch: epoch, AcquireTime: musterStart.Wall, RenewTime: musterStart.Wall, Duration: 15 * time.Second},
+		Term: lease.Term{
+			Holder: us, Epoch: epoch, AcquireTime: musterStart.Wall, RenewTime: musterStart.Wall, Duration: 15 * time.Second,
+		},
 	}
 }
 
 // folded is what a controller makes of a record, and of a Lease in east.
-func folded(t *testing.T, c *Controller, r election.Record, cp lease.Content, changes ...func(*view)) *view {
+func folded(
+	t *testing.T, c *Controller, r election.Record, cp lease.Content, changes ...func(*decide.Snapshot),
+) *decide.Snapshot {
 	t.Helper()
-	v := shopView(r, memberView{Member: fleet.Member{Key: eastKey, Connected: true}, takesPart: true, isRead: true})
-	v.members[0].publisher = publisherThatRead(t, musterStart.Wall, testKey, cp)
-	v.members[0].initial = v.members[0].publisher.Initial()
+	v := shopView(r, decide.Member{Member: fleet.Member{Key: eastKey, Connected: true}, TakesPart: true, IsRead: true})
+	v.Members[0].Publisher = publisherThatRead(t, musterStart.Wall, testKey, cp)
+	v.Members[0].Initial = v.Members[0].Publisher.Initial()
 	for _, change := range changes {
 		change(v)
 	}
-	c.buildState(t.Context(), v)
+	completed(t, c, v)
 	return v
 }
 
@@ -265,24 +276,17 @@ func TestTheHighestEpochThatIsKnown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _, _ := onScene(t)
-			if test.granted != 0 {
-				c.namespace(shop).granted = test.granted
+			r := election.Record{State: election.Vacant, Epoch: test.recorded, LeaseName: "leasecast"}
+			v := folded(t, c, r, eastLease(test.copied), func(v *decide.Snapshot) {
+				v.Granted, v.Highest = test.granted, test.seen
+			})
+			if v.State.Highest != test.want {
+				t.Errorf("%d, want %d", v.State.Highest, test.want)
 			}
-			if test.seen != 0 {
-				c.namespace(shop).highest = test.seen
-			}
-			v := folded(t, c, election.Record{State: election.Vacant, Epoch: test.recorded, LeaseName: "leasecast"}, eastLease(test.copied))
-			if v.state.Highest != test.want {
-				t.Errorf("%d, want %d", v.state.Highest, test.want)
-			}
-			if want := max(test.granted, test.seen, test.recorded); c.namespace(shop).highest != want {
-				t.Errorf("remembered %d, want %d", c.namespace(shop).highest, want)
+			if want := max(test.granted, test.seen, test.recorded); v.Highest != want {
+				t.Errorf("remembered %d, want %d", v.Highest, want)
 			}
 		})
-	}
-	c, _, _ := onScene(t)
-	if folded(t, c, election.Record{}, eastLease(20)); len(c.namespaces) != 0 {
-		t.Errorf("an entry for what nobody manages: %v", c.namespaces)
 	}
 }
 
@@ -296,9 +300,10 @@ func TestWhoseGrantARecordIs(t *testing.T) {
 		"nobody's":         {0, 0, false},
 	} {
 		c, _, _ := onScene(t)
-		c.namespace(shop).granted = test.granted
-		if v := folded(t, c, election.Record{State: election.Vacant, Epoch: test.recorded}, eastLease(1)); v.state.GrantedHere != test.mine {
-			t.Errorf("%s: mine %v", name, v.state.GrantedHere)
+		granted := func(v *decide.Snapshot) { v.Granted = test.granted }
+		r := election.Record{State: election.Vacant, Epoch: test.recorded}
+		if v := folded(t, c, r, eastLease(1), granted); v.State.GrantedHere != test.mine {
+			t.Errorf("%s: mine %v", name, v.State.GrantedHere)
 		}
 	}
 }
@@ -308,30 +313,34 @@ func TestWhichLeaseIsAStandingTerm(t *testing.T) {
 	for name, test := range map[string]struct {
 		adopted int64
 		epoch   int64
-		change  func(*view)
+		change  func(*decide.Snapshot)
 		want    bool
 	}{
-		"the leader's":                         {0, 20, func(*view) {}, true},
-		"one that was adopted already":         {20, 20, func(*view) {}, false},
-		"one that is newer than what was":      {19, 20, func(*view) {}, true},
-		"not one of another namespace":         {0, 20, func(v *view) { v.members[0].initial.Leases[0].Namespace = "till" }, false},
-		"not one that no hub can have granted": {0, 1 << 40, func(*view) {}, false},
-		"of a moved record, only what is found now": {0, 20, func(v *view) {
-			v.moved, v.members[0].initial.Leases[0].Epoch = true, 25
+		"the leader's":                    {0, 20, func(*decide.Snapshot) {}, true},
+		"one that was adopted already":    {20, 20, func(*decide.Snapshot) {}, false},
+		"one that is newer than what was": {19, 20, func(*decide.Snapshot) {}, true},
+		"not one of another namespace": {
+			0, 20, func(v *decide.Snapshot) { v.Members[0].Initial.Leases[0].Namespace = "till" }, false,
+		},
+		"not one that no hub can have granted": {0, 1 << 40, func(*decide.Snapshot) {}, false},
+		"of a moved record, only what is found now": {0, 20, func(v *decide.Snapshot) {
+			v.Moved, v.Members[0].Initial.Leases[0].Epoch = true, 25
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _, _ := onScene(t)
-			c.namespace(shop).adopted = test.adopted
 			cp := eastLease(min(test.epoch, 20))
-			v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1, LeaseName: "leasecast"}, cp, func(v *view) {
-				v.members[0].initial.Leases = slices.Clone(v.members[0].initial.Leases)
-				v.members[0].initial.Leases[0].Epoch = test.epoch
-				test.change(v)
-			})
-			if got := v.state.Found; (got != nil) != test.want {
+			v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1, LeaseName: "leasecast"}, cp,
+				func(v *decide.Snapshot) {
+					v.Adopted = test.adopted
+					v.Members[0].Initial.Leases = slices.Clone(v.Members[0].Initial.Leases)
+					v.Members[0].Initial.Leases[0].Epoch = test.epoch
+					test.change(v)
+				})
+			if got := v.State.Found; (got != nil) != test.want {
 				t.Fatalf("standing: %+v, want one: %v", got, test.want)
-			} else if got != nil && (got.Cluster != "east" || got.Term.Epoch != 20 || got.Boot != musterStart.Boot+15*time.Second) {
+			} else if got != nil && (got.Cluster != "east" || got.Term.Epoch != 20 ||
+				got.Boot != musterStart.Boot+15*time.Second) {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -345,7 +354,7 @@ func TestARenewTimeThatIsLaterThanWhatWasInheritedCastsDoubt(t *testing.T) {
 	if want := musterStart.Wall.Add(6 * time.Second); !c.inherits().Equal(want) {
 		t.Errorf("inherited %v, want %v", c.inherits(), want)
 	}
-	if started := v.state.Tenure.Started; started != musterStart {
+	if started := v.State.Tenure.Started; started != musterStart {
 		t.Errorf("started %v", started)
 	}
 }
@@ -359,13 +368,15 @@ func TestAnotherHubsLeaseIsSeen(t *testing.T) {
 	cp := eastLease(20)
 	cp.Hub = "another"
 	c, _, _ := onScene(t)
-	v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1, LeaseName: "leasecast"}, cp, func(*view) {
-		cp.Holder = "" // and what leads is judged elsewhere
-	})
-	if !v.state.OtherHub || v.members[0].facts.Problem != reason.OtherHub {
-		t.Errorf("other hub %v, facts %+v", v.state.OtherHub, v.members[0].facts)
+	v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1, LeaseName: "leasecast"}, cp,
+		func(*decide.Snapshot) {
+			cp.Holder = "" // and what leads is judged elsewhere
+		})
+	if !v.State.OtherHub || v.Members[0].Sync.Problem != reason.OtherHub {
+		t.Errorf("other hub %v, facts %+v", v.State.OtherHub, v.Members[0].Sync)
 	}
-	if v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1, LeaseName: "leasecast"}, eastLease(20)); v.state.OtherHub {
+	if v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1, LeaseName: "leasecast"},
+		eastLease(20)); v.State.OtherHub {
 		t.Error("this hub's Lease is another's")
 	}
 }
@@ -384,9 +395,11 @@ func TestAnAbsurdRecordBesideAWrongClock(t *testing.T) {
 	} {
 		c, s, _ := onScene(t)
 		s.offset = test.clock
-		v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1}, eastLease(20), func(v *view) { v.absurd = test.absurd })
-		if stops := v.stop != ""; stops != test.stops {
-			t.Errorf("%s: stops %v", name, v.stop)
+		v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1}, eastLease(20), func(v *decide.Snapshot) {
+			v.Absurd = test.absurd
+		})
+		if stops := v.Stop != ""; stops != test.stops {
+			t.Errorf("%s: stops %v", name, v.Stop)
 		}
 	}
 }
@@ -396,8 +409,8 @@ func TestADecisionKnowsThatMostClustersAreLost(t *testing.T) {
 		c, s, _ := onScene(t)
 		s.verdict.State = state
 		v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1}, eastLease(20))
-		if v.state.MostUnreachable != want || v.members[0].verdict.State != state {
-			t.Errorf("most unreachable: %v of %+v", v.state.MostUnreachable, v.members[0].verdict)
+		if v.State.MostUnreachable != want || v.Members[0].Verdict.State != state {
+			t.Errorf("most unreachable: %v of %+v", v.State.MostUnreachable, v.Members[0].Verdict)
 		}
 	}
 }

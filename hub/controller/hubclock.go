@@ -5,13 +5,17 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/skew"
 )
 
@@ -26,39 +30,42 @@ const (
 // limits are the largest ε and the largest D of all policies.
 type limits struct{ skew, duration time.Duration }
 
+// hubClock checks the clock of this machine. It ends the process of an elected replica whose clock is contradicted. The
+// replica stops in order and releases the election, and another replica takes over. A replica that was never elected
+// waits until its clock is right.
+type hubClock struct {
+	*hub
+	limits atomic.Pointer[limits] // beyond them a wrong clock of this hub lets no cluster lead
+}
+
 // contradicted returns what is wrong with this machine's clock, if the offsets of all measured clusters prove that
 // no cluster can lead by it. It reads a clock and memory only.
-func (c *Controller) contradicted() error {
-	l := c.useless.Load()
+func (h *hubClock) contradicted() error {
+	l := h.limits.Load()
 	if l == nil {
 		return nil // no policy was seen yet
 	}
-	found, ok := skew.Contradicted(slices.Collect(maps.Values(c.source.offsets())), l.skew, l.duration)
+	found, ok := skew.Contradicted(slices.Collect(maps.Values(h.source.offsets())), l.skew, l.duration)
 	if !ok {
 		return nil
 	}
 	return fmt.Errorf("%v: set the clock of this machine right (NTP or chrony)", found)
 }
 
-// clockWatch ends the process of an elected replica whose clock is contradicted. The replica stops in order and
-// releases the election, and another replica takes over. A replica that was never elected waits until its clock is
-// right.
-type clockWatch struct{ c *Controller }
-
-var _ manager.LeaderElectionRunnable = clockWatch{}
+var _ manager.LeaderElectionRunnable = (*hubClock)(nil)
 
 // NeedLeaderElection returns false: a standby checks its clock too, so that it does not campaign with a wrong one.
-func (clockWatch) NeedLeaderElection() bool { return false }
+func (*hubClock) NeedLeaderElection() bool { return false }
 
 // Start checks the clock until ctx ends, or until this replica has to give up its election.
-func (w clockWatch) Start(ctx context.Context) error {
+func (h *hubClock) Start(ctx context.Context) error {
 	logger := log.FromContext(ctx).WithName("clock")
 	wrong := 0
 	err := wait.PollUntilContextCancel(ctx, clockEvery, true, func(ctx context.Context) (bool, error) {
-		if err := w.learn(ctx); err != nil {
+		if err := h.learn(ctx); err != nil {
 			logger.V(1).Info("The policies could not be listed", "err", err.Error()) // the last known limits stay
 		}
-		err := w.c.contradicted()
+		err := h.contradicted()
 		if err == nil {
 			if wrong >= clockSteps {
 				logger.Info("The clock of this hub is right again")
@@ -67,9 +74,10 @@ func (w clockWatch) Start(ctx context.Context) error {
 			return false, nil
 		}
 		if wrong++; wrong == clockSteps {
-			logger.Error(err, "The clocks of all clusters contradict this hub's", "reason", reason.ClockContradicted, "offsets", fmt.Sprint(w.c.source.offsets()))
+			logger.Error(err, "The clocks of all clusters contradict this hub's", "reason", reason.ClockContradicted, "offsets",
+				fmt.Sprint(h.source.offsets()))
 		}
-		started, _ := w.c.Tenure.Started()
+		started, _ := h.Tenure.Started()
 		if wrong < clockSteps || started.Wall.IsZero() {
 			return false, nil
 		}
@@ -81,18 +89,20 @@ func (w clockWatch) Start(ctx context.Context) error {
 	return err
 }
 
-// learn reads the limits from the policies.
-func (w clockWatch) learn(ctx context.Context) error {
+// learn reads the limits from the valid policies, from a cache.
+func (h *hubClock) learn(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	timings, err := w.c.timings(ctx)
-	if err != nil {
+	var list v1alpha1.LeadershipPolicyList
+	if err := h.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil { // they are not changed
 		return err
 	}
 	var l limits
-	for _, t := range timings {
-		l.skew, l.duration = max(l.skew, t.Skew), max(l.duration, t.Duration)
+	for i := range list.Items {
+		if t := decide.ParsePolicy(&list.Items[i]).Election.Timings; t.Validate() == nil {
+			l.skew, l.duration = max(l.skew, t.Skew), max(l.duration, t.Duration)
+		}
 	}
-	w.c.useless.Store(&l)
+	h.limits.Store(&l)
 	return nil
 }

@@ -35,16 +35,19 @@ func aheadBy(by time.Duration) *ahead {
 
 func (a *ahead) offsets() map[fleet.Key]skew.Interval {
 	by := time.Duration(a.by.Load())
-	return map[fleet.Key]skew.Interval{{Fleet: "fleet", Name: "east"}: {Lo: by, Hi: by}, {Fleet: "fleet", Name: "west"}: {Lo: by, Hi: by}}
+	return map[fleet.Key]skew.Interval{
+		{Fleet: "fleet", Name: "east"}: {Lo: by, Hi: by}, {Fleet: "fleet", Name: "west"}: {Lo: by, Hi: by},
+	}
 }
 
 func timings(name string, d int32, skew time.Duration) client.Object {
-	return &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name}, Spec: v1alpha1.LeadershipPolicySpec{
-		Timings: v1alpha1.Timings{
-			LeaseDurationMilliseconds: 1000 * d, RenewIntervalMilliseconds: 250,
-			RequestTimeoutMilliseconds: 250, MaxClockSkewMilliseconds: int32(skew / time.Millisecond),
-		},
-	}}
+	return &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name},
+		Spec: v1alpha1.LeadershipPolicySpec{
+			Timings: v1alpha1.Timings{
+				LeaseDurationMilliseconds: 1000 * d, RenewIntervalMilliseconds: 250,
+				RequestTimeoutMilliseconds: 250, MaxClockSkewMilliseconds: int32(skew / time.Millisecond),
+			},
+		}}
 }
 
 // watching is a controller that sees such clocks, and these policies.
@@ -55,13 +58,14 @@ func watching(t *testing.T, clocks *ahead, policies ...client.Object) *Controlle
 		t.Fatal(err)
 	}
 	c := New(Options{Tenure: tenure.New(fixedClock{}, 6*time.Second)})
-	c.client, c.source = fake.NewClientBuilder().WithScheme(scheme).WithObjects(policies...).Build(), clocks
+	c.Client, c.source = fake.NewClientBuilder().WithScheme(scheme).WithObjects(policies...).Build(), clocks
 	return c
 }
 
 func TestTheLargestOfAllPoliciesCountsForTheHubsClock(t *testing.T) {
 	policies := []client.Object{
-		timings("a-long", 15, 250*time.Millisecond), timings("b-lax", 3, 2*time.Second), timings("c-short", 3, 250*time.Millisecond),
+		timings("a-long", 15, 250*time.Millisecond), timings("b-lax", 3, 2*time.Second),
+		timings("c-short", 3, 250*time.Millisecond),
 		timings("d-invalid", 3, time.Hour),
 	}
 	for name, tc := range map[string]struct {
@@ -78,13 +82,13 @@ func TestTheLargestOfAllPoliciesCountsForTheHubsClock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := watching(t, aheadBy(tc.by), tc.policies...)
-			if err := c.contradicted(); err != nil {
+			if err := c.hubClock.contradicted(); err != nil {
 				t.Errorf("before any policy was seen: %v", err)
 			}
-			if err := (clockWatch{c}).learn(t.Context()); err != nil {
+			if err := c.hubClock.learn(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			err := c.contradicted()
+			err := c.hubClock.contradicted()
 			if (err != nil) != tc.want || tc.want && !strings.Contains(err.Error(), "set the clock of this machine right") {
 				t.Errorf("%v", err)
 			}
@@ -115,7 +119,7 @@ func TestAReplicaWhoseClockIsContradictedGoes(t *testing.T) {
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan error, 1)
-				go func() { ended <- (clockWatch{c}).Start(ctx) }()
+				go func() { ended <- c.hubClock.Start(ctx) }()
 				<-time.After(10*clockEvery + clockEvery*3/4)
 				synctest.Wait()
 				if tc.wrong > 0 {
@@ -130,7 +134,8 @@ func TestAReplicaWhoseClockIsContradictedGoes(t *testing.T) {
 				if (err != nil) != tc.goes || errors.Is(err, context.Canceled) {
 					t.Fatalf("it ended with %v", err)
 				}
-				if tc.goes && !strings.Contains(err.Error(), "gives up its election: the clock of this hub is at least 1h0m0s behind") {
+				if tc.goes && !strings.Contains(err.Error(), "gives up its election: the clock of this hub is at least 1h0m0s "+
+					"behind") {
 					t.Errorf("it does not say why: %v", err)
 				}
 			})

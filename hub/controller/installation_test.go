@@ -55,8 +55,10 @@ func installation(t *testing.T, by string, requests *[]string) (*Controller, *cl
 	}
 	p := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "shops"}}
 	note := func(what string, o client.Object) { *requests = append(*requests, fmt.Sprintf("%s %T", what, o)) }
-	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(p).WithStatusSubresource(p).WithInterceptorFuncs(interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(p).WithStatusSubresource(p)
+	api := builder.WithInterceptorFuncs(interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, k client.ObjectKey, o client.Object,
+			opts ...client.GetOption) error {
 			note("get", o)
 			return c.Get(ctx, k, o, opts...)
 		},
@@ -64,7 +66,8 @@ func installation(t *testing.T, by string, requests *[]string) (*Controller, *cl
 			note("create", o)
 			return c.Create(ctx, o, opts...)
 		},
-		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object,
+			opts ...client.SubResourceUpdateOption) error {
 			note("update "+sub, o)
 			return c.SubResource(sub).Update(ctx, o, opts...)
 		},
@@ -76,7 +79,7 @@ func installation(t *testing.T, by string, requests *[]string) (*Controller, *cl
 		Fleet: f, Clock: clock, HubID: seal.Mark("uid", "platform"), OwnNamespace: "platform",
 		Tenure: succeeding(t, start, 6*time.Second, -time.Hour), Seals: seal.NewStore(api, api),
 	})
-	c.client, c.live, c.events, c.source = api, api, events, served{fleetSource{f}, by}
+	c.Client, c.Live, c.events, c.source = api, api, events, served{fleetSource{f}, by}
 	return c, clock, events
 }
 
@@ -95,7 +98,9 @@ func TestAnInstallationStandsBackWhereAnotherOneServes(t *testing.T) {
 			var requests []string
 			c, clock, events := installation(t, tc.by, &requests)
 			request := func(name string) mcreconcile.Request {
-				return mcreconcile.Request{Request: reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "fleet", Name: name}}}
+				return mcreconcile.Request{
+					Request: reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "fleet", Name: name}},
+				}
 			}
 			if result, err := c.reconcileNamespace(t.Context(), request("shop")); err != nil || result.RequeueAfter != notYet {
 				t.Errorf("%+v, %v", result, err)
@@ -103,13 +108,13 @@ func TestAnInstallationStandsBackWhereAnotherOneServes(t *testing.T) {
 			if read := slices.Contains(requests, "get *v1alpha1.NamespaceLeader"); read == tc.stands {
 				t.Errorf("a decision: %t, requests %q", read, requests)
 			}
-			if _, err := c.reconcilePolicy(t.Context(), request("shops")); err != nil {
+			if _, err := c.statuses.reconcilePolicy(t.Context(), request("shops")); err != nil {
 				t.Error(err)
 			}
 			if written := slices.Contains(requests, "update status *v1alpha1.LeadershipPolicy"); written == tc.stands {
 				t.Errorf("a status: %t, requests %q", written, requests)
 			}
-			if got := c.mayWrite("fleet", clock.Now()); got == tc.stands {
+			if got := c.MayWrite("fleet", clock.Now()); got == tc.stands {
 				t.Errorf("may stamp: %t", got)
 			}
 			if tc.stands != (len(events.events) == 1) {
@@ -125,8 +130,10 @@ func TestAnInstallationSaysThatItStandsBack(t *testing.T) {
 	c, clock, events := installation(t, seal.Mark("uid", "leasecast-system"), &requests)
 	look := func(want int) {
 		t.Helper()
-		r := mcreconcile.Request{Request: reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "fleet", Name: "shops"}}}
-		if result, err := c.reconcilePolicy(t.Context(), r); err != nil || result.RequeueAfter != standBackAgain {
+		r := mcreconcile.Request{
+			Request: reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "fleet", Name: "shops"}},
+		}
+		if result, err := c.statuses.reconcilePolicy(t.Context(), r); err != nil || result.RequeueAfter != standBackAgain {
 			t.Errorf("%+v, %v", result, err)
 		}
 		if len(events.events) != want {
@@ -169,7 +176,8 @@ func TestTheSealIsReadAgainOnceAnEarlierTenureHasEndedByTheClocksOfTheSeal(t *te
 	} {
 		clock.Advance(clocktest.Start.Boot + step.at - clock.Now().Boot)
 		raiseSeal(t, api, step.raised, "5s")
-		if s, err := c.seal(t.Context(), shop.Namespace, 250*time.Millisecond); err != nil || s.Largest().Duration != step.want {
+		if s, err := c.seals.of(t.Context(), shop.Namespace, 250*time.Millisecond); err != nil ||
+			s.Largest().Duration != step.want {
 			t.Errorf("after %v the largest D is %v, want %v (%v)", step.at, s.Largest().Duration, step.want, err)
 		}
 	}
@@ -203,11 +211,12 @@ func TestTheFirstDecisionReadsTheSealWhoeverHasReadItBefore(t *testing.T) {
 			}
 			raiseSeal(t, api, "70", "5s")
 			server.fails = errRefused
-			if _, err := c.seal(t.Context(), shop.Namespace, time.Second); !errors.Is(err, errRefused) {
+			if _, err := c.seals.of(t.Context(), shop.Namespace, time.Second); !errors.Is(err, errRefused) {
 				t.Errorf("one that cannot be read: %v", err)
 			}
 			server.fails = nil
-			if s, err := c.seal(t.Context(), shop.Namespace, time.Second); err != nil || s.Largest().Duration != 70*time.Second {
+			if s, err := c.seals.of(t.Context(), shop.Namespace, time.Second); err != nil ||
+				s.Largest().Duration != 70*time.Second {
 				t.Errorf("the largest D is %v, want 70s (%v)", s.Largest().Duration, err)
 			}
 		})

@@ -1,41 +1,17 @@
 package controller
 
 import (
-	"fmt"
-	"maps"
-	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/fleet"
 )
-
-// Else it would be written again and again.
-func TestAPolicyWithManyFaultsNamesTheSameEachTime(t *testing.T) {
-	o := policyOf("fleet", "shops", "shop")
-	o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{}}
-	for n := range 10 {
-		o.Spec.ClusterSelector.MatchLabels[fmt.Sprint("no label ", n)] = ""
-	}
-	said := map[string]bool{}
-	for range 20 {
-		p := parsePolicy(o)
-		if p.invalid == nil || !p.unreadable {
-			t.Fatal("it is valid")
-		}
-		said[p.invalid.Error()] = true
-	}
-	if len(said) != 1 {
-		t.Errorf("it says %q", slices.Collect(maps.Keys(said)))
-	}
-}
 
 func TestInvalidPolicyChangesNothing(t *testing.T) {
 	bad := func(o *v1alpha1.LeadershipPolicy) { o.Spec.Timings.LeaseDurationMilliseconds = 3_000 }
@@ -51,7 +27,7 @@ func TestInvalidPolicyChangesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	of := func(t *testing.T, c *Controller) *view {
+	of := func(t *testing.T, c *Controller) *decide.Snapshot {
 		t.Helper()
 		v, err := c.gather(t.Context(), shop)
 		if err != nil {
@@ -61,11 +37,11 @@ func TestInvalidPolicyChangesNothing(t *testing.T) {
 	}
 	t.Run("the last valid version goes on", func(t *testing.T) {
 		c, _, api := onScene(t)
-		before := of(t, c).policy.election
+		before := of(t, c).Policy.Election
 		edit(t, api, bad)
 		v := of(t, c)
-		if diff := cmp.Diff(before, v.policy.election); diff != "" || v.policy.invalid == nil || v.stop != "" {
-			t.Errorf("%s\ninvalid %v, stops %q", diff, v.policy.invalid, v.stop)
+		if diff := cmp.Diff(before, v.Policy.Election); diff != "" || v.Policy.Invalid == nil || v.Stop != "" {
+			t.Errorf("%s\ninvalid %v, stops %q", diff, v.Policy.Invalid, v.Stop)
 		}
 	})
 	t.Run("a valid version after it counts", func(t *testing.T) {
@@ -74,8 +50,8 @@ func TestInvalidPolicyChangesNothing(t *testing.T) {
 		edit(t, api, bad)
 		of(t, c)
 		edit(t, api, func(o *v1alpha1.LeadershipPolicy) { o.Spec.Timings.LeaseDurationMilliseconds = 30_000 })
-		if v := of(t, c); v.policy.invalid != nil || v.policy.election.Timings.Duration != 30*time.Second {
-			t.Errorf("%+v", v.policy)
+		if v := of(t, c); v.Policy.Invalid != nil || v.Policy.Election.Timings.Duration != 30*time.Second {
+			t.Errorf("%+v", v.Policy)
 		}
 	})
 	t.Run("a hub that never saw a valid version keeps the recorded leader, and chooses nobody else", func(t *testing.T) {
@@ -83,32 +59,14 @@ func TestInvalidPolicyChangesNothing(t *testing.T) {
 		s.shown = append(s.shown, fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "west"}, Connected: true})
 		edit(t, api, bad)
 		v := of(t, c)
-		if v.policy == nil || v.policy.onlyFor != "east" || v.stop != "" {
-			t.Fatalf("%+v, stops %q", v.policy, v.stop)
+		if v.Policy == nil || v.Stop != "" {
+			t.Fatalf("%+v, stops %q", v.Policy, v.Stop)
 		}
-		if cs, _ := v.candidates(); len(cs) != 1 || cs[0].Name != "east" {
+		if cs, _ := candidatesOf(v); len(cs) != 1 || cs[0].Name != "east" {
 			t.Errorf("candidates are %+v", cs)
 		}
-		if err := v.policy.election.Timings.Validate(); err != nil {
+		if err := v.Policy.Election.Timings.Validate(); err != nil {
 			t.Error(err)
 		}
 	})
-}
-
-// A reader believes no renewTime that is further ahead than the ε of its Lease. So a hub that renews by a record alone
-// must not say less than the hub before it.
-func TestALeaderOfAnInvalidPolicyIsRenewedUnderItsClockSkew(t *testing.T) {
-	for _, test := range []struct{ duration, recorded, want time.Duration }{
-		{9 * time.Second, 5 * time.Second, 5 * time.Second},
-		{15 * time.Second, time.Second, time.Second},
-		{15 * time.Second, 0, time.Second}, // of an older hub
-		{3 * time.Second, 2750 * time.Millisecond, 2750 * time.Millisecond},
-		{3 * time.Second, 2999 * time.Millisecond, 1500 * time.Millisecond}, // edited: no valid policy leaves so little
-		{3 * time.Second, 4 * time.Second, 1500 * time.Millisecond},         // edited
-	} {
-		p := (&policy{}).byRecord("shop", election.Record{Leader: "east", Duration: test.duration, Skew: test.recorded})
-		if got := p.election.Timings; got.Skew != test.want || got.Validate() != nil {
-			t.Errorf("D %v, ε %v: %+v (%v), want ε %v", test.duration, test.recorded, got, got.Validate(), test.want)
-		}
-	}
 }

@@ -26,8 +26,10 @@ import (
 	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/skew"
 )
 
@@ -63,16 +65,18 @@ func (s *shownBy) makes(member, name, team string, second int) *corev1.Namespace
 // members east, west and far. A fourth one, aside, takes no part.
 func showing(t *testing.T, clock lease.Clock) (*Controller, *shownBy) {
 	t.Helper()
-	c := New(Options{Tenure: succeeding(t, musterStart, 6*time.Second, -time.Hour), Clock: clock, HubID: "this", OwnNamespace: "leasecast-system"})
+	c := New(Options{Tenure: succeeding(t, musterStart, 6*time.Second, -time.Hour), Clock: clock, HubID: "this",
+		OwnNamespace: "leasecast-system"})
 	api := hubOf(t, c)
-	if err := api.Delete(t.Context(), newRecord(shop)); err != nil {
+	if err := api.Delete(t.Context(), ledger.NewRecord(shop)); err != nil {
 		t.Fatal(err)
 	}
 	secret := sealOf("fleet")
 	if err := api.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
 		t.Fatal(err)
 	}
-	secret.Data["largest-lease-duration-seconds"], secret.Data["largest-max-clock-skew"] = []byte("15"), []byte("1s") // as the policies
+	// as the policies
+	secret.Data["largest-lease-duration-seconds"], secret.Data["largest-max-clock-skew"] = []byte("15"), []byte("1s")
 	if err := api.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}
@@ -87,20 +91,24 @@ func showing(t *testing.T, clock lease.Clock) (*Controller, *shownBy) {
 			t.Fatal(err)
 		}
 	}
-	s := &shownBy{scene: scene{verdict: health.Verdict{State: health.Healthy}, offset: skew.Verdict{State: skew.Within}}, spaces: map[string]map[string]corev1.Namespace{}}
+	s := &shownBy{
+		scene:  scene{verdict: health.Verdict{State: health.Healthy}, offset: skew.Verdict{State: skew.Within}},
+		spaces: map[string]map[string]corev1.Namespace{},
+	}
 	for i, name := range []string{"aside", "east", "far", "west"} {
 		key := fleet.Key{Fleet: "fleet", Name: name}
-		s.shown = append(s.shown, fleet.Member{Key: key, Connected: true, Priority: int32(i), Labels: map[string]string{v1alpha1.PriorityLabel: "5"}})
+		s.shown = append(s.shown, fleet.Member{Key: key, Connected: true, Priority: int32(i),
+			Labels: map[string]string{v1alpha1.PriorityLabel: "5"}})
 		if name == "aside" {
 			s.shown[i].PriorityReason = reason.NoPriority
 		}
 		s.spaces[name] = map[string]corev1.Namespace{}
 		w := &laborer{publisher: publisherThatRead(t, musterStart.Wall, testKey, eastLease(0))}
-		c.members[key] = &memberState{worker: w}
+		c.members.of[key] = &memberState{worker: w}
 	}
 	c.source = s
-	for _, q := range []*queue{&c.records, &c.policies} {
-		q.q = newFairQueue(c.laneOf)("", workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
+	for _, q := range []*queue{&c.recordQueue, &c.policyQueue} {
+		q.q = newFairQueue(c.lone.laneOf)("", workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
 		t.Cleanup(q.q.ShutDown)
 	}
 	return c, s
@@ -109,19 +117,19 @@ func showing(t *testing.T, clock lease.Clock) (*Controller, *shownBy) {
 // records stores the record of a namespace, and has the watch show it.
 func (s *shownBy) records(t *testing.T, c *Controller, name, policy string) {
 	t.Helper()
-	o := newRecord(types.NamespacedName{Namespace: "fleet", Name: name})
+	o := ledger.NewRecord(types.NamespacedName{Namespace: "fleet", Name: name})
 	o.Spec.Policy, o.Spec.State = policy, v1alpha1.StateVacant
-	if err := c.client.Create(t.Context(), o); err != nil {
+	if err := c.Client.Create(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	c.noteOwner(o, o.ResourceVersion)
+	c.ledger.Show(o, o.ResourceVersion)
 }
 
 // managedAll are the namespaces of the fleet that are decided on.
 func managedAll(t *testing.T, c *Controller) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}
-	for _, key := range c.namespacesOf(t.Context(), "fleet") {
+	for _, key := range c.sources.namespacesOf(t.Context(), "fleet") {
 		names[key.Name] = true
 	}
 	return names
@@ -129,12 +137,12 @@ func managedAll(t *testing.T, c *Controller) map[string]bool {
 
 func conditionOf(t *testing.T, c *Controller) (metav1.Condition, time.Duration) {
 	t.Helper()
-	policies, err := c.policiesOf(t.Context(), "fleet")
+	policies, err := c.policies.valid(t.Context(), "fleet")
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(policies, func(p *policy) bool { return p.object.Name == "shops" })
-	return c.allManaged(t.Context(), policies[i])
+	i := slices.IndexFunc(policies, func(p *decide.Policy) bool { return p.Object.Name == "shops" })
+	return c.lone.allManaged(t.Context(), policies[i])
 }
 
 func TestPolicyManagesABoundedNumberOfLoneNamespaces(t *testing.T) {
@@ -168,28 +176,30 @@ func TestPolicyManagesABoundedNumberOfLoneNamespaces(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if claimed := v.policy != nil; claimed != want {
+			if claimed := v.Policy != nil; claimed != want {
 				t.Errorf("%s is claimed: %v", name, claimed)
 			}
 		}
 		cond, again := conditionOf(t, c)
-		if cond.Status != metav1.ConditionFalse || cond.Reason != "TooManyNamespaces" || !strings.Contains(cond.Message, "not managed: 100 in far;") {
+		if cond.Status != metav1.ConditionFalse || cond.Reason != "TooManyNamespaces" ||
+			!strings.Contains(cond.Message, "not managed: 100 in far;") {
 			t.Errorf("the policy says %+v", cond)
 		}
 
 		for member, want := range map[string]bool{"aside": false, "far": true} {
 			key := types.NamespacedName{Namespace: "fleet", Name: "one-more-desk"}
-			if got := c.isManaged(t.Context(), key, map[string]string{"team": "desks"}, fleet.Key{Fleet: "fleet", Name: member}); got != want {
+			if got := c.sources.isManaged(t.Context(), key, map[string]string{"team": "desks"},
+				fleet.Key{Fleet: "fleet", Name: member}); got != want {
 				t.Errorf("a new namespace in %s is managed: %v", member, got)
 			}
 		}
 
 		// Room goes to the oldest that was left out.
-		asked(&c.records)
+		asked(&c.recordQueue)
 		delete(s.spaces["far"], "lone-000")
 		pass(again)
 		conditionOf(t, c)
-		if got := asked(&c.records); !slices.Contains(got, "fleet/lone-498") || slices.Contains(got, "fleet/lone-499") {
+		if got := asked(&c.recordQueue); !slices.Contains(got, "fleet/lone-498") || slices.Contains(got, "fleet/lone-499") {
 			t.Error("the room that is left is not given to the oldest")
 		}
 		// Where another cluster has it, too, it is none of those.
@@ -232,10 +242,11 @@ func (l liveAPI) Get(ctx context.Context, key client.ObjectKey, o client.Object,
 func TestFloodOfOneMemberDelaysNoOtherPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := showing(t, clocktest.NewBubble(musterStart))
-		api := distantAPI{c.client, &atomic.Int32{}}
-		c.client, c.live = api, liveAPI{api}
+		api := distantAPI{c.Client, &atomic.Int32{}}
+		c.Client, c.Live = api, liveAPI{api}
 		show := func(ns *corev1.Namespace) {
-			c.mcNamespaces(multicluster.ClusterName("fleet/far"), nil).Create(t.Context(), event.TypedCreateEvent[*corev1.Namespace]{Object: ns}, c.records.q)
+			c.sources.mcNamespaces(multicluster.ClusterName("fleet/far"), nil).Create(t.Context(),
+				event.TypedCreateEvent[*corev1.Namespace]{Object: ns}, c.recordQueue.q)
 		}
 		before := heap()
 		for i := range 14000 {
@@ -266,14 +277,15 @@ func TestFloodOfOneMemberDelaysNoOtherPolicy(t *testing.T) {
 			t.Errorf("there are %d records, want %d", n, maxLone+1)
 		}
 		if grown := heap() - before; grown > 128<<20 {
-			t.Errorf("the heap has grown by %d MiB, the records of the API server and the namespaces of the member among them", grown>>20)
+			t.Errorf("the heap has grown by %d MiB, the records of the API server and the namespaces of the member among them",
+				grown>>20)
 		}
 		if cond, _ := conditionOf(t, c); !strings.Contains(cond.Message, "13500 in far") {
 			t.Errorf("the policy says %+v", cond)
 		}
 		t.Logf("%d calls to the API server, heap +%d MiB", api.calls.Load(), (heap()-before)>>20)
 		stop()
-		c.records.q.ShutDown()
+		c.recordQueue.q.ShutDown()
 		workers.Wait()
 	})
 }
@@ -281,18 +293,18 @@ func TestFloodOfOneMemberDelaysNoOtherPolicy(t *testing.T) {
 // decideAll decides on what is asked for, as the controller does, until its queue ends.
 func decideAll(ctx context.Context, c *Controller) {
 	for {
-		r, over := c.records.q.Get()
+		r, over := c.recordQueue.q.Get()
 		if over {
 			return
 		}
 		result, err := c.reconcileNamespace(ctx, r)
 		switch {
 		case err != nil:
-			c.records.q.AddRateLimited(r)
+			c.recordQueue.q.AddRateLimited(r)
 		case result.RequeueAfter > 0:
-			c.records.q.AddAfter(r, result.RequeueAfter)
+			c.recordQueue.q.AddAfter(r, result.RequeueAfter)
 		}
-		c.records.q.Done(r)
+		c.recordQueue.q.Done(r)
 	}
 }
 

@@ -79,7 +79,7 @@ func (m *muster) engages(key fleet.Key) (end context.CancelFunc) {
 // atWorkIn is the worker in a member, or nil.
 func (m *muster) atWorkIn(key fleet.Key) memberWorker {
 	synctest.Wait()
-	return m.worker(key)
+	return m.members.worker(key)
 }
 
 // An earlier publisher of a member may renew once more until it has stopped. Whoever stops all renewals has to find it
@@ -88,12 +88,12 @@ func TestANewWorkerWaitsForTheEndOfTheOldOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := foreman(t)
 		running, stop := context.WithCancel(t.Context())
-		m.running = running
+		m.members.running = running
 		engaged := func() bool {
 			synctest.Wait()
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			s := m.members[eastKey]
+			m.members.mu.Lock()
+			defer m.members.mu.Unlock()
+			s := m.members.of[eastKey]
 			return s != nil && s.engaged.ctx != nil
 		}
 
@@ -119,7 +119,7 @@ func TestANewWorkerWaitsForTheEndOfTheOldOne(t *testing.T) {
 			t.Errorf("after the end of both there is still %p, engaged: %v", left, engaged())
 		}
 		stop()
-		m.wg.Wait()
+		m.members.wg.Wait()
 	})
 }
 
@@ -127,20 +127,20 @@ func TestANewWorkerWaitsForTheEndOfTheOldOne(t *testing.T) {
 func TestAMemberIsRememberedUntilItsClusterAndTheWorkThereHaveGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := foreman(t)
-		m.running = t.Context()
+		m.members.running = t.Context()
 		north := fleet.Key{Fleet: "fleet", Name: "north"} // one that the fleet does not know
 		end := m.engages(eastKey)
-		m.recordProblem(eastKey)
+		m.sources.recordProblem(eastKey)
 		m.loses("east")
 		m.Fleet.Forget(eastKey)
 		synctest.Wait()
-		if m.recordProblem(eastKey); m.atWorkIn(eastKey) == nil {
+		if m.sources.recordProblem(eastKey); m.atWorkIn(eastKey) == nil {
 			t.Error("it is forgotten while the work there goes on")
 		}
 		end()
 		m.engages(north)()
-		if synctest.Wait(); len(m.members) != 0 {
-			t.Errorf("remembered are %v", m.members)
+		if synctest.Wait(); len(m.members.of) != 0 {
+			t.Errorf("remembered are %v", m.members.of)
 		}
 	})
 }
@@ -160,10 +160,10 @@ func TestAMemberWithoutAClusterIsKeptForWhatWorksThere(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newMuster(t)
 				if test.state != nil {
-					m.members[eastKey] = test.state
+					m.members.of[eastKey] = test.state
 				}
-				m.recordProblem(eastKey)
-				if _, kept := m.members[eastKey]; kept != test.kept {
+				m.sources.recordProblem(eastKey)
+				if _, kept := m.members.of[eastKey]; kept != test.kept {
 					t.Errorf("kept: %v", kept)
 				}
 			})
@@ -175,7 +175,7 @@ func TestAMemberWithoutAClusterIsKeptForWhatWorksThere(t *testing.T) {
 func TestAMemberThatIsEngagedTwiceIsForgottenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := foreman(t)
-		m.running = t.Context()
+		m.members.running = t.Context()
 		ctx, end := context.WithCancel(t.Context())
 		for range 2 {
 			if err := m.Engage(ctx, eastKey.ClusterName(), quiet{}); err != nil {
@@ -186,8 +186,8 @@ func TestAMemberThatIsEngagedTwiceIsForgottenOnce(t *testing.T) {
 			t.Error("nothing works there")
 		}
 		end()
-		if left := m.atWorkIn(eastKey); left != nil || len(m.members) > 0 {
-			t.Errorf("there is still %p, remembered are %v", left, m.members)
+		if left := m.atWorkIn(eastKey); left != nil || len(m.members.of) > 0 {
+			t.Errorf("there is still %p, remembered are %v", left, m.members.of)
 		}
 	})
 }
@@ -203,7 +203,7 @@ func TestWhatAReplicaDoesFromItsElectionOn(t *testing.T) {
 		}
 		disengage := m.engages(eastKey)
 		defer disengage()
-		m.members[eastKey].known = true
+		m.members.of[eastKey].known = true
 		pass(time.Second)
 		if m.atWorkIn(eastKey) != nil {
 			t.Error("it is worked on before the election")
@@ -226,7 +226,7 @@ func TestWhatAReplicaDoesFromItsElectionOn(t *testing.T) {
 			t.Error("nobody is told of what was found out before")
 		}
 		last := make(chan struct{})
-		m.wg.Go(func() { <-last })
+		m.members.wg.Go(func() { <-last })
 		stop()
 		synctest.Wait()
 		if len(ended) > 0 {
@@ -250,15 +250,15 @@ func TestWhatAReplicaDoesFromItsElectionOn(t *testing.T) {
 }
 
 func TestWhatIsNotWorkedInIsNotWrittenTo(t *testing.T) {
-	m, err := New(Options{}).lookAt(t.Context(), fleet.Member{Key: eastKey}, "shop")
-	if err != nil || m.publisher != nil || m.unguarded == nil || m.readers != 0 {
+	m, err := New(Options{}).members.lookAt(t.Context(), fleet.Member{Key: eastKey}, "shop")
+	if err != nil || m.Publisher != nil || m.Unguarded == nil || m.Readers != 0 {
 		t.Errorf("%+v, %v", m, err)
 	}
-	if ps := New(Options{}).publishers("fleet"); len(ps) > 0 {
+	if ps := New(Options{}).members.publishers("fleet"); len(ps) > 0 {
 		t.Errorf("publishers: %v", ps)
 	}
 	c := New(Options{})
-	c.members[eastKey] = atWork(nil)
+	c.members.of[eastKey] = atWork(nil)
 	if work, ok := c.Work(eastKey); ok {
 		t.Errorf("a worker that knows no seal yet: %+v", work)
 	}
@@ -279,11 +279,13 @@ func TestTheClusterHearsOfReadersAndFences(t *testing.T) {
 			t.Errorf("told %q, want %q", m.events.events, want)
 		}
 		h.RecordMended(eastKey, "the fence was put back")
-		if want = append(want, "*v1beta2.Cluster Warning FenceMended: the fence was put back"); !slices.Equal(m.events.events, want) {
+		if want = append(want, "*v1beta2.Cluster Warning FenceMended: the fence was put back"); !slices.Equal(m.events.events,
+			want) {
 			t.Errorf("told %q, want %q", m.events.events, want)
 		}
 		h.RecordReader(eastKey, types.NamespacedName{}, corev1.EventTypeWarning, "TooMany", "no more of them are read")
-		if want = append(want, "*v1beta2.Cluster Warning TooMany: no more of them are read"); !slices.Equal(m.events.events, want) {
+		if want = append(want, "*v1beta2.Cluster Warning TooMany: no more of them are read"); !slices.Equal(m.events.events,
+			want) {
 			t.Errorf("told %q, want %q", m.events.events, want)
 		}
 		if len(m.events.related) != 1 {
@@ -310,13 +312,13 @@ func TestTheHubLooksAgainAtWhatWorkersTell(t *testing.T) {
 			"news of a namespace": {func(h workersHub) { h.Changed(eastKey, "shop") }, []string{"fleet/shop"}, nil},
 			"news of its fences":  {func(h workersHub) { h.FenceNews(eastKey) }, nil, []string{"fleet/shops", "fleet/tills"}},
 		} {
-			asked(&m.records)
-			asked(&m.policies)
+			asked(&m.recordQueue)
+			asked(&m.policyQueue)
 			test.tell(workersHub{m.Controller})
-			if got := asked(&m.records); !slices.Equal(got, test.records) {
+			if got := asked(&m.recordQueue); !slices.Equal(got, test.records) {
 				t.Errorf("%s: decisions on %q, want %q", name, got, test.records)
 			}
-			if got := asked(&m.policies); !slices.Equal(got, test.policies) {
+			if got := asked(&m.policyQueue); !slices.Equal(got, test.policies) {
 				t.Errorf("%s: policies %q, want %q", name, got, test.policies)
 			}
 		}
@@ -348,7 +350,7 @@ func (unlisted) List(context.Context, client.ObjectList, ...client.ListOption) e
 func TestFencesAreNotKnownWhileThePoliciesCannotBeListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMuster(t, clusterOf("fleet", "east", "5"))
-		m.client = unlisted{m.api}
+		m.Client = unlisted{m.api}
 		if fs, _, err := (workersHub{m.Controller}).Fences(t.Context(), eastKey); !errors.Is(err, errRefused) {
 			t.Errorf("%d fences, %v", len(fs), err)
 		}
@@ -358,7 +360,7 @@ func TestFencesAreNotKnownWhileThePoliciesCannotBeListed(t *testing.T) {
 func TestTheWorkInAMemberIsGuardedWhileItsPoliciesAreInForce(t *testing.T) {
 	for want, unguarded := range map[bool]error{true: nil, false: errRefused} {
 		s := newStage(t)
-		s.c.members[eastKey] = &memberState{worker: &laborer{publisher: s.publisher(), unguarded: unguarded}}
+		s.c.members.of[eastKey] = &memberState{worker: &laborer{publisher: s.publisher(), unguarded: unguarded}}
 		if work, ok := s.c.Work(eastKey); !ok || work.Guarded != want {
 			t.Errorf("%v: %+v, %v; want %v", unguarded, work, ok, want)
 		}
@@ -371,10 +373,14 @@ func TestTheHubAsWorkersSeeIt(t *testing.T) {
 		change         func(*muster)
 		served, serves bool
 	}{
-		"it serves the fleet":         {func(m *muster) { m.source = served{fleetSource{m.Fleet}, m.HubID} }, true, true},
-		"nobody does":                 {func(m *muster) { m.source = served{fleetSource{m.Fleet}, ""} }, false, true},
-		"another installation does":   {func(m *muster) { m.source = served{fleetSource{m.Fleet}, besideMark} }, false, false},
-		"it does, but is not elected": {func(m *muster) { m.source = served{fleetSource{m.Fleet}, m.HubID}; m.standby() }, true, false},
+		"it serves the fleet": {func(m *muster) { m.source = served{fleetSource{m.Fleet}, m.HubID} }, true, true},
+		"nobody does":         {func(m *muster) { m.source = served{fleetSource{m.Fleet}, ""} }, false, true},
+		"another installation does": {
+			func(m *muster) { m.source = served{fleetSource{m.Fleet}, besideMark} }, false, false,
+		},
+		"it does, but is not elected": {
+			func(m *muster) { m.source = served{fleetSource{m.Fleet}, m.HubID}; m.standby() }, true, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

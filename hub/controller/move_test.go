@@ -7,97 +7,18 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/reason"
-	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/seal"
 )
-
-func TestWhoseRecord(t *testing.T) {
-	c := New(Options{HubID: "this"})
-	marked := func(mark string) *v1alpha1.NamespaceLeader {
-		return &v1alpha1.NamespaceLeader{Spec: v1alpha1.NamespaceLeaderSpec{Hub: mark}}
-	}
-	for name, test := range map[string]struct {
-		record    *v1alpha1.NamespaceLeader
-		elsewhere bool
-	}{
-		"there is none":                   {nil, false},
-		"one without a mark":              {&v1alpha1.NamespaceLeader{}, false},
-		"one of this hub":                 {marked("this"), false},
-		"one of another hub":              {marked("another"), true},
-		"one that this hub has let go of": {marked(v1alpha1.NoHub), true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := c.fromElsewhere(test.record); got != test.elsewhere {
-				t.Errorf("from elsewhere: %v, want %v", got, test.elsewhere)
-			}
-		})
-	}
-}
-
-// Rule 8: a record is this hub's once the leader's Lease is or, where nobody leads, every Lease.
-func TestTaken(t *testing.T) {
-	member := func(name string, changes ...func(*memberView)) memberView {
-		m := memberView{
-			Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: name}}, takesPart: true, isRead: true,
-			publisher: publish.New(publish.Options{}), namespace: &corev1.Namespace{},
-			facts: publish.SyncStatus{Marked: true, InPlace: true},
-		}
-		for _, change := range changes {
-			change(&m)
-		}
-		return m
-	}
-	unmarked := func(m *memberView) { m.facts.Marked = false }
-	misplaced := func(m *memberView) { m.facts.InPlace = false }
-	unread := func(m *memberView) { m.isRead = false }
-	outside := func(m *memberView) { m.takesPart = false }
-	bare := func(m *memberView) { m.namespace = nil }
-	going := func(m *memberView) { m.namespace.Status.Phase = corev1.NamespaceTerminating }
-	leading := election.Record{Leader: "east", State: election.Leading, Epoch: 20}
-	vacant := election.Record{State: election.Vacant, Reason: reason.Moved, Epoch: 20}
-	for name, test := range map[string]struct {
-		record  election.Record
-		members []memberView
-		want    bool
-	}{
-		"the leader's Lease is, whatever the others are": {leading, []memberView{member("east"), member("west", unmarked), member("south", unread)}, true},
-		"the leader's Lease is not":                      {leading, []memberView{member("east", unmarked), member("west")}, false},
-		"the leader's Lease is of another term":          {leading, []memberView{member("east", misplaced), member("west")}, false},
-		"the leader is not there":                        {leading, []memberView{member("west")}, false},
-		"nobody leads, and all Leases are":               {vacant, []memberView{member("east"), member("west")}, true},
-		"nobody leads, and one is not":                   {vacant, []memberView{member("east"), member("west", unmarked)}, false},
-		"nobody leads, and one Lease is of another term": {vacant, []memberView{member("east"), member("west", misplaced)}, false},
-		"nobody leads, and one was not read":             {vacant, []memberView{member("east"), member("west", unread)}, false},
-		"one that takes no part does not count":          {vacant, []memberView{member("east"), member("west", unread, outside)}, true},
-		"nor one without the namespace":                  {vacant, []memberView{member("east"), member("west", bare, unmarked)}, true},
-		"nor one where it is going away":                 {vacant, []memberView{member("east"), member("west", going, unmarked)}, true},
-		"nobody ever led, and there are no Leases": {
-			election.Record{State: election.Vacant, Reason: reason.Moved}, []memberView{member("east", unmarked)}, true,
-		},
-		"nobody leads for another reason: then nothing was taken": {
-			election.Record{State: election.Vacant, Reason: reason.NoCandidate, Epoch: 20}, []memberView{member("east")}, false,
-		},
-		"a lost record": {election.Record{}, []memberView{member("east")}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			v := &view{members: test.members, state: election.State{Record: test.record}}
-			if got := v.leasesAreOurs(); got != test.want {
-				t.Errorf("taken: %v, want %v", got, test.want)
-			}
-		})
-	}
-}
 
 // found is a member's API server that shows one Lease when it is asked for all.
 type found struct {
@@ -136,8 +57,8 @@ func TestWhatIsFoundOfAMovedNamespaceCountsAtOnce(t *testing.T) {
 				Namespace: "shop", Name: "leasecast", Cluster: us, ClusterUID: "uid", Hub: test.hub,
 				Term: lease.Term{Holder: test.holder, Epoch: 20, AcquireTime: now, RenewTime: now, Duration: 15 * time.Second},
 			})
-			if stands := v.state.Found != nil; stands != test.stands || v.state.OtherHub != test.otherHub {
-				t.Errorf("stands %v, other hub %v; want %v, %v", stands, v.state.OtherHub, test.stands, test.otherHub)
+			if stands := v.State.Found != nil; stands != test.stands || v.State.OtherHub != test.otherHub {
+				t.Errorf("stands %v, other hub %v; want %v, %v", stands, v.State.OtherHub, test.stands, test.otherHub)
 			}
 		})
 	}
@@ -168,23 +89,24 @@ func TestATermOfAnotherHubKeepsThisOneFromDeciding(t *testing.T) {
 				Namespace: "shop", Name: "another-name", Cluster: us, ClusterUID: "uid", Hub: test.hub,
 				Term: lease.Term{Holder: test.holder, Epoch: 20, AcquireTime: now, RenewTime: now, Duration: 15 * second},
 			}, test.stop)
-			if v.state.OtherHub != test.want {
-				t.Errorf("other hub %v, want %v", v.state.OtherHub, test.want)
+			if v.State.OtherHub != test.want {
+				t.Errorf("other hub %v, want %v", v.State.OtherHub, test.want)
 			}
 		})
 	}
 }
 
-// finds is what the hub "this" makes of the one Lease that it finds in a member, under an ε of 1 s and the largest of some
-// stop times.
-func finds(t *testing.T, now time.Time, moved bool, key seal.Key, cp lease.Content, stop ...time.Duration) *view {
+// finds is what the hub "this" makes of the one Lease that it finds in a member, under an ε of 1 s and the largest of
+// some stop times.
+func finds(
+	t *testing.T, now time.Time, moved bool, key seal.Key, cp lease.Content, stop ...time.Duration,
+) *decide.Snapshot {
 	t.Helper()
-	v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, moved: moved, members: []memberView{{
-		Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "east"}}, publisher: publisherThatRead(t, now, key, cp),
+	v := &decide.Snapshot{Entry: &ledger.Entry{Taken: ledger.Taken{Key: shop, Moved: moved}}, Members: []decide.Member{{
+		Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "east"}}, Publisher: publisherThatRead(t, now, key, cp),
 	}}}
-	v.state.LargestSkew, v.state.LargestStop = time.Second, slices.Max(append(stop, 0))
-	New(Options{HubID: "this", Clock: fixedClock{Wall: now}}).addMove(v)
-	return v
+	c := New(Options{HubID: "this", Clock: fixedClock{Wall: now}})
+	return completed(t, c, v, seal.Bounds{Skew: time.Second, Stop: slices.Max(append(stop, 0))})
 }
 
 // publisherThatRead is a publisher of the hub "this" that has read the one Lease in a member.

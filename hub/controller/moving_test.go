@@ -11,8 +11,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/publish"
 )
 
@@ -21,12 +23,12 @@ func TestWhatAMoveStops(t *testing.T) {
 	refused := errors.New("refused")
 	leads := eastLeads(20)
 	retired := election.Record{State: election.Retired, Epoch: 20}
-	paused := func(v *view) { v.members[0].Paused, v.members[1].Paused = true, true }
-	lost := func(v *view) { v.found, v.object = nil, nil }
-	unclaimed := func(v *view) { v.policy = nil }
+	paused := func(v *decide.Snapshot) { v.Members[0].Paused, v.Members[1].Paused = true, true }
+	lost := func(v *decide.Snapshot) { v.Found, v.Object = nil, nil }
+	unclaimed := func(v *decide.Snapshot) { v.Policy = nil }
 	for name, test := range map[string]struct {
 		record   election.Record
-		change   []func(*view)
+		change   []func(*decide.Snapshot)
 		move     fleet.Move
 		err      error
 		stops    bool
@@ -34,39 +36,73 @@ func TestWhatAMoveStops(t *testing.T) {
 		fails    bool
 		dropped  bool
 	}{
-		"a fleet that stays":                          {record: leads},
-		"a Cluster that moves":                        {record: leads, change: []func(*view){func(v *view) { v.members[1].DeleteForMove = true }}, stops: true},
-		"a moved record that no policy claims yet":    {record: leads, change: []func(*view){unclaimed, func(v *view) { v.moved = true }}, stops: true, standing: true},
-		"a moved record that one claims":              {record: leads, change: []func(*view){func(v *view) { v.moved = true }}, move: fleet.Moving},
-		"a record that is there, though all pause":    {record: leads, change: []func(*view){paused}, move: fleet.Moving},
-		"a record that vanished from a fleet":         {record: leads, change: []func(*view){func(v *view) { v.vanished = true }}},
-		"a record that vanished from a moving one":    {record: leads, change: []func(*view){func(v *view) { v.vanished = true }}, move: fleet.Moving, stops: true, standing: true},
-		"a lost record of a fleet that pauses":        {change: []func(*view){lost, paused}, move: fleet.Moving, stops: true, standing: true},
-		"a lost record of one that pauses in part":    {change: []func(*view){lost, func(v *view) { v.members[0].Paused = true }}, move: fleet.Moving},
-		"a lost record of a fleet without Clusters":   {change: []func(*view){lost, func(v *view) { v.members = nil }}, move: fleet.Moving},
-		"a lost record of a fleet that has moved":     {change: []func(*view){lost, paused}, move: fleet.MovedAway, stops: true, dropped: true},
-		"a policy that went from a moving fleet":      {record: leads, change: []func(*view){unclaimed}, move: fleet.Moving, stops: true, standing: true},
-		"a policy that went from one that has moved":  {record: leads, change: []func(*view){unclaimed}, move: fleet.MovedAway, stops: true},
-		"a policy that went from a fleet that stays":  {record: leads, change: []func(*view){unclaimed}},
-		"a record that retires anyway":                {record: retired, change: []func(*view){unclaimed}, move: fleet.Moving},
-		"an empty record that no policy claims":       {change: []func(*view){unclaimed}, move: fleet.Moving},
-		"nobody tells whether the fleet is moving":    {record: leads, change: []func(*view){unclaimed}, err: refused, fails: true},
-		"what stops for another reason is not looked": {record: leads, change: []func(*view){unclaimed, func(v *view) { v.stop = "another" }}, err: refused, stops: true},
+		"a fleet that stays": {record: leads},
+		"a Cluster that moves": {
+			record: leads, change: []func(*decide.Snapshot){func(v *decide.Snapshot) { v.Members[1].DeleteForMove = true }},
+			stops: true,
+		},
+		"a moved record that no policy claims yet": {
+			record: leads, change: []func(*decide.Snapshot){unclaimed, func(v *decide.Snapshot) { v.Moved = true }}, stops: true,
+			standing: true,
+		},
+		"a moved record that one claims": {
+			record: leads, change: []func(*decide.Snapshot){func(v *decide.Snapshot) { v.Moved = true }}, move: fleet.Moving,
+		},
+		"a record that is there, though all pause": {
+			record: leads, change: []func(*decide.Snapshot){paused}, move: fleet.Moving,
+		},
+		"a record that vanished from a fleet": {
+			record: leads, change: []func(*decide.Snapshot){func(v *decide.Snapshot) { v.Vanished = true }},
+		},
+		"a record that vanished from a moving one": {
+			record: leads, change: []func(*decide.Snapshot){func(v *decide.Snapshot) { v.Vanished = true }}, move: fleet.Moving,
+			stops: true, standing: true,
+		},
+		"a lost record of a fleet that pauses": {
+			change: []func(*decide.Snapshot){lost, paused}, move: fleet.Moving, stops: true, standing: true,
+		},
+		"a lost record of one that pauses in part": {
+			change: []func(*decide.Snapshot){lost, func(v *decide.Snapshot) { v.Members[0].Paused = true }}, move: fleet.Moving,
+		},
+		"a lost record of a fleet without Clusters": {
+			change: []func(*decide.Snapshot){lost, func(v *decide.Snapshot) { v.Members = nil }}, move: fleet.Moving,
+		},
+		"a lost record of a fleet that has moved": {
+			change: []func(*decide.Snapshot){lost, paused}, move: fleet.MovedAway, stops: true, dropped: true,
+		},
+		"a policy that went from a moving fleet": {
+			record: leads, change: []func(*decide.Snapshot){unclaimed}, move: fleet.Moving, stops: true, standing: true,
+		},
+		"a policy that went from one that has moved": {
+			record: leads, change: []func(*decide.Snapshot){unclaimed}, move: fleet.MovedAway, stops: true,
+		},
+		"a policy that went from a fleet that stays": {record: leads, change: []func(*decide.Snapshot){unclaimed}},
+		"a record that retires anyway": {
+			record: retired, change: []func(*decide.Snapshot){unclaimed}, move: fleet.Moving,
+		},
+		"an empty record that no policy claims": {change: []func(*decide.Snapshot){unclaimed}, move: fleet.Moving},
+		"nobody tells whether the fleet is moving": {
+			record: leads, change: []func(*decide.Snapshot){unclaimed}, err: refused, fails: true,
+		},
+		"what stops for another reason is not looked": {
+			record: leads, change: []func(*decide.Snapshot){unclaimed, func(v *decide.Snapshot) { v.Stop = "another" }},
+			err: refused, stops: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, s, _ := onScene(t)
 			s.moves, s.unmoved = test.move, test.err
-			c.namespace(shop).granted = 20
+			p := c.members.of[eastKey].worker.Publisher()
 			v := shopView(test.record, measured("east", agrees), measured("west", agrees))
-			v.object, v.found = &v1alpha1.NamespaceLeader{}, &v1alpha1.NamespaceLeaderSpec{}
+			v.Object, v.Found = &v1alpha1.NamespaceLeader{}, &v1alpha1.NamespaceLeaderSpec{}
 			for _, change := range test.change {
 				change(v)
 			}
 			err := c.checkMove(t.Context(), v)
-			if (err != nil) != test.fails || (v.stop != "") != test.stops || v.renews != test.standing {
-				t.Errorf("stops %q, standing %v, %v; want %v, %v", v.stop, v.renews, err, test.stops, test.standing)
+			if (err != nil) != test.fails || (v.Stop != "") != test.stops || v.Renews != test.standing {
+				t.Errorf("stops %q, standing %v, %v; want %v, %v", v.Stop, v.Renews, err, test.stops, test.standing)
 			}
-			if known := c.recall(shop).granted != 0; known == test.dropped {
+			if known := len(p.Initial().Leases) > 0; known == test.dropped {
 				t.Errorf("it is still known: %v", known)
 			}
 		})
@@ -75,18 +111,17 @@ func TestWhatAMoveStops(t *testing.T) {
 
 // Whether a policy went says something only where a record was known.
 func TestARecordThatWasKnownAndIsGoneMeansSomething(t *testing.T) {
-	c, _, _ := onScene(t)
 	v := shopView(election.Record{})
-	v.policy = nil
-	if c.managed(v) {
+	v.Policy = nil
+	if v.Managed() {
 		t.Error("a namespace that nobody ever managed")
 	}
-	c.namespace(shop).highest = 20
-	if !c.managed(v) {
+	v.Highest = 20
+	if !v.Managed() {
 		t.Error("one that had a record until now")
 	}
-	v.found = &v1alpha1.NamespaceLeaderSpec{}
-	if c.managed(v) {
+	v.Found = &v1alpha1.NamespaceLeaderSpec{}
+	if v.Managed() {
 		t.Error("one whose record says nothing")
 	}
 }
@@ -95,20 +130,21 @@ func TestARecordThatWasKnownAndIsGoneMeansSomething(t *testing.T) {
 func TestAMovedRecordIsInheritedFromNow(t *testing.T) {
 	c, _, _ := onScene(t)
 	now := c.now().Wall
-	v := &view{key: shop, moved: true}
-	c.addMove(v)
-	if !v.state.Moved || !v.state.Tenure.Inherited.Equal(now) || !c.namespace(shop).otherHub.Equal(now) {
-		t.Errorf("moved %v, inherited %v, noted %v", v.state.Moved, v.state.Tenure.Inherited, c.recall(shop).otherHub)
+	v := &decide.Snapshot{Entry: &ledger.Entry{Taken: ledger.Taken{Key: shop, Moved: true}}}
+	completed(t, c, v)
+	if !v.State.Moved || !v.State.Tenure.Inherited.Equal(now) || !v.OtherHub.Equal(now) {
+		t.Errorf("moved %v, inherited %v, noted %v", v.State.Moved, v.State.Tenure.Inherited, v.OtherHub)
 	}
-	v = &view{key: shop}
-	c.addMove(v)
-	if v.state.Moved || !v.state.Tenure.Inherited.Equal(now) {
-		t.Errorf("once taken over: moved %v, inherited %v", v.state.Moved, v.state.Tenure.Inherited)
+	v.Moved = false
+	v = &decide.Snapshot{Entry: v.Entry}
+	completed(t, c, v)
+	if v.State.Moved || !v.State.Tenure.Inherited.Equal(now) {
+		t.Errorf("once taken over: moved %v, inherited %v", v.State.Moved, v.State.Tenure.Inherited)
 	}
-	v = &view{key: shop}
-	v.state.Tenure.Inherited = now.Add(1)
-	if c.addMove(v); !v.state.Tenure.Inherited.Equal(now.Add(1)) {
-		t.Errorf("inherited %v, which is earlier than known", v.state.Tenure.Inherited)
+	v = &decide.Snapshot{Entry: v.Entry}
+	if v.Complete(decide.Fleet{Now: c.now(),
+		Tenure: election.Tenure{Inherited: now.Add(1)}}); !v.State.Tenure.Inherited.Equal(now.Add(1)) {
+		t.Errorf("inherited %v, which is earlier than known", v.State.Tenure.Inherited)
 	}
 }
 
@@ -124,22 +160,32 @@ func (u updates) Update(context.Context, client.Object, ...client.UpdateOption) 
 
 func TestWhenARecordOfAnotherHubBecomesThisOnes(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(*Controller, *view, *election.Decision)
+		change func(*Controller, *decide.Snapshot, *election.Decision)
 		taken  bool
 		fails  bool
 	}{
-		"once its Leases are":                   {func(*Controller, *view, *election.Decision) {}, true, false},
-		"not one that is this hub's":            {func(_ *Controller, v *view, _ *election.Decision) { v.moved = false }, false, false},
-		"not while there is something to write": {func(_ *Controller, _ *view, d *election.Decision) { d.Persist = true }, false, false},
-		"not before its Leases are":             {func(_ *Controller, v *view, _ *election.Decision) { v.members[0].facts.Marked = false }, false, false},
-		"not one that does not exist":           {func(_ *Controller, v *view, _ *election.Decision) { v.object = nil }, false, false},
-		"not one that somebody wrote": {func(c *Controller, _ *view, _ *election.Decision) {
-			c.client = updates{c.client, apierrors.NewConflict(recordResource, "shop", errRefused)}
+		"once its Leases are": {func(*Controller, *decide.Snapshot, *election.Decision) {}, true, false},
+		"not one that is this hub's": {
+			func(_ *Controller, v *decide.Snapshot, _ *election.Decision) { v.Moved = false }, false, false,
+		},
+		"not while there is something to write": {
+			func(_ *Controller, _ *decide.Snapshot, d *election.Decision) { d.Persist = true }, false, false,
+		},
+		"not before its Leases are": {
+			func(_ *Controller, v *decide.Snapshot, _ *election.Decision) { v.Members[0].Sync.Marked = false }, false, false,
+		},
+		"not one that does not exist": {
+			func(_ *Controller, v *decide.Snapshot, _ *election.Decision) { v.Object = nil }, false, false,
+		},
+		"not one that somebody wrote": {func(c *Controller, _ *decide.Snapshot, _ *election.Decision) {
+			c.Client = updates{c.Client, apierrors.NewConflict(recordResource, "shop", errRefused)}
 		}, false, false},
-		"not one that is gone": {func(c *Controller, _ *view, _ *election.Decision) {
-			c.client = updates{c.client, apierrors.NewNotFound(recordResource, "shop")}
+		"not one that is gone": {func(c *Controller, _ *decide.Snapshot, _ *election.Decision) {
+			c.Client = updates{c.Client, apierrors.NewNotFound(recordResource, "shop")}
 		}, false, false},
-		"and a failure is told": {func(c *Controller, _ *view, _ *election.Decision) { c.client = updates{c.client, errRefused} }, false, true},
+		"and a failure is told": {func(c *Controller, _ *decide.Snapshot, _ *election.Decision) {
+			c.Client = updates{c.Client, errRefused}
+		}, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _, api := onScene(t)
@@ -148,19 +194,19 @@ func TestWhenARecordOfAnotherHubBecomesThisOnes(t *testing.T) {
 				t.Fatal(err)
 			}
 			m := measured("east", agrees)
-			m.facts = publish.SyncStatus{Marked: true, InPlace: true}
+			m.Sync = publish.SyncStatus{Marked: true, InPlace: true}
 			v := shopView(eastLeads(20), m)
-			v.object, v.moved = o.DeepCopy(), true
-			var d election.Decision
+			v.Object, v.Moved = o.DeepCopy(), true
+			d := election.Decision{Record: eastLeads(20)}
 			test.change(c, v, &d)
-			if err := c.takeOver(t.Context(), v, d); (err != nil) != test.fails {
+			if err := c.takeOver(t.Context(), v, planOf(d)); (err != nil) != test.fails {
 				t.Errorf("%v", err)
 			}
 			if err := api.Get(t.Context(), shop, o); err != nil || (o.Spec.Hub == "this") != test.taken {
 				t.Errorf("mark %q, %v", o.Spec.Hub, err)
 			}
-			if test.taken && (v.object.ResourceVersion != o.ResourceVersion || v.object.Spec.Hub != "this") {
-				t.Errorf("what follows goes by version %s, with mark %q", v.object.ResourceVersion, v.object.Spec.Hub)
+			if test.taken && (v.Object.ResourceVersion != o.ResourceVersion || v.Object.Spec.Hub != "this") {
+				t.Errorf("what follows goes by version %s, with mark %q", v.Object.ResourceVersion, v.Object.Spec.Hub)
 			}
 		})
 	}
@@ -181,11 +227,11 @@ func TestTheRecordsOfAFleetAreLetGoOf(t *testing.T) {
 		if err := m.api.Create(t.Context(), mine); err != nil {
 			t.Fatal(err)
 		}
-		m.client = failing{Client: m.api, list: errRefused}
+		m.Client = failing{Client: m.api, list: errRefused}
 		if err := (workersHub{m.Controller}).RelinquishRecords(t.Context(), "fleet"); err == nil {
 			t.Error("that they could not be listed is not told")
 		}
-		m.client = m.api
+		m.Client = m.api
 		if err := (workersHub{m.Controller}).RelinquishRecords(t.Context(), "fleet"); err != nil {
 			t.Fatal(err)
 		}

@@ -66,11 +66,14 @@ func (o *outpost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
 	case path.Base(r.URL.Path) == "leases":
 		inProtobuf(w, &coordinationv1.LeaseList{
-			TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "LeaseList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+			TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "LeaseList"}, ListMeta: metav1.ListMeta{
+				ResourceVersion: "1",
+			},
 		})
 	default:
 		inProtobuf(w, &corev1.NamespaceList{
-			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: o.spaces,
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NamespaceList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"},
+			Items: o.spaces,
 		})
 	}
 }
@@ -100,7 +103,8 @@ func (o *outpost) reached(t *testing.T, name string) *corev1.Secret {
 	t.Cleanup(s.Close)
 	config := clientcmdapi.NewConfig()
 	config.Clusters["c"] = &clientcmdapi.Cluster{
-		Server: s.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}),
+		Server: s.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+			Bytes: s.Certificate().Raw}),
 	}
 	config.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: "token"}
 	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
@@ -109,7 +113,9 @@ func (o *outpost) reached(t *testing.T, name string) *corev1.Secret {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name + "-kubeconfig"}, Data: map[string][]byte{"value": text}}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name + "-kubeconfig"}, Data: map[string][]byte{"value": text},
+	}
 }
 
 // pass lets time pass.

@@ -3,7 +3,6 @@ package controller
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -13,17 +12,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
-	"github.com/leasecast/leasecast/hub/guard/locks"
-	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/seal"
 	"github.com/leasecast/leasecast/hub/worker"
 )
@@ -43,7 +39,8 @@ func TestPolicyLosesNamespacesThatAnotherOneOwns(t *testing.T) {
 			[]string{"older", "younger"}, nil, map[string][]string{},
 		},
 		"a retired record has no owner": {
-			[]string{"older", "shops"}, func(s *v1alpha1.NamespaceLeaderSpec) { s.State = v1alpha1.StateRetired }, map[string][]string{},
+			[]string{"older", "shops"}, func(s *v1alpha1.NamespaceLeaderSpec) { s.State = v1alpha1.StateRetired },
+			map[string][]string{},
 		},
 		"a record without a policy has no owner": {
 			[]string{"older", "shops"}, func(s *v1alpha1.NamespaceLeaderSpec) { s.Policy = "" }, map[string][]string{},
@@ -64,8 +61,8 @@ func TestPolicyLosesNamespacesThatAnotherOneOwns(t *testing.T) {
 			ps := claims(test.policies...)
 			got := map[string][]string{}
 			for _, p := range ps {
-				if lost := c.lostNames(t.Context(), p, ps); len(lost) > 0 {
-					got[p.object.Name] = lost
+				if lost := c.policies.lostNames(t.Context(), p, ps); len(lost) > 0 {
+					got[p.Object.Name] = lost
 				}
 			}
 			if diff := cmp.Diff(test.lost, got); diff != "" {
@@ -98,9 +95,13 @@ func TestPolicyFencesNothingInAnyMemberWhileAnotherOneOwnsTheNamespace(t *testin
 		read   error
 		lost   []string
 	}{
-		"the owner selects it in every member": {map[string]map[string]string{"east": team, "west": team}, nil, []string{"shop"}},
-		"in another member only":               {map[string]map[string]string{"east": team, "west": nil}, nil, []string{"shop"}},
-		"another member is not read":           {map[string]map[string]string{"west": nil}, errDisengaged, []string{"shop"}},
+		"the owner selects it in every member": {
+			map[string]map[string]string{"east": team, "west": team}, nil, []string{"shop"},
+		},
+		"in another member only": {
+			map[string]map[string]string{"east": team, "west": nil}, nil, []string{"shop"},
+		},
+		"another member is not read": {map[string]map[string]string{"west": nil}, errDisengaged, []string{"shop"}},
 		"another member does not have it": {
 			map[string]map[string]string{"west": nil}, apierrors.NewNotFound(corev1.Resource("namespaces"), "shop"), nil,
 		},
@@ -108,13 +109,15 @@ func TestPolicyFencesNothingInAnyMemberWhileAnotherOneOwnsTheNamespace(t *testin
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, s, _ := onScene(t)
-			east, west := fleet.Member{Key: eastKey, Connected: true}, fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "west"}, Connected: true}
+			east, west := fleet.Member{Key: eastKey, Connected: true}, fleet.Member{
+				Key: fleet.Key{Fleet: "fleet", Name: "west"}, Connected: true,
+			}
 			s.shown = []fleet.Member{east, west}
 			c.source = labelledIn{s, test.labels, test.read}
 			owner, other := policyOf("fleet", "shops", "none"), policyOf("fleet", "younger", "shop")
 			owner.Spec.Namespaces.Names, owner.Spec.Namespaces.Selector = nil, &metav1.LabelSelector{MatchLabels: team}
-			ps := []*policy{parsePolicy(owner), parsePolicy(other)}
-			lost, err := c.lostIn(t.Context(), ps[1], ps, west)
+			ps := []*decide.Policy{decide.ParsePolicy(owner), decide.ParsePolicy(other)}
+			lost, err := c.policies.lostIn(t.Context(), ps[1], ps, west)
 			if err != nil || !slices.Equal(lost, test.lost) {
 				t.Errorf("in west it has lost %v, want %v (%v)", lost, test.lost, err)
 			}
@@ -152,13 +155,13 @@ func TestPolicyThatOwnsNoNamespaceFencesNothing(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			policies, err := c.policiesOf(t.Context(), "fleet")
+			policies, err := c.policies.valid(t.Context(), "fleet")
 			if err != nil {
 				t.Fatal(err)
 			}
 			m := fleet.Member{Key: eastKey}
-			lost := func(p *policy) ([]string, error) { return c.lostIn(t.Context(), p, policies, m) }
-			fences, _, err := fencesIn("this", policies, m, lost, leadsNothing)
+			lost := func(p *decide.Policy) ([]string, error) { return c.policies.lostIn(t.Context(), p, policies, m) }
+			fences, _, err := decide.FencesIn("this", policies, m, lost, leadsNothing)
 			if err != nil || len(fences) != 2 {
 				t.Fatalf("there are %d fences, %v", len(fences), err)
 			}
@@ -166,130 +169,6 @@ func TestPolicyThatOwnsNoNamespaceFencesNothing(t *testing.T) {
 				if f.IsOfLock() || f.Selects("shop", nil) {
 					t.Errorf("%s is about the namespace of another policy", f.Name())
 				}
-			}
-		})
-	}
-}
-
-// Rule 16.
-func TestLockIsRefusedOnlyWhereEveryReachedMemberSaysSo(t *testing.T) {
-	member := func(name string, since time.Duration, err error) memberView {
-		return memberView{
-			Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: name}, Connected: true}, takesPart: true,
-			verdict: health.Verdict{State: health.Healthy}, namespace: &corev1.Namespace{}, refuses: []refusal{{"stock/stock", since, err}},
-		}
-	}
-	east := member("east", time.Minute, nil)
-	unhealthy := func(m *memberView) { m.verdict.State = health.Unhealthy }
-	for name, test := range map[string]struct {
-		west  memberView
-		since map[string]time.Duration
-	}{
-		"the last one counts":                        {member("west", time.Hour, nil), map[string]time.Duration{"stock/stock": time.Hour}},
-		"whichever it is":                            {member("west", time.Second, nil), map[string]time.Duration{"stock/stock": time.Minute}},
-		"one whose administrator has not allowed it": {member("west", 0, guard.NotAllowedError{Namespaces: []string{"stock"}}), map[string]time.Duration{}},
-		"one that does not refuse it yet":            {member("west", 0, guard.ErrNotEnforced), map[string]time.Duration{}},
-		"one that was not checked yet":               {member("west", 0, worker.ErrUnchecked), map[string]time.Duration{}},
-		"one whose fence is stored and not checked":  {member("west", 0, worker.ErrStored), map[string]time.Duration{}},
-		"one that will not have the fence":           {member("west", 0, fmt.Errorf("rights: %w", guard.ErrForbidden)), map[string]time.Duration{"stock/stock": time.Minute}},
-		"one that does not store the fence": {
-			member("west", 0, apierrors.NewInvalid(schema.GroupKind{}, "gate", nil)),
-			map[string]time.Duration{"stock/stock": time.Minute},
-		},
-		"one that was lost before it refused":        {changed(member("west", 0, guard.ErrNotEnforced), unhealthy), map[string]time.Duration{"stock/stock": 2 * time.Hour}},
-		"one that was lost after it refused":         {changed(member("west", time.Hour, nil), unhealthy), map[string]time.Duration{"stock/stock": time.Hour}},
-		"one that was lost and will not have it":     {changed(member("west", 0, guard.ErrForbidden), unhealthy), map[string]time.Duration{"stock/stock": time.Minute}},
-		"one that takes no part":                     {changed(member("west", 0, guard.ErrNotEnforced), func(m *memberView) { m.takesPart = false }), map[string]time.Duration{"stock/stock": time.Minute}},
-		"one without the policy's namespace":         {changed(member("west", 0, guard.ErrNotEnforced), func(m *memberView) { m.namespace = nil }), map[string]time.Duration{}},
-		"one in which nobody can hold it":            {changed(member("west", 0, nil), func(m *memberView) { m.refuses = nil }), map[string]time.Duration{"stock/stock": time.Minute}},
-		"one that has been let go of in this moment": {changed(member("west", 0, guard.ErrNotEnforced), func(m *memberView) { m.Connected = false }), map[string]time.Duration{"stock/stock": 2 * time.Hour}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			v := shopView(election.Record{}, east, test.west)
-			v.policy = asParsed(fencing(&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}))
-			c := New(Options{Clock: fixedClock{Boot: 2 * time.Hour}})
-			for range 2 { // what is lost stays lost since then
-				if v.addRefused(c.lostSince(v)); !maps.Equal(v.state.RefusedSince, test.since) {
-					t.Errorf("%v, want %v", v.state.RefusedSince, test.since)
-				}
-				c.Clock = fixedClock{Boot: 3 * time.Hour}
-			}
-		})
-	}
-	t.Run("one that was reached in between was lost later", func(t *testing.T) {
-		c := New(Options{})
-		for at, is := range []func(*memberView){unhealthy, func(*memberView) {}, unhealthy} {
-			c.Clock = fixedClock{Boot: time.Duration(at+1) * time.Hour}
-			v := shopView(election.Record{}, east, changed(member("west", 0, guard.ErrNotEnforced), is))
-			v.policy = asParsed(fencing(&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}))
-			v.addRefused(c.lostSince(v))
-			if at == 2 && v.state.RefusedSince["stock/stock"] != 3*time.Hour {
-				t.Errorf("%v", v.state.RefusedSince)
-			}
-		}
-	})
-}
-
-// A lock that two policies fence in one cluster has one leader: that of the older policy.
-func TestYoungerPolicyOpensNoLockOfAnOlderOne(t *testing.T) {
-	named := func(name string, zone map[string]string, f *v1alpha1.Fencing) *policy {
-		o := policyOf("fleet", name, "shop")
-		o.Spec.Fencing = f
-		o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: zone}
-		return parsePolicy(o)
-	}
-	fenced := &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock}}
-	warns := fenced.DeepCopy()
-	warns.Enforcement = v1alpha1.EnforcementWarn
-	a, b := map[string]string{"zone": "a"}, map[string]string{"zone": "b"}
-	members := []fleet.Member{{Key: eastKey, Labels: a}, {Key: fleet.Key{Fleet: "fleet", Name: "west"}, Labels: b}}
-	for name, test := range map[string]struct {
-		older, younger *policy
-		old, young     bool
-		lost           bool
-	}{
-		"both fence it everywhere":             {named("old", nil, fenced), named("young", nil, fenced), true, false, false},
-		"they share one cluster":               {named("old", a, fenced), named("young", nil, fenced), true, false, false},
-		"they share none":                      {named("old", a, fenced), named("young", b, fenced), true, true, false},
-		"the older one fences nothing":         {named("old", nil, nil), named("young", nil, fenced), false, true, false},
-		"a policy that only warns opens none":  {named("old", b, warns), named("young", a, fenced), false, true, false},
-		"the older one has lost its namespace": {named("old", nil, fenced), named("young", nil, fenced), true, true, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			shareLocks([]*policy{test.older, test.younger}, members, func(*policy) bool { return test.lost })
-			if old, young := len(test.older.election.Locks) > 0, len(test.younger.election.Locks) > 0; old != test.old || young != test.young {
-				t.Errorf("the older opens it: %v, the younger: %v; want %v, %v", old, young, test.old, test.young)
-			}
-			stop := locks.Of(fenced)[0].StopTime()
-			if got := test.younger.election.StopTime; (got == stop) != test.young {
-				t.Errorf("its stop time is %v", got)
-			}
-		})
-	}
-}
-
-// Rule 6.
-func TestWhichBoundsOfTheSealCountForARecord(t *testing.T) {
-	s := seal.Seal{Policies: map[string]seal.Bounds{"shops": {}, "younger": {}, "other": {}, "deleted": {}}}
-	all := claims("shops", "younger", "other")
-	record := &v1alpha1.NamespaceLeaderSpec{Policy: "shops", State: v1alpha1.StateLeading, LeaseDurationSeconds: 15}
-	for name, test := range map[string]struct {
-		found *v1alpha1.NamespaceLeaderSpec
-		want  []string
-	}{
-		"those of its owner":      {record, []string{"shops", "shops"}},
-		"also if it was another":  {&v1alpha1.NamespaceLeaderSpec{Policy: "other", State: v1alpha1.StateLeading, LeaseDurationSeconds: 15}, []string{"other", "shops"}},
-		"a lost one may have had": {nil, []string{"deleted", "shops", "younger"}},
-		"so may an emptied one":   {&v1alpha1.NamespaceLeaderSpec{Policy: "other"}, []string{"deleted", "shops", "younger"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			v := &view{key: shop, found: test.found, policy: all[0], losers: all[1:2]}
-			if test.found != nil {
-				v.state.Record = recordOf(test.found)
-			}
-			got := v.mayHaveOwned(s, all)
-			if slices.Sort(got); !slices.Equal(got, test.want) {
-				t.Errorf("%v, want %v", got, test.want)
 			}
 		})
 	}
@@ -312,9 +191,9 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 			at := musterStart
 			at.Boot += alone + after
 			c.Clock = fixedClock(at)
-			policies, err := c.policiesOf(t.Context(), "fleet")
+			policies, err := c.policies.valid(t.Context(), "fleet")
 			if err == nil {
-				_, err = c.lowerSeal(t.Context(), "fleet", policies)
+				_, err = c.seals.lower(t.Context(), "fleet", policies)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -347,11 +226,11 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 	t.Run("not while a record needs them", func(t *testing.T) {
 		c, at := start(t)
 		o := &v1alpha1.NamespaceLeader{}
-		if err := c.client.Get(t.Context(), shop, o); err != nil {
+		if err := c.Client.Get(t.Context(), shop, o); err != nil {
 			t.Fatal(err)
 		}
 		o.Spec.StopTimeSeconds = 155
-		if err := c.client.Update(t.Context(), o); err != nil {
+		if err := c.Client.Update(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
 		at(0)
@@ -380,25 +259,27 @@ func TestPromiseOfAnotherHubOutlastsItsLeases(t *testing.T) {
 		Term: lease.Term{Holder: us, Epoch: 20, AcquireTime: now, RenewTime: now, Duration: 40 * time.Second},
 	}
 	c := New(Options{HubID: "this", Clock: fixedClock{Wall: now}})
-	seen := func() *view {
-		v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, policy: &policy{}, members: []memberView{{
-			Member: fleet.Member{Key: eastKey}, publisher: publisherThatRead(t, now, seal.Key("another key"), theirs),
+	c.source = &scene{}
+	e := takenOf(shop)
+	seen := func() *decide.Snapshot {
+		v := &decide.Snapshot{Entry: e, Policy: shopView(election.Record{}).Policy, Members: []decide.Member{{
+			Member: fleet.Member{Key: eastKey}, Publisher: publisherThatRead(t, now, seal.Key("another key"), theirs),
 		}}}
-		c.addMove(v)
+		completed(t, c, v)
 		return v
 	}
-	if v := seen(); !v.state.OtherHub {
+	if v := seen(); !v.State.OtherHub {
 		t.Fatal("the other hub's term is not seen")
 	}
 	// It may have renewed its Leases until the first look that did not find them.
 	missed := now.Add(time.Minute)
 	for _, at := range []time.Time{missed, missed.Add(time.Minute)} {
 		c.Clock = fixedClock{Wall: at}
-		gone := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, policy: &policy{}}
-		if c.addMove(gone); gone.state.OtherHub || !gone.state.Tenure.Inherited.Equal(missed) ||
-			gone.state.LargestDuration != 40*time.Second || gone.state.LargestSkew != 2*time.Second {
+		gone := &decide.Snapshot{Entry: e, Policy: shopView(election.Record{}).Policy}
+		if completed(t, c, gone); gone.State.OtherHub || !gone.State.Tenure.Inherited.Equal(missed) ||
+			gone.State.LargestDuration != 40*time.Second || gone.State.LargestSkew != 2*time.Second {
 			t.Errorf("at %v it may have written until %v, with D %v and ε %v; want %v, 40s and 2s",
-				at, gone.state.Tenure.Inherited, gone.state.LargestDuration, gone.state.LargestSkew, missed)
+				at, gone.State.Tenure.Inherited, gone.State.LargestDuration, gone.State.LargestSkew, missed)
 		}
 	}
 }
@@ -417,13 +298,13 @@ func TestStoredFenceCountsForTheLeaderOnly(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _, _ := onScene(t)
-			c.members[eastKey] = &memberState{worker: &laborer{unfenced: func(guard.Fence, string) error { return test.err }}}
-			v := shopView(election.Record{Leader: test.leader}, memberView{Member: fleet.Member{Key: eastKey}})
-			v.policy = asParsed(fencing(&v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}))
-			c.addFences(t.Context(), v, &v.members[0], c.awaitedFences(v))
-			m := v.members[0]
-			if (m.unfenced != nil) != test.missing || !errors.Is(m.byLease, m.unfenced) {
-				t.Errorf("it misses %v and %v", m.unfenced, m.byLease)
+			c.members.of[eastKey] = &memberState{worker: &laborer{unfenced: func(guard.Fence, string) error { return test.err }}}
+			v := shopView(election.Record{Leader: test.leader}, decide.Member{Member: fleet.Member{Key: eastKey}})
+			v.Policy = asParsed(fencing(&v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}))
+			c.members.observe(t.Context(), v, musterStart)
+			m := v.Members[0]
+			if (m.Unfenced != nil) != test.missing || !errors.Is(m.UnfencedByLease, m.Unfenced) {
+				t.Errorf("it misses %v and %v", m.Unfenced, m.UnfencedByLease)
 			}
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/seal"
 	"github.com/leasecast/leasecast/hub/tenure"
@@ -40,17 +41,25 @@ func TestALookAtAPolicyThatFails(t *testing.T) {
 		change func(*muster)
 		fails  error
 	}{
-		"it is answered in time":              {func(m *muster) { m.client = bounded{m.api} }, nil},
-		"the policy cannot be read":           {func(m *muster) { m.client = failing{Client: m.api, get: errRefused} }, errRefused},
-		"the policies cannot be listed":       {func(m *muster) { m.client = failing{Client: m.api, list: errRefused} }, errRefused},
-		"they cannot for what is probed":      {func(m *muster) { m.client = &failingOnce{Client: m.api, list: 1} }, errRefused},
-		"they cannot for what is said of one": {func(m *muster) { m.client = &failingOnce{Client: m.api, list: 2} }, errRefused},
+		"it is answered in time": {func(m *muster) { m.Client = bounded{m.api} }, nil},
+		"the policy cannot be read": {
+			func(m *muster) { m.Client = failing{Client: m.api, get: errRefused} }, errRefused,
+		},
+		"the policies cannot be listed": {
+			func(m *muster) { m.Client = failing{Client: m.api, list: errRefused} }, errRefused,
+		},
+		"they cannot for what is probed": {
+			func(m *muster) { m.Client = &failingOnce{Client: m.api, list: 1} }, errRefused,
+		},
+		"they cannot for what is said of one": {
+			func(m *muster) { m.Client = &failingOnce{Client: m.api, list: 2} }, errRefused,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newMuster(t, policyOf("fleet", "shops", "shop"))
 				test.change(m)
-				if _, err := m.reconcilePolicy(t.Context(), request); !errors.Is(err, test.fails) {
+				if _, err := m.statuses.reconcilePolicy(t.Context(), request); !errors.Is(err, test.fails) {
 					t.Errorf("%v, want %v", err, test.fails)
 				}
 			})
@@ -75,9 +84,10 @@ func TestAClusterThatIsGoneIsNotCounted(t *testing.T) {
 // A health that does not change by time alone asks for no look.
 func TestAHealthThatStaysPutsNoLookOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMuster(t, policyOf("fleet", "shops", "shop"), clusterOf("fleet", "east", "5"), clusterOf("fleet", "west", "5"))
+		m := newMuster(t, policyOf("fleet", "shops", "shop"), clusterOf("fleet", "east", "5"),
+			clusterOf("fleet", "west", "5"))
 		ill(m.member("east"), false, time.Second)
-		th := parsePolicy(policyOf("fleet", "shops", "shop")).thresholds
+		th := decide.ParsePolicy(policyOf("fleet", "shops", "shop")).Thresholds
 		if m.member("west").Health(th).Next != 0 {
 			t.Fatal("west changes by itself")
 		}
@@ -90,7 +100,8 @@ func TestAHealthThatStaysPutsNoLookOff(t *testing.T) {
 // Two that were lost one after the other, within the time that a cluster takes to count as lost, were lost at once.
 func TestClustersThatWereLostWithinOneWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMuster(t, policyOf("fleet", "shops", "shop"), clusterOf("fleet", "east", "5"), clusterOf("fleet", "west", "5"))
+		m := newMuster(t, policyOf("fleet", "shops", "shop"), clusterOf("fleet", "east", "5"),
+			clusterOf("fleet", "west", "5"))
 		for name, ago := range map[string]time.Duration{"east": time.Minute, "west": time.Minute + 5*time.Second} {
 			at := func(d time.Duration) lease.Reading {
 				return lease.Reading{Wall: musterStart.Wall.Add(-d), Boot: musterStart.Boot - d}
@@ -112,19 +123,19 @@ func TestWhatEventsAskForIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		record := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "shop"}}
 		m := newMuster(t, clusterOf("fleet", "east", "high"), policyOf("fleet", "shops", "shop"), record)
-		asked(&m.records)
-		asked(&m.policies)
-		m.client = bounded{m.api}
-		m.members[eastKey] = &memberState{connected: true}
-		m.memberChanged(eastKey)
-		if len(m.events.events) != 1 || len(asked(&m.records)) != 1 || len(asked(&m.policies)) != 1 {
+		asked(&m.recordQueue)
+		asked(&m.policyQueue)
+		m.Client = bounded{m.api}
+		m.members.of[eastKey] = &memberState{connected: true}
+		m.sources.memberChanged(eastKey)
+		if len(m.events.events) != 1 || len(asked(&m.recordQueue)) != 1 || len(asked(&m.policyQueue)) != 1 {
 			t.Errorf("told %q", m.events.events)
 		}
-		m.client = failing{Client: m.api, list: errRefused}
-		if m.fleetChanged("fleet"); len(asked(&m.policies)) > 0 {
+		m.Client = failing{Client: m.api, list: errRefused}
+		if m.sources.fleetChangedIn(0, "fleet"); len(asked(&m.policyQueue)) > 0 {
 			t.Error("policies that could not be listed are looked at")
 		}
-		if keys := m.namespacesOf(t.Context(), "fleet"); len(keys) > 0 {
+		if keys := m.sources.namespacesOf(t.Context(), "fleet"); len(keys) > 0 {
 			t.Errorf("namespaces that could not be listed: %v", keys)
 		}
 	})
@@ -136,9 +147,9 @@ func TestAStandbyLooksAtTheSealWhenAMemberChanges(t *testing.T) {
 		m := newMuster(t, clusterOf("fleet", "east", "5"))
 		hubOf(t, m.Controller)
 		m.Tenure = tenure.New(fixedClock(musterStart), 6*time.Second)
-		api := m.client
+		api := m.Client
 		m.Seals = seal.NewStore(bounded{api}, bounded{api})
-		m.memberChanged(eastKey)
+		m.sources.memberChanged(eastKey)
 		if err := api.Delete(t.Context(), sealOf("fleet")); err != nil {
 			t.Fatal(err)
 		}

@@ -21,21 +21,26 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/explain"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/ledger"
 )
 
 var shops = types.NamespacedName{Namespace: "fleet", Name: "shops"}
 
 // claimed notes that policies claim a namespace, the first one with success.
-func claimed(c *Controller, namespace string, names ...string) {
-	v := &view{key: types.NamespacedName{Namespace: "fleet", Name: namespace}}
+func claimed(t *testing.T, c *Controller, namespace string, names ...string) {
+	t.Helper()
+	v := &decide.Snapshot{Entry: entryOf(t, c, types.NamespacedName{Namespace: "fleet", Name: namespace})}
+	defer c.ledger.Release(v.Entry)
 	for i, name := range names {
-		p := parsePolicy(policyOf("fleet", name, namespace))
+		p := decide.ParsePolicy(policyOf("fleet", name, namespace))
 		if i == 0 {
-			v.policy = p
+			v.Policy = p
 		} else {
-			v.losers = append(v.losers, p)
+			v.Losers = append(v.Losers, p)
 		}
 	}
 	c.noteClaim(v)
@@ -55,47 +60,27 @@ func TestWhichPoliciesHearOfAClaim(t *testing.T) {
 			{nil, []string{"fleet/d"}},
 			{nil, nil},
 		} {
-			claimed(m.Controller, "shop", step.now...)
-			if got := asked(&m.policies); !slices.Equal(got, step.want) {
+			claimed(t, m.Controller, "shop", step.now...)
+			if got := asked(&m.policyQueue); !slices.Equal(got, step.want) {
 				t.Errorf("claimed by %q now: told are %q, want %q", step.now, got, step.want)
 			}
 		}
-		if len(m.namespaces) != 0 {
-			t.Errorf("claims that are nobody's are kept: %v", m.namespaces)
+		if m.ledger.Knows(t.Context(), shop) {
+			t.Error("an unowned namespace is kept")
 		}
 	})
 }
 
-// What is known of a namespace outlives the policies that claim it: a record is left, or may have to rise above one.
-func TestANamespaceThatNobodyClaimsIsForgotten(t *testing.T) {
-	for name, test := range map[string]struct {
-		record  *v1alpha1.NamespaceLeader
-		highest int64
-		known   bool
-	}{
-		"where it never had a record": {nil, 0, false},
-		"not while it has one":        {&v1alpha1.NamespaceLeader{}, 0, true},
-		"nor after it had one":        {nil, 20, true},
-	} {
-		c := New(Options{})
-		claimed(c, "shop", "shops")
-		c.namespace(shop).highest = test.highest
-		c.noteClaim(&view{key: shop, object: test.record})
-		if known := len(c.namespaces) > 0; known != test.known {
-			t.Errorf("%s: it is known: %v", name, known)
-		}
-	}
-}
-
 func TestWhatAPolicyOwnsAndMustLeave(t *testing.T) {
 	c := New(Options{})
-	claimed(c, "till", "older", "shops")
-	claimed(c, "shop", "older", "other", "shops")
-	claimed(c, "mine", "shops")
-	claimed(c, "also-mine", "shops", "older")
-	claimed(c, "theirs", "older")
-	c.namespace(types.NamespacedName{Namespace: "fleet2", Name: "elsewhere"}).claim = claim{owner: "shops", losers: "shops"}
-	owned, lost := c.claimsOf(shops)
+	claimed(t, c, "till", "older", "shops")
+	claimed(t, c, "shop", "older", "other", "shops")
+	claimed(t, c, "mine", "shops")
+	claimed(t, c, "also-mine", "shops", "older")
+	claimed(t, c, "theirs", "older")
+	elsewhere := entryOf(t, c, types.NamespacedName{Namespace: "fleet2", Name: "elsewhere"})
+	c.ledger.SetClaim(elsewhere, ledger.Claim{Owner: "shops", Losers: "shops"})
+	owned, lost := c.statuses.claimsOf(shops)
 	if want := []string{"shop (to older)", "till (to older)"}; owned != 2 || !slices.Equal(lost, want) {
 		t.Errorf("owns %d, must leave %q; want 2, %q", owned, lost, want)
 	}
@@ -104,7 +89,8 @@ func TestWhatAPolicyOwnsAndMustLeave(t *testing.T) {
 // status is the status of policy shops after one look.
 func (m *muster) status() (v1alpha1.LeadershipPolicyStatus, reconcile.Result) {
 	m.t.Helper()
-	result, err := m.reconcilePolicy(m.t.Context(), mcreconcile.Request{Request: reconcile.Request{NamespacedName: shops}})
+	result, err := m.statuses.reconcilePolicy(m.t.Context(),
+		mcreconcile.Request{Request: reconcile.Request{NamespacedName: shops}})
 	if err != nil {
 		m.t.Fatal(err)
 	}
@@ -168,10 +154,11 @@ func TestTheStatusOfAPolicy(t *testing.T) {
 			c.Labels["region"] = "here"
 			return c
 		}
-		m := newMuster(t, p, here("a-gone", "5"), here("b-invalid", "high"), clusterOf("fleet", "c-elsewhere", "5"), here("east", "5"), here("west", "5"))
+		m := newMuster(t, p, here("a-gone", "5"), here("b-invalid", "high"), clusterOf("fleet", "c-elsewhere", "5"),
+			here("east", "5"), here("west", "5"))
 		m.loses("a-gone")
-		claimed(m.Controller, "shop", "shops")
-		claimed(m.Controller, "till", "shops")
+		claimed(t, m.Controller, "shop", "shops")
+		claimed(t, m.Controller, "till", "shops")
 		s, _ := m.status()
 		if *s.Namespaces != 2 || *s.Clusters != 2 || s.ObservedGeneration != 7 {
 			t.Errorf("%d namespaces, %d clusters, generation %d; want 2, 2, 7", *s.Namespaces, *s.Clusters, s.ObservedGeneration)
@@ -189,11 +176,12 @@ func TestTheStatusOfAPolicy(t *testing.T) {
 				t.Errorf("%s is of generation %d", c.Type, c.ObservedGeneration)
 			}
 		}
-		if got := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionClocksAgree).Message; got != "not measured closely enough yet: east, west" {
+		if got := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionClocksAgree).Message; got != "not measured "+
+			"closely enough yet: east, west" {
 			t.Errorf("clocks: %q", got)
 		}
 
-		claimed(m.Controller, "shop", "older", "shops")
+		claimed(t, m.Controller, "shop", "older", "shops")
 		if s, _ = m.status(); *s.Namespaces != 1 || judged(s, v1alpha1.ConditionAccepted) != "False Conflict" {
 			t.Errorf("%d namespaces, accepted: %s", *s.Namespaces, judged(s, v1alpha1.ConditionAccepted))
 		}
@@ -232,7 +220,8 @@ func TestAPolicySaysThatMostClustersAreLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := newMuster(t, policyOf("fleet", "shops", "shop"), clusterOf("fleet", "east", "5"), clusterOf("fleet", "north", "5"), clusterOf("fleet", "west", "5"))
+				m := newMuster(t, policyOf("fleet", "shops", "shop"), clusterOf("fleet", "east", "5"),
+					clusterOf("fleet", "north", "5"), clusterOf("fleet", "west", "5"))
 				ill(m.member("east"), true, 0)
 				ill(m.member("north"), false, 0)
 				ill(m.member("west"), test.west, 0)
@@ -241,7 +230,8 @@ func TestAPolicySaysThatMostClustersAreLost(t *testing.T) {
 				if c.Status != test.want || c.Reason != test.why {
 					t.Errorf("%+v", c)
 				}
-				if said := c.Message == "most clusters became unreachable at once, so it may be the hub that is cut off: east, west"; said != test.west {
+				if said := c.Message == "most clusters became unreachable at once, so it may be the hub that is cut off: "+
+					"east, west"; said != test.west {
 					t.Errorf("%q", c.Message)
 				}
 			})
@@ -251,8 +241,9 @@ func TestAPolicySaysThatMostClustersAreLost(t *testing.T) {
 
 func TestAPolicyIsLookedAtAgainWhenTheFirstHealthMayChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMuster(t, policyOf("fleet", "shops", "shop"), clusterOf("fleet", "east", "5"), clusterOf("fleet", "north", "5"), clusterOf("fleet", "west", "5"))
-		th := parsePolicy(policyOf("fleet", "shops", "shop")).thresholds
+		m := newMuster(t, policyOf("fleet", "shops", "shop"), clusterOf("fleet", "east", "5"),
+			clusterOf("fleet", "north", "5"), clusterOf("fleet", "west", "5"))
+		th := decide.ParsePolicy(policyOf("fleet", "shops", "shop")).Thresholds
 		ill(m.member("east"), false, time.Second)
 		ill(m.member("north"), false, 3*time.Second)
 		ill(m.member("west"), false, 2*time.Second)
@@ -310,7 +301,7 @@ func TestAPolicyStatusIsWrittenWhenItSaysSomethingNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMuster(t, policyOf("fleet", "shops", "shop"), clusterOf("fleet", "east", "5"))
 		w := &writes{Client: m.api}
-		m.client = w
+		m.Client = w
 		request := mcreconcile.Request{Request: reconcile.Request{NamespacedName: shops}}
 		for i, want := range []int{1, 1} {
 			if m.status(); w.n != want {
@@ -321,61 +312,74 @@ func TestAPolicyStatusIsWrittenWhenItSaysSomethingNew(t *testing.T) {
 			answer error
 			fails  bool
 		}{
-			"a conflict: the other writer's event brings it back": {apierrors.NewConflict(recordResource, "shops", errRefused), false},
+			"a conflict: the other writer's event brings it back": {
+				apierrors.NewConflict(recordResource, "shops", errRefused), false,
+			},
 			"it is gone":    {apierrors.NewNotFound(recordResource, "shops"), false},
 			"anything else": {errors.New("no answer"), true},
 		} {
 			w.answer = test.answer
-			claimed(m.Controller, name, "shops")
-			if _, err := m.reconcilePolicy(t.Context(), request); (err != nil) != test.fails {
+			claimed(t, m.Controller, name, "shops")
+			if _, err := m.statuses.reconcilePolicy(t.Context(), request); (err != nil) != test.fails {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 		w.answer = nil
 		request.Name = "gone"
-		if result, err := m.reconcilePolicy(t.Context(), request); err != nil || result != (reconcile.Result{}) {
+		if result, err := m.statuses.reconcilePolicy(t.Context(), request); err != nil || result != (reconcile.Result{}) {
 			t.Errorf("a policy that is gone: %+v, %v", result, err)
 		}
 		m.standby()
 		n := w.n
 		request.Name = "shops"
-		if result, err := m.reconcilePolicy(t.Context(), request); err != nil || result.RequeueAfter != notYet || w.n != n {
+		if result, err := m.statuses.reconcilePolicy(t.Context(), request); err != nil || result.RequeueAfter != notYet ||
+			w.n != n {
 			t.Errorf("a standby: %+v, %v, %d writes", result, err, w.n-n)
 		}
 	})
 }
 
 func TestWhetherAPolicyIsAccepted(t *testing.T) {
-	valid, invalid := parsePolicy(policyOf("fleet", "shops", "shop")), parsePolicy(policyOf("fleet", "shops", "shop"))
-	invalid.invalid = errors.New("renewIntervalMilliseconds is too long")
+	valid, invalid := decide.ParsePolicy(policyOf("fleet", "shops", "shop")),
+		decide.ParsePolicy(policyOf("fleet", "shops", "shop"))
+	invalid.Invalid = errors.New("renewIntervalMilliseconds is too long")
 	want := metav1.Condition{Type: v1alpha1.ConditionAccepted}
 	for name, test := range map[string]struct {
-		policy  *policy
+		policy  *decide.Policy
 		lost    []string
 		refused string
 		status  metav1.ConditionStatus
 		why     reason.Reason
 		words   string
 	}{
-		"it is":                            {valid, nil, "", metav1.ConditionTrue, reason.Accepted, "the policy is valid and acted on; beware"},
-		"an older one was first":           {valid, []string{"a (to x)", "b (to y)"}, "a lock", metav1.ConditionFalse, reason.Conflict, "other policies own these namespaces, so this one has no effect there: a (to x), b (to y)"},
-		"an older one fences its Lease":    {valid, nil, "a lock", metav1.ConditionFalse, reason.Conflict, "a lock"},
-		"it is invalid, which comes first": {invalid, []string{"a (to x)"}, "a lock", metav1.ConditionFalse, reason.InvalidPolicy, "renewIntervalMilliseconds is too long"},
+		"it is": {
+			valid, nil, "", metav1.ConditionTrue, reason.Accepted, "the policy is valid and acted on; beware",
+		},
+		"an older one was first": {
+			valid, []string{"a (to x)", "b (to y)"}, "a lock", metav1.ConditionFalse, reason.Conflict,
+			"other policies own these namespaces, so this one has no effect there: a (to x), b (to y)",
+		},
+		"an older one fences its Lease": {valid, nil, "a lock", metav1.ConditionFalse, reason.Conflict, "a lock"},
+		"it is invalid, which comes first": {
+			invalid, []string{"a (to x)"}, "a lock", metav1.ConditionFalse, reason.InvalidPolicy,
+			"renewIntervalMilliseconds is too long",
+		},
 	} {
 		want.Status, want.Reason, want.Message = test.status, string(test.why), test.words
-		if got := accepted(test.policy, test.lost, test.refused, "; beware"); got != want {
+		if got := explain.Accepted(test.policy, test.lost, test.refused, "; beware"); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}
 	long := strings.Repeat("x", 2000)
-	invalid.invalid = errors.New(long)
+	invalid.Invalid = errors.New(long)
 	lost := measured(long, twoAhead)
-	lost.verdict.State = health.Unhealthy
+	lost.Verdict.State = health.Unhealthy
 	unmeasured := measured(long, vague)
 	for name, c := range map[string]metav1.Condition{
-		"invalid": accepted(invalid, nil, "", ""), "lost": accepted(valid, []string{long}, "", ""),
-		"refused": accepted(valid, nil, long, ""), "unreachable": clustersReachable(true, []memberView{lost}),
-		"off": clocksAgree([]memberView{lost}), "open": clocksAgree([]memberView{unmeasured}),
+		"invalid": explain.Accepted(invalid, nil, "", ""), "lost": explain.Accepted(valid, []string{long}, "", ""),
+		"refused":     explain.Accepted(valid, nil, long, ""),
+		"unreachable": explain.ClustersReachable(true, []decide.Member{lost}),
+		"off":         explain.ClocksAgree([]decide.Member{lost}), "open": explain.ClocksAgree([]decide.Member{unmeasured}),
 	} {
 		if len(c.Message) != 1024 {
 			t.Errorf("%s: %d bytes, a condition takes 1024", name, len(c.Message))
@@ -384,19 +388,21 @@ func TestWhetherAPolicyIsAccepted(t *testing.T) {
 }
 
 func TestAcceptedWarnsOfTermsThatMayLapseWithAReplica(t *testing.T) {
-	timings := parsePolicy(policyOf("fleet", "shops", "shop")).election.Timings
-	if got := hubLossWarning(timings, 6*time.Second); got != "" {
+	timings := decide.ParsePolicy(policyOf("fleet", "shops", "shop")).Election.Timings
+	if got := explain.HubLossWarning(timings, 6*time.Second); got != "" {
 		t.Errorf("warns of the default profile: %q", got)
 	}
 	want := "; if a hub replica is lost, terms may lapse: renewIntervalMilliseconds, 7.5s for its election, " +
 		"requestTimeoutMilliseconds and maxClockSkewMilliseconds add up to more than leaseDurationMilliseconds (15s)"
-	if got := hubLossWarning(timings, 7500*time.Millisecond); got != want {
+	if got := explain.HubLossWarning(timings, 7500*time.Millisecond); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
 
 func TestReadyIsTheSumOfTheOtherConditions(t *testing.T) {
-	yes := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Accepted", Message: "fine"}
+	yes := metav1.Condition{
+		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Accepted", Message: "fine",
+	}
 	open := metav1.Condition{
 		Type: v1alpha1.ConditionClocksAgree, Status: metav1.ConditionUnknown, Reason: "NotMeasured", Message: "not yet",
 	}
@@ -411,13 +417,15 @@ func TestReadyIsTheSumOfTheOtherConditions(t *testing.T) {
 		others []metav1.Condition
 		want   string
 	}{
-		"all are True":                        {[]metav1.Condition{was, yes}, "True Ready "},
-		"one is Unknown":                      {[]metav1.Condition{yes, open}, "Unknown NotMeasured ClocksAgree: not yet"},
-		"False counts before Unknown":         {[]metav1.Condition{open, yes, no}, "False Unfenced Fenced: south"},
-		"two are False: both are in its text": {[]metav1.Condition{no, worse}, "False Unfenced Fenced: south; SecretsGranted: bind"},
+		"all are True":                {[]metav1.Condition{was, yes}, "True Ready "},
+		"one is Unknown":              {[]metav1.Condition{yes, open}, "Unknown NotMeasured ClocksAgree: not yet"},
+		"False counts before Unknown": {[]metav1.Condition{open, yes, no}, "False Unfenced Fenced: south"},
+		"two are False: both are in its text": {
+			[]metav1.Condition{no, worse}, "False Unfenced Fenced: south; SecretsGranted: bind",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := told([]metav1.Condition{policyReady(test.others)}, v1alpha1.ConditionReady); got != test.want {
+			if got := told([]metav1.Condition{explain.PolicyReady(test.others)}, v1alpha1.ConditionReady); got != test.want {
 				t.Errorf("%q, want %q", got, test.want)
 			}
 		})
@@ -429,7 +437,8 @@ func TestStatusHasTheHealthThatCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := newMuster(t, policyOf("fleet", "shops", "shop")).status()
 		if s.UnreachableAfterMilliseconds != 10_000 || *s.RecoverAfterMilliseconds != 5000 {
-			t.Errorf("unreachable after %d ms, recovered after %d ms", s.UnreachableAfterMilliseconds, *s.RecoverAfterMilliseconds)
+			t.Errorf("unreachable after %d ms, recovered after %d ms", s.UnreachableAfterMilliseconds,
+				*s.RecoverAfterMilliseconds)
 		}
 	})
 }
@@ -442,14 +451,18 @@ func TestWhatAPolicySaysOfSecrets(t *testing.T) {
 		status          metav1.ConditionStatus
 		why, words      string
 	}{
-		"all is granted":                  {"", "", metav1.ConditionTrue, "Granted", ""},
-		"a grant is missing":              {"bind the role", "", metav1.ConditionFalse, "GrantMissing", "bind the role"},
-		"as much as a condition takes":    {long, "", metav1.ConditionFalse, "GrantMissing", long[:1024]},
-		"the seal is broken":              {"", "its key is too short", metav1.ConditionFalse, string(reason.InvalidSeal), "its key is too short"},
-		"both, and a grant is what helps": {"bind the role", "no seal", metav1.ConditionFalse, "GrantMissing", "bind the role"},
+		"all is granted":               {"", "", metav1.ConditionTrue, "Granted", ""},
+		"a grant is missing":           {"bind the role", "", metav1.ConditionFalse, "GrantMissing", "bind the role"},
+		"as much as a condition takes": {long, "", metav1.ConditionFalse, "GrantMissing", long[:1024]},
+		"the seal is broken": {
+			"", "its key is too short", metav1.ConditionFalse, string(reason.InvalidSeal), "its key is too short",
+		},
+		"both, and a grant is what helps": {
+			"bind the role", "no seal", metav1.ConditionFalse, "GrantMissing", "bind the role",
+		},
 	} {
 		want.Status, want.Reason, want.Message = test.status, test.why, test.words
-		if got := secretsGranted(test.missing, test.broken); got != want {
+		if got := explain.SecretsGranted(test.missing, test.broken); got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}
@@ -461,7 +474,9 @@ func TestAPolicyTellsOfWhatItFences(t *testing.T) {
 		p := policyOf("fleet", "shops", "shop")
 		p.Spec.Fencing = &v1alpha1.Fencing{
 			Writes: []v1alpha1.WriteFence{{
-				ServiceAccounts: []v1alpha1.FencedServiceAccount{{Name: "checkout"}}, Resources: []v1alpha1.FencedResources{{Names: []string{"pods"}}},
+				ServiceAccounts: []v1alpha1.FencedServiceAccount{{Name: "checkout"}}, Resources: []v1alpha1.FencedResources{
+					{Names: []string{"pods"}},
+				},
 			}},
 			LeaderElectionLocks: []v1alpha1.LockFence{simLock},
 		}

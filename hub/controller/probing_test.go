@@ -56,11 +56,14 @@ func TestAPolicyHasItsMembersProbed(t *testing.T) {
 		}
 		s, _ := m.status()
 		if got := judged(s, v1alpha1.ConditionClocksAgree); got != "False ClockSkewed" {
-			t.Errorf("a clock that is months off: %s (%s)", got, meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionClocksAgree).Message)
+			t.Errorf("a clock that is months off: %s (%s)", got,
+				meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionClocksAgree).Message)
 		}
 		east := m.member("east")
-		if m.source.clock(m.now(), east, time.Second).State != skew.Beyond || m.source.clock(m.now(), east, time.Minute).State != skew.Unknown {
-			t.Errorf("judged under 1 s: %v, under a minute: %v", m.source.clock(m.now(), east, time.Second), m.source.clock(m.now(), east, time.Minute))
+		if m.source.clock(m.now(), east, time.Second).State != skew.Beyond ||
+			m.source.clock(m.now(), east, time.Minute).State != skew.Unknown {
+			t.Errorf("judged under 1 s: %v, under a minute: %v", m.source.clock(m.now(), east, time.Second),
+				m.source.clock(m.now(), east, time.Minute))
 		}
 	})
 }
@@ -69,12 +72,9 @@ func TestAPolicyHasItsMembersProbed(t *testing.T) {
 func TestProbingStaysAsItIsWhenPoliciesCannotBeListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMuster(t, policyOf("fleet", "shops", "shop"), clusterOf("fleet", "east", "5"))
-		m.client = failing{Client: m.api, list: errRefused}
-		if err := m.setProbing(t.Context(), "fleet"); err == nil {
+		m.Client = failing{Client: m.api, list: errRefused}
+		if err := m.policies.setProbing(t.Context(), "fleet"); err == nil {
 			t.Error("no error")
-		}
-		if _, err := m.timings(t.Context()); err == nil {
-			t.Error("timings without an error")
 		}
 	})
 }
@@ -82,16 +82,16 @@ func TestProbingStaysAsItIsWhenPoliciesCannotBeListed(t *testing.T) {
 // What the policies said last counts for the hub's clock, as long as they cannot be listed.
 func TestTheLimitsOfTheHubsClockStayWhenPoliciesCannotBeListed(t *testing.T) {
 	c := watching(t, aheadBy(3*time.Second), timings("p", 15, 5*time.Second))
-	api := c.client
-	c.client = bounded{api}
-	if err := (clockWatch{c}).learn(t.Context()); err != nil {
+	api := c.Client
+	c.Client = bounded{api}
+	if err := c.hubClock.learn(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c.client = failing{Client: api, list: errRefused}
-	if err := (clockWatch{c}).learn(t.Context()); err == nil {
+	c.Client = failing{Client: api, list: errRefused}
+	if err := c.hubClock.learn(t.Context()); err == nil {
 		t.Error("no error")
 	}
-	if l := c.useless.Load(); l.skew != 5*time.Second || l.duration != 15*time.Second {
+	if l := c.hubClock.limits.Load(); l.skew != 5*time.Second || l.duration != 15*time.Second {
 		t.Errorf("%+v", l)
 	}
 }
@@ -110,11 +110,11 @@ func TestWhenAReplicaWhoseClockIsWrongGoes(t *testing.T) {
 			looks := &looks{start: time.Now(), wrong: test.wrong}
 			c := watching(t, aheadBy(0), timings("p", 15, time.Second))
 			c.source, c.Tenure = looks, succeeding(t, musterStart, 6*time.Second, -time.Hour)
-			if (clockWatch{c}).NeedLeaderElection() {
+			if c.hubClock.NeedLeaderElection() {
 				t.Error("a standby does not look")
 			}
 			start := time.Now()
-			if err := (clockWatch{c}).Start(t.Context()); err == nil || time.Since(start) != test.goes {
+			if err := c.hubClock.Start(t.Context()); err == nil || time.Since(start) != test.goes {
 				t.Errorf("%s: it goes after %v (%v), want %v", name, time.Since(start), err, test.goes)
 			}
 		}

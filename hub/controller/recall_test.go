@@ -34,7 +34,8 @@ func TestNothingIsDecidedBesideAnEarlierTenure(t *testing.T) {
 		started, _ := elected.tenure.Started()
 		for elected.host.read(w.now).Boot < started.Boot+w.h-step {
 			if len(w.hub.records) > 0 {
-				t.Fatalf("seed %d: %d records within %v of the start", seed, len(w.hub.records), elected.host.read(w.now).Boot-started.Boot)
+				t.Fatalf("seed %d: %d records within %v of the start", seed, len(w.hub.records),
+					elected.host.read(w.now).Boot-started.Boot)
 			}
 			w.run(w.now + step)
 		}

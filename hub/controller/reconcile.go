@@ -1,11 +1,11 @@
 package controller
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,12 +17,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/hub/assign"
+	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
-	"github.com/leasecast/leasecast/hub/publish"
+	"github.com/leasecast/leasecast/hub/explain"
+	"github.com/leasecast/leasecast/hub/ledger"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 const (
@@ -42,7 +43,7 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 		return reconcile.Result{RequeueAfter: notYet}, nil
 	}
 	if c.standsBack(req.Namespace) {
-		c.stopRenewing(req.NamespacedName) // this hub may have served the fleet until now
+		c.members.stopRenewing(req.NamespacedName) // this hub may have served the fleet until now
 		return reconcile.Result{RequeueAfter: notYet}, nil
 	}
 	asked := c.Clock.Now() // a tenure that had ended by then cannot change what is read after it
@@ -50,55 +51,112 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if rest := c.Tenure.Overlap(asked, v.skew); rest > 0 {
+	defer c.ledger.Release(v.Entry)
+	if rest := c.Tenure.Overlap(asked, v.Skew); rest > 0 {
 		// Until then the earlier tenure renews what it has promised.
 		return reconcile.Result{RequeueAfter: rest}, nil
 	}
-	if v.stop != "" {
-		log.FromContext(ctx).V(1).Info("Nothing is decided", "namespaceLeader", klog.KRef(v.key.Namespace, v.key.Name), "reason", v.stop)
-		if !v.renews {
-			c.stopRenewing(v.key)
+	if v.Stop != "" {
+		log.FromContext(ctx).V(1).Info("Nothing is decided", "namespaceLeader", klog.KRef(v.Key.Namespace, v.Key.Name),
+			"reason", v.Stop)
+		if !v.Renews {
+			c.members.stopRenewing(v.Key)
 		}
 		return reconcile.Result{RequeueAfter: notYet}, nil
 	}
-	cs, after := v.candidates()
-	d := c.decide(v, cs)
-	status := v.statusOf(d, cs, c.recall(v.key).changes)
-	switch wait, err := c.carryOut(ctx, v, d, status); {
+	p := c.decide(v)
+	wait, written, err := c.carryOut(ctx, v, p)
+	if err != nil {
+		v.Recheck()
+	}
+	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		c.lookAgain(v.key)
 		return reconcile.Result{RequeueAfter: rightAway}, nil // another client wrote: decide again
 	case errors.Is(err, errSeal): // a condition reports it
-		c.lookAgain(v.key)
 		return reconcile.Result{RequeueAfter: standBackAgain}, nil
 	case err != nil:
-		c.lookAgain(v.key)
 		return reconcile.Result{}, err
-	case d.Gone:
+	case p.Gone:
 		return reconcile.Result{}, nil
-	case v.written && d.After == 0:
+	case written && p.After == 0:
 		return reconcile.Result{RequeueAfter: rightAway}, nil // decide again on the new record
 	default:
-		settles := c.Tenure.EarlierEndIn(c.Clock.Now(), v.skew) // from then on the record is certain
-		return reconcile.Result{RequeueAfter: soonest(after, d.After, wait, settles)}, nil
+		settles := c.Tenure.EarlierEndIn(c.Clock.Now(), v.Skew) // from then on the record is certain
+		return reconcile.Result{RequeueAfter: soonest(p.Health, p.After, wait, settles)}, nil
 	}
 }
 
 // carryOut persists a decision, and has the publishers act on it. It returns when to decide again, or 0 for never.
-func (c *Controller) carryOut(ctx context.Context, v *view, d election.Decision, status v1alpha1.NamespaceLeaderStatus) (wait time.Duration, err error) {
-	if err := c.persist(ctx, v, d); err != nil {
-		return 0, err
+func (c *Controller) carryOut(
+	ctx context.Context, v *decide.Snapshot, p decide.Plan,
+) (wait time.Duration, written bool, err error) {
+	if written, err = c.persist(ctx, v, p); err != nil {
+		return 0, false, err
 	}
-	c.assign(v, d)
+	c.assign(v, p)
 	c.noteClaim(v)
-	if err := c.takeOver(ctx, v, d); err != nil {
-		return 0, err
+	if err := c.takeOver(ctx, v, p); err != nil {
+		return 0, written, err
 	}
-	if d.Gone {
-		c.tell(v)
-		return 0, c.finish(ctx, v)
+	if p.Gone {
+		c.recordEvents(v)
+		return 0, written, c.finish(ctx, v)
 	}
-	return c.explain(ctx, v, status)
+	wait, err = c.explain(ctx, v, explain.Status(v, p))
+	return wait, written, err
+}
+
+// persist stores the record of a decision, before anything depends on it.
+func (c *Controller) persist(ctx context.Context, v *decide.Snapshot, p decide.Plan) (written bool, err error) {
+	is := ledger.Change{Record: p.Record, Persist: p.Persist}
+	if v.Policy != nil {
+		is.Policy = v.Policy.Object.Name
+	}
+	if p.Record.State == election.Leading && v.Policy != nil && (v.Object != nil || p.Persist) {
+		b := seal.Bounds{Duration: p.Record.Duration, Skew: p.Record.Skew, Stop: p.Record.Stop}
+		// This comes before a Lease can depend on the bounds.
+		err := c.Seals.Raise(ctx, v.Key.Namespace, is.Policy, b.Max(v.Policy.Bounds()))
+		if c.seals.note(ctx, useOfSeal{v.Key.Namespace, true}, err) {
+			return false, fmt.Errorf("%w: %w", errSeal, err)
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	if written, err = c.ledger.Write(ctx, v.Entry, is); written {
+		c.changed(ctx, v, p)
+	}
+	return written, err
+}
+
+// takeOver puts this hub's mark on the record once the Leases are this hub's. From then on it is a record like any
+// other.
+func (c *Controller) takeOver(ctx context.Context, v *decide.Snapshot, p decide.Plan) error {
+	if !v.Moved || v.Object == nil || p.Persist || !v.LeasesAreOurs(p.Record) {
+		return nil
+	}
+	return c.ledger.TakeOver(ctx, v.Entry)
+}
+
+// explain records the events of a record, and writes its status, or returns how long to wait. A planned change is
+// explained once, when the new leader has its Lease. A change that takes longer is also explained before.
+//
+// A record of another installation on this management cluster is left to that installation. Two that explained it
+// would overwrite each other without end.
+func (c *Controller) explain(
+	ctx context.Context, v *decide.Snapshot, status v1alpha1.NamespaceLeaderStatus,
+) (time.Duration, error) {
+	if v.Object == nil {
+		return 0, nil
+	}
+	if _, others := seal.OtherInstallation(c.HubID, v.Object.Spec.Hub); others {
+		return 0, nil
+	}
+	if wait := c.ledger.StatusDueIn(v.Entry, explain.InProgress(&v.Object.Spec, status)); wait > 0 {
+		return wait, nil
+	}
+	c.recordEvents(v)
+	return 0, c.ledger.WriteStatus(ctx, v.Entry, status)
 }
 
 // soonest returns the shortest of some waits. A wait of 0 means never.
@@ -111,53 +169,32 @@ func soonest(waits ...time.Duration) (first time.Duration) {
 	return first
 }
 
-// decide calls the election. If renewals must stop, they stop before promises are counted: that is possible only
-// when nothing more can be promised.
-func (c *Controller) decide(v *view, cs []candidate) election.Decision {
-	var p *election.Policy
-	if v.policy != nil {
-		p = &v.policy.election
-	}
-	closed := v.state.Record.State != election.Leading
+// decide decides. If renewals must stop, they stop before promises are counted: that is possible only when nothing more
+// can be promised.
+func (c *Controller) decide(v *decide.Snapshot) decide.Plan {
+	closed := v.State.Record.State != election.Leading
 	if closed {
-		c.stopRenewing(v.key)
+		c.members.stopRenewing(v.Key)
 	}
-	v.state.Sent = c.sent(v.key, closed)
-	d := election.Next(c.now(), p, v.state, elected(cs))
-	if d.StopRenewing {
-		c.stopRenewing(v.key)
-		v.state.Sent = c.sent(v.key, true)
-		d = election.Next(c.now(), p, v.state, elected(cs))
+	p := v.Decide(c.now(), c.sent(v.Key, closed))
+	if p.StopRenewing {
+		c.members.stopRenewing(v.Key)
+		p = v.Decide(c.now(), c.sent(v.Key, true))
 	}
-	return d
+	return p
 }
 
-// now reads the clocks for a decision. It truncates the wall clock to what a record can store, so that a record is
-// the same before and after it is written.
-func (c *Controller) now() lease.Reading {
-	now := c.Clock.Now()
-	now.Wall = now.Wall.Truncate(time.Microsecond)
-	return now
-}
-
-// changed remembers a grant of this tenure, logs a change, and queues its event.
-func (c *Controller) changed(ctx context.Context, v *view, d election.Decision, grants bool) {
-	was, is := v.state.Record, d.Record
-	if grants {
-		if s := c.namespace(v.key); is.Reason == reason.Adopted {
-			s.adopted = is.Epoch
-		} else {
-			s.granted = is.Epoch
-		}
-	}
+// changed logs a change, and queues its event.
+func (c *Controller) changed(ctx context.Context, v *decide.Snapshot, p decide.Plan) {
+	was, is := v.State.Record, p.Record
 	falls := is.Duration < was.Duration || is.Skew < was.Skew || is.Stop < was.Stop
-	if v.policy != nil && (falls || !slices.Equal(was.OpenLocks, is.OpenLocks)) {
-		c.policies.addIn(time.Second, client.ObjectKeyFromObject(v.policy.object)) // the cache shows the record by then
+	if v.Policy != nil && (falls || !slices.Equal(was.OpenLocks, is.OpenLocks)) {
+		c.policyQueue.addIn(time.Second, client.ObjectKeyFromObject(v.Policy.Object)) // the cache shows the record by then
 	}
 	if was.State == is.State && was.Leader == is.Leader && was.Epoch == is.Epoch {
 		return
 	}
-	log.FromContext(ctx).Info("Leadership changed", "namespaceLeader", klog.KRef(v.key.Namespace, v.key.Name),
+	log.FromContext(ctx).Info("Leadership changed", "namespaceLeader", klog.KRef(v.Key.Namespace, v.Key.Name),
 		"leader", is.Leader, "epoch", is.Epoch, "state", is.State, "reason", is.Reason)
 	if is.State == election.Draining && is.Reason == reason.PriorityChanged {
 		return // the end of the change has an event
@@ -166,101 +203,64 @@ func (c *Controller) changed(ctx context.Context, v *view, d election.Decision, 
 	if is.State == election.Vacant || is.State == election.Draining {
 		kind = corev1.EventTypeWarning
 	}
-	s := c.namespace(v.key)
-	s.untold = append(s.untold, pendingEvent{kind, is.Reason, describe(d)})
+	v.Events = append(v.Events, ledger.Event{Kind: kind, Reason: is.Reason, Message: explain.Describe(p.Decision)})
 }
 
-// tell records the events of a record that are pending.
-func (c *Controller) tell(v *view) {
-	s := c.recall(v.key)
-	for _, e := range s.untold {
-		c.events.Eventf(v.object, nil, e.kind, string(e.reason), "Decide", "%s", e.message)
+// recordEvents records the events of a record that are pending.
+func (c *Controller) recordEvents(v *decide.Snapshot) {
+	for _, e := range v.Events {
+		c.events.Eventf(v.Object, nil, e.Kind, string(e.Reason), "Decide", "%s", e.Message)
 	}
-	s.untold = nil
+	v.Events = nil
 }
 
 // assign has every publisher of the fleet write what the persisted record asks for.
-func (c *Controller) assign(v *view, d election.Decision) {
-	first := d.Record.Epoch != 0 && c.recall(v.key).granted == d.Record.Epoch
-	first = first && c.promises.Get(v.key).Epoch != d.Record.Epoch
-	timings, duration := v.timings(d.Record)
-	v.state.Record = d.Record
-	name := v.leaseKey()
-	// The leader's cluster comes first; the others are not urgent.
-	slices.SortStableFunc(v.members, func(a, b memberView) int {
-		return cmp.Compare(notLeading(a.Name, d.Record), notLeading(b.Name, d.Record))
-	})
-	for i := range v.members {
-		m := &v.members[i]
-		if m.publisher == nil || v.leavesAlone(m) {
-			continue
-		}
-		for _, other := range m.publisher.LeasesIn(v.key.Name) {
-			if other != name && !v.moved {
-				m.publisher.Assign(other, assign.Assignment{Role: assign.Absent}, timings)
-			}
-		}
-		if name.Name == "" {
-			continue
-		}
-		a := assign.Assignment{Role: assign.Absent}
-		if !d.Gone && (m.takesPart || m.Name == d.Record.Leader) {
-			a = election.Assign(d.Record, v.key.Namespace, m.Name, duration, first)
-		}
-		if m.isRead && (m.namespace == nil || m.namespace.Status.Phase == corev1.NamespaceTerminating) && a.Role != assign.Absent {
-			a.Role = assign.Hold // nothing can be written there, and its Lease is deleted with the namespace
-		}
-		m.publisher.Assign(name, a, timings)
+func (c *Controller) assign(v *decide.Snapshot, p decide.Plan) {
+	first := p.Record.Epoch != 0 && v.Granted == p.Record.Epoch && c.promises.Get(v.Key).Epoch != p.Record.Epoch
+	timings := v.Policy.LeaseTimings(p.Record)
+	for _, a := range v.Assignments(p, first) {
+		a.Member.Publisher.Assign(a.Key, a.Assignment, timings)
 	}
-}
-
-// leavesAlone reports whether only the record is known of the policy, and the record names another member.
-func (v *view) leavesAlone(m *memberView) bool {
-	return v.policy != nil && v.policy.onlyFor != "" && v.policy.onlyFor != m.Name
-}
-
-// timings returns the timings of Leases under a record, and the policy's D.
-func (v *view) timings(r election.Record) (publish.Timings, time.Duration) {
-	if v.policy == nil {
-		return publish.Timings{Renew: time.Second, Timeout: time.Second}, 0
-	}
-	t := v.policy.election.Timings
-	return publish.Timings{
-		Renew: t.Renew, Timeout: t.Timeout, Skew: t.Skew, Stop: v.policy.election.StopTime,
-		LongestPromise: max(t.Duration, r.Duration) + t.Skew, Patience: v.policy.thresholds.UnreachableAfter,
-	}, t.Duration
-}
-
-// notLeading returns 0 for the cluster that the record names as the leader, and 1 for others.
-func notLeading(name string, r election.Record) int {
-	if name == r.Leader {
-		return 0
-	}
-	return 1
 }
 
 // finish deletes a record that nothing depends on any more.
-func (c *Controller) finish(ctx context.Context, v *view) error {
-	c.forget(v.key)
-	if v.found == nil {
-		return nil
+func (c *Controller) finish(ctx context.Context, v *decide.Snapshot) error {
+	deleted, err := c.ledger.Delete(ctx, v.Entry)
+	if deleted {
+		c.drop(v.Entry)
 	}
-	version := v.object.ResourceVersion
-	err := c.client.Delete(ctx, v.object, client.Preconditions{UID: &v.object.UID, ResourceVersion: &version})
-	if err = client.IgnoreNotFound(err); err != nil {
-		return fmt.Errorf("delete record %s: %w", v.key, err)
-	}
-	c.drop(v.key)
-	return nil
+	return err
 }
 
 // drop forgets a namespace without a record.
-func (c *Controller) drop(key types.NamespacedName) {
-	c.promises.Forget(key)
-	for _, p := range c.publishers(key.Namespace) {
-		p.Forget(key.Name)
+func (c *Controller) drop(e *ledger.Entry) {
+	c.promises.Forget(e.Key)
+	for _, p := range c.members.publishers(e.Key.Namespace) {
+		p.Forget(e.Key.Name)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.namespaces, key)
+	c.ledger.Drop(e)
+}
+
+// noteClaim remembers which policies claim a namespace. If that has changed, it enqueues their statuses.
+func (c *Controller) noteClaim(v *decide.Snapshot) {
+	var now ledger.Claim
+	if v.Policy != nil {
+		now.Owner = v.Policy.Object.Name
+	}
+	var losers []string
+	for _, p := range v.Losers {
+		losers = append(losers, p.Object.Name)
+	}
+	now.Losers = strings.Join(losers, ",")
+	was := c.ledger.SetClaim(v.Entry, now)
+	if was == now {
+		return
+	}
+	for _, list := range []string{was.Owner, was.Losers, now.Owner, now.Losers} {
+		for name := range strings.SplitSeq(list, ",") {
+			if name != "" {
+				c.policyQueue.add(types.NamespacedName{Namespace: v.Key.Namespace, Name: name})
+			}
+		}
+	}
 }

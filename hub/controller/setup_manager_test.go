@@ -71,23 +71,26 @@ func atOnce(r mcmanager.Runnable) int {
 
 func TestWhatAManagerRuns(t *testing.T) {
 	for refused, want := range []error{nil, errRefused, errRefused, errRefused, errRefused} {
-		c := New(Options{Fleet: fleet.New(fleet.Options{}), Tenure: tenure.New(fixedClock(musterStart), 6*time.Second), Clock: fixedClock(musterStart)})
+		c := New(Options{Fleet: fleet.New(fleet.Options{}), Tenure: tenure.New(fixedClock(musterStart), 6*time.Second),
+			Clock: fixedClock(musterStart)})
 		m := &setup{local: &setupLocal{api: hubOf(t, c), refuses: refused == 4}, refuses: refused}
-		c.client, c.live, c.events = nil, nil, nil
+		c.Client, c.Live, c.events = nil, nil, nil
 		if err := c.SetupWithManager(m); !errors.Is(err, want) {
 			t.Fatalf("with the runnable %d refused: %v, want %v", refused, err, want)
 		}
 		if want != nil {
 			continue
 		}
-		if c.client == nil || c.live == nil || c.events == nil {
+		if c.Client == nil || c.Live == nil || c.events == nil {
 			t.Error("what it reaches the hub's API server by is missing")
 		}
-		if len(m.added) != 3 || m.added[2] != mcmanager.Runnable(c) || !slices.Contains(m.local.added, manager.Runnable(clockWatch{c})) {
+		if len(m.added) != 3 || m.added[2] != mcmanager.Runnable(c) ||
+			!slices.Contains(m.local.added, manager.Runnable(c.hubClock)) {
 			t.Fatalf("added are %v and %v", m.added, m.local.added)
 		}
 		if records, policies := atOnce(m.added[0]), atOnce(m.added[1]); records != 16 || policies != 1 {
-			t.Errorf("%d records and %d policies at once: what members are probed with is set by one at a time", records, policies)
+			t.Errorf("%d records and %d policies at once: what members are probed with is set by one at a time", records,
+				policies)
 		}
 	}
 }
@@ -100,17 +103,18 @@ func TestAReplicaWithAWrongClockDoesNotCampaign(t *testing.T) {
 	}{"a clock that is right": {0, true}, "one that all clusters contradict": {time.Hour, false}} {
 		c := watching(t, aheadBy(test.by), timings("p", 15, time.Second))
 		c.Fleet = fleet.New(fleet.Options{})
-		sees, api := c.source, c.client
+		sees, api := c.source, c.Client
 		if err := c.SetupWithManager(&setup{local: &setupLocal{api: api}}); err != nil {
 			t.Fatal(err)
 		}
 		c.source = sees
-		if err := (clockWatch{c}).learn(t.Context()); err != nil {
+		if err := c.hubClock.learn(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		lock := c.Tenure.Lock(oneElection{said: resourcelock.LeaderElectionRecord{}})
 		_, _, _ = lock.Get(t.Context())
-		err := lock.Update(context.Background(), resourcelock.LeaderElectionRecord{HolderIdentity: "me", RenewTime: metav1.NewTime(musterStart.Wall)})
+		err := lock.Update(context.Background(), resourcelock.LeaderElectionRecord{HolderIdentity: "me",
+			RenewTime: metav1.NewTime(musterStart.Wall)})
 		if (err == nil) != test.takes {
 			t.Errorf("%s: %v", name, err)
 		}

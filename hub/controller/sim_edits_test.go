@@ -11,7 +11,8 @@ import (
 // The edits of policies that change who is fenced by whom.
 
 var (
-	// rivalsWorld has policies that claim namespaces which others own, with locks of their own or with those of the others.
+	// rivalsWorld has policies that claim namespaces which others own, with locks of their own or with those of the
+	// others.
 	rivalsWorld = special{"policies claim what others own", func(w *world) {
 		w.drawLocks()
 		w.kinds = append(w.kinds, rivalFault, rivalFault, behindFault)
@@ -25,7 +26,9 @@ var (
 	// invalidWorld has policies that turn invalid.
 	invalidWorld = special{"policies turn invalid", func(w *world) {
 		w.drawLocks()
-		w.kinds = slices.DeleteFunc(w.kinds, func(f fault) bool { return f.loses || strings.Contains(f.name, "the policy is") })
+		w.kinds = slices.DeleteFunc(w.kinds, func(f fault) bool {
+			return f.loses || strings.Contains(f.name, "the policy is")
+		})
 		if w.quiet, w.staysInvalid = true, w.chance(0.5); w.staysInvalid {
 			w.only(hubsOwn) // a hub that never saw a valid version chooses nobody else
 		}
@@ -47,8 +50,8 @@ func (w *world) prioritized() fault {
 	return allFaults[i]
 }
 
-// rivalFault makes a policy that claims a namespace with an owner, or deletes it. Half of them are older than the owner:
-// a policy that is restored from a backup keeps its age.
+// rivalFault makes a policy that claims a namespace with an owner, or deletes it. Half of them are older than the
+// owner: a policy that is restored from a backup keeps its age.
 var rivalFault = fault{name: "a policy claims a namespace that another one owns", do: func(w *world) {
 	const name = "rival"
 	if w.policy(name) != nil {

@@ -62,7 +62,8 @@ var allFaults = []fault{
 		}
 		w.after(w.h/4, w.drainAll)
 	}, edits: true},
-	{name: "the elected replica loses its election, is stopped before it gives it up, and the leaders' labels go when it has", do: func(w *world) {
+	{name: "the elected replica loses its election, is stopped before it gives it up, and the leaders' labels go " +
+		"when it has", do: func(w *world) {
 		for _, r := range w.replicas {
 			if r.alive && r.working {
 				w.cutAs(r.proc, &w.hub.machine, link{true, true}, w.h)
@@ -206,19 +207,20 @@ var allFaults = []fault{
 		w.loseElection()
 		w.after(w.between(10*time.Millisecond, w.h), w.loseElection)
 	}},
-	{name: "the Lease of the hub's election is deleted, who makes it anew ends, and the leaders' labels go", do: func(w *world) {
-		for _, r := range w.replicas {
-			switch {
-			case !r.alive:
-			case r.working: // it renews for as long as it may
-				w.cutAs(r.proc, &w.hub.machine, link{true, true}, 2*w.h)
-			default:
-				r.stopping = true
+	{name: "the Lease of the hub's election is deleted, who makes it anew ends, and the leaders' labels go",
+		do: func(w *world) {
+			for _, r := range w.replicas {
+				switch {
+				case !r.alive:
+				case r.working: // it renews for as long as it may
+					w.cutAs(r.proc, &w.hub.machine, link{true, true}, 2*w.h)
+				default:
+					r.stopping = true
+				}
 			}
-		}
-		w.loseElection()
-		w.after(w.between(w.h/3, w.h), w.drainAll)
-	}, edits: true},
+			w.loseElection()
+			w.after(w.between(w.h/3, w.h), w.drainAll)
+		}, edits: true},
 	{name: "the Lease of the hub's election is edited", do: func(w *world) { w.editElection() }},
 	deadReader,
 	reattach,
@@ -378,7 +380,8 @@ func (w *world) editRecord(ns string) {
 	case 1:
 		s.Leader = pick(w.rng, w.members).name
 	case 2:
-		s.State = pick(w.rng, []v1alpha1.RecordState{v1alpha1.StateVacant, v1alpha1.StateLeading, v1alpha1.StateDraining, v1alpha1.StateRetired})
+		s.State = pick(w.rng, []v1alpha1.RecordState{v1alpha1.StateVacant, v1alpha1.StateLeading, v1alpha1.StateDraining,
+			v1alpha1.StateRetired})
 	case 3:
 		s.LeaseDurationSeconds = 1
 	case 4:

@@ -79,7 +79,8 @@ func (h *hubServer) putRecord(name string, o *v1alpha1.NamespaceLeader) *v1alpha
 	}
 	if h.w.trace != nil && o != nil {
 		s := o.Spec
-		h.w.say(h.name, "record %s: %s %s epoch %d %s next=%s d=%ds lease=%s %s", name, s.State, s.Leader, s.Epoch, s.Reason, s.Next, s.LeaseDurationSeconds, s.LeaseName, o.Status.Message)
+		h.w.say(h.name, "record %s: %s %s epoch %d %s next=%s d=%ds lease=%s %s", name, s.State, s.Leader, s.Epoch, s.Reason,
+			s.Next, s.LeaseDurationSeconds, s.LeaseName, o.Status.Message)
 		for _, c := range o.Status.Candidates {
 			if !c.Eligible {
 				h.w.say(h.name, "  %s: %s", c.Name, c.Reason)
@@ -190,7 +191,8 @@ func (c hubClient) Delete(_ context.Context, o client.Object, opts ...client.Del
 		switch pre := options.Preconditions; {
 		case old == nil:
 			return struct{}{}, apierrors.NewNotFound(recordResource, o.GetName())
-		case pre != nil && (pre.UID != nil && *pre.UID != old.UID || pre.ResourceVersion != nil && *pre.ResourceVersion != old.ResourceVersion):
+		case pre != nil && (pre.UID != nil && *pre.UID != old.UID ||
+			pre.ResourceVersion != nil && *pre.ResourceVersion != old.ResourceVersion):
 			return struct{}{}, apierrors.NewConflict(recordResource, o.GetName(), errRefused)
 		}
 		h.putRecord(o.GetName(), nil)
@@ -207,11 +209,15 @@ type statusClient struct {
 }
 
 func (c statusClient) Update(_ context.Context, o client.Object, _ ...client.SubResourceUpdateOption) error {
-	return c.r.w.hub.update(c.r, o.(*v1alpha1.NamespaceLeader), func(stored, sent *v1alpha1.NamespaceLeader) { stored.Status = sent.Status })
+	return c.r.w.hub.update(c.r, o.(*v1alpha1.NamespaceLeader), func(stored, sent *v1alpha1.NamespaceLeader) {
+		stored.Status = sent.Status
+	})
 }
 
 // update changes a record by compare-and-swap, and answers with what is stored.
-func (h *hubServer) update(r *replica, o *v1alpha1.NamespaceLeader, change func(stored, sent *v1alpha1.NamespaceLeader)) error {
+func (h *hubServer) update(
+	r *replica, o *v1alpha1.NamespaceLeader, change func(stored, sent *v1alpha1.NamespaceLeader),
+) error {
 	sent := o.DeepCopy()
 	h.w.oracle.decides(r, sent.Name)
 	out, err := call(r.proc, &h.machine, decideCall, func() (*v1alpha1.NamespaceLeader, error) {
@@ -273,7 +279,9 @@ type silent struct{}
 func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
 
 // newPolicy is a policy that claims the namespaces.
-func (w *world) newPolicy(name string, made int, namespaces []string, seconds int32, leaseName string) *v1alpha1.LeadershipPolicy {
+func (w *world) newPolicy(
+	name string, made int, namespaces []string, seconds int32, leaseName string,
+) *v1alpha1.LeadershipPolicy {
 	p := &v1alpha1.LeadershipPolicy{}
 	w.identities++
 	p.Namespace, p.Name, p.Generation, p.UID = simFleet, name, int64(made), types.UID("p"+strconv.Itoa(w.identities))

@@ -82,7 +82,8 @@ func (s *leaseServer) restore(b backup) {
 func (s *leaseServer) put(key types.NamespacedName, obj *coordinationv1.Lease, uid types.UID) *coordinationv1.Lease {
 	stored := *obj
 	s.version++
-	stored.Namespace, stored.Name, stored.UID, stored.ResourceVersion = key.Namespace, key.Name, uid, strconv.FormatInt(s.version, 10)
+	stored.Namespace, stored.Name, stored.UID, stored.ResourceVersion = key.Namespace, key.Name, uid,
+		strconv.FormatInt(s.version, 10)
 	if s.noted != nil {
 		s.noted(s.leases[key], &stored)
 	}
@@ -147,7 +148,8 @@ func (s *leaseServer) remove(key types.NamespacedName, pre *metav1.Preconditions
 	switch {
 	case old == nil:
 		return apierrors.NewNotFound(leaseResource, key.Name)
-	case pre != nil && (pre.UID != nil && *pre.UID != old.UID || pre.ResourceVersion != nil && *pre.ResourceVersion != old.ResourceVersion):
+	case pre != nil && (pre.UID != nil && *pre.UID != old.UID ||
+		pre.ResourceVersion != nil && *pre.ResourceVersion != old.ResourceVersion):
 		return apierrors.NewConflict(leaseResource, key.Name, errRefused)
 	}
 	delete(s.leases, key)
@@ -206,7 +208,9 @@ func (a leaseAPI) Get(_ context.Context, name string, _ metav1.GetOptions) (*coo
 	})
 }
 
-func (a leaseAPI) Create(_ context.Context, obj *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
+func (a leaseAPI) Create(
+	_ context.Context, obj *coordinationv1.Lease, _ metav1.CreateOptions,
+) (*coordinationv1.Lease, error) {
 	a.tell("create", a.key(obj.Name), obj)
 	a.p.w.oracle.sends(a.p.w, obj)
 	return call(a.p, &a.server.machine, a.timeout, func() (*coordinationv1.Lease, error) {
@@ -214,7 +218,9 @@ func (a leaseAPI) Create(_ context.Context, obj *coordinationv1.Lease, _ metav1.
 	})
 }
 
-func (a leaseAPI) Update(_ context.Context, obj *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+func (a leaseAPI) Update(
+	_ context.Context, obj *coordinationv1.Lease, _ metav1.UpdateOptions,
+) (*coordinationv1.Lease, error) {
 	a.tell("update", a.key(obj.Name), obj)
 	a.p.w.oracle.sends(a.p.w, obj)
 	sent := *obj // the caller may change its own afterwards
@@ -298,7 +304,9 @@ type watcher struct {
 }
 
 // watch starts an informer: it lists first.
-func (s *leaseServer) watch(p *proc, lateness float64, seen func(*coordinationv1.Lease), gone func(types.NamespacedName)) *watcher {
+func (s *leaseServer) watch(
+	p *proc, lateness float64, seen func(*coordinationv1.Lease), gone func(types.NamespacedName),
+) *watcher {
 	wt := s.watcher(p, lateness, managed)
 	wt.seen, wt.gone = seen, gone
 	wt.relist(s.w.staleBy())
@@ -306,7 +314,9 @@ func (s *leaseServer) watch(p *proc, lateness float64, seen func(*coordinationv1
 }
 
 func (s *leaseServer) watcher(p *proc, lateness float64, match func(*coordinationv1.Lease) bool) *watcher {
-	wt := &watcher{p: p, server: s, match: match, lateness: lateness, view: map[types.NamespacedName]*coordinationv1.Lease{}}
+	wt := &watcher{
+		p: p, server: s, match: match, lateness: lateness, view: map[types.NamespacedName]*coordinationv1.Lease{},
+	}
 	wt.news = wt.deliver
 	s.watchers = append(s.watchers, wt)
 	return wt

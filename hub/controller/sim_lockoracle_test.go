@@ -15,7 +15,8 @@ func (o *oracle) holds(s *stock) {
 	}
 	for _, other := range s.w.stocks {
 		bothFenced, oneFenced := s.fenced && other.fenced, s.fenced || other.fenced
-		if other.lock == s.lock && other.m != s.m && other.works && other.alive && (bothFenced || oneFenced && s.w.allFenced) {
+		if other.lock == s.lock && other.m != s.m && other.works && other.alive &&
+			(bothFenced || oneFenced && s.w.allFenced) {
 			o.fail(s.w, "%s and %s both work under the lock %s", s.name, other.name, s.lock)
 		}
 	}

@@ -68,7 +68,8 @@ func (l *stockLock) stated(more int32) v1alpha1.LockFence {
 	up := func(d time.Duration) int32 { return int32((d + time.Second - 1) / time.Second) }
 	return v1alpha1.LockFence{
 		Namespace: l.Namespace, Name: l.Name, LeaseDurationSeconds: up(l.lease), RenewDeadlineSeconds: up(l.renew),
-		RetryPeriodSeconds: up(l.retry), RequestTimeoutSeconds: up(l.request) + more, ReleaseTimeoutSeconds: ptr.To(up(l.release())),
+		RetryPeriodSeconds: up(l.retry), RequestTimeoutSeconds: up(l.request) + more,
+		ReleaseTimeoutSeconds: ptr.To(up(l.release())),
 	}
 }
 
@@ -118,23 +119,24 @@ var restatedFault = fault{name: "a policy states another stop time of a fenced l
 
 // shortenedFault has people start the controllers of a lock with shorter durations, and state them. Where the hub does
 // not come they do not come, either: there the controller goes on as it was started until the hub writes a Lease.
-var shortenedFault = fault{name: "controllers are started with shorter durations, which their policy states", do: func(w *world) {
-	l := pick(w.rng, w.locks)
-	if l.shortened {
-		return
-	}
-	if w.chance(0.7) {
-		w.cutLeader(l)
-	}
-	w.after(w.between(0, w.timings.Renew/2), func() {
-		if w.faulty {
-			w.shorten(l)
+var shortenedFault = fault{name: "controllers are started with shorter durations, which their policy states",
+	do: func(w *world) {
+		l := pick(w.rng, w.locks)
+		if l.shortened {
+			return
 		}
-	})
-	if w.chance(0.4) {
-		w.after(w.between(w.timings.Renew/2, w.timings.Renew), w.killElected)
-	}
-}, edits: true}
+		if w.chance(0.7) {
+			w.cutLeader(l)
+		}
+		w.after(w.between(0, w.timings.Renew/2), func() {
+			if w.faulty {
+				w.shorten(l)
+			}
+		})
+		if w.chance(0.4) {
+			w.after(w.between(w.timings.Renew/2, w.timings.Renew), w.killElected)
+		}
+	}, edits: true}
 
 // killElected kills the elected replica.
 func (w *world) killElected() {

@@ -85,7 +85,7 @@ func TestStoriesOfLocks(t *testing.T) {
 			w.run(w.now + w.timings.Renew/2)
 			w.loseRecords()
 		},
-		"the stop time falls while the leader is out of reach, and the record is edited to none while no hub runs": func(w *world) {
+		"the stop time falls while the leader is out of reach, and the record is edited while no hub runs": func(w *world) {
 			w.cutOffHeld()
 			w.shorten(w.locks[0])
 			w.editAll(func(s *v1alpha1.NamespaceLeaderSpec) { s.StopTimeSeconds = 0 })
@@ -109,7 +109,7 @@ func TestStoriesOfLocks(t *testing.T) {
 // TestStoriesOfMovedLocks plays what makes a lock be held where the policy that it moves to does not see it.
 func TestStoriesOfMovedLocks(t *testing.T) {
 	playStories(t, &moreSpaces, map[string]func(w *world){
-		"a lock moves to a policy whose namespace its holder's cluster does not have, and the fence is late there": func(w *world) {
+		"a lock moves to a policy whose namespace its holder's cluster lacks, and the fence is late there": func(w *world) {
 			m, l, to := w.held().m, w.locks[0], w.spaces[1]
 			w.toggleSpace(m, to)
 			w.await("no other cluster leads", func() bool { r := w.leader(to); return r != nil && r.m != m })
@@ -122,7 +122,9 @@ func TestStoriesOfMovedLocks(t *testing.T) {
 			w.run(w.now + stopTimeOf(l.stated(0))) // whom an earlier fence has admitted has stopped
 			w.allFenced = true
 			w.await("nobody holds the lock that has moved", func() bool {
-				return slices.ContainsFunc(w.stocks, func(s *stock) bool { return s.works && s.fenced && w.leader(to) != nil && s.m == w.leader(to).m })
+				return slices.ContainsFunc(w.stocks, func(s *stock) bool {
+					return s.works && s.fenced && w.leader(to) != nil && s.m == w.leader(to).m
+				})
 			})
 			for _, s := range m.servers {
 				s.policies = slowestPolicies

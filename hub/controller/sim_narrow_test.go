@@ -11,8 +11,8 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// worlds is how many of all worlds a test plays. The race detector makes them ten times as dear: with it a few show that
-// nothing races, and make sim plays all.
+// worlds is how many of all worlds a test plays. The race detector makes them ten times as dear: with it a few show
+// that nothing races, and make sim plays all.
 func worlds(all uint64) uint64 {
 	if raceDetector {
 		return all / 10

@@ -35,7 +35,8 @@ func (o *oracle) begin() {
 func (o *oracle) decides(r *replica, name string) {
 	w := r.w
 	for _, other := range w.replicas {
-		if other != r && r.mayDecide() && other.installation == r.installation && other.alive && !other.frozen && other.mayDecide() {
+		if other != r && r.mayDecide() && other.installation == r.installation && other.alive && !other.frozen &&
+			other.mayDecide() {
 			if o.together++; !w.steps && !w.ahead {
 				o.fail(w, "%s: %s decides while %s still may", name, r.name, other.name)
 			}
@@ -67,7 +68,8 @@ func (o *oracle) wrote(w *world, name string, old, now *v1alpha1.NamespaceLeader
 	if is.writes > most {
 		o.loop(w, "%s: the record was written %d times within a second", name, is.writes)
 	}
-	if old != nil && now.Spec.Epoch < old.Spec.Epoch && lease.PlausibleEpoch(w.start.Add(w.now), old.Spec.Epoch) && !w.steps && !w.ahead {
+	if old != nil && now.Spec.Epoch < old.Spec.Epoch && lease.PlausibleEpoch(w.start.Add(w.now), old.Spec.Epoch) &&
+		!w.steps && !w.ahead {
 		o.loop(w, "%s: the record's epoch goes back from %d to %d", name, old.Spec.Epoch, now.Spec.Epoch)
 	}
 	if now.Spec.State != v1alpha1.StateLeading {
@@ -83,8 +85,8 @@ func (o *oracle) wrote(w *world, name string, old, now *v1alpha1.NamespaceLeader
 	is.leader = now.Spec.Leader
 }
 
-// sends judges a Lease that is on its way (rule 2): the seal holds the D and the ε under which it is sent. A tenure that
-// finds no record counts with these.
+// sends judges a Lease that is on its way (rule 2): the seal holds the D and the ε under which it is sent. A tenure
+// that finds no record counts with these.
 func (o *oracle) sends(w *world, obj *coordinationv1.Lease) {
 	c, _ := wire.Read(obj)
 	if c.Hub == "" || !c.LeadsHere() {
@@ -94,12 +96,13 @@ func (o *oracle) sends(w *world, obj *coordinationv1.Lease) {
 	d, _ := time.ParseDuration(string(data["largest-lease-duration-seconds"]) + "s")
 	skew, _ := time.ParseDuration(string(data["largest-max-clock-skew"]))
 	if c.Duration > d || c.Skew > skew {
-		o.fail(w, "%s: a Lease with D %v and ε %v is sent, and the seal has %v and %v", c.Namespace, c.Duration, c.Skew, d, skew)
+		o.fail(w, "%s: a Lease with D %v and ε %v is sent, and the seal has %v and %v", c.Namespace, c.Duration, c.Skew, d,
+			skew)
 	}
 }
 
-// looks judges a replica that looks at a namespace to decide on it: one that does so again and again, without waiting for
-// anything, would keep a processor busy.
+// looks judges a replica that looks at a namespace to decide on it: one that does so again and again, without waiting
+// for anything, would keep a processor busy.
 func (o *oracle) looks(r *replica, name string, d *decision) {
 	if s := int(r.w.now.Seconds()); s != d.second {
 		d.second, d.looks = s, 0

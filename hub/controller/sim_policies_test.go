@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
 )
 
 // policyNames are those of the policies that a world begins with: one for all namespaces, or one for each where locks
@@ -61,14 +62,17 @@ func (w *world) putPolicy(p *v1alpha1.LeadershipPolicy) {
 		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
 	})
 	fencing, _ := json.Marshal(p.Spec.Fencing) // which shows what pointers lead to
-	w.say("FAULT", "policy %s: %v D=%dms lease %q %s", p.Name, p.Spec.Namespaces.Names, p.Spec.Timings.LeaseDurationMilliseconds,
+	w.say("FAULT", "policy %s: %v D=%dms lease %q %s", p.Name, p.Spec.Namespaces.Names,
+		p.Spec.Timings.LeaseDurationMilliseconds,
 		p.Spec.LeaseName, fencing)
 	w.hubChanged()
 }
 
 // without returns the policies but one.
 func (w *world) without(name string) []*v1alpha1.LeadershipPolicy {
-	return slices.DeleteFunc(slices.Clone(w.hub.policies), func(p *v1alpha1.LeadershipPolicy) bool { return p.Name == name })
+	return slices.DeleteFunc(slices.Clone(w.hub.policies), func(p *v1alpha1.LeadershipPolicy) bool {
+		return p.Name == name
+	})
 }
 
 // dropPolicy deletes a policy.
@@ -130,7 +134,7 @@ func (w *world) togglePolicy() {
 // isMended reports whether a policy is valid.
 func (w *world) isMended(name string) bool {
 	p := w.policy(name)
-	return p == nil || parsePolicy(p).invalid == nil
+	return p == nil || decide.ParsePolicy(p).Invalid == nil
 }
 
 // restorePolicies has every namespace managed as at the beginning.

@@ -152,7 +152,8 @@ func (o *oracle) check(w *world, r *reader, namespace string, p lease.Permit) {
 		}
 		for _, l := range other.lates {
 			if l.namespace == namespace && l.holds(other.host.read(w.now)) && (other.m != r.m || l.permit.Epoch != p.Epoch) {
-				o.fail(w, "%s (epoch %d) may act for %s while %s still does (epoch %d)", r.name, p.Epoch, namespace, other.name, l.permit.Epoch)
+				o.fail(w, "%s (epoch %d) may act for %s while %s still does (epoch %d)", r.name, p.Epoch, namespace, other.name,
+					l.permit.Epoch)
 			}
 		}
 	}

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// refusalWorld has members that refuse the hub for a moment, as one does that was restored: first it knows no token, and
-// then no role. The term is not over before its deadline, so nobody else leads.
+// refusalWorld has members that refuse the hub for a moment, as one does that was restored: first it knows no token,
+// and then no role. The term is not over before its deadline, so nobody else leads.
 var refusalWorld = special{"a member refuses the hub for a moment", func(w *world) {
 	w.acknowledged, w.steady, w.quiet = false, true, true
 	w.durations = w.durations[2:] // so that something of a term is left
@@ -17,8 +17,8 @@ var refusalWorld = special{"a member refuses the hub for a moment", func(w *worl
 	w.kinds = []fault{refusalFault}
 }}
 
-// refusalFault has one member refuse all requests of the hub. A leader's last renewal is Renew old at most, its next one
-// comes after the refusal has ended and the member has answered for RecoverAfter, which is Renew.
+// refusalFault has one member refuse all requests of the hub. A leader's last renewal is Renew old at most, its next
+// one comes after the refusal has ended and the member has answered for RecoverAfter, which is Renew.
 var refusalFault = fault{name: "a member refuses the hub", do: func(w *world) {
 	if w.now < w.refused {
 		return
@@ -27,7 +27,8 @@ var refusalFault = fault{name: "a member refuses the hub", do: func(w *world) {
 	d := time.Duration(w.durations[0]) * time.Second
 	until := w.now + w.between(100*time.Millisecond, d-3*w.timings.Renew-w.timings.Timeout-w.timings.Skew)
 	w.refused = until + 2*d
-	err := pick(w.rng, []error{apierrors.NewUnauthorized("unknown token"), apierrors.NewForbidden(leaseResource, "", errRefused)})
+	err := pick(w.rng, []error{apierrors.NewUnauthorized("unknown token"),
+		apierrors.NewForbidden(leaseResource, "", errRefused)})
 	m.deny = func(key types.NamespacedName) error {
 		if w.now < until && key.Namespace != podSpace {
 			return err

@@ -96,7 +96,8 @@ func (r *reader) stop(place, namespace string, p lease.Permit) {
 
 // ended notes which terms are over for good, by a Lease that the reader believes.
 func (r *reader) ended(c lease.Content) {
-	if r.reg != nil && !c.LeadsHere() && c.Epoch > 0 && !c.RenewTime.After(r.host.read(r.w.now).Wall.Add(r.w.timings.Skew)) {
+	if r.reg != nil && !c.LeadsHere() && c.Epoch > 0 &&
+		!c.RenewTime.After(r.host.read(r.w.now).Wall.Add(r.w.timings.Skew)) {
 		r.reg.over[c.Namespace] = max(r.reg.over[c.Namespace], c.Epoch-1)
 		r.reg.pump()
 	}
@@ -131,7 +132,8 @@ func (g *registration) releasable() map[string]int64 {
 }
 
 func (g *registration) api(namespace string) coordinationclient.LeaseInterface {
-	return leaseClient{p: g.r.proc, server: &g.r.m.leaseServer, timeout: g.r.w.timings.Timeout, list: 3 * time.Second}.Leases(namespace)
+	return leaseClient{p: g.r.proc, server: &g.r.m.leaseServer, timeout: g.r.w.timings.Timeout,
+		list: 3 * time.Second}.Leases(namespace)
 }
 
 // pump has done what there is to do, one thing at a time.
@@ -218,11 +220,12 @@ func (g *registration) list() error {
 	}
 	wt := server.watcher(r.proc, r.w.lateWatch, managed)
 	wt.seen, wt.gone, wt.listing, wt.consistent = r.seen, r.gone, true, true
-	state, err := call(r.proc, &server.machine, 3*time.Second, func() (map[types.NamespacedName]*coordinationv1.Lease, error) {
-		state := maps.Clone(server.leases)
-		wt.next, wt.since = len(server.log), server.restored
-		return state, nil
-	})
+	state, err := call(r.proc, &server.machine, 3*time.Second,
+		func() (map[types.NamespacedName]*coordinationv1.Lease, error) {
+			state := maps.Clone(server.leases)
+			wt.next, wt.since = len(server.log), server.restored
+			return state, nil
+		})
 	if err != nil || g.stored == nil {
 		wt.stop()
 		return err
@@ -326,7 +329,9 @@ func (s *leaseServer) copyKeys() (keys []types.NamespacedName) {
 }
 
 // watchReaders tells a replica of registrations, and of their ends as opposed to their loss.
-func (m *member) watchReaders(p *proc, lateness float64, seen func(*coordinationv1.Lease), ended func(types.UID)) *watcher {
+func (m *member) watchReaders(
+	p *proc, lateness float64, seen func(*coordinationv1.Lease), ended func(types.UID),
+) *watcher {
 	wt := m.watcher(p, lateness, isRegistration)
 	wt.seen, wt.readers = seen, true
 	wt.gone = func(types.NamespacedName) {

@@ -74,8 +74,10 @@ type decision struct {
 
 func (w *world) newReplica(host *hostClock, number, installation int) *replica {
 	r := &replica{
-		proc: w.newProc("hub"+strconv.Itoa(number), host), w: w, installation: installation, began: w.now, mark: seal.MarkOf(w.hub.secret),
-		policies: w.hub.policies, clusters: w.hub.clusters, edits: w.hub.edits, decisions: map[string]*decision{}, shown: map[string]int64{},
+		proc: w.newProc("hub"+strconv.Itoa(number), host), w: w, installation: installation, began: w.now,
+		mark:     seal.MarkOf(w.hub.secret),
+		policies: w.hub.policies, clusters: w.hub.clusters, edits: w.hub.edits, decisions: map[string]*decision{},
+		shown: map[string]int64{},
 	}
 	if w.chance(0.3) {
 		r.cacheLag = w.between(0, 2*time.Second)
@@ -85,10 +87,10 @@ func (w *world) newReplica(host *hostClock, number, installation int) *replica {
 		Tenure: r.tenure, Seals: seal.NewStore(liveReader{r: r}, hubClient{r: r}),
 		Elected: r.elected, Clock: r.proc, HubID: r.hubID(), OwnNamespace: r.election().Namespace,
 	})
-	c.client, c.live, c.events, c.source = hubClient{r: r}, liveReader{r: r}, silent{}, &simSource{r}
+	c.Client, c.Live, c.events, c.source = hubClient{r: r}, liveReader{r: r}, silent{}, &simSource{r}
 	r.controller = c
-	c.useless.Store(&limits{w.timings.Skew, w.timings.Duration})
-	r.tenure.RefuseIf(c.contradicted)
+	c.hubClock.limits.Store(&limits{w.timings.Skew, w.timings.Duration})
+	r.tenure.RefuseIf(c.hubClock.contradicted)
 	r.woke = func(from lease.Reading) {
 		now := r.host.read(w.now)
 		for _, ct := range r.contacts {
@@ -279,7 +281,8 @@ func (r *replica) showRecord(name, version string, order int64) {
 		return
 	}
 	r.shown[name] = order
-	if r.controller.recordShown(types.NamespacedName{Namespace: simFleet, Name: name}, version) {
+	if r.controller.ledger.Show(&v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: simFleet, Name: name}},
+		version) {
 		r.reconcile(name)
 	}
 }
@@ -308,7 +311,9 @@ func (r *replica) reconcile(name string) {
 func (r *replica) decideOn(name string, d *decision) {
 	d.began = r.w.now
 	r.w.oracle.looks(r, name, d)
-	req := mcreconcile.Request{Request: reconcile.Request{NamespacedName: types.NamespacedName{Namespace: simFleet, Name: name}}}
+	req := mcreconcile.Request{
+		Request: reconcile.Request{NamespacedName: types.NamespacedName{Namespace: simFleet, Name: name}},
+	}
 	result, err := r.controller.reconcileNamespace(r.ctx, req)
 	wait := result.RequeueAfter
 	if err != nil {
@@ -338,7 +343,7 @@ func (ct *contact) attach() {
 	r, w := ct.r, ct.r.w
 	var key seal.Key
 	for {
-		s, ok := r.controller.serve(r.ctx, simFleet)
+		s, ok := r.controller.seals.serve(r.ctx, simFleet)
 		if ct.over {
 			return
 		}
@@ -357,7 +362,9 @@ func (ct *contact) attach() {
 		Client:  leaseClient{p: r.proc, server: &ct.m.leaseServer, timeout: w.timings.Timeout, list: 15 * time.Second},
 		Fleet:   simFleet,
 		Cluster: ct.m.identity(), ClusterUID: ct.m.uid, Hub: r.hubID(), Key: key,
-		Clock: r.proc, Promises: r.controller.promises, MayWrite: func(now lease.Reading) bool { return r.controller.mayWrite(simFleet, now) },
+		Clock: r.proc, Promises: r.controller.promises, MayWrite: func(now lease.Reading) bool {
+			return r.controller.MayWrite(simFleet, now)
+		},
 		Report: func(write bool, sent lease.Reading, err error) {
 			if r.alive {
 				worker.Report(ct.observe, write, sent, r.Now(), err)
@@ -379,7 +386,7 @@ func (ct *contact) attach() {
 		q.watches = append(q.watches, ct.m.watchReaders(r.proc, w.lateWatch, p.ObserveReader, p.ObserveReaderGone))
 	}
 	ct.worker = newSimWorker(ct, p)
-	r.controller.members[ct.key()] = &memberState{worker: ct.worker}
+	r.controller.members.of[ct.key()] = &memberState{worker: ct.worker}
 	for !p.ReadAll(untimed{ctx}) {
 		if ctx.Err() != nil || !r.sleep(time.Second) {
 			break
@@ -426,8 +433,8 @@ func (ct *contact) end(then func()) {
 			r.after(time.Millisecond, again)
 			return
 		}
-		if is := r.controller.members[ct.key()]; is != nil && is.worker == memberWorker(ct.worker) {
-			delete(r.controller.members, ct.key())
+		if is := r.controller.members.of[ct.key()]; is != nil && is.worker == memberWorker(ct.worker) {
+			delete(r.controller.members.of, ct.key())
 		}
 		then()
 	}
@@ -461,7 +468,7 @@ func (r *replica) campaign() {
 				return
 			}
 		}
-		if r.stopping || r.controller.contradicted() != nil || !r.sleep(retry) {
+		if r.stopping || r.controller.hubClock.contradicted() != nil || !r.sleep(retry) {
 			r.quit(e)
 			return
 		}

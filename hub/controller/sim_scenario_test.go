@@ -18,6 +18,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -41,14 +42,15 @@ type scenario struct {
 	longestStop   time.Duration
 	calm          time.Duration // between two faults, at most
 	kinds         []fault
-	prompt        bool          // candidates take over when the renewTime in the election's Lease says so, as in the product
-	acknowledged  bool          // readers register, and the policy says so
-	registered    time.Duration // for how long, unless they confirm
-	identities    int           // of readers
-	raised        int32         // the highest priority so far
-	ahead         bool          // a hub whose clock was ahead gave epochs: where they are lost, the next ones are lower
-	wrongFrom     bool          // tenures begin with clocks that are wrong, which is outside the promise
-	jumped        bool          // a reader's clock was stepped for good: it need not act again
+	// candidates take over when the renewTime in the election's Lease says so, as in the product
+	prompt       bool
+	acknowledged bool          // readers register, and the policy says so
+	registered   time.Duration // for how long, unless they confirm
+	identities   int           // of readers
+	raised       int32         // the highest priority so far
+	ahead        bool          // a hub whose clock was ahead gave epochs: where they are lost, the next ones are lower
+	wrongFrom    bool          // tenures begin with clocks that are wrong, which is outside the promise
+	jumped       bool          // a reader's clock was stepped for good: it need not act again
 
 	wider
 }
@@ -139,7 +141,9 @@ func (w *world) populate() {
 		w.hub.spaces[key.Namespace] = space{}
 	}
 	w.hub.secret.Namespace, w.hub.secret.Name, w.hub.secret.ResourceVersion = simFleet, seal.SecretName, "0"
-	w.hub.secret.Data = map[string][]byte{"key": simKey, "largest-lease-duration-seconds": []byte("0"), "largest-max-clock-skew": []byte("0s")}
+	w.hub.secret.Data = map[string][]byte{
+		"key": simKey, "largest-lease-duration-seconds": []byte("0"), "largest-max-clock-skew": []byte("0s"),
+	}
 	w.hub.policies = w.firstPolicies()
 	for i := range 2 + w.rng.IntN(2) {
 		m := w.newMember(i)
@@ -249,13 +253,14 @@ func (w *world) judge() {
 		}
 	}
 	// A takeover counts with the largest ε, which nothing else tells.
-	if got, err := time.ParseDuration(string(w.hub.secret.Data["largest-max-clock-skew"])); err != nil || got < w.timings.Skew {
+	if got, err := time.ParseDuration(string(w.hub.secret.Data["largest-max-clock-skew"])); err != nil ||
+		got < w.timings.Skew {
 		w.stuck("the seal remembers an ε of %v, and the policy's is %v", got, w.timings.Skew)
 	}
 	for _, o := range w.hub.policies {
-		p := parsePolicy(o)
+		p := decide.ParsePolicy(o)
 		got, err := time.ParseDuration(string(w.hub.secret.Data["largest-stop-time"]))
-		if stop := p.election.StopTime; p.invalid == nil && (err != nil || got < stop) {
+		if stop := p.Election.StopTime; p.Invalid == nil && (err != nil || got < stop) {
 			w.stuck("the seal remembers a stop time of %v, and that of policy %s is %v", got, o.Name, stop)
 		}
 	}
@@ -274,7 +279,8 @@ func (w *world) judgeCopies(ns string, r *v1alpha1.NamespaceLeader) {
 		}
 		c, mac := wire.Read(obj)
 		if !simKey.Sealed(c, mac) || c.Holder != lease.Identity(r.Spec.Leader, simFleet) || c.Epoch != r.Spec.Epoch {
-			w.stuck("%s: the Lease in %s is not as it has to be: %s", ns, m.name, describeLease(types.NamespacedName{Namespace: ns}, obj))
+			w.stuck("%s: the Lease in %s is not as it has to be: %s", ns, m.name,
+				describeLease(types.NamespacedName{Namespace: ns}, obj))
 			return
 		}
 	}
@@ -301,12 +307,14 @@ func describeLease(key types.NamespacedName, obj *coordinationv1.Lease) string {
 	}
 	c, mac := wire.Read(obj)
 	if c.Cluster == "" {
-		return fmt.Sprintf("%s v%s held by %q until %s+%v", key, obj.ResourceVersion, c.Holder, c.RenewTime.UTC().Format("05.000000"), c.Duration)
+		return fmt.Sprintf("%s v%s held by %q until %s+%v", key, obj.ResourceVersion, c.Holder,
+			c.RenewTime.UTC().Format("05.000000"), c.Duration)
 	}
 	sealed := ""
 	if !simKey.Sealed(c, mac) {
 		sealed = " UNSEALED"
 	}
-	return key.String() + " v" + obj.ResourceVersion + " " + string(obj.UID) + " holder " + c.Holder + " epoch " + strconv.FormatInt(c.Epoch, 10) +
+	return key.String() + " v" + obj.ResourceVersion + " " + string(obj.UID) + " holder " + c.Holder + " epoch " +
+		strconv.FormatInt(c.Epoch, 10) +
 		fmt.Sprintf(" stamp %s+%v", c.RenewTime.UTC().Format("04:05.0000"), c.Duration) + sealed
 }

@@ -84,8 +84,8 @@ func (s *apiServer) admit(m *member, l *stockLock) (fenced bool, err error) {
 	return fenced, nil
 }
 
-// admits evaluates one fence: this cluster leads by the Lease, the lock is open, and the time is in the term. The server
-// notes the time in whole seconds, and each counts as its end.
+// admits evaluates one fence: this cluster leads by the Lease, the lock is open, and the time is in the term. The
+// server notes the time in whole seconds, and each counts as its end.
 func (s *apiServer) admits(m *member, f *storedFence) bool {
 	obj := s.param(m, f.param)
 	if obj == nil {

@@ -106,8 +106,8 @@ func (s *stock) release() {
 	}
 }
 
-// ask sends one request to an API server of the member, of which each answers any. Both hang now and then: the answer comes
-// just before nobody waits for it any more.
+// ask sends one request to an API server of the member, of which each answers any. Both hang now and then: the answer
+// comes just before nobody waits for it any more.
 func ask[T any](s *stock, deadline time.Duration, apply func() (T, error)) (out T, err error) {
 	w, timeout := s.w, s.request
 	if deadline > 0 {

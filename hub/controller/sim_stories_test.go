@@ -106,12 +106,13 @@ func TestStories(t *testing.T) {
 			}
 		},
 		// As the hub advises: delete it, or use another leaseName.
-		"a Lease of somebody else is in the way in every cluster, and the policy is made again with another name": func(w *world) {
+		"a foreign Lease is in the way in every cluster, and the policy is made again with another name": func(w *world) {
 			for _, m := range w.members {
 				for _, ns := range w.spaces {
 					key := types.NamespacedName{Namespace: ns, Name: leaseNames[0]}
 					_ = m.remove(key, nil) // there need not be one
-					if _, err := m.create(key, &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("a tenant")}}); err != nil {
+					if _, err := m.create(key,
+						&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("a tenant")}}); err != nil {
 						w.stuck("%v", err)
 					}
 				}

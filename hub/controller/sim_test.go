@@ -156,9 +156,11 @@ func TestSimulation(t *testing.T) {
 		t.Error("no term was released by its readers: nothing of that is tried")
 	}
 	t.Logf("%d terms were revoked, %d of them released by their readers before the bound", revoked, acknowledged)
-	t.Logf("two replicas could decide at once %d times; at most %d writes of one record and %d looks at it within a second; %d needless changes",
+	t.Logf("two replicas could decide at once %d times; at most %d writes of one record and %d looks at it within a "+
+		"second; %d needless changes",
 		together, mostWrites, mostLooks, figures.Needless)
-	t.Logf("%d seeds, %d terms, %d overlaps, %d stuck, %.0f seeds/s", figures.Seeds, terms, figures.Overlaps, figures.Stuck, figures.SeedsPerSecond)
+	t.Logf("%d seeds, %d terms, %d overlaps, %d stuck, %.0f seeds/s", figures.Seeds, terms, figures.Overlaps,
+		figures.Stuck, figures.SeedsPerSecond)
 	if *simOut != "" {
 		writeFigures(t, *simOut, figures)
 	}

@@ -80,7 +80,8 @@ var (
 		w.extends = true
 		w.only(func(f fault) bool {
 			// Who sees the edit and not that it was put right acts by it: see hub/README.md.
-			late := strings.Contains(f.name, "reader") || strings.Contains(f.name, "watch") || strings.Contains(f.name, "API server")
+			late := strings.Contains(f.name, "reader") || strings.Contains(f.name, "watch") ||
+				strings.Contains(f.name, "API server")
 			return hubsOwn(f) && !late || strings.Contains(f.name, "priority")
 		})
 		w.kinds = append(w.kinds, moreFault, moreFault)
@@ -256,5 +257,6 @@ func (c *hostClock) wrong() time.Duration {
 
 // usual reports whether the world has nothing special.
 func (w *world) usual() bool {
-	return w.installations == 1 && !w.steady && !w.extends && !w.steps && w.stops == 0 && w.outage == 0 && w.timings.Skew == 250*time.Millisecond
+	return w.installations == 1 && !w.steady && !w.extends && !w.steps && w.stops == 0 && w.outage == 0 &&
+		w.timings.Skew == 250*time.Millisecond
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/publish"
@@ -33,7 +34,8 @@ type simWorker struct {
 	ended bool
 	again func() // look, bound once
 
-	// wanted and kept are what the policies ask for by so many edits and writes of records, as the cache showed until then.
+	// wanted and kept are what the policies ask for by so many edits and writes of records, as the cache showed until
+	// then.
 	edits  int
 	writes int
 	stale  time.Duration
@@ -116,23 +118,25 @@ func (s *simWorker) want() {
 		return
 	}
 	ctx, m := context.Background(), fleet.Member{Key: s.ct.key()}
-	policies, err := r.controller.policiesOf(ctx, simFleet)
+	policies, err := r.controller.policies.valid(ctx, simFleet)
 	if err != nil {
 		panic(err)
 	}
-	lost, by := map[*policy][]string{}, ""
+	lost, by := map[*decide.Policy][]string{}, ""
 	for _, p := range policies {
-		if lost[p], err = r.controller.lostIn(ctx, p, policies, m); err != nil {
+		if lost[p], err = r.controller.policies.lostIn(ctx, p, policies, m); err != nil {
 			panic(err)
 		}
-		by += fmt.Sprint(p.object.UID, p.object.Generation, p.unknown, lost[p])
+		by += fmt.Sprint(p.Object.UID, p.Object.Generation, p.Unknown, lost[p])
 	}
 	if by == s.by {
 		return // fences take long to compute
 	}
 	s.by = by
-	s.wanted, s.kept, err = fencesIn(r.hubID(), policies, m, func(p *policy) ([]string, error) { return lost[p], nil },
-		func(p *policy) bool { return r.controller.leadsFor(ctx, p, m) })
+	s.wanted, s.kept, err = decide.FencesIn(r.hubID(), policies, m, func(p *decide.Policy) ([]string, error) {
+		return lost[p], nil
+	},
+		func(p *decide.Policy) bool { return r.controller.policies.leadsFor(ctx, p, m) })
 	if err != nil {
 		panic(err)
 	}

@@ -8,44 +8,13 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/hub/assign"
+	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/seal"
 	"github.com/leasecast/leasecast/hub/tenure"
 )
-
-// A follower's Lease is written on change and promises nothing, whoever it names: a tenure
-// that took one for the standing term would change the leader.
-func TestOnlyTheLeadersOwnLeaseIsTheStandingTerm(t *testing.T) {
-	var east memberView
-	east.Name, east.Fleet = "east", "fleet"
-	us, them := lease.Identity("east", "fleet"), lease.Identity("west", "fleet")
-	for name, tc := range map[string]struct {
-		holder, cluster string
-		stands          bool
-	}{
-		"the leader's own":                   {us, us, true},
-		"a follower's":                       {them, us, false},
-		"of nobody":                          {"", us, false},
-		"of a cluster that has another name": {them, them, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var v view
-			v.addFound(&east, lease.Content{Cluster: tc.cluster, Term: lease.Term{Holder: tc.holder, Epoch: 7}}, 0)
-			if stands := v.state.Found != nil; stands != tc.stands {
-				t.Errorf("standing %+v, want one: %t", v.state.Found, tc.stands)
-			}
-		})
-	}
-	var v view
-	for _, epoch := range []int64{7, 9, 8} {
-		v.addFound(&east, lease.Content{Cluster: us, Term: lease.Term{Holder: us, Epoch: epoch}}, 0)
-	}
-	if v.state.Found.Term.Epoch != 9 {
-		t.Errorf("standing %+v, want the highest epoch", v.state.Found)
-	}
-}
 
 // Rule 7: epochs rise above all that any cluster knows.
 func TestALeaseRaisesTheEpochWhetherOrNotItsClusterTakesPart(t *testing.T) {
@@ -57,13 +26,15 @@ func TestALeaseRaisesTheEpochWhetherOrNotItsClusterTakesPart(t *testing.T) {
 				Namespace: "shop", Name: "leasecast", Cluster: us, ClusterUID: "uid", Hub: "this",
 				Term: lease.Term{Holder: us, Epoch: 20, AcquireTime: now, RenewTime: now, Duration: 15 * time.Second},
 			})
-			m := memberView{Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "east"}}, publisher: p, takesPart: takesPart}
-			m.initial, m.isRead = p.Initial(), true
-			v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, members: []memberView{m}}
+			m := decide.Member{
+				Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "east"}}, Publisher: p, TakesPart: takesPart,
+			}
+			m.Initial, m.IsRead = p.Initial(), true
+			v := &decide.Snapshot{Entry: takenOf(shop), Members: []decide.Member{m}}
 			clock := fixedClock{Wall: now}
-			New(Options{HubID: "this", Clock: clock, Tenure: tenure.New(clock, 6*time.Second)}).buildState(t.Context(), v)
-			if v.state.Highest != 20 {
-				t.Errorf("the highest epoch is %d, want 20", v.state.Highest)
+			completed(t, New(Options{HubID: "this", Clock: clock, Tenure: tenure.New(clock, 6*time.Second)}), v)
+			if v.State.Highest != 20 {
+				t.Errorf("the highest epoch is %d, want 20", v.State.Highest)
 			}
 		})
 	}
@@ -87,16 +58,19 @@ func TestALeaseThatIsNewerThanTheRecordRaisesIt(t *testing.T) {
 				Term: lease.Term{Holder: us, Epoch: 20, AcquireTime: now, RenewTime: now, Duration: 15 * time.Second},
 			})
 			p.Forget(key.Namespace)
-			p.Assign(key, assign.Assignment{Role: assign.Follow, Term: lease.Term{Epoch: 5, Duration: 15 * time.Second}}, publish.Timings{Renew: 5 * time.Second, Timeout: time.Second})
+			p.Assign(key, assign.Assignment{Role: assign.Follow, Term: lease.Term{Epoch: 5, Duration: 15 * time.Second}},
+				publish.Timings{Renew: 5 * time.Second, Timeout: time.Second})
 			p.Work(t.Context(), key)
-			m := memberView{Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "east"}}, publisher: p, takesPart: true}
-			m.initial, m.isRead = p.Initial(), true
-			v := &view{key: types.NamespacedName{Namespace: "fleet", Name: "shop"}, members: []memberView{m}}
-			v.state.Record = election.Record{State: test.phase, Leader: "west", Epoch: 5, Duration: 15 * time.Second, LeaseName: key.Name}
+			m := decide.Member{Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "east"}}, Publisher: p, TakesPart: true}
+			m.Initial, m.IsRead = p.Initial(), true
+			v := &decide.Snapshot{Entry: takenOf(shop), Members: []decide.Member{m}}
+			v.Record = election.Record{
+				State: test.phase, Leader: "west", Epoch: 5, Duration: 15 * time.Second, LeaseName: key.Name,
+			}
 			clock := fixedClock{Wall: now}
-			New(Options{HubID: "this", Clock: clock, Tenure: tenure.New(clock, 6*time.Second)}).buildState(t.Context(), v)
-			if v.state.Highest != test.want {
-				t.Errorf("the highest epoch is %d, want %d", v.state.Highest, test.want)
+			completed(t, New(Options{HubID: "this", Clock: clock, Tenure: tenure.New(clock, 6*time.Second)}), v)
+			if v.State.Highest != test.want {
+				t.Errorf("the highest epoch is %d, want %d", v.State.Highest, test.want)
 			}
 		})
 	}

@@ -37,7 +37,7 @@ func TestAPolicyNeverTouchesTheClustersOfAnotherNamespace(t *testing.T) {
 			c, s, api := onScene(t)
 			c.source = landlord{s}
 			s.shown[0].Priority, s.verdict.Answering = 5, true
-			east := c.members[eastKey].worker.Publisher()
+			east := c.members.of[eastKey].worker.Publisher()
 			before := east.Queue.Len() // what was read there
 			if err := api.Create(t.Context(), policyOf(test.of, "greedy", "till")); err != nil {
 				t.Fatal(err)
@@ -45,7 +45,8 @@ func TestAPolicyNeverTouchesTheClustersOfAnotherNamespace(t *testing.T) {
 			for range 3 {
 				for _, of := range []string{"fleet", "fleet2"} {
 					key := types.NamespacedName{Namespace: of, Name: "till"}
-					if _, err := c.reconcileNamespace(t.Context(), mcreconcile.Request{Request: reconcile.Request{NamespacedName: key}}); err != nil {
+					if _, err := c.reconcileNamespace(t.Context(),
+						mcreconcile.Request{Request: reconcile.Request{NamespacedName: key}}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -59,7 +60,8 @@ func TestAPolicyNeverTouchesTheClustersOfAnotherNamespace(t *testing.T) {
 				t.Errorf("something is to be written into east: %v", assigned)
 			}
 			other := &v1alpha1.NamespaceLeader{}
-			if err := api.Get(t.Context(), types.NamespacedName{Namespace: "fleet2", Name: "till"}, other); !apierrors.IsNotFound(err) {
+			if err := api.Get(t.Context(), types.NamespacedName{Namespace: "fleet2", Name: "till"},
+				other); !apierrors.IsNotFound(err) {
 				t.Errorf("a namespace without Clusters has a record: %+v, %v", other.Spec, err)
 			}
 		})

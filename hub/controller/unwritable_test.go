@@ -251,7 +251,8 @@ func TestAClusterThatChangesWhatIsWritten(t *testing.T) {
 			t.Errorf("it was written %d times in a minute", n)
 		}
 		for _, c := range w.hub.records[ns].Status.Candidates {
-			if c.Name == old.name && (c.Eligible || c.Reason != reason.Unwritable || !strings.Contains(c.Message, ns+"/leasecast")) {
+			if c.Name == old.name && (c.Eligible || c.Reason != reason.Unwritable ||
+				!strings.Contains(c.Message, ns+"/leasecast")) {
 				t.Errorf("the candidate is %+v", c)
 			}
 		}

@@ -4,7 +4,7 @@
 //
 // # One decision
 //
-// The controller gathers a State (the record as persisted, what this tenure has promised, what the tenure
+// Package decide makes a State (the record as persisted, what this tenure has promised, what the tenure
 // inherited) and the candidates, and calls Next. The Decision contains the record to persist before anything is
 // written into a member, and when to decide again. Assign then returns the content of the Lease in each
 // member, as a function of the persisted record alone.
@@ -109,5 +109,5 @@
 //   - raise.go: rule 6, what sealed Leases show a tenure whose record is old or lost;
 //   - next.go: the states;
 //   - assign.go: rules 2 and 3, the content of each member's Lease;
-//   - package controller, claim.go and valid.go: rule 17.
+//   - package decide, claim.go and valid.go: rule 17.
 package election

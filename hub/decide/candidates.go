@@ -1,0 +1,226 @@
+package decide
+
+import (
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/skew"
+	"github.com/leasecast/leasecast/hub/worker"
+)
+
+// Candidate is a member as a candidate. Detail is what was reported about its Reason, or empty.
+type Candidate struct {
+	election.Candidate
+	Member *Member
+	Detail string
+}
+
+// candidates returns the members that take part. It includes the leader of a policy that takes no part any more.
+// after is when the health of one of them may change by time alone, or zero.
+func (v *Snapshot) candidates() (cs []Candidate, after time.Duration) {
+	hubInDoubt := HubClockInDoubt(v.Members)
+	for i := range v.Members {
+		m := &v.Members[i]
+		c := Candidate{Member: m}
+		c.Name, c.Priority = m.Name, m.Priority
+		if !m.TakesPart {
+			if m.Name == v.State.Record.Leader && v.Policy != nil {
+				c.Fitness = election.Unfit
+				c.Reason = takesNoPart(m.Member)
+				cs = append(cs, c)
+			}
+			continue
+		}
+		c.Fitness, c.Reason, c.Detail = v.fitness(m)
+		if c.Reason == reason.ClockSkewed && hubInDoubt {
+			c.Fitness = election.RetainOnly
+		}
+		if m.PriorityReason == reason.InvalidPriority {
+			c.keepWithoutPriority(v.State.Record.Observed)
+		}
+		c.Answering, c.Unfenced = m.Verdict.Answering, fenceOf(m.UnfencedByLease)
+		c.Refused = m.Sync.Refused && m.Sync.MinRenewTime.Equal(v.State.Record.Since)
+		c.Prepared = m.Sync.InPlace && m.Sync.MinRenewTime.Equal(v.State.Record.Since)
+		cs = append(cs, c)
+		if n := m.Verdict.Next; n > 0 && (after == 0 || n < after) {
+			after = n
+		}
+	}
+	return cs, after
+}
+
+// fenceOf converts the error of fences of locks and schedules.
+func fenceOf(err error) election.Fence {
+	switch {
+	case err == nil:
+		return election.FenceInForce
+	case errors.Is(err, worker.ErrUnchecked):
+		return election.FenceUnchecked
+	default:
+		return election.FenceMissing
+	}
+}
+
+// takesNoPart returns why a member takes no part under the policy.
+func takesNoPart(m fleet.Member) reason.Reason {
+	switch {
+	case m.Gone:
+		return reason.Gone
+	case m.PriorityReason == reason.NoPriority:
+		return reason.NoPriority
+	default:
+		return reason.NotSelected
+	}
+}
+
+// keepWithoutPriority judges a candidate whose priority cannot be parsed. A typing error costs no leadership: the
+// candidate keeps what it has, with the priority that counted last, but is never newly chosen. A reason for which it
+// must not lead at all takes precedence.
+func (c *Candidate) keepWithoutPriority(counted map[string]int32) {
+	c.Priority = counted[c.Name]
+	if c.Fitness == election.Unfit {
+		return
+	}
+	if c.Fitness == election.Fit {
+		c.Fitness = election.RetainOnly
+	}
+	c.Reason, c.Detail = reason.InvalidPriority, ""
+}
+
+// fitness judges one member; the first rule that applies decides. Reasons that exclude a member permanently come
+// first, then missing knowledge, then reasons that may pass.
+func (v *Snapshot) fitness(m *Member) (election.Fitness, reason.Reason, string) {
+	switch p := m.Problem; {
+	case excludes(p.Reason):
+		return election.Unfit, p.Reason, p.Message
+	case m.Deleting:
+		return election.Unfit, reason.Deleting, ""
+	case !m.Connected || m.Publisher == nil || !m.IsRead || m.Verdict.State == health.Unknown:
+		return unknown(m)
+	case m.Verdict.State == health.Unhealthy:
+		return election.Unfit, m.Verdict.Reason, m.Verdict.Message
+	case m.Namespace == nil || v.Policy == nil || !v.Policy.Matches(v.Key.Name, m.Namespace.Labels):
+		return election.Unfit, reason.NamespaceMissing, ""
+	case m.Namespace.Status.Phase == corev1.NamespaceTerminating || !m.Namespace.DeletionTimestamp.IsZero():
+		return election.Unfit, reason.NamespaceTerminating, ""
+	}
+	switch f := m.Sync; {
+	case m.ClockVerdict.State == skew.Beyond:
+		return election.Unfit, reason.ClockSkewed, ""
+	case f.Problem == reason.ForeignLease, f.Problem == reason.OtherHub, f.Problem == reason.WrongCluster,
+		f.Problem == reason.Forbidden, f.Problem == reason.Unwritable:
+		return election.Unfit, f.Problem, f.Message
+	}
+	if why := m.onlyRetains(); why != "" {
+		return election.RetainOnly, why, ""
+	}
+	if v.failing(m) {
+		return election.Unfit, m.Sync.Failing, "the last Lease could not be written: " + m.Sync.Failure
+	}
+	why, message := m.eligible()
+	return election.Fit, why, message
+}
+
+// eligible returns the reason and message of a member that may lead. A member whose watches do not last is listed
+// instead. Of a member with too many objects, only the first ones are known.
+func (m *Member) eligible() (reason.Reason, string) {
+	if m.Problem.Reason == reason.Unwatched || m.Problem.Reason == reason.TooManyObjects {
+		return m.Problem.Reason, m.Problem.Message
+	}
+	return reason.Eligible, ""
+}
+
+// onlyRetains returns why a member keeps what it has but is never newly chosen, or "".
+func (m *Member) onlyRetains() reason.Reason {
+	switch {
+	case m.Unguarded != nil:
+		return reason.Unguarded
+	case m.Unfenced != nil:
+		return reason.Unfenced
+	case m.Paused:
+		return reason.Paused
+	default:
+		return ""
+	}
+}
+
+// failing reports whether a member cannot be written, although it may answer other requests: a term there would
+// never begin. Its syncer keeps trying, and a leader's syncer does so as long as its term lasts. A leader that is
+// being replaced is not tried, so only the reason of its replacement counts against it. Nothing is tried where
+// there never was a leader: there the first term shows it.
+func (v *Snapshot) failing(m *Member) bool {
+	r := v.State.Record
+	switch {
+	case m.Sync.Failing == "", r.Epoch == 0:
+		return false
+	case m.Name != r.Leader:
+		return true
+	}
+	switch r.Reason {
+	case reason.LeaseLost, reason.Forbidden, reason.Unwritable:
+		return r.State != election.Leading
+	default:
+		return false
+	}
+}
+
+// excludes reports whether a problem makes a member no candidate. Other problems only explain why it is not
+// connected, or warn.
+func excludes(r reason.Reason) bool {
+	switch r {
+	case reason.NameTooLong, reason.WrongCluster, reason.DuplicateCluster, reason.SendsTooMuch, reason.Deleting,
+		reason.Gone:
+		return true
+	default:
+		return false
+	}
+}
+
+// unknown returns why the state of a member is unknown.
+func unknown(m *Member) (election.Fitness, reason.Reason, string) {
+	if m.Problem.Reason != "" {
+		return election.Unknown, m.Problem.Reason, m.Problem.Message
+	}
+	if m.Verdict.Reason != "" {
+		return election.Unknown, m.Verdict.Reason, m.Verdict.Message
+	}
+	return election.Unknown, reason.NeverReached, ""
+}
+
+// elected returns the part of the candidates that decisions rest on.
+func elected(cs []Candidate) []election.Candidate {
+	out := make([]election.Candidate, len(cs))
+	for i := range cs {
+		out[i] = cs[i].Candidate
+	}
+	return out
+}
+
+// Plan is what a decision makes of a Snapshot.
+type Plan struct {
+	election.Decision
+	Candidates []Candidate
+	// Health is when the health of a candidate may change by time alone, or zero.
+	Health time.Duration
+}
+
+// Decide calls the election. sent is what this tenure has promised. If the plan says StopRenewing, all renewals must
+// stop before anything is decided: stop them, and decide again with what was sent until then.
+func (v *Snapshot) Decide(now lease.Reading, sent election.Sent) (p Plan) {
+	var policy *election.Policy
+	if v.Policy != nil {
+		policy = &v.Policy.Election
+	}
+	state := v.State
+	state.Sent = sent
+	p.Candidates, p.Health = v.candidates()
+	p.Decision = election.Next(now, policy, state, elected(p.Candidates))
+	return p
+}

@@ -1,0 +1,96 @@
+package decide
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/guard"
+	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/publish"
+	"github.com/leasecast/leasecast/hub/skew"
+)
+
+// Member is what is known of one member, for one namespace.
+type Member struct {
+	fleet.Member
+	Publisher       *publish.Publisher // writes there; a decision checks only whether there is one
+	Unguarded       error
+	Unfenced        error // a fence is missing that the policy asks for
+	UnfencedByLease error // a fence of locks or schedules is missing: API servers admit those by the Lease
+	Refusals        []Refusal
+	TakesPart       bool
+	Namespace       *corev1.Namespace // nil: it does not exist there
+	IsRead          bool              // false: the member's namespaces are not known
+	Verdict         health.Verdict
+	ClockVerdict    skew.Verdict
+	Sync            publish.SyncStatus // of the namespace's Lease
+	Leases          []Lease            // in the namespace there
+	Initial         publish.Initial
+	Readers         int // registered there, and following the namespace
+}
+
+// Lease is a Lease that exists in a member, or that was not read yet.
+type Lease struct {
+	Key types.NamespacedName
+	lease.Content
+	Known, Sealed bool
+}
+
+// Refusal is the state of a lock's fence in a member.
+type Refusal struct {
+	Lock  string
+	Since time.Duration // boot reading
+	Err   error         // nil: the member rejects the lock where the Lease does not open it
+}
+
+// IsReached reports whether the hub reaches the member.
+func (m *Member) IsReached() bool { return m.Connected && m.Verdict.State == health.Healthy }
+
+// AllPaused reports whether there are members, and the Clusters of all are paused.
+func AllPaused(ms []Member) bool {
+	return len(ms) > 0 && !slices.ContainsFunc(ms, func(m Member) bool { return !m.Paused })
+}
+
+// lacksFence reports whether an error is final: the member does not have the fence, and will not.
+func lacksFence(err error) bool {
+	return errors.Is(err, guard.ErrForbidden) || errors.Is(err, guard.ErrUnsupported) || apierrors.IsInvalid(err)
+}
+
+// MostUnreachable reports whether more than half of the members that were ever reached became unreachable within
+// one window.
+func MostUnreachable(ms []Member, window time.Duration) bool {
+	reached, newest := 0, lease.Reading{}
+	for _, m := range ms {
+		if !m.TakesPart || m.Verdict.State == health.Unknown {
+			continue
+		}
+		reached++
+		if m.Verdict.State == health.Unhealthy && m.Verdict.Since.Boot > newest.Boot {
+			newest = m.Verdict.Since
+		}
+	}
+	lost := 0
+	for _, m := range ms {
+		if m.TakesPart && m.Verdict.State == health.Unhealthy && newest.Boot-m.Verdict.Since.Boot <= window {
+			lost++
+		}
+	}
+	return 2*lost > reached
+}
+
+// HubClockInDoubt reports whether a member's clock is off, and no member's clock is proved to agree with the hub's.
+// Then the hub's own clock may be the one that is off. The members keep what they lead, but a hub with such a clock
+// promises nothing new.
+func HubClockInDoubt(ms []Member) bool {
+	has := func(state skew.State) bool {
+		return slices.ContainsFunc(ms, func(m Member) bool { return m.TakesPart && m.ClockVerdict.State == state })
+	}
+	return has(skew.Beyond) && !has(skew.Within)
+}

@@ -1,0 +1,163 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/skew"
+)
+
+// Accepted returns the condition of a policy that has lost namespaces to others, and whose Leases are refused. warning
+// is added to the message of a policy that is accepted.
+func Accepted(p *decide.Policy, lost []string, refused, warning string) metav1.Condition {
+	c := metav1.Condition{
+		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: string(reason.Accepted),
+		Message: "the policy is valid and acted on" + warning,
+	}
+	switch {
+	case p.Invalid != nil:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(reason.InvalidPolicy), cut(p.Invalid.Error(), 1024)
+	case len(lost) > 0:
+		c.Status, c.Reason = metav1.ConditionFalse, string(reason.Conflict)
+		c.Message = cut("other policies own these namespaces, so this one has no effect there: "+strings.Join(lost, ", "),
+			1024)
+	case refused != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(reason.Conflict), cut(refused, 1024)
+	}
+	return c
+}
+
+// HubLossWarning returns what an accepted policy warns of: terms may lapse when a hub replica is lost. h is the
+// duration of the hub's own election.
+func HubLossWarning(t lease.Timings, h time.Duration) string {
+	if t.SurvivesHubLoss(h) {
+		return ""
+	}
+	return fmt.Sprintf("; if a hub replica is lost, terms may lapse: renewIntervalMilliseconds, %gs for its election, "+
+		"requestTimeoutMilliseconds and maxClockSkewMilliseconds add up to more than leaseDurationMilliseconds (%v)",
+		h.Seconds(), t.Duration)
+}
+
+// worstOf returns the worst of conditions as one: False before Unknown before True. Its message has the messages of
+// all that are as bad.
+func worstOf(kind string, conditions []metav1.Condition) metav1.Condition {
+	worst := metav1.Condition{Type: kind}
+	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown, metav1.ConditionTrue} {
+		var messages []string
+		for _, c := range conditions {
+			if c.Status == status {
+				worst.Status, worst.Reason = status, cmp.Or(worst.Reason, c.Reason)
+				messages = append(messages, c.Message)
+			}
+		}
+		if len(messages) > 0 {
+			worst.Message = cut(strings.Join(messages, "; "), 1024)
+			return worst
+		}
+	}
+	return worst
+}
+
+// PolicyReady returns the sum of a policy's other conditions.
+func PolicyReady(conditions []metav1.Condition) metav1.Condition {
+	var others []metav1.Condition
+	for _, c := range conditions {
+		if c.Type != v1alpha1.ConditionReady {
+			c.Message = c.Type + ": " + c.Message
+			others = append(others, c)
+		}
+	}
+	ready := worstOf(v1alpha1.ConditionReady, others)
+	if ready.Status == metav1.ConditionTrue {
+		ready.Reason, ready.Message = "Ready", ""
+	}
+	return ready
+}
+
+// ClustersReachable names the unreachable clusters, if most are.
+func ClustersReachable(most bool, ms []decide.Member) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionClustersReachable, Status: metav1.ConditionTrue, Reason: "Reachable"}
+	if !most {
+		return c
+	}
+	var names []string
+	for _, m := range ms {
+		if m.Verdict.State == health.Unhealthy {
+			names = append(names, m.Name)
+		}
+	}
+	c.Status, c.Reason = metav1.ConditionFalse, string(reason.MostUnreachable)
+	c.Message = cut("most clusters became unreachable at once, so it may be the hub that is cut off: "+strings.Join(names,
+		", "), 1024)
+	return c
+}
+
+// ClocksAgree names the clusters with a clock that is off, or that was not measured yet. The candidates' messages
+// have the offsets, because here they would change the status all the time.
+func ClocksAgree(ms []decide.Member) metav1.Condition {
+	var off, open []string
+	for _, m := range ms {
+		switch m.ClockVerdict.State {
+		case skew.Beyond:
+			off = append(off, m.Name)
+		case skew.Unknown:
+			open = append(open, m.Name)
+		case skew.Within:
+		}
+	}
+	c := metav1.Condition{Type: v1alpha1.ConditionClocksAgree, Status: metav1.ConditionTrue, Reason: "Agree"}
+	switch {
+	case len(off) > 0:
+		c.Status, c.Reason = metav1.ConditionFalse, string(reason.ClockSkewed)
+		c.Message = cut("the clock is farther from the hub's than maxClockSkewMilliseconds in "+strings.Join(off, ", ")+
+			"; where no cluster agrees with the hub, its own clock may be off", 1024)
+	case len(open) > 0:
+		c.Status, c.Reason = metav1.ConditionUnknown, "NotMeasured"
+		c.Message = cut("not measured closely enough yet: "+strings.Join(open, ", "), 1024)
+	}
+	return c
+}
+
+// SecretsGranted names a missing grant, or what is wrong with the seal's Secret.
+func SecretsGranted(missing, brokenSeal string) metav1.Condition {
+	c := metav1.Condition{Type: v1alpha1.ConditionSecretsGranted, Status: metav1.ConditionTrue, Reason: "Granted"}
+	switch {
+	case missing != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "GrantMissing", cut(missing, 1024)
+	case brokenSeal != "":
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(reason.InvalidSeal), brokenSeal
+	}
+	return c
+}
+
+// AllManaged reports which namespaces a policy does not manage, because more than most exist in one cluster only.
+func AllManaged(left string, most int) metav1.Condition {
+	c := metav1.Condition{
+		Type: v1alpha1.ConditionAllManaged, Status: metav1.ConditionTrue, Reason: string(reason.AllManaged),
+	}
+	if left != "" {
+		c.Status, c.Reason = metav1.ConditionFalse, string(reason.TooManyNamespaces)
+		c.Message = cut(fmt.Sprintf("the selector matches namespaces that exist in one cluster only and are not "+
+			"managed: %s; "+
+			"at most %d such namespaces are, those with a record first, then the oldest: create them in a second cluster, "+
+			"name them in spec.namespaces.names, or narrow the selector", left, most), 1024)
+	}
+	return c
+}
+
+// cut shortens a text to n bytes.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "")
+}

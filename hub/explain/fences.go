@@ -1,0 +1,128 @@
+package explain
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/guard"
+	"github.com/leasecast/leasecast/hub/guard/locks"
+)
+
+// Fences is what is known of the fences of a policy.
+type Fences struct {
+	Policy *decide.Policy
+	// Policies are those of the fleet that fence something, oldest first.
+	Policies []*decide.Policy
+	Wanted   []guard.Fence
+	Members  []decide.Member
+	// Missing is why fences are missing in each of the members; nil: all are in force.
+	Missing []error
+	Closed  []string // locks that no cluster may hold yet
+}
+
+// Fenced returns the condition that names the members in which a fence is missing. object is the stored policy.
+func Fenced(f Fences, object *v1alpha1.LeadershipPolicy) metav1.Condition {
+	var open []string
+	if len(f.Members) == 0 {
+		open = append(open, "no cluster takes part yet")
+	}
+	for i, m := range f.Members {
+		if err := f.Missing[i]; err != nil {
+			open = append(open, m.Name+" ("+unfencedMessage(err)+answerIn(err)+")")
+		}
+	}
+	c := metav1.Condition{
+		Type: v1alpha1.ConditionFenced, Status: metav1.ConditionTrue, Reason: "InForce",
+		Message: fmt.Sprintf("in force in all %d clusters", len(f.Members)),
+	}
+	if len(f.Closed) > 0 {
+		c.Message += "; refused in every cluster until each earlier holder must have stopped: " + strings.Join(f.Closed, ", ")
+	}
+	if l := f.Policy.SlowestLock(); l != nil {
+		c.Message += fmt.Sprintf("; a change of leader takes %v more, for the lock %s: "+
+			"shorten its elector's durations to shorten that", l.StopTime(), l.NamespacedName)
+	}
+	if f.Wanted[0].Warns() {
+		c.Reason, c.Message = "Warns", "every cluster warns, and nothing is refused"
+	}
+	if why := lockRefused(f.Policies, object, f.Members); why != "" {
+		open = append(open, why)
+	}
+	if f.Policy.Unknown {
+		open = []string{"the policy is invalid: the fences that it had stay as they were"}
+	}
+	if len(open) > 0 {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(reason.Unfenced), strings.Join(open, "; ")
+	}
+	c.Message = cut(c.Message, 1024)
+	return c
+}
+
+// answerIn returns a member's answer in an error, after a colon, or "" without one.
+func answerIn(err error) string {
+	if s := apierrors.APIStatus(nil); errors.As(err, &s) {
+		return ": " + cut(s.Status().Message, 256)
+	}
+	return ""
+}
+
+// olderThan returns the policies that are older than object.
+func olderThan(policies []*decide.Policy, object *v1alpha1.LeadershipPolicy) []*decide.Policy {
+	return policies[:max(0, slices.IndexFunc(policies, func(p *decide.Policy) bool {
+		return p.Object.Name == object.Name
+	}))]
+}
+
+// lockRefused returns why a lock of a policy is not fenced, or "". Either an older policy fences it in one of these
+// members, or the hub itself writes it.
+func lockRefused(policies []*decide.Policy, object *v1alpha1.LeadershipPolicy, members []decide.Member) string {
+	mine, older := locks.Of(object.Spec.Fencing), olderThan(policies, object)
+	for _, l := range mine {
+		if by := decide.WriterOf(older, l.Name); by != "" {
+			return fmt.Sprintf("the lock %s has the name of the Leases that the hub writes for the policy %s: take it out "+
+				"of leaderElectionLocks", l, by)
+		}
+	}
+	for _, p := range older {
+		if !p.Unknown && !slices.ContainsFunc(members, func(m decide.Member) bool { return p.Selects(m.Member) }) {
+			continue
+		}
+		for _, l := range locks.Of(p.Object.Spec.Fencing) {
+			switch {
+			case !slices.ContainsFunc(mine, func(m locks.Lock) bool { return m.NamespacedName == l.NamespacedName }):
+			case p.Unknown:
+				return fmt.Sprintf("the policy %s is invalid, and a fence that it had may refuse the lock %s everywhere: mend "+
+					"it, or delete it", p.Object.Name, l)
+			default:
+				return fmt.Sprintf("the policy %s fences the lock %s: take it out of one of the two", p.Object.Name, l)
+			}
+		}
+	}
+	return ""
+}
+
+// LeaseRefused returns why the hub cannot write the Leases of a policy somewhere, or "". An older policy may fence
+// a lock of their name in one of these members, in a namespace that this policy names.
+func LeaseRefused(policies []*decide.Policy, p *decide.Policy, members []decide.Member) string {
+	for _, older := range olderThan(policies, p.Object) {
+		warns := older.Object.Spec.Fencing != nil && older.Object.Spec.Fencing.Enforcement == v1alpha1.EnforcementWarn
+		if warns || !slices.ContainsFunc(members, func(m decide.Member) bool { return older.Selects(m.Member) }) {
+			continue
+		}
+		for _, l := range locks.Of(older.Object.Spec.Fencing) {
+			if l.Name == p.Object.LeaseName() && p.Names[l.Namespace] {
+				return fmt.Sprintf("the policy %s fences the lock %s, so there is no Lease of that name for this policy: "+
+					"create it again with another leaseName", older.Object.Name, l)
+			}
+		}
+	}
+	return ""
+}

@@ -1,0 +1,199 @@
+package explain
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/guard"
+	"github.com/leasecast/leasecast/hub/seal"
+	"github.com/leasecast/leasecast/hub/skew"
+)
+
+// message explains why a candidate is what it is, and what to do.
+func message(v *decide.Snapshot, c *decide.Candidate) string {
+	m := c.Member
+	if c.Detail != "" {
+		return advise(c.Reason, c.Detail)
+	}
+	switch c.Reason {
+	case reason.Gone:
+		return "the Cluster does not exist any more"
+	case reason.NoPriority:
+		return "the Cluster has no label " + v1alpha1.PriorityLabel + ", so it takes no part"
+	case reason.NotSelected:
+		return "the clusterSelector of the policy does not match the Cluster"
+	case reason.InvalidPriority:
+		return invalidPriority(m.Labels[v1alpha1.PriorityLabel]) +
+			"; until then it keeps what it leads, and is never newly chosen"
+	case reason.Deleting:
+		return "the Cluster is being deleted"
+	case reason.NamespaceMissing:
+		return "the namespace does not exist there, or does not match the policy"
+	case reason.NamespaceTerminating:
+		return "the namespace is being deleted there"
+	case reason.ClockSkewed:
+		return skewed(m.ClockVerdict, v.Policy.Election.Timings.Skew)
+	case reason.Unguarded:
+		return unguardedMessage(m.Unguarded)
+	case reason.Unfenced:
+		return unfencedMessage(m.Unfenced)
+	case reason.Paused:
+		return "the Cluster is paused: it keeps what it has, and is never newly chosen"
+	case reason.NeverReached:
+		return "the hub has not reached the cluster yet"
+	default:
+		return ""
+	}
+}
+
+// invalidPriority explains what is wrong with a priority label.
+func invalidPriority(label string) string {
+	return fmt.Sprintf("the label %s is %q: set it to an integer from 0 to %d", v1alpha1.PriorityLabel, label,
+		math.MaxInt32)
+}
+
+// skewed explains that a member's clock is off. Only a proof counts: a clock that was not measured closely enough
+// is not held against its member.
+func skewed(clock skew.Verdict, eps time.Duration) string {
+	return fmt.Sprintf("%s, and maxClockSkewMilliseconds is %d: set that clock right (NTP or chrony on the machine), "+
+		"or the hub's if no cluster agrees with it", clock, eps.Milliseconds())
+}
+
+// unguardedMessage explains why the guard of the Leases is not in force.
+func unguardedMessage(err error) string {
+	switch {
+	case errors.Is(err, guard.ErrForbidden):
+		return "the cluster does not let the hub install the policy that protects the Leases: apply config/member there"
+	case errors.Is(err, guard.ErrUnsupported):
+		return "the cluster knows no ValidatingAdmissionPolicies, so nothing can protect the Leases: it needs " +
+			"Kubernetes 1.30 or later"
+	case errors.Is(err, guard.ErrNotEnforced):
+		return "the policy that protects the Leases does not refuse yet what it must"
+	default:
+		return "the policy that protects the Leases has not been checked yet"
+	}
+}
+
+// unfencedMessage explains why a fence is not in force.
+func unfencedMessage(err error) string {
+	switch {
+	case guard.DeniedIn(err) != nil:
+		return err.Error()
+	case errors.Is(err, guard.ErrForbidden):
+		return "the cluster does not let the hub install the fences that the policy asks for: apply config/fencing " +
+			"there, or see who refuses it"
+	case apierrors.IsInvalid(err):
+		return "the cluster does not store a fence that the policy asks for: change the policy"
+	case errors.Is(err, guard.ErrUnsupported):
+		return "the cluster knows no ValidatingAdmissionPolicies, so nothing can be fenced: it needs Kubernetes 1.30 or later"
+	case errors.Is(err, guard.ErrNotEnforced):
+		return "a fence that the policy asks for does not refuse yet what it must"
+	default:
+		return "a fence that the policy asks for has not been checked yet"
+	}
+}
+
+// advise adds what to do to a message that states only the problem.
+func advise(r reason.Reason, message string) string {
+	if r != reason.Forbidden {
+		return message
+	}
+	return message + "; grant the hub's user there the rules of config/member"
+}
+
+// Describe explains the record of a decision in words.
+func Describe(d election.Decision) string {
+	r, waiting := d.Record, d.Waiting
+	successor := r.Next
+	if successor == "" {
+		successor = "nobody yet"
+	}
+	switch r.State {
+	case election.Leading:
+		words := fmt.Sprintf("%s leads in epoch %d", r.Leader, r.Epoch)
+		if r.UnfencedLeader != "" {
+			words += fmt.Sprintf("; a fence was missing in %s, which led before: programs there may still act", r.UnfencedLeader)
+		}
+		return words
+	case election.Draining:
+		if waiting == reason.MostUnreachable {
+			return fmt.Sprintf("%s is lost, but so are most clusters: nobody is chosen until one comes back", r.Leader)
+		}
+		if waiting == reason.WaitingForReaders {
+			return fmt.Sprintf("%s was told to stop (%s); next is %s, as soon as all registered readers have stopped, or "+
+				"else at %s",
+				r.Leader, r.Reason, successor, r.NotBefore.UTC().Format("15:04:05.000Z"))
+		}
+		return fmt.Sprintf("%s is being replaced (%s); next is %s, not before %s",
+			r.Leader, r.Reason, successor, r.NotBefore.UTC().Format("15:04:05.000Z"))
+	case election.Retired:
+		return "no policy claims the namespace; the record stays until everything promised has passed"
+	}
+	switch waiting {
+	case reason.OtherHub:
+		return "another hub writes the Leases, so this one decides nothing; see the condition LeasesInPlace"
+	case reason.Moved:
+		return "the record came from another hub; nobody is chosen before the Leases in all clusters are this hub's"
+	}
+	switch r.Reason {
+	case reason.WaitingForExpiry:
+		return fmt.Sprintf("an earlier promise may still stand; next is %s, not before %s", successor,
+			r.NotBefore.UTC().Format("15:04:05.000Z"))
+	case reason.WaitingForClusters:
+		return fmt.Sprintf("%s ranks higher and is not ready yet; if it does not become so in time, next is %s; see "+
+			"candidates for the reasons",
+			cmp.Or(d.Awaited, "another cluster"), successor)
+	default:
+		return "no cluster is eligible; see candidates for the reasons"
+	}
+}
+
+// Problem returns the problem that the owner of a Cluster should know and may have to fix.
+func Problem(m fleet.Member) fleet.Problem {
+	switch {
+	case m.PriorityReason == reason.InvalidPriority:
+		return fleet.Problem{Reason: m.PriorityReason, Message: invalidPriority(m.Labels[v1alpha1.PriorityLabel])}
+	case m.Problem.Reason == reason.NeverReached, m.Problem.Reason == reason.Deleting, m.Problem.Reason == reason.Gone:
+		return fleet.Problem{} // no fault
+	case m.Problem.Reason == "":
+		if clock, eps := m.Skewed(); clock.State == skew.Beyond {
+			return fleet.Problem{Reason: reason.ClockSkewed, Message: skewed(clock, eps)}
+		}
+		return fleet.Problem{}
+	default:
+		return fleet.Problem{Reason: m.Problem.Reason, Message: advise(m.Problem.Reason, m.Problem.Message)}
+	}
+}
+
+// BrokenSeal explains what people have to repair before the seal can be used. It is empty if a retry may succeed.
+func BrokenSeal(err error) string {
+	switch {
+	case errors.Is(err, seal.ErrBroken):
+		return err.Error()
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
+		return cut(err.Error(), 512) + ": the hub must be able to update this Secret: if it is immutable, delete it " +
+			"while the hub runs, " +
+			"which makes it again; else have the webhook or policy that refuses let the hub write it"
+	default:
+		return ""
+	}
+}
+
+// StandsBack explains which hub serves a fleet, and how to have the other one serve it.
+func StandsBack(fleetName, other, own string) string {
+	return fmt.Sprintf("the hub in namespace %s serves the Clusters of this namespace, so the one in %s changes "+
+		"nothing for them. "+
+		"If the one in %s is to serve them: stop the other one for good; in every cluster run "+
+		"kubectl delete leases -A -l %s; then run kubectl -n %s annotate secret %s %s-",
+		other, own, own, v1alpha1.ManagedLabel, fleetName, seal.SecretName, v1alpha1.HubAnnotation)
+}

@@ -1,0 +1,154 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/ledger"
+)
+
+// Status returns the status that explains a plan, once it is persisted.
+func Status(v *decide.Snapshot, p decide.Plan) v1alpha1.NamespaceLeaderStatus {
+	var s v1alpha1.NamespaceLeaderStatus
+	if v.Object != nil {
+		v.Object.Status.DeepCopyInto(&s)
+	}
+	// They are maps, because a tenant may have made hundreds.
+	old, named := map[string]v1alpha1.Candidate{}, map[string]*decide.Candidate{}
+	for _, o := range s.Candidates {
+		old[o.Name] = o
+	}
+	ranked := make([]election.Candidate, len(p.Candidates))
+	for i := range p.Candidates {
+		c := &p.Candidates[i]
+		ranked[i], named[c.Name] = c.Candidate, c
+	}
+	election.Rank(ranked)
+	s.Candidates = make([]v1alpha1.Candidate, 0, len(ranked))
+	for _, r := range ranked {
+		s.Candidates = append(s.Candidates, statusOf(v, named[r.Name], old))
+	}
+	s.Message = Describe(p.Decision)
+	some := ShownCandidates(s.Candidates, p.Record.Leader)
+	s.Candidates, s.OmittedCandidates = some, int32(min(len(s.Candidates)-len(some), math.MaxInt32))
+	if v.Policy != nil {
+		s.ObservedPolicyGeneration = v.Policy.Object.Generation
+	}
+	for _, is := range slices.Backward(v.Changes) {
+		s.History = ledger.Newest(is, s.History)
+	}
+	s.History = ledger.History(p.Record, s.History)
+	meta.SetStatusCondition(&s.Conditions, ready(v, p))
+	meta.SetStatusCondition(&s.Conditions, leasesInPlace(v))
+	return s
+}
+
+// statusOf returns a candidate as the status shows it. While a fickle reason stays, its message stays too: an error
+// that names another port each time is no change.
+func statusOf(v *decide.Snapshot, c *decide.Candidate, old map[string]v1alpha1.Candidate) v1alpha1.Candidate {
+	out := v1alpha1.Candidate{
+		Name: c.Name, Priority: c.Priority, Eligible: c.Fitness == election.Fit,
+		Reason: c.Reason, Message: cut(message(v, c), 1024), Hint: cut(c.Member.Hint, 256),
+		Readers: int32(min(c.Member.Readers, math.MaxInt32)),
+	}
+	if o := old[out.Name]; o.Reason == out.Reason && o.Eligible == out.Eligible && fickle(o.Reason) {
+		out.Message = o.Message
+	}
+	return out
+}
+
+// fickle reports whether a reason's message comes from what a member answered, or did not, or from what is measured
+// all the time.
+func fickle(r reason.Reason) bool {
+	switch r {
+	case reason.Unreachable, reason.Recovering, reason.NeverReached, reason.Forbidden, reason.ClockSkewed:
+		return true
+	default:
+		return false
+	}
+}
+
+// ready returns the condition that a leader is granted and its Lease was written. Once True it stays True for the
+// term, also when a renewal is late.
+func ready(v *decide.Snapshot, p decide.Plan) metav1.Condition {
+	c := metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
+		Reason:  string(cmp.Or(p.Record.Reason, p.Waiting, reason.NoCandidate)),
+		Message: Describe(p.Decision),
+	}
+	if p.Record.State != election.Leading {
+		return c
+	}
+	written := false
+	for _, m := range v.Members {
+		written = written || m.Name == p.Record.Leader && m.Sync.InPlace
+	}
+	sameTerm := v.State.Record.State == election.Leading && v.State.Record.Epoch == p.Record.Epoch
+	stood := v.Object != nil && meta.IsStatusConditionTrue(v.Object.Status.Conditions, v1alpha1.ConditionReady) &&
+		len(v.Object.Status.History) > 0 && v.Object.Status.History[0].Epoch == p.Record.Epoch
+	if sameTerm && (written || stood) {
+		c.Status = metav1.ConditionTrue
+	}
+	return c
+}
+
+// leasesInPlace names the members whose Leases cannot be made what they should be. The candidates show which
+// members cannot be reached.
+func leasesInPlace(v *decide.Snapshot) metav1.Condition {
+	var in []string
+	why := reason.Reason("")
+	for _, m := range v.Members {
+		switch p := m.Sync.Problem; p {
+		case reason.ForeignLease, reason.OtherHub, reason.WrongCluster, reason.Forbidden, reason.Unwritable:
+			in = append(in, fmt.Sprintf("%s: %s", m.Name, m.Sync.Message))
+			why = p
+		}
+	}
+	if len(in) == 0 {
+		return metav1.Condition{Type: v1alpha1.ConditionLeasesInPlace, Status: metav1.ConditionTrue, Reason: "InPlace"}
+	}
+	return metav1.Condition{
+		Type: v1alpha1.ConditionLeasesInPlace, Status: metav1.ConditionFalse,
+		Reason: string(why), Message: cut(strings.Join(in, "; "), 1024),
+	}
+}
+
+// InProgress reports whether a change of the leader is in progress that needs no explanation before its end: nothing
+// is wrong.
+func InProgress(s *v1alpha1.NamespaceLeaderSpec, status v1alpha1.NamespaceLeaderStatus) bool {
+	return s.State == v1alpha1.StateDraining && s.Reason == reason.PriorityChanged ||
+		s.State == v1alpha1.StateLeading && !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady)
+}
+
+// ShownCandidates returns the candidates that a status shows, in their order: the leader, then those that may lead,
+// then others, as many as a person reads.
+func ShownCandidates(all []v1alpha1.Candidate, leader string) (some []v1alpha1.Candidate) {
+	left, shown := v1alpha1.MaxCandidates, make([]bool, len(all))
+	show := func(matches func(v1alpha1.Candidate) bool) {
+		for i, c := range all {
+			if left > 0 && !shown[i] && matches(c) {
+				shown[i] = true
+				left--
+			}
+		}
+	}
+	show(func(c v1alpha1.Candidate) bool { return c.Name == leader })
+	show(func(c v1alpha1.Candidate) bool { return c.Eligible })
+	show(func(v1alpha1.Candidate) bool { return true })
+	for i, c := range all {
+		if shown[i] {
+			some = append(some, c)
+		}
+	}
+	return some
+}

@@ -1,0 +1,10 @@
+// Package ledger keeps the record of each namespace, and what this tenure remembers of it, as one value.
+//
+// A decision takes an Entry once, changes it, and writes its record once, by compare-and-swap:
+//
+//	Take ──▶ (a decision) ──▶ Write ──▶ TakeOver ──▶ WriteStatus or Delete ──▶ Release
+//
+// A tenure reads a record live once. After that it tracks its own writes, and a watch shows the writes of others
+// (Show). A decision on an outdated record fails when it is written. A client that is no hub may edit or delete a
+// record. Then the decision rests on what this tenure knows, and Write restores it.
+package ledger

@@ -1,0 +1,389 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/tenure"
+)
+
+// Options are what a Ledger works with. All are required.
+type Options struct {
+	Client client.Client // reads from the cache
+	Live   client.Reader // reads records from the API server
+	Tenure *tenure.Tenure
+	// Elected asks the hub's API server whether this replica holds the election now. It returns false also if the
+	// API server does not answer.
+	Elected func(context.Context) bool
+	Clock   lease.Clock
+	// HubID is the mark of this installation (see seal.Mark). It is on all records and Leases that the hub writes.
+	HubID string
+}
+
+// Ledger holds the entries of all namespaces. It is safe for concurrent use, with one decision on a namespace at a
+// time.
+type Ledger struct {
+	*Options
+
+	mu      sync.Mutex // guards what follows, and the claims in entries; never held across I/O
+	entries map[types.NamespacedName]*Entry
+	owners  map[types.NamespacedName]string // the policy that each record names, as a watch shows it
+	written time.Duration                   // boot reading of this tenure's last write of any record
+}
+
+// New returns an empty Ledger. Its clients may be set until it is used.
+func New(o *Options) *Ledger {
+	return &Ledger{Options: o, entries: map[types.NamespacedName]*Entry{}, owners: map[types.NamespacedName]string{}}
+}
+
+// Take returns the entry of a namespace for one decision. It reads the record live once. After that it uses what
+// this tenure wrote last, until a watch shows another client's write or a write fails. A decision on an outdated
+// record does no harm: its write fails (compare-and-swap). No other tenure decides before this one has lost the
+// right to act. skew is the largest ε of the fleet. The caller must Release the entry.
+func (l *Ledger) Take(ctx context.Context, key types.NamespacedName, skew time.Duration) (*Entry, error) {
+	e := l.entry(key)
+	e.Taken, e.skew = Taken{Key: key}, skew
+	if e.versions.foreign() {
+		e.current = false
+	}
+	asked := l.Clock.Now()
+	if e.current {
+		e.Object, e.Found = e.known, &e.known.Spec // shared: must not be changed
+		e.Record = RecordOf(e.Found)
+	} else {
+		object := &v1alpha1.NamespaceLeader{}
+		switch err := l.Live.Get(ctx, key, object); {
+		case err == nil:
+			e.Object, e.Found = object, object.Spec.DeepCopy()
+		case !apierrors.IsNotFound(err):
+			return e, fmt.Errorf("record %s: %w", key, err)
+		}
+		l.detectEdit(ctx, e, asked)
+	}
+	e.dropAbsurd(asked.Wall)
+	return e, nil
+}
+
+// entry returns the entry of a namespace, and creates it if necessary.
+func (l *Ledger) entry(key types.NamespacedName) *Entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.entries[key]
+	if e == nil {
+		e = &Entry{}
+		l.entries[key] = e
+	}
+	return e
+}
+
+// Release ends a decision. Most namespaces of a member are unowned: nothing of them is kept.
+func (l *Ledger) Release(e *Entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e.Claim == (Claim{}) && e.Object == nil && e.known == nil && e.Highest == 0 && len(e.unanswered) == 0 {
+		delete(l.entries, e.Key)
+	}
+}
+
+// Change is what a decision makes of a record.
+type Change struct {
+	Record  election.Record
+	Persist bool   // Record differs from the one that the decision was based on
+	Policy  string // the owner; empty: the record keeps the one that it names
+}
+
+// Write stores the record of a decision by compare-and-swap, before anything depends on it. It returns false if the
+// stored record has that content already.
+func (l *Ledger) Write(ctx context.Context, e *Entry, is Change) (written bool, err error) {
+	if e.Object == nil && !is.Persist || !is.Persist && l.isStored(e, is.Policy) {
+		return false, nil
+	}
+	object := l.recordFor(e, is)
+	if equality.Semantic.DeepEqual(e.Found, &object.Spec) {
+		return false, nil
+	}
+	if !l.Tenure.Holds() {
+		return false, fmt.Errorf("record %s: the right to write is lost", e.Key)
+	}
+	if e.Edited {
+		log.FromContext(ctx).Info("A record that was edited or deleted is restored",
+			"namespaceLeader", klog.KRef(e.Key.Namespace, e.Key.Name), "reason", "RecordEdited")
+	}
+	if err := l.write(ctx, e, object); err != nil {
+		return false, err
+	}
+	switch r := is.Record; {
+	case r.State != election.Leading:
+	case r.Reason == reason.Adopted:
+		e.Adopted = r.Epoch
+	case r.Epoch != e.Record.Epoch:
+		e.Granted = r.Epoch
+	}
+	return true, nil
+}
+
+// isStored reports whether the stored record is the one that the decision was based on.
+func (l *Ledger) isStored(e *Entry, policy string) bool {
+	return !e.Edited && (e.Moved || e.Found.Hub == l.HubID) && (policy == "" || e.Found.Policy == policy)
+}
+
+// recordFor returns the record that a decision asks for.
+func (l *Ledger) recordFor(e *Entry, is Change) *v1alpha1.NamespaceLeader {
+	object := e.Object.DeepCopy()
+	if object == nil {
+		object = NewRecord(e.Key)
+	}
+	Store(is.Record, &object.Spec)
+	if !e.Moved {
+		object.Spec.Hub = l.HubID // an edit may have emptied the record
+	}
+	if is.Policy != "" {
+		object.Spec.Policy = is.Policy
+	}
+	return object
+}
+
+// write stores a record, and remembers it.
+func (l *Ledger) write(ctx context.Context, e *Entry, object *v1alpha1.NamespaceLeader) error {
+	store := func() error { return l.Client.Update(ctx, object) }
+	if e.Found == nil {
+		store = func() error { return l.Client.Create(ctx, object) }
+	}
+	sent, spec := l.Clock.Now(), object.Spec.DeepCopy()
+	if err := store(); err != nil {
+		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
+			e.noteUnanswered(spec)
+		}
+		return fmt.Errorf("write record %s: %w", e.Key, err)
+	}
+	e.Object, e.unanswered = object, nil
+	e.written, e.Changes = sent.Boot, History(RecordOf(spec), e.Changes)
+	l.mu.Lock()
+	l.written = max(l.written, sent.Boot)
+	l.mu.Unlock()
+	l.remember(e, object, sent)
+	return nil
+}
+
+// TakeOver puts this hub's mark on another hub's record.
+func (l *Ledger) TakeOver(ctx context.Context, e *Entry) error {
+	from, object := e.Object.Spec.Hub, e.Object.DeepCopy()
+	object.Spec.Hub = l.HubID
+	switch err := l.Client.Update(ctx, object); {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return nil // the other writer's event enqueues it again
+	case err != nil:
+		return fmt.Errorf("take over record %s: %w", e.Key, err)
+	}
+	e.Object = object
+	log.FromContext(ctx).Info("A record of another hub was taken over", "namespaceLeader",
+		klog.KRef(e.Key.Namespace, e.Key.Name), "leader", object.Spec.Leader, "epoch", object.Spec.Epoch,
+		"from", from, "reason", reason.Moved)
+	return nil
+}
+
+const (
+	// changeTakes is how long a change may be in progress before the status reports it.
+	changeTakes = 4 * time.Second
+	// statusWaits is how long a status waits after this replica has written any record. When many namespaces change
+	// their leaders at once, their records come first.
+	statusWaits = time.Second
+	// statusLatest is how long a status waits for other records at most, counted from the write of its own record.
+	statusLatest = 10 * time.Second
+)
+
+// StatusDueIn returns how long the status of a record must wait. changing: a change is in progress that needs no
+// explanation before its end.
+func (l *Ledger) StatusDueIn(e *Entry, changing bool) time.Duration {
+	if e.written == 0 {
+		return 0 // this tenure has not written the record
+	}
+	l.mu.Lock()
+	last := l.written
+	l.mu.Unlock()
+	at := min(last+statusWaits, e.written+statusLatest)
+	if changing {
+		at = max(at, e.written+changeTakes)
+	}
+	return max(0, at-l.Clock.Now().Boot)
+}
+
+// WriteStatus writes the status of a record, if it has changed.
+func (l *Ledger) WriteStatus(ctx context.Context, e *Entry, status v1alpha1.NamespaceLeaderStatus) error {
+	status.ObservedGeneration = e.Object.Generation
+	for i := range status.Conditions {
+		status.Conditions[i].ObservedGeneration = e.Object.Generation
+	}
+	if equality.Semantic.DeepEqual(e.Object.Status, status) {
+		return nil
+	}
+	object := e.Object.DeepCopy()
+	object.Status = status
+	if !l.Tenure.Holds() {
+		return fmt.Errorf("status of record %s: the right to write is lost", e.Key)
+	}
+	sent := l.Clock.Now()
+	switch err := l.Client.Status().Update(ctx, object); {
+	case apierrors.IsNotFound(err):
+		e.Recheck()
+		return nil
+	case err != nil:
+		return fmt.Errorf("write status of record %s: %w", e.Key, err)
+	}
+	e.Object, e.Changes = object, nil
+	l.remember(e, object, sent)
+	return nil
+}
+
+// Delete deletes a record that nothing depends on any more. It returns false if there was none.
+func (l *Ledger) Delete(ctx context.Context, e *Entry) (deleted bool, err error) {
+	e.forget()
+	if e.Found == nil {
+		return false, nil
+	}
+	version := e.Object.ResourceVersion
+	err = l.Client.Delete(ctx, e.Object, client.Preconditions{UID: &e.Object.UID, ResourceVersion: &version})
+	if err = client.IgnoreNotFound(err); err != nil {
+		return false, fmt.Errorf("delete record %s: %w", e.Key, err)
+	}
+	return true, nil
+}
+
+// Drop forgets a namespace without a record.
+func (l *Ledger) Drop(e *Entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.entries, e.Key)
+}
+
+// Show records what a watch shows of a record; an empty version means that it was deleted. It returns false for a
+// version that this tenure has read or written.
+func (l *Ledger) Show(o *v1alpha1.NamespaceLeader, version string) (changed bool) {
+	key := client.ObjectKeyFromObject(o)
+	l.mu.Lock()
+	if version == "" {
+		delete(l.owners, key)
+	} else {
+		l.owners[key] = o.Spec.Policy
+	}
+	e := l.entries[key]
+	l.mu.Unlock()
+	return e == nil || !e.versions.show(version)
+}
+
+// Owner returns the policy that a record names, as a watch shows it. It returns false if there is no record.
+func (l *Ledger) Owner(key types.NamespacedName) (policy string, recorded bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	policy, recorded = l.owners[key]
+	return policy, recorded
+}
+
+// Knows reports whether a namespace has a record, or this tenure has state for it. It reads a cache only.
+func (l *Ledger) Knows(ctx context.Context, key types.NamespacedName) bool {
+	l.mu.Lock()
+	_, remembered := l.entries[key]
+	l.mu.Unlock()
+	return remembered ||
+		!apierrors.IsNotFound(l.Client.Get(ctx, key, &v1alpha1.NamespaceLeader{}, client.UnsafeDisableDeepCopy))
+}
+
+// Cached returns the records of a fleet from a cache. The caller must not change them.
+func (l *Ledger) Cached(ctx context.Context, fleetName string) ([]v1alpha1.NamespaceLeader, error) {
+	var list v1alpha1.NamespaceLeaderList
+	err := l.Client.List(ctx, &list, client.InNamespace(fleetName), client.UnsafeDisableDeepCopy)
+	return list.Items, err
+}
+
+// CachedOf returns the records of some namespaces of a fleet, as far as a cache has them. The caller must not change
+// them.
+func (l *Ledger) CachedOf(ctx context.Context, fleetName string, names []string) (
+	records []*v1alpha1.NamespaceLeader,
+) {
+	for _, name := range names {
+		o := &v1alpha1.NamespaceLeader{}
+		key := types.NamespacedName{Namespace: fleetName, Name: name}
+		if l.Client.Get(ctx, key, o, client.UnsafeDisableDeepCopy) == nil {
+			records = append(records, o)
+		}
+	}
+	return records
+}
+
+// Relinquish takes this hub's mark off the records of a fleet. It skips another hub's records.
+func (l *Ledger) Relinquish(ctx context.Context, fleetName string) error {
+	var list v1alpha1.NamespaceLeaderList
+	if err := l.Client.List(ctx, &list, client.InNamespace(fleetName)); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		o := &list.Items[i]
+		if l.isOtherHubs(o) {
+			continue
+		}
+		changed := o.DeepCopy()
+		changed.Spec.Hub = v1alpha1.NoHub
+		patch := client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{})
+		if err := l.Client.Patch(ctx, changed, patch); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isOtherHubs reports whether a record carries another hub's mark. Then it came by a move, or is a copy, or this hub
+// has relinquished it.
+func (l *Ledger) isOtherHubs(o *v1alpha1.NamespaceLeader) bool {
+	return o != nil && o.Spec.Hub != "" && o.Spec.Hub != l.HubID
+}
+
+// SetClaim remembers which policies claim a namespace, and returns what it replaces.
+func (l *Ledger) SetClaim(e *Entry, is Claim) (was Claim) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	was, e.Claim = e.Claim, is
+	return was
+}
+
+// Claims calls yield for the claim on each namespace of a fleet.
+func (l *Ledger) Claims(fleetName string, yield func(namespace string, of Claim)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, e := range l.entries {
+		if key.Namespace == fleetName {
+			yield(key.Name, e.Claim)
+		}
+	}
+}
+
+// History puts a record before the past changes, newest first.
+func History(r election.Record, past []v1alpha1.Change) []v1alpha1.Change {
+	is := v1alpha1.Change{Leader: r.Leader, Epoch: r.Epoch, State: v1alpha1.RecordState(r.State), Reason: r.Reason}
+	if since := microTime(r.Since); since != nil {
+		is.Time = *since
+	}
+	return Newest(is, past)
+}
+
+// Newest puts a change before the past ones, unless it has the leader, epoch and state of the last one.
+func Newest(is v1alpha1.Change, past []v1alpha1.Change) []v1alpha1.Change {
+	if len(past) > 0 && past[0].Leader == is.Leader && past[0].Epoch == is.Epoch && past[0].State == is.State {
+		return past
+	}
+	past = slices.Insert(past, 0, is)
+	return past[:min(len(past), v1alpha1.MaxHistory)]
+}

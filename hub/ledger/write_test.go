@@ -1,0 +1,334 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/tenure"
+)
+
+// Rule 2: a decision that rests on an outdated record is not persisted.
+func TestRecordIsWrittenByCompareAndSwap(t *testing.T) {
+	for name, test := range map[string]struct {
+		before func(context.Context, client.Client, *v1alpha1.NamespaceLeader) error
+		want   func(error) bool
+	}{
+		"nobody has written it since": {nil, func(err error) bool { return err == nil }},
+		"another client has written it since": {
+			func(ctx context.Context, c client.Client, o *v1alpha1.NamespaceLeader) error {
+				o.Spec.Leader, o.Spec.Epoch = "west", 21
+				return c.Update(ctx, o)
+			}, apierrors.IsConflict,
+		},
+		"another client has deleted it since": {
+			func(ctx context.Context, c client.Client, o *v1alpha1.NamespaceLeader) error { return c.Delete(ctx, o) },
+			apierrors.IsNotFound,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, api := newTestLedger(t, specOf(20, "this"))
+			e := take(t, l)
+			if test.before != nil {
+				if err := test.before(t.Context(), api, stored(t, api)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			written, err := l.Write(t.Context(), e, Change{Record: eastLeads(22), Persist: true})
+			if !test.want(err) || written != (err == nil) {
+				t.Errorf("written %v, error: %v", written, err)
+			}
+			o := &v1alpha1.NamespaceLeader{}
+			if err := client.IgnoreNotFound(api.Get(t.Context(), shop, o)); err != nil {
+				t.Fatal(err)
+			}
+			if (o.Spec.Epoch == 22) != written {
+				t.Errorf("stored is epoch %d", o.Spec.Epoch)
+			}
+		})
+	}
+}
+
+// A record is written if the decision, its policy or its hub has changed.
+func TestRecordIsWrittenOnlyIfItChanges(t *testing.T) {
+	// This hub would sort them.
+	odd := []v1alpha1.ObservedPriority{{Name: "west", Priority: 5}, {Name: "east", Priority: 9}}
+	with := func(change func(*v1alpha1.NamespaceLeaderSpec)) *v1alpha1.NamespaceLeaderSpec {
+		s := specOf(20, "this")
+		s.ObservedPriorities = odd
+		change(s)
+		return s
+	}
+	for name, test := range map[string]struct {
+		found   *v1alpha1.NamespaceLeaderSpec
+		policy  string
+		change  func(*Change)
+		written bool
+		want    func(v1alpha1.NamespaceLeaderSpec) bool
+	}{
+		"the same, in another order": {found: with(func(*v1alpha1.NamespaceLeaderSpec) {}), policy: "shops"},
+		"no policy claims it":        {found: with(func(s *v1alpha1.NamespaceLeaderSpec) { s.Policy = "gone" })},
+		"another hub's": {
+			found: with(func(s *v1alpha1.NamespaceLeaderSpec) { s.Hub = "another" }), policy: "shops",
+		},
+		"decided on as it is": {
+			found: specOf(20, "this"), policy: "shops", change: func(c *Change) { c.Persist = true },
+		},
+		"another policy claims it": {
+			found: with(func(*v1alpha1.NamespaceLeaderSpec) {}), policy: "new", written: true,
+			want: func(s v1alpha1.NamespaceLeaderSpec) bool { return s.Policy == "new" },
+		},
+		"another hub's that a policy of this one claims": {
+			found: with(func(s *v1alpha1.NamespaceLeaderSpec) { s.Hub = "another" }), policy: "new", written: true,
+			want: func(s v1alpha1.NamespaceLeaderSpec) bool { return s.Policy == "new" && s.Hub == "another" },
+		},
+		"without a mark": {
+			found: with(func(s *v1alpha1.NamespaceLeaderSpec) { s.Hub = "" }), policy: "shops", written: true,
+			want: func(s v1alpha1.NamespaceLeaderSpec) bool { return s.Hub == "this" },
+		},
+		"decided otherwise": {
+			found: with(func(*v1alpha1.NamespaceLeaderSpec) {}), policy: "shops", written: true,
+			change: func(c *Change) { c.Record.Next, c.Persist = "west", true },
+			want:   func(s v1alpha1.NamespaceLeaderSpec) bool { return s.Next == "west" },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, api := newTestLedger(t, test.found)
+			e := take(t, l)
+			is := Change{Record: e.Record, Policy: test.policy}
+			if test.change != nil {
+				test.change(&is)
+			}
+			if written, err := l.Write(t.Context(), e, is); err != nil || written != test.written {
+				t.Errorf("written: %v, want %v (%v)", written, test.written, err)
+			}
+			if test.want != nil && !test.want(stored(t, api).Spec) {
+				t.Errorf("stored: %+v", stored(t, api).Spec)
+			}
+		})
+	}
+	t.Run("edited", func(t *testing.T) {
+		l, api := newTestLedger(t, specOf(20, "this"))
+		take(t, l)
+		edit(t, l, api, func(s *v1alpha1.NamespaceLeaderSpec) { s.Leader = "west" })
+		e := take(t, l)
+		written, err := l.Write(t.Context(), e, Change{Record: e.Record, Policy: "shops"})
+		if err != nil || !written || stored(t, api).Spec.Leader != "east" {
+			t.Errorf("written %v, %v: led by %s", written, err, stored(t, api).Spec.Leader)
+		}
+	})
+}
+
+func TestNewRecordHasTheMarksOfMovesAndOfThisHub(t *testing.T) {
+	l, api := newTestLedger(t, nil)
+	e := take(t, l)
+	if written, err := l.Write(t.Context(), e, Change{Record: e.Record}); err != nil || written {
+		t.Fatalf("a namespace that nobody manages: written %v, %v", written, err)
+	}
+	vacant := election.Record{State: election.Vacant, Epoch: 5}
+	if written, err := l.Write(t.Context(), e, Change{Record: vacant, Persist: true}); err != nil || !written {
+		t.Fatalf("written %v, %v", written, err)
+	}
+	o := stored(t, api)
+	if _, move := o.Labels[v1alpha1.MoveLabel]; !move || o.Labels[v1alpha1.ManagedByLabel] != v1alpha1.ManagedByValue {
+		t.Errorf("labels %v", o.Labels)
+	}
+	if o.Spec.Epoch != 5 || o.Spec.Hub != "this" || e.Object.ResourceVersion != o.ResourceVersion {
+		t.Errorf("stored: %+v", o)
+	}
+}
+
+// The right to write is checked last: the decision may have taken long.
+func TestNothingIsWrittenWithoutTheRight(t *testing.T) {
+	l, api := newTestLedger(t, specOf(20, "this"))
+	e := take(t, l)
+	before := stored(t, api).ResourceVersion
+	l.Tenure = tenure.New(fixedClock(start), 6*time.Second)
+	if _, err := l.Write(t.Context(), e, Change{Record: eastLeads(21), Persist: true}); err == nil {
+		t.Error("the record is written")
+	}
+	if err := l.WriteStatus(t.Context(), e, v1alpha1.NamespaceLeaderStatus{Message: "new"}); err == nil {
+		t.Error("the status is written")
+	}
+	if is := stored(t, api).ResourceVersion; is != before {
+		t.Errorf("version %s, was %s", is, before)
+	}
+}
+
+func TestGrantIsRememberedOnceItIsWritten(t *testing.T) {
+	for name, test := range map[string]struct {
+		epoch            int64
+		state            election.RecordState
+		why              reason.Reason
+		granted, adopted int64
+	}{
+		"a new term":               {21, election.Leading, reason.Elected, 21, 0},
+		"an adopted term":          {20, election.Leading, reason.Adopted, 0, 20},
+		"a term that resumes":      {20, election.Leading, reason.Resumed, 0, 0},
+		"a revoked term":           {21, election.Draining, reason.PriorityChanged, 0, 0},
+		"an adopted one that ends": {20, election.Draining, reason.Adopted, 0, 0},
+	} {
+		l, _ := newTestLedger(t, specOf(20, "this"))
+		e := take(t, l)
+		r := eastLeads(test.epoch)
+		r.State, r.Reason = test.state, test.why
+		if _, err := l.Write(t.Context(), e, Change{Record: r, Persist: true}); err != nil {
+			t.Fatal(err)
+		}
+		if e.Granted != test.granted || e.Adopted != test.adopted {
+			t.Errorf("%s: granted %d, adopted %d; want %d, %d", name, e.Granted, e.Adopted, test.granted, test.adopted)
+		}
+	}
+}
+
+// A record is read live once. After that it is what this tenure wrote last, until another client writes it.
+func TestRecordIsReadLiveOnce(t *testing.T) {
+	l, api := newTestLedger(t, specOf(20, "this"))
+	live := &reading{Reader: api}
+	l.Live = live
+	reads := func(why string, want int) *Entry {
+		t.Helper()
+		live.n = 0
+		e := take(t, l)
+		if live.n != want {
+			t.Errorf("%s: %d live reads, want %d", why, live.n, want)
+		}
+		return e
+	}
+	reads("once", 1)
+	e := reads("and not again", 0)
+	if _, err := l.Write(t.Context(), e, Change{Record: eastLeads(21), Persist: true}); err != nil {
+		t.Fatal(err)
+	}
+	if len(e.Changes) != 1 || e.Changes[0].Epoch != 21 {
+		t.Errorf("changes for the status: %+v", e.Changes)
+	}
+	if err := l.WriteStatus(t.Context(), e, v1alpha1.NamespaceLeaderStatus{Message: "new"}); err != nil {
+		t.Fatal(err)
+	}
+	if o := stored(t, api); l.Show(o, o.ResourceVersion) || len(e.Changes) > 0 {
+		t.Error("its own write is a change")
+	}
+	if e := reads("what this tenure wrote itself", 0); e.Found.Epoch != 21 || e.Object.Status.Message != "new" {
+		t.Errorf("it is %+v", e.Object)
+	}
+	o := stored(t, api)
+	if o.Spec.Next = "nobody"; api.Update(t.Context(), o) != nil {
+		t.Fatal("it is not edited")
+	}
+	reads("before the watch shows an edit", 0)
+	if !l.Show(o, o.ResourceVersion) {
+		t.Error("another client's write is no change")
+	}
+	if e := reads("after that", 1); !e.Edited {
+		t.Error("it counts as this tenure's")
+	}
+	e.Recheck()
+	reads("after a failed write", 1)
+}
+
+func TestStatusThatIsGoneHasTheRecordReadAgain(t *testing.T) {
+	l, api := newTestLedger(t, specOf(20, "this"))
+	e := take(t, l)
+	if err := api.Delete(t.Context(), stored(t, api)); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.WriteStatus(t.Context(), e, v1alpha1.NamespaceLeaderStatus{Message: "new"}); err != nil || e.current {
+		t.Errorf("%v; the record is current: %v", err, e.current)
+	}
+}
+
+func TestStatusNamesItsGeneration(t *testing.T) {
+	l, api := newTestLedger(t, specOf(20, "this"))
+	e := take(t, l)
+	e.Object = e.Object.DeepCopy()
+	e.Object.Generation = 3
+	s := v1alpha1.NamespaceLeaderStatus{Conditions: []metav1.Condition{{Type: "Ready", Status: "True", Reason: "Elected"}}}
+	if err := l.WriteStatus(t.Context(), e, s); err != nil {
+		t.Fatal(err)
+	}
+	if s := stored(t, api).Status; s.ObservedGeneration != 3 || s.Conditions[0].ObservedGeneration != 3 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A status waits until a change is done or takes long, and until the records of other namespaces are written.
+func TestStatusWaitsForTheWritesOfRecords(t *testing.T) {
+	for name, test := range map[string]struct {
+		changing     bool
+		after, other time.Duration // since the record, and since any record was written; other 0: as after
+		want         time.Duration
+	}{
+		"written long ago":                       {false, statusWaits, 0, 0},
+		"written just now":                       {false, 0, 0, statusWaits},
+		"a change in progress":                   {true, time.Second, 0, changeTakes - time.Second},
+		"a change that takes long":               {true, changeTakes, 0, 0},
+		"a change that takes long, and others'":  {true, changeTakes, 1, statusWaits - 1},
+		"other records are written":              {false, 2 * statusWaits, 1, statusWaits - 1},
+		"others are written for long":            {false, statusLatest - 1, 1, 1},
+		"others are written, and it waited long": {false, statusLatest, 1, 0},
+	} {
+		l := New(&Options{Clock: fixedClock(start)})
+		e := &Entry{written: start.Boot - test.after}
+		l.written = start.Boot - cmp.Or(test.other, test.after)
+		if got := l.StatusDueIn(e, test.changing); got != test.want {
+			t.Errorf("%s: due in %v, want %v", name, got, test.want)
+		}
+	}
+	// Machines start their clocks at 0, which is no time at which a record was written.
+	if got := New(&Options{Clock: fixedClock{Boot: time.Millisecond}}).StatusDueIn(&Entry{}, false); got != 0 {
+		t.Errorf("a record that this tenure has not written: due in %v", got)
+	}
+}
+
+func TestRecordIsDeletedByCompareAndSwap(t *testing.T) {
+	l, api := newTestLedger(t, specOf(20, "this"))
+	e := take(t, l)
+	edit(t, l, api, func(s *v1alpha1.NamespaceLeaderSpec) { s.Epoch = 21 })
+	if deleted, err := l.Delete(t.Context(), e); !apierrors.IsConflict(err) || deleted {
+		t.Errorf("written since: deleted %v, %v", deleted, err)
+	}
+	e = take(t, l)
+	if deleted, err := l.Delete(t.Context(), e); err != nil || !deleted {
+		t.Errorf("deleted %v, %v", deleted, err)
+	}
+	l.Drop(e)
+	if e := take(t, l); e.Found != nil || e.Edited {
+		t.Errorf("it is missed: %+v", e.Taken)
+	}
+	if deleted, err := l.Delete(t.Context(), take(t, l)); err != nil || deleted {
+		t.Errorf("there is none: deleted %v, %v", deleted, err)
+	}
+}
+
+// Most namespaces of a member are unowned.
+func TestNothingIsKeptOfNamespacesWithoutARecord(t *testing.T) {
+	l, _ := newTestLedger(t, nil)
+	for name, test := range map[string]struct {
+		change func(*Entry)
+		kept   bool
+	}{
+		"unowned":           {func(*Entry) {}, false},
+		"claimed":           {func(e *Entry) { l.SetClaim(e, Claim{Owner: "shops"}) }, true},
+		"it had a record":   {func(e *Entry) { l.SetClaim(e, Claim{}); e.Highest = 20 }, true},
+		"a pending write":   {func(e *Entry) { e.Highest = 0; e.noteUnanswered(specOf(20, "this")) }, true},
+		"with a record":     {func(e *Entry) { e.unanswered, e.Object = nil, NewRecord(shop) }, true},
+		"all of it is gone": {func(*Entry) {}, false},
+	} {
+		e := &Entry{Taken: Taken{Key: shop}}
+		l.entries[shop] = e
+		test.change(e)
+		l.Release(e)
+		if _, kept := l.entries[shop]; kept != test.kept {
+			t.Errorf("%s: kept %v, want %v", name, kept, test.kept)
+		}
+	}
+}
