@@ -111,12 +111,8 @@ func TestMembersAreAskedForProtobufOnly(t *testing.T) {
 		accept.Store(r.Header.Get("Accept"))
 		kubeSystem(w, "u")
 	})
-	m, err := newMember(New(Options{HubID: "h", MayWrite: func() bool { return false }}), testKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tg := targetTo(t, accessTo(t, s, "", "t"), nil)
-	transport.Lead(tg, m.caches, m.renewals)
+	m, _ := newTestMember(t)
+	m.requests.Lead(targetTo(t, accessTo(t, s, "", "t"), nil))
 	ns, err := m.writer.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
 	if err != nil || string(ns.UID) != "u" {
 		t.Errorf("%v, %v", ns, err)

@@ -2,19 +2,23 @@ package fleet_test
 
 import (
 	"crypto/tls"
-	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
+	goruntime "runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/leasecast/leasecast/api/reason"
@@ -150,7 +154,7 @@ func goroutines() int { return len(ours()) }
 
 func ours() []string {
 	buffer := make([]byte, 4<<20)
-	buffer = buffer[:runtime.Stack(buffer, true)]
+	buffer = buffer[:goruntime.Stack(buffer, true)]
 	var found []string
 	for stack := range strings.SplitSeq(string(buffer), "\n\n") {
 		for _, part := range []string{"leasecast/hub/fleet.", "client-go/tools/cache", "controller-runtime/pkg", "multicluster-runtime/pkg", "net/http.(*"} {
@@ -232,8 +236,12 @@ func replaceCluster(t *testing.T, space string, lists http.HandlerFunc) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/api/v1/namespaces/kube-system":
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = fmt.Fprintf(w, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":%q}}`, uid.Load())
+			ns := &corev1.Namespace{
+				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+				ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: types.UID(uid.Load().(string))},
+			}
+			w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
+			_ = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(ns, w) // the client may have gone
 		case strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews"):
 			w.WriteHeader(http.StatusForbidden)
 		case r.Method == http.MethodDelete && uid.Load() == "the-second":

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/hub/fleet/secrets"
-	"github.com/leasecast/leasecast/hub/fleet/wake"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -49,29 +48,34 @@ func (r runner) seen(ctx context.Context, fleet, name string) {
 	if name == seal.SecretName {
 		r.noteSeal(fleet)
 		r.askAll(ctx, fleet) // its key proves pins
-		r.wakeAll(fleet)     // a pin that was written before the key was known gets its proof
+		r.wake(fleet)        // a pin that was written before the key was known gets its proof
 	}
 	if cluster, ok := strings.CutSuffix(name, kubeconfigSuffix); ok && cluster != "" {
 		r.ask(Key{Fleet: fleet, Name: cluster})
 	}
 }
 
-// wakeAll has all members of a fleet take their next step.
-func (r runner) wakeAll(fleet string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for key, m := range r.members {
-		if key.Fleet == fleet {
-			wake.Wake(m.wake)
-		}
+// noteSeal records what the seal of a fleet said when it was seen last.
+func (r runner) noteSeal(fleet string) {
+	mark, _ := r.secrets.Seal(fleet)
+	if !r.noteServed(fleet, mark) {
+		return
+	}
+	for _, m := range r.of(fleet) {
+		m.wakeAll()
+		r.changed.Add(m.key)
+	}
+	if namespace, ok := seal.OtherInstallation(r.options.HubID, mark); ok {
+		r.log.Info("Another installation of the hub serves the fleet, so this one changes nothing there",
+			"fleet", fleet, "hubNamespace", namespace)
 	}
 }
 
 // lookAgain has all Clusters of a fleet looked at.
 func (r runner) lookAgain(ctx context.Context, fleet string) {
-	defer wake.Wake(r.work.wake) // there may be none
 	r.noteSeal(fleet)
 	r.askAll(ctx, fleet)
+	r.work.Add(everything) // there may be no Cluster
 }
 
 // askAll has all Clusters of a fleet looked at.

@@ -3,15 +3,12 @@ package fleet
 import (
 	"context"
 	"errors"
-	"fmt"
 	"regexp"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
@@ -41,7 +38,7 @@ func (c *connection) admit(ctx context.Context, t *transport.Target, installs bo
 	}
 	checkCtx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
-	_, err := t.Identify(checkCtx)
+	_, err := c.identify(checkCtx, t)
 	switch {
 	case err == nil, asProblem(err).Reason != reason.Forbidden:
 		return err
@@ -55,24 +52,21 @@ func (c *connection) admit(ctx context.Context, t *transport.Target, installs bo
 func (c *connection) install(ctx context.Context, t *transport.Target) error {
 	ctx, cancel := context.WithTimeout(ctx, installTimeout)
 	defer cancel()
-	admin, err := c.administrator(t)
+	err := c.rights.Install(ctx, c.administrator(t))
 	if err == nil {
-		err = c.p.rights.Install(ctx, admin)
-	}
-	if err == nil {
-		err = awaitRights(ctx, t)
+		err = c.awaitRights(ctx, t)
 	}
 	if err != nil {
 		return describeRefusal(t, err)
 	}
-	c.installed, c.installedAt = true, c.p.clock.Now()
+	now := c.clock.Now()
+	c.installed = &now
 	c.change(func(s *state) {
-		if s.refused = false; s.cluster != nil && s.quarantine == nil {
+		if s.refused = false; s.cluster != nil && s.contact != s.quarantine.problem {
 			s.contact = Problem{} // of an installation that failed
 		}
 	})
-	log.FromContext(ctx).Info("The hub's role is installed in the member",
-		"cluster", klog.KRef(c.key.Fleet, c.key.Name), "user", t.User)
+	c.logger().Info("The hub's role is installed in the member", "user", t.User)
 	return nil
 }
 
@@ -89,12 +83,12 @@ func describeRefusal(t *transport.Target, err error) error {
 }
 
 // awaitRights returns when the user that a target impersonates may read. API servers know new roles a moment later.
-func awaitRights(ctx context.Context, t *transport.Target) error {
+func (c *connection) awaitRights(ctx context.Context, t *transport.Target) error {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	var last error
 	err := wait.PollUntilContextCancel(ctx, countPause, true, func(ctx context.Context) (bool, error) {
-		_, last = t.Identify(ctx)
+		_, last = c.identify(ctx, t)
 		return last == nil || asProblem(last).Reason != reason.Forbidden, nil
 	})
 	if last != nil {
@@ -104,36 +98,28 @@ func awaitRights(ctx context.Context, t *transport.Target) error {
 }
 
 // administrator returns a client that acts as the user of the kubeconfig. It is for the rights of the hub only.
-func (m *member) administrator(t *transport.Target) (kubernetes.Interface, error) {
-	requests := transport.NewSwappable(m.key.Identity(), m.p.options.UserAgent)
-	requests.Room, requests.Timers = m.room, m.p.timers
-	transport.Lead(t.Bare(), requests, requests)
-	config := requests.Config(requests)
-	connections, err := transport.HTTPClient(config)
-	if err != nil {
-		return nil, err
-	}
-	client, err := kubernetes.NewForConfigAndClient(config, connections)
-	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
-	return client, nil
+func (m *member) administrator(t *transport.Target) kubernetes.Interface {
+	return kubernetes.NewForConfigOrDie(m.requests.Config(m.requests.Administrator(t))) // the config is valid
 }
 
 // hubUser returns the user to impersonate by a target: the hub's own if the kubeconfig is an administrator's, and none
 // if the kubeconfig was prepared for the hub.
 func (c *connection) hubUser(ctx context.Context, t *transport.Target) (string, error) {
-	admin, err := c.administrator(t)
-	if err != nil {
-		return "", err
-	}
-	switch is, err := rights.IsAdministrator(ctx, admin); {
+	switch is, err := rights.IsAdministrator(ctx, c.administrator(t)); {
 	case err != nil:
 		return "", t.Describe(err)
 	case is:
-		return c.p.rights.User(), nil
+		return c.rights.User(), nil
 	}
 	return "", nil
+}
+
+// untilInstall is how long the hub's rights must not be installed again.
+func (c *connection) untilInstall() time.Duration {
+	if c.installed == nil {
+		return 0
+	}
+	return c.installed.Boot + installPause - c.clock.Now().Boot
 }
 
 // removeRights removes the rights of the hub from a member that takes no part any more. What remains does no harm:
@@ -144,14 +130,9 @@ func (c *connection) removeRights(ctx context.Context, t *transport.Target) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, installTimeout)
 	defer cancel()
-	c.installed = false
-	admin, err := c.administrator(t)
-	if err == nil {
-		err = c.p.rights.Remove(ctx, admin)
-	}
-	if err != nil {
-		log.FromContext(ctx).Info("The hub's role is left in the member",
-			"cluster", klog.KRef(c.key.Fleet, c.key.Name), "error", transport.Shorten(err.Error()))
+	c.installed = nil
+	if err := c.rights.Remove(ctx, c.administrator(t)); err != nil {
+		c.logger().Info("The hub's role is left in the member", "error", transport.Shorten(err.Error()))
 	}
 }
 
@@ -163,12 +144,12 @@ var missingRight = regexp.MustCompile(
 // noteRefusal records that the member refuses the hub's user, if the words of an answer show that.
 func (m *member) noteRefusal(words string) {
 	if missingRight.MatchString(words) || guard.RefusesWriter(words) {
-		m.refused()
+		m.noteRefused()
 	}
 }
 
-// refused records that the member refuses the hub's user, so that its rights are installed again.
-func (m *member) refused() {
+// noteRefused records that the member refuses the hub's user, so that its rights are installed again.
+func (m *member) noteRefused() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if t := m.state.target; t != nil && t.User != "" && !m.state.refused {

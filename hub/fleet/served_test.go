@@ -37,37 +37,33 @@ func TestWhoServesAFleet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, c := newTestMember(t)
-			m.p.options.HubID = ownMark
+			m.options.HubID = ownMark
 			for _, l := range tc.looks {
-				m.p.noteServed(m.key.Fleet, l.mark)
+				m.noteServed(m.key.Fleet, l.mark)
 				c.Advance(l.after)
 			}
-			if got := m.p.ServedBy(m.key.Fleet); got != tc.servedBy {
+			if got := m.ServedBy(m.key.Fleet); got != tc.servedBy {
 				t.Errorf("served by %q, want %q", got, tc.servedBy)
 			}
-			if got := m.p.mayWrite(m.key.Fleet); got != tc.mayWrite {
+			if got := m.mayWrite(m.key.Fleet); got != tc.mayWrite {
 				t.Errorf("may write: %t", got)
 			}
-			if got := m.p.mayWrite("another fleet"); !got {
+			if got := m.mayWrite("another fleet"); !got {
 				t.Error("nothing may be written for another fleet")
 			}
 		})
 	}
 }
 
-func TestANewMarkIsNews(t *testing.T) {
+func TestANewMarkIsReportedOnce(t *testing.T) {
 	m, _ := newTestMember(t)
-	m.p.options.HubID = ownMark
+	m.options.HubID = ownMark
 	for i, tc := range []struct {
 		mark string
-		news bool
+		new  bool
 	}{{"", false}, {besideMark, true}, {besideMark, false}, {ownMark, true}, {"", true}} {
-		m.p.changed.getAll()
-		if got := m.p.noteServed(m.key.Fleet, tc.mark); got != tc.news {
-			t.Errorf("look %d: news: %t", i, got)
-		}
-		if told := len(m.p.changed.getAll()) > 0; told != tc.news {
-			t.Errorf("look %d: subscribers were told: %t", i, told)
+		if got := m.noteServed(m.key.Fleet, tc.mark); got != tc.new {
+			t.Errorf("look %d: new: %t", i, got)
 		}
 	}
 }

@@ -2,7 +2,7 @@ package fleet
 
 import (
 	"fmt"
-	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,14 +62,7 @@ func readSpec(c *clusterv1.Cluster, key seal.Key) spec {
 	return s
 }
 
-func (s spec) equal(o spec) bool {
-	if !maps.Equal(s.labels, o.labels) {
-		return false
-	}
-	return s.uid == o.uid && s.created.Equal(o.created) && s.pin == o.pin && s.pinProved == o.pinProved && s.hint == o.hint &&
-		s.deleting == o.deleting && s.paused == o.paused && s.moved == o.moved && s.gone == o.gone &&
-		s.kubeconfig == o.kubeconfig && s.noKubeconfig == o.noKubeconfig && s.refused == o.refused
-}
+func (s spec) equal(o spec) bool { return reflect.DeepEqual(s, o) }
 
 // takesPart reports whether the Cluster is there and labelled.
 func (s spec) takesPart() bool {

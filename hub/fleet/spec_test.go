@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/seal"
@@ -189,7 +190,8 @@ func TestWhoseAUIDIs(t *testing.T) {
 			m, _ := newTestMember(t)
 			m.state.spec.pin, m.state.spec.pinProved, m.state.uid, m.state.ownsUID = test.pin, test.own, test.found, test.took
 			test.want.key = testKey
-			if got := m.uidOwner(); got != test.want {
+			s := m.get()
+			if got := s.uidOwner(testKey); got != test.want {
 				t.Errorf("%+v, want %+v", got, test.want)
 			}
 		})
@@ -198,15 +200,12 @@ func TestWhoseAUIDIs(t *testing.T) {
 
 // A cluster is made anew under its old name while somebody else's Cluster is annotated with its UID.
 func TestAnAnnotationMakesNoOtherClusterADuplicate(t *testing.T) {
-	annotated, c := newTestMember(t)
+	c := clocktest.NewHand(clocktest.Start)
+	p, annotated := newTestProvider(c)
 	annotated.state.spec = spec{pin: "u", created: c.Now().Wall.Add(-time.Hour)}
-	p := annotated.p
-	rightful, err := newMember(p, Key{"elsewhere", "east"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rightful := newMember(p.shared, Key{"elsewhere", "east"})
 	rightful.state.uid, rightful.state.spec.created = "u", c.Now().Wall
-	p.members[rightful.key] = rightful
+	p.add(rightful)
 	if !p.takeUID(rightful) {
 		t.Error("it does not get its own UID")
 	}

@@ -65,18 +65,12 @@ func newCrowd(t *testing.T, sizes map[string][]int) *crowd {
 	access.Local = true
 	target := transport.NewTarget(access, nil)
 	t.Cleanup(target.Close)
-	c.transport = transport.NewSwappable("east.fleet", "")
-	c.transport.Exceeded = func(err error) { c.told = append(c.told, err) }
-	c.transport.Timers = clock.RealClock{}
-	transport.Lead(target, c.transport, c.transport)
-	config := c.transport.Config(c.transport.ForTenants())
-	httpClient, err := transport.HTTPClient(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c.client, err = batchclient.NewForConfigAndClient(config, httpClient); err != nil {
-		t.Fatal(err)
-	}
+	c.transport = transport.NewSwappable("east.fleet", transport.Options{
+		Exceeded: func(err error) { c.told = append(c.told, err) },
+		Timers:   clock.RealClock{},
+	})
+	c.transport.Lead(target)
+	c.client = batchclient.NewForConfigOrDie(c.transport.Config(c.transport.Tenants()))
 	return c
 }
 

@@ -58,10 +58,7 @@ var (
 
 var ofStatus = message{
 	2: text(mark), 3: text(maxText), 4: text(mark), 6: integer, // status, message, reason, code
-	5: one(message{ // details
-		1: text(nameText), 2: text(nameText), 3: text(nameText), 5: integer,
-		4: several(4, message{1: text(mark), 2: text(maxText), 3: text(nameText)}),
-	}),
+	5: one(message{4: several(maxCauses, message{1: text(mark)})}), // details.causes.type
 }
 
 var (

@@ -38,20 +38,33 @@ var parsing sync.Mutex
 // Access is the part of a kubeconfig that the hub uses: where the API server is, how it proves that it is the
 // one, and how the hub proves its own identity.
 type Access struct {
+	endpoint
 	// Local: the API server may be on the hub's own machine or network link.
-	Local  bool
+	Local bool
+	token string
+	// server, roots and pair are address, ca, and cert with key, parsed once: it takes long for large keys. The last two
+	// may be nil.
 	server *url.URL
+	roots  *x509.CertPool
+	pair   *tls.Certificate
+}
+
+// endpoint is what makes one connection differ from another one.
+type endpoint struct {
+	address string
 	// serverName is the name expected in the server's certificate; that of the URL if empty.
 	serverName string
 	// ca are the PEM certificates to trust; those of the system if empty.
 	ca string
 	// cert and key are a client certificate in PEM, both or none.
 	cert, key string
-	token     string
-	// roots and pair are ca, and cert with key, parsed once: it takes long for large keys. They may be nil.
-	roots *x509.CertPool
-	pair  *tls.Certificate
 }
+
+// sameConnection reports whether both can use one connection, which does not know tokens.
+func (a Access) sameConnection(b Access) bool { return a.endpoint == b.endpoint && a.Local == b.Local }
+
+// Equal reports whether both are the same.
+func (a Access) Equal(b Access) bool { return a.token == b.token && a.sameConnection(b) }
 
 // ParseKubeconfig reads a kubeconfig that somebody else wrote. Kubeconfigs can make their reader run
 // programs, read files, use proxies and act as other users. All that is refused here. The current context
@@ -81,13 +94,13 @@ func ParseKubeconfig(data []byte) (Access, error) {
 	if err := refuseUser(user); err != nil {
 		return Access{}, err
 	}
-	a := Access{
+	a := Access{token: strings.TrimSpace(user.Token), endpoint: endpoint{
+		address:    cluster.Server,
 		serverName: cluster.TLSServerName,
 		ca:         string(cluster.CertificateAuthorityData),
 		cert:       string(user.ClientCertificateData),
 		key:        string(user.ClientKeyData),
-		token:      strings.TrimSpace(user.Token),
-	}
+	}}
 	if a.server, err = parseServer(cluster.Server); err != nil {
 		return Access{}, err
 	}
@@ -197,12 +210,15 @@ func (a Access) validate() error {
 	case len(a.token) > MaxToken:
 		return fmt.Errorf("token has %d bytes: at most %d are sent", len(a.token), MaxToken)
 	}
-	for i := range len(a.token) {
-		if c := a.token[i]; c <= ' ' || c > '~' {
-			return errors.New("token holds a character that no token has")
-		}
+	if !isPrintable(a.token) {
+		return errors.New("token holds a character that no token has")
 	}
 	return nil
+}
+
+// isPrintable reports whether a text has printable ASCII characters only, and no space.
+func isPrintable(s string) bool {
+	return !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' })
 }
 
 // parseKeys returns the access with its certificates and its key parsed.

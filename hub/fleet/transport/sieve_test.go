@@ -39,7 +39,7 @@ func marshalled(o marshaler) []byte {
 // sieveAll sieves an answer.
 func (r receipt) sieveAll(t testing.TB, body []byte) ([]byte, error) {
 	t.Helper()
-	return r.sieved(bufio.NewReader(bytes.NewReader(body)), &share{}, paced{})
+	return r.sieved(bufio.NewReader(bytes.NewReader(body)), paced{})
 }
 
 // decoded is an answer as client-go decodes it.
@@ -188,7 +188,7 @@ func TestTheMetadataOfPoliciesKeepsTheirMarks(t *testing.T) {
 	for _, path := range []string{policiesPath, bindingsPath} {
 		req := httptest.NewRequest(http.MethodGet, "http://east"+path+"/text", nil)
 		req.Header.Set("Accept", "application/vnd.kubernetes.protobuf;"+onlyMetadata+";g=meta.k8s.io;v=v1")
-		q, err := (&Swappable{}).questionOf(req)
+		q, err := Options{}.questionOf(req)
 		if err != nil {
 			t.Fatal(err)
 		}
