@@ -30,7 +30,8 @@ func apiServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 		handler(answer, r)
 		maps.Copy(w.Header(), answer.Header())
 		body := answer.Body.Bytes()
-		if o, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil && strings.Contains(r.Header.Get("Accept"), "protobuf") {
+		o, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+		if err == nil && strings.Contains(r.Header.Get("Accept"), "protobuf") {
 			var all bytes.Buffer
 			if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(o, &all); err != nil {
 				t.Error(err)

@@ -27,7 +27,9 @@ func TestAnswersMeasureTheClock(t *testing.T) {
 	s := plainServer(t, dated(clock, &ahead))
 	c := connectionOf(t, m)
 	c.use(targetTo(t, accessTo(t, s, "", "token"), nil))
-	m.setProbing([]Probing{{Clusters: labels.Everything(), Interval: time.Second, Timeout: time.Second, Skew: time.Second}})
+	m.setProbing([]Probing{
+		{Clusters: labels.Everything(), Interval: time.Second, Timeout: time.Second, Skew: time.Second},
+	})
 	offset := func() (skew.Interval, bool) { return m.skew.Offset(clock.Now()) }
 	if i, ok := offset(); ok {
 		t.Fatalf("%+v before any answer", i)

@@ -8,7 +8,6 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/fleet/wake"
 )
@@ -204,12 +203,4 @@ func (c *connection) close() {
 	c.end()
 	s := c.get()
 	c.drop(s.target, s.contact)
-}
-
-func asProblem(err error) Problem {
-	var contact *transport.ContactError
-	if errors.As(err, &contact) {
-		return Problem{contact.Reason, contact.Message}
-	}
-	return Problem{reason.Unreachable, transport.Shorten(err.Error())}
 }

@@ -10,7 +10,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -63,9 +62,6 @@ func (c *connection) connect(ctx context.Context) error {
 	if c.running != nil || s.target == nil {
 		return nil // done, or a probe has just found another cluster
 	}
-	if err := c.checkLists(ctx); err != nil {
-		return s.target.Describe(err)
-	}
 	cl, err := c.newCluster()
 	if err != nil {
 		return err
@@ -90,18 +86,6 @@ func (c *connection) connect(ctx context.Context) error {
 	c.change(func(s *state) { s.cluster, s.contact = cl, Problem{} })
 	wake.Wake(c.wakeProbe) // writes are probed from now on
 	return nil
-}
-
-// checkLists returns nil if the member lets the hub list what its caches hold. Informers would try again and again.
-func (c *connection) checkLists(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
-	defer cancel()
-	if _, err := c.writer.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
-		return err
-	}
-	_, err := c.writer.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx,
-		metav1.ListOptions{Limit: 1, LabelSelector: managed.String()})
-	return err
 }
 
 // start runs the caches of a cluster. They outlive the step that starts them.

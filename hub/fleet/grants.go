@@ -13,12 +13,13 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// MissingGrant says what the hub may not do with the Secrets of a fleet, and which command grants it. It is empty if nothing is
-// missing, or if that is not known yet.
+// MissingGrant says what the hub may not do with the Secrets of a fleet, and which command grants it. It is empty if
+// nothing is missing, or if that is not known yet.
 func (p *Provider) MissingGrant(fleet string) string { return p.secrets.Missing(fleet) }
 
 // Ready returns an error while not all Clusters are known, or while a grant is missing in one of the namespaces that
-// Options name. A fleet that was found by its Clusters does not count: whoever may make a Cluster must not stop the hub.
+// Options name. A fleet that was found by its Clusters does not count: whoever may make a Cluster must not stop the
+// hub.
 func (p *Provider) Ready() error {
 	select {
 	case <-p.synced:
@@ -87,9 +88,8 @@ func (r runner) askAll(ctx context.Context, fleet string) {
 
 // wanted reports whether a Cluster of the fleet takes part, or may.
 func (r runner) wanted(ctx context.Context, fleet string) bool {
-	return slices.Contains(r.options.Namespaces, fleet) || slices.ContainsFunc(r.clusters(ctx, fleet), func(c clusterv1.Cluster) bool {
-		return readSpec(&c, nil).keeps()
-	})
+	keeps := func(c clusterv1.Cluster) bool { return readSpec(&c, nil).keeps() }
+	return slices.Contains(r.options.Namespaces, fleet) || slices.ContainsFunc(r.clusters(ctx, fleet), keeps)
 }
 
 // clusters are those of a fleet, or of all namespaces if it is empty.

@@ -3,17 +3,15 @@ package fleet
 import (
 	"context"
 	"errors"
-	"regexp"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
-	"github.com/leasecast/leasecast/hub/fleet/wake"
-	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/rights"
 )
 
@@ -33,19 +31,28 @@ var errNoRights = errors.New("the member does not know the role of the hub yet")
 // admit returns nil if the member may be used by a target. It installs the rights of the hub where the member refuses
 // the user that the target impersonates.
 func (c *connection) admit(ctx context.Context, t *transport.Target, installs bool) error {
-	if t.User == "" {
-		return nil
-	}
-	checkCtx, cancel := context.WithTimeout(ctx, identifyTimeout)
-	defer cancel()
-	_, err := c.identify(checkCtx, t)
+	err := c.checkRights(ctx, t)
 	switch {
-	case err == nil, asProblem(err).Reason != reason.Forbidden:
+	case err == nil, t.User == "", asProblem(err).Reason != reason.Forbidden:
 		return err
 	case !installs:
 		return errNoRights
 	}
 	return c.install(ctx, t)
+}
+
+// checkRights returns nil if the member lets the user of a target list what caches hold. Informers would try again and
+// again.
+func (c *connection) checkRights(ctx context.Context, t *transport.Target) error {
+	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
+	defer cancel()
+	client := kubernetes.NewForConfigOrDie(c.requests.Config(c.requests.To(t))) // the config is valid
+	_, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: 1})
+	if err == nil {
+		_, err = client.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx,
+			metav1.ListOptions{Limit: 1, LabelSelector: managed.String()})
+	}
+	return t.Describe(err)
 }
 
 // install installs the rights of the hub's user, as the administrator of the kubeconfig. It returns when they count.
@@ -88,7 +95,7 @@ func (c *connection) awaitRights(ctx context.Context, t *transport.Target) error
 	defer cancel()
 	var last error
 	err := wait.PollUntilContextCancel(ctx, countPause, true, func(ctx context.Context) (bool, error) {
-		_, last = c.identify(ctx, t)
+		last = c.checkRights(ctx, t)
 		return last == nil || asProblem(last).Reason != reason.Forbidden, nil
 	})
 	if last != nil {
@@ -133,27 +140,5 @@ func (c *connection) removeRights(ctx context.Context, t *transport.Target) {
 	c.installed = nil
 	if err := c.rights.Remove(ctx, c.administrator(t)); err != nil {
 		c.logger().Info("The hub's role is left in the member", "error", transport.Shorten(err.Error()))
-	}
-}
-
-// missingRight matches what an API server answers to a user without the rights that the hub needs at any time.
-// Admission policies reject in other words.
-var missingRight = regexp.MustCompile(
-	`is forbidden: User .* cannot \w+ resource \W+(leases|namespaces)\W+in API group `)
-
-// noteRefusal records that the member refuses the hub's user, if the words of an answer show that.
-func (m *member) noteRefusal(words string) {
-	if missingRight.MatchString(words) || guard.RefusesWriter(words) {
-		m.noteRefused()
-	}
-}
-
-// noteRefused records that the member refuses the hub's user, so that its rights are installed again.
-func (m *member) noteRefused() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if t := m.state.target; t != nil && t.User != "" && !m.state.refused {
-		m.state.refused = true
-		wake.Wake(m.wake)
 	}
 }

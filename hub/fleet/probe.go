@@ -84,9 +84,9 @@ func (p *prober) round(ctx context.Context, now lease.Reading) {
 	}
 }
 
-// nextRead is the boot reading at which the next read is due, if the last one was answered. Reads come at varying phases
-// of the second, so that the Dates of the answers measure the clock closely (package skew). Reads that others sent do
-// not count, because probes check the UID.
+// nextRead is the boot reading at which the next read is due, if the last one was answered. Reads come at varying
+// phases of the second, so that the Dates of the answers measure the clock closely (package skew). Reads that others
+// sent do not count, because probes check the UID.
 func (p *prober) nextRead(s state) time.Duration {
 	return p.sent[health.Read].Boot + s.demand.interval - p.early
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/leasecast/leasecast/hub/health"
 )
 
-// On a busy machine a probe is sent some milliseconds after its round began. The next one is due an interval later all the
-// same: one that fails then must not have twice the interval behind it.
+// On a busy machine a probe is sent some milliseconds after its round began. The next one is due an interval later all
+// the same: one that fails then must not have twice the interval behind it.
 func TestProbesThatAreSentLateAreDueAfterTheirInterval(t *testing.T) {
 	s := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -22,7 +22,8 @@ func TestProbesThatAreSentLateAreDueAfterTheirInterval(t *testing.T) {
 			kubeSystem(w, "u")
 			return
 		}
-		reply(w, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"`+probeName+`","resourceVersion":"1"}}`)
+		reply(w, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1",`+
+			`"metadata":{"name":"`+probeName+`","resourceVersion":"1"}}`)
 	})
 	const interval = time.Second
 	m, clock := newTestMember(t)

@@ -105,11 +105,15 @@ func TestAnImpatientPolicyMakesNoMemberUnreachableForAnother(t *testing.T) {
 		sent := c.Now()
 		for _, k := range []health.Kind{health.Read, health.Write} {
 			m.observe(health.Observation{Kind: k, At: sent, OK: true, Took: 200 * time.Millisecond})
-			m.observe(health.Observation{Kind: k, At: sent, Took: 50 * time.Millisecond, Silent: true, Reason: reason.Unreachable})
+			m.observe(health.Observation{
+				Kind: k, At: sent, Took: 50 * time.Millisecond, Silent: true, Reason: reason.Unreachable,
+			})
 		}
 		c.Advance(time.Second)
 	}
-	for timeout, want := range map[time.Duration]health.State{50 * time.Millisecond: health.Unknown, 3 * time.Second: health.Healthy} {
+	for timeout, want := range map[time.Duration]health.State{
+		50 * time.Millisecond: health.Unknown, 3 * time.Second: health.Healthy,
+	} {
 		th := health.Thresholds{Timeout: timeout, UnreachableAfter: 2 * time.Second, RecoverAfter: time.Second}
 		if v := (Member{live: m}).Health(th); v.State != want {
 			t.Errorf("for whoever waits %v it is %v: %s", timeout, v.State, v.Message)
@@ -161,8 +165,9 @@ func TestAProbeThatWasCutOffHasFailedUnderItsOwnTimeout(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	c.Advance(time.Millisecond)
-	if o := m.observation(t.Context(), time.Second, health.Write, o.At, errors.New("refused")); o.Silent || o.Took != time.Millisecond {
-		t.Errorf("an answer: %+v", o)
+	answer := m.observation(t.Context(), time.Second, health.Write, o.At, errors.New("refused"))
+	if answer.Silent || answer.Took != time.Millisecond {
+		t.Errorf("an answer: %+v", answer)
 	}
 	m.observe(o)
 	under, patient := m.get().tracks.Under([]time.Duration{time.Second}), m.get().tracks

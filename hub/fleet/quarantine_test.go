@@ -83,7 +83,8 @@ func TestWhatTenantsWriteDisconnectsNobody(t *testing.T) {
 			return err
 		},
 		"registrations of readers": func() error {
-			_, err := m.writer.CoordinationV1().Leases(all).List(t.Context(), metav1.ListOptions{LabelSelector: m.requests.ReadersSelector})
+			ofReaders := metav1.ListOptions{LabelSelector: m.requests.ReadersSelector}
+			_, err := m.writer.CoordinationV1().Leases(all).List(t.Context(), ofReaders)
 			return err
 		},
 		"admission policies": func() error {

@@ -23,17 +23,25 @@ func TestWhoServesAFleet(t *testing.T) {
 		servedBy string
 		mayWrite bool
 	}{
-		"nobody yet":                                                {nil, "", true},
-		"this installation":                                         {[]look{{ownMark, 0}}, ownMark, true},
-		"a neighbour":                                               {[]look{{besideMark, 0}}, besideMark, false},
-		"a neighbour, for as long as it says":                       {[]look{{besideMark, time.Hour}}, besideMark, false},
-		"a hub that it was moved from":                              {[]look{{movedMark, 0}}, movedMark, true},
-		"a neighbour whose mark has just gone":                      {[]look{{besideMark, 0}, {"", otherHubGrace - time.Millisecond}}, besideMark, false},
-		"nobody, once that may be taken at its word":                {[]look{{besideMark, 0}, {"", otherHubGrace}}, "", true},
-		"a neighbour whose mark is back":                            {[]look{{besideMark, 0}, {"", time.Second}, {besideMark, time.Hour}}, besideMark, false},
-		"this installation, after a neighbour":                      {[]look{{besideMark, 0}, {"", time.Hour}, {ownMark, 0}}, ownMark, true},
-		"nobody, after this installation":                           {[]look{{ownMark, 0}, {"", 0}}, "", true},
-		"nobody, long after a neighbour and then this installation": {[]look{{besideMark, 0}, {ownMark, 0}, {"", 0}}, "", true},
+		"nobody yet":                          {nil, "", true},
+		"this installation":                   {[]look{{ownMark, 0}}, ownMark, true},
+		"a neighbour":                         {[]look{{besideMark, 0}}, besideMark, false},
+		"a neighbour, for as long as it says": {[]look{{besideMark, time.Hour}}, besideMark, false},
+		"a hub that it was moved from":        {[]look{{movedMark, 0}}, movedMark, true},
+		"a neighbour whose mark has just gone": {
+			[]look{{besideMark, 0}, {"", otherHubGrace - time.Millisecond}}, besideMark, false,
+		},
+		"nobody, once that may be taken at its word": {[]look{{besideMark, 0}, {"", otherHubGrace}}, "", true},
+		"a neighbour whose mark is back": {
+			[]look{{besideMark, 0}, {"", time.Second}, {besideMark, time.Hour}}, besideMark, false,
+		},
+		"this installation, after a neighbour": {
+			[]look{{besideMark, 0}, {"", time.Hour}, {ownMark, 0}}, ownMark, true,
+		},
+		"nobody, after this installation": {[]look{{ownMark, 0}, {"", 0}}, "", true},
+		"nobody, long after a neighbour and then this installation": {
+			[]look{{besideMark, 0}, {ownMark, 0}, {"", 0}}, "", true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, c := newTestMember(t)

@@ -1,9 +1,11 @@
 package fleet
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
 )
 
 // snapshot is the member as the controller sees it. owners are those of all UIDs.
@@ -74,4 +76,13 @@ func (s *state) uidOwner(k Key) uidOwner {
 	}
 	o.pinned = s.uid != "" && (s.pinned() || s.ownsUID)
 	return o
+}
+
+// asProblem describes an error to people.
+func asProblem(err error) Problem {
+	var contact *transport.ContactError
+	if errors.As(err, &contact) {
+		return Problem{contact.Reason, contact.Message}
+	}
+	return Problem{reason.Unreachable, transport.Shorten(err.Error())}
 }

@@ -92,11 +92,12 @@ func (s spec) priority() (int32, reason.Reason) {
 
 // nameProblem says why a name fits no Lease or no Secret, or returns "".
 func nameProblem(k Key) string {
-	if n := len(k.Identity()); n > validation.DNS1123SubdomainMaxLength {
-		return fmt.Sprintf("%s has %d characters: holderIdentity takes at most %d", k.Identity(), n, validation.DNS1123SubdomainMaxLength)
+	const most = validation.DNS1123SubdomainMaxLength
+	if n := len(k.Identity()); n > most {
+		return fmt.Sprintf("%s has %d characters: holderIdentity takes at most %d", k.Identity(), n, most)
 	}
-	if n := len(k.Name) + len(kubeconfigSuffix); n > validation.DNS1123SubdomainMaxLength {
-		return fmt.Sprintf("%s%s has %d characters: the name of a Secret takes at most %d", k.Name, kubeconfigSuffix, n, validation.DNS1123SubdomainMaxLength)
+	if n := len(k.Name) + len(kubeconfigSuffix); n > most {
+		return fmt.Sprintf("%s%s has %d characters: the name of a Secret takes at most %d", k.Name, kubeconfigSuffix, n, most)
 	}
 	return ""
 }

@@ -92,7 +92,7 @@ func newMember(s *shared, k Key) *member {
 	}
 	const managed, ofReaders = v1alpha1.ManagedLabel + "=true", v1alpha1.ReaderLabel + "=true"
 	m.requests = transport.NewSwappable(k.Identity(), transport.Options{
-		Agent: s.options.UserAgent, Timers: s.timers, ReadersSelector: ofReaders,
+		Agent: s.options.UserAgent, ReadersSelector: ofReaders,
 		RequestSent: m.requestSent, Refused: m.noteRefusal, Exceeded: m.sentTooMuch,
 		Held: map[string]*transport.Held{
 			transport.HeldBy(transport.Namespaces, ""):    transport.NewHeld("Namespaces", m.holds),
@@ -238,7 +238,8 @@ func (m *member) holds(err error) {
 }
 
 // observation is the outcome of a request that was sent at a time, with a context that bounds it and its error.
-func (m *member) observation(ctx context.Context, bound time.Duration, k health.Kind, at lease.Reading, err error) health.Observation {
+func (m *member) observation(ctx context.Context, bound time.Duration, k health.Kind, at lease.Reading,
+	err error) health.Observation {
 	o := health.Observation{Kind: k, At: at, Took: m.clock.Now().Boot - at.Boot, OK: err == nil}
 	if err == nil {
 		return o

@@ -91,10 +91,18 @@ func TestMayLeave(t *testing.T) {
 		"pinned and forgotten":                {state{spec: spec{pin: "u"}, uid: "u", leaving: true}, 0, true},
 		"neither label nor pin":               {state{uid: "u"}, 0, true},
 		"gone, never reached":                 {state{spec: spec{labels: labelled, gone: true}}, 0, true},
-		"gone, known":                         {state{spec: spec{labels: labelled, gone: true}, uid: "u"}, ForgottenAfter - 1, false},
-		"gone, pinned":                        {state{spec: spec{labels: labelled, gone: true, pin: "u"}}, ForgottenAfter - 1, false},
-		"gone for too long":                   {state{spec: spec{labels: labelled, gone: true}, uid: "u"}, ForgottenAfter, true},
-		"gone and forgotten":                  {state{spec: spec{labels: labelled, gone: true}, uid: "u", leaving: true}, 0, true},
+		"gone, known": {
+			state{spec: spec{labels: labelled, gone: true}, uid: "u"}, ForgottenAfter - 1, false,
+		},
+		"gone, pinned": {
+			state{spec: spec{labels: labelled, gone: true, pin: "u"}}, ForgottenAfter - 1, false,
+		},
+		"gone for too long": {
+			state{spec: spec{labels: labelled, gone: true}, uid: "u"}, ForgottenAfter, true,
+		},
+		"gone and forgotten": {
+			state{spec: spec{labels: labelled, gone: true}, uid: "u", leaving: true}, 0, true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, clock := newTestMember(t)
@@ -199,7 +207,8 @@ func TestOnlyATargetInUseIsDropped(t *testing.T) {
 			}
 			m.drop(dropped, Problem{Reason: reason.WrongCluster})
 			s := m.get()
-			if gone := s.target == nil; gone != test.inUse || interrupted != gone || (s.contact.Reason == reason.WrongCluster) != gone {
+			gone, shown := s.target == nil, s.contact.Reason == reason.WrongCluster
+			if gone != test.inUse || interrupted != gone || shown != gone {
 				t.Errorf("in use %v, interrupted %v, %v", !gone, interrupted, s.contact)
 			}
 		})

@@ -9,13 +9,11 @@ import (
 	"net/http"
 	"strconv"
 	"time"
-
-	"k8s.io/utils/clock"
 )
 
 const (
-	// bodyTimeout bounds how long an answer may take from its first byte to its last, watches aside.
-	bodyTimeout = 30 * time.Second
+	// answerTimeout bounds how long an answer may take up to its last byte, watches aside.
+	answerTimeout = 30 * time.Second
 	// longestRetryAfter is how long a server may make the clients wait before they try again, in seconds.
 	longestRetryAfter = 2
 	// maxError is how much is read of an answer that is an error.
@@ -32,7 +30,6 @@ type receipt struct {
 	held    *Held // nil: what the answer shows is not cached
 	clean   func(string) string
 	refused func(words string)
-	timers  clock.WithDelayedExecution
 }
 
 // check reads an answer, or has each event of a watch read as it comes. Only what the hub uses is kept of it, before it
@@ -61,18 +58,16 @@ func (r receipt) check(resp *http.Response) error {
 		resp.Body = &events{receipt: r, source: resp.Body, from: from, paced: slow}
 		return nil
 	}
-	body, err := r.read(resp.Body, func() ([]byte, error) { return r.sieved(from, slow) })
-	if err != nil {
-		return err
-	}
+	body, err := r.sieved(from, slow)
 	setBody(resp, body, protobufType)
-	return nil
+	return err
 }
 
 // checkError replaces an answer that is an error by a clean one.
 func (r receipt) checkError(resp *http.Response, slow io.Reader) error {
-	body, err := r.read(resp.Body, func() ([]byte, error) { return io.ReadAll(io.LimitReader(slow, maxError)) })
+	body, err := io.ReadAll(io.LimitReader(slow, maxError))
 	if err != nil {
+		_ = resp.Body.Close() // it is of no use
 		return err
 	}
 	body, contentType := cleanStatus(body, resp.Header.Get("Content-Type"), resp.StatusCode, r.clean)
@@ -83,20 +78,12 @@ func (r receipt) checkError(resp *http.Response, slow io.Reader) error {
 	return nil
 }
 
+// setBody replaces a body that was read, or is of no use.
 func setBody(resp *http.Response, body []byte, contentType string) {
+	_ = resp.Body.Close()
 	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	resp.Header.Set("Content-Length", strconv.Itoa(len(body)))
 	resp.Header.Set("Content-Type", contentType)
-}
-
-// read has a body read within bodyTimeout, and closes it.
-func (r receipt) read(body io.Closer, do func() ([]byte, error)) ([]byte, error) {
-	if r.timers != nil {
-		timer := r.timers.AfterFunc(bodyTimeout, func() { _ = body.Close() })
-		defer timer.Stop()
-	}
-	defer func() { _ = body.Close() }() // it was read, or is of no use
-	return do()
 }
 
 // sieved reads an answer, and returns what is kept of it.

@@ -32,10 +32,10 @@ func eventOf(event, kind string, o marshaler) []byte {
 }
 
 // answer is what a Swappable hands on of an answer. path is that of the resource, with its query.
-func answer(t *testing.T, l *Swappable, path string, handler http.HandlerFunc) (header http.Header, body []byte, err error) {
+func answer(t *testing.T, l *Swappable, path string, handler http.HandlerFunc) (header http.Header, body []byte,
+	err error) {
 	t.Helper()
 	s := apiServer(t, true, handler)
-	l.Timers = clock.RealClock{}
 	l.Lead(targetTo(t, accessTo(t, s, "", secretText), nil))
 	resp, err := (&http.Client{Transport: l.Caches()}).Get("https://east.prod.invalid" + path)
 	if err != nil {
@@ -69,14 +69,18 @@ func TestWhatNoAPIServerSendsIsNotDecoded(t *testing.T) {
 		body               []byte
 		want               error
 	}{
-		"a list in JSON":           {"", jsonType, []byte(`{"items":[{},{}]}`), errMalformed},
-		"a watch in JSON":          {"?watch=true", jsonType, []byte("{}\n"), errMalformed},
-		"a web site":               {"", "text/html", []byte("<html>"), errMalformed},
-		"another protobuf":         {"", protobufType, []byte("abcdefgh"), errMalformed},
-		"a list with too many":     {"", protobufType, enclose("v1", "NamespaceList", marshalled(many)), ErrTooLarge},
-		"an event of 2 GB":         {"?watch=true", watchType, []byte{0x7f, 0xff, 0xff, 0xff, 0}, ErrTooLarge},
-		"an event of another type": {"?watch=true", watchType, eventOf("PLANTED", "Namespace", namespace("a", nil)), errMalformed},
-		"an event that ends early": {"?watch=true", watchType, eventOf("ADDED", "Namespace", namespace("a", nil))[:30], io.ErrUnexpectedEOF},
+		"a list in JSON":       {"", jsonType, []byte(`{"items":[{},{}]}`), errMalformed},
+		"a watch in JSON":      {"?watch=true", jsonType, []byte("{}\n"), errMalformed},
+		"a web site":           {"", "text/html", []byte("<html>"), errMalformed},
+		"another protobuf":     {"", protobufType, []byte("abcdefgh"), errMalformed},
+		"a list with too many": {"", protobufType, enclose("v1", "NamespaceList", marshalled(many)), ErrTooLarge},
+		"an event of 2 GB":     {"?watch=true", watchType, []byte{0x7f, 0xff, 0xff, 0xff, 0}, ErrTooLarge},
+		"an event of another type": {
+			"?watch=true", watchType, eventOf("PLANTED", "Namespace", namespace("a", nil)), errMalformed,
+		},
+		"an event that ends early": {
+			"?watch=true", watchType, eventOf("ADDED", "Namespace", namespace("a", nil))[:30], io.ErrUnexpectedEOF,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, body, err := answer(t, newTestTransport(), Namespaces+tc.query, says(tc.contentType, tc.body))
@@ -88,17 +92,25 @@ func TestWhatNoAPIServerSendsIsNotDecoded(t *testing.T) {
 }
 
 func TestHonestAnswersSayTheSameAsBefore(t *testing.T) {
-	list := &corev1.NamespaceList{ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "more"}, Items: []corev1.Namespace{*namespace("a", nil), *namespace("b", map[string]string{"x": "y"})}}
-	_, body, err := answer(t, newTestTransport(), Namespaces, says(protobufType, enclose("v1", "NamespaceList", marshalled(list))))
+	list := &corev1.NamespaceList{
+		ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "more"},
+		Items:    []corev1.Namespace{*namespace("a", nil), *namespace("b", map[string]string{"x": "y"})},
+	}
+	inProtobuf := enclose("v1", "NamespaceList", marshalled(list))
+	_, body, err := answer(t, newTestTransport(), Namespaces, says(protobufType, inProtobuf))
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, ok := decoded(t, body).(*corev1.NamespaceList)
-	if !ok || got.ResourceVersion != "7" || got.Continue != "more" || len(got.Items) != 2 || got.Items[1].Labels["x"] != "y" {
+	if !ok || got.ResourceVersion != "7" || got.Continue != "more" || len(got.Items) != 2 ||
+		got.Items[1].Labels["x"] != "y" {
 		t.Errorf("%+v", got)
 	}
-	bookmark := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "9", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
-	events := slices.Concat(eventOf("ADDED", "Namespace", namespace("a", nil)), eventOf("BOOKMARK", "Namespace", bookmark), eventOf("DELETED", "Namespace", namespace("a", nil)))
+	bookmark := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		ResourceVersion: "9", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
+	}}
+	events := slices.Concat(eventOf("ADDED", "Namespace", namespace("a", nil)),
+		eventOf("BOOKMARK", "Namespace", bookmark), eventOf("DELETED", "Namespace", namespace("a", nil)))
 	_, body, err = answer(t, newTestTransport(), Namespaces+"?watch=true", says(watchType, events))
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +126,8 @@ func TestHonestAnswersSayTheSameAsBefore(t *testing.T) {
 		if !ok {
 			t.Fatalf("%s shows %q", e.Type, e.Object.Raw)
 		}
-		shown = append(shown, fmt.Sprint(e.Type, " ", ns.Name, ns.ResourceVersion, ns.Annotations[metav1.InitialEventsAnnotationKey]))
+		ends := ns.Annotations[metav1.InitialEventsAnnotationKey]
+		shown = append(shown, fmt.Sprint(e.Type, " ", ns.Name, ns.ResourceVersion, ends))
 		body = body[prefix+length:]
 	}
 	if want := []string{"ADDED a", "BOOKMARK 9true", "DELETED a"}; !slices.Equal(shown, want) {
@@ -124,7 +137,8 @@ func TestHonestAnswersSayTheSameAsBefore(t *testing.T) {
 
 // What the envelope says decides nothing: a member could have anything decoded.
 func TestAnAnswerIsOfTheKindThatWasAskedFor(t *testing.T) {
-	_, body, err := answer(t, newTestTransport(), Namespaces+"/a", says(protobufType, enclose("batch/v1", "CronJob", marshalled(namespace("a", nil)))))
+	claimed := enclose("batch/v1", "CronJob", marshalled(namespace("a", nil)))
+	_, body, err := answer(t, newTestTransport(), Namespaces+"/a", says(protobufType, claimed))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +177,8 @@ func TestCachesHoldNoMoreThanFits(t *testing.T) {
 		}
 	}
 	h.admit(marshalled(namespace("old", nil)))
-	_, body, err = answer(t, l, Namespaces+"?watch=true", says(watchType, eventOf("DELETED", "Namespace", namespace("old", nil))))
+	deleted := eventOf("DELETED", "Namespace", namespace("old", nil))
+	_, body, err = answer(t, l, Namespaces+"?watch=true", says(watchType, deleted))
 	if err != nil || !bytes.Contains(body, []byte("Expired")) {
 		t.Errorf("%v: with room again, nothing is listed again: %q", err, body)
 	}
@@ -270,7 +285,8 @@ func TestWhichAnswersHaveAMemberDisconnected(t *testing.T) {
 
 func TestNoHeaderMakesTheHubWaitOrSpeaksToPeople(t *testing.T) {
 	for says, want := range map[string]string{
-		"": "", "0": "0", "1": "1", "2": "2", "3": "2", "3600": "2", "-1": "2", "Wed, 21 Oct 2099 07:28:00 GMT": "2", "99999999999999999999": "2",
+		"": "", "0": "0", "1": "1", "2": "2", "3": "2", "3600": "2", "-1": "2",
+		"Wed, 21 Oct 2099 07:28:00 GMT": "2", "99999999999999999999": "2",
 	} {
 		header, _, err := answer(t, newTestTransport(), Namespaces, func(w http.ResponseWriter, _ *http.Request) {
 			if says != "" {
@@ -337,7 +353,9 @@ func TestWhatAMemberSaysIsCleanedWhereverItSaysIt(t *testing.T) {
 
 func TestAnErrorOfAConnectionIsCleanedAndStaysWhatItIs(t *testing.T) {
 	err := cleanError(fmt.Errorf("%w: %s", errNoTarget, hostile), NewTarget(Access{token: secretText}, nil).scrub)
-	if text := err.Error(); !errors.Is(err, errNoTarget) || strings.Contains(text, secretText) || strings.Contains(text, "\x1b") || len(text) > 2*maxText {
+	text := err.Error()
+	if !errors.Is(err, errNoTarget) || strings.Contains(text, secretText) || strings.Contains(text, "\x1b") ||
+		len(text) > 2*maxText {
 		t.Error(text)
 	}
 }

@@ -89,7 +89,8 @@ func cleanError(err error, clean func(string) string) error {
 }
 
 // cleanStatus returns the body of an answer that is an error: a clean Status in JSON, or else a clean text.
-func cleanStatus(body []byte, contentType string, code int, clean func(string) string) (cleaned []byte, cleanType string) {
+func cleanStatus(body []byte, contentType string, code int, clean func(string) string) (cleaned []byte,
+	cleanType string) {
 	var said metav1.Status
 	decoded := false
 	switch mediaType(contentType) {

@@ -50,7 +50,9 @@ var (
 	described = with(identity, message{
 		8: instant, 9: instant, 10: integer, // creationTimestamp, deletionTimestamp, deletionGracePeriodSeconds
 		11: entries(128, nameText), 12: entries(64, annotation),
-		13: several(16, message{1: text(nameText), 3: text(nameText), 4: text(mark), 5: text(nameText), 6: integer, 7: integer}),
+		13: several(16, message{ // ownerReferences
+			1: text(nameText), 3: text(nameText), 4: text(mark), 5: text(nameText), 6: integer, 7: integer,
+		}),
 		14: texts(32, nameText),
 	})
 	listMeta = message{2: text(mark), 3: text(8 << 10), 4: integer} // resourceVersion, continue, remainingItemCount
@@ -62,12 +64,17 @@ var ofStatus = message{
 }
 
 var (
-	// labelled is the metadata of a Namespace. The annotation is in the bookmark that ends a list which is sent as a watch.
-	labelled    = with(identity, message{9: instant, 11: entries(128, nameText), 12: entry(metav1.InitialEventsAnnotationKey)})
+	// labelled is the metadata of a Namespace. The annotation is in the bookmark that ends a list which is sent as a
+	// watch.
+	labelled = with(identity, message{
+		9: instant, 11: entries(128, nameText), 12: entry(metav1.InitialEventsAnnotationKey),
+	})
 	ofNamespace = object(labelled, message{3: one(message{1: text(mark)})}) // status.phase
 	// holds is the spec of a Lease: holderIdentity, leaseDurationSeconds, acquireTime, renewTime, leaseTransitions,
 	// strategy, preferredHolder.
-	holds   = message{1: text(annotation), 2: integer, 3: instant, 4: instant, 5: integer, 6: text(mark), 7: text(nameText)}
+	holds = message{
+		1: text(annotation), 2: integer, 3: instant, 4: instant, 5: integer, 6: text(mark), 7: text(nameText),
+	}
 	ofLease = object(described, message{2: one(holds)})
 
 	ofCronJob = object(with(identity, message{8: instant}), message{

@@ -61,7 +61,8 @@ func FuzzCleanStatus(f *testing.F) {
 				}
 				text = s.Message + string(s.Reason)
 			}
-			if strings.Contains(text, secretText) || strings.ContainsAny(text, "\x00\x1b\n\r\u202e") || !utf8.ValidString(text) || len(text) > 2*maxText {
+			if strings.Contains(text, secretText) || strings.ContainsAny(text, "\x00\x1b\n\r\u202e") ||
+				!utf8.ValidString(text) || len(text) > 2*maxText {
 				t.Fatalf("%q became %q", body, text)
 			}
 		}

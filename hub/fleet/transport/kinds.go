@@ -31,28 +31,34 @@ const (
 )
 
 const (
-	admission = "admissionregistration.k8s.io/v1"
-	rbac      = "rbac.authorization.k8s.io/v1"
-	flow      = "flowcontrol.apiserver.k8s.io/v1"
+	admission     = "admissionregistration.k8s.io/v1"
+	authorization = "authorization.k8s.io/v1"
+	rbac          = "rbac.authorization.k8s.io/v1"
+	flow          = "flowcontrol.apiserver.k8s.io/v1"
+
+	policies = "/apis/" + admission + "/validatingadmissionpolicies"
+	bindings = "/apis/" + admission + "/validatingadmissionpolicybindings"
+	reviews  = "/apis/" + authorization + "/selfsubjectaccessreviews"
+	cronJobs = "/apis/batch/v1/cronjobs"
 )
 
 // kinds are those that the hub asks for, by the paths of their resources without the namespace.
 var kinds = map[string]kind{
-	Namespaces:                       {"v1", "Namespace", ofNamespace, maxKept},
-	Leases:                           {"coordination.k8s.io/v1", "Lease", ofLease, maxKept},
-	"/apis/batch/v1/cronjobs":        {"batch/v1", "CronJob", ofCronJob, maxKept},
-	"/apis/batch/v1/cronjobs/status": {"batch/v1", "CronJob", onlyIdentity, maxKept},
-	"/apis/" + admission + "/validatingadmissionpolicies":       {admission, "ValidatingAdmissionPolicy", onlyDescribed, maxLarge},
-	"/apis/" + admission + "/validatingadmissionpolicybindings": {admission, "ValidatingAdmissionPolicyBinding", onlyDescribed, maxLarge},
-	"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":    {"authorization.k8s.io/v1", "SelfSubjectAccessReview", ofReview, maxKept},
-	"/api/v1/serviceaccounts":                                   {"v1", "ServiceAccount", onlyIdentity, maxKept},
-	"/apis/" + rbac + "/clusterroles":                           {rbac, "ClusterRole", onlyIdentity, maxKept},
-	"/apis/" + rbac + "/clusterrolebindings":                    {rbac, "ClusterRoleBinding", onlyIdentity, maxKept},
-	"/apis/" + flow + "/flowschemas":                            {flow, "FlowSchema", onlyIdentity, maxKept},
+	Namespaces:                               {"v1", "Namespace", ofNamespace, maxKept},
+	Leases:                                   {"coordination.k8s.io/v1", "Lease", ofLease, maxKept},
+	cronJobs:                                 {"batch/v1", "CronJob", ofCronJob, maxKept},
+	cronJobs + "/status":                     {"batch/v1", "CronJob", onlyIdentity, maxKept},
+	policies:                                 {admission, "ValidatingAdmissionPolicy", onlyDescribed, maxLarge},
+	bindings:                                 {admission, "ValidatingAdmissionPolicyBinding", onlyDescribed, maxLarge},
+	reviews:                                  {authorization, "SelfSubjectAccessReview", ofReview, maxKept},
+	"/api/v1/serviceaccounts":                {"v1", "ServiceAccount", onlyIdentity, maxKept},
+	"/apis/" + rbac + "/clusterroles":        {rbac, "ClusterRole", onlyIdentity, maxKept},
+	"/apis/" + rbac + "/clusterrolebindings": {rbac, "ClusterRoleBinding", onlyIdentity, maxKept},
+	"/apis/" + flow + "/flowschemas":         {flow, "FlowSchema", onlyIdentity, maxKept},
 }
 
 // errUnlisted is for programmers.
-var errUnlisted = errors.New("the hub does not read this kind in members: list the fields that it needs in package transport")
+var errUnlisted = errors.New("the hub does not read this kind in members: list its fields in package transport")
 
 // question is what a request asks for.
 type question struct {

@@ -28,8 +28,8 @@ const (
 )
 
 // anchor matches all that a YAML parser may take for an anchor. An alias repeats what its anchor names: 33 KiB became
-// 2 GiB. Where there is no anchor, there is no alias. Behind a letter or digit an & goes on with a word. It looks at bytes
-// and not at what a parser finds, because two parsers may differ.
+// 2 GiB. Where there is no anchor, there is no alias. Behind a letter or digit an & goes on with a word. It looks at
+// bytes and not at what a parser finds, because two parsers may differ.
 var anchor = regexp.MustCompile(`(?:^|[^0-9A-Za-z])&`)
 
 // parsing is held while a kubeconfig is parsed, because that takes much more memory than its text: not all do at once.
@@ -151,7 +151,8 @@ func current(config *clientcmdapi.Config) (*clientcmdapi.Cluster, *clientcmdapi.
 func refuseCluster(c *clientcmdapi.Cluster) error {
 	switch {
 	case c.InsecureSkipTLSVerify:
-		return errors.New("insecure-skip-tls-verify is refused: the hub would send its credentials to anyone; give certificate-authority-data")
+		return errors.New("insecure-skip-tls-verify is refused: the hub would send its credentials to anyone; " +
+			"give certificate-authority-data")
 	case c.CertificateAuthority != "":
 		return errors.New("certificate-authority names a file, which is refused; give certificate-authority-data")
 	case c.ProxyURL != "":
@@ -173,9 +174,11 @@ func refuseUser(u *clientcmdapi.AuthInfo) error {
 	case u.ClientKey != "":
 		return errors.New("client-key names a file, which is refused; give client-key-data")
 	case u.Username != "" || u.Password != "":
-		return errors.New("username and password are refused: API servers do not take them; give a client certificate or a token")
+		return errors.New("username and password are refused: API servers do not take them; " +
+			"give a client certificate or a token")
 	case u.Impersonate != "" || u.ImpersonateUID != "" || len(u.ImpersonateGroups) > 0 || len(u.ImpersonateUserExtra) > 0:
-		return errors.New("impersonation (as, as-uid, as-groups, as-user-extra) is refused; give the credentials of the user that the hub shall be")
+		return errors.New("impersonation (as, as-uid, as-groups, as-user-extra) is refused; " +
+			"give the credentials of the user that the hub shall be")
 	}
 	return nil
 }

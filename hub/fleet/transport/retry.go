@@ -89,8 +89,8 @@ func (p *Retry) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// inPages is a request for a list that the API server does not answer from its cache: it would ignore the limit, and send
-// all of it at once.
+// inPages is a request for a list that the API server does not answer from its cache: it would ignore the limit, and
+// send all of it at once.
 func inPages(req *http.Request) *http.Request {
 	query := req.URL.Query()
 	if isWatch(req.URL) || query.Get("resourceVersion") != "0" || query.Get("limit") == "" {

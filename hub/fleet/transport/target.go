@@ -108,8 +108,8 @@ func (t *Target) addressed(req *http.Request, agent string) *http.Request {
 
 // Describe turns the error of a client on this target into a *ContactError.
 func (t *Target) Describe(err error) error {
-	if err == nil {
-		return nil
+	if contact := (*ContactError)(nil); err == nil || errors.As(err, &contact) {
+		return err
 	}
 	host, r := t.Access.server.Host, reason.Unreachable
 	message := fmt.Sprintf("%s does not answer: %v", host, err)

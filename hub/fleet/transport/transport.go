@@ -6,13 +6,13 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/url"
 	"sync/atomic"
 
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 )
 
 // ErrTooLarge is wrapped where an object, or what is kept of an answer, is larger than its bound.
@@ -37,8 +37,6 @@ type Options struct {
 	ReadersSelector string
 	// Held counts what caches hold, by the path and the selector of their lists: see HeldBy.
 	Held map[string]*Held
-	// Timers bound how long an answer may take. Nil: nothing does.
-	Timers clock.WithDelayedExecution
 }
 
 // AnswerFunc is called with an answer, when it has come.
@@ -86,7 +84,7 @@ func (s *Swappable) Tenants() http.RoundTripper { return &s.tenants }
 
 // To returns a transport that leads to a target, whether it is in use or not.
 func (s *Swappable) To(t *Target) http.RoundTripper {
-	fixed := &Swappable{Options: Options{Agent: s.Agent, Timers: s.Timers}, host: s.host}
+	fixed := &Swappable{Options: Options{Agent: s.Agent}, host: s.host}
 	fixed.Lead(t)
 	return &lane{fixed, s.renewals.pool, s.renewals.pace}
 }
@@ -130,15 +128,21 @@ func (l *lane) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
+	ctx := req.Context()
+	if !asked.watch {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, answerTimeout)
+		defer cancel() // the answer was read
+	}
 	answered := func(int, http.Header) {}
 	if l.RequestSent != nil {
 		answered = l.RequestSent()
 	}
-	resp, err := l.pool(t).transport.RoundTrip(t.addressed(req, l.Agent))
+	resp, err := l.pool(t).transport.RoundTrip(t.addressed(req.WithContext(ctx), l.Agent))
 	if err == nil {
 		answered(resp.StatusCode, resp.Header)
 		r := receipt{
-			question: asked, ctx: req.Context(), pace: l.pace, clean: t.scrub, refused: l.Refused, timers: l.Timers,
+			question: asked, ctx: ctx, pace: l.pace, clean: t.scrub, refused: l.Refused,
 			held: l.Held[HeldBy(asked.path, asked.selector)],
 		}
 		if asked.isOfReaders {

@@ -167,7 +167,8 @@ func TestRequestsReachTheTarget(t *testing.T) {
 			_ = resp.Body.Close()
 			r := got.Load()
 			path := tc.want + "/api/v1/namespaces" + tc.path
-			if r.URL.EscapedPath() != path || r.Host != tg.Access.server.Host || r.Header.Get("Authorization") != "Bearer t0ken" {
+			token := r.Header.Get("Authorization")
+			if r.URL.EscapedPath() != path || r.Host != tg.Access.server.Host || token != "Bearer t0ken" {
 				t.Errorf("%s %s %v", r.Host, r.URL, r.Header)
 			}
 			if (r.ProtoMajor == 2) != tc.http2 {
@@ -285,7 +286,9 @@ func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { ret
 
 // An informer's requests wait for the member, and go on when it answers.
 func TestARetryWaitsForAnAnswer(t *testing.T) {
-	s := apiServer(t, true, func(w http.ResponseWriter, _ *http.Request) { answerNamespace(w, metav1.ObjectMeta{Name: "here"}) })
+	s := apiServer(t, true, func(w http.ResponseWriter, _ *http.Request) {
+		answerNamespace(w, metav1.ObjectMeta{Name: "here"})
+	})
 	l := newTestTransport()
 	var answered wake.Signal
 	tried := make(chan struct{}, 10)
