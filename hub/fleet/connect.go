@@ -32,24 +32,20 @@ const (
 // connection owns the target and the cluster of a member. What it has beside the state of the member is used by its run
 // only.
 type connection struct {
-	*member
+	installer
 	members *registry
-	// lifetime is that of run.
+	// lifetime ends when run returns.
 	lifetime context.Context
 	// text is the kubeconfig that was parsed last, parsed and err the outcome.
 	text   string
 	parsed transport.Access
 	err    error
-	// goneAt is when the Cluster was first found to be gone.
-	goneAt *lease.Reading
 	// last is the target that was used last.
 	last *transport.Target
 	// running is the cluster, if its caches are full.
 	running *runningCluster
 	// cleaned: the probe Lease and the hub's rights were removed, or that was tried.
 	cleaned bool
-	// installed is when this replica, since it was elected, has installed the rights of the hub.
-	installed *lease.Reading
 }
 
 // run keeps the member connected until ctx ends or the member may be forgotten.
@@ -94,7 +90,7 @@ func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 			c.fail(ctx, err)
 			return retry, false
 		}
-		return c.untilForgotten(s, now), false
+		return s.untilForgotten(now), false
 	case wait > 0:
 		c.end() // returns the memory of its caches
 		if s.target != nil || s.contact != s.quarantine.problem {
@@ -105,7 +101,7 @@ func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 		return retry, false
 	}
 	if s = c.get(); s.target == nil {
-		return c.untilForgotten(s, now), false
+		return s.untilForgotten(now), false
 	}
 	if !c.members.takeUID(c.member) {
 		return retryMost, false // the member that has the UID may leave
@@ -122,7 +118,7 @@ func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 	case c.get().refused && installs:
 		return max(retryLeast, c.untilInstall()), false
 	}
-	return c.untilForgotten(s, now), false
+	return s.untilForgotten(now), false
 }
 
 // work has the member watched, and gives it to the manager. A replica that may install the rights of the hub does so
@@ -158,28 +154,21 @@ func (c *connection) identify(ctx context.Context, t *transport.Target) (string,
 
 // mayLeave reports whether nobody needs the connection any more.
 func (c *connection) mayLeave(s state, now lease.Reading) bool {
-	if !s.spec.gone {
-		c.goneAt = nil
-	} else if c.goneAt == nil {
-		c.goneAt = &now
-	}
 	switch {
 	case s.spec.takesPart():
 		c.cleaned = false
 		return false
 	case s.leaving, !s.spec.keeps():
 		return true
-	case c.goneAt != nil:
-		return s.known() == "" || now.Boot-c.goneAt.Boot >= ForgottenAfter
 	}
-	return false
+	return s.spec.gone && (s.known() == "" || now.Boot-s.spec.goneAt >= ForgottenAfter)
 }
 
-func (c *connection) untilForgotten(s state, now lease.Reading) time.Duration {
-	if !s.spec.gone || c.goneAt == nil {
+func (s *state) untilForgotten(now lease.Reading) time.Duration {
+	if !s.spec.gone {
 		return forever
 	}
-	return max(0, ForgottenAfter-(now.Boot-c.goneAt.Boot))
+	return max(0, ForgottenAfter-(now.Boot-s.spec.goneAt))
 }
 
 // fail says why there is no cluster although there is a target.

@@ -34,7 +34,7 @@ func (c *connection) useKubeconfig(ctx context.Context, s state) bool {
 	return true
 }
 
-// parse parses the kubeconfig, once for each version, or says why there is none.
+// parse parses the kubeconfig, once for each version. It returns why there is none to use, or an empty Problem.
 func (c *connection) parse(s state) Problem {
 	switch {
 	case s.spec.refused != "":
@@ -112,7 +112,7 @@ func (c *connection) use(t *transport.Target) {
 		}
 	})
 	if !taken {
-		t.Close() // the old one was dropped meanwhile
+		t.Close() // the old one was dropped
 		return
 	}
 	c.last = t

@@ -48,11 +48,11 @@ func (r runner) newSecrets() *secrets.Store {
 func (r runner) seen(ctx context.Context, fleet, name string) {
 	if name == seal.SecretName {
 		r.noteSeal(fleet)
-		r.askAll(ctx, fleet) // its key proves pins
-		r.wake(fleet)        // a pin that was written before the key was known gets its proof
+		r.enqueueAll(ctx, fleet) // its key proves pins
+		r.wake(fleet)            // a pin that was written before the key was known gets its proof
 	}
 	if cluster, ok := strings.CutSuffix(name, kubeconfigSuffix); ok && cluster != "" {
-		r.ask(Key{Fleet: fleet, Name: cluster})
+		r.enqueueKey(Key{Fleet: fleet, Name: cluster})
 	}
 }
 
@@ -72,17 +72,17 @@ func (r runner) noteSeal(fleet string) {
 	}
 }
 
-// lookAgain has all Clusters of a fleet looked at.
+// lookAgain enqueues all Clusters of a fleet, once its Secrets can be read or the missing grant is known.
 func (r runner) lookAgain(ctx context.Context, fleet string) {
 	r.noteSeal(fleet)
-	r.askAll(ctx, fleet)
+	r.enqueueAll(ctx, fleet)
 	r.work.Add(everything) // there may be no Cluster
 }
 
-// askAll has all Clusters of a fleet looked at.
-func (r runner) askAll(ctx context.Context, fleet string) {
+// enqueueAll enqueues all Clusters of a fleet.
+func (r runner) enqueueAll(ctx context.Context, fleet string) {
 	for _, c := range r.clusters(ctx, fleet) {
-		r.ask(Key{Fleet: fleet, Name: c.Name})
+		r.enqueueKey(Key{Fleet: fleet, Name: c.Name})
 	}
 }
 
@@ -92,7 +92,7 @@ func (r runner) wanted(ctx context.Context, fleet string) bool {
 	return slices.Contains(r.options.Namespaces, fleet) || slices.ContainsFunc(r.clusters(ctx, fleet), keeps)
 }
 
-// clusters are those of a fleet, or of all namespaces if it is empty.
+// clusters lists the Clusters of a fleet, or of all namespaces if it is empty.
 func (r runner) clusters(ctx context.Context, fleet string) []clusterv1.Cluster {
 	var list clusterv1.ClusterList
 	if err := r.mgr.GetLocalManager().GetCache().List(ctx, &list, client.InNamespace(fleet)); err != nil {

@@ -15,7 +15,7 @@ const (
 	same identity = iota
 	// other: not the pinned cluster.
 	other
-	// rebuilt: not the cluster that was known. Somebody has removed its pin, to say that this is right.
+	// rebuilt: not the cluster that was known. Its pin was removed, to say that this is right.
 	rebuilt
 )
 

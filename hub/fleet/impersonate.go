@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/rights"
@@ -21,32 +22,40 @@ const (
 	// installPause is the least time between two installations. API servers answer by the old roles for some time.
 	installPause = time.Second
 	// countPause is the pause between two checks whether new rights count. After countTimeout they are installed again:
-	// they may have been lost again meanwhile.
+	// they may have been lost again.
 	countPause, countTimeout = 50 * time.Millisecond, 2 * time.Second
 )
 
 // errNoRights is returned where the elected replica has not yet installed the rights of the hub.
 var errNoRights = errors.New("the member does not know the role of the hub yet")
 
+// installer installs the rights of the hub in a member. What it has beside the state of the member is used by the run of
+// its connection only.
+type installer struct {
+	*member
+	// installed is when this replica, since it was elected, has installed the rights of the hub.
+	installed *lease.Reading
+}
+
 // admit returns nil if the member may be used by a target. It installs the rights of the hub where the member refuses
 // the user that the target impersonates.
-func (c *connection) admit(ctx context.Context, t *transport.Target, installs bool) error {
-	err := c.checkRights(ctx, t)
+func (i *installer) admit(ctx context.Context, t *transport.Target, installs bool) error {
+	err := i.checkRights(ctx, t)
 	switch {
 	case err == nil, t.User == "", asProblem(err).Reason != reason.Forbidden:
 		return err
 	case !installs:
 		return errNoRights
 	}
-	return c.install(ctx, t)
+	return i.install(ctx, t)
 }
 
 // checkRights returns nil if the member lets the user of a target list what caches hold. Informers would try again and
 // again.
-func (c *connection) checkRights(ctx context.Context, t *transport.Target) error {
+func (i *installer) checkRights(ctx context.Context, t *transport.Target) error {
 	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 	defer cancel()
-	client := kubernetes.NewForConfigOrDie(c.requests.Config(c.requests.To(t))) // the config is valid
+	client := kubernetes.NewForConfigOrDie(i.requests.Config(i.requests.To(t))) // the config is valid
 	_, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: 1})
 	if err == nil {
 		_, err = client.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx,
@@ -56,24 +65,24 @@ func (c *connection) checkRights(ctx context.Context, t *transport.Target) error
 }
 
 // install installs the rights of the hub's user, as the administrator of the kubeconfig. It returns when they count.
-func (c *connection) install(ctx context.Context, t *transport.Target) error {
+func (i *installer) install(ctx context.Context, t *transport.Target) error {
 	ctx, cancel := context.WithTimeout(ctx, installTimeout)
 	defer cancel()
-	err := c.rights.Install(ctx, c.administrator(t))
+	err := i.rights.Install(ctx, i.administrator(t))
 	if err == nil {
-		err = c.awaitRights(ctx, t)
+		err = i.awaitRights(ctx, t)
 	}
 	if err != nil {
 		return describeRefusal(t, err)
 	}
-	now := c.clock.Now()
-	c.installed = &now
-	c.change(func(s *state) {
+	now := i.clock.Now()
+	i.installed = &now
+	i.change(func(s *state) {
 		if s.refused = false; s.cluster != nil && s.contact != s.quarantine.problem {
 			s.contact = Problem{} // of an installation that failed
 		}
 	})
-	c.logger().Info("The hub's role is installed in the member", "user", t.User)
+	i.logger().Info("The hub's role is installed in the member", "user", t.User)
 	return nil
 }
 
@@ -90,12 +99,12 @@ func describeRefusal(t *transport.Target, err error) error {
 }
 
 // awaitRights returns when the user that a target impersonates may read. API servers know new roles a moment later.
-func (c *connection) awaitRights(ctx context.Context, t *transport.Target) error {
+func (i *installer) awaitRights(ctx context.Context, t *transport.Target) error {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	var last error
 	err := wait.PollUntilContextCancel(ctx, countPause, true, func(ctx context.Context) (bool, error) {
-		last = c.checkRights(ctx, t)
+		last = i.checkRights(ctx, t)
 		return last == nil || asProblem(last).Reason != reason.Forbidden, nil
 	})
 	if last != nil {
@@ -111,34 +120,34 @@ func (m *member) administrator(t *transport.Target) kubernetes.Interface {
 
 // hubUser returns the user to impersonate by a target: the hub's own if the kubeconfig is an administrator's, and none
 // if the kubeconfig was prepared for the hub.
-func (c *connection) hubUser(ctx context.Context, t *transport.Target) (string, error) {
-	switch is, err := rights.IsAdministrator(ctx, c.administrator(t)); {
+func (i *installer) hubUser(ctx context.Context, t *transport.Target) (string, error) {
+	switch is, err := rights.IsAdministrator(ctx, i.administrator(t)); {
 	case err != nil:
 		return "", t.Describe(err)
 	case is:
-		return c.rights.User(), nil
+		return i.rights.User(), nil
 	}
 	return "", nil
 }
 
 // untilInstall is how long the hub's rights must not be installed again.
-func (c *connection) untilInstall() time.Duration {
-	if c.installed == nil {
+func (i *installer) untilInstall() time.Duration {
+	if i.installed == nil {
 		return 0
 	}
-	return c.installed.Boot + installPause - c.clock.Now().Boot
+	return i.installed.Boot + installPause - i.clock.Now().Boot
 }
 
 // removeRights removes the rights of the hub from a member that takes no part any more. What remains does no harm:
 // only an administrator can use it.
-func (c *connection) removeRights(ctx context.Context, t *transport.Target) {
+func (i *installer) removeRights(ctx context.Context, t *transport.Target) {
 	if t.User == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, installTimeout)
 	defer cancel()
-	c.installed = nil
-	if err := c.rights.Remove(ctx, c.administrator(t)); err != nil {
-		c.logger().Info("The hub's role is left in the member", "error", transport.Shorten(err.Error()))
+	i.installed = nil
+	if err := i.rights.Remove(ctx, i.administrator(t)); err != nil {
+		i.logger().Info("The hub's role is left in the member", "error", transport.Shorten(err.Error()))
 	}
 }

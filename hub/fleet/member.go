@@ -105,5 +105,5 @@ func (m Member) CronJobs() batchv1client.CronJobsGetter { return m.live.cronJobs
 // Health judges the member now.
 func (m Member) Health(th health.Thresholds) health.Verdict { return m.live.verdict(th) }
 
-// Observe notes the outcome of a request that the caller has sent to the member itself.
+// Observe records the outcome of a request that the caller has sent to the member itself.
 func (m Member) Observe(o health.Observation) { m.live.observe(o) }

@@ -83,7 +83,7 @@ func (r *registry) noteMove(k Key, uid types.UID, moves bool) {
 	}
 }
 
-// movedUID is that of a Cluster of this name that has moved to another hub, or empty.
+// movedUID is the UID of the Cluster of this name that has moved to another hub, or empty.
 func (r *registry) movedUID(k Key) types.UID {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -57,11 +57,11 @@ func (r runner) Start(ctx context.Context) error {
 	return nil
 }
 
-// everything is a key that has no Cluster looked at, but whether all of them are known.
+// everything is a key without a Cluster: it has the runner check whether all Clusters are known.
 var everything Key
 
 // closeSynced closes the channel when every Cluster is known. A fleet's Secrets may have been seen after its Clusters
-// were taken from the queue; therefore all Clusters are looked at once more.
+// were taken from the queue; therefore all Clusters are synced once more.
 func (r runner) closeSynced(ctx context.Context, group *sync.WaitGroup) {
 	select {
 	case <-r.synced:
@@ -109,12 +109,12 @@ func (r runner) enqueue(obj any) {
 		k := Key{Fleet: o.Namespace, Name: o.Name}
 		_, moves := o.Annotations[deleteForMove]
 		r.noteMove(k, o.UID, moves)
-		r.ask(k)
+		r.enqueueKey(k)
 	}
 }
 
-// ask has a Cluster looked at, if its fleet is served.
-func (r runner) ask(k Key) {
+// enqueueKey enqueues a Cluster, if its fleet is served.
+func (r runner) enqueueKey(k Key) {
 	if r.serves(k.Fleet) {
 		r.work.Add(k)
 	}
@@ -144,7 +144,7 @@ func (r runner) sync(ctx context.Context, k Key, group *sync.WaitGroup) {
 		r.secrets.Release(k.Fleet, k.Name)
 		return
 	case !r.opened(ctx, k.Fleet):
-		return // it is looked at again when the Secrets can be seen, or it is known why not
+		return // it is enqueued again once the Secrets can be read, or the missing grant is known
 	}
 	kubeconfig := r.secrets.Kubeconfig(k.Fleet, k.Name, s.created)
 	s.kubeconfig, s.noKubeconfig, s.refused = kubeconfig.Value, kubeconfig.Missing, kubeconfig.Refused
@@ -173,7 +173,7 @@ func (r runner) start(ctx context.Context, k Key, s spec, group *sync.WaitGroup)
 		ctx, cancel := context.WithCancel(ctx)
 		var probing sync.WaitGroup
 		probing.Go(func() { newProber(m).run(ctx) })
-		(&connection{member: m, members: r.registry}).run(ctx)
+		(&connection{installer: installer{member: m}, members: r.registry}).run(ctx)
 		cancel()
 		probing.Wait()
 	})

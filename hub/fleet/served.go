@@ -19,8 +19,8 @@ type servedBy struct {
 	gone  lease.Reading // when that mark was found to be gone
 }
 
-// ServedBy is the mark of the installation that serves the fleet, as a cache shows it, and that of another
-// installation also for a moment after it has gone. It is empty if there is none.
+// ServedBy is the mark of the installation that serves the fleet, as a cache shows it. The mark of another
+// installation is returned for a moment after it has gone, too. It is empty if there is none.
 func (s *shared) ServedBy(fleet string) (mark string) {
 	now := s.clock.Now()
 	s.servedLock.Lock()

@@ -18,8 +18,8 @@ const (
 	maxAnnotation = 1 << 10
 )
 
-// SlimCluster drops from a Cluster what the hub does not read, before a cache keeps it. Whoever may write Clusters can
-// fill each with a megabyte, so what is kept of one has a bound. So nobody may update a Cluster from a cache: patch
+// SlimCluster drops from a Cluster what the hub does not read, before a cache keeps it. A tenant can fill each Cluster
+// with a megabyte, so what is kept of one has a bound. So nobody may update a Cluster from a cache: patch
 // it. Objects of other types stay as they are.
 func SlimCluster(o any) (any, error) {
 	c, ok := o.(*clusterv1.Cluster)

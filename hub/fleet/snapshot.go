@@ -8,7 +8,7 @@ import (
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 )
 
-// snapshot is the member as the controller sees it. owners are those of all UIDs.
+// snapshot is the member as the controller sees it. owners has the rightful owner of each UID.
 func (m *member) snapshot(owners map[string]Key) Member {
 	s := m.get()
 	priority, priorityReason := s.spec.priority()

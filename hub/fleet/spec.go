@@ -39,6 +39,8 @@ type spec struct {
 	hint      string
 
 	deleting, paused, moved, gone bool
+	// goneAt is the boot reading at which the Cluster was found to be gone.
+	goneAt time.Duration
 
 	// kubeconfig is the content of the Secret. noKubeconfig says why there is none, and refused why it was not kept.
 	kubeconfig, noKubeconfig, refused string

@@ -32,7 +32,7 @@ type member struct {
 	// The clients never change. What requests leads to does.
 	requests *transport.Swappable
 	writer   kubernetes.Interface
-	cronJobs batchv1client.CronJobsGetter // those of tenants
+	cronJobs batchv1client.CronJobsGetter // of tenants
 	// informers is for the member's caches, and readers for the watch of registrations.
 	informers, readers *http.Client
 	retry              *transport.Retry // of informers
@@ -44,7 +44,7 @@ type member struct {
 
 	mu    sync.Mutex
 	state state
-	// skew is that of the API server's clock. Guarded by mu.
+	// skew measures the API server's clock. Guarded by mu.
 	skew skew.Track
 }
 
@@ -56,7 +56,7 @@ type state struct {
 	// interrupt ends the present step of the connection because its premises changed.
 	interrupt context.CancelFunc
 
-	// target is in use. uid is that of the cluster behind it, or behind the last target.
+	// target is in use. uid is the UID of the cluster behind it, or behind the last target.
 	target *transport.Target
 	uid    string
 	// refused: the member refuses the user that the hub impersonates.
@@ -136,7 +136,10 @@ func (m *member) setSpec(s spec) bool {
 // Cluster of this name that has moved to another hub.
 func (m *member) gone(moved types.UID) {
 	s := m.get().spec
-	s.gone, s.moved = true, s.moved || moved != "" && moved == s.uid
+	if !s.gone {
+		s.gone, s.goneAt = true, m.clock.Now().Boot
+	}
+	s.moved = s.moved || moved != "" && moved == s.uid
 	m.setSpec(s)
 }
 
@@ -228,7 +231,7 @@ func (m *member) excusePauses() lease.Reading {
 	return now
 }
 
-// holds records that the caches hold only a part of what is there, or everything if err is nil.
+// holds records why the caches hold only a part of the objects, or that they hold all if err is nil.
 func (m *member) holds(err error) {
 	m.change(func(s *state) {
 		if s.unheld = ""; err != nil {

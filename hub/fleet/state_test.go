@@ -41,7 +41,7 @@ func announced(m *member) (n int) {
 // connectionOf returns the connection of a member, and ends it when the test is over.
 func connectionOf(t *testing.T, m *member) *connection {
 	t.Helper()
-	c := &connection{member: m, lifetime: t.Context()}
+	c := &connection{installer: installer{member: m}, lifetime: t.Context()}
 	t.Cleanup(c.close)
 	return c
 }
@@ -107,6 +107,7 @@ func TestMayLeave(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, clock := newTestMember(t)
 			c := connectionOf(t, m)
+			tc.state.spec.goneAt = clock.Now().Boot
 			if tc.after > 0 && c.mayLeave(tc.state, clock.Now()) {
 				t.Error("it may leave at once")
 			}

@@ -41,7 +41,7 @@ type Options struct {
 	// Seen is called with every kubeconfig and seal that is made, changed, read, refused or deleted, with the name of the
 	// Secret. It must not block.
 	Seen func(ctx context.Context, fleet, name string)
-	// News is called when the Secrets of a fleet can be seen now, or that it is known which grant is missing.
+	// News is called when the Secrets of a fleet can be read, or the missing grant is known.
 	News func(ctx context.Context, fleet string)
 	// Wanted reports whether anybody needs the Secrets of a fleet. It is asked while a grant is missing.
 	Wanted func(ctx context.Context, fleet string) bool
@@ -150,16 +150,16 @@ func (s *Store) run(ctx context.Context, name string, f *fleet) {
 	}
 }
 
-// settle notes what is known of a fleet now, and reports whether that is news.
+// settle records what is known of a fleet now, and reports whether that has changed.
 func (s *Store) settle(f *fleet, missing string, store toolscache.Store) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	news := !f.settled || f.missing != missing || store != nil
+	changed := !f.settled || f.missing != missing || store != nil
 	f.settled, f.missing = true, missing
 	if store != nil {
 		f.store = store
 	}
-	return news
+	return changed
 }
 
 // follow watches the Secrets of a fleet until ctx ends or the right to do so does.

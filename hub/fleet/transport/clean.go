@@ -20,7 +20,7 @@ import (
 const (
 	// leastSecret is how long a token must be to be hidden in messages.
 	leastSecret = 8
-	// maxMessage bounds how much of somebody else's words is shown, in bytes, and maxText how much is read: the hub
+	// maxMessage bounds how much of a text from outside is shown, in bytes, and maxText how much is read: the hub
 	// looks for its own words in the refusals of the admission policy.
 	maxMessage = 256
 	maxText    = 2 << 10
@@ -116,7 +116,7 @@ func decodeStatus(body []byte, status *metav1.Status) bool {
 	return err == nil && status.Unmarshal(s.kept) == nil
 }
 
-// tidy returns what is kept of a Status, which is that of a failure, cleaned.
+// tidy returns the clean part of a Status that is kept. It is a failure.
 func tidy(said metav1.Status, clean func(string) string) *metav1.Status {
 	word := func(w string) string {
 		w = clean(w)

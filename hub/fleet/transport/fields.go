@@ -46,7 +46,7 @@ var (
 	identity = message{1: text(nameText), 3: text(nameText), 5: text(mark), 6: text(mark), 7: integer}
 	// nameOnly is what is left of an object that exceeds a bound. A Namespace keeps the label that names it.
 	nameOnly = message{1: one(with(identity, message{9: instant, 11: entry(corev1.LabelMetadataName)}))}
-	// described is the metadata of what is written back: what others have put there stays.
+	// described is the metadata of objects that are written back: what others have put there stays.
 	described = with(identity, message{
 		8: instant, 9: instant, 10: integer, // creationTimestamp, deletionTimestamp, deletionGracePeriodSeconds
 		11: entries(128, nameText), 12: entries(64, annotation),
@@ -83,6 +83,6 @@ var (
 	})
 	onlyIdentity = object(identity, nil)
 	ofReview     = message{3: one(message{1: integer})} // status.allowed
-	// onlyDescribed is for what is compared by its metadata, and replaced as a whole.
+	// onlyDescribed is for objects that are compared by their metadata, and replaced as a whole.
 	onlyDescribed = object(described, nil)
 )

@@ -20,7 +20,7 @@ var metadata = []netip.Addr{
 }
 
 // refuseLocal refuses to connect to an address of the hub's own machine, network link or cloud, once names are
-// resolved. Whoever may write a kubeconfig could otherwise reach what listens there.
+// resolved. A kubeconfig could otherwise make the hub reach what listens there.
 func refuseLocal(_ context.Context, _, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {

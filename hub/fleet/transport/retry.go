@@ -108,7 +108,7 @@ func isFinal(err error) bool {
 	return errors.Is(err, errStranger) || errors.Is(err, errMalformed) || errors.Is(err, ErrTooLarge)
 }
 
-// change changes what is known of a path.
+// change changes the state of a path.
 func (p *Retry) change(of string, change func(*path)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -33,7 +33,7 @@ type Options struct {
 	Refused func(words string)
 	// Exceeded is called with the error of an answer about one Lease that is larger than any object.
 	Exceeded func(error)
-	// ReadersSelector is that of the registrations of readers, which tenants write.
+	// ReadersSelector selects the registrations of readers, which tenants write.
 	ReadersSelector string
 	// Held counts what caches hold, by the path and the selector of their lists: see HeldBy.
 	Held map[string]*Held
@@ -62,7 +62,7 @@ type lane struct {
 
 var _ http.RoundTripper = (*lane)(nil)
 
-// NewSwappable returns transports that lead nowhere yet. name is that of their member.
+// NewSwappable returns transports that lead nowhere yet. name is the name of their member.
 func NewSwappable(name string, o Options) *Swappable {
 	lists, listsOfTenants := make(chan struct{}, 1), make(chan struct{}, 1)
 	// A name that nobody can own: should a request ever miss the transport, it goes nowhere.
