@@ -30,7 +30,8 @@ func apiServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 		handler(answer, r)
 		maps.Copy(w.Header(), answer.Header())
 		body := answer.Body.Bytes()
-		if o, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil && strings.Contains(r.Header.Get("Accept"), "protobuf") {
+		o, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+		if err == nil && strings.Contains(r.Header.Get("Accept"), "protobuf") {
 			var all bytes.Buffer
 			if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(o, &all); err != nil {
 				t.Error(err)
@@ -111,12 +112,8 @@ func TestMembersAreAskedForProtobufOnly(t *testing.T) {
 		accept.Store(r.Header.Get("Accept"))
 		kubeSystem(w, "u")
 	})
-	m, err := newMember(New(Options{HubID: "h", MayWrite: func() bool { return false }}), testKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	tg := targetTo(t, accessTo(t, s, "", "t"), nil)
-	transport.Lead(tg, m.caches, m.renewals)
+	m, _ := newTestMember(t)
+	m.requests.Lead(targetTo(t, accessTo(t, s, "", "t"), nil))
 	ns, err := m.writer.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
 	if err != nil || string(ns.UID) != "u" {
 		t.Errorf("%v, %v", ns, err)

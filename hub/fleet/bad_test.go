@@ -2,19 +2,23 @@ package fleet_test
 
 import (
 	"crypto/tls"
-	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
+	goruntime "runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/leasecast/leasecast/api/reason"
@@ -105,7 +109,8 @@ func TestBadMembersAreShownAndDelayNobody(t *testing.T) {
 	t.Logf("east is healthy after %v", time.Since(start))
 
 	for k, want := range bad {
-		h.awaitMember(t, k, k.Name+" is shown as it is", 20*time.Second, func(m fleet.Member) bool { return m.Problem.Reason == want })
+		h.awaitMember(t, k, k.Name+" is shown as it is", 20*time.Second,
+			func(m fleet.Member) bool { return m.Problem.Reason == want })
 		m, _ := h.Member(k)
 		t.Logf("%s: %s: %s", k.Name, m.Problem.Reason, m.Problem.Message)
 		if m.Connected || m.Cluster() != nil || m.Health(thresholds).Answering {
@@ -135,7 +140,8 @@ func TestMemberThatRefusesToBeWatchedIsForbidden(t *testing.T) {
 	})
 	k := fleet.Key{Fleet: "refusing", Name: "reader"}
 	registerAs(t, k, reader)
-	took := h.awaitMember(t, k, "the refusal is shown", 10*time.Second, func(m fleet.Member) bool { return m.Problem.Reason == reason.Forbidden })
+	took := h.awaitMember(t, k, "the refusal is shown", 10*time.Second,
+		func(m fleet.Member) bool { return m.Problem.Reason == reason.Forbidden })
 	m, _ := h.Member(k)
 	t.Logf("after %v: %s", took, m.Problem.Message)
 	if m.Connected {
@@ -150,10 +156,12 @@ func goroutines() int { return len(ours()) }
 
 func ours() []string {
 	buffer := make([]byte, 4<<20)
-	buffer = buffer[:runtime.Stack(buffer, true)]
+	buffer = buffer[:goruntime.Stack(buffer, true)]
 	var found []string
 	for stack := range strings.SplitSeq(string(buffer), "\n\n") {
-		for _, part := range []string{"leasecast/hub/fleet.", "client-go/tools/cache", "controller-runtime/pkg", "multicluster-runtime/pkg", "net/http.(*"} {
+		for _, part := range []string{
+			"leasecast/hub/fleet.", "client-go/tools/cache", "controller-runtime/pkg", "multicluster-runtime/pkg", "net/http.(*",
+		} {
 			if strings.Contains(stack, part) {
 				found = append(found, stack)
 				break
@@ -183,7 +191,8 @@ func TestWrongAndDuplicateClusters(t *testing.T) {
 	})
 	removeProbe(t, servers(t).Member("west"))
 	h := startHub(t, "identity", true)
-	h.awaitMember(t, wrong, "another UID than the pinned one", retryPause, func(m fleet.Member) bool { return m.Problem.Reason == reason.WrongCluster })
+	h.awaitMember(t, wrong, "another UID than the pinned one", retryPause,
+		func(m fleet.Member) bool { return m.Problem.Reason == reason.WrongCluster })
 	if m, _ := h.Member(wrong); m.Connected || m.Pinned {
 		t.Errorf("connected %v, pinned %v", m.Connected, m.Pinned)
 	}
@@ -195,8 +204,10 @@ func TestWrongAndDuplicateClusters(t *testing.T) {
 	h.awaitMember(t, first, "the first Cluster of east", retryPause, healthy)
 	second := fleet.Key{Fleet: "identity", Name: "also-east"}
 	registerAs(t, second, proxied(t, servers(t).Member("east")))
-	h.awaitMember(t, second, "the second Cluster of east", retryPause, func(m fleet.Member) bool { return m.Problem.Reason == reason.DuplicateCluster })
-	if m, _ := h.Member(second); m.Connected || m.Pinned || getCluster(t, second).Annotations["leasecast.dev/cluster-uid"] != "" {
+	h.awaitMember(t, second, "the second Cluster of east", retryPause,
+		func(m fleet.Member) bool { return m.Problem.Reason == reason.DuplicateCluster })
+	pin := getCluster(t, second).Annotations["leasecast.dev/cluster-uid"]
+	if m, _ := h.Member(second); m.Connected || m.Pinned || pin != "" {
 		t.Errorf("connected %v, pinned %v", m.Connected, m.Pinned)
 	}
 	if m, _ := h.Member(first); !healthy(m) || m.Problem.Reason != "" {
@@ -208,7 +219,8 @@ func TestWrongAndDuplicateClusters(t *testing.T) {
 	h.awaitMember(t, wrong, "the rebuilt cluster", retryPause, healthy)
 	// And that of the two only the second one is meant.
 	edit(t, first, func(c *clusterv1.Cluster) { delete(c.Labels, "leasecast.dev/priority") })
-	h.awaitMember(t, first, "it takes no part", retryPause, func(m fleet.Member) bool { return m.PriorityReason == reason.NoPriority })
+	h.awaitMember(t, first, "it takes no part", retryPause,
+		func(m fleet.Member) bool { return m.PriorityReason == reason.NoPriority })
 	h.Forget(first)
 	h.awaitMember(t, second, "the second Cluster takes its place", retryPause, healthy)
 }
@@ -232,8 +244,12 @@ func replaceCluster(t *testing.T, space string, lists http.HandlerFunc) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/api/v1/namespaces/kube-system":
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = fmt.Fprintf(w, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":%q}}`, uid.Load())
+			ns := &corev1.Namespace{
+				TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+				ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: types.UID(uid.Load().(string))},
+			}
+			w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
+			_ = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(ns, w) // the client may have gone
 		case strings.HasSuffix(r.URL.Path, "/selfsubjectaccessreviews"):
 			w.WriteHeader(http.StatusForbidden)
 		case r.Method == http.MethodDelete && uid.Load() == "the-second":
@@ -248,7 +264,8 @@ func replaceCluster(t *testing.T, space string, lists http.HandlerFunc) {
 	k := fleet.Key{Fleet: space, Name: "fake"}
 	registerAs(t, k, tokenKubeconfig(t, server.URL, server.Certificate()))
 	h := startHub(t, space, true)
-	h.awaitMember(t, k, "it is pinned", retryPause, func(m fleet.Member) bool { return m.Pinned && m.UID == "the-first" })
+	h.awaitMember(t, k, "it is pinned", retryPause,
+		func(m fleet.Member) bool { return m.Pinned && m.UID == "the-first" })
 
 	uid.Store("the-second")
 	took := h.awaitMember(t, k, "the other cluster is noticed", 5*time.Second, func(m fleet.Member) bool {
@@ -261,9 +278,12 @@ func replaceCluster(t *testing.T, space string, lists http.HandlerFunc) {
 		t.Errorf("a write got through: %v", err)
 	}
 	uid.Store("the-first")
-	h.awaitMember(t, k, "the first is back", 5*time.Second, func(m fleet.Member) bool { return m.Problem.Reason != reason.WrongCluster })
+	h.awaitMember(t, k, "the first is back", 5*time.Second,
+		func(m fleet.Member) bool { return m.Problem.Reason != reason.WrongCluster })
 	uid.Store("the-second")
-	h.awaitMember(t, k, "the other cluster is noticed again", 5*time.Second, func(m fleet.Member) bool { return m.Problem.Reason == reason.WrongCluster })
+	h.awaitMember(t, k, "the other cluster is noticed again", 5*time.Second,
+		func(m fleet.Member) bool { return m.Problem.Reason == reason.WrongCluster })
 	edit(t, k, func(c *clusterv1.Cluster) { delete(c.Annotations, "leasecast.dev/cluster-uid") })
-	h.awaitMember(t, k, "the operator says that it is right", 5*time.Second, func(m fleet.Member) bool { return m.Pinned && m.UID == "the-second" })
+	h.awaitMember(t, k, "the operator says that it is right", 5*time.Second,
+		func(m fleet.Member) bool { return m.Pinned && m.UID == "the-second" })
 }

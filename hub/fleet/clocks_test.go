@@ -5,7 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/skew"
 )
 
@@ -22,37 +25,38 @@ func TestAnswersMeasureTheClock(t *testing.T) {
 	m, clock := newTestMember(t)
 	ahead := 10 * time.Second
 	s := plainServer(t, dated(clock, &ahead))
-	c := &connection{member: m, lifetime: t.Context()}
-	t.Cleanup(c.close)
-	c.use(t.Context(), targetTo(t, accessTo(t, s, "", "token"), nil))
-	m.setSkews([]time.Duration{time.Second})
-	offset := func() (skew.Interval, bool) { return m.clock.Offset(clock.Now()) }
+	c := connectionOf(t, m)
+	c.use(targetTo(t, accessTo(t, s, "", "token"), nil))
+	m.setProbing([]Probing{
+		{Clusters: labels.Everything(), Interval: time.Second, Timeout: time.Second, Skew: time.Second},
+	})
+	offset := func() (skew.Interval, bool) { return m.skew.Offset(clock.Now()) }
 	if i, ok := offset(); ok {
 		t.Fatalf("%+v before any answer", i)
 	}
-	<-get(t, &http.Client{Transport: m.caches}, "/a")
+	<-get(t, &http.Client{Transport: m.requests.Caches()}, "/a")
 	if i, ok := offset(); !ok || i.Lo > ahead || i.Hi < ahead || i.Hi-i.Lo > 1100*time.Millisecond {
 		t.Errorf("after an answer to the caches: %+v, %v", i, ok)
 	}
-	told := m.p.changed.getAll()
+	announced(m)
 	if got := (Member{live: m}).Clock(clock.Now(), time.Second).State; got == skew.Beyond {
 		t.Errorf("one answer is not a proof: %v", got)
 	}
 	clock.Advance(300 * time.Millisecond)
-	<-get(t, &http.Client{Transport: m.renewals}, "/a")
+	<-get(t, &http.Client{Transport: m.requests.Renewals()}, "/a")
 	if got := (Member{live: m}).Clock(clock.Now(), time.Second); got.State != skew.Beyond {
 		t.Errorf("after an answer on each connection: %+v", got)
 	}
 	if v, eps := (Member{live: m}).Skewed(); v.State != skew.Beyond || eps != time.Second {
 		t.Errorf("worst: %+v, %v", v, eps)
 	}
-	if again := m.p.changed.getAll(); len(again) != 1 {
-		t.Errorf("subscribers were told %v, then %v: want the change of the verdict", told, again)
+	if n := announced(m); n != 1 {
+		t.Errorf("subscribers are notified %d times of the change of the verdict", n)
 	}
 	clock.Advance(300 * time.Millisecond)
-	<-get(t, &http.Client{Transport: m.renewals}, "/a")
-	if again := m.p.changed.getAll(); len(again) != 0 {
-		t.Errorf("subscribers were told %v: nothing has changed", again)
+	<-get(t, &http.Client{Transport: m.requests.Renewals()}, "/a")
+	if n := announced(m); n != 0 {
+		t.Errorf("subscribers are notified %d times, but nothing has changed", n)
 	}
 	c.reset()
 	if i, ok := offset(); ok {
@@ -64,13 +68,13 @@ func TestAnswersMeasureTheClock(t *testing.T) {
 func TestProbesMeasureTheClockClosely(t *testing.T) {
 	const interval = 5 * time.Second
 	m, c := newTestMember(t)
-	p := &prober{probes: &probes{member: m}, pace: pace{interval, defaultTimeout}}
+	p := newProber(m)
 	ahead := 300 * time.Millisecond
 	sent := 0
 	m.state.tracks = answered(c, 0, 0)
 	for range 300 * 100 { // 5 minutes in steps of 10 ms
-		if p.readDue(m.get(), c.Now()) {
-			p.noteRead(c.Now())
+		if p.isDue(m.get(), health.Read, c.Now()) {
+			p.noteSent(health.Read, interval, c.Now())
 			sent++
 			m.requestSent()(http.StatusOK, http.Header{"Date": {c.Now().Wall.Add(ahead).UTC().Format(http.TimeFormat)}})
 		}
@@ -79,7 +83,7 @@ func TestProbesMeasureTheClockClosely(t *testing.T) {
 	if sent < 60 || sent > 64 {
 		t.Errorf("%d reads in 300 s, want one each 4.75 to 5 s", sent)
 	}
-	if i, _ := m.clock.Offset(c.Now()); i.Lo > ahead || i.Hi < ahead || i.Hi-i.Lo > 600*time.Millisecond {
+	if i, _ := m.skew.Offset(c.Now()); i.Lo > ahead || i.Hi < ahead || i.Hi-i.Lo > 600*time.Millisecond {
 		t.Errorf("measured %+v after %d reads, want %v", i, sent, ahead)
 	}
 }

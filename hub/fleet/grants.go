@@ -10,16 +10,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/hub/fleet/secrets"
-	"github.com/leasecast/leasecast/hub/fleet/wake"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// MissingGrant says what the hub may not do with the Secrets of a fleet, and which command grants it. It is empty if nothing is
-// missing, or if that is not known yet.
+// MissingGrant says what the hub may not do with the Secrets of a fleet, and which command grants it. It is empty if
+// nothing is missing, or if that is not known yet.
 func (p *Provider) MissingGrant(fleet string) string { return p.secrets.Missing(fleet) }
 
 // Ready returns an error while not all Clusters are known, or while a grant is missing in one of the namespaces that
-// Options name. A fleet that was found by its Clusters does not count: whoever may make a Cluster must not stop the hub.
+// Options name. A fleet that was found by its Clusters does not count: whoever may make a Cluster must not stop the
+// hub.
 func (p *Provider) Ready() error {
 	select {
 	case <-p.synced:
@@ -48,47 +48,51 @@ func (r runner) newSecrets() *secrets.Store {
 func (r runner) seen(ctx context.Context, fleet, name string) {
 	if name == seal.SecretName {
 		r.noteSeal(fleet)
-		r.askAll(ctx, fleet) // its key proves pins
-		r.wakeAll(fleet)     // a pin that was written before the key was known gets its proof
+		r.enqueueAll(ctx, fleet) // its key proves pins
+		r.wake(fleet)            // a pin that was written before the key was known gets its proof
 	}
 	if cluster, ok := strings.CutSuffix(name, kubeconfigSuffix); ok && cluster != "" {
-		r.ask(Key{Fleet: fleet, Name: cluster})
+		r.enqueueKey(Key{Fleet: fleet, Name: cluster})
 	}
 }
 
-// wakeAll has all members of a fleet take their next step.
-func (r runner) wakeAll(fleet string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for key, m := range r.members {
-		if key.Fleet == fleet {
-			wake.Wake(m.wake)
-		}
+// noteSeal records what the seal of a fleet said when it was seen last.
+func (r runner) noteSeal(fleet string) {
+	mark, _ := r.secrets.Seal(fleet)
+	if !r.noteServed(fleet, mark) {
+		return
+	}
+	for _, m := range r.of(fleet) {
+		m.wakeAll()
+		r.changed.Add(m.key)
+	}
+	if namespace, ok := seal.OtherInstallation(r.options.HubID, mark); ok {
+		r.log.Info("Another installation of the hub serves the fleet, so this one changes nothing there",
+			"fleet", fleet, "hubNamespace", namespace)
 	}
 }
 
-// lookAgain has all Clusters of a fleet looked at.
+// lookAgain enqueues all Clusters of a fleet, once its Secrets can be read or the missing grant is known.
 func (r runner) lookAgain(ctx context.Context, fleet string) {
-	defer wake.Wake(r.work.wake) // there may be none
 	r.noteSeal(fleet)
-	r.askAll(ctx, fleet)
+	r.enqueueAll(ctx, fleet)
+	r.work.Add(everything) // there may be no Cluster
 }
 
-// askAll has all Clusters of a fleet looked at.
-func (r runner) askAll(ctx context.Context, fleet string) {
+// enqueueAll enqueues all Clusters of a fleet.
+func (r runner) enqueueAll(ctx context.Context, fleet string) {
 	for _, c := range r.clusters(ctx, fleet) {
-		r.ask(Key{Fleet: fleet, Name: c.Name})
+		r.enqueueKey(Key{Fleet: fleet, Name: c.Name})
 	}
 }
 
 // wanted reports whether a Cluster of the fleet takes part, or may.
 func (r runner) wanted(ctx context.Context, fleet string) bool {
-	return slices.Contains(r.options.Namespaces, fleet) || slices.ContainsFunc(r.clusters(ctx, fleet), func(c clusterv1.Cluster) bool {
-		return readSpec(&c, nil).keeps()
-	})
+	keeps := func(c clusterv1.Cluster) bool { return readSpec(&c, nil).keeps() }
+	return slices.Contains(r.options.Namespaces, fleet) || slices.ContainsFunc(r.clusters(ctx, fleet), keeps)
 }
 
-// clusters are those of a fleet, or of all namespaces if it is empty.
+// clusters lists the Clusters of a fleet, or of all namespaces if it is empty.
 func (r runner) clusters(ctx context.Context, fleet string) []clusterv1.Cluster {
 	var list clusterv1.ClusterList
 	if err := r.mgr.GetLocalManager().GetCache().List(ctx, &list, client.InNamespace(fleet)); err != nil {

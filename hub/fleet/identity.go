@@ -15,7 +15,7 @@ const (
 	same identity = iota
 	// other: not the pinned cluster.
 	other
-	// rebuilt: not the cluster that was known. Somebody has removed its pin, to say that this is right.
+	// rebuilt: not the cluster that was known. Its pin was removed, to say that this is right.
 	rebuilt
 )
 
@@ -34,11 +34,12 @@ func identityOf(pin, known, found string) identity {
 
 // wrongCluster explains [other] to people.
 func wrongCluster(pin, found string) string {
-	return fmt.Sprintf("the kubeconfig leads to the cluster %s, but this Cluster is pinned to %s; correct the kubeconfig, or remove the annotation if the cluster was rebuilt", found, pin)
+	return fmt.Sprintf("the kubeconfig leads to the cluster %s, but this Cluster is pinned to %s; "+
+		"correct the kubeconfig, or remove the annotation if the cluster was rebuilt", found, pin)
 }
 
-// uidOwner is a member that leads to the cluster with a UID, as contact or the hub's own pin proves. An annotation alone
-// proves nothing: whoever owns a Cluster could write the UID of any other one there. Its uid is empty then.
+// uidOwner is a member that leads to the cluster with a UID, as contact or the hub's own pin proves. An annotation
+// alone proves nothing: whoever owns a Cluster could write the UID of any other one there. Its uid is empty then.
 type uidOwner struct {
 	key Key
 	uid string
@@ -47,8 +48,8 @@ type uidOwner struct {
 	created        time.Time
 }
 
-// compareOwners orders members with one UID, the rightful one first: the one that the hub has pinned, because it may have
-// been written to, then the older Cluster, then by name.
+// compareOwners orders members with one UID, the rightful one first: the one that the hub has pinned, because it may
+// have been written to, then the older Cluster, then by name.
 func compareOwners(a, b uidOwner) int {
 	return cmp.Or(
 		first(a.proved, b.proved),

@@ -3,20 +3,16 @@ package fleet
 import (
 	"context"
 	"errors"
-	"fmt"
-	"regexp"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
-	"github.com/leasecast/leasecast/hub/fleet/wake"
-	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/rights"
 )
 
@@ -26,53 +22,67 @@ const (
 	// installPause is the least time between two installations. API servers answer by the old roles for some time.
 	installPause = time.Second
 	// countPause is the pause between two checks whether new rights count. After countTimeout they are installed again:
-	// they may have been lost again meanwhile.
+	// they may have been lost again.
 	countPause, countTimeout = 50 * time.Millisecond, 2 * time.Second
 )
 
 // errNoRights is returned where the elected replica has not yet installed the rights of the hub.
 var errNoRights = errors.New("the member does not know the role of the hub yet")
 
+// installer installs the rights of the hub in a member. What it has beside the state of the member is used by the run of
+// its connection only.
+type installer struct {
+	*member
+	// installed is when this replica, since it was elected, has installed the rights of the hub.
+	installed *lease.Reading
+}
+
 // admit returns nil if the member may be used by a target. It installs the rights of the hub where the member refuses
 // the user that the target impersonates.
-func (c *connection) admit(ctx context.Context, t *transport.Target, installs bool) error {
-	if t.User == "" {
-		return nil
-	}
-	checkCtx, cancel := context.WithTimeout(ctx, identifyTimeout)
-	defer cancel()
-	_, err := t.Identify(checkCtx)
+func (i *installer) admit(ctx context.Context, t *transport.Target, installs bool) error {
+	err := i.checkRights(ctx, t)
 	switch {
-	case err == nil, asProblem(err).Reason != reason.Forbidden:
+	case err == nil, t.User == "", asProblem(err).Reason != reason.Forbidden:
 		return err
 	case !installs:
 		return errNoRights
 	}
-	return c.install(ctx, t)
+	return i.install(ctx, t)
+}
+
+// checkRights returns nil if the member lets the user of a target list what caches hold. Informers would try again and
+// again.
+func (i *installer) checkRights(ctx context.Context, t *transport.Target) error {
+	ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
+	defer cancel()
+	client := kubernetes.NewForConfigOrDie(i.requests.Config(i.requests.To(t))) // the config is valid
+	_, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{Limit: 1})
+	if err == nil {
+		_, err = client.CoordinationV1().Leases(metav1.NamespaceAll).List(ctx,
+			metav1.ListOptions{Limit: 1, LabelSelector: managed.String()})
+	}
+	return t.Describe(err)
 }
 
 // install installs the rights of the hub's user, as the administrator of the kubeconfig. It returns when they count.
-func (c *connection) install(ctx context.Context, t *transport.Target) error {
+func (i *installer) install(ctx context.Context, t *transport.Target) error {
 	ctx, cancel := context.WithTimeout(ctx, installTimeout)
 	defer cancel()
-	admin, err := c.administrator(t)
+	err := i.rights.Install(ctx, i.administrator(t))
 	if err == nil {
-		err = c.p.rights.Install(ctx, admin)
-	}
-	if err == nil {
-		err = awaitRights(ctx, t)
+		err = i.awaitRights(ctx, t)
 	}
 	if err != nil {
 		return describeRefusal(t, err)
 	}
-	c.installed, c.installedAt = true, c.p.clock.Now()
-	c.change(func(s *state) {
-		if s.refused = false; s.cluster != nil && s.quarantine == nil {
+	now := i.clock.Now()
+	i.installed = &now
+	i.change(func(s *state) {
+		if s.refused = false; s.cluster != nil && s.contact != s.quarantine.problem {
 			s.contact = Problem{} // of an installation that failed
 		}
 	})
-	log.FromContext(ctx).Info("The hub's role is installed in the member",
-		"cluster", klog.KRef(c.key.Fleet, c.key.Name), "user", t.User)
+	i.logger().Info("The hub's role is installed in the member", "user", t.User)
 	return nil
 }
 
@@ -89,12 +99,12 @@ func describeRefusal(t *transport.Target, err error) error {
 }
 
 // awaitRights returns when the user that a target impersonates may read. API servers know new roles a moment later.
-func awaitRights(ctx context.Context, t *transport.Target) error {
+func (i *installer) awaitRights(ctx context.Context, t *transport.Target) error {
 	ctx, cancel := context.WithTimeout(ctx, countTimeout)
 	defer cancel()
 	var last error
 	err := wait.PollUntilContextCancel(ctx, countPause, true, func(ctx context.Context) (bool, error) {
-		_, last = t.Identify(ctx)
+		last = i.checkRights(ctx, t)
 		return last == nil || asProblem(last).Reason != reason.Forbidden, nil
 	})
 	if last != nil {
@@ -104,75 +114,40 @@ func awaitRights(ctx context.Context, t *transport.Target) error {
 }
 
 // administrator returns a client that acts as the user of the kubeconfig. It is for the rights of the hub only.
-func (m *member) administrator(t *transport.Target) (kubernetes.Interface, error) {
-	requests := transport.NewSwappable(m.key.Identity(), m.p.options.UserAgent)
-	requests.Room, requests.Timers = m.room, m.p.timers
-	transport.Lead(t.Bare(), requests, requests)
-	config := requests.Config(requests)
-	connections, err := transport.HTTPClient(config)
-	if err != nil {
-		return nil, err
-	}
-	client, err := kubernetes.NewForConfigAndClient(config, connections)
-	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
-	return client, nil
+func (m *member) administrator(t *transport.Target) kubernetes.Interface {
+	return kubernetes.NewForConfigOrDie(m.requests.Config(m.requests.Administrator(t))) // the config is valid
 }
 
 // hubUser returns the user to impersonate by a target: the hub's own if the kubeconfig is an administrator's, and none
 // if the kubeconfig was prepared for the hub.
-func (c *connection) hubUser(ctx context.Context, t *transport.Target) (string, error) {
-	admin, err := c.administrator(t)
-	if err != nil {
-		return "", err
-	}
-	switch is, err := rights.IsAdministrator(ctx, admin); {
+func (i *installer) hubUser(ctx context.Context, t *transport.Target) (string, error) {
+	switch is, err := rights.IsAdministrator(ctx, i.administrator(t)); {
 	case err != nil:
 		return "", t.Describe(err)
 	case is:
-		return c.p.rights.User(), nil
+		return i.rights.User(), nil
 	}
 	return "", nil
 }
 
+// untilInstall is how long the hub's rights must not be installed again.
+func (i *installer) untilInstall() time.Duration {
+	if i.installed == nil {
+		return 0
+	}
+	return i.installed.Boot + installPause - i.clock.Now().Boot
+}
+
 // removeRights removes the rights of the hub from a member that takes no part any more. What remains does no harm:
 // only an administrator can use it.
-func (c *connection) removeRights(ctx context.Context, t *transport.Target) {
+func (i *installer) removeRights(ctx context.Context, t *transport.Target) {
 	if t.User == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, installTimeout)
 	defer cancel()
-	c.installed = false
-	admin, err := c.administrator(t)
-	if err == nil {
-		err = c.p.rights.Remove(ctx, admin)
-	}
-	if err != nil {
-		log.FromContext(ctx).Info("The hub's role is left in the member",
-			"cluster", klog.KRef(c.key.Fleet, c.key.Name), "error", transport.Shorten(err.Error()))
-	}
-}
-
-// missingRight matches what an API server answers to a user without the rights that the hub needs at any time.
-// Admission policies reject in other words.
-var missingRight = regexp.MustCompile(
-	`is forbidden: User .* cannot \w+ resource \W+(leases|namespaces)\W+in API group `)
-
-// noteRefusal records that the member refuses the hub's user, if the words of an answer show that.
-func (m *member) noteRefusal(words string) {
-	if missingRight.MatchString(words) || guard.RefusesWriter(words) {
-		m.refused()
-	}
-}
-
-// refused records that the member refuses the hub's user, so that its rights are installed again.
-func (m *member) refused() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if t := m.state.target; t != nil && t.User != "" && !m.state.refused {
-		m.state.refused = true
-		wake.Wake(m.wake)
+	i.installed = nil
+	if err := i.rights.Remove(ctx, i.administrator(t)); err != nil {
+		i.logger().Info("The hub's role is left in the member", "error", transport.Shorten(err.Error()))
 	}
 }

@@ -9,10 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
@@ -26,7 +24,7 @@ const leavePoll = time.Second
 // take part is not pinned any more.
 func (c *connection) pin(ctx context.Context) bool {
 	s := c.get()
-	key := c.p.sealKey(c.key.Fleet)
+	key := c.sealKey(c.key.Fleet)
 	switch {
 	case !s.spec.takesPart():
 		return true
@@ -34,13 +32,13 @@ func (c *connection) pin(ctx context.Context) bool {
 	case s.spec.pinProved, !s.pinned(), len(key) == 0:
 		return true
 	}
-	if c.p.mayWrite(c.key.Fleet) {
+	if c.mayWrite(c.key.Fleet) {
 		proof := ""
 		if len(key) > 0 {
 			proof = seal.Pin(key, c.key.Fleet, c.key.Name, s.uid)
 		}
 		if err := c.annotate(ctx, s.uid, proof); err != nil && ctx.Err() == nil {
-			log.FromContext(ctx).Error(err, "UID not pinned yet", "cluster", klog.KRef(c.key.Fleet, c.key.Name))
+			c.logger().Error(err, "UID not pinned yet")
 		}
 	}
 	return s.spec.pin != ""
@@ -51,7 +49,7 @@ func (c *connection) pin(ctx context.Context) bool {
 func (c *connection) annotate(ctx context.Context, uid, proof string) error {
 	ctx, cancel := context.WithTimeout(ctx, hubTimeout)
 	defer cancel()
-	local := c.p.mgr.GetLocalManager()
+	local := c.mgr.GetLocalManager()
 	var cached clusterv1.Cluster
 	if err := local.GetCache().Get(ctx, client.ObjectKey{Namespace: c.key.Fleet, Name: c.key.Name}, &cached); err != nil {
 		return fmt.Errorf("read Cluster %s: %w", c.key, err)
@@ -59,19 +57,15 @@ func (c *connection) annotate(ctx context.Context, uid, proof string) error {
 	if cached.UID != c.get().spec.uid {
 		return nil
 	}
-	changes := map[string]any{} // the cache holds a part of the annotations, so that a difference would remove others
-	for annotation, value := range map[string]string{v1alpha1.ClusterUIDAnnotation: uid, v1alpha1.PinProofAnnotation: proof} {
-		switch is, ok := cached.Annotations[annotation]; {
-		case value == "" && ok:
-			changes[annotation] = nil
-		case is != value:
-			changes[annotation] = value
+	desired := map[string]any{v1alpha1.ClusterUIDAnnotation: uid, v1alpha1.PinProofAnnotation: proof}
+	for annotation, value := range desired {
+		if value == "" {
+			desired[annotation] = nil
 		}
 	}
-	if len(changes) == 0 {
-		return nil
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": cached.ResourceVersion, "annotations": changes}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": cached.ResourceVersion, "annotations": desired,
+	}})
 	if err != nil {
 		return fmt.Errorf("annotate Cluster %s with its UID: %w", c.key, err)
 	}
@@ -85,7 +79,7 @@ func (c *connection) annotate(ctx context.Context, uid, proof string) error {
 // leave removes what the fleet has left in the member and on its Cluster, and then the member. It returns
 // true when that is done.
 func (c *connection) leave(ctx context.Context, s state) (time.Duration, bool) {
-	writes := c.p.mayWrite(c.key.Fleet)
+	writes := c.mayWrite(c.key.Fleet)
 	if !c.cleaned && writes && s.target != nil {
 		c.end()            // the manager works there with these rights
 		if !s.spec.moved { // else it is the other hub's by now
@@ -97,16 +91,16 @@ func (c *connection) leave(ctx context.Context, s state) (time.Duration, bool) {
 	if !s.spec.gone && s.spec.pin != "" {
 		if writes {
 			if err := c.annotate(ctx, "", ""); err != nil {
-				log.FromContext(ctx).Error(err, "Pin not removed yet", "cluster", klog.KRef(c.key.Fleet, c.key.Name))
+				c.logger().Error(err, "Pin not removed yet")
 			}
 		}
 		return leavePoll, false
 	}
 	c.end()
-	if !c.p.remove(c.member) {
+	if !c.members.remove(c.member) {
 		return 0, false
 	}
-	log.FromContext(ctx).Info("Member forgotten", "cluster", klog.KRef(c.key.Fleet, c.key.Name))
+	c.logger().Info("Member forgotten")
 	return forever, true
 }
 
@@ -116,6 +110,6 @@ func (c *connection) removeProbe(ctx context.Context) {
 	defer cancel()
 	err := c.writer.CoordinationV1().Leases(probeNamespace).Delete(ctx, probeName, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		log.FromContext(ctx).Info("Probe Lease left in the member", "cluster", klog.KRef(c.key.Fleet, c.key.Name), "error", transport.Shorten(err.Error()))
+		c.logger().Info("Probe Lease left in the member", "error", transport.Shorten(err.Error()))
 	}
 }

@@ -44,7 +44,7 @@ type Problem struct {
 	Message string
 }
 
-// Member is what the fleet knew about one Cluster when it was asked. The fields are a snapshot; the methods
+// Member is what was known about one Cluster when the fleet was asked. The fields are a snapshot; the methods
 // work on the living member. Do not change what Labels holds.
 type Member struct {
 	Key
@@ -65,7 +65,7 @@ type Member struct {
 	Connected bool
 	// Problem is the gravest thing that is wrong, or empty. NameTooLong, WrongCluster, DuplicateCluster,
 	// Deleting and Gone exclude the member from leading. InvalidKubeconfig and NoKubeconfig are a warning
-	// while the last good kubeconfig works, which Connected and Health tell. NeverReached, Unreachable and
+	// while the last good kubeconfig works, which Connected and Health show. NeverReached, Unreachable and
 	// Forbidden say why there is no connection yet, or how the last probe failed.
 	Problem Problem
 
@@ -91,19 +91,19 @@ type Member struct {
 // Cluster is the member's cached client, as engaged with the manager. It caches Namespaces and the Leases
 // that are labelled as managed, and refuses other kinds. It is nil unless Connected. Only their context, and
 // the wait for the first byte of an answer, bound its requests.
-func (m Member) Cluster() cluster.Cluster { return m.live.cluster() }
+func (m Member) Cluster() cluster.Cluster { return m.live.get().cluster }
 
 // Writer is a client on the member's second connection. Only renewals and probes use it, so that they do not
 // queue behind lists and watches. It reads without a cache, has no rate limit, and knows every kind that
 // client-go knows. Bound each request with a context. It may be used while not Connected; then requests fail.
 func (m Member) Writer() kubernetes.Interface { return m.live.writer }
 
-// CronJobs is a client for those in the member, on the connection of the caches. What they send has a pace of its own:
-// see Swappable.ForTenants in package transport. An error may wrap transport.ErrTooLarge.
+// CronJobs is a client for those in the member, on the connection of the caches. What comes has a pace of its own:
+// see Swappable.Tenants in package transport. An error may wrap transport.ErrTooLarge.
 func (m Member) CronJobs() batchv1client.CronJobsGetter { return m.live.cronJobs }
 
 // Health judges the member now.
 func (m Member) Health(th health.Thresholds) health.Verdict { return m.live.verdict(th) }
 
-// Observe notes the outcome of a request that the caller has sent to the member itself.
+// Observe records the outcome of a request that the caller has sent to the member itself.
 func (m Member) Observe(o health.Observation) { m.live.observe(o) }

@@ -45,18 +45,12 @@ func (p *Provider) Move(ctx context.Context, fleet string) (Move, error) {
 			specs = append(specs, spec{paused: s.paused, moved: s.moved})
 		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	left := false
-	for k := range p.moved {
-		left = left || k.Fleet == fleet
-	}
-	for k, m := range p.members {
-		if s := m.get().spec; k.Fleet == fleet && s.gone {
+	for _, m := range p.of(fleet) {
+		if s := m.get().spec; s.gone {
 			specs = append(specs, s)
 		}
 	}
-	return moveOf(specs, left), nil
+	return moveOf(specs, p.hasLeft(fleet)), nil
 }
 
 // moveOf judges by the Clusters of a fleet. left says that some have moved away.

@@ -4,24 +4,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/hub/skew"
 )
 
 // One cluster behind two names is one witness, and what has not answered is none.
 func TestOffsetsAreOfEachClusterOnce(t *testing.T) {
-	east, clock := newTestMember(t)
+	clock := clocktest.NewHand(clocktest.Start)
+	p, east := newTestProvider(clock)
 	add := func(name, uid string, answered bool) *member {
 		m := east
 		if name != east.key.Name {
-			var err error
-			if m, err = newMember(east.p, Key{Fleet: east.key.Fleet, Name: name}); err != nil {
-				t.Fatal(err)
-			}
-			east.p.members[m.key] = m
+			m = newMember(p.shared, Key{Fleet: east.key.Fleet, Name: name})
+			p.add(m)
 		}
 		m.state.uid, m.state.ownsUID = uid, uid != "" && name != "twin"
 		if now := clock.Now(); answered {
-			m.clock.Observe(skew.Sample{
+			m.skew.Observe(skew.Sample{
 				Sent: now.Boot, Answered: now.Boot, Date: now.Wall.Add(time.Hour).Truncate(time.Second),
 			}, now)
 		}
@@ -31,7 +30,7 @@ func TestOffsetsAreOfEachClusterOnce(t *testing.T) {
 	add("west", "uid-2", true)
 	add("twin", "uid-2", true)
 	add("silent", "uid-3", false)
-	got := east.p.Offsets()
+	got := p.Offsets()
 	_, first := got[east.key]
 	_, second := got[Key{Fleet: east.key.Fleet, Name: "west"}]
 	if len(got) != 2 || !first || !second {
@@ -43,7 +42,7 @@ func TestOffsetsAreOfEachClusterOnce(t *testing.T) {
 		}
 	}
 	clock.Step(-24 * time.Hour) // the hub's own clock is set back
-	if i := east.p.Offsets()[east.key]; i.Lo < 24*time.Hour {
+	if i := p.Offsets()[east.key]; i.Lo < 24*time.Hour {
 		t.Errorf("a step of the hub's clock is not seen: %v", i)
 	}
 }

@@ -2,14 +2,11 @@ package fleet
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/hub/fleet/wake"
-	"github.com/leasecast/leasecast/hub/health"
 )
 
 const (
@@ -19,38 +16,33 @@ const (
 	pauseLeast = time.Second
 )
 
-// pauseDetector notices pauses of this process (a stopped process, a suspended machine). In a pause nobody
-// hears what members answer.
-type pauseDetector struct {
+// pauses are the times in which this process did not run: it was stopped, or its machine was suspended. Nobody receives
+// then what members answer.
+type pauses struct {
 	mu   sync.Mutex
 	last *lease.Reading
+	all  []pause
+}
+
+type pause struct{ from, to lease.Reading }
+
+// notice returns all pauses, the one included that ends at now.
+func (p *pauses) notice(now lease.Reading) []pause {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.last != nil && now.Boot-p.last.Boot >= pauseLeast {
+		p.all = append(p.all, pause{*p.last, now})
+	}
+	if p.last == nil || now.Boot > p.last.Boot {
+		p.last = &now
+	}
+	return p.all
 }
 
 // detectPauses checks for pauses until ctx ends.
-func (p *Provider) detectPauses(ctx context.Context) {
-	p.noticePause()
-	for wake.For(ctx, p.timers, pauseCheckEvery, nil) == nil {
-		p.noticePause()
+func (s *shared) detectPauses(ctx context.Context) {
+	s.pauses.notice(s.clock.Now())
+	for wake.For(ctx, s.timers, pauseCheckEvery, nil) == nil {
+		s.pauses.notice(s.clock.Now())
 	}
-}
-
-// noticePause excuses all members for a pause that has just ended, before anybody judges their health. It
-// returns the reading of the clocks that it took.
-func (p *Provider) noticePause() lease.Reading {
-	p.pauses.mu.Lock()
-	defer p.pauses.mu.Unlock()
-	now := p.clock.Now()
-	last := p.pauses.last
-	p.pauses.last = &now
-	if last == nil || now.Boot-last.Boot < pauseLeast {
-		return now
-	}
-	p.mu.Lock()
-	members := slices.Collect(maps.Values(p.members))
-	p.mu.Unlock()
-	for _, m := range members {
-		m.excuse(health.Read, *last, now)
-		m.excuse(health.Write, *last, now)
-	}
-	return now
 }

@@ -32,178 +32,143 @@ const (
 	probeFast = time.Second
 )
 
-// probes is what the probers of a member share.
-type probes struct {
+// prober sends the probes of a member. What follows sending is used by its run only.
+type prober struct {
 	*member
-
-	lock sync.Mutex // guards what follows
-	// identified is when the last read was sent whose answer showed the right UID.
-	identified lease.Reading
+	sending sync.WaitGroup
+	// sent is when the last probe of each kind was sent. early is how much sooner than an interval later the next read
+	// is due.
+	sent  map[health.Kind]lease.Reading
+	early time.Duration
 	// mayWriteAt is the last reading at which this replica could have written, if any. mightNotWrite says
 	// whether it could not at some time since.
 	mayWriteAt    *lease.Reading
 	mightNotWrite bool
-	// lease is the probe Lease as last seen.
-	lease *coordinationv1.Lease
+
+	lock  sync.Mutex            // guards lease
+	lease *coordinationv1.Lease // the probe Lease as last seen
 }
 
-// prober sends the probes that have one timeout.
-type prober struct {
-	*probes
-	pace
-	wake chan struct{}
-	stop func() // and wait
-	// lastRead is when it sent its last read. early is how much sooner than an interval later the next one is due.
-	lastRead lease.Reading
-	early    time.Duration
-}
+func newProber(m *member) *prober { return &prober{member: m, sent: map[health.Kind]lease.Reading{}} }
 
-// probe sends probes until ctx ends: those of each timeout in a goroutine of its own, so that those who are patient do not
-// hold up those who are not.
-func (m *member) probe(ctx context.Context) {
-	shared := &probes{member: m}
-	running := map[pace]*prober{}
-	for ctx.Err() == nil {
-		wanted := map[pace]bool{}
-		for _, at := range m.get().paces {
-			if wanted[at] = true; running[at] == nil {
-				running[at] = shared.begin(ctx, at)
-			}
-		}
-		for at, p := range running {
-			if !wanted[at] {
-				p.stop()
-				delete(running, at)
-			}
-			wake.Wake(p.wake)
-		}
-		_ = wake.For(ctx, m.p.timers, forever, m.wakeProbe) // if ctx has ended, that is seen above
-	}
-	for _, p := range running {
-		p.stop()
-	}
-}
-
-// begin starts a prober.
-func (s *probes) begin(ctx context.Context, at pace) *prober {
-	ctx, cancel := context.WithCancel(ctx)
-	var group sync.WaitGroup
-	p := &prober{probes: s, pace: at, wake: make(chan struct{}, 1), stop: func() {
-		cancel()
-		group.Wait()
-	}}
-	group.Go(func() { p.run(ctx) })
-	return p
-}
-
-// run sends probes until ctx ends. A round begins each second, or each interval if that is shorter. If a
-// round takes longer, the next one begins when it has ended.
+// run sends probes until ctx ends. A round begins each second, or each interval if that is shorter.
 func (p *prober) run(ctx context.Context) {
+	defer p.sending.Wait()
 	for {
-		start := p.p.clock.Now()
+		start := p.clock.Now()
 		p.round(ctx, start)
-		now := p.p.clock.Now()
-		next := start.Boot + min(p.interval, probeFast)
-		if at := p.nextRead(); at > now.Boot {
+		s, now := p.get(), p.clock.Now()
+		next := start.Boot + min(s.demand.interval, probeFast)
+		if at := p.nextRead(s); at > now.Boot {
 			next = min(next, at)
 		}
-		if wake.For(ctx, p.p.timers, max(0, next-now.Boot), p.wake) != nil {
+		if wake.For(ctx, p.timers, max(0, next-now.Boot), p.wakeProbe) != nil {
 			return
 		}
 	}
 }
 
-// round sends the probes that are due. Reads and writes do not wait for each other.
+// round sends the probes that are due. It does not wait for their answers.
 func (p *prober) round(ctx context.Context, now lease.Reading) {
 	p.change(func(s *state) { s.unwatched = s.cluster != nil && p.retry.Unwatched() >= unwatchedAfter })
 	s := p.get()
-	mayWrite := p.mayWrite(s, now)
+	mayWrite := p.mayProbeWrites(s, now)
 	if s.target == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, p.timeout)
-	defer cancel()
-	var group sync.WaitGroup
-	defer group.Wait()
-	if p.readDue(s, now) {
-		p.noteRead(now)
-		group.Go(func() { p.sendRead(ctx, s.target, now) })
+	if p.isDue(s, health.Read, now) {
+		p.send(ctx, s, health.Read, now, p.read)
 	}
-	if mayWrite && p.writeDue(s, now) {
-		group.Go(func() { p.sendWrite(ctx, s.target, now) })
+	if mayWrite && p.isDue(s, health.Write, now) {
+		p.send(ctx, s, health.Write, now, p.write)
 	}
 }
 
-// nextRead is the boot reading at which the next read is due, if the last one was answered. Reads come at varying phases
-// of the second, so that the Dates of the answers measure the clock closely (package skew). Reads that others sent do
-// not count, because probes check the UID.
-func (p *prober) nextRead() time.Duration {
-	p.lock.Lock()
-	defer p.lock.Unlock()
-	return max(p.lastRead.Boot, p.identified.Boot) + p.interval - p.early
+// nextRead is the boot reading at which the next read is due, if the last one was answered. Reads come at varying
+// phases of the second, so that the Dates of the answers measure the clock closely (package skew). Reads that others
+// sent do not count, because probes check the UID.
+func (p *prober) nextRead(s state) time.Duration {
+	return p.sent[health.Read].Boot + s.demand.interval - p.early
 }
 
-func (p *prober) noteRead(now lease.Reading) {
-	p.lastRead, p.early = now, rand.N(min(p.interval, probeFast)/4)
+func (p *prober) noteSent(k health.Kind, interval time.Duration, now lease.Reading) {
+	if p.sent[k] = now; k == health.Read {
+		p.early = rand.N(min(interval, probeFast) / 4)
+	}
 }
 
-// readDue reports whether the last read failed, or the next one is due.
-func (p *prober) readDue(s state, now lease.Reading) bool {
-	track := s.tracks.Of(p.timeout)
-	_, answering := track.Last(health.Read)
-	return !answering || now.Boot >= p.nextRead()
+// isDue reports whether the next probe of a kind is due: an interval after the last one, or earlier if that has failed
+// under any timeout. Renewals count as writes.
+func (p *prober) isDue(s state, k health.Kind, now lease.Reading) bool {
+	strictest := s.tracks[0].Track
+	switch last, answering := strictest.Last(k); {
+	case !answering:
+		return now.Boot-p.sent[k].Boot >= min(s.demand.interval, probeFast)
+	case k == health.Read:
+		return now.Boot >= p.nextRead(s)
+	default:
+		return now.Boot-max(last.Boot, p.sent[k].Boot) >= s.demand.interval
+	}
 }
 
-// writeDue reports whether the last write failed, or was sent an interval ago. Renewals count.
-func (p *prober) writeDue(s state, now lease.Reading) bool {
-	track := s.tracks.Of(p.timeout)
-	last, answering := track.Last(health.Write)
-	return !answering || now.Boot-last.Boot >= p.interval
-}
-
-// mayWrite reports whether this replica has the right to write, and may write to this member. Time in which
+// mayProbeWrites reports whether this replica has the right to write, and may write to this member. Time in which
 // it has no right is not held against the member.
-func (s *probes) mayWrite(now state, at lease.Reading) bool {
-	right := now.target != nil && s.p.mayWrite(s.key.Fleet)
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	if !right {
-		s.mightNotWrite = true
+func (p *prober) mayProbeWrites(s state, now lease.Reading) bool {
+	if s.target == nil || !p.mayWrite(p.key.Fleet) {
+		p.mightNotWrite = true
 		return false
 	}
-	if s.mightNotWrite && s.mayWriteAt != nil {
-		s.excuse(health.Write, *s.mayWriteAt, at)
+	if p.mightNotWrite && p.mayWriteAt != nil {
+		p.change(func(s *state) { s.tracks = s.tracks.Excuse(health.Write, *p.mayWriteAt, now) })
 	}
-	s.mayWriteAt, s.mightNotWrite = &at, false
-	return now.cluster != nil && now.spec.pin == now.target.UID && !now.spec.moved && !now.leaving
+	p.mayWriteAt, p.mightNotWrite = &now, false
+	return s.cluster != nil && s.spec.pin == s.target.UID && !s.spec.moved && !s.leaving
 }
 
-// sendRead reads which cluster this is. The time of the read is that at which its round began. If it were a little later,
+// send sends a probe, and observes its outcome under each timeout. A longer one delays no probe that others need.
+func (p *prober) send(ctx context.Context, s state, k health.Kind, now lease.Reading,
+	probe func(context.Context, *transport.Target, lease.Reading) (lease.Reading, error)) {
+	p.noteSent(k, s.demand.interval, now)
+	shorter, longest := s.demand.timeouts[:len(s.demand.timeouts)-1], s.demand.timeouts[len(s.demand.timeouts)-1]
+	p.sending.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, longest)
+		defer cancel()
+		for _, timeout := range shorter {
+			defer p.timers.AfterFunc(timeout, func() {
+				late := asProblem(s.target.Describe(context.DeadlineExceeded))
+				p.observe(health.Observation{
+					Kind: k, At: now, Took: timeout, Silent: true, Reason: late.Reason, Message: late.Message,
+				})
+			}).Stop()
+		}
+		at, err := probe(ctx, s.target, now)
+		if errors.Is(ctx.Err(), context.Canceled) || err != nil && p.get().target != s.target {
+			return // nobody waits for it any more, or its connection was replaced
+		}
+		o := p.observation(ctx, longest, k, at, err)
+		p.observe(o)
+		switch {
+		case o.Reason == reason.WrongCluster:
+			p.drop(s.target, Problem{o.Reason, o.Message})
+		case k == health.Read && o.Reason == reason.Forbidden:
+			p.noteRefused() // its rights may be gone
+		}
+	})
+}
+
+// read reads which cluster this is. The time of the read is that at which its round began. If it were a little later,
 // the next round would find the next read not due yet, and leave it to the round after.
-func (p *prober) sendRead(ctx context.Context, t *transport.Target, at lease.Reading) {
-	found, err := t.Identify(ctx)
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return
-	}
+func (p *prober) read(ctx context.Context, t *transport.Target, at lease.Reading) (lease.Reading, error) {
+	found, err := t.Identify(ctx, p.writer.CoreV1().RESTClient())
 	if err == nil && found != t.UID {
 		err = &transport.ContactError{Reason: reason.WrongCluster, Message: wrongCluster(t.UID, found)}
-		defer p.distrust(t, found)
 	}
-	if err == nil {
-		p.lock.Lock()
-		p.identified = at
-		p.lock.Unlock()
-	}
-	o := p.observation(ctx, p.timeout, health.Read, at, err)
-	if o.Reason == reason.Forbidden {
-		p.refused() // its rights may be gone
-	}
-	p.observe(o)
+	return at, err
 }
 
-// sendWrite updates the probe Lease. If the Lease is not as expected, as when another prober was faster, it reads and
+// write updates the probe Lease. If the Lease is not as expected, as when another prober was faster, it reads and
 // writes it again, twice at most. What it writes without a read counts from the reading at which its round began.
-func (p *prober) sendWrite(ctx context.Context, t *transport.Target, at lease.Reading) {
+func (p *prober) write(ctx context.Context, t *transport.Target, at lease.Reading) (lease.Reading, error) {
 	leases := p.writer.CoordinationV1().Leases(probeNamespace)
 	known := p.swapLease(nil)
 	var err error
@@ -213,7 +178,7 @@ func (p *prober) sendWrite(ctx context.Context, t *transport.Target, at lease.Re
 			if apierrors.IsNotFound(err) {
 				known, err = &coordinationv1.Lease{}, nil
 			}
-			at = p.p.clock.Now()
+			at = p.clock.Now()
 		}
 		if err != nil {
 			break
@@ -234,16 +199,14 @@ func (p *prober) sendWrite(ctx context.Context, t *transport.Target, at lease.Re
 			break
 		}
 	}
-	if !errors.Is(ctx.Err(), context.Canceled) {
-		p.observe(p.observation(ctx, p.timeout, health.Write, at, t.Describe(err)))
-	}
+	return at, t.Describe(err)
 }
 
-// swapLease notes the probe Lease as it is now, nil if that is not known, and returns it as it was known.
-func (s *probes) swapLease(l *coordinationv1.Lease) (was *coordinationv1.Lease) {
-	s.lock.Lock()
-	defer s.lock.Unlock()
-	was, s.lease = s.lease, l
+// swapLease records the probe Lease as it is now, nil if that is not known, and returns it as it was known.
+func (p *prober) swapLease(l *coordinationv1.Lease) (was *coordinationv1.Lease) {
+	p.lock.Lock()
+	defer p.lock.Unlock()
+	was, p.lease = p.lease, l
 	return was
 }
 
@@ -257,7 +220,7 @@ func (p *prober) desired(known *coordinationv1.Lease, at lease.Reading) *coordin
 			Labels:          map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue},
 		},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To(p.p.options.HubID),
+			HolderIdentity: ptr.To(p.options.HubID),
 			RenewTime:      ptr.To(metav1.NewMicroTime(at.Wall)),
 		},
 	}

@@ -34,10 +34,10 @@ func TestWhoIsWrittenTo(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, c := newTestMember(t)
-			m.p.options.MayWrite = func() bool { return tc.right }
+			m.options.MayWrite = func() bool { return tc.right }
 			s := fine()
 			tc.change(&s)
-			if got := (&probes{member: m}).mayWrite(s, c.Now()); got != tc.want {
+			if got := newProber(m).mayProbeWrites(s, c.Now()); got != tc.want {
 				t.Errorf("got %v, want %v", got, tc.want)
 			}
 		})
@@ -51,7 +51,7 @@ func TestProbesAreSentWhenDue(t *testing.T) {
 		asked       time.Duration // ago
 		read, write bool
 	}{
-		"nothing is known": {func(*clocktest.Hand) health.Tracks { return firstTracks() }, 0, true, true},
+		"nothing is known": {func(*clocktest.Hand) health.Tracks { return untested() }, probeFast, true, true},
 		"all was answered just now": {func(c *clocktest.Hand) health.Tracks {
 			return answered(c, time.Second, time.Second)
 		}, time.Second, false, false},
@@ -69,22 +69,27 @@ func TestProbesAreSentWhenDue(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, c := newTestMember(t)
-			p := &prober{probes: &probes{member: m}, pace: pace{interval, defaultTimeout}, lastRead: c.Now()}
+			p := newProber(m)
+			p.noteSent(health.Read, interval, c.Now())
+			p.noteSent(health.Write, interval, clocktest.Start)
 			c.Advance(tc.asked)
-			s := state{tracks: tc.tracks(c)}
-			if got := p.readDue(s, c.Now()); got != tc.read {
+			s := state{demand: demand{interval: interval}, tracks: tc.tracks(c)}
+			if got := p.isDue(s, health.Read, c.Now()); got != tc.read {
 				t.Errorf("read: got %v, want %v", got, tc.read)
 			}
-			if got := p.writeDue(s, c.Now()); got != tc.write {
+			if got := p.isDue(s, health.Write, c.Now()); got != tc.write {
 				t.Errorf("write: got %v, want %v", got, tc.write)
 			}
 		})
 	}
 }
 
-// Answered is a member whose last read and write were sent that long ago.
+// untested are the tracks of a member that no policy selects.
+func untested() health.Tracks { return health.Tracks{}.Under(defaultDemand.timeouts) }
+
+// answered is a member whose last read and write were sent that long ago.
 func answered(c *clocktest.Hand, read, write time.Duration) health.Tracks {
-	tracks := firstTracks()
+	tracks := untested()
 	for kind, ago := range map[health.Kind]time.Duration{health.Read: read, health.Write: write} {
 		at := c.Now()
 		at.Boot -= ago
@@ -93,55 +98,68 @@ func answered(c *clocktest.Hand, read, write time.Duration) health.Tracks {
 	return tracks
 }
 
-func TestSwapEndsWatchesAndLetsRenewalsFinish(t *testing.T) {
-	type arrival struct{ path, token string }
-	arrived := make(chan arrival, 10)
-	finish := make(chan struct{})
-	s := plainServer(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
-		w.(http.Flusher).Flush()
-		arrived <- arrival{r.URL.Path, r.Header.Get("Authorization")}
-		select {
-		case <-finish:
-			replyNamespace(w, "renewed")
-		case <-r.Context().Done():
-		}
-	})
-	m, _ := newTestMember(t)
-	c := &connection{member: m, lifetime: t.Context()}
-	t.Cleanup(c.close)
-	first := targetTo(t, accessTo(t, s, "", "the-old-identity"), nil)
-	c.use(t.Context(), first)
-	watch, begun := begin(m.informer, "/watch?watch=true")
-	<-begun
-	renewal := get(t, &http.Client{Transport: m.renewals}, "/renewal")
-	for range 2 {
-		<-arrived
+func TestNewCredentialsReplaceTheOldOnes(t *testing.T) {
+	for name, test := range map[string]struct {
+		serverName string // that the new kubeconfig expects
+		goesOn     bool   // what is under way
+	}{
+		"another token keeps the connections":        {"", true},
+		"another authority replaces the connections": {"example.com", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			arrived := make(chan string, 10)
+			finish := make(chan struct{})
+			s := plainServer(t, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
+				w.(http.Flusher).Flush()
+				arrived <- r.Header.Get("Authorization")
+				select {
+				case <-finish:
+					replyNamespace(w, "renewed")
+				case <-r.Context().Done():
+				}
+			})
+			m, _ := newTestMember(t)
+			c := connectionOf(t, m)
+			c.use(targetTo(t, accessTo(t, s, "", "the-old-identity"), nil))
+			watch, begun := begin(m.informers, "/watch?watch=true")
+			<-begun
+			renewals := &http.Client{Transport: m.requests.Renewals()}
+			renewal := get(t, renewals, "/renewal")
+			<-arrived
+			<-arrived
+			c.use(targetTo(t, accessTo(t, s, test.serverName, "the-new-identity"), nil))
+			if !test.goesOn {
+				if got := within(t, watch); got != "" {
+					t.Errorf("the watch ended with %q, want a clean end", got)
+				}
+				if got := within(t, renewal); strings.Contains(got, "renewed") {
+					t.Error("the old connection is open")
+				}
+			}
+			next := get(t, renewals, "/renewal")
+			if got := within(t, arrived); got != "Bearer the-new-identity" {
+				t.Errorf("the next renewal came with %q", got)
+			}
+			close(finish)
+			for _, over := range []<-chan string{next, renewal}[:1+map[bool]int{true: 1}[test.goesOn]] {
+				if got := within(t, over); !strings.Contains(got, "renewed") {
+					t.Errorf("a renewal ended with %q", got)
+				}
+			}
+		})
 	}
+}
 
-	changed := accessTo(t, s, "example.com", "the-new-identity")
-	c.use(t.Context(), targetTo(t, changed, first))
+// within returns what comes within a time in which nothing probes.
+func within[T any](t *testing.T, from <-chan T) (got T) {
+	t.Helper()
 	select {
-	case got := <-watch:
-		if got != "" {
-			t.Errorf("the watch ended with %q, want a clean end", got)
-		}
+	case got = <-from:
 	case <-time.After(rotationPatience):
-		t.Error("the watch goes on as the old identity")
+		t.Fatal("nothing comes")
 	}
-	get(t, &http.Client{Transport: m.renewals}, "/renewal")
-	if got := <-arrived; got.token != "Bearer the-new-identity" {
-		t.Errorf("the next renewal came with %q", got.token)
-	}
-	close(finish)
-	select {
-	case got := <-renewal:
-		if !strings.Contains(got, "renewed") {
-			t.Errorf("the renewal under way ended with %q", got)
-		}
-	case <-time.After(rotationPatience):
-		t.Error("the renewal under way has no end")
-	}
+	return got
 }
 
 // rotationPatience bounds waits for what comes at once, or never: nothing here probes.
@@ -158,23 +176,15 @@ func TestInformersCutOffBySwapGoOnAtOnce(t *testing.T) {
 		replyNamespace(w, "listed")
 	})
 	m, _ := newTestMember(t)
-	c := &connection{member: m, lifetime: t.Context()}
-	t.Cleanup(c.close)
-	first := targetTo(t, accessTo(t, s, "", "the-old-identity"), nil)
-	c.use(t.Context(), first)
+	c := connectionOf(t, m)
+	c.use(targetTo(t, accessTo(t, s, "", "the-old-identity"), nil))
 	over := make(chan string, 1)
-	go func() { over <- <-get(t, m.informer, "/list") }()
+	go func() { over <- <-get(t, m.informers, "/list") }()
 	<-arrived
 
-	changed := accessTo(t, s, "example.com", "the-new-identity")
-	c.use(t.Context(), targetTo(t, changed, first))
-	select {
-	case got := <-over:
-		if !strings.Contains(got, "listed") {
-			t.Error(got)
-		}
-	case <-time.After(rotationPatience):
-		t.Error("it waits for a probe")
+	c.use(targetTo(t, accessTo(t, s, "example.com", "the-new-identity"), nil))
+	if got := within(t, over); !strings.Contains(got, "listed") {
+		t.Error(got)
 	}
 }
 

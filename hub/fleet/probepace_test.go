@@ -9,10 +9,12 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
+
+	"github.com/leasecast/leasecast/hub/health"
 )
 
-// On a busy machine a probe is sent some milliseconds after its round began. The next one is due an interval later all the
-// same: one that fails then must not have twice the interval behind it.
+// On a busy machine a probe is sent some milliseconds after its round began. The next one is due an interval later all
+// the same: one that fails then must not have twice the interval behind it.
 func TestProbesThatAreSentLateAreDueAfterTheirInterval(t *testing.T) {
 	s := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -20,25 +22,29 @@ func TestProbesThatAreSentLateAreDueAfterTheirInterval(t *testing.T) {
 			kubeSystem(w, "u")
 			return
 		}
-		reply(w, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"`+probeName+`","resourceVersion":"1"}}`)
+		reply(w, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1",`+
+			`"metadata":{"name":"`+probeName+`","resourceVersion":"1"}}`)
 	})
 	const interval = time.Second
 	m, clock := newTestMember(t)
-	c := &connection{member: m, lifetime: t.Context()}
-	t.Cleanup(c.close)
+	c := connectionOf(t, m)
 	target := targetTo(t, accessTo(t, s, "", "token"), nil)
 	target.UID = "u"
-	c.use(t.Context(), target)
+	c.use(target)
 	m.state.spec.pin, m.state.cluster = "u", struct{ cluster.Cluster }{}
-	p := &prober{probes: &probes{member: m}, pace: pace{interval, 30 * time.Second}}
+	m.state.demand = demand{interval, []time.Duration{30 * time.Second}}
+	p := newProber(m)
 	p.swapLease(&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1"}})
 	for range 3 {
 		start := clock.Now()
-		if !p.readDue(m.get(), start) || !p.writeDue(m.get(), start) {
-			t.Errorf("due is a read: %v, a write: %v", p.readDue(m.get(), start), p.writeDue(m.get(), start))
+		for _, kind := range []health.Kind{health.Read, health.Write} {
+			if !p.isDue(m.get(), kind, start) {
+				t.Errorf("no %v is due", kind)
+			}
 		}
 		clock.Advance(5 * time.Millisecond)
 		p.round(t.Context(), start)
+		p.sending.Wait()
 		if track := m.get().tracks.MostPatient(); !track.Answering() {
 			t.Fatalf("not all is answered: %+v", track.Failure())
 		}

@@ -1,18 +1,16 @@
 package fleet
 
 import (
-	"cmp"
-	"maps"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/leasecast/leasecast/hub/fleet/wake"
-	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/skew"
 )
 
-// Probing is what a policy needs to know of the Clusters that it selects.
+// Probing is what a policy needs of the Clusters that it selects.
 type Probing struct {
 	Clusters labels.Selector
 	// Interval is the longest time between two probes, Timeout how long an answer may take. Both are positive.
@@ -21,80 +19,52 @@ type Probing struct {
 	Skew time.Duration
 }
 
-// How a member is probed that no policy selects. Policies can ask for more only.
-const (
-	defaultInterval = 5 * time.Second
-	defaultTimeout  = 3 * time.Second
-)
-
-// maxTimeouts bounds how many timeouts are told apart in one member, because each has a prober of its own. A policy beyond
-// that is judged by the next longer one.
+// maxTimeouts bounds how many timeouts are told apart in one member. A policy beyond that is judged by the next longer
+// one.
 const maxTimeouts = 8
 
-// pace is how often probes with one timeout are sent.
-type pace struct{ interval, timeout time.Duration }
-
-// SetProbing sets what the policies of a fleet need. Each member is probed for the policies that select it, and its
-// clocks are judged under their ε: there is no verdict under any other one.
-func (p *Provider) SetProbing(fleet string, by []Probing) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.probing[fleet] = slices.Clone(by)
-	for k, m := range p.members {
-		if k.Fleet == fleet {
-			m.setProbing(p.probing[fleet])
-		}
-	}
+// demand is how a member is probed: how often, and the timeouts that answers are judged by, the shortest one first.
+type demand struct {
+	interval time.Duration
+	timeouts []time.Duration
 }
 
-// probeAnew looks anew which policies select a member.
-func (p *Provider) probeAnew(m *member) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	m.setProbing(p.probing[m.key.Fleet])
-}
+// defaultDemand is that of a member that no policy selects. Policies can ask for more only.
+var defaultDemand = demand{5 * time.Second, []time.Duration{3 * time.Second}}
 
-// setProbing heeds the policies that select the member. The lock of the provider keeps two calls in order.
+// setProbing has the member probed for the policies that select it.
 func (m *member) setProbing(by []Probing) {
-	set := labels.Set(m.get().spec.labels)
-	selecting := slices.DeleteFunc(slices.Clone(by), func(p Probing) bool { return !p.Clusters.Matches(set) })
-	paces, eps := demanded(selecting)
+	var eps []time.Duration
 	m.change(func(s *state) {
-		if slices.Equal(s.paces, paces) {
+		selecting := slices.DeleteFunc(slices.Clone(by), func(p Probing) bool {
+			return !p.Clusters.Matches(labels.Set(s.spec.labels))
+		})
+		was := s.demand
+		s.demand, eps = demanded(selecting)
+		if slices.Equal(s.demand.timeouts, was.timeouts) && s.demand.interval == was.interval {
 			return
 		}
-		timeouts := make([]time.Duration, len(paces))
-		for i := range paces {
-			timeouts[i] = paces[i].timeout
-		}
-		s.paces, s.tracks = paces, s.tracks.Under(timeouts)
+		s.tracks = s.tracks.Under(s.demand.timeouts)
 		wake.Wake(m.wakeProbe)
 	})
-	m.setSkews(eps)
+	now := m.clock.Now()
+	m.changeSkew(now, func(t *skew.Track) { t.Judge(now, eps) })
 }
 
-// demanded is how a member is probed, by rising timeouts, and each ε that its clocks are judged under.
-func demanded(by []Probing) (paces []pace, eps []time.Duration) {
-	intervals := map[time.Duration]time.Duration{}
+// demanded is how a member is probed, and each ε that its clocks are judged under.
+func demanded(by []Probing) (d demand, eps []time.Duration) {
+	if len(by) == 0 {
+		return defaultDemand, nil
+	}
+	d.interval = defaultDemand.interval
 	for _, p := range by {
-		intervals[p.Timeout] = min(cmp.Or(intervals[p.Timeout], defaultInterval), p.Interval)
+		d.interval = min(d.interval, p.Interval)
+		d.timeouts = append(d.timeouts, p.Timeout)
 		eps = append(eps, p.Skew)
 	}
-	if len(by) == 0 {
-		intervals[defaultTimeout] = defaultInterval
-	}
-	timeouts := slices.Sorted(maps.Keys(intervals))
-	for left := len(timeouts) - maxTimeouts; left > 0; left-- {
-		// The longer ones are kept: nobody is judged too strictly by them.
-		intervals[timeouts[1]] = min(intervals[timeouts[1]], intervals[timeouts[0]])
-		timeouts = timeouts[1:]
-	}
-	for _, timeout := range timeouts {
-		paces = append(paces, pace{intervals[timeout], timeout})
-	}
+	slices.Sort(d.timeouts)
+	d.timeouts = slices.Compact(d.timeouts)
+	d.timeouts = d.timeouts[max(0, len(d.timeouts)-maxTimeouts):] // nobody is judged too strictly by the longer ones
 	slices.Sort(eps)
-	return paces, slices.Compact(eps)
+	return d, slices.Compact(eps)
 }
-
-// firstTracks are those of a member that no policy is known to select.
-func firstTracks() health.Tracks { return health.Tracks{}.Under([]time.Duration{defaultTimeout}) }

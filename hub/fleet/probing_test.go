@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"reflect"
 	"slices"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	leaseclock "github.com/leasecast/leasecast/api/lease/clock"
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/health"
 )
@@ -21,67 +23,71 @@ func TestWhatPoliciesDemandOfAMember(t *testing.T) {
 		return Probing{Interval: interval, Timeout: timeout, Skew: skew}
 	}
 	const s = time.Second
-	many := make([]Probing, 0, 3*maxTimeouts)
+	var many []Probing
+	var longest []time.Duration
 	for i := range 3 * maxTimeouts {
-		many = append(many, of(4*s, time.Duration(i+1)*s, s))
+		timeout := time.Duration(i+1) * s
+		many = append(many, of(4*s, timeout, s))
+		if i >= 2*maxTimeouts {
+			longest = append(longest, timeout)
+		}
 	}
 	many[0].Interval = 2 * s
 	for name, test := range map[string]struct {
-		by    []Probing
-		paces []pace
-		eps   []time.Duration
+		by   []Probing
+		want demand
+		eps  []time.Duration
 	}{
-		"nobody asks: the default":                     {nil, []pace{{5 * s, 3 * s}}, nil},
-		"one policy has its own":                       {[]Probing{of(2*s, s, s)}, []pace{{2 * s, s}}, []time.Duration{s}},
-		"one that asks for less is probed as often":    {[]Probing{of(20*s, 10*s, s)}, []pace{{5 * s, 10 * s}}, []time.Duration{s}},
-		"policies with one timeout share the probes":   {[]Probing{of(4*s, s, s), of(2*s, s, 2*s)}, []pace{{2 * s, s}}, []time.Duration{s, 2 * s}},
-		"policies with two timeouts have two":          {[]Probing{of(4*s, 2*s, s), of(2*s, s, s)}, []pace{{2 * s, s}, {4 * s, 2 * s}}, []time.Duration{s}},
-		"of many timeouts the longest are told apart":  {many[1:], pacesFrom(2*maxTimeouts+1, 4*s), []time.Duration{s}},
-		"who is impatient beyond that is probed often": {many, append([]pace{{2 * s, (2*maxTimeouts + 1) * s}}, pacesFrom(2*maxTimeouts+2, 4*s)...), []time.Duration{s}},
+		"no policy: the default": {nil, defaultDemand, nil},
+		"one policy: its own":    {[]Probing{of(2*s, s, s)}, demand{2 * s, []time.Duration{s}}, []time.Duration{s}},
+		"a policy that asks for less: as often as by default": {
+			[]Probing{of(20*s, 10*s, s)}, demand{5 * s, []time.Duration{10 * s}}, []time.Duration{s},
+		},
+		"two policies with one timeout: the shorter interval": {
+			[]Probing{of(4*s, s, s), of(2*s, s, 2*s)}, demand{2 * s, []time.Duration{s}}, []time.Duration{s, 2 * s},
+		},
+		"two timeouts: both, by the shorter interval": {
+			[]Probing{of(4*s, 2*s, s), of(2*s, s, s)}, demand{2 * s, []time.Duration{s, 2 * s}}, []time.Duration{s},
+		},
+		"too many timeouts: the longest, by the shortest interval": {many, demand{2 * s, longest}, []time.Duration{s}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			paces, eps := demanded(test.by)
-			if !slices.Equal(paces, test.paces) || !slices.Equal(eps, test.eps) {
-				t.Errorf("%v under %v; want %v, %v", paces, eps, test.paces, test.eps)
+			got, eps := demanded(test.by)
+			if !reflect.DeepEqual(got, test.want) || !slices.Equal(eps, test.eps) {
+				t.Errorf("%v under %v; want %v, %v", got, eps, test.want, test.eps)
 			}
 		})
 	}
 }
 
-// pacesFrom are those with the timeouts of that many seconds and more, up to the longest of the test.
-func pacesFrom(seconds int, interval time.Duration) (ps []pace) {
-	for ; seconds <= 3*maxTimeouts; seconds++ {
-		ps = append(ps, pace{interval, time.Duration(seconds) * time.Second})
-	}
-	return ps
-}
-
 func TestWhichPoliciesAMemberIsProbedFor(t *testing.T) {
 	here := labels.SelectorFromSet(labels.Set{"region": "here"})
 	hasty := Probing{Clusters: here, Interval: time.Second, Timeout: 50 * time.Millisecond, Skew: time.Millisecond}
-	usual := []pace{{defaultInterval, defaultTimeout}}
 	for name, test := range map[string]struct {
 		fleet, region string
-		want          []pace
+		want          bool
 	}{
-		"for one of its fleet that selects it":             {testKey.Fleet, "here", []pace{{time.Second, 50 * time.Millisecond}}},
-		"not for one of its fleet that does not select it": {testKey.Fleet, "there", usual},
-		"not for one of another fleet":                     {"elsewhere", "here", usual},
+		"for one of its fleet that selects it":             {testKey.Fleet, "here", true},
+		"not for one of its fleet that does not select it": {testKey.Fleet, "there", false},
+		"not for one of another fleet":                     {"elsewhere", "here", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, _ := newTestMember(t)
-			m.setSpec(spec{labels: map[string]string{"region": test.region}})
-			m.p.SetProbing(test.fleet, []Probing{hasty})
-			if got := m.get().paces; !slices.Equal(got, test.want) {
-				t.Errorf("%v, want %v", got, test.want)
+			p, m := newTestProvider(clocktest.NewHand(clocktest.Start))
+			label := func(s spec) {
+				m.setSpec(s)
+				p.demandProbes(m)
 			}
-			judged := len(m.clock.States()) > 0
-			if demanded := !slices.Equal(test.want, usual); judged != demanded {
-				t.Errorf("its clocks are judged under the ε: %v", judged)
+			probed := func() bool {
+				return reflect.DeepEqual(m.get().demand, demand{time.Second, []time.Duration{hasty.Timeout}})
 			}
-			m.setSpec(spec{labels: map[string]string{"region": "here"}, pin: "another edit"})
-			m.setSpec(spec{labels: map[string]string{"region": "nowhere"}})
-			if got := m.get().paces; !slices.Equal(got, usual) {
+			label(spec{labels: map[string]string{"region": test.region}})
+			p.SetProbing(test.fleet, []Probing{hasty})
+			if probed() != test.want || len(m.skew.States()) > 0 != test.want {
+				t.Errorf("probed by %v, clocks judged by %v", m.get().demand, m.skew.States())
+			}
+			label(spec{labels: map[string]string{"region": "here"}, pin: "another edit"})
+			label(spec{labels: map[string]string{"region": "nowhere"}})
+			if got := m.get().demand; !reflect.DeepEqual(got, defaultDemand) {
 				t.Errorf("once its labels have changed: %v", got)
 			}
 		})
@@ -91,7 +97,7 @@ func TestWhichPoliciesAMemberIsProbedFor(t *testing.T) {
 // A far cluster answers after 200 ms. One policy waits for 50 ms, another one for 3 s.
 func TestAnImpatientPolicyMakesNoMemberUnreachableForAnother(t *testing.T) {
 	m, c := newTestMember(t)
-	m.p.SetProbing(testKey.Fleet, []Probing{
+	m.setProbing([]Probing{
 		{Clusters: labels.Everything(), Interval: time.Second, Timeout: 50 * time.Millisecond},
 		{Clusters: labels.Everything(), Interval: time.Second, Timeout: 3 * time.Second},
 	})
@@ -99,45 +105,47 @@ func TestAnImpatientPolicyMakesNoMemberUnreachableForAnother(t *testing.T) {
 		sent := c.Now()
 		for _, k := range []health.Kind{health.Read, health.Write} {
 			m.observe(health.Observation{Kind: k, At: sent, OK: true, Took: 200 * time.Millisecond})
-			m.observe(health.Observation{Kind: k, At: sent, Took: 50 * time.Millisecond, Silent: true, Reason: reason.Unreachable})
+			m.observe(health.Observation{
+				Kind: k, At: sent, Took: 50 * time.Millisecond, Silent: true, Reason: reason.Unreachable,
+			})
 		}
 		c.Advance(time.Second)
 	}
-	for timeout, want := range map[time.Duration]health.State{50 * time.Millisecond: health.Unknown, 3 * time.Second: health.Healthy} {
+	for timeout, want := range map[time.Duration]health.State{
+		50 * time.Millisecond: health.Unknown, 3 * time.Second: health.Healthy,
+	} {
 		th := health.Thresholds{Timeout: timeout, UnreachableAfter: 2 * time.Second, RecoverAfter: time.Second}
 		if v := (Member{live: m}).Health(th); v.State != want {
 			t.Errorf("for whoever waits %v it is %v: %s", timeout, v.State, v.Message)
 		}
 	}
-	if p := m.problem(m.get(), nil); p.Reason == reason.Unreachable {
-		t.Errorf("its Cluster is told of %v", p)
+	if s := m.get(); s.problem(testKey, nil).Reason == reason.Unreachable {
+		t.Errorf("its Cluster shows %v", s.problem(testKey, nil))
 	}
 }
 
-// Each timeout has a prober of its own: who is patient with a silent member does not hold up who is not.
-func TestProbersDoNotWaitForEachOther(t *testing.T) {
+// A silent member has failed for who is impatient, and is asked again, while who is patient still waits.
+func TestSilenceIsJudgedUnderEachTimeout(t *testing.T) {
 	const hasty, patient = 20 * time.Millisecond, time.Hour
 	arrived := make(chan struct{}, 100)
 	s := apiServer(t, func(_ http.ResponseWriter, r *http.Request) {
 		arrived <- struct{}{}
 		<-r.Context().Done()
 	})
-	m, _ := newTestMember(t)
-	m.p.clock = &leaseclock.System{}
+	_, m := newTestProvider(&leaseclock.System{})
 	m.state.target = targetTo(t, accessTo(t, s, "", "token"), nil)
-	m.p.SetProbing(testKey.Fleet, []Probing{
+	m.setProbing([]Probing{
 		{Clusters: labels.Everything(), Interval: hasty, Timeout: hasty},
 		{Clusters: labels.Everything(), Interval: hasty, Timeout: patient},
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	var probing sync.WaitGroup
-	probing.Go(func() { m.probe(ctx) })
-	for range 5 { // one is of the patient
-		select {
-		case <-arrived:
-		case <-time.After(rotationPatience):
-			t.Fatal("it is not asked again")
-		}
+	probing.Go(func() { newProber(m).run(ctx) })
+	for range 5 {
+		within(t, arrived)
+	}
+	for track := m.get().tracks.Of(hasty); track.Failure() == (health.Observation{}); track = m.get().tracks.Of(hasty) {
+		within(t, arrived)
 	}
 	if track := m.get().tracks.Of(patient); track.Failure() != (health.Observation{}) {
 		t.Errorf("it has failed for who is patient: %+v", track.Failure())
@@ -157,8 +165,9 @@ func TestAProbeThatWasCutOffHasFailedUnderItsOwnTimeout(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	c.Advance(time.Millisecond)
-	if o := m.observation(t.Context(), time.Second, health.Write, o.At, errors.New("refused")); o.Silent || o.Took != time.Millisecond {
-		t.Errorf("an answer: %+v", o)
+	answer := m.observation(t.Context(), time.Second, health.Write, o.At, errors.New("refused"))
+	if answer.Silent || answer.Took != time.Millisecond {
+		t.Errorf("an answer: %+v", answer)
 	}
 	m.observe(o)
 	under, patient := m.get().tracks.Under([]time.Duration{time.Second}), m.get().tracks

@@ -5,15 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -23,7 +23,6 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	leaseclock "github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/hub/fleet/secrets"
-	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/rights"
 )
 
@@ -57,36 +56,9 @@ const defaultUserAgent = "leasecast-hub"
 
 // Provider connects the members. Make it with [New].
 type Provider struct {
-	options Options
-	rights  rights.Rights
-	clock   lease.Clock
-	timers  clock.WithDelayedExecution
-	log     logr.Logger
-	mgr     mcmanager.Manager
-
-	// work holds the keys whose objects in the hub changed, changed those that subscribers
-	// are to be told of.
-	work, changed *workQueue
-	synced        chan struct{}
-	pauses        pauseDetector
-	secrets       *secrets.Store
-	// room is for answers of all members while they are read.
-	room *transport.Room
-
-	mu          sync.Mutex
-	members     map[Key]*member
-	moved       map[Key]types.UID // the Clusters that were last seen to be moving away
-	indexes     []index
-	subscribers map[int]func(Key)
-	nextID      int
-	probing     map[string][]Probing // by fleet
-	served      map[string]servedBy  // by fleet
-}
-
-type index struct {
-	object  client.Object
-	field   string
-	extract client.IndexerFunc
+	*registry
+	synced     chan struct{}
+	subscriber atomic.Pointer[func(Key)]
 }
 
 var _ multicluster.Provider = (*Provider)(nil)
@@ -97,22 +69,22 @@ func New(o Options) *Provider {
 		o.Clock = &leaseclock.System{}
 	}
 	o.UserAgent = cmp.Or(o.UserAgent, defaultUserAgent)
+	s := &shared{
+		options: o,
+		rights:  rights.Of(o.HubID),
+		clock:   o.Clock,
+		timers:  clock.RealClock{},
+		log:     logr.Discard(),
+		work:    workqueue.NewTyped[Key](),
+		changed: workqueue.NewTyped[Key](),
+		secrets: secrets.New(secrets.Options{}), // SetupWithManager makes it one that can ask
+		served:  map[string]servedBy{},
+	}
 	return &Provider{
-		options:     o,
-		rights:      rights.Of(o.HubID),
-		clock:       o.Clock,
-		timers:      clock.RealClock{},
-		log:         logr.Discard(),
-		work:        newWorkQueue(),
-		changed:     newWorkQueue(),
-		synced:      make(chan struct{}),
-		secrets:     secrets.New(secrets.Options{}), // SetupWithManager makes it one that can ask
-		members:     map[Key]*member{},
-		room:        transport.NewRoom(nil),
-		moved:       map[Key]types.UID{},
-		subscribers: map[int]func(Key){},
-		served:      map[string]servedBy{},
-		probing:     map[string][]Probing{},
+		registry: &registry{
+			shared: s, members: map[Key]*member{}, moved: map[Key]types.UID{}, probing: map[string][]Probing{},
+		},
+		synced: make(chan struct{}),
 	}
 }
 
@@ -139,36 +111,17 @@ func (p *Provider) Get(_ context.Context, name multicluster.ClusterName) (cluste
 	if err != nil {
 		return nil, err
 	}
-	p.mu.Lock()
-	m := p.members[k]
-	p.mu.Unlock()
-	if m != nil {
-		if cl := m.cluster(); cl != nil {
+	if m := p.get(k); m != nil {
+		if cl := m.get().cluster; cl != nil {
 			return cl, nil
 		}
 	}
 	return nil, fmt.Errorf("member %s is not connected: %w", k, multicluster.ErrClusterNotFound)
 }
 
-// IndexField implements multicluster.Provider: it indexes all members, present and future.
-func (p *Provider) IndexField(ctx context.Context, obj client.Object, field string, extract client.IndexerFunc) error {
-	p.mu.Lock()
-	p.indexes = append(p.indexes, index{obj, field, extract})
-	members := slices.Collect(maps.Values(p.members))
-	p.mu.Unlock()
-	var errs []error
-	for _, m := range members {
-		if cl := m.cluster(); cl != nil {
-			errs = append(errs, cl.GetFieldIndexer().IndexField(ctx, obj, field, extract))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-func (p *Provider) indexed() []index {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.indexes)
+// IndexField implements multicluster.Provider. The caches of members have no indexes.
+func (*Provider) IndexField(context.Context, client.Object, string, client.IndexerFunc) error {
+	return errors.New("fleet: the caches of members have no indexes")
 }
 
 // Synced is closed when every Cluster that existed at the start is known, though not necessarily reached.
@@ -177,14 +130,10 @@ func (p *Provider) Synced() <-chan struct{} { return p.synced }
 
 // Members lists the members of a fleet, ordered by name.
 func (p *Provider) Members(fleet string) []Member {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	owners := p.ownersLocked()
+	owners := p.owners()
 	var members []Member
-	for k, m := range p.members {
-		if k.Fleet == fleet {
-			members = append(members, m.snapshot(owners))
-		}
+	for _, m := range p.of(fleet) {
+		members = append(members, m.snapshot(owners))
 	}
 	slices.SortFunc(members, func(a, b Member) int { return cmp.Compare(a.Name, b.Name) })
 	return members
@@ -192,60 +141,37 @@ func (p *Provider) Members(fleet string) []Member {
 
 // Member returns one member, and false if there is none of that name.
 func (p *Provider) Member(k Key) (Member, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	m := p.members[k]
+	m := p.get(k)
 	if m == nil {
 		return Member{}, false
 	}
-	return m.snapshot(p.ownersLocked()), true
-}
-
-func (p *Provider) ownersLocked() map[string]Key {
-	all := make([]uidOwner, 0, len(p.members))
-	for _, m := range p.members {
-		all = append(all, m.uidOwner())
-	}
-	return owners(all)
-}
-
-// takeUID gives its UID to a member, unless the UID belongs to another one. The member then keeps it against
-// all that are not pinned to it.
-func (p *Provider) takeUID(m *member) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ownersLocked()[m.uidOwner().uid] != m.key {
-		return false
-	}
-	m.change(func(s *state) { s.ownsUID = true })
-	return true
+	return m.snapshot(p.owners()), true
 }
 
 // Forget says that nothing of ours is left in a member that takes no part any more. The provider ends its cluster, and
 // removes the probe Lease and the hub's rights if the member can be reached. Then it removes the pin from the
 // Cluster, and ends the connection. Forget does not wait for that, and does nothing for a member that takes part.
 func (p *Provider) Forget(k Key) {
-	p.mu.Lock()
-	m := p.members[k]
-	p.mu.Unlock()
-	if m != nil {
+	if m := p.get(k); m != nil {
 		m.forget()
 	}
 }
 
-// Subscribe calls f with the key of each member of which anything changes: that it is there, a field of its
-// snapshot, or whether it answers. States of health that change by time alone are not announced (see
+// Subscribe calls f, and nobody else, with the key of each member of which anything changes: that it is there, a field
+// of its snapshot, or whether it answers. States of health that change by time alone are not announced (see
 // health.Verdict.Next). Calls come one at a time and may be merged; f must not block. No lock is held, so f
 // may call the provider. The returned function ends the subscription; a call may still be under way.
 func (p *Provider) Subscribe(f func(Key)) (unsubscribe func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	id := p.nextID
-	p.nextID++
-	p.subscribers[id] = f
-	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.subscribers, id)
+	p.subscriber.Store(&f)
+	return func() { p.subscriber.CompareAndSwap(&f, nil) }
+}
+
+// notifySubscriber calls it until the queue is shut down.
+func (p *Provider) notifySubscriber() {
+	for k, ended := p.changed.Get(); !ended; k, ended = p.changed.Get() {
+		if f := p.subscriber.Load(); f != nil {
+			(*f)(k)
+		}
+		p.changed.Done(k)
 	}
 }

@@ -43,9 +43,8 @@ func TestAMemberInQuarantineIsDisconnected(t *testing.T) {
 	s := apiServer(t, nil)
 	m, clock := newTestMember(t)
 	m.state.spec.labels = map[string]string{v1alpha1.PriorityLabel: "1"}
-	c := &connection{member: m, lifetime: t.Context()}
-	t.Cleanup(c.close)
-	c.use(t.Context(), targetTo(t, accessTo(t, s, "", "token"), nil))
+	c := connectionOf(t, m)
+	c.use(targetTo(t, accessTo(t, s, "", "token"), nil))
 	interrupted := false
 	m.change(func(s *state) { s.interrupt = func() { interrupted = true } })
 	m.sentTooMuch(errors.New("a flood"))
@@ -58,12 +57,12 @@ func TestAMemberInQuarantineIsDisconnected(t *testing.T) {
 		if now.target != nil || done || wait < time.Minute {
 			t.Errorf("it is connected: %v; looked at again in %v", now.target != nil, wait)
 		}
-		if p := m.problem(now, nil); p.Reason != reason.SendsTooMuch {
+		if p := now.problem(testKey, nil); p.Reason != reason.SendsTooMuch {
 			t.Errorf("shown as %+v", p)
 		}
 	}
 	clock.Advance(2 * time.Minute)
-	if wait := c.enforceQuarantine(t.Context(), m.get(), clock.Now()); wait != 0 {
+	if wait, _ := c.step(t.Context()); wait >= time.Minute {
 		t.Errorf("after its end nothing is asked of it for %v", wait)
 	}
 }
@@ -76,7 +75,7 @@ func TestWhatTenantsWriteDisconnectsNobody(t *testing.T) {
 		_, _ = w.Write(large) // nobody reads all of it
 	})
 	m, _ := newTestMember(t)
-	transport.Lead(targetTo(t, accessTo(t, s, "", "t"), nil), m.caches, m.renewals)
+	m.requests.Lead(targetTo(t, accessTo(t, s, "", "t"), nil))
 	all, o := metav1.NamespaceAll, metav1.ListOptions{}
 	for name, list := range map[string]func() error{
 		"CronJobs": func() error {
@@ -84,7 +83,8 @@ func TestWhatTenantsWriteDisconnectsNobody(t *testing.T) {
 			return err
 		},
 		"registrations of readers": func() error {
-			_, err := m.writer.CoordinationV1().Leases(all).List(t.Context(), metav1.ListOptions{LabelSelector: m.renewals.ReadersSelector})
+			ofReaders := metav1.ListOptions{LabelSelector: m.requests.ReadersSelector}
+			_, err := m.writer.CoordinationV1().Leases(all).List(t.Context(), ofReaders)
 			return err
 		},
 		"admission policies": func() error {
@@ -96,7 +96,7 @@ func TestWhatTenantsWriteDisconnectsNobody(t *testing.T) {
 			return err
 		},
 	} {
-		if err := list(); !errors.Is(err, transport.ErrTooLarge) || m.get().quarantine != nil {
+		if err := list(); !errors.Is(err, transport.ErrTooLarge) || m.get().quarantine.until > 0 {
 			t.Errorf("%s: %v: %+v", name, err, m.get().quarantine)
 		}
 	}

@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 
@@ -14,8 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-
-	"github.com/leasecast/leasecast/hub/fleet/wake"
 )
 
 // runner is the provider as the manager runs it. It is a type of its own because the multicluster manager
@@ -39,30 +36,38 @@ func (r runner) Start(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer r.secrets.Wait()
+	defer r.changed.ShutDown()
+	context.AfterFunc(ctx, r.work.ShutDown)
 	for _, name := range r.options.Namespaces {
 		r.secrets.Open(ctx, name)
 	}
 	group.Go(func() { r.detectPauses(ctx) })
-	group.Go(func() { r.notifySubscribers(ctx) })
+	group.Go(r.notifySubscriber)
 	group.Go(func() { r.awaitElection(ctx) })
-	for {
-		for _, k := range r.work.getAll() {
+	r.work.Add(everything)
+	for k, ended := r.work.Get(); !ended; k, ended = r.work.Get() {
+		if k != everything {
 			r.sync(ctx, k, &group)
 		}
-		select {
-		case <-r.synced:
-		default:
+		r.work.Done(k)
+		if r.work.Len() == 0 {
 			r.closeSynced(ctx, &group)
 		}
-		if wake.For(ctx, r.timers, forever, r.work.wake) != nil {
-			return nil
-		}
 	}
+	return nil
 }
 
+// everything is a key without a Cluster: it has the runner check whether all Clusters are known.
+var everything Key
+
 // closeSynced closes the channel when every Cluster is known. A fleet's Secrets may have been seen after its Clusters
-// were taken from the queue; therefore all Clusters are looked at once more.
+// were taken from the queue; therefore all Clusters are synced once more.
 func (r runner) closeSynced(ctx context.Context, group *sync.WaitGroup) {
+	select {
+	case <-r.synced:
+		return
+	default:
+	}
 	if !r.secrets.AllSettled() {
 		return
 	}
@@ -102,15 +107,16 @@ func (r runner) enqueue(obj any) {
 	}
 	if o, ok := obj.(*clusterv1.Cluster); ok {
 		k := Key{Fleet: o.Namespace, Name: o.Name}
-		r.noteMove(k, o)
-		r.ask(k)
+		_, moves := o.Annotations[deleteForMove]
+		r.noteMove(k, o.UID, moves)
+		r.enqueueKey(k)
 	}
 }
 
-// ask has a Cluster looked at, if its fleet is served.
-func (r runner) ask(k Key) {
+// enqueueKey enqueues a Cluster, if its fleet is served.
+func (r runner) enqueueKey(k Key) {
 	if r.serves(k.Fleet) {
-		r.work.add(k)
+		r.work.Add(k)
 	}
 }
 
@@ -119,29 +125,15 @@ func (r runner) serves(fleet string) bool {
 	return len(r.options.Namespaces) == 0 || slices.Contains(r.options.Namespaces, fleet)
 }
 
-// noteMove remembers that a Cluster is moving to another hub. The move annotates and deletes it within
-// milliseconds, and after that the cache shows nothing.
-func (r runner) noteMove(k Key, c *clusterv1.Cluster) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, moved := c.Annotations[deleteForMove]; moved {
-		r.moved[k] = c.UID
-	} else if r.moved[k] != c.UID {
-		delete(r.moved, k)
-	}
-}
-
 // sync hands a member what the hub's objects say, and starts it if it is a new one. It reads memory only.
 func (r runner) sync(ctx context.Context, k Key, group *sync.WaitGroup) {
-	r.mu.Lock()
-	m, moved := r.members[k], r.moved[k]
-	r.mu.Unlock()
+	m := r.get(k)
 	s, err := r.readHub(ctx, k)
 	switch {
 	case apierrors.IsNotFound(err):
 		r.secrets.Release(k.Fleet, k.Name)
 		if m != nil {
-			m.gone(moved)
+			m.gone(r.movedUID(k))
 		}
 		return
 	case err != nil:
@@ -152,14 +144,15 @@ func (r runner) sync(ctx context.Context, k Key, group *sync.WaitGroup) {
 		r.secrets.Release(k.Fleet, k.Name)
 		return
 	case !r.opened(ctx, k.Fleet):
-		return // it is looked at again when the Secrets can be seen, or it is known why not
+		return // it is enqueued again once the Secrets can be read, or the missing grant is known
 	}
 	kubeconfig := r.secrets.Kubeconfig(k.Fleet, k.Name, s.created)
 	s.kubeconfig, s.noKubeconfig, s.refused = kubeconfig.Value, kubeconfig.Missing, kubeconfig.Refused
-	if m != nil {
-		m.setSpec(s)
-	} else {
+	switch {
+	case m == nil:
 		r.start(ctx, k, s, group)
+	case m.setSpec(s):
+		r.demandProbes(m)
 	}
 }
 
@@ -173,81 +166,24 @@ func (r runner) readHub(ctx context.Context, k Key) (spec, error) {
 }
 
 func (r runner) start(ctx context.Context, k Key, s spec, group *sync.WaitGroup) {
-	m, err := newMember(r.Provider, k)
-	if err != nil {
-		// No content of a Cluster leads here.
-		log.FromContext(ctx).Error(err, "Member not started", "cluster", klog.KRef(k.Fleet, k.Name))
-		return
-	}
+	m := newMember(r.shared, k)
 	m.state.spec = s
-	r.mu.Lock()
-	m.setProbing(r.probing[k.Fleet])
-	r.members[k] = m
-	r.mu.Unlock()
-	r.changed.add(k)
+	r.add(m)
 	group.Go(func() {
 		ctx, cancel := context.WithCancel(ctx)
-		var probe sync.WaitGroup
-		probe.Go(func() { m.probe(ctx) })
-		m.run(ctx)
+		var probing sync.WaitGroup
+		probing.Go(func() { newProber(m).run(ctx) })
+		(&connection{installer: installer{member: m}, members: r.registry}).run(ctx)
 		cancel()
-		probe.Wait()
+		probing.Wait()
 	})
 }
 
-// elected reports whether the controllers of this replica run, or are about to.
-func (p *Provider) elected() bool {
-	select {
-	case <-p.mgr.Elected():
-		return true
-	default:
-		return false
-	}
-}
-
 // awaitElection wakes the members when this replica is elected.
-func (p *Provider) awaitElection(ctx context.Context) {
+func (r runner) awaitElection(ctx context.Context) {
 	select {
-	case <-p.mgr.Elected():
+	case <-r.mgr.Elected():
+		r.wake("")
 	case <-ctx.Done():
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, m := range p.members {
-		wake.Wake(m.wake)
-		wake.Wake(m.wakeProbe)
-	}
-}
-
-// remove takes out a member that is to be forgotten. It returns false if the member takes part again
-// meanwhile.
-func (p *Provider) remove(m *member) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if m.get().spec.takesPart() {
-		return false
-	}
-	delete(p.members, m.key)
-	p.changed.add(m.key)
-	for _, other := range p.members {
-		wake.Wake(other.wake) // it may wait for the UID
-	}
-	// Should the Cluster have come back between the two, it is looked at again.
-	p.work.add(m.key)
-	return true
-}
-
-// notifySubscribers calls them until ctx ends.
-func (p *Provider) notifySubscribers(ctx context.Context) {
-	for wake.For(ctx, p.timers, forever, p.changed.wake) == nil {
-		for _, k := range p.changed.getAll() {
-			p.mu.Lock()
-			subscribers := slices.Collect(maps.Values(p.subscribers))
-			p.mu.Unlock()
-			for _, f := range subscribers {
-				f(k)
-			}
-		}
 	}
 }

@@ -23,51 +23,55 @@ func TestWhoServesAFleet(t *testing.T) {
 		servedBy string
 		mayWrite bool
 	}{
-		"nobody yet":                                                {nil, "", true},
-		"this installation":                                         {[]look{{ownMark, 0}}, ownMark, true},
-		"a neighbour":                                               {[]look{{besideMark, 0}}, besideMark, false},
-		"a neighbour, for as long as it says":                       {[]look{{besideMark, time.Hour}}, besideMark, false},
-		"a hub that it was moved from":                              {[]look{{movedMark, 0}}, movedMark, true},
-		"a neighbour whose mark has just gone":                      {[]look{{besideMark, 0}, {"", otherHubGrace - time.Millisecond}}, besideMark, false},
-		"nobody, once that may be taken at its word":                {[]look{{besideMark, 0}, {"", otherHubGrace}}, "", true},
-		"a neighbour whose mark is back":                            {[]look{{besideMark, 0}, {"", time.Second}, {besideMark, time.Hour}}, besideMark, false},
-		"this installation, after a neighbour":                      {[]look{{besideMark, 0}, {"", time.Hour}, {ownMark, 0}}, ownMark, true},
-		"nobody, after this installation":                           {[]look{{ownMark, 0}, {"", 0}}, "", true},
-		"nobody, long after a neighbour and then this installation": {[]look{{besideMark, 0}, {ownMark, 0}, {"", 0}}, "", true},
+		"nobody yet":                          {nil, "", true},
+		"this installation":                   {[]look{{ownMark, 0}}, ownMark, true},
+		"a neighbour":                         {[]look{{besideMark, 0}}, besideMark, false},
+		"a neighbour, for as long as it says": {[]look{{besideMark, time.Hour}}, besideMark, false},
+		"a hub that it was moved from":        {[]look{{movedMark, 0}}, movedMark, true},
+		"a neighbour whose mark has just gone": {
+			[]look{{besideMark, 0}, {"", otherHubGrace - time.Millisecond}}, besideMark, false,
+		},
+		"nobody, once that may be taken at its word": {[]look{{besideMark, 0}, {"", otherHubGrace}}, "", true},
+		"a neighbour whose mark is back": {
+			[]look{{besideMark, 0}, {"", time.Second}, {besideMark, time.Hour}}, besideMark, false,
+		},
+		"this installation, after a neighbour": {
+			[]look{{besideMark, 0}, {"", time.Hour}, {ownMark, 0}}, ownMark, true,
+		},
+		"nobody, after this installation": {[]look{{ownMark, 0}, {"", 0}}, "", true},
+		"nobody, long after a neighbour and then this installation": {
+			[]look{{besideMark, 0}, {ownMark, 0}, {"", 0}}, "", true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, c := newTestMember(t)
-			m.p.options.HubID = ownMark
+			m.options.HubID = ownMark
 			for _, l := range tc.looks {
-				m.p.noteServed(m.key.Fleet, l.mark)
+				m.noteServed(m.key.Fleet, l.mark)
 				c.Advance(l.after)
 			}
-			if got := m.p.ServedBy(m.key.Fleet); got != tc.servedBy {
+			if got := m.ServedBy(m.key.Fleet); got != tc.servedBy {
 				t.Errorf("served by %q, want %q", got, tc.servedBy)
 			}
-			if got := m.p.mayWrite(m.key.Fleet); got != tc.mayWrite {
+			if got := m.mayWrite(m.key.Fleet); got != tc.mayWrite {
 				t.Errorf("may write: %t", got)
 			}
-			if got := m.p.mayWrite("another fleet"); !got {
+			if got := m.mayWrite("another fleet"); !got {
 				t.Error("nothing may be written for another fleet")
 			}
 		})
 	}
 }
 
-func TestANewMarkIsNews(t *testing.T) {
+func TestANewMarkIsReportedOnce(t *testing.T) {
 	m, _ := newTestMember(t)
-	m.p.options.HubID = ownMark
+	m.options.HubID = ownMark
 	for i, tc := range []struct {
 		mark string
-		news bool
+		new  bool
 	}{{"", false}, {besideMark, true}, {besideMark, false}, {ownMark, true}, {"", true}} {
-		m.p.changed.getAll()
-		if got := m.p.noteServed(m.key.Fleet, tc.mark); got != tc.news {
-			t.Errorf("look %d: news: %t", i, got)
-		}
-		if told := len(m.p.changed.getAll()) > 0; told != tc.news {
-			t.Errorf("look %d: subscribers were told: %t", i, told)
+		if got := m.noteServed(m.key.Fleet, tc.mark); got != tc.new {
+			t.Errorf("look %d: new: %t", i, got)
 		}
 	}
 }

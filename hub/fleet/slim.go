@@ -18,9 +18,9 @@ const (
 	maxAnnotation = 1 << 10
 )
 
-// SlimCluster drops from a Cluster what the hub does not read, before a cache keeps it. Whoever may write Clusters can fill
-// each with a megabyte, so what is kept of one has a bound. So nobody may update a Cluster from a cache: patch it. Objects of other
-// types stay as they are.
+// SlimCluster drops from a Cluster what the hub does not read, before a cache keeps it. A tenant can fill each Cluster
+// with a megabyte, so what is kept of one has a bound. So nobody may update a Cluster from a cache: patch
+// it. Objects of other types stay as they are.
 func SlimCluster(o any) (any, error) {
 	c, ok := o.(*clusterv1.Cluster)
 	if !ok {
@@ -28,7 +28,8 @@ func SlimCluster(o any) (any, error) {
 	}
 	slim := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
 		Namespace: c.Namespace, Name: c.Name, UID: c.UID, ResourceVersion: c.ResourceVersion,
-		CreationTimestamp: c.CreationTimestamp, DeletionTimestamp: c.DeletionTimestamp, Annotations: slimAnnotations(c.Annotations),
+		CreationTimestamp: c.CreationTimestamp, DeletionTimestamp: c.DeletionTimestamp,
+		Annotations: slimAnnotations(c.Annotations),
 	}}
 	if !readSpec(c, nil).keeps() {
 		return slim, nil // it takes no part, and nothing of ours is there
@@ -47,7 +48,9 @@ func SlimCluster(o any) (any, error) {
 // slimAnnotations are those that the hub reads. The marks of a pause and of a move count by being there.
 func slimAnnotations(all map[string]string) map[string]string {
 	slim := map[string]string{}
-	for _, name := range []string{v1alpha1.ClusterUIDAnnotation, v1alpha1.PinProofAnnotation, clusterv1.PausedAnnotation, deleteForMove} {
+	for _, name := range []string{
+		v1alpha1.ClusterUIDAnnotation, v1alpha1.PinProofAnnotation, clusterv1.PausedAnnotation, deleteForMove,
+	} {
 		if value, ok := all[name]; ok {
 			slim[name] = strings.Clone(value[:min(len(value), maxAnnotation)])
 		}

@@ -2,7 +2,7 @@ package fleet
 
 import (
 	"fmt"
-	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,6 +39,8 @@ type spec struct {
 	hint      string
 
 	deleting, paused, moved, gone bool
+	// goneAt is the boot reading at which the Cluster was found to be gone.
+	goneAt time.Duration
 
 	// kubeconfig is the content of the Secret. noKubeconfig says why there is none, and refused why it was not kept.
 	kubeconfig, noKubeconfig, refused string
@@ -62,14 +64,7 @@ func readSpec(c *clusterv1.Cluster, key seal.Key) spec {
 	return s
 }
 
-func (s spec) equal(o spec) bool {
-	if !maps.Equal(s.labels, o.labels) {
-		return false
-	}
-	return s.uid == o.uid && s.created.Equal(o.created) && s.pin == o.pin && s.pinProved == o.pinProved && s.hint == o.hint &&
-		s.deleting == o.deleting && s.paused == o.paused && s.moved == o.moved && s.gone == o.gone &&
-		s.kubeconfig == o.kubeconfig && s.noKubeconfig == o.noKubeconfig && s.refused == o.refused
-}
+func (s spec) equal(o spec) bool { return reflect.DeepEqual(s, o) }
 
 // takesPart reports whether the Cluster is there and labelled.
 func (s spec) takesPart() bool {
@@ -99,11 +94,12 @@ func (s spec) priority() (int32, reason.Reason) {
 
 // nameProblem says why a name fits no Lease or no Secret, or returns "".
 func nameProblem(k Key) string {
-	if n := len(k.Identity()); n > validation.DNS1123SubdomainMaxLength {
-		return fmt.Sprintf("%s has %d characters: holderIdentity takes at most %d", k.Identity(), n, validation.DNS1123SubdomainMaxLength)
+	const most = validation.DNS1123SubdomainMaxLength
+	if n := len(k.Identity()); n > most {
+		return fmt.Sprintf("%s has %d characters: holderIdentity takes at most %d", k.Identity(), n, most)
 	}
-	if n := len(k.Name) + len(kubeconfigSuffix); n > validation.DNS1123SubdomainMaxLength {
-		return fmt.Sprintf("%s%s has %d characters: the name of a Secret takes at most %d", k.Name, kubeconfigSuffix, n, validation.DNS1123SubdomainMaxLength)
+	if n := len(k.Name) + len(kubeconfigSuffix); n > most {
+		return fmt.Sprintf("%s%s has %d characters: the name of a Secret takes at most %d", k.Name, kubeconfigSuffix, n, most)
 	}
 	return ""
 }

@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/seal"
@@ -28,15 +29,17 @@ func TestPriority(t *testing.T) {
 		"leading zeros, no octal": {map[string]string{v1alpha1.PriorityLabel: "08"}, 8, ""},
 		"the largest":             {map[string]string{v1alpha1.PriorityLabel: "2147483647"}, 2147483647, ""},
 		"one more":                {map[string]string{v1alpha1.PriorityLabel: "2147483648"}, 0, reason.InvalidPriority},
-		"twenty digits":           {map[string]string{v1alpha1.PriorityLabel: "99999999999999999999"}, 0, reason.InvalidPriority},
-		"empty":                   {map[string]string{v1alpha1.PriorityLabel: ""}, 0, reason.InvalidPriority},
-		"an exponent":             {map[string]string{v1alpha1.PriorityLabel: "1e3"}, 0, reason.InvalidPriority},
-		"a fraction":              {map[string]string{v1alpha1.PriorityLabel: "1.5"}, 0, reason.InvalidPriority},
-		"hexadecimal":             {map[string]string{v1alpha1.PriorityLabel: "0x10"}, 0, reason.InvalidPriority},
-		"a separator":             {map[string]string{v1alpha1.PriorityLabel: "1_000"}, 0, reason.InvalidPriority},
-		"a sign":                  {map[string]string{v1alpha1.PriorityLabel: "-5"}, 0, reason.InvalidPriority},
-		"another sign":            {map[string]string{v1alpha1.PriorityLabel: "+5"}, 0, reason.InvalidPriority},
-		"a word":                  {map[string]string{v1alpha1.PriorityLabel: "high"}, 0, reason.InvalidPriority},
+		"twenty digits": {
+			map[string]string{v1alpha1.PriorityLabel: "99999999999999999999"}, 0, reason.InvalidPriority,
+		},
+		"empty":        {map[string]string{v1alpha1.PriorityLabel: ""}, 0, reason.InvalidPriority},
+		"an exponent":  {map[string]string{v1alpha1.PriorityLabel: "1e3"}, 0, reason.InvalidPriority},
+		"a fraction":   {map[string]string{v1alpha1.PriorityLabel: "1.5"}, 0, reason.InvalidPriority},
+		"hexadecimal":  {map[string]string{v1alpha1.PriorityLabel: "0x10"}, 0, reason.InvalidPriority},
+		"a separator":  {map[string]string{v1alpha1.PriorityLabel: "1_000"}, 0, reason.InvalidPriority},
+		"a sign":       {map[string]string{v1alpha1.PriorityLabel: "-5"}, 0, reason.InvalidPriority},
+		"another sign": {map[string]string{v1alpha1.PriorityLabel: "+5"}, 0, reason.InvalidPriority},
+		"a word":       {map[string]string{v1alpha1.PriorityLabel: "high"}, 0, reason.InvalidPriority},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, r := spec{labels: tc.labels}.priority()
@@ -60,19 +63,39 @@ func TestReadSpec(t *testing.T) {
 			c.Annotations = map[string]string{v1alpha1.ClusterUIDAnnotation: "u"}
 		}, func(s spec) bool { return !s.takesPart() && s.keeps() && s.pin == "u" }},
 		"a pin that an annotation alone shows is not proved": {func(c *clusterv1.Cluster) {
-			c.Annotations = map[string]string{v1alpha1.ClusterUIDAnnotation: "u", v1alpha1.PinProofAnnotation: seal.Pin(sealKey, "prod", "west", "u")}
+			c.Annotations = map[string]string{
+				v1alpha1.ClusterUIDAnnotation: "u", v1alpha1.PinProofAnnotation: seal.Pin(sealKey, "prod", "west", "u"),
+			}
 		}, func(s spec) bool { return s.pin == "u" && !s.pinProved }},
 		"a pin of the hub's own is": {func(c *clusterv1.Cluster) {
-			c.Annotations = map[string]string{v1alpha1.ClusterUIDAnnotation: "u", v1alpha1.PinProofAnnotation: seal.Pin(sealKey, "prod", "east", "u")}
+			c.Annotations = map[string]string{
+				v1alpha1.ClusterUIDAnnotation: "u", v1alpha1.PinProofAnnotation: seal.Pin(sealKey, "prod", "east", "u"),
+			}
 		}, func(s spec) bool { return s.pin == "u" && s.pinProved }},
-		"paused by spec":       {func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) }, func(s spec) bool { return s.paused }},
-		"not paused by spec":   {func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(false) }, func(s spec) bool { return !s.paused }},
-		"paused by annotation": {func(c *clusterv1.Cluster) { c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} }, func(s spec) bool { return s.paused }},
-		"moved":                {func(c *clusterv1.Cluster) { c.Annotations = map[string]string{deleteForMove: ""} }, func(s spec) bool { return s.moved }},
-		"deleted":              {func(c *clusterv1.Cluster) { c.DeletionTimestamp = ptr.To(metav1.Now()) }, func(s spec) bool { return s.deleting }},
+		"paused by spec": {
+			func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) }, func(s spec) bool { return s.paused },
+		},
+		"not paused by spec": {
+			func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(false) }, func(s spec) bool { return !s.paused },
+		},
+		"paused by annotation": {
+			func(c *clusterv1.Cluster) { c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} },
+			func(s spec) bool { return s.paused },
+		},
+		"moved": {
+			func(c *clusterv1.Cluster) { c.Annotations = map[string]string{deleteForMove: ""} },
+			func(s spec) bool { return s.moved },
+		},
+		"deleted": {
+			func(c *clusterv1.Cluster) { c.DeletionTimestamp = ptr.To(metav1.Now()) }, func(s spec) bool { return s.deleting },
+		},
 		"hints": {func(c *clusterv1.Cluster) {
 			c.Status.Phase = "Provisioned"
-			c.Status.Conditions = []metav1.Condition{{Type: "RemoteConnectionProbe", Status: "False"}, {Type: "Available", Status: "True"}, {Type: "Paused", Status: "True"}}
+			c.Status.Conditions = []metav1.Condition{
+				{Type: "RemoteConnectionProbe", Status: "False"},
+				{Type: "Available", Status: "True"},
+				{Type: "Paused", Status: "True"},
+			}
 		}, func(s spec) bool { return s.hint == "Provisioned Available=True RemoteConnectionProbe=False" }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -145,12 +168,20 @@ func TestOwners(t *testing.T) {
 		a, b uidOwner
 		want Key
 	}{
-		"the hub's own pin, though younger": {uidOwner{a, "u", false, true, day(1)}, uidOwner{b, "u", true, false, day(2)}, b},
-		"the pinned one, though younger":    {uidOwner{a, "u", false, false, day(1)}, uidOwner{b, "u", false, true, day(2)}, b},
-		"both pinned: the older one":        {uidOwner{a, "u", true, true, day(2)}, uidOwner{b, "u", true, true, day(1)}, b},
-		"neither pinned: the older one":     {uidOwner{a, "u", false, false, day(2)}, uidOwner{b, "u", false, false, day(1)}, b},
-		"as old as each other: by name":     {uidOwner{b, "u", true, true, day(1)}, uidOwner{a, "u", true, true, day(1)}, a},
-		"only one of that UID":              {uidOwner{a, "u", false, false, day(2)}, uidOwner{b, "v", true, true, day(1)}, a},
+		"the hub's own pin, though younger": {
+			uidOwner{a, "u", false, true, day(1)}, uidOwner{b, "u", true, false, day(2)}, b,
+		},
+		"the pinned one, though younger": {
+			uidOwner{a, "u", false, false, day(1)}, uidOwner{b, "u", false, true, day(2)}, b,
+		},
+		"both pinned: the older one": {uidOwner{a, "u", true, true, day(2)}, uidOwner{b, "u", true, true, day(1)}, b},
+		"neither pinned: the older one": {
+			uidOwner{a, "u", false, false, day(2)}, uidOwner{b, "u", false, false, day(1)}, b,
+		},
+		"as old as each other: by name": {uidOwner{b, "u", true, true, day(1)}, uidOwner{a, "u", true, true, day(1)}, a},
+		"only one of that UID": {
+			uidOwner{a, "u", false, false, day(2)}, uidOwner{b, "v", true, true, day(1)}, a,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, claims := range [][]uidOwner{{tc.a, tc.b}, {tc.b, tc.a}} {
@@ -177,19 +208,24 @@ func TestWhoseAUIDIs(t *testing.T) {
 		took  bool // nobody had it then
 		want  uidOwner
 	}{
-		"an annotation alone makes it nobody's":               {pin: "u", want: uidOwner{}},
-		"nor is it of who leads to another cluster":           {pin: "u", found: "v", want: uidOwner{}},
-		"it is of who is pinned, and leads there":             {pin: "u", found: "u", want: uidOwner{uid: "u", pinned: true}},
-		"it is of whom the hub has pinned, also while away":   {pin: "u", own: true, want: uidOwner{uid: "u", proved: true}},
-		"it is of whom the hub has pinned, wherever it leads": {pin: "u", own: true, found: "v", want: uidOwner{uid: "u", proved: true}},
-		"it is of who took it first":                          {found: "u", took: true, want: uidOwner{uid: "u", pinned: true}},
-		"who came later leads there too":                      {found: "u", want: uidOwner{uid: "u"}},
+		"an annotation alone makes it nobody's":             {pin: "u", want: uidOwner{}},
+		"nor is it of who leads to another cluster":         {pin: "u", found: "v", want: uidOwner{}},
+		"it is of who is pinned, and leads there":           {pin: "u", found: "u", want: uidOwner{uid: "u", pinned: true}},
+		"it is of whom the hub has pinned, also while away": {pin: "u", own: true, want: uidOwner{uid: "u", proved: true}},
+		"it is of whom the hub has pinned, wherever it leads": {
+			pin: "u", own: true, found: "v", want: uidOwner{uid: "u", proved: true},
+		},
+		"it is of who took it first": {
+			found: "u", took: true, want: uidOwner{uid: "u", pinned: true},
+		},
+		"who came later leads there too": {found: "u", want: uidOwner{uid: "u"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, _ := newTestMember(t)
 			m.state.spec.pin, m.state.spec.pinProved, m.state.uid, m.state.ownsUID = test.pin, test.own, test.found, test.took
 			test.want.key = testKey
-			if got := m.uidOwner(); got != test.want {
+			s := m.get()
+			if got := s.uidOwner(testKey); got != test.want {
 				t.Errorf("%+v, want %+v", got, test.want)
 			}
 		})
@@ -198,15 +234,12 @@ func TestWhoseAUIDIs(t *testing.T) {
 
 // A cluster is made anew under its old name while somebody else's Cluster is annotated with its UID.
 func TestAnAnnotationMakesNoOtherClusterADuplicate(t *testing.T) {
-	annotated, c := newTestMember(t)
+	c := clocktest.NewHand(clocktest.Start)
+	p, annotated := newTestProvider(c)
 	annotated.state.spec = spec{pin: "u", created: c.Now().Wall.Add(-time.Hour)}
-	p := annotated.p
-	rightful, err := newMember(p, Key{"elsewhere", "east"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	rightful := newMember(p.shared, Key{"elsewhere", "east"})
 	rightful.state.uid, rightful.state.spec.created = "u", c.Now().Wall
-	p.members[rightful.key] = rightful
+	p.add(rightful)
 	if !p.takeUID(rightful) {
 		t.Error("it does not get its own UID")
 	}

@@ -2,14 +2,16 @@ package fleet
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"net/http"
 	"sync"
+	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	batchv1client "k8s.io/client-go/kubernetes/typed/batch/v1"
-	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -21,35 +23,29 @@ import (
 	"github.com/leasecast/leasecast/hub/skew"
 )
 
-// member is one living member. Its goroutines are run, which owns the connection, and probe.
-// Everybody else reads its state, or changes it and wakes one of them.
+// member is one living member: its clients, and one locked state. Its goroutines are a connection, which owns the
+// target, and a prober. Everybody else reads its state, or changes it and wakes one of them.
 type member struct {
+	*shared
 	key Key
-	p   *Provider
 
-	// The clients never change. What is below their transports does.
-	caches, renewals *transport.Swappable
-	writer           kubernetes.Interface
-	cachesConfig     *rest.Config
-	informer         *http.Client
-	// readers is for the watch of registrations.
-	readers *http.Client
-	// cronJobs reaches those of tenants.
-	cronJobs batchv1client.CronJobsGetter
-
-	// room is for answers of the member while they are read, and retry is what the informers ask through.
-	room  *transport.Room
-	retry *transport.Retry
+	// The clients never change. What requests leads to does.
+	requests *transport.Swappable
+	writer   kubernetes.Interface
+	cronJobs batchv1client.CronJobsGetter // of tenants
+	// informers is for the member's caches, and readers for the watch of registrations.
+	informers, readers *http.Client
+	retry              *transport.Retry // of informers
 
 	// answered fires whenever the member answers a request well.
 	answered wake.Signal
-	// wake and wakeProbe hold one wake-up each, for run and probe.
+	// wake and wakeProbe hold one wake-up each, for the connection and the prober.
 	wake, wakeProbe chan struct{}
 
 	mu    sync.Mutex
 	state state
-	// clock is the API server's. Guarded by mu.
-	clock skew.Track
+	// skew measures the API server's clock. Guarded by mu.
+	skew skew.Track
 }
 
 // state is guarded by member.mu, which is never held across I/O or a call to another object.
@@ -57,10 +53,10 @@ type state struct {
 	spec spec
 	// leaving: the owner has nothing left in the member.
 	leaving bool
-	// interrupt ends the present step of run because its premises changed.
+	// interrupt ends the present step of the connection because its premises changed.
 	interrupt context.CancelFunc
 
-	// target is in use. uid is that of the cluster behind it, or behind the last target.
+	// target is in use. uid is the UID of the cluster behind it, or behind the last target.
 	target *transport.Target
 	uid    string
 	// refused: the member refuses the user that the hub impersonates.
@@ -72,12 +68,13 @@ type state struct {
 	// contact says why there is no target or cluster. kubeconfig says why the newest kubeconfig is not in
 	// use.
 	contact, kubeconfig Problem
-	// quarantine says until when nothing is asked of a member that has sent too much, or is nil.
-	quarantine *quarantine
+	quarantine          quarantine
 
-	// paces are those that the member is probed at, and tracks what is known under their timeouts.
-	paces  []pace
+	// demand is how the member is probed, and tracks are the outcomes under its timeouts.
+	demand demand
 	tracks health.Tracks
+	// excused is how many pauses of this process the tracks do not hold against the member.
+	excused int
 	// unwatched: a watch has not lasted for unwatchedAfter.
 	unwatched bool
 	// unheld says what the caches hold only a part of, or is empty.
@@ -86,63 +83,39 @@ type state struct {
 	clockVerdicts int
 }
 
-func newMember(p *Provider, k Key) (*member, error) {
+func newMember(s *shared, k Key) *member {
 	m := &member{
-		key: k, p: p,
-		caches:    transport.NewSwappable(k.Identity(), p.options.UserAgent),
-		renewals:  transport.NewSwappable(k.Identity(), p.options.UserAgent),
-		room:      transport.NewRoom(p.room),
+		shared: s, key: k,
 		wake:      make(chan struct{}, 1),
 		wakeProbe: make(chan struct{}, 1),
-		state:     state{paces: []pace{{defaultInterval, defaultTimeout}}, tracks: firstTracks()},
+		state:     state{demand: defaultDemand, tracks: health.Tracks{}.Under(defaultDemand.timeouts)},
 	}
-	readers := transport.NewPace()
-	for _, requests := range []*transport.Swappable{m.caches, m.renewals} {
-		requests.RequestSent, requests.Refused, requests.Timers = m.requestSent, m.noteRefusal, p.timers
-		requests.Pace, requests.Readers, requests.ReadersSelector = transport.NewPace(), readers, v1alpha1.ReaderLabel+"=true"
-		requests.Room = m.room
-	}
-	m.renewals.Exceeded = m.sentTooMuch
-	m.caches.Held = map[string]*transport.Held{
-		transport.HeldBy(transport.Namespaces, ""):                        transport.NewHeld("Namespaces", m.holds),
-		transport.HeldBy(transport.Leases, v1alpha1.ManagedLabel+"=true"): transport.NewHeld("Leases of the hub", m.holds),
-		transport.HeldBy(transport.Leases, m.caches.ReadersSelector):      transport.NewHeld("registrations of readers", func(error) {}), // see publish
-	}
-	writerConfig := m.renewals.Config(m.renewals)
-	m.cachesConfig = m.caches.Config(m.caches)
-	writer, err := transport.HTTPClient(writerConfig)
-	if err != nil {
-		return nil, err
-	}
-	if m.writer, err = kubernetes.NewForConfigAndClient(writerConfig, writer); err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
-	m.retry = &transport.Retry{Next: m.caches, Answered: &m.answered, Clock: p.timers}
-	if m.informer, err = transport.HTTPClient(m.caches.Config(m.retry)); err != nil {
-		return nil, err
-	}
-	retryReaders := &transport.Retry{Next: m.caches, Answered: &m.answered, Clock: p.timers}
-	if m.readers, err = transport.HTTPClient(m.caches.Config(retryReaders)); err != nil {
-		return nil, err
-	}
-	tenantsConfig := m.caches.Config(m.caches.ForTenants())
-	tenants, err := transport.HTTPClient(tenantsConfig)
-	if err != nil {
-		return nil, err
-	}
-	batch, err := batchv1client.NewForConfigAndClient(tenantsConfig, tenants)
-	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
-	m.cronJobs = batch
-	return m, nil
+	const managed, ofReaders = v1alpha1.ManagedLabel + "=true", v1alpha1.ReaderLabel + "=true"
+	m.requests = transport.NewSwappable(k.Identity(), transport.Options{
+		Agent: s.options.UserAgent, ReadersSelector: ofReaders,
+		RequestSent: m.requestSent, Refused: m.noteRefusal, Exceeded: m.sentTooMuch,
+		Held: map[string]*transport.Held{
+			transport.HeldBy(transport.Namespaces, ""):    transport.NewHeld("Namespaces", m.holds),
+			transport.HeldBy(transport.Leases, managed):   transport.NewHeld("Leases of the hub", m.holds),
+			transport.HeldBy(transport.Leases, ofReaders): transport.NewHeld("registrations", func(error) {}), // see publish
+		},
+	})
+	m.retry = transport.NewRetry(m.requests.Caches(), &m.answered, s.timers)
+	m.informers = &http.Client{Transport: m.retry}
+	m.readers = &http.Client{Transport: transport.NewRetry(m.requests.Caches(), &m.answered, s.timers)}
+	m.writer = kubernetes.NewForConfigOrDie(m.requests.Config(m.requests.Renewals())) // the config is valid
+	m.cronJobs = batchv1client.NewForConfigOrDie(m.requests.Config(m.requests.Tenants()))
+	return m
 }
 
-// setSpec sets what the hub's objects say now.
-func (m *member) setSpec(s spec) {
+func (m *member) logger() logr.Logger {
+	return m.log.WithValues("cluster", klog.KRef(m.key.Fleet, m.key.Name))
+}
+
+// setSpec sets what the hub's objects say now, and reports whether that is different.
+func (m *member) setSpec(s spec) bool {
 	m.mu.Lock()
 	old := m.state.spec
-	changed := !s.equal(old)
 	m.state.spec = s
 	if s.takesPart() {
 		m.state.leaving = false
@@ -151,36 +124,42 @@ func (m *member) setSpec(s spec) {
 		m.state.interrupt()
 	}
 	m.mu.Unlock()
-	if changed {
-		m.p.probeAnew(m)
-		wake.Wake(m.wake)
-		wake.Wake(m.wakeProbe) // once the pin is there, writes are probed
-		m.p.changed.add(m.key)
+	if s.equal(old) {
+		return false
 	}
+	m.wakeAll() // once the pin is there, writes are probed
+	m.changed.Add(m.key)
+	return true
 }
 
-// gone notes that the Cluster does not exist any more. What it said last stays known. moved is the UID of a
+// gone records that the Cluster does not exist any more. What it said last is kept. moved is the UID of a
 // Cluster of this name that has moved to another hub.
 func (m *member) gone(moved types.UID) {
-	m.mu.Lock()
-	s := m.state.spec
-	m.mu.Unlock()
-	s.gone, s.moved = true, s.moved || moved != "" && moved == s.uid
+	s := m.get().spec
+	if !s.gone {
+		s.gone, s.goneAt = true, m.clock.Now().Boot
+	}
+	s.moved = s.moved || moved != "" && moved == s.uid
 	m.setSpec(s)
 }
 
-// forget asks run to end, unless the member takes part.
+// forget has the connection end, unless the member takes part.
 func (m *member) forget() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.state.spec.takesPart() {
-		return
-	}
-	m.state.leaving = true
-	if m.state.interrupt != nil {
-		m.state.interrupt()
-	}
+	m.change(func(s *state) {
+		if s.spec.takesPart() {
+			return
+		}
+		s.leaving = true
+		if s.interrupt != nil {
+			s.interrupt()
+		}
+	})
 	wake.Wake(m.wake)
+}
+
+func (m *member) wakeAll() {
+	wake.Wake(m.wake)
+	wake.Wake(m.wakeProbe)
 }
 
 // get returns the present state.
@@ -190,7 +169,7 @@ func (m *member) get() state {
 	return m.state
 }
 
-// change changes the state, and announces the member if what subscribers see has changed.
+// change changes the state, and notifies subscribers if what they see has changed.
 func (m *member) change(change func(*state)) {
 	m.mu.Lock()
 	before := m.state.visible()
@@ -198,8 +177,82 @@ func (m *member) change(change func(*state)) {
 	changed := before != m.state.visible()
 	m.mu.Unlock()
 	if changed {
-		m.p.changed.add(m.key)
+		m.changed.Add(m.key)
 	}
+}
+
+// drop ends the use of a target, if it is in use, and says why. Nothing more is sent there, and the connection does not
+// wait for requests under way.
+func (m *member) drop(t *transport.Target, why Problem) {
+	dropped := false
+	m.change(func(s *state) {
+		if dropped = s.target == t; !dropped {
+			return
+		}
+		if s.interrupt != nil {
+			s.interrupt()
+		}
+		s.target, s.contact = nil, why
+		m.requests.Lead(nil)
+	})
+	if dropped && t != nil {
+		t.Close()
+	}
+	wake.Wake(m.wake)
+}
+
+// observe records the outcome of a request.
+func (m *member) observe(o health.Observation) {
+	m.excusePauses()
+	m.change(func(s *state) { s.tracks = s.tracks.Observe(o) })
+	if o.OK {
+		m.answered.Fire()
+	}
+}
+
+// verdict judges the member now.
+func (m *member) verdict(th health.Thresholds) health.Verdict {
+	now := m.excusePauses()
+	track := m.get().tracks.Of(th.Timeout)
+	return track.State(now, th)
+}
+
+// excusePauses has the pauses of this process not held against the member. It returns the reading up to which there is
+// none left.
+func (m *member) excusePauses() lease.Reading {
+	now := m.clock.Now()
+	all := m.pauses.notice(now)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for ; m.state.excused < len(all); m.state.excused++ {
+		p := all[m.state.excused]
+		m.state.tracks = m.state.tracks.Excuse(health.Read, p.from, p.to).Excuse(health.Write, p.from, p.to)
+	}
+	return now
+}
+
+// holds records why the caches hold only a part of the objects, or that they hold all if err is nil.
+func (m *member) holds(err error) {
+	m.change(func(s *state) {
+		if s.unheld = ""; err != nil {
+			s.unheld = transport.Shorten(err.Error())
+		}
+	})
+}
+
+// observation is the outcome of a request that was sent at a time, with a context that bounds it and its error.
+func (m *member) observation(ctx context.Context, bound time.Duration, k health.Kind, at lease.Reading,
+	err error) health.Observation {
+	o := health.Observation{Kind: k, At: at, Took: m.clock.Now().Boot - at.Boot, OK: err == nil}
+	if err == nil {
+		return o
+	}
+	p := asProblem(err)
+	o.Reason, o.Message = p.Reason, p.Message
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		o.Silent, o.Took = true, bound
+	}
+	return o
 }
 
 // visible is what subscribers see of a state, apart from the spec.
@@ -211,7 +264,7 @@ type visible struct {
 	failure             reason.Reason
 	unwatched           bool
 	unheld              string
-	judged              int
+	clockVerdicts       int
 }
 
 // visibleTrack is what they see under one timeout.
@@ -223,37 +276,13 @@ func (s *state) visible() visible {
 		uid: s.uid, ownsUID: s.ownsUID, connected: s.cluster != nil,
 		contact: s.contact, kubeconfig: s.kubeconfig,
 		failure:   patient.Failure().Reason,
-		unwatched: s.unwatched, unheld: s.unheld, judged: s.clockVerdicts,
+		unwatched: s.unwatched, unheld: s.unheld, clockVerdicts: s.clockVerdicts,
 	}
 	for i := range s.tracks {
 		t := &s.tracks[i].Track
 		v.tracks[i] = visibleTrack{t.Answering(), t.Reached(health.Read), t.Reached(health.Write)}
 	}
 	return v
-}
-
-func (m *member) cluster() cluster.Cluster { return m.get().cluster }
-
-func (m *member) observe(o health.Observation) {
-	m.p.noticePause()
-	m.change(func(s *state) { s.tracks = s.tracks.Observe(o) })
-	if o.OK {
-		m.answered.Fire()
-	}
-}
-
-func (m *member) verdict(th health.Thresholds) health.Verdict {
-	now := m.p.noticePause()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	track := m.state.tracks.Of(th.Timeout)
-	return track.State(now, th)
-}
-
-func (m *member) excuse(k health.Kind, from, to lease.Reading) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.state.tracks = m.state.tracks.Excuse(k, from, to)
 }
 
 // known is the UID of the member: the pinned one, or else the one found.
@@ -270,80 +299,3 @@ func (s *state) pinned() bool { return s.spec.pin != "" && s.spec.pin == s.uid }
 // identified reports whether it is certain which cluster this is, so that it may be written to. One that moves to
 // another hub is the one that was known.
 func (s *state) identified() bool { return s.pinned() || s.spec.moved && s.known() != "" }
-
-func (m *member) uidOwner() uidOwner {
-	s := m.get()
-	o := uidOwner{key: m.key, proved: s.spec.pinProved, created: s.spec.created}
-	switch {
-	case s.spec.pinProved:
-		o.uid = s.spec.pin
-	case s.spec.pin == "", s.spec.pin == s.uid:
-		o.uid = s.uid
-	}
-	o.pinned = s.uid != "" && (s.pinned() || s.ownsUID)
-	return o
-}
-
-// snapshot is the member as the controller sees it. owners are those of all UIDs.
-func (m *member) snapshot(owners map[string]Key) Member {
-	s := m.get()
-	priority, priorityReason := s.spec.priority()
-	return Member{
-		Key:            m.key,
-		UID:            s.known(),
-		Pinned:         s.pinned(),
-		Priority:       priority,
-		PriorityReason: priorityReason,
-		Connected:      s.cluster != nil,
-		Problem:        m.problem(s, owners),
-		Deleting:       s.spec.deleting,
-		Gone:           s.spec.gone,
-		Paused:         s.spec.paused,
-		DeleteForMove:  s.spec.moved,
-		Labels:         s.spec.labels,
-		Hint:           s.spec.hint,
-		live:           m,
-	}
-}
-
-// problem picks the gravest.
-func (m *member) problem(s state, owners map[string]Key) Problem {
-	owner, owned := owners[s.known()]
-	name := nameProblem(m.key)
-	patient := s.tracks.MostPatient() // what one policy finds too slow is no problem for all
-	failure := patient.Failure()
-	switch {
-	case s.spec.gone:
-		return Problem{reason.Gone, "the Cluster does not exist any more"}
-	case s.spec.deleting:
-		return Problem{reason.Deleting, "the Cluster is being deleted"}
-	case name != "":
-		return Problem{reason.NameTooLong, name}
-	case s.contact.Reason == reason.WrongCluster, s.contact.Reason == reason.SendsTooMuch:
-		return s.contact
-	case owned && owner != m.key:
-		return Problem{reason.DuplicateCluster, fmt.Sprintf("the kubeconfig leads to the same cluster as that of Cluster %s", owner)}
-	case s.kubeconfig.Reason != "":
-		return s.kubeconfig
-	case s.contact.Reason != "":
-		return s.contact
-	case failure.Reason != "":
-		return Problem{failure.Reason, failure.Message}
-	case s.cluster == nil:
-		return Problem{reason.NeverReached, "not connected yet"}
-	case s.unwatched:
-		return Problem{reason.Unwatched, "watches there do not last, so the hub lists its Leases now and then: see what ends long requests on the way to its API server"}
-	case s.unheld != "":
-		return Problem{reason.TooManyObjects, s.unheld}
-	}
-	return Problem{}
-}
-
-// holds notes that the caches hold only a part of what is there, or all of it if err is nil.
-func (m *member) holds(err error) {
-	m.change(func(s *state) {
-		if s.unheld = ""; err != nil {
-			s.unheld = transport.Shorten(err.Error())
-		}
-	})
-}

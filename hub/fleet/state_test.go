@@ -6,23 +6,44 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
+	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/health"
 )
 
 func newTestMember(t *testing.T) (*member, *clocktest.Hand) {
 	t.Helper()
 	c := clocktest.NewHand(clocktest.Start)
-	p := New(Options{HubID: "h", MayWrite: func() bool { return true }, Clock: c})
-	m, err := newMember(p, testKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.members[testKey] = m
+	_, m := newTestProvider(c)
 	return m, c
+}
+
+// newTestProvider returns a provider with one member.
+func newTestProvider(c lease.Clock) (*Provider, *member) {
+	p := New(Options{HubID: "h", MayWrite: func() bool { return true }, Clock: c})
+	m := newMember(p.shared, testKey)
+	p.add(m)
+	announced(m)
+	return p, m
+}
+
+// announced returns how many members subscribers would be notified of, and empties the queue.
+func announced(m *member) (n int) {
+	for ; m.changed.Len() > 0; n++ {
+		k, _ := m.changed.Get()
+		m.changed.Done(k)
+	}
+	return n
+}
+
+// connectionOf returns the connection of a member, and ends it when the test is over.
+func connectionOf(t *testing.T, m *member) *connection {
+	t.Helper()
+	c := &connection{installer: installer{member: m}, lifetime: t.Context()}
+	t.Cleanup(c.close)
+	return c
 }
 
 func TestPausesOfTheHubAreNotHeldAgainstMembers(t *testing.T) {
@@ -46,7 +67,7 @@ func TestPausesOfTheHubAreNotHeldAgainstMembers(t *testing.T) {
 			for slept := time.Duration(0); slept < time.Minute; slept += tc.look {
 				c.Advance(tc.look)
 				if tc.look < pauseLeast {
-					m.p.noticePause()
+					m.pauses.notice(c.Now())
 				}
 			}
 			m.observe(health.Observation{Kind: tc.kind, At: sent, Reason: reason.Unreachable})
@@ -70,14 +91,23 @@ func TestMayLeave(t *testing.T) {
 		"pinned and forgotten":                {state{spec: spec{pin: "u"}, uid: "u", leaving: true}, 0, true},
 		"neither label nor pin":               {state{uid: "u"}, 0, true},
 		"gone, never reached":                 {state{spec: spec{labels: labelled, gone: true}}, 0, true},
-		"gone, known":                         {state{spec: spec{labels: labelled, gone: true}, uid: "u"}, ForgottenAfter - 1, false},
-		"gone, pinned":                        {state{spec: spec{labels: labelled, gone: true, pin: "u"}}, ForgottenAfter - 1, false},
-		"gone for too long":                   {state{spec: spec{labels: labelled, gone: true}, uid: "u"}, ForgottenAfter, true},
-		"gone and forgotten":                  {state{spec: spec{labels: labelled, gone: true}, uid: "u", leaving: true}, 0, true},
+		"gone, known": {
+			state{spec: spec{labels: labelled, gone: true}, uid: "u"}, ForgottenAfter - 1, false,
+		},
+		"gone, pinned": {
+			state{spec: spec{labels: labelled, gone: true, pin: "u"}}, ForgottenAfter - 1, false,
+		},
+		"gone for too long": {
+			state{spec: spec{labels: labelled, gone: true}, uid: "u"}, ForgottenAfter, true,
+		},
+		"gone and forgotten": {
+			state{spec: spec{labels: labelled, gone: true}, uid: "u", leaving: true}, 0, true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, clock := newTestMember(t)
-			c := &connection{member: m, lifetime: t.Context()}
+			c := connectionOf(t, m)
+			tc.state.spec.goneAt = clock.Now().Boot
 			if tc.after > 0 && c.mayLeave(tc.state, clock.Now()) {
 				t.Error("it may leave at once")
 			}
@@ -90,7 +120,7 @@ func TestMayLeave(t *testing.T) {
 }
 
 func TestProblemIsTheGravest(t *testing.T) {
-	failed := firstTracks().Observe(health.Observation{Kind: health.Read, Reason: reason.Unreachable, Message: "no answer"})
+	failed := untested().Observe(health.Observation{Kind: health.Read, Reason: reason.Unreachable, Message: "no answer"})
 	everything := state{
 		spec:       spec{gone: true, deleting: true},
 		uid:        "u",
@@ -101,7 +131,6 @@ func TestProblemIsTheGravest(t *testing.T) {
 		unheld:     "too many",
 	}
 	others := map[string]Key{"u": {Fleet: "prod", Name: "other"}}
-	m, _ := newTestMember(t)
 	// Each step takes away the gravest.
 	s := everything
 	for _, step := range []struct {
@@ -120,7 +149,7 @@ func TestProblemIsTheGravest(t *testing.T) {
 		{reason.TooManyObjects, func() { s.unheld = "" }},
 		{"", func() {}},
 	} {
-		if got := m.problem(s, others); got.Reason != step.want {
+		if got := s.problem(testKey, others); got.Reason != step.want {
 			t.Errorf("got %v, want %v", got, step.want)
 		}
 		step.remove()
@@ -154,32 +183,34 @@ func TestSubscribersHearOfWhatTheySee(t *testing.T) {
 	} {
 		c.Advance(time.Second / 10)
 		step.do()
-		if got := len(m.p.changed.getAll()) > 0; got != step.want {
+		if got := announced(m) > 0; got != step.want {
 			t.Errorf("%s: told %v, want %v", step.name, got, step.want)
 		}
 	}
 }
 
-func TestWhoeverSharesConnectionsIsDistrustedTogether(t *testing.T) {
-	s := apiServer(t, nil)
-	before := accessTo(t, s, "", "the-token-before")
-	for name, tc := range map[string]struct {
-		inUse transport.Access
-		want  bool // stays in use
+func TestOnlyATargetInUseIsDropped(t *testing.T) {
+	access := accessTo(t, apiServer(t, nil), "", "the-token")
+	for name, test := range map[string]struct {
+		inUse bool
 	}{
-		"another token on the same connections": {accessTo(t, s, "", "the-token-after"), false},
-		"connections of its own":                {accessTo(t, s, "example.com", "the-token-before"), true},
+		"the target in use":            {true},
+		"one that was replaced before": {false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, _ := newTestMember(t)
-			old := transport.NewTarget(before, nil)
-			inUse := transport.NewTarget(tc.inUse, old)
+			inUse := targetTo(t, access, nil)
 			interrupted := false
 			m.change(func(s *state) { s.target, s.interrupt = inUse, func() { interrupted = true } })
-			m.distrust(old, "the-second")
+			dropped := inUse
+			if !test.inUse {
+				dropped = targetTo(t, access, inUse)
+			}
+			m.drop(dropped, Problem{Reason: reason.WrongCluster})
 			s := m.get()
-			if stays := s.target == inUse; stays != tc.want || interrupted == tc.want || (s.contact.Reason == reason.WrongCluster) == tc.want {
-				t.Errorf("stays %v, interrupted %v, %v; stays %v wanted", stays, interrupted, s.contact, tc.want)
+			gone, shown := s.target == nil, s.contact.Reason == reason.WrongCluster
+			if gone != test.inUse || interrupted != gone || shown != gone {
+				t.Errorf("in use %v, interrupted %v, %v", !gone, interrupted, s.contact)
 			}
 		})
 	}

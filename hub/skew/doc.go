@@ -14,15 +14,16 @@
 //
 // Answers that come at varying phases of the second narrow the interval by themselves. Probes are sent a little early
 // by a random time for that. With probes every second the interval is some 0.1 s plus the round trip wide after a
-// minute. With probes every 5 s it is some 0.15 s plus the round trip wide after five minutes. So a clock that is off by
-// more than ε plus that precision is found. One that is off by more than ε + 1 s and the round trip is found at once.
+// minute. With probes every 5 s it is some 0.15 s plus the round trip wide after five minutes. So a clock that is off
+// by more than ε plus that precision is found. One that is off by more than ε + 1 s and the round trip is found at
+// once.
 //
 // # The verdict
 //
-// If every clock is within ε/2 of true time, two clocks differ by at most ε. So an interval that lies wholly beyond ± ε
-// proves that the hub's clock or the member's is off. Two answers must agree on it. The verdict ends
-// when nothing has proved more than ¾ ε for [Calm]. An unknown offset is held against no member. The proof does not say which of the
-// two clocks is off: see rule 10 in package election.
+// If every clock is within ε/2 of true time, two clocks differ by at most ε. So an interval that lies wholly beyond ±
+// ε proves that the hub's clock or the member's is off. Two answers must agree on it. The verdict ends when nothing
+// has proved more than ¾ ε for [Calm]. An unknown offset is held against no member. The proof does not say which of
+// the two clocks is off: see rule 10 in package election.
 //
 // If all members prove that the hub's own clock is so wrong that no cluster could lead by its Leases, that is a verdict
 // against the hub: see [Contradicted].

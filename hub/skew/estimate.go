@@ -33,8 +33,8 @@ type Sample struct {
 	Date           time.Time
 }
 
-// SampleOf returns the sample of an answer, or false if the answer does not show the API server's clock: it has no Date,
-// it comes from a cache, or it may be an error of a gateway.
+// SampleOf returns the sample of an answer, or false if the answer does not show the API server's clock: it has no
+// Date, it comes from a cache, or it may be an error of a gateway.
 func SampleOf(sent, answered lease.Reading, status int, header http.Header) (Sample, bool) {
 	dates := header["Date"]
 	if len(dates) != 1 || header["Age"] != nil || status >= http.StatusInternalServerError {

@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/utils/clock"
 
 	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
@@ -65,18 +64,11 @@ func newCrowd(t *testing.T, sizes map[string][]int) *crowd {
 	access.Local = true
 	target := transport.NewTarget(access, nil)
 	t.Cleanup(target.Close)
-	c.transport = transport.NewSwappable("east.fleet", "")
-	c.transport.Exceeded = func(err error) { c.told = append(c.told, err) }
-	c.transport.Timers = clock.RealClock{}
-	transport.Lead(target, c.transport, c.transport)
-	config := c.transport.Config(c.transport.ForTenants())
-	httpClient, err := transport.HTTPClient(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c.client, err = batchclient.NewForConfigAndClient(config, httpClient); err != nil {
-		t.Fatal(err)
-	}
+	c.transport = transport.NewSwappable("east.fleet", transport.Options{
+		Exceeded: func(err error) { c.told = append(c.told, err) },
+	})
+	c.transport.Lead(target)
+	c.client = batchclient.NewForConfigOrDie(c.transport.Config(c.transport.Tenants()))
 	return c
 }
 
@@ -100,8 +92,10 @@ func (c *crowd) ServeHTTP(rw http.ResponseWriter, req *http.Request) {
 	}
 	for i, size := range c.sizes[ns][from:to] {
 		list.Items = append(list.Items, batchv1.CronJob{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("bill-%d", from+i), CreationTimestamp: metav1.Unix(1_577_836_800, 0)},
-			Spec:       batchv1.CronJobSpec{Schedule: strings.Repeat("x", size)},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: ns, Name: fmt.Sprintf("bill-%d", from+i), CreationTimestamp: metav1.Unix(1_577_836_800, 0),
+			},
+			Spec: batchv1.CronJobSpec{Schedule: strings.Repeat("x", size)},
 		})
 	}
 	inProtobuf(rw, list)
@@ -167,7 +161,8 @@ func TestHowMuchOfCronJobsIsRead(t *testing.T) {
 type cut struct{}
 
 func (cut) RoundTrip(req *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(`{"items":[`)), Request: req}, nil
+	body := io.NopCloser(strings.NewReader(`{"items":[`))
+	return &http.Response{StatusCode: http.StatusOK, Body: body, Request: req}, nil
 }
 
 func TestAPageThatIsCutWakesNothing(t *testing.T) {

@@ -32,8 +32,9 @@ func (s *Store) ask(ctx context.Context, fleet string) (missing string, err erro
 	var verbs []string
 	for _, need := range needed {
 		need.Namespace, need.Resource = fleet, "secrets"
+		spec := authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &need}
 		review, err := s.Client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
-			&authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &need}}, metav1.CreateOptions{})
+			&authorizationv1.SelfSubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 		if err != nil {
 			return "", err
 		}
@@ -48,13 +49,15 @@ func (s *Store) ask(ctx context.Context, fleet string) (missing string, err erro
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("the hub may not %s Secrets in namespace %s, where the kubeconfigs of its Clusters are; grant it that: "+
-		"kubectl -n %s create rolebinding %s --clusterrole=%s %s", strings.Join(verbs, ", "), fleet, fleet, Role, Role, subject), nil
+	return fmt.Sprintf("the hub may not %s Secrets in namespace %s, where the kubeconfigs of its Clusters are; "+
+		"grant it that: kubectl -n %s create rolebinding %s --clusterrole=%s %s",
+		strings.Join(verbs, ", "), fleet, fleet, Role, Role, subject), nil
 }
 
 // whoAmI is the hub as the subject of kubectl create rolebinding.
 func (s *Store) whoAmI(ctx context.Context) (string, error) {
-	review, err := s.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := s.Client.AuthenticationV1().SelfSubjectReviews().Create(ctx,
+		&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}

@@ -46,8 +46,8 @@ type kept struct {
 	key        seal.Key // if it is the seal
 }
 
-// Kubeconfig returns what was read last of the kubeconfig of a Cluster, and reads it again if it has changed. The Cluster
-// needs it until Release is called, and was made at the time since.
+// Kubeconfig returns what was read last of the kubeconfig of a Cluster, and reads it again if it has changed. The
+// Cluster needs it until Release is called, and was made at the time since.
 func (s *Store) Kubeconfig(fleet, cluster string, since time.Time) Kubeconfig {
 	name := cluster + KubeconfigSuffix
 	s.mu.Lock()
@@ -68,8 +68,8 @@ func (s *Store) Kubeconfig(fleet, cluster string, since time.Time) Kubeconfig {
 	f.refresh(k, is)
 	switch {
 	case k.tooMany:
-		return Kubeconfig{Refused: fmt.Sprintf("Secret %s is not read: at most %d kubeconfigs are in a namespace, and older Clusters come first; "+
-			"delete Clusters that nobody needs", name, MaxKubeconfigs)}
+		return Kubeconfig{Refused: fmt.Sprintf("Secret %s is not read: at most %d kubeconfigs are in a namespace, "+
+			"and older Clusters come first; delete Clusters that nobody needs", name, MaxKubeconfigs)}
 	case k.version == "":
 		return Kubeconfig{Missing: fmt.Sprintf("Secret %s is being read", name)}
 	}
@@ -105,8 +105,8 @@ func (f *fleet) release(name string) {
 	f.divide()
 }
 
-// divide keeps the kubeconfigs of the oldest Clusters. So nobody who makes more Secrets or Clusters takes anything from those
-// that were there.
+// divide keeps the kubeconfigs of the oldest Clusters. So nobody who makes more Secrets or Clusters takes anything
+// from those that were there.
 func (f *fleet) divide() {
 	for n, k := range f.kubeconfigs {
 		if is := n >= MaxKubeconfigs; is != k.tooMany {

@@ -5,8 +5,8 @@
 // needs is granted. A grant that is missing is named, with the command that gives it, and is
 // no concern of the other fleets. One that is taken away later changes nothing about what was seen before.
 //
-// Other programs keep Secrets in the same namespace, and people may put anything there. So the watch shows metadata only. A
-// Secret is read by itself, one at a time in each fleet, when it is the seal, or when a Cluster needs it.
+// Other programs keep Secrets in the same namespace, and people may put anything there. So the watch shows metadata
+// only. A Secret is read by itself, one at a time in each fleet, when it is the seal, or when a Cluster needs it.
 package secrets
 
 import (
@@ -38,10 +38,10 @@ type Options struct {
 	Metadata metadata.Interface
 	Timers   clock.Clock
 	Log      logr.Logger
-	// Seen hears of every kubeconfig and seal that is made, changed, read, refused or deleted, with the name of the Secret.
-	// It must not block.
+	// Seen is called with every kubeconfig and seal that is made, changed, read, refused or deleted, with the name of the
+	// Secret. It must not block.
 	Seen func(ctx context.Context, fleet, name string)
-	// News hears that the Secrets of a fleet can be seen now, or that it is known which grant is missing.
+	// News is called when the Secrets of a fleet can be read, or the missing grant is known.
 	News func(ctx context.Context, fleet string)
 	// Wanted reports whether anybody needs the Secrets of a fleet. It is asked while a grant is missing.
 	Wanted func(ctx context.Context, fleet string) bool
@@ -132,7 +132,8 @@ func (s *Store) run(ctx context.Context, name string, f *fleet) {
 			s.follow(ctx, name, f)
 		default:
 			if s.settle(f, missing, nil) {
-				s.Log.Info("A grant is missing, so the Clusters of this namespace cannot be reached", "fleet", name, "missing", missing)
+				s.Log.Info("A grant is missing, so the Clusters of this namespace cannot be reached",
+					"fleet", name, "missing", missing)
 				s.News(ctx, name)
 			}
 			if !s.Wanted(ctx, name) {
@@ -149,16 +150,16 @@ func (s *Store) run(ctx context.Context, name string, f *fleet) {
 	}
 }
 
-// settle notes what is known of a fleet now, and reports whether that is news.
+// settle records what is known of a fleet now, and reports whether that has changed.
 func (s *Store) settle(f *fleet, missing string, store toolscache.Store) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	news := !f.settled || f.missing != missing || store != nil
+	changed := !f.settled || f.missing != missing || store != nil
 	f.settled, f.missing = true, missing
 	if store != nil {
 		f.store = store
 	}
-	return news
+	return changed
 }
 
 // follow watches the Secrets of a fleet until ctx ends or the right to do so does.

@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -30,13 +32,12 @@ func eventOf(event, kind string, o marshaler) []byte {
 }
 
 // answer is what a Swappable hands on of an answer. path is that of the resource, with its query.
-func answer(t *testing.T, l *Swappable, path string, handler http.HandlerFunc) (header http.Header, body []byte, err error) {
+func answer(t *testing.T, l *Swappable, path string, handler http.HandlerFunc) (header http.Header, body []byte,
+	err error) {
 	t.Helper()
 	s := apiServer(t, true, handler)
-	l.Timers = clock.RealClock{}
-	tg := targetTo(t, accessTo(t, s, "", secretText), nil)
-	l.set(tg, tg.caches)
-	resp, err := (&http.Client{Transport: l}).Get("https://east.prod.invalid" + path)
+	l.Lead(targetTo(t, accessTo(t, s, "", secretText), nil))
+	resp, err := (&http.Client{Transport: l.Caches()}).Get("https://east.prod.invalid" + path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -45,7 +46,7 @@ func answer(t *testing.T, l *Swappable, path string, handler http.HandlerFunc) (
 	return resp.Header, body, err
 }
 
-func newTestTransport() *Swappable { return NewSwappable("east.prod", "") }
+func newTestTransport() *Swappable { return NewSwappable("east.prod", Options{}) }
 
 // says answers with a body of a type.
 func says(contentType string, body []byte) http.HandlerFunc {
@@ -62,20 +63,24 @@ func namespace(name string, labels map[string]string) *corev1.Namespace {
 }
 
 func TestWhatNoAPIServerSendsIsNotDecoded(t *testing.T) {
-	many := &corev1.NamespaceList{Items: make([]corev1.Namespace, maxItems+1)}
+	many := &corev1.NamespaceList{Items: make([]corev1.Namespace, maxList/listOverhead)}
 	for name, tc := range map[string]struct {
 		query, contentType string
 		body               []byte
 		want               error
 	}{
-		"a list in JSON":           {"", jsonType, []byte(`{"items":[{},{}]}`), errMalformed},
-		"a watch in JSON":          {"?watch=true", jsonType, []byte("{}\n"), errMalformed},
-		"a web site":               {"", "text/html", []byte("<html>"), errMalformed},
-		"another protobuf":         {"", protobufType, []byte("abcdefgh"), errMalformed},
-		"a list with too many":     {"", protobufType, enclose("v1", "NamespaceList", marshalled(many)), ErrTooLarge},
-		"an event of 2 GB":         {"?watch=true", watchType, []byte{0x7f, 0xff, 0xff, 0xff, 0}, ErrTooLarge},
-		"an event of another type": {"?watch=true", watchType, eventOf("PLANTED", "Namespace", namespace("a", nil)), errMalformed},
-		"an event that ends early": {"?watch=true", watchType, eventOf("ADDED", "Namespace", namespace("a", nil))[:30], io.ErrUnexpectedEOF},
+		"a list in JSON":       {"", jsonType, []byte(`{"items":[{},{}]}`), errMalformed},
+		"a watch in JSON":      {"?watch=true", jsonType, []byte("{}\n"), errMalformed},
+		"a web site":           {"", "text/html", []byte("<html>"), errMalformed},
+		"another protobuf":     {"", protobufType, []byte("abcdefgh"), errMalformed},
+		"a list with too many": {"", protobufType, enclose("v1", "NamespaceList", marshalled(many)), ErrTooLarge},
+		"an event of 2 GB":     {"?watch=true", watchType, []byte{0x7f, 0xff, 0xff, 0xff, 0}, ErrTooLarge},
+		"an event of another type": {
+			"?watch=true", watchType, eventOf("PLANTED", "Namespace", namespace("a", nil)), errMalformed,
+		},
+		"an event that ends early": {
+			"?watch=true", watchType, eventOf("ADDED", "Namespace", namespace("a", nil))[:30], io.ErrUnexpectedEOF,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, body, err := answer(t, newTestTransport(), Namespaces+tc.query, says(tc.contentType, tc.body))
@@ -87,17 +92,25 @@ func TestWhatNoAPIServerSendsIsNotDecoded(t *testing.T) {
 }
 
 func TestHonestAnswersSayTheSameAsBefore(t *testing.T) {
-	list := &corev1.NamespaceList{ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "more"}, Items: []corev1.Namespace{*namespace("a", nil), *namespace("b", map[string]string{"x": "y"})}}
-	_, body, err := answer(t, newTestTransport(), Namespaces, says(protobufType, enclose("v1", "NamespaceList", marshalled(list))))
+	list := &corev1.NamespaceList{
+		ListMeta: metav1.ListMeta{ResourceVersion: "7", Continue: "more"},
+		Items:    []corev1.Namespace{*namespace("a", nil), *namespace("b", map[string]string{"x": "y"})},
+	}
+	inProtobuf := enclose("v1", "NamespaceList", marshalled(list))
+	_, body, err := answer(t, newTestTransport(), Namespaces, says(protobufType, inProtobuf))
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, ok := decoded(t, body).(*corev1.NamespaceList)
-	if !ok || got.ResourceVersion != "7" || got.Continue != "more" || len(got.Items) != 2 || got.Items[1].Labels["x"] != "y" {
+	if !ok || got.ResourceVersion != "7" || got.Continue != "more" || len(got.Items) != 2 ||
+		got.Items[1].Labels["x"] != "y" {
 		t.Errorf("%+v", got)
 	}
-	bookmark := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "9", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
-	events := slices.Concat(eventOf("ADDED", "Namespace", namespace("a", nil)), eventOf("BOOKMARK", "Namespace", bookmark), eventOf("DELETED", "Namespace", namespace("a", nil)))
+	bookmark := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		ResourceVersion: "9", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
+	}}
+	events := slices.Concat(eventOf("ADDED", "Namespace", namespace("a", nil)),
+		eventOf("BOOKMARK", "Namespace", bookmark), eventOf("DELETED", "Namespace", namespace("a", nil)))
 	_, body, err = answer(t, newTestTransport(), Namespaces+"?watch=true", says(watchType, events))
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +126,8 @@ func TestHonestAnswersSayTheSameAsBefore(t *testing.T) {
 		if !ok {
 			t.Fatalf("%s shows %q", e.Type, e.Object.Raw)
 		}
-		shown = append(shown, fmt.Sprint(e.Type, " ", ns.Name, ns.ResourceVersion, ns.Annotations[metav1.InitialEventsAnnotationKey]))
+		ends := ns.Annotations[metav1.InitialEventsAnnotationKey]
+		shown = append(shown, fmt.Sprint(e.Type, " ", ns.Name, ns.ResourceVersion, ends))
 		body = body[prefix+length:]
 	}
 	if want := []string{"ADDED a", "BOOKMARK 9true", "DELETED a"}; !slices.Equal(shown, want) {
@@ -123,7 +137,8 @@ func TestHonestAnswersSayTheSameAsBefore(t *testing.T) {
 
 // What the envelope says decides nothing: a member could have anything decoded.
 func TestAnAnswerIsOfTheKindThatWasAskedFor(t *testing.T) {
-	_, body, err := answer(t, newTestTransport(), Namespaces+"/a", says(protobufType, enclose("batch/v1", "CronJob", marshalled(namespace("a", nil)))))
+	claimed := enclose("batch/v1", "CronJob", marshalled(namespace("a", nil)))
+	_, body, err := answer(t, newTestTransport(), Namespaces+"/a", says(protobufType, claimed))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,41 +147,45 @@ func TestAnAnswerIsOfTheKindThatWasAskedFor(t *testing.T) {
 	}
 }
 
-// The caches go on with what they know, and the hub says so.
+// The caches go on with what they hold, and the hub says so.
 func TestCachesHoldNoMoreThanFits(t *testing.T) {
 	large := map[string]string{"a": strings.Repeat("a", 300), "b": strings.Repeat("b", 300)}
-	var told []error
-	h := NewHeld("Namespaces", func(err error) { told = append(told, err) })
+	var reported []error
+	h := NewHeld("Namespaces", func(err error) { reported = append(reported, err) })
 	h.begin()
-	for n := range maxHeld + 10 {
-		if fits := h.admit(fmt.Sprint(n), 1000); fits != (n < maxHeldBytes/(1000+heldOverhead)) {
-			t.Fatalf("object %d: %v", n, fits)
+	object := func(n int) []byte { return marshalled(namespace(fmt.Sprintf("%0980d", n), nil)) }
+	fits := maxHeld / (len(object(0)) + heldOverhead)
+	for n := range fits + 10 {
+		if got := h.admit(object(n)); got != (n < fits) {
+			t.Fatalf("object %d: %v", n, got)
 		}
 	}
-	if len(told) != 1 || !strings.Contains(told[0].Error(), "Namespaces") {
-		t.Errorf("told %v", told)
+	if len(reported) != 1 || !strings.Contains(reported[0].Error(), "Namespaces") {
+		t.Errorf("reported %v", reported)
 	}
 	l := newTestTransport()
 	l.Held = map[string]*Held{HeldBy(Namespaces, ""): h}
-	events := slices.Concat(eventOf("ADDED", "Namespace", namespace("new", large)), eventOf("MODIFIED", "Namespace", namespace("new", large)),
-		eventOf("DELETED", "Namespace", namespace("new", nil)))
-	if _, body, err := answer(t, l, Namespaces+"?watch=true", says(watchType, events)); err != nil || len(body) > 0 {
+	events := slices.Concat(eventOf("ADDED", "Namespace", namespace("new", large)),
+		eventOf("MODIFIED", "Namespace", namespace("new", large)), eventOf("DELETED", "Namespace", namespace("new", nil)))
+	_, body, err := answer(t, l, Namespaces+"?watch=true", says(watchType, events))
+	if err != nil || len(body) > 0 {
 		t.Errorf("%v, and %d bytes of what does not fit", err, len(body))
 	}
-	for n := range maxHeldBytes / (1000 + heldOverhead) {
-		if n%2 == 0 && !h.remove(fmt.Sprint(n)) {
+	for n := 0; n < fits; n += 2 {
+		if held, _ := h.remove(object(n)); !held {
 			t.Fatalf("object %d was not held", n)
 		}
 	}
-	h.admit("/old", 1)
-	_, body, err := answer(t, l, Namespaces+"?watch=true", says(watchType, eventOf("DELETED", "Namespace", namespace("old", nil))))
+	h.admit(marshalled(namespace("old", nil)))
+	deleted := eventOf("DELETED", "Namespace", namespace("old", nil))
+	_, body, err = answer(t, l, Namespaces+"?watch=true", says(watchType, deleted))
 	if err != nil || !bytes.Contains(body, []byte("Expired")) {
 		t.Errorf("%v: with room again, nothing is listed again: %q", err, body)
 	}
 	list := &corev1.NamespaceList{Items: []corev1.Namespace{*namespace("new", large)}}
 	_, body, err = answer(t, l, Namespaces, says(protobufType, enclose("v1", "NamespaceList", marshalled(list))))
-	if err != nil || len(decoded(t, body).(*corev1.NamespaceList).Items) != 1 || len(told) != 2 || told[1] != nil {
-		t.Errorf("%v: a new list is not shown; told %v", err, told)
+	if err != nil || len(decoded(t, body).(*corev1.NamespaceList).Items) != 1 || len(reported) != 2 || reported[1] != nil {
+		t.Errorf("%v: a new list is not shown; reported %v", err, reported)
 	}
 }
 
@@ -175,7 +194,7 @@ func TestAFloodIsReadAtAPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := eventOf("MODIFIED", "Namespace", namespace("shop", nil))
 		e := &events{receipt: receipt{question: ask(Namespaces)}, source: http.NoBody}
-		e.paced = paced{t.Context(), endless{one}, NewPace()}
+		e.paced = paced{t.Context(), endless{one}, newPace(nil)}
 		e.from = bufio.NewReaderSize(e.paced, buffered)
 		began, n := time.Now(), 0
 		for time.Since(began) < 10*time.Second {
@@ -195,52 +214,53 @@ type endless struct{ text []byte }
 
 func (r endless) Read(p []byte) (int, error) { return copy(p, r.text), nil }
 
-// Renewals need no room.
-func TestLargeAnswersTakeRoomUntilTheyAreClosed(t *testing.T) {
-	all := NewRoom(nil)
-	first, second := NewRoom(all), NewRoom(all)
-	a, b, c := &share{of: first}, &share{of: second}, &share{of: NewRoom(all)}
-	for name, err := range map[string]error{
-		"as much as one member may have": a.grow(roomOfMember + smallAnswer),
-		"as much as another one may":     b.grow(roomOfMember + smallAnswer),
-		"a small answer":                 c.grow(smallAnswer),
-	} {
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	if err := c.grow(1); !errors.Is(err, errNoRoom) {
-		t.Error(err)
-	}
-	b.release()
-	if err := (&share{of: first}).grow(smallAnswer + 1); !errors.Is(err, errNoRoom) {
-		t.Errorf("one member takes more than it may: %v", err)
-	}
-	if err := c.grow(1); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestALargeListTakesRoomUntilItIsClosed(t *testing.T) {
-	list := &corev1.NamespaceList{Items: make([]corev1.Namespace, 1000)}
-	for i := range list.Items {
-		list.Items[i].Name = strings.Repeat("n", 200)
-	}
-	s := apiServer(t, true, says(protobufType, enclose("v1", "NamespaceList", marshalled(list))))
+// What is kept of two lists at once could be twice the bound. Renewals are no lists.
+func TestListsAreReadOneAfterTheOther(t *testing.T) {
+	body := enclose("v1", "NamespaceList", marshalled(&corev1.NamespaceList{}))
+	single := enclose("v1", "Namespace", marshalled(namespace("one", nil)))
+	begun, finish := make(chan struct{}, 2), make(chan struct{})
 	l := newTestTransport()
-	l.Room = NewRoom(NewRoom(nil))
-	tg := targetTo(t, accessTo(t, s, "", "t"), nil)
-	l.set(tg, tg.caches)
-	resp, err := (&http.Client{Transport: l}).Get("https://east.prod.invalid" + Namespaces)
-	if err != nil {
-		t.Fatal(err)
+	l.Lead(targetTo(t, accessTo(t, apiServer(t, true, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", protobufType)
+		if r.URL.Path != Namespaces {
+			_, _ = w.Write(single)
+			return
+		}
+		_, _ = w.Write(body[:1])
+		w.(http.Flusher).Flush()
+		begun <- struct{}{}
+		if r.URL.Query().Get("limit") == "1" {
+			<-finish
+		}
+		_, _ = w.Write(body[1:])
+	}), "", "t"), nil))
+	ended := make(chan string, 4)
+	get := func(from http.RoundTripper, path string) {
+		resp, err := (&http.Client{Transport: from}).Get("https://east.prod.invalid" + path)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		_ = resp.Body.Close()
+		ended <- path
 	}
-	if l.Room.left >= roomOfMember-64<<10 {
-		t.Errorf("it takes %d bytes", roomOfMember-l.Room.left)
+	var group sync.WaitGroup
+	group.Go(func() { get(l.Caches(), Namespaces+"?limit=1") })
+	<-begun
+	for len(l.caches.pace.lists) == 0 {
+		runtime.Gosched() // until the first list is read
 	}
-	_ = resp.Body.Close()
-	if l.Room.left != roomOfMember || l.Room.of.left != roomOfAll {
-		t.Errorf("it still takes %d bytes", roomOfMember-l.Room.left)
+	group.Go(func() { get(l.Renewals(), Namespaces+"?limit=2") })
+	<-begun
+	get(l.Renewals(), Namespaces+"/one")
+	get(l.Tenants(), Namespaces+"/one")
+	if n := len(ended); n != 2 {
+		t.Errorf("%d answers beside two single objects, while a list is read", n-2)
+	}
+	close(finish)
+	group.Wait()
+	if n := len(ended); n != 4 {
+		t.Errorf("%d lists have ended", n-2)
 	}
 }
 
@@ -265,7 +285,8 @@ func TestWhichAnswersHaveAMemberDisconnected(t *testing.T) {
 
 func TestNoHeaderMakesTheHubWaitOrSpeaksToPeople(t *testing.T) {
 	for says, want := range map[string]string{
-		"": "", "0": "0", "1": "1", "2": "2", "3": "2", "3600": "2", "-1": "2", "Wed, 21 Oct 2099 07:28:00 GMT": "2", "99999999999999999999": "2",
+		"": "", "0": "0", "1": "1", "2": "2", "3": "2", "3600": "2", "-1": "2",
+		"Wed, 21 Oct 2099 07:28:00 GMT": "2", "99999999999999999999": "2",
 	} {
 		header, _, err := answer(t, newTestTransport(), Namespaces, func(w http.ResponseWriter, _ *http.Request) {
 			if says != "" {
@@ -331,8 +352,10 @@ func TestWhatAMemberSaysIsCleanedWhereverItSaysIt(t *testing.T) {
 }
 
 func TestAnErrorOfAConnectionIsCleanedAndStaysWhatItIs(t *testing.T) {
-	err := cleanError(fmt.Errorf("%w: %s", errNoTarget, hostile), (&Target{Access: Access{token: secretText}}).scrub)
-	if text := err.Error(); !errors.Is(err, errNoTarget) || strings.Contains(text, secretText) || strings.Contains(text, "\x1b") || len(text) > 2*maxText {
+	err := cleanError(fmt.Errorf("%w: %s", errNoTarget, hostile), NewTarget(Access{token: secretText}, nil).scrub)
+	text := err.Error()
+	if !errors.Is(err, errNoTarget) || strings.Contains(text, secretText) || strings.Contains(text, "\x1b") ||
+		len(text) > 2*maxText {
 		t.Error(text)
 	}
 }
@@ -350,10 +373,10 @@ func TestWhatFailsAgainAndAgainIsAskedForAfterPausesThatGrow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var asked atomic.Int64
-				r := &Retry{Answered: &wake.Signal{}, Clock: clock.RealClock{}, Next: roundTripper(func(*http.Request) (*http.Response, error) {
+				r := NewRetry(roundTripper(func(*http.Request) (*http.Response, error) {
 					asked.Add(1)
 					return &http.Response{StatusCode: test.status, Body: http.NoBody}, nil
-				})}
+				}), &wake.Signal{}, clock.RealClock{})
 				client := &http.Client{Transport: r}
 				for began := time.Now(); time.Since(began) < time.Minute && asked.Load() < 100; { // no time passes without a pause
 					resp, err := client.Get("https://east.prod.invalid" + Namespaces + test.query)

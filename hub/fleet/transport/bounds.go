@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -10,36 +9,35 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// How much is read of a member. What comes faster waits, and so does the member that sends it.
 const (
-	// paceBurst is how many bytes are read at once, and paceRate how many in a second in the long run. Each object costs
-	// objectCost more: 15,000 of them at once, and 1,700 changes a second, which take 0.4 cores. A member that leads 1,000
-	// namespaces with the fast timings shows 1,000 a second.
+	// paceBurst is how many bytes are read at once, and paceRate how many a second in the long run. Each object costs
+	// objectCost more: 15,000 of them at once, and 1,700 changes a second, which take 0.4 cores. A member that leads
+	// 1,000 namespaces with the fast timings shows 1,000 a second.
 	paceBurst, paceRate = 64 << 20, 7 << 20
 	objectCost          = 4 << 10
-	// roomOfMember and roomOfAll bound what is kept of answers while they are read, in bytes. smallAnswer is free: no
-	// renewal waits for room.
-	roomOfMember, roomOfAll = 16 << 20, 32 << 20
-	smallAnswer             = 64 << 10
-	// maxHeld and maxHeldBytes bound what caches hold of a kind in a member. Where a member floods all kinds at once,
-	// the hub stays below 256 MiB.
-	maxHeld      = 15_000
-	maxHeldBytes = 20 << 20
-	// heldOverhead is what an object takes beside its texts: structs, maps, and its places in indexes.
+	// maxList bounds what is kept of one list, in bytes. Each object counts as listOverhead more, for what it takes once
+	// it is decoded.
+	maxList      = 16 << 20
+	listOverhead = 512
+	// maxHeld bounds what caches hold of a kind in a member, in bytes. Each object counts as heldOverhead more: structs,
+	// maps, and its places in indexes.
+	maxHeld      = 20 << 20
 	heldOverhead = 1 << 10
 )
 
-// errNoRoom is returned for an answer while too many others are read.
-var errNoRoom = errors.New("too many large answers are read at once: this one is asked for again")
+// pace is how fast something is read. What comes faster waits, and so does the member that sends it.
+type pace struct {
+	*rate.Limiter
+	lists chan struct{} // holds one: lists are read one after the other
+}
 
-// NewPace returns the pace at which something is read.
-func NewPace() *rate.Limiter { return rate.NewLimiter(paceRate, paceBurst) }
+func newPace(lists chan struct{}) *pace { return &pace{rate.NewLimiter(paceRate, paceBurst), lists} }
 
-// paced reads at a pace.
+// paced reads at a pace. Without one nothing waits.
 type paced struct {
 	ctx  context.Context
 	from io.Reader
-	pace *rate.Limiter
+	pace *pace
 }
 
 func (p paced) Read(b []byte) (int, error) {
@@ -58,80 +56,7 @@ func (p paced) wait(n int) error {
 	return p.pace.WaitN(p.ctx, min(n, paceBurst))
 }
 
-// Room bounds what is kept of answers while they are read.
-type Room struct {
-	of *Room // that this is a part of; nil: of none
-
-	mu   sync.Mutex
-	left int
-}
-
-// NewRoom returns the room of all members, or that of one if it is a part of that.
-func NewRoom(of *Room) *Room {
-	if of == nil {
-		return &Room{left: roomOfAll}
-	}
-	return &Room{of: of, left: roomOfMember}
-}
-
-// take takes so many bytes, and reports whether there was room for them.
-func (r *Room) take(bytes int) bool {
-	if r == nil {
-		return true
-	}
-	r.mu.Lock()
-	fits := r.left >= bytes
-	if fits {
-		r.left -= bytes
-	}
-	r.mu.Unlock()
-	if fits && !r.of.take(bytes) {
-		r.give(bytes)
-		return false
-	}
-	return fits
-}
-
-// give gives back what was taken of this room.
-func (r *Room) give(bytes int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.left += bytes
-}
-
-// giveAll gives back what was taken, here and above.
-func (r *Room) giveAll(bytes int) {
-	for ; r != nil; r = r.of {
-		r.give(bytes)
-	}
-}
-
-// share is what an answer has taken of a room.
-type share struct {
-	of          *Room
-	used, taken int
-}
-
-// grow takes room for more bytes. What is small needs none.
-func (s *share) grow(bytes int) error {
-	s.used += bytes
-	more := s.used - s.taken - smallAnswer
-	if more <= 0 {
-		return nil
-	}
-	if !s.of.take(more) {
-		return errNoRoom
-	}
-	s.taken += more
-	return nil
-}
-
-func (s *share) release() {
-	s.of.giveAll(s.taken)
-	s.taken = 0
-}
-
-// Held counts what the caches of a member hold of one kind, and lets no more into them than is bounded.
+// Held counts what the caches of a member hold of one kind, and keeps out what exceeds the bound.
 type Held struct {
 	exceeded func(error)
 	what     string
@@ -148,12 +73,14 @@ func NewHeld(what string, exceeded func(error)) *Held {
 	return &Held{what: what, exceeded: exceeded, sizes: map[string]int{}}
 }
 
-// begin notes that a new list of all begins.
+// begin starts a new list of everything. A nil Held counts nothing.
 func (h *Held) begin() {
+	if h == nil {
+		return
+	}
 	h.mu.Lock()
-	h.sizes, h.bytes = map[string]int{}, 0
 	was := h.full
-	h.full = false
+	h.sizes, h.bytes, h.full = map[string]int{}, 0, false
 	h.mu.Unlock()
 	if was {
 		h.exceeded(nil)
@@ -161,38 +88,45 @@ func (h *Held) begin() {
 }
 
 // admit reports whether there is room for an object, and counts it.
-func (h *Held) admit(name string, size int) bool {
-	size += heldOverhead
+func (h *Held) admit(object []byte) bool {
+	if h == nil {
+		return true
+	}
+	name, size := nameOf(object), len(object)+heldOverhead
 	h.mu.Lock()
-	was, known := h.sizes[name]
-	fits := h.bytes+size-was <= maxHeldBytes && (known || len(h.sizes) < maxHeld)
+	more := size - h.sizes[name]
+	fits := h.bytes+more <= maxHeld
 	if fits {
 		h.sizes[name] = size
-		h.bytes += size - was
+		h.bytes += more
 	}
-	news := !fits && !h.full
+	first := !fits && !h.full
 	h.full = h.full || !fits
 	h.mu.Unlock()
-	if news {
-		h.exceeded(fmt.Errorf("it has more than %d %s, or more than %d MiB of them: %s and others are not seen",
-			maxHeld, h.what, maxHeldBytes>>20, Shorten(name)))
+	if first {
+		h.exceeded(fmt.Errorf("it has more than %d MiB of %s, each with %d KiB for itself: %s and others are not seen",
+			maxHeld>>20, h.what, heldOverhead>>10, Shorten(name)))
 	}
 	return fits
 }
 
-// remove notes that an object is gone, and reports whether it was held.
-func (h *Held) remove(name string) bool {
+// remove counts an object no more, and reports whether it was held. again is true if something was left out that fits
+// by now: a new list shows it.
+func (h *Held) remove(object []byte) (held, again bool) {
+	if h == nil {
+		return true, false
+	}
+	name := nameOf(object)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	size, known := h.sizes[name]
+	size, held := h.sizes[name]
 	h.bytes -= size
 	delete(h.sizes, name)
-	return known
+	return held, held && h.full && h.bytes < maxHeld*9/10
 }
 
-// hasRoomAgain reports whether something was left out for which there is room by now: a new list shows it.
-func (h *Held) hasRoomAgain() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.full && len(h.sizes) < maxHeld*9/10 && h.bytes < maxHeldBytes*9/10
+// nameOf is the namespace and the name of an object that was kept.
+func nameOf(object []byte) string {
+	metadata := textOf(object, 1)
+	return string(textOf(metadata, 3)) + "/" + string(textOf(metadata, 1))
 }

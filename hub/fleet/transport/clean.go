@@ -11,7 +11,6 @@ import (
 	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 )
 
 // What a member, a certificate or a kubeconfig says is text from outside. It is cleaned here, once, before anything of
@@ -19,39 +18,30 @@ import (
 // So logs, events, status and metrics can repeat an error as it is.
 
 const (
-	// leastSecret is how long a token must be to be hidden in messages: hiding a shorter one would tear words
-	// apart.
+	// leastSecret is how long a token must be to be hidden in messages.
 	leastSecret = 8
-	// maxMessage bounds how much of somebody else's words is shown, in bytes, and maxText how much is read: the hub
+	// maxMessage bounds how much of a text from outside is shown, in bytes, and maxText how much is read: the hub
 	// looks for its own words in the refusals of the admission policy.
 	maxMessage = 256
 	maxText    = 2 << 10
-	// maxWord bounds a word of a Status that is no message, such as its reason.
-	maxWord = 64
-	// eventError is the type of the event that ends a watch with a Status.
-	eventError = string(watch.Error)
-	statusKind = "Status"
+	// maxWord bounds a word of a Status that is no message, such as its reason, and maxCauses how many types of causes
+	// are kept. They show a client that it asked for a version of the future.
+	maxWord, maxCauses = 64, 4
+	statusKind         = "Status"
 )
 
 // Clean makes a member's words fit to be shown: short, in one line, printable, and without the token, which a member
 // could send back.
 func (t *Target) Clean(s string) string { return Shorten(t.scrub(s)) }
 
-// scrub is what everything goes through that a member says: see Clean.
+// scrub is what everything goes through that a member says: see Clean. Hiding a short token would tear words apart.
 func (t *Target) scrub(s string) string {
-	s = hide(s, t.Access.token)
-	for _, token := range t.earlier {
-		s = hide(s, token)
+	for _, token := range t.tokens {
+		if len(token) >= leastSecret {
+			s = strings.ReplaceAll(s, token, "[token]")
+		}
 	}
 	return printable(s, maxText)
-}
-
-// hide takes a token out of a text.
-func hide(s, token string) string {
-	if len(token) >= leastSecret {
-		s = strings.ReplaceAll(s, token, "[token]")
-	}
-	return s
 }
 
 // Shorten makes a text fit to be shown: short, in one line, and printable.
@@ -99,27 +89,24 @@ func cleanError(err error, clean func(string) string) error {
 }
 
 // cleanStatus returns the body of an answer that is an error: a clean Status in JSON, or else a clean text.
-func cleanStatus(body []byte, contentType string, code int, clean func(string) string) (cleaned []byte, cleanType string) {
-	var status metav1.Status
+func cleanStatus(body []byte, contentType string, code int, clean func(string) string) (cleaned []byte,
+	cleanType string) {
+	var said metav1.Status
 	decoded := false
-	switch {
-	case isProtobuf(contentType):
-		decoded = decodeStatus(body, &status)
-	case isJSON(contentType):
-		decoded = json.Unmarshal(body, &status) == nil && status.Kind == statusKind
+	switch mediaType(contentType) {
+	case protobufType:
+		decoded = decodeStatus(body, &said)
+	case jsonType, "":
+		decoded = json.Unmarshal(body, &said) == nil && said.Kind == statusKind
 	}
-	if !decoded {
-		return []byte(clean(string(body))), textType
+	if decoded {
+		said.Code = int32(code)
+		status := tidy(said, clean)
+		if cleaned, err := json.Marshal(status); err == nil {
+			return cleaned, jsonType
+		}
 	}
-	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-	status.ListMeta = metav1.ListMeta{}
-	status.Status, status.Code = metav1.StatusFailure, int32(code)
-	tidy(&status, clean)
-	cleaned, err := json.Marshal(status)
-	if err != nil {
-		return nil, textType // plain data always marshals
-	}
-	return cleaned, jsonType
+	return []byte(clean(string(body))), textType
 }
 
 // decodeStatus decodes a Status in Kubernetes' envelope.
@@ -129,46 +116,36 @@ func decodeStatus(body []byte, status *metav1.Status) bool {
 	return err == nil && status.Unmarshal(s.kept) == nil
 }
 
-// tidy cleans all that a Status says.
-func tidy(s *metav1.Status, clean func(string) string) {
+// tidy returns the clean part of a Status that is kept. It is a failure.
+func tidy(said metav1.Status, clean func(string) string) *metav1.Status {
 	word := func(w string) string {
 		w = clean(w)
-		if len(w) > maxWord {
-			return strings.ToValidUTF8(w[:maxWord], "")
+		return strings.ToValidUTF8(w[:min(len(w), maxWord)], "")
+	}
+	s := &metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: statusKind, APIVersion: "v1"}, Status: metav1.StatusFailure, Code: said.Code,
+		Message: clean(said.Message), Reason: metav1.StatusReason(word(string(said.Reason))),
+	}
+	if said.Details != nil {
+		s.Details = &metav1.StatusDetails{}
+		for _, c := range said.Details.Causes[:min(len(said.Details.Causes), maxCauses)] {
+			s.Details.Causes = append(s.Details.Causes, metav1.StatusCause{Type: metav1.CauseType(word(string(c.Type)))})
 		}
-		return w
 	}
-	s.Message, s.Reason = clean(s.Message), metav1.StatusReason(word(string(s.Reason)))
-	d := s.Details
-	if d == nil {
-		return
-	}
-	d.Name, d.Group, d.Kind, d.UID = clean(d.Name), word(d.Group), word(d.Kind), ""
-	d.RetryAfterSeconds = min(max(d.RetryAfterSeconds, 0), longestRetryAfter)
-	d.Causes = d.Causes[:min(len(d.Causes), 4)]
-	for i := range d.Causes {
-		c := &d.Causes[i]
-		c.Type, c.Message, c.Field = metav1.CauseType(word(string(c.Type))), clean(c.Message), word(c.Field)
-	}
+	return s
 }
 
-// cleanWatchError returns a clean Status that ends a watch, in Kubernetes' envelope. It gets what was kept of one. Without
-// one, the watch ends because its informer has to list everything again.
+// expired is the Status after which an informer lists everything again.
+var expired, _ = (&metav1.Status{Reason: metav1.StatusReasonExpired, Code: http.StatusGone}).Marshal() // plain data
+
+// cleanWatchError returns what was kept of the Status that ends a watch, cleaned and in Kubernetes' envelope.
 func cleanWatchError(kept []byte, clean func(string) string) ([]byte, error) {
-	status := metav1.Status{Reason: metav1.StatusReasonExpired, Code: http.StatusGone}
-	if len(kept) > 0 {
-		status = metav1.Status{}
-		if err := status.Unmarshal(kept); err != nil {
-			return nil, fmt.Errorf("%w: it is no Status (%w)", errMalformed, err)
-		}
+	var said metav1.Status
+	if err := said.Unmarshal(kept); err != nil {
+		return nil, fmt.Errorf("%w: it is no Status (%w)", errMalformed, err)
 	}
-	status.Status = metav1.StatusFailure
-	tidy(&status, clean)
-	raw, err := status.Marshal()
-	if err != nil {
-		return nil, err
-	}
-	return enclose("v1", statusKind, raw), nil
+	raw, err := tidy(said, clean).Marshal()
+	return enclose("v1", statusKind, raw), err
 }
 
 const (
@@ -180,17 +157,14 @@ const (
 // protobufMagic begins each object that Kubernetes encodes in protobuf.
 var protobufMagic = []byte("k8s\x00")
 
-// isProtobuf reports whether a Content-Type is that of Kubernetes' protobuf.
-func isProtobuf(contentType string) bool {
+// mediaType is that of a Content-Type, without its parameters. Any dialect of JSON is JSON.
+func mediaType(contentType string) string {
 	t, _, err := mime.ParseMediaType(contentType)
-	return err == nil && t == protobufType
-}
-
-// isJSON reports whether a Content-Type is JSON, or not given.
-func isJSON(contentType string) bool {
-	if contentType == "" {
-		return true
+	switch {
+	case err != nil && contentType != "":
+		return textType
+	case strings.HasSuffix(t, "+json"):
+		return jsonType
 	}
-	t, _, err := mime.ParseMediaType(contentType)
-	return err == nil && (t == jsonType || strings.HasSuffix(t, "+json"))
+	return t
 }

@@ -2,11 +2,12 @@ package transport
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -53,82 +54,67 @@ func (e *events) next() ([]byte, error) {
 	if err := e.paced.wait(objectCost); err != nil {
 		return nil, err
 	}
-	event, err := e.event(int64(n))
+	raw := make([]byte, n)
+	if _, err := io.ReadFull(e.from, raw); err != nil {
+		return nil, unexpected(err)
+	}
+	event, err := e.event(raw)
 	if err != nil {
-		return nil, fmt.Errorf("%s: an event of a watch: %w", e.path, unexpected(err))
+		return nil, fmt.Errorf("%s: an event of a watch: %w", e.path, err)
 	}
 	return event, nil
 }
 
-// event reads an event of n bytes.
-func (e *events) event(n int64) ([]byte, error) {
-	s := &sieve{from: e.from, most: e.most}
-	var kind string // of the event
-	seen := false
-	err := s.parts(n, func(number protowire.Number, length int64) (err error) {
-		switch {
-		case number == 1 && kind == "" && length <= mark:
-			text := make([]byte, length)
-			_, err = io.ReadFull(e.from, text)
-			kind = string(text)
-		case number == 2 && kind != "" && !seen:
-			seen, err = true, e.object(s, length, kind)
-		default:
-			_, err = s.skip(length, length)
+// event returns what is kept of an event.
+func (e *events) event(raw []byte) ([]byte, error) {
+	var event metav1.WatchEvent
+	if err := event.Unmarshal(raw); err != nil {
+		return nil, errors.Join(errMalformed, err)
+	}
+	object := event.Object.Raw
+	s := &sieve{from: bufio.NewReaderSize(bytes.NewReader(object), min(buffered, len(object))), most: e.most}
+	_, err := s.envelope(int64(len(object)), func(kind string) message {
+		if event.Type == string(watch.Error) {
+			kind = statusKind
 		}
-		return err
+		return e.fields(kind)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return e.shown(kind, s)
+	return e.shown(event.Type, s)
 }
 
-// object reads the object of an event of a kind.
-func (e *events) object(s *sieve, n int64, event string) error {
-	seen := false
-	return s.parts(n, func(number protowire.Number, length int64) (err error) {
-		if number != 1 || seen {
-			_, err = s.skip(length, length)
-			return err
-		}
-		seen = true
-		_, err = s.envelope(length, func(kind string) message {
-			if event == eventError {
-				kind = statusKind
-			}
-			return e.fields(kind)
-		})
-		return err
-	})
-}
-
-// shown is an event of a kind as it is handed on. It is nil for one that is not.
+// shown is an event of a type as it is handed on. It is nil for one that is not.
 func (e *events) shown(event string, s *sieve) ([]byte, error) {
 	switch watch.EventType(event) {
 	case watch.Error:
-		object, err := cleanWatchError(s.kept, e.clean)
-		return framed(event, object), err
+		return e.failed(s.kept)
 	case watch.Bookmark:
 		return framed(event, e.enclose("", s.kept)), nil
-	case watch.Added, watch.Modified, watch.Deleted:
+	case watch.Added, watch.Modified:
+		if s.reduce(0); !e.held.admit(s.kept) {
+			return nil, nil
+		}
+	case watch.Deleted:
+		s.reduce(0)
+		held, again := e.held.remove(s.kept)
+		switch {
+		case again:
+			return e.failed(expired)
+		case !held:
+			return nil, nil
+		}
 	default:
 		return nil, fmt.Errorf("%w: its type is %.64q", errMalformed, event)
 	}
-	s.reduce(0)
-	switch {
-	case e.held == nil:
-	case event != string(watch.Deleted):
-		if !e.held.admit(nameOf(s.kept), len(s.kept)) {
-			return nil, nil
-		}
-	case !e.held.remove(nameOf(s.kept)):
-		return nil, nil
-	case e.held.hasRoomAgain():
-		object, err := cleanWatchError(nil, e.clean)
-		return framed(eventError, object), err
-	}
 	return framed(event, e.enclose("", s.kept)), nil
+}
+
+// failed is the event that ends a watch, with a clean Status.
+func (e *events) failed(status []byte) ([]byte, error) {
+	object, err := cleanWatchError(status, e.clean)
+	return framed(string(watch.Error), object), err
 }
 
 // framed is an event of a watch, behind its length.

@@ -46,11 +46,13 @@ var (
 	identity = message{1: text(nameText), 3: text(nameText), 5: text(mark), 6: text(mark), 7: integer}
 	// nameOnly is what is left of an object that exceeds a bound. A Namespace keeps the label that names it.
 	nameOnly = message{1: one(with(identity, message{9: instant, 11: entry(corev1.LabelMetadataName)}))}
-	// described is the metadata of what is written back: what others have put there stays.
+	// described is the metadata of objects that are written back: what others have put there stays.
 	described = with(identity, message{
 		8: instant, 9: instant, 10: integer, // creationTimestamp, deletionTimestamp, deletionGracePeriodSeconds
 		11: entries(128, nameText), 12: entries(64, annotation),
-		13: several(16, message{1: text(nameText), 3: text(nameText), 4: text(mark), 5: text(nameText), 6: integer, 7: integer}),
+		13: several(16, message{ // ownerReferences
+			1: text(nameText), 3: text(nameText), 4: text(mark), 5: text(nameText), 6: integer, 7: integer,
+		}),
 		14: texts(32, nameText),
 	})
 	listMeta = message{2: text(mark), 3: text(8 << 10), 4: integer} // resourceVersion, continue, remainingItemCount
@@ -58,19 +60,21 @@ var (
 
 var ofStatus = message{
 	2: text(mark), 3: text(maxText), 4: text(mark), 6: integer, // status, message, reason, code
-	5: one(message{ // details
-		1: text(nameText), 2: text(nameText), 3: text(nameText), 5: integer,
-		4: several(4, message{1: text(mark), 2: text(maxText), 3: text(nameText)}),
-	}),
+	5: one(message{4: several(maxCauses, message{1: text(mark)})}), // details.causes.type
 }
 
 var (
-	// labelled is the metadata of a Namespace. The annotation is in the bookmark that ends a list which is sent as a watch.
-	labelled    = with(identity, message{9: instant, 11: entries(128, nameText), 12: entry(metav1.InitialEventsAnnotationKey)})
+	// labelled is the metadata of a Namespace. The annotation is in the bookmark that ends a list which is sent as a
+	// watch.
+	labelled = with(identity, message{
+		9: instant, 11: entries(128, nameText), 12: entry(metav1.InitialEventsAnnotationKey),
+	})
 	ofNamespace = object(labelled, message{3: one(message{1: text(mark)})}) // status.phase
 	// holds is the spec of a Lease: holderIdentity, leaseDurationSeconds, acquireTime, renewTime, leaseTransitions,
 	// strategy, preferredHolder.
-	holds   = message{1: text(annotation), 2: integer, 3: instant, 4: instant, 5: integer, 6: text(mark), 7: text(nameText)}
+	holds = message{
+		1: text(annotation), 2: integer, 3: instant, 4: instant, 5: integer, 6: text(mark), 7: text(nameText),
+	}
 	ofLease = object(described, message{2: one(holds)})
 
 	ofCronJob = object(with(identity, message{8: instant}), message{
@@ -79,6 +83,6 @@ var (
 	})
 	onlyIdentity = object(identity, nil)
 	ofReview     = message{3: one(message{1: integer})} // status.allowed
-	// onlyDescribed is for what is compared by its metadata, and replaced as a whole.
+	// onlyDescribed is for objects that are compared by their metadata, and replaced as a whole.
 	onlyDescribed = object(described, nil)
 )

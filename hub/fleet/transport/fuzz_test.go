@@ -49,7 +49,7 @@ func FuzzCleanStatus(f *testing.F) {
 	f.Add([]byte(`{"kind":"Status","message":"I got `+secretText+` \u001b[31m"}`), true)
 	f.Add([]byte("\x1b[31m"+secretText), false)
 	f.Add(enclose("v1", "Status", marshalled(&metav1.Status{Message: secretText})), true)
-	tg := &Target{Access: Access{token: secretText}}
+	tg := NewTarget(Access{token: secretText}, nil)
 	f.Fuzz(func(t *testing.T, body []byte, _ bool) {
 		for _, contentType := range []string{protobufType, jsonType, "text/html"} {
 			cleaned, cleanType := cleanStatus(body, contentType, 500, tg.scrub)
@@ -61,7 +61,8 @@ func FuzzCleanStatus(f *testing.F) {
 				}
 				text = s.Message + string(s.Reason)
 			}
-			if strings.Contains(text, secretText) || strings.ContainsAny(text, "\x00\x1b\n\r\u202e") || !utf8.ValidString(text) || len(text) > 2*maxText {
+			if strings.Contains(text, secretText) || strings.ContainsAny(text, "\x00\x1b\n\r\u202e") ||
+				!utf8.ValidString(text) || len(text) > 2*maxText {
 				t.Fatalf("%q became %q", body, text)
 			}
 		}

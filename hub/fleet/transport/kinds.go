@@ -3,6 +3,7 @@ package transport
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"strings"
 )
@@ -12,8 +13,6 @@ const (
 	maxObject = 4 << 20
 	// maxKept and maxLarge are how many bytes are kept of one. What has more is reduced to its name.
 	maxKept, maxLarge = 16 << 10, 256 << 10
-	// maxItems is how many objects a list may have.
-	maxItems = 10_000
 	// onlyMetadata asks for the metadata of objects alone.
 	onlyMetadata = "as=PartialObjectMetadata"
 )
@@ -32,50 +31,61 @@ const (
 )
 
 const (
-	admission = "admissionregistration.k8s.io/v1"
-	rbac      = "rbac.authorization.k8s.io/v1"
-	flow      = "flowcontrol.apiserver.k8s.io/v1"
+	admission     = "admissionregistration.k8s.io/v1"
+	authorization = "authorization.k8s.io/v1"
+	rbac          = "rbac.authorization.k8s.io/v1"
+	flow          = "flowcontrol.apiserver.k8s.io/v1"
+
+	policies = "/apis/" + admission + "/validatingadmissionpolicies"
+	bindings = "/apis/" + admission + "/validatingadmissionpolicybindings"
+	reviews  = "/apis/" + authorization + "/selfsubjectaccessreviews"
+	cronJobs = "/apis/batch/v1/cronjobs"
 )
 
 // kinds are those that the hub asks for, by the paths of their resources without the namespace.
 var kinds = map[string]kind{
-	Namespaces:                       {"v1", "Namespace", ofNamespace, maxKept},
-	Leases:                           {"coordination.k8s.io/v1", "Lease", ofLease, maxKept},
-	"/apis/batch/v1/cronjobs":        {"batch/v1", "CronJob", ofCronJob, maxKept},
-	"/apis/batch/v1/cronjobs/status": {"batch/v1", "CronJob", onlyIdentity, maxKept},
-	"/apis/" + admission + "/validatingadmissionpolicies":       {admission, "ValidatingAdmissionPolicy", onlyDescribed, maxLarge},
-	"/apis/" + admission + "/validatingadmissionpolicybindings": {admission, "ValidatingAdmissionPolicyBinding", onlyDescribed, maxLarge},
-	"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":    {"authorization.k8s.io/v1", "SelfSubjectAccessReview", ofReview, maxKept},
-	"/api/v1/serviceaccounts":                                   {"v1", "ServiceAccount", onlyIdentity, maxKept},
-	"/apis/" + rbac + "/clusterroles":                           {rbac, "ClusterRole", onlyIdentity, maxKept},
-	"/apis/" + rbac + "/clusterrolebindings":                    {rbac, "ClusterRoleBinding", onlyIdentity, maxKept},
-	"/apis/" + flow + "/flowschemas":                            {flow, "FlowSchema", onlyIdentity, maxKept},
+	Namespaces:                               {"v1", "Namespace", ofNamespace, maxKept},
+	Leases:                                   {"coordination.k8s.io/v1", "Lease", ofLease, maxKept},
+	cronJobs:                                 {"batch/v1", "CronJob", ofCronJob, maxKept},
+	cronJobs + "/status":                     {"batch/v1", "CronJob", onlyIdentity, maxKept},
+	policies:                                 {admission, "ValidatingAdmissionPolicy", onlyDescribed, maxLarge},
+	bindings:                                 {admission, "ValidatingAdmissionPolicyBinding", onlyDescribed, maxLarge},
+	reviews:                                  {authorization, "SelfSubjectAccessReview", ofReview, maxKept},
+	"/api/v1/serviceaccounts":                {"v1", "ServiceAccount", onlyIdentity, maxKept},
+	"/apis/" + rbac + "/clusterroles":        {rbac, "ClusterRole", onlyIdentity, maxKept},
+	"/apis/" + rbac + "/clusterrolebindings": {rbac, "ClusterRoleBinding", onlyIdentity, maxKept},
+	"/apis/" + flow + "/flowschemas":         {flow, "FlowSchema", onlyIdentity, maxKept},
 }
 
 // errUnlisted is for programmers.
-var errUnlisted = errors.New("the hub does not read this kind in members: list the fields that it needs in package transport")
+var errUnlisted = errors.New("the hub does not read this kind in members: list its fields in package transport")
 
 // question is what a request asks for.
 type question struct {
 	kind
-	path  string // of the resource
-	list  bool
-	watch bool
+	path        string // of the resource
+	selector    string // of labels
+	list, watch bool
+	first       bool // the answer begins a list of everything
+	isOfReaders bool // the answer shows registrations of readers
 }
 
 // questionOf returns what a request asks for, or an error if the hub has no use for the answer.
-func (l *Swappable) questionOf(req *http.Request) (question, error) {
+func (o Options) questionOf(req *http.Request) (question, error) {
 	path, name := resourceOf(req.URL.EscapedPath())
 	k, known := kinds[path]
 	if !known {
 		return question{}, fmt.Errorf("%w: %.100q", errUnlisted, req.URL.Path)
 	}
-	q := question{kind: k, path: path, watch: isWatch(req.URL)}
+	query := req.URL.Query()
+	q := question{kind: k, path: path, selector: query.Get("labelSelector"), watch: isWatch(req.URL)}
 	q.list = name == "" && req.Method == http.MethodGet && !q.watch
+	q.first = q.list && query.Get("continue") == "" || query.Get("sendInitialEvents") == "true"
+	q.isOfReaders = o.ReadersSelector != "" && q.selector == o.ReadersSelector
 	switch {
 	case strings.Contains(req.Header.Get("Accept"), onlyMetadata):
 		q.apiVersion, q.name = "meta.k8s.io/v1", "PartialObjectMetadata"
-	case path == Leases && l.asksReaders(req.URL):
+	case path == Leases && q.isOfReaders:
 		q.most = maxLarge
 	}
 	return q, nil
@@ -112,7 +122,7 @@ func (q question) fields(kind string) message {
 	case kind == statusKind:
 		return ofStatus
 	case q.list:
-		return message{1: one(listMeta), 2: {of: q.of, times: maxItems, object: true}}
+		return message{1: one(listMeta), 2: {of: q.of, times: math.MaxInt, object: true}}
 	}
 	return q.of
 }

@@ -28,8 +28,8 @@ const (
 )
 
 // anchor matches all that a YAML parser may take for an anchor. An alias repeats what its anchor names: 33 KiB became
-// 2 GiB. Where there is no anchor, there is no alias. Behind a letter or digit an & goes on with a word. It looks at bytes
-// and not at what a parser finds, because two parsers may differ.
+// 2 GiB. Where there is no anchor, there is no alias. Behind a letter or digit an & goes on with a word. It looks at
+// bytes and not at what a parser finds, because two parsers may differ.
 var anchor = regexp.MustCompile(`(?:^|[^0-9A-Za-z])&`)
 
 // parsing is held while a kubeconfig is parsed, because that takes much more memory than its text: not all do at once.
@@ -38,20 +38,33 @@ var parsing sync.Mutex
 // Access is the part of a kubeconfig that the hub uses: where the API server is, how it proves that it is the
 // one, and how the hub proves its own identity.
 type Access struct {
+	endpoint
 	// Local: the API server may be on the hub's own machine or network link.
-	Local  bool
+	Local bool
+	token string
+	// server, roots and pair are address, ca, and cert with key, parsed once: it takes long for large keys. The last two
+	// may be nil.
 	server *url.URL
+	roots  *x509.CertPool
+	pair   *tls.Certificate
+}
+
+// endpoint is what makes one connection differ from another one.
+type endpoint struct {
+	address string
 	// serverName is the name expected in the server's certificate; that of the URL if empty.
 	serverName string
 	// ca are the PEM certificates to trust; those of the system if empty.
 	ca string
 	// cert and key are a client certificate in PEM, both or none.
 	cert, key string
-	token     string
-	// roots and pair are ca, and cert with key, parsed once: it takes long for large keys. They may be nil.
-	roots *x509.CertPool
-	pair  *tls.Certificate
 }
+
+// sameConnection reports whether both can use one connection, which does not know tokens.
+func (a Access) sameConnection(b Access) bool { return a.endpoint == b.endpoint && a.Local == b.Local }
+
+// Equal reports whether both are the same.
+func (a Access) Equal(b Access) bool { return a.token == b.token && a.sameConnection(b) }
 
 // ParseKubeconfig reads a kubeconfig that somebody else wrote. Kubeconfigs can make their reader run
 // programs, read files, use proxies and act as other users. All that is refused here. The current context
@@ -81,13 +94,13 @@ func ParseKubeconfig(data []byte) (Access, error) {
 	if err := refuseUser(user); err != nil {
 		return Access{}, err
 	}
-	a := Access{
+	a := Access{token: strings.TrimSpace(user.Token), endpoint: endpoint{
+		address:    cluster.Server,
 		serverName: cluster.TLSServerName,
 		ca:         string(cluster.CertificateAuthorityData),
 		cert:       string(user.ClientCertificateData),
 		key:        string(user.ClientKeyData),
-		token:      strings.TrimSpace(user.Token),
-	}
+	}}
 	if a.server, err = parseServer(cluster.Server); err != nil {
 		return Access{}, err
 	}
@@ -138,7 +151,8 @@ func current(config *clientcmdapi.Config) (*clientcmdapi.Cluster, *clientcmdapi.
 func refuseCluster(c *clientcmdapi.Cluster) error {
 	switch {
 	case c.InsecureSkipTLSVerify:
-		return errors.New("insecure-skip-tls-verify is refused: the hub would send its credentials to anyone; give certificate-authority-data")
+		return errors.New("insecure-skip-tls-verify is refused: the hub would send its credentials to anyone; " +
+			"give certificate-authority-data")
 	case c.CertificateAuthority != "":
 		return errors.New("certificate-authority names a file, which is refused; give certificate-authority-data")
 	case c.ProxyURL != "":
@@ -160,9 +174,11 @@ func refuseUser(u *clientcmdapi.AuthInfo) error {
 	case u.ClientKey != "":
 		return errors.New("client-key names a file, which is refused; give client-key-data")
 	case u.Username != "" || u.Password != "":
-		return errors.New("username and password are refused: API servers do not take them; give a client certificate or a token")
+		return errors.New("username and password are refused: API servers do not take them; " +
+			"give a client certificate or a token")
 	case u.Impersonate != "" || u.ImpersonateUID != "" || len(u.ImpersonateGroups) > 0 || len(u.ImpersonateUserExtra) > 0:
-		return errors.New("impersonation (as, as-uid, as-groups, as-user-extra) is refused; give the credentials of the user that the hub shall be")
+		return errors.New("impersonation (as, as-uid, as-groups, as-user-extra) is refused; " +
+			"give the credentials of the user that the hub shall be")
 	}
 	return nil
 }
@@ -197,12 +213,15 @@ func (a Access) validate() error {
 	case len(a.token) > MaxToken:
 		return fmt.Errorf("token has %d bytes: at most %d are sent", len(a.token), MaxToken)
 	}
-	for i := range len(a.token) {
-		if c := a.token[i]; c <= ' ' || c > '~' {
-			return errors.New("token holds a character that no token has")
-		}
+	if !isPrintable(a.token) {
+		return errors.New("token holds a character that no token has")
 	}
 	return nil
+}
+
+// isPrintable reports whether a text has printable ASCII characters only, and no space.
+func isPrintable(s string) bool {
+	return !strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' })
 }
 
 // parseKeys returns the access with its certificates and its key parsed.

@@ -19,8 +19,8 @@ var metadata = []netip.Addr{
 	netip.MustParseAddr("100.100.100.200"),
 }
 
-// refuseLocal refuses to connect to an address of the hub's own machine, network link or cloud, once names are resolved.
-// Whoever may write a kubeconfig could otherwise reach what listens there.
+// refuseLocal refuses to connect to an address of the hub's own machine, network link or cloud, once names are
+// resolved. A kubeconfig could otherwise make the hub reach what listens there.
 func refuseLocal(_ context.Context, _, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -53,7 +53,7 @@ func TestANameOfThisMachineIsNotDialled(t *testing.T) {
 			t.Fatal(err)
 		}
 		target := NewTarget(Access{server: server, token: "a-token-that-is-long-enough"}, nil)
-		_, err = target.Identify(t.Context())
+		_, err = identify(t.Context(), target)
 		if err == nil || !strings.Contains(err.Error(), "--allow-local-addresses") || reached {
 			t.Errorf("%s: %v; reached: %v", host, err, reached)
 		}

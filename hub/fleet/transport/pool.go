@@ -75,7 +75,7 @@ func (p *pool) close() {
 	p.conns, p.closed = nil, true
 	p.mu.Unlock()
 	for conn := range conns {
-		_ = conn.Close() // there is nothing left to flush, and nobody to tell
+		_ = conn.Close() // there is nothing left to flush
 	}
 	p.transport.CloseIdleConnections()
 }

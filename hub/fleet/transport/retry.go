@@ -21,9 +21,9 @@ import (
 // What fails again and again is asked for after pauses that grow, whether it was answered or not: informers themselves
 // ask at once for a watch that the server ends.
 type Retry struct {
-	Next     http.RoundTripper
-	Answered *wake.Signal
-	Clock    clock.Clock
+	next     http.RoundTripper
+	answered *wake.Signal
+	clock    clock.Clock
 
 	mu    sync.Mutex
 	paths map[string]*path // by URL path: a list and the watch after it are one
@@ -35,6 +35,11 @@ type path struct {
 	notBefore time.Time
 	watches   int // that stand
 	since     time.Time
+}
+
+// NewRetry returns a transport above next. answered fires when the member answers something.
+func NewRetry(next http.RoundTripper, answered *wake.Signal, c clock.Clock) *Retry {
+	return &Retry{next: next, answered: answered, clock: c, paths: map[string]*path{}}
 }
 
 const (
@@ -50,42 +55,42 @@ const (
 
 // RoundTrip sends a request without a body until it is answered or its context ends.
 func (p *Retry) RoundTrip(req *http.Request) (*http.Response, error) {
-	ctx := req.Context()
+	ctx, of := req.Context(), req.URL.Path
 	req = inPages(req)
 	for {
-		if pause := p.pause(req.URL.Path); pause > 0 {
-			if err := wake.For(ctx, p.Clock, pause, nil); err != nil {
+		var pause time.Duration
+		p.change(of, func(at *path) { pause = at.notBefore.Sub(p.clock.Now()) })
+		if pause > 0 {
+			if err := wake.For(ctx, p.clock, pause, nil); err != nil {
 				return nil, err
 			}
 		}
-		answered := p.Answered.Next()
-		resp, err := p.Next.RoundTrip(req)
+		answered := p.answered.Next()
+		resp, err := p.next.RoundTrip(req)
 		switch {
 		case ctx.Err() != nil:
 			return resp, err
 		case err != nil:
-			p.failed(req.URL.Path, longestSilence)
+			p.failed(of, longestSilence)
 		case resp.StatusCode >= http.StatusBadRequest:
-			p.failed(req.URL.Path, longestRefusal)
+			p.failed(of, longestRefusal)
 		case isWatch(req.URL):
 			resp.Body = p.watch(resp.Body, req)
 		}
-		if err == nil || req.Body != nil || final(err) {
+		if err == nil || req.Body != nil || isFinal(err) {
 			return resp, err
 		}
-		if err := wake.For(ctx, p.Clock, retryPause, nil); err != nil {
+		if err := wake.For(ctx, p.clock, retryPause, nil); err != nil {
 			return nil, err
 		}
-		select {
-		case <-answered:
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err := wake.For(ctx, p.clock, -1, answered); err != nil {
+			return nil, err
 		}
 	}
 }
 
-// inPages is a request for a list that the API server does not answer from its cache: it would ignore the limit, and send
-// all of it at once.
+// inPages is a request for a list that the API server does not answer from its cache: it would ignore the limit, and
+// send all of it at once.
 func inPages(req *http.Request) *http.Request {
 	query := req.URL.Query()
 	if isWatch(req.URL) || query.Get("resourceVersion") != "0" || query.Get("limit") == "" {
@@ -98,47 +103,33 @@ func inPages(req *http.Request) *http.Request {
 	return req
 }
 
-// final reports whether an error is no silence, so that waiting for an answer does not help.
-func final(err error) bool {
-	for _, of := range []error{errStranger, errMalformed, ErrTooLarge, errNoRoom} {
-		if errors.Is(err, of) {
-			return true
-		}
-	}
-	return false
+// isFinal reports whether an error is no silence, so that waiting for an answer does not help.
+func isFinal(err error) bool {
+	return errors.Is(err, errStranger) || errors.Is(err, errMalformed) || errors.Is(err, ErrTooLarge)
 }
 
-// pause is how long to wait before the next request for a path.
-func (p *Retry) pause(of string) time.Duration {
+// change changes the state of a path.
+func (p *Retry) change(of string, change func(*path)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.at(of).notBefore.Sub(p.Clock.Now())
-}
-
-// at is the path of that name. The caller holds mu.
-func (p *Retry) at(of string) *path {
-	if p.paths == nil {
-		p.paths = map[string]*path{}
-	}
 	if p.paths[of] == nil {
-		p.paths[of] = &path{since: p.Clock.Now()}
+		p.paths[of] = &path{since: p.clock.Now()}
 	}
-	return p.paths[of]
+	change(p.paths[of])
 }
 
-// failed notes that a request for a path has failed.
+// failed records that a request for a path has failed.
 func (p *Retry) failed(of string, longest time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	at := p.at(of)
-	pause := min(retryPause<<min(at.failures, 8), longest)
-	at.failures++
-	at.notBefore = p.Clock.Now().Add(wait.Jitter(pause/2, 1))
+	p.change(of, func(at *path) {
+		pause := min(retryPause<<min(at.failures, 8), longest)
+		at.failures++
+		at.notBefore = p.clock.Now().Add(wait.Jitter(pause/2, 1))
+	})
 }
 
 // Unwatched is for how long a watch of the informers has not stood; zero if all stand.
 func (p *Retry) Unwatched() (longest time.Duration) {
-	now := p.Clock.Now()
+	now := p.clock.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, at := range p.paths {
@@ -149,22 +140,19 @@ func (p *Retry) Unwatched() (longest time.Duration) {
 	return longest
 }
 
-// watch notes that a watch was answered, and how it ends.
+// watch records that a watch was answered, and how it ends.
 func (p *Retry) watch(body io.ReadCloser, req *http.Request) io.ReadCloser {
-	began := p.Clock.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.at(req.URL.Path).watches++
+	began := p.clock.Now()
+	p.change(req.URL.Path, func(at *path) { at.watches++ })
 	return &watchBody{ReadCloser: body, req: req, ended: sync.OnceFunc(func() {
-		now := p.Clock.Now()
-		p.mu.Lock()
-		at := p.at(req.URL.Path)
-		at.watches--
-		if now.Sub(began) >= shortWatch {
-			at.failures, at.since = 0, now
-		}
-		p.mu.Unlock()
-		if now.Sub(began) < shortWatch && req.Context().Err() == nil {
+		now := p.clock.Now()
+		lasted := now.Sub(began) >= shortWatch
+		p.change(req.URL.Path, func(at *path) {
+			if at.watches--; lasted {
+				at.failures, at.since = 0, now
+			}
+		})
+		if !lasted && req.Context().Err() == nil {
 			p.failed(req.URL.Path, longestRefusal)
 		}
 	})}

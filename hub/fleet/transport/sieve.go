@@ -3,6 +3,7 @@ package transport
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -37,32 +38,80 @@ func (f field) wire() protowire.Type {
 	return protowire.BytesType
 }
 
-// sieve copies from a body the fields that are listed, and bounds each of them. It reads the rest without keeping it. So
-// what is decoded afterwards takes at most a small multiple of the bytes that were kept.
+// sieve copies from a body the fields that are listed, and bounds each of them. It reads the rest without keeping it.
+// So what is decoded afterwards takes at most a small multiple of the bytes that were kept. Methods take the position
+// at which a message ends: endOfBody if its length is not known.
 type sieve struct {
 	from *bufio.Reader
+	at   int64 // how many bytes were read
 	kept []byte
-	// most is how many bytes may be kept of one object, and longest how many an object may have outside of a list. Zero:
+	// most is how many bytes are kept of one object, and longest how many an object may have outside of a list. Zero:
 	// there is no bound.
 	most    int
 	longest int64
 	// over: a text is longer, or a field comes more often, than it may. That one was left out.
 	over bool
-	// grow asks for room for what is kept. nil: there is enough.
-	grow func(bytes int) error
-	// item reports whether an item of a list is kept, of which the content is what was kept from an index on. nil: it is.
-	item func(from int) (bool, error)
+	// item reports whether an item of a list is kept, with what was kept of it. nil: all are.
+	item func(object []byte) (bool, error)
+}
+
+const endOfBody = math.MaxInt64
+
+// ReadByte implements io.ByteReader.
+func (s *sieve) ReadByte() (byte, error) {
+	b, err := s.from.ReadByte()
+	if err == nil {
+		s.at++
+	}
+	return b, err
+}
+
+// varint reads a number. It returns io.EOF where the body ends before it.
+func (s *sieve) varint(end int64) (uint64, error) {
+	began := s.at
+	v, err := binary.ReadUvarint(s)
+	switch {
+	case s.at > end, err != nil && s.at-began == binary.MaxVarintLen64:
+		return 0, fmt.Errorf("%w: it has a number that is too long", errMalformed)
+	}
+	return v, err
+}
+
+// next reads the number and the type of a field, and its value or, for a text or message, the length of that. It
+// returns io.EOF where the body ends before the field.
+func (s *sieve) next(end int64) (number protowire.Number, wire protowire.Type, value uint64, err error) {
+	tag, err := s.varint(end)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	number, wire = protowire.DecodeTag(tag)
+	if number < protowire.MinValidNumber {
+		return 0, 0, 0, fmt.Errorf("%w: it has a field without a number", errMalformed)
+	}
+	switch wire {
+	case protowire.VarintType, protowire.BytesType:
+		value, err = s.varint(end)
+	case protowire.Fixed32Type:
+		err = s.skip(4)
+	case protowire.Fixed64Type:
+		err = s.skip(8)
+	default:
+		err = fmt.Errorf("%w: it has a group", errMalformed)
+	}
+	if err == nil && (s.at > end || wire == protowire.BytesType && value > uint64(min(end-s.at, math.MaxInt32))) {
+		err = fmt.Errorf("%w: field %d is longer than what holds it", errMalformed, number)
+	}
+	return number, wire, value, unexpected(err)
 }
 
 // message sieves a message of n bytes.
 func (s *sieve) message(n int64, of message) error {
 	var seen [32]int
-	for n > 0 {
-		number, wire, used, err := s.tag(n)
+	for end := s.at + n; s.at < end; {
+		number, wire, value, err := s.next(end)
 		if err != nil {
 			return unexpected(err)
 		}
-		n -= used
 		f, listed := of[number]
 		if listed && wire != f.wire() {
 			return fmt.Errorf("%w: field %d has the wire type %d", errMalformed, number, wire)
@@ -70,10 +119,15 @@ func (s *sieve) message(n int64, of message) error {
 		skip := !listed || seen[number] >= max(1, f.times)
 		s.over = s.over || listed && skip && f.times > 0
 		before := len(s.kept)
-		if used, err = s.value(n, number, wire, f, skip); err != nil {
+		switch {
+		case wire == protowire.BytesType:
+			err = s.content(int64(value), number, f, skip)
+		case !skip:
+			s.kept = protowire.AppendVarint(protowire.AppendTag(s.kept, number, wire), value)
+		}
+		if err != nil {
 			return err
 		}
-		n -= used
 		if listed && (f.key == "" || len(s.kept) > before) {
 			seen[number]++
 		}
@@ -81,80 +135,44 @@ func (s *sieve) message(n int64, of message) error {
 	return nil
 }
 
-// value reads the value of a field, of which at most n bytes are there, and keeps it unless it is skipped.
-func (s *sieve) value(n int64, number protowire.Number, wire protowire.Type, f field, skip bool) (used int64, err error) {
-	switch wire {
-	case protowire.VarintType:
-		v, used, err := s.varint(n)
-		if err == nil && !skip {
-			err = s.keep(func(b []byte) []byte { return protowire.AppendVarint(protowire.AppendTag(b, number, wire), v) })
-		}
-		return used, err
-	case protowire.Fixed32Type:
-		return s.skip(n, 4)
-	case protowire.Fixed64Type:
-		return s.skip(n, 8)
-	case protowire.BytesType:
-		length, used, err := s.varint(n)
-		if err != nil {
-			return used, err
-		}
-		if length > uint64(n-used) || length > math.MaxInt32 {
-			return used, fmt.Errorf("%w: field %d is longer than what holds it", errMalformed, number)
-		}
-		return used + int64(length), s.content(int64(length), number, f, skip)
-	default:
-		return 0, fmt.Errorf("%w: it has a group", errMalformed)
-	}
-}
-
-// content reads the content of a text or a message.
-func (s *sieve) content(length int64, number protowire.Number, f field, skip bool) error {
-	tooLong := !skip && f.of == nil && length > int64(f.text)
-	if skip || tooLong {
-		s.over = s.over || tooLong
-		_, err := s.skip(length, length)
-		return err
-	}
-	if f.object && length > maxObject {
-		return fmt.Errorf("%w: an object has %d bytes", ErrTooLarge, length)
-	}
-	begin := len(s.kept)
-	if f.of == nil {
-		return s.copy(number, int(length))
-	}
-	if err := s.keep(func(b []byte) []byte { return protowire.AppendTag(b, number, protowire.BytesType) }); err != nil {
-		return err
-	}
-	was, from := s.over, len(s.kept)
-	if f.object {
-		s.over = false
-	}
-	if err := s.message(length, f.of); err != nil {
-		return err
-	}
+// content reads the content of a text or a message, which has n bytes.
+func (s *sieve) content(n int64, number protowire.Number, f field, skip bool) error {
+	tooLong := f.of == nil && n > int64(f.text)
 	switch {
-	case f.object:
-		err := s.closeItem(begin, from)
-		s.over = was
-		return err
-	case f.key != "" && (s.over || entryKey(s.kept[from:]) != f.key):
-		s.kept, s.over = s.kept[:begin], was
-		return nil
+	case skip, tooLong:
+		s.over = s.over || !skip
+		return s.skip(n)
+	case f.object && n > maxObject:
+		return fmt.Errorf("%w: an object has %d bytes", ErrTooLarge, n)
 	}
-	return s.insertLength(from)
-}
-
-// closeItem completes an item of a list. It begins at an index of what was kept, and its content at another.
-func (s *sieve) closeItem(begin, from int) error {
-	s.reduce(from)
-	if s.item != nil {
-		if kept, err := s.item(from); err != nil || !kept {
-			s.kept = s.kept[:begin]
-			return err
+	begin, was := len(s.kept), s.over
+	s.kept = protowire.AppendTag(s.kept, number, protowire.BytesType)
+	from := len(s.kept)
+	if f.of == nil {
+		s.kept = protowire.AppendVarint(s.kept, uint64(n))
+		s.kept = slices.Grow(s.kept, int(n))[:len(s.kept)+int(n)]
+		s.at += n
+		_, err := io.ReadFull(s.from, s.kept[len(s.kept)-int(n):])
+		return unexpected(err)
+	}
+	s.over = was && !f.object
+	err := s.message(n, f.of)
+	keep := f.key == "" || !s.over && string(textOf(s.kept[from:], 1)) == f.key
+	if err == nil && f.object {
+		s.reduce(from)
+		if s.item != nil {
+			keep, err = s.item(s.kept[from:])
 		}
 	}
-	return s.insertLength(from)
+	if !keep || f.object {
+		s.over = was
+	}
+	if err != nil || !keep {
+		s.kept = s.kept[:begin]
+		return err
+	}
+	s.insertLength(from)
+	return nil
 }
 
 // reduce replaces an object that exceeds a bound by its name and version. The object was kept from an index on.
@@ -170,82 +188,18 @@ func (s *sieve) reduce(from int) {
 }
 
 // insertLength puts the length of a message before it, which was kept from an index on.
-func (s *sieve) insertLength(from int) error {
-	length := len(s.kept) - from
-	if err := s.keep(func(b []byte) []byte { return protowire.AppendVarint(b, uint64(length)) }); err != nil {
-		return err
-	}
-	copy(s.kept[len(s.kept)-length:], s.kept[from:from+length])
-	protowire.AppendVarint(s.kept[:from], uint64(length))
-	return nil
+func (s *sieve) insertLength(from int) {
+	n := len(s.kept) - from
+	s.kept = protowire.AppendVarint(s.kept, uint64(n))
+	copy(s.kept[len(s.kept)-n:], s.kept[from:from+n])
+	protowire.AppendVarint(s.kept[:from], uint64(n))
 }
 
-// keep appends to what is kept.
-func (s *sieve) keep(appended func([]byte) []byte) error {
-	before := len(s.kept)
-	s.kept = appended(s.kept)
-	if s.grow == nil {
-		return nil
-	}
-	return s.grow(len(s.kept) - before)
-}
-
-// copy keeps a text of n bytes.
-func (s *sieve) copy(number protowire.Number, n int) error {
-	if err := s.keep(func(b []byte) []byte {
-		b = protowire.AppendVarint(protowire.AppendTag(b, number, protowire.BytesType), uint64(n))
-		return slices.Grow(b, n)[:len(b)+n]
-	}); err != nil {
-		return err
-	}
-	_, err := io.ReadFull(s.from, s.kept[len(s.kept)-n:])
-	return unexpected(err)
-}
-
-// skip reads what is n bytes long, of which at most that many are there.
-func (s *sieve) skip(most, n int64) (int64, error) {
-	if n > most {
-		return 0, fmt.Errorf("%w: it ends within a field", errMalformed)
-	}
+// skip reads n bytes.
+func (s *sieve) skip(n int64) error {
+	s.at += n
 	_, err := s.from.Discard(int(n))
-	return n, unexpected(err)
-}
-
-// tag reads the number and the type of a field. It returns io.EOF where the body ends before it.
-func (s *sieve) tag(n int64) (number protowire.Number, wire protowire.Type, used int64, err error) {
-	v, used, err := s.varint(n)
-	if err != nil {
-		if used > 0 {
-			err = unexpected(err)
-		}
-		return 0, 0, used, err
-	}
-	number, wire = protowire.DecodeTag(v)
-	if number < protowire.MinValidNumber {
-		return 0, 0, used, fmt.Errorf("%w: it has a field without a number", errMalformed)
-	}
-	return number, wire, used, nil
-}
-
-// varint reads a number, of which at most n bytes are there.
-func (s *sieve) varint(n int64) (v uint64, used int64, err error) {
-	for shift := 0; shift < 64; shift += 7 {
-		if used == n {
-			return 0, used, fmt.Errorf("%w: it ends within a number", errMalformed)
-		}
-		b, err := s.from.ReadByte()
-		if err != nil {
-			return 0, used, err
-		}
-		used++
-		if shift == 63 && b > 1 {
-			break
-		}
-		if v |= uint64(b&0x7f) << shift; b < 0x80 {
-			return v, used, nil
-		}
-	}
-	return 0, used, fmt.Errorf("%w: it has a number of more than 64 bits", errMalformed)
+	return unexpected(err)
 }
 
 // unexpected is an error of a body that ends too early.
@@ -256,86 +210,71 @@ func unexpected(err error) error {
 	return err
 }
 
-// entryKey is the key of a kept entry of a map.
-func entryKey(entry []byte) string {
-	number, wire, n := protowire.ConsumeTag(entry)
-	if n < 0 || number != 1 || wire != protowire.BytesType {
-		return ""
+// textOf returns the first text or message of that number in a message that was kept, and so is well-formed.
+func textOf(kept []byte, number protowire.Number) []byte {
+	for len(kept) > 0 {
+		n, wire, tag := protowire.ConsumeTag(kept)
+		if n == number && wire == protowire.BytesType {
+			text, _ := protowire.ConsumeBytes(kept[tag:])
+			return text
+		}
+		kept = kept[tag+protowire.ConsumeFieldValue(n, wire, kept[tag:]):]
 	}
-	key, _ := protowire.ConsumeString(entry[n:])
-	return key
+	return nil
 }
 
-// envelope sieves an object in Kubernetes' envelope, of n bytes or up to the end of the body, and returns the kind that
-// it says it is. of gets that kind, and returns the fields that are kept.
-func (s *sieve) envelope(n int64, of func(kind string) message) (kind string, err error) {
-	var magic [4]byte
-	if n < int64(len(magic)) {
+// envelope sieves an object in Kubernetes' envelope, and returns the kind that it says it is. of gets that kind, and
+// returns the fields that are kept.
+func (s *sieve) envelope(end int64, of func(kind string) message) (kind string, err error) {
+	magic := make([]byte, len(protobufMagic))
+	if s.at += int64(len(magic)); s.at > end {
 		return "", errMalformed
 	}
-	if _, err := io.ReadFull(s.from, magic[:]); err != nil || !bytes.Equal(magic[:], protobufMagic) {
+	if _, err := io.ReadFull(s.from, magic); err != nil || !bytes.Equal(magic, protobufMagic) {
 		return "", errors.Join(errMalformed, err)
 	}
-	left(&n, int64(len(magic)))
 	seen := false
-	err = s.parts(n, func(number protowire.Number, length int64) (err error) {
+	err = s.parts(end, func(number protowire.Number, n int64) (err error) {
 		switch {
 		case number == 1 && !seen:
-			kind, err = s.typeMeta(length)
-		case number == 2 && !seen && s.longest > 0 && length > s.longest:
-			err = fmt.Errorf("%w: it has %d bytes", ErrTooLarge, length)
+			kind, err = s.typeMeta(n)
+		case number == 2 && !seen && s.longest > 0 && n > s.longest:
+			err = fmt.Errorf("%w: it has %d bytes", ErrTooLarge, n)
 		case number == 2 && !seen:
-			seen, err = true, s.message(length, of(kind))
+			seen, err = true, s.message(n, of(kind))
 		default:
-			_, err = s.skip(length, length)
+			err = s.skip(n)
 		}
 		return err
 	})
 	return kind, err
 }
 
-// parts calls do for each field of a message of n bytes, or up to the end of the body, that has texts and messages only. do
-// reads the content, which has a length.
-func (s *sieve) parts(n int64, do func(number protowire.Number, length int64) error) error {
-	for n > 0 {
-		number, wire, used, err := s.tag(n)
-		if errors.Is(err, io.EOF) && n == math.MaxInt64 {
+// parts calls do for each field of a message that has texts and messages only. do reads the content of n bytes.
+func (s *sieve) parts(end int64, do func(number protowire.Number, n int64) error) error {
+	for s.at < end {
+		number, wire, n, err := s.next(end)
+		switch {
+		case errors.Is(err, io.EOF) && end == endOfBody:
 			return nil
-		}
-		if err != nil {
+		case err != nil:
 			return unexpected(err)
+		case wire != protowire.BytesType:
+			return errMalformed
 		}
-		left(&n, used)
-		length, used, err := s.varint(n)
-		if err != nil || wire != protowire.BytesType || length > uint64(n-used) || length > math.MaxInt32 {
-			return errors.Join(errMalformed, unexpected(err))
-		}
-		left(&n, used+int64(length))
-		if err := do(number, int64(length)); err != nil {
+		if err := do(number, int64(n)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// left takes what was used from what is left of an envelope.
-func left(n *int64, used int64) {
-	if *n != math.MaxInt64 {
-		*n -= used
-	}
-}
-
 // typeMeta reads the kind in an envelope.
-func (s *sieve) typeMeta(length int64) (string, error) {
+func (s *sieve) typeMeta(n int64) (string, error) {
 	meta := sieve{from: s.from}
-	if err := meta.message(length, message{1: text(256), 2: text(256)}); err != nil {
-		return "", err
-	}
-	var m runtime.TypeMeta
-	if err := m.Unmarshal(meta.kept); err != nil {
-		return "", errors.Join(errMalformed, err)
-	}
-	return m.Kind, nil
+	err := meta.message(n, message{2: text(256)})
+	s.at += meta.at
+	return string(textOf(meta.kept, 2)), err
 }
 
 // enclose puts an object into Kubernetes' envelope.

@@ -39,7 +39,7 @@ func marshalled(o marshaler) []byte {
 // sieveAll sieves an answer.
 func (r receipt) sieveAll(t testing.TB, body []byte) ([]byte, error) {
 	t.Helper()
-	return r.sieved(bufio.NewReader(bytes.NewReader(body)), &share{}, paced{})
+	return r.sieved(bufio.NewReader(bytes.NewReader(body)), paced{})
 }
 
 // decoded is an answer as client-go decodes it.
@@ -120,7 +120,10 @@ func fill(v reflect.Value, depth int) {
 		}
 	case reflect.Map:
 		if v.Type().Elem().Kind() == reflect.String {
-			v.Set(reflect.ValueOf(map[string]string{"a": "text", corev1.LabelMetadataName: "text", metav1.InitialEventsAnnotationKey: "true"}).Convert(v.Type()))
+			entries := map[string]string{
+				"a": "text", corev1.LabelMetadataName: "text", metav1.InitialEventsAnnotationKey: "true",
+			}
+			v.Set(reflect.ValueOf(entries).Convert(v.Type()))
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {
@@ -148,21 +151,15 @@ func sievedAs[T kruntime.Object](t *testing.T, q question, o marshaler) T {
 // ask is what is asked for at a path.
 func ask(path string) question { return question{kind: kinds[path], path: path} }
 
-const (
-	policiesPath = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-	bindingsPath = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
-	cronJobsPath = "/apis/batch/v1/cronjobs"
-)
-
 // What is written back must not lose what others have put there, and an edit of any field is to be seen.
 func TestNothingIsLostOfWhatIsWrittenBack(t *testing.T) {
 	for path, clear := range map[string]func(kruntime.Object){
 		Leases: func(kruntime.Object) {},
-		policiesPath: func(o kruntime.Object) {
+		policies: func(o kruntime.Object) {
 			p := o.(*admissionv1.ValidatingAdmissionPolicy)
 			p.Spec, p.Status = admissionv1.ValidatingAdmissionPolicySpec{}, admissionv1.ValidatingAdmissionPolicyStatus{}
 		},
-		bindingsPath: func(o kruntime.Object) {
+		bindings: func(o kruntime.Object) {
 			o.(*admissionv1.ValidatingAdmissionPolicyBinding).Spec = admissionv1.ValidatingAdmissionPolicyBindingSpec{}
 		},
 	} {
@@ -185,10 +182,10 @@ func TestNothingIsLostOfWhatIsWrittenBack(t *testing.T) {
 
 // The keeper of the guard and the fences reads metadata alone, and goes by its marks.
 func TestTheMetadataOfPoliciesKeepsTheirMarks(t *testing.T) {
-	for _, path := range []string{policiesPath, bindingsPath} {
+	for _, path := range []string{policies, bindings} {
 		req := httptest.NewRequest(http.MethodGet, "http://east"+path+"/text", nil)
 		req.Header.Set("Accept", "application/vnd.kubernetes.protobuf;"+onlyMetadata+";g=meta.k8s.io;v=v1")
-		q, err := (&Swappable{}).questionOf(req)
+		q, err := Options{}.questionOf(req)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,17 +206,18 @@ func TestTheMetadataOfPoliciesKeepsTheirMarks(t *testing.T) {
 func TestWhatIsKeptOfEachKind(t *testing.T) {
 	at := ptr.To(metav1.Unix(1_700_000_000, 0))
 	ns := sievedAs[*corev1.Namespace](t, ask(Namespaces), filled(t, ask(Namespaces)))
-	if ns.Name != "text" || ns.UID != "text" || ns.ResourceVersion != "text" || len(ns.Labels) != 3 || !ns.DeletionTimestamp.Equal(at) ||
-		ns.Status.Phase != "text" || ns.ManagedFields != nil || ns.Status.Conditions != nil || len(ns.Annotations) != 1 ||
-		ns.Annotations[metav1.InitialEventsAnnotationKey] != "true" {
+	ends := ns.Annotations[metav1.InitialEventsAnnotationKey]
+	if ns.Name != "text" || ns.UID != "text" || ns.ResourceVersion != "text" || len(ns.Labels) != 3 ||
+		!ns.DeletionTimestamp.Equal(at) || ns.Status.Phase != "text" || ns.ManagedFields != nil ||
+		ns.Status.Conditions != nil || len(ns.Annotations) != 1 || ends != "true" {
 		t.Errorf("of a Namespace: %+v", ns)
 	}
-	job := sievedAs[*batchv1.CronJob](t, ask(cronJobsPath), filled(t, ask(cronJobsPath)))
-	if job.Name != "text" || job.Namespace != "text" || job.ResourceVersion != "text" || !job.CreationTimestamp.Equal(at) ||
-		len(job.Spec.JobTemplate.Labels) != 3 || !job.Status.LastScheduleTime.Equal(at) || job.Spec.Schedule != "" || job.Labels != nil {
+	job := sievedAs[*batchv1.CronJob](t, ask(cronJobs), filled(t, ask(cronJobs)))
+	if job.Name != "text" || job.Namespace != "text" || job.ResourceVersion != "text" || job.Labels != nil ||
+		!job.CreationTimestamp.Equal(at) || len(job.Spec.JobTemplate.Labels) != 3 ||
+		!job.Status.LastScheduleTime.Equal(at) || job.Spec.Schedule != "" {
 		t.Errorf("of a CronJob: %+v", job)
 	}
-	const reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 	review := sievedAs[*authorizationv1.SelfSubjectAccessReview](t, ask(reviews), filled(t, ask(reviews)))
 	if !review.Status.Allowed || review.Spec.ResourceAttributes != nil {
 		t.Errorf("of a review: %+v", review)

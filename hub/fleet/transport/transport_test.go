@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +19,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
 
 	"github.com/leasecast/leasecast/api/reason"
@@ -43,7 +44,8 @@ func accessTo(t *testing.T, s *httptest.Server, path, token string) Access {
 		t.Fatal(err)
 	}
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	a, err := Access{Local: true, server: u, ca: string(ca), token: token}.parseKeys()
+	e := endpoint{address: s.URL + path, ca: string(ca)}
+	a, err := Access{endpoint: e, Local: true, server: u, token: token}.parseKeys()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,51 +59,72 @@ func targetTo(t *testing.T, a Access, old *Target) *Target {
 	return tg
 }
 
+// kubeSystem answers with the Namespace kube-system.
 func kubeSystem(w http.ResponseWriter, uid string) {
-	w.Header().Set("Content-Type", "application/json")
-	reply(w, fmt.Sprintf(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":%q}}`, uid))
+	answerNamespace(w, metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: types.UID(uid)})
 }
 
 // answerNamespace answers with a Namespace in protobuf.
-func answerNamespace(w http.ResponseWriter, name string) {
+func answerNamespace(w http.ResponseWriter, meta metav1.ObjectMeta) {
 	w.Header().Set("Content-Type", protobufType)
-	_, _ = w.Write(enclose("v1", "Namespace", marshalled(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})))
+	_, _ = w.Write(enclose("v1", "Namespace", marshalled(&corev1.Namespace{ObjectMeta: meta})))
+}
+
+// identify asks which cluster a target leads to.
+func identify(ctx context.Context, tg *Target) (string, error) {
+	l := newTestTransport()
+	return tg.Identify(ctx, corev1client.NewForConfigOrDie(l.Config(l.To(tg))).RESTClient())
 }
 
 // reply ignores that a client may not wait for the answer.
 func reply(w io.Writer, text string) { _, _ = io.WriteString(w, text) }
 
 func TestIdentify(t *testing.T) {
+	status := func(code int, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", jsonType)
+			w.WriteHeader(code)
+			reply(w, body)
+		}
+	}
+	uid := func(uid string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { kubeSystem(w, uid) }
+	}
+	const notOne = "no Kubernetes API server"
 	for name, tc := range map[string]struct {
 		handler http.HandlerFunc
 		uid     string
 		reason  reason.Reason
 		message string
 	}{
-		"an API server": {handler: func(w http.ResponseWriter, _ *http.Request) { kubeSystem(w, "u-1") }, uid: "u-1"},
-		"forbidden": {handler: func(w http.ResponseWriter, _ *http.Request) {
-			w.WriteHeader(403)
-			reply(w, `{"kind":"Status","message":"namespaces \"kube-system\" is forbidden"}`)
-		}, reason: reason.Forbidden, message: "answers 403 Forbidden: namespaces"},
-		"unauthorized": {handler: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, reason: reason.Forbidden, message: "answers 401 Unauthorized"},
-		"not ready":    {handler: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, reason: reason.Unreachable, message: "answers 503"},
+		"an API server": {handler: uid("u-1"), uid: "u-1"},
+		"forbidden": {
+			handler: status(403, `{"kind":"Status","reason":"Forbidden","message":"namespaces \"kube-system\" is forbidden"}`),
+			reason:  reason.Forbidden, message: "answers 403: namespaces",
+		},
+		"unauthorized": {handler: status(401, ""), reason: reason.Forbidden, message: "answers 401"},
+		"not ready":    {handler: status(503, ""), reason: reason.Unreachable, message: "answers 503"},
 		"a redirect is not followed": {handler: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://169.254.169.254/", http.StatusTemporaryRedirect)
 		}, reason: reason.Unreachable, message: "answers 307"},
-		"a web site":         {handler: func(w http.ResponseWriter, _ *http.Request) { reply(w, "<html>") }, reason: reason.Unreachable, message: "no Kubernetes API server"},
-		"another namespace":  {handler: func(w http.ResponseWriter, _ *http.Request) { reply(w, `{"metadata":{"name":"x","uid":"u"}}`) }, reason: reason.Unreachable, message: "no Kubernetes API server"},
-		"no UID":             {handler: func(w http.ResponseWriter, _ *http.Request) { kubeSystem(w, "") }, reason: reason.Unreachable, message: "no Kubernetes API server"},
-		"a UID that is none": {handler: func(w http.ResponseWriter, _ *http.Request) { kubeSystem(w, strings.Repeat("u", 100)) }, reason: reason.Unreachable, message: "no Kubernetes API server"},
-		"more than is read":  {handler: func(w http.ResponseWriter, _ *http.Request) { _, _ = io.CopyN(w, zeros{}, 10*maxAnswer) }, reason: reason.Unreachable, message: "no Kubernetes API server"},
+		"a web site": {handler: func(w http.ResponseWriter, _ *http.Request) { reply(w, "<html>") },
+			reason: reason.Unreachable, message: "no protobuf of Kubernetes"},
+		"another namespace": {handler: func(w http.ResponseWriter, _ *http.Request) {
+			answerNamespace(w, metav1.ObjectMeta{Name: "x", UID: "u"})
+		}, reason: reason.Unreachable, message: notOne},
+		"no UID":                    {handler: uid(""), reason: reason.Unreachable, message: notOne},
+		"a UID that is too long":    {handler: uid(strings.Repeat("u", 100)), reason: reason.Unreachable, message: notOne},
+		"a UID that moves a cursor": {handler: uid("u\x1b[31m"), reason: reason.Unreachable, message: notOne},
 		"a token sent back": {handler: func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", jsonType)
 			w.WriteHeader(403)
-			reply(w, fmt.Sprintf(`{"message":"I got %s\n and\u001b[31m more %s"}`, r.Header.Get("Authorization"), strings.Repeat("x", 1000)))
+			reply(w, fmt.Sprintf(`{"kind":"Status","reason":"Forbidden","message":"I got %s\n and\u001b[31m more %s"}`,
+				r.Header.Get("Authorization"), strings.Repeat("x", 1000)))
 		}, reason: reason.Forbidden, message: "I got Bearer [token]  and [31m more"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tg := targetTo(t, accessTo(t, apiServer(t, true, tc.handler), "", secretText), nil)
-			uid, err := tg.Identify(t.Context())
-			if uid != tc.uid {
+			uid, err := identify(t.Context(), targetTo(t, accessTo(t, apiServer(t, true, tc.handler), "", secretText), nil))
+			if err == nil && uid != tc.uid {
 				t.Errorf("uid %q, want %q", uid, tc.uid)
 			}
 			checkError(t, err, tc.message)
@@ -116,11 +139,7 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) { return len(p), nil }
-
-func TestLaneLeadsToTheTarget(t *testing.T) {
+func TestRequestsReachTheTarget(t *testing.T) {
 	for name, tc := range map[string]struct {
 		http2        bool
 		prefix, path string
@@ -136,22 +155,20 @@ func TestLaneLeadsToTheTarget(t *testing.T) {
 			var got atomic.Pointer[http.Request]
 			s := apiServer(t, tc.http2, func(w http.ResponseWriter, r *http.Request) {
 				got.Store(r)
-				answerNamespace(w, "shop")
+				answerNamespace(w, metav1.ObjectMeta{Name: "shop"})
 			})
-			l := NewSwappable("east.prod", "")
+			l := newTestTransport()
 			tg := targetTo(t, accessTo(t, s, tc.prefix, "t0ken"), nil)
-			l.set(tg, tg.writer)
-			client, err := HTTPClient(l.Config(l))
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp, err := client.Get("https://east.prod.invalid/api/v1/namespaces" + tc.path)
+			l.Lead(tg)
+			resp, err := (&http.Client{Transport: l.Renewals()}).Get("https://east.prod.invalid/api/v1/namespaces" + tc.path)
 			if err != nil {
 				t.Fatal(err)
 			}
 			_ = resp.Body.Close()
 			r := got.Load()
-			if r.URL.EscapedPath() != tc.want+"/api/v1/namespaces"+tc.path || r.Host != tg.Access.server.Host || r.Header.Get("Authorization") != "Bearer t0ken" {
+			path := tc.want + "/api/v1/namespaces" + tc.path
+			token := r.Header.Get("Authorization")
+			if r.URL.EscapedPath() != path || r.Host != tg.Access.server.Host || token != "Bearer t0ken" {
 				t.Errorf("%s %s %v", r.Host, r.URL, r.Header)
 			}
 			if (r.ProtoMajor == 2) != tc.http2 {
@@ -161,7 +178,7 @@ func TestLaneLeadsToTheTarget(t *testing.T) {
 	}
 }
 
-func TestLaneRefuses(t *testing.T) {
+func TestWhatIsNotSentOrNotHandedOn(t *testing.T) {
 	s := apiServer(t, true, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/api/v1/namespaces/redirect":
@@ -170,7 +187,8 @@ func TestLaneRefuses(t *testing.T) {
 			w.Header().Set("Content-Type", protobufType)
 			_, _ = w.Write(protowire.AppendVarint(append(bytes.Clone(protobufMagic), 2<<3|2), maxObject+1))
 		case "/api/v1/namespaces/json":
-			kubeSystem(w, "u")
+			w.Header().Set("Content-Type", jsonType)
+			reply(w, `{"kind":"Namespace","apiVersion":"v1"}`)
 		default:
 			w.Header().Set("Content-Type", protobufType)
 		}
@@ -188,19 +206,15 @@ func TestLaneRefuses(t *testing.T) {
 		"answers that are too large":   {true, "https://east.prod.invalid/api/v1/namespaces/large", ErrTooLarge, 0},
 		"answers in JSON":              {true, "https://east.prod.invalid/api/v1/namespaces/json", errMalformed, 0},
 		"but a watch may be empty":     {true, "https://east.prod.invalid/api/v1/namespaces?watch=true", nil, 200},
-		"redirects are handed through": {true, "https://east.prod.invalid/api/v1/namespaces/redirect", nil, 307},
+		"redirects are not followed":   {true, "https://east.prod.invalid/api/v1/namespaces/redirect", nil, 307},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := NewSwappable("east.prod", "")
+			l := newTestTransport()
 			if tc.connected {
-				l.set(tg, tg.writer)
-			}
-			client, err := HTTPClient(l.Config(l))
-			if err != nil {
-				t.Fatal(err)
+				l.Lead(tg)
 			}
 			status := 0
-			resp, err := client.Get(tc.url)
+			resp, err := (&http.Client{Transport: l.Renewals()}).Get(tc.url)
 			if err == nil {
 				status = resp.StatusCode
 				_, err = io.ReadAll(resp.Body)
@@ -213,29 +227,31 @@ func TestLaneRefuses(t *testing.T) {
 	}
 }
 
-func TestTargetsShareConnectionsUnlessMoreThanTheTokenChanged(t *testing.T) {
-	s := apiServer(t, true, func(http.ResponseWriter, *http.Request) {})
+func TestATargetInheritsConnectionsIfOnlyTheTokenChanged(t *testing.T) {
 	cert, key := selfSigned(t)
 	for name, tc := range map[string]struct {
-		change func(*Access)
-		shared bool
+		change func(*Target)
+		want   bool
 	}{
-		"the same":                {func(*Access) {}, true},
-		"another token":           {func(a *Access) { a.token = "other" }, true},
-		"another address":         {func(a *Access) { a.server = &url.URL{Scheme: "https", Host: "192.0.2.1"} }, false},
-		"another path":            {func(a *Access) { a.server = a.server.JoinPath("x") }, false},
-		"another CA":              {func(a *Access) { a.ca = string(cert) }, false},
-		"another server name":     {func(a *Access) { a.serverName = "x" }, false},
-		"with client certificate": {func(a *Access) { a.cert, a.key = string(cert), string(key) }, false},
+		"the same":                {func(*Target) {}, true},
+		"another token":           {func(t *Target) { t.Access.token = "other" }, true},
+		"another address":         {func(t *Target) { t.Access.address = "https://192.0.2.1" }, false},
+		"another CA":              {func(t *Target) { t.Access.ca = string(cert) }, false},
+		"another server name":     {func(t *Target) { t.Access.serverName = "x" }, false},
+		"with client certificate": {func(t *Target) { t.Access.cert, t.Access.key = string(cert), string(key) }, false},
+		"another cluster":         {func(t *Target) { t.UID = "other" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := accessTo(t, s, "", "t")
-			old := targetTo(t, a, nil)
-			tc.change(&a)
-			if got := targetTo(t, a, old).Shares(old); got != tc.shared {
-				t.Errorf("shared %v, want %v", got, tc.shared)
+			a := accessTo(t, apiServer(t, true, func(http.ResponseWriter, *http.Request) {}), "", "t")
+			old, next := targetTo(t, a, nil), targetTo(t, a, nil)
+			tc.change(next)
+			if got := next.Inherit(old); got != tc.want || next.caches == old.caches != tc.want {
+				t.Errorf("inherits %v, want %v", got, tc.want)
 			}
 		})
+	}
+	if next := targetTo(t, Access{}, nil); next.Inherit(nil) {
+		t.Error("the first target inherits connections")
 	}
 }
 
@@ -248,7 +264,7 @@ func TestClosedPoolEndsRequestsAndMakesNoConnection(t *testing.T) {
 	tg := targetTo(t, accessTo(t, s, "", "t"), nil)
 	failed := make(chan error, 1)
 	go func() {
-		_, err := tg.Identify(t.Context())
+		_, err := identify(t.Context(), tg)
 		failed <- err
 	}()
 	<-reached
@@ -259,7 +275,7 @@ func TestClosedPoolEndsRequestsAndMakesNoConnection(t *testing.T) {
 	case <-time.After(5 * time.Second):
 		t.Fatal("the request goes on")
 	}
-	_, err := tg.Identify(t.Context())
+	_, err := identify(t.Context(), tg)
 	checkError(t, err, errPoolClosed.Error())
 }
 
@@ -270,14 +286,17 @@ func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { ret
 
 // An informer's requests wait for the member, and go on when it answers.
 func TestARetryWaitsForAnAnswer(t *testing.T) {
-	s := apiServer(t, true, func(w http.ResponseWriter, _ *http.Request) { answerNamespace(w, "here") })
-	l := NewSwappable("east.prod", "")
+	s := apiServer(t, true, func(w http.ResponseWriter, _ *http.Request) {
+		answerNamespace(w, metav1.ObjectMeta{Name: "here"})
+	})
+	l := newTestTransport()
 	var answered wake.Signal
 	tried := make(chan struct{}, 10)
-	client := &http.Client{Transport: &Retry{Answered: &answered, Clock: clock.RealClock{}, Next: roundTripper(func(req *http.Request) (*http.Response, error) {
+	next := roundTripper(func(req *http.Request) (*http.Response, error) {
 		defer func() { tried <- struct{}{} }()
-		return l.RoundTrip(req)
-	})}}
+		return l.Caches().RoundTrip(req)
+	})
+	client := &http.Client{Transport: NewRetry(next, &answered, clock.RealClock{})}
 	done := make(chan string, 1)
 	go func() {
 		resp, err := client.Get("https://east.prod.invalid/api/v1/namespaces/here")
@@ -290,8 +309,7 @@ func TestARetryWaitsForAnAnswer(t *testing.T) {
 		done <- string(body)
 	}()
 	<-tried
-	tg := targetTo(t, accessTo(t, s, "", "t"), nil)
-	l.set(tg, tg.caches)
+	l.Lead(targetTo(t, accessTo(t, s, "", "t"), nil))
 	select {
 	case got := <-done:
 		t.Fatalf("it did not wait for an answer: %s", got)
@@ -307,7 +325,7 @@ func TestARetryWaitsForAnAnswer(t *testing.T) {
 		t.Error("it still waits")
 	}
 
-	l.route.Store(nil)
+	l.Lead(nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://east.prod.invalid/api/v1/namespaces", nil)
@@ -332,10 +350,10 @@ func TestLostWatchEndsWithoutAnError(t *testing.T) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	})
-	l := NewSwappable("east.prod", "")
+	l := newTestTransport()
 	tg := targetTo(t, accessTo(t, s, "", "t"), nil)
-	l.set(tg, tg.caches)
-	client := &http.Client{Transport: &Retry{Next: l, Answered: &wake.Signal{}, Clock: clock.RealClock{}}}
+	l.Lead(tg)
+	client := &http.Client{Transport: NewRetry(l.Caches(), &wake.Signal{}, clock.RealClock{})}
 	resp, err := client.Get("https://east.prod.invalid/api/v1/namespaces?watch=true")
 	if err != nil {
 		t.Fatal(err)
@@ -351,7 +369,7 @@ func TestLostWatchEndsWithoutAnError(t *testing.T) {
 }
 
 func TestAListThatIsCutShortDoesNotLookComplete(t *testing.T) {
-	l := NewSwappable("east.prod", "")
+	l := newTestTransport()
 	var tg *Target
 	s := apiServer(t, true, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", protobufType)
@@ -362,8 +380,8 @@ func TestAListThatIsCutShortDoesNotLookComplete(t *testing.T) {
 		<-r.Context().Done()
 	})
 	tg = targetTo(t, accessTo(t, s, "", "t"), nil)
-	l.set(tg, tg.caches)
-	resp, err := (&http.Client{Transport: l}).Get("https://east.prod.invalid/api/v1/namespaces")
+	l.Lead(tg)
+	resp, err := (&http.Client{Transport: l.Caches()}).Get("https://east.prod.invalid/api/v1/namespaces")
 	if err == nil {
 		_ = resp.Body.Close()
 		t.Error("it was handed on")
@@ -426,14 +444,14 @@ func TestDeadConnectionIsReplaced(t *testing.T) {
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	tg := targetTo(t, accessTo(t, s, "", "t"), nil)
-	if _, err := tg.Identify(t.Context()); err != nil {
+	if _, err := identify(t.Context(), tg); err != nil {
 		t.Fatal(err)
 	}
 	f.freeze()
 	start := time.Now()
 	for {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		_, err := tg.Identify(ctx)
+		_, err := identify(ctx, tg)
 		cancel()
 		if err == nil {
 			break
