@@ -53,7 +53,8 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/leasecast/leasecast/e2e/mutants/mutate"
 )
@@ -78,7 +79,7 @@ func main() {
 	}
 }
 
-// figures is what is written.
+// figures are the content of out/mutants.json.
 type figures struct {
 	Mutants int `json:"mutants"`
 	Killed  int `json:"killed"`
@@ -122,49 +123,33 @@ func run(ctx context.Context, t *trial, g generation, only, out string) error {
 	if err != nil {
 		return err
 	}
-	if f.generated, err = g.try(ctx, t, made, drawn); err != nil {
+	if f.generated, err = t.generated(ctx, made, drawn); err != nil {
 		return err
 	}
 	fmt.Printf("%d of %d written mutants killed\n", f.Killed, f.Mutants)
 	insufficient := f.verdict()
-	if err := write(out, f); err != nil {
-		return err
-	}
 	if f.Killed < f.Mutants {
 		insufficient = errors.Join(insufficient,
 			errors.New("a written mutant that survives wants a test; if no test can tell it from the code, it is no mutant"))
 	}
-	return insufficient
-}
-
-// table tries written mutants, several at a time, and prints their results as they come.
-func (t *trial) table(ctx context.Context, mutants []mutant) (figures, error) {
-	f := figures{Mutants: len(mutants)}
-	var mu sync.Mutex
-	err := inParallel(ctx, t.atOnce, mutants, func(ctx context.Context, m mutant) error {
-		r, err := t.try(ctx, m)
-		if err != nil {
-			return fmt.Errorf("mutant %q: %w", m.name, err)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if r.Killed {
-			f.Killed++
-		}
-		f.Table = append(f.Table, r)
-		fmt.Println(r)
-		return nil
-	})
-	return f, err
-}
-
-func write(path string, f figures) error {
 	data, err := json.MarshalIndent(f, "", "  ")
-	if err != nil {
-		return err
+	if err == nil {
+		err = errors.Join(os.MkdirAll(filepath.Dir(out), 0o755), os.WriteFile(out, append(data, '\n'), 0o644))
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
+	return errors.Join(err, insufficient)
+}
+
+// inParallel calls try for each mutant, several at a time, until all are done or one fails.
+func inParallel[M any](ctx context.Context, atOnce int, mutants []M, try func(context.Context, M) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for _, m := range mutants {
+		group.Go(func() error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return try(ctx, m)
+		})
 	}
-	return os.WriteFile(path, append(data, '\n'), 0o644)
+	return group.Wait()
 }
