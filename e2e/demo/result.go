@@ -13,9 +13,6 @@ import (
 	"github.com/leasecast/leasecast/e2e/harness"
 )
 
-// wantLeaders is who must act, in this order, in every namespace.
-var wantLeaders = []string{"east", "west", "south"}
-
 // result is out/demo.json. Of the namespaces the slowest counts. What did not happen is null.
 type result struct {
 	// Failover is the time from the fault to the first act of the next leader, Floor its lower bound.
@@ -41,8 +38,8 @@ func (r result) flaws(verdicts []harness.Verdict) error {
 	}
 	for _, namespace := range namespaces {
 		i := slices.IndexFunc(verdicts, func(v harness.Verdict) bool { return v.Namespace == namespace })
-		if i < 0 || !slices.Equal(verdicts[i].Leaders, wantLeaders) {
-			errs = append(errs, fmt.Errorf("%s: the clusters did not act in the order %v", namespace, wantLeaders))
+		if i < 0 || !slices.Equal(verdicts[i].Leaders, leaders) {
+			errs = append(errs, fmt.Errorf("%s: the clusters did not act in the order %v", namespace, leaders))
 		}
 	}
 	return errors.Join(errs...)
@@ -74,22 +71,17 @@ const step = 250 * time.Millisecond
 // bars draws each namespace and member, below the marks of what the demo did, from just before the first act on.
 func (p *play) bars(acts []harness.Act) string {
 	if len(acts) == 0 {
-		return "  Nobody did.\n"
+		return "  No one did.\n"
 	}
-	from := harness.Now().Boot
+	from, now := harness.Now().Boot, harness.Now().Boot
 	for _, a := range acts {
 		from = min(from, a.Begin-time.Second)
 	}
-	now := harness.Now().Boot
-	var marks []harness.Span
-	for _, at := range p.marks {
-		marks = append(marks, harness.Span{From: at, To: at})
-	}
 	row := func(spans ...harness.Spans) string { return harness.Bar(from, now, step, spans...) }
 	var out strings.Builder
-	fmt.Fprintf(&out, "  %-15s %s\n", "fault or edit", row(harness.Spans{Cell: '▼', All: marks}))
+	fmt.Fprintf(&out, "  %-15s %s\n", "fault or edit", row(harness.Spans{Cell: '▼', All: p.marks}))
 	for _, namespace := range namespaces {
-		for _, member := range wantLeaders {
+		for _, member := range leaders {
 			var acted []harness.Span
 			for _, a := range acts {
 				if a.Namespace == namespace && a.Cluster == member {

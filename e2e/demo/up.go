@@ -92,7 +92,11 @@ func serve(ctx context.Context) (err error) {
 		return fmt.Errorf("the fleet is up already, as process %d", pid)
 	}
 	defer func() { _ = errors.Join(os.Remove(pidFile()), lock.Close()) }() // in this order: the lock guards the name
-	if err := errors.Join(lock.Truncate(0), writePID(lock)); err != nil {
+	if err := lock.Truncate(0); err != nil {
+		return err
+	}
+	_, err = lock.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	if err != nil {
 		return err
 	}
 	n := newNarrator()
@@ -103,13 +107,17 @@ func serve(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, d.Stop()) }()
 	for _, namespace := range namespaces {
 		in := func(a harness.Act) bool { return a.Namespace == namespace }
-		a, err := d.AwaitAct(ctx, electLimit, "a guestbook acts in "+namespace, in)
+		a, err := d.AwaitAct(ctx, changeLimit, "a guestbook acts in "+namespace, in)
 		if err != nil {
 			return err
 		}
 		n.step(fmt.Sprintf("%s: the guestbook in %s acts", namespace, a.Cluster))
 	}
-	defer func() { err = errors.Join(err, removeKubeconfigs(d)) }()
+	defer func() { // they lead nowhere any more
+		for _, s := range d.Fleet.Servers() {
+			err = errors.Join(err, os.Remove(filepath.Join(outDir, s.Name()+".kubeconfig")))
+		}
+	}()
 	if err := d.Fleet.WriteKubeconfigs(outDir); err != nil {
 		return err
 	}
@@ -118,20 +126,6 @@ func serve(ctx context.Context) (err error) {
 	<-ctx.Done()
 	kept()
 	return nil
-}
-
-func writePID(file *os.File) error {
-	_, err := file.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
-	return err
-}
-
-// removeKubeconfigs removes what leads nowhere any more.
-func removeKubeconfigs(d *harness.Drill) error {
-	var errs []error
-	for _, s := range d.Fleet.Servers() {
-		errs = append(errs, os.Remove(filepath.Join(outDir, s.Name()+".kubeconfig")))
-	}
-	return errors.Join(errs...)
 }
 
 // lockPID takes the lock of the pid file, which its owner holds as long as it lives. If another process holds

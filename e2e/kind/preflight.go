@@ -6,13 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/prometheus/procfs"
+	"k8s.io/utils/ptr"
 )
 
-// machine is what preflight has found.
+// machine is the result of preflight.
 type machine struct {
 	os               string // of this machine
 	name, engine     string // of this machine, and of the one that the engine runs on
@@ -21,7 +24,7 @@ type machine struct {
 	inotifyInstances int
 	freeMiB          int // memory
 	nodes            int // of ours that are there
-	// ownImage says that make kind-node-image has made its image, stockImage that kind's own is there or can be pulled.
+	// ownImage: make kind-node-image has made its image. stockImage: kind's own is there or can be pulled.
 	ownImage, stockImage bool
 }
 
@@ -69,9 +72,9 @@ func (m machine) lacks() error {
 }
 
 // image is the one to make nodes from. Empty: kind's own, wherever that can be had.
-func (p *place) image(m machine) string {
+func (m machine) image() string {
 	if m.ownImage && (!m.stockImage || m.cgroupVersion == "1") {
-		return p.nodeImage
+		return os.Getenv("NODE_IMAGE")
 	}
 	return ""
 }
@@ -81,7 +84,7 @@ func noEngine(err error) error {
 		"e2e/kind/engine.sh start does: %w", err)
 }
 
-// engine asks the Docker engine what it is.
+// engine describes the Docker engine.
 func engine(ctx context.Context) (machine, error) {
 	m := machine{os: runtime.GOOS}
 	raw, err := docker(ctx, "info", "--format", "{{json .}}")
@@ -127,14 +130,25 @@ func preflight(ctx context.Context, p *place) (machine, error) {
 	if err != nil {
 		return m, err
 	}
-	m.inotifyInstances = number("/proc/sys/fs/inotify/max_user_instances")
-	m.freeMiB = available()
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return m, errors.Join(m.lacks(), err)
+	}
+	instances, err := proc.SysctlInts("fs.inotify.max_user_instances")
+	if err != nil {
+		return m, err
+	}
+	memory, err := proc.Meminfo()
+	if err != nil {
+		return m, err
+	}
+	m.inotifyInstances, m.freeMiB = instances[0], int(ptr.Deref(memory.MemAvailable, 0)/1024)
 	for _, c := range all {
 		if _, err := docker(ctx, "container", "inspect", c.node()); err == nil {
 			m.nodes++
 		}
 	}
-	_, err = docker(ctx, "image", "inspect", p.nodeImage)
+	_, err = docker(ctx, "image", "inspect", os.Getenv("NODE_IMAGE"))
 	m.ownImage = err == nil
 	if m.cgroupVersion != "1" && m.nodes < len(all) {
 		m.stockImage = p.pullable(ctx)
@@ -187,34 +201,9 @@ func stockImage(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, rest, _ := strings.Cut(string(source), `const Image = "`)
-	image, _, found := strings.Cut(rest, `"`)
-	if !found {
+	image := regexp.MustCompile(`const Image = "(.*)"`).FindSubmatch(source)
+	if image == nil {
 		return "", fmt.Errorf("kind %s names no image", version)
 	}
-	return image, nil
-}
-
-func number(file string) int {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return 0
-	}
-	n, _ := strconv.Atoi(strings.TrimSpace(string(raw)))
-	return n
-}
-
-// available is the memory that can be had without swapping.
-func available() int {
-	raw, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(raw)) {
-		if rest, ok := strings.CutPrefix(line, "MemAvailable:"); ok {
-			kib, _ := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")))
-			return kib / 1024
-		}
-	}
-	return 0
+	return string(image[1]), nil
 }

@@ -54,7 +54,7 @@ func TestPreflightNamesEachMissingThingAndItsFix(t *testing.T) {
 }
 
 func TestKindsOwnImageIsUsedWhereItCanBe(t *testing.T) {
-	p := &place{nodeImage: "ours"}
+	t.Setenv("NODE_IMAGE", "ours")
 	for name, c := range map[string]struct {
 		m    machine
 		want string
@@ -65,7 +65,7 @@ func TestKindsOwnImageIsUsedWhereItCanBe(t *testing.T) {
 		"ours where it must be": {machine{cgroupVersion: "1", stockImage: true, ownImage: true}, "ours"},
 		"none, as all is there": {machine{cgroupVersion: "2"}, ""},
 	} {
-		if got := p.image(c.m); got != c.want {
+		if got := c.m.image(); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
