@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // outDir is the folder of everything that the demo leaves behind, below the current one.
@@ -25,12 +26,12 @@ const outDir = "out"
 func main() {
 	harness.Quiet()
 	harness.Run("demo", func(ctx context.Context) error {
-		command := map[string]func(context.Context) error{"": demo, "up": up, "down": down, serveArg: serve}[strings.Join(
-			os.Args[1:], " ")]
+		commands := map[string]func(context.Context){"": demo, "up": up, "down": down, serveArg: serve}
+		command := commands[strings.Join(os.Args[1:], " ")]
 		if command == nil {
 			return fmt.Errorf("unknown arguments %q: want none, up or down", os.Args[1:])
 		}
-		return command(ctx)
+		return must.Try(func() { command(ctx) })
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // result is out/demo.json. Of the namespaces the slowest counts. What did not happen is null.
@@ -46,11 +47,8 @@ func (r result) flaws(verdicts []harness.Verdict) error {
 }
 
 // judge judges what the guestbooks did, draws it, and writes the file.
-func (p *play) judge() error {
-	acts, err := p.d.Acts()
-	if err != nil {
-		return err
-	}
+func (p *play) judge() {
+	acts := must.Get(p.d.Acts())
 	verdicts := harness.Judge(acts)
 	p.say("Who might act by its Lease (░), and who did (█)")
 	fmt.Print(p.bars(acts))
@@ -62,7 +60,7 @@ func (p *play) judge() error {
 	p.result.Overlaps = len(harness.Breaches(verdicts))
 	fmt.Printf("\n  %d acts of three guestbooks judged: %d overlaps. Results are in %s, logs in out/demo.\n",
 		len(acts), p.result.Overlaps, resultFile())
-	return errors.Join(harness.WriteReport(resultFile(), p.result), p.result.flaws(verdicts))
+	must.Do(errors.Join(harness.WriteReport(resultFile(), p.result), p.result.flaws(verdicts)))
 }
 
 // step is the time that a column of the bars covers.
