@@ -1,12 +1,12 @@
-// Package must is for drills. A drill ends at its first error, as a test does.
+// Package must is for drills and tools of tests. They end at their first error, as tests do.
 package must
 
 import "fmt"
 
-// failure carries the error that ends a drill.
+// failure carries the error that ends a program.
 type failure struct{ error }
 
-// Do ends the drill if there is an error. The prefix of the error, if given, is a format with its arguments.
+// Do ends the program if there is an error. The prefix of the error, if given, is a format with its arguments.
 func Do(err error, prefix ...any) {
 	if err == nil {
 		return
@@ -23,10 +23,10 @@ func Get[T any](value T, err error) T {
 	return value
 }
 
-// Fail ends the drill.
+// Fail ends the program.
 func Fail(format string, args ...any) { Do(fmt.Errorf(format, args...)) }
 
-// Try runs a part of a drill in this goroutine, and returns the error that ended it.
+// Try runs a part of a program in this goroutine, and returns the error that ended it.
 func Try(part func()) (err error) {
 	defer func() {
 		switch ended := recover().(type) {

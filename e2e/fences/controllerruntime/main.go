@@ -13,7 +13,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
 func main() {
@@ -26,11 +25,10 @@ func main() {
 	release := flag.Bool("release", false, "release the lock that was lost")
 	flag.Parse()
 	ctrl.SetLogger(zap.New())
-	mgr, err := ctrl.NewManager(&rest.Config{Host: *server, Timeout: *timeout}, ctrl.Options{
+	mgr, err := ctrl.NewManager(&rest.Config{Host: *server, Timeout: *timeout}, withoutMetrics(ctrl.Options{
 		LeaderElection: true, LeaderElectionNamespace: *namespace, LeaderElectionID: *name,
 		LeaseDuration: lease, RenewDeadline: renew, RetryPeriod: retry, LeaderElectionReleaseOnCancel: *release,
-		Metrics: metricsserver.Options{BindAddress: "0"},
-	})
+	}))
 	if err != nil {
 		log.Fatal(err)
 	}
