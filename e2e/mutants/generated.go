@@ -110,7 +110,7 @@ type survivor struct {
 }
 
 // generated tries generated mutants, several at a time, and prints those that survive.
-func (t *trial) generated(ctx context.Context, made *mutate.Mutants, run []mutate.Mutant) (generated, error) {
+func (t *trial) generated(ctx context.Context, made *mutate.Mutants, run []mutate.Mutant) generated {
 	f := generated{ByPackage: map[string]*score{}}
 	for _, m := range run {
 		if f.ByPackage[m.Package] == nil {
@@ -118,18 +118,15 @@ func (t *trial) generated(ctx context.Context, made *mutate.Mutants, run []mutat
 		}
 		f.ByPackage[m.Package].Mutants++
 	}
-	suites, err := t.suites(ctx, made, f.ByPackage)
-	if err != nil || len(run) == 0 {
-		return f, err
+	if len(run) == 0 {
+		return f
 	}
+	suites := t.suites(ctx, made, f.ByPackage)
 	fmt.Printf("%d of %d generated mutants are tried\n", len(run), len(made.All))
 	var mu sync.Mutex
 	reported, tried := time.Now(), 0
-	err = inParallel(ctx, t.atOnce, run, func(ctx context.Context, m mutate.Mutant) error {
-		killed, how, err := t.kill(ctx, suites, m)
-		if err != nil {
-			return fmt.Errorf("mutant %q: %w", m.Name, err)
-		}
+	inParallel(ctx, t.atOnce, run, func(ctx context.Context, m mutate.Mutant) {
+		killed, how := t.kill(ctx, suites, m)
 		mu.Lock()
 		defer mu.Unlock()
 		if killed {
@@ -146,10 +143,9 @@ func (t *trial) generated(ctx context.Context, made *mutate.Mutants, run []mutat
 			reported = time.Now()
 			fmt.Printf("%d of %d generated mutants tried, %d survived\n", tried, len(run), len(f.Survivors))
 		}
-		return nil
 	})
 	slices.SortFunc(f.Survivors, func(a, b survivor) int { return strings.Compare(a.Name, b.Name) })
-	return f, err
+	return f
 }
 
 // verdict prints the score of each package, and is an error if the score does not suffice.

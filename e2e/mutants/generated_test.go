@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"os"
 	"path/filepath"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/mutants/mutate"
 )
 
@@ -90,7 +90,7 @@ func TestOnlyWhatMatches(t *testing.T) {
 	if err := os.WriteFile(out, []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	err := run(context.Background(), &trial{atOnce: 1}, generation{}, "^nothing has this name$", out)
+	err := must.Try(func() { run(t.Context(), &trial{atOnce: 1}, generation{}, "^nothing has this name$", out) })
 	if err == nil || !strings.Contains(err.Error(), "no mutant matches") {
 		t.Errorf("got %v", err)
 	}

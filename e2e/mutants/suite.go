@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/mutants/chosen"
 	"github.com/leasecast/leasecast/e2e/mutants/mutate"
 )
@@ -51,11 +52,8 @@ type test struct {
 
 // suites builds the tests that mutants in these packages need and finds out which of them reach which mutants. All must
 // pass while no mutant is chosen.
-func (t *trial) suites(ctx context.Context, made *mutate.Mutants, own map[string]*score) (map[string]*suite, error) {
-	list, err := overlay(t.dir, made.Files)
-	if err != nil {
-		return nil, err
-	}
+func (t *trial) suites(ctx context.Context, made *mutate.Mutants, own map[string]*score) map[string]*suite {
+	list := overlay(t.dir, made.Files)
 	needed := map[string]bool{}
 	for dir := range own {
 		needed[dir] = true
@@ -65,68 +63,50 @@ func (t *trial) suites(ctx context.Context, made *mutate.Mutants, own map[string
 	}
 	all := map[string]*suite{}
 	var mu sync.Mutex
-	return all, inParallel(ctx, t.atOnce, slices.Sorted(maps.Keys(needed)), func(ctx context.Context, dir string) error {
+	inParallel(ctx, t.atOnce, slices.Sorted(maps.Keys(needed)), func(ctx context.Context, dir string) {
 		fmt.Printf("%s is built with its mutants, and its tests are run without\n", dir)
 		s := &suite{dir: dir, binary: filepath.Join(t.dir, strings.ReplaceAll(dir, "/", "_"))}
-		if err := build(ctx, dir, s.binary, "-overlay", list); err != nil {
-			return err
-		}
-		names, err := testsIn(dir)
-		if err != nil {
-			return err
-		}
+		build(ctx, dir, s.binary, "-overlay", list)
 		p := targetIn(dir)
-		names = slices.DeleteFunc(names, func(name string) bool {
+		names := slices.DeleteFunc(must.Get(testsIn(dir)), func(name string) bool {
 			return slices.Contains(p.skip, name) || own[dir] == nil && !slices.Contains(worlds, name)
 		})
 		if p.shared {
 			names = []string{strings.Join(names, "|")}
 		}
 		for _, name := range names {
-			one, err := t.record(ctx, s, name)
-			if err != nil {
-				return err
-			}
-			s.tests = append(s.tests, one)
+			s.tests = append(s.tests, t.record(ctx, s, name))
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		all[dir] = s
-		return nil
 	})
+	return all
 }
 
 // record runs a test without a mutant, and records which mutants it reaches.
-func (t *trial) record(ctx context.Context, s *suite, name string) (*test, error) {
+func (t *trial) record(ctx context.Context, s *suite, name string) *test {
 	file := s.binary + ".reached"
 	defer func() { _ = os.Remove(file) }()
 	one, began := &test{name: name, reaches: map[int]bool{}}, time.Now()
-	text, failed, err := t.runSuite(ctx, s, []*test{one}, limit, chosen.Reached+"="+file)
-	if err != nil {
-		return nil, err
-	}
-	if failed {
-		return nil, fmt.Errorf("%s %s fails without any mutant:\n%s", s.dir, name, text)
+	if text, failed := t.runSuite(ctx, s, []*test{one}, limit, chosen.Reached+"="+file); failed {
+		must.Fail("%s %s fails without any mutant:\n%s", s.dir, name, text)
 	}
 	one.took = time.Since(began)
 	data, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
+	if !errors.Is(err, os.ErrNotExist) {
+		must.Do(err)
 	}
 	for _, field := range strings.Fields(string(data)) {
-		n, err := strconv.Atoi(field)
-		if err != nil {
-			return nil, err
-		}
-		one.reaches[n] = true
+		one.reaches[must.Get(strconv.Atoi(field))] = true
 	}
-	return one, nil
+	return one
 }
 
 // runSuite runs tests in one process, with a variable set, and reports whether they failed. One that exceeds the limit
 // has failed.
 func (t *trial) runSuite(ctx context.Context, s *suite, of []*test, limit time.Duration,
-	variable string) (string, bool, error) {
+	variable string) (text string, failed bool) {
 	var names []string
 	for _, one := range of {
 		names = append(names, one.name)
@@ -135,16 +115,16 @@ func (t *trial) runSuite(ctx context.Context, s *suite, of []*test, limit time.D
 	if s.dir == simulator {
 		args = append(args, "-sim.stop", "1", "-sim.seeds", strconv.Itoa(generatedSeeds))
 	}
-	text, failed, err := t.execute(ctx, s.dir, s.binary, limit+slack, variable, args...)
-	if errors.Is(err, errSlow) {
-		return "panic: test " + hung, true, nil
+	text, failed, slow := t.execute(ctx, s.dir, s.binary, limit+slack, variable, args...)
+	if slow {
+		return "panic: test " + hung, true
 	}
-	return text, failed, err
+	return text, failed
 }
 
 // kill runs the tests that reach a mutant until one notices it, and returns which: first the quick tests of its
 // package, then the others, then the simulation.
-func (t *trial) kill(ctx context.Context, suites map[string]*suite, m mutate.Mutant) (bool, string, error) {
+func (t *trial) kill(ctx context.Context, suites map[string]*suite, m mutate.Mutant) (bool, string) {
 	own := suites[m.Package]
 	rounds := []round{{own, own.reaching(m.Number, true)}, {own, own.reaching(m.Number, false)}}
 	if targetIn(m.Package).simulated && m.Package != simulator {
@@ -163,14 +143,13 @@ func (t *trial) kill(ctx context.Context, suites map[string]*suite, m mutate.Mut
 		for _, one := range r.tests {
 			took += one.took
 		}
-		text, failed, err := t.runSuite(ctx, r.suite, r.tests, patience*took+slack,
-			chosen.Variable+"="+strconv.Itoa(m.Number))
-		if failed || err != nil {
-			return failed, reason(tests{}, text), err
+		text, failed := t.runSuite(ctx, r.suite, r.tests, patience*took+slack, chosen.Variable+"="+strconv.Itoa(m.Number))
+		if failed {
+			return true, reason(tests{}, text)
 		}
 		how = "what reaches it passes"
 	}
-	return false, how, nil
+	return false, how
 }
 
 // round is what is run in one process.

@@ -17,6 +17,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/mutants/chosen"
 )
 
 const (
@@ -33,14 +36,7 @@ type trial struct {
 	atOnce int
 
 	mu    sync.Mutex
-	plain map[tests]*plain
-}
-
-// plain is the result of tests without a mutant, found out once.
-type plain struct {
-	once   sync.Once
-	binary string
-	err    error
+	plain map[tests]func() (binary string) // builds and runs tests without a mutant, once
 }
 
 // result is what became of a written mutant.
@@ -61,26 +57,26 @@ func (r result) String() string {
 }
 
 // table tries written mutants, several at a time, and prints their results as they come.
-func (t *trial) table(ctx context.Context, mutants []mutant) (figures, error) {
+func (t *trial) table(ctx context.Context, mutants []mutant) figures {
 	f := figures{Mutants: len(mutants)}
 	var mu sync.Mutex
-	err := inParallel(ctx, t.atOnce, mutants, func(ctx context.Context, m mutant) error {
+	inParallel(ctx, t.atOnce, mutants, func(ctx context.Context, m mutant) {
 		began := time.Now()
 		r := result{Name: m.name, By: strings.TrimSpace(m.by.pkg + " " + m.by.run)}
-		text, failed, err := t.try(ctx, m)
-		r.Seconds = time.Since(began).Seconds()
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil: // the others may still be tried
-			r.How = err.Error()
-		case failed:
-			r.Killed, r.How = true, reason(m.by, text)
-		case m.by == simulation:
+		r.How = r.By
+		if m.by == simulation {
 			r.How = fmt.Sprintf("%d seeds", t.seeds)
-		default:
-			r.How = r.By
 		}
+		err := must.Try(func() {
+			if text, failed := t.try(ctx, m); failed {
+				r.Killed, r.How = true, reason(m.by, text)
+			}
+		})
+		must.Do(ctx.Err())
+		if err != nil { // the others may still be tried
+			r.Killed, r.How = false, err.Error()
+		}
+		r.Seconds = time.Since(began).Seconds()
 		mu.Lock()
 		defer mu.Unlock()
 		if r.Killed {
@@ -88,65 +84,41 @@ func (t *trial) table(ctx context.Context, mutants []mutant) (figures, error) {
 		}
 		f.Table = append(f.Table, r)
 		fmt.Println(r)
-		return nil
 	})
-	return f, err
+	return f
 }
 
 // try builds the tests with a mutant and runs them. Tests that fail must pass without the mutant.
-func (t *trial) try(ctx context.Context, m mutant) (text string, failed bool, err error) {
-	dir, err := os.MkdirTemp(t.dir, "")
-	if err != nil {
-		return "", false, err
-	}
+func (t *trial) try(ctx context.Context, m mutant) (text string, failed bool) {
+	dir := must.Get(os.MkdirTemp(t.dir, ""))
 	defer func() { _ = os.RemoveAll(dir) }()
-	c, err := m.change()
-	if err != nil {
-		return "", false, err
-	}
-	path, err := filepath.Abs(c.file)
-	if err != nil {
-		return "", false, err
-	}
-	list, err := overlay(dir, map[string][]byte{path: []byte(c.text)})
-	if err != nil {
-		return "", false, err
-	}
+	c := must.Get(m.change())
+	list := overlay(dir, map[string][]byte{must.Get(filepath.Abs(c.file)): []byte(c.text)})
 	binary := filepath.Join(dir, "tests")
-	if err := build(ctx, m.by.pkg, binary, "-overlay", list); err != nil {
-		return "", false, err
+	build(ctx, m.by.pkg, binary, "-overlay", list)
+	if text, failed = t.run(ctx, m.by, binary); failed {
+		t.checkPlain(ctx, m.by, text)
 	}
-	if text, failed, err = t.run(ctx, m.by, binary); failed {
-		err = t.innocent(ctx, m.by, text)
-	}
-	return text, failed, err
+	return text, failed
 }
 
 // overlay writes changed files, by their absolute paths, into a folder, and the list of them that the go command reads.
-func overlay(dir string, files map[string][]byte) (list string, err error) {
+func overlay(dir string, files map[string][]byte) (list string) {
 	replace := map[string]string{}
 	for i, path := range slices.Sorted(maps.Keys(files)) {
 		replace[path] = filepath.Join(dir, fmt.Sprintf("mutated%d.go", i))
-		if err := os.WriteFile(replace[path], files[path], 0o600); err != nil {
-			return "", err
-		}
-	}
-	data, err := json.Marshal(map[string]any{"Replace": replace})
-	if err != nil {
-		return "", err
+		must.Do(os.WriteFile(replace[path], files[path], 0o600))
 	}
 	list = filepath.Join(dir, "mutated.json")
-	return list, os.WriteFile(list, data, 0o600)
+	must.Do(os.WriteFile(list, must.Get(json.Marshal(map[string]any{"Replace": replace})), 0o600))
+	return list
 }
 
 // build compiles the tests of a package, without what only debuggers read.
-func build(ctx context.Context, pkg, binary string, flags ...string) error {
+func build(ctx context.Context, pkg, binary string, flags ...string) {
 	args := append([]string{"test", "-c", "-vet=off", "-ldflags=-s -w", "-o", binary}, flags...)
 	text, err := exec.CommandContext(ctx, "go", append(args, importPath(pkg))...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("%s does not build: %w\n%s", pkg, err, text)
-	}
-	return nil
+	must.Do(err, "%s does not build: %s", pkg, text)
 }
 
 // importPath returns that of a folder. Package patterns such as ./member do not find the modules api and member.
@@ -154,80 +126,73 @@ func importPath(dir string) string {
 	return "github.com/leasecast/leasecast/" + strings.TrimPrefix(dir, "./")
 }
 
-var errSlow = errors.New("not done in time")
-
-// execute runs the tests in a binary, and returns what they print and whether they failed. It returns errSlow if they
-// exceed the limit.
+// execute runs the tests in a binary, and returns what they print and whether they failed. slow: they exceed the limit.
 func (t *trial) execute(ctx context.Context, dir, binary string, limit time.Duration, variable string,
-	args ...string) (string, bool, error) {
+	args ...string) (text string, failed, slow bool) {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(limited, binary, append(args, "-test.failfast")...)
 	cmd.Dir, cmd.WaitDelay = dir, slack // what the tests started may hold their output open
 	procs := max(1, runtime.NumCPU()/t.atOnce)
 	cmd.Env = append(os.Environ(), "GOMAXPROCS="+strconv.Itoa(procs), variable)
-	var text bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &text, &text
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
-	var exit *exec.ExitError
-	switch {
-	case ctx.Err() != nil:
-		return "", false, ctx.Err()
-	case limited.Err() != nil:
-		return "", false, fmt.Errorf("%w: %v", errSlow, limit)
-	case errors.As(err, &exit), errors.Is(err, exec.ErrWaitDelay):
-		return text.String(), true, nil
+	must.Do(ctx.Err())
+	exit := (*exec.ExitError)(nil)
+	failed = errors.As(err, &exit) || errors.Is(err, exec.ErrWaitDelay)
+	if slow = limited.Err() != nil; !slow && !failed {
+		must.Do(err)
 	}
-	return text.String(), false, err
+	return out.String(), failed, slow
 }
 
 // run runs the tests that have to notice a written mutant.
-func (t *trial) run(ctx context.Context, of tests, binary string, args ...string) (string, bool, error) {
+func (t *trial) run(ctx context.Context, of tests, binary string, args ...string) (text string, failed bool) {
 	args = append([]string{"-test.run", of.run, "-test.skip", of.skip, "-test.v", "-test.timeout=0"}, args...)
 	if of == simulation {
 		args = append([]string{"-sim.stop", "1", "-sim.seeds", strconv.Itoa(t.seeds)}, args...)
 	}
-	text, failed, err := t.execute(ctx, of.pkg, binary, limit, "MUTANT=", args...)
-	if err == nil && !failed && !strings.Contains(text, "=== RUN") {
-		err = fmt.Errorf("%s has no test %s", of.pkg, of.run)
+	text, failed, slow := t.execute(ctx, of.pkg, binary, limit, chosen.Variable+"=", args...)
+	switch {
+	case slow:
+		must.Fail("not done in %v", limit)
+	case !failed && !strings.Contains(text, "=== RUN"):
+		must.Fail("%s has no test %s", of.pkg, of.run)
 	}
-	return text, failed, err
+	return text, failed
 }
 
-// innocent returns an error if the tests fail without a mutant as well: all of them, or the seed by which the
-// simulation noticed the mutant.
-func (t *trial) innocent(ctx context.Context, of tests, text string) error {
+// checkPlain fails if the tests fail without a mutant as well: all of them, or the seed by which the simulation noticed
+// the mutant.
+func (t *trial) checkPlain(ctx context.Context, of tests, text string) {
 	t.mu.Lock()
-	if t.plain == nil {
-		t.plain = map[tests]*plain{}
-	}
-	p := t.plain[of]
-	if p == nil {
-		p = &plain{binary: filepath.Join(t.dir, fmt.Sprintf("plain%d", len(t.plain)))}
-		t.plain[of] = p
+	plain := t.plain[of]
+	if plain == nil {
+		binary := filepath.Join(t.dir, fmt.Sprintf("plain%d", len(t.plain)))
+		plain = sync.OnceValue(func() string {
+			build(ctx, of.pkg, binary)
+			if of != simulation {
+				t.pass(ctx, of, binary)
+			}
+			return binary
+		})
+		t.plain[of] = plain
 	}
 	t.mu.Unlock()
-	p.once.Do(func() {
-		if p.err = build(ctx, of.pkg, p.binary); p.err == nil && of != simulation {
-			p.err = t.passes(ctx, of, p.binary)
+	if binary := plain(); of == simulation {
+		seed := bySeed.FindStringSubmatch(text)
+		if seed == nil {
+			must.Fail("the simulation names no seed: %s", text)
 		}
-	})
-	if p.err != nil || of != simulation {
-		return p.err
+		t.pass(ctx, of, binary, "-sim.from", seed[1], "-sim.seeds", "1")
 	}
-	seed := bySeed.FindStringSubmatch(text)
-	if seed == nil {
-		return fmt.Errorf("the simulation names no seed: %s", text)
-	}
-	return t.passes(ctx, of, p.binary, "-sim.from", seed[1], "-sim.seeds", "1")
 }
 
-func (t *trial) passes(ctx context.Context, of tests, binary string, args ...string) error {
-	text, failed, err := t.run(ctx, of, binary, args...)
-	if failed {
-		return fmt.Errorf("fails without any mutant: %s", reason(of, text))
+func (t *trial) pass(ctx context.Context, of tests, binary string, args ...string) {
+	if text, failed := t.run(ctx, of, binary, args...); failed {
+		must.Fail("fails without any mutant: %s", reason(of, text))
 	}
-	return err
 }
 
 var (
