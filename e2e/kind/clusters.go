@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 const (
@@ -64,58 +65,39 @@ func config(raw []byte, acts string, cgroupV1 bool) []byte {
 }
 
 // ensureNetwork makes the network with a subnet of our choice: only then Docker assigns a given address.
-func ensureNetwork(ctx context.Context) error {
-	if _, err := docker(ctx, "network", "inspect", network); err == nil {
-		return nil
-	}
-	var errs []error
-	for _, subnet := range subnets {
-		_, err := docker(ctx, "network", "create", "--driver=bridge", "--subnet="+subnet,
+func ensureNetwork(ctx context.Context) {
+	_, err := docker(ctx, "network", "inspect", network)
+	for i := 0; err != nil && i < len(subnets); i++ {
+		_, err = docker(ctx, "network", "create", "--driver=bridge", "--subnet="+subnets[i],
 			"--opt", "com.docker.network.bridge.enable_ip_masquerade=true", network)
-		if err == nil {
-			return nil
-		}
-		errs = append(errs, err)
 	}
-	return fmt.Errorf("make the Docker network %s: %w", network, errors.Join(errs...))
+	must.Do(err, "make the Docker network %s", network)
 }
 
 // ensureCluster returns when the cluster answers: it is made, started or found running.
-func (p *place) ensureCluster(ctx context.Context, c cluster, image string, cgroupV1 bool) error {
+func (p *place) ensureCluster(ctx context.Context, c cluster, image string, cgroupV1 bool) {
 	// The guestbooks, which run without rights, write there.
-	if err := errors.Join(os.MkdirAll(p.acts(c), 0o755), os.Chmod(p.acts(c), 0o777)); err != nil {
-		return err
-	}
-	reason, err := p.reuse(ctx, c)
-	switch {
-	case err != nil:
-		return err
-	case reason == "":
+	must.Do(errors.Join(os.MkdirAll(p.acts(c), 0o755), os.Chmod(p.acts(c), 0o777)))
+	switch reason := must.Get(p.reuse(ctx, c)); reason {
+	case "":
 		p.say("%s runs already", c.inKind())
-		return nil
-	case reason != missing:
+		return
+	case missing:
+	default:
 		reason, _, _ = strings.Cut(reason, "\n")
 		p.say("%s is half-made (%s): deleting it", c.inKind(), reason)
-		if _, err := kind(ctx, nil, "delete", "cluster", "--name", c.inKind()); err != nil {
-			return err
-		}
+		must.Get(kind(ctx, nil, "delete", "cluster", "--name", c.inKind()))
 	}
-	raw, err := os.ReadFile(filepath.Join(p.root, "kind-configs", c.name+".yaml"))
-	if err != nil {
-		return err
-	}
+	raw := must.Get(os.ReadFile(filepath.Join(p.root, "kind-configs", c.name+".yaml")))
 	p.say("making %s", c.inKind())
 	args := []string{"create", "cluster", "--config", "-", "--kubeconfig", p.kubeconfig(c), "--retain"}
 	if image != "" {
 		args = append(args, "--image", image)
 	}
-	if _, err := kind(ctx, config(raw, p.acts(c), cgroupV1), args...); err != nil {
-		return fmt.Errorf("%w\nto see more: docker logs %s, and make kind-down to begin again", err, c.node())
-	}
-	if _, err := c.on(ctx, "touch "+madeMark); err != nil {
-		return err
-	}
-	return p.answers(ctx, c, 2*time.Minute)
+	_, err := kind(ctx, config(raw, p.acts(c), cgroupV1), args...)
+	must.Do(err, "see docker logs %s, and use make kind-down to begin again", c.node())
+	must.Get(c.on(ctx, "touch "+madeMark))
+	must.Do(p.answers(ctx, c, 2*time.Minute))
 }
 
 // owned returns an error if one of these clusters belongs to another checkout, which still exists.
@@ -164,30 +146,19 @@ func (p *place) reuse(ctx context.Context, c cluster) (reason string, err error)
 	if logs := logsOf(ctx, c); logs != p.acts(c) {
 		return fmt.Sprintf("its act logs go to %q", logs), nil
 	}
-	for _, step := range []func() error{
-		func() error {
-			switch state {
-			case "paused":
-				_, err = docker(ctx, "unpause", c.node())
-			case "exited", "created":
-				p.say("starting the stopped node of %s", c.inKind())
-				_, err = docker(ctx, "start", c.node())
-			}
-			return err
-		},
-		func() error {
-			_, err := kind(ctx, nil, "export", "kubeconfig", "--name", c.inKind(), "--kubeconfig", p.kubeconfig(c))
-			return err
-		},
-		func() error {
-			_, err := c.on(ctx, "test -f "+madeMark)
-			return err
-		},
-		func() error { return p.answers(ctx, c, time.Minute) },
-	} {
-		if err := step(); err != nil {
-			return err.Error(), ctx.Err()
+	if err := must.Try(func() {
+		switch state {
+		case "paused":
+			must.Get(docker(ctx, "unpause", c.node()))
+		case "exited", "created":
+			p.say("starting the stopped node of %s", c.inKind())
+			must.Get(docker(ctx, "start", c.node()))
 		}
+		must.Get(kind(ctx, nil, "export", "kubeconfig", "--name", c.inKind(), "--kubeconfig", p.kubeconfig(c)))
+		must.Get(c.on(ctx, "test -f "+madeMark))
+		must.Do(p.answers(ctx, c, time.Minute))
+	}); err != nil {
+		return err.Error(), ctx.Err()
 	}
 	return "", nil
 }
@@ -201,25 +172,15 @@ func (p *place) answers(ctx context.Context, c cluster, limit time.Duration) err
 }
 
 // down deletes our clusters, and the network.
-func down(ctx context.Context, p *place) error {
-	if _, err := docker(ctx, "version"); err != nil {
-		return noEngine(err)
-	}
-	if err := p.owned(ctx, all...); err != nil {
-		return err
-	}
+func down(ctx context.Context, p *place) {
+	needEngine(ctx)
+	must.Do(p.owned(ctx, all...))
 	for _, c := range all {
 		p.say("deleting %s", c.inKind())
-		_, err := kind(ctx, nil, "delete", "cluster", "--name", c.inKind(), "--kubeconfig", p.kubeconfig(c))
-		if err != nil {
-			return err
-		}
+		must.Get(kind(ctx, nil, "delete", "cluster", "--name", c.inKind(), "--kubeconfig", p.kubeconfig(c)))
 	}
 	if _, err := docker(ctx, "network", "inspect", network); err == nil {
-		if _, err := docker(ctx, "network", "rm", network); err != nil {
-			return err
-		}
+		must.Get(docker(ctx, "network", "rm", network))
 	}
 	p.say("nothing of make kind-up is left but %s", p.out)
-	return nil
 }

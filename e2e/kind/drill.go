@@ -17,6 +17,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/guestbook/acts"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -49,43 +50,30 @@ type actLog struct {
 }
 
 // drill makes so many faults, and writes what came of them, also after a failure.
-func drill(ctx context.Context, p *place, rounds int) (err error) {
-	if err := os.RemoveAll(resultFile()); err != nil {
-		return fmt.Errorf("remove the last result: %w", err)
-	}
-	if _, err := docker(ctx, "version"); err != nil {
-		return noEngine(err)
-	}
-	st := &stage{place: p, logs: map[string]*actLog{}}
-	if st.hub, err = p.client(); err != nil {
-		return err
-	}
-	if err := st.begin(ctx); err != nil {
-		return err
-	}
-	var done []round
-	for i := range rounds {
-		r, broken := st.round(ctx, faults[i%len(faults)])
-		done = append(done, r)
+func drill(ctx context.Context, p *place, rounds int) {
+	must.Do(os.RemoveAll(resultFile()), "remove the last result")
+	needEngine(ctx)
+	st := &stage{place: p, hub: p.client(), logs: map[string]*actLog{}}
+	st.begin(ctx)
+	var rs []round
+	var broken error
+	for i := 0; i < rounds && broken == nil; i++ {
+		r := round{Fault: faults[i%len(faults)].name, Expected: faults[i%len(faults)].expect}
+		broken = must.Try(func() { st.round(ctx, faults[i%len(faults)], &r) })
+		rs = append(rs, r)
 		p.say("round %d of %d: %s", i+1, rounds, r)
-		if broken != nil {
-			err = fmt.Errorf("round %d, %s: %w", i+1, r.Fault, broken)
-			break
-		}
 	}
-	acts, read := st.acts()
-	result := report(done, harness.Judge(acts))
-	err = errors.Join(err, read, result.flaws(), harness.WriteReport(resultFile(), result))
+	acts, err := st.acts()
+	result := report(rs, harness.Judge(acts))
 	p.say("%d rounds, %d failovers, %d overlaps, nobody acted for %.1f s at worst; see %s",
 		result.Rounds, result.Failovers, result.Overlaps, result.WorstGap, resultFile())
-	return err
+	must.Do(errors.Join(broken, err, result.flaws(), harness.WriteReport(resultFile(), result)))
 }
 
 // begin gives the drill fresh logs, and waits until all is well.
-func (st *stage) begin(ctx context.Context) error {
-	if _, err := awaitSettled(ctx, st.hub, recoverLimit); err != nil {
-		return fmt.Errorf("%w\nthe drill breaks what make kind-up has made: run that first", err)
-	}
+func (st *stage) begin(ctx context.Context) {
+	must.Do(must.Try(func() { awaitSettled(ctx, st.hub, recoverLimit) }),
+		"the drill breaks what make kind-up has made: run that first")
 	st.say("restarting the guestbooks")
 	var g errgroup.Group
 	for _, c := range members {
@@ -97,21 +85,14 @@ func (st *stage) begin(ctx context.Context) error {
 			return st.rolledOut(ctx, c, guestbookHome, "guestbook")
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	if _, err := st.acts(); err != nil {
-		return err
-	}
+	must.Do(g.Wait())
+	must.Get(st.acts())
 	for file, log := range st.logs { // of processes before the drill
 		if log.ended {
 			delete(st.logs, file)
-			if err := os.Remove(file); err != nil {
-				return err
-			}
+			must.Do(os.Remove(file))
 		}
 	}
-	return nil
 }
 
 // acts returns all acts so far, also of processes that have ended. An act of a process that ended has ended with it.
@@ -145,101 +126,69 @@ func (st *stage) acts() (all []harness.Act, err error) {
 	return all, nil
 }
 
-// round makes one fault when all is well, waits for its outcome, and puts things right. It is an error if that fails. A
-// wrong outcome is in the round.
-func (st *stage) round(ctx context.Context, f fault) (r round, err error) {
-	r = round{Fault: f.name, Expected: f.expect}
-	if r.Leader, err = awaitSettled(ctx, st.hub, recoverLimit); err != nil {
-		return r, err
-	}
+// round makes one fault when all is well, waits for its outcome, and puts things right. A wrong outcome is no error: it
+// is in the round.
+func (st *stage) round(ctx context.Context, f fault, r *round) {
+	r.Leader = awaitSettled(ctx, st.hub, recoverLimit)
 	i := slices.IndexFunc(members, func(c cluster) bool { return c.name == r.Leader })
 	if i < 0 {
-		return r, fmt.Errorf("%q leads, which is no member of the drill", r.Leader)
+		must.Fail("%q leads, which is no member of the drill", r.Leader)
 	}
 	leader := members[i]
 	for _, c := range members {
-		if err := harness.Await(ctx, recoverLimit, "the guestbook in "+c.name+" could act",
-			func(ctx context.Context) error { return st.warm(ctx, c) }); err != nil {
-			return r, err
-		}
+		must.Do(harness.Await(ctx, recoverLimit, "the guestbook in "+c.name+" could act",
+			func(ctx context.Context) error { return st.warm(ctx, c) }))
 	}
 	began := harness.Now().Boot
-	if _, err := st.awaitAct(ctx, time.Minute, leader.name+" acts",
-		func(a harness.Act) bool { return a.Cluster == leader.name && a.Begin > began }); err != nil {
-		return r, err
-	}
+	must.Get(st.awaitAct(ctx, time.Minute, leader.name+" acts",
+		func(a harness.Act) bool { return a.Cluster == leader.name && a.Begin > began }))
 	at := harness.Now().Boot
 	undo, err := f.make(ctx, st, leader)
-	if err != nil {
-		return r, errors.Join(err, undo(context.WithoutCancel(ctx)))
-	}
 	// Also when the drill is interrupted.
 	undoOnce := sync.OnceValue(func() error { return undo(context.WithoutCancel(ctx)) })
-	if err := st.follow(ctx, f.expect, leader, at, undoOnce, &r); err != nil {
+	if err != nil {
+		must.Do(errors.Join(err, undoOnce()))
+	}
+	if err := must.Try(func() { st.follow(ctx, f.expect, leader, at, undoOnce, r) }); err != nil {
 		r.Wrong = err.Error()
 	}
-	if err := undoOnce(); err != nil {
-		return r, err
-	}
-	if r.Next, err = awaitSettled(ctx, st.hub, recoverLimit); err != nil {
-		return r, err
-	}
+	must.Do(undoOnce())
+	r.Next = awaitSettled(ctx, st.hub, recoverLimit)
 	now := harness.Now().Boot
-	acts, err := st.acts()
-	r.Gap = longestGap(acts, at, now).Seconds()
-	return r, err
+	r.Gap = longestGap(must.Get(st.acts()), at, now).Seconds()
 }
 
 // follow waits for the outcome of a fault that was begun at an instant and is complete now.
-func (st *stage) follow(ctx context.Context, expect outcome, leader cluster, at time.Duration,
-	undo func() error, r *round) error {
+func (st *stage) follow(ctx context.Context, expect outcome, leader cluster, at time.Duration, undo func() error,
+	r *round) {
 	complete := harness.Now().Boot
 	switch expect {
 	case unmoved:
-		return harness.Stay(ctx, watched, leader.name+" goes on", func(context.Context) error {
+		must.Do(harness.Stay(ctx, watched, leader.name+" goes on", func(context.Context) error {
 			now := harness.Now().Boot // first: the time for reading is no pause of the leader
 			acts, err := st.acts()
 			if err != nil {
 				return err
 			}
 			return unbroken(acts, leader.name, at, now)
-		})
-	case outage:
-		return st.isOut(ctx, complete+endLimit, undo, r)
+		}))
+	case outage: // the term ends while there is no hub, and a later one begins when the hub is back
+		by := complete + endLimit
+		must.Do(process.Pass(ctx, by+quiet-harness.Now().Boot))
+		before := must.Get(st.acts())
+		must.Do(silent(before, by))
+		back := harness.Now().Boot
+		must.Do(undo())
+		first := must.Get(st.awaitAct(ctx, recoverLimit, "a cluster acts again",
+			func(a harness.Act) bool { return a.Begin > by }))
+		r.Seconds = (first.Begin - back).Seconds()
+		must.Do(later(before, first))
+	default:
+		first := must.Get(st.awaitAct(ctx, patience, "another cluster than "+leader.name+" acts",
+			func(a harness.Act) bool { return a.Begin > at && a.Cluster != leader.name }))
+		r.Seconds = max(0, first.Begin-complete).Seconds()
+		must.Do(moved(expect, leader, first, complete))
 	}
-	first, err := st.awaitAct(ctx, patience, "another cluster than "+leader.name+" acts", func(a harness.Act) bool {
-		return a.Begin > at && a.Cluster != leader.name
-	})
-	if err != nil {
-		return err
-	}
-	r.Seconds = max(0, first.Begin-complete).Seconds()
-	return moved(expect, leader, first, complete)
-}
-
-// isOut watches that the term ends by an instant while there is no hub, and that a later one begins when the hub is
-// back.
-func (st *stage) isOut(ctx context.Context, by time.Duration, undo func() error, r *round) error {
-	if err := process.Pass(ctx, by+quiet-harness.Now().Boot); err != nil {
-		return err
-	}
-	before, err := st.acts()
-	if err != nil {
-		return err
-	}
-	if err := silent(before, by); err != nil {
-		return err
-	}
-	back := harness.Now().Boot
-	if err := undo(); err != nil {
-		return err
-	}
-	first, err := st.awaitAct(ctx, recoverLimit, "a cluster acts again", func(a harness.Act) bool { return a.Begin > by })
-	if err != nil {
-		return err
-	}
-	r.Seconds = (first.Begin - back).Seconds()
-	return later(before, first)
 }
 
 // awaitAct returns the first act that matches.
@@ -282,8 +231,8 @@ func record(ctx context.Context, hub client.Client) (*v1alpha1.NamespaceLeader, 
 }
 
 // awaitSettled returns the leader when all is well: one cluster leads, and each other one could.
-func awaitSettled(ctx context.Context, hub client.Client, limit time.Duration) (leader string, err error) {
-	err = harness.Await(ctx, limit, "one cluster leads and each other one could", func(ctx context.Context) error {
+func awaitSettled(ctx context.Context, hub client.Client, limit time.Duration) (leader string) {
+	must.Do(harness.Await(ctx, limit, "one cluster leads and each other one could", func(ctx context.Context) error {
 		r, err := record(ctx, hub)
 		if err != nil {
 			return err
@@ -299,6 +248,6 @@ func awaitSettled(ctx context.Context, hub client.Client, limit time.Duration) (
 		}
 		leader = r.Spec.Leader
 		return nil
-	})
-	return leader, err
+	}))
+	return leader
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // outcome is what must follow a fault.
@@ -199,7 +200,7 @@ func rotate(ctx context.Context, s *stage, leader cluster) (undo, error) {
 		err = fmt.Errorf("the new kubeconfig does not lead to %s", leader.node())
 	}
 	if err == nil {
-		err = s.setKubeconfig(ctx, leader, kubeconfig)
+		err = must.Try(func() { s.setKubeconfig(ctx, leader, kubeconfig) })
 	}
 	return nothing, err
 }

@@ -13,7 +13,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 func main() {
@@ -34,18 +34,14 @@ func main() {
 }
 
 func run(ctx context.Context, rounds int, args []string) error {
-	command := map[string]func(context.Context, *place) error{
+	command := map[string]func(context.Context, *place){
 		"up": up, "down": down, "stock": stock, "ready": ready,
-		"drill": func(ctx context.Context, p *place) error { return drill(ctx, p, rounds) },
+		"drill": func(ctx context.Context, p *place) { drill(ctx, p, rounds) },
 	}[strings.Join(args, " ")]
 	if command == nil || rounds < 1 {
 		return fmt.Errorf("want one of up, drill, down, stock, ready, and at least one round; got %q, %d", args, rounds)
 	}
-	p, err := newPlace()
-	if err != nil {
-		return err
-	}
-	return command(ctx, p)
+	return must.Try(func() { command(ctx, newPlace()) })
 }
 
 // place is the machine, with the folders that are used on it.
@@ -55,20 +51,19 @@ type place struct {
 	began time.Time
 }
 
-func newPlace() (*place, error) {
+func newPlace() *place {
 	for _, variable := range []string{"KIND", harness.KustomizeVariable, "NODE_IMAGE", fleet.AssetsVariable, "CAPI_ASSETS",
 		"HUB_IMAGE", "HUB_ARCHIVE"} {
 		if os.Getenv(variable) == "" {
-			return nil, fmt.Errorf("%s is not set: make sets it, so use make kind-up, kind-drill or kind-down", variable)
+			must.Fail("%s is not set: make sets it, so use make kind-up, kind-drill or kind-down", variable)
 		}
 	}
-	root, err := os.Getwd()
-	if err != nil {
-		return nil, err
-	}
+	root := must.Get(os.Getwd())
 	p := &place{root: root, out: filepath.Join(root, "out", "kind"), began: time.Now()}
+	must.Do(os.MkdirAll(p.out, 0o755))
 	// The clusters are in a network of their own, so that no others are disturbed.
-	return p, errors.Join(os.Setenv("KIND_EXPERIMENTAL_DOCKER_NETWORK", network), os.MkdirAll(p.out, 0o755))
+	must.Do(os.Setenv("KIND_EXPERIMENTAL_DOCKER_NETWORK", network))
+	return p
 }
 
 // say reports progress.

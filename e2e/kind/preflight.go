@@ -13,6 +13,8 @@ import (
 
 	"github.com/prometheus/procfs"
 	"k8s.io/utils/ptr"
+
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // machine is the result of preflight.
@@ -79,85 +81,67 @@ func (m machine) image() string {
 	return ""
 }
 
-func noEngine(err error) error {
-	return fmt.Errorf("no Docker engine answers: install and start Docker; on a Debian without systemd "+
-		"e2e/kind/engine.sh start does: %w", err)
+func needEngine(ctx context.Context) {
+	_, err := docker(ctx, "version")
+	must.Do(err, noEngine)
 }
 
+const noEngine = "no Docker engine answers: install and start Docker; on a Debian without systemd e2e/kind/engine.sh " +
+	"start does"
+
 // engine describes the Docker engine.
-func engine(ctx context.Context) (machine, error) {
-	m := machine{os: runtime.GOOS}
+func engine(ctx context.Context) machine {
+	m := machine{os: runtime.GOOS, name: must.Get(os.Hostname())}
 	raw, err := docker(ctx, "info", "--format", "{{json .}}")
-	if err != nil {
-		return m, noEngine(err)
-	}
-	if m.name, err = os.Hostname(); err != nil {
-		return m, err
-	}
+	must.Do(err, noEngine)
 	var info struct {
 		Name            string
 		CgroupVersion   string
 		SecurityOptions []string
 		ServerErrors    []string
 	}
-	if err := json.Unmarshal([]byte(raw), &info); err != nil {
-		return m, fmt.Errorf("docker info: %w", err)
-	}
+	must.Do(json.Unmarshal([]byte(raw), &info), "docker info")
 	if len(info.ServerErrors) > 0 {
-		return m, noEngine(errors.New(strings.Join(info.ServerErrors, "; ")))
+		must.Fail(noEngine+": %s", strings.Join(info.ServerErrors, "; "))
 	}
 	m.engine, m.cgroupVersion, m.securityOptions = info.Name, info.CgroupVersion, info.SecurityOptions
-	return m, nil
+	return m
 }
 
-// stock returns nil if kind's own node image can be used here.
-func stock(ctx context.Context, p *place) error {
-	m, err := engine(ctx)
-	switch {
-	case err != nil:
-		return err
-	case m.cgroupVersion == "1":
-		return errors.New("kind's own node image does not start on cgroup v1")
-	case !p.pullable(ctx):
-		return errors.New("kind's own node image cannot be pulled")
+// stock succeeds if kind's own node image can be used here.
+func stock(ctx context.Context, p *place) {
+	if engine(ctx).cgroupVersion == "1" {
+		must.Fail("kind's own node image does not start on cgroup v1")
 	}
-	return nil
+	if !p.pullable(ctx) {
+		must.Fail("kind's own node image cannot be pulled")
+	}
 }
 
-// preflight looks at the machine, and names everything that is missing at once.
-func preflight(ctx context.Context, p *place) (machine, error) {
-	m, err := engine(ctx)
-	if err != nil {
-		return m, err
-	}
-	proc, err := procfs.NewDefaultFS()
-	if err != nil {
-		return m, errors.Join(m.lacks(), err)
-	}
-	instances, err := proc.SysctlInts("fs.inotify.max_user_instances")
-	if err != nil {
-		return m, err
-	}
-	memory, err := proc.Meminfo()
-	if err != nil {
-		return m, err
-	}
-	m.inotifyInstances, m.freeMiB = instances[0], int(ptr.Deref(memory.MemAvailable, 0)/1024)
-	for _, c := range all {
-		if _, err := docker(ctx, "container", "inspect", c.node()); err == nil {
-			m.nodes++
+// preflight looks at the machine, and returns an error that names everything that is missing.
+func preflight(ctx context.Context, p *place) (m machine, err error) {
+	err = must.Try(func() {
+		m = engine(ctx)
+		if m.os == "linux" {
+			proc := must.Get(procfs.NewDefaultFS())
+			m.inotifyInstances = must.Get(proc.SysctlInts("fs.inotify.max_user_instances"))[0]
+			m.freeMiB = int(ptr.Deref(must.Get(proc.Meminfo()).MemAvailable, 0) / 1024)
 		}
-	}
-	_, err = docker(ctx, "image", "inspect", os.Getenv("NODE_IMAGE"))
-	m.ownImage = err == nil
-	if m.cgroupVersion != "1" && m.nodes < len(all) {
-		m.stockImage = p.pullable(ctx)
-	}
-	return m, m.lacks()
+		for _, c := range all {
+			if _, err := docker(ctx, "container", "inspect", c.node()); err == nil {
+				m.nodes++
+			}
+		}
+		_, err := docker(ctx, "image", "inspect", os.Getenv("NODE_IMAGE"))
+		m.ownImage = err == nil
+		m.stockImage = m.cgroupVersion != "1" && m.nodes < len(all) && p.pullable(ctx)
+		must.Do(m.lacks())
+	})
+	return m, err
 }
 
-// ready returns in one line why up cannot make all clusters anew.
-func ready(ctx context.Context, p *place) error {
+// ready fails with one line that names why up cannot make all clusters.
+func ready(ctx context.Context, p *place) {
 	_, err := preflight(ctx, p)
 	for _, c := range all {
 		if folder := madeFor(ctx, c); folder != "" {
@@ -167,43 +151,24 @@ func ready(ctx context.Context, p *place) error {
 		}
 	}
 	if err != nil {
-		return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
+		must.Fail("%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
-	return nil
 }
 
-// pullable pulls the node image that this version of kind asks for.
+// pullable pulls the node image that this version of kind asks for, which is named in its module.
 func (p *place) pullable(ctx context.Context) bool {
-	image, err := stockImage(ctx)
-	if err != nil {
-		return false
-	}
-	if _, err := docker(ctx, "image", "inspect", image); err == nil {
-		return true
-	}
-	p.say("pulling %s", image)
-	_, err = docker(ctx, "pull", "--quiet", image)
-	return err == nil
-}
-
-// stockImage is named in kind's module.
-func stockImage(ctx context.Context) (string, error) {
-	version := os.Getenv("KIND_VERSION")
-	raw, err := execute(ctx, nil, "go", "mod", "download", "-json", "sigs.k8s.io/kind@"+version)
-	if err != nil {
-		return "", err
-	}
-	var module struct{ Dir string }
-	if err := json.Unmarshal([]byte(raw), &module); err != nil {
-		return "", err
-	}
-	source, err := os.ReadFile(module.Dir + "/pkg/apis/config/defaults/image.go")
-	if err != nil {
-		return "", err
-	}
-	image := regexp.MustCompile(`const Image = "(.*)"`).FindSubmatch(source)
-	if image == nil {
-		return "", fmt.Errorf("kind %s names no image", version)
-	}
-	return string(image[1]), nil
+	return must.Try(func() {
+		raw := must.Get(execute(ctx, nil, "go", "mod", "download", "-json", "sigs.k8s.io/kind@"+os.Getenv("KIND_VERSION")))
+		var module struct{ Dir string }
+		must.Do(json.Unmarshal([]byte(raw), &module))
+		source := must.Get(os.ReadFile(module.Dir + "/pkg/apis/config/defaults/image.go"))
+		image := regexp.MustCompile(`const Image = "(.*)"`).FindSubmatch(source)
+		if image == nil {
+			must.Fail("kind names no image")
+		}
+		if _, err := docker(ctx, "image", "inspect", string(image[1])); err != nil {
+			p.say("pulling %s", image[1])
+			must.Get(docker(ctx, "pull", "--quiet", string(image[1])))
+		}
+	}) == nil
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 func fit() machine {
@@ -75,15 +77,13 @@ func TestWithoutDockerTheFixIsNamed(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "unix://"+t.TempDir()+"/none.sock")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for name, command := range map[string]func() error{
-		"up":    func() error { return up(ctx, &place{}) },
-		"drill": func() error { return drill(ctx, &place{}, 1) },
-		"down":  func() error { return down(ctx, &place{}) },
-		"stock": func() error { return stock(ctx, &place{}) },
-		"ready": func() error { return ready(ctx, &place{}) },
+	for name, command := range map[string]func(context.Context, *place){
+		"up": up, "down": down, "stock": stock, "ready": ready,
+		"drill": func(ctx context.Context, p *place) { drill(ctx, p, 1) },
 	} {
 		t.Chdir(t.TempDir())
-		if err := command(); err == nil || !strings.Contains(err.Error(), "install and start Docker") {
+		err := must.Try(func() { command(ctx, &place{}) })
+		if err == nil || !strings.Contains(err.Error(), "install and start Docker") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
