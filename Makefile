@@ -396,9 +396,10 @@ ELECTORS := github.com/leasecast/leasecast/e2e/fences
 
 .PHONY: electors
 electors: ## Build electors of client-go and controller-runtime, old and new, into the cache
-	@LDFLAGS="-s -w" $(BUILD_ONCE) $(ELECTOR_ASSETS) e2e/fences/old/client-go-v0.26 client-go-v0.26=$(ELECTORS)/old/client-go-v0.26
-	@LDFLAGS="-s -w" $(BUILD_ONCE) $(ELECTOR_ASSETS) e2e/fences/old/controller-runtime-v0.15 \
-		controller-runtime-v0.15=$(ELECTORS)/old/controller-runtime-v0.15
+	@LDFLAGS="-s -w" GOFLAGS=-modfile=e2e/fences/clientgo/v0.26.mod \
+	$(BUILD_ONCE) $(ELECTOR_ASSETS) . client-go-v0.26=$(ELECTORS)/clientgo
+	@LDFLAGS="-s -w" GOFLAGS="-modfile=e2e/fences/controllerruntime/v0.15.mod -tags=runtime15" \
+	$(BUILD_ONCE) $(ELECTOR_ASSETS) . controller-runtime-v0.15=$(ELECTORS)/controllerruntime
 	@LDFLAGS="-s -w" $(BUILD_ONCE) $(ELECTOR_ASSETS) . client-go=$(ELECTORS)/clientgo controller-runtime=$(ELECTORS)/controllerruntime
 
 TOOL_PROGRAMS := \

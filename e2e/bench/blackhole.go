@@ -2,15 +2,16 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -21,59 +22,42 @@ const (
 	blackHoleWindow = 20 * time.Second
 )
 
-// measureBlackHole watches the renewals in three members while the link to the fourth is dead without a word. The
-// profile is the fast one, so that many renewals come in a short time.
-func measureBlackHole(ctx context.Context, b *bench) (err error) {
+// blackHoleFleet has the fast profile, so that many renewals come in a short time.
+func blackHoleFleet() harness.Options {
 	o := harness.Options{Timings: harness.Fast}
-	for i, name := range []string{"east", "west", "south", "north"} {
+	for i, name := range append(slices.Clone(clusters), "north") {
 		m := harness.Member{Name: name, Priority: 100 - i}
 		for n := range ledEach {
 			m.Namespaces = append(m.Namespaces, fmt.Sprintf("%s-%d", name, n))
 		}
 		o.Members = append(o.Members, m)
 	}
-	d, err := b.start(ctx, o)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.Stop()) }()
-	if err := awaitLed(ctx, d, "", ledEach*len(o.Members)); err != nil {
-		return err
-	}
-	v, err := d.Look(ctx)
-	if err != nil {
-		return err
-	}
-	defer v.Close()
+	return o
+}
+
+// measureBlackHole watches the renewals in three members while the link to the fourth is dead without a word.
+func measureBlackHole(ctx context.Context, b *bench) {
+	others := maps.Clone(b.view.Leases)
+	delete(others, clusters[0])
+	b.awaitLed(ctx, "", ledEach*(len(others)+1))
 	b.say("every member leads; watching the renewals in west, south and north without a fault")
-	if err := process.Pass(ctx, 2*d.Timings.Renew); err != nil { // the first renewals of a term come early
-		return err
-	}
+	must.Do(process.Pass(ctx, 2*b.Timings.Renew)) // the first renewals of a term come early
 	without := harness.Now().Boot
-	if err := process.Pass(ctx, blackHoleWindow); err != nil {
-		return err
-	}
+	must.Do(process.Pass(ctx, blackHoleWindow))
 	with := harness.Now().Boot
-	d.Fleet.Member("east").Proxy().BlackHole()
+	b.Fleet.Member(clusters[0]).Proxy().BlackHole()
 	b.say("the link to east is dead")
-	if err := process.Pass(ctx, blackHoleWindow); err != nil {
-		return err
-	}
+	must.Do(process.Pass(ctx, blackHoleWindow))
 	end := harness.Now().Boot
-	if err := d.Check(); err != nil {
-		return err
-	}
-	others := maps.Clone(v.Leases)
-	delete(others, "east")
-	before, during := allDelays(others, d.Timings.Renew, without, with), allDelays(others, d.Timings.Renew, with, end)
-	enough := (len(o.Members) - 1) * ledEach * int(blackHoleWindow/d.Timings.Renew) / 2
+	must.Do(b.Check())
+	before, during := allDelays(others, b.Timings.Renew, without, with), allDelays(others, b.Timings.Renew, with, end)
+	enough := len(others) * ledEach * int(blackHoleWindow/b.Timings.Renew) / 2
 	if len(before) < enough || len(during) < enough {
-		return fmt.Errorf("only %d and %d renewals were due, want %d at least", len(before), len(during), enough)
+		must.Fail("only %d and %d renewals were due, want %d at least", len(before), len(during), enough)
 	}
 	b.say("renewals late at p99: %.1f ms of %d without the black hole, %.1f ms of %d (worst %.1f ms) with it",
 		ms(quantile(before, 0.99)), len(before), ms(quantile(during, 0.99)), len(during), ms(quantile(during, 1)))
-	b.figures[renewalDelayP99] = quantile(during, 0.99).Seconds()
-	return nil
+	b.figures["blackhole.renewalDelayP99Seconds"] = quantile(during, 0.99).Seconds()
 }
 
 func allDelays(watches map[string]*harness.Watch[*coordinationv1.Lease], r, from, to time.Duration) []time.Duration {

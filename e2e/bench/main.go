@@ -19,13 +19,14 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 const (
 	outDir = "out"
 	// phaseLimit bounds one measurement.
 	phaseLimit = 8 * time.Minute
-	// leadLimit bounds the wait for leaders and for members that may be chosen.
+	// leadLimit bounds the wait for leaders, for acts, and for members that may be chosen.
 	leadLimit = 2 * time.Minute
 )
 
@@ -33,80 +34,91 @@ const (
 type measurement struct {
 	name, what string
 	figures    []figure
-	measure    func(context.Context, *bench) error
+	fleet      func() harness.Options
+	measure    func(context.Context, *bench)
+	looks      bool // at Leases, from the start of the fleet on
 }
 
 var measurements = []measurement{
 	{
-		"steady", "200 led namespaces in a steady minute, and client-go's elector for as many", []figure{
-			{membersPerSecond, 44}, {hubPerSecond, 0}, {oursRequests, noAim}, {peerRequests, noAim}, {requestsRatio, 0.2},
-		}, measureSteady,
+		name: "steady", what: "200 led namespaces in a steady minute, and client-go's elector for as many",
+		figures: []figure{
+			{"writes.membersPerSecond", 44}, {"writes.hubPerSecond", 0}, {"ours.requestsPerSecond", noAim},
+			{"peer.requestsPerSecond", noAim}, {"requestsRatio", 0.2},
+		},
+		fleet: func() harness.Options {
+			return harness.Options{Timings: harness.Default, AuditReads: true, Members: members(teams(ledNamespaces)...)}
+		},
+		measure: measureSteady,
 	},
 	{
-		"blackhole", "what one black-holed member costs the other three",
-		[]figure{{renewalDelayP99, 0.1}}, measureBlackHole,
+		name: "blackhole", what: "what one black-holed member costs the other three",
+		figures: []figure{{"blackhole.renewalDelayP99Seconds", 0.1}},
+		fleet:   blackHoleFleet, measure: measureBlackHole, looks: true,
 	},
 	{
-		"reader", "the reader's check, and how soon a promoted cluster has reconciled 1,000 objects",
-		[]figure{{readerNs, 100}, {readerAllocs, 0}, {resyncSeconds, 1}}, measureReaders,
+		name: "reader", what: "the reader's check, and how soon a promoted cluster has reconciled 1,000 objects",
+		figures: []figure{{"reader.nsPerOp", 100}, {"reader.allocsPerOp", 0}, {"reader.resyncSeconds", 1}},
+		fleet: func() harness.Options {
+			return harness.Options{Timings: harness.Fast, Members: members(namespace)}
+		},
+		measure: measureReaders, looks: true,
 	},
 	{
-		"failover", "10 failovers against their floor",
-		[]figure{{overFloorMedian, 0.1}, {overFloorMax, 0.5}}, measureFailover,
+		name: "failover", what: "10 failovers against their floor",
+		figures: []figure{{"failover.overFloorMedianSeconds", 0.1}, {"failover.overFloorMaxSeconds", 0.5}},
+		fleet: func() harness.Options {
+			return harness.Options{Timings: harness.Fast, ActEvery: 200 * time.Millisecond, Members: members(namespace)}
+		},
+		measure: measureFailover, looks: true,
 	},
 	{
-		"handover", "20 planned changes between clusters whose readers acknowledge",
-		[]figure{{handoverGapMedian, 0.15}, {handoverGapMax, 0.5}}, measureHandover,
+		name: "handover", what: "20 planned changes between clusters whose readers acknowledge",
+		figures: []figure{{"handover.gapMedianSeconds", 0.15}, {"handover.gapMaxSeconds", 0.5}},
+		fleet: func() harness.Options { // the time between two acts is part of every gap
+			return harness.Options{Timings: harness.Default, ActEvery: 5 * time.Millisecond, Register: true,
+				Members: members(namespace)}
+		},
+		measure: measureHandover,
 	},
 	{
-		"change", "200 namespaces that change their leader at once, for a better one and for a lost one", []figure{
-			{changeRecordWrites, 2}, {changeStatusWrites, 1}, {changeEvents, 1}, {changeLiveReads, 0},
-			{massHandover, 3}, {massFailover, 3},
-		}, measureChange,
+		name: "change", what: "200 namespaces that change their leader at once, for a better one and for a lost one",
+		figures: []figure{
+			{"change.recordWrites", 2}, {"change.statusWrites", 1}, {"change.events", 1}, {"change.liveReads", 0},
+			{"mass.handoverOverFloorSeconds", 3}, {"mass.failoverOverFloorSeconds", 3},
+		},
+		fleet: func() harness.Options {
+			return harness.Options{Timings: harness.Fast, AuditReads: true, Members: members(teams(changed)...)}
+		},
+		measure: measureChange, looks: true,
 	},
 	{
-		"fence", "what a fence adds to a write, where 10,000 Leases are",
-		[]figure{{fenceP50, noAim}, {fenceP99, 1}}, measureFence,
+		name: "fence", what: "what a fence adds to a write, where 10,000 Leases are",
+		figures: []figure{{"fence.p50Milliseconds", noAim}, {"fence.p99Milliseconds", 1}},
+		fleet: func() harness.Options {
+			return harness.Options{Timings: harness.Default, Members: []harness.Member{
+				{Name: "east", Priority: 1, Namespaces: []string{namespace, unfencedIn}},
+			}}
+		},
+		measure: measureFence,
 	},
 	{
-		"renewal", "1,000 led namespaces, beside a loop of client-go that updates their Leases at the same rate", []figure{
-			{cpuCores1000, 0.5}, {rssMiB1000, 110}, {renewalAgeP999, 10}, {missedRenewals, 0}, {cpuRatio, 1.6},
-		}, measureRenewal,
+		name: "renewal", what: "1,000 led namespaces, beside a loop of client-go that updates their Leases at the same rate",
+		figures: []figure{
+			{"hub.cpuCores1000", 0.5}, {"hub.rssMiB1000", 110}, {"renewalAgeP999Seconds", 10}, {"missedRenewals", 0},
+			{"renewal.cpuRatio", 1.6},
+		},
+		fleet: func() harness.Options {
+			return harness.Options{Timings: harness.Default, Members: members(teams(renewedNamespaces)...)}
+		},
+		measure: measureRenewal,
 	},
 }
 
-// The keys of out/bench.json.
-const (
-	membersPerSecond   = "writes.membersPerSecond"
-	hubPerSecond       = "writes.hubPerSecond"
-	oursRequests       = "ours.requestsPerSecond"
-	peerRequests       = "peer.requestsPerSecond"
-	requestsRatio      = "requestsRatio"
-	renewalDelayP99    = "blackhole.renewalDelayP99Seconds"
-	readerNs           = "reader.nsPerOp"
-	readerAllocs       = "reader.allocsPerOp"
-	resyncSeconds      = "reader.resyncSeconds"
-	overFloorMedian    = "failover.overFloorMedianSeconds"
-	overFloorMax       = "failover.overFloorMaxSeconds"
-	handoverGapMedian  = "handover.gapMedianSeconds"
-	handoverGapMax     = "handover.gapMaxSeconds"
-	changeRecordWrites = "change.recordWrites"
-	changeStatusWrites = "change.statusWrites"
-	changeEvents       = "change.events"
-	changeLiveReads    = "change.liveReads"
-	massHandover       = "mass.handoverOverFloorSeconds"
-	massFailover       = "mass.failoverOverFloorSeconds"
-	fenceP50           = "fence.p50Milliseconds"
-	fenceP99           = "fence.p99Milliseconds"
-	cpuCores1000       = "hub.cpuCores1000"
-	rssMiB1000         = "hub.rssMiB1000"
-	renewalAgeP999     = "renewalAgeP999Seconds"
-	missedRenewals     = "missedRenewals"
-	cpuRatio           = "renewal.cpuRatio"
-)
-
-// bench is a run of the benchmark.
+// bench is a run of the benchmark, with the fleet of the measurement that is under way.
 type bench struct {
+	*harness.Drill
+	view    *harness.View
 	figures figures
 	began   time.Time
 	phase   string
@@ -116,7 +128,7 @@ func main() {
 	harness.Quiet()
 	harness.Run("bench", func(ctx context.Context) error {
 		if args := os.Args[1:]; len(args) == 2 && args[0] == loopArg {
-			return updateLoop(ctx, args[1])
+			return must.Try(func() { updateLoop(ctx, args[1]) })
 		}
 		return run(ctx, os.Args[1:])
 	})
@@ -147,18 +159,28 @@ func run(ctx context.Context, names []string) error {
 	return errors.Join(append(failed, b.figures.write(result, chosen))...)
 }
 
-func (b *bench) measure(ctx context.Context, m measurement) error {
+// measure starts a fleet for a measurement, and makes it.
+func (b *bench) measure(ctx context.Context, m measurement) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, phaseLimit, fmt.Errorf("it took longer than %s", phaseLimit))
 	defer cancel()
-	if err := m.measure(ctx, b); err != nil {
+	o := m.fleet()
+	o.Dir, o.Progress = b.dir(), func(line string) { b.say("%s", line) }
+	if b.Drill, err = harness.Start(ctx, o); err != nil {
 		return err
 	}
-	for _, is := range m.figures {
-		if _, ok := b.figures[is.key]; !ok {
-			return fmt.Errorf("there is no %s", is.key)
+	err = must.Try(func() {
+		if m.looks {
+			b.view = must.Get(b.Look(ctx))
+			defer b.view.Close()
 		}
-	}
-	return nil
+		m.measure(ctx, b)
+		for _, is := range m.figures {
+			if _, ok := b.figures[is.key]; !ok {
+				must.Fail("there is no %s", is.key)
+			}
+		}
+	})
+	return errors.Join(err, b.Stop())
 }
 
 // choose returns the measurements of these names, all of them if there are none.
@@ -166,14 +188,14 @@ func choose(names []string) ([]measurement, error) {
 	if len(names) == 0 {
 		return measurements, nil
 	}
+	var known []string
+	for _, m := range measurements {
+		known = append(known, m.name)
+	}
 	var chosen []measurement
 	for _, name := range names {
-		i := slices.IndexFunc(measurements, func(m measurement) bool { return m.name == name })
+		i := slices.Index(known, name)
 		if i < 0 {
-			var known []string
-			for _, m := range measurements {
-				known = append(known, m.name)
-			}
 			return nil, fmt.Errorf("there is no measurement %q: choose from %s", name, strings.Join(known, ", "))
 		}
 		chosen = append(chosen, measurements[i])
@@ -181,11 +203,8 @@ func choose(names []string) ([]measurement, error) {
 	return chosen, nil
 }
 
-// start starts a fleet in the folder of the measurement.
-func (b *bench) start(ctx context.Context, o harness.Options) (*harness.Drill, error) {
-	o.Dir, o.Progress = filepath.Join(outDir, "bench", b.phase), func(line string) { b.say("%s", line) }
-	return harness.Start(ctx, o)
-}
+// dir is the folder of the measurement.
+func (b *bench) dir() string { return filepath.Join(outDir, "bench", b.phase) }
 
 // say reports progress.
 func (b *bench) say(format string, args ...any) {
@@ -200,6 +219,9 @@ func teams(n int) []string {
 	}
 	return names
 }
+
+// namespace is the one of measurements that have one.
+const namespace = "shop"
 
 // clusters are the members of most measurements. The first one leads first.
 var clusters = []string{"east", "west", "south"}

@@ -2,14 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/prometheus/procfs"
 	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -18,6 +17,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -35,107 +35,62 @@ const (
 
 // measureRenewal has one hub lead many namespaces: what that takes, and whether any renewal is late. Then it stops the
 // hub, and updates the same Leases at the same rate by a loop of client-go that does nothing else.
-func measureRenewal(ctx context.Context, b *bench) (err error) {
-	d, err := b.start(ctx, harness.Options{Timings: harness.Default, Members: members(teams(renewedNamespaces)...)})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.Stop()) }()
-	if err := awaitLed(ctx, d, clusters[0], renewedNamespaces); err != nil {
-		return err
-	}
-	b.say("%d namespaces are led; waiting %s for the beginning to be over", renewedNamespaces, 2*d.Timings.Duration)
-	if err := process.Pass(ctx, 2*d.Timings.Duration); err != nil {
-		return err
-	}
-	v, err := d.Look(ctx)
-	if err != nil {
-		return err
-	}
-	defer v.Close()
+func measureRenewal(ctx context.Context, b *bench) {
+	b.awaitLed(ctx, clusters[0], renewedNamespaces)
+	b.say("%d namespaces are led; waiting %s for the beginning to be over", renewedNamespaces, 2*b.Timings.Duration)
+	must.Do(process.Pass(ctx, 2*b.Timings.Duration))
+	leases := must.Get(b.WatchLeases(ctx, clusters[0]))
+	defer leases.Stop()
 	began := harness.Now().Boot
-	hub, err := sample(ctx, d.LatestHub().PID(), renewalWindow)
-	if err != nil {
-		return errors.Join(err, d.Check()) // a hub that has ended has no figures
-	}
+	hub := sample(ctx, b.LatestHub().PID(), renewalWindow)
 	ended := harness.Now().Boot
-	if err := errors.Join(d.Check(), awaitLed(ctx, d, clusters[0], renewedNamespaces)); err != nil {
-		return err
-	}
-	ages, missed := renewalAges(renewals(v.Leases[clusters[0]].Seen()), 2*d.Timings.Renew, began, ended)
+	must.Do(b.Check())
+	b.awaitLed(ctx, clusters[0], renewedNamespaces)
+	ages, missed := renewalAges(renewals(leases.Seen()), 2*b.Timings.Renew, began, ended)
 	rate := float64(len(ages)) / (ended - began).Seconds()
-	if due := renewedNamespaces / d.Timings.Renew.Seconds(); rate < due/2 {
-		return fmt.Errorf("only %.0f renewals a second were seen, want some %.0f", rate, due)
+	if due := renewedNamespaces / b.Timings.Renew.Seconds(); rate < due/2 {
+		must.Fail("only %.0f renewals a second were seen, want some %.0f", rate, due)
 	}
 	b.say("the hub takes %.3f cores and %.0f MiB for %.1f renewals a second: age p99.9 %.2f s, max %.2f s; %d missed",
 		hub.cores, hub.rssMiB, rate, quantile(ages, 0.999).Seconds(), quantile(ages, 1).Seconds(), missed)
-	b.figures[cpuCores1000], b.figures[rssMiB1000] = hub.cores, hub.rssMiB
-	b.figures[renewalAgeP999], b.figures[missedRenewals] = quantile(ages, 0.999).Seconds(), float64(missed)
-	if err := d.LatestHub().Stop(); err != nil {
-		return err
-	}
-	loop, loopRate, err := measureLoop(ctx, b, d, v)
-	if err != nil {
-		return fmt.Errorf("the loop: %w", err)
-	}
+	b.figures["hub.cpuCores1000"], b.figures["hub.rssMiB1000"] = hub.cores, hub.rssMiB
+	b.figures["renewalAgeP999Seconds"] = quantile(ages, 0.999).Seconds()
+	b.figures["missedRenewals"] = float64(missed)
+	must.Do(b.LatestHub().Stop())
+	loop, loopRate := b.measureLoop(ctx, leases)
 	b.say("the loop takes %.3f cores for %.1f updates a second", loop.cores, loopRate)
-	b.figures[cpuRatio] = (hub.cores / rate) / (loop.cores / loopRate)
-	return nil
+	b.figures["renewal.cpuRatio"] = (hub.cores / rate) / (loop.cores / loopRate)
 }
 
 // measureLoop runs the loop as a process of its own, and returns what it takes and how many updates a second are seen.
-func measureLoop(ctx context.Context, b *bench, d *harness.Drill, v *harness.View) (_ usage, rate float64, err error) {
-	dir, err := filepath.Abs(filepath.Join(outDir, "bench", b.phase))
-	if err != nil {
-		return usage{}, 0, err
-	}
+func (b *bench) measureLoop(ctx context.Context, leases *harness.Watch[*coordinationv1.Lease]) (u usage, rate float64) {
+	dir := must.Get(filepath.Abs(b.dir()))
 	kubeconfig := filepath.Join(dir, "loop.kubeconfig")
 	// By the same proxy as the hub's requests.
-	server := d.Fleet.Member(clusters[0])
-	if err := fleet.WriteKubeconfig(kubeconfig, clusters[0], server.ViaProxy(server.AdminConfig())); err != nil {
-		return usage{}, 0, err
+	server := b.Fleet.Member(clusters[0])
+	must.Do(fleet.WriteKubeconfig(kubeconfig, clusters[0], server.ViaProxy(server.AdminConfig())))
+	program := must.Get(os.Executable())
+	p := must.Get(process.Start("loop", filepath.Join(dir, "loop.log"), program, loopArg, kubeconfig))
+	defer func() { _ = p.Stop() }() // at worst it ends with this program
+	must.Do(process.Pass(ctx, loopWarmUp))
+	leases.Take() // what was before does not count
+	u = sample(ctx, p.PID(), loopWindow)
+	updates := len(leases.Take())
+	must.Do(p.Check())
+	if updates == 0 {
+		must.Fail("no update of the loop was seen")
 	}
-	program, err := os.Executable()
-	if err != nil {
-		return usage{}, 0, err
-	}
-	p, err := process.Start("loop", filepath.Join(dir, "loop.log"), program, loopArg, kubeconfig)
-	if err != nil {
-		return usage{}, 0, err
-	}
-	defer func() { err = errors.Join(err, p.Stop()) }()
-	if err := process.Pass(ctx, loopWarmUp); err != nil {
-		return usage{}, 0, err
-	}
-	v.Leases[clusters[0]].Take() // what was before does not count
-	u, err := sample(ctx, p.PID(), loopWindow)
-	updates := len(v.Leases[clusters[0]].Take())
-	if err = errors.Join(err, p.Check()); err == nil && updates == 0 {
-		err = errors.New("no update was seen")
-	}
-	return u, float64(updates) / loopWindow.Seconds(), err
+	return u, float64(updates) / loopWindow.Seconds()
 }
 
 // updateLoop is this program as the loop, until ctx ends: each Lease is updated once in a renewal interval, in
 // protobuf, as the hub does.
-func updateLoop(ctx context.Context, kubeconfig string) error {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return err
-	}
+func updateLoop(ctx context.Context, kubeconfig string) {
+	config := must.Get(clientcmd.BuildConfigFromFlags("", kubeconfig))
 	config.QPS, config.ContentType = -1, runtime.ContentTypeProtobuf
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
+	client := must.Get(kubernetes.NewForConfig(config))
 	selector := metav1.ListOptions{LabelSelector: v1alpha1.ManagedLabel + "=true"}
-	leases, err := client.CoordinationV1().Leases("").List(ctx, selector)
-	if err != nil {
-		return err
-	}
-	if len(leases.Items) == 0 {
-		return errors.New("there is no Lease to update")
-	}
+	leases := must.Get(client.CoordinationV1().Leases("").List(ctx, selector))
 	group, ctx := errgroup.WithContext(ctx)
 	pause := harness.Default.Renew * loopWorkers / time.Duration(len(leases.Items))
 	for worker := range loopWorkers {
@@ -162,14 +117,12 @@ func updateLoop(ctx context.Context, kubeconfig string) error {
 			}
 		})
 	}
-	return group.Wait()
+	must.Do(group.Wait())
 }
 
 // renewalAges returns how old the Leases of leaders were when a renewal was seen between two instants, and how many
 // renewals were late: their stamp came later than limit after the one before.
-func renewalAges(
-	all map[string][]renewal, limit, from, to time.Duration,
-) (ages []time.Duration, missed int) {
+func renewalAges(all map[string][]renewal, limit, from, to time.Duration) (ages []time.Duration, missed int) {
 	for _, copies := range all {
 		for i, is := range copies {
 			next := renewal{seen: to, stamped: to}
@@ -194,27 +147,16 @@ type usage struct {
 }
 
 // sample watches a process for a while.
-func sample(ctx context.Context, pid int, d time.Duration) (u usage, err error) {
-	p, err := procfs.NewProc(pid)
-	if err != nil {
-		return u, err
-	}
-	first, err := p.Stat()
-	if err != nil {
-		return u, err
-	}
+func sample(ctx context.Context, pid int, d time.Duration) (u usage) {
+	p := must.Get(procfs.NewProc(pid))
+	first := must.Get(p.Stat())
 	begin := harness.Now().Boot
 	for now := begin; now-begin < d; {
-		if err := process.Pass(ctx, sampleEvery); err != nil {
-			return u, err
-		}
-		last, err := p.Stat()
-		if err != nil {
-			return u, err
-		}
+		must.Do(process.Pass(ctx, sampleEvery))
+		last := must.Get(p.Stat())
 		now = harness.Now().Boot
 		u.cores = (last.CPUTime() - first.CPUTime()) / (now - begin).Seconds()
 		u.rssMiB = max(u.rssMiB, float64(last.ResidentMemory())/(1<<20))
 	}
-	return u, nil
+	return u
 }

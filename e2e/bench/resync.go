@@ -17,31 +17,22 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/member"
 	"github.com/leasecast/leasecast/member/gate"
 )
 
 const (
-	readerIn      = "shop" // the namespace
 	resyncObjects = 1000
 	resyncRuns    = 5
 )
 
 // measureReaders measures what a controller's author sees of the library: the check, and how soon a promoted cluster
 // has reconciled everything.
-func measureReaders(ctx context.Context, b *bench) (err error) {
-	d, err := b.start(ctx, harness.Options{Timings: harness.Fast, Members: members(readerIn)})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.Stop()) }()
-	if err := awaitLed(ctx, d, clusters[0], 1); err != nil {
-		return err
-	}
-	if err := measureReader(ctx, b, d, clusters[0], readerIn); err != nil {
-		return fmt.Errorf("the reader's check: %w", err)
-	}
-	return measureResync(ctx, b, d)
+func measureReaders(ctx context.Context, b *bench) {
+	b.awaitLed(ctx, clusters[0], 1)
+	measureReader(ctx, b)
+	measureResync(ctx, b)
 }
 
 // progress notes when the last object was first reconciled in the latest epoch.
@@ -78,53 +69,35 @@ func (p *progress) in(after int64) (epoch int64, last time.Duration, err error) 
 
 // measureResync takes the lead from the first cluster and gives it back, again and again. The time runs from the event
 // that shows the Lease until each of many objects was reconciled once, by one worker.
-func measureResync(ctx context.Context, b *bench, d *harness.Drill) (err error) {
+func measureResync(ctx context.Context, b *bench) {
 	for i := range resyncObjects {
-		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: readerIn, Name: fmt.Sprintf("object-%04d", i)}}
-		if err := d.Members[clusters[0]].Create(ctx, o); err != nil {
-			return err
-		}
+		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("object-%04d", i)}}
+		must.Do(b.Members[clusters[0]].Create(ctx, o))
 	}
-	copies, err := d.WatchLeases(ctx, clusters[0])
-	if err != nil {
-		return err
-	}
-	defer copies.Stop()
 	p := &progress{}
-	stop, err := runResynced(ctx, d, p)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, stop()) }()
+	defer runResynced(ctx, b, p)()
 	var took []time.Duration
 	var epoch int64
 	for run := range resyncRuns {
 		var last time.Duration
-		if err := harness.Await(ctx, leadLimit, "everything is reconciled", func(context.Context) (err error) {
+		must.Do(harness.Await(ctx, leadLimit, "everything is reconciled", func(context.Context) (err error) {
 			epoch, last, err = p.in(epoch)
 			return err
-		}); err != nil {
-			return err
-		}
+		}))
 		if run > 0 { // the first term began before the controller did
-			promoted, ok := promotedAt(copies.Seen(), epoch)
+			promoted, ok := promotedAt(b.view.Leases[clusters[0]].Seen(), epoch)
 			if !ok {
-				return fmt.Errorf("no Lease of epoch %d was seen", epoch)
+				must.Fail("no Lease of epoch %d was seen", epoch)
 			}
 			took = append(took, last-promoted)
 			b.say("%d objects were reconciled %.3f s after the Lease's event", resyncObjects, took[run-1].Seconds())
 		}
 		for i, cluster := range []string{clusters[1], clusters[0]} { // takes over, and gives back
-			if err := d.SetPriority(ctx, cluster, 1000+2*run+i); err != nil {
-				return err
-			}
-			if err := awaitLed(ctx, d, cluster, 1); err != nil {
-				return err
-			}
+			must.Do(b.SetPriority(ctx, cluster, 1000+2*run+i))
+			b.awaitLed(ctx, cluster, 1)
 		}
 	}
-	b.figures[resyncSeconds] = quantile(took, 1).Seconds()
-	return nil
+	b.figures["reader.resyncSeconds"] = quantile(took, 1).Seconds()
 }
 
 // promotedAt is when the first Lease of an epoch was seen.
@@ -138,27 +111,17 @@ func promotedAt(seen []harness.Sighting[*coordinationv1.Lease], epoch int64) (ti
 }
 
 // runResynced runs a gated controller in the first cluster until stop.
-func runResynced(ctx context.Context, d *harness.Drill, p *progress) (stop func() error, err error) {
-	cfg := d.Fleet.Member(clusters[0]).AdminConfig()
+func runResynced(ctx context.Context, b *bench, p *progress) (stop func()) {
+	cfg := b.Fleet.Member(clusters[0]).AdminConfig()
 	cfg.Wrap(member.CapWrites)
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+	mgr := must.Get(ctrl.NewManager(cfg, ctrl.Options{
 		Metrics: metricsserver.Options{BindAddress: "0"},
-		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{readerIn: {}}},
-	})
-	if err != nil {
-		return nil, err
-	}
-	m, err := member.New(mgr.GetConfig(), member.Options{Namespaces: []string{readerIn}, MaxClockSkew: d.Timings.Skew})
-	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(
-		mgr.Add(m), gate.ControllerManagedBy(mgr, m).For(&corev1.ConfigMap{}).Complete(p),
-	); err != nil {
-		return nil, err
-	}
+		Cache:   cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}},
+	}))
+	m := must.Get(member.New(cfg, member.Options{Namespaces: []string{namespace}, MaxClockSkew: b.Timings.Skew}))
+	must.Do(errors.Join(mgr.Add(m), gate.ControllerManagedBy(mgr, m).For(&corev1.ConfigMap{}).Complete(p)))
 	running, cancel := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- mgr.Start(running) }()
-	return func() error { cancel(); return <-ended }, nil
+	var ended sync.WaitGroup
+	ended.Go(func() { _ = mgr.Start(running) }) // without it nothing is reconciled
+	return func() { cancel(); ended.Wait() }
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/process"
 	"github.com/leasecast/leasecast/member"
 )
@@ -39,71 +40,47 @@ const (
 // measureSteady counts what the hub and a reader in each member ask of all API servers in a minute in which nothing
 // happens. The peer is what people do today: an elector of client-go for each namespace in each cluster, against one
 // API server.
-func measureSteady(ctx context.Context, b *bench) (err error) {
-	namespaces := teams(ledNamespaces)
-	d, err := b.start(ctx, harness.Options{Timings: harness.Default, AuditReads: true, Members: members(namespaces...)})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.Stop()) }()
+func measureSteady(ctx context.Context, b *bench) {
 	running, stop := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	defer all.Wait()
 	defer stop()
-	for _, s := range d.Fleet.Members() {
+	for _, s := range b.Fleet.Members() {
 		config := s.AdminConfig()
 		config.UserAgent = readerAgent
-		m, err := member.New(config, member.Options{MaxClockSkew: d.Timings.Skew})
-		if err != nil {
-			return err
-		}
+		m := must.Get(member.New(config, member.Options{MaxClockSkew: b.Timings.Skew}))
 		all.Go(func() { _ = m.Start(running) }) // it ends with an error where the measurement ends early
 	}
-	if err := awaitLed(ctx, d, "", ledNamespaces); err != nil {
-		return err
-	}
-	b.say("%d namespaces are led; waiting %s for the beginning to be over", ledNamespaces, 2*d.Timings.Duration)
-	ours, err := requestsIn(ctx, d, 2*d.Timings.Duration)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(d.Check(), awaitLed(ctx, d, "", ledNamespaces)); err != nil {
-		return fmt.Errorf("the minute was not steady: %w", err)
-	}
-	for _, s := range d.Fleet.Servers() {
+	b.awaitLed(ctx, "", ledNamespaces)
+	b.say("%d namespaces are led; waiting %s for the beginning to be over", ledNamespaces, 2*b.Timings.Duration)
+	ours := b.requestsIn(ctx, 2*b.Timings.Duration)
+	must.Do(b.Check())
+	b.awaitLed(ctx, "", ledNamespaces) // it was a steady minute
+	for _, s := range b.Fleet.Servers() {
 		writes := perSecond(slices.DeleteFunc(slices.Clone(ours[s.Name()]), func(r fleet.Request) bool {
 			return !r.Writes() || strings.Contains(r.URI, electionPath)
 		}))
 		b.say("%s: %.2f requests a second, %.2f of them writes", s.Name(), perSecond(ours[s.Name()]), writes)
-		b.figures[oursRequests] += perSecond(ours[s.Name()])
-		if s == d.Fleet.Hub() {
-			b.figures[hubPerSecond] = writes
+		b.figures["ours.requestsPerSecond"] += perSecond(ours[s.Name()])
+		if s == b.Fleet.Hub() {
+			b.figures["writes.hubPerSecond"] = writes
 		} else {
-			b.figures[membersPerSecond] += writes
+			b.figures["writes.membersPerSecond"] += writes
 		}
 	}
-	if err := d.LatestHub().Stop(); err != nil {
-		return err
-	}
-	config := d.Fleet.Member(clusters[0]).AdminConfig()
+	must.Do(b.LatestHub().Stop())
+	config := b.Fleet.Member(clusters[0]).AdminConfig()
 	config.UserAgent, config.Timeout = peerAgent, peerDeadline/2 // as controller-runtime has it
-	client, err := coordinationclient.NewForConfig(config)
-	if err != nil {
-		return err
-	}
+	client := must.Get(coordinationclient.NewForConfig(config))
 	for _, candidate := range clusters {
-		for _, namespace := range namespaces {
+		for _, namespace := range teams(ledNamespaces) {
 			all.Go(func() { campaign(running, client, candidate, namespace) })
 		}
 	}
-	peers, err := requestsIn(ctx, d, 2*peerDuration)
-	if err != nil {
-		return err
-	}
+	peers := b.requestsIn(ctx, 2*peerDuration)
 	peer := slices.DeleteFunc(peers[clusters[0]], func(r fleet.Request) bool { return r.Agent != peerAgent })
-	b.figures[peerRequests] = perSecond(peer)
-	b.figures[requestsRatio] = b.figures[oursRequests] / b.figures[peerRequests]
-	return nil
+	b.figures["peer.requestsPerSecond"] = perSecond(peer)
+	b.figures["requestsRatio"] = b.figures["ours.requestsPerSecond"] / b.figures["peer.requestsPerSecond"]
 }
 
 // electionPath is the path of the Lease of the hub's election.
@@ -134,31 +111,24 @@ func campaign(ctx context.Context, client coordinationclient.CoordinationV1Inter
 
 // requestsIn returns, by server, what programs ask in a window that begins after a while. What the API servers ask
 // themselves does not count, nor what their controller managers and this program ask.
-func requestsIn(ctx context.Context, d *harness.Drill, after time.Duration) (map[string][]fleet.Request, error) {
-	if err := process.Pass(ctx, after); err != nil {
-		return nil, err
-	}
+func (b *bench) requestsIn(ctx context.Context, after time.Duration) map[string][]fleet.Request {
+	must.Do(process.Pass(ctx, after))
 	from := time.Now()
 	to := from.Add(steadyWindow)
-	if err := process.Pass(ctx, steadyWindow+answered); err != nil {
-		return nil, err
-	}
-	return requestsBetween(d, from, to)
+	must.Do(process.Pass(ctx, steadyWindow+answered))
+	return b.requestsBetween(from, to)
 }
 
-func requestsBetween(d *harness.Drill, from, to time.Time) (map[string][]fleet.Request, error) {
+func (b *bench) requestsBetween(from, to time.Time) map[string][]fleet.Request {
 	all := map[string][]fleet.Request{}
-	for _, s := range d.Fleet.Servers() {
-		requests, err := s.Requests()
-		if err != nil {
-			return nil, err
-		}
+	for _, s := range b.Fleet.Servers() {
+		requests := must.Get(s.Requests())
 		all[s.Name()] = slices.DeleteFunc(requests, func(r fleet.Request) bool {
 			return r.User == "system:apiserver" || strings.HasPrefix(r.Agent, "kube-controller-manager/") ||
 				r.Agent == rest.DefaultKubernetesUserAgent() || r.Received.Before(from) || !r.Received.Before(to)
 		})
 	}
-	return all, nil
+	return all
 }
 
 func perSecond(requests []fleet.Request) float64 {
@@ -167,14 +137,11 @@ func perSecond(requests []fleet.Request) float64 {
 
 // awaitLed returns when this many namespaces have a leader, with every Lease in place. If a leader is named, it leads
 // all of them, and every member may be chosen.
-func awaitLed(ctx context.Context, d *harness.Drill, leader string, want int) error {
-	w, err := d.WatchRecords(ctx) // lists would keep a busy machine busier
-	if err != nil {
-		return err
-	}
+func (b *bench) awaitLed(ctx context.Context, leader string, want int) {
+	w := must.Get(b.WatchRecords(ctx)) // lists would keep a busy machine busier
 	defer w.Stop()
 	unsettled := map[string]error{}
-	return d.Await(ctx, leadLimit, fmt.Sprintf("%d namespaces are led", want), func(context.Context) error {
+	must.Do(b.Await(ctx, leadLimit, fmt.Sprintf("%d namespaces are led", want), func(context.Context) error {
 		for _, s := range w.Take() {
 			unsettled[s.Object.Name] = settled(*s.Object, leader)
 		}
@@ -190,7 +157,7 @@ func awaitLed(ctx context.Context, d *harness.Drill, leader string, want int) er
 			return fmt.Errorf("%d are: %w", led, last)
 		}
 		return nil
-	})
+	}))
 }
 
 func settled(r v1alpha1.NamespaceLeader, leader string) error {

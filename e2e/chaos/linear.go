@@ -1,13 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
+	"os"
 	"slices"
-	"sort"
-	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -23,7 +21,7 @@ const (
 	reading = 50 * time.Microsecond
 )
 
-// fenced is what the model knows of a fenced register. At the beginning of a history that is nothing.
+// fenced is a state of the model of a fenced register. The state at the beginning of a history is unknown.
 type fenced struct {
 	known bool
 	register.State
@@ -89,40 +87,17 @@ func operations(calls map[string][]history.Call, since time.Duration) map[string
 	return all
 }
 
-// linearizable checks the history of each register. wrong says, for each of the namespaces for which no order explains
-// it, or none was found in time, the last call of its shortest wrong beginning. The histories begin at since:
-// calls that returned before it are left out. They end at an instant before they were collected, because the files of
-// the readers are read one after the other.
-func linearizable(calls map[string][]history.Call, since, end time.Duration) (checked int, wrong []string) {
-	all := operations(calls, since)
-	for _, namespace := range slices.Sorted(maps.Keys(all)) {
-		if ops := until(all[namespace], int64(end)); porcupine.CheckOperationsTimeout(model, ops,
-			checkLimit) != porcupine.Ok {
-			wrong = append(wrong, namespace+": "+explain(ops))
-		}
+// linearizable checks the history of a register up to an instant before it was collected: the files of the readers are
+// read one after the other. It draws a wrong history into a file. A history whose check takes too long is wrong.
+func linearizable(ops []porcupine.Operation, end time.Duration, picture string) bool {
+	result, info := porcupine.CheckOperationsVerbose(model, until(ops, int64(end)), checkLimit)
+	if result == porcupine.Ok {
+		return true
 	}
-	return len(all), wrong
-}
-
-// explain describes the last calls of the shortest beginning of a history that is not linearizable.
-func explain(ops []porcupine.Operation) string {
-	const told = 6
-	slices.SortFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
-	n := sort.Search(len(ops), func(n int) bool {
-		return porcupine.CheckOperationsTimeout(model, until(ops, ops[n].Return), checkLimit) != porcupine.Ok
-	})
-	var last []string
-	for _, op := range ops[max(0, n-told+1):min(n+1, len(ops))] {
-		last = append(last, fmt.Sprintf("%v from %d to %d ns", model.DescribeOperation(op.Input, op.Output), op.Call,
-			op.Return))
+	if err := porcupine.VisualizePath(model, info, picture); err != nil {
+		fmt.Fprintln(os.Stderr, "draw a history that is not linearizable:", err)
 	}
-	// A value that was read too early is easier to understand beside its writing.
-	for _, op := range ops {
-		if n < len(ops) && op.Input.(input).write && op.Input.(input).State == ops[n].Output.(output).State {
-			last = append(last, fmt.Sprintf("that was written from %d to %d ns", op.Call, op.Return))
-		}
-	}
-	return strings.Join(last, "; ")
+	return false
 }
 
 // until is what was known of a history at an instant: what had not returned has no result.

@@ -13,105 +13,172 @@ import (
 	"github.com/leasecast/leasecast/e2e/harness"
 )
 
-const outDir = "out"
-
 func main() {
 	n := flag.Int("n", 10, "how many schedules to play, of as many seeds in a row")
 	seed := flag.Uint64("seed", 1, "the first seed")
 	flag.Parse()
 	harness.Quiet()
-	harness.Run("chaos", func(ctx context.Context) error { return play(ctx, *seed, *n) })
+	harness.Run("chaos", func(ctx context.Context) error { return chaos(ctx, *seed, *n) })
 }
 
-// play plays the schedules and reports. It goes on after one that fails, and ends early when the stage is broken.
-func play(ctx context.Context, first uint64, n int) (err error) {
+// chaos plays the schedules and reports. It goes on after one that fails, and ends early when the stage is broken.
+func chaos(ctx context.Context, first uint64, n int) (err error) {
 	began := time.Now()
 	say := func(line string) { fmt.Printf("%7.1f s  %s\n", time.Since(began).Seconds(), line) }
-	dir := filepath.Join(outDir, "chaos")
-	file := filepath.Join(outDir, "chaos.json")
+	file := filepath.Join("out", "chaos.json")
 	if err := os.RemoveAll(file); err != nil {
 		return fmt.Errorf("remove the last result: %w", err)
 	}
-	st, err := start(ctx, dir, say)
+	st, err := start(ctx, filepath.Join("out", "chaos"), say)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.close()) }()
-	if err := st.settle(ctx); err != nil {
-		return err
-	}
 	r := newReport()
 	for seed := first; seed < first+uint64(n); seed++ {
-		o, err := st.play(ctx, Generate(seed))
+		s := Generate(seed)
+		o, err := st.play(ctx, s)
 		if err != nil {
-			return errors.Join(fmt.Errorf("%scannot be judged: %w", Generate(seed), err), r.write(file))
+			return errors.Join(fmt.Errorf("%scannot be judged: %w", s, err), harness.WriteReport(file, r))
 		}
 		r.add(o)
-		if err := r.write(file); err != nil {
+		if err := harness.WriteReport(file, r); err != nil {
 			return err
 		}
-		say(o.line(r))
+		say(fmt.Sprintf("%s | so far %d schedules, %d overlaps, %d stuck", o, r.Schedules, r.Overlaps, r.Stuck))
 		if o.Failed() || n == 1 {
 			fmt.Print(o.details())
 		}
 	}
-	fmt.Printf("\n%s", r.summary())
+	fmt.Printf("\n%s", r)
 	if len(r.Failed) > 0 {
 		return fmt.Errorf("%d of %d schedules failed: see %s", len(r.Failed), r.Schedules, file)
 	}
 	return nil
 }
 
-// line is what is printed of a schedule while others follow.
-func (o *Outcome) line(so *report) string {
+// String is what is printed of a schedule while others follow.
+func (o *Outcome) String() string {
 	how := "ok"
 	if o.Failed() {
 		how = "FAILED"
 	}
-	return fmt.Sprintf("seed %d %s: %d faults, %d acts, %d changes, margin %.2f s, gap %.1f s, back after %.1f s | "+
-		"so far %d schedules, %d overlaps, %d stuck", o.Seed, how, len(o.Faults), o.Acts, o.Changes, o.Margin.Seconds(),
-		o.Gap.Seconds(), o.Recovery.Seconds(), so.Schedules, so.Overlaps, so.Stuck)
+	return fmt.Sprintf("seed %d %s: %d faults, %d acts, %d changes, margin %.2f s, gap %.1f s, back after %.1f s",
+		o.Seed, how, len(o.Faults), o.acts, o.Changes, o.Margin, o.Gap, o.Recovery)
 }
 
 // details are for a schedule that failed, or that was asked for: its faults, what is wrong, and who could act when.
 func (o *Outcome) details() string {
 	var out strings.Builder
 	var faults []harness.Span
-	for _, f := range o.Faults {
-		fmt.Fprintf(&out, "    %s: %s\n", f.Fault, f.Effect)
+	for i, f := range o.faults {
+		fmt.Fprintf(&out, "    %s\n", o.Faults[i])
 		faults = append(faults, harness.Span{From: f.Began, To: f.Ended})
 	}
-	for _, line := range o.verdict() {
+	for _, line := range o.Verdict {
 		fmt.Fprintf(&out, "    %s\n", line)
 	}
-	const step = 250 * time.Millisecond
-	end := o.Over + o.Recovery + 4*time.Second
 	row := func(cell rune, spans []harness.Span) string {
-		return harness.Bar(o.Began, end, step, harness.Spans{Cell: cell, All: spans})
+		end := o.over + time.Duration(o.Recovery*float64(time.Second)) + 4*time.Second
+		return harness.Bar(o.began, end, 250*time.Millisecond, harness.Spans{Cell: cell, All: spans})
 	}
 	fmt.Fprintf(&out, "    %-12s %s\n", "faults", row('x', faults))
 	for _, namespace := range allNamespaces() {
-		for _, member := range homes(namespace) {
+		for _, m := range cast {
 			var could []harness.Span
 			for _, p := range o.permits {
-				if p.Namespace == namespace && p.Cluster == member {
+				if p.Namespace == namespace && p.Cluster == m.Name {
 					could = append(could, harness.Span{From: p.Begin, To: p.End})
 				}
 			}
-			fmt.Fprintf(&out, "    %-6s %-5s %s\n", namespace, member, row('█', could))
+			fmt.Fprintf(&out, "    %-6s %-5s %s\n", namespace, m.Name, row('█', could))
 		}
 	}
 	return out.String()
 }
 
-// settle returns when the fleet is as it should be before the first schedule.
-func (st *stage) settle(ctx context.Context) error {
-	o := &Outcome{}
-	if err := st.recover(ctx, o); err != nil {
-		return err
+// report is out/chaos.json.
+type report struct {
+	Schedules int               `json:"schedules"`
+	Faults    int               `json:"faults"`
+	ByKind    map[string]*tally `json:"faultsByKind"`
+	Acts      int               `json:"acts"`
+	Changes   int               `json:"leaderChanges"`
+	Overlaps  int               `json:"overlaps"`
+	// Margin is the least time between a leader's last deadline and its successor's first permit.
+	Margin   float64 `json:"leastMarginSeconds"`
+	WorstGap float64 `json:"worstGapSeconds"`
+	// Recovery is the longest time from the end of the last fault until every namespace had a leader that acts.
+	Recovery     float64    `json:"worstRecoverySeconds"`
+	Stuck        int        `json:"stuck"`
+	Registers    int        `json:"registersChecked"`
+	Linearizable int        `json:"registersLinearizable"`
+	StaleFenced  int        `json:"staleFenced"`
+	Failed       []string   `json:"failedSeeds"`
+	Runs         []*Outcome `json:"runs"`
+}
+
+// tally counts the faults of one kind.
+type tally struct {
+	Played int `json:"played"`
+	// Took counts those whose effect was seen, apart from what readers did.
+	Took int `json:"effectSeen"`
+}
+
+func newReport() *report {
+	r := &report{ByKind: map[string]*tally{}, Failed: []string{}, Runs: []*Outcome{}}
+	return r
+}
+
+// add counts an outcome.
+func (r *report) add(o *Outcome) {
+	r.Schedules++
+	r.Faults += len(o.faults)
+	for _, f := range o.faults {
+		t := r.ByKind[f.Kind.name]
+		if t == nil {
+			t = &tally{}
+			r.ByKind[f.Kind.name] = t
+		}
+		t.Played++
+		if f.Took {
+			t.Took++
+		}
 	}
-	if len(o.Stuck) > 0 {
-		return fmt.Errorf("before the first schedule: %v", o.Stuck)
+	if o.Changes > 0 && (r.Changes == 0 || o.Margin < r.Margin) {
+		r.Margin = o.Margin
 	}
-	return nil
+	r.Acts += o.acts
+	r.Changes += o.Changes
+	r.Overlaps += o.overlaps
+	r.WorstGap, r.Recovery = max(r.WorstGap, o.Gap), max(r.Recovery, o.Recovery)
+	r.Stuck += o.stuck
+	r.Registers += o.registers
+	r.Linearizable += o.registers - o.unordered
+	r.StaleFenced += o.stale
+	if o.Failed() {
+		r.Failed = append(r.Failed, fmt.Sprint(o.Seed))
+	}
+	r.Runs = append(r.Runs, o)
+}
+
+// String is the last output of a run.
+func (r *report) String() string {
+	var out strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
+	line("%d schedules, %d faults, %d acts, %d changes of leader", r.Schedules, r.Faults, r.Acts, r.Changes)
+	line("  %-26s %7s %12s", "kind of fault", "played", "effect seen")
+	for _, k := range kinds {
+		if t := r.ByKind[k.name]; t != nil {
+			line("  %-26s %7d %12d", k.name, t.Played, t.Took)
+		}
+	}
+	line("overlaps                %d   (least margin between two leaders: %.3f s)", r.Overlaps, r.Margin)
+	line("stuck                   %d   (worst recovery %.1f s, limit %.1f s; worst gap %.1f s)",
+		r.Stuck, r.Recovery, (floor + slack).Seconds(), r.WorstGap)
+	line("histories linearizable  %d of %d", r.Linearizable, r.Registers)
+	if len(r.Failed) > 0 {
+		line("FAILED seeds            %s", strings.Join(r.Failed, " "))
+	}
+	return out.String()
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -27,84 +30,82 @@ const (
 	playLimit = 5 * time.Minute
 	// overlap is how much of the time before a schedule its evidence includes. It is longer than a permit.
 	overlap = 4 * time.Second
+	// mostListed is how many overlaps of a schedule the verdict lists.
+	mostListed = 20
 )
 
-// Outcome is the result of a schedule.
+// Outcome is the result of a schedule, as out/chaos.json has it.
 type Outcome struct {
-	Seed uint64
-	// Began and Over are boot readings: of the beginning and of the end of the last fault.
-	Began, Over time.Duration
-	Faults      []*Applied
-	// Acts counts the writes of readers, Changes how often the leader of a namespace changed.
-	Acts, Changes int
-	// Overlaps are pairs of permits that break a rule.
-	Overlaps []harness.Breach
+	Seed uint64 `json:"seed"`
+	// Verdict lists what is wrong, a line each.
+	Verdict []string `json:"verdict"`
+	Faults  []string `json:"faults"`
+	// Changes is how often the leader of a namespace changed.
+	Changes int `json:"leaderChanges"`
 	// Margin is the least time between a leader's last deadline and its successor's first permit; 0 without a change.
-	Margin time.Duration
+	Margin float64 `json:"marginSeconds"`
 	// Gap is the longest time without an act in a namespace.
-	Gap time.Duration
+	Gap float64 `json:"gapSeconds"`
 	// Recovery is the time from the end of the last fault until every namespace has a leader that acts.
-	Recovery time.Duration
-	// Stuck lists the namespaces that had none, and what else did not recover.
-	Stuck []string
-	// Registers counts the histories that were checked. Unordered describes those that are not linearizable.
-	Registers int
-	Unordered []string
-	// StaleFenced counts the writes that the fenced register took after a write of a later term.
-	StaleFenced int
-	// Unsound is why the evidence cannot be trusted, empty if it can.
-	Unsound string
+	Recovery float64 `json:"recoverySeconds"`
 
-	permits []harness.Act
+	began, over time.Duration // boot readings: of the beginning and of the end of the last fault
+	faults      []*Applied
+	permits     []harness.Act
+	// acts counts the writes of readers, registers the histories that were checked, stale the writes that the fenced
+	// register took after a write of a later term.
+	acts, overlaps, stuck, registers, unordered, stale int
 }
 
 // Failed reports whether anything broke a rule.
-func (o *Outcome) Failed() bool {
-	return len(o.Overlaps) > 0 || len(o.Stuck) > 0 || o.Unsound != "" || len(o.Unordered) > 0 || o.StaleFenced > 0
+func (o *Outcome) Failed() bool { return len(o.Verdict) > 0 }
+
+func (o *Outcome) wrong(format string, args ...any) {
+	o.Verdict = append(o.Verdict, fmt.Sprintf(format, args...))
 }
+
+func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1000) / 1000 }
 
 // play plays a schedule and judges it. After an error the schedule cannot be judged, and the stage is broken.
 func (st *stage) play(ctx context.Context, s Schedule) (*Outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, playLimit, fmt.Errorf("it takes longer than %s", playLimit))
 	defer cancel()
-	o := &Outcome{Seed: s.Seed, Began: harness.Now().Boot}
-	o.Faults = make([]*Applied, len(s.Faults))
+	o := &Outcome{Seed: s.Seed, Verdict: []string{}, began: harness.Now().Boot}
+	err := must.Try(func() { st.playFaults(ctx, s, o) })
+	return o, err
+}
+
+func (st *stage) playFaults(ctx context.Context, s Schedule, o *Outcome) {
 	all, faultCtx := errgroup.WithContext(ctx)
-	for i, f := range s.Faults {
-		o.Faults[i] = &Applied{Fault: f}
+	for _, f := range s.Faults {
+		a := &Applied{Fault: f}
+		o.faults = append(o.faults, a)
 		all.Go(func() error {
-			if err := st.playFault(faultCtx, o.Began, o.Faults[i]); err != nil {
+			if err := must.Try(func() { st.playFault(faultCtx, o.began, a) }); err != nil {
 				return fmt.Errorf("%s: %w", f, err)
 			}
 			return nil
 		})
 	}
-	if err := all.Wait(); err != nil {
-		return o, err
+	must.Do(all.Wait())
+	o.over = harness.Now().Boot
+	for _, a := range o.faults {
+		o.Faults = append(o.Faults, fmt.Sprintf("%s: %s", a.Fault, a.Effect))
 	}
-	o.Over = harness.Now().Boot
-	if err := st.recover(ctx, o); err != nil {
-		return o, err
-	}
-	return o, errors.Join(st.check(), st.judge(o))
+	st.awaitWell(ctx, o)
+	must.Do(st.check())
+	st.judge(o)
 }
 
-func (st *stage) playFault(ctx context.Context, began time.Duration, a *Applied) error {
-	if err := process.Pass(ctx, began+a.At-harness.Now().Boot); err != nil {
-		return err
-	}
+func (st *stage) playFault(ctx context.Context, began time.Duration, a *Applied) {
+	must.Do(process.Pass(ctx, began+a.At-harness.Now().Boot))
 	if a.Target == Leader {
 		a.Target = st.leader(a.Namespace)
 	}
-	unlock, err := st.lock(ctx, slices.Sorted(slices.Values(a.locks())))
-	if err != nil {
-		return err
-	}
-	defer unlock()
+	defer st.lock(a.locks())()
 	a.Began = harness.Now().Boot
-	err = st.apply(ctx, a)
+	a.Kind.play(st, ctx, a)
 	a.Ended = harness.Now().Boot
-	return err
 }
 
 // leader is the member that acted last in a namespace.
@@ -114,33 +115,36 @@ func (st *stage) leader(namespace string) string {
 			return writer(w)
 		}
 	}
-	return homes(namespace)[0]
+	first := slices.IndexFunc(cast, func(m harness.Member) bool { return slices.Contains(m.Namespaces, namespace) })
+	return cast[first].Name
 }
 
-// recover waits until all is well again, and notes what is not well in time.
-func (st *stage) recover(ctx context.Context, o *Outcome) error {
+// awaitWell waits until all is well again, and adds what is not well in time to the verdict.
+func (st *stage) awaitWell(ctx context.Context, o *Outcome) {
+	var last time.Duration
+	var stuck []string
 	err := harness.Await(ctx, floor+slack, "every namespace has a leader that acts", func(context.Context) error {
 		if err := st.check(); err != nil {
 			return err
 		}
-		o.Recovery, o.Stuck = recovery(st.store.Writes(), o.Over)
-		if len(o.Stuck) > 0 {
-			return errors.New(o.Stuck[0])
+		if last, stuck = recovery(st.store.Writes(), o.over); len(stuck) > 0 {
+			return errors.New(stuck[0])
 		}
 		return nil
 	})
-	if ctx.Err() != nil {
-		return err
+	if ctx.Err() == nil {
+		err = harness.Await(ctx, healing, "all is well", st.well)
 	}
-	err = harness.Await(ctx, healing, "all is well", st.well)
 	if ctx.Err() != nil {
-		return err
+		must.Do(err)
 	}
 	if err != nil {
-		o.Stuck = append(o.Stuck, err.Error())
+		stuck = append(stuck, err.Error())
 	}
+	o.Recovery, o.stuck = seconds(last), len(stuck)
+	o.Verdict = append(o.Verdict, stuck...)
 	// The late writes of a reader that was just resumed are part of the evidence.
-	return process.Pass(ctx, time.Second)
+	must.Do(process.Pass(ctx, time.Second))
 }
 
 // well returns nil if every cluster is eligible and every namespace is led.
@@ -149,7 +153,7 @@ func (st *stage) well(ctx context.Context) error {
 	defer cancel()
 	for _, member := range memberNames() {
 		if err := st.eligible(ctx, member); err != nil {
-			return fmt.Errorf("%s: %w", member, err)
+			return err
 		}
 	}
 	for _, namespace := range allNamespaces() {
@@ -164,35 +168,47 @@ func (st *stage) well(ctx context.Context) error {
 	return nil
 }
 
-// judge looks at the evidence.
-func (st *stage) judge(o *Outcome) error {
-	ended, since := harness.Now().Boot, o.Began-overlap
-	calls, err := st.calls(since)
-	if err != nil {
-		return err
+// judge judges the evidence.
+func (st *stage) judge(o *Outcome) {
+	ended, since := harness.Now().Boot, o.began-overlap
+	calls := st.calls(since)
+	if o.permits = permits(calls); len(o.permits) == 0 {
+		must.Fail("nobody acted: nothing was seen")
 	}
 	st.store.Forget(since)
 	writes := st.store.Writes()
-	o.permits = permits(calls)
 	for _, w := range writes {
-		if w.At >= o.Began {
-			o.Acts++
+		if w.At >= o.began {
+			o.acts++
 		}
 	}
 	verdicts := harness.Judge(o.permits)
-	o.Overlaps = harness.Breaches(verdicts)
+	breaches := harness.Breaches(verdicts)
+	for i, b := range breaches[:min(len(breaches), mostListed)] {
+		for _, a := range []*harness.Act{&b.Earlier, &b.Later} {
+			a.Begin, a.End = a.Begin-o.began, a.End-o.began
+		}
+		o.wrong("%d of %d overlaps: %s", i+1, len(breaches), b)
+	}
+	o.overlaps = len(breaches)
 	for _, v := range verdicts {
 		o.Changes += len(v.Changes)
 	}
-	o.Margin, _ = margin(verdicts)
-	o.Gap = worstGap(writes)
-	o.Registers, o.Unordered = linearizable(calls, since, ended)
-	o.StaleFenced = stale(writes)
+	least, _ := margin(verdicts)
+	o.Margin, o.Gap = seconds(least), seconds(worstGap(writes))
+	all := operations(calls, since)
+	o.registers = len(all)
+	for namespace, ops := range all {
+		picture := filepath.Join(st.dir, fmt.Sprintf("%d-%s.html", o.Seed, namespace))
+		if !linearizable(ops, ended, picture) {
+			o.unordered++
+			o.wrong("the register of %s is not linearizable: see %s", namespace, picture)
+		}
+	}
+	if o.stale = stale(writes); o.stale > 0 {
+		o.wrong("the fenced register took %d writes of a term that was over", o.stale)
+	}
 	if off, member := clockError(calls, writes); off > 2*reading {
-		o.Unsound = fmt.Sprintf("the clock of the reader in %s is %v off: the rest is worth nothing", member, off)
+		o.wrong("the clock of the reader in %s is %v off: the rest is worth nothing", member, off)
 	}
-	if len(o.permits) == 0 {
-		return errors.New("nobody acted: nothing was seen")
-	}
-	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -13,17 +12,53 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/e2e/chaos/history"
 	"github.com/leasecast/leasecast/e2e/chaos/register"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
-// restarts is the wait before a process is started again, as after a crash in a Deployment.
-var restarts = process.Backoff{First: 500 * time.Millisecond, Most: 500 * time.Millisecond}
+// hubServer is the management cluster.
+const hubServer = "hub"
+
+// hubReplicas are the places of the hub's processes: when one ends, another takes its place.
+var hubReplicas = []string{"hub-1", "hub-2"}
+
+// cast are the members. Each namespace exists in two or in all three, so that the loss of a cluster moves some and
+// leaves others alone, and there is no cluster that leads nothing.
+var cast = []harness.Member{
+	{Name: "east", Priority: 100, Namespaces: []string{"shop", "bank", "mint", "post", "stock"}},
+	{Name: "west", Priority: 50, Namespaces: []string{"shop", "bank", "mail", "mint", "news"}},
+	{Name: "south", Priority: 10, Namespaces: []string{"shop", "bank", "mail", "news", "post", "stock"}},
+}
+
+func memberNames() (names []string) {
+	for _, m := range cast {
+		names = append(names, m.Name)
+	}
+	return names
+}
+
+func namespacesOf(member string) []string {
+	return cast[slices.Index(memberNames(), member)].Namespaces
+}
+
+// allNamespaces are those of all members, sorted.
+func allNamespaces() (all []string) {
+	for _, m := range cast {
+		all = append(all, m.Namespaces...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// keeping is how ended processes are restarted, as after a crash in a Deployment.
+var keeping = process.Backoff{First: 500 * time.Millisecond, Most: 500 * time.Millisecond}
 
 // readerRules are all that a reader may do.
 var readerRules = []rbacv1.PolicyRule{
@@ -32,128 +67,99 @@ var readerRules = []rbacv1.PolicyRule{
 
 // stage is a fleet on which schedules are played, one after the other.
 type stage struct {
-	d       *harness.Drill
-	store   *register.Server
-	hubs    map[string]*process.Keeper
-	readers map[string]*process.Keeper
+	d     *harness.Drill
+	store *register.Server
+	// keepers run the hub's replicas and the readers, by replica or member.
+	keepers map[string]*process.Keeper
 	dir     string
-	program string // the reader
-
 	running context.Context // ends with the stage
 	stop    context.CancelFunc
-
-	locks map[string]chan struct{} // a token each, while nobody has the lock
+	locks   sync.Map // of *sync.Mutex, by name
 
 	mu        sync.Mutex
 	histories map[string][]*told // by member
-	counter   int                // for names and priorities that nobody had before
+	counter   int                // for names and priorities that are used once
 }
 
-// start starts everything. After an error nothing is left running.
-func start(ctx context.Context, dir string, progress func(string)) (st *stage, err error) {
+// told is the history of one reader process.
+type told struct {
+	*history.File
+	process *process.Process
+}
+
+// start starts everything, and returns when all is well. After an error nothing is left running.
+func start(ctx context.Context, dir string, progress func(string)) (*stage, error) {
 	d, err := harness.Start(ctx, harness.Options{Members: cast, Timings: harness.Fast, Dir: dir, Progress: progress})
 	if err != nil {
 		return nil, err
 	}
-	st = &stage{
-		d: d, dir: dir, hubs: map[string]*process.Keeper{}, readers: map[string]*process.Keeper{},
-		histories: map[string][]*told{}, locks: map[string]chan struct{}{}, counter: 1000,
-	}
+	st := &stage{d: d, dir: dir, store: register.Serve(&clock.System{}), keepers: map[string]*process.Keeper{},
+		histories: map[string][]*told{}, counter: 1000}
 	st.running, st.stop = context.WithCancel(context.WithoutCancel(ctx))
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, st.close())
-		}
-	}()
-	if st.store, err = register.Serve(&clock.System{}); err != nil {
-		return nil, err
-	}
-	st.program = filepath.Join(dir, "reader")
-	build := exec.CommandContext(ctx, "go", "build", "-o", st.program, "github.com/leasecast/leasecast/e2e/chaos/reader")
-	if out, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build the reader: %w: %s", err, out)
-	}
-	for _, m := range cast {
-		if err := st.addReader(ctx, m.Name); err != nil {
-			return nil, err
-		}
-	}
-	for i, name := range hubReplicas {
-		first := d.Hubs()[0]
-		if i > 0 {
-			if first, err = d.StartHub(); err != nil {
-				return nil, err
-			}
-		}
-		again := func(int) (*process.Process, error) { return d.StartHub() }
-		st.hubs[name] = process.Keep(st.running, name, first, again, process.KeepOptions{Backoff: restarts, MayEnd: true})
+	if err := must.Try(func() { st.begin(ctx) }); err != nil {
+		return nil, errors.Join(err, st.close())
 	}
 	return st, nil
 }
 
-// addReader gives a reader an account in its member, and starts it.
-func (st *stage) addReader(ctx context.Context, member string) error {
-	server := st.d.Fleet.Member(member)
-	config, err := server.ServiceAccountConfig(ctx, "readers", "reader", readerRules)
-	if err != nil {
-		return err
+// begin starts the hub's replicas and the readers.
+func (st *stage) begin(ctx context.Context) {
+	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(st.dir, "reader"),
+		"github.com/leasecast/leasecast/e2e/chaos/reader")
+	if out, err := build.CombinedOutput(); err != nil {
+		must.Fail("build the reader: %w: %s", err, out)
 	}
-	if err := fleet.WriteKubeconfig(st.readerKubeconfig(member), member, config); err != nil {
-		return err
+	for _, m := range cast {
+		config := must.Get(st.d.Fleet.Member(m.Name).ServiceAccountConfig(ctx, "readers", "reader", readerRules))
+		must.Do(fleet.WriteKubeconfig(st.kubeconfig(m.Name), m.Name, config))
+		again := func(run int) (*process.Process, error) { return st.startReader(m, run) }
+		st.keepers[m.Name] = process.Keep(st.running, m.Name+" reader", must.Get(again(1)), again,
+			process.KeepOptions{Backoff: keeping})
 	}
-	start := func(run int) (*process.Process, error) {
-		return st.startReader(member, fmt.Sprintf("%s-%d", member, run))
+	for i, name := range hubReplicas {
+		again := func(int) (*process.Process, error) { return st.d.StartHub() }
+		first := st.d.LatestHub()
+		if i > 0 {
+			first = must.Get(again(1))
+		}
+		st.keepers[name] = process.Keep(st.running, name, first, again, process.KeepOptions{Backoff: keeping, MayEnd: true})
 	}
-	first, err := start(1)
-	if err != nil {
-		return err
+	o := &Outcome{}
+	st.awaitWell(ctx, o)
+	must.Do(st.check())
+	if o.Failed() {
+		must.Fail("before the first schedule: %v", o.Verdict)
 	}
-	st.readers[member] = process.Keep(st.running, member+" reader", first, start, process.KeepOptions{Backoff: restarts})
-	return nil
 }
 
-func (st *stage) readerKubeconfig(member string) string {
+func (st *stage) kubeconfig(member string) string {
 	return filepath.Join(st.dir, "reader-"+member+".kubeconfig")
 }
 
-// startReader starts a reader. All values that it writes begin with its name: the member's, a dash and a part of its
-// own.
-func (st *stage) startReader(member, name string) (*process.Process, error) {
+// startReader starts a run of a member's reader. All values that it writes begin with its name: the member's, a dash
+// and the run.
+func (st *stage) startReader(m harness.Member, run int) (*process.Process, error) {
+	name := fmt.Sprintf("%s-%d", m.Name, run)
 	file := filepath.Join(st.dir, name+".history")
-	p, err := process.Start("reader "+name, filepath.Join(st.dir, "reader-"+name+".log"), st.program,
-		"-kubeconfig="+st.readerKubeconfig(member),
-		"-namespaces="+strings.Join(namespacesOf(member), ","),
-		"-register="+st.store.URL(),
-		"-history="+file,
-		"-name="+name,
-		"-every="+actEvery.String(),
-		"-work="+work.String(),
-		"-max-clock-skew="+harness.Fast.Skew.String(),
-	)
+	p, err := process.Start("reader "+name, filepath.Join(st.dir, "reader-"+name+".log"), filepath.Join(st.dir, "reader"),
+		"-kubeconfig="+st.kubeconfig(m.Name), "-namespaces="+strings.Join(m.Namespaces, ","),
+		"-register="+st.store.URL, "-history="+file, "-name="+name, "-max-clock-skew="+harness.Fast.Skew.String())
 	if err != nil {
 		return nil, err
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.histories[member] = append(st.histories[member], &told{history.Follow(file), file, p})
+	st.histories[m.Name] = append(st.histories[m.Name], &told{history.Follow(file), p})
 	return p, nil
 }
 
-// told is the history of one process.
-type told struct {
-	*history.File
-	path    string
-	process *process.Process
-}
-
-// calls returns, by member, the calls of its readers that had not returned before the instant. Without those of readers
-// that were killed before it: they have taken effect by then, or never will.
-func (st *stage) calls(since time.Duration) (map[string][]history.Call, error) {
+// calls returns, by member, the calls of its readers that had not returned before the instant. Those of readers that
+// were killed before it are left out: they have taken effect by then, or never will.
+func (st *stage) calls(since time.Duration) map[string][]history.Call {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	all := map[string][]history.Call{}
 	for member, histories := range st.histories {
-		var kept []*told
 		for _, h := range histories {
 			dead := false
 			select {
@@ -161,25 +167,13 @@ func (st *stage) calls(since time.Duration) (map[string][]history.Call, error) {
 				dead = true
 			default:
 			}
-			calls, err := h.Calls(since)
-			if err != nil {
-				return nil, err
-			}
-			calls = slices.DeleteFunc(calls, func(c history.Call) bool {
+			calls := must.Get(h.Calls(since))
+			all[member] = append(all[member], slices.DeleteFunc(calls, func(c history.Call) bool {
 				return dead && c.Returned == history.Pending && c.At < since
-			})
-			all[member] = append(all[member], calls...)
-			if dead && len(calls) == 0 {
-				if err := os.Remove(h.path); err != nil {
-					return nil, err
-				}
-				continue
-			}
-			kept = append(kept, h)
+			})...)
 		}
-		st.histories[member] = kept
 	}
-	return all, nil
+	return all
 }
 
 // number returns a new number on each call.
@@ -190,32 +184,19 @@ func (st *stage) number() int {
 	return st.counter
 }
 
-// lock takes the locks, which all callers name in the same order, and returns what releases them.
-func (st *stage) lock(ctx context.Context, names []string) (unlock func(), err error) {
-	var taken []chan struct{}
-	unlock = func() {
+// lock takes locks, which all callers take in the same order, and returns what releases them.
+func (st *stage) lock(names []string) (unlock func()) {
+	var taken []*sync.Mutex
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		l, _ := st.locks.LoadOrStore(name, &sync.Mutex{})
+		l.(*sync.Mutex).Lock()
+		taken = append(taken, l.(*sync.Mutex))
+	}
+	return func() {
 		for _, l := range taken {
-			l <- struct{}{}
+			l.Unlock()
 		}
 	}
-	for _, name := range names {
-		st.mu.Lock()
-		l, ok := st.locks[name]
-		if !ok {
-			l = make(chan struct{}, 1)
-			l <- struct{}{}
-			st.locks[name] = l
-		}
-		st.mu.Unlock()
-		select {
-		case <-l:
-			taken = append(taken, l)
-		case <-ctx.Done():
-			unlock()
-			return nil, context.Cause(ctx)
-		}
-	}
-	return unlock, nil
 }
 
 // server is that of a member or the hub's.
@@ -226,23 +207,19 @@ func (st *stage) server(name string) *fleet.Server {
 	return st.d.Fleet.Member(name)
 }
 
-// kept are all our processes.
-func (st *stage) kept() []*process.Keeper {
-	var all []*process.Keeper
-	for _, name := range hubReplicas {
-		all = append(all, st.hubs[name])
+// client is the administrator's, straight at the API server of a member or the hub.
+func (st *stage) client(server string) client.Client {
+	if server == hubServer {
+		return st.d.Hub
 	}
-	for _, name := range memberNames() {
-		all = append(all, st.readers[name])
-	}
-	return all
+	return st.d.Members[server]
 }
 
 // check returns an error if a process ended that must not end.
 func (st *stage) check() error {
 	var errs []error
-	for _, s := range st.kept() {
-		errs = append(errs, s.Check())
+	for _, k := range st.keepers {
+		errs = append(errs, k.Check())
 	}
 	return errors.Join(errs...)
 }
@@ -251,15 +228,11 @@ func (st *stage) check() error {
 func (st *stage) close() error {
 	st.stop()
 	var errs []error
-	for _, k := range st.kept() {
-		if k != nil {
-			<-k.Done()
-			errs = append(errs, k.Current().Kill())
-		}
+	for _, k := range st.keepers {
+		<-k.Done()
+		errs = append(errs, k.Current().Kill())
 	}
 	errs = append(errs, st.d.Stop())
-	if st.store != nil {
-		errs = append(errs, st.store.Close())
-	}
+	st.store.Close()
 	return errors.Join(errs...)
 }

@@ -10,37 +10,37 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
-// outDir is where everything goes that the demo leaves behind, below the current folder.
+// outDir is the folder of everything that the demo leaves behind, below the current one.
 const outDir = "out"
 
 func main() {
 	harness.Quiet()
-	harness.Run("demo", func(ctx context.Context) error { return run(ctx, os.Args[1:]) })
+	harness.Run("demo", func(ctx context.Context) error {
+		commands := map[string]func(context.Context){"": demo, "up": up, "down": down, serveArg: serve}
+		command := commands[strings.Join(os.Args[1:], " ")]
+		if command == nil {
+			return fmt.Errorf("unknown arguments %q: want none, up or down", os.Args[1:])
+		}
+		return must.Try(func() { command(ctx) })
+	})
 }
 
-func run(ctx context.Context, args []string) error {
-	switch {
-	case len(args) == 0:
-		return demo(ctx)
-	case len(args) == 1 && args[0] == "up":
-		return up(ctx)
-	case len(args) == 1 && args[0] == "down":
-		return down(ctx)
-	case len(args) == 1 && args[0] == serveArg:
-		return serve(ctx)
-	default:
-		return fmt.Errorf("unknown arguments %q: want none, up or down", args)
-	}
-}
+var (
+	// leaders are the members. They must act in this order, in every namespace.
+	leaders = []string{"east", "west", "south"}
+	// namespaces are the managed ones.
+	namespaces = []string{"ledger", "shop"}
+)
 
 // cast is the fleet of the demo.
 func cast(folder string, actEvery time.Duration, progress func(string)) harness.Options {
@@ -50,49 +50,16 @@ func cast(folder string, actEvery time.Duration, progress func(string)) harness.
 		Dir:      filepath.Join(outDir, folder),
 		Progress: progress,
 	}
-	for i, name := range wantLeaders {
+	for i, name := range leaders {
 		o.Members = append(o.Members, harness.Member{Name: name, Priority: []int{100, 50, 10}[i], Namespaces: namespaces})
 	}
 	return o
 }
 
-// namespaces are the managed ones.
-var namespaces = []string{"ledger", "shop"}
-
-// demo plays all scenes, and judges what came of them, also after a failure.
-func demo(ctx context.Context) (err error) {
-	if err := os.RemoveAll(resultFile()); err != nil {
-		return fmt.Errorf("remove the last result: %w", err)
-	}
-	n := newNarrator()
-	n.say("A hub and three members, each a real etcd, kube-apiserver and controller manager.")
-	d, err := harness.Start(ctx, cast("demo", 100*time.Millisecond, n.step))
-	if err != nil {
-		return err
-	}
-	defer func() {
-		n.step("cleaning up")
-		err = errors.Join(err, d.Stop())
-	}()
-	v, err := d.Look(ctx)
-	if err != nil {
-		return err
-	}
-	defer v.Close()
-	p := &play{narrator: n, d: d, View: v}
-	played := p.play(ctx)
-	if ctx.Err() != nil {
-		return errors.New("interrupted")
-	}
-	return errors.Join(played, p.judge())
-}
-
-func resultFile() string { return filepath.Join(outDir, "demo.json") }
-
 // narrator prints what happens while it happens.
 type narrator struct {
-	zero  time.Duration   // boot reading of the demo's start
-	marks []time.Duration // when the demo did something
+	zero  time.Duration  // boot reading of the demo's start
+	marks []harness.Span // when the demo did something
 }
 
 func newNarrator() *narrator { return &narrator{zero: harness.Now().Boot} }
@@ -105,8 +72,8 @@ func (n *narrator) step(text string) {
 	fmt.Printf("  %6.1f s  %s\n", (harness.Now().Boot - n.zero).Seconds(), text)
 }
 
-// do announces something that the demo did at an instant.
-func (n *narrator) do(at time.Duration, text string) {
-	n.marks = append(n.marks, at)
-	fmt.Printf("  %6.1f s  ▶ %s\n", (at - n.zero).Seconds(), text)
+// did announces what the demo did at an instant.
+func (n *narrator) did(at time.Duration, text string) {
+	n.marks = append(n.marks, harness.Span{From: at, To: at})
+	n.step("▶ " + text)
 }

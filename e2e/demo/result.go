@@ -11,10 +11,8 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
-
-// wantLeaders is who must act, in this order, in every namespace.
-var wantLeaders = []string{"east", "west", "south"}
 
 // result is out/demo.json. Of the namespaces the slowest counts. What did not happen is null.
 type result struct {
@@ -41,19 +39,16 @@ func (r result) flaws(verdicts []harness.Verdict) error {
 	}
 	for _, namespace := range namespaces {
 		i := slices.IndexFunc(verdicts, func(v harness.Verdict) bool { return v.Namespace == namespace })
-		if i < 0 || !slices.Equal(verdicts[i].Leaders, wantLeaders) {
-			errs = append(errs, fmt.Errorf("%s: the clusters did not act in the order %v", namespace, wantLeaders))
+		if i < 0 || !slices.Equal(verdicts[i].Leaders, leaders) {
+			errs = append(errs, fmt.Errorf("%s: the clusters did not act in the order %v", namespace, leaders))
 		}
 	}
 	return errors.Join(errs...)
 }
 
 // judge judges what the guestbooks did, draws it, and writes the file.
-func (p *play) judge() error {
-	acts, err := p.d.Acts()
-	if err != nil {
-		return err
-	}
+func (p *play) judge() {
+	acts := must.Get(p.d.Acts())
 	verdicts := harness.Judge(acts)
 	p.say("Who might act by its Lease (░), and who did (█)")
 	fmt.Print(p.bars(acts))
@@ -65,7 +60,7 @@ func (p *play) judge() error {
 	p.result.Overlaps = len(harness.Breaches(verdicts))
 	fmt.Printf("\n  %d acts of three guestbooks judged: %d overlaps. Results are in %s, logs in out/demo.\n",
 		len(acts), p.result.Overlaps, resultFile())
-	return errors.Join(harness.WriteReport(resultFile(), p.result), p.result.flaws(verdicts))
+	must.Do(errors.Join(harness.WriteReport(resultFile(), p.result), p.result.flaws(verdicts)))
 }
 
 // step is the time that a column of the bars covers.
@@ -74,22 +69,17 @@ const step = 250 * time.Millisecond
 // bars draws each namespace and member, below the marks of what the demo did, from just before the first act on.
 func (p *play) bars(acts []harness.Act) string {
 	if len(acts) == 0 {
-		return "  Nobody did.\n"
+		return "  No one did.\n"
 	}
-	from := harness.Now().Boot
+	from, now := harness.Now().Boot, harness.Now().Boot
 	for _, a := range acts {
 		from = min(from, a.Begin-time.Second)
 	}
-	now := harness.Now().Boot
-	var marks []harness.Span
-	for _, at := range p.marks {
-		marks = append(marks, harness.Span{From: at, To: at})
-	}
 	row := func(spans ...harness.Spans) string { return harness.Bar(from, now, step, spans...) }
 	var out strings.Builder
-	fmt.Fprintf(&out, "  %-15s %s\n", "fault or edit", row(harness.Spans{Cell: '▼', All: marks}))
+	fmt.Fprintf(&out, "  %-15s %s\n", "fault or edit", row(harness.Spans{Cell: '▼', All: p.marks}))
 	for _, namespace := range namespaces {
-		for _, member := range wantLeaders {
+		for _, member := range leaders {
 			var acted []harness.Span
 			for _, a := range acts {
 				if a.Namespace == namespace && a.Cluster == member {

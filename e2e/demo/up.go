@@ -4,18 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/lines"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 const (
@@ -34,36 +32,21 @@ func serveLog() string { return filepath.Join(outDir, "up.log") }
 
 // up starts a server for the fleet, which outlives this process. It prints the server's progress until the fleet is
 // ready.
-func up(ctx context.Context) error {
-	if err := os.MkdirAll(outDir, 0o755); err != nil {
-		return err
-	}
-	pid, lock, err := lockPID()
-	if err != nil {
-		return err
-	}
-	if lock == nil {
-		return fmt.Errorf("the fleet is up already, as process %d: `make down` stops it", pid)
-	}
-	self, err := os.Executable()
-	log, logErr := os.Create(serveLog())
-	if err := errors.Join(err, logErr, lock.Close()); err != nil {
-		return fmt.Errorf("start the fleet: %w", err)
-	}
+func up(ctx context.Context) {
+	must.Do(os.MkdirAll(outDir, 0o755))
+	must.Do(lockPID().Close())
+	log := must.Get(os.Create(serveLog()))
 	defer func() { _ = log.Close() }()
-	server := exec.Command(self, serveArg)
+	server := exec.Command(must.Get(os.Executable()), serveArg)
 	server.Stdout, server.Stderr = log, log
 	server.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no Ctrl-C of this terminal reaches it
-	if err := server.Start(); err != nil {
-		return fmt.Errorf("start the fleet: %w", err)
-	}
+	must.Do(server.Start())
 	running, ended := context.WithCancelCause(ctx)
 	go func() {
-		err := server.Wait()
-		ended(fmt.Errorf("the fleet did not come up (%w): see %s", err, serveLog()))
+		ended(fmt.Errorf("the fleet did not come up (%w): see %s", server.Wait(), serveLog()))
 	}()
 	progress, up := lines.Follow(serveLog()), false
-	err = harness.Await(running, upLimit, "the fleet is up", func(context.Context) error {
+	err := harness.Await(running, upLimit, "the fleet is up", func(context.Context) error {
 		err := progress.News(func(line []byte) error {
 			if up = up || string(line) == ready; !up {
 				fmt.Println(string(line))
@@ -76,124 +59,89 @@ func up(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return errors.Join(err, server.Process.Signal(syscall.SIGTERM)) // it stops what it has started
+		must.Do(errors.Join(err, server.Process.Signal(syscall.SIGTERM))) // it stops what it has started
 	}
-	return nil
 }
 
 // serve owns the fleet until down or a signal stops it. It restarts hub and guestbooks when they end. They end with it,
 // also when it is killed.
-func serve(ctx context.Context) (err error) {
-	pid, lock, err := lockPID()
-	if err != nil {
-		return err
-	}
-	if lock == nil {
-		return fmt.Errorf("the fleet is up already, as process %d", pid)
-	}
+func serve(ctx context.Context) {
+	lock := lockPID()
 	defer func() { _ = errors.Join(os.Remove(pidFile()), lock.Close()) }() // in this order: the lock guards the name
-	if err := errors.Join(lock.Truncate(0), writePID(lock)); err != nil {
-		return err
-	}
+	must.Do(lock.Truncate(0))
+	must.Get(fmt.Fprintln(lock, os.Getpid()))
 	n := newNarrator()
-	d, err := harness.Start(ctx, cast("up", 5*time.Second, n.step))
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, d.Stop()) }()
-	for _, namespace := range namespaces {
-		in := func(a harness.Act) bool { return a.Namespace == namespace }
-		a, err := d.AwaitAct(ctx, electLimit, "a guestbook acts in "+namespace, in)
-		if err != nil {
-			return err
+	d := must.Get(harness.Start(ctx, cast("up", 5*time.Second, n.step)))
+	err := must.Try(func() {
+		for _, namespace := range namespaces {
+			in := func(a harness.Act) bool { return a.Namespace == namespace }
+			a := must.Get(d.AwaitAct(ctx, changeLimit, "a guestbook acts in "+namespace, in))
+			n.step(fmt.Sprintf("%s: the guestbook in %s acts", namespace, a.Cluster))
 		}
-		n.step(fmt.Sprintf("%s: the guestbook in %s acts", namespace, a.Cluster))
-	}
-	defer func() { err = errors.Join(err, removeKubeconfigs(d)) }()
-	if err := d.Fleet.WriteKubeconfigs(outDir); err != nil {
-		return err
-	}
-	fmt.Print(instructions(d) + ready + "\n")
-	kept := d.Keep(ctx, n.step)
-	<-ctx.Done()
-	kept()
-	return nil
+		must.Do(d.Fleet.WriteKubeconfigs(outDir))
+		fmt.Print(instructions(d) + ready + "\n")
+		kept := d.Keep(ctx, n.step)
+		<-ctx.Done()
+		kept()
+		for _, s := range d.Fleet.Servers() { // they lead nowhere any more
+			must.Do(os.Remove(filepath.Join(outDir, s.Name()+".kubeconfig")))
+		}
+	})
+	must.Do(errors.Join(err, d.Stop()))
 }
 
-func writePID(file *os.File) error {
-	_, err := file.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
-	return err
+// lockPID takes the lock of the pid file, which its owner holds as long as it lives.
+func lockPID() *os.File {
+	pid, lock := owner()
+	if lock == nil {
+		must.Fail("the fleet is up already, as process %d: `make down` stops it", pid)
+	}
+	return lock
 }
 
-// removeKubeconfigs removes what leads nowhere any more.
-func removeKubeconfigs(d *harness.Drill) error {
-	var errs []error
-	for _, s := range d.Fleet.Servers() {
-		errs = append(errs, os.Remove(filepath.Join(outDir, s.Name()+".kubeconfig")))
-	}
-	return errors.Join(errs...)
-}
-
-// lockPID takes the lock of the pid file, which its owner holds as long as it lives. If another process holds
-// it, the lock is nil and the pid is its.
-func lockPID() (pid int, lock *os.File, err error) {
-	lock, err = os.OpenFile(pidFile(), os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return 0, nil, fmt.Errorf("pid file: %w", err)
-	}
-	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+// owner returns the process that has the lock of the pid file, or the lock if no process has it.
+func owner() (pid int, lock *os.File) {
+	lock = must.Get(os.OpenFile(pidFile(), os.O_RDWR|os.O_CREATE, 0o644))
+	err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if err == nil {
-		return 0, lock, nil
+		return 0, lock
 	}
 	defer func() { _ = lock.Close() }()
 	if !errors.Is(err, syscall.EWOULDBLOCK) {
-		return 0, nil, fmt.Errorf("lock %s: %w", pidFile(), err)
+		must.Do(err, "lock %s", pidFile())
 	}
-	text, err := io.ReadAll(lock)
-	if err != nil {
-		return 0, nil, fmt.Errorf("pid file: %w", err)
+	if _, err := fmt.Fscan(lock, &pid); err != nil || pid <= 1 {
+		must.Fail("%s is locked but names no process: %v", pidFile(), err)
 	}
-	if pid, err = strconv.Atoi(strings.TrimSpace(string(text))); err != nil || pid <= 1 {
-		return 0, nil, fmt.Errorf("%s is locked but names no process: %q", pidFile(), text)
-	}
-	return pid, nil, nil
+	return pid, nil
 }
 
 // down stops the fleet that is up, and returns when it is gone.
-func down(ctx context.Context) error {
+func down(ctx context.Context) {
 	if _, err := os.Stat(pidFile()); errors.Is(err, os.ErrNotExist) {
 		fmt.Println("the fleet is not up")
-		return nil
+		return
 	}
-	pid, lock, err := lockPID()
-	if err != nil {
-		return err
-	}
+	pid, lock := owner()
 	if lock != nil { // its owner was killed, and took everything along
 		fmt.Println("the fleet is not up; removing the pid file of one that was")
-		return errors.Join(os.Remove(pidFile()), lock.Close())
+		must.Do(errors.Join(os.Remove(pidFile()), lock.Close()))
+		return
 	}
 	fmt.Printf("stopping the fleet, process %d\n", pid)
-	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
-		return fmt.Errorf("stop process %d: %w", pid, err)
-	}
+	must.Do(syscall.Kill(pid, syscall.SIGTERM))
 	gone := func(context.Context) error {
-		_, lock, err := lockPID()
-		switch {
-		case err != nil:
-			return err
-		case lock == nil:
-			return fmt.Errorf("process %d still runs", pid)
-		}
-		return errors.Join(os.Remove(pidFile()), lock.Close())
+		return must.Try(func() {
+			lock := lockPID()
+			must.Do(errors.Join(os.Remove(pidFile()), lock.Close())) // in this order: the lock guards the name
+		})
 	}
-	err = harness.Await(ctx, downLimit, "the fleet is down", gone)
-	if err == nil || ctx.Err() != nil {
-		return err
+	err := harness.Await(ctx, downLimit, "the fleet is down", gone)
+	if err != nil && ctx.Err() == nil {
+		err = errors.Join(fmt.Errorf("it was killed instead: %w", err), syscall.Kill(pid, syscall.SIGKILL),
+			harness.Await(ctx, downLimit, "the fleet is gone", gone))
 	}
-	killed := syscall.Kill(pid, syscall.SIGKILL)
-	return errors.Join(fmt.Errorf("it was killed instead: %w", err), killed,
-		harness.Await(ctx, downLimit, "the fleet is gone", gone))
+	must.Do(err)
 }
 
 // instructions are what to try with a fleet that is up.

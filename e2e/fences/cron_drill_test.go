@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // promptly is how late the first tick of a term may come, on a machine that is busy. A CronJob that nobody wakes waits
@@ -25,15 +26,10 @@ const (
 // The CronJob controllers of followers have backed off when the leader changes.
 func TestTheFirstTickAfterAHandoverRunsOnceAndPromptly(t *testing.T) {
 	harness.Quiet()
-	say := func(line string) { t.Log(line) }
-	d := harness.New(t, cronStageOptions("", say))
-	s, err := beginCron(t.Context(), d, cronOptions{cronJobs: 5}, say)
-	harness.Must(t, err)
-	t.Cleanup(func() {
-		if err := s.close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s := &cronStage{say: func(line string) { t.Log(line) }, cronJobs: 5}
+	d := harness.New(t, s.fleet())
+	t.Cleanup(func() { harness.Must(t, s.close()) })
+	harness.Must(t, must.Try(func() { s.begin(t.Context(), d) }))
 	leader, err := s.AwaitLeader(t.Context(), cronNamespace, "")
 	harness.Must(t, err)
 	next := clusters[(slices.Index(clusters, leader)+1)%len(clusters)] // see harness.Drill.HandOver
@@ -42,7 +38,7 @@ func TestTheFirstTickAfterAHandoverRunsOnceAndPromptly(t *testing.T) {
 		if m == leader {
 			continue
 		}
-		for i := range s.o.cronJobs {
+		for i := range s.cronJobs {
 			// By a patch, because the controller of the cluster writes the status as well.
 			missed := fmt.Sprintf(`{"status":{"lastScheduleTime":%q}}`,
 				time.Now().Add(-5*time.Minute).UTC().Format(time.RFC3339))
@@ -54,28 +50,28 @@ func TestTheFirstTickAfterAHandoverRunsOnceAndPromptly(t *testing.T) {
 		var events corev1.EventList
 		err := d.Members[next].List(ctx, &events, client.InNamespace(cronNamespace),
 			client.MatchingFields{"reason": "FailedCreate"})
-		if err == nil && len(events.Items) < s.o.cronJobs {
+		if err == nil && len(events.Items) < s.cronJobs {
 			err = fmt.Errorf("there are %d refusals", len(events.Items))
 		}
 		return err
 	})
 
-	harness.Must(t, s.handOver(t.Context()))
+	_, err = s.HandOver(t.Context(), cronNamespace)
+	harness.Must(t, err)
 	first := time.Now().Add(2 * time.Second).Truncate(time.Minute).Add(time.Minute).UTC()
 	var ticks []tick
-	for i := range s.o.cronJobs {
+	for i := range s.cronJobs {
 		ticks = append(ticks, tick{cronJob(i).Name, first})
 	}
 	harness.After(t, harness.BootOf(first.Add(judged), harness.Now()))
-	runs, err := s.runs(t.Context())
-	harness.Must(t, err)
-	v := judgeTicks(ticks, runs, s.terms())
+	var v tickVerdict
+	harness.Must(t, must.Try(func() { v = judgeTicks(ticks, s.runs(t.Context()), s.terms()) }))
 	if v.Lost > 0 || len(v.Breaches) > 0 || v.WorstFirstTickSeconds > promptly.Seconds() {
 		t.Errorf("judged %+v", v)
 	}
 	var jobs batchv1.JobList
 	harness.Must(t, d.Members[next].List(t.Context(), &jobs, client.InNamespace(cronNamespace)))
-	if len(jobs.Items) < s.o.cronJobs {
-		t.Errorf("%s ran %d ticks, want %d", next, len(jobs.Items), s.o.cronJobs)
+	if len(jobs.Items) < s.cronJobs {
+		t.Errorf("%s ran %d ticks, want %d", next, len(jobs.Items), s.cronJobs)
 	}
 }

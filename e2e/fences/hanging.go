@@ -2,14 +2,15 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"io"
-	"net"
+	"maps"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -26,19 +27,18 @@ const (
 )
 
 // hanging is the way from an elector to the API server of its member. While the API server hangs, it decides at once,
-// and its answers come as late as they may be for this elector to go on. Nobody is authenticated on this way: the way
+// and its answers come as late as they may for this elector to go on. Nobody is authenticated on this way: the way
 // itself is the administrator.
 type hanging struct {
+	*httptest.Server
 	limits  limits
 	forward *httputil.ReverseProxy
-	address string
-	server  http.Server
+	// waiting counts the requests that take the lock, held the answers, that are held back now.
+	waiting, held atomic.Int32
 
-	mu      sync.Mutex // guards what follows
-	hang    *hang      // nil: it does not hang
-	waiting int        // requests that take the lock, and are held back
-	held    int        // answers that are held back
-	late    late       // answers that came late
+	mu   sync.Mutex // guards what follows
+	hang *hang      // nil: it does not hang
+	late late       // answers that came late
 }
 
 // late counts the answers that came as late as they may, by what was admitted.
@@ -78,26 +78,21 @@ func newHanging(config *rest.Config, l limits) (*hanging, error) {
 	if err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	h := &hanging{limits: l, address: "http://" + listener.Addr().String()}
-	h.forward = &httputil.ReverseProxy{
+	h := &hanging{limits: l, forward: &httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport: transport,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
 			w.WriteHeader(http.StatusBadGateway) // the elector has given up, or the API server is gone
 		},
-	}
-	h.server.Handler = h
-	go func() { _ = h.server.Serve(listener) }()
+	}}
+	h.Server = httptest.NewServer(http.HandlerFunc(h.serve))
 	return h, nil
 }
 
-func (h *hanging) close() error {
+func (h *hanging) close() {
 	h.release()
-	return h.server.Close()
+	h.CloseClientConnections()
+	h.Close()
 }
 
 // begin has it hang. Requests that take the lock wait until admit is closed.
@@ -117,72 +112,43 @@ func (h *hanging) release() {
 	h.hang = nil
 }
 
-// counts returns how many requests that take the lock, and how many answers, are held back.
-func (h *hanging) counts() (waiting, held int) {
+// serve forwards a request.
+func (h *hanging) serve(w http.ResponseWriter, r *http.Request) {
+	received, what := time.Now(), other
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.waiting, h.held
-}
-
-// ServeHTTP forwards a request.
-func (h *hanging) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	received := time.Now()
-	h.mu.Lock()
-	hangs := h.hang
+	hang := h.hang
 	h.mu.Unlock()
-	what := other
-	if hangs != nil {
-		if what = actOf(r); what == other {
-			hangs = nil
-		}
+	if hang != nil {
+		what = actOf(r)
 	}
-	if hangs == nil {
+	if what == other {
 		h.forward.ServeHTTP(w, r)
 		return
 	}
 	if what == acquisition {
-		h.count(&h.waiting, func() { until(r.Context(), hangs.end, hangs.admit, nil) })
+		h.waiting.Add(1)
+		select {
+		case <-r.Context().Done():
+		case <-hang.end:
+		case <-hang.admit:
+		}
+		h.waiting.Add(-1)
 	}
-	sent, answer := time.Now(), &answer{header: http.Header{}}
+	sent, answer := time.Now(), httptest.NewRecorder()
 	h.forward.ServeHTTP(answer, r)
-	if answer.code < http.StatusBadRequest {
-		latest := time.NewTimer(time.Until(h.limits.latest(what, received, sent)))
-		defer latest.Stop()
-		h.count(&h.held, func() {
-			if until(r.Context(), hangs.end, nil, latest.C) {
-				h.note(what)
-			}
-		})
+	if answer.Code < http.StatusBadRequest {
+		h.held.Add(1)
+		select {
+		case <-r.Context().Done():
+		case <-hang.end:
+		case <-time.After(time.Until(h.limits.latest(what, received, sent))):
+			h.note(what)
+		}
+		h.held.Add(-1)
 	}
-	for name, values := range answer.header {
-		w.Header()[name] = values
-	}
-	w.WriteHeader(answer.code)
-	_, _ = w.Write(answer.body.Bytes())
-}
-
-// count does something that is counted meanwhile.
-func (h *hanging) count(n *int, do func()) {
-	add := func(by int) {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		*n += by
-	}
-	add(1)
-	defer add(-1)
-	do()
-}
-
-// until waits for the first of these, and reports whether it was the last one.
-func until(ctx context.Context, end, admit <-chan struct{}, latest <-chan time.Time) bool {
-	select {
-	case <-ctx.Done():
-	case <-end:
-	case <-admit:
-	case <-latest:
-		return true
-	}
-	return false
+	maps.Copy(w.Header(), answer.Header())
+	w.WriteHeader(answer.Code)
+	_, _ = w.Write(answer.Body.Bytes())
 }
 
 // note counts an answer that comes late.
@@ -209,20 +175,13 @@ func (h *hanging) answeredLate() late {
 // latest is the last instant at which the elector still gets the answer to a request.
 func (l limits) latest(what lockWrite, received, sent time.Time) time.Time {
 	at := sent.Add(serverLimit)
-	if what == renewal || what == giveUp && !l.unbounded {
-		at = earlier(at, received.Add(l.renew))
+	if renew := received.Add(l.renew); (what == renewal || what == giveUp && !l.unbounded) && renew.Before(at) {
+		at = renew
 	}
-	if l.timeout > 0 {
-		at = earlier(at, received.Add(l.timeout))
+	if timeout := received.Add(l.timeout); l.timeout > 0 && timeout.Before(at) {
+		at = timeout
 	}
 	return at.Add(-margin)
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // lockWrite is what a request does with a lock.
@@ -257,22 +216,4 @@ func actOf(r *http.Request) lockWrite {
 	default:
 		return renewal
 	}
-}
-
-// answer keeps an answer.
-type answer struct {
-	header http.Header
-	code   int
-	body   bytes.Buffer
-}
-
-func (a *answer) Header() http.Header { return a.header }
-
-func (a *answer) WriteHeader(code int) { a.code = code }
-
-func (a *answer) Write(data []byte) (int, error) {
-	if a.code == 0 {
-		a.code = http.StatusOK
-	}
-	return a.body.Write(data)
 }

@@ -22,7 +22,8 @@ const soon = 30 * time.Second
 // theLease is what an elector writes.
 func theLease(holder, acquired, renewed string) string {
 	return fmt.Sprintf(`{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"stock"},
-		"spec":{"holderIdentity":%q,"acquireTime":"2026-01-01T00:00:%s.000000Z","renewTime":"2026-01-01T00:00:%s.000000Z"}}`, holder, acquired, renewed)
+		"spec":{"holderIdentity":%q,"acquireTime":"2026-01-01T00:00:%s.000000Z",
+		"renewTime":"2026-01-01T00:00:%s.000000Z"}}`, holder, acquired, renewed)
 }
 
 func TestWhatAnElectorAsksFor(t *testing.T) {
@@ -89,10 +90,10 @@ func TestAHangingAPIServerHoldsBackWhatItAdmits(t *testing.T) {
 	defer server.Close()
 	h, err := newHanging(&rest.Config{Host: server.URL}, limits{renew: time.Hour, unbounded: true})
 	harness.Must(t, err)
-	defer func() { harness.Must(t, h.close()) }()
+	defer h.close()
 	answers := make(chan error, 1)
 	put := func(body string) {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, h.address+"/leases/stock", strings.NewReader(body))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, h.URL+"/leases/stock", strings.NewReader(body))
 		harness.Must(t, err)
 		go func() {
 			a, err := http.DefaultClient.Do(r)
@@ -107,10 +108,10 @@ func TestAHangingAPIServerHoldsBackWhatItAdmits(t *testing.T) {
 			answers <- err
 		}()
 	}
-	await := func(what string, waiting, held int, requests int32) {
+	await := func(what string, waiting, held, requests int32) {
 		t.Helper()
 		harness.Eventually(t, soon, what, func(context.Context) error {
-			if w, h := h.counts(); w != waiting || h != held || asked.Load() != requests {
+			if h.waiting.Load() != waiting || h.held.Load() != held || asked.Load() != requests {
 				return errors.New("it is not so yet")
 			}
 			return nil

@@ -14,18 +14,19 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
-// program is one that elects itself with a lock of its cluster and knows nothing of our Leases. It runs in each member.
+// program is one that elects itself with a lock of its cluster and does not read our Leases. It runs in each member. It
+// is a controller, which has a stock, or an elector.
 type program struct {
 	name string
 	// namespace is what its clusters lead, by a policy of its own.
 	namespace string
 	lock      v1alpha1.LockFence
 	stop      time.Duration // that the hub has to wait for
-	dir       string        // for the files of electors
-	start     func(ctx context.Context, d *harness.Drill, p *program, member string) (instance, error)
+	dir       string        // for the logs of electors
 
 	*stock
 	build
@@ -42,7 +43,7 @@ type stock struct {
 	did  func(o client.Object) bool
 	undo func(ctx context.Context, c client.Client, o client.Object) error
 	// install makes a member ready for it. It returns how to start one more process there.
-	install func(ctx context.Context, d *harness.Drill, member string) (start func() (*process.Process, error), err error)
+	install func(ctx context.Context, d *harness.Drill, member string) (start func() (*process.Process, error))
 }
 
 // build is what only an elector has: the library that it is made with, and how.
@@ -53,20 +54,7 @@ type build struct {
 	limits        limits
 }
 
-// instance is a program in one member.
-type instance interface {
-	of() *program
-	in() string // the member
-	// check returns an error if the program does not start, or cannot be watched.
-	check() error
-	// wrote reports whether it has written something since an instant.
-	wrote(since time.Duration) bool
-	// acts returns what it wrote, and when its processes held their lock.
-	acts() (writes, holds []harness.Act, err error)
-	close() error
-}
-
-// unstated is a fence of a lock of which nothing is stated but the durations.
+// unstated is a fence of a lock that states nothing but the durations.
 func unstated(namespace, name string) v1alpha1.LockFence {
 	return v1alpha1.LockFence{Namespace: namespace, Name: name, LeaseDurationSeconds: 6, RenewDeadlineSeconds: 4,
 		RetryPeriodSeconds: 1}
@@ -95,8 +83,7 @@ func (p *program) flags() []string {
 // controllerManager is the kube-controller-manager. One of its controllers makes a ConfigMap in each namespace, and
 // makes it again when it is deleted.
 func controllerManager() *program {
-	p := &program{name: "kube-controller-manager", namespace: "shop", lock: fence("upkeep", "upkeep"), stop: quick,
-		start: startController}
+	p := &program{name: "kube-controller-manager", namespace: "shop", lock: fence("upkeep", "upkeep"), stop: quick}
 	p.stock = &stock{
 		list: &corev1.ConfigMapList{}, object: &corev1.ConfigMap{}, named: "kube-root-ca.crt",
 		did: func(client.Object) bool { return true },
@@ -105,12 +92,12 @@ func controllerManager() *program {
 			return c.Delete(ctx, o, client.Preconditions{UID: &uid})
 		},
 	}
-	p.install = func(_ context.Context, d *harness.Drill, member string) (func() (*process.Process, error), error) {
+	p.install = func(_ context.Context, d *harness.Drill, member string) func() (*process.Process, error) {
 		args := append(p.flags(), "--leader-elect=true",
 			"--leader-elect-resource-namespace="+p.lock.Namespace, "--leader-elect-resource-name="+p.lock.Name)
 		return func() (*process.Process, error) {
 			return d.StartControllers(member, "root-ca-certificate-publisher-controller", args...)
-		}, nil
+		}
 	}
 	return p
 }
@@ -118,8 +105,8 @@ func controllerManager() *program {
 // clusterAPI is the core manager of Cluster API. It puts its finalizer on a Cluster, and puts it back when it is
 // removed. Nothing else comes of a Cluster that has no infrastructure.
 func clusterAPI() *program {
-	p := &program{name: "Cluster API", namespace: "clusters", lock: fence("capi-system",
-		"controller-leader-election-capi"), stop: quick, start: startController}
+	p := &program{name: "Cluster API", namespace: "clusters", stop: quick,
+		lock: fence("capi-system", "controller-leader-election-capi")}
 	p.stock = &stock{
 		list: &clusterv1.ClusterList{}, object: &clusterv1.Cluster{}, named: "kept",
 		did: func(o client.Object) bool { return controllerutil.ContainsFinalizer(o, clusterv1.ClusterFinalizer) },
@@ -132,17 +119,13 @@ func clusterAPI() *program {
 			return c.Patch(ctx, with, client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{}))
 		},
 	}
-	p.install = func(ctx context.Context, d *harness.Drill, member string) (func() (*process.Process, error), error) {
-		if err := d.Fleet.Member(member).InstallCAPI(ctx); err != nil {
-			return nil, fmt.Errorf("the CRDs of Cluster API in %s: %w", member, err)
-		}
+	p.install = func(ctx context.Context, d *harness.Drill, member string) func() (*process.Process, error) {
+		must.Do(d.Fleet.Member(member).InstallCAPI(ctx), "the CRDs of Cluster API in %s", member)
 		kept := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.named}}
 		kept.Spec.ClusterNetwork.APIServerPort = 6443 // a Cluster has to say something
-		if err := d.Members[member].Create(ctx, kept); err != nil {
-			return nil, fmt.Errorf("a Cluster in %s: %w", member, err)
-		}
-		manager, err := d.CAPI(member)
-		return func() (*process.Process, error) { return manager.StartElected(p.lock.Namespace, p.flags()...) }, err
+		must.Do(d.Members[member].Create(ctx, kept))
+		manager := must.Get(d.CAPI(member))
+		return func() (*process.Process, error) { return manager.StartElected(p.lock.Namespace, p.flags()...) }
 	}
 	return p
 }
@@ -187,7 +170,7 @@ func electors(dir string) (all []*program) {
 		{"runtime24-releases", build{binary: newRuntime, releases: true}, 2, ptr.To[int32](4), 11 * time.Second},
 	} {
 		p := &program{name: e.name, namespace: e.name, lock: unstated("upkeep", e.name), stop: e.stopTime, dir: dir,
-			start: startElector, build: e.build}
+			build: e.build}
 		p.lock.RequestTimeoutSeconds, p.lock.ReleaseTimeoutSeconds = e.request, e.release
 		p.limits = limits{
 			renew: time.Duration(p.lock.RenewDeadlineSeconds) * time.Second, timeout: p.clientTimeout,
@@ -201,8 +184,7 @@ func electors(dir string) (all []*program) {
 	return all
 }
 
-// misstate states what nobody may state of programs that are not known: half of the renew deadline for each request,
-// and no release.
+// misstate states what is false for most programs: half of the renew deadline for each request, and no release.
 func misstate(programs []*program) {
 	for _, p := range programs {
 		p.lock, p.stop = fence(p.lock.Namespace, p.lock.Name), quick

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 const capiDocuments = `
@@ -14,62 +14,38 @@ const capiDocuments = `
 ---
 {apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {name: certificate}}
 ---
-{apiVersion: v1, kind: Service, metadata: {name: service}}
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: crd}
+spec: {conversion: {strategy: Webhook}}
 ---
-{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: crd}, spec: {conversion: {strategy: Webhook}}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {name: mutating}
+webhooks: [{name: a}, {name: b}]
 ---
-{apiVersion: admissionregistration.k8s.io/v1, kind: MutatingWebhookConfiguration, metadata: {name: mutating}, webhooks: [{name: a}]}
----
-{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {name: validating}, webhooks: [{name: a}]}
----
-{apiVersion: apps/v1, kind: Deployment, metadata: {name: manager}, spec: {template: {spec: {containers: [{name: manager, image: theirs}]}}}}
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: manager}
+spec: {template: {spec: {containers: [{image: theirs, command: [/manager]}]}}}
 `
 
 func TestManifestsOfClusterAPIWithoutCertManager(t *testing.T) {
-	raw, err := capiManifest([]byte(capiDocuments), []byte("authority"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var list struct {
-		Kind  string            `json:"kind"`
-		Items []json.RawMessage `json:"items"`
-	}
-	if err := json.Unmarshal(raw, &list); err != nil {
-		t.Fatal(err)
-	}
-	if list.Kind != "List" || len(list.Items) != 5 {
-		t.Fatalf("a %s of %d objects, want a List of 5", list.Kind, len(list.Items))
-	}
-	const trusted = `"caBundle":"YXV0aG9yaXR5"`
-	for i, want := range []string{"service", trusted, trusted, trusted, capiImage} {
-		if !strings.Contains(string(list.Items[i]), want) {
-			t.Errorf("no %s in %s", want, list.Items[i])
-		}
-	}
-}
-
-func TestAClusterIsReconciledOnceClusterAPIHasReachedIt(t *testing.T) {
-	for name, test := range map[string]struct {
-		phase  clusterv1.ClusterPhase
-		probed metav1.ConditionStatus
-		want   bool
-	}{
-		"reached":                         {clusterv1.ClusterPhaseProvisioned, metav1.ConditionTrue, true},
-		"not reached":                     {clusterv1.ClusterPhaseProvisioned, metav1.ConditionFalse, false},
-		"nothing is known of it":          {"", "", false},
-		"it is not provisioned any more":  {clusterv1.ClusterPhaseDeleting, metav1.ConditionTrue, false},
-		"provisioned, and not probed yet": {clusterv1.ClusterPhaseProvisioned, "", false},
+	folder := t.TempDir()
+	for name, content := range map[string]string{
+		"kustomization.yaml": string(capiKustomization), "manifests.yaml": capiDocuments,
+		"tls.crt": "authority", "tls.key": "key",
 	} {
-		t.Run(name, func(t *testing.T) {
-			c := &clusterv1.Cluster{}
-			c.Status.SetTypedPhase(test.phase)
-			if test.probed != "" {
-				c.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterRemoteConnectionProbeCondition,
-					Status: test.probed}}
-			}
-			if err := reconciled(c); (err == nil) != test.want {
-				t.Error(err)
-			}
-		})
+		harness.Must(t, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600))
+	}
+	out, err := execute(t.Context(), nil, os.Getenv(harness.KustomizeVariable), "build", folder)
+	harness.Must(t, err)
+	for want, times := range map[string]int{
+		"cert-manager.io": 0, "caBundle: YXV0aG9yaXR5": 3, "tls.crt: YXV0aG9yaXR5": 1, "image: " + capiImage: 1, "theirs": 0,
+		"- /capi-manager": 1, "kind: ": 4,
+	} {
+		if got := strings.Count(out, want); got != times {
+			t.Errorf("the manifests have %q %d times, want %d:\n%s", want, got, times, out)
+		}
 	}
 }

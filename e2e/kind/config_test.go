@@ -33,10 +33,7 @@ func read(t *testing.T, c cluster, acts string, cgroupV1 bool) kindConfig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	full, err := config(raw, acts, cgroupV1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	full := config(raw, acts, cgroupV1)
 	var k kindConfig
 	if err := yaml.UnmarshalStrict(full, &struct {
 		*kindConfig

@@ -9,23 +9,25 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // outcome is what must follow a fault.
 type outcome string
 
 const (
-	// failover: another cluster acts, although nobody has told the leader.
+	// failover: another cluster acts, although the leader was not notified.
 	failover outcome = "failover"
 	// handover: the cluster that was given the highest priority acts.
 	handover outcome = "handover"
 	// unmoved: the leader goes on, in the same term.
 	unmoved outcome = "unmoved"
-	// outage: the term ends, and somebody acts again when the hub is back.
+	// outage: the term ends, and a cluster acts again when the hub is back.
 	outage outcome = "outage"
 )
 
@@ -36,8 +38,11 @@ type fault struct {
 	make   breaker
 }
 
+// undo puts right what a fault broke.
+type undo func(context.Context) error
+
 // breaker breaks things, and returns what puts them right, also after an error.
-type breaker func(ctx context.Context, s *site, leader cluster) (undo func(context.Context) error, err error)
+type breaker func(ctx context.Context, s *stage, leader cluster) (undo, error)
 
 // faults are made in this order, over and over. A short drill makes the first few.
 var faults = []fault{
@@ -57,63 +62,55 @@ var faults = []fault{
 
 func nothing(context.Context) error { return nil }
 
+// done is the error of a command.
+func done(_ string, err error) error { return err }
+
 // in runs a script in a node, and later the one that undoes it.
-func in(ctx context.Context, c cluster, script, undo string) (func(context.Context) error, error) {
-	_, err := c.on(ctx, script)
-	return func(ctx context.Context) error {
-		_, err := c.on(ctx, undo)
-		return err
-	}, err
+func in(ctx context.Context, c cluster, script, back string) (undo, error) {
+	return func(ctx context.Context) error { return done(c.on(ctx, back)) }, done(c.on(ctx, script))
 }
 
-// Its guestbooks and its kubelet go on: only its API is gone.
-func pauseControlPlane(ctx context.Context, _ *site, leader cluster) (func(context.Context) error, error) {
-	signal := func(name string) string {
-		return fmt.Sprintf("pkill -%s -x kube-apiserver; pkill -%s -x etcd", name, name)
-	}
-	return in(ctx, leader, signal("STOP"), signal("CONT"))
+// pauseControlPlane leaves guestbooks and kubelet running: only their API is gone.
+func pauseControlPlane(ctx context.Context, _ *stage, leader cluster) (undo, error) {
+	return in(ctx, leader, "pkill -STOP -x kube-apiserver; pkill -STOP -x etcd",
+		"pkill -CONT -x kube-apiserver; pkill -CONT -x etcd")
 }
 
 // withoutCAPI makes a fault while Cluster API's manager is gone. Its webhooks then refuse every write to a Cluster.
 func withoutCAPI(then breaker) breaker {
-	return func(ctx context.Context, s *site, leader cluster) (func(context.Context) error, error) {
-		kubectl := func(ctx context.Context, args ...string) error {
-			_, err := s.kubectlOn(ctx, hub, nil, append([]string{"-n", capiHome}, args...)...)
-			return err
+	return func(ctx context.Context, s *stage, leader cluster) (undo, error) {
+		scale := func(ctx context.Context, replicas string) error {
+			return done(s.kubectl(ctx, hub, "-n", capiHome, "scale", "--replicas="+replicas, "deployment/"+capiDeployment))
 		}
-		undo := nothing
-		err := kubectl(ctx, "scale", "--replicas=0", "deployment/"+capiDeployment)
+		back := undo(nothing)
+		err := scale(ctx, "0")
 		if err == nil {
-			err = kubectl(ctx, "wait", "--for=delete", "--timeout=60s", "pod",
-				"--selector=cluster.x-k8s.io/provider=cluster-api")
+			err = done(s.kubectl(ctx, hub, "-n", capiHome, "wait", "--for=delete", "--timeout=60s", "pod",
+				"--selector=cluster.x-k8s.io/provider=cluster-api"))
 		}
 		if err == nil {
-			undo, err = then(ctx, s, leader)
+			back, err = then(ctx, s, leader)
 		}
 		return func(ctx context.Context) error {
-			return errors.Join(undo(ctx), kubectl(ctx, "scale", "--replicas=1", "deployment/"+capiDeployment),
-				s.rolledOut(ctx, hub, capiHome, capiDeployment))
+			return errors.Join(back(ctx), scale(ctx, "1"), s.rolledOut(ctx, hub, capiHome, capiDeployment))
 		}, err
 	}
 }
 
-// The kubelet would start it again within a second; without manifests it does not.
-func killControlPlane(ctx context.Context, _ *site, leader cluster) (func(context.Context) error, error) {
+// killControlPlane takes the manifests away, too: the kubelet would restart the processes within a second.
+func killControlPlane(ctx context.Context, _ *stage, leader cluster) (undo, error) {
 	return in(ctx, leader,
 		"cd /etc/kubernetes; mkdir -p held; mv manifests/kube-apiserver.yaml manifests/etcd.yaml held/; pkill -KILL -x "+
 			"kube-apiserver; pkill -KILL -x etcd",
 		"cd /etc/kubernetes; mv held/*.yaml manifests/")
 }
 
-func killNode(ctx context.Context, _ *site, leader cluster) (func(context.Context) error, error) {
-	_, err := docker(ctx, "kill", leader.node())
-	return func(ctx context.Context) error {
-		_, err := docker(ctx, "start", leader.node())
-		return err
-	}, err
+func killNode(ctx context.Context, _ *stage, leader cluster) (undo, error) {
+	back := func(ctx context.Context) error { return done(docker(ctx, "start", leader.node())) }
+	return back, done(docker(ctx, "kill", leader.node()))
 }
 
-func killHubNode(ctx context.Context, s *site, _ cluster) (func(context.Context) error, error) {
+func killHubNode(ctx context.Context, s *stage, _ cluster) (undo, error) {
 	return killNode(ctx, s, hub)
 }
 
@@ -124,30 +121,29 @@ func address(ctx context.Context, c cluster) (string, error) {
 
 // cut drops packets between hub and leader in one direction.
 func cut(rule string) breaker {
-	return func(ctx context.Context, _ *site, leader cluster) (func(context.Context) error, error) {
+	return func(ctx context.Context, _ *stage, leader cluster) (undo, error) {
 		ip, err := address(ctx, hub)
 		if err != nil {
 			return nothing, err
 		}
-		return in(ctx, leader, fmt.Sprintf("iptables -w -I %s %s -j DROP", rule, ip),
-			fmt.Sprintf("iptables -w -D %s %s -j DROP", rule, ip))
+		rule := rule + " " + ip + " -j DROP"
+		return in(ctx, leader, "iptables -w -I "+rule, "iptables -w -D "+rule)
 	}
 }
 
-func disconnect(ctx context.Context, _ *site, leader cluster) (func(context.Context) error, error) {
+func disconnect(ctx context.Context, _ *stage, leader cluster) (undo, error) {
 	ip, err := address(ctx, leader)
 	if err != nil {
 		return nothing, err
 	}
-	_, err = docker(ctx, "network", "disconnect", network, leader.node())
-	return func(ctx context.Context) error {
-		_, err := docker(ctx, "network", "connect", "--ip", ip, network, leader.node())
-		return err
-	}, err
+	back := func(ctx context.Context) error {
+		return done(docker(ctx, "network", "connect", "--ip", ip, network, leader.node()))
+	}
+	return back, done(docker(ctx, "network", "disconnect", network, leader.node()))
 }
 
-// killHubPod kills the process of the replica that has the right to write. It has no time to give that back.
-func killHubPod(ctx context.Context, s *site, _ cluster) (func(context.Context) error, error) {
+// killHubPod kills the process of the replica that has the right to write. It has no time to release that.
+func killHubPod(ctx context.Context, s *stage, _ cluster) (undo, error) {
 	l := &coordinationv1.Lease{}
 	if err := s.hub.Get(ctx, client.ObjectKey{Namespace: harness.HubNamespace, Name: harness.HubName}, l); err != nil {
 		return nothing, err
@@ -157,27 +153,25 @@ func killHubPod(ctx context.Context, s *site, _ cluster) (func(context.Context) 
 		return nothing, err
 	}
 	for _, pod := range pods.Items {
-		if l.Spec.HolderIdentity == nil || !strings.HasPrefix(*l.Spec.HolderIdentity,
-			pod.Name) || len(pod.Status.ContainerStatuses) == 0 {
-			continue
+		if strings.HasPrefix(ptr.Deref(l.Spec.HolderIdentity, ""), pod.Name) && len(pod.Status.ContainerStatuses) > 0 {
+			_, id, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
+			return nothing, done(hub.on(ctx,
+				`kill -KILL "$(ctr --namespace k8s.io task list | awk '$1 == "`+id+`" { print $2 }')"`))
 		}
-		_, id, _ := strings.Cut(pod.Status.ContainerStatuses[0].ContainerID, "://")
-		_, err := hub.on(ctx, `kill -KILL "$(ctr --namespace k8s.io task list | awk '$1 == "`+id+`" { print $2 }')"`)
-		return nothing, err
 	}
 	return nothing, errors.New("no Pod of the hub holds its election")
 }
 
-func rollHub(ctx context.Context, s *site, _ cluster) (func(context.Context) error, error) {
-	if _, err := s.kubectlOn(ctx, hub, nil, "-n", harness.HubNamespace, "rollout", "restart",
-		"deployment/"+harness.HubName); err != nil {
-		return nothing, err
+func rollHub(ctx context.Context, s *stage, _ cluster) (undo, error) {
+	err := done(s.kubectl(ctx, hub, "-n", harness.HubNamespace, "rollout", "restart", "deployment/"+harness.HubName))
+	if err == nil {
+		err = s.rolledOut(ctx, hub, harness.HubNamespace, harness.HubName)
 	}
-	return nothing, s.rolledOut(ctx, hub, harness.HubNamespace, harness.HubName)
+	return nothing, err
 }
 
-func editPriority(ctx context.Context, s *site, leader cluster) (func(context.Context) error, error) {
-	r, err := s.record(ctx)
+func editPriority(ctx context.Context, s *stage, leader cluster) (undo, error) {
+	r, err := record(ctx, s.hub)
 	if err != nil {
 		return nothing, err
 	}
@@ -185,9 +179,8 @@ func editPriority(ctx context.Context, s *site, leader cluster) (func(context.Co
 	for _, c := range r.Status.Candidates {
 		priority = max(priority, c.Priority+10)
 	}
-	_, err = s.kubectlOn(ctx, hub, nil, "-n", harness.FleetNamespace, "label", "--overwrite", "clusters.cluster.x-k8s.io",
-		successor(leader).name, fmt.Sprintf("%s=%d", fleet.PriorityLabel, priority))
-	return nothing, err
+	return nothing, done(s.kubectl(ctx, hub, "-n", harness.FleetNamespace, "label", "--overwrite",
+		"clusters.cluster.x-k8s.io", successor(leader).name, fmt.Sprintf("%s=%d", fleet.PriorityLabel, priority)))
 }
 
 // successor is the follower that is given the highest priority.
@@ -199,15 +192,15 @@ func successor(leader cluster) cluster {
 }
 
 // rotate gives the hub another client certificate for the same administrator.
-func rotate(ctx context.Context, s *site, leader cluster) (func(context.Context) error, error) {
+func rotate(ctx context.Context, s *stage, leader cluster) (undo, error) {
 	kubeconfig, err := leader.on(ctx, fmt.Sprintf(
 		"kubeadm kubeconfig user --config /kind/kubeadm.conf --org system:masters --client-name leasecast-%d 2>/dev/null",
 		time.Now().Unix()))
-	if err != nil {
-		return nothing, err
+	if err == nil && !strings.Contains(kubeconfig, leader.node()) {
+		err = fmt.Errorf("the new kubeconfig does not lead to %s", leader.node())
 	}
-	if !strings.Contains(kubeconfig, leader.node()) {
-		return nothing, fmt.Errorf("the new kubeconfig does not lead to %s", leader.node())
+	if err == nil {
+		err = must.Try(func() { s.setKubeconfig(ctx, leader, kubeconfig) })
 	}
-	return nothing, setKubeconfig(ctx, s.hub, leader, []byte(kubeconfig))
+	return nothing, err
 }

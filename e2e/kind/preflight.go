@@ -6,13 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
+
+	"github.com/prometheus/procfs"
+	"k8s.io/utils/ptr"
+
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
-// machine is what preflight has found.
+// machine is the result of preflight.
 type machine struct {
 	os               string // of this machine
 	name, engine     string // of this machine, and of the one that the engine runs on
@@ -21,7 +26,7 @@ type machine struct {
 	inotifyInstances int
 	freeMiB          int // memory
 	nodes            int // of ours that are there
-	// ownImage says that make kind-node-image has made its image, stockImage that kind's own is there or can be pulled.
+	// ownImage: make kind-node-image has made its image. stockImage: kind's own is there or can be pulled.
 	ownImage, stockImage bool
 }
 
@@ -69,81 +74,74 @@ func (m machine) lacks() error {
 }
 
 // image is the one to make nodes from. Empty: kind's own, wherever that can be had.
-func (p *place) image(m machine) string {
+func (m machine) image() string {
 	if m.ownImage && (!m.stockImage || m.cgroupVersion == "1") {
-		return p.nodeImage
+		return os.Getenv("NODE_IMAGE")
 	}
 	return ""
 }
 
-func noEngine(err error) error {
-	return fmt.Errorf("no Docker engine answers: install and start Docker; on a Debian without systemd "+
-		"e2e/kind/engine.sh start does: %w", err)
+func needEngine(ctx context.Context) {
+	_, err := docker(ctx, "version")
+	must.Do(err, noEngine)
 }
 
-// engine asks the Docker engine what it is.
-func engine(ctx context.Context) (machine, error) {
-	m := machine{os: runtime.GOOS}
+const noEngine = "no Docker engine answers: install and start Docker; on a Debian without systemd e2e/kind/engine.sh " +
+	"start does"
+
+// engine describes the Docker engine.
+func engine(ctx context.Context) machine {
+	m := machine{os: runtime.GOOS, name: must.Get(os.Hostname())}
 	raw, err := docker(ctx, "info", "--format", "{{json .}}")
-	if err != nil {
-		return m, noEngine(err)
-	}
-	if m.name, err = os.Hostname(); err != nil {
-		return m, err
-	}
+	must.Do(err, noEngine)
 	var info struct {
 		Name            string
 		CgroupVersion   string
 		SecurityOptions []string
 		ServerErrors    []string
 	}
-	if err := json.Unmarshal([]byte(raw), &info); err != nil {
-		return m, fmt.Errorf("docker info: %w", err)
-	}
+	must.Do(json.Unmarshal([]byte(raw), &info), "docker info")
 	if len(info.ServerErrors) > 0 {
-		return m, noEngine(errors.New(strings.Join(info.ServerErrors, "; ")))
+		must.Fail(noEngine+": %s", strings.Join(info.ServerErrors, "; "))
 	}
 	m.engine, m.cgroupVersion, m.securityOptions = info.Name, info.CgroupVersion, info.SecurityOptions
-	return m, nil
+	return m
 }
 
-// stock returns nil if kind's own node image can be used here.
-func stock(ctx context.Context, p *place) error {
-	m, err := engine(ctx)
-	switch {
-	case err != nil:
-		return err
-	case m.cgroupVersion == "1":
-		return errors.New("kind's own node image does not start on cgroup v1")
-	case !p.pullable(ctx):
-		return errors.New("kind's own node image cannot be pulled")
+// stock succeeds if kind's own node image can be used here.
+func stock(ctx context.Context, p *place) {
+	if engine(ctx).cgroupVersion == "1" {
+		must.Fail("kind's own node image does not start on cgroup v1")
 	}
-	return nil
+	if !p.pullable(ctx) {
+		must.Fail("kind's own node image cannot be pulled")
+	}
 }
 
-// preflight looks at the machine, and names everything that is missing at once.
-func preflight(ctx context.Context, p *place) (machine, error) {
-	m, err := engine(ctx)
-	if err != nil {
-		return m, err
-	}
-	m.inotifyInstances = number("/proc/sys/fs/inotify/max_user_instances")
-	m.freeMiB = available()
-	for _, c := range all {
-		if _, err := docker(ctx, "container", "inspect", c.node()); err == nil {
-			m.nodes++
+// preflight looks at the machine, and returns an error that names everything that is missing.
+func preflight(ctx context.Context, p *place) (m machine, err error) {
+	err = must.Try(func() {
+		m = engine(ctx)
+		if m.os == "linux" {
+			proc := must.Get(procfs.NewDefaultFS())
+			m.inotifyInstances = must.Get(proc.SysctlInts("fs.inotify.max_user_instances"))[0]
+			m.freeMiB = int(ptr.Deref(must.Get(proc.Meminfo()).MemAvailable, 0) / 1024)
 		}
-	}
-	_, err = docker(ctx, "image", "inspect", p.nodeImage)
-	m.ownImage = err == nil
-	if m.cgroupVersion != "1" && m.nodes < len(all) {
-		m.stockImage = p.pullable(ctx)
-	}
-	return m, m.lacks()
+		for _, c := range all {
+			if _, err := docker(ctx, "container", "inspect", c.node()); err == nil {
+				m.nodes++
+			}
+		}
+		_, err := docker(ctx, "image", "inspect", os.Getenv("NODE_IMAGE"))
+		m.ownImage = err == nil
+		m.stockImage = m.cgroupVersion != "1" && m.nodes < len(all) && p.pullable(ctx)
+		must.Do(m.lacks())
+	})
+	return m, err
 }
 
-// ready returns in one line why up cannot make all clusters anew.
-func ready(ctx context.Context, p *place) error {
+// ready fails with one line that names why up cannot make all clusters.
+func ready(ctx context.Context, p *place) {
 	_, err := preflight(ctx, p)
 	for _, c := range all {
 		if folder := madeFor(ctx, c); folder != "" {
@@ -153,68 +151,24 @@ func ready(ctx context.Context, p *place) error {
 		}
 	}
 	if err != nil {
-		return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
+		must.Fail("%s", strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
-	return nil
 }
 
-// pullable pulls the node image that this version of kind asks for.
+// pullable pulls the node image that this version of kind asks for, which is named in its module.
 func (p *place) pullable(ctx context.Context) bool {
-	image, err := stockImage(ctx)
-	if err != nil {
-		return false
-	}
-	if _, err := docker(ctx, "image", "inspect", image); err == nil {
-		return true
-	}
-	p.say("pulling %s", image)
-	_, err = docker(ctx, "pull", "--quiet", image)
-	return err == nil
-}
-
-// stockImage is named in kind's module.
-func stockImage(ctx context.Context) (string, error) {
-	version := os.Getenv("KIND_VERSION")
-	raw, err := execute(ctx, nil, "go", "mod", "download", "-json", "sigs.k8s.io/kind@"+version)
-	if err != nil {
-		return "", err
-	}
-	var module struct{ Dir string }
-	if err := json.Unmarshal([]byte(raw), &module); err != nil {
-		return "", err
-	}
-	source, err := os.ReadFile(module.Dir + "/pkg/apis/config/defaults/image.go")
-	if err != nil {
-		return "", err
-	}
-	_, rest, _ := strings.Cut(string(source), `const Image = "`)
-	image, _, found := strings.Cut(rest, `"`)
-	if !found {
-		return "", fmt.Errorf("kind %s names no image", version)
-	}
-	return image, nil
-}
-
-func number(file string) int {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return 0
-	}
-	n, _ := strconv.Atoi(strings.TrimSpace(string(raw)))
-	return n
-}
-
-// available is the memory that can be had without swapping.
-func available() int {
-	raw, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(raw)) {
-		if rest, ok := strings.CutPrefix(line, "MemAvailable:"); ok {
-			kib, _ := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")))
-			return kib / 1024
+	return must.Try(func() {
+		raw := must.Get(execute(ctx, nil, "go", "mod", "download", "-json", "sigs.k8s.io/kind@"+os.Getenv("KIND_VERSION")))
+		var module struct{ Dir string }
+		must.Do(json.Unmarshal([]byte(raw), &module))
+		source := must.Get(os.ReadFile(module.Dir + "/pkg/apis/config/defaults/image.go"))
+		image := regexp.MustCompile(`const Image = "(.*)"`).FindSubmatch(source)
+		if image == nil {
+			must.Fail("kind names no image")
 		}
-	}
-	return 0
+		if _, err := docker(ctx, "image", "inspect", string(image[1])); err != nil {
+			p.say("pulling %s", image[1])
+			must.Get(docker(ctx, "pull", "--quiet", string(image[1])))
+		}
+	}) == nil
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 func fit() machine {
@@ -54,7 +56,7 @@ func TestPreflightNamesEachMissingThingAndItsFix(t *testing.T) {
 }
 
 func TestKindsOwnImageIsUsedWhereItCanBe(t *testing.T) {
-	p := &place{nodeImage: "ours"}
+	t.Setenv("NODE_IMAGE", "ours")
 	for name, c := range map[string]struct {
 		m    machine
 		want string
@@ -65,7 +67,7 @@ func TestKindsOwnImageIsUsedWhereItCanBe(t *testing.T) {
 		"ours where it must be": {machine{cgroupVersion: "1", stockImage: true, ownImage: true}, "ours"},
 		"none, as all is there": {machine{cgroupVersion: "2"}, ""},
 	} {
-		if got := p.image(c.m); got != c.want {
+		if got := c.m.image(); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
@@ -75,15 +77,13 @@ func TestWithoutDockerTheFixIsNamed(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "unix://"+t.TempDir()+"/none.sock")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for name, command := range map[string]func() error{
-		"up":    func() error { return up(ctx, &place{}) },
-		"drill": func() error { return drill(ctx, &place{}, 1) },
-		"down":  func() error { return down(ctx, &place{}) },
-		"stock": func() error { return stock(ctx, &place{}) },
-		"ready": func() error { return ready(ctx, &place{}) },
+	for name, command := range map[string]func(context.Context, *place){
+		"up": up, "down": down, "stock": stock, "ready": ready,
+		"drill": func(ctx context.Context, p *place) { drill(ctx, p, 1) },
 	} {
 		t.Chdir(t.TempDir())
-		if err := command(); err == nil || !strings.Contains(err.Error(), "install and start Docker") {
+		err := must.Try(func() { command(ctx, &place{}) })
+		if err == nil || !strings.Contains(err.Error(), "install and start Docker") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -11,7 +11,15 @@ import (
 	"github.com/leasecast/leasecast/e2e/harness"
 )
 
-// round is what came of one fault.
+const (
+	// failoverLimit is the longest that a failover or a handover may take, counted from when the fault is complete: what
+	// is promised for the default timings, 16 s, and the write, the event and the machine's business besides.
+	failoverLimit = 20 * time.Second
+	// silence is how long a leader's guestbook may pause between two acts, of which it makes four a second.
+	silence = 4 * time.Second
+)
+
+// round is the result of one fault.
 type round struct {
 	Fault    string  `json:"fault"`
 	Expected outcome `json:"expected"`
@@ -23,11 +31,11 @@ type round struct {
 	Seconds float64 `json:"seconds"`
 	// Gap is the longest time in which nobody acted.
 	Gap float64 `json:"gapSeconds"`
-	// Wrong is what did not follow as it must.
+	// Wrong is why the outcome is not as expected.
 	Wrong string `json:"wrong,omitempty"`
 }
 
-// String tells the round to a person.
+// String describes the round.
 func (r round) String() string {
 	who := r.Leader + " goes on"
 	if r.Next != r.Leader {
@@ -45,8 +53,7 @@ func (r round) String() string {
 
 // result is out/kind-drill.json.
 type result struct {
-	// Rounds counts the faults that were followed by what must follow, Failovers those of them that cost a leader its
-	// lead.
+	// Rounds counts the faults with the expected outcome, Failovers those of them that cost a leader its lead.
 	Rounds    int `json:"rounds"`
 	Failovers int `json:"failovers"`
 	// Overlaps counts all that harness.Judge finds wrong.
@@ -95,7 +102,7 @@ func report(rounds []round, verdicts []harness.Verdict) result {
 
 func rounded(s float64) float64 { return math.Round(s*1000) / 1000 }
 
-// flaws says what makes the drill fail, beside a round that was not finished.
+// flaws is why the drill fails, beside a round that was not finished.
 func (r result) flaws() error {
 	var errs []error
 	for _, b := range r.breaches {
@@ -128,4 +135,62 @@ func longestGap(acts []harness.Act, from, to time.Duration) (longest time.Durati
 		last = max(last, min(a.End, to))
 	}
 	return max(longest, to-last)
+}
+
+// moved judges the first act of another cluster than the leader, after a fault that was complete at an instant.
+func moved(expect outcome, leader cluster, first harness.Act, complete time.Duration) error {
+	took := first.Begin - complete
+	switch {
+	case expect == handover && first.Cluster != successor(leader).name:
+		return fmt.Errorf("%s acted, and %s was given the highest priority", first.Cluster, successor(leader).name)
+	case expect == failover && took <= 0: // it has another reason
+		return fmt.Errorf("%s acted %v before the fault was complete", first.Cluster, -took)
+	case took > failoverLimit:
+		return fmt.Errorf("that is more than %v", failoverLimit)
+	}
+	return nil
+}
+
+// silent returns an error unless all acts ended by an instant.
+func silent(acts []harness.Act, by time.Duration) error {
+	for _, a := range acts {
+		switch {
+		case a.End == harness.Unfinished:
+			return fmt.Errorf("%s began an act in epoch %d that goes on", a.Cluster, a.Epoch)
+		case a.End > by:
+			return fmt.Errorf("%s acted in epoch %d, %v after the term was to end", a.Cluster, a.Epoch, a.End-by)
+		}
+	}
+	return nil
+}
+
+// later returns an error unless an act belongs to a later term than all before.
+func later(before []harness.Act, first harness.Act) error {
+	for _, a := range before {
+		if first.Epoch <= a.Epoch {
+			return fmt.Errorf("%s acted in epoch %d again, and that had ended: %s acted in epoch %d", first.Cluster,
+				first.Epoch, a.Cluster, a.Epoch)
+		}
+	}
+	return nil
+}
+
+// unbroken returns an error unless a cluster acted alone, in one epoch, without a pause, from at on.
+func unbroken(acts []harness.Act, leader string, at, now time.Duration) error {
+	last, epoch := at, int64(0)
+	for _, a := range acts {
+		switch {
+		case a.Begin < at:
+			continue
+		case a.Cluster != leader:
+			return fmt.Errorf("%s acted in epoch %d", a.Cluster, a.Epoch)
+		case epoch != 0 && a.Epoch != epoch:
+			return fmt.Errorf("its epoch became %d, was %d", a.Epoch, epoch)
+		}
+		epoch, last = a.Epoch, max(last, a.Begin)
+	}
+	if gap := max(longestGap(acts, at, now), now-last); gap > silence {
+		return fmt.Errorf("it did nothing for %v", gap)
+	}
+	return nil
 }

@@ -158,7 +158,7 @@ func TestAGuestbookThatCouldActRenewsItsElection(t *testing.T) {
 	}{
 		"renewed a moment ago":         {"2026-01-02T03:04:18.500000Z", ""},
 		"renewed before its node died": {"2026-01-02T03:04:05.000000Z", "has not renewed that for 15s"},
-		"never":                        {"", "elected nobody"},
+		"never":                        {"", "elected none"},
 	} {
 		err := fresh(members[0], c.renewTime, now)
 		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {

@@ -5,198 +5,193 @@ import (
 	"context"
 	"crypto/sha256"
 	_ "embed"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	webappv1 "github.com/leasecast/leasecast/e2e/guestbook/api"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	hublib "github.com/leasecast/leasecast/hub"
 )
 
 const (
 	guestbookHome  = "guestbook-system"
 	guestbookImage = "leasecast.dev/guestbook:kind"
-	// managed is the namespace that config/samples' policy names.
+	// managed is the namespace in the policy of config/samples.
 	managed = "guestbook"
-	// archiveAnnotation is on the Pods of what is loaded here: a changed image under the same name rolls them.
-	archiveAnnotation = "leasecast.dev/archive"
-	rolloutLimit      = "--timeout=180s"
+
+	capiHome       = "capi-system"
+	capiDeployment = "capi-controller-manager"
+	capiImage      = "leasecast.dev/capi-manager:kind"
+	capiService    = "capi-webhook-service." + capiHome + ".svc"
+	// capiLimit is for the manager's webhooks to be reached, and for the manager to reach each member. It tries again
+	// every 30 s, and may wait 5 minutes for a member that went away while it connected.
+	capiLimit = 6 * time.Minute
 )
 
-//go:embed guestbook.yaml
-var guestbookManifest []byte
+var (
+	//go:embed guestbook.yaml
+	guestbookManifest []byte
+	//go:embed given.yaml
+	givenManifest []byte
+	//go:embed member.yaml
+	memberManifest string
+	//go:embed capi/kustomization.yaml
+	capiKustomization []byte
+)
 
-// up makes, starts or reuses everything, and returns when somebody leads.
-func up(ctx context.Context, p *place) error {
+// up makes, starts or reuses everything, and returns when a cluster leads.
+func up(ctx context.Context, p *place) {
 	m, err := preflight(ctx, p)
-	if err != nil {
-		return fmt.Errorf("this machine is not ready:\n%w", err)
-	}
-	if err := p.owned(ctx, all...); err != nil {
-		return err
-	}
-	if err := ensureNetwork(ctx); err != nil {
-		return err
-	}
-	guestbook, capi, err := p.archives(ctx)
-	if err != nil {
-		return err
-	}
+	must.Do(err, "this machine is not ready")
+	must.Do(p.owned(ctx, all...))
+	ensureNetwork(ctx)
+	p.buildArchives(ctx)
 	// Two at a time: a control plane's first seconds are busy ones.
 	g, each := errgroup.WithContext(ctx)
 	g.SetLimit(2)
 	for _, c := range all {
 		g.Go(func() error {
-			if err := p.ensureCluster(each, c, p.image(m), m.cgroupVersion == "1"); err != nil {
-				return err
-			}
-			if c == hub {
-				if err := p.installCAPI(each, capi); err != nil {
-					return err
+			return must.Try(func() {
+				p.ensureCluster(each, c, m.image(), m.cgroupVersion == "1")
+				if c != hub {
+					p.installGuestbook(each, c)
+					return
 				}
-				return p.installHub(each)
-			}
-			return p.installGuestbook(each, c, guestbook)
+				p.installCAPI(each)
+				p.installHub(each)
+			})
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	if err := p.register(ctx); err != nil {
-		return err
-	}
-	site, err := p.look()
-	if err != nil {
-		return err
-	}
-	if err := site.awaitReconciled(ctx); err != nil {
-		return err
-	}
+	must.Do(g.Wait())
+	p.register(ctx)
 	p.say("Cluster API reaches each member; waiting until a cluster leads")
-	leader, err := site.awaitSettled(ctx, 3*time.Minute)
-	if err != nil {
-		return err
-	}
+	leader := awaitSettled(ctx, p.client(), 3*time.Minute)
 	p.say("%s leads %s. Look: kubectl --kubeconfig %s get nsleader,lspol,clusters", leader, managed, p.kubeconfig(hub))
-	return nil
+}
+
+func (p *place) archive(program string) string { return filepath.Join(p.root, "dist", program+".tar") }
+
+// buildArchives builds the sample controller, and makes images of it and of Cluster API's manager.
+func (p *place) buildArchives(ctx context.Context) {
+	guestbook := filepath.Join(p.root, "dist", "guestbook")
+	must.Get(execute(ctx, nil, "env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-ldflags=-s -w", "-o", guestbook,
+		"./e2e/guestbook/cmd"))
+	arch := must.Get(execute(ctx, nil, "go", "env", "GOARCH"))
+	for program, name := range map[string]string{
+		guestbook: guestbookImage, filepath.Join(os.Getenv("CAPI_ASSETS"), "capi-manager"): capiImage,
+	} {
+		must.Get(execute(ctx, nil, "go", "run", "-trimpath", "./config/image", "-program", program, "-name", name,
+			"-arch", arch, "-out", p.archive(filepath.Base(program))))
+	}
 }
 
 // load brings an archive into a cluster's node, unless it is there.
-func (p *place) load(ctx context.Context, c cluster, archive string) (digest string, err error) {
-	raw, err := os.ReadFile(archive)
-	if err != nil {
-		return "", err
-	}
-	digest = fmt.Sprintf("%x", sha256.Sum256(raw))
+func (p *place) load(ctx context.Context, c cluster, archive string) (digest string) {
+	digest = fmt.Sprintf("%x", sha256.Sum256(must.Get(os.ReadFile(archive))))
 	mark := "/var/lib/leasecast-" + digest
-	if _, err := c.on(ctx, "test -f "+mark); err == nil {
-		return digest, nil
+	if _, err := c.on(ctx, "test -f "+mark); err != nil {
+		must.Get(kind(ctx, nil, "load", "image-archive", archive, "--name", c.inKind()))
+		must.Get(c.on(ctx, "touch "+mark))
 	}
-	if _, err := execute(ctx, nil, p.kind, "load", "image-archive", archive, "--name", c.inKind()); err != nil {
-		return "", err
-	}
-	_, err = c.on(ctx, "touch "+mark)
-	return digest, err
+	return digest
 }
 
-// stamp rolls a Deployment when its image is another one under the same name, and returns when it is available.
-func (p *place) stamp(ctx context.Context, c cluster, namespace, deployment, digest string) error {
-	patch := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{%q:%q}}}}}`, archiveAnnotation, digest)
-	if _, err := p.kubectlOn(ctx, c, nil, "-n", namespace, "patch", "deployment", deployment, "-p", patch); err != nil {
-		return err
-	}
-	return p.rolledOut(ctx, c, namespace, deployment)
+// rollOut returns when a Deployment runs the image of an archive with this digest. The digest is in an annotation, so
+// that another image under the same name rolls the Deployment.
+func (p *place) rollOut(ctx context.Context, c cluster, namespace, deployment, digest string) {
+	patch := fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"leasecast.dev/archive":%q}}}}}`, digest)
+	must.Get(p.kubectl(ctx, c, "-n", namespace, "patch", "deployment", deployment, "-p", patch))
+	must.Do(p.rolledOut(ctx, c, namespace, deployment))
+	p.say("%s: %s runs", c.inKind(), deployment)
 }
 
-func (p *place) rolledOut(ctx context.Context, c cluster, namespace, deployment string) error {
-	if _, err := p.kubectlOn(ctx, c, nil, "-n", namespace, "rollout", "status", rolloutLimit,
-		"deployment/"+deployment); err != nil {
-		pods, _ := p.kubectlOn(ctx, c, nil, "-n", namespace, "get", "pods", "-o", "wide")
-		return fmt.Errorf("%s: %w\n%s", c.inKind(), err, pods)
-	}
-	return nil
+// installHub does what config/README.md describes.
+func (p *place) installHub(ctx context.Context) {
+	digest := p.load(ctx, hub, filepath.Join(p.root, os.Getenv("HUB_ARCHIVE")))
+	must.Get(execute(ctx, nil, "make", "-C", p.root, "MAKEFLAGS=", "deploy", "IMAGE="+os.Getenv("HUB_IMAGE"),
+		"KUBECTL="+kubectlProgram()+" --kubeconfig="+p.kubeconfig(hub)))
+	p.rollOut(ctx, hub, harness.HubNamespace, harness.HubName, digest)
+	must.Do(p.apply(ctx, hub, nil, p.root, "config", "samples"))
 }
 
-// installHub does what config/README.md tells.
-func (p *place) installHub(ctx context.Context) error {
-	digest, err := p.load(ctx, hub, filepath.Join(p.root, p.hubImageArchive))
-	if err != nil {
-		return err
+// installCAPI returns when Cluster API's manager runs in the hub's cluster.
+func (p *place) installCAPI(ctx context.Context) {
+	digest := p.load(ctx, hub, p.archive("capi-manager"))
+	module := must.Get(execute(ctx, nil, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api"))
+	raw := must.Get(execute(ctx, nil, os.Getenv(harness.KustomizeVariable), "build",
+		filepath.Join(module, "core", "config", "default")))
+	// clusterctl puts the defaults of the variables in.
+	raw = must.Get(execute(ctx, []byte(raw), "env", "CLUSTERCTL_DISABLE_VERSIONCHECK=true",
+		filepath.Join(os.Getenv("CAPI_ASSETS"), "clusterctl"), "generate", "yaml"))
+	folder := filepath.Join(p.out, "capi")
+	must.Do(os.MkdirAll(folder, 0o700))
+	files := map[string][]byte{"manifests.yaml": []byte(raw), "kustomization.yaml": capiKustomization}
+	if _, err := os.Stat(filepath.Join(folder, "tls.key")); errors.Is(err, os.ErrNotExist) { // made once
+		files["tls.crt"], files["tls.key"], err = cert.GenerateSelfSignedCertKey(capiService, nil, nil)
+		must.Do(err)
 	}
-	p.say("%s: make deploy", hub.inKind())
-	if _, err := execute(ctx, nil, "make", "-C", p.root, "MAKEFLAGS=", "deploy", "IMAGE="+p.hubImage,
-		"KUBECTL="+p.kubectl+" --kubeconfig="+p.kubeconfig(hub)); err != nil {
-		return err
+	for name, content := range files {
+		must.Do(os.WriteFile(filepath.Join(folder, name), content, 0o600))
 	}
-	if err := p.stamp(ctx, hub, harness.HubNamespace, harness.HubName, digest); err != nil {
-		return err
-	}
-	_, err = p.kubectlOn(ctx, hub, nil, "apply", "-k", filepath.Join(p.root, "config", "samples"))
-	p.say("%s: both replicas of the hub are ready", hub.inKind())
-	return err
+	must.Do(p.apply(ctx, hub, nil, folder))
+	p.rollOut(ctx, hub, capiHome, capiDeployment, digest)
 }
 
-// archives builds the sample controller, and makes images of it and of Cluster API's manager.
-func (p *place) archives(ctx context.Context) (guestbook, capi string, err error) {
-	dist := filepath.Join(p.root, "dist")
-	program := filepath.Join(dist, "guestbook")
-	if _, err := execute(ctx, nil, "env", "CGO_ENABLED=0", "go", "build", "-trimpath", "-ldflags=-s -w", "-o", program,
-		"./e2e/guestbook/cmd"); err != nil {
-		return "", "", err
-	}
-	arch, err := execute(ctx, nil, "go", "env", "GOARCH")
-	if err != nil {
-		return "", "", err
-	}
-	image := func(program, name, archive string) error {
-		_, err := execute(ctx, nil, "go", "run", "-trimpath", "./config/image", "-program", program, "-name", name, "-arch",
-			arch, "-out", archive)
-		return err
-	}
-	guestbook, capi = program+".tar", filepath.Join(dist, capiProgram+".tar")
-	if err := image(program, guestbookImage, guestbook); err != nil {
-		return "", "", err
-	}
-	return guestbook, capi, image(filepath.Join(p.capi, capiProgram), capiImage, capi)
-}
-
-func (p *place) installGuestbook(ctx context.Context, c cluster, archive string) error {
-	digest, err := p.load(ctx, c, archive)
-	if err != nil {
-		return err
-	}
-	if _, err := p.kubectlOn(ctx, c, nil, "apply", "-k", filepath.Join(p.root, "config", "reader")); err != nil {
-		return err
-	}
-	if _, err := p.kubectlOn(ctx, c, webappv1.CRD, "apply", "-f", "-"); err != nil {
-		return err
-	}
+func (p *place) installGuestbook(ctx context.Context, c cluster) {
+	digest := p.load(ctx, c, p.archive("guestbook"))
+	must.Do(p.apply(ctx, c, nil, p.root, "config", "reader"))
+	must.Do(p.apply(ctx, c, webappv1.CRD))
 	manifest := bytes.ReplaceAll(guestbookManifest, []byte(`value: "" # set for each member`), []byte("value: "+c.name))
-	if err := harness.Await(ctx, time.Minute, "guestbooks are served in "+c.inKind(), func(ctx context.Context) error {
-		_, err := p.kubectlOn(ctx, c, manifest, "apply", "-f", "-")
-		return err
-	}); err != nil {
-		return err
-	}
-	if err := p.stamp(ctx, c, guestbookHome, "guestbook", digest); err != nil {
-		return err
-	}
-	p.say("%s: two replicas of the guestbook run", c.inKind())
-	return nil
+	must.Do(harness.Await(ctx, time.Minute, "guestbooks are served in "+c.inKind(), func(ctx context.Context) error {
+		return p.apply(ctx, c, manifest)
+	}))
+	p.rollOut(ctx, c, guestbookHome, "guestbook", digest)
 }
 
-// client is the administrator's.
-func (p *place) client(c cluster) (client.Client, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", p.kubeconfig(c))
-	if err != nil {
-		return nil, fmt.Errorf("%w: run make kind-up first", err)
+// register makes what Cluster API's providers make: each member's infrastructure, kubeconfig and Cluster. It returns
+// when Cluster API has reached each member.
+func (p *place) register(ctx context.Context) {
+	must.Do(p.apply(ctx, hub, givenManifest))
+	for _, c := range members {
+		p.setKubeconfig(ctx, c, must.Get(kind(ctx, nil, "get", "kubeconfig", "--internal", "--name", c.inKind())))
+		manifest := strings.NewReplacer("NAME", c.name, "PRIORITY", fmt.Sprint(c.priority)).Replace(memberManifest)
+		must.Do(harness.Await(ctx, capiLimit, "Cluster "+c.name+" is admitted", func(ctx context.Context) error {
+			return p.apply(ctx, hub, []byte(manifest))
+		}))
 	}
+	p.say("the Clusters are registered")
+	for _, reached := range []string{"jsonpath={.status.phase}=Provisioned", "condition=RemoteConnectionProbe"} {
+		must.Get(p.kubectl(ctx, hub, "-n", harness.FleetNamespace, "wait", "clusters.cluster.x-k8s.io", "--all",
+			"--for="+reached, "--timeout="+capiLimit.String()))
+	}
+}
+
+// setKubeconfig writes the kubeconfig of a member into the Secret of its Cluster.
+func (p *place) setKubeconfig(ctx context.Context, c cluster, kubeconfig string) {
+	manifest := must.Get(json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "type": "cluster.x-k8s.io/secret",
+		"metadata": map[string]any{"namespace": harness.FleetNamespace, "name": c.name + "-kubeconfig",
+			"labels": map[string]string{"cluster.x-k8s.io/cluster-name": c.name}},
+		"data": map[string][]byte{"value": []byte(kubeconfig)},
+	}))
+	must.Do(p.apply(ctx, hub, manifest))
+}
+
+// client is that of the hub's administrator.
+func (p *place) client() client.Client {
+	config, err := clientcmd.BuildConfigFromFlags("", p.kubeconfig(hub))
+	must.Do(err, "run make kind-up first")
 	config.Timeout = 10 * time.Second
-	return client.New(config, client.Options{Scheme: hublib.Scheme()})
+	return must.Get(client.New(config, client.Options{Scheme: hublib.Scheme()}))
 }

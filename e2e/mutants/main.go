@@ -53,8 +53,10 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/mutants/mutate"
 )
 
@@ -72,13 +74,13 @@ func main() {
 	flag.Visit(func(f *flag.Flag) { g.sampled = g.sampled || f.Name == "generated" })
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, &t, g, *only, *out); err != nil {
+	if err := must.Try(func() { run(ctx, &t, g, *only, *out) }); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-// figures is what is written.
+// figures are the content of out/mutants.json.
 type figures struct {
 	Mutants int `json:"mutants"`
 	Killed  int `json:"killed"`
@@ -86,85 +88,51 @@ type figures struct {
 	Table []result `json:"table"`
 }
 
-func run(ctx context.Context, t *trial, g generation, only, out string) error {
-	pattern, err := regexp.Compile(only)
-	if err != nil {
-		return err
-	}
-	// Figures of an earlier run would pass for those of one that fails.
-	if err := os.Remove(out); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	if t.dir, err = os.MkdirTemp("", "mutants"); err != nil {
-		return err
-	}
+func run(ctx context.Context, t *trial, g generation, only, out string) {
+	pattern := must.Get(regexp.Compile(only))
+	must.Do(os.RemoveAll(out)) // figures of an earlier run would pass for those of one that fails
+	t.dir, t.plain = must.Get(os.MkdirTemp("", "mutants")), map[tests]func() string{}
 	defer func() { _ = os.RemoveAll(t.dir) }()
 	var chosen []mutant
 	for _, m := range written() {
-		if _, err := m.change(); err != nil { // before any of them costs time
-			return fmt.Errorf("mutant %q: %w", m.name, err)
-		}
+		_, err := m.change() // before any of them costs time
+		must.Do(err, "mutant %q", m.name)
 		if pattern.MatchString(m.name) {
 			chosen = append(chosen, m)
 		}
 	}
 	made, drawn := &mutate.Mutants{}, []mutate.Mutant(nil)
 	if g.all || g.sample > 0 {
-		if made, err = g.make(ctx); err != nil {
-			return err
-		}
+		made = must.Get(g.make(ctx))
 		drawn = g.drawn(made.All, pattern)
 	}
 	if len(chosen)+len(drawn) == 0 {
-		return fmt.Errorf("no mutant matches -only %q: a run prints the names", only)
+		must.Fail("no mutant matches -only %q: a run prints the names", only)
 	}
-	f, err := t.table(ctx, chosen)
-	if err != nil {
-		return err
-	}
-	if f.generated, err = g.try(ctx, t, made, drawn); err != nil {
-		return err
-	}
+	f := t.table(ctx, chosen)
+	f.generated = t.generated(ctx, made, drawn)
 	fmt.Printf("%d of %d written mutants killed\n", f.Killed, f.Mutants)
 	insufficient := f.verdict()
-	if err := write(out, f); err != nil {
-		return err
-	}
+	must.Do(os.MkdirAll(filepath.Dir(out), 0o755))
+	must.Do(os.WriteFile(out, append(must.Get(json.MarshalIndent(f, "", "  ")), '\n'), 0o644))
 	if f.Killed < f.Mutants {
 		insufficient = errors.Join(insufficient,
 			errors.New("a written mutant that survives wants a test; if no test can tell it from the code, it is no mutant"))
 	}
-	return insufficient
+	must.Do(insufficient)
 }
 
-// table tries written mutants, several at a time, and prints their results as they come.
-func (t *trial) table(ctx context.Context, mutants []mutant) (figures, error) {
-	f := figures{Mutants: len(mutants)}
-	var mu sync.Mutex
-	err := inParallel(ctx, t.atOnce, mutants, func(ctx context.Context, m mutant) error {
-		r, err := t.try(ctx, m)
-		if err != nil {
-			return fmt.Errorf("mutant %q: %w", m.name, err)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if r.Killed {
-			f.Killed++
-		}
-		f.Table = append(f.Table, r)
-		fmt.Println(r)
-		return nil
-	})
-	return f, err
-}
-
-func write(path string, f figures) error {
-	data, err := json.MarshalIndent(f, "", "  ")
-	if err != nil {
-		return err
+// inParallel calls try for each mutant, several at a time, until all are done or one fails.
+func inParallel[M any](ctx context.Context, atOnce int, mutants []M, try func(context.Context, M)) {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for _, m := range mutants {
+		group.Go(func() error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return must.Try(func() { try(ctx, m) })
+		})
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(data, '\n'), 0o644)
+	must.Do(group.Wait())
 }

@@ -29,31 +29,28 @@ import (
 	"github.com/leasecast/leasecast/member"
 )
 
-// requestTimeout bounds a call of the register.
-const requestTimeout = 2 * time.Second
-
-// readEvery is how many rounds pass between two reads of the register, which need no right.
-const readEvery = 10
-
-type flags struct {
-	kubeconfig, namespaces, register, history, name string
-
-	every, work, skew time.Duration
-}
+const (
+	// requestTimeout bounds a call of the register.
+	requestTimeout = 2 * time.Second
+	// every is the time between two acts in a namespace, work the part of it between the question and the act.
+	every, work = 50 * time.Millisecond, 10 * time.Millisecond
+	// readEvery is how many rounds pass between two reads of the register, which need no right.
+	readEvery = 10
+)
 
 func main() {
-	var f flags
-	flag.StringVar(&f.kubeconfig, "kubeconfig", "", "how to reach the cluster that this reader lives in")
-	flag.StringVar(&f.namespaces, "namespaces", "", "comma-separated namespaces to act in")
-	flag.StringVar(&f.register, "register", "", "URL of the register")
-	flag.StringVar(&f.history, "history", "", "file to append the history to")
-	flag.StringVar(&f.name, "name", "", "what values begin with; no other process has it")
-	flag.DurationVar(&f.every, "every", 50*time.Millisecond, "time between two acts in a namespace")
-	flag.DurationVar(&f.work, "work", 10*time.Millisecond, "time between the question and the act")
-	flag.DurationVar(&f.skew, "max-clock-skew", time.Second, "the policy's maxClockSkewMilliseconds")
+	r := &reader{}
+	var kubeconfig, namespaces, historyFile string
+	var skew time.Duration
+	flag.StringVar(&kubeconfig, "kubeconfig", "", "how to reach the cluster that this reader lives in")
+	flag.StringVar(&namespaces, "namespaces", "", "comma-separated namespaces to act in")
+	flag.StringVar(&r.store.URL, "register", "", "URL of the register")
+	flag.StringVar(&historyFile, "history", "", "file to append the history to")
+	flag.StringVar(&r.name, "name", "", "what values begin with; no other process has it")
+	flag.DurationVar(&skew, "max-clock-skew", time.Second, "the policy's maxClockSkewMilliseconds")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, f)
+	err := r.run(ctx, kubeconfig, historyFile, strings.Split(namespaces, ","), skew)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "reader:", err)
@@ -63,7 +60,7 @@ func main() {
 
 // reader is the process.
 type reader struct {
-	flags
+	name   string
 	member *member.Member
 	store  register.Client
 	tell   *lines.Writer
@@ -71,38 +68,37 @@ type reader struct {
 	lastID atomic.Int64
 }
 
-func run(ctx context.Context, f flags) (err error) {
-	cfg, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+func (r *reader) run(ctx context.Context, kubeconfig, historyFile string, namespaces []string,
+	skew time.Duration) error {
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return err
 	}
-	file, err := os.OpenFile(f.history, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	file, err := os.OpenFile(historyFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	namespaces := strings.Split(f.namespaces, ",")
+	r.tell = lines.NewWriter(file)
 	log := funcr.New(func(_, line string) {
 		fmt.Println(time.Now().UTC().Format(time.RFC3339Nano), line)
 	}, funcr.Options{})
-	m, err := member.New(cfg, member.Options{Namespaces: namespaces, MaxClockSkew: f.skew, Logger: log})
+	r.member, err = member.New(cfg, member.Options{Namespaces: namespaces, MaxClockSkew: skew, Logger: log})
 	if err != nil {
 		return err
 	}
-	r := &reader{flags: f, tell: lines.NewWriter(file), member: m}
 	transport := &http.Transport{MaxIdleConnsPerHost: 2 * len(namespaces)}
-	r.store = register.Client{URL: f.register, HTTP: http.Client{Timeout: requestTimeout, Transport: transport}}
+	r.store.HTTP = http.Client{Timeout: requestTimeout, Transport: transport}
 	all, ctx := errgroup.WithContext(ctx)
-	all.Go(func() error { return m.Start(ctx) })
+	all.Go(func() error { return r.member.Start(ctx) })
 	for _, namespace := range namespaces {
 		all.Go(func() error { return r.act(ctx, namespace) })
 	}
-	return all.Wait()
+	return errors.Join(all.Wait(), file.Close())
 }
 
-// act acts in a namespace, again and again, until ctx ends or nobody could judge it any more.
+// act acts in a namespace, again and again, until ctx ends or the history cannot be written.
 func (r *reader) act(ctx context.Context, namespace string) error {
-	ticker := time.NewTicker(r.every)
+	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for round := 0; ; round++ {
 		select {
@@ -131,7 +127,7 @@ func (r *reader) write(ctx context.Context, namespace string) error {
 		return nil
 	}
 	select {
-	case <-time.After(r.work):
+	case <-time.After(work):
 	case <-ctx.Done():
 		return nil
 	}

@@ -4,16 +4,14 @@
 package register
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"net/url"
+	"net/http/httptest"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -36,15 +34,13 @@ type Write struct {
 	Taken bool
 }
 
-// ErrRefused is what a client gets for a write that the fenced register did not take.
+// ErrRefused is the error of a write that the fenced register did not take.
 var ErrRefused = errors.New("refused: the register has seen a higher epoch")
 
 // Server is the store. It is safe for concurrent use.
 type Server struct {
-	clock  lease.Clock
-	listen net.Listener
-	http   *http.Server
-	done   chan struct{}
+	*httptest.Server
+	clock lease.Clock
 
 	mu     sync.Mutex
 	fenced map[string]State
@@ -52,28 +48,10 @@ type Server struct {
 }
 
 // Serve starts a store on a free port of loopback. The caller must Close it.
-func Serve(clock lease.Clock) (*Server, error) {
-	listen, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("register: %w", err)
-	}
-	s := &Server{clock: clock, listen: listen, done: make(chan struct{}), fenced: map[string]State{}}
-	s.http = &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
-	go func() {
-		defer close(s.done)
-		_ = s.http.Serve(listen) // returns when the server is closed
-	}()
-	return s, nil
-}
-
-// URL is where clients reach the store.
-func (s *Server) URL() string { return "http://" + s.listen.Addr().String() }
-
-// Close ends the store.
-func (s *Server) Close() error {
-	err := s.http.Close()
-	<-s.done
-	return err
+func Serve(clock lease.Clock) *Server {
+	s := &Server{clock: clock, fenced: map[string]State{}}
+	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
+	return s
 }
 
 // Writes returns what was written since the last Forget, in order.
@@ -90,9 +68,8 @@ func (s *Server) Forget(before time.Duration) {
 	s.writes = slices.DeleteFunc(s.writes, func(w Write) bool { return w.At < before })
 }
 
-// ServeHTTP implements http.Handler: GET reads the fenced register of the namespace that the path names, POST writes to
-// both.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// serve answers a GET with the fenced register of the namespace that the path names. A POST writes to both registers.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	namespace := strings.TrimPrefix(r.URL.Path, "/")
 	if r.Method == http.MethodGet {
 		s.mu.Lock()
@@ -101,13 +78,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(state) // an error means that the client is gone
 		return
 	}
-	query := r.URL.Query()
-	epoch, err := strconv.ParseInt(query.Get("epoch"), 10, 64)
-	if err != nil {
+	var state State
+	if err := json.NewDecoder(r.Body).Decode(&state); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	if !s.write(namespace, State{epoch, query.Get("value")}) {
+	} else if !s.write(namespace, state) {
 		w.WriteHeader(http.StatusConflict)
 	}
 }
@@ -129,44 +103,39 @@ type Client struct {
 	HTTP http.Client
 }
 
-// Write writes to both registers. nil says that the fenced one took it, [ErrRefused] that it did not; after any other
-// error nobody knows.
+// Write writes to both registers. It returns nil if the fenced one took the write, and [ErrRefused] if it did not.
+// After any other error the result is unknown.
 func (c *Client) Write(ctx context.Context, namespace string, state State) error {
-	query := url.Values{"epoch": {strconv.FormatInt(state.Epoch, 10)}, "value": {state.Value}}
-	_, err := c.do(ctx, http.MethodPost, namespace+"?"+query.Encode())
+	body, err := json.Marshal(state)
+	if err != nil {
+		return fmt.Errorf("register: %w", err)
+	}
+	_, err = c.do(ctx, http.MethodPost, namespace, body)
 	return err
 }
 
 // Read reads the fenced register.
 func (c *Client) Read(ctx context.Context, namespace string) (state State, err error) {
-	body, err := c.do(ctx, http.MethodGet, namespace)
-	if err != nil {
-		return State{}, err
-	}
-	if err := json.Unmarshal(body, &state); err != nil {
-		return State{}, fmt.Errorf("register: %w", err)
-	}
-	return state, nil
+	return c.do(ctx, http.MethodGet, namespace, nil)
 }
 
-func (c *Client) do(ctx context.Context, method, target string) (body []byte, err error) {
-	request, err := http.NewRequestWithContext(ctx, method, c.URL+"/"+target, nil)
+func (c *Client) do(ctx context.Context, method, namespace string, body []byte) (state State, err error) {
+	request, err := http.NewRequestWithContext(ctx, method, c.URL+"/"+namespace, bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("register: %w", err)
+		return state, fmt.Errorf("register: %w", err)
 	}
 	answer, err := c.HTTP.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("register: %w", err)
+		return state, fmt.Errorf("register: %w", err)
 	}
 	defer func() { _ = answer.Body.Close() }()
-	body, err = io.ReadAll(answer.Body)
 	switch {
-	case err != nil:
-		return nil, fmt.Errorf("register: %w", err)
 	case answer.StatusCode == http.StatusConflict:
-		return nil, ErrRefused
+		return state, ErrRefused
 	case answer.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("register: %s: %s", answer.Status, strings.TrimSpace(string(body)))
+		return state, fmt.Errorf("register: %s", answer.Status)
+	case method == http.MethodGet:
+		err = json.NewDecoder(answer.Body).Decode(&state)
 	}
-	return body, nil
+	return state, err
 }

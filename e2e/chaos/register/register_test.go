@@ -8,16 +8,9 @@ import (
 )
 
 func TestOnlyTheFencedRegisterRefuses(t *testing.T) {
-	s, err := Serve(&clock.System{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	c := &Client{URL: s.URL()}
+	s := Serve(&clock.System{})
+	t.Cleanup(s.Close)
+	c := &Client{URL: s.URL}
 	for _, step := range []struct {
 		write State
 		want  error

@@ -16,20 +16,19 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 )
 
-// chosenPath is the package that mutated code asks.
+// chosenPath is the package that mutated code calls.
 const chosenPath = "github.com/leasecast/leasecast/e2e/mutants/chosen"
 
 // source is a package with its types.
 type source struct {
-	path  string // of the import
-	dir   string // from the root of the module
-	files []*file
-	info  *types.Info
-	types *types.Package
-	load  *loader
+	path    string // of the import
+	dir     string // from the root of the module
+	files   []*file
+	info    *types.Info
+	types   *types.Package
+	imports types.Importer
 }
 
 // file is one file of a package.
@@ -40,46 +39,40 @@ type file struct {
 	ast  *ast.File
 }
 
-// loader knows the types of all that the packages import.
-type loader struct {
-	fset    *token.FileSet
-	exports map[string]string // import path → file with what it exports
-	types.Importer
-}
-
-// listed is what `go list` says of a package.
+// listed is a package in the output of go list.
 type listed struct {
 	ImportPath, Dir, Export string
 	GoFiles                 []string
+	DepOnly                 bool
 }
 
-// load reads packages, given as arguments of `go list`, and what they import.
-func load(ctx context.Context, dir string, patterns []string) ([]*source, error) {
-	l := &loader{fset: token.NewFileSet(), exports: map[string]string{}}
-	l.Importer = importer.ForCompiler(l.fset, "gc", func(path string) (io.ReadCloser, error) {
-		if l.exports[path] == "" {
-			return nil, fmt.Errorf("package %s exports nothing", path)
-		}
-		return os.Open(l.exports[path])
-	})
-	deps, err := list(ctx, dir, append([]string{"-deps", "-export", chosenPath}, patterns...))
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range deps {
-		l.exports[p.ImportPath] = p.Export
-	}
-	asked, err := list(ctx, dir, patterns)
-	if err != nil {
-		return nil, err
-	}
+// load reads packages, which are given as to go list, and the types of all that they import.
+func load(ctx context.Context, dir string, patterns []string) (sources []*source, err error) {
 	root, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	var sources []*source
-	for _, p := range asked {
-		s, err := l.read(root, p)
+	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-deps", "-export",
+		"-json=ImportPath,Dir,Export,GoFiles,DepOnly", chosenPath}, patterns...)...)
+	cmd.Dir, cmd.Stderr = dir, os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list %v: %w", patterns, err)
+	}
+	exports := map[string]string{}
+	imports := importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) {
+		return os.Open(exports[path])
+	})
+	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); { // what a package imports comes before it
+		var p listed
+		if err := d.Decode(&p); err != nil {
+			return nil, err
+		}
+		exports[p.ImportPath] = p.Export
+		if p.DepOnly || p.ImportPath == chosenPath {
+			continue
+		}
+		s, err := newSource(root, p, imports)
 		if err != nil {
 			return nil, err
 		}
@@ -88,86 +81,80 @@ func load(ctx context.Context, dir string, patterns []string) ([]*source, error)
 	return sources, nil
 }
 
-// list asks the go command.
-func list(ctx context.Context, dir string, args []string) ([]listed, error) {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-json=ImportPath,Dir,Export,GoFiles"}, args...)...)
-	cmd.Dir = dir
-	var complaints bytes.Buffer
-	cmd.Stderr = &complaints
-	out, err := cmd.Output()
+// newSource reads a package. Its files are named from the root on, even if they belong to another module.
+func newSource(root string, p listed, imports types.Importer) (*source, error) {
+	dir, err := filepath.Rel(root, p.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("go list %s: %w\n%s", strings.Join(args, " "), err, complaints.Bytes())
-	}
-	var all []listed
-	for d := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p listed
-		if err := d.Decode(&p); errors.Is(err, io.EOF) {
-			return all, nil
-		} else if err != nil {
-			return nil, err
-		}
-		all = append(all, p)
-	}
-}
-
-// read reads a package. Its files are named from the root on, also where it is of another module.
-func (l *loader) read(root string, p listed) (*source, error) {
-	s := &source{path: p.ImportPath, load: l}
-	var err error
-	if s.dir, err = filepath.Rel(root, p.Dir); err != nil {
 		return nil, err
 	}
-	slices.Sort(p.GoFiles)
+	s := &source{path: p.ImportPath, dir: dir, imports: imports, info: &types.Info{
+		Types:      map[ast.Expr]types.TypeAndValue{},
+		Uses:       map[*ast.Ident]types.Object{},
+		Defs:       map[*ast.Ident]types.Object{},
+		Selections: map[*ast.SelectorExpr]*types.Selection{},
+	}}
 	for _, name := range p.GoFiles {
-		f := &file{path: filepath.ToSlash(filepath.Join(s.dir, name)), full: filepath.Join(p.Dir, name)}
+		f := &file{path: filepath.ToSlash(filepath.Join(dir, name)), full: filepath.Join(p.Dir, name)}
 		if f.text, err = os.ReadFile(f.full); err != nil {
 			return nil, err
 		}
 		s.files = append(s.files, f)
 	}
-	return s, s.check()
-}
-
-// check parses the files of a package and finds its types.
-func (s *source) check() error {
-	var trees []*ast.File
-	for _, f := range s.files {
-		var err error
-		if f.ast, err = parser.ParseFile(s.load.fset, f.full, f.text, parser.SkipObjectResolution); err != nil {
-			return err
-		}
-		trees = append(trees, f.ast)
+	trees, pkg, errs := s.compile(func(f *file) []byte { return f.text }, s.info)
+	if len(errs) > 0 {
+		return nil, errs[0]
 	}
-	s.info = &types.Info{
-		Types:      map[ast.Expr]types.TypeAndValue{},
-		Uses:       map[*ast.Ident]types.Object{},
-		Defs:       map[*ast.Ident]types.Object{},
-		Selections: map[*ast.SelectorExpr]*types.Selection{},
-	}
-	config := types.Config{Importer: s.load}
-	var err error
-	s.types, err = config.Check(s.path, s.load.fset, trees, s.info)
-	return err
-}
-
-// errorsOf returns what the compiler would say of the package with other texts in its files.
-func (s *source) errorsOf(texts [][]byte) ([]types.Error, error) {
-	fset := token.NewFileSet()
-	var trees []*ast.File
+	s.types = pkg
 	for i, f := range s.files {
-		tree, err := parser.ParseFile(fset, f.full, texts[i], parser.SkipObjectResolution)
+		f.ast = trees[i]
+	}
+	return s, nil
+}
+
+// compile checks the types of the package with these texts in its files, as the compiler does.
+func (s *source) compile(text func(*file) []byte, info *types.Info) (trees []*ast.File, pkg *types.Package,
+	errs []types.Error) {
+	fset := token.NewFileSet()
+	for _, f := range s.files {
+		tree, err := parser.ParseFile(fset, f.full, text(f), parser.SkipObjectResolution)
 		if err != nil {
-			return nil, fmt.Errorf("the mutated file does not parse: %w", err)
+			return nil, nil, []types.Error{{Fset: fset, Msg: err.Error()}}
 		}
 		trees = append(trees, tree)
 	}
-	var all []types.Error
-	config := types.Config{Importer: s.load, Error: func(err error) {
-		var e types.Error
-		if errors.As(err, &e) {
-			all = append(all, e)
+	config := types.Config{Importer: s.imports, Error: func(err error) {
+		if e := (types.Error{}); errors.As(err, &e) {
+			errs = append(errs, e)
 		}
 	}}
-	_, _ = config.Check(s.path, fset, trees, nil)
-	return all, nil
+	pkg, _ = config.Check(s.path, fset, trees, info) // errs has the error
+	return trees, pkg, errs
+}
+
+// Packages are packages of which other versions can be compiled.
+type Packages []*source
+
+// Load reads packages, which are given as to go list, in dir.
+func Load(ctx context.Context, dir string, patterns ...string) (Packages, error) {
+	return load(ctx, dir, patterns)
+}
+
+// Compile returns the compiler's first error if the file at a path from the root of the module had this text.
+func (p Packages) Compile(path, text string) error {
+	for _, s := range p {
+		if !slices.ContainsFunc(s.files, func(f *file) bool { return f.path == path }) {
+			continue
+		}
+		_, _, errs := s.compile(func(f *file) []byte {
+			if f.path == path {
+				return []byte(text)
+			}
+			return f.text
+		}, nil)
+		if len(errs) > 0 {
+			return errs[0]
+		}
+		return nil
+	}
+	return fmt.Errorf("%s belongs to none of the packages", path)
 }

@@ -1,13 +1,13 @@
 // Package mutate makes mutants of Go packages: small changes that a test has to notice.
 //
-// All mutants of a package are compiled in at once. Each mutated place asks package chosen
-// whether the mutant of that place is the chosen one, so that one build serves all of them
-// and a mutant costs a run of the tests. The changed files reach the compiler through an overlay.
+// All mutants of a package are compiled in at once. Each mutated place asks package chosen whether its mutant is the
+// chosen one. So one build serves all of them, and a mutant costs a run of the tests. The changed files reach the
+// compiler through an overlay.
 //
 // # Operators
 //
 //   - comparison: == and !=, < and >=, <= and > are exchanged; so is a Before or After negated;
-//   - boundary: < and <=, > and >=; and those that Before and After say;
+//   - boundary: < and <=, > and >= are exchanged; so are those that Before and After mean;
 //   - condition: an operand of && or || decides nothing;
 //   - negation: any other condition, and a bool that is returned, passed or stored;
 //   - branch: the body of an if, or one condition of a switch without a tag, is never reached;
@@ -19,22 +19,23 @@
 //
 // # What is left out
 //
-//   - what people read: logs, texts of errors, fields that are called Message, and the methods String, GoString,
-//     Error and MarshalJSON;
+//   - what people read: logs, texts of errors, fields named Message, and the methods String, GoString, Error and
+//     MarshalJSON;
 //   - an assignment that declares, because nothing could use what it declares; a return and a panic, because
 //     a function has to end (the branch that leads there is dropped instead);
 //   - Lock and Unlock, because one without the other hangs, and the race detector is what notices both;
-//   - arguments with calls in them as swapped ones, because both orders would call them; and those of functions
-//     that do not tell them apart;
-//   - a divisor that becomes zero, and the sizes that make is told;
+//   - swapped arguments that contain calls, because both orders would call them, and those of functions for which
+//     the order does not matter;
+//   - a divisor that becomes zero, and the sizes in a make;
 //   - && for || and the other way round, because what notices that one operand decides nothing notices that too;
 //   - what does not compile.
 package mutate
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"go/token"
+	"go/types"
 	"slices"
 	"strings"
 
@@ -45,8 +46,8 @@ import (
 type Mutant struct {
 	// Number chooses the mutant in a build. It changes with the code.
 	Number int
-	// Name says where it is and what changes, and stays as long as these do:
-	// "file function: operator: before → after", with an ordinal if there are several.
+	// Name is "file function: operator: before → after", with an ordinal if there are several. It changes only if the
+	// place does.
 	Name string
 	// Package is the folder of its package, from the root of the module.
 	Package string
@@ -61,7 +62,7 @@ type Mutants struct {
 	Misfits []string
 }
 
-// Make makes all mutants of the packages, which are given as to `go list`, in dir.
+// Make makes all mutants of the packages, which are given as to go list, in dir.
 func Make(ctx context.Context, dir string, patterns ...string) (*Mutants, error) {
 	sources, err := load(ctx, dir, patterns)
 	if err != nil {
@@ -79,164 +80,115 @@ func Make(ctx context.Context, dir string, patterns ...string) (*Mutants, error)
 	return made, nil
 }
 
-// site is a part of a file with the mutants of it.
+// site is a part of a file that a mutant changes.
 type site struct {
+	file       *file
 	start, end int // offsets in the file
-	names      []string
-	// wrap returns what the part becomes. inner is the part itself, in which other sites may
-	// be mutated already; its mutants have the numbers from first on.
-	wrap func(inner string, first int) string
-	// of is the site whose mutants this one belongs to, where a mutant changes two places.
-	of *site
-}
-
-func (s *site) main() *site {
-	if s.of != nil {
-		return s.of
-	}
-	return s
+	// format is what the part becomes, of %[1]d, the number, and %[2]s, the part with the sites in it.
+	format string
+	// first is the site itself, unless its mutant changes two places. Only the first has a name and a number.
+	first  *site
+	name   string
+	number int
 }
 
 // mutate adds the mutants of a package.
 func (s *source) mutate(made *Mutants) error {
-	sites := make([][]*site, len(s.files))
-	for i, f := range s.files {
-		sites[i] = s.sites(f)
+	var sites []*site
+	for _, f := range s.files {
+		sites = append(sites, s.sites(f)...)
 	}
-	if err := s.dropMisfits(sites, made); err != nil {
-		return err
+	misfits := s.misfits(sites)
+	sites = slices.DeleteFunc(sites, func(one *site) bool {
+		if misfits[one] {
+			made.Misfits = append(made.Misfits, one.name)
+		}
+		return misfits[one.first]
+	})
+	if errs := s.errors(sites); len(errs) > 0 {
+		return fmt.Errorf("the mutated code does not compile: %w", errs[0])
 	}
-	for i, f := range s.files {
-		if len(sites[i]) == 0 {
+	seen := map[string]int{}
+	for _, one := range sites {
+		if one.first != one {
 			continue
 		}
-		first := len(made.All) + 1
-		made.Files[f.full] = f.render(sites[i], first)
-		for _, name := range namesOf(sites[i]) {
-			made.All = append(made.All, Mutant{Number: len(made.All) + 1, Name: name, Package: s.dir})
+		name := one.name
+		if seen[name]++; seen[name] > 1 {
+			name = fmt.Sprintf("%s #%d", name, seen[name])
+		}
+		one.number = len(made.All) + 1
+		made.All = append(made.All, Mutant{Number: one.number, Name: name, Package: s.dir})
+	}
+	for _, f := range s.files {
+		if text := f.render(sites); !bytes.Equal(text, f.text) {
+			made.Files[f.full] = text
 		}
 	}
 	return nil
 }
 
-// namesOf returns the full names of the mutants of a file, in order.
-func namesOf(sites []*site) []string {
-	var names []string
-	seen := map[string]int{}
-	for _, s := range sites {
-		for _, name := range s.names {
-			if seen[name]++; seen[name] > 1 {
-				name = fmt.Sprintf("%s #%d", name, seen[name])
-			}
-			names = append(names, name)
-		}
-	}
-	return names
+// errors are the compiler's errors with these sites mutated.
+func (s *source) errors(sites []*site) []types.Error {
+	_, _, errs := s.compile(func(f *file) []byte { return f.render(sites) }, nil)
+	return errs
 }
 
-// dropMisfits takes out what does not compile.
-func (s *source) dropMisfits(sites [][]*site, made *Mutants) error {
-	errs, err := s.errorsOf(s.renderAll(sites))
-	if err != nil || len(errs) == 0 {
-		return err
-	}
-	bad := map[*site]bool{}
-	for _, e := range errs {
+// misfits are the sites at an error which do not compile without the others either.
+func (s *source) misfits(sites []*site) map[*site]bool {
+	tried := map[*site]bool{}
+	for _, e := range s.errors(sites) {
 		at := e.Fset.Position(e.Pos)
-		for i, f := range s.files {
-			if f.full != at.Filename {
+		for _, one := range sites {
+			if _, known := tried[one.first]; known || one.file.full != at.Filename || !one.covers(at.Line) {
 				continue
 			}
-			for _, one := range sites[i] {
-				if bad[one.main()] || !f.covers(one, at.Line) {
-					continue
-				}
-				alone := make([][]*site, len(s.files))
-				for _, other := range sites[i] {
-					if other.main() == one.main() {
-						alone[i] = append(alone[i], other)
-					}
-				}
-				left, err := s.errorsOf(s.renderAll(alone))
-				if err != nil {
-					return err
-				}
-				bad[one.main()] = len(left) > 0
-			}
+			alone := slices.DeleteFunc(slices.Clone(sites), func(other *site) bool { return other.first != one.first })
+			tried[one.first] = len(s.errors(alone)) > 0
 		}
 	}
-	for i := range sites {
-		sites[i] = slices.DeleteFunc(sites[i], func(one *site) bool {
-			if bad[one.main()] {
-				made.Misfits = append(made.Misfits, one.names...)
-			}
-			return bad[one.main()]
-		})
-	}
-	if errs, err = s.errorsOf(s.renderAll(sites)); err == nil && len(errs) > 0 {
-		err = fmt.Errorf("the mutated code does not compile: %w", errs[0])
-	}
-	return err
+	return tried
 }
 
-// covers reports whether a line of the file belongs to a site.
-func (f *file) covers(s *site, line int) bool {
-	first := 1 + strings.Count(string(f.text[:s.start]), "\n")
-	return first <= line && line <= first+strings.Count(string(f.text[s.start:s.end]), "\n")
-}
-
-func (s *source) renderAll(sites [][]*site) [][]byte {
-	texts := make([][]byte, len(s.files))
-	first := 1
-	for i, f := range s.files {
-		texts[i] = f.render(sites[i], first)
-		first += len(namesOf(sites[i]))
-	}
-	return texts
+// covers reports whether a line of the file belongs to the site.
+func (s *site) covers(line int) bool {
+	first := 1 + bytes.Count(s.file.text[:s.start], []byte("\n"))
+	return first <= line && line <= first+bytes.Count(s.file.text[s.start:s.end], []byte("\n"))
 }
 
 // alias is the name of package chosen in mutated files.
 const alias = "chosen__"
 
-// render returns the text of the file with its sites mutated. Lines stay where they are.
-func (f *file) render(sites []*site, first int) []byte {
-	if len(sites) == 0 {
+// render returns the text of the file with those of the sites mutated that belong to it. Lines stay where they are.
+func (f *file) render(sites []*site) []byte {
+	own := slices.DeleteFunc(slices.Clone(sites), func(s *site) bool { return s.file != f })
+	if len(own) == 0 {
 		return f.text
 	}
-	numbers := map[*site]int{}
-	for _, s := range sites {
-		numbers[s] = first
-		first += len(s.names)
-	}
 	// The outer ones before the inner ones; of those on the same part the last is the outermost.
-	order := slices.Clone(sites)
-	slices.Reverse(order)
-	slices.SortStableFunc(order, func(a, b *site) int {
+	slices.Reverse(own)
+	slices.SortStableFunc(own, func(a, b *site) int {
 		if a.start != b.start {
 			return a.start - b.start
 		}
 		return b.end - a.end
 	})
 	after := f.offset(f.ast.Name.End())
-	head := string(f.text[:after]) + "; import " + alias + " \"" + chosenPath + "\""
-	text, _ := f.part(after, len(f.text), order, numbers)
-	return []byte(head + text)
+	text, _ := f.part(after, len(f.text), own)
+	return fmt.Appendf(nil, "%s; import %s %q%s", f.text[:after], alias, chosenPath, text)
 }
 
-// part renders what is between two offsets, and returns the sites that lie behind it.
-func (f *file) part(start, end int, sites []*site, numbers map[*site]int) (string, []*site) {
+// part renders what is between two offsets, and returns the sites behind it.
+func (f *file) part(start, end int, sites []*site) (string, []*site) {
 	var b strings.Builder
 	for len(sites) > 0 && sites[0].start < end {
 		s := sites[0]
 		b.Write(f.text[start:s.start])
 		var inner string
-		inner, sites = f.part(s.start, s.end, sites[1:], numbers)
-		b.WriteString(s.wrap(inner, numbers[s.main()]))
+		inner, sites = f.part(s.start, s.end, sites[1:])
+		fmt.Fprintf(&b, s.format, s.first.number, inner)
 		start = s.end
 	}
 	b.Write(f.text[start:end])
 	return b.String(), sites
 }
-
-// offset is where a position lies in the file.
-func (f *file) offset(p token.Pos) int { return int(p - f.ast.FileStart) }

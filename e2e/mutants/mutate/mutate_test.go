@@ -102,7 +102,8 @@ func TestOperators(t *testing.T) {
 		"integers are one more or less": {code: "func f(a int64) int64 { return a + 1 }",
 			want: []string{"constant: 1 → +1 in a + 1", "constant: 1 → -1 in a + 1"}},
 		"a size matters to nobody": {code: "func f() []int { return make([]int, 0, 8) }"},
-		"arguments of one type change places": {code: "func f(a, b int, c string) { g(a, b, c) }\nfunc g(int, int, string) {}",
+		"arguments of one type change places": {
+			code: "func f(a, b int, c string) { g(a, b, c) }\nfunc g(int, int, string) {}",
 			want: []string{"statement: g(a, b, c) dropped", "swapped: a, b in g(a, b, c)"}},
 		"all three of them": {code: "func f(a, b, c int) { g(a, b, c) }\nfunc g(int, int, int) {}",
 			want: []string{"statement: g(a, b, c) dropped", "swapped: a, b in g(a, b, c)", "swapped: b, c in g(a, b, c)"}},
@@ -159,7 +160,8 @@ const killing = `package subject
 import ("errors"; "testing"; "time")
 
 func Test(t *testing.T) {
-	if Live(1, 1) || !Live(0, 1) || Both(true, false) || Both(false, true) || !Both(true, true) || Minus(2, 1) != 1 || Wait() != time.Minute {
+	if Live(1, 1) || !Live(0, 1) || Both(true, false) || Both(false, true) || !Both(true, true) ||
+		Minus(2, 1) != 1 || Wait() != time.Minute {
 		t.Fatal("wrong")
 	}
 	if Failed(errors.New("it")) == nil || Failed(nil) != nil {

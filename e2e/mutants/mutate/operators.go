@@ -1,96 +1,102 @@
 package mutate
 
 import (
-	"fmt"
 	"go/ast"
 	"go/constant"
 	"go/token"
 	"go/types"
 	"slices"
+	"strings"
+)
+
+// What a condition, a value or a statement becomes: see site.format.
+const (
+	never   = "(!" + alias + ".Is(%[1]d) && (%[2]s))"
+	always  = "(" + alias + ".Is(%[1]d) || (%[2]s))"
+	negated = "(" + alias + ".Is(%[1]d) != (%[2]s))"
+	dropped = "if !" + alias + ".Is(%[1]d) { %[2]s }"
+	zero    = alias + ".Zero(%[1]d, %[2]s)"
+	noError = alias + ".Nil(%[1]d, %[2]s)"
 )
 
 // statement adds the sites of a statement.
 func (w *walk) statement(s ast.Stmt) {
 	switch s := s.(type) {
 	case *ast.IfStmt:
-		w.branch(s)
-	case *ast.CaseClause:
-		if w.isTagless(s) {
-			for _, e := range s.List {
-				w.add(e, never, "branch: case "+w.brief(e)+" dropped")
-			}
-		}
-	case *ast.ExprStmt:
-		if call, ok := s.X.(*ast.CallExpr); ok && !w.locks(call) && !w.panics(call) {
-			w.dropped(s)
-		}
-	case *ast.AssignStmt:
-		if s.Tok != token.DEFINE && !onlyBlank(s.Lhs) {
-			w.dropped(s)
-		}
-	case *ast.DeferStmt:
-		if !w.locks(s.Call) {
-			w.dropped(s)
-		}
-	case *ast.BranchStmt:
-		if s.Tok == token.BREAK || s.Tok == token.CONTINUE {
-			w.dropped(s)
-		}
-	case *ast.IncDecStmt, *ast.GoStmt, *ast.SendStmt:
-		w.dropped(s)
-	}
-}
-
-func (w *walk) isTagless(c *ast.CaseClause) bool {
-	s, ok := w.up(1).(*ast.SwitchStmt)
-	return ok && s.Tag == nil && c.List != nil
-}
-
-// up is an ancestor of the node that is looked at: 0 is its parent.
-func (w *walk) up(n int) ast.Node {
-	if n >= len(w.stack) {
-		return nil
-	}
-	return w.stack[len(w.stack)-1-n]
-}
-
-// never makes a condition false.
-func never(inner string, first int) string {
-	return fmt.Sprintf("(!%s.Is(%d) && (%s))", alias, first, inner)
-}
-
-func (w *walk) branch(s *ast.IfStmt) {
-	if w.onlySpeaks(s) {
-		return
-	}
-	operator := "branch"
-	if b, ok := s.Cond.(*ast.BinaryExpr); ok && b.Op == token.NEQ && isError(w.info.Types[b.X].Type) {
-		operator = "error"
-	}
-	w.add(s.Cond, never, operator+": if "+w.brief(s.Cond)+" dropped")
-}
-
-// dropped adds a statement that may be left out.
-func (w *walk) dropped(s ast.Stmt) {
-	switch p := w.up(0).(type) {
-	case *ast.BlockStmt, *ast.CaseClause:
-	case *ast.CommClause:
-		if s == p.Comm {
+		if w.onlyLogs(s) {
 			return
 		}
+		operator := "branch"
+		if b, ok := s.Cond.(*ast.BinaryExpr); ok && b.Op == token.NEQ && isError(w.info.Types[b.X].Type) {
+			operator = "error"
+		}
+		w.add(s.Cond, never, "%s: if %s dropped", operator, w.brief(s.Cond))
+	case *ast.CaseClause:
+		for _, e := range s.List {
+			if w.isTagless(s) {
+				w.add(e, never, "branch: case %s dropped", w.brief(e))
+			}
+		}
 	default:
-		return
+		if w.isDroppable(s) && w.isListed(s) {
+			w.add(s, dropped, "statement: %s dropped", w.brief(s))
+		}
 	}
-	w.add(s, func(inner string, first int) string {
-		return fmt.Sprintf("if !%s.Is(%d) { %s }", alias, first, inner)
-	}, "statement: "+w.brief(s)+" dropped")
 }
 
-func onlyBlank(es []ast.Expr) bool {
-	return !slices.ContainsFunc(es, func(e ast.Expr) bool {
-		i, ok := e.(*ast.Ident)
-		return !ok || i.Name != "_"
-	})
+// isDroppable reports whether the code compiles without a statement of this kind, and goes on behind it.
+func (w *walk) isDroppable(s ast.Stmt) bool {
+	switch s := s.(type) {
+	case *ast.ExprStmt:
+		call, ok := s.X.(*ast.CallExpr)
+		return ok && !w.isLock(call) && w.function(call) != "panic"
+	case *ast.AssignStmt:
+		return s.Tok != token.DEFINE && slices.ContainsFunc(s.Lhs, func(e ast.Expr) bool {
+			i, ok := e.(*ast.Ident)
+			return !ok || i.Name != "_"
+		})
+	case *ast.DeferStmt:
+		return !w.isLock(s.Call)
+	case *ast.BranchStmt:
+		return s.Tok == token.BREAK || s.Tok == token.CONTINUE
+	case *ast.IncDecStmt, *ast.GoStmt, *ast.SendStmt:
+		return true
+	}
+	return false
+}
+
+// isListed reports whether a statement stands in a list of statements, and not in the head of another one.
+func (w *walk) isListed(s ast.Stmt) bool {
+	switch p := w.stack[len(w.stack)-1].(type) {
+	case *ast.BlockStmt, *ast.CaseClause:
+		return true
+	case *ast.CommClause:
+		return s != p.Comm
+	}
+	return false
+}
+
+// expression adds the sites of an expression and reports whether to visit its children.
+func (w *walk) expression(e ast.Expr) bool {
+	if call, ok := e.(*ast.CallExpr); ok {
+		w.swapped(call)
+	}
+	of, ok := w.info.Types[e]
+	if !ok || !of.IsValue() || !w.isRead(e) {
+		return true
+	}
+	isConstant := of.Value != nil
+	switch t := of.Type; {
+	case isBasic(t, types.IsBoolean):
+		w.truth(e, isConstant)
+	case isDuration(t):
+		w.duration(e, of)
+	case isConstant && isBasic(t, types.IsInteger):
+		w.integer(e, of)
+	case isError(t):
+		w.returned(e)
+	}
+	return !isConstant
 }
 
 // opposite and boundary are what comparisons become.
@@ -104,37 +110,37 @@ var (
 	}
 )
 
-// truth adds what can be changed of a bool.
-func (w *walk) truth(e ast.Expr, constant bool) {
+func isChain(op token.Token) bool { return op == token.LAND || op == token.LOR }
+
+// truth adds the sites of a bool.
+func (w *walk) truth(e ast.Expr, isConstant bool) {
 	p, _ := w.parent(e)
 	b, binary := e.(*ast.BinaryExpr)
 	switch {
-	case binary && (b.Op == token.LAND || b.Op == token.LOR): // its operands are changed
-	case binary && !constant && opposite[b.Op] != token.ILLEGAL:
-		w.negate(e, "comparison", fmt.Sprintf("%s → %s", w.brief(e), opposite[b.Op]))
+	case binary && isChain(b.Op): // its operands are changed
+	case binary && !isConstant && opposite[b.Op] != token.ILLEGAL:
+		w.add(e, negated, "comparison: %s → %s", w.brief(e), opposite[b.Op])
 		if to := boundary[b.Op]; to != token.ILLEGAL {
-			w.instead(e, fmt.Sprintf("(%s) %s (%s)", w.text(b.X), to, w.text(b.Y)),
-				fmt.Sprintf("boundary: %s → %s", w.brief(e), to))
+			w.instead(e, "("+w.literal(b.X)+") "+to.String()+" ("+w.literal(b.Y)+")", to.String())
 		}
 	default:
 		w.leaf(e, p)
 	}
-	// An operand of && or || decides nothing, if it is no such chain itself.
-	if in, ok := p.(*ast.BinaryExpr); ok && (in.Op == token.LAND || in.Op == token.LOR) && (!binary || b.Op != in.Op) {
-		w.add(e, func(inner string, first int) string {
-			if in.Op == token.LAND {
-				return fmt.Sprintf("(%s.Is(%d) || (%s))", alias, first, inner)
-			}
-			return never(inner, first)
-		}, fmt.Sprintf("condition: %s dropped from %s", w.brief(e), in.Op))
+	// An operand of && or || decides nothing, unless it is such a chain itself.
+	if in, ok := p.(*ast.BinaryExpr); ok && isChain(in.Op) && (!binary || b.Op != in.Op) {
+		format := never
+		if in.Op == token.LAND {
+			format = always
+		}
+		w.add(e, format, "condition: %s dropped from %s", w.brief(e), in.Op)
 	}
 }
 
-// leaf negates a bool that is no comparison.
+// leaf negates a bool that is no comparison by an operator.
 func (w *walk) leaf(e ast.Expr, parent ast.Node) {
 	switch p := parent.(type) {
 	case *ast.BinaryExpr:
-		if p.Op != token.LAND && p.Op != token.LOR {
+		if !isChain(p.Op) {
 			return // the comparison is inverted
 		}
 	case *ast.IfStmt, *ast.CaseClause, *ast.ReturnStmt, *ast.AssignStmt, *ast.KeyValueExpr, *ast.ValueSpec:
@@ -154,62 +160,31 @@ func (w *walk) leaf(e ast.Expr, parent ast.Node) {
 			return // changed where it stands
 		}
 	}
-	if w.comparesTimes(e) {
-		w.negate(e, "comparison", "!"+w.brief(e))
-		call := e.(*ast.CallExpr)
-		s := call.Fun.(*ast.SelectorExpr)
-		if inverse := map[string]string{"Before": "After", "After": "Before"}[s.Sel.Name]; inverse != "" {
-			w.instead(e, fmt.Sprintf("!(%s).%s(%s)", w.text(s.X), inverse, w.text(call.Args[0])),
-				fmt.Sprintf("boundary: %s → or equal", w.brief(e)))
-		}
+	call, method := w.comparison(e)
+	if call == nil {
+		w.add(e, negated, "negation: %s", w.brief(e))
 		return
 	}
-	w.negate(e, "negation", w.brief(e))
-}
-
-// comparesTimes reports whether an expression is Before, After or Equal of a time.
-func (w *walk) comparesTimes(e ast.Expr) bool {
-	call, ok := e.(*ast.CallExpr)
-	if !ok || len(call.Args) != 1 {
-		return false
+	w.add(e, negated, "comparison: !%s", w.brief(e))
+	if inverse := map[string]string{"Before": "After", "After": "Before"}[method.Sel.Name]; inverse != "" {
+		w.instead(e, "!("+w.literal(method.X)+")."+inverse+"("+w.literal(call.Args[0])+")", "or equal")
 	}
-	switch name := w.function(call); name {
-	case "time.Before", "time.After", "time.Equal", metav1 + ".Before", metav1 + ".Equal":
-		return w.info.Selections[call.Fun.(*ast.SelectorExpr)] != nil
-	}
-	return false
 }
 
-const metav1 = "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-func (w *walk) negate(e ast.Expr, operator, change string) {
-	w.add(e, func(inner string, first int) string {
-		return fmt.Sprintf("(%s.Is(%d) != (%s))", alias, first, inner)
-	}, operator+": "+change)
-}
-
-// instead adds another condition in the place of one. Only one of the two is asked.
+// instead adds a comparison with another boundary in the place of one. Only one of the two is evaluated.
 func (w *walk) instead(e ast.Expr, other, change string) {
-	if !w.repeats(e) {
-		return
+	if w.isRepeatable(e) {
+		w.add(e, "("+alias+".Is(%[1]d) && ("+other+") || !"+alias+".Is(%[1]d) && (%[2]s))",
+			"boundary: %s → %s", w.brief(e), change)
 	}
-	w.add(e, func(inner string, first int) string {
-		return fmt.Sprintf("(%[1]s.Is(%[2]d) && (%[3]s) || !%[1]s.Is(%[2]d) && (%[4]s))", alias, first, other, inner)
-	}, change)
 }
 
 // duration makes one zero.
 func (w *walk) duration(e ast.Expr, of types.TypeAndValue) {
-	if of.Value != nil {
-		if constant.Sign(of.Value) == 0 {
-			return
-		}
-	} else {
-		switch e.(type) {
-		case *ast.Ident, *ast.SelectorExpr:
-		default:
-			return
-		}
+	_, isName := e.(*ast.Ident)
+	_, isField := e.(*ast.SelectorExpr)
+	if of.Value == nil && !isName && !isField || of.Value != nil && constant.Sign(of.Value) == 0 {
+		return
 	}
 	p, at := w.parent(e)
 	switch p := p.(type) {
@@ -222,43 +197,35 @@ func (w *walk) duration(e ast.Expr, of types.TypeAndValue) {
 			return
 		}
 	}
-	w.add(e, func(inner string, first int) string {
-		return fmt.Sprintf("%s.Zero(%d, %s)", alias, first, inner)
-	}, "duration: "+w.brief(e)+" → 0")
+	w.add(e, zero, "duration: %s → 0", w.brief(e))
 }
 
-// integer changes a constant by one.
+// integer changes a constant by one, unless it is one of a list of names.
 func (w *walk) integer(e ast.Expr, of types.TypeAndValue) {
 	p, at := w.parent(e)
-	if !w.counts(p, at) {
-		return
-	}
-	if n, ok := of.Type.(*types.Named); ok && n.Obj().Pkg() != nil {
-		return // one of a list of names
-	}
+	n, named := of.Type.(*types.Named)
 	t, ok := w.nameOfType(of.Type)
-	if !ok {
+	if !w.counts(p, at) || named && n.Obj().Pkg() != nil || !ok {
 		return
 	}
 	for _, by := range []string{"+", "-"} {
 		if by == "-" && constant.Sign(of.Value) == 0 {
 			continue
 		}
-		w.add(e, func(inner string, first int) string {
-			// Converted before it is added to, so that a constant of several operands stays one.
-			return fmt.Sprintf("%s.Other[%s](%d, %s, %s(%s)%s1)", alias, t, first, inner, t, w.text(e), by)
-		}, fmt.Sprintf("constant: %s → %s1 in %s", w.brief(e), by, w.brief(p)))
+		// Converted before it is added to, so that a constant of several operands stays one.
+		w.add(e, alias+".Other["+t+"](%[1]d, %[2]s, "+t+"("+w.literal(e)+")"+by+"1)",
+			"constant: %s → %s1 in %s", w.brief(e), by, w.brief(p))
 	}
 }
 
-// counts reports whether it matters by one what constant stands there. In a comparison that has
-// a boundary, that is what is moved.
+// counts reports whether it matters by one which constant stands there. In a comparison that has a boundary, the
+// boundary is moved instead.
 func (w *walk) counts(parent ast.Node, at ast.Expr) bool {
 	switch p := parent.(type) {
 	case *ast.BinaryExpr:
 		return slices.Contains([]token.Token{token.ADD, token.SUB, token.EQL, token.NEQ}, p.Op)
 	case *ast.CallExpr:
-		return at != p.Fun && !w.isType(p.Fun) && !w.isBuiltin(p, "make")
+		return at != p.Fun && !w.isType(p.Fun) && w.function(p) != "make"
 	case *ast.ReturnStmt, *ast.AssignStmt, *ast.ValueSpec, *ast.IndexExpr, *ast.SliceExpr:
 		return true
 	}
@@ -267,40 +234,31 @@ func (w *walk) counts(parent ast.Node, at ast.Expr) bool {
 
 // returned makes an error nil where it is returned.
 func (w *walk) returned(e ast.Expr) {
-	if p, _ := w.parent(e); p == nil {
-		return
-	} else if _, ok := p.(*ast.ReturnStmt); !ok {
-		return
+	if p, _ := w.parent(e); p != nil {
+		if _, ok := p.(*ast.ReturnStmt); ok {
+			w.add(e, noError, "error: return %s → nil", w.brief(e))
+		}
 	}
-	w.add(e, func(inner string, first int) string {
-		return fmt.Sprintf("%s.Nil(%d, %s)", alias, first, inner)
-	}, "error: return "+w.brief(e)+" → nil")
 }
 
-// swapped exchanges two adjacent arguments.
+// swapped exchanges two adjacent arguments, unless their order does not matter.
 func (w *walk) swapped(call *ast.CallExpr) {
-	if call.Ellipsis.IsValid() || w.isType(call.Fun) || w.symmetric(call) {
+	name := w.function(call)
+	if call.Ellipsis.IsValid() || w.isType(call.Fun) || strings.HasSuffix(name, "Equal") ||
+		slices.Contains([]string{"max", "min", "append", "make"}, name) {
 		return
 	}
-	for i := range len(call.Args) - 1 {
-		a, b := call.Args[i], call.Args[i+1]
+	for i := 1; i < len(call.Args); i++ {
+		a, b := call.Args[i-1], call.Args[i]
 		ta, tb := w.info.Types[a], w.info.Types[b]
-		if !ta.IsValue() || !tb.IsValue() || ta.IsNil() || !types.Identical(ta.Type,
-			tb.Type) || w.text(a) == w.text(b) || !still(a) || !still(b) {
+		if !ta.IsValue() || !tb.IsValue() || ta.IsNil() || !types.Identical(ta.Type, tb.Type) ||
+			w.text(a) == w.text(b) || !isPure(a) || !isPure(b) {
 			continue
 		}
-		t, ok := w.nameOfType(ta.Type)
-		if !ok {
-			continue
+		if t, ok := w.nameOfType(ta.Type); ok {
+			other := alias + ".Other[" + t + "](%[1]d, %[2]s, "
+			first := w.add(a, other+w.literal(b)+")", "swapped: %s, %s in %s", w.brief(a), w.brief(b), w.brief(call))
+			w.add(b, other+w.literal(a)+")", "").first = first
 		}
-		swap := func(other ast.Expr) func(string, int) string {
-			return func(inner string, number int) string {
-				return fmt.Sprintf("%s.Other[%s](%d, %s, %s)", alias, t, number, inner, w.text(other))
-			}
-		}
-		w.add(a, swap(b), fmt.Sprintf("swapped: %s, %s in %s", w.brief(a), w.brief(b), w.brief(call)))
-		first := w.found[len(w.found)-1]
-		w.add(b, swap(a))
-		w.found[len(w.found)-1].of = first
 	}
 }

@@ -13,10 +13,13 @@ import (
 type walk struct {
 	*source
 	file  *file
-	stack []ast.Node // from the file to the parent of the node that is looked at
+	stack []ast.Node // from the file to the parent of the visited node
 	where string     // the function or the variable
 	found []*site
 }
+
+// unread are the functions and methods whose results only people read.
+var unread = []string{"String", "GoString", "Error", "MarshalJSON", "describe", "unguardedMessage"}
 
 // sites returns those of a file, in the order of its text.
 func (s *source) sites(f *file) []*site {
@@ -24,27 +27,20 @@ func (s *source) sites(f *file) []*site {
 	for _, d := range f.ast.Decls {
 		switch d := d.(type) {
 		case *ast.FuncDecl:
-			if d.Body == nil || slices.Contains(forPeople, d.Name.Name) {
-				continue
+			if d.Body != nil && !slices.Contains(unread, d.Name.Name) {
+				w.in(NameOf(d), d.Body)
 			}
-			w.where = NameOf(d)
-			w.in(d.Body)
 		case *ast.GenDecl:
-			if d.Tok != token.VAR {
-				continue
-			}
 			for _, spec := range d.Specs {
-				w.where = spec.(*ast.ValueSpec).Names[0].Name
-				w.in(spec)
+				if d.Tok == token.VAR {
+					w.in(spec.(*ast.ValueSpec).Names[0].Name, spec)
+				}
 			}
 		}
 	}
 	slices.SortStableFunc(w.found, func(a, b *site) int { return a.start - b.start })
 	return w.found
 }
-
-// forPeople are the functions and methods of which only people read the results.
-var forPeople = []string{"String", "GoString", "Error", "MarshalJSON", "describe", "unguardedMessage"}
 
 // NameOf is the name of a function with its receiver's type.
 func NameOf(d *ast.FuncDecl) string {
@@ -61,14 +57,14 @@ func NameOf(d *ast.FuncDecl) string {
 	return types.ExprString(t) + "." + d.Name.Name
 }
 
-func (w *walk) in(root ast.Node) {
-	w.stack = nil
+func (w *walk) in(where string, root ast.Node) {
+	w.where = where
 	ast.Inspect(root, func(n ast.Node) bool {
-		if n == nil {
+		switch {
+		case n == nil:
 			w.stack = w.stack[:len(w.stack)-1]
 			return false
-		}
-		if !w.visit(n) {
+		case !w.visit(n):
 			return false
 		}
 		w.stack = append(w.stack, n)
@@ -76,52 +72,23 @@ func (w *walk) in(root ast.Node) {
 	})
 }
 
-// visit adds the sites of a node and reports whether there may be others inside it.
+// visit adds the sites of a node and reports whether to visit its children.
 func (w *walk) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.GenDecl:
 		return n.Tok == token.VAR
 	case ast.Stmt:
-		if w.speaks(n) {
+		if w.logs(n) {
 			return false
 		}
 		w.statement(n)
 	case ast.Expr:
-		if w.ofText(n) || w.isType(n) {
-			return false
-		}
-		return w.expression(n)
+		return !w.isText(n) && !w.isType(n) && w.expression(n)
 	}
 	return true
 }
 
-func (w *walk) isType(e ast.Expr) bool { return w.info.Types[e].IsType() }
-
-// expression adds the sites of an expression.
-func (w *walk) expression(e ast.Expr) bool {
-	if call, ok := e.(*ast.CallExpr); ok {
-		w.swapped(call)
-	}
-	of, ok := w.info.Types[e]
-	if !ok || !of.IsValue() || !w.isRead(e) {
-		return true
-	}
-	constant := of.Value != nil
-	switch t := of.Type; {
-	case isBool(t):
-		w.truth(e, constant)
-	case isDuration(t):
-		w.duration(e, of)
-	case constant && isInteger(t):
-		w.integer(e, of)
-	case isError(t):
-		w.returned(e)
-	}
-	return !constant
-}
-
-// parent returns what an expression belongs to, and the expression as it stands there: with its
-// parentheses.
+// parent returns what an expression belongs to, and the expression as it stands there: with its parentheses.
 func (w *walk) parent(e ast.Expr) (ast.Node, ast.Expr) {
 	for _, n := range slices.Backward(w.stack) {
 		p, ok := n.(*ast.ParenExpr)
@@ -136,7 +103,7 @@ func (w *walk) parent(e ast.Expr) (ast.Node, ast.Expr) {
 // isRead reports whether an expression stands where its value is used, and nothing else of it.
 func (w *walk) isRead(e ast.Expr) bool {
 	if _, ok := e.(*ast.ParenExpr); ok {
-		return false // what is in it is looked at
+		return false // its content is visited
 	}
 	p, e := w.parent(e)
 	switch p := p.(type) {
@@ -149,42 +116,45 @@ func (w *walk) isRead(e ast.Expr) bool {
 	case *ast.KeyValueExpr:
 		return e == p.Value
 	case *ast.CaseClause:
-		return !w.hasTag(p)
+		return w.isTagless(p)
 	case *ast.RangeStmt:
 		return e == p.X
 	case *ast.ValueSpec:
 		return slices.Contains(p.Values, e)
-	case *ast.IncDecStmt, *ast.CompositeLit, *ast.Field, *ast.ArrayType, *ast.SwitchStmt:
-		_, literal := p.(*ast.CompositeLit)
-		return literal && e != p.(*ast.CompositeLit).Type
+	case *ast.CompositeLit:
+		return e != p.Type
+	case *ast.IncDecStmt, *ast.Field, *ast.ArrayType, *ast.SwitchStmt:
+		return false
 	}
 	return true
 }
 
-// hasTag reports whether a clause is of a switch that compares with something.
-func (w *walk) hasTag(c *ast.CaseClause) bool {
-	for _, n := range slices.Backward(w.stack) {
-		if s, ok := n.(*ast.SwitchStmt); ok && slices.Contains(s.Body.List, ast.Stmt(c)) {
-			return s.Tag != nil
-		}
-	}
-	return true
+// isTagless reports whether a clause belongs to a switch that compares with nothing.
+func (w *walk) isTagless(c *ast.CaseClause) bool {
+	return slices.ContainsFunc(w.stack, func(n ast.Node) bool {
+		s, ok := n.(*ast.SwitchStmt)
+		return ok && s.Tag == nil && slices.Contains(s.Body.List, ast.Stmt(c))
+	})
 }
 
-// add adds a site for a part of the file. changes say what becomes of it, one each mutant:
-// "operator: before → after".
-func (w *walk) add(n ast.Node, wrap func(inner string, first int) string, changes ...string) {
-	s := &site{start: w.file.offset(n.Pos()), end: w.file.offset(n.End()), wrap: wrap}
-	for _, c := range changes {
-		s.names = append(s.names, fmt.Sprintf("%s %s: %s", w.file.path, w.where, c))
-	}
+// add adds a site, whose name ends with "operator: before → after". See site.format.
+func (w *walk) add(n ast.Node, format, change string, args ...any) *site {
+	s := &site{file: w.file, start: w.file.offset(n.Pos()), end: w.file.offset(n.End()), format: format}
+	s.first, s.name = s, w.file.path+" "+w.where+": "+fmt.Sprintf(change, args...)
 	w.found = append(w.found, s)
+	return s
 }
+
+// offset is where a position lies in the file.
+func (f *file) offset(p token.Pos) int { return int(p - f.ast.FileStart) }
 
 // text is the source of a node on one line.
 func (w *walk) text(n ast.Node) string {
 	return strings.Join(strings.Fields(string(w.file.text[w.file.offset(n.Pos()):w.file.offset(n.End())])), " ")
 }
+
+// literal is the source of a node as a part of a format.
+func (w *walk) literal(n ast.Node) string { return strings.ReplaceAll(w.text(n), "%", "%%") }
 
 // longest is how much of a text a name shows.
 const longest = 90
@@ -198,60 +168,34 @@ func (w *walk) brief(n ast.Node) string {
 	return string(text)
 }
 
-// repeats reports whether the text of a node can be there a second time in the mutated file, on one line.
-func (w *walk) repeats(n ast.Node) bool {
-	ok := !strings.Contains(string(w.file.text[w.file.offset(n.Pos()):w.file.offset(n.End())]), "//")
-	ast.Inspect(n, func(n ast.Node) bool {
+// has reports whether some node in a node is such.
+func has(in ast.Node, such func(ast.Node) bool) (found bool) {
+	ast.Inspect(in, func(n ast.Node) bool {
+		found = found || n != nil && such(n)
+		return !found
+	})
+	return found
+}
+
+// isRepeatable reports whether the text of a node may be a second time in the mutated file, on one line.
+func (w *walk) isRepeatable(n ast.Node) bool {
+	text := string(w.file.text[w.file.offset(n.Pos()):w.file.offset(n.End())])
+	return !strings.Contains(text, "//") && !has(n, func(n ast.Node) bool {
+		_, function := n.(*ast.FuncLit)
+		l, literal := n.(*ast.BasicLit)
+		return function || literal && (strings.ContainsAny(l.Value, "`\t") || strings.Contains(l.Value, "  "))
+	})
+}
+
+// isPure reports whether evaluating an expression calls and receives nothing.
+func isPure(e ast.Expr) bool {
+	return !has(e, func(n ast.Node) bool {
 		switch n := n.(type) {
-		case *ast.FuncLit:
-			ok = false
-		case *ast.BasicLit:
-			ok = ok && !strings.ContainsAny(n.Value, "`\t") && !strings.Contains(n.Value, "  ")
+		case *ast.CallExpr, *ast.FuncLit, *ast.CompositeLit:
+			return true
+		case *ast.UnaryExpr:
+			return n.Op == token.ARROW
 		}
-		return ok
+		return false
 	})
-	return ok
-}
-
-// nameOfType writes a type as the file can, or returns false.
-func (w *walk) nameOfType(t types.Type) (string, bool) {
-	ok := true
-	name := types.TypeString(types.Default(t), func(p *types.Package) string {
-		if p == w.types {
-			return ""
-		}
-		for _, i := range w.file.ast.Imports {
-			if strings.Trim(i.Path.Value, `"`) != p.Path() {
-				continue
-			}
-			if i.Name != nil {
-				return i.Name.Name
-			}
-			return p.Name()
-		}
-		ok = false
-		return p.Name()
-	})
-	return name, ok
-}
-
-func isBool(t types.Type) bool    { return basic(t)&types.IsBoolean != 0 }
-func isInteger(t types.Type) bool { return basic(t)&types.IsInteger != 0 }
-
-func basic(t types.Type) types.BasicInfo {
-	if b, ok := t.Underlying().(*types.Basic); ok {
-		return b.Info()
-	}
-	return 0
-}
-
-func isDuration(t types.Type) bool { return isNamed(t, "time", "Duration") }
-func isError(t types.Type) bool    { return types.Identical(t, types.Universe.Lookup("error").Type()) }
-
-func isNamed(t types.Type, path, name string) bool {
-	if p, ok := t.(*types.Pointer); ok {
-		t = p.Elem()
-	}
-	n, ok := types.Unalias(t).(*types.Named)
-	return ok && n.Obj().Pkg() != nil && n.Obj().Pkg().Path() == path && n.Obj().Name() == name
 }

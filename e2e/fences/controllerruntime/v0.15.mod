@@ -1,4 +1,4 @@
-module github.com/leasecast/leasecast/e2e/fences/old/controller-runtime-v0.15
+module github.com/leasecast/leasecast
 
 go 1.26.3
 

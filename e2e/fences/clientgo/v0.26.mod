@@ -1,4 +1,4 @@
-module github.com/leasecast/leasecast/e2e/fences/old/client-go-v0.26
+module github.com/leasecast/leasecast
 
 go 1.26.3
 

@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/process"
+)
+
+const (
+	cronNamespace = "shop"
+	// scheduled is the annotation that the CronJob controller puts on each Job.
+	scheduled = "batch.kubernetes.io/cronjob-scheduled-timestamp"
+	// fencingRole is the ClusterRole of config/fencing.
+	fencingRole = "leasecast-hub-fencing"
+	// lead is how long before a tick a change begins at most, and trail how long after it.
+	lead, trail = 8 * time.Second, 2 * time.Second
+	// away is how long the hub is lost: longer than a term.
+	away = 14 * time.Second
+	// lastJobs is how long the Jobs of the last tick are waited for.
+	lastJobs = 20 * time.Second
+)
+
+// fencedLabel is on the Jobs of fenced CronJobs.
+var fencedLabel = map[string]string{"run": "once"}
+
+// change is a way to change the leader.
+type change struct {
+	name string
+	make func(*cronStage, context.Context) (leader string, err error)
+}
+
+var changes = []change{
+	{"handover", func(s *cronStage, ctx context.Context) (string, error) { return s.HandOver(ctx, cronNamespace) }},
+	{"failover", func(s *cronStage, ctx context.Context) (string, error) {
+		return "", s.FailOver(ctx, cronNamespace, func(ctx context.Context, _ string) error {
+			return process.Pass(ctx, away)
+		})
+	}},
+	{"the hub is killed", func(s *cronStage, ctx context.Context) (string, error) {
+		return s.KillHub(ctx, cronNamespace, away)
+	}},
+	{"the hub is paused", func(s *cronStage, ctx context.Context) (string, error) {
+		return s.PauseHub(ctx, cronNamespace, away)
+	}},
+}
+
+// tickResult is out/drill-cronjob.json.
+type tickResult struct {
+	tickVerdict
+	Minutes  int      `json:"minutes"`
+	CronJobs int      `json:"cronJobs"`
+	Woken    bool     `json:"woken"`
+	Terms    int      `json:"terms"`
+	Changes  []string `json:"changes"`
+}
+
+func (r tickResult) String() string {
+	return fmt.Sprintf("%d ticks: %d ran twice, %d in a follower, %d were lost, %d of them while a cluster led; "+
+		"the first tick of a term came %.0f s late at worst",
+		r.Ticks, r.RanTwice, r.RanInFollower, r.Lost, r.LostWhileLed, r.WorstFirstTickSeconds)
+}
+
+// failed is an error if a tick was run where it must not be.
+func (r tickResult) failed() error {
+	if len(r.Breaches) > 0 {
+		return fmt.Errorf("%d breaches; the first: %s", len(r.Breaches), r.Breaches[0])
+	}
+	if r.Ticks == r.Lost {
+		return errors.New("no tick ran: nothing was seen")
+	}
+	return nil
+}
+
+// cronStage is a fleet with a CronJob controller in each member.
+type cronStage struct {
+	*harness.Drill
+	say             func(string)
+	ticks, cronJobs int
+	unwoken         bool
+	seed            uint64
+	view            *harness.View
+	controllers     []*process.Process
+}
+
+// fleet has one policy, which fences CronJobs.
+func (s *cronStage) fleet() harness.Options {
+	o := harness.Options{Timings: harness.Fast,
+		Fencing: &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{MatchLabels: fencedLabel}}}
+	for i, name := range clusters {
+		o.Members = append(o.Members, harness.Member{Name: name, Priority: 100 - i, Namespaces: []string{cronNamespace}})
+	}
+	return o
+}
+
+// begin makes the CronJobs, starts their controllers, and returns when a cluster leads.
+func (s *cronStage) begin(ctx context.Context, d *harness.Drill) {
+	s.Drill, s.view = d, must.Get(d.Look(ctx))
+	must.Get(s.AwaitFenced(ctx, harness.PolicyName)) // before that Jobs are created anywhere
+	for _, m := range clusters {
+		if s.unwoken {
+			s.leaveAsleep(ctx, m)
+		}
+		s.controllers = append(s.controllers, must.Get(d.StartControllers(m, "cronjob-controller", "--leader-elect=false")))
+		for i := range s.cronJobs {
+			must.Do(d.Members[m].Create(ctx, cronJob(i)))
+		}
+	}
+	s.say(fmt.Sprintf("%d CronJobs are in %s, each with the real CronJob controller", s.cronJobs,
+		strings.Join(clusters, ", ")))
+	must.Get(s.AwaitLeader(ctx, cronNamespace, ""))
+}
+
+// leaveAsleep takes the right to wake CronJobs from the hub.
+func (s *cronStage) leaveAsleep(ctx context.Context, member string) {
+	role := &rbacv1.ClusterRole{}
+	must.Do(s.Members[member].Get(ctx, client.ObjectKey{Name: fencingRole}, role))
+	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+		return slices.Contains(r.APIGroups, batchv1.GroupName)
+	})
+	must.Do(s.Members[member].Update(ctx, role))
+}
+
+func cronJob(i int) *batchv1.CronJob {
+	o := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: cronNamespace, Name: fmt.Sprintf("bill-%02d", i)}}
+	o.Spec.Schedule = "* * * * *"
+	o.Spec.JobTemplate.Labels = fencedLabel
+	o.Spec.JobTemplate.Spec.Template.Spec = corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "bill", Image: "bill"}},
+	}
+	return o
+}
+
+// close ends what begin has started.
+func (s *cronStage) close() error {
+	var errs []error
+	for _, p := range s.controllers {
+		errs = append(errs, p.Stop())
+	}
+	if s.view != nil {
+		s.view.Close()
+	}
+	return errors.Join(errs...)
+}
+
+// play changes the leader once a minute until there were enough ticks, and judges them.
+func (s *cronStage) play(ctx context.Context, d *harness.Drill) report {
+	defer func() { _ = s.close() }() // at worst they end with this program
+	s.begin(ctx, d)
+	must.Do(s.Await(ctx, 3*time.Minute, "all CronJobs tick", func(ctx context.Context) error {
+		return must.Try(func() {
+			if n := len(s.runs(ctx)); n < s.cronJobs {
+				must.Fail("there are %d Jobs", n)
+			}
+		})
+	}))
+	r := tickResult{CronJobs: s.cronJobs, Woken: !s.unwoken, Minutes: (s.ticks + s.cronJobs - 1) / s.cronJobs}
+	random := rand.New(rand.NewPCG(s.seed, 0))
+	first := time.Now().Truncate(time.Minute).Add(time.Minute)
+	if time.Until(first) < lead {
+		first = first.Add(time.Minute)
+	}
+	var ticks []tick
+	for i := range r.Minutes {
+		border := first.Add(time.Duration(i) * time.Minute)
+		for n := range s.cronJobs {
+			ticks = append(ticks, tick{cronJob(n).Name, border.UTC()})
+		}
+		offset := -lead + time.Duration(random.Int64N(int64(lead+trail)))
+		if i%3 == 2 {
+			offset = 30 * time.Second // far from any tick
+		}
+		must.Do(process.Pass(ctx, time.Until(border.Add(offset))))
+		c := changes[i%len(changes)]
+		r.Changes = append(r.Changes, fmt.Sprintf("%s %+.1f s: %s", clockTime(border), offset.Seconds(), c.name))
+		must.Get(c.make(s, ctx))
+		s.say(fmt.Sprintf("%s, %.1f s from the tick of %s; %d Jobs so far", c.name, offset.Seconds(), clockTime(border),
+			len(s.runs(ctx))))
+	}
+	must.Do(process.Pass(ctx, time.Until(ticks[len(ticks)-1].at.Add(lastJobs))))
+	terms := s.terms()
+	r.Terms = len(terms)
+	r.tickVerdict = judgeTicks(ticks, s.runs(ctx), terms)
+	must.Do(s.Check())
+	return r
+}
+
+// runs are all Jobs of CronJobs in all members.
+func (s *cronStage) runs(ctx context.Context) (all []run) {
+	for _, m := range clusters {
+		var jobs batchv1.JobList
+		must.Do(s.Members[m].List(ctx, &jobs, client.InNamespace(cronNamespace)), "the Jobs in %s", m)
+		for _, j := range jobs.Items {
+			at, err := time.Parse(time.RFC3339, j.Annotations[scheduled])
+			must.Do(err, "the tick of Job %s in %s", j.Name, m)
+			owner := metav1.GetControllerOf(&j)
+			if owner == nil {
+				must.Fail("Job %s in %s has no owner", j.Name, m)
+			}
+			all = append(all, run{tick{owner.Name, at.UTC()}, m, j.CreationTimestamp.Time})
+		}
+	}
+	return all
+}
+
+// terms are those that were seen.
+func (s *cronStage) terms() (all []term) {
+	for place, led := range s.view.Terms() {
+		member, _, _ := strings.Cut(place.Cluster, ".")
+		of := map[int64]term{}
+		for _, l := range led {
+			t, seen := of[l.Epoch]
+			if !seen {
+				t = term{member: member, acquired: l.AcquireTime}
+			}
+			if t.end.Before(l.Deadline()) {
+				t.end = l.Deadline()
+			}
+			of[l.Epoch] = t
+		}
+		all = slices.AppendSeq(all, maps.Values(of))
+	}
+	return all
+}

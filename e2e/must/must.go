@@ -1,0 +1,42 @@
+// Package must is for drills and tools of tests. They end at their first error, as tests do.
+package must
+
+import "fmt"
+
+// failure carries the error that ends a program.
+type failure struct{ error }
+
+// Do ends the program if there is an error. The prefix of the error, if given, is a format with its arguments.
+func Do(err error, prefix ...any) {
+	if err == nil {
+		return
+	}
+	if len(prefix) > 0 {
+		err = fmt.Errorf("%s: %w", fmt.Sprintf(fmt.Sprint(prefix[0]), prefix[1:]...), err)
+	}
+	panic(failure{err})
+}
+
+// Get returns a value unless there is an error.
+func Get[T any](value T, err error) T {
+	Do(err)
+	return value
+}
+
+// Fail ends the program.
+func Fail(format string, args ...any) { Do(fmt.Errorf(format, args...)) }
+
+// Try runs a part of a program in this goroutine, and returns the error that ended it.
+func Try(part func()) (err error) {
+	defer func() {
+		switch ended := recover().(type) {
+		case nil:
+		case failure:
+			err = ended.error
+		default:
+			panic(ended)
+		}
+	}()
+	part()
+	return nil
+}
