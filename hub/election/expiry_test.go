@@ -78,8 +78,6 @@ func TestPromisesEndAt(t *testing.T) {
 			state: vacant(during(afterOutage()), recorded(because(reason.OtherHub)))},
 		"lost: the largest D": {seconds: 61, state: lost(during(young()), largest(60*second))},
 		"lost, but sent":      {seconds: 16, state: lost(having(sent(0)), largest(15*second))},
-		"a record without a state is lost": {seconds: 61,
-			state: lost(during(young()), recorded(ledBy("west"), lasting(5*second)), largest(60*second))},
 		"retired: with the largest ε that D allows": {seconds: 30, state: retired(recorded(raisedTo(9))), noPolicy: true},
 		"retired, inherited": {seconds: 30,
 			state: retired(recorded(raisedTo(9)), during(young()), having(nothing())), noPolicy: true},
@@ -156,6 +154,10 @@ func TestWaitForTheExpiry(t *testing.T) {
 		"a namespace that appears in a settled tenure: granted at once": {
 			now: at(0), state: lost(largest(60 * second)), among: "east 100, west 50",
 			want: "Leading east 1 Elected next west persist",
+		},
+		"a record without a state is lost, and becomes vacant": {
+			now: at(5), among: "east 100", want: "Vacant west 20 WaitingForExpiry next east waiting WaitingForExpiry after 56s persist",
+			state: lost(during(young()), recorded(ledBy("west"), raisedTo(epoch), lasting(5*second)), largest(60*second)),
 		},
 		"D is not known: again after a second": {
 			now: at(1), noPolicy: true, state: lost(during(inheriting(9))), want: "lost waiting WaitingForExpiry after 1s",

@@ -76,10 +76,10 @@ func TestLockThatIsNotFencedAnyMoreCloses(t *testing.T) {
 		"retired":  retired(recorded(opened("shop/stock"))),
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, p := range []*election.Policy{policy(), nil} {
-				d := election.Next(at(1), p, state, among("east 100, west 50"))
+			withPolicy := election.Next(at(1), policy(), state, among("east 100, west 50"))
+			for _, d := range []election.Decision{withPolicy, election.Next(at(1), nil, state, nil)} {
 				if len(d.Record.OpenLocks) > 0 || !d.Persist {
-					t.Errorf("policy %v: open %v, persisted %v (%s)", p, d.Record.OpenLocks, d.Persist, say(d))
+					t.Errorf("%s, open %v", say(d), d.Record.OpenLocks)
 				}
 			}
 		})

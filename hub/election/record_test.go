@@ -83,20 +83,19 @@ func TestRecordAfterDecision(t *testing.T) {
 // Any difference to the persisted record is persisted. The record of a fleet that moves is known in all its fields.
 func TestAnyDifferenceIsPersisted(t *testing.T) {
 	for name, change := range map[string]func(*election.State){
-		"leader":             recorded(ledBy("east")),
-		"epoch":              seen(31),
-		"revoked epoch":      recorded(func(r *election.Record) { r.Revoked = 29 }),
-		"state":              recorded(func(r *election.Record) { r.State, r.Since = election.Retired, wall(2) }),
-		"reason":             recorded(func(r *election.Record) { r.Reason, r.Since = reason.NoCandidate, wall(2) }),
-		"start of the term":  recorded(func(r *election.Record) { r.AcquireTime = wall(-5) }),
-		"D":                  recorded(lasting(10 * second)),
-		"Lease name":         recorded(renamed),
-		"bound":              recorded(notBefore(9)),
-		"successor":          recorded(followedBy("west")),
-		"a priority":         recorded(observing(map[string]int32{"east": 50})),
-		"one cluster more":   recorded(observing(map[string]int32{"east": 100, "west": 50})),
-		"no difference":      func(*election.State) {},
-		"since when, edited": recorded(func(r *election.Record) { r.Since = wall(-9) }),
+		"leader":            recorded(ledBy("east")),
+		"epoch":             seen(31),
+		"revoked epoch":     recorded(func(r *election.Record) { r.Revoked = 29 }),
+		"state":             recorded(func(r *election.Record) { r.State, r.Since = election.Retired, wall(2) }),
+		"reason":            recorded(func(r *election.Record) { r.Reason, r.Since = reason.NoCandidate, wall(2) }),
+		"start of the term": recorded(func(r *election.Record) { r.AcquireTime = wall(-5) }),
+		"D":                 recorded(lasting(10 * second)),
+		"Lease name":        recorded(renamed),
+		"bound":             recorded(notBefore(9)),
+		"successor":         recorded(followedBy("west")),
+		"a priority":        recorded(observing(map[string]int32{"east": 50})),
+		"one cluster more":  recorded(observing(map[string]int32{"east": 100, "west": 50})),
+		"no difference":     func(*election.State) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := stateOf(election.Record{
@@ -105,15 +104,19 @@ func TestAnyDifferenceIsPersisted(t *testing.T) {
 			}, nothing(), moved, seen(30))
 			change(&s)
 			d := election.Next(at(2), policy(), s, among("east 100"))
-			kept := name == "no difference" || name == "since when, edited"
-			if d.Record.State != election.Vacant || d.Persist == kept {
+			if kept := name == "no difference"; d.Record.State != election.Vacant || d.Persist == kept {
 				t.Errorf("%s, want it persisted: %v", say(d), !kept)
 			}
-			if since := d.Record.Since; kept && !since.Equal(s.Record.Since) || d.Persist && s.Record.Since.After(wall(0)) &&
-				!since.Equal(wall(2)) {
-				t.Errorf("it is so since %v", since)
-			}
 		})
+	}
+	for why, since := range map[reason.Reason]time.Time{reason.Moved: wall(-5), reason.NoCandidate: wall(2)} {
+		for state, sinceState := range map[election.RecordState]time.Time{election.Vacant: since, election.Draining: wall(2)} {
+			s := stateOf(record(state, "", because(why)), nothing(), moved)
+			s.Record.Since = wall(-5)
+			if d := election.Next(at(2), policy(), s, among("east 100")); !d.Record.Since.Equal(sinceState) {
+				t.Errorf("%s because of %s before: %s since %v", state, why, say(d), d.Record.Since)
+			}
+		}
 	}
 }
 

@@ -68,6 +68,10 @@ func TestLeaderIsKeptWithoutProofAgainstIt(t *testing.T) {
 		"recovering after an outage of the hub: it has D to be fit": {
 			now: at(14.999), state: leading(afterOutage...), among: "east 100 Recovering, west 50 prepared", want: kept,
 		},
+		"deleted, after an outage of the hub: replaced at once": {
+			now: at(14.999), state: leading(afterOutage...), among: "east 100 Deleting, west 50 prepared",
+			want: "Draining east 20 Deleting next west persist",
+		},
 		"its Cluster is gone: replaced in order": {
 			now: at(5), state: leading(), among: "west 50", want: "Draining east 20 Gone next west after 11s persist",
 		},
