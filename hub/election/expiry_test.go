@@ -76,8 +76,8 @@ func TestPromisesEndAt(t *testing.T) {
 			state: vacant(during(young()), recorded(lasting(0)), largest(60*second))},
 		"vacant, another hub led: from the start": {seconds: 16,
 			state: vacant(during(afterOutage()), recorded(because(reason.OtherHub)))},
-		"lost: the largest D": {seconds: 61, state: lost(during(young()), largest(60*second))},
-		"lost, but sent":      {seconds: 16, state: lost(having(sent(0)), largest(15*second))},
+		"lost: the largest D":                       {seconds: 61, state: lost(during(young()), largest(60*second))},
+		"lost, but sent":                            {seconds: 16, state: lost(having(sent(0)), largest(15*second))},
 		"retired: with the largest ε that D allows": {seconds: 30, state: retired(recorded(raisedTo(9))), noPolicy: true},
 		"retired, inherited": {seconds: 30,
 			state: retired(recorded(raisedTo(9)), during(young()), having(nothing())), noPolicy: true},
@@ -156,7 +156,8 @@ func TestWaitForTheExpiry(t *testing.T) {
 			want: "Leading east 1 Elected next west persist",
 		},
 		"a record without a state is lost, and becomes vacant": {
-			now: at(5), among: "east 100", want: "Vacant west 20 WaitingForExpiry next east waiting WaitingForExpiry after 56s persist",
+			now: at(5), among: "east 100",
+			want:  "Vacant west 20 WaitingForExpiry next east waiting WaitingForExpiry after 56s persist",
 			state: lost(during(young()), recorded(ledBy("west"), raisedTo(epoch), lasting(5*second)), largest(60*second)),
 		},
 		"D is not known: again after a second": {

@@ -110,7 +110,8 @@ func TestAnyDifferenceIsPersisted(t *testing.T) {
 		})
 	}
 	for why, since := range map[reason.Reason]time.Time{reason.Moved: wall(-5), reason.NoCandidate: wall(2)} {
-		for state, sinceState := range map[election.RecordState]time.Time{election.Vacant: since, election.Draining: wall(2)} {
+		states := map[election.RecordState]time.Time{election.Vacant: since, election.Draining: wall(2)}
+		for state, sinceState := range states {
 			s := stateOf(record(state, "", because(why)), nothing(), moved)
 			s.Record.Since = wall(-5)
 			if d := election.Next(at(2), policy(), s, among("east 100")); !d.Record.Since.Equal(sinceState) {
