@@ -200,7 +200,7 @@ func TestRegistrationExpires(t *testing.T) {
 	}
 }
 
-func TestCancelNamesWhoHasNotAnswered(t *testing.T) {
+func TestReadersAreNamedInOrder(t *testing.T) {
 	r := newAcks()
 	r.ask(keyOf("ns"), 20)
 	r.listed(10, registered("b", 1), registered("a", 2), registered("c", 3, released("ns", 20)))
@@ -210,6 +210,13 @@ func TestCancelNamesWhoHasNotAnswered(t *testing.T) {
 	}
 	if got := fmt.Sprint(r.cancel(keyOf("ns"))); got != "[pods/a pods/b]" || r.unanswered() {
 		t.Errorf("silent are %s", got)
+	}
+	var expired []string
+	for _, l := range r.expired(at(100), second) {
+		expired = append(expired, l.Name)
+	}
+	if got := fmt.Sprint(expired); got != "[a b c]" {
+		t.Errorf("expired are %s", got)
 	}
 }
 
