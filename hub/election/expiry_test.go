@@ -9,433 +9,250 @@ import (
 	"github.com/leasecast/leasecast/hub/election"
 )
 
-// Rules 4 and 5: first close the source of renewTimes, then count.
-func TestGrantAfterWhatThisTenureSent(t *testing.T) {
-	lost, next := unfit("east", 100, reason.Unreachable), prepared(fit("west", 50))
-	draining := record(election.Draining, "east", followedBy("west"), notBefore(16))
-	state := func(s election.Sent, changes ...func(*election.Record)) election.State {
-		r := draining
-		for _, change := range changes {
-			change(&r)
-		}
-		return election.State{Record: r, Tenure: settled(), Sent: s}
-	}
-	const granted = "Leading west 21 FailedOver persist"
-	decide(t, map[string]decision{
-		"a drain starts only when the source of renewTimes is closed": {
-			now: at(10), among: []election.Candidate{lost, next}, want: "close",
-			state: election.State{Record: record(election.Leading, "east"), Tenure: settled(), Sent: open(sent(0))},
-		},
-		"then the bound is the latest renewTime + D + ε": {
-			now: at(10), among: []election.Candidate{lost, next},
-			want:  "Draining east 20 Unreachable next west after 6s persist",
-			state: election.State{Record: record(election.Leading, "east"), Tenure: settled(), Sent: sent(0)},
-		},
-		"a draining term whose source is open is not counted": {
-			now: at(20), state: state(open(sent(0))), among: []election.Candidate{lost, next}, want: "close",
-		},
-		"nor is a vacant one": {
-			now: at(20), among: []election.Candidate{next}, want: "close",
-			state: election.State{Record: record(election.Vacant, ""), Tenure: settled(), Sent: open(sent(0))},
-		},
-		"nor a lost one": {
-			now: at(20), among: []election.Candidate{next}, want: "close",
-			state: election.State{Tenure: settled(), Sent: open(sent(0))},
-		},
-		"nor a retired one": {
-			now: at(20), noPolicy: true, want: "close",
-			state: election.State{Record: record(election.Retired, "east"), Tenure: settled(), Sent: open(sent(0))},
-		},
-		"no grant while a Lease may be live": {
-			now: at(14.999), state: state(sent(0)), among: []election.Candidate{lost, next},
-			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1.001s",
-		},
-		"no grant before ε has passed too": {
-			now: at(15.999), state: state(sent(0)), among: []election.Candidate{lost, next},
-			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
-		},
-		"a grant at the bound": {
-			now: at(16), state: state(sent(0)), among: []election.Candidate{lost, next}, want: granted,
-		},
-		"what was sent counts, not the policy's shorter D": {
-			now: at(15.999), state: state(sent(0)), policy: policy(duration(14 * second)),
-			among: []election.Candidate{lost, next},
-			want:  "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
-		},
-		"nor its longer one": {
-			now: at(16), state: state(sent(0)), policy: policy(duration(60 * second)),
-			among: []election.Candidate{lost, next}, want: granted,
-		},
-		"a wall clock stepped forward grants nothing: the boot clock has to agree": {
-			now: lease.Reading{Wall: wall(100), Boot: boot(15.999)}, state: state(sent(0)),
-			among: []election.Candidate{lost, next},
-			want:  "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
-		},
-		"a wall clock stepped back delays: it was what renewTimes were made of": {
-			now: lease.Reading{Wall: wall(15.999), Boot: boot(30)}, state: state(sent(0)),
-			among: []election.Candidate{lost, next},
-			want:  "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
-		},
-		"but for no longer than another D + ε: readers refuse the renewTimes of a clock that was an hour ahead": {
-			now: lease.Reading{Wall: wall(-3600), Boot: boot(31.999)}, state: state(sent(0)),
-			among: []election.Candidate{lost, next},
-			want:  "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
-		},
-		"and then": {
-			now: lease.Reading{Wall: wall(-3600), Boot: boot(32)}, state: state(sent(0)),
-			among: []election.Candidate{lost, next},
-			want:  "Leading west 21 FailedOver persist",
-		},
-		"a wait is looked at again after D + ε, for the clock may be put right": {
-			now: lease.Reading{Wall: wall(-5000), Boot: boot(2)}, state: state(sent(0)),
-			among: []election.Candidate{lost, next},
-			want:  "Draining east 20 Unreachable next west waiting WaitingForExpiry after 16s",
-		},
-		"what was sent under a larger ε stands for as long as was right then": {
-			now: at(18.999), state: state(under(4*second, sent(0)), notBefore(19)), among: []election.Candidate{lost, next},
-			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
-		},
-		"on the boot clock too": {
-			now: lease.Reading{Wall: wall(100), Boot: boot(18.999)}, state: state(under(4*second, sent(0)), notBefore(19)), among: []election.Candidate{lost, next},
-			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
-		},
-		"and no longer": {now: at(19), state: state(under(4*second, sent(0))), among: []election.Candidate{lost, next}, want: granted},
-		"under a smaller one it stands for the policy's": {
-			now: at(15.999), state: state(under(second/2, sent(0))), among: []election.Candidate{lost, next},
-			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
-		},
-		"where locks are fenced, their stop time has to pass, too": {
-			now: at(32.999), state: state(stopping(17*second, sent(0)), notBefore(33)), policy: policy(locks(17 * second)),
-			among: []election.Candidate{lost, next}, want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
-		},
-		"on the boot clock, too": {
-			now: lease.Reading{Wall: wall(100), Boot: boot(32.999)}, state: state(stopping(17*second, sent(0)), notBefore(33)), policy: policy(locks(17 * second)),
-			among: []election.Candidate{lost, next}, want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
-		},
-		"and no more": {
-			now: at(33), state: state(stopping(17*second, sent(0)), notBefore(33)), policy: policy(locks(17 * second)), among: []election.Candidate{lost, next}, want: granted,
-		},
-		"a lock that the policy does not name any more is waited for": {
-			now: at(32.999), state: state(stopping(17*second, sent(0)), notBefore(33)), among: []election.Candidate{lost, next},
-			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
-		},
-		"a lock that the policy names since the last Lease was sent is not waited for: that Lease has not opened it": {
-			now: at(16), state: state(sent(0), notBefore(16)), policy: policy(locks(17 * second)), among: []election.Candidate{lost, next},
-			want: granted,
-		},
-		"a slow lock that was fenced before the last Lease was sent is waited for": {
-			now: at(39.999), state: state(after(40, sent(0)), notBefore(40)), among: []election.Candidate{lost, next},
-			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
-		},
-		"also on the boot clock": {
-			now:   lease.Reading{Wall: wall(100), Boot: boot(39.999)},
-			state: state(after(40, sent(0)), notBefore(40)), among: []election.Candidate{lost, next},
-			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
-		},
-		"and for no longer": {
-			now: at(40), state: state(after(40, sent(0)), notBefore(40)), among: []election.Candidate{lost, next},
-			want: granted,
-		},
-		"and for longer where the leader's clock is late": {
-			now:   at(45.999),
-			state: behind(7*second, state(after(40, sent(0)), notBefore(46))),
-			among: []election.Candidate{lost, next},
-			want:  "Draining east 20 Unreachable next west waiting WaitingForExpiry after 1ms",
-		},
-		"a policy that is gone shortens no stop time": {
-			now: at(40), noPolicy: true, want: "Retired east 20 PolicyGone waiting WaitingForExpiry after 7s",
-			state: election.State{Record: record(election.Retired, "east"), Tenure: settled(), Sent: stopping(17*second, sent(0))},
-		},
-		"a bound that the record names is not trusted": {
-			now: at(10), state: state(sent(0), notBefore(5)), among: []election.Candidate{lost, next},
-			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 6s persist",
-		},
-		"not even a later one": {
-			now: at(16), state: state(sent(0), notBefore(500)), among: []election.Candidate{lost, next}, want: granted,
-		},
-		"in a settled tenure that sent nothing there is nothing to wait for": {
-			now: at(1), state: state(closed()), among: []election.Candidate{lost, next}, want: granted,
-		},
-	})
-}
+// drains is a term that waits for its expiry.
+const drains = "Draining east 20 Unreachable next west waiting WaitingForExpiry after "
 
-// Rule 6: what an earlier tenure sent is unknown.
-func TestGrantAfterWhatEarlierTenuresSent(t *testing.T) {
-	lost, next := unfit("east", 100, reason.Unreachable), prepared(fit("west", 50))
-	inheriting := func(seconds float64) election.Tenure {
-		return election.Tenure{Started: at(0), Inherited: wall(seconds)}
+// Rules 4, 5, 6 and 15: nothing is granted, and no record is deleted, a millisecond before the second in the row on
+// either clock. In that second it is.
+func TestPromisesEndAt(t *testing.T) {
+	type row struct {
+		seconds  float64
+		state    election.State
+		policy   *election.Policy
+		noPolicy bool
 	}
-	state := func(tn election.Tenure, s election.Sent, changes ...func(*election.Record)) election.State {
-		return election.State{
-			Record: record(election.Draining, "east", append(changes, followedBy("west"))...), Tenure: tn, Sent: s,
-		}
+	lasts := func(d time.Duration) *election.Policy { return policy(duration(d)) }
+	fenced := policy(stopTime(17 * second))
+	inherits := func(seconds float64, changes ...func(*election.State)) election.State {
+		return draining(reason.Unreachable, append(changes, during(inheriting(seconds)))...)
 	}
-	wait := func(after string, at string) string {
-		return "Draining east 20 Unreachable next west waiting WaitingForExpiry after " + after + at
+	silent := func(seconds float64, changes ...func(*election.State)) election.State {
+		return inherits(seconds, append(changes, having(nothing()))...)
 	}
-	const granted = "Leading west 21 FailedOver persist"
-	decide(t, map[string]decision{
-		"it can have renewed until the deadline that was inherited, + D + ε": {
-			now: at(17.999), state: state(inheriting(2), closed(), notBefore(18)),
-			among: []election.Candidate{lost, next}, want: wait("1ms", ""),
-		},
-		"and no longer": {
-			now: at(18), state: state(inheriting(2), closed(), notBefore(18)),
-			among: []election.Candidate{lost, next}, want: granted,
-		},
-		"with the policy's D where the record was edited to less": {
-			now: at(17.999), state: state(inheriting(2), closed(), lasting(second), notBefore(18)),
-			among: []election.Candidate{lost, next}, want: wait("1ms", ""),
-		},
-		"with the largest D ever sent where the record was edited to less, and the policy's D is less too": {
-			now: at(62.999), among: []election.Candidate{lost, next},
-			state: election.State{
-				Record: record(election.Draining, "east", followedBy("west"), lasting(second), notBefore(63)), Tenure: inheriting(2),
-				Sent: closed(), LargestDuration: 60 * second,
-			},
-			want: wait("1ms", ""),
-		},
-		"with the largest ε under which anything was ever sent": {
-			now: at(20.999), among: []election.Candidate{lost, next},
-			state: election.State{
-				Record: record(election.Draining, "east", followedBy("west"), notBefore(21)), Tenure: inheriting(2), Sent: closed(), LargestSkew: 4 * second,
-			},
-			want: wait("1ms", ""),
-		},
-		"with the largest stop time under which anything was ever sent": {
-			now: at(34.999), among: []election.Candidate{lost, next},
-			state: election.State{
-				Record: record(election.Draining, "east", followedBy("west"), notBefore(35)), Tenure: inheriting(2), Sent: closed(), LargestStop: 17 * second,
-			},
-			want: wait("1ms", ""),
-		},
-		"with the D of the record, not the policy's": {
-			now: at(62.999), state: state(inheriting(2), closed(), lasting(60*second), notBefore(63)),
-			among: []election.Candidate{lost, next}, want: wait("1ms", ""),
-		},
-		"what was sent by this tenure shortens it by nothing": {
-			now: at(17.999), state: state(inheriting(2), sent(0), notBefore(18)),
-			among: []election.Candidate{lost, next}, want: wait("1ms", ""),
-		},
-		"what was sent by this tenure comes on top": {
-			now: at(20), state: state(inheriting(2), sent(5), notBefore(21)),
-			among: []election.Candidate{lost, next}, want: wait("1s", ""),
-		},
-		"on the boot clock it counts from the start of the tenure": {
-			now: lease.Reading{Wall: wall(100), Boot: boot(17.999)}, state: state(inheriting(2), closed(), notBefore(18)),
-			among: []election.Candidate{lost, next}, want: wait("1ms", ""),
-		},
-		"also when this tenure has sent something since": {
-			now: lease.Reading{Wall: wall(100), Boot: boot(17.999)}, state: state(inheriting(2), sent(0), notBefore(18)),
-			among: []election.Candidate{lost, next}, want: wait("1ms", ""),
-		},
-		"a hub that comes back after a long outage grants at once": {
-			now: at(0.001), state: state(inheriting(-600), closed()), among: []election.Candidate{lost, next}, want: granted,
-		},
-		"a record older than the Leases says nothing of D: the largest ever counts": {
-			now: at(77.999), among: []election.Candidate{lost, next},
-			state: election.State{
-				Record: record(election.Draining, "east", followedBy("west"), notBefore(78)), Tenure: inheriting(17),
-				Sent: closed(), Highest: epoch + 1, LargestDuration: 60 * second,
-			},
-			want: wait("1ms", ""),
-		},
-	})
-}
-
-// Rule 6: an empty record is a lost one.
-func TestALostRecord(t *testing.T) {
-	among := []election.Candidate{fit("east", 100), fit("west", 50)}
-	state := func(tn election.Tenure, s election.Sent, largest time.Duration) election.State {
-		return election.State{Tenure: tn, Sent: s, LargestDuration: largest}
+	sends := func(s election.Sent, changes ...func(*election.State)) election.State {
+		return draining(reason.Unreachable, append(changes, having(s))...)
 	}
-	decide(t, map[string]decision{
-		"grants nothing before the largest D ever sent has passed": {
-			now: at(60.999), state: state(young(), closed(), 60*second), among: among,
-			want: "Vacant nobody 0 WaitingForExpiry next east waiting WaitingForExpiry after 1ms persist",
-		},
-		"grants then, from the seconds": {
-			now: at(61), state: state(young(), closed(), 60*second), among: among,
-			want: "Leading east 41 Elected next west persist",
-		},
-		"a namespace that appears in a settled tenure has its leader at once": {
-			now: at(0), state: state(settled(), closed(), 60*second), among: among,
-			want: "Leading east 1 Elected next west persist",
-		},
-		"what this tenure sent before the record was lost still counts": {
-			now: at(9), state: state(settled(), sent(0), 15*second), among: among,
-			want: "Vacant nobody 0 WaitingForExpiry next east waiting WaitingForExpiry after 7s persist",
-		},
-		"an empty record object is no better than none": {
-			now: at(1), among: among,
-			state: election.State{
-				Record: election.Record{Observed: map[string]int32{}}, Tenure: young(), Sent: closed(), LargestDuration: 15 * second,
-			},
-			want: "Vacant nobody 0 WaitingForExpiry next east waiting WaitingForExpiry after 15s persist",
-		},
-		"nor is one without a D, whatever else it says": {
-			now: at(60.999), among: among,
-			state: election.State{
-				Record: record(election.Vacant, "", lasting(0)), Tenure: young(), Sent: closed(), LargestDuration: 60 * second,
-			},
-			want: "Vacant nobody 20 WaitingForExpiry next east waiting WaitingForExpiry after 1ms persist",
-		},
-		"without a policy it is gone once the largest D has passed twice": {
-			now: at(30), noPolicy: true, state: state(young(), closed(), 15*second), want: "gone",
-		},
-		"and not before: a policy may come back and find no trace of a promise": {
-			now: at(29.999), noPolicy: true, state: state(young(), closed(), 15*second),
-			want: "lost waiting WaitingForExpiry after 1ms",
-		},
-		"nor before what this tenure sent has passed": {
-			now: at(29), noPolicy: true, state: state(settled(), sent(0), 15*second),
-			want: "lost waiting WaitingForExpiry after 1s",
-		},
-	})
-}
-
-// Without a D no Lease could be written.
-func TestAVacantRecordHasAD(t *testing.T) {
-	s := election.State{Record: record(election.Vacant, "", lasting(0)), Tenure: settled(), Sent: closed()}
-	if got := election.Next(at(0), policy(), s, []election.Candidate{unfit("east", 100, reason.Unreachable)}).Record.Duration; got != 15*second {
-		t.Errorf("D is %v", got)
+	skewed := func(changes ...func(*election.State)) election.State {
+		return draining(reason.ClockSkewed, changes...)
 	}
-}
-
-// What a lost record leaves behind remembers the largest D until it has passed.
-func TestALostRecordStaysBounded(t *testing.T) {
-	among := []election.Candidate{fit("east", 100)}
-	s := election.State{Tenure: young(), Sent: closed(), LargestDuration: 60 * second}
-	s.Record = election.Next(at(1), policy(), s, among).Record
-	s.LargestDuration = 15 * second // the Secret that remembered it was lost, too
-	if got, want := say(election.Next(at(60.999), policy(), s, among)), "Vacant nobody 0 WaitingForExpiry next east waiting WaitingForExpiry after 1ms"; got != want {
-		t.Errorf("\n got %s\nwant %s", got, want)
-	}
-	if got, want := say(election.Next(at(61), policy(), s, among)), "Leading east 41 Elected persist"; got != want {
-		t.Errorf("\n got %s\nwant %s", got, want)
-	}
-}
-
-// Rule 5: a changed D never shortens what was promised.
-func TestTheRecordKeepsTheLongestDThatIsOut(t *testing.T) {
-	east, west := fit("east", 100), fit("west", 50)
-	long := func(s election.Sent) election.Sent { // renewed at zero with 60 s
-		s.Until, s.BootUntil = wall(60), boot(60)
-		return s
-	}
-	state := func(tn election.Tenure, s election.Sent, d time.Duration) election.State {
-		return election.State{Record: record(election.Leading, "east", lasting(d), followedBy("west")), Tenure: tn, Sent: s}
-	}
-	tests := map[string]struct {
-		now    lease.Reading
-		policy time.Duration
-		state  election.State
-		want   string
-		d      time.Duration
-	}{
-		"a longer D is recorded at once, before any Lease carries it": {
-			now: at(0), policy: 60 * second, state: state(settled(), open(sent(0)), 15*second),
-			want: "Leading east 20 Elected next west persist", d: 60 * second,
-		},
-		"a shorter one is not, while a longer promise would outlast a renewTime of now": {
-			now: at(44.999), policy: 15 * second, state: state(settled(), open(long(sent(0))), 60*second),
-			want: "Leading east 20 Elected next west after 1ms", d: 60 * second,
-		},
-		"nor on the boot clock": {
-			now: lease.Reading{Wall: wall(100), Boot: boot(44.999)}, policy: 15 * second,
-			state: state(settled(), open(long(sent(0))), 60*second),
-			want:  "Leading east 20 Elected next west after 1ms", d: 60 * second,
-		},
-		"nor on the wall clock": {
-			now: lease.Reading{Wall: wall(44.999), Boot: boot(100)}, policy: 15 * second,
-			state: state(settled(), open(long(sent(0))), 60*second),
-			want:  "Leading east 20 Elected next west after 1ms", d: 60 * second,
-		},
-		"nor while the source may still renewTime with the longer one": {
-			now: at(45), policy: 15 * second, state: state(settled(), open(long(sent(0))), 60*second),
-			want: "close", d: 60 * second,
-		},
-		"then it is": {
-			now: at(45), policy: 15 * second, state: state(settled(), long(sent(0)), 60*second),
-			want: "Leading east 20 Elected next west persist", d: 15 * second,
-		},
-		"nor while a slow lock that was fenced before outlasts a promise of now": {
-			now: at(58.999), policy: 15 * second, state: state(settled(), open(after(75, sent(43))), 60*second),
-			want: "Leading east 20 Elected next west after 1ms", d: 60 * second,
-		},
-		"nor by the boot clock": {
-			now: lease.Reading{Wall: wall(100), Boot: boot(58.999)}, policy: 15 * second,
-			state: state(settled(), open(after(75, sent(43))), 60*second),
-			want:  "Leading east 20 Elected next west after 1ms", d: 60 * second,
-		},
-		"not before what an earlier tenure promised has passed, with ε": {
-			now: at(60.999), policy: 15 * second, state: state(young(), sent(45), 60*second),
-			want: "Leading east 20 Elected next west after 1ms", d: 60 * second,
-		},
-		"and then": {
-			now: at(61), policy: 15 * second, state: state(young(), sent(45), 60*second),
-			want: "Leading east 20 Elected next west persist", d: 15 * second,
-		},
-		"a clock that is put right is noticed within the recorded D and ε": {
-			now: lease.Reading{Wall: wall(-5000), Boot: boot(1)}, policy: 15 * second,
-			state: state(settled(), open(long(sent(0))), 60*second),
-			want:  "Leading east 20 Elected next west after 1m1s", d: 60 * second,
-		},
-	}
-	for name, test := range tests {
+	for name, test := range map[string]row{
+		"sent: the renewTime + D + ε":          {seconds: 16, state: sends(sent(0))},
+		"sent, the policy's D is shorter":      {seconds: 16, state: sends(sent(0)), policy: lasts(14 * second)},
+		"sent, the policy's D is longer":       {seconds: 16, state: sends(sent(0)), policy: lasts(60 * second)},
+		"sent under a larger ε":                {seconds: 19, state: sends(withSkew(4*second, sent(0)))},
+		"sent under a smaller ε: the policy's": {seconds: 16, state: sends(withSkew(second/2, sent(0)))},
+		"sent with fenced locks: + the stop time": {seconds: 33, state: sends(withStop(17*second, sent(0))),
+			policy: fenced},
+		"sent with locks that are not fenced any more": {seconds: 33, state: sends(withStop(17*second, sent(0)))},
+		"sent before locks were fenced":                {seconds: 16, state: sends(sent(0)), policy: fenced},
+		"sent after slower locks were fenced":          {seconds: 40, state: sends(withEarlier(40, sent(0)))},
+		"the record has an earlier bound":              {seconds: 16, state: sends(sent(0), recorded(notBefore(5)))},
+		"the record has a later bound":                 {seconds: 16, state: sends(sent(0), recorded(notBefore(500)))},
+		"the leader's clock is behind by less than ε":  {seconds: 16, state: skewed(behind(second / 2))},
+		"the leader's clock is behind by 4 s":          {seconds: 19, state: skewed(behind(4 * second))},
+		"the leader's clock is behind by years: D":     {seconds: 30, state: skewed(behind(1e6 * second))},
+		"by years, the policy's D is longer": {seconds: 75, state: skewed(behind(1 << 55)),
+			policy: lasts(60 * second)},
+		"by 7 s, and slower locks were fenced": {seconds: 46,
+			state: sends(withEarlier(40, sent(0)), behind(7*second))},
+		"by 4 s, inherited": {seconds: 19,
+			state: skewed(behind(4*second), during(young()), having(nothing()))},
+		"inherited: the earlier tenure's end + D + ε": {seconds: 18, state: silent(2)},
+		"inherited, the record's D was lowered":       {seconds: 18, state: silent(2, recorded(lasting(second)))},
+		"inherited, the record's D is longer":         {seconds: 63, state: silent(2, recorded(lasting(60*second)))},
+		"inherited, the policy's D is longer":         {seconds: 61, state: silent(0), policy: lasts(60 * second)},
+		"inherited, the seal has a longer D":          {seconds: 63, state: silent(2, largest(60*second))},
+		"inherited, the seal has a larger ε": {seconds: 21,
+			state: silent(2, func(s *election.State) { s.LargestSkew = 4 * second })},
+		"inherited, the seal has a stop time": {seconds: 35,
+			state: silent(2, func(s *election.State) { s.LargestStop = 17 * second })},
+		"inherited, Leases are newer than the record": {seconds: 78, state: silent(17, seen(21), largest(60*second))},
+		"inherited, and sent since, but shorter":      {seconds: 18, state: inherits(2)},
+		"inherited, and sent since, and longer":       {seconds: 21, state: inherits(2, having(sent(5)))},
+		"vacant: inherited":                           {seconds: 16, state: vacant(during(young()))},
+		"vacant, the policy's D is longer": {seconds: 61, state: vacant(during(young())),
+			policy: lasts(60 * second)},
+		"vacant, the record has no D: the largest": {seconds: 61,
+			state: vacant(during(young()), recorded(lasting(0)), largest(60*second))},
+		"vacant, another hub led: from the start": {seconds: 16,
+			state: vacant(during(afterOutage()), recorded(because(reason.OtherHub)))},
+		"lost: the largest D":                       {seconds: 61, state: lost(during(young()), largest(60*second))},
+		"lost, but sent":                            {seconds: 16, state: lost(having(sent(0)), largest(15*second))},
+		"retired: with the largest ε that D allows": {seconds: 30, state: retired(recorded(raisedTo(9))), noPolicy: true},
+		"retired, inherited": {seconds: 30,
+			state: retired(recorded(raisedTo(9)), during(young()), having(nothing())), noPolicy: true},
+		"retired, sent with fenced locks": {seconds: 47, state: retired(having(withStop(17*second, sent(0)))),
+			noPolicy: true},
+		"lost without a policy: the largest D, twice": {seconds: 30, state: lost(during(young()), largest(15*second)),
+			noPolicy: true},
+		"lost without a policy, but sent": {seconds: 30, state: lost(having(sent(0)), largest(15*second)),
+			noPolicy: true},
+	} {
 		t.Run(name, func(t *testing.T) {
-			got := election.Next(test.now, policy(duration(test.policy)), test.state, []election.Candidate{east, west})
-			if say(got) != test.want || got.Record.Duration != test.d {
-				t.Errorf("\n got %s, D %v\nwant %s, D %v", say(got), got.Record.Duration, test.want, test.d)
+			p := test.policy
+			if p == nil && !test.noPolicy {
+				p = policy()
+			}
+			cs := among("east 100 Unreachable, west 50 prepared")
+			ends, before := test.seconds, test.seconds-0.001
+			for which, now := range map[string]lease.Reading{
+				"on both clocks": at(before), "on the boot clock": clocks(1e6, before), "on the wall clock": clocks(before, ends+5),
+			} {
+				d := election.Next(now, p, test.state, cs)
+				if d.Waiting != reason.WaitingForExpiry || d.Record.State == election.Leading || d.After != time.Millisecond {
+					t.Errorf("1 ms before the end %s: %s", which, say(d))
+				}
+				if d.Record.State == election.Draining && !d.Record.NotBefore.Equal(wall(ends)) {
+					t.Errorf("the record names %v as the end", d.Record.NotBefore)
+				}
+			}
+			if d := election.Next(at(ends), p, test.state, cs); d.Record.State != election.Leading && !d.Gone {
+				t.Errorf("at the end: %s", say(d))
 			}
 		})
 	}
 }
 
-// A tenure that takes over counts with the record's D. So whoever shortened it must have promised nothing that
-// outlasts its own last possible renewTime by more.
-func TestATakeoverAfterAShortenedDWaitsLongEnough(t *testing.T) {
-	east, west := fit("east", 100), fit("west", 50)
-	s := election.State{Record: record(election.Leading, "east", lasting(60*second)), Tenure: settled()}
-	stamp := func(now float64, d time.Duration) {
-		s.Sent = election.Sent{
-			Until: maxTime(s.Sent.Until, wall(now).Add(d)), BootUntil: max(s.Sent.BootUntil, boot(now)+d),
-		}
+// Rule 4: all renewals stop before the expiry is computed.
+func TestRenewalsStopBeforeAnythingIsCounted(t *testing.T) {
+	const cs = "east 100 Unreachable, west 50 prepared"
+	decide(t, map[string]decision{
+		"leading, the leader is lost": {
+			now: at(10), state: leading(having(renewing(sent(0)))), among: cs, want: "stop renewing",
+		},
+		"draining": {now: at(20), state: draining(reason.Unreachable, having(renewing(sent(0)))), among: cs,
+			want: "stop renewing"},
+		"vacant":      {now: at(20), state: vacant(having(renewing(sent(0)))), among: cs, want: "stop renewing"},
+		"record lost": {now: at(20), state: lost(having(renewing(sent(0)))), among: cs, want: "stop renewing"},
+		"retired":     {now: at(20), state: retired(having(renewing(sent(0)))), noPolicy: true, want: "stop renewing"},
+		"renewals have stopped: the drain begins": {
+			now: at(10), state: leading(), among: cs, want: "Draining east 20 Unreachable next west after 6s persist",
+		},
+	})
+}
+
+func TestWaitForTheExpiry(t *testing.T) {
+	const cs, granted = "east 100 Unreachable, west 50 prepared", "Leading west 21 FailedOver persist"
+	state := draining(reason.Unreachable)
+	decide(t, map[string]decision{
+		"the wall clock was an hour ahead at the renewal: another D + ε, and not less": {
+			now: clocks(-3600, 31.999), state: state, among: cs, want: drains + "1ms",
+		},
+		"the wall clock was an hour ahead at the renewal: another D + ε, and not more": {
+			now: clocks(-3600, 32), state: state, among: cs, want: granted,
+		},
+		"a wall clock that is behind may be corrected: again after D + ε": {
+			now: clocks(-5000, 2), state: state, among: cs, want: drains + "16s",
+		},
+		"the hub was away for long: granted at once": {
+			now: at(0.001), state: draining(reason.Unreachable, during(inheriting(-600)), having(nothing())), among: cs,
+			want: granted,
+		},
+		"a settled tenure that sent nothing: granted at once": {
+			now: at(1), state: draining(reason.Unreachable, having(nothing())), among: cs, want: granted,
+		},
+		"a namespace that appears in a settled tenure: granted at once": {
+			now: at(0), state: lost(largest(60 * second)), among: "east 100, west 50",
+			want: "Leading east 1 Elected next west persist",
+		},
+		"a record without a state is lost, and becomes vacant": {
+			now: at(5), among: "east 100",
+			want:  "Vacant west 20 WaitingForExpiry next east waiting WaitingForExpiry after 56s persist",
+			state: lost(during(young()), recorded(ledBy("west"), raisedTo(epoch), lasting(5*second)), largest(60*second)),
+		},
+		"D is not known: again after a second": {
+			now: at(1), noPolicy: true, state: lost(during(inheriting(9))), want: "lost waiting WaitingForExpiry after 1s",
+		},
+	})
+}
+
+// What is left of a lost record keeps the largest D until it has passed.
+func TestLostRecordStaysBounded(t *testing.T) {
+	s := lost(during(young()), largest(60*second))
+	s.Record = election.Next(at(1), policy(), s, among("east 100")).Record
+	s.LargestDuration = 15 * second // the Secret is lost, too
+	const vacant = "Vacant nobody 0 WaitingForExpiry next east waiting WaitingForExpiry after "
+	decide(t, map[string]decision{
+		"before the end": {now: at(60.999), state: s, among: "east 100", want: vacant + "1ms"},
+		"at the end":     {now: at(61), state: s, among: "east 100", want: "Leading east 41 Elected persist"},
+	})
+}
+
+// Rule 5: the record has a shorter D from the second in the row on, when no promise under the longer one outlasts a
+// promise of now.
+func TestRecordGetsShorterDAt(t *testing.T) {
+	longer := sent(0)
+	longer.Until, longer.BootUntil = wall(60), boot(60)
+	for name, test := range map[string]struct {
+		seconds float64
+		tenure  election.Tenure
+		sent    election.Sent
+	}{
+		"sent with 60 s":                            {45, settled(), longer},
+		"slower locks were fenced before":           {59, settled(), withEarlier(75, sent(43))},
+		"an earlier tenure may have sent with 60 s": {61, young(), sent(45)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			next := func(now lease.Reading, s election.Sent) election.Decision {
+				state := leading(recorded(lasting(60*second)), during(test.tenure), having(s))
+				return election.Next(now, policy(), state, among("east 100, west 50"))
+			}
+			before := test.seconds - 0.001
+			for _, now := range []lease.Reading{at(before), clocks(100, before), clocks(before, 100)} {
+				d := next(now, renewing(test.sent))
+				if say(d) != kept+" after 1ms" || d.Record.Duration != 60*second {
+					t.Errorf("at %v: %s, D %v", now, say(d), d.Record.Duration)
+				}
+			}
+			if d := next(at(test.seconds), renewing(test.sent)); !d.StopRenewing {
+				t.Errorf("while renewals may have 60 s: %s", say(d))
+			}
+			if d := next(at(test.seconds), test.sent); say(d) != kept+" persist" || d.Record.Duration != 15*second {
+				t.Errorf("after they stopped: %s, D %v", say(d), d.Record.Duration)
+			}
+			if d := next(clocks(-5000, 1), longer); say(d) != kept+" after 1m1s" {
+				t.Errorf("on a wall clock that is behind: %s", say(d))
+			}
+		})
 	}
-	stamp(0, 60*second)
-	shorter := policy(duration(15 * second))
+	t.Run("a longer D is recorded before any Lease has it", func(t *testing.T) {
+		d := election.Next(at(0), policy(duration(60*second)), leading(having(renewing(sent(0)))), among("east 100, west 50"))
+		if say(d) != kept+" persist" || d.Record.Duration != 60*second {
+			t.Errorf("%s, D %v", say(d), d.Record.Duration)
+		}
+	})
+}
+
+// A tenure that takes over counts with the record's D. So this one shortens it only when nothing that it promised
+// outlasts what it may still send.
+func TestTakeoverAfterShorterDWaitsLongEnough(t *testing.T) {
+	s := leading(recorded(lasting(60*second)), having(election.Sent{Until: wall(60), BootUntil: boot(60)}))
+	shorter := policy()
 	for now := 1.0; now < 100; now++ {
-		d := election.Next(at(now), shorter, s, []election.Candidate{east, west})
+		d := election.Next(at(now), shorter, s, among("east 100, west 50"))
 		if d.StopRenewing {
 			s.Sent.Final = true
-			d = election.Next(at(now), shorter, s, []election.Candidate{east, west})
+			d = election.Next(at(now), shorter, s, among("east 100, west 50"))
 		}
 		s.Record, s.Sent.Final = d.Record, false
-		// The tenure may end right now. The next one inherits this instant.
-		heir := election.State{Record: s.Record, Tenure: election.Tenure{Started: at(now), Inherited: wall(now)}, Sent: closed()}
+		heir := stateOf(s.Record, nothing(), during(election.Tenure{Started: at(now), Inherited: wall(now)}))
 		heir.Record.State, heir.Record.Reason = election.Draining, reason.Unreachable
-		for later := now; ; later += 0.5 {
-			d := election.Next(at(later), shorter, heir, []election.Candidate{unfit("east", 100, reason.Unreachable), prepared(west)})
-			if d.Record.State != election.Leading {
-				continue
-			}
-			if wall(later).Before(s.Sent.Until.Add(second)) {
-				t.Fatalf("at %v a new tenure grants at %v what was promised until %v", now, later, s.Sent.Until.Sub(zero))
-			}
-			break
+		later := now
+		for election.Next(at(later), shorter, heir,
+			among("east 100 Unreachable, west 50 prepared")).Record.State != election.Leading {
+			later += 0.5
+		}
+		if wall(later).Before(s.Sent.Until.Add(second)) {
+			t.Fatalf("a tenure of %v grants at %v what was promised until %v", now, later, s.Sent.Until.Sub(zero))
 		}
 		if int(now)%5 == 0 {
-			stamp(now, min(15*second, s.Record.Duration))
+			until := wall(now).Add(min(15*second, s.Record.Duration))
+			if until.After(s.Sent.Until) {
+				s.Sent.Until, s.Sent.BootUntil = until, 1000*second+until.Sub(zero)
+			}
 		}
 	}
 	if s.Record.Duration != 15*second {
-		t.Errorf("the record still says %v", s.Record.Duration)
+		t.Errorf("the record has still D %v", s.Record.Duration)
 	}
-}
-
-func maxTime(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

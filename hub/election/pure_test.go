@@ -28,14 +28,15 @@ func anyState(r *rand.Rand) (election.State, []election.Candidate) {
 	if r.IntN(10) > 0 {
 		phases := []election.RecordState{election.Vacant, election.Leading, election.Draining, election.Retired}
 		whys := []reason.Reason{reason.Unreachable, reason.PriorityChanged, reason.LeaseLost, reason.PolicyGone}
-		s.Record = record(phases[r.IntN(4)], names[r.IntN(3)], because(whys[r.IntN(4)]), lasting(time.Duration(15*(1+r.IntN(4)))*second))
+		s.Record = record(phases[r.IntN(4)], names[r.IntN(3)], because(whys[r.IntN(4)]),
+			lasting(time.Duration(15*(1+r.IntN(4)))*second))
 		if r.IntN(3) == 0 {
-			revoking(&s.Record)
+			revoked(&s.Record)
 			s.Released = r.IntN(2) == 0
 		}
 	}
 	if r.IntN(4) == 0 {
-		s.Found = standing(names[r.IntN(3)], int64(19+r.IntN(3)), float64(r.IntN(20)-18))
+		s.Found = foundIn(names[r.IntN(3)], int64(19+r.IntN(3)), float64(r.IntN(20)-18))
 	}
 	var cs []election.Candidate
 	for _, name := range names {
@@ -94,19 +95,21 @@ func sane(t *testing.T, seed uint64, s election.State, d election.Decision) {
 	case grants && d.Record.Epoch <= max(s.Record.Epoch, s.Highest):
 		fail("a grant in an epoch that was there before")
 	case grants && !s.Sent.Final:
-		fail("a grant before the source was closed")
+		fail("a grant before renewals stopped")
 	case d.StopRenewing && s.Sent.Final:
-		fail("it asks to close what is closed")
+		fail("it stops renewals that have stopped")
 	case (d.StopRenewing || d.Gone) && (d.Persist || !reflect.DeepEqual(d.Record, s.Record)):
-		fail("close and gone change no record")
+		fail("the record changes where renewals must stop first, or it is deleted")
 	case !d.Persist && !d.Gone && !reflect.DeepEqual(d.Record, s.Record):
 		fail("the record differs, but is not to be persisted")
-	case d.Record.State == election.Leading && s.Record.State != election.Vacant && d.Record.Epoch == s.Record.Epoch && d.Record.Leader != s.Record.Leader &&
+	case d.Record.State == election.Leading && s.Record.State != election.Vacant && d.Record.Epoch == s.Record.Epoch &&
+		d.Record.Leader != s.Record.Leader &&
 		(s.GrantedHere || s.Found == nil || d.Record.Leader != s.Found.Cluster):
 		fail("another leader in the same epoch")
 	case d.After < 0 || d.After > 3*time.Minute:
-		fail("it is asked again after %v", d.After)
-	case d.Waiting == reason.WaitingForExpiry && d.After == 0 || d.Waiting == reason.WaitingForClusters && d.Record.State == election.Vacant && d.After == 0:
-		fail("time alone ends this wait, but nobody asks again")
+		fail("decided again after %v", d.After)
+	case d.Waiting == reason.WaitingForExpiry && d.After == 0 || d.Waiting == reason.WaitingForClusters &&
+		d.Record.State == election.Vacant && d.After == 0:
+		fail("time alone ends this wait, but it is not decided again")
 	}
 }

@@ -2,484 +2,414 @@ package election_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/election"
 )
 
-func leading(changes ...func(*election.State)) election.State {
-	s := election.State{Record: record(election.Leading, "east", followedBy("west")), Tenure: settled(), Sent: sent(0)}
-	for _, change := range changes {
-		change(&s)
-	}
-	return s
-}
-
-func draining(why reason.Reason, changes ...func(*election.State)) election.State {
-	return leading(append([]func(*election.State){func(s *election.State) {
-		s.Record = record(election.Draining, "east", because(why), followedBy("west"), notBefore(16))
-	}}, changes...)...)
-}
-
-func during(tn election.Tenure) func(*election.State) {
-	return func(s *election.State) { s.Tenure = tn }
-}
-
-func having(sent election.Sent) func(*election.State) {
-	return func(s *election.State) { s.Sent = sent }
-}
-
-func mostUnreachable(s *election.State) { s.MostUnreachable = true }
-
-func copyLost(s *election.State) { s.LeaseLost = true }
-
-func otherHub(s *election.State) { s.OtherHub = true }
-
-func recorded(changes ...func(*election.Record)) func(*election.State) {
-	return func(s *election.State) {
-		for _, change := range changes {
-			change(&s.Record)
-		}
-	}
-}
-
-func ledBy(name string) func(*election.State) {
-	return recorded(func(r *election.Record) { r.Leader = name })
-}
-
-func failOver(p *election.Policy) { p.FailOverWhenMostUnreachable = true }
-
 const (
-	kept     = "Leading east 20 Elected next west"
-	mustWait = "Leading east 20 Elected" // and nobody to take over
+	kept  = "Leading east 20 Elected next west"
+	alone = "Leading east 20 Elected persist" // no other cluster may lead
 )
 
-// Rules 8 and 9: whom nobody deposes.
-func TestNobodyIsDeposedWithoutAReason(t *testing.T) {
-	theirs := record(election.Vacant, "", because(reason.OtherHub))
-	east, west := fit("east", 100), fit("west", 50)
+// Rule 9: unknown is not dead, and an empty list decides nothing.
+func TestLeaderIsKeptWithoutProofAgainstIt(t *testing.T) {
+	inDoubt := []func(*election.State){during(young()), having(nothing())}
+	afterOutage := []func(*election.State){during(afterOutage()), having(nothing())}
 	decide(t, map[string]decision{
-		"a fit leader stays": {
-			now: at(5), state: leading(), among: []election.Candidate{east, west}, want: kept,
-		},
-		"also when its Lease is long past, as far as the promises goes": {
-			now: at(500), state: leading(), among: []election.Candidate{east, west}, want: kept,
-		},
-		"an empty list decides nothing: neither a leader": {
+		"a fit leader": {now: at(500), state: leading(), among: "east 100, west 50", want: kept},
+		"an empty list, leading": {
 			now: at(500), state: leading(), want: kept + " waiting NoCandidate",
 		},
-		"nor a draining one": {
+		"an empty list, draining": {
 			now: at(500), state: draining(reason.Unreachable),
 			want: "Draining east 20 Unreachable next west waiting NoCandidate",
 		},
-		"nor a lost record": {
-			now: at(500), state: election.State{Tenure: settled(), Sent: closed()}, want: "lost waiting NoCandidate",
+		"an empty list, record lost": {now: at(500), state: lost(), want: "lost waiting NoCandidate"},
+		"unknown, while an inherited promise may last": {
+			now: at(15.999), state: leading(inDoubt...), among: "east 100 unknown, west 50", want: kept + " after 1ms",
 		},
-		"unknown is not dead while a promise may stand": {
-			now: at(15.999), state: leading(during(young()), having(open(closed()))),
-			among: []election.Candidate{unknown("east", 100), west}, want: kept + " after 1ms",
+		"unknown, while a promise of this tenure lasts": {
+			now: at(15.999), state: leading(having(renewing(sent(0)))), among: "east 100 unknown, west 50",
+			want: kept + " after 1ms",
 		},
-		"nor before what this tenure sent has passed": {
-			now: at(15.999), state: leading(having(open(sent(0)))),
-			among: []election.Candidate{unknown("east", 100), west}, want: kept + " after 1ms",
+		"unknown, while a promise under the policy's longer D may last": {
+			now: at(20), policy: policy(duration(60 * second)), state: leading(inDoubt...), among: "east 100 unknown, west 50",
+			want: kept + " after 41s persist",
 		},
-		"an unknown leader is replaced when all that it can have been promised has passed": {
-			now: at(16), state: leading(during(young()), having(closed())),
-			among: []election.Candidate{unknown("east", 100), prepared(west)},
-			want:  "Draining east 20 NeverReached next west persist",
+		"unknown, while a promise under the policy's D may last and the record has less": {
+			now: at(15.5), state: leading(append(inDoubt, recorded(lasting(5*second)))...), among: "east 100 unknown, west 50",
+			want: kept + " after 500ms persist",
 		},
-		"after an outage of the hub, when everything has passed, it has D to answer": {
-			now: at(14.999), state: leading(during(afterOutage()), having(closed())),
-			among: []election.Candidate{unknown("east", 100), prepared(west)}, want: kept + " after 1ms",
+		"unknown, and a shorter D can be recorded before its promise ends: again then": {
+			now:   at(5),
+			state: leading(recorded(lasting(60*second)), having(renewing(election.Sent{Until: wall(60), BootUntil: boot(60)}))),
+			among: "east 100 unknown, west 50", want: kept + " after 40s",
 		},
-		"and no longer": {
-			now: at(15), state: leading(during(afterOutage()), having(closed())),
-			among: []election.Candidate{unknown("east", 100), prepared(west)},
-			want:  "Draining east 20 NeverReached next west persist",
+		"unknown, its Lease lost": {
+			now: at(5), state: leading(leaseLost, having(renewing(sent(0)))), among: "east 100 unknown, west 50",
+			want: kept + " after 11s",
 		},
-		"so has one that begins to answer": {
-			now: at(14.999), state: leading(during(afterOutage()), having(closed())),
-			among: []election.Candidate{unfit("east", 100, reason.Recovering), prepared(west)}, want: kept,
+		"unknown, when all promises have passed: replaced": {
+			now: at(16), state: leading(inDoubt...), among: "east 100 unknown, west 50 prepared",
+			want: "Draining east 20 NeverReached next west persist",
 		},
-		"one whose Lease has run out meanwhile is waited for": {
-			now: at(14.999), state: draining(reason.LeaseLost, during(afterOutage()), having(closed())),
-			among: []election.Candidate{unknown("east", 100), prepared(west)},
-			want:  "Draining east 20 LeaseLost next west waiting WaitingForClusters after 1ms",
+		"unknown, when all promises have passed, and no other cluster may lead": {
+			now: at(16), state: leading(inDoubt...), among: "east 100 unknown, west 50 unknown", want: alone,
 		},
-		"also until its Leases are protected": {
-			now: at(14.999), state: draining(reason.LeaseLost, during(afterOutage()), having(closed())),
-			among: []election.Candidate{keeping("east", 100, reason.Unguarded), prepared(west)},
-			want:  "Draining east 20 LeaseLost next west waiting WaitingForClusters after 1ms",
+		"unknown after an outage of the hub: it has D to answer": {
+			now: at(14.999), state: leading(afterOutage...), among: "east 100 unknown, west 50 prepared",
+			want: kept + " after 1ms",
 		},
-		"and then leads on": {
-			now: at(14.999), state: draining(reason.LeaseLost, during(afterOutage()), having(closed())),
-			among: []election.Candidate{east, prepared(west)}, want: "Leading east 21 NewTerm next west persist",
+		"unknown for D after an outage of the hub: replaced": {
+			now: at(15), state: leading(afterOutage...), among: "east 100 unknown, west 50 prepared",
+			want: "Draining east 20 NeverReached next west persist",
 		},
-		"nobody waits for one that was lost for a reason that stands": {
-			now: at(14.999), state: draining(reason.Unreachable, during(afterOutage()), having(closed())),
-			among: []election.Candidate{unfit("east", 100, reason.Deleting), prepared(west)}, want: "Leading west 21 FailedOver persist",
+		"recovering after an outage of the hub: it has D to be fit": {
+			now: at(14.999), state: leading(afterOutage...), among: "east 100 Recovering, west 50 prepared", want: kept,
 		},
-		"but not if nobody else may lead": {
-			now: at(16), state: leading(during(young()), having(closed())),
-			among: []election.Candidate{unknown("east", 100), unknown("west", 50)}, want: mustWait + " persist",
+		"deleted, after an outage of the hub: replaced at once": {
+			now: at(14.999), state: leading(afterOutage...), among: "east 100 Deleting, west 50 prepared",
+			want: "Draining east 20 Deleting next west persist",
 		},
-		"a Cluster that is gone ends its term in order": {
-			now: at(5), state: leading(), among: []election.Candidate{west},
-			want: "Draining east 20 Gone next west after 11s persist",
+		"its Cluster is gone: replaced in order": {
+			now: at(5), state: leading(), among: "west 50", want: "Draining east 20 Gone next west after 11s persist",
 		},
-		"where another hub writes, this one deposes nobody, whatever it thinks": {
-			now: at(500), state: leading(otherHub, copyLost), among: []election.Candidate{unfit("east", 100, reason.Deleting), west},
+	})
+}
+
+// Rule 8: where another hub leads, this hub decides nothing, and its record says so.
+func TestOtherHubIsLeftAlone(t *testing.T) {
+	theirs := recorded(because(reason.OtherHub))
+	decide(t, map[string]decision{
+		"the leader must go": {
+			now: at(500), state: leading(otherHub, leaseLost), among: "east 100 Deleting, west 50",
 			want: kept + " waiting OtherHub after 2s",
 		},
-		"and grants nobody": {
-			now: at(500), state: draining(reason.Deleting, otherHub), among: []election.Candidate{unfit("east", 100, reason.Deleting), prepared(west)},
+		"the term has expired": {
+			now: at(500), state: draining(reason.Deleting, otherHub), among: "east 100 Deleting, west 50 prepared",
 			want: "Draining east 20 Deleting next west waiting OtherHub after 2s",
 		},
-		"not even in a namespace that is new to it": {
-			now: at(500), state: election.State{Tenure: settled(), Sent: closed(), OtherHub: true},
-			among: []election.Candidate{east, west}, want: "Vacant nobody 0 OtherHub waiting OtherHub after 2s persist",
+		"no policy selects the namespace": {
+			now: at(500), noPolicy: true, state: leading(otherHub), want: kept + " waiting OtherHub after 2s",
 		},
-		"a record that nobody leads by says so, too": {
-			now: at(500), among: []election.Candidate{east, west},
-			state: election.State{Record: record(election.Vacant, ""), Tenure: settled(), Sent: closed(), OtherHub: true},
-			want:  "Vacant nobody 20 OtherHub waiting OtherHub after 2s persist",
-		},
-		"also one that an edit has emptied but of the reason": {
-			now: at(500), among: []election.Candidate{east, west},
-			state: election.State{
-				Record: election.Record{Reason: reason.OtherHub}, Tenure: settled(), Sent: closed(), OtherHub: true,
-			},
+		"a namespace without a record gets one with that reason": {
+			now: at(500), state: lost(otherHub), among: "east 100, west 50",
 			want: "Vacant nobody 0 OtherHub waiting OtherHub after 2s persist",
 		},
-		"once": {
-			now: at(500), among: []election.Candidate{east, west},
-			state: election.State{Record: theirs, Tenure: settled(), Sent: closed(), OtherHub: true},
-			want:  "Vacant nobody 20 OtherHub waiting OtherHub after 2s",
+		"a vacant record gets that reason": {
+			now: at(500), state: vacant(otherHub), among: "east 100, west 50",
+			want: "Vacant nobody 20 OtherHub waiting OtherHub after 2s persist",
 		},
-		"a tenure that reads so counts from its own start, and the next one does, too": {
-			now: at(15.999), among: []election.Candidate{east, west},
-			state: election.State{Record: theirs, Tenure: afterOutage(), Sent: closed()},
-			want:  "Vacant nobody 20 OtherHub next east waiting WaitingForExpiry after 1ms persist",
+		"a record that is empty but for that reason gets its state": {
+			now: at(500), state: lost(otherHub, theirs), among: "east 100, west 50",
+			want: "Vacant nobody 0 OtherHub waiting OtherHub after 2s persist",
 		},
-		"then it grants": {
-			now: at(16), among: []election.Candidate{east, west},
-			state: election.State{Record: theirs, Tenure: afterOutage(), Sent: closed()},
-			want:  "Leading east 21 Elected next west persist",
+		"a vacant record with that reason stays": {
+			now: at(500), state: vacant(otherHub, theirs), among: "east 100, west 50",
+			want: "Vacant nobody 20 OtherHub waiting OtherHub after 2s",
 		},
-		"a lock that is not fenced any more closes meanwhile": {
-			now: at(5), among: []election.Candidate{east, west},
-			state: leading(otherHub, recorded(func(r *election.Record) { r.OpenLocks = []string{"a/l"} })),
-			want:  kept + " waiting OtherHub after 2s persist",
+		"a record with that reason waits for what the other hub promised": {
+			now: at(15.999), state: vacant(during(afterOutage()), theirs), among: "east 100, west 50",
+			want: "Vacant nobody 20 OtherHub next east waiting WaitingForExpiry after 1ms persist",
 		},
-		"and retires nothing": {
-			now: at(500), noPolicy: true, state: leading(otherHub), want: kept + " waiting OtherHub after 2s",
+		"a lock that the policy does not fence any more closes": {
+			now: at(5), state: leading(otherHub, recorded(func(r *election.Record) { r.OpenLocks = []string{"a/l"} })),
+			among: "east 100, west 50", want: kept + " waiting OtherHub after 2s persist",
 		},
 	})
 }
 
 // Rule 10: the observer may be at fault.
-func TestALeaderThatCannotBeReached(t *testing.T) {
-	lost, west := unfit("east", 100, reason.Unreachable), fit("west", 50)
-	const drained = "Draining east 20 Unreachable next west after 11s persist"
+func TestLeaderThatCannotBeReached(t *testing.T) {
+	drained := func(why string) string { return "Draining east 20 " + why + " next west after 11s persist" }
 	decide(t, map[string]decision{
-		"is replaced":             {now: at(5), state: leading(), among: []election.Candidate{lost, west}, want: drained},
-		"a recovering one too":    {now: at(5), state: leading(), among: []election.Candidate{unfit("east", 100, reason.Recovering), west}, want: "Draining east 20 Recovering next west after 11s persist"},
-		"one that refuses us too": {now: at(5), state: leading(), among: []election.Candidate{unfit("east", 100, reason.Forbidden), west}, want: "Draining east 20 Forbidden next west after 11s persist"},
-		"unless nobody else may lead": {
-			now: at(5), state: leading(), among: []election.Candidate{lost, unfit("west", 50, reason.Unreachable)}, want: mustWait + " persist",
+		"unreachable: replaced": {
+			now: at(5), state: leading(), among: "east 100 Unreachable, west 50", want: drained("Unreachable"),
 		},
-		"a refused successor is none": {
-			now: at(5), state: leading(), among: []election.Candidate{lost, refused(west)}, want: mustWait + " persist",
+		"recovering: replaced": {
+			now: at(5), state: leading(), among: "east 100 Recovering, west 50", want: drained("Recovering"),
 		},
-		"when most became unreachable at once, the leader is held": {
-			now: at(5), state: leading(mostUnreachable), among: []election.Candidate{lost, west}, want: kept,
+		"it refuses the hub: replaced": {
+			now: at(5), state: leading(), among: "east 100 Forbidden, west 50", want: drained("Forbidden"),
 		},
-		"or replaced, if the policy says so": {
-			now: at(5), state: leading(mostUnreachable), policy: policy(failOver), among: []election.Candidate{lost, west}, want: drained,
+		"no other cluster may lead: kept": {
+			now: at(5), state: leading(), among: "east 100 Unreachable, west 50 Unreachable", want: alone,
 		},
-		"what an operator asks for is not the observer's fault": {
-			now: at(5), state: leading(mostUnreachable), among: []election.Candidate{unfit("east", 100, reason.Deleting), west},
-			want: "Draining east 20 Deleting next west after 11s persist",
+		"the only other cluster was refused a Lease: kept": {
+			now: at(5), state: leading(), among: "east 100 Unreachable, west 50 refused", want: alone,
 		},
-		"and is done even when nobody else may lead": {
-			now: at(5), state: leading(), among: []election.Candidate{unfit("east", 100, reason.Deleting), unknown("west", 50)},
+		"most became unreachable at once: kept": {
+			now: at(5), state: leading(mostUnreachable), among: "east 100 Unreachable, west 50", want: kept,
+		},
+		"most became unreachable at once, and the policy fails over then": {
+			now: at(5), state: leading(mostUnreachable), policy: policy(failOver), among: "east 100 Unreachable, west 50",
+			want: drained("Unreachable"),
+		},
+		"most became unreachable at once, and an operator deletes the leader": {
+			now: at(5), state: leading(mostUnreachable), among: "east 100 Deleting, west 50", want: drained("Deleting"),
+		},
+		"an operator deletes the leader, and no other cluster may lead": {
+			now: at(5), state: leading(), among: "east 100 Deleting, west 50 unknown",
 			want: "Draining east 20 Deleting after 11s persist",
 		},
-		"a bound that has passed grants nobody while most are unreachable": {
-			now: at(16), state: draining(reason.Unreachable, mostUnreachable), among: []election.Candidate{lost, prepared(west)},
+		"expired while most are unreachable: not granted": {
+			now: at(16), state: draining(reason.Unreachable, mostUnreachable), among: "east 100 Unreachable, west 50 prepared",
 			want: "Draining east 20 Unreachable next west waiting MostUnreachable",
 		},
-		"unless the policy says so": {
-			now: at(16), state: draining(reason.Unreachable, mostUnreachable), policy: policy(failOver), among: []election.Candidate{lost, prepared(west)},
-			want: "Leading west 21 FailedOver persist",
+		"expired while most are unreachable, and the policy fails over then": {
+			now: at(16), state: draining(reason.Unreachable, mostUnreachable), policy: policy(failOver),
+			among: "east 100 Unreachable, west 50 prepared", want: "Leading west 21 FailedOver persist",
 		},
-		"or an operator asked for the change": {
-			now: at(16), state: draining(reason.Deleting, mostUnreachable), among: []election.Candidate{unfit("east", 100, reason.Deleting), prepared(west)},
+		"expired while most are unreachable, and an operator deletes the leader": {
+			now: at(16), state: draining(reason.Deleting, mostUnreachable), among: "east 100 Deleting, west 50 prepared",
 			want: "Leading west 21 HandedOver persist",
 		},
-		"or it is the leader itself that came back": {
-			now: at(16), state: draining(reason.Unreachable, mostUnreachable), among: []election.Candidate{fit("east", 100), unfit("west", 50, reason.Unreachable)},
+		"expired while most are unreachable, and the leader is back": {
+			now: at(16), state: draining(reason.Unreachable, mostUnreachable), among: "east 100, west 50 Unreachable",
 			want: "Leading east 21 NewTerm persist",
 		},
 	})
 }
 
-// A clock beyond ε breaks what the promise rests on, but nobody is the safer for a namespace that
-// nobody leads.
-func TestALeaderWhoseClockIsOff(t *testing.T) {
-	off, west := unfit("east", 100, reason.ClockSkewed), prepared(fit("west", 50))
-	behind := func(d time.Duration) func(*election.State) {
-		return func(s *election.State) { s.Behind = d }
-	}
-	const waits = "Draining east 20 ClockSkewed next west waiting WaitingForExpiry after "
+// Rule 10: beyond ε nothing is promised, but nobody is safer if the namespace has no leader.
+func TestLeaderWhoseClockIsOff(t *testing.T) {
 	decide(t, map[string]decision{
-		"is replaced": {
-			now: at(5), state: leading(), among: []election.Candidate{off, west},
+		"replaced": {
+			now: at(5), state: leading(), among: "east 100 ClockSkewed, west 50 prepared",
 			want: "Draining east 20 ClockSkewed next west after 11s persist",
 		},
-		"unless nobody else may lead": {
-			now: at(5), state: leading(), among: []election.Candidate{off, unfit("west", 50, reason.ClockSkewed)}, want: mustWait + " persist",
+		"no other cluster may lead: kept": {
+			now: at(5), state: leading(), among: "east 100 ClockSkewed, west 50 ClockSkewed", want: alone,
 		},
-		"or it only keeps what it has, because all clocks are off": {
-			now: at(5), state: leading(), want: mustWait + " persist",
-			among: []election.Candidate{keeping("east", 100, reason.ClockSkewed), keeping("west", 50, reason.ClockSkewed)},
+		"all clocks are off: kept": {
+			now: at(5), state: leading(), among: "east 100 keeps ClockSkewed, west 50 keeps ClockSkewed", want: alone,
 		},
-		"by the safe path: not before D + ε after its last renewTime": {
-			now: at(15.999), state: draining(reason.ClockSkewed), among: []election.Candidate{off, west}, want: waits + "1ms",
-		},
-		"and that is the change": {
-			now: at(16), state: draining(reason.ClockSkewed), among: []election.Candidate{off, west}, want: "Leading west 21 HandedOver persist",
-		},
-		"nor before its clock can have reached its deadline": {
-			now: at(18.999), state: draining(reason.ClockSkewed, behind(4*second)), among: []election.Candidate{off, west}, want: waits + "1ms persist",
-		},
-		"that too is the change": {
-			now: at(19), state: draining(reason.ClockSkewed, behind(4*second)), among: []election.Candidate{off, west}, want: "Leading west 21 HandedOver persist",
-		},
-		"a clock that is behind by less than ε shortens nothing": {
-			now: at(15.999), state: draining(reason.ClockSkewed, behind(second/2)), among: []election.Candidate{off, west}, want: waits + "1ms",
-		},
-		"one that is behind by years is waited for another D": {
-			now: at(29.999), state: draining(reason.ClockSkewed, behind(1e6*second)), among: []election.Candidate{off, west}, want: waits + "1ms persist",
-		},
-		"and no longer": {
-			now: at(30), state: draining(reason.ClockSkewed, behind(1e6*second)), among: []election.Candidate{off, west}, want: "Leading west 21 HandedOver persist",
-		},
-		"what an earlier tenure promised is waited for as long": {
-			now: at(18.999), state: draining(reason.ClockSkewed, behind(4*second), during(young()), having(closed())),
-			among: []election.Candidate{off, west}, want: waits + "1ms persist",
-		},
-		"if all clocks turn out to be off, it goes on": {
-			now: at(5), state: draining(reason.ClockSkewed), want: "Leading east 20 Resumed next west persist",
-			among: []election.Candidate{keeping("east", 100, reason.ClockSkewed), keeping("west", 50, reason.ClockSkewed)},
-		},
-	})
-}
-
-// Rule 12, for clocks: nobody takes anything back because its clock was put right.
-func TestAClockThatWasPutRightMovesNothing(t *testing.T) {
-	decide(t, map[string]decision{
-		"the better cluster stays a follower": {
-			now: at(5), state: leading(recorded(func(r *election.Record) { r.Leader = "west" })),
-			among: []election.Candidate{fit("east", 100), fit("west", 50)}, want: "Leading west 20 Elected next east persist",
-		},
-	})
-}
-
-// Rule 10: while draining, the successor's follower Lease is written first.
-func TestASuccessorThatCannotBeWrittenIsNone(t *testing.T) {
-	lost := unfit("east", 100, reason.Unreachable)
-	west, south := fit("west", 50), fit("south", 10)
-	decide(t, map[string]decision{
-		"a successor that is not prepared is waited for": {
-			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{lost, west, prepared(south)},
-			want: "Draining east 20 Unreachable next west waiting WaitingForClusters",
-		},
-		"a refused one is passed over": {
-			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{lost, refused(west), prepared(south)},
-			want: "Leading south 21 FailedOver persist",
-		},
-		"then the next one is prepared": {
-			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{lost, refused(west), south},
-			want: "Draining east 20 Unreachable next south waiting WaitingForClusters persist",
-		},
-		"already while the bound is waited for": {
-			now: at(5), state: draining(reason.Unreachable), among: []election.Candidate{lost, refused(west), south},
-			want: "Draining east 20 Unreachable next south waiting WaitingForExpiry after 11s persist",
-		},
-		"a better one that comes back is prepared in its turn": {
-			now: at(5), state: draining(reason.Unreachable, recorded(followedBy("south"))), among: []election.Candidate{lost, west, prepared(south)},
-			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 11s persist",
-		},
-		"if nobody is left, nobody leads": {
-			now: at(16), state: draining(reason.Deleting), among: []election.Candidate{unfit("east", 100, reason.Deleting), refused(west), unknown("south", 10)},
-			want: "Vacant nobody 20 NoCandidate waiting NoCandidate persist",
-		},
-		"but a leader that cannot be reached is remembered, because recovery moves nothing": {
-			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{lost, refused(west), unknown("south", 10)},
-			want: "Draining east 20 Unreachable next west waiting NoCandidate",
-		},
-		"one that begins to answer has a moment to be fit again": {
-			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{unfit("east", 100, reason.Recovering), prepared(west)},
-			want: "Draining east 20 Unreachable next west waiting WaitingForClusters after 5s",
-		},
-		"and leads on if it is": {
-			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{fit("east", 100), prepared(west)},
-			want: "Leading east 21 NewTerm next west persist",
-		},
-		"not one that is replaced for what an operator asked": {
-			now: at(16), state: draining(reason.PriorityChanged), among: []election.Candidate{unfit("east", 10, reason.Recovering), prepared(west)},
-			want: "Leading west 21 HandedOver persist",
-		},
-		"where the record is older than the Leases nothing is written, so nothing is asked for": {
-			now: at(31), state: draining(reason.LeaseLost, func(s *election.State) { s.Highest, s.LargestDuration = 30, 15*second }),
-			among: []election.Candidate{lost, west}, want: "Leading west 31 FailedOver persist",
-		},
-	})
-}
-
-// Rule 11: paused Clusters keep what they have.
-func TestPausedClusters(t *testing.T) {
-	decide(t, map[string]decision{
-		"a paused leader stays": {
-			now: at(5), state: leading(), among: []election.Candidate{paused("east", 100), fit("west", 50)}, want: kept,
-		},
-		"also under another Lease name": {
-			now: at(5), state: leading(recorded(func(r *election.Record) { r.LeaseName = "before" })),
-			among: []election.Candidate{paused("east", 100), fit("west", 50)}, want: kept,
-		},
-		"a paused Cluster is never newly chosen": {
-			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{unfit("east", 100, reason.Unreachable), prepared(paused("west", 50)), prepared(fit("south", 10))},
-			want: "Leading south 21 FailedOver persist",
-		},
-		"not even for what it led until now": {
-			now: at(16), state: draining(reason.LeaseLost), among: []election.Candidate{paused("east", 100), prepared(fit("west", 50))},
-			want: "Leading west 21 FailedOver persist",
-		},
-		"it may resume": {
-			now: at(5), state: draining(reason.Unreachable), among: []election.Candidate{paused("east", 100), fit("west", 50)},
+		"all clocks turn out to be off while it is replaced: resumed": {
+			now: at(5), state: draining(reason.ClockSkewed), among: "east 100 keeps ClockSkewed, west 50 keeps ClockSkewed",
 			want: "Leading east 20 Resumed next west persist",
 		},
-		"a higher priority of a paused Cluster moves nothing": {
-			now: at(5), state: leading(), among: []election.Candidate{fit("east", 100), paused("west", 200)}, want: mustWait + " persist",
+		"expired: handed over": {
+			now: at(16), state: draining(reason.ClockSkewed), among: "east 100 ClockSkewed, west 50 prepared",
+			want: "Leading west 21 HandedOver persist",
+		},
+		"a better cluster whose clock was corrected stays a follower": {
+			now: at(5), state: leading(recorded(ledBy("west"))), among: "east 100, west 50",
+			want: "Leading west 20 Elected next east persist",
 		},
 	})
 }
 
-// Rule 12: recovery alone moves nothing, an operator's edit does.
-func TestWhatMovesAHealthyLeader(t *testing.T) {
-	drainedFor := func(next string) string {
+// Rule 10: a successor has to show that it can be written.
+func TestSuccessorIsWrittenFirst(t *testing.T) {
+	expired := draining(reason.Unreachable)
+	decide(t, map[string]decision{
+		"not written yet: waited for": {
+			now: at(16), state: expired, among: "east 100 Unreachable, west 50, south 10 prepared",
+			want: "Draining east 20 Unreachable next west waiting WaitingForClusters",
+		},
+		"refused: the next one that was written leads": {
+			now: at(16), state: expired, among: "east 100 Unreachable, west 50 refused, south 10 prepared",
+			want: "Leading south 21 FailedOver persist",
+		},
+		"refused, expired: the next one is written": {
+			now: at(16), state: expired, among: "east 100 Unreachable, west 50 refused, south 10",
+			want: "Draining east 20 Unreachable next south waiting WaitingForClusters persist",
+		},
+		"refused, not expired: the next one is written": {
+			now: at(5), state: expired, among: "east 100 Unreachable, west 50 refused, south 10",
+			want: "Draining east 20 Unreachable next south waiting WaitingForExpiry after 11s persist",
+		},
+		"a better one is back: written in its turn": {
+			now: at(5), state: draining(reason.Unreachable, recorded(followedBy("south"))),
+			among: "east 100 Unreachable, west 50, south 10 prepared", want: drains + "11s persist",
+		},
+		"the record is older than the Leases: nothing is written, so nobody waits": {
+			now: at(31), state: draining(reason.LeaseLost, seen(30), largest(15*second)), among: "east 100 Unreachable, west 50",
+			want: "Leading west 31 FailedOver persist",
+		},
+		"nobody is left, and the leader is deleted: vacant": {
+			now: at(16), state: draining(reason.Deleting), among: "east 100 Deleting, west 50 refused, south 10 unknown",
+			want: "Vacant nobody 20 NoCandidate waiting NoCandidate persist",
+		},
+	})
+}
+
+// Rule 12: as long as nobody else may lead, the record keeps the name of a leader that cannot be reached.
+func TestUnreachedLeaderIsRemembered(t *testing.T) {
+	const vacant = "Vacant nobody 20 NoCandidate waiting NoCandidate persist"
+	decide(t, map[string]decision{
+		"unreachable": {
+			now: at(16), state: draining(reason.Unreachable), among: "east 100 Unreachable, west 50 refused, south 10 unknown",
+			want: "Draining east 20 Unreachable next west waiting NoCandidate",
+		},
+		"never reached": {
+			now: at(16), state: draining(reason.NeverReached), among: "east 100 unknown, west 50 Unreachable",
+			want: "Draining east 20 NeverReached next west waiting NoCandidate",
+		},
+		"deleted since: forgotten": {
+			now: at(16), state: draining(reason.Unreachable), among: "east 100 Deleting, west 50 Unreachable", want: vacant,
+		},
+		"retired, with the reason edited: forgotten": {
+			now: at(16), state: retired(recorded(because(reason.Unreachable))),
+			among: "east 100 Unreachable, west 50 Unreachable",
+			want:  vacant,
+		},
+		"recovering: it has r to be fit": {
+			now: at(16), state: draining(reason.Unreachable), among: "east 100 Recovering, west 50 prepared",
+			want: "Draining east 20 Unreachable next west waiting WaitingForClusters after 5s",
+		},
+		"recovering, but an operator moved the lead": {
+			now: at(16), state: draining(reason.PriorityChanged), among: "east 10 Recovering, west 50 prepared",
+			want: "Leading west 21 HandedOver persist",
+		},
+		"fit again: a new term": {
+			now: at(16), state: draining(reason.Unreachable), among: "east 100, west 50 prepared",
+			want: "Leading east 21 NewTerm next west persist",
+		},
+	})
+}
+
+// Rule 11: a paused Cluster keeps what it has and gets nothing new.
+func TestPausedCluster(t *testing.T) {
+	decide(t, map[string]decision{
+		"leads: kept": {now: at(5), state: leading(), among: "east 100 Paused, west 50", want: kept},
+		"leads under another Lease name: kept": {
+			now: at(5), state: leading(recorded(renamed)), among: "east 100 Paused, west 50", want: kept,
+		},
+		"leads, its Lease lost: replaced": {
+			now: at(5), state: leading(leaseLost), among: "east 100 Paused, west 50",
+			want: "Draining east 20 LeaseLost next west after 11s persist",
+		},
+		"is the best successor: passed over": {
+			now: at(16), state: draining(reason.Unreachable),
+			among: "east 100 Unreachable, west 50 Paused prepared, south 10 prepared",
+			want:  "Leading south 21 FailedOver persist",
+		},
+		"led until its Lease was lost: not chosen": {
+			now: at(16), state: draining(reason.LeaseLost), among: "east 100 Paused, west 50 prepared",
+			want: "Leading west 21 FailedOver persist",
+		},
+		"led until it was unreachable: resumes": {
+			now: at(5), state: draining(reason.Unreachable), among: "east 100 Paused, west 50",
+			want: "Leading east 20 Resumed next west persist",
+		},
+		"gets a higher priority: moves nothing": {
+			now: at(5), state: leading(), among: "east 100, west 200 Paused", want: alone,
+		},
+	})
+}
+
+// Rule 12: recovery moves nothing, an edit of a priority does.
+func TestWhatMovesHealthyLeader(t *testing.T) {
+	drained := func(next string) string {
 		return "Draining east 20 PriorityChanged next " + next + " after 11s persist"
 	}
-	leadingWith := func(counted map[string]int32) election.State { return leading(recorded(counting(counted))) }
+	leadingWith := func(observed map[string]int32) election.State { return leading(recorded(observing(observed))) }
+	below := map[string]int32{"east": 100, "west": 200} // east leads although west has been above it
+	westLeads := func(observed map[string]int32) election.State {
+		return leading(recorded(ledBy("west"), observing(observed)))
+	}
+	const westKept = "Leading west 20 Elected next east persist"
 	decide(t, map[string]decision{
-		"a better cluster that recovers moves nothing": {
-			now: at(5), state: leadingWith(map[string]int32{"east": 100, "west": 200}),
-			among: []election.Candidate{fit("east", 100), fit("west", 200)}, want: kept,
+		"a better cluster recovers: no": {now: at(5), state: leadingWith(below), among: "east 100, west 200", want: kept},
+		"a better cluster is there when the hub restarts: no": {
+			now: at(5), state: leading(during(young()), having(renewing(nothing())), recorded(observing(below))),
+			among: "east 100, west 200", want: kept,
 		},
-		"a restart does not forget what was counted": {
-			now: at(5), state: leading(during(young()), having(open(closed())), recorded(counting(map[string]int32{"east": 100, "west": 200}))),
-			among: []election.Candidate{fit("east", 100), fit("west", 200)}, want: kept,
+		"another raised above it: yes": {now: at(5), state: leading(), among: "east 100, west 101",
+			want: drained("west")},
+		"another raised to the same: no": {now: at(5), state: leading(), among: "east 100, west 100",
+			want: kept + " persist"},
+		"another raised, but below it: no": {
+			now: at(5), state: leading(), among: "east 100, west 99", want: kept + " persist",
 		},
-		"another one's priority raised above the leader's moves it": {
-			now: at(5), state: leading(), among: []election.Candidate{fit("east", 100), fit("west", 101)}, want: drainedFor("west"),
+		"another raised to the same, whose name comes first: no": {
+			now: at(5), state: westLeads(map[string]int32{"east": 10, "west": 50}), among: "west 50, east 50", want: westKept,
 		},
-		"raised to the same moves nothing": {
-			now: at(5), state: leading(), among: []election.Candidate{fit("east", 100), fit("west", 100)}, want: kept + " persist",
+		"lowered to the same as one whose name comes first: no": {
+			now: at(5), state: westLeads(map[string]int32{"east": 49, "west": 50}), among: "west 49, east 49", want: westKept,
 		},
-		"raised to the same by a cluster whose name comes first moves nothing": {
-			now: at(5), state: leading(ledBy("west"), recorded(counting(map[string]int32{"east": 10, "west": 50}))),
-			among: []election.Candidate{fit("west", 50), fit("east", 50)}, want: "Leading west 20 Elected next east persist",
+		"lowered to the same: no":    {now: at(5), state: leading(), among: "east 50, west 50", want: kept + " persist"},
+		"lowered below another: yes": {now: at(5), state: leading(), among: "east 49, west 50", want: drained("west")},
+		"lowered, another above: yes": {
+			now: at(5), state: leadingWith(below), among: "east 99, west 200", want: drained("west"),
 		},
-		"lowered to the same as a cluster whose name comes first moves nothing": {
-			now: at(5), state: leading(ledBy("west"), recorded(counting(map[string]int32{"east": 49, "west": 50}))),
-			among: []election.Candidate{fit("west", 49), fit("east", 49)}, want: "Leading west 20 Elected next east persist",
+		"raised, another above: no": {now: at(5), state: leadingWith(below), among: "east 150, west 200",
+			want: kept + " persist"},
+		"another above lowered, but still above: no": {
+			now: at(5), state: leadingWith(below), among: "east 100, west 150", want: kept + " persist",
 		},
-		"a new cluster of the same priority whose name comes first moves nothing": {
-			now: at(5), state: leading(ledBy("west"), recorded(counting(map[string]int32{"west": 50}))),
-			among: []election.Candidate{fit("west", 50), fit("east", 50)}, want: "Leading west 20 Elected next east persist",
-		},
-		"raised, but not above, moves nothing": {
-			now: at(5), state: leading(), among: []election.Candidate{fit("east", 100), fit("west", 99)}, want: kept + " persist",
-		},
-		"the leader's priority lowered below an eligible one's moves it": {
-			now: at(5), state: leading(), among: []election.Candidate{fit("east", 49), fit("west", 50)}, want: drainedFor("west"),
-		},
-		"also below one that had stood above it before": {
-			now: at(5), state: leadingWith(map[string]int32{"east": 100, "west": 200}),
-			among: []election.Candidate{fit("east", 99), fit("west", 200)}, want: drainedFor("west"),
-		},
-		"lowered to the same moves nothing": {
-			now: at(5), state: leading(), among: []election.Candidate{fit("east", 50), fit("west", 50)}, want: kept + " persist",
-		},
-		"the leader's raised moves nothing, though others stand above": {
-			now: at(5), state: leadingWith(map[string]int32{"east": 100, "west": 200}),
-			among: []election.Candidate{fit("east", 150), fit("west", 200)}, want: kept + " persist",
-		},
-		"one that stands above lowered, but still above, moves nothing": {
-			now: at(5), state: leadingWith(map[string]int32{"east": 100, "west": 200}),
-			among: []election.Candidate{fit("east", 100), fit("west", 150)}, want: kept + " persist",
-		},
-		"an edit of a cluster that may not lead moves nothing": {
-			now: at(5), state: leading(), among: []election.Candidate{fit("east", 100), unfit("west", 200, reason.NamespaceMissing), fit("south", 10)},
+		"another without the namespace raised above it: no": {
+			now: at(5), state: leading(), among: "east 100, west 200 NamespaceMissing, south 10",
 			want: "Leading east 20 Elected next south persist",
 		},
-		"nor does it later, when the cluster recovers: it was counted": {
-			now: at(5), state: leadingWith(countedAfter(t, unfit("west", 200, reason.NamespaceMissing))),
-			among: []election.Candidate{fit("east", 100), fit("west", 200)}, want: kept,
+		"another without the namespace was raised above it, and gets the namespace: no": {
+			now: at(5), state: leadingWith(observedBeside(t, "west 200 NamespaceMissing")), among: "east 100, west 200",
+			want: kept,
 		},
-		"an edit of a cluster that cannot be reached counts when it recovers": {
-			now: at(5), state: leadingWith(countedAfter(t, unfit("west", 200, reason.Unreachable))),
-			among: []election.Candidate{fit("east", 100), fit("west", 200)}, want: drainedFor("west"),
+		"an unreachable one was raised above it, and recovers: yes": {
+			now: at(5), state: leadingWith(observedBeside(t, "west 200 Unreachable")), among: "east 100, west 200",
+			want: drained("west"),
 		},
-		"so does one of a cluster that refuses the hub": {
-			now: at(5), state: leadingWith(countedAfter(t, unfit("west", 200, reason.Forbidden))),
-			among: []election.Candidate{fit("east", 100), fit("west", 200)}, want: drainedFor("west"),
+		"one that refused the hub was raised above it, and recovers: yes": {
+			now: at(5), state: leadingWith(observedBeside(t, "west 200 Forbidden")), among: "east 100, west 200",
+			want: drained("west"),
 		},
-		"one that was lost and recovers moves nothing": {
-			now: at(5), state: leadingWith(countedByGrant(unfit("west", 200, reason.Unreachable))),
-			among: []election.Candidate{fit("east", 100), fit("west", 200)}, want: kept,
+		"one that is not known yet was raised above it, and is reached: yes": {
+			now: at(5), state: leadingWith(observedBeside(t, "west 200 unknown")), among: "east 100, west 200",
+			want: drained("west"),
 		},
-		"an edit of a cluster that is not known yet counts when it is": {
-			now: at(5), state: leadingWith(countedAfter(t, unknown("west", 200))),
-			among: []election.Candidate{fit("east", 100), fit("west", 200)}, want: drainedFor("west"),
+		"a better one was unreachable at the grant, and recovers: no": {
+			now: at(5), state: leadingWith(observedByGrant("west 200 Unreachable")), among: "east 100, west 200", want: kept,
 		},
-		"a new cluster above the leader is an edit": {
-			now: at(5), state: leading(), among: []election.Candidate{fit("east", 100), fit("west", 50), fit("north", 300)}, want: drainedFor("north"),
+		"a better one was not known at the grant, and is reached: no": {
+			now: at(5), state: leadingWith(observedByGrant("west 300 unknown")), among: "east 100, west 300", want: kept,
 		},
-		"a new cluster that is not known yet is not forgotten": {
-			now: at(5), state: leadingWith(countedAfter(t, unknown("north", 300))),
-			among: []election.Candidate{fit("east", 100), fit("west", 50), fit("north", 300)}, want: drainedFor("north"),
+		"a new cluster above it: yes": {
+			now: at(5), state: leading(), among: "east 100, west 50, north 300", want: drained("north"),
 		},
-		"so is one that is not guarded yet": {
-			now: at(5), state: leadingWith(countedAfter(t, unguarded("north", 300))),
-			among: []election.Candidate{fit("east", 100), fit("west", 50), fit("north", 300)}, want: drainedFor("north"),
+		"a new cluster of the same priority, whose name comes first: no": {
+			now: at(5), state: westLeads(map[string]int32{"west": 50}), among: "west 50, east 50", want: westKept,
 		},
-		"a leader that was chosen in the absence of a better one is not moved by it": {
-			now: at(5), state: leadingWith(countedByGrant(unknown("west", 300))),
-			among: []election.Candidate{fit("east", 100), fit("west", 300)}, want: kept,
+		"a new cluster above it that was not known yet: yes": {
+			now: at(5), state: leadingWith(observedBeside(t, "north 300 unknown")), among: "east 100, west 50, north 300",
+			want: drained("north"),
 		},
-		"another Lease name needs a new term": {
-			now: at(5), state: leading(recorded(func(r *election.Record) { r.LeaseName = "before" })),
-			among: []election.Candidate{fit("east", 100), fit("west", 50)},
-			want:  "Draining east 20 LeaseRenamed next east after 11s persist",
+		"a new cluster above it that was not guarded yet: yes": {
+			now: at(5), state: leadingWith(observedBeside(t, "north 300 Unguarded")), among: "east 100, west 50, north 300",
+			want: drained("north"),
+		},
+		"a new cluster above a negative priority: yes": {
+			now: at(5), state: leadingWith(map[string]int32{"east": -10}), among: "east -10, west -5", want: drained("west"),
+		},
+		"a negative priority that was never observed: no": {
+			now: at(5), state: leadingWith(map[string]int32{"west": 3}), among: "east -5, west 3", want: kept + " persist",
+		},
+		"another Lease name: a new term of the same leader": {
+			now: at(5), state: leading(recorded(renamed)), among: "east 100, west 50",
+			want: "Draining east 20 LeaseRenamed next east after 11s persist",
+		},
+		"raised above it while its fence is missing: no": {
+			now: at(5), state: leading(), among: "east 100 unfenced, west 200", want: kept,
+		},
+		"raised above it before its fence was checked: no": {
+			now: at(5), state: leading(), among: "east 100 unchecked, west 200", want: kept,
 		},
 	})
 }
 
-// countedAfter is what a decision that keeps east as the leader counts in the presence of c.
-func countedAfter(t *testing.T, c election.Candidate) map[string]int32 {
+// observedBeside returns the priorities that a decision observes which keeps east in the presence of a candidate.
+func observedBeside(t *testing.T, candidate string) map[string]int32 {
 	t.Helper()
-	d := election.Next(at(1), policy(), leading(), []election.Candidate{fit("east", 100), c})
+	d := election.Next(at(1), policy(), leading(), among("east 100, "+candidate))
 	if d.Record.State != election.Leading {
 		t.Fatalf("the decision before was %s", say(d))
 	}
 	return d.Record.Observed
 }
 
-// countedByGrant is what the grant of a namespace to east counts in the presence of c.
-func countedByGrant(c election.Candidate) map[string]int32 {
-	s := election.State{Record: record(election.Vacant, ""), Tenure: settled(), Sent: closed()}
-	return election.Next(at(1), policy(), s, []election.Candidate{fit("east", 100), c}).Record.Observed
+// observedByGrant returns the priorities that the grant to east observes in the presence of a candidate.
+func observedByGrant(candidate string) map[string]int32 {
+	return election.Next(at(1), policy(), vacant(), among("east 100, "+candidate)).Record.Observed
 }

@@ -7,111 +7,123 @@ import (
 	"github.com/leasecast/leasecast/hub/election"
 )
 
-// Rules 4 and 12: until the bound, a leader whose trouble is over goes on in its term.
-func TestResume(t *testing.T) {
-	east, west := fit("east", 100), prepared(fit("west", 50))
-	silent := east
-	silent.Answering = false
-	const resumed = "Leading east 20 Resumed next west persist"
+// Rules 4 and 12: until it expires, a term goes on when the cause of its draining is gone.
+func TestDrainingTermResumes(t *testing.T) {
+	const both, resumed = "east 100, west 50 prepared", "Leading east 20 Resumed next west persist"
 	waits := func(why, next, after string) string {
-		return "Draining east 20 " + why + " next " + next + " waiting WaitingForExpiry after " + after + " persist"
+		return "Draining east 20 " + why + " next " + next + " waiting WaitingForExpiry after " + after
 	}
 	decide(t, map[string]decision{
-		"a leader that answers again goes on": {
-			now: at(14.999), state: draining(reason.Unreachable), among: []election.Candidate{east, west}, want: resumed,
+		"the leader answers again, 1 ms before its deadline": {
+			now: at(14.999), state: draining(reason.Unreachable), among: both, want: resumed,
 		},
-		"not when its Lease is no longer live": {
-			now: at(15), state: draining(reason.Unreachable), among: []election.Candidate{east, west}, want: waits("Unreachable", "east", "1s"),
+		"the leader answers again at its deadline: no": {
+			now: at(15), state: draining(reason.Unreachable), among: both, want: waits("Unreachable", "east", "1s persist"),
 		},
-		"after the bound there is nothing to resume: a new term begins": {
-			now: at(16), state: draining(reason.Unreachable), among: []election.Candidate{east, west},
-			want: "Leading east 21 NewTerm next west persist",
+		"it is fit, but does not answer: no": {
+			now: at(5), state: draining(reason.Unreachable), among: "east 100 silent, west 50 prepared",
+			want: waits("Unreachable", "east", "11s persist"),
 		},
-		"although a better one is there now: recovery moves nothing": {
-			now: at(16), state: draining(reason.LeaseLost, recorded(counting(map[string]int32{"east": 100, "west": 200}))),
-			among: []election.Candidate{east, prepared(fit("west", 200))}, want: "Leading east 21 NewTerm next west persist",
+		"it is recovering: no": {
+			now: at(5), state: draining(reason.Unreachable), among: "east 100 Recovering, west 50 prepared",
+			want: drains + "11s",
 		},
-		"not one that does not answer": {
-			now: at(5), state: draining(reason.Unreachable), among: []election.Candidate{silent, west}, want: waits("Unreachable", "east", "11s"),
-		},
-		"not one that is only known to have been lost": {
-			now: at(5), state: draining(reason.Unreachable), among: []election.Candidate{unfit("east", 100, reason.Recovering), west},
-			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 11s",
-		},
-		"not one that is not known": {
-			now: at(5), state: draining(reason.Unreachable), among: []election.Candidate{unknown("east", 100), west},
-			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 11s",
-		},
-		"not one that answers, but not for long enough, although nobody else may lead": {
-			now: at(5), state: draining(reason.Unreachable, recorded(followedBy(""))), among: []election.Candidate{answering(unfit("east", 100, reason.Recovering))},
+		"it answers, but is still recovering, and no other may lead: no": {
+			now: at(5), state: draining(reason.Unreachable, recorded(followedBy(""))), among: "east 100 Recovering answering",
 			want: "Draining east 20 Unreachable waiting WaitingForExpiry after 11s",
 		},
-		"not one that answers, but is not known": {
-			now: at(5), state: draining(reason.Unreachable), among: []election.Candidate{answering(unknown("east", 100)), west},
-			want: "Draining east 20 Unreachable next west waiting WaitingForExpiry after 11s",
+		"it answers, but is not known: no": {
+			now: at(5), state: draining(reason.Unreachable), among: "east 100 unknown answering, west 50 prepared",
+			want: drains + "11s",
 		},
-		"not while the edit that drained it stands": {
-			now: at(5), state: draining(reason.PriorityChanged), among: []election.Candidate{east, prepared(fit("west", 101))},
-			want: "Draining east 20 PriorityChanged next west waiting WaitingForExpiry after 11s",
+		"the priority edit stands: no": {
+			now: at(5), state: draining(reason.PriorityChanged), among: "east 100, west 101 prepared",
+			want: waits("PriorityChanged", "west", "11s"),
 		},
-		"after the bound the edit is carried out": {
-			now: at(16), state: draining(reason.PriorityChanged), among: []election.Candidate{east, prepared(fit("west", 101))},
-			want: "Leading west 21 HandedOver next east persist",
+		"the priority edit was reverted": {now: at(5), state: draining(reason.PriorityChanged), among: both, want: resumed},
+		"its Lease was lost: no": {
+			now: at(5), state: draining(reason.LeaseLost, leaseLost), among: both,
+			want: waits("LeaseLost", "east", "11s persist"),
 		},
-		"but when it is taken back": {
-			now: at(5), state: draining(reason.PriorityChanged), among: []election.Candidate{east, west}, want: resumed,
+		"a newer term was seen: no": {
+			now: at(5), state: draining(reason.LeaseLost, seen(epoch+1)), among: both,
+			want: waits("LeaseLost", "east", "11s persist"),
 		},
-		"not when its Lease was lost": {
-			now: at(5), state: draining(reason.LeaseLost, copyLost), among: []election.Candidate{east, west}, want: waits("LeaseLost", "east", "11s"),
+		"this tenure has sent nothing, so its deadline is not known: no": {
+			now: at(5), state: draining(reason.Unreachable, during(young()), having(nothing())), among: both,
+			want: waits("Unreachable", "east", "11s persist"),
 		},
-		"not when a newer term was seen": {
-			now: at(5), state: draining(reason.LeaseLost, func(s *election.State) { s.Highest = epoch + 1 }), among: []election.Candidate{east, west},
-			want: waits("LeaseLost", "east", "11s"),
+		"retired, the policy is back: it drains first": {
+			now: at(5), state: retired(), among: both, want: waits("PolicyGone", "east", "11s persist"),
 		},
-		"not in a tenure that has sent nothing: what it can still have is unknown": {
-			now: at(5), state: draining(reason.Unreachable, during(young()), having(closed())), among: []election.Candidate{east, west},
-			want: waits("Unreachable", "east", "11s"),
+		"draining because its policy was gone, and it is back": {
+			now: at(5), state: draining(reason.PolicyGone), among: both, want: resumed,
 		},
-		"not when its source is open: it was not counted yet": {
-			now: at(5), state: draining(reason.Unreachable, having(open(sent(0)))), among: []election.Candidate{east, west}, want: "close",
-		},
-		"a retired term goes through draining first": {
-			now: at(5), state: leading(func(s *election.State) { s.Record = record(election.Retired, "east") }), among: []election.Candidate{east, west},
-			want: "Draining east 20 PolicyGone next east waiting WaitingForExpiry after 11s persist",
-		},
-		"then it resumes, for its policy is back": {
-			now: at(5), state: draining(reason.PolicyGone), among: []election.Candidate{east, west}, want: resumed,
-		},
-		"not under another Lease name": {
-			now: at(5), state: draining(reason.PolicyGone, recorded(func(r *election.Record) { r.LeaseName = "before" })), among: []election.Candidate{east, west},
-			want: waits("PolicyGone", "east", "11s"),
+		"the policy is back with another Lease name: no": {
+			now: at(5), state: draining(reason.PolicyGone, recorded(renamed)), among: both,
+			want: waits("PolicyGone", "east", "11s persist"),
 		},
 	})
 }
 
-// Losing the Lease is no reason to lose the lead.
-func TestALeaderWhoseLeaseWasLost(t *testing.T) {
+// Rule 12: who gets the next term when the draining one has expired. After an outage of the hub, clusters have D to
+// answer.
+func TestNextTermAfterExpiry(t *testing.T) {
+	betterWest := recorded(observing(map[string]int32{"east": 100, "west": 200}))
+	restarted := func(why reason.Reason, changes ...func(*election.State)) election.State {
+		return draining(why, append(changes, during(afterOutage()), having(nothing()))...)
+	}
+	waits := func(leader, why string) string {
+		return "Draining " + leader + " 20 " + why + " next west waiting WaitingForClusters after 1ms"
+	}
 	decide(t, map[string]decision{
-		"ends its term": {
-			now: at(5), state: leading(copyLost), among: []election.Candidate{fit("east", 100), fit("west", 50)},
-			want: "Draining east 20 LeaseLost next east after 11s persist",
-		},
-		"and gets a new one": {
-			now: at(16), state: draining(reason.LeaseLost, copyLost), among: []election.Candidate{fit("east", 100), fit("west", 50)},
+		"the leader is back, though a better one is there: recovery moves nothing": {
+			now: at(16), state: draining(reason.LeaseLost, betterWest), among: "east 100, west 200 prepared",
 			want: "Leading east 21 NewTerm next west persist",
 		},
-		"unless it cannot lead any more": {
-			now: at(16), state: draining(reason.LeaseLost, copyLost), among: []election.Candidate{unfit("east", 100, reason.ForeignLease), prepared(fit("west", 50))},
+		"the hub was away, the leader's Lease ran out, and a better one is there": {
+			now: at(0.5), state: restarted(reason.LeaseLost, leaseLost, betterWest), among: "east 100, west 200 prepared",
+			want: "Leading east 21 NewTerm next west persist",
+		},
+		"the leader is back, and a better one was not reached yet": {
+			now: at(14.999), state: restarted(reason.LeaseLost), among: "east 100, north 200 unknown",
+			want: "Leading east 21 NewTerm persist",
+		},
+		"the priority edit stands": {
+			now: at(16), state: draining(reason.PriorityChanged), among: "east 100, west 101 prepared",
+			want: "Leading west 21 HandedOver next east persist",
+		},
+		"the leader cannot lead any more": {
+			now: at(16), state: draining(reason.LeaseLost, leaseLost), among: "east 100 ForeignLease, west 50 prepared",
 			want: "Leading west 21 FailedOver persist",
 		},
-		"of an unknown one nothing is believed": {
-			now: at(5), state: leading(copyLost, having(open(sent(0)))), among: []election.Candidate{unknown("east", 100), fit("west", 50)},
-			want: kept + " after 11s",
+		"the hub was away, the leader was not reached yet": {
+			now: at(14.999), state: restarted(reason.LeaseLost), among: "east 10 unknown, west 50 prepared",
+			want: waits("east", "LeaseLost"),
 		},
-		"and where the whole hub was away it comes back to the same leader": {
-			now: at(0.5), among: []election.Candidate{fit("east", 100), prepared(fit("west", 200))}, want: "Leading east 21 NewTerm next west persist",
-			state: draining(reason.LeaseLost, copyLost, recorded(counting(map[string]int32{"east": 100, "west": 200})),
-				during(election.Tenure{Started: at(0), Inherited: wall(-600)}), having(closed())),
+		"the hub was away, the leader is not guarded yet": {
+			now: at(14.999), state: restarted(reason.LeaseLost), among: "east 100 Unguarded, west 50 prepared",
+			want: waits("east", "LeaseLost"),
+		},
+		"the hub was away, the leader's priority was lowered, and it is not guarded yet": {
+			now: at(14.999), state: restarted(reason.PriorityChanged), among: "east 10 Unguarded, west 50 prepared",
+			want: "Leading west 21 HandedOver persist",
+		},
+		"the hub was away, the leader is deleted": {
+			now: at(14.999), state: restarted(reason.Unreachable), among: "east 100 Deleting, west 50 prepared",
+			want: "Leading west 21 FailedOver persist",
+		},
+		"the hub was away, the leader is deleted, and the only other was not reached yet": {
+			now: at(14.999), state: restarted(reason.Deleting), among: "east 100 Deleting, west -5 unknown",
+			want: waits("east", "Deleting"),
+		},
+		"the hub was away, the record was edited to name no leader, and the only cluster was not reached yet": {
+			now: at(14.999), state: restarted(reason.Deleting, recorded(ledBy(""))), among: "west 50 unknown",
+			want: waits("nobody", "Deleting"),
+		},
+		"the hub was away, and only a worse cluster was not reached yet": {
+			now: at(14.999), state: restarted(reason.LeaseLost), among: "east 100 Paused, west 50 prepared, north 10 unknown",
+			want: "Leading west 21 FailedOver persist",
 		},
 	})
 }

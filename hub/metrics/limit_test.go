@@ -10,8 +10,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// Somebody sends one made-up token after the other. Each one that is let through asks the management cluster.
-func TestAFloodOfTokensIsNoFloodOfTokenReviews(t *testing.T) {
+// Each token that is let through costs a TokenReview on the management cluster.
+func TestTokensAreLimited(t *testing.T) {
 	reviews := 0
 	asks := func(_ logr.Logger, next http.Handler) (http.Handler, error) {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -23,7 +23,8 @@ func TestAFloodOfTokensIsNoFloodOfTokenReviews(t *testing.T) {
 	}
 	clock := clocktesting.NewFakePassiveClock(start)
 	limiter := flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(reviewsPerSecond, reviewsAtOnce, clock)
-	handler, err := limited(asks, limiter)(logr.Discard(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	handler, err := limited(asks, limiter)(logr.Discard(),
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ import (
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// clock goes by itself: one second with each look.
+// clock advances by a second with each reading.
 type clock struct{ boot time.Duration }
 
 func (c *clock) Now() lease.Reading {
@@ -36,7 +36,7 @@ func (c *clock) Now() lease.Reading {
 	return lease.Reading{Wall: start.Add(c.boot), Boot: c.boot}
 }
 
-// world is what the metrics ask.
+// world is what the metrics read.
 type world struct {
 	members []fleet.Member
 	serves  bool
@@ -133,7 +133,16 @@ func record(state v1alpha1.RecordState, leader string, epoch int64, why reason.R
 	}
 }
 
-func TestWhatIsTold(t *testing.T) {
+// replaced are the records while east is replaced by west, from 0 to 9 s.
+func replaced(why, how reason.Reason) (was, draining, leading *v1alpha1.NamespaceLeader) {
+	draining = record(v1alpha1.StateDraining, "east", 7, why)
+	draining.Spec.NotBefore = at(6 * time.Second)
+	leading = record(v1alpha1.StateLeading, "west", 8, how)
+	leading.Spec.AcquireTime = at(9 * time.Second)
+	return record(v1alpha1.StateLeading, "east", 7, reason.Elected), draining, leading
+}
+
+func TestSeries(t *testing.T) {
 	m, _ := newMetrics(t, cluster(), record(v1alpha1.StateLeading, "west", 7, reason.FailedOver))
 	expect(t, series(t, m), map[string]float64{
 		"leasecast_hub_elected{}": 1,
@@ -147,7 +156,7 @@ func TestWhatIsTold(t *testing.T) {
 	})
 }
 
-func TestWhoDoesNotDecideTellsNothingOfTheFleet(t *testing.T) {
+func TestOnlyTheHubThatDecidesHasSeriesOfItsFleets(t *testing.T) {
 	m, w := newMetrics(t, cluster(), record(v1alpha1.StateLeading, "west", 7, reason.FailedOver))
 	w.serves = false
 	without(t, series(t, m), "default")
@@ -158,15 +167,11 @@ func TestWhoDoesNotDecideTellsNothingOfTheFleet(t *testing.T) {
 	expect(t, got, map[string]float64{"leasecast_hub_elected{}": 0})
 }
 
-func TestAFailoverIsTimed(t *testing.T) {
+func TestFailoverIsTimed(t *testing.T) {
 	m, _ := newMetrics(t, cluster(), record(v1alpha1.StateLeading, "west", 8, reason.FailedOver))
-	was := record(v1alpha1.StateLeading, "east", 7, reason.Elected)
-	draining := record(v1alpha1.StateDraining, "east", 7, reason.Unreachable)
-	draining.Spec.NotBefore = at(6 * time.Second)
+	was, draining, leading := replaced(reason.Unreachable, reason.FailedOver)
 	later := draining.DeepCopy()
 	later.Spec.NotBefore = at(8 * time.Second) // the last renewal came late
-	leading := record(v1alpha1.StateLeading, "west", 8, reason.FailedOver)
-	leading.Spec.AcquireTime = at(9 * time.Second)
 	m.changed(was, draining)
 	without(t, series(t, m), "failover")
 	m.changed(draining, later)
@@ -179,13 +184,10 @@ func TestAFailoverIsTimed(t *testing.T) {
 	})
 }
 
-func TestAPlannedChangeIsNoFailover(t *testing.T) {
+func TestPlannedChangeIsNoFailover(t *testing.T) {
 	m, _ := newMetrics(t, cluster(), record(v1alpha1.StateLeading, "west", 8, reason.HandedOver))
-	draining := record(v1alpha1.StateDraining, "east", 7, reason.PriorityChanged)
-	draining.Spec.NotBefore = at(6 * time.Second)
-	leading := record(v1alpha1.StateLeading, "west", 8, reason.HandedOver)
-	leading.Spec.AcquireTime = at(9 * time.Second)
-	m.changed(record(v1alpha1.StateLeading, "east", 7, reason.Elected), draining)
+	was, draining, leading := replaced(reason.PriorityChanged, reason.HandedOver)
+	m.changed(was, draining)
 	m.changed(draining, leading)
 	without(t, series(t, m), "failover")
 }
@@ -198,17 +200,19 @@ type answers struct {
 
 func (a answers) Leases(string) coordinationclient.LeaseInterface { return a }
 
-func (a answers) Create(_ context.Context, l *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
+func (a answers) Create(_ context.Context, l *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease,
+	error) {
 	return l, a.err
 }
 
-func (a answers) Update(_ context.Context, l *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+func (a answers) Update(_ context.Context, l *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease,
+	error) {
 	return l, a.err
 }
 
 func (a answers) Delete(context.Context, string, metav1.DeleteOptions) error { return a.err }
 
-func TestWritesAreCountedByResultUntilTheirClusterGoes(t *testing.T) {
+func TestWritesAreCountedByResult(t *testing.T) {
 	resource := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 	for result, err := range map[string]error{
 		"done":       nil,
@@ -222,14 +226,16 @@ func TestWritesAreCountedByResultUntilTheirClusterGoes(t *testing.T) {
 			l := &coordinationv1.Lease{}
 			created, got := leases.Create(t.Context(), l, metav1.CreateOptions{})
 			updated, got2 := leases.Update(t.Context(), l, metav1.UpdateOptions{})
-			if got3 := leases.Delete(t.Context(), "leasecast", metav1.DeleteOptions{}); !errors.Is(got, err) || !errors.Is(got2, err) || !errors.Is(got3, err) || created != l || updated != l {
+			if got3 := leases.Delete(t.Context(), "leasecast", metav1.DeleteOptions{}); !errors.Is(got, err) ||
+				!errors.Is(got2, err) || !errors.Is(got3, err) || created != l || updated != l {
 				t.Fatalf("the answers were changed: %v, %v, %v", got, got2, got3)
 			}
 			all := series(t, m)
-			expect(t, all, map[string]float64{"leasecast_lease_writes_total{fleet=default,member=east,result=" + result + "}": 3})
+			writes := "leasecast_lease_writes_total{fleet=default,member=east,result=" + result + "}"
+			expect(t, all, map[string]float64{writes: 3})
 			const latency = "leasecast_lease_write_duration_seconds{fleet=default,member=east}"
 			if result == "unanswered" {
-				without(t, all, latency) // how long an answer takes that never came
+				without(t, all, latency)
 			} else {
 				expect(t, all, map[string]float64{latency: 3})
 			}
@@ -240,7 +246,7 @@ func TestWritesAreCountedByResultUntilTheirClusterGoes(t *testing.T) {
 	}
 }
 
-func TestTheSeriesOfAFleetGoWithIt(t *testing.T) {
+func TestSeriesOfAFleetEndWithIt(t *testing.T) {
 	m, w := newMetrics(t, cluster(), record(v1alpha1.StateLeading, "west", 8, reason.FailedOver))
 	m.changed(&v1alpha1.NamespaceLeader{}, record(v1alpha1.StateLeading, "west", 8, reason.FailedOver))
 	expect(t, series(t, m), map[string]float64{"leasecast_leader_changes_total{fleet=default,reason=FailedOver}": 1})

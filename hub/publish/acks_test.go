@@ -2,10 +2,10 @@ package publish
 
 import (
 	"fmt"
-	"math"
-	"slices"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,7 +17,8 @@ import (
 
 // registered is the registration of a reader of all namespaces, confirmed at zero for 15 s.
 func registered(name string, version int, changes ...func(*lease.Registration)) *coordinationv1.Lease {
-	r := lease.Registration{Identity: name, Account: "system:serviceaccount:pods:" + name, Confirmed: zero, Duration: 15 * second}
+	r := lease.Registration{Identity: name, Account: "system:serviceaccount:pods:" + name, Confirmed: zero,
+		Duration: 15 * second}
 	for _, change := range changes {
 		change(&r)
 	}
@@ -50,122 +51,109 @@ func torn(l *coordinationv1.Lease) *coordinationv1.Lease {
 // listed takes in a list as of a version.
 func (r *acks) listed(version int, ls ...*coordinationv1.Lease) {
 	asked := r.asked
-	r.listedAfter(asked, version, ls...)
+	r.listedAfter(at(0), asked, version, ls...)
 }
 
-func (r *acks) listedAfter(asked, version int, ls ...*coordinationv1.Lease) {
+func (r *acks) listedAfter(now lease.Reading, asked, version int, ls ...*coordinationv1.Lease) {
 	var items []coordinationv1.Lease
 	for _, l := range ls {
 		items = append(items, *l)
 	}
-	r.observeList(items, strconv.Itoa(version), asked, at(0))
+	r.observeList(items, strconv.Itoa(version), asked, now)
 }
 
-// Epoch 20 of ns was revoked; all who follow it must have released it.
+// playAcks runs the steps of a script: ask, list and list-before (a list that was begun before the question) with a
+// version, see, and gone. "at" sets both clocks, "wall" one of them, and "ε" the ε of registrations. A reader is
+// written as in "a@1 released=20": its name, its version, and what it has released. playAcks returns the last time.
+func (r *acks) playAcks(script string) lease.Reading {
+	now := at(0)
+	for step := range strings.SplitSeq(script, "; ") {
+		verb, rest, _ := strings.Cut(step, " ")
+		version, readers, _ := strings.Cut(rest, ": ")
+		switch verb {
+		case "ask":
+			r.ask(keyOf("ns"), 20)
+		case "see":
+			r.observe(readerOf(rest), now)
+		case "gone":
+			r.gone(types.UID(rest))
+		case "at":
+			now = at(seconds(rest))
+		case "wall":
+			now.Wall = wall(seconds(rest))
+		case "ε":
+			r.skew = time.Duration(seconds(rest) * float64(second))
+		default:
+			var all []*coordinationv1.Lease
+			for reader := range strings.SplitSeq(readers, ", ") {
+				if reader != "" {
+					all = append(all, readerOf(reader))
+				}
+			}
+			n, _ := strconv.Atoi(version)
+			r.listedAfter(now, r.asked-len(strings.TrimPrefix(verb, "list"))/len("-before"), n, all...)
+		}
+	}
+	return now
+}
+
+func readerOf(text string) *coordinationv1.Lease {
+	words := strings.Fields(text)
+	name, version, _ := strings.Cut(words[0], "@")
+	n, _ := strconv.Atoi(version)
+	var changes []func(*lease.Registration)
+	for _, word := range words[1:] {
+		switch key, value, _ := strings.Cut(word, "="); key {
+		case "released":
+			changes = append(changes, released("ns", epochOf(value)))
+		case "other":
+			changes = append(changes, released("other", epochOf(value)))
+		case "confirmed":
+			changes = append(changes, confirmed(seconds(value)))
+		case "follows":
+			changes = append(changes, following(value))
+		}
+	}
+	l := registered(name, n, changes...)
+	if words[len(words)-1] == "torn" {
+		return torn(l)
+	}
+	return l
+}
+
+// Epoch 20 of ns was revoked. All readers that follow ns must have released it.
 func TestAcks(t *testing.T) {
-	for name, test := range map[string]struct {
-		do   func(*acks)
-		done bool
-	}{
-		"all have released": {func(r *acks) {
-			r.ask(keyOf("ns"), 20)
-			r.listed(10, registered("a", 1, released("ns", 20)), registered("b", 2, released("ns", 20)))
-		}, true},
-		"a release of a later epoch is nobody's who has read a Lease": {func(r *acks) {
-			r.ask(keyOf("ns"), 20)
-			r.listed(10, registered("a", 1, released("ns", 20)), registered("b", 2, released("ns", 21)))
-		}, false},
-		"until the reader itself says what it has released": {func(r *acks) {
-			r.ask(keyOf("ns"), 20)
-			r.listed(10, registered("a", 1, released("ns", math.MaxInt32)))
-			r.observe(registered("a", 11, released("ns", 20)), at(0))
-		}, true},
-		"one has not": {func(r *acks) {
-			r.ask(keyOf("ns"), 20)
-			r.listed(10, registered("a", 1, released("ns", 20)), registered("b", 2))
-		}, false},
-		"a release of an earlier epoch is none": {func(r *acks) {
-			r.ask(keyOf("ns"), 20)
-			r.listed(10, registered("a", 1, released("ns", 19)))
-		}, false},
-		"nor is one of another namespace": {func(r *acks) {
-			r.ask(keyOf("ns"), 20)
-			r.listed(10, registered("a", 1, released("other", 20)))
-		}, false},
-		"an empty list decides nothing": {func(r *acks) {
-			r.ask(keyOf("ns"), 20)
-			r.listed(10)
-		}, false},
-		"nor does a list of those that follow other namespaces": {func(r *acks) {
-			r.ask(keyOf("ns"), 20)
-			r.listed(10, registered("a", 1, following("other"), released("other", 20)))
-		}, false},
-		"those that follow other namespaces need not release": {func(r *acks) {
-			r.ask(keyOf("ns"), 20)
-			r.listed(10, registered("a", 1, released("ns", 20)), registered("b", 2, following("other")))
-		}, true},
-		"a list that was begun before the question decides nothing": {func(r *acks) {
-			before := r.asked
-			r.ask(keyOf("ns"), 20)
-			r.listedAfter(before, 10, registered("a", 1, released("ns", 20)))
-		}, false},
-		"nor do registrations that a watch shows": {func(r *acks) {
-			r.ask(keyOf("ns"), 20)
-			r.observe(registered("a", 1, released("ns", 20)), at(0))
-		}, false},
-		"a registration that cannot be read has released nothing": {func(r *acks) {
-			r.ask(keyOf("ns"), 20)
-			r.listed(10, registered("a", 1, released("ns", 20)), torn(registered("b", 2, released("ns", 20))))
-		}, false},
-		"whoever registers after the list need not release": {func(r *acks) {
-			r.ask(keyOf("ns"), 20)
-			r.listed(10, registered("a", 1))
-			r.listed(20, registered("a", 12, released("ns", 20)), registered("b", 11))
-		}, true},
-		"a watch tells of releases": {func(r *acks) {
-			r.ask(keyOf("ns"), 20)
-			r.listed(10, registered("a", 1))
-			r.observe(registered("a", 11, released("ns", 20)), at(0))
-		}, true},
-		"even before the list": {func(r *acks) {
-			r.ask(keyOf("ns"), 20)
-			r.observe(registered("a", 11, released("ns", 20)), at(0))
-			r.listed(10, registered("a", 1))
-		}, true},
-		"an older version than the one that is known takes nothing back": {func(r *acks) {
-			r.ask(keyOf("ns"), 20)
-			r.observe(registered("a", 11, released("ns", 20)), at(0))
-			r.observe(registered("a", 1), at(0))
-			r.listed(12, registered("a", 11, released("ns", 20)))
-		}, true},
-		"nor one that comes before anybody asks": {func(r *acks) {
-			r.observe(registered("a", 11, released("ns", 20)), at(0))
-			r.observe(registered("a", 1), at(0))
-			r.ask(keyOf("ns"), 20)
-			r.listed(10, registered("a", 1))
-		}, true},
-		"a registration whose end a watch shows has released": {func(r *acks) {
-			r.ask(keyOf("ns"), 20)
-			r.listed(10, registered("a", 1))
-			r.gone("a")
-		}, true},
-		"one that is merely missing from a list has not": {func(r *acks) {
-			r.ask(keyOf("ns"), 20)
-			r.listed(10, registered("a", 1))
-			r.listed(20, registered("b", 15, released("ns", 20)))
-		}, false},
-		"not even from the first list": {func(r *acks) {
-			r.observe(registered("a", 1), at(0))
-			r.ask(keyOf("ns"), 20)
-			r.listed(20, registered("b", 15, released("ns", 20)))
-		}, false},
+	for script, done := range map[string]bool{
+		"ask; list 10: a@1 released=20, b@2 released=20": true,
+		"ask; list 10: a@1 released=20, b@2":             false,
+		"ask; list 10: a@1 released=19":                  false,
+		"ask; list 10: a@1 other=20":                     false,
+		// No reader has seen a Lease of a later epoch, so it has not acted.
+		"ask; list 10: a@1 released=20, b@2 released=21":              false,
+		"ask; list 10: a@1 released=2147483647; see a@11 released=20": true,
+		// An empty list, and one of readers of other namespaces, decide nothing.
+		"ask; list 10: ": false,
+		"ask; list 10: a@1 follows=other other=20":                      false,
+		"ask; list 10: a@1 released=20, b@2 follows=other":              true,
+		"ask; list-before 10: a@1 released=20":                          false,
+		"ask; see a@1 released=20":                                      false,
+		"ask; list 10: a@1 released=20, b@2 released=20 torn":           false,
+		"ask; list 10: a@1; list 20: a@12 released=20, b@11":            true,
+		"ask; list 10: a@1; see a@11 released=20":                       true,
+		"ask; see a@11 released=20; list 10: a@1":                       true,
+		"ask; see a@11 released=20; see a@1; list 12: a@11 released=20": true,
+		"see a@11 released=20; see a@1; ask; list 10: a@1":              true,
+		// A registration that a watch shows to be gone has released. One that a list lacks has not.
+		"ask; list 10: a@1; gone a":                    true,
+		"ask; list 10: a@1; list 20: b@15 released=20": false,
+		"see a@1; ask; list 20: b@15 released=20":      false,
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(script, func(t *testing.T) {
 			r := newAcks()
-			test.do(&r)
-			done := r.answered()
-			if got := len(done) == 1 && done[0].lease == keyOf("ns") && done[0].epoch == 20; got != test.done || len(done) > 1 {
-				t.Errorf("answered: %v, want %v", len(done), test.done)
+			r.playAcks(script)
+			answers := r.answered()
+			if got := len(answers) == 1 && answers[0].lease == keyOf("ns") && answers[0].epoch == 20; got != done {
+				t.Errorf("answered: %v, want %v", len(answers), done)
 			}
 			if again := r.answered(); len(again) > 0 {
 				t.Error("a question was answered twice")
@@ -174,7 +162,45 @@ func TestAcks(t *testing.T) {
 	}
 }
 
-func TestAcksNameTheSilent(t *testing.T) {
+// A registration expires, or is forgotten, ε after its end by both clocks. It was confirmed at zero for 15 s.
+func TestRegistrationExpires(t *testing.T) {
+	for script, expired := range map[string]bool{
+		"see a@1; at 15.999":                             false,
+		"see a@1; at 16":                                 true,
+		"see a@1; at 15.9; wall 1000":                    false,
+		"see a@1; at 1000; wall 15.9":                    false,
+		"at 10; see a@1; at 25.999":                      false,
+		"see a@1; at 10; see a@2; at 25":                 false,
+		"at 10; see a@11 confirmed=10; see a@1; at 25.9": false,
+		"at 10; see a@11 confirmed=10; see a@1; at 26":   true,
+		// A registration that cannot be read counts for an hour.
+		"see a@1 torn; at 3600":            false,
+		"see a@1 torn; at 3601":            true,
+		"see a@1 torn; at 5000; wall 3000": false,
+		// A list lacks it: it may have been confirmed until then.
+		"see a@1; at 10; list 10: ; at 25.9":                   false,
+		"see a@1; at 10; list 10: ; at 26":                     true,
+		"see a@1; at 10; list 10: ; at 1000; wall 20":          false,
+		"see a@1; at 10; list 10: ; at 20; list 11: ; at 26":   true,
+		"see a@1; at 1; list 10: ; at 20; list 11: a@1; at 35": false,
+		"see a@11; at 10; list 10: ; at 17":                    true,
+		// Beyond ε, a confirmation in the future counts for an hour.
+		"ε 1; see a@1 confirmed=1; at 18":            true,
+		"ε 1; see a@1 confirmed=2; at 3600":          false,
+		"ε 1; see a@1 confirmed=1000000000; at 3600": false,
+		"ε 1; see a@1 confirmed=1000000000; at 3602": true,
+	} {
+		t.Run(script, func(t *testing.T) {
+			r := newAcks()
+			now := r.playAcks(script)
+			if got := len(r.expired(now, second)) > 0 || len(r.registrations) == 0; got != expired {
+				t.Errorf("expired: %v, want %v", got, expired)
+			}
+		})
+	}
+}
+
+func TestReadersAreNamedInOrder(t *testing.T) {
 	r := newAcks()
 	r.ask(keyOf("ns"), 20)
 	r.listed(10, registered("b", 1), registered("a", 2), registered("c", 3, released("ns", 20)))
@@ -185,57 +211,17 @@ func TestAcksNameTheSilent(t *testing.T) {
 	if got := fmt.Sprint(r.cancel(keyOf("ns"))); got != "[pods/a pods/b]" || r.unanswered() {
 		t.Errorf("silent are %s", got)
 	}
-}
-
-// A registration that was confirmed at zero for 15 s, with an ε of 1 s.
-func TestAcksKnowTheExpired(t *testing.T) {
-	for name, test := range map[string]struct {
-		obj  *coordinationv1.Lease
-		seen float64
-		now  lease.Reading
-		want []string
-	}{
-		"not before its end":                                                {registered("a", 1), 0, at(15), nil},
-		"nor before ε is over too":                                          {registered("a", 1), 0, at(15.9), nil},
-		"then it is":                                                        {registered("a", 1), 0, at(16), []string{"a"}},
-		"a wall clock stepped forward kills nobody":                         {registered("a", 1), 0, lease.Reading{Wall: wall(1000), Boot: at(15.9).Boot}, nil},
-		"nor does one that was wrong when it was first seen":                {registered("a", 1), 10, at(25.9), nil},
-		"nor one stepped back":                                              {registered("a", 1), 0, lease.Reading{Wall: wall(15.9), Boot: at(1000).Boot}, nil},
-		"one confirmed in the future lives":                                 {registered("a", 1, confirmed(1000)), 0, at(500), nil},
-		"one that cannot be read is kept for the longest that there is":     {torn(registered("a", 1)), 0, at(3600), nil},
-		"and no longer, so that nobody blocks a namespace for ever with it": {torn(registered("a", 1)), 0, at(3601), []string{"a"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newAcks()
-			r.observe(test.obj, at(test.seen))
-			var got []string
-			for _, l := range r.expired(test.now, second) {
-				got = append(got, l.Name)
-			}
-			if !slices.Equal(got, test.want) {
-				t.Errorf("dead are %v, want %v", got, test.want)
-			}
-		})
+	var expired []string
+	for _, l := range r.expired(at(100), second) {
+		expired = append(expired, l.Name)
 	}
-}
-
-// An event that comes late shows an earlier confirmation.
-func TestAcksTakeNobodyForExpiredByAnOlderVersion(t *testing.T) {
-	r := newAcks()
-	r.observe(registered("a", 11, confirmed(10)), at(10))
-	r.observe(registered("a", 1), at(10))
-	for _, test := range []struct {
-		seconds float64
-		dead    int
-	}{{25.9, 0}, {26, 1}} {
-		if dead := r.expired(at(test.seconds), second); len(dead) != test.dead || test.dead > 0 && dead[0].ResourceVersion != "11" {
-			t.Errorf("after %v s: %d are dead, want %d, confirmed at 10 s for 15 s", test.seconds, len(dead), test.dead)
-		}
+	if got := fmt.Sprint(expired); got != "[a b c]" {
+		t.Errorf("expired are %s", got)
 	}
 }
 
 // A restored etcd gives the versions that came after its snapshot a second time.
-func TestAcksKnowAVersionThatWasUsedTwice(t *testing.T) {
+func TestVersionThatWasUsedTwice(t *testing.T) {
 	r := newAcks()
 	r.observe(registered("a", 5), at(0))
 	r.ask(keyOf("ns"), 20)
@@ -249,20 +235,5 @@ func TestAcksKnowAVersionThatWasUsedTwice(t *testing.T) {
 	r.observeList([]coordinationv1.Lease{*again}, "5", r.asked, at(12))
 	if dead := r.expired(at(20), second); len(dead) > 0 {
 		t.Errorf("%s lives: it was confirmed at 10 s for 15 s", dead[0].Name)
-	}
-}
-
-// One that is missing may have been confirmed until it was missed.
-func TestAcksForgetTheMissing(t *testing.T) {
-	r := newAcks()
-	r.observe(registered("a", 1), at(0))
-	r.observeList(nil, "10", 0, at(10))
-	for _, test := range []struct {
-		seconds float64
-		known   int
-	}{{25.9, 1}, {26, 0}} {
-		if dead := r.expired(at(test.seconds), second); len(dead) > 0 || len(r.registrations) != test.known {
-			t.Errorf("after %v s: %d dead, %d known", test.seconds, len(dead), len(r.registrations))
-		}
 	}
 }

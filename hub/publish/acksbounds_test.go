@@ -30,7 +30,7 @@ func many(n int, account string) (all []coordinationv1.Lease) {
 	return all
 }
 
-func TestAboveABoundNoAnswerOfReadersCounts(t *testing.T) {
+func TestAboveABoundNoAnswerCounts(t *testing.T) {
 	naming := func(n int, accounts ...string) (all []coordinationv1.Lease) { // some 47 kB each
 		wide := following(append(names(1000), "ns")...)
 		for _, a := range accounts {
@@ -62,7 +62,8 @@ func TestAboveABoundNoAnswerOfReadersCounts(t *testing.T) {
 			if (r.full != "") != test.full || (len(done) == 0) != test.full {
 				t.Errorf("full: %q, answered: %d", r.full, len(done))
 			}
-			if u := r.used[all]; u.registrations != len(r.registrations) || u.registrations > MaxRegistrations || u.bytes > maxRegistrationsBytes {
+			if u := r.used[all]; u.registrations != len(r.registrations) || u.registrations > MaxRegistrations ||
+				u.bytes > maxRegistrationsBytes {
 				t.Errorf("%+v of %d", u, len(r.registrations))
 			}
 			if r.observeList(nil, "30", r.asked, at(1)); r.full != "" {
@@ -86,7 +87,7 @@ func names(n int) (all []string) {
 	return all
 }
 
-func TestAPartOfAListAnswersNothing(t *testing.T) {
+func TestPartOfAListAnswersNothing(t *testing.T) {
 	r := newAcks()
 	r.ask(keyOf("ns"), 20)
 	r.observePart(many(1, "a"), at(0))
@@ -99,7 +100,7 @@ func TestAPartOfAListAnswersNothing(t *testing.T) {
 	}
 }
 
-func TestWhatIsGoneCountsNoMore(t *testing.T) {
+func TestDeletedRegistrationUsesNoBound(t *testing.T) {
 	r := newAcks()
 	one := registered("a", 1)
 	r.observe(one, at(0))
@@ -114,7 +115,7 @@ func TestWhatIsGoneCountsNoMore(t *testing.T) {
 }
 
 // Whoever writes nonsense holds up the namespaces that it may watch, as the admission policy has it, and no others.
-func TestARegistrationThatCannotBeReadHoldsUpOnlyWhatItNames(t *testing.T) {
+func TestUnreadableRegistrationDelaysOnlyItsNamespaces(t *testing.T) {
 	for name, test := range map[string]struct {
 		names string
 		asked string
@@ -138,29 +139,7 @@ func TestARegistrationThatCannotBeReadHoldsUpOnlyWhatItNames(t *testing.T) {
 	}
 }
 
-func TestAConfirmationInTheFutureIsNotBelieved(t *testing.T) {
-	for name, test := range map[string]struct {
-		confirmed float64
-		now       float64
-		dead      bool
-	}{
-		"within ε it counts":              {1, 18, true},
-		"beyond ε it lives an hour":       {2, 3600, false},
-		"and no longer, however far":      {1_000_000_000, 3602, true},
-		"nor is it taken for dead before": {1_000_000_000, 3600, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newAcks()
-			r.skew = second
-			r.observe(registered("a", 1, confirmed(test.confirmed)), at(0))
-			if dead := len(r.expired(at(test.now), second)) > 0; dead != test.dead {
-				t.Errorf("dead: %v", dead)
-			}
-		})
-	}
-}
-
-func TestOfARegistrationOnlyWhatCountsIsKept(t *testing.T) {
+func TestOnlyUsedFieldsOfARegistrationAreKept(t *testing.T) {
 	l := registered("a", 1)
 	l.Labels["other"], l.Annotations["other"] = "x", strings.Repeat("x", 1000)
 	r := newAcks()
@@ -171,10 +150,11 @@ func TestOfARegistrationOnlyWhatCountsIsKept(t *testing.T) {
 	}
 }
 
-func TestOfTheTextsOfARegistrationTheBeginningIsKept(t *testing.T) {
+func TestLongTextsOfARegistrationAreCut(t *testing.T) {
 	text := strings.Repeat("x", longestText+1)
 	kept, err := SlimRegistration(&coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": text}}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &text},
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": text}},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &text},
 	})
 	slim, ok := kept.(*coordinationv1.Lease)
 	if err != nil || !ok || len(slim.Annotations["a"]) != longestText || len(*slim.Spec.HolderIdentity) != longestText {

@@ -27,9 +27,9 @@ func (l asking) List(_ context.Context, o metav1.ListOptions) (*coordinationv1.L
 	return &coordinationv1.LeaseList{}, nil
 }
 
-func TestTheFirstRead(t *testing.T) {
-	unstarted(t, map[string]func(*world){
-		"tells the member for how long it is waited for": func(w *world) {
+func TestReadAll(t *testing.T) {
+	bubble(t, map[string]func(*world){
+		"asks for an answer within 1, 2, 4, 8 and 15 s": func(w *world) {
 			var asked metav1.ListOptions
 			w.Client = asking{asked: &asked}
 			for _, want := range []int64{1, 2, 4, 8, 15, 15} {
@@ -38,25 +38,25 @@ func TestTheFirstRead(t *testing.T) {
 				}
 			}
 		},
-		"says when it was begun": func(w *world) {
+		"records when it was sent": func(w *world) {
 			after(100 * second)
 			w.member.becomes(nil, func(context.Context, request) error { after(second / 2); return nil })
 			if !w.ReadAll(w.t.Context()) || w.Initial().At != 100*second {
 				w.t.Errorf("found %+v", w.Initial())
 			}
 		},
-		"is reported, if it succeeds": func(w *world) {
+		"reports a success": func(w *world) {
 			if !w.ReadAll(w.t.Context()) || !slices.Equal(w.reports, []error{nil}) {
 				w.t.Errorf("reported: %v", w.reports)
 			}
 		},
-		"and if it fails": func(w *world) {
+		"reports a failure": func(w *world) {
 			w.member.becomes(reset, nil)
 			if w.ReadAll(w.t.Context()) || len(w.reports) != 1 || w.reports[0] == nil {
 				w.t.Errorf("reported: %v", w.reports)
 			}
 		},
-		"says nothing of the member if the hub cuts it off": func(w *world) {
+		"reports nothing if the hub stops": func(w *world) {
 			ctx, cancel := context.WithCancel(w.t.Context())
 			cancel()
 			w.member.becomes(swallow, nil)
@@ -64,29 +64,20 @@ func TestTheFirstRead(t *testing.T) {
 				w.t.Errorf("reported: %v", w.reports)
 			}
 		},
-		"counts if it is answered as the hub stops": func(w *world) {
+		"counts if it is answered while the hub stops": func(w *world) {
 			ctx, cancel := context.WithCancel(w.t.Context())
 			w.member.becomes(nil, func(context.Context, request) error { cancel(); return nil })
 			if !w.ReadAll(ctx) || !w.Initial().Read {
 				w.t.Error("the answer is lost")
 			}
 		},
-		"begins the time in which readers are not believed": func(w *world) {
-			after(100 * second)
-			w.register("r", released("a", 20))
-			w.ledFor(15 * second)
-			w.revoke()
-			after(second)
-			w.isReleased(false)
-			w.stop()
-		},
 	})
 }
 
 func TestRequests(t *testing.T) {
 	type report struct{ write bool }
-	unstarted(t, map[string]func(*world){
-		"are reported as what they are": func(w *world) {
+	bubble(t, map[string]func(*world){
+		"reads and writes are reported as such": func(w *world) {
 			var got []report
 			w.Report = func(write bool, _ lease.Reading, _ error) { got = append(got, report{write}) }
 			w.ReadAll(w.t.Context())
@@ -97,7 +88,7 @@ func TestRequests(t *testing.T) {
 				w.t.Errorf("reported: %v, want %v", got, want)
 			}
 		},
-		"that are answered as the hub stops are reported, too": func(w *world) {
+		"an answer while the hub stops is reported": func(w *world) {
 			ctx, cancel := context.WithCancel(w.t.Context())
 			w.member.becomes(nil, func(context.Context, request) error { cancel(); return nil })
 			w.Assign(keyOf("a"), assign.Assignment{Role: assign.Follow, Term: term("west", 20)}, testTimings)
@@ -107,23 +98,12 @@ func TestRequests(t *testing.T) {
 				w.t.Errorf("reported: %v", w.reports)
 			}
 		},
-		"without a policy have their bound, too": func(w *world) {
+		"a request without a policy is bounded": func(w *world) {
 			w.member.becomes(swallow, nil)
 			began := time.Now()
-			if _, err := w.send(w.t.Context(), keyOf("a"), step{action: read}, 0); err == nil || time.Since(began) != listTimeout {
+			if _, err := w.send(w.t.Context(), keyOf("a"), step{action: read}, 0); err == nil ||
+				time.Since(began) != listTimeout {
 				w.t.Errorf("after %v: %v", time.Since(began), err)
-			}
-		},
-		"that remove a Lease may fail": func(w *world) {
-			obj := w.seen("a", testKey)
-			w.refuses("delete")
-			if _, err := w.send(w.t.Context(), keyOf("a"), step{action: remove, lease: obj}, second); err == nil {
-				w.t.Error("it is taken for removed")
-			}
-		},
-		"are none where a step asks for none": func(w *world) {
-			if _, err := w.send(w.t.Context(), keyOf("a"), step{}, second); err == nil || len(w.member.requests) > 0 {
-				w.t.Errorf("sent %v: %v", w.member.requests, err)
 			}
 		},
 	})

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// breakage is what is broken around the real code, or in what it is told. Deliberate breakages of the code itself are
+// breakage is what is broken around the real code, or in its input. Deliberate breakages of the code itself are
 // in e2e/mutants.
 type breakage struct {
 	noSkew               bool // the bound is counted without ε
@@ -29,7 +29,7 @@ type breakage struct {
 	anyRelease         bool // the release of an earlier epoch counts too
 	newTenureCounts    bool // whatever registrations say counts, also for a tenure that has revoked nothing
 	listBeforeRevoke   bool // a list counts that was begun before the revocation was answered
-	askAnyway          bool // a revocation counts of which nobody knows whether it was carried out
+	askAnyway          bool // a revocation counts that may not have been carried out
 	trustsUnregistered bool // a reader trusts Leases before it registers
 	readsFromCache     bool // a reader trusts an older Lease after it has registered
 	releasesFirst      bool // a reader says that it released before it has stopped
@@ -42,7 +42,7 @@ type broken struct {
 	steps         bool
 	without       []what
 	change        func(*scope) // what else there is to the scope
-	wide          bool         // too much for every day
+	wide          bool         // too large for `make test`
 	// alone are the parts of a breakage that are not found alone, because each rule covers for the other.
 	alone map[string]breakage
 }
@@ -51,9 +51,13 @@ type broken struct {
 var onlyStalls = []what{crashes, releases, drops, lost, rulingLost, decidesFit}
 
 var breakages = map[string]broken{
-	"rule 1: renewTime after check":                       {breakage: breakage{stampAfterCheck: true}, ticks: 6, faults: 1, without: onlyStalls, wide: true},
-	"rule 1: no check of the deadline":                    {breakage: breakage{noDeadline: true}, ticks: 6, faults: 1, without: onlyStalls, wide: true},
-	"rule 2: a grant is acted upon before it is recorded": {breakage: breakage{grantsFirst: true}, change: startingAt(grantedUnrecorded), wide: true},
+	"rule 1: renewTime after check": {breakage: breakage{stampAfterCheck: true}, ticks: 6, faults: 1,
+		without: onlyStalls, wide: true},
+	"rule 1: no check of the deadline": {breakage: breakage{noDeadline: true}, ticks: 6, faults: 1,
+		without: onlyStalls, wide: true},
+	"rule 2: a grant is acted upon before it is recorded": {
+		breakage: breakage{grantsFirst: true}, change: startingAt(grantedUnrecorded), wide: true,
+	},
 	"rule 2: no compare-and-swap of the record, and nothing else raises the epoch": {
 		breakage: breakage{noRecordSwap: true, recordAlone: true}, change: startingAt(grantedUnresumed), wide: true,
 		alone: map[string]breakage{
@@ -61,29 +65,45 @@ var breakages = map[string]broken{
 			"nothing else raises the epoch, alone":     {recordAlone: true},
 		},
 	},
-	"rule 3: no compare-and-swap of a Lease":                      {breakage: breakage{noMemberSwap: true}, change: acknowledged(lostWrite), wide: true},
-	"rule 4: a draining record renews, by the bound it was given": {breakage: breakage{drainingRenews: true, boundTrusted: true}, ticks: 6},
-	"rule 5: no ε":                                             {breakage: breakage{noSkew: true}, ticks: 6},
-	"rule 5: renewTimes are not counted":                       {breakage: breakage{stampsNotCounted: true}, ticks: 6},
-	"rule 5: the monotonic half is dropped":                    {breakage: breakage{noBootForHub: true}, ticks: 6, steps: true},
-	"rule 6: nothing is inherited":                             {breakage: breakage{nothingInherited: true}, ticks: 6, faults: 1},
-	"rule 6: an earlier tenure renewed until its last renewal": {breakage: breakage{lastRenewalInherited: true}, ticks: 4, faults: 1, without: onlyStalls},
-	"reader: the monotonic half is dropped":                    {breakage: breakage{noBootForReaders: true}, ticks: 6},
-	"reader: what remains is frozen again by a re-delivery":    {breakage: breakage{frozenAgain: true}, ticks: 6},
-	"reader: by observation alone":                             {breakage: breakage{byObservation: true}, ticks: 6},
+	"rule 3: no compare-and-swap of a Lease": {breakage: breakage{noMemberSwap: true},
+		change: acknowledged(lostWrite), wide: true},
+	"rule 4: a draining record renews, by the bound it was given": {
+		breakage: breakage{drainingRenews: true, boundTrusted: true}, ticks: 6,
+	},
+	"rule 5: no ε":                       {breakage: breakage{noSkew: true}, ticks: 6},
+	"rule 5: renewTimes are not counted": {breakage: breakage{stampsNotCounted: true}, ticks: 6},
+	"rule 5: the monotonic half is dropped": {breakage: breakage{noBootForHub: true}, ticks: 6,
+		steps: true},
+	"rule 6: nothing is inherited": {breakage: breakage{nothingInherited: true}, ticks: 6,
+		faults: 1},
+	"rule 6: an earlier tenure renewed until its last renewal": {
+		breakage: breakage{lastRenewalInherited: true}, ticks: 4, faults: 1, without: onlyStalls,
+	},
+	"reader: the monotonic half is dropped":                 {breakage: breakage{noBootForReaders: true}, ticks: 6},
+	"reader: what remains is frozen again by a re-delivery": {breakage: breakage{frozenAgain: true}, ticks: 6},
+	"reader: by observation alone":                          {breakage: breakage{byObservation: true}, ticks: 6},
 
-	"acknowledged: granted before the release and the expiry":        {breakage: breakage{noRelease: true}, change: acknowledged()},
-	"acknowledged: the release of another epoch counts":              {breakage: breakage{anyRelease: true}, change: acknowledged()},
-	"acknowledged: a release counts for a tenure that has not asked": {breakage: breakage{newTenureCounts: true}, change: acknowledged(release)},
-	"acknowledged: list before revoke":                               {breakage: breakage{listBeforeRevoke: true}, change: acknowledged()},
-	"acknowledged: list after an ambiguous revoke":                   {breakage: breakage{askAnyway: true}, change: acknowledged(lostWrite)},
-	"acknowledged: trust before registering":                         {breakage: breakage{trustsUnregistered: true}, change: acknowledged()},
-	"acknowledged: no consistent read after registering":             {breakage: breakage{readsFromCache: true}, change: acknowledged()},
-	"acknowledged: release before stop":                              {breakage: breakage{releasesFirst: true}, change: acknowledged()},
+	"acknowledged: granted before the release and the expiry": {breakage: breakage{noRelease: true},
+		change: acknowledged()},
+	"acknowledged: the release of another epoch counts": {breakage: breakage{anyRelease: true},
+		change: acknowledged()},
+	"acknowledged: a release counts for a tenure that has not asked": {
+		breakage: breakage{newTenureCounts: true}, change: acknowledged(release),
+	},
+	"acknowledged: list before revoke": {breakage: breakage{listBeforeRevoke: true},
+		change: acknowledged()},
+	"acknowledged: list after an ambiguous revoke": {breakage: breakage{askAnyway: true},
+		change: acknowledged(lostWrite)},
+	"acknowledged: trust before registering": {breakage: breakage{trustsUnregistered: true},
+		change: acknowledged()},
+	"acknowledged: no consistent read after registering": {breakage: breakage{readsFromCache: true},
+		change: acknowledged()},
+	"acknowledged: release before stop": {breakage: breakage{releasesFirst: true},
+		change: acknowledged()},
 }
 
-// startingAt is a scope that begins where a fault has happened, and in which the tenure ends after that. The members are
-// found fit by then.
+// startingAt is a scope that begins where a fault has happened, and in which the tenure ends after that. The members
+// are found fit by then.
 func startingAt(start func(*explorer) *scene) func(*scope) {
 	return func(s *scope) {
 		only(2, release)(s)
@@ -99,8 +119,8 @@ func acknowledged(ks ...kind) func(*scope) {
 	}
 }
 
-// grantedUnrecorded is a world in which a grant is under way to the record, and the first Lease, which was sent at once,
-// got lost.
+// grantedUnrecorded is a world in which a grant is under way to the record, and the first Lease, which was sent at
+// once, got lost.
 func grantedUnrecorded(e *explorer) *scene {
 	s := e.wait(e.follow(inOrder(e), move{what: decidesUnfit}, move{what: rulingArrives}))
 	return e.follow(s, move{what: decidesUnfit}, move{what: works, m: 1}, move{what: lost, m: 1})
@@ -108,8 +128,10 @@ func grantedUnrecorded(e *explorer) *scene {
 
 // grantedUnresumed is a world in which the record got lost that would have let a draining leader resume. Another leads.
 func grantedUnresumed(e *explorer) *scene {
-	s := e.wait(e.follow(inOrder(e), move{what: decidesUnfit}, move{what: rulingArrives}, move{what: decidesFit}, move{what: rulingLost}))
-	return e.follow(s, move{what: decidesUnfit}, move{what: rulingArrives}, move{what: works, m: 1}, move{what: arrives, m: 1})
+	s := e.wait(e.follow(inOrder(e), move{what: decidesUnfit}, move{what: rulingArrives}, move{what: decidesFit},
+		move{what: rulingLost}))
+	return e.follow(s, move{what: decidesUnfit}, move{what: rulingArrives}, move{what: works, m: 1},
+		move{what: arrives, m: 1})
 }
 
 // wait lets time pass until nobody has a promise any more.
@@ -127,7 +149,7 @@ func (e *explorer) follow(s *scene, ms ...move) *scene {
 		if n == nil {
 			panic(fmt.Sprintf("it cannot happen: %v", mv))
 		}
-		e.before = append(e.before, e.say(mv, s, n))
+		e.before = append(e.before, e.say(mv, n))
 		s = n
 		_ = e.violation(s)
 	}

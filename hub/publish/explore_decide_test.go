@@ -24,7 +24,7 @@ const (
 )
 
 // decide has a replica look at the record, the members and what it has sent, and do what the real election says:
-// close its syncers, send a write of the record, or tell its syncers what the record wants.
+// close its syncers, send a write of the record, or assign what the record wants.
 func (e *explorer) decide(s *scene, x int, v view) *scene {
 	r := s.replicas[x]
 	if r.ruling != nil || !e.mayWrite(s, r) || v != allFit && s.record.Leader == "" || v == leaderUnfitIn && !e.steps {
@@ -76,7 +76,8 @@ func (e *explorer) decide(s *scene, x int, v view) *scene {
 
 func (e *explorer) policy() election.Policy {
 	p := election.Policy{LeaseName: "leasecast", Acknowledged: e.acknowledged, Timings: lease.Timings{
-		Duration: time.Duration(e.d) * unit, Renew: exploredRenew * unit, Timeout: exploredTau * unit, Skew: time.Duration(e.skew) * unit,
+		Duration: time.Duration(e.d) * unit, Renew: exploredRenew * unit, Timeout: exploredTau * unit,
+		Skew: time.Duration(e.skew) * unit,
 	}}
 	if e.broken.noSkew {
 		p.Timings.Skew = 0
@@ -114,7 +115,7 @@ func (e *explorer) close(r *replica) {
 	}
 }
 
-// assign tells the syncers what the record wants.
+// assign assigns to the syncers what the record wants.
 func (e *explorer) assign(r *replica, record *election.Record) {
 	first := record.Epoch != 0 && r.granted == record.Epoch && r.promise.Epoch != record.Epoch
 	p := e.policy().Timings
@@ -181,7 +182,7 @@ func (e *explorer) rulingAnswers(s *scene, x int) *scene {
 	return e.idle(n, x)
 }
 
-// rulingLost is a write of the record of which the replica never hears.
+// rulingLost is a write of the record that is never answered.
 func (e *explorer) rulingLost(s *scene, x int) *scene {
 	w := s.replicas[x].ruling
 	if w == nil || s.faults >= e.faults {

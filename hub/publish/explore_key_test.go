@@ -15,7 +15,7 @@ import (
 // that compare alike. Each line below says why what it leaves out cannot matter, and
 // TestNothingIsLostByMerging compares with an exploration that merges by the time alone.
 
-// key is a hash of what tells a state from others.
+// key is a hash of what distinguishes a state from others.
 type key [2]uint64
 
 // writer puts what it is given behind each other.
@@ -61,7 +61,7 @@ func (w *writer) text(s string) {
 }
 
 // epoch writes an epoch that only matters if it is the recorded one, or a newer one. The record's epoch never falls;
-// only an answer that is under way for a while tells of an earlier record.
+// only a slow answer shows an earlier record.
 func (w *writer) epoch(n int64) {
 	if n < w.s.record.Epoch && !w.e.slowAnswers && w.margin < exactly {
 		n = 0
@@ -157,7 +157,8 @@ func (w *writer) syncer(r *replica, m int) {
 	w.time(l.want.MinRenewTime, 1)
 	w.fresh(l.want.MinRenewTime)
 	w.fresh(l.status.MinRenewTime)
-	w.bool(l.want.MinRenewTime.IsZero(), l.status.MinRenewTime.IsZero(), l.status.MinRenewTime.Equal(l.want.MinRenewTime), w.stale(l.known.content, l.want.MinRenewTime),
+	w.bool(l.want.MinRenewTime.IsZero(), l.status.MinRenewTime.IsZero(), l.status.MinRenewTime.Equal(l.want.MinRenewTime),
+		w.stale(l.known.content, l.want.MinRenewTime),
 		c.copy != nil && w.stale(c.said, l.want.MinRenewTime), c.late != nil && w.stale(c.late.said, l.want.MinRenewTime),
 		r.out[m] != nil && w.stale(r.out[m].said, l.want.MinRenewTime))
 	w.bool(l.want.First, l.known.read, l.known.lease != nil, l.known.watched,
@@ -174,8 +175,8 @@ func (w *writer) syncer(r *replica, m int) {
 	w.posted(r.out[m], m, false)
 }
 
-// replica writes what a process knows. The election's renewTime counts until h after it. What was inherited counts until D
-// and ε after it. When the tenure began matters to a hub that waits for members that it has not read, and
+// replica writes what a process knows. The election's renewTime counts until h after it. What was inherited counts
+// until D and ε after it. When the tenure began matters to a hub that waits for members that it has not read, and
 // otherwise only as the first of its renewTimes. What it has promised counts until ε after it.
 func (w *writer) replica(e *explorer, x int) {
 	r := w.s.replicas[x]
@@ -246,7 +247,7 @@ func (e *explorer) margin() int {
 	}
 }
 
-// key hashes what tells a state from others. Replicas are sorted, so that it is the same whoever is called A.
+// key hashes what distinguishes a state from others. Replicas are sorted, so that it is the same whoever is called A.
 func (e *explorer) key(s *scene) key {
 	w := writer{e: e, b: e.buffer[:0], s: s, margin: e.margin()}
 	w.record(s.record)
@@ -298,7 +299,7 @@ func (w *writer) election() {
 	w.int(int64(max(b.changed-w.s.now, -exploredH)))
 }
 
-// latest is when the tenure that this tells of can have renewed last.
+// latest is when the tenure of this ballot can have renewed last.
 func (b ballot) latest() time.Time {
 	if b.released {
 		return b.renewed

@@ -96,14 +96,17 @@ func (e *explorer) outline(s *scene) string {
 		if c.said.LeadsHere() {
 			left = max(0, c.said.Deadline().Sub(s.at(0).Wall))
 		}
-		fmt.Fprintf(&b, "%s: %q in %d for %v, late %t, acts %d-%d; ", siteNames[m], c.said.Holder, e.short(c.said.Epoch), left, c.late != nil,
+		fmt.Fprintf(&b, "%s: %q in %d for %v, late %t, acts %d-%d; ", siteNames[m], c.said.Holder, e.short(c.said.Epoch),
+			left, c.late != nil,
 			e.short(a.low), e.short(a.high))
 	}
 	for x, r := range s.replicas {
-		fmt.Fprintf(&b, "%s: renewTimes %t, rules %t, granted %t, writes", replicaNames[x], e.mayWrite(s, r), r.ruling != nil, r.granted == s.record.Epoch)
+		fmt.Fprintf(&b, "%s: renewTimes %t, rules %t, granted %t, writes", replicaNames[x], e.mayWrite(s, r), r.ruling != nil,
+			r.granted == s.record.Epoch)
 		for m := range e.sites {
 			if r.tenure != nil {
-				fmt.Fprintf(&b, " %t as %d, lost %t, in place %t;", r.out[m] != nil, r.syncers[m].want.Role, r.syncers[m].status.Lost, r.syncers[m].status.InPlace)
+				fmt.Fprintf(&b, " %t as %d, lost %t, in place %t;", r.out[m] != nil, r.syncers[m].want.Role,
+					r.syncers[m].status.Lost, r.syncers[m].status.InPlace)
 			}
 		}
 	}

@@ -6,9 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-
-	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/hub/election"
 )
 
@@ -177,113 +174,41 @@ func (w *posted) overdue(now int) bool { return w != nil && now-w.sent >= explor
 
 func (r *ruling) overdue(now int) bool { return r != nil && now-r.sent >= exploredTau }
 
-// say puts a move into words, with what came of it.
-func (e *explorer) say(mv move, before, after *scene) string {
-	x, m := int(mv.x), int(mv.m)
-	name, where := "hub "+replicaNames[x], siteNames[m]
-	switch mv.what {
-	case tickPasses:
-		return fmt.Sprintf("— %d s —", after.now)
-	case wins:
-		_, inherited := after.replicas[x].tenure.Started()
-		return fmt.Sprintf("%s wins the election; an earlier tenure can have renewed until %s", name, clockOf(inherited))
-	case stalls:
-		return fmt.Sprintf("%s's renewals of its election get lost from now on", name)
-	case crashes:
-		return name + " crashes and starts anew"
-	case releases:
-		return name + " gives up its election in order"
-	case decidesFit, decidesUnfit, decidesStepped:
-		return e.sayDecision(mv, name, before, after)
-	case rulingArrives:
-		return fmt.Sprintf("%s's record arrives: %s", name, sayDone(after.version > before.version))
-	case rulingAnswers:
-		return name + " hears of its record"
-	case rulingLost:
-		return name + " never hears of its record"
-	case lateRuling:
-		return fmt.Sprintf("a record that nobody waits for arrives: %s", sayDone(after.version > before.version))
-	case reads:
-		return fmt.Sprintf("%s reads all Leases in %s", name, where)
-	case works:
-		if w := after.replicas[x].out[m]; w != nil {
-			return fmt.Sprintf("%s sends to %s: %s", name, where, e.sayPosted(w))
-		}
-		return fmt.Sprintf("%s writes to %s, where there is now: %s", name, where, e.sayLease(after.sites[m].copy))
-	case drops:
-		return fmt.Sprintf("%s sends a follower's Lease to %s, and never hears of it", name, where)
-	case arrives:
-		return fmt.Sprintf("%s's write arrives in %s: %s", name, where, sayDone(after.sites[m].version > before.sites[m].version))
-	case answers:
-		return fmt.Sprintf("%s hears of its write in %s", name, where)
-	case lost:
-		return fmt.Sprintf("%s never hears of its write in %s", name, where)
-	case shows:
-		return fmt.Sprintf("%s is shown the Lease in %s", name, where)
-	case lateWrite:
-		return fmt.Sprintf("a write that nobody waits for arrives in %s: %s: %s", where, e.sayPosted(before.sites[m].late),
-			sayDone(after.sites[m].version > before.sites[m].version))
-	default:
-		return e.sayRegistered(mv, after)
-	}
+// moveNames describe the moves in a trace.
+var moveNames = [...]string{
+	tickPasses:     "a tick passes",
+	wins:           "HUB wins the election",
+	stalls:         "HUB's renewals of its election get lost from now on",
+	crashes:        "HUB crashes and restarts",
+	releases:       "HUB releases its election in order",
+	decidesFit:     "HUB decides, and finds all fit",
+	decidesUnfit:   "HUB decides, and finds the leader unfit",
+	decidesStepped: "HUB decides by a wall clock stepped forward, and finds the leader unfit",
+	rulingArrives:  "HUB's record arrives",
+	rulingAnswers:  "HUB's record is answered",
+	rulingLost:     "HUB's record is never answered",
+	lateRuling:     "a record that was given up arrives",
+	reads:          "HUB reads all Leases in MEMBER",
+	works:          "HUB writes to MEMBER",
+	drops:          "HUB writes a follower's Lease to MEMBER, which is never answered",
+	arrives:        "HUB's write arrives in MEMBER",
+	answers:        "HUB's write is answered by MEMBER",
+	lost:           "HUB's write is never answered by MEMBER",
+	shows:          "a watch shows HUB the Lease in MEMBER",
+	lateWrite:      "a write that was given up arrives in MEMBER",
+	lists:          "HUB lists the registrations",
+	listed:         "HUB's list is answered",
+	registers:      "READER registers",
+	sees:           "READER sees the Lease",
+	seesOld:        "READER sees an older Lease",
+	frees:          "READER releases the term that it saw revoked",
 }
 
-func (e *explorer) sayRegistered(mv move, after *scene) string {
-	name := []string{"the reader", "the newcomer"}
-	switch x := int(mv.x); mv.what {
-	case lists:
-		return "hub " + replicaNames[x] + " lists the registrations in " + siteNames[registrar]
-	case listed:
-		return fmt.Sprintf("hub %s hears of its list: released is epoch %d", replicaNames[x], e.short(after.replicas[x].syncers[registrar].status.Released))
-	case registers:
-		return name[x] + " registers"
-	case sees, seesOld:
-		return fmt.Sprintf("%s sees: %s", name[x], e.sayTerm(after.readers[x].saw))
-	case frees:
-		return fmt.Sprintf("%s releases epoch %d", name[x], e.short(after.readers[x].released))
-	default:
-		panic("no such move")
-	}
-}
-
-func sayDone(done bool) string {
-	if done {
-		return "done"
-	}
-	return "refused, something else was there"
-}
-
-func (e *explorer) sayPosted(w *posted) string { return e.sayLease(w.step.lease) }
-
-func (e *explorer) sayLease(obj *coordinationv1.Lease) string {
-	c, _ := wire.Read(obj)
-	return e.sayTerm(c)
-}
-
-func (e *explorer) sayTerm(c sight) string {
-	holder, _, _ := strings.Cut(c.Holder, ".")
-	if holder == "" {
-		holder = "nobody"
-	}
-	if c.LeadsHere() {
-		return fmt.Sprintf("%s leads in epoch %d until %s", holder, e.short(c.Epoch), clockOf(c.Deadline()))
-	}
-	return fmt.Sprintf("%s leads elsewhere in epoch %d", holder, e.short(c.Epoch))
-}
-
-func (e *explorer) sayDecision(mv move, name string, before, after *scene) string {
-	sees := "finds all fit"
-	switch mv.what {
-	case decidesUnfit:
-		sees = "finds " + before.record.Leader + " unfit"
-	case decidesStepped:
-		sees = "finds " + before.record.Leader + " unfit, by a wall clock stepped forward,"
-	}
-	r := after.replicas[mv.x].ruling
-	if r == nil {
-		return fmt.Sprintf("%s %s and follows the record", name, sees)
-	}
-	return fmt.Sprintf("%s %s and sends the record: %s", name, sees, e.sayRecord(r.record))
+// say describes a move, and what there is after it.
+func (e *explorer) say(mv move, after *scene) string {
+	names := strings.NewReplacer("HUB", "hub "+replicaNames[min(mv.x, 1)], "MEMBER", siteNames[mv.m],
+		"READER", [...]string{"the reader", "the newcomer"}[min(mv.x, 1)])
+	return fmt.Sprintf("%d s: %s\n    %s", after.now, names.Replace(moveNames[mv.what]), e.outline(after))
 }
 
 func (e *explorer) sayRecord(r *election.Record) string {

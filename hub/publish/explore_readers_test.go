@@ -20,13 +20,13 @@ func (a *acts) in(epoch int64) {
 }
 
 // acts asks every reader that there can be in a member: one that has been there since a Lease was written or that has
-// just been started, that was shown this Lease first, by a stale list, and that Lease last, by a watch that lags; by each
-// of three clocks. Each was shown what it saw now, or a tick ago; and those may see the last Lease again after
+// just been started, that was shown this Lease first, by a stale list, and that Lease last, by a watch that lags; by
+// each of three clocks. Each was shown what it saw now, or a tick ago; and those may see the last Lease again after
 // their wall clock was stepped back.
 //
 // Readers do not act on anything else, so asking all of them in every state is the same as exploring their steps. A
-// reader that saw a Lease at any other time is none the wiser: by a constant clock what is frozen of a Lease ends at the
-// same instant whenever it was seen, which TestAReaderFreezesTheSameWheneverItLooks shows of the real one.
+// reader that saw a Lease at any other time is none the wiser: by a constant clock what is frozen of a Lease ends at
+// the same instant whenever it was seen, which TestAReaderFreezesTheSameWheneverItLooks shows of the real one.
 func (e *explorer) acts(s *scene, m int) acts {
 	if e.acknowledged && m == registrar {
 		return e.registeredActs(s)
@@ -140,15 +140,15 @@ func addSight(seen []sight, c sight, keep int) []sight {
 	switch same := len(n) - from; {
 	case same == 0:
 	case !c.LeadsHere(), n[len(n)-1].RenewTime.Equal(c.RenewTime):
-		return n // a reader is none the wiser
+		return n // it changes nothing for a reader
 	case same == keep:
 		n = append(n[:from], n[from+1:]...)
 	}
 	return append(n, c)
 }
 
-// visibleFor is how many ticks after a Lease has run out readers are still asked about it: a reader that saw it while it
-// stood may not go on by a clock that was stepped back.
+// visibleFor is how many ticks after a Lease has run out readers are still asked about it: a reader that saw it while
+// it stood may not go on by a clock that was stepped back.
 const visibleFor = 1
 
 // visible reports whether the slowest reader could act by a Lease, or could have a little while ago.

@@ -14,14 +14,15 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 )
 
-// The acknowledged handover. Two readers may be in the member that leads first: one that has registered and follows the
-// leader's Lease since long, and one that starts at any time. They use the real lease.Reader and the real registrations;
-// the hub's side is the real roll and what the real Publisher does with it. Each of them does any of its next steps at
-// any time, or none, so that one that died needs no step of its own: what it could still do is looked at too.
+// The acknowledged handover. Two readers may be in the member that leads first: one that has registered and follows
+// the leader's Lease since long, and one that starts at any time. They use the real lease.Reader and the real
+// registrations; the hub's side is the real roll and what the real Publisher does with it. Each of them does any of
+// its next steps at any time, or none, so that one that died needs no step of its own: what it could still do is
+// looked at too.
 //
 // A reader counts as acting from when it sees a Lease that lets it, until its permit ends or it has said that it
-// released the term: what it has under way when it sees the revocation goes on until then. Its clock is the slowest that
-// there may be, with which it acts for longest.
+// released the term: what it has under way when it sees the revocation goes on until then. Its clock is the slowest
+// that there may be, with which it acts for longest.
 //
 // What is left out: registrations do not expire, and nobody deletes them.
 
@@ -177,7 +178,7 @@ func (e *explorer) lists(s *scene, x int) *scene {
 	return n
 }
 
-// asks reports whether a list can tell a replica anything: while it revokes, and while it waits for what it has not
+// asks reports whether a list can show a replica anything: while it revokes, and while it waits for what it has not
 // heard yet.
 func (e *explorer) asks(s *scene, r *replica) bool {
 	w, q := r.out[registrar], r.roll.questions["ns"]
@@ -273,7 +274,8 @@ func (e *explorer) hasReleased(s *scene, r *replica) bool {
 
 // clone Leases what a roll may change.
 func (r acks) clone() acks {
-	c := acks{registrations: maps.Clone(r.registrations), questions: map[string]*question{}, asked: r.asked, skew: r.skew, used: maps.Clone(r.used), full: r.full}
+	c := acks{registrations: maps.Clone(r.registrations), questions: map[string]*question{}, asked: r.asked, skew: r.skew,
+		used: maps.Clone(r.used), full: r.full}
 	for namespace, q := range r.questions {
 		other := *q
 		other.waiting = maps.Clone(q.waiting)
@@ -299,7 +301,8 @@ func (w *writer) registered() {
 			w.int(r.released)
 			w.bool(vacant)
 		}
-		w.bool(r.obj != nil, r.seen == "", w.s.sites[registrar].copy != nil && r.seen == w.s.sites[registrar].copy.ResourceVersion)
+		w.bool(r.obj != nil, r.seen == "", w.s.sites[registrar].copy != nil &&
+			r.seen == w.s.sites[registrar].copy.ResourceVersion)
 		if r.permit.Holds(w.s.at(0)) {
 			w.said(r.acting)
 		}

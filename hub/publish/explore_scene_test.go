@@ -10,13 +10,11 @@ import (
 	"github.com/leasecast/leasecast/hub/tenure"
 )
 
-// The exploration looks at everything that can happen to one namespace at a small scale: two replicas of the hub, two or
-// three members, two terms, and time that goes in ticks. It calls the real election.Next and Assign, the real
+// The exploration looks at everything that can happen to one namespace at a small scale: two replicas of the hub, two
+// or three members, two terms, and time that goes in ticks. It calls the real election.Next and Assign, the real
 // syncers with their settling of answers, the real Ledger, the real Tenure and the real lease.Reader. Around them it
 // models what the controller does between them (gather, decide, persist, assign), the API servers with their
 // compare-and-swap, and a network that delays, loses and carries out late.
-//
-// # What is a state
 //
 // The record and its version; the hub's election; of each replica its tenure, what it has sent and granted, what it
 // read at its start, its syncers and the requests that it has under way; of each member its Lease, a write that nobody
@@ -24,26 +22,22 @@ import (
 // which replica is which, are one (explore_key_test.go). What is past counts as past, so that time brings nothing new
 // from some tick on, and a scope closes.
 //
-// # What can happen
-//
-// Any process may do any of its next steps at any time, or none for as long as it likes, so that a pause needs no step
-// of its own; the steps are in explore_moves_test.go. A write is sent, and carried out and answered at any time up to τ
-// after that, or lost: then it may still be carried out whenever later. What an answer that is late would tell is what a
-// syncer knows when it has been overtaken. Crashes, stalls and releases of a tenure, and losses, are counted as faults.
+// Any process may do any of its next steps at any time, or none for as long as it likes. So a pause needs no step of
+// its own. The steps are in explore_moves_test.go. A write is carried out and answered at any time up to τ after it
+// was sent, or it is lost: then it may still be carried out at any later time. A late answer tells a syncer no more
+// than it knows when it has been overtaken. Crashes, stalls and releases of a tenure, and losses, count as faults.
 //
 // Readers do not act on the hub, so they need no state: in every state every reader that there can be is asked, with
 // any lag, restarted, by any of the clocks (explore_readers_test.go). Those that register do act on the
 // hub: where there are any, they have steps of their own (explore_registered_test.go).
 //
-// # What is left out
-//
-// Clocks are wrong by a constant out of -ε/2, 0 and ε/2 (the two extremes where ε is a tick), but for the steps that a
-// scope names. The hub's election is renewed every tick until it stalls, and after a tenure another replica has the next
-// one. A Lease is read as soon as a syncer has to, a syncer that has nothing to write says so at once, and a write that
-// promises nothing is answered at once or lost, except where answers are slow. At most one write that nobody waits for
-// lies before each server. Nobody edits or deletes anything by hand, etcd is not restored, D does not change, and the
-// controller's memory of its own records (recall) is not there: the simulations of hub/election and
-// hub/controller have these. How far a scope goes is said with it; only a closed one says something of all time.
+// Clocks are wrong by a constant out of -ε/2, 0 and ε/2, or only the two extremes where ε is a tick. A scope names
+// its steps of clocks. The hub's election is renewed every tick until it stalls, and after a tenure another replica
+// has the next one. A Lease is read as soon as a syncer has to. A syncer that has nothing to write says so at once. A
+// write that promises nothing is answered at once or lost, except where answers are slow. At most one write that nobody
+// waits for lies before each server. Nobody edits or deletes anything by hand, etcd is not restored, and D does not
+// change. The controller does not remember its own records (recall). The simulations of hub/election and
+// hub/controller have these. How far a scope goes is said with it. Only a closed one shows something for all time.
 const (
 	unit          = time.Second // a tick: D has to be whole seconds
 	exploredRenew = 1
@@ -52,7 +46,7 @@ const (
 )
 
 // origin is when the explored world begins: before the seconds that epochs start from, so that an epoch is one above
-// the highest that is known, and does not tell the time. That it would start from the seconds if nothing
+// the highest that is known, and does not depend on the time. That it would start from the seconds if nothing
 // were known is for the simulations.
 var origin = zero.AddDate(-2, 0, 0)
 
@@ -155,8 +149,8 @@ type scope struct {
 	sights      int  // how many Leases of one term a reader may still be shown
 	anyOrder    bool // a new tenure reads members in any order, not those of lower rank first
 	slowAnswers bool // an answer is under way for a while
-	steps       bool // a replica decides by a wall clock that is stepped forward, and is put right before it renewTimes
-	watch       bool // syncers are told of what other replicas wrote
+	steps       bool // a replica decides by a wall clock that is stepped forward, and is corrected before it renews
+	watch       bool // watches show syncers what other replicas wrote
 	// acknowledged says that readers of the first leader register, and that the policy says so.
 	acknowledged bool
 	without      []what

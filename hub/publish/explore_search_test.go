@@ -130,19 +130,20 @@ func (e *explorer) add(k key, parent int32, by move) int32 {
 	return int32(len(e.by) - 1)
 }
 
-// trace tells how a state was reached.
+// trace returns how a state was reached.
 func (e *explorer) trace(root *scene, id int32) []string {
 	var path []move
 	for ; e.parent[id] >= 0; id = e.parent[id] {
 		path = append(path, e.by[id])
 	}
-	lines := append(slices.Clone(e.before), fmt.Sprintf("— %d s — D %d s, ε %d s, h %d s; clocks ahead of the slowest: hub A %+d s, hub B %+d s; the record: %s",
-		root.now, e.d, e.skew, exploredH, e.wrong[0], e.wrong[1], e.sayRecord(root.record)))
+	lines := append(slices.Clone(e.before),
+		fmt.Sprintf("— %d s — D %d s, ε %d s, h %d s; ahead of the slowest clock: hub A %+d s, hub B %+d s; record: %s",
+			root.now, e.d, e.skew, exploredH, e.wrong[0], e.wrong[1], e.sayRecord(root.record)))
 	s := root
 	for i := len(path) - 1; i >= 0; i-- {
 		after := e.do(s, path[i])
 		_ = e.violation(after)
-		lines = append(lines, e.say(path[i], s, after))
+		lines = append(lines, e.say(path[i], after))
 		s = after
 	}
 	return lines
@@ -157,7 +158,8 @@ func clockOf(t time.Time) string {
 
 // cold is a hub that has never done anything.
 func cold(e *explorer) *scene {
-	s := &scene{record: &election.Record{}, election: ballot{holder: -1, released: true, renewed: origin.Add(-time.Hour), changed: -1000}}
+	s := &scene{record: &election.Record{}, election: ballot{holder: -1, released: true, renewed: origin.Add(-time.Hour),
+		changed: -1000}}
 	for x := range replicas {
 		s.replicas[x] = &replica{wrong: e.wrong[x]}
 	}

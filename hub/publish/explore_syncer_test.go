@@ -39,7 +39,7 @@ func (e *explorer) read(s *scene, x, m int) *scene {
 	if c := l.known.content; l.known.sealed {
 		r.highest = max(r.highest, c.Epoch)
 		if c.LeadsHere() && (r.standing == nil || c.Epoch > r.standing.Term.Epoch) {
-			// No wall clock is stepped in these worlds, so that it tells alone how long the Lease is live.
+			// No wall clock is stepped in these worlds, so it shows alone how long the Lease is live.
 			r.standing = &election.FoundTerm{Cluster: siteNames[m], Term: c.Term, Boot: math.MaxInt64}
 		}
 		if c.RenewTime.After(r.right.doubt) {
@@ -201,7 +201,7 @@ func (e *explorer) drop(s *scene, x, m int) *scene {
 	return e.lost(n, x, m)
 }
 
-// loseTerm is a write of which the syncer never hears. It may still arrive.
+// lost loses the answer to a write. The write may still arrive.
 func (e *explorer) lost(s *scene, x, m int) *scene {
 	w := s.replicas[x].out[m]
 	if w == nil || s.faults >= e.faults {
@@ -239,7 +239,7 @@ func (e *explorer) lateWrite(s *scene, m int) *scene {
 	return n
 }
 
-// observe has a replica's watch tell a syncer of a Lease that it does not know.
+// shows has a replica's watch show a Lease to a syncer that does not know it.
 func (e *explorer) shows(s *scene, x, m int) *scene {
 	r, obj := s.replicas[x], s.sites[m].copy
 	if !e.watch || r.tenure == nil || !r.isRead[m] || obj == nil {

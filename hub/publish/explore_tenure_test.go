@@ -12,7 +12,7 @@ import (
 	"github.com/leasecast/leasecast/hub/tenure"
 )
 
-// A Tenure has a mutex and cannot be copied. It is made anew from what happened to it whenever something more happens.
+// A Tenure has a mutex and cannot be copied. It is made again from its history whenever something happens.
 type right struct {
 	found       ballot // the election's Lease before it was won
 	won         lease.Reading
@@ -119,7 +119,7 @@ func (c *scriptedClock) Now() lease.Reading {
 }
 
 // win has a replica take the election: because it is free, was released, or was not renewed for h since that was seen.
-// One that starts anew does not win at once again: the other one does, with the same clock in some of the scopes.
+// One that restarts does not win at once again: the other one does, with the same clock in some of the scopes.
 func (e *explorer) win(s *scene, x int) *scene {
 	b := s.election
 	free := b.holder < 0 || b.released || s.now >= b.changed+exploredH
@@ -174,7 +174,7 @@ func (e *explorer) stall(s *scene, x int) *scene {
 	return n
 }
 
-// crash ends a process and starts it anew. What it had under way is gone, unless it was lost before and arrives late.
+// crash restarts a process. What it had under way is gone, unless it was lost before and arrives late.
 func (e *explorer) crash(s *scene, x int) *scene {
 	if s.replicas[x].tenure == nil || s.faults >= e.faults {
 		return nil

@@ -25,11 +25,12 @@ var (
 // exploreMost is how many states one scope may have: some 100 bytes of each are kept, and more of those at the front.
 const exploreMost = 1_500_000
 
-// narrow is a settled world with two members, D of 4 ticks and ε of one: clocks are wrong by -ε/2 or ε/2. The clocks of
-// the replicas are given as ticks ahead of the slowest one.
+// narrow is a settled world with two members, D of 4 ticks and ε of one. Clocks are wrong by -ε/2 or ε/2. The clocks
+// of the replicas are given as ticks ahead of the slowest one.
 func narrow(name string, a, b int) scope {
 	return scope{
-		name: name, d: 4, skew: 1, sites: 2, ticks: afterAnyTick, terms: 2, sights: 1, wrong: [replicas]int{a, b}, start: inOrder,
+		name: name, d: 4, skew: 1, sites: 2, ticks: afterAnyTick, terms: 2, sights: 1, wrong: [replicas]int{a, b},
+		start: inOrder,
 	}
 }
 
@@ -159,7 +160,8 @@ func TestExploration(t *testing.T) {
 			r.Violations++
 		}
 	}
-	t.Logf("%d scopes: %d states, %d transitions, depth %d, %d violations", len(scopes), r.States, r.Transitions, r.Depth, r.Violations)
+	t.Logf("%d scopes: %d states, %d transitions, depth %d, %d violations", len(scopes), r.States, r.Transitions, r.Depth,
+		r.Violations)
 	if *exploreAll {
 		r.Broken = inParallel(slices.Sorted(maps.Keys(breakages)), func(name string) explored {
 			began := time.Now()
@@ -186,7 +188,8 @@ func mustHold(t *testing.T, s scope) explored {
 		t.Error(err)
 	}
 	x := explored{s.name, f, time.Since(began).Seconds()}
-	t.Logf("%-42s %8d states %9d transitions, depth %2d, %2d ticks, takeovers %d, %s, %.1f s", s.name, f.States, f.Transitions, f.Depth, f.Ticks, f.Takeovers, f.end(), x.Seconds)
+	t.Logf("%-42s %8d states %9d transitions, depth %2d, %2d ticks, takeovers %d, %s, %.1f s", s.name, f.States,
+		f.Transitions, f.Depth, f.Ticks, f.Takeovers, f.end(), x.Seconds)
 	if f.violation != "" {
 		t.Errorf("%s: %s\n  %s", s.name, f.violation, f.story())
 	}
@@ -232,7 +235,8 @@ func TestAReaderFreezesTheSameWheneverItLooks(t *testing.T) {
 	for wrong := range 2 {
 		for seen := range 4 {
 			r := lease.Reader{Skew: unit}
-			c := lease.Content{Cluster: "east", Term: lease.Term{Holder: "east", Epoch: 1, RenewTime: reading(0, wrong).Wall, Duration: 4 * unit}}
+			c := lease.Content{Cluster: "east", Term: lease.Term{Holder: "east", Epoch: 1, RenewTime: reading(0, wrong).Wall,
+				Duration: 4 * unit}}
 			p := r.Observe(c, reading(seen, 0))
 			for now := seen; now < 10; now++ {
 				if got, want := p.Holds(reading(now, 0)), now < 4+wrong; got != want {

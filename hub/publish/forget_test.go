@@ -9,7 +9,7 @@ import (
 
 func TestForget(t *testing.T) {
 	bubble(t, map[string]func(*world){
-		"what is forgotten takes no memory, once nothing is left of it": func(w *world) {
+		"a Lease: only once it is removed": func(w *world) {
 			w.start()
 			w.assignFollow("a")
 			w.assignFollow("b")
@@ -30,9 +30,8 @@ func TestForget(t *testing.T) {
 			if w.syncers.find(keyOf("a")) != nil || len(w.syncers) != 1 {
 				w.t.Errorf("%d syncers are left", len(w.syncers))
 			}
-			w.stop()
 		},
-		"what is forgotten leaves nothing of what was found at the start": func(w *world) {
+		"a Lease found at the start: dropped from Initial": func(w *world) {
 			for _, ns := range []string{"a", "b"} {
 				w.member.put(contentOf(renewedAt(0, term("east", 20)), func(c *lease.Content) { c.Namespace = ns }), testKey)
 			}
@@ -45,9 +44,8 @@ func TestForget(t *testing.T) {
 			if len(found) != 2 || found[0].Namespace == found[1].Namespace {
 				w.t.Errorf("what was asked for before has changed: %+v", found)
 			}
-			w.stop()
 		},
-		"a syncer that held still where nothing was is forgotten": func(w *world) {
+		"no Lease, held: forgotten once that is known": func(w *world) {
 			w.start()
 			w.Assign(keyOf("a"), assign.Assignment{Role: assign.Hold, Term: term("east", 20)}, testTimings)
 			if len(w.syncers) != 0 {
@@ -62,7 +60,6 @@ func TestForget(t *testing.T) {
 			if len(w.syncers) != 0 {
 				w.t.Errorf("%d syncers are left", len(w.syncers))
 			}
-			w.stop()
 		},
 	})
 }

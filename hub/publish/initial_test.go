@@ -13,12 +13,13 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// What a publisher finds at the start of a tenure.
+// What a Publisher reads at the start of a tenure.
 func TestInitial(t *testing.T) {
 	bubble(t, map[string]func(*world){
-		"is all that is sealed": func(w *world) {
+		"returns all sealed Leases": func(w *world) {
 			w.member.put(contentOf(renewedAt(0, term("east", 20)), func(c *lease.Content) { c.Namespace = "sealed" }), testKey)
-			w.member.put(contentOf(renewedAt(0, term("east", 20)), func(c *lease.Content) { c.Namespace = "forged" }), seal.Key("another key"))
+			w.member.put(contentOf(renewedAt(0, term("east", 20)), func(c *lease.Content) { c.Namespace = "forged" }),
+				seal.Key("another key"))
 			if w.Initial().Read {
 				w.t.Error("it claims to have been read before it was")
 			}
@@ -32,18 +33,18 @@ func TestInitial(t *testing.T) {
 			if got := w.LeasesIn("forged"); len(got) != 1 || got[0] != keyOf("forged") {
 				w.t.Errorf("Leases of one namespace: %v", got)
 			}
-			w.stop()
 		},
-		"tells of another hub before anything is assigned": func(w *world) {
-			w.member.put(contentOf(renewedAt(0, term("east", 20)), func(c *lease.Content) { c.Namespace, c.Hub = "a", "another" }), seal.Key("another key"))
+		"reports another hub before any assignment": func(w *world) {
+			w.member.put(contentOf(renewedAt(0, term("east", 20)),
+				func(c *lease.Content) { c.Namespace, c.Hub = "a", "another" }), seal.Key("another key"))
 			w.start()
 			if got := w.SyncStatus(keyOf("a")); got.Problem != reason.OtherHub {
 				w.t.Errorf("facts: %+v", got)
 			}
-			w.stop()
 		},
-		"tells of another hub until its Lease has gone": func(w *world) {
-			w.member.put(contentOf(renewedAt(0, term("east", 20)), func(c *lease.Content) { c.Namespace, c.Hub = "a", "another" }), seal.Key("another key"))
+		"reports another hub until its Lease is deleted": func(w *world) {
+			w.member.put(contentOf(renewedAt(0, term("east", 20)),
+				func(c *lease.Content) { c.Namespace, c.Hub = "a", "another" }), seal.Key("another key"))
 			w.start()
 			w.Assign(keyOf("a"), assign.Assignment{Role: assign.Hold}, testTimings)
 			after(time.Minute)
@@ -64,9 +65,8 @@ func TestInitial(t *testing.T) {
 			if _, _, there := w.Find(keyOf("a")); there || w.SyncStatus(keyOf("a")).Problem != "" {
 				w.t.Errorf("it is still there: %v, facts %+v", there, w.SyncStatus(keyOf("a")))
 			}
-			w.stop()
 		},
-		"is asked for until it is answered": func(w *world) {
+		"is retried until the member answers": func(w *world) {
 			w.member.becomes(reset, nil)
 			w.assignFollow("a")
 			w.start()
@@ -79,9 +79,8 @@ func TestInitial(t *testing.T) {
 			if !w.Initial().Read || count(w.member.requests, "create") != 1 {
 				w.t.Error("it did not go on after the answer")
 			}
-			w.stop()
 		},
-		"is asked for again soon if the first answer is lost": func(w *world) {
+		"is retried soon if the first answer is lost": func(w *world) {
 			w.member.becomes(nil, swallow)
 			w.start()
 			after(second)
@@ -90,9 +89,8 @@ func TestInitial(t *testing.T) {
 			if !w.Initial().Read {
 				w.t.Error("it waits for an answer that will never come")
 			}
-			w.stop()
 		},
-		"is found in a member that takes its time": func(w *world) {
+		"waits for a slow member": func(w *world) {
 			w.member.becomes(nil, func(ctx context.Context, _ request) error {
 				select {
 				case <-time.After(14 * second):
@@ -106,7 +104,6 @@ func TestInitial(t *testing.T) {
 			if !w.Initial().Read {
 				w.t.Error("a member was given too little time to answer")
 			}
-			w.stop()
 		},
 	})
 }

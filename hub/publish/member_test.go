@@ -45,8 +45,6 @@ type member struct {
 	// arrive, if set, is asked what becomes of a request before it is carried out, and leave before it is answered.
 	// They may block until the context ends.
 	arrive, leave func(context.Context, request) error
-	// watch, if set, hears of every change.
-	watch func(*coordinationv1.Lease, bool)
 }
 
 func newMember() *member {
@@ -63,7 +61,8 @@ type inNamespace struct {
 }
 
 // serve carries out one request.
-func (m *member) serve(ctx context.Context, r request, carry func() (*coordinationv1.Lease, error)) (obj *coordinationv1.Lease, err error) {
+func (m *member) serve(ctx context.Context, r request,
+	carry func() (*coordinationv1.Lease, error)) (obj *coordinationv1.Lease, err error) {
 	r.at = time.Now()
 	m.mu.Lock()
 	m.requests = append(m.requests, r)
@@ -82,14 +81,10 @@ func (m *member) serve(ctx context.Context, r request, carry func() (*coordinati
 	}
 	m.mu.Lock()
 	obj, err = carry()
-	watch := m.watch
 	if obj != nil {
 		obj = obj.DeepCopy()
 	}
 	m.mu.Unlock()
-	if watch != nil && err == nil && obj != nil && r.verb != "get" {
-		watch(obj.DeepCopy(), r.verb != "delete")
-	}
 	if leave != nil {
 		if err := leave(ctx, r); err != nil {
 			return nil, err
@@ -123,7 +118,8 @@ func (n *inNamespace) Get(ctx context.Context, name string, _ metav1.GetOptions)
 	})
 }
 
-func (n *inNamespace) Create(ctx context.Context, obj *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
+func (n *inNamespace) Create(ctx context.Context, obj *coordinationv1.Lease,
+	_ metav1.CreateOptions) (*coordinationv1.Lease, error) {
 	key := n.key(obj.Name)
 	c, _ := wire.Read(obj)
 	return n.serve(ctx, request{verb: "create", key: key, copy: c}, func() (*coordinationv1.Lease, error) {
@@ -134,7 +130,8 @@ func (n *inNamespace) Create(ctx context.Context, obj *coordinationv1.Lease, _ m
 	})
 }
 
-func (n *inNamespace) Update(ctx context.Context, obj *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+func (n *inNamespace) Update(ctx context.Context, obj *coordinationv1.Lease,
+	_ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
 	key := n.key(obj.Name)
 	c, _ := wire.Read(obj)
 	return n.serve(ctx, request{verb: "update", key: key, copy: c}, func() (*coordinationv1.Lease, error) {
@@ -197,6 +194,20 @@ func (n *inNamespace) List(ctx context.Context, o metav1.ListOptions) (*coordina
 		return nil, nil
 	})
 	return list, err
+}
+
+// lease returns a copy of a Lease.
+func (m *member) lease(key types.NamespacedName) *coordinationv1.Lease {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.leases[key].DeepCopy()
+}
+
+// delete deletes a Lease, which no watch shows.
+func (m *member) delete(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.leases, key)
 }
 
 // has returns the Lease in a namespace, if there is one.
@@ -283,7 +294,8 @@ var testTimings = Timings{Renew: 5 * second, Timeout: 3 * second}
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, member: newMember(), clock: clocktest.NewBubble(lease.Reading{Wall: time.Now().Round(0)}), began: time.Now(), ledger: NewPromises(), ended: make(chan struct{})}
+	w := &world{t: t, member: newMember(), clock: clocktest.NewBubble(lease.Reading{Wall: time.Now().Round(0)}),
+		began: time.Now(), ledger: NewPromises(), ended: make(chan struct{})}
 	w.Publisher = New(Options{
 		Client: w.member, Fleet: fleetName, Cluster: "east.fleet", ClusterUID: "uid-of-east", Hub: "hub", Key: testKey,
 		Clock: w.clock, Promises: w.ledger, Log: logr.Discard(),
@@ -330,6 +342,13 @@ func (w *world) stop() {
 	}
 }
 
+// mayWrite sets whether the tenure has the right to write.
+func (w *world) mayWrite(may bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mayNot = !may
+}
+
 // after lets time pass until nothing more happens at that instant.
 func after(d time.Duration) {
 	<-time.After(d)
@@ -365,18 +384,28 @@ func (w *world) leads(namespace string) {
 	}
 }
 
-// bubble runs tests in bubbles of their own, in which time passes when all wait. A bubble fails its test if a
-// goroutine outlives it.
+// bubble runs tests in bubbles of their own, in which time passes when all wait. It stops what they have started. A
+// bubble fails its test if a goroutine outlives it.
 func bubble(t *testing.T, tests map[string]func(*world)) {
 	t.Helper()
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				test(w)
-			})
-		})
+		t.Run(name, func(t *testing.T) { inBubble(t, test) })
 	}
+}
+
+func inBubble(t *testing.T, test func(*world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		defer func() {
+			if w.cancel == nil {
+				w.Queue.ShutDown()
+			} else if w.t.Context().Err() == nil {
+				w.stop()
+			}
+		}()
+		test(w)
+	})
 }
 
 // dice may be rolled by many.

@@ -32,7 +32,7 @@ func TestPromises(t *testing.T) {
 }
 
 // Rule 5: each promise counts with the ε and the stop time that it was sent under. A changed policy shortens none.
-func TestEachPromiseCountsWithItsOwnEpsilonAndStopTime(t *testing.T) {
+func TestEachPromiseCountsWithItsOwnSkewAndStopTime(t *testing.T) {
 	type sent struct {
 		at      lease.Reading
 		d, skew time.Duration
@@ -47,17 +47,21 @@ func TestEachPromiseCountsWithItsOwnEpsilonAndStopTime(t *testing.T) {
 		sent       []sent
 		wall, boot float64 // when all that was sent has ended
 	}{
-		"one promise":                               {[]sent{{at(0), 15 * second, 2 * second, 0}}, 17, 17},
-		"a larger ε after a longer D":               {[]sent{{at(0), 15 * second, second, 0}, {at(0), 3 * second, 2 * second, 0}}, 17, 17},
-		"a smaller ε before the larger one ends":    {[]sent{long, {at(3), 15 * second, second, 0}}, 20, 20},
-		"a smaller ε that outlasts the larger one":  {[]sent{long, {at(5), 15 * second, second, 0}}, 21, 21},
-		"a smaller ε that is renewed again":         {[]sent{long, {at(1), 15 * second, second, 0}, {at(9), 15 * second, second, 0}}, 25, 25},
+		"one promise": {[]sent{{at(0), 15 * second, 2 * second, 0}}, 17, 17},
+		"a larger ε after a longer D": {[]sent{{at(0), 15 * second, second, 0},
+			{at(0), 3 * second, 2 * second, 0}}, 17, 17},
+		"a smaller ε before the larger one ends":   {[]sent{long, {at(3), 15 * second, second, 0}}, 20, 20},
+		"a smaller ε that outlasts the larger one": {[]sent{long, {at(5), 15 * second, second, 0}}, 21, 21},
+		"a smaller ε that is renewed again": {[]sent{long, {at(1), 15 * second, second, 0},
+			{at(9), 15 * second, second, 0}}, 25, 25},
 		"a smaller ε on a wall clock that is ahead": {[]sent{long, {backwards(5, 3), 15 * second, second, 0}}, 21, 20},
 		"a smaller ε on a wall clock that is late":  {[]sent{long, {backwards(3, 5), 15 * second, second, 0}}, 20, 21},
-		"locks are fenced from the second one on":   {[]sent{{at(0), 15 * second, second, 0}, {at(1), 15 * second, second, 17 * second}}, 34, 34},
-		"locks are fenced no more":                  {[]sent{fenced, {at(16), 15 * second, second, 0}}, 33, 33},
-		"locks were fenced long ago":                {[]sent{fenced, {at(10), 15 * second, second, 0}, {at(40), 15 * second, second, 0}}, 56, 56},
-		"a smaller ε with a larger stop time":       {[]sent{long, {at(1), 15 * second, second, 2 * second}}, 20, 20},
+		"locks are fenced from the second one on": {[]sent{{at(0), 15 * second, second, 0},
+			{at(1), 15 * second, second, 17 * second}}, 34, 34},
+		"locks are fenced no more": {[]sent{fenced, {at(16), 15 * second, second, 0}}, 33, 33},
+		"locks were fenced long ago": {[]sent{fenced, {at(10), 15 * second, second, 0},
+			{at(40), 15 * second, second, 0}}, 56, 56},
+		"a smaller ε with a larger stop time": {[]sent{long, {at(1), 15 * second, second, 2 * second}}, 20, 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, key := NewPromises(), keyOf("a")

@@ -8,9 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/assign"
 )
@@ -28,9 +25,8 @@ func TestPublisher(t *testing.T) {
 			if n := count(w.member.since(began), "update"); n < 12 || n > 13 {
 				w.t.Errorf("%d renewals in a minute", n)
 			}
-			w.stop()
 		},
-		"reads first where nothing was answered within 200 ms, and not otherwise": func(w *world) {
+		"reads before a renewal if nothing was answered within 200 ms": func(w *world) {
 			w.start()
 			w.assignLead("a", 20)
 			after(20 * second)
@@ -51,9 +47,8 @@ func TestPublisher(t *testing.T) {
 			if rs := w.member.since(began); len(rs) != 3 || rs[2].verb != "update" || rs[2].key.Namespace != "a" {
 				w.t.Errorf("a renewal %v after the last, and 160 ms after an answer to another, took %v", time.Since(renewed), rs)
 			}
-			w.stop()
 		},
-		"reads first where the last request got no answer, however short ago the one before it did": func(w *world) {
+		"reads before a renewal if the last request was not answered": func(w *world) {
 			w.start()
 			w.assignFollow("b")
 			w.assignLead("a", 20)
@@ -78,9 +73,8 @@ func TestPublisher(t *testing.T) {
 			if len(rs) == 0 || rs[0].verb != "get" {
 				w.t.Errorf("sent %v", rs)
 			}
-			w.stop()
 		},
-		"draws no renewTime on a dead link, and nothing is promised": func(w *world) {
+		"promises nothing on a dead link": func(w *world) {
 			w.start()
 			w.assignLead("a", 20)
 			after(20 * second)
@@ -91,31 +85,25 @@ func TestPublisher(t *testing.T) {
 			if now := w.promised("a"); now != before {
 				w.t.Errorf("promised %+v, then %+v", before, now)
 			}
-			w.stop()
 		},
-		"sends nothing without the right to write, and goes on when it is back": func(w *world) {
+		"sends nothing without the right to write, until it is back": func(w *world) {
 			w.start()
 			w.assignLead("a", 20)
 			w.assignFollow("b")
 			after(4 * second)
-			w.mu.Lock()
-			w.mayNot = true
-			w.mu.Unlock()
+			w.mayWrite(false)
 			began := time.Now()
 			after(5 * second)
 			if rs := w.member.since(began.Add(1)); len(rs) > 0 {
 				w.t.Errorf("sent %v", rs)
 			}
-			w.mu.Lock()
-			w.mayNot = false
-			w.mu.Unlock()
+			w.mayWrite(true)
 			after(100 * time.Millisecond)
 			if n := count(w.member.since(began), "update"); n != 1 {
 				w.t.Errorf("%d renewals within 100 ms", n)
 			}
-			w.stop()
 		},
-		"a clock that is put right after a step back is renewed by within r": func(w *world) {
+		"renews within r after the wall clock was stepped back and corrected": func(w *world) {
 			w.start()
 			w.assignLead("a", 20)
 			after(time.Millisecond)
@@ -124,48 +112,8 @@ func TestPublisher(t *testing.T) {
 			w.clock.Step(time.Hour)
 			after(5 * second)
 			w.leads("a")
-			w.stop()
 		},
-		"an edit or a deletion is put right at once": func(w *world) {
-			w.member.watch = func(l *coordinationv1.Lease, there bool) {
-				if there {
-					w.Observe(l)
-				} else {
-					w.ObserveGone(keyOf(l.Namespace))
-				}
-			}
-			w.start()
-			w.assignFollow("a")
-			after(0)
-			api := w.member.Leases("a")
-			l, err := api.Get(w.t.Context(), "leasecast", metav1.GetOptions{})
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			l.Spec.HolderIdentity = &l.Name
-			if _, err := api.Update(w.t.Context(), l, metav1.UpdateOptions{}); err != nil {
-				w.t.Fatal(err)
-			}
-			after(0)
-			if c, _ := w.member.has(keyOf("a")); c.Holder != "west.fleet" {
-				w.t.Errorf("the Lease says %+v", c)
-			}
-			l, err = api.Get(w.t.Context(), "leasecast", metav1.GetOptions{})
-			if err != nil {
-				w.t.Fatal(err)
-			}
-			if err := api.Delete(w.t.Context(), "leasecast", metav1.DeleteOptions{
-				Preconditions: &metav1.Preconditions{UID: &l.UID, ResourceVersion: &l.ResourceVersion},
-			}); err != nil {
-				w.t.Fatal(err)
-			}
-			after(0)
-			if c, there := w.member.has(keyOf("a")); !there || c.Holder != "west.fleet" {
-				w.t.Errorf("there is a Lease: %v, %+v", there, c)
-			}
-			w.stop()
-		},
-		"what is not asked for any more is removed, by compare-and-swap": func(w *world) {
+		"removes a Lease that is not assigned any more": func(w *world) {
 			w.start()
 			w.assignFollow("a")
 			after(0)
@@ -174,25 +122,12 @@ func TestPublisher(t *testing.T) {
 			if _, there := w.member.has(keyOf("a")); there {
 				w.t.Errorf("it is there; facts %+v", w.SyncStatus(keyOf("a")))
 			}
-			w.stop()
-		},
-		"facts are told of once": func(w *world) {
-			w.start()
-			w.assignLead("a", 20)
-			after(60 * second)
-			w.mu.Lock()
-			got := slices.Clone(w.changed)
-			w.mu.Unlock()
-			if want := []string{"", "a"}; !slices.Equal(got, want) {
-				w.t.Errorf("changed: %q, want %q", got, want)
-			}
-			w.stop()
 		},
 	})
 }
 
-// A member that is silent costs one request at a time, and is taken up again at once.
-func TestASilentMember(t *testing.T) {
+// A silent member costs one request at a time. When it answers again, all are renewed at once.
+func TestSilentMember(t *testing.T) {
 	const led = 60
 	lead := func(w *world) {
 		w.start()
@@ -227,7 +162,6 @@ func TestASilentMember(t *testing.T) {
 			healed := time.Now()
 			after(testTimings.Timeout + pauseSilent + time.Millisecond) // the request under way is lost
 			all(w, healed)
-			w.stop()
 		},
 		"that refuses connections": func(w *world) {
 			lead(w)
@@ -241,7 +175,6 @@ func TestASilentMember(t *testing.T) {
 			healed := time.Now()
 			after(pauseSilent + time.Millisecond)
 			all(w, healed)
-			w.stop()
 		},
 		"that takes everything and answers nothing": func(w *world) {
 			lead(w)
@@ -258,9 +191,8 @@ func TestASilentMember(t *testing.T) {
 			for _, ns := range namespaces(led) {
 				w.leads(ns)
 			}
-			w.stop()
 		},
-		"whose scout has nothing to ask any more": func(w *world) {
+		"whose prober has nothing to send any more": func(w *world) {
 			lead(w)
 			w.member.becomes(swallow, nil)
 			after(8 * second)
@@ -280,13 +212,12 @@ func TestASilentMember(t *testing.T) {
 			if len(renewed) != led-1 || renewed[scout.Namespace] {
 				w.t.Errorf("%d were renewed", len(renewed))
 			}
-			w.stop()
 		},
 	})
 }
 
 // Every renewTime is in the promises before it is sent.
-func TestAPromiseIsNotedBeforeItIsSent(t *testing.T) {
+func TestPromiseIsRecordedBeforeItIsSent(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
@@ -329,7 +260,7 @@ func TestAPromiseIsNotedBeforeItIsSent(t *testing.T) {
 }
 
 // After Close, what the promises says of the member is final, whatever is under way.
-func TestCloseIsFinal(t *testing.T) {
+func TestStopRenewingIsFinal(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t)
@@ -411,7 +342,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// What the member's health is told.
+// What is reported for the member's health.
 func TestReport(t *testing.T) {
 	bubble(t, map[string]func(*world){
 		"a conflict is an answer": func(w *world) {
@@ -426,7 +357,6 @@ func TestReport(t *testing.T) {
 					w.t.Errorf("reported: %v", err)
 				}
 			}
-			w.stop()
 		},
 		"a timeout is a failure": func(w *world) {
 			w.start()
@@ -437,7 +367,7 @@ func TestReport(t *testing.T) {
 			last, changed := w.reports[len(w.reports)-1], slices.Clone(w.changed)
 			w.mu.Unlock()
 			if !slices.Equal(changed, []string{"", "a"}) {
-				w.t.Errorf("the controller was told of %q", changed)
+				w.t.Errorf("the controller was called for %q", changed)
 			}
 			if !errors.Is(last, context.DeadlineExceeded) {
 				w.t.Errorf("reported: %v", last)
@@ -445,7 +375,6 @@ func TestReport(t *testing.T) {
 			if got := w.SyncStatus(keyOf("a")); got.Problem != reason.Unreachable {
 				w.t.Errorf("facts: %+v", got)
 			}
-			w.stop()
 		},
 	})
 }

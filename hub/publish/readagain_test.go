@@ -3,7 +3,6 @@ package publish
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -16,15 +15,12 @@ import (
 func (w *world) followsUnwatched(namespace string) {
 	w.assignFollow(namespace)
 	after(second)
-	w.member.mu.Lock()
-	shown := w.member.leases[keyOf(namespace)].DeepCopy()
-	w.member.mu.Unlock()
-	w.Observe(shown)
+	w.Observe(w.member.lease(keyOf(namespace)))
 	after(second)
 }
 
-// No watch shows what is changed in these tests.
-func TestReadingAgainStandsInForAWatch(t *testing.T) {
+// No watch shows the changes in these tests.
+func TestReadAgainReplacesAWatch(t *testing.T) {
 	bubble(t, map[string]func(*world){
 		"an edit is repaired": func(w *world) {
 			w.start()
@@ -41,14 +37,11 @@ func TestReadingAgainStandsInForAWatch(t *testing.T) {
 			if c, _ := w.member.has(keyOf("a")); c.Holder == "somebody" {
 				w.t.Error("the edit stays")
 			}
-			w.stop()
 		},
-		"what was deleted is made again": func(w *world) {
+		"a deleted Lease is created again": func(w *world) {
 			w.start()
 			w.followsUnwatched("a")
-			w.member.mu.Lock()
-			delete(w.member.leases, keyOf("a"))
-			w.member.mu.Unlock()
+			w.member.delete(keyOf("a"))
 			after(20 * second)
 			if _, ok := w.member.has(keyOf("a")); ok {
 				w.t.Fatal("it is made again although nobody has looked")
@@ -58,9 +51,8 @@ func TestReadingAgainStandsInForAWatch(t *testing.T) {
 			if _, ok := w.member.has(keyOf("a")); !ok {
 				w.t.Error("it stays away")
 			}
-			w.stop()
 		},
-		"what is as it should be is not written": func(w *world) {
+		"a Lease that is in place is not written": func(w *world) {
 			w.start()
 			w.followsUnwatched("a")
 			began := w.member.version
@@ -69,20 +61,19 @@ func TestReadingAgainStandsInForAWatch(t *testing.T) {
 			if w.member.version != began {
 				w.t.Error("something was written")
 			}
-			w.stop()
 		},
 	})
 }
 
-func TestWhichNamespacesMayHaveOurLeases(t *testing.T) {
-	unstarted(t, map[string]func(*world){
-		"one whose Lease is sealed": func(w *world) {
+func TestMayHaveWritten(t *testing.T) {
+	bubble(t, map[string]func(*world){
+		"one with a sealed Lease": func(w *world) {
 			w.Observe(w.seen("a", testKey))
 			if !w.MayHaveWrittenIn("a") || !slices.Equal(w.MayHaveWritten(), []string{"a"}) {
 				w.t.Errorf("%q", w.MayHaveWritten())
 			}
 		},
-		"none whose Lease somebody else has labelled": func(w *world) {
+		"not one whose Lease another client has labelled": func(w *world) {
 			w.Observe(w.seen("a", seal.Key("another")))
 			if w.MayHaveWrittenIn("a") || len(w.MayHaveWritten()) > 0 {
 				w.t.Errorf("%q", w.MayHaveWritten())
@@ -97,39 +88,40 @@ func TestWhichNamespacesMayHaveOurLeases(t *testing.T) {
 	})
 }
 
-func TestWhoMakesHandoversSlowIsTold(t *testing.T) {
-	var told []string
-	tell := func(name types.NamespacedName, why reason.Reason, _ string) {
-		told = append(told, fmt.Sprintf("%s %s", name, why))
-	}
-	unstarted(t, map[string]func(*world){
-		"each reader that did not release a term, up to a few": func(w *world) {
-			told, w.TellOfReader = nil, tell
+func TestSlowReadersAreReported(t *testing.T) {
+	for name, test := range map[string]struct {
+		do   func(*world)
+		want []string
+	}{
+		"readers that did not release a term, up to a few": {func(w *world) {
 			w.logSilent(keyOf("shop"), []string{"pods/a", "pods/b", "pods/c", "pods/d", "pods/e", "pods/f"})
-			if len(told) != mostTold || told[0] != "pods/a ReaderSilent" {
-				w.t.Errorf("told of %q", told)
-			}
-		},
-		"that there are too many, also if a watch has shown it": func(w *world) {
-			told, w.TellOfReader = nil, tell
+		}, []string{
+			"pods/a ReaderSilent", "pods/b ReaderSilent", "pods/c ReaderSilent", "pods/d ReaderSilent", "pods/e ReaderSilent",
+		}},
+		"too many registrations, shown by a watch": {func(w *world) {
 			for i := range maxOfAccount + 1 {
 				w.ObserveReader(w.register(fmt.Sprintf("r-%d", i), byAccount("a")))
 			}
 			w.listReaders(w.t.Context())
-			if len(told) != 1 || !strings.HasSuffix(told[0], " TooManyReaders") {
-				w.t.Errorf("told of %q", told)
-			}
-		},
-		"that there are too many, once": func(w *world) {
-			told, w.TellOfReader = nil, tell
+		}, []string{"/ TooManyReaders"}},
+		"too many registrations, listed twice": {func(w *world) {
 			for i := range maxOfAccount + 1 {
 				w.register(fmt.Sprintf("r-%d", i), byAccount("a"))
 			}
 			w.listReaders(w.t.Context())
 			w.listReaders(w.t.Context())
-			if len(told) != 1 || !strings.HasSuffix(told[0], " TooManyReaders") {
-				w.t.Errorf("told of %q", told)
-			}
-		},
-	})
+		}, []string{"/ TooManyReaders"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				var got []string
+				w.TellOfReader = func(name types.NamespacedName, why reason.Reason, _ string) {
+					got = append(got, fmt.Sprintf("%s %s", name, why))
+				}
+				if test.do(w); !slices.Equal(got, test.want) {
+					w.t.Errorf("reported: %q, want %q", got, test.want)
+				}
+			})
+		})
+	}
 }

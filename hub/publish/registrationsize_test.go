@@ -6,7 +6,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -14,16 +13,17 @@ import (
 )
 
 // Caches also transform the note that an object was deleted while they did not watch.
-func TestWhatIsNoRegistrationIsNotMadeSlim(t *testing.T) {
+func TestSlimRegistrationLeavesOtherObjects(t *testing.T) {
 	gone := cache.DeletedFinalStateUnknown{Key: "shop/reader"}
 	if got, err := SlimRegistration(gone); err != nil || got != any(gone) {
 		t.Errorf("%v, %v", got, err)
 	}
 }
 
-func TestTheTextsOfARegistrationCount(t *testing.T) {
+func TestTextsOfARegistrationCount(t *testing.T) {
 	of := func(account string) int {
-		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.ReaderAccountAnnotation: account}}}
+		l := &coordinationv1.Lease{}
+		l.Annotations = map[string]string{v1alpha1.ReaderAccountAnnotation: account}
 		return newRegistration(l, digestOf(l), lease.Reading{}, time.Second).bytes
 	}
 	const more = 1000

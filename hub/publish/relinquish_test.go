@@ -3,13 +3,8 @@ package publish
 import (
 	"testing"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
-	"github.com/leasecast/leasecast/api/reason"
-	"github.com/leasecast/leasecast/hub/assign"
-	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // by is a Lease with the mark of another hub, or none.
@@ -24,7 +19,7 @@ func (r *rig) mark(want string) *rig {
 	return r
 }
 
-// marks fails the test unless the facts say so of the mark.
+// marks fails the test unless the status has this of the mark.
 func (r *rig) marks(ours, none bool) *rig {
 	r.t.Helper()
 	if f := r.syncer.status; f.Marked != ours || f.Unmarked != none {
@@ -34,91 +29,43 @@ func (r *rig) marks(ours, none bool) *rig {
 }
 
 // Rule 11: the hub that its Clusters leave says on the Leases that it has stopped, and leaves the terms as they are.
-func TestRelinquish(t *testing.T) {
-	run(t, map[string]func(*rig){
-		"a leader's Lease keeps its term and its renewTime": func(r *rig) {
-			r.leads().marks(false, false)
-			r.syncer.relinquished = true
-			r.at(4).next("update east 20 renewTime 0s for 15s").answered().next("wait").marks(false, true).mark("")
-		},
-		"and is not renewed any more": func(r *rig) {
-			r.leads()
-			r.syncer.relinquished = true
-			r.at(4).next("update east 20 renewTime 0s for 15s").answered()
-			r.assign(assign.Lead, term("east", 20), first)
-			r.at(9).next("wait")
-		},
-		"a follower's Lease, too": func(r *rig) {
-			r.follows().marks(true, false)
-			r.syncer.relinquished = true
-			r.at(4).next("update west 20 renewTime 0s for 15s").answered().next("wait").marks(false, true).mark("")
-		},
-		"one of which nothing is known is read first": func(r *rig) {
-			r.follows()
-			r.syncer.relinquished = true
-			r.syncer.invalidate()
-			r.next("read").answered().next("update west 20 renewTime 0s for 15s")
-		},
-		"one that the other hub has taken is left alone": func(r *rig) {
-			r.follows()
-			r.put(contentOf(renewedAt(0, term("west", 20)), by("another")), testKey)
-			r.syncer.relinquished = true
-			r.next("update west 20 renewTime 0s for 15s").handed(r.carry()).next("read").answered().next("wait").mark("another")
-		},
-		"one that is not sealed is no Lease of ours": func(r *rig) {
-			r.put(contentOf(renewedAt(0, term("west", 20))), seal.Key("another key for tests of 32 byte"))
-			r.syncer.relinquished = true
-			r.next("read").answered().next("wait")
-		},
-		"what is not there is not made": func(r *rig) {
-			r.assign(assign.Lead, term("east", 20), first)
-			r.syncer.relinquished = true
-			r.next("read").answered().next("wait")
-		},
-		"without the right to write nothing is written": func(r *rig) {
-			r.follows()
-			r.syncer.relinquished, r.may = true, false
-			r.next("wait " + pauseSilent.String())
-		},
-	})
+func TestRelinquishedLease(t *testing.T) {
+	play(t, `
+a leader's: its mark is removed, its term and renewTime stay
+	leads; mark unknown; relinquish; at 4; update east 20 renewTime 0s; ok; wait; mark none; hub none
+a leader's, assigned again: not renewed any more
+	leads; relinquish; at 4; update east 20 renewTime 0s; ok; assign lead east 20 first; at 9; wait
+a follower's: its mark is removed
+	follows; mark ours; relinquish; at 4; update west 20 renewTime 0s; ok; wait; mark none; hub none
+in doubt: read first
+	follows; relinquish; in doubt; read; ok; update west 20 renewTime 0s
+taken by the other hub: left alone
+	follows; lease west 20 at 0 by=another; relinquish; update west 20 renewTime 0s; ok; read; ok; wait; hub another
+not sealed: left alone
+	lease west 20 at 0 unsealed; relinquish; read; ok; wait
+missing: not created
+	assign lead east 20 first; relinquish; read; ok; wait
+no right to write: not written
+	follows; relinquish; may not; wait 100ms
+`)
 }
 
 // Rule 8: what carries no mark is taken by compare-and-swap; what carries another's is not.
-func TestTakingOver(t *testing.T) {
-	run(t, map[string]func(*rig){
-		"a leader's Lease is renewed at once, however new it is, with our mark": func(r *rig) {
-			r.put(contentOf(renewedAt(0, term("east", 20)), by("")), testKey)
-			r.assign(assign.Lead, term("east", 20))
-			r.next("read").answered().next("update east 20 renewTime 0s for 15s promise 15s").marks(false, true)
-			r.answered().next("wait "+firstRenewal(r).String()).marks(true, false).mark("hub")
-		},
-		"but not one that has lapsed": func(r *rig) {
-			r.put(contentOf(renewedAt(-15, term("east", 20)), by("")), testKey)
-			r.assign(assign.Lead, term("east", 20))
-			r.next("read").answered().next("wait").facts(SyncStatus{Lost: true})
-		},
-		"nor one that somebody was faster to take": func(r *rig) {
-			r.put(contentOf(renewedAt(-1, term("east", 20)), by("")), testKey)
-			r.assign(assign.Lead, term("east", 20))
-			r.next("read").answered().next("update east 20 renewTime 0s for 15s promise 15s")
-			r.put(contentOf(renewedAt(0, term("east", 20)), by("another")), testKey)
-			r.handed(r.carry()).next("read").answered().next("wait").facts(SyncStatus{Problem: reason.OtherHub})
-		},
-		"a follower's Lease is written anew": func(r *rig) {
-			r.put(contentOf(renewedAt(-1, term("west", 20)), by("")), testKey)
-			r.assign(assign.Follow, term("west", 20))
-			r.next("read").answered().next("update west 20 renewTime 0s for 15s").answered().next("wait").marks(true, false).mark("hub")
-		},
-		"a mark that somebody has taken off without the key is put back": func(r *rig) {
-			r.follows()
-			r.edit(func(l *coordinationv1.Lease) { l.Annotations["leasecast.dev/hub"] = "" })
-			r.show()
-			r.next("update west 20 renewTime 0s for 15s").answered().mark("hub")
-		},
-		"the mark of a hub with our key stops us as any other": func(r *rig) {
-			r.put(contentOf(renewedAt(-1, term("east", 20)), by("another")), testKey)
-			r.assign(assign.Lead, term("east", 20))
-			r.next("read").answered().next("wait").facts(SyncStatus{Problem: reason.OtherHub})
-		},
-	})
+func TestLeaseOfAnotherHub(t *testing.T) {
+	play(t, `
+a leader's without a mark: renewed at once, with the own mark
+	lease east 20 at 0 by=; assign lead east 20; read; ok; update east 20 renewTime 0s promise 15s; mark none; ok;
+	wait firstRenewal; mark ours; hub hub
+a leader's without a mark, expired: lost
+	lease east 20 at -15 by=; assign lead east 20; read; ok; wait; status Lost
+a leader's without a mark, taken by another hub first: left alone
+	lease east 20 at -1 by=; assign lead east 20; read; ok; update east 20 renewTime 0s promise 15s;
+	lease east 20 at 0 by=another; ok; read; ok; wait; status Problem=OtherHub
+a follower's without a mark: updated
+	lease west 20 at -1 by=; assign follow west 20; read; ok; update west 20 renewTime 0s; ok; wait; mark ours; hub hub
+edited to have no mark: updated
+	follows; edit hub=; shown; update west 20 renewTime 0s; ok; hub hub
+the mark of another hub with the same key: left alone
+	lease east 20 at -1 by=another; assign lead east 20; read; ok; wait; status Problem=OtherHub
+`)
 }

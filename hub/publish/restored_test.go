@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -14,8 +15,8 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// rewrite stores the Lease of namespace a anew, changed and under a later version, without a word of a watch. The syncer
-// reads it.
+// rewrite stores the Lease of namespace a anew, changed and under a later version, without a word of a watch. The
+// syncer reads it.
 func (w *world) rewrite(key seal.Key, change func(*lease.Content)) {
 	w.t.Helper()
 	w.member.mu.Lock()
@@ -31,7 +32,8 @@ func (w *world) rewrite(key seal.Key, change func(*lease.Content)) {
 	after(0)
 }
 
-// removed has somebody delete the Lease of namespace a, which the publisher then makes again, and returns what there was.
+// removed has somebody delete the Lease of namespace a, which the publisher then makes again, and returns what there
+// was.
 func (w *world) removed() *coordinationv1.Lease {
 	w.t.Helper()
 	w.member.mu.Lock()
@@ -44,7 +46,8 @@ func (w *world) removed() *coordinationv1.Lease {
 	return old
 }
 
-// registers has so many changes of registrations stored, all of which have released what is asked for, and returns the last.
+// registers has so many changes of registrations stored, all of which have released what is asked for, and returns the
+// last.
 func (w *world) registers(n int) (last *coordinationv1.Lease) {
 	for range n {
 		last = w.register("other", released("a", 20))
@@ -63,33 +66,64 @@ func (w *world) catchUp(n int) {
 	})
 }
 
-// Readers that are registered in an etcd that was restored may not be all who act. Each sign of it counts by itself.
-func TestASingleSignOfARestoreIsEnough(t *testing.T) {
+// Releases count only if all who act are known to be registered. After a restore of the member's etcd they may not be.
+// Each sign of a restore suffices.
+func TestReleasesCount(t *testing.T) {
 	keep := func(map[types.NamespacedName]*coordinationv1.Lease) {}
 	for name, test := range map[string]struct {
 		happens  func(*world)
 		released bool
 	}{
-		"nothing happened": {func(w *world) { w.ObserveReader(w.registers(20)) }, true},
-		"the revocation is answered by a version that is older than one a watch of readers showed": {func(w *world) {
+		"released before the revocation": {func(*world) {}, true},
+		"an unanswered request may still create a leader's Lease": {func(w *world) {
+			w.member.becomes(nil, func(_ context.Context, r request) error {
+				if r.verb == "create" {
+					return errors.New("connection reset")
+				}
+				return nil
+			})
+			w.member.delete(keyOf("a"))
+			w.ObserveGone(keyOf("a"))
+			after(second)
+			w.leads("a")
+			w.member.becomes(nil, nil)
+		}, false},
+		"readers may have accepted an edit with a higher epoch": {func(w *world) {
+			w.rewrite(otherKey, func(c *lease.Content) { c.Epoch = 22 })
+			after(second)
+			w.leads("a")
+		}, false},
+		"a write is answered by an older version than is known": {func(w *world) {
+			for range 20 {
+				w.ObserveReader(w.register("other", released("a", 20)))
+			}
+			w.back(10, keep)
+		}, false},
+		"a Lease has an older version": {func(w *world) { w.back(1, keep) }, false},
+		"a registration differs in the version that is known": {func(w *world) {
+			w.ObserveReader(w.register("other", released("a", 20)))
+			w.back(0, func(leases map[types.NamespacedName]*coordinationv1.Lease) {
+				other := types.NamespacedName{Namespace: "pods", Name: "other"}
+				leases[other].Spec.RenewTime.Time = leases[other].Spec.RenewTime.Add(second)
+			})
+		}, false},
+		"readers registered": {func(w *world) { w.ObserveReader(w.registers(20)) }, true},
+		"the revocation is answered by an older version than a watch of readers showed": {func(w *world) {
 			w.ObserveReader(w.registers(20))
 			w.back(10, keep)
 			w.catchUp(20)
 		}, false},
-		"or than one a watch of Leases showed": {func(w *world) {
+		"the revocation is answered by an older version than a watch of Leases showed": {func(w *world) {
 			w.registers(20)
 			w.member.put(contentOf(renewedAt(0, term("west", 7)), func(c *lease.Content) { c.Namespace = "b" }), testKey)
-			w.member.mu.Lock()
-			shown := w.member.leases[keyOf("b")].DeepCopy()
-			w.member.mu.Unlock()
-			w.Observe(shown)
+			w.Observe(w.member.lease(keyOf("b")))
 			w.back(10, func(leases map[types.NamespacedName]*coordinationv1.Lease) { delete(leases, keyOf("b")) })
 			w.catchUp(20)
 		}, false},
 		"a sealed Lease has an earlier renewTime, in whatever version": {func(w *world) {
 			w.rewrite(testKey, func(c *lease.Content) { c.RenewTime = c.RenewTime.Add(-5 * second) })
 		}, false},
-		"the object is back that stood before somebody deleted it": {func(w *world) {
+		"an object is back that was deleted": {func(w *world) {
 			old := w.removed()
 			w.member.mu.Lock()
 			w.member.leases[keyOf("a")] = old
@@ -97,28 +131,28 @@ func TestASingleSignOfARestoreIsEnough(t *testing.T) {
 			w.ObserveGone(keyOf("a"))
 			after(0)
 		}, false},
-		"that somebody deleted it, and it was made again, is none": {func(w *world) { w.removed() }, true},
-		"an earlier renewTime that somebody has written without the key is an edit, and no sign": {func(w *world) {
-			w.rewrite(seal.Key("another key for tests of 32 byte"), func(c *lease.Content) { c.RenewTime = c.RenewTime.Add(-5 * second) })
+		"the Lease was deleted, and created again": {func(w *world) { w.removed() }, true},
+		"a Lease without a seal has an earlier renewTime: an edit": {func(w *world) {
+			w.rewrite(seal.Key("another key for tests of 32 byte"),
+				func(c *lease.Content) { c.RenewTime = c.RenewTime.Add(-5 * second) })
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, map[string]func(*world){"": func(w *world) {
+			inBubble(t, func(w *world) {
 				w.register("r", released("a", 20))
 				w.ledFor(settled)
 				test.happens(w)
 				w.revoke()
 				after(second)
 				w.isReleased(test.released)
-				w.stop()
-			}})
+			})
 		})
 	}
 }
 
 // What readers have said before a restore may be older than what they do.
-func TestARestoreTakesBackWhatReadersHaveReleased(t *testing.T) {
-	bubble(t, map[string]func(*world){"": func(w *world) {
+func TestRestoreRevertsReleases(t *testing.T) {
+	inBubble(t, func(w *world) {
 		w.register("r", released("a", 20))
 		w.ledFor(settled)
 		w.revoke()
@@ -128,12 +162,11 @@ func TestARestoreTakesBackWhatReadersHaveReleased(t *testing.T) {
 		w.assignFollow("b") // another Lease's answer shows it
 		after(0)
 		w.isReleased(false)
-		w.stop()
-	}})
+	})
 }
 
 // A registration goes ε after its end, by the largest ε of any Lease: its process may live by as wrong a clock.
-func TestADeadReadersRegistrationStaysForTheLargestEpsilon(t *testing.T) {
+func TestExpiredRegistrationStaysForTheLargestSkew(t *testing.T) {
 	const round = listReadersEvery / second // readers are listed at the multiples of it
 	assign := func(w *world, namespace string, skew time.Duration) {
 		w.Assign(keyOf(namespace), assign.Assignment{Role: assign.Follow, Term: term("west", 20)},
@@ -150,7 +183,7 @@ func TestADeadReadersRegistrationStaysForTheLargestEpsilon(t *testing.T) {
 		"or for the largest that is probable": {func(*world) {}, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, map[string]func(*world){"": func(w *world) {
+			inBubble(t, func(w *world) {
 				w.start()
 				test.assigned(w)
 				after(12 * second)
@@ -158,7 +191,7 @@ func TestADeadReadersRegistrationStaysForTheLargestEpsilon(t *testing.T) {
 				after(3*second + time.Millisecond)
 				for n := time.Duration(1); ; n++ {
 					w.member.mu.Lock()
-					left := w.member.leases[types.NamespacedName{Namespace: "pods", Name: "r"}] != nil
+					left := w.member.leases[readerKey] != nil
 					w.member.mu.Unlock()
 					if left != (n < test.goes) {
 						w.t.Fatalf("%d s after the start it is left: %v, want it to go after %d s", n*round, left, test.goes*round)
@@ -168,8 +201,7 @@ func TestADeadReadersRegistrationStaysForTheLargestEpsilon(t *testing.T) {
 					}
 					after(listReadersEvery)
 				}
-				w.stop()
-			}})
+			})
 		})
 	}
 }

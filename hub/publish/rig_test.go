@@ -19,7 +19,7 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// The syncer's tests tell time in seconds after zero, at which the boot clock stands at 1000 s. The syncer is that of
+// The syncer's tests count seconds after zero, at which the boot clock is 1000 s. The syncer is that of
 // namespace ns in cluster east; D is 15 s, r 5 s. At zero, and so every 5 s from then on, a renewal is due.
 var zero = (&leaseSyncer{namespace: "ns", timings: Timings{Renew: 5 * second}}).due(lease.Content{
 	Term: lease.Term{RenewTime: time.Date(2026, time.January, 5, 12, 0, 0, 0, time.UTC)},
@@ -56,6 +56,11 @@ type rig struct {
 	version int
 	uid     int
 	pending step
+
+	// For scripts: the answer to a request that is held back, and what a watch shows late.
+	heldObject *coordinationv1.Lease
+	heldError  error
+	remembered *coordinationv1.Lease
 }
 
 func newRig(t testing.TB) *rig {
@@ -82,7 +87,8 @@ func renewedAt(seconds float64, t lease.Term) lease.Term {
 
 // contentOf is a Lease of that term as this hub writes it into east.
 func contentOf(t lease.Term, changes ...func(*lease.Content)) lease.Content {
-	c := lease.Content{Term: t, Namespace: "ns", Name: "leasecast", Cluster: "east.fleet", ClusterUID: "uid-of-east", Hub: "hub"}
+	c := lease.Content{Term: t, Namespace: "ns", Name: "leasecast", Cluster: "east.fleet", ClusterUID: "uid-of-east",
+		Hub: "hub"}
 	for _, change := range changes {
 		change(&c)
 	}
@@ -126,7 +132,7 @@ func minRenewTime(seconds float64) func(*assign.Assignment) {
 	return func(a *assign.Assignment) { a.MinRenewTime = wall(seconds) }
 }
 
-// show lets the watch tell what stands in the member.
+// show has a watch show the Lease in the member.
 func (r *rig) show() { r.syncer.observe(r.there.DeepCopy()) }
 
 func (r *rig) at(seconds float64) *rig {
@@ -145,7 +151,7 @@ func (r *rig) next(want string) *rig {
 	return r
 }
 
-// describe puts a request into words: what it writes, with what renewTime, and what it promises anew.
+// describe puts a request into words: what it writes, with what renewTime, and what it promises.
 func describe(s step) string {
 	switch s.action {
 	case idle:
@@ -164,9 +170,15 @@ func describe(s step) string {
 		holder = "nobody"
 	}
 	words := []string{map[action]string{create: "create", update: "update"}[s.action], holder, fmt.Sprint(c.Epoch)}
-	words = append(words, "renewTime", c.RenewTime.Sub(zero).String(), "for", c.Duration.String())
+	words = append(words, "renewTime", c.RenewTime.Sub(zero).String())
+	if c.Duration != 15*second {
+		words = append(words, "for", c.Duration.String())
+	}
 	if s.promised > 0 {
 		words = append(words, "promise", s.reading.Wall.Add(s.promised).Sub(zero).String())
+	}
+	if s.revokes != 0 {
+		words = append(words, "revokes", fmt.Sprint(s.revokes))
 	}
 	return strings.Join(words, " ")
 }
@@ -223,7 +235,7 @@ func (r *rig) handed(obj *coordinationv1.Lease, err error) *rig {
 	return r
 }
 
-// noteFailure hands an error over, after which the syncer must pause.
+// failed hands an error over, after which the syncer must pause.
 func (r *rig) failed(err error, pause time.Duration) *rig {
 	r.t.Helper()
 	if got := r.syncer.handleAnswer(r.pending, nil, err); got != pause {
@@ -243,13 +255,13 @@ func (r *rig) unanswered(done bool) *rig {
 	return r.failed(errTimeout, pauseSilent)
 }
 
-// status fails the test unless the facts, without the words and the marks, are these.
+// facts fails the test unless the status, without messages and marks, is this one.
 func (r *rig) facts(want SyncStatus) *rig {
 	r.t.Helper()
 	got := r.syncer.status.withoutMessages()
 	got.Marked, got.Unmarked = false, false
 	if got != want {
-		r.t.Fatalf("the facts are %+v, want %+v", got, want)
+		r.t.Fatalf("the status is %+v, want %+v", got, want)
 	}
 	return r
 }
@@ -259,7 +271,7 @@ func (r *rig) leads() *rig {
 	r.t.Helper()
 	r.assign(assign.Lead, term("east", 20), first)
 	r.next("read").answered()
-	r.next("create east 20 renewTime 0s for 15s promise 15s").answered()
+	r.next("create east 20 renewTime 0s promise 15s").answered()
 	return r
 }
 
@@ -268,7 +280,7 @@ func (r *rig) follows() *rig {
 	r.t.Helper()
 	r.assign(assign.Follow, term("west", 20))
 	r.next("read").answered()
-	r.next("create west 20 renewTime 0s for 15s").answered()
+	r.next("create west 20 renewTime 0s").answered()
 	return r.next("wait").facts(SyncStatus{InPlace: true})
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// same compares times by the instant.
+// same compares instants.
 func same(a, b lease.Content) bool {
 	for _, c := range []*lease.Content{&a, &b} {
 		c.AcquireTime, c.RenewTime = c.AcquireTime.UTC(), c.RenewTime.UTC()
@@ -22,11 +22,11 @@ func same(a, b lease.Content) bool {
 	return a == b
 }
 
-func TestWhatIsWrittenIsSealedWhenItIsReadBack(t *testing.T) {
+func TestWrittenLeaseIsSealed(t *testing.T) {
 	tests := map[string]func(*lease.Content){
 		"a follower's Lease":           func(c *lease.Content) { c.Holder = "west.default" },
 		"the leader's Lease":           func(*lease.Content) {},
-		"nobody leads":                 func(c *lease.Content) { c.Holder = "" },
+		"no leader":                    func(c *lease.Content) { c.Holder = "" },
 		"the last epoch that fits":     func(c *lease.Content) { c.Epoch = math.MaxInt32 },
 		"the longest that fits":        func(c *lease.Content) { c.Duration = math.MaxInt32 * time.Second },
 		"a renewTime in another zone":  func(c *lease.Content) { c.RenewTime = c.RenewTime.In(time.FixedZone("", -7*3600)) },
@@ -34,7 +34,7 @@ func TestWhatIsWrittenIsSealedWhenItIsReadBack(t *testing.T) {
 		"a start with nanoseconds":     func(c *lease.Content) { c.AcquireTime = c.AcquireTime.Add(-1) },
 		"a start long ago":             func(c *lease.Content) { c.AcquireTime = time.Unix(0, 0) },
 		"a start before 1970":          func(c *lease.Content) { c.AcquireTime = time.Unix(-1, 999_999_999) },
-		"a term that never began":      func(c *lease.Content) { c.AcquireTime = time.Time{} },
+		"no start of the term":         func(c *lease.Content) { c.AcquireTime = time.Time{} },
 		"names with odd characters":    func(c *lease.Content) { c.Hub = `"\u00e9<>&` },
 		"the last microsecond there":   func(c *lease.Content) { c.RenewTime = noon.Add(time.Second - time.Microsecond) },
 		"an allowance for clocks":      func(c *lease.Content) { c.Skew = 250 * time.Millisecond },
@@ -62,7 +62,7 @@ func TestWhatIsWrittenIsSealedWhenItIsReadBack(t *testing.T) {
 	}
 }
 
-// A Lease that anybody has edited is sealed only if it says what was sealed.
+// An edited Lease is sealed only if its content is the one that was sealed.
 func FuzzSealedLease(f *testing.F) {
 	original := sealedLease()
 	l := &coordinationv1.Lease{}

@@ -18,7 +18,7 @@ import (
 	"github.com/leasecast/leasecast/hub/tenure"
 )
 
-// hub is a process with client-go's own elector.
+// hub is a process with client-go's elector.
 type hub struct {
 	*tenure.Tenure
 	inner   *lock
@@ -30,10 +30,11 @@ type hub struct {
 	silent bool
 }
 
-// start runs a hub whose way to the election is that of link.
+// start runs a hub. link is called before and after each request of its election.
 func start(t *testing.T, s *store, identity string, link func(context.Context) error) *hub {
 	t.Helper()
-	x := &hub{Tenure: tenure.New(clocktest.NewBubble(lease.Reading{Wall: time.Now().Round(0)}), h), inner: s.lock(identity), ended: make(chan struct{})}
+	x := &hub{Tenure: tenure.New(clocktest.NewBubble(lease.Reading{Wall: time.Now().Round(0)}), h),
+		inner: s.lock(identity), ended: make(chan struct{})}
 	x.inner.arrive = func(ctx context.Context) error {
 		x.mu.Lock()
 		silent := x.silent
@@ -49,7 +50,8 @@ func start(t *testing.T, s *store, identity string, link func(context.Context) e
 	x.inner.leave = link
 	var err error
 	x.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: tenure.TakeOverPromptly(x.Lock(x.inner), clock.RealClock{}), LeaseDuration: h, RenewDeadline: 4 * second, RetryPeriod: second, ReleaseOnCancel: true, Name: "hub",
+		Lock: tenure.TakeOverPromptly(x.Lock(x.inner), clock.RealClock{}), LeaseDuration: h, RenewDeadline: 4 * second,
+		RetryPeriod: second, ReleaseOnCancel: true, Name: "hub",
 		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
 	})
 	if err != nil {
@@ -76,7 +78,7 @@ func (x *hub) cutOff() {
 
 func direct(context.Context) error { return nil }
 
-// until lets time pass until a condition holds, and asks see meanwhile.
+// until lets time pass until a condition holds, and calls see in the meantime.
 func until(t *testing.T, limit time.Duration, is func() bool, see func()) {
 	t.Helper()
 	for end := time.Now().Add(limit); !is(); <-time.After(10 * time.Millisecond) {
@@ -91,20 +93,20 @@ func until(t *testing.T, limit time.Duration, is func() bool, see func()) {
 
 func TestWithTheRealElector(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *store){
-		"a hub that is cut off may not renewTime although it still calls itself the leader": func(t *testing.T, s *store) {
+		"a hub that is cut off may not write, although its elector still leads": func(t *testing.T, s *store) {
 			a := start(t, s, "a", direct)
 			until(t, 10*second, a.Holds, nil)
 			a.cutOff()
 			began := time.Now()
 			until(t, h, func() bool { return !a.Holds() }, nil)
 			if !a.elector.IsLeader() {
-				t.Error("the elector has given up as early")
+				t.Error("the elector gives up as early")
 			}
 			if d := time.Since(began); d > h {
 				t.Errorf("it renewed for %v", d)
 			}
 		},
-		"its successor inherits at least the last instant at which it may renewTime": func(t *testing.T, s *store) {
+		"its successor inherits at least the last instant at which it may write": func(t *testing.T, s *store) {
 			a := start(t, s, "a", direct)
 			until(t, 10*second, a.Holds, nil)
 			b := start(t, s, "b", direct)
@@ -124,7 +126,7 @@ func TestWithTheRealElector(t *testing.T) {
 				t.Errorf("b started %v after what it inherited", d)
 			}
 		},
-		"a hub that stops lets its successor begin at once": func(t *testing.T, s *store) {
+		"a hub that stops is followed at once": func(t *testing.T, s *store) {
 			a := start(t, s, "a", direct)
 			until(t, 10*second, a.Holds, nil)
 			b := start(t, s, "b", direct)
@@ -133,14 +135,14 @@ func TestWithTheRealElector(t *testing.T) {
 			a.stop()
 			until(t, 5*second, b.Holds, func() {
 				if a.Holds() && time.Now().After(stopped) {
-					t.Error("a may renewTime after it was stopped")
+					t.Error("a may write after it was stopped")
 				}
 			})
 			if _, inherited := b.Started(); inherited.Sub(stopped) > 10*time.Millisecond || inherited.Before(stopped) {
 				t.Errorf("stopped at %v, inherited %v", stopped, inherited)
 			}
 		},
-		"renewals keep it going": func(t *testing.T, s *store) {
+		"a hub that renews holds for a minute": func(t *testing.T, s *store) {
 			a := start(t, s, "a", direct)
 			until(t, 10*second, a.Holds, nil)
 			for end := time.Now().Add(60 * second); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
@@ -156,9 +158,9 @@ func TestWithTheRealElector(t *testing.T) {
 	}
 }
 
-// Whatever happens to the requests of the election: what a tenure inherits is no earlier than the last instant at
-// which an earlier one may have renewed, and no two hold at once. A seed draws the faults; who is asked first at
-// the same instant is for the scheduler to say, so that one seed may show more than one history.
+// Whatever happens to the requests of the election, a tenure inherits no less than the last instant at which an earlier
+// one may have renewed, and no two hold at once. A seed draws the faults. The scheduler decides who is first at one
+// instant, so a seed may have several histories.
 func TestNoTwoTenuresAtOnce(t *testing.T) {
 	const seeds = 40
 	all := 0
@@ -225,7 +227,7 @@ func TestNoTwoTenuresAtOnce(t *testing.T) {
 			all += len(tenures)
 		})
 	}
-	if all < 3*seeds { // a seed may cut everybody off early, and so may the scheduler
-		t.Errorf("%d tenures in %d seeds show nothing", all, seeds)
+	if all < 3*seeds { // a seed may cut off all hubs early
+		t.Errorf("only %d tenures in %d seeds", all, seeds)
 	}
 }

@@ -37,14 +37,14 @@ var (
 	errAmbiguous = errors.New("context deadline exceeded")
 )
 
-// store is the Lease of the election, with an API server's compare-and-swap and precision.
+// store is the Lease of the election, with the compare-and-swap and the precision of an API server.
 type store struct {
 	mu      sync.Mutex
 	record  *resourcelock.LeaderElectionRecord
 	version int
 }
 
-// lock is one replica's way to it.
+// lock is the access of one replica to it.
 type lock struct {
 	*store
 	identity string
@@ -68,7 +68,7 @@ func stored(r resourcelock.LeaderElectionRecord) *resourcelock.LeaderElectionRec
 	return resourcelock.LeaseSpecToLeaderElectionRecord(&spec)
 }
 
-// put makes a record stand as some replica or person left it.
+// put stores a record as another replica or an administrator left it.
 func (s *store) put(r *resourcelock.LeaderElectionRecord) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,14 +152,14 @@ func claim(holder string, renewed float64) resourcelock.LeaderElectionRecord {
 	}
 }
 
-// released is what a tenure leaves that was released in order.
+// released is what an orderly release leaves.
 func released(seconds float64) resourcelock.LeaderElectionRecord {
 	r := release(seconds)
 	r.AcquireTime = metav1.NewTime(r.RenewTime.Add(time.Microsecond))
 	return r
 }
 
-// release is what the elector writes to let go.
+// release is what the elector writes to release the election.
 func release(seconds float64) resourcelock.LeaderElectionRecord {
 	now := metav1.NewTime(wall(seconds))
 	return resourcelock.LeaderElectionRecord{LeaseDurationSeconds: 1, AcquireTime: now, RenewTime: now}

@@ -11,93 +11,72 @@ import (
 	"github.com/leasecast/leasecast/hub/tenure"
 )
 
-var errUseless = errors.New("the clock is wrong: set it right")
+var errInvalid = errors.New("the clock is wrong: set it right")
 
-// uselessIf has a tenure refuse for as long as the returned switch is on.
-func uselessIf(t *tenure.Tenure) *atomic.Bool {
-	is := &atomic.Bool{}
+// refusing has a tenure refuse for as long as the returned switch is on.
+func refusing(t *tenure.Tenure) *atomic.Bool {
+	on := &atomic.Bool{}
 	t.RefuseIf(func() error {
-		if is.Load() {
-			return errUseless
+		if on.Load() {
+			return errInvalid
 		}
 		return nil
 	})
-	return is
+	return on
 }
 
-func TestRefuse(t *testing.T) {
+// A process whose Leases would be useless neither wins nor renews the election, but releases it.
+func TestRefuseIf(t *testing.T) {
 	refused := func(t *testing.T, err error) {
 		t.Helper()
-		if !errors.Is(err, errUseless) || !strings.Contains(err.Error(), "left to another replica") {
+		if !errors.Is(err, errInvalid) || !strings.Contains(err.Error(), "left to another replica") {
 			t.Errorf("%v", err)
 		}
 	}
-	for name, test := range map[string]func(t *testing.T, s *store, a *replica, useless *atomic.Bool){
-		"nothing is refused to a process that is of use": func(_ *testing.T, _ *store, a *replica, _ *atomic.Bool) {
-			a.wins(0, 0, 0).wins(1, 1, 1)
-		},
-		"an election of which there is no trace is not won": func(t *testing.T, s *store, a *replica, useless *atomic.Bool) {
-			useless.Store(true)
-			refused(t, a.try(0, 0, 0))
-			if s.record != nil || a.Holds() {
-				t.Errorf("held: %t, %+v", a.Holds(), s.record)
+	for name, before := range map[string]*electionRecord{"no Lease": nil, "a released Lease": stored(released(-10))} {
+		t.Run("not won while it refuses: "+name, func(t *testing.T) {
+			s := &store{record: before}
+			r := newReplica(t, s, "a")
+			on := refusing(r.Tenure)
+			on.Store(true)
+			refused(t, r.try(0, 0, 0))
+			if s.record != before || r.Holds() {
+				t.Errorf("held: %t, %+v", r.Holds(), s.record)
 			}
-		},
-		"an election that is free is not won": func(t *testing.T, s *store, a *replica, useless *atomic.Bool) {
-			r := released(-10)
-			s.put(&r)
-			useless.Store(true)
-			refused(t, a.try(0, 0, 0))
-			if got := s.get(); got.HolderIdentity != "" || a.Holds() {
-				t.Errorf("held: %t, by %q", a.Holds(), got.HolderIdentity)
+			on.Store(false)
+			if r.wins(1, 1, 1); !r.Holds() {
+				t.Error("it does not hold after it has refused")
 			}
-		},
-		"it is won once that has passed": func(t *testing.T, _ *store, a *replica, useless *atomic.Bool) {
-			useless.Store(true)
-			refused(t, a.try(0, 0, 0))
-			useless.Store(false)
-			a.wins(1, 1, 1)
-			if !a.Holds() {
-				t.Error("it does not hold")
-			}
-		},
-		"what is held is not renewed": func(t *testing.T, s *store, a *replica, useless *atomic.Bool) {
-			a.wins(0, 0, 0)
-			before := s.get()
-			useless.Store(true)
-			refused(t, a.try(1, 1, 1))
-			if got := s.get(); !got.RenewTime.Equal(&before.RenewTime) {
-				t.Errorf("renewed at %v", got.RenewTime)
-			}
-		},
-		"but is released, so that another replica need not wait": func(t *testing.T, s *store, a *replica, useless *atomic.Bool) {
-			a.wins(0, 0, 0)
-			useless.Store(true)
-			if err := a.letsGo(1); err != nil || s.get().HolderIdentity != "" {
-				t.Errorf("held by %q, %v", s.get().HolderIdentity, err)
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := &store{}
-			a := newReplica(t, s, "a")
-			test(t, s, a, uselessIf(a.Tenure))
 		})
 	}
+	t.Run("held: not renewed, but released", func(t *testing.T) {
+		s := &store{}
+		r := newReplica(t, s, "a").wins(0, 0, 0)
+		on := refusing(r.Tenure)
+		r.wins(1, 1, 1)
+		on.Store(true)
+		refused(t, r.try(2, 2, 2))
+		if got := s.get(); !got.RenewTime.Time.Equal(wall(1)) {
+			t.Errorf("renewed at %v", got.RenewTime)
+		}
+		if err := r.releases(2); err != nil || s.get().HolderIdentity != "" {
+			t.Errorf("held by %q, %v", s.get().HolderIdentity, err)
+		}
+	})
 }
 
-// client-go's elector gives up at its renew deadline, releases, and the standby takes over.
-func TestAnElectorThatIsRefusedMakesRoom(t *testing.T) {
+// client-go's elector gives up at its renew deadline and releases. Then the standby takes over.
+func TestElectorThatIsRefusedGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{}
 		a := start(t, s, "a", direct)
-		useless := uselessIf(a.Tenure)
+		refuseA := refusing(a.Tenure)
 		until(t, 10*second, a.Holds, nil)
 		b := start(t, s, "b", direct)
-		alsoUseless := uselessIf(b.Tenure)
+		refuseB := refusing(b.Tenure)
 		<-time.After(h + second)
-		useless.Store(true)
-		alsoUseless.Store(true)
+		refuseA.Store(true)
+		refuseB.Store(true)
 		select {
 		case <-a.ended:
 		case <-time.After(10 * second):
@@ -106,10 +85,10 @@ func TestAnElectorThatIsRefusedMakesRoom(t *testing.T) {
 		for range 30 {
 			<-time.After(second)
 			if b.Holds() {
-				t.Fatal("a candidate that is of no use has won")
+				t.Fatal("a candidate that is refused has won")
 			}
 		}
-		alsoUseless.Store(false)
+		refuseB.Store(false)
 		until(t, 3*second, b.Holds, nil)
 	})
 }

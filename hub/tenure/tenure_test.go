@@ -13,7 +13,9 @@ import (
 	"github.com/leasecast/leasecast/hub/tenure"
 )
 
-// replica is one hub process, run by hand.
+type electionRecord = resourcelock.LeaderElectionRecord
+
+// replica is one hub process with a clock that the test sets.
 type replica struct {
 	*tenure.Tenure
 	t     *testing.T
@@ -31,41 +33,60 @@ func newReplica(t *testing.T, s *store, identity string) *replica {
 }
 
 // try writes as the elector does: a renewTime, then a request that is sent later and answered later still.
-func (r *replica) try(stamp, sent, answered float64) error {
+func (r *replica) try(renewTime, sent, answered float64) error {
 	r.t.Helper()
 	_, _, err := r.lock.Get(r.t.Context())
 	r.clock.Set(at(sent))
-	carried := r.inner.leave
+	leave := r.inner.leave
 	r.inner.leave = func(ctx context.Context) error {
 		r.clock.Set(at(answered))
-		return carried(ctx)
+		return leave(ctx)
 	}
-	defer func() { r.inner.leave = carried }()
+	defer func() { r.inner.leave = leave }()
 	if err != nil {
-		return r.lock.Create(r.t.Context(), claim(r.inner.identity, stamp))
+		return r.lock.Create(r.t.Context(), claim(r.inner.identity, renewTime))
 	}
-	return r.lock.Update(r.t.Context(), claim(r.inner.identity, stamp))
+	return r.lock.Update(r.t.Context(), claim(r.inner.identity, renewTime))
 }
 
-func (r *replica) wins(stamp, sent, answered float64) *replica {
+func (r *replica) wins(renewTime, sent, answered float64) *replica {
 	r.t.Helper()
-	if err := r.try(stamp, sent, answered); err != nil {
+	if err := r.try(renewTime, sent, answered); err != nil {
 		r.t.Fatal(err)
 	}
 	return r
 }
 
-// letsGo releases as the elector does, which reads first.
-func (r *replica) letsGo(seconds float64) error {
+func (r *replica) read() {
 	r.t.Helper()
 	if _, _, err := r.lock.Get(r.t.Context()); err != nil {
 		r.t.Fatal(err)
 	}
-	return r.lock.Update(r.t.Context(), release(seconds))
 }
 
-// until fails the test unless renewTimes may be drawn up to that second on both clocks, and no longer on either.
-func (r *replica) until(wallEnd, bootEnd float64) {
+// readsAndUpdates writes a record after reading, as the elector does.
+func (r *replica) readsAndUpdates(record electionRecord) error {
+	r.t.Helper()
+	r.read()
+	return r.lock.Update(r.t.Context(), record)
+}
+
+func (r *replica) releases(seconds float64) error {
+	r.t.Helper()
+	return r.readsAndUpdates(release(seconds))
+}
+
+// lost has requests fail before they are carried out, and unanswered after that.
+func (r *replica) lost()       { r.inner.arrive = func(context.Context) error { return errAmbiguous } }
+func (r *replica) unanswered() { r.inner.leave = func(context.Context) error { return errAmbiguous } }
+
+func (r *replica) answered() {
+	r.inner.arrive = func(context.Context) error { return nil }
+	r.inner.leave = r.inner.arrive
+}
+
+// writesUntil fails the test unless the replica may write up to that second on both clocks, and no longer on either.
+func (r *replica) writesUntil(wallEnd, bootEnd float64) {
 	r.t.Helper()
 	const tick = 0.001
 	for _, test := range []struct {
@@ -80,271 +101,377 @@ func (r *replica) until(wallEnd, bootEnd float64) {
 		{wallEnd, bootEnd - 100, false},
 	} {
 		if got := r.MayWrite(lease.Reading{Wall: wall(test.wall), Boot: boot(test.boot)}); got != test.may {
-			r.t.Errorf("at %v and %v it may renewTime: %v, want %v", test.wall, test.boot, got, test.may)
+			r.t.Errorf("at %v and %v it may write: %v, want %v", test.wall, test.boot, got, test.may)
 		}
 	}
 }
 
+// mayNotWrite fails the test if the replica may write at that second.
+func (r *replica) mayNotWrite(seconds float64) {
+	r.t.Helper()
+	if r.MayWrite(at(seconds)) {
+		r.t.Errorf("it may write at %v s", seconds)
+	}
+}
+
+// changed returns a record with changes.
+func changed(r electionRecord, changes ...func(*electionRecord)) electionRecord {
+	for _, change := range changes {
+		change(&r)
+	}
+	return r
+}
+
+func lasting(seconds int) func(*electionRecord) {
+	return func(r *electionRecord) { r.LeaseDurationSeconds = seconds }
+}
+
+func heldBy(name string) func(*electionRecord) {
+	return func(r *electionRecord) { r.HolderIdentity = name }
+}
+
+func neverRenewed(r *electionRecord) { r.AcquireTime = r.RenewTime }
+
+func oneTermLater(r *electionRecord) { r.LeaderTransitions++ }
+
 // Rule 1: the right to write ends h after the renewTime of the last renewal that succeeded.
 func TestDeadline(t *testing.T) {
-	for name, test := range map[string]func(*replica){
-		"without an election there is none": func(r *replica) {
-			if r.MayWrite(at(0)) || r.Holds() {
-				r.t.Error("it may renewTime")
-			}
-		},
-		"it counts from the renewTime, not from the answer": func(r *replica) {
-			r.wins(0, 0, 4).until(6, 6)
-		},
-		"and not from the send: a process may be paused before it": func(r *replica) {
-			r.wins(0, 4, 4).until(6, 6)
-		},
-		"a renewal extends it": func(r *replica) {
-			r.wins(0, 0, 0).wins(2, 2, 3).until(8, 8)
-		},
-		"a renewTime of some nanoseconds more is what the Lease can store": func(r *replica) {
-			r.wins(0.0000009, 0.0000009, 1).until(6, 6)
-		},
-		"a failed renewal does not extend it": func(r *replica) {
-			r.wins(0, 0, 0)
-			r.inner.arrive = func(context.Context) error { return errAmbiguous }
-			if r.lock.Update(r.t.Context(), claim("a", 2)) == nil {
-				r.t.Fatal("the renewal did not fail")
-			}
-			r.until(6, 6)
-		},
-		"nor does one that was carried out without an answer": func(r *replica) {
-			r.wins(0, 0, 0)
-			r.inner.leave = func(context.Context) error { return errAmbiguous }
-			if r.lock.Update(r.t.Context(), claim("a", 2)) == nil {
-				r.t.Fatal("the renewal did not fail")
-			}
-			r.until(6, 6)
-		},
-		"nor one that somebody else was faster than": func(r *replica) {
-			r.wins(0, 0, 0)
-			other := claim("b", 1)
-			r.inner.put(&other)
-			if r.lock.Update(r.t.Context(), claim("a", 2)) == nil {
-				r.t.Fatal("the renewal did not fail")
-			}
-			r.until(6, 6)
-		},
-		"an election without an answer is none": func(r *replica) {
-			r.inner.leave = func(context.Context) error { return errAmbiguous }
+	fails := func(err error, r *replica) {
+		if err == nil {
+			r.t.Error("the renewal did not fail")
+		}
+	}
+	for name, test := range map[string]struct {
+		do         func(*replica)
+		wall, boot float64 // none, if both are zero
+	}{
+		"not elected":                   {func(*replica) {}, 0, 0},
+		"elected, the answer takes 4 s": {func(r *replica) { r.wins(0, 0, 4) }, 6, 6},
+		"elected, sent 4 s late":        {func(r *replica) { r.wins(0, 4, 4) }, 6, 6},
+		"elected, by nanoseconds more":  {func(r *replica) { r.wins(0.0000009, 0.0000009, 1) }, 6, 6},
+		"elected, unanswered": {func(r *replica) {
+			r.unanswered()
 			_ = r.try(0, 0, 0)
-			if r.MayWrite(at(0)) {
-				r.t.Error("it may renewTime")
-			}
-		},
-		"a wall clock that is stepped back between renewTime and send lengthens nothing": func(r *replica) {
+		}, 0, 0},
+		"renewed":                          {func(r *replica) { r.wins(0, 0, 0).wins(2, 2, 3) }, 8, 8},
+		"renewed 1 ms before the deadline": {func(r *replica) { r.wins(0, 0, 0).wins(5.999, 5.999, 5.999) }, 11.999, 11.999},
+		"the renewal is lost": {func(r *replica) {
+			r.wins(0, 0,
+				0)
+			r.lost()
+			fails(r.lock.Update(r.t.Context(), claim("a", 2)), r)
+		}, 6, 6},
+		"the renewal is unanswered": {func(r *replica) {
+			r.wins(0, 0, 0)
+			r.unanswered()
+			fails(r.lock.Update(r.t.Context(), claim("a", 2)), r)
+		}, 6, 6},
+		"another replica was faster": {func(r *replica) {
+			r.wins(0, 0, 0)
+			r.inner.put(stored(claim("b", 1)))
+			fails(r.lock.Update(r.t.Context(), claim("a", 2)), r)
+		}, 6, 6},
+		"the wall clock was stepped back before it was sent, at 1 s": {func(r *replica) {
 			_, _, _ = r.lock.Get(r.t.Context())
 			r.clock.Set(lease.Reading{Wall: wall(-100), Boot: boot(1)})
 			if err := r.lock.Create(r.t.Context(), claim("a", 0)); err != nil {
 				r.t.Fatal(err)
 			}
-			r.until(6, 7) // sent at 1 on the boot clock, and no later
-		},
-		"Holds asks for this instant": func(r *replica) {
-			r.wins(0, 0, 0)
-			r.clock.Set(at(5.999))
-			if !r.Holds() {
-				r.t.Error("it does not hold before the deadline")
-			}
-			r.clock.Set(at(6))
-			if r.Holds() {
-				r.t.Error("it holds at the deadline")
-			}
-		},
+		}, 6, 7},
 	} {
-		t.Run(name, func(t *testing.T) { test(newReplica(t, &store{}, "a")) })
+		t.Run(name, func(t *testing.T) {
+			r := newReplica(t, &store{}, "a")
+			if test.do(r); test.wall == 0 {
+				r.mayNotWrite(0)
+				return
+			}
+			r.writesUntil(test.wall, test.boot)
+			for seconds, holds := range map[float64]bool{test.wall - 1: true, test.boot: false} {
+				if r.clock.Set(at(seconds)); r.Holds() != holds {
+					t.Errorf("at %v s it holds: %v", seconds, r.Holds())
+				}
+			}
+		})
 	}
 }
 
-// Rule 1: a replica stops stamping before it releases its election.
+// Rule 1: a tenure is one unbroken right to write. client-go's elector tries on when a renewal fails. So it may take
+// the election back from a replica that had it in between.
+func TestTenureGoesOnOnlyUnbroken(t *testing.T) {
+	var none *electionRecord
+	won := func(r electionRecord) *electionRecord { return &r }
+	for name, test := range map[string]struct {
+		found  *electionRecord // in the place of the own one
+		sent   electionRecord
+		at     lease.Reading
+		goesOn bool
+	}{
+		"renewed":                              {won(claim("a", 0)), claim("a", 2), at(2), true},
+		"renewed at the deadline, wall clock":  {won(claim("a", 0)), claim("a", 6), at(2), false},
+		"renewed, sent at the deadline":        {won(claim("a", 0)), claim("a", 5), at(6), false},
+		"another replica holds the election":   {won(claim("b", 0)), claim("a", 2), at(2), false},
+		"another replica released it":          {won(released(1)), claim("a", 2), at(2), false},
+		"another replica held it, counted":     {won(claim("b", 1)), changed(claim("a", 2), oneTermLater), at(2), false},
+		"another term of the own":              {won(changed(claim("a", 0), oneTermLater)), claim("a", 2), at(2), false},
+		"the elector counts another term":      {won(claim("a", 0)), changed(claim("a", 2), oneTermLater), at(2), false},
+		"the elector acquires it again":        {won(claim("a", 0)), changed(claim("a", 2), neverRenewed), at(2), false},
+		"the Lease was deleted: created again": {none, claim("a", 1), at(1), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &store{}
+			r := newReplica(t, s, "a").wins(0, 0, 0)
+			s.put(test.found)
+			_, _, err := r.lock.Get(t.Context())
+			r.clock.Set(test.at)
+			write := r.lock.Update
+			if err != nil {
+				write = r.lock.Create
+			}
+			if err := write(t.Context(), test.sent); (err == nil) != test.goesOn {
+				t.Errorf("got %v", err)
+			}
+			if !test.goesOn {
+				r.writesUntil(6, 6)
+			}
+		})
+	}
+	for name, test := range map[string]func(*testing.T){
+		"after a read that failed, by compare-and-swap": func(t *testing.T) {
+			r := newReplica(t, &store{}, "a").wins(0, 0, 0)
+			r.lost()
+			if _, _, err := r.lock.Get(t.Context()); err == nil {
+				t.Fatal("the read did not fail")
+			}
+			r.answered()
+			if err := r.lock.Update(t.Context(), claim("a", 2)); err != nil {
+				t.Errorf("it does not go on: %v", err)
+			}
+		},
+		"with the acquisition as the Lease stores it": func(t *testing.T) {
+			r := newReplica(t, &store{}, "a")
+			first := claim("a", 0)
+			first.AcquireTime = metav1.NewTime(wall(0.0000009))
+			if err := r.lock.Create(t.Context(), first); err != nil {
+				t.Fatal(err)
+			}
+			r.read()
+			next := claim("a", 2)
+			next.AcquireTime = r.inner.get().AcquireTime
+			if err := r.lock.Update(t.Context(), next); err != nil {
+				t.Errorf("it does not go on: %v", err)
+			}
+		},
+		"with a renewTime from which a successor counts what was inherited": func(t *testing.T) {
+			s := &store{record: stored(changed(claim("b", -1), lasting(10)))} // it may write until 9 s
+			r := newReplica(t, s, "a").wins(0, 4, 4)
+			if r.try(2.9, 5, 5) == nil {
+				t.Error("it goes on with less")
+			}
+			r.wins(3, 5, 5)
+		},
+		"with the renewTime of the start, less its nanoseconds": func(t *testing.T) {
+			newReplica(t, &store{}, "a").wins(0, 0, 0.0000019).wins(0.0000019, 0.1, 0.1)
+		},
+		"not if it was not won: the request was lost": func(t *testing.T) {
+			r := newReplica(t, &store{}, "a")
+			r.lost()
+			if r.try(0, 0, 0) == nil {
+				t.Error("it is won")
+			}
+		},
+	} {
+		t.Run(name, test)
+	}
+}
+
+// Rule 1: a replica stops writing before it releases its election, and never takes it back.
 func TestRelease(t *testing.T) {
-	t.Run("the source is closed before the request is sent, and the instant read after that", func(t *testing.T) {
-		r := newReplica(t, &store{}, "a").wins(-5, -5, -5).wins(0, 0, 0)
+	elected := func(t *testing.T) *replica { return newReplica(t, &store{}, "a").wins(-5, -5, -5).wins(0, 0, 0) }
+	t.Run("writing stops before the request is sent, which has the first storable instant after that", func(t *testing.T) {
+		r, requests := elected(t), 0
 		r.clock.Set(lease.Reading{Wall: wall(3).Add(1), Boot: boot(3)})
-		requests := 0
 		r.inner.arrive = func(context.Context) error {
-			if requests++; requests == 2 && r.MayWrite(at(1)) {
-				t.Error("it may renewTime while the release is under way")
+			if requests++; requests == 2 {
+				r.mayNotWrite(1)
 			}
 			return nil
 		}
-		if err := r.letsGo(1); err != nil {
+		if err := r.releases(1); err != nil {
 			t.Fatal(err)
 		}
-		got := r.inner.get()
-		if want := wall(3).Add(time.Microsecond); !got.RenewTime.Time.Equal(want) {
-			t.Errorf("released at %v, want %v: the first instant that a Lease can store after the last renewTime", got.RenewTime, want)
+		want := wall(3).Add(time.Microsecond)
+		if got := r.inner.get(); !got.RenewTime.Time.Equal(want) || got.HolderIdentity != "" {
+			t.Errorf("released at %v by %q, want %v", got.RenewTime, got.HolderIdentity, want)
 		}
-		if got.HolderIdentity != "" {
-			t.Errorf("the holder is %q", got.HolderIdentity)
-		}
-	})
-	t.Run("also when the release fails", func(t *testing.T) {
-		r := newReplica(t, &store{}, "a").wins(0, 0, 0)
-		r.inner.leave = func(context.Context) error { return errAmbiguous }
-		if r.lock.Update(t.Context(), release(1)) == nil {
-			t.Fatal("the release did not fail")
-		}
-		if r.MayWrite(at(1)) {
-			t.Error("it may renewTime after the release")
+		if _, inherited := newReplica(t, r.inner.store, "b").wins(4, 4, 4).Started(); !inherited.Equal(want) {
+			t.Errorf("the successor inherits %v, want %v", inherited, want)
 		}
 	})
-	t.Run("and for good", func(t *testing.T) {
-		r := newReplica(t, &store{}, "a").wins(0, 0, 0)
-		if err := r.letsGo(1); err != nil {
-			t.Fatal(err)
-		}
-		if r.try(2, 2, 2) == nil {
-			t.Error("the election was taken back")
-		}
-		if r.MayWrite(at(2)) {
-			t.Error("it may renewTime after the release")
-		}
-	})
-	t.Run("never that of another replica, which client-go's elector does not look at", func(t *testing.T) {
-		s := &store{}
-		r := newReplica(t, s, "a").wins(0, 0, 0)
-		newReplica(t, s, "b").wins(8, 8, 8)
-		before := s.get()
-		if r.letsGo(9) == nil {
-			t.Error("it was released")
-		}
-		if after := s.get(); after != before {
-			t.Errorf("the Lease says %+v", after)
-		}
-		if r.MayWrite(at(1)) {
-			t.Error("it may renewTime after the release")
-		}
-	})
-	t.Run("its successor inherits that instant", func(t *testing.T) {
-		s := &store{}
-		r := newReplica(t, s, "a").wins(-5, -5, -5).wins(0, 0, 0)
-		r.clock.Set(at(3))
-		if err := r.letsGo(1); err != nil {
-			t.Fatal(err)
-		}
-		_, inherited := newReplica(t, s, "b").wins(4, 4, 4).Started()
-		if want := wall(3).Add(time.Microsecond); !inherited.Equal(want) {
-			t.Errorf("inherited %v, want %v", inherited, want)
-		}
-	})
-	t.Run("no earlier than its last renewTime, although the wall clock was stepped back since", func(t *testing.T) {
-		r := newReplica(t, &store{}, "a").wins(-5, -5, -5).wins(0, 0, 0)
-		for _, stamp := range []struct {
-			wall float64
-			may  bool
-		}{{4, true}, {3, true}, {7, false}} {
-			if got := r.MayWrite(lease.Reading{Wall: wall(stamp.wall), Boot: boot(2)}); got != stamp.may {
-				t.Errorf("may renewTime %v: %v", stamp.wall, got)
+	t.Run("its instant is after the last write, although the wall clock was stepped back", func(t *testing.T) {
+		r := elected(t)
+		for wallAt, may := range map[float64]bool{4: true, 7: false} {
+			if got := r.MayWrite(lease.Reading{Wall: wall(wallAt), Boot: boot(2)}); got != may {
+				t.Errorf("may write at %v: %v", wallAt, got)
 			}
 		}
+		r.MayWrite(at(2))
 		r.clock.Set(at(3))
-		if err := r.letsGo(1); err != nil {
+		if err := r.releases(1); err != nil {
 			t.Fatal(err)
 		}
 		if got, want := r.inner.get().RenewTime, wall(4).Add(time.Microsecond); !got.Time.Equal(want) {
 			t.Errorf("released at %v, want %v", got, want)
 		}
 	})
-	for name, test := range map[string]struct {
-		before *resourcelock.LeaderElectionRecord
-		at     float64
-		skew   time.Duration // that decisions have allowed for
-		marked bool
-	}{
-		"in order, if it began so":                               {stored(released(-3)), 1, 0, true},
-		"in order, when any earlier tenure has ended":            {nil, 6, 0, true},
-		"but not before: the one that is unknown may be at work": {nil, 5.999, 0, false},
-		"in order, when it has ended by a slow clock":            {nil, 6.25, 250 * time.Millisecond, true},
-		"but not before: its clock may be slow":                  {nil, 6.249, 250 * time.Millisecond, false},
+	for name, breaks := range map[string]func(*replica){
+		"carried out": func(*replica) {}, "lost": (*replica).lost, "unanswered": (*replica).unanswered,
 	} {
-		t.Run(name, func(t *testing.T) {
-			r := newReplica(t, &store{record: test.before}, "a").wins(0, 0, 0)
-			r.Overlap(at(1), test.skew)
-			r.clock.Set(at(test.at))
-			if err := r.letsGo(1); err != nil {
+		t.Run("it ends the tenure for good, "+name, func(t *testing.T) {
+			r := elected(t)
+			r.read()
+			breaks(r)
+			if err := r.lock.Update(t.Context(), release(1)); (err == nil) != (name == "carried out") {
 				t.Fatal(err)
 			}
-			got := r.inner.get()
-			if marked := got.AcquireTime.Time.Equal(got.RenewTime.Add(time.Microsecond)); marked != test.marked {
-				t.Errorf("the release is marked: %v, want %v", marked, test.marked)
+			r.mayNotWrite(1)
+			r.answered()
+			if r.try(2, 2, 2) == nil {
+				t.Error("the election was taken back")
+			}
+			r.mayNotWrite(2)
+		})
+	}
+	t.Run("right after it was won, without a read", func(t *testing.T) {
+		if err := newReplica(t, &store{}, "a").wins(0, 0, 0).lock.Update(t.Context(), release(1)); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("not after a read that failed", func(t *testing.T) {
+		r := elected(t)
+		r.lost()
+		_, _, _ = r.lock.Get(t.Context())
+		r.answered()
+		if r.lock.Update(t.Context(), release(1)) == nil {
+			t.Error("it was released")
+		}
+	})
+	// client-go's elector releases whatever it reads last. An old request may also be applied late, while another
+	// replica has the right to write.
+	own := claim("a", 0)
+	for name, found := range map[string]electionRecord{
+		"another replica's":           claim("b", 8),
+		"the own, of an earlier term": changed(own, func(r *electionRecord) { r.AcquireTime = metav1.NewTime(wall(-200)) }),
+		"the own, of an older write":  changed(own, func(r *electionRecord) { r.RenewTime = metav1.NewTime(wall(-0.001)) }),
+		"the own, of a later term":    changed(own, oneTermLater),
+	} {
+		t.Run("not of an election that is "+name, func(t *testing.T) {
+			s := &store{}
+			r := newReplica(t, s, "a").wins(0, 0, 0)
+			s.put(&found)
+			if r.releases(9) == nil || s.get() != found {
+				t.Errorf("it was released: %+v", s.get())
+			}
+			r.mayNotWrite(1)
+		})
+	}
+	for name, test := range map[string]struct {
+		before  *electionRecord
+		seconds float64
+		skew    time.Duration // that decisions have allowed for
+		orderly bool
+	}{
+		"it began in order":                                         {stored(released(-3)), 1, 0, true},
+		"any earlier tenure has ended":                              {nil, 6, 0, true},
+		"an earlier tenure may be at work for 1 ms":                 {nil, 5.999, 0, false},
+		"any earlier tenure has ended by a slow clock":              {nil, 6.25, 250 * time.Millisecond, true},
+		"an earlier tenure may be at work by a slow clock for 1 ms": {nil, 6.249, 250 * time.Millisecond, false},
+	} {
+		t.Run("orderly or not: "+name, func(t *testing.T) {
+			s := &store{record: test.before}
+			r := newReplica(t, s, "a").wins(0, 0, 0)
+			r.Overlap(at(1), test.skew)
+			r.clock.Set(at(test.seconds))
+			if err := r.releases(test.seconds); err != nil {
+				t.Fatal(err)
+			}
+			got := s.get()
+			if orderly := got.AcquireTime.Time.Equal(got.RenewTime.Add(time.Microsecond)); orderly != test.orderly {
+				t.Errorf("an orderly release: %v, want %v", orderly, test.orderly)
+			}
+			_, inherited := newReplica(t, s, "b").wins(test.seconds, test.seconds, test.seconds).Started()
+			if !test.orderly && inherited.Before(wall(6)) {
+				t.Errorf("the successor inherits %v", inherited.Sub(zero))
 			}
 		})
 	}
-	t.Run("but nothing earlier than what the released tenure inherited: another one may not have ended yet", func(t *testing.T) {
-		s := &store{}
-		r := newReplica(t, s, "a").wins(0, 0, 0) // the Lease was missing: another tenure may renewTime until 6
-		r.clock.Set(at(3))
-		if err := r.letsGo(3); err != nil {
-			t.Fatal(err)
-		}
-		if _, inherited := newReplica(t, s, "b").wins(4, 4, 4).Started(); inherited.Before(wall(6)) {
-			t.Errorf("inherited %v", inherited.Sub(zero))
-		}
-		if _, inherited := newReplica(t, s, "c").wins(7, 7, 7).Started(); inherited.Before(wall(6)) {
-			t.Errorf("inherited %v", inherited.Sub(zero))
-		}
-	})
 }
 
-// Rule 6: until when an earlier tenure can have renewed.
+// Rule 6: until when an earlier tenure can have written, and for how long it may be at work, by clocks that differ by
+// 1 s at most. This tenure begins at 5 s. An edit of the election's Lease delays it by no more than an election.
 func TestInherited(t *testing.T) {
-	change := func(r resourcelock.LeaderElectionRecord, changes ...func(*resourcelock.LeaderElectionRecord)) *resourcelock.LeaderElectionRecord {
-		for _, c := range changes {
-			c(&r)
-		}
-		return &r
-	}
-	lasting := func(seconds int) func(*resourcelock.LeaderElectionRecord) {
-		return func(r *resourcelock.LeaderElectionRecord) { r.LeaseDurationSeconds = seconds }
-	}
+	const most = 6.6 // h, with 10 % for clocks of different speeds
+	late := claim("a", -8)
 	for name, test := range map[string]struct {
-		before *resourcelock.LeaderElectionRecord
-		want   float64
+		before    *electionRecord
+		inherited float64
+		overlap   float64 // from the start on
+		ends      float64 // from the start on, whatever the Lease said; 0: the most
 	}{
-		"h after the last renewal":           {before: change(claim("a", -8)), want: -2},
-		"or longer, if the Lease says so":    {before: change(claim("a", -8), lasting(15)), want: 7},
-		"not shorter, whoever has edited it": {before: change(claim("a", -8), lasting(1)), want: -2},
-		"the instant of an orderly release":  {before: change(released(-3)), want: -3},
-		"a release of the same instant":      {before: change(released(5)), want: 5},
-		"a holder that was edited away is no release": {
-			before: change(claim("a", -3), func(r *resourcelock.LeaderElectionRecord) { r.HolderIdentity = "" }), want: 3,
-		},
-		"nor is one that has a holder, whatever else it says": {
-			before: change(released(-3), func(r *resourcelock.LeaderElectionRecord) { r.HolderIdentity = "a" }), want: 3,
-		},
-		"not even that of a claim which was never renewed": {before: change(release(-3)), want: 11},
-		"without a Lease, h after the start":               {want: 11},
-		"also with one that never was renewed": {
-			before: change(claim("a", 0), func(r *resourcelock.LeaderElectionRecord) { r.RenewTime = metav1.Time{} }), want: 11,
-		},
-		"or that says it was in the future": {before: change(claim("a", 5.001)), want: 11},
-		"or was released then":              {before: change(released(5.001)), want: 11},
-		"or lasts for no time":              {before: change(claim("a", -8), lasting(0)), want: 11},
-		"or was made anew and never renewed: the tenure before it may have been renewed since that renewTime": {
-			before: change(claim("a", -8), func(r *resourcelock.LeaderElectionRecord) { r.AcquireTime = r.RenewTime }), want: 11,
-		},
-		"or was taken over and never renewed: the tenure before it may have ended after that renewTime": {
-			before: change(claim("a", -8), func(r *resourcelock.LeaderElectionRecord) { r.AcquireTime, r.LeaderTransitions = r.RenewTime, 1 }), want: 11,
-		},
-		"a renewal of the very instant of the start": {before: change(claim("a", 5)), want: 11},
+		"renewed 13 s ago":                         {&late, -2, 0, 0},
+		"renewed 7 s ago":                          {stored(claim("a", -2)), 4, 0, 0},
+		"renewed 6 s ago":                          {stored(claim("a", -1)), 5, 1, 0},
+		"renewed 5 s ago":                          {stored(claim("a", 0)), 6, 2, 0},
+		"renewed now":                              {stored(claim("a", 5)), 11, most, 0},
+		"renewed in the future":                    {stored(claim("a", 5.001)), 11, most, 0},
+		"13 s ago, for 15 s":                       {stored(changed(late, lasting(15))), 7, 3, 16},
+		"a second ago, for 20 s":                   {stored(changed(claim("a", 4), lasting(20))), 24, 20, 21},
+		"13 s ago, for 1 s":                        {stored(changed(late, lasting(1))), -2, 0, 0},
+		"2 s ago, for 1 s":                         {stored(changed(claim("a", 3), lasting(1))), 9, 5, 0},
+		"13 s ago, for no time":                    {stored(changed(late, lasting(0))), 11, most, 0},
+		"13 s ago, for a year":                     {stored(changed(late, lasting(365*86400))), 11, most, 0},
+		"an hour ago":                              {stored(claim("a", -3595)), -3589, 0, 0},
+		"released in order":                        {stored(released(-3)), -3, 0, 0},
+		"released in order now":                    {stored(released(5)), 5, 0, 0},
+		"released in order in the future":          {stored(released(5.001)), 11, most, 0},
+		"its holder was edited away":               {stored(changed(claim("a", -3), heldBy(""))), 3, 0, 0},
+		"released in order, and edited to be held": {stored(changed(released(-3), heldBy("a"))), 3, 0, 0},
+		"released, never renewed":                  {stored(release(-3)), 11, most, 0},
+		"no Lease":                                 {nil, 11, most, 0},
+		"no renewTime": {stored(changed(late,
+			func(r *electionRecord) { r.RenewTime = metav1.Time{} })), 11, most, 0},
+		"created and never renewed":    {stored(changed(late, neverRenewed)), 11, most, 0},
+		"taken over and never renewed": {stored(changed(late, neverRenewed, oneTermLater)), 11, most, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &store{record: test.before}
-			r := newReplica(t, s, "b").wins(2, 3, 5)
+			r := newReplica(t, &store{record: test.before}, "b").wins(2, 3, 5)
 			started, inherited := r.Started()
-			if started != at(5) {
-				t.Errorf("started at %+v, want the reading after the answer", started)
+			if started != at(5) || !inherited.Equal(wall(test.inherited)) {
+				t.Errorf("started at %+v, inherited %v, want %v", started, inherited.Sub(zero), test.inherited)
 			}
-			if !inherited.Equal(wall(test.want)) {
-				t.Errorf("inherited %v, want %v", inherited.Sub(zero), test.want)
+			if test.ends == 0 {
+				test.ends = most
 			}
-			r.wins(7, 7, 8)
+			seconds := func(d time.Duration) float64 { return d.Seconds() }
+			for after, want := range map[float64]float64{0: test.overlap, test.overlap: 0, 3600: 0} {
+				if got := r.Overlap(at(5+after), second); seconds(got) != want {
+					t.Errorf("%v s after the start they overlap for %v, want %v", after, got, want)
+				}
+			}
+			// A wall clock that was stepped ends no wait early, and lengthens none beyond an election.
+			for step, want := range map[float64]float64{3600: test.overlap, -3600: test.ends} {
+				if got := r.Overlap(lease.Reading{Wall: wall(5 + step), Boot: boot(5)}, second); seconds(got) != want {
+					t.Errorf("with a wall clock stepped by %v s they overlap for %v, want %v", step, got, want)
+				}
+			}
+			for after, want := range map[float64]float64{0: test.ends, test.ends - 1: 1, test.ends: 0, 3600: 0} {
+				if got := r.EarlierEndIn(at(5+after), second); got.Round(time.Microsecond).Seconds() != want {
+					t.Errorf("%v s after the start earlier ones end in %v, want %v", after, got, want)
+				}
+			}
+			if test.inherited <= 13 { // a renewal may not be older than what was inherited
+				r.wins(7, 7, 8)
+			}
+			r.read()
 			if s, i := r.Started(); s != started || !i.Equal(inherited) {
 				t.Errorf("a renewal changed them to %+v, %v", s, i)
 			}
@@ -353,123 +480,80 @@ func TestInherited(t *testing.T) {
 }
 
 func TestInheritedByWhatWasReplaced(t *testing.T) {
-	t.Run("nothing before the election is won", func(t *testing.T) {
-		s := &store{record: stored(claim("a", -8))}
-		r := newReplica(t, s, "b")
-		if _, _, err := r.lock.Get(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if started, inherited := r.Started(); started != (lease.Reading{}) || !inherited.IsZero() {
-			t.Errorf("started %+v, inherited %v", started, inherited)
-		}
-	})
-	t.Run("a Lease that has gone since it was seen is missing", func(t *testing.T) {
-		s := &store{record: stored(claim("a", -8))}
-		r := newReplica(t, s, "b")
-		if _, _, err := r.lock.Get(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		s.put(nil)
-		if _, inherited := r.wins(2, 3, 5).Started(); !inherited.Equal(wall(11)) {
-			t.Errorf("inherited %v", inherited.Sub(zero))
-		}
-	})
-	t.Run("an election that was won without an answer inherits no less", func(t *testing.T) {
-		s := &store{record: stored(claim("a", -8))}
-		r := newReplica(t, s, "b")
-		r.inner.leave = func(context.Context) error { return errAmbiguous }
-		if _, _, err := r.lock.Get(t.Context()); err == nil {
-			t.Fatal("the read was answered")
-		}
-		r.inner.leave = func(context.Context) error { return nil }
-		if _, _, err := r.lock.Get(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		r.inner.leave = func(context.Context) error { return errAmbiguous }
-		if r.lock.Update(t.Context(), claim("b", 0)) == nil {
-			t.Fatal("the election was answered")
-		}
-		r.inner.leave = func(context.Context) error { return nil }
-		if _, inherited := r.wins(2, 3, 5).Started(); inherited.Before(wall(-2)) {
-			t.Errorf("inherited %v, less than the predecessor's deadline", inherited.Sub(zero))
-		}
-	})
-	// A candidate was paused between its renewTime and its claim, for so long that its predecessor ended after that renewTime
-	// and it has no right to write itself. Its Lease must not hide the predecessor from the next.
-	t.Run("a claim of long ago hides nobody", func(t *testing.T) {
-		s := &store{record: stored(released(8))}
-		stale := newReplica(t, s, "b")
-		late := claim("b", -2)
-		late.AcquireTime, late.LeaderTransitions = late.RenewTime, 1
-		stale.clock.Set(at(9))
-		if _, _, err := stale.lock.Get(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := stale.lock.Update(t.Context(), late); err != nil {
-			t.Fatal(err)
-		}
-		if stale.MayWrite(at(9)) {
-			t.Error("it may renewTime")
-		}
-		if _, inherited := newReplica(t, s, "c").wins(10, 10, 10).Started(); inherited.Before(wall(8)) {
-			t.Errorf("inherited %v, but there were renewTimes until 8 s", inherited.Sub(zero))
-		}
-	})
-	t.Run("what the elector's record says later changes nothing", func(t *testing.T) {
-		s := &store{record: stored(claim("a", -8))}
-		r := newReplica(t, s, "b").wins(2, 3, 5)
-		_, before := r.Started()
-		if _, _, err := r.lock.Get(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if _, after := r.Started(); !after.Equal(before) {
-			t.Errorf("inherited %v, then %v", before, after)
-		}
-	})
+	before := func() *store { return &store{record: stored(claim("a", -8))} }
+	for name, test := range map[string]func(*testing.T){
+		"nothing before the election is won": func(t *testing.T) {
+			r := newReplica(t, before(), "b")
+			r.read()
+			r.ObserveEarlierRenewTime(wall(1))
+			if started, inherited := r.Started(); started != (lease.Reading{}) || !inherited.IsZero() {
+				t.Errorf("started %+v, inherited %v", started, inherited)
+			}
+		},
+		"the Lease was deleted after it was read": func(t *testing.T) {
+			s := before()
+			r := newReplica(t, s, "b")
+			r.read()
+			s.put(nil)
+			if _, inherited := r.wins(2, 3, 5).Started(); !inherited.Equal(wall(11)) {
+				t.Errorf("inherited %v", inherited.Sub(zero))
+			}
+		},
+		"the election was won before, unanswered": func(t *testing.T) {
+			r := newReplica(t, before(), "b")
+			r.read()
+			r.unanswered()
+			if r.lock.Update(t.Context(), claim("b", 0)) == nil {
+				t.Fatal("it was answered")
+			}
+			r.answered()
+			if _, inherited := r.wins(2, 3, 5).Started(); inherited.Before(wall(-2)) {
+				t.Errorf("inherited %v", inherited.Sub(zero))
+			}
+		},
+		// A candidate was paused between its renewTime and its claim, for longer than h. Its predecessor was released
+		// after that renewTime.
+		"a claim of long ago hides no predecessor": func(t *testing.T) {
+			s := &store{record: stored(released(8))}
+			stale := newReplica(t, s, "b")
+			stale.clock.Set(at(9))
+			if err := stale.readsAndUpdates(changed(claim("b", -2), neverRenewed, oneTermLater)); err != nil {
+				t.Fatal(err)
+			}
+			stale.mayNotWrite(9)
+			if _, inherited := newReplica(t, s, "c").wins(10, 10, 10).Started(); inherited.Before(wall(8)) {
+				t.Errorf("inherited %v, the predecessor wrote until 8 s", inherited.Sub(zero))
+			}
+		},
+	} {
+		t.Run(name, test)
+	}
 }
 
-// Rule 6: a renewTime that is later than what was inherited shows that the Lease told an untruth.
-func TestDoubt(t *testing.T) {
+// Rule 6: a renewTime that is later than what was inherited shows that the election's Lease was wrong.
+func TestObserveEarlierRenewTime(t *testing.T) {
 	for name, test := range map[string]struct {
-		before resourcelock.LeaderElectionRecord
-		stamps []float64
+		before electionRecord
+		seen   []float64
 		want   float64
 	}{
-		"a renewTime within what was inherited": {before: claim("a", -8), stamps: []float64{-2}, want: -2},
-		"a renewTime after it":                  {before: claim("a", -8), stamps: []float64{-1.999}, want: 11},
-		"one before does not take it back":      {before: claim("a", -8), stamps: []float64{-1.999, -50}, want: 11},
-		"more than h after the start is no use": {before: claim("a", -8), stamps: []float64{500}, want: 11},
-		"what was inherited is never shortened": {before: claim("a", 5-0.001), stamps: []float64{10.9995}, want: 11},
+		"within what was inherited":             {claim("a", -8), []float64{-2}, -2},
+		"after what was inherited":              {claim("a", -8), []float64{-1.999}, 11},
+		"after what was inherited, then before": {claim("a", -8), []float64{-1.999, -50}, 11},
+		"more than h after the start":           {claim("a", -8), []float64{500}, 11},
+		"after more than h was inherited":       {claim("a", 4.999), []float64{10.9995}, 11},
+		"after a tenure of an election of 60 s": {changed(claim("a", -1), lasting(60)), []float64{60}, 65},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReplica(t, &store{record: stored(test.before)}, "b").wins(2, 3, 5)
-			for _, s := range test.stamps {
-				r.ObserveEarlierRenewTime(wall(s))
+			for _, seconds := range test.seen {
+				r.ObserveEarlierRenewTime(wall(seconds))
 			}
 			if _, inherited := r.Started(); !inherited.Equal(wall(test.want)) {
 				t.Errorf("inherited %v, want %v", inherited.Sub(zero), test.want)
 			}
 		})
 	}
-	t.Run("before the election is won there is nothing to doubt", func(t *testing.T) {
-		r := newReplica(t, &store{}, "b")
-		r.ObserveEarlierRenewTime(wall(1))
-		if _, inherited := r.Started(); !inherited.IsZero() {
-			t.Errorf("inherited %v", inherited)
-		}
-	})
-	t.Run("an earlier tenure of a longer election can have renewed for as long", func(t *testing.T) {
-		before := claim("a", -1)
-		before.LeaseDurationSeconds = 60
-		r := newReplica(t, &store{record: stored(before)}, "b").wins(2, 3, 5)
-		r.ObserveEarlierRenewTime(wall(60))
-		if _, inherited := r.Started(); !inherited.Equal(wall(65)) {
-			t.Errorf("inherited %v", inherited.Sub(zero))
-		}
-	})
-}
-
-func TestElectionDuration(t *testing.T) {
 	if got := tenure.New(&clocktest.Hand{}, h).ElectionDuration(); got != h {
 		t.Errorf("h is %v", got)
 	}
