@@ -8,22 +8,20 @@ import (
 )
 
 func TestFloor(t *testing.T) {
-	fast := lease.Timings{Duration: 3 * time.Second, Renew: time.Second, Timeout: 500 * time.Millisecond,
-		Skew: 250 * time.Millisecond}
 	for name, c := range map[string]struct{ fault, stamp, detection, want time.Duration }{
-		"a fault just after a renewal waits for all of D and ε": {fault: time.Minute, stamp: time.Minute,
+		"the fault follows a renewal: all of D and ε": {fault: time.Minute, stamp: time.Minute,
 			want: 3250 * time.Millisecond},
-		"a fault just before a renewal waits for what is left": {fault: time.Minute, stamp: time.Minute - time.Second,
+		"the fault precedes a renewal: the rest of D and ε": {fault: time.Minute, stamp: time.Minute - time.Second,
 			want: 2250 * time.Millisecond},
-		"a renewTime under way at the fault counts": {fault: time.Minute,
+		"the fault precedes a renewal under way: from that one": {fault: time.Minute,
 			stamp: time.Minute + 200*time.Millisecond, want: 3450 * time.Millisecond},
-		"nobody is replaced before the fault is detected": {fault: time.Minute, stamp: time.Minute - time.Second,
+		"the term ends before the fault is detected: the detection": {fault: time.Minute, stamp: time.Minute - time.Second,
 			detection: 5 * time.Second, want: 5 * time.Second},
-		"a fault after the term had run out costs the detection only": {fault: time.Minute,
+		"the term ended before the fault: the detection": {fault: time.Minute,
 			stamp: time.Minute - 10*time.Second, detection: 2 * time.Second, want: 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Floor(fast, c.fault, c.stamp, c.detection); got != c.want {
+			if got := Floor(Fast, c.fault, c.stamp, c.detection); got != c.want {
 				t.Errorf("floor %v, want %v", got, c.want)
 			}
 		})

@@ -23,16 +23,16 @@ func TestLastRenewTime(t *testing.T) {
 		want   time.Duration
 		none   bool
 	}{
-		"the last of several renewals counts": {copies: []leaseAt{{seen: 2, stamp: 1, holder: us},
+		"several renewals: the last one": {copies: []leaseAt{{seen: 2, stamp: 1, holder: us},
 			{seen: 5, stamp: 4, holder: us}}, want: 4},
-		"what names another cluster promises nothing": {copies: []leaseAt{{seen: 2, stamp: 1, holder: us},
+		"a later Lease names another cluster: the one before": {copies: []leaseAt{{seen: 2, stamp: 1, holder: us},
 			{seen: 5, stamp: 4, holder: them}}, want: 1},
-		"what was seen late counts by its stamp": {copies: []leaseAt{{seen: 30, stamp: 9, holder: us}}, want: 9},
-		"a renewTime after the instant does not count": {copies: []leaseAt{{seen: 2, stamp: 1, holder: us},
+		"a renewal is seen late: its renewTime counts": {copies: []leaseAt{{seen: 30, stamp: 9, holder: us}}, want: 9},
+		"a renewTime after the instant: the one before": {copies: []leaseAt{{seen: 2, stamp: 1, holder: us},
 			{seen: 30, stamp: 11, holder: us}}, want: 1},
-		"a deletion stamps nothing": {copies: []leaseAt{{seen: 2, stamp: 1, holder: us},
+		"the Lease is deleted: the renewal before": {copies: []leaseAt{{seen: 2, stamp: 1, holder: us},
 			{seen: 5, stamp: 4, holder: us, gone: true}}, want: 1},
-		"there may be none": {copies: []leaseAt{{seen: 5, stamp: 4, holder: them}}, none: true},
+		"no Lease names the cluster: none": {copies: []leaseAt{{seen: 5, stamp: 4, holder: them}}, none: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var seen []Sighting[*coordinationv1.Lease]
