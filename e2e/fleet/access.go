@@ -69,13 +69,16 @@ func (s *Server) ServiceAccountConfig(ctx context.Context, namespace, name strin
 		role.Rules = append(slices.Clone(rules), rbacv1.PolicyRule{NonResourceURLs: []string{mark}, Verbs: []string{"get"}})
 		return nil
 	})
-	if err := errors.Join(
+	err := errors.Join(
 		roleErr,
 		s.ensureNamespace(ctx, namespace),
 		client.IgnoreAlreadyExists(s.client.Create(ctx, account)),
 		client.IgnoreAlreadyExists(s.client.Create(ctx, binding)),
-		s.awaitRight(ctx, "system:serviceaccount:"+namespace+":"+name, mark),
-	); err != nil {
+	)
+	if err == nil {
+		err = s.awaitRight(ctx, "system:serviceaccount:"+namespace+":"+name, mark)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("service account %s/%s of %s: %w", namespace, name, s.name, err)
 	}
 	return s.TokenConfig(ctx, namespace, name)

@@ -45,8 +45,9 @@ func (p Programs) apply(ctx context.Context, s *fleet.Server, dir, folder string
 	if err := fleet.WriteKubeconfig(kubeconfig, s.Name(), s.AdminConfig()); err != nil {
 		return err
 	}
-	return run(exec.CommandContext(ctx, filepath.Join(os.Getenv(fleet.AssetsVariable), "kubectl"), "apply",
-		"--kubeconfig="+kubeconfig, "--server-side", "--force-conflicts", "-k", filepath.Join(p.config, folder)))
+	kubectl := filepath.Join(os.Getenv(fleet.AssetsVariable), "kubectl")
+	return run(exec.CommandContext(ctx, kubectl, "--kubeconfig="+kubeconfig, "--cache-dir="+filepath.Join(dir, "cache"),
+		"apply", "--server-side", "--force-conflicts", "-k", filepath.Join(p.config, folder)))
 }
 
 func run(cmd *exec.Cmd) error {

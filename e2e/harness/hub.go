@@ -31,11 +31,11 @@ const (
 	electionLost = "The election is lost: the hub begins again"
 )
 
-// installHub applies config/crd, config/rbac and config/fleet, and writes a kubeconfig file for the hub's service
-// account, through the proxy of the hub's server.
+// installHub applies config/rbac and config/fleet, and writes a kubeconfig file for the hub's service account, through
+// the proxy of the hub's server. The fleet has the CRDs.
 func (d *Drill) installHub(ctx context.Context) error {
 	s := d.Fleet.Hub()
-	for _, folder := range []string{"crd", "rbac", "fleet"} {
+	for _, folder := range []string{"rbac", "fleet"} {
 		if err := d.programs.apply(ctx, s, d.dir, folder); err != nil {
 			return err
 		}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestFaults states for every fault what the member and the client see of a request that is sent
-// under it, and what comes of it when the fault ends.
+// TestFaults states for every fault what the member and the client see of a request that is sent under it, and what
+// happens to the request when the fault ends.
 func TestFaults(t *testing.T) {
 	lostTo := func(s Stats) int64 { return s.LostToMember }
 	lostFrom := func(s Stats) int64 { return s.LostFromMember }
@@ -67,7 +67,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func TestLateRequestWithoutItsSequel(t *testing.T) {
+func TestReleaseAfterCutPassesOnlyWhatWasHeld(t *testing.T) {
 	m := startMember(t)
 	p := startProxy(t, m.addr())
 	c := connectTo(t, p)
@@ -89,7 +89,7 @@ func TestLateRequestWithoutItsSequel(t *testing.T) {
 	await(t, "Heal ends the broken connection", func() bool { return m.ended() == 1 })
 }
 
-func TestAStrandedConnectionStaysSilentWhileNewOnesWork(t *testing.T) {
+func TestStrandedConnectionsStaySilentAndNewOnesWork(t *testing.T) {
 	m := startMember(t)
 	p := startProxy(t, m.addr())
 	stranded := connectTo(t, p)
@@ -99,14 +99,14 @@ func TestAStrandedConnectionStaysSilentWhileNewOnesWork(t *testing.T) {
 	await(t, "the request is lost", func() bool { return p.Stats().LostToMember > 0 })
 	connectTo(t, p).ask("three")
 	if stranded.hasInput() {
-		t.Error("the stranded client heard something")
+		t.Error("the stranded client got something")
 	}
 	m.expectSeen(t, "one", "three")
 	p.Heal()
 	stranded.expectReset()
 }
 
-func TestNothingPassesBehindAHole(t *testing.T) {
+func TestNothingPassesAfterLostBytes(t *testing.T) {
 	m := startMember(t)
 	p := startProxy(t, m.addr())
 	c := connectTo(t, p)
