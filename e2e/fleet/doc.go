@@ -10,7 +10,7 @@
 //		...
 //		east.Proxy().BlackHole()                      // the hub no longer reaches east
 //		east.Pause()                                  // or: no client does
-//		east.Restore(t.Context(), snapshot)           // or: its etcd is that of an hour ago
+//		east.Restore(t.Context(), snapshot)           // or: its etcd goes back by an hour
 //	}
 //
 // A program calls [Start] and [Fleet.Stop] instead. When it is killed first, the kernel kills the servers (on Linux;

@@ -27,7 +27,7 @@ printf %s "$0" > "$of/namespace" && exec "$@"`
 type CAPI struct {
 	// CA is the certificate of its webhooks, for 127.0.0.1.
 	CA []byte
-	// Port is that of its webhooks.
+	// Port is its webhooks' port.
 	Port int
 
 	name, program, dir string

@@ -15,7 +15,7 @@ const (
 	// TwoAtOnce: two clusters act in one namespace at the same instant. An act fills the closed interval from the line
 	// before it to the line after it, so touching ends count.
 	TwoAtOnce Rule = "two clusters act at once"
-	// AfterSuccessor: an act begins in an epoch below that of an earlier act, as of a leader that missed its own end.
+	// AfterSuccessor: an act begins in a lower epoch than an earlier act: a leader missed its own end.
 	// It counts also when no two acts touch: A B A.
 	AfterSuccessor Rule = "an act of a term begins after an act of a later term"
 	// OneEpochTwice: two clusters act in the same epoch, so that the epoch fences neither.
@@ -45,7 +45,7 @@ func instant(at time.Duration) string {
 // Change is a change of the cluster that acts.
 type Change struct {
 	From, To string
-	// Epoch is that of the first act of To.
+	// Epoch is the epoch of the first act of To.
 	Epoch int64
 	// Last is the end of the last act of From before it, First the beginning of the first act of To.
 	Last, First time.Duration

@@ -22,7 +22,7 @@ type Site struct {
 	home string // the namespace of Clusters, policies and records
 }
 
-// newSite makes the clients for a fleet. A timeout bounds each of their requests; zero is none.
+// newSite makes the clients for a fleet. A timeout bounds each of their requests; zero is no timeout.
 func newSite(f *fleet.Fleet, home string, scheme *runtime.Scheme, timeout time.Duration) (*Site, error) {
 	s := &Site{Members: map[string]client.WithWatch{}, home: home}
 	for _, server := range f.Servers() {

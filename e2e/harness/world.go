@@ -35,7 +35,7 @@ type World struct {
 	*Site
 	T       TB
 	Servers *fleet.Fleet
-	// Fleet is the namespace of Clusters, policies and records, System that of the hub.
+	// Fleet is the namespace of Clusters, policies and records, System the hub's namespace.
 	Fleet, System string
 	// Timings are those of the world's policies.
 	Timings v1alpha1.Timings
