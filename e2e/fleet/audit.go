@@ -24,7 +24,11 @@ var writeVerbs = []string{"create", "update", "patch", "delete", "deletecollecti
 // auditPolicy is the policy for the options: log all requests, or those for a write, or nothing. A request is logged
 // when it is answered, and a watch once more when it ends.
 func (o Options) auditPolicy() string {
-	const all = "{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [RequestReceived], rules: [{level: Metadata%s}]}"
+	const all = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules: [{level: Metadata%s}]
+`
 	switch {
 	case o.AuditReads:
 		return fmt.Sprintf(all, "")

@@ -26,8 +26,9 @@ const patience = 30 * time.Second
 
 // TestFleet uses one fleet for all that leaves it whole, and stops it.
 func TestFleet(t *testing.T) {
-	f := New(t, "east", "west")
+	f := NewWith(t, Options{Members: []string{"east", "west"}, Audit: true})
 	t.Run("an API server that restarts keeps data, address and PKI", func(t *testing.T) { restart(t, f.Member("east")) })
+	t.Run("writes are logged, reads are not", func(t *testing.T) { audit(t, f.Member("east")) })
 	t.Run("a restored server has the data and versions of the snapshot", func(t *testing.T) {
 		restore(t, f.Member("west"))
 	})
@@ -61,6 +62,16 @@ func restart(t *testing.T, s *Server) {
 	must(t, c.Get(t.Context(), system, after))
 	if before.UID != after.UID {
 		t.Errorf("kube-system changed from %s to %s", before.UID, after.UID)
+	}
+}
+
+func audit(t *testing.T, s *Server) {
+	all, err := s.Requests()
+	must(t, err)
+	writes, err := s.Writes()
+	must(t, err)
+	if len(writes) == 0 || len(writes) != len(all) {
+		t.Errorf("%d requests are logged, %d of them writes", len(all), len(writes))
 	}
 }
 
