@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,41 +18,28 @@ const (
 	auditLog    = "audit.log"
 )
 
-// Audit policies: every request that asks for a write, and every request, refused ones too. Each is logged when
-// it is answered, and a watch once more when it ends.
-const (
-	auditWrites = `apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules:
-- level: Metadata
-  verbs: [create, update, patch, delete, deletecollection]
-- level: None
-`
-	auditAll = `apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules:
-- level: Metadata
-`
-)
+// writeVerbs are the verbs, as audit logs spell them, that ask for a write.
+var writeVerbs = []string{"create", "update", "patch", "delete", "deletecollection"}
 
-// auditPolicy is the policy that the options ask for, empty for none.
+// auditPolicy is the policy for the options: log all requests, or those for a write, or nothing. A request is logged
+// when it is answered, and a watch once more when it ends.
 func (o Options) auditPolicy() string {
+	const all = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules: [{level: Metadata%s}]
+`
 	switch {
 	case o.AuditReads:
-		return auditAll
+		return fmt.Sprintf(all, "")
 	case o.Audit:
-		return auditWrites
+		return fmt.Sprintf(all, ", verbs: ["+strings.Join(writeVerbs, ", ")+"]")
 	default:
 		return ""
 	}
 }
 
-// writeVerbs are the verbs, as audit logs spell them, that ask for a write.
-var writeVerbs = []string{"create", "update", "patch", "delete", "deletecollection"}
-
-// Request is what somebody asked an API server for.
+// Request is a request that an API server answered.
 type Request struct {
 	// Received is when the API server got the request, by its wall clock, which is this machine's.
 	Received time.Time
@@ -71,26 +59,18 @@ func (r Request) String() string {
 // Writes reports whether the request asks for a write.
 func (r Request) Writes() bool { return slices.Contains(writeVerbs, r.Verb) }
 
-// Writes are the requests for a write that the API server has answered so far, in the order of the
-// answers. A fleet without [Options.Audit] has none.
+// Writes are the requests for a write that the API server has answered so far, in the order of the answers. They are
+// logged with [Options.Audit] only.
 func (s *Server) Writes() ([]Request, error) {
 	requests, err := s.Requests()
 	return slices.DeleteFunc(requests, func(r Request) bool { return !r.Writes() }), err
 }
 
-// Requests are all requests that the API server has answered so far, in the order of the answers; a watch
-// is answered when it begins. A fleet without [Options.AuditReads] has no more than the writes.
-func (s *Server) Requests() ([]Request, error) {
-	requests, err := readRequests(s.file(auditLog))
-	if err != nil {
-		return nil, fmt.Errorf("audit log of %s: %w", s.name, err)
-	}
-	return requests, nil
-}
-
-func readRequests(path string) (requests []Request, err error) {
-	known := map[string]bool{}
-	err = lines.Follow(path).News(func(line []byte) error {
+// Requests are the requests that the API server has answered so far, in the order of the answers. A watch is answered
+// when it begins. Reads are logged with [Options.AuditReads] only.
+func (s *Server) Requests() (requests []Request, err error) {
+	seen := map[string]bool{}
+	err = lines.Follow(s.file(auditLog)).News(func(line []byte) error {
 		var event struct {
 			AuditID                     string
 			RequestReceivedTimestamp    metav1.MicroTime
@@ -98,13 +78,10 @@ func readRequests(path string) (requests []Request, err error) {
 			UserAgent, Verb, RequestURI string
 			ResponseStatus              struct{ Code int }
 		}
-		if err := json.Unmarshal(line, &event); err != nil {
-			return err
+		if err := json.Unmarshal(line, &event); err != nil || seen[event.AuditID] {
+			return err // no error: the end of a watch
 		}
-		if known[event.AuditID] {
-			return nil // the end of a watch
-		}
-		known[event.AuditID] = true
+		seen[event.AuditID] = true
 		requests = append(requests, Request{
 			Received: event.RequestReceivedTimestamp.Time, Agent: event.UserAgent,
 			User: cmp.Or(event.ImpersonatedUser.Username, event.User.Username),

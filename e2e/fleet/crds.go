@@ -1,85 +1,53 @@
 package fleet
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-const (
-	ownModule  = "github.com/leasecast/leasecast"
-	capiModule = "sigs.k8s.io/cluster-api"
-
-	// clusterctlLabel marks the CRDs whose objects clusterctl moves. clusterctl adds it when it
-	// installs them; in the module they are without.
-	clusterctlLabel = "clusterctl.cluster.x-k8s.io"
-)
-
-// loadCRDs reads the CRDs of the hub: Cluster API's, and ours if they are wanted. It works within the repository only.
-func loadCRDs(ctx context.Context, ours bool) ([]*apiextensionsv1.CustomResourceDefinition, error) {
-	capi, err := capiCRDs(ctx)
-	if err != nil || !ours {
-		return capi, err
-	}
-	own, err := readCRDs(ctx, ownModule, "config/crd/bases")
-	return append(capi, own...), err
-}
-
-func capiCRDs(ctx context.Context) ([]*apiextensionsv1.CustomResourceDefinition, error) {
-	crds, err := readCRDs(ctx, capiModule, "core/config/crd/bases")
-	for _, crd := range crds {
-		metav1.SetMetaDataLabel(&crd.ObjectMeta, clusterctlLabel, "")
-	}
-	return crds, err
-}
-
-// InstallCAPI creates Cluster API's CRDs in a member, and returns when it serves all of them.
-func (s *Server) InstallCAPI(ctx context.Context) error {
-	crds, err := capiCRDs(ctx)
-	if err != nil {
-		return err
-	}
-	return installCRDs(s, crds)
-}
-
-// readCRDs reads the CRDs in a folder of a module.
-func readCRDs(ctx context.Context, module, folder string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
-	root, err := moduleDir(ctx, module)
-	if err != nil {
-		return nil, err
-	}
-	o := envtest.CRDInstallOptions{Paths: []string{filepath.Join(root, folder)}, ErrorIfPathMissing: true}
-	if err := envtest.ReadCRDFiles(&o); err != nil {
-		return nil, fmt.Errorf("read the CRDs of %s: %w", module, err)
-	}
-	return o.CRDs, nil
-}
-
-// moduleDir asks the go command, which knows the versions that go.mod pins.
-func moduleDir(ctx context.Context, module string) (string, error) {
-	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		return "", fmt.Errorf("go list -m %s: %w: %s", module, err, bytes.TrimSpace(exit.Stderr))
-	}
+// ModuleDir returns the folder of a module that go.mod requires. It works within the repository only.
+func ModuleDir(ctx context.Context, module string) (string, error) {
+	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
+	list.Stderr = os.Stderr
+	out, err := list.Output()
 	if err != nil {
 		return "", fmt.Errorf("go list -m %s: %w", module, err)
 	}
-	dir := string(bytes.TrimSpace(out))
-	if dir == "" {
-		return "", fmt.Errorf("module %s is not downloaded: run `go mod download %s`", module, module)
-	}
-	return dir, nil
+	return strings.TrimSpace(string(out)), nil
 }
 
-// installCRDs creates the CRDs and returns when the server serves all of them.
-func installCRDs(s *Server, crds []*apiextensionsv1.CustomResourceDefinition) error {
-	_, err := envtest.InstallCRDs(s.AdminConfig(), envtest.CRDInstallOptions{CRDs: crds, MaxTime: startTimeout})
+// InstallCAPI creates Cluster API's CRDs, and returns when the server serves them. Like clusterctl, it labels the CRDs
+// whose objects clusterctl moves.
+func (s *Server) InstallCAPI(ctx context.Context) error {
+	return s.installCRDs(ctx, "sigs.k8s.io/cluster-api", "core/config/crd/bases", "clusterctl.cluster.x-k8s.io")
+}
+
+// installOwn creates the CRDs of this repository, and returns when the server serves them.
+func (s *Server) installOwn(ctx context.Context) error {
+	return s.installCRDs(ctx, "github.com/leasecast/leasecast", "config/crd/bases")
+}
+
+func (s *Server) installCRDs(ctx context.Context, module, folder string, labels ...string) error {
+	root, err := ModuleDir(ctx, module)
+	if err != nil {
+		return err
+	}
+	files := envtest.CRDInstallOptions{Paths: []string{filepath.Join(root, folder)}, ErrorIfPathMissing: true}
+	if err := envtest.ReadCRDFiles(&files); err != nil {
+		return fmt.Errorf("read the CRDs of %s: %w", module, err)
+	}
+	for _, crd := range files.CRDs {
+		for _, label := range labels {
+			metav1.SetMetaDataLabel(&crd.ObjectMeta, label, "")
+		}
+	}
+	_, err = envtest.InstallCRDs(s.AdminConfig(), envtest.CRDInstallOptions{CRDs: files.CRDs, MaxTime: startTimeout})
 	return err
 }

@@ -1,125 +1,187 @@
 package fleet
 
 import (
+	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// patience bounds every wait of these tests for something that must come.
+// patience bounds every wait of these tests.
 const patience = 30 * time.Second
 
-// TestFleet uses one fleet for all that leaves it whole.
+// TestFleet uses one fleet for all that leaves it whole, and stops it.
 func TestFleet(t *testing.T) {
-	f := New(t, "east", "west")
-	rules := map[string]func(*testing.T, *Fleet){
-		"every server answers, directly and through its proxy":        serversAnswer,
-		"a paused etcd lets no write through":                         pauseEtcd,
-		"an API server that restarts keeps data, address and PKI":     restart,
-		"a restored server has the data and versions of the snapshot": restore,
-		"a registered member is a Cluster and a usable kubeconfig":    register,
-		"kubeconfig files are written for all servers":                kubeconfigFiles,
+	f := NewWith(t, Options{Members: []string{"east", "west"}, Audit: true})
+	t.Run("an API server that restarts keeps data, address and PKI", func(t *testing.T) { restart(t, f.Member("east")) })
+	t.Run("writes are logged, reads are not", func(t *testing.T) { audit(t, f.Member("east")) })
+	t.Run("a restored server has the data and versions of the snapshot", func(t *testing.T) {
+		restore(t, f.Member("west"))
+	})
+	t.Run("Stop leaves no process and no file", func(t *testing.T) { stop(t, f) })
+}
+
+func restart(t *testing.T, s *Server) {
+	config, err := s.ServiceAccountConfig(t.Context(), "default", "survivor", []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
+	})
+	must(t, err)
+	c, err := client.New(s.ViaProxy(config), client.Options{})
+	must(t, err)
+	system := client.ObjectKey{Name: metav1.NamespaceSystem}
+	before, after := &corev1.Namespace{}, &corev1.Namespace{}
+	must(t, c.Get(t.Context(), system, before))
+	pids := s.PIDs()
+	must(t, s.Kill())
+	if err := s.client.Get(t.Context(), system, after); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("want connections refused after Kill, got %v", err)
 	}
-	for name, check := range rules {
-		t.Run(name, func(t *testing.T) { check(t, f) })
+	restarted := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // the thread ends with this goroutine; the server must not
+		restarted <- s.Restart(t.Context())
+	}()
+	must(t, <-restarted)
+	if now := s.PIDs(); now.APIServer == 0 || now.APIServer == pids.APIServer || now.Etcd != pids.Etcd {
+		t.Errorf("want a new API server and the same etcd, had %+v, got %+v", pids, now)
+	}
+	must(t, c.Get(t.Context(), system, after))
+	if before.UID != after.UID {
+		t.Errorf("kube-system changed from %s to %s", before.UID, after.UID)
 	}
 }
 
-func serversAnswer(t *testing.T, f *Fleet) {
-	for _, s := range f.Servers() {
-		for way, config := range map[string]*rest.Config{"direct": s.AdminConfig(), "proxied": s.ViaProxy(s.AdminConfig())} {
-			if _, err := getNamespace(t, config, metav1.NamespaceSystem); err != nil {
-				t.Errorf("%s, %s: %v", s.Name(), way, err)
-			}
+func audit(t *testing.T, s *Server) {
+	all, err := s.Requests()
+	must(t, err)
+	writes, err := s.Writes()
+	must(t, err)
+	if len(writes) == 0 || len(writes) != len(all) {
+		t.Errorf("%d requests are logged, %d of them writes", len(all), len(writes))
+	}
+}
+
+// restore also shows that a snapshot can be restored twice.
+func restore(t *testing.T, s *Server) {
+	create := func(name string) *corev1.ConfigMap {
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+		must(t, s.client.Create(t.Context(), object))
+		return object
+	}
+	kept := create("kept")
+	snapshot, err := s.Snapshot(t.Context())
+	must(t, err)
+	for range 2 {
+		for i := range 200 { // more than a start of the server writes itself
+			create("lost-" + strconv.Itoa(i))
+		}
+		lost := create("lost")
+		must(t, s.Restore(t.Context(), snapshot))
+		got, list := &corev1.ConfigMap{}, &corev1.ConfigMapList{}
+		must(t, s.client.Get(t.Context(), client.ObjectKeyFromObject(kept), got))
+		if got.UID != kept.UID || got.ResourceVersion != kept.ResourceVersion {
+			t.Errorf("the snapshot held %v, the server has %v", kept, got)
+		}
+		if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(lost), got); !apierrors.IsNotFound(err) {
+			t.Errorf("an object that the snapshot does not hold: %v", err)
+		}
+		must(t, s.client.List(t.Context(), list))
+		if version(t, list.ResourceVersion) >= version(t, lost.ResourceVersion) {
+			t.Errorf("resourceVersion is %s, want less than %s", list.ResourceVersion, lost.ResourceVersion)
 		}
 	}
+	must(t, snapshot.Discard())
 }
 
-func register(t *testing.T, f *Fleet) {
-	east := f.Member("east")
-	cluster, err := f.RegisterMember(t.Context(), east, "prod", "100")
-	must(t, err)
-	if got := cluster.Labels[PriorityLabel]; got != "100" {
-		t.Errorf("want priority 100, got %q", got)
-	}
-	object, config := kubeconfigSecret(t, f, "prod", "east")
-	if object.Type != clusterv1.ClusterSecretType || object.Labels[clusterv1.ClusterNameLabel] != "east" {
-		t.Errorf("Cluster API would not know the Secret: type %q, labels %v", object.Type, object.Labels)
-	}
-	if want := "https://" + east.Proxy().Addr(); config.Host != want {
-		t.Errorf("want the kubeconfig to lead to the proxy at %s, got %s", want, config.Host)
-	}
-	if _, err := getNamespace(t, config, metav1.NamespaceSystem); err != nil {
-		t.Errorf("the kubeconfig in the hub does not work: %v", err)
-	}
-}
-
-// kubeconfigSecret reads the kubeconfig of a Cluster as the hub would.
-func kubeconfigSecret(t *testing.T, f *Fleet, namespace, cluster string) (*corev1.Secret, *rest.Config) {
+func version(t *testing.T, resourceVersion string) uint64 {
 	t.Helper()
-	hub, err := f.hubClient()
+	n, err := strconv.ParseUint(resourceVersion, 10, 64)
 	must(t, err)
-	object := &corev1.Secret{}
-	must(t, hub.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: cluster + "-kubeconfig"}, object))
-	config, err := clientcmd.RESTConfigFromKubeConfig(object.Data["value"])
-	must(t, err)
-	return object, config
+	return n
 }
 
-func TestTheHubAndTheLastMemberMayBeOfAnotherVersion(t *testing.T) {
-	folders := map[string]string{}
-	for _, name := range []string{"all", "hub", "last"} {
-		folders[name] = t.TempDir()
-		for _, program := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
-			must(t, os.WriteFile(filepath.Join(folders[name], program), nil, 0o600))
+func stop(t *testing.T, f *Fleet) {
+	east := f.Member("east")
+	must(t, errors.Join(east.Pause(), east.PauseEtcd(), f.Hub().Kill()))
+	pids := []int{east.PIDs().Etcd, east.PIDs().APIServer, f.Hub().PIDs().Etcd}
+	must(t, f.Stop())
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+			t.Errorf("process %d still exists: %v", pid, err)
 		}
 	}
-	t.Setenv(AssetsVariable, folders["all"])
+	if _, err := os.Stat(f.dir.path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder of the fleet still exists: %v", err)
+	}
+	if err := east.Restart(t.Context()); err == nil {
+		t.Error("a server of a stopped fleet was restarted")
+	}
+}
+
+func TestStartFails(t *testing.T) {
+	assets, broken := os.Getenv(AssetsVariable), t.TempDir()
+	must(t, os.Symlink(filepath.Join(assets, "etcd"), filepath.Join(broken, "etcd")))
+	script := "#!/bin/sh\necho the dog ate my flags >&2\nexit 1\n"
+	must(t, os.WriteFile(filepath.Join(broken, "kube-apiserver"), []byte(script), 0o700))
 	for name, test := range map[string]struct {
-		hub, last string
-		members   []string
-		want      map[string]string
+		assets string
+		want   []string
 	}{
-		"all are of one version": {"", "", []string{"a", "b"},
-			map[string]string{"hub": "all", "a": "all", "b": "all"}},
-		"the hub is of another": {"hub", "", []string{"a", "b"},
-			map[string]string{"hub": "hub", "a": "all", "b": "all"}},
-		"the last member is of another": {"", "last", []string{"a", "b"},
-			map[string]string{"hub": "all", "a": "all", "b": "last"}},
-		"which may be the only one": {"hub", "last", []string{"a"}, map[string]string{"hub": "hub", "a": "last"}},
-		"and a hub is no member":    {"", "last", nil, map[string]string{"hub": "all"}},
+		"no folder of binaries": {"", []string{AssetsVariable, "make k8s"}},
+		"a server ends at once": {broken, []string{"kube-apiserver of hub", "it has ended", "the dog ate my flags"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Setenv(HubAssetsVariable, folders[test.hub])
-			t.Setenv(LastMemberAssetsVariable, folders[test.last])
-			got, err := assetsOf(test.members)
-			must(t, err)
-			for server, folder := range test.want {
-				if got[server] != folders[folder] {
-					t.Errorf("%s has the programs of %q", server, got[server])
+			t.Setenv(AssetsVariable, test.assets)
+			t.Setenv("TMPDIR", t.TempDir())
+			f, err := Start(t.Context(), Options{})
+			if err == nil {
+				_ = f.Stop()
+				t.Fatal("the fleet started")
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("want the error to mention %q: %v", want, err)
 				}
 			}
-			if len(got) != len(test.want) {
-				t.Errorf("there are %d servers", len(got))
+			if left, _ := filepath.Glob(filepath.Join(os.Getenv("TMPDIR"), "*")); len(left) > 0 {
+				t.Errorf("files were left: %v", left)
 			}
 		})
 	}
 }
 
-func TestAFreeAddressIsKeptForAProgramThatIsToldOfIt(t *testing.T) {
+func TestHubAndLastMemberMayHaveAnotherVersion(t *testing.T) {
+	for _, variable := range []string{AssetsVariable, HubAssetsVariable, LastMemberAssetsVariable} {
+		dir := t.TempDir()
+		t.Setenv(variable, dir)
+		must(t, os.WriteFile(filepath.Join(dir, "kube-apiserver"), nil, 0o600))
+	}
+	for i, want := range []string{HubAssetsVariable, AssetsVariable, LastMemberAssetsVariable} {
+		got, err := assetsOf(i, 2)
+		must(t, err)
+		if got != os.Getenv(want) {
+			t.Errorf("server %d has its programs from %s, want %s", i, got, want)
+		}
+	}
+}
+
+func TestFreeAddressIsReserved(t *testing.T) {
 	address := FreeAddress(t)
-	for range 2 { // it may start again
+	for range 2 { // the program may restart
 		listener, err := net.Listen("tcp", address)
 		must(t, err)
 		must(t, listener.Close())
@@ -127,15 +189,29 @@ func TestAFreeAddressIsKeptForAProgramThatIsToldOfIt(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		return
 	}
-	// What asks for any port that is free asks like this.
+	// A program that asks for any free port does not share.
 	exclusive := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) {
-			must(t, syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR,
-				0))
+			must(t, syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 0))
 		})
 	}}
 	if listener, err := exclusive.Listen(t.Context(), "tcp", address); err == nil {
 		_ = listener.Close()
 		t.Errorf("%s is free for others", address)
+	}
+}
+
+func await(t *testing.T, what string, condition func(context.Context) (bool, error)) {
+	t.Helper()
+	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, condition); err != nil {
+		t.Fatalf("waiting until %s: %v", what, err)
+	}
+}
+
+// must fails the test at once on an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

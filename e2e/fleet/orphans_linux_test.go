@@ -7,13 +7,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
-// ownerVariable makes the test binary a program that owns a fleet and waits to be killed.
+// ownerVariable makes the test binary a program that owns a fleet and waits until it is killed.
 const ownerVariable = "LEASECAST_FLEET_OWNER"
 
 func TestMain(m *testing.M) {
@@ -24,67 +23,51 @@ func TestMain(m *testing.M) {
 }
 
 func own() {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
-	defer cancel()
-	f, err := Start(ctx, Options{})
+	f, err := Start(context.Background(), Options{})
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
 	pids := f.Hub().PIDs()
 	fmt.Println(f.dir.path, pids.Etcd, pids.APIServer, pids.ControllerManager)
-	<-ctx.Done() // the test kills it long before
-	os.Exit(1)
+	select {}
 }
 
 func TestOwnerIsKilled(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	t.Setenv(ownerVariable, "yes")
-	said := filepath.Join(t.TempDir(), "said")
-	owner, err := process.Start("the owner", said, os.Args[0])
+	owner, err := process.Start("the owner", filepath.Join(t.TempDir(), "log"), os.Args[0])
 	must(t, err)
-	t.Cleanup(func() { _ = owner.Kill() }) // it must not outlive this test
-	var line string
-	await(t, "the owner says what it has started", func(context.Context) error {
-		text, err := os.ReadFile(said)
-		if first, _, whole := strings.Cut(string(text), "\n"); whole {
-			line = first
-			return nil
-		}
-		return errors.Join(owner.Check(), err, errors.New("it says nothing yet"))
-	})
+	t.Cleanup(func() { must(t, owner.Kill()) })
 	var dir string
 	var pids [3]int
-	if _, err := fmt.Sscan(line, &dir, &pids[0], &pids[1], &pids[2]); err != nil {
-		t.Fatalf("the owner says %q: %v", line, err)
+	await(t, "the owner's fleet is up", func(context.Context) (bool, error) {
+		text, err := os.ReadFile(owner.Log())
+		if err != nil || !bytes.HasSuffix(text, []byte("\n")) {
+			return false, errors.Join(err, owner.Check())
+		}
+		_, err = fmt.Sscan(string(text), &dir, &pids[0], &pids[1], &pids[2])
+		return true, err
+	})
+	exists := func() bool {
+		t.Helper()
+		next, err := newWorkDir() // removes leftovers
+		must(t, err)
+		must(t, next.remove())
+		_, err = os.Stat(dir)
+		return err == nil
 	}
-	if leftover(t); !exists(dir) {
+	if !exists() {
 		t.Fatal("the folder of a living owner was removed")
 	}
 	must(t, owner.Kill())
 	for _, pid := range pids {
-		await(t, fmt.Sprintf("process %d is gone", pid), func(context.Context) error {
+		await(t, fmt.Sprintf("process %d is gone", pid), func(context.Context) (bool, error) {
 			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-			if errors.Is(err, os.ErrNotExist) || bytes.Contains(stat, []byte(") Z ")) { // dead, if not buried
-				return nil
-			}
-			return errors.Join(errors.New("it lives"), err)
+			return errors.Is(err, os.ErrNotExist) || bytes.Contains(stat, []byte(") Z ")), nil // dead, if not reaped
 		})
 	}
-	if leftover(t); exists(dir) {
-		t.Error("the folder of a dead owner was left")
+	if exists() {
+		t.Error("the folder of a dead owner was not removed")
 	}
-}
-
-// leftover does to the files of dead owners what the start of a fleet does.
-func leftover(t *testing.T) {
-	t.Helper()
-	dir, err := newWorkDir()
-	must(t, err)
-	must(t, dir.remove())
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

@@ -2,120 +2,84 @@ package fleet
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"path/filepath"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
-// errNotRunning is what a control of a program returns when it does not run.
-var errNotRunning = errors.New("it is not running")
+// probeTimeout bounds one request to a server that is starting.
+const probeTimeout = 2 * time.Second
 
-// program is one program of a server. Its methods may be called from any goroutine, but start only
-// while it is not running.
+// program is one program of a server. Its methods may be called from any goroutine.
 type program struct {
-	server string // for messages
-	path   string
-	args   []string
-	log    string
-	nest   *nest
+	name, path, log string
+	args            []string
 
-	mu  sync.Mutex
-	run *process.Process // the last one
+	mu     sync.Mutex
+	run    *process.Process // the last one; nil before the first start
+	closed bool             // the fleet has been stopped
 }
 
-func (p *program) name() string { return filepath.Base(p.path) + " of " + p.server }
-
-// start runs the program; its output is appended to the log.
-func (p *program) start() error {
-	run, err := p.nest.start(p.name(), p.log, p.path, p.args...)
+// start runs the program and returns when ready returns nil. It fails when the program or ctx ends before.
+func (p *program) start(ctx context.Context, what string, ready func(context.Context) error) error {
+	run, err := p.launch()
 	if err != nil {
 		return err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.run = run
+	var last error
+	err = wait.PollUntilContextCancel(ctx, 25*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+		defer cancel()
+		if last = ready(ctx); last != nil && !run.Running() {
+			return false, process.ErrEnded
+		}
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s: waiting until %s: %w (last answer: %w)%s", p.name, what, err, last, run.Tail())
+	}
 	return nil
 }
 
-// running returns the process, nil if the program is not running.
-func (p *program) running() *process.Process {
+func (p *program) launch() (*process.Process, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.run == nil {
-		return nil
+	if p.closed {
+		return nil, fmt.Errorf("start %s: the fleet has been stopped", p.name)
 	}
-	select {
-	case <-p.run.Ended():
-		return nil
-	default:
-		return p.run
+	run, err := process.Start(p.name, p.log, p.path, p.args...)
+	if err == nil {
+		p.run = run
 	}
+	return run, err
 }
 
-// pid is 0 while the program is not running.
+// last returns the last run of the program. It was started.
+func (p *program) last() *process.Process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.run
+}
+
+// pid is 0 while the program does not run.
 func (p *program) pid() int {
-	if run := p.running(); run != nil {
+	if run := p.last(); run.Running() {
 		return run.PID()
 	}
 	return 0
 }
 
-// pause stops the program and returns when all its threads have stopped.
-func (p *program) pause() error {
-	if run := p.running(); run != nil {
-		return run.Pause()
-	}
-	return fmt.Errorf("pause %s: %w", p.name(), errNotRunning)
-}
-
-// resume lets a paused program go on; a running one does not notice.
-func (p *program) resume() error {
-	if run := p.running(); run != nil {
-		return run.Resume()
-	}
-	return fmt.Errorf("resume %s: %w", p.name(), errNotRunning)
-}
-
-// kill ends the program at once, paused or not, and returns when it is gone. Ending one that is
-// not running does nothing.
-func (p *program) kill() error {
-	if run := p.running(); run != nil {
-		return run.Kill()
-	}
-	return nil
-}
-
-// await polls until ready returns nil. It fails when the program ends or ctx does, and says what
-// was missing and what the program said last.
-func (p *program) await(ctx context.Context, what string, ready func(context.Context) error) error {
-	ticker := time.NewTicker(25 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		err := ready(ctx)
-		if err == nil {
-			return nil
-		}
-		run := p.running()
-		if run == nil {
-			return fmt.Errorf("%s ended before %s%s", p.name(), what, p.last().Tail())
-		}
-		select {
-		case <-ticker.C:
-		case <-run.Ended():
-		case <-ctx.Done():
-			return fmt.Errorf("%s: waiting until %s: %w (last answer: %w)%s", p.name(), what, context.Cause(ctx), err,
-				run.Tail())
-		}
-	}
-}
-
-// last is the last run of the program. It was started.
-func (p *program) last() *process.Process {
+// close kills the program and prevents further starts.
+func (p *program) close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.run
+	p.closed = true
+	if p.run == nil {
+		return nil
+	}
+	return p.run.Kill()
 }

@@ -2,16 +2,19 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"os"
+	"path/filepath"
+	"strconv"
 	"time"
 )
 
 // startLimit bounds what comes before the tests of a package that share a fleet.
 const startLimit = 3 * time.Minute
 
-// TB is the part of testing.TB that New needs. Naming it here keeps package testing out of the
-// programs that use a fleet.
+// TB is the part of testing.TB that New needs. It keeps package testing out of the programs that use a fleet.
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -21,8 +24,7 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// New starts a fleet for a test and stops it when the test is over. A fleet that does not start
-// fails the test.
+// New starts a fleet for a test and stops it when the test is over. A fleet that does not start fails the test.
 func New(t TB, members ...string) *Fleet {
 	t.Helper()
 	return NewWith(t, Options{Members: members})
@@ -44,43 +46,42 @@ func NewWith(t TB, o Options) *Fleet {
 	return f
 }
 
-// FreeAddress is one of loopback for a program to listen at. Nobody else is given it before the test is over.
+// FreeAddress is an address of loopback for a program to listen at. See [ReservePort].
 func FreeAddress(t TB) string {
 	t.Helper()
-	p, err := reservePort(true)
+	port, err := ReservePort()
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
-	t.Cleanup(p.free)
-	return p.addr()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
-// Main is the TestMain of a package whose tests share a fleet. It starts the fleet, has prepare make what the
-// tests need of it, in a folder that goes away with the fleet, runs the tests, and stops the fleet. It returns what to
-// exit with.
+// Main is the TestMain of a package whose tests share a fleet. It starts the fleet, calls prepare with a folder that is
+// removed with the fleet, runs the tests, and stops the fleet. It returns the exit status.
 func Main(m interface{ Run() int }, members []string, prepare func(ctx context.Context, f *Fleet,
 	dir string) error) (code int) {
+	if err := run(members, prepare, func() { code = m.Run() }); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
+}
+
+func run(members []string, prepare func(ctx context.Context, f *Fleet, dir string) error, tests func()) (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
-	fail := func(err error) {
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	dir, err := os.MkdirTemp("", "leasecast-test-")
-	if fail(err); err != nil {
-		return code
-	}
-	defer func() { fail(os.RemoveAll(dir)) }()
 	f, err := Start(ctx, Options{Members: members})
-	if fail(err); err != nil {
-		return code
+	if err != nil {
+		return err
 	}
-	defer func() { fail(f.Stop()) }()
+	defer func() { err = errors.Join(err, f.Stop()) }()
+	dir := filepath.Join(f.dir.path, "test")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
 	if err := prepare(ctx, f, dir); err != nil {
-		fail(err)
-		return code
+		return err
 	}
-	return m.Run()
+	tests()
+	return nil
 }

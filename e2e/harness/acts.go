@@ -18,12 +18,12 @@ type Act struct {
 	Epoch int64
 	// Begin and End are boot readings. End is Unfinished until the log contains the end.
 	Begin, End time.Duration
-	// What was done, and how it went: acts.OK or an error. Result is empty while unfinished.
+	// What was done, and its result: acts.OK or an error. Result is empty while unfinished.
 	What, Result string
 }
 
-// Unfinished is the End of an act whose end is not logged: it may go on for ever. A killed process
-// leaves such acts; see [Guestbook.Kill].
+// Unfinished is the End of an act whose end is not logged: it may go on forever. A killed process leaves such acts; see
+// [Guestbook.Kill].
 const Unfinished = time.Duration(1<<63 - 1)
 
 // ActLog follows the act log of one process. It is safe for concurrent use.
@@ -31,7 +31,7 @@ type ActLog struct {
 	mu   sync.Mutex
 	file *lines.File
 	acts []Act         // in the order of their first lines
-	open map[int64]int // by the ID of the act: its place in acts
+	open map[int64]int // by the ID of the act: its index in acts
 }
 
 // NewActLog follows the file, which need not exist yet.
@@ -39,32 +39,28 @@ func NewActLog(path string) *ActLog {
 	return &ActLog{file: lines.Follow(path), open: map[int64]int{}}
 }
 
-// Acts returns all acts so far, in the order in which they began, without those that were refused
-// before they began. A last line that is still being written is left for the next call.
+// Acts returns all acts so far, in the order in which they began, without those that were refused before they began. An
+// unfinished last line is left for the next call.
 func (l *ActLog) Acts() ([]Act, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.file.News(l.line); err != nil {
-		return nil, fmt.Errorf("act log: %w", err)
-	}
-	return slices.DeleteFunc(slices.Clone(l.acts), func(a Act) bool { return a.Result == acts.NotBegun }), nil
+	err := l.file.News(l.addLocked)
+	return slices.DeleteFunc(slices.Clone(l.acts), func(a Act) bool { return a.Result == acts.NotBegun }), err
 }
 
-// Ended ends all open acts at the instant: the process was gone by then.
+// Ended ends all open acts at the instant, when the process was gone.
 func (l *ActLog) Ended(at time.Duration) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.file.News(l.line); err != nil {
-		return fmt.Errorf("act log: %w", err)
-	}
-	for id, i := range l.open {
+	err := l.file.News(l.addLocked)
+	for _, i := range l.open {
 		l.acts[i].End, l.acts[i].Result = at, "the process ended"
-		delete(l.open, id)
 	}
-	return nil
+	clear(l.open)
+	return err
 }
 
-func (l *ActLog) line(raw []byte) error {
+func (l *ActLog) addLocked(raw []byte) error {
 	var line acts.Line
 	if err := json.Unmarshal(raw, &line); err != nil {
 		return err

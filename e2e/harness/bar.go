@@ -21,11 +21,11 @@ func Bar(from, to, step time.Duration, spans ...Spans) string {
 		i := slices.IndexFunc(spans, func(drawn Spans) bool {
 			return slices.ContainsFunc(drawn.All, func(s Span) bool { return s.From < at+step && s.To >= at })
 		})
-		if i < 0 {
-			line = append(line, '·')
-			continue
+		cell := '·'
+		if i >= 0 {
+			cell = spans[i].Cell
 		}
-		line = append(line, spans[i].Cell)
+		line = append(line, cell)
 	}
 	return string(line)
 }

@@ -1,14 +1,13 @@
 package harness
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+
+	"github.com/leasecast/leasecast/e2e/fleet"
 )
 
 // KustomizeVariable is the environment variable that names the kustomize program.
@@ -17,51 +16,43 @@ const KustomizeVariable = "KUSTOMIZE"
 // Programs are the programs that a drill runs beside the control planes.
 type Programs struct {
 	Hub, Guestbook string
-	kustomize      string
 	config         string // the folder config of the repository
 }
 
-// Build brings the programs in bin/ of the repository up to date and returns where they are. It works
-// within the repository only.
-func Build(ctx context.Context) (Programs, error) {
-	kustomize := os.Getenv(KustomizeVariable)
-	if kustomize == "" {
-		return Programs{}, errors.New(KustomizeVariable + " is not set: it must name the kustomize program; make builds " +
-			"it and sets this")
-	}
-	out, err := command(ctx, "", nil, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/leasecast/leasecast")
+// Build brings the programs in bin/ of the repository up to date and returns where they are. It works within the
+// repository only.
+func Build(ctx context.Context) (p Programs, err error) {
+	root, err := fleet.ModuleDir(ctx, "github.com/leasecast/leasecast")
 	if err != nil {
-		return Programs{}, fmt.Errorf("find the repository: %w", err)
+		return p, err
 	}
-	root := string(bytes.TrimSpace(out))
-	p := Programs{
-		Hub:       filepath.Join(root, "bin", "leasecast-hub"),
-		Guestbook: filepath.Join(root, "bin", "guestbook"),
-		kustomize: kustomize,
-		config:    filepath.Join(root, "config"),
-	}
-	for target, source := range map[string]string{p.Hub: "./cmd/leasecast-hub", p.Guestbook: "./e2e/guestbook/cmd"} {
-		// The same settings as in `make build`, so that what that has built is found up to date.
-		if _, err := command(ctx, root, []string{"CGO_ENABLED=0"}, "go", "build", "-trimpath", "-o", target,
-			source); err != nil {
-			return Programs{}, fmt.Errorf("build: %w", err)
+	bin := filepath.Join(root, "bin")
+	p = Programs{filepath.Join(bin, "leasecast-hub"), filepath.Join(bin, "guestbook"), filepath.Join(root, "config")}
+	for target, source := range map[string]string{p.Hub: "cmd/leasecast-hub", p.Guestbook: "e2e/guestbook/cmd"} {
+		// The same settings as in `make build`, so that its results are up to date.
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", target, "./"+source)
+		build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+		if err := run(build); err != nil {
+			return p, err
 		}
 	}
 	return p, nil
 }
 
-// command runs a short program and returns what it printed.
-func command(ctx context.Context, dir string, env []string, path string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), env...)
-	out, err := cmd.Output()
-	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		return nil, fmt.Errorf("%s: %w: %s", strings.Join(append([]string{path}, args...), " "), err,
-			bytes.TrimSpace(exit.Stderr))
+// apply applies a folder of config/, as the administrator of a server does. dir gets a kubeconfig.
+func (p Programs) apply(ctx context.Context, s *fleet.Server, dir, folder string) error {
+	kubeconfig := filepath.Join(dir, s.Name()+".kubeconfig")
+	if err := fleet.WriteKubeconfig(kubeconfig, s.Name(), s.AdminConfig()); err != nil {
+		return err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", strings.Join(append([]string{path}, args...), " "), err)
+	kubectl := filepath.Join(os.Getenv(fleet.AssetsVariable), "kubectl")
+	return run(exec.CommandContext(ctx, kubectl, "--kubeconfig="+kubeconfig, "--cache-dir="+filepath.Join(dir, "cache"),
+		"apply", "--server-side", "--force-conflicts", "-k", filepath.Join(p.config, folder)))
+}
+
+func run(cmd *exec.Cmd) error {
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", cmd, err, out)
 	}
-	return out, nil
+	return nil
 }

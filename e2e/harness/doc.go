@@ -5,7 +5,7 @@
 //	...
 //	d.Fleet.Member("east").Pause()                       // a fault
 //	first, err := d.AwaitAct(ctx, time.Minute, ...)      // its effect, in what a guestbook did
-//	verdicts := harness.Judge(acts)                        // did two clusters ever act at once?
+//	verdicts := harness.Judge(acts)                      // did two clusters ever act at once?
 //	d.Stop()
 //
 // # Two ways to run a hub

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -55,10 +57,9 @@ type Options struct {
 	Register bool
 	// Fencing, if set, is what the policy fences. The members have config/fencing then.
 	Fencing *v1alpha1.Fencing
-	// Fences, if set, is for drills with several policies: there is one for each of these namespaces, with its name, in
-	// place of the one policy.
+	// Fences, if set, has a policy for each of these namespaces, with its name, in place of the one policy.
 	Fences map[string]*v1alpha1.Fencing
-	// Dir is the folder for the logs, the act logs and the kubeconfigs of the processes. Start makes it.
+	// Dir is the folder for the logs, the act logs and the kubeconfigs of the processes. Start empties it.
 	Dir string
 	// Audit has the API servers log every write: see [fleet.Server.Writes].
 	Audit bool
@@ -74,9 +75,8 @@ type Drill struct {
 	Fleet   *fleet.Fleet
 	Timings lease.Timings
 
-	dir           string
-	programs      Programs
-	hubKubeconfig string
+	dir      string
+	programs Programs
 
 	mu         sync.Mutex // guards what follows
 	hubs       []*process.Process
@@ -89,16 +89,16 @@ type Drill struct {
 // startLimit bounds the start of a drill, with the building of our own programs.
 const startLimit = 5 * time.Minute
 
-// Start starts everything in an empty folder, and returns when a hub process has been elected. Who leads is not decided
-// yet. Without members there is no policy. ctx bounds the start only. After an error nothing is left running.
+// Start starts everything in an empty folder, and returns when a hub process is elected. Who leads is not decided yet.
+// Without members there is no policy. ctx bounds the start only. After an error nothing is left running.
 func Start(ctx context.Context, o Options) (d *Drill, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
-	if err := EmptyDir(o.Dir); err != nil {
-		return nil, err
+	if err := errors.Join(os.RemoveAll(o.Dir), os.MkdirAll(o.Dir, 0o755)); err != nil {
+		return nil, fmt.Errorf("empty the folder of the last run: %w", err)
 	}
 	o.Progress("bringing the programs up to date")
 	programs, err := Build(ctx)
@@ -135,7 +135,7 @@ func (d *Drill) StartBeside(ctx context.Context) (*Drill, error) {
 	return other, nil
 }
 
-// populate makes what the platform engineer makes, and starts the processes.
+// populate creates what a platform engineer creates, and starts the processes.
 func (d *Drill) populate(ctx context.Context, o Options) error {
 	scheme := hub.Scheme()
 	err := webappv1.AddToScheme(scheme)
@@ -145,109 +145,97 @@ func (d *Drill) populate(ctx context.Context, o Options) error {
 	if d.Site, err = newSite(d.Fleet, FleetNamespace, scheme, 0); err != nil {
 		return err
 	}
-	if d.hubKubeconfig, err = installHub(ctx, d.programs, d.Hub, d.Fleet.Hub(), d.dir); err != nil {
+	if err := d.installHub(ctx); err != nil {
 		return fmt.Errorf("install the hub: %w", err)
 	}
+	group, groupCtx := errgroup.WithContext(ctx)
 	for _, m := range o.Members {
 		d.highest = max(d.highest, m.Priority)
+		group.Go(func() error { return d.populateMember(groupCtx, m, o) })
 	}
-	started := make([]*Guestbook, len(o.Members))
-	group, groupCtx := errgroup.WithContext(ctx)
-	for i, m := range o.Members {
-		group.Go(func() (err error) {
-			started[i], err = d.populateMember(groupCtx, m, o)
-			return err
-		})
-	}
-	err = group.Wait()
-	for i, g := range started {
-		if g != nil {
-			d.guestbooks[o.Members[i].Name] = g
-		}
-	}
-	if err != nil {
+	if err := group.Wait(); err != nil {
 		return err
 	}
-	if len(o.Members) > 0 {
-		for _, p := range policies(o) {
-			if err := d.Hub.Create(ctx, p); err != nil {
-				return fmt.Errorf("policy %s: %w", p.Name, err)
-			}
+	for _, p := range policies(o) {
+		if err := d.Hub.Create(ctx, p); err != nil {
+			return fmt.Errorf("policy %s: %w", p.Name, err)
 		}
-		o.Progress("members, namespaces and policies are in place")
 	}
+	o.Progress("members, namespaces and policies are in place")
 	if _, err := d.StartHub(); err != nil {
 		return err
 	}
-	if err := d.AwaitElected(ctx); err != nil {
+	if err := d.awaitElected(ctx); err != nil {
 		return err
 	}
 	o.Progress("the hub process is elected")
 	return nil
 }
 
-func (d *Drill) populateMember(ctx context.Context, m Member, o Options) (*Guestbook, error) {
+func (d *Drill) populateMember(ctx context.Context, m Member, o Options) error {
 	c, server := d.Members[m.Name], d.Fleet.Member(m.Name)
 	for _, namespace := range m.Namespaces {
 		object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 		if err := c.Create(ctx, object); client.IgnoreAlreadyExists(err) != nil {
-			return nil, fmt.Errorf("namespace %s of %s: %w", namespace, m.Name, err)
+			return fmt.Errorf("namespace %s of %s: %w", namespace, m.Name, err)
 		}
 	}
 	if o.Fencing != nil || o.Fences != nil {
 		if err := d.AllowFencing(ctx, m.Name); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if _, err := d.Fleet.RegisterMember(ctx, server, FleetNamespace, strconv.Itoa(m.Priority)); err != nil {
-		return nil, err
+		return err
 	}
 	if o.ActEvery == 0 {
-		return nil, nil
+		return nil
 	}
 	kubeconfig, err := installGuestbook(ctx, c, server, m.Namespaces, o.Dir)
 	if err != nil {
-		return nil, fmt.Errorf("install the guestbook: %w", err)
+		return fmt.Errorf("install the guestbook: %w", err)
 	}
-	return startGuestbook(d.programs, m.Name, kubeconfig, m.Namespaces, o)
+	g, err := startGuestbook(d.programs, m, kubeconfig, o)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.guestbooks[m.Name] = g
+	return nil
 }
 
-// policies claim the namespaces of all members.
+// policies select the namespaces of all members.
 func policies(o Options) (all []*v1alpha1.LeadershipPolicy) {
-	if o.Fences == nil {
-		return []*v1alpha1.LeadershipPolicy{policy(o)}
-	}
 	for namespace, fencing := range o.Fences {
-		p := policy(o)
-		p.Name, p.Spec.Namespaces.Names, p.Spec.Fencing = namespace, []string{namespace}, fencing
-		all = append(all, p)
+		all = append(all, policy(o, namespace, fencing, namespace))
 	}
-	return all
+	if o.Fences != nil || len(o.Members) == 0 {
+		return all
+	}
+	namespaces := sets.New[string]()
+	for _, m := range o.Members {
+		namespaces.Insert(m.Namespaces...)
+	}
+	return append(all, policy(o, PolicyName, o.Fencing, sets.List(namespaces)...))
 }
 
-// policy claims the namespaces of all members.
-func policy(o Options) *v1alpha1.LeadershipPolicy {
-	namespaces := map[string]bool{}
-	for _, m := range o.Members {
-		for _, namespace := range m.Namespaces {
-			namespaces[namespace] = true
-		}
-	}
+func policy(o Options, name string, fencing *v1alpha1.Fencing, namespaces ...string) *v1alpha1.LeadershipPolicy {
 	handover := v1alpha1.HandoverExpiry
 	if o.Register {
 		handover = v1alpha1.HandoverRegisteredReaders
 	}
 	return &v1alpha1.LeadershipPolicy{
-		ObjectMeta: metav1.ObjectMeta{Namespace: FleetNamespace, Name: PolicyName},
+		ObjectMeta: metav1.ObjectMeta{Namespace: FleetNamespace, Name: name},
 		Spec: v1alpha1.LeadershipPolicySpec{
 			Handover:   handover,
-			Fencing:    o.Fencing,
-			Namespaces: v1alpha1.NamespaceSelection{Names: slices.Sorted(maps.Keys(namespaces))},
+			Fencing:    fencing,
+			Namespaces: v1alpha1.NamespaceSelection{Names: namespaces},
 			Timings: v1alpha1.Timings{
-				LeaseDurationMilliseconds:  int32(o.Timings.Duration / time.Millisecond),
-				RenewIntervalMilliseconds:  int32(o.Timings.Renew / time.Millisecond),
-				RequestTimeoutMilliseconds: int32(o.Timings.Timeout / time.Millisecond),
-				MaxClockSkewMilliseconds:   int32(o.Timings.Skew / time.Millisecond),
+				LeaseDurationMilliseconds:  int32(o.Timings.Duration.Milliseconds()),
+				RenewIntervalMilliseconds:  int32(o.Timings.Renew.Milliseconds()),
+				RequestTimeoutMilliseconds: int32(o.Timings.Timeout.Milliseconds()),
+				MaxClockSkewMilliseconds:   int32(o.Timings.Skew.Milliseconds()),
 			},
 		},
 	}
@@ -269,7 +257,6 @@ func (d *Drill) LatestHub() *process.Process {
 // Guestbook is the guestbook process in a member; nil if there is none.
 func (d *Drill) Guestbook(member string) *Guestbook { return d.books()[member] }
 
-// books are the guestbook processes by member.
 func (d *Drill) books() map[string]*Guestbook {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -279,9 +266,8 @@ func (d *Drill) books() map[string]*Guestbook {
 // Acts returns what all guestbooks did so far.
 func (d *Drill) Acts() ([]Act, error) {
 	var all []Act
-	books := d.books()
-	for _, member := range slices.Sorted(maps.Keys(books)) {
-		acts, err := books[member].Acts.Acts()
+	for _, g := range d.books() {
+		acts, err := g.Acts.Acts()
 		if err != nil {
 			return nil, err
 		}
@@ -300,7 +286,7 @@ func (d *Drill) SetPriority(ctx context.Context, cluster string, priority int) e
 	return nil
 }
 
-// Check returns an error if a process has ended that nobody stopped or killed. See also [Drill.Keep].
+// Check returns an error if a process has ended without Stop or Kill. See also [Drill.Keep].
 func (d *Drill) Check() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -314,8 +300,8 @@ func (d *Drill) Check() error {
 	for _, p := range d.hubs {
 		errs = append(errs, p.Check())
 	}
-	for _, member := range slices.Sorted(maps.Keys(d.guestbooks)) {
-		errs = append(errs, d.guestbooks[member].Check())
+	for _, g := range d.guestbooks {
+		errs = append(errs, g.Check())
 	}
 	return errors.Join(errs...)
 }

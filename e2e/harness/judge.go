@@ -12,11 +12,11 @@ import (
 type Rule string
 
 const (
-	// TwoAtOnce: two clusters act in one namespace at the same instant. An act fills the closed interval from
-	// the line before it to the line after it, so touching ends count.
+	// TwoAtOnce: two clusters act in one namespace at the same instant. An act fills the closed interval from the line
+	// before it to the line after it, so touching ends count.
 	TwoAtOnce Rule = "two clusters act at once"
-	// AfterSuccessor: an act begins in an epoch below that of an earlier act. A leader that missed its own end acts so,
-	// also when no two acts touch: A B A.
+	// AfterSuccessor: an act begins in a lower epoch than an earlier act: a leader missed its own end.
+	// It counts also when no two acts touch: A B A.
 	AfterSuccessor Rule = "an act of a term begins after an act of a later term"
 	// OneEpochTwice: two clusters act in the same epoch, so that the epoch fences neither.
 	OneEpochTwice Rule = "two clusters act in one epoch"
@@ -28,7 +28,7 @@ type Breach struct {
 	Earlier, Later Act
 }
 
-// String tells the breach to a person.
+// String describes the breach.
 func (b Breach) String() string {
 	e, l := b.Earlier, b.Later
 	return fmt.Sprintf("%s: %s: %s in epoch %d from %s to %s, and %s in epoch %d from %s to %s", l.Namespace, b.Rule,
@@ -45,30 +45,28 @@ func instant(at time.Duration) string {
 // Change is a change of the cluster that acts.
 type Change struct {
 	From, To string
-	// Epoch is that of the first act of To.
+	// Epoch is the epoch of the first act of To.
 	Epoch int64
 	// Last is the end of the last act of From before it, First the beginning of the first act of To.
 	Last, First time.Duration
 }
 
-// Gap is how long nobody acted: negative in a breach.
+// Gap is how long no cluster acted: negative in a breach.
 func (c Change) Gap() time.Duration { return c.First - c.Last }
 
 // Verdict sums up the acts in one namespace.
 type Verdict struct {
 	Namespace string
 	Acts      int
-	// Leaders are the clusters that acted, in the order in which they did; one that acts again
-	// after another one is named again.
+	// Leaders are the clusters that acted, in order. A cluster that acts again after another one is named again.
 	Leaders []string
 	// Changes lie between one leader and the next.
 	Changes []Change
-	// Breaches should be empty. Every act is at most once the later one for each rule.
+	// Breaches should be empty. For each rule, every act is the later one at most once.
 	Breaches []Breach
 }
 
-// Judge looks at the acts of all clusters, in any order, and returns a verdict for each namespace that
-// they speak of, sorted by name.
+// Judge returns a verdict for each namespace of the acts, sorted by name. The acts may be in any order.
 func Judge(acts []Act) []Verdict {
 	byNamespace := map[string][]Act{}
 	for _, a := range acts {
@@ -81,7 +79,7 @@ func Judge(acts []Act) []Verdict {
 	return verdicts
 }
 
-// Breaches are those of all namespaces.
+// Breaches returns the breaches in all namespaces.
 func Breaches(verdicts []Verdict) []Breach {
 	var all []Breach
 	for _, v := range verdicts {

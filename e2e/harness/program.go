@@ -3,7 +3,6 @@ package harness
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -17,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
-// Quiet silences the libraries: what they say about servers that a program breaks on purpose helps nobody.
+// Quiet silences the libraries, which would report every server that a program breaks on purpose.
 func Quiet() {
 	ctrl.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
@@ -46,25 +45,14 @@ func Run(name string, program func(context.Context) error) {
 	os.Exit(0)
 }
 
-// EmptyDir makes a folder, and removes what the last run left in it.
-func EmptyDir(dir string) error {
-	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
-		return fmt.Errorf("empty the folder of the last run: %w", err)
-	}
-	return nil
-}
-
-// WriteReport writes a report as JSON into a file, whose folder it makes if need be.
+// WriteReport writes a report as JSON into a file, whose folder it creates if need be.
 func WriteReport(file string, report any) error {
 	raw, err := json.MarshalIndent(report, "", "  ")
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return fmt.Errorf("report: %w", err)
+		return err
 	}
-	if err := os.WriteFile(file, append(raw, '\n'), 0o644); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	return nil
+	return os.WriteFile(file, append(raw, '\n'), 0o644)
 }

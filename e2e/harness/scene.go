@@ -7,9 +7,9 @@ import (
 )
 
 // AwaitAct returns the first act that matches, as soon as it has begun.
-func (d *Drill) AwaitAct(ctx context.Context, limit time.Duration, what string, match func(Act) bool) (Act, error) {
-	var first Act
-	err := d.Await(ctx, limit, what, func(context.Context) (err error) {
+func (d *Drill) AwaitAct(ctx context.Context, limit time.Duration, what string, match func(Act) bool) (first Act,
+	err error) {
+	err = d.Await(ctx, limit, what, func(context.Context) (err error) {
 		first, err = FirstAct(d.Acts, match)
 		return err
 	})
@@ -22,21 +22,18 @@ func FirstAct(logs func() ([]Act, error), match func(Act) bool) (first Act, err 
 	if err != nil {
 		return first, err
 	}
-	found := false
+	err = errors.New("no such act")
 	for _, a := range acts {
-		if match(a) && (!found || a.Begin < first.Begin) {
-			first, found = a, true
+		if match(a) && (err != nil || a.Begin < first.Begin) {
+			first, err = a, nil
 		}
 	}
-	if !found {
-		return first, errors.New("no such act")
-	}
-	return first, nil
+	return first, err
 }
 
-// AwaitEligible returns when the hub says of each namespace that the cluster may be chosen for it.
+// AwaitEligible returns when the records of the namespaces report the cluster as eligible.
 func (d *Drill) AwaitEligible(ctx context.Context, limit time.Duration, cluster string, namespaces ...string) error {
-	return d.Await(ctx, limit, cluster+" may be chosen", func(ctx context.Context) error {
+	return d.Await(ctx, limit, cluster+" is eligible", func(ctx context.Context) error {
 		for _, namespace := range namespaces {
 			if err := d.Eligible(ctx, namespace, cluster); err != nil {
 				return err

@@ -22,7 +22,7 @@ type Site struct {
 	home string // the namespace of Clusters, policies and records
 }
 
-// newSite makes the clients for a fleet. A timeout bounds each of their requests; zero is none.
+// newSite makes the clients for a fleet. A timeout bounds each of their requests; zero is no timeout.
 func newSite(f *fleet.Fleet, home string, scheme *runtime.Scheme, timeout time.Duration) (*Site, error) {
 	s := &Site{Members: map[string]client.WithWatch{}, home: home}
 	for _, server := range f.Servers() {
@@ -47,7 +47,7 @@ func (s *Site) Record(ctx context.Context, namespace string) (*v1alpha1.Namespac
 	return r, s.Hub.Get(ctx, client.ObjectKey{Namespace: s.home, Name: namespace}, r)
 }
 
-// Candidate reads what the record of a namespace says of a Cluster.
+// Candidate reads a Cluster's entry in the record of a namespace.
 func (s *Site) Candidate(ctx context.Context, namespace, cluster string) (v1alpha1.Candidate, error) {
 	r, err := s.Record(ctx, namespace)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Site) Candidate(ctx context.Context, namespace, cluster string) (v1alph
 		cluster, namespace, r.Spec.Leader, r.Spec.State, r.Status.Message, r.Status.Candidates)
 }
 
-// Eligible returns nil if the record of a namespace says that a Cluster may be chosen.
+// Eligible returns nil if the record of a namespace reports a Cluster as eligible.
 func (s *Site) Eligible(ctx context.Context, namespace, cluster string) error {
 	c, err := s.Candidate(ctx, namespace, cluster)
 	if err == nil && !c.Eligible {

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,7 @@ import (
 	"github.com/leasecast/leasecast/e2e/fleet"
 )
 
-// TB is the part of testing.TB that this package needs. Naming it here keeps package testing out of the programs.
+// TB is the part of testing.TB that this package needs. It keeps package testing out of the programs.
 type TB interface {
 	fleet.TB
 	Name() string
@@ -37,13 +38,13 @@ func Must(t TB, err error) {
 	}
 }
 
-// Eventually is [Await] for a test: it fails the test if the condition does not come true in time.
+// Eventually is [Await] for a test.
 func Eventually(t TB, limit time.Duration, what string, condition func(context.Context) error) {
 	t.Helper()
 	Must(t, Await(t.Context(), limit, what, condition))
 }
 
-// Eventually is [Drill.Await] for a test: it fails the test if the condition does not come true in time.
+// Eventually is [Drill.Await] for a test.
 func (d *Drill) Eventually(t TB, limit time.Duration, what string, condition func(context.Context) error) {
 	t.Helper()
 	Must(t, d.Await(t.Context(), limit, what, condition))
@@ -72,45 +73,36 @@ func PutLease(ctx context.Context, c client.Client, namespace, cluster string, t
 	return err
 }
 
-// New starts a drill for a test and stops it when the test is over. If the test fails it keeps logs and acts, and tells
-// where they are. The folder is chosen here.
+// New starts a drill in a temporary folder for a test, and stops it when the test is over. If the test fails it keeps
+// the folder and logs its path.
 func New(t TB, o Options) *Drill {
 	t.Helper()
 	o.Progress = func(line string) { t.Log(line) }
 	d, err := startInTemp(t.Context(), o)
 	Must(t, err)
 	t.Cleanup(func() {
-		if err := d.Stop(); err != nil {
+		if err := d.finish(!t.Failed()); err != nil {
 			t.Error(err)
-		}
-		if note := d.discard(t.Failed()); note != "" {
-			t.Log(note)
 		}
 	})
 	return d
 }
 
-// Main is the TestMain of a package whose tests share a drill. It starts the drill, has prepare make what else the
-// tests need, runs the tests, and stops all. It returns what to exit with.
+// Main is the TestMain of a package whose tests share a drill. It starts the drill, calls prepare, runs the tests, and
+// stops the drill. It returns the exit status.
 func Main(m interface{ Run() int }, o Options, prepare func(ctx context.Context, d *Drill) error) (code int) {
 	ctx := context.Background()
-	tell := func(line string) { fmt.Fprintln(os.Stderr, line) }
-	o.Progress = tell
+	o.Progress = func(line string) { fmt.Fprintln(os.Stderr, line) }
 	d, err := startInTemp(ctx, o)
+	if err == nil {
+		if err = prepare(ctx, d); err == nil {
+			code = m.Run()
+		}
+		err = errors.Join(err, d.finish(err == nil && code == 0))
+	}
 	if err != nil {
-		tell(err.Error())
-		return 1
-	}
-	code = 1
-	if err = prepare(ctx, d); err == nil {
-		code = m.Run()
-	}
-	if err = errors.Join(err, d.Stop()); err != nil {
-		tell(err.Error())
-		code = 1
-	}
-	if note := d.discard(code != 0); note != "" {
-		tell(note)
+		fmt.Fprintln(os.Stderr, err)
+		return cmp.Or(code, 1)
 	}
 	return code
 }
@@ -125,13 +117,11 @@ func startInTemp(ctx context.Context, o Options) (d *Drill, err error) {
 	return d, nil
 }
 
-// discard removes the folder of a drill that has stopped, unless somebody may want to read it.
-func (d *Drill) discard(keep bool) (note string) {
-	if keep {
-		return "logs and acts are in " + d.dir
+// finish stops a drill and removes its folder, or returns where it is.
+func (d *Drill) finish(passed bool) error {
+	err := d.Stop()
+	if err == nil && passed {
+		return os.RemoveAll(d.dir)
 	}
-	if err := os.RemoveAll(d.dir); err != nil {
-		return err.Error()
-	}
-	return ""
+	return errors.Join(err, fmt.Errorf("logs and acts are in %s", d.dir))
 }

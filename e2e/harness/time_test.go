@@ -8,22 +8,16 @@ import (
 )
 
 func TestFloor(t *testing.T) {
-	fast := lease.Timings{Duration: 3 * time.Second, Renew: time.Second, Timeout: 500 * time.Millisecond,
-		Skew: 250 * time.Millisecond}
-	for name, c := range map[string]struct{ fault, stamp, detection, want time.Duration }{
-		"a fault just after a renewal waits for all of D and ε": {fault: time.Minute, stamp: time.Minute,
-			want: 3250 * time.Millisecond},
-		"a fault just before a renewal waits for what is left": {fault: time.Minute, stamp: time.Minute - time.Second,
-			want: 2250 * time.Millisecond},
-		"a renewTime under way at the fault counts": {fault: time.Minute,
-			stamp: time.Minute + 200*time.Millisecond, want: 3450 * time.Millisecond},
-		"nobody is replaced before the fault is detected": {fault: time.Minute, stamp: time.Minute - time.Second,
-			detection: 5 * time.Second, want: 5 * time.Second},
-		"a fault after the term had run out costs the detection only": {fault: time.Minute,
-			stamp: time.Minute - 10*time.Second, detection: 2 * time.Second, want: 2 * time.Second},
+	const fault, s, ms = time.Minute, time.Second, time.Millisecond
+	for name, c := range map[string]struct{ stamp, detection, want time.Duration }{
+		"the fault follows a renewal at once: all of D and ε": {fault, 0, 3250 * ms},
+		"the fault precedes a renewal: the rest of D and ε":   {fault - s, 0, 2250 * ms},
+		"a renewal is under way at the fault: from that one":  {fault + 200*ms, 0, 3450 * ms},
+		"the term ends before the detection: the detection":   {fault - s, 5 * s, 5 * s},
+		"the term ended before the fault: the detection":      {fault - 10*s, 2 * s, 2 * s},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Floor(fast, c.fault, c.stamp, c.detection); got != c.want {
+			if got := Floor(Fast, fault, c.stamp, c.detection); got != c.want {
 				t.Errorf("floor %v, want %v", got, c.want)
 			}
 		})
@@ -32,7 +26,7 @@ func TestFloor(t *testing.T) {
 
 func TestBootOf(t *testing.T) {
 	now := lease.Reading{Wall: time.Unix(1000, 0), Boot: time.Hour}
-	if got := BootOf(time.Unix(990, 0), now); got != time.Hour-10*time.Second {
-		t.Errorf("ten seconds ago is %v on the boot clock, want %v", got, time.Hour-10*time.Second)
+	if got, want := BootOf(time.Unix(990, 0), now), time.Hour-10*time.Second; got != want {
+		t.Errorf("ten seconds ago is %v on the boot clock, want %v", got, want)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// View is what could be seen since its beginning: the members' Leases and the records, by watches straight at the API
+// View is what was seen since its beginning: the members' Leases and the records, by watches straight at the API
 // servers, and what guestbooks did.
 type View struct {
 	Leases  map[string]*Watch[*coordinationv1.Lease] // by member
@@ -24,29 +24,26 @@ type View struct {
 }
 
 // Look begins a view. The caller closes it.
-func (d *Drill) Look(ctx context.Context) (*View, error) {
-	v := &View{Leases: map[string]*Watch[*coordinationv1.Lease]{}, d: d}
-	if err := v.begin(ctx); err != nil {
-		v.Close()
-		return nil, err
-	}
-	return v, nil
-}
-
-func (v *View) begin(ctx context.Context) (err error) {
-	for _, m := range v.d.Fleet.Members() {
-		w, err := v.d.WatchLeases(ctx, m.Name())
+func (d *Drill) Look(ctx context.Context) (v *View, err error) {
+	v = &View{Leases: map[string]*Watch[*coordinationv1.Lease]{}, d: d}
+	defer func() {
 		if err != nil {
-			return err
+			v.Close()
+		}
+	}()
+	for _, m := range d.Fleet.Members() {
+		w, err := d.WatchLeases(ctx, m.Name())
+		if err != nil {
+			return v, err
 		}
 		v.Leases[m.Name()] = w
 	}
-	if v.Records, err = v.d.WatchRecords(ctx); err != nil {
-		return err
+	if v.Records, err = d.WatchRecords(ctx); err != nil {
+		return v, err
 	}
-	acts, err := v.d.Acts()
+	acts, err := d.Acts()
 	v.acts = len(acts)
-	return err
+	return v, err
 }
 
 // LookFor begins a view that ends with the test.
@@ -93,9 +90,9 @@ func (v *View) Terms() map[Place][]Led {
 	return all
 }
 
-// Unbroken judges the sightings of one place, of which there is one at least. The term must stay the same, each renewal
-// must be visible before the term has ended, and the term must go on now. It returns what was left of the term at the
-// closest renewal, an hour if there was none, and what is wrong.
+// Unbroken judges the sightings of one place, at least one. The term must stay the same, each renewal must be seen
+// before the term ends, and the term must go on now. Unbroken returns what was left of the term at the closest renewal,
+// an hour if there was none.
 func Unbroken(seen []Led, now time.Time) (closest time.Duration, err error) {
 	closest = time.Hour
 	var errs []error
@@ -115,7 +112,7 @@ func Unbroken(seen []Led, now time.Time) (closest time.Duration, err error) {
 	return closest, errors.Join(errs...)
 }
 
-// Judge judges all acts since the drill began. It is an error if nobody has acted since the view began.
+// Judge judges all acts since the drill began. No act since the view began is an error.
 func (v *View) Judge() ([]Verdict, error) {
 	acts, err := v.d.Acts()
 	if err != nil {
@@ -124,7 +121,7 @@ func (v *View) Judge() ([]Verdict, error) {
 	verdicts := Judge(acts)
 	var errs []error
 	if len(acts) <= v.acts {
-		errs = append(errs, errors.New("nobody has acted: nothing was seen"))
+		errs = append(errs, errors.New("no guestbook has acted: nothing was seen"))
 	}
 	for _, b := range Breaches(verdicts) {
 		errs = append(errs, errors.New(b.String()))

@@ -8,12 +8,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// pollEvery is how often Await checks a condition. No figure depends on it:
-// acts, Leases and faults carry the time at which they happened.
+// pollEvery is how often Await checks a condition. No figure depends on it: acts, Leases and faults carry the time at
+// which they happened.
 const pollEvery = 20 * time.Millisecond
 
-// Await returns when condition returns nil. If that takes longer than limit, or ctx ends, the error
-// names what it waited for and the last error of the condition.
+// Await returns when condition returns nil. If that takes longer than limit, or ctx ends, the error contains the last
+// error of the condition.
 func Await(ctx context.Context, limit time.Duration, what string, condition func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, pollEvery, limit, true, func(ctx context.Context) (bool, error) {
@@ -34,17 +34,15 @@ func Await(ctx context.Context, limit time.Duration, what string, condition func
 // condition that has begun before the end of d.
 func Stay(ctx context.Context, d time.Duration, what string, condition func(context.Context) error) error {
 	var broken error
-	err := wait.PollUntilContextTimeout(ctx, pollEvery, d, true, func(context.Context) (bool, error) {
+	_ = wait.PollUntilContextTimeout(ctx, pollEvery, d, true, func(context.Context) (bool, error) {
 		broken = condition(ctx)
 		return broken != nil, nil
 	})
-	switch {
-	case broken != nil:
+	if broken == nil {
+		broken = context.Cause(ctx)
+	}
+	if broken != nil {
 		return fmt.Errorf("%s: %w", what, broken)
-	case ctx.Err() != nil:
-		return fmt.Errorf("interrupted while watching that %s: %w", what, context.Cause(ctx))
-	case !wait.Interrupted(err):
-		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
 }

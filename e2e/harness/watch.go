@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -32,8 +33,8 @@ type Sighting[O client.Object] struct {
 	Gone bool
 }
 
-// Watch collects every version of the objects of one kind. When the watch breaks, as when an API server is
-// killed, it may miss versions. A pause only delays them.
+// Watch collects every version of the objects of one kind. It may miss versions when its connection breaks. A pause of
+// the API server only delays them.
 type Watch[O client.Object] struct {
 	stop context.CancelFunc
 	done chan struct{}
@@ -42,8 +43,8 @@ type Watch[O client.Object] struct {
 	seen []Sighting[O]
 }
 
-// Observe watches until Stop, and returns when the objects that exist have been seen. ctx bounds that wait
-// only. list is an empty list of the kind.
+// Observe watches until Stop, and returns when the objects that exist have been seen. ctx bounds that wait only. list
+// is an empty list of the kind.
 func Observe[O client.Object](ctx context.Context, c client.WithWatch, list client.ObjectList, o O,
 	options ...client.ListOption) (*Watch[O], error) {
 	running, stop := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logr.Discard()))
@@ -51,17 +52,16 @@ func Observe[O client.Object](ctx context.Context, c client.WithWatch, list clie
 	with := func(raw metav1.ListOptions) []client.ListOption {
 		return append(slices.Clone(options), &client.ListOptions{Raw: &raw})
 	}
-	quiet := logr.Discard()
+	empty, quiet := func() client.ObjectList { return list.DeepCopyObject().(client.ObjectList) }, logr.Discard()
 	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
 		Logger: &quiet,
 		ListerWatcher: &cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
-				into := list.DeepCopyObject().(client.ObjectList)
-				err := c.List(ctx, into, with(raw)...)
-				return into, err
+				into := empty()
+				return into, c.List(ctx, into, with(raw)...)
 			},
 			WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
-				return c.Watch(ctx, list.DeepCopyObject().(client.ObjectList), with(raw)...)
+				return c.Watch(ctx, empty(), with(raw)...)
 			},
 		},
 		ObjectType: o,
@@ -77,15 +77,14 @@ func Observe[O client.Object](ctx context.Context, c client.WithWatch, list clie
 	}()
 	err := Await(ctx, syncPatience, fmt.Sprintf("a watch of %T has begun", o), func(context.Context) error {
 		if !controller.HasSynced() {
-			return fmt.Errorf("no list yet")
+			return errors.New("no list yet")
 		}
 		return nil
 	})
 	if err != nil {
 		w.Stop()
-		return nil, err
 	}
-	return w, nil
+	return w, err
 }
 
 func (w *Watch[O]) see(o any, gone bool) {
@@ -93,13 +92,9 @@ func (w *Watch[O]) see(o any, gone bool) {
 	if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
 		o = last.Obj
 	}
-	object, ok := o.(O)
-	if !ok {
-		return
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.seen = append(w.seen, Sighting[O]{At: now, Object: object, Gone: gone})
+	w.seen = append(w.seen, Sighting[O]{At: now, Object: o.(O), Gone: gone})
 }
 
 // Seen returns all sightings so far, in order.
@@ -126,22 +121,14 @@ func (w *Watch[O]) Stop() {
 
 // WatchLeases watches the managed Leases of a member, straight at its API server.
 func (d *Drill) WatchLeases(ctx context.Context, member string) (*Watch[*coordinationv1.Lease], error) {
-	w, err := Observe(ctx, d.Members[member], &coordinationv1.LeaseList{}, &coordinationv1.Lease{},
+	return Observe(ctx, d.Members[member], &coordinationv1.LeaseList{}, &coordinationv1.Lease{},
 		client.MatchingLabels{v1alpha1.ManagedLabel: "true"})
-	if err != nil {
-		return nil, fmt.Errorf("the Leases in %s: %w", member, err)
-	}
-	return w, nil
 }
 
 // WatchRecords watches the records on the hub, straight at its API server.
 func (d *Drill) WatchRecords(ctx context.Context) (*Watch[*v1alpha1.NamespaceLeader], error) {
-	w, err := Observe(ctx, d.Hub, &v1alpha1.NamespaceLeaderList{}, &v1alpha1.NamespaceLeader{},
+	return Observe(ctx, d.Hub, &v1alpha1.NamespaceLeaderList{}, &v1alpha1.NamespaceLeader{},
 		client.InNamespace(FleetNamespace))
-	if err != nil {
-		return nil, fmt.Errorf("records: %w", err)
-	}
-	return w, nil
 }
 
 // LastRenewTime returns the latest renewTime, on the boot clock and up to an instant, of a Lease that let a member act

@@ -13,38 +13,32 @@ import (
 func TestLastRenewTime(t *testing.T) {
 	start := time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC) // boot reading 0
 	const us, them = "east.default", "west.default"
-	type leaseAt struct {
+	type leases []struct {
 		seen, stamp time.Duration
 		holder      string
 		gone        bool
 	}
 	for name, c := range map[string]struct {
-		copies []leaseAt
+		leases leases
 		want   time.Duration
 		none   bool
 	}{
-		"the last of several renewals counts": {copies: []leaseAt{{seen: 2, stamp: 1, holder: us},
-			{seen: 5, stamp: 4, holder: us}}, want: 4},
-		"what names another cluster promises nothing": {copies: []leaseAt{{seen: 2, stamp: 1, holder: us},
-			{seen: 5, stamp: 4, holder: them}}, want: 1},
-		"what was seen late counts by its stamp": {copies: []leaseAt{{seen: 30, stamp: 9, holder: us}}, want: 9},
-		"a renewTime after the instant does not count": {copies: []leaseAt{{seen: 2, stamp: 1, holder: us},
-			{seen: 30, stamp: 11, holder: us}}, want: 1},
-		"a deletion stamps nothing": {copies: []leaseAt{{seen: 2, stamp: 1, holder: us},
-			{seen: 5, stamp: 4, holder: us, gone: true}}, want: 1},
-		"there may be none": {copies: []leaseAt{{seen: 5, stamp: 4, holder: them}}, none: true},
+		"several renewals: the last one":           {leases{{2, 1, us, false}, {5, 4, us, false}}, 4, false},
+		"another holder later: the renewal before": {leases{{2, 1, us, false}, {5, 4, them, false}}, 1, false},
+		"a renewal is seen late: its renewTime":    {leases{{30, 9, us, false}}, 9, false},
+		"a renewal after the instant: that before": {leases{{2, 1, us, false}, {30, 11, us, false}}, 1, false},
+		"the Lease is deleted: the renewal before": {leases{{2, 1, us, false}, {5, 4, us, true}}, 1, false},
+		"another holder: none":                     {leases{{5, 4, them, false}}, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var seen []Sighting[*coordinationv1.Lease]
-			for _, c := range c.copies {
+			for _, c := range c.leases {
 				l := &coordinationv1.Lease{}
-				if err := wire.Write(lease.Content{
+				Must(t, wire.Write(lease.Content{
 					Term: lease.Term{Holder: c.holder, Epoch: 1, RenewTime: start.Add(c.stamp * time.Second),
 						Duration: 3 * time.Second},
 					Namespace: "shop", Name: "leasecast", Cluster: us,
-				}, "", l); err != nil {
-					t.Fatal(err)
-				}
+				}, "", l))
 				at := lease.Reading{Boot: c.seen * time.Second, Wall: start.Add(c.seen * time.Second)}
 				seen = append(seen, Sighting[*coordinationv1.Lease]{At: at, Object: l, Gone: c.gone})
 			}

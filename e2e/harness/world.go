@@ -29,13 +29,13 @@ const (
 	stopLimit = 15 * time.Second
 )
 
-// World is a fleet with a hub in the test's own process. Other than a [Drill] it has no guestbooks and any number of
-// worlds can use one fleet, one after the other, each with a fleet namespace and a hub of its own.
+// World is a fleet with a hub in the test's own process, and without guestbooks. Any number of worlds can use one
+// fleet, one after the other, each with a fleet namespace and a hub of its own.
 type World struct {
 	*Site
 	T       TB
 	Servers *fleet.Fleet
-	// Fleet is the namespace of Clusters, policies and records, System that of the hub.
+	// Fleet is the namespace of Clusters, policies and records, System the hub's namespace.
 	Fleet, System string
 	// Timings are those of the world's policies.
 	Timings v1alpha1.Timings
@@ -45,7 +45,7 @@ type World struct {
 	started bool // a hub was started before
 }
 
-// NewWorld connects to a fleet. It makes the two namespaces if need be. It registers no member and starts no hub.
+// NewWorld connects to a fleet and creates the two namespaces if need be. It registers no member and starts no hub.
 func NewWorld(t TB, f *fleet.Fleet, fleetNamespace, system string, timings v1alpha1.Timings) *World {
 	t.Helper()
 	w := &World{T: t, Servers: f, Fleet: fleetNamespace, System: system, Timings: timings, StopHub: func() {}}
@@ -80,12 +80,12 @@ func (w *World) Eventually(what string, within time.Duration, condition func() e
 	Eventually(w.T, within, what, func(context.Context) error { return condition() })
 }
 
-// release makes the hub find an election that its predecessor gave up in order long ago. Then the hub need not wait
-// for what a predecessor can have promised.
+// release creates an election that a predecessor released long ago. So the hub need not wait for the predecessor's
+// terms.
 func (w *World) release() {
 	w.T.Helper()
 	past := metav1.NewMicroTime(time.Now().Add(-time.Hour))
-	after := metav1.NewMicroTime(past.Add(time.Microsecond)) // the mark of an election that was given up
+	after := metav1.NewMicroTime(past.Add(time.Microsecond)) // the mark of a released election
 	w.Must(w.Hub.Create(w.T.Context(), &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.System, Name: hub.ElectionName},
 		Spec: coordinationv1.LeaseSpec{
@@ -115,7 +115,7 @@ func (w *World) StartHub(as *rest.Config) {
 // HubRun is a hub in this process.
 type HubRun struct {
 	Manager mcmanager.Manager
-	// Ended gets the error that ended the hub, nil if there was none.
+	// Ended gets the error that ended the hub, or nil.
 	Ended <-chan error
 	// Stop stops the hub and returns when it has stopped.
 	Stop func()
@@ -130,14 +130,12 @@ func (w *World) RunHub(as *rest.Config, namespace string, clock lease.Clock) *Hu
 		w.started = true
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	w.T.Cleanup(cancel)
 	mgr, err := hub.NewManager(ctx, as, hub.Options{
 		Namespace: namespace, FleetNamespaces: []string{w.Fleet}, MetricsAddress: "0", ProbeAddress: "0", Clock: clock,
 		LocalAddresses: true,
 	})
-	if err != nil {
-		cancel()
-		w.T.Fatal(err)
-	}
+	w.Must(err)
 	ended, stopped := make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -149,15 +147,15 @@ func (w *World) RunHub(as *rest.Config, namespace string, clock lease.Clock) *Hu
 		case <-stopped:
 		case <-time.After(stopLimit):
 			var stacks strings.Builder
-			_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1) // a Builder takes everything
-			w.T.Errorf("the hub does not stop within %v; it is doing this:\n%s", stopLimit, stacks.String())
+			_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1) // a Builder returns no error
+			w.T.Errorf("the hub does not stop within %v; its goroutines:\n%s", stopLimit, stacks.String())
 		}
 	})}
 	w.T.Cleanup(r.Stop)
 	return r
 }
 
-// Namespace makes a namespace in the members.
+// Namespace creates a namespace in the members.
 func (w *World) Namespace(name string, members ...string) {
 	w.T.Helper()
 	for _, m := range members {

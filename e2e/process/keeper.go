@@ -2,9 +2,10 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
-	"strings"
+	"regexp"
 	"sync"
 	"time"
 )
@@ -21,12 +22,12 @@ func (b Backoff) next(last, lasted time.Duration) time.Duration {
 	return min(2*last, b.Most)
 }
 
-// KeepOptions say how to keep a program running.
+// KeepOptions describe how to keep a program running.
 type KeepOptions struct {
 	Backoff Backoff
 	// MayEnd allows the program to end by itself, unless its log shows a crash. Otherwise such an end fails Check.
 	MayEnd bool
-	// Ended, if set, is called after each end, before the wait.
+	// Ended, if set, is called before each wait.
 	Ended func(p *Process, wait time.Duration)
 }
 
@@ -36,98 +37,76 @@ type Keeper struct {
 	name  string
 	start func(run int) (*Process, error)
 	o     KeepOptions
+	done  chan struct{} // closed when the Keeper starts no further process
 
-	turn chan struct{} // holds a token unless Kill holds back the next start
-	done chan struct{} // closed when the Keeper starts no further process
+	starting sync.Mutex // held during a start, and by Kill to delay the next one
 
 	mu      sync.Mutex
 	current *Process
-	ends    int   // of processes that nobody stopped or killed
-	fault   error // the first end that must not be
+	fault   error // the first unexpected end or failed start
 }
 
 // Keep keeps a program running until ctx ends, from its first process on. The function start starts the run of that
-// number, 2 and up. Keep leaves the last process to its caller: see [Keeper.Done].
+// number, 2 and up. The caller ends the last process: see [Keeper.Done].
 func Keep(ctx context.Context, name string, first *Process, start func(run int) (*Process, error),
 	o KeepOptions) *Keeper {
-	k := &Keeper{name: name, start: start, o: o, current: first, turn: make(chan struct{}, 1), done: make(chan struct{})}
-	k.turn <- struct{}{}
-	go func() {
-		defer close(k.done)
-		k.keep(ctx)
-	}()
+	k := &Keeper{name: name, start: start, o: o, current: first, done: make(chan struct{})}
+	go k.keep(ctx)
 	return k
 }
 
 func (k *Keeper) keep(ctx context.Context) {
+	defer close(k.done)
 	wait, began := time.Duration(0), time.Now()
 	for run := 2; ; run++ {
 		p := k.Current()
 		select {
 		case <-p.Ended():
-			k.note(p)
 		case <-ctx.Done():
 			return
 		}
+		k.checkEnd(p)
 		wait = k.o.Backoff.next(wait, time.Since(began))
 		if k.o.Ended != nil {
 			k.o.Ended(p, wait)
 		}
-		for ; !k.replace(ctx, run, wait); run++ {
-			if ctx.Err() != nil {
-				return
-			}
-			wait = k.o.Backoff.next(wait, 0)
+		if Pass(ctx, wait) != nil {
+			return
 		}
 		began = time.Now()
+		k.replace(run)
 	}
 }
 
-// replace starts a run after the wait, and reports whether it did.
-func (k *Keeper) replace(ctx context.Context, run int, wait time.Duration) bool {
-	if Pass(ctx, wait) != nil {
-		return false
-	}
-	select {
-	case <-k.turn:
-	case <-ctx.Done():
-		return false
-	}
-	defer func() { k.turn <- struct{}{} }()
+func (k *Keeper) replace(run int) {
+	k.starting.Lock()
+	defer k.starting.Unlock()
 	next, err := k.start(run)
 	if err != nil {
-		k.complain(err)
-		return false
+		k.fail(err)
+		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.current = next
-	return true
 }
 
-// note judges how a process ended.
-func (k *Keeper) note(p *Process) {
+// crash matches the logs of Go programs that end by a fault of their own.
+var crash = regexp.MustCompile("panic:|fatal error:|DATA RACE")
+
+// checkEnd records a fault if the process should not have ended like this.
+func (k *Keeper) checkEnd(p *Process) {
 	how := p.Check()
 	if how == nil {
-		return // its owner killed it
+		return // it was killed or stopped
 	}
-	k.mu.Lock()
-	k.ends++
-	k.mu.Unlock()
 	log, err := os.ReadFile(p.Log())
-	if err != nil {
-		k.complain(err)
-		return
-	}
-	for _, bad := range []string{"panic:", "fatal error:", "DATA RACE"} {
-		if !k.o.MayEnd || strings.Contains(string(log), bad) {
-			k.complain(how)
-			return
-		}
+	if err != nil || !k.o.MayEnd || crash.Match(log) {
+		k.fail(errors.Join(how, err))
 	}
 }
 
-func (k *Keeper) complain(err error) {
+func (k *Keeper) fail(err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.fault == nil {
@@ -135,7 +114,7 @@ func (k *Keeper) complain(err error) {
 	}
 }
 
-// Check returns the first end that must not be, or the first start that failed.
+// Check returns the first unexpected end, or the first start that failed.
 func (k *Keeper) Check() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -149,56 +128,35 @@ func (k *Keeper) Current() *Process {
 	return k.current
 }
 
-// Done is closed after ctx has ended, when no further process will be started. From then on Current is the caller's.
+// Done is closed after ctx has ended, when no further process will be started. From then on the caller owns Current.
 func (k *Keeper) Done() <-chan struct{} { return k.done }
 
-// Ends counts the processes that ended and that nobody stopped or killed.
-func (k *Keeper) Ends() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.ends
-}
-
-// Kill kills the process, and holds back the next start for at least this long. alive is false if none ran.
-func (k *Keeper) Kill(ctx context.Context, empty time.Duration) (alive bool, err error) {
-	select {
-	case <-k.turn:
-	case <-ctx.Done():
-		return false, context.Cause(ctx)
-	}
-	defer func() { k.turn <- struct{}{} }()
+// Kill kills the process and delays the next start by at least this long. It returns false if no process ran.
+func (k *Keeper) Kill(ctx context.Context, delay time.Duration) (alive bool, err error) {
+	k.starting.Lock()
+	defer k.starting.Unlock()
 	p := k.Current()
-	select {
-	case <-p.Ended():
-	default:
-		alive = true
-	}
+	alive = p.Running()
 	if err := p.Kill(); err != nil {
 		return alive, err
 	}
-	return alive, Pass(ctx, empty)
+	return alive, Pass(ctx, delay)
 }
 
-// Pause stops the process where it is. It returns nil if none runs.
+// Pause stops the process where it is and returns it. It returns nil if no process runs.
 func (k *Keeper) Pause() (*Process, error) {
 	p := k.Current()
-	if err := p.Pause(); err != nil {
-		select {
-		case <-p.Ended():
-			return nil, nil
-		default:
-			return nil, err
-		}
+	err := p.Pause()
+	if errors.Is(err, ErrEnded) {
+		return nil, nil
 	}
-	return p, nil
+	return p, err
 }
 
 // Pass returns when d has passed, or early with an error when ctx ends.
 func Pass(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,19 +13,18 @@ import (
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
+const runs = "while :; do sleep 1; done"
+
 // kept is a shell script that a Keeper keeps running.
 type kept struct {
 	*process.Keeper
-	mu    sync.Mutex
-	waits []time.Duration
-	stop  func() // returns when nothing is started any more
+	waits chan time.Duration
 }
 
 // keep keeps the script of each run; the last one serves all further runs. An empty script cannot be started.
-func keep(t *testing.T, o process.KeepOptions, scripts ...string) *kept {
+func keep(t *testing.T, o process.KeepOptions, scripts ...string) kept {
 	t.Helper()
-	k := &kept{}
-	dir := t.TempDir()
+	dir, waits := t.TempDir(), make(chan time.Duration, 100)
 	start := func(run int) (*process.Process, error) {
 		script := scripts[min(run, len(scripts))-1]
 		if script == "" {
@@ -34,76 +32,60 @@ func keep(t *testing.T, o process.KeepOptions, scripts ...string) *kept {
 		}
 		return process.Start(fmt.Sprintf("run-%d", run), filepath.Join(dir, fmt.Sprint(run)), "/bin/sh", "-c", script)
 	}
-	o.Ended = func(_ *process.Process, wait time.Duration) {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.waits = append(k.waits, wait)
-	}
+	o.Ended = func(_ *process.Process, wait time.Duration) { waits <- wait }
 	first, err := start(1)
 	harness.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	k.Keeper = process.Keep(ctx, "script", first, start, o)
-	k.stop = func() { cancel(); <-k.Done() }
+	k := process.Keep(ctx, "script", first, start, o)
 	t.Cleanup(func() {
-		k.stop()
-		if err := k.Current().Kill(); err != nil {
-			t.Error(err)
-		}
+		cancel()
+		<-k.Done()
+		harness.Must(t, k.Current().Kill())
 	})
-	return k
+	return kept{k, waits}
 }
 
-const runs = "while :; do sleep 1; done"
-
-// quick are waits that a test can wait for.
-var quick = process.Backoff{First: 10 * time.Millisecond, Most: 40 * time.Millisecond, Reset: time.Hour}
-
-func (k *kept) awaitRun(t *testing.T, run int) {
+func (k kept) awaitRun(t *testing.T, run int) {
 	t.Helper()
 	await(t, fmt.Sprintf("run %d", run), func() bool { return k.Current().Name() == fmt.Sprintf("run-%d", run) })
 }
 
-func TestAProgramThatKeepsEndingStartsAgainLessAndLessOften(t *testing.T) {
-	k := keep(t, process.KeepOptions{Backoff: quick, MayEnd: true}, "exit 1", "exit 1", "exit 1", "exit 1", runs)
-	k.awaitRun(t, 5)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if got, want := fmt.Sprint(k.waits), "[10ms 20ms 40ms 40ms]"; got != want {
-		t.Errorf("waits %s, want %s", got, want)
-	}
-	if k.Ends() != 4 {
-		t.Errorf("%d ends, want 4", k.Ends())
-	}
-	if err := k.Check(); err != nil {
-		t.Errorf("check of a program that may end: %v", err)
-	}
-}
-
-func TestARunThatLastedBeginsTheWaitsAnew(t *testing.T) {
-	o := process.KeepOptions{Backoff: process.Backoff{First: 10 * time.Millisecond, Most: time.Hour, Reset: 1},
-		MayEnd: true}
-	k := keep(t, o, "exit 1", "exit 1", "exit 1", runs)
-	k.awaitRun(t, 4)
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if got, want := fmt.Sprint(k.waits), "[10ms 10ms 10ms]"; got != want {
-		t.Errorf("waits %s, want %s", got, want)
+func TestWaitsDoubleUntilARunLasts(t *testing.T) {
+	for name, c := range map[string]struct {
+		reset time.Duration
+		want  string
+	}{
+		"no run lasts":    {time.Hour, "[10ms 20ms 40ms 40ms]"},
+		"every run lasts": {1, "[10ms 10ms 10ms 10ms]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := process.KeepOptions{MayEnd: true,
+				Backoff: process.Backoff{First: 10 * time.Millisecond, Most: 40 * time.Millisecond, Reset: c.reset}}
+			k := keep(t, o, "exit 1", "exit 1", "exit 1", "exit 1", runs)
+			var waits []time.Duration
+			for range 4 {
+				waits = append(waits, <-k.waits)
+			}
+			if got := fmt.Sprint(waits); got != c.want {
+				t.Errorf("waits %s, want %s", got, c.want)
+			}
+			harness.Must(t, k.Check())
+		})
 	}
 }
 
-func TestCheckOfAKeeperTellsWhatMustNotBe(t *testing.T) {
+func TestKeeperReportsAnUnexpectedEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		mayEnd  bool
 		scripts []string
 		want    string
 	}{
-		"an end of a program that may not end": {scripts: []string{"exit 3", runs}, want: "exit status 3"},
-		"a crash of a program that may end": {mayEnd: true, scripts: []string{"echo panic: oh; exit 2", runs},
-			want: "panic: oh"},
-		"a start that fails": {mayEnd: true, scripts: []string{"exit 1", "", runs}, want: "no script"},
+		"the program may not end":                 {false, []string{"exit 3", runs}, "exit status 3"},
+		"the program may end, but its log panics": {true, []string{"echo panic: oh; exit 2", runs}, "panic: oh"},
+		"the program may end, but does not start": {true, []string{"exit 1", "", runs}, "no script"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := keep(t, process.KeepOptions{Backoff: quick, MayEnd: c.mayEnd}, c.scripts...)
+			k := keep(t, process.KeepOptions{MayEnd: c.mayEnd}, c.scripts...)
 			k.awaitRun(t, len(c.scripts)) // also after a start that failed
 			if err := k.Check(); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("check: %v, want %q", err, c.want)
@@ -112,8 +94,8 @@ func TestCheckOfAKeeperTellsWhatMustNotBe(t *testing.T) {
 	}
 }
 
-func TestAKilledProcessIsNoFaultAndItsPlaceStaysEmptyAsLongAsAsked(t *testing.T) {
-	k := keep(t, process.KeepOptions{Backoff: quick}, runs)
+func TestKillDelaysTheNextStart(t *testing.T) {
+	k := keep(t, process.KeepOptions{}, runs)
 	begin := time.Now()
 	alive, err := k.Kill(t.Context(), 200*time.Millisecond)
 	if !alive || err != nil {
@@ -123,19 +105,5 @@ func TestAKilledProcessIsNoFaultAndItsPlaceStaysEmptyAsLongAsAsked(t *testing.T)
 	if took := time.Since(begin); took < 200*time.Millisecond {
 		t.Errorf("the next run began after %v", took)
 	}
-	if err := k.Check(); err != nil || k.Ends() != 0 {
-		t.Errorf("check: %v, %d ends", err, k.Ends())
-	}
-}
-
-func TestNothingStartsAfterTheEnd(t *testing.T) {
-	k := keep(t, process.KeepOptions{Backoff: quick}, runs)
-	k.stop()
-	if err := k.Current().Check(); err != nil {
-		t.Errorf("the last process is its caller's: %v", err)
-	}
-	harness.Must(t, k.Current().Kill())
-	if k.Current().Name() != "run-1" {
-		t.Errorf("%s was started", k.Current().Name())
-	}
+	harness.Must(t, k.Check())
 }

@@ -1,40 +1,30 @@
 package process
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// attributes puts a process into a group of its own, so that a Ctrl-C reaches its owner only,
-// and has the kernel kill it when the owner dies.
+// attributes puts a process into a group of its own, so that Ctrl-C reaches its owner only. The kernel kills it when
+// its owner dies.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
 // awaitStopped returns when every thread of a child that was sent SIGSTOP has stopped.
-func awaitStopped(pid int, end <-chan struct{}) error {
-	const patience = 5 * time.Second
-	deadline := time.Now().Add(patience)
-	for {
-		var info unix.Siginfo
-		// Only stops are asked for: the exit is for the one who waits for it.
-		err := unix.Waitid(unix.P_PID, pid, &info, unix.WSTOPPED|unix.WNOHANG, nil)
-		switch {
-		case err == nil && info.Signo != 0:
-			return nil
-		case err != nil && !errors.Is(err, unix.EINTR):
-			return fmt.Errorf("wait for it to stop: %w", err)
-		case time.Now().After(deadline):
-			return fmt.Errorf("it has not stopped after %s", patience)
-		}
-		select {
-		case <-end:
-			return ErrEnded
-		case <-time.After(time.Millisecond):
-		}
-	}
+func awaitStopped(pid int) error {
+	return wait.PollUntilContextTimeout(context.Background(), time.Millisecond, 5*time.Second, true,
+		func(context.Context) (bool, error) {
+			var info unix.Siginfo
+			err := unix.Waitid(unix.P_PID, pid, &info, unix.WSTOPPED|unix.WNOHANG, nil) // leaves the exit to cmd.Wait
+			if errors.Is(err, unix.ECHILD) {
+				err = ErrEnded
+			}
+			return info.Signo != 0, err
+		})
 }

@@ -3,10 +3,8 @@
 package process
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -30,10 +28,10 @@ type Process struct {
 	end  chan struct{} // closed when the process has ended
 	how  error         // how it ended; read only after end is closed
 
-	bidden atomic.Bool // Stop or Kill was called
+	expected atomic.Bool // Stop or Kill was called
 }
 
-// Start starts a program whose output is appended to the file log. It is killed when its owner dies.
+// Start starts a program whose output is appended to the file log.
 func Start(name, log, path string, args ...string) (*Process, error) {
 	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -45,8 +43,7 @@ func Start(name, log, path string, args ...string) (*Process, error) {
 	started := make(chan error, 1)
 	go func() {
 		defer close(p.end)
-		// For the kernel the parent is the thread that started the child. This one lives as long as the
-		// child does, so that the child is killed when its owner dies and not before.
+		// The kernel kills the child when the thread that started it ends. This one lives as long as the child.
 		runtime.LockOSThread()
 		err := p.cmd.Start()
 		started <- err
@@ -73,10 +70,20 @@ func (p *Process) Log() string { return p.log }
 // Ended is closed when the process has ended.
 func (p *Process) Ended() <-chan struct{} { return p.end }
 
+// Running reports whether the process has not ended.
+func (p *Process) Running() bool {
+	select {
+	case <-p.end:
+		return false
+	default:
+		return true
+	}
+}
+
 // InOrder reports whether the process ended with exit status 0. Call it after [Process.Ended].
 func (p *Process) InOrder() bool { return p.how == nil }
 
-// How says how the process ended. Call it after [Process.Ended].
+// How describes how the process ended. Call it after [Process.Ended].
 func (p *Process) How() string {
 	if p.InOrder() {
 		return "without an error"
@@ -84,31 +91,27 @@ func (p *Process) How() string {
 	return p.how.Error()
 }
 
-// Check returns an error with the end of the log if the process has ended, but for Stop and Kill.
+// Check returns an error with the end of the log if the process has ended without Stop or Kill.
 func (p *Process) Check() error {
-	if p.bidden.Load() {
+	if p.expected.Load() || p.Running() {
 		return nil
 	}
-	select {
-	case <-p.end:
-		return fmt.Errorf("%s: %w (%s)%s", p.name, ErrEnded, p.How(), p.Tail())
-	default:
-		return nil
-	}
+	return fmt.Errorf("%s: %w (%s)%s", p.name, ErrEnded, p.How(), p.Tail())
 }
 
 // Pause stops the process (SIGSTOP) and returns when it has stopped.
 func (p *Process) Pause() error {
-	if err := p.signal(syscall.SIGSTOP); err != nil {
-		return fmt.Errorf("pause %s: %w", p.name, err)
+	err := p.signal(syscall.SIGSTOP)
+	if err == nil {
+		err = awaitStopped(p.PID())
 	}
-	if err := awaitStopped(p.PID(), p.end); err != nil {
+	if err != nil {
 		return fmt.Errorf("pause %s: %w", p.name, err)
 	}
 	return nil
 }
 
-// Resume lets a paused process go on; a running one does not notice.
+// Resume continues a paused process. It has no effect on a running one.
 func (p *Process) Resume() error {
 	if err := p.signal(syscall.SIGCONT); err != nil {
 		return fmt.Errorf("resume %s: %w", p.name, err)
@@ -118,7 +121,7 @@ func (p *Process) Resume() error {
 
 // Kill ends the process at once, as a crash does, and returns when it is gone.
 func (p *Process) Kill() error {
-	p.bidden.Store(true)
+	p.expected.Store(true)
 	if err := p.signal(syscall.SIGKILL); err != nil && !errors.Is(err, ErrEnded) {
 		return fmt.Errorf("kill %s: %w", p.name, err)
 	}
@@ -126,10 +129,10 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Stop asks the process to end (SIGTERM), paused or not, and returns when it is gone. One that does
-// not end in time is killed, and that is an error. Stopping one that has ended does nothing.
+// Stop asks the process to end (SIGTERM), paused or not, and returns when it is gone. A process that does not end in
+// time is killed, and that is an error.
 func (p *Process) Stop() error {
-	p.bidden.Store(true)
+	p.expected.Store(true)
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGCONT} {
 		if err := p.signal(s); errors.Is(err, ErrEnded) {
 			return nil
@@ -137,45 +140,29 @@ func (p *Process) Stop() error {
 			return errors.Join(fmt.Errorf("stop %s: %w", p.name, err), p.Kill())
 		}
 	}
-	patience := time.NewTimer(stopPatience)
-	defer patience.Stop()
 	select {
 	case <-p.end:
 		return nil
-	case <-patience.C:
+	case <-time.After(stopPatience):
 		err := fmt.Errorf("%s did not stop within %s and was killed%s", p.name, stopPatience, p.Tail())
 		return errors.Join(err, p.Kill())
 	}
 }
 
 func (p *Process) signal(s syscall.Signal) error {
-	select {
-	case <-p.end:
-		return ErrEnded
-	default:
+	if err := p.cmd.Process.Signal(s); !errors.Is(err, os.ErrProcessDone) {
+		return err
 	}
-	err := p.cmd.Process.Signal(s)
-	if errors.Is(err, os.ErrProcessDone) {
-		return ErrEnded
-	}
-	return err
+	return ErrEnded
 }
 
-// Tail is the end of the log, as the last part of a message; empty if nothing is there.
+// Tail is the end of the log, as the last part of a message; empty if the log is.
 func (p *Process) Tail() string {
-	const lines, size = 12, 8 << 10
-	file, err := os.Open(p.log)
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = file.Close() }()
-	if info, err := file.Stat(); err == nil && info.Size() > size {
-		_, _ = file.Seek(-size, io.SeekEnd) // at worst the tail is longer
-	}
-	text, err := io.ReadAll(file)
-	if err != nil || len(bytes.TrimSpace(text)) == 0 {
+	const most = 12
+	text, err := os.ReadFile(p.log)
+	if err != nil || len(text) == 0 {
 		return ""
 	}
 	last := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return "; the end of " + p.log + ":\n\t" + strings.Join(last[max(0, len(last)-lines):], "\n\t")
+	return "; the end of " + p.log + ":\n\t" + strings.Join(last[max(0, len(last)-most):], "\n\t")
 }

@@ -18,86 +18,8 @@ func shell(t *testing.T, script string) *process.Process {
 	t.Helper()
 	p, err := process.Start("shell", filepath.Join(t.TempDir(), "log"), "/bin/sh", "-c", script)
 	harness.Must(t, err)
-	t.Cleanup(func() {
-		if err := p.Kill(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { harness.Must(t, p.Kill()) })
 	return p
-}
-
-func awaitEnd(t *testing.T, p *process.Process) {
-	t.Helper()
-	select {
-	case <-p.Ended():
-	case <-time.After(30 * time.Second):
-		t.Fatal("the process does not end")
-	}
-}
-
-func TestCheckTellsOfAProcessThatEnded(t *testing.T) {
-	p := shell(t, "echo that was it; exit 3")
-	awaitEnd(t, p)
-	err := p.Check()
-	if !errors.Is(err, process.ErrEnded) || !strings.Contains(err.Error(),
-		"exit status 3") || !strings.Contains(err.Error(), "that was it") {
-		t.Errorf("check: %v, want how it ended and the end of its log", err)
-	}
-	if err := p.Stop(); err != nil {
-		t.Errorf("stop what has ended: %v", err)
-	}
-	if err := p.Pause(); !errors.Is(err, process.ErrEnded) {
-		t.Errorf("pause what has ended: %v, want an error", err)
-	}
-}
-
-func TestStopEndsAProcessInOrderAlsoAPausedOne(t *testing.T) {
-	for name, paused := range map[string]bool{"running": false, "paused": true} {
-		t.Run(name, func(t *testing.T) {
-			p := shell(t, `trap 'echo in order; exit 0' TERM; echo up; while :; do sleep 0.02; done`)
-			await(t, "it is up", func() bool { return strings.Contains(p.Tail(), "up") })
-			if paused {
-				harness.Must(t, p.Pause())
-			}
-			harness.Must(t, p.Check())
-			harness.Must(t, p.Stop())
-			awaitEnd(t, p)
-			if err := p.Check(); err != nil {
-				t.Errorf("check after an end that was asked for: %v", err)
-			}
-			if !strings.Contains(p.Tail(), "in order") {
-				t.Errorf("it ended without its own end%s", p.Tail())
-			}
-		})
-	}
-}
-
-func TestPauseHoldsAProcessUntilResume(t *testing.T) {
-	p := shell(t, `while :; do echo tick; sleep 0.01; done`)
-	ticks := func() int64 { // not by the tail, which stops growing
-		info, err := os.Stat(p.Log())
-		harness.Must(t, err)
-		return info.Size()
-	}
-	await(t, "it ticks", func() bool { return ticks() > 0 })
-	harness.Must(t, p.Pause())
-	before := ticks()
-	if err := harness.Stay(t.Context(), 200*time.Millisecond, "it is paused", func(context.Context) error {
-		if ticks() != before {
-			return errors.New("it ticks")
-		}
-		return nil
-	}); err != nil {
-		t.Error(err)
-	}
-	harness.Must(t, p.Resume())
-	await(t, "it ticks again", func() bool { return ticks() > before })
-}
-
-func TestAProgramThatDoesNotExistIsAnError(t *testing.T) {
-	if p, err := process.Start("nothing", filepath.Join(t.TempDir(), "log"), "/does/not/exist"); err == nil {
-		t.Errorf("started %v", p)
-	}
 }
 
 func await(t *testing.T, what string, condition func() bool) {
@@ -108,4 +30,49 @@ func await(t *testing.T, what string, condition func() bool) {
 		}
 		return nil
 	})
+}
+
+func TestCheckReportsAnUnexpectedEnd(t *testing.T) {
+	p := shell(t, "echo that was it; exit 3")
+	<-p.Ended()
+	err := p.Check()
+	if !errors.Is(err, process.ErrEnded) || !strings.Contains(err.Error(), "exit status 3") ||
+		!strings.Contains(err.Error(), "that was it") {
+		t.Errorf("check: %v, want how it ended and the end of its log", err)
+	}
+	if err := p.Pause(); !errors.Is(err, process.ErrEnded) {
+		t.Errorf("pause after the end: %v, want an error", err)
+	}
+	harness.Must(t, p.Stop())
+}
+
+func TestStopEndsAPausedProcessInOrder(t *testing.T) {
+	p := shell(t, `trap 'echo in order; exit 0' TERM; echo up; while :; do sleep 0.02; done`)
+	await(t, "it is up", func() bool { return strings.Contains(p.Tail(), "up") })
+	harness.Must(t, p.Pause())
+	harness.Must(t, p.Stop())
+	harness.Must(t, p.Check())
+	if !strings.Contains(p.Tail(), "in order") {
+		t.Errorf("it did not handle the signal%s", p.Tail())
+	}
+}
+
+func TestPauseHoldsAProcessUntilResume(t *testing.T) {
+	p := shell(t, `while :; do echo tick; sleep 0.01; done`)
+	ticks := func() int64 {
+		info, err := os.Stat(p.Log())
+		harness.Must(t, err)
+		return info.Size()
+	}
+	await(t, "it ticks", func() bool { return ticks() > 0 })
+	harness.Must(t, p.Pause())
+	before := ticks()
+	harness.Must(t, harness.Stay(t.Context(), 200*time.Millisecond, "it is paused", func(context.Context) error {
+		if ticks() != before {
+			return errors.New("it ticks")
+		}
+		return nil
+	}))
+	harness.Must(t, p.Resume())
+	await(t, "it ticks again", func() bool { return ticks() > before })
 }

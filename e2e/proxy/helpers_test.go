@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// patience bounds every wait of these tests for something that must come, and each connection as a whole.
+// patience bounds every wait of these tests, and each connection as a whole.
 const patience = time.Minute
 
 func await(t *testing.T, what string, met func() bool) {
@@ -22,49 +22,44 @@ func await(t *testing.T, what string, met func() bool) {
 	deadline := time.Now().Add(patience)
 	for !met() {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited %s in vain until %s", patience, what)
+			t.Fatalf("%s: not within %s", what, patience)
 		}
 		<-time.After(time.Millisecond)
+	}
+}
+
+// must fails the test at once on an error.
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
 func startProxy(t *testing.T, target string) *Proxy {
 	t.Helper()
 	p, err := New(target)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Errorf("close the proxy: %v", err)
-		}
-	})
+	must(t, err)
+	t.Cleanup(func() { must(t, p.Close()) })
 	return p
 }
 
-// member is a target that answers every line "x" with "ok x" and remembers what it saw.
+// member is a target that answers every line "x" with "ok x" and records what it saw.
 type member struct {
 	listener net.Listener
 	done     sync.WaitGroup
 
 	mu    sync.Mutex
-	conns map[net.Conn]struct{}
+	conns []net.Conn
 	lines []string
 	ends  int
 }
 
 func startMember(t *testing.T) *member {
 	t.Helper()
-	return listen(t, (*member).answer)
-}
-
-func listen(t *testing.T, handle func(*member, *net.TCPConn)) *member {
-	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := &member{listener: listener, conns: map[net.Conn]struct{}{}}
+	must(t, err)
+	m := &member{listener: listener}
 	m.done.Go(func() {
 		for {
 			conn, err := listener.Accept()
@@ -72,19 +67,17 @@ func listen(t *testing.T, handle func(*member, *net.TCPConn)) *member {
 				return
 			}
 			m.mu.Lock()
-			m.conns[conn] = struct{}{}
+			m.conns = append(m.conns, conn)
 			m.mu.Unlock()
-			m.done.Go(func() {
-				handle(m, conn.(*net.TCPConn))
-				_ = conn.Close()
-			})
+			m.done.Go(func() { m.answer(conn) })
 		}
 	})
 	t.Cleanup(m.stop)
 	return m
 }
 
-func (m *member) answer(conn *net.TCPConn) {
+func (m *member) answer(conn net.Conn) {
+	defer func() { _ = conn.Close() }()
 	lines := bufio.NewScanner(conn)
 	for lines.Scan() {
 		m.mu.Lock()
@@ -108,7 +101,14 @@ func (m *member) seen() []string {
 	return slices.Clone(m.lines)
 }
 
-// ended counts the connections that are over for the member.
+func (m *member) expectSeen(t *testing.T, want ...string) {
+	t.Helper()
+	if got := m.seen(); !slices.Equal(got, want) {
+		t.Errorf("want the member to see %q, got %q", want, got)
+	}
+}
+
+// ended counts the connections whose end the member has seen.
 func (m *member) ended() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -119,7 +119,7 @@ func (m *member) ended() int {
 func (m *member) stop() {
 	_ = m.listener.Close()
 	m.mu.Lock()
-	for conn := range m.conns {
+	for _, conn := range m.conns {
 		_ = conn.Close()
 	}
 	m.mu.Unlock()
@@ -136,28 +136,16 @@ type client struct {
 func connectTo(t *testing.T, p *Proxy) *client {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", p.Addr(), patience)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, conn.SetDeadline(time.Now().Add(patience)))
 	return &client{TCPConn: conn.(*net.TCPConn), t: t, in: bufio.NewReader(conn)}
-}
-
-func (c *client) Close() {
-	c.t.Helper()
-	if err := c.TCPConn.Close(); err != nil {
-		c.t.Fatal(err)
-	}
 }
 
 func (c *client) send(line string) {
 	c.t.Helper()
-	if _, err := io.WriteString(c, line+"\n"); err != nil {
-		c.t.Fatalf("send %q: %v", line, err)
-	}
+	_, err := io.WriteString(c, line+"\n")
+	must(c.t, err)
 }
 
 func (c *client) expect(answer string) {
@@ -174,15 +162,21 @@ func (c *client) ask(line string) {
 	c.expect("ok " + line)
 }
 
-// expectReset wants the connection to end by a reset, with nothing before it.
-func (c *client) expectReset() {
+// expectEnd wants the connection to end by one of the errors, with nothing before it.
+func (c *client) expectEnd(by ...error) {
 	c.t.Helper()
-	if b, err := c.in.ReadByte(); !errors.Is(err, syscall.ECONNRESET) {
-		c.t.Fatalf("want the connection reset, got %q, %v", b, err)
+	b, err := c.in.ReadByte()
+	if !slices.ContainsFunc(by, func(want error) bool { return errors.Is(err, want) }) {
+		c.t.Fatalf("want one of %v, got %q, %v", by, b, err)
 	}
 }
 
-// expectRefusal wants a new connection to be reset, which the client learns while it connects or later.
+func (c *client) expectReset() {
+	c.t.Helper()
+	c.expectEnd(syscall.ECONNRESET)
+}
+
+// expectRefusal wants a new connection to be reset, while the client connects or later.
 func expectRefusal(t *testing.T, p *Proxy) {
 	t.Helper()
 	conn, err := net.DialTimeout("tcp", p.Addr(), patience)
@@ -196,22 +190,11 @@ func expectRefusal(t *testing.T, p *Proxy) {
 	}
 }
 
-func (c *client) expectEnd() {
-	c.t.Helper()
-	if b, err := c.in.ReadByte(); !errors.Is(err, io.EOF) {
-		c.t.Fatalf("want the end of the stream, got %q, %v", b, err)
-	}
-}
-
-// hasInput says whether anything, bytes or an end, has reached the client by now.
+// hasInput reports whether anything, bytes or an end, has reached the client by now.
 func (c *client) hasInput() bool {
 	c.t.Helper()
-	if err := c.SetReadDeadline(time.Now().Add(5 * time.Millisecond)); err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, c.SetReadDeadline(time.Now().Add(5*time.Millisecond)))
 	_, err := c.in.Peek(1)
-	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		c.t.Fatal(err)
-	}
+	must(c.t, c.SetReadDeadline(time.Now().Add(patience)))
 	return !errors.Is(err, os.ErrDeadlineExceeded)
 }

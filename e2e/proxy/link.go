@@ -9,222 +9,143 @@ import (
 	"time"
 )
 
-// link is one client connection and, once bytes may travel, its connection to the target. Fields
-// but done are guarded by Proxy.mu, which is never held during a read, a write or a dial.
+// link is one client connection and, once bytes may travel, its connection to the target. Proxy.mu guards it. It is
+// not held during a read, a write or a dial.
 type link struct {
-	proxy  *Proxy
-	client *net.TCPConn
-	done   chan struct{} // closed when the link has ended
-
-	member *net.TCPConn // nil until dialled
-	pipes  [directions]*pipe
-	over   bool
+	proxy *Proxy
+	to    [directions]*net.TCPConn // the receivers; the member is nil until it is dialled
+	pipes [directions]pipe
+	over  bool
 }
 
 // startLocked makes a link of an accepted connection.
 func (p *Proxy) startLocked(client *net.TCPConn) {
-	l := &link{proxy: p, client: client, done: make(chan struct{})}
-	for d := range l.pipes {
-		l.pipes[d] = newPipe()
-	}
+	l := &link{proxy: p, to: [directions]*net.TCPConn{fromMember: client}}
 	p.links[l] = struct{}{}
-	p.done.Go(func() { l.read(toMember, client) })
-	p.done.Go(func() { l.write(toMember) })
-	p.done.Go(func() { l.write(fromMember) })
+	p.running.Go(func() { l.read(toMember, client) })
+	p.running.Go(func() { l.write(toMember) })
+	p.running.Go(func() { l.write(fromMember) })
 }
 
-// read moves what one side sends into the pipe of its direction.
+// read queues what the sender of a direction sends.
 func (l *link) read(d direction, from *net.TCPConn) {
-	buf := make([]byte, 32<<10)
+	p, buf := l.proxy, make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
-		last := open
+		c := chunk{data: slices.Clone(buf[:n])}
 		switch {
 		case errors.Is(err, io.EOF):
-			last = closed
+			c.end = closed
 		case err != nil:
-			last = reset
+			c.end = reset
 		}
-		full := l.offer(d, slices.Clone(buf[:n]), last)
-		if last != open {
+		p.mu.Lock()
+		for l.pipes[d].kept >= keepLimit && !l.over {
+			p.changed.Wait()
+		}
+		l.pushLocked(d, c)
+		p.mu.Unlock()
+		if err != nil {
 			return
-		}
-		if full {
-			select {
-			case <-l.pipes[d].room:
-			case <-l.done:
-				return
-			}
 		}
 	}
 }
 
-// offer queues data, and the end of the stream behind it, and says whether the pipe is full.
-func (l *link) offer(d direction, data []byte, last end) (full bool) {
-	l.proxy.mu.Lock()
-	defer l.proxy.mu.Unlock()
-	pipe := l.pipes[d]
-	due := time.Now().Add(l.proxy.rules.delay)
-	if len(data) > 0 {
-		pipe.queue = append(pipe.queue, chunk{data: data, due: due})
-		pipe.kept += int64(len(data))
+func (l *link) pushLocked(d direction, c chunk) {
+	p, pipe := l.proxy, &l.pipes[d]
+	c.due = time.Now().Add(p.rules.delay)
+	pipe.queue = append(pipe.queue, c)
+	pipe.kept += int64(len(c.data))
+	p.changed.Broadcast()
+	if p.rules.delay > 0 {
+		time.AfterFunc(p.rules.delay, func() { p.change(func() {}) })
 	}
-	if last != open {
-		pipe.queue = append(pipe.queue, chunk{end: last, due: due})
-	}
-	pipe.wakeUp()
-	full = pipe.kept >= keepLimit
-	if full {
-		// A signal from before the pipe was full says nothing about now.
-		select {
-		case <-pipe.room:
-		default:
-		}
-	}
-	return full
 }
 
 // write is the only sender of a direction.
 func (l *link) write(d direction) {
-	pipe := l.pipes[d]
-	for {
-		verb, wait, head, to := l.decide(d)
-		switch verb {
-		case stop:
-			l.finish()
+	p, pipe := l.proxy, &l.pipes[d]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for !l.over {
+		mode := p.rules.modes[d]
+		if (pipe.hole || pipe.deaf || mode == cut) && pipe.drop() {
+			p.changed.Broadcast() // there is room
+		}
+		switch {
+		case pipe.finished():
+			if l.pipes[1-d].finished() {
+				l.endLocked(false)
+			}
 			return
-		case connect:
-			l.dial()
-		case write:
-			l.send(d, head, to)
-		case idle:
-			var timer <-chan time.Time
-			if wait > 0 {
-				timer = time.After(wait)
-			}
-			select {
-			case <-pipe.wake:
-			case <-timer:
-			case <-l.done:
-			}
+		case pipe.deaf, !pipe.passes(mode):
+			p.changed.Wait()
+		case l.to[d] == nil:
+			l.dialLocked()
+		case len(pipe.queue) == 0, time.Now().Before(pipe.queue[0].due):
+			p.changed.Wait()
+		default:
+			l.sendLocked(d)
 		}
 	}
 }
 
-// decide takes the next step of a direction's writer, and enters a write in the books before
-// it begins, so that a fault can wait for it to end.
-func (l *link) decide(d direction) (verb, time.Duration, chunk, *net.TCPConn) {
-	l.proxy.mu.Lock()
-	defer l.proxy.mu.Unlock()
-	if l.over {
-		return stop, 0, chunk{}, nil
-	}
-	pipe, to := l.pipes[d], l.receiver(d)
-	verb, wait := pipe.next(l.proxy.rules.modes[d], to != nil, time.Now())
-	if verb != write {
-		return verb, wait, chunk{}, nil
-	}
-	pipe.writing = make(chan struct{})
-	_ = to.SetWriteDeadline(time.Time{}) // an error shows again in the write
-	return write, 0, pipe.queue[0], to
-}
-
-func (l *link) receiver(d direction) *net.TCPConn {
-	if d == toMember {
-		return l.member
-	}
-	return l.client
-}
-
-// send writes the first chunk of a pipe, or ends its stream.
-func (l *link) send(d direction, head chunk, to *net.TCPConn) {
-	var n int
-	var err error
-	switch head.end {
-	case open:
-		n, err = to.Write(head.data)
-	case closed:
-		err = to.CloseWrite()
-	case reset:
-		l.proxy.resetLinks(func(other *link) bool { return other == l })
-	}
-	refused := err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
-	l.proxy.mu.Lock()
-	pipe := l.pipes[d]
-	close(pipe.writing)
-	pipe.writing = nil
-	if !l.over && !refused {
-		pipe.sent(n)
-	}
-	l.proxy.mu.Unlock()
-	if refused {
-		l.receiverGone(d)
+// dialLocked connects to the target and starts to read from it.
+func (l *link) dialLocked() {
+	p := l.proxy
+	p.mu.Unlock()
+	conn, err := net.DialTimeout("tcp", p.target, dialTimeout)
+	p.mu.Lock()
+	switch {
+	case err != nil:
+		l.receiverGoneLocked(toMember)
+	case l.over:
+		closeConn(conn.(*net.TCPConn), true)
+	default:
+		l.to[toMember] = conn.(*net.TCPConn)
+		p.running.Go(func() { l.read(fromMember, conn.(*net.TCPConn)) })
 	}
 }
 
-// receiverGone notes that the receiver of a direction is gone. The sender learns it by the opposite
-// direction, under that one's rules.
-func (l *link) receiverGone(d direction) {
-	l.proxy.mu.Lock()
-	l.pipes[d].deaf = true
-	back := l.pipes[d.opposite()]
-	nobodyToTell := back.ended && !back.hole
-	if !back.ended {
-		back.queue = append(back.queue, chunk{end: reset, due: time.Now().Add(l.proxy.rules.delay)})
-		back.wakeUp()
-	}
-	l.proxy.mu.Unlock()
-	if nobodyToTell {
-		l.proxy.resetLinks(func(other *link) bool { return other == l })
-	}
-}
-
-// finish closes the link when both of its streams have ended.
-func (l *link) finish() {
-	l.proxy.mu.Lock()
-	last := !l.over && l.pipes[toMember].finished() && l.pipes[fromMember].finished()
-	if last {
-		l.endLocked()
-	}
-	l.proxy.mu.Unlock()
-	if last {
-		l.closeConns(false)
-	}
-}
-
-// dial connects to the target and starts to read from it.
-func (l *link) dial() {
-	dialer := net.Dialer{Timeout: dialTimeout}
-	conn, err := dialer.DialContext(l.proxy.ctx, "tcp", l.proxy.Target())
-	if err != nil {
-		l.receiverGone(toMember)
+// sendLocked writes the first chunk of a pipe, or ends its stream.
+func (l *link) sendLocked(d direction) {
+	p, pipe, to := l.proxy, &l.pipes[d], l.to[d]
+	head := pipe.queue[0]
+	if head.end == reset {
+		l.endLocked(true)
 		return
 	}
-	l.proxy.mu.Lock()
-	over, member := l.over, conn.(*net.TCPConn)
-	if !over {
-		l.member = member
-		l.proxy.done.Go(func() { l.read(fromMember, member) })
+	_ = to.SetWriteDeadline(time.Time{}) // an error shows again in the write
+	pipe.writing = true
+	p.mu.Unlock()
+	n, err := to.Write(head.data)
+	if head.end == closed {
+		err = to.CloseWrite()
 	}
-	l.proxy.mu.Unlock()
-	if over {
-		closeConn(member, true)
+	p.mu.Lock()
+	pipe.writing = false
+	p.changed.Broadcast()
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		l.receiverGoneLocked(d)
+	} else if !l.over {
+		pipe.sent(n)
 	}
 }
 
-// interruptLocked breaks off a write that the rules no longer allow. The channel that it
-// returns, if any, is closed when the write is over.
-func (l *link) interruptLocked(d direction) <-chan struct{} {
-	pipe := l.pipes[d]
-	if pipe.writing == nil || l.proxy.rules.modes[d] == pass && !pipe.hole {
-		return nil
+// receiverGoneLocked records that the receiver of a direction is gone. The sender gets a reset in the opposite
+// direction, under that one's rules.
+func (l *link) receiverGoneLocked(d direction) {
+	l.pipes[d].deaf = true
+	switch back := &l.pipes[1-d]; {
+	case !back.ended:
+		l.pushLocked(1-d, chunk{end: reset})
+	case !back.hole: // the sender has seen the end
+		l.endLocked(true)
 	}
-	_ = l.receiver(d).SetWriteDeadline(time.Unix(1, 0)) // an error means that the write has ended
-	return pipe.writing
 }
 
-// hasHoleLocked says whether a fault has lost or is keeping something of this link.
-func (l *link) hasHoleLocked() bool {
+// isBrokenLocked reports whether a fault has lost or is keeping something of this link.
+func (l *link) isBrokenLocked() bool {
 	for d, pipe := range l.pipes {
 		if pipe.hole || len(pipe.queue) > 0 && (l.proxy.rules.modes[d] == hold || pipe.queue[0].fate != free) {
 			return true
@@ -233,25 +154,22 @@ func (l *link) hasHoleLocked() bool {
 	return false
 }
 
-// endLocked takes the link out of the proxy and stops its writers. closeConns must follow, without the lock.
-func (l *link) endLocked() {
+// endLocked closes both connections, which stops the readers and writers.
+func (l *link) endLocked(abruptly bool) {
 	if l.over {
 		return
 	}
 	l.over = true
 	delete(l.proxy.links, l)
-	close(l.done)
-}
-
-// closeConns closes both connections, which also stops the readers. The link must have ended.
-func (l *link) closeConns(abruptly bool) {
-	closeConn(l.client, abruptly)
-	if l.member != nil { // written before the link ended, never after
-		closeConn(l.member, abruptly)
+	for _, conn := range l.to {
+		if conn != nil {
+			closeConn(conn, abruptly)
+		}
 	}
+	l.proxy.changed.Broadcast()
 }
 
-// closeConn closes a connection; abruptly means by a reset, as of a host that knows nothing of it.
+// closeConn closes a connection, by a reset if abruptly.
 func closeConn(c *net.TCPConn, abruptly bool) {
 	if abruptly {
 		_ = c.SetLinger(0) // fails only on a closed connection

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/proxy"
 	"github.com/leasecast/leasecast/member/pings"
 )
@@ -33,14 +34,8 @@ func behind(t *testing.T) (*proxy.Proxy, *rest.Config) {
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	p, err := proxy.New(s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	harness.Must(t, err)
+	t.Cleanup(func() { harness.Must(t, p.Close()) })
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	return p, &rest.Config{Host: "https://" + p.Addr(), UserAgent: "agent",
 		TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
@@ -49,94 +44,75 @@ func behind(t *testing.T) (*proxy.Proxy, *rest.Config) {
 func connect(t *testing.T, cfg *rest.Config) *pings.Connections {
 	t.Helper()
 	c, err := pings.New(cfg, timing)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	t.Cleanup(c.CloseIdle)
 	return c
 }
 
-// get asks once, and returns the body.
-func get(t *testing.T, c http.RoundTripper, url string) (*http.Response, error) {
+// get requests a URL. The caller reads the body, which is closed with the test.
+func get(t *testing.T, c http.RoundTripper, url string) io.Reader {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c.RoundTrip(req)
+	harness.Must(t, err)
+	resp, err := c.RoundTrip(req)
+	harness.Must(t, err)
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	return resp.Body
 }
 
-func said(t *testing.T, c http.RoundTripper, cfg *rest.Config) string {
+func answer(t *testing.T, c http.RoundTripper, cfg *rest.Config) string {
 	t.Helper()
-	resp, err := get(t, c, cfg.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body, err := io.ReadAll(get(t, c, cfg.Host))
+	harness.Must(t, err)
 	return string(body)
 }
 
-func TestAConnectionThatDiedSilentlyIsNoticed(t *testing.T) {
+func TestConnectionThatDiedSilentlyEnds(t *testing.T) {
 	p, cfg := behind(t)
 	c := connect(t, cfg)
-	resp, err := get(t, c, cfg.Host+"/wait")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
+	body := get(t, c, cfg.Host+"/wait")
 	p.Strand()
 	began := time.Now()
-	if _, err := io.ReadAll(resp.Body); err == nil {
-		t.Error("a stranded answer ended well")
+	if _, err := io.ReadAll(body); err == nil {
+		t.Error("a stranded answer ended without an error")
 	}
 	if took := time.Since(began); took > 20*time.Second { // client-go's own pings take 45 s
-		t.Errorf("noticed after %v, want %v", took, timing.After+timing.Timeout)
+		t.Errorf("it ended after %v, want %v", took, timing.After+timing.Timeout)
 	}
-	if got := said(t, c, cfg); got != "HTTP/2.0 agent " {
-		t.Errorf("a new connection says %q", got)
+	if got := answer(t, c, cfg); got != "HTTP/2.0 agent " {
+		t.Errorf("the answer on a new connection is %q", got)
 	}
 }
 
-func TestAQuietConnectionThatLivesGoesOn(t *testing.T) {
+func TestQuietConnectionThatLivesGoesOn(t *testing.T) {
 	p, cfg := behind(t)
-	c := connect(t, cfg)
-	resp, err := get(t, c, cfg.Host+"/wait")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = resp.Body.Close() }()
+	body := get(t, connect(t, cfg), cfg.Host+"/wait")
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, _ = io.ReadAll(resp.Body)
+		_, _ = io.ReadAll(body)
 	}()
 	select {
 	case <-ended:
-		t.Error("it was ended although it lives")
+		t.Error("the connection ended")
 	case <-time.After(timing.After + timing.Timeout + time.Second):
 	}
 	if got := p.Stats().Connections; got != 1 {
 		t.Errorf("%d connections, want 1", got)
 	}
-	_ = resp.Body.Close()
-	<-ended
 }
 
-func TestConnectionsAreNobodyElses(t *testing.T) {
+func TestClientsShareNoConnection(t *testing.T) {
 	p, cfg := behind(t)
 	for want := 1; want <= 3; want++ {
-		said(t, connect(t, cfg), cfg)
+		answer(t, connect(t, cfg), cfg)
 		if got := p.Stats().Connections; got != want {
-			t.Fatalf("%d connections for %d that shall share none", got, want)
+			t.Fatalf("%d connections of %d clients", got, want)
 		}
 	}
 }
 
-func TestWhatTheConfigurationSaysIsKept(t *testing.T) {
+func TestConfigurationKeepsItsTransport(t *testing.T) {
 	p, cfg := behind(t)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return wrapper(func(req *http.Request) (*http.Response, error) {
@@ -145,17 +121,17 @@ func TestWhatTheConfigurationSaysIsKept(t *testing.T) {
 			return next.RoundTrip(req)
 		})
 	})
-	if got := said(t, connect(t, cfg), cfg); got != "HTTP/2.0 agent yes" {
-		t.Errorf("the server heard %q", got)
+	if got := answer(t, connect(t, cfg), cfg); got != "HTTP/2.0 agent yes" {
+		t.Errorf("the server got %q", got)
 	}
 	if p.Stats().Connections != 1 {
-		t.Error("went past the proxy")
+		t.Error("the request did not go through the proxy")
 	}
 	foreign := &rest.Config{Host: cfg.Host, Transport: wrapper(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("foreign"))}, nil
 	})}
-	if got := said(t, connect(t, foreign), foreign); got != "foreign" {
-		t.Errorf("somebody else's connections say %q", got)
+	if got := answer(t, connect(t, foreign), foreign); got != "foreign" {
+		t.Errorf("the answer by another transport is %q", got)
 	}
 }
 

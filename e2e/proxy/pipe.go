@@ -1,13 +1,11 @@
 package proxy
 
-import (
-	"time"
-)
+import "time"
 
 // keepLimit is what one pipe keeps before it stops reading from the sender.
 const keepLimit = 1 << 20
 
-// end says how a stream ended, if it did.
+// end is how a stream ended, if it did.
 type end int
 
 const (
@@ -33,82 +31,31 @@ type chunk struct {
 	fate fate
 }
 
-// pipe carries one direction of one link. All but the channels wake and room is guarded by Proxy.mu.
+// pipe carries one direction of one link. Proxy.mu guards it.
 type pipe struct {
-	wake chan struct{} // capacity 1: something has changed for the writer
-	room chan struct{} // capacity 1: the reader may go on
-
 	queue   []chunk
-	kept    int64
+	kept    int64 // bytes in the queue
 	lost    int64
-	hole    bool          // a cut has lost bytes or the end of this stream
-	deaf    bool          // the far side takes no more: what comes is dropped
-	ended   bool          // the end of the stream has been dealt with
-	writing chan struct{} // not nil while a write is under way; closed when it is over
+	hole    bool // a cut has lost bytes or the end of this stream: nothing may follow
+	deaf    bool // the receiver is gone: what comes is dropped
+	ended   bool // the end of the stream was passed on or lost
+	writing bool
 }
 
-func newPipe() *pipe {
-	return &pipe{wake: make(chan struct{}, 1), room: make(chan struct{}, 1)}
-}
-
-func (p *pipe) wakeUp() { signal(p.wake) }
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// verb is what the writer of a pipe must do next.
-type verb int
-
-const (
-	idle    verb = iota // sleep until woken, or until the time given
-	connect             // dial the target
-	write               // send the first chunk
-	stop                // nothing will ever pass again
-)
-
-// next decides what the writer does under a mode, after it has dropped what the mode loses.
-// connected says whether there is somebody to write to.
-func (p *pipe) next(m mode, connected bool, now time.Time) (verb, time.Duration) {
-	// Behind a hole nothing may follow, even when the cut is over: the receiver would take it for
-	// the continuation of what came before.
-	if p.deaf || p.hole || m == cut {
-		p.drop()
-	}
-	if p.finished() {
-		return stop, 0
-	}
-	passes := m == pass
-	if len(p.queue) > 0 {
-		switch p.queue[0].fate {
-		case released:
-			passes = true
-		case held:
-			passes = false
-		}
-	}
-	switch {
-	case !passes || p.deaf:
-		return idle, 0
-	case !connected:
-		return connect, 0
-	case len(p.queue) == 0:
-		return idle, 0
-	case p.queue[0].due.After(now):
-		return idle, p.queue[0].due.Sub(now)
-	}
-	return write, 0
-}
-
-// finished says that nothing will pass any more. A stream whose end was lost in a cut may still
-// have something to release.
+// finished reports whether nothing will pass anymore. A stream whose end was lost may have something to release.
 func (p *pipe) finished() bool { return p.ended && len(p.queue) == 0 }
 
-// drop loses every chunk that no hold keeps.
-func (p *pipe) drop() {
+// passes reports whether the next chunk may pass under a mode.
+func (p *pipe) passes(m mode) bool {
+	if len(p.queue) > 0 && p.queue[0].fate != free {
+		return p.queue[0].fate == released
+	}
+	return m == pass
+}
+
+// drop loses every chunk that no hold keeps, and reports whether there was one.
+func (p *pipe) drop() bool {
+	before := len(p.queue)
 	var kept []chunk
 	for _, c := range p.queue {
 		if c.fate != free && !p.deaf {
@@ -123,48 +70,24 @@ func (p *pipe) drop() {
 		p.ended = p.ended || c.end != open
 	}
 	p.queue = kept
-	p.makeRoom()
+	return len(kept) < before
 }
 
 // sent takes n written bytes off the queue.
 func (p *pipe) sent(n int) {
 	p.kept -= int64(n)
 	head := &p.queue[0]
-	head.data = head.data[n:]
-	if len(head.data) > 0 {
-		return
-	}
-	p.ended = head.end != open
-	p.queue = p.queue[1:]
-	p.makeRoom()
-}
-
-func (p *pipe) makeRoom() {
-	if p.kept < keepLimit {
-		signal(p.room)
+	if head.data = head.data[n:]; len(head.data) == 0 {
+		p.ended = head.end != open
+		p.queue = p.queue[1:]
 	}
 }
 
-// keepThroughCut marks what a hold keeps, so that the cut that follows the hold does not lose it.
-func (p *pipe) keepThroughCut() {
+// mark changes the fate of the chunks that have this one.
+func (p *pipe) mark(from, to fate) {
 	for i := range p.queue {
-		p.queue[i].fate = held
-	}
-}
-
-// release lets the kept chunks through.
-func (p *pipe) release() {
-	for i := range p.queue {
-		if p.queue[i].fate == held {
-			p.queue[i].fate = released
+		if p.queue[i].fate == from {
+			p.queue[i].fate = to
 		}
-	}
-	p.wakeUp()
-}
-
-// hurry ends the delay of the chunks under way.
-func (p *pipe) hurry() {
-	for i := range p.queue {
-		p.queue[i].due = time.Time{}
 	}
 }
