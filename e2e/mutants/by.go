@@ -24,8 +24,8 @@ var (
 
 // The tests of admission policies need a real API server.
 var (
-	ofGuard      = tests{pkg: "./hub/guard", run: "^TestLeasesAreTheHubsAlone$"}
-	ofWriteFence = tests{pkg: "./hub/guard", run: "^TestWhatAWriteFenceCatches$"}
-	ofLockFence  = tests{pkg: "./hub/guard", run: "^TestWhatALockFenceCatches$"}
-	ofJobFence   = tests{pkg: "./hub/guard", run: "^TestATickOfAnEarlierTermCreatesNoJob$"}
+	ofGuard      = tests{pkg: "./hub/guard", run: "^TestGuard_OnlyTheHubWritesLeases$"}
+	ofWriteFence = tests{pkg: "./hub/guard", run: "^TestWriteFence_RejectsWritesOutsideTheTerm$"}
+	ofLockFence  = tests{pkg: "./hub/guard", run: "^TestLockFence_RejectsOutsideTheTerm$"}
+	ofJobFence   = tests{pkg: "./hub/guard", run: "^TestScheduleFence_RejectsJobsOutsideTheTerm$"}
 )

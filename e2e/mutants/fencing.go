@@ -27,8 +27,8 @@ var fencing = []mutant{
 	{"17: an invalid policy changes what was valid", ofController, "hub/decide.Versions.LastValid",
 		`p = last.copy()`, ``},
 
-	{"fence: anybody writes the hub's Leases", ofGuard, "hub/guard.policySpec",
-		`"variables." + cleanup + " || " + mayPublish`, `"true"`},
+	{"fence: anybody writes the hub's Leases", ofGuard, "hub/guard.mayPublish",
+		`"').allowed()"`, `"').allowed() || true"`},
 	{"fence: any cluster may write", ofWriteFence, "hub/guard.thisClusterLeads",
 		`"params.spec.holderIdentity == params.metadata.annotations['"`,
 		`"params.spec.holderIdentity != '' || '' == params.metadata.annotations['"`},

@@ -39,9 +39,9 @@ var targets = []target{
 	{dir: "hub/worker"},
 	{dir: "member"},
 	{dir: "hub/guard", shared: true, skip: []string{
-		"TestWhatSomebodyEditsOrDeletesIsRepaired", "TestANamespaceTakesItsRegistrationsAlongWhenTheyAreFree",
-		"TestANamespaceTakesItsLeasesAlong", "TestInADyingNamespaceLeasesAreDeletedButNotChanged",
-		"TestCoordinatedElectionIsKeptAway",
+		"TestKeeper_RevertsEdits", "TestGuard_NeedsEachVerbThatConfigMemberGrants",
+		"TestWriteFence_AcceptsEveryVerbOfTheLeader", "TestGuard_NamespaceIsDeletedWithItsLeases",
+		"TestGuard_RejectsCoordinatedElection",
 	}},
 }
 

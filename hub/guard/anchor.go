@@ -20,18 +20,12 @@ func anchor() Policy {
 		Name:   AnchorName,
 		Labels: map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue},
 	}
-	spec := fenceSpec([]admissionv1.NamedRuleWithOperations{rule("fences.leasecast.dev", "v1", []string{"none"}, admissionv1.Create)}, "false", nil,
-		[]admissionv1.Validation{{Expression: "true"}})
+	nothing := rule("fences.leasecast.dev", "v1", []string{"none"}, admissionv1.Create)
+	spec := fenceSpec([]rules{nothing}, "false", nil, []validation{{Expression: "true"}})
 	spec.FailurePolicy = ptr.To(admissionv1.Ignore)
-	return Policy{
-		Policy: &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: spec},
-		Binding: &admissionv1.ValidatingAdmissionPolicyBinding{
-			ObjectMeta: *meta.DeepCopy(),
-			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-				PolicyName:        AnchorName,
-				ParamRef:          &admissionv1.ParamRef{Name: v1alpha1.DefaultLeaseName, ParameterNotFoundAction: ptr.To(admissionv1.AllowAction)},
-				ValidationActions: []admissionv1.ValidationAction{admissionv1.Audit},
-			},
-		},
+	p := withBinding(meta, spec, admissionv1.Audit)
+	p.Binding.Spec.ParamRef = &admissionv1.ParamRef{
+		Name: v1alpha1.DefaultLeaseName, ParameterNotFoundAction: ptr.To(admissionv1.AllowAction),
 	}
+	return p
 }

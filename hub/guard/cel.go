@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -36,7 +37,8 @@ const (
 
 	// wholeObjects are the subresources that are written as a whole object, with its managedFields.
 	wholeObjects = "'', 'status', 'ephemeralcontainers', 'resize', 'approval'"
-	timeless     = "request.operation == 'DELETE' || request.resource.group == '' && request.resource.resource == 'bindings'"
+	timeless     = "request.operation == 'DELETE' || " +
+		"request.resource.group == '' && request.resource.resource == 'bindings'"
 	// writtenInTime accepts requests without a time: a delete, and the subresources that are no whole object, such
 	// as an eviction or the scale.
 	writtenInTime = timeless + " || (!has(request.subResource) || request.subResource in [" + wholeObjects + "] ? " +
@@ -52,10 +54,12 @@ const (
 	// beginOfNow is a lower bound of the present time: readers reject a renewTime that is later by more than ε. If
 	// the hub's clock was ahead when it wrote the Lease, the end of the term is not known. So any earlier time is
 	// rejected.
-	beginOfNow = "timestamp(params.spec.renewTime) - duration(params.metadata.annotations['" + v1alpha1.MaxClockSkewAnnotation + "'] + 'ms')"
+	beginOfNow = "timestamp(params.spec.renewTime) - " +
+		"duration(params.metadata.annotations['" + v1alpha1.MaxClockSkewAnnotation + "'] + 'ms')"
 	// createdSince and notedSince apply that bound to an object that is created, and to one that is changed.
 	createdSince = "timestamp(object.metadata.creationTimestamp) + duration('1s') > variables." + begin
-	notedSince   = "object.metadata.managedFields.exists(m, has(m.time) && timestamp(m.time) + duration('1s') > variables." + begin + ")"
+	notedSince   = "object.metadata.managedFields.exists(m, has(m.time) && " +
+		"timestamp(m.time) + duration('1s') > variables." + begin + ")"
 	// unnoted: the request has set nothing, so no entry in managedFields is newer than the earlier ones.
 	unnoted = "has(oldObject.metadata.managedFields) && object.metadata.managedFields.all(m, !has(m.time) || " +
 		"oldObject.metadata.managedFields.exists(o, has(o.time) && timestamp(o.time) >= timestamp(m.time)))"
@@ -98,18 +102,20 @@ const (
 
 // probes returns an expression: the request is the probe of that name.
 func probes(name string) string {
-	return fmt.Sprintf("request.resource.group == 'coordination.k8s.io' && has(request.name) && request.name == %s", strconv.Quote(name))
+	return "request.resource.group == 'coordination.k8s.io' && " + named(name)
 }
+
+func named(name string) string { return "has(request.name) && request.name == " + strconv.Quote(name) }
 
 // fencedLock returns an expression: the request is for this Lease.
 func fencedLock(l locks.Lock) string {
-	return fmt.Sprintf("request.namespace == %s && has(request.name) && request.name == %s", strconv.Quote(l.Namespace), strconv.Quote(l.Name))
+	return "request.namespace == " + strconv.Quote(l.Namespace) + " && " + named(l.Name)
 }
 
 // opened returns an expression: the leader's Lease lists this lock.
 func opened(l locks.Lock) string {
-	const open = "'" + v1alpha1.OpenLocksAnnotation + "'"
-	return open + " in params.metadata.annotations && " + strconv.Quote(l.ID()) + " in params.metadata.annotations[" + open + "].split(',')"
+	return strconv.Quote(l.ID()) + " in params.metadata.annotations[?'" + v1alpha1.OpenLocksAnnotation + "']" +
+		".orValue('').split(',')"
 }
 
 // fencedWrite returns an expression: one of these accounts writes, or such an object is written, and the resource
@@ -118,19 +124,22 @@ func fencedWrite(f v1alpha1.WriteFence) string {
 	var who, what []string
 	if len(f.ObjectLabels) > 0 {
 		labels := &metav1.LabelSelector{MatchLabels: f.ObjectLabels}
-		who = append(who, notTheCluster+" && (object != null && "+selects("object", labels)+" || oldObject != null && "+selects("oldObject", labels)+")")
+		before, after := "oldObject != null && "+selects("oldObject", labels), "object != null && "+selects("object", labels)
+		who = append(who, notTheCluster+" && "+anyOf(after, before))
 	}
 	for _, a := range f.ServiceAccounts {
 		namespace := "request.namespace"
 		if a.Namespace != "" {
 			namespace = strconv.Quote(a.Namespace)
 		}
-		who = append(who, "request.userInfo.username == 'system:serviceaccount:' + "+namespace+" + "+strconv.Quote(":"+a.Name))
+		user := "'system:serviceaccount:' + " + namespace + " + " + strconv.Quote(":"+a.Name)
+		who = append(who, "request.userInfo.username == "+user)
 	}
 	for _, r := range f.Resources {
-		what = append(what, fmt.Sprintf("request.resource.group == %s && request.resource.resource in [%s]", strconv.Quote(r.Group), quoted(namesOf(r))))
+		what = append(what, fmt.Sprintf("request.resource.group == %q && request.resource.resource in %s",
+			r.Group, list(namesOf(r))))
 	}
-	return anyOf(who) + " && " + anyOf(what)
+	return anyOf(who...) + " && " + anyOf(what...)
 }
 
 // namesOf returns the names of the resources. A Binding is an older way to write the subresource of a Pod.
@@ -149,7 +158,8 @@ func keepsLabels(f v1alpha1.WriteFence) string {
 	for _, key := range slices.Sorted(maps.Keys(f.ObjectLabels)) {
 		keeps = append(keeps, hasLabel("object", key))
 	}
-	return "request.operation != 'UPDATE' || !(" + selects("oldObject", &metav1.LabelSelector{MatchLabels: f.ObjectLabels}) + ") || " + strings.Join(keeps, " && ")
+	fenced := selects("oldObject", &metav1.LabelSelector{MatchLabels: f.ObjectLabels})
+	return "request.operation != 'UPDATE' || !(" + fenced + ") || " + strings.Join(keeps, " && ")
 }
 
 // selects returns an expression: the object of that name has matching labels.
@@ -174,19 +184,17 @@ func selects(object string, s *metav1.LabelSelector) string {
 }
 
 func hasLabel(object, key string) string {
-	return fmt.Sprintf("has(%s.metadata.labels) && %s in %[1]s.metadata.labels", object, strconv.Quote(key))
+	return fmt.Sprintf("%q in %s.metadata.?labels.orValue({})", key, object)
 }
 
 func labelled(object, key string, values []string) string {
-	return fmt.Sprintf("%s && %s.metadata.labels[%s] in [%s]", hasLabel(object, key), object, strconv.Quote(key), quoted(values))
+	return fmt.Sprintf("%s && %s.metadata.labels[%q] in %s", hasLabel(object, key), object, key, list(values))
 }
 
-func quoted(all []string) string {
-	var qs []string
-	for _, s := range all {
-		qs = append(qs, strconv.Quote(s))
-	}
-	return strings.Join(qs, ", ")
+// list returns a list of strings, which looks in CEL as it does in JSON.
+func list(all []string) []byte {
+	raw, _ := json.Marshal(all) // strings always marshal
+	return raw
 }
 
-func anyOf(expressions []string) string { return "(" + strings.Join(expressions, " || ") + ")" }
+func anyOf(expressions ...string) string { return "(" + strings.Join(expressions, " || ") + ")" }

@@ -38,6 +38,8 @@
 //
 // A LeadershipPolicy may ask for fences (fence.go): README.md lists what they catch. Their expressions are in cel.go.
 //
+// The manifests of the two policies above are managed-leases.yaml and reader-registrations.yaml.
+//
 // # How they are kept
 //
 // A Keeper keeps the guard and the fences of one member (keeper.go). One turn goes one way:

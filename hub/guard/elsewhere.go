@@ -21,8 +21,9 @@ type NotAllowedError struct {
 }
 
 func (e NotAllowedError) Error() string {
-	return "an administrator of the cluster has to allow what is fenced outside the policy's namespaces: kubectl label namespace " +
-		strings.Join(e.Namespaces, " ") + " " + v1alpha1.FencingLabel + "=" + v1alpha1.FencingAllowed
+	return "an administrator of the cluster has to allow what is fenced outside the policy's namespaces: " +
+		"kubectl label namespace " + strings.Join(e.Namespaces, " ") + " " +
+		v1alpha1.FencingLabel + "=" + v1alpha1.FencingAllowed
 }
 
 // DeniedIn returns the namespaces of a NotAllowedError in err, or nil.
@@ -35,13 +36,12 @@ func DeniedIn(err error) []string {
 // Denied returns a [NotAllowedError] if the fence covers a lock or an account outside the policy's namespaces and
 // the member does not allow that. namespaces are all namespaces of the member.
 func (f Fence) Denied(namespaces []corev1.Namespace) error {
-	denied := slices.Clone(f.elsewhere)
+	allowed := map[string]bool{}
 	for i := range namespaces {
 		ns := &namespaces[i]
-		if slices.Contains(denied, ns.Name) && (ns.Labels[v1alpha1.FencingLabel] == v1alpha1.FencingAllowed || f.Selects(ns.Name, ns.Labels)) {
-			denied = slices.DeleteFunc(denied, func(name string) bool { return name == ns.Name })
-		}
+		allowed[ns.Name] = ns.Labels[v1alpha1.FencingLabel] == v1alpha1.FencingAllowed || f.Selects(ns.Name, ns.Labels)
 	}
+	denied := slices.DeleteFunc(slices.Clone(f.elsewhere), func(name string) bool { return allowed[name] })
 	if len(denied) == 0 {
 		return nil
 	}
@@ -53,9 +53,8 @@ func (f Fence) Denied(namespaces []corev1.Namespace) error {
 func whereAllowed(namespace, own string) *metav1.LabelSelector {
 	s := in(namespace)
 	if namespace != own {
-		s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{
-			Key: v1alpha1.FencingLabel, Operator: metav1.LabelSelectorOpIn, Values: []string{v1alpha1.FencingAllowed},
-		})
+		label := requirement(v1alpha1.FencingLabel, metav1.LabelSelectorOpIn, v1alpha1.FencingAllowed)
+		s.MatchExpressions = append(s.MatchExpressions, label)
 	}
 	return s
 }
@@ -83,19 +82,14 @@ func splitWrites(o *v1alpha1.LeadershipPolicy) (own, elsewhere []v1alpha1.WriteF
 	return own, elsewhere
 }
 
-// accountsOf returns the accounts of writes.
-func accountsOf(writes []v1alpha1.WriteFence) (all []v1alpha1.FencedServiceAccount) {
+// accountsOf returns the accounts of writes, and their namespaces, in order and without duplicates.
+func accountsOf(writes []v1alpha1.WriteFence) (all []v1alpha1.FencedServiceAccount, namespaces []string) {
 	for _, w := range writes {
 		all = append(all, w.ServiceAccounts...)
 	}
-	return all
-}
-
-// namespacesOf returns the namespaces of accounts, in order and without duplicates.
-func namespacesOf(accounts []v1alpha1.FencedServiceAccount) (all []string) {
-	for _, a := range accounts {
-		all = append(all, a.Namespace)
+	for _, a := range all {
+		namespaces = append(namespaces, a.Namespace)
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	slices.Sort(namespaces)
+	return all, slices.Compact(namespaces)
 }

@@ -43,12 +43,21 @@ const (
 	notLeading    = "this cluster does not lead the namespace"
 	termIsOver    = "the term of this cluster is over"
 	earlierTick   = "the Job is scheduled for a time before this cluster led the namespace"
-	fromTheFuture = "the clock of the hub that has written the Lease of this namespace is ahead, so nobody knows when the term ends"
-	lockUnnoted   = "this lock has lost its managedFields, so nobody knows when it is renewed: delete this Lease, and its holder creates it again"
-	lockNotOpen   = "this lock is not open yet: the hub opens it when every earlier holder must have stopped"
-	noLeader      = "the hub has not written the Lease of this namespace yet, so no cluster leads it"
-	labelTaken    = "the label by which this object is fenced can be given another value, but not be taken off: the API server notes no time for that"
-	isProbe       = "nobody may create this Lease: it is asked for to see whether the fence is in force"
+	fromTheFuture = "the clock of the hub that has written the Lease of this namespace is ahead, " +
+		"so nobody knows when the term ends"
+	lockUnnoted = "this lock has lost its managedFields, so nobody knows when it is renewed: " +
+		"delete this Lease, and its holder creates it again"
+	lockNotOpen = "this lock is not open yet: the hub opens it when every earlier holder must have stopped"
+	noLeader    = "the hub has not written the Lease of this namespace yet, so no cluster leads it"
+	labelTaken  = "the label by which this object is fenced can be given another value, but not be taken off: " +
+		"the API server notes no time for that"
+	isProbe = "nobody may create this Lease: it is asked for to see whether the fence is in force"
+)
+
+type (
+	policySpec = admissionv1.ValidatingAdmissionPolicySpec
+	validation = admissionv1.Validation
+	rules      = admissionv1.NamedRuleWithOperations
 )
 
 // Fences returns the fences that a policy asks for: one for each of its lists, one for accounts elsewhere, and one
@@ -61,17 +70,18 @@ func Fences(hub string, o *v1alpha1.LeadershipPolicy, lost []string) (fs []Fence
 	own, elsewhere := splitWrites(o)
 	if len(own) > 0 {
 		f := newFence(hub, o, "writes", writesSpec(own), lost, nil)
-		f.accounts = accountsOf(own)
+		f.accounts, _ = accountsOf(own)
 		fs = append(fs, f)
 	}
 	if len(elsewhere) > 0 {
 		f := newFence(hub, o, "accounts", writesSpec(elsewhere), lost, nil)
-		f.accounts = accountsOf(elsewhere)
-		f.elsewhere = namespacesOf(f.accounts)
+		f.accounts, f.elsewhere = accountsOf(elsewhere)
 		fs = append(fs, f)
 	}
 	if fencing.Schedules != nil {
-		fs = append(fs, newFence(hub, o, "schedules", schedulesSpec(fencing.Schedules), lost, nil))
+		f := newFence(hub, o, "schedules", schedulesSpec(fencing.Schedules), lost, nil)
+		f.schedules = fencing.Schedules
+		fs = append(fs, f)
 	}
 	for _, l := range locks.Of(fencing) {
 		if names := o.Spec.Namespaces.Names; len(names) == 1 && !slices.Contains(lost, names[0]) {
@@ -133,25 +143,26 @@ func (f Fence) IsOfLock() bool { return f.lock != nil }
 func (f Fence) LeaseName() string { return f.lease }
 
 // newFence returns a fence. A lock's fence evaluates the Lease of the one namespace that the policy manages.
-func newFence(hub string, o *v1alpha1.LeadershipPolicy, kind string, spec admissionv1.ValidatingAdmissionPolicySpec, lost []string,
-	lock *locks.Lock) Fence {
+func newFence(
+	hub string, o *v1alpha1.LeadershipPolicy, kind string, spec policySpec, lost []string, lock *locks.Lock,
+) Fence {
 	f := Fence{
 		lease: o.LeaseName(), names: o.Spec.Namespaces.Names, selector: o.Spec.Namespaces.Selector,
 		lost:  slices.Sorted(slices.Values(lost)),
 		warns: o.Spec.Fencing.Enforcement == v1alpha1.EnforcementWarn, lock: lock,
 	}
-	if kind == "schedules" {
-		f.schedules = o.Spec.Fencing.Schedules
+	var lockIn []string // the namespaces that the fence of a lock depends on
+	if lock != nil {
+		lockIn = append([]string{lock.Namespace}, f.names...)
 	}
-	version := []any{o.Namespace, o.Name, kind, spec, f.lease, f.warns, f.lockIn()}
+	version := []any{o.Namespace, o.Name, kind, spec, f.lease, f.warns, lockIn}
 	f.gate = f.part(hub, o, kind, "gate", fingerprint(version), spec)
 	param := &admissionv1.ParamRef{Name: f.lease, ParameterNotFoundAction: ptr.To(admissionv1.DenyAction)}
 	if f.warns {
 		param.ParameterNotFoundAction = ptr.To(admissionv1.AllowAction) // DenyAction would reject
 	}
 	f.gate.Binding.Spec.ParamRef = param
-	f.gate.provokedToo = fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: failed to configure binding: no params found",
-		f.Name(), f.Name())
+	f.gate.provokedToo = denial(f.Name(), "failed to configure binding: no params found")
 	if lock != nil {
 		param.Namespace = f.names[0]
 		f.gate.Binding.Spec.MatchResources.NamespaceSelector = whereAllowed(lock.Namespace, f.names[0])
@@ -176,7 +187,7 @@ func newFence(hub string, o *v1alpha1.LeadershipPolicy, kind string, spec admiss
 }
 
 // part returns the gate or a wall, without its namespaces.
-func (f Fence) part(hub string, o *v1alpha1.LeadershipPolicy, kind, name, version string, spec admissionv1.ValidatingAdmissionPolicySpec) Policy {
+func (f Fence) part(hub string, o *v1alpha1.LeadershipPolicy, kind, name, version string, spec policySpec) Policy {
 	spec = *spec.DeepCopy()
 	meta := metav1.ObjectMeta{
 		Name:        fenceName(o, kind, name+"-"+version),
@@ -191,52 +202,43 @@ func (f Fence) part(hub string, o *v1alpha1.LeadershipPolicy, kind, name, versio
 		names = append(names, f.lock.Name)
 	}
 	spec.MatchConstraints.ResourceRules[0].ResourceNames = names
-	spec.MatchConditions = []admissionv1.MatchCondition{{
-		Name: "fenced", Expression: anyOf([]string{probes(probe), stores + " && " + spec.MatchConditions[0].Expression}),
-	}}
-	spec.Validations = slices.Insert(spec.Validations, 0, admissionv1.Validation{
-		Expression: "!(" + probes(probe) + ")", Message: isProbe, Reason: ptr.To(metav1.StatusReasonForbidden),
-	})
+	spec.MatchConditions[0].Expression = anyOf(probes(probe), stores+" && "+spec.MatchConditions[0].Expression)
+	spec.Validations = slices.Insert(spec.Validations, 0, forbids("!("+probes(probe)+")", isProbe))
 	actions := []admissionv1.ValidationAction{admissionv1.Deny}
 	if f.warns {
 		actions = []admissionv1.ValidationAction{admissionv1.Warn, admissionv1.Audit}
 	}
-	return Policy{
-		Policy: &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: spec},
-		Binding: &admissionv1.ValidatingAdmissionPolicyBinding{
-			ObjectMeta: *meta.DeepCopy(),
-			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-				PolicyName: meta.Name, ValidationActions: actions,
-				MatchResources: &admissionv1.MatchResources{MatchPolicy: ptr.To(admissionv1.Equivalent), ObjectSelector: &metav1.LabelSelector{}},
-			},
-		},
-		probe:    &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: probe}},
-		provoked: fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s", meta.Name, meta.Name, isProbe),
+	p := withBinding(meta, spec, actions...)
+	p.Binding.Spec.MatchResources = &admissionv1.MatchResources{
+		MatchPolicy: ptr.To(admissionv1.Equivalent), ObjectSelector: &metav1.LabelSelector{},
 	}
+	p.probe, p.provoked = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: probe}}, denial(meta.Name, isProbe)
+	return p
 }
 
-// lockIn returns the namespaces that the fence of a lock depends on.
-func (f Fence) lockIn() []string {
-	if f.lock == nil {
-		return nil
-	}
-	return append([]string{f.lock.Namespace}, f.names...)
+// denial returns how an API server rejects a request by a policy.
+func denial(name, why string) string {
+	return fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%[1]s' denied request: %s", name, why)
 }
 
 func in(namespaces ...string) *metav1.LabelSelector {
-	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-		{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: slices.Compact(slices.Sorted(slices.Values(namespaces)))},
-	}}
+	named := requirement(corev1.LabelMetadataName, metav1.LabelSelectorOpIn, slices.Sorted(slices.Values(namespaces))...)
+	named.Values = slices.Compact(named.Values)
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{named}}
 }
 
 func notIn(namespaces []string) metav1.LabelSelectorRequirement {
-	return metav1.LabelSelectorRequirement{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: namespaces}
+	return requirement(corev1.LabelMetadataName, metav1.LabelSelectorOpNotIn, namespaces...)
+}
+
+func requirement(key string, o metav1.LabelSelectorOperator, values ...string) metav1.LabelSelectorRequirement {
+	return metav1.LabelSelectorRequirement{Key: key, Operator: o, Values: values}
 }
 
 // walled returns a spec with the same rules that rejects everything but the cleanup of a terminating namespace.
-func walled(spec admissionv1.ValidatingAdmissionPolicySpec) admissionv1.ValidatingAdmissionPolicySpec {
+func walled(spec policySpec) policySpec {
 	spec.ParamKind, spec.Variables = nil, nil
-	spec.Validations = []admissionv1.Validation{{Expression: cleansUp, Message: noLeader, Reason: ptr.To(metav1.StatusReasonForbidden)}}
+	spec.Validations = []validation{forbids(cleansUp, noLeader)}
 	return spec
 }
 
@@ -269,24 +271,25 @@ func wallBut(wall Policy, lost, gated []string) Policy {
 }
 
 // writesSpec rejects writes by accounts, or writes to objects. Its first match condition selects them.
-func writesSpec(writes []v1alpha1.WriteFence) admissionv1.ValidatingAdmissionPolicySpec {
+func writesSpec(writes []v1alpha1.WriteFence) policySpec {
 	var fenced []string
-	var keep []admissionv1.Validation
-	rules := []admissionv1.NamedRuleWithOperations{probedLeases()}
+	var keep []validation
+	all := []rules{leases(admissionv1.Create)}
 	for _, w := range writes {
 		fenced = append(fenced, fencedWrite(w))
 		if len(w.ObjectLabels) > 0 {
-			keep = append(keep, admissionv1.Validation{Expression: keepsLabels(w), Message: labelTaken})
+			keep = append(keep, forbids(keepsLabels(w), labelTaken))
 		}
 		for _, r := range w.Resources {
 			var names []string
 			for _, n := range namesOf(r) {
 				names = append(names, n, n+"/*")
 			}
-			rules = append(rules, rule(r.Group, "*", names, admissionv1.Create, admissionv1.Update, admissionv1.Delete))
+			all = append(all, rule(r.Group, "*", names, admissionv1.Create, admissionv1.Update, admissionv1.Delete))
 		}
 	}
-	spec := fenceSpec(rules, changes+" && "+managed+" && "+anyOf(fenced), term, judged(thisClusterLeads, writtenInTime, writtenSince, keep...))
+	spec := fenceSpec(all, changes+" && "+managed+" && "+anyOf(fenced...), term,
+		judged(thisClusterLeads, writtenInTime, writtenSince, keep...))
 	for i := range spec.Validations {
 		spec.Validations[i].Expression = cleansUp + " || (" + spec.Validations[i].Expression + ")"
 	}
@@ -295,58 +298,53 @@ func writesSpec(writes []v1alpha1.WriteFence) admissionv1.ValidatingAdmissionPol
 
 // schedulesSpec rejects Jobs. The hub's probe has no label, so a match condition applies the selector: the fence's
 // ObjectSelector would exclude the probe.
-func schedulesSpec(selector *metav1.LabelSelector) admissionv1.ValidatingAdmissionPolicySpec {
-	rules := []admissionv1.NamedRuleWithOperations{
-		probedLeases(), rule(batchv1.GroupName, batchv1.SchemeGroupVersion.Version, []string{"jobs"}, admissionv1.Create),
-	}
-	return fenceSpec(rules, managed+" && request.resource.group == 'batch' && "+selects("object", selector),
+func schedulesSpec(selector *metav1.LabelSelector) policySpec {
+	jobs := rule(batchv1.GroupName, batchv1.SchemeGroupVersion.Version, []string{"jobs"}, admissionv1.Create)
+	return fenceSpec([]rules{leases(admissionv1.Create), jobs},
+		managed+" && request.resource.group == 'batch' && "+selects("object", selector),
 		append(slices.Clone(term), admissionv1.Variable{Name: scheduled, Expression: tick}),
-		judged(thisClusterLeads, createdInTime, createdSince, admissionv1.Validation{Expression: tickOfThisTerm, Message: earlierTick}))
+		judged(thisClusterLeads, createdInTime, createdSince, forbids(tickOfThisTerm, earlierTick)))
 }
 
 // lockSpec rejects requests by which a controller takes or renews its lock. With mode Warn, the hub opens no locks.
-func lockSpec(lock locks.Lock, mode v1alpha1.Enforcement) admissionv1.ValidatingAdmissionPolicySpec {
-	rules := []admissionv1.NamedRuleWithOperations{
-		rule(coordinationv1.GroupName, coordinationv1.SchemeGroupVersion.Version, []string{"leases"}, admissionv1.Create, admissionv1.Update),
-	}
-	more := []admissionv1.Validation{{Expression: lockNoted, Message: lockUnnoted}}
+func lockSpec(lock locks.Lock, mode v1alpha1.Enforcement) policySpec {
+	more := []validation{forbids(lockNoted, lockUnnoted)}
 	if mode != v1alpha1.EnforcementWarn {
-		more = append(more, admissionv1.Validation{Expression: released + " || " + opened(lock), Message: lockNotOpen})
+		more = append(more, forbids(released+" || "+opened(lock), lockNotOpen))
 	}
-	return fenceSpec(rules, fencedLock(lock), term, judged(released+" || "+thisClusterLeads, lockedInTime, lockedSince, more...))
+	return fenceSpec([]rules{leases(admissionv1.Create, admissionv1.Update)}, fencedLock(lock), term,
+		judged(released+" || "+thisClusterLeads, lockedInTime, lockedSince, more...))
 }
 
 // judged returns the validations of a gate. The ones after the first apply to leaders only: if the first one fails,
 // a warning needs no other.
-func judged(leads, inTime, since string, more ...admissionv1.Validation) []admissionv1.Validation {
-	all := append([]admissionv1.Validation{
-		{
-			Expression: leads, Message: notLeading,
-			MessageExpression: "'" + notLeading + ": its leader is ' + (params.spec.holderIdentity == '' ? 'nobody' : params.spec.holderIdentity)",
-		},
-		{Expression: inTime, Message: termIsOver, MessageExpression: "'" + termIsOver + ": it ended at ' + string(variables." + end + ")"},
-		{Expression: since, Message: fromTheFuture},
+func judged(leads, inTime, since string, more ...validation) []validation {
+	all := append([]validation{
+		forbids(leads, notLeading), forbids(inTime, termIsOver), forbids(since, fromTheFuture),
 	}, more...)
-	for i := range all {
-		all[i].Reason = ptr.To(metav1.StatusReasonForbidden)
-		if i > 0 {
-			all[i].Expression = "!(" + leads + ") || (" + all[i].Expression + ")"
-		}
+	const holder = "params.spec.holderIdentity"
+	all[0].MessageExpression = "'" + notLeading + ": its leader is ' + (" + holder + " == '' ? 'nobody' : " + holder + ")"
+	all[1].MessageExpression = "'" + termIsOver + ": it ended at ' + string(variables." + end + ")"
+	for i := range all[1:] {
+		all[i+1].Expression = "!(" + leads + ") || (" + all[i+1].Expression + ")"
 	}
 	return all
+}
+
+func forbids(unless, message string) validation {
+	return validation{Expression: unless, Message: message, Reason: ptr.To(metav1.StatusReasonForbidden)}
 }
 
 // term are the variables for the end of the term, and for the earliest time that its Lease allows.
 var term = []admissionv1.Variable{{Name: end, Expression: endOfTerm}, {Name: begin, Expression: beginOfNow}}
 
-func fenceSpec(rules []admissionv1.NamedRuleWithOperations, about string, variables []admissionv1.Variable,
-	validations []admissionv1.Validation) admissionv1.ValidatingAdmissionPolicySpec {
-	return admissionv1.ValidatingAdmissionPolicySpec{
+func fenceSpec(all []rules, about string, variables []admissionv1.Variable, validations []validation) policySpec {
+	return policySpec{
 		FailurePolicy: ptr.To(admissionv1.Fail),
 		ParamKind:     &admissionv1.ParamKind{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease"},
 		MatchConstraints: &admissionv1.MatchResources{
 			MatchPolicy: ptr.To(admissionv1.Equivalent), NamespaceSelector: &metav1.LabelSelector{},
-			ObjectSelector: &metav1.LabelSelector{}, ResourceRules: rules,
+			ObjectSelector: &metav1.LabelSelector{}, ResourceRules: all,
 		},
 		MatchConditions: []admissionv1.MatchCondition{{Name: "fenced", Expression: about}},
 		Variables:       variables,
@@ -354,16 +352,17 @@ func fenceSpec(rules []admissionv1.NamedRuleWithOperations, about string, variab
 	}
 }
 
-// probedLeases matches the requests that Verify sends.
-func probedLeases() admissionv1.NamedRuleWithOperations {
-	return rule(coordinationv1.GroupName, coordinationv1.SchemeGroupVersion.Version, []string{"leases"}, admissionv1.Create)
+// leases matches Leases, and so the requests that Verify sends.
+func leases(operations ...admissionv1.OperationType) rules {
+	return rule(coordinationv1.GroupName, coordinationv1.SchemeGroupVersion.Version, []string{"leases"}, operations...)
 }
 
-func rule(group, version string, resources []string, operations ...admissionv1.OperationType) admissionv1.NamedRuleWithOperations {
-	return admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
+func rule(group, version string, resources []string, operations ...admissionv1.OperationType) rules {
+	return rules{RuleWithOperations: admissionv1.RuleWithOperations{
 		Operations: operations,
 		Rule: admissionv1.Rule{
-			APIGroups: []string{group}, APIVersions: []string{version}, Resources: resources, Scope: ptr.To(admissionv1.NamespacedScope),
+			APIGroups: []string{group}, APIVersions: []string{version}, Resources: resources,
+			Scope: ptr.To(admissionv1.NamespacedScope),
 		},
 	}}
 }

@@ -3,387 +3,415 @@ package guard_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/ptr"
+	"k8s.io/client-go/rest"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/hub/guard"
-	"github.com/leasecast/leasecast/hub/seal"
+	"github.com/leasecast/leasecast/e2e/fleet"
 )
 
-// What a fence answers.
-const (
-	notLeading = "this cluster does not lead the namespace"
-	termIsOver = "the term of this cluster is over: it ended at "
-	noLeader   = "the hub has not written the Lease of this namespace yet"
-)
-
-// deny is of a real API server: what any refusal of a fence begins with.
-const deny = "ValidatingAdmissionPolicy "
-
-// fencedAccount is the name of the account that is fenced in each namespace.
-const fencedAccount = "checkout"
-
-// asks is a policy of the fleet "fleet" that fences this in these namespaces.
-func asks(name string, f v1alpha1.Fencing, namespaces ...string) *v1alpha1.LeadershipPolicy {
-	return &v1alpha1.LeadershipPolicy{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: name},
-		Spec:       v1alpha1.LeadershipPolicySpec{Namespaces: v1alpha1.NamespaceSelection{Names: namespaces}, Fencing: &f},
-	}
-}
-
-// checkoutWrites fences what the account of each namespace writes.
-var checkoutWrites = v1alpha1.Fencing{Writes: []v1alpha1.WriteFence{{
-	ServiceAccounts: []v1alpha1.FencedServiceAccount{{Name: fencedAccount}},
-	Resources:       []v1alpha1.FencedResources{{Names: []string{"configmaps", "pods"}}, {Group: "apps", Names: []string{"deployments"}}},
-}}}
-
-// keeps keeps a fence until it is in force in all these namespaces. Those that are true have their Lease, and so the
-// gate.
-func keeps(t *testing.T, f guard.Fence, active map[string]bool) {
-	t.Helper()
-	h := hubOf(t)
-	h.wants(f, active)
-	eventually(t, "the fence is in force", func(ctx context.Context) error {
-		h.turn(ctx)
-		return h.Unfenced(f, "")
-	})
-}
-
-// fenceOf is the one fence that a policy asks for, in the fleet of the test. It goes after the test.
-func fenceOf(t *testing.T, o *v1alpha1.LeadershipPolicy) guard.Fence {
-	t.Helper()
-	h := hubOf(t)
-	o.Namespace = h.fleet
-	fences := guard.Fences("hub", o, nil)
-	if len(fences) != 1 {
-		t.Fatalf("there are %d fences", len(fences))
-	}
-	t.Cleanup(func() { h.drops(t) })
-	return fences[0]
-}
-
-// says writes the managed Lease of a namespace, with an ε of a minute.
-func says(t *testing.T, namespace, holder string, acquired, renewed time.Time, lasts time.Duration) {
-	t.Helper()
-	writeLease(t, namespace, lease.Term{Holder: holder, Epoch: 1000, AcquireTime: acquired, RenewTime: renewed, Duration: lasts}, time.Minute, "")
-}
-
-// writeLease writes the managed Lease of a namespace. It lists these locks, if any.
-func writeLease(t *testing.T, namespace string, term lease.Term, skew time.Duration, open string) {
-	t.Helper()
-	l := &coordinationv1.Lease{}
-	err := seal.Write(seal.Key("key"), lease.Content{
-		Term: term, Namespace: namespace, Name: v1alpha1.DefaultLeaseName, Cluster: "east.fleet", ClusterUID: "uid", Hub: "hub", Skew: skew,
-	}, l)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Namespace, l.Name = namespace, v1alpha1.DefaultLeaseName
-	if open != "" {
-		l.Annotations[v1alpha1.OpenLocksAnnotation] = open
-	}
-	if _, err := administrator(t).CoordinationV1().Leases(namespace).Create(t.Context(), l, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// inNamespace is a client of the fenced account of a namespace. It may do everything.
-func inNamespace(t *testing.T, namespace, name string) *kubernetes.Clientset {
-	t.Helper()
-	config, err := member.ServiceAccountConfig(t.Context(), namespace, name, []rbacv1.PolicyRule{
-		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return clientFor(t, config)
-}
-
-// write is one way to write. prepare is done before by the administrator, and returns what the write is about.
+// write is one way to write, after an administrator has prepared something.
 type write struct {
-	prepare func(ctx context.Context, c kubernetes.Interface, ns, name string) error
-	do      func(ctx context.Context, c kubernetes.Interface, ns, name string) error
-	over    string // the answer when the term is over and nobody has said so
-	leads   string // the answer to the leader
-	free    bool   // nothing is stored, so everybody is let through
+	prepare, do string
+	// The answers to the leader, and once the term has ended while the hub is silent.
+	leader, ended string
 }
 
-func configMap(name string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"a": "1", "b": "1"}}
-}
+const (
+	timeless = allowed // it carries no time of the API server
+	anytime  = "accepted anywhere"
+	aConfig  = "create configmaps"
+	// untimed has managedFields without times.
+	untimed = aConfig + ` ; merge configmaps {"metadata":{"managedFields":[{"manager":"other","operation":"Update",` +
+		`"apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:a":{}}}}]}}`
+	ephemeral = `strategic pods/ephemeralcontainers ` +
+		`{"spec":{"ephemeralContainers":[{"name":"e","image":"i","targetContainerName":"c"}]}}`
+)
 
-func aConfigMap(ctx context.Context, c kubernetes.Interface, ns, name string) error {
-	_, err := c.CoreV1().ConfigMaps(ns).Create(ctx, configMap(name), metav1.CreateOptions{})
-	return err
-}
-
-func changed(change func(*corev1.ConfigMap)) func(context.Context, kubernetes.Interface, string, string) error {
-	return func(ctx context.Context, c kubernetes.Interface, ns, name string) error {
-		m, err := c.CoreV1().ConfigMaps(ns).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		change(m)
-		_, err = c.CoreV1().ConfigMaps(ns).Update(ctx, m, metav1.UpdateOptions{})
-		return err
-	}
-}
-
-func patched(kind types.PatchType, body string) func(context.Context, kubernetes.Interface, string, string) error {
-	return func(ctx context.Context, c kubernetes.Interface, ns, name string) error {
-		o, body := metav1.PatchOptions{}, strings.ReplaceAll(body, "NAME", name)
-		if kind == types.ApplyPatchType {
-			o = metav1.PatchOptions{FieldManager: "test", Force: ptr.To(true)}
-		}
-		_, err := c.CoreV1().ConfigMaps(ns).Patch(ctx, name, kind, []byte(body), o)
-		return err
-	}
-}
-
-var container = corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}, ServiceAccountName: fencedAccount}
-
-func aPod(ctx context.Context, c kubernetes.Interface, ns, name string) error {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: container}
-	_, err := c.CoreV1().Pods(ns).Create(ctx, p, metav1.CreateOptions{})
-	return err
-}
-
-// patchedPod patches a Pod, or a subresource of it.
-func patchedPod(sub, body string) func(context.Context, kubernetes.Interface, string, string) error {
-	return func(ctx context.Context, c kubernetes.Interface, ns, name string) error {
-		var subs []string
-		if sub != "" {
-			subs = append(subs, sub)
-		}
-		_, err := c.CoreV1().Pods(ns).Patch(ctx, name, types.StrategicMergePatchType, []byte(body), metav1.PatchOptions{}, subs...)
-		return err
-	}
-}
-
-func aDeployment(ctx context.Context, c kubernetes.Interface, ns, name string) error {
-	labels := map[string]string{"app": name}
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.DeploymentSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: labels},
-		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: container},
-	}}
-	_, err := c.AppsV1().Deployments(ns).Create(ctx, d, metav1.CreateOptions{})
-	return err
-}
-
-// withUntimedNotes makes a ConfigMap whose notes carry no times.
-func withUntimedNotes(ctx context.Context, c kubernetes.Interface, ns, name string) error {
-	if err := aConfigMap(ctx, c, ns, name); err != nil {
-		return err
-	}
-	return patched(types.MergePatchType, `{"metadata":{"managedFields":[{"manager":"other","operation":"Update","apiVersion":"v1",`+
-		`"fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:a":{}}}}]}}`)(ctx, c, ns, name)
-}
-
-// applied makes a ConfigMap by server-side apply.
-func applied(manager string) func(ctx context.Context, c kubernetes.Interface, ns, name string) error {
-	return func(ctx context.Context, c kubernetes.Interface, ns, name string) error {
-		body := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + name + `"},"data":{"a":"1"}}`
-		_, err := c.CoreV1().ConfigMaps(ns).Patch(ctx, name, types.ApplyPatchType, []byte(body), metav1.PatchOptions{FieldManager: manager})
-		return err
-	}
-}
-
-// writes are what is documented in the README of this folder: each row of its table is one of these.
+// writes are documented in README.md: each row of its table is one of these.
 var writes = map[string]write{
-	"create": {do: aConfigMap, over: termIsOver},
-	"create with generateName": {over: termIsOver, do: func(ctx context.Context, c kubernetes.Interface, ns, name string) error {
-		m := configMap("")
-		m.GenerateName = name
-		_, err := c.CoreV1().ConfigMaps(ns).Create(ctx, m, metav1.CreateOptions{})
-		return err
-	}},
-	"create with a creationTimestamp of its own": {over: termIsOver, do: func(ctx context.Context, c kubernetes.Interface, ns, name string) error {
-		m := configMap(name)
-		m.CreationTimestamp = metav1.NewTime(time.Now().Add(-24 * time.Hour))
-		_, err := c.CoreV1().ConfigMaps(ns).Create(ctx, m, metav1.CreateOptions{})
-		return err
-	}},
-	"create by server-side apply": {over: termIsOver,
-		do: patched(types.ApplyPatchType, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"NAME"},"data":{"a":"1"}}`)},
-	"update": {prepare: aConfigMap, over: termIsOver, do: changed(func(m *corev1.ConfigMap) { m.Data["a"] = "2" })},
-	"update of a label": {prepare: aConfigMap, over: termIsOver,
-		do: changed(func(m *corev1.ConfigMap) { m.Labels = map[string]string{"a": "2"} })},
-	"update with notes of its own": {prepare: aConfigMap, over: termIsOver, do: changed(func(m *corev1.ConfigMap) {
-		m.Data["a"] = "2"
-		for i := range m.ManagedFields {
-			m.ManagedFields[i].Time = ptr.To(metav1.NewTime(time.Now().Add(-24 * time.Hour)))
-		}
-	})},
-	"update that takes all notes off": {prepare: aConfigMap, over: termIsOver, leads: termIsOver, do: changed(func(m *corev1.ConfigMap) {
-		m.Data["a"], m.ManagedFields = "2", []metav1.ManagedFieldsEntry{{}}
-	})},
-	"merge patch":           {prepare: aConfigMap, over: termIsOver, do: patched(types.MergePatchType, `{"data":{"a":"2"}}`)},
-	"strategic merge patch": {prepare: aConfigMap, over: termIsOver, do: patched(types.StrategicMergePatchType, `{"data":{"a":"2"}}`)},
-	"JSON patch":            {prepare: aConfigMap, over: termIsOver, do: patched(types.JSONPatchType, `[{"op":"replace","path":"/data/a","value":"2"}]`)},
-	"server-side apply": {prepare: aConfigMap, over: termIsOver,
-		do: patched(types.ApplyPatchType, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"NAME"},"data":{"a":"2"}}`)},
-	"status": {prepare: aDeployment, over: termIsOver, do: func(ctx context.Context, c kubernetes.Interface, ns, name string) error {
-		_, err := c.AppsV1().Deployments(ns).Patch(ctx, name, types.MergePatchType, []byte(`{"status":{"observedGeneration":7}}`), metav1.PatchOptions{}, "status")
-		return err
-	}},
-	"update that only takes fields away": {prepare: aConfigMap, do: changed(func(m *corev1.ConfigMap) { delete(m.Data, "b") })},
-	"update that reorders fields": {
-		prepare: func(ctx context.Context, c kubernetes.Interface, ns, name string) error {
-			m := configMap(name)
-			m.Finalizers = []string{"example.com/a", "example.com/b"}
-			_, err := c.CoreV1().ConfigMaps(ns).Create(ctx, m, metav1.CreateOptions{})
-			return err
-		},
-		do: changed(func(m *corev1.ConfigMap) { m.Finalizers[0], m.Finalizers[1] = m.Finalizers[1], m.Finalizers[0] }),
-	},
-	"update of what has notes without times": {prepare: withUntimedNotes, over: termIsOver, do: changed(func(m *corev1.ConfigMap) { m.Data["a"] = "2" })},
-	"update that takes fields away, of what has notes without times": {
-		prepare: withUntimedNotes, over: termIsOver, leads: termIsOver, do: changed(func(m *corev1.ConfigMap) { delete(m.Data, "b") }),
-	},
-	"update that changes nothing": {prepare: aConfigMap, free: true, do: changed(func(*corev1.ConfigMap) {})},
-	"patch that changes nothing":  {prepare: aConfigMap, free: true, do: patched(types.MergePatchType, `{"data":{"a":"1"}}`)},
-	"server-side apply that changes nothing": {prepare: applied("test"), free: true,
-		do: patched(types.ApplyPatchType, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"NAME"},"data":{"a":"1"}}`)},
-	"server-side apply of what another has set to the same": {prepare: applied("another"),
-		do: patched(types.ApplyPatchType, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"NAME"},"data":{"a":"1"}}`)},
-	"create, as a dry run": {free: true, do: func(ctx context.Context, c kubernetes.Interface, ns, name string) error {
-		_, err := c.CoreV1().ConfigMaps(ns).Create(ctx, configMap(name), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return err
-	}},
-	"server-side apply, as a dry run": {prepare: aConfigMap, free: true, do: func(ctx context.Context, c kubernetes.Interface, ns, name string) error {
-		body := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + name + `"},"data":{"a":"2"}}`
-		_, err := c.CoreV1().ConfigMaps(ns).Patch(ctx, name, types.ApplyPatchType, []byte(body),
-			metav1.PatchOptions{FieldManager: "test", Force: ptr.To(true), DryRun: []string{metav1.DryRunAll}})
-		return err
-	}},
-	"delete, as a dry run": {prepare: aConfigMap, free: true, do: func(ctx context.Context, c kubernetes.Interface, ns, name string) error {
-		return c.CoreV1().ConfigMaps(ns).Delete(ctx, name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
-	}},
-	"scale": {prepare: aDeployment, do: func(ctx context.Context, c kubernetes.Interface, ns, name string) error {
-		_, err := c.AppsV1().Deployments(ns).UpdateScale(ctx, name, &autoscalingv1.Scale{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}, Spec: autoscalingv1.ScaleSpec{Replicas: 5},
-		}, metav1.UpdateOptions{})
-		return err
-	}},
-	"delete": {prepare: aConfigMap, do: func(ctx context.Context, c kubernetes.Interface, ns, name string) error {
-		return c.CoreV1().ConfigMaps(ns).Delete(ctx, name, metav1.DeleteOptions{})
-	}},
-	"delete-collection": {prepare: aConfigMap, do: func(ctx context.Context, c kubernetes.Interface, ns, name string) error {
-		return c.CoreV1().ConfigMaps(ns).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "metadata.name=" + name})
-	}},
-	"binding": {prepare: aPod, do: func(ctx context.Context, c kubernetes.Interface, ns, name string) error {
-		b := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}, Target: corev1.ObjectReference{Kind: "Node", Name: "n"}}
-		return c.CoreV1().RESTClient().Post().Namespace(ns).Resource("bindings").Body(b).Do(ctx).Error()
-	}},
-	"ephemeral container": {prepare: aPod, over: termIsOver, do: patchedPod("ephemeralcontainers",
-		`{"spec":{"ephemeralContainers":[{"name":"e","image":"i","targetContainerName":"c"}]}}`)},
-	"ephemeral container of a Pod without notes": {
-		prepare: func(ctx context.Context, c kubernetes.Interface, ns, name string) error {
-			if err := aPod(ctx, c, ns, name); err != nil {
-				return err
-			}
-			return patchedPod("", `{"metadata":{"managedFields":[{}]}}`)(ctx, c, ns, name)
-		},
-		over: termIsOver, leads: termIsOver,
-		do: patchedPod("ephemeralcontainers", `{"spec":{"ephemeralContainers":[{"name":"e","image":"i","targetContainerName":"c"}]}}`),
-	},
-	"eviction": {prepare: aPod, do: func(ctx context.Context, c kubernetes.Interface, ns, name string) error {
-		return c.PolicyV1().Evictions(ns).Evict(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}})
-	}},
+	"create": {"", aConfig, allowed, termIsOver},
+	"create with generateName": {"", aConfig + ` {"metadata":{"name":null,"generateName":"NAME"}}`,
+		allowed, termIsOver},
+	"create with a time": {"", aConfig + ` {"metadata":{"creationTimestamp":"2020-01-01T00:00:00Z"}}`,
+		allowed, termIsOver},
+	"create by server-side apply": {"", "apply configmaps", allowed, termIsOver},
+	"create as a dry run":         {"", "create configmaps?dryRun=All", anytime, anytime},
+	"update":                      {aConfig, `update configmaps {"data":{"a":"2"}}`, allowed, termIsOver},
+	"update of a label":           {aConfig, `update configmaps {"metadata":{"labels":{"a":"2"}}}`, allowed, termIsOver},
+	"update with managedFields of its own": {aConfig, `update configmaps {"data":{"a":"2"},"metadata":{"managedFields":[` +
+		`{"manager":"other","operation":"Update","apiVersion":"v1","time":"2020-01-01T00:00:00Z","fieldsType":"FieldsV1",` +
+		`"fieldsV1":{"f:data":{"f:b":{}}}}]}}`, allowed, termIsOver},
+	"update that empties managedFields": {aConfig,
+		`update configmaps {"data":{"a":"2"},"metadata":{"managedFields":[{}]}}`, termIsOver, termIsOver},
+	"update that only removes fields": {aConfig, `update configmaps {"data":{"b":null}}`, allowed, timeless},
+	"update that only reorders": {aConfig + ` {"metadata":{"finalizers":["example.com/a","example.com/b"]}}`,
+		`update configmaps {"metadata":{"finalizers":["example.com/b","example.com/a"]}}`, allowed, timeless},
+	"update of untimed managedFields":  {untimed, `update configmaps {"data":{"a":"2"}}`, allowed, termIsOver},
+	"removal with untimed ones":        {untimed, `update configmaps {"data":{"b":null}}`, termIsOver, termIsOver},
+	"update that changes nothing":      {aConfig, `update configmaps`, anytime, anytime},
+	"merge patch":                      {aConfig, `merge configmaps {"data":{"a":"2"}}`, allowed, termIsOver},
+	"merge patch that changes nothing": {aConfig, `merge configmaps {"data":{"a":"1"}}`, anytime, anytime},
+	"strategic merge patch":            {aConfig, `strategic configmaps {"data":{"a":"2"}}`, allowed, termIsOver},
+	"JSON patch": {aConfig, `json configmaps [{"op":"replace","path":"/data/a","value":"2"}]`,
+		allowed, termIsOver},
+	"apply": {aConfig, `apply configmaps {"data":{"a":"2"}}`, allowed, termIsOver},
+	"apply as a dry run": {aConfig, `apply configmaps?fieldManager=test&dryRun=All {"data":{"a":"2"}}`, anytime,
+		anytime},
+	"apply that changes nothing": {"apply configmaps", "apply configmaps", anytime, anytime},
+	"apply of another's values":  {"apply configmaps?fieldManager=another", "apply configmaps", allowed, timeless},
+	"status": {"create deployments", `merge deployments/status {"status":{"observedGeneration":7}}`,
+		allowed, termIsOver},
+	"scale": {"create deployments", `update deployments/scale {"spec":{"replicas":5}}`,
+		allowed, timeless},
+	"delete":              {aConfig, "delete configmaps", allowed, timeless},
+	"delete as a dry run": {aConfig, "delete configmaps?dryRun=All", anytime, anytime},
+	"delete-collection":   {aConfig, "collection configmaps", allowed, timeless},
+	"binding":             {"create pods", "create bindings", allowed, timeless},
+	"eviction":            {"create pods", "create pods/eviction", allowed, timeless},
+	"ephemeral container": {"create pods", ephemeral, allowed, termIsOver},
+	"ephemeral without anything timed": {`create pods ; strategic pods {"metadata":{"managedFields":[{}]}}`, ephemeral,
+		termIsOver, termIsOver},
 }
 
-// Each row in each state of the namespace: what the fence lets through, and what it does not.
-func TestWhatAWriteFenceCatches(t *testing.T) {
+func TestWriteFence_RejectsWritesOutsideTheTerm(t *testing.T) {
 	parallel(t)
 	admin := administrator(t)
-	led, followed, over, ahead, bare := newNamespace(t), newNamespace(t), newNamespace(t), newNamespace(t), newNamespace(t)
+	led, follower, ended := newNamespace(t), newNamespace(t), newNamespace(t)
+	ahead, bare := newNamespace(t), newNamespace(t)
+	states := map[string]*state{led: &eastLeads, follower: &westLeads, ended: &termEnded, ahead: &hubAhead, bare: nil}
 	clients := map[string]*kubernetes.Clientset{}
-	for _, ns := range []string{led, followed, over, ahead, bare} {
-		clients[ns] = inNamespace(t, ns, fencedAccount)
-	}
-	objects := map[string]string{}
-	for what, w := range writes {
-		objects[what] = fmt.Sprintf("object-%d", len(objects))
-		for ns := range clients {
-			if w.prepare == nil {
-				continue
-			}
-			if err := w.prepare(t.Context(), admin, ns, objects[what]); err != nil {
-				t.Fatal(err)
+	for ns := range states {
+		clients[ns] = checkout(t, ns)
+		for what, w := range writes {
+			if w.prepare != "" {
+				mustSend(t, admin, ns, nameOf(what), w.prepare)
 			}
 		}
 	}
-	now := time.Now()
-	says(t, led, "east.fleet", now, now, time.Hour)
-	says(t, followed, "west.fleet", now, now, time.Hour)
-	says(t, over, "east.fleet", now, now.Add(time.Second), time.Second)
-	says(t, ahead, "east.fleet", now.Add(time.Hour), now.Add(time.Hour), time.Hour)
-	keeps(t, fenceOf(t, asks("shops", checkoutWrites, led, followed, over, ahead, bare)),
-		map[string]bool{led: true, followed: true, over: true, ahead: true, bare: false})
-	eventually(t, "the wall lets all of them out", func(ctx context.Context) error {
-		return aConfigMap(ctx, clients[led], led, fmt.Sprintf("first-%d", time.Now().UnixNano()))
-	})
-	for state, test := range map[string]struct {
+	fences(t, checkoutWrites, states)
+	answersSoon(t, clients[led], led, aConfig, allowed) // the wall excludes it
+	for name, in := range map[string]struct {
 		namespace string
 		answer    func(write) string
 	}{
-		"its cluster leads":     {led, func(w write) string { return w.leads }},
-		"another cluster leads": {followed, func(write) string { return notLeading }},
-		"its term is over":      {over, func(w write) string { return w.over }},
-		"the hub's clock was ahead": {ahead, func(w write) string {
-			if w.leads == "" && w.over != "" { // it carries a time
+		"its cluster leads":     {led, func(w write) string { return w.leader }},
+		"another cluster leads": {follower, func(write) string { return notLeading }},
+		"the term has ended":    {ended, func(w write) string { return w.ended }},
+		"there is no Lease":     {bare, func(write) string { return noLeader }},
+		"the hub's clock is ahead": {ahead, func(w write) string {
+			if w.leader == allowed && w.ended != timeless {
 				return hubIsAhead
 			}
-			return w.leads
+			return w.leader
 		}},
-		"there is no Lease, so no leader": {bare, func(write) string { return noLeader }},
 	} {
-		client := clients[test.namespace]
-		eventually(t, "the Lease is known", func(ctx context.Context) error {
-			err := aConfigMap(ctx, client, test.namespace, fmt.Sprintf("first-%d", time.Now().UnixNano()))
-			if want := test.answer(writes["create"]); (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
-				return fmt.Errorf("answered %w", err)
-			}
-			return nil
-		})
+		client := clients[in.namespace]
+		answersSoon(t, client, in.namespace, aConfig, in.answer(writes["create"]))
 		for what, w := range writes {
-			t.Run(state+"/"+what, func(t *testing.T) {
-				want := test.answer(w)
-				if w.free {
-					want = ""
+			t.Run(name+"/"+what, func(t *testing.T) {
+				want := in.answer(w)
+				if w.leader == anytime {
+					want = allowed
 				}
-				mustBeAnswered(t, w.do(t.Context(), client, test.namespace, objects[what]), want)
-				if err := w.do(t.Context(), admin, test.namespace, objects[what]); err != nil && strings.Contains(err.Error(), deny) {
-					t.Errorf("somebody who is not fenced: %v", err)
+				mustAnswer(t, client, in.namespace, nameOf(what), w.do, want)
+				err := send(t.Context(), admin, in.namespace, nameOf(what), w.do)
+				if err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy") {
+					t.Errorf("an account that is not fenced: %v", err)
 				}
 			})
 		}
 	}
 }
 
-// mustBeAnswered expects that answer of a fence; "": that it lets the request through.
-func mustBeAnswered(t *testing.T, err error, want string) {
+// nameOf returns the name of the object that a row is about.
+func nameOf(row string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' {
+			return r
+		}
+		return '-'
+	}, "o"+row+"o")
+}
+
+// relabels gives an object another value of the label by which it is fenced.
+func relabels(value string) string {
+	return `merge configmaps {"metadata":{"labels":{"led":` + value + `}}}`
+}
+
+func TestWriteFence_OfObjectsRejectsEveryWriter(t *testing.T) {
+	parallel(t)
+	admin := administrator(t)
+	ledConfig, otherConfig := aConfig+" {"+led+"}", aConfig+` {"metadata":{"labels":{"led":"stock"}}}`
+	rows := map[string]write{ // the answer to the leader, and after the term; anytime: it is not fenced
+		"create":                      {"", ledConfig, allowed, termIsOver},
+		"create with another value":   {"", otherConfig, anytime, anytime},
+		"create without the label":    {"", aConfig, anytime, anytime},
+		"patch":                       {ledConfig, `merge configmaps {"data":{"a":"2"}}`, allowed, termIsOver},
+		"removal of the label":        {ledConfig, relabels("null"), labelTaken, labelTaken},
+		"addition of the label":       {aConfig, relabels(`"shop"`), allowed, termIsOver},
+		"another value":               {ledConfig, relabels(`"stock"`), allowed, termIsOver},
+		"removal of another value":    {otherConfig, relabels("null"), anytime, anytime},
+		"delete":                      {ledConfig, "delete configmaps", allowed, timeless},
+		"delete of what has no label": {aConfig, "delete configmaps", anytime, anytime},
+	}
+	leader, follower, ended := newNamespace(t), newNamespace(t), newNamespace(t)
+	states := map[string]*state{leader: &eastLeads, follower: &westLeads, ended: &termEnded}
+	writers := map[string]func(ns string) *kubernetes.Clientset{
+		"an account of the namespace": func(ns string) *kubernetes.Clientset { return checkout(t, ns) },
+		"an administrator":            func(string) *kubernetes.Clientset { return admin },
+		"a controller of the cluster": func(string) *kubernetes.Clientset {
+			return clientFor(t, accountConfig(t, metav1.NamespaceSystem, "namespace-controller", everyResource))
+		},
+	}
+	for who := range writers {
+		for what, w := range rows {
+			for ns := range states {
+				if w.prepare != "" {
+					mustSend(t, admin, ns, nameOf(who+what), w.prepare)
+				}
+			}
+		}
+	}
+	fences(t, ledConfigMaps, states)
+	answersSoon(t, admin, leader, ledConfig, allowed) // the wall excludes it
+	for ns, answer := range map[string]func(write) string{
+		leader:   func(w write) string { return w.leader },
+		follower: func(write) string { return notLeading },
+		ended:    func(w write) string { return w.ended },
+	} {
+		answersSoon(t, admin, ns, ledConfig, answer(rows["create"]))
+		for who, client := range writers {
+			writer := client(ns)
+			for what, w := range rows {
+				t.Run(who+"/"+answer(rows["create"])+"/"+what, func(t *testing.T) {
+					want := answer(w)
+					if w.leader == anytime || who == "a controller of the cluster" {
+						want = allowed
+					}
+					mustAnswer(t, writer, ns, nameOf(who+what), w.do, want)
+				})
+			}
+		}
+	}
+}
+
+// verb is what people and programs do to a Deployment with the label led=shop: a request, or the arguments of kubectl,
+// whose input is the Deployment.
+type verb struct {
+	do       string
+	creates  bool
+	unfenced bool // by labels: README.md names it
+}
+
+var verbs = map[string]verb{
+	"kubectl create":                  {do: "kubectl create -f -", creates: true},
+	"kubectl apply creates":           {do: "kubectl apply -f -", creates: true},
+	"kubectl apply by server creates": {do: "kubectl apply --server-side -f -", creates: true},
+	"kubectl apply":                   {do: "kubectl apply -f -"},
+	"kubectl apply by server":         {do: "kubectl apply --server-side --force-conflicts -f -"},
+	"kubectl replace":                 {do: "kubectl replace -f -"},
+	"kubectl edit":                    {do: "kubectl edit deployment NAME"},
+	"kubectl patch":                   {do: `kubectl patch deployment NAME -p {"spec":{"replicas":3}}`},
+	"kubectl patch of a status": {do: "kubectl patch deployment NAME --subresource=status " +
+		`-p {"status":{"observedGeneration":9}}`},
+	"kubectl scale":               {do: "kubectl scale deployment NAME --replicas=4", unfenced: true},
+	"kubectl annotate":            {do: "kubectl annotate deployment NAME a=b"},
+	"kubectl label":               {do: "kubectl label deployment NAME a=b"},
+	"kubectl set image":           {do: "kubectl set image deployment/NAME c=another"},
+	"kubectl rollout restart":     {do: "kubectl rollout restart deployment/NAME"},
+	"autoscaler":                  {do: `update deployments/scale {"spec":{"replicas":5}}`, unfenced: true},
+	"controller updates":          {do: `update deployments {"spec":{"replicas":6}}`},
+	"controller updates a status": {do: `update deployments/status {"status":{"observedGeneration":8}}`},
+	"controller applies a status": {do: `apply deployments/status?fieldManager=applier ` +
+		`{"apiVersion":"apps/v1","kind":"Deployment","status":{"observedGeneration":5}}`},
+}
+
+// writer writes in a namespace, with kubectl and without.
+type writer struct {
+	*kubernetes.Clientset
+	namespace, kubeconfig string
+}
+
+func newWriter(t *testing.T, ns string, config *rest.Config) writer {
 	t.Helper()
-	switch {
-	case want == "" && err != nil:
-		t.Errorf("refused: %v", err)
-	case want != "" && err == nil:
-		t.Errorf("let through, want: %s", want)
-	case want != "" && !strings.Contains(err.Error(), want):
-		t.Errorf("refused with: %v\nwant: %s", err, want)
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := fleet.WriteKubeconfig(file, "member", config); err != nil {
+		t.Fatal(err)
+	}
+	return writer{clientFor(t, config), ns, file}
+}
+
+func (w writer) does(ctx context.Context, do, name string) error {
+	args := strings.Fields(strings.ReplaceAll(do, "NAME", name))
+	if args[0] != "kubectl" {
+		return send(ctx, w, w.namespace, name, do)
+	}
+	args[0] = "--kubeconfig=" + w.kubeconfig
+	kubectl := filepath.Join(os.Getenv(fleet.AssetsVariable), "kubectl")
+	cmd := exec.CommandContext(ctx, kubectl, append(args, "-n", w.namespace)...)
+	cmd.Stdin = strings.NewReader(filled("deployments", w.namespace, name, `{"spec":{"replicas":2},`+led+`}`))
+	cmd.Env = append(os.Environ(), `KUBE_EDITOR=sed -i s/replicas:.*/replicas:\ 7/`)
+	if answer, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", do, err, answer)
+	}
+	return nil
+}
+
+const led = `"metadata":{"labels":{"led":"shop"}}`
+
+// Each verb leaves managedFields of its own kind. The leader may do each one, and go on after that.
+func TestWriteFence_AcceptsEveryVerbOfTheLeader(t *testing.T) {
+	parallel(t)
+	admin := administrator(t)
+	for kind, fencing := range map[string]v1alpha1.Fencing{"of an account": checkoutWrites, "of labels": ledDeployments} {
+		leader, follower, ended := newNamespace(t), newNamespace(t), newNamespace(t)
+		writers := map[string]writer{}
+		for _, ns := range []string{leader, follower, ended} {
+			writers[ns] = newWriter(t, ns, accountConfig(t, ns, "checkout", everyResource))
+			administrates := newWriter(t, ns, server.AdminConfig())
+			for what, v := range verbs {
+				if v.creates && ns == leader {
+					continue
+				}
+				mustSend(t, admin, ns, nameOf(what), "create deployments {"+led+"}")
+				if !v.creates && ns == ended { // in time, and not fenced
+					if err := administrates.does(t.Context(), v.do, nameOf(what)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		fences(t, fencing, map[string]*state{leader: &eastLeads, follower: &westLeads, ended: &termEnded})
+		patch := func(ctx context.Context, ns, what string) error {
+			at := fmt.Sprintf(`merge deployments {"metadata":{"annotations":{"at":"%d"}}}`, time.Now().UnixNano())
+			return writers[ns].does(ctx, at, nameOf(what))
+		}
+		for ns, want := range map[string]string{leader: allowed, follower: notLeading, ended: termIsOver} {
+			eventually(t, "the answer is "+want, func(ctx context.Context) error {
+				return expect(patch(ctx, ns, "kubectl patch"), want)
+			})
+		}
+		for what, v := range verbs {
+			t.Run(kind+"/"+what, func(t *testing.T) {
+				check := func(who string, err error, want string) {
+					t.Helper()
+					if err := expect(err, want); err != nil {
+						t.Errorf("%s: %v", who, err)
+					}
+				}
+				check("the leader", writers[leader].does(t.Context(), v.do, nameOf(what)), allowed)
+				check("the leader, later", patch(t.Context(), leader, what), allowed)
+				if want := notLeading; !v.creates {
+					if v.unfenced && kind == "of labels" {
+						want = allowed
+					}
+					check("a follower", writers[follower].does(t.Context(), v.do, nameOf(what)), want)
+				}
+				check("a follower, later", patch(t.Context(), follower, what), notLeading)
+				check("after the term", patch(t.Context(), ended, what), termIsOver)
+			})
+		}
+	}
+}
+
+// A write counts as its user's, whom the API server takes the caller for. A connection to a Pod is no write.
+func TestWriteFence_FollowsImpersonation(t *testing.T) {
+	parallel(t)
+	ns, admin := newNamespace(t), administrator(t)
+	fences(t, checkoutWrites, map[string]*state{ns: &westLeads})
+	config := accountConfig(t, ns, "checkout", everyResource)
+	client := clientFor(t, config)
+	answersSoon(t, client, ns, aConfig, notLeading)
+	account := "system:serviceaccount:" + ns + ":checkout"
+	mustAnswer(t, impersonating(t, server.AdminConfig(), account), ns, "a", aConfig, notLeading)
+	mustAnswer(t, impersonating(t, config, "somebody"), ns, "b", aConfig, allowed)
+	mustSend(t, admin, ns, "pod", "create pods")
+	// No node runs the Pod. So the API server has an answer of its own, which comes after admission.
+	err := client.CoreV1().RESTClient().Post().Namespace(ns).Resource("pods").Name("pod").SubResource("exec").
+		Param("container", "c").Param("command", "true").Param("stdout", "true").Do(t.Context()).Error()
+	if err := expect(err, "does not have a host assigned"); err != nil {
+		t.Error(err)
+	}
+}
+
+// warnings collects the warnings of an API server.
+type warnings struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (w *warnings) HandleWarningHeader(_ int, _, text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all = append(w.all, text)
+}
+
+// taken returns the warnings, and forgets them.
+func (w *warnings) taken() (all []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all, w.all = w.all, nil
+	return all
+}
+
+// A fence that warns accepts everything, and warns once, with the reason.
+func TestFenceThatWarns_AcceptsEverything(t *testing.T) {
+	parallel(t)
+	warned := &warnings{}
+	config := server.AdminConfig()
+	config.WarningHandler = warned
+	client := clientFor(t, config)
+	ended := state{began: -time.Hour, renewed: -time.Hour, lasts: time.Minute}
+	endedElsewhere := ended
+	endedElsewhere.holder = "west.fleet"
+	for name, test := range map[string]struct {
+		lease *state
+		want  []string
+	}{
+		"its cluster leads":                     {&eastLeads, nil},
+		"another cluster leads":                 {&westLeads, []string{notLeading}},
+		"the term of another cluster has ended": {&endedElsewhere, []string{notLeading}},
+		"the term has ended":                    {&ended, []string{termIsOver}},
+		"there is no Lease":                     {nil, nil},
+	} {
+		for kind, do := range map[string]string{
+			"writes": aConfig + " {" + led + "}", "schedules": "create jobs", "locks": "create leases " + foreign,
+		} {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				ns, want := newNamespace(t), test.want
+				fencing := map[string]v1alpha1.Fencing{"writes": ledConfigMaps, "schedules": allJobs, "locks": lockIn(ns)}[kind]
+				fencing.Enforcement = v1alpha1.EnforcementWarn
+				if test.lease == nil && kind != "locks" {
+					want = []string{noLeader}
+				}
+				fences(t, fencing, map[string]*state{ns: test.lease})
+				eventually(t, "the warnings are these", func(ctx context.Context) error {
+					warned.taken()
+					name := fmt.Sprintf("object-%d", time.Now().UnixNano())
+					if kind == "locks" {
+						name = "stock"
+						defer func() { _ = send(ctx, administrator(t), ns, name, "delete leases") }()
+					}
+					if err := send(ctx, client, ns, name, do); err != nil {
+						return err
+					}
+					if got := warned.taken(); !slices.EqualFunc(got, want, strings.Contains) {
+						return fmt.Errorf("the warnings are %q", got)
+					}
+					return nil
+				})
+			})
+		}
 	}
 }

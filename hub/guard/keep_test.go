@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -15,226 +16,286 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/guard"
 )
 
-// edit is what somebody does to the stored objects.
-type edit func(ctx context.Context, client *kubernetes.Clientset) error
+// stored is a policy and its binding, as the API server stores them.
+type stored struct {
+	Policy  *admissionv1.ValidatingAdmissionPolicy
+	Binding *admissionv1.ValidatingAdmissionPolicyBinding
+}
 
-func editPolicy(name string, change func(*admissionv1.ValidatingAdmissionPolicy)) edit {
-	return func(ctx context.Context, client *kubernetes.Clientset) error {
-		policies := client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
-		policy, err := policies.Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		change(policy)
-		_, err = policies.Update(ctx, policy, metav1.UpdateOptions{})
-		return err
+// diff returns how the specs differ.
+func (s stored) diff(want stored) string {
+	return cmp.Diff(want.Policy.Spec, s.Policy.Spec) + cmp.Diff(want.Binding.Spec, s.Binding.Spec)
+}
+
+func read(ctx context.Context, client *kubernetes.Clientset, name string) (s stored, err error) {
+	v1 := client.AdmissionregistrationV1()
+	if s.Policy, err = v1.ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{}); err == nil {
+		s.Binding, err = v1.ValidatingAdmissionPolicyBindings().Get(ctx, name, metav1.GetOptions{})
 	}
+	return s, err
 }
 
-func editBinding(name string, change func(*admissionv1.ValidatingAdmissionPolicyBinding)) edit {
-	return func(ctx context.Context, client *kubernetes.Clientset) error {
-		bindings := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-		binding, err := bindings.Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		change(binding)
-		_, err = bindings.Update(ctx, binding, metav1.UpdateOptions{})
-		return err
+// edits are what others do to a policy and its binding.
+var edits = map[string]func(stored){
+	"the binding only audits": func(s stored) {
+		s.Binding.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Audit}
+	},
+	"the policy matches nothing": func(s stored) {
+		nothing := admissionv1.MatchCondition{Name: "nothing", Expression: "false"}
+		s.Policy.Spec.MatchConditions = append(s.Policy.Spec.MatchConditions, nothing)
+	},
+	"labels are replaced": func(s stored) {
+		s.Policy.Labels = map[string]string{"example.com/team": "security"}
+	},
+	"annotations are replaced": func(s stored) {
+		s.Policy.Annotations = map[string]string{v1alpha1.HubAnnotation: "another"}
+	},
+}
+
+// edited edits a policy and its binding, and reports whether a generation rose.
+func edited(t *testing.T, client *kubernetes.Clientset, name string, edit func(stored)) (changed bool) {
+	t.Helper()
+	s, err := read(t.Context(), client, name)
+	if err != nil {
+		t.Fatal(err)
 	}
+	before := s.Policy.Generation + s.Binding.Generation
+	edit(s)
+	v1, o := client.AdmissionregistrationV1(), metav1.UpdateOptions{}
+	policy, err := v1.ValidatingAdmissionPolicies().Update(t.Context(), s.Policy, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binding, err := v1.ValidatingAdmissionPolicyBindings().Update(t.Context(), s.Binding, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return policy.Generation+binding.Generation > before
 }
 
-func toAudit(b *admissionv1.ValidatingAdmissionPolicyBinding) {
-	b.Spec.ValidationActions = []admissionv1.ValidationAction{admissionv1.Audit}
-}
-
-func TestWhatSomebodyEditsOrDeletesIsRepaired(t *testing.T) {
-	client := administrator(t)
-	// Each edit ends the protection, so that the test can await that it took effect, and then that the repair did.
-	edits := map[string]func(name string) edit{
-		"the policy is deleted": func(name string) edit {
-			return func(ctx context.Context, client *kubernetes.Clientset) error {
-				return client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Delete(ctx, name, metav1.DeleteOptions{})
+func TestKeeper_RevertsEdits(t *testing.T) {
+	guarded(t)
+	ns, client, h := newNamespace(t), administrator(t), hubOf(t)
+	fence := fences(t, checkoutWrites, map[string]*state{ns: &westLeads})
+	objects := append(fence.Names(), guard.Name, guard.RegistrationsName)
+	for _, name := range objects {
+		before, err := read(t.Context(), client, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		restored := func(ctx context.Context) error {
+			if h.turn(ctx); h.Unguarded() != nil {
+				return h.Unguarded()
 			}
-		},
-
-		"the binding only audits": func(name string) edit { return editBinding(name, toAudit) },
-
-		"the policy matches nothing": func(name string) edit {
-			return editPolicy(name, func(p *admissionv1.ValidatingAdmissionPolicy) {
-				p.Spec.MatchConditions = []admissionv1.MatchCondition{{Name: "nothing", Expression: "false"}}
-			})
-		},
-		"the policy is of another version": func(name string) edit {
-			return editPolicy(name, func(p *admissionv1.ValidatingAdmissionPolicy) {
-				for i, v := range p.Spec.Validations {
-					if before, _, told := strings.Cut(v.Message, "(guard "); told {
-						p.Spec.Validations[i].Message = before + "(guard 00000000)"
-					}
+			now, err := read(ctx, client, name)
+			if err != nil {
+				return err
+			}
+			for key, value := range before.Policy.Annotations {
+				if now.Policy.Annotations[key] != value {
+					err = fmt.Errorf("annotations are %v", now.Policy.Annotations)
 				}
-			})
-		},
-	}
-	for _, p := range guard.Policies() {
-		name := p.Policy.Name
+			}
+			if now.Policy.Labels[v1alpha1.ManagedByLabel] != v1alpha1.ManagedByValue {
+				err = fmt.Errorf("labels are %v", now.Policy.Labels)
+			}
+			if diff := now.diff(before); diff != "" {
+				err = errors.New(diff)
+			}
+			return errors.Join(err, h.Unfenced(fence, ns))
+		}
 		for what, edit := range edits {
 			t.Run(name+"/"+what, func(t *testing.T) {
-				standing(t)
-				eventuallyNotStanding(t, client, func() { mustEdit(t, client, edit(name)) })
-				standing(t)
-				mustBeAsBuilt(t, client)
+				mended := h.mended
+				changed := edited(t, client, name, edit) || what == "labels are replaced" // the hub lists by its label
+				eventually(t, "it is restored", restored)
+				if reported := h.mended > mended; reported != (changed && slices.Contains(fence.Names(), name)) {
+					t.Errorf("an edit of a fence is reported: %v", reported)
+				}
+				now, err := read(t.Context(), client, name)
+				if team := now.Policy.Labels["example.com/team"]; err != nil || what == "labels are replaced" && team == "" {
+					t.Errorf("the label of others is %q, %v", team, err)
+				}
 			})
 		}
-	}
-}
-
-func TestLabelsAreRepairedAndThoseOfOthersStay(t *testing.T) {
-	standing(t)
-	client := administrator(t)
-	mustEdit(t, client, editPolicy(guard.Name, func(p *admissionv1.ValidatingAdmissionPolicy) {
-		p.Labels = map[string]string{"example.com/team": "security"}
-	}))
-	standing(t)
-	policy, _ := stored(t, client, guard.Name)
-	if got := fmt.Sprint(policy.Labels); got != "map[app.kubernetes.io/managed-by:leasecast example.com/team:security]" {
-		t.Fatalf("labels: %v", got)
-	}
-}
-
-func TestRemoveLeavesNothingAndMayBeRepeated(t *testing.T) {
-	standing(t)
-	client := administrator(t)
-	eventuallyNotStanding(t, client, func() {
-		for range 2 {
-			if err := hubOf(t).Remove(t.Context()); err != nil {
+		t.Run(name+"/it is deleted", func(t *testing.T) {
+			policies := client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
+			if err := policies.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-		}
-	})
-	for _, p := range guard.Policies() {
-		_, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), p.Policy.Name, metav1.GetOptions{})
-		if !apierrors.IsNotFound(err) {
-			t.Errorf("the policy %s is still there: %v", p.Policy.Name, err)
-		}
-		_, err = client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(t.Context(), p.Binding.Name, metav1.GetOptions{})
-		if !apierrors.IsNotFound(err) {
-			t.Errorf("the binding %s is still there: %v", p.Binding.Name, err)
-		}
-	}
-	leases, err := client.CoordinationV1().Leases(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(leases.Items) > 0 {
-		t.Errorf("Verify was let through and left Leases behind: %v", leases.Items)
-	}
-}
-
-func TestAMemberThatForbidsSaysWhatIsMissing(t *testing.T) {
-	standing(t)
-	about := func(resource string) func(rbacv1.PolicyRule) bool {
-		return func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, resource) }
-	}
-	publishing := func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Verbs, guard.Verb) }
-	creating := func(rule rbacv1.PolicyRule) bool {
-		return about("validatingadmissionpolicies")(rule) && slices.Contains(rule.Verbs, "create")
-	}
-	tests := map[string]struct {
-		without func(rbacv1.PolicyRule) bool
-		removed bool // beforehand
-		do      func(ctx context.Context, client *kubernetes.Clientset) error
-		want    error
-	}{
-		"Ensure may not read": {
-			without: about("validatingadmissionpolicies"), do: guards, want: guard.ErrForbidden,
-		},
-		"Ensure may not create": {
-			without: creating, removed: true, do: guards, want: guard.ErrForbidden,
-		},
-		"Remove may not delete": {
-			without: about("validatingadmissionpolicies"), do: func(ctx context.Context, client *kubernetes.Clientset) error {
-				return newHub(client, "fleet").Remove(ctx)
-			},
-			want: guard.ErrForbidden,
-		},
-		"Verify may not publish": {
-			without: publishing, do: func(ctx context.Context, client *kubernetes.Clientset) error { return guard.Verify(ctx, client) },
-			want: guard.ErrForbidden,
-		},
-		"Verify may not write Leases, so it cannot tell": {
-			without: func(rule rbacv1.PolicyRule) bool { return about("leases")(rule) && !publishing(rule) },
-			do:      func(ctx context.Context, client *kubernetes.Clientset) error { return guard.Verify(ctx, client) },
-			want:    guard.ErrNotEnforced,
-		},
-	}
-	n := 0
-	for name, test := range tests {
-		n++
-		client := serviceAccount(t, fmt.Sprintf("hub-%d", n), test.without)
-		t.Run(name, func(t *testing.T) {
-			standing(t)
-			if test.removed {
-				eventuallyNotStanding(t, administrator(t), func() {
-					if err := hubOf(t).Remove(t.Context()); err != nil {
-						t.Fatal(err)
-					}
-				})
-			}
-			if err := test.do(t.Context(), client); !errors.Is(err, test.want) {
-				t.Fatalf("error: %v, want one that wraps %q", err, test.want)
-			}
+			eventually(t, "it is restored", restored)
 		})
 	}
-}
-
-func guards(ctx context.Context, client *kubernetes.Clientset) error {
-	return newHub(client, "fleet").guards(ctx)
-}
-
-func stored(t *testing.T, client kubernetes.Interface, name string) (*admissionv1.ValidatingAdmissionPolicy, *admissionv1.ValidatingAdmissionPolicyBinding) {
-	t.Helper()
-	policy, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	binding, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return policy, binding
-}
-
-func mustBeAsBuilt(t *testing.T, client kubernetes.Interface) {
-	t.Helper()
-	for _, want := range guard.Policies() {
-		policy, binding := stored(t, client, want.Policy.Name)
-		if diff := cmp.Diff(want.Policy.Spec, policy.Spec); diff != "" {
-			t.Errorf("policy (-want +got):\n%s", diff)
+	for _, p := range guard.Policies() {
+		now, err := read(t.Context(), client, p.Policy.Name)
+		if diff := now.diff(stored{p.Policy, p.Binding}); err != nil || diff != "" {
+			t.Errorf("%v; policy (-want +got):\n%s", err, diff)
 		}
-		if diff := cmp.Diff(want.Binding.Spec, binding.Spec); diff != "" {
-			t.Errorf("binding (-want +got):\n%s", diff)
+		if *p.Policy.Spec.FailurePolicy != admissionv1.Fail {
+			t.Errorf("%s accepts a request that it cannot evaluate", p.Policy.Name)
 		}
 	}
 }
 
-func mustEdit(t *testing.T, client *kubernetes.Clientset, edit edit) {
+// verifySoon verifies the guard until the result is that.
+func verifySoon(t *testing.T, client kubernetes.Interface, want error) {
 	t.Helper()
-	if err := edit(t.Context(), client); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// eventuallyNotStanding does what ends the protection and waits until Verify notices.
-func eventuallyNotStanding(t *testing.T, client kubernetes.Interface, do func()) {
-	t.Helper()
-	do()
-	eventually(t, "Verify notices that the policy is not in force", func(ctx context.Context) error {
-		if err := guard.Verify(ctx, client); !errors.Is(err, guard.ErrNotEnforced) {
-			return fmt.Errorf("Verify = %w", err)
+	eventually(t, fmt.Sprint("the result is ", want), func(ctx context.Context) error {
+		if err := guard.Verify(ctx, client); !errors.Is(err, want) {
+			return fmt.Errorf("it is %w", err)
 		}
 		return nil
 	})
+}
+
+func TestVerify_NoticesAnotherVersion(t *testing.T) {
+	guarded(t)
+	client := administrator(t)
+	for _, p := range guard.Policies() {
+		edited(t, client, p.Policy.Name, func(s stored) {
+			for i, v := range s.Policy.Spec.Validations {
+				s.Policy.Spec.Validations[i].Message, _, _ = strings.Cut(v.Message, "(guard ")
+			}
+		})
+		verifySoon(t, client, guard.ErrNotEnforced)
+		guarded(t)
+	}
+}
+
+func TestVerify_ReportsWhatTheMemberAnswers(t *testing.T) {
+	guarded(t)
+	unreachable := server.AdminConfig()
+	unreachable.Host = "https://127.0.0.1:1"
+	err := guard.Verify(t.Context(), clientFor(t, unreachable))
+	if err == nil || errors.Is(err, guard.ErrNotEnforced) || errors.Is(err, guard.ErrForbidden) {
+		t.Errorf("without an answer: %v, want an error that shows no state", err)
+	}
+	onLeases := func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "leases") }
+	noLeases := slices.DeleteFunc(hubRules(t), onLeases)
+	err = guard.Verify(t.Context(), account(t, "hub-without-leases", noLeases...))
+	if !errors.Is(err, guard.ErrNotEnforced) {
+		t.Errorf("without the right to write Leases: %v, want %v", err, guard.ErrNotEnforced)
+	}
+}
+
+func TestKeeper_MemberDoesNotServeTheKind(t *testing.T) {
+	config := server.AdminConfig()
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return olderServer{next} })
+	h := newHub(clientFor(t, config), "fleet")
+	if err := h.guards(t.Context()); !errors.Is(err, guard.ErrUnsupported) {
+		t.Errorf("the guard: %v, want %v", err, guard.ErrUnsupported)
+	}
+	if err := h.Remove(t.Context()); err != nil {
+		t.Errorf("Remove returns %v where nothing can be stored", err)
+	}
+}
+
+// olderServer requests a version of the kinds that the API server does not serve.
+type olderServer struct{ next http.RoundTripper }
+
+func (o olderServer) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	const group = "/admissionregistration.k8s.io/"
+	req.URL.Path = strings.Replace(req.URL.Path, group+"v1/", group+"v0/", 1)
+	return o.next.RoundTrip(req)
+}
+
+func TestRemove_LeavesNothing(t *testing.T) {
+	guarded(t)
+	client := administrator(t)
+	for range 2 { // what is missing counts as removed
+		if err := hubOf(t).Remove(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	verifySoon(t, client, guard.ErrNotEnforced)
+	for _, p := range guard.Policies() {
+		if _, err := read(t.Context(), client, p.Policy.Name); !apierrors.IsNotFound(err) {
+			t.Errorf("%s: %v", p.Policy.Name, err)
+		}
+		_, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().
+			Get(t.Context(), p.Policy.Name, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			t.Errorf("the binding of %s: %v", p.Policy.Name, err)
+		}
+	}
+	leases, err := client.CoordinationV1().Leases(metav1.NamespaceDefault).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(leases.Items) > 0 {
+		t.Errorf("an accepted probe was stored: %v, %v", leases.Items, err)
+	}
+}
+
+// lifetime is all that the hub does with the guard of a member: it installs, verifies, restores and removes it.
+func lifetime(t *testing.T, client *kubernetes.Clientset) error {
+	t.Helper()
+	admin := administrator(t)
+	if err := newHub(admin, "fleet").Remove(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h := newHub(client, "fleet")
+	if err := h.guards(t.Context()); errors.Is(err, guard.ErrForbidden) {
+		return err
+	}
+	var err error
+	eventually(t, "the guard is in force, or rejects the hub", func(ctx context.Context) error {
+		if err = guard.Verify(ctx, client); errors.Is(err, guard.ErrForbidden) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, p := range guard.Policies() {
+		edited(t, admin, p.Policy.Name, edits["the binding only audits"])
+		edited(t, admin, p.Policy.Name, edits["the policy matches nothing"])
+	}
+	if err := h.guards(t.Context()); errors.Is(err, guard.ErrForbidden) {
+		return err
+	}
+	return h.Remove(t.Context())
+}
+
+// Least privilege: config/member grants each verb that the guard needs, and no other one.
+func TestGuard_NeedsEachVerbThatConfigMemberGrants(t *testing.T) {
+	rules := hubRules(t)
+	if err := lifetime(t, account(t, "hub-with-all", rules...)); err != nil {
+		t.Fatalf("with all rights: %v", err)
+	}
+	needed := 0
+	for i, r := range rules {
+		what := strings.Join(append(r.Verbs, r.Resources...), "-")
+		if !slices.Contains(r.APIGroups, "admissionregistration.k8s.io") && !slices.Contains(r.Verbs, guard.Verb) {
+			continue
+		}
+		needed++
+		t.Run(what, func(t *testing.T) {
+			client := account(t, "hub-without-"+what, slices.Delete(slices.Clone(rules), i, i+1)...)
+			if err := lifetime(t, client); !errors.Is(err, guard.ErrForbidden) {
+				t.Errorf("%v: remove the verb from config/member/hub_role.yaml if it is not needed", err)
+			}
+		})
+	}
+	if needed != 9 {
+		t.Errorf("%d rights, want 9: get, create, update and delete of two resources, and publish", needed)
+	}
+}
+
+// A real API server accepts the selector.
+func TestGuarded_ExcludesNamespacesOfTheCluster(t *testing.T) {
+	admin := administrator(t)
+	for _, ns := range []string{metav1.NamespaceSystem, metav1.NamespaceDefault} {
+		mustSend(t, admin, ns, "selected", unmanaged+` ; update leases {"metadata":{"labels":{"guarded":"test"}}}`)
+		t.Cleanup(func() { _ = send(context.Background(), admin, ns, "selected", "delete leases") })
+	}
+	leases, err := admin.CoordinationV1().Leases(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{
+		LabelSelector: "guarded=test", FieldSelector: guard.Guarded().String(),
+	})
+	if err != nil || len(leases.Items) != 1 || leases.Items[0].Namespace != metav1.NamespaceDefault {
+		t.Errorf("it selects %v, %v", leases.Items, err)
+	}
 }

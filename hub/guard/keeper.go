@@ -21,8 +21,8 @@ const (
 	IdleEvery = 10 * time.Second
 	// VerifyEvery is how often what is in force is probed again.
 	VerifyEvery = time.Minute
-	// firstRetry and lastRetry bound the delay before a rejected request is sent again. It doubles each time.
-	firstRetry, lastRetry = time.Second, 10 * time.Second
+	// guardRetry and fenceRetry are the delays before a rejected request is sent again.
+	guardRetry, fenceRetry = time.Second, 5 * time.Second
 	// Timeout bounds one turn.
 	Timeout = 10 * time.Second
 	// namespaceTimeout is what each namespace of each fence adds.
@@ -39,6 +39,9 @@ type Options struct {
 	Hub, Fleet string
 	// Now returns a boot reading.
 	Now func() time.Duration
+	// MayWrite reports whether the hub still has the right to write. It is called just before each write: a turn takes
+	// long, and another replica may be elected in the middle of it.
+	MayWrite func() bool
 	// Changed is called after the status changed, and Mended after an edit of a fence by others was reverted. They
 	// must not block.
 	Changed func()
@@ -110,7 +113,7 @@ func (k *Keeper) Remove(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	k.Forget()
-	k.forgetFences(nil)
+	k.track(nil)
 	k.mu.Lock()
 	k.unguarded = ErrUnchecked
 	k.mu.Unlock()
@@ -124,7 +127,7 @@ func (k *Keeper) Remove(ctx context.Context) error {
 		return err
 	}
 	for _, p := range k.guard {
-		if err := k.removePolicy(ctx, p.Policy.Name); err != nil {
+		if err := cmp.Or(k.remove(ctx, bindings, p.Policy.Name), k.remove(ctx, policiesResource, p.Policy.Name)); err != nil {
 			return err
 		}
 	}
@@ -140,8 +143,8 @@ func (k *Keeper) keepGuard(ctx context.Context, now time.Duration, due bool) err
 	}
 	for _, p := range k.guard {
 		is, err := k.ensurePolicy(ctx, p)
-		if due = due || is.changed; err != nil {
-			k.guardAt = now + firstRetry
+		if due = due || is != unchanged; err != nil {
+			k.guardAt = now + guardRetry
 			return err
 		}
 	}
@@ -169,7 +172,7 @@ func (k *Keeper) noteGuard(err error) {
 // keepFences keeps the fences installed, and removes others. failed is why none can be checked, or nil. It returns
 // what kept fences from being checked.
 func (k *Keeper) keepFences(ctx context.Context, d Desired, failed error, due bool) (silent error) {
-	forgot := k.forgetFences(d.Fences)
+	forgot := k.track(d.Fences)
 	if len(d.Fences) > 0 && failed == nil {
 		_, failed = k.ensurePolicy(ctx, k.anchor)
 	}

@@ -32,8 +32,8 @@ type fenceState struct {
 	since map[string]time.Duration
 
 	// gate and wall hold the namespaces where a probe was rejected since the part was changed by others.
-	gate, wall     map[string]bool
-	retryAt, pause time.Duration
+	gate, wall map[string]bool
+	retryAt    time.Duration
 }
 
 // fenceTurn is what a fence has to be in one turn.
@@ -87,8 +87,7 @@ func (k *Keeper) FencedSince(f Fence, namespace string) (since time.Duration, er
 // keepFence installs a fence, probes it, and records the result. With an error that is no answer about the fence,
 // the last result stays.
 func (k *Keeper) keepFence(ctx context.Context, f Fence, turn fenceTurn) (settled bool, err error) {
-	s := k.state(f)
-	now := k.Now()
+	s, now := k.fences[f.Name()], k.Now()
 	if turn.failed == nil && now < s.retryAt {
 		return s.settled, s.err
 	}
@@ -97,28 +96,14 @@ func (k *Keeper) keepFence(ctx context.Context, f Fence, turn fenceTurn) (settle
 	if err = turn.failed; err == nil {
 		inForce, settled, is, err = k.install(ctx, f, s, turn)
 	}
-	if err == nil || turn.failed != nil || !rejects(err) {
-		s.retryAt, s.pause = 0, 0
-	} else {
-		s.pause = min(lastRetry, max(firstRetry, 2*s.pause))
-		s.retryAt = now + s.pause
+	if s.retryAt = 0; turn.failed == nil && rejects(err) {
+		s.retryAt = now + fenceRetry
 	}
-	if is.mended {
+	if is == mended {
 		k.Mended(f.Name())
 	}
-	k.noteFence(f, s, inForce, settled, is.reset, err)
+	k.noteFence(f, s, inForce, settled, is >= replaced, err)
 	return settled, err
-}
-
-func (k *Keeper) state(f Fence) *fenceState {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	s := k.fences[f.Name()]
-	if s == nil {
-		s = &fenceState{gate: map[string]bool{}, wall: map[string]bool{}}
-		k.fences[f.Name()] = s
-	}
-	return s
 }
 
 // noteFence records the result of a check.
@@ -149,15 +134,21 @@ func (s *fenceState) summary() string {
 		errors.Is(s.err, ErrForbidden), errors.Is(s.err, ErrUnsupported))
 }
 
-// forgetFences forgets all fences but these, and reports whether it forgot any.
-func (k *Keeper) forgetFences(but []Fence) (forgot bool) {
+// track forgets all fences but these, and reports whether it forgot any.
+func (k *Keeper) track(fences []Fence) (forgot bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	before := len(k.fences)
 	maps.DeleteFunc(k.fences, func(name string, _ *fenceState) bool {
-		return !slices.ContainsFunc(but, func(f Fence) bool { return f.Name() == name })
+		return !slices.ContainsFunc(fences, func(f Fence) bool { return f.Name() == name })
 	})
-	return len(k.fences) < before
+	forgot = len(k.fences) < before
+	for _, f := range fences {
+		if k.fences[f.Name()] == nil {
+			k.fences[f.Name()] = &fenceState{gate: map[string]bool{}, wall: map[string]bool{}}
+		}
+	}
+	return forgot
 }
 
 // isAnswer reports whether an error shows that the guard is not in force. Any other error is silence.
@@ -170,8 +161,8 @@ func rejects(err error) bool {
 		apierrors.IsInvalid(err)
 }
 
-// install puts a fence in place, and returns the namespaces where it was seen to reject. settled means that no change
-// is pending: where there is a Lease, the gate decides by it.
+// install puts a fence in place, probes it unless it warns, and returns the namespaces where it was seen to reject.
+// settled means that no change is pending: where there is a Lease, the gate decides by it.
 //
 // The stored bindings show where the gate was seen in force: there is no wall. Every step keeps one of the two in
 // force. A namespace gets the gate when it has a Lease, and loses the wall when the gate was seen to reject there.
@@ -179,11 +170,11 @@ func rejects(err error) bool {
 func (k *Keeper) install(ctx context.Context, f Fence, s *fenceState, turn fenceTurn) (
 	inForce []string, settled bool, is change, err error) {
 	gates := k.gatesOf(f, turn)
-	if is, err = k.ensureGate(ctx, f, gates); is.reset {
+	if is, err = k.ensureGate(ctx, f, gates); is >= replaced {
 		clear(s.gate)
 	}
-	if err == nil {
-		err = k.probe(ctx, f.gate, f.probedIn(gates), s.gate, turn.due)
+	if err == nil && !f.warns {
+		err = k.probe(ctx, f.gate, gates, s.gate, turn.due)
 	}
 	if err != nil || f.lock != nil {
 		inForce, settled = f.lockInForce(gates, s.gate)
@@ -198,7 +189,7 @@ func (k *Keeper) install(ctx context.Context, f Fence, s *fenceState, turn fence
 	maps.DeleteFunc(s.wall, func(ns string, _ bool) bool { return !slices.Contains(active, ns) || s.gate[ns] })
 	for i, w := range f.walls {
 		rewritten, err := k.ensurePolicy(ctx, wallBut(w, k.leftOut(w, f.lost, turn.open), seen))
-		if is = is.and(rewritten); rewritten.reset {
+		if is = max(is, rewritten); rewritten >= replaced {
 			clear(s.wall)
 		}
 		if err == nil {
@@ -257,9 +248,9 @@ func (k *Keeper) ensureGate(ctx context.Context, f Fence, namespaces []string) (
 		return k.ensurePolicy(ctx, f.gateIn(namespaces))
 	}
 	if _, stored := k.boundTo(f.Name()); !stored {
-		return change{}, nil
+		return unchanged, nil
 	}
-	return change{}, k.remove(ctx, bindings, f.Name())
+	return unchanged, k.remove(ctx, bindings, f.Name())
 }
 
 // leftOut returns the lost namespaces that a wall excludes. In an open one the wall stays.
@@ -272,14 +263,6 @@ func (k *Keeper) leftOut(wall Policy, lost []string, open map[string]bool) (out 
 		}
 	}
 	return out
-}
-
-// probedIn returns where the gate is probed. A fence that warns rejects nothing.
-func (f Fence) probedIn(gates []string) []string {
-	if f.warns {
-		return nil
-	}
-	return gates
 }
 
 // lockInForce returns the policy's one namespace if the lock's gate was seen to reject.

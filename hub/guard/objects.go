@@ -2,15 +2,20 @@ package guard
 
 import (
 	"crypto/sha256"
+	_ "embed" // for the manifests
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/yaml"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
@@ -26,39 +31,26 @@ const (
 	Verb = "publish"
 	// Path is explained at Verb.
 	Path = "/leasecast.dev/leases"
-)
 
-// The messages of the API server. Each includes what to do. They distinguish a rejection by the policy from others.
-const (
-	notTheHub = "only the Leasecast hub writes or deletes Leases with leasecast.dev/ labels or annotations; " +
-		"change the LeadershipPolicy, or the priority label of the Cluster, on the hub instead " +
-		"(the hub itself needs the permission to " + Verb + " " + Path + ")"
-	epochFell = "spec.leaseTransitions is the epoch of the leader and never falls: write at least the stored number"
-	noCluster = "a Lease with leasecast.dev/ marks needs the annotation " + v1alpha1.ClusterAnnotation
-	elected   = "a Lease with leasecast.dev/ marks must not set spec.strategy or spec.preferredHolder, " +
-		"or the API server would elect a holder by itself"
-	incomplete = "a Lease with leasecast.dev/ marks needs spec.holderIdentity (empty for nobody), spec.renewTime, " +
-		"spec.leaseDurationSeconds greater than 0 and spec.leaseTransitions"
-)
-
-// Names of variables in the policy.
-const (
-	cleanup = "cleanup"
-	written = "written"
-)
-
-const (
-	namespaceCleanup = "request.operation == 'DELETE' && " +
-		"namespaceObject.status.phase == '" + string(corev1.NamespaceTerminating) + "'"
 	mayPublish = "authorizer.path('" + Path + "').check('" + Verb + "').allowed()"
 )
 
-// provoked is the index of the validation that Verify's probe fails.
-const provoked = 1
+var (
+	//go:embed managed-leases.yaml
+	managedLeases []byte
+	//go:embed reader-registrations.yaml
+	readerRegistrations []byte
+)
 
-// marked is a CEL expression: the Lease in variable o carries a mark of ours.
-const marked = `((has(o.metadata.labels) && o.metadata.labels.exists(key, key.startsWith('leasecast.dev/'))) || ` +
-	`(has(o.metadata.annotations) && o.metadata.annotations.exists(key, key.startsWith('leasecast.dev/'))))`
+// neverManaged are the namespaces of the cluster itself.
+var neverManaged = []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
+
+// Guarded selects the Leases in namespaces that the policies protect. Other Leases are unowned: whoever may write
+// Leases in kube-system may give them any label.
+func Guarded() fields.Selector {
+	const other = "metadata.namespace!="
+	return fields.ParseSelectorOrDie(other + strings.Join(neverManaged, ","+other))
+}
 
 // Policy is an admission policy, and its binding of the same name, as every member has them. All defaults of the
 // API are set, so that the two compare equal with what a member stores.
@@ -73,126 +65,63 @@ type Policy struct {
 }
 
 // Policies returns the policy that protects managed Leases, and the one that protects the registrations of readers.
-func Policies() []Policy {
-	return []Policy{
-		newPolicy(Name, policySpec(), provoked, v1alpha1.ManagedLabel),
-		newPolicy(RegistrationsName, registrationsSpec(), provokedRegistration, v1alpha1.ReaderLabel),
+// Callers must not change them.
+func Policies() []Policy { return policies() }
+
+var policies = sync.OnceValue(func() []Policy {
+	leases := newPolicy(managedLeases, 1, v1alpha1.ManagedLabel)
+	registrations := newPolicy(readerRegistrations, 0, v1alpha1.ReaderLabel, mayWatch()...)
+	return []Policy{leases, registrations}
+})
+
+// newPolicy completes a manifest. Its validation at the index provoked rejects a Lease that has only this label. more
+// are expressions of further validations, which are otherwise like the manifest's last one.
+func newPolicy(manifest []byte, provoked int, label string, more ...string) Policy {
+	policy := &admissionv1.ValidatingAdmissionPolicy{}
+	if err := yaml.UnmarshalStrict(manifest, policy); err != nil {
+		panic(fmt.Sprintf("guard: parse an admission policy: %v", err)) // embedded: no content of a member causes this
 	}
+	policy.TypeMeta = metav1.TypeMeta{}
+	spec := &policy.Spec
+	spec.Variables = slices.Insert(spec.Variables, 0, admissionv1.Variable{Name: "hub", Expression: mayPublish})
+	for _, expression := range more {
+		last := spec.Validations[len(spec.Validations)-1]
+		last.Expression = expression
+		spec.Validations = append(spec.Validations, last)
+	}
+	// Verify must distinguish this version from an older one that is still in force.
+	message := &spec.Validations[provoked].Message
+	*message += " (guard " + fingerprint(*spec) + ")"
+	p := withBinding(policy.ObjectMeta, *spec, admissionv1.Deny)
+	p.probe = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Name: "leasecast-guard-probe", Labels: map[string]string{label: "true"},
+	}}
+	p.provoked = *message
+	return p
 }
 
-// newPolicy completes a policy. Its validation at the index provoked rejects a Lease that has only this label.
-func newPolicy(name string, spec admissionv1.ValidatingAdmissionPolicySpec, provoked int, label string) Policy {
-	meta := metav1.ObjectMeta{
-		Name:   name,
-		Labels: map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue},
-	}
+// withBinding returns a policy and its binding.
+func withBinding(meta metav1.ObjectMeta, spec policySpec, actions ...admissionv1.ValidationAction) Policy {
 	return Policy{
 		Policy: &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta, Spec: spec},
 		Binding: &admissionv1.ValidatingAdmissionPolicyBinding{
 			ObjectMeta: *meta.DeepCopy(),
-			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-				PolicyName:        name,
-				ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-			},
-		},
-		probe: &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-			Name:   "leasecast-guard-probe",
-			Labels: map[string]string{label: "true"},
-		}},
-		provoked: spec.Validations[provoked].Message,
-	}
-}
-
-func policySpec() admissionv1.ValidatingAdmissionPolicySpec {
-	spec := admissionv1.ValidatingAdmissionPolicySpec{
-		FailurePolicy:    ptr.To(admissionv1.Fail),
-		MatchConstraints: leasesOfTenants(),
-		MatchConditions: []admissionv1.MatchCondition{{
-			Name:       "marked",
-			Expression: "[object, oldObject].exists(o, o != null && " + marked + ")",
-		}},
-		Variables: []admissionv1.Variable{
-			{
-				// The namespace is terminating, and its content with it.
-				Name:       cleanup,
-				Expression: namespaceCleanup,
-			},
-			{
-				// The request stores a marked Lease.
-				Name:       written,
-				Expression: "object != null && [object].exists(o, " + marked + ")",
-			},
-		},
-		Validations: []admissionv1.Validation{
-			{
-				Expression: "variables." + cleanup + " || " + mayPublish,
-				Message:    notTheHub,
-				Reason:     ptr.To(metav1.StatusReasonForbidden),
-			},
-			{
-				// Optional fields are tested with has(): reading an absent one is an error.
-				Expression: "!variables." + written + " || (has(object.spec.holderIdentity) && has(object.spec.renewTime) && " +
-					"has(object.spec.leaseDurationSeconds) && object.spec.leaseDurationSeconds > 0 && has(object.spec.leaseTransitions))",
-				Message: incomplete,
-				Reason:  ptr.To(metav1.StatusReasonInvalid),
-			},
-			{
-				Expression: "!variables." + written + " || (has(object.metadata.annotations) && " +
-					"'" + v1alpha1.ClusterAnnotation + "' in object.metadata.annotations && " +
-					"object.metadata.annotations['" + v1alpha1.ClusterAnnotation + "'] != '')",
-				Message: noCluster,
-				Reason:  ptr.To(metav1.StatusReasonInvalid),
-			},
-			{
-				Expression: "!variables." + written + " || (!has(object.spec.strategy) && !has(object.spec.preferredHolder))",
-				Message:    elected,
-				Reason:     ptr.To(metav1.StatusReasonInvalid),
-			},
-			{
-				Expression: "request.operation != 'UPDATE' || !has(oldObject.spec.leaseTransitions) || " +
-					"(has(object.spec.leaseTransitions) && object.spec.leaseTransitions >= oldObject.spec.leaseTransitions)",
-				Message: epochFell,
-				Reason:  ptr.To(metav1.StatusReasonInvalid),
-			},
+			Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: meta.Name, ValidationActions: actions},
 		},
 	}
-	signMessage(&spec, provoked)
-	return spec
 }
 
-// neverManaged are the namespaces of the cluster itself.
-var neverManaged = []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease}
-
-// leasesOfTenants matches the Leases in all namespaces that can be managed.
-func leasesOfTenants() *admissionv1.MatchResources {
-	return &admissionv1.MatchResources{
-		MatchPolicy:    ptr.To(admissionv1.Equivalent),
-		ObjectSelector: &metav1.LabelSelector{},
-		NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-			Key:      corev1.LabelMetadataName,
-			Operator: metav1.LabelSelectorOpNotIn,
-			Values:   neverManaged,
-		}}},
-		ResourceRules: writesOfLeases(),
+// mayWatch returns expressions: the writer of a registration may watch Leases in the namespaces that it names. Each
+// check with the authorizer costs a part of a policy's compute budget in the API server. So an expression has two of
+// them, and 16 namespaces are checked.
+func mayWatch() (all []string) {
+	const watch = "(variables.claims.size() <= %[1]d || authorizer.group('coordination.k8s.io').resource('leases')" +
+		".namespace(variables.claims[%[1]d]).check('watch').allowed())"
+	for n := 0; n < 16; n += 2 {
+		two := fmt.Sprintf(watch, n) + " && " + fmt.Sprintf(watch, n+1)
+		all = append(all, "variables.frees || variables.claims.size() > 16 || "+two+" || variables.everywhere")
 	}
-}
-
-func writesOfLeases() []admissionv1.NamedRuleWithOperations {
-	return []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-		Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
-		Rule: admissionv1.Rule{
-			APIGroups:   []string{coordinationv1.GroupName},
-			APIVersions: []string{coordinationv1.SchemeGroupVersion.Version},
-			Resources:   []string{"leases"},
-			Scope:       ptr.To(admissionv1.AllScopes),
-		},
-	}}}
-}
-
-// signMessage adds the version of the policy to a validation's message. Verify must distinguish this version from
-// an older one that is still in force.
-func signMessage(spec *admissionv1.ValidatingAdmissionPolicySpec, validation int) {
-	spec.Validations[validation].Message += " (guard " + fingerprint(*spec) + ")"
+	return all
 }
 
 // fingerprint identifies a version of a policy.

@@ -2,436 +2,419 @@ package guard_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/utils/ptr"
 
-	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/hub/guard"
+	"github.com/leasecast/leasecast/e2e/fleet"
 )
 
-// Words of the answers that people get.
+// attempt is what a caller tries, after the reader has stored something: nothing, a Lease or a registration.
+type attempt struct {
+	stored, do string
+	// The answers to an administrator, to the hub's account, to the reader, and to everybody else.
+	admin, hub, reader, others string
+}
+
+// hubOnly is an attempt that only the hub may make, and whoever may do everything.
+func hubOnly(stored, do string) attempt {
+	return attempt{stored: stored, do: do, reader: notTheHub, others: notTheHub}
+}
+
+// toNobody is an attempt that the hub may not make either.
+func toNobody(stored, do, answer string) attempt {
+	return attempt{stored: stored, do: do, admin: answer, hub: answer, reader: notTheHub, others: notTheHub}
+}
+
+// patching is an attempt for which the hub has no right by RBAC.
+func patching(do string) attempt {
+	return attempt{stored: managed, do: do, hub: rbac, reader: rbac, others: notTheHub}
+}
+
 const (
-	allowed    = ""
-	notTheHub  = "only the Leasecast hub writes or deletes Leases with leasecast.dev/ labels or annotations"
-	epochFell  = "spec.leaseTransitions is the epoch of the leader and never falls"
-	incomplete = "needs spec.holderIdentity (empty for nobody), spec.renewTime, spec.leaseDurationSeconds greater than 0 and spec.leaseTransitions"
-	noCluster  = "needs the annotation leasecast.dev/cluster"
-	rbac       = "cannot " // of the API server, before any policy is asked
+	managed    = "create leases"
+	unmanaged  = "create leases " + foreign
+	registered = "create registrations"
+	// empty has no spec.
+	empty   = "create leases " + `{"metadata":{"labels":null,"annotations":null},"spec":null}`
+	renewal = `{"spec":{"renewTime":"2026-01-01T00:00:00.000000Z"}}`
 )
 
-// request is made by somebody's client.
-type request func(ctx context.Context, t *testing.T, leases coordinationclient.LeaseInterface, namespace, name string) error
-
-// act is what somebody tries. before is what is stored when it is made: nothing, a Lease or a foreign Lease.
-type act struct {
-	before func(t *testing.T, namespace, name string) *coordinationv1.Lease
-	do     request
-
-	// The answers: to the administrator, to the ServiceAccount of the hub, and to everybody in the namespace.
-	administrator, hub, tenants string
+func TestGuard_OnlyTheHubWritesLeases(t *testing.T) {
+	west := `{"spec":{"holderIdentity":"west.default"}}`
+	callers(t, map[string]attempt{
+		"a Lease is created":                 hubOnly("", managed),
+		"a Lease is created, generated name": hubOnly("", managed+` {"metadata":{"name":null,"generateName":"NAME"}}`),
+		"a Lease is created with the label only": toNobody("", managed+` {"metadata":{"annotations":null}}`,
+			noCluster),
+		"a Lease is created with annotations only": hubOnly("", managed+` {"metadata":{"labels":null}}`),
+		"a Lease is created by an update":          hubOnly("", "put leases"),
+		"a Lease is applied":                       {do: "apply leases", hub: rbac, reader: rbac, others: notTheHub},
+		"a Lease is renewed":                       hubOnly(managed, "update leases "+renewal),
+		"another holder by server-side apply":      patching("apply leases " + west),
+		"another holder by a merge patch":          patching("merge leases " + west),
+		"another holder by a JSON patch": patching(
+			`json leases [{"op":"replace","path":"/spec/holderIdentity","value":"west.default"}]`),
+		"no holder": hubOnly(managed, `update leases {"spec":{"holderIdentity":"","leaseTransitions":1001}}`),
+		"a foreign Lease gets the label": toNobody(unmanaged,
+			`update leases {"metadata":{"labels":{"leasecast.dev/managed":"true"}}}`, noCluster),
+		"a foreign Lease gets an annotation": hubOnly(unmanaged,
+			`update leases {"metadata":{"annotations":{"leasecast.dev/cluster":"east.default"}}}`),
+		"a Lease loses its label": hubOnly(managed, `update leases {"metadata":{"labels":null}}`),
+		"a Lease loses all marks": hubOnly(managed, "update leases "+foreign),
+		"a Lease gets a finalizer, and loses it": hubOnly(managed,
+			`update leases {"metadata":{"finalizers":["example.com/a"]}} ; update leases {"metadata":{"finalizers":null}}`),
+		"a Lease is deleted": hubOnly(managed, "delete leases"),
+		"Leases are deleted as a collection": {
+			stored: managed, do: "collection leases", hub: rbac, reader: rbac, others: notTheHub},
+		"the epoch rises": hubOnly(managed, `update leases {"spec":{"leaseTransitions":1001}}`),
+		"the epoch falls": toNobody(managed, `update leases {"spec":{"leaseTransitions":999}}`, epochFell),
+		"the epoch falls as the marks are removed": toNobody(managed,
+			`update leases {"metadata":{"labels":null,"annotations":null},"spec":{"leaseTransitions":999}}`, epochFell),
+		"the epoch falls as a mark is added": toNobody(unmanaged, `update leases {"metadata":{"annotations":`+
+			`{"leasecast.dev/cluster":"east.default"}},"spec":{"leaseTransitions":999}}`, epochFell),
+		"the epoch is removed": toNobody(managed, `update leases {"spec":{"leaseTransitions":null}}`, incomplete),
+		"the epoch is removed with the marks": toNobody(managed,
+			`update leases {"metadata":{"labels":null,"annotations":null},"spec":{"leaseTransitions":null}}`, epochFell),
+		"a Lease without an epoch":    toNobody("", managed+` {"spec":{"leaseTransitions":null}}`, incomplete),
+		"a Lease without a holder":    toNobody("", managed+` {"spec":{"holderIdentity":null}}`, incomplete),
+		"a Lease without a renewTime": toNobody("", managed+` {"spec":{"renewTime":null}}`, incomplete),
+		"a Lease without a duration":  toNobody("", managed+` {"spec":{"leaseDurationSeconds":null}}`, incomplete),
+		"a Lease without its cluster": toNobody("",
+			managed+` {"metadata":{"annotations":{"leasecast.dev/cluster":null}}}`, noCluster),
+		"a Lease with an empty cluster": toNobody("",
+			managed+` {"metadata":{"annotations":{"leasecast.dev/cluster":""}}}`, noCluster),
+		"a foreign Lease is created":         {do: unmanaged},
+		"an empty foreign Lease is created":  {do: empty},
+		"the count of a foreign Lease falls": {stored: unmanaged, do: `update leases {"spec":{"leaseTransitions":999}}`},
+		"a foreign Lease is deleted":         {stored: unmanaged, do: "delete leases"},
+		"foreign Leases are a collection":    {stored: unmanaged, do: "collection leases", hub: rbac, reader: rbac},
+		"a foreign Lease gets marks of others": {stored: unmanaged, do: `update leases ` +
+			`{"metadata":{"labels":{"leasecast.dev":"a"},"annotations":{"x.leasecast.dev/cluster":"a"}}}`},
+		"an empty foreign Lease becomes a Lease": hubOnly(empty, `update leases `+merged(renewal,
+			`{"metadata":{"labels":{"leasecast.dev/managed":"true"},"annotations":{"leasecast.dev/cluster":"a"}},`+
+				`"spec":{"holderIdentity":"","leaseDurationSeconds":15,"leaseTransitions":1}}`)),
+	})
 }
 
-// create creates a Lease with a change.
-func create(change func(*coordinationv1.Lease)) request {
-	return func(ctx context.Context, t *testing.T, leases coordinationclient.LeaseInterface, namespace, name string) error {
-		l := newLease(t, namespace, name)
-		change(l)
-		_, err := leases.Create(ctx, l, metav1.CreateOptions{})
-		return err
+func TestGuard_OnlyItsReaderWritesARegistration(t *testing.T) {
+	created := func(change string) attempt {
+		return attempt{do: registered + change, admin: notTheReader, hub: notTheReader, others: notTheReader}
 	}
-}
-
-// update changes what is stored.
-func update(change func(*coordinationv1.Lease)) request {
-	return func(ctx context.Context, t *testing.T, leases coordinationclient.LeaseInterface, _, name string) error {
-		l, err := leases.Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		change(l)
-		_, err = leases.Update(ctx, l, metav1.UpdateOptions{})
-		return err
+	toAll := func(stored, do, answer string) attempt {
+		return attempt{stored: stored, do: do, admin: answer, hub: answer, reader: answer, others: answer}
 	}
-}
-
-func patch(kind types.PatchType, body string) request {
-	return func(ctx context.Context, _ *testing.T, leases coordinationclient.LeaseInterface, _, name string) error {
-		_, err := leases.Patch(ctx, name, kind, []byte(body), metav1.PatchOptions{})
-		return err
+	identity := func(change string) attempt {
+		return attempt{stored: registered, do: "update registrations " + change,
+			admin: identified, hub: identified, reader: identified, others: notTheReader}
 	}
-}
-
-func apply(change func(*coordinationv1.Lease)) request {
-	return func(ctx context.Context, t *testing.T, leases coordinationclient.LeaseInterface, namespace, name string) error {
-		l := newLease(t, namespace, name)
-		l.TypeMeta = metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}
-		change(l)
-		body, err := json.Marshal(l)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = leases.Patch(ctx, name, types.ApplyPatchType, body,
-			metav1.PatchOptions{FieldManager: "test", Force: ptr.To(true)})
-		return err
+	byReader := func(do string) attempt { return attempt{stored: registered, do: do, others: notTheReader} }
+	withoutRBAC := func(do string) attempt {
+		return attempt{stored: registered, do: do, hub: rbac, reader: rbac, others: notTheReader}
 	}
+	callers(t, map[string]attempt{
+		"it is created":                 created(""),
+		"it is created, generated name": created(` {"metadata":{"name":null,"generateName":"NAME"}}`),
+		"it is created by an update": {
+			do: "put registrations", admin: notTheReader, hub: notTheReader, others: notTheReader},
+		"without an account": toAll("", registered+
+			` {"metadata":{"annotations":{"reader.leasecast.dev/account":null}}}`, incompleteReader),
+		"without a finalizer": toAll("", registered+` {"metadata":{"finalizers":null}}`, incompleteReader),
+		"with an owner, which would delete it": toAll("", registered+
+			` {"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"a","uid":"b"}]}}`, incompleteReader),
+		"without an identity": toAll("", registered+` {"spec":{"holderIdentity":null}}`, incompleteReader),
+		"with a label of another value": toAll("", registered+
+			` {"metadata":{"labels":{"reader.leasecast.dev/registration":"yes"}}}`, incompleteReader),
+		"it is confirmed":               byReader("update registrations " + renewal),
+		"a term is released":            byReader("update registrations " + annotations("released", "{}")),
+		"a term is released by a patch": withoutRBAC("merge registrations " + annotations("released", "{}")),
+		"its finalizer is removed":      byReader(`update registrations {"metadata":{"finalizers":null}}`),
+		"it gets another account":       identity(annotations("account", "erin")),
+		"it loses its account":          identity(`{"metadata":{"annotations":{"reader.leasecast.dev/account":null}}}`),
+		"it gets other namespaces":      identity(annotations("namespaces", "*")),
+		"it gets another identity":      identity(`{"spec":{"holderIdentity":"pod-2"}}`),
+		"its label gets another value":  identity(`{"metadata":{"labels":{"reader.leasecast.dev/registration":"no"}}}`),
+		"it loses its label": toAll(registered,
+			`update registrations {"metadata":{"labels":null}}`, becameAnother),
+		"it loses all marks": toAll(registered,
+			`update registrations {"metadata":{"labels":null,"annotations":null}}`, becameAnother),
+		"a foreign Lease becomes one": toAll(unmanaged,
+			"update leases "+encoded(object{"metadata": newRegistration().ObjectMeta}), becameAnother),
+		"it is deleted":                 byReader("delete registrations"),
+		"it is deleted as a collection": withoutRBAC("collection registrations"),
+		"a foreign Lease gets an annotation of one": {stored: unmanaged,
+			do: `update leases {"metadata":{"annotations":{"reader.leasecast.dev/account":"a"}}}`},
+	})
 }
 
-func remove(ctx context.Context, _ *testing.T, leases coordinationclient.LeaseInterface, _, name string) error {
-	return leases.Delete(ctx, name, metav1.DeleteOptions{})
-}
-
-func removeCollection(ctx context.Context, _ *testing.T, leases coordinationclient.LeaseInterface, _, _ string) error {
-	return leases.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
-}
-
-func asIs(*coordinationv1.Lease) {}
-
-var acts = map[string]act{
-	"a Lease is created": {
-		do: create(asIs), tenants: notTheHub,
-	},
-	"a Lease is created under a generated name": {
-		do: create(func(l *coordinationv1.Lease) { l.GenerateName, l.Name = l.Name, "" }), tenants: notTheHub,
-	},
-	"a Lease is created with the label only": {
-		do:      create(func(l *coordinationv1.Lease) { l.Annotations = nil }),
-		tenants: notTheHub, administrator: noCluster, hub: noCluster,
-	},
-	"a Lease is created with annotations only": {
-		do: create(func(l *coordinationv1.Lease) { l.Labels = nil }), tenants: notTheHub,
-	},
-	"a Lease is created by an update": {
-		do: func(ctx context.Context, t *testing.T, leases coordinationclient.LeaseInterface, namespace, name string) error {
-			_, err := leases.Update(ctx, newLease(t, namespace, name), metav1.UpdateOptions{})
-			return err
-		},
-		tenants: notTheHub,
-	},
-	"a Lease is created by server-side apply": {
-		do: apply(asIs), tenants: notTheHub, hub: rbac,
-	},
-	"a Lease is renewed": {
-		before: newLease, tenants: notTheHub,
-		do: update(func(l *coordinationv1.Lease) { l.Spec.RenewTime.Time = l.Spec.RenewTime.Add(1e9) }),
-	},
-	"a Lease gets another holder by server-side apply": {
-		before: newLease, tenants: notTheHub, hub: rbac,
-		do: apply(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("west.default") }),
-	},
-	"a Lease gets another holder by a merge patch": {
-		before: newLease, tenants: notTheHub, hub: rbac,
-		do: patch(types.MergePatchType, `{"spec":{"holderIdentity":"west.default"}}`),
-	},
-	"a Lease gets another holder by a JSON patch": {
-		before: newLease, tenants: notTheHub, hub: rbac,
-		do: patch(types.JSONPatchType, `[{"op":"replace","path":"/spec/holderIdentity","value":"west.default"}]`),
-	},
-	"nobody holds a Lease": {
-		before: newLease, tenants: notTheHub,
-		do: update(func(l *coordinationv1.Lease) { *l.Spec.HolderIdentity = ""; *l.Spec.LeaseTransitions++ }),
-	},
-	"a foreign Lease gets the label": {
-		before: newForeign, tenants: notTheHub, administrator: noCluster, hub: noCluster,
-		do: update(func(l *coordinationv1.Lease) { l.Labels = map[string]string{v1alpha1.ManagedLabel: "true"} }),
-	},
-	"a foreign Lease gets an annotation": {
-		before: newForeign, tenants: notTheHub,
-		do: update(func(l *coordinationv1.Lease) {
-			l.Annotations = map[string]string{v1alpha1.ClusterAnnotation: "east.default"}
-		}),
-	},
-	"a Lease loses its label": {
-		before: newLease, tenants: notTheHub,
-		do: update(func(l *coordinationv1.Lease) { delete(l.Labels, v1alpha1.ManagedLabel) }),
-	},
-	"a Lease loses all marks": {
-		before: newLease, tenants: notTheHub, do: update(stripMarks),
-	},
-	"a Lease gets a finalizer": {
-		before: newLease, tenants: notTheHub,
-		do: func(ctx context.Context, t *testing.T, leases coordinationclient.LeaseInterface, namespace, name string) error {
-			add := update(func(l *coordinationv1.Lease) { l.Finalizers = []string{"example.com/stay"} })
-			drop := update(func(l *coordinationv1.Lease) { l.Finalizers = nil })
-			if err := add(ctx, t, leases, namespace, name); err != nil {
-				return err
-			}
-			return drop(ctx, t, leases, namespace, name)
-		},
-	},
-	"a Lease is deleted": {
-		before: newLease, do: remove, tenants: notTheHub,
-	},
-	"a Lease is deleted with the collection": {
-		before: newLease, do: removeCollection, tenants: notTheHub, hub: rbac,
-	},
-	"the epoch falls": {
-		before: newLease, tenants: notTheHub, administrator: epochFell, hub: epochFell,
-		do: update(func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions-- }),
-	},
-	"the epoch falls as the marks are taken off": {
-		before: newLease, tenants: notTheHub, administrator: epochFell, hub: epochFell,
-		do: update(func(l *coordinationv1.Lease) { stripMarks(l); *l.Spec.LeaseTransitions-- }),
-	},
-	"the epoch falls as the marks are put on": {
-		before: newForeign, tenants: notTheHub, administrator: epochFell, hub: epochFell,
-		do: update(func(l *coordinationv1.Lease) {
-			l.Annotations = map[string]string{v1alpha1.ClusterAnnotation: "east.default"}
-			*l.Spec.LeaseTransitions--
-		}),
-	},
-	"the epoch vanishes": {
-		before: newLease, tenants: notTheHub, administrator: incomplete, hub: incomplete,
-		do: update(func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = nil }),
-	},
-	"the epoch vanishes as the marks are taken off": {
-		before: newLease, tenants: notTheHub, administrator: epochFell, hub: epochFell,
-		do: update(func(l *coordinationv1.Lease) { stripMarks(l); l.Spec.LeaseTransitions = nil }),
-	},
-	"the epoch rises": {
-		before: newLease, tenants: notTheHub,
-		do: update(func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions++ }),
-	},
-	"a Lease is created without an epoch": {
-		do:      create(func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = nil }),
-		tenants: notTheHub, administrator: incomplete, hub: incomplete,
-	},
-	"a Lease is created without a holder": {
-		do:      create(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil }),
-		tenants: notTheHub, administrator: incomplete, hub: incomplete,
-	},
-	"a Lease is created without a renewTime": {
-		do:      create(func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil }),
-		tenants: notTheHub, administrator: incomplete, hub: incomplete,
-	},
-	"a Lease is created without a duration": {
-		do:      create(func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = nil }),
-		tenants: notTheHub, administrator: incomplete, hub: incomplete,
-	},
-	"a Lease is created without the name of its cluster": {
-		do:      create(func(l *coordinationv1.Lease) { delete(l.Annotations, v1alpha1.ClusterAnnotation) }),
-		tenants: notTheHub, administrator: noCluster, hub: noCluster,
-	},
-	"a Lease is created with an empty name of its cluster": {
-		do:      create(func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.ClusterAnnotation] = "" }),
-		tenants: notTheHub, administrator: noCluster, hub: noCluster,
-	},
-	"a foreign Lease is created": {
-		do: func(ctx context.Context, t *testing.T, leases coordinationclient.LeaseInterface, namespace, name string) error {
-			_, err := leases.Create(ctx, newForeign(t, namespace, name), metav1.CreateOptions{})
-			return err
-		},
-	},
-	"a foreign Lease without a spec or labels is created": {
-		do: func(ctx context.Context, _ *testing.T, leases coordinationclient.LeaseInterface, _, name string) error {
-			_, err := leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-			return err
-		},
-	},
-	"a foreign Lease is changed, its count falls": {
-		before: newForeign, do: update(func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions-- }),
-	},
-	"a foreign Lease gets marks of other domains": {
-		before: newForeign,
-		do: update(func(l *coordinationv1.Lease) {
-			l.Labels = map[string]string{"example.com/leasecast.dev": "true", "leasecast.dev": "true"}
-			l.Annotations = map[string]string{"notleasecast.dev/cluster": "east.default", "x.leasecast.dev/cluster": "east.default"}
-		}),
-	},
-	"a foreign Lease without an epoch becomes a Lease": {
-		before: func(_ *testing.T, namespace, name string) *coordinationv1.Lease {
-			return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		},
-		do: func(ctx context.Context, t *testing.T, leases coordinationclient.LeaseInterface, namespace, name string) error {
-			return update(func(l *coordinationv1.Lease) {
-				written := newLease(t, namespace, name)
-				l.Labels, l.Annotations, l.Spec = written.Labels, written.Annotations, written.Spec
-			})(ctx, t, leases, namespace, name)
-		},
-		tenants: notTheHub,
-	},
-	"a foreign Lease is deleted": {
-		before: newForeign, do: remove,
-	},
-	"foreign Leases are deleted as a collection": {
-		before: newForeign, do: removeCollection, hub: rbac,
-	},
-}
-
-func TestLeasesAreTheHubsAlone(t *testing.T) {
+// callers has callers of all kinds try everything. A rejected request changes nothing.
+func callers(t *testing.T, attempts map[string]attempt) {
 	parallel(t)
-	namespace := newNamespace(t)
-	admin := administrator(t)
-	type caller struct {
+	ns := newNamespace(t)
+	admin, asReader := administrator(t), impersonating(t, server.AdminConfig(), reader)
+	toAdmin := func(a attempt) string { return a.admin }
+	toHub := func(a attempt) string { return a.hub }
+	toOthers := func(a attempt) string { return a.others }
+	for who, caller := range map[string]struct {
 		client *kubernetes.Clientset
-		answer func(act) string
-	}
-	tenants := func(a act) string { return a.tenants }
-	administrators := func(a act) string { return a.administrator }
-	callers := map[string]caller{
-		"an administrator": {admin, administrators},
-		"cluster-admin": {account(t, "clara",
-			rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}},
-			rbacv1.PolicyRule{NonResourceURLs: []string{"*"}, Verbs: []string{"*"}}), administrators},
-		"the hub's ServiceAccount":       {serviceAccount(t, "leasecast-hub", nothing), func(a act) string { return a.hub }},
-		"an editor of the namespace":     {tenant(t, "erin", namespace, "edit"), tenants},
-		"an admin of the namespace":      {tenant(t, "adam", namespace, "admin"), tenants},
-		"cluster-admin in the namespace": {tenant(t, "omar", namespace, "cluster-admin"), tenants},
-		"the hub's role in the namespace": {tenant(t, "hugo", namespace, "leasecast-system:leasecast-hub"),
-			func(a act) string { return or(a.tenants, a.hub) }},
-		"an editor of all Leases": {leaseEditor(t), tenants},
-		"an owner of all resources": {account(t, "olga",
-			rbacv1.PolicyRule{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}), tenants},
-	}
-	stored := admin.CoordinationV1().Leases(namespace)
-	n := 0
-	for who, c := range callers {
-		for what, a := range acts {
+		answer func(attempt) string
+	}{
+		"an administrator": {admin, toAdmin},
+		"cluster-admin":    {account(t, "clara", everyResource, everyURL), toAdmin},
+		"the hub":          {account(t, "leasecast-hub", hubRules(t)...), toHub},
+		"a reader": {account(t, "reader", onLeases("get", "watch", "create", "update", "delete")),
+			func(a attempt) string { return a.reader }},
+		"another reader":                 {account(t, "other-reader", onLeases("*")), toOthers},
+		"an editor of the namespace":     {tenant(t, "erin", "edit", ns), toOthers},
+		"an admin of the namespace":      {tenant(t, "adam", "admin", ns), toOthers},
+		"cluster-admin in the namespace": {tenant(t, "omar", "cluster-admin", ns), toOthers},
+		"an owner of all resources":      {account(t, "olga", everyResource), toOthers},
+		"the hub's role in the namespace": {tenant(t, "hugo", "leasecast-system:leasecast-hub", ns), func(a attempt) string {
+			if a.hub == rbac {
+				return rbac
+			}
+			return a.others
+		}},
+	} {
+		n := 0
+		for what, a := range attempts {
 			n++
 			name := fmt.Sprintf("lease-%d", n)
 			t.Run(who+"/"+what, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
-				defer cancel()
-				if err := stored.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
-					t.Fatal(err)
+				t.Cleanup(func() { clears(t, ns) })
+				if a.stored != "" {
+					mustSend(t, asReader, ns, name, a.stored)
 				}
-				var before *coordinationv1.Lease
-				if a.before != nil {
-					var err error
-					if before, err = stored.Create(ctx, a.before(t, namespace, name), metav1.CreateOptions{}); err != nil {
-						t.Fatal(err)
-					}
-				}
-				err := a.do(ctx, t, c.client.CoordinationV1().Leases(namespace), namespace, name)
-				mustAnswer(t, err, c.answer(a))
-				if c.answer(a) != allowed {
-					mustBeUntouched(ctx, t, stored, name, before)
+				before := versionOf(t, ns, name)
+				mustAnswer(t, caller.client, ns, name, a.do, caller.answer(a))
+				if after := versionOf(t, ns, name); caller.answer(a) != allowed && after != before {
+					t.Errorf("a rejected request changed the version %q to %q", before, after)
 				}
 			})
 		}
 	}
 }
 
-// or is the answer of the policy, or that of RBAC where the caller's role does not go as far.
-func or(policy, role string) string {
-	if role == rbac {
-		return rbac
-	}
-	return policy
-}
-
-func mustAnswer(t *testing.T, err error, want string) {
+// versionOf returns the resourceVersion of a Lease, or nothing.
+func versionOf(t *testing.T, ns, name string) string {
 	t.Helper()
-	switch {
-	case want == allowed && err != nil:
-		t.Fatalf("refused: %v", err)
-	case want != allowed && err == nil:
-		t.Fatalf("let through, want refused: %s", want)
-	case want != allowed && !strings.Contains(err.Error(), want):
-		t.Fatalf("refused with: %v\nwant: %s", err, want)
-	case (want == notTheHub || want == notTheReader || want == rbac) && !apierrors.IsForbidden(err):
-		t.Fatalf("refused with reason %s, want Forbidden", apierrors.ReasonForError(err))
-	case slices.Contains([]string{incomplete, noCluster, epochFell, incompleteReader, becameAnother, identified}, want) && !apierrors.IsInvalid(err):
-		t.Fatalf("refused with reason %s, want Invalid", apierrors.ReasonForError(err))
+	l, err := administrator(t).CoordinationV1().Leases(ns).Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
 	}
+	return l.ResourceVersion
 }
 
-func mustBeUntouched(ctx context.Context, t *testing.T, leases coordinationclient.LeaseInterface, name string, before *coordinationv1.Lease) {
+// clears deletes all Leases of a namespace.
+func clears(t *testing.T, ns string) {
 	t.Helper()
-	after, err := leases.Get(ctx, name, metav1.GetOptions{})
-	switch {
-	case before == nil && !apierrors.IsNotFound(err):
-		t.Fatalf("there is a Lease (%v) after a refused creation", err)
-	case before != nil && err != nil:
-		t.Fatal(err)
-	case before != nil && after.ResourceVersion != before.ResourceVersion:
-		t.Fatal("the Lease has changed although the request was refused")
-	}
-}
-
-func TestANamespaceTakesItsLeasesAlong(t *testing.T) {
-	parallel(t)
-	admin := administrator(t)
-	namespace := newDoomedNamespace(t)
-	if err := create(asIs)(t.Context(), t, admin.CoordinationV1().Leases(namespace), namespace, "leasecast"); err != nil {
-		t.Fatal(err)
-	}
-	if err := admin.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the namespace is gone", func(ctx context.Context) error { return gone(ctx, admin, namespace) })
-}
-
-func TestInADyingNamespaceLeasesAreDeletedButNotChanged(t *testing.T) {
-	parallel(t)
-	admin, editor := administrator(t), leaseEditor(t)
-	namespace := newDoomedNamespace(t)
-	const name = "leasecast"
-	stored := admin.CoordinationV1().Leases(namespace)
-	held := func(l *coordinationv1.Lease) { l.Finalizers = []string{"example.com/stay"} } // for a look at it
-	if err := create(held)(t.Context(), t, stored, namespace, name); err != nil {
-		t.Fatal(err)
-	}
-	if err := admin.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "anybody may delete the Lease", func(ctx context.Context) error {
-		return editor.CoordinationV1().Leases(namespace).Delete(ctx, name, metav1.DeleteOptions{})
-	})
-	release := update(func(l *coordinationv1.Lease) { l.Finalizers = nil })
-	err := release(t.Context(), t, editor.CoordinationV1().Leases(namespace), namespace, name)
-	mustAnswer(t, err, notTheHub)
-
-	if err := release(t.Context(), t, stored, namespace, name); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the namespace is gone", func(ctx context.Context) error { return gone(ctx, admin, namespace) })
-}
-
-func gone(ctx context.Context, client kubernetes.Interface, namespace string) error {
-	ns, err := client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
+	admin, ctx := administrator(t), context.Background()
+	all, err := admin.CoordinationV1().Leases(ns).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return err
+		t.Fatal(err)
 	}
-	return fmt.Errorf("namespace %s is %s: %v", namespace, ns.Status.Phase, ns.Status.Conditions)
-}
-
-// No request is known that makes an expression of the policy fail, but one that does must not pass.
-func TestThePoliciesFailClosed(t *testing.T) {
-	for _, p := range guard.Policies() {
-		if got := p.Policy.Spec.FailurePolicy; got == nil || *got != admissionv1.Fail {
-			t.Errorf("%s: failurePolicy %v, want Fail", p.Policy.Name, got)
+	for i := range all.Items {
+		requests := "delete leases"
+		if len(all.Items[i].Finalizers) > 0 {
+			requests = `update leases {"metadata":{"finalizers":null}} ; ` + requests
+		}
+		if err := send(ctx, admin, ns, all.Items[i].Name, requests); err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
 		}
 	}
 }
 
-func TestNodesAndControlPlaneDoNotDependOnThePolicy(t *testing.T) {
+// annotations changes annotations of a registration.
+func annotations(of ...string) string {
+	all := object{}
+	for i := 0; i < len(of); i += 2 {
+		all["reader.leasecast.dev/"+of[i]] = of[i+1]
+	}
+	return encoded(object{"metadata": object{"annotations": all}})
+}
+
+// list returns n namespaces, in order.
+func list(n int) string {
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprintf("ns-%05d", i))
+	}
+	return strings.Join(all, ",")
+}
+
+func TestGuard_BoundsARegistration(t *testing.T) {
 	parallel(t)
-	for _, namespace := range []string{metav1.NamespaceSystem, metav1.NamespacePublic, "kube-node-lease"} {
-		t.Run(namespace, func(t *testing.T) {
-			erin := tenant(t, "erin", namespace, "edit")
-			leases := erin.CoordinationV1().Leases(namespace)
-			if err := create(asIs)(t.Context(), t, leases, namespace, "leasecast"); err != nil {
-				t.Fatal(err)
-			}
-			if err := leases.Delete(t.Context(), "leasecast", metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+	ns := newNamespace(t)
+	stored := account(t, "reader", onLeases("get", "watch", "create", "update"))
+	many := func(n int) object {
+		all := object{}
+		for i := range n {
+			all[fmt.Sprintf("example.com/%d", i)] = "x"
+		}
+		return all
+	}
+	text := func(n int) string { return strings.Repeat("x", n) }
+	metadata := func(key string, value any) string { return encoded(object{"metadata": object{key: value}}) }
+	owner := []any{object{"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "b"}}
+	identity := encoded(object{"spec": object{"holderIdentity": text(1 << 20)}})
+	finalizers := []string{"reader.leasecast.dev/registration", "example.com/a", "example.com/b"}
+	for name, test := range map[string]struct{ change, creates, updates string }{
+		"what a reader writes":               {"", allowed, allowed},
+		"17 labels":                          {metadata("labels", many(16)), oversized, oversized},
+		"9 annotations":                      {metadata("annotations", many(6)), oversized, oversized},
+		"an annotation of 1025 characters":   {metadata("annotations", object{"a": text(1025)}), oversized, oversized},
+		"released terms of more than 96 KiB": {annotations("released", text(96<<10+1)), oversized, oversized},
+		"3 finalizers":                       {metadata("finalizers", finalizers), oversized, oversized},
+		"an owner":                           {metadata("ownerReferences", owner), incompleteReader, oversized},
+		"an identity of 1 MiB":               {identity, oversized, identified},
+		"1001 namespaces":                    {annotations("namespaces", list(1001)), oversized, identified},
+		"1000 namespaces":                    {annotations("namespaces", list(1000)), allowed, identified},
+		"a duration of more than an hour":    {`{"spec":{"leaseDurationSeconds":3601}}`, oversized, oversized},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Cleanup(func() { clears(t, ns) })
+			mustAnswer(t, stored, ns, "created", registered+" "+test.change, test.creates)
+			mustSend(t, stored, ns, "updated", registered)
+			mustAnswer(t, stored, ns, "updated", "update registrations "+test.change, test.updates)
 		})
+	}
+}
+
+func TestGuard_ReaderNamesOnlyNamespacesThatItMayWatch(t *testing.T) {
+	parallel(t)
+	own := newNamespace(t)
+	var others []string // in order, after its own
+	for range 17 {
+		others = append(others, newNamespace(t))
+	}
+	nora, mary := tenant(t, "nora", "edit", own), tenant(t, "mary", "edit", append(others, own)...)
+	anywhere := account(t, "anywhere", onLeases("*"))
+	accounts := map[*kubernetes.Clientset]string{
+		nora: "nora", mary: "mary", anywhere: "system:serviceaccount:leasecast-system:anywhere",
+	}
+	join := func(namespaces []string, more ...string) string {
+		return strings.Join(append(namespaces[:len(namespaces):len(namespaces)], more...), ",")
+	}
+	for name, test := range map[string]struct {
+		writer *kubernetes.Clientset
+		claims string
+		want   string
+	}{
+		"an editor names its namespace":                    {nora, own, allowed},
+		"an editor names another namespace":                {nora, others[0], notWatching},
+		"an editor names another namespace, too":           {nora, own + "," + others[0], notWatching},
+		"an editor names a missing namespace":              {nora, "no-such-namespace", notWatching},
+		"an editor names all namespaces":                   {nora, "*", notWatching},
+		"an editor names all namespaces and its own":       {nora, "*," + own, notWatching},
+		"an editor names an empty namespace":               {nora, own + ",,", notWatching},
+		"an editor of 18 names 16":                         {mary, join(others[:16]), allowed},
+		"an editor of 18 names 17":                         {mary, join(others[:17]), notWatching},
+		"the last of 16 is missing":                        {mary, join(others[:15], "zzz"), notWatching},
+		"the last but one of 16 is missing":                {mary, join(others[:14], "zzy", others[14]), notWatching},
+		"a reader of the whole cluster names all":          {anywhere, "*", allowed},
+		"a reader of the whole cluster names missing ones": {anywhere, list(100), allowed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Cleanup(func() { clears(t, own) })
+			claims := annotations("account", accounts[test.writer], "namespaces", test.claims)
+			mustAnswer(t, test.writer, own, "reader-1", registered+" "+claims, test.want)
+		})
+	}
+}
+
+func TestGuard_ReaderThatMayNoLongerWatchCannotConfirm(t *testing.T) {
+	parallel(t)
+	ns, admin := newNamespace(t), administrator(t)
+	irma := tenant(t, "irma", "edit", ns)
+	mustSend(t, irma, ns, "reader-1", registered+" "+annotations("account", "irma", "namespaces", ns))
+	t.Cleanup(func() { clears(t, ns) })
+	bindings := admin.RbacV1().RoleBindings(ns)
+	if err := bindings.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	writes := &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: "writes-" + ns}, Rules: []rbacv1.PolicyRule{onLeases("get", "list", "update")},
+	}
+	if _, err := admin.RbacV1().ClusterRoles().Create(t.Context(), writes, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	tenant(t, "irma", writes.Name, ns)
+	eventually(t, "the confirmation is rejected", func(ctx context.Context) error {
+		confirm := "update registrations " + renewal
+		return expect(send(ctx, irma, ns, "reader-1", confirm), notWatching)
+	})
+}
+
+// Cleaning up deletes Leases. The finalizer of a registration keeps it until the reader or the hub removes that.
+func TestGuard_NamespaceIsDeletedWithItsLeases(t *testing.T) {
+	parallel(t)
+	admin, editor := administrator(t), account(t, "lease-editor", onLeases("*"))
+	ns := newDoomedNamespace(t, "tenant-")
+	mustSend(t, admin, ns, "free", managed)
+	mustSend(t, admin, ns, "held", managed+` {"metadata":{"finalizers":["example.com/stay"]}}`)
+	mustSend(t, impersonating(t, server.AdminConfig(), reader), ns, "reader-1", registered)
+	if err := admin.CoreV1().Namespaces().Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "everybody may delete the Lease", func(ctx context.Context) error {
+		return send(ctx, editor, ns, "held", "delete leases")
+	})
+	eventually(t, "the registration is being deleted", func(ctx context.Context) error {
+		l, err := admin.CoordinationV1().Leases(ns).Get(ctx, "reader-1", metav1.GetOptions{})
+		if err == nil && l.DeletionTimestamp == nil {
+			err = fmt.Errorf("it is not")
+		}
+		return err
+	})
+	const free = `update leases {"metadata":{"finalizers":null}}`
+	mustAnswer(t, editor, ns, "held", free, notTheHub)
+	mustAnswer(t, editor, ns, "reader-1", free, notTheReader)
+	hub := account(t, "leasecast-hub", hubRules(t)...)
+	mustSend(t, hub, ns, "held", free)
+	mustSend(t, hub, ns, "reader-1", free)
+	eventually(t, "the namespace is gone", func(ctx context.Context) error {
+		_, err := admin.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("it is there: %w", err)
+	})
+}
+
+// Heartbeats of nodes do not depend on the policies. Readers may run in these namespaces.
+func TestGuard_NamespacesOfTheClusterHaveRegistrationsOnly(t *testing.T) {
+	parallel(t)
+	editor := account(t, "lease-editor", onLeases("*"))
+	for _, ns := range []string{metav1.NamespaceSystem, metav1.NamespacePublic, "kube-node-lease"} {
+		t.Run(ns, func(t *testing.T) {
+			mustSend(t, editor, ns, "leasecast", "create leases ; delete leases")
+			asReader := impersonating(t, server.AdminConfig(), reader)
+			mustSend(t, asReader, ns, "reader-1", registered)
+			mustAnswer(t, editor, ns, "reader-1", "delete registrations", notTheReader)
+			mustSend(t, asReader, ns, "reader-1", `update leases {"metadata":{"finalizers":null}} ; delete leases`)
+		})
+	}
+}
+
+// An API server that elects holders by itself must leave these Leases alone. Others drop these fields.
+func TestGuard_RejectsCoordinatedElection(t *testing.T) {
+	f := fleet.NewWith(t, fleet.Options{Uninstalled: true, APIServerFlags: []string{
+		"--feature-gates=CoordinatedLeaderElection=true", "--runtime-config=coordination.k8s.io/v1beta1=true",
+	}})
+	client := clientFor(t, f.Hub().AdminConfig())
+	eventually(t, "the guard is in force", newHub(client, "fleet").guards)
+	const strategy, holder = `"strategy":"OldestEmulationVersion"`, `"preferredHolder":""`
+	for name, test := range map[string]struct{ spec, want string }{
+		"without-either":     {"", allowed},
+		"a-strategy":         {strategy, elected},
+		"a-preferred-holder": {holder, elected},
+		"both":               {strategy + `,"preferredHolder":"west.default"`, elected},
+	} {
+		mustAnswer(t, client, "default", name, managed+` {"spec":{`+test.spec+`}}`, test.want)
 	}
 }

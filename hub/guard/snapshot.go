@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -55,7 +56,7 @@ func markOf(o metav1.ObjectMeta) mark { return mark{o.UID, o.Generation} }
 
 // look takes a snapshot if one is due. It returns why it could not.
 func (k *Keeper) look(ctx context.Context, now time.Duration, d Desired) error {
-	if now < k.lookAt && (k.failed != nil || !k.isStale()) {
+	if now < k.lookAt && (k.failed != nil || !k.stale) {
 		return k.failed
 	}
 	stored, unlisted, err := k.read(ctx)
@@ -63,7 +64,7 @@ func (k *Keeper) look(ctx context.Context, now time.Duration, d Desired) error {
 	if err != nil {
 		k.lookAt = now
 		if rejects(err) {
-			k.lookAt += firstRetry
+			k.lookAt += guardRetry
 		}
 		return err
 	}
@@ -73,11 +74,9 @@ func (k *Keeper) look(ctx context.Context, now time.Duration, d Desired) error {
 	k.mu.Lock()
 	k.stored, k.stale = stored, false
 	k.mu.Unlock()
-	for _, f := range d.Fences {
-		if errors.Is(k.Unfenced(f, ""), ErrStored) {
-			k.Changed() // a leader keeps its lead with a stored fence
-			break
-		}
+	isStored := func(f Fence) bool { return errors.Is(k.Unfenced(f, ""), ErrStored) }
+	if slices.ContainsFunc(d.Fences, isStored) {
+		k.Changed() // a leader keeps its lead with a stored fence
 	}
 	return nil
 }
@@ -105,12 +104,6 @@ func (k *Keeper) read(ctx context.Context) (stored snapshot, unlisted, err error
 		}
 	}
 	return stored, unlisted, nil
-}
-
-func (k *Keeper) isStale() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.stale
 }
 
 // list adds the objects of a resource that hubs keep in the member.
@@ -169,13 +162,15 @@ type object interface {
 	runtime.Object
 }
 
-// change is what a write did: changed if what the member enforces changed, and mended if others had changed it.
-// reset means that what was seen of the object before does not count.
-type change struct{ changed, mended, reset bool }
+// change is what a write did to what the member enforces. From replaced on, what was seen before does not count.
+type change int
 
-func (c change) and(d change) change {
-	return change{c.changed || d.changed, c.mended || d.mended, c.reset || d.reset}
-}
+const (
+	unchanged change = iota
+	updated          // from what this Keeper wrote
+	replaced         // what was stored was not known to be this Keeper's
+	mended           // others had changed what this Keeper wrote
+)
 
 // ensurePolicy writes a policy and its binding, unless they are as this Keeper left them.
 func (k *Keeper) ensurePolicy(ctx context.Context, p Policy) (change, error) {
@@ -184,13 +179,13 @@ func (k *Keeper) ensurePolicy(ctx context.Context, p Policy) (change, error) {
 		return policy, err
 	}
 	binding, err := k.ensure(ctx, bindings, p.Binding)
-	return policy.and(binding), err
+	return max(policy, binding), err
 }
 
 // ensure writes the whole object instead of using server-side apply. An apply would keep what others have added to
 // a list in the spec, such as a match condition that exempts everyone. Labels and annotations of others stay. An
 // object that this Keeper has not written yet is written, too: a write without effect keeps its mark.
-func (k *Keeper) ensure(ctx context.Context, resource string, want object) (is change, err error) {
+func (k *Keeper) ensure(ctx context.Context, resource string, want object) (change, error) {
 	id := key{resource, want.GetName()}
 	k.mu.Lock()
 	have, exists := k.stored[id]
@@ -198,21 +193,26 @@ func (k *Keeper) ensure(ctx context.Context, resource string, want object) (is c
 	k.mu.Unlock()
 	if known && exists && markOf(have) == left && holds(have.Labels, want.GetLabels()) &&
 		holds(have.Annotations, want.GetAnnotations()) {
-		return change{}, nil
+		return unchanged, nil
 	}
-	if err := Allowed(ctx); err != nil {
-		return change{}, err
+	if !k.MayWrite() {
+		return unchanged, errMayNotWrite
 	}
 	k.note(id, nil) // if no answer arrives, it is not known what is stored
 	got, err := k.write(ctx, resource, have, exists, want)
 	if err != nil {
-		return change{}, fmt.Errorf("install %s %s: %w", resource, id.name, err)
+		return unchanged, fmt.Errorf("install %s %s: %w", resource, id.name, err)
 	}
 	k.note(id, &got)
-	is.changed = !exists || markOf(got) != markOf(have)
-	is.mended = known && (!exists || markOf(have) != left)
-	is.reset = is.mended || is.changed && !known
-	return is, nil
+	switch changed := !exists || markOf(got) != markOf(have); {
+	case known && (!exists || markOf(have) != left):
+		return mended, nil
+	case changed && !known:
+		return replaced, nil
+	case changed:
+		return updated, nil
+	}
+	return unchanged, nil
 }
 
 // note records the result of a write. With nil, the snapshot is outdated.
@@ -252,17 +252,10 @@ func (k *Keeper) write(ctx context.Context, resource string, have metav1.ObjectM
 	return answered(ctx, k.rest().Put().Resource(resource).Name(o.GetName()).Body(o))
 }
 
-// removePolicy removes a policy and its binding. A missing one counts as removed.
-func (k *Keeper) removePolicy(ctx context.Context, name string) error {
-	if err := k.remove(ctx, bindings, name); err != nil {
-		return err
-	}
-	return k.remove(ctx, policiesResource, name)
-}
-
+// remove removes an object. A missing one counts as removed.
 func (k *Keeper) remove(ctx context.Context, resource, name string) error {
-	if err := Allowed(ctx); err != nil {
-		return err
+	if !k.MayWrite() {
+		return errMayNotWrite
 	}
 	err := k.rest().Delete().Resource(resource).Name(name).Body(&metav1.DeleteOptions{}).Do(ctx).Error()
 	if err != nil && !apierrors.IsNotFound(err) {

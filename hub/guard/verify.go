@@ -20,6 +20,8 @@ var (
 	ErrUnsupported = errors.New("the member does not serve ValidatingAdmissionPolicies: it needs Kubernetes 1.30 or later")
 	// ErrNotEnforced is wrapped when the member does not enforce the policy, or not yet.
 	ErrNotEnforced = errors.New("the policy is not in force")
+	// errMayNotWrite means that nothing was sent.
+	errMayNotWrite = errors.New("this hub may not write to the cluster any more")
 )
 
 // Verify returns nil if the member's API server rejects forbidden writes by exactly the policies that Policies
@@ -65,7 +67,9 @@ func (p Policy) probed(ctx context.Context, member kubernetes.Interface, namespa
 }
 
 // RefusesWriter reports whether a member's answer rejects a Lease because its writer lacks the right of the hub.
-func RefusesWriter(answer string) bool { return strings.Contains(answer, notTheHub) }
+func RefusesWriter(answer string) bool {
+	return strings.Contains(answer, policies()[0].Policy.Spec.Validations[0].Message)
+}
 
 // orForbidden wraps ErrForbidden around a member's 403.
 func orForbidden(err error) error {

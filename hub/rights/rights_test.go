@@ -51,35 +51,34 @@ func clientFor(t *testing.T, config *rest.Config) *kubernetes.Clientset {
 // eventually waits until the condition returns nil.
 func eventually(t *testing.T, what string, condition func(ctx context.Context) error) {
 	t.Helper()
-	last := errors.New("never asked")
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true,
-		func(ctx context.Context) (bool, error) {
-			last = condition(ctx)
-			return last == nil, nil
-		})
-	if err != nil {
+	var last error
+	poll := func(ctx context.Context) (bool, error) {
+		last = condition(ctx)
+		return last == nil, nil
+	}
+	if err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, patience, true, poll); err != nil {
 		t.Fatalf("%s: %v; last: %v", what, err, last)
 	}
 }
 
-// installed installs the rights, and returns a client of the hub's user.
-func installed(t *testing.T, admin *kubernetes.Clientset) *kubernetes.Clientset {
+// installed installs the rights, and returns clients of an administrator and of the hub's user.
+func installed(t *testing.T) (admin, hub *kubernetes.Clientset) {
 	t.Helper()
+	admin, config := clientFor(t, member.AdminConfig()), member.AdminConfig()
 	if err := own.Install(t.Context(), admin); err != nil {
 		t.Fatal(err)
 	}
-	config := member.AdminConfig()
 	config.Impersonate.UserName = own.User()
-	hub := clientFor(t, config)
+	hub = clientFor(t, config)
 	eventually(t, "the rights count", func(ctx context.Context) error {
 		_, err := hub.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 		return err
 	})
-	return hub
+	return admin, hub
 }
 
-func TestOnlyAnAdministratorIsOne(t *testing.T) {
-	admin := clientFor(t, member.AdminConfig())
+func TestIsAdministrator_OfClusterAPIsKubeconfigOnly(t *testing.T) {
+	admin, hub := installed(t)
 	prepared, err := member.ServiceAccountConfig(t.Context(), "prepared", "hub", []rbacv1.PolicyRule{
 		{APIGroups: []string{"*"}, Resources: []string{"leases"}, Verbs: []string{"*"}},
 	})
@@ -99,7 +98,7 @@ func TestOnlyAnAdministratorIsOne(t *testing.T) {
 		"Cluster API's kubeconfig":       {admin, true},
 		"a prepared kubeconfig":          {clientFor(t, prepared), false},
 		"a kubeconfig that may not ask":  {hardened, false},
-		"the hub's user, once installed": {installed(t, admin), false},
+		"the hub's user, once installed": {hub, false},
 	} {
 		got, err := rights.IsAdministrator(t.Context(), test.client)
 		if err != nil || got != test.want {
@@ -108,13 +107,13 @@ func TestOnlyAnAdministratorIsOne(t *testing.T) {
 	}
 }
 
-func TestHubsUserDoesItsWorkAndNoMore(t *testing.T) {
-	hub := installed(t, clientFor(t, member.AdminConfig()))
+func TestUser_DoesTheHubsWorkAndNoMore(t *testing.T) {
+	_, hub := installed(t)
 	began := time.Now()
 	keeper := guard.NewKeeper(guard.Options{
 		Member: hub, Hub: "hub", Fleet: "fleet", Log: logr.Discard(),
 		Now:     func() time.Duration { return time.Hour + time.Since(began) },
-		Changed: func() {}, Mended: func(string) {},
+		Changed: func() {}, Mended: func(string) {}, MayWrite: func() bool { return true },
 	})
 	eventually(t, "it guards Leases", func(ctx context.Context) error {
 		keeper.Keep(ctx, guard.Desired{})
@@ -144,9 +143,8 @@ func TestHubsUserDoesItsWorkAndNoMore(t *testing.T) {
 	}
 }
 
-func TestInstallRevertsEditsAndKeepsAdditions(t *testing.T) {
-	admin := clientFor(t, member.AdminConfig())
-	installed(t, admin)
+func TestInstall_RevertsEditsAndKeepsAdditions(t *testing.T) {
+	admin, _ := installed(t)
 	roles := admin.RbacV1().ClusterRoles()
 	role, err := roles.Get(t.Context(), own.Name(), metav1.GetOptions{})
 	if err != nil {
@@ -168,9 +166,9 @@ func TestInstallRevertsEditsAndKeepsAdditions(t *testing.T) {
 }
 
 // Two hubs may know one member.
-func TestRemoveLeavesNothingButTheRightsOfOtherHubs(t *testing.T) {
-	admin, other := clientFor(t, member.AdminConfig()), rights.Of("management-cluster/other-system")
-	hub := installed(t, admin)
+func TestRemove_LeavesTheRightsOfOtherHubs(t *testing.T) {
+	other := rights.Of("management-cluster/other-system")
+	admin, hub := installed(t)
 	if err := other.Install(t.Context(), admin); err != nil {
 		t.Fatal(err)
 	}
@@ -179,23 +177,17 @@ func TestRemoveLeavesNothingButTheRightsOfOtherHubs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	left := func(name string) map[string]error {
-		get := metav1.GetOptions{}
-		return map[string]error{
+	get := metav1.GetOptions{}
+	for name, left := range map[string]bool{own.Name(): true, other.Name(): false} {
+		for kind, err := range map[string]error{
 			"ClusterRole":     second(admin.RbacV1().ClusterRoles().Get(t.Context(), name, get)),
 			"binding":         second(admin.RbacV1().ClusterRoleBindings().Get(t.Context(), name, get)),
 			"fencing binding": second(admin.RbacV1().ClusterRoleBindings().Get(t.Context(), name+"-fencing", get)),
 			"FlowSchema":      second(admin.FlowcontrolV1().FlowSchemas().Get(t.Context(), name, get)),
-		}
-	}
-	for kind, err := range left(other.Name()) {
-		if !apierrors.IsNotFound(err) {
-			t.Errorf("%s of the removed hub: %v", kind, err)
-		}
-	}
-	for kind, err := range left(own.Name()) {
-		if err != nil {
-			t.Errorf("%s of the other hub: %v", kind, err)
+		} {
+			if left && err != nil || !left && !apierrors.IsNotFound(err) {
+				t.Errorf("%s %s: %v, want it: %v", kind, name, err, left)
+			}
 		}
 	}
 	if _, err := hub.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err != nil {
@@ -205,7 +197,7 @@ func TestRemoveLeavesNothingButTheRightsOfOtherHubs(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-func TestRemoveTriesEverything(t *testing.T) {
+func TestRemove_TriesEverything(t *testing.T) {
 	client, tried := kubernetesfake.NewClientset(), 0
 	client.PrependReactor("delete", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 		tried++

@@ -3,14 +3,12 @@ package worker
 import (
 	"encoding/pem"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr/funcr"
 	batchv1 "k8s.io/api/batch/v1"
@@ -19,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/kubernetes/scheme"
 	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -133,14 +130,15 @@ func TestHowMuchOfCronJobsIsRead(t *testing.T) {
 			w := New(Options{
 				CronJobs: func() batchclient.CronJobsGetter { return c.client }, Clock: clocktest.NewBubble(rigStart),
 				Log: funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{}),
+				Hub: &rig{by: us},
 			})
-			all := jobsOf("")
+			all := allJobs
 			terms := map[fencedTerm]guard.Fence{}
 			for _, ns := range []string{"shop", "bank"} {
 				terms[fencedTerm{all.Name(), ns, rigStart.Wall.UnixMicro()}] = all
 			}
 			for range 5 {
-				w.observer.wakeTerms(guard.WhileAllowed(t.Context(), func() bool { return true }), terms)
+				w.observer.wakeTerms(t.Context(), terms)
 			}
 			if c.woken["shop"] != test.woken || c.woken["bank"] != 25 {
 				t.Errorf("woken are %d, and %d of another namespace", c.woken["shop"], c.woken["bank"])
@@ -154,35 +152,5 @@ func TestHowMuchOfCronJobsIsRead(t *testing.T) {
 				t.Errorf("the member is disconnected: %v", c.told)
 			}
 		})
-	}
-}
-
-// cut is a member whose answers end too early.
-type cut struct{}
-
-func (cut) RoundTrip(req *http.Request) (*http.Response, error) {
-	body := io.NopCloser(strings.NewReader(`{"items":[`))
-	return &http.Response{StatusCode: http.StatusOK, Body: body, Request: req}, nil
-}
-
-func TestAPageThatIsCutWakesNothing(t *testing.T) {
-	batch, err := batchclient.NewForConfigAndClient(&rest.Config{Host: "http://east"}, &http.Client{Transport: cut{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := New(Options{CronJobs: func() batchclient.CronJobsGetter { return batch }})
-	if err := w.observer.wakeCronJobs(t.Context(), "shop", once, rigStart.Wall); err == nil {
-		t.Error("all are woken")
-	}
-}
-
-func TestFromWhenOnACronJobIsScheduled(t *testing.T) {
-	made, last := metav1.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), metav1.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC)
-	o := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: made}}
-	if at := scheduledUpTo(o); !at.Equal(made.Time) {
-		t.Errorf("one that has scheduled nothing: %v", at)
-	}
-	if o.Status.LastScheduleTime = &last; !scheduledUpTo(o).Equal(last.Time) {
-		t.Errorf("one that has: %v", scheduledUpTo(o))
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -18,295 +17,298 @@ import (
 )
 
 // What was seen stays while the member is silent. An answer replaces it.
-func TestSilenceKeepsTheStatusOfAFence(t *testing.T) {
-	answers := map[string]struct {
-		answer *metav1.Status
+func TestUnfenced_StaysWhileTheMemberIsSilent(t *testing.T) {
+	type answer struct {
+		status *metav1.Status
 		want   error
-	}{
-		"in force":    {nil, nil},
-		"forbidden":   {refused, guard.ErrForbidden},
-		"unsupported": {unknown, guard.ErrUnsupported},
-		"unchecked":   {broken, ErrUnchecked},
 	}
-	of := ofJobs("shops", "once")
-	for name, first := range answers {
-		for next, then := range answers {
-			t.Run(name+", then "+next, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					f := newFenced(t, of)
-					expects := func(want error) {
-						t.Helper()
-						if err := f.Unfenced(of, "shop"); !errors.Is(err, want) || (err == nil) != (want == nil) {
-							t.Errorf("missing is %v, want %v", err, want)
-						}
-					}
-					f.look = first.answer
-					defer f.runs(f.keep)()
-					pass(3 * time.Second)
-					expects(first.want)
-					f.news()
-					f.will(func(r *rig) { r.look = then.answer })
-					pass(guard.VerifyEvery + guard.IdleEvery)
-					want := then.want
-					if then.answer == broken {
-						want = first.want
-					}
-					expects(want)
-					if news := slices.Contains(f.news(), ""); news != (!errors.Is(want, first.want) || (want == nil) != (first.want == nil)) {
-						t.Errorf("a decision is enqueued: %v", news)
-					}
-				})
-			})
+	answers := map[string]answer{
+		"in force": {nil, nil}, "forbidden": {forbidden, guard.ErrForbidden},
+		"unsupported": {notFound, guard.ErrUnsupported}, "silent": {internal, ErrUnchecked},
+	}
+	table := map[string][2]answer{}
+	for first, a := range answers {
+		for then, b := range answers {
+			table[first+", then "+then] = [2]answer{a, b}
 		}
 	}
+	rows(t, table, func(t *testing.T, row [2]answer) {
+		r := newRig(t, allJobs)
+		r.look = row[0].status
+		defer r.runs(r.keep)()
+		pass(3 * time.Second)
+		if err := r.Unfenced(allJobs, "shop"); !same(err, row[0].want) {
+			t.Errorf("missing: %v, want %v", err, row[0].want)
+		}
+		r.enqueued()
+		r.will(func(r *rig) { r.look = row[1].status })
+		pass(guard.VerifyEvery + guard.IdleEvery)
+		want := row[1].want
+		if row[1].status == internal {
+			want = row[0].want
+		}
+		if err := r.Unfenced(allJobs, "shop"); !same(err, want) {
+			t.Errorf("then missing: %v, want %v", err, want)
+		}
+		if got := slices.Contains(r.enqueued(), ""); got == same(row[0].want, want) {
+			t.Errorf("a decision is enqueued: %v", got)
+		}
+	})
 }
 
-func TestFenceThatAMemberRejectsHoldsUpNoOther(t *testing.T) {
-	bad, good := ofJobs("shops", "once"), ofJobs("tills", "once")
-	for name, test := range map[string]struct {
+func TestFence_ThatAMemberRejectsHoldsUpNoOther(t *testing.T) {
+	type row struct {
 		answer *metav1.Status
-		is     func(error) bool
-	}{
-		"it is invalid there":  {invalid, apierrors.IsInvalid},
-		"a webhook is broken":  {broken, func(err error) bool { return errors.Is(err, ErrUnchecked) }},
-		"it is forbidden":      {refused, func(err error) bool { return errors.Is(err, guard.ErrForbidden) }},
-		"another client wrote": {failure(http.StatusConflict, metav1.StatusReasonConflict), func(err error) bool { return errors.Is(err, ErrUnchecked) }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFenced(t, bad, good)
-				f.answersAbout(test.answer, "shops")
-				defer f.runs(f.keep)()
-				pass(5 * time.Second)
-				if err := f.Unfenced(good, "shop"); err != nil || !f.stores(good) {
-					t.Errorf("of the other one is missing %v", err)
-				}
-				if err := f.Unfenced(bad, "shop"); !test.is(err) || f.stores(bad) {
-					t.Errorf("of this one is missing %v", err)
-				}
-				f.answersAbout(nil)
-				pass(11 * time.Second)
-				if err := f.Unfenced(bad, "shop"); err != nil || len(f.events) > 0 {
-					t.Errorf("in the end is missing %v; events are %q", err, f.events)
-				}
-			})
-		})
+		want   error         // nil: another one
+		every  time.Duration // between two tries
 	}
-}
-
-func TestRejectedFenceIsTriedMoreAndMoreRarely(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFenced(t, ofJobs("shops", "once"), ofJobs("tills", "once"))
-		f.answersAbout(refused, "shops")
-		mute, tried := f.mute, []time.Duration(nil)
-		f.mute = func(req *http.Request) *metav1.Status {
-			s := mute(req)
-			if s != nil {
-				tried = append(tried, time.Since(f.start))
-			}
-			return s
+	rows(t, map[string]row{
+		"it is invalid there":   {invalid, nil, 5 * time.Second},
+		"it is forbidden":       {forbidden, guard.ErrForbidden, 5 * time.Second},
+		"a webhook is broken":   {internal, ErrUnchecked, keepEvery},
+		"another client writes": {conflict, ErrUnchecked, keepEvery},
+	}, func(t *testing.T, row row) {
+		bad, good := jobs("shops", "once"), jobs("tills", "once")
+		r := newRig(t, bad, good)
+		r.answers(row.answer, "shops")
+		defer r.runs(r.keep)()
+		pass(10 * time.Second)
+		if err := r.Unfenced(good, "shop"); err != nil || !r.stores(good) {
+			t.Errorf("the other one is missing: %v", err)
 		}
-		defer f.runs(f.keep)()
-		pass(26 * time.Second)
-		want := []time.Duration{0, time.Second, 3 * time.Second, 7 * time.Second, 15 * time.Second, 25 * time.Second}
-		if !slices.Equal(tried, want) {
-			t.Errorf("tried at %v, want %v", tried, want)
+		if err := r.Unfenced(bad, "shop"); err == nil || !errors.Is(err, row.want) && row.want != nil || r.stores(bad) {
+			t.Errorf("missing: %v, want %v", err, row.want)
+		}
+		tries := r.at("POST", "/validatingadmissionpolicies")
+		if got := slices.DeleteFunc(tries, func(at time.Duration) bool { return at%row.every != 0 }); len(got) < 2 ||
+			len(got) != len(tries) {
+			t.Errorf("tried at %v, want every %v", tries, row.every)
+		}
+		r.answers(nil)
+		pass(11 * time.Second)
+		if err := r.Unfenced(bad, "shop"); err != nil || len(r.events) > 0 {
+			t.Errorf("in the end missing: %v; events are %q", err, r.events)
 		}
 	})
 }
 
 // In between, nothing would be rejected.
-func TestAnEarlierFenceGoesWhenTheNextOneIsInForce(t *testing.T) {
-	before, after, another := ofJobs("shops", "once"), ofJobs("shops", "twice"), ofJobs("tills", "once")
-	for name, test := range map[string]struct {
+func TestFence_OfAnEarlierVersionGoesWhenTheNextOneIsInForce(t *testing.T) {
+	before, after, another := jobs("shops", "once"), jobs("shops", "twice"), jobs("tills", "once")
+	type row struct {
 		wanted []guard.Fence
 		open   []string       // not in force
 		muted  string         // the policy about which the member answers
 		answer *metav1.Status // this
 		goes   bool
-	}{
-		"it is in force":                         {[]guard.Fence{after}, nil, "", nil, true},
-		"it is not in force yet":                 {[]guard.Fence{after}, after.Names(), "", nil, false},
-		"its wall is not in force yet":           {[]guard.Fence{after}, after.Names()[1:], "", nil, false},
-		"it is in force, but another is not":     {[]guard.Fence{another, after}, another.Names(), "", nil, false},
-		"it is not in force, but another is":     {[]guard.Fence{after, another}, after.Names(), "", nil, false},
-		"it is rejected":                         {[]guard.Fence{after}, nil, "shops", refused, false},
-		"it is rejected, another is in force":    {[]guard.Fence{after, another}, nil, "shops", invalid, false},
-		"nothing follows it":                     {nil, nil, "", nil, true},
-		"nothing follows it, another is refused": {[]guard.Fence{another}, nil, "tills", refused, true},
-		"nothing follows it, another is silent":  {[]guard.Fence{another}, nil, "tills", broken, false},
-		"it stays, and another is in force":      {[]guard.Fence{before, another}, nil, "", nil, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFenced(t, before)
-				f.east.loses("leases") // where there is no Lease, the wall is probed
-				f.kept()
-				f.wanted, f.open = test.wanted, test.open
-				f.answersAbout(test.answer, test.muted)
-				if test.muted == "" {
-					f.mute = nil
-				}
-				defer f.runs(f.keep)()
-				pass(3 * time.Second)
-				if stays := f.stores(before); stays == test.goes {
-					t.Errorf("it is there: %v", stays)
-				}
-				f.will(func(*rig) { f.open, f.mute = nil, nil })
-				pass(11 * time.Second)
-				isWanted := slices.ContainsFunc(test.wanted, func(one guard.Fence) bool { return one.Name() == before.Name() })
-				if stays := f.stores(before); stays != isWanted {
-					t.Errorf("in the end it is there: %v", stays)
-				}
-				if len(f.events) > 0 {
-					t.Errorf("events are %q", f.events)
-				}
-			})
-		})
 	}
+	rows(t, map[string]row{
+		"it is in force":                       {[]guard.Fence{after}, nil, "", nil, true},
+		"it is not in force yet":               {[]guard.Fence{after}, after.Names(), "", nil, false},
+		"its wall is not in force yet":         {[]guard.Fence{after}, after.Names()[1:], "", nil, false},
+		"it is in force, another is not":       {[]guard.Fence{another, after}, another.Names(), "", nil, false},
+		"it is not in force, another is":       {[]guard.Fence{after, another}, after.Names(), "", nil, false},
+		"it is rejected":                       {[]guard.Fence{after}, nil, "shops", forbidden, false},
+		"it is rejected, another is in force":  {[]guard.Fence{after, another}, nil, "shops", invalid, false},
+		"nothing follows":                      {nil, nil, "", nil, true},
+		"nothing follows, another is rejected": {[]guard.Fence{another}, nil, "tills", forbidden, true},
+		"nothing follows, another is silent":   {[]guard.Fence{another}, nil, "tills", internal, false},
+		"it stays, another is in force":        {[]guard.Fence{before, another}, nil, "", nil, false},
+	}, func(t *testing.T, row row) {
+		r := newRig(t, before)
+		r.east.loses("/leases/") // where there is no Lease, the wall is probed
+		r.kept()
+		r.wanted, r.open = row.wanted, row.open
+		if row.muted != "" {
+			r.answers(row.answer, row.muted)
+		}
+		defer r.runs(r.keep)()
+		pass(3 * time.Second)
+		if stays := r.stores(before); stays == row.goes {
+			t.Errorf("the earlier one is stored: %v", stays)
+		}
+		r.will(func(r *rig) { r.open, r.answer = nil, nil })
+		pass(11 * time.Second)
+		isWanted := slices.ContainsFunc(row.wanted, func(f guard.Fence) bool { return f.Name() == before.Name() })
+		if stays := r.stores(before); stays != isWanted || len(r.events) > 0 {
+			t.Errorf("in the end the earlier one is stored: %v; events are %q", stays, r.events)
+		}
+	})
 }
 
-func TestFencesOfAPolicyStayWhileItIsInvalid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		shops, carts, tills := ofJobs("shops", "once"), ofJobs("carts", "once"), ofJobs("tills", "once")
-		f := newFenced(t, shops, carts, tills)
-		f.kept()
-		defer f.runs(f.keep)()
-		for _, step := range []struct {
-			invalid []string
-			stay    []bool // of shops, carts and tills
-		}{
-			{[]string{"carts", "shops"}, []bool{true, true, false}}, {[]string{"shops"}, []bool{true, false, false}}, {nil, []bool{false, false, false}},
-		} {
-			f.will(func(r *rig) { r.wanted, r.invalid = nil, step.invalid })
-			pass(2 * time.Second)
-			for i, one := range []guard.Fence{shops, carts, tills} {
-				if stays := f.stores(one); stays != step.stay[i] {
-					t.Errorf("while %q are invalid, the fence of %s is there: %v", step.invalid, one.PolicyName(), stays)
-				}
+func TestFences_OfAPolicyStayWhileItIsInvalid(t *testing.T) {
+	type row struct {
+		invalid []string
+		stay    []bool // of carts, shops and tills
+	}
+	rows(t, map[string]row{
+		"two are invalid": {[]string{"shops", "carts"}, []bool{true, true, false}},
+		"one is invalid":  {[]string{"shops"}, []bool{false, true, false}},
+		"all are gone":    {nil, []bool{false, false, false}},
+	}, func(t *testing.T, row row) {
+		r := newRig(t, jobs("carts", "once"), jobs("shops", "once"), jobs("tills", "once"))
+		r.kept()
+		wanted := r.wanted
+		r.wanted, r.broken = nil, row.invalid
+		defer r.runs(r.keep)()
+		pass(2 * time.Second)
+		for i, f := range wanted {
+			if stays := r.stores(f); stays != row.stay[i] {
+				t.Errorf("the fence of %s is stored: %v", f.PolicyName(), stays)
 			}
 		}
 	})
 }
 
-// What the earlier policy fenced there stays until the fence of the next one rejects.
-func TestANamespaceGoesFromOneFenceToTheNext(t *testing.T) {
-	for name, test := range map[string]struct {
+// What the earlier policy fenced stays fenced until the fence of the next one rejects.
+func TestNamespace_GoesFromOneFenceToTheNext(t *testing.T) {
+	type row struct {
 		leased bool
 		open   bool // the next fence is not in force
 		answer *metav1.Status
 		stays  bool
-	}{
-		"the next one is in force":                        {true, false, nil, false},
-		"the next one is not in force yet":                {true, true, nil, true},
-		"the member refuses the next one":                 {true, false, refused, true},
-		"the member is silent about the next one":         {true, false, broken, true},
-		"without a Lease, the next one is in force":       {false, false, nil, false},
-		"without a Lease, the next one is not in force":   {false, true, nil, true},
-		"without a Lease, the member refuses the next":    {false, false, refused, true},
-		"without a Lease, the member is silent about it ": {false, false, broken, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				shops := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "shops"}}
-				shops.Spec.Namespaces.Names = []string{"shop"}
-				shops.Spec.Fencing = &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{MatchLabels: map[string]string{"run": "once"}}}
-				f := newFenced(t, guard.Fences(us, shops, nil)...)
-				if !test.leased {
-					f.east.loses("leases")
-				}
-				f.kept()
-				defer f.runs(f.keep)()
-				tills, next := ofJobs("tills", "once"), guard.Fences(us, shops, []string{"shop"})[0]
-				f.answersAbout(test.answer, "tills")
-				f.will(func(r *rig) {
-					if test.open {
-						f.open = tills.Names()
-					}
-					r.wanted = []guard.Fence{next, tills}
-				})
-				// fenced reports whether the earlier fence rejects: by its gate, or by its wall.
-				fenced := func() bool {
-					gate, _ := f.bound(next.Name())
-					wall, _ := f.bound(next.Names()[1])
-					return gate == "shop" || wall == "/"
-				}
-				pass(5 * time.Second)
-				if fenced() != test.stays {
-					t.Errorf("the earlier fence is there: %v, want %v", fenced(), test.stays)
-				}
-				f.answersAbout(nil)
-				f.will(func(*rig) { f.open = nil })
-				pass(11 * time.Second)
-				if err := f.Unfenced(tills, "shop"); err != nil || fenced() || len(f.events) > 0 {
-					t.Errorf("of the next fence is missing %v; the earlier one is there: %v; events are %q", err, fenced(), f.events)
-				}
-			})
-		})
 	}
+	rows(t, map[string]row{
+		"the next one is in force":                      {true, false, nil, false},
+		"the next one is not in force yet":              {true, true, nil, true},
+		"the member rejects the next one":               {true, false, forbidden, true},
+		"the member is silent about the next one":       {true, false, internal, true},
+		"no Lease, the next one is in force":            {false, false, nil, false},
+		"no Lease, the next one is not in force yet":    {false, true, nil, true},
+		"no Lease, the member rejects the next one":     {false, false, forbidden, true},
+		"no Lease, the member is silent about the next": {false, false, internal, true},
+	}, func(t *testing.T, row row) {
+		shops := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "shops"}}
+		shops.Spec.Namespaces.Names = []string{"shop"}
+		shops.Spec.Fencing = &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}
+		tills, lost := jobs("tills", "once"), guard.Fences(us, shops, []string{"shop"})[0]
+		r := newRig(t, guard.Fences(us, shops, nil)...)
+		if !row.leased {
+			r.east.loses("/leases/")
+		}
+		r.kept()
+		defer r.runs(r.keep)()
+		r.answers(row.answer, "tills")
+		r.will(func(r *rig) {
+			if r.wanted = []guard.Fence{lost, tills}; row.open {
+				r.open = tills.Names()
+			}
+		})
+		fenced := func() bool { return r.east.bound(lost.Name()) == "shop" || r.east.bound(lost.Names()[1]) == "/" }
+		pass(5 * time.Second)
+		if fenced() != row.stays {
+			t.Errorf("the earlier fence rejects: %v, want %v", fenced(), row.stays)
+		}
+		r.answers(nil)
+		r.will(func(r *rig) { r.open = nil })
+		pass(11 * time.Second)
+		if err := r.Unfenced(tills, "shop"); err != nil || fenced() || len(r.events) > 0 {
+			t.Errorf("the next fence is missing: %v; the earlier one rejects: %v; events are %q", err, fenced(), r.events)
+		}
+	})
 }
 
-// A far member is fenced in time. A fence that takes long keeps nothing back that is known about others.
-func TestManyFencesOfAFarMemberAreInForceInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := &v1alpha1.LeadershipPolicy{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "many"},
-			Spec:       v1alpha1.LeadershipPolicySpec{Fencing: &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}},
+// An administrator allows what is fenced outside the policy's namespaces, and revokes that.
+func TestFence_ElsewhereFollowsTheLabel(t *testing.T) {
+	type row struct {
+		label   string
+		allowed bool
+	}
+	rows(t, map[string]row{
+		"no label": {"", false}, "another label": {"no", false}, "the label": {v1alpha1.FencingAllowed, true},
+	}, func(t *testing.T, row row) {
+		lock := stock
+		lock.Namespace = "ci"
+		r := newRig(t, fences("shops", v1alpha1.Fencing{
+			Schedules: &metav1.LabelSelector{}, LeaderElectionLocks: []v1alpha1.LockFence{lock},
+			Writes: []v1alpha1.WriteFence{{
+				ServiceAccounts: []v1alpha1.FencedServiceAccount{{Namespace: "ci", Name: "deployer"}},
+				Resources:       []v1alpha1.FencedResources{{Names: []string{"configmaps"}}},
+			}},
+		})...)
+		label := func(value string) {
+			r.east.shows(func(a *memberAPI) {
+				a.namespaces = map[string]map[string]string{"shop": nil, "ci": {v1alpha1.FencingLabel: value}}
+			})
 		}
-		namespaces := map[string]map[string]string{"shop": nil, stock.Namespace: {v1alpha1.FencingLabel: v1alpha1.FencingAllowed}}
+		label("")
+		defer r.runs(r.keep)()
+		for _, value := range []string{row.label, v1alpha1.FencingAllowed, row.label} {
+			label(value)
+			pass(3 * time.Second)
+			for _, f := range r.wanted {
+				want, err := f.Schedules() != nil || value == v1alpha1.FencingAllowed, r.Unfenced(f, "shop")
+				if (err == nil) != want || !want && !slices.Equal(guard.DeniedIn(err), []string{"ci"}) {
+					t.Errorf("with the label %q %s is missing: %v", value, f.Name(), err)
+				}
+				if stored := len(r.east.holds("bindings/"+f.Name())) == 1; stored != want {
+					t.Errorf("with the label %q %s is stored: %v", value, f.Name(), stored)
+				}
+			}
+		}
+		if len(r.events) > 0 {
+			t.Errorf("events are %q", r.events)
+		}
+	})
+}
+
+// A fence that takes long holds up no other.
+func TestFences_OfAFarMemberAreInForceInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		many := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "many"}}
+		many.Spec.Fencing = &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}
+		allowed := map[string]string{v1alpha1.FencingLabel: v1alpha1.FencingAllowed}
+		namespaces := map[string]map[string]string{"shop": nil, stock.Namespace: allowed}
 		for i := range 300 {
 			name := fmt.Sprintf("many-%d", i)
-			namespaces[name], o.Spec.Namespaces.Names = nil, append(o.Spec.Namespaces.Names, name)
+			namespaces[name], many.Spec.Namespaces.Names = nil, append(many.Spec.Namespaces.Names, name)
 		}
-		locks := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "locks"}}
-		locks.Spec.Namespaces.Names, locks.Spec.Fencing = []string{"shop"}, &v1alpha1.Fencing{}
+		var locks v1alpha1.Fencing
 		for i := range 16 {
 			l := stock
 			l.Name = fmt.Sprintf("stock-%d", i)
-			locks.Spec.Fencing.LeaderElectionLocks = append(locks.Spec.Fencing.LeaderElectionLocks, l)
+			locks.LeaderElectionLocks = append(locks.LeaderElectionLocks, l)
 		}
-		f := newFenced(t, append(guard.Fences(us, o, nil), guard.Fences(us, locks, nil)...)...)
-		f.east.namespaces, f.east.latency = namespaces, 120*time.Millisecond
-		f.east.slow = func(req *http.Request) time.Duration {
+		r := newRig(t, append(guard.Fences(us, many, nil), fences("locks", locks)...)...)
+		r.east.namespaces = namespaces
+		r.east.takes = func(req *http.Request) (time.Duration, error) {
 			if strings.Contains(req.URL.Path, "/many-0/") {
-				return 3 * time.Second
+				return 3120 * time.Millisecond, nil
 			}
-			return 0
+			return 120 * time.Millisecond, nil
 		}
-		defer f.runs(f.keep)()
+		defer r.runs(r.keep)()
 		pass(4 * time.Second)
-		for _, one := range f.wanted {
-			if err := f.Unfenced(one, ""); (err == nil) != one.IsOfLock() {
-				t.Errorf("after 4 s, of %s is missing %v", one.Name(), err)
+		for _, f := range r.wanted {
+			if err := r.Unfenced(f, ""); (err == nil) != f.IsOfLock() {
+				t.Errorf("after 4 s, %s is missing: %v", f.Name(), err)
 			}
 		}
 		pass(16 * time.Second)
-		for _, one := range f.wanted {
-			if err := f.Unfenced(one, ""); err != nil {
-				t.Errorf("in the end, of %s is missing %v", one.Name(), err)
+		for _, f := range r.wanted {
+			if err := r.Unfenced(f, ""); err != nil {
+				t.Errorf("in the end, %s is missing: %v", f.Name(), err)
 			}
 		}
 	})
 }
 
-func TestFenceThatIsInstalledBySeveralTriesIsNotReportedAsEdited(t *testing.T) {
-	for name, first := range map[string]string{"its wall": "wall", "its gate": "gate", "the anchor": guard.AnchorName, "its bindings": "bindings"} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFenced(t, jobsOf(""))
-				f.mute = func(req *http.Request) *metav1.Status {
-					if req.Method == http.MethodPost && time.Since(f.start) < keepEvery &&
-						strings.Contains(req.URL.Path, "admission") && strings.Contains(req.URL.Path+string(bodyOf(req)), first) {
-						return broken
-					}
-					return nil
-				}
-				defer f.runs(f.keep)()
-				pass(3 * time.Second)
-				if err := f.Unfenced(f.wanted[0], "shop"); err != nil || len(f.events) > 0 {
-					t.Errorf("missing is %v; events are %q", err, f.events)
-				}
-			})
-		})
-	}
+func TestFence_ThatIsInstalledBySeveralTriesIsNotReportedAsEdited(t *testing.T) {
+	rows(t, map[string]string{
+		"its wall": "wall", "its gate": "gate", "the anchor": guard.AnchorName, "its bindings": "bindings",
+	}, func(t *testing.T, first string) {
+		r := newRig(t, allJobs)
+		r.answer = func(req *http.Request) *metav1.Status {
+			if req.Method == http.MethodPost && time.Since(r.start) < keepEvery &&
+				strings.Contains(req.URL.Path, "admission") && strings.Contains(req.URL.Path+string(bodyOf(req)), first) {
+				return internal
+			}
+			return nil
+		}
+		defer r.runs(r.keep)()
+		pass(3 * time.Second)
+		if err := r.Unfenced(allJobs, "shop"); err != nil || len(r.events) > 0 {
+			t.Errorf("missing: %v; events are %q", err, r.events)
+		}
+	})
 }

@@ -21,7 +21,8 @@ func (w *Worker) leaving() bool {
 // moves reports whether the member moves to another hub. The Clusters of a fleet move together. With the first one
 // that is deleted, all others are relinquished: until the last one is gone, its terms may have lapsed.
 func (w *Worker) moves(m fleet.Member) bool {
-	return m.DeleteForMove || m.Paused && slices.ContainsFunc(w.Fleet.Members(m.Fleet), func(m fleet.Member) bool { return m.DeleteForMove })
+	moves := func(m fleet.Member) bool { return m.DeleteForMove }
+	return moves(m) || m.Paused && slices.ContainsFunc(w.Fleet.Members(m.Fleet), moves)
 }
 
 // leave removes the fences and the guard from a member that takes no part any more, and forgets the member. It

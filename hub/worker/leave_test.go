@@ -3,23 +3,17 @@ package worker
 import (
 	"errors"
 	"net/http"
-	"path"
 	"slices"
+	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/publish"
 )
-
-func moves(m *fleet.Member)  { m.Paused, m.DeleteForMove = true, true }
-func pauses(m *fleet.Member) { m.Paused = true }
-func goes(m *fleet.Member)   { m.Gone = true }
 
 // of is a Lease of another hub.
 func of(hub string, c lease.Content) lease.Content {
@@ -28,202 +22,122 @@ func of(hub string, c lease.Content) lease.Content {
 }
 
 // A guard stays where another hub has Leases, and where a Lease of this one may be left.
-func TestWhenAMemberThatTakesNoPartIsLetGoOf(t *testing.T) {
-	second := eastLease(20)
+func TestLeave_RemovesTheGuardAndForgetsTheMember(t *testing.T) {
+	second, another := eastLease(20), of("another", eastLease(20))
 	second.Name = "second"
-	for name, test := range map[string]struct {
-		leases  []lease.Content
-		change  func(*rig)
-		removed bool // the guard
-		known   bool // the member
-		unsure  bool // whether the guard and the fences are in force
-	}{
-		"nothing is left there": {nil, func(*rig) {}, true, false, true},
-		"the guard cannot be taken out": {nil, func(r *rig) {
-			r.look = failure(http.StatusForbidden, metav1.StatusReasonForbidden)
-		}, false, true, true},
-		"the member was not read yet":   {nil, func(r *rig) { r.publisher = publish.New(publish.Options{}) }, false, true, false},
-		"a standby lets go of nothing":  {nil, func(r *rig) { r.standby = true }, false, true, false},
-		"nor does one that stands back": {nil, func(r *rig) { r.by = them }, false, true, false},
-		"a Lease of this hub is left":   {[]lease.Content{eastLease(20)}, func(*rig) {}, false, true, false},
-		"a Lease of another hub is left": {
-			[]lease.Content{of("another", eastLease(20))}, func(*rig) {}, false, false, false,
-		},
-		"a Lease of this hub and one of another are left": {
-			[]lease.Content{of("another", eastLease(20)), second}, func(*rig) {}, false, true, false,
-		},
-		"it moved to another hub": {nil, func(r *rig) {
-			m := r.members[eastKey]
-			moves(&m)
-			r.members[eastKey] = m
-		}, false, false, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := jobsOf("")
-				r := newFenced(t, f).rig
-				r.east.loses("leases")
-				end := r.runs(r.keep)
-				pass(3 * time.Second)
-				end()
-				r.has(test.leases...)
-				r.reads()
-				r.is("east", goes)
-				test.change(r)
-				r.leave(t.Context())
-				if removed := !r.installed(); removed != test.removed {
-					t.Errorf("the guard is gone: %v, want %v", removed, test.removed)
+	// to answers lists of what the guard consists of, or all requests about it.
+	to := func(lists bool, status *metav1.Status) func(*rig) {
+		return func(r *rig) {
+			r.answer = func(req *http.Request) *metav1.Status {
+				if strings.Contains(req.URL.Path, "admission") && (!lists || req.URL.Query().Get("labelSelector") != "") {
+					return status
 				}
-				if known := r.knows("east"); known != test.known {
-					t.Errorf("it is known: %v, want %v", known, test.known)
-				}
-				if unsure := errors.Is(r.Unguarded(), ErrUnchecked); unsure != test.unsure {
-					t.Errorf("the worker says of the guard: %v", r.Unguarded())
-				}
-				if unsure := errors.Is(r.Unfenced(f, ""), ErrUnchecked); unsure != test.unsure {
-					t.Errorf("the worker says of a fence: %v", r.Unfenced(f, ""))
-				}
-			})
-		})
+				return nil
+			}
+		}
 	}
-}
-
-func TestAMemberIsNotLetGoOfBeforeItsFencesAreTakenOut(t *testing.T) {
-	for name, test := range map[string]struct {
-		answer *metav1.Status
-		known  bool
-	}{
-		"nothing is known of them":       {failure(http.StatusInternalServerError, metav1.StatusReasonInternalError), true},
-		"who may not list them has none": {failure(http.StatusForbidden, metav1.StatusReasonForbidden), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
-				r.guarded()
-				r.reads()
-				r.is("east", goes)
-				r.east.refuses(func(req *http.Request) *metav1.Status {
-					if path.Base(req.URL.Path) == "validatingadmissionpolicies" && req.Method == http.MethodGet {
-						return test.answer // of lists
-					}
-					return nil
-				})
-				r.leave(t.Context())
-				if known := r.knows("east"); known != test.known {
-					t.Errorf("it is known: %v", known)
-				}
-			})
-		})
+	unread := func(r *rig) { r.publisher = publish.New(publish.Options{}) }
+	type row struct {
+		leases    []lease.Content
+		change    func(*rig)
+		removed   bool // the guard
+		known     bool // the member, to the fleet
+		unchecked bool // whether the guard and the fences are in force
 	}
-}
-
-// Of a member that is not known nothing is left that could be let go of.
-func TestAGuardStaysWhereTheMemberIsNotKnown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.guarded()
+	rows(t, map[string]row{
+		"no Lease is left":               {nil, func(*rig) {}, true, false, true},
+		"the guard cannot be removed":    {nil, to(false, forbidden), false, true, true},
+		"the fences cannot be listed":    {nil, to(true, internal), false, true, true},
+		"the fences may not be listed":   {nil, to(true, forbidden), true, false, true},
+		"the member was not read yet":    {nil, unread, false, true, false},
+		"the replica is a standby":       {nil, func(r *rig) { r.standby = true }, false, true, false},
+		"another installation serves":    {nil, func(r *rig) { r.by = them }, false, true, false},
+		"a Lease of this hub is left":    {[]lease.Content{eastLease(20)}, func(*rig) {}, false, true, false},
+		"a Lease of another hub is left": {[]lease.Content{another}, func(*rig) {}, false, false, false},
+		"Leases of both are left":        {[]lease.Content{another, second}, func(*rig) {}, false, true, false},
+		"it moved to another hub":        {nil, func(r *rig) { r.is("east", moves) }, false, false, false},
+		"the fleet does not know it":     {nil, func(r *rig) { r.Forget(eastKey) }, false, false, false},
+	}, func(t *testing.T, row row) {
+		r := newRig(t, allJobs)
+		r.kept()
+		r.east.loses("/leases/")
+		r.has(row.leases...)
 		r.reads()
-		r.Forget(eastKey)
+		r.is("east", goes)
+		row.change(r)
 		r.leave(t.Context())
-		if !r.installed() {
-			t.Error("it was taken out")
+		if removed := len(r.east.holds(guard.Name)) == 0; removed != row.removed {
+			t.Errorf("the guard is removed: %v, want %v", removed, row.removed)
+		}
+		if known := r.knows("east"); known != row.known {
+			t.Errorf("the member is known: %v, want %v", known, row.known)
+		}
+		for _, err := range []error{r.Unguarded(), r.Unfenced(allJobs, "")} {
+			if unchecked := errors.Is(err, ErrUnchecked); unchecked != row.unchecked {
+				t.Errorf("the worker reports %v", err)
+			}
 		}
 	})
 }
 
-// The Clusters of a fleet move together: with the first that is deleted all that are paused are let go of.
-func TestWhichClustersMove(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+// The Clusters of a fleet move together: with the first one that is deleted, all that are paused leave.
+func TestLeaving_ClustersThatMoveOrTakeNoPart(t *testing.T) {
+	nothing := func(*fleet.Member) {}
+	type row struct {
+		east, west func(*fleet.Member)
+		leaving    []string
+	}
+	rows(t, map[string]row{
+		"no move":                           {nothing, nothing, nil},
+		"one is paused":                     {nothing, pauses, nil},
+		"one moves, another is paused":      {moves, pauses, []string{"east", "west"}},
+		"one moves, another is not paused":  {moves, nothing, []string{"east"}},
+		"one moves, and is not seen paused": {func(m *fleet.Member) { m.DeleteForMove = true }, nothing, []string{"east"}},
+		"one takes no part":                 {takesNoPart, nothing, []string{"east"}},
+		"one is gone":                       {nothing, goes, []string{"west"}},
+	}, func(t *testing.T, row row) {
 		r := newRig(t)
-		for _, name := range []string{"east", "north", "west"} {
-			r.is(name, func(*fleet.Member) {})
-		}
+		r.is("east", row.east)
+		r.is("west", row.west)
 		south := fleet.Key{Fleet: "fleet2", Name: "south"}
-		r.members[south] = fleet.Member{Key: south}
-		moving := func() (names []string) {
-			for _, fleetName := range []string{"fleet", "fleet2"} {
-				for _, m := range r.Members(fleetName) {
-					if r.moves(m) {
-						names = append(names, m.Name)
-					}
-				}
-			}
-			slices.Sort(names)
-			return names
-		}
-		leaves := func(key fleet.Key) bool {
-			r.Worker.Member.Key = key
-			return r.leaving()
-		}
-		r.is("west", pauses)
-		if got := moving(); len(got) > 0 {
-			t.Errorf("a pause alone: %q", got)
-		}
-		r.is("east", moves)
-		if got := moving(); !slices.Equal(got, []string{"east", "west"}) {
-			t.Errorf("%q", got)
-		}
-		for name, want := range map[string]bool{"east": true, "west": true, "north": false, "unknown": true} {
-			if got := leaves(fleet.Key{Fleet: "fleet", Name: name}); got != want {
-				t.Errorf("%s leaves: %v", name, got)
+		r.members[south] = fleet.Member{Key: south, Paused: true}
+		var leaving []string
+		for _, key := range []fleet.Key{eastKey, south, {Fleet: "fleet", Name: "west"}, {Name: "unknown"}} {
+			if r.Worker.Member.Key = key; r.leaving() {
+				leaving = append(leaving, key.Name)
 			}
 		}
-		r.is("north", func(m *fleet.Member) { m.PriorityReason = reason.NoPriority })
-		r.is("west", func(m *fleet.Member) { *m = fleet.Member{Key: m.Key, Gone: true} })
-		for _, name := range []string{"north", "west"} {
-			if !leaves(fleet.Key{Fleet: "fleet", Name: name}) {
-				t.Errorf("%s does not leave", name)
-			}
-		}
-		if leaves(south) {
-			t.Error("one of another fleet leaves")
+		if !slices.Equal(leaving, append(row.leaving, "unknown")) {
+			t.Errorf("%q leave, want %q", leaving, row.leaving)
 		}
 	})
 }
 
-// A Cluster that clusterctl deletes for a move is paused, but who looks need not have seen that.
-func TestAClusterThatIsDeletedForAMoveLeavesPausedOrNot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+// As long as a Cluster of the fleet is left, the ones that are gone show that all of them move.
+func TestRelinquish_ForgetsTheMemberWithTheLastOfItsFleet(t *testing.T) {
+	type row struct {
+		lease  lease.Content
+		change func(*rig)
+		known  bool
+	}
+	another := of("another", eastLease(20))
+	rows(t, map[string]row{
+		"all are gone": {another, func(*rig) {}, false},
+		"another Cluster is left": {another, func(r *rig) {
+			r.is("west", func(m *fleet.Member) { m.Gone = false })
+		}, true},
+		"the records are not relinquished": {another, func(r *rig) { r.records = errRefused }, true},
+		"its Lease is not relinquished":    {eastLease(20), func(*rig) {}, true},
+	}, func(t *testing.T, row row) {
 		r := newRig(t)
-		r.is("east", func(m *fleet.Member) { m.DeleteForMove = true })
-		if !r.leaving() {
-			t.Error("it stays")
-		}
-	})
-}
-
-func TestAMovedClusterIsKnownUntilItsLeasesAreLetGoOf(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.has(eastLease(20))
+		r.has(row.lease)
 		r.reads()
 		r.is("east", func(m *fleet.Member) { moves(m); goes(m) })
+		r.is("west", func(m *fleet.Member) { moves(m); goes(m) })
+		row.change(r)
 		r.relinquish(t.Context())
-		if !r.knows("east") {
-			t.Error("it is forgotten")
-		}
-	})
-}
-
-// As long as a Cluster of the fleet is left, those that are gone tell that they all move.
-func TestAMovedClusterIsForgottenWithTheLastOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.has(of("another", eastLease(20)))
-		r.reads()
-		r.is("east", func(m *fleet.Member) { moves(m); goes(m) })
-		r.is("west", moves)
-		if r.relinquish(t.Context()); !r.knows("east") {
-			t.Error("it is forgotten before west is gone")
-		}
-		r.is("west", goes)
-		r.records = errRefused
-		if r.relinquish(t.Context()); !r.knows("east") {
-			t.Error("it is forgotten before the records are let go of")
-		}
-		r.records = nil
-		if r.relinquish(t.Context()); r.knows("east") {
-			t.Error("it is still known when all have gone")
+		if known := r.knows("east"); known != row.known {
+			t.Errorf("it is known: %v, want %v", known, row.known)
 		}
 	})
 }

@@ -6,14 +6,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -40,16 +45,14 @@ type memberAPI struct {
 	mu      sync.Mutex
 	stored  map[string]*unstructured.Unstructured
 	version int
-	watches int
+	watches []*io.PipeWriter
 	// namespaces are those that the cache shows, by their names, with their labels.
 	namespaces map[string]map[string]string
 	uncached   func(client.ObjectList) error // that the cache cannot list
-	// refuse answers a request instead, unless it returns nil.
-	refuse func(*http.Request) *metav1.Status
-	// latency is how long each answer takes.
-	latency time.Duration
-	// slow is how much longer some take, if it is not nil.
-	slow func(*http.Request) time.Duration
+	// intercept answers a request instead, unless it returns nil.
+	intercept func(*http.Request) *metav1.Status
+	// takes is how long an answer takes, if it is not nil, or why none comes.
+	takes func(*http.Request) (time.Duration, error)
 }
 
 func newMemberAPI() *memberAPI {
@@ -57,7 +60,8 @@ func newMemberAPI() *memberAPI {
 }
 
 func (a *memberAPI) GetConfig() *rest.Config {
-	return &rest.Config{Host: "http://east", QPS: -1, ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON}}
+	inJSON := rest.ContentConfig{ContentType: runtime.ContentTypeJSON}
+	return &rest.Config{Host: "http://east", QPS: -1, ContentConfig: inJSON}
 }
 
 func (a *memberAPI) GetHTTPClient() *http.Client { return &http.Client{Transport: a} }
@@ -92,6 +96,7 @@ func (c memberCache) List(_ context.Context, list client.ObjectList, opts ...cli
 
 // shows changes what the cache shows.
 func (a *memberAPI) shows(change func(*memberAPI)) {
+	synctest.Wait()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	change(a)
@@ -114,13 +119,6 @@ func (a *memberAPI) cronJobs(t *testing.T) func() batchclient.CronJobsGetter {
 	return func() batchclient.CronJobsGetter { return c }
 }
 
-// refuses changes what is refused.
-func (a *memberAPI) refuses(refuse func(*http.Request) *metav1.Status) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.refuse = refuse
-}
-
 // holds are the paths of what is stored whose names contain a text.
 func (a *memberAPI) holds(text string) (paths []string) {
 	a.mu.Lock()
@@ -133,18 +131,16 @@ func (a *memberAPI) holds(text string) (paths []string) {
 	return paths
 }
 
-// store keeps a Lease, and returns it as it is kept.
-func (a *memberAPI) store(l *coordinationv1.Lease) *coordinationv1.Lease {
+// store keeps an object, and returns it as it is kept.
+func (a *memberAPI) store(group, resource string, o client.Object) *unstructured.Unstructured {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(l)
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
 		panic(err)
 	}
-	kept := a.put("/apis/coordination.k8s.io/v1/namespaces/"+l.Namespace+"/leases/"+l.Name, &unstructured.Unstructured{Object: object})
-	l = l.DeepCopy()
-	l.ResourceVersion = kept.GetResourceVersion()
-	return l
+	path := group + "/namespaces/" + o.GetNamespace() + "/" + resource + "/" + o.GetName()
+	return a.put(path, &unstructured.Unstructured{Object: content})
 }
 
 func (a *memberAPI) put(p string, o *unstructured.Unstructured) *unstructured.Unstructured {
@@ -159,27 +155,28 @@ func (a *memberAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := req.Context().Err(); err != nil {
 		return nil, err
 	}
-	takes := a.latency
-	if a.slow != nil {
-		takes += a.slow(req)
-	}
-	select {
-	case <-time.After(takes):
-	case <-req.Context().Done():
-		return nil, req.Context().Err()
+	if a.takes != nil {
+		takes, err := a.takes(req)
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case <-time.After(takes):
+		case <-req.Context().Done():
+			return nil, req.Context().Err()
+		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	answer := func(code int, body io.ReadCloser) (*http.Response, error) {
-		return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: req}, nil
+		inJSON := http.Header{"Content-Type": {"application/json"}}
+		return &http.Response{StatusCode: code, Header: inJSON, Body: body, Request: req}, nil
 	}
 	say := func(code int, object any) (*http.Response, error) {
 		return answer(code, io.NopCloser(bytes.NewReader(encoded(object))))
 	}
-	if a.refuse != nil {
-		if s := a.refuse(req); s != nil {
-			return say(int(s.Code), s)
-		}
+	if s := a.intercept(req); s != nil {
+		return say(int(s.Code), s)
 	}
 	query, p := req.URL.Query(), req.URL.Path
 	object := &unstructured.Unstructured{}
@@ -193,11 +190,12 @@ func (a *memberAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 		return say(http.StatusUnprocessableEntity, failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid))
 	case query.Get("watch") != "":
 		body, w := io.Pipe()
-		a.watches++
+		a.watches = append(a.watches, w)
 		context.AfterFunc(req.Context(), func() { _ = w.CloseWithError(req.Context().Err()) })
 		return answer(http.StatusOK, body)
-	case req.Method == http.MethodGet && lists[path.Base(p)] != "":
+	case req.Method == http.MethodGet && kinds[path.Base(p)] != "":
 		list := a.list(p, query.Get("labelSelector"), query.Get("fieldSelector"))
+		page(list, query)
 		if strings.Contains(req.Header.Get("Accept"), "as=PartialObjectMetadataList") {
 			list["apiVersion"], list["kind"] = "meta.k8s.io/v1", "PartialObjectMetadataList"
 		}
@@ -222,13 +220,15 @@ func (a *memberAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 		return say(http.StatusNotFound, failure(http.StatusNotFound, metav1.StatusReasonNotFound))
 	case req.Method == http.MethodPut && object.GetResourceVersion() != have.GetResourceVersion():
 		return say(http.StatusConflict, failure(http.StatusConflict, metav1.StatusReasonConflict))
-	case req.Method == http.MethodPut && equality.Semantic.DeepEqual(
-		[]any{object.Object["spec"], object.GetLabels(), object.GetAnnotations()}, []any{have.Object["spec"], have.GetLabels(), have.GetAnnotations()}):
-		return say(http.StatusOK, asked(req, have))
 	case req.Method == http.MethodPut:
 		object.SetUID(have.GetUID())
-		if object.SetGeneration(have.GetGeneration()); !equality.Semantic.DeepEqual(object.Object["spec"], have.Object["spec"]) {
+		same := equality.Semantic.DeepEqual(object.Object["spec"], have.Object["spec"])
+		if object.SetGeneration(have.GetGeneration()); !same {
 			object.SetGeneration(have.GetGeneration() + 1)
+		}
+		if same && maps.Equal(object.GetLabels(), have.GetLabels()) &&
+			maps.Equal(object.GetAnnotations(), have.GetAnnotations()) {
+			return say(http.StatusOK, asked(req, have))
 		}
 		return say(http.StatusOK, asked(req, a.put(p, object)))
 	case req.Method == http.MethodDelete:
@@ -250,21 +250,8 @@ func asked(req *http.Request, o *unstructured.Unstructured) *unstructured.Unstru
 	return o
 }
 
-// edits changes the objects whose paths contain a text, as others do.
-func (a *memberAPI) edits(text string, change func(spec map[string]any)) {
-	paths := a.holds(text)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, p := range paths {
-		o := a.stored[p].DeepCopy()
-		change(o.Object["spec"].(map[string]any))
-		o.SetGeneration(o.GetGeneration() + 1)
-		a.put(p, o)
-	}
-}
-
-// lists are the resources that can be listed, and the kinds of these lists.
-var lists = map[string]string{
+// kinds are the resources that can be listed, and the kinds of these lists.
+var kinds = map[string]string{
 	"cronjobs":                          "CronJobList",
 	"leases":                            "LeaseList",
 	"serviceaccounts":                   "ServiceAccountList",
@@ -296,9 +283,35 @@ func (a *memberAPI) list(p, selector, field string) map[string]any {
 		version = parts[2] + "/" + parts[3]
 	}
 	return map[string]any{
-		"apiVersion": version, "kind": lists[path.Base(p)],
+		"apiVersion": version, "kind": kinds[path.Base(p)],
 		"metadata": map[string]any{"resourceVersion": strconv.Itoa(a.version)}, "items": items,
 	}
+}
+
+// page leaves the items of a list that a request asks for.
+func page(list map[string]any, query url.Values) {
+	limit, err := strconv.Atoi(query.Get("limit"))
+	if err != nil {
+		return
+	}
+	items, metadata := list["items"].([]any), list["metadata"].(map[string]any)
+	slices.SortFunc(items, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+	from, _ := strconv.Atoi(query.Get("continue"))
+	if from+limit < len(items) {
+		metadata["continue"] = strconv.Itoa(from + limit)
+	}
+	list["items"] = items[from:min(from+limit, len(items))]
+}
+
+// sends sends an event to the watches of registrations, and does not wait for those that have ended.
+func (a *memberAPI) sends(kind string, object any) {
+	a.mu.Lock()
+	watches := a.watches
+	a.mu.Unlock()
+	for _, w := range watches {
+		go func() { _, _ = w.Write(encoded(map[string]any{"type": kind, "object": object})) }()
+	}
+	synctest.Wait()
 }
 
 // loses deletes what is stored whose paths contain a text.
@@ -308,6 +321,87 @@ func (a *memberAPI) loses(text string) {
 	defer a.mu.Unlock()
 	for _, p := range paths {
 		delete(a.stored, p)
+	}
+}
+
+// guardProbe is the name of the Lease that shows whether the guard is in force.
+const guardProbe = "leasecast-guard-probe"
+
+// probeOf returns the name of the Lease that a dry run creates, or nothing.
+func probeOf(req *http.Request) string {
+	if req.URL.Query().Get("dryRun") == "" {
+		return ""
+	}
+	var probe coordinationv1.Lease
+	if err := json.Unmarshal(bodyOf(req), &probe); err != nil {
+		panic(err)
+	}
+	return probe.Name
+}
+
+// bodyOf returns what a request sends, and leaves it there.
+func bodyOf(req *http.Request) []byte {
+	if req.Body == nil {
+		return nil
+	}
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		panic(err)
+	}
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	return body
+}
+
+// rejects answers the probe of a fence. It is rejected where its policy is stored and bound, unless a part of its name
+// is open.
+func (a *memberAPI) rejects(probe string, req *http.Request, open []string) *metav1.Status {
+	ns := path.Base(path.Dir(req.URL.Path))
+	which, version, _ := strings.Cut(strings.TrimPrefix(probe, "leasecast-"), "-probe-")
+	namespace := labels.Merge(a.namespaces[ns], labels.Set{corev1.LabelMetadataName: ns})
+	for p, o := range a.stored {
+		name := path.Base(p)
+		isOpen := slices.ContainsFunc(open, func(part string) bool { return strings.Contains(name, part) })
+		if isOpen || !strings.Contains(p, "bindings/") || !strings.Contains(name, "."+which+"-"+version+".") {
+			continue
+		}
+		var b admissionv1.ValidatingAdmissionPolicyBinding
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &b); err != nil {
+			panic(err)
+		}
+		s, err := metav1.LabelSelectorAsSelector(b.Spec.MatchResources.NamespaceSelector)
+		if err != nil {
+			panic(err)
+		}
+		if s.Matches(namespace) && a.stored[strings.Replace(p, "policybindings", "policies", 1)] != nil {
+			status := failure(http.StatusForbidden, metav1.StatusReasonForbidden)
+			status.Message = fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%[1]s' denied request: nobody may "+
+				"create this Lease: it is asked for to see whether the fence is in force", name)
+			return status
+		}
+	}
+	return nil
+}
+
+// bound returns the namespaces that a stored binding covers or excludes, as it is marked, or "-" if it is not stored.
+func (a *memberAPI) bound(name string) string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	o := a.stored["/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/"+name]
+	if o == nil {
+		return "-"
+	}
+	return o.GetAnnotations()["leasecast.dev/bound"]
+}
+
+// alters replaces the objects whose paths contain a text by changed copies.
+func (a *memberAPI) alters(text string, change func(*unstructured.Unstructured)) {
+	paths := a.holds(text)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range paths {
+		o := a.stored[p].DeepCopy()
+		change(o)
+		a.put(p, o)
 	}
 }
 

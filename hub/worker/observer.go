@@ -85,11 +85,9 @@ func (w *Worker) AccountOf(a v1alpha1.FencedServiceAccount) AccountState {
 	return w.observer.accountStates[a]
 }
 
-// observe runs the observer until ctx ends.
+// observe is one turn of the observer.
 func (w *Worker) observe(ctx context.Context) {
-	for ; ctx.Err() == nil; pause(ctx, keepEvery) {
-		w.observer.turn(ctx, !w.leaving() && w.Hub.Serves(w.Member.Fleet))
-	}
+	w.observer.turn(ctx, !w.leaving() && w.Hub.Serves(w.Member.Fleet))
 }
 
 // turn sends the requests that are due. Silence keeps a state.
@@ -276,11 +274,4 @@ func (o *observer) readAccounts(ctx context.Context, fences []guard.Fence) {
 func has[K comparable, V any](m map[K]V, key K) bool {
 	_, ok := m[key]
 	return ok
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	<-timer.Done()
 }

@@ -10,11 +10,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/flowcontrol"
 
@@ -38,15 +36,11 @@ type readers struct {
 type registration struct {
 	name   types.NamespacedName
 	reader lease.Registration
-	broken bool // it cannot be read: it counts in the namespaces that it claims, and in all if those cannot be read either
 }
 
 // scope returns in words which namespaces the reader follows.
 func (r registration) scope() string {
-	switch {
-	case r.broken && len(r.reader.Namespaces) == 0:
-		return "namespaces that cannot be read"
-	case len(r.reader.Namespaces) == 0:
+	if len(r.reader.Namespaces) == 0 {
 		return "all namespaces"
 	}
 	return "namespaces " + strings.Join(r.reader.Namespaces, ", ")
@@ -81,22 +75,16 @@ func (rs *readers) watch(ctx context.Context, p *publish.Publisher) (unwatch fun
 		rs.Log.Error(err, "The readers in the cluster cannot be watched", "reason", "Unwatched")
 		return func() {}
 	}
-	leases := client.CoordinationV1().Leases(metav1.NamespaceAll)
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { rs.report(ctx) })
+	wg.Go(func() { wait.UntilWithContext(ctx, rs.report, readersEvery) })
 	wg.Go(func() {
 		// A watch that shows more than is kept holds it all in its cache. So it ends, and rests for readersPause.
-		for ctx.Err() == nil {
-			bounded, end := context.WithCancel(ctx)
-			rs.informer(leases, p, func() {
-				if p.TooManyReaders() != "" {
-					end()
-				}
-			}).RunWithContext(bounded)
-			end()
-			pause(ctx, readersPause)
-		}
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
+			ctx, end := context.WithCancel(ctx)
+			defer end()
+			rs.informer(client.CoordinationV1().RESTClient(), p, end).RunWithContext(ctx)
+		}, readersPause)
 	})
 	return func() {
 		cancel()
@@ -107,49 +95,36 @@ func (rs *readers) watch(ctx context.Context, p *publish.Publisher) (unwatch fun
 // readersPause is how long a watch of the registrations rests after it has shown more than is kept.
 const readersPause = time.Minute
 
-// informer watches the registrations in the member. It calls noted after the publisher has observed each
-// one.
-func (rs *readers) informer(leases coordinationclient.LeaseInterface, p *publish.Publisher,
-	noted func()) toolscache.Controller {
-	selector := publish.ReaderSelector().String()
+// informer watches the registrations in the member. It calls end when there are more than the publisher keeps.
+func (rs *readers) informer(client toolscache.Getter, p *publish.Publisher, end func()) toolscache.Controller {
+	seen := func(o any, initial bool) {
+		if l, ok := o.(*coordinationv1.Lease); ok {
+			p.ObserveReader(l)
+			rs.seen(l, initial)
+		}
+		if p.TooManyReaders() != "" {
+			end()
+		}
+	}
 	_, informer := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
-		ListerWatcher: &toolscache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-				o.LabelSelector = selector
-				return leases.List(ctx, o)
-			},
-			WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-				o.LabelSelector = selector
-				return leases.Watch(ctx, o)
-			},
-		},
+		ListerWatcher: toolscache.NewFilteredListWatchFromClient(client, "leases", metav1.NamespaceAll,
+			func(o *metav1.ListOptions) { o.LabelSelector = publish.ReaderSelector().String() }),
 		ObjectType: &coordinationv1.Lease{},
 		Transform:  publish.SlimRegistration,
 		Handler: toolscache.ResourceEventHandlerDetailedFuncs{
-			AddFunc: func(o any, initial bool) {
-				if l, ok := o.(*coordinationv1.Lease); ok {
-					p.ObserveReader(l)
-					rs.seen(l, initial)
-					noted()
-				}
-			},
-			UpdateFunc: func(_, o any) {
-				if l, ok := o.(*coordinationv1.Lease); ok {
-					p.ObserveReader(l)
-					rs.seen(l, false)
-					noted()
-				}
-			},
+			AddFunc:    seen,
+			UpdateFunc: func(_, o any) { seen(o, false) },
 			DeleteFunc: func(o any) {
-				if l, ok := o.(*coordinationv1.Lease); ok {
-					p.ObserveReaderGone(l.UID)
-					rs.gone(l.UID)
-				}
 				// A registration that a new list lacks comes as DeletedFinalStateUnknown. That is no proof of its
 				// end: its reader may still act.
-				if unknown, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-					if l, ok := unknown.Obj.(*coordinationv1.Lease); ok {
-						rs.gone(l.UID)
+				unknown, missing := o.(toolscache.DeletedFinalStateUnknown)
+				if missing {
+					o = unknown.Obj
+				}
+				if l, ok := o.(*coordinationv1.Lease); ok {
+					rs.gone(l.UID)
+					if !missing {
+						p.ObserveReaderGone(l.UID)
 					}
 				}
 			},
@@ -163,9 +138,9 @@ func (rs *readers) informer(leases coordinationclient.LeaseInterface, p *publish
 func (rs *readers) seen(l *coordinationv1.Lease, before bool) {
 	reader, err := wire.ReadRegistration(l)
 	if err != nil {
-		reader = lease.Registration{Namespaces: wire.ReadClaims(l)}
+		reader = lease.Registration{Namespaces: wire.ReadClaims(l)} // all, if they cannot be read either
 	}
-	r := registration{name: types.NamespacedName{Namespace: l.Namespace, Name: l.Name}, reader: reader, broken: err != nil}
+	r := registration{name: types.NamespacedName{Namespace: l.Namespace, Name: l.Name}, reader: reader}
 	rs.mu.Lock()
 	_, known := rs.all[l.UID]
 	tooMany := !known && len(rs.all) >= publish.MaxRegistrations
@@ -199,7 +174,7 @@ func (rs *readers) gone(uid types.UID) {
 // Tenants register and unregister as fast as their API server answers. What the management cluster stores of that
 // is bounded.
 const (
-	// readersEvery is how often the status of namespaces is written because readers have registered or gone.
+	// readersEvery is the least time between two writes of statuses because readers have registered or gone.
 	readersEvery = time.Second
 	// readerEvents is how many events about readers are recorded at once; each readerEventEvery allows one more.
 	// More would fill the management cluster's store, which keeps each for an hour.
@@ -223,22 +198,19 @@ func (rs *readers) mark(r registration) {
 	}
 }
 
-// report enqueues the marked namespaces, at once and then at most every readersEvery, until ctx ends.
+// report waits for marked namespaces, and enqueues them.
 func (rs *readers) report(ctx context.Context) {
-	for {
-		select {
-		case <-rs.due:
-		case <-ctx.Done():
-			return
-		}
-		rs.mu.Lock()
-		changed := rs.changed
-		rs.changed = map[string]bool{}
-		rs.mu.Unlock()
-		for ns := range changed {
-			rs.Hub.Changed(rs.Member.Key, ns)
-		}
-		pause(ctx, readersEvery)
+	select {
+	case <-rs.due:
+	case <-ctx.Done():
+		return
+	}
+	rs.mu.Lock()
+	changed := rs.changed
+	rs.changed = map[string]bool{}
+	rs.mu.Unlock()
+	for ns := range changed {
+		rs.Hub.Changed(rs.Member.Key, ns)
 	}
 }
 

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -20,320 +21,289 @@ import (
 	"github.com/leasecast/leasecast/hub/publish"
 )
 
-// nowhere is a member without an address.
-type nowhere struct{ *registry }
-
-func (nowhere) GetConfig() *rest.Config { return &rest.Config{Host: "http://[::1"} }
-
-func TestReadersThatCannotBeWatchedCostNoWork(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.readers.Cluster = nowhere{&registry{}}
-		r.readers.watch(t.Context(), r.reads())()
-	})
-}
-
-// confirmed is the registration of a reader that follows everything, and has released what it says.
-func confirmed(t *testing.T, at time.Time, l *coordinationv1.Lease, released map[string]int64) *coordinationv1.Lease {
-	t.Helper()
-	l = l.DeepCopy()
-	if err := wire.WriteRegistration(lease.Registration{
-		Identity: "reader", Account: "reader", Confirmed: at, Duration: 3 * time.Second, Released: released,
-	}, l); err != nil {
-		t.Fatal(err)
+// registration is a reader's in namespace pods, which follows these namespaces, or all.
+func newRegistration(name string, namespaces ...string) *coordinationv1.Lease {
+	l := &coordinationv1.Lease{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "pods", Name: name, UID: types.UID("uid of " + name), ResourceVersion: "2"},
 	}
+	writes(l, lease.Registration{Identity: name, Account: "a", Namespaces: namespaces, Confirmed: rigStart.Wall})
 	return l
 }
 
+func writes(l *coordinationv1.Lease, r lease.Registration) {
+	r.Duration = 15 * time.Second
+	if err := wire.WriteRegistration(r, l); err != nil {
+		panic(err)
+	}
+}
+
+// watches has the worker watch the registrations in east.
+func (r *rig) watches() (end func()) {
+	r.t.Helper()
+	end = r.readers.watch(r.t.Context(), r.reads())
+	pass(10 * time.Second)
+	r.forget()
+	return end
+}
+
+// The events about readers.
+const (
+	registered   = "ReaderRegistered: pods/%s has registered for %s; readers that are registered in this cluster: %d"
+	unregistered = "ReaderGone: pods/%s is not registered any more; readers that are registered in this cluster: %d"
+)
+
+const listReaders = "GET http://east/apis/coordination.k8s.io/v1/leases?labelSelector=reader.leasecast.dev"
+
+// nowhere is a member without an address.
+type nowhere struct{ *memberAPI }
+
+func (nowhere) GetConfig() *rest.Config { return &rest.Config{Host: "http://[::1"} }
+
+func TestReaders_ThatCannotBeWatchedCostNoWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.readers.Cluster = nowhere{r.east}
+		r.watches()()
+	})
+}
+
 // revoking has the term of shop in east revoked in a member where one reader has registered, and has not released it.
-func revoking(t *testing.T) (r *rig, p *publish.Publisher, reader *coordinationv1.Lease, released func() bool) {
+func revoking(t *testing.T) (r *rig, reader *coordinationv1.Lease, released func() bool, end func()) {
 	t.Helper()
 	r = newRig(t)
 	r.has(eastLease(20))
-	p = r.reads()
+	end = r.watches()
+	p := r.Publisher()
 	pass(20 * time.Second) // from then on readers are believed
 	live := eastLease(20)
 	live.RenewTime = r.Clock.Now().Wall
 	r.has(live)
 	p.ObserveGone(shopLease)
-	reader = r.east.store(confirmed(t, r.Clock.Now().Wall, &coordinationv1.Lease{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "pods", Name: "reader", UID: "uid of reader"},
-	}, nil))
-	revoked, ended := live.Term, live.Term
+	reader = newRegistration("reader")
+	writes(reader, lease.Registration{Identity: "reader", Account: "reader", Confirmed: r.Clock.Now().Wall})
+	r.east.store("/apis/coordination.k8s.io/v1", "leases", reader)
+	ended := live.Term
 	ended.Holder, ended.Epoch = "", 21
-	p.Assign(shopLease, assign.Assignment{Role: assign.Revoke, Revoked: revoked, Term: ended}, publish.Timings{
+	p.Assign(shopLease, assign.Assignment{Role: assign.Revoke, Revoked: live.Term, Term: ended}, publish.Timings{
 		Renew: 5 * time.Second, Timeout: 3 * time.Second, Skew: time.Second, LongestPromise: 16 * time.Second,
 	})
 	r.writes()
 	released = func() bool { return p.SyncStatus(shopLease).Released == 20 }
 	if released() {
-		t.Fatal("it is released before the reader said so")
+		t.Fatal("it is released before the reader has released it")
 	}
-	return r, p, reader, released
+	return r, reader, released, end
 }
 
-// What a watch shows of a reader counts at once.
-func TestAReaderThatIsSeenToReleaseATermIsHeard(t *testing.T) {
-	for name, kind := range map[string]string{"it was changed": "MODIFIED", "it is new": "ADDED"} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, p, reader, released := revoking(t)
-				shown := &registry{version: r.east.version}
-				if kind == "MODIFIED" {
-					shown.items = []coordinationv1.Lease{*reader}
-				}
-				r.readers.Cluster = shown
-				stop := r.readers.watch(t.Context(), p)
-				pass(10 * time.Second)
-				if released() {
-					t.Fatal("it is released before the reader said so")
-				}
-				said := confirmed(t, rigStart.Wall.Add(20*time.Second), reader, map[string]int64{"shop": 20})
-				said.ResourceVersion = "99"
-				if shown.tell(kind, said); !released() {
-					t.Error("nobody heard it")
-				}
-				_ = shown.watch.Close()
-				stop()
-			})
-		})
-	}
-}
-
-// A reader whose registration a new list merely lacks may still act: its end may have been a restore of the member's etcd.
-// One whose end is shown has stopped.
-func TestWhatANewListOfReadersLacksIsNoEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, p, reader, released := revoking(t)
-		releases := func(want bool, when string) {
-			t.Helper()
-			if is := released(); is != want {
-				t.Fatalf("%s: all readers have released the term: %v, want %v", when, is, want)
+func TestReaders_ReleaseATermByTheWatch(t *testing.T) {
+	rows(t, map[string][]string{
+		"it is new": {"ADDED"}, "it is changed": {"ADDED", "MODIFIED"},
+	}, func(t *testing.T, kinds []string) {
+		r, reader, released, end := revoking(t)
+		defer end()
+		for i, kind := range kinds {
+			l := reader.DeepCopy()
+			l.ResourceVersion = fmt.Sprint(90 + i)
+			if i == len(kinds)-1 {
+				writes(l, lease.Registration{
+					Identity: "reader", Account: "reader", Confirmed: r.Clock.Now().Wall, Released: map[string]int64{"shop": 20},
+				})
+			}
+			if r.east.sends(kind, l); released() != (i == len(kinds)-1) {
+				t.Errorf("after %q the term is released: %v", kinds[:i+1], released())
 			}
 		}
-		shown := &registry{version: r.east.version, items: []coordinationv1.Lease{*reader}}
-		r.readers.Cluster = shown
-		stop := r.readers.watch(t.Context(), p)
-		pass(10 * time.Second)
-		if shown.watch == nil {
-			t.Fatal("readers are not watched")
-		}
-		shown.mu.Lock()
-		shown.items, shown.version = nil, shown.version+1
-		lists := shown.lists
-		shown.mu.Unlock()
-		shown.tell("ERROR", failure(http.StatusGone, metav1.StatusReasonExpired))
-		pass(10 * time.Second)
-		if shown.lists == lists {
-			t.Fatal("readers were not listed anew")
-		}
-		releases(false, "a new list lacks it")
-		shown.tell("ADDED", reader)
-		releases(false, "it is shown again")
-		shown.tell("DELETED", reader)
-		releases(true, "its end is shown")
-		want := []string{ // nothing of the one that was there before
-			"ReaderGone: pods/reader is not registered any more; readers that are registered in this cluster: 0",
-			"ReaderRegistered: pods/reader has registered for all namespaces; readers that are registered in this cluster: 1",
-			"ReaderGone: pods/reader is not registered any more; readers that are registered in this cluster: 0",
-		}
-		if !slices.Equal(r.events, want) {
-			t.Errorf("people hear %q, want %q", r.events, want)
-		}
-		_ = shown.watch.Close()
-		stop()
 	})
 }
 
-// registrationOf is that of a reader in the namespace pods; broken if it has no account.
-func registrationOf(t *testing.T, name, account string, namespaces ...string) *coordinationv1.Lease {
-	t.Helper()
-	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "pods", Name: name, UID: types.UID("uid of " + name)}}
-	if err := wire.WriteRegistration(lease.Registration{
-		Identity: name, Account: "somebody", Namespaces: namespaces, Confirmed: rigStart.Wall, Duration: 15 * time.Second,
-	}, l); err != nil {
-		t.Fatal(err)
-	}
-	if account == "" {
-		l.Annotations = nil
-	}
-	return l
+// A reader whose registration a new list lacks may still act: its end may have been a restore of the member's etcd.
+func TestReaders_MissingInANewListMayStillAct(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, reader, released, end := revoking(t)
+		defer end()
+		r.east.sends("ADDED", reader)
+		stored := r.east.holds("/leases/reader")[0]
+		r.east.loses(stored)
+		r.east.sends("ERROR", failure(http.StatusGone, metav1.StatusReasonExpired))
+		pass(10 * time.Second)
+		if len(r.at(listReaders)) == 0 || released() {
+			t.Errorf("lists at %v; the term is released: %v", r.at(listReaders), released())
+		}
+		r.east.sends("ADDED", reader)
+		if r.east.sends("DELETED", reader); !released() {
+			t.Error("its end is shown, and the term is not released")
+		}
+		came, gone := fmt.Sprintf(registered, "reader", "all namespaces", 1), fmt.Sprintf(unregistered, "reader", 0)
+		if want := []string{came, gone, came, gone}; !slices.Equal(r.events, want) {
+			t.Errorf("events are %q, want %q", r.events, want)
+		}
+	})
 }
 
-func TestRegisteredReadersAreCountedAndTheirClusterHearsOfThem(t *testing.T) {
+func TestReaders_AreCountedAndRecorded(t *testing.T) {
+	unreadable, half := newRegistration("odd"), newRegistration("half", "shop")
+	unreadable.Annotations = nil
+	delete(half.Annotations, v1alpha1.ReaderAccountAnnotation)
+	moved := newRegistration("shopper", "ledger")
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		go r.readers.report(t.Context())
-		expect := func(when string, shop, ledger int, changed []string, events ...string) {
-			t.Helper()
+		r.east.store("/apis/coordination.k8s.io/v1", "leases", newRegistration("old"))
+		end := r.runs(func(ctx context.Context) {
+			defer r.readers.watch(ctx, r.reads())()
+			<-ctx.Done()
+		})
+		defer end()
+		pass(10 * time.Second)
+		for i, step := range []struct {
+			when, kind   string
+			reader       *coordinationv1.Lease
+			shop, ledger int
+			enqueued     []string
+			event        string
+		}{
+			{"an earlier one", "", nil, 1, 1, []string{""}, ""},
+			{"one for a namespace", "ADDED", newRegistration("shopper", "shop"), 2, 1, []string{"shop"},
+				fmt.Sprintf(registered, "shopper", "namespaces shop", 2)},
+			{"it confirms", "MODIFIED", newRegistration("shopper", "shop"), 2, 1, nil, ""},
+			{"it follows another namespace", "MODIFIED", moved, 1, 2, nil, ""},
+			{"an unreadable one", "ADDED", unreadable, 2, 3, []string{""},
+				fmt.Sprintf(registered, "odd", "all namespaces", 3)},
+			{"one whose namespaces can be read", "ADDED", half, 3, 3, []string{"shop"},
+				fmt.Sprintf(registered, "half", "namespaces shop", 4)},
+			{"that one goes", "DELETED", half, 2, 3, []string{"shop"}, fmt.Sprintf(unregistered, "half", 3)},
+			{"it goes again", "DELETED", half, 2, 3, nil, ""},
+			{"the first one goes", "DELETED", moved, 2, 2, []string{"ledger"}, fmt.Sprintf(unregistered, "shopper", 2)},
+		} {
+			if step.reader != nil {
+				step.reader.ResourceVersion = fmt.Sprint(100 + i)
+				r.east.sends(step.kind, step.reader)
+			}
 			pass(readersEvery)
-			if got := r.Readers("shop"); got != shop {
-				t.Errorf("%s: %d readers follow shop, want %d", when, got, shop)
+			if shop, ledger := r.Readers("shop"), r.Readers("ledger"); shop != step.shop || ledger != step.ledger {
+				t.Errorf("%s: %d follow shop and %d ledger, want %d and %d", step.when, shop, ledger, step.shop, step.ledger)
 			}
-			if got := r.Readers("ledger"); got != ledger {
-				t.Errorf("%s: %d readers follow ledger, want %d", when, got, ledger)
+			enqueued := slices.DeleteFunc(r.enqueued(), func(ns string) bool { return step.reader == nil && ns != "" })
+			if !slices.Equal(slices.Compact(enqueued), step.enqueued) {
+				t.Errorf("%s: enqueued %q, want %q", step.when, enqueued, step.enqueued)
 			}
-			if got := r.news(); !slices.Equal(got, changed) {
-				t.Errorf("%s: there is news of %q, want %q", when, got, changed)
-			}
-			if !slices.Equal(r.events, events) {
-				t.Errorf("%s: events %q, want %q", when, r.events, events)
+			if event := append(r.events, "")[0]; len(r.events) > 1 || event != step.event {
+				t.Errorf("%s: events %q, want %q", step.when, r.events, step.event)
 			}
 			r.events = nil
 		}
-		expect("at first", 0, 0, nil)
-		r.readers.seen(registrationOf(t, "old", "somebody"), true)
-		expect("one that was there before", 1, 1, []string{""})
-		r.readers.seen(registrationOf(t, "shopper", "somebody", "shop"), false)
-		expect("one for a namespace", 2, 1, []string{"shop"},
-			"ReaderRegistered: pods/shopper has registered for namespaces shop; readers that are registered in this cluster: 2")
-		r.readers.seen(registrationOf(t, "shopper", "somebody", "shop"), false)
-		expect("it confirms", 2, 1, nil)
-		r.readers.seen(registrationOf(t, "odd", ""), false)
-		expect("one that cannot be read counts everywhere", 3, 2, []string{""},
-			"ReaderRegistered: pods/odd has registered for namespaces that cannot be read; readers that are registered in this cluster: 3")
-		half := registrationOf(t, "half", "somebody", "shop")
-		delete(half.Annotations, v1alpha1.ReaderAccountAnnotation)
-		r.readers.seen(half, false)
-		expect("one that cannot be read counts where it says, if that can be read", 4, 2, []string{"shop"},
-			"ReaderRegistered: pods/half has registered for namespaces shop; readers that are registered in this cluster: 4")
-		r.readers.gone("uid of half")
-		expect("it goes", 3, 2, []string{"shop"}, "ReaderGone: pods/half is not registered any more; readers that are registered in this cluster: 3")
-		r.readers.gone("uid of shopper")
-		expect("one goes", 2, 2, []string{"shop"},
-			"ReaderGone: pods/shopper is not registered any more; readers that are registered in this cluster: 2")
-		r.readers.gone("uid of shopper")
-		expect("it cannot go twice", 2, 2, nil)
 	})
 }
 
-// Tenants register as many as they like. The hub keeps so many of them, and tells of no others.
-func TestReadersThatAreTooManyAreNotCounted(t *testing.T) {
+// Tenants register as many as they like. The hub keeps a bounded number, and records no others.
+func TestReaders_ThatAreTooManyAreNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		for n := range publish.MaxRegistrations {
-			r.readers.seen(registrationOf(t, fmt.Sprint(n), "somebody", "shop"), true)
+			r.readers.seen(newRegistration(fmt.Sprint(n), "shop"), true)
 		}
-		expect := func(when string, shop, ledger int, events ...string) {
+		expect := func(when string, shop, ledger, events int) {
 			t.Helper()
-			if s, l := r.Readers("shop"), r.Readers("ledger"); s != shop || l != ledger {
-				t.Errorf("%s: %d follow shop, and %d ledger, want %d and %d", when, s, l, shop, ledger)
-			}
-			if !slices.Equal(r.events, events) {
-				t.Errorf("%s: events %q, want %q", when, r.events, events)
+			if s, l := r.Readers("shop"), r.Readers("ledger"); s != shop || l != ledger || len(r.events) != events {
+				t.Errorf("%s: %d follow shop and %d ledger, want %d and %d; events %q", when, s, l, shop, ledger, r.events)
 			}
 			r.events = nil
 		}
-		r.readers.seen(registrationOf(t, "more", "somebody", "shop"), false)
-		expect("one more", publish.MaxRegistrations, 0)
-		r.readers.seen(registrationOf(t, "7", "somebody", "ledger"), false)
-		expect("one of them follows another namespace", publish.MaxRegistrations-1, 1)
+		const most = publish.MaxRegistrations
+		r.readers.seen(newRegistration("more", "shop"), false)
+		expect("one more", most, 0, 0)
+		r.readers.seen(newRegistration("7", "ledger"), false)
+		expect("one follows another namespace", most-1, 1, 0)
 		r.readers.gone("uid of more")
-		expect("the one that was too many goes", publish.MaxRegistrations-1, 1)
+		expect("the one more goes", most-1, 1, 0)
 		r.readers.gone("uid of 7")
-		expect("one of them goes", publish.MaxRegistrations-1, 0, "ReaderGone: pods/7 is not registered any more; readers that are registered in this cluster: 1999")
-		r.readers.seen(registrationOf(t, "more", "somebody", "shop"), false)
-		expect("there is room again", publish.MaxRegistrations, 0,
-			"ReaderRegistered: pods/more has registered for namespaces shop; readers that are registered in this cluster: 2000")
+		expect("a counted one goes", most-1, 0, 1)
+		r.readers.seen(newRegistration("more", "shop"), false)
+		expect("there is room again", most, 0, 1)
 	})
 }
 
-// A watch holds all that it shows in its cache.
-func TestAWatchThatShowsTooManyReadersRests(t *testing.T) {
-	// Of one account no more than 500 are kept.
-	account := func(l *coordinationv1.Lease, n int) {
-		l.Annotations[v1alpha1.ReaderAccountAnnotation] = fmt.Sprint("account-", n/500)
+// A watch holds everything that it shows in its cache. Of one account no more than 500 are kept.
+func TestReaders_WatchThatShowsTooManyRests(t *testing.T) {
+	ofAccount := func(n, account int) *coordinationv1.Lease {
+		l := newRegistration(fmt.Sprint(n), "shop")
+		l.Annotations[v1alpha1.ReaderAccountAnnotation] = fmt.Sprint("account-", account)
+		return l
 	}
-	for name, test := range map[string]struct {
-		shown   int
-		changes int   // the number of one that becomes another account's
-		lists   []int // when it was begun, just before the rest is over, and after it
-	}{
-		"as many as are kept": {publish.MaxRegistrations, 0, []int{1, 1, 1}},
-		"one more":            {publish.MaxRegistrations + 1, 0, []int{1, 1, 2}},
-		"one that becomes one more of its account": {501, 500, []int{1, 1, 2}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
-				p, shown := r.reads(), &registry{version: 1}
-				for n := range test.shown {
-					l := registrationOf(t, fmt.Sprint(n), "somebody", "shop")
-					l.ResourceVersion = "1"
-					account(l, n)
-					shown.items = append(shown.items, *l)
-				}
-				r.readers.Cluster = shown
-				stop := r.readers.watch(t.Context(), p)
-				pass(time.Second)
-				lists := []int{shown.listed()}
-				if test.changes > 0 {
-					l := shown.items[test.changes].DeepCopy()
-					l.TypeMeta, l.ResourceVersion = metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}, "2"
-					account(l, 0)
-					shown.tell("MODIFIED", l)
-				}
-				for _, d := range []time.Duration{readersPause - 2*time.Second, 3 * time.Second} {
-					pass(d)
-					lists = append(lists, shown.listed())
-				}
-				if !slices.Equal(lists, test.lists) {
-					t.Errorf("it was listed %v times, want %v", lists, test.lists)
-				}
-				if !slices.Contains(r.news(), "shop") {
-					t.Error("nobody hears of those that there are")
-				}
-				shown.close()
-				stop()
-			})
-		})
+	type row struct {
+		stored  int
+		changes bool // one becomes another account's
+		rests   bool
 	}
-}
-
-func TestAWatchTellsOfAReaderThatThereWasNoRoomFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	rows(t, map[string]row{
+		"as many as are kept":    {publish.MaxRegistrations, false, false},
+		"one more":               {publish.MaxRegistrations + 1, false, true},
+		"one more of an account": {501, true, true},
+	}, func(t *testing.T, row row) {
 		r := newRig(t)
-		p, shown := r.reads(), &registry{version: 1}
-		r.readers.Cluster = shown
-		stop := r.readers.watch(t.Context(), p)
+		for n := range row.stored {
+			r.east.store("/apis/coordination.k8s.io/v1", "leases", ofAccount(n, n/500))
+		}
+		p := r.reads()
+		r.forget()
+		defer r.readers.watch(t.Context(), p)()
 		pass(time.Second)
-		for n := range publish.MaxRegistrations {
-			r.readers.seen(registrationOf(t, fmt.Sprint(n), "somebody", "ledger"), true)
+		want := []time.Duration{0}
+		if row.changes {
+			l := ofAccount(500, 0)
+			l.ResourceVersion = "9999"
+			r.east.sends("MODIFIED", l)
 		}
-		late := registrationOf(t, "late", "somebody", "shop")
-		late.TypeMeta, late.ResourceVersion = metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}, "2"
-		if shown.tell("ADDED", late); r.Readers("shop") != 0 || len(r.events) > 0 {
-			t.Errorf("there is room: events %q", r.events)
+		pass(readersPause + 2*time.Second)
+		if row.changes {
+			want = append(want, readersPause+time.Second)
+		} else if row.rests {
+			want = append(want, readersPause)
 		}
-		r.readers.gone("uid of 7")
-		late.ResourceVersion = "3"
-		shown.tell("MODIFIED", late)
-		want := "ReaderRegistered: pods/late has registered for namespaces shop; readers that are registered in this cluster: 2000"
-		if r.Readers("shop") != 1 || !slices.Contains(r.events, want) {
-			t.Errorf("there is no room: events %q", r.events)
+		if got := r.at(listReaders, "resourceVersion"); !slices.Equal(got, want) {
+			t.Errorf("listed at %v, want %v", got, want)
 		}
-		_ = shown.watch.Close()
-		stop()
+		if !slices.Contains(r.enqueued(), "shop") {
+			t.Error("no decision is enqueued for those that are there")
+		}
 	})
 }
 
-func TestAWatchTellsWhatAReaderFollowsNow(t *testing.T) {
+// What the management cluster stores does not grow with what tenants write.
+func TestReaders_ThatComeAndGoCostFewWritesOnTheHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		p, shown := r.reads(), &registry{version: 1}
-		r.readers.Cluster = shown
-		stop := r.readers.watch(t.Context(), p)
-		pass(time.Second)
-		for n, namespace := range []string{"shop", "ledger"} {
-			l := registrationOf(t, "fickle", "somebody", namespace)
-			l.TypeMeta, l.ResourceVersion = metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}, fmt.Sprint(n+2)
-			shown.tell([]string{"ADDED", "MODIFIED"}[n], l)
-			if r.Readers(namespace) != 1 {
-				t.Errorf("nobody follows %s", namespace)
+		defer r.watches()()
+		comeAndGo := func(namespace string) {
+			r.readers.seen(newRegistration("fickle", namespace), false)
+			r.readers.gone("uid of fickle")
+		}
+		comeAndGo("ledger")
+		if got := r.enqueued(); !slices.Equal(slices.Compact(got), []string{"ledger"}) {
+			t.Errorf("at once, enqueued are %q", got)
+		}
+		pass(2 * readersEvery)
+		r.enqueued()
+		const seconds = 60
+		for range seconds {
+			for range 100 {
+				comeAndGo("shop")
+				pass(time.Second / 100)
 			}
 		}
-		_ = shown.watch.Close()
-		stop()
+		enqueued := r.enqueued()
+		if n := len(enqueued); n < seconds-1 || n > seconds+1 || slices.Contains(enqueued, "ledger") {
+			t.Errorf("%d decisions in %d s, want one a second: %q", n, seconds, enqueued)
+		}
+		most := readerEvents + int(seconds*time.Second/readerEventEvery)
+		if n := len(r.events); n < most-1 || n > most+1 {
+			t.Errorf("%d events in %d s, want %d", n, seconds, most)
+		}
+		pass(2 * readersEvery)
+		r.enqueued()
+		pass(readersEvery)
+		if got := r.enqueued(); len(got) > 0 {
+			t.Errorf("without a change, enqueued are %q", got)
+		}
 	})
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"path"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,15 +15,22 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/seal"
 )
+
+// The last handler of errors paces them by the time of the last one, wherever that was. In a bubble it would sleep from
+// the year 2000 to today, while everything else in the bubble goes on.
+func init() { utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] }
 
 var (
 	eastKey    = fleet.Key{Fleet: "fleet", Name: "east"}
@@ -33,7 +40,18 @@ var (
 	errRefused = errors.New("refused")
 )
 
-// us and them are the installations of the hub here.
+// What a member answers.
+var (
+	internal    = failure(http.StatusInternalServerError, metav1.StatusReasonInternalError)
+	forbidden   = failure(http.StatusForbidden, metav1.StatusReasonForbidden)
+	invalid     = failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+	notFound    = failure(http.StatusNotFound, metav1.StatusReasonNotFound)
+	conflict    = failure(http.StatusConflict, metav1.StatusReasonConflict)
+	unavailable = failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
+	accepted    = &metav1.Status{} // to a probe
+)
+
+// The installations of the hub.
 const us, them = "us", "them"
 
 // pass lets time pass.
@@ -42,151 +60,146 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// rig is a worker in cluster east, which is the hub and the fleet of its worker, too. The API server of east notes when
-// its guard is looked at and tried.
+// rig is a worker in cluster east. It is the hub and the fleet of its worker, too. East enforces what it stores.
 type rig struct {
 	*Worker
 	t     *testing.T
 	east  *memberAPI
 	start time.Time
 
-	mu            sync.Mutex
-	looked, tried []time.Duration
-	look, try     *metav1.Status // what looking and trying are answered with; nil: as by a member whose guard is in force
-	unselected    []string       // questions for all Leases, whatever their labels
-	observed      []health.Observation
-	members       map[fleet.Key]fleet.Member
-	by            string // the installation that serves the fleet
-	standby       bool
-	unsealed      bool // the seal of the fleet cannot be had
-	wanted        []guard.Fence
-	invalid       []string      // policies
-	unread        error         // the policies cannot be read
-	reading       chan struct{} // if it is not nil, who reads the policies waits for it
-	records       error         // that they cannot be relinquished
-	changed       []string      // the namespaces of which there is news; "": all
-	fenceNews     int           // how often there was news of what is fenced
-	events        []string
+	mu       sync.Mutex
+	sent     []request
+	look     *metav1.Status                     // the answer to requests for admission policies, unless nil
+	try      *metav1.Status                     // the answer to the guard's probe, unless nil
+	answer   func(*http.Request) *metav1.Status // comes before all other answers, unless it returns nil
+	open     []string                           // parts of the names of policies that are not in force yet
+	observed []health.Observation
+	members  map[fleet.Key]fleet.Member
+	by       string // the installation that serves the fleet
+	standby  bool
+	unsealed bool // the seal of the fleet cannot be obtained
+	wanted   []guard.Fence
+	broken   []string      // invalid policies
+	unread   error         // the policies cannot be read
+	reading  chan struct{} // if it is not nil, reading the policies takes until it is closed
+	records  error         // why they cannot be relinquished
+	changed  []string      // the namespaces for which a decision was enqueued; "": all
+	statuses int           // how often the policies' statuses were enqueued
+	events   []string
 }
 
-// newRig is to be called in a bubble of synctest.
-func newRig(t *testing.T) *rig {
+// request is one that the member got: its method and URL, and the name of a Lease that a dry run creates.
+type request struct {
+	at    time.Duration
+	what  string
+	probe string
+}
+
+// newRig must be called in a bubble of synctest. It wants these fences in namespace shop, where east leads for an hour.
+func newRig(t *testing.T, wanted ...guard.Fence) *rig {
 	t.Helper()
 	east := fleet.Member{Key: eastKey, UID: "uid", Pinned: true}
-	r := &rig{t: t, east: newMemberAPI(), start: time.Now(), by: us, members: map[fleet.Key]fleet.Member{eastKey: east}}
+	r := &rig{
+		t: t, east: newMemberAPI(), start: time.Now(), by: us, wanted: wanted,
+		members: map[fleet.Key]fleet.Member{eastKey: east},
+	}
 	client := r.east.client(t)
 	r.Worker = New(Options{
-		Member: east, Cluster: r.east, Client: client, Leases: client.CoordinationV1(), CronJobs: r.east.cronJobs(t), Fleet: r, Hub: r, HubID: us,
-		Clock: clocktest.NewBubble(rigStart), Promises: publish.NewPromises(), Log: logr.Discard(),
-		Observe: func(o health.Observation) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.observed = append(r.observed, o)
-		},
+		Member: east, Cluster: r.east, Client: client, Leases: client.CoordinationV1(), CronJobs: r.east.cronJobs(t),
+		Fleet: r, Hub: r, HubID: us, Clock: clocktest.NewBubble(rigStart), Promises: publish.NewPromises(),
+		Log:     logr.Discard(),
+		Observe: func(o health.Observation) { r.locked(func() { r.observed = append(r.observed, o) }) },
 	})
-	r.east.refuses(r.answer)
+	r.east.intercept = r.intercept
+	r.east.namespaces = map[string]map[string]string{"shop": nil}
+	if len(wanted) > 0 {
+		r.has(eastLease(20))
+	}
 	return r
 }
 
-func (r *rig) Member(key fleet.Key) (fleet.Member, bool) {
+func (r *rig) locked(do func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m, ok := r.members[key]
+	do()
+}
+
+func (r *rig) Member(key fleet.Key) (m fleet.Member, ok bool) {
+	r.locked(func() { m, ok = r.members[key] })
 	return m, ok
 }
 
 func (r *rig) Members(fleetName string) (ms []fleet.Member) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for key, m := range r.members {
-		if key.Fleet == fleetName {
-			ms = append(ms, m)
+	r.locked(func() {
+		for key, m := range r.members {
+			if key.Fleet == fleetName {
+				ms = append(ms, m)
+			}
 		}
-	}
+	})
 	return ms
 }
 
-func (r *rig) Forget(key fleet.Key) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.members, key)
+func (r *rig) Forget(key fleet.Key) { r.locked(func() { delete(r.members, key) }) }
+
+func (r *rig) Serve(context.Context, string) (key seal.Key, ok bool) {
+	r.locked(func() {
+		if ok = !r.standby && !r.unsealed && r.by != them; ok {
+			r.by, key = us, testKey
+		}
+	})
+	return key, ok
 }
 
-func (r *rig) Serve(context.Context, string) (seal.Key, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.standby || r.unsealed || r.by == them {
-		return nil, false
-	}
-	r.by = us
-	return testKey, true
+func (r *rig) Served(string) (ok bool) {
+	r.locked(func() { ok = r.by == us })
+	return ok
 }
 
-func (r *rig) Served(string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.by == us
-}
-
-func (r *rig) Serves(string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.by != them && !r.standby
+func (r *rig) Serves(string) (ok bool) {
+	r.locked(func() { ok = r.by != them && !r.standby })
+	return ok
 }
 
 func (r *rig) MayWrite(fleetName string, _ lease.Reading) bool { return r.Serves(fleetName) }
 
 func (r *rig) Changed(_ fleet.Key, namespace string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.changed = append(r.changed, namespace)
+	r.locked(func() { r.changed = append(r.changed, namespace) })
 }
 
-func (r *rig) FenceNews(fleet.Key) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.fenceNews++
-}
+func (r *rig) FenceNews(fleet.Key) { r.locked(func() { r.statuses++ }) }
 
 func (r *rig) Fences(context.Context, fleet.Key) (wanted []guard.Fence, invalid []string, err error) {
 	if r.reading != nil {
 		<-r.reading
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.unread != nil {
-		return nil, nil, r.unread
-	}
-	return r.wanted, r.invalid, nil
+	r.locked(func() {
+		if err = r.unread; err == nil {
+			wanted, invalid = r.wanted, r.broken
+		}
+	})
+	return wanted, invalid, err
 }
 
 func (r *rig) RelinquishRecords(ctx context.Context, _ string) error {
 	if end, bounded := ctx.Deadline(); !bounded || time.Until(end) <= 0 {
 		r.t.Errorf("the records are to be relinquished until %v", end)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	return r.records
 }
 
 func (r *rig) RecordReader(_ fleet.Key, _ types.NamespacedName, _, reason, message string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.events = append(r.events, reason+": "+message)
+	r.locked(func() { r.events = append(r.events, reason+": "+message) })
 }
 
 func (r *rig) RecordMended(_ fleet.Key, message string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.events = append(r.events, message)
+	r.locked(func() { r.events = append(r.events, message) })
 }
 
-// will changes what the member answers from now on, or what the hub and the fleet say.
+// will waits until nothing goes on, and changes what the member, the hub or the fleet answers.
 func (r *rig) will(change func(*rig)) {
 	synctest.Wait()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	change(r)
+	r.locked(func() { change(r) })
 }
 
 // is changes a member of the fleet.
@@ -200,68 +213,82 @@ func (r *rig) is(name string, change func(*fleet.Member)) {
 	})
 }
 
-// news empties the list of namespaces of which there is news.
-func (r *rig) news() (changed []string) {
+func moves(m *fleet.Member)       { m.Paused, m.DeleteForMove = true, true }
+func pauses(m *fleet.Member)      { m.Paused = true }
+func goes(m *fleet.Member)        { m.Gone = true }
+func takesNoPart(m *fleet.Member) { m.PriorityReason = reason.NoPriority }
+
+// enqueued returns the namespaces for which a decision was enqueued, and forgets them.
+func (r *rig) enqueued() (changed []string) {
 	r.will(func(r *rig) { changed, r.changed = r.changed, nil })
 	return changed
 }
 
-// letThrough is how a write is answered that nothing refuses.
-var letThrough = &metav1.Status{}
-
-// answer notes what is asked of the guard.
-func (r *rig) answer(req *http.Request) *metav1.Status {
+// intercept records a request, and answers those about the guard and the fences.
+func (r *rig) intercept(req *http.Request) *metav1.Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	note := func(in *[]time.Duration) {
-		now := time.Since(r.start)
-		if n := len(*in); n == 0 || (*in)[n-1] != now {
-			*in = append(*in, now)
+	probe := probeOf(req)
+	r.sent = append(r.sent, request{time.Since(r.start), req.Method + " " + req.URL.String(), probe})
+	if r.answer != nil {
+		if s := r.answer(req); s != nil {
+			return s
 		}
 	}
 	switch {
 	case strings.Contains(req.URL.Path, "admissionregistration"):
-		if req.Method == http.MethodGet {
-			note(&r.looked)
-		}
 		return r.look
-	case req.URL.Query().Get("dryRun") == "":
-		if path.Base(req.URL.Path) == "leases" && req.Method == http.MethodGet && req.URL.Query().Get("labelSelector") == "" {
-			r.unselected = append(r.unselected, req.URL.String())
+	case probe == guardProbe:
+		if r.try == accepted {
+			return nil
+		} else if r.try != nil {
+			return r.try
 		}
-		return nil
-	case r.try == letThrough:
-		note(&r.tried)
-		return nil
-	case r.try != nil:
-		note(&r.tried)
-		return r.try
-	}
-	note(&r.tried)
-	s := failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
-	for _, p := range guard.Policies() {
-		for _, v := range p.Policy.Spec.Validations {
-			s.Message += v.Message
+		s := failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
+		for _, p := range guard.Policies() {
+			for _, v := range p.Policy.Spec.Validations {
+				s.Message += v.Message
+			}
 		}
+		return s
+	case probe != "":
+		return r.east.rejects(probe, req, r.open)
 	}
-	return s
+	return nil
 }
 
-// since forgets what was asked, and returns it.
-func (r *rig) since() (looked, tried []time.Duration) {
-	r.will(func(r *rig) {
-		looked, tried = r.looked, r.tried
-		r.looked, r.tried = nil, nil
+// at returns the instants of requests that contain all these texts.
+func (r *rig) at(texts ...string) (at []time.Duration) {
+	r.locked(func() {
+		for _, s := range r.sent {
+			lacks := func(text string) bool { return !strings.Contains(s.what+" "+s.probe, text) }
+			if !slices.ContainsFunc(texts, lacks) && (len(at) == 0 || at[len(at)-1] != s.at) {
+				at = append(at, s.at)
+			}
+		}
 	})
-	return looked, tried
+	return at
 }
 
-// eastLease is the Lease of a term of east in east, renewed at the start.
+// What some requests contain.
+const (
+	lists  = "GET http://east/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies?"
+	probes = "probe-"
+)
+
+// forget begins the record of requests again.
+func (r *rig) forget() {
+	r.will(func(r *rig) { r.start, r.sent, r.changed = time.Now(), nil, nil })
+}
+
+// eastLease is the Lease of a term of east in east, which began at the start.
 func eastLease(epoch int64) lease.Content {
 	id := eastKey.Identity()
 	return lease.Content{
 		Namespace: shopLease.Namespace, Name: shopLease.Name, Cluster: id, ClusterUID: "uid", Hub: us,
-		Term: lease.Term{Holder: id, Epoch: epoch, AcquireTime: rigStart.Wall, RenewTime: rigStart.Wall, Duration: 15 * time.Second},
+		Term: lease.Term{
+			Holder: id, Epoch: epoch, AcquireTime: rigStart.Wall, RenewTime: rigStart.Wall, Duration: time.Hour,
+		},
 	}
 }
 
@@ -273,7 +300,7 @@ func (r *rig) has(leases ...lease.Content) {
 		if err := seal.Write(testKey, c, l); err != nil {
 			r.t.Fatal(err)
 		}
-		r.east.store(l)
+		r.east.store("/apis/coordination.k8s.io/v1", "leases", l)
 	}
 }
 
@@ -290,7 +317,7 @@ func (r *rig) reads() *publish.Publisher {
 	return p
 }
 
-// writes has the publisher do all that is to be done at once.
+// writes has the publisher do everything that is due.
 func (r *rig) writes() {
 	for p := r.Publisher(); p.Queue.Len() > 0; {
 		key, _ := p.Queue.Get()
@@ -314,14 +341,30 @@ func (r *rig) runs(f func(context.Context)) (end func()) {
 	}
 }
 
-// guarded puts the guard into east.
-func (r *rig) guarded() {
+// observes has the observer run until the returned function is called.
+func (r *rig) observes() (end func()) {
+	return r.runs(func(ctx context.Context) {
+		for ; ctx.Err() == nil; <-time.After(keepEvery) {
+			r.observe(ctx)
+		}
+	})
+}
+
+// kept has the guard and the fences put in place, and forgets that.
+func (r *rig) kept() {
 	r.t.Helper()
-	r.keeper.Keep(r.t.Context(), guard.Desired{})
+	end := r.runs(r.keep)
+	pass(3 * time.Second)
+	end()
+	for _, f := range r.wanted {
+		if err := r.Unfenced(f, "shop"); err != nil {
+			r.t.Fatalf("%s is not in force: %v", f.Name(), err)
+		}
+	}
 	if err := r.Unguarded(); err != nil {
 		r.t.Fatal(err)
 	}
-	r.since()
+	r.forget()
 }
 
 // knows reports whether the fleet knows a member.
@@ -330,8 +373,59 @@ func (r *rig) knows(name string) bool {
 	return ok
 }
 
-// installed reports whether the guard is in east.
-func (r *rig) installed() bool { return len(r.east.holds(guard.Name)) > 0 }
+// stores reports whether east stores a fence: its wall, because its gate is only where there are Leases.
+func (r *rig) stores(of guard.Fence) bool {
+	wall := of.Names()[1]
+	return len(r.east.holds("policies/"+wall)) == 1 && len(r.east.holds("bindings/"+wall)) == 1
+}
+
+// answers has the member answer writes of these policies' fences like that.
+func (r *rig) answers(status *metav1.Status, policies ...string) {
+	r.will(func(r *rig) {
+		r.answer = func(req *http.Request) *metav1.Status {
+			what := req.URL.Path + string(bodyOf(req))
+			for _, policy := range policies {
+				if req.Method != http.MethodGet && strings.Contains(req.URL.Path, "admission") &&
+					strings.Contains(what, policy+".fleet.") {
+					return status
+				}
+			}
+			return nil
+		}
+	})
+}
+
+// fences are what a policy fences in namespace shop.
+func fences(policy string, f v1alpha1.Fencing) []guard.Fence {
+	o := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: policy}}
+	o.Spec.Namespaces.Names, o.Spec.Fencing = []string{"shop"}, &f
+	return guard.Fences(us, o, nil)
+}
+
+// jobs fences the Jobs with a label.
+func jobs(policy, label string) guard.Fence {
+	once := &metav1.LabelSelector{MatchLabels: map[string]string{"run": label}}
+	return fences(policy, v1alpha1.Fencing{Schedules: once})[0]
+}
+
+var (
+	allJobs = fences("shops", v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}})[0]
+	// warning only warns about Jobs.
+	warning = fences("shops", v1alpha1.Fencing{
+		Enforcement: v1alpha1.EnforcementWarn, Schedules: &metav1.LabelSelector{}})[0]
+	// stock is a lock of another namespace.
+	stock = v1alpha1.LockFence{
+		Namespace: "till", Name: "stock", LeaseDurationSeconds: 15, RenewDeadlineSeconds: 10, RetryPeriodSeconds: 2,
+	}
+	stockLock = fences("shops", v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{stock}})[0]
+)
+
+// writesBy fences what these accounts write.
+func writesBy(accounts ...v1alpha1.FencedServiceAccount) []guard.Fence {
+	return fences("shops", v1alpha1.Fencing{Writes: []v1alpha1.WriteFence{{
+		ServiceAccounts: accounts, Resources: []v1alpha1.FencedResources{{Names: []string{"configmaps"}}},
+	}}})
+}
 
 // every lists instants until an end.
 func every(pause, end time.Duration) (at []time.Duration) {
@@ -339,4 +433,15 @@ func every(pause, end time.Duration) (at []time.Duration) {
 		at = append(at, d)
 	}
 	return at
+}
+
+// same reports whether two errors are the same: nil, or the second is wrapped in the first.
+func same(err, want error) bool { return errors.Is(err, want) && (err == nil) == (want == nil) }
+
+// rows runs each row of a table in a bubble of its own.
+func rows[T any](t *testing.T, table map[string]T, run func(t *testing.T, row T)) {
+	t.Helper()
+	for name, row := range table {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { run(t, row) }) })
+	}
 }

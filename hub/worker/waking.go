@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,8 @@ import (
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/guard"
 )
+
+var errMayNotWrite = errors.New("this hub may not write to the cluster any more")
 
 const (
 	// wakeTries is how often the observer tries to wake the CronJobs of a term, once per turn.
@@ -82,14 +85,6 @@ func (o *observer) wakeTerm(ctx context.Context, t fencedTerm, of *metav1.LabelS
 	return is
 }
 
-// scheduledUpTo returns the time after which the CronJob controller looks for ticks.
-func scheduledUpTo(o *batchv1.CronJob) time.Time {
-	if last := o.Status.LastScheduleTime; last != nil {
-		return last.Time
-	}
-	return o.CreationTimestamp.Time
-}
-
 // wakeCronJobs wakes the CronJobs whose Jobs match and that were last scheduled before upTo.
 func (o *observer) wakeCronJobs(ctx context.Context, namespace string, of *metav1.LabelSelector, upTo time.Time) error {
 	selector, err := metav1.LabelSelectorAsSelector(of)
@@ -106,7 +101,9 @@ func (o *observer) wakeCronJobs(ctx context.Context, namespace string, of *metav
 		}
 		for i := range page.Items {
 			job := &page.Items[i]
-			if !selector.Matches(labels.Set(job.Spec.JobTemplate.Labels)) || !scheduledUpTo(job).Before(upTo) {
+			// The CronJob controller looks for ticks after this time.
+			last := cmp.Or(job.Status.LastScheduleTime, &job.CreationTimestamp)
+			if !selector.Matches(labels.Set(job.Spec.JobTemplate.Labels)) || !last.Time.Before(upTo) {
 				continue
 			}
 			if err := o.wakeCronJob(ctx, job, upTo); err != nil {
@@ -128,8 +125,8 @@ func (o *observer) wakeCronJob(ctx context.Context, job *batchv1.CronJob, upTo t
 	if err != nil {
 		return err
 	}
-	if err := guard.Allowed(ctx); err != nil {
-		return err
+	if !o.mayWrite() {
+		return errMayNotWrite
 	}
 	_, err = o.CronJobs().CronJobs(job.Namespace).Patch(ctx, job.Name, types.MergePatchType, data,
 		metav1.PatchOptions{}, "status")

@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"cmp"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -8,123 +10,268 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
 
+	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/guard"
 )
 
-// cronJobs are some in namespace shop, which were scheduled last at some instant.
-func (r *rig) cronJobs(last time.Time, names ...string) {
+const (
+	// never stands for no time in a status.
+	never = -100 * time.Hour
+	// atStart is the start of the rig: a status has whole seconds.
+	atStart = time.Nanosecond
+)
+
+// cronJob stores one in namespace shop, which was created and scheduled last at these offsets from the start.
+func (r *rig) cronJob(name, label string, created, last time.Duration) {
+	o := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: name, CreationTimestamp: metav1.NewTime(rigStart.Wall.Add(created)),
+	}}
+	o.Spec.JobTemplate.Labels = map[string]string{"run": label}
+	if last != never {
+		o.Status.LastScheduleTime = &metav1.Time{Time: rigStart.Wall.Add(last)}
+	}
+	r.east.store("/apis/batch/v1", "cronjobs", o)
+}
+
+// cronJobs stores some that were created an hour before the start, and have run just then.
+func (r *rig) cronJobs(names ...string) {
 	for _, name := range names {
-		o := batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, CreationTimestamp: metav1.NewTime(rigStart.Wall.Add(-time.Hour))}}
-		o.Status.LastScheduleTime = &metav1.Time{Time: last}
-		r.east.storeCronJob(&o)
+		r.cronJob(name, "once", -time.Hour, -time.Hour)
 	}
 }
 
-// cronJobPath is that of a CronJob in namespace shop.
-const cronJobPath = "/apis/batch/v1/namespaces/shop/cronjobs/"
-
-// storeCronJob keeps one in namespace shop.
-func (a *memberAPI) storeCronJob(o *batchv1.CronJob) {
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
-	if err != nil {
-		panic(err)
-	}
-	a.shows(func(a *memberAPI) { a.put(cronJobPath+o.Name, &unstructured.Unstructured{Object: object}) })
-}
-
-// cronJob returns one as it is kept.
-func (a *memberAPI) cronJob(name string) (o batchv1.CronJob) {
-	a.shows(func(a *memberAPI) {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(a.stored[cronJobPath+name].Object, &o); err != nil {
-			panic(err)
+// scheduled returns when a CronJob was scheduled last.
+func (r *rig) scheduled(name string) (last time.Duration) {
+	var o batchv1.CronJob
+	r.east.shows(func(a *memberAPI) {
+		stored := a.stored["/apis/batch/v1/namespaces/shop/cronjobs/"+name]
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(stored.Object, &o); err != nil {
+			r.t.Error(err)
 		}
 	})
-	return o
-}
-
-// One that is gone needs nothing any more, and the others do.
-func TestWhatBecomesOfACronJobThatCannotBeWoken(t *testing.T) {
-	for name, test := range map[string]struct {
-		answer *metav1.Status
-		woken  bool // all that there are
-		asked  []string
-	}{
-		"it is woken":                 {nil, true, []string{"bill", "till"}},
-		"it is gone":                  {failure(http.StatusNotFound, metav1.StatusReasonNotFound), true, []string{"bill", "till"}},
-		"somebody has changed it":     {failure(http.StatusConflict, metav1.StatusReasonConflict), false, []string{"bill"}},
-		"the member forbids it":       {failure(http.StatusForbidden, metav1.StatusReasonForbidden), false, []string{"bill"}},
-		"the member does not respond": {failure(http.StatusInternalServerError, metav1.StatusReasonInternalError), false, []string{"bill"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
-				var asked []string
-				r.east.refuses(func(req *http.Request) *metav1.Status {
-					if req.Method != http.MethodPatch {
-						return nil
-					}
-					asked = append(asked, strings.Split(req.URL.Path, "/")[7])
-					return test.answer
-				})
-				r.cronJobs(rigStart.Wall.Add(-time.Hour), "bill", "till")
-				err := r.observer.wakeCronJobs(t.Context(), "shop", &metav1.LabelSelector{}, rigStart.Wall)
-				if (err == nil) != test.woken {
-					t.Errorf("woken: %v", err)
-				}
-				if slices.Sort(asked); len(asked) != len(test.asked) || test.woken && !slices.Equal(asked, test.asked) {
-					t.Errorf("asked were %q, want %q", asked, test.asked)
-				}
-			})
-		})
+	if o.Status.LastScheduleTime == nil {
+		return never
 	}
+	return o.Status.LastScheduleTime.Sub(rigStart.Wall)
 }
 
-// Another replica may be at work already.
-func TestACronJobIsNotWokenWithoutTheRightToWrite(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		written := r.counts(http.MethodPatch, "/status")
-		r.cronJobs(rigStart.Wall.Add(-time.Hour), "bill")
-		ctx := guard.WhileAllowed(t.Context(), func() bool { return false })
-		if err := r.observer.wakeCronJobs(ctx, "shop", &metav1.LabelSelector{}, rigStart.Wall); err == nil || len(*written) > 0 {
-			t.Errorf("%v; written at %v", err, *written)
+// An API server that does not show the term yet rejects a tick of it, and the controller backs off. So a CronJob is
+// woken twice, by another status each time.
+func TestObserver_WakesACronJobByItsStatus(t *testing.T) {
+	type row struct {
+		began    time.Duration // the term
+		youth    time.Duration // the CronJob is that much younger than the term, if not zero
+		last     time.Duration // when it ran; zero: never
+		unfenced bool
+		runs     time.Duration  // a tick that is run after the first waking
+		answer   *metav1.Status // to the first lists
+		fails    int
+		want     []time.Duration // instants since the term began, each with what the status shows then
+	}
+	const second = time.Second
+	woken := []time.Duration{0, -2 * second, wakeAgain, -second}
+	later := []time.Duration{0, 58 * second, wakeAgain, 59 * second}
+	failed := []time.Duration{0, never, 3 * keepEvery, -2 * second, 3*keepEvery + wakeAgain, -second}
+	unwoken := []time.Duration{0, never}
+	rows(t, map[string]row{
+		"it never ran":               {want: woken},
+		"it ran before the term":     {last: -time.Minute, want: woken},
+		"it ran an hour later":       {last: time.Hour, want: []time.Duration{0, time.Hour}},
+		"it ran in the term":         {last: atStart, want: []time.Duration{0, 0}},
+		"it was woken before":        {last: -second, want: []time.Duration{0, -second}},
+		"it was woken once before":   {last: -2 * second, want: woken},
+		"it runs a tick of the term": {runs: second, want: []time.Duration{0, -2 * second, keepEvery, second}},
+		"it is younger":              {youth: second, want: unwoken},
+		"its Jobs are not fenced":    {unfenced: true, want: unwoken},
+		"the term begins later":      {began: time.Minute, want: later},
+		"the term begins at 0.5 s":   {began: second / 2, want: []time.Duration{0, -second, wakeAgain, 0}},
+		"three lists fail":           {answer: unavailable, fails: 3, want: failed},
+		"20 lists fail":              {answer: unavailable, fails: 20, want: unwoken},
+		"a list is rejected":         {answer: forbidden, fails: 1, want: unwoken},
+	}, func(t *testing.T, row row) {
+		r := newRig(t, jobs("shops", "once"))
+		pass(row.began)
+		c := eastLease(20)
+		c.AcquireTime, c.RenewTime = rigStart.Wall.Add(row.began), rigStart.Wall.Add(row.began)
+		r.has(c)
+		created, last, label := cmp.Or(row.youth, -time.Hour), cmp.Or(row.last, never), "once"
+		if row.unfenced {
+			label = "often"
 		}
-	})
-}
-
-// A status has whole seconds, and a term begins at any time.
-func TestACronJobThatWasWokenIsNotWrittenAgain(t *testing.T) {
-	for name, began := range map[string]time.Time{"at a whole second": rigStart.Wall, "at any time": rigStart.Wall.Add(1500 * time.Millisecond)} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
-				written := r.counts(http.MethodPatch, "/status")
-				r.cronJobs(began.Add(-time.Microsecond).Truncate(time.Second), "bill")
-				term := fencedTerm{"fence", "shop", began.UnixMicro()}
-				if is := r.observer.wakeTerm(t.Context(), term, &metav1.LabelSelector{}, waking{times: 1}); is.times != 2 || len(*written) > 0 {
-					t.Errorf("it is %+v, and was written at %v", is, *written)
+		r.cronJob("bill", label, created, last)
+		listed := 0
+		r.answer = func(req *http.Request) *metav1.Status {
+			if strings.HasSuffix(req.URL.Path, "/cronjobs") {
+				if listed++; listed <= row.fails {
+					return row.answer
 				}
-			})
-		})
-	}
-}
-
-// No CronJob can be chosen by such labels, so none is woken.
-func TestALabelThatNothingCanHaveWakesNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		r.east.refuses(func(req *http.Request) *metav1.Status {
-			t.Errorf("asked: %s", req.URL)
+			}
 			return nil
-		})
-		odd := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "run", Operator: "Like"}}}
-		if err := r.observer.wakeCronJobs(t.Context(), "shop", odd, rigStart.Wall); err == nil {
-			t.Errorf("it is woken: %v", err)
+		}
+		got, shown := []time.Duration(nil), -200*time.Hour
+		for at := time.Duration(0); at < 20*time.Second; at += keepEvery {
+			r.observe(t.Context())
+			if now := r.scheduled("bill"); now != shown {
+				got, shown = append(got, at, now), now
+			}
+			if row.runs != 0 && at == 0 {
+				r.cronJob("bill", label, created, row.runs)
+			}
+			pass(keepEvery)
+		}
+		if !slices.Equal(got, row.want) {
+			t.Errorf("its status shows %v, want %v", got, row.want)
+		}
+		if n := len(r.at(wakeCronJob)); n > 2 {
+			t.Errorf("it is written %d times", n)
+		}
+	})
+}
+
+// A CronJob that is gone needs nothing. The others do.
+func TestObserver_WakesTheOtherCronJobs(t *testing.T) {
+	type row struct {
+		answer *metav1.Status
+		woken  bool // all that are left
+		tries  int  // of the first one
+	}
+	rows(t, map[string]row{
+		"it is woken":            {nil, true, 2},
+		"it is gone":             {notFound, true, 2},
+		"others have changed it": {conflict, false, wakeTries},
+		"the member forbids it":  {forbidden, false, 1},
+		"the member is silent":   {internal, false, wakeTries},
+	}, func(t *testing.T, row row) {
+		r := newRig(t, allJobs)
+		var logged []string
+		r.observer.Log = funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{})
+		r.cronJobs("bill", "till")
+		r.answer = func(req *http.Request) *metav1.Status {
+			if strings.HasSuffix(req.URL.Path, "/bill/status") {
+				return row.answer
+			}
+			return nil
+		}
+		end := r.observes()
+		pass(20 * time.Second)
+		end()
+		if woken := r.scheduled("till") != -time.Hour; woken != row.woken || len(r.at(wakeCronJob)) != row.tries {
+			t.Errorf("the other one is woken: %v; tried at %v", woken, r.at(wakeCronJob))
+		}
+		if (len(logged) == 1) == row.woken || len(logged) == 1 && !strings.Contains(logged[0], `"namespace"="shop"`) {
+			t.Errorf("logged: %q", logged)
+		}
+	})
+}
+
+func TestObserver_WakesMoreCronJobsThanAPageHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, allJobs)
+		var names []string
+		for i := range 2*cronJobsPage + 15 {
+			names = append(names, fmt.Sprintf("bill-%d", i))
+		}
+		r.cronJobs(names...)
+		r.observe(t.Context())
+		for _, name := range names {
+			if r.scheduled(name) == -time.Hour {
+				t.Errorf("%s is not woken", name)
+			}
+		}
+	})
+}
+
+// Tenants fill CronJobs. What is too large is not read again.
+func TestObserver_LeavesCronJobsThatAreTooLarge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, allJobs)
+		r.east.takes = func(req *http.Request) (time.Duration, error) {
+			if strings.HasSuffix(req.URL.Path, "/cronjobs") {
+				return 0, fmt.Errorf("%w: an object has 5 MB", transport.ErrTooLarge)
+			}
+			return 0, nil
+		}
+		reads := 0
+		cronJobs := r.observer.CronJobs
+		r.observer.CronJobs = func() batchclient.CronJobsGetter { reads++; return cronJobs() }
+		end := r.observes()
+		pass(10 * time.Second)
+		if end(); reads != 1 {
+			t.Errorf("they are read %d times", reads)
+		}
+	})
+}
+
+func TestObserver_WakesForEnforcedSchedulesOnly(t *testing.T) {
+	odd := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "run", Operator: "Like"}}}
+	rows(t, map[string]func(*rig){
+		"a fence that warns": func(r *rig) { r.wanted = []guard.Fence{warning} },
+		"a fence of writes":  func(r *rig) { r.wanted = writesBy(builder) },
+		"no term":            func(r *rig) { r.wanted = []guard.Fence{allJobs}; r.east.loses("/leases/") },
+	}, func(t *testing.T, change func(*rig)) {
+		r := newRig(t, allJobs)
+		r.cronJobs("bill")
+		change(r)
+		end := r.observes()
+		pass(10 * time.Second)
+		if end(); len(r.at("cronjobs")) > 0 {
+			t.Errorf("CronJobs are read at %v", r.at("cronjobs"))
+		}
+		if err := r.observer.wakeCronJobs(t.Context(), "shop", odd, rigStart.Wall); err == nil || len(r.at("cronjobs")) > 0 {
+			t.Errorf("an invalid selector: %v", err)
+		}
+	})
+}
+
+// Another worker of the same member may begin as soon as this one has returned.
+func TestRun_ReturnsWhenNoRequestIsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, allJobs)
+		r.reading = make(chan struct{})
+		returned := make(chan struct{})
+		end := r.runs(r.Run)
+		pass(time.Second)
+		go func() {
+			defer close(returned)
+			end()
+		}()
+		pass(time.Minute)
+		select {
+		case <-returned:
+			t.Error("it returned while it reads the policies")
+		default:
+		}
+		close(r.reading)
+		<-returned
+	})
+}
+
+// Everything that has to be done in a member begins with Run.
+func TestRun_DoesAllWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := observed(t)
+		r.is("east", unwatched)
+		end := r.runs(r.Run)
+		pass(2*readEvery + time.Second)
+		end()
+		for what, requests := range map[string][]string{
+			"lists Leases again": {"GET", "/leases?", "labelSelector=leasecast.dev"}, "keeps the guard": {guardProbe},
+			"reads locks": {readLock}, "reads accounts": {readAccount}, "wakes CronJobs": {wakeCronJob},
+			"keeps fences": {"gate-" + probes}, "watches registrations": {"watch=true", "reader.leasecast.dev"},
+		} {
+			if len(r.at(requests...)) == 0 {
+				t.Errorf("nothing %s", what)
+			}
+		}
+		const leases = "GET http://east/apis/coordination.k8s.io/v1/leases?"
+		if all, selected := r.at(leases), r.at(leases, "labelSelector"); !slices.Equal(all, selected) {
+			t.Errorf("all Leases are read at %v", all)
 		}
 	})
 }

@@ -61,6 +61,8 @@ type Options struct {
 	Log      logr.Logger
 }
 
+func (o Options) mayWrite() bool { return o.Hub.MayWrite(o.Member.Fleet, o.Clock.Now()) }
+
 // Fleet is the part of [fleet.Provider] that a Worker uses.
 type Fleet interface {
 	Member(key fleet.Key) (fleet.Member, bool)
@@ -111,8 +113,9 @@ type Worker struct {
 func New(o Options) *Worker {
 	keeper := guard.NewKeeper(guard.Options{
 		Member: o.Client, Hub: o.HubID, Fleet: o.Member.Fleet, Log: o.Log,
-		Now:     func() time.Duration { return o.Clock.Now().Boot },
-		Changed: func() { o.Hub.Changed(o.Member.Key, "") },
+		Now:      func() time.Duration { return o.Clock.Now().Boot },
+		MayWrite: o.mayWrite,
+		Changed:  func() { o.Hub.Changed(o.Member.Key, "") },
 		Mended: func(fence string) {
 			o.Hub.RecordMended(o.Member.Key, "the fence "+fence+" was edited or deleted in the cluster: the hub has restored it")
 		},
@@ -162,10 +165,9 @@ func (w *Worker) Run(ctx context.Context) {
 	w.publisher = p
 	w.mu.Unlock()
 
-	ctx = guard.WhileAllowed(ctx, func() bool { return w.Hub.MayWrite(w.Member.Fleet, w.Clock.Now()) })
 	var keepers sync.WaitGroup
 	keepers.Go(func() { w.keep(ctx) })
-	keepers.Go(func() { w.observe(ctx) })
+	keepers.Go(func() { wait.UntilWithContext(ctx, w.observe, keepEvery) })
 	keepers.Go(func() { w.readUnwatched(ctx, p) })
 	p.Run(ctx)
 	keepers.Wait()

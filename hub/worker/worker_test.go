@@ -22,42 +22,44 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/assign"
+	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/publish"
 )
 
-// A refusal may concern one namespace only; the probe asks about the member as a whole.
-func TestWhatARequestSaysOfAMember(t *testing.T) {
+// A rejection may concern one namespace only. The probe covers the member as a whole.
+func TestReport_ObservesWhatARequestShows(t *testing.T) {
 	leases := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
-	noRoute := &url.Error{Op: "Get", URL: "https://placeholder/api", Err: errors.New("no route")}
-	silence := &url.Error{Op: "Get", URL: "https://placeholder/api", Err: context.DeadlineExceeded}
-	answered := lease.Reading{Wall: rigStart.Wall, Boot: rigStart.Boot + time.Second}
+	failed := func(err error) error { return &url.Error{Op: "Get", URL: "https://placeholder/api", Err: err} }
+	silence := func(silent bool, why string) *health.Observation {
+		message := "a request for a Lease got no answer: " + why
+		return &health.Observation{Silent: silent, Reason: reason.Unreachable, Message: message}
+	}
 	for name, test := range map[string]struct {
 		err  error
 		want *health.Observation
 	}{
-		"it was answered":               {nil, &health.Observation{OK: true}},
-		"there is no such Lease":        {apierrors.NewNotFound(leases, "shop"), &health.Observation{OK: true}},
-		"it is forbidden":               {apierrors.NewForbidden(leases, "shop", errRefused), nil},
-		"the credentials are not valid": {apierrors.NewUnauthorized("who"), nil},
-		"it is invalid":                 {apierrors.NewInvalid(schema.GroupKind{Kind: "Lease"}, "shop", nil), nil},
-		"silence":                       {silence, &health.Observation{Silent: true, Reason: reason.Unreachable, Message: "a request for a Lease got no answer: context deadline exceeded"}},
-		"no way to it":                  {noRoute, &health.Observation{Reason: reason.Unreachable, Message: "a request for a Lease got no answer: no route"}},
-		"anything else":                 {errors.New("lost"), &health.Observation{Reason: reason.Unreachable, Message: "a request for a Lease got no answer: lost"}},
+		"an answer":           {nil, &health.Observation{OK: true}},
+		"no such Lease":       {apierrors.NewNotFound(leases, "shop"), &health.Observation{OK: true}},
+		"forbidden":           {apierrors.NewForbidden(leases, "shop", errRefused), nil},
+		"invalid credentials": {apierrors.NewUnauthorized("who"), nil},
+		"invalid":             {apierrors.NewInvalid(schema.GroupKind{Kind: "Lease"}, "shop", nil), nil},
+		"silence":             {failed(context.DeadlineExceeded), silence(true, "context deadline exceeded")},
+		"no route":            {failed(errors.New("no route")), silence(false, "no route")},
+		"another error":       {errors.New("lost"), silence(false, "lost")},
 	} {
 		t.Run(name, func(t *testing.T) {
+			answered := lease.Reading{Wall: rigStart.Wall, Boot: rigStart.Boot + time.Second}
 			for write, kind := range map[bool]health.Kind{false: health.Read, true: health.Write} {
-				var got *health.Observation
-				Report(func(o health.Observation) { got = &o }, write, rigStart, answered, test.err)
-				if test.want == nil {
-					if got != nil {
-						t.Errorf("observed %+v, want nothing", *got)
-					}
-					continue
+				var got []health.Observation
+				Report(func(o health.Observation) { got = append(got, o) }, write, rigStart, answered, test.err)
+				var want []health.Observation
+				if test.want != nil {
+					o := *test.want
+					o.Kind, o.At, o.Took = kind, rigStart, time.Second
+					want = append(want, o)
 				}
-				want := *test.want
-				want.Kind, want.At, want.Took = kind, rigStart, time.Second
-				if got == nil || *got != want {
+				if !slices.Equal(got, want) {
 					t.Errorf("observed %+v, want %+v", got, want)
 				}
 			}
@@ -65,123 +67,117 @@ func TestWhatARequestSaysOfAMember(t *testing.T) {
 	}
 }
 
-// A fleet is served by one installation, and only that one writes.
-func TestWhenTheWorkInAMemberBegins(t *testing.T) {
-	for name, test := range map[string]struct {
+// One installation serves a fleet, and only that one writes.
+func TestRun_BeginsWhereItsHubServesTheFleet(t *testing.T) {
+	type row struct {
 		by      string
 		standby bool
 		begins  bool
-	}{
-		"this installation serves its fleet":    {us, false, true},
-		"nobody serves its fleet":               {"", false, true},
-		"another installation serves its fleet": {them, false, false},
-		"this replica is a standby":             {"", true, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
-				r.by, r.standby = test.by, test.standby
-				end := r.runs(r.Run)
-				pass(time.Second)
-				if begins := r.Publisher() != nil; begins != test.begins {
-					t.Errorf("it begins: %v, want %v", begins, test.begins)
-				}
-				r.will(func(r *rig) { r.by, r.standby = "", false })
-				pass(ServeRetry)
-				if r.Publisher() == nil {
-					t.Error("it does not begin when nothing is in the way any more")
-				}
-				end()
-			})
-		})
 	}
+	rows(t, map[string]row{
+		"this installation serves the fleet":    {us, false, true},
+		"no installation serves the fleet":      {"", false, true},
+		"another installation serves the fleet": {them, false, false},
+		"this replica is a standby":             {"", true, false},
+	}, func(t *testing.T, row row) {
+		r, h := newRig(t), &handlers{}
+		r.by, r.standby, r.Cluster = row.by, row.standby, handled{r.east, h}
+		end := r.runs(r.Run)
+		pass(time.Second)
+		if begins := r.Publisher() != nil; begins != row.begins || (h.ResourceEventHandler != nil) != begins ||
+			(len(r.east.holds("/")) > 0) != begins {
+			t.Errorf("it begins: %v, want %v; stored: %q", begins, row.begins, r.east.holds("/"))
+		}
+		r.will(func(r *rig) { r.by, r.standby = "", false })
+		pass(ServeRetry)
+		if r.Publisher() == nil {
+			t.Error("it does not begin later")
+		}
+		if end(); h.ResourceEventHandler != nil || !r.Publisher().Queue.ShuttingDown() {
+			t.Error("it goes on after the end")
+		}
+		r = newRig(t)
+		r.by = them
+		r.runs(r.Run)() // ends, although it never began
+	})
 }
 
-func seen(namespace string) *coordinationv1.Lease {
+func managedLease(namespace string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: "leasecast", UID: "uid", ResourceVersion: "5",
 		Labels: map[string]string{v1alpha1.ManagedLabel: "true"}, Annotations: map[string]string{v1alpha1.HubAnnotation: "hub"},
 	}}
 }
 
-func TestTheWorkInAMember(t *testing.T) {
+func TestRun_ReadsTheMemberAndWatchesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		if r.Publisher() != nil || !errors.Is(r.Unguarded(), ErrUnchecked) {
 			t.Error("something is known before it begins")
 		}
-		end := r.runs(r.Run)
-		p := r.Publisher()
-		if p == nil || !p.Initial().Read {
-			t.Fatal("the member was not read")
-		}
-		if !slices.Contains(r.news(), "") {
-			t.Error("no decision was asked for when it had been read")
-		}
-		if err := r.Unguarded(); err != nil {
-			t.Errorf("the guard: %v", err)
+		defer r.runs(r.Run)()
+		if p := r.Publisher(); p == nil || !p.Initial().Read || !slices.Contains(r.enqueued(), "") || r.Unguarded() != nil {
+			t.Fatalf("it has not read the member; the guard: %v", r.Unguarded())
 		}
 		informer, err := r.east.informers.FakeInformerFor(t.Context(), &coordinationv1.Lease{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		informer.Add(seen("till"))
-		if !slices.Contains(r.news(), "till") || len(p.LeasesIn("till")) != 1 {
-			t.Error("nobody sees what the cache shows")
-		}
-		end()
-		if !p.Queue.ShuttingDown() {
-			t.Error("it goes on after the end")
+		informer.Add(managedLease("till"))
+		if !slices.Contains(r.enqueued(), "till") || len(r.Publisher().LeasesIn("till")) != 1 {
+			t.Error("it misses what the cache shows")
 		}
 	})
 }
 
-// The publisher asks for the right to write before each promise, and tells the member's health what became of requests.
-func TestWhatThePublisherOfAMemberIsGiven(t *testing.T) {
+// The publisher asks for the right to write before each promise, and reports requests to the member's health.
+func TestPublisher_WritesForItsHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		defer r.runs(r.Run)()
-		term := eastLease(20).Term
-		leads := func(ns string) {
-			r.Publisher().Assign(types.NamespacedName{Namespace: ns, Name: "leasecast"}, assign.Assignment{Role: assign.Lead, Term: term, First: true},
+		leads := func(ns string) (written bool) {
+			r.Publisher().Assign(types.NamespacedName{Namespace: ns, Name: "leasecast"},
+				assign.Assignment{Role: assign.Lead, Term: eastLease(20).Term, First: true},
 				publish.Timings{Renew: 5 * time.Second, Timeout: time.Second, LongestPromise: time.Minute})
 			synctest.Wait()
+			return len(r.east.holds("/namespaces/"+ns+"/leases")) > 0
 		}
-		written := func(ns string) bool { return len(r.east.holds("/namespaces/"+ns+"/leases")) > 0 }
-		wrote := func(o health.Observation) bool { return o.Kind == health.Write && o.OK }
-		if slices.ContainsFunc(r.observed, wrote) {
-			t.Errorf("a write is observed before anything was written: %+v", r.observed)
+		wrote := func() bool {
+			return slices.ContainsFunc(r.observed, func(o health.Observation) bool { return o.Kind == health.Write && o.OK })
 		}
-		if leads("shop"); !written("shop") {
-			t.Error("a first Lease was not written")
-		}
-		if !slices.ContainsFunc(r.observed, wrote) {
-			t.Errorf("its health does not know of the write: %+v", r.observed)
+		if wrote() || !leads("shop") || !wrote() {
+			t.Errorf("observed %+v", r.observed)
 		}
 		if p := r.Promises.Get(types.NamespacedName{Namespace: "fleet", Name: "shop"}); p.Epoch != 20 {
 			t.Errorf("promised: %+v", p)
 		}
 		r.will(func(r *rig) { r.by = them })
-		if leads("till"); written("till") {
+		if leads("till") {
 			t.Error("a Lease was written for a fleet that another installation serves")
+		}
+		r.Publisher().TellOfReader(types.NamespacedName{Namespace: "pods", Name: "reader"}, reason.ReaderSilent, "no release")
+		if want := []string{"ReaderSilent: no release"}; !slices.Equal(r.events, want) {
+			t.Errorf("events are %q, want %q", r.events, want)
 		}
 	})
 }
 
-// told is a member with a cache that keeps the handler that it is given.
-type told struct {
+// handled is a member with a cache that keeps the handler that it is given.
+type handled struct {
 	*memberAPI
 	handlers *handlers
 }
 
-func (c told) GetCache() cache.Cache { return toldCache{handlers: c.handlers} }
+func (c handled) GetCache() cache.Cache {
+	return handledCache{memberCache{c.informers, c.memberAPI}, c.handlers}
+}
 
-type toldCache struct {
-	cache.Cache
+type handledCache struct {
+	memberCache
 	handlers *handlers
 }
 
-func (c toldCache) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
+func (c handledCache) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
 	return c.handlers, nil
 }
 
@@ -192,7 +188,8 @@ type handlers struct {
 	refuses                         error
 }
 
-func (h *handlers) AddEventHandler(added toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+func (h *handlers) AddEventHandler(added toolscache.ResourceEventHandler) (
+	toolscache.ResourceEventHandlerRegistration, error) {
 	h.ResourceEventHandler = added
 	return nil, h.refuses
 }
@@ -202,114 +199,71 @@ func (h *handlers) RemoveEventHandler(toolscache.ResourceEventHandlerRegistratio
 	return nil
 }
 
-// A cache that missed the end of a Lease tells of it by what it saw last.
-func TestThePublisherSeesWhatTheCacheShows(t *testing.T) {
+func TestWatchLeases_PassesEventsToThePublisher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, h := newRig(t), &handlers{}
 		p := r.reads()
-		r.Cluster = told{handlers: h}
-		unwatch, err := r.watchLeases(t.Context(), p)
-		if err != nil {
+		r.Cluster = handled{r.east, h}
+		if _, err := r.watchLeases(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
-		known := func(when string, want bool) {
-			t.Helper()
-			r.writes()
-			if known := len(p.LeasesIn("shop")) > 0; known != want {
-				t.Errorf("%s: a Lease is known: %v, want %v", when, known, want)
+		l := managedLease("shop")
+		for _, step := range []struct {
+			what  string
+			event func()
+			known bool
+		}{
+			{"other objects", func() { h.OnAdd("no Lease", false); h.OnDelete("no Lease") }, false},
+			{"an addition", func() { h.OnAdd(l, false) }, true},
+			{"a deletion", func() { h.OnDelete(l) }, false},
+			{"a change", func() { h.OnUpdate(nil, l) }, true},
+			{"a missed deletion", func() { h.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: l}) }, false},
+		} {
+			step.event()
+			if r.writes(); len(p.LeasesIn("shop")) > 0 != step.known {
+				t.Errorf("after %s, the Lease is known: %v", step.what, !step.known)
 			}
 		}
-		l := seen("shop")
-		known("at first", false)
-		h.OnAdd(l, false)
-		h.OnAdd("no Lease", false)
-		h.OnDelete("no Lease")
-		known("it was added", true)
-		h.OnDelete(l)
-		known("it was deleted", false)
-		h.OnUpdate(nil, l)
-		known("it was changed", true)
-		h.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "shop/leasecast", Obj: l})
-		known("its end was missed", false)
-		if unwatch(); h.ResourceEventHandler != nil {
-			t.Error("Leases are still watched")
-		}
 	})
 }
 
-// Without a watch nobody would hear of what happens to Leases.
-func TestAMemberWhoseLeasesCannotBeWatchedIsLeftAlone(t *testing.T) {
-	for name, cluster := range map[string]func(*rig){
-		"the cache shows none":        func(r *rig) { r.east.informers.Error = errRefused },
-		"the handler cannot be added": func(r *rig) { r.Cluster = told{r.east, &handlers{refuses: errRefused}} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
-				cluster(r)
-				r.Run(t.Context())
-				if r.Publisher() != nil {
-					t.Error("it is worked on")
-				}
-				if held := r.east.holds("/"); len(held) > 0 {
-					t.Errorf("written was %q", held)
-				}
-			})
-		})
-	}
-}
-
-// The cache of a member outlives the work there, which may begin anew.
-func TestTheEndOfTheWorkInAMember(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, h := newRig(t), &handlers{}
-		r.Cluster = told{r.east, h}
-		end := r.runs(r.Run)
-		pass(time.Second)
-		if h.ResourceEventHandler == nil {
-			t.Error("Leases are not watched")
-		}
-		r.east.mu.Lock()
-		watched := r.east.watches
-		r.east.mu.Unlock()
-		if watched == 0 {
-			t.Error("readers are not watched")
-		}
-		if len(r.unselected) > 0 {
-			t.Errorf("all Leases are asked for: %q", r.unselected)
-		}
-		if end(); h.ResourceEventHandler != nil {
-			t.Error("Leases are still watched after the end")
-		}
-	})
-}
-
-// There is nothing to end.
-func TestTheWorkThatNeverBegan(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, h := newRig(t), &handlers{}
-		r.by, r.Cluster = them, told{r.east, h}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			r.Run(ctx)
-		}()
-		pass(time.Second)
-		cancel()
-		<-ended
-		if held := r.east.holds("/"); len(held) > 0 || r.Publisher() != nil || h.ResourceEventHandler != nil {
-			t.Errorf("there is %q, and a publisher: %v", held, r.Publisher() != nil)
-		}
-	})
-}
-
-func TestWhatAPublisherTellsOfAReaderIsAnEventOnItsCluster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+func TestRun_LeavesAMemberWhoseLeasesCannotBeWatched(t *testing.T) {
+	rows(t, map[string]func(*rig){
+		"the cache has no Leases":     func(r *rig) { r.east.informers.Error = errRefused },
+		"the handler cannot be added": func(r *rig) { r.Cluster = handled{r.east, &handlers{refuses: errRefused}} },
+	}, func(t *testing.T, change func(*rig)) {
 		r := newRig(t)
-		r.reads().TellOfReader(types.NamespacedName{Namespace: "pods", Name: "reader"}, reason.ReaderSilent, "it did not release a term")
-		if want := []string{"ReaderSilent: it did not release a term"}; !slices.Equal(r.events, want) {
-			t.Errorf("events %q, want %q", r.events, want)
+		change(r)
+		r.Run(t.Context())
+		if held := r.east.holds("/"); len(held) > 0 || r.Publisher() != nil {
+			t.Errorf("it works there; stored: %q", held)
+		}
+	})
+}
+
+func unwatched(m *fleet.Member) { m.Problem.Reason = reason.Unwatched }
+
+func TestReadUnwatched_ListsLeasesWhileTheirWatchesDoNotLast(t *testing.T) {
+	type row struct {
+		change func(*rig)
+		want   []time.Duration
+	}
+	rows(t, map[string]row{
+		"the watches last":        {func(*rig) {}, nil},
+		"the watches do not last": {func(r *rig) { r.is("east", unwatched) }, every(readEvery, 3*readEvery)},
+		"another problem": {func(r *rig) {
+			r.is("east", func(m *fleet.Member) { m.Problem.Reason = reason.Unreachable })
+		}, nil},
+		"the member is not known": {func(r *rig) { r.is("east", unwatched); r.Forget(eastKey) }, nil},
+	}, func(t *testing.T, row row) {
+		r := newRig(t)
+		p := r.reads()
+		row.change(r)
+		r.forget()
+		end := r.runs(func(ctx context.Context) { r.readUnwatched(ctx, p) })
+		pass(3*readEvery + time.Second)
+		if end(); !slices.Equal(r.at("/leases"), row.want) {
+			t.Errorf("listed at %v, want %v", r.at("/leases"), row.want)
 		}
 	})
 }

@@ -59,30 +59,30 @@ func (l *slowLock) answers(ctx context.Context) error {
 	}
 }
 
-// A stop time is no guess: an elector of client-go, whose API server is as slow as it may be, works no longer. It works
-// as long as that, but for what the row names.
+// An elector of client-go, whose API server is as slow as it may be, works no longer than its stop time. A renew
+// deadline bounds a renewal. An elector that has just taken its lock renews at once, and not after a retry period.
 func TestElectorWorksNoLongerThanItsStopTime(t *testing.T) {
-	const moment = time.Millisecond // an answer comes just before the renew deadline
-	runtime := Elector{15 * time.Second, 10 * time.Second, 2 * time.Second, 5 * time.Second, 0}
+	const second, moment = time.Second, time.Millisecond // an answer comes just before the renew deadline
+	runtime := Elector{15 * second, 10 * second, 2 * second, 5 * second, 0}
 	runtimeReleases, example, exampleReleases := runtime, runtime, runtime
 	runtimeReleases.Release = runtime.Renew
 	example.Request = time.Minute
 	exampleReleases.Request, exampleReleases.Release = time.Minute, runtime.Renew
-	certManager := Elector{60 * time.Second, 40 * time.Second, 15 * time.Second, 60 * time.Second, 40 * time.Second}
+	certManager := Elector{60 * second, 40 * second, 15 * second, 60 * second, 40 * second}
 	for name, test := range map[string]struct {
 		elector Elector
 		answer  time.Duration
 		grants  int
 		works   time.Duration // after the last one
 	}{
-		"a client with half of the renew deadline renews":                     {runtime, 5 * time.Second, 4, 17 * time.Second},
-		"it has just taken its lock: no retry period":                         {runtime, 5 * time.Second, 1, 15 * time.Second},
-		"it renews, and releases its lock":                                    {runtimeReleases, 5 * time.Second, 4, 27 * time.Second},
-		"a client without a timeout renews: the renew deadline bounds that":   {example, 10*time.Second - moment, 4, 22*time.Second - moment},
-		"a client without a timeout takes its lock: no retry period":          {example, 60 * time.Second, 1, 70 * time.Second},
-		"a client without a timeout takes its lock, and releases it":          {exampleReleases, 60 * time.Second, 1, 80 * time.Second},
-		"cert-manager's takes its lock, and releases it: no retry period":     {certManager, 60 * time.Second, 1, 140 * time.Second},
-		"cert-manager's renews, and releases: the renew deadline bounds that": {certManager, 40*time.Second - moment, 4, 135*time.Second - moment},
+		"controller-runtime renews":                {runtime, 5 * second, 4, 17 * second},
+		"controller-runtime has just taken it":     {runtime, 5 * second, 1, 15 * second},
+		"controller-runtime renews and releases":   {runtimeReleases, 5 * second, 4, 27 * second},
+		"without a timeout: renews":                {example, 10*second - moment, 4, 22*second - moment},
+		"without a timeout: has just taken it":     {example, 60 * second, 1, 70 * second},
+		"without a timeout: has taken, releases":   {exampleReleases, 60 * second, 1, 80 * second},
+		"cert-manager has just taken it, releases": {certManager, 60 * second, 1, 140 * second},
+		"cert-manager renews and releases":         {certManager, 40*second - moment, 4, 135*second - moment},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -5,9 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
@@ -16,65 +14,47 @@ import (
 )
 
 // usual are the durations that controller-runtime sets where a program sets none.
-var usual = v1alpha1.LockFence{Namespace: "till", Name: "stock", LeaseDurationSeconds: 15, RenewDeadlineSeconds: 10, RetryPeriodSeconds: 2}
-
-// stated is a lock whose user states how long its elector's requests and releases take.
-func stated(request int32, release *int32) v1alpha1.LockFence {
-	l := usual
-	l.RequestTimeoutSeconds, l.ReleaseTimeoutSeconds = request, release
-	return l
+var usual = v1alpha1.LockFence{
+	Namespace: "till", Name: "stock", LeaseDurationSeconds: 15, RenewDeadlineSeconds: 10, RetryPeriodSeconds: 2,
 }
 
-func TestPolicyFencesEachLockWithItsDurations(t *testing.T) {
-	other := stated(5, ptr.To[int32](10))
-	other.Namespace = "vault"
-	got := Of(&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{usual, other}})
-	want := []Lock{
-		{types.NamespacedName{Namespace: "till", Name: "stock"}, Elector{15 * time.Second, 10 * time.Second, 2 * time.Second, 60 * time.Second, 120 * time.Second}},
-		{types.NamespacedName{Namespace: "vault", Name: "stock"}, Elector{15 * time.Second, 10 * time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second}},
+func TestOf_AssumesTheWorstOfWhatAPolicyLeavesOut(t *testing.T) {
+	slow := usual
+	slow.LeaseDurationSeconds, slow.RenewDeadlineSeconds, slow.RetryPeriodSeconds = 120, 90, 10
+	stated := func(request int32, release *int32) v1alpha1.LockFence {
+		l := usual
+		l.RequestTimeoutSeconds, l.ReleaseTimeoutSeconds = request, release
+		return l
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+	for name, test := range map[string]struct {
+		asked            v1alpha1.LockFence
+		request, release time.Duration
+		stop, patience   time.Duration
+	}{
+		"nothing is stated":         {usual, 60, 120, 60 + 2 + 10 + 120, 120},
+		"a request is stated":       {stated(5, nil), 5, 10, 5 + 2 + 10 + 10, 120},
+		"no release is stated":      {stated(0, ptr.To[int32](0)), 60, 0, 60 + 2 + 10, 120},
+		"a request, and no release": {stated(5, ptr.To[int32](0)), 5, 0, 5 + 2 + 10, 120},
+		"a request and a release":   {stated(5, ptr.To[int32](10)), 5, 10, 5 + 2 + 10 + 10, 120},
+		"a long renew deadline":     {slow, 90, 180, 90 + 10 + 90 + 180, 3 * 120},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locks := Of(&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{test.asked, usual}})
+			if len(locks) != 2 || locks[0].String() != "till/stock" {
+				t.Fatalf("the locks are %v", locks)
+			}
+			e := locks[0].Elector
+			want := Elector{
+				seconds(test.asked.LeaseDurationSeconds), seconds(test.asked.RenewDeadlineSeconds),
+				seconds(test.asked.RetryPeriodSeconds), test.request * time.Second, test.release * time.Second,
+			}
+			if e != want || e.StopTime() != test.stop*time.Second || e.Patience() != test.patience*time.Second {
+				t.Errorf("%+v stops in %v and has %v to start, want %+v", e, e.StopTime(), e.Patience(), want)
+			}
+		})
 	}
 	if got := Of(nil); got != nil {
 		t.Errorf("without fencing there are %v", got)
-	}
-}
-
-func TestStopTimeAssumesTheWorstOfWhatAPolicyLeavesOut(t *testing.T) {
-	slow := v1alpha1.LockFence{LeaseDurationSeconds: 120, RenewDeadlineSeconds: 90, RetryPeriodSeconds: 10}
-	for name, test := range map[string]struct {
-		asked v1alpha1.LockFence
-		want  time.Duration
-	}{
-		"nothing is stated: the API server ends a request, and a release takes two":  {usual, (60 + 2 + 10 + 120) * time.Second},
-		"a request timeout is stated: a release takes two of it":                     {stated(5, nil), (5 + 2 + 10 + 10) * time.Second},
-		"no release is stated: the API server ends a request":                        {stated(0, ptr.To[int32](0)), (60 + 2 + 10) * time.Second},
-		"a request timeout and no release are stated":                                {stated(5, ptr.To[int32](0)), (5 + 2 + 10) * time.Second},
-		"a request timeout and the time of a release are stated":                     {stated(5, ptr.To[int32](10)), (5 + 2 + 10 + 10) * time.Second},
-		"a renew deadline is longer than the API server's limit: a renewal takes it": {slow, (90 + 10 + 90 + 180) * time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := electorOf(test.asked).StopTime(); got != test.want {
-				t.Errorf("%v, want %v", got, test.want)
-			}
-		})
-	}
-}
-
-func TestHowLongALockMayBeHeldByNobody(t *testing.T) {
-	for name, test := range map[string]struct {
-		elector Elector
-		want    time.Duration
-	}{
-		"a program needs some time to start":          {Elector{Lease: 15 * time.Second}, 2 * time.Minute},
-		"a slow elector needs three of its durations": {Elector{Lease: 60 * time.Second}, 3 * time.Minute},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := test.elector.Patience(); got != test.want {
-				t.Errorf("%v, want %v", got, test.want)
-			}
-		})
 	}
 }
 
