@@ -9,9 +9,9 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-// Two readers and a hub whose clocks are wrong by up to ε/2, each in its own way and changing all the time. The hub renewTimes,
-// loses interest, waits until the latest renewTime + D + ε by its own clock and grants to the other cluster. What it
-// sends arrives late, again and out of order, or never. Reading the true time is what nobody in it can do.
+// The clocks of two readers and of a hub are wrong by up to ε/2, each in its own way and changing all the time. The
+// hub renews, or closes the term, waits until the latest renewTime + D + ε by its own clock and grants to the other
+// cluster. What it sends arrives late, again and out of order, or never. Only the test reads the true time.
 func TestTwoClustersNeverLeadTogetherWhileClocksAreGood(t *testing.T) {
 	const d = 3 * time.Second
 	led := 0
@@ -34,7 +34,8 @@ func TestTwoClustersNeverLeadTogetherWhileClocksAreGood(t *testing.T) {
 		leader, epoch := 0, int64(1)
 		var latest time.Time
 
-		for now := time.Duration(0); now < time.Minute; now += within([]time.Duration{0, 300 * time.Millisecond}[rnd.IntN(2)]) + 1 {
+		pause := func() time.Duration { return within([]time.Duration{0, 300 * time.Millisecond}[rnd.IntN(2)]) + 1 }
+		for now := time.Duration(0); now < time.Minute; now += pause() {
 			// The hub.
 			clock := noon.Add(now + wrong())
 			switch {
@@ -48,7 +49,7 @@ func TestTwoClustersNeverLeadTogetherWhileClocksAreGood(t *testing.T) {
 					mail[leader] = append(mail[leader], letter{now + delay(), c})
 				}
 			default:
-				// It closes the term and is away until the bound has passed.
+				// It closes the term, and waits until the bound has passed.
 				for clock = noon.Add(now + wrong()); clock.Before(latest.Add(d + skew)); clock = noon.Add(now + wrong()) {
 					now += 10 * time.Millisecond
 					led += mustNotOverlap(t, seed, now, permits, offset, wrong)
@@ -70,12 +71,15 @@ func TestTwoClustersNeverLeadTogetherWhileClocksAreGood(t *testing.T) {
 		}
 	}
 	if led < 1000 {
-		t.Errorf("somebody led at %d instants only: too few to tell", led)
+		t.Errorf("a cluster led at %d instants: too few", led)
 	}
 }
 
 // mustNotOverlap returns how many lead at the true time now.
-func mustNotOverlap(t *testing.T, seed uint64, now time.Duration, permits []lease.Permit, offset []time.Duration, wrong func() time.Duration) (led int) {
+func mustNotOverlap(
+	t *testing.T, seed uint64, now time.Duration, permits []lease.Permit, offset []time.Duration,
+	wrong func() time.Duration,
+) (led int) {
 	t.Helper()
 	for i, p := range permits {
 		if p.Holds(lease.Reading{Wall: noon.Add(now + wrong()), Boot: offset[i] + now}) {
@@ -83,7 +87,7 @@ func mustNotOverlap(t *testing.T, seed uint64, now time.Duration, permits []leas
 		}
 	}
 	if led > 1 {
-		t.Fatalf("seed %d: two clusters lead %v after noon, in epochs %d and %d", seed, now, permits[0].Epoch, permits[1].Epoch)
+		t.Fatalf("seed %d: two clusters lead %v after noon: %+v", seed, now, permits)
 	}
 	return led
 }

@@ -96,10 +96,12 @@ func (t Timings) Validate() error {
 	case t.Duration < time.Second || t.Duration%time.Second != 0:
 		return fmt.Errorf("leaseDurationMilliseconds is %v: want whole seconds, at least 1s", t.Duration)
 	case t.Renew <= 0 || t.Timeout <= 0 || t.Skew <= 0:
-		return fmt.Errorf("renewIntervalMilliseconds (%v), requestTimeoutMilliseconds (%v) and maxClockSkewMilliseconds (%v) must be positive", t.Renew, t.Timeout, t.Skew)
+		return fmt.Errorf("renewIntervalMilliseconds (%v), requestTimeoutMilliseconds (%v) and maxClockSkewMilliseconds "+
+			"(%v) must be positive", t.Renew, t.Timeout, t.Skew)
 	case 2*t.Renew+t.Timeout+t.Skew > t.Duration:
-		return fmt.Errorf("twice renewIntervalMilliseconds (%v), requestTimeoutMilliseconds (%v) and maxClockSkewMilliseconds (%v) add up to more than leaseDurationMilliseconds (%v): one lost renewal would end the term; raise leaseDurationMilliseconds or lower the others",
-			t.Renew, t.Timeout, t.Skew, t.Duration)
+		return fmt.Errorf("twice renewIntervalMilliseconds (%v), requestTimeoutMilliseconds (%v) and "+
+			"maxClockSkewMilliseconds (%v) add up to more than leaseDurationMilliseconds (%v): one lost renewal would end the "+
+			"term; raise leaseDurationMilliseconds or lower the others", t.Renew, t.Timeout, t.Skew, t.Duration)
 	}
 	return nil
 }

@@ -18,9 +18,9 @@ func TestBootFollowsTheKernelsClock(t *testing.T) {
 	}
 }
 
-// The monotonic clock sleeps through a suspend. That it did shows in the wall clock, however short it was, and even if that
-// was set back meanwhile.
-func TestBootIsAskedAgainWhenTheClocksMoveApart(t *testing.T) {
+// The monotonic clock stands still in a suspend. The wall clock shows that, however short the suspend was, and even if
+// it was set back in the meantime.
+func TestBootIsReadAgainWhenTheClocksMoveApart(t *testing.T) {
 	for name, test := range map[string]struct{ slept, stepped time.Duration }{
 		"by a suspend of a minute":                        {time.Minute, 0},
 		"by a suspend of half a second":                   {500 * time.Millisecond, 0},

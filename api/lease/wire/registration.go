@@ -72,8 +72,10 @@ func WriteRegistration(r lease.Registration, l *coordinationv1.Lease) error {
 	if err != nil {
 		return err
 	}
-	if read.Duration != r.Duration || !slices.Equal(read.Namespaces, r.Namespaces) || !maps.Equal(read.Released, r.Released) {
-		return fmt.Errorf("registration %s/%s: %v in %q cannot be stored as it is", l.Namespace, l.Name, r.Duration, r.Namespaces)
+	if read.Duration != r.Duration || !slices.Equal(read.Namespaces, r.Namespaces) ||
+		!maps.Equal(read.Released, r.Released) {
+		return fmt.Errorf("registration %s/%s: %v in %q cannot be stored as it is",
+			l.Namespace, l.Name, r.Duration, r.Namespaces)
 	}
 	*l = *written
 	return nil

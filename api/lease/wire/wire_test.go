@@ -30,8 +30,18 @@ func someLease() lease.Content {
 	}
 }
 
-// stored is the Lease as an API server gives it back.
-func stored(t *testing.T, l *coordinationv1.Lease) *coordinationv1.Lease {
+// writtenLease returns the Lease of a content.
+func writtenLease(t testing.TB, c lease.Content) *coordinationv1.Lease {
+	t.Helper()
+	l := &coordinationv1.Lease{}
+	if err := wire.Write(c, mac, l); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// stored is the Lease as an API server returns it.
+func stored(t testing.TB, l *coordinationv1.Lease) *coordinationv1.Lease {
 	t.Helper()
 	text, err := json.Marshal(l)
 	if err != nil {
@@ -44,56 +54,67 @@ func stored(t *testing.T, l *coordinationv1.Lease) *coordinationv1.Lease {
 	return back
 }
 
-// same compares times by the instant.
-func same(a, b lease.Content) bool {
+// sameContent compares times by the instant, in microseconds.
+func sameContent(a, b lease.Content) bool {
 	for _, c := range []*lease.Content{&a, &b} {
-		c.AcquireTime, c.RenewTime = c.AcquireTime.UTC(), c.RenewTime.UTC()
+		c.AcquireTime = c.AcquireTime.UTC().Truncate(time.Microsecond)
+		c.RenewTime = c.RenewTime.UTC().Truncate(time.Microsecond)
 	}
 	return a == b
 }
 
-func TestWhatIsWrittenIsRead(t *testing.T) {
-	tests := map[string]func(*lease.Content){
-		"a follower's Lease":            func(*lease.Content) {},
-		"the leader's Lease":            func(c *lease.Content) { c.Holder = c.Cluster },
-		"nobody leads":                  func(c *lease.Content) { c.Holder = "" },
-		"the first epoch":               func(c *lease.Content) { c.Epoch = 0 },
-		"the last epoch that fits":      func(c *lease.Content) { c.Epoch = math.MaxInt32 },
-		"a second":                      func(c *lease.Content) { c.Duration = time.Second },
-		"the longest that fits":         func(c *lease.Content) { c.Duration = math.MaxInt32 * time.Second },
-		"a renewTime in another zone":   func(c *lease.Content) { c.RenewTime = c.RenewTime.In(time.FixedZone("", -7*3600)) },
-		"a renewTime on a whole second": func(c *lease.Content) { c.RenewTime = noon },
-		"a start long ago":              func(c *lease.Content) { c.AcquireTime = time.Unix(0, 0) },
-		"a term that never began":       func(c *lease.Content) { c.AcquireTime = time.Time{} },
-		"names with odd characters":     func(c *lease.Content) { c.Hub = `"\u00e9<>&` },
-		"the last microsecond there":    func(c *lease.Content) { c.RenewTime = noon.Add(time.Second - time.Microsecond) },
-		"an allowance for clocks":       func(c *lease.Content) { c.Skew = 250 * time.Millisecond },
-	}
-	for name, change := range tests {
-		t.Run(name, func(t *testing.T) {
-			want := someLease()
-			change(&want)
-			l := &coordinationv1.Lease{}
-			if err := wire.Write(want, mac, l); err != nil {
-				t.Fatal(err)
+func TestWriteAndRead(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(*lease.Content)
+		want   string // the error; empty: what is written is read
+	}{
+		"a follower's Lease":           {func(*lease.Content) {}, ""},
+		"the leader's Lease":           {func(c *lease.Content) { c.Holder = c.Cluster }, ""},
+		"no cluster leads":             {func(c *lease.Content) { c.Holder = "" }, ""},
+		"the first epoch":              {func(c *lease.Content) { c.Epoch = 0 }, ""},
+		"the last epoch":               {func(c *lease.Content) { c.Epoch = math.MaxInt32 }, ""},
+		"a second":                     {func(c *lease.Content) { c.Duration = time.Second }, ""},
+		"the longest duration":         {func(c *lease.Content) { c.Duration = math.MaxInt32 * time.Second }, ""},
+		"another zone":                 {func(c *lease.Content) { c.RenewTime = noon.In(time.FixedZone("", -7*3600)) }, ""},
+		"a term that never began":      {func(c *lease.Content) { c.AcquireTime = time.Time{} }, ""},
+		"odd characters":               {func(c *lease.Content) { c.Hub = `"\u00e9<>&` }, ""},
+		"nanoseconds are cut":          {func(c *lease.Content) { c.RenewTime = noon.Add(time.Second - 1) }, ""},
+		"a clock skew":                 {func(c *lease.Content) { c.Skew = 250 * time.Millisecond }, ""},
+		"open locks":                   {func(c *lease.Content) { c.OpenLocks = "a,b" }, ""},
+		"a negative epoch":             {func(c *lease.Content) { c.Epoch = -1 }, "epoch -1 does not fit"},
+		"an epoch over 32 bits":        {func(c *lease.Content) { c.Epoch = 1 << 31 }, "epoch 2147483648 does not fit"},
+		"no duration":                  {func(c *lease.Content) { c.Duration = 0 }, "duration 0s does not fit"},
+		"less than a second":           {func(c *lease.Content) { c.Duration = time.Second - 1 }, "does not fit lease"},
+		"a second and a half":          {func(c *lease.Content) { c.Duration = 3 * time.Second / 2 }, "1.5s does not fit"},
+		"a negative duration":          {func(c *lease.Content) { c.Duration = -time.Second }, "duration -1s does not fit"},
+		"a duration over 32 bits":      {func(c *lease.Content) { c.Duration = 1 << 31 * time.Second }, "does not fit lease"},
+		"a negative clock skew":        {func(c *lease.Content) { c.Skew = -time.Second }, "-1s is not whole milli"},
+		"a clock skew of microseconds": {func(c *lease.Content) { c.Skew = 500 * time.Microsecond }, "500µs is not"},
+	} {
+		c, l := someLease(), &coordinationv1.Lease{}
+		row.change(&c)
+		err := wire.Write(c, mac, l)
+		if row.want != "" {
+			if err == nil || !strings.Contains(err.Error(), row.want) ||
+				!strings.HasPrefix(err.Error(), "lease team-a/leasecast: ") {
+				t.Errorf("%s: error %v, want %q", name, err, row.want)
 			}
-			got, seal := wire.Read(stored(t, l))
-			if !same(got, want) {
-				t.Errorf("read    %+v\nwritten %+v", got, want)
+			if !equality.Semantic.DeepEqual(l, &coordinationv1.Lease{}) {
+				t.Errorf("%s: an error, and %v is written", name, l)
 			}
-			if seal != mac {
-				t.Errorf("the seal is %q, want %q", seal, mac)
+			continue
+		}
+		for where, l := range map[string]*coordinationv1.Lease{"in memory": l, "stored": stored(t, l)} {
+			if got, seal := wire.Read(l); err != nil || !sameContent(got, c) || seal != mac || got.RenewTime.After(c.RenewTime) {
+				t.Errorf("%s, %s: read    %+v, seal %s, error %v\nwritten %+v", name, where, got, seal, err, c)
 			}
-		})
+		}
 	}
 }
 
-// Each fact is in the place that protocol and readers in other languages know.
-func TestWhereEachFactIsStored(t *testing.T) {
-	l := &coordinationv1.Lease{}
-	if err := wire.Write(someLease(), mac, l); err != nil {
-		t.Fatal(err)
-	}
+// The hub, admission policies and readers in other languages rely on these places.
+func TestWhereALeaseIsStored(t *testing.T) {
+	l := writtenLease(t, someLease())
 	want := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team-a", Name: "leasecast",
@@ -113,204 +134,97 @@ func TestWhereEachFactIsStored(t *testing.T) {
 	if !equality.Semantic.DeepEqual(l, want) {
 		t.Errorf("got  %v\nwant %v", l, want)
 	}
-}
-
-func TestRenewTimesAreCutSoThatLessIsPromised(t *testing.T) {
-	c := someLease()
-	c.RenewTime = noon.Add(999 * time.Nanosecond)
-	c.AcquireTime = noon.Add(1999 * time.Nanosecond)
-	l := &coordinationv1.Lease{}
-	if err := wire.Write(c, mac, l); err != nil {
-		t.Fatal(err)
+	// What others wrote stays, but no election of theirs.
+	l.UID, l.ResourceVersion = "uid", "42"
+	l.Labels["example.com/team"], l.Annotations["example.com/note"] = "a", "b"
+	kept := l.DeepCopy()
+	l.Labels["leasecast.dev/managed"], l.Annotations["leasecast.dev/seal"] = "false", "broken"
+	l.Spec.Strategy, l.Spec.PreferredHolder = ptr.To(coordinationv1.OldestEmulationVersion), ptr.To("another")
+	if err := wire.Write(someLease(), mac, l); err != nil || !equality.Semantic.DeepEqual(l, kept) {
+		t.Errorf("error %v\ngot  %v\nwant %v", err, l, kept)
 	}
-	for name, got := range map[string]*coordinationv1.Lease{"in memory": l, "stored": stored(t, l)} {
-		if !got.Spec.RenewTime.Time.Equal(noon) || !got.Spec.AcquireTime.Time.Equal(noon.Add(time.Microsecond)) {
-			t.Errorf("%s: renewTime %v, acquireTime %v", name, got.Spec.RenewTime, got.Spec.AcquireTime)
-		}
-	}
-}
-
-func TestWhatALeaseCannotStoreIsRefusedAndNothingIsWritten(t *testing.T) {
-	tests := map[string]struct {
-		change func(*lease.Content)
-		want   string
-	}{
-		"a negative epoch":         {func(c *lease.Content) { c.Epoch = -1 }, "epoch -1 does not fit"},
-		"an epoch over 32 bits":    {func(c *lease.Content) { c.Epoch = math.MaxInt32 + 1 }, "epoch 2147483648 does not fit"},
-		"no duration":              {func(c *lease.Content) { c.Duration = 0 }, "duration 0s does not fit"},
-		"less than a second":       {func(c *lease.Content) { c.Duration = time.Second - 1 }, "does not fit leaseDurationSeconds"},
-		"half a second more":       {func(c *lease.Content) { c.Duration = 1500 * time.Millisecond }, "duration 1.5s does not fit"},
-		"a negative duration":      {func(c *lease.Content) { c.Duration = -time.Second }, "duration -1s does not fit"},
-		"a negative allowance":     {func(c *lease.Content) { c.Skew = -time.Second }, "clock skew -1s is not whole milliseconds"},
-		"half a millisecond":       {func(c *lease.Content) { c.Skew = time.Millisecond / 2 }, "clock skew 500µs is not whole milliseconds"},
-		"a duration over 32 bits,": {func(c *lease.Content) { c.Duration = (math.MaxInt32 + 1) * time.Second }, "does not fit leaseDurationSeconds"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			c := someLease()
-			test.change(&c)
-			l := &coordinationv1.Lease{}
-			err := wire.Write(c, mac, l)
-			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "lease team-a/leasecast: ") {
-				t.Errorf("error %v, want one about %q that names the Lease", err, test.want)
-			}
-			if !equality.Semantic.DeepEqual(l, &coordinationv1.Lease{}) {
-				t.Errorf("something was written: %v", l)
-			}
-		})
-	}
-}
-
-func TestWritingLeavesWhatOthersWroteButNoElectionOfTheirs(t *testing.T) {
-	l := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{
-			UID: "uid", ResourceVersion: "42",
-			Labels:      map[string]string{"example.com/team": "a", "leasecast.dev/managed": "false"},
-			Annotations: map[string]string{"example.com/note": "b", "leasecast.dev/seal": "broken"},
-		},
-		Spec: coordinationv1.LeaseSpec{
-			Strategy: ptr.To(coordinationv1.OldestEmulationVersion), PreferredHolder: ptr.To("somebody"),
-			HolderIdentity: ptr.To("somebody"),
-		},
-	}
-	if err := wire.Write(someLease(), mac, l); err != nil {
-		t.Fatal(err)
-	}
-	if l.UID != "uid" || l.ResourceVersion != "42" {
-		t.Errorf("UID %q and resourceVersion %q, without which an update is no compare-and-swap", l.UID, l.ResourceVersion)
-	}
-	if l.Labels["example.com/team"] != "a" || l.Annotations["example.com/note"] != "b" {
-		t.Errorf("labels %v, annotations %v", l.Labels, l.Annotations)
-	}
-	if l.Spec.Strategy != nil || l.Spec.PreferredHolder != nil {
-		t.Error("the API server may elect a holder")
-	}
-	if _, seal := wire.Read(l); seal != mac {
-		t.Errorf("the seal is %q, want %q", seal, mac)
-	}
-}
-
-func TestTheAllowanceForClocksIsAnAnnotation(t *testing.T) {
-	const annotation = "leasecast.dev/max-clock-skew-milliseconds"
-	c, l := someLease(), &coordinationv1.Lease{}
-	c.Skew = 250 * time.Millisecond
-	if err := wire.Write(c, mac, l); err != nil || l.Annotations[annotation] != "250" {
-		t.Errorf("annotation %q, error %v", l.Annotations[annotation], err)
-	}
-	for name, edit := range map[string]string{
-		"no number": "1s", "nothing": "", "below zero": "-250", "a fraction": "0.5", "more than any policy": "99999999999",
+	for key, change := range map[string]func(c *lease.Content){
+		"leasecast.dev/max-clock-skew-milliseconds": func(c *lease.Content) { c.Skew = 250 * time.Millisecond },
+		"leasecast.dev/open-locks":                  func(c *lease.Content) { c.OpenLocks = "250" },
 	} {
-		edited := l.DeepCopy()
-		edited.Annotations[annotation] = edit
-		if got, _ := wire.Read(edited); got.Skew != 0 {
-			t.Errorf("%s reads as %v", name, got.Skew)
+		c := someLease()
+		change(&c)
+		l := writtenLease(t, c)
+		if l.Annotations[key] != "250" {
+			t.Errorf("%s is %q", key, l.Annotations[key])
+		}
+		if err := wire.Write(someLease(), mac, l); err != nil || len(l.Annotations) != 4 {
+			t.Errorf("without it: annotations %v, error %v", l.Annotations, err)
 		}
 	}
-	c.Skew = 0
-	if err := wire.Write(c, mac, l); err != nil {
-		t.Fatal(err)
+	for _, edit := range []string{"1s", "", "-250", "0.5", "99999999999"} {
+		l.Annotations["leasecast.dev/max-clock-skew-milliseconds"] = edit
+		if got, _ := wire.Read(l); got.Skew != 0 {
+			t.Errorf("a clock skew of %q reads as %v", edit, got.Skew)
+		}
 	}
-	if text, there := l.Annotations[annotation]; there {
-		t.Errorf("a Lease that says nothing of it carries the annotation %q", text)
-	}
-}
-
-func TestAnEmptyLeasePromisesNothing(t *testing.T) {
-	c, seal := wire.Read(&coordinationv1.Lease{})
-	if c != (lease.Content{}) || seal != "" {
-		t.Errorf("seal %q, Lease %+v", seal, c)
-	}
-	if c.LeadsHere() || c.Live(noon) {
-		t.Error("an empty Lease says something")
+	if c, seal := wire.Read(&coordinationv1.Lease{}); c != (lease.Content{}) || seal != "" || c.LeadsHere() {
+		t.Errorf("an empty Lease has seal %q, content %+v", seal, c)
 	}
 }
 
-func TestALeaseIsOursByAnyOfTheMarksThatOnlyAHubWrites(t *testing.T) {
-	label := func(k, v string) *coordinationv1.Lease {
-		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{k: v}}}
+func TestMarksOfAHub(t *testing.T) {
+	const managed, managedBy = "leasecast.dev/managed", "app.kubernetes.io/managed-by"
+	label := func(key, value string) func(*coordinationv1.Lease) {
+		return func(l *coordinationv1.Lease) { l.Labels[key] = value }
 	}
-	annotation := func(k, v string) *coordinationv1.Lease {
-		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{k: v}}}
+	only := func(labels, annotations map[string]string) func(*coordinationv1.Lease) {
+		return func(l *coordinationv1.Lease) { l.Labels, l.Annotations = labels, annotations }
 	}
-	written := &coordinationv1.Lease{}
-	if err := wire.Write(someLease(), mac, written); err != nil {
-		t.Fatal(err)
-	}
-	tests := map[string]struct {
-		lease *coordinationv1.Lease
-		want  bool
+	for name, row := range map[string]struct {
+		change         func(*coordinationv1.Lease)
+		made, labelled bool
 	}{
-		"a Lease":                          {written, true},
-		"the label":                        {label("leasecast.dev/managed", "true"), true},
-		"the label with another value":     {label("leasecast.dev/managed", "no"), true},
-		"the seal":                         {annotation("leasecast.dev/seal", "v1.x"), true},
-		"the cluster":                      {annotation("leasecast.dev/cluster", "east.default"), true},
-		"the hub":                          {annotation("leasecast.dev/hub", "9b2d"), true},
-		"a mark without a value":           {annotation("leasecast.dev/seal", ""), false},
-		"nothing":                          {&coordinationv1.Lease{}, false},
-		"the label that anybody may write": {label("app.kubernetes.io/managed-by", "leasecast"), false},
-		"the mark in the wrong place":      {annotation("leasecast.dev/managed", "true"), false},
-		"somebody's election": {&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To("pod-1"), LeaseTransitions: ptr.To(int32(3))}}, false},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := wire.MadeByHub(test.lease); got != test.want {
-				t.Errorf("Ours = %v, want %v", got, test.want)
-			}
-		})
-	}
-}
-
-func TestALeaseIsLabelledIfReadersSeeIt(t *testing.T) {
-	tests := map[string]struct {
-		change func(*coordinationv1.Lease)
-		want   bool
-	}{
-		"as written":              {func(*coordinationv1.Lease) {}, true},
-		"with more labels":        {func(l *coordinationv1.Lease) { l.Labels["example.com/team"] = "a" }, true},
-		"without our label":       {func(l *coordinationv1.Lease) { delete(l.Labels, "leasecast.dev/managed") }, false},
-		"with it changed":         {func(l *coordinationv1.Lease) { l.Labels["leasecast.dev/managed"] = "True" }, false},
-		"without the common one":  {func(l *coordinationv1.Lease) { delete(l.Labels, "app.kubernetes.io/managed-by") }, true},
-		"with that one changed":   {func(l *coordinationv1.Lease) { l.Labels["app.kubernetes.io/managed-by"] = "Helm" }, true},
-		"without any labels":      {func(l *coordinationv1.Lease) { l.Labels = nil }, false},
-		"without any annotations": {func(l *coordinationv1.Lease) { l.Annotations = nil }, true},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			l := &coordinationv1.Lease{}
-			if err := wire.Write(someLease(), mac, l); err != nil {
-				t.Fatal(err)
-			}
-			test.change(l)
-			if got := wire.Labelled(l); got != test.want {
-				t.Errorf("Labelled = %v, want %v", got, test.want)
-			}
-		})
+		"as written":                  {label("example.com/team", "a"), true, true},
+		"another value of the label":  {label(managed, "True"), true, false},
+		"no value of the label":       {label(managed, ""), true, false},
+		"another writer's name":       {label(managedBy, "Helm"), true, true},
+		"the label alone":             {only(map[string]string{managed: "true"}, nil), true, true},
+		"another value alone":         {only(map[string]string{managed: "no"}, nil), true, false},
+		"the seal alone":              {only(nil, map[string]string{"leasecast.dev/seal": "v1.x"}), true, false},
+		"the cluster alone":           {only(nil, map[string]string{"leasecast.dev/cluster": "east"}), true, false},
+		"the hub alone":               {only(nil, map[string]string{"leasecast.dev/hub": "9b2d"}), true, false},
+		"an empty seal":               {only(nil, map[string]string{"leasecast.dev/seal": ""}), false, false},
+		"the label as an annotation":  {only(nil, map[string]string{managed: "true"}), false, false},
+		"a label that anyone writes":  {only(map[string]string{managedBy: "leasecast"}, nil), false, false},
+		"an election of someone else": {only(nil, nil), false, false},
+	} {
+		l := writtenLease(t, someLease())
+		row.change(l)
+		if made, labelled := wire.MadeByHub(l), wire.Labelled(l); made != row.made || labelled != row.labelled {
+			t.Errorf("%s: MadeByHub = %v, Labelled = %v, want %v, %v", name, made, labelled, row.made, row.labelled)
+		}
 	}
 }
 
-// Whatever a Lease holds, reading it does not fail, and what was read can be written where it fits.
-func FuzzRead(f *testing.F) {
-	l := &coordinationv1.Lease{}
-	if err := wire.Write(someLease(), mac, l); err != nil {
-		f.Fatal(err)
-	}
+// seed adds the JSON of a Lease, and what an edit makes of it, to a fuzz test.
+func seed(f *testing.F, l *coordinationv1.Lease, edits map[string]string) {
+	f.Helper()
 	text, err := json.Marshal(l)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(text)
-	for _, changed := range []struct{ old, by string }{
-		{`"holderIdentity":"east.default",`, ``},
-		{`"leaseTransitions":600000`, `"leaseTransitions":null`},
-		{`"leaseDurationSeconds":15`, `"leaseDurationSeconds":-2147483648`},
-	} {
-		if !strings.Contains(string(text), changed.old) {
-			f.Fatalf("%s does not contain %s", text, changed.old)
+	for old, by := range edits {
+		if !strings.Contains(string(text), old) {
+			f.Fatalf("%s does not contain %s", text, old)
 		}
-		f.Add([]byte(strings.Replace(string(text), changed.old, changed.by, 1)))
+		f.Add([]byte(strings.Replace(string(text), old, by, 1)))
 	}
+}
+
+// Whatever a Lease contains, it can be read, and what was read can be written where it fits.
+func FuzzRead(f *testing.F) {
+	seed(f, writtenLease(f, someLease()), map[string]string{
+		`"holderIdentity":"east.default",`: ``,
+		`"leaseTransitions":600000`:        `"leaseTransitions":null`,
+		`"leaseDurationSeconds":15`:        `"leaseDurationSeconds":-2147483648`,
+	})
 	f.Add([]byte(`{"spec":{}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		l := &coordinationv1.Lease{}
@@ -319,14 +233,13 @@ func FuzzRead(f *testing.F) {
 		}
 		c, seal := wire.Read(l)
 		if c.LeadsHere() && (l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "") {
-			t.Errorf("nobody leads here: %+v", c)
+			t.Errorf("leads without a holder: %+v", c)
 		}
 		again := l.DeepCopy()
 		if wire.Write(c, seal, again) != nil {
 			return
 		}
-		c.AcquireTime, c.RenewTime = c.AcquireTime.Truncate(time.Microsecond), c.RenewTime.Truncate(time.Microsecond)
-		if got, is := wire.Read(again); !same(got, c) || is != seal {
+		if got, is := wire.Read(again); !sameContent(got, c) || is != seal {
 			t.Errorf("read    %+v\nwritten %+v", got, c)
 		}
 	})
