@@ -24,9 +24,9 @@
 //
 // A watchdog, a second small process of the gate, leads the process group. It gets the deadline before the program
 // starts, by the clock that keeps counting in suspend and by the wall clock. At the same instant as the gate, a tenth
-// of the duration before the deadline, it kills what the gate has adopted, and its own group. It kills the group at once
-// when the gate dies. That tenth is what the machine may take to schedule the watchdog and to deliver signals. So no
-// process acts past the deadline if
+// of the duration before the deadline, it kills what the gate has adopted, and its own group. It kills the group at
+// once when the gate dies. That tenth is what the machine may take to schedule the watchdog and to deliver signals. So
+// no process acts past the deadline if
 //
 //   - the gate is paused or hangs: the watchdog kills the group and the daemons;
 //   - the gate dies: the watchdog kills the group. Daemons have another parent then, see below;

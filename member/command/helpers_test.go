@@ -4,6 +4,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -20,8 +21,18 @@ const (
 	ns   = "shop"
 	us   = "east.fleet"
 	them = "west.fleet"
-	d    = 12 * time.Second
+	d    = 12 * time.Second // of a term
 )
+
+func pass(d time.Duration) { <-time.After(d) }
+
+// each runs f for every row, in a bubble of its own.
+func each[T any](t *testing.T, rows map[string]T, f func(t *testing.T, row T)) {
+	t.Helper()
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { f(t, row) }) })
+	}
+}
 
 // leaseOf is a Lease as the hub writes it now.
 func leaseOf(now lease.Reading, holder string, epoch int64, duration time.Duration) (*coordinationv1.Lease, error) {
@@ -32,159 +43,143 @@ func leaseOf(now lease.Reading, holder string, epoch int64, duration time.Durati
 	}, "", l)
 }
 
-// stage is a gate in a bubble, with a program that is none.
-type stage struct {
+// testGate is a gate in a bubble, with groups that are no processes.
+type testGate struct {
+	*runner
+	fed.Terms
 	t     *testing.T
 	clock *clocktest.Bubble
-	fed.Terms
-	*runner
-	ended   chan struct{} // the gate has
-	exit    int
-	err     error
+	ended chan struct{} // the gate has
+	exit  int
+	err   error
+
 	mu      sync.Mutex
 	started []*fakeGroup
-	starts  func() error // if set, what a start does
+	starts  func() error // if set, a start calls it first
 }
 
-func newStage(t *testing.T, o Options) *stage {
-	s := &stage{t: t, clock: clocktest.NewBubble(lease.Reading{Wall: time.Now(), Boot: time.Hour}), ended: make(chan struct{})}
-	s.Terms = fed.New(s.clock, time.Second)
-	o.Namespace, o.Clock, o.Logger = ns, s.clock, logr.Discard()
-	s.runner = newRunner(s.Terms, o, func(until instant, _ int64) (group, error) {
-		if s.starts != nil {
-			if err := s.starts(); err != nil {
+// newTestGate starts a gate. Its terms have the clock of a gate that is paused, without the pauses.
+func newTestGate(t *testing.T, o Options) *testGate {
+	g := &testGate{t: t, ended: make(chan struct{})}
+	switch c := o.Clock.(type) {
+	case *pausing:
+		g.clock = c.Bubble
+	default:
+		g.clock = clocktest.NewBubble(clocktest.Start)
+		o.Clock = g.clock
+	}
+	g.Terms, o.Namespace, o.Logger = fed.New(g.clock, time.Second), ns, logr.Discard()
+	g.runner = newRunner(g.Terms, o, func(until instant, _ int64) (group, error) {
+		if g.starts != nil {
+			if err := g.starts(); err != nil {
 				return nil, err
 			}
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		g := &fakeGroup{clock: s.clock, until: until, gone: make(chan struct{}), left: make(chan struct{})}
-		s.started = append(s.started, g)
-		return g, nil
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		f := &fakeGroup{clock: g.clock, until: until, gone: make(chan struct{}), left: make(chan struct{})}
+		g.started = append(g.started, f)
+		return f, nil
 	})
 	go func() {
-		defer close(s.ended)
-		s.exit, s.err = s.run(t.Context())
+		defer close(g.ended)
+		g.exit, g.err = g.run(t.Context())
 	}()
 	t.Cleanup(func() { // whatever it does wrong, it ends
-		if _, g := s.runs(); g != nil {
-			g.exits(g.code())
+		if f := g.group(); f != nil {
+			f.exits(f.code())
 		}
-		<-s.ended
+		<-g.ended
 	})
-	return s
+	return g
 }
 
-// lease has the cluster see a Lease of now.
-func (s *stage) lease(holder string, epoch int64) {
-	l, err := leaseOf(s.clock.Now(), holder, epoch, d)
+// lease observes a Lease of now.
+func (g *testGate) lease(holder string, epoch int64) {
+	g.t.Helper()
+	l, err := leaseOf(g.clock.Now(), holder, epoch, d)
 	if err != nil {
-		s.t.Fatal(err)
+		g.t.Fatal(err)
 	}
-	s.Observe(l)
+	g.Observe(l)
 }
 
-// runs returns how often the program was started, and its last run.
-func (s *stage) runs() (int, *fakeGroup) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.started) == 0 {
-		return 0, nil
-	}
-	return len(s.started), s.started[len(s.started)-1]
+// runs returns how often the program was started.
+func (g *testGate) runs() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.started)
 }
 
-// fakeGroup does what it is told, and notes when.
+// group returns the group of the last run, nil if there is none.
+func (g *testGate) group() *fakeGroup {
+	synctest.Wait()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.started) == 0 {
+		return nil
+	}
+	return g.started[len(g.started)-1]
+}
+
+// fakeGroup records what it gets, and when.
 type fakeGroup struct {
 	clock lease.Clock
 	gone  chan struct{} // the program has exited
 	left  chan struct{} // the watchdog has ended
 
 	mu      sync.Mutex
-	until   instant
-	deaf    error // of limit
+	until   instant // when the watchdog would kill it
+	broken  error   // returned by limit
 	signals []syscall.Signal
-	asked   time.Duration // when SIGTERM came first, as in Reading.Boot
-	killed  time.Duration // when end was called first
+	asked   time.Duration // when SIGTERM came first, as in Reading.Boot; 0: never
+	killed  time.Duration // when end was called first; 0: never
 	lingers time.Duration // how long SIGKILL takes
 	status  int
+	exit    sync.Once
 	done    bool // end has returned
-
-	exitedAlready bool
 }
 
-func (g *fakeGroup) limit(until instant) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.until = until
-	return g.deaf
+// set changes the group.
+func (f *fakeGroup) set(change func(f *fakeGroup)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(f)
 }
 
-// told returns when the watchdog would kill the group.
-func (g *fakeGroup) told() instant {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.until
+// exits lets the program exit by itself.
+func (f *fakeGroup) exits(code int) {
+	f.set(func(f *fakeGroup) { f.status = code })
+	f.exit.Do(func() { close(f.gone) })
 }
 
-func (g *fakeGroup) signal(s syscall.Signal) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.signals = append(g.signals, s)
-	if s == syscall.SIGTERM && g.asked == 0 {
-		g.asked = g.clock.Now().Boot
-	}
+func (f *fakeGroup) limit(until instant) (err error) {
+	f.set(func(f *fakeGroup) { f.until, err = until, f.broken })
+	return err
 }
 
-func (g *fakeGroup) exited() <-chan struct{}    { return g.gone }
-func (g *fakeGroup) unguarded() <-chan struct{} { return g.left }
-
-func (g *fakeGroup) code() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.status
+func (f *fakeGroup) signal(s syscall.Signal) {
+	f.set(func(f *fakeGroup) {
+		f.signals = append(f.signals, s)
+		if s == syscall.SIGTERM && f.asked == 0 {
+			f.asked = f.clock.Now().Boot
+		}
+	})
 }
 
-// endsWith sets the exit code of a program that has to be stopped.
-func (g *fakeGroup) endsWith(code int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.status = code
+func (f *fakeGroup) exited() <-chan struct{}    { return f.gone }
+func (f *fakeGroup) unguarded() <-chan struct{} { return f.left }
+
+func (f *fakeGroup) code() (code int) {
+	f.set(func(f *fakeGroup) { code = f.status })
+	return code
 }
 
-// hearsNothing has the watchdog be gone for those who tell it something.
-func (g *fakeGroup) hearsNothing() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.deaf = syscall.EPIPE
-}
-
-// exits has the program exit by itself.
-func (g *fakeGroup) exits(code int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.status = code; !g.exitedAlready {
-		close(g.gone)
-	}
-	g.exitedAlready = true
-}
-
-func (g *fakeGroup) end() {
-	g.mu.Lock()
-	g.killed = g.clock.Now().Boot
-	lingers := g.lingers
-	g.mu.Unlock()
+func (f *fakeGroup) end() {
+	var lingers time.Duration
+	f.set(func(f *fakeGroup) { f.killed, lingers = f.clock.Now().Boot, f.lingers })
 	if lingers > 0 {
-		<-time.After(lingers)
+		pass(lingers)
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.done = true
-}
-
-// seen returns when SIGTERM and SIGKILL came, 0 if they have not.
-func (g *fakeGroup) seen() (asked, killed time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.asked, g.killed
+	f.set(func(f *fakeGroup) { f.done = true })
 }

@@ -24,10 +24,10 @@ import (
 	"github.com/leasecast/leasecast/member/internal/fed"
 )
 
-// asGate is the first argument of a Lease of this program that is a gate.
+// asGate is the first argument of this program as a gate.
 const asGate = "as-gate"
 
-// What a real gate is asked to do. That SIGKILL comes at its instant is tested in bubbles.
+// Bounds of tests with processes. The tests in bubbles check that SIGKILL comes at its instant.
 const (
 	realStopAhead = 4 * time.Second  // of terms that last three times as long
 	moment        = 10 * time.Second // in which a busy machine does what takes milliseconds
@@ -45,8 +45,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beGate runs a program by the Leases that file descriptor 3 tells of, each a line: holder, epoch, seconds, renewTime. It
-// says on descriptor 4 that it is there.
+// beGate runs a program by the Leases from file descriptor 3, each a line: holder, epoch, seconds, renewTime. It closes
+// descriptor 4 when it has begun.
 func beGate(program []string) int {
 	system := &clock.System{}
 	terms := fed.New(system, time.Second)
@@ -58,7 +58,8 @@ func beGate(program []string) int {
 			if _, err := fmt.Sscan(lines.Text(), &holder, &epoch, &seconds, &renewed); err != nil {
 				panic(err)
 			}
-			l, err := leaseOf(lease.Reading{Wall: time.Unix(0, renewed)}, strings.Trim(holder, "-"), epoch, time.Duration(seconds)*time.Second)
+			now, duration := lease.Reading{Wall: time.Unix(0, renewed)}, time.Duration(seconds)*time.Second
+			l, err := leaseOf(now, strings.Trim(holder, "-"), epoch, duration)
 			if err != nil {
 				panic(err)
 			}
@@ -147,7 +148,7 @@ func startProcess(t *testing.T, program ...string) *realGate {
 	return g
 }
 
-// lease tells the gate of a Lease, and returns its deadline.
+// lease sends the gate a Lease, and returns its deadline.
 func (g *realGate) lease(holder string, epoch int64, duration time.Duration) (deadline time.Time) {
 	g.t.Helper()
 	now := time.Now()
@@ -200,7 +201,7 @@ func watchdogOf(t *testing.T, pid int) int {
 	return group
 }
 
-// stubborn writes its number into the file pids, and the time into acts again and again, whatever it is told.
+// stubborn writes its number into the file pids, and the time into acts again and again, whatever signal it gets.
 const stubborn = `trap '' TERM HUP INT; echo $$ >>"$0/pids"; while :; do date +%s%N >>"$0/acts"; sleep 0.02; done`
 
 // family is two of these.
@@ -252,12 +253,12 @@ func TestNoProcessOfTheGroupActsPastTheDeadline(t *testing.T) {
 		fault  func(gate, watchdog int) error
 		atOnce bool // the group is killed long before the deadline
 	}{
-		"where nothing fails":           {func(int, int) error { return nil }, false},
-		"while the gate is paused":      {func(gate, _ int) error { return send(syscall.SIGSTOP, gate) }, false},
-		"after the gate was killed":     {func(gate, _ int) error { return send(syscall.SIGKILL, gate) }, true},
-		"while the watchdog is paused":  {func(_, watchdog int) error { return send(syscall.SIGSTOP, watchdog) }, false},
-		"after the watchdog was killed": {func(_, watchdog int) error { return send(syscall.SIGKILL, watchdog) }, true},
-		"when signals were sent to the watchdog": {func(_, watchdog int) error {
+		"nothing fails":          {func(int, int) error { return nil }, false},
+		"the gate is paused":     {func(gate, _ int) error { return send(syscall.SIGSTOP, gate) }, false},
+		"the gate is killed":     {func(gate, _ int) error { return send(syscall.SIGKILL, gate) }, true},
+		"the watchdog is paused": {func(_, watchdog int) error { return send(syscall.SIGSTOP, watchdog) }, false},
+		"the watchdog is killed": {func(_, watchdog int) error { return send(syscall.SIGKILL, watchdog) }, true},
+		"the watchdog gets signals": {func(_, watchdog int) error {
 			return errors.Join(send(syscall.SIGTERM, watchdog), send(syscall.SIGINT, watchdog), send(syscall.SIGHUP, watchdog))
 		}, false},
 	}
@@ -320,7 +321,7 @@ func TestAllThatWerePausedTogetherAreKilledWhenTheyWake(t *testing.T) {
 	}
 	took := await(dir, pids)
 	t.Logf("all were killed %v after they woke", took)
-	if took >= moment { // without a kill they live for ever
+	if took >= moment { // without a kill they live forever
 		t.Errorf("some were killed only %v after they woke, want a moment", took)
 	}
 }
@@ -336,13 +337,13 @@ func TestTheExitCodeOfTheGate(t *testing.T) {
 		program []string
 		want    int
 	}{
-		"is that of the program":                    {[]string{"sh", "-c", "exit 7"}, 7},
-		"shows that it knows the epoch of its term": {[]string{"sh", "-c", "exit $LEASECAST_EPOCH"}, 1},
-		"shows that no variable of another gate is left": {
+		"the program's":         {[]string{"sh", "-c", "exit 7"}, 7},
+		"the epoch of its term": {[]string{"sh", "-c", "exit $LEASECAST_EPOCH"}, 1},
+		"no variable of another gate is left": {
 			[]string{"sh", "-c", `tr '\0' '\n' </proc/$$/environ | grep -q "of another gate" && exit 3; exit 4`}, 4},
-		"is 128 and the signal that ended it":    {[]string{"sh", "-c", "kill -KILL $$"}, 137},
-		"is 127 for a program that is not there": {[]string{"no-such-program"}, NotFound},
-		"is 126 for one that cannot be started":  {[]string{notExecutable}, CannotExec},
+		"128 and the signal that ended it": {[]string{"sh", "-c", "kill -KILL $$"}, 137},
+		"the program is missing":           {[]string{"no-such-program"}, NotFound},
+		"it cannot be started":             {[]string{notExecutable}, CannotExec},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -360,7 +361,8 @@ func TestTheExitCodeOfTheGate(t *testing.T) {
 // The program decides what a signal to the gate means. What it leaves behind does not outlive the gate.
 func TestTheGateEndsAfterAllOfItsProgram(t *testing.T) {
 	dir := t.TempDir()
-	g := startGate(t, "sh", "-c", `trap 'exit 9' TERM; (exec sh -c "$1" "$0") & while :; do sleep 0.02; done`, dir, stubborn)
+	const heeds = `trap 'exit 9' TERM; (exec sh -c "$1" "$0") & while :; do sleep 0.02; done`
+	g := startGate(t, "sh", "-c", heeds, dir, stubborn)
 	g.lease(us, 1, time.Minute)
 	orphan := lines(t, filepath.Join(dir, "pids"), 1)[0]
 	if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -376,8 +378,8 @@ func TestTheGateEndsAfterAllOfItsProgram(t *testing.T) {
 
 // daemonizes starts stubborn as a daemon: in a session of its own, and adopted because its parent has ended. Then it
 // stays. The daemon has a child that is not stubborn's own.
-const daemonizes = `(setsid sh -c '(exec sh -c "$1" "$0") & exec sh -c "$1" "$0"' "$0" "$1" </dev/null >/dev/null 2>&1 &); ` +
-	`while :; do sleep 0.02; done`
+const daemonizes = `(setsid sh -c '(exec sh -c "$1" "$0") & exec sh -c "$1" "$0"' "$0" "$1" </dev/null >/dev/null ` +
+	`2>&1 &); while :; do sleep 0.02; done`
 
 // A daemon leaves the group. The gate adopts it, so it has to end with its term like all others.
 func TestNoDaemonOfTheProgramActsPastTheTerm(t *testing.T) {
@@ -385,21 +387,21 @@ func TestNoDaemonOfTheProgramActsPastTheTerm(t *testing.T) {
 		happens func(t *testing.T, g *realGate, pids []int) (deadline time.Time)
 		want    string // in the log, once all are gone
 	}{
-		"when another cluster leads": {func(_ *testing.T, g *realGate, _ []int) time.Time {
+		"another cluster leads": {func(_ *testing.T, g *realGate, _ []int) time.Time {
 			g.lease(them, 2, time.Minute)
 			return time.Now().Add(moment)
 		}, "The program has ended"},
-		"when its term is revoked": {func(_ *testing.T, g *realGate, _ []int) time.Time {
+		"the term is revoked": {func(_ *testing.T, g *realGate, _ []int) time.Time {
 			g.lease("-", 2, time.Minute)
 			return time.Now().Add(moment)
 		}, "The program has ended"},
-		"when the gate is asked to end": {func(t *testing.T, g *realGate, _ []int) time.Time {
+		"the gate gets SIGTERM": {func(t *testing.T, g *realGate, _ []int) time.Time {
 			if err := g.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
 			return time.Now().Add(moment)
 		}, "The program has ended"},
-		"while the gate is paused": {func(t *testing.T, g *realGate, _ []int) time.Time {
+		"the gate is paused": {func(t *testing.T, g *realGate, _ []int) time.Time {
 			deadline := g.lease(us, 1, 3*realStopAhead)
 			if err := g.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 				t.Fatal(err)
@@ -460,7 +462,8 @@ func TestNoTermBeginsBesideADaemonOfAnEarlierOne(t *testing.T) {
 // What ran before the gate, as in a script that ends with exec leasecast-gate, is no part of the program.
 func TestAChildFromBeforeTheGateLivesOn(t *testing.T) {
 	dir := t.TempDir()
-	g := startProcess(t, "sh", "-c", `(exec sh -c "$2" "$1" >/dev/null 2>&1 3>&- 4>&-) & shift 2; exec "$@"`, "sh", dir, stubborn,
+	const script = `(exec sh -c "$2" "$1" >/dev/null 2>&1 3>&- 4>&-) & shift 2; exec "$@"`
+	g := startProcess(t, "sh", "-c", script, "sh", dir, stubborn,
 		self(t), asGate, "sh", "-c", "while :; do sleep 0.02; done")
 	before := lines(t, filepath.Join(dir, "pids"), 1)[0]
 	g.lease(us, 1, time.Minute)
