@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
@@ -24,6 +25,7 @@ type shared struct {
 	mgr     mcmanager.Manager
 	secrets *secrets.Store
 	pauses  pauses
+	room    *semaphore.Weighted
 
 	// work has the keys whose objects in the hub changed, and changed those that subscribers are notified of.
 	work, changed workqueue.TypedInterface[Key]

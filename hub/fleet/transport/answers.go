@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 const (
@@ -27,6 +29,7 @@ type receipt struct {
 	question
 	ctx     context.Context
 	pace    *pace
+	room    *semaphore.Weighted
 	held    *Held // nil: what the answer shows is not cached
 	clean   func(string) string
 	refused func(words string)
@@ -53,14 +56,28 @@ func (r receipt) check(resp *http.Response) error {
 	if r.first {
 		r.held.begin()
 	}
-	from := bufio.NewReaderSize(slow, buffered)
+	from := bufio.NewReaderSize(slow, sizeOf(resp))
 	if r.watch {
 		resp.Body = &events{receipt: r, source: resp.Body, from: from, paced: slow}
 		return nil
 	}
-	body, err := r.sieved(from, slow)
+	taken := &share{room: r.room}
+	body, err := r.sieved(from, slow, taken)
 	setBody(resp, body, protobufType)
-	return err
+	if err != nil {
+		taken.release()
+		return err
+	}
+	resp.Body = roomy{resp.Body, taken}
+	return nil
+}
+
+// sizeOf returns how much of a body is read at once. Most answers are small, and say how long they are.
+func sizeOf(resp *http.Response) int {
+	if n := resp.ContentLength; n > 0 && n < buffered {
+		return int(n)
+	}
+	return buffered
 }
 
 // checkError replaces an answer that is an error by a clean one.
@@ -87,7 +104,7 @@ func setBody(resp *http.Response, body []byte, contentType string) {
 }
 
 // sieved reads an answer, and returns what is kept of it.
-func (r receipt) sieved(from *bufio.Reader, slow paced) ([]byte, error) {
+func (r receipt) sieved(from *bufio.Reader, slow paced, taken *share) ([]byte, error) {
 	s := &sieve{from: from, most: r.most}
 	if !r.list {
 		s.longest = maxObject
@@ -104,6 +121,9 @@ func (r receipt) sieved(from *bufio.Reader, slow paced) ([]byte, error) {
 		if size += len(object) + listOverhead; size > maxList {
 			return false, fmt.Errorf("%w: the list has more than %d MiB, each object with %d bytes for itself",
 				ErrTooLarge, maxList>>20, listOverhead)
+		}
+		if err := taken.grow(size); err != nil {
+			return false, err
 		}
 		return r.held.admit(object), slow.wait(objectCost)
 	}

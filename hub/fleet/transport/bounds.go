@@ -2,10 +2,12 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
 
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 )
 
@@ -23,7 +25,54 @@ const (
 	// maps, and its places in indexes.
 	maxHeld      = 20 << 20
 	heldOverhead = 1 << 10
+	// maxRead bounds what is kept of the answers of all members while they are read, in bytes. smallAnswer is free: no
+	// renewal waits for room.
+	maxRead     = 32 << 20
+	smallAnswer = 64 << 10
 )
+
+// errNoRoom is returned for an answer while too many others are read.
+var errNoRoom = errors.New("too many large answers are read at once: this one is asked for again")
+
+// NewRoom returns the room for the answers of all members.
+func NewRoom() *semaphore.Weighted { return semaphore.NewWeighted(maxRead) }
+
+// share is the part of a room that one answer takes until it is closed. A nil room has no bound.
+type share struct {
+	room  *semaphore.Weighted
+	taken int64
+}
+
+// grow takes room for an answer of so many bytes.
+func (s *share) grow(to int) error {
+	more := int64(to-smallAnswer) - s.taken
+	if s.room == nil || more <= 0 {
+		return nil
+	}
+	if !s.room.TryAcquire(more) {
+		return errNoRoom
+	}
+	s.taken += more
+	return nil
+}
+
+func (s *share) release() {
+	if s.taken > 0 {
+		s.room.Release(s.taken)
+		s.taken = 0
+	}
+}
+
+// roomy is a body that gives its room back when it is closed.
+type roomy struct {
+	io.ReadCloser
+	share *share
+}
+
+func (b roomy) Close() error {
+	b.share.release()
+	return b.ReadCloser.Close()
+}
 
 // pace is how fast something is read. What comes faster waits, and so does the member that sends it.
 type pace struct {

@@ -54,6 +54,11 @@ func (e *events) next() ([]byte, error) {
 	if err := e.paced.wait(objectCost); err != nil {
 		return nil, err
 	}
+	taken := share{room: e.room}
+	if err := taken.grow(2 * int(n)); err != nil { // it is held twice
+		return nil, fmt.Errorf("%s: %w", e.path, err)
+	}
+	defer taken.release()
 	raw := make([]byte, n)
 	if _, err := io.ReadFull(e.from, raw); err != nil {
 		return nil, unexpected(err)

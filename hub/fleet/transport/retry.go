@@ -105,7 +105,8 @@ func inPages(req *http.Request) *http.Request {
 
 // isFinal reports whether an error is no silence, so that waiting for an answer does not help.
 func isFinal(err error) bool {
-	return errors.Is(err, errStranger) || errors.Is(err, errMalformed) || errors.Is(err, ErrTooLarge)
+	return errors.Is(err, errStranger) || errors.Is(err, errMalformed) || errors.Is(err, ErrTooLarge) ||
+		errors.Is(err, errNoRoom)
 }
 
 // change changes the state of a path.

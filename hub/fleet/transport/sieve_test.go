@@ -39,7 +39,7 @@ func marshalled(o marshaler) []byte {
 // sieveAll sieves an answer.
 func (r receipt) sieveAll(t testing.TB, body []byte) ([]byte, error) {
 	t.Helper()
-	return r.sieved(bufio.NewReader(bytes.NewReader(body)), paced{})
+	return r.sieved(bufio.NewReader(bytes.NewReader(body)), paced{}, &share{})
 }
 
 // decoded is an answer as client-go decodes it.

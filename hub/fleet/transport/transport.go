@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"sync/atomic"
 
+	"golang.org/x/sync/semaphore"
 	"k8s.io/client-go/rest"
 )
 
@@ -35,6 +36,8 @@ type Options struct {
 	Exceeded func(error)
 	// ReadersSelector selects the registrations of readers, which tenants write.
 	ReadersSelector string
+	// Room bounds what is kept of answers while they are read. Members share it.
+	Room *semaphore.Weighted
 	// Held counts what caches hold, by the path and the selector of their lists: see HeldBy.
 	Held map[string]*Held
 }
@@ -84,7 +87,7 @@ func (s *Swappable) Tenants() http.RoundTripper { return &s.tenants }
 
 // To returns a transport that leads to a target, whether it is in use or not.
 func (s *Swappable) To(t *Target) http.RoundTripper {
-	fixed := &Swappable{Options: Options{Agent: s.Agent}, host: s.host}
+	fixed := &Swappable{Options: Options{Agent: s.Agent, Room: s.Room}, host: s.host}
 	fixed.Lead(t)
 	return &lane{fixed, s.renewals.pool, s.renewals.pace}
 }
@@ -142,7 +145,7 @@ func (l *lane) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err == nil {
 		answered(resp.StatusCode, resp.Header)
 		r := receipt{
-			question: asked, ctx: ctx, pace: l.pace, clean: t.scrub, refused: l.Refused,
+			question: asked, ctx: ctx, pace: l.pace, clean: t.scrub, refused: l.Refused, room: l.Room,
 			held: l.Held[HeldBy(asked.path, asked.selector)],
 		}
 		if asked.isOfReaders {
