@@ -113,6 +113,10 @@ var measurements = []measurement{
 		},
 		measure: measureRenewal,
 	},
+	{
+		name: "fifty", what: "what memory 50 members take", figures: []figure{{"hub.rssMiB50", 160}},
+		fleet: fiftyFleet, measure: measureFifty,
+	},
 }
 
 // bench is a run of the benchmark, with the fleet of the measurement that is under way.
