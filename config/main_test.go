@@ -26,7 +26,8 @@ import (
 
 const timeout = 2 * time.Minute
 
-// The management cluster, with config/default, and a member, with config/member and config/reader. The tests share them and only read.
+// The management cluster, with config/default, and a member, with config/member and config/reader.
+// The tests share them and only read.
 var management, member *server
 
 type server struct {

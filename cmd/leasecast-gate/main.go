@@ -86,7 +86,8 @@ func parse(args []string) (f flags, err error) {
 		set.PrintDefaults()
 	}
 	set.StringVar(&f.namespace, "namespace", "", "namespace that this cluster has to lead")
-	set.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig of this cluster; empty: $KUBECONFIG, or the Pod's own account")
+	set.StringVar(&f.kubeconfig, "kubeconfig", "",
+		"kubeconfig of this cluster; empty: $KUBECONFIG, or the Pod's own account")
 	if f.check = len(args) > 0 && args[0] == "check"; f.check {
 		args = args[1:]
 		set.DurationVar(&f.timeout, "timeout", 5*time.Second, "how long to wait for the API server")
@@ -94,7 +95,8 @@ func parse(args []string) (f flags, err error) {
 		set.StringVar(&f.listen, "listen", "", "host:port to serve /leader on; empty: nowhere")
 		set.BoolVar(&f.register, "register", true, "register the program, so that a planned change takes a moment")
 		set.StringVar(&f.registerIn, "register-in", "", "namespace to register in; empty: the Pod's own")
-		set.DurationVar(&f.stopAhead, "stop-ahead", 0, "how long before the deadline SIGTERM is sent, at most a third of the term's duration; 0: a quarter of it")
+		set.DurationVar(&f.stopAhead, "stop-ahead", 0,
+			"how long before the deadline SIGTERM is sent, at most a third of the term's duration; 0: a quarter of it")
 	}
 	if err := set.Parse(args); err != nil {
 		return f, err
@@ -122,8 +124,8 @@ func config(f flags) (*rest.Config, error) {
 		return nil, fmt.Errorf("no kubeconfig: pass -kubeconfig, or run in a cluster: %w", err)
 	}
 	if cfg.ExecProvider != nil && len(f.command) > 0 { // the gate would reap the plugin's process
-		return nil, fmt.Errorf("the kubeconfig gets its credentials from the program %s, beside which the gate runs no other: "+
-			"use a kubeconfig with a token or a certificate", cfg.ExecProvider.Command)
+		return nil, fmt.Errorf("the kubeconfig gets its credentials from the program %s, "+
+			"beside which the gate runs no other: use a kubeconfig with a token or a certificate", cfg.ExecProvider.Command)
 	}
 	return cfg, nil
 }
@@ -168,7 +170,8 @@ func check(f flags) (int, error) {
 
 func gate(f flags) (int, error) {
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGUSR2)
+	signal.Notify(signals, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
+		syscall.SIGUSR1, syscall.SIGUSR2)
 	log, err := logger()
 	if err != nil {
 		return command.Failed, err

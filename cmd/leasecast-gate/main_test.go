@@ -58,7 +58,11 @@ func TestACheckThatIsMisusedCannotTell(t *testing.T) {
 
 // A script that asks for help of check, by mistake or not, must not read that this cluster leads.
 func TestHelpIsNoAnswer(t *testing.T) {
-	for args, want := range map[string]int{"check -h": command.CannotTell, "check -namespace shop --help": command.CannotTell, "-h": 0} {
+	for args, want := range map[string]int{
+		"check -h":                     command.CannotTell,
+		"check -namespace shop --help": command.CannotTell,
+		"-h":                           0,
+	} {
 		if code, err := run(strings.Fields(args)); code != want || err != nil {
 			t.Errorf("%s: exit code %d, err %v; want %d", args, code, err, want)
 		}
@@ -67,9 +71,11 @@ func TestHelpIsNoAnswer(t *testing.T) {
 
 // The gate waits for all children, so a credential plugin would lose its own.
 func TestNoProgramRunsBesideACredentialPlugin(t *testing.T) {
-	const head = "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n" +
+	const head = "apiVersion: v1\nkind: Config\ncurrent-context: c\n" +
+		"clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\n" +
 		"contexts: [{name: c, context: {cluster: c, user: u}}]\n"
-	plugin := head + "users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: aws, interactiveMode: Never}}}]\n"
+	plugin := head + "users: [{name: u, user: {exec: " +
+		"{apiVersion: client.authentication.k8s.io/v1, command: aws, interactiveMode: Never}}}]\n"
 	cases := map[string]struct {
 		kubeconfig string
 		command    []string
@@ -128,8 +134,10 @@ func TestHowAGateBesideAProgramEnds(t *testing.T) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if told := strings.Contains(said.String(), "served no more"); told != (tc.code != 0) || !strings.Contains(said.String(), listener.Addr().String()) {
-				t.Errorf("the log has %s", said.String())
+			logged, address := said.String(), listener.Addr().String()
+			failed := strings.Contains(logged, "served no more")
+			if failed != (tc.code != 0) || !strings.Contains(logged, address) {
+				t.Errorf("the log has %s", logged)
 			}
 		})
 	}

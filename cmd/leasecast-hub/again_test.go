@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// peerVariable makes the test binary play the hub that begins again. It holds the address of a peer that it connects to.
+// peerVariable makes the test binary play the hub that begins again. It holds the address of the peer to connect to.
 const peerVariable = "LEASECAST_TEST_PEER"
 
 // spinVariable marks a process that must not begin again.

@@ -70,11 +70,19 @@ func run(programs, name, arch, out string) error {
 		return err
 	}
 	configName := digest(config)[len("sha256:"):] + ".json"
-	manifest, err := json.Marshal([]map[string]any{{"Config": configName, "RepoTags": []string{name}, "Layers": []string{"layer.tar"}}})
+	manifest, err := json.Marshal([]map[string]any{{
+		"Config":   configName,
+		"RepoTags": []string{name},
+		"Layers":   []string{"layer.tar"},
+	}})
 	if err != nil {
 		return err
 	}
-	image, err := archive([]file{{"manifest.json", 0o644, manifest}, {configName, 0o644, config}, {"layer.tar", 0o644, layer}})
+	image, err := archive([]file{
+		{"manifest.json", 0o644, manifest},
+		{configName, 0o644, config},
+		{"layer.tar", 0o644, layer},
+	})
 	if err != nil {
 		return err
 	}
@@ -103,7 +111,14 @@ func archive(files []file) ([]byte, error) {
 		if err := folder(path.Dir(f.name)); err != nil {
 			return nil, err
 		}
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: trim(f.name), Mode: f.mode, Size: int64(len(f.content)), ModTime: time.Unix(0, 0)}); err != nil {
+		header := &tar.Header{
+			Typeflag: tar.TypeReg,
+			Name:     trim(f.name),
+			Mode:     f.mode,
+			Size:     int64(len(f.content)),
+			ModTime:  time.Unix(0, 0),
+		}
+		if err := w.WriteHeader(header); err != nil {
 			return nil, err
 		}
 		if _, err := w.Write(f.content); err != nil {

@@ -8,13 +8,18 @@ import (
 )
 
 const (
-	isc = "Permission to use, copy, modify, and/or distribute this software for any purpose with or without fee is hereby granted, " +
+	isc = "Permission to use, copy, modify, and/or distribute this software for any purpose " +
+		"with or without fee is hereby granted, " +
 		"provided that the above copyright notice and this permission notice appear in all copies.\n\n" +
-		"THE SOFTWARE IS PROVIDED \"AS IS\" AND THE AUTHOR DISCLAIMS ALL WARRANTIES WITH REGARD TO THIS SOFTWARE INCLUDING ALL IMPLIED " +
-		"WARRANTIES OF MERCHANTABILITY AND FITNESS. IN NO EVENT SHALL THE AUTHOR BE LIABLE FOR ANY SPECIAL, DIRECT, INDIRECT, OR " +
-		"CONSEQUENTIAL DAMAGES OR ANY DAMAGES WHATSOEVER RESULTING FROM LOSS OF USE, DATA OR PROFITS, WHETHER IN AN ACTION OF CONTRACT, " +
+		"THE SOFTWARE IS PROVIDED \"AS IS\" AND THE AUTHOR DISCLAIMS ALL WARRANTIES " +
+		"WITH REGARD TO THIS SOFTWARE INCLUDING ALL IMPLIED " +
+		"WARRANTIES OF MERCHANTABILITY AND FITNESS. IN NO EVENT SHALL THE AUTHOR BE LIABLE " +
+		"FOR ANY SPECIAL, DIRECT, INDIRECT, OR " +
+		"CONSEQUENTIAL DAMAGES OR ANY DAMAGES WHATSOEVER RESULTING FROM LOSS OF USE, DATA OR PROFITS, " +
+		"WHETHER IN AN ACTION OF CONTRACT, " +
 		"NEGLIGENCE OR OTHER TORTIOUS ACTION, ARISING OUT OF OR IN CONNECTION WITH THE USE OR PERFORMANCE OF THIS SOFTWARE.\n"
-	mozilla = "This Source Code Form is subject to the terms of the Mozilla Public\nLicense, v. 2.0. If a copy of the MPL was not distributed with this\n" +
+	mozilla = "This Source Code Form is subject to the terms of the Mozilla Public\n" +
+		"License, v. 2.0. If a copy of the MPL was not distributed with this\n" +
 		"file, You can obtain one at http://mozilla.org/MPL/2.0/.\n"
 	unknown = "You may look at this program, and run it on Sundays.\n"
 )

@@ -47,7 +47,8 @@ func TestAMoveInTheMiddleOfAHandover(t *testing.T) {
 	if same := leader == leaders[namespace]; same && epoch != epochs[namespace] || !same && epoch <= epochs[namespace] {
 		t.Errorf("%s leads in epoch %d; %s led in %d", leader, epoch, leaders[namespace], epochs[namespace])
 	}
-	t.Logf("clusterctl took %.1f s; after it %s leads in epoch %d, was %d", (moved - began).Seconds(), leader, epoch, epochs[namespace])
+	t.Logf("clusterctl took %.1f s; after it %s leads in epoch %d, was %d",
+		(moved - began).Seconds(), leader, epoch, epochs[namespace])
 	v.markedBy(hub)
 
 	harness.Must(t, second.SetPriority(t.Context(), successor, 201))

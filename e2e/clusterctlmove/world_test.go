@@ -136,7 +136,8 @@ func (at site) ledBy(ctx context.Context, hub, namespace, leader string) (epoch 
 		return 0, err
 	}
 	if r.Spec.Hub != hub || c.Hub != hub || r.Spec.Epoch != epoch || c.Epoch != epoch || !c.Live(harness.Now().Wall) {
-		return 0, fmt.Errorf("the Lease in %s is %+v, the record has epoch %d of the hub %s", leader, c, r.Spec.Epoch, r.Spec.Hub)
+		return 0, fmt.Errorf("the Lease in %s is %+v, the record has epoch %d of the hub %s",
+			leader, c, r.Spec.Epoch, r.Spec.Hub)
 	}
 	return epoch, nil
 }
@@ -214,8 +215,11 @@ func clusterctl(t *testing.T, from, to site) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), toolTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(assets, "clusterctl"), "move", "--namespace="+harness.FleetNamespace, "-v=1",
-		"--config="+filepath.Join(dir, "config.yaml"), "--kubeconfig="+filepath.Join(dir, from.name), "--to-kubeconfig="+filepath.Join(dir, to.name))
+	cmd := exec.CommandContext(ctx, filepath.Join(assets, "clusterctl"), "move",
+		"--namespace="+harness.FleetNamespace, "-v=1",
+		"--config="+filepath.Join(dir, "config.yaml"),
+		"--kubeconfig="+filepath.Join(dir, from.name),
+		"--to-kubeconfig="+filepath.Join(dir, to.name))
 	cmd.Env = append(os.Environ(), "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "HOME="+dir, "XDG_CONFIG_HOME="+dir)
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -58,7 +58,8 @@ func TestGuestbookActsInItsTermAndOnlyThen(t *testing.T) {
 	if gap := deadline - last.Begin; gap > 3*time.Second {
 		t.Errorf("the last act began %v before the deadline, although there is one every %v", gap, actEvery)
 	}
-	t.Logf("%d acts; the first began %v after the renewTime, the last %v before the deadline", len(all), all[0].Begin-began, deadline-last.Begin)
+	t.Logf("%d acts; the first began %v after the renewTime, the last %v before the deadline",
+		len(all), all[0].Begin-began, deadline-last.Begin)
 
 	write(t, ns, us, 3, time.Minute)
 	await(t, "everything is done again in the next term", p.acted(append(names, "late"), 3))

@@ -185,7 +185,11 @@ func start(t *testing.T, cfg *rest.Config, name, ns string, args ...string) *gue
 	dir := t.TempDir()
 	harness.Must(t, fleet.WriteKubeconfig(filepath.Join(dir, "kubeconfig"), name, cfg))
 	run, err := process.Start(name, filepath.Join(dir, "log"), program, append([]string{
-		"-kubeconfig=" + filepath.Join(dir, "kubeconfig"), "-cluster=" + name, "-namespaces=" + ns, "-acts=" + filepath.Join(dir, "acts"), "-zap-log-level=debug",
+		"-kubeconfig=" + filepath.Join(dir, "kubeconfig"),
+		"-cluster=" + name,
+		"-namespaces=" + ns,
+		"-acts=" + filepath.Join(dir, "acts"),
+		"-zap-log-level=debug",
 	}, args...)...)
 	harness.Must(t, err)
 	p := &guestbook{run, harness.NewActLog(filepath.Join(dir, "acts")), t}
@@ -233,7 +237,8 @@ func (p *guestbook) acted(names []string, epoch int64) func(context.Context) err
 		}
 		for _, name := range names {
 			if !printed[name] {
-				return fmt.Errorf("%s has printed %d of %d guestbooks in epoch %d; %s is missing", p.Name(), len(printed), len(names), epoch, name)
+				return fmt.Errorf("%s has printed %d of %d guestbooks in epoch %d; %s is missing",
+					p.Name(), len(printed), len(names), epoch, name)
 			}
 		}
 		return nil

@@ -132,7 +132,12 @@ func buildAlone(t *testing.T, root, code string) (program string) {
 	m, err := author.NewModule(t.Context(), t.TempDir(), root, "member", map[string]string{
 		"main.go": code,
 		// Its metrics are at an address that other programs have too.
-		"metrics.go": "package main\n\nimport \"sigs.k8s.io/controller-runtime/pkg/metrics/server\"\n\nfunc init() { server.DefaultBindAddress = \"0\" }\n",
+		"metrics.go": `package main
+
+import "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+func init() { server.DefaultBindAddress = "0" }
+`,
 	})
 	harness.Must(t, err)
 	program, err = m.Build(t.Context())

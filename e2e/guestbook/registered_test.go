@@ -215,7 +215,7 @@ func revokeWhenRegistered(ctx context.Context, ns string, epoch int64) error {
 	return err
 }
 
-// A reader that is stopped for longer than its registration lasts does nothing when it goes on, until it has registered anew.
+// A reader that was stopped for longer than its registration lasts acts only after it has registered again.
 func TestAPausedReaderActsOnlyWithANewRegistration(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -279,7 +279,8 @@ func TestAReaderThatMayNotRegisterDoesNotLead(t *testing.T) {
 		t.Error(err)
 	}
 	var list coordinationv1.LeaseList
-	if err := admin.List(t.Context(), &list, client.InNamespace("default"), client.MatchingLabels{v1alpha1.ReaderLabel: "true"}); err != nil || len(list.Items) > 0 {
+	registrations := client.MatchingLabels{v1alpha1.ReaderLabel: "true"}
+	if err := admin.List(t.Context(), &list, client.InNamespace("default"), registrations); err != nil || len(list.Items) > 0 {
 		t.Error(len(list.Items), apierrors.ReasonForError(err))
 	}
 }

@@ -100,7 +100,7 @@ func items(of []byte, copies int) front.Act {
 
 // named is a Namespace with a name of a megabyte, and nested one with 900,000 owners, which say nothing.
 func named() []byte {
-	raw, _ := (&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("n", 1<<20)}}).Marshal() // always marshals
+	raw, _ := namespaceNamed(strings.Repeat("n", 1<<20)).Marshal() // always marshals
 	return raw
 }
 
@@ -121,7 +121,8 @@ func haveListed(w http.ResponseWriter, r *http.Request) bool {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusUnprocessableEntity)
-	_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"sendInitialEvents is forbidden"}`)
+	_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure",`+
+		`"reason":"Invalid","code":422,"message":"sendInitialEvents is forbidden"}`)
 	return true
 }
 
@@ -193,7 +194,8 @@ func echo(w http.ResponseWriter, r *http.Request, _ http.Handler) {
 	w.Header().Set("Warning", `299 - "`+said+`"`)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusForbidden)
-	_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"you said \u001b[31m%s"}`, said)
+	_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure",`+
+		`"reason":"Forbidden","code":403,"message":"you said \u001b[31m%s"}`, said)
 }
 
 func longHeader(w http.ResponseWriter, _ *http.Request, _ http.Handler) {

@@ -117,7 +117,8 @@ func (s *scene) enter(t *testing.T, first, do play) (leave func()) {
 		do = func(context.Context, *scene) error { return nil }
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(s.removeRegistrations(context.Background()), s.removeOfTenant(context.Background())); err != nil {
+		ctx := context.Background()
+		if err := errors.Join(s.removeRegistrations(ctx), s.removeOfTenant(ctx)); err != nil {
 			t.Error(err)
 		}
 	})

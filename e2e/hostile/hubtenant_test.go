@@ -98,7 +98,8 @@ func largeKubeconfigs(ctx context.Context, s *scene) error {
 		return err
 	}
 	const bulky = "bulky"
-	if err := errors.Join(c.Create(ctx, clusterOf(bulky, "1")), c.Create(ctx, secretOf(bulky+"-kubeconfig", 200<<10))); err != nil {
+	cluster, secret := clusterOf(bulky, "1"), secretOf(bulky+"-kubeconfig", 200<<10)
+	if err := errors.Join(c.Create(ctx, cluster), c.Create(ctx, secret)); err != nil {
 		return err
 	}
 	if err := s.Await(ctx, patience, "the Cluster is shown with the reason", func(ctx context.Context) error {
@@ -129,7 +130,10 @@ func absurdClusters(ctx context.Context, s *scene) error {
 	if err := s.Hub.Get(ctx, client.ObjectKey{Namespace: harness.FleetNamespace, Name: "east"}, &honest); err != nil {
 		return err
 	}
-	priorities := []string{"", "0", "1e9", "0x7f", "1.5", "1_000", "99999999999999999999", "9223372036854775807", "2147483647", "1000", strings.Repeat("9", 63)}
+	priorities := []string{
+		"", "0", "1e9", "0x7f", "1.5", "1_000", "1000",
+		"99999999999999999999", "9223372036854775807", "2147483647", strings.Repeat("9", 63),
+	}
 	if err := each(ctx, 50, func(ctx context.Context, n int) error {
 		name := fmt.Sprintf("%d.%s", n, strings.Repeat("a", 200+n))
 		o := clusterOf(name, priorities[n%len(priorities)])
@@ -168,7 +172,8 @@ func unreachableClusters(ctx context.Context, s *scene) error {
 	defer func() { _ = deaf.Close() }()
 	if err := each(ctx, silentClusters, func(ctx context.Context, n int) error {
 		name := fmt.Sprint("silent-", n)
-		kubeconfig, err := fleet.Kubeconfig(name, &rest.Config{Host: "https://" + []string{deaf.Addr().String(), "127.0.0.1:1", ""}[n%3], BearerToken: "none"})
+		address := []string{deaf.Addr().String(), "127.0.0.1:1", ""}[n%3]
+		kubeconfig, err := fleet.Kubeconfig(name, &rest.Config{Host: "https://" + address, BearerToken: "none"})
 		secret := secretOf(name+"-kubeconfig", 0)
 		secret.Data["value"] = kubeconfig
 		return unlessEnded(ctx, errors.Join(err, c.Create(ctx, clusterOf(name, "2000")), c.Create(ctx, secret)))

@@ -146,7 +146,7 @@ func largePolicies(ctx context.Context, s *scene) error {
 		return err
 	}
 	for _, admin := range s.Members {
-		if err := admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: beside}}); client.IgnoreAlreadyExists(err) != nil {
+		if err := admin.Create(ctx, namespaceNamed(beside)); client.IgnoreAlreadyExists(err) != nil {
 			return err
 		}
 	}

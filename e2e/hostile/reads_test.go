@@ -50,7 +50,8 @@ func TestWhateverTheHubReadsIsBounded(t *testing.T) {
 		if *full {
 			missing = missing[:min(chosenAtOnce, len(missing))]
 		}
-		t.Run(fmt.Sprintf("worst answers %d", n), func(t *testing.T) { s.spoil(t, fmt.Sprintf("worst answers %d", n), missing) })
+		name := fmt.Sprintf("worst answers %d", n)
+		t.Run(name, func(t *testing.T) { s.spoil(t, name, missing) })
 	}
 	for _, r := range s.front.Reads.All() {
 		if _, err := s.front.Reads.Types(r); err != nil {
@@ -97,7 +98,8 @@ func (s *scene) takePart(ctx context.Context, does bool) error {
 		return s.SetPriority(ctx, far, 10)
 	}
 	o := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: far}}
-	return s.Hub.Patch(ctx, o, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, fleet.PriorityLabel)))
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, fleet.PriorityLabel)
+	return s.Hub.Patch(ctx, o, client.RawPatch("application/merge-patch+json", patch))
 }
 
 // spoil plays a round: the hostile member leaves and joins, again and again, while these reads are spoilt.

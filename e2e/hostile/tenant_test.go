@@ -47,7 +47,7 @@ func (s *scene) tenant(ctx context.Context, member, namespace, name string) (*te
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
 	}
-	for _, o := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, account, binding} {
+	for _, o := range []client.Object{namespaceNamed(namespace), account, binding} {
 		if err := admin.Create(ctx, o); client.IgnoreAlreadyExists(err) != nil {
 			return nil, fmt.Errorf("make %s in %s: %w", o.GetName(), member, err)
 		}
@@ -139,7 +139,8 @@ func (s *scene) removeRegistrations(ctx context.Context) error {
 			if !strings.HasPrefix(l.Annotations[v1alpha1.ReaderAccountAnnotation], serviceAccount) {
 				return nil // it is an honest reader's
 			}
-			err := admin.Patch(ctx, l, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
+			patch := []byte(`{"metadata":{"finalizers":null}}`)
+			err := admin.Patch(ctx, l, client.RawPatch("application/merge-patch+json", patch))
 			if err == nil {
 				err = admin.Delete(ctx, l)
 			}
@@ -150,4 +151,8 @@ func (s *scene) removeRegistrations(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func namespaceNamed(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }

@@ -168,7 +168,7 @@ func prepare(ctx context.Context, d *harness.Drill) error {
 	return err
 }
 
-// startReaders runs a registered reader in each honest member. Without one, planned changes wait until terms have run out.
+// startReaders runs a registered reader in each honest member. Without readers, planned changes await the end of terms.
 func (s *scene) startReaders() error {
 	for _, name := range []string{"east", "west"} {
 		config := s.Fleet.Member(name).AdminConfig()

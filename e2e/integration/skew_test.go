@@ -59,9 +59,10 @@ func (w *world) clockOf(member string) (*wrongClock, []byte) {
 		s.Close()
 		transport.CloseIdleConnections()
 	})
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	kubeconfig, err := fleet.Kubeconfig(member, &rest.Config{
 		Host: s.URL, BearerToken: cfg.BearerToken,
-		TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})},
+		TLSClientConfig: rest.TLSClientConfig{CAData: ca},
 	})
 	w.Must(err)
 	return c, kubeconfig

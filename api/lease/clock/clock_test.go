@@ -18,8 +18,7 @@ func TestBootFollowsTheKernelsClock(t *testing.T) {
 	}
 }
 
-// The monotonic clock sleeps through a suspend. That it did shows in the wall clock, however short it was, and even if that
-// was set back meanwhile.
+// The monotonic clock stands still during a suspend. The wall clock shows even a short suspend, also after a step back.
 func TestBootIsAskedAgainWhenTheClocksMoveApart(t *testing.T) {
 	for name, test := range map[string]struct{ slept, stepped time.Duration }{
 		"by a suspend of a minute":                        {time.Minute, 0},

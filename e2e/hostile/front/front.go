@@ -68,9 +68,10 @@ func New(config *rest.Config) (*Front, error) {
 
 // Kubeconfig leads to the front, with a token.
 func (f *Front) Kubeconfig(token string) ([]byte, error) {
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.server.Certificate().Raw})
 	return fleet.Kubeconfig("front", &rest.Config{
 		Host: f.server.URL, BearerToken: token,
-		TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.server.Certificate().Raw})},
+		TLSClientConfig: rest.TLSClientConfig{CAData: ca},
 	})
 }
 
