@@ -70,8 +70,7 @@ func newServer(ctx context.Context, of *fleet.Server, dir, folder string) (*serv
 	return s, err
 }
 
-// limitsSecrets waits until the API server has the policy of the hub's Secrets in force. It takes about a second to know
-// a new one.
+// limitsSecrets waits until the API server enforces the policy of the hub's Secrets, about a second after its creation.
 func (s *server) limitsSecrets(ctx context.Context) error {
 	config := rest.CopyConfig(s.config)
 	config.Impersonate.UserName = hubUser

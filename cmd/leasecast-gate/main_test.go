@@ -105,8 +105,11 @@ func TestHowAGateBesideAProgramEnds(t *testing.T) {
 		happens func(listener net.Listener, signals chan<- os.Signal)
 		code    int
 	}{
-		"with an error when it can serve no more": {func(listener net.Listener, _ chan<- os.Signal) { _ = listener.Close() }, command.Failed},
-		"with 0 when it is asked to":              {func(_ net.Listener, signals chan<- os.Signal) { signals <- syscall.SIGTERM }, 0},
+		"with an error when it can serve no more": {
+			happens: func(listener net.Listener, _ chan<- os.Signal) { _ = listener.Close() },
+			code:    command.Failed,
+		},
+		"with 0 when it is asked to": {func(_ net.Listener, signals chan<- os.Signal) { signals <- syscall.SIGTERM }, 0},
 		"not by a signal that means something else": {func(_ net.Listener, signals chan<- os.Signal) {
 			signals <- syscall.SIGHUP
 			signals <- syscall.SIGINT

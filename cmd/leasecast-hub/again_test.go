@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beginTwice connects to the peer, tells it who this process is, and begins again while it still writes. What begins then
+// beginTwice connects to the peer, sends it the process's ID, and begins again while it still writes. The new program
 // does the same, and ends when the peer sends a dot.
 func beginTwice(peer string) {
 	c, err := net.Dial("tcp", peer)

@@ -1,5 +1,5 @@
-// Command image makes an image of static programs without a registry and without Docker, as an archive that docker load and
-// kind load image-archive take. make image runs it.
+// Command image builds an image of static programs without a registry or Docker. docker load and kind load
+// image-archive read its archive. make image runs it.
 package main
 
 import (
@@ -105,7 +105,12 @@ func archive(files []file) ([]byte, error) {
 			return err
 		}
 		made[name] = true
-		return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: trim(name) + "/", Mode: 0o755, ModTime: time.Unix(0, 0)})
+		return w.WriteHeader(&tar.Header{
+			Typeflag: tar.TypeDir,
+			Name:     trim(name) + "/",
+			Mode:     0o755,
+			ModTime:  time.Unix(0, 0),
+		})
 	}
 	for _, f := range files {
 		if err := folder(path.Dir(f.name)); err != nil {

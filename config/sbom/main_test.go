@@ -34,9 +34,12 @@ func TestWhichModulesMayBeLinked(t *testing.T) {
 		"one with two licenses, one of which is not": {
 			map[string]string{"LICENSE": isc, "COPYING": mozilla}, "its license MPL-2.0 is not known to be compatible",
 		},
-		"one without a license":            {map[string]string{"README.md": isc}, "it has no license"},
-		"one with words of its own":        {map[string]string{"LICENSE": unknown}, "LICENSE is no license that is known"},
-		"one with much besides a license":  {map[string]string{"LICENSE": isc + strings.Repeat(unknown, 50)}, "LICENSE is no license that is known"},
+		"one without a license":     {map[string]string{"README.md": isc}, "it has no license"},
+		"one with words of its own": {map[string]string{"LICENSE": unknown}, "LICENSE is no license that is known"},
+		"one with much besides a license": {
+			files: map[string]string{"LICENSE": isc + strings.Repeat(unknown, 50)},
+			want:  "LICENSE is no license that is known",
+		},
 		"one whose license is a folder":    {map[string]string{"LICENSES/ISC.txt": isc}, "it has no license"},
 		"one with a license and a notice ": {map[string]string{"LICENSE": "Copyright 2026 the authors\n\n" + isc}, ""},
 	} {

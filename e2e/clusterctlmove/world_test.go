@@ -98,16 +98,17 @@ func (at site) ledWithin(t *testing.T, within time.Duration) map[string]int64 {
 	t.Helper()
 	hub := at.hubID(t)
 	epochs := map[string]int64{}
-	first.Eventually(t, within, "all namespaces are led by the hub at the "+at.name+" site", func(ctx context.Context) error {
-		for namespace, leader := range leaders {
-			epoch, err := at.ledBy(ctx, hub, namespace, leader)
-			if err != nil {
-				return fmt.Errorf("%s: %w", namespace, err)
+	first.Eventually(t, within, "all namespaces are led by the hub at the "+at.name+" site",
+		func(ctx context.Context) error {
+			for namespace, leader := range leaders {
+				epoch, err := at.ledBy(ctx, hub, namespace, leader)
+				if err != nil {
+					return fmt.Errorf("%s: %w", namespace, err)
+				}
+				epochs[namespace] = epoch
 			}
-			epochs[namespace] = epoch
-		}
-		return nil
-	})
+			return nil
+		})
 	return epochs
 }
 
@@ -183,7 +184,9 @@ func provisioned(t *testing.T, at site) {
 	for _, c := range clusters(t, at) {
 		c.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
 		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{
-			Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.ClusterControlPlaneInitializedReason,
+			Type:   clusterv1.ClusterControlPlaneInitializedCondition,
+			Status: metav1.ConditionTrue,
+			Reason: clusterv1.ClusterControlPlaneInitializedReason,
 		})
 		harness.Must(t, at.Hub.Status().Update(t.Context(), &c))
 	}

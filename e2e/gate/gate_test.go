@@ -195,8 +195,20 @@ func TestSidecarsAndScriptsAreToldWhoLeads(t *testing.T) {
 		want   command.Answer
 		check  int
 	}{
-		{"another cluster leads", func() { write(t, ns, them, 4, time.Minute) }, 503, command.Answer{Leader: them, Epoch: 4}, command.LeadsNot},
-		{"this cluster leads", func() { write(t, ns, us, 5, time.Minute) }, 200, command.Answer{Leads: true, Leader: us, Epoch: 5}, command.Leads},
+		{
+			what:   "another cluster leads",
+			write:  func() { write(t, ns, them, 4, time.Minute) },
+			status: 503,
+			want:   command.Answer{Leader: them, Epoch: 4},
+			check:  command.LeadsNot,
+		},
+		{
+			what:   "this cluster leads",
+			write:  func() { write(t, ns, us, 5, time.Minute) },
+			status: 200,
+			want:   command.Answer{Leads: true, Leader: us, Epoch: 5},
+			check:  command.Leads,
+		},
 		{"nobody leads", func() { write(t, ns, "", 6, time.Minute) }, 503, command.Answer{Epoch: 6}, command.LeadsNot},
 	}
 	for _, step := range steps {

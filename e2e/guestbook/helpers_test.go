@@ -152,10 +152,19 @@ func user(t *testing.T, name string, namespaces ...string) *rest.Config {
 		meta := metav1.ObjectMeta{Namespace: ns, Name: "guestbook-" + name}
 		for _, o := range []client.Object{
 			&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-				{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"get", "list", "watch"}},
+				{
+					APIGroups: []string{coordinationv1.GroupName},
+					Resources: []string{"leases"},
+					Verbs:     []string{"get", "list", "watch"},
+				},
 				{APIGroups: []string{group}, Resources: []string{"guestbooks"}, Verbs: []string{"get", "list", "watch"}},
 				{APIGroups: []string{group}, Resources: []string{"guestbooks/status"}, Verbs: []string{"patch"}},
-				{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, ResourceNames: []string{"guestbook"}, Verbs: []string{"update"}},
+				{
+					APIGroups:     []string{coordinationv1.GroupName},
+					Resources:     []string{"leases"},
+					ResourceNames: []string{"guestbook"},
+					Verbs:         []string{"update"},
+				},
 				{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"create"}},
 				{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 			}},

@@ -92,7 +92,7 @@ func TestNamespacedRightsSuffice(t *testing.T) {
 	greedy := newMember(t, cfg, member.Options{})
 	short, cancelShort := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancelShort()
-	err = greedy.WaitForSync(short)
+	err := greedy.WaitForSync(short)
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "all namespaces") {
 		t.Errorf("without Namespaces: err = %v, want none listed", err)
 	}
@@ -104,7 +104,10 @@ func TestNamespacedRightsSuffice(t *testing.T) {
 func TestHealthzTellsAQuietWatchFromADeadOne(t *testing.T) {
 	const staleAfter = 10 * time.Second
 	ns := namespace(t)
-	m := newMember(t, cluster.ViaProxy(cluster.AdminConfig()), member.Options{Namespaces: []string{ns}, StaleAfter: staleAfter})
+	m := newMember(t, cluster.ViaProxy(cluster.AdminConfig()), member.Options{
+		Namespaces: []string{ns},
+		StaleAfter: staleAfter,
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	harness.Must(t, m.WaitForSync(ctx))

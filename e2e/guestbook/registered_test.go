@@ -29,7 +29,11 @@ func registering(t *testing.T, ns string) *rest.Config {
 	meta := metav1.ObjectMeta{Namespace: ns, Name: "registration"}
 	for _, o := range []client.Object{
 		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update", "delete"}},
+			{
+				APIGroups: []string{coordinationv1.GroupName},
+				Resources: []string{"leases"},
+				Verbs:     []string{"get", "create", "update", "delete"},
+			},
 		}},
 		&rbacv1.RoleBinding{
 			ObjectMeta: meta,
@@ -100,13 +104,14 @@ func TestARevokedTermIsReleasedWhenItsWorkHasReturned(t *testing.T) {
 		}
 		return nil
 	})
-	harness.Must(t, harness.Stay(t.Context(), time.Second, "the term is not released while the work goes on", func(ctx context.Context) error {
-		r, err := registration(ctx, ns)
-		if err == nil && r.HasReleased(ns, 1) {
-			err = errors.New("it is")
-		}
-		return err
-	}))
+	harness.Must(t, harness.Stay(t.Context(), time.Second, "the term is not released while the work goes on",
+		func(ctx context.Context) error {
+			r, err := registration(ctx, ns)
+			if err == nil && r.HasReleased(ns, 1) {
+				err = errors.New("it is")
+			}
+			return err
+		}))
 	began := clocks.Now().Boot
 	done()
 	await(t, "the term is released", hasReleased(ns, 1))
@@ -280,7 +285,8 @@ func TestAReaderThatMayNotRegisterDoesNotLead(t *testing.T) {
 	}
 	var list coordinationv1.LeaseList
 	registrations := client.MatchingLabels{v1alpha1.ReaderLabel: "true"}
-	if err := admin.List(t.Context(), &list, client.InNamespace("default"), registrations); err != nil || len(list.Items) > 0 {
+	err := admin.List(t.Context(), &list, client.InNamespace("default"), registrations)
+	if err != nil || len(list.Items) > 0 {
 		t.Error(len(list.Items), apierrors.ReasonForError(err))
 	}
 }

@@ -68,7 +68,8 @@ func flood(w http.ResponseWriter, r *http.Request, honest http.Handler, next fun
 		of := runtime.TypeMeta{APIVersion: "v1", Kind: "Namespace"}
 		if leases {
 			meta.Namespace, meta.Labels = shop, map[string]string{v1alpha1.ManagedLabel: "true"}
-			o, of = &coordinationv1.Lease{ObjectMeta: meta}, runtime.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}
+			o = &coordinationv1.Lease{ObjectMeta: meta}
+			of = runtime.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}
 		}
 		if _, err := w.Write(event(kind, of, o)); err != nil {
 			return
@@ -154,7 +155,12 @@ func onWatches(answer func(http.ResponseWriter, *http.Request)) front.Act {
 
 func expired(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", protobuf+";stream=watch")
-	tooOld := &metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonExpired, Code: http.StatusGone, Message: "too old"}
+	tooOld := &metav1.Status{
+		Status:  metav1.StatusFailure,
+		Reason:  metav1.StatusReasonExpired,
+		Code:    http.StatusGone,
+		Message: "too old",
+	}
 	_, _ = w.Write(event("ERROR", runtime.TypeMeta{APIVersion: "v1", Kind: "Status"}, tooOld))
 }
 

@@ -68,17 +68,18 @@ func TestWhateverTheHubReadsIsBounded(t *testing.T) {
 // liveHonestly has the hostile member leave and join, and returns when the hub has done for it all that it does.
 func (s *scene) liveHonestly(t *testing.T) {
 	t.Helper()
-	s.Eventually(t, patience, "the hostile member leads its own namespace, and its CronJob is woken", func(ctx context.Context) error {
-		if _, err := s.Leading(ctx, far, bazaar, far); err != nil {
+	s.Eventually(t, patience, "the hostile member leads its own namespace, and its CronJob is woken",
+		func(ctx context.Context) error {
+			if _, err := s.Leading(ctx, far, bazaar, far); err != nil {
+				return err
+			}
+			o := &batchv1.CronJob{}
+			err := s.Members[far].Get(ctx, client.ObjectKey{Namespace: bazaar, Name: "bill"}, o)
+			if err == nil && o.Status.LastScheduleTime == nil {
+				err = errors.New("its status is empty")
+			}
 			return err
-		}
-		o := &batchv1.CronJob{}
-		err := s.Members[far].Get(ctx, client.ObjectKey{Namespace: bazaar, Name: "bill"}, o)
-		if err == nil && o.Status.LastScheduleTime == nil {
-			err = errors.New("its status is empty")
-		}
-		return err
-	})
+		})
 	harness.Must(t, s.takePart(t.Context(), false))
 	s.Eventually(t, patience, "nothing of the hub's account is left", func(ctx context.Context) error {
 		var accounts corev1.ServiceAccountList
@@ -89,7 +90,9 @@ func (s *scene) liveHonestly(t *testing.T) {
 		return err
 	})
 	harness.Must(t, s.takePart(t.Context(), true))
-	s.Eventually(t, patience, "the hostile member may lead again", func(ctx context.Context) error { return s.Eligible(ctx, shop, far) })
+	s.Eventually(t, patience, "the hostile member may lead again", func(ctx context.Context) error {
+		return s.Eligible(ctx, shop, far)
+	})
 }
 
 // takePart has the Cluster of the hostile member take part, or leave.
@@ -119,7 +122,10 @@ func (s *scene) spoil(t *testing.T, name string, chosen []front.Read) {
 			}
 			return nil
 		})
-		for _, kind := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}} {
+		for _, kind := range []client.Object{
+			&admissionv1.ValidatingAdmissionPolicy{},
+			&admissionv1.ValidatingAdmissionPolicyBinding{},
+		} {
 			// The hub is to make them again.
 			harness.Must(t, s.Members[far].DeleteAllOf(t.Context(), kind, client.HasLabels{v1alpha1.ManagedByLabel}))
 		}

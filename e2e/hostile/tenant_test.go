@@ -61,7 +61,12 @@ func (s *scene) tenant(ctx context.Context, member, namespace, name string) (*te
 	if err != nil {
 		return nil, err
 	}
-	t := &tenant{account: serviceAccount + namespace + ":" + name, namespace: namespace, all: all, leases: all.CoordinationV1().Leases(namespace)}
+	t := &tenant{
+		account:   serviceAccount + namespace + ":" + name,
+		namespace: namespace,
+		all:       all,
+		leases:    all.CoordinationV1().Leases(namespace),
+	}
 	return t, harness.Await(ctx, patience, "the tenant may edit its namespace", func(ctx context.Context) error {
 		_, err := t.leases.List(ctx, metav1.ListOptions{Limit: 1})
 		return err
@@ -72,7 +77,11 @@ func (s *scene) tenant(ctx context.Context, member, namespace, name string) (*te
 func (t *tenant) registration(name string, changes ...func(*coordinationv1.Lease)) *coordinationv1.Lease {
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: name}}
 	_ = wire.WriteRegistration(lease.Registration{ // nothing in it can be wrong
-		Identity: name, Namespaces: []string{t.namespace}, Confirmed: time.Now(), Duration: 15 * time.Second, Account: t.account,
+		Identity:   name,
+		Namespaces: []string{t.namespace},
+		Confirmed:  time.Now(),
+		Duration:   15 * time.Second,
+		Account:    t.account,
 	}, l)
 	for _, change := range changes {
 		change(l)

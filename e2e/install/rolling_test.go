@@ -32,7 +32,12 @@ const upgradeFrom = "UPGRADE_FROM"
 func TestARollingUpgradeEndsNoTerm(t *testing.T) {
 	w := newWorld(t, "east")
 	old := cmp.Or(os.Getenv(upgradeFrom), root(t))
-	w.Timings = v1alpha1.Timings{LeaseDurationMilliseconds: 15_000, RenewIntervalMilliseconds: 5000, RequestTimeoutMilliseconds: 3000, MaxClockSkewMilliseconds: 1000}
+	w.Timings = v1alpha1.Timings{
+		LeaseDurationMilliseconds:  15_000,
+		RenewIntervalMilliseconds:  5000,
+		RequestTimeoutMilliseconds: 3000,
+		MaxClockSkewMilliseconds:   1000,
+	}
 	w.makeIn(old, "deploy")
 	w.makeIn(old, "build")
 	program := filepath.Join(old, "bin", hubName)

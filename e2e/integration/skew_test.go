@@ -95,7 +95,8 @@ func TestAClusterWhoseClockIsOffLosesTheLeadInOrder(t *testing.T) {
 
 			last := w.follow("east", ns)
 			clock.set(tc.off)
-			w.awaitUnfit("east", ns, reason.ClockSkewed, "the API server's clock is ", tc.words, "maxClockSkewMilliseconds is 250")
+			w.awaitUnfit("east", ns, reason.ClockSkewed,
+				"the API server's clock is ", tc.words, "maxClockSkewMilliseconds is 250")
 			w.handedOver(ns, "west", epoch, last, "east", "west", "south")
 			r, err := w.Record(ns)
 			w.Must(err)

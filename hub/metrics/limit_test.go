@@ -23,7 +23,9 @@ func TestAFloodOfTokensIsNoFloodOfTokenReviews(t *testing.T) {
 	}
 	clock := clocktesting.NewFakePassiveClock(start)
 	limiter := flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(reviewsPerSecond, reviewsAtOnce, clock)
-	handler, err := limited(asks, limiter)(logr.Discard(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
+	handler, err := limited(asks, limiter)(logr.Discard(), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+	}))
 	if err != nil {
 		t.Fatal(err)
 	}

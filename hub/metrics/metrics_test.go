@@ -198,11 +198,19 @@ type answers struct {
 
 func (a answers) Leases(string) coordinationclient.LeaseInterface { return a }
 
-func (a answers) Create(_ context.Context, l *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease, error) {
+func (a answers) Create(
+	_ context.Context,
+	l *coordinationv1.Lease,
+	_ metav1.CreateOptions,
+) (*coordinationv1.Lease, error) {
 	return l, a.err
 }
 
-func (a answers) Update(_ context.Context, l *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+func (a answers) Update(
+	_ context.Context,
+	l *coordinationv1.Lease,
+	_ metav1.UpdateOptions,
+) (*coordinationv1.Lease, error) {
 	return l, a.err
 }
 
@@ -222,11 +230,13 @@ func TestWritesAreCountedByResultUntilTheirClusterGoes(t *testing.T) {
 			l := &coordinationv1.Lease{}
 			created, got := leases.Create(t.Context(), l, metav1.CreateOptions{})
 			updated, got2 := leases.Update(t.Context(), l, metav1.UpdateOptions{})
-			if got3 := leases.Delete(t.Context(), "leasecast", metav1.DeleteOptions{}); !errors.Is(got, err) || !errors.Is(got2, err) || !errors.Is(got3, err) || created != l || updated != l {
+			got3 := leases.Delete(t.Context(), "leasecast", metav1.DeleteOptions{})
+			if !errors.Is(got, err) || !errors.Is(got2, err) || !errors.Is(got3, err) || created != l || updated != l {
 				t.Fatalf("the answers were changed: %v, %v, %v", got, got2, got3)
 			}
 			all := series(t, m)
-			expect(t, all, map[string]float64{"leasecast_lease_writes_total{fleet=default,member=east,result=" + result + "}": 3})
+			writes := "leasecast_lease_writes_total{fleet=default,member=east,result=" + result + "}"
+			expect(t, all, map[string]float64{writes: 3})
 			const latency = "leasecast_lease_write_duration_seconds{fleet=default,member=east}"
 			if result == "unanswered" {
 				without(t, all, latency) // how long an answer takes that never came
