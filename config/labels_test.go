@@ -16,7 +16,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// A label that no object can have would make the policy invalid, long after whoever wrote it has gone.
+// A label that no object can have would make the policy invalid, long after it was written.
 func TestPolicyWithImpossibleLabelsIsRefused(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -46,8 +46,10 @@ func TestPolicyWithImpossibleLabelsIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct{ spec, refused string }{
-		"no labels at all":          {names, ""},
-		"prefixes and empty values": {names + `clusterSelector: {matchLabels: {example.com/zone: a, edge: ""}}`, ""},
+		"no labels at all": {names, ""},
+		"labels with a prefix, and empty values": {
+			spec: names + `clusterSelector: {matchLabels: {example.com/zone: a, edge: ""}}`,
+		},
 		"expressions": {spec: names + `clusterSelector: {matchExpressions: [` +
 			`{key: zone, operator: In, values: [a, b]}, {key: edge, operator: Exists}]}`},
 		"a key of clusterSelector with a space":   {impossible, keys},

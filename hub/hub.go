@@ -68,7 +68,7 @@ type Options struct {
 	// kubeconfigs then reaches what listens on the hub's machine.
 	LocalAddresses bool
 	// MetricsAddress and ProbeAddress are host:port; "0" turns the one off. Metrics are served by HTTPS, to
-	// whoever may get the URL /metrics by RBAC.
+	// clients that may get the URL /metrics by RBAC.
 	MetricsAddress, ProbeAddress string
 	// MetricsCertDir holds tls.crt and tls.key for that. Empty: each start signs a certificate of its own.
 	MetricsCertDir string

@@ -197,7 +197,10 @@ func TestRecordIsCheckedWhenItIsWritten(t *testing.T) {
 			o.Status.Candidates = []v1alpha1.Candidate{{Name: "a"}, {Name: "a"}}
 		}, "Duplicate value"},
 		"the longest history": {func(o *record) { o.Status.History = changes(v1alpha1.MaxHistory) }, admitted},
-		"no longer history":   {func(o *record) { o.Status.History = changes(v1alpha1.MaxHistory + 1) }, "at most 16 items"},
+		"no longer history": {
+			change: func(o *record) { o.Status.History = changes(v1alpha1.MaxHistory + 1) },
+			want:   "must have at most 16 items",
+		},
 	}
 	c := newClient(t)
 	for name, test := range tests {

@@ -35,7 +35,10 @@ func TestFencingIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
 			spec: fencing("enforcement: Audit, schedules: {}"),
 			want: `supported values: "Deny", "Warn"`,
 		},
-		"something is fenced":                 {fencing("enforcement: Warn"), "say what is fenced"},
+		"something is fenced": {
+			spec: fencing("enforcement: Warn"),
+			want: "say what is fenced: leaderElectionLocks, writes or schedules",
+		},
 		"writes are not empty":                {fencing("writes: []"), "should have at least 1 items"},
 		"writes are somebody's":               {writes("", pods), "should have at least 1 items"},
 		"writes are of something":             {writes(checkout, ""), "should have at least 1 items"},
@@ -46,7 +49,7 @@ func TestFencingIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
 		"writes of objects with a label":      {objects("objectLabels: {led: shop}, "), admitted},
 		"objects have a label":                {objects("objectLabels: {}, "), "should have at least 1 properties"},
 		"a fence has accounts or objects":     {objects(""), badSubject},
-		"a fence has not both": {
+		"a fence has not both accounts and objects": {
 			spec: objects("objectLabels: {led: a}, serviceAccounts: [{name: a}], "),
 			want: badSubject,
 		},
@@ -61,18 +64,21 @@ func TestFencingIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
 		"a resource is no pattern":      {writes(checkout, "{names: ['*']}"), badResource},
 		"a resource has no subresource": {writes(checkout, "{names: [pods/status]}"), badResource},
 		"a group is no pattern":         {writes(checkout, "{group: '*', names: [pods]}"), badGroup},
-		"17 fences": {
+		"17 fences are too many": {
 			spec: fencing("writes: [" + strings.Repeat(fence+",", 17) + "]"),
-			want: "at most 16 items",
+			want: "must have at most 16 items",
 		},
 		"Jobs are selected as anything else": {
 			spec: fencing("schedules: {matchExpressions: [{key: a, operator: In}]}"),
 			want: badSelector,
 		},
-		"a field that does not exist is not lost":  {fencing("deletes: []"), `unknown field "spec.fencing.deletes"`},
-		"schedules may be fenced besides writes":   {fencing("schedules: {}, writes: [" + fence + "]"), admitted},
-		"an account of a namespace like kube may":  {writes("{namespace: kube, name: a}", pods), admitted},
-		"a namespace of an account is a DNS label": {writes("{namespace: a.b, name: a}", pods), "must be a DNS label"},
+		"a field that does not exist is not lost": {fencing("deletes: []"), `unknown field "spec.fencing.deletes"`},
+		"schedules may be fenced besides writes":  {fencing("schedules: {}, writes: [" + fence + "]"), admitted},
+		"an account of a namespace like kube may": {writes("{namespace: kube, name: a}", pods), admitted},
+		"a namespace of an account is a DNS label": {
+			spec: writes("{namespace: a.b, name: a}", pods),
+			want: "a namespace name must be a DNS label",
+		},
 	}
 	c := newClient(t)
 	for name, test := range tests {
@@ -112,14 +118,14 @@ func TestALockIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
 		"one that is released":       {locks(with("releaseTimeoutSeconds: 10")), admitted},
 		"a request takes some time": {
 			spec: locks(with("requestTimeoutSeconds: 0")),
-			want: "should be greater than or equal to 1",
+			want: "requestTimeoutSeconds in body should be greater than or equal to 1",
 		},
 		"a release takes no negative time": {
 			spec: locks(with("releaseTimeoutSeconds: -1")),
-			want: "should be greater than or equal to 0",
+			want: "releaseTimeoutSeconds in body should be greater than or equal to 0",
 		},
 		"one that is named twice": {locks(usual, usual), "Duplicate value"},
-		"one of that name in stock": {
+		"one of that name elsewhere": {
 			spec: locks(usual, lock("stock", "cert-manager-controller", 60, 40, 15)),
 			want: admitted,
 		},
@@ -138,18 +144,21 @@ func TestALockIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
 			spec: locks(without("renewDeadlineSeconds")),
 			want: "renewDeadlineSeconds: Required value",
 		},
-		"a lock has a retry period":     {locks(without("retryPeriodSeconds")), "retryPeriodSeconds: Required value"},
-		"no elector renews for so long": {locks(lock("a", "b", 10, 10, 2)), "must be more than renewDeadlineSeconds"},
+		"a lock has a retry period": {locks(without("retryPeriodSeconds")), "retryPeriodSeconds: Required value"},
+		"no elector renews for so long": {
+			spec: locks(lock("a", "b", 10, 10, 2)),
+			want: "leaseDurationSeconds must be more than renewDeadlineSeconds",
+		},
 		"no elector tries so seldom": {
 			spec: locks(lock("a", "b", 15, 12, 10)),
-			want: "must be more than 1.2 times retryPeriodSeconds",
+			want: "renewDeadlineSeconds must be more than 1.2 times retryPeriodSeconds",
 		},
 		"an elector may try as seldom as that": {locks(lock("a", "b", 15, 13, 10)), admitted},
 		"heartbeats of nodes cannot be": {
 			spec: locks(lock("kube-node-lease", "node-1", 40, 20, 10)),
 			want: "the heartbeats of nodes",
 		},
-		"its controllers cannot be": {
+		"the cluster's controllers cannot be": {
 			spec: locks(lock("kube-system", "kube-controller-manager", 15, 10, 2)),
 			want: clustersOwn,
 		},

@@ -104,7 +104,7 @@ func duplicate(t *testing.T, from, to site) {
 	}
 }
 
-// saysOtherHub returns when the hub at a site tells of each namespace that another hub writes there, and that
+// saysOtherHub returns when the hub at a site reports for each namespace that another hub writes there, and that
 // it leads nothing.
 func (at site) saysOtherHub(t *testing.T) {
 	t.Helper()

@@ -2,7 +2,7 @@
 // the loss of a term. Two management clusters run a hub process each, under the RBAC of config/.
 // Guestbooks act all the time in three members. The clusterctl is the real one.
 //
-// The hubs tell their Leases apart by the mark that each hub writes on them. A hub whose Clusters go
+// The hubs distinguish their Leases by the mark that each hub writes on them. A hub whose Clusters go
 // removes its mark from their Leases and writes there no more. The other hub takes over Leases
 // without a mark, by compare-and-swap. While a mark is left, the other hub waits and reports OtherHub.
 package clusterctlmove

@@ -18,7 +18,7 @@ const actEvery = 20 * time.Millisecond
 const apart = 100 * time.Microsecond
 
 // What was skipped in the follower is done on promotion, every object of it; what is
-// done ends with the term, although the hub is silent and nothing tells the process.
+// done ends with the term, although the hub is silent and nothing notifies the process.
 func TestGuestbookActsInItsTermAndOnlyThen(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -78,7 +78,7 @@ func TestGuestbookActsInItsTermAndOnlyThen(t *testing.T) {
 }
 
 // Of two replicas in the leading cluster the local election chooses one. When it
-// goes, the other does everything anew in the same term. None acts in a follower.
+// goes, the other repeats everything in the same term. None acts in a follower.
 func TestOneOfTwoReplicasActs(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)

@@ -36,7 +36,7 @@ func bombs(ctx context.Context, s *scene) error {
 			return unlessEnded(ctx, err)
 		}
 	}
-	for n := 0; ctx.Err() == nil; n++ { // each version is parsed anew
+	for n := 0; ctx.Err() == nil; n++ { // each version is parsed again
 		for name, kubeconfig := range all {
 			secret := secretOf(name+"-kubeconfig", 0)
 			secret.Data["value"] = fmt.Appendf(nil, "%s\n# %d\n", kubeconfig, n)

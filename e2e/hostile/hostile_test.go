@@ -23,7 +23,7 @@ type attack struct {
 	name   string        // says what must not happen to the others
 	acts   []front.Act   // what the hostile member does, one after the other; none: it is honest
 	before play          // what tenants write first
-	tenant play          // what tenants write meanwhile; nil: nothing
+	tenant play          // what tenants write during the attack; nil: nothing
 	shown  reason.Reason // for the hostile member; empty: anything
 	told   reason.Reason // in an event; empty: in none
 	ofHub  bool          // the tenants are those of the hub

@@ -32,7 +32,7 @@ const (
 	leaving, staying = 2 * time.Second, 6 * time.Second
 )
 
-// The hostile member joins, is fenced, leads, wakes CronJobs and leaves, and what the hub reads meanwhile is noted.
+// The hostile member joins, is fenced, leads, wakes CronJobs and leaves. The test records what the hub reads.
 // Then it does so again and again, and the worst answers of each of these reads are sent: see packages front and worst.
 func TestWhateverTheHubReadsIsBounded(t *testing.T) {
 	s := stage

@@ -20,14 +20,14 @@ import (
 	hublib "github.com/leasecast/leasecast/hub"
 )
 
-// rolled is how many namespaces are led meanwhile.
+// rolled is the number of namespaces that are led during the update.
 const rolled = 20
 
 // upgradeFrom is the environment variable that names a checkout of the version to upgrade from (make upgrade). Without
 // it, this version takes the place of itself.
 const upgradeFrom = "UPGRADE_FROM"
 
-// What the Deployment's strategy does: a new replica is ready before an old one is told to end. It finds the records,
+// What the Deployment's strategy does: a new replica is ready before an old one must end. It finds the records,
 // the seal and the guards of the old ones.
 func TestARollingUpgradeEndsNoTerm(t *testing.T) {
 	w := newWorld(t, "east")

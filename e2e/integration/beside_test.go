@@ -60,7 +60,7 @@ func (w *world) mark(namespace string) string {
 	return string(ns.UID) + "/" + namespace
 }
 
-// says waits until an event on the policy tells that the hub in a namespace stands back, and what to do.
+// says waits until an event on the policy reports that the hub in a namespace stands back, and what to do.
 func (w *world) says(policy, own, other string) {
 	w.T.Helper()
 	w.Eventually("the hub in "+own+" says that it stands back", soon, func() error {

@@ -40,7 +40,7 @@ type act struct {
 }
 
 // unaware runs a program in each member that knows nothing of Leases: it creates ConfigMaps all the time. What was let
-// through is told in order.
+// through is reported in order.
 func (w *world) unaware(namespace string, members ...string) (acts func() []act) {
 	w.T.Helper()
 	ctx, cancel := context.WithCancel(w.T.Context())

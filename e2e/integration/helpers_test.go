@@ -115,7 +115,7 @@ func (w *world) awaitEligible(cluster, namespace string) {
 	})
 }
 
-// awaitEvent waits until an event about a Cluster tells the reason in words that
+// awaitEvent waits until an event about a Cluster reports the reason in words that
 // include these.
 func (w *world) awaitEvent(cluster string, why reason.Reason, words ...string) {
 	w.T.Helper()
@@ -294,7 +294,8 @@ func (j *journal) promised() time.Duration {
 	return time.Duration(j.before.Spec.LeaseDurationSeconds) * time.Second
 }
 
-// outlive waits for so many renewals that D of the world's timings has passed: whoever is to be deposed is by then.
+// outlive waits for so many renewals that D of the world's timings has passed. By then a leader that must go is
+// replaced.
 func (j *journal) outlive() {
 	j.w.T.Helper()
 	j.grow(int(j.w.duration()/j.w.renew()) + 1)
@@ -349,7 +350,7 @@ func (j *journal) check() time.Duration {
 }
 
 // follow begins to watch the Lease of a leader that will have to go. The function that
-// it returns tells the latest stamp that was seen in this Lease with this holder.
+// it returns reports the latest stamp that was seen in this Lease with this holder.
 func (w *world) follow(leader, namespace string) (last func() time.Time) {
 	w.T.Helper()
 	j := w.keeps(leader, namespace)

@@ -87,7 +87,7 @@ func TestAHubWhoseClockWasSetBackMakesRoom(t *testing.T) {
 		t.Fatalf("the hub has not given up within %v", notices)
 	}
 	t.Logf("it gave up after %v", time.Since(began))
-	// What the first one can have promised is not known, because its clock told an untruth: h, and then D + ε.
+	// What the first one can have promised is not known, because its clock was wrong: h, and then D + ε.
 	bound := notices + 3*time.Second + electionTime + w.term()
 	w.ledSince(time.Now(), ns, bound+soon, "east", "west")
 	within(t, "led again", time.Since(began), bound)

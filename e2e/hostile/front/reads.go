@@ -75,7 +75,7 @@ type Reads struct {
 	kinds map[Read]map[schema.GroupVersionKind]bool
 }
 
-// See adds a read, and the kind of the object in what answered it, if it can be told.
+// See adds a read, and the kind of the object in its answer, if known.
 func (s *Reads) See(r Read, status int, head []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
