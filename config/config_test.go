@@ -7,10 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,7 +38,12 @@ func TestKubectlAppliesEverythingWithoutAWarning(t *testing.T) {
 			t.Errorf("%s:\n%s", s.name, s.output)
 		}
 	}
-	for _, want := range []string{"leadershippolicies.leasecast.dev", "namespaceleaders.leasecast.dev", "deployment.apps/leasecast-hub", "role.rbac.authorization.k8s.io/leasecast-hub-fleet"} {
+	for _, want := range []string{
+		"leadershippolicies.leasecast.dev",
+		"namespaceleaders.leasecast.dev",
+		"deployment.apps/leasecast-hub",
+		"role.rbac.authorization.k8s.io/leasecast-hub-fleet",
+	} {
 		if !strings.Contains(management.output, want) {
 			t.Errorf("config/default lacks %s:\n%s", want, management.output)
 		}
@@ -58,6 +65,13 @@ type access struct {
 
 const yes, no = true, false
 
+// API groups.
+const (
+	rbac         = "rbac.authorization.k8s.io"
+	admission    = "admissionregistration.k8s.io"
+	coordination = "coordination.k8s.io"
+)
+
 func ask(t *testing.T, s *server, user string, questions map[string]access) {
 	t.Helper()
 	for name, q := range questions {
@@ -75,38 +89,38 @@ func ask(t *testing.T, s *server, user string, questions map[string]access) {
 const everyVerb = "get list watch create update patch delete deletecollection"
 
 func TestTheHubMayDoItsWorkInTheManagementClusterAndNoMore(t *testing.T) {
-	const own, capi, coordination = "leasecast.dev", "cluster.x-k8s.io", "coordination.k8s.io"
+	const own, capi, records = "leasecast.dev", "cluster.x-k8s.io", "namespaceleaders"
 	ask(t, management, hubUser, map[string]access{
-		"follows Clusters in any namespace":   {"get list watch", "", capi, "clusters", "", yes},
-		"pins those of its fleet":             {"patch", "default", capi, "clusters", "", yes},
-		"and no others":                       {"patch", "kube-public", capi, "clusters", "", no},
-		"does not make or end Clusters":       {"create update delete deletecollection", "default", capi, "clusters", "", no},
-		"follows policies":                    {"get list watch", "default", own, "leadershippolicies", "", yes},
-		"does not write policies":             {"create update patch delete", "default", own, "leadershippolicies", "", no},
-		"answers in their status":             {"update patch", "default", own, "leadershippolicies/status", "", yes},
-		"keeps the records":                   {"get list watch create update patch delete", "default", own, "namespaceleaders", "", yes},
-		"and their status":                    {"get update patch", "default", own, "namespaceleaders/status", "", yes},
-		"tells events":                        {"create patch", "default", "events.k8s.io", "events", "", yes},
-		"tells events of the old kind":        {"create patch", "default", "", "events", "", yes},
-		"reads no events":                     {"get list watch delete", "default", "", "events", "", no},
-		"knows its own cluster":               {"get", "", "", "namespaces", "kube-system", yes},
-		"knows no other namespace":            {"get list watch", "", "", "namespaces", "default", no},
-		"reads kubeconfigs of its fleet":      {"get list watch", "default", "", "secrets", "east-kubeconfig", yes},
-		"does not change them":                {"update patch delete", "default", "", "secrets", "east-kubeconfig", no},
-		"keeps the seal of its fleet":         {"get create update patch", "default", "", "secrets", seal.SecretName, yes},
-		"does not delete it":                  {"delete deletecollection", "default", "", "secrets", seal.SecretName, no},
-		"no Secret of another namespace":      {everyVerb, hubNamespace, "", "secrets", "", no},
-		"no Secret of all namespaces":         {everyVerb, "", "", "secrets", "", no},
-		"no Secret of kube-system":            {everyVerb, "kube-system", "", "secrets", "", no},
-		"holds its election":                  {"get update", hubNamespace, coordination, "leases", hub.ElectionName, yes},
-		"may start it":                        {"create", hubNamespace, coordination, "leases", "", yes},
-		"no other Lease":                      {"get update patch delete", hubNamespace, coordination, "leases", "other", no},
-		"no Lease elsewhere":                  {everyVerb, "default", coordination, "leases", "", no},
-		"no admission policies":               {everyVerb, "", "admissionregistration.k8s.io", "validatingadmissionpolicies", "", no},
-		"no rights to give":                   {everyVerb + " bind escalate", "", "rbac.authorization.k8s.io", "clusterroles", "", no},
-		"no programs to run":                  {everyVerb, hubNamespace, "", "pods", "", no},
-		"nobody to impersonate":               {"impersonate", "", "", "users", "", no},
-		"does not change what defines an API": {everyVerb, "", "apiextensions.k8s.io", "customresourcedefinitions", "", no},
+		"follows Clusters in any namespace": {"get list watch", "", capi, "clusters", "", yes},
+		"pins those of its fleet":           {"patch", "default", capi, "clusters", "", yes},
+		"and no others":                     {"patch", "kube-public", capi, "clusters", "", no},
+		"does not make or end Clusters":     {"create update delete deletecollection", "default", capi, "clusters", "", no},
+		"follows policies":                  {"get list watch", "default", own, "leadershippolicies", "", yes},
+		"does not write policies":           {"create update patch delete", "default", own, "leadershippolicies", "", no},
+		"answers in their status":           {"update patch", "default", own, "leadershippolicies/status", "", yes},
+		"keeps the records":                 {"get list watch create update patch delete", "default", own, records, "", yes},
+		"and their status":                  {"get update patch", "default", own, records + "/status", "", yes},
+		"tells events":                      {"create patch", "default", "events.k8s.io", "events", "", yes},
+		"tells events of the old kind":      {"create patch", "default", "", "events", "", yes},
+		"reads no events":                   {"get list watch delete", "default", "", "events", "", no},
+		"knows its own cluster":             {"get", "", "", "namespaces", "kube-system", yes},
+		"knows no other namespace":          {"get list watch", "", "", "namespaces", "default", no},
+		"reads kubeconfigs of its fleet":    {"get list watch", "default", "", "secrets", "east-kubeconfig", yes},
+		"does not change them":              {"update patch delete", "default", "", "secrets", "east-kubeconfig", no},
+		"keeps the seal of its fleet":       {"get create update patch", "default", "", "secrets", seal.SecretName, yes},
+		"does not delete it":                {"delete deletecollection", "default", "", "secrets", seal.SecretName, no},
+		"no Secret of another namespace":    {everyVerb, hubNamespace, "", "secrets", "", no},
+		"no Secret of all namespaces":       {everyVerb, "", "", "secrets", "", no},
+		"no Secret of kube-system":          {everyVerb, "kube-system", "", "secrets", "", no},
+		"holds its election":                {"get update", hubNamespace, coordination, "leases", hub.ElectionName, yes},
+		"may start it":                      {"create", hubNamespace, coordination, "leases", "", yes},
+		"no other Lease":                    {"get update patch delete", hubNamespace, coordination, "leases", "other", no},
+		"no Lease elsewhere":                {everyVerb, "default", coordination, "leases", "", no},
+		"no admission policies":             {everyVerb, "", admission, "validatingadmissionpolicies", "", no},
+		"no rights to give":                 {everyVerb + " bind escalate", "", rbac, "clusterroles", "", no},
+		"no programs to run":                {everyVerb, hubNamespace, "", "pods", "", no},
+		"nobody to impersonate":             {"impersonate", "", "", "users", "", no},
+		"does not change CRDs":              {everyVerb, "", "apiextensions.k8s.io", "customresourcedefinitions", "", no},
 	})
 }
 
@@ -127,11 +141,12 @@ func TestTheHubMayUseTheSecretsOfAllNamespacesIfThatIsGranted(t *testing.T) {
 		"pins Clusters anywhere":           {"patch", "kube-public", "cluster.x-k8s.io", "clusters", "", yes},
 		"keeps seals":                      {"get create update", "kube-public", "", "secrets", seal.SecretName, yes},
 		"does not change kubeconfigs":      {"update patch delete", "kube-public", "", "secrets", "east-kubeconfig", no},
-		"gives no rights":                  {everyVerb + " bind escalate", "", "rbac.authorization.k8s.io", "clusterroles", "", no},
+		"gives no rights":                  {everyVerb + " bind escalate", "", rbac, "clusterroles", "", no},
 		"runs no programs in other places": {everyVerb, "kube-public", "", "pods", "", no},
 	})
-	_, err = kubernetes.NewForConfigOrDie(management.as(t, hubNamespace, hubAccount)).CoreV1().Secrets("kube-public").Create(t.Context(),
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "east-kubeconfig"}}, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	secrets := kubernetes.NewForConfigOrDie(management.as(t, hubNamespace, hubAccount)).CoreV1().Secrets("kube-public")
+	other := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "east-kubeconfig"}}
+	_, err = secrets.Create(t.Context(), other, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "leasecast-hub-secrets") {
 		t.Errorf("a Secret that is no seal: %v", err)
 	}
@@ -157,35 +172,44 @@ func TestTheHubCreatesTheSecretOfItsSealAndNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-	err = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		_, err := renamedClient.CoreV1().Secrets("default").Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: seal.SecretName}}, dry)
+	named := func(name string) corev1.Secret {
+		return corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	}
+	own, other := named(seal.SecretName), named("east-kubeconfig")
+	granted := func(ctx context.Context) (bool, error) {
+		_, err := renamedClient.CoreV1().Secrets("default").Create(ctx, &own, dry)
 		return err == nil, nil
-	})
+	}
+	err = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, granted)
 	if err != nil {
 		t.Fatalf("the grant of the other account does not count: %v", err)
 	}
 	tokenOf := map[string]string{corev1.ServiceAccountNameKey: "default"}
+	generated := metav1.ObjectMeta{GenerateName: seal.SecretName}
 	for name, test := range map[string]struct {
 		by     kubernetes.Interface
 		secret corev1.Secret
 		may    bool
 	}{
-		"the Secret of its seal":             {hubClient, corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: seal.SecretName}}, true},
-		"no other":                           {hubClient, corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "east-kubeconfig"}}, false},
-		"none whose name the server chooses": {hubClient, corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: seal.SecretName}}, false},
+		"the Secret of its seal":             {hubClient, own, true},
+		"no other":                           {hubClient, other, false},
+		"none whose name the server chooses": {hubClient, corev1.Secret{ObjectMeta: generated}, false},
 		"no token": {hubClient, corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: "token", Annotations: tokenOf}, Type: corev1.SecretTypeServiceAccountToken,
+			ObjectMeta: metav1.ObjectMeta{Name: "token", Annotations: tokenOf},
+			Type:       corev1.SecretTypeServiceAccountToken,
 		}, false},
 		"no token under the name of the seal": {hubClient, corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: seal.SecretName, Annotations: tokenOf}, Type: corev1.SecretTypeServiceAccountToken,
+			ObjectMeta: metav1.ObjectMeta{Name: seal.SecretName, Annotations: tokenOf},
+			Type:       corev1.SecretTypeServiceAccountToken,
 		}, false},
-		"the Secret of its seal, by another account": {renamedClient, corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: seal.SecretName}}, true},
-		"no other, by another account":               {renamedClient, corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "east-kubeconfig"}}, false},
-		"nobody else is kept from anything":          {management.client, corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "east-kubeconfig"}}, true},
+		"the Secret of its seal, by another account": {renamedClient, own, true},
+		"no other, by another account":               {renamedClient, other, false},
+		"nobody else is kept from anything":          {management.client, other, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := test.by.CoreV1().Secrets("default").Create(t.Context(), &test.secret, dry)
-			if test.may && err != nil || !test.may && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "leasecast-hub-secrets")) {
+			rejected := apierrors.IsForbidden(err) && strings.Contains(err.Error(), "leasecast-hub-secrets")
+			if test.may && err != nil || !test.may && !rejected {
 				t.Errorf("the API server says: %v", err)
 			}
 		})
@@ -193,25 +217,25 @@ func TestTheHubCreatesTheSecretOfItsSealAndNoOther(t *testing.T) {
 }
 
 func TestTheHubMayDoItsWorkInAMemberAndNoMore(t *testing.T) {
-	const admission, coordination = "admissionregistration.k8s.io", "coordination.k8s.io"
+	const policies, bindings = "validatingadmissionpolicies", "validatingadmissionpolicybindings"
 	ask(t, member, hubUser, map[string]access{
-		"writes Leases":                   {"get list watch create update delete", "", coordination, "leases", "", yes},
-		"one at a time":                   {"patch deletecollection", "", coordination, "leases", "", no},
-		"follows namespaces":              {"get list watch", "", "", "namespaces", "", yes},
-		"does not change them":            {"create update patch delete", "", "", "namespaces", "", no},
-		"keeps its policy":                {"get create update delete", "", admission, "validatingadmissionpolicies", guard.Name, yes},
-		"keeps its binding":               {"get create update delete", "", admission, "validatingadmissionpolicybindings", guard.Name, yes},
-		"keeps that for registrations":    {"get create update delete", "", admission, "validatingadmissionpolicies", guard.RegistrationsName, yes},
-		"and the binding of that":         {"get create update delete", "", admission, "validatingadmissionpolicybindings", guard.RegistrationsName, yes},
-		"follows no policies":             {"list watch patch deletecollection", "", admission, "validatingadmissionpolicies", guard.Name, no},
-		"nor bindings":                    {"list watch patch deletecollection", "", admission, "validatingadmissionpolicybindings", guard.Name, no},
-		"leaves policies of others alone": {"get list watch update patch delete", "", admission, "validatingadmissionpolicies", "other", no},
-		"leaves bindings of others alone": {"get list watch update patch delete", "", admission, "validatingadmissionpolicybindings", "other", no},
-		"no webhooks":                     {everyVerb, "", admission, "validatingwebhookconfigurations", "", no},
-		"no Secrets":                      {everyVerb, "", "", "secrets", "", no},
-		"no programs to run":              {everyVerb, "", "", "pods", "", no},
-		"no rights to give":               {everyVerb + " bind escalate", "", "rbac.authorization.k8s.io", "clusterroles", "", no},
-		"nobody to impersonate":           {"impersonate", "", "", "users", "", no},
+		"writes Leases":                {"get list watch create update delete", "", coordination, "leases", "", yes},
+		"one at a time":                {"patch deletecollection", "", coordination, "leases", "", no},
+		"follows namespaces":           {"get list watch", "", "", "namespaces", "", yes},
+		"does not change them":         {"create update patch delete", "", "", "namespaces", "", no},
+		"keeps its policy":             {"get create update delete", "", admission, policies, guard.Name, yes},
+		"keeps its binding":            {"get create update delete", "", admission, bindings, guard.Name, yes},
+		"keeps that for registrations": {"get create update delete", "", admission, policies, guard.RegistrationsName, yes},
+		"keeps the binding of that":    {"get create update delete", "", admission, bindings, guard.RegistrationsName, yes},
+		"follows no policies":          {"list watch patch deletecollection", "", admission, policies, guard.Name, no},
+		"follows no bindings":          {"list watch patch deletecollection", "", admission, bindings, guard.Name, no},
+		"leaves others' policies":      {"get list watch update patch delete", "", admission, policies, "other", no},
+		"leaves others' bindings":      {"get list watch update patch delete", "", admission, bindings, "other", no},
+		"no webhooks":                  {everyVerb, "", admission, "validatingwebhookconfigurations", "", no},
+		"no Secrets":                   {everyVerb, "", "", "secrets", "", no},
+		"no programs to run":           {everyVerb, "", "", "pods", "", no},
+		"no rights to give":            {everyVerb + " bind escalate", "", rbac, "clusterroles", "", no},
+		"nobody to impersonate":        {"impersonate", "", "", "users", "", no},
 	})
 }
 
@@ -226,9 +250,9 @@ func TestAReaderReadsLeasesOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask(t, member, "system:serviceaccount:default:"+account, map[string]access{
-		"reads them":         {"get list watch", "default", "coordination.k8s.io", "leases", "", yes},
-		"not elsewhere":      {"get list watch", "kube-system", "coordination.k8s.io", "leases", "", no},
-		"does not write":     {"create update patch delete deletecollection", "default", "coordination.k8s.io", "leases", "", no},
+		"reads them":         {"get list watch", "default", coordination, "leases", "", yes},
+		"not elsewhere":      {"get list watch", "kube-system", coordination, "leases", "", no},
+		"does not write":     {"create update patch delete deletecollection", "default", coordination, "leases", "", no},
 		"reads nothing else": {"get list watch", "default", "", "configmaps", "", no},
 	})
 }
@@ -244,9 +268,9 @@ func TestAReaderThatRegistersWritesLeasesInItsOwnNamespaceOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	ask(t, member, "system:serviceaccount:default:"+account, map[string]access{
-		"keeps its registration":   {"get create update delete", "default", "coordination.k8s.io", "leases", "", yes},
-		"not elsewhere":            {"get create update delete", "kube-system", "coordination.k8s.io", "leases", "", no},
-		"sees no other":            {"list watch", "default", "coordination.k8s.io", "leases", "", no},
+		"keeps its registration":   {"get create update delete", "default", coordination, "leases", "", yes},
+		"not elsewhere":            {"get create update delete", "kube-system", coordination, "leases", "", no},
+		"sees no other":            {"list watch", "default", coordination, "leases", "", no},
 		"nothing that is no Lease": {everyVerb, "default", "", "configmaps", "", no},
 	})
 }
@@ -298,6 +322,7 @@ func TestTheRolesThatNamespacesAreHandedOutWithDoNotIncludeTheHubs(t *testing.T)
 }
 
 func TestRequestsThatTermsDependOnShareThePriorityOfElections(t *testing.T) {
+	const ofLease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/leasecast"
 	schema, err := member.client.FlowcontrolV1().FlowSchemas().Get(t.Context(), "leasecast-hub", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -306,10 +331,10 @@ func TestRequestsThatTermsDependOnShareThePriorityOfElections(t *testing.T) {
 		account, path string
 		ours          bool
 	}{
-		"the read of a Lease":                {hubAccount, "/apis/coordination.k8s.io/v1/namespaces/default/leases/leasecast", true},
+		"the read of a Lease":                {hubAccount, ofLease, true},
 		"the read of a namespace":            {hubAccount, "/api/v1/namespaces/kube-system", true},
 		"a list may wait":                    {hubAccount, "/apis/coordination.k8s.io/v1/leases", false},
-		"other service accounts have theirs": {"default", "/apis/coordination.k8s.io/v1/namespaces/default/leases/leasecast", false},
+		"other service accounts have theirs": {"default", ofLease, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -323,11 +348,12 @@ func TestRequestsThatTermsDependOnShareThePriorityOfElections(t *testing.T) {
 			}
 		})
 	}
-	level, err := member.client.FlowcontrolV1().PriorityLevelConfigurations().Get(t.Context(), "leader-election", metav1.GetOptions{})
+	levels := member.client.FlowcontrolV1().PriorityLevelConfigurations()
+	level, err := levels.Get(t.Context(), "leader-election", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	header := headerOf(t, member.as(t, hubNamespace, hubAccount), "/apis/coordination.k8s.io/v1/namespaces/default/leases/leasecast")
+	header := headerOf(t, member.as(t, hubNamespace, hubAccount), ofLease)
 	if got := header.Get("X-Kubernetes-Pf-Prioritylevel-Uid"); got != string(level.UID) {
 		t.Errorf("priority level %s, want leader-election (%s)", got, level.UID)
 	}
@@ -353,34 +379,41 @@ func headerOf(t *testing.T, config *rest.Config, path string) http.Header {
 	return response.Header
 }
 
-func TestThePodOfTheHubIsAdmittedInARestrictedNamespace(t *testing.T) {
-	deployment, err := management.client.AppsV1().Deployments(hubNamespace).Get(t.Context(), "leasecast-hub", metav1.GetOptions{})
+func deployedHub(t *testing.T) *appsv1.Deployment {
+	t.Helper()
+	deployments := management.client.AppsV1().Deployments(hubNamespace)
+	deployment, err := deployments.Get(t.Context(), hubAccount, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return deployment
+}
+
+func TestThePodOfTheHubIsAdmittedInARestrictedNamespace(t *testing.T) {
+	deployment := deployedHub(t)
 	template := deployment.Spec.Template
 	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 	pod.Name = "hub"
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-	if _, err := management.client.CoreV1().Pods(hubNamespace).Create(t.Context(), pod, dryRun); err != nil {
+	pods := management.client.CoreV1().Pods(hubNamespace)
+	if _, err := pods.Create(t.Context(), pod, dryRun); err != nil {
 		t.Fatal(err)
 	}
 	pod.Spec.Containers[0].SecurityContext = nil // it is the namespace that is strict
-	if _, err := management.client.CoreV1().Pods(hubNamespace).Create(t.Context(), pod, dryRun); !apierrors.IsForbidden(err) {
+	if _, err := pods.Create(t.Context(), pod, dryRun); !apierrors.IsForbidden(err) {
 		t.Errorf("a Pod without a security context: %v, want forbidden", err)
 	}
 }
 
 func TestTheHubIsAPairOnTwoNodesIfThereAreTwo(t *testing.T) {
-	deployment, err := management.client.AppsV1().Deployments(hubNamespace).Get(t.Context(), "leasecast-hub", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	deployment := deployedHub(t)
 	if n := *deployment.Spec.Replicas; n != 2 {
 		t.Errorf("%d replicas, want 2", n)
 	}
 	spread := deployment.Spec.Template.Spec.TopologySpreadConstraints
-	if len(spread) != 1 || spread[0].TopologyKey != corev1.LabelHostname || spread[0].WhenUnsatisfiable != corev1.ScheduleAnyway {
+	if len(spread) != 1 ||
+		spread[0].TopologyKey != corev1.LabelHostname ||
+		spread[0].WhenUnsatisfiable != corev1.ScheduleAnyway {
 		t.Fatalf("spread: %+v", spread)
 	}
 	selector, err := metav1.LabelSelectorAsSelector(spread[0].LabelSelector)
@@ -393,14 +426,12 @@ func TestTheHubIsAPairOnTwoNodesIfThereAreTwo(t *testing.T) {
 }
 
 func TestTheHubKnowsTheFlagsOfItsDeployment(t *testing.T) {
-	deployment, err := management.client.AppsV1().Deployments(hubNamespace).Get(t.Context(), "leasecast-hub", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	deployment := deployedHub(t)
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
-	args := append(deployment.Spec.Template.Spec.Containers[0].Args, "-h")
-	out, err := exec.CommandContext(ctx, "go", append([]string{"run", "../cmd/leasecast-hub"}, args...)...).CombinedOutput()
+	flags := deployment.Spec.Template.Spec.Containers[0].Args
+	args := slices.Concat([]string{"run", "../cmd/leasecast-hub"}, flags, []string{"-h"})
+	out, err := exec.CommandContext(ctx, "go", args...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("leasecast-hub %v: %v\n%s", args, err, out)
 	}

@@ -26,7 +26,8 @@ import (
 
 const timeout = 2 * time.Minute
 
-// The management cluster, with config/default, and a member, with config/member and config/reader. The tests share them and only read.
+// The management cluster, with config/default, and a member, with config/member and config/reader.
+// The tests share them and only read.
 var management, member *server
 
 type server struct {
@@ -69,8 +70,7 @@ func newServer(ctx context.Context, of *fleet.Server, dir, folder string) (*serv
 	return s, err
 }
 
-// limitsSecrets waits until the API server has the policy of the hub's Secrets in force. It takes about a second to know
-// a new one.
+// limitsSecrets waits until the API server enforces the policy of the hub's Secrets, about a second after its creation.
 func (s *server) limitsSecrets(ctx context.Context) error {
 	config := rest.CopyConfig(s.config)
 	config.Impersonate.UserName = hubUser

@@ -34,9 +34,21 @@ func TestTheHubWaitsForItsAPIServer(t *testing.T) {
 		most    time.Duration
 		lines   int // of the log
 	}{
-		"it answers at once":                 {before: refuses},
-		"it refuses for ten minutes":         {before: refuses, answers: 10 * time.Minute, least: 10 * time.Minute, most: 10*time.Minute + askEvery, lines: 20},
-		"it says nothing for ten minutes":    {before: silent, answers: 10 * time.Minute, least: 10 * time.Minute, most: 10*time.Minute + askEvery, lines: 20},
+		"it answers at once": {before: refuses},
+		"it refuses for ten minutes": {
+			before:  refuses,
+			answers: 10 * time.Minute,
+			least:   10 * time.Minute,
+			most:    10*time.Minute + askEvery,
+			lines:   20,
+		},
+		"it says nothing for ten minutes": {
+			before:  silent,
+			answers: 10 * time.Minute,
+			least:   10 * time.Minute,
+			most:    10*time.Minute + askEvery,
+			lines:   20,
+		},
 		"it says nothing to one of requests": {before: silent, answers: 1, least: askTimeout, most: askTimeout, lines: 1},
 	}
 	for name, c := range cases {
@@ -118,8 +130,8 @@ func TestWhileItWaitsTheHubIsAliveAndNotReady(t *testing.T) {
 	_ = l.Close()
 }
 
-// reservedAddress is an address of this machine where nobody listens. A socket holds its port, so that nobody else is given
-// it before the test is over. That socket lets a program listen there which names the port.
+// reservedAddress returns a local address without a listener. A socket reserves its port until the test ends, and
+// allows a program that names the port to listen there.
 func reservedAddress(t *testing.T) string {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)

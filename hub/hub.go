@@ -68,7 +68,7 @@ type Options struct {
 	// kubeconfigs then reaches what listens on the hub's machine.
 	LocalAddresses bool
 	// MetricsAddress and ProbeAddress are host:port; "0" turns the one off. Metrics are served by HTTPS, to
-	// whoever may get the URL /metrics by RBAC.
+	// clients that may get the URL /metrics by RBAC.
 	MetricsAddress, ProbeAddress string
 	// MetricsCertDir holds tls.crt and tls.key for that. Empty: each start signs a certificate of its own.
 	MetricsCertDir string
@@ -89,8 +89,8 @@ func Scheme() *runtime.Scheme {
 	return s
 }
 
-// NewManager returns a manager that runs a hub on the management cluster of cfg. It waits for the API server there until
-// ctx ends. Start the manager; when Start returns, end the process: its tenure is over. See [LostElection].
+// NewManager returns a manager that runs a hub on the management cluster of cfg. It waits for the API server there
+// until ctx ends. Start the manager; when Start returns, end the process: its tenure is over. See [LostElection].
 func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Manager, error) {
 	if o.Namespace == "" {
 		return nil, errors.New("hub: Namespace is empty: name the namespace that the hub runs in")
@@ -135,7 +135,8 @@ func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Man
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
-	mgr, err := mcmanager.New(cfg, f, managerOptions(o, serving, tenure.TakeOverPromptly(t.Lock(lock), utilclock.RealClock{})))
+	elector := tenure.TakeOverPromptly(t.Lock(lock), utilclock.RealClock{})
+	mgr, err := mcmanager.New(cfg, f, managerOptions(o, serving, elector))
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
@@ -147,7 +148,14 @@ func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Man
 }
 
 // setup adds the hub's parts to a manager.
-func setup(mgr mcmanager.Manager, o Options, t *tenure.Tenure, elected func(context.Context) bool, f *fleet.Provider, id string) error {
+func setup(
+	mgr mcmanager.Manager,
+	o Options,
+	t *tenure.Tenure,
+	elected func(context.Context) bool,
+	f *fleet.Provider,
+	id string,
+) error {
 	if err := f.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("hub: fleet: %w", err)
 	}
@@ -209,7 +217,7 @@ func managerOptions(o Options, serving server.Options, lock resourcelock.Interfa
 	return opts
 }
 
-// slimOwn drops from a policy or record what no cache of the hub needs. Updates of a status and patches leave it as it is.
+// slimOwn drops from a policy or record what no cache of the hub needs. Status updates and patches keep it.
 func slimOwn(o any) (any, error) {
 	if object, ok := o.(client.Object); ok {
 		object.SetManagedFields(nil)

@@ -17,7 +17,8 @@ import (
 func TestTheElectionIsRenewedInTimeAfterItsConnectionDiedSilently(t *testing.T) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","metadata":{"name":"leasecast-hub"},"spec":{"holderIdentity":"us"}}`)
+		_, _ = io.WriteString(w, `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease",`+
+			`"metadata":{"name":"leasecast-hub"},"spec":{"holderIdentity":"us"}}`)
 	}))
 	s.EnableHTTP2 = true
 	s.StartTLS()
@@ -31,9 +32,10 @@ func TestTheElectionIsRenewedInTimeAfterItsConnectionDiedSilently(t *testing.T) 
 			t.Error(err)
 		}
 	})
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	lock, err := electionLock(&rest.Config{
 		Host:            "https://" + p.Addr(),
-		TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})},
+		TLSClientConfig: rest.TLSClientConfig{CAData: ca},
 	}, "hub", "us")
 	if err != nil {
 		t.Fatal(err)

@@ -45,9 +45,11 @@ func (*wonOnce) Describe() string   { return "the election" }
 func managerWith(t *testing.T, lock resourcelock.Interface) manager.Manager {
 	t.Helper()
 	mgr, err := manager.New(&rest.Config{Host: "https://nowhere.invalid"}, manager.Options{
-		Scheme:                              runtime.NewScheme(),
-		Metrics:                             server.Options{BindAddress: "0"},
-		MapperProvider:                      func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return meta.NewDefaultRESTMapper(nil), nil },
+		Scheme:  runtime.NewScheme(),
+		Metrics: server.Options{BindAddress: "0"},
+		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
+			return meta.NewDefaultRESTMapper(nil), nil
+		},
 		LeaderElection:                      true,
 		LeaderElectionResourceLockInterface: lock,
 		LeaderElectionReleaseOnCancel:       true,

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// peerVariable makes the test binary play the hub that begins again. It holds the address of a peer that it connects to.
+// peerVariable makes the test binary play the hub that begins again. It holds the address of the peer to connect to.
 const peerVariable = "LEASECAST_TEST_PEER"
 
 // spinVariable marks a process that must not begin again.
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beginTwice connects to the peer, tells it who this process is, and begins again while it still writes. What begins then
+// beginTwice connects to the peer, sends it the process's ID, and begins again while it still writes. The new program
 // does the same, and ends when the peer sends a dot.
 func beginTwice(peer string) {
 	c, err := net.Dial("tcp", peer)

@@ -18,7 +18,8 @@ var compatible = map[string]string{
 }
 
 func TestWhatIsLinkedInHasACompatibleLicence(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}", ".").Output()
+	const line = "{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}"
+	out, err := exec.Command("go", "list", "-deps", "-f", line, ".").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

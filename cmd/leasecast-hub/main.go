@@ -42,12 +42,16 @@ func run(ctx context.Context) error {
 	var fleets string
 	var verbose int
 	var showVersion bool
-	flag.StringVar(&o.Namespace, "hub-namespace", os.Getenv("POD_NAMESPACE"), "namespace that the hub runs in and holds its election in; default: $POD_NAMESPACE")
-	flag.StringVar(&fleets, "namespace", "", "comma-separated namespaces whose Clusters are served; empty: all in which the hub may use Secrets")
+	flag.StringVar(&o.Namespace, "hub-namespace", os.Getenv("POD_NAMESPACE"),
+		"namespace that the hub runs in and holds its election in; default: $POD_NAMESPACE")
+	flag.StringVar(&fleets, "namespace", "",
+		"comma-separated namespaces whose Clusters are served; empty: all in which the hub may use Secrets")
 	flag.StringVar(&o.MetricsAddress, "metrics-address", ":8443", "host:port of the metrics, by HTTPS; 0 turns them off")
-	flag.StringVar(&o.MetricsCertDir, "metrics-cert-dir", "", "folder with tls.crt and tls.key for the metrics; empty: the hub signs its certificates itself")
+	flag.StringVar(&o.MetricsCertDir, "metrics-cert-dir", "",
+		"folder with tls.crt and tls.key for the metrics; empty: the hub signs its certificates itself")
 	flag.StringVar(&o.ProbeAddress, "probe-address", ":8081", "host:port of /healthz and /readyz; 0 turns them off")
-	flag.BoolVar(&o.LocalAddresses, "allow-local-addresses", false, "let kubeconfigs name loopback and link-local addresses; for fleets on one machine")
+	flag.BoolVar(&o.LocalAddresses, "allow-local-addresses", false,
+		"let kubeconfigs name loopback and link-local addresses; for fleets on one machine")
 	flag.BoolVar(&showVersion, "version", false, "print the version and end")
 	flag.IntVar(&verbose, "v", 0, "verbosity of the log, up to 10; 0 logs changes only")
 	flag.Parse() // controller-runtime registers --kubeconfig

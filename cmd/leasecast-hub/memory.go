@@ -27,7 +27,8 @@ func limitMemory() error {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n <= 0 || n == math.MaxInt64 {
-		return fmt.Errorf("%s is %q: set it to the memory limit of the container in bytes, or leave it out", memoryVariable, text)
+		return fmt.Errorf("%s is %q: set it to the memory limit of the container in bytes, or leave it out",
+			memoryVariable, text)
 	}
 	debug.SetMemoryLimit(n / 5 * 4)
 	return nil

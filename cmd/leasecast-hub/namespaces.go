@@ -16,7 +16,8 @@ func namespaces(list string) ([]string, error) {
 	for name := range strings.SplitSeq(list, ",") {
 		name = strings.TrimSpace(name)
 		if len(validation.IsDNS1123Label(name)) > 0 {
-			return nil, fmt.Errorf("--namespace=%s: %q is no name of a namespace: give names that are separated by commas", list, name)
+			return nil, fmt.Errorf("--namespace=%s: %q is no name of a namespace: give names that are separated by commas",
+				list, name)
 		}
 		names = append(names, name)
 	}

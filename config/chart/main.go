@@ -1,5 +1,5 @@
-// Command chart makes the Helm chart out of the rendered config/default: what it installs is the same, and values change
-// what users want to be different. make build-installer runs it.
+// Command chart makes the Helm chart out of the rendered config/default. Without values it installs the same objects.
+// make build-installer runs it.
 package main
 
 import (
@@ -168,9 +168,13 @@ func (c *chart) deployment(o *unstructured.Unstructured) error {
 		return fmt.Errorf("the image %v has no tag: name one, or a digest", manager["image"])
 	}
 	c.values["image"] = map[string]any{"repository": repository, "tag": tag, "pullPolicy": manager["imagePullPolicy"]}
-	manager["image"] = c.says(`{{ .Values.image.repository }}{{ if hasPrefix "sha256:" .Values.image.tag }}@{{ else }}:{{ end }}{{ .Values.image.tag }}`)
+	manager["image"] = c.says(`{{ .Values.image.repository }}` +
+		`{{ if hasPrefix "sha256:" .Values.image.tag }}@{{ else }}:{{ end }}{{ .Values.image.tag }}`)
 	manager["imagePullPolicy"] = c.says("{{ .Values.image.pullPolicy }}")
-	manager["args"] = []any{c.says(`--v={{ .Values.logVerbosity }}`), c.says(`"--namespace={{ join "," .Values.fleetNamespaces }}"`)}
+	manager["args"] = []any{
+		c.says(`--v={{ .Values.logVerbosity }}`),
+		c.says(`"--namespace={{ join "," .Values.fleetNamespaces }}"`),
+	}
 	c.values["logVerbosity"] = 0
 	c.values["fleetNamespaces"] = []any{fleetNamespace}
 	c.values["resources"] = manager["resources"]
@@ -189,8 +193,8 @@ func (c *chart) deployment(o *unstructured.Unstructured) error {
 	return nil
 }
 
-// splitImage parts the name of an image from its tag. A digest belongs to the tag, or is all of it. A registry may have a
-// port, whose colon comes before a slash.
+// splitImage splits an image into its name and tag. A digest is part of the tag. The colon of a registry's port comes
+// before a slash.
 func splitImage(image string) (repository, tag string) {
 	name, digest, _ := strings.Cut(image, "@")
 	if colon := strings.LastIndex(name, ":"); colon > strings.LastIndex(name, "/") {

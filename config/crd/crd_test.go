@@ -36,8 +36,11 @@ func TestCRDs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := crd.Spec.Names; !slices.Equal(got.ShortNames, short) || !slices.Equal(got.Categories, []string{"leasecast"}) {
-				t.Errorf("short names %v, categories %v", got.ShortNames, got.Categories)
+			if got := crd.Spec.Names.ShortNames; !slices.Equal(got, short) {
+				t.Errorf("short names %v, want %v", got, short)
+			}
+			if got := crd.Spec.Names.Categories; !slices.Equal(got, []string{"leasecast"}) {
+				t.Errorf("categories %v, want leasecast", got)
 			}
 			// clusterctl move looks only at CRDs with the first label, and takes their objects along, whoever
 			// owns them, where there is the second.
@@ -84,7 +87,13 @@ func TestWhatKubectlPrints(t *testing.T) {
 	since := metav1.NewMicroTime(time.Now().Add(-90 * time.Second))
 	record := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "printed"}}
 	record.Spec = v1alpha1.NamespaceLeaderSpec{
-		Leader: "east", State: v1alpha1.StateLeading, Epoch: 7, Reason: reason.Elected, Next: "west", Since: &since, Policy: "shop",
+		Leader: "east",
+		State:  v1alpha1.StateLeading,
+		Epoch:  7,
+		Reason: reason.Elected,
+		Next:   "west",
+		Since:  &since,
+		Policy: "shop",
 	}
 	if err := c.Create(t.Context(), record); err != nil {
 		t.Fatal(err)
@@ -96,10 +105,16 @@ func TestWhatKubectlPrints(t *testing.T) {
 	if err := c.Create(t.Context(), policy); err != nil {
 		t.Fatal(err)
 	}
-	policy.Status = v1alpha1.LeadershipPolicyStatus{Namespaces: ptr.To[int32](3), Clusters: ptr.To[int32](2), Conditions: []metav1.Condition{{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Ready",
-		LastTransitionTime: metav1.Now(),
-	}}}
+	policy.Status = v1alpha1.LeadershipPolicyStatus{
+		Namespaces: ptr.To[int32](3),
+		Clusters:   ptr.To[int32](2),
+		Conditions: []metav1.Condition{{
+			Type:               v1alpha1.ConditionReady,
+			Status:             metav1.ConditionTrue,
+			Reason:             "Ready",
+			LastTransitionTime: metav1.Now(),
+		}},
+	}
 	if err := c.Status().Update(t.Context(), policy); err != nil {
 		t.Fatal(err)
 	}
@@ -162,26 +177,30 @@ func printed(t *testing.T, resource string) *metav1.Table {
 }
 
 func TestRecordIsCheckedWhenItIsWritten(t *testing.T) {
+	type record = v1alpha1.NamespaceLeader
 	tests := map[string]struct {
 		change func(*v1alpha1.NamespaceLeader)
 		want   string
 	}{
-		"an empty record":      {func(*v1alpha1.NamespaceLeader) {}, admitted},
-		"each state: Leading":  {func(o *v1alpha1.NamespaceLeader) { o.Spec.State = v1alpha1.StateLeading }, admitted},
-		"each state: Vacant":   {func(o *v1alpha1.NamespaceLeader) { o.Spec.State = v1alpha1.StateVacant }, admitted},
-		"each state: Draining": {func(o *v1alpha1.NamespaceLeader) { o.Spec.State = v1alpha1.StateDraining }, admitted},
-		"each state: Retired":  {func(o *v1alpha1.NamespaceLeader) { o.Spec.State = v1alpha1.StateRetired }, admitted},
-		"no state of its own":  {func(o *v1alpha1.NamespaceLeader) { o.Spec.State = "Resting" }, `Unsupported value: "Resting"`},
-		"no epoch below 0":     {func(o *v1alpha1.NamespaceLeader) { o.Spec.Epoch = -1 }, "epoch in body should be greater than or equal to 1"},
-		"one priority per Cluster": {func(o *v1alpha1.NamespaceLeader) {
+		"an empty record":      {func(*record) {}, admitted},
+		"each state: Leading":  {func(o *record) { o.Spec.State = v1alpha1.StateLeading }, admitted},
+		"each state: Vacant":   {func(o *record) { o.Spec.State = v1alpha1.StateVacant }, admitted},
+		"each state: Draining": {func(o *record) { o.Spec.State = v1alpha1.StateDraining }, admitted},
+		"each state: Retired":  {func(o *record) { o.Spec.State = v1alpha1.StateRetired }, admitted},
+		"no state of its own":  {func(o *record) { o.Spec.State = "Resting" }, `Unsupported value: "Resting"`},
+		"no epoch below 0":     {func(o *record) { o.Spec.Epoch = -1 }, "epoch in body should be greater than or equal to 1"},
+		"one priority per Cluster": {func(o *record) {
 			o.Spec.ObservedPriorities = []v1alpha1.ObservedPriority{{Name: "a"}, {Name: "a"}}
 		}, "Duplicate value"},
-		"no names without bounds": {func(o *v1alpha1.NamespaceLeader) { o.Spec.Leader = strings.Repeat("a", 254) }, "may not be more than 253"},
-		"one entry per Cluster": {func(o *v1alpha1.NamespaceLeader) {
+		"no names without bounds": {func(o *record) { o.Spec.Leader = strings.Repeat("a", 254) }, "may not be more than 253"},
+		"one entry per Cluster": {func(o *record) {
 			o.Status.Candidates = []v1alpha1.Candidate{{Name: "a"}, {Name: "a"}}
 		}, "Duplicate value"},
-		"the longest history": {func(o *v1alpha1.NamespaceLeader) { o.Status.History = changes(v1alpha1.MaxHistory) }, admitted},
-		"no longer history":   {func(o *v1alpha1.NamespaceLeader) { o.Status.History = changes(v1alpha1.MaxHistory + 1) }, "must have at most 16 items"},
+		"the longest history": {func(o *record) { o.Status.History = changes(v1alpha1.MaxHistory) }, admitted},
+		"no longer history": {
+			change: func(o *record) { o.Status.History = changes(v1alpha1.MaxHistory + 1) },
+			want:   "must have at most 16 items",
+		},
 	}
 	c := newClient(t)
 	for name, test := range tests {

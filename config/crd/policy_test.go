@@ -19,19 +19,24 @@ import (
 
 const admitted = ""
 
-// What people are told.
+// The messages of the API server.
 const (
-	sumTooLarge   = "renewIntervalMilliseconds twice, requestTimeoutMilliseconds and maxClockSkewMilliseconds must not add up to more than leaseDurationMilliseconds, or one lost renewal ends the term: raise leaseDurationMilliseconds or lower the others"
-	badSelector   = "each of matchExpressions needs the operator In or NotIn and values, or the operator Exists or DoesNotExist and no values"
-	badLeaseName  = "leaseName must be a DNS subdomain, such as leasecast"
-	fixedName     = "leaseName cannot be changed, because readers in every cluster know it: delete the policy and create it again with the other name"
+	sumTooLarge = "renewIntervalMilliseconds twice, requestTimeoutMilliseconds and maxClockSkewMilliseconds " +
+		"must not add up to more than leaseDurationMilliseconds, or one lost renewal ends the term: " +
+		"raise leaseDurationMilliseconds or lower the others"
+	badSelector = "each of matchExpressions needs the operator In or NotIn and values, " +
+		"or the operator Exists or DoesNotExist and no values"
+	badLeaseName = "leaseName must be a DNS subdomain, such as leasecast"
+	fixedName    = "leaseName cannot be changed, because readers in every cluster know it: " +
+		"delete the policy and create it again with the other name"
 	noNamespaces  = "name at least one namespace in names, or give a selector"
 	badNamespace  = "a namespace name must be a DNS label, such as team-a"
 	kubeNamespace = "kube-* namespaces cannot be managed"
 )
 
+const some = "namespaces: {names: [team-a]}\n"
+
 func TestPolicyIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
-	const some = "namespaces: {names: [team-a]}\n"
 	timings := func(fields string) string { return some + "timings: {" + fields + "}" }
 	health := func(fields string) string { return some + "health: {" + fields + "}" }
 	names := func(names ...string) string {
@@ -50,76 +55,88 @@ func TestPolicyIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
 	tests := map[string]struct{ spec, want string }{
 		"one namespace is enough": {some, admitted},
 
-		"the fast profile":                        {timings("leaseDurationMilliseconds: 3000, renewIntervalMilliseconds: 1000, requestTimeoutMilliseconds: 500, maxClockSkewMilliseconds: 250"), admitted},
-		"the sum may be D":                        {timings("leaseDurationMilliseconds: 14000"), admitted},
-		"the sum may not exceed D":                {timings("leaseDurationMilliseconds: 13000"), sumTooLarge},
-		"the sum may not exceed D by a bit":       {timings("leaseDurationMilliseconds: 14000, maxClockSkewMilliseconds: 1001"), sumTooLarge},
-		"r counts twice":                          {timings("renewIntervalMilliseconds: 6000"), sumTooLarge},
-		"τ counts":                                {timings("requestTimeoutMilliseconds: 5000"), sumTooLarge},
-		"ε counts":                                {timings("maxClockSkewMilliseconds: 3000"), sumTooLarge},
-		"all at their largest":                    {timings("leaseDurationMilliseconds: 3600000, renewIntervalMilliseconds: 3600000, requestTimeoutMilliseconds: 3600000, maxClockSkewMilliseconds: 3600000"), sumTooLarge},
-		"null timings are the default":            {some + "timings: null", admitted},
-		"D is positive":                           {timings("leaseDurationMilliseconds: 0"), "leaseDurationMilliseconds in body should be greater than or equal to 1000"},
-		"D is not negative":                       {timings("leaseDurationMilliseconds: -15000"), "leaseDurationMilliseconds in body should be greater than or equal to 1000"},
-		"D is at most an hour":                    {timings("leaseDurationMilliseconds: 3601000"), "leaseDurationMilliseconds in body should be less than or equal to 3600000"},
-		"D is whole seconds":                      {timings("leaseDurationMilliseconds: 2500"), "leaseDurationMilliseconds in body should be a multiple of 1000"},
-		"D is a number":                           {timings("leaseDurationMilliseconds: 15s"), "leaseDurationMilliseconds in body must be of type integer"},
-		"D fits 32 bits":                          {timings("leaseDurationMilliseconds: 99999999999"), "leaseDurationMilliseconds in body should be less than or equal to 3600000"},
-		"r is a number":                           {timings("renewIntervalMilliseconds: 5s"), "renewIntervalMilliseconds in body must be of type integer"},
-		"r is not less than 100 ms":               {timings("renewIntervalMilliseconds: 99"), "renewIntervalMilliseconds in body should be greater than or equal to 100"},
-		"r may be 100 ms":                         {timings("renewIntervalMilliseconds: 100"), admitted},
-		"r is at most an hour":                    {timings("renewIntervalMilliseconds: 3600001"), "renewIntervalMilliseconds in body should be less than or equal to 3600000"},
-		"τ is not less than 50 ms":                {timings("requestTimeoutMilliseconds: 49"), "requestTimeoutMilliseconds in body should be greater than or equal to 50"},
-		"τ may be 50 ms":                          {timings("requestTimeoutMilliseconds: 50"), admitted},
-		"τ is at most an hour":                    {timings("requestTimeoutMilliseconds: 3600001"), "requestTimeoutMilliseconds in body should be less than or equal to 3600000"},
-		"ε is not zero":                           {timings("maxClockSkewMilliseconds: 0"), "maxClockSkewMilliseconds in body should be greater than or equal to 1"},
-		"ε may be 1 ms":                           {timings("maxClockSkewMilliseconds: 1"), admitted},
-		"ε is at most an hour":                    {timings("maxClockSkewMilliseconds: 3600001"), "maxClockSkewMilliseconds in body should be less than or equal to 3600000"},
-		"a mistyped field is refused":             {timings("renewInterval: 5s"), `unknown field "spec.timings.renewInterval"`},
-		"a lost cluster after 100 ms":             {health("unreachableAfterMilliseconds: 100, recoverAfterMilliseconds: 0"), admitted},
-		"a cluster is not lost at once":           {health("unreachableAfterMilliseconds: 99"), "unreachableAfterMilliseconds in body should be greater than or equal to 100"},
-		"a cluster is lost within an hour":        {health("unreachableAfterMilliseconds: 3600001"), "unreachableAfterMilliseconds in body should be less than or equal to 3600000"},
-		"the time to recover is not negative":     {health("recoverAfterMilliseconds: -1"), "recoverAfterMilliseconds in body should be greater than or equal to 0"},
-		"the time to recover is at most an hour":  {health("recoverAfterMilliseconds: 3600001"), "recoverAfterMilliseconds in body should be less than or equal to 3600000"},
-		"a first leader need not wait":            {some + "initialDelaySeconds: 0", admitted},
-		"a first leader may wait for an hour":     {some + "initialDelaySeconds: 3600", admitted},
-		"a first leader does not wait for longer": {some + "initialDelaySeconds: 3601", "initialDelaySeconds in body should be less than or equal to 3600"},
-		"a first leader does not come too early":  {some + "initialDelaySeconds: -1", "initialDelaySeconds in body should be greater than or equal to 0"},
-		"a Lease may have dots in its name":       {some + "leaseName: leasecast.example.com", admitted},
-		"a Lease has a name":                      {some + `leaseName: ""`, "leaseName in body should be at least 1 chars long"},
-		"the name of a Lease is in lower case":    {some + "leaseName: Leasecast", badLeaseName},
-		"the name of a Lease has no slashes":      {some + "leaseName: a/b", badLeaseName},
-		"the name of a Lease has 253 characters":  {some + "leaseName: " + strings.Repeat("a", 253), admitted},
-		"the name of a Lease has no 254":          {some + "leaseName: " + strings.Repeat("a", 254), "may not be more than 253"},
-		"there is a spec":                         {"", "spec: Required value"},
-		"there is a choice of namespaces":         {"leaseName: leasecast", "spec.namespaces: Required value"},
-		"the choice of namespaces is not empty":   {"namespaces: {}", noNamespaces},
-		"the list of namespaces is not empty":     {names(), noNamespaces},
-		"a selector is enough":                    {"namespaces: {selector: {matchLabels: {team: a}}}", admitted},
-		"an empty selector selects all":           {"namespaces: {selector: {}}", admitted},
-		"names and a selector":                    {"namespaces: {names: [team-a], selector: {matchLabels: {team: a}}}", admitted},
-		"kube-system is not managed":              {names("kube-system"), kubeNamespace},
-		"kube-anything is not managed":            {names("team-a", "kube-x"), kubeNamespace},
-		"kube is managed":                         {names("kube", "kubernetes"), admitted},
-		"a namespace is in lower case":            {names("Team-A"), badNamespace},
-		"a namespace has no dots":                 {names("team.a"), badNamespace},
-		"a namespace has a name":                  {names(`""`), badNamespace},
-		"a namespace has 63 characters":           {names(strings.Repeat("a", 63)), admitted},
-		"a namespace has no 64":                   {names(strings.Repeat("a", 64)), "may not be more than 63"},
-		"a namespace is named once":               {names("team-a", "team-a"), "Duplicate value"},
-		"1000 namespaces":                         {names(numbered(1000)...), admitted},
-		"no 1001 namespaces":                      {names(numbered(1001)...), "must have at most 1000 items"},
-		"In needs values":                         {selector("key: team, operator: In"), badSelector},
-		"In with values":                          {selector("key: team, operator: In, values: [a]"), admitted},
-		"NotIn needs values":                      {selector("key: team, operator: NotIn, values: []"), badSelector},
-		"NotIn with values":                       {selector("key: team, operator: NotIn, values: [a]"), admitted},
-		"Exists takes no values":                  {selector("key: team, operator: Exists, values: [a]"), badSelector},
-		"Exists without values":                   {selector("key: team, operator: Exists"), admitted},
-		"DoesNotExist takes no values":            {selector("key: team, operator: DoesNotExist, values: [a]"), badSelector},
-		"DoesNotExist without values":             {selector("key: team, operator: DoesNotExist"), admitted},
-		"an operator is not made up":              {selector("key: team, operator: Like, values: [a]"), badSelector},
-		"a selector of Clusters":                  {some + "clusterSelector: {matchLabels: {region: eu}}", admitted},
-		"the operators for Clusters are the same": {some + "clusterSelector: {matchExpressions: [{key: region, operator: Is, values: [eu]}]}", badSelector},
+		"the fast profile": {timings("leaseDurationMilliseconds: 3000, renewIntervalMilliseconds: 1000, " +
+			"requestTimeoutMilliseconds: 500, maxClockSkewMilliseconds: 250"), admitted},
+		"the sum may be D":         {timings("leaseDurationMilliseconds: 14000"), admitted},
+		"the sum may not exceed D": {timings("leaseDurationMilliseconds: 13000"), sumTooLarge},
+		"the sum may not exceed D by 1 ms": {
+			timings("leaseDurationMilliseconds: 14000, maxClockSkewMilliseconds: 1001"), sumTooLarge,
+		},
+		"r counts twice": {timings("renewIntervalMilliseconds: 6000"), sumTooLarge},
+		"τ counts":       {timings("requestTimeoutMilliseconds: 5000"), sumTooLarge},
+		"ε counts":       {timings("maxClockSkewMilliseconds: 3000"), sumTooLarge},
+		"all at their largest": {timings("leaseDurationMilliseconds: 3600000, renewIntervalMilliseconds: 3600000, " +
+			"requestTimeoutMilliseconds: 3600000, maxClockSkewMilliseconds: 3600000"), sumTooLarge},
+		"null timings are the default": {some + "timings: null", admitted},
+		"D is whole seconds": {
+			spec: timings("leaseDurationMilliseconds: 2500"),
+			want: "leaseDurationMilliseconds in body should be a multiple of 1000",
+		},
+		"D is a number": {
+			spec: timings("leaseDurationMilliseconds: 15s"),
+			want: "leaseDurationMilliseconds in body must be of type integer",
+		},
+		"D fits 32 bits": {
+			spec: timings("leaseDurationMilliseconds: 99999999999"),
+			want: "leaseDurationMilliseconds in body should be less than or equal to 3600000",
+		},
+		"r is a number": {
+			spec: timings("renewIntervalMilliseconds: 5s"),
+			want: "renewIntervalMilliseconds in body must be of type integer",
+		},
+		"r may be 100 ms":             {timings("renewIntervalMilliseconds: 100"), admitted},
+		"τ may be 50 ms":              {timings("requestTimeoutMilliseconds: 50"), admitted},
+		"ε may be 1 ms":               {timings("maxClockSkewMilliseconds: 1"), admitted},
+		"a mistyped field is refused": {timings("renewInterval: 5s"), `unknown field "spec.timings.renewInterval"`},
+		"a lost cluster after 100 ms": {
+			health("unreachableAfterMilliseconds: 100, recoverAfterMilliseconds: 0"), admitted,
+		},
+		"a first leader need not wait":        {some + "initialDelaySeconds: 0", admitted},
+		"a first leader may wait for an hour": {some + "initialDelaySeconds: 3600", admitted},
+		"a Lease may have dots in its name":   {some + "leaseName: leasecast.example.com", admitted},
+		"a Lease has a name": {
+			spec: some + `leaseName: ""`,
+			want: "leaseName in body should be at least 1 chars long",
+		},
+		"the name of a Lease is in lower case":   {some + "leaseName: Leasecast", badLeaseName},
+		"the name of a Lease has no slashes":     {some + "leaseName: a/b", badLeaseName},
+		"the name of a Lease has 253 characters": {some + "leaseName: " + strings.Repeat("a", 253), admitted},
+		"the name of a Lease has no 254": {
+			spec: some + "leaseName: " + strings.Repeat("a", 254),
+			want: "may not be more than 253",
+		},
+		"there is a spec":                       {"", "spec: Required value"},
+		"there is a choice of namespaces":       {"leaseName: leasecast", "spec.namespaces: Required value"},
+		"the choice of namespaces is not empty": {"namespaces: {}", noNamespaces},
+		"the list of namespaces is not empty":   {names(), noNamespaces},
+		"a selector is enough":                  {"namespaces: {selector: {matchLabels: {team: a}}}", admitted},
+		"an empty selector selects all":         {"namespaces: {selector: {}}", admitted},
+		"names and a selector":                  {"namespaces: {names: [a], selector: {matchLabels: {team: a}}}", admitted},
+		"kube-system is not managed":            {names("kube-system"), kubeNamespace},
+		"kube-anything is not managed":          {names("team-a", "kube-x"), kubeNamespace},
+		"kube is managed":                       {names("kube", "kubernetes"), admitted},
+		"a namespace is in lower case":          {names("Team-A"), badNamespace},
+		"a namespace has no dots":               {names("team.a"), badNamespace},
+		"a namespace has a name":                {names(`""`), badNamespace},
+		"a namespace has 63 characters":         {names(strings.Repeat("a", 63)), admitted},
+		"a namespace has no 64":                 {names(strings.Repeat("a", 64)), "may not be more than 63"},
+		"a namespace is named once":             {names("team-a", "team-a"), "Duplicate value"},
+		"1000 namespaces":                       {names(numbered(1000)...), admitted},
+		"no 1001 namespaces":                    {names(numbered(1001)...), "must have at most 1000 items"},
+		"In needs values":                       {selector("key: team, operator: In"), badSelector},
+		"In with values":                        {selector("key: team, operator: In, values: [a]"), admitted},
+		"NotIn needs values":                    {selector("key: team, operator: NotIn, values: []"), badSelector},
+		"NotIn with values":                     {selector("key: team, operator: NotIn, values: [a]"), admitted},
+		"Exists takes no values":                {selector("key: team, operator: Exists, values: [a]"), badSelector},
+		"Exists without values":                 {selector("key: team, operator: Exists"), admitted},
+		"DoesNotExist takes no values":          {selector("key: team, operator: DoesNotExist, values: [a]"), badSelector},
+		"DoesNotExist without values":           {selector("key: team, operator: DoesNotExist"), admitted},
+		"an operator is not made up":            {selector("key: team, operator: Like, values: [a]"), badSelector},
+		"a selector of Clusters":                {some + "clusterSelector: {matchLabels: {region: eu}}", admitted},
+		"an operator for Clusters is not made up": {
+			spec: some + "clusterSelector: {matchExpressions: [{key: a, operator: Is}]}",
+			want: badSelector,
+		},
 		"a field that does not exist is not lost": {some + "failback: Automatic", `unknown field "spec.failback"`},
 	}
 	c := newClient(t)
@@ -134,18 +151,49 @@ func TestPolicyIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
 	}
 }
 
+// A number outside of its bounds is refused. The message names the bound.
+func TestNumbersOfAPolicyHaveBounds(t *testing.T) {
+	tests := map[string]struct {
+		spec        string // with a verb for the number
+		least, most int
+	}{
+		"leaseDurationMilliseconds":    {"timings: {leaseDurationMilliseconds: %d}", 1000, 3_600_000},
+		"renewIntervalMilliseconds":    {"timings: {renewIntervalMilliseconds: %d}", 100, 3_600_000},
+		"requestTimeoutMilliseconds":   {"timings: {requestTimeoutMilliseconds: %d}", 50, 3_600_000},
+		"maxClockSkewMilliseconds":     {"timings: {maxClockSkewMilliseconds: %d}", 1, 3_600_000},
+		"unreachableAfterMilliseconds": {"health: {unreachableAfterMilliseconds: %d}", 100, 3_600_000},
+		"recoverAfterMilliseconds":     {"health: {recoverAfterMilliseconds: %d}", 0, 3_600_000},
+		"initialDelaySeconds":          {"initialDelaySeconds: %d", 0, 3600},
+	}
+	c := newClient(t)
+	for field, test := range tests {
+		t.Run(field, func(t *testing.T) {
+			for number, bound := range map[int]string{
+				test.least - 1: fmt.Sprintf("greater than or equal to %d", test.least),
+				-test.most:     fmt.Sprintf("greater than or equal to %d", test.least),
+				test.most + 1:  fmt.Sprintf("less than or equal to %d", test.most),
+			} {
+				spec := "spec:\n  " + strings.TrimSpace(some) + "\n  " + fmt.Sprintf(test.spec, number)
+				mustBe(t, c.Create(t.Context(), object(t, "LeadershipPolicy", spec)), field+" in body should be "+bound)
+			}
+		})
+	}
+}
 func TestPolicyMayBeChangedButForTheNameOfItsLease(t *testing.T) {
 	tests := map[string]struct {
 		before string // leaseName
 		change func(*v1alpha1.LeadershipPolicy)
 		want   string
 	}{
-		"timings":                     {"", func(p *v1alpha1.LeadershipPolicy) { p.Spec.Timings.LeaseDurationMilliseconds = 30_000 }, admitted},
-		"timings, badly":              {"", func(p *v1alpha1.LeadershipPolicy) { p.Spec.Timings.LeaseDurationMilliseconds = 3_000 }, sumTooLarge},
-		"namespaces":                  {"", func(p *v1alpha1.LeadershipPolicy) { p.Spec.Namespaces.Names = []string{"team-b"} }, admitted},
+		"timings": {change: func(p *v1alpha1.LeadershipPolicy) { p.Spec.Timings.LeaseDurationMilliseconds = 30_000 }},
+		"timings, badly": {
+			change: func(p *v1alpha1.LeadershipPolicy) { p.Spec.Timings.LeaseDurationMilliseconds = 3_000 },
+			want:   sumTooLarge,
+		},
+		"namespaces":                  {change: func(p *v1alpha1.LeadershipPolicy) { p.Spec.Namespaces.Names[0] = "team-b" }},
 		"the default name, to itself": {"", func(p *v1alpha1.LeadershipPolicy) { p.Spec.LeaseName = "" }, admitted},
 		"the default name":            {"", func(p *v1alpha1.LeadershipPolicy) { p.Spec.LeaseName = "other" }, fixedName},
-		"a chosen name":               {"chosen", func(p *v1alpha1.LeadershipPolicy) { p.Spec.LeaseName = "other" }, fixedName},
+		"a chosen name, to another":   {"chosen", func(p *v1alpha1.LeadershipPolicy) { p.Spec.LeaseName = "new" }, fixedName},
 		"a chosen name, to none":      {"chosen", func(p *v1alpha1.LeadershipPolicy) { p.Spec.LeaseName = "" }, fixedName},
 	}
 	c := newClient(t)

@@ -1,5 +1,5 @@
-// Command image makes an image of static programs without a registry and without Docker, as an archive that docker load and
-// kind load image-archive take. make image runs it.
+// Command image builds an image of static programs without a registry or Docker. docker load and kind load
+// image-archive read its archive. make image runs it.
 package main
 
 import (
@@ -70,11 +70,19 @@ func run(programs, name, arch, out string) error {
 		return err
 	}
 	configName := digest(config)[len("sha256:"):] + ".json"
-	manifest, err := json.Marshal([]map[string]any{{"Config": configName, "RepoTags": []string{name}, "Layers": []string{"layer.tar"}}})
+	manifest, err := json.Marshal([]map[string]any{{
+		"Config":   configName,
+		"RepoTags": []string{name},
+		"Layers":   []string{"layer.tar"},
+	}})
 	if err != nil {
 		return err
 	}
-	image, err := archive([]file{{"manifest.json", 0o644, manifest}, {configName, 0o644, config}, {"layer.tar", 0o644, layer}})
+	image, err := archive([]file{
+		{"manifest.json", 0o644, manifest},
+		{configName, 0o644, config},
+		{"layer.tar", 0o644, layer},
+	})
 	if err != nil {
 		return err
 	}
@@ -97,13 +105,25 @@ func archive(files []file) ([]byte, error) {
 			return err
 		}
 		made[name] = true
-		return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: trim(name) + "/", Mode: 0o755, ModTime: time.Unix(0, 0)})
+		return w.WriteHeader(&tar.Header{
+			Typeflag: tar.TypeDir,
+			Name:     trim(name) + "/",
+			Mode:     0o755,
+			ModTime:  time.Unix(0, 0),
+		})
 	}
 	for _, f := range files {
 		if err := folder(path.Dir(f.name)); err != nil {
 			return nil, err
 		}
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: trim(f.name), Mode: f.mode, Size: int64(len(f.content)), ModTime: time.Unix(0, 0)}); err != nil {
+		header := &tar.Header{
+			Typeflag: tar.TypeReg,
+			Name:     trim(f.name),
+			Mode:     f.mode,
+			Size:     int64(len(f.content)),
+			ModTime:  time.Unix(0, 0),
+		}
+		if err := w.WriteHeader(header); err != nil {
 			return nil, err
 		}
 		if _, err := w.Write(f.content); err != nil {

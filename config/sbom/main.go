@@ -81,7 +81,8 @@ func run(version, arch, out string, packages []string) error {
 // linked returns the modules of others that these packages are made of on Linux, in order.
 func linked(arch string, packages []string) (modules []module, err error) {
 	const line = "{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Version}}\t{{.Dir}}{{end}}{{end}}"
-	list := exec.Command("go", append([]string{"list", "-deps", "-f", line}, packages...)...) //nolint:gosec // the arguments are the Makefile's
+	args := append([]string{"list", "-deps", "-f", line}, packages...)
+	list := exec.Command("go", args...) //nolint:gosec // the arguments are the Makefile's
 	list.Env = append(os.Environ(), "GOOS=linux", "GOARCH="+arch, "CGO_ENABLED=0")
 	raw, err := list.Output()
 	if err != nil {
@@ -107,7 +108,8 @@ func licensesIn(dir string) (ids []string, err error) {
 	}
 	for _, e := range entries {
 		name := strings.ToUpper(e.Name())
-		if e.IsDir() || !strings.HasPrefix(name, "LICENSE") && !strings.HasPrefix(name, "LICENCE") && !strings.HasPrefix(name, "COPYING") {
+		names := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+		if e.IsDir() || !slices.ContainsFunc([]string{"LICENSE", "LICENCE", "COPYING"}, names) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
@@ -143,7 +145,8 @@ func allowed(ids []string) error {
 	}
 	for _, id := range ids {
 		if !slices.Contains(compatible, id) {
-			return fmt.Errorf("its license %s is not known to be compatible with Apache-2.0: use another module, or have it looked at", id)
+			return fmt.Errorf("its license %s is not known to be compatible with Apache-2.0: "+
+				"use another module, or have it looked at", id)
 		}
 	}
 	return nil

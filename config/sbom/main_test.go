@@ -8,13 +8,18 @@ import (
 )
 
 const (
-	isc = "Permission to use, copy, modify, and/or distribute this software for any purpose with or without fee is hereby granted, " +
+	isc = "Permission to use, copy, modify, and/or distribute this software for any purpose " +
+		"with or without fee is hereby granted, " +
 		"provided that the above copyright notice and this permission notice appear in all copies.\n\n" +
-		"THE SOFTWARE IS PROVIDED \"AS IS\" AND THE AUTHOR DISCLAIMS ALL WARRANTIES WITH REGARD TO THIS SOFTWARE INCLUDING ALL IMPLIED " +
-		"WARRANTIES OF MERCHANTABILITY AND FITNESS. IN NO EVENT SHALL THE AUTHOR BE LIABLE FOR ANY SPECIAL, DIRECT, INDIRECT, OR " +
-		"CONSEQUENTIAL DAMAGES OR ANY DAMAGES WHATSOEVER RESULTING FROM LOSS OF USE, DATA OR PROFITS, WHETHER IN AN ACTION OF CONTRACT, " +
+		"THE SOFTWARE IS PROVIDED \"AS IS\" AND THE AUTHOR DISCLAIMS ALL WARRANTIES " +
+		"WITH REGARD TO THIS SOFTWARE INCLUDING ALL IMPLIED " +
+		"WARRANTIES OF MERCHANTABILITY AND FITNESS. IN NO EVENT SHALL THE AUTHOR BE LIABLE " +
+		"FOR ANY SPECIAL, DIRECT, INDIRECT, OR " +
+		"CONSEQUENTIAL DAMAGES OR ANY DAMAGES WHATSOEVER RESULTING FROM LOSS OF USE, DATA OR PROFITS, " +
+		"WHETHER IN AN ACTION OF CONTRACT, " +
 		"NEGLIGENCE OR OTHER TORTIOUS ACTION, ARISING OUT OF OR IN CONNECTION WITH THE USE OR PERFORMANCE OF THIS SOFTWARE.\n"
-	mozilla = "This Source Code Form is subject to the terms of the Mozilla Public\nLicense, v. 2.0. If a copy of the MPL was not distributed with this\n" +
+	mozilla = "This Source Code Form is subject to the terms of the Mozilla Public\n" +
+		"License, v. 2.0. If a copy of the MPL was not distributed with this\n" +
 		"file, You can obtain one at http://mozilla.org/MPL/2.0/.\n"
 	unknown = "You may look at this program, and run it on Sundays.\n"
 )
@@ -29,9 +34,12 @@ func TestWhichModulesMayBeLinked(t *testing.T) {
 		"one with two licenses, one of which is not": {
 			map[string]string{"LICENSE": isc, "COPYING": mozilla}, "its license MPL-2.0 is not known to be compatible",
 		},
-		"one without a license":            {map[string]string{"README.md": isc}, "it has no license"},
-		"one with words of its own":        {map[string]string{"LICENSE": unknown}, "LICENSE is no license that is known"},
-		"one with much besides a license":  {map[string]string{"LICENSE": isc + strings.Repeat(unknown, 50)}, "LICENSE is no license that is known"},
+		"one without a license":     {map[string]string{"README.md": isc}, "it has no license"},
+		"one with words of its own": {map[string]string{"LICENSE": unknown}, "LICENSE is no license that is known"},
+		"one with much besides a license": {
+			files: map[string]string{"LICENSE": isc + strings.Repeat(unknown, 50)},
+			want:  "LICENSE is no license that is known",
+		},
 		"one whose license is a folder":    {map[string]string{"LICENSES/ISC.txt": isc}, "it has no license"},
 		"one with a license and a notice ": {map[string]string{"LICENSE": "Copyright 2026 the authors\n\n" + isc}, ""},
 	} {

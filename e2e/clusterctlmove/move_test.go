@@ -25,9 +25,9 @@ func TestAMoveIsInvisible(t *testing.T) {
 	first.moves(t, second, epochs)
 }
 
-// TestTwoHubsWithTheSameClusters: the fleet has moved to the second hub. Its objects are copied back to the first hub while
-// the second one works, as when a move stops in the middle. The hub whose mark the Leases carry goes on, also after a
-// kill. The other one reports OtherHub. Then the move is finished.
+// TestTwoHubsWithTheSameClusters copies a moved fleet back to the first hub while the second hub runs, as an
+// interrupted move does. The hub whose mark the Leases carry goes on, also
+// after a kill. The other one reports OtherHub. Then the move is finished.
 func TestTwoHubsWithTheSameClusters(t *testing.T) {
 	epochs := second.led(t)
 	v := look(t)
@@ -104,7 +104,7 @@ func duplicate(t *testing.T, from, to site) {
 	}
 }
 
-// saysOtherHub returns when the hub at a site tells of each namespace that another hub writes there, and that
+// saysOtherHub returns when the hub at a site reports for each namespace that another hub writes there, and that
 // it leads nothing.
 func (at site) saysOtherHub(t *testing.T) {
 	t.Helper()

@@ -18,8 +18,8 @@ import (
 // late is a namespace that gets its leader after the hub's snapshot was taken.
 const late = "late"
 
-// TestARestoredHubKeepsEveryLeader: the hub's etcd goes back to a time when nobody led one of the namespaces: the record
-// is older than the Leases, and the election's Lease is, too. No term ends, and no epoch falls.
+// TestARestoredHubKeepsEveryLeader restores the hub's etcd to a time before one of the namespaces had a leader. The
+// record and the election's Lease are older than the members' Leases. No term ends, and no epoch falls.
 func TestARestoredHubKeepsEveryLeader(t *testing.T) {
 	epochs := first.led(t)
 	v := look(t)
@@ -30,7 +30,8 @@ func TestARestoredHubKeepsEveryLeader(t *testing.T) {
 	pause(t, first, "west", false)
 	epoch := first.leads(t, late, "west")
 	// A better cluster comes. It takes nothing over, then or after the restore.
-	harness.Must(t, first.Members["east"].Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: late}}))
+	inEast := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: late}}
+	harness.Must(t, first.Members["east"].Create(t.Context(), inEast))
 	first.Eventually(t, patience, "east follows in "+late, func(ctx context.Context) error {
 		_, err := copyIn(ctx, "east", late)
 		return err
@@ -51,8 +52,8 @@ func TestARestoredHubKeepsEveryLeader(t *testing.T) {
 	pause(t, first, "west", false)
 }
 
-// TestARecordFromABackupIsARecord: a tool for backups writes objects anew, without their status. The record is all that the
-// hub decides by, so every term goes on, for the reason for which it began.
+// TestARecordFromABackupIsARecord restores objects as a backup tool does, without their status. The hub decides by the
+// record's spec alone, so every term goes on with its reason.
 func TestARecordFromABackupIsARecord(t *testing.T) {
 	epochs := first.led(t)
 	v := look(t)
@@ -91,8 +92,8 @@ func TestARecordFromABackupIsARecord(t *testing.T) {
 	v.undisturbed()
 }
 
-// TestARestoredMemberKeepsItsTerms: a member's etcd goes back to a time when its Leases were older, and resourceVersions
-// with it. The leader goes on in its term, and the hub sees what happens there.
+// TestARestoredMemberKeepsItsTerms restores a member's etcd, and with it older Leases and resourceVersions. The leader
+// keeps its term, and the hub's watches recover.
 func TestARestoredMemberKeepsItsTerms(t *testing.T) {
 	epochs := first.led(t)
 	v := look(t)
@@ -141,10 +142,12 @@ func repairs(t *testing.T, member, namespace string) {
 func (at site) nobodyLeads(t *testing.T, namespace string) {
 	t.Helper()
 	p := &v1alpha1.LeadershipPolicy{}
-	harness.Must(t, at.Hub.Get(t.Context(), client.ObjectKey{Namespace: harness.FleetNamespace, Name: harness.PolicyName}, p))
+	key := client.ObjectKey{Namespace: harness.FleetNamespace, Name: harness.PolicyName}
+	harness.Must(t, at.Hub.Get(t.Context(), key, p))
 	p.Spec.Namespaces.Names = append(p.Spec.Namespaces.Names, namespace)
 	harness.Must(t, at.Hub.Update(t.Context(), p))
-	harness.Must(t, first.Members["west"].Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
+	inWest := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	harness.Must(t, first.Members["west"].Create(t.Context(), inWest))
 	first.Eventually(t, patience, "nobody leads "+namespace, func(ctx context.Context) error {
 		r, err := at.Record(ctx, namespace)
 		if err == nil && r.Spec.State != v1alpha1.StateVacant {

@@ -13,10 +13,9 @@ import (
 	"github.com/leasecast/leasecast/e2e/harness"
 )
 
-// TestAMoveInTheMiddleOfAHandover: the fleet moves while a namespace is handed over to another cluster. The move drops the
-// status of the record, and with it the handover, its earliest end, and the new priority. The Lease of the old leader is
-// left: its term goes on, or the better cluster leads when it has ended. The other namespaces notice nothing. Raising the
-// priority once more repeats the handover.
+// TestAMoveInTheMiddleOfAHandover moves the fleet during a handover. The move drops the record's status: the handover,
+// its earliest end and the new priority. The old leader keeps its term, or the better cluster leads after the term.
+// The other namespaces are unaffected. Raising the priority once more repeats the handover.
 func TestAMoveInTheMiddleOfAHandover(t *testing.T) {
 	const namespace, successor = "shop", "west"
 	epochs := first.begin(t)
@@ -36,25 +35,28 @@ func TestAMoveInTheMiddleOfAHandover(t *testing.T) {
 	hub := second.hubID(t)
 	var epoch int64
 	var leader string
-	first.Eventually(t, timings.Duration+timings.Skew+patience, "the old term goes on, or the better cluster leads", func(ctx context.Context) (err error) {
-		for _, leader = range []string{leaders[namespace], successor} {
-			if epoch, err = second.ledBy(ctx, hub, namespace, leader); err == nil {
-				return nil
+	first.Eventually(t, timings.Duration+timings.Skew+patience, "the old term goes on, or the better cluster leads",
+		func(ctx context.Context) (err error) {
+			for _, leader = range []string{leaders[namespace], successor} {
+				if epoch, err = second.ledBy(ctx, hub, namespace, leader); err == nil {
+					return nil
+				}
 			}
-		}
-		return err
-	})
+			return err
+		})
 	if same := leader == leaders[namespace]; same && epoch != epochs[namespace] || !same && epoch <= epochs[namespace] {
 		t.Errorf("%s leads in epoch %d; %s led in %d", leader, epoch, leaders[namespace], epochs[namespace])
 	}
-	t.Logf("clusterctl took %.1f s; after it %s leads in epoch %d, was %d", (moved - began).Seconds(), leader, epoch, epochs[namespace])
+	t.Logf("clusterctl took %.1f s; after it %s leads in epoch %d, was %d",
+		(moved - began).Seconds(), leader, epoch, epochs[namespace])
 	v.markedBy(hub)
 
 	harness.Must(t, second.SetPriority(t.Context(), successor, 201))
-	first.Eventually(t, timings.Duration+timings.Skew+patience, "the better cluster leads", func(ctx context.Context) (err error) {
-		epoch, err = second.ledBy(ctx, hub, namespace, successor)
-		return err
-	})
+	first.Eventually(t, timings.Duration+timings.Skew+patience, "the better cluster leads",
+		func(ctx context.Context) (err error) {
+			epoch, err = second.ledBy(ctx, hub, namespace, successor)
+			return err
+		})
 	if epoch <= epochs[namespace] {
 		t.Errorf("epoch %d after %d", epoch, epochs[namespace])
 	}

@@ -2,7 +2,7 @@
 // the loss of a term. Two management clusters run a hub process each, under the RBAC of config/.
 // Guestbooks act all the time in three members. The clusterctl is the real one.
 //
-// The hubs tell their Leases apart by the mark that each hub writes on them. A hub whose Clusters go
+// The hubs distinguish their Leases by the mark that each hub writes on them. A hub whose Clusters go
 // removes its mark from their Leases and writes there no more. The other hub takes over Leases
 // without a mark, by compare-and-swap. While a mark is left, the other hub waits and reports OtherHub.
 package clusterctlmove
@@ -98,16 +98,17 @@ func (at site) ledWithin(t *testing.T, within time.Duration) map[string]int64 {
 	t.Helper()
 	hub := at.hubID(t)
 	epochs := map[string]int64{}
-	first.Eventually(t, within, "all namespaces are led by the hub at the "+at.name+" site", func(ctx context.Context) error {
-		for namespace, leader := range leaders {
-			epoch, err := at.ledBy(ctx, hub, namespace, leader)
-			if err != nil {
-				return fmt.Errorf("%s: %w", namespace, err)
+	first.Eventually(t, within, "all namespaces are led by the hub at the "+at.name+" site",
+		func(ctx context.Context) error {
+			for namespace, leader := range leaders {
+				epoch, err := at.ledBy(ctx, hub, namespace, leader)
+				if err != nil {
+					return fmt.Errorf("%s: %w", namespace, err)
+				}
+				epochs[namespace] = epoch
 			}
-			epochs[namespace] = epoch
-		}
-		return nil
-	})
+			return nil
+		})
 	return epochs
 }
 
@@ -136,7 +137,8 @@ func (at site) ledBy(ctx context.Context, hub, namespace, leader string) (epoch 
 		return 0, err
 	}
 	if r.Spec.Hub != hub || c.Hub != hub || r.Spec.Epoch != epoch || c.Epoch != epoch || !c.Live(harness.Now().Wall) {
-		return 0, fmt.Errorf("the Lease in %s is %+v, the record has epoch %d of the hub %s", leader, c, r.Spec.Epoch, r.Spec.Hub)
+		return 0, fmt.Errorf("the Lease in %s is %+v, the record has epoch %d of the hub %s",
+			leader, c, r.Spec.Epoch, r.Spec.Hub)
 	}
 	return epoch, nil
 }
@@ -182,7 +184,9 @@ func provisioned(t *testing.T, at site) {
 	for _, c := range clusters(t, at) {
 		c.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
 		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{
-			Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, Reason: clusterv1.ClusterControlPlaneInitializedReason,
+			Type:   clusterv1.ClusterControlPlaneInitializedCondition,
+			Status: metav1.ConditionTrue,
+			Reason: clusterv1.ClusterControlPlaneInitializedReason,
 		})
 		harness.Must(t, at.Hub.Status().Update(t.Context(), &c))
 	}
@@ -214,8 +218,11 @@ func clusterctl(t *testing.T, from, to site) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), toolTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(assets, "clusterctl"), "move", "--namespace="+harness.FleetNamespace, "-v=1",
-		"--config="+filepath.Join(dir, "config.yaml"), "--kubeconfig="+filepath.Join(dir, from.name), "--to-kubeconfig="+filepath.Join(dir, to.name))
+	cmd := exec.CommandContext(ctx, filepath.Join(assets, "clusterctl"), "move",
+		"--namespace="+harness.FleetNamespace, "-v=1",
+		"--config="+filepath.Join(dir, "config.yaml"),
+		"--kubeconfig="+filepath.Join(dir, from.name),
+		"--to-kubeconfig="+filepath.Join(dir, to.name))
 	cmd.Env = append(os.Environ(), "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "HOME="+dir, "XDG_CONFIG_HOME="+dir)
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -36,7 +36,8 @@ const polite = `trap 'sleep 0.5; exit 0' TERM; while :; do date +%s%N >>"$0"; sl
 
 func start(t *testing.T, args ...string) *process.Process {
 	t.Helper()
-	p, err := process.Start("gate", filepath.Join(t.TempDir(), "log"), program, append([]string{"-kubeconfig=" + access}, args...)...)
+	p, err := process.Start("gate", filepath.Join(t.TempDir(), "log"), program,
+		append([]string{"-kubeconfig=" + access}, args...)...)
 	harness.Must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -47,9 +48,11 @@ func start(t *testing.T, args ...string) *process.Process {
 	return p
 }
 
-// late is by how much a busy machine may deliver SIGKILL late, which the gate sends 100 ms before the deadline. Without it
-// a program acts on for ever. That it is sent in time is tested in member/command, in bubbles and with real processes.
+// late is how late a busy machine may deliver SIGKILL, which the gate sends 100 ms before the deadline. The tests of
+// member/command check that the gate sends it in time.
 const late = time.Second
+
+var registrations = client.MatchingLabels{v1alpha1.ReaderLabel: "true"}
 
 // After the last deadline nothing acts, whatever has happened to the hub or to the gate.
 func TestTheProgramActsInItsTermsOnly(t *testing.T) {
@@ -116,7 +119,7 @@ func TestARevokedTermIsReleasedWhenTheProgramHasEnded(t *testing.T) {
 	revoked := time.Now()
 	await(t, "the term is released", func(ctx context.Context) error {
 		var all coordinationv1.LeaseList
-		if err := admin.List(ctx, &all, client.InNamespace(ns), client.MatchingLabels{v1alpha1.ReaderLabel: "true"}); err != nil {
+		if err := admin.List(ctx, &all, client.InNamespace(ns), registrations); err != nil {
 			return err
 		}
 		if len(all.Items) != 1 {
@@ -156,7 +159,7 @@ func TestDaemonsOfTwoClustersNeverActTogether(t *testing.T) {
 	released := func(in string, epoch int64) func(context.Context) error {
 		return func(ctx context.Context) error {
 			var all coordinationv1.LeaseList
-			if err := admin.List(ctx, &all, client.InNamespace(in), client.MatchingLabels{v1alpha1.ReaderLabel: "true"}); err != nil {
+			if err := admin.List(ctx, &all, client.InNamespace(in), registrations); err != nil {
 				return err
 			}
 			for i := range all.Items {
@@ -192,8 +195,20 @@ func TestSidecarsAndScriptsAreToldWhoLeads(t *testing.T) {
 		want   command.Answer
 		check  int
 	}{
-		{"another cluster leads", func() { write(t, ns, them, 4, time.Minute) }, 503, command.Answer{Leader: them, Epoch: 4}, command.LeadsNot},
-		{"this cluster leads", func() { write(t, ns, us, 5, time.Minute) }, 200, command.Answer{Leads: true, Leader: us, Epoch: 5}, command.Leads},
+		{
+			what:   "another cluster leads",
+			write:  func() { write(t, ns, them, 4, time.Minute) },
+			status: 503,
+			want:   command.Answer{Leader: them, Epoch: 4},
+			check:  command.LeadsNot,
+		},
+		{
+			what:   "this cluster leads",
+			write:  func() { write(t, ns, us, 5, time.Minute) },
+			status: 200,
+			want:   command.Answer{Leads: true, Leader: us, Epoch: 5},
+			check:  command.Leads,
+		},
 		{"nobody leads", func() { write(t, ns, "", 6, time.Minute) }, 503, command.Answer{Epoch: 6}, command.LeadsNot},
 	}
 	for _, step := range steps {
@@ -216,7 +231,8 @@ func TestSidecarsAndScriptsAreToldWhoLeads(t *testing.T) {
 	nowhere := filepath.Join(t.TempDir(), "kubeconfig")
 	text, err := os.ReadFile(access)
 	harness.Must(t, err)
-	harness.Must(t, os.WriteFile(nowhere, []byte(serverLine.ReplaceAllString(string(text), "server: https://127.0.0.1:1")), 0o600))
+	unreachable := serverLine.ReplaceAllString(string(text), "server: https://127.0.0.1:1")
+	harness.Must(t, os.WriteFile(nowhere, []byte(unreachable), 0o600))
 	if code := check(t, nowhere, ns, 3*time.Second); code != command.CannotTell {
 		t.Errorf("check of an API server that is not there exits with %d, want %d", code, command.CannotTell)
 	}
@@ -255,7 +271,8 @@ func ask(ctx context.Context, address string) (a command.Answer, status int, err
 
 func check(t *testing.T, kubeconfig, ns string, timeout time.Duration) int {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program, "check", "-kubeconfig="+kubeconfig, "-namespace="+ns, "-timeout="+timeout.String())
+	cmd := exec.CommandContext(t.Context(), program, "check",
+		"-kubeconfig="+kubeconfig, "-namespace="+ns, "-timeout="+timeout.String())
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

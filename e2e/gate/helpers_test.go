@@ -1,6 +1,5 @@
-// Package gate holds the tests of leasecast-gate, of the drop-in lock and of the rule for readers in other languages, on
-// a real API server. There is no hub here: the tests write the Leases that a hub would, so they know to the instant what
-// was promised.
+// Package gate tests leasecast-gate, the drop-in lock and the rule for readers in other languages on a real API server.
+// No hub runs: the tests write the Leases, so they know every deadline exactly.
 package gate
 
 import (
@@ -85,20 +84,22 @@ func await(t *testing.T, what string, condition func(context.Context) error) {
 	harness.Eventually(t, patience, what, condition)
 }
 
-// renewing is a condition that holds when another does. Until then it renews the Lease as a hub does, so that what takes
-// longer than one term on a busy machine comes about in a later one.
-func renewing(t *testing.T, ns string, epoch int64, d time.Duration, condition func(context.Context) error) func(context.Context) error {
-	return renewingIn(t, us, ns, us, epoch, d, condition)
+type condition = func(context.Context) error
+
+// renewing returns a condition that holds when another does, and renews the Lease until then. On a busy machine the
+// other condition may take longer than one term.
+func renewing(t *testing.T, ns string, epoch int64, d time.Duration, holds condition) condition {
+	return renewingIn(t, us, ns, us, epoch, d, holds)
 }
 
 // renewingIn is renewing for a namespace that plays another cluster, and for any holder.
-func renewingIn(t *testing.T, cluster, ns, holder string, epoch int64, d time.Duration, condition func(context.Context) error) func(context.Context) error {
+func renewingIn(t *testing.T, cluster, ns, holder string, epoch int64, d time.Duration, holds condition) condition {
 	var deadline time.Time
 	return func(ctx context.Context) error {
 		if time.Until(deadline) < d*2/3 {
 			deadline = writeIn(t, cluster, ns, holder, epoch, d)
 		}
-		return condition(ctx)
+		return holds(ctx)
 	}
 }
 

@@ -87,7 +87,11 @@ func (p *pods) elect(ctx context.Context, m *member.Member, name, ns string, cli
 	})
 	defer done()
 	leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
-		Lock: lock, LeaseDuration: 10 * time.Second, RenewDeadline: renewDeadline, RetryPeriod: 500 * time.Millisecond, ReleaseOnCancel: true,
+		Lock:            lock,
+		LeaseDuration:   10 * time.Second,
+		RenewDeadline:   renewDeadline,
+		RetryPeriod:     500 * time.Millisecond,
+		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
 				p.set(name, true)
@@ -162,8 +166,8 @@ func TestAManagerIsElectedInTheLeaderOnly(t *testing.T) {
 	}
 }
 
-// The scenario of gke-labs/multicluster-leader-election: a first election, one winner, and a failover. Two clusters have
-// two Pods each.
+// The scenario of gke-labs/multicluster-leader-election: a first election, one winner, and a failover. Two clusters
+// have two Pods each.
 func TestOnePodIsElectedAndItIsInTheLeader(t *testing.T) {
 	east, west := namespace(t), namespace(t)
 	p := &pods{t: t, elected: map[string]bool{}}

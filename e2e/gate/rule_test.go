@@ -11,7 +11,7 @@ import (
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
-// acting asks the rule again and again, and acts where it says yes. Its arguments: namespace, file of acts, file of refusals.
+// acting asks the rule in a loop and acts while it holds. Its arguments: namespace, file of acts, file of refusals.
 const acting = `
 while :; do
   if leads "$1"; then date +%s%N >>"$2"; else date +%s%N >>"$3"; fi

@@ -18,7 +18,7 @@ const actEvery = 20 * time.Millisecond
 const apart = 100 * time.Microsecond
 
 // What was skipped in the follower is done on promotion, every object of it; what is
-// done ends with the term, although the hub is silent and nothing tells the process.
+// done ends with the term, although the hub is silent and nothing notifies the process.
 func TestGuestbookActsInItsTermAndOnlyThen(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -58,7 +58,8 @@ func TestGuestbookActsInItsTermAndOnlyThen(t *testing.T) {
 	if gap := deadline - last.Begin; gap > 3*time.Second {
 		t.Errorf("the last act began %v before the deadline, although there is one every %v", gap, actEvery)
 	}
-	t.Logf("%d acts; the first began %v after the renewTime, the last %v before the deadline", len(all), all[0].Begin-began, deadline-last.Begin)
+	t.Logf("%d acts; the first began %v after the renewTime, the last %v before the deadline",
+		len(all), all[0].Begin-began, deadline-last.Begin)
 
 	write(t, ns, us, 3, time.Minute)
 	await(t, "everything is done again in the next term", p.acted(append(names, "late"), 3))
@@ -77,7 +78,7 @@ func TestGuestbookActsInItsTermAndOnlyThen(t *testing.T) {
 }
 
 // Of two replicas in the leading cluster the local election chooses one. When it
-// goes, the other does everything anew in the same term. None acts in a follower.
+// goes, the other repeats everything in the same term. None acts in a follower.
 func TestOneOfTwoReplicasActs(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)

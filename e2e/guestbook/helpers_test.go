@@ -152,10 +152,19 @@ func user(t *testing.T, name string, namespaces ...string) *rest.Config {
 		meta := metav1.ObjectMeta{Namespace: ns, Name: "guestbook-" + name}
 		for _, o := range []client.Object{
 			&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-				{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"get", "list", "watch"}},
+				{
+					APIGroups: []string{coordinationv1.GroupName},
+					Resources: []string{"leases"},
+					Verbs:     []string{"get", "list", "watch"},
+				},
 				{APIGroups: []string{group}, Resources: []string{"guestbooks"}, Verbs: []string{"get", "list", "watch"}},
 				{APIGroups: []string{group}, Resources: []string{"guestbooks/status"}, Verbs: []string{"patch"}},
-				{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, ResourceNames: []string{"guestbook"}, Verbs: []string{"update"}},
+				{
+					APIGroups:     []string{coordinationv1.GroupName},
+					Resources:     []string{"leases"},
+					ResourceNames: []string{"guestbook"},
+					Verbs:         []string{"update"},
+				},
 				{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"create"}},
 				{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 			}},
@@ -185,7 +194,11 @@ func start(t *testing.T, cfg *rest.Config, name, ns string, args ...string) *gue
 	dir := t.TempDir()
 	harness.Must(t, fleet.WriteKubeconfig(filepath.Join(dir, "kubeconfig"), name, cfg))
 	run, err := process.Start(name, filepath.Join(dir, "log"), program, append([]string{
-		"-kubeconfig=" + filepath.Join(dir, "kubeconfig"), "-cluster=" + name, "-namespaces=" + ns, "-acts=" + filepath.Join(dir, "acts"), "-zap-log-level=debug",
+		"-kubeconfig=" + filepath.Join(dir, "kubeconfig"),
+		"-cluster=" + name,
+		"-namespaces=" + ns,
+		"-acts=" + filepath.Join(dir, "acts"),
+		"-zap-log-level=debug",
 	}, args...)...)
 	harness.Must(t, err)
 	p := &guestbook{run, harness.NewActLog(filepath.Join(dir, "acts")), t}
@@ -233,7 +246,8 @@ func (p *guestbook) acted(names []string, epoch int64) func(context.Context) err
 		}
 		for _, name := range names {
 			if !printed[name] {
-				return fmt.Errorf("%s has printed %d of %d guestbooks in epoch %d; %s is missing", p.Name(), len(printed), len(names), epoch, name)
+				return fmt.Errorf("%s has printed %d of %d guestbooks in epoch %d; %s is missing",
+					p.Name(), len(printed), len(names), epoch, name)
 			}
 		}
 		return nil

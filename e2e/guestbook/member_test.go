@@ -92,7 +92,8 @@ func TestNamespacedRightsSuffice(t *testing.T) {
 	greedy := newMember(t, cfg, member.Options{})
 	short, cancelShort := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancelShort()
-	if err := greedy.WaitForSync(short); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "all namespaces") {
+	err := greedy.WaitForSync(short)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "all namespaces") {
 		t.Errorf("without Namespaces: err = %v, want none listed", err)
 	}
 }
@@ -103,11 +104,15 @@ func TestNamespacedRightsSuffice(t *testing.T) {
 func TestHealthzTellsAQuietWatchFromADeadOne(t *testing.T) {
 	const staleAfter = 10 * time.Second
 	ns := namespace(t)
-	m := newMember(t, cluster.ViaProxy(cluster.AdminConfig()), member.Options{Namespaces: []string{ns}, StaleAfter: staleAfter})
+	m := newMember(t, cluster.ViaProxy(cluster.AdminConfig()), member.Options{
+		Namespaces: []string{ns},
+		StaleAfter: staleAfter,
+	})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	harness.Must(t, m.WaitForSync(ctx))
-	harness.Must(t, harness.Stay(t.Context(), 2*staleAfter, "a quiet watch is healthy", func(context.Context) error { return m.Healthz(nil) }))
+	healthy := func(context.Context) error { return m.Healthz(nil) }
+	harness.Must(t, harness.Stay(t.Context(), 2*staleAfter, "a quiet watch is healthy", healthy))
 	faults := []struct {
 		what         string
 		begin, cease func() error
@@ -158,7 +163,8 @@ func TestMemberComesBackWithItsAPIServer(t *testing.T) {
 	m := newMember(t, cluster.AdminConfig(), member.Options{Namespaces: []string{ns}})
 	var deadline time.Duration
 	await(t, "this cluster leads", func(ctx context.Context) error {
-		if deadline-clocks.Now().Boot < 3*time.Second { // renewed, as a hub does: a busy machine may take longer than one term
+		// A busy machine may take longer than one term.
+		if deadline-clocks.Now().Boot < 3*time.Second {
 			deadline = write(t, ns, us, 1, 5*time.Second)
 		}
 		return leads(m, ns, true)(ctx)
@@ -206,7 +212,8 @@ func TestServerGivesUpOnAWriteThatOutlivesItsTerm(t *testing.T) {
 	if !apierrors.IsTimeout(err) && !apierrors.IsServerTimeout(err) || over > 5*time.Second || over < -time.Second {
 		t.Errorf("the server answered %v after the deadline: %v; want a timeout about then", over, err)
 	}
-	if err := c.Create(stubborn, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "later"}}); !errors.Is(err, member.ErrLost) {
+	later := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "later"}}
+	if err := c.Create(stubborn, later); !errors.Is(err, member.ErrLost) {
 		t.Errorf("a write after the term: %v, want ErrLost", err)
 	}
 }

@@ -31,8 +31,8 @@ import (
 // mostLines is how many lines of their own people write at most before their cluster acts.
 const mostLines = 30
 
-// What people copy out of the README is a program: in a module of its own, and with the rights that the member library's
-// README gives it, it acts where its cluster leads and nowhere else.
+// The README's program, in a module of its own and with the rights that the member library's README grants, acts only
+// where its cluster leads.
 func TestTheQuickStartActsWhereItsClusterLeads(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	harness.Must(t, err)
@@ -51,7 +51,8 @@ func TestTheQuickStartActsWhereItsClusterLeads(t *testing.T) {
 
 	ns, other := namespace(t), namespace(t)
 	for _, in := range []string{ns, other} {
-		harness.Must(t, admin.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "book"}}))
+		book := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "book"}}
+		harness.Must(t, admin.Create(t.Context(), book))
 	}
 	start := time.Now()
 	asReader(t, root)
@@ -76,9 +77,11 @@ func TestTheQuickStartActsWhereItsClusterLeads(t *testing.T) {
 		t.Error("it acts in a cluster that does not lead")
 	}
 	write(t, ns, us, 2, 10*time.Minute)
-	await(t, "east acts", says(`"msg":"east.fleet acts"`, `"controller":"configmap"`, `"namespace":"`+ns+`"`, `"name":"book"`, `"epoch":2`))
+	await(t, "east acts", says(`"msg":"east.fleet acts"`, `"controller":"configmap"`,
+		`"namespace":"`+ns+`"`, `"name":"book"`, `"epoch":2`))
 	t.Logf("from its rights to its first act it took %v", time.Since(start).Round(time.Millisecond))
-	await(t, "what was resynced is told", says(`"controller":"configmap"`, `"type":"ConfigMap"`, `Resynced after a promotion`, `"namespace":"`+ns+`"`))
+	await(t, "the resync is logged", says(`"controller":"configmap"`, `"type":"ConfigMap"`,
+		`Resynced after a promotion`, `"namespace":"`+ns+`"`))
 	if says(`"msg":"east.fleet acts"`, `"namespace":"`+other+`"`)(t.Context()) == nil {
 		t.Error("it acts in a namespace that another cluster leads")
 	}
@@ -132,7 +135,12 @@ func buildAlone(t *testing.T, root, code string) (program string) {
 	m, err := author.NewModule(t.Context(), t.TempDir(), root, "member", map[string]string{
 		"main.go": code,
 		// Its metrics are at an address that other programs have too.
-		"metrics.go": "package main\n\nimport \"sigs.k8s.io/controller-runtime/pkg/metrics/server\"\n\nfunc init() { server.DefaultBindAddress = \"0\" }\n",
+		"metrics.go": `package main
+
+import "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+func init() { server.DefaultBindAddress = "0" }
+`,
 	})
 	harness.Must(t, err)
 	program, err = m.Build(t.Context())
@@ -140,8 +148,8 @@ func buildAlone(t *testing.T, root, code string) (program string) {
 	return program
 }
 
-// asReader has programs that the test starts be the service account of the member library's README, with the rights that
-// its commands give, and no others.
+// asReader gives the programs of the test the service account of the member library's README, with the rights that its
+// commands grant.
 func asReader(t *testing.T, root string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -167,8 +175,8 @@ func asReader(t *testing.T, root string) {
 
 var accountGroups = []string{"system:serviceaccounts", "system:serviceaccounts:shop"}
 
-// awaitRights returns when the API server grants a service account every right of the ClusterRoles that are bound to it. It
-// hears of a binding only some time after that has been stored.
+// awaitRights returns when the API server grants a service account every right of the ClusterRoles bound to it. The
+// authorizer observes a stored binding with a delay.
 func awaitRights(t *testing.T, as *rest.Config, namespace, account string) {
 	t.Helper()
 	var bindings rbacv1.ClusterRoleBindingList
@@ -190,7 +198,9 @@ func awaitRights(t *testing.T, as *rest.Config, namespace, account string) {
 		for _, verb := range rule.Verbs {
 			what := authorizationv1.ResourceAttributes{Group: rule.APIGroups[0], Resource: rule.Resources[0], Verb: verb}
 			await(t, "the account may "+verb+" "+what.Resource, func(ctx context.Context) error {
-				review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what}}
+				review := &authorizationv1.SelfSubjectAccessReview{
+					Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what},
+				}
 				if err := reader.Create(ctx, review); err != nil {
 					return err
 				}

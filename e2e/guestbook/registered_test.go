@@ -29,7 +29,11 @@ func registering(t *testing.T, ns string) *rest.Config {
 	meta := metav1.ObjectMeta{Namespace: ns, Name: "registration"}
 	for _, o := range []client.Object{
 		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update", "delete"}},
+			{
+				APIGroups: []string{coordinationv1.GroupName},
+				Resources: []string{"leases"},
+				Verbs:     []string{"get", "create", "update", "delete"},
+			},
 		}},
 		&rbacv1.RoleBinding{
 			ObjectMeta: meta,
@@ -100,13 +104,14 @@ func TestARevokedTermIsReleasedWhenItsWorkHasReturned(t *testing.T) {
 		}
 		return nil
 	})
-	harness.Must(t, harness.Stay(t.Context(), time.Second, "the term is not released while the work goes on", func(ctx context.Context) error {
-		r, err := registration(ctx, ns)
-		if err == nil && r.HasReleased(ns, 1) {
-			err = errors.New("it is")
-		}
-		return err
-	}))
+	harness.Must(t, harness.Stay(t.Context(), time.Second, "the term is not released while the work goes on",
+		func(ctx context.Context) error {
+			r, err := registration(ctx, ns)
+			if err == nil && r.HasReleased(ns, 1) {
+				err = errors.New("it is")
+			}
+			return err
+		}))
 	began := clocks.Now().Boot
 	done()
 	await(t, "the term is released", hasReleased(ns, 1))
@@ -215,7 +220,7 @@ func revokeWhenRegistered(ctx context.Context, ns string, epoch int64) error {
 	return err
 }
 
-// A reader that is stopped for longer than its registration lasts does nothing when it goes on, until it has registered anew.
+// A reader that was stopped for longer than its registration lasts acts only after it has registered again.
 func TestAPausedReaderActsOnlyWithANewRegistration(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -279,7 +284,9 @@ func TestAReaderThatMayNotRegisterDoesNotLead(t *testing.T) {
 		t.Error(err)
 	}
 	var list coordinationv1.LeaseList
-	if err := admin.List(t.Context(), &list, client.InNamespace("default"), client.MatchingLabels{v1alpha1.ReaderLabel: "true"}); err != nil || len(list.Items) > 0 {
+	registrations := client.MatchingLabels{v1alpha1.ReaderLabel: "true"}
+	err := admin.List(t.Context(), &list, client.InNamespace("default"), registrations)
+	if err != nil || len(list.Items) > 0 {
 		t.Error(len(list.Items), apierrors.ReasonForError(err))
 	}
 }

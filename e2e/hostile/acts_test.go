@@ -68,7 +68,8 @@ func flood(w http.ResponseWriter, r *http.Request, honest http.Handler, next fun
 		of := runtime.TypeMeta{APIVersion: "v1", Kind: "Namespace"}
 		if leases {
 			meta.Namespace, meta.Labels = shop, map[string]string{v1alpha1.ManagedLabel: "true"}
-			o, of = &coordinationv1.Lease{ObjectMeta: meta}, runtime.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}
+			o = &coordinationv1.Lease{ObjectMeta: meta}
+			of = runtime.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}
 		}
 		if _, err := w.Write(event(kind, of, o)); err != nil {
 			return
@@ -100,7 +101,7 @@ func items(of []byte, copies int) front.Act {
 
 // named is a Namespace with a name of a megabyte, and nested one with 900,000 owners, which say nothing.
 func named() []byte {
-	raw, _ := (&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("n", 1<<20)}}).Marshal() // always marshals
+	raw, _ := namespaceNamed(strings.Repeat("n", 1<<20)).Marshal() // always marshals
 	return raw
 }
 
@@ -121,7 +122,8 @@ func haveListed(w http.ResponseWriter, r *http.Request) bool {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusUnprocessableEntity)
-	_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422,"message":"sendInitialEvents is forbidden"}`)
+	_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure",`+
+		`"reason":"Invalid","code":422,"message":"sendInitialEvents is forbidden"}`)
 	return true
 }
 
@@ -153,7 +155,12 @@ func onWatches(answer func(http.ResponseWriter, *http.Request)) front.Act {
 
 func expired(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", protobuf+";stream=watch")
-	tooOld := &metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonExpired, Code: http.StatusGone, Message: "too old"}
+	tooOld := &metav1.Status{
+		Status:  metav1.StatusFailure,
+		Reason:  metav1.StatusReasonExpired,
+		Code:    http.StatusGone,
+		Message: "too old",
+	}
 	_, _ = w.Write(event("ERROR", runtime.TypeMeta{APIVersion: "v1", Kind: "Status"}, tooOld))
 }
 
@@ -193,7 +200,8 @@ func echo(w http.ResponseWriter, r *http.Request, _ http.Handler) {
 	w.Header().Set("Warning", `299 - "`+said+`"`)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusForbidden)
-	_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"you said \u001b[31m%s"}`, said)
+	_, _ = fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure",`+
+		`"reason":"Forbidden","code":403,"message":"you said \u001b[31m%s"}`, said)
 }
 
 func longHeader(w http.ResponseWriter, _ *http.Request, _ http.Handler) {

@@ -36,7 +36,7 @@ func bombs(ctx context.Context, s *scene) error {
 			return unlessEnded(ctx, err)
 		}
 	}
-	for n := 0; ctx.Err() == nil; n++ { // each version is parsed anew
+	for n := 0; ctx.Err() == nil; n++ { // each version is parsed again
 		for name, kubeconfig := range all {
 			secret := secretOf(name+"-kubeconfig", 0)
 			secret.Data["value"] = fmt.Appendf(nil, "%s\n# %d\n", kubeconfig, n)
@@ -51,7 +51,8 @@ func bombs(ctx context.Context, s *scene) error {
 
 // aliases is a kubeconfig of 33 KiB that names one long text thousands of times.
 func aliases() []byte {
-	return fmt.Appendf(nil, "apiVersion: v1\nkind: Config\nlong: &a %q\nlist: [%s]\n", strings.Repeat("a", 16<<10), strings.Repeat("*a, ", 4_000)+"*a")
+	return fmt.Appendf(nil, "apiVersion: v1\nkind: Config\nlong: &a %q\nlist: [%s]\n",
+		strings.Repeat("a", 16<<10), strings.Repeat("*a, ", 4_000)+"*a")
 }
 
 // withLargeKey is a kubeconfig for an honest member, with a client certificate whose RSA key has some 64,000 bits.
@@ -90,7 +91,13 @@ func largeKey() (cert, key []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	template := &x509.Certificate{SerialNumber: one, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}
+	template := &x509.Certificate{
+		SerialNumber: one,
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(24 * time.Hour),
+	}
 	signed, err := x509.CreateCertificate(rand.Reader, template, template, &rsa.PublicKey{N: n, E: e}, issuer)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed}), pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: der}), err
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: signed})
+	keyPEM := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: der})
+	return certPEM, keyPEM, err
 }

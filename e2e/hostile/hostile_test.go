@@ -23,7 +23,7 @@ type attack struct {
 	name   string        // says what must not happen to the others
 	acts   []front.Act   // what the hostile member does, one after the other; none: it is honest
 	before play          // what tenants write first
-	tenant play          // what tenants write meanwhile; nil: nothing
+	tenant play          // what tenants write during the attack; nil: nothing
 	shown  reason.Reason // for the hostile member; empty: anything
 	told   reason.Reason // in an event; empty: in none
 	ofHub  bool          // the tenants are those of the hub
@@ -32,15 +32,20 @@ type attack struct {
 }
 
 const (
-	// attackLasts is how long an attack is played before an honest leader is lost besides, briefly how long it is played in
-	// every test. Each act of it is longer than a term.
+	// attackLasts is the time from the start of an attack to the loss of an honest leader, briefly that in short tests.
+	// Each act of an attack is longer than a term.
 	attackLasts = 18 * time.Second
 	briefly     = 8 * time.Second
 )
 
 // attacks in the order in which they are played.
 var attacks = []attack{
-	{name: "watches show new namespaces and Leases without end", acts: []front.Act{endless}, shown: reason.TooManyObjects, short: true},
+	{
+		name:  "watches show new namespaces and Leases without end",
+		acts:  []front.Act{endless},
+		shown: reason.TooManyObjects,
+		short: true,
+	},
 	{
 		name:  "lists of 250 MB, of ten million empty objects and of nested messages, and an event of 4 GB is announced",
 		acts:  []front.Act{items(named(), 250), items(nil, 10_000_000), items(nested(), 100), announced},
@@ -49,16 +54,45 @@ var attacks = []attack{
 	{name: "watches repeat, expire, end at once and stand still", acts: []front.Act{
 		repeating, onWatches(expired), onWatches(func(http.ResponseWriter, *http.Request) {}), onWatches(silent),
 	}},
-	{name: "answers come in an hour, byte by byte, as an echo, and with long headers", acts: []front.Act{later, slow, echo, longHeader}},
+	{
+		name: "answers come in an hour, byte by byte, as an echo, and with long headers",
+		acts: []front.Act{later, slow, echo, longHeader},
+	},
 
-	{name: "tenants of a member write what they may not", tenant: together(largeRegistrations, othersNamespaces, othersRegistrations, theNamespacesLease), short: true},
-	{name: "tenants of a member register without end", tenant: together(manyRegistrations, manyBeside("east"), manyBeside("west"), rewritten, comingAndGoing), told: reason.TooManyReaders},
-	{name: "tenants of a member fill what the hub looks at", before: together(largeCronJobs, largeLeases), tenant: fencedSchedules},
+	{
+		name:   "tenants of a member write what they may not",
+		tenant: together(largeRegistrations, othersNamespaces, othersRegistrations, theNamespacesLease),
+		short:  true,
+	},
+	{
+		name:   "tenants of a member register without end",
+		tenant: together(manyRegistrations, manyBeside("east"), manyBeside("west"), rewritten, comingAndGoing),
+		told:   reason.TooManyReaders,
+	},
+	{
+		name:   "tenants of a member fill what the hub looks at",
+		before: together(largeCronJobs, largeLeases),
+		tenant: fencedSchedules,
+	},
 
-	{name: "a tenant of the hub writes Secrets and kubeconfigs that nobody would", tenant: together(largeSecrets, largeKubeconfigs, bombs), ofHub: true},
-	{name: "a tenant of the hub makes Clusters that nobody would make", before: largeClusters, tenant: absurdClusters, ofHub: true},
+	{
+		name:   "a tenant of the hub writes Secrets and kubeconfigs that nobody would",
+		tenant: together(largeSecrets, largeKubeconfigs, bombs),
+		ofHub:  true,
+	},
+	{
+		name:   "a tenant of the hub makes Clusters that nobody would make",
+		before: largeClusters,
+		tenant: absurdClusters,
+		ofHub:  true,
+	},
 	{name: "a tenant of the hub makes Clusters that nobody reaches", tenant: unreachableClusters, ofHub: true},
-	{name: "a tenant of the hub writes policies and records that nobody would", before: together(largePolicies, largeRecords), tenant: restlessPolicies, ofHub: true},
+	{
+		name:   "a tenant of the hub writes policies and records that nobody would",
+		before: together(largePolicies, largeRecords),
+		tenant: restlessPolicies,
+		ofHub:  true,
+	},
 }
 
 func TestHonestMembersDoNotNotice(t *testing.T) {
@@ -110,15 +144,16 @@ func (s *scene) note(t *testing.T, name string, f figures) {
 	}
 }
 
-// enter has tenants do the one and begin the other, until the returned function is called. What they have written is removed
-// with the end of the test.
+// enter plays first, then starts do, which runs until the returned function is called. The test's cleanup removes what
+// the tenants wrote.
 func (s *scene) enter(t *testing.T, first, do play) (leave func()) {
 	t.Helper()
 	if do == nil {
 		do = func(context.Context, *scene) error { return nil }
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(s.removeRegistrations(context.Background()), s.removeOfTenant(context.Background())); err != nil {
+		ctx := context.Background()
+		if err := errors.Join(s.removeRegistrations(ctx), s.removeOfTenant(ctx)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -175,7 +210,9 @@ func (s *scene) endure(t *testing.T, a attack) {
 	}
 	s.Eventually(t, patience, fmt.Sprintf("the hostile member is shown as %s", a.shown), look)
 	if a.told != "" {
-		s.Eventually(t, patience, fmt.Sprintf("an event tells %s", a.told), func(ctx context.Context) error { return s.tells(ctx, a.told) })
+		s.Eventually(t, patience, fmt.Sprintf("an event tells %s", a.told), func(ctx context.Context) error {
+			return s.tells(ctx, a.told)
+		})
 	}
 }
 

@@ -34,7 +34,11 @@ func (s *scene) hubTenant(ctx context.Context) (client.Client, error) {
 		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: writes},
 			{APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"clusters"}, Verbs: writes},
-			{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"leadershippolicies", "namespaceleaders"}, Verbs: writes},
+			{
+				APIGroups: []string{v1alpha1.GroupVersion.Group},
+				Resources: []string{"leadershippolicies", "namespaceleaders"},
+				Verbs:     writes,
+			},
 		}},
 		&rbacv1.RoleBinding{
 			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
@@ -62,8 +66,12 @@ func (s *scene) hubTenant(ctx context.Context) (client.Client, error) {
 // secretOf is a Secret of the tenant, with so many bytes.
 func secretOf(name string, size int) *corev1.Secret {
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: name, Labels: map[string]string{ofTenant: "true"}},
-		Data:       map[string][]byte{"value": make([]byte, size)},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: harness.FleetNamespace,
+			Name:      name,
+			Labels:    map[string]string{ofTenant: "true"},
+		},
+		Data: map[string][]byte{"value": make([]byte, size)},
 	}
 }
 
@@ -71,7 +79,9 @@ func secretOf(name string, size int) *corev1.Secret {
 func clusterOf(name, priority string) *clusterv1.Cluster {
 	return &clusterv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: harness.FleetNamespace, Name: name, Labels: map[string]string{ofTenant: "true", fleet.PriorityLabel: priority},
+			Namespace: harness.FleetNamespace,
+			Name:      name,
+			Labels:    map[string]string{ofTenant: "true", fleet.PriorityLabel: priority},
 		},
 		Spec: clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "127.0.0.1", Port: 1}},
 	}
@@ -98,7 +108,8 @@ func largeKubeconfigs(ctx context.Context, s *scene) error {
 		return err
 	}
 	const bulky = "bulky"
-	if err := errors.Join(c.Create(ctx, clusterOf(bulky, "1")), c.Create(ctx, secretOf(bulky+"-kubeconfig", 200<<10))); err != nil {
+	cluster, secret := clusterOf(bulky, "1"), secretOf(bulky+"-kubeconfig", 200<<10)
+	if err := errors.Join(c.Create(ctx, cluster), c.Create(ctx, secret)); err != nil {
 		return err
 	}
 	if err := s.Await(ctx, patience, "the Cluster is shown with the reason", func(ctx context.Context) error {
@@ -129,7 +140,10 @@ func absurdClusters(ctx context.Context, s *scene) error {
 	if err := s.Hub.Get(ctx, client.ObjectKey{Namespace: harness.FleetNamespace, Name: "east"}, &honest); err != nil {
 		return err
 	}
-	priorities := []string{"", "0", "1e9", "0x7f", "1.5", "1_000", "99999999999999999999", "9223372036854775807", "2147483647", "1000", strings.Repeat("9", 63)}
+	priorities := []string{
+		"", "0", "1e9", "0x7f", "1.5", "1_000", "1000",
+		"99999999999999999999", "9223372036854775807", "2147483647", strings.Repeat("9", 63),
+	}
 	if err := each(ctx, 50, func(ctx context.Context, n int) error {
 		name := fmt.Sprintf("%d.%s", n, strings.Repeat("a", 200+n))
 		o := clusterOf(name, priorities[n%len(priorities)])
@@ -154,8 +168,8 @@ func absurdClusters(ctx context.Context, s *scene) error {
 // silentClusters is how many Clusters a tenant makes that the hub never reaches.
 const silentClusters = 200
 
-// unreachableClusters makes Clusters that outrank all others. The kubeconfigs of a third lead to where nobody answers, those
-// of a third to where nobody listens, and the others have no address.
+// unreachableClusters creates Clusters that outrank all others. A third of the kubeconfigs name a server that never
+// answers, a third an address without a listener, and a third no address.
 func unreachableClusters(ctx context.Context, s *scene) error {
 	c, err := s.hubTenant(ctx)
 	if err != nil {
@@ -168,7 +182,8 @@ func unreachableClusters(ctx context.Context, s *scene) error {
 	defer func() { _ = deaf.Close() }()
 	if err := each(ctx, silentClusters, func(ctx context.Context, n int) error {
 		name := fmt.Sprint("silent-", n)
-		kubeconfig, err := fleet.Kubeconfig(name, &rest.Config{Host: "https://" + []string{deaf.Addr().String(), "127.0.0.1:1", ""}[n%3], BearerToken: "none"})
+		address := []string{deaf.Addr().String(), "127.0.0.1:1", ""}[n%3]
+		kubeconfig, err := fleet.Kubeconfig(name, &rest.Config{Host: "https://" + address, BearerToken: "none"})
 		secret := secretOf(name+"-kubeconfig", 0)
 		secret.Data["value"] = kubeconfig
 		return unlessEnded(ctx, errors.Join(err, c.Create(ctx, clusterOf(name, "2000")), c.Create(ctx, secret)))
@@ -203,7 +218,14 @@ func (s *scene) removeOfTenant(ctx context.Context) error {
 		}
 		return errs
 	}
-	errs := remove(s.Hub, harness.FleetNamespace, &v1alpha1.LeadershipPolicy{}, &v1alpha1.NamespaceLeader{}, &clusterv1.Cluster{}, &corev1.Secret{})
+	errs := remove(
+		s.Hub,
+		harness.FleetNamespace,
+		&v1alpha1.LeadershipPolicy{},
+		&v1alpha1.NamespaceLeader{},
+		&clusterv1.Cluster{},
+		&corev1.Secret{},
+	)
 	for _, admin := range s.Members {
 		errs = append(errs, remove(admin, stalls, &batchv1.CronJob{})...)
 		errs = append(errs, remove(admin, metav1.NamespaceSystem, &coordinationv1.Lease{})...)

@@ -32,11 +32,16 @@ func ofTenants(name string) metav1.ObjectMeta {
 
 // cronJobOf is a fenced CronJob of so many bytes.
 func cronJobOf(namespace, name string, size int) *batchv1.CronJob {
-	o := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{ofTenant: "true"}}}
+	o := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace,
+		Name:      name,
+		Labels:    map[string]string{ofTenant: "true"},
+	}}
 	o.Spec.Schedule = "* * * * *"
 	o.Spec.JobTemplate.Labels = scheduled
 	o.Spec.JobTemplate.Spec.Template.Spec = corev1.PodSpec{
-		RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "bill", Image: "bill", Args: []string{strings.Repeat("c", size)}}},
+		RestartPolicy: corev1.RestartPolicyNever,
+		Containers:    []corev1.Container{{Name: "bill", Image: "bill", Args: []string{strings.Repeat("c", size)}}},
 	}
 	return o
 }
@@ -49,7 +54,8 @@ func largeCronJobs(ctx context.Context, s *scene) error {
 			return err
 		}
 		if err := each(ctx, 13, func(ctx context.Context, n int) error {
-			_, err := t.all.BatchV1().CronJobs(stalls).Create(ctx, cronJobOf(stalls, fmt.Sprint("large-", n), 1400<<10), metav1.CreateOptions{})
+			large := cronJobOf(stalls, fmt.Sprint("large-", n), 1400<<10)
+			_, err := t.all.BatchV1().CronJobs(stalls).Create(ctx, large, metav1.CreateOptions{})
 			return err
 		}); err != nil {
 			return err
@@ -111,7 +117,12 @@ func largeLeases(ctx context.Context, s *scene) error {
 func grow(o metav1.Object, way int) {
 	switch way % 3 {
 	case 0:
-		o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Secret", Name: strings.Repeat("o", 1200<<10), UID: types.UID("none")}})
+		o.SetOwnerReferences([]metav1.OwnerReference{{
+			APIVersion: "v1",
+			Kind:       "Secret",
+			Name:       strings.Repeat("o", 1200<<10),
+			UID:        types.UID("none"),
+		}})
 	case 1:
 		labels := o.GetLabels()
 		for n := range 6_000 {
@@ -146,7 +157,7 @@ func largePolicies(ctx context.Context, s *scene) error {
 		return err
 	}
 	for _, admin := range s.Members {
-		if err := admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: beside}}); client.IgnoreAlreadyExists(err) != nil {
+		if err := admin.Create(ctx, namespaceNamed(beside)); client.IgnoreAlreadyExists(err) != nil {
 			return err
 		}
 	}
@@ -154,7 +165,9 @@ func largePolicies(ctx context.Context, s *scene) error {
 	for n := range 8_800 {
 		values = append(values, fmt.Sprintf("%063d", n))
 	}
-	selector := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "run", Operator: metav1.LabelSelectorOpIn, Values: values}}}
+	selector := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: "run", Operator: metav1.LabelSelectorOpIn, Values: values},
+	}}
 	for n, name := range []string{beside, "nowhere-1", "nowhere-2", "nowhere-3"} {
 		p, err := s.policyOf(ctx, name)
 		if err != nil {

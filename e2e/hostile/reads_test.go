@@ -33,7 +33,7 @@ const (
 	leaving, joining, waking = 4 * time.Second, 2 * time.Second, 10 * time.Second
 )
 
-// The hostile member joins, is fenced, leads, wakes CronJobs and leaves, and what the hub reads meanwhile is noted.
+// The hostile member joins, is fenced, leads, wakes CronJobs and leaves. The test records what the hub reads.
 // Then it does so again and again, and the worst answers of each of these reads are sent: see packages front and worst.
 func TestWhateverTheHubReadsIsBounded(t *testing.T) {
 	s := stage
@@ -51,7 +51,8 @@ func TestWhateverTheHubReadsIsBounded(t *testing.T) {
 		if *full {
 			missing = s.inRound(n, missing)
 		}
-		t.Run(fmt.Sprintf("worst answers %d", n), func(t *testing.T) { s.spoil(t, fmt.Sprintf("worst answers %d", n), missing) })
+		name := fmt.Sprintf("worst answers %d", n)
+		t.Run(name, func(t *testing.T) { s.spoil(t, name, missing) })
 	}
 	for _, r := range s.front.Reads.All() {
 		if _, err := s.front.Reads.Types(r); err != nil {
@@ -85,17 +86,18 @@ func ofCronJobs(r front.Read) bool { return strings.Contains(r.String(), "cronjo
 // liveHonestly has the hostile member leave and join, and returns when the hub has done for it all that it does.
 func (s *scene) liveHonestly(t *testing.T) {
 	t.Helper()
-	s.Eventually(t, patience, "the hostile member leads its own namespace, and its CronJob is woken", func(ctx context.Context) error {
-		if _, err := s.Leading(ctx, far, bazaar, far); err != nil {
+	s.Eventually(t, patience, "the hostile member leads its own namespace, and its CronJob is woken",
+		func(ctx context.Context) error {
+			if _, err := s.Leading(ctx, far, bazaar, far); err != nil {
+				return err
+			}
+			o := &batchv1.CronJob{}
+			err := s.Members[far].Get(ctx, client.ObjectKey{Namespace: bazaar, Name: "bill"}, o)
+			if err == nil && o.Status.LastScheduleTime == nil {
+				err = errors.New("its status is empty")
+			}
 			return err
-		}
-		o := &batchv1.CronJob{}
-		err := s.Members[far].Get(ctx, client.ObjectKey{Namespace: bazaar, Name: "bill"}, o)
-		if err == nil && o.Status.LastScheduleTime == nil {
-			err = errors.New("its status is empty")
-		}
-		return err
-	})
+		})
 	harness.Must(t, s.takePart(t.Context(), false))
 	s.Eventually(t, patience, "the hub's role is removed", func(ctx context.Context) error {
 		var roles rbacv1.ClusterRoleList
@@ -107,7 +109,9 @@ func (s *scene) liveHonestly(t *testing.T) {
 		return err
 	})
 	harness.Must(t, s.takePart(t.Context(), true))
-	s.Eventually(t, patience, "the hostile member may lead again", func(ctx context.Context) error { return s.Eligible(ctx, shop, far) })
+	s.Eventually(t, patience, "the hostile member may lead again", func(ctx context.Context) error {
+		return s.Eligible(ctx, shop, far)
+	})
 }
 
 // hasLeft returns nil once the hub has removed all that it had in the hostile member. It removes the pin at the end.
@@ -126,7 +130,8 @@ func (s *scene) takePart(ctx context.Context, does bool) error {
 		return s.SetPriority(ctx, far, 10)
 	}
 	o := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: far}}
-	return s.Hub.Patch(ctx, o, client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, fleet.PriorityLabel)))
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:null}}}`, fleet.PriorityLabel)
+	return s.Hub.Patch(ctx, o, client.RawPatch("application/merge-patch+json", patch))
 }
 
 // spoil plays a round: the hostile member leaves and joins, again and again, while these reads are spoilt.
@@ -141,7 +146,10 @@ func (s *scene) spoil(t *testing.T, name string, chosen []front.Read) {
 	for began := time.Now(); time.Since(began) < roundLasts; {
 		harness.Must(t, s.takePart(t.Context(), false))
 		_ = s.Await(t.Context(), leaving, "it has left", s.hasLeft) // it may not get that far
-		for _, kind := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}} {
+		for _, kind := range []client.Object{
+			&admissionv1.ValidatingAdmissionPolicy{},
+			&admissionv1.ValidatingAdmissionPolicyBinding{},
+		} {
 			// The hub is to make them again.
 			harness.Must(t, s.Members[far].DeleteAllOf(t.Context(), kind, client.HasLabels{v1alpha1.ManagedByLabel}))
 		}

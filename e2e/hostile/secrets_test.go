@@ -28,8 +28,7 @@ import (
 // echoed stands in what the hostile member says beside the secrets, so that it is seen where that was shown.
 const echoed = "this is what you said"
 
-// TestNoSecretIsShown has the hostile member send the hub's secrets back wherever it can, as if it had found them, and looks
-// for them in all that people read.
+// TestNoSecretIsShown has the hostile member echo the hub's secrets wherever it can, and looks for them in all output.
 func TestNoSecretIsShown(t *testing.T) {
 	s := stage
 	s.restart(t)
@@ -130,12 +129,24 @@ func (s *scene) secrets(t *testing.T) map[string]string {
 // echoAll sends the token back in every header and body that clients read. What the hub never sent, no member can know.
 func echoAll(w http.ResponseWriter, r *http.Request, secrets map[string]string) {
 	said := fmt.Sprintf("%s: \u001b[31m%s and %s", echoed, r.Header.Get("Authorization"), secrets["the token"])
-	for _, header := range []string{"Warning", "Www-Authenticate", "Retry-After", "Location", "Audit-Id", "X-Kubernetes-Pf-Flowschema-Uid"} {
+	for _, header := range []string{
+		"Warning", "Www-Authenticate", "Retry-After", "Location", "Audit-Id", "X-Kubernetes-Pf-Flowschema-Uid",
+	} {
 		w.Header().Set(header, strings.ReplaceAll(said, "\u001b", ""))
 	}
 	status := map[string]any{
-		"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": http.StatusForbidden, "message": said,
-		"details": map[string]any{"name": said, "kind": said, "group": said, "causes": []any{map[string]any{"message": said, "reason": said, "field": said}}},
+		"kind":       "Status",
+		"apiVersion": "v1",
+		"status":     "Failure",
+		"reason":     "Forbidden",
+		"code":       http.StatusForbidden,
+		"message":    said,
+		"details": map[string]any{
+			"name":   said,
+			"kind":   said,
+			"group":  said,
+			"causes": []any{map[string]any{"message": said, "reason": said, "field": said}},
+		},
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if r.URL.Query().Get("watch") != "" {

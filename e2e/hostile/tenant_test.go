@@ -47,7 +47,7 @@ func (s *scene) tenant(ctx context.Context, member, namespace, name string) (*te
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
 	}
-	for _, o := range []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, account, binding} {
+	for _, o := range []client.Object{namespaceNamed(namespace), account, binding} {
 		if err := admin.Create(ctx, o); client.IgnoreAlreadyExists(err) != nil {
 			return nil, fmt.Errorf("make %s in %s: %w", o.GetName(), member, err)
 		}
@@ -61,7 +61,12 @@ func (s *scene) tenant(ctx context.Context, member, namespace, name string) (*te
 	if err != nil {
 		return nil, err
 	}
-	t := &tenant{account: serviceAccount + namespace + ":" + name, namespace: namespace, all: all, leases: all.CoordinationV1().Leases(namespace)}
+	t := &tenant{
+		account:   serviceAccount + namespace + ":" + name,
+		namespace: namespace,
+		all:       all,
+		leases:    all.CoordinationV1().Leases(namespace),
+	}
 	return t, harness.Await(ctx, patience, "the tenant may edit its namespace", func(ctx context.Context) error {
 		_, err := t.leases.List(ctx, metav1.ListOptions{Limit: 1})
 		return err
@@ -72,7 +77,11 @@ func (s *scene) tenant(ctx context.Context, member, namespace, name string) (*te
 func (t *tenant) registration(name string, changes ...func(*coordinationv1.Lease)) *coordinationv1.Lease {
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: name}}
 	_ = wire.WriteRegistration(lease.Registration{ // nothing in it can be wrong
-		Identity: name, Namespaces: []string{t.namespace}, Confirmed: time.Now(), Duration: 15 * time.Second, Account: t.account,
+		Identity:   name,
+		Namespaces: []string{t.namespace},
+		Confirmed:  time.Now(),
+		Duration:   15 * time.Second,
+		Account:    t.account,
 	}, l)
 	for _, change := range changes {
 		change(l)
@@ -139,7 +148,8 @@ func (s *scene) removeRegistrations(ctx context.Context) error {
 			if !strings.HasPrefix(l.Annotations[v1alpha1.ReaderAccountAnnotation], serviceAccount) {
 				return nil // it is an honest reader's
 			}
-			err := admin.Patch(ctx, l, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
+			patch := []byte(`{"metadata":{"finalizers":null}}`)
+			err := admin.Patch(ctx, l, client.RawPatch("application/merge-patch+json", patch))
 			if err == nil {
 				err = admin.Delete(ctx, l)
 			}
@@ -150,4 +160,8 @@ func (s *scene) removeRegistrations(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func namespaceNamed(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }

@@ -31,7 +31,9 @@ func largeRegistrations(ctx context.Context, s *scene) error {
 		return err
 	}
 	return overAndOver(ctx, func(ctx context.Context, n int) error {
-		_, err := t.register(ctx, t.registration(fmt.Sprint("large-", n), func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = &megabyte }))
+		_, err := t.register(ctx, t.registration(fmt.Sprint("large-", n), func(l *coordinationv1.Lease) {
+			l.Spec.HolderIdentity = &megabyte
+		}))
 		return refusal("a holderIdentity of 1 MB", err, tooLarge)
 	})
 }
@@ -80,7 +82,9 @@ func othersRegistrations(ctx context.Context, s *scene) error {
 			_, err := t.leases.Patch(ctx, stored.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 			return err
 		},
-		"a deletion of another's": func(ctx context.Context) error { return t.leases.Delete(ctx, stored.Name, metav1.DeleteOptions{}) },
+		"a deletion of another's": func(ctx context.Context) error {
+			return t.leases.Delete(ctx, stored.Name, metav1.DeleteOptions{})
+		},
 		"one of its own in another's name": func(ctx context.Context) error {
 			_, err := t.register(ctx, owner.registration("thiefs"))
 			return err

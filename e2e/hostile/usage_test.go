@@ -20,7 +20,7 @@ const (
 	ticks = 100
 )
 
-// usage is what processes took since it was begun. One that takes too much memory is killed, as a kernel does that bounds it.
+// usage measures what processes take from its start. It kills a process that takes too much memory.
 type usage struct {
 	end    context.CancelFunc
 	done   sync.WaitGroup

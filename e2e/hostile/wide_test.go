@@ -39,6 +39,9 @@ func manyNamespaces(ctx context.Context, s *scene) error {
 	p.Spec.Timings = v1alpha1.Timings{} // the defaults: leaders are renewed each 5 s
 	p.Spec.Namespaces.Names, p.Spec.Namespaces.Selector = nil, &metav1.LabelSelector{MatchLabels: selected}
 	return errors.Join(s.Hub.Create(ctx, p), each(ctx, many, func(ctx context.Context, n int) error {
-		return s.Members[far].Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("many-", n), Labels: selected}})
+		return s.Members[far].Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name:   fmt.Sprint("many-", n),
+			Labels: selected,
+		}})
 	}))
 }

@@ -38,8 +38,7 @@ const (
 	// mostDelay is how late any renewal may come, and mostOverFloor how much later than D + ε a lost leader is replaced.
 	mostDelay     = 250 * time.Millisecond
 	mostOverFloor = time.Second
-	// mostHandover is how long a planned change between honest members may take while tenants attack. It is much less than a
-	// term.
+	// mostHandover bounds a planned change between honest members while tenants attack. It is much less than a term.
 	mostHandover = time.Second
 	// mostHubWrites is how many writes a second may go to the management cluster, if no tenant of the hub writes. A new
 	// record is written twice until a cluster leads. Each time it has a status and an event.
@@ -48,8 +47,8 @@ const (
 	patience = time.Minute
 	// token is the hub's credential for the hostile member.
 	token = "the-token-of-the-hub-for-the-hostile-member"
-	// far is the hostile member, shop the namespace that is led. bazaar is in the hostile member alone, which leads it. Its
-	// schedules, writes and a lock are fenced there.
+	// far is the hostile member, shop the led namespace. Only far has bazaar, and leads it. Its schedules, writes and
+	// a lock are fenced there.
 	far    = "far"
 	shop   = "shop"
 	bazaar = "bazaar"
@@ -107,7 +106,8 @@ func (f figures) judge(overFloor time.Duration) (wrong []string) {
 		say("a planned change took %.2f s: at most %v are allowed", f.HandoverSeconds, mostHandover)
 	}
 	if f.HubWritesPerSecond > mostHubWrites {
-		say("%.1f writes a second went to the management cluster: at most %d are allowed", f.HubWritesPerSecond, mostHubWrites)
+		say("%.1f writes a second went to the management cluster: at most %d are allowed",
+			f.HubWritesPerSecond, mostHubWrites)
 	}
 	return wrong
 }
@@ -135,10 +135,16 @@ func TestMain(m *testing.M) {
 		Fences: map[string]*v1alpha1.Fencing{shop: nil, bazaar: {
 			Schedules: &metav1.LabelSelector{MatchLabels: scheduled},
 			Writes: []v1alpha1.WriteFence{{
-				ServiceAccounts: []v1alpha1.FencedServiceAccount{{Name: "default"}}, Resources: []v1alpha1.FencedResources{{Names: []string{"configmaps"}}},
+				ServiceAccounts: []v1alpha1.FencedServiceAccount{{Name: "default"}},
+				Resources:       []v1alpha1.FencedResources{{Names: []string{"configmaps"}}},
 			}},
 			LeaderElectionLocks: []v1alpha1.LockFence{{
-				Namespace: bazaar, Name: "stock", LeaseDurationSeconds: 4, RenewDeadlineSeconds: 2, RetryPeriodSeconds: 1, RequestTimeoutSeconds: 1,
+				Namespace:             bazaar,
+				Name:                  "stock",
+				LeaseDurationSeconds:  4,
+				RenewDeadlineSeconds:  2,
+				RetryPeriodSeconds:    1,
+				RequestTimeoutSeconds: 1,
 			}},
 		}},
 	}, prepare))
@@ -169,7 +175,7 @@ func prepare(ctx context.Context, d *harness.Drill) error {
 	return err
 }
 
-// startReaders runs a registered reader in each honest member. Without one, planned changes wait until terms have run out.
+// startReaders runs a registered reader in each honest member. Without readers, planned changes await the end of terms.
 func (s *scene) startReaders() error {
 	for _, name := range []string{"east", "west"} {
 		config := s.Fleet.Member(name).AdminConfig()
@@ -179,7 +185,9 @@ func (s *scene) startReaders() error {
 			return err
 		}
 		m, err := member.New(config, member.Options{
-			Namespaces: []string{shop}, MaxClockSkew: s.Timings.Skew, Registration: &member.Registration{Namespace: shop, Client: client},
+			Namespaces:   []string{shop},
+			MaxClockSkew: s.Timings.Skew,
+			Registration: &member.Registration{Namespace: shop, Client: client},
 		})
 		if err != nil {
 			return err

@@ -136,11 +136,13 @@ func (w *world) tableIsComplete(t *testing.T, h *hub) {
 			t.Errorf("config/README.md speaks of %s, which the hub does not have", name)
 		}
 	}
-	took, floor := value(said["leasecast_last_failover_duration_seconds"]), value(said["leasecast_last_failover_floor_seconds"])
-	if longest := float64(timings.LeaseDurationMilliseconds)/1000 + 1; floor <= 0 || floor > longest || took < floor || took > longest+10 {
+	took := value(said["leasecast_last_failover_duration_seconds"])
+	floor := value(said["leasecast_last_failover_floor_seconds"])
+	duration := float64(timings.LeaseDurationMilliseconds) / 1000
+	if longest := duration + 1; floor <= 0 || floor > longest || took < floor || took > longest+10 {
 		t.Errorf("the failover took %v s, of which safety took %v s", took, floor)
 	}
-	if age := value(said["leasecast_renewal_age_seconds"]); age <= 0 || age > float64(timings.LeaseDurationMilliseconds)/1000 {
+	if age := value(said["leasecast_renewal_age_seconds"]); age <= 0 || age > duration {
 		t.Errorf("west leads, and its Lease is %v s old", age)
 	}
 }

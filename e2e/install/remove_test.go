@@ -119,7 +119,8 @@ func TestASecondRemovalFindsWhatAFailedOneHasLeft(t *testing.T) {
 	}
 
 	cannot := filepath.Join(w.dir, "cannot-read-clusters")
-	script := "#!/bin/sh\ncase \"$*\" in 'get clusters'*) echo " + refused + " >&2; exit 1;; esac\nexec " + w.kubectlProgram() + " \"$@\"\n"
+	script := "#!/bin/sh\ncase \"$*\" in 'get clusters'*) echo " + refused + " >&2; exit 1;; esac\n" +
+		"exec " + w.kubectlProgram() + " \"$@\"\n"
 	w.Must(os.WriteFile(cannot, []byte(script), 0o700))
 	if out, err := remove(t, cannot, "0"); err == nil || !strings.Contains(out, refused) {
 		t.Errorf("%v: it should fail with the words of kubectl:\n%s", err, out)

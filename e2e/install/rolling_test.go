@@ -20,19 +20,24 @@ import (
 	hublib "github.com/leasecast/leasecast/hub"
 )
 
-// rolled is how many namespaces are led meanwhile.
+// rolled is the number of namespaces that are led during the update.
 const rolled = 20
 
 // upgradeFrom is the environment variable that names a checkout of the version to upgrade from (make upgrade). Without
 // it, this version takes the place of itself.
 const upgradeFrom = "UPGRADE_FROM"
 
-// What the Deployment's strategy does: a new replica is ready before an old one is told to end. It finds the records,
+// What the Deployment's strategy does: a new replica is ready before an old one must end. It finds the records,
 // the seal and the guards of the old ones.
 func TestARollingUpgradeEndsNoTerm(t *testing.T) {
 	w := newWorld(t, "east")
 	old := cmp.Or(os.Getenv(upgradeFrom), root(t))
-	w.Timings = v1alpha1.Timings{LeaseDurationMilliseconds: 15_000, RenewIntervalMilliseconds: 5000, RequestTimeoutMilliseconds: 3000, MaxClockSkewMilliseconds: 1000}
+	w.Timings = v1alpha1.Timings{
+		LeaseDurationMilliseconds:  15_000,
+		RenewIntervalMilliseconds:  5000,
+		RequestTimeoutMilliseconds: 3000,
+		MaxClockSkewMilliseconds:   1000,
+	}
 	w.makeIn(old, "deploy")
 	w.makeIn(old, "build")
 	program := filepath.Join(old, "bin", hubName)

@@ -37,7 +37,10 @@ const (
 
 // timings are patient enough for a busy machine, and let failovers be short.
 var timings = v1alpha1.Timings{
-	LeaseDurationMilliseconds: 6_000, RenewIntervalMilliseconds: 1000, RequestTimeoutMilliseconds: 1000, MaxClockSkewMilliseconds: 250,
+	LeaseDurationMilliseconds:  6_000,
+	RenewIntervalMilliseconds:  1000,
+	RequestTimeoutMilliseconds: 1000,
+	MaxClockSkewMilliseconds:   250,
 }
 
 // world is a management cluster without a hub, and its members.

@@ -68,9 +68,17 @@ func TestAClusterThatCannotBeUsedSaysWhyAndIsNotChosen(t *testing.T) {
 		reason     reason.Reason
 		words      []string
 	}{
-		"none":   {nil, reason.NoKubeconfig, []string{"there is no Secret none-kubeconfig"}},
-		"broken": {[]byte("this is no kubeconfig: ["), reason.InvalidKubeconfig, []string{"Secret broken-kubeconfig", "no v1 Config"}},
-		"dead":   {kubeconfigTo(t, deadAddress(t), ca), reason.Unreachable, []string{"does not answer", "connection refused"}},
+		"none": {nil, reason.NoKubeconfig, []string{"there is no Secret none-kubeconfig"}},
+		"broken": {
+			kubeconfig: []byte("this is no kubeconfig: ["),
+			reason:     reason.InvalidKubeconfig,
+			words:      []string{"Secret broken-kubeconfig", "no v1 Config"},
+		},
+		"dead": {
+			kubeconfig: kubeconfigTo(t, deadAddress(t), ca),
+			reason:     reason.Unreachable,
+			words:      []string{"does not answer", "connection refused"},
+		},
 		"deaf":   {kubeconfigTo(t, deafServer(t, nil), ca), reason.Unreachable, []string{"does not answer"}},
 		"silent": {kubeconfigTo(t, deafServer(t, &certificate), ca), reason.Unreachable, []string{"does not answer"}},
 		"mute":   {kubeconfigTo(t, mute, ca), reason.Unreachable, []string{"does not answer"}},
@@ -79,13 +87,13 @@ func TestAClusterThatCannotBeUsedSaysWhyAndIsNotChosen(t *testing.T) {
 		w.addCluster(name, "1000", s.kubeconfig)
 	}
 	w.startHub()
-	// Better Clusters may still be on their way: the first leader waits for them, but for initialDelaySeconds at most. Whatever
-	// they may have been promised by a hub before this one has ended after a term. Both count from when the hub has seen the
-	// namespace and made its record, however long the hub took to start.
+	// The first leader waits for better Clusters, for at most initialDelaySeconds. Terms of an earlier hub end after
+	// a term. Both times count from the creation of the record.
 	w.Leads("east", a, firstElection, all...)
 	r, err := w.Record(a)
 	w.Must(err)
-	within(t, "better Clusters are waited for", r.Spec.AcquireTime.Sub(r.CreationTimestamp.Time), max(v1alpha1.DefaultInitialDelay, w.term())+5*time.Second)
+	waited := r.Spec.AcquireTime.Sub(r.CreationTimestamp.Time)
+	within(t, "better Clusters are waited for", waited, max(v1alpha1.DefaultInitialDelay, w.term())+5*time.Second)
 	j := w.keeps("east", a)
 	for name, s := range strangers {
 		w.awaitUnfit(name, a, s.reason, s.words...)

@@ -168,7 +168,8 @@ func TestTheRightsOfConfigMemberAreEnoughForEverythingTheHubDoesThere(t *testing
 	// It repairs the guard too.
 	w.removeGuard("south")
 	w.Eventually("the guard is back", 20*time.Second, func() error {
-		return w.Members["south"].Get(t.Context(), types.NamespacedName{Name: guardName}, &admissionv1.ValidatingAdmissionPolicy{})
+		policy := &admissionv1.ValidatingAdmissionPolicy{}
+		return w.Members["south"].Get(t.Context(), types.NamespacedName{Name: guardName}, policy)
 	})
 	// And it leaves.
 	w.removePriority("south")

@@ -60,7 +60,7 @@ func (w *world) mark(namespace string) string {
 	return string(ns.UID) + "/" + namespace
 }
 
-// says waits until an event on the policy tells that the hub in a namespace stands back, and what to do.
+// says waits until an event on the policy reports that the hub in a namespace stands back, and what to do.
 func (w *world) says(policy, own, other string) {
 	w.T.Helper()
 	w.Eventually("the hub in "+own+" says that it stands back", soon, func() error {
@@ -74,7 +74,8 @@ func (w *world) says(policy, own, other string) {
 				continue
 			}
 			if last = contains(e.Note, "the hub in namespace "+other+" serves", "the one in "+own+" changes nothing",
-				"kubectl delete leases -A -l leasecast.dev/managed", "kubectl -n "+w.Fleet+" annotate secret leasecast-seal leasecast.dev/hub-"); last == nil {
+				"kubectl delete leases -A -l leasecast.dev/managed",
+				"kubectl -n "+w.Fleet+" annotate secret leasecast-seal leasecast.dev/hub-"); last == nil {
 				return nil
 			}
 		}
@@ -95,7 +96,8 @@ func (w *world) writes() func() (count int, probers map[string]bool) {
 		for i := range records.Items {
 			o := &records.Items[i]
 			for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionLeasesInPlace} {
-				if c := meta.FindStatusCondition(o.Status.Conditions, kind); c == nil || c.Status != metav1.ConditionTrue || c.ObservedGeneration != o.Generation {
+				c := meta.FindStatusCondition(o.Status.Conditions, kind)
+				if c == nil || c.Status != metav1.ConditionTrue || c.ObservedGeneration != o.Generation {
 					err = errors.Join(err, fmt.Errorf("%s of %s is %+v", kind, o.Name, c))
 				}
 			}
@@ -110,7 +112,8 @@ func (w *world) writes() func() (count int, probers map[string]bool) {
 	count, probers := 0, map[string]bool{}
 	for _, list := range []client.ObjectList{&v1alpha1.NamespaceLeaderList{}, &v1alpha1.LeadershipPolicyList{}} {
 		w.Must(w.Hub.List(ctx, list, client.InNamespace(w.Fleet)))
-		changes, err := watcher.Watch(ctx, list, client.InNamespace(w.Fleet), &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}})
+		from := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}}
+		changes, err := watcher.Watch(ctx, list, client.InNamespace(w.Fleet), from)
 		w.Must(err)
 		wg.Go(func() {
 			for e := range changes.ResultChan() {
@@ -128,7 +131,8 @@ func (w *world) writes() func() (count int, probers map[string]bool) {
 	wg.Go(func() {
 		for ctx.Err() == nil {
 			l := &coordinationv1.Lease{}
-			if err := w.Members["east"].Get(ctx, types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "leasecast-hub-probe"}, l); err == nil {
+			key := types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "leasecast-hub-probe"}
+			if err := w.Members["east"].Get(ctx, key, l); err == nil {
 				mu.Lock()
 				probers[ptr.Deref(l.Spec.HolderIdentity, "")] = true
 				mu.Unlock()
@@ -151,7 +155,8 @@ func (w *world) writes() func() (count int, probers map[string]bool) {
 func (w *world) markGoes() {
 	w.T.Helper()
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "leasecast-seal"}}
-	w.Must(w.Hub.Patch(w.T.Context(), s, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"leasecast.dev/hub":null}}}`))))
+	patch := []byte(`{"metadata":{"annotations":{"leasecast.dev/hub":null}}}`)
+	w.Must(w.Hub.Patch(w.T.Context(), s, client.RawPatch(types.MergePatchType, patch)))
 }
 
 // markedBy waits until the seal carries a mark.
@@ -167,9 +172,9 @@ func (w *world) markedBy(mark string, within time.Duration) {
 	})
 }
 
-// Two installations on one management cluster: one serves the fleet, the other stands back and tells why in an event, and they
-// overwrite nothing of each other's. Once the first has gone, and the operator did what the event says, the second
-// leads, in order. Should the first come back, it is the one that stands back.
+// Of two installations on one management cluster, one serves the fleet. The other reports the reason in an event and
+// writes nothing. The second takes over in order once the first is gone and the operator followed the event. If the
+// first returns, it writes nothing.
 func TestTwoInstallationsOnOneManagementCluster(t *testing.T) {
 	w := newWorld(t, map[string]string{"east": "100", "west": "50"})
 	w.Timings = brief
@@ -209,7 +214,8 @@ func TestTwoInstallationsOnOneManagementCluster(t *testing.T) {
 	r, err := w.Record(ns)
 	w.Must(err)
 	if after <= epoch || r.Spec.AcquireTime.Time.Before(bound) {
-		t.Errorf("epoch %d after %d, granted at %v, when what the first had promised ended at %v", after, epoch, r.Spec.AcquireTime, bound)
+		t.Errorf("epoch %d after %d, granted at %v, but the first hub's terms ended at %v",
+			after, epoch, r.Spec.AcquireTime, bound)
 	}
 
 	w.runHub(w.System, nil)

@@ -40,7 +40,7 @@ type act struct {
 }
 
 // unaware runs a program in each member that knows nothing of Leases: it creates ConfigMaps all the time. What was let
-// through is told in order.
+// through is reported in order.
 func (w *world) unaware(namespace string, members ...string) (acts func() []act) {
 	w.T.Helper()
 	ctx, cancel := context.WithCancel(w.T.Context())
@@ -89,7 +89,10 @@ func (w *world) actsIn(member string, acts func() []act) {
 func (w *world) allowFences(members ...string) {
 	w.T.Helper()
 	for _, m := range members {
-		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "leasecast-hub-fencing"}, Rules: rules(w, "../../config/fencing/hub_role.yaml")}
+		role := &rbacv1.ClusterRole{
+			ObjectMeta: metav1.ObjectMeta{Name: "leasecast-hub-fencing"},
+			Rules:      rules(w, "../../config/fencing/hub_role.yaml"),
+		}
 		w.Must(client.IgnoreAlreadyExists(w.Members[m].Create(w.T.Context(), role)))
 	}
 }
@@ -145,11 +148,18 @@ func TestProgramsThatKnowNothingOfLeasesActInTheLeaderOnly(t *testing.T) {
 
 // job is one that a CronJob's controller creates for a tick, or that somebody makes by hand.
 func job(namespace string, tick time.Time) *batchv1.Job {
-	o := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "tick-", Labels: map[string]string{"run": "once"}}}
+	o := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+		Namespace:    namespace,
+		GenerateName: "tick-",
+		Labels:       map[string]string{"run": "once"},
+	}}
 	if !tick.IsZero() {
 		o.Annotations = map[string]string{"batch.kubernetes.io/cronjob-scheduled-timestamp": tick.UTC().Format(time.RFC3339)}
 	}
-	o.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "c", Image: "i"}}}
+	o.Spec.Template.Spec = corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever,
+		Containers:    []corev1.Container{{Name: "c", Image: "i"}},
+	}
 	return o
 }
 
@@ -164,7 +174,9 @@ func TestATickRunsWhereItsClusterLedWhenItCame(t *testing.T) {
 		}
 	}
 	tick := time.Now()
-	w.Eventually("the Lease counts", soon, func() error { return w.Members["east"].Create(t.Context(), job(a, time.Time{})) })
+	w.Eventually("the Lease counts", soon, func() error {
+		return w.Members["east"].Create(t.Context(), job(a, time.Time{}))
+	})
 	w.Eventually("the Lease counts in west, too", soon, func() error {
 		err := w.Members["west"].Create(t.Context(), job(a, tick))
 		if err == nil {
@@ -182,7 +194,9 @@ func TestATickRunsWhereItsClusterLedWhenItCame(t *testing.T) {
 
 	w.setPriority("west", "1000")
 	w.Leads("west", a, w.ordered(), all...)
-	w.Eventually("the Lease counts", soon, func() error { return w.Members["west"].Create(t.Context(), job(a, time.Time{})) })
+	w.Eventually("the Lease counts", soon, func() error {
+		return w.Members["west"].Create(t.Context(), job(a, time.Time{}))
+	})
 	create("west", job(a, tick), "before this cluster led the namespace")
 	create("west", job(a, time.Now()), "")
 	create("east", job(a, time.Now()), "this cluster does not lead the namespace")
@@ -238,7 +252,7 @@ func TestFencesGoWithWhatAskedForThem(t *testing.T) {
 	}
 }
 
-// What is fenced before an edit and after it is fenced at every moment in between. Programs in followers try all the time.
+// What is fenced before and after an edit is fenced at every moment in between. Programs in followers try all the time.
 func TestAnEditOfAFenceLetsNothingThrough(t *testing.T) {
 	t.Parallel()
 	w, a, acts := fenced(t, steady)
@@ -252,13 +266,18 @@ func TestAnEditOfAFenceLetsNothingThrough(t *testing.T) {
 		w.Must(w.Members[m].Patch(t.Context(), ns, patch))
 	}
 	team := &metav1.LabelSelector{MatchLabels: map[string]string{"team": a}}
-	both := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: metav1.LabelSelectorOpIn, Values: []string{a, b}}}}
+	both := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: "team", Operator: metav1.LabelSelectorOpIn, Values: []string{a, b}},
+	}}
 	type spec = v1alpha1.LeadershipPolicySpec
 	for _, edit := range []struct {
 		what string
 		of   func(s *spec)
 	}{
-		{"a namespace is selected instead of named", func(s *spec) { s.Namespaces = v1alpha1.NamespaceSelection{Selector: team} }},
+		{
+			what: "a namespace is selected instead of named",
+			of:   func(s *spec) { s.Namespaces = v1alpha1.NamespaceSelection{Selector: team} },
+		},
 		{"it is selected by other labels", func(s *spec) { s.Namespaces.Selector = both }},
 		{"it is named instead of selected", func(s *spec) { s.Namespaces = v1alpha1.NamespaceSelection{Names: []string{a}} }},
 		{"it is selected as well", func(s *spec) { s.Namespaces.Selector = team }},
@@ -266,7 +285,8 @@ func TestAnEditOfAFenceLetsNothingThrough(t *testing.T) {
 		{"it is named as well", func(s *spec) { s.Namespaces.Names = []string{a, b} }},
 		{"it is named only", func(s *spec) { s.Namespaces.Selector = nil }},
 		{"another account is fenced, too", func(s *spec) {
-			s.Fencing.Writes[0].ServiceAccounts = append(s.Fencing.Writes[0].ServiceAccounts, v1alpha1.FencedServiceAccount{Name: "till"})
+			fence := &s.Fencing.Writes[0]
+			fence.ServiceAccounts = append(fence.ServiceAccounts, v1alpha1.FencedServiceAccount{Name: "till"})
 		}},
 		{"no Jobs are fenced any more", func(s *spec) { s.Fencing.Schedules = nil }},
 	} {
@@ -298,15 +318,16 @@ func TestAnEditOfAFenceLetsNothingThrough(t *testing.T) {
 				last, longest = x.at, max(longest, x.at.Sub(last))
 			}
 		}
-		t.Logf("%s: in force after %v; the leader could not act for %v", edit.what, time.Since(begin).Round(time.Millisecond), longest)
+		t.Logf("%s: in force after %v; the leader could not act for %v",
+			edit.what, time.Since(begin).Round(time.Millisecond), longest)
 		if inFollowers > 0 {
 			t.Errorf("%s: %d acts in followers", edit.what, inFollowers)
 		}
 	}
 }
 
-// storesFor says which members store more or less than the fences of one policy: a gate for each list, and a wall for each
-// way to choose namespaces.
+// storesFor returns an error if a member stores more or less than the fences of one policy: a gate for each list, and a
+// wall for each way to choose namespaces.
 func (w *world) storesFor(p v1alpha1.LeadershipPolicySpec) error {
 	lists, parts := 0, 1
 	for _, is := range []bool{len(p.Fencing.Writes) > 0, p.Fencing.Schedules != nil} {
@@ -336,14 +357,17 @@ func (w *world) fences(member string) error {
 	var policies admissionv1.ValidatingAdmissionPolicyList
 	var bindings admissionv1.ValidatingAdmissionPolicyBindingList
 	ours := client.MatchingLabels{v1alpha1.FenceLabel: w.Fleet}
-	err := errors.Join(w.Members[member].List(w.T.Context(), &policies, ours), w.Members[member].List(w.T.Context(), &bindings, ours))
+	err := errors.Join(
+		w.Members[member].List(w.T.Context(), &policies, ours),
+		w.Members[member].List(w.T.Context(), &bindings, ours),
+	)
 	if n := len(policies.Items) + len(bindings.Items); n > 0 {
 		return fmt.Errorf("there are %d", n)
 	}
 	return err
 }
 
-// Without the rights of config/fencing the hub cannot fence a member. Such a member must not lead, and its record must show
+// Without the rights of config/fencing the hub cannot fence a member. The member must not lead, and the record reports
 // the reason.
 func TestAMemberThatCannotBeFencedIsNotChosen(t *testing.T) {
 	t.Parallel()

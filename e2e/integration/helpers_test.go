@@ -73,8 +73,8 @@ func (w *world) term() time.Duration { return w.duration() + epsilon }
 // ordered is how long a term may take to end in order and the next one to begin.
 func (w *world) ordered() time.Duration { return soon + w.term() }
 
-// silent is how long the hub may take to judge a member by its silence, or by its answers after that. Requests may fail for
-// two renewals, and the last of them is waited for.
+// silent bounds the time in which the hub detects that a member is silent, or answers again. Requests may fail for two
+// renewals, and the last one may time out.
 func (w *world) silent() time.Duration { return soon + 2*w.renew() + w.timeout() }
 
 // lost is how long the loss of a leader may take to give its namespace another one.
@@ -115,7 +115,7 @@ func (w *world) awaitEligible(cluster, namespace string) {
 	})
 }
 
-// awaitEvent waits until an event about a Cluster tells the reason in words that
+// awaitEvent waits until an event about a Cluster reports the reason in words that
 // include these.
 func (w *world) awaitEvent(cluster string, why reason.Reason, words ...string) {
 	w.T.Helper()
@@ -246,7 +246,8 @@ func (w *world) deleteNamespace(namespace string, members ...string) {
 // deletePolicy deletes a policy of the world.
 func (w *world) deletePolicy(name string) {
 	w.T.Helper()
-	w.Must(w.Hub.Delete(w.T.Context(), &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: name}}))
+	p := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: name}}
+	w.Must(w.Hub.Delete(w.T.Context(), p))
 }
 
 // journal is what a reader in a leader's member saw of its Lease.
@@ -280,7 +281,8 @@ func (j *journal) seen() (all []lease.Content) {
 		if s.Gone {
 			c = lease.Content{}
 		}
-		if n := len(all); n == 0 || all[n-1].Holder != c.Holder || all[n-1].Epoch != c.Epoch || !all[n-1].RenewTime.Equal(c.RenewTime) {
+		n := len(all)
+		if n == 0 || all[n-1].Holder != c.Holder || all[n-1].Epoch != c.Epoch || !all[n-1].RenewTime.Equal(c.RenewTime) {
 			all = append(all, c)
 		}
 	}
@@ -292,7 +294,8 @@ func (j *journal) promised() time.Duration {
 	return time.Duration(j.before.Spec.LeaseDurationSeconds) * time.Second
 }
 
-// outlive waits for so many renewals that D of the world's timings has passed: whoever is to be deposed is by then.
+// outlive waits for so many renewals that D of the world's timings has passed. By then a leader that must go is
+// replaced.
 func (j *journal) outlive() {
 	j.w.T.Helper()
 	j.grow(int(j.w.duration()/j.w.renew()) + 1)
@@ -311,8 +314,8 @@ func (j *journal) grow(renewals int) {
 	})
 }
 
-// check ends the watch after two more renewals and judges what was seen. One renewal may be late, as long as the term goes
-// on. Most of them may not: then something holds them up. It returns the longest time between two stamps.
+// check ends the watch after two more renewals and checks what was observed. One renewal may be late while the term
+// goes on; most may not. It returns the longest time between two renewals.
 func (j *journal) check() time.Duration {
 	t := j.w.T
 	t.Helper()
@@ -347,7 +350,7 @@ func (j *journal) check() time.Duration {
 }
 
 // follow begins to watch the Lease of a leader that will have to go. The function that
-// it returns tells the latest stamp that was seen in this Lease with this holder.
+// it returns reports the latest stamp that was seen in this Lease with this holder.
 func (w *world) follow(leader, namespace string) (last func() time.Time) {
 	w.T.Helper()
 	j := w.keeps(leader, namespace)

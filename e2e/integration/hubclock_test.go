@@ -47,10 +47,12 @@ func (w *world) ledSince(since time.Time, namespace string, within time.Duration
 		last := fmt.Errorf("the record says %s, leader %q: %s", r.Spec.State, r.Spec.Leader, r.Status.Message)
 		for _, m := range members {
 			l, err := w.LeaseIn(m, namespace)
-			if err != nil || r.Spec.State != v1alpha1.StateLeading || r.Spec.Leader != m || ptr.Deref(l.Spec.HolderIdentity, "") != m+"."+w.Fleet {
+			if err != nil || r.Spec.State != v1alpha1.StateLeading || r.Spec.Leader != m ||
+				ptr.Deref(l.Spec.HolderIdentity, "") != m+"."+w.Fleet {
 				continue
 			}
-			if left := time.Until(l.Spec.RenewTime.Add(w.duration())); left > 0 && left <= w.duration() && l.Spec.RenewTime.After(since) {
+			left := time.Until(l.Spec.RenewTime.Add(w.duration()))
+			if left > 0 && left <= w.duration() && l.Spec.RenewTime.After(since) {
 				return nil
 			}
 			last = fmt.Errorf("%s leads by a Lease of %v", m, l.Spec.RenewTime)
@@ -59,8 +61,8 @@ func (w *world) ledSince(since time.Time, namespace string, within time.Duration
 	})
 }
 
-// The wall clock of the elected replica is set back by an hour: all that it writes has expired. All members contradict it,
-// so it gives up its election. The standby takes over, and no replica with such a clock is elected.
+// The wall clock of the elected replica is set back by an hour: all that it writes has expired. All members contradict
+// it, so it resigns. The standby takes over, and no replica with such a clock is elected.
 func TestAHubWhoseClockWasSetBackMakesRoom(t *testing.T) {
 	w := newWorld(t, map[string]string{"east": "100", "west": "50"})
 	w.Timings = brief
@@ -85,7 +87,7 @@ func TestAHubWhoseClockWasSetBackMakesRoom(t *testing.T) {
 		t.Fatalf("the hub has not given up within %v", notices)
 	}
 	t.Logf("it gave up after %v", time.Since(began))
-	// What the first one can have promised is not known, because its clock told an untruth: h, and then D + ε.
+	// What the first one can have promised is not known, because its clock was wrong: h, and then D + ε.
 	bound := notices + 3*time.Second + electionTime + w.term()
 	w.ledSince(time.Now(), ns, bound+soon, "east", "west")
 	within(t, "led again", time.Since(began), bound)

@@ -95,7 +95,8 @@ func TestAnEditOfAPriorityMovesTheLeader(t *testing.T) {
 	}
 	w.Eventually("the history tells why", soon, func() error { // the status follows the record
 		r, err := w.Record(a)
-		if h := r.Status.History; err == nil && (len(h) < 3 || h[1].State != v1alpha1.StateDraining || h[1].Reason != "PriorityChanged") {
+		h := r.Status.History
+		if err == nil && (len(h) < 3 || h[1].State != v1alpha1.StateDraining || h[1].Reason != "PriorityChanged") {
 			err = fmt.Errorf("it says %+v", h)
 		}
 		return err

@@ -44,7 +44,8 @@ func (w *world) awaitUnpinned(cluster string) {
 func (w *world) forgetCluster(name string) {
 	w.T.Helper()
 	w.Must(w.Hub.Delete(w.T.Context(), w.cluster(name)))
-	w.Must(w.Hub.Delete(w.T.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: name + "-kubeconfig"}}))
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: name + "-kubeconfig"}}
+	w.Must(w.Hub.Delete(w.T.Context(), secret))
 }
 
 // waysOut are the ways in which an operator takes a Cluster out of a fleet for good.
@@ -85,7 +86,8 @@ func TestAClusterThatComesBackWhileItLeavesIsGuardedAgain(t *testing.T) {
 	for range 3 {
 		w.removePriority("south")
 		w.Eventually("the guard is taken out", 20*time.Second, func() error {
-			err := w.Members["south"].Get(t.Context(), types.NamespacedName{Name: guardName}, &admissionv1.ValidatingAdmissionPolicyBinding{})
+			binding := &admissionv1.ValidatingAdmissionPolicyBinding{}
+			err := w.Members["south"].Get(t.Context(), types.NamespacedName{Name: guardName}, binding)
 			if apierrors.IsNotFound(err) {
 				return nil
 			}
@@ -127,9 +129,13 @@ func TestAClusterThatLeavesWhileItIsAwayIsClearedUpWhenItReturns(t *testing.T) {
 		goes           func(w *world, cluster string)
 		restart, stays bool
 	}{
-		"its label is removed":                           {goes: waysOut["its label is removed"].goes, stays: true},
-		"its label is removed, and the hub is restarted": {goes: waysOut["its label is removed"].goes, stays: true, restart: true},
-		"its Cluster is deleted":                         {goes: waysOut["its Cluster is deleted"].goes},
+		"its label is removed": {goes: waysOut["its label is removed"].goes, stays: true},
+		"its label is removed, and the hub is restarted": {
+			goes:    waysOut["its label is removed"].goes,
+			stays:   true,
+			restart: true,
+		},
+		"its Cluster is deleted": {goes: waysOut["its Cluster is deleted"].goes},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -227,7 +233,8 @@ func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *tes
 	t.Parallel()
 	w := newWorld(t, three)
 	w.Timings = brief
-	deleted, unlabelled, dropped, stays := w.namespace("deleted", all...), w.namespace("unlabelled", all...), w.namespace("dropped", all...), w.namespace("stays", all...)
+	deleted, unlabelled := w.namespace("deleted", all...), w.namespace("unlabelled", all...)
+	dropped, stays := w.namespace("dropped", all...), w.namespace("stays", all...)
 	for _, m := range all {
 		w.label(m, unlabelled, "led-by", w.Fleet)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// elect runs in each member a program that elects itself with a lock of its own cluster, and knows nothing of our Leases.
+// elect runs a stock elector in each member, with a lock in that member.
 func (w *world) elect(lock v1alpha1.LockFence, members ...string) {
 	w.T.Helper()
 	ctx, cancel := context.WithCancel(w.T.Context())
@@ -27,7 +27,11 @@ func (w *world) elect(lock v1alpha1.LockFence, members ...string) {
 	w.T.Cleanup(func() { cancel(); group.Wait() })
 	for _, m := range members {
 		cfg, err := w.Servers.Member(m).ServiceAccountConfig(ctx, lock.Namespace, "stock", []rbacv1.PolicyRule{
-			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "update"}},
+			{
+				APIGroups: []string{"coordination.k8s.io"},
+				Resources: []string{"leases"},
+				Verbs:     []string{"get", "create", "update"},
+			},
 		})
 		w.Must(err)
 		cfg.Timeout = time.Duration(lock.RequestTimeoutSeconds) * time.Second
@@ -41,7 +45,10 @@ func (w *world) elect(lock v1alpha1.LockFence, members ...string) {
 			LeaseDuration: time.Duration(lock.LeaseDurationSeconds) * time.Second,
 			RenewDeadline: time.Duration(lock.RenewDeadlineSeconds) * time.Second,
 			RetryPeriod:   time.Duration(lock.RetryPeriodSeconds) * time.Second,
-			Callbacks:     leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
+			Callbacks: leaderelection.LeaderCallbacks{
+				OnStartedLeading: func(context.Context) {},
+				OnStoppedLeading: func() {},
+			},
 		})
 		w.Must(err)
 		group.Go(func() { elector.Run(ctx) })
@@ -55,7 +62,15 @@ func TestAFencedLockThatIsHeldWhereItsClusterLeads(t *testing.T) {
 	w := newWorld(t, three)
 	w.allowFences(all...)
 	a := w.namespace("a", all...)
-	lock := v1alpha1.LockFence{Namespace: a, Name: "stock", LeaseDurationSeconds: 6, RenewDeadlineSeconds: 4, RetryPeriodSeconds: 1, RequestTimeoutSeconds: 2, ReleaseTimeoutSeconds: ptr.To[int32](0)}
+	lock := v1alpha1.LockFence{
+		Namespace:             a,
+		Name:                  "stock",
+		LeaseDurationSeconds:  6,
+		RenewDeadlineSeconds:  4,
+		RetryPeriodSeconds:    1,
+		RequestTimeoutSeconds: 2,
+		ReleaseTimeoutSeconds: ptr.To[int32](0),
+	}
 	p := w.NewPolicy("p", a)
 	p.Spec.Fencing = &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{lock}, Writes: []v1alpha1.WriteFence{{
 		ServiceAccounts: []v1alpha1.FencedServiceAccount{{Name: "chekout"}, {Name: "default"}},
@@ -78,6 +93,7 @@ func TestAFencedLockThatIsHeldWhereItsClusterLeads(t *testing.T) {
 		if err := w.Hub.Get(t.Context(), types.NamespacedName{Namespace: w.Fleet, Name: "p"}, p); err != nil {
 			return err
 		}
-		return conditionIs(p.Status.Conditions, v1alpha1.ConditionFenceTargetsFound, metav1.ConditionTrue, string(reason.TargetsFound))
+		return conditionIs(p.Status.Conditions, v1alpha1.ConditionFenceTargetsFound,
+			metav1.ConditionTrue, string(reason.TargetsFound))
 	})
 }

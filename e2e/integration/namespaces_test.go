@@ -60,14 +60,19 @@ func TestANamespaceThatTerminatesInItsLeaderIsHandedOverAndGoes(t *testing.T) {
 	w, a, b, epoch := eastLeadsTwo(t, brief)
 	j := w.keeps("east", b)
 	// Content with a finalizer holds the namespace in Terminating for as long as we like.
-	anchor := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: a, Name: "anchor", Finalizers: []string{"e2e.leasecast.dev/hold"}}}
+	anchor := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace:  a,
+		Name:       "anchor",
+		Finalizers: []string{"e2e.leasecast.dev/hold"},
+	}}
 	w.Must(w.Members["east"].Create(t.Context(), anchor))
 	last := w.follow("east", a)
 	w.deleteNamespace(a, "east")
 	w.awaitUnfit("east", a, reason.NamespaceTerminating, "going away")
 	w.handedOver(a, "west", epoch, last, "west", "south")
 	w.noLease("east", a, soon)
-	w.Must(w.Members["east"].Patch(t.Context(), anchor, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+	patch := []byte(`{"metadata":{"finalizers":null}}`)
+	w.Must(w.Members["east"].Patch(t.Context(), anchor, client.RawPatch(types.MergePatchType, patch)))
 	w.namespaceGone(a, "east")
 	w.awaitUnfit("east", a, reason.NamespaceMissing)
 
@@ -82,8 +87,16 @@ func TestANamespaceThatTerminatesInItsLeaderIsHandedOverAndGoes(t *testing.T) {
 func foreignLease(namespace string) *coordinationv1.Lease {
 	now := metav1.NowMicro()
 	return &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: v1alpha1.DefaultLeaseName, Labels: map[string]string{"app": "somebody-else"}},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("somebody-else"), RenewTime: &now, LeaseDurationSeconds: ptr.To[int32](60)},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace,
+			Name:      v1alpha1.DefaultLeaseName,
+			Labels:    map[string]string{"app": "somebody-else"},
+		},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity:       ptr.To("somebody-else"),
+			RenewTime:            &now,
+			LeaseDurationSeconds: ptr.To[int32](60),
+		},
 	}
 }
 
@@ -102,9 +115,11 @@ func TestALeaseThatSomebodyElseMadeIsNeverOverwritten(t *testing.T) {
 	w.Leads("east", b, firstElection, all...)
 	ja, jb := w.keeps("west", a), w.keeps("east", b)
 	for m := range foreign {
-		w.awaitUnfit(m, a, reason.ForeignLease, "Lease "+a+"/leasecast", "made by somebody else", "delete it, or use another leaseName")
+		w.awaitUnfit(m, a, reason.ForeignLease,
+			"Lease "+a+"/leasecast", "made by somebody else", "delete it, or use another leaseName")
 	}
-	w.awaitCondition(a, v1alpha1.ConditionLeasesInPlace, metav1.ConditionFalse, "ForeignLease", "east: Lease "+a+"/leasecast", "south: Lease")
+	w.awaitCondition(a, v1alpha1.ConditionLeasesInPlace, metav1.ConditionFalse, "ForeignLease",
+		"east: Lease "+a+"/leasecast", "south: Lease")
 	w.awaitCondition(b, v1alpha1.ConditionLeasesInPlace, metav1.ConditionTrue, "InPlace")
 	ja.grow(3)
 	for m, l := range foreign {

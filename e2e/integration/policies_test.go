@@ -32,7 +32,12 @@ func TestTimingsThatBreakTheRuleAreRefusedAndThoseInForceStay(t *testing.T) {
 		if !apierrors.IsInvalid(err) {
 			t.Fatalf("want a refusal, got %v", err)
 		}
-		w.Must(contains(err.Error(), "renewIntervalMilliseconds twice, requestTimeoutMilliseconds and maxClockSkewMilliseconds must not add up to more than leaseDurationMilliseconds", "raise leaseDurationMilliseconds"))
+		w.Must(contains(
+			err.Error(),
+			"renewIntervalMilliseconds twice, requestTimeoutMilliseconds and maxClockSkewMilliseconds "+
+				"must not add up to more than leaseDurationMilliseconds",
+			"raise leaseDurationMilliseconds",
+		))
 	}
 	refused(w.Hub.Create(t.Context(), bad))
 	w.Must(w.Hub.Get(t.Context(), client.ObjectKeyFromObject(p), p))

@@ -18,7 +18,10 @@ import (
 // reader runs the member library in a member, as a controller there does.
 func (w *world) reader(in, namespace string) *member.Member {
 	w.T.Helper()
-	m, err := member.New(w.Servers.Member(in).AdminConfig(), member.Options{Namespaces: []string{namespace}, MaxClockSkew: epsilon})
+	m, err := member.New(w.Servers.Member(in).AdminConfig(), member.Options{
+		Namespaces:   []string{namespace},
+		MaxClockSkew: epsilon,
+	})
 	w.Must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup

@@ -20,7 +20,9 @@ func (w *world) registered(in, namespace string) (stop func()) {
 	client, err := rest.HTTPClientFor(cfg)
 	w.Must(err)
 	m, err := member.New(cfg, member.Options{
-		Namespaces: []string{namespace}, MaxClockSkew: epsilon, Registration: &member.Registration{Namespace: namespace, Client: client},
+		Namespaces:   []string{namespace},
+		MaxClockSkew: epsilon,
+		Registration: &member.Registration{Namespace: namespace, Client: client},
 	})
 	w.Must(err)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -37,7 +37,8 @@ func (w *world) tokenUser(member, name string) (cfg *rest.Config, revoke func())
 	w.T.Helper()
 	cfg = w.account(member, name, w.memberRules())
 	return cfg, func() {
-		w.Must(w.Members[member].Delete(w.T.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: w.System + ":" + name}}))
+		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: w.System + ":" + name}}
+		w.Must(w.Members[member].Delete(w.T.Context(), binding))
 	}
 }
 
@@ -51,7 +52,9 @@ func TestRotatedCredentialsAreUsedWithinTwoRenewalsAndNoneIsMissed(t *testing.T)
 	t.Parallel()
 	tests := map[string]func(w *world, name string) (cfg *rest.Config, revoke func()){
 		"another user with a certificate": func(w *world, name string) (*rest.Config, func()) { return w.user("east", name) },
-		"another token only":              func(w *world, name string) (*rest.Config, func()) { return w.tokenUser("east", name) },
+		"another token only": func(w *world, name string) (*rest.Config, func()) {
+			return w.tokenUser("east", name)
+		},
 	}
 	for name, newUser := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -147,10 +150,22 @@ func TestABrokenRotationCostsNoLeadershipAndIsReported(t *testing.T) {
 		words  []string
 	}{
 		// Events of one reason are one series with the words of the first: each reason comes once in a world.
-		"no YAML":        {func() { w.rotate("east", []byte("]")) }, reason.InvalidKubeconfig, []string{"Secret east-kubeconfig", "no v1 Config"}},
-		"empty":          {func() { w.rotate("east", nil) }, reason.NoKubeconfig, []string{"Secret east-kubeconfig"}},
-		"dead address":   {func() { w.rotate("east", kubeconfigTo(t, deadAddress(t), ca)) }, reason.Unreachable, []string{"does not answer"}},
-		"without rights": {func() { w.rotate("east", w.kubeconfigFor("east", stranger)) }, reason.Forbidden, []string{`User "nobody"`, "config/member"}},
+		"no YAML": {
+			spoil:  func() { w.rotate("east", []byte("]")) },
+			reason: reason.InvalidKubeconfig,
+			words:  []string{"Secret east-kubeconfig", "no v1 Config"},
+		},
+		"empty": {func() { w.rotate("east", nil) }, reason.NoKubeconfig, []string{"Secret east-kubeconfig"}},
+		"dead address": {
+			spoil:  func() { w.rotate("east", kubeconfigTo(t, deadAddress(t), ca)) },
+			reason: reason.Unreachable,
+			words:  []string{"does not answer"},
+		},
+		"without rights": {
+			spoil:  func() { w.rotate("east", w.kubeconfigFor("east", stranger)) },
+			reason: reason.Forbidden,
+			words:  []string{`User "nobody"`, "config/member"},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +184,8 @@ func TestADeletedSecretCostsNoLeadershipAndIsReported(t *testing.T) {
 	t.Parallel()
 	w, a, _ := eastLeads(t, steady)
 	j := w.keeps("east", a)
-	w.Must(w.Hub.Delete(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "east-kubeconfig"}}))
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "east-kubeconfig"}}
+	w.Must(w.Hub.Delete(t.Context(), secret))
 	w.awaitEvent("east", reason.NoKubeconfig, "Secret east-kubeconfig", "the last good kubeconfig stays in use")
 	j.grow(2)
 	w.awaitEligible("east", a)

@@ -15,7 +15,10 @@ func (w *world) yearly(member, namespace, name string, labels map[string]string)
 	w.T.Helper()
 	o := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	o.Spec.Schedule = "@yearly"
-	o.Spec.JobTemplate = batchv1.JobTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: job(namespace, time.Time{}).Spec}
+	o.Spec.JobTemplate = batchv1.JobTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: labels},
+		Spec:       job(namespace, time.Time{}).Spec,
+	}
 	w.Must(w.Members[member].Create(w.T.Context(), o))
 	return o
 }

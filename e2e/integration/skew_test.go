@@ -59,9 +59,10 @@ func (w *world) clockOf(member string) (*wrongClock, []byte) {
 		s.Close()
 		transport.CloseIdleConnections()
 	})
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	kubeconfig, err := fleet.Kubeconfig(member, &rest.Config{
 		Host: s.URL, BearerToken: cfg.BearerToken,
-		TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})},
+		TLSClientConfig: rest.TLSClientConfig{CAData: ca},
 	})
 	w.Must(err)
 	return c, kubeconfig
@@ -94,7 +95,8 @@ func TestAClusterWhoseClockIsOffLosesTheLeadInOrder(t *testing.T) {
 
 			last := w.follow("east", ns)
 			clock.set(tc.off)
-			w.awaitUnfit("east", ns, reason.ClockSkewed, "the API server's clock is ", tc.words, "maxClockSkewMilliseconds is 250")
+			w.awaitUnfit("east", ns, reason.ClockSkewed,
+				"the API server's clock is ", tc.words, "maxClockSkewMilliseconds is 250")
 			w.handedOver(ns, "west", epoch, last, "east", "west", "south")
 			r, err := w.Record(ns)
 			w.Must(err)

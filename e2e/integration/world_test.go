@@ -27,9 +27,9 @@ const fleets = 2
 
 var all = []string{"east", "west", "south"}
 
-// TestMain starts the fleets. Each test has a fleet to itself, with a hub, Clusters and namespaces of its own.
-// Tests are parallel but for two sorts, which run first. A test that restarts its hub: the next hub has less than a term
-// for its first renewal. A test that manages every namespace: it would manage what others left behind.
+// TestMain starts the fleets. Each test has a fleet to itself, with a hub, Clusters and namespaces of its own. Tests
+// are parallel, except for two kinds that run first. After a test restarts its hub, the next hub has less than a term
+// for its first renewal. A test that manages every namespace would manage what others left behind.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	harness.Logs(testing.Verbose())
@@ -96,8 +96,8 @@ var worlds atomic.Int32
 // world is what one test sees: a fleet namespace with Clusters, a hub that serves it, and the members.
 type world struct{ *harness.World }
 
-// newWorld registers the members with their priorities. The hub is not started. Terms are steady: a test that awaits the end
-// of one sets other timings first.
+// newWorld registers the members with their priorities. The hub is not started. Terms are steady: a test that awaits
+// the end of one sets other timings first.
 func newWorld(t *testing.T, priorities map[string]string) *world {
 	t.Helper()
 	f, name := borrow(t), fmt.Sprintf("fleet-%d", worlds.Add(1))
@@ -156,8 +156,8 @@ func eastLeads(t *testing.T, timings v1alpha1.Timings) (w *world, a string, epoc
 	return w, a, w.Leads("east", a, firstElection, all...)
 }
 
-// eastLeadsTwo is a world in which east leads the namespaces a and b of all members. The epoch is that of a. The timings are
-// those of a, and b is steady.
+// eastLeadsTwo is a world in which east leads the namespaces a and b of all members. The epoch is that of a. The
+// timings are those of a, and b is steady.
 func eastLeadsTwo(t *testing.T, timings v1alpha1.Timings) (w *world, a, b string, epoch int64) {
 	t.Helper()
 	w = newWorld(t, three)
@@ -171,8 +171,8 @@ func eastLeadsTwo(t *testing.T, timings v1alpha1.Timings) (w *world, a, b string
 	return w, a, b, epoch
 }
 
-// eastAndWestLead is a world in which east leads namespace a of all members, and west leads namespace b, which east does
-// not have. The epoch is that of a. The timings are those of a, and b is steady.
+// eastAndWestLead is a world in which east leads namespace a of all members, and west leads namespace b, which east
+// does not have. The epoch is that of a. The timings are those of a, and b is steady.
 func eastAndWestLead(t *testing.T, timings v1alpha1.Timings) (w *world, a, b string, epoch int64) {
 	t.Helper()
 	w = newWorld(t, three)

@@ -84,7 +84,7 @@ func (w *world) hint(namespace, cluster string) string {
 	return c.Hint
 }
 
-// hinted waits until the record tells what Cluster API says of a Cluster.
+// hinted waits until the record reports what Cluster API reports of a Cluster.
 func (w *world) hinted(namespace, cluster string, words ...string) {
 	w.T.Helper()
 	w.Eventually(fmt.Sprintf("the hint about %s says %v", cluster, words), 45*time.Second, func() error {

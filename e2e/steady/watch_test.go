@@ -169,7 +169,7 @@ func (w *world) silent(c *changes, span time.Duration) {
 	}
 }
 
-// told is what the hub's events say, oldest first.
+// told are the notes of the hub's events, oldest first.
 func (w *world) told() string {
 	list := &eventsv1.EventList{}
 	if err := w.Hub.List(w.T.Context(), list, client.InNamespace(harness.FleetNamespace)); err != nil {

@@ -38,7 +38,8 @@ type world struct{ *harness.World }
 
 func newWorld(t *testing.T, duration time.Duration, members ...string) *world {
 	t.Helper()
-	w := &world{harness.NewWorld(t, fleet.New(t, members...), harness.FleetNamespace, harness.HubNamespace, v1alpha1.Timings{
+	servers := fleet.New(t, members...)
+	w := &world{harness.NewWorld(t, servers, harness.FleetNamespace, harness.HubNamespace, v1alpha1.Timings{
 		// It renews as often as the fast profile, but is patient: these tests are about silence, not speed, and a busy
 		// machine must not break it.
 		LeaseDurationMilliseconds:  int32(duration / time.Millisecond),

@@ -127,7 +127,11 @@ func (m *Metrics) collectMember(ch chan<- prometheus.Metric, member fleet.Member
 
 // renewalAge returns the age of the oldest renewal among a member's terms, as the member's cache shows it. It
 // returns false for a member that leads nothing, and for one without cached Leases of its terms.
-func (m *Metrics) renewalAge(ctx context.Context, member fleet.Member, records []v1alpha1.NamespaceLeader) (age time.Duration, ok bool) {
+func (m *Metrics) renewalAge(
+	ctx context.Context,
+	member fleet.Member,
+	records []v1alpha1.NamespaceLeader,
+) (age time.Duration, ok bool) {
 	leads := map[types.NamespacedName]bool{}
 	for i := range records {
 		r := &records[i]
@@ -144,7 +148,8 @@ func (m *Metrics) renewalAge(ctx context.Context, member fleet.Member, records [
 	}
 	var leases coordinationv1.LeaseList
 	if err := cl.GetCache().List(ctx, &leases, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).V(1).Info("The Leases of a member could not be listed for metrics", "cluster", member.String(), "err", err.Error())
+		log.FromContext(ctx).V(1).Info("The Leases of a member could not be listed for metrics",
+			"cluster", member.String(), "err", err.Error())
 		return 0, false
 	}
 	now := m.Clock.Now().Wall

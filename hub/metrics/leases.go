@@ -31,7 +31,11 @@ type measuredLeases struct {
 	of measured
 }
 
-func (l measuredLeases) Create(ctx context.Context, obj *coordinationv1.Lease, o metav1.CreateOptions) (written *coordinationv1.Lease, err error) {
+func (l measuredLeases) Create(
+	ctx context.Context,
+	obj *coordinationv1.Lease,
+	o metav1.CreateOptions,
+) (written *coordinationv1.Lease, err error) {
 	l.of.time(func() error {
 		written, err = l.LeaseInterface.Create(ctx, obj, o)
 		return err
@@ -39,7 +43,11 @@ func (l measuredLeases) Create(ctx context.Context, obj *coordinationv1.Lease, o
 	return written, err
 }
 
-func (l measuredLeases) Update(ctx context.Context, obj *coordinationv1.Lease, o metav1.UpdateOptions) (written *coordinationv1.Lease, err error) {
+func (l measuredLeases) Update(
+	ctx context.Context,
+	obj *coordinationv1.Lease,
+	o metav1.UpdateOptions,
+) (written *coordinationv1.Lease, err error) {
 	l.of.time(func() error {
 		written, err = l.LeaseInterface.Update(ctx, obj, o)
 		return err

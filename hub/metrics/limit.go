@@ -11,13 +11,13 @@ import (
 )
 
 // Bounds on the requests that ask the management cluster to review their token. Each token is reviewed once a
-// minute, but whoever reaches the port can make up any number of tokens.
+// minute, but any client of the port can invent any number of tokens.
 const (
 	reviewsPerSecond = 5
 	reviewsAtOnce    = 20
 )
 
-// authorized accepts whoever may get /metrics, and bounds the TokenReviews that others cause. A request without
+// authorized accepts clients that may get /metrics, and bounds the TokenReviews that others cause. A request without
 // credentials causes no TokenReview.
 func authorized(config *rest.Config, client *http.Client) (server.Filter, error) {
 	filter, err := filters.WithAuthenticationAndAuthorization(config, client)

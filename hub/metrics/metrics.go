@@ -137,8 +137,9 @@ var (
 		"Always 1; the label is Connected, or the reason why the hub is not connected.", "fleet", "member", "state")
 	guardInForce = gauge("leasecast_guard_in_force",
 		"1 while the admission policies that protect the member's Leases are in force.", "fleet", "member")
-	registrations = gauge("leasecast_reader_registrations", "Readers that are registered in the member.", "fleet", "member")
-	clockOffset   = gauge("leasecast_clock_offset_seconds",
+	registrations = gauge("leasecast_reader_registrations",
+		"Readers that are registered in the member.", "fleet", "member")
+	clockOffset = gauge("leasecast_clock_offset_seconds",
 		"Bounds of how far the clock of the member's API server is ahead of the hub's.", "fleet", "member", "bound")
 	renewalAge = gauge("leasecast_renewal_age_seconds",
 		"Age of the oldest renewTime among the Leases by which the member leads.", "fleet", "member")

@@ -13,10 +13,13 @@ import (
 )
 
 func TestTheMetricsOfAMember(t *testing.T) {
-	const help = "# HELP leasecast_reader_leads 1 where this cluster leads the namespace, 0 elsewhere.\n# TYPE leasecast_reader_leads gauge\n"
-	const left = "# HELP leasecast_reader_term_remaining_seconds How long this cluster leads on if the term is not renewed.\n" +
+	const help = "# HELP leasecast_reader_leads 1 where this cluster leads the namespace, 0 elsewhere.\n" +
+		"# TYPE leasecast_reader_leads gauge\n"
+	const left = "# HELP leasecast_reader_term_remaining_seconds " +
+		"How long this cluster leads on if the term is not renewed.\n" +
 		"# TYPE leasecast_reader_term_remaining_seconds gauge\n"
-	const terms = "# HELP leasecast_reader_terms_total Terms of this cluster that have begun since the start.\n# TYPE leasecast_reader_terms_total counter\n"
+	const terms = "# HELP leasecast_reader_terms_total Terms of this cluster that have begun since the start.\n" +
+		"# TYPE leasecast_reader_terms_total counter\n"
 	f, c, registry := membertest.New(), metrics.New(), prometheus.NewRegistry()
 	registry.MustRegister(c)
 	c.Add(f)

@@ -12,8 +12,8 @@ import (
 // suffix is that of the names of act logs in a folder.
 const suffix = ".acts"
 
-// Create makes the act log of this process in a folder that many processes share. The process holds a lock on it for as long
-// as it lives: see [Ended].
+// Create creates the act log of this process in a shared folder. The process holds a lock on it until it ends: see
+// [Ended].
 func Create(folder string) (*os.File, error) {
 	file, err := os.CreateTemp(folder, ".guestbook-*")
 	if err != nil {
@@ -21,7 +21,12 @@ func Create(folder string) (*os.File, error) {
 	}
 	// It gets its name when it is locked, so that nobody takes a new log for that of a process that has ended.
 	made := filepath.Join(folder, strings.TrimPrefix(filepath.Base(file.Name()), ".")+suffix)
-	if err := errors.Join(file.Chmod(0o644), syscall.Flock(int(file.Fd()), syscall.LOCK_EX), os.Rename(file.Name(), made)); err != nil {
+	err = errors.Join(
+		file.Chmod(0o644),
+		syscall.Flock(int(file.Fd()), syscall.LOCK_EX),
+		os.Rename(file.Name(), made),
+	)
+	if err != nil {
 		return nil, errors.Join(err, file.Close(), os.Remove(file.Name()))
 	}
 	return file, nil
@@ -30,8 +35,7 @@ func Create(folder string) (*os.File, error) {
 // Logs are the act logs in a folder.
 func Logs(folder string) ([]string, error) { return filepath.Glob(filepath.Join(folder, "*"+suffix)) }
 
-// Ended reports whether the process that has made an act log with [Create] is gone. This sees processes in containers of the
-// same machine too.
+// Ended reports whether the process that made an act log with [Create] has ended, also in a container of this machine.
 func Ended(log string) (bool, error) {
 	file, err := os.Open(log)
 	if err != nil {

@@ -41,7 +41,7 @@ type Line struct {
 	// before it is asked whether the act may begin, the line after it once it is over:
 	// question and act lie between the two.
 	At time.Duration `json:"at"`
-	// ID tells the acts of one log apart.
+	// ID identifies an act in its log.
 	ID        int64  `json:"id"`
 	Cluster   string `json:"cluster"`
 	Namespace string `json:"namespace"`

@@ -37,10 +37,13 @@ func parse() flags {
 	var f flags
 	flag.StringVar(&f.cluster, "cluster", "", "name of this cluster in the act log")
 	flag.StringVar(&f.namespaces, "namespaces", "", "comma-separated namespaces to work in; default: all")
-	flag.StringVar(&f.acts, "acts", "", "file to append the act log to, a JSON line before and after each act, or, with a slash at its end, a folder for a new one; default: none")
+	flag.StringVar(&f.acts, "acts", "",
+		"file to append the act log to, a JSON line before and after each act, "+
+			"or, with a slash at its end, a folder for a new one; default: none")
 	flag.DurationVar(&f.actEvery, "act-every", 0, "time between two prints of one guestbook; 0 prints on change only")
 	flag.DurationVar(&f.maxSkew, "max-clock-skew", time.Second, "the policy's maxClockSkewMilliseconds")
-	flag.StringVar(&f.register, "register", "", "namespace to register in as a reader that says when it has stopped; default: does not register")
+	flag.StringVar(&f.register, "register", "",
+		"namespace to register in as a reader that reports when it has stopped; default: does not register")
 	flag.BoolVar(&f.elect, "leader-elect", false, "elect one of several replicas in this cluster")
 	flag.StringVar(&f.electIn, "leader-election-namespace", "default", "namespace of the Lease of that election")
 	flag.StringVar(&f.metricsAddr, "metrics-bind-address", "0", "address of /metrics; 0 is off")
@@ -85,9 +88,13 @@ func run(ctx context.Context, f flags) (err error) {
 	if err != nil {
 		return err
 	}
-	r := &controller.Reconciler{Client: mgr.GetClient(), Every: f.actEvery, Print: func(ctx context.Context, g *webappv1.Guestbook) error {
-		return log.Do(ctx, "print", g.Namespace, g.Name, func() error { return printBook(ctx, g) })
-	}}
+	r := &controller.Reconciler{
+		Client: mgr.GetClient(),
+		Every:  f.actEvery,
+		Print: func(ctx context.Context, g *webappv1.Guestbook) error {
+			return log.Do(ctx, "print", g.Namespace, g.Name, func() error { return printBook(ctx, g) })
+		},
+	}
 	if err := errors.Join(
 		mgr.Add(m),
 		mgr.AddHealthzCheck("ping", healthz.Ping), // a silent API server is no reason to restart this process

@@ -1,5 +1,5 @@
-// Package front is a TLS server that stands in front of a real API server and can lie, flood, stall, echo and bomb, request by
-// request. What it does not spoil goes to the API server.
+// Package front is a TLS server in front of a real API server. It can lie, flood, stall, echo and bomb per request, and
+// forwards all other requests.
 package front
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/leasecast/leasecast/e2e/fleet"
 )
 
-// Act answers a request, or has the API server answer it. The context of the request ends when the hub hangs up, and when
-// another act is played.
+// Act answers a request, or lets the API server answer it. The request's context ends when the hub hangs up or another
+// act starts.
 type Act func(w http.ResponseWriter, r *http.Request, honest http.Handler)
 
 // Front is such a server. Its methods may be called from any goroutine.
@@ -68,9 +68,10 @@ func New(config *rest.Config) (*Front, error) {
 
 // Kubeconfig leads to the front, with a token.
 func (f *Front) Kubeconfig(token string) ([]byte, error) {
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.server.Certificate().Raw})
 	return fleet.Kubeconfig("front", &rest.Config{
 		Host: f.server.URL, BearerToken: token,
-		TLSClientConfig: rest.TLSClientConfig{CAData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.server.Certificate().Raw})},
+		TLSClientConfig: rest.TLSClientConfig{CAData: ca},
 	})
 }
 

@@ -45,7 +45,10 @@ func (r Read) IsWatch() bool { return r.Verb == "watch" }
 // Writes reports whether it changes something.
 func (r Read) Writes() bool { return !slices.Contains([]string{"get", "list", "watch"}, r.Verb) }
 
-var paths = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+var paths = request.RequestInfoFactory{
+	APIPrefixes:          sets.NewString("api", "apis"),
+	GrouplessAPIPrefixes: sets.NewString("api"),
+}
 
 // ReadOf is what a request reads.
 func ReadOf(r *http.Request) (Read, error) {
@@ -57,7 +60,11 @@ func ReadOf(r *http.Request) (Read, error) {
 		return Read{Verb: info.Verb, Path: info.Path}, nil
 	}
 	return Read{
-		Verb: info.Verb, Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource, Subresource: info.Subresource,
+		Verb:        info.Verb,
+		Group:       info.APIGroup,
+		Version:     info.APIVersion,
+		Resource:    info.Resource,
+		Subresource: info.Subresource,
 	}, nil
 }
 
@@ -68,7 +75,7 @@ type Reads struct {
 	kinds map[Read]map[schema.GroupVersionKind]bool
 }
 
-// See adds a read, and the kind of the object in what answered it, if it can be told.
+// See adds a read, and the kind of the object in its answer, if known.
 func (s *Reads) See(r Read, status int, head []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

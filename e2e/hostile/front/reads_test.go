@@ -26,7 +26,10 @@ func answering(status int, body string) http.Handler {
 // enveloped begins as an object of a kind does in protobuf.
 func enveloped(t *testing.T, apiVersion, kind string) string {
 	t.Helper()
-	data, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: apiVersion, Kind: kind}, Raw: []byte("raw")}).Marshal()
+	data, err := (&runtime.Unknown{
+		TypeMeta: runtime.TypeMeta{APIVersion: apiVersion, Kind: kind},
+		Raw:      []byte("raw"),
+	}).Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +37,10 @@ func enveloped(t *testing.T, apiVersion, kind string) string {
 }
 
 func TestWhatAHubReadsIsFoundByItsRequests(t *testing.T) {
-	event, err := (&metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Raw: []byte(enveloped(t, "v1", "Namespace"))}}).Marshal()
+	event, err := (&metav1.WatchEvent{
+		Type:   "ADDED",
+		Object: runtime.RawExtension{Raw: []byte(enveloped(t, "v1", "Namespace"))},
+	}).Marshal()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,17 +51,85 @@ func TestWhatAHubReadsIsFoundByItsRequests(t *testing.T) {
 		read         string
 		kinds        []string
 	}{
-		"a list in JSON":               {"GET", cronJobs + "?limit=20", 200, `{"kind":"CronJobList","apiVersion":"batch/v1","metadata":{}}`, "list cronjobs.batch/v1", []string{"CronJobList"}},
-		"a list of metadata alone":     {"GET", cronJobs, 200, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1"}`, "list cronjobs.batch/v1", []string{"CronJobList", "PartialObjectMetadataList"}},
-		"an object in protobuf":        {"GET", "/api/v1/namespaces/shop", 200, enveloped(t, "v1", "Namespace"), "get namespaces.v1", []string{"Namespace"}},
-		"a watch in protobuf":          {"GET", "/api/v1/namespaces?watch=true", 200, string(event), "watch namespaces.v1", []string{"Namespace"}},
-		"a watch that shows nothing":   {"GET", cronJobs + "?watch=1", 200, "", "watch cronjobs.batch/v1", []string{"CronJob"}},
-		"an object that is not there":  {"GET", cronJobs + "/bill", 404, `{"kind":"Status","apiVersion":"v1"}`, "get cronjobs.batch/v1", []string{"CronJob"}},
-		"an answer to a write":         {"PATCH", cronJobs + "/bill/status", 200, `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1"}`, "patch cronjobs.batch/v1/status", []string{"CronJob", "PartialObjectMetadata"}},
-		"a token":                      {"POST", "/api/v1/namespaces/a/serviceaccounts/b/token", 201, `{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1"}`, "create serviceaccounts.v1/token", []string{"TokenRequest"}},
-		"a path that is of no object":  {"GET", "/apis", 200, `{"kind":"APIGroupList","apiVersion":"v1"}`, "get /apis", []string{"APIGroupList"}},
+		"a list in JSON": {
+			method: "GET",
+			path:   cronJobs + "?limit=20",
+			status: 200,
+			answer: `{"kind":"CronJobList","apiVersion":"batch/v1","metadata":{}}`,
+			read:   "list cronjobs.batch/v1",
+			kinds:  []string{"CronJobList"},
+		},
+		"a list of metadata alone": {
+			method: "GET",
+			path:   cronJobs,
+			status: 200,
+			answer: `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1"}`,
+			read:   "list cronjobs.batch/v1",
+			kinds:  []string{"CronJobList", "PartialObjectMetadataList"},
+		},
+		"an object in protobuf": {
+			method: "GET",
+			path:   "/api/v1/namespaces/shop",
+			status: 200,
+			answer: enveloped(t, "v1", "Namespace"),
+			read:   "get namespaces.v1",
+			kinds:  []string{"Namespace"},
+		},
+		"a watch in protobuf": {
+			method: "GET",
+			path:   "/api/v1/namespaces?watch=true",
+			status: 200,
+			answer: string(event),
+			read:   "watch namespaces.v1",
+			kinds:  []string{"Namespace"},
+		},
+		"a watch that shows nothing": {
+			method: "GET",
+			path:   cronJobs + "?watch=1",
+			status: 200,
+			read:   "watch cronjobs.batch/v1",
+			kinds:  []string{"CronJob"},
+		},
+		"an object that is not there": {
+			method: "GET",
+			path:   cronJobs + "/bill",
+			status: 404,
+			answer: `{"kind":"Status","apiVersion":"v1"}`,
+			read:   "get cronjobs.batch/v1",
+			kinds:  []string{"CronJob"},
+		},
+		"an answer to a write": {
+			method: "PATCH",
+			path:   cronJobs + "/bill/status",
+			status: 200,
+			answer: `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1"}`,
+			read:   "patch cronjobs.batch/v1/status",
+			kinds:  []string{"CronJob", "PartialObjectMetadata"},
+		},
+		"a token": {
+			method: "POST",
+			path:   "/api/v1/namespaces/a/serviceaccounts/b/token",
+			status: 201,
+			answer: `{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1"}`,
+			read:   "create serviceaccounts.v1/token",
+			kinds:  []string{"TokenRequest"},
+		},
+		"a path that is of no object": {
+			method: "GET",
+			path:   "/apis",
+			status: 200,
+			answer: `{"kind":"APIGroupList","apiVersion":"v1"}`,
+			read:   "get /apis",
+			kinds:  []string{"APIGroupList"},
+		},
 		"a resource that nobody knows": {"GET", "/apis/example.com/v1/things", 200, `{}`, "list things.example.com/v1", nil},
-		"a kind that nobody knows":     {"GET", "/apis/example.com/v1/things", 200, `{"kind":"ThingList","apiVersion":"example.com/v1"}`, "list things.example.com/v1", nil},
+		"a kind that nobody knows": {
+			method: "GET",
+			path:   "/apis/example.com/v1/things",
+			status: 200,
+			answer: `{"kind":"ThingList","apiVersion":"example.com/v1"}`,
+			read:   "list things.example.com/v1",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var reads Reads

@@ -99,7 +99,10 @@ func (protobufEncoding) message(f field, content []byte) []byte {
 func (e protobufEncoding) text(f field, value string) []byte { return e.message(f, []byte(value)) }
 
 func (e protobufEncoding) entry(f field, key, value string) []byte {
-	return e.message(f, slices.Concat(e.message(field{number: 1}, []byte(key)), e.message(field{number: 2}, []byte(value))))
+	return e.message(f, slices.Concat(
+		e.message(field{number: 1}, []byte(key)),
+		e.message(field{number: 2}, []byte(value)),
+	))
 }
 
 func (protobufEncoding) entries(_ field, all [][]byte) []byte { return slices.Concat(all...) }
@@ -112,7 +115,10 @@ func (e protobufEncoding) elements(f field, content []byte, size int) []byte {
 }
 
 func (protobufEncoding) object(of schema.GroupVersionKind, content []byte) []byte {
-	unknown := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: of.GroupVersion().String(), Kind: of.Kind}, Raw: content}
+	unknown := runtime.Unknown{
+		TypeMeta: runtime.TypeMeta{APIVersion: of.GroupVersion().String(), Kind: of.Kind},
+		Raw:      content,
+	}
 	data, _ := unknown.Marshal() // plain data always marshals
 	return append([]byte("k8s\x00"), data...)
 }

@@ -68,7 +68,9 @@ func shapes(message reflect.Type) (all []shape) {
 		}})
 	}
 	if to, again := recursion(message); again != nil {
-		all = append(all, shape{"nested " + again.String(), func(e encoding, size int) []byte { return wrap(e, to, nested(e, again, size)) }})
+		all = append(all, shape{"nested " + again.String(), func(e encoding, size int) []byte {
+			return wrap(e, to, nested(e, again, size))
+		}})
 	}
 	all = append(all, shape{"long texts", func(e encoding, size int) []byte {
 		rest := size - len(texts(e, message, 0, nil))

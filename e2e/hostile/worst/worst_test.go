@@ -41,11 +41,15 @@ func TestFewBytesDecodeToMuch(t *testing.T) {
 		is    any
 		times float64 // the memory in bytes for each byte
 	}{
-		"an admission policy": {admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"), admissionv1.ValidatingAdmissionPolicy{}, 50},
-		"a FlowSchema":        {flowcontrolv1.SchemeGroupVersion.WithKind("FlowSchema"), flowcontrolv1.FlowSchema{}, 50},
-		"a CronJob":           {batchv1.SchemeGroupVersion.WithKind("CronJob"), batchv1.CronJob{}, 100},
-		"a page of CronJobs":  {batchv1.SchemeGroupVersion.WithKind("CronJobList"), batchv1.CronJobList{}, 300},
-		"a Status":            {schema.GroupVersionKind{Version: "v1", Kind: "Status"}, metav1.Status{}, 20},
+		"an admission policy": {
+			of:    admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"),
+			is:    admissionv1.ValidatingAdmissionPolicy{},
+			times: 50,
+		},
+		"a FlowSchema":       {flowcontrolv1.SchemeGroupVersion.WithKind("FlowSchema"), flowcontrolv1.FlowSchema{}, 50},
+		"a CronJob":          {batchv1.SchemeGroupVersion.WithKind("CronJob"), batchv1.CronJob{}, 100},
+		"a page of CronJobs": {batchv1.SchemeGroupVersion.WithKind("CronJobList"), batchv1.CronJobList{}, 300},
+		"a Status":           {schema.GroupVersionKind{Version: "v1", Kind: "Status"}, metav1.Status{}, 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			body := Bodies(c.of, reflect.TypeOf(c.is), size)[0].Object()
@@ -88,7 +92,8 @@ func TestTheWorstOfEveryTypeIsDecoded(t *testing.T) {
 
 func TestEachWayIsMadeInBothEncodings(t *testing.T) {
 	ways := map[string][]string{}
-	for _, b := range Bodies(batchv1.SchemeGroupVersion.WithKind("CronJobList"), reflect.TypeFor[batchv1.CronJobList](), 32<<10) {
+	kind := batchv1.SchemeGroupVersion.WithKind("CronJobList")
+	for _, b := range Bodies(kind, reflect.TypeFor[batchv1.CronJobList](), 32<<10) {
 		way := strings.TrimSuffix(b.Name, " in "+b.ContentType)
 		ways[way] = append(ways[way], b.ContentType)
 		if size := len(b.Object()); size < 16<<10 || size > 33<<10 {
@@ -97,7 +102,12 @@ func TestEachWayIsMadeInBothEncodings(t *testing.T) {
 	}
 	both := []string{kruntime.ContentTypeProtobuf, "application/json"}
 	for _, way := range []string{
-		"elements in items", "long texts", "entries in items.metadata.labels", "one entry in items.metadata.annotations", "managedFields", "what nobody knows",
+		"elements in items",
+		"long texts",
+		"entries in items.metadata.labels",
+		"one entry in items.metadata.annotations",
+		"managedFields",
+		"what nobody knows",
 	} {
 		if is := ways["CronJobList of "+way]; !slices.Equal(is, both) {
 			t.Errorf("%s is made in %v", way, is)
@@ -158,7 +168,10 @@ func shown(t *testing.T, b Body, kind string) (watch.EventType, kruntime.Object)
 		t.Fatalf("no client reads %s", b.ContentType)
 	}
 	frames := info.StreamSerializer.NewFrameReader(readCloser{bytes.NewReader(b.Event(kind))})
-	d := restclientwatch.NewDecoder(streaming.NewDecoder(frames, info.StreamSerializer.Serializer), codecs.UniversalDeserializer())
+	d := restclientwatch.NewDecoder(
+		streaming.NewDecoder(frames, info.StreamSerializer.Serializer),
+		codecs.UniversalDeserializer(),
+	)
 	is, o, err := d.Decode()
 	if err != nil {
 		t.Fatalf("%s: %v", b.Name, err)
