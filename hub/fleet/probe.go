@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -40,6 +41,8 @@ type prober struct {
 	// is due.
 	sent  map[health.Kind]lease.Reading
 	early time.Duration
+	// pending counts the probes of each kind that were not answered yet.
+	pending [2]atomic.Int32
 	// mayWriteAt is the last reading at which this replica could have written, if any. mightNotWrite says
 	// whether it could not at some time since.
 	mayWriteAt    *lease.Reading
@@ -103,7 +106,7 @@ func (p *prober) isDue(s state, k health.Kind, now lease.Reading) bool {
 	strictest := s.tracks[0].Track
 	switch last, answering := strictest.Last(k); {
 	case !answering:
-		return now.Boot-p.sent[k].Boot >= min(s.demand.interval, probeFast)
+		return p.pending[k].Load() == 0 || now.Boot-p.sent[k].Boot >= min(s.demand.interval, probeFast)
 	case k == health.Read:
 		return now.Boot >= p.nextRead(s)
 	default:
@@ -130,7 +133,9 @@ func (p *prober) send(ctx context.Context, s state, k health.Kind, now lease.Rea
 	probe func(context.Context, *transport.Target, lease.Reading) (lease.Reading, error)) {
 	p.noteSent(k, s.demand.interval, now)
 	shorter, longest := s.demand.timeouts[:len(s.demand.timeouts)-1], s.demand.timeouts[len(s.demand.timeouts)-1]
+	p.pending[k].Add(1)
 	p.sending.Go(func() {
+		defer p.pending[k].Add(-1)
 		ctx, cancel := context.WithTimeout(ctx, longest)
 		defer cancel()
 		for _, timeout := range shorter {

@@ -134,6 +134,7 @@ func TestSilenceIsJudgedUnderEachTimeout(t *testing.T) {
 	})
 	_, m := newTestProvider(&leaseclock.System{})
 	m.state.target = targetTo(t, accessTo(t, s, "", "token"), nil)
+	m.requests.Lead(m.state.target)
 	m.setProbing([]Probing{
 		{Clusters: labels.Everything(), Interval: hasty, Timeout: hasty},
 		{Clusters: labels.Everything(), Interval: hasty, Timeout: patient},
