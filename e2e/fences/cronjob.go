@@ -208,11 +208,12 @@ func (s *cronStage) runs(ctx context.Context) (all []run) {
 		for _, j := range jobs.Items {
 			at, err := time.Parse(time.RFC3339, j.Annotations[scheduled])
 			must.Do(err, "the tick of Job %s in %s", j.Name, m)
-			owner := metav1.GetControllerOf(&j)
-			if owner == nil {
+			owner := metav1.GetControllerOfNoCopy(&j)
+			if owner != nil {
+				all = append(all, run{tick{owner.Name, at.UTC()}, m, j.CreationTimestamp.Time})
+			} else {
 				must.Fail("Job %s in %s has no owner", j.Name, m)
 			}
-			all = append(all, run{tick{owner.Name, at.UTC()}, m, j.CreationTimestamp.Time})
 		}
 	}
 	return all

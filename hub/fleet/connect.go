@@ -86,7 +86,7 @@ func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 	case s.spec.moved, nameProblem(c.key) != "":
 		// The other hub is at work already, or there is nothing to do. A replica that has just been elected may
 		// have to relinquish what its predecessor did not.
-		if err := c.engage(ctx); err != nil {
+		if err := c.engage(); err != nil {
 			c.fail(ctx, err)
 			return retry, false
 		}
@@ -139,7 +139,7 @@ func (c *connection) work(ctx context.Context, t *transport.Target, installs boo
 		err = c.connect(ctx)
 	}
 	if err == nil {
-		err = c.engage(ctx)
+		err = c.engage()
 	}
 	if err == nil && installs && c.installed == nil && t.User != "" {
 		err = c.install(ctx, t)

@@ -106,7 +106,7 @@ func (c *connection) start(cl cluster.Cluster) *runningCluster {
 // engage gives the cluster to the manager, once this replica is elected and it is certain which cluster this is.
 // Before the election no controller runs. If a cluster ends before the controllers start, a manager that has it fails
 // when they do.
-func (c *connection) engage(ctx context.Context) error {
+func (c *connection) engage() error {
 	if s := c.get(); c.running == nil || c.running.engaged || !c.isElected() || !s.identified() {
 		return nil
 	}

@@ -77,8 +77,10 @@ func NewSwappable(name string, o Options) *Swappable {
 	return s
 }
 
-// Caches returns the transport for caches, and Renewals the one for renewals and probes. Each has its own connection.
-func (s *Swappable) Caches() http.RoundTripper   { return &s.caches }
+// Caches returns the transport for caches. It has its own connection.
+func (s *Swappable) Caches() http.RoundTripper { return &s.caches }
+
+// Renewals returns the transport for renewals and probes. It has its own connection.
 func (s *Swappable) Renewals() http.RoundTripper { return &s.renewals }
 
 // Tenants returns a transport on the connection of the caches, for objects that tenants of the member write and fill.
