@@ -93,7 +93,7 @@ func TestWhichLeasesConcernTheHub(t *testing.T) {
 				pass(time.Second)
 				entryOf(t, m.Controller, types.NamespacedName{Namespace: "fleet", Name: "remembered"})
 				m.atWorkIn(eastKey).Publisher().Assign(types.NamespacedName{Namespace: "written", Name: "leasecast"},
-					assign.Assignment{Role: assign.Hold}, publish.Timings{Renew: time.Second, Timeout: time.Second})
+					assign.Assignment{Role: assign.Follow}, publish.Timings{Renew: time.Second, Timeout: time.Second})
 				if got := m.sources.isConcerned(t.Context(),
 					types.NamespacedName{Namespace: "fleet", Name: test.namespace}); got != test.want {
 					t.Errorf("it is concerned: %v", got)

@@ -49,7 +49,10 @@ func (o *outpost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		o.mu.Lock()
 		o.asked++
 		o.mu.Unlock()
-		_, _ = w.Write(encoded(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "uid"}}))
+		inProtobuf(w, &corev1.Namespace{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+			ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "uid"},
+		})
 	case o.spaces != nil && r.Method != http.MethodGet: // it is stored as it was sent
 		w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
 		_, _ = io.Copy(w, r.Body)
@@ -78,10 +81,10 @@ func (o *outpost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// inProtobuf answers with a list.
-func inProtobuf(w http.ResponseWriter, list runtime.Object) {
+// inProtobuf answers with an object.
+func inProtobuf(w http.ResponseWriter, o runtime.Object) {
 	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
-	_ = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(list, w) // the client may have gone
+	_ = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(o, w) // the client may have gone
 }
 
 // read is how often it told who it is.

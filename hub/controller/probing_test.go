@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -40,7 +41,7 @@ func (b bounded) Get(ctx context.Context, key client.ObjectKey, o client.Object,
 
 // A member is probed as often as its policy wants it, and its clock is judged under the ε of the policy.
 func TestAPolicyHasItsMembersProbed(t *testing.T) {
-	asked := &outpost{}
+	asked := &outpost{spaces: []corev1.Namespace{spaceOf("shop", "")}}
 	kubeconfig := asked.reached(t, "east")
 	synctest.Test(t, func(t *testing.T) {
 		p := policyOf("fleet", "shops", "shop")
