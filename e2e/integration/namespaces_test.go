@@ -68,7 +68,7 @@ func TestANamespaceThatTerminatesInItsLeaderIsHandedOverAndGoes(t *testing.T) {
 	w.Must(w.Members["east"].Create(t.Context(), anchor))
 	last := w.follow("east", a)
 	w.deleteNamespace(a, "east")
-	w.awaitUnfit("east", a, reason.NamespaceTerminating, "going away")
+	w.awaitUnfit("east", a, reason.NamespaceTerminating, "is being deleted there")
 	w.handedOver(a, "west", epoch, last, "west", "south")
 	w.noLease("east", a, soon)
 	patch := []byte(`{"metadata":{"finalizers":null}}`)
