@@ -19,7 +19,13 @@ func BenchmarkTerm(b *testing.B) {
 	for i := range names {
 		names[i] = fmt.Sprintf("team-%d", i)
 		now := c.Now().Wall
-		terms.Observe(leaseIn(b, names[i], lease.Term{Holder: us, Epoch: lease.EpochFloor(now), AcquireTime: now, RenewTime: now, Duration: time.Hour}))
+		terms.Observe(leaseIn(b, names[i], lease.Term{
+			Holder:      us,
+			Epoch:       lease.EpochFloor(now),
+			AcquireTime: now,
+			RenewTime:   now,
+			Duration:    time.Hour,
+		}))
 	}
 	var bare float64 // ns
 	b.Run("clock", func(b *testing.B) {

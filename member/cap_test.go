@@ -123,7 +123,8 @@ func TestCapWritesSendsNothingAfterTheTerm(t *testing.T) {
 				happens(c)
 				sent, body, err := send(ctx, t, http.MethodPut, "")
 				if !errors.Is(err, member.ErrLost) || !errors.Is(err, member.ErrNotBegun) || sent != nil || !body.closed {
-					t.Errorf("err = %v, sent = %v, body closed = %v; want ErrNotBegun with ErrLost, nothing sent and the body closed", err, sent != nil, body.closed)
+					t.Errorf("err = %v, sent = %v, body closed = %v; want ErrNotBegun with ErrLost, nothing sent and the body closed",
+						err, sent != nil, body.closed)
 				}
 				if member.Check(ctx) == nil {
 					t.Error("who was told that the term is over finds it standing")

@@ -50,17 +50,21 @@ func TestARegistrationIsRefusedWithoutCapWrites(t *testing.T) {
 		"CapWrites on another wrapper":         {client: client(t, closing, member.CapWrites), taken: true},
 		"below a wrapper that is seen through": {client: client(t, member.CapWrites, opening, opening), taken: true},
 		"below one that is not":                {client: client(t, member.CapWrites, closing)},
-		"in a transport of one's own":          {client: &http.Client{Transport: member.CapWrites(http.DefaultTransport)}, taken: true},
-		"a transport without":                  {client: &http.Client{Transport: http.DefaultTransport}},
-		"no transport":                         {client: &http.Client{}},
-		"put on when the client was made":      {client: made},
+		"in a transport of one's own": {
+			client: &http.Client{Transport: member.CapWrites(http.DefaultTransport)},
+			taken:  true,
+		},
+		"a transport without":             {client: &http.Client{Transport: http.DefaultTransport}},
+		"no transport":                    {client: &http.Client{}},
+		"put on when the client was made": {client: made},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := member.New(late, member.Options{Registration: &member.Registration{Namespace: home, Client: tc.client}})
 			switch {
 			case tc.taken && err != nil:
 				t.Error(err)
-			case !tc.taken && (!errors.Is(err, member.ErrMisused) || !strings.Contains(err.Error(), "call cfg.Wrap(member.CapWrites) before the manager or any client is made")):
+			case !tc.taken && (!errors.Is(err, member.ErrMisused) ||
+				!strings.Contains(err.Error(), "call cfg.Wrap(member.CapWrites) before the manager or any client is made")):
 				t.Errorf("err = %v, want one that says what to do", err)
 			}
 		})

@@ -36,7 +36,8 @@ func TestPingsFindADeadConnectionWithinAThirdOfTheShortestTerm(t *testing.T) {
 		}
 		timing := base.(*http.Transport).HTTP2
 		if timing.SendPingTimeout != step.each || timing.PingTimeout != step.each {
-			t.Errorf("after terms of %v: pinged after %v, dead after %v more", step.seen, timing.SendPingTimeout, timing.PingTimeout)
+			t.Errorf("after terms of %v: pinged after %v, dead after %v more",
+				step.seen, timing.SendPingTimeout, timing.PingTimeout)
 		}
 	}
 }

@@ -40,10 +40,13 @@ func TestContextEndsWithTheTermAndNotBefore(t *testing.T) {
 				c.write(ns, us, 7)
 			}
 		}, lives: true},
-		"a renewal comes too late":           {happens: func(c *cluster) { c.clock.Suspend(duration); c.write(ns, us, 7) }},
-		"the wall clock jumps ahead":         {happens: func(c *cluster) { c.clock.Step(duration) }, within: recheck},
-		"the machine was suspended":          {happens: func(c *cluster) { c.clock.Suspend(duration) }, within: recheck},
-		"the machine was suspended a little": {happens: func(c *cluster) { c.clock.Suspend(duration / 2); pass(duration/2 - time.Microsecond) }, lives: true},
+		"a renewal comes too late":   {happens: func(c *cluster) { c.clock.Suspend(duration); c.write(ns, us, 7) }},
+		"the wall clock jumps ahead": {happens: func(c *cluster) { c.clock.Step(duration) }, within: recheck},
+		"the machine was suspended":  {happens: func(c *cluster) { c.clock.Suspend(duration) }, within: recheck},
+		"the machine was suspended a little": {
+			happens: func(c *cluster) { c.clock.Suspend(duration / 2); pass(duration/2 - time.Microsecond) },
+			lives:   true,
+		},
 		"suspended, and its wall clock slept": {
 			happens: func(c *cluster) { c.clock.Suspend(duration); c.clock.Step(-duration) }, within: recheck},
 		"the deadline of a renewal is reached": {happens: func(c *cluster) {
@@ -58,10 +61,16 @@ func TestContextEndsWithTheTermAndNotBefore(t *testing.T) {
 			pass(duration/2 + 37*time.Millisecond) // out of step with what is looked at every 100 ms
 			c.Observe(earlier)
 		}},
-		"the wall clock is stepped back":         {happens: func(c *cluster) { c.clock.Step(-time.Hour); pass(duration) }},
-		"an older epoch is seen":                 {happens: func(c *cluster) { c.write(ns, them, 6) }, lives: true},
-		"another namespace loses its leader":     {happens: func(c *cluster) { c.write("other", us, 7); c.write("other", them, 8) }, lives: true},
-		"another namespace's deadline is nearer": {happens: func(c *cluster) { pass(duration / 2); c.write("other", us, 7); pass(duration/2 - time.Microsecond) }, lives: true},
+		"the wall clock is stepped back": {happens: func(c *cluster) { c.clock.Step(-time.Hour); pass(duration) }},
+		"an older epoch is seen":         {happens: func(c *cluster) { c.write(ns, them, 6) }, lives: true},
+		"another namespace loses its leader": {
+			happens: func(c *cluster) { c.write("other", us, 7); c.write("other", them, 8) },
+			lives:   true,
+		},
+		"another namespace's deadline is nearer": {
+			happens: func(c *cluster) { pass(duration / 2); c.write("other", us, 7); pass(duration/2 - time.Microsecond) },
+			lives:   true,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +112,10 @@ func TestContextOfALateLeaseEndsAtItsDeadline(t *testing.T) {
 
 func TestATermThatBeginsPutsTheEndOfNoOtherOff(t *testing.T) {
 	const soon, sooner = 60 * time.Millisecond, 10 * time.Millisecond
-	for name, left := range map[string]time.Duration{"it lasts long": duration, "it ends soon too": soon - time.Millisecond} {
+	for name, left := range map[string]time.Duration{
+		"it lasts long":    duration,
+		"it ends soon too": soon - time.Millisecond,
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t)
@@ -146,13 +158,28 @@ func TestAnActBeginsOnlyInItsTerm(t *testing.T) {
 		happens      func(c *cluster, cancel context.CancelFunc)
 		begins, lost bool
 	}{
-		"the term stands":                        {func(*cluster, context.CancelFunc) {}, true, false},
-		"it has been renewed":                    {func(c *cluster, _ context.CancelFunc) { pass(duration / 2); c.write(ns, us, 7); pass(duration / 2) }, true, false},
-		"a nanosecond before the deadline":       {func(c *cluster, _ context.CancelFunc) { c.clock.Suspend(duration - time.Nanosecond) }, true, false},
-		"at the deadline, before the timer runs": {func(c *cluster, _ context.CancelFunc) { c.clock.Suspend(duration) }, false, true},
-		"another cluster leads":                  {func(c *cluster, _ context.CancelFunc) { c.write(ns, them, 8) }, false, true},
-		"the next term is ours too":              {func(c *cluster, _ context.CancelFunc) { c.write(ns, us, 8) }, false, true},
-		"the work was told to stop":              {func(_ *cluster, cancel context.CancelFunc) { cancel() }, false, false},
+		"the term stands": {func(*cluster, context.CancelFunc) {}, true, false},
+		"it has been renewed": {
+			happens: func(c *cluster, _ context.CancelFunc) { pass(duration / 2); c.write(ns, us, 7); pass(duration / 2) },
+			begins:  true,
+		},
+		"a nanosecond before the deadline": {
+			happens: func(c *cluster, _ context.CancelFunc) { c.clock.Suspend(duration - time.Nanosecond) },
+			begins:  true,
+		},
+		"at the deadline, before the timer runs": {
+			happens: func(c *cluster, _ context.CancelFunc) { c.clock.Suspend(duration) },
+			lost:    true,
+		},
+		"another cluster leads": {
+			happens: func(c *cluster, _ context.CancelFunc) { c.write(ns, them, 8) },
+			lost:    true,
+		},
+		"the next term is ours too": {
+			happens: func(c *cluster, _ context.CancelFunc) { c.write(ns, us, 8) },
+			lost:    true,
+		},
+		"the work was told to stop": {func(_ *cluster, cancel context.CancelFunc) { cancel() }, false, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +190,8 @@ func TestAnActBeginsOnlyInItsTerm(t *testing.T) {
 				defer cancel()
 				tc.happens(c, cancel)
 				err := member.Check(ctx)
-				if tc.begins != (err == nil) || tc.begins == errors.Is(err, member.ErrNotBegun) || tc.lost != errors.Is(err, member.ErrLost) {
+				if tc.begins != (err == nil) || tc.begins == errors.Is(err, member.ErrNotBegun) ||
+					tc.lost != errors.Is(err, member.ErrLost) {
 					t.Errorf("Check = %v; begins %v, lost %v", err, tc.begins, tc.lost)
 				}
 			})
@@ -183,31 +211,35 @@ func TestWorkOutsideOfATermIsAskedForItsOwnEndOnly(t *testing.T) {
 }
 
 func TestContextSaysWhyItEnded(t *testing.T) {
+	const (
+		over   = "the term is over: namespace shop, epoch 7: "
+		ranOut = "it ran out: the last Lease was 0.0 s old on arrival, and lasts 15 s"
+	)
 	cases := map[string]struct {
 		happens func(c *cluster)
 		want    string
 	}{
-		"another cluster": {func(c *cluster) { c.write(ns, them, 8) }, "the term is over: namespace shop, epoch 7: west.fleet leads in epoch 8"},
-		"nobody":          {func(c *cluster) { c.write(ns, none, 8) }, "the term is over: namespace shop, epoch 7: no cluster leads in epoch 8"},
-		"a new term":      {func(c *cluster) { c.write(ns, us, 8) }, "the term is over: namespace shop, epoch 7: the next one has begun in epoch 8"},
-		"deleted":         {func(c *cluster) { c.Delete(ns, v1alpha1.DefaultLeaseName) }, "the term is over: namespace shop, epoch 7: its Lease is gone"},
-		"ran out":         {func(*cluster) { pass(duration + recheck) }, "the term is over: namespace shop, epoch 7: it ran out: the last Lease was 0.0 s old on arrival, and lasts 15 s"},
+		"another cluster": {func(c *cluster) { c.write(ns, them, 8) }, "west.fleet leads in epoch 8"},
+		"nobody":          {func(c *cluster) { c.write(ns, none, 8) }, "no cluster leads in epoch 8"},
+		"a new term":      {func(c *cluster) { c.write(ns, us, 8) }, "the next one has begun in epoch 8"},
+		"deleted":         {func(c *cluster) { c.Delete(ns, v1alpha1.DefaultLeaseName) }, "its Lease is gone"},
+		"ran out":         {func(*cluster) { pass(duration + recheck) }, ranOut},
 		"ran out, renewed late": {func(c *cluster) {
 			late := c.leaseOf(ns, us, 7)
 			pass(8400 * time.Millisecond)
 			late.Spec.RenewTime.Time = late.Spec.RenewTime.Add(time.Second)
 			c.Observe(late)
 			pass(duration)
-		}, "the term is over: namespace shop, epoch 7: it ran out: the last Lease was 7.4 s old on arrival, and lasts 15 s"},
+		}, "it ran out: the last Lease was 7.4 s old on arrival, and lasts 15 s"},
 		"ran out, and the clock was ahead": {func(c *cluster) {
 			c.clock.Step(10 * time.Second)
 			late := c.leaseOf(ns, us, 7)
 			late.Spec.RenewTime.Time = late.Spec.RenewTime.Add(-9 * time.Second)
 			c.Observe(late)
 			pass(duration)
-		}, "the term is over: namespace shop, epoch 7: it ran out: the last Lease was 9.0 s old on arrival, and lasts 15 s; " +
+		}, "it ran out: the last Lease was 9.0 s old on arrival, and lasts 15 s; " +
 			"this machine's clock is ahead of the hub's, or Leases are late"},
-		"ran out, and nobody looked": {func(c *cluster) { c.clock.Suspend(duration); c.write(ns, them, 8) }, "the term is over: namespace shop, epoch 7: it ran out: the last Lease was 0.0 s old on arrival, and lasts 15 s"},
+		"ran out, and nobody looked": {func(c *cluster) { c.clock.Suspend(duration); c.write(ns, them, 8) }, ranOut},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -217,8 +249,8 @@ func TestContextSaysWhyItEnded(t *testing.T) {
 				ctx, cancel := c.context(ns)
 				defer cancel()
 				tc.happens(c)
-				if got := context.Cause(ctx); got == nil || got.Error() != tc.want {
-					t.Errorf("cause = %v, want %s", got, tc.want)
+				if got := context.Cause(ctx); got == nil || got.Error() != over+tc.want {
+					t.Errorf("cause = %v, want %s", got, over+tc.want)
 				}
 			})
 		})
@@ -250,7 +282,8 @@ func TestContextCarriesTheEpoch(t *testing.T) {
 		if epoch, ok := member.EpochFrom(ctx); epoch != 7 || !ok {
 			t.Errorf("EpochFrom = %d, %v, want 7, true", epoch, ok)
 		}
-		if term, ok := member.TermFrom(ctx); !ok || !term.Holds() || term.Remaining() != duration || c.State(ns).Duration != duration {
+		if term, ok := member.TermFrom(ctx); !ok || !term.Holds() || term.Remaining() != duration ||
+			c.State(ns).Duration != duration {
 			t.Errorf("TermFrom: holds %v for %v, of %v, want the new term", term.Holds(), term.Remaining(), c.State(ns).Duration)
 		}
 		if _, ok := member.TermFrom(context.Background()); ok {
@@ -342,12 +375,28 @@ func TestWhoDoesNotLeadIsToldWhoDoes(t *testing.T) {
 		c.write(ns, them, 7)
 		_, _, err := c.Context(t.Context(), ns)
 		var not *member.NotLeaderError
-		want := member.State{Namespace: ns, Cluster: us, Leader: them, Epoch: 7, Duration: duration, Why: "west.fleet leads in epoch 7"}
+		want := member.State{
+			Namespace: ns,
+			Cluster:   us,
+			Leader:    them,
+			Epoch:     7,
+			Duration:  duration,
+			Why:       "west.fleet leads in epoch 7",
+		}
 		if !errors.As(err, &not) || !errors.Is(err, member.ErrNotLeader) || not.State != want || c.State(ns) != want {
 			t.Errorf("err = %v, State = %+v, want %+v", err, c.State(ns), want)
 		}
 		c.write(ns, us, 8)
-		if got, want := c.State(ns), (member.State{Namespace: ns, Cluster: us, Leads: true, Leader: us, Epoch: 8, Duration: duration, Terms: 1}); got != want {
+		want = member.State{
+			Namespace: ns,
+			Cluster:   us,
+			Leads:     true,
+			Leader:    us,
+			Epoch:     8,
+			Duration:  duration,
+			Terms:     1,
+		}
+		if got := c.State(ns); got != want {
 			t.Errorf("State = %+v, want %+v", got, want)
 		}
 		ctx, done, err := c.Context(t.Context(), ns)
@@ -363,7 +412,15 @@ func TestWhoDoesNotLeadIsToldWhoDoes(t *testing.T) {
 			t.Errorf("without a term: %q, %v", cluster, ok)
 		}
 		c.Delete(ns, v1alpha1.DefaultLeaseName)
-		if got, want := c.State(ns), (member.State{Namespace: ns, Cluster: us, Epoch: 8, Duration: duration, Terms: 1, Why: "its Lease is gone"}); got != want {
+		want = member.State{
+			Namespace: ns,
+			Cluster:   us,
+			Epoch:     8,
+			Duration:  duration,
+			Terms:     1,
+			Why:       "its Lease is gone",
+		}
+		if got := c.State(ns); got != want {
 			t.Errorf("State = %+v, want %+v", got, want)
 		}
 	})

@@ -18,13 +18,31 @@ func TestALeaseThatNoHubCanHaveWrittenIsRefusedByName(t *testing.T) {
 		edit func(l *coordinationv1.Lease)
 		want string
 	}{
-		"no epoch":            {func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = nil }, "0 has leaseTransitions 0 or none"},
-		"epoch 0":             {func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = new(int32) }, "0 has leaseTransitions 0 or none"},
-		"no renewTime":        {func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil }, "7 has no renewTime"},
-		"no duration":         {func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = nil }, "7 has leaseDurationSeconds 0 or none"},
-		"a negative duration": {func(l *coordinationv1.Lease) { *l.Spec.LeaseDurationSeconds = -3 }, "7 has leaseDurationSeconds -3 or none"},
-		"a huge duration":     {func(l *coordinationv1.Lease) { *l.Spec.LeaseDurationSeconds = 3601 }, "7 has leaseDurationSeconds 3601 or none"},
-		"no cluster":          {func(l *coordinationv1.Lease) { delete(l.Annotations, v1alpha1.ClusterAnnotation) }, "7 has no annotation leasecast.dev/cluster"},
+		"no epoch": {
+			edit: func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = nil },
+			want: "0 has leaseTransitions 0 or none",
+		},
+		"epoch 0": {
+			edit: func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = new(int32) },
+			want: "0 has leaseTransitions 0 or none",
+		},
+		"no renewTime": {func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil }, "7 has no renewTime"},
+		"no duration": {
+			edit: func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = nil },
+			want: "7 has leaseDurationSeconds 0 or none",
+		},
+		"a negative duration": {
+			edit: func(l *coordinationv1.Lease) { *l.Spec.LeaseDurationSeconds = -3 },
+			want: "7 has leaseDurationSeconds -3 or none",
+		},
+		"a huge duration": {
+			edit: func(l *coordinationv1.Lease) { *l.Spec.LeaseDurationSeconds = 3601 },
+			want: "7 has leaseDurationSeconds 3601 or none",
+		},
+		"no cluster": {
+			edit: func(l *coordinationv1.Lease) { delete(l.Annotations, v1alpha1.ClusterAnnotation) },
+			want: "7 has no annotation leasecast.dev/cluster",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			telling(t, member.Options{}, func(t *testing.T, r *reader, l *logged) {
@@ -67,7 +85,8 @@ func TestALeaderWhoseRenewalIsRefusedSaysSoWhileItLeads(t *testing.T) {
 		ahead.Spec.RenewTime.Time = ahead.Spec.RenewTime.Add(2 * time.Second)
 		r.put(ahead)
 		pass(time.Second)
-		if s := r.State(ns); !s.Leads || !strings.Contains(s.Trouble, "2.0 s ahead of this clock, allowed 1 s: not believed") {
+		if s := r.State(ns); !s.Leads ||
+			!strings.Contains(s.Trouble, "2.0 s ahead of this clock, allowed 1 s: not believed") {
 			t.Errorf("State = %+v", s)
 		}
 		r.put(r.cluster.leaseOf(ns, us, 7))
@@ -84,8 +103,14 @@ func TestStateSaysWhyALeaseIsNotBelievedWhereNothingIsLed(t *testing.T) {
 			edit func(l *coordinationv1.Lease)
 			want string
 		}{
-			"a renewTime in the future": {func(l *coordinationv1.Lease) { l.Spec.RenewTime.Time = l.Spec.RenewTime.Add(2 * time.Second) }, "2.0 s ahead of this clock, allowed 1 s: not believed"},
-			"no epoch":                  {func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = nil }, "has leaseTransitions 0 or none"},
+			"a renewTime in the future": {
+				edit: func(l *coordinationv1.Lease) { l.Spec.RenewTime.Time = l.Spec.RenewTime.Add(2 * time.Second) },
+				want: "2.0 s ahead of this clock, allowed 1 s: not believed",
+			},
+			"no epoch": {
+				edit: func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = nil },
+				want: "has leaseTransitions 0 or none",
+			},
 		} {
 			l := r.cluster.leaseOf(ns, us, 7)
 			tc.edit(l)
@@ -114,7 +139,8 @@ func TestALeaseThatIsRefusedAgainIsToldAtOnce(t *testing.T) {
 		for i := range 3 {
 			refused()
 			refused()
-			l.expect(t, "refused", i+1, "its renewTime is 2.0 s ahead of this clock, allowed 1 s: not believed", `"level"=0 "msg"="Lease`)
+			l.expect(t, "refused", i+1, "its renewTime is 2.0 s ahead of this clock, allowed 1 s: not believed",
+				`"level"=0 "msg"="Lease`)
 			r.put(r.cluster.leaseOf(ns, us, 7))
 			pass(time.Second)
 		}

@@ -50,8 +50,11 @@ func ExampleCapWrites() {
 	defer done()
 	fake.Expire()
 	err = clients.CoreV1().ConfigMaps("shop").Delete(context.WithoutCancel(ctx), "book", metav1.DeleteOptions{})
-	fmt.Println("the term is over:", errors.Is(err, member.ErrLost), "and nothing was sent:", errors.Is(err, member.ErrNotBegun))
-	// Output: the term is over: true and nothing was sent: true
+	fmt.Println("the term is over:", errors.Is(err, member.ErrLost))
+	fmt.Println("nothing was sent:", errors.Is(err, member.ErrNotBegun))
+	// Output:
+	// the term is over: true
+	// nothing was sent: true
 }
 
 // A Member that registers says when its work has stopped. It has to see the writes of the program for that.
@@ -66,9 +69,11 @@ func ExampleRegistration() {
 	if err != nil {
 		panic(err)
 	}
-	_, err = member.New(cfg, member.Options{Logger: logr.Discard(), Registration: &member.Registration{Client: client, Namespace: "shop-system"}})
+	registration := &member.Registration{Client: client, Namespace: "shop-system"}
+	_, err = member.New(cfg, member.Options{Logger: logr.Discard(), Registration: registration})
 	fmt.Println("registers:", err == nil)
-	_, err = member.New(cfg, member.Options{Registration: &member.Registration{Client: http.DefaultClient, Namespace: "shop-system"}})
+	registration = &member.Registration{Client: http.DefaultClient, Namespace: "shop-system"}
+	_, err = member.New(cfg, member.Options{Registration: registration})
 	fmt.Println("without CapWrites:", errors.Is(err, member.ErrMisused))
 	// Output:
 	// registers: true
@@ -89,7 +94,7 @@ func ExampleMember_Lead() {
 		case 1:
 			fake.Expire() // the hub falls silent: ctx ends, Lead waits for the next term
 			<-ctx.Done()
-			fmt.Println("stopped:", context.Cause(ctx))
+			fmt.Printf("stopped:\n%v\n", context.Cause(ctx))
 			fake.Promote("shop")
 		default:
 			stop() // the program is told to end
@@ -100,7 +105,8 @@ func ExampleMember_Lead() {
 	fmt.Println("Lead returned:", err)
 	// Output:
 	// leading shop in epoch 1
-	// stopped: the term is over: namespace shop, epoch 1: it ran out: the last Lease was 0.0 s old on arrival, and lasts 15 s
+	// stopped:
+	// the term is over: namespace shop, epoch 1: it ran out: the last Lease was 0.0 s old on arrival, and lasts 15 s
 	// leading shop in epoch 2
 	// Lead returned: context canceled
 }

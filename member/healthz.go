@@ -11,7 +11,7 @@ import (
 // follower. Its signature is controller-runtime's healthz.Checker. The request is unused.
 //
 // After StaleAfter/2 without an event the Member lists everything again, by a consistent read. So a watch without
-// events is not stale. A watch behind a dead link, without permission, or from an API server that is cut off from etcd is.
+// events is not stale. A watch is stale behind a dead link, without permission, or if etcd is cut off.
 // Before the first list, time counts from New, and the error says that nothing was ever listed.
 //
 // It fails earlier if a watch has ended, and lists have had no answer for a third of the shortest duration that a Lease

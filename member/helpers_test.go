@@ -48,7 +48,13 @@ func (c *cluster) write(namespace, holder string, epoch int64) *coordinationv1.L
 func (c *cluster) leaseOf(namespace, holder string, epoch int64) *coordinationv1.Lease {
 	c.t.Helper()
 	now := c.clock.Now().Wall
-	return leaseIn(c.t, namespace, lease.Term{Holder: holder, Epoch: epoch, AcquireTime: now, RenewTime: now, Duration: duration})
+	return leaseIn(c.t, namespace, lease.Term{
+		Holder:      holder,
+		Epoch:       epoch,
+		AcquireTime: now,
+		RenewTime:   now,
+		Duration:    duration,
+	})
 }
 
 // leads asks about the namespace of these tests.
@@ -62,7 +68,13 @@ func leaseIn(t testing.TB, namespace string, term lease.Term) *coordinationv1.Le
 	t.Helper()
 	l := &coordinationv1.Lease{}
 	if err := wire.Write(lease.Content{
-		Term: term, Namespace: namespace, Name: v1alpha1.DefaultLeaseName, Cluster: us, ClusterUID: "uid", Hub: "hub", Skew: skew,
+		Term:       term,
+		Namespace:  namespace,
+		Name:       v1alpha1.DefaultLeaseName,
+		Cluster:    us,
+		ClusterUID: "uid",
+		Hub:        "hub",
+		Skew:       skew,
 	}, "", l); err != nil {
 		t.Fatal(err)
 	}

@@ -156,7 +156,9 @@ func TestDemotedComesAfterContextsEnded(t *testing.T) {
 		c.write(ns, us, 7)
 		ctx, cancel := c.context(ns)
 		defer cancel()
-		defer c.Listen(member.Listener{Demoted: func(string, error) { heard.add(fmt.Sprint(context.Cause(ctx) != nil, c.leads())) }})()
+		defer c.Listen(member.Listener{Demoted: func(string, error) {
+			heard.add(fmt.Sprint(context.Cause(ctx) != nil, c.leads()))
+		}})()
 		c.write(ns, them, 8)
 		heard.expect(t, "demoted", "true false")
 	})

@@ -180,7 +180,8 @@ func TestWaitForSyncSaysWhatIsMissing(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := r.WaitForSync(ctx)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the Leases of namespace shop have not been listed yet") {
+		if !errors.Is(err, context.DeadlineExceeded) ||
+			!strings.Contains(err.Error(), "the Leases of namespace shop have not been listed yet") {
 			t.Errorf("err = %v, want a deadline that names the namespace", err)
 		}
 	})
@@ -224,18 +225,55 @@ func TestHealthz(t *testing.T) {
 		happens func(r *reader)
 		stale   bool
 	}{
-		"a follower of a quiet cluster stays healthy":        {happens: func(r *reader) { synced(r); pass(24 * time.Hour) }},
-		"starting may take a while":                          {first: hangs, happens: func(*reader) { pass(staleAfter) }},
-		"but no longer":                                      {first: hangs, happens: func(*reader) { pass(staleAfter + 1) }, stale: true},
-		"a server that refuses the watch":                    {first: refuses, happens: func(*reader) { pass(staleAfter + 1) }, stale: true},
-		"a server that falls silent is noticed in time":      {happens: func(r *reader) { synced(r); r.become(hangs); pass(2 * staleAfter) }, stale: true},
-		"one that comes back is trusted again":               {happens: func(r *reader) { synced(r); r.become(hangs); pass(2 * staleAfter); r.become(answers); pass(staleAfter) }},
-		"permission taken away later is noticed":             {happens: func(r *reader) { synced(r); r.become(refuses); pass(2 * staleAfter) }, stale: true},
-		"a watch that begins but says nothing hides nothing": {happens: func(r *reader) { synced(r); r.become(deaf); pass(2 * staleAfter) }},
-		"lists are signs of life, where watches are refused": {first: lists, happens: func(r *reader) { synced(r); pass(2 * staleAfter) }},
-		"a suspend longer than that is staleness":            {happens: func(r *reader) { synced(r); r.cluster.clock.Suspend(staleAfter + 1) }, stale: true},
-		"until the server is heard again":                    {happens: func(r *reader) { synced(r); r.cluster.clock.Suspend(time.Hour); pass(staleAfter) }},
-		"a step of the wall clock alone is none":             {happens: func(r *reader) { synced(r); r.cluster.clock.Step(time.Hour) }},
+		"a follower of a quiet cluster stays healthy": {happens: func(r *reader) { synced(r); pass(24 * time.Hour) }},
+		"starting may take a while":                   {first: hangs, happens: func(*reader) { pass(staleAfter) }},
+		"but no longer": {
+			first:   hangs,
+			happens: func(*reader) { pass(staleAfter + 1) },
+			stale:   true,
+		},
+		"a server that refuses the watch": {
+			first:   refuses,
+			happens: func(*reader) { pass(staleAfter + 1) },
+			stale:   true,
+		},
+		"a server that falls silent is noticed in time": {
+			happens: func(r *reader) { synced(r); r.become(hangs); pass(2 * staleAfter) },
+			stale:   true,
+		},
+		"one that comes back is trusted again": {happens: func(r *reader) {
+			synced(r)
+			r.become(hangs)
+			pass(2 * staleAfter)
+			r.become(answers)
+			pass(staleAfter)
+		}},
+		"permission taken away later is noticed": {
+			happens: func(r *reader) { synced(r); r.become(refuses); pass(2 * staleAfter) },
+			stale:   true,
+		},
+		"a watch that begins but says nothing hides nothing": {happens: func(r *reader) {
+			synced(r)
+			r.become(deaf)
+			pass(2 * staleAfter)
+		}},
+		"lists are signs of life, where watches are refused": {
+			first:   lists,
+			happens: func(r *reader) { synced(r); pass(2 * staleAfter) },
+		},
+		"a suspend longer than that is staleness": {
+			happens: func(r *reader) { synced(r); r.cluster.clock.Suspend(staleAfter + 1) },
+			stale:   true,
+		},
+		"until the server is heard again": {happens: func(r *reader) {
+			synced(r)
+			r.cluster.clock.Suspend(time.Hour)
+			pass(staleAfter)
+		}},
+		"a step of the wall clock alone is none": {happens: func(r *reader) {
+			synced(r)
+			r.cluster.clock.Step(time.Hour)
+		}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -254,6 +292,7 @@ func TestHealthz(t *testing.T) {
 }
 
 func TestHealthzSaysWhatIsWrongAndWhatToDo(t *testing.T) {
+	const neverListed = "the leases in namespace shop were never listed, "
 	synced := func(t *testing.T, r *reader, then mode) (stop func()) {
 		stop = r.start(t)
 		_ = r.WaitForSync(context.Background())
@@ -267,24 +306,25 @@ func TestHealthzSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	}{
 		"it was not started": {
 			begins: func(*testing.T, *reader) func() { return func() {} },
-			want:   "the leases in namespace shop were never listed, because the Member is not started: add it to the manager by mgr.Add, or call Start",
+			want:   neverListed + "because the Member is not started: add it to the manager by mgr.Add, or call Start",
 		},
 		"it was not started, and is to register": {
 			begins:     func(*testing.T, *reader) func() { return func() {} },
-			want:       "the leases in namespace shop were never listed, because the Member is not started: add it to the manager by mgr.Add, or call Start",
+			want:       neverListed + "because the Member is not started: add it to the manager by mgr.Add, or call Start",
 			registered: true,
 		},
 		"never listed, without rights": {
 			begins: func(t *testing.T, r *reader) func() { r.become(refuses); return r.start(t) },
-			want:   "the leases in namespace shop were never listed, for 1m20s by now; bind leasecast-reader (config/reader) to the account of this program in each of its Options.Namespaces, ",
+			want:   neverListed + "for 1m20s by now; " + bindReader,
 		},
 		"never listed, without an answer": {
 			begins: func(t *testing.T, r *reader) func() { r.become(hangs); return r.start(t) },
-			want:   "the leases in namespace shop were never listed, for 1m20s by now; the API server does not answer, check the way to it: list leases: ",
+			want:   neverListed + "for 1m20s by now; the API server does not answer, check the way to it: list leases: ",
 		},
 		"listed once, and without rights since": {
 			begins: func(t *testing.T, r *reader) func() { return synced(t, r, refuses) },
-			want:   "the watch of leases in namespace shop is stale: nothing was seen for 1m20s, want at most 40s; bind leasecast-reader",
+			want: "the watch of leases in namespace shop is stale: " +
+				"nothing was seen for 1m20s, want at most 40s; bind leasecast-reader",
 		},
 		"listed once, and without an answer since": {
 			begins: func(t *testing.T, r *reader) func() { return synced(t, r, hangs) },
@@ -327,8 +367,10 @@ func TestARenewTimeMayLieASecondInTheFutureByDefault(t *testing.T) {
 
 func TestNewRefusesAConfigurationByWhichNobodyConnects(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "ca.crt")
-	_, err := member.New(&rest.Config{Host: "https://member", TLSClientConfig: rest.TLSClientConfig{CAFile: missing}}, member.Options{})
-	if err == nil || !strings.Contains(err.Error(), "member: connect to the API server") || !strings.Contains(err.Error(), missing) {
+	cfg := &rest.Config{Host: "https://member", TLSClientConfig: rest.TLSClientConfig{CAFile: missing}}
+	_, err := member.New(cfg, member.Options{})
+	if err == nil || !strings.Contains(err.Error(), "member: connect to the API server") ||
+		!strings.Contains(err.Error(), missing) {
 		t.Errorf("err = %v, want one that names %s", err, missing)
 	}
 }

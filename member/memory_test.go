@@ -43,7 +43,8 @@ func TestMemoryOfAThousandNamespaces(t *testing.T) {
 		})
 		t.Logf("%d bytes per led namespace, %+d in ten minutes of renewals of all", first/namespaces, later)
 		if first > 3000*namespaces || later > 100_000 {
-			t.Errorf("%d bytes for %d namespaces, and %d more after ten minutes: want at most 3000 each and no growth", first, namespaces, later)
+			t.Errorf("%d bytes for %d namespaces, and %d more after ten minutes: want at most 3000 each and no growth",
+				first, namespaces, later)
 		}
 		if term, ok := c.Term("team-0"); !ok || term.Remaining() != duration {
 			t.Errorf("team-0 leads = %v for %v, want %v", ok, term.Remaining(), duration)

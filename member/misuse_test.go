@@ -105,21 +105,40 @@ func TestNewRefusesOptionsThatCannotWork(t *testing.T) {
 		options member.Options
 		want    string
 	}{
-		"negative skew":                  {member.Options{MaxClockSkew: -1}, "MaxClockSkew is -1ns"},
-		"more skew than a policy allows": {member.Options{MaxClockSkew: 2 * time.Hour}, "MaxClockSkew is 2h0m0s: no policy allows more than 1h0m0s"},
-		"stale before a watch ends":      {member.Options{StaleAfter: time.Second}, "StaleAfter is 1s: want at least 10s"},
-		"an empty namespace":             {member.Options{Namespaces: []string{"a", ""}}, "Namespaces contains an empty name; to watch all, leave Namespaces empty"},
-		"a star for all":                 {member.Options{Namespaces: []string{"*"}}, `Namespaces contains "*", and no namespace has that name`},
-		"a space":                        {member.Options{Namespaces: []string{" shop"}}, `Namespaces contains " shop", and no namespace has that name`},
-		"a path":                         {member.Options{Namespaces: []string{"shop?watch=true"}}, `Namespaces contains "shop?watch=true"`},
-		"two in one":                     {member.Options{Namespaces: []string{"one,another"}}, `Namespaces contains "one,another"`},
+		"negative skew": {member.Options{MaxClockSkew: -1}, "MaxClockSkew is -1ns"},
+		"more skew than a policy allows": {
+			options: member.Options{MaxClockSkew: 2 * time.Hour},
+			want:    "MaxClockSkew is 2h0m0s: no policy allows more than 1h0m0s",
+		},
+		"stale before a watch ends": {member.Options{StaleAfter: time.Second}, "StaleAfter is 1s: want at least 10s"},
+		"an empty namespace": {
+			options: member.Options{Namespaces: []string{"a", ""}},
+			want:    "Namespaces contains an empty name; to watch all, leave Namespaces empty",
+		},
+		"a star for all": {
+			options: member.Options{Namespaces: []string{"*"}},
+			want:    `Namespaces contains "*", and no namespace has that name`,
+		},
+		"a space": {
+			options: member.Options{Namespaces: []string{" shop"}},
+			want:    `Namespaces contains " shop", and no namespace has that name`,
+		},
+		"a path": {
+			options: member.Options{Namespaces: []string{"shop?watch=true"}},
+			want:    `Namespaces contains "shop?watch=true"`,
+		},
+		"two in one": {
+			options: member.Options{Namespaces: []string{"one,another"}},
+			want:    `Namespaces contains "one,another"`,
+		},
 		"a home that is none": {
 			member.Options{Registration: &member.Registration{Namespace: "My Home", Client: client(t, member.CapWrites)}},
 			`Registration.Namespace is "My Home", and no namespace has that name`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := member.New(&rest.Config{}, tc.options); !errors.Is(err, member.ErrMisused) || !strings.Contains(err.Error(), tc.want) {
+			if _, err := member.New(&rest.Config{}, tc.options); !errors.Is(err, member.ErrMisused) ||
+				!strings.Contains(err.Error(), tc.want) {
 				t.Errorf("err = %v, want one about %q", err, tc.want)
 			}
 		})
@@ -220,13 +239,24 @@ func TestAPodWhoseNamespaceIsNoneIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		restore := member.SetNamespaceFile(file)
-		_, err := member.New(&rest.Config{}, member.Options{Registration: &member.Registration{Client: client(t, member.CapWrites)}})
+		o := member.Options{Registration: &member.Registration{Client: client(t, member.CapWrites)}}
+		_, err := member.New(&rest.Config{}, o)
 		restore()
 		switch {
 		case want == "" && err != nil:
 			t.Errorf("%q: %v", content, err)
-		case want != "" && (!errors.Is(err, member.ErrMisused) || !strings.Contains(err.Error(), "Registration.Namespace in "+file+" "+want)):
+		case want != "" &&
+			(!errors.Is(err, member.ErrMisused) || !strings.Contains(err.Error(), "Registration.Namespace in "+file+" "+want)):
 			t.Errorf("%q: err = %v, want one about %q", content, err, want)
 		}
+	}
+}
+
+func TestAMemberWithoutANamespaceForItsRegistrationSaysSo(t *testing.T) {
+	defer member.SetNamespaceFile(filepath.Join(t.TempDir(), "namespace"))()
+	o := member.Options{Registration: &member.Registration{Client: client(t, member.CapWrites)}}
+	_, err := member.New(&rest.Config{}, o)
+	if err == nil || !strings.Contains(err.Error(), "Registration.Namespace is empty") {
+		t.Errorf("err = %v", err)
 	}
 }

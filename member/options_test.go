@@ -106,8 +106,9 @@ func TestAMemberKeepsToItsOwnLimits(t *testing.T) {
 const (
 	cannotFollow   = "Cannot follow leases: bind leasecast-reader (config/reader) to the account of this program"
 	follows        = "Follows leases again"
-	cannotRegister = "Cannot register: bind leasecast-registration (config/reader) to the account of this program in namespace home"
-	leavesIt       = "Leaves its registration to the hub"
+	cannotRegister = "Cannot register: bind leasecast-registration (config/reader) to the account of this program " +
+		"in namespace home"
+	leavesIt = "Leaves its registration to the hub"
 )
 
 // told notes which of these messages are logged.

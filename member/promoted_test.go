@@ -6,15 +6,18 @@ import (
 	"time"
 )
 
-// Who is told that it leads may act at once. So nobody is told while there is no registration that stands: not before the
-// first one, and not when it has run out, however fresh the Leases are that come in meanwhile.
+// A promoted listener may act at once. So no listener is promoted before the first registration, or after it has run
+// out, however fresh the Leases are.
 func TestNobodyIsPromotedWithoutARegistration(t *testing.T) {
 	const (
 		tick  = recheck / 2
 		again = 8 * time.Second // a request that hangs for 3 s, and the longest pause after it
 	)
 	for name, f := range map[string]fate{
-		"nobody answers": silent, "the connection breaks": dropped, "the answer is lost": unanswered, "it is forbidden": forbidden,
+		"nobody answers":        silent,
+		"the connection breaks": dropped,
+		"the answer is lost":    unanswered,
+		"it is forbidden":       forbidden,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -16,9 +16,11 @@ import (
 )
 
 const (
-	bindReader = "bind leasecast-reader (config/reader) to the account of this program in each of its Options.Namespaces, " +
+	bindReader = "bind leasecast-reader (config/reader) to the account of this program " +
+		"in each of its Options.Namespaces, " +
 		"or by a ClusterRoleBinding if it follows all, or more than 16"
-	bindRegistration = "bind leasecast-registration (config/reader) to the account of this program in the namespace of its registration"
+	bindRegistration = "bind leasecast-registration (config/reader) to the account of this program " +
+		"in the namespace of its registration"
 )
 
 // saysWhy fails the test unless State and the error of Context give this reason.
@@ -68,7 +70,8 @@ func TestStateSaysWhatKeepsNewsFromComing(t *testing.T) {
 			t.Errorf("without them again, and in its term: %+v", s)
 		}
 		pass(duration)
-		r.saysWhy(t, "after its term", "it ran out: the last Lease was ", " s old on arrival, and lasts 15 s; its Leases cannot be followed: "+bindReader)
+		r.saysWhy(t, "after its term", "it ran out: the last Lease was ",
+			" s old on arrival, and lasts 15 s; its Leases cannot be followed: "+bindReader)
 		r.put(r.cluster.leaseOf(ns, them, 2))
 		follows()
 		refused()
@@ -80,7 +83,8 @@ func TestStateSaysWhatKeepsNewsFromComing(t *testing.T) {
 		r.saysWhy(t, "without a Lease", "its Lease is gone; its Leases cannot be followed: "+bindReader)
 		r.become(hangs)
 		pass(staleAfter)
-		r.saysWhy(t, "without an answer", "its Lease is gone; its Leases cannot be followed: the API server does not answer, check the way to it")
+		r.saysWhy(t, "without an answer",
+			"its Lease is gone; its Leases cannot be followed: the API server does not answer, check the way to it")
 	})
 }
 
@@ -162,11 +166,20 @@ func TestAFailureSaysWhatToDo(t *testing.T) {
 		m    mode
 		want string
 	}{
-		"nobody listens":         {broken, "the API server cannot be reached, check the address of the API server and the way to it: list leases: "},
-		"nobody answers":         {hangs, "the API server does not answer, check the way to it: list leases: "},
-		"another kind of server": {missing, "what answers at this address has no Leases, check the address of the API server: list leases: "},
-		"wrong credentials":      {strangers, "the API server does not accept the credentials of this program: list leases: "},
-		"no rights":              {refuses, bindReader + ": list leases: "},
+		"nobody listens": {
+			m:    broken,
+			want: "the API server cannot be reached, check the address of the API server and the way to it: list leases: ",
+		},
+		"nobody answers": {hangs, "the API server does not answer, check the way to it: list leases: "},
+		"another kind of server": {
+			m:    missing,
+			want: "what answers at this address has no Leases, check the address of the API server: list leases: ",
+		},
+		"wrong credentials": {
+			m:    strangers,
+			want: "the API server does not accept the credentials of this program: list leases: ",
+		},
+		"no rights": {refuses, bindReader + ": list leases: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -175,7 +188,8 @@ func TestAFailureSaysWhatToDo(t *testing.T) {
 				defer r.start(t)()
 				pass(staleAfter + time.Second)
 				r.saysWhy(t, name, "have not been listed yet: "+tc.want)
-				if err := r.Healthz(nil); err == nil || !strings.Contains(err.Error(), "were never listed, for 41s by now; "+tc.want) {
+				if err := r.Healthz(nil); err == nil ||
+					!strings.Contains(err.Error(), "were never listed, for 41s by now; "+tc.want) {
 					t.Errorf("Healthz = %v", err)
 				}
 				r.become(answers)

@@ -26,8 +26,8 @@ import (
 )
 
 // Registration registers a Member. The process keeps its own Lease, which records that it follows the Leases. When the
-// hub revokes a term, the process records there when it has stopped acting. In a policy with handover: RegisteredReaders the
-// hub then need not wait until the term has run out. So a planned change takes a moment instead of seconds.
+// hub revokes a term, the process records there when it has stopped acting. With handover: RegisteredReaders the hub
+// then need not wait until the term has run out. So a planned change takes a moment instead of seconds.
 //
 // It relies on the program to report when its work has finished:
 //
@@ -73,9 +73,11 @@ var namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 var confirmBackoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 3, Cap: time.Second}
 
 // errUncapped rejects a registration that would promise too much.
-var errUncapped = fmt.Errorf("%w: a registration needs CapWrites, which knows what writes are still on their way when a term is to be "+
-	"released, and it is not in the transport of Registration.Client: call cfg.Wrap(member.CapWrites) before the manager or any client is "+
-	"made, and set Client to mgr.GetHTTPClient(), or to the one that your clients were made with: it must be the client that writes; "+
+var errUncapped = fmt.Errorf("%w: a registration needs CapWrites, which knows what writes are still on their way "+
+	"when a term is to be released, and it is not in the transport of Registration.Client: "+
+	"call cfg.Wrap(member.CapWrites) before the manager or any client is made, "+
+	"and set Client to mgr.GetHTTPClient(), or to the one that your clients were made with: "+
+	"it must be the client that writes; "+
 	"a wrapper that is put on after that needs the method WrappedRoundTripper, so that it can be seen through", ErrMisused)
 
 func (r *Registration) complete() error {
@@ -87,8 +89,8 @@ func (r *Registration) complete() error {
 	}
 	content, err := os.ReadFile(namespaceFile)
 	if err != nil {
-		return fmt.Errorf("%w: Registration.Namespace is empty, and this is no Pod that knows its own: name the namespace in "+
-			"which this program may write leases: %w", ErrMisused, err)
+		return fmt.Errorf("%w: Registration.Namespace is empty, and this is no Pod that knows its own: "+
+			"name the namespace in which this program may write leases: %w", ErrMisused, err)
 	}
 	r.Namespace = strings.TrimSpace(string(content))
 	return validNamespace("Registration.Namespace in "+namespaceFile+" is", r.Namespace)
@@ -114,7 +116,10 @@ type registrar struct {
 }
 
 func newRegistrar(
-	m *Member, leases coordinationv1client.LeasesGetter, reviews authenticationv1client.SelfSubjectReviewsGetter, o Options,
+	m *Member,
+	leases coordinationv1client.LeasesGetter,
+	reviews authenticationv1client.SelfSubjectReviewsGetter,
+	o Options,
 ) *registrar {
 	m.terms.releases.require()
 	r := &registrar{

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +14,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/member"
@@ -81,11 +79,13 @@ func TestARegistrationSaysWhoFollowsWhat(t *testing.T) {
 				defer r.start(t)()
 				synctest.Wait()
 				got := r.registration(t)
-				if !slices.Equal(got.Namespaces, tc.want) || got.Account != account || got.Duration != lasts || !got.Confirmed.Equal(began) || len(got.Released) > 0 {
+				if !slices.Equal(got.Namespaces, tc.want) || got.Account != account || got.Duration != lasts ||
+					!got.Confirmed.Equal(began) || len(got.Released) > 0 {
 					t.Errorf("registered %+v", got)
 				}
 				l := r.registered()[0]
-				if l.Namespace != home || !strings.HasPrefix(l.Name, "leasecast-reader-") || len(l.OwnerReferences) > 0 || len(l.Finalizers) != 1 {
+				if l.Namespace != home || !strings.HasPrefix(l.Name, "leasecast-reader-") || len(l.OwnerReferences) > 0 ||
+					len(l.Finalizers) != 1 {
 					t.Errorf("the registration is %v", l.ObjectMeta)
 				}
 			})
@@ -119,7 +119,12 @@ func TestARegistrationIsNeverThatOfAnEarlierStart(t *testing.T) {
 }
 
 func TestNothingIsTrustedBeforeTheRegistration(t *testing.T) {
-	for name, f := range map[string]fate{"refused": forbidden, "never answered": silent, "answered with an error": dropped, "stored, with the answer lost": unanswered} {
+	for name, f := range map[string]fate{
+		"refused":                      forbidden,
+		"never answered":               silent,
+		"answered with an error":       dropped,
+		"stored, with the answer lost": unanswered,
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRegistered(t)
@@ -158,8 +163,8 @@ func (r *reader) listed() (times int) {
 	return times
 }
 
-// The hub lists the registrations after it has revoked. So what it does not find has to find the revocation, however far
-// the cache of the API server is behind.
+// The hub lists the registrations after it has revoked. A registration that this list lacks must see the revocation,
+// however far the API server's cache is behind.
 func TestARevocationBeforeTheRegistrationIsSeenAfterIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRegistered(t)
@@ -238,7 +243,8 @@ func TestATermEndsWithTheConfirmationOfItsRegistration(t *testing.T) {
 				if r.leads(ns) != tc.leads || (ctx.Err() == nil) != tc.leads {
 					t.Errorf("leads = %v, the context says %v; want leads = %v", !tc.leads, context.Cause(ctx), tc.leads)
 				}
-				if cause := context.Cause(ctx); !tc.leads && (!errors.Is(cause, member.ErrLost) || !strings.Contains(cause.Error(), "registration")) {
+				if cause := context.Cause(ctx); !tc.leads &&
+					(!errors.Is(cause, member.ErrLost) || !strings.Contains(cause.Error(), "registration")) {
 					t.Errorf("cause %v, want one that names the registration", cause)
 				}
 			})
@@ -349,7 +355,8 @@ func TestARegistrationThatIsDeletedBeforeItIsKnownIsNotKept(t *testing.T) {
 		r.meet(stored)
 		pass(5 * time.Second)
 		if all := r.registered(); !r.leads(ns) || len(all) != 2 {
-			t.Errorf("leads = %v with %d registrations, want another one beside that which is being deleted", r.leads(ns), len(all))
+			t.Errorf("leads = %v with %d registrations, want another one beside that which is being deleted",
+				r.leads(ns), len(all))
 		}
 		if got := r.listed(); got != 2 { // a list and a watch
 			t.Errorf("Leases were asked for %d times, want only after the one that stands", got)
@@ -420,14 +427,6 @@ func TestHealthzTellsOfARegistrationThatIsNotConfirmed(t *testing.T) {
 		}
 		r.meet(stored)
 	})
-}
-
-func TestAMemberWithoutANamespaceForItsRegistrationSaysSo(t *testing.T) {
-	defer member.SetNamespaceFile(filepath.Join(t.TempDir(), "namespace"))()
-	_, err := member.New(&rest.Config{}, member.Options{Registration: &member.Registration{Client: client(t, member.CapWrites)}})
-	if err == nil || !strings.Contains(err.Error(), "Registration.Namespace is empty") {
-		t.Errorf("err = %v", err)
-	}
 }
 
 func TestAMemberTakesItsRegistrationBack(t *testing.T) {

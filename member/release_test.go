@@ -138,17 +138,23 @@ func TestWhatIsReleasedAndWhatIsNot(t *testing.T) {
 		happens  func(r *reader)
 		released bool
 	}{
-		"nobody leads":           {func(r *reader) { r.say(ns, none, 8) }, true},
-		"in a far higher epoch":  {func(r *reader) { r.say(ns, none, 9000) }, true},
-		"the term stands":        {func(*reader) {}, false},
-		"the Lease is gone":      {func(r *reader) { r.remove(ns, v1alpha1.DefaultLeaseName) }, false},
-		"an edit of no weight":   {func(r *reader) { r.say(ns, none, 6) }, false},
-		"an absurd epoch":        {func(r *reader) { r.say(ns, none, 2e9) }, false},
-		"another namespace's":    {func(r *reader) { r.say("other", none, 8) }, false},
-		"another cluster leads":  {func(r *reader) { r.say(ns, them, 8) }, false}, // nobody waits any more
-		"after nobody did":       {func(r *reader) { r.say(ns, none, 8); synctest.Wait(); r.say(ns, them, 9); pass(confirm) }, false},
-		"this one leads anew":    {func(r *reader) { r.say(ns, none, 8); synctest.Wait(); r.say(ns, us, 9); pass(confirm) }, false},
-		"the term has run out":   {func(r *reader) { l := r.cluster.leaseOf(ns, us, 7); r.put(l); pass(2 * time.Hour) }, false},
+		"nobody leads":          {func(r *reader) { r.say(ns, none, 8) }, true},
+		"in a far higher epoch": {func(r *reader) { r.say(ns, none, 9000) }, true},
+		"the term stands":       {func(*reader) {}, false},
+		"the Lease is gone":     {func(r *reader) { r.remove(ns, v1alpha1.DefaultLeaseName) }, false},
+		"an edit of no weight":  {func(r *reader) { r.say(ns, none, 6) }, false},
+		"an absurd epoch":       {func(r *reader) { r.say(ns, none, 2e9) }, false},
+		"another namespace's":   {func(r *reader) { r.say("other", none, 8) }, false},
+		"another cluster leads": {func(r *reader) { r.say(ns, them, 8) }, false}, // nobody waits any more
+		"after nobody did": {
+			happens: func(r *reader) { r.say(ns, none, 8); synctest.Wait(); r.say(ns, them, 9); pass(confirm) },
+		},
+		"this one leads anew": {
+			happens: func(r *reader) { r.say(ns, none, 8); synctest.Wait(); r.say(ns, us, 9); pass(confirm) },
+		},
+		"the term has run out": {
+			happens: func(r *reader) { l := r.cluster.leaseOf(ns, us, 7); r.put(l); pass(2 * time.Hour) },
+		},
 		"a Lease says nothing":   {func(r *reader) { r.put(blank(ns)); pass(confirm) }, false},
 		"nobody, and it is gone": {func(r *reader) { r.say(ns, none, 8); r.remove(ns, v1alpha1.DefaultLeaseName) }, true},
 	} {

@@ -227,7 +227,12 @@ func (s *server) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	body, w := io.Pipe()
 	go s.stream(req, m, w)
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: body, Request: req}, nil
+	return &http.Response{
+		StatusCode: http.StatusOK,
+		Header:     http.Header{"Content-Type": {"application/json"}},
+		Body:       body,
+		Request:    req,
+	}, nil
 }
 
 // list answers with what is stored, unless who asks is content with the server's cache.
@@ -332,7 +337,11 @@ func answer(code int, object any) *http.Response {
 	if err != nil {
 		panic(err)
 	}
-	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(raw))}
+	return &http.Response{
+		StatusCode: code,
+		Header:     http.Header{"Content-Type": {"application/json"}},
+		Body:       io.NopCloser(bytes.NewReader(raw)),
+	}
 }
 
 func namespaceIn(path string) string {

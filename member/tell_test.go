@@ -91,14 +91,16 @@ func TestWhatIsLoggedHasTheShapeOfControllerRuntime(t *testing.T) {
 		r.put(r.cluster.leaseOf(ns, us, 1))
 		l.expect(t, "promoted", 1, `"msg"="This cluster leads" "namespace"="shop" "epoch"=1 "cluster"="east.fleet"`)
 		r.put(r.cluster.leaseOf(ns, them, 2))
-		l.expect(t, "demoted", 1, `"msg"="This cluster does not lead any more" "namespace"="shop"`, "west.fleet leads in epoch 2")
+		l.expect(t, "demoted", 1, `"msg"="This cluster does not lead any more" "namespace"="shop"`,
+			"west.fleet leads in epoch 2")
 	})
 }
 
 func TestAFollowerSaysWhoLeadsAndSaysItAgainWhenThatChanges(t *testing.T) {
 	telling(t, member.Options{}, func(t *testing.T, r *reader, l *logged) {
 		leads := func(who string, epoch int) []string {
-			return []string{fmt.Sprintf(`"level"=0 "msg"="This cluster does not lead" "namespace"="shop" "leader"=%q "epoch"=%d`, who, epoch)}
+			return []string{fmt.Sprintf(`"level"=0 "msg"="This cluster does not lead" "namespace"="shop" "leader"=%q "epoch"=%d`,
+				who, epoch)}
 		}
 		r.put(r.cluster.leaseOf(ns, them, 1))
 		l.expect(t, "at first", 1, leads(them, 1)...)
@@ -108,9 +110,11 @@ func TestAFollowerSaysWhoLeadsAndSaysItAgainWhenThatChanges(t *testing.T) {
 		r.put(r.cluster.leaseOf(ns, "south.fleet", 2))
 		l.expect(t, "another leads", 1, leads("south.fleet", 2)...)
 		r.put(r.cluster.leaseOf(ns, none, 3))
-		l.expect(t, "nobody leads", 1, `"msg"="This cluster does not lead" "namespace"="shop" "reason"="no cluster leads in epoch 3"`)
+		l.expect(t, "nobody leads", 1,
+			`"msg"="This cluster does not lead" "namespace"="shop" "reason"="no cluster leads in epoch 3"`)
 		r.remove(ns, v1alpha1.DefaultLeaseName)
-		l.expect(t, "the Lease is gone", 1, `"msg"="This cluster does not lead" "namespace"="shop" "reason"="its Lease is gone"`)
+		l.expect(t, "the Lease is gone", 1,
+			`"msg"="This cluster does not lead" "namespace"="shop" "reason"="its Lease is gone"`)
 		r.put(r.cluster.leaseOf(ns, them, 4))
 		l.expect(t, "it is back", 1, leads(them, 4)...)
 	})
@@ -123,7 +127,8 @@ func TestAReaderWithoutRightsSaysSoAtOnceAndEveryMinute(t *testing.T) {
 		r := newReaderWith(t, member.Options{Logger: l.logger()})
 		r.become(refuses)
 		defer r.start(t)()
-		said := []string{"Cannot follow leases: bind leasecast-reader (config/reader) to the account of this program", `"scope"="all namespaces"`}
+		said := []string{"Cannot follow leases: bind leasecast-reader (config/reader) to the account of this program",
+			`"scope"="all namespaces"`}
 		l.expect(t, "at once", 1, said...)
 		pass(59 * time.Second)
 		l.expect(t, "within the minute", 1, said...)
@@ -151,7 +156,8 @@ func TestAReaderThatLosesItsRightsSaysSo(t *testing.T) {
 		pass(time.Second)
 		l.expect(t, "while it leads", 1, "Cannot follow leases: bind leasecast-reader")
 		pass(2 * time.Minute)
-		l.expect(t, "its term", 1, "This cluster does not lead any more", "it ran out: the last Lease was 0.0 s old on arrival, and lasts 15 s")
+		l.expect(t, "its term", 1, "This cluster does not lead any more",
+			"it ran out: the last Lease was 0.0 s old on arrival, and lasts 15 s")
 		if n := len(l.with("Cannot follow leases: bind leasecast-reader")); n < 2 || n > 3 {
 			t.Errorf("%d lines, want one a minute", n)
 		}
@@ -188,7 +194,8 @@ func TestAMemberThatIsNotStartedIsNamed(t *testing.T) {
 func TestStartingTwiceIsAnErrorThatSaysWhatToDo(t *testing.T) {
 	telling(t, member.Options{}, func(t *testing.T, r *reader, _ *logged) {
 		synctest.Wait()
-		if err := r.Start(within(t)); err == nil || !strings.Contains(err.Error(), "cannot be started twice: add it to one manager only") {
+		if err := r.Start(within(t)); err == nil ||
+			!strings.Contains(err.Error(), "cannot be started twice: add it to one manager only") {
 			t.Errorf("Start = %v", err)
 		}
 	})
@@ -244,10 +251,19 @@ func TestMemberLogsAPolicyThatAllowsMoreSkewThanItself(t *testing.T) {
 		want           int
 		text           string
 	}{
-		"the option is the policy's":         {time.Second, time.Second, 0, "MaxClockSkew"},
-		"the option is more":                 {2 * time.Second, time.Second, 0, "MaxClockSkew"},
-		"the option is less":                 {time.Millisecond, time.Second, 1, "The policy allows clocks to differ by 1s, this reader by 1ms"},
-		"no option, and a lenient policy":    {0, 2 * time.Second, 1, "The policy allows clocks to differ by 2s, this reader by 1s"},
+		"the option is the policy's": {time.Second, time.Second, 0, "MaxClockSkew"},
+		"the option is more":         {2 * time.Second, time.Second, 0, "MaxClockSkew"},
+		"the option is less": {
+			option: time.Millisecond,
+			policy: time.Second,
+			want:   1,
+			text:   "The policy allows clocks to differ by 1s, this reader by 1ms",
+		},
+		"no option, and a lenient policy": {
+			policy: 2 * time.Second,
+			want:   1,
+			text:   "The policy allows clocks to differ by 2s, this reader by 1s",
+		},
 		"a Lease without the policy's bound": {0, 0, 1, "A Lease does not say how far clocks may differ by the policy"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -302,7 +318,11 @@ func TestTheSmallerAllowanceCounts(t *testing.T) {
 // A clock that is 2 s behind.
 func TestALeaseThatIsRefusedSaysWhyOnce(t *testing.T) {
 	telling(t, member.Options{}, func(t *testing.T, r *reader, l *logged) {
-		said := []string{`"msg"="Lease shop/leasecast in epoch 7: its renewTime is 2.0 s ahead of this clock, allowed 1 s: not believed"`, `"namespace"="shop"`}
+		said := []string{
+			`"msg"="Lease shop/leasecast in epoch 7: ` +
+				`its renewTime is 2.0 s ahead of this clock, allowed 1 s: not believed"`,
+			`"namespace"="shop"`,
+		}
 		for range 5 {
 			c := r.cluster.leaseOf(ns, us, 7)
 			c.Spec.RenewTime.Time = c.Spec.RenewTime.Add(2 * time.Second)
@@ -320,7 +340,8 @@ func TestALeaseThatIsRefusedSaysWhyOnce(t *testing.T) {
 		l.expect(t, "a fallen epoch", 1, "Lease shop/leasecast in epoch 7 comes after one in epoch 8: not believed")
 		absurd := r.cluster.leaseOf(ns, us, 2_000_000_000)
 		r.put(absurd)
-		l.expect(t, "an absurd epoch", 1, "Lease shop/leasecast in epoch 2000000000: no hub can have given that epoch by this clock: not believed")
+		l.expect(t, "an absurd epoch", 1,
+			"Lease shop/leasecast in epoch 2000000000: no hub can have given that epoch by this clock: not believed")
 	})
 }
 
@@ -368,10 +389,13 @@ func TestAReaderWhoseClockIsOffAgainstDFlapsNoFasterThanOnceADAndSaysWhatIsWrong
 				t.Fatalf("term %d began %v after the one before, want %v at least", i, between, duration)
 			}
 		}
-		if lost := l.with("any more", "it ran out: the last Lease was 12.0 s old on arrival, and lasts 15 s; this machine's clock is ahead of the hub's"); len(lost) < 100 {
+		const ranOut = "it ran out: the last Lease was 12.0 s old on arrival, and lasts 15 s; " +
+			"this machine's clock is ahead of the hub's"
+		if lost := l.with("any more", ranOut); len(lost) < 100 {
 			t.Errorf("%d lines say why a term ran out", len(lost))
 		}
-		late := "A Lease was 12.0 s old on arrival, and lasts 15 s: this machine's clock is ahead of the hub's, or the hub does not renew it"
+		late := "A Lease was 12.0 s old on arrival, and lasts 15 s: this machine's clock is ahead of the hub's, " +
+			"or the hub does not renew it"
 		l.expect(t, "what is wrong is told once", 1, late)
 		pass(duration)
 		if s := r.State(ns); s.Leads || s.Leader != us {

@@ -207,12 +207,20 @@ func TestTermStaysTheSameThroughRenewals(t *testing.T) {
 
 func TestTermThatRanOutIsNotRevived(t *testing.T) {
 	cases := map[string]func(c *cluster){
-		"by a late renewal":                        func(*cluster) { pass(duration) },
-		"by a late renewal after somebody saw it":  func(c *cluster) { pass(duration); c.leads() },
-		"when the wall clock goes back and forth":  func(c *cluster) { c.clock.Step(duration); c.leads(); c.clock.Step(-duration) },
-		"when it is renewed in the same instant":   func(c *cluster) { c.clock.Suspend(duration) },
-		"when the Lease was away":                  func(c *cluster) { c.Delete(ns, v1alpha1.DefaultLeaseName) },
-		"when a context was refused because of it": func(c *cluster) { c.clock.Step(duration); c.noContext(); c.clock.Step(-duration) },
+		"by a late renewal":                       func(*cluster) { pass(duration) },
+		"by a late renewal after somebody saw it": func(c *cluster) { pass(duration); c.leads() },
+		"when the wall clock goes back and forth": func(c *cluster) {
+			c.clock.Step(duration)
+			c.leads()
+			c.clock.Step(-duration)
+		},
+		"when it is renewed in the same instant": func(c *cluster) { c.clock.Suspend(duration) },
+		"when the Lease was away":                func(c *cluster) { c.Delete(ns, v1alpha1.DefaultLeaseName) },
+		"when a context was refused because of it": func(c *cluster) {
+			c.clock.Step(duration)
+			c.noContext()
+			c.clock.Step(-duration)
+		},
 	}
 	for name, happens := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -224,7 +232,8 @@ func TestTermThatRanOutIsNotRevived(t *testing.T) {
 				c.write(ns, us, 7)
 				second, ok := c.Term(ns)
 				if !ok || second == first || first.Holds() {
-					t.Errorf("after the renewal: leads = %v, in the same term = %v, which holds = %v; want another term", ok, second == first, first.Holds())
+					t.Errorf("after the renewal: leads = %v, in the same term = %v, which holds = %v; want another term",
+						ok, second == first, first.Holds())
 				}
 			})
 		})
@@ -276,7 +285,8 @@ func FuzzObserve(f *testing.F) {
 			now := c.clock.Now().Wall
 			says, _ := wire.Read(l)
 			naive := holder != "" && holder == cluster && now.Before(says.Deadline())
-			if term, ok := c.Term(ns); ok && (!naive || term.Remaining() > says.Deadline().Sub(now) || !lease.PlausibleEpoch(now, term.Epoch())) {
+			if term, ok := c.Term(ns); ok &&
+				(!naive || term.Remaining() > says.Deadline().Sub(now) || !lease.PlausibleEpoch(now, term.Epoch())) {
 				t.Fatalf("leads in epoch %d for %v where the Lease says %+v at %v", term.Epoch(), term.Remaining(), says, now)
 			}
 			c.clock.Step(time.Duration(stepped))

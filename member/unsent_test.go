@@ -33,7 +33,11 @@ func TestAWriteThatClientGoDoesNotSendHasAContextThatSaysWhy(t *testing.T) {
 				defer done()
 				cfg := &rest.Config{Host: "http://member", Transport: transport(func(*http.Request) (*http.Response, error) {
 					sent++
-					return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"5"}}, Body: http.NoBody}, nil
+					return &http.Response{
+						StatusCode: http.StatusTooManyRequests,
+						Header:     http.Header{"Retry-After": {"5"}},
+						Body:       http.NoBody,
+					}, nil
 				})}
 				cfg.Wrap(member.CapWrites)
 				clients, err := kubernetes.NewForConfig(cfg)

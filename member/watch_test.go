@@ -204,7 +204,8 @@ func TestATermShorterThanAnyBeforeHasAnotherConnectionMadeAtOnce(t *testing.T) {
 		r.put(l)
 		synctest.Wait()
 		if r.asks() != before+1 || r.Connections() == line || !r.leads(name(1)) {
-			t.Errorf("%d lists, on another connection = %v, leads = %v", r.asks()-before, r.Connections() != line, r.leads(name(1)))
+			t.Errorf("%d lists, on another connection = %v, leads = %v",
+				r.asks()-before, r.Connections() != line, r.leads(name(1)))
 		}
 	})
 }

@@ -44,15 +44,42 @@ func TestATermIsReleasedWhenNoWriteOfItCanTakeEffect(t *testing.T) {
 		write    func(req *http.Request) (*http.Response, error)
 		released []time.Duration // since the revocation: not before the first, and by the second
 	}{
-		"it was done before":              {func(*http.Request) (*http.Response, error) { return answering(200) }, []time.Duration{0, 0}},
-		"it was refused":                  {func(*http.Request) (*http.Response, error) { return answering(409) }, []time.Duration{0, 0}},
-		"the server failed":               {func(*http.Request) (*http.Response, error) { return answering(500) }, []time.Duration{leaves, leaves + confirm}},
-		"the server timed out":            {func(*http.Request) (*http.Response, error) { return answering(504) }, []time.Duration{leaves, leaves + confirm}},
-		"the connection broke":            {func(*http.Request) (*http.Response, error) { return nil, errBroken }, []time.Duration{leaves, leaves + confirm}},
-		"the answer comes in time":        {func(*http.Request) (*http.Response, error) { pass(3 * time.Second); return answering(200) }, []time.Duration{2 * time.Second, 2 * time.Second}},
-		"it fails in the end":             {func(*http.Request) (*http.Response, error) { pass(3 * time.Second); return answering(503) }, []time.Duration{leaves, leaves + confirm}},
-		"there is no answer":              {func(req *http.Request) (*http.Response, error) { <-req.Context().Done(); return nil, errBroken }, []time.Duration{leaves, leaves + confirm}},
-		"it does not listen, and is late": {func(*http.Request) (*http.Response, error) { pass(20 * time.Second); return answering(200) }, []time.Duration{19 * time.Second, 19 * time.Second}},
+		"it was done before": {
+			write:    func(*http.Request) (*http.Response, error) { return answering(200) },
+			released: []time.Duration{0, 0},
+		},
+		"it was refused": {
+			write:    func(*http.Request) (*http.Response, error) { return answering(409) },
+			released: []time.Duration{0, 0},
+		},
+		"the server failed": {
+			write:    func(*http.Request) (*http.Response, error) { return answering(500) },
+			released: []time.Duration{leaves, leaves + confirm},
+		},
+		"the server timed out": {
+			write:    func(*http.Request) (*http.Response, error) { return answering(504) },
+			released: []time.Duration{leaves, leaves + confirm},
+		},
+		"the connection broke": {
+			write:    func(*http.Request) (*http.Response, error) { return nil, errBroken },
+			released: []time.Duration{leaves, leaves + confirm},
+		},
+		"the answer comes in time": {
+			write:    func(*http.Request) (*http.Response, error) { pass(3 * time.Second); return answering(200) },
+			released: []time.Duration{2 * time.Second, 2 * time.Second},
+		},
+		"it fails in the end": {
+			write:    func(*http.Request) (*http.Response, error) { pass(3 * time.Second); return answering(503) },
+			released: []time.Duration{leaves, leaves + confirm},
+		},
+		"there is no answer": {
+			write:    func(req *http.Request) (*http.Response, error) { <-req.Context().Done(); return nil, errBroken },
+			released: []time.Duration{leaves, leaves + confirm},
+		},
+		"it does not listen, and is late": {
+			write:    func(*http.Request) (*http.Response, error) { pass(20 * time.Second); return answering(200) },
+			released: []time.Duration{19 * time.Second, 19 * time.Second},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -111,12 +138,15 @@ func TestAWriteThatTheEndOfItsTermCutsOffSaysSo(t *testing.T) {
 		ends func(r *reader, stop func())
 		lost bool
 	}{
-		"another cluster leads":       {late, func(r *reader, _ func()) { r.put(r.cluster.leaseOf(ns, them, 8)) }, true},
-		"the term runs out":           {late, func(*reader, func()) {}, true},
-		"while the answer is read":    {halfway, func(r *reader, _ func()) { r.put(r.cluster.leaseOf(ns, them, 8)) }, true},
-		"the program stops":           {late, func(_ *reader, stop func()) { stop() }, false},
-		"it stops as it is read":      {halfway, func(_ *reader, stop func()) { stop() }, false},
-		"the term goes on, it breaks": {func(*http.Request) (*http.Response, error) { return nil, errBroken }, func(*reader, func()) {}, false},
+		"another cluster leads":    {late, func(r *reader, _ func()) { r.put(r.cluster.leaseOf(ns, them, 8)) }, true},
+		"the term runs out":        {late, func(*reader, func()) {}, true},
+		"while the answer is read": {halfway, func(r *reader, _ func()) { r.put(r.cluster.leaseOf(ns, them, 8)) }, true},
+		"the program stops":        {late, func(_ *reader, stop func()) { stop() }, false},
+		"it stops as it is read":   {halfway, func(_ *reader, stop func()) { stop() }, false},
+		"the term goes on, it breaks": {
+			next: func(*http.Request) (*http.Response, error) { return nil, errBroken },
+			ends: func(*reader, func()) {},
+		},
 	} {
 		for _, registers := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, registered %v", name, registers), func(t *testing.T) {

@@ -24,7 +24,8 @@ var choosing = []mutant{
 
 	{"10: a hub that is cut off fails over", ofElection, "hub/election.unlessAlone",
 		`s.MostUnreachable && !p.FailOverWhenMostUnreachable`, `false`},
-	{"10: a clock that contradicts the hub's costs a leader its term, although no clock agrees", ofExplain, "hub/decide.HubClockInDoubt",
+	{"10: a clock that contradicts the hub's costs a leader its term, although no clock agrees", ofExplain,
+		"hub/decide.HubClockInDoubt",
 		`!has(skew.Within)`, `!has(skew.Within) && !has(skew.Unknown)`},
 	{"10: a successor need not be written first", ofElection, "hub/election.drain",
 		`!c.Prepared && c.Name != r.Leader && !s.stale()`, `false`},

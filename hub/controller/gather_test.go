@@ -95,8 +95,8 @@ func succeeding(t *testing.T, start lease.Reading, h, renewed time.Duration) *te
 	return next
 }
 
-// Rule 6: an earlier tenure may have promised by a longer D and under a larger ε and a larger stop time than the policy
-// has now. The seal is all that tells of it.
+// Rule 6: an earlier tenure may have promised by a longer D, a larger ε and a larger stop time than the policy has
+// now. Only the seal records them.
 func TestADecisionKnowsTheLargestDurationsOfTheSeal(t *testing.T) {
 	clock := fixedClock{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
 	c := New(Options{Tenure: succeeding(t, lease.Reading(clock), 6*time.Second, -time.Hour), Clock: clock, HubID: "this"})

@@ -56,9 +56,11 @@ func Assign(r Record, fleet, cluster string, duration time.Duration, first bool)
 
 // same reports whether two records are equal.
 func same(a, b Record) bool {
-	return a.Leader == b.Leader && a.Epoch == b.Epoch && a.Revoked == b.Revoked && a.State == b.State && a.Reason == b.Reason &&
+	return a.Leader == b.Leader && a.Epoch == b.Epoch && a.Revoked == b.Revoked &&
+		a.State == b.State && a.Reason == b.Reason &&
 		a.Since.Equal(b.Since) && a.AcquireTime.Equal(b.AcquireTime) && a.Duration == b.Duration &&
-		a.Skew == b.Skew && a.Stop == b.Stop && slices.Equal(a.OpenLocks, b.OpenLocks) && a.UnfencedLeader == b.UnfencedLeader &&
+		a.Skew == b.Skew && a.Stop == b.Stop && slices.Equal(a.OpenLocks, b.OpenLocks) &&
+		a.UnfencedLeader == b.UnfencedLeader &&
 		a.LeaseName == b.LeaseName && a.NotBefore.Equal(b.NotBefore) && a.Next == b.Next &&
 		maps.Equal(a.Observed, b.Observed)
 }

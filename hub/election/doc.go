@@ -12,7 +12,9 @@
 //	Vacant ──grant──▶ Leading ──drain──▶ Draining ──grant──▶ Leading
 //	   ▲                 ▲                  │  │
 //	   │                 └──────resume──────┘  │
-//	   └───────── nobody is eligible ──────────┘        any ──▶ Retired ──▶ gone
+//	   └───────── nobody is eligible ──────────┘
+//
+//	any ──▶ Retired ──▶ gone
 //
 // Planned and unplanned changes are one path. A term ends by draining: the record says Draining, all renewals
 // stop, and only then the expiry of the term is computed. That is the latest deadline that can have been

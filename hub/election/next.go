@@ -203,7 +203,8 @@ func successor(now lease.Reading, p Policy, s State, ranked []Candidate) string 
 // leader must answer, and its Lease can still be live. A revoked term never goes on.
 func resumes(now lease.Reading, p Policy, s State, cs []Candidate) bool {
 	holder, ok := named(cs, s.Record.Leader)
-	return ok && s.Record.State == Draining && s.Record.Revoked == 0 && holder.Answering && now.Wall.Before(s.Sent.Until) &&
+	return ok && s.Record.State == Draining && s.Record.Revoked == 0 && holder.Answering &&
+		now.Wall.Before(s.Sent.Until) &&
 		(holder.Fitness == Fit || holder.Fitness == RetainOnly) &&
 		whyReplace(now, p, s, cs) == ""
 }
@@ -273,7 +274,8 @@ func waitsFor(now lease.Reading, p Policy, s State, c Candidate, ranked []Candid
 		return "", 0
 	}
 	better, ok := best(ranked, func(o Candidate) bool {
-		return notReady(o) && (c.Name == "" || outranks(o, c) || o.Name == s.Record.Leader && whyDepose(now, p, s, ranked) == "")
+		return notReady(o) &&
+			(c.Name == "" || outranks(o, c) || o.Name == s.Record.Leader && whyDepose(now, p, s, ranked) == "")
 	})
 	switch holder, _ := named(ranked, s.Record.Leader); {
 	case holder.Reason == reason.Recovering && comesBack(s, ranked):
@@ -322,7 +324,8 @@ func timeToAnswer(now lease.Reading, p Policy, s State) time.Duration {
 // notReady reports whether a cluster may be fit in a moment. Either the hub has not reached, guarded or fenced it
 // yet, or the cluster has begun to answer again.
 func notReady(c Candidate) bool {
-	return c.Fitness == Unknown || c.Reason == reason.Unguarded || c.Reason == reason.Unfenced || c.Reason == reason.Recovering
+	return c.Fitness == Unknown || c.Reason == reason.Unguarded || c.Reason == reason.Unfenced ||
+		c.Reason == reason.Recovering
 }
 
 // retire ends the record of a namespace that no policy selects any more, once all that was promised has passed.

@@ -39,7 +39,8 @@ func ready(now lease.Reading, p Policy, s State, ranked []Candidate) (Candidate,
 
 // mustWait reports whether a successor must wait, because the observer may be at fault.
 func mustWait(p Policy, s State, c Candidate) bool {
-	return c.Name != s.Record.Leader && s.MostUnreachable && !p.FailOverWhenMostUnreachable && isObservation(s.Record.Reason)
+	return c.Name != s.Record.Leader && s.MostUnreachable && !p.FailOverWhenMostUnreachable &&
+		isObservation(s.Record.Reason)
 }
 
 // waiting returns what a draining record waits for.

@@ -110,7 +110,7 @@ func TestBadMembersAreShownAndDelayNobody(t *testing.T) {
 
 	for k, want := range bad {
 		h.awaitMember(t, k, k.Name+" is shown as it is", 20*time.Second,
-			func(m fleet.Member) bool { return m.Problem.Reason == want })
+			hasProblem(want))
 		m, _ := h.Member(k)
 		t.Logf("%s: %s: %s", k.Name, m.Problem.Reason, m.Problem.Message)
 		if m.Connected || m.Cluster() != nil || m.Health(thresholds).Answering {
@@ -141,7 +141,7 @@ func TestMemberThatRefusesToBeWatchedIsForbidden(t *testing.T) {
 	k := fleet.Key{Fleet: "refusing", Name: "reader"}
 	registerAs(t, k, reader)
 	took := h.awaitMember(t, k, "the refusal is shown", 10*time.Second,
-		func(m fleet.Member) bool { return m.Problem.Reason == reason.Forbidden })
+		hasProblem(reason.Forbidden))
 	m, _ := h.Member(k)
 	t.Logf("after %v: %s", took, m.Problem.Message)
 	if m.Connected {
@@ -192,7 +192,7 @@ func TestWrongAndDuplicateClusters(t *testing.T) {
 	removeProbe(t, servers(t).Member("west"))
 	h := startHub(t, "identity", true)
 	h.awaitMember(t, wrong, "another UID than the pinned one", retryPause,
-		func(m fleet.Member) bool { return m.Problem.Reason == reason.WrongCluster })
+		hasProblem(reason.WrongCluster))
 	if m, _ := h.Member(wrong); m.Connected || m.Pinned {
 		t.Errorf("connected %v, pinned %v", m.Connected, m.Pinned)
 	}
@@ -205,7 +205,7 @@ func TestWrongAndDuplicateClusters(t *testing.T) {
 	second := fleet.Key{Fleet: "identity", Name: "also-east"}
 	registerAs(t, second, proxied(t, servers(t).Member("east")))
 	h.awaitMember(t, second, "the second Cluster of east", retryPause,
-		func(m fleet.Member) bool { return m.Problem.Reason == reason.DuplicateCluster })
+		hasProblem(reason.DuplicateCluster))
 	pin := getCluster(t, second).Annotations["leasecast.dev/cluster-uid"]
 	if m, _ := h.Member(second); m.Connected || m.Pinned || pin != "" {
 		t.Errorf("connected %v, pinned %v", m.Connected, m.Pinned)
@@ -220,7 +220,7 @@ func TestWrongAndDuplicateClusters(t *testing.T) {
 	// And that of the two only the second one is meant.
 	edit(t, first, func(c *clusterv1.Cluster) { delete(c.Labels, "leasecast.dev/priority") })
 	h.awaitMember(t, first, "it takes no part", retryPause,
-		func(m fleet.Member) bool { return m.PriorityReason == reason.NoPriority })
+		takesNoPart)
 	h.Forget(first)
 	h.awaitMember(t, second, "the second Cluster takes its place", retryPause, healthy)
 }
@@ -282,7 +282,7 @@ func replaceCluster(t *testing.T, space string, lists http.HandlerFunc) {
 		func(m fleet.Member) bool { return m.Problem.Reason != reason.WrongCluster })
 	uid.Store("the-second")
 	h.awaitMember(t, k, "the other cluster is noticed again", 5*time.Second,
-		func(m fleet.Member) bool { return m.Problem.Reason == reason.WrongCluster })
+		hasProblem(reason.WrongCluster))
 	edit(t, k, func(c *clusterv1.Cluster) { delete(c.Annotations, "leasecast.dev/cluster-uid") })
 	h.awaitMember(t, k, "the operator says that it is right", 5*time.Second,
 		func(m fleet.Member) bool { return m.Pinned && m.UID == "the-second" })

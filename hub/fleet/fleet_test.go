@@ -35,7 +35,8 @@ func TestMembersAreConnectedPinnedAndProbed(t *testing.T) {
 	if m.UID != string(kubeSystem.UID) || getCluster(t, east).Annotations[v1alpha1.ClusterUIDAnnotation] != m.UID {
 		t.Errorf("UID %q is not that of kube-system, %q, or not pinned", m.UID, kubeSystem.UID)
 	}
-	probe, err := m.Writer().CoordinationV1().Leases(metav1.NamespaceSystem).Get(t.Context(), "leasecast-hub-probe", metav1.GetOptions{})
+	probe, err := m.Writer().CoordinationV1().Leases(metav1.NamespaceSystem).Get(t.Context(),
+		"leasecast-hub-probe", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +102,8 @@ func TestCachesHoldNamespacesAndManagedLeasesOnly(t *testing.T) {
 		t.Error("a ConfigMap could be read, so an informer was started")
 	}
 	live := &coordinationv1.Lease{}
-	if err := m.Cluster().GetAPIReader().Get(t.Context(), client.ObjectKey{Namespace: "default", Name: "foreign"}, live); err != nil {
+	key := client.ObjectKey{Namespace: "default", Name: "foreign"}
+	if err := m.Cluster().GetAPIReader().Get(t.Context(), key, live); err != nil {
 		t.Errorf("a live read does not see the foreign Lease: %v", err)
 	}
 }
@@ -145,7 +147,9 @@ func TestLostMemberIsNoticedAndComesBack(t *testing.T) {
 			}
 
 			fault.end(t)
-			took = h.awaitMember(t, east, "east answers", 5*time.Second, func(m fleet.Member) bool { return m.Health(thresholds).Answering })
+			took = h.awaitMember(t, east, "east answers", 5*time.Second, func(m fleet.Member) bool {
+				return m.Health(thresholds).Answering
+			})
 			t.Logf("answers %v after the return", took)
 			t.Logf("caches follow %v later", awaitCached(t, h, east, server))
 			h.awaitMember(t, east, "east is healthy again", 10*time.Second, healthy)

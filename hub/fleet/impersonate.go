@@ -29,8 +29,8 @@ const (
 // errNoRights is returned where the elected replica has not yet installed the rights of the hub.
 var errNoRights = errors.New("the member does not know the role of the hub yet")
 
-// installer installs the rights of the hub in a member. What it has beside the state of the member is used by the run of
-// its connection only.
+// installer installs the rights of the hub in a member. Only the run of its connection uses its fields beside the
+// member's state.
 type installer struct {
 	*member
 	// installed is when this replica, since it was elected, has installed the rights of the hub.

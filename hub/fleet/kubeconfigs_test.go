@@ -91,8 +91,12 @@ func TestNewerClustersStarveNoOlderOne(t *testing.T) {
 	c := hubClient(t)
 	each(t, func(n int) error {
 		return c.Create(t.Context(), &clusterv1.Cluster{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "greedy", Name: greedy(n), Labels: map[string]string{v1alpha1.PriorityLabel: "1"}},
-			Spec:       clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "greedy",
+				Name:      greedy(n),
+				Labels:    map[string]string{v1alpha1.PriorityLabel: "1"},
+			},
+			Spec: clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}},
 		})
 	})
 	writeGreedily(t, "greedy")
@@ -104,7 +108,8 @@ func TestNewerClustersStarveNoOlderOne(t *testing.T) {
 	late := fleet.Key{Fleet: "greedy", Name: "late"}
 	registerAs(t, late, padded(proxied(t, servers(t).Member("west"))))
 	h.awaitMember(t, late, "it came last, and is shown why", retryPause, func(m fleet.Member) bool {
-		return m.Problem.Reason == reason.InvalidKubeconfig && strings.Contains(m.Problem.Message, "older Clusters come first")
+		return m.Problem.Reason == reason.InvalidKubeconfig &&
+			strings.Contains(m.Problem.Message, "older Clusters come first")
 	})
 	each(t, func(n int) error {
 		return c.Delete(t.Context(), &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "greedy", Name: greedy(n)}})

@@ -34,7 +34,8 @@ func probeOf(t *testing.T, s *e2e.Server) bool {
 // probeVersion changes with each write of the probe Lease, and is empty if there is none.
 func probeVersion(t *testing.T, s *e2e.Server) string {
 	t.Helper()
-	lease, err := direct(t, s).CoordinationV1().Leases(metav1.NamespaceSystem).Get(t.Context(), "leasecast-hub-probe", metav1.GetOptions{})
+	lease, err := direct(t, s).CoordinationV1().Leases(metav1.NamespaceSystem).Get(t.Context(),
+		"leasecast-hub-probe", metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
@@ -45,7 +46,8 @@ func probeVersion(t *testing.T, s *e2e.Server) string {
 func removeProbe(t *testing.T, s *e2e.Server) {
 	t.Helper()
 	leases := direct(t, s).CoordinationV1().Leases(metav1.NamespaceSystem)
-	if err := leases.Delete(t.Context(), "leasecast-hub-probe", metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if err := leases.Delete(t.Context(), "leasecast-hub-probe", metav1.DeleteOptions{}); err != nil &&
+		!apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
 }
@@ -74,7 +76,7 @@ func TestMemberWithoutLabelStaysUntilForgotten(t *testing.T) {
 		delete(c.Labels, v1alpha1.PriorityLabel)
 		c.Annotations[others] = "kept"
 	})
-	h.awaitMember(t, east, "it takes no part", retryPause, func(m fleet.Member) bool { return m.PriorityReason == reason.NoPriority })
+	h.awaitMember(t, east, "it takes no part", retryPause, takesNoPart)
 	if m, _ := h.Member(east); !healthy(m) {
 		t.Errorf("connected %v, health %+v", m.Connected, m.Health(thresholds))
 	}
@@ -112,7 +114,9 @@ func TestDeletedClusterStaysUntilForgotten(t *testing.T) {
 	if err := h.client.Delete(t.Context(), getCluster(t, east)); err != nil {
 		t.Fatal(err)
 	}
-	h.awaitMember(t, east, "the Cluster is gone", retryPause, func(m fleet.Member) bool { return m.Gone && m.Problem.Reason == reason.Gone })
+	h.awaitMember(t, east, "the Cluster is gone", retryPause, func(m fleet.Member) bool {
+		return m.Gone && m.Problem.Reason == reason.Gone
+	})
 	m, _ := h.Member(east)
 	if !m.Connected || whoami(t, m) != ownUser(t.Name()) {
 		t.Errorf("the connection is gone too: %+v", m)
@@ -127,8 +131,9 @@ func TestDeletedClusterStaysUntilForgotten(t *testing.T) {
 func TestNeverReachedAndDeletedIsForgottenAtOnce(t *testing.T) {
 	h := startHub(t, "neverreached", true)
 	k := fleet.Key{Fleet: "neverreached", Name: "dead"}
-	registerAs(t, k, replaced(proxied(t, servers(t).Member("east")), servers(t).Member("east").Proxy().Addr(), "127.0.0.1:1"))
-	h.awaitMember(t, k, "it is shown", retryPause, func(m fleet.Member) bool { return m.Problem.Reason == reason.Unreachable })
+	s := servers(t).Member("east")
+	registerAs(t, k, replaced(proxied(t, s), s.Proxy().Addr(), "127.0.0.1:1"))
+	h.awaitMember(t, k, "it is shown", retryPause, hasProblem(reason.Unreachable))
 	if err := h.client.Delete(t.Context(), getCluster(t, k)); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +152,9 @@ func TestMovedClusterIsLeftAlone(t *testing.T) {
 	if err := h.client.Delete(t.Context(), getCluster(t, east)); err != nil {
 		t.Fatal(err)
 	}
-	h.awaitMember(t, east, "the Cluster is gone", retryPause, func(m fleet.Member) bool { return m.Gone && m.DeleteForMove })
+	h.awaitMember(t, east, "the Cluster is gone", retryPause, func(m fleet.Member) bool {
+		return m.Gone && m.DeleteForMove
+	})
 	h.Forget(east)
 	h.awaitForgotten(t, east)
 	if !probeOf(t, server) {
@@ -221,10 +228,17 @@ func TestControllersThatStartLateSeeAllMembers(t *testing.T) {
 	}
 	h, mgr := newHub(t, "takeover", true, manager.Options{
 		LeaderElection: true, LeaderElectionID: "hub", LeaderElectionNamespace: "takeover",
-		LeaseDuration: ptr.To(time.Minute), RenewDeadline: ptr.To(40 * time.Second), RetryPeriod: ptr.To(200 * time.Millisecond),
+		LeaseDuration: ptr.To(time.Minute),
+		RenewDeadline: ptr.To(40 * time.Second),
+		RetryPeriod:   ptr.To(200 * time.Millisecond),
 	})
 	var seen sync.Map
-	err := mcbuilder.ControllerManagedBy(mgr).Named("takeover").For(&coordinationv1.Lease{}, mcbuilder.WithEngageWithLocalCluster(false), mcbuilder.WithEngageWithProviderClusters(true)).
+	err := mcbuilder.ControllerManagedBy(mgr).Named("takeover").
+		For(
+			&coordinationv1.Lease{},
+			mcbuilder.WithEngageWithLocalCluster(false),
+			mcbuilder.WithEngageWithProviderClusters(true),
+		).
 		WithOptions(controller.TypedOptions[mcreconcile.Request]{SkipNameValidation: ptr.To(true)}). // for go test -count
 		Complete(mcreconcile.Func(func(_ context.Context, r mcreconcile.Request) (reconcile.Result, error) {
 			seen.Store(string(r.ClusterName)+"/"+r.Name, true)
@@ -239,7 +253,7 @@ func TestControllersThatStartLateSeeAllMembers(t *testing.T) {
 	h.awaitMember(t, east, "the standby is connected to east", retryPause, healthy)
 	h.awaitMember(t, west, "the standby is connected to west", retryPause, healthy)
 	edit(t, west, func(c *clusterv1.Cluster) { delete(c.Labels, v1alpha1.PriorityLabel) })
-	h.awaitMember(t, west, "west takes no part", retryPause, func(m fleet.Member) bool { return m.PriorityReason == reason.NoPriority })
+	h.awaitMember(t, west, "west takes no part", retryPause, takesNoPart)
 	h.Forget(west)
 	h.awaitForgotten(t, west)
 

@@ -34,6 +34,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/clock"
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	e2e "github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/hub/fleet"
@@ -180,9 +181,9 @@ func newHub(t *testing.T, namespace string, mayWrite bool, o manager.Options) (*
 	})
 	o.Scheme = newScheme()
 	o.Metrics = metricsserver.Options{BindAddress: "0"}
-	o.Cache = cache.Options{
+	o.Cache = cache.Options{ // transforms Clusters as the hub does
 		DefaultNamespaces: map[string]cache.Config{namespace: {}},
-		ByObject:          map[client.Object]cache.ByObject{&clusterv1.Cluster{}: {Transform: fleet.SlimCluster}}, // as the hub does
+		ByObject:          map[client.Object]cache.ByObject{&clusterv1.Cluster{}: {Transform: fleet.SlimCluster}},
 	}
 	mgr, err := mcmanager.New(servers(t).Hub().AdminConfig(), h.Provider, o)
 	if err != nil {
@@ -220,7 +221,9 @@ func (h *hub) start(t *testing.T, mgr mcmanager.Manager) {
 
 // probe has the members probed each second, and their clocks judged.
 func (h *hub) probe(namespace string, skew time.Duration) {
-	h.SetProbing(namespace, []fleet.Probing{{Clusters: labels.Everything(), Interval: time.Second, Timeout: time.Second, Skew: skew}})
+	h.SetProbing(namespace, []fleet.Probing{
+		{Clusters: labels.Everything(), Interval: time.Second, Timeout: time.Second, Skew: skew},
+	})
 }
 
 func hubClient(t *testing.T) client.Client {
@@ -288,14 +291,17 @@ func never(t *testing.T, d time.Duration, condition func() bool) {
 }
 
 // awaitMember waits until the member is as wanted.
-func (h *hub) awaitMember(t *testing.T, k fleet.Key, what string, bound time.Duration, want func(fleet.Member) bool) time.Duration {
+func (h *hub) awaitMember(
+	t *testing.T, k fleet.Key, what string, bound time.Duration, want func(fleet.Member) bool,
+) time.Duration {
 	t.Helper()
 	return await(t, what, bound, func() string {
 		m, ok := h.Member(k)
 		if ok && want(m) {
 			return ""
 		}
-		return fmt.Sprintf("%v: listed %v, connected %v, pinned %v, problem %v, health %v", k, ok, m.Connected, m.Pinned, m.Problem, healthOf(m))
+		return fmt.Sprintf("%v: listed %v, connected %v, pinned %v, problem %v, health %v",
+			k, ok, m.Connected, m.Pinned, m.Problem, healthOf(m))
 	})
 }
 
@@ -312,6 +318,12 @@ func connected(m fleet.Member) bool { return m.Connected && m.Pinned }
 
 func healthy(m fleet.Member) bool {
 	return connected(m) && m.Health(thresholds).State == health.Healthy
+}
+
+func takesNoPart(m fleet.Member) bool { return m.PriorityReason == reason.NoPriority }
+
+func hasProblem(why reason.Reason) func(fleet.Member) bool {
+	return func(m fleet.Member) bool { return m.Problem.Reason == why }
 }
 
 // register makes a Cluster for a server under its own name.
@@ -331,8 +343,12 @@ func registerAs(t *testing.T, k fleet.Key, kubeconfig []byte) {
 		setKubeconfig(t, k, kubeconfig)
 	}
 	c := &clusterv1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: k.Fleet, Name: k.Name, Labels: map[string]string{v1alpha1.PriorityLabel: "1"}},
-		Spec:       clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: k.Fleet,
+			Name:      k.Name,
+			Labels:    map[string]string{v1alpha1.PriorityLabel: "1"},
+		},
+		Spec: clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443}},
 	}
 	if err := hubClient(t).Create(t.Context(), c); err != nil {
 		t.Fatal(err)

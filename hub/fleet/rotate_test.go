@@ -28,7 +28,11 @@ const rotationBound = 4 * time.Second
 // enough is what the fleet asks of a member.
 var enough = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "list", "watch"}},
-	{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "list", "watch", "create", "update", "delete"}},
+	{
+		APIGroups: []string{"coordination.k8s.io"},
+		Resources: []string{"leases"},
+		Verbs:     []string{"get", "list", "watch", "create", "update", "delete"},
+	},
 }
 
 // account makes a kubeconfig for a service account of a server, through its proxy.
@@ -150,7 +154,8 @@ func TestRotatedKubeconfigCountsWithoutANewCluster(t *testing.T) {
 		}
 		revoke(t, server, "second")
 		setKubeconfig(t, east, kubeconfigOf(t, server, config))
-		t.Logf("renewals act for the new user after %v", awaitUser(t, h, east, ownUser("TestRotatedKubeconfigCountsWithoutANewCluster")))
+		t.Logf("renewals act for the new user after %v",
+			awaitUser(t, h, east, ownUser("TestRotatedKubeconfigCountsWithoutANewCluster")))
 		t.Logf("caches follow after %v", awaitCached(t, h, east, server))
 		// One connection for caches and one for renewals remain. The old one for renewals has some seconds
 		// for what was under way.
@@ -173,7 +178,8 @@ func TestRotatedKubeconfigCountsWithoutANewCluster(t *testing.T) {
 // revoke deletes a service account: its tokens count no more where they were not asked about just before.
 func revoke(t *testing.T, s *e2e.Server, name string) {
 	t.Helper()
-	if err := direct(t, s).CoreV1().ServiceAccounts("leasecast-test").Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := direct(t, s).CoreV1().ServiceAccounts("leasecast-test").Delete(t.Context(), name,
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -188,13 +194,15 @@ func TestBrokenRotationKeepsTheLastGood(t *testing.T) {
 	revoked := account(t, server, "revoked", enough)
 	revoke(t, server, "revoked")
 
+	const program = "{apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}"
+	runs := strings.Replace(string(good), "user:", "user:\n    exec: "+program, 1)
 	for _, tc := range []struct {
 		name       string
 		kubeconfig []byte
 		want       reason.Reason
 	}{
 		{"it is none", []byte("no kubeconfig"), reason.InvalidKubeconfig},
-		{"it runs a program", []byte(strings.Replace(string(good), "user:", "user:\n    exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}", 1)), reason.InvalidKubeconfig},
+		{"it runs a program", []byte(runs), reason.InvalidKubeconfig},
 		{"it is empty", nil, reason.NoKubeconfig},
 		{"it leads to a dead address", replaced(good, server.Proxy().Addr(), "127.0.0.1:1"), reason.Unreachable},
 		{"its user is revoked", revoked, reason.Forbidden},
@@ -202,14 +210,16 @@ func TestBrokenRotationKeepsTheLastGood(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			setKubeconfig(t, east, tc.kubeconfig)
-			took := h.awaitMember(t, east, "the reason is shown", rotationBound, func(m fleet.Member) bool { return m.Problem.Reason == tc.want })
+			took := h.awaitMember(t, east, "the reason is shown", rotationBound, hasProblem(tc.want))
 			m, _ := h.Member(east)
 			t.Logf("after %v: %s", took, m.Problem.Message)
 			if user := whoami(t, m); user != own || !healthy(m) {
 				t.Errorf("the last good one is not in use: the hub is %s, health %+v", user, m.Health(thresholds))
 			}
 			setKubeconfig(t, east, good)
-			h.awaitMember(t, east, "the reason is gone", rotationBound+3*time.Second, func(m fleet.Member) bool { return m.Problem.Reason == "" && healthy(m) })
+			h.awaitMember(t, east, "the reason is gone", rotationBound+3*time.Second, func(m fleet.Member) bool {
+				return m.Problem.Reason == "" && healthy(m)
+			})
 			awaitUser(t, h, east, own)
 		})
 	}
@@ -218,7 +228,7 @@ func TestBrokenRotationKeepsTheLastGood(t *testing.T) {
 		if err := h.client.Delete(t.Context(), secret); err != nil {
 			t.Fatal(err)
 		}
-		h.awaitMember(t, east, "the reason is shown", rotationBound, func(m fleet.Member) bool { return m.Problem.Reason == reason.NoKubeconfig })
+		h.awaitMember(t, east, "the reason is shown", rotationBound, hasProblem(reason.NoKubeconfig))
 		if m, _ := h.Member(east); !healthy(m) {
 			t.Errorf("the last good one is not in use: %+v", m.Health(thresholds))
 		}

@@ -19,11 +19,20 @@ import (
 func largeCluster(change func(*clusterv1.Cluster)) *clusterv1.Cluster {
 	const size = 200 << 10
 	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "prod", Name: "east", UID: "uid", ResourceVersion: "7", CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0)),
-		Annotations:   map[string]string{"example.com/large": strings.Repeat("a", size), clusterv1.PausedAnnotation: strings.Repeat("p", size)},
-		Labels:        map[string]string{},
-		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m", FieldsV1: &metav1.FieldsV1{Raw: []byte(strings.Repeat("m", size))}}},
-		Finalizers:    []string{strings.Repeat("f", size)},
+		Namespace:         "prod",
+		Name:              "east",
+		UID:               "uid",
+		ResourceVersion:   "7",
+		CreationTimestamp: metav1.NewTime(time.Unix(1e9, 0)),
+		Annotations: map[string]string{
+			"example.com/large":        strings.Repeat("a", size),
+			clusterv1.PausedAnnotation: strings.Repeat("p", size),
+		},
+		Labels: map[string]string{},
+		ManagedFields: []metav1.ManagedFieldsEntry{
+			{Manager: "m", FieldsV1: &metav1.FieldsV1{Raw: []byte(strings.Repeat("m", size))}},
+		},
+		Finalizers: []string{strings.Repeat("f", size)},
 	}}
 	c.Spec.ControlPlaneEndpoint.Host = strings.Repeat("h", size)
 	c.Spec.Paused = ptr.To(true)
@@ -55,7 +64,10 @@ func TestWhatIsKeptOfACluster(t *testing.T) {
 			c.Annotations[v1alpha1.ClusterUIDAnnotation] = "u"
 			c.Annotations[v1alpha1.PinProofAnnotation] = seal.Pin(key, "prod", "east", "u")
 		}, 1 << 11},
-		"one that took part before": {func(c *clusterv1.Cluster) { c.Annotations[v1alpha1.ClusterUIDAnnotation] = "u" }, 1 << 11},
+		"one that took part before": {
+			change: func(c *clusterv1.Cluster) { c.Annotations[v1alpha1.ClusterUIDAnnotation] = "u" },
+			most:   1 << 11,
+		},
 		"one that moves to another hub": {func(c *clusterv1.Cluster) {
 			labelled(c)
 			c.Annotations[deleteForMove] = ""

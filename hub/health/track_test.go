@@ -18,6 +18,17 @@ func at(s float64) lease.Reading {
 	return lease.Reading{Wall: epoch.Add(d), Boot: time.Hour + d}
 }
 
+// recovering is the verdict on a member that was lost at 10 s and answers again.
+func recovering(next time.Duration) health.Verdict {
+	return health.Verdict{
+		State:     health.Unhealthy,
+		Since:     at(10),
+		Reason:    reason.Recovering,
+		Answering: true,
+		Next:      next,
+	}
+}
+
 // stepped is the same instant after a step of the wall clock.
 func stepped(s float64, step time.Duration) lease.Reading {
 	r := at(s)
@@ -140,11 +151,11 @@ func TestState(t *testing.T) {
 		},
 		"one success after a loss is not yet a recovery": {
 			script{both(0), fail(read, dead, 1, 15), both(20)}, at(21),
-			health.Verdict{State: health.Unhealthy, Since: at(10), Reason: reason.Recovering, Answering: true, Next: 4 * time.Second},
+			recovering(4 * time.Second),
 		},
 		"time alone recovers nobody: a success must show it": {
 			script{both(0), fail(read, dead, 1, 15), both(20)}, at(26),
-			health.Verdict{State: health.Unhealthy, Since: at(10), Reason: reason.Recovering, Answering: true, Next: time.Second},
+			recovering(time.Second),
 		},
 		"a span of successes is a recovery": {
 			script{both(0), fail(read, dead, 1, 15), both(20, 23, 25)}, at(26),
@@ -152,7 +163,7 @@ func TestState(t *testing.T) {
 		},
 		"a failure while recovering starts the span again": {
 			script{both(0), fail(read, dead, 1, 15), both(20, 23), fail(read, dead, 24), both(25, 29)}, at(29),
-			health.Verdict{State: health.Unhealthy, Since: at(10), Reason: reason.Recovering, Answering: true, Next: time.Second},
+			recovering(time.Second),
 		},
 		"and a long enough span ends it": {
 			script{both(0), fail(read, dead, 1, 15), both(20, 23), fail(read, dead, 24), both(25, 30)}, at(30),
@@ -188,11 +199,14 @@ func TestState(t *testing.T) {
 		},
 		"nor as an answer": {
 			script{both(0), fail(read, dead, 1, 15), both(20, 21), excuseReads(21, 40), ok(read, 41)}, at(41),
-			health.Verdict{State: health.Unhealthy, Since: at(10), Reason: reason.Recovering, Answering: true, Next: 3 * time.Second},
+			recovering(3 * time.Second),
 		},
 		"nor when a failure ends the streak": {
-			script{both(0), fail(read, dead, 1, 15), both(20, 21), excuseReads(21, 40), fail(read, dead, 41), ok(read, 42)}, at(42),
-			health.Verdict{State: health.Unhealthy, Since: at(10), Reason: reason.Recovering, Answering: true, Next: 5 * time.Second},
+			script{
+				both(0), fail(read, dead, 1, 15), both(20, 21), excuseReads(21, 40),
+				fail(read, dead, 41), ok(read, 42),
+			}, at(42),
+			recovering(5 * time.Second),
 		},
 		"an excuse from before the last success covers what came after it": {
 			script{both(0, 10), fail(read, dead, 11), excuseReads(5, 15)}, at(24),
@@ -229,10 +243,19 @@ func TestThresholdsAreThePolicysOwn(t *testing.T) {
 		thresholds health.Thresholds
 		want       health.State
 	}{
-		"a patient policy saw no loss":             {health.Thresholds{UnreachableAfter: 10 * time.Second, RecoverAfter: time.Hour}, health.Healthy},
-		"an impatient one saw one, and it is over": {health.Thresholds{UnreachableAfter: 3 * time.Second, RecoverAfter: 3 * time.Second}, health.Healthy},
-		"a cautious one waits":                     {health.Thresholds{UnreachableAfter: 3 * time.Second, RecoverAfter: 4 * time.Second}, health.Unhealthy},
-		"no recovery time means at once":           {health.Thresholds{UnreachableAfter: 3 * time.Second}, health.Healthy},
+		"a patient policy saw no loss": {
+			thresholds: health.Thresholds{UnreachableAfter: 10 * time.Second, RecoverAfter: time.Hour},
+			want:       health.Healthy,
+		},
+		"an impatient one saw one, and it is over": {
+			thresholds: health.Thresholds{UnreachableAfter: 3 * time.Second, RecoverAfter: 3 * time.Second},
+			want:       health.Healthy,
+		},
+		"a cautious one waits": {
+			thresholds: health.Thresholds{UnreachableAfter: 3 * time.Second, RecoverAfter: 4 * time.Second},
+			want:       health.Unhealthy,
+		},
+		"no recovery time means at once": {health.Thresholds{UnreachableAfter: 3 * time.Second}, health.Healthy},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := track.State(at(9), tc.thresholds).State; got != tc.want {
@@ -258,8 +281,14 @@ func TestFlappingForgetsNoLoss(t *testing.T) {
 		want   health.State
 	}{
 		"without a loss before it stays healthy": {script{both(span(0, 25, 1)...)}, health.Healthy},
-		"a loss before is not recovered from":    {script{both(0), fail(read, reason.Unreachable, 1), both(20)}, health.Unhealthy},
-		"a loss before that was recovered from":  {script{both(0), fail(read, reason.Unreachable, 1), both(20, 25)}, health.Healthy},
+		"a loss before is not recovered from": {
+			before: script{both(0), fail(read, reason.Unreachable, 1), both(20)},
+			want:   health.Unhealthy,
+		},
+		"a loss before that was recovered from": {
+			before: script{both(0), fail(read, reason.Unreachable, 1), both(20, 25)},
+			want:   health.Healthy,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			track := tc.before.run()

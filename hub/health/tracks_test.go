@@ -15,13 +15,26 @@ func TestARequestIsJudgedUnderEachTimeout(t *testing.T) {
 		underShort, forLong bool // it counts as answered
 		silentForLong       bool // it says nothing under the long one
 	}{
-		"an answer at once is one under both":                       {Observation{OK: true}, true, true, false},
-		"an answer within the short timeout is one under both":      {Observation{OK: true, Took: short}, true, true, false},
-		"an answer after the short timeout is one under the long":   {Observation{OK: true, Took: short + 1}, false, true, false},
-		"an answer after the long timeout says nothing":             {Observation{OK: true, Took: long + 1}, false, false, true},
-		"silence for the short timeout says nothing under the long": {Observation{Silent: true, Took: short}, false, false, true},
-		"silence for the long timeout is a failure under both":      {Observation{Silent: true, Took: long}, false, false, false},
-		"an error that came at once is a failure under both":        {Observation{Took: time.Millisecond}, false, false, false},
+		"an answer at once is one under both":                  {Observation{OK: true}, true, true, false},
+		"an answer within the short timeout is one under both": {Observation{OK: true, Took: short}, true, true, false},
+		"an answer after the short timeout is one under the long": {
+			o:       Observation{OK: true, Took: short + 1},
+			forLong: true,
+		},
+		"an answer after the long timeout says nothing": {
+			o:             Observation{OK: true, Took: long + 1},
+			silentForLong: true,
+		},
+		"silence for the short timeout says nothing under the long": {
+			o:             Observation{Silent: true, Took: short},
+			silentForLong: true,
+		},
+		"silence for the long timeout is a failure under both": {
+			o: Observation{Silent: true, Took: long},
+		},
+		"an error that came at once is a failure under both": {
+			o: Observation{Took: time.Millisecond},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, k := range []Kind{Read, Write} {

@@ -53,7 +53,12 @@ type question struct {
 }
 
 func newAcks() acks {
-	return acks{registrations: map[types.UID]*registration{}, questions: map[string]*question{}, used: map[string]usage{}, skew: unknownSkew}
+	return acks{
+		registrations: map[types.UID]*registration{},
+		questions:     map[string]*question{},
+		used:          map[string]usage{},
+		skew:          unknownSkew,
+	}
 }
 
 // ask starts to ask whether the readers have released the term that a Lease named.
@@ -111,7 +116,8 @@ func (r *acks) contradicts(items []coordinationv1.Lease) bool {
 // put records a version of a registration as the present one.
 func (r *acks) put(obj *coordinationv1.Lease, now lease.Reading) {
 	content := digestOf(obj)
-	if e := r.registrations[obj.UID]; e != nil && e.lease.ResourceVersion == obj.ResourceVersion && !e.missing && e.content == content {
+	if e := r.registrations[obj.UID]; e != nil && e.lease.ResourceVersion == obj.ResourceVersion &&
+		!e.missing && e.content == content {
 		return
 	}
 	r.store(newRegistration(obj, content, now, r.skew))

@@ -27,7 +27,8 @@ const (
 )
 
 // tooMany is the message for a member that exceeds the bounds of all its accounts together.
-var tooMany = fmt.Sprintf("the cluster has more than %d registrations of readers, or more than %d MiB of them", MaxRegistrations, maxRegistrationsBytes>>20)
+var tooMany = fmt.Sprintf("the cluster has more than %d registrations of readers, or more than %d MiB of them",
+	MaxRegistrations, maxRegistrationsBytes>>20)
 
 // all is the account under which all registrations are counted.
 const all = ""
@@ -53,8 +54,13 @@ func slimmed(o any) (slim *coordinationv1.Lease, ok bool) {
 	}
 	slim = &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: l.Namespace, Name: l.Name, UID: l.UID, ResourceVersion: l.ResourceVersion, DeletionTimestamp: l.DeletionTimestamp,
-			Labels: l.Labels, Annotations: map[string]string{},
+			Namespace:         l.Namespace,
+			Name:              l.Name,
+			UID:               l.UID,
+			ResourceVersion:   l.ResourceVersion,
+			DeletionTimestamp: l.DeletionTimestamp,
+			Labels:            l.Labels,
+			Annotations:       map[string]string{},
 		},
 		Spec: l.Spec,
 	}
@@ -73,7 +79,10 @@ type digest [sha256.Size]byte
 
 func digestOf(l *coordinationv1.Lease) digest {
 	slim, _ := slimmed(l) // a watch shows only this part
-	told := coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Labels: slim.Labels, Annotations: slim.Annotations}, Spec: slim.Spec}
+	told := coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Labels: slim.Labels, Annotations: slim.Annotations},
+		Spec:       slim.Spec,
+	}
 	content, err := told.Marshal() // deterministic: sorted map keys, times in microseconds
 	if err != nil {
 		return digest{} // plain data always marshals
@@ -90,7 +99,11 @@ func newRegistration(l *coordinationv1.Lease, content digest, now lease.Reading,
 	e := &registration{
 		lease: &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: l.Namespace, Name: l.Name, UID: l.UID, ResourceVersion: l.ResourceVersion, DeletionTimestamp: l.DeletionTimestamp,
+				Namespace:         l.Namespace,
+				Name:              l.Name,
+				UID:               l.UID,
+				ResourceVersion:   l.ResourceVersion,
+				DeletionTimestamp: l.DeletionTimestamp,
 			},
 			Spec: coordinationv1.LeaseSpec{RenewTime: l.Spec.RenewTime},
 		},
@@ -119,7 +132,8 @@ func (r *acks) store(e *registration) {
 	case together.registrations >= MaxRegistrations, together.bytes+e.bytes > maxRegistrationsBytes:
 		r.full = tooMany
 	case account.registrations >= maxOfAccount, account.bytes+e.bytes > maxBytesOfAccount:
-		r.full = fmt.Sprintf("%.100q has more than %d registrations of readers in the cluster, or more than %d MiB of them", e.account, maxOfAccount, maxBytesOfAccount>>20)
+		r.full = fmt.Sprintf("%.100q has more than %d registrations of readers in the cluster, or more than %d MiB of them",
+			e.account, maxOfAccount, maxBytesOfAccount>>20)
 	default:
 		r.registrations[e.lease.UID] = e
 		r.count(e, 1)

@@ -38,7 +38,9 @@ func (p *Publisher) removeExpired(ctx context.Context) {
 		}
 		if err := p.removeRegistration(ctx, obj); err != nil && ctx.Err() == nil {
 			p.Log.V(1).Info("The expired registration of a reader could not be removed",
-				"reason", reason.Unreachable, "lease", types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}, "err", err.Error())
+				"reason", reason.Unreachable,
+				"lease", types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name},
+				"err", err.Error())
 		}
 	}
 }
@@ -49,14 +51,17 @@ func (p *Publisher) removeRegistration(ctx context.Context, obj *coordinationv1.
 	defer cancel()
 	api := p.Client.Leases(obj.Namespace)
 	if obj.DeletionTimestamp.IsZero() {
-		err := api.Delete(ctx, obj.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &obj.UID, ResourceVersion: &obj.ResourceVersion}})
+		err := api.Delete(ctx, obj.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &obj.UID, ResourceVersion: &obj.ResourceVersion},
+		})
 		if err != nil {
 			return ignoreNotFound(err)
 		}
 	}
 	// A list of one: only lists of registrations are read with all that they may hold (package transport).
 	found, err := api.List(ctx, metav1.ListOptions{
-		LabelSelector: ReaderSelector().String(), FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, obj.Name).String(),
+		LabelSelector: ReaderSelector().String(),
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, obj.Name).String(),
 	})
 	if err != nil {
 		return err

@@ -111,11 +111,13 @@ func (p *Publisher) listReaders(ctx context.Context) {
 	p.notify(done)
 	p.logOlderState(olderState)
 	if full != was {
-		p.Log.Info("The bound on registrations of readers was passed, so that planned changes wait until terms have run out, or is kept again",
+		p.Log.Info("The bound on registrations of readers was passed, "+
+			"so that planned changes wait until terms have run out, or is kept again",
 			"reason", reason.TooManyReaders, "kept", full == "", "why", full)
 	}
 	if full != was && full != "" {
-		p.tellOfReader(types.NamespacedName{}, reason.TooManyReaders, full+", so planned changes there wait until terms have run out: delete those that nobody needs")
+		p.tellOfReader(types.NamespacedName{}, reason.TooManyReaders,
+			full+", so planned changes there wait until terms have run out: delete those that nobody needs")
 	}
 }
 
@@ -188,7 +190,8 @@ func (p *Publisher) logSilent(key types.NamespacedName, readers []string) {
 	for _, name := range readers[:min(len(readers), mostTold)] {
 		namespace, name, _ := strings.Cut(name, "/")
 		p.tellOfReader(types.NamespacedName{Namespace: namespace, Name: name}, reason.ReaderSilent, fmt.Sprintf(
-			"the reader %s/%s did not release the term of namespace %s, so that it had to run out: see whether it runs, or delete its registration",
+			"the reader %s/%s did not release the term of namespace %s, so that it had to run out: "+
+				"see whether it runs, or delete its registration",
 			namespace, name, key.Namespace))
 	}
 }
@@ -214,7 +217,8 @@ func (p *Publisher) tellOfReader(registration types.NamespacedName, why reason.R
 func (p *Publisher) askReaders(key types.NamespacedName, l *leaseSyncer, s step) {
 	now := p.Clock.Now()
 	if s.revokes == 0 || l.want.Role != assign.Revoke || l.want.Revoked.Epoch != s.revokes ||
-		p.mayMissReaders(now, l.timings.LongestPromise) || now.Boot < l.createPendingUntil || l.status.PoisonedEpoch > s.revokes {
+		p.mayMissReaders(now, l.timings.LongestPromise) || now.Boot < l.createPendingUntil ||
+		l.status.PoisonedEpoch > s.revokes {
 		return
 	}
 	p.acks.ask(key, s.revokes)

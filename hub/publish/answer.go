@@ -121,7 +121,8 @@ func (l *leaseSyncer) applyAnswer(s step, obj *coordinationv1.Lease) {
 	switch {
 	case s.observations == l.observations:
 		l.setKnown(obj)
-	case k.read && k.lease != nil && obj != nil && k.lease.UID == obj.UID && k.lease.ResourceVersion == obj.ResourceVersion:
+	case k.read && k.lease != nil && obj != nil && k.lease.UID == obj.UID &&
+		k.lease.ResourceVersion == obj.ResourceVersion:
 		// The watch was faster.
 	default:
 		l.invalidate()

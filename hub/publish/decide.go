@@ -54,7 +54,8 @@ func (l *leaseSyncer) next(now lease.Reading, may, answered bool) step {
 	l.status.InPlace, l.status.Newer, l.status.Problem, l.status.Message = false, 0, "", ""
 	s := l.decide(now, may, answered)
 	if s.action != idle {
-		l.status.InPlace, l.status.Newer, l.status.Problem, l.status.Message = before.InPlace, before.Newer, before.Problem, before.Message
+		l.status.InPlace, l.status.Newer = before.InPlace, before.Newer
+		l.status.Problem, l.status.Message = before.Problem, before.Message
 		s.minRenewTime, s.observations, s.before, s.decided = l.want.MinRenewTime, l.observations, l.known, now.Boot
 	}
 	return s
@@ -102,7 +103,8 @@ func (l *leaseSyncer) decide(now lease.Reading, may, answered bool) step {
 // replaced.
 func (l *leaseSyncer) newerThanRecord(now lease.Reading) bool {
 	c := l.known.content
-	if l.want.Role == assign.Absent || !l.known.sealed || c.Epoch <= l.want.Term.Epoch || !lease.PlausibleEpoch(now.Wall, c.Epoch) {
+	if l.want.Role == assign.Absent || !l.known.sealed || c.Epoch <= l.want.Term.Epoch ||
+		!lease.PlausibleEpoch(now.Wall, c.Epoch) {
 		return false
 	}
 	l.status.Newer = c.Epoch
@@ -138,7 +140,8 @@ func (l *leaseSyncer) hold(now lease.Reading, may bool) step {
 // follow makes the Lease name another cluster, or no holder.
 func (l *leaseSyncer) follow(now lease.Reading) step {
 	c := l.known.content
-	if l.marked() && l.known.labelled && c.SameTerm(l.want.Term) && c.Duration == l.want.Term.Duration && l.allows(c) && !c.RenewTime.Before(l.want.MinRenewTime.Truncate(time.Microsecond)) {
+	if l.marked() && l.known.labelled && c.SameTerm(l.want.Term) && c.Duration == l.want.Term.Duration && l.allows(c) &&
+		!c.RenewTime.Before(l.want.MinRenewTime.Truncate(time.Microsecond)) {
 		l.status.InPlace, l.status.Refused = true, false
 		l.noteSuccess() // also if the answer was lost
 		return l.awaitWatch(now)

@@ -10,7 +10,8 @@ import (
 // it is absurd, or a later deadline of the term that leads here.
 func (l *leaseSyncer) notePoisoned(now lease.Reading) {
 	c, want := l.known.content, l.want.Term
-	if l.known.sealed || l.known.lease == nil || !l.known.labelled || want.Epoch == 0 || !lease.PlausibleEpoch(now.Wall, c.Epoch) {
+	if l.known.sealed || l.known.lease == nil || !l.known.labelled || want.Epoch == 0 ||
+		!lease.PlausibleEpoch(now.Wall, c.Epoch) {
 		return
 	}
 	if c.Epoch > want.Epoch || c.Epoch == want.Epoch && l.promisesMore(now) {
@@ -59,10 +60,12 @@ func (l *leaseSyncer) blocked() bool {
 		l.status.Message = "Lease " + name + " was made by somebody else: delete it, or use another leaseName"
 	case c.Hub != "" && c.Hub != l.self.hub:
 		l.status.Problem = reason.OtherHub
-		l.status.Message = "Lease " + name + " was written by the hub " + c.Hub + ": stop that hub, or delete the Lease if it is gone"
+		l.status.Message = "Lease " + name + " was written by the hub " + c.Hub +
+			": stop that hub, or delete the Lease if it is gone"
 	case c.Cluster != "" && c.Cluster != l.self.cluster && !edited:
 		l.status.Problem = reason.WrongCluster
-		l.status.Message = "Lease " + name + " belongs to the cluster " + c.Cluster + ": check where the kubeconfigs of both lead to"
+		l.status.Message = "Lease " + name + " belongs to the cluster " + c.Cluster +
+			": check where the kubeconfigs of both lead to"
 	default:
 		return false
 	}

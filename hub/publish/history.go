@@ -48,7 +48,8 @@ func (l *leaseSyncer) showsOlderState(s step, obj *coordinationv1.Lease) bool {
 		return false
 	default:
 		c, mac := wire.Read(obj)
-		return c.SameTerm(s.before.content.Term) && c.RenewTime.Before(s.before.content.RenewTime) && s.before.sealed && l.self.key.Sealed(c, mac)
+		return c.SameTerm(s.before.content.Term) && c.RenewTime.Before(s.before.content.RenewTime) &&
+			s.before.sealed && l.self.key.Sealed(c, mac)
 	}
 }
 
@@ -85,7 +86,8 @@ func (p *Publisher) distrustAcks(version string) {
 
 func (p *Publisher) logOlderState(olderState bool) {
 	if olderState {
-		p.Log.Info("The cluster shows an older state than before, as after a restore of its etcd: for a while terms there end by their deadlines only",
+		p.Log.Info("The cluster shows an older state than before, as after a restore of its etcd: "+
+			"for a while terms there end by their deadlines only",
 			"reason", reason.OlderState)
 	}
 }

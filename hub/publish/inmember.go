@@ -140,7 +140,9 @@ func (p *Publisher) Find(key types.NamespacedName) (c lease.Content, sealed, ok 
 func (p *Publisher) Forget(namespace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.initial.Leases = slices.DeleteFunc(slices.Clone(p.initial.Leases), func(c lease.Content) bool { return c.Namespace == namespace })
+	p.initial.Leases = slices.DeleteFunc(slices.Clone(p.initial.Leases), func(c lease.Content) bool {
+		return c.Namespace == namespace
+	})
 	for l := range p.syncers.in(namespace) {
 		asks := p.prober != nil && *p.prober == l.key()
 		idle := l.want.Role == assign.Absent || l.want.Role == assign.Hold

@@ -123,7 +123,8 @@ func (l *leaseSyncer) observe(obj *coordinationv1.Lease) {
 // sameContent reports whether two objects of one version have the same content. They have, unless the member's etcd
 // was restored: it then uses versions a second time.
 func sameContent(a, b *coordinationv1.Lease) bool {
-	return equality.Semantic.DeepEqual(a.Spec, b.Spec) && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations)
+	return equality.Semantic.DeepEqual(a.Spec, b.Spec) && maps.Equal(a.Labels, b.Labels) &&
+		maps.Equal(a.Annotations, b.Annotations)
 }
 
 // observeGone records that a watch no longer shows the Lease. The watch shows labelled Leases only, so the Lease

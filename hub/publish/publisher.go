@@ -215,7 +215,8 @@ func (p *Publisher) nextStep(key types.NamespacedName) (step, time.Duration) {
 	s := l.next(now, p.MayWrite(now), answered)
 	s.newestVersion = p.history.newestVersion
 	if s.promised > 0 {
-		p.Promises.add(types.NamespacedName{Namespace: p.Fleet, Name: key.Namespace}, l.want.Term.Epoch, s.reading, s.promised, l.timings.Skew, l.timings.Stop)
+		p.Promises.add(types.NamespacedName{Namespace: p.Fleet, Name: key.Namespace},
+			l.want.Term.Epoch, s.reading, s.promised, l.timings.Skew, l.timings.Stop)
 	}
 	if s.after > 0 {
 		p.Queue.AddAfter(key, s.after)
@@ -258,7 +259,9 @@ func (p *Publisher) handleAnswer(key types.NamespacedName, s step, obj *coordina
 }
 
 // send sends the request of a step, within the timeout.
-func (p *Publisher) send(ctx context.Context, key types.NamespacedName, s step, timeout time.Duration) (*coordinationv1.Lease, error) {
+func (p *Publisher) send(
+	ctx context.Context, key types.NamespacedName, s step, timeout time.Duration,
+) (*coordinationv1.Lease, error) {
 	if timeout <= 0 {
 		timeout = listTimeout
 	}

@@ -120,7 +120,9 @@ func (t stored) bounds() (b Bounds, err error) {
 		to   *time.Duration
 		most time.Duration
 	}{
-		{t.LeaseDuration, &b.Duration, lease.MaxDuration}, {t.MaxClockSkew, &b.Skew, lease.MaxSkew}, {t.StopTime, &b.Stop, MaxStop},
+		{t.LeaseDuration, &b.Duration, lease.MaxDuration},
+		{t.MaxClockSkew, &b.Skew, lease.MaxSkew},
+		{t.StopTime, &b.Stop, MaxStop},
 	} {
 		if d.text == "" {
 			continue

@@ -37,7 +37,9 @@ func (k Key) Seal(c lease.Content) string {
 		text = binary.BigEndian.AppendUint64(text, uint64(len(s))) // lengths, so that no two contents give the same text
 		text = append(text, s...)
 	}
-	for _, n := range [...]int64{c.Epoch, c.AcquireTime.UnixMicro(), c.RenewTime.UnixMicro(), int64(c.Duration / time.Second)} {
+	for _, n := range [...]int64{
+		c.Epoch, c.AcquireTime.UnixMicro(), c.RenewTime.UnixMicro(), int64(c.Duration / time.Second),
+	} {
 		text = binary.BigEndian.AppendUint64(text, uint64(n))
 	}
 	if c.Skew != 0 { // Leases of older hubs have no ε, and their seals stay valid

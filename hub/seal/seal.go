@@ -285,7 +285,9 @@ func (s *Store) change(ctx context.Context, fleet string, missing Seal, of func(
 }
 
 // rewrite returns the content of the Secret after the change.
-func (s *Store) rewrite(ctx context.Context, fleet string, missing Seal, of func(found Seal) (Seal, bool)) (Seal, error) {
+func (s *Store) rewrite(
+	ctx context.Context, fleet string, missing Seal, of func(found Seal) (Seal, bool),
+) (Seal, error) {
 	var secret corev1.Secret
 	err := s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret)
 	if apierrors.IsNotFound(err) {
@@ -354,7 +356,8 @@ func parse(secret *corev1.Secret) (Seal, error) {
 	}
 	seconds, err := strconv.ParseInt(string(secret.Data[dataLargestDuration]), 10, 32)
 	if err != nil || seconds < 0 || seconds > int64(lease.MaxDuration/time.Second) {
-		return Seal{}, fmt.Errorf("%w: %s must be a number of seconds up to %v", ErrBroken, dataLargestDuration, lease.MaxDuration)
+		return Seal{}, fmt.Errorf("%w: %s must be a number of seconds up to %v",
+			ErrBroken, dataLargestDuration, lease.MaxDuration)
 	}
 	skew, err := time.ParseDuration(string(secret.Data[dataLargestSkew]))
 	if err != nil || skew < 0 || skew > lease.MaxSkew {

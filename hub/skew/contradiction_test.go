@@ -14,25 +14,69 @@ func TestContradicted(t *testing.T) {
 		eps, d  time.Duration
 		words   string // empty: not contradicted
 	}{
-		"clocks that agree":                                  {[]Interval{around(0), around(0)}, eps, d, ""},
-		"an hour behind all":                                 {[]Interval{around(time.Hour), around(time.Hour)}, eps, d, "59m59.95s behind those of all 2 clusters"},
-		"an hour ahead of all":                               {[]Interval{around(-time.Hour), around(-time.Hour), around(-time.Hour)}, eps, d, "59m59.95s ahead of those of all 3 clusters"},
-		"the least that all prove counts":                    {[]Interval{around(time.Hour), around(time.Minute)}, eps, d, "59.95s behind"},
-		"behind by D for certain":                            {[]Interval{{d, d + ms}, {d, d}}, eps, d, "15s behind"},
-		"behind by less than D for one":                      {[]Interval{{d, d + ms}, {d - 1, d + ms}}, eps, d, ""},
-		"behind by D perhaps":                                {[]Interval{{d - ms, d + ms}, {d - ms, d + ms}}, eps, d, ""},
-		"behind by two seconds: terms are shorter, and work": {[]Interval{around(2 * time.Second), around(2 * time.Second)}, eps, d, ""},
-		"ahead by more than ε for certain":                   {[]Interval{{-2 * eps, -eps - ms}, {-2 * eps, -eps - ms}}, eps, d, "1s ahead of"},
-		"ahead by ε":                                         {[]Interval{{-2 * eps, -eps}, {-2 * eps, -eps}}, eps, d, ""},
-		"ahead by more than ε perhaps":                       {[]Interval{{-2 * eps, -eps + ms}, {-2 * eps, -eps - ms}}, eps, d, ""},
-		"one cluster alone":                                  {[]Interval{around(time.Hour)}, eps, d, ""},
-		"nobody was measured":                                {nil, eps, d, ""},
-		"one agrees":                                         {[]Interval{around(time.Hour), around(time.Hour), around(0)}, eps, d, ""},
-		"they contradict each other":                         {[]Interval{around(time.Hour), around(-time.Hour)}, eps, d, ""},
-		"a clock of which little is known proves nothing":    {[]Interval{around(time.Hour), {-century, century}}, eps, d, ""},
-		"no policy":                                          {[]Interval{around(time.Hour), around(time.Hour)}, 0, 0, ""},
-		"a policy with so long a D":                          {[]Interval{around(time.Minute), around(time.Minute)}, eps, time.Hour, ""},
-		"a policy with so large an ε":                        {[]Interval{around(-time.Minute), around(-time.Minute)}, time.Hour, time.Hour, ""},
+		"clocks that agree": {[]Interval{around(0), around(0)}, eps, d, ""},
+		"an hour behind all": {
+			offsets: []Interval{around(time.Hour), around(time.Hour)},
+			eps:     eps,
+			d:       d,
+			words:   "59m59.95s behind those of all 2 clusters",
+		},
+		"an hour ahead of all": {
+			offsets: []Interval{around(-time.Hour), around(-time.Hour), around(-time.Hour)},
+			eps:     eps,
+			d:       d,
+			words:   "59m59.95s ahead of those of all 3 clusters",
+		},
+		"the least that all prove counts": {
+			offsets: []Interval{around(time.Hour), around(time.Minute)},
+			eps:     eps,
+			d:       d,
+			words:   "59.95s behind",
+		},
+		"behind by D for certain":       {[]Interval{{d, d + ms}, {d, d}}, eps, d, "15s behind"},
+		"behind by less than D for one": {[]Interval{{d, d + ms}, {d - 1, d + ms}}, eps, d, ""},
+		"behind by D perhaps":           {[]Interval{{d - ms, d + ms}, {d - ms, d + ms}}, eps, d, ""},
+		"behind by two seconds: terms are shorter, and work": {
+			offsets: []Interval{around(2 * time.Second), around(2 * time.Second)},
+			eps:     eps,
+			d:       d,
+		},
+		"ahead by more than ε for certain": {
+			offsets: []Interval{{-2 * eps, -eps - ms}, {-2 * eps, -eps - ms}},
+			eps:     eps,
+			d:       d,
+			words:   "1s ahead of",
+		},
+		"ahead by ε": {[]Interval{{-2 * eps, -eps}, {-2 * eps, -eps}}, eps, d, ""},
+		"ahead by more than ε perhaps": {
+			offsets: []Interval{{-2 * eps, -eps + ms}, {-2 * eps, -eps - ms}},
+			eps:     eps,
+			d:       d,
+		},
+		"one cluster alone":   {[]Interval{around(time.Hour)}, eps, d, ""},
+		"nobody was measured": {nil, eps, d, ""},
+		"one agrees": {
+			offsets: []Interval{around(time.Hour), around(time.Hour), around(0)},
+			eps:     eps,
+			d:       d,
+		},
+		"they contradict each other": {[]Interval{around(time.Hour), around(-time.Hour)}, eps, d, ""},
+		"a clock of which little is known proves nothing": {
+			offsets: []Interval{around(time.Hour), {-century, century}},
+			eps:     eps,
+			d:       d,
+		},
+		"no policy": {[]Interval{around(time.Hour), around(time.Hour)}, 0, 0, ""},
+		"a policy with so long a D": {
+			offsets: []Interval{around(time.Minute), around(time.Minute)},
+			eps:     eps,
+			d:       time.Hour,
+		},
+		"a policy with so large an ε": {
+			offsets: []Interval{around(-time.Minute), around(-time.Minute)},
+			eps:     time.Hour,
+			d:       time.Hour,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, ok := Contradicted(tc.offsets, tc.eps, tc.d)

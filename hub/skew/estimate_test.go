@@ -66,7 +66,8 @@ func TestWhatASampleProves(t *testing.T) {
 		want    skew.Interval
 	}{
 		"a Date: the second, and the round trip": {
-			[]skew.Sample{{Sent: 10 * second, Answered: 10*second + 100*ms, Date: noon.Add(10 * second)}}, at(10*second + 100*ms),
+			[]skew.Sample{{Sent: 10 * second, Answered: 10*second + 100*ms, Date: noon.Add(10 * second)}},
+			at(10*second + 100*ms),
 			skew.Interval{Lo: -100*ms - slack, Hi: second + slack},
 		},
 		"two Dates on both sides of an edge: the round trips": {

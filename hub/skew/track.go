@@ -119,8 +119,7 @@ func (e *Estimate) proves(now lease.Reading, eps time.Duration) bool {
 }
 
 // beyond is the distance from which on the verdict is Beyond, and within the one up to which it is Within. A verdict
-// that has begun at one end of the band from ¾ ε to ε ends at the other one, so that a clock near ε does not change it
-// all the time.
+// that has begun at one end of the band from ¾ ε to ε ends at the other one. So a clock near ε does not flap.
 func (j *judgement) beyond() time.Duration {
 	if j.state == Beyond {
 		return j.eps * 3 / 4

@@ -53,7 +53,12 @@ func TestVerdict(t *testing.T) {
 		"the hub's clock is stepped": {
 			func(w *world) { w.probes(5*second, 60*second); w.stepH = 4 * second; w.answers(2) }, skew.Beyond},
 		"it is put right, just now": {
-			func(w *world) { w.offset = 4 * second; w.answers(2); w.offset = 0; w.probes(second, skew.Calm-second) }, skew.Beyond},
+			func(w *world) {
+				w.offset = 4 * second
+				w.answers(2)
+				w.offset = 0
+				w.probes(second, skew.Calm-second)
+			}, skew.Beyond},
 		"it is put right, for a while": {
 			func(w *world) {
 				w.offset = 4 * second
@@ -215,9 +220,15 @@ func TestVerdictInWords(t *testing.T) {
 		v    skew.Verdict
 		want string
 	}{
-		"ahead":  {skew.Verdict{State: skew.Beyond, Offset: skew.Interval{Lo: 1951 * ms, Hi: 2044 * ms}}, "the API server's clock is 1.95s to 2.04s ahead of the hub's"},
-		"behind": {skew.Verdict{State: skew.Beyond, Offset: skew.Interval{Lo: -5 * second, Hi: -2 * second}}, "the API server's clock is 2s to 5s behind the hub's"},
-		"fine":   {skew.Verdict{State: skew.Within}, "the API server's clock is not known to be off"},
+		"ahead": {
+			v:    skew.Verdict{State: skew.Beyond, Offset: skew.Interval{Lo: 1951 * ms, Hi: 2044 * ms}},
+			want: "the API server's clock is 1.95s to 2.04s ahead of the hub's",
+		},
+		"behind": {
+			v:    skew.Verdict{State: skew.Beyond, Offset: skew.Interval{Lo: -5 * second, Hi: -2 * second}},
+			want: "the API server's clock is 2s to 5s behind the hub's",
+		},
+		"fine": {skew.Verdict{State: skew.Within}, "the API server's clock is not known to be off"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := tc.v.String(); got != tc.want {

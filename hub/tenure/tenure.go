@@ -198,7 +198,8 @@ func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 }
 
 // errOver ends a process whose tenure is over. Its elector gives up when it could not renew for its renew deadline.
-var errOver = errors.New("the tenure of this process is over, and another replica may have had one since: restart the process")
+var errOver = errors.New("the tenure of this process is over, and another replica may have had one since: " +
+	"restart the process")
 
 // unbroken reports whether winning the election with r, sent at the reading, starts the first tenure of this
 // process or continues it. client-go's elector, while it tries to renew, takes the election back from a replica
@@ -208,7 +209,8 @@ var errOver = errors.New("the tenure of this process is over, and another replic
 func (t *Tenure) unbroken(r resourcelock.LeaderElectionRecord, sent lease.Reading) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return !t.held || !t.released && t.isOwn(r) && (t.lastRecord == nil || t.lastRecord.HolderIdentity == r.HolderIdentity && t.isOwn(*t.lastRecord)) &&
+	return !t.held || !t.released && t.isOwn(r) &&
+		(t.lastRecord == nil || t.lastRecord.HolderIdentity == r.HolderIdentity && t.isOwn(*t.lastRecord)) &&
 		r.RenewTime.Before(&metav1.Time{Time: t.wall}) && sent.Boot < t.boot &&
 		!asStored(r.RenewTime).Add(t.h).Before(t.inherited.Truncate(time.Microsecond))
 }
@@ -243,7 +245,8 @@ const releaseMark = time.Microsecond
 func (t *Tenure) leaseIsOwn(holder string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.lastRecord != nil && t.lastRecord.HolderIdentity == holder && t.isOwn(*t.lastRecord) && !asStored(t.lastRecord.RenewTime).Add(t.h).Before(t.wall)
+	return t.lastRecord != nil && t.lastRecord.HolderIdentity == holder && t.isOwn(*t.lastRecord) &&
+		!asStored(t.lastRecord.RenewTime).Add(t.h).Before(t.wall)
 }
 
 // release ends the right to write. It returns a time after the last write of this tenure, also if the wall clock

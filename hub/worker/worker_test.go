@@ -105,7 +105,8 @@ func TestRun_BeginsWhereItsHubServesTheFleet(t *testing.T) {
 func managedLease(namespace string) *coordinationv1.Lease {
 	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: "leasecast", UID: "uid", ResourceVersion: "5",
-		Labels: map[string]string{v1alpha1.ManagedLabel: "true"}, Annotations: map[string]string{v1alpha1.HubAnnotation: "hub"},
+		Labels:      map[string]string{v1alpha1.ManagedLabel: "true"},
+		Annotations: map[string]string{v1alpha1.HubAnnotation: "hub"},
 	}}
 }
 

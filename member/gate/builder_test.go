@@ -33,11 +33,18 @@ func TestABuilderRefusesWhatWouldLoseRequests(t *testing.T) {
 		complete func() error
 		want     string
 	}{
-		"a cluster-scoped kind": {func() error {
-			return gate.ControllerManagedBy(manager(), membertest.New()).For(&corev1.Node{}).Complete(nothing)
-		}, "Node is cluster-scoped, so no cluster leads the namespace of its objects: make the controller by gate.TypedControllerManagedBy"},
+		"a cluster-scoped kind": {
+			complete: func() error {
+				return gate.ControllerManagedBy(manager(), membertest.New()).For(&corev1.Node{}).Complete(nothing)
+			},
+			want: "Node is cluster-scoped, so no cluster leads the namespace of its objects: " +
+				"make the controller by gate.TypedControllerManagedBy",
+		},
 		"another kind that is watched for its own objects": {func() error {
-			return gate.ControllerManagedBy(manager(), membertest.New()).For(&corev1.ConfigMap{}).Watches(&corev1.Node{}, own).Complete(nothing)
+			return gate.ControllerManagedBy(manager(), membertest.New()).
+				For(&corev1.ConfigMap{}).
+				Watches(&corev1.Node{}, own).
+				Complete(nothing)
 		}, "Node is cluster-scoped"},
 		"a controller that nothing brings back to": {func() error {
 			return gate.ControllerManagedBy(manager(), membertest.New()).Named("empty").Complete(nothing)
@@ -53,7 +60,9 @@ func TestABuilderRefusesWhatWouldLoseRequests(t *testing.T) {
 		})
 	}
 	t.Run("a reconciler that is not gated", func(t *testing.T) {
-		b := gate.ControllerManagedBy(manager(), membertest.New()).For(&corev1.ConfigMap{}).WithOptions(controller.Options{Reconciler: nothing})
+		b := gate.ControllerManagedBy(manager(), membertest.New()).
+			For(&corev1.ConfigMap{}).
+			WithOptions(controller.Options{Reconciler: nothing})
 		if b.Complete(nothing) == nil {
 			t.Error("it is taken")
 		}
@@ -69,17 +78,20 @@ func TestNamespacesThatArePromotedAtOnceTakeTurns(t *testing.T) {
 		f, objects := membertest.New(), []client.Object{}
 		for _, in := range namespaces {
 			for i := range each {
-				objects = append(objects, object(in, "object-"+strings.Repeat("x", i%7)+string(rune('a'+i%26))+time.Duration(i).String()))
+				name := "object-" + strings.Repeat("x", i%7) + string(rune('a'+i%26)) + time.Duration(i).String()
+				objects = append(objects, object(in, name))
 			}
 		}
 		q := priorityqueue.New[reconcile.Request]("turns")
 		ctx, cancel := context.WithCancel(t.Context())
 		defer func() { cancel(); synctest.Wait(); q.ShutDown() }()
-		if err := gate.NewResync(f, fake.NewClientBuilder().WithObjects(objects...).Build(), &corev1.ConfigMap{}).Start(ctx, q); err != nil {
+		c := fake.NewClientBuilder().WithObjects(objects...).Build()
+		if err := gate.NewResync(f, c, &corev1.ConfigMap{}).Start(ctx, q); err != nil {
 			t.Fatal(err)
 		}
 		for _, o := range objects {
-			q.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(handler.LowPriority)}, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+			q.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(handler.LowPriority)},
+				reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
 		}
 		for _, in := range namespaces {
 			f.Promote(in)
@@ -113,9 +125,10 @@ func TestNamespacesThatArePromotedAtOnceTakeTurns(t *testing.T) {
 func TestAPromotionBringsBackOwners(t *testing.T) {
 	never := predicate.NewPredicateFuncs(func(client.Object) bool { return false })
 	controlled := func(in, name, owner string) client.Object {
-		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: name, OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: "v1", Kind: "ConfigMap", Name: owner, UID: "1", Controller: ptr.To(true)},
-		}}}
+		return &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: name, OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1",
+				Kind: "ConfigMap", Name: owner, UID: "1", Controller: ptr.To(true)}}},
+		}
 	}
 	for name, tc := range map[string]struct {
 		owned []predicate.Predicate

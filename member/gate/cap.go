@@ -84,18 +84,30 @@ func (s *cappedSubResource) fence(ctx context.Context, verb string, what any, wr
 	return fence(ctx, verb+" the "+s.name+" of", what, write)
 }
 
-func (s *cappedSubResource) Create(ctx context.Context, o, sub client.Object, opts ...client.SubResourceCreateOption) error {
-	return s.fence(ctx, "create", o, func(ctx context.Context) error { return s.SubResourceClient.Create(ctx, o, sub, opts...) })
+func (s *cappedSubResource) Create(
+	ctx context.Context, o, sub client.Object, opts ...client.SubResourceCreateOption,
+) error {
+	return s.fence(ctx, "create", o, func(ctx context.Context) error {
+		return s.SubResourceClient.Create(ctx, o, sub, opts...)
+	})
 }
 
 func (s *cappedSubResource) Update(ctx context.Context, o client.Object, opts ...client.SubResourceUpdateOption) error {
-	return s.fence(ctx, "update", o, func(ctx context.Context) error { return s.SubResourceClient.Update(ctx, o, opts...) })
+	return s.fence(ctx, "update", o, func(ctx context.Context) error {
+		return s.SubResourceClient.Update(ctx, o, opts...)
+	})
 }
 
-func (s *cappedSubResource) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
-	return s.fence(ctx, "patch", o, func(ctx context.Context) error { return s.SubResourceClient.Patch(ctx, o, p, opts...) })
+func (s *cappedSubResource) Patch(
+	ctx context.Context, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption,
+) error {
+	return s.fence(ctx, "patch", o, func(ctx context.Context) error {
+		return s.SubResourceClient.Patch(ctx, o, p, opts...)
+	})
 }
 
-func (s *cappedSubResource) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption) error {
+func (s *cappedSubResource) Apply(
+	ctx context.Context, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption,
+) error {
 	return s.fence(ctx, "apply", o, func(ctx context.Context) error { return s.SubResourceClient.Apply(ctx, o, opts...) })
 }

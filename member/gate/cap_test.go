@@ -92,7 +92,8 @@ func TestCapClientCutsAWriteOffWhenItsTermIsOver(t *testing.T) {
 		began := time.Now()
 		time.AfterFunc(3*time.Second-1, f.Expire) // the clock of the fake stands still by itself
 		err := gate.CapClient(hanging{}).Create(context.WithoutCancel(term), object(ns, "a"))
-		if took := time.Since(began); took != 3*time.Second || !errors.Is(err, member.ErrLost) || errors.Is(err, member.ErrNotBegun) {
+		if took := time.Since(began); took != 3*time.Second || !errors.Is(err, member.ErrLost) ||
+			errors.Is(err, member.ErrNotBegun) {
 			t.Errorf("after %v: %v; want ErrLost alone after 3s, which is what remained", took, err)
 		}
 	})

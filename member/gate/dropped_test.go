@@ -117,7 +117,8 @@ func TestAListThatGoesOnFailingIsToldAtOnceAndEveryMinute(t *testing.T) {
 		}
 		f.Promote(ns)
 		<-time.After(30 * time.Second)
-		if got := told(); len(got) != 1 || !strings.Contains(got[0], "Could not list what to resync after a promotion") || r.lists.Load() < 5 {
+		if got := told(); len(got) != 1 || !strings.Contains(got[0], "Could not list what to resync after a promotion") ||
+			r.lists.Load() < 5 {
 			t.Errorf("in 30 s and %d lists it says\n%s", r.lists.Load(), strings.Join(got, "\n"))
 		}
 		<-time.After(4*time.Minute + 20*time.Second)

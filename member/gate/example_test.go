@@ -47,7 +47,9 @@ func manager() ctrl.Manager {
 }
 
 // nothing is a reconciler.
-var nothing = reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil })
+var nothing = reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+	return reconcile.Result{}, nil
+})
 
 // What a controller-runtime builder can, this one can. Predicates count on promotion, too.
 func ExampleControllerManagedBy() {
@@ -80,12 +82,16 @@ func ExampleTypedControllerManagedBy() {
 // A request can be of any comparable type: here one for each namespace with settings, whichever of them changes.
 func ExampleTypedControllerManagedBy_requests() {
 	type shop struct{ Namespace string }
-	settings := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []shop { return []shop{{o.GetNamespace()}} })
+	settings := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []shop {
+		return []shop{{o.GetNamespace()}}
+	})
 	err := gate.TypedControllerManagedBy(manager(), membertest.New(), func(s shop) string { return s.Namespace }).
 		Named("shops").
 		Watches(&corev1.ConfigMap{}, settings).
 		Watches(&corev1.Secret{}, settings).
-		Complete(reconcile.TypedFunc[shop](func(context.Context, shop) (reconcile.Result, error) { return reconcile.Result{}, nil }))
+		Complete(reconcile.TypedFunc[shop](func(context.Context, shop) (reconcile.Result, error) {
+			return reconcile.Result{}, nil
+		}))
 	fmt.Println(err)
 	// Output: <nil>
 }

@@ -37,7 +37,9 @@ func NewTypedGate[request comparable](
 func ResyncOf(b *Builder, r client.Reader) (source.Source, error) { return b.resync(r) }
 
 // NewResync is the source that a Builder for a namespaced kind gives its controller.
-func NewResync(m member.Leader, r client.Reader, object client.Object, predicates ...predicate.Predicate) source.Source {
+func NewResync(
+	m member.Leader, r client.Reader, object client.Object, predicates ...predicate.Predicate,
+) source.Source {
 	w := newWatch[reconcile.Request](object, &handler.EnqueueRequestForObject{})
 	w.predicates, w.local = predicates, true
 	return &resync[reconcile.Request]{strings.ToLower(w.kind), m, r, []*watch[reconcile.Request]{w}, own}
@@ -45,7 +47,10 @@ func NewResync(m member.Leader, r client.Reader, object client.Object, predicate
 
 // NewTypedResync is the source that a TypedBuilder gives its controller.
 func NewTypedResync[request comparable](
-	m member.Leader, r client.Reader, namespace func(request) string, watches map[client.Object]handler.TypedEventHandler[client.Object, request],
+	m member.Leader,
+	r client.Reader,
+	namespace func(request) string,
+	watches map[client.Object]handler.TypedEventHandler[client.Object, request],
 ) source.TypedSource[request] {
 	s := &resync[request]{"test", m, r, nil, namespace}
 	for object, h := range watches {
@@ -54,7 +59,9 @@ func NewTypedResync[request comparable](
 	return s
 }
 
-func newWatch[request comparable](object client.Object, h handler.TypedEventHandler[client.Object, request]) *watch[request] {
+func newWatch[request comparable](
+	object client.Object, h handler.TypedEventHandler[client.Object, request],
+) *watch[request] {
 	list, err := newList(object, scheme.Scheme)
 	if err != nil {
 		panic(err)

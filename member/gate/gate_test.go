@@ -38,13 +38,26 @@ func TestGateActsOnlyForTheLeader(t *testing.T) {
 		"this one leads another namespace":  {before: func(f *membertest.Fake) { f.Promote("other") }},
 		"the term ran out":                  {before: func(f *membertest.Fake) { f.Promote(ns); f.Expire() }},
 		"this cluster leads":                {before: func(f *membertest.Fake) { f.Promote(ns) }, acts: true, result: again},
-		"and fails":                         {before: func(f *membertest.Fake) { f.Promote(ns) }, fails: true, acts: true, err: errBroken},
+		"and fails": {
+			before: func(f *membertest.Fake) { f.Promote(ns) },
+			fails:  true,
+			acts:   true,
+			err:    errBroken,
+		},
 		"the term is renewed meanwhile": {
-			before: func(f *membertest.Fake) { f.Promote(ns) }, during: func(f *membertest.Fake) { f.Renew(ns) }, acts: true, result: again},
+			before: func(f *membertest.Fake) { f.Promote(ns) },
+			during: func(f *membertest.Fake) { f.Renew(ns) },
+			acts:   true,
+			result: again,
+		},
 		"the term ends meanwhile, so the result is dropped": {
 			before: func(f *membertest.Fake) { f.Promote(ns) }, during: func(f *membertest.Fake) { f.Demote(ns) }, acts: true},
 		"and so is the error": {
-			before: func(f *membertest.Fake) { f.Promote(ns) }, during: func(f *membertest.Fake) { f.Expire() }, fails: true, acts: true},
+			before: func(f *membertest.Fake) { f.Promote(ns) },
+			during: func(f *membertest.Fake) { f.Expire() },
+			fails:  true,
+			acts:   true,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -42,16 +42,21 @@ func TestResyncEnqueuesOnlyWhatPassesThePredicates(t *testing.T) {
 		predicates []predicate.Predicate
 		want       []string
 	}{
-		"everything":                                {nil, []string{"shop/a", "shop/b", "shop/c"}},
-		"what passes a predicate":                   {[]predicate.Predicate{named("a")}, []string{"shop/b", "shop/c"}},
-		"what passes all":                           {[]predicate.Predicate{named("a"), named("b")}, []string{"shop/c"}},
-		"predicates are asked as at the start":      {[]predicate.Predicate{initial}, []string{"shop/a", "shop/b", "shop/c"}},
-		"one about changes lets everything through": {[]predicate.Predicate{predicate.GenerationChangedPredicate{}}, []string{"shop/a", "shop/b", "shop/c"}},
+		"everything":                           {nil, []string{"shop/a", "shop/b", "shop/c"}},
+		"what passes a predicate":              {[]predicate.Predicate{named("a")}, []string{"shop/b", "shop/c"}},
+		"what passes all":                      {[]predicate.Predicate{named("a"), named("b")}, []string{"shop/c"}},
+		"predicates are asked as at the start": {[]predicate.Predicate{initial}, []string{"shop/a", "shop/b", "shop/c"}},
+		"one about changes lets everything through": {
+			predicates: []predicate.Predicate{predicate.GenerationChangedPredicate{}},
+			want:       []string{"shop/a", "shop/b", "shop/c"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f, q := membertest.New(), newQueue()
-				c := fake.NewClientBuilder().WithObjects(object(ns, "a"), object(ns, "b"), object(ns, "c"), object("other", "d")).Build()
+				c := fake.NewClientBuilder().
+					WithObjects(object(ns, "a"), object(ns, "b"), object(ns, "c"), object("other", "d")).
+					Build()
 				ctx, cancel := context.WithCancel(t.Context())
 				defer func() { cancel(); synctest.Wait(); q.ShutDown() }()
 				if err := gate.NewResync(f, c, &corev1.ConfigMap{}, tc.predicates...).Start(ctx, q); err != nil {
@@ -105,7 +110,9 @@ func TestANamespaceOutsideOfTheCacheIsSkippedWithOneLine(t *testing.T) {
 		f.Promote("elsewhere")
 		<-time.After(time.Minute)
 		got := told()
-		if len(got) != 1 || !strings.Contains(got[0], `"level"=0 "msg"="Nothing is resynced after a promotion, because the manager's cache leaves this namespace out"`) ||
+		const want = `"level"=0 "msg"="Nothing is resynced after a promotion, ` +
+			`because the manager's cache leaves this namespace out"`
+		if len(got) != 1 || !strings.Contains(got[0], want) ||
 			!strings.Contains(got[0], `"namespace"="elsewhere"`) {
 			t.Errorf("it says\n%s\nwant one line at Info", strings.Join(got, "\n"))
 		}

@@ -69,10 +69,14 @@ func (s *readOnlySubResource) Update(_ context.Context, o client.Object, _ ...cl
 	return refuse("update the "+s.name+" of", o)
 }
 
-func (s *readOnlySubResource) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+func (s *readOnlySubResource) Patch(
+	_ context.Context, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption,
+) error {
 	return refuse("patch the "+s.name+" of", o)
 }
 
-func (s *readOnlySubResource) Apply(_ context.Context, o runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption) error {
+func (s *readOnlySubResource) Apply(
+	_ context.Context, o runtime.ApplyConfiguration, _ ...client.SubResourceApplyOption,
+) error {
 	return refuse("apply the "+s.name+" of", o)
 }

@@ -42,7 +42,9 @@ func TestReadOnlyReadsAndRefusesEveryWrite(t *testing.T) {
 	if err := c.List(ctx, &list); err != nil || len(list.Items) != 1 || list.Items[0].Data != nil {
 		t.Errorf("afterwards: %v, err %v, want the one object unchanged", list.Items, err)
 	}
-	if got := c.Update(ctx, o).Error(); got != "this client is read-only, because only the leader cluster may write: refused to update *v1.ConfigMap shop/a" {
+	const want = "this client is read-only, because only the leader cluster may write: " +
+		"refused to update *v1.ConfigMap shop/a"
+	if got := c.Update(ctx, o).Error(); got != want {
 		t.Errorf("err = %s", got)
 	}
 }

@@ -59,7 +59,9 @@ var _ resourcelock.Interface = (*Lock)(nil)
 
 // New decorates a lock, and returns the context for the election and for everything that acts under the lock. done ends
 // that context. Call it when everything has stopped.
-func New(ctx context.Context, l member.Leader, namespace string, inner resourcelock.Interface) (lock *Lock, work context.Context, done func()) {
+func New(
+	ctx context.Context, l member.Leader, namespace string, inner resourcelock.Interface,
+) (lock *Lock, work context.Context, done func()) {
 	work, end := context.WithCancelCause(ctx)
 	lock = &Lock{Interface: inner, leader: l, namespace: namespace, ctx: work, end: end}
 	return lock, work, lock.done

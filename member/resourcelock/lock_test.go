@@ -82,8 +82,16 @@ func TestTheLockIsTakenOnlyWhereTheClusterLeads(t *testing.T) {
 		want    error
 		writes  int // that reach the server, by the last of all tries
 	}{
-		"in a leader":         {func(f *membertest.Fake, _ *server, _ *resourcelock.Lock, _ func()) { f.Promote(ns) }, mine, nil, 1},
-		"not in a follower":   {func(f *membertest.Fake, _ *server, _ *resourcelock.Lock, _ func()) { f.Demote(ns) }, mine, member.ErrNotLeader, 0},
+		"in a leader": {
+			happens: func(f *membertest.Fake, _ *server, _ *resourcelock.Lock, _ func()) { f.Promote(ns) },
+			write:   mine,
+			writes:  1,
+		},
+		"not in a follower": {
+			happens: func(f *membertest.Fake, _ *server, _ *resourcelock.Lock, _ func()) { f.Demote(ns) },
+			write:   mine,
+			want:    member.ErrNotLeader,
+		},
 		"not without a Lease": {func(*membertest.Fake, *server, *resourcelock.Lock, func()) {}, mine, member.ErrNotLeader, 0},
 		"not after the term has run out": {func(f *membertest.Fake, _ *server, _ *resourcelock.Lock, _ func()) {
 			f.Promote(ns)
@@ -109,12 +117,20 @@ func TestTheLockIsTakenOnlyWhereTheClusterLeads(t *testing.T) {
 			f.Promote(ns)
 			done()
 		}, mine, context.Canceled, 0},
-		"and not if the work ends before the answer": {func(f *membertest.Fake, s *server, _ *resourcelock.Lock, done func()) {
-			f.Promote(ns)
-			s.during = done
-		}, mine, context.Canceled, 1},
-		"but it is released in a follower": {func(f *membertest.Fake, _ *server, _ *resourcelock.Lock, _ func()) { f.Demote(ns) },
-			clientlock.LeaderElectionRecord{}, nil, 1},
+		"and not if the work ends before the answer": {
+			happens: func(f *membertest.Fake, s *server, _ *resourcelock.Lock, done func()) {
+				f.Promote(ns)
+				s.during = done
+			},
+			write:  mine,
+			want:   context.Canceled,
+			writes: 1,
+		},
+		"but it is released in a follower": {
+			happens: func(f *membertest.Fake, _ *server, _ *resourcelock.Lock, _ func()) { f.Demote(ns) },
+			write:   clientlock.LeaderElectionRecord{},
+			writes:  1,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -140,10 +156,13 @@ func TestTheContextEndsWithTheTermInWhichTheLockWasTaken(t *testing.T) {
 		ends         func(f *membertest.Fake)
 		want         bool
 	}{
-		"when the term is lost":               {true, false, func(f *membertest.Fake) { f.Demote(ns) }, true},
-		"when it runs out":                    {true, false, func(f *membertest.Fake) { f.Expire() }, true},
-		"when the Lease is gone":              {true, false, func(f *membertest.Fake) { f.DeleteLease(ns) }, true},
-		"not while it is renewed":             {true, false, func(f *membertest.Fake) { f.Advance(time.Second); f.Renew(ns) }, false},
+		"when the term is lost":  {true, false, func(f *membertest.Fake) { f.Demote(ns) }, true},
+		"when it runs out":       {true, false, func(f *membertest.Fake) { f.Expire() }, true},
+		"when the Lease is gone": {true, false, func(f *membertest.Fake) { f.DeleteLease(ns) }, true},
+		"not while it is renewed": {
+			takes: true,
+			ends:  func(f *membertest.Fake) { f.Advance(time.Second); f.Renew(ns) },
+		},
 		"not for one who is no candidate yet": {false, false, func(f *membertest.Fake) { f.Demote(ns) }, false},
 		"not for one who was not elected":     {true, true, func(f *membertest.Fake) { f.Demote(ns) }, false},
 	}
@@ -202,7 +221,11 @@ func TestAnElectionWaitsForTheCluster(t *testing.T) {
 		defer done()
 		led, stopped := make(chan struct{}), make(chan struct{})
 		go leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
-			Lock: lock, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
+			Lock:            lock,
+			LeaseDuration:   15 * time.Second,
+			RenewDeadline:   10 * time.Second,
+			RetryPeriod:     2 * time.Second,
+			ReleaseOnCancel: true,
 			Callbacks: leaderelection.LeaderCallbacks{
 				OnStartedLeading: func(context.Context) { close(led) },
 				OnStoppedLeading: func() { close(stopped) },

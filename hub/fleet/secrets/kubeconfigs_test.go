@@ -29,7 +29,10 @@ func TestWhatIsShownOfAKubeconfig(t *testing.T) {
 		kubeconfig string
 		want       Kubeconfig
 	}{
-		"the largest that is read": {strings.Repeat("k", MaxKubeconfig), Kubeconfig{Value: strings.Repeat("k", MaxKubeconfig)}},
+		"the largest that is read": {
+			kubeconfig: strings.Repeat("k", MaxKubeconfig),
+			want:       Kubeconfig{Value: strings.Repeat("k", MaxKubeconfig)},
+		},
 		"of one that is larger, why": {
 			strings.Repeat("k", MaxKubeconfig+1),
 			Kubeconfig{Refused: `Secret east-kubeconfig: its key "value" has 65537 bytes: at most 65536 are read`},
@@ -72,9 +75,13 @@ func TestLittleIsKeptOfTheMetadata(t *testing.T) {
 	large := func(name string) *metav1.PartialObjectMetadata {
 		text := strings.Repeat("x", 200<<10)
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "a", Name: name, ResourceVersion: "7", Labels: map[string]string{"large": text}, Finalizers: []string{text},
-			Annotations:   map[string]string{v1alpha1.HubAnnotation: "mark", "large": text},
-			ManagedFields: []metav1.ManagedFieldsEntry{{FieldsV1: &metav1.FieldsV1{Raw: []byte(text)}}},
+			Namespace:       "a",
+			Name:            name,
+			ResourceVersion: "7",
+			Labels:          map[string]string{"large": text},
+			Finalizers:      []string{text},
+			Annotations:     map[string]string{v1alpha1.HubAnnotation: "mark", "large": text},
+			ManagedFields:   []metav1.ManagedFieldsEntry{{FieldsV1: &metav1.FieldsV1{Raw: []byte(text)}}},
 		}}
 	}
 	for name, want := range map[string]string{
@@ -86,7 +93,8 @@ func TestLittleIsKeptOfTheMetadata(t *testing.T) {
 			got, err := slim(large(name))
 			is := fmt.Sprint(got)
 			if o, ok := got.(*metav1.PartialObjectMetadata); ok {
-				is = fmt.Sprintf("&PartialObjectMetadata{ObjectMeta:{%s %s %s %v %v}}", o.Name, o.Namespace, o.ResourceVersion, o.Annotations, o.Labels)
+				is = fmt.Sprintf("&PartialObjectMetadata{ObjectMeta:{%s %s %s %v %v}}",
+					o.Name, o.Namespace, o.ResourceVersion, o.Annotations, o.Labels)
 				if o.Finalizers != nil || o.ManagedFields != nil {
 					t.Error("finalizers or managed fields are kept")
 				}
@@ -169,7 +177,8 @@ func TestWhoseKubeconfigsAreKept(t *testing.T) {
 	inGrantedWorld(t, func(t *testing.T, w *world) {
 		w.fill(t, 2)
 		before := len(w.reads())
-		if got := w.shows("east", 3); !strings.Contains(got, "Secret east-kubeconfig is not read") || !strings.Contains(got, tooMany) {
+		if got := w.shows("east", 3); !strings.Contains(got, "Secret east-kubeconfig is not read") ||
+			!strings.Contains(got, tooMany) {
 			t.Errorf("of a newer Cluster: %s", got)
 		}
 		synctest.Wait()
@@ -231,8 +240,11 @@ func TestWhatIsShownOfTheSeal(t *testing.T) {
 			key := bytes.Repeat([]byte(text), 32)
 			w.told()
 			w.put(t, &corev1.Secret{
-				ObjectMeta: metav1.ObjectMeta{Name: seal.SecretName, Annotations: map[string]string{v1alpha1.HubAnnotation: "mark " + text}},
-				Data:       map[string][]byte{"key": key},
+				ObjectMeta: metav1.ObjectMeta{
+					Name:        seal.SecretName,
+					Annotations: map[string]string{v1alpha1.HubAnnotation: "mark " + text},
+				},
+				Data: map[string][]byte{"key": key},
 			})
 			synctest.Wait()
 			if mark, _ := w.Seal("a"); mark != "mark "+text {

@@ -51,16 +51,23 @@ func inWorld(t *testing.T, user string, test func(t *testing.T, w *world)) {
 		if err := metav1.AddMetaToScheme(scheme); err != nil {
 			t.Fatal(err)
 		}
-		w := &world{wanted: true, granted: map[string]bool{}, api: fake.NewClientset(), metadata: metadatafake.NewSimpleMetadataClient(scheme)}
+		w := &world{
+			wanted:   true,
+			granted:  map[string]bool{},
+			api:      fake.NewClientset(),
+			metadata: metadatafake.NewSimpleMetadataClient(scheme),
+		}
 		w.write(t, "east-kubeconfig", "first")
-		w.api.PrependReactor("create", "selfsubjectaccessreviews", func(a clienttesting.Action) (bool, runtime.Object, error) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.asked++
-			review := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
-			review.Status.Allowed = w.granted[review.Spec.ResourceAttributes.Verb] && review.Spec.ResourceAttributes.Namespace == "a"
-			return true, review, w.fails
-		})
+		w.api.PrependReactor("create", "selfsubjectaccessreviews",
+			func(a clienttesting.Action) (bool, runtime.Object, error) {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				w.asked++
+				review := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
+				review.Status.Allowed = w.granted[review.Spec.ResourceAttributes.Verb] &&
+					review.Spec.ResourceAttributes.Namespace == "a"
+				return true, review, w.fails
+			})
 		w.api.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{
 				UserInfo: authenticationv1.UserInfo{Username: user},
@@ -128,7 +135,10 @@ func (w *world) grant(verbs ...string) {
 // write makes a Secret, or changes it.
 func (w *world) write(t *testing.T, name, kubeconfig string) {
 	t.Helper()
-	w.put(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{KubeconfigKey: []byte(kubeconfig)}})
+	w.put(t, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Data:       map[string][]byte{KubeconfigKey: []byte(kubeconfig)},
+	})
 }
 
 func (w *world) put(t *testing.T, s *corev1.Secret) {
@@ -177,11 +187,13 @@ const account = "system:serviceaccount:leasecast-system:leasecast-hub"
 
 func TestAMissingGrantIsNamedUntilItIsGiven(t *testing.T) {
 	inWorld(t, account, func(t *testing.T, w *world) {
-		if m := w.Missing("a"); !strings.Contains(m, "may not get, list, watch, create, update Secrets in namespace a") || !strings.HasSuffix(m,
-			"kubectl -n a create rolebinding leasecast-hub-fleet --clusterrole=leasecast-hub-fleet --serviceaccount=leasecast-system:leasecast-hub") {
+		if m := w.Missing("a"); !strings.Contains(m, "may not get, list, watch, create, update Secrets in namespace a") ||
+			!strings.HasSuffix(m, "kubectl -n a create rolebinding leasecast-hub-fleet --clusterrole=leasecast-hub-fleet "+
+				"--serviceaccount=leasecast-system:leasecast-hub") {
 			t.Fatalf("missing: %q", m)
 		}
-		if !w.Settled("a") || !w.AllSettled() || w.shows("east", 1) != w.Missing("a") || !slices.Equal(w.news, []string{"a"}) {
+		if !w.Settled("a") || !w.AllSettled() || w.shows("east", 1) != w.Missing("a") ||
+			!slices.Equal(w.news, []string{"a"}) {
 			t.Fatalf("settled %v, news %v", w.Settled("a"), w.news)
 		}
 		w.grant("get", "list", "watch", "create")
@@ -192,7 +204,8 @@ func TestAMissingGrantIsNamedUntilItIsGiven(t *testing.T) {
 		w.grant("update")
 		pass(askSlowest)
 		told := w.told()
-		if m := w.Missing("a"); m != "" || w.shows("east", 1) != unread || !slices.Equal(told, []string{"a/east-kubeconfig"}) {
+		if m := w.Missing("a"); m != "" || w.shows("east", 1) != unread ||
+			!slices.Equal(told, []string{"a/east-kubeconfig"}) {
 			t.Errorf("missing %q, told of %v", m, told)
 		}
 	})

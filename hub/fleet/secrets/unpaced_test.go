@@ -2,6 +2,6 @@ package secrets
 
 import utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
-// The last handler of errors paces them by the time of the last one, wherever that was. In a bubble it would sleep from the
-// year 2000 to today, while everything else in the bubble goes on.
+// The last error handler waits by the time of the previous error, also one outside the test's bubble. In a bubble it
+// would sleep from the year 2000 to today.
 func init() { utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] }

@@ -12,8 +12,6 @@ import (
 	"math/big"
 	"testing"
 	"time"
-
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // number is an odd number of so many bits.
@@ -59,7 +57,10 @@ func inPKCS8(t *testing.T, key []byte) []byte {
 		Version   int
 		Algorithm pkix.AlgorithmIdentifier
 		Key       []byte
-	}{0, pkix.AlgorithmIdentifier{Algorithm: asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 1}, Parameters: asn1.NullRawValue}, key})
+	}{0, pkix.AlgorithmIdentifier{
+		Algorithm:  asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 1},
+		Parameters: asn1.NullRawValue,
+	}, key})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,30 +84,61 @@ func TestWhichKeysAreUsed(t *testing.T) {
 		ca, cert, key []byte // in PEM
 		wantErr       string
 	}{
-		"an RSA key":                            {nil, ownCert, inPEM(x509.MarshalPKCS1PrivateKey(own)), ""},
-		"an RSA key in PKCS #8":                 {nil, ownCert, inPEM(inPKCS8(t, x509.MarshalPKCS1PrivateKey(own))), ""},
-		"a CA of 8,192 bits":                    {rsaCertificate(t, number(8192)), nil, nil, ""},
-		"a CA of 8,193 bits":                    {rsaCertificate(t, number(8193)), nil, nil, "certificate-authority-data holds an " + large},
-		"a CA of 65,536 bits":                   {rsaCertificate(t, number(65536)), nil, nil, large},
-		"a CA of 65,536 bits behind others":     {append(rsaCertificate(t, number(2048)), rsaCertificate(t, number(65536))...), nil, nil, large},
-		"a client certificate of 65,536 bits":   {nil, rsaCertificate(t, number(65536)), inPEM(rsaKey(t, 2048, 2048, 1024, 1024)), "client-certificate-data holds an " + large},
-		"an issuer of it of 65,536 bits":        {nil, append(ownCert, rsaCertificate(t, number(65536))...), inPEM(x509.MarshalPKCS1PrivateKey(own)), large},
-		"a key of 65,536 bits":                  {nil, ownCert, inPEM(rsaKey(t, 65536, 65536, 32768, 32768)), "client-key-data holds an " + large},
-		"a key of 65,536 bits in PKCS #8":       {nil, ownCert, inPEM(inPKCS8(t, rsaKey(t, 65536, 65536, 32768, 32768))), large},
+		"an RSA key":            {nil, ownCert, inPEM(x509.MarshalPKCS1PrivateKey(own)), ""},
+		"an RSA key in PKCS #8": {nil, ownCert, inPEM(inPKCS8(t, x509.MarshalPKCS1PrivateKey(own))), ""},
+		"a CA of 8,192 bits":    {rsaCertificate(t, number(8192)), nil, nil, ""},
+		"a CA of 8,193 bits": {
+			ca:      rsaCertificate(t, number(8193)),
+			wantErr: "certificate-authority-data holds an " + large,
+		},
+		"a CA of 65,536 bits": {rsaCertificate(t, number(65536)), nil, nil, large},
+		"a CA of 65,536 bits behind others": {
+			ca:      append(rsaCertificate(t, number(2048)), rsaCertificate(t, number(65536))...),
+			wantErr: large,
+		},
+		"a client certificate of 65,536 bits": {
+			cert:    rsaCertificate(t, number(65536)),
+			key:     inPEM(rsaKey(t, 2048, 2048, 1024, 1024)),
+			wantErr: "client-certificate-data holds an " + large,
+		},
+		"an issuer of it of 65,536 bits": {
+			cert:    append(ownCert, rsaCertificate(t, number(65536))...),
+			key:     inPEM(x509.MarshalPKCS1PrivateKey(own)),
+			wantErr: large,
+		},
+		"a key of 65,536 bits": {
+			cert:    ownCert,
+			key:     inPEM(rsaKey(t, 65536, 65536, 32768, 32768)),
+			wantErr: "client-key-data holds an " + large,
+		},
+		"a key of 65,536 bits in PKCS #8": {
+			cert:    ownCert,
+			key:     inPEM(inPKCS8(t, rsaKey(t, 65536, 65536, 32768, 32768))),
+			wantErr: large,
+		},
 		"a key of 8,193 bits":                   {nil, ownCert, inPEM(rsaKey(t, 8193, 2048, 1024, 1024)), large},
 		"a key of 8,193 bits in PKCS #8":        {nil, ownCert, inPEM(inPKCS8(t, rsaKey(t, 8193, 2048, 1024, 1024))), large},
 		"a key of 8,192 bits that is none":      {nil, ownCert, inPEM(rsaKey(t, 8192, 8192, 4096, 4096)), none},
 		"a key whose first prime is too large":  {nil, ownCert, inPEM(rsaKey(t, 2048, 2048, 30000, 1024)), large},
 		"a key whose second prime is too large": {nil, ownCert, inPEM(rsaKey(t, 2048, 2048, 1024, 30000)), large},
-		"a key with much behind its numbers":    {nil, ownCert, inPEM(append(rsaKey(t, 2048, 2048, 1024, 1024), make([]byte, maxKey)...)), "more than 5120 bytes"},
-		"a large key behind something else":     {nil, ownCert, append(pem.EncodeToMemory(&pem.Block{Type: "X"}), inPEM(rsaKey(t, 65536, 65536, 32768, 32768))...), large},
+		"a key with much behind its numbers": {
+			cert:    ownCert,
+			key:     inPEM(append(rsaKey(t, 2048, 2048, 1024, 1024), make([]byte, maxKey)...)),
+			wantErr: "more than 5120 bytes",
+		},
+		"a large key behind something else": {
+			cert:    ownCert,
+			key:     append(pem.EncodeToMemory(&pem.Block{Type: "X"}), inPEM(rsaKey(t, 65536, 65536, 32768, 32768))...),
+			wantErr: large,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, err := ParseKubeconfig(kubeconfig(t, func(_ *clientcmdapi.Config, c *kubeCluster, u *kubeUser) {
-				c.CertificateAuthorityData, u.ClientCertificateData, u.ClientKeyData = tc.ca, tc.cert, tc.key
+			a, err := ParseKubeconfig(kubeconfig(t, func(k *kubeFile) {
+				k.cluster.CertificateAuthorityData, k.user.ClientCertificateData, k.user.ClientKeyData = tc.ca, tc.cert, tc.key
 			}))
 			checkError(t, err, tc.wantErr)
-			if c := a.tlsConfig(); err == nil && ((c.RootCAs != nil) != (tc.ca != nil) || (len(c.Certificates) > 0) != (tc.cert != nil)) {
+			if c := a.tlsConfig(); err == nil &&
+				((c.RootCAs != nil) != (tc.ca != nil) || (len(c.Certificates) > 0) != (tc.cert != nil)) {
 				t.Errorf("roots %v, %d certificates", c.RootCAs, len(c.Certificates))
 			}
 		})

@@ -46,25 +46,29 @@ func selfSigned(t testing.TB) (cert, key []byte) {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der8})
 }
 
-type (
-	kubeCluster = clientcmdapi.Cluster
-	kubeUser    = clientcmdapi.AuthInfo
-)
+// kubeFile is a kubeconfig with its current cluster and user.
+type kubeFile struct {
+	clientcmdapi.Config
+	cluster *clientcmdapi.Cluster
+	user    *clientcmdapi.AuthInfo
+}
 
-func kubeconfig(t testing.TB, change func(*clientcmdapi.Config, *kubeCluster, *kubeUser)) []byte {
+func kubeconfig(t testing.TB, change func(*kubeFile)) []byte {
 	t.Helper()
-	c := &kubeCluster{Server: "https://10.0.0.1:6443"}
-	u := &kubeUser{Token: secretText}
-	config := &clientcmdapi.Config{
+	k := &kubeFile{
+		cluster: &clientcmdapi.Cluster{Server: "https://10.0.0.1:6443"},
+		user:    &clientcmdapi.AuthInfo{Token: secretText},
+	}
+	k.Config = clientcmdapi.Config{
 		CurrentContext: "x",
 		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
-		Clusters:       map[string]*kubeCluster{"c": c},
-		AuthInfos:      map[string]*kubeUser{"u": u},
+		Clusters:       map[string]*clientcmdapi.Cluster{"c": k.cluster},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": k.user},
 	}
 	if change != nil {
-		change(config, c, u)
+		change(k)
 	}
-	data, err := clientcmd.Write(*config)
+	data, err := clientcmd.Write(k.Config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,69 +78,87 @@ func kubeconfig(t testing.TB, change func(*clientcmdapi.Config, *kubeCluster, *k
 func TestParseKubeconfig(t *testing.T) {
 	cert, key := selfSigned(t)
 	_, otherKey := selfSigned(t)
-	type change = func(*clientcmdapi.Config, *kubeCluster, *kubeUser)
+	program := &clientcmdapi.ExecConfig{
+		Command:         "sh",
+		APIVersion:      "client.authentication.k8s.io/v1",
+		InteractiveMode: "Never",
+	}
 	for name, tc := range map[string]struct {
-		change  change
+		change  func(*kubeFile)
 		wantErr string
 	}{
 		"a token":                       {nil, ""},
-		"a token that ends in newlines": {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.Token += "\n" }, ""},
-		"a client certificate": {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) {
-			u.Token, u.ClientCertificateData, u.ClientKeyData = "", cert, key
+		"a token that ends in newlines": {func(k *kubeFile) { k.user.Token += "\n" }, ""},
+		"a client certificate": {func(k *kubeFile) {
+			k.user.Token, k.user.ClientCertificateData, k.user.ClientKeyData = "", cert, key
 		}, ""},
-		"a CA, a path and a server name": {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) {
-			c.Server, c.CertificateAuthorityData, c.TLSServerName = "https://proxy.example/k8s/clusters/c-1/", cert, "kubernetes"
+		"a CA, a path and a server name": {func(k *kubeFile) {
+			k.cluster.Server = "https://proxy.example/k8s/clusters/c-1/"
+			k.cluster.CertificateAuthorityData = cert
+			k.cluster.TLSServerName = "kubernetes"
 		}, ""},
-		"entries that are not current may hold anything": {func(f *clientcmdapi.Config, _ *kubeCluster, _ *kubeUser) {
-			f.AuthInfos["other"] = &kubeUser{Exec: &clientcmdapi.ExecConfig{Command: "sh", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: "Never"}}
+		"entries that are not current may hold anything": {func(k *kubeFile) {
+			k.AuthInfos["other"] = &clientcmdapi.AuthInfo{Exec: program}
 		}, ""},
 
-		"no current context":    {func(f *clientcmdapi.Config, _ *kubeCluster, _ *kubeUser) { f.CurrentContext = "" }, "no current-context"},
-		"a context that is not": {func(f *clientcmdapi.Config, _ *kubeCluster, _ *kubeUser) { f.CurrentContext = "y" }, "no context of the name"},
-		"a cluster that is not": {func(f *clientcmdapi.Config, _ *kubeCluster, _ *kubeUser) { delete(f.Clusters, "c") }, "no cluster of the name"},
-		"a user that is not":    {func(f *clientcmdapi.Config, _ *kubeCluster, _ *kubeUser) { delete(f.AuthInfos, "u") }, "no user of the name"},
-		"no TLS":                {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) { c.Server = "http://10.0.0.1" }, "https"},
-		"no scheme":             {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) { c.Server = "10.0.0.1:6443" }, "server is no URL"},
-		"no server":             {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) { c.Server = "" }, "https"},
-		"no host":               {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) { c.Server = "https://:6443" }, "no host"},
-		"a password in the URL": {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) { c.Server = "https://u:" + secretText + "@h" }, "user or password"},
-		"a query in the URL":    {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) { c.Server = "https://h/?a=" + secretText }, "query"},
-		"a path that climbs":    {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) { c.Server = "https://h/a/../b" }, "path"},
-		"a URL that is none":    {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) { c.Server = "https://[" + secretText }, "server is no URL"},
-		"skipped verification":  {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) { c.InsecureSkipTLSVerify = true }, "insecure-skip-tls-verify"},
-		"a CA file":             {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) { c.CertificateAuthority = "/etc/passwd" }, "certificate-authority names a file"},
-		"a CA that is none": {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) {
-			c.CertificateAuthorityData = []byte(secretText)
+		"no current context":    {func(k *kubeFile) { k.CurrentContext = "" }, "no current-context"},
+		"a context that is not": {func(k *kubeFile) { k.CurrentContext = "y" }, "no context of the name"},
+		"a cluster that is not": {func(k *kubeFile) { delete(k.Clusters, "c") }, "no cluster of the name"},
+		"a user that is not":    {func(k *kubeFile) { delete(k.AuthInfos, "u") }, "no user of the name"},
+		"no TLS":                {func(k *kubeFile) { k.cluster.Server = "http://10.0.0.1" }, "https"},
+		"no scheme":             {func(k *kubeFile) { k.cluster.Server = "10.0.0.1:6443" }, "server is no URL"},
+		"no server":             {func(k *kubeFile) { k.cluster.Server = "" }, "https"},
+		"no host":               {func(k *kubeFile) { k.cluster.Server = "https://:6443" }, "no host"},
+		"a password in the URL": {
+			change:  func(k *kubeFile) { k.cluster.Server = "https://u:" + secretText + "@h" },
+			wantErr: "user or password",
+		},
+		"a query in the URL":   {func(k *kubeFile) { k.cluster.Server = "https://h/?a=" + secretText }, "query"},
+		"a path that climbs":   {func(k *kubeFile) { k.cluster.Server = "https://h/a/../b" }, "path"},
+		"a URL that is none":   {func(k *kubeFile) { k.cluster.Server = "https://[" + secretText }, "server is no URL"},
+		"skipped verification": {func(k *kubeFile) { k.cluster.InsecureSkipTLSVerify = true }, "insecure-skip-tls-verify"},
+		"a CA file": {
+			change:  func(k *kubeFile) { k.cluster.CertificateAuthority = "/etc/passwd" },
+			wantErr: "certificate-authority names a file",
+		},
+		"a CA that is none": {func(k *kubeFile) {
+			k.cluster.CertificateAuthorityData = []byte(secretText)
 		}, "certificate-authority-data"},
-		"a proxy": {func(_ *clientcmdapi.Config, c *kubeCluster, _ *kubeUser) { c.ProxyURL = "http://h" }, "proxy-url"},
-		"a program": {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) {
-			u.Exec = &clientcmdapi.ExecConfig{Command: "sh", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: "Never"}
+		"a proxy": {func(k *kubeFile) { k.cluster.ProxyURL = "http://h" }, "proxy-url"},
+		"a program": {func(k *kubeFile) {
+			k.user.Exec = program
 		}, "exec"},
-		"an auth provider": {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) {
-			u.AuthProvider = &clientcmdapi.AuthProviderConfig{Name: "oidc"}
+		"an auth provider": {func(k *kubeFile) {
+			k.user.AuthProvider = &clientcmdapi.AuthProviderConfig{Name: "oidc"}
 		}, "auth-provider"},
-		"a token file":          {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.TokenFile = "/etc/passwd" }, "tokenFile"},
-		"a certificate file":    {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.ClientCertificate = "/etc/passwd" }, "client-certificate names a file"},
-		"a key file":            {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.ClientKey = "/etc/passwd" }, "client-key names a file"},
-		"a password":            {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.Username, u.Password = "u", secretText }, "username and password"},
-		"another user":          {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.Impersonate = "admin" }, "impersonation"},
-		"another user's groups": {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.ImpersonateGroups = []string{"g"} }, "impersonation"},
-		"another user's extra": {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) {
-			u.ImpersonateUserExtra = map[string][]string{"a": nil}
+		"a token file": {func(k *kubeFile) { k.user.TokenFile = "/etc/passwd" }, "tokenFile"},
+		"a certificate file": {
+			change:  func(k *kubeFile) { k.user.ClientCertificate = "/etc/passwd" },
+			wantErr: "client-certificate names a file",
+		},
+		"a key file": {func(k *kubeFile) { k.user.ClientKey = "/etc/passwd" }, "client-key names a file"},
+		"a password": {
+			change:  func(k *kubeFile) { k.user.Username, k.user.Password = "u", secretText },
+			wantErr: "username and password",
+		},
+		"another user":          {func(k *kubeFile) { k.user.Impersonate = "admin" }, "impersonation"},
+		"another user's groups": {func(k *kubeFile) { k.user.ImpersonateGroups = []string{"g"} }, "impersonation"},
+		"another user's extra": {func(k *kubeFile) {
+			k.user.ImpersonateUserExtra = map[string][]string{"a": nil}
 		}, "impersonation"},
-		"the longest token": {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.Token = strings.Repeat("t", MaxToken) }, ""},
-		"a longer token": {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) {
-			u.Token = secretText + strings.Repeat("t", MaxToken)
+		"the longest token": {func(k *kubeFile) { k.user.Token = strings.Repeat("t", MaxToken) }, ""},
+		"a longer token": {func(k *kubeFile) {
+			k.user.Token = secretText + strings.Repeat("t", MaxToken)
 		}, "token has 16402 bytes: at most 16384"},
-		"no credentials":         {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.Token = "" }, "no credentials"},
-		"a token with a newline": {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.Token += "\r\nHost: x" }, "token holds"},
-		"a certificate alone":    {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.ClientCertificateData = cert }, "together"},
-		"a key alone":            {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) { u.ClientKeyData = key }, "together"},
-		"a key of another": {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) {
-			u.ClientCertificateData, u.ClientKeyData = cert, otherKey
+		"no credentials":         {func(k *kubeFile) { k.user.Token = "" }, "no credentials"},
+		"a token with a newline": {func(k *kubeFile) { k.user.Token += "\r\nHost: x" }, "token holds"},
+		"a certificate alone":    {func(k *kubeFile) { k.user.ClientCertificateData = cert }, "together"},
+		"a key alone":            {func(k *kubeFile) { k.user.ClientKeyData = key }, "together"},
+		"a key of another": {func(k *kubeFile) {
+			k.user.ClientCertificateData, k.user.ClientKeyData = cert, otherKey
 		}, "no PEM certificate with its key"},
-		"a certificate that is none": {func(_ *clientcmdapi.Config, _ *kubeCluster, u *kubeUser) {
-			u.ClientCertificateData, u.ClientKeyData = []byte(secretText), []byte(secretText)
+		"a certificate that is none": {func(k *kubeFile) {
+			k.user.ClientCertificateData, k.user.ClientKeyData = []byte(secretText), []byte(secretText)
 		}, "no PEM certificate with its key"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -154,14 +176,21 @@ func TestParseKubeconfigThatIsNone(t *testing.T) {
 		data    string
 		wantErr string
 	}{
-		"nothing":            {"", "empty"},
-		"a secret":           {secretText, "no v1 Config"},
-		"another object":     {"apiVersion: v1\nkind: " + secretText, "no v1 Config"},
-		"a wrong type":       {"apiVersion: v1\nkind: Config\nclusters: " + secretText, "no v1 Config"},
-		"bad base64":         {"apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {certificate-authority-data: '" + secretText + "'}}]", "no v1 Config"},
-		"too much":           {strings.Repeat("#", MaxKubeconfig+1), "at most"},
-		"an empty object":    {"{}", "current-context"},
-		"null everywhere":    {"apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: null}]", "no cluster"},
+		"nothing":        {"", "empty"},
+		"a secret":       {secretText, "no v1 Config"},
+		"another object": {"apiVersion: v1\nkind: " + secretText, "no v1 Config"},
+		"a wrong type":   {"apiVersion: v1\nkind: Config\nclusters: " + secretText, "no v1 Config"},
+		"bad base64": {
+			data: "apiVersion: v1\nkind: Config\n" +
+				"clusters: [{name: c, cluster: {certificate-authority-data: '" + secretText + "'}}]",
+			wantErr: "no v1 Config",
+		},
+		"too much":        {strings.Repeat("#", MaxKubeconfig+1), "at most"},
+		"an empty object": {"{}", "current-context"},
+		"null everywhere": {
+			data:    "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: null}]",
+			wantErr: "no cluster",
+		},
 		"aliases that grow":  {aliases(), "YAML anchor"},
 		"an alias in JSON":   {`{"a": &a "` + secretText + `", "b": *a}`, "YAML anchor"},
 		"an alias in a key":  {"&a " + secretText + ": x", "YAML anchor"},
@@ -187,7 +216,10 @@ func TestHowMuchMemoryAKubeconfigTakes(t *testing.T) {
 		data string
 		most uint64
 	}{
-		"aliases to a long string":   {begin + "extensions:\n- name: &a " + long + "\n  extension: [" + strings.Repeat("*a,", 5600) + "]\n", 4 << 20},
+		"aliases to a long string": {
+			data: begin + "extensions:\n- name: &a " + long + "\n  extension: [" + strings.Repeat("*a,", 5600) + "]\n",
+			most: 4 << 20,
+		},
 		"aliases that grow":          {aliases(), 4 << 20},
 		"lists in lists":             {begin + "extensions: [" + strings.Repeat("[", maxMarks-4) + "]", 16 << 20},
 		"lists in lists, as a block": {strings.Repeat("- ", maxMarks), 16 << 20},
@@ -238,10 +270,11 @@ func checkError(t *testing.T, err error, want string) {
 func FuzzKubeconfig(f *testing.F) {
 	cert, key := selfSigned(f)
 	f.Add(kubeconfig(f, nil))
-	f.Add(kubeconfig(f, func(_ *clientcmdapi.Config, c *kubeCluster, u *kubeUser) {
-		c.CertificateAuthorityData, u.ClientCertificateData, u.ClientKeyData = cert, cert, key
+	f.Add(kubeconfig(f, func(k *kubeFile) {
+		k.cluster.CertificateAuthorityData, k.user.ClientCertificateData, k.user.ClientKeyData = cert, cert, key
 	}))
-	f.Add([]byte("apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n" +
+	f.Add([]byte("apiVersion: v1\nkind: Config\ncurrent-context: x\n" +
+		"contexts: [{name: x, context: {cluster: c, user: u}}]\n" +
 		"clusters: [{name: c, cluster: {server: 'https://h/%2e%2e'}}]\nusers: [{name: u, user: {token: t}}]"))
 	f.Add([]byte(aliases()))
 	f.Add([]byte("&a b: *a"))
