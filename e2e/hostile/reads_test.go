@@ -65,7 +65,7 @@ func TestWhateverTheHubReadsIsBounded(t *testing.T) {
 	}
 }
 
-// inRound returns the reads that are spoilt in a round. Namespaces are listed only where their watch fails, and reads of
+// inRound returns the reads that are spoilt in a round. Namespaces are listed only where their watch fails. Reads of
 // CronJobs wait for a term to begin, which it does only where nothing else is spoilt. So these have rounds apart.
 func (s *scene) inRound(n int, missing []front.Read) []front.Read {
 	var jobs, lists, others []front.Read
@@ -174,8 +174,8 @@ func (s *scene) editPolicies(t *testing.T) {
 	}
 }
 
-// spoil plays a round: the hostile member leaves and joins, again and again, while these reads are spoilt. At its end an
-// honest leader may be lost besides.
+// spoil plays a round: the hostile member leaves and joins, again and again, while these reads are spoilt. At its end
+// an honest leader may be lost besides.
 func (s *scene) spoil(t *testing.T, name string, chosen []front.Read, losesLeader bool) {
 	leader, err := s.leader(t.Context())
 	harness.Must(t, err)
