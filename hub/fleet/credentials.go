@@ -34,7 +34,7 @@ func (c *connection) useKubeconfig(ctx context.Context, s state) bool {
 	return true
 }
 
-// parse parses the kubeconfig, once for each version. It returns why there is none to use, or an empty Problem.
+// parse parses the kubeconfig, once for each version. It returns why it cannot be used, or an empty Problem.
 func (c *connection) parse(s state) Problem {
 	switch {
 	case s.spec.refused != "":

@@ -19,7 +19,7 @@ type Probing struct {
 	Skew time.Duration
 }
 
-// maxTimeouts bounds how many timeouts are told apart in one member. A policy beyond that is judged by the next longer
+// maxTimeouts bounds how many different timeouts one member has. A policy beyond that is judged by the next longer
 // one.
 const maxTimeouts = 8
 
@@ -29,7 +29,7 @@ type demand struct {
 	timeouts []time.Duration
 }
 
-// defaultDemand is that of a member that no policy selects. Policies can ask for more only.
+// defaultDemand is the demand on a member that no policy selects. Policies can ask for more only.
 var defaultDemand = demand{5 * time.Second, []time.Duration{3 * time.Second}}
 
 // setProbing has the member probed for the policies that select it.

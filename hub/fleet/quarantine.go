@@ -17,7 +17,7 @@ const (
 	longestQuarantine = 15 * time.Minute
 )
 
-// quarantine is that of a member that has sent too much: it is disconnected for a while. The zero value is over.
+// quarantine is how long a member stays disconnected that has sent too much. The zero value is over.
 type quarantine struct {
 	until, lasts time.Duration // a boot reading, and how long, give or take a tenth
 	problem      Problem

@@ -20,7 +20,7 @@ type servedBy struct {
 }
 
 // ServedBy is the mark of the installation that serves the fleet, as a cache shows it. The mark of another
-// installation is returned for a moment after it has gone, too. It is empty if there is none.
+// installation is returned for a moment after it has gone, too. Without a known one it is empty.
 func (s *shared) ServedBy(fleet string) (mark string) {
 	now := s.clock.Now()
 	s.servedLock.Lock()

@@ -62,10 +62,12 @@ func (p *Publisher) LeasesIn(namespace string) []types.NamespacedName {
 	})
 }
 
-// mayBeHubs reports whether a Lease is, was or may be one that a hub has written.
+// mayBeHubs reports whether a Lease is, was or may be one that a hub has written. A Lease that a hub has relinquished
+// still names its cluster.
 func (l *leaseSyncer) mayBeHubs() bool {
 	k := &l.known
-	return !k.read || k.ours || k.sealed || k.content.Hub != "" || k.lease != nil && k.lease.UID == l.ownUID
+	marked := k.content.Hub != "" || k.content.Cluster != ""
+	return !k.read || k.ours || k.sealed || marked || k.lease != nil && k.lease.UID == l.ownUID
 }
 
 func present(syncers iter.Seq[*leaseSyncer]) (keys []types.NamespacedName) {

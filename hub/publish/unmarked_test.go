@@ -17,6 +17,7 @@ func TestALabelAloneMakesNoLeaseAHubs(t *testing.T) {
 	}{
 		"a Lease with the label only asks for no decision":   {nil, false},
 		"a Lease with the mark of a hub asks for a decision": {map[string]string{v1alpha1.HubAnnotation: "hub"}, true},
+		"a relinquished Lease asks for a decision":           {map[string]string{v1alpha1.ClusterAnnotation: "east"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, map[string]func(*world){"": func(w *world) {

@@ -157,7 +157,7 @@ const (
 // protobufMagic begins each object that Kubernetes encodes in protobuf.
 var protobufMagic = []byte("k8s\x00")
 
-// mediaType is that of a Content-Type, without its parameters. Any dialect of JSON is JSON.
+// mediaType returns the type in a Content-Type, without its parameters. Any dialect of JSON is JSON.
 func mediaType(contentType string) string {
 	t, _, err := mime.ParseMediaType(contentType)
 	switch {
