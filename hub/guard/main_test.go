@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -103,12 +104,34 @@ func account(t *testing.T, name string, rules ...rbacv1.PolicyRule) *kubernetes.
 
 func accountConfig(t *testing.T, namespace, name string, rules ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
-	config, err := server.ServiceAccountConfig(t.Context(), namespace, name, rules)
-	if err != nil {
-		t.Fatal(err)
+	accounts.Lock()
+	defer accounts.Unlock()
+	key := namespace + "/" + name
+	made, ok := accounts.made[key]
+	if !ok {
+		config, err := server.ServiceAccountConfig(t.Context(), namespace, name, rules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made = madeAccount{config, rules}
+		accounts.made[key] = made
 	}
-	return config
+	if !reflect.DeepEqual(made.rules, rules) {
+		t.Fatalf("account %s has other rules in another test, which runs at the same time: use another name", key)
+	}
+	return rest.CopyConfig(made.config)
 }
+
+type madeAccount struct {
+	config *rest.Config
+	rules  []rbacv1.PolicyRule
+}
+
+// accounts are made once: tests that run in parallel share those of one name.
+var accounts = struct {
+	sync.Mutex
+	made map[string]madeAccount
+}{made: map[string]madeAccount{}}
 
 // tenant is a user to whom RoleBindings give a ClusterRole in these namespaces.
 func tenant(t *testing.T, user, role string, namespaces ...string) *kubernetes.Clientset {

@@ -164,11 +164,10 @@ func callers(t *testing.T, attempts map[string]attempt) {
 		client *kubernetes.Clientset
 		answer func(attempt) string
 	}{
-		"an administrator": {admin, toAdmin},
-		"cluster-admin":    {account(t, "clara", everyResource, everyURL), toAdmin},
-		"the hub":          {account(t, "leasecast-hub", hubRules(t)...), toHub},
-		"a reader": {account(t, "reader", onLeases("get", "watch", "create", "update", "delete")),
-			func(a attempt) string { return a.reader }},
+		"an administrator":               {admin, toAdmin},
+		"cluster-admin":                  {account(t, "clara", everyResource, everyURL), toAdmin},
+		"the hub":                        {account(t, "leasecast-hub", hubRules(t)...), toHub},
+		"a reader":                       {readerAccount(t), func(a attempt) string { return a.reader }},
 		"another reader":                 {account(t, "other-reader", onLeases("*")), toOthers},
 		"an editor of the namespace":     {tenant(t, "erin", "edit", ns), toOthers},
 		"an admin of the namespace":      {tenant(t, "adam", "admin", ns), toOthers},
@@ -198,6 +197,12 @@ func callers(t *testing.T, attempts map[string]attempt) {
 			})
 		}
 	}
+}
+
+// readerAccount is the account that registrations in these tests name.
+func readerAccount(t *testing.T) *kubernetes.Clientset {
+	t.Helper()
+	return account(t, "reader", onLeases("get", "watch", "create", "update", "delete"))
 }
 
 // versionOf returns the resourceVersion of a Lease, or nothing.
@@ -250,7 +255,7 @@ func list(n int) string {
 func TestGuard_BoundsARegistration(t *testing.T) {
 	parallel(t)
 	ns := newNamespace(t)
-	stored := account(t, "reader", onLeases("get", "watch", "create", "update"))
+	stored := readerAccount(t)
 	many := func(n int) object {
 		all := object{}
 		for i := range n {
