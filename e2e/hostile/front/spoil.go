@@ -15,9 +15,9 @@ const (
 	large = 15 << 20
 )
 
-// Spoiler answers each second request of the reads that are chosen with their worst answers, one after the other. The
-// requests between them get to the API server, so that the hub goes on to its next read. Its methods may be called from
-// any goroutine.
+// Spoiler answers requests of the reads that are chosen with their worst answers, one after the other. Each second
+// request gets to the API server, so that the hub goes on to its next read. Lists and writes come seldom: each of them
+// is spoilt, until all the answers that must be sent were. Its methods may be called from any goroutine.
 type Spoiler struct {
 	reads *Reads
 
@@ -167,7 +167,8 @@ func (s *Spoiler) next(r Read) (answer, bool) {
 		s.plans[r], s.chosen[r] = p, true
 	}
 	p.requests++
-	if !s.chosen[r] || p.requests%2 == 1 {
+	isSeldom := r.Verb == "list" || r.Writes()
+	if !s.chosen[r] || p.requests%2 == 1 && (!isSeldom || p.sent >= p.must) {
 		return answer{}, false
 	}
 	a := p.answers[p.sent%len(p.answers)]
