@@ -78,6 +78,13 @@ func TestWhatNoAPIServerSendsIsNotDecoded(t *testing.T) {
 		"an event of another type": {
 			"?watch=true", watchType, eventOf("PLANTED", "Namespace", namespace("a", nil)), errMalformed,
 		},
+		"an event without an object": {"?watch=true", watchType, framed("ADDED", nil), errMalformed},
+		"an event with a long type": {
+			"?watch=true", watchType, eventOf(strings.Repeat("A", 65), "Namespace", namespace("a", nil)), errMalformed,
+		},
+		"an event whose type comes after its object": {
+			"?watch=true", watchType, []byte{0, 0, 0, 4, 0x12, 0, 0x0a, 0}, errMalformed,
+		},
 		"an event that ends early": {
 			"?watch=true", watchType, eventOf("ADDED", "Namespace", namespace("a", nil))[:30], io.ErrUnexpectedEOF,
 		},

@@ -269,6 +269,17 @@ func (s *sieve) parts(end int64, do func(number protowire.Number, n int64) error
 	return nil
 }
 
+// word reads a text of n bytes that says little.
+func (s *sieve) word(n int64) (string, error) {
+	if n > mark {
+		return "", fmt.Errorf("%w: a word has %d bytes", errMalformed, n)
+	}
+	text := make([]byte, n)
+	s.at += n
+	_, err := io.ReadFull(s.from, text)
+	return string(text), unexpected(err)
+}
+
 // typeMeta reads the kind in an envelope.
 func (s *sieve) typeMeta(n int64) (string, error) {
 	meta := sieve{from: s.from}

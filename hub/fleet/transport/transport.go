@@ -143,7 +143,7 @@ func (l *lane) RoundTrip(req *http.Request) (*http.Response, error) {
 	if l.RequestSent != nil {
 		answered = l.RequestSent()
 	}
-	resp, err := l.pool(t).transport.RoundTrip(t.addressed(req.WithContext(ctx), l.Agent))
+	resp, err := l.pool(t).transport.RoundTrip(t.addressed(ctx, req, l.Agent))
 	if err == nil {
 		answered(resp.StatusCode, resp.Header)
 		r := receipt{
