@@ -27,11 +27,10 @@ import (
 const (
 	// readsLast bounds how long the reads of the hub are spoilt, all together.
 	readsLast = 240 * time.Second
-	// roundLasts is how long a round goes on, and chosenAtOnce how many reads are spoilt at once.
-	roundLasts   = 24 * time.Second
-	chosenAtOnce = 12
+	// roundLasts is how long a round goes on.
+	roundLasts = 24 * time.Second
 	// leaving, joining and waking are how long the hostile member has to leave, to join, and until its CronJobs are woken.
-	leaving, joining, waking = 4 * time.Second, 2 * time.Second, 10 * time.Second
+	leaving, joining, waking = 4 * time.Second, 3 * time.Second, 10 * time.Second
 )
 
 // The hostile member joins, is fenced, leads, wakes CronJobs and leaves. The test records what the hub reads.
@@ -44,10 +43,10 @@ func TestWhateverTheHubReadsIsBounded(t *testing.T) {
 	harness.Must(t, err)
 	s.spoiler = spoiler
 	t.Logf("the hub reads %v", s.front.Reads.All())
-	var c cycles
+	turn := 0
 	for n, began := 1, time.Now(); n == 1 || *full && time.Since(began) < readsLast && len(spoiler.Missing()) > 0; n++ {
 		name := fmt.Sprintf("worst answers %d", n)
-		t.Run(name, func(t *testing.T) { s.spoil(t, name, &c, *full && n%2 == 1) })
+		t.Run(name, func(t *testing.T) { s.spoil(t, name, &turn, *full && n%2 == 1) })
 	}
 	for _, r := range s.front.Reads.All() {
 		if _, err := s.front.Reads.Types(r); err != nil {
@@ -61,35 +60,54 @@ func TestWhateverTheHubReadsIsBounded(t *testing.T) {
 	}
 }
 
-// cycles counts how often the hostile member left and joined.
-type cycles int
+// Reads are spoilt in groups, because what follows a spoilt one may not be sent.
+const (
+	whenLeaving, whenEdited = "delete", "update"
+	// CronJobs are read when a term begins.
+	whenWoken = "CronJobs"
+	// Whoever sends a large answer about one Lease is disconnected.
+	disconnecting = "large Leases"
+)
 
-// choose returns the reads that are spoilt in a cycle. Namespaces are listed only where their watch fails. CronJobs are
-// read when a term begins, which it does only where nothing else is spoilt. So these have cycles apart.
-func (c *cycles) choose(s *scene) []front.Read {
-	*c++
-	var jobs, lists, others []front.Read
+// missing returns the reads to which worst answers are still to be sent, by their groups.
+func (s *scene) missing() map[string][]front.Read {
+	groups := map[string][]front.Read{}
 	for _, r := range s.spoiler.Missing() {
+		group := r.Verb
 		switch {
-		case ofCronJobs(r):
-			jobs = append(jobs, r)
+		case s.spoiler.Disconnects(r):
+			group = disconnecting
+		case r.Resource == "cronjobs":
+			group = whenWoken
+		case r.Verb == "patch":
+			group = "create"
 		case r.Verb == "list" && r.Resource == "namespaces":
-			lists = append(lists, r)
-		default:
-			others = append(others, r)
+			group = "watch" // they are listed where their watch fails
+		}
+		groups[group] = append(groups[group], r)
+	}
+	for _, r := range s.front.Reads.All() {
+		if r.IsWatch() && len(groups["watch"]) > 0 && !slices.Contains(groups["watch"], r) {
+			groups["watch"] = append(groups["watch"], r)
 		}
 	}
-	switch {
-	case len(jobs) > 0 && (*c%4 == 0 || len(others)+len(lists) == 0):
-		return jobs
-	case len(lists) > 0 && (*c%8 == 2 || len(others) == 0):
-		watches := slices.DeleteFunc(s.front.Reads.All(), func(r front.Read) bool { return !r.IsWatch() })
-		return append(lists, watches...)
-	}
-	return others[:min(chosenAtOnce, len(others))]
+	return groups
 }
 
-func ofCronJobs(r front.Read) bool { return strings.Contains(r.String(), "cronjobs") }
+// nextGroup returns the group that has its turn while the hostile member joins. It is empty if there is none.
+func nextGroup(groups map[string][]front.Read, turn *int) string {
+	all := []string{"create", "get", whenWoken, "list", "watch"}
+	for range all {
+		*turn++
+		if group := all[*turn%len(all)]; len(groups[group]) > 0 {
+			return group
+		}
+	}
+	if len(groups[whenLeaving])+len(groups[whenEdited]) == 0 {
+		return disconnecting
+	}
+	return ""
+}
 
 // liveHonestly has the hostile member leave and join, and returns when the hub has done for it all that it does.
 func (s *scene) liveHonestly(t *testing.T) {
@@ -174,16 +192,18 @@ func (s *scene) editPolicies(t *testing.T) {
 
 // spoil plays a round: the hostile member leaves and joins, again and again, while reads are spoilt. At its end an honest
 // leader may be lost besides.
-func (s *scene) spoil(t *testing.T, name string, c *cycles, losesLeader bool) {
+func (s *scene) spoil(t *testing.T, name string, turn *int, losesLeader bool) {
 	leader, err := s.leader(t.Context())
 	harness.Must(t, err)
 	v, u := s.LookFor(t), s.watchUsage(t)
 	before, _ := s.spoiler.Sent()
-	s.spoiler.Choose(nil)
+	s.spoiler.Choose(nil, false)
 	s.front.Play(s.spoiler.Act)
 	defer s.front.Play(nil)
-	for began := time.Now(); time.Since(began) < roundLasts && len(s.spoiler.Missing()) > 0; {
-		s.cycle(t, c.choose(s), *c%2 == 0)
+	for began, group := time.Now(), ""; time.Since(began) < roundLasts && group != disconnecting &&
+		len(s.spoiler.Missing()) > 0; {
+		group = nextGroup(s.missing(), turn)
+		s.cycle(t, group)
 	}
 	var f figures
 	f.RenewalDelaySeconds, f.Lapsed = s.delays(v, leader)
@@ -205,33 +225,51 @@ func (s *scene) spoil(t *testing.T, name string, c *cycles, losesLeader bool) {
 	s.recover(t)
 }
 
-// cycle has the hostile member leave and join while these reads are spoilt, or restores what it edits.
-func (s *scene) cycle(t *testing.T, chosen []front.Read, edits bool) {
+// cycle has the hostile member leave and join, and edits what the hub keeps there. In each step reads are spoilt that are
+// sent then: when it joins those of a group.
+func (s *scene) cycle(t *testing.T, group string) {
 	t.Helper()
+	groups := s.missing()
+	if group == disconnecting {
+		s.spoiler.Choose(groups[group], true)
+	} else {
+		s.spoiler.Choose(groups[whenLeaving], false)
+	}
+	harness.Must(t, s.takePart(t.Context(), false))
+	s.while(t, "", leaving, s.hasLeft)
+	s.deletePolicies(t)
 	bill := &batchv1.CronJob{}
 	harness.Must(t, s.Members[far].Get(t.Context(), client.ObjectKey{Namespace: bazaar, Name: "bill"}, bill))
-	asleep, wakes := bill.ResourceVersion, slices.ContainsFunc(chosen, ofCronJobs)
-	s.spoiler.Choose(chosen)
-	if edits && !wakes {
-		s.editPolicies(t)
-	} else {
-		harness.Must(t, s.takePart(t.Context(), false))
-		_ = s.Await(t.Context(), leaving, "it has left", s.hasLeft) // it may not get that far
-		s.deletePolicies(t)
-	}
+	asleep := bill.ResourceVersion
+	s.spoiler.Choose(s.missing()[group], group == disconnecting)
 	harness.Must(t, s.takePart(t.Context(), true))
-	if !wakes {
-		_ = s.Await(t.Context(), joining, "it may lead", func(ctx context.Context) error { // nor that far
-			return s.Eligible(ctx, shop, far)
+	if group == whenWoken {
+		s.while(t, group, waking, func(ctx context.Context) error {
+			err := s.Members[far].Get(ctx, client.ObjectKeyFromObject(bill), bill)
+			if err == nil && bill.ResourceVersion == asleep {
+				err = errors.New("it sleeps")
+			}
+			return err
 		})
-		return
+	} else {
+		s.while(t, group, joining, func(ctx context.Context) error { return s.Eligible(ctx, shop, far) })
 	}
-	_ = s.Await(t.Context(), waking, "its CronJob is woken", func(ctx context.Context) error {
-		err := s.Members[far].Get(ctx, client.ObjectKeyFromObject(bill), bill)
-		if err == nil && bill.ResourceVersion == asleep {
-			err = errors.New("it sleeps")
+	if edited := s.missing()[whenEdited]; len(edited) > 0 {
+		s.spoiler.Choose(edited, false)
+		s.editPolicies(t)
+		s.while(t, whenEdited, joining, func(context.Context) error { return errors.New("there may be more") })
+	}
+}
+
+// while waits until a condition holds, or all worst answers of a group were sent. Neither may come in time.
+func (s *scene) while(t *testing.T, group string, timeout time.Duration, condition func(context.Context) error) {
+	t.Helper()
+	had := len(s.missing()[group]) > 0
+	_ = s.Await(t.Context(), timeout, group, func(ctx context.Context) error {
+		if had && len(s.missing()[group]) == 0 {
+			return nil
 		}
-		return err
+		return condition(ctx)
 	})
 }
 

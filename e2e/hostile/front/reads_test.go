@@ -185,7 +185,7 @@ func TestWorstAnswersAreSentToEachListAndWriteAndToEachSecondOtherRead(t *testin
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.Choose(reads.All())
+			s.Choose(reads.All(), true)
 			seen := map[string]bool{}
 			for n := 0; len(s.Missing()) > 0; n++ {
 				w := ask(func(w http.ResponseWriter, r *http.Request) { s.Act(w, r, honest) })
@@ -247,7 +247,7 @@ func TestANewReadIsSpoiltBecauseItWasSent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Choose(nil)
+	s.Choose(nil, false)
 	honest := reads.Recorded(answering(200, `{"kind":"CronJobList","apiVersion":"batch/v1"}`))
 	for range 4 {
 		w := httptest.NewRecorder()

@@ -23,6 +23,7 @@ type Spoiler struct {
 
 	mu     sync.Mutex // guards what follows
 	chosen map[Read]bool
+	last   bool // of Leases, too
 	plans  map[Read]*plan
 	latest string // of the worst answers
 }
@@ -103,11 +104,25 @@ func (s *Spoiler) Missing() (all []Read) {
 	return all
 }
 
-// Choose has these reads spoilt from now on, and no others.
-func (s *Spoiler) Choose(reads []Read) {
+// Disconnects reports whether the next of the answers that must be sent is a large one about a Lease: the hub
+// disconnects who sends it.
+func (s *Spoiler) Disconnects(r Read) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.chosen = map[Read]bool{}
+	p := s.plans[r]
+	return p != nil && p.disconnects(r)
+}
+
+func (p *plan) disconnects(r Read) bool {
+	return r.Resource == "leases" && r.Verb != "list" && p.sent == p.must-1
+}
+
+// Choose has these reads spoilt from now on, and no others. Answers for which the hub disconnects are sent if last is
+// set.
+func (s *Spoiler) Choose(reads []Read, last bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.chosen, s.last = map[Read]bool{}, last
 	for _, r := range reads {
 		s.chosen[r] = true
 	}
@@ -168,7 +183,7 @@ func (s *Spoiler) next(r Read) (answer, bool) {
 	}
 	p.requests++
 	isSeldom := r.Verb == "list" || r.Writes()
-	if !s.chosen[r] || p.requests%2 == 1 && (!isSeldom || p.sent >= p.must) {
+	if !s.chosen[r] || !s.last && p.disconnects(r) || p.requests%2 == 1 && (!isSeldom || p.sent >= p.must) {
 		return answer{}, false
 	}
 	a := p.answers[p.sent%len(p.answers)]
