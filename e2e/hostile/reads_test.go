@@ -29,8 +29,9 @@ const (
 	readsLast = 240 * time.Second
 	// roundLasts is how long a round goes on.
 	roundLasts = 24 * time.Second
-	// leaving, joining and waking are how long the hostile member has to leave, to join, and until its CronJobs are woken.
-	leaving, joining, waking = 4 * time.Second, 3 * time.Second, 10 * time.Second
+	// leaving, joining and waking are how long the hostile member has to leave, to join, and until its CronJobs are woken,
+	// and editing how long the hub has to restore what it keeps there.
+	leaving, joining, waking, editing = 4 * time.Second, 8 * time.Second, 10 * time.Second, 3 * time.Second
 )
 
 // The hostile member joins, is fenced, leads, wakes CronJobs and leaves. The test records what the hub reads.
@@ -79,6 +80,8 @@ func (s *scene) missing() map[string][]front.Read {
 			group = disconnecting
 		case r.Resource == "cronjobs":
 			group = whenWoken
+		case r.Verb == "get" && r.Group == admissionv1.GroupName:
+			group = whenEdited // they are replaced by what was read
 		case r.Verb == "patch":
 			group = "create"
 		case r.Verb == "list" && r.Resource == "namespaces":
@@ -257,7 +260,7 @@ func (s *scene) cycle(t *testing.T, group string) {
 	if edited := s.missing()[whenEdited]; len(edited) > 0 {
 		s.spoiler.Choose(edited, false)
 		s.editPolicies(t)
-		s.while(t, whenEdited, joining, func(context.Context) error { return errors.New("there may be more") })
+		s.while(t, whenEdited, editing, func(context.Context) error { return errors.New("there may be more") })
 	}
 }
 
