@@ -206,7 +206,9 @@ func (s *scene) spoil(t *testing.T, name string, turn *int, losesLeader bool) {
 	for began, group := time.Now(), ""; time.Since(began) < roundLasts && group != disconnecting &&
 		len(s.spoiler.Missing()) > 0; {
 		group = nextGroup(s.missing(), turn)
+		sent := s.spoiler.Count()
 		s.cycle(t, group)
+		t.Logf("%s: %d worst answers after %v", group, s.spoiler.Count()-sent, time.Since(began).Round(time.Millisecond))
 	}
 	var f figures
 	f.RenewalDelaySeconds, f.Lapsed = s.delays(v, leader)
@@ -255,7 +257,10 @@ func (s *scene) cycle(t *testing.T, group string) {
 			return err
 		})
 	} else {
-		s.while(t, group, joining, func(ctx context.Context) error { return s.Eligible(ctx, shop, far) })
+		s.while(t, group, joining, func(ctx context.Context) error {
+			_, err := s.Leading(ctx, far, bazaar, far)
+			return err
+		})
 	}
 	if edited := s.missing()[whenEdited]; len(edited) > 0 {
 		s.spoiler.Choose(edited, false)

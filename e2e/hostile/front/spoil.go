@@ -139,6 +139,16 @@ func (s *Spoiler) Sent() (sent map[string]int, latest string) {
 	return sent, s.latest
 }
 
+// Count returns how many worst answers were sent.
+func (s *Spoiler) Count() (sent int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.plans {
+		sent += p.sent
+	}
+	return sent
+}
+
 // Act is that of the spoiler.
 func (s *Spoiler) Act(w http.ResponseWriter, r *http.Request, honest http.Handler) {
 	is, err := ReadOf(r)
