@@ -31,7 +31,7 @@ const (
 	roundLasts = 24 * time.Second
 	// leaving, joining and waking are how long the hostile member has to leave, to join, and until its CronJobs are woken,
 	// and editing how long the hub has to restore what it keeps there.
-	leaving, joining, waking, editing = 4 * time.Second, 8 * time.Second, 10 * time.Second, 3 * time.Second
+	leaving, joining, waking, editing = 4 * time.Second, 12 * time.Second, 10 * time.Second, 3 * time.Second
 )
 
 // The hostile member joins, is fenced, leads, wakes CronJobs and leaves. The test records what the hub reads.
@@ -99,7 +99,7 @@ func (s *scene) missing() map[string][]front.Read {
 
 // nextGroup returns the group that has its turn while the hostile member joins. It is empty if there is none.
 func nextGroup(groups map[string][]front.Read, turn *int) string {
-	all := []string{"create", "get", whenWoken, "list", "watch"}
+	all := []string{"create", "get", "create", whenWoken, "list", "watch"} // what installs the rights comes one by one
 	for range all {
 		*turn++
 		if group := all[*turn%len(all)]; len(groups[group]) > 0 {

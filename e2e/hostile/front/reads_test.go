@@ -158,21 +158,22 @@ func TestWhatAHubReadsIsFoundByItsRequests(t *testing.T) {
 }
 
 // Each kind of answer, in each encoding, and an error.
-func TestWorstAnswersAreSentToEachListAndWriteAndToEachSecondOtherRead(t *testing.T) {
+func TestWorstAnswersAreSentToEachReadThatComesSeldomAndToEachSecondOther(t *testing.T) {
 	for name, c := range map[string]struct {
-		method, path, answer string
-		each                 bool
+		method, path, apiVersion, answer string
+		each                             bool
 	}{
-		"a single object":      {"GET", cronJobs + "/bill", "CronJob", false},
-		"a page of a list":     {"GET", cronJobs, "CronJobList", true},
-		"an answer to a write": {"PATCH", cronJobs + "/bill", "CronJob", true},
-		"a watch":              {"GET", cronJobs + "?watch=1", "CronJob", false},
+		"a single object":      {"GET", cronJobs + "/bill", "batch/v1", "CronJob", true},
+		"a Namespace":          {"GET", "/api/v1/namespaces/shop", "v1", "Namespace", false},
+		"a page of a list":     {"GET", cronJobs, "batch/v1", "CronJobList", true},
+		"an answer to a write": {"PATCH", cronJobs + "/bill", "batch/v1", "CronJob", true},
+		"a watch":              {"GET", cronJobs + "?watch=1", "batch/v1", "CronJob", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := 0
 			honest := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				asked++
-				_, _ = fmt.Fprintf(w, `{"kind":%q,"apiVersion":"batch/v1"}`, c.answer)
+				_, _ = fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q}`, c.answer, c.apiVersion)
 			})
 			ask := func(h func(http.ResponseWriter, *http.Request)) *httptest.ResponseRecorder {
 				w := httptest.NewRecorder()

@@ -16,8 +16,8 @@ const (
 )
 
 // Spoiler answers requests of the reads that are chosen with their worst answers, one after the other. Each second
-// request gets to the API server, so that the hub goes on to its next read. Lists and writes come seldom: each of them
-// is spoilt, until all the answers that must be sent were. Its methods may be called from any goroutine.
+// request gets to the API server, so that the hub goes on to its next read. Of most reads, which come seldom, each is
+// spoilt until all the answers that must be sent were. Its methods may be called from any goroutine.
 type Spoiler struct {
 	reads *Reads
 
@@ -192,8 +192,8 @@ func (s *Spoiler) next(r Read) (answer, bool) {
 		s.plans[r], s.chosen[r] = p, true
 	}
 	p.requests++
-	isSeldom := r.Verb == "list" || r.Writes()
-	if !s.chosen[r] || !s.last && p.disconnects(r) || p.requests%2 == 1 && (!isSeldom || p.sent >= p.must) {
+	isOften := r.IsWatch() || r.Verb == "get" && slices.Contains([]string{"leases", "namespaces"}, r.Resource)
+	if !s.chosen[r] || !s.last && p.disconnects(r) || p.requests%2 == 1 && (isOften || p.sent >= p.must) {
 		return answer{}, false
 	}
 	a := p.answers[p.sent%len(p.answers)]
