@@ -2,6 +2,7 @@ package front
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -123,6 +124,7 @@ func (s *Spoiler) Act(w http.ResponseWriter, r *http.Request, honest http.Handle
 		honest.ServeHTTP(w, r)
 		return
 	}
+	s.reads.keep(is, r)
 	a, ok := s.next(is)
 	if !ok {
 		honest.ServeHTTP(w, r)
@@ -159,9 +161,12 @@ func (a answer) content(r Read) []byte {
 // Replay sends each of the worst answers to each read. Of the large ones, which take long to make, it sends the very
 // worst, and only if withLarge is set. It calls ask with a request that the hub has sent, and the act that answers it.
 func (s *Spoiler) Replay(withLarge bool, ask func(request *http.Request, what string, act Act)) {
-	for _, r := range s.reads.All() {
+	s.mu.Lock()
+	plans := maps.Clone(s.plans)
+	s.mu.Unlock()
+	for r, p := range plans {
 		request := s.reads.sample(r)
-		for _, a := range s.plans[r].answers {
+		for _, a := range p.answers {
 			if a.large && (!withLarge || !a.Worst) {
 				continue
 			}
