@@ -55,30 +55,22 @@ var allFaults = []fault{
 		}
 	}},
 	{name: "the elected replica ends and does not hear of it, while the leaders' labels go", do: func(w *world) {
-		for _, r := range w.replicas {
-			if r.alive && r.working {
-				r.stopping, r.deaf = true, true
-			}
+		for _, r := range w.elected() {
+			r.stopping, r.deaf = true, true
 		}
 		w.after(w.h/4, w.drainAll)
 	}, edits: true},
 	{name: "the elected replica loses its election, is stopped before it gives it up, and the leaders' labels go " +
 		"when it has", do: func(w *world) {
-		for _, r := range w.replicas {
-			if r.alive && r.working {
-				w.cutAs(r.proc, &w.hub.machine, link{true, true}, w.h)
-				r.stopAtEnd = w.between(w.h, 2*w.h)
-			}
+		for _, r := range w.elected() {
+			w.cutAs(r.proc, &w.hub.machine, link{true, true}, w.h)
+			r.stopAtEnd = w.between(w.h, 2*w.h)
 		}
 	}, edits: true},
 	{name: "D goes up, the elected replica is killed, D goes down, and the leaders' labels go", do: func(w *world) {
 		w.setD(w.durations[len(w.durations)-1])
 		w.after(w.between(w.timings.Renew, 3*w.timings.Renew), func() {
-			for _, r := range w.replicas {
-				if r.working && w.faulty {
-					r.crash()
-				}
-			}
+			w.killElected()
 			w.setD(w.durations[0])
 			w.drainAll()
 		})
@@ -96,10 +88,8 @@ var allFaults = []fault{
 	{name: "a member is cut off from all replicas", do: func(w *world) {
 		m := pick(w.rng, w.members)
 		l, d := w.drawCut(), w.between(500*time.Millisecond, 15*time.Second)
-		for _, r := range w.replicas {
-			if r.alive {
-				w.cutAs(r.proc, &m.machine, l, d)
-			}
+		for _, r := range w.living() {
+			w.cutAs(r.proc, &m.machine, l, d)
 		}
 	}, member: true},
 	{name: "an API server of a member is stopped", do: func(w *world) {
@@ -114,22 +104,15 @@ var allFaults = []fault{
 		w.after(w.between(100*time.Millisecond, 12*time.Second), func() { m.down = false })
 	}, member: true},
 	{name: "a reader restarts", do: func(w *world) {
-		i := w.rng.IntN(len(w.readers))
-		r := w.readers[i]
-		r.crash()
-		r.host.jump = 0 // a reader that begins with a wrong clock is outside the promise
-		w.readers[i] = w.newReader(r.m, r.number, r.host)
+		w.restartReader(w.rng.IntN(len(w.readers)))
 	}},
 	{name: "a reader leaves in order, and another comes", do: func(w *world) {
 		i := w.rng.IntN(len(w.readers))
 		r := w.readers[i]
 		r.leave(func() {
-			if w.readers[i] != r {
-				return
+			if w.readers[i] == r {
+				w.restartReader(i)
 			}
-			r.crash()
-			r.host.jump = 0
-			w.readers[i] = w.newReader(r.m, r.number, r.host)
 		})
 	}},
 	{name: "the wall clock of a reader's host steps back", do: func(w *world) {
@@ -156,14 +139,11 @@ var allFaults = []fault{
 		})
 	}, clock: true},
 	{name: "the wall clock of the elected replica's host steps forward", do: func(w *world) {
-		for _, r := range w.replicas {
-			if r.alive && r.working {
-				w.ahead = true // epochs follow the seconds
-				r.host.step(time.Hour)
-				if w.chance(0.7) { // and is put right soon
-					w.after(w.between(10*time.Millisecond, 2*time.Second), func() { r.host.step(0) })
-				}
-				return
+		if rs := w.elected(); len(rs) > 0 {
+			w.ahead = true // epochs follow the seconds
+			rs[0].host.step(time.Hour)
+			if w.chance(0.7) { // and is put right soon
+				w.after(w.between(10*time.Millisecond, 2*time.Second), func() { rs[0].host.step(0) })
 			}
 		}
 	}, clock: true},
@@ -176,13 +156,13 @@ var allFaults = []fault{
 		}
 	}},
 	{name: "a priority is edited", do: func(w *world) {
-		w.editCluster(func(c *simCluster) { c.priority = int32(w.rng.IntN(4)) })
+		w.editCluster(w.someCluster(), func(c *simCluster) { c.priority = int32(w.rng.IntN(4)) })
 	}, edits: true},
 	{name: "a priority label comes or goes", do: func(w *world) {
-		w.editCluster(func(c *simCluster) { c.label = !c.label })
+		w.editCluster(w.someCluster(), func(c *simCluster) { c.label = !c.label })
 	}, edits: true},
 	{name: "a Cluster is paused or unpaused", do: func(w *world) {
-		w.editCluster(func(c *simCluster) { c.paused = !c.paused })
+		w.editCluster(w.someCluster(), func(c *simCluster) { c.paused = !c.paused })
 	}, edits: true},
 	{name: "the policy is deleted or made again", do: (*world).togglePolicy, edits: true},
 	{name: "the policy is edited", do: (*world).editPolicy, edits: true},
@@ -197,12 +177,10 @@ var allFaults = []fault{
 		w.toggleSpace(pick(w.rng, w.members), pick(w.rng, w.spaces))
 	}, member: true},
 	{name: "a member is restored", do: func(w *world) { w.restoreMember(pick(w.rng, w.members)) }, member: true},
-	{name: "the Lease of the hub's election is deleted", do: func(w *world) { w.loseElection() }},
+	{name: "the Lease of the hub's election is deleted", do: (*world).loseElection},
 	{name: "the Lease of the hub's election is deleted, and again when another replica has made it", do: func(w *world) {
-		for _, r := range w.replicas {
-			if r.alive && r.working { // it hears of it last
-				w.cutAs(r.proc, &w.hub.machine, link{true, true}, w.between(w.h/3, w.h))
-			}
+		for _, r := range w.elected() { // it hears of it last
+			w.cutAs(r.proc, &w.hub.machine, link{true, true}, w.between(w.h/3, w.h))
 		}
 		w.loseElection()
 		w.after(w.between(10*time.Millisecond, w.h), w.loseElection)
@@ -221,20 +199,52 @@ var allFaults = []fault{
 			w.loseElection()
 			w.after(w.between(w.h/3, w.h), w.drainAll)
 		}, edits: true},
-	{name: "the Lease of the hub's election is edited", do: func(w *world) { w.editElection() }},
+	{name: "the Lease of the hub's election is edited", do: (*world).editElection},
 	deadReader,
 	reattach,
 	{name: "a record is edited", do: func(w *world) { w.editRecord(pick(w.rng, w.spaces)) }, loses: true},
-	{name: "the records are lost", do: func(w *world) { w.loseRecords() }, loses: true},
+	{name: "the records are lost", do: (*world).loseRecords, loses: true},
 }
 
-// someReplica returns one that lives.
+// living returns the replicas that live.
+func (w *world) living() []*replica {
+	return slices.DeleteFunc(slices.Clone(w.replicas), func(r *replica) bool { return !r.alive })
+}
+
+// elected returns the replicas that live and are elected: one, or one for each installation.
+func (w *world) elected() []*replica {
+	return slices.DeleteFunc(w.living(), func(r *replica) bool { return !r.working })
+}
+
+// someReplica returns one that lives, or nil.
 func (w *world) someReplica() *replica {
-	alive := slices.DeleteFunc(slices.Clone(w.replicas), func(r *replica) bool { return !r.alive })
+	alive := w.living()
 	if len(alive) == 0 {
 		return nil
 	}
 	return pick(w.rng, alive)
+}
+
+// killElected kills the elected replica.
+func (w *world) killElected() {
+	if w.faulty {
+		w.crash(w.elected())
+	}
+}
+
+// crash kills replicas.
+func (w *world) crash(replicas []*replica) {
+	for _, r := range replicas {
+		r.crash()
+	}
+}
+
+// restartReader has a reader end, and another one begin in its place.
+func (w *world) restartReader(i int) {
+	r := w.readers[i]
+	r.crash()
+	r.host.jump = 0 // a reader that begins with a wrong clock is outside the promise
+	w.readers[i] = w.newReader(r.m, r.number, r.host)
 }
 
 func (w *world) drawCut() link {
@@ -254,15 +264,26 @@ func (w *world) cutAs(p *proc, m *machine, l link, d time.Duration) {
 	w.after(d, func() { *p.link(m) = link{} })
 }
 
-func (w *world) editCluster(edit func(*simCluster)) {
-	name := pick(w.rng, w.members).name
-	clusters := maps.Clone(w.hub.clusters)
-	c := clusters[name]
-	edit(&c)
-	clusters[name] = c
-	w.hub.clusters = clusters
-	w.say("FAULT", "%s: %+v", name, c)
+// someCluster draws the name of a Cluster.
+func (w *world) someCluster() string { return pick(w.rng, w.members).name }
+
+// editCluster edits a Cluster, and tells the replicas.
+func (w *world) editCluster(name string, edit func(*simCluster)) {
+	w.setClusters([]string{name}, edit)
 	w.hubChanged()
+}
+
+// setClusters edits those Clusters of some names that exist.
+func (w *world) setClusters(names []string, edit func(*simCluster)) {
+	clusters := maps.Clone(w.hub.clusters)
+	for _, name := range names {
+		if c, exists := clusters[name]; exists {
+			edit(&c)
+			clusters[name] = c
+			w.say("FAULT", "%s: %+v", name, c)
+		}
+	}
+	w.hub.clusters = clusters
 }
 
 // drainAll takes the labels of all leaders away.
@@ -270,14 +291,11 @@ func (w *world) drainAll() {
 	if !w.faulty {
 		return
 	}
-	clusters := maps.Clone(w.hub.clusters)
-	for _, record := range w.hub.records {
-		if c, ok := clusters[record.Spec.Leader]; ok {
-			c.label = false
-			clusters[record.Spec.Leader] = c
+	for _, ns := range w.spaces {
+		if r := w.hub.records[ns]; r != nil {
+			w.setClusters([]string{r.Spec.Leader}, func(c *simCluster) { c.label = false })
 		}
 	}
-	w.hub.clusters = clusters
 	w.hubChanged()
 }
 
@@ -326,11 +344,15 @@ func (w *world) editLease(m *member) {
 	m.put(key, obj, obj.UID)
 }
 
+func (m *member) makeSpace(ns string) {
+	m.uids++
+	m.spaces[ns] = space{uid: m.uids}
+}
+
 func (w *world) toggleSpace(m *member, ns string) {
 	s, ok := m.spaces[ns]
 	if !ok {
-		m.uids++
-		m.spaces[ns] = space{uid: m.uids}
+		m.makeSpace(ns)
 		m.spacesChanged()
 		return
 	}
@@ -395,9 +417,7 @@ func (w *world) editRecord(ns string) {
 
 // loseRecords is a restore of the management cluster from a backup without records: other processes begin.
 func (w *world) loseRecords() {
-	for _, r := range w.replicas {
-		r.crash()
-	}
+	w.crash(w.replicas)
 	if w.chance(0.5) {
 		w.hub.leases = map[types.NamespacedName]*coordinationv1.Lease{}
 	}
@@ -412,13 +432,10 @@ func (w *world) loseRecords() {
 func (w *world) heal() {
 	w.faulty = false
 	w.say("FAULT", "no more faults")
-	clusters := maps.Clone(w.hub.clusters)
-	for _, name := range slices.Sorted(maps.Keys(clusters)) {
-		c := clusters[name]
+	w.setClusters(slices.Sorted(maps.Keys(w.hub.clusters)), func(c *simCluster) {
 		c.label, c.paused = true, false // one that is gone is made again soon
-		clusters[name] = c
-	}
-	w.hub.clusters, w.hub.frozen, w.hub.down = clusters, 0, false
+	})
+	w.hub.frozen, w.hub.down = 0, false
 	w.restorePolicies()
 	w.hubChanged()
 	for _, m := range w.members {
@@ -432,12 +449,9 @@ func (w *world) heal() {
 				m.spaces[ns] = s
 			}
 		}
-		if len(m.spaces) < len(w.spaces) && m.index == 0 {
-			for _, ns := range w.spaces {
-				if _, ok := m.spaces[ns]; !ok {
-					m.uids++
-					m.spaces[ns] = space{uid: m.uids}
-				}
+		for _, ns := range w.spaces {
+			if _, ok := m.spaces[ns]; !ok && m.index == 0 {
+				m.makeSpace(ns)
 			}
 		}
 		m.spacesChanged()

@@ -148,8 +148,7 @@ func (s *leaseServer) remove(key types.NamespacedName, pre *metav1.Preconditions
 	switch {
 	case old == nil:
 		return apierrors.NewNotFound(leaseResource, key.Name)
-	case pre != nil && (pre.UID != nil && *pre.UID != old.UID ||
-		pre.ResourceVersion != nil && *pre.ResourceVersion != old.ResourceVersion):
+	case !isMet(pre, old):
 		return apierrors.NewConflict(leaseResource, key.Name, errRefused)
 	}
 	delete(s.leases, key)
@@ -231,10 +230,7 @@ func (a leaseAPI) Update(
 
 func (a leaseAPI) Delete(_ context.Context, name string, o metav1.DeleteOptions) error {
 	a.p.w.say(a.p.name, "sends delete to %s: %s/%s", a.server.name, a.namespace, name)
-	_, err := call(a.p, &a.server.machine, a.timeout, func() (struct{}, error) {
-		return struct{}{}, a.server.remove(a.key(name), o.Preconditions)
-	})
-	return err
+	return invoke(a.p, &a.server.machine, a.timeout, func() error { return a.server.remove(a.key(name), o.Preconditions) })
 }
 
 func (a leaseAPI) List(_ context.Context, o metav1.ListOptions) (*coordinationv1.LeaseList, error) {

@@ -21,6 +21,7 @@ import (
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/seal"
+	"github.com/leasecast/leasecast/hub/skew"
 	"github.com/leasecast/leasecast/hub/tenure"
 	"github.com/leasecast/leasecast/hub/worker"
 )
@@ -38,14 +39,16 @@ type replica struct {
 	cacheLag     time.Duration
 	policies     []*v1alpha1.LeadershipPolicy
 	clusters     map[string]simCluster
-	edits        int           // seen
-	contacts     []*contact    // by member
-	working      bool          // elected
-	stopping     bool          // asked to end in order
-	deaf         bool          // hears nothing of its release
-	stopAtEnd    time.Duration // for how long it is stopped before it gives the election up
+	members      []fleet.Member // as the fleet shows them; nil: something has changed
+	edits        int            // seen
+	contacts     []*contact     // by member
+	working      bool           // elected
+	stopping     bool           // asked to end in order
+	deaf         bool           // hears nothing of its release
+	stopAtEnd    time.Duration  // for how long it is stopped before it gives the election up
 	decisions    map[string]*decision
 	shown        map[string]int64 // by name of a record, how far a watch has shown it
+	offsets      map[fleet.Key]skew.Interval
 }
 
 // contact is a replica's connection with one member, as hub/fleet would keep it.
@@ -77,7 +80,7 @@ func (w *world) newReplica(host *hostClock, number, installation int) *replica {
 		proc: w.newProc("hub"+strconv.Itoa(number), host), w: w, installation: installation, began: w.now,
 		mark:     seal.MarkOf(w.hub.secret),
 		policies: w.hub.policies, clusters: w.hub.clusters, edits: w.hub.edits, decisions: map[string]*decision{},
-		shown: map[string]int64{},
+		shown: map[string]int64{}, offsets: map[fleet.Key]skew.Interval{},
 	}
 	if w.chance(0.3) {
 		r.cacheLag = w.between(0, 2*time.Second)
@@ -117,58 +120,6 @@ func (r *replica) newContact(m *member) *contact {
 	ct := &contact{r: r, m: m, spaces: map[string]*corev1.Namespace{stockSpace: {}}}
 	ct.again = ct.probe
 	return ct
-}
-
-// simSource is what the replica's fleet shows.
-type simSource struct{ r *replica }
-
-func (s *simSource) synced() bool { return true }
-
-func (s *simSource) members(string) []fleet.Member {
-	ms := make([]fleet.Member, 0, len(s.r.contacts))
-	for _, ct := range s.r.contacts {
-		cl := s.r.clusters[ct.m.name]
-		m := fleet.Member{
-			Key: fleet.Key{Fleet: simFleet, Name: ct.m.name}, UID: ct.m.uid, Pinned: true,
-			Priority: cl.priority, Connected: ct.connected, Paused: cl.paused, Gone: cl.gone,
-		}
-		if !cl.label {
-			m.PriorityReason = reason.NoPriority
-		}
-		ms = append(ms, m)
-	}
-	return ms
-}
-
-func (s *simSource) contact(m fleet.Member) *contact {
-	for _, ct := range s.r.contacts {
-		if ct.m.name == m.Name {
-			return ct
-		}
-	}
-	panic("no such member")
-}
-
-func (s *simSource) health(m fleet.Member, th health.Thresholds) health.Verdict {
-	return s.contact(m).track.State(s.r.Now(), th)
-}
-
-func (s *simSource) move(context.Context, string) (fleet.Move, error) { return fleet.Stays, nil }
-
-func (s *simSource) namespace(_ context.Context, m fleet.Member, name string) (*corev1.Namespace, error) {
-	if ns := s.contact(m).spaces[name]; ns != nil {
-		return ns, nil
-	}
-	return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), name)
-}
-
-func (s *simSource) namespaces(_ context.Context, m fleet.Member) (all []corev1.Namespace, err error) {
-	for _, ns := range s.contact(m).spaces {
-		if ns != nil {
-			all = append(all, *ns)
-		}
-	}
-	return all, nil
 }
 
 func nothing() (struct{}, error) { return struct{}{}, nil }
@@ -214,9 +165,8 @@ func observed(k health.Kind, at lease.Reading, err error) health.Observation {
 }
 
 func (ct *contact) observe(o health.Observation) {
-	type visible struct{ answering, read, write bool }
-	see := func() visible {
-		return visible{ct.track.Answering(), ct.track.Reached(health.Read), ct.track.Reached(health.Write)}
+	see := func() [3]bool {
+		return [3]bool{ct.track.Answering(), ct.track.Reached(health.Read), ct.track.Reached(health.Write)}
 	}
 	before := see()
 	ct.track.Observe(o)
@@ -287,8 +237,9 @@ func (r *replica) showRecord(name, version string, order int64) {
 	}
 }
 
-// reconcileAll asks for decisions about everything.
+// reconcileAll asks for decisions about everything, as something that concerns all has changed.
 func (r *replica) reconcileAll() {
+	r.members = nil
 	for _, name := range r.w.spaces {
 		r.reconcile(name)
 	}

@@ -69,16 +69,9 @@ func (s *scenario) settle() time.Duration {
 func (s *scenario) length() time.Duration { return s.faults + s.settle() }
 
 // newWorld draws a world from a seed.
-func newWorld(seed uint64, trace io.Writer, crew *crew) *world {
-	for _, s := range specials {
-		if s.name == *simKind {
-			return newWorldOf(&s.special, seed, trace, crew)
-		}
-	}
-	return newWorldOf(nil, seed, trace, crew)
-}
+func newWorld(seed uint64, trace io.Writer, crew *crew) *world { return newWorldOf(nil, seed, trace, crew) }
 
-// newWorldOf draws a world of a kind.
+// newWorldOf draws a world of a kind from a seed, which draws the kind as well if it is nil.
 func newWorldOf(of *special, seed uint64, trace io.Writer, crew *crew) *world {
 	var key [32]byte
 	binary.LittleEndian.PutUint64(key[:], seed)
@@ -176,16 +169,19 @@ func (w *world) startReplica(host *hostClock, installation int) {
 }
 
 func (w *world) revive(r *replica) {
-	w.after(w.between(100*time.Millisecond, time.Second), func() {
+	var look func()
+	again := func() { w.after(w.between(100*time.Millisecond, time.Second), look) }
+	look = func() {
 		if r.alive {
-			w.revive(r)
+			again()
 			return
 		}
 		if !w.wrongFrom {
 			r.host.step(0)
 		}
 		w.startReplica(r.host, r.installation)
-	})
+	}
+	again()
 }
 
 var simKey = seal.Key("0123456789abcdef0123456789abcdef")

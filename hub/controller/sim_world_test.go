@@ -136,9 +136,7 @@ func (w *world) run(until time.Duration) {
 
 // end lets all processes go.
 func (w *world) end() {
-	for _, r := range w.replicas {
-		r.crash()
-	}
+	w.crash(w.replicas)
 	for _, r := range w.readers {
 		r.crash()
 	}
