@@ -22,8 +22,9 @@ type member struct {
 	revoked     time.Duration // when a leader's Lease gave way to nobody's last
 	servers     []*apiServer
 	fences      []*storedFence
-	unfenceable time.Duration // until then it refuses to store a fence, and to remove one
-	unguarded   time.Duration // until then the guard of its Leases is not in force
+	unfenceable time.Duration            // until then it refuses to store a fence, and to remove one
+	unguarded   time.Duration            // until then the guard of its Leases is not in force
+	probed      func() (struct{}, error) // answersProbe, bound once
 }
 
 func (m *member) identity() string { return lease.Identity(m.name, simFleet) }
@@ -33,7 +34,7 @@ func (w *world) newMember(i int) *member {
 	m := &member{index: i, uid: "uid-" + name}
 	m.machine = machine{w: w, id: i + 1, name: name}
 	m.leases = map[types.NamespacedName]*coordinationv1.Lease{}
-	m.spaces, m.noted = map[string]space{}, m.noteRevocation
+	m.spaces, m.noted, m.probed = map[string]space{}, m.noteRevocation, m.answersProbe
 	if len(w.locks) > 0 {
 		m.servers = w.newServers()
 	}

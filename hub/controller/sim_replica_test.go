@@ -37,7 +37,7 @@ type replica struct {
 	controller   *Controller
 	tenure       *tenure.Tenure
 	cacheLag     time.Duration
-	policies     []*v1alpha1.LeadershipPolicy
+	policies     []v1alpha1.LeadershipPolicy
 	clusters     map[string]simCluster
 	members      []fleet.Member // as the fleet shows them; nil: something has changed
 	edits        int            // seen
@@ -78,10 +78,11 @@ type decision struct {
 func (w *world) newReplica(host *hostClock, number, installation int) *replica {
 	r := &replica{
 		proc: w.newProc("hub"+strconv.Itoa(number), host), w: w, installation: installation, began: w.now,
-		mark:     seal.MarkOf(w.hub.secret),
-		policies: w.hub.policies, clusters: w.hub.clusters, edits: w.hub.edits, decisions: map[string]*decision{},
-		shown: map[string]int64{}, offsets: map[fleet.Key]skew.Interval{},
+		mark:      seal.MarkOf(w.hub.secret),
+		decisions: map[string]*decision{},
+		shown:     map[string]int64{}, offsets: map[fleet.Key]skew.Interval{},
 	}
+	r.see(w.hub.policies, w.hub.clusters, w.hub.edits)
 	if w.chance(0.3) {
 		r.cacheLag = w.between(0, 2*time.Second)
 	}
@@ -130,7 +131,7 @@ func (ct *contact) probe() {
 		return
 	}
 	r, w, now := ct.r, ct.r.w, ct.r.host.read(ct.r.w.now)
-	send(r.proc, &ct.m.machine, w.timings.Timeout, ct.m.answersProbe, func(_ struct{}, err error) {
+	send(r.proc, &ct.m.machine, w.timings.Timeout, ct.m.probed, func(_ struct{}, err error) {
 		if err == nil && !ct.connected {
 			ct.connected = true
 			ct.look()
@@ -145,7 +146,7 @@ func (ct *contact) probe() {
 		}
 		ct.entitled, ct.deprived = now, false
 		if last, ok := ct.track.Last(health.Write); ct.connected && (!ok || now.Boot-last.Boot >= w.timings.Renew) {
-			send(r.proc, &ct.m.machine, w.timings.Timeout, ct.m.answersProbe, func(_ struct{}, err error) {
+			send(r.proc, &ct.m.machine, w.timings.Timeout, ct.m.probed, func(_ struct{}, err error) {
 				ct.observe(observed(health.Write, now, err))
 			})
 		}
@@ -208,6 +209,14 @@ func (m *member) spacesChanged() {
 	}
 }
 
+// see takes in the policies and Clusters of so many edits.
+func (r *replica) see(policies []*v1alpha1.LeadershipPolicy, clusters map[string]simCluster, edits int) {
+	r.policies, r.clusters, r.edits = make([]v1alpha1.LeadershipPolicy, len(policies)), clusters, edits
+	for i, p := range policies {
+		r.policies[i] = *p
+	}
+}
+
 // hubChanged tells the replicas of changed policies and Clusters.
 func (w *world) hubChanged() {
 	policies, clusters := w.hub.policies, w.hub.clusters
@@ -218,7 +227,7 @@ func (w *world) hubChanged() {
 			if edit < r.edits {
 				return // a watch shows changes in order
 			}
-			r.policies, r.clusters, r.edits = policies, clusters, edit
+			r.see(policies, clusters, edit)
 			r.follow()
 			r.reconcileAll()
 		})

@@ -69,7 +69,9 @@ func (s *scenario) settle() time.Duration {
 func (s *scenario) length() time.Duration { return s.faults + s.settle() }
 
 // newWorld draws a world from a seed.
-func newWorld(seed uint64, trace io.Writer, crew *crew) *world { return newWorldOf(nil, seed, trace, crew) }
+func newWorld(seed uint64, trace io.Writer, crew *crew) *world {
+	return newWorldOf(nil, seed, trace, crew)
+}
 
 // newWorldOf draws a world of a kind from a seed, which draws the kind as well if it is nil.
 func newWorldOf(of *special, seed uint64, trace io.Writer, crew *crew) *world {
