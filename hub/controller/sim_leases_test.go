@@ -18,7 +18,10 @@ import (
 	"github.com/leasecast/leasecast/hub/publish"
 )
 
-var leaseResource = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+var (
+	leaseResource  = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+	readerSelector = publish.ReaderSelector().String()
+)
 
 // leaseServer holds Leases as an API server does. Stored objects are never changed.
 type leaseServer struct {
@@ -235,7 +238,7 @@ func (a leaseAPI) Delete(_ context.Context, name string, o metav1.DeleteOptions)
 
 func (a leaseAPI) List(_ context.Context, o metav1.ListOptions) (*coordinationv1.LeaseList, error) {
 	match := managed
-	if o.LabelSelector == publish.ReaderSelector().String() {
+	if o.LabelSelector == readerSelector {
 		match = isRegistration
 	}
 	timeout := a.list

@@ -164,11 +164,12 @@ type item struct {
 	queued, running, again, writes bool
 	ended                          func() bool   // whether nothing begins any more; may be nil
 	due                            time.Duration // of the timer that is set; zero: none
-	start, work                    func()        // bound once
+	start, work, enqueue           func()        // bound once
 }
 
 func newItem(p *proc, do func()) *item {
 	i := &item{p: p}
+	i.enqueue = i.add
 	i.work = func() {
 		do()
 		if i.running = false; i.again {
@@ -198,7 +199,7 @@ func (i *item) add() {
 	}
 }
 
-func (i *item) addAfter(d time.Duration) { i.p.soonest(&i.due, d, i.add) }
+func (i *item) addAfter(d time.Duration) { i.p.soonest(&i.due, d, i.enqueue) }
 
 // soonest has something happen after a while, unless that is to happen sooner already. due remembers when.
 func (p *proc) soonest(due *time.Duration, d time.Duration, do func()) {
@@ -247,7 +248,7 @@ func (q *simQueue) open() {
 func (q *simQueue) item(k types.NamespacedName) *item {
 	if q.items[k] == nil {
 		i := newItem(q.r.proc, func() { q.work(k) })
-		i.writes, i.ended = true, func() bool { return q.ended }
+		i.writes, i.ended, i.enqueue = true, func() bool { return q.ended }, func() { q.Add(k) }
 		q.items[k] = i
 	}
 	return q.items[k]
@@ -272,6 +273,4 @@ func (q *simQueue) Add(k types.NamespacedName) {
 	}
 }
 
-func (q *simQueue) AddAfter(k types.NamespacedName, d time.Duration) {
-	q.item(k).p.soonest(&q.item(k).due, d, func() { q.Add(k) })
-}
+func (q *simQueue) AddAfter(k types.NamespacedName, d time.Duration) { q.item(k).addAfter(d) }

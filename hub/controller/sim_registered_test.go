@@ -38,6 +38,7 @@ type registration struct {
 	unsure bool             // an update got no answer
 	busy   bool
 	due    time.Duration // of the timer that is set; zero: none
+	pumped func()        // pump, bound once
 }
 
 // drawRegistered draws what concerns registered readers. An acknowledgement takes a tenure that has lasted
@@ -102,6 +103,7 @@ func (r *reader) ended(c lease.Content) {
 
 func (r *reader) register() {
 	r.reg = &registration{r: r, over: map[string]int64{}, may: map[string]int64{}}
+	r.reg.pumped = r.reg.pump
 	r.reg.pump()
 }
 
@@ -158,9 +160,7 @@ func (g *registration) pump() {
 	})
 }
 
-func (g *registration) again(d time.Duration) {
-	g.r.soonest(&g.due, d, g.pump)
-}
+func (g *registration) again(d time.Duration) { g.r.soonest(&g.due, d, g.pumped) }
 
 // work does one thing, and returns how long to wait before the next.
 func (g *registration) work() time.Duration {
