@@ -26,34 +26,29 @@ type fault struct {
 // pick draws one of several.
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
 
-var allFaults = []fault{
-	{name: "a replica is stopped", do: func(w *world) {
-		if r := w.someReplica(); r != nil {
-			r.freeze(w.between(50*time.Millisecond, 15*time.Second), nil)
+// toReplica is what happens to a replica that lives.
+func toReplica(do func(*world, *replica)) func(*world) {
+	return func(w *world) {
+		if alive := w.living(); len(alive) > 0 {
+			do(w, pick(w.rng, alive))
 		}
-	}},
+	}
+}
+
+var allFaults = []fault{
+	{name: "a replica is stopped", do: toReplica(func(w *world, r *replica) { r.freeze(w.longOrShort(), nil) })},
 	{name: "the elected replica is stopped at its next reading, the others are cut off from a member", do: func(w *world) {
 		m, d := pick(w.rng, w.members), w.between(w.h, 2*w.h+w.timings.Duration)
-		for _, r := range w.replicas {
-			switch {
-			case !r.alive:
-			case r.working:
+		for _, r := range w.living() {
+			if r.working {
 				r.stopNext = d
-			default:
+			} else {
 				w.cutAs(r.proc, &m.machine, link{true, true}, d+w.timings.Duration)
 			}
 		}
 	}, member: true},
-	{name: "a replica is killed", do: func(w *world) {
-		if r := w.someReplica(); r != nil {
-			r.crash()
-		}
-	}},
-	{name: "a replica is asked to end", do: func(w *world) {
-		if r := w.someReplica(); r != nil {
-			r.stopping = true
-		}
-	}},
+	{name: "a replica is killed", do: toReplica(func(_ *world, r *replica) { r.crash() })},
+	{name: "a replica is asked to end", do: toReplica(func(_ *world, r *replica) { r.stopping = true })},
 	{name: "the elected replica ends and does not hear of it, while the leaders' labels go", do: func(w *world) {
 		for _, r := range w.elected() {
 			r.stopping, r.deaf = true, true
@@ -75,22 +70,14 @@ var allFaults = []fault{
 			w.drainAll()
 		})
 	}, edits: true},
-	{name: "a replica is cut off from a member", do: func(w *world) {
-		if r := w.someReplica(); r != nil {
-			w.cut(r.proc, &pick(w.rng, w.members).machine)
-		}
-	}, member: true},
-	{name: "a replica is cut off from the hub's API server", do: func(w *world) {
-		if r := w.someReplica(); r != nil {
-			w.cut(r.proc, &w.hub.machine)
-		}
-	}},
+	{name: "a replica is cut off from a member", do: toReplica(func(w *world, r *replica) {
+		w.cut(&pick(w.rng, w.members).machine, r)
+	}), member: true},
+	{name: "a replica is cut off from the hub's API server", do: toReplica(func(w *world, r *replica) {
+		w.cut(&w.hub.machine, r)
+	})},
 	{name: "a member is cut off from all replicas", do: func(w *world) {
-		m := pick(w.rng, w.members)
-		l, d := w.drawCut(), w.between(500*time.Millisecond, 15*time.Second)
-		for _, r := range w.living() {
-			w.cutAs(r.proc, &m.machine, l, d)
-		}
+		w.cut(&pick(w.rng, w.members).machine, w.living()...)
 	}, member: true},
 	{name: "an API server of a member is stopped", do: func(w *world) {
 		pick(w.rng, w.members).frozen = w.now + w.between(100*time.Millisecond, 12*time.Second)
@@ -103,9 +90,7 @@ var allFaults = []fault{
 		m.down = true
 		w.after(w.between(100*time.Millisecond, 12*time.Second), func() { m.down = false })
 	}, member: true},
-	{name: "a reader restarts", do: func(w *world) {
-		w.restartReader(w.rng.IntN(len(w.readers)))
-	}},
+	{name: "a reader restarts", do: func(w *world) { w.restartReader(w.rng.IntN(len(w.readers))) }},
 	{name: "a reader leaves in order, and another comes", do: func(w *world) {
 		i := w.rng.IntN(len(w.readers))
 		r := w.readers[i]
@@ -124,8 +109,7 @@ var allFaults = []fault{
 		if r.wt == nil || r.host.jump != 0 || r.muted {
 			return // what a reader has only ever seen with a wrong clock is outside the promise
 		}
-		r.host.jump = -w.between(2*w.timings.Skew, w.timings.Duration)
-		r.muted = true
+		r.host.jump, r.muted = -w.between(2*w.timings.Skew, w.timings.Duration), true
 		for range 20 {
 			r.after(w.between(0, d), func() {
 				for _, key := range sortedKeys(r.wt.view) {
@@ -147,17 +131,13 @@ var allFaults = []fault{
 			}
 		}
 	}, clock: true},
-	{name: "a reader is stopped", do: func(w *world) {
-		pick(w.rng, w.readers).freeze(w.between(50*time.Millisecond, 15*time.Second), nil)
-	}},
+	{name: "a reader is stopped", do: func(w *world) { pick(w.rng, w.readers).freeze(w.longOrShort(), nil) }},
 	{name: "a watch breaks", do: func(w *world) {
 		if ws := pick(w.rng, w.members).watchers; len(ws) > 0 {
 			pick(w.rng, ws).relist(w.staleBy())
 		}
 	}},
-	{name: "a priority is edited", do: func(w *world) {
-		w.editCluster(w.someCluster(), func(c *simCluster) { c.priority = int32(w.rng.IntN(4)) })
-	}, edits: true},
+	priorityFault,
 	{name: "a priority label comes or goes", do: func(w *world) {
 		w.editCluster(w.someCluster(), func(c *simCluster) { c.label = !c.label })
 	}, edits: true},
@@ -172,11 +152,11 @@ var allFaults = []fault{
 			_ = m.remove(pick(w.rng, keys), nil)
 		}
 	}, member: true},
-	{name: "a Lease is edited", do: func(w *world) { w.editLease(pick(w.rng, w.members)) }, member: true},
+	{name: "a Lease is edited", do: (*world).editLease, member: true},
 	{name: "a namespace goes or comes", do: func(w *world) {
 		w.toggleSpace(pick(w.rng, w.members), pick(w.rng, w.spaces))
 	}, member: true},
-	{name: "a member is restored", do: func(w *world) { w.restoreMember(pick(w.rng, w.members)) }, member: true},
+	{name: "a member is restored", do: (*world).restoreMember, member: true},
 	{name: "the Lease of the hub's election is deleted", do: (*world).loseElection},
 	{name: "the Lease of the hub's election is deleted, and again when another replica has made it", do: func(w *world) {
 		for _, r := range w.elected() { // it hears of it last
@@ -187,12 +167,10 @@ var allFaults = []fault{
 	}},
 	{name: "the Lease of the hub's election is deleted, who makes it anew ends, and the leaders' labels go",
 		do: func(w *world) {
-			for _, r := range w.replicas {
-				switch {
-				case !r.alive:
-				case r.working: // it renews for as long as it may
+			for _, r := range w.living() {
+				if r.working { // it renews for as long as it may
 					w.cutAs(r.proc, &w.hub.machine, link{true, true}, 2*w.h)
-				default:
+				} else {
 					r.stopping = true
 				}
 			}
@@ -202,9 +180,17 @@ var allFaults = []fault{
 	{name: "the Lease of the hub's election is edited", do: (*world).editElection},
 	deadReader,
 	reattach,
-	{name: "a record is edited", do: func(w *world) { w.editRecord(pick(w.rng, w.spaces)) }, loses: true},
+	{name: "a record is edited", do: (*world).editRecord, loses: true},
 	{name: "the records are lost", do: (*world).loseRecords, loses: true},
 }
+
+// priorityFault has people ask for another leader.
+var priorityFault = fault{name: "a priority is edited", do: func(w *world) {
+	w.editCluster(w.someCluster(), func(c *simCluster) { c.priority = int32(w.rng.IntN(4)) })
+}, edits: true}
+
+// longOrShort draws how long a process is stopped, or a link is cut.
+func (w *world) longOrShort() time.Duration { return w.between(50*time.Millisecond, 15*time.Second) }
 
 // living returns the replicas that live.
 func (w *world) living() []*replica {
@@ -214,15 +200,6 @@ func (w *world) living() []*replica {
 // elected returns the replicas that live and are elected: one, or one for each installation.
 func (w *world) elected() []*replica {
 	return slices.DeleteFunc(w.living(), func(r *replica) bool { return !r.working })
-}
-
-// someReplica returns one that lives, or nil.
-func (w *world) someReplica() *replica {
-	alive := w.living()
-	if len(alive) == 0 {
-		return nil
-	}
-	return pick(w.rng, alive)
 }
 
 // killElected kills the elected replica.
@@ -247,16 +224,16 @@ func (w *world) restartReader(i int) {
 	w.readers[i] = w.newReader(r.m, r.number, r.host)
 }
 
-func (w *world) drawCut() link {
+// cut cuts some replicas off from a server, one way or both, for a while.
+func (w *world) cut(m *machine, from ...*replica) {
 	l := link{noRequests: w.chance(0.6), noAnswers: w.chance(0.6)}
 	if l == (link{}) {
 		l = link{true, true}
 	}
-	return l
-}
-
-func (w *world) cut(p *proc, m *machine) {
-	w.cutAs(p, m, w.drawCut(), w.between(500*time.Millisecond, 15*time.Second))
+	d := w.between(500*time.Millisecond, 15*time.Second)
+	for _, r := range from {
+		w.cutAs(r.proc, m, l, d)
+	}
 }
 
 func (w *world) cutAs(p *proc, m *machine, l link, d time.Duration) {
@@ -320,7 +297,8 @@ func (w *world) setTimings(set func(*v1alpha1.Timings)) {
 
 // editLease changes a Lease in a way that lets nobody act who could not before: the guard
 // in the member refuses everything else.
-func (w *world) editLease(m *member) {
+func (w *world) editLease() {
+	m := pick(w.rng, w.members)
 	keys := m.copyKeys()
 	if len(keys) == 0 {
 		return
@@ -377,8 +355,9 @@ func (w *world) toggleSpace(m *member, ns string) {
 }
 
 // restoreMember goes back to a state of some time ago.
-func (w *world) restoreMember(m *member) {
-	b, then := m.snapshot(), w.now
+func (w *world) restoreMember() {
+	m, then := pick(w.rng, w.members), w.now
+	b := m.snapshot()
 	w.after(w.between(100*time.Millisecond, 10*time.Second), func() {
 		if !w.faulty || !w.promised(m, then) {
 			return
@@ -390,7 +369,8 @@ func (w *world) restoreMember(m *member) {
 }
 
 // editRecord is what somebody with the right to edit records can do to one.
-func (w *world) editRecord(ns string) {
+func (w *world) editRecord() {
+	ns := pick(w.rng, w.spaces)
 	r := w.hub.records[ns]
 	if r == nil {
 		return

@@ -67,33 +67,25 @@ func (h *hubServer) putRecord(name string, o *v1alpha1.NamespaceLeader) *v1alpha
 	h.version++
 	h.writes++
 	h.noteHandover(h.records[name], o)
+	version, order := "", h.version
 	if o != nil {
-		stored := *o
-		stored.ResourceVersion = strconv.FormatInt(h.version, 10)
-		o = &stored
-		h.records[name] = o
+		version, o = strconv.FormatInt(order, 10), new(*o)
+		o.ResourceVersion, h.records[name] = version, o
 	} else {
 		delete(h.records, name)
 	}
 	h.history[name] = append(h.history[name], recordThen{h.w.now, o})
-	version, order := "", h.version
-	if o != nil {
-		version = o.ResourceVersion
-	}
 	for _, r := range h.w.replicas {
 		r.after(h.w.lag()+r.cacheLag, func() { r.showRecord(name, version, order) })
 	}
-	if h.w.trace != nil && o != nil {
-		s := o.Spec
-		h.w.say(h.name, "record %s: %s %s epoch %d %s next=%s d=%ds lease=%s %s", name, s.State, s.Leader, s.Epoch, s.Reason,
-			s.Next, s.LeaseDurationSeconds, s.LeaseName, o.Status.Message)
-		for _, c := range o.Status.Candidates {
-			if !c.Eligible {
-				h.w.say(h.name, "  %s: %s", c.Name, c.Reason)
-			}
-		}
-	} else if h.w.trace != nil {
+	switch {
+	case h.w.trace == nil:
+	case o == nil:
 		h.w.say(h.name, "record %s is deleted", name)
+	default:
+		s := o.Spec
+		h.w.say(h.name, "record %s: %s %s epoch %d %s next=%s d=%ds lease=%s %s %+v", name, s.State, s.Leader, s.Epoch,
+			s.Reason, s.Next, s.LeaseDurationSeconds, s.LeaseName, o.Status.Message, o.Status.Candidates)
 	}
 	return o
 }

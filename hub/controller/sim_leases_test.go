@@ -34,8 +34,8 @@ type leaseServer struct {
 	restored int      // how often
 	watchers []*watcher
 	noted    func(old, obj *coordinationv1.Lease)
-	deny     func(types.NamespacedName) error // writes, if it is there
-	refuse   func(types.NamespacedName) error // reads and lists, likewise
+	deny     func(types.NamespacedName) error // writes
+	refuse   func(types.NamespacedName) error // reads and lists
 }
 
 // space is a namespace: how often it was made, whether it is going away, and its labels.
@@ -87,9 +87,7 @@ func (s *leaseServer) put(key types.NamespacedName, obj *coordinationv1.Lease, u
 	s.version++
 	stored.Namespace, stored.Name, stored.UID, stored.ResourceVersion = key.Namespace, key.Name, uid,
 		strconv.FormatInt(s.version, 10)
-	if s.noted != nil {
-		s.noted(s.leases[key], &stored)
-	}
+	s.noted(s.leases[key], &stored)
 	s.leases[key] = &stored
 	s.changed(key, &stored)
 	return &stored
@@ -107,10 +105,8 @@ func (s *leaseServer) changed(key types.NamespacedName, obj *coordinationv1.Leas
 
 func (s *leaseServer) create(key types.NamespacedName, obj *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	ns, ok := s.spaces[key.Namespace]
-	if s.deny != nil {
-		if err := s.deny(key); err != nil {
-			return nil, err
-		}
+	if err := s.deny(key); err != nil {
+		return nil, err
 	}
 	switch {
 	case !ok && !isRegistration(obj):
@@ -128,10 +124,8 @@ func (s *leaseServer) create(key types.NamespacedName, obj *coordinationv1.Lease
 // that does not exist, as the real API server does.
 func (s *leaseServer) update(key types.NamespacedName, obj *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	old := s.leases[key]
-	if s.deny != nil {
-		if err := s.deny(key); err != nil {
-			return nil, err
-		}
+	if err := s.deny(key); err != nil {
+		return nil, err
 	}
 	switch {
 	case old == nil && obj.UID == "":
@@ -160,12 +154,14 @@ func (s *leaseServer) remove(key types.NamespacedName, pre *metav1.Preconditions
 	return nil
 }
 
-// unread says why a read is refused, or nil.
-func (s *leaseServer) unread(key types.NamespacedName) error {
-	if s.refuse == nil {
-		return nil
+// newLeaseServer makes one that refuses nothing.
+func (w *world) newLeaseServer(id int, name string) leaseServer {
+	accept := func(types.NamespacedName) error { return nil }
+	return leaseServer{
+		machine: machine{w: w, id: id, name: name}, deny: accept, refuse: accept,
+		leases: map[types.NamespacedName]*coordinationv1.Lease{}, spaces: map[string]space{},
+		noted: func(_, _ *coordinationv1.Lease) {},
 	}
-	return s.refuse(key)
 }
 
 // leaseClient is the client of one process.
@@ -200,7 +196,7 @@ func (a leaseAPI) tell(verb string, key types.NamespacedName, obj *coordinationv
 
 func (a leaseAPI) Get(_ context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
 	return call(a.p, &a.server.machine, a.timeout, func() (*coordinationv1.Lease, error) {
-		if err := a.server.unread(a.key(name)); err != nil {
+		if err := a.server.refuse(a.key(name)); err != nil {
 			return nil, err
 		}
 		if l := a.server.leases[a.key(name)]; l != nil {
@@ -246,7 +242,7 @@ func (a leaseAPI) List(_ context.Context, o metav1.ListOptions) (*coordinationv1
 		timeout = time.Duration(*o.TimeoutSeconds) * time.Second
 	}
 	return call(a.p, &a.server.machine, timeout, func() (*coordinationv1.LeaseList, error) {
-		if err := a.server.unread(a.key("")); err != nil {
+		if err := a.server.refuse(a.key("")); err != nil {
 			return nil, err
 		}
 		list := &coordinationv1.LeaseList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(a.server.version, 10)}}

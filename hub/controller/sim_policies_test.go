@@ -193,18 +193,12 @@ var (
 	// unfenceableWorld has members that refuse fences, or in which somebody removes them, or the guard.
 	unfenceableWorld = special{"members refuse fences, or lose them", func(w *world) {
 		w.drawLocks()
-		w.kinds = append(w.kinds, refusingFault, refusingFault, removedFault, unguardedFault, w.prioritized())
+		w.kinds = append(w.kinds, refusingFault, refusingFault, removedFault, unguardedFault, priorityFault)
 	}}
 )
 
 // twoSpaces has the world have two namespaces.
 func (w *world) twoSpaces() { w.spaces = []string{"ns1", "ns2"} }
-
-// prioritized is the fault that has people ask for another leader.
-func (w *world) prioritized() fault {
-	i := slices.IndexFunc(allFaults, func(f fault) bool { return f.name == "a priority is edited" })
-	return allFaults[i]
-}
 
 // rivalFault makes a policy that claims a namespace with an owner, or deletes it. Half of them are older than the
 // owner: a policy that is restored from a backup keeps its age.

@@ -31,10 +31,8 @@ func (m *member) identity() string { return lease.Identity(m.name, simFleet) }
 
 func (w *world) newMember(i int) *member {
 	name := "m" + strconv.Itoa(i)
-	m := &member{index: i, uid: "uid-" + name}
-	m.machine = machine{w: w, id: i + 1, name: name}
-	m.leases = map[types.NamespacedName]*coordinationv1.Lease{}
-	m.spaces, m.noted, m.probed = map[string]space{}, m.noteRevocation, m.answersProbe
+	m := &member{index: i, uid: "uid-" + name, leaseServer: w.newLeaseServer(i+1, name)}
+	m.noted, m.probed = m.noteRevocation, m.answersProbe
 	if len(w.locks) > 0 {
 		m.servers = w.newServers()
 	}

@@ -380,7 +380,7 @@ var refusalFault = fault{name: "a member refuses the hub", do: func(w *world) {
 
 // answersProbe is what the member says to a probe of the hub.
 func (m *member) answersProbe() (struct{}, error) {
-	return struct{}{}, m.unread(types.NamespacedName{})
+	return struct{}{}, m.refuse(types.NamespacedName{})
 }
 
 // otherKey is the key of another management cluster's hub.
