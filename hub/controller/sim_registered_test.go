@@ -141,11 +141,9 @@ func (g *registration) pump() {
 	if !r.alive || g.busy {
 		return
 	}
-	boot := r.host.read(r.w.now).Boot
-	switch {
-	case g.stored == nil, !g.trusts:
-	case maps.Equal(g.releasable(), g.says.Released) && boot < g.sent+g.says.Duration/3:
-		g.again(g.sent + g.says.Duration/3 - boot)
+	wait := g.sent + g.says.Duration/3 - r.host.read(r.w.now).Boot
+	if g.stored != nil && g.trusts && maps.Equal(g.releasable(), g.says.Released) && wait > 0 {
+		g.again(wait)
 		return
 	}
 	g.busy = true
@@ -217,12 +215,11 @@ func (g *registration) list() error {
 	}
 	wt := server.watcher(r.proc, r.w.lateWatch, managed)
 	wt.seen, wt.gone, wt.listing, wt.consistent = r.seen, r.gone, true, true
-	state, err := call(r.proc, &server.machine, 3*time.Second,
-		func() (map[types.NamespacedName]*coordinationv1.Lease, error) {
-			state := maps.Clone(server.leases)
-			wt.next, wt.since = len(server.log), server.restored
-			return state, nil
-		})
+	var state map[types.NamespacedName]*coordinationv1.Lease
+	err := invoke(r.proc, &server.machine, 3*time.Second, func() error {
+		state, wt.next, wt.since = maps.Clone(server.leases), len(server.log), server.restored
+		return nil
+	})
 	if err != nil || g.stored == nil {
 		wt.stop()
 		return err
@@ -247,15 +244,12 @@ func (g *registration) list() error {
 func (g *registration) confirm() error {
 	if g.unsure {
 		found, err := g.api(podSpace).Get(g.r.ctx, g.stored.Name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
+		if apierrors.IsNotFound(err) || err == nil && found.UID != g.stored.UID {
 			g.lose()
 			return nil
-		case err != nil:
+		}
+		if err != nil {
 			return err
-		case found.UID != g.stored.UID:
-			g.lose()
-			return nil
 		}
 		g.stored, g.unsure = found, false
 	}

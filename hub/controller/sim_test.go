@@ -84,7 +84,11 @@ func TestSimulationReplays(t *testing.T) {
 // never fall, and once the faults are over every namespace gets its leader.
 func TestSimulation(t *testing.T) {
 	log.SetLogger(logr.Discard())
-	defer debug.SetGCPercent(debug.SetGCPercent(2000)) // a world is 3 MB, and garbage once it is over
+	percent := 8000 // a world is 3 MB, and garbage once it is over
+	if raceDetector {
+		percent = 2000
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(percent))
 	if *simSeed != 0 {
 		verdict, trace := replay(*simSeed)
 		fmt.Print(trace)
