@@ -70,7 +70,7 @@ func (s *apiServer) param(m *member, key types.NamespacedName) *coordinationv1.L
 }
 
 // enforces reports whether the server enforces a fence at a time.
-func (s *apiServer) enforces(f *storedFence, now time.Duration) bool {
+func (s *apiServer) enforces(f storedFence, now time.Duration) bool {
 	return f.stored+s.policies <= now && (f.gone == 0 || now < f.gone+s.policies)
 }
 
@@ -92,7 +92,7 @@ func (s *apiServer) admit(m *member, l *stockLock) (fenced bool, err error) {
 
 // admits evaluates one fence: this cluster leads by the Lease, the lock is open, and the time is in the term. The
 // server notes the time in whole seconds, and each counts as its end.
-func (s *apiServer) admits(m *member, f *storedFence) bool {
+func (s *apiServer) admits(m *member, f storedFence) bool {
 	obj := s.param(m, f.param)
 	if obj == nil {
 		return false
@@ -111,64 +111,34 @@ func (m *member) keepFence(f guard.Fence, namespace string) (k keptFence, err er
 	if m.w.now < m.unfenceable {
 		return k, fmt.Errorf("%w: no rights to admission policies", guard.ErrForbidden)
 	}
-	is := m.fenceNamed(f.Name())
-	if is == nil {
+	i := slices.IndexFunc(m.fences, func(o storedFence) bool { return o.gone == 0 && o.Name() == f.Name() })
+	if i < 0 {
 		lock, _ := f.Lock()
-		is = &storedFence{
-			Fence: f, lock: lock, stored: m.w.now, param: types.NamespacedName{Namespace: namespace, Name: f.LeaseName()},
-		}
-		m.fences, k.written = append(m.fences, is), true
-		m.w.say(m.name, "fence %s of %s by %s is stored", f.Name(), lock, is.param)
+		param := types.NamespacedName{Namespace: namespace, Name: f.LeaseName()}
+		m.w.say(m.name, "fence %s of %s by %s is stored", f.Name(), lock, param)
+		i, k.written = len(m.fences), true
+		m.fences = append(m.fences, storedFence{Fence: f, lock: lock, stored: m.w.now, param: param})
 	}
-	k.inForce = pick(m.w.rng, m.servers).enforces(is, m.w.now)
+	k.inForce = pick(m.w.rng, m.servers).enforces(m.fences[i], m.w.now)
 	return k, nil
 }
 
-// fenceNamed returns a fence that is there.
-func (m *member) fenceNamed(name string) *storedFence {
-	for _, f := range m.fences {
-		if f.gone == 0 && f.Name() == name {
-			return f
-		}
-	}
-	return nil
-}
-
-// removeFences removes all fences but some, and those of some policies.
-func (m *member) removeFences(keep func(guard.Fence) bool) error {
-	if m.w.now < m.unfenceable {
-		return guard.ErrForbidden
-	}
-	for _, f := range m.fences {
-		if f.gone == 0 && !keep(f.Fence) {
-			m.removeFence(f)
-		}
-	}
-	return nil
-}
-
-// removeFence removes a fence, which servers enforce until they learn of that.
-func (m *member) removeFence(f *storedFence) {
-	m.w.say(m.name, "fence %s of %s is removed", f.Name(), f.lock)
-	gone := *f // a snapshot may have the fence as it was
-	gone.gone = m.w.now
+// removeFences removes all fences but some. Servers enforce them until they learn of that.
+func (m *member) removeFences(keep func(guard.Fence) bool) {
 	for i := range m.fences {
-		if m.fences[i] == f {
-			m.fences[i] = &gone
+		if f := &m.fences[i]; f.gone == 0 && !keep(f.Fence) {
+			m.w.say(m.name, "fence %s of %s is removed", f.Name(), f.lock)
+			f.gone = m.w.now
+			m.w.after(slowestPolicies, m.forgetFences)
 		}
 	}
-	m.w.after(slowestPolicies, func() { m.forgetFences() })
 }
 
 // forgetFences drops what no server enforces any more.
 func (m *member) forgetFences() {
-	var left []*storedFence
-	for _, f := range m.fences {
-		if f.gone == 0 || m.w.now < f.gone+slowestPolicies {
-			left = append(left, f)
-		}
-	}
-	m.fences = left
+	m.fences = slices.DeleteFunc(m.fences, func(f storedFence) bool {
+		return f.gone != 0 && m.w.now >= f.gone+slowestPolicies
+	})
 }
 
 const (
@@ -196,7 +166,6 @@ type simWorker struct {
 	edits  int
 	writes int
 	stale  time.Duration
-	by     string // versions and owners
 	wanted []guard.Fence
 	kept   []string
 }
@@ -279,20 +248,8 @@ func (s *simWorker) want() {
 	if err != nil {
 		panic(err)
 	}
-	lost, by := map[*decide.Policy][]string{}, ""
-	for _, p := range policies {
-		if lost[p], err = r.controller.policies.lostIn(ctx, p, policies, m); err != nil {
-			panic(err)
-		}
-		by += fmt.Sprint(p.Object.UID, p.Object.Generation, p.Unknown, lost[p])
-	}
-	if by == s.by {
-		return // fences take long to compute
-	}
-	s.by = by
-	s.wanted, s.kept, err = decide.FencesIn(r.hubID(), policies, m, func(p *decide.Policy) ([]string, error) {
-		return lost[p], nil
-	},
+	s.wanted, s.kept, err = decide.FencesIn(r.hubID(), policies, m,
+		func(p *decide.Policy) ([]string, error) { return r.controller.policies.lostIn(ctx, p, policies, m) },
 		func(p *decide.Policy) bool { return r.controller.policies.leadsFor(ctx, p, m) })
 	if err != nil {
 		panic(err)
@@ -345,9 +302,13 @@ func (s *simWorker) check(wanted []guard.Fence, kept []string) {
 	}
 	names := namesOfFences(wanted)
 	if invoke(r.proc, &m.machine, fencesTimeout, func() error {
-		return m.removeFences(func(f guard.Fence) bool {
+		if r.w.now < m.unfenceable {
+			return guard.ErrForbidden
+		}
+		m.removeFences(func(f guard.Fence) bool {
 			return slices.Contains(names, f.Name()) || slices.Contains(kept, f.PolicyName())
 		})
+		return nil
 	}) == nil {
 		s.next = r.w.now + fencesAgain
 	}

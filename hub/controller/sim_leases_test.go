@@ -56,7 +56,7 @@ type backup struct {
 	version int64
 	leases  map[types.NamespacedName]*coordinationv1.Lease
 	spaces  map[string]space
-	fences  []*storedFence
+	fences  []storedFence
 }
 
 func (m *member) snapshot() backup {
@@ -248,7 +248,7 @@ func (a leaseAPI) List(_ context.Context, o metav1.ListOptions) (*coordinationv1
 		list := &coordinationv1.LeaseList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(a.server.version, 10)}}
 		state := a.server.leases
 		if o.ResourceVersion != "" { // from a cache, with whatever version
-			state = a.server.then(a.p.w.now - a.p.w.between(0, a.p.w.timings.Duration))
+			state, _ = a.server.then(a.p.w.now - a.p.w.between(0, a.p.w.timings.Duration))
 		}
 		for _, key := range sortedKeys(state) {
 			if l := state[key]; match(l) {
@@ -261,18 +261,17 @@ func (a leaseAPI) List(_ context.Context, o metav1.ListOptions) (*coordinationv1
 
 func managed(l *coordinationv1.Lease) bool { return l.Labels[v1alpha1.ManagedLabel] == "true" }
 
-// then is the state at an earlier time, as far as the server remembers.
-func (s *leaseServer) then(at time.Duration) map[types.NamespacedName]*coordinationv1.Lease {
-	state := map[types.NamespacedName]*coordinationv1.Lease{}
-	for _, c := range s.log {
-		if c.at > at {
-			break
-		}
-		if state[c.key] = c.lease; c.lease == nil {
+// then is the state at an earlier time, as far as the server remembers, and the index of the next change in its log.
+func (s *leaseServer) then(at time.Duration) (state map[types.NamespacedName]*coordinationv1.Lease, next int) {
+	state = map[types.NamespacedName]*coordinationv1.Lease{}
+	for ; next < len(s.log) && s.log[next].at <= at; next++ {
+		if c := s.log[next]; c.lease != nil {
+			state[c.key] = c.lease
+		} else {
 			delete(state, c.key)
 		}
 	}
-	return state
+	return state, next
 }
 
 // watcher is an informer on the managed Leases of a server, or on others.
@@ -350,7 +349,7 @@ func (wt *watcher) deliver() {
 	wt.busy = false
 	switch w := wt.p.w; {
 	case wt.listing, wt.stopped:
-	case wt.cut(), wt.p.muted:
+	case !wt.sees():
 		wt.p.after(w.between(50*time.Millisecond, 200*time.Millisecond), wt.kick)
 	default:
 		for ; wt.next < len(wt.server.log); wt.next++ {
@@ -360,10 +359,7 @@ func (wt *watcher) deliver() {
 	}
 }
 
-func (wt *watcher) cut() bool {
-	l := wt.p.link(&wt.server.machine)
-	return l.noAnswers || l.noRequests || wt.server.down || wt.server.frozen > wt.p.w.now
-}
+func (wt *watcher) sees() bool { return !wt.p.muted && wt.p.reaches(&wt.server.machine) }
 
 func (wt *watcher) show(key types.NamespacedName, obj *coordinationv1.Lease) {
 	switch {
@@ -392,17 +388,12 @@ func (wt *watcher) relist(stale time.Duration) {
 		if wt.stopped {
 			return
 		}
-		if wt.cut() || wt.p.muted {
+		if !wt.sees() {
 			wt.p.after(100*time.Millisecond, func() { wt.relist(stale) })
 			return
 		}
-		state := map[types.NamespacedName]*coordinationv1.Lease{}
-		wt.next = 0
-		for ; wt.next < len(wt.server.log) && wt.server.log[wt.next].at <= w.now-stale; wt.next++ {
-			c := wt.server.log[wt.next]
-			state[c.key] = c.lease
-		}
-		if stale > 0 {
+		state, next := wt.server.then(w.now - stale)
+		if wt.next = next; stale > 0 {
 			w.say(wt.p.name, "lists %s as it was %v ago", wt.server.name, stale)
 		}
 		wt.replacing = true

@@ -111,12 +111,7 @@ func (w *world) drawLocks() {
 
 // restatedFault has a policy state other durations of a lock, none shorter than the truth.
 var restatedFault = fault{name: "a policy states another stop time of a fenced lock", do: func(w *world) {
-	l, more := pick(w.rng, w.locks), int32(w.rng.IntN(mostMore+1))
-	for _, p := range w.hub.policies {
-		if w.fences(p.Name, l) {
-			w.refence(p.Name, w.restated(p.Name, l, more))
-		}
-	}
+	w.restate(pick(w.rng, w.locks), int32(w.rng.IntN(mostMore+1)))
 }, edits: true}
 
 // shortenedFault has people start the controllers of a lock with shorter durations, and state them. Where the hub does
@@ -153,8 +148,11 @@ func (w *world) cutLeader(l *stockLock) {
 
 // fences reports whether a policy fences a lock.
 func (w *world) fences(policy string, l *stockLock) bool {
-	return slices.ContainsFunc(w.fenced[policy], func(f v1alpha1.LockFence) bool { return f.Name == l.Name })
+	return slices.ContainsFunc(w.fenced[policy], l.is)
 }
+
+// is reports whether a fence is that of the lock.
+func (l *stockLock) is(f v1alpha1.LockFence) bool { return f.Name == l.Name }
 
 // shorten has the controllers of a lock started with the shortest durations.
 func (w *world) shorten(l *stockLock) {
@@ -164,22 +162,18 @@ func (w *world) shorten(l *stockLock) {
 	l.shortened = true
 	l.stockElector = stockElector{lease: 3 * time.Second, renew: 2 * time.Second, retry: time.Second, request: time.Second}
 	w.say("FAULT", "%s has shorter durations", l.Name)
-	for _, p := range w.hub.policies {
-		if w.fences(p.Name, l) {
-			w.refence(p.Name, w.restated(p.Name, l, 0))
-		}
-	}
+	w.restate(l, 0)
 }
 
-// restated are the locks of a policy, one of them with another statement.
-func (w *world) restated(policy string, l *stockLock, more int32) []v1alpha1.LockFence {
-	of := slices.Clone(w.fenced[policy])
-	for i := range of {
-		if of[i].Name == l.Name {
+// restate has the policies that fence a lock state its durations, and so many seconds more.
+func (w *world) restate(l *stockLock, more int32) {
+	for _, p := range w.hub.policies {
+		of := slices.Clone(w.fenced[p.Name])
+		if i := slices.IndexFunc(of, l.is); i >= 0 {
 			of[i] = l.stated(more)
+			w.refence(p.Name, of)
 		}
 	}
-	return of
 }
 
 // refence has a policy fence these locks, and no others.
@@ -251,7 +245,9 @@ func (s *stock) campaign() bool {
 			return false
 		}
 	}
-	s.begins()
+	s.works = true
+	s.w.say(s.name, "works, fenced: %v", s.fenced)
+	s.w.oracle.holds(s)
 	for s.renews() {
 		if !s.sleep(l.retry) {
 			return false
@@ -260,7 +256,8 @@ func (s *stock) campaign() bool {
 	if l.releases {
 		s.release()
 	}
-	s.ends()
+	s.works = false
+	s.w.say(s.name, "stops")
 	s.stockElector = s.lock.stockElector // it is started again
 	return s.sleep(w.between(0, l.lease))
 }
@@ -326,17 +323,4 @@ func ask[T any](s *stock, deadline time.Duration, apply func() (T, error)) (out 
 		}
 	}
 	return out, err
-}
-
-// begins has the controller work.
-func (s *stock) begins() {
-	s.works = true
-	s.w.say(s.name, "works, fenced: %v", s.fenced)
-	s.w.oracle.holds(s)
-}
-
-// ends has it stop.
-func (s *stock) ends() {
-	s.works = false
-	s.w.say(s.name, "stops")
 }

@@ -46,6 +46,11 @@ func (p *proc) link(m *machine) *link {
 	return &p.links[m.id]
 }
 
+// reaches reports whether the process and a server that answers hear each other.
+func (p *proc) reaches(m *machine) bool {
+	return *p.link(m) == link{} && !m.down && m.frozen <= p.w.now
+}
+
 // request is a request to a server. apply carries it out there. Who sent it hears of the outcome, at
 // most once, or of a timeout: a task that waits for it, or else answer.
 type request[T any] struct {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/guard"
 )
 
 // policyNames are those of the policies that a world begins with: one for all namespaces, or one for each where locks
@@ -243,7 +244,7 @@ var movedLockFault = fault{name: "a lock moves to another policy", do: func(w *w
 
 // fencedBut are the locks of a policy but one.
 func (w *world) fencedBut(policy string, l *stockLock) []v1alpha1.LockFence {
-	return slices.DeleteFunc(slices.Clone(w.fenced[policy]), func(f v1alpha1.LockFence) bool { return f.Name == l.Name })
+	return slices.DeleteFunc(slices.Clone(w.fenced[policy]), l.is)
 }
 
 // swappedFault has the two policies manage each other's namespace.
@@ -336,9 +337,5 @@ var unguardedFault = fault{name: "the guard of a member is not in force", do: fu
 
 // loseFences removes all fences.
 func (m *member) loseFences() {
-	for _, f := range slices.Clone(m.fences) {
-		if f.gone == 0 {
-			m.removeFence(f)
-		}
-	}
+	m.removeFences(func(guard.Fence) bool { return false })
 }

@@ -21,7 +21,7 @@ type member struct {
 	away        time.Duration // until then replicas that start cannot reach it
 	revoked     time.Duration // when a leader's Lease gave way to nobody's last
 	servers     []*apiServer
-	fences      []*storedFence
+	fences      []storedFence
 	unfenceable time.Duration            // until then it refuses to store a fence, and to remove one
 	unguarded   time.Duration            // until then the guard of its Leases is not in force
 	probed      func() (struct{}, error) // answersProbe, bound once

@@ -198,8 +198,7 @@ func (m *member) spacesChanged() {
 		ct := r.contacts[m.index]
 		var tell func()
 		tell = func() {
-			l := r.link(&m.machine)
-			if l.noAnswers || l.noRequests || m.down || m.frozen > m.w.now {
+			if !r.reaches(&m.machine) {
 				r.after(200*time.Millisecond, tell)
 			} else if ct.connected {
 				ct.look()
