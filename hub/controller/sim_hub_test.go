@@ -97,10 +97,8 @@ type hubClient struct {
 	r *replica
 }
 
-func (c hubClient) server() *hubServer { return c.r.w.hub }
-
 func (c hubClient) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
-	for _, then := range slices.Backward(c.server().history[key.Name]) {
+	for _, then := range slices.Backward(c.r.w.hub.history[key.Name]) {
 		if then.at > c.r.w.now-c.r.cacheLag {
 			continue
 		}
@@ -119,7 +117,7 @@ func (c hubClient) List(_ context.Context, o client.ObjectList, _ ...client.List
 }
 
 func (c hubClient) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
-	h, record := c.server(), o.(*v1alpha1.NamespaceLeader)
+	h, record := c.r.w.hub, o.(*v1alpha1.NamespaceLeader)
 	h.w.oracle.decides(c.r, record.Name)
 	out, err := call(c.r.proc, &h.machine, decideCall, func() (*v1alpha1.NamespaceLeader, error) {
 		if h.records[record.Name] != nil {
@@ -139,7 +137,7 @@ func (c hubClient) Create(_ context.Context, o client.Object, _ ...client.Create
 
 // Update stores the seal, or a record without its status.
 func (c hubClient) Update(_ context.Context, o client.Object, _ ...client.UpdateOption) error {
-	h := c.server()
+	h := c.r.w.hub
 	if record, ok := o.(*v1alpha1.NamespaceLeader); ok {
 		return h.update(c.r, record, func(stored, sent *v1alpha1.NamespaceLeader) {
 			stored.ObjectMeta, stored.Spec = sent.ObjectMeta, sent.Spec
@@ -160,7 +158,7 @@ func (c hubClient) Update(_ context.Context, o client.Object, _ ...client.Update
 }
 
 func (c hubClient) Delete(_ context.Context, o client.Object, opts ...client.DeleteOption) error {
-	h := c.server()
+	h := c.r.w.hub
 	options := (&client.DeleteOptions{}).ApplyOptions(opts)
 	return invoke(c.r.proc, &h.machine, decideCall, func() error {
 		switch old := h.records[o.GetName()]; {

@@ -127,11 +127,11 @@ func (o *oracle) wrote(w *world, name string, old, now *v1alpha1.NamespaceLeader
 		most *= 4 // two replicas whose clocks differ by more than ε may both decide, until the wrong one finds out
 	}
 	if is.writes > most {
-		o.loop(w, "%s: the record was written %d times within a second", name, is.writes)
+		w.stuck("%s: the record was written %d times within a second", name, is.writes)
 	}
 	if old != nil && now.Spec.Epoch < old.Spec.Epoch && lease.PlausibleEpoch(w.start.Add(w.now), old.Spec.Epoch) &&
 		!w.steps && !w.ahead {
-		o.loop(w, "%s: the record's epoch goes back from %d to %d", name, old.Spec.Epoch, now.Spec.Epoch)
+		w.stuck("%s: the record's epoch goes back from %d to %d", name, old.Spec.Epoch, now.Spec.Epoch)
 	}
 	if now.Spec.State != v1alpha1.StateLeading {
 		return
@@ -141,7 +141,7 @@ func (o *oracle) wrote(w *world, name string, old, now *v1alpha1.NamespaceLeader
 		for _, c := range now.Status.Candidates {
 			w.say("ORACLE", "%+v", c)
 		}
-		o.loop(w, "%s: %s replaces %s (%s), and nothing was wrong with it", name, now.Spec.Leader, is.leader, now.Spec.Reason)
+		w.stuck("%s: %s replaces %s (%s), and nothing was wrong with it", name, now.Spec.Leader, is.leader, now.Spec.Reason)
 	}
 	is.leader = now.Spec.Leader
 }
@@ -172,12 +172,9 @@ func (o *oracle) looks(r *replica, name string, d *decision) {
 		o.mostLooks = d.looks
 	}
 	if d.looks > looksASecond {
-		o.loop(r.w, "%s: %s has looked at it %d times within a second", name, r.name, d.looks)
+		r.w.stuck("%s: %s has looked at it %d times within a second", name, r.name, d.looks)
 	}
 }
-
-// loop tells of a hub that does what it need not do.
-func (o *oracle) loop(w *world, format string, args ...any) { w.stuck(format, args...) }
 
 // mayDecide reports whether the replica has the right to decide now, and knows that no earlier one has it.
 func (r *replica) mayDecide() bool {
@@ -213,7 +210,7 @@ func (o *oracle) plans(r *replica, name string, old, now *v1alpha1.NamespaceLead
 	}
 	for fence, is := range r.contacts[i].worker.found {
 		if is.err != nil && is.missed < r.decisions[name].began && is.policy == now.Spec.Policy {
-			o.loop(r.w, "%s: %s is replaced as planned, and its fence %s is missing", name, old.Spec.Leader, fence)
+			r.w.stuck("%s: %s is replaced as planned, and its fence %s is missing", name, old.Spec.Leader, fence)
 		}
 	}
 }
