@@ -53,7 +53,7 @@ func (vs *Versions) LastValid(fleetName string, stored []*v1alpha1.LeadershipPol
 		p, last := known.parsed(o), known.valid
 		switch {
 		case p.Invalid == nil && (last == nil || last.Object.UID != o.UID || last.Object.Generation <= o.Generation):
-			known.valid = p.copy()
+			known.valid = known.latest
 		case p.Invalid != nil && last != nil && last.Object.UID == o.UID:
 			invalid := p.Invalid
 			p = last.copy()

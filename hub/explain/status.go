@@ -38,7 +38,6 @@ func Status(v *decide.Snapshot, p decide.Plan) v1alpha1.NamespaceLeaderStatus {
 	for _, r := range ranked {
 		s.Candidates = append(s.Candidates, statusOf(v, named[r.Name], old))
 	}
-	s.Message = Describe(p.Decision)
 	some := ShownCandidates(s.Candidates, p.Record.Leader)
 	s.Candidates, s.OmittedCandidates = some, int32(min(len(s.Candidates)-len(some), math.MaxInt32))
 	if v.Policy != nil {
@@ -48,7 +47,9 @@ func Status(v *decide.Snapshot, p decide.Plan) v1alpha1.NamespaceLeaderStatus {
 		s.History = ledger.Newest(is, s.History)
 	}
 	s.History = ledger.History(p.Record, s.History)
-	meta.SetStatusCondition(&s.Conditions, ready(v, p))
+	isReady := ready(v, p)
+	s.Message = isReady.Message
+	meta.SetStatusCondition(&s.Conditions, isReady)
 	meta.SetStatusCondition(&s.Conditions, leasesInPlace(v))
 	return s
 }

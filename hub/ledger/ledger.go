@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -113,7 +114,7 @@ func (l *Ledger) Write(ctx context.Context, e *Entry, is Change) (written bool, 
 		return false, nil
 	}
 	object := l.recordFor(e, is)
-	if equality.Semantic.DeepEqual(e.Found, &object.Spec) {
+	if equal(e.Found, &object.Spec) {
 		return false, nil
 	}
 	if !l.Tenure.Holds() {
@@ -179,6 +180,9 @@ func (l *Ledger) write(ctx context.Context, e *Entry, object *v1alpha1.Namespace
 	return nil
 }
 
+// equal compares the contents of two objects. Most are equal in each bit, which is fast to see.
+func equal(a, b any) bool { return reflect.DeepEqual(a, b) || equality.Semantic.DeepEqual(a, b) }
+
 // TakeOver puts this hub's mark on another hub's record.
 func (l *Ledger) TakeOver(ctx context.Context, e *Entry) error {
 	from, object := e.Object.Spec.Hub, e.Object.DeepCopy()
@@ -228,7 +232,7 @@ func (l *Ledger) WriteStatus(ctx context.Context, e *Entry, status v1alpha1.Name
 	for i := range status.Conditions {
 		status.Conditions[i].ObservedGeneration = e.Object.Generation
 	}
-	if equality.Semantic.DeepEqual(e.Object.Status, status) {
+	if equal(&e.Object.Status, &status) {
 		return nil
 	}
 	object := e.Object.DeepCopy()

@@ -2,14 +2,20 @@ package controller
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // wider is what few worlds have, each for a hole that the others cannot show.
@@ -184,8 +190,8 @@ var moreFault = fault{name: "a leader's Lease is edited to promise more", do: fu
 // faults. A step forward by a little more than D is not among them: when true time has come that far, a reader may
 // believe what it refused before, and of clocks beyond ε nothing is promised.
 var stepFault = fault{name: "the wall clock of the elected replica's host is wrong for a while", do: func(w *world) {
-	for _, r := range w.replicas {
-		if !r.alive || !r.working || r.host.jump != 0 {
+	for _, r := range w.elected() {
+		if r.host.jump != 0 {
 			continue
 		}
 		const hour, days = time.Hour, 13 * 24 * time.Hour
@@ -217,8 +223,8 @@ var deadReader = fault{name: "the connection of a reader dies silently", do: fun
 
 // reattach has the elected replica let go of a member and take it up again, as when its kubeconfig changes.
 var reattach = fault{name: "a member is attached anew", do: func(w *world) {
-	for _, r := range w.replicas {
-		if r.alive && r.working && !r.frozen {
+	for _, r := range w.elected() {
+		if !r.frozen {
 			pick(w.rng, r.contacts).reattach()
 		}
 	}
@@ -252,6 +258,230 @@ func (c *hostClock) wrong() time.Duration {
 		return c.before
 	default:
 		return 0
+	}
+}
+
+// rebuiltWorld has Clusters that are deleted, and made again for another cluster of the same name.
+var rebuiltWorld = special{"Clusters are deleted, and made again for other clusters", func(w *world) {
+	if w.chance(0.5) {
+		w.drawLocks()
+	}
+	if w.chance(0.5) {
+		w.only(func(f fault) bool { return hubsOwn(f) || strings.Contains(f.name, "priority") })
+	}
+	w.quiet = w.chance(0.5)
+	w.kinds = append(w.kinds, rebuiltFault, rebuiltFault)
+}}
+
+// rebuiltFault deletes a Cluster, and makes it again a while later. What was behind it is another cluster then. The old
+// one may be gone, or it goes on out of the hub's reach.
+var rebuiltFault = fault{name: "a Cluster is deleted, and made again for another cluster", do: func(w *world) {
+	i := w.rng.IntN(len(w.members))
+	old := w.members[i]
+	if w.hub.clusters[old.name].gone {
+		return
+	}
+	w.editCluster(old.name, func(c *simCluster) { c.gone = true })
+	if w.chance(0.5) {
+		w.after(w.between(0, 3*time.Second), func() { w.endProcesses(old) })
+	}
+	w.after(w.between(500*time.Millisecond, 10*time.Second), func() { w.rebuild(i) })
+}, edits: true}
+
+// endProcesses ends all readers and controllers of a member.
+func (w *world) endProcesses(m *member) {
+	for _, r := range w.readers {
+		if r.m == m {
+			r.crash()
+		}
+	}
+	for _, s := range w.stocks {
+		if s.m == m {
+			s.crash()
+		}
+	}
+}
+
+// rebuild makes a Cluster again. The cluster behind it has a UID of its own, and no Leases yet.
+func (w *world) rebuild(i int) {
+	old := w.members[i]
+	w.identities++
+	m := w.newMember(i)
+	m.uid += "-" + strconv.Itoa(w.identities)
+	for ns := range old.spaces {
+		m.spaces[ns] = space{}
+	}
+	m.generation = old.generation + 1
+	w.members[i] = m
+	for j, r := range w.readers {
+		switch {
+		case r.m != old:
+		case r.alive: // it goes on, out of the hub's reach
+			w.readers = append(w.readers, w.newReader(m, r.number, w.newClock()))
+		default:
+			w.readers[j] = w.newReader(m, r.number, w.newClock())
+		}
+	}
+	for _, l := range w.locks {
+		w.startStock(m, l)
+	}
+	w.editCluster(m.name, func(c *simCluster) { c.gone, c.generation = false, m.generation })
+}
+
+// follow has a replica reach the clusters that are behind the Clusters now.
+func (r *replica) follow() {
+	for i, ct := range r.contacts {
+		m := r.w.members[i]
+		if c := r.clusters[m.name]; c.gone || c.generation != m.generation || ct.m == m {
+			continue
+		}
+		r.w.say(r.name, "reaches another cluster as %s", m.name)
+		next := r.newContact(m)
+		r.contacts[i] = next
+		ct.detach(func() {
+			next.probe()
+			if r.working {
+				r.spawn(next.attach)
+			}
+		})
+	}
+}
+
+// refusalWorld has members that refuse the hub for a moment, as one does that was restored: first it knows no token,
+// and then no role. The term is not over before its deadline, so nobody else leads.
+var refusalWorld = special{"a member refuses the hub for a moment", func(w *world) {
+	w.acknowledged, w.steady, w.quiet = false, true, true
+	w.durations = w.durations[2:] // so that something of a term is left
+	w.only(func(fault) bool { return false })
+	w.lateHub, w.stopAtReading = 0, 0
+	w.kinds = []fault{refusalFault}
+}}
+
+// refusalFault has one member refuse all requests of the hub. A leader's last renewal is Renew old at most, its next
+// one comes after the refusal has ended and the member has answered for RecoverAfter, which is Renew.
+var refusalFault = fault{name: "a member refuses the hub", do: func(w *world) {
+	if w.now < w.refused {
+		return
+	}
+	m := pick(w.rng, w.members)
+	d := time.Duration(w.durations[0]) * time.Second
+	until := w.now + w.between(100*time.Millisecond, d-3*w.timings.Renew-w.timings.Timeout-w.timings.Skew)
+	w.refused = until + 2*d
+	err := pick(w.rng, []error{apierrors.NewUnauthorized("unknown token"),
+		apierrors.NewForbidden(leaseResource, "", errRefused)})
+	m.deny = func(key types.NamespacedName) error {
+		if w.now < until && key.Namespace != podSpace {
+			return err
+		}
+		return nil
+	}
+	m.refuse = m.deny
+}, member: true}
+
+// answersProbe is what the member says to a probe of the hub.
+func (m *member) answersProbe() (struct{}, error) {
+	return struct{}{}, m.refuse(types.NamespacedName{})
+}
+
+// otherKey is the key of another management cluster's hub.
+var otherKey = seal.Key("fedcba9876543210fedcba9876543210")
+
+// otherHub is the hub of another management cluster, as far as members see it. It leads each namespace in one cluster.
+type otherHub struct {
+	w      *world
+	leader *member
+	term   lease.Term
+	over   bool
+}
+
+// otherHubWorld has another hub's Leases in the members, until somebody deletes them. The next term must wait for what
+// the last of them has promised: readers learn of the deletion late.
+var otherHubWorld = special{"another hub leads, until its Leases are deleted", func(w *world) {
+	w.start, w.acknowledged, w.other = epoch0, false, &otherHub{w: w}
+	w.only(func(f fault) bool { return hubsOwn(f) || strings.Contains(f.name, "connection of a reader") })
+	w.lateWatch = 0.5
+	w.faults += 10*time.Second + w.timings.Duration
+}}
+
+// begin has the other hub lead, until a while after that.
+func (o *otherHub) begin() {
+	w := o.w
+	o.leader = w.members[0]
+	since := w.start.Add(-time.Minute)
+	o.term = lease.Term{
+		Holder: o.leader.identity(), Epoch: lease.EpochFloor(since), AcquireTime: since,
+		Duration: time.Duration(pick(w.rng, w.durations)) * time.Second,
+	}
+	for _, m := range w.members {
+		o.write(m)
+	}
+	o.renew()
+	w.after(w.between(w.timings.Duration, w.faults-8*time.Second), o.end)
+}
+
+// renew has it renew the leader's Leases, again and again.
+func (o *otherHub) renew() {
+	if o.over {
+		return
+	}
+	o.write(o.leader)
+	o.w.after(o.w.timings.Renew, o.renew)
+}
+
+func (o *otherHub) write(m *member) {
+	term := o.term
+	term.RenewTime = o.w.start.Add(o.w.now)
+	for _, ns := range o.w.spaces {
+		if _, exists := m.spaces[ns]; !exists {
+			continue
+		}
+		key := types.NamespacedName{Namespace: ns, Name: leaseNames[0]}
+		obj := &coordinationv1.Lease{}
+		if old := m.leases[key]; old != nil {
+			obj = old.DeepCopy()
+		}
+		c := lease.Content{
+			Term: term, Namespace: ns, Name: key.Name, Cluster: m.identity(), ClusterUID: m.uid, Hub: "other-uid/leasecast",
+			Skew: o.w.timings.Skew,
+		}
+		if err := seal.Write(otherKey, c, obj); err != nil {
+			panic(err)
+		}
+		if obj.UID == "" {
+			_, err := m.create(key, obj)
+			if err != nil {
+				panic(err)
+			}
+			continue
+		}
+		m.put(key, obj, obj.UID)
+	}
+}
+
+// recorded reports whether the records say of each namespace that another hub leads.
+func (o *otherHub) recorded() bool {
+	return !slices.ContainsFunc(o.w.spaces, func(ns string) bool {
+		r := o.w.hub.records[ns]
+		return r == nil || r.Spec.Reason != reason.OtherHub
+	})
+}
+
+// end stops it for good. Then somebody deletes its Leases, as hub/doc.go advises: once the records say that it leads.
+func (o *otherHub) end() {
+	if !o.recorded() {
+		o.w.after(time.Second, o.end)
+		return
+	}
+	o.over = true
+	o.w.say("FAULT", "the other hub is gone, and its Leases are deleted")
+	for _, m := range o.w.members {
+		o.w.after(o.w.between(0, time.Second), func() {
+			for _, key := range m.copyKeys() {
+				if c, _ := wire.Read(m.leases[key]); c.Hub == "other-uid/leasecast" {
+					_ = m.remove(key, nil)
+				}
+			}
+		})
 	}
 }
 

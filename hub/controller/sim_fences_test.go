@@ -5,14 +5,141 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
+	"github.com/leasecast/leasecast/hub/guard/locks"
 	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/worker"
 )
+
+// apiServer is one of the two API servers of a member. Both write to the same etcd. Each has a clock of its own, and
+// each may be behind with what it has read.
+type apiServer struct {
+	clock *hostClock
+	// policies is how late it learns of admission policies.
+	policies time.Duration
+	// Until then it shows Leases as they were at a time.
+	until, as time.Duration
+}
+
+// storedFence is the fence of a lock as a member stores it.
+type storedFence struct {
+	guard.Fence
+	lock   locks.Lock
+	param  types.NamespacedName
+	stored time.Duration
+	gone   time.Duration // when it was removed; zero: it is there
+}
+
+// slowestPolicies is how late an API server learns of an admission policy at most: less than any D.
+const slowestPolicies = 1500 * time.Millisecond
+
+func (w *world) newServers() (both []*apiServer) {
+	for range 2 {
+		both = append(both, &apiServer{clock: w.newClock(), policies: w.between(100*time.Millisecond, slowestPolicies)})
+	}
+	return both
+}
+
+// behindFault has an API server show older Leases than there are, for longer than any promise lasts or for less.
+var behindFault = fault{name: "an API server of a member is behind with the Leases", do: func(w *world) {
+	s := pick(w.rng, pick(w.rng, w.members).servers)
+	s.as, s.until = w.now, w.now+w.between(time.Second, 3*w.timings.Duration)
+}, member: true}
+
+// param is a Lease as the server shows it to admission policies.
+func (s *apiServer) param(m *member, key types.NamespacedName) *coordinationv1.Lease {
+	if m.w.now >= s.until {
+		return m.leases[key]
+	}
+	for i := len(m.log) - 1; i >= 0; i-- {
+		if c := &m.log[i]; c.key == key && c.at <= s.as {
+			return c.lease
+		}
+	}
+	return nil
+}
+
+// enforces reports whether the server enforces a fence at a time.
+func (s *apiServer) enforces(f storedFence, now time.Duration) bool {
+	return f.stored+s.policies <= now && (f.gone == 0 || now < f.gone+s.policies)
+}
+
+// errFenced is what a fence answers.
+var errFenced = apierrors.NewForbidden(leaseResource, "lock", fmt.Errorf("this cluster does not lead the namespace"))
+
+// admit decides as the fences do whether the lock may be taken or renewed now. fenced says that there is a fence.
+func (s *apiServer) admit(m *member, l *stockLock) (fenced bool, err error) {
+	for _, f := range m.fences {
+		if f.lock.NamespacedName != l.NamespacedName || !s.enforces(f, m.w.now) {
+			continue
+		}
+		if fenced = true; !s.admits(m, f) {
+			return true, errFenced
+		}
+	}
+	return fenced, nil
+}
+
+// admits evaluates one fence: this cluster leads by the Lease, the lock is open, and the time is in the term. The
+// server notes the time in whole seconds, and each counts as its end.
+func (s *apiServer) admits(m *member, f storedFence) bool {
+	obj := s.param(m, f.param)
+	if obj == nil {
+		return false
+	}
+	c, _ := wire.Read(obj)
+	noted := s.clock.read(m.w.now).Wall.Truncate(time.Second).Add(time.Second)
+	return c.LeadsHere() && !noted.After(c.Deadline()) && noted.After(c.RenewTime.Add(-c.Skew)) &&
+		slices.Contains(strings.Split(c.OpenLocks, ","), f.lock.ID())
+}
+
+// keptFence is what a worker learns of a fence that it has put in place.
+type keptFence struct{ inForce, written bool }
+
+// keepFence puts a fence in place, as a worker asks for it.
+func (m *member) keepFence(f guard.Fence, namespace string) (k keptFence, err error) {
+	if m.w.now < m.unfenceable {
+		return k, fmt.Errorf("%w: no rights to admission policies", guard.ErrForbidden)
+	}
+	i := slices.IndexFunc(m.fences, func(o storedFence) bool { return o.gone == 0 && o.Name() == f.Name() })
+	if i < 0 {
+		lock, _ := f.Lock()
+		param := types.NamespacedName{Namespace: namespace, Name: f.LeaseName()}
+		m.w.say(m.name, "fence %s of %s by %s is stored", f.Name(), lock, param)
+		i, k.written = len(m.fences), true
+		m.fences = append(m.fences, storedFence{Fence: f, lock: lock, stored: m.w.now, param: param})
+	}
+	k.inForce = pick(m.w.rng, m.servers).enforces(m.fences[i], m.w.now)
+	return k, nil
+}
+
+// removeFences removes all fences but some. Servers enforce them until they learn of that.
+func (m *member) removeFences(keep func(guard.Fence) bool) {
+	for i := range m.fences {
+		if f := &m.fences[i]; f.gone == 0 && !keep(f.Fence) {
+			m.w.say(m.name, "fence %s of %s is removed", f.Name(), f.lock)
+			f.gone = m.w.now
+			m.w.after(slowestPolicies, m.forgetFences)
+		}
+	}
+}
+
+// forgetFences drops what no server enforces any more.
+func (m *member) forgetFences() {
+	m.fences = slices.DeleteFunc(m.fences, func(f storedFence) bool {
+		return f.gone != 0 && m.w.now >= f.gone+slowestPolicies
+	})
+}
 
 const (
 	// fencesLook is how often a worker looks whether other fences are asked for, and fencesAgain when it asks again for
@@ -39,7 +166,6 @@ type simWorker struct {
 	edits  int
 	writes int
 	stale  time.Duration
-	by     string // versions and owners
 	wanted []guard.Fence
 	kept   []string
 }
@@ -122,20 +248,8 @@ func (s *simWorker) want() {
 	if err != nil {
 		panic(err)
 	}
-	lost, by := map[*decide.Policy][]string{}, ""
-	for _, p := range policies {
-		if lost[p], err = r.controller.policies.lostIn(ctx, p, policies, m); err != nil {
-			panic(err)
-		}
-		by += fmt.Sprint(p.Object.UID, p.Object.Generation, p.Unknown, lost[p])
-	}
-	if by == s.by {
-		return // fences take long to compute
-	}
-	s.by = by
-	s.wanted, s.kept, err = decide.FencesIn(r.hubID(), policies, m, func(p *decide.Policy) ([]string, error) {
-		return lost[p], nil
-	},
+	s.wanted, s.kept, err = decide.FencesIn(r.hubID(), policies, m,
+		func(p *decide.Policy) ([]string, error) { return r.controller.policies.lostIn(ctx, p, policies, m) },
 		func(p *decide.Policy) bool { return r.controller.policies.leadsFor(ctx, p, m) })
 	if err != nil {
 		panic(err)
@@ -187,12 +301,15 @@ func (s *simWorker) check(wanted []guard.Fence, kept []string) {
 		return
 	}
 	names := namesOfFences(wanted)
-	_, err := call(r.proc, &m.machine, fencesTimeout, func() (struct{}, error) {
-		return struct{}{}, m.removeFences(func(f guard.Fence) bool {
+	if invoke(r.proc, &m.machine, fencesTimeout, func() error {
+		if r.w.now < m.unfenceable {
+			return guard.ErrForbidden
+		}
+		m.removeFences(func(f guard.Fence) bool {
 			return slices.Contains(names, f.Name()) || slices.Contains(kept, f.PolicyName())
 		})
-	})
-	if err == nil {
+		return nil
+	}) == nil {
 		s.next = r.w.now + fencesAgain
 	}
 }
