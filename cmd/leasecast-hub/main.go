@@ -59,9 +59,6 @@ func run(ctx context.Context) error {
 		fmt.Println("leasecast-hub", version, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
 		return nil
 	}
-	if err := limitMemory(); err != nil {
-		return err
-	}
 	var err error
 	if o.FleetNamespaces, err = namespaces(fleets); err != nil {
 		return err
