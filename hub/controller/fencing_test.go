@@ -286,7 +286,7 @@ func TestWhatAPolicySaysOfItsFences(t *testing.T) {
 		},
 		"one is not known": {
 			&v1alpha1.Fencing{Schedules: schedules}, err(guard.ErrUnsupported),
-			"False Unfenced east (the cluster does not serve ValidatingAdmissionPolicies",
+			"False Unfenced east (the cluster serves no ValidatingAdmissionPolicies",
 		},
 		"one is not checked": {
 			&v1alpha1.Fencing{Schedules: schedules}, err(fmt.Errorf("later")),

@@ -17,7 +17,7 @@ var (
 	ErrForbidden = errors.New("the cluster forbids it: apply config/member there, and config/fencing for fences")
 	// ErrUnsupported is wrapped when the member's API server does not serve the kind, which Kubernetes has since
 	// 1.30.
-	ErrUnsupported = errors.New("the cluster does not serve ValidatingAdmissionPolicies: it needs Kubernetes 1.30 or later")
+	ErrUnsupported = errors.New("the cluster serves no ValidatingAdmissionPolicies: it needs Kubernetes 1.30 or later")
 	// ErrNotEnforced is wrapped when the member does not enforce the policy, or not yet.
 	ErrNotEnforced = errors.New("the cluster does not refuse yet what it must")
 	// errMayNotWrite means that nothing was sent.
