@@ -425,6 +425,17 @@ func TestTheHubIsAPairOnTwoNodesIfThereAreTwo(t *testing.T) {
 	}
 }
 
+func TestTheHeapIsKeptBelowTheContainersLimit(t *testing.T) {
+	container := deployedHub(t).Spec.Template.Spec.Containers[0]
+	limit := container.Resources.Limits.Memory().Value()
+	want := []corev1.EnvVar{{Name: "GOGC", Value: "50"}, {Name: "GOMEMLIMIT", Value: fmt.Sprintf("%dMiB", limit/5*4>>20)}}
+	for _, e := range want {
+		if !slices.Contains(container.Env, e) {
+			t.Errorf("the environment %v lacks %v", container.Env, e)
+		}
+	}
+}
+
 func TestTheHubKnowsTheFlagsOfItsDeployment(t *testing.T) {
 	deployment := deployedHub(t)
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)

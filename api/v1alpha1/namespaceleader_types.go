@@ -192,11 +192,6 @@ type Candidate struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Readers int32 `json:"readers,omitempty"`
-	// hint is what Cluster API says about the Cluster. It decides nothing.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=256
-	Hint string `json:"hint,omitempty"`
 }
 
 // Change is one entry of the history: who led from when, and why.

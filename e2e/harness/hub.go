@@ -59,7 +59,9 @@ func (d *Drill) StartHub(flags ...string) (*process.Process, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	name := fmt.Sprintf("hub-%d", len(d.hubs)+1)
-	p, err := process.Start(name, filepath.Join(d.dir, name+".log"), d.programs.Hub, append([]string{
+	p, err := process.Start(name, filepath.Join(d.dir, name+".log"), "env", append([]string{
+		"GOGC=50", "GOMEMLIMIT=409MiB", // as in config/manager
+		d.programs.Hub,
 		"--kubeconfig=" + d.hubKubeconfig(),
 		"--hub-namespace=" + HubNamespace,
 		"--namespace=" + FleetNamespace,

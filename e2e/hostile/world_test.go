@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -29,8 +28,6 @@ var (
 )
 
 const (
-	// containerLimit is that of config/manager, in bytes.
-	containerLimit = 512 << 20
 	// mostMemory is what a replica may take under every attack, in MiB.
 	mostMemory = 256
 	// mostCores is what it may take of the processor.
@@ -147,7 +144,6 @@ func fences() map[string]*v1alpha1.Fencing {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	_ = os.Setenv("MEMORY_LIMIT", strconv.Itoa(containerLimit)) // as config/manager does; the name is a constant
 	os.Exit(harness.Main(m, harness.Options{
 		Timings:  timings(),
 		Register: true,

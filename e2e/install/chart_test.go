@@ -146,6 +146,9 @@ func TestValuesOfTheChart(t *testing.T) {
 		"image.tag=sha256:12ab":    {"names the digest", image("/leasecast-hub@sha256:12ab")},
 		"logVerbosity=10":          {"has a Deployment", has("Deployment " + hubNamespace + "/leasecast-hub")},
 		`fleetNamespaces=["123"]`:  {"grants 123", has("RoleBinding 123/leasecast-hub-fleet")},
+		"goMemLimit=800MiB": {"limits the heap", func(all map[string]map[string]any) bool {
+			return strings.Contains(fmt.Sprint(all["Deployment "+hubNamespace+"/leasecast-hub"]), "value:800MiB")
+		}},
 		"replicaCount=1": {"lets a node be drained", func(all map[string]map[string]any) bool {
 			spec := at(all["PodDisruptionBudget "+hubNamespace+"/leasecast-hub"], "spec")
 			return spec["minAvailable"] == nil && fmt.Sprint(spec["maxUnavailable"]) == "1"
@@ -164,7 +167,7 @@ func TestValuesOfTheChart(t *testing.T) {
 	}
 	for _, value := range []string{"replicaCount=0", "replicas=2", "fleetNamespaces={Not_A_Name}",
 		"image.pullPolicy=Sometimes", "networkPolicy.enabled=perhaps",
-		"logVerbosity=11", "logVerbosity=-1"} {
+		"logVerbosity=11", "logVerbosity=-1", "goMemLimit=1Gi"} {
 		name, _, _ := strings.Cut(value, "=")
 		if rendered, err := helm(t, "--set="+value); err == nil || !strings.Contains(rendered,
 			strings.ReplaceAll(name, ".", "/")) {

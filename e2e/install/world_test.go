@@ -149,10 +149,16 @@ func (w *world) startProgram(program string) *hub {
 	kubeconfig := filepath.Join(w.dir, name+".kubeconfig")
 	w.Must(os.WriteFile(kubeconfig, content, 0o600))
 	h := &hub{w: w, metrics: fleet.FreeAddress(w.t), probe: fleet.FreeAddress(w.t)}
-	w.t.Setenv("POD_NAMESPACE", hubNamespace) // fieldRef metadata.namespace
-	args := append(spec.Containers[0].Args, "--kubeconfig="+kubeconfig, "--allow-local-addresses",
+	args := []string{"POD_NAMESPACE=" + hubNamespace} // fieldRef metadata.namespace
+	for _, e := range spec.Containers[0].Env {
+		if e.ValueFrom == nil {
+			args = append(args, e.Name+"="+e.Value)
+		}
+	}
+	args = append(append(args, program), spec.Containers[0].Args...)
+	args = append(args, "--kubeconfig="+kubeconfig, "--allow-local-addresses",
 		"--metrics-address="+h.metrics, "--probe-address="+h.probe)
-	h.Process, err = process.Start(name, filepath.Join(w.dir, name+".log"), program, args...)
+	h.Process, err = process.Start(name, filepath.Join(w.dir, name+".log"), "env", args...)
 	w.Must(err)
 	w.t.Cleanup(func() {
 		_ = h.Kill() // it may have lost its rights by then, and ended for that

@@ -48,7 +48,7 @@ func TestARecordWithThousandsOfClustersIsStored(t *testing.T) {
 					name := fmt.Sprintf("a%d", n) + strings.Repeat("a", long)
 					r.Observed[name] = 1_000_000_000
 					all = append(all, v1alpha1.Candidate{Name: name, Priority: 1_000_000_000, Message: message,
-						Hint: message[:min(256, len(message))], Reason: "Unreachable"})
+						Reason: "Unreachable"})
 				}
 				all = append(all, v1alpha1.Candidate{Name: "west", Eligible: true}, v1alpha1.Candidate{Name: "east", Priority: 7})
 				o := &v1alpha1.NamespaceLeader{}
@@ -62,7 +62,7 @@ func TestARecordWithThousandsOfClustersIsStored(t *testing.T) {
 					shown = append(shown, c.Name)
 				}
 				bytes := size(t, o) + managedFields(counted, "priority") +
-					managedFields(shown, "priority", "eligible", "reason", "message", "hint", "readers")
+					managedFields(shown, "priority", "eligible", "reason", "message", "readers")
 				t.Logf("%d priorities, %d candidates, %d bytes", len(counted), len(shown), bytes)
 				if bytes > etcdTakes-etcdTakes/8 {
 					t.Errorf("%d bytes: etcd takes %d", bytes, etcdTakes)

@@ -212,7 +212,7 @@ func TestASealThatCannotBeRaisedIsShown(t *testing.T) {
 			if err := api.Get(t.Context(), client.ObjectKeyFromObject(small), small); err != nil {
 				t.Fatal(err)
 			}
-			small.Data["largest-lease-duration-seconds"] = []byte("5")
+			small.Data["policies"] = sealed("5s", "1s", "0s", "shops")
 			if err := api.Update(t.Context(), small); err != nil {
 				t.Fatal(err)
 			}

@@ -24,7 +24,7 @@ func completed(t *testing.T, c *Controller, v *decide.Snapshot, bounds ...seal.B
 		f.Tenure.Started, f.Tenure.Inherited = c.Tenure.Started()
 	}
 	for _, b := range bounds {
-		f.Seal.Policies[""] = b
+		f.Seal.Policies["shops"] = b
 	}
 	for i := range v.Members {
 		v.Members[i].Leases = nil

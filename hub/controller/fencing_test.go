@@ -265,17 +265,17 @@ func TestWhatAPolicySaysOfItsFences(t *testing.T) {
 		},
 		"one is missing": {
 			&v1alpha1.Fencing{Schedules: schedules}, err(guard.ErrNotEnforced),
-			"False Unfenced east (a fence that the policy asks for does not refuse yet what it must)",
+			"False Unfenced east (the cluster does not refuse yet what it must)",
 		},
 		"one is forbidden": {
 			&v1alpha1.Fencing{Schedules: schedules}, err(guard.ErrForbidden),
-			"False Unfenced east (the cluster does not let the hub install the fences",
+			"False Unfenced east (the cluster forbids it: apply config/member there, and config/fencing for fences)",
 		},
 		"one is refused": {&v1alpha1.Fencing{Schedules: schedules},
 			err(fmt.Errorf("%w (%w)", guard.ErrForbidden,
 				apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("says a webhook")))),
-			"False Unfenced east (the cluster does not let the hub install the fences that the policy asks for: apply " +
-				"config/fencing there, or see who refuses it: forbidden: says a webhook)"},
+			"False Unfenced east (the cluster forbids it: apply config/member there, and config/fencing for fences: " +
+				"forbidden: says a webhook)"},
 		"two are not allowed": {&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{simLock, like}},
 			err(guard.NotAllowedError{Namespaces: []string{"stock"}}),
 			"False Unfenced east (an administrator of the cluster has to allow what is fenced outside the policy's " +
@@ -286,11 +286,11 @@ func TestWhatAPolicySaysOfItsFences(t *testing.T) {
 		},
 		"one is not known": {
 			&v1alpha1.Fencing{Schedules: schedules}, err(guard.ErrUnsupported),
-			"False Unfenced east (the cluster knows no ValidatingAdmissionPolicies",
+			"False Unfenced east (the cluster serves no ValidatingAdmissionPolicies",
 		},
 		"one is not checked": {
 			&v1alpha1.Fencing{Schedules: schedules}, err(fmt.Errorf("later")),
-			"False Unfenced east (a fence that the policy asks for has not been checked yet",
+			"False Unfenced east (it has not been checked yet)",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

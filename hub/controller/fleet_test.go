@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -278,6 +279,16 @@ func policyOf(fleetName, name, namespace string) *v1alpha1.LeadershipPolicy {
 		RequestTimeoutMilliseconds: 3000, MaxClockSkewMilliseconds: 1000,
 	}
 	return p
+}
+
+// sealed returns what the seal holds of bounds that these policies have.
+func sealed(duration, skew, stop string, policies ...string) []byte {
+	all := map[string]map[string]string{}
+	for _, name := range policies {
+		all[name] = map[string]string{"leaseDuration": duration, "maxClockSkew": skew, "stopTime": stop}
+	}
+	text, _ := json.Marshal(all)
+	return text
 }
 
 // sealOf names the Secret of a fleet's seal.

@@ -57,7 +57,7 @@ func hubOf(t *testing.T, c *Controller) client.Client {
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: shop.Namespace, Name: seal.SecretName},
 		Data: map[string][]byte{
-			"key": testKey, "largest-lease-duration-seconds": []byte("60"), "largest-max-clock-skew": []byte("5s"),
+			"key": testKey, "policies": sealed("60s", "5s", "0s", "shops"),
 		}}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(record, p, secret).WithStatusSubresource(record).Build()
 	c.Client, c.Live, c.source, c.events = api, api, nobody{}, silent{}
@@ -104,7 +104,7 @@ func TestADecisionKnowsTheLargestDurationsOfTheSeal(t *testing.T) {
 	if err := api.Get(t.Context(), client.ObjectKeyFromObject(told), told); err != nil {
 		t.Fatal(err)
 	}
-	told.Data["largest-stop-time"] = []byte("17s")
+	told.Data["policies"] = sealed("60s", "5s", "17s", "shops")
 	if err := api.Update(t.Context(), told); err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func raiseSeal(t *testing.T, api client.Client, seconds, skew string) {
 	if err := api.Get(t.Context(), key, secret); err != nil {
 		t.Fatal(err)
 	}
-	secret.Data["largest-lease-duration-seconds"], secret.Data["largest-max-clock-skew"] = []byte(seconds), []byte(skew)
+	secret.Data["policies"] = sealed(seconds+"s", skew, "0s", "shops")
 	if err := api.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}

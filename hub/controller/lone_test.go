@@ -76,7 +76,7 @@ func showing(t *testing.T, clock lease.Clock) (*Controller, *shownBy) {
 		t.Fatal(err)
 	}
 	// as the policies
-	secret.Data["largest-lease-duration-seconds"], secret.Data["largest-max-clock-skew"] = []byte("15"), []byte("1s")
+	secret.Data["policies"] = sealed("15s", "1s", "0s", "shops", "desks")
 	if err := api.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)
 	}

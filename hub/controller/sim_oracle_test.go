@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // oracle judges what readers may do, by their own clocks, at every instant of true
@@ -153,13 +155,23 @@ func (o *oracle) sends(w *world, obj *coordinationv1.Lease) {
 	if c.Hub == "" || !c.LeadsHere() {
 		return
 	}
-	data := w.hub.secret.Data
-	d, _ := time.ParseDuration(string(data["largest-lease-duration-seconds"]) + "s")
-	skew, _ := time.ParseDuration(string(data["largest-max-clock-skew"]))
-	if c.Duration > d || c.Skew > skew {
-		o.fail(w, "%s: a Lease with D %v and ε %v is sent, and the seal has %v and %v", c.Namespace, c.Duration, c.Skew, d,
-			skew)
+	if b := w.sealed(); c.Duration > b.Duration || c.Skew > b.Skew {
+		o.fail(w, "%s: a Lease with D %v and ε %v is sent, and the seal has %v and %v", c.Namespace, c.Duration, c.Skew,
+			b.Duration, b.Skew)
 	}
+}
+
+// sealed returns the largest bounds of all policies in the seal.
+func (w *world) sealed() (b seal.Bounds) {
+	var all map[string]struct{ LeaseDuration, MaxClockSkew, StopTime string }
+	_ = json.Unmarshal(w.hub.secret.Data["policies"], &all)
+	for _, texts := range all {
+		d, _ := time.ParseDuration(texts.LeaseDuration)
+		skew, _ := time.ParseDuration(texts.MaxClockSkew)
+		stop, _ := time.ParseDuration(texts.StopTime)
+		b = b.Max(seal.Bounds{Duration: d, Skew: skew, Stop: stop})
+	}
+	return b
 }
 
 // looks judges a replica that looks at a namespace to decide on it: one that does so again and again, without waiting

@@ -134,7 +134,7 @@ func (w *world) populate() {
 	}
 	w.hub.secret.Namespace, w.hub.secret.Name, w.hub.secret.ResourceVersion = simFleet, seal.SecretName, "0"
 	w.hub.secret.Data = map[string][]byte{
-		"key": simKey, "largest-lease-duration-seconds": []byte("0"), "largest-max-clock-skew": []byte("0s"),
+		"key": simKey, "policies": []byte("{}"),
 	}
 	w.hub.policies = w.firstPolicies()
 	for i := range 2 + w.rng.IntN(2) {
@@ -248,15 +248,14 @@ func (w *world) judge() {
 		}
 	}
 	// A takeover counts with the largest ε, which nothing else tells.
-	if got, err := time.ParseDuration(string(w.hub.secret.Data["largest-max-clock-skew"])); err != nil ||
-		got < w.timings.Skew {
-		w.stuck("the seal remembers an ε of %v, and the policy's is %v", got, w.timings.Skew)
+	sealed := w.sealed()
+	if sealed.Skew < w.timings.Skew {
+		w.stuck("the seal remembers an ε of %v, and the policy's is %v", sealed.Skew, w.timings.Skew)
 	}
 	for _, o := range w.hub.policies {
 		p := decide.ParsePolicy(o)
-		got, err := time.ParseDuration(string(w.hub.secret.Data["largest-stop-time"]))
-		if stop := p.Election.StopTime; p.Invalid == nil && (err != nil || got < stop) {
-			w.stuck("the seal remembers a stop time of %v, and that of policy %s is %v", got, o.Name, stop)
+		if stop := p.Election.StopTime; p.Invalid == nil && sealed.Stop < stop {
+			w.stuck("the seal remembers a stop time of %v, and that of policy %s is %v", sealed.Stop, o.Name, stop)
 		}
 	}
 	w.judgeLocks()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -54,7 +55,10 @@ func TestWhoMayLead(t *testing.T) {
 	}
 	anotherLeads := election.Record{State: election.Leading, Leader: "west", Epoch: 20}
 	const notYet, gone = "the hub has not reached the cluster yet", "the namespace is being deleted there"
-	const missing = "the namespace does not exist there, or does not match the policy"
+	const (
+		missing = "the namespace does not exist there, or does not match the policy"
+		open    = "the policy that protects the Leases is not in force: the cluster does not refuse yet what it must"
+	)
 	const stays = "the Cluster is paused: it keeps what it has, and is never newly chosen"
 	for name, test := range map[string]struct {
 		record election.Record
@@ -143,14 +147,14 @@ func TestWhoMayLead(t *testing.T) {
 			anotherLeads, east(troubled(reason.Unwatched)), election.Fit, reason.Unwatched, "the trouble",
 		},
 		"one without the guard": {
-			anotherLeads, east(unguarded, paused), election.RetainOnly, reason.Unguarded, unguardedMessage(guard.ErrNotEnforced),
+			anotherLeads, east(unguarded, paused), election.RetainOnly, reason.Unguarded, open,
 		},
 		"one without a fence": {
-			anotherLeads, east(unfenced, paused), election.RetainOnly, reason.Unfenced, unfencedMessage(guard.ErrNotEnforced),
+			anotherLeads, east(unfenced, paused), election.RetainOnly, reason.Unfenced,
+			"a fence that the policy asks for is not in force: the cluster does not refuse yet what it must",
 		},
 		"one without the guard and a fence": {
-			anotherLeads, east(unguarded, unfenced), election.RetainOnly, reason.Unguarded,
-			unguardedMessage(guard.ErrNotEnforced),
+			anotherLeads, east(unguarded, unfenced), election.RetainOnly, reason.Unguarded, open,
 		},
 		"one that is paused": {
 			anotherLeads, east(paused, failing), election.RetainOnly, reason.Paused, stays,
@@ -216,7 +220,7 @@ func TestALeaderThatTakesNoPartIsACandidateThatMustNotLead(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test.member.Priority, test.member.Hint = 5, "Provisioned"
+			test.member.Priority = 5
 			v := shopView(election.Record{State: election.Leading, Leader: "east", Epoch: 20}, test.member,
 				measured("west", agrees))
 			cs, _ := candidatesOf(v)
@@ -224,7 +228,7 @@ func TestALeaderThatTakesNoPartIsACandidateThatMustNotLead(t *testing.T) {
 				t.Fatalf("%d candidates, want 2", len(cs))
 			}
 			want := election.Candidate{Name: "east", Priority: 5, Fitness: election.Unfit, Reason: test.why}
-			if got := cs[0]; got.Candidate != want || message(v, &got) != test.words || got.Member.Hint != "Provisioned" {
+			if got := cs[0]; got.Candidate != want || message(v, &got) != test.words {
 				t.Errorf("%+v, want %+v", got, want)
 			}
 			v.Policy = nil
@@ -276,18 +280,15 @@ func TestAPriorityThatCannotBeRead(t *testing.T) {
 	}
 }
 
-func TestWhatAnUnguardedClusterIsToldToDo(t *testing.T) {
-	for words, err := range map[string]error{
-		"the cluster does not let the hub install the policy that protects the Leases: " +
-			"apply config/member there": guard.ErrForbidden,
-		"the cluster knows no ValidatingAdmissionPolicies, so nothing can protect the Leases: it needs Kubernetes 1.30 " +
-			"or later": guard.ErrUnsupported,
-		"the policy that protects the Leases does not refuse yet what it must": guard.ErrNotEnforced,
-		"the policy that protects the Leases has not been checked yet":         errors.New("anything else"),
-	} {
-		if got := unguardedMessage(fmt.Errorf("check: %w", err)); got != words {
-			t.Errorf("%v: %q, want %q", err, got, words)
+func TestMissingMessage_IsTheSameForEachAnswer(t *testing.T) {
+	answer := apierrors.NewInternalError(errors.New("port 2"))
+	for _, cause := range []error{guard.ErrForbidden, guard.ErrUnsupported, guard.ErrNotEnforced, guard.ErrUnchecked} {
+		if got := missingMessage(fmt.Errorf("check: %w (%w)", cause, answer)); got != cause.Error() {
+			t.Errorf("%q, want %q", got, cause)
 		}
+	}
+	if got := missingMessage(answer); got != guard.ErrUnchecked.Error() {
+		t.Errorf("without a cause: %q", got)
 	}
 }
 

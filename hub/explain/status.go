@@ -59,7 +59,7 @@ func Status(v *decide.Snapshot, p decide.Plan) v1alpha1.NamespaceLeaderStatus {
 func statusOf(v *decide.Snapshot, c *decide.Candidate, old map[string]v1alpha1.Candidate) v1alpha1.Candidate {
 	out := v1alpha1.Candidate{
 		Name: c.Name, Priority: c.Priority, Eligible: c.Fitness == election.Fit,
-		Reason: c.Reason, Message: cut(message(v, c), 1024), Hint: cut(c.Member.Hint, 256),
+		Reason: c.Reason, Message: cut(message(v, c), 1024),
 		Readers: int32(min(c.Member.Readers, math.MaxInt32)),
 	}
 	if o := old[out.Name]; o.Reason == out.Reason && o.Eligible == out.Eligible && fickle(o.Reason) {

@@ -15,7 +15,6 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
-	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/publish"
 )
@@ -23,13 +22,13 @@ import (
 var statusNow = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // candidateOf is a candidate about which something was reported.
-func candidateOf(detail, hint string) decide.Candidate {
-	return decide.Candidate{Detail: detail, Member: &decide.Member{Member: fleet.Member{Hint: hint}}}
+func candidateOf(detail string) decide.Candidate {
+	return decide.Candidate{Detail: detail, Member: &decide.Member{}}
 }
 
 func TestTheStatusSaysWhatWasDecided(t *testing.T) {
 	v := shopView(eastLeads(19))
-	east, west := candidateOf("", "Provisioned"), candidateOf("it is ill", "")
+	east, west := candidateOf(""), candidateOf("it is ill")
 	east.Name, east.Priority, east.Fitness, east.Reason = "east", 9, election.Fit, reason.Eligible
 	west.Name, west.Priority, west.Fitness, west.Reason = "west", 5, election.Unfit, reason.Unreachable
 	s := Status(v, decide.Plan{Decision: election.Decision{Record: eastLeads(20)},
@@ -38,7 +37,7 @@ func TestTheStatusSaysWhatWasDecided(t *testing.T) {
 		t.Errorf("message %q, by generation %d of the policy", s.Message, s.ObservedPolicyGeneration)
 	}
 	if want := []v1alpha1.Candidate{
-		{Name: "east", Priority: 9, Eligible: true, Reason: reason.Eligible, Hint: "Provisioned"},
+		{Name: "east", Priority: 9, Eligible: true, Reason: reason.Eligible},
 		{Name: "west", Priority: 5, Reason: reason.Unreachable, Message: "it is ill"},
 	}; !slices.Equal(s.Candidates, want) {
 		t.Errorf("candidates, the best first: %+v", s.Candidates)
@@ -101,7 +100,7 @@ func TestTheHistoryKeepsTheNewestChanges(t *testing.T) {
 // An error that names another port each time is no news, and must not be written each time.
 func TestWordsStayWhileAFickleReasonDoes(t *testing.T) {
 	of := func(r reason.Reason, f election.Fitness, words string) decide.Candidate {
-		c := candidateOf(words, "")
+		c := candidateOf(words)
 		c.Name, c.Reason, c.Fitness = "east", r, f
 		return c
 	}
@@ -146,9 +145,9 @@ func TestWordsAreCutToWhatTheRecordTakes(t *testing.T) {
 		}
 	}
 	long := strings.Repeat("x", 2000)
-	c := candidateOf(long, long)
-	if got := statusOf(nil, &c, nil); len(got.Message) != 1024 || len(got.Hint) != 256 {
-		t.Errorf("a message of %d and a hint of %d bytes", len(got.Message), len(got.Hint))
+	c := candidateOf(long)
+	if got := statusOf(nil, &c, nil); len(got.Message) != 1024 {
+		t.Errorf("a message of %d bytes", len(got.Message))
 	}
 	m := changed(measured("east", agrees), func(m *decide.Member) {
 		m.Sync = publish.SyncStatus{Problem: reason.Unwritable, Message: long}
@@ -270,7 +269,7 @@ func TestTheStatusShowsHowManyReadersAreRegistered(t *testing.T) {
 		"as many as there are":      {3, 3},
 		"or as many as a field has": {math.MaxInt, math.MaxInt32},
 	} {
-		c := candidateOf("", "")
+		c := candidateOf("")
 		c.Name, c.Member.Readers = "east", test.registered
 		if got := statusOf(nil, &c, nil); got.Readers != test.want {
 			t.Errorf("%s: %d readers are shown, want %d", name, got.Readers, test.want)
@@ -280,7 +279,7 @@ func TestTheStatusShowsHowManyReadersAreRegistered(t *testing.T) {
 
 // A status goes on from the one before: what it said of a candidate whose reason stays, and what changed earlier.
 func TestAStatusGoesOnFromTheOneBefore(t *testing.T) {
-	west := candidateOf("no answer from port 2", "")
+	west := candidateOf("no answer from port 2")
 	west.Name, west.Fitness, west.Reason = "west", election.Unfit, reason.Unreachable
 	v := shopView(eastLeads(22))
 	v.Object = &v1alpha1.NamespaceLeader{}
@@ -306,7 +305,7 @@ func TestAStatusGoesOnFromTheOneBefore(t *testing.T) {
 func TestStatusCountsTheCandidatesThatItOmits(t *testing.T) {
 	var cs []decide.Candidate
 	for n := range 1000 {
-		c := candidateOf(strings.Repeat("x", 1024), "")
+		c := candidateOf(strings.Repeat("x", 1024))
 		c.Name, c.Fitness = fmt.Sprintf("c%d", n), election.Unfit
 		cs = append(cs, c)
 	}

@@ -19,7 +19,7 @@ type walk struct {
 }
 
 // unread are the functions and methods whose results only people read.
-var unread = []string{"String", "GoString", "Error", "MarshalJSON", "describe", "unguardedMessage"}
+var unread = []string{"String", "GoString", "Error", "MarshalJSON", "describe", "missingMessage"}
 
 // sites returns those of a file, in the order of its text.
 func (s *source) sites(f *file) []*site {
