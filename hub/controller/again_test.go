@@ -272,7 +272,7 @@ func entryOf(t *testing.T, c *Controller, key types.NamespacedName) *ledger.Entr
 	if c.Live == nil {
 		c.Live, c.Clock = noRecords{}, fixedClock(musterStart)
 	}
-	e, err := c.ledger.Take(t.Context(), key, 0)
+	e, err := c.ledger.Take(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
 	}

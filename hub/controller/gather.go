@@ -25,7 +25,7 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (v *d
 		return nil, err
 	}
 	v = &decide.Snapshot{HubID: c.HubID, Skew: max(bounds.Skew, sealed.Largest().Skew)}
-	e, err := c.ledger.Take(ctx, key, v.Skew)
+	e, err := c.ledger.Take(ctx, key)
 	defer func() {
 		if err != nil {
 			c.ledger.Release(e)
@@ -43,9 +43,6 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (v *d
 			return nil, err
 		}
 		v.Members = append(v.Members, is)
-	}
-	if v.Deposed {
-		v.Stop, v.Renews = "the record was changed, and this replica may not be the elected one any more", true
 	}
 	v.Claim(c.claimable(ctx, v, policies))
 	if !c.source.synced() {
@@ -88,7 +85,7 @@ func (c *Controller) checkMove(ctx context.Context, v *decide.Snapshot) error {
 	case v.Stop != "":
 	case v.Moved && v.Policy == nil:
 		v.Stop, v.Renews = "the record came from another hub, and no policy claims the namespace yet", true
-	case v.Vanished, v.Found == nil && decide.AllPaused(v.Members), v.Policy == nil && v.Managed():
+	case v.Restored, v.Found == nil && decide.AllPaused(v.Members), v.Policy == nil && v.Managed():
 		move, err := c.source.move(ctx, v.Key.Namespace)
 		switch {
 		case err != nil:

@@ -61,7 +61,7 @@ func hubOf(t *testing.T, c *Controller) client.Client {
 		}}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(record, p, secret).WithStatusSubresource(record).Build()
 	c.Client, c.Live, c.source, c.events = api, api, nobody{}, silent{}
-	c.Seals, c.Elected = seal.NewStore(api, api), func(context.Context) bool { return true }
+	c.Seals = seal.NewStore(api, api)
 	return api
 }
 

@@ -52,10 +52,10 @@ func TestWhatAMoveStops(t *testing.T) {
 			record: leads, change: []func(*decide.Snapshot){paused}, move: fleet.Moving,
 		},
 		"a record that vanished from a fleet": {
-			record: leads, change: []func(*decide.Snapshot){func(v *decide.Snapshot) { v.Vanished = true }},
+			record: leads, change: []func(*decide.Snapshot){func(v *decide.Snapshot) { v.Restored = true }},
 		},
 		"a record that vanished from a moving one": {
-			record: leads, change: []func(*decide.Snapshot){func(v *decide.Snapshot) { v.Vanished = true }}, move: fleet.Moving,
+			record: leads, change: []func(*decide.Snapshot){func(v *decide.Snapshot) { v.Restored = true }}, move: fleet.Moving,
 			stops: true, standing: true,
 		},
 		"a lost record of a fleet that pauses": {

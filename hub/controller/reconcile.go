@@ -81,8 +81,7 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	case written && p.After == 0:
 		return reconcile.Result{RequeueAfter: rightAway}, nil // decide again on the new record
 	default:
-		settles := c.Tenure.EarlierEndIn(c.Clock.Now(), v.Skew) // from then on the record is certain
-		return reconcile.Result{RequeueAfter: soonest(p.Health, p.After, wait, settles)}, nil
+		return reconcile.Result{RequeueAfter: soonest(p.Health, p.After, wait)}, nil
 	}
 }
 

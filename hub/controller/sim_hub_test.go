@@ -70,12 +70,9 @@ func (h *hubServer) putRecord(name string, o *v1alpha1.NamespaceLeader) *v1alpha
 		delete(h.records, name)
 	}
 	h.history[name] = append(h.history[name], recordThen{h.w.now, o})
-	version, order := "", h.version
-	if o != nil {
-		version = o.ResourceVersion
-	}
+	version := h.version
 	for _, r := range h.w.replicas {
-		r.after(h.w.lag()+r.cacheLag, func() { r.showRecord(name, version, order) })
+		r.after(h.w.lag()+r.cacheLag, func() { r.showRecord(name, version, o == nil) })
 	}
 	if h.w.trace != nil && o != nil {
 		s := o.Spec

@@ -85,10 +85,15 @@ func TestStoriesOfLocks(t *testing.T) {
 			w.run(w.now + w.timings.Renew/2)
 			w.loseRecords()
 		},
-		"the stop time falls while the leader is out of reach, and the record is edited while no hub runs": func(w *world) {
+		"the leader is out of reach, and a record from before its term is created again while no hub runs": func(w *world) {
 			w.cutOffHeld()
 			w.shorten(w.locks[0])
-			w.editAll(func(s *v1alpha1.NamespaceLeaderSpec) { s.StopTimeSeconds = 0 })
+			for _, r := range w.replicas {
+				r.crash()
+			}
+			for _, ns := range w.spaces {
+				w.createAgain(ns, w.hub.history[ns][0].record)
+			}
 		},
 		// The hub reads the Lease, and then promises what never arrives.
 		"the stop time falls while a webhook fails the hub's writes in the leader's cluster": func(w *world) {

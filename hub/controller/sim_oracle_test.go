@@ -5,7 +5,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -68,9 +67,13 @@ func (o *oracle) wrote(w *world, name string, old, now *v1alpha1.NamespaceLeader
 	if is.writes > most {
 		o.loop(w, "%s: the record was written %d times within a second", name, is.writes)
 	}
-	if old != nil && now.Spec.Epoch < old.Spec.Epoch && lease.PlausibleEpoch(w.start.Add(w.now), old.Spec.Epoch) &&
-		!w.steps && !w.ahead {
-		o.loop(w, "%s: the record's epoch goes back from %d to %d", name, old.Spec.Epoch, now.Spec.Epoch)
+	switch s := now.Spec; { // the API server would refuse these
+	case old != nil && s.Epoch < old.Spec.Epoch:
+		o.loop(w, "%s: the record's epoch goes back from %d to %d", name, old.Spec.Epoch, s.Epoch)
+	case s.State == "", s.Since == nil, s.State == v1alpha1.StateVacant && s.Leader != "",
+		s.State == v1alpha1.StateLeading &&
+			(s.Leader == "" || s.Epoch == 0 || s.LeaseDurationSeconds == 0 || s.LeaseName == ""):
+		o.loop(w, "%s: the record is incomplete: %+v", name, s)
 	}
 	if now.Spec.State != v1alpha1.StateLeading {
 		return

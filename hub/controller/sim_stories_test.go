@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"math"
 	"testing"
 	"time"
 
@@ -139,16 +138,6 @@ func TestStories(t *testing.T) {
 			w.hub.policies = policies
 			w.hubChanged()
 		},
-		"a record is edited to an epoch beyond all that fit into a Lease, while no hub runs": func(w *world) {
-			w.editAll(func(s *v1alpha1.NamespaceLeaderSpec) { s.Epoch = math.MaxInt64 })
-		},
-		"a record is edited to an epoch that readers believe no hub has given, while no hub runs": func(w *world) {
-			w.editAll(func(s *v1alpha1.NamespaceLeaderSpec) { s.Epoch = 1e9 })
-		},
-		"a record is edited to a term of years, and its leader is lost, while no hub runs": func(w *world) {
-			w.cutOff(w.leader(w.spaces[0]).m)
-			w.editAll(func(s *v1alpha1.NamespaceLeaderSpec) { s.LeaseDurationSeconds = math.MaxInt32 })
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -224,18 +213,6 @@ func (w *world) longTerm() *member {
 		return w.members[0]
 	}
 	return leader.m
-}
-
-// editAll edits all records while both replicas end.
-func (w *world) editAll(edit func(*v1alpha1.NamespaceLeaderSpec)) {
-	for _, r := range w.replicas {
-		r.crash()
-	}
-	for _, ns := range w.spaces {
-		r := w.hub.records[ns].DeepCopy()
-		edit(&r.Spec)
-		w.hub.putRecord(ns, r)
-	}
 }
 
 // stopAtReadings stops the elected replica for so long at its next reading, while the others cannot reach the leader. A
