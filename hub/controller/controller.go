@@ -75,10 +75,7 @@ func New(o Options) *Controller {
 		hub: h, sources: c.sources,
 		lowerings: map[string]lowering{}, read: map[string]lease.Reading{}, broken: map[useOfSeal]string{},
 	}
-	c.statuses = &policyStatuses{
-		hub: h, members: c.members, policies: c.policies, lone: c.lone, seals: c.seals,
-		lastStandsBack: map[types.NamespacedName]lease.Reading{},
-	}
+	c.statuses = &policyStatuses{hub: h, members: c.members, policies: c.policies, lone: c.lone, seals: c.seals}
 	return c
 }
 

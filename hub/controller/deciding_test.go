@@ -99,7 +99,7 @@ func TestWhatWasSentCountsWithTheStopTimeOfItsPolicy(t *testing.T) {
 // beside is a scene in which another installation serves the fleet.
 type beside struct{ *scene }
 
-func (beside) servedBy(string) string { return besideMark }
+func (beside) served(string) (here bool, other string) { return false, "platform" }
 
 // What stands is renewed only as long as nothing says that this would be wrong.
 func TestWhatStandsWhileNothingIsDecided(t *testing.T) {
@@ -118,7 +118,7 @@ func TestWhatStandsWhileNothingIsDecided(t *testing.T) {
 			s.c.source = &scene{moves: fleet.Moving}
 		}, true},
 		"another installation serves the fleet": {func(s *stage) {
-			s.c.HubID, s.c.source = seal.Mark("uid", "leasecast-system"), beside{&scene{}}
+			s.c.source = beside{&scene{}}
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

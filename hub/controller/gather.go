@@ -9,7 +9,6 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
-	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
 )
 
@@ -44,10 +43,10 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (v *d
 		}
 		v.Members = append(v.Members, is)
 	}
-	v.Claim(c.claimable(ctx, v, policies))
 	if !c.source.synced() {
 		v.Stop = "the Clusters are not known yet"
 	}
+	v.Claim(c.claimable(ctx, v, policies))
 	if err := c.checkMove(ctx, v); err != nil || v.Stop != "" {
 		return v, err
 	}
@@ -65,16 +64,6 @@ func (c *Controller) claimable(ctx context.Context, v *decide.Snapshot, policies
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(policies), func(p *decide.Policy) bool { return c.lone.leavesOut(ctx, v, p) })
-}
-
-// sent returns what this tenure has promised for the namespace. closed means that no publisher may stamp a Lease
-// for it any more.
-func (c *Controller) sent(key types.NamespacedName, closed bool) election.Sent {
-	p := c.promises.Get(key)
-	return election.Sent{
-		Until: p.Until, BootUntil: p.BootUntil, Skew: p.Skew, Stop: p.Stop, Final: closed,
-		EarlierEnd: p.EarlierEnd, BootEarlierEnd: p.BootEarlierEnd,
-	}
 }
 
 // checkMove stops a decision that a move makes meaningless, on the source or the target.

@@ -40,7 +40,7 @@ type scene struct {
 
 func (s *scene) synced() bool                                                  { return !s.unsynced }
 func (s *scene) members(string) []fleet.Member                                 { return s.shown }
-func (s *scene) servedBy(string) string                                        { return "this" }
+func (s *scene) served(string) (here bool, other string)                       { return true, "" }
 func (s *scene) health(fleet.Member, health.Thresholds) health.Verdict         { return s.verdict }
 func (s *scene) clock(lease.Reading, fleet.Member, time.Duration) skew.Verdict { return s.offset }
 

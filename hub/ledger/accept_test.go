@@ -20,27 +20,31 @@ func recordOf(epoch int64, uid types.UID) *v1alpha1.NamespaceLeader {
 
 // Rule 7: the epoch of a record never falls.
 func TestOlderRecordIsRestored(t *testing.T) {
-	next := recordOf(20, "first")
+	first, second := types.UID("first"), types.UID("second")
+	known := recordOf(20, first)
+	next := recordOf(20, first)
 	next.Spec.Next = "west"
 	nextAgain := next.DeepCopy()
-	nextAgain.UID = "second"
+	nextAgain.UID = second
+	ahead := recordOf(1e9, first)
 	for name, test := range map[string]struct {
 		known, found *v1alpha1.NamespaceLeader
 		restored     bool
 		epoch        int64
 		next         string
 	}{
-		"as it was written":                                       {recordOf(20, "first"), recordOf(20, "first"), false, 20, ""},
-		"as an earlier write of this tenure left it":              {recordOf(20, "first"), next, false, 20, "west"},
-		"as a later tenure wrote it":                              {recordOf(20, "first"), recordOf(21, "first"), false, 21, ""},
-		"deleted":                                                 {recordOf(20, "first"), nil, true, 20, ""},
-		"created again in an older epoch":                         {recordOf(20, "first"), recordOf(19, "second"), true, 20, ""},
-		"created again in the same epoch":                         {recordOf(20, "first"), nextAgain, true, 20, ""},
-		"created again in a newer epoch":                          {recordOf(20, "first"), recordOf(21, "second"), false, 21, ""},
-		"older, from a backup of etcd":                            {recordOf(20, "first"), recordOf(19, "first"), true, 20, ""},
-		"found for the first time":                                {nil, recordOf(20, "first"), false, 20, ""},
-		"there is none, and there was none":                       {nil, nil, false, 0, ""},
-		"deleted, and its epoch came from a clock that was ahead": {recordOf(1e9, "first"), nil, false, 0, ""},
+		"as it was written":                          {known, recordOf(20, first), false, 20, ""},
+		"as an earlier write of this tenure left it": {known, next, false, 20, "west"},
+		"as a later tenure wrote it":                 {known, recordOf(21, first), false, 21, ""},
+		"deleted":                                    {known, nil, true, 20, ""},
+		"created again in an older epoch":            {known, recordOf(19, second), true, 20, ""},
+		"created again in the same epoch":            {known, nextAgain, true, 20, ""},
+		"created again as it was":                    {known, recordOf(20, second), false, 20, ""},
+		"created again in a newer epoch":             {known, recordOf(21, second), false, 21, ""},
+		"older, from a backup of etcd":               {known, recordOf(19, first), true, 20, ""},
+		"found for the first time":                   {nil, recordOf(20, first), false, 20, ""},
+		"there is none, and there was none":          {nil, nil, false, 0, ""},
+		"deleted, of a clock that was ahead":         {ahead, nil, false, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, api := newTestLedger(t, nil)
@@ -49,9 +53,9 @@ func TestOlderRecordIsRestored(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			known, _ := l.entry(shop)
-			known.known, known.recheck = test.known, true
-			e := take(t, l)
+			e, _ := l.entry(shop)
+			e.known, e.recheck = test.known, true
+			e = take(t, l)
 			if e.Restored != test.restored || e.Record.Epoch != test.epoch || e.Record.Next != test.next {
 				t.Fatalf("restored %v, record %+v", e.Restored, e.Record)
 			}

@@ -3,6 +3,7 @@ package ledger
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -111,7 +112,8 @@ func (e *Entry) isOlder(found *v1alpha1.NamespaceLeader) bool {
 	case found == nil || found.Spec.Epoch < e.known.Spec.Epoch:
 		return true
 	default:
-		return found.Spec.Epoch == e.known.Spec.Epoch && found.UID != e.known.UID
+		return found.Spec.Epoch == e.known.Spec.Epoch && found.UID != e.known.UID &&
+			!equality.Semantic.DeepEqual(&found.Spec, &e.known.Spec)
 	}
 }
 

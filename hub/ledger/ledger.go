@@ -102,12 +102,14 @@ type Change struct {
 	Record  election.Record
 	Persist bool   // Record differs from the one that the decision was based on
 	Policy  string // the owner; empty: the record keeps the one that it names
+	// TakesOver: another hub's record gets the mark of this one.
+	TakesOver bool
 }
 
 // Write stores the record of a decision by compare-and-swap, before anything depends on it. It returns false if the
 // stored record has that content already.
 func (l *Ledger) Write(ctx context.Context, e *Entry, is Change) (written bool, err error) {
-	if !is.Persist && (e.Object == nil || l.isStored(e, is.Policy)) {
+	if !is.Persist && (e.Object == nil || l.isStored(e, is)) {
 		return false, nil
 	}
 	object := l.recordFor(e, is)
@@ -117,9 +119,13 @@ func (l *Ledger) Write(ctx context.Context, e *Entry, is Change) (written bool, 
 	if !l.Tenure.Holds() {
 		return false, fmt.Errorf("record %s: the right to write is lost", e.Key)
 	}
-	if e.Restored {
-		log.FromContext(ctx).Info("A record that was deleted, or created again from a backup, is restored",
-			"namespaceLeader", klog.KRef(e.Key.Namespace, e.Key.Name), "reason", "RecordRestored")
+	logger := log.FromContext(ctx).WithValues("namespaceLeader", klog.KRef(e.Key.Namespace, e.Key.Name))
+	switch {
+	case e.Restored:
+		logger.Info("A record that was deleted, or created again from a backup, is restored", "reason", "RecordRestored")
+	case is.TakesOver:
+		logger.Info("A record of another hub is taken over", "leader", is.Record.Leader, "epoch", is.Record.Epoch,
+			"from", e.Found.Hub, "reason", reason.Moved)
 	}
 	if err := l.write(ctx, e, object); err != nil {
 		return false, err
@@ -135,8 +141,9 @@ func (l *Ledger) Write(ctx context.Context, e *Entry, is Change) (written bool, 
 }
 
 // isStored reports whether the stored record is the one that the decision was based on.
-func (l *Ledger) isStored(e *Entry, policy string) bool {
-	return !e.Restored && (e.Moved || e.Found.Hub == l.HubID) && (policy == "" || e.Found.Policy == policy)
+func (l *Ledger) isStored(e *Entry, is Change) bool {
+	return !e.Restored && (e.Moved && !is.TakesOver || e.Found.Hub == l.HubID) &&
+		(is.Policy == "" || e.Found.Policy == is.Policy)
 }
 
 // recordFor returns the record that a decision asks for.
@@ -146,7 +153,7 @@ func (l *Ledger) recordFor(e *Entry, is Change) *v1alpha1.NamespaceLeader {
 		object = NewRecord(e.Key)
 	}
 	Store(is.Record, &object.Spec)
-	if !e.Moved {
+	if !e.Moved || is.TakesOver {
 		object.Spec.Hub = l.HubID
 	}
 	if is.Policy != "" {
@@ -173,23 +180,6 @@ func (l *Ledger) write(ctx context.Context, e *Entry, object *v1alpha1.Namespace
 	l.written = max(l.written, sent.Boot)
 	l.mu.Unlock()
 	l.remember(e, object)
-	return nil
-}
-
-// TakeOver puts this hub's mark on another hub's record.
-func (l *Ledger) TakeOver(ctx context.Context, e *Entry) error {
-	from, object := e.Object.Spec.Hub, e.Object.DeepCopy()
-	object.Spec.Hub = l.HubID
-	switch err := l.Client.Update(ctx, object); {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return nil // the other writer's event enqueues it again
-	case err != nil:
-		return fmt.Errorf("take over record %s: %w", e.Key, err)
-	}
-	e.Object = object
-	log.FromContext(ctx).Info("A record of another hub was taken over", "namespaceLeader",
-		klog.KRef(e.Key.Namespace, e.Key.Name), "leader", object.Spec.Leader, "epoch", object.Spec.Epoch,
-		"from", from, "reason", reason.Moved)
 	return nil
 }
 
