@@ -43,6 +43,7 @@ func TestKubectlAppliesEverythingWithoutAWarning(t *testing.T) {
 		"namespaceleaders.leasecast.dev",
 		"deployment.apps/leasecast-hub",
 		"role.rbac.authorization.k8s.io/leasecast-hub-fleet",
+		"validatingadmissionpolicybinding.admissionregistration.k8s.io/leasecast-records",
 	} {
 		if !strings.Contains(management.output, want) {
 			t.Errorf("config/default lacks %s:\n%s", want, management.output)
@@ -99,6 +100,7 @@ func TestTheHubMayDoItsWorkInTheManagementClusterAndNoMore(t *testing.T) {
 		"does not write policies":           {"create update patch delete", "default", own, "leadershippolicies", "", no},
 		"answers in their status":           {"update patch", "default", own, "leadershippolicies/status", "", yes},
 		"keeps the records":                 {"get list watch create update patch delete", "default", own, records, "", yes},
+		"changes their spec":                {"record", "default", own, records, "", yes},
 		"and their status":                  {"get update patch", "default", own, records + "/status", "", yes},
 		"tells events":                      {"create patch", "default", "events.k8s.io", "events", "", yes},
 		"tells events of the old kind":      {"create patch", "default", "", "events", "", yes},

@@ -29,7 +29,7 @@ import (
 )
 
 // staying is a fleet that does not move.
-type staying struct{ served }
+type staying struct{ elsewhere }
 
 func (staying) move(context.Context, string) (fleet.Move, error) { return fleet.Stays, nil }
 
@@ -38,7 +38,7 @@ func (staying) move(context.Context, string) (fleet.Move, error) { return fleet.
 func TestPoliciesShowThatTheSealIsLost(t *testing.T) {
 	var requests []string
 	c, _, _ := installation(t, "", &requests)
-	c.source = staying{served{fleetSource{c.Fleet}, ""}}
+	c.source = staying{elsewhere{fleetSource{c.Fleet}, ""}}
 	granted := func() metav1.Condition {
 		t.Helper()
 		if _, err := c.statuses.reconcilePolicy(t.Context(),
@@ -118,7 +118,7 @@ func TestASealThatCannotBeWrittenIsShown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var requests []string
 			c, _, _ := installation(t, "", &requests)
-			c.source = staying{served{fleetSource{c.Fleet}, ""}}
+			c.source = staying{elsewhere{fleetSource{c.Fleet}, ""}}
 			empty := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: seal.SecretName}}
 			if err := c.Client.Create(t.Context(), empty); err != nil {
 				t.Fatal(err)

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -16,10 +15,10 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/seal"
-	"github.com/leasecast/leasecast/hub/tenure"
 )
 
 // leads is a stage on which east leads, by a publisher that is at work.
@@ -100,7 +99,7 @@ func TestWhatWasSentCountsWithTheStopTimeOfItsPolicy(t *testing.T) {
 // beside is a scene in which another installation serves the fleet.
 type beside struct{ *scene }
 
-func (beside) servedBy(string) string { return besideMark }
+func (beside) served(string) (here bool, other string) { return false, "platform" }
 
 // What stands is renewed only as long as nothing says that this would be wrong.
 func TestWhatStandsWhileNothingIsDecided(t *testing.T) {
@@ -109,24 +108,17 @@ func TestWhatStandsWhileNothingIsDecided(t *testing.T) {
 		renews bool
 	}{
 		"the Clusters are not known": {func(s *stage) { s.c.source = &scene{unsynced: true} }, false},
-		"this replica may not be the elected one any more": {func(s *stage) {
-			elected := s.c.Tenure
-			s.c.Tenure = tenure.New(s.clock, 6*time.Second) // no earlier tenure can still write the record
+		"the record is gone from a fleet that moves": {func(s *stage) {
 			entryOf(t, s.c, shop)
-			s.c.Tenure = elected
 			o := ledger.NewRecord(shop)
-			if err := s.c.Client.Get(t.Context(), shop, o); err != nil {
+			if err := s.c.Client.Delete(t.Context(), o); err != nil {
 				t.Fatal(err)
 			}
-			o.Spec.Leader = "west"
-			if err := s.c.Client.Update(t.Context(), o); err != nil {
-				t.Fatal(err)
-			}
-			s.c.ledger.Show(o, o.ResourceVersion)
-			s.c.Elected = func(context.Context) bool { return false }
+			s.c.ledger.Show(o, true)
+			s.c.source = &scene{moves: fleet.Moving}
 		}, true},
 		"another installation serves the fleet": {func(s *stage) {
-			s.c.HubID, s.c.source = seal.Mark("uid", "leasecast-system"), beside{&scene{}}
+			s.c.source = beside{&scene{}}
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,24 +2,19 @@ package controller
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
-	"github.com/leasecast/leasecast/hub/explain"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/publish"
-	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // unpatched refuses patches.
@@ -101,7 +96,7 @@ func TestWhenAFleetIsClaimed(t *testing.T) {
 	}{
 		"nobody serves it": {func(*muster) {}, true, true},
 		"another installation does": {
-			func(m *muster) { m.source = served{fleetSource{m.Fleet}, besideMark} }, false, false,
+			func(m *muster) { m.source = elsewhere{fleetSource{m.Fleet}, "platform"} }, false, false,
 		},
 		"this replica is a standby":     {func(m *muster) { m.standby() }, false, false},
 		"its Clusters cannot be listed": {func(m *muster) { m.source = &scene{unmoved: errRefused} }, false, false},
@@ -146,30 +141,4 @@ func TestASealThatAMoveTookIsNotMadeAgain(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestWhoIsToldThatAHubStandsBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newMuster(t, clusterOf("fleet", "east", "5"))
-		m.Clock = fixedClock{Wall: musterStart.Wall, Boot: time.Second} // the machine has just started
-		p := policyOf("fleet", "shops", "shop")
-		if m.statuses.recordStandsBack(t.Context(), p); len(m.events.events) > 0 {
-			t.Errorf("nobody else serves it, and told is %q", m.events.events)
-		}
-		clear(m.statuses.lastStandsBack)
-		m.source = served{fleetSource{m.Fleet}, besideMark}
-		m.statuses.recordStandsBack(t.Context(), p)
-		m.statuses.recordStandsBack(t.Context(), p)
-		other, _ := seal.OtherInstallation(m.HubID, besideMark)
-		want := "*v1alpha1.LeadershipPolicy Warning OtherHub: " + explain.StandsBack("fleet", other, "leasecast-system")
-		if !slices.Equal(m.events.events, []string{want}) {
-			t.Errorf("told %q, want %q once", m.events.events, want)
-		}
-		// The policy is gone by now.
-		if _, err := m.statuses.reconcilePolicy(t.Context(),
-			mcreconcile.Request{Request: reconcile.Request{NamespacedName: shops}}); err != nil ||
-			len(m.statuses.lastStandsBack) > 0 {
-			t.Errorf("%v; of policies that are gone it keeps %v", err, m.statuses.lastStandsBack)
-		}
-	})
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/explain"
 	"github.com/leasecast/leasecast/hub/fleet"
-	"github.com/leasecast/leasecast/hub/seal"
 )
 
 var eastKey = fleet.Key{Fleet: "fleet", Name: "east"}
@@ -57,7 +56,7 @@ func TestWhatTheOwnerOfAClusterIsToldOnce(t *testing.T) {
 		if !slices.Equal(m.events.events, []string{noKubeconfig}) {
 			t.Errorf("what was found out before is told by the elected one: %q", m.events.events)
 		}
-		m.source = served{fleetSource{m.Fleet}, besideMark}
+		m.source = elsewhere{fleetSource{m.Fleet}, "platform"}
 		labelled("high")
 		tells("an installation that stands back says nothing")
 		m.source = fleetSource{m.Fleet}
@@ -85,9 +84,6 @@ func TestNobodyIsToldOfAClusterThatIsNotThereAnyMore(t *testing.T) {
 		}
 	})
 }
-
-// besideMark is that of another installation on the management cluster of a muster.
-var besideMark = seal.Mark("uid", "platform")
 
 func TestWhatIsWrongWithACluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

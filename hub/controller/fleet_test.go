@@ -177,7 +177,7 @@ func newMusterBy(t *testing.T, clock lease.Clock, objects ...client.Object) *mus
 	}
 	m.Controller = New(Options{
 		Fleet: f, Clock: m.clock, HubID: own, OwnNamespace: "leasecast-system", Seals: seal.NewStore(m.api, m.api),
-		Tenure: succeeding(t, musterStart, 6*time.Second, -time.Hour), Elected: func(context.Context) bool { return true },
+		Tenure: succeeding(t, musterStart, 6*time.Second, -time.Hour),
 	})
 	m.Client, m.Live, m.Controller.events = m.api, m.api, m.events
 	for _, q := range []*queue{&m.recordQueue, &m.policyQueue} {

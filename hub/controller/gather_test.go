@@ -30,7 +30,7 @@ func (nobody) synced() bool { return true }
 
 func (nobody) members(string) []fleet.Member { return nil }
 
-func (nobody) servedBy(string) string { return "this" }
+func (nobody) served(string) (here bool, other string) { return true, "" }
 
 var shop = types.NamespacedName{Namespace: "fleet", Name: "shop"}
 
@@ -61,7 +61,7 @@ func hubOf(t *testing.T, c *Controller) client.Client {
 		}}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(record, p, secret).WithStatusSubresource(record).Build()
 	c.Client, c.Live, c.source, c.events = api, api, nobody{}, silent{}
-	c.Seals, c.Elected = seal.NewStore(api, api), func(context.Context) bool { return true }
+	c.Seals = seal.NewStore(api, api)
 	return api
 }
 

@@ -40,7 +40,7 @@ type scene struct {
 
 func (s *scene) synced() bool                                                  { return !s.unsynced }
 func (s *scene) members(string) []fleet.Member                                 { return s.shown }
-func (s *scene) servedBy(string) string                                        { return "this" }
+func (s *scene) served(string) (here bool, other string)                       { return true, "" }
 func (s *scene) health(fleet.Member, health.Thresholds) health.Verdict         { return s.verdict }
 func (s *scene) clock(lease.Reading, fleet.Member, time.Duration) skew.Verdict { return s.offset }
 
@@ -290,24 +290,6 @@ func TestTheHighestEpochThatIsKnown(t *testing.T) {
 	}
 }
 
-func TestWhoseGrantARecordIs(t *testing.T) {
-	for name, test := range map[string]struct {
-		granted, recorded int64
-		mine              bool
-	}{
-		"this tenure's":    {20, 20, true},
-		"an earlier one's": {19, 20, false},
-		"nobody's":         {0, 0, false},
-	} {
-		c, _, _ := onScene(t)
-		granted := func(v *decide.Snapshot) { v.Granted = test.granted }
-		r := election.Record{State: election.Vacant, Epoch: test.recorded}
-		if v := folded(t, c, r, eastLease(1), granted); v.State.GrantedHere != test.mine {
-			t.Errorf("%s: mine %v", name, v.State.GrantedHere)
-		}
-	}
-}
-
 // Rule 8: what became of a standing term since it was taken over is in the record.
 func TestWhichLeaseIsAStandingTerm(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -378,29 +360,6 @@ func TestAnotherHubsLeaseIsSeen(t *testing.T) {
 	if v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1, LeaseName: "leasecast"},
 		eastLease(20)); v.State.OtherHub {
 		t.Error("this hub's Lease is another's")
-	}
-}
-
-// An absurd record may come from the hub's clock that is wrong, and then nothing is concluded from it.
-func TestAnAbsurdRecordBesideAWrongClock(t *testing.T) {
-	for name, test := range map[string]struct {
-		absurd bool
-		clock  skew.Verdict
-		stops  bool
-	}{
-		"the hub's clock is wrong": {true, twoAhead, true},
-		"the hub's clock is right": {true, agrees, false},
-		"no clock was measured":    {true, vague, false},
-		"the record is as any":     {false, twoAhead, false},
-	} {
-		c, s, _ := onScene(t)
-		s.offset = test.clock
-		v := folded(t, c, election.Record{State: election.Vacant, Epoch: 1}, eastLease(20), func(v *decide.Snapshot) {
-			v.Absurd = test.absurd
-		})
-		if stops := v.Stop != ""; stops != test.stops {
-			t.Errorf("%s: stops %v", name, v.Stop)
-		}
 	}
 }
 

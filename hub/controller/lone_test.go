@@ -122,7 +122,7 @@ func (s *shownBy) records(t *testing.T, c *Controller, name, policy string) {
 	if err := c.Client.Create(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	c.ledger.Show(o, o.ResourceVersion)
+	c.ledger.Show(o, false)
 }
 
 // managedAll are the namespaces of the fleet that are decided on.

@@ -1,12 +1,10 @@
 package controller
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -52,10 +50,10 @@ func TestWhatAMoveStops(t *testing.T) {
 			record: leads, change: []func(*decide.Snapshot){paused}, move: fleet.Moving,
 		},
 		"a record that vanished from a fleet": {
-			record: leads, change: []func(*decide.Snapshot){func(v *decide.Snapshot) { v.Vanished = true }},
+			record: leads, change: []func(*decide.Snapshot){func(v *decide.Snapshot) { v.Restored = true }},
 		},
 		"a record that vanished from a moving one": {
-			record: leads, change: []func(*decide.Snapshot){func(v *decide.Snapshot) { v.Vanished = true }}, move: fleet.Moving,
+			record: leads, change: []func(*decide.Snapshot){func(v *decide.Snapshot) { v.Restored = true }}, move: fleet.Moving,
 			stops: true, standing: true,
 		},
 		"a lost record of a fleet that pauses": {
@@ -148,65 +146,31 @@ func TestAMovedRecordIsInheritedFromNow(t *testing.T) {
 	}
 }
 
-// updates answers updates as it is told.
-type updates struct {
-	client.Client
-	answer error
-}
-
-func (u updates) Update(context.Context, client.Object, ...client.UpdateOption) error {
-	return u.answer
-}
-
 func TestWhenARecordOfAnotherHubBecomesThisOnes(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(*Controller, *decide.Snapshot, *election.Decision)
+		change func(*decide.Snapshot, *election.Decision)
 		taken  bool
-		fails  bool
 	}{
-		"once its Leases are": {func(*Controller, *decide.Snapshot, *election.Decision) {}, true, false},
-		"not one that is this hub's": {
-			func(_ *Controller, v *decide.Snapshot, _ *election.Decision) { v.Moved = false }, false, false,
-		},
-		"not while there is something to write": {
-			func(_ *Controller, _ *decide.Snapshot, d *election.Decision) { d.Persist = true }, false, false,
-		},
-		"not before its Leases are": {
-			func(_ *Controller, v *decide.Snapshot, _ *election.Decision) { v.Members[0].Sync.Marked = false }, false, false,
-		},
-		"not one that does not exist": {
-			func(_ *Controller, v *decide.Snapshot, _ *election.Decision) { v.Object = nil }, false, false,
-		},
-		"not one that somebody wrote": {func(c *Controller, _ *decide.Snapshot, _ *election.Decision) {
-			c.Client = updates{c.Client, apierrors.NewConflict(recordResource, "shop", errRefused)}
-		}, false, false},
-		"not one that is gone": {func(c *Controller, _ *decide.Snapshot, _ *election.Decision) {
-			c.Client = updates{c.Client, apierrors.NewNotFound(recordResource, "shop")}
-		}, false, false},
-		"and a failure is told": {func(c *Controller, _ *decide.Snapshot, _ *election.Decision) {
-			c.Client = updates{c.Client, errRefused}
-		}, false, true},
+		"once its Leases are": {func(*decide.Snapshot, *election.Decision) {}, true},
+		"not while there is something to write": {func(_ *decide.Snapshot, d *election.Decision) {
+			d.Persist, d.Record.Next = true, "west"
+		}, false},
+		"not before its Leases are": {func(v *decide.Snapshot, _ *election.Decision) {
+			v.Members[0].Sync.Marked = false
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _, api := onScene(t)
-			o := &v1alpha1.NamespaceLeader{}
-			if err := api.Get(t.Context(), shop, o); err != nil {
-				t.Fatal(err)
+			restated(t, api, func(o *v1alpha1.NamespaceLeader) { o.Spec = said20(); o.Spec.Hub = "another" })
+			v := shopView(eastLeads(20), measured("east", agrees))
+			v.Entry, v.Members[0].Sync = entryOf(t, c, shop), publish.SyncStatus{Marked: true, InPlace: true}
+			d := election.Decision{Record: v.Record}
+			test.change(v, &d)
+			if _, err := c.persist(t.Context(), v, planOf(d)); err != nil {
+				t.Error(err)
 			}
-			m := measured("east", agrees)
-			m.Sync = publish.SyncStatus{Marked: true, InPlace: true}
-			v := shopView(eastLeads(20), m)
-			v.Object, v.Moved = o.DeepCopy(), true
-			d := election.Decision{Record: eastLeads(20)}
-			test.change(c, v, &d)
-			if err := c.takeOver(t.Context(), v, planOf(d)); (err != nil) != test.fails {
-				t.Errorf("%v", err)
-			}
-			if err := api.Get(t.Context(), shop, o); err != nil || (o.Spec.Hub == "this") != test.taken {
-				t.Errorf("mark %q, %v", o.Spec.Hub, err)
-			}
-			if test.taken && (v.Object.ResourceVersion != o.ResourceVersion || v.Object.Spec.Hub != "this") {
-				t.Errorf("what follows goes by version %s, with mark %q", v.Object.ResourceVersion, v.Object.Spec.Hub)
+			if e := entryOf(t, c, shop); (e.Found.Hub == "this") != test.taken || e.Moved == test.taken {
+				t.Errorf("mark %q, of another hub: %v", e.Found.Hub, e.Moved)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -180,7 +181,8 @@ var allFaults = []fault{
 	{name: "the Lease of the hub's election is edited", do: (*world).editElection},
 	deadReader,
 	reattach,
-	{name: "a record is edited", do: (*world).editRecord, loses: true},
+	{name: "a record is deleted, created again, or labelled", do: func(w *world) { w.touchRecord(pick(w.rng, w.spaces)) },
+		loses: true},
 	{name: "the records are lost", do: (*world).loseRecords, loses: true},
 }
 
@@ -368,30 +370,32 @@ func (w *world) restoreMember() {
 	})
 }
 
-// editRecord is what somebody with the right to edit records can do to one.
-func (w *world) editRecord() {
-	ns := pick(w.rng, w.spaces)
-	r := w.hub.records[ns]
+// touchRecord is what the API server lets others do to a record.
+func (w *world) touchRecord(ns string) {
+	r := w.hub.records[ns].DeepCopy()
 	if r == nil {
 		return
 	}
-	r = r.DeepCopy()
-	switch s := &r.Spec; w.rng.IntN(6) {
+	switch w.rng.IntN(3) {
 	case 0:
-		*s = v1alpha1.NamespaceLeaderSpec{}
-	case 1:
-		s.Leader = pick(w.rng, w.members).name
-	case 2:
-		s.State = pick(w.rng, []v1alpha1.RecordState{v1alpha1.StateVacant, v1alpha1.StateLeading, v1alpha1.StateDraining,
-			v1alpha1.StateRetired})
-	case 3:
-		s.LeaseDurationSeconds = 1
-	case 4:
-		s.NotBefore, s.Since = nil, nil
-	case 5:
 		w.hub.putRecord(ns, nil)
+	case 1:
+		w.createAgain(ns, pick(w.rng, w.hub.history[ns]).record)
+	case 2:
+		r.Annotations = map[string]string{"touched": w.now.String()}
+		w.hub.putRecord(ns, r)
+	}
+}
+
+// createAgain replaces a record by one of a backup.
+func (w *world) createAgain(ns string, backup *v1alpha1.NamespaceLeader) {
+	w.hub.putRecord(ns, nil)
+	if backup == nil {
 		return
 	}
+	r := backup.DeepCopy()
+	w.hub.uids++
+	r.UID, r.Status = types.UID("r"+strconv.Itoa(w.hub.uids)), v1alpha1.NamespaceLeaderStatus{}
 	w.hub.putRecord(ns, r)
 }
 

@@ -67,16 +67,16 @@ func (h *hubServer) putRecord(name string, o *v1alpha1.NamespaceLeader) *v1alpha
 	h.version++
 	h.writes++
 	h.noteHandover(h.records[name], o)
-	version, order := "", h.version
+	version := h.version
 	if o != nil {
-		version, o = strconv.FormatInt(order, 10), new(*o)
-		o.ResourceVersion, h.records[name] = version, o
+		o = new(*o)
+		o.ResourceVersion, h.records[name] = strconv.FormatInt(version, 10), o
 	} else {
 		delete(h.records, name)
 	}
 	h.history[name] = append(h.history[name], recordThen{h.w.now, o})
 	for _, r := range h.w.replicas {
-		r.after(h.w.lag()+r.cacheLag, func() { r.showRecord(name, version, order) })
+		r.after(h.w.lag()+r.cacheLag, func() { r.showRecord(name, version, o == nil) })
 	}
 	switch {
 	case h.w.trace == nil:

@@ -131,9 +131,13 @@ func (o *oracle) wrote(w *world, name string, old, now *v1alpha1.NamespaceLeader
 	if is.writes > most {
 		w.stuck("%s: the record was written %d times within a second", name, is.writes)
 	}
-	if old != nil && now.Spec.Epoch < old.Spec.Epoch && lease.PlausibleEpoch(w.start.Add(w.now), old.Spec.Epoch) &&
-		!w.steps && !w.ahead {
-		w.stuck("%s: the record's epoch goes back from %d to %d", name, old.Spec.Epoch, now.Spec.Epoch)
+	switch s := now.Spec; { // the API server would refuse these
+	case old != nil && s.Epoch < old.Spec.Epoch:
+		w.stuck("%s: the record's epoch goes back from %d to %d", name, old.Spec.Epoch, s.Epoch)
+	case s.State == "", s.Since == nil, s.State == v1alpha1.StateVacant && s.Leader != "",
+		s.State == v1alpha1.StateLeading &&
+			(s.Leader == "" || s.Epoch == 0 || s.LeaseDurationSeconds == 0 || s.LeaseName == ""):
+		w.stuck("%s: the record is incomplete: %+v", name, s)
 	}
 	if now.Spec.State != v1alpha1.StateLeading {
 		return

@@ -89,7 +89,7 @@ func (w *world) newReplica(host *hostClock, number, installation int) *replica {
 	r.tenure = tenure.New(r.proc, w.h)
 	c := New(Options{
 		Tenure: r.tenure, Seals: seal.NewStore(liveReader{r: r}, hubClient{r: r}),
-		Elected: r.elected, Clock: r.proc, HubID: r.hubID(), OwnNamespace: r.election().Namespace,
+		Clock: r.proc, HubID: r.hubID(), OwnNamespace: r.election().Namespace,
 	})
 	c.Client, c.Live, c.events, c.source = hubClient{r: r}, liveReader{r: r}, silent{}, &simSource{r}
 	r.controller = c
@@ -234,13 +234,15 @@ func (w *world) hubChanged() {
 }
 
 // showRecord shows a version of a record, as a watch would: in order, and the last one of several.
-func (r *replica) showRecord(name, version string, order int64) {
-	if order < r.shown[name] {
+func (r *replica) showRecord(name string, version int64, deleted bool) {
+	if version < r.shown[name] {
 		return
 	}
-	r.shown[name] = order
-	if r.controller.ledger.Show(&v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: simFleet, Name: name}},
-		version) {
+	r.shown[name] = version
+	o := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{
+		Namespace: simFleet, Name: name, ResourceVersion: strconv.FormatInt(version, 10),
+	}}
+	if r.controller.ledger.Show(o, deleted) {
 		r.reconcile(name)
 	}
 }
@@ -432,13 +434,6 @@ func (r *replica) campaign() {
 			return
 		}
 	}
-}
-
-// elected asks whether the replica holds the election.
-func (r *replica) elected(ctx context.Context) bool {
-	l, err := leaseClient{p: r.proc, server: &r.w.hub.leaseServer, timeout: r.w.h / 3}.
-		Leases(r.election().Namespace).Get(ctx, r.election().Name, metav1.GetOptions{})
-	return err == nil && l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == r.name
 }
 
 // quit gives the election up and ends the process.

@@ -10,6 +10,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/seal"
 	"github.com/leasecast/leasecast/hub/skew"
 )
 
@@ -110,8 +111,11 @@ func (s *simSource) offsets() map[fleet.Key]skew.Interval {
 	return all
 }
 
-// servedBy is what the cache shows.
-func (s *simSource) servedBy(string) string { return s.r.mark }
+// served is what the cache shows.
+func (s *simSource) served(string) (here bool, other string) {
+	other, _ = seal.OtherInstallation(s.r.hubID(), s.r.mark)
+	return s.r.mark == s.r.hubID(), other
+}
 
 // markChanged tells the replicas whose mark is on the seal, sooner or later.
 func (h *hubServer) markChanged(mark string) {

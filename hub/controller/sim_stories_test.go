@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"math"
 	"slices"
 	"testing"
 	"time"
@@ -130,16 +129,6 @@ func TestStories(t *testing.T) {
 			w.hub.policies = policies
 			w.hubChanged()
 		},
-		"a record is edited to an epoch beyond all that fit into a Lease, while no hub runs": func(w *world) {
-			w.editAll(func(s *v1alpha1.NamespaceLeaderSpec) { s.Epoch = math.MaxInt64 })
-		},
-		"a record is edited to an epoch that readers believe no hub has given, while no hub runs": func(w *world) {
-			w.editAll(func(s *v1alpha1.NamespaceLeaderSpec) { s.Epoch = 1e9 })
-		},
-		"a record is edited to a term of years, and its leader is lost, while no hub runs": func(w *world) {
-			w.cutOff(w.leader(w.spaces[0]).m)
-			w.editAll(func(s *v1alpha1.NamespaceLeaderSpec) { s.LeaseDurationSeconds = math.MaxInt32 })
-		},
 	} {
 		playAll(t, name, 50, func(seed uint64, crew *crew) *world {
 			w := usualWorld(seed, crew)
@@ -217,16 +206,6 @@ func (w *world) longTerm() *member {
 		return w.members[0]
 	}
 	return leader.m
-}
-
-// editAll edits all records while both replicas end.
-func (w *world) editAll(edit func(*v1alpha1.NamespaceLeaderSpec)) {
-	w.crash(w.replicas)
-	for _, ns := range w.spaces {
-		r := w.hub.records[ns].DeepCopy()
-		edit(&r.Spec)
-		w.hub.putRecord(ns, r)
-	}
 }
 
 // stopAtReadings stops the elected replica for so long at its next reading, while the others cannot reach the leader. A
@@ -318,10 +297,13 @@ func TestStoriesOfLocks(t *testing.T) {
 				w.run(w.now + w.timings.Renew/2)
 				w.loseRecords()
 			},
-			"the stop time falls while the leader is out of reach, and the record is edited while no hub runs": func(w *world) {
+			"the leader is out of reach, and a record from before its term is created again while no hub runs": func(w *world) {
 				w.cutOffHeld()
 				w.shorten(w.locks[0])
-				w.editAll(func(s *v1alpha1.NamespaceLeaderSpec) { s.StopTimeSeconds = 0 })
+				w.crash(w.replicas)
+				for _, ns := range w.spaces {
+					w.createAgain(ns, w.hub.history[ns][0].record)
+				}
 			},
 			// The hub reads the Lease, and then promises what never arrives.
 			"the stop time falls while a webhook fails the hub's writes in the leader's cluster": func(w *world) {

@@ -85,7 +85,7 @@ func (p *Policy) byRecord(namespace string, r election.Record) *Policy {
 	known.Clusters, known.Namespaces, known.Names = labels.Everything(), labels.Nothing(), map[string]bool{namespace: true}
 	skew := cmp.Or(r.Skew, time.Second) // with a smaller one, readers would reject what they accept today
 	if r.Duration-skew < leastBesideSkew {
-		skew = r.Duration / 2 // the record was edited
+		skew = r.Duration / 2 // the record counts another hub's
 	}
 	known.Election = election.Policy{
 		Timings: lease.Timings{

@@ -155,10 +155,10 @@ func TestWaitForTheExpiry(t *testing.T) {
 			now: at(0), state: lost(largest(60 * second)), among: "east 100, west 50",
 			want: "Leading east 1 Elected next west persist",
 		},
-		"a record without a state is lost, and becomes vacant": {
+		"a record without a D is lost, and becomes vacant": {
 			now: at(5), among: "east 100",
-			want:  "Vacant west 20 WaitingForExpiry next east waiting WaitingForExpiry after 56s persist",
-			state: lost(during(young()), recorded(ledBy("west"), raisedTo(epoch), lasting(5*second)), largest(60*second)),
+			want:  "Vacant nobody 20 WaitingForExpiry next east waiting WaitingForExpiry after 56s persist",
+			state: lost(during(young()), recorded(raisedTo(epoch)), largest(60*second)),
 		},
 		"D is not known: again after a second": {
 			now: at(1), noPolicy: true, state: lost(during(inheriting(9))), want: "lost waiting WaitingForExpiry after 1s",

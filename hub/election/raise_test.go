@@ -32,8 +32,8 @@ func TestLeaseRaisesRecord(t *testing.T) {
 		"newer, 1 ms before its deadline": {now: at(13.999), state: raised(leading(), newer), among: both, want: west},
 		"newer, of the same leader": {now: at(2), state: raised(leading(), foundIn("east", 30, -1)), among: both,
 			want: east},
-		"newer, this tenure granted": {now: at(2),
-			state: raised(leading(recorded(ledBy("west")), grantedHere), foundIn("east", 30, -1)), among: both, want: east},
+		"newer, another is to lead": {now: at(2),
+			state: raised(leading(recorded(ledBy("west"))), foundIn("east", 30, -1)), among: both, want: east},
 		"newer, in an unknown cluster": {now: at(2), state: raised(lost(), foundIn("north", 30, -1)), among: both,
 			want: "Leading north 30 Adopted next east persist"},
 		"newer, no policy": {now: at(2), noPolicy: true, state: raised(lost(), newer), want: "stop renewing"},
@@ -53,18 +53,9 @@ func TestLeaseRaisesRecord(t *testing.T) {
 			now: at(2), state: raised(draining(reason.Unreachable), foundIn("east", epoch, -1)), among: both,
 			want: "stop renewing",
 		},
-		"the same epoch, another leads: the record was edited": {
-			now: at(2), state: raised(leading(), same), among: both, want: "Leading west 20 Adopted next east persist",
-		},
-		"the same epoch, another is draining: the record was edited": {
-			now: at(2), state: raised(draining(reason.Unreachable), same), among: both,
-			want: "Leading west 20 Adopted next east persist",
-		},
-		"the same epoch, another leads, which this tenure granted": {
-			now: at(2), state: raised(leading(grantedHere), same), among: both, want: kept,
-		},
+		"the same epoch, another leads": {now: at(2), state: raised(leading(), same), among: both, want: kept},
 		"the same epoch, vacant: a follower's Lease was read first": {
-			now: at(2), state: raised(vacant(grantedHere), same), among: both, want: "Leading west 20 Adopted next east persist",
+			now: at(2), state: raised(vacant(), same), among: both, want: "Leading west 20 Adopted next east persist",
 		},
 		"the same epoch, vacant, expired": {now: at(20), state: raised(vacant(), same), among: both, want: "stop renewing"},
 		"older, another leads": {now: at(2), state: raised(leading(), older), among: both,

@@ -117,7 +117,7 @@ func TestNextTermAfterExpiry(t *testing.T) {
 			now: at(14.999), state: restarted(reason.Deleting), among: "east 100 Deleting, west -5 unknown",
 			want: waits("east", "Deleting"),
 		},
-		"the hub was away, the record was edited to name no leader, and the only cluster was not reached yet": {
+		"the hub was away, the record names no leader, and the only cluster was not reached yet": {
 			now: at(14.999), state: restarted(reason.Deleting, recorded(ledBy(""))), among: "west 50 unknown",
 			want: waits("nobody", "Deleting"),
 		},

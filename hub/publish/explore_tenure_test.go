@@ -214,8 +214,7 @@ func (e *explorer) release(s *scene, x int) *scene {
 func (e *explorer) state(s *scene, r *replica, closed bool) election.State {
 	st := election.State{
 		Record: *s.record, Sent: e.sent(r, closed), Highest: max(r.highest, e.firstEpoch-1), Found: r.standing,
-		Released:    e.hasReleased(s, r),
-		GrantedHere: s.record.Epoch != 0 && r.granted == s.record.Epoch, LargestDuration: time.Duration(e.d) * unit,
+		Released: e.hasReleased(s, r), LargestDuration: time.Duration(e.d) * unit,
 	}
 	st.Tenure.Started, st.Tenure.Inherited = r.tenure.Started()
 	switch {

@@ -1,6 +1,6 @@
 // Package seal keeps the key that a fleet's Leases are sealed with: in a Secret in the fleet's namespace that
 // `clusterctl move` takes along. The Secret also holds, for each policy, the largest D, ε and stop time of anything
-// that may have been sent. They count if a record is lost or edited (bounds.go).
+// that may have been sent. They count if a record is lost or older (bounds.go).
 //
 // The mark on the Secret names the installation of the hub that serves the fleet. Of two on one management cluster,
 // the first one that put its mark there serves it.
