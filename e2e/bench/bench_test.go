@@ -92,8 +92,7 @@ func TestTheUseOfAProcessIsSampled(t *testing.T) {
 
 func TestFiguresStandBesideTheirAims(t *testing.T) {
 	f := figures{"reader.nsPerOp": 63.24, "reader.allocsPerOp": 0, "failover.overFloorMaxSeconds": 0.61}
-	chosen, err := choose([]string{"reader", "failover"})
-	harness.Must(t, err)
+	chosen := harness.Get(choose([]string{"reader", "failover"}))(t)
 	var got []string
 	for line := range strings.Lines(f.table(chosen)) {
 		got = append(got, strings.Join(strings.Fields(line), " "))
@@ -111,8 +110,7 @@ func TestFiguresStandBesideTheirAims(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "out", "bench.json")
 	harness.Must(t, f.write(file, chosen))
-	raw, err := os.ReadFile(file)
-	harness.Must(t, err)
+	raw := harness.Get(os.ReadFile(file))(t)
 	var written map[string]any
 	harness.Must(t, json.Unmarshal(raw, &written))
 	wantWritten := map[string]any{

@@ -18,8 +18,7 @@ var visible = []string{
 
 // TestChaos plays a few schedules on real processes.
 func TestChaos(t *testing.T) {
-	st, err := start(t.Context(), t.TempDir(), func(line string) { t.Log(line) })
-	harness.Must(t, err)
+	st := harness.Get(start(t.Context(), t.TempDir(), func(line string) { t.Log(line) }))(t)
 	t.Cleanup(func() {
 		if err := st.close(); err != nil {
 			t.Error(err)

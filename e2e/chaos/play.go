@@ -124,9 +124,7 @@ func (st *stage) awaitWell(ctx context.Context, o *Outcome) {
 	var last time.Duration
 	var stuck []string
 	err := harness.Await(ctx, floor+slack, "every namespace has a leader that acts", func(context.Context) error {
-		if err := st.check(); err != nil {
-			return err
-		}
+		must.Do(st.check())
 		if last, stuck = recovery(st.store.Writes(), o.over); len(stuck) > 0 {
 			return errors.New(stuck[0])
 		}

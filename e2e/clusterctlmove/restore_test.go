@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // late is a namespace that gets its leader after the hub's snapshot was taken.
@@ -25,8 +26,7 @@ func TestARestoredHubKeepsEveryLeader(t *testing.T) {
 	v := look(t)
 	pause(t, first, "west", true)
 	first.nobodyLeads(t, late)
-	snapshot, err := first.Fleet.Hub().Snapshot(t.Context())
-	harness.Must(t, err)
+	snapshot := harness.Get(first.Fleet.Hub().Snapshot(t.Context()))(t)
 	pause(t, first, "west", false)
 	epoch := first.leads(t, late, "west")
 	// A better cluster comes. It takes nothing over, then or after the restore.
@@ -73,9 +73,7 @@ func TestARecordFromABackupIsARecord(t *testing.T) {
 	v.settled()
 	first.goesOn(t, epochs)
 	first.Eventually(t, patience, "each record has a status again", func(ctx context.Context) error {
-		if err := first.Hub.List(ctx, &list, client.InNamespace(harness.FleetNamespace)); err != nil {
-			return err
-		}
+		must.Do(first.Hub.List(ctx, &list, client.InNamespace(harness.FleetNamespace)))
 		for _, r := range list.Items {
 			if r.Status.Message == "" {
 				return fmt.Errorf("%s has none", r.Name)
@@ -98,25 +96,23 @@ func TestARestoredMemberKeepsItsTerms(t *testing.T) {
 	epochs := first.led(t)
 	v := look(t)
 	east := first.Fleet.Member("east")
-	snapshot, err := east.Snapshot(t.Context())
-	harness.Must(t, err)
+	snapshot := harness.Get(east.Snapshot(t.Context()))(t)
 	v.settled() // so that the Leases of the snapshot are older
 	harness.Must(t, east.Restore(t.Context(), snapshot))
 	restored := harness.Now()
 	first.Eventually(t, patience, "shop is renewed in east", func(ctx context.Context) error {
-		c, err := copyIn(ctx, "east", "shop")
-		if err == nil && !c.RenewTime.After(restored.Wall) {
-			err = fmt.Errorf("it was renewed at %v", c.RenewTime)
+		if c := must.Get(copyIn(ctx, "east", "shop")); !c.RenewTime.After(restored.Wall) {
+			return fmt.Errorf("it was renewed at %v", c.RenewTime)
 		}
-		return err
+		return nil
 	})
 	first.goesOn(t, epochs)
 	first.Eventually(t, patience, "the guestbook in east goes on", func(context.Context) error {
-		acts, err := first.Guestbook("east").Acts.Acts()
-		if err == nil && (len(acts) == 0 || acts[len(acts)-1].Begin < restored.Boot) {
-			err = fmt.Errorf("it has not acted since")
+		acts := must.Get(first.Guestbook("east").Acts.Acts())
+		if len(acts) == 0 || acts[len(acts)-1].Begin < restored.Boot {
+			return fmt.Errorf("it has not acted since")
 		}
-		return err
+		return nil
 	})
 	repairs(t, "east", "depot")
 	v.undisturbed()
@@ -125,22 +121,18 @@ func TestARestoredMemberKeepsItsTerms(t *testing.T) {
 
 // repairs deletes a follower's Lease, and returns when the hub has put it back.
 func repairs(t *testing.T, member, namespace string) {
-	t.Helper()
-	l, err := first.LeaseIn(t.Context(), member, namespace)
-	harness.Must(t, err)
+	l := harness.Get(first.LeaseIn(t.Context(), member, namespace))(t)
 	harness.Must(t, first.Members[member].Delete(t.Context(), l))
 	first.Eventually(t, patience, "the Lease in "+member+" is put back", func(ctx context.Context) error {
-		now, err := first.LeaseIn(ctx, member, namespace)
-		if err == nil && now.UID == l.UID {
-			err = fmt.Errorf("it is not deleted yet")
+		if now := must.Get(first.LeaseIn(ctx, member, namespace)); now.UID == l.UID {
+			return fmt.Errorf("it is not deleted yet")
 		}
-		return err
+		return nil
 	})
 }
 
 // nobodyLeads makes a namespace in west, which may not be chosen, and returns when the record says that nobody leads.
 func (at site) nobodyLeads(t *testing.T, namespace string) {
-	t.Helper()
 	p := &v1alpha1.LeadershipPolicy{}
 	key := client.ObjectKey{Namespace: harness.FleetNamespace, Name: harness.PolicyName}
 	harness.Must(t, at.Hub.Get(t.Context(), key, p))
@@ -149,17 +141,15 @@ func (at site) nobodyLeads(t *testing.T, namespace string) {
 	inWest := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	harness.Must(t, first.Members["west"].Create(t.Context(), inWest))
 	first.Eventually(t, patience, "nobody leads "+namespace, func(ctx context.Context) error {
-		r, err := at.Record(ctx, namespace)
-		if err == nil && r.Spec.State != v1alpha1.StateVacant {
-			err = fmt.Errorf("state %q", r.Spec.State)
+		if r := must.Get(at.Record(ctx, namespace)); r.Spec.State != v1alpha1.StateVacant {
+			return fmt.Errorf("state %q", r.Spec.State)
 		}
-		return err
+		return nil
 	})
 }
 
 // leads returns the epoch in which a cluster leads a namespace, once it does.
 func (at site) leads(t *testing.T, namespace, leader string) (epoch int64) {
-	t.Helper()
 	hub := at.hubID(t)
 	first.Eventually(t, patience, leader+" leads "+namespace, func(ctx context.Context) (err error) {
 		epoch, err = at.ledBy(ctx, hub, namespace, leader)
@@ -170,7 +160,6 @@ func (at site) leads(t *testing.T, namespace, leader string) (epoch int64) {
 
 // pause sets or clears what clusterctl sets.
 func pause(t *testing.T, at site, cluster string, value bool) {
-	t.Helper()
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"paused":%t}}`, value))
 	first.Eventually(t, patience, "the hub's API server answers", func(ctx context.Context) error {
 		c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: cluster}}

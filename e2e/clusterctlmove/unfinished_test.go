@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // TestAMoveInTheMiddleOfAHandover moves the fleet during a handover. The move drops the record's status: the handover,
@@ -23,11 +24,10 @@ func TestAMoveInTheMiddleOfAHandover(t *testing.T) {
 	v := look(t)
 	harness.Must(t, first.SetPriority(t.Context(), successor, 200))
 	first.Eventually(t, patience, "the leader is being replaced", func(ctx context.Context) error {
-		r, err := first.Record(ctx, namespace)
-		if err == nil && r.Spec.State != v1alpha1.StateDraining {
-			err = fmt.Errorf("leader %q, state %s", r.Spec.Leader, r.Spec.State)
+		if r := must.Get(first.Record(ctx, namespace)); r.Spec.State != v1alpha1.StateDraining {
+			return fmt.Errorf("leader %q, state %s", r.Spec.Leader, r.Spec.State)
 		}
-		return err
+		return nil
 	})
 	began := harness.Now().Boot
 	clusterctl(t, first, second)

@@ -19,7 +19,6 @@ type view struct {
 }
 
 func look(t *testing.T) *view {
-	t.Helper()
 	return &view{View: first.LookFor(t), t: t}
 }
 
@@ -66,8 +65,7 @@ func (v *view) undisturbed() (longest time.Duration) {
 			v.t.Errorf("%s: the acting cluster changed: %v", verdict.Namespace, verdict.Changes)
 		}
 	}
-	acts, err := first.Acts()
-	harness.Must(v.t, err)
+	acts := harness.Get(first.Acts())(v.t)
 	last := map[string]time.Duration{}
 	for _, a := range acts {
 		if before, ok := last[a.Namespace]; ok {
@@ -110,7 +108,6 @@ func (v *view) marks() map[string]int {
 
 // markedBy returns when all Leases carry one mark.
 func (v *view) markedBy(hub string) {
-	v.t.Helper()
 	first.Eventually(v.t, patience, "all Leases are marked by one hub", func(context.Context) error {
 		if n := v.marks(); len(n) != 1 || n[hub] == 0 {
 			return fmt.Errorf("Leases by mark: %v, want all of %s", n, hub)
@@ -121,7 +118,6 @@ func (v *view) markedBy(hub string) {
 
 // settled returns when all leaders' Leases, but for some, were renewed once more than when it was called.
 func (v *view) settled(but ...string) {
-	v.t.Helper()
 	now := harness.Now().Wall
 	first.Eventually(v.t, patience, "everybody is renewed", func(context.Context) error {
 		renewed := map[string]bool{}

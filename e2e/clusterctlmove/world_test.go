@@ -30,6 +30,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 const (
@@ -75,14 +76,11 @@ func TestMain(m *testing.M) {
 }
 
 func (at site) kill(t *testing.T) {
-	t.Helper()
 	harness.Must(t, at.LatestHub().Kill())
 }
 
 func (at site) startHub(t *testing.T) {
-	t.Helper()
-	_, err := at.StartHub()
-	harness.Must(t, err)
+	harness.Get(at.StartHub())(t)
 }
 
 // led returns when the records at a site and the leaders' Leases say who leads, all marked by that
@@ -90,12 +88,10 @@ func (at site) startHub(t *testing.T) {
 //
 // A term that a test before this one has ended is replaced by then.
 func (at site) led(t *testing.T) map[string]int64 {
-	t.Helper()
 	return at.ledWithin(t, timings.Duration+timings.Skew+patience)
 }
 
 func (at site) ledWithin(t *testing.T, within time.Duration) map[string]int64 {
-	t.Helper()
 	hub := at.hubID(t)
 	epochs := map[string]int64{}
 	first.Eventually(t, within, "all namespaces are led by the hub at the "+at.name+" site",
@@ -152,7 +148,6 @@ func copyIn(ctx context.Context, member, namespace string) (lease.Content, error
 
 // hubID is the mark of the hub at a site.
 func (at site) hubID(t *testing.T) string {
-	t.Helper()
 	ns := &corev1.Namespace{}
 	harness.Must(t, at.Hub.Get(t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, ns))
 	return string(ns.UID) + "/" + harness.HubNamespace
@@ -160,13 +155,11 @@ func (at site) hubID(t *testing.T) string {
 
 // begin waits for the leaders, who lead already but at the very first time.
 func (at site) begin(t *testing.T) map[string]int64 {
-	t.Helper()
 	first.Eventually(t, patience, "west leads depot", func(ctx context.Context) error {
-		c, err := copyIn(ctx, "west", "depot")
-		if err == nil && !c.LeadsHere() {
-			err = fmt.Errorf("it is led by %q", c.Holder)
+		if c := must.Get(copyIn(ctx, "west", "depot")); !c.LeadsHere() {
+			return fmt.Errorf("it is led by %q", c.Holder)
 		}
-		return err
+		return nil
 	})
 	depot := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "depot"}}
 	harness.Must(t, client.IgnoreAlreadyExists(first.Members["east"].Create(t.Context(), depot)))
@@ -180,7 +173,6 @@ func (at site) begin(t *testing.T) map[string]int64 {
 // provisioned says of the Clusters at a site what clusterctl demands of those that it moves, and what Cluster API
 // says of them once they are.
 func provisioned(t *testing.T, at site) {
-	t.Helper()
 	for _, c := range clusters(t, at) {
 		c.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
 		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{
@@ -193,7 +185,6 @@ func provisioned(t *testing.T, at site) {
 }
 
 func clusters(t *testing.T, at site) []clusterv1.Cluster {
-	t.Helper()
 	list := &clusterv1.ClusterList{}
 	harness.Must(t, at.Hub.List(t.Context(), list, client.InNamespace(harness.FleetNamespace)))
 	return list.Items
@@ -209,8 +200,7 @@ func clusterctl(t *testing.T, from, to site) {
 	dir := t.TempDir()
 	files := map[string]string{"config.yaml": "providers: []\n"}
 	for _, s := range []site{from, to} {
-		content, err := s.Fleet.Hub().Kubeconfig()
-		harness.Must(t, err)
+		content := harness.Get(s.Fleet.Hub().Kubeconfig())(t)
 		files[s.name] = string(content)
 	}
 	for name, content := range files {
@@ -233,7 +223,6 @@ func clusterctl(t *testing.T, from, to site) {
 
 // left lists what of a fleet is left at a site.
 func left(t *testing.T, at site) (names []string) {
-	t.Helper()
 	for _, list := range []client.ObjectList{
 		&clusterv1.ClusterList{}, &v1alpha1.LeadershipPolicyList{}, &v1alpha1.NamespaceLeaderList{}, &corev1.SecretList{},
 	} {

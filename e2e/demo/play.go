@@ -132,9 +132,7 @@ func (p *play) onlyActs(ctx context.Context, cluster string, d time.Duration) {
 	must.Do(harness.Stay(ctx, d, "only "+cluster+" acts", func(context.Context) error {
 		now := harness.Now().Boot
 		all, err := p.d.Acts()
-		if err := errors.Join(err, p.d.Check()); err != nil {
-			return err
-		}
+		must.Do(errors.Join(err, p.d.Check()))
 		last := map[string]time.Duration{}
 		for _, a := range all {
 			switch {

@@ -88,8 +88,7 @@ func TestAHangingAPIServerHoldsBackWhatItAdmits(t *testing.T) {
 		_, _ = io.WriteString(w, "decided")
 	}))
 	defer server.Close()
-	h, err := newHanging(&rest.Config{Host: server.URL}, limits{renew: time.Hour, unbounded: true})
-	harness.Must(t, err)
+	h := harness.Get(newHanging(&rest.Config{Host: server.URL}, limits{renew: time.Hour, unbounded: true}))(t)
 	defer h.close()
 	answers := make(chan error, 1)
 	put := func(body string) {
@@ -109,7 +108,6 @@ func TestAHangingAPIServerHoldsBackWhatItAdmits(t *testing.T) {
 		}()
 	}
 	await := func(what string, waiting, held, requests int32) {
-		t.Helper()
 		harness.Eventually(t, soon, what, func(context.Context) error {
 			if h.waiting.Load() != waiting || h.held.Load() != held || asked.Load() != requests {
 				return errors.New("it is not so yet")

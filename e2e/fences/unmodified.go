@@ -159,14 +159,9 @@ func (s *stage) awaitWrites(ctx context.Context, than string, programs []*progra
 	slowest := slices.MaxFunc(programs, func(a, b *program) int { return int(a.stop - b.stop) }).stop
 	must.Do(s.Await(ctx, 2*slowest+patience, "each program writes where its cluster leads",
 		func(ctx context.Context) error {
-			if err := s.check(); err != nil {
-				return err
-			}
+			must.Do(s.check())
 			for _, p := range programs {
-				r, err := s.Record(ctx, p.namespace)
-				if err != nil {
-					return err
-				}
+				r := must.Get(s.Record(ctx, p.namespace))
 				if r.Spec.Leader == "" || r.Spec.Leader == than {
 					return fmt.Errorf("the leader of %s is %q, state %s", p.namespace, r.Spec.Leader, r.Spec.State)
 				}

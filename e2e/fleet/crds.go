@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -36,11 +37,9 @@ func (s *Server) installOwn(ctx context.Context) error {
 
 func (s *Server) installCRDs(ctx context.Context, module, folder string, labels ...string) error {
 	root, err := ModuleDir(ctx, module)
-	if err != nil {
-		return err
-	}
-	files := envtest.CRDInstallOptions{Paths: []string{filepath.Join(root, folder)}, ErrorIfPathMissing: true}
-	if err := envtest.ReadCRDFiles(&files); err != nil {
+	files := envtest.CRDInstallOptions{Paths: []string{filepath.Join(root, folder)}, ErrorIfPathMissing: true,
+		MaxTime: startTimeout}
+	if err := errors.Join(err, envtest.ReadCRDFiles(&files)); err != nil {
 		return fmt.Errorf("read the CRDs of %s: %w", module, err)
 	}
 	for _, crd := range files.CRDs {
@@ -48,6 +47,7 @@ func (s *Server) installCRDs(ctx context.Context, module, folder string, labels 
 			metav1.SetMetaDataLabel(&crd.ObjectMeta, label, "")
 		}
 	}
-	_, err = envtest.InstallCRDs(s.AdminConfig(), envtest.CRDInstallOptions{CRDs: files.CRDs, MaxTime: startTimeout})
+	files.Paths = nil
+	_, err = envtest.InstallCRDs(s.AdminConfig(), files)
 	return err
 }

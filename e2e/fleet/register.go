@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -10,6 +11,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // PriorityLabel is the label by which a Cluster takes part. It is spelled out here, not taken from the API package:
@@ -22,10 +25,7 @@ const PriorityLabel = "leasecast.dev/priority"
 func (f *Fleet) RegisterMember(ctx context.Context, member *Server, namespace, priority string) (*clusterv1.Cluster,
 	error) {
 	kubeconfig, err := member.ProxiedKubeconfig()
-	if err != nil {
-		return nil, err
-	}
-	if err := f.SetKubeconfig(ctx, namespace, member.name, kubeconfig); err != nil {
+	if err := errors.Join(err, f.SetKubeconfig(ctx, namespace, member.name, kubeconfig)); err != nil {
 		return nil, err
 	}
 	endpoint := netip.MustParseAddrPort(member.proxy.Addr())
@@ -45,19 +45,17 @@ func (f *Fleet) RegisterMember(ctx context.Context, member *Server, namespace, p
 // SetKubeconfig writes the kubeconfig Secret of a Cluster as Cluster API's providers do, or rotates it. The Cluster
 // need not exist, and the content need not make sense.
 func (f *Fleet) SetKubeconfig(ctx context.Context, namespace, cluster string, kubeconfig []byte) error {
-	if err := f.hub.ensureNamespace(ctx, namespace); err != nil {
-		return err
-	}
 	object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: secret.Name(cluster, secret.Kubeconfig),
 	}}
-	if _, err := controllerutil.CreateOrUpdate(ctx, f.hub.client, object, func() error {
-		metav1.SetMetaDataLabel(&object.ObjectMeta, clusterv1.ClusterNameLabel, cluster)
-		object.Type = clusterv1.ClusterSecretType
-		object.Data = map[string][]byte{secret.KubeconfigDataName: kubeconfig}
-		return nil
-	}); err != nil {
-		return fmt.Errorf("write the kubeconfig Secret of Cluster %s/%s: %w", namespace, cluster, err)
-	}
-	return nil
+	return must.Try(func() {
+		f.hub.ensureNamespace(ctx, namespace)
+		_, err := controllerutil.CreateOrUpdate(ctx, f.hub.client, object, func() error {
+			metav1.SetMetaDataLabel(&object.ObjectMeta, clusterv1.ClusterNameLabel, cluster)
+			object.Type = clusterv1.ClusterSecretType
+			object.Data = map[string][]byte{secret.KubeconfigDataName: kubeconfig}
+			return nil
+		})
+		must.Do(err, "write the kubeconfig Secret of Cluster %s/%s", namespace, cluster)
+	})
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/certs"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/proxy"
 )
 
@@ -39,25 +40,13 @@ type Server struct {
 }
 
 // newServer prepares a server under dir. Nothing runs yet but its proxy.
-func newServer(name, dir, assets string, o Options) (*Server, error) {
-	s := &Server{name: name, dir: filepath.Join(dir, name)}
-	port, err := ReservePort()
-	if err != nil {
-		return nil, err
-	}
-	s.address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	if s.ca, err = newAuthority(name + "-ca"); err != nil {
-		return nil, err
-	}
-	if s.admin, err = s.UserConfig("leasecast-fleet-admin", "system:masters"); err != nil {
-		return nil, err
-	}
-	if s.client, err = s.newClient(); err != nil {
-		return nil, err
-	}
-	if err := s.writeFiles(o.auditPolicy()); err != nil {
-		return nil, err
-	}
+func newServer(name, dir, assets string, o Options) *Server {
+	port := must.Get(ReservePort())
+	s := &Server{name: name, dir: filepath.Join(dir, name), ca: must.Get(newAuthority(name + "-ca")),
+		address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+	s.admin = must.Get(s.UserConfig("leasecast-fleet-admin", "system:masters"))
+	s.client = must.Get(s.newClient())
+	s.writeFiles(o.auditPolicy())
 	program := func(name string, args ...string) *program {
 		return &program{name: name + " of " + s.name, path: filepath.Join(assets, name), args: args,
 			log: s.file(name + ".log")}
@@ -65,8 +54,8 @@ func newServer(name, dir, assets string, o Options) (*Server, error) {
 	s.etcd = program("etcd", s.etcdArgs()...)
 	s.apiserver = program("kube-apiserver", s.apiserverArgs(port, o)...)
 	s.controller = program("kube-controller-manager", s.controllerArgs()...)
-	s.proxy, err = proxy.New(s.address)
-	return s, err
+	s.proxy = must.Get(proxy.New(s.address))
+	return s
 }
 
 func (s *Server) newClient() (client.Client, error) {
@@ -79,13 +68,11 @@ func (s *Server) newClient() (client.Client, error) {
 
 // start brings the server up and returns when it is ready for use.
 func (s *Server) start(ctx context.Context) error {
-	if err := s.startEtcd(ctx); err != nil {
-		return err
-	}
-	if err := s.startAPIServer(ctx); err != nil {
-		return err
-	}
-	return s.controller.start(ctx, "its controllers work", s.controllersWork)
+	return must.Try(func() {
+		must.Do(s.startEtcd(ctx))
+		must.Do(s.startAPIServer(ctx))
+		must.Do(s.controller.start(ctx, "its controllers work", s.controllersWork))
+	})
 }
 
 func (s *Server) startEtcd(ctx context.Context) error {
@@ -186,21 +173,18 @@ func (s *Server) file(name string) string { return filepath.Join(s.dir, name) }
 func (s *Server) etcdData() string { return s.file("etcd") }
 
 // writeFiles writes what the programs read.
-func (s *Server) writeFiles(audit string) error {
-	serving, err := s.ca.sign(certs.Config{
+func (s *Server) writeFiles(audit string) {
+	serving := must.Get(s.ca.sign(certs.Config{
 		CommonName: "kube-apiserver", Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		AltNames: certs.AltNames{DNSNames: []string{"localhost"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}},
-	})
-	if err != nil {
-		return err
-	}
-	errs := []error{os.Mkdir(s.dir, 0o700)}
+	}))
+	must.Do(os.Mkdir(s.dir, 0o700))
 	for name, content := range map[string][]byte{
 		"ca.crt": s.ca.pem(), "apiserver.crt": serving.Cert, "apiserver.key": serving.Key, auditPolicy: []byte(audit),
 	} {
-		errs = append(errs, os.WriteFile(s.file(name), content, 0o600))
+		must.Do(os.WriteFile(s.file(name), content, 0o600))
 	}
-	return errors.Join(append(errs, WriteKubeconfig(s.file("kubeconfig"), s.name, s.admin))...)
+	must.Do(WriteKubeconfig(s.file("kubeconfig"), s.name, s.admin))
 }
 
 func (s *Server) etcdArgs() []string {

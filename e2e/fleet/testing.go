@@ -60,28 +60,22 @@ func FreeAddress(t TB) string {
 // removed with the fleet, runs the tests, and stops the fleet. It returns the exit status.
 func Main(m interface{ Run() int }, members []string, prepare func(ctx context.Context, f *Fleet,
 	dir string) error) (code int) {
-	if err := run(members, prepare, func() { code = m.Run() }); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	f, err := Start(ctx, Options{Members: members})
+	if err == nil {
+		dir := filepath.Join(f.dir.path, "test")
+		if err = os.Mkdir(dir, 0o700); err == nil {
+			err = prepare(ctx, f, dir)
+		}
+		if err == nil {
+			code = m.Run()
+		}
+		err = errors.Join(err, f.Stop())
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return code
-}
-
-func run(members []string, prepare func(ctx context.Context, f *Fleet, dir string) error, tests func()) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
-	defer cancel()
-	f, err := Start(ctx, Options{Members: members})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Stop()) }()
-	dir := filepath.Join(f.dir.path, "test")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
-	if err := prepare(ctx, f, dir); err != nil {
-		return err
-	}
-	tests()
-	return nil
 }

@@ -57,7 +57,6 @@ func TestMain(m *testing.M) {
 
 // namespace makes a namespace for a test.
 func namespace(t *testing.T) string {
-	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	harness.Must(t, admin.Create(t.Context(), ns))
 	return ns.Name
@@ -65,13 +64,11 @@ func namespace(t *testing.T) string {
 
 // write writes the Lease in this cluster as the hub does, and returns its deadline.
 func write(t *testing.T, ns, holder string, epoch int64, d time.Duration) (deadline time.Time) {
-	t.Helper()
 	return writeIn(t, us, ns, holder, epoch, d)
 }
 
 // writeIn is write for a namespace that plays another cluster.
 func writeIn(t *testing.T, cluster, ns, holder string, epoch int64, d time.Duration) (deadline time.Time) {
-	t.Helper()
 	now := clocks.Now().Wall
 	harness.Must(t, harness.PutLease(t.Context(), admin, ns, cluster,
 		lease.Term{Holder: holder, Epoch: epoch, AcquireTime: now, RenewTime: now, Duration: d}))
@@ -80,7 +77,6 @@ func writeIn(t *testing.T, cluster, ns, holder string, epoch int64, d time.Durat
 
 // await fails the test if the condition does not come about.
 func await(t *testing.T, what string, condition func(context.Context) error) {
-	t.Helper()
 	harness.Eventually(t, patience, what, condition)
 }
 
@@ -111,8 +107,7 @@ func acts(t *testing.T, file string) (at []time.Time) {
 		t.Fatal(err)
 	}
 	for field := range strings.FieldsSeq(string(text)) {
-		ns, err := strconv.ParseInt(field, 10, 64)
-		harness.Must(t, err)
+		ns := harness.Get(strconv.ParseInt(field, 10, 64))(t)
 		at = append(at, time.Unix(0, ns))
 	}
 	return at

@@ -60,13 +60,10 @@ func (p *pods) winner() string {
 
 // start starts a Pod: a Member and, again and again, as a restarted process would, an election. ns plays the cluster.
 func (p *pods) start(name, ns string) (stop func()) {
-	p.t.Helper()
 	cfg := cluster.AdminConfig()
 	cfg.Wrap(member.CapWrites)
-	clients, err := kubernetes.NewForConfig(cfg)
-	harness.Must(p.t, err)
-	m, err := member.New(cfg, member.Options{Namespaces: []string{ns}})
-	harness.Must(p.t, err)
+	clients := harness.Get(kubernetes.NewForConfig(cfg))(p.t)
+	m := harness.Get(member.New(cfg, member.Options{Namespaces: []string{ns}}))(p.t)
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
 	all.Go(func() { _ = m.Start(ctx) })
@@ -129,20 +126,17 @@ func TestAManagerIsElectedInTheLeaderOnly(t *testing.T) {
 	ns := namespace(t)
 	cfg := cluster.AdminConfig()
 	cfg.Wrap(member.CapWrites)
-	clients, err := kubernetes.NewForConfig(cfg)
-	harness.Must(t, err)
-	m, err := member.New(cfg, member.Options{Namespaces: []string{ns}})
-	harness.Must(t, err)
+	clients := harness.Get(kubernetes.NewForConfig(cfg))(t)
+	m := harness.Get(member.New(cfg, member.Options{Namespaces: []string{ns}}))(t)
 	lock, ctx, done := resourcelock.New(t.Context(), m, ns, &clientlock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: ns, Name: "shopkeeper"}, Client: clients.CoordinationV1(),
 		LockConfig: clientlock.ResourceLockConfig{Identity: "east-1"},
 	})
 	defer done()
-	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+	mgr := harness.Get(ctrl.NewManager(cfg, ctrl.Options{
 		LeaderElection: true, LeaderElectionResourceLockInterface: lock, LeaderElectionReleaseOnCancel: true,
 		Metrics: metricsserver.Options{BindAddress: "0"},
-	})
-	harness.Must(t, err)
+	}))(t)
 	p := &pods{t: t, elected: map[string]bool{}}
 	harness.Must(t, errors.Join(mgr.Add(m), mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		p.set("east-1", true)
@@ -159,8 +153,7 @@ func TestAManagerIsElectedInTheLeaderOnly(t *testing.T) {
 	write(t, ns, them, 3, time.Minute)
 	await(t, "another cluster leads", p.none)
 	harness.Must(t, <-ended)
-	held, err := clients.CoordinationV1().Leases(ns).Get(t.Context(), "shopkeeper", metav1.GetOptions{})
-	harness.Must(t, err)
+	held := harness.Get(clients.CoordinationV1().Leases(ns).Get(t.Context(), "shopkeeper", metav1.GetOptions{}))(t)
 	if *held.Spec.HolderIdentity != "" {
 		t.Errorf("%s still holds the lock", *held.Spec.HolderIdentity)
 	}

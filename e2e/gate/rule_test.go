@@ -22,8 +22,7 @@ done
 // rule is the shell function in the README of the member library.
 func rule(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../member/README.md")
-	harness.Must(t, err)
+	text := harness.Get(os.ReadFile("../../member/README.md"))(t)
 	found := regexp.MustCompile("(?ms)^```sh\n(leads\\(\\).*?)^```$").FindSubmatch(text)
 	if found == nil {
 		t.Fatal("member/README.md has no function leads in a snippet of sh")
@@ -38,11 +37,9 @@ func TestTheRuleInShellActsInItsTermsOnly(t *testing.T) {
 	harness.Must(t, os.WriteFile(script, []byte(rule(t)+acting), 0o600))
 	t.Setenv("KUBECONFIG", access)
 	t.Setenv("PATH", os.Getenv("KUBEBUILDER_ASSETS")+":"+os.Getenv("PATH"))
-	p, err := process.Start("script", filepath.Join(dir, "log"), "bash", script, ns, yes, no)
-	harness.Must(t, err)
+	p := harness.Get(process.Start("script", filepath.Join(dir, "log"), "bash", script, ns, yes, no))(t)
 	t.Cleanup(func() { harness.Must(t, p.Kill()) })
 	refuses := func(what string) { // two answers, so that one of them was asked for now
-		t.Helper()
 		for range 2 {
 			await(t, what, actedAfter(t, no, time.Now()))
 		}
@@ -70,8 +67,7 @@ func TestTheRuleInShellActsInItsTermsOnly(t *testing.T) {
 
 	write(t, ns, us, 3, time.Hour)
 	await(t, "the hub is back", actedAfter(t, yes, time.Now()))
-	snapshot, err := cluster.Snapshot(t.Context())
-	harness.Must(t, err)
+	snapshot := harness.Get(cluster.Snapshot(t.Context()))(t)
 	write(t, ns, them, 4, time.Hour)
 	refuses("failed over")
 	moved := time.Now()

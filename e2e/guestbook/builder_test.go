@@ -62,13 +62,11 @@ func (s *seen) acted(epoch int64, want ...string) func(context.Context) error {
 
 // newProgram is a manager with a Member, without controllers.
 func newProgram(t *testing.T, ns string) (ctrl.Manager, *member.Member) {
-	t.Helper()
-	mgr, err := ctrl.NewManager(cluster.AdminConfig(), ctrl.Options{
+	mgr := harness.Get(ctrl.NewManager(cluster.AdminConfig(), ctrl.Options{
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{ns: {}}},
 		Controller: config.Controller{SkipNameValidation: new(true)},
-	})
-	harness.Must(t, err)
+	}))(t)
 	m, err := member.New(mgr.GetConfig(), member.Options{Namespaces: []string{ns}})
 	harness.Must(t, errors.Join(err, mgr.Add(m)))
 	return mgr, m
@@ -152,9 +150,7 @@ func TestAClusterScopedKindIsRefusedWhenTheProgramStarts(t *testing.T) {
 
 // dropped is how many requests a controller has dropped for a reason, by the metrics of this process.
 func dropped(t *testing.T, controller, reason string) (n float64) {
-	t.Helper()
-	families, err := metrics.Registry.Gather()
-	harness.Must(t, err)
+	families := harness.Get(metrics.Registry.Gather())(t)
 	for _, family := range families {
 		if family.GetName() != "leasecast_reader_reconciles_dropped_total" {
 			continue

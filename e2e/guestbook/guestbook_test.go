@@ -10,6 +10,7 @@ import (
 
 	webappv1 "github.com/leasecast/leasecast/e2e/guestbook/api"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 const actEvery = 20 * time.Millisecond
@@ -65,9 +66,7 @@ func TestGuestbookActsInItsTermAndOnlyThen(t *testing.T) {
 	await(t, "everything is done again in the next term", p.acted(append(names, "late"), 3))
 	await(t, "and noted in the status", func(ctx context.Context) error {
 		var list webappv1.GuestbookList
-		if err := admin.List(ctx, &list, client.InNamespace(ns)); err != nil {
-			return err
-		}
+		must.Do(admin.List(ctx, &list, client.InNamespace(ns)))
 		for _, g := range list.Items {
 			if g.Status.Epoch != 3 || g.Status.Book != g.Spec.Book {
 				return fmt.Errorf("status of %s is %+v", g.Name, g.Status)

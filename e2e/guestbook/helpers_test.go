@@ -93,7 +93,6 @@ func install(ctx context.Context) error {
 
 // namespace makes a namespace for a test.
 func namespace(t *testing.T) string {
-	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	harness.Must(t, admin.Create(t.Context(), ns))
 	return ns.Name
@@ -101,7 +100,6 @@ func namespace(t *testing.T) string {
 
 // books makes n guestbooks.
 func books(t *testing.T, ns string, n int) (names []string) {
-	t.Helper()
 	for i := range n {
 		g := &webappv1.Guestbook{
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("book-%d", i)},
@@ -115,10 +113,7 @@ func books(t *testing.T, ns string, n int) (names []string) {
 
 // write writes the Lease as the hub does, and returns its deadline on the boot clock.
 func write(t *testing.T, ns, holder string, epoch int64, d time.Duration) (deadline time.Duration) {
-	t.Helper()
-	deadline, err := put(t.Context(), ns, holder, epoch, d)
-	harness.Must(t, err)
-	return deadline
+	return harness.Get(put(t.Context(), ns, holder, epoch, d))(t)
 }
 
 // put is write for other goroutines than the test's.
@@ -129,7 +124,6 @@ func put(ctx context.Context, ns, holder string, epoch int64, d time.Duration) (
 }
 
 func copyIn(t *testing.T, ns string) *coordinationv1.Lease {
-	t.Helper()
 	l := &coordinationv1.Lease{}
 	harness.Must(t, admin.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: v1alpha1.DefaultLeaseName}, l))
 	return l
@@ -137,16 +131,13 @@ func copyIn(t *testing.T, ns string) *coordinationv1.Lease {
 
 // await fails the test if the condition does not come about.
 func await(t *testing.T, what string, condition func(context.Context) error) {
-	t.Helper()
 	harness.Eventually(t, patience, what, condition)
 }
 
 // user returns the configuration of a user who may read leases, and work on
 // guestbooks and elect, in these namespaces only.
 func user(t *testing.T, name string, namespaces ...string) *rest.Config {
-	t.Helper()
-	cfg, err := cluster.UserConfig(name)
-	harness.Must(t, err)
+	cfg := harness.Get(cluster.UserConfig(name))(t)
 	group := webappv1.GroupVersion.Group
 	for _, ns := range namespaces {
 		meta := metav1.ObjectMeta{Namespace: ns, Name: "guestbook-" + name}
@@ -190,17 +181,15 @@ type guestbook struct {
 // start runs the guestbook as a user who may work in ns only, until the test is over.
 // The act log gives its name as that of the cluster.
 func start(t *testing.T, cfg *rest.Config, name, ns string, args ...string) *guestbook {
-	t.Helper()
 	dir := t.TempDir()
 	harness.Must(t, fleet.WriteKubeconfig(filepath.Join(dir, "kubeconfig"), name, cfg))
-	run, err := process.Start(name, filepath.Join(dir, "log"), program, append([]string{
+	run := harness.Get(process.Start(name, filepath.Join(dir, "log"), program, append([]string{
 		"-kubeconfig=" + filepath.Join(dir, "kubeconfig"),
 		"-cluster=" + name,
 		"-namespaces=" + ns,
 		"-acts=" + filepath.Join(dir, "acts"),
 		"-zap-log-level=debug",
-	}, args...)...)
-	harness.Must(t, err)
+	}, args...)...))(t)
 	p := &guestbook{run, harness.NewActLog(filepath.Join(dir, "acts")), t}
 	t.Cleanup(func() {
 		harness.Must(t, p.Kill())

@@ -21,9 +21,7 @@ import (
 
 // newMember returns a Member that runs until the test is over.
 func newMember(t *testing.T, cfg *rest.Config, o member.Options) *member.Member {
-	t.Helper()
-	m, err := member.New(cfg, o)
-	harness.Must(t, err)
+	m := harness.Get(member.New(cfg, o))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Start(ctx) }()
@@ -194,8 +192,7 @@ func TestServerGivesUpOnAWriteThatOutlivesItsTerm(t *testing.T) {
 	cfg := cluster.AdminConfig()
 	cfg.Timeout = time.Minute
 	cfg.Wrap(member.CapWrites)
-	c, err := client.New(cfg, client.Options{})
-	harness.Must(t, err)
+	c := harness.Get(client.New(cfg, client.Options{}))(t)
 	ctx, cancel, err := m.Context(t.Context(), ns)
 	harness.Must(t, err)
 	defer cancel()

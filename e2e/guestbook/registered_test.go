@@ -18,12 +18,12 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/member"
 )
 
 // registering returns the configuration of a user who works in a namespace and registers in it.
 func registering(t *testing.T, ns string) *rest.Config {
-	t.Helper()
 	cfg := user(t, ns, ns)
 	cfg.Wrap(member.CapWrites)
 	meta := metav1.ObjectMeta{Namespace: ns, Name: "registration"}
@@ -48,9 +48,7 @@ func registering(t *testing.T, ns string) *rest.Config {
 
 // registrationOf is one for clients of this configuration.
 func registrationOf(t *testing.T, cfg *rest.Config, ns string) *member.Registration {
-	t.Helper()
-	c, err := rest.HTTPClientFor(cfg)
-	harness.Must(t, err)
+	c := harness.Get(rest.HTTPClientFor(cfg))(t)
 	return &member.Registration{Namespace: ns, Client: c}
 }
 
@@ -90,8 +88,7 @@ func TestARevokedTermIsReleasedWhenItsWorkHasReturned(t *testing.T) {
 	cfg := registering(t, ns)
 	m := newMember(t, cfg, member.Options{Namespaces: []string{ns}, Registration: registrationOf(t, cfg, ns)})
 	await(t, "this cluster leads", leads(m, ns, true))
-	r, err := registration(t.Context(), ns)
-	harness.Must(t, err)
+	r := harness.Get(registration(t.Context(), ns))(t)
 	if r.Account != ns || len(r.Namespaces) != 1 || r.Namespaces[0] != ns {
 		t.Errorf("registered %+v", r)
 	}
@@ -106,11 +103,10 @@ func TestARevokedTermIsReleasedWhenItsWorkHasReturned(t *testing.T) {
 	})
 	harness.Must(t, harness.Stay(t.Context(), time.Second, "the term is not released while the work goes on",
 		func(ctx context.Context) error {
-			r, err := registration(ctx, ns)
-			if err == nil && r.HasReleased(ns, 1) {
-				err = errors.New("it is")
+			if r := must.Get(registration(ctx, ns)); r.HasReleased(ns, 1) {
+				return errors.New("it is")
 			}
-			return err
+			return nil
 		}))
 	began := clocks.Now().Boot
 	done()
@@ -151,16 +147,13 @@ func TestARestartedReaderIsAnotherReader(t *testing.T) {
 	cfg := registering(t, ns)
 	first := start(t, cfg, "first", ns, "-register="+ns)
 	await(t, "the first acts", first.acted(names, 1))
-	before, err := registration(t.Context(), ns)
-	harness.Must(t, err)
+	before := harness.Get(registration(t.Context(), ns))(t)
 	harness.Must(t, first.Kill())
 	second := start(t, cfg, "second", ns, "-register="+ns)
 	await(t, "the second acts", second.acted(names, 1))
-	all, err := registrations(t.Context(), ns)
-	harness.Must(t, err)
+	all := harness.Get(registrations(t.Context(), ns))(t)
 	for _, l := range all {
-		r, err := wire.ReadRegistration(&l)
-		harness.Must(t, err)
+		r := harness.Get(wire.ReadRegistration(&l))(t)
 		if len(r.Released) > 0 || len(l.Finalizers) != 1 || len(l.OwnerReferences) > 0 {
 			t.Errorf("registration %s: %+v %+v", l.Name, l.ObjectMeta, r)
 		}
@@ -169,8 +162,7 @@ func TestARestartedReaderIsAnotherReader(t *testing.T) {
 		t.Errorf("%d registrations, want one of each process", len(all))
 	}
 	second.terminate()
-	left, err := registrations(t.Context(), ns)
-	harness.Must(t, err)
+	left := harness.Get(registrations(t.Context(), ns))(t)
 	if len(left) != 1 || *left[0].Spec.HolderIdentity != before.Identity {
 		t.Errorf("%d registrations are left, want that of the process that was killed", len(left))
 	}
@@ -244,10 +236,7 @@ func TestAPausedReaderActsOnlyWithANewRegistration(t *testing.T) {
 	harness.Must(t, p.Resume())
 	var renewed time.Time
 	await(t, "it has registered anew", func(ctx context.Context) error {
-		all, err := registrations(ctx, ns)
-		if err != nil {
-			return err
-		}
+		all := must.Get(registrations(ctx, ns))
 		for _, l := range all {
 			if r, err := wire.ReadRegistration(&l); err == nil && r.Identity != last.Identity {
 				renewed = r.Confirmed

@@ -40,14 +40,9 @@ func NewCAPI(name, dir string, config *rest.Config) (*CAPI, error) {
 		return nil, fmt.Errorf("%s must name the folder of capi-manager: run `make capi`: %w", capiAssets, err)
 	}
 	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
-	if err != nil {
-		return nil, err
-	}
-	c := &CAPI{CA: certificate, name: name, program: program, dir: dir}
-	if c.Port, err = fleet.ReservePort(); err != nil {
-		return nil, err
-	}
-	return c, errors.Join(
+	port, portErr := fleet.ReservePort()
+	return &CAPI{CA: certificate, Port: port, name: name, program: program, dir: dir}, errors.Join(
+		err, portErr,
 		os.MkdirAll(dir, 0o700),
 		os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600),
 		os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600),

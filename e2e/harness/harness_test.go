@@ -25,7 +25,6 @@ func TestDrill(t *testing.T) {
 		{Name: "west", Priority: 50, Namespaces: []string{namespace}},
 	}})
 	actsAfter := func(cluster string, at time.Duration) Act {
-		t.Helper()
 		a, err := d.AwaitAct(t.Context(), patience, cluster+" acts",
 			func(a Act) bool { return a.Cluster == cluster && a.Begin > at })
 		Must(t, err)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -33,25 +34,20 @@ const (
 
 // installHub applies config/rbac and config/fleet, and writes a kubeconfig file for the hub's service account, through
 // the proxy of the hub's server. The fleet has the CRDs.
-func (d *Drill) installHub(ctx context.Context) error {
+func (d *Drill) installHub(ctx context.Context) {
 	s := d.Fleet.Hub()
 	for _, folder := range []string{"rbac", "fleet"} {
-		if err := d.programs.apply(ctx, s, d.dir, folder); err != nil {
-			return err
-		}
+		d.programs.apply(ctx, s, d.dir, folder)
 	}
-	config, err := s.TokenConfig(ctx, HubNamespace, HubName)
-	if err != nil {
-		return err
-	}
-	return fleet.WriteKubeconfig(d.hubKubeconfig(), HubName, s.ViaProxy(config))
+	config := must.Get(s.TokenConfig(ctx, HubNamespace, HubName))
+	must.Do(fleet.WriteKubeconfig(d.hubKubeconfig(), HubName, s.ViaProxy(config)))
 }
 
 func (d *Drill) hubKubeconfig() string { return filepath.Join(d.dir, HubName+".kubeconfig") }
 
 // AllowFencing applies config/fencing in a member.
 func (d *Drill) AllowFencing(ctx context.Context, member string) error {
-	return d.programs.apply(ctx, d.Fleet.Member(member), d.dir, "fencing")
+	return must.Try(func() { d.programs.apply(ctx, d.Fleet.Member(member), d.dir, "fencing") })
 }
 
 // StartHub starts one more replica of the hub, and does not wait until it is elected. The flags override the drill's.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -45,16 +46,13 @@ func (d *Drill) Keep(ctx context.Context, progress func(line string)) (wait func
 
 // restartGuestbook starts a guestbook in the place of one that has ended.
 func (d *Drill) restartGuestbook(member string) (*process.Process, error) {
-	next := *d.Guestbook(member)
-	err := next.Acts.Ended(Now().Boot)
-	if err == nil {
-		next.Process, err = next.start()
-	}
-	if err != nil {
-		return nil, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.guestbooks[member] = &next
-	return next.Process, nil
+	return must.Return(func() *process.Process {
+		next := *d.Guestbook(member)
+		must.Do(next.Acts.Ended(Now().Boot))
+		next.Process = must.Get(next.start())
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.guestbooks[member] = &next
+		return next.Process
+	})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // AwaitAct returns the first act that matches, as soon as it has begun.
@@ -35,9 +37,7 @@ func FirstAct(logs func() ([]Act, error), match func(Act) bool) (first Act, err 
 func (d *Drill) AwaitEligible(ctx context.Context, limit time.Duration, cluster string, namespaces ...string) error {
 	return d.Await(ctx, limit, cluster+" is eligible", func(ctx context.Context) error {
 		for _, namespace := range namespaces {
-			if err := d.Eligible(ctx, namespace, cluster); err != nil {
-				return err
-			}
+			must.Do(d.Eligible(ctx, namespace, cluster))
 		}
 		return nil
 	})

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -30,11 +33,29 @@ type TB interface {
 	Fatal(args ...any)
 }
 
-// Must fails the test at once on an error.
+// Must fails the test at once on an error. It shows the lines of test files that led to the call.
 func Must(t TB, err error) {
+	if err == nil {
+		return
+	}
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
+	var way strings.Builder
+	calls := make([]uintptr, 64)
+	frames := runtime.CallersFrames(calls[:runtime.Callers(2, calls)])
+	for frame, more := frames.Next(); more; frame, more = frames.Next() {
+		if strings.HasSuffix(frame.File, "_test.go") {
+			fmt.Fprintf(&way, "\n\tat %s:%d", filepath.Base(frame.File), frame.Line)
+		}
+	}
+	t.Fatalf("%v%s", err, way.String())
+}
+
+// Get returns a value unless there is an error, which fails the test: Get(f())(t).
+func Get[T any](value T, err error) func(TB) T {
+	return func(t TB) T {
+		t.Helper()
+		Must(t, err)
+		return value
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // pollEvery is how often Await checks a condition. No figure depends on it: acts, Leases and faults carry the time at
@@ -13,11 +15,11 @@ import (
 const pollEvery = 20 * time.Millisecond
 
 // Await returns when condition returns nil. If that takes longer than limit, or ctx ends, the error contains the last
-// error of the condition.
+// error of the condition, which may return it or fail by package must.
 func Await(ctx context.Context, limit time.Duration, what string, condition func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, pollEvery, limit, true, func(ctx context.Context) (bool, error) {
-		last = condition(ctx)
+		last = try(ctx, condition)
 		return last == nil, nil
 	})
 	switch {
@@ -35,7 +37,7 @@ func Await(ctx context.Context, limit time.Duration, what string, condition func
 func Stay(ctx context.Context, d time.Duration, what string, condition func(context.Context) error) error {
 	var broken error
 	_ = wait.PollUntilContextTimeout(ctx, pollEvery, d, true, func(context.Context) (bool, error) {
-		broken = condition(ctx)
+		broken = try(ctx, condition)
 		return broken != nil, nil
 	})
 	if broken == nil {
@@ -45,4 +47,11 @@ func Stay(ctx context.Context, d time.Duration, what string, condition func(cont
 		return fmt.Errorf("%s: %w", what, broken)
 	}
 	return nil
+}
+
+func try(ctx context.Context, condition func(context.Context) error) (err error) {
+	if failed := must.Try(func() { err = condition(ctx) }); failed != nil {
+		return failed
+	}
+	return err
 }

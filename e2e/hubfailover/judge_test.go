@@ -24,7 +24,6 @@ type view struct {
 
 // look begins to watch Leases and records, straight at the API servers.
 func look(t *testing.T, p *pair) *view {
-	t.Helper()
 	demoted := demotions(t, p)
 	return &view{View: p.d.LookFor(t), t: t, p: p, demoted: demoted}
 }
@@ -132,8 +131,7 @@ func writesOf(t *testing.T, p *pair, r *replica, instant time.Time) []string {
 	}
 	var found []string
 	for _, s := range p.d.Fleet.Servers() {
-		writes, err := s.Writes()
-		harness.Must(t, err)
+		writes := harness.Get(s.Writes())(t)
 		for _, w := range writes {
 			if strings.Contains(w.Agent, r.identity) && w.Received.After(instant) {
 				found = append(found, s.Name()+": "+w.String())

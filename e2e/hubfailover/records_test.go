@@ -12,6 +12,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // loss is a way to lose records.
@@ -64,10 +65,7 @@ func TestLostRecordsAreFoundInTheLeases(t *testing.T) {
 			}
 			harness.Eventually(t, harness.Default.Duration+slack, "all terms are adopted", func(ctx context.Context) error {
 				for namespace, was := range before {
-					r, err := stage.d.Record(ctx, namespace)
-					if err != nil {
-						return err
-					}
+					r := must.Get(stage.d.Record(ctx, namespace))
 					if s := r.Spec; s.Reason != reason.Adopted {
 						return fmt.Errorf("%s: leader %q, epoch %d, state %s, reason %s: %s", namespace, s.Leader, s.Epoch, s.State,
 							s.Reason, r.Status.Message)
@@ -144,10 +142,7 @@ func TestAnEditedRecordChangesNoLeader(t *testing.T) {
 			at := harness.Now().Boot
 			harness.Eventually(t, harness.Default.Duration+harness.Default.Skew+slack, "the record is put right",
 				func(ctx context.Context) error {
-					r, err := stage.d.Record(ctx, moved[0])
-					if err != nil {
-						return err
-					}
+					r := must.Get(stage.d.Record(ctx, moved[0]))
 					if s, b := r.Spec, before.Spec; s.Leader != b.Leader || s.Epoch != b.Epoch || s.State != b.State {
 						return fmt.Errorf("leader %q, epoch %d, state %s, reason %s, want leader %q, epoch %d, state %s",
 							s.Leader, s.Epoch, s.State, s.Reason, b.Leader, b.Epoch, b.State)
@@ -179,15 +174,13 @@ func TestARecordEditedBetweenTwoTenuresLetsNobodyActTwice(t *testing.T) {
 			harness.Must(t, e.edit(t.Context(), stage.d.Hub, before.DeepCopy()))
 			awaitRenewals(t, v, lost+h)
 			harness.Eventually(t, 2*harness.Default.Duration+slack, "somebody leads", func(ctx context.Context) error {
-				r, err := stage.d.Record(ctx, moved[0])
-				if err == nil && r.Spec.State != v1alpha1.StateLeading {
-					err = errors.New(r.Status.Message)
+				if r := must.Get(stage.d.Record(ctx, moved[0])); r.Spec.State != v1alpha1.StateLeading {
+					return errors.New(r.Status.Message)
 				}
-				return err
+				return nil
 			})
 			v.unbroken(moved[0])
-			r, err := stage.d.Record(t.Context(), moved[0])
-			harness.Must(t, err)
+			r := harness.Get(stage.d.Record(t.Context(), moved[0]))(t)
 			t.Logf("%s led in epoch %d; now %s leads in epoch %d (%s), %.1f s after the kill",
 				before.Spec.Leader, before.Spec.Epoch, r.Spec.Leader, r.Spec.Epoch, r.Spec.Reason,
 				(harness.Now().Boot - lost).Seconds())
@@ -205,7 +198,6 @@ func TestARecordEditedBetweenTwoTenuresLetsNobodyActTwice(t *testing.T) {
 // awaitRenewals returns when all leaders' Leases but that of the first namespace were renewed twice
 // after the instant.
 func awaitRenewals(t *testing.T, v *view, instant time.Duration) {
-	t.Helper()
 	harness.Eventually(t, harness.Default.Duration+slack, "everybody is renewed", func(context.Context) error {
 		for key, seen := range v.Terms() {
 			n := 0
@@ -224,7 +216,6 @@ func awaitRenewals(t *testing.T, v *view, instant time.Duration) {
 
 // restore brings the first namespace back to east: a raised priority is an edit that moves it.
 func (p *pair) restore(t *testing.T) {
-	t.Helper()
 	p.raised++
 	harness.Must(t, p.d.SetPriority(t.Context(), "east", 100+p.raised))
 	p.led(t, patience)

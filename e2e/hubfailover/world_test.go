@@ -93,7 +93,6 @@ type pair struct {
 
 // renewedNow returns when the holder of the election renews it, with the instant of the renewal.
 func (p *pair) renewedNow(t *testing.T) time.Time {
-	t.Helper()
 	before, _, err := p.d.Election(t.Context(), harness.HubNamespace)
 	harness.Must(t, err)
 	var renewed time.Time
@@ -147,7 +146,6 @@ func (p *pair) drop(r *replica) {
 // settled returns when two replicas run, of which one writes and the other is a candidate, and each namespace has the
 // right leader.
 func (p *pair) settled(t *testing.T) (writer *replica) {
-	t.Helper()
 	for len(p.replicas) < 2 {
 		p.join(t)
 	}
@@ -166,8 +164,7 @@ func (p *pair) join(t *testing.T) *replica {
 	if _, err := p.writer(t.Context()); err != nil && len(p.replicas) > 0 {
 		t.Fatal(err) // one nameless replica at a time
 	}
-	process, err := p.d.StartHub()
-	harness.Must(t, err)
+	process := harness.Get(p.d.StartHub())(t)
 	r := &replica{Process: process}
 	harness.Eventually(t, patience, process.Name()+" is a candidate", func(context.Context) error {
 		harness.Must(t, r.Check())
@@ -182,7 +179,6 @@ func (p *pair) join(t *testing.T) *replica {
 
 // led returns when the records and the leaders' Leases are as they are while all members are well.
 func (p *pair) led(t *testing.T, limit time.Duration) {
-	t.Helper()
 	harness.Eventually(t, limit, "each namespace has the right leader", func(ctx context.Context) error {
 		for namespace, leader := range leaders {
 			if _, err := p.d.Leading(ctx, leader, namespace, leader); err != nil {
@@ -194,8 +190,6 @@ func (p *pair) led(t *testing.T, limit time.Duration) {
 }
 
 func read(t *testing.T, file string) string {
-	t.Helper()
-	content, err := os.ReadFile(file)
-	harness.Must(t, err)
+	content := harness.Get(os.ReadFile(file))(t)
 	return string(content)
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // One life of an installation, from make deploy to make uninstall.
@@ -88,7 +89,6 @@ func (w *world) scrape(ctx context.Context, h *hub) (map[string]*dto.MetricFamil
 
 // failOver cuts east off until west leads.
 func (w *world) failOver(t *testing.T) {
-	t.Helper()
 	east := w.Servers.Member("east")
 	harness.Must(t, east.Kill())
 	w.Leads("west", "shop", patience, "west")
@@ -101,9 +101,7 @@ func (w *world) failOver(t *testing.T) {
 
 // table reads names and labels of metrics from config/README.md.
 func table(t *testing.T) map[string][]string {
-	t.Helper()
-	content, err := os.ReadFile(filepath.Join(root(t), "config", "README.md"))
-	harness.Must(t, err)
+	content := harness.Get(os.ReadFile(filepath.Join(root(t), "config", "README.md")))(t)
 	rows := map[string][]string{}
 	for line := range strings.Lines(string(content)) {
 		cells := strings.Split(line, "|")
@@ -118,8 +116,7 @@ func table(t *testing.T) map[string][]string {
 }
 
 func (w *world) tableIsComplete(t *testing.T, h *hub) {
-	said, err := w.scrape(t.Context(), h)
-	harness.Must(t, err)
+	said := harness.Get(w.scrape(t.Context(), h))(t)
 	rows := table(t)
 	for name, family := range said {
 		labels := []string{}
@@ -158,10 +155,7 @@ func value(f *dto.MetricFamily) float64 {
 func (w *world) seriesEnd(t *testing.T, h *hub) {
 	w.kubectl("label", "cluster", "east", fleet.PriorityLabel+"-")
 	harness.Eventually(t, patience, "no metric names east", func(ctx context.Context) error {
-		said, err := w.scrape(ctx, h)
-		if err != nil {
-			return err
-		}
+		said := must.Get(w.scrape(ctx, h))
 		if said["leasecast_member_state"] == nil {
 			return errors.New("no metric names any member")
 		}

@@ -15,7 +15,6 @@ import (
 
 // remove runs config/remove.sh with the program as kubectl, and returns all that it prints.
 func remove(t *testing.T, kubectl, limit string) (string, error) {
-	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(root(t), "config", "remove.sh"))
 	cmd.Env = append(os.Environ(), "KUBECTL="+kubectl, "LIMIT="+limit)
 	out, err := cmd.CombinedOutput()

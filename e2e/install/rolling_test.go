@@ -55,9 +55,8 @@ func TestARollingUpgradeEndsNoTerm(t *testing.T) {
 	}
 	east, err := client.NewWithWatch(w.Servers.Member("east").AdminConfig(), client.Options{Scheme: hublib.Scheme()})
 	w.Must(err)
-	copies, err := harness.Observe(t.Context(), east, &coordinationv1.LeaseList{}, &coordinationv1.Lease{},
-		client.HasLabels{v1alpha1.ManagedLabel})
-	w.Must(err)
+	copies := harness.Get(harness.Observe(t.Context(), east, &coordinationv1.LeaseList{}, &coordinationv1.Lease{},
+		client.HasLabels{v1alpha1.ManagedLabel}))(w.T)
 	defer copies.Stop()
 
 	w.make("deploy")

@@ -53,22 +53,17 @@ type world struct {
 }
 
 func newWorld(t *testing.T, members ...string) *world {
-	t.Helper()
 	w := &world{t: t, dir: t.TempDir()}
 	f := fleet.NewWith(t, fleet.Options{Members: members, Uninstalled: true})
 	w.World = harness.NewWorld(t, f, harness.FleetNamespace, harness.HubNamespace, timings)
 	w.Must(f.WriteKubeconfigs(w.dir))
-	var err error
-	w.client, err = kubernetes.NewForConfig(f.Hub().AdminConfig())
-	w.Must(err)
+	w.client = harness.Get(kubernetes.NewForConfig(f.Hub().AdminConfig()))(w.T)
 	w.kubectl("delete", "namespace", hubNamespace) // the installation is to make it itself
 	return w
 }
 
 func root(t *testing.T) string {
-	t.Helper()
-	dir, err := filepath.Abs(filepath.Join("..", ".."))
-	harness.Must(t, err)
+	dir := harness.Get(filepath.Abs(filepath.Join("..", "..")))(t)
 	return dir
 }
 
@@ -92,30 +87,25 @@ func (w *world) kubectlProgram() string {
 }
 
 func (w *world) kubectl(args ...string) string {
-	w.t.Helper()
 	program := strings.Fields(w.kubectlProgram())
 	return run(w.t, nil, nil, program[0], append(program[1:], args...)...)
 }
 
 // make runs a target for the management cluster.
 func (w *world) make(target string) string {
-	w.t.Helper()
 	return w.makeIn(root(w.t), target)
 }
 
 // makeIn runs a target of a checkout.
 func (w *world) makeIn(checkout, target string) string {
-	w.t.Helper()
 	return run(w.t, []string{"MAKEFLAGS=", "MAKELEVEL="}, nil, "make", "-C", checkout, target,
 		"KUBECTL="+w.kubectlProgram())
 }
 
 // as is a configuration with a token of a service account.
 func (w *world) as(namespace, account string) *rest.Config {
-	w.t.Helper()
-	token, err := w.client.CoreV1().ServiceAccounts(namespace).CreateToken(w.t.Context(), account,
-		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	w.Must(err)
+	token := harness.Get(w.client.CoreV1().ServiceAccounts(namespace).CreateToken(w.t.Context(), account,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{}))(w.T)
 	config := rest.AnonymousClientConfig(w.Servers.Hub().AdminConfig())
 	config.BearerToken = token.Status.Token
 	return config
@@ -130,20 +120,16 @@ type hub struct {
 
 // startHub does what the kubelet does with the installed Deployment.
 func (w *world) startHub() *hub {
-	w.t.Helper()
-	programs, err := harness.Build(w.t.Context())
-	w.Must(err)
+	programs := harness.Get(harness.Build(w.t.Context()))(w.T)
 	return w.startProgram(programs.Hub)
 }
 
 func (w *world) startProgram(program string) *hub {
-	w.t.Helper()
 	deployment, err := w.client.AppsV1().Deployments(hubNamespace).Get(w.t.Context(), hubName, metav1.GetOptions{})
 	w.Must(err)
 	spec := deployment.Spec.Template.Spec
 	w.kubectl("-n", hubNamespace, "get", "serviceaccount", spec.ServiceAccountName)
-	content, err := fleet.Kubeconfig(hubName, w.as(hubNamespace, spec.ServiceAccountName))
-	w.Must(err)
+	content := harness.Get(fleet.Kubeconfig(hubName, w.as(hubNamespace, spec.ServiceAccountName)))(w.T)
 	w.hubs++
 	name := fmt.Sprintf("%s-%d", hubName, w.hubs)
 	kubeconfig := filepath.Join(w.dir, name+".kubeconfig")
@@ -152,8 +138,7 @@ func (w *world) startProgram(program string) *hub {
 	w.t.Setenv("POD_NAMESPACE", hubNamespace) // fieldRef metadata.namespace
 	args := append(spec.Containers[0].Args, "--kubeconfig="+kubeconfig, "--allow-local-addresses",
 		"--metrics-address="+h.metrics, "--probe-address="+h.probe)
-	h.Process, err = process.Start(name, filepath.Join(w.dir, name+".log"), program, args...)
-	w.Must(err)
+	h.Process = harness.Get(process.Start(name, filepath.Join(w.dir, name+".log"), program, args...))(w.T)
 	w.t.Cleanup(func() {
 		_ = h.Kill() // it may have lost its rights by then, and ended for that
 		if w.t.Failed() {
@@ -196,9 +181,7 @@ func (h *hub) ready(ctx context.Context) error {
 
 // register makes Clusters of members, the first of which is the best.
 func (w *world) register(members ...string) {
-	w.t.Helper()
 	for i, m := range members {
-		_, err := w.Servers.RegisterMember(w.t.Context(), w.Servers.Member(m), w.Fleet, fmt.Sprint(100-i))
-		w.Must(err)
+		harness.Get(w.Servers.RegisterMember(w.t.Context(), w.Servers.Member(m), w.Fleet, fmt.Sprint(100-i)))(w.T)
 	}
 }

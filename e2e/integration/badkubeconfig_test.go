@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // heldUp is less than the shortest time that the hub waits for a Cluster that does not answer, 5 s to identify it.
@@ -90,8 +91,7 @@ func TestAClusterThatCannotBeUsedSaysWhyAndIsNotChosen(t *testing.T) {
 	// The first leader waits for better Clusters, for at most initialDelaySeconds. Terms of an earlier hub end after
 	// a term. Both times count from the creation of the record.
 	w.Leads("east", a, firstElection, all...)
-	r, err := w.Record(a)
-	w.Must(err)
+	r := harness.Get(w.Record(a))(w.T)
 	waited := r.Spec.AcquireTime.Sub(r.CreationTimestamp.Time)
 	within(t, "better Clusters are waited for", waited, max(v1alpha1.DefaultInitialDelay, w.term())+5*time.Second)
 	j := w.keeps("east", a)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // badPriorities are values that a label can hold and that are no priority.
@@ -46,11 +47,10 @@ func TestALeaderWhosePriorityBecomesIllegibleLosesNothing(t *testing.T) {
 	}
 	w.setPriority("south", "75") // a change that is none of east's business
 	w.Eventually("the record shows it", soon, func() error {
-		c, err := w.Candidate(a, "south")
-		if err == nil && c.Priority != 75 {
-			err = fmt.Errorf("%+v", c)
+		if c := must.Get(w.Candidate(a, "south")); c.Priority != 75 {
+			return fmt.Errorf("%+v", c)
 		}
-		return err
+		return nil
 	})
 	w.setPriority("east", "100")
 	w.awaitEligible("east", a)

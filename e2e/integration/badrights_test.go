@@ -18,6 +18,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // guardName is the name of the admission policy in each member, and of its binding.
@@ -25,15 +26,13 @@ const guardName = "managed-leases.leasecast.dev"
 
 // memberRules are the rules that config/member grants to the hub.
 func (w *world) memberRules() []rbacv1.PolicyRule {
-	w.T.Helper()
 	return rules(w, "../../config/member/hub_role.yaml")
 }
 
 // rules are those of a ClusterRole in a file.
 func rules(w *world, file string) []rbacv1.PolicyRule {
 	w.T.Helper()
-	content, err := os.ReadFile(file)
-	w.Must(err)
+	content := harness.Get(os.ReadFile(file))(w.T)
 	var role rbacv1.ClusterRole
 	w.Must(yaml.UnmarshalStrict(content, &role))
 	if len(role.Rules) == 0 {
@@ -58,16 +57,13 @@ func (w *world) rulesWithout(word string) []rbacv1.PolicyRule {
 // account is a service account of a member with these rights, in a namespace of the
 // world's own.
 func (w *world) account(member, name string, rules []rbacv1.PolicyRule) *rest.Config {
-	w.T.Helper()
-	cfg, err := w.Servers.Member(member).ServiceAccountConfig(w.T.Context(), w.System, name, rules)
-	w.Must(err)
+	cfg := harness.Get(w.Servers.Member(member).ServiceAccountConfig(w.T.Context(), w.System, name, rules))(w.T)
 	return cfg
 }
 
 // removeGuard takes the admission policy out of a member and waits until it is no
 // longer enforced.
 func (w *world) removeGuard(member string) {
-	w.T.Helper()
 	c := w.Members[member]
 	for _, o := range []client.Object{
 		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: guardName}},
@@ -155,8 +151,7 @@ func TestTheRightsOfConfigMemberAreEnoughForEverythingTheHubDoesThere(t *testing
 	j.check()
 
 	// It repairs, and the guard lets it.
-	l, err := w.LeaseIn("south", a)
-	w.Must(err)
+	l := harness.Get(w.LeaseIn("south", a))(w.T)
 	w.Must(w.Members["south"].Delete(t.Context(), l))
 	w.Eventually("the Lease is back", soon, func() error {
 		_, err := w.LeaseIn("south", a)

@@ -23,6 +23,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/hub"
 )
 
@@ -37,13 +38,11 @@ type process struct {
 
 // runHub runs a hub in a namespace, by the clocks of this machine if clock is nil.
 func (w *world) runHub(namespace string, clock lease.Clock) *process {
-	w.T.Helper()
 	return &process{w.RunHub(w.Servers.Hub().AdminConfig(), namespace, clock), w}
 }
 
 // warm waits until a hub has full caches of these members, for which they had to answer it.
 func (p *process) warm(members ...string) {
-	p.w.T.Helper()
 	for _, m := range members {
 		p.w.Eventually("the hub is connected with "+m, soon, func() error {
 			_, err := p.Manager.GetCluster(p.w.T.Context(), multicluster.ClusterName(p.w.Fleet+"/"+m))
@@ -54,7 +53,6 @@ func (p *process) warm(members ...string) {
 
 // mark is that of a hub in a namespace.
 func (w *world) mark(namespace string) string {
-	w.T.Helper()
 	ns := &corev1.Namespace{}
 	w.Must(w.Hub.Get(w.T.Context(), types.NamespacedName{Name: metav1.NamespaceSystem}, ns))
 	return string(ns.UID) + "/" + namespace
@@ -62,12 +60,9 @@ func (w *world) mark(namespace string) string {
 
 // says waits until an event on the policy reports that the hub in a namespace stands back, and what to do.
 func (w *world) says(policy, own, other string) {
-	w.T.Helper()
 	w.Eventually("the hub in "+own+" says that it stands back", soon, func() error {
 		var list eventsv1.EventList
-		if err := w.Hub.List(w.T.Context(), &list, client.InNamespace(w.Fleet)); err != nil {
-			return err
-		}
+		must.Do(w.Hub.List(w.T.Context(), &list, client.InNamespace(w.Fleet)))
 		last := errors.New("there is no event")
 		for _, e := range list.Items {
 			if e.Regarding.Kind != "LeadershipPolicy" || e.Regarding.Name != policy || e.Reason != string(reason.OtherHub) {
@@ -89,7 +84,6 @@ const statusLatest = 20 * time.Second
 // writes counts the writes of records and policies, and all that probe members, until the function that it
 // returns is called. That one also returns by whom members were probed.
 func (w *world) writes() func() (count int, probers map[string]bool) {
-	w.T.Helper()
 	w.Eventually("what was decided is explained", statusLatest, func() error {
 		var records v1alpha1.NamespaceLeaderList
 		err := w.Hub.List(w.T.Context(), &records, client.InNamespace(w.Fleet))
@@ -104,8 +98,7 @@ func (w *world) writes() func() (count int, probers map[string]bool) {
 		}
 		return err
 	})
-	watcher, err := client.NewWithWatch(w.Servers.Hub().AdminConfig(), client.Options{Scheme: hub.Scheme()})
-	w.Must(err)
+	watcher := harness.Get(client.NewWithWatch(w.Servers.Hub().AdminConfig(), client.Options{Scheme: hub.Scheme()}))(w.T)
 	ctx, cancel := context.WithCancel(w.T.Context())
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -113,8 +106,7 @@ func (w *world) writes() func() (count int, probers map[string]bool) {
 	for _, list := range []client.ObjectList{&v1alpha1.NamespaceLeaderList{}, &v1alpha1.LeadershipPolicyList{}} {
 		w.Must(w.Hub.List(ctx, list, client.InNamespace(w.Fleet)))
 		from := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}}
-		changes, err := watcher.Watch(ctx, list, client.InNamespace(w.Fleet), from)
-		w.Must(err)
+		changes := harness.Get(watcher.Watch(ctx, list, client.InNamespace(w.Fleet), from))(w.T)
 		wg.Go(func() {
 			for e := range changes.ResultChan() {
 				if e.Type == watch.Error {
@@ -153,7 +145,6 @@ func (w *world) writes() func() (count int, probers map[string]bool) {
 
 // markGoes takes the mark off the seal, as the event says.
 func (w *world) markGoes() {
-	w.T.Helper()
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "leasecast-seal"}}
 	patch := []byte(`{"metadata":{"annotations":{"leasecast.dev/hub":null}}}`)
 	w.Must(w.Hub.Patch(w.T.Context(), s, client.RawPatch(types.MergePatchType, patch)))
@@ -161,7 +152,6 @@ func (w *world) markGoes() {
 
 // markedBy waits until the seal carries a mark.
 func (w *world) markedBy(mark string, within time.Duration) {
-	w.T.Helper()
 	w.Eventually("the fleet is served by "+mark, within, func() error {
 		s := &corev1.Secret{}
 		err := w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: w.Fleet, Name: "leasecast-seal"}, s)
@@ -211,8 +201,7 @@ func TestTwoInstallationsOnOneManagementCluster(t *testing.T) {
 	after := w.Leads("west", ns, takeBack+w.ordered(), "east", "west")
 	within(t, "the second installation leads", time.Since(gone), takeBack+w.term()+5*time.Second)
 	w.hubOf(ns, "west", w.mark(other))
-	r, err := w.Record(ns)
-	w.Must(err)
+	r := harness.Get(w.Record(ns))(w.T)
 	if after <= epoch || r.Spec.AcquireTime.Time.Before(bound) {
 		t.Errorf("epoch %d after %d, granted at %v, but the first hub's terms ended at %v",
 			after, epoch, r.Spec.AcquireTime, bound)
@@ -226,16 +215,9 @@ func TestTwoInstallationsOnOneManagementCluster(t *testing.T) {
 
 // hubOf waits until the record and a member's Lease carry this mark.
 func (w *world) hubOf(namespace, member, mark string) {
-	w.T.Helper()
 	w.Eventually("the hub of "+namespace+" is "+mark, soon, func() error {
-		r, err := w.Record(namespace)
-		if err != nil {
-			return err
-		}
-		l, err := w.LeaseIn(member, namespace)
-		if err != nil {
-			return err
-		}
+		r := must.Get(w.Record(namespace))
+		l := must.Get(w.LeaseIn(member, namespace))
 		if a, b := r.Spec.Hub, l.Annotations[v1alpha1.HubAnnotation]; a != mark || b != mark {
 			return fmt.Errorf("the record is of %q, the Lease of %q", a, b)
 		}

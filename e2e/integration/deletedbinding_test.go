@@ -10,13 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 func TestDeletedBindingOfTheHubCostsNoLeadership(t *testing.T) {
 	t.Parallel()
 	w, a, _ := eastLeads(t, steady)
-	l, err := w.LeaseIn("east", a)
-	w.Must(err)
+	l := harness.Get(w.LeaseIn("east", a))(w.T)
 	hub := sha256.Sum256([]byte(l.Annotations[v1alpha1.HubAnnotation])) // each hub has a role of its own
 	c, name := w.Members["east"], client.ObjectKey{Name: "leasecast-hub-" + hex.EncodeToString(hub[:5])}
 	binding := &rbacv1.ClusterRoleBinding{}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // fencing fences what the account "checkout" of a namespace writes, and the Jobs with a label.
@@ -42,19 +43,16 @@ type act struct {
 // unaware runs a program in each member that knows nothing of Leases: it creates ConfigMaps all the time. What was let
 // through is reported in order.
 func (w *world) unaware(namespace string, members ...string) (acts func() []act) {
-	w.T.Helper()
 	ctx, cancel := context.WithCancel(w.T.Context())
 	var group sync.WaitGroup
 	w.T.Cleanup(func() { cancel(); group.Wait() })
 	var mu sync.Mutex
 	var done []act
 	for _, m := range members {
-		cfg, err := w.Servers.Member(m).ServiceAccountConfig(w.T.Context(), namespace, "checkout", []rbacv1.PolicyRule{
+		cfg := harness.Get(w.Servers.Member(m).ServiceAccountConfig(w.T.Context(), namespace, "checkout", []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}},
-		})
-		w.Must(err)
-		c, err := client.New(cfg, client.Options{})
-		w.Must(err)
+		}))(w.T)
+		c := harness.Get(client.New(cfg, client.Options{}))(w.T)
 		group.Go(func() {
 			wait.UntilWithContext(ctx, func(ctx context.Context) {
 				o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "act-"}}
@@ -75,7 +73,6 @@ func (w *world) unaware(namespace string, members ...string) (acts func() []act)
 
 // actsIn waits until the latest acts are those of a member.
 func (w *world) actsIn(member string, acts func() []act) {
-	w.T.Helper()
 	seen := len(acts())
 	w.Eventually("what is fenced acts in "+member, soon, func() error {
 		if all := acts(); len(all) == seen || all[len(all)-1].by != member {
@@ -87,7 +84,6 @@ func (w *world) actsIn(member string, acts func() []act) {
 
 // allowFences gives the accounts of hubs in these members the rights of config/fencing.
 func (w *world) allowFences(members ...string) {
-	w.T.Helper()
 	for _, m := range members {
 		role := &rbacv1.ClusterRole{
 			ObjectMeta: metav1.ObjectMeta{Name: "leasecast-hub-fencing"},
@@ -100,7 +96,6 @@ func (w *world) allowFences(members ...string) {
 // fenced is a world in which east leads namespace a of all members. Programs that know nothing of Leases act in all of
 // them.
 func fenced(t *testing.T, timings v1alpha1.Timings) (w *world, a string, acts func() []act) {
-	t.Helper()
 	w = newWorld(t, three)
 	w.Timings = timings
 	w.allowFences(all...)

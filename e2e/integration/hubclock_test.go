@@ -13,6 +13,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // steppedClock is this machine's, with a wall clock that somebody has set.
@@ -38,12 +39,8 @@ const (
 
 // ledSince waits until a cluster leads by a live Lease that was stamped after an instant.
 func (w *world) ledSince(since time.Time, namespace string, within time.Duration, members ...string) {
-	w.T.Helper()
 	w.Eventually("somebody leads "+namespace, within, func() error {
-		r, err := w.Record(namespace)
-		if err != nil {
-			return err
-		}
+		r := must.Get(w.Record(namespace))
 		last := fmt.Errorf("the record says %s, leader %q: %s", r.Spec.State, r.Spec.Leader, r.Status.Message)
 		for _, m := range members {
 			l, err := w.LeaseIn(m, namespace)

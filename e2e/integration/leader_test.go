@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 var three = map[string]string{"east": "100", "west": "50", "south": "10"}
@@ -39,8 +41,7 @@ func TestNewNamespacesGetTheBestClusterWhereverTheyAreSeenFirst(t *testing.T) {
 	}
 	for _, name := range names {
 		w.Leads("east", name, firstElection, all...)
-		r, err := w.Record(name)
-		w.Must(err)
+		r := harness.Get(w.Record(name))(w.T)
 		for _, change := range r.Status.History {
 			if change.Leader != "" && change.Leader != "east" {
 				t.Errorf("%s was led by %s first", name, change.Leader)
@@ -60,17 +61,13 @@ func TestTheLossOfALeaderIsSurvivedAndItsReturnChangesNothing(t *testing.T) {
 	}
 	w.Servers.Member("east").Proxy().Heal()
 	w.Eventually("the Lease in east names west", w.silent(), func() error {
-		l, err := w.LeaseIn("east", a)
-		if err == nil && *l.Spec.HolderIdentity != "west."+w.Fleet {
-			err = fmt.Errorf("holder %s", *l.Spec.HolderIdentity)
+		if l := must.Get(w.LeaseIn("east", a)); *l.Spec.HolderIdentity != "west."+w.Fleet {
+			return fmt.Errorf("holder %s", *l.Spec.HolderIdentity)
 		}
-		return err
+		return nil
 	})
 	w.Eventually("east is eligible again", w.silent(), func() error {
-		r, err := w.Record(a)
-		if err != nil {
-			return err
-		}
+		r := must.Get(w.Record(a))
 		for _, c := range r.Status.Candidates {
 			if c.Name == "east" && c.Eligible {
 				return nil
@@ -88,8 +85,7 @@ func TestAnEditOfAPriorityMovesTheLeader(t *testing.T) {
 	w, a, _ := eastLeads(t, brief)
 	w.setPriority("south", "200")
 	w.Leads("south", a, w.ordered(), all...)
-	r, err := w.Record(a)
-	w.Must(err)
+	r := harness.Get(w.Record(a))(w.T)
 	if got := r.Spec.Reason; got != "HandedOver" {
 		t.Errorf("reason %s", got)
 	}
@@ -107,14 +103,12 @@ func TestARestartOfTheHubChangesNoLeader(t *testing.T) {
 	w, a, epoch := eastLeads(t, steady)
 	w.StopHub()
 	w.startHub()
-	before, err := w.LeaseIn("east", a)
-	w.Must(err)
+	before := harness.Get(w.LeaseIn("east", a))(w.T)
 	w.Eventually("the new hub renews", w.duration(), func() error {
-		now, err := w.LeaseIn("east", a)
-		if err == nil && !now.Spec.RenewTime.After(before.Spec.RenewTime.Time) {
-			err = fmt.Errorf("renewed at %v", now.Spec.RenewTime)
+		if now := must.Get(w.LeaseIn("east", a)); !now.Spec.RenewTime.After(before.Spec.RenewTime.Time) {
+			return fmt.Errorf("renewed at %v", now.Spec.RenewTime)
 		}
-		return err
+		return nil
 	})
 	if got := w.Leads("east", a, soon, all...); got != epoch {
 		t.Errorf("epoch %d, was %d", got, epoch)

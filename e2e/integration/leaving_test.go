@@ -15,23 +15,22 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // awaitPhase waits until a record is in a phase.
 func (w *world) awaitPhase(namespace string, phase v1alpha1.RecordState) {
-	w.T.Helper()
 	w.Eventually(fmt.Sprintf("%s is %s", namespace, phase), soon, func() error {
-		r, err := w.Record(namespace)
-		if err == nil && r.Spec.State != phase {
-			err = fmt.Errorf("%s, leader %q, %s", r.Spec.State, r.Spec.Leader, r.Status.Message)
+		if r := must.Get(w.Record(namespace)); r.Spec.State != phase {
+			return fmt.Errorf("%s, leader %q, %s", r.Spec.State, r.Spec.Leader, r.Status.Message)
 		}
-		return err
+		return nil
 	})
 }
 
 // awaitUnpinned waits until a Cluster carries nothing of the hub's any more.
 func (w *world) awaitUnpinned(cluster string) {
-	w.T.Helper()
 	w.Eventually("Cluster "+cluster+" is not pinned", soon, func() error {
 		if uid, pinned := w.cluster(cluster).Annotations[v1alpha1.ClusterUIDAnnotation]; pinned {
 			return fmt.Errorf("to %s", uid)
@@ -42,7 +41,6 @@ func (w *world) awaitUnpinned(cluster string) {
 
 // forgetCluster deletes a Cluster with its kubeconfig, as Cluster API does.
 func (w *world) forgetCluster(name string) {
-	w.T.Helper()
 	w.Must(w.Hub.Delete(w.T.Context(), w.cluster(name)))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: name + "-kubeconfig"}}
 	w.Must(w.Hub.Delete(w.T.Context(), secret))
@@ -221,7 +219,6 @@ const longSeconds = 10
 
 // longPolicy is Policy with so long a D that a record that retires is there to be seen for a while.
 func (w *world) longPolicy(name string, namespaces ...string) {
-	w.T.Helper()
 	p := w.NewPolicy(name, namespaces...)
 	p.Spec.Timings.LeaseDurationMilliseconds = 1000 * longSeconds
 	w.Must(w.Hub.Create(w.T.Context(), p))
@@ -259,8 +256,7 @@ func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *tes
 	w.namespaceGone(deleted, "east", "south")
 	// A member that cannot be asked keeps its last answer: these two stay managed.
 	for _, ns := range []string{deleted, unlabelled} {
-		r, err := w.Record(ns)
-		w.Must(err)
+		r := harness.Get(w.Record(ns))(w.T)
 		if r.Spec.State == v1alpha1.StateRetired {
 			t.Errorf("%s is retired although west, which cannot be asked, has it", ns)
 		}
@@ -333,8 +329,7 @@ func TestALeaseOfSomebodyElseDoesNotKeepAClusterFromLeaving(t *testing.T) {
 	w.noLease("south", b, soon)
 	w.left("south")
 	w.awaitUnpinned("south")
-	now, err := w.LeaseIn("south", a)
-	w.Must(err)
+	now := harness.Get(w.LeaseIn("south", a))(w.T)
 	if now.ResourceVersion != foreign.ResourceVersion {
 		t.Errorf("it was written: %+v", now)
 	}

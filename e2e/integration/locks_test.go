@@ -17,27 +17,26 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // elect runs a stock elector in each member, with a lock in that member.
 func (w *world) elect(lock v1alpha1.LockFence, members ...string) {
-	w.T.Helper()
 	ctx, cancel := context.WithCancel(w.T.Context())
 	var group sync.WaitGroup
 	w.T.Cleanup(func() { cancel(); group.Wait() })
 	for _, m := range members {
-		cfg, err := w.Servers.Member(m).ServiceAccountConfig(ctx, lock.Namespace, "stock", []rbacv1.PolicyRule{
+		cfg := harness.Get(w.Servers.Member(m).ServiceAccountConfig(ctx, lock.Namespace, "stock", []rbacv1.PolicyRule{
 			{
 				APIGroups: []string{"coordination.k8s.io"},
 				Resources: []string{"leases"},
 				Verbs:     []string{"get", "create", "update"},
 			},
-		})
-		w.Must(err)
+		}))(w.T)
 		cfg.Timeout = time.Duration(lock.RequestTimeoutSeconds) * time.Second
-		c, err := kubernetes.NewForConfig(cfg)
-		w.Must(err)
-		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		c := harness.Get(kubernetes.NewForConfig(cfg))(w.T)
+		elector := harness.Get(leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 			Lock: &resourcelock.LeaseLock{
 				LeaseMeta: metav1.ObjectMeta{Namespace: lock.Namespace, Name: lock.Name}, Client: c.CoordinationV1(),
 				LockConfig: resourcelock.ResourceLockConfig{Identity: "stock-in-" + m},
@@ -49,8 +48,7 @@ func (w *world) elect(lock v1alpha1.LockFence, members ...string) {
 				OnStartedLeading: func(context.Context) {},
 				OnStoppedLeading: func() {},
 			},
-		})
-		w.Must(err)
+		}))(w.T)
 		group.Go(func() { elector.Run(ctx) })
 	}
 }
@@ -90,9 +88,7 @@ func TestAFencedLockThatIsHeldWhereItsClusterLeads(t *testing.T) {
 	// The lock opens when every earlier holder must have stopped, and is looked at twice after that.
 	w.Eventually("the lock is seen to be held", time.Minute, func() error {
 		p := &v1alpha1.LeadershipPolicy{}
-		if err := w.Hub.Get(t.Context(), types.NamespacedName{Namespace: w.Fleet, Name: "p"}, p); err != nil {
-			return err
-		}
+		must.Do(w.Hub.Get(t.Context(), types.NamespacedName{Namespace: w.Fleet, Name: "p"}, p))
 		return conditionIs(p.Status.Conditions, v1alpha1.ConditionFenceTargetsFound,
 			metav1.ConditionTrue, string(reason.TargetsFound))
 	})

@@ -15,11 +15,11 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // namespaceGone waits until a namespace has really gone from members.
 func (w *world) namespaceGone(namespace string, members ...string) {
-	w.T.Helper()
 	for _, m := range members {
 		w.Eventually(namespace+" is gone from "+m, 30*time.Second, func() error {
 			ns := &corev1.Namespace{}
@@ -123,8 +123,7 @@ func TestALeaseThatSomebodyElseMadeIsNeverOverwritten(t *testing.T) {
 	w.awaitCondition(b, v1alpha1.ConditionLeasesInPlace, metav1.ConditionTrue, "InPlace")
 	ja.grow(3)
 	for m, l := range foreign {
-		now, err := w.LeaseIn(m, a)
-		w.Must(err)
+		now := harness.Get(w.LeaseIn(m, a))(w.T)
 		if now.ResourceVersion != l.ResourceVersion || now.UID != l.UID {
 			t.Errorf("the Lease in %s was written: %+v", m, now)
 		}
@@ -150,16 +149,14 @@ func TestALeaseThatSomebodyMakesInPlaceOfADeletedLeaseIsNotOverwritten(t *testin
 	// While the hub cannot see it, an administrator puts another Lease there.
 	w.Servers.Member("south").Proxy().BlackHole()
 	w.awaitUnfit("south", a, reason.Unreachable)
-	l, err := w.LeaseIn("south", a)
-	w.Must(err)
+	l := harness.Get(w.LeaseIn("south", a))(w.T)
 	w.Must(w.Members["south"].Delete(t.Context(), l))
 	foreign := foreignLease(a)
 	w.Must(w.Members["south"].Create(t.Context(), foreign))
 	w.Servers.Member("south").Proxy().Heal()
 	w.awaitUnfit("south", a, reason.ForeignLease)
 	w.awaitEligible("south", b)
-	now, err := w.LeaseIn("south", a)
-	w.Must(err)
+	now := harness.Get(w.LeaseIn("south", a))(w.T)
 	if now.ResourceVersion != foreign.ResourceVersion {
 		t.Errorf("it was written: %+v", now)
 	}
@@ -171,7 +168,6 @@ func TestALeaseThatSomebodyMakesInPlaceOfADeletedLeaseIsNotOverwritten(t *testin
 
 // policyBySelector makes a policy by labels, with the world's timings.
 func (w *world) policyBySelector(name string, selector *metav1.LabelSelector) {
-	w.T.Helper()
 	p := w.NewPolicy(name)
 	p.Spec.Namespaces.Selector = selector
 	w.Must(w.Hub.Create(w.T.Context(), p))
@@ -179,7 +175,6 @@ func (w *world) policyBySelector(name string, selector *metav1.LabelSelector) {
 
 // label sets or, with an empty value, removes a label of a namespace.
 func (w *world) label(member, namespace, key, value string) {
-	w.T.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, key, value)
 	if value == "" {
 		patch = fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, key)

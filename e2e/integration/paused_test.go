@@ -12,7 +12,6 @@ import (
 
 // pause sets or clears what clusterctl move sets.
 func (w *world) pause(cluster string, on bool) {
-	w.T.Helper()
 	w.editCluster(cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(on) })
 }
 

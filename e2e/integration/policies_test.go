@@ -14,6 +14,8 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 func TestTimingsThatBreakTheRuleAreRefusedAndThoseInForceStay(t *testing.T) {
@@ -49,7 +51,6 @@ func TestTimingsThatBreakTheRuleAreRefusedAndThoseInForceStay(t *testing.T) {
 // later waits until what is created next is younger by the API server's clock, which
 // counts seconds.
 func (w *world) later(than metav1.Object) {
-	w.T.Helper()
 	w.Eventually("a second has passed", 3*time.Second, func() error {
 		if wait := time.Until(than.GetCreationTimestamp().Add(time.Second)); wait > 0 {
 			return fmt.Errorf("%v are left", wait)
@@ -72,8 +73,7 @@ func TestTheOlderOfTwoPoliciesOwnsANamespaceAndTheOtherSaysSoUntilItTakesOver(t 
 	epoch := w.Leads("east", b, soon, all...)
 	w.awaitPolicy("a-newer", v1alpha1.ConditionAccepted, metav1.ConditionFalse, "Conflict", a, "z-older")
 	w.awaitPolicy("z-older", v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Accepted")
-	r, err := w.Record(a)
-	w.Must(err)
+	r := harness.Get(w.Record(a))(w.T)
 	if r.Spec.Policy != "z-older" {
 		t.Errorf("the record names policy %q", r.Spec.Policy)
 	}
@@ -81,10 +81,10 @@ func TestTheOlderOfTwoPoliciesOwnsANamespaceAndTheOtherSaysSoUntilItTakesOver(t 
 	w.deletePolicy("z-older")
 	w.awaitPolicy("a-newer", v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Accepted")
 	w.Eventually("the record names the other policy", soon, func() error {
-		if r, err = w.Record(a); err == nil && r.Spec.Policy != "a-newer" {
-			err = fmt.Errorf("%s", r.Spec.Policy)
+		if r := must.Get(w.Record(a)); r.Spec.Policy != "a-newer" {
+			return fmt.Errorf("%s", r.Spec.Policy)
 		}
-		return err
+		return nil
 	})
 	j.check()
 	if got := w.Leads("east", b, soon, all...); got != epoch {
@@ -169,11 +169,10 @@ func TestThePolicyThatIsDeletedWhileAMemberIsAwayIsClearedUpThereToo(t *testing.
 			w.noLease("east", a, soon)
 			w.noLease("west", a, soon)
 			w.Eventually("the record is retired", soon, func() error {
-				r, err := w.Record(a)
-				if err == nil && r.Spec.State != v1alpha1.StateRetired {
-					err = fmt.Errorf("%+v", r.Status)
+				if r := must.Get(w.Record(a)); r.Spec.State != v1alpha1.StateRetired {
+					return fmt.Errorf("%+v", r.Status)
 				}
-				return err
+				return nil
 			})
 			if restart {
 				w.StopHub()

@@ -12,17 +12,16 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/member"
 )
 
 // reader runs the member library in a member, as a controller there does.
 func (w *world) reader(in, namespace string) *member.Member {
-	w.T.Helper()
-	m, err := member.New(w.Servers.Member(in).AdminConfig(), member.Options{
+	m := harness.Get(member.New(w.Servers.Member(in).AdminConfig(), member.Options{
 		Namespaces:   []string{namespace},
 		MaxClockSkew: epsilon,
-	})
-	w.Must(err)
+	}))(w.T)
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
 	group.Go(func() { _ = m.Start(ctx) })
@@ -57,8 +56,7 @@ func TestAnEditThatReadersBelieveIsRepairedAndOvercomeByANewTerm(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, a, b, epoch := eastLeadsTwo(t, brief)
 			j, key := w.keeps("east", b), w.sealKey()
-			before, err := w.Record(a)
-			w.Must(err)
+			before := harness.Get(w.Record(a))(w.T)
 			readers := map[string]*member.Member{"east": w.reader("east", a), "west": w.reader("west", a)}
 
 			// In a follower it is repaired, and nobody else notices.
@@ -70,8 +68,7 @@ func TestAnEditThatReadersBelieveIsRepairedAndOvercomeByANewTerm(t *testing.T) {
 			if c, _ := wire.Read(edited(edit, epoch)); after <= c.Epoch {
 				t.Errorf("epoch %d, readers may have seen %d", after, c.Epoch)
 			}
-			r, err := w.Record(a)
-			w.Must(err)
+			r := harness.Get(w.Record(a))(w.T)
 			if r.Spec.Reason != reason.NewTerm {
 				t.Errorf("reason %s", r.Spec.Reason)
 			}
@@ -93,7 +90,6 @@ func edited(edit func(*coordinationv1.Lease), epoch int64) *coordinationv1.Lease
 
 // leadsIn waits until a cluster leads in a term of at least this epoch.
 func (w *world) leadsIn(leader, namespace string, atLeast int64) (epoch int64) {
-	w.T.Helper()
 	w.Eventually(fmt.Sprintf("%s leads in epoch %d or later", leader, atLeast), w.ordered(), func() error {
 		r, err := w.Record(namespace)
 		if s := r.Spec; err == nil && (s.Leader != leader || s.State != v1alpha1.StateLeading || s.Epoch < atLeast) {
@@ -108,7 +104,6 @@ func (w *world) leadsIn(leader, namespace string, atLeast int64) (epoch int64) {
 // leadsByReader waits until a reader believes that its cluster leads, and for no longer
 // than was promised.
 func (w *world) leadsByReader(m *member.Member, namespace string, epoch int64) {
-	w.T.Helper()
 	w.Eventually(fmt.Sprintf("the reader leads in epoch %d", epoch), soon, func() error {
 		term, ok := m.Term(namespace)
 		if !ok || term.Epoch() != epoch {

@@ -9,22 +9,20 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/member"
 )
 
 // registered runs a reader in a member that registers, until stop.
 func (w *world) registered(in, namespace string) (stop func()) {
-	w.T.Helper()
 	cfg := w.Servers.Member(in).AdminConfig()
 	cfg.Wrap(member.CapWrites)
-	client, err := rest.HTTPClientFor(cfg)
-	w.Must(err)
-	m, err := member.New(cfg, member.Options{
+	client := harness.Get(rest.HTTPClientFor(cfg))(w.T)
+	m := harness.Get(member.New(cfg, member.Options{
 		Namespaces:   []string{namespace},
 		MaxClockSkew: epsilon,
 		Registration: &member.Registration{Namespace: namespace, Client: client},
-	})
-	w.Must(err)
+	}))(w.T)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Start(ctx) }()
@@ -41,7 +39,6 @@ func (w *world) registered(in, namespace string) (stop func()) {
 
 // awaitReaders waits until the status counts so many registered readers of a namespace in each of these Clusters.
 func (w *world) awaitReaders(namespace string, want map[string]int32) {
-	w.T.Helper()
 	w.Eventually(fmt.Sprintf("readers are counted: %v", want), soon, func() error {
 		for cluster, n := range want {
 			if c, err := w.Candidate(namespace, cluster); err != nil || c.Readers != n {

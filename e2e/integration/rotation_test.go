@@ -12,16 +12,15 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/proxy"
 )
 
 // user is a user of a member by client certificate, with the rights of an
 // administrator until revoke is called.
 func (w *world) user(member, name string) (cfg *rest.Config, revoke func()) {
-	w.T.Helper()
 	name = w.Fleet + "-" + name
-	cfg, err := w.Servers.Member(member).UserConfig(name)
-	w.Must(err)
+	cfg = harness.Get(w.Servers.Member(member).UserConfig(name))(w.T)
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
@@ -34,7 +33,6 @@ func (w *world) user(member, name string) (cfg *rest.Config, revoke func()) {
 // tokenUser is a service account with the rights of config/member until revoke is
 // called. It carries nothing but a token.
 func (w *world) tokenUser(member, name string) (cfg *rest.Config, revoke func()) {
-	w.T.Helper()
 	cfg = w.account(member, name, w.memberRules())
 	return cfg, func() {
 		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: w.System + ":" + name}}
@@ -44,7 +42,6 @@ func (w *world) tokenUser(member, name string) (cfg *rest.Config, revoke func())
 
 // rotate writes another kubeconfig into the Secret of a Cluster.
 func (w *world) rotate(cluster string, kubeconfig []byte) {
-	w.T.Helper()
 	w.Must(w.Servers.SetKubeconfig(w.T.Context(), w.Fleet, cluster, kubeconfig))
 }
 
@@ -76,8 +73,7 @@ func TestRotatedCredentialsAreUsedWithinTwoRenewalsAndNoneIsMissed(t *testing.T)
 			// The watches have moved too: an edit is still seen.
 			key := w.sealKey()
 			ja.missedNone()
-			r, err := w.Record(a)
-			w.Must(err)
+			r := harness.Get(w.Record(a))(w.T)
 			w.spoil("east", a, key, r.Spec.Epoch, edits["no seal"])
 			w.unmoved(r)
 			jb.check()
@@ -91,13 +87,11 @@ func TestAKubeconfigWithAnotherAddressIsUsedWithinTwoRenewalsAndNoneIsMissed(t *
 	w, a, b, _ := eastAndWestLead(t, patient)
 	ja, jb := w.keeps("east", a), w.keeps("west", b)
 
-	other, err := proxy.New(w.Servers.Member("east").Proxy().Target())
-	w.Must(err)
+	other := harness.Get(proxy.New(w.Servers.Member("east").Proxy().Target()))(w.T)
 	t.Cleanup(func() { _ = other.Close() })
 	cfg := w.Servers.Member("east").AdminConfig()
 	cfg.Host = "https://" + other.Addr()
-	content, err := fleet.Kubeconfig("east", cfg)
-	w.Must(err)
+	content := harness.Get(fleet.Kubeconfig("east", cfg))(w.T)
 	begin := time.Now()
 	w.rotate("east", content)
 	w.Eventually("the other address is used", 2*w.renew(), func() error {
@@ -142,8 +136,7 @@ func TestABrokenRotationCostsNoLeadershipAndIsReported(t *testing.T) {
 	w, a, _ := eastLeads(t, steady)
 	j := w.keeps("east", a)
 	_, ca, _ := muteServer(t)
-	stranger, err := w.Servers.Member("east").UserConfig("nobody")
-	w.Must(err)
+	stranger := harness.Get(w.Servers.Member("east").UserConfig("nobody"))(w.T)
 	tests := map[string]struct {
 		spoil  func()
 		reason reason.Reason

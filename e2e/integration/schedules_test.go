@@ -8,11 +8,12 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // yearly makes a CronJob that is never due in a test.
 func (w *world) yearly(member, namespace, name string, labels map[string]string) *batchv1.CronJob {
-	w.T.Helper()
 	o := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	o.Spec.Schedule = "@yearly"
 	o.Spec.JobTemplate = batchv1.JobTemplateSpec{
@@ -25,7 +26,6 @@ func (w *world) yearly(member, namespace, name string, labels map[string]string)
 
 // lastSchedule is what the status of a CronJob says, zero if nothing.
 func (w *world) lastSchedule(member string, o *batchv1.CronJob) time.Time {
-	w.T.Helper()
 	w.Must(w.Members[member].Get(w.T.Context(), client.ObjectKeyFromObject(o), o))
 	if last := o.Status.LastScheduleTime; last != nil {
 		return last.Time
@@ -54,8 +54,7 @@ func TestACronJobIsWokenWhenItsClusterBeginsToLead(t *testing.T) {
 
 	w.setPriority("west", "1000")
 	w.Leads("west", a, w.ordered(), all...)
-	l, err := w.LeaseIn("west", a)
-	w.Must(err)
+	l := harness.Get(w.LeaseIn("west", a))(w.T)
 	before := l.Spec.AcquireTime.Add(-time.Microsecond).Truncate(time.Second)
 	w.Eventually("the CronJob is woken", soon, func() error {
 		if last := w.lastSchedule("west", fencedJob); !last.Equal(before) {

@@ -20,34 +20,27 @@ import (
 
 // kubeconfig is that of a member's administrator, through its proxy.
 func (w *world) kubeconfig(member string) []byte {
-	w.T.Helper()
-	content, err := w.Servers.Member(member).ProxiedKubeconfig()
-	w.Must(err)
+	content := harness.Get(w.Servers.Member(member).ProxiedKubeconfig())(w.T)
 	return content
 }
 
 // kubeconfigFor turns a configuration of a member into a kubeconfig through its proxy.
 func (w *world) kubeconfigFor(member string, cfg *rest.Config) []byte {
-	w.T.Helper()
-	content, err := fleet.Kubeconfig(member, w.Servers.Member(member).ViaProxy(cfg))
-	w.Must(err)
+	content := harness.Get(fleet.Kubeconfig(member, w.Servers.Member(member).ViaProxy(cfg)))(w.T)
 	return content
 }
 
 // kubeconfigTo is that of a server that is none of the fleet's.
 func kubeconfigTo(t *testing.T, address string, ca []byte) []byte {
-	t.Helper()
-	content, err := fleet.Kubeconfig("stranger", &rest.Config{
+	content := harness.Get(fleet.Kubeconfig("stranger", &rest.Config{
 		Host: "https://" + address, BearerToken: "token", TLSClientConfig: rest.TLSClientConfig{CAData: ca},
-	})
-	harness.Must(t, err)
+	}))(t)
 	return content
 }
 
 // muteServer completes TLS, keeps the connection alive, and answers no request. It
 // returns its address and its CA.
 func muteServer(t *testing.T) (address string, ca []byte, certificate tls.Certificate) {
-	t.Helper()
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 	}))
@@ -64,9 +57,7 @@ func muteServer(t *testing.T) (address string, ca []byte, certificate tls.Certif
 // deafServer accepts connections, completes TLS if it has a certificate, and then only
 // listens.
 func deafServer(t *testing.T, certificate *tls.Certificate) (address string) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	harness.Must(t, err)
+	l := harness.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	if certificate != nil {
 		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{*certificate}, NextProtos: []string{"h2"}})
 	}
@@ -99,13 +90,10 @@ func deafServer(t *testing.T, certificate *tls.Certificate) (address string) {
 
 // deadAddress is one at which nobody listens. Its port is taken until the test ends, so that nobody else listens there.
 func deadAddress(t *testing.T) string {
-	t.Helper()
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
-	harness.Must(t, err)
+	fd := harness.Get(unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0))(t)
 	unix.CloseOnExec(fd)
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	harness.Must(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
-	bound, err := unix.Getsockname(fd)
-	harness.Must(t, err)
+	bound := harness.Get(unix.Getsockname(fd))(t)
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(bound.(*unix.SockaddrInet4).Port))
 }

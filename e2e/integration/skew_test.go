@@ -21,6 +21,8 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // wrongClock makes a member's API server look as if its clock were off: a proxy that ends TLS
@@ -31,14 +33,11 @@ func (c *wrongClock) set(off time.Duration) { c.off.Store(int64(off)) }
 
 // clockOf puts such a proxy in front of a member and returns a kubeconfig that leads to it.
 func (w *world) clockOf(member string) (*wrongClock, []byte) {
-	w.T.Helper()
-	cfg, err := w.Servers.Member(member).ServiceAccountConfig(w.T.Context(), w.System, "hub", []rbacv1.PolicyRule{
+	cfg := harness.Get(w.Servers.Member(member).ServiceAccountConfig(w.T.Context(), w.System, "hub", []rbacv1.PolicyRule{
 		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}},
 		{NonResourceURLs: []string{"*"}, Verbs: []string{"*"}},
-	})
-	w.Must(err)
-	server, err := url.Parse(cfg.Host)
-	w.Must(err)
+	}))(w.T)
+	server := harness.Get(url.Parse(cfg.Host))(w.T)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(cfg.CAData)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
@@ -60,11 +59,10 @@ func (w *world) clockOf(member string) (*wrongClock, []byte) {
 		transport.CloseIdleConnections()
 	})
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	kubeconfig, err := fleet.Kubeconfig(member, &rest.Config{
+	kubeconfig := harness.Get(fleet.Kubeconfig(member, &rest.Config{
 		Host: s.URL, BearerToken: cfg.BearerToken,
 		TLSClientConfig: rest.TLSClientConfig{CAData: ca},
-	})
-	w.Must(err)
+	}))(w.T)
 	return c, kubeconfig
 }
 
@@ -98,8 +96,7 @@ func TestAClusterWhoseClockIsOffLosesTheLeadInOrder(t *testing.T) {
 			w.awaitUnfit("east", ns, reason.ClockSkewed,
 				"the API server's clock is ", tc.words, "maxClockSkewMilliseconds is 250")
 			w.handedOver(ns, "west", epoch, last, "east", "west", "south")
-			r, err := w.Record(ns)
-			w.Must(err)
+			r := harness.Get(w.Record(ns))(w.T)
 			if bound := last().Add(w.term() + tc.more); r.Spec.AcquireTime.Time.Before(bound) {
 				t.Errorf("granted at %v, when a reader with that clock may have acted until %v", r.Spec.AcquireTime, bound)
 			}
@@ -114,11 +111,10 @@ func TestAClusterWhoseClockIsOffLosesTheLeadInOrder(t *testing.T) {
 			led := w.keeps("west", ns)
 			clock.set(0)
 			w.Eventually("east may lead again", letOff, func() error {
-				c, err := w.Candidate(ns, "east")
-				if err == nil && !c.Eligible {
-					err = fmt.Errorf("%+v", c)
+				if c := must.Get(w.Candidate(ns, "east")); !c.Eligible {
+					return fmt.Errorf("%+v", c)
 				}
-				return err
+				return nil
 			})
 			w.awaitPolicy("clocks", v1alpha1.ConditionClocksAgree, metav1.ConditionTrue, "Agree")
 			led.check() // and takes nothing back

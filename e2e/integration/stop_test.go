@@ -6,6 +6,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // atOnce is how long a hub may take to stop: after h its successor would go on without that.
@@ -24,11 +26,8 @@ func TestAHubWithMuchToDoStopsAtOnce(t *testing.T) {
 			w.policyBySelector("p", &metav1.LabelSelector{})
 			w.startHub()
 			w.Eventually("a cluster leads default", firstElection, func() error {
-				record, err := w.Record("default")
-				if err != nil {
-					return err
-				}
-				_, err = w.Leading(record.Spec.Leader, "default", record.Spec.Leader)
+				record := must.Get(w.Record("default"))
+				_, err := w.Leading(record.Spec.Leader, "default", record.Spec.Leader)
 				return err
 			})
 			within(t, "the hub stops in", took(w.StopHub), atOnce)

@@ -68,7 +68,6 @@ type loan struct {
 
 // borrow gives a test a fleet until its last world has gone. It waits until a fleet is idle.
 func borrow(t *testing.T) *fleet.Fleet {
-	t.Helper()
 	name, _, _ := strings.Cut(t.Name(), "/")
 	mu.Lock()
 	l := loans[name]
@@ -99,12 +98,10 @@ type world struct{ *harness.World }
 // newWorld registers the members with their priorities. The hub is not started. Terms are steady: a test that awaits
 // the end of one sets other timings first.
 func newWorld(t *testing.T, priorities map[string]string) *world {
-	t.Helper()
 	f, name := borrow(t), fmt.Sprintf("fleet-%d", worlds.Add(1))
 	w := &world{harness.NewWorld(t, f, name, name+"-system", steady)}
 	for name, priority := range priorities {
-		_, err := f.RegisterMember(t.Context(), f.Member(name), w.Fleet, priority)
-		w.Must(err)
+		harness.Get(f.RegisterMember(t.Context(), f.Member(name), w.Fleet, priority))(w.T)
 	}
 	t.Cleanup(func() {
 		for _, m := range f.Members() {
@@ -133,13 +130,11 @@ func (w *world) clear() {
 
 // startHub runs a hub as the administrator.
 func (w *world) startHub() {
-	w.T.Helper()
 	w.StartHub(w.Servers.Hub().AdminConfig())
 }
 
 // namespace creates a namespace in the members and returns its name, which begins with that of the fleet namespace.
 func (w *world) namespace(suffix string, members ...string) string {
-	w.T.Helper()
 	name := w.Fleet + "-" + suffix
 	w.Namespace(name, members...)
 	return name
@@ -147,7 +142,6 @@ func (w *world) namespace(suffix string, members ...string) string {
 
 // eastLeads is a world in which east, the best of three clusters, leads namespace a of all members.
 func eastLeads(t *testing.T, timings v1alpha1.Timings) (w *world, a string, epoch int64) {
-	t.Helper()
 	w = newWorld(t, three)
 	w.Timings = timings
 	a = w.namespace("a", all...)
@@ -159,7 +153,6 @@ func eastLeads(t *testing.T, timings v1alpha1.Timings) (w *world, a string, epoc
 // eastLeadsTwo is a world in which east leads the namespaces a and b of all members. The epoch is that of a. The
 // timings are those of a, and b is steady.
 func eastLeadsTwo(t *testing.T, timings v1alpha1.Timings) (w *world, a, b string, epoch int64) {
-	t.Helper()
 	w = newWorld(t, three)
 	w.Timings = timings
 	a, b = w.namespace("a", all...), w.namespace("b", all...)
@@ -174,7 +167,6 @@ func eastLeadsTwo(t *testing.T, timings v1alpha1.Timings) (w *world, a, b string
 // eastAndWestLead is a world in which east leads namespace a of all members, and west leads namespace b, which east
 // does not have. The epoch is that of a. The timings are those of a, and b is steady.
 func eastAndWestLead(t *testing.T, timings v1alpha1.Timings) (w *world, a, b string, epoch int64) {
-	t.Helper()
 	w = newWorld(t, three)
 	w.Timings = timings
 	a, b = w.namespace("a", all...), w.namespace("b", "west", "south")
@@ -188,7 +180,6 @@ func eastAndWestLead(t *testing.T, timings v1alpha1.Timings) (w *world, a, b str
 
 // steadyPolicy is Policy for namespaces in which nothing may happen, whatever happens in others.
 func (w *world) steadyPolicy(name string, namespaces ...string) {
-	w.T.Helper()
 	p := w.NewPolicy(name, namespaces...)
 	p.Spec.Timings = steady
 	w.Must(w.Hub.Create(w.T.Context(), p))
@@ -196,7 +187,6 @@ func (w *world) steadyPolicy(name string, namespaces ...string) {
 
 // setPriority edits the priority label of a Cluster.
 func (w *world) setPriority(cluster, priority string) {
-	w.T.Helper()
 	w.editCluster(cluster, func(c *clusterv1.Cluster) {
 		metav1.SetMetaDataLabel(&c.ObjectMeta, v1alpha1.PriorityLabel, priority)
 	})
@@ -204,6 +194,5 @@ func (w *world) setPriority(cluster, priority string) {
 
 // removePriority removes the label.
 func (w *world) removePriority(cluster string) {
-	w.T.Helper()
 	w.editCluster(cluster, func(c *clusterv1.Cluster) { delete(c.Labels, v1alpha1.PriorityLabel) })
 }

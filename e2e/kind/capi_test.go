@@ -38,8 +38,7 @@ func TestManifestsOfClusterAPIWithoutCertManager(t *testing.T) {
 	} {
 		harness.Must(t, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600))
 	}
-	out, err := execute(t.Context(), nil, os.Getenv(harness.KustomizeVariable), "build", folder)
-	harness.Must(t, err)
+	out := harness.Get(execute(t.Context(), nil, os.Getenv(harness.KustomizeVariable), "build", folder))(t)
 	for want, times := range map[string]int{
 		"cert-manager.io": 0, "caBundle: YXV0aG9yaXR5": 3, "tls.crt: YXV0aG9yaXR5": 1, "image: " + capiImage: 1, "theirs": 0,
 		"- /capi-manager": 1, "kind: ": 4,

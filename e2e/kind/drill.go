@@ -166,10 +166,7 @@ func (st *stage) follow(ctx context.Context, expect outcome, leader cluster, at 
 	case unmoved:
 		must.Do(harness.Stay(ctx, watched, leader.name+" goes on", func(context.Context) error {
 			now := harness.Now().Boot // first: the time for reading is no pause of the leader
-			acts, err := st.acts()
-			if err != nil {
-				return err
-			}
+			acts := must.Get(st.acts())
 			return unbroken(acts, leader.name, at, now)
 		}))
 	case outage: // the term ends while there is no hub, and a later one begins when the hub is back
@@ -233,10 +230,7 @@ func record(ctx context.Context, hub client.Client) (*v1alpha1.NamespaceLeader, 
 // awaitSettled returns the leader when all is well: one cluster leads, and each other one could.
 func awaitSettled(ctx context.Context, hub client.Client, limit time.Duration) (leader string) {
 	must.Do(harness.Await(ctx, limit, "one cluster leads and each other one could", func(ctx context.Context) error {
-		r, err := record(ctx, hub)
-		if err != nil {
-			return err
-		}
+		r := must.Get(record(ctx, hub))
 		if r.Spec.State != v1alpha1.StateLeading || len(r.Status.Candidates) != len(members) {
 			return fmt.Errorf("the record has state %s and %d candidates: %s", r.Spec.State, len(r.Status.Candidates),
 				r.Status.Message)

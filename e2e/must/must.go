@@ -40,3 +40,9 @@ func Try(part func()) (err error) {
 	part()
 	return nil
 }
+
+// Return is Try for a part that ends with a value.
+func Return[T any](part func() T) (value T, err error) {
+	err = Try(func() { value = part() })
+	return value, err
+}

@@ -78,15 +78,12 @@ func TestTheHubAndClusterAPILeaveEachOtherAlone(t *testing.T) {
 
 // hint is what a record says that Cluster API says of a Cluster.
 func (w *world) hint(namespace, cluster string) string {
-	w.T.Helper()
-	c, err := w.Candidate(namespace, cluster)
-	w.Must(err)
+	c := harness.Get(w.Candidate(namespace, cluster))(w.T)
 	return c.Hint
 }
 
 // hinted waits until the record reports what Cluster API reports of a Cluster.
 func (w *world) hinted(namespace, cluster string, words ...string) {
-	w.T.Helper()
 	w.Eventually(fmt.Sprintf("the hint about %s says %v", cluster, words), 45*time.Second, func() error {
 		c, err := w.Candidate(namespace, cluster)
 		for _, word := range words {
@@ -101,8 +98,7 @@ func (w *world) hinted(namespace, cluster string, words ...string) {
 // stillLeads checks that a term goes on.
 func (w *world) stillLeads(leader, namespace string, epoch int64) {
 	w.T.Helper()
-	r, err := w.Record(namespace)
-	w.Must(err)
+	r := harness.Get(w.Record(namespace))(w.T)
 	if s := r.Spec; s.Leader != leader || s.Epoch != epoch || s.State != v1alpha1.StateLeading {
 		w.T.Fatalf("want that %s leads in epoch %d; got %s in epoch %d, state %s, reason %s", leader, epoch, s.Leader,
 			s.Epoch, s.State, s.Reason)
@@ -179,7 +175,6 @@ func (w *world) trace(members ...string) {
 
 // writtenBy lists the fields of an object that a field manager owns.
 func (w *world) writtenBy(manager string, o metav1.Object) (fields []string) {
-	w.T.Helper()
 	for _, entry := range o.GetManagedFields() {
 		if entry.Manager == manager {
 			tree := map[string]any{}
@@ -210,14 +205,12 @@ func leaves(tree map[string]any, path string) (paths []string) {
 
 // history follows what becomes of the Clusters and kubeconfigs of the fleet.
 func (w *world) history() *changes {
-	w.T.Helper()
 	watcher, err := client.NewWithWatch(w.Servers.Hub().AdminConfig(), client.Options{Scheme: w.Hub.Scheme()})
 	w.Must(err)
 	c := &changes{}
 	for resource, list := range map[string]client.ObjectList{"clusters": &clusterv1.ClusterList{},
 		"secrets": &corev1.SecretList{}} {
-		watch, err := watcher.Watch(w.T.Context(), list, client.InNamespace(harness.FleetNamespace))
-		w.Must(err)
+		watch := harness.Get(watcher.Watch(w.T.Context(), list, client.InNamespace(harness.FleetNamespace)))(w.T)
 		c.follow(w.T, "hub", schema.GroupResource{Resource: resource}, watch)
 	}
 	return c

@@ -26,7 +26,6 @@ var given = schema.GroupVersionKind{
 }
 
 func (w *world) installGiven() {
-	w.T.Helper()
 	anything := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}
 	w.Must(w.Hub.Create(w.T.Context(), &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{
@@ -57,7 +56,6 @@ func (w *world) installGiven() {
 // Cluster, and a kubeconfig Secret that the Cluster owns. Cluster API does not see a Secret
 // that is not labelled.
 func (w *world) register(name, priority string, labelled bool) {
-	w.T.Helper()
 	member := w.Servers.Member(name)
 	infrastructure := &unstructured.Unstructured{Object: map[string]any{
 		"status": map[string]any{"initialization": map[string]any{"provisioned": true}},
@@ -67,8 +65,7 @@ func (w *world) register(name, priority string, labelled bool) {
 	infrastructure.SetName(name)
 	w.Must(w.Hub.Create(w.T.Context(), infrastructure))
 
-	kubeconfig, err := member.ProxiedKubeconfig()
-	w.Must(err)
+	kubeconfig := harness.Get(member.ProxiedKubeconfig())(w.T)
 	w.Must(w.Servers.SetKubeconfig(w.T.Context(), harness.FleetNamespace, name, kubeconfig))
 	if !labelled {
 		w.changeSecret(name, func(s *corev1.Secret) { delete(s.Labels, clusterv1.ClusterNameLabel) })
@@ -76,8 +73,7 @@ func (w *world) register(name, priority string, labelled bool) {
 
 	host, number, err := net.SplitHostPort(member.Proxy().Addr())
 	w.Must(err)
-	port, err := strconv.ParseInt(number, 10, 32)
-	w.Must(err)
+	port := harness.Get(strconv.ParseInt(number, 10, 32))(w.T)
 	cluster := &clusterv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: harness.FleetNamespace, Name: name, Labels: map[string]string{v1alpha1.PriorityLabel: priority},
@@ -100,7 +96,6 @@ func kubeconfigSecret(cluster string) *corev1.Secret {
 }
 
 func (w *world) changeSecret(cluster string, change func(*corev1.Secret)) {
-	w.T.Helper()
 	s := kubeconfigSecret(cluster)
 	w.Must(w.Hub.Get(w.T.Context(), client.ObjectKeyFromObject(s), s))
 	base := s.DeepCopy()

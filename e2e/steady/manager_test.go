@@ -41,7 +41,6 @@ type capi struct {
 
 // startCAPI returns when the webhooks of the manager are in force.
 func (w *world) startCAPI() *capi {
-	w.T.Helper()
 	c := &capi{w: w, module: run(w.T, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api")}
 	role := &rbacv1.ClusterRole{}
 	c.read("core/config/rbac/role.yaml", func(document []byte) {
@@ -49,8 +48,7 @@ func (w *world) startCAPI() *capi {
 	})
 	config, err := w.Servers.Hub().ServiceAccountConfig(w.T.Context(), "capi-system", "capi-manager", role.Rules)
 	w.Must(err)
-	c.CAPI, err = harness.NewCAPI("Cluster API", w.T.TempDir(), config)
-	w.Must(err)
+	c.CAPI = harness.Get(harness.NewCAPI("Cluster API", w.T.TempDir(), config))(w.T)
 	w.T.Cleanup(c.stop)
 	c.start()
 	c.installWebhooks()
@@ -59,13 +57,9 @@ func (w *world) startCAPI() *capi {
 
 // start starts the manager and returns when it serves its webhooks.
 func (c *capi) start() {
-	t := c.w.T
-	t.Helper()
-	var err error
-	c.process, err = c.Start()
-	c.w.Must(err)
+	c.process = harness.Get(c.Start())(c.w.T)
 	c.w.Eventually("Cluster API serves its webhooks", capiTimeout, func() error {
-		harness.Must(t, c.process.Check())
+		c.w.Must(c.process.Check())
 		return c.serves()
 	})
 }
@@ -86,7 +80,6 @@ func (c *capi) serves() error {
 
 // stop kills the manager and returns when it is gone.
 func (c *capi) stop() {
-	c.w.T.Helper()
 	if c.process != nil {
 		c.w.Must(c.process.Kill())
 	}
@@ -94,9 +87,7 @@ func (c *capi) stop() {
 
 // read hands over each YAML document of a file of Cluster API's module.
 func (c *capi) read(file string, each func(document []byte)) {
-	c.w.T.Helper()
-	content, err := os.ReadFile(filepath.Join(c.module, filepath.FromSlash(file)))
-	c.w.Must(err)
+	content := harness.Get(os.ReadFile(filepath.Join(c.module, filepath.FromSlash(file))))(c.w.T)
 	for _, document := range strings.Split("\n"+string(content), "\n---\n") {
 		if strings.TrimSpace(document) != "" {
 			each([]byte(document))
@@ -107,13 +98,11 @@ func (c *capi) read(file string, each func(document []byte)) {
 // installWebhooks installs Cluster API's own configurations, which name a Service, with
 // the address of the process, and returns when they are in force.
 func (c *capi) installWebhooks() {
-	c.w.T.Helper()
 	scheme := c.w.Hub.Scheme()
 	c.read("core/config/webhook/manifests.yaml", func(document []byte) {
 		kind := metav1.TypeMeta{}
 		c.w.Must(yaml.Unmarshal(document, &kind))
-		object, err := scheme.New(kind.GroupVersionKind())
-		c.w.Must(err)
+		object := harness.Get(scheme.New(kind.GroupVersionKind()))(c.w.T)
 		c.w.Must(yaml.UnmarshalStrict(document, object))
 		switch o := object.(type) {
 		case *admissionv1.MutatingWebhookConfiguration:

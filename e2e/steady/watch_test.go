@@ -107,7 +107,6 @@ func (c *changes) add(seen change) {
 
 // intact fails the test if a watch has ended: then silence means nothing.
 func (c *changes) intact(t harness.TB) {
-	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	harness.Must(t, errors.Join(c.broken...))
@@ -195,7 +194,6 @@ func lines(cs []change) string {
 // watchAllBut watches, on all servers, everything that can be watched but one resource,
 // and returns what that is.
 func watchAllBut(t harness.TB, f *fleet.Fleet, not schema.GroupResource) (*changes, map[string][]schema.GroupResource) {
-	t.Helper()
 	c := &changes{}
 	watched := map[string][]schema.GroupResource{}
 	var group errgroup.Group // at once: a server takes a second to warm to a custom resource
@@ -214,15 +212,13 @@ func watchAllBut(t harness.TB, f *fleet.Fleet, not schema.GroupResource) (*chang
 // watchable lists what a server lets one list and watch, each in its preferred version.
 func watchable(t harness.TB, s *fleet.Server) []schema.GroupVersionResource {
 	t.Helper()
-	client, err := discovery.NewDiscoveryClientForConfig(s.AdminConfig())
-	harness.Must(t, err)
+	client := harness.Get(discovery.NewDiscoveryClientForConfig(s.AdminConfig()))(t)
 	lists, err := discovery.ServerPreferredResources(client)
 	if err != nil {
 		t.Fatalf("%s: discover what it serves: %v", s.Name(), err)
 	}
 	lists = discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "watch"}}, lists)
-	set, err := discovery.GroupVersionResources(lists)
-	harness.Must(t, err)
+	set := harness.Get(discovery.GroupVersionResources(lists))(t)
 	var resources []schema.GroupVersionResource
 	for r := range set {
 		resources = append(resources, r)
@@ -254,7 +250,6 @@ func (c *changes) watchMetadata(t harness.TB, s *fleet.Server, resource schema.G
 
 // watchLeases follows all Leases of all servers, from now on.
 func watchLeases(t harness.TB, f *fleet.Fleet) *changes {
-	t.Helper()
 	c := &changes{}
 	for _, s := range f.Servers() {
 		c.watchLeases(t, s)
@@ -264,8 +259,7 @@ func watchLeases(t harness.TB, f *fleet.Fleet) *changes {
 
 func (c *changes) watchLeases(t harness.TB, s *fleet.Server) {
 	t.Helper()
-	clientset, err := kubernetes.NewForConfig(s.AdminConfig())
-	harness.Must(t, err)
+	clientset := harness.Get(kubernetes.NewForConfig(s.AdminConfig()))(t)
 	client := clientset.CoordinationV1().Leases(metav1.NamespaceAll)
 	ctx, cancel := context.WithTimeout(t.Context(), requestTimeout)
 	defer cancel()

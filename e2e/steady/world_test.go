@@ -14,6 +14,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 const (
@@ -37,7 +38,6 @@ func TestMain(m *testing.M) {
 type world struct{ *harness.World }
 
 func newWorld(t *testing.T, duration time.Duration, members ...string) *world {
-	t.Helper()
 	servers := fleet.New(t, members...)
 	w := &world{harness.NewWorld(t, servers, harness.FleetNamespace, harness.HubNamespace, v1alpha1.Timings{
 		// It renews as often as the fast profile, but is patient: these tests are about silence, not speed, and a busy
@@ -53,7 +53,6 @@ func newWorld(t *testing.T, duration time.Duration, members ...string) *world {
 
 // apply applies kustomizations of the repository to the hub, as its users do.
 func (w *world) apply(folders ...string) {
-	w.T.Helper()
 	dir := w.T.TempDir()
 	w.Must(w.Servers.WriteKubeconfigs(dir))
 	for _, folder := range folders {
@@ -80,16 +79,13 @@ func run(t harness.TB, name string, args ...string) string {
 
 // startHub runs a hub in this process until the test ends, under the service account of config/rbac.
 func (w *world) startHub() {
-	w.T.Helper()
-	config, err := w.Servers.Hub().ServiceAccountConfig(w.T.Context(), w.System, harness.HubName, nil)
-	w.Must(err)
+	config := harness.Get(w.Servers.Hub().ServiceAccountConfig(w.T.Context(), w.System, harness.HubName, nil))(w.T)
 	config.UserAgent = harness.HubName
 	w.StartHub(config)
 }
 
 // policy creates a policy for namespaces.
 func (w *world) policy(namespaces ...string) {
-	w.T.Helper()
 	p := w.NewPolicy("steady", namespaces...)
 	p.Spec.Health.UnreachableAfterMilliseconds = int32(unreachableAfter / time.Millisecond)
 	w.Must(w.Hub.Create(w.T.Context(), p))
@@ -98,12 +94,9 @@ func (w *world) policy(namespaces ...string) {
 // leads waits until the record and the Leases in these members name the leader, and every one of them may lead, and
 // returns the epoch.
 func (w *world) leads(leader, namespace string, within time.Duration, members ...string) (epoch int64) {
-	w.T.Helper()
 	w.Eventually(leader+" leads "+namespace, within, func() (err error) {
 		for _, m := range members {
-			if err := w.Eligible(namespace, m); err != nil {
-				return err
-			}
+			must.Do(w.Eligible(namespace, m))
 		}
 		epoch, err = w.Leading(leader, namespace, members...)
 		return err

@@ -126,13 +126,10 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	t.Helper()
-	c, err := client.New(server, client.Options{})
-	harness.Must(t, err)
+	c := harness.Get(client.New(server, client.Options{}))(t)
 	made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "shop-"}}
 	harness.Must(t, c.Create(t.Context(), made))
-	p, err := proxy.New(strings.TrimSuffix(strings.TrimPrefix(server.Host, "https://"), "/"))
-	harness.Must(t, err)
+	p := harness.Get(proxy.New(strings.TrimSuffix(strings.TrimPrefix(server.Host, "https://"), "/")))(t)
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)
@@ -143,7 +140,6 @@ func newWorld(t *testing.T) *world {
 
 // holder begins a term, which is renewed every third of its duration until the test is over.
 func (w *world) holder(name string) {
-	w.t.Helper()
 	w.mu.Lock()
 	first := w.term.Holder == ""
 	w.epoch++
@@ -184,7 +180,6 @@ func (w *world) renew(ctx context.Context) {
 
 // newFollower is a world whose member has led, and follows now.
 func newFollower(t *testing.T) (*world, *member.Member) {
-	t.Helper()
 	w := newWorld(t)
 	w.holder(us)
 	m := w.read(false)
@@ -196,18 +191,15 @@ func newFollower(t *testing.T) (*world, *member.Member) {
 
 // read runs the member library through the proxy until the test is over.
 func (w *world) read(registered bool) *member.Member {
-	w.t.Helper()
 	cfg := rest.CopyConfig(server)
 	cfg.Host = "https://" + w.proxy.Addr()
 	o := member.Options{Namespaces: []string{w.namespace}}
 	if registered {
 		cfg.Wrap(member.CapWrites)
-		capped, err := rest.HTTPClientFor(cfg)
-		harness.Must(w.t, err)
+		capped := harness.Get(rest.HTTPClientFor(cfg))(w.t)
 		o.Registration = &member.Registration{Namespace: w.namespace, Client: capped}
 	}
-	m, err := member.New(cfg, o)
-	harness.Must(w.t, err)
+	m := harness.Get(member.New(cfg, o))(w.t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Start(ctx) }()
@@ -225,7 +217,6 @@ func (w *world) read(registered bool) *member.Member {
 
 // await waits until the reader leads, or does not.
 func (w *world) await(m *member.Member, leads bool) {
-	w.t.Helper()
 	harness.Eventually(w.t, patience, fmt.Sprintf("leads: %v", leads), func(context.Context) error {
 		if _, ok := m.Term(w.namespace); ok != leads {
 			return errors.New("not yet")
