@@ -9,7 +9,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
-	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/process"
@@ -76,13 +75,12 @@ type renewal struct {
 	epoch         int64
 }
 
-// renewals sorts the sightings in one member by namespace. Only Leases that name the member are renewed.
+// renewals are those of one member by namespace.
 func renewals(seen []harness.Sighting[*coordinationv1.Lease]) map[string][]renewal {
 	all := map[string][]renewal{}
-	for _, s := range seen {
-		if c, _ := wire.Read(s.Object); !s.Gone && c.LeadsHere() {
-			is := renewal{s.At.Boot, harness.BootOf(c.RenewTime, s.At), c.Epoch}
-			all[c.Namespace] = append(all[c.Namespace], is)
+	for namespace, led := range harness.LedIn(seen) {
+		for _, l := range led {
+			all[namespace] = append(all[namespace], renewal{l.At.Boot, l.Stamp(), l.Epoch})
 		}
 	}
 	return all

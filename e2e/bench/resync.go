@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -15,7 +15,6 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/member"
@@ -85,11 +84,12 @@ func measureResync(ctx context.Context, b *bench) {
 			return err
 		}))
 		if run > 0 { // the first term began before the controller did
-			promoted, ok := promotedAt(b.view.Leases[clusters[0]].Seen(), epoch)
-			if !ok {
+			led := renewals(b.view.Leases[clusters[0]].Seen())[namespace]
+			promoted := slices.IndexFunc(led, func(r renewal) bool { return r.epoch == epoch })
+			if promoted < 0 {
 				must.Fail("no Lease of epoch %d was seen", epoch)
 			}
-			took = append(took, last-promoted)
+			took = append(took, last-led[promoted].seen)
 			b.say("%d objects were reconciled %.3f s after the Lease's event", resyncObjects, took[run-1].Seconds())
 		}
 		for i, cluster := range []string{clusters[1], clusters[0]} { // takes over, and gives back
@@ -98,16 +98,6 @@ func measureResync(ctx context.Context, b *bench) {
 		}
 	}
 	b.figures["reader.resyncSeconds"] = quantile(took, 1).Seconds()
-}
-
-// promotedAt is when the first Lease of an epoch was seen.
-func promotedAt(seen []harness.Sighting[*coordinationv1.Lease], epoch int64) (time.Duration, bool) {
-	for _, s := range seen {
-		if c, _ := wire.Read(s.Object); !s.Gone && c.Epoch == epoch && c.LeadsHere() {
-			return s.At.Boot, true
-		}
-	}
-	return 0, false
 }
 
 // runResynced runs a gated controller in the first cluster until stop.

@@ -196,7 +196,7 @@ func (s *stage) judge() map[string]verdict {
 		member, _, _ := strings.Cut(place.Cluster, ".")
 		for _, l := range led {
 			promises[place.Namespace] = append(promises[place.Namespace],
-				promise{member, l.Epoch, harness.BootOf(l.RenewTime, l.At), harness.BootOf(l.Deadline(), l.At)})
+				promise{member, l.Epoch, l.Stamp(), harness.BootOf(l.Deadline(), l.At)})
 		}
 	}
 	must.Do(errors.Join(s.Check(), s.check()))

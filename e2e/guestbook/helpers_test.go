@@ -213,10 +213,7 @@ func (p *guestbook) terminate() {
 // acts returns what the process has done so far.
 func (p *guestbook) acts() []harness.Act {
 	p.t.Helper()
-	all, err := p.Acts()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	all := harness.Get(p.Acts())(p.t)
 	return all
 }
 

@@ -68,15 +68,26 @@ type Led struct {
 	lease.Content
 }
 
+// Stamp is the renewTime on the boot clock.
+func (l Led) Stamp() time.Duration { return BootOf(l.RenewTime, l.At) }
+
+// LedIn returns, by namespace and in order, the Leases in one member that name it.
+func LedIn(seen []Sighting[*coordinationv1.Lease]) map[string][]Led {
+	all := map[string][]Led{}
+	for _, s := range seen {
+		if c, _ := wire.Read(s.Object); c.LeadsHere() && !s.Gone {
+			all[c.Namespace] = append(all[c.Namespace], Led{s.At, c})
+		}
+	}
+	return all
+}
+
 // Terms returns the sightings of Leases that name the member they live in, in order.
 func (v *View) Terms() map[Place][]Led {
 	all := map[Place][]Led{}
 	for _, w := range v.Leases {
-		for _, s := range w.Seen() {
-			if c, _ := wire.Read(s.Object); c.LeadsHere() && !s.Gone {
-				key := Place{c.Namespace, c.Cluster}
-				all[key] = append(all[key], Led{s.At, c})
-			}
+		for namespace, led := range LedIn(w.Seen()) {
+			all[Place{namespace, led[0].Cluster}] = led
 		}
 	}
 	return all

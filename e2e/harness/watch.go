@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
@@ -135,12 +134,8 @@ func (d *Drill) WatchRecords(ctx context.Context) (*Watch[*v1alpha1.NamespaceLea
 // in a namespace. seen are the sightings in that member.
 func LastRenewTime(seen []Sighting[*coordinationv1.Lease], namespace string, upTo time.Duration) (stamp time.Duration,
 	ok bool) {
-	for _, s := range seen {
-		c, _ := wire.Read(s.Object)
-		if s.Gone || c.Namespace != namespace || !c.LeadsHere() {
-			continue
-		}
-		if at := BootOf(c.RenewTime, s.At); at <= upTo && (!ok || at > stamp) {
+	for _, l := range LedIn(seen)[namespace] {
+		if at := l.Stamp(); at <= upTo && (!ok || at > stamp) {
 			stamp, ok = at, true
 		}
 	}

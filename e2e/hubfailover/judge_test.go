@@ -113,7 +113,7 @@ func (v *view) judge() {
 func (v *view) stampedAfter(instant time.Duration) (map[string]time.Duration, error) {
 	first := map[string]time.Duration{}
 	for key, seen := range v.Terms() {
-		i := slices.IndexFunc(seen, func(s harness.Led) bool { return harness.BootOf(s.RenewTime, s.At) > instant })
+		i := slices.IndexFunc(seen, func(s harness.Led) bool { return s.Stamp() > instant })
 		if i < 0 {
 			return nil, fmt.Errorf("%s: no stamp after the fault", key)
 		}

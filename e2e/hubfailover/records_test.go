@@ -202,7 +202,7 @@ func awaitRenewals(t *testing.T, v *view, instant time.Duration) {
 		for key, seen := range v.Terms() {
 			n := 0
 			for _, s := range seen {
-				if harness.BootOf(s.RenewTime, s.At) > instant {
+				if s.Stamp() > instant {
 					n++
 				}
 			}

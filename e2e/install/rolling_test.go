@@ -14,7 +14,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
 	hublib "github.com/leasecast/leasecast/hub"
@@ -67,17 +66,8 @@ func TestARollingUpgradeEndsNoTerm(t *testing.T) {
 		replicas = append(slices.Delete(replicas, 0, 1), next)
 	}
 	upgraded := harness.Now().Wall
-	sightings := func() map[string][]harness.Led {
-		seen := map[string][]harness.Led{}
-		for _, s := range copies.Seen() {
-			if c, _ := wire.Read(s.Object); !s.Gone && c.LeadsHere() {
-				seen[c.Namespace] = append(seen[c.Namespace], harness.Led{At: s.At, Content: c})
-			}
-		}
-		return seen
-	}
 	harness.Eventually(t, patience, "a new replica has renewed everything", func(context.Context) error {
-		seen := sightings()
+		seen := harness.LedIn(copies.Seen())
 		for _, name := range names {
 			if led := seen[name]; len(led) == 0 || !led[len(led)-1].RenewTime.After(upgraded) {
 				return errors.New(name)
@@ -85,7 +75,7 @@ func TestARollingUpgradeEndsNoTerm(t *testing.T) {
 		}
 		return nil
 	})
-	seen := sightings()
+	seen := harness.LedIn(copies.Seen())
 	for _, name := range names {
 		led := seen[name]
 		if len(led) == 0 || led[0].Epoch != epochs[name] {

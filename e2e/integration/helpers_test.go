@@ -246,10 +246,16 @@ func (w *world) keeps(leader, namespace string) *journal {
 	if before.Spec.Leader != leader || before.Spec.State != v1alpha1.StateLeading {
 		w.T.Fatalf("%s does not lead %s: %+v", leader, namespace, before.Spec)
 	}
-	watch := harness.Get(harness.Observe(w.T.Context(), w.Members[leader], &coordinationv1.LeaseList{}, &coordinationv1.Lease{},
-		client.InNamespace(namespace), client.MatchingFields{metav1.ObjectNameField: v1alpha1.DefaultLeaseName}))(w.T)
+	return &journal{w, before, w.watch(leader, namespace)}
+}
+
+// watch watches a member's Lease of a namespace until the test is over.
+func (w *world) watch(member, namespace string) *harness.Watch[*coordinationv1.Lease] {
+	watch := harness.Get(harness.Observe(w.T.Context(), w.Members[member], &coordinationv1.LeaseList{},
+		&coordinationv1.Lease{}, client.InNamespace(namespace),
+		client.MatchingFields{metav1.ObjectNameField: v1alpha1.DefaultLeaseName}))(w.T)
 	w.T.Cleanup(watch.Stop)
-	return &journal{w, before, watch}
+	return watch
 }
 
 // seen are the versions that differ in what a reader goes by. One that is gone is empty.

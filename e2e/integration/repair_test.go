@@ -137,10 +137,7 @@ func TestWhateverSomebodyEditsInALeaseIsRepairedWithinASecond(t *testing.T) {
 func (w *world) seeRepairs(namespace string) func(key seal.Key, epoch int64) []time.Duration {
 	var watches []*harness.Watch[*coordinationv1.Lease]
 	for _, m := range all {
-		watch := harness.Get(harness.Observe(w.T.Context(), w.Members[m], &coordinationv1.LeaseList{}, &coordinationv1.Lease{},
-			client.InNamespace(namespace), client.MatchingFields{metav1.ObjectNameField: v1alpha1.DefaultLeaseName}))(w.T)
-		w.T.Cleanup(watch.Stop)
-		watches = append(watches, watch)
+		watches = append(watches, w.watch(m, namespace))
 	}
 	return func(key seal.Key, epoch int64) (repairs []time.Duration) {
 		for _, watch := range watches {

@@ -4,18 +4,16 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 func TestAClusterOfAnotherCheckoutIsLeftAlone(t *testing.T) {
 	programs := t.TempDir()
-	if err := os.WriteFile(filepath.Join(programs, "docker"), []byte("#!/bin/sh\necho \"$FOLDER\"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, os.WriteFile(filepath.Join(programs, "docker"), []byte("#!/bin/sh\necho \"$FOLDER\"\n"), 0o700))
 	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))
 	p := &place{out: t.TempDir()}
-	if err := os.MkdirAll(p.acts(hub), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, os.MkdirAll(p.acts(hub), 0o700))
 	for name, c := range map[string]struct {
 		folder string // for act logs, as Docker tells
 		owned  bool   // by another checkout

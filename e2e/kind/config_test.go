@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 // kindConfig is what the tests look at.
@@ -29,19 +31,14 @@ type kindConfig struct {
 
 func read(t *testing.T, c cluster, acts string, cgroupV1 bool) kindConfig {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("..", "..", "kind-configs", c.name+".yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := harness.Get(os.ReadFile(filepath.Join("..", "..", "kind-configs", c.name+".yaml")))(t)
 	full := config(raw, acts, cgroupV1)
 	var k kindConfig
-	if err := yaml.UnmarshalStrict(full, &struct {
+	harness.Must(t, yaml.UnmarshalStrict(full, &struct {
 		*kindConfig
 		Kind       string `json:"kind"`
 		APIVersion string `json:"apiVersion"`
-	}{kindConfig: &k}); err != nil {
-		t.Fatal(err)
-	}
+	}{kindConfig: &k}))
 	return k
 }
 
@@ -88,10 +85,7 @@ func TestAKubeletOnCgroupV1IsToldToAcceptIt(t *testing.T) {
 // Otherwise the node's kubelet and its control plane differ.
 func TestNodesAndOtherDrillsRunOneVersionOfKubernetes(t *testing.T) {
 	version := func(file string) string {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := harness.Get(os.ReadFile(file))(t)
 		for line := range strings.Lines(string(raw)) {
 			if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "k8s.io/kubernetes" {
 				return fields[1]

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/mutants/mutate"
 )
@@ -24,10 +25,7 @@ func TestMain(m *testing.M) {
 // TestAllPackagesCompileWithTheirMutants: and every explanation is of a mutant. Make looks at the types of all that it
 // returns, as the compiler does.
 func TestAllPackagesCompileWithTheirMutants(t *testing.T) {
-	made, err := generation{}.make(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := harness.Get(generation{}.make(t.Context()))(t)
 	names := map[string]bool{}
 	for _, m := range made.All {
 		if names[m.Name] {
@@ -72,10 +70,7 @@ func TestASampleStaysTheSame(t *testing.T) {
 
 func TestSkippedTestsExist(t *testing.T) {
 	for _, p := range targets {
-		names, err := testsIn(p.dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		names := harness.Get(testsIn(p.dir))(t)
 		for _, name := range p.skip {
 			if !slices.Contains(names, name) {
 				t.Errorf("%s has no %s to skip", p.dir, name)
@@ -87,9 +82,7 @@ func TestSkippedTestsExist(t *testing.T) {
 // TestOnlyWhatMatches: a name that nothing has is an error, and the figures of an earlier run are gone.
 func TestOnlyWhatMatches(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "mutants.json")
-	if err := os.WriteFile(out, []byte("{}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, os.WriteFile(out, []byte("{}"), 0o600))
 	err := must.Try(func() { run(t.Context(), &trial{atOnce: 1}, generation{}, "^nothing has this name$", out) })
 	if err == nil || !strings.Contains(err.Error(), "no mutant matches") {
 		t.Errorf("got %v", err)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/mutants/mutate"
 )
 
@@ -24,10 +25,7 @@ func TestEveryWrittenMutantFits(t *testing.T) {
 		dir, _, _ := strings.Cut(m.in, ".")
 		folders[importPath(dir)] = true
 	}
-	packages, err := mutate.Load(t.Context(), ".", slices.Collect(maps.Keys(folders))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	packages := harness.Get(mutate.Load(t.Context(), ".", slices.Collect(maps.Keys(folders))...))(t)
 	names := map[string]bool{}
 	for _, m := range written() {
 		c, err := m.change()
@@ -88,9 +86,7 @@ func (t *T) wait(now int) bool {
 }
 `
 	t.Chdir(t.TempDir())
-	if err := errors.Join(os.Mkdir("p", 0o700), os.WriteFile("p/p.go", []byte(text), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, errors.Join(os.Mkdir("p", 0o700), os.WriteFile("p/p.go", []byte(text), 0o600)))
 	for name, tc := range map[string]struct {
 		in, old, new, want string // want is empty where the mutant does not fit
 	}{
