@@ -2,6 +2,10 @@ package fleet
 
 import (
 	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -20,6 +24,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util/certs"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -163,4 +169,30 @@ func (f *Fleet) WriteKubeconfigs(dir string) error {
 		errs = append(errs, WriteKubeconfig(filepath.Join(dir, s.name+".kubeconfig"), s.name, s.admin))
 	}
 	return errors.Join(errs...)
+}
+
+// authority signs the certificates of one server and of its users.
+type authority struct {
+	cert *x509.Certificate
+	key  crypto.Signer
+}
+
+// newAuthority makes an authority that is valid since an hour ago, so that a drill may set a clock back.
+func newAuthority(name string) (*authority, error) {
+	return must.Return(func() *authority {
+		key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+		config := cert.Config{CommonName: name, NotBefore: time.Now().Add(-time.Hour)}
+		return &authority{must.Get(cert.NewSelfSignedCACert(config, key)), key}
+	})
+}
+
+func (a *authority) pem() []byte { return certs.EncodeCertPEM(a.cert) }
+
+// sign makes a private key and its certificate.
+func (a *authority) sign(config certs.Config) (certs.KeyPair, error) {
+	return must.Return(func() certs.KeyPair {
+		key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+		signed := must.Get(config.NewSignedCert(key, a.cert, a.key))
+		return certs.KeyPair{Cert: certs.EncodeCertPEM(signed), Key: must.Get(keyutil.MarshalPrivateKeyToPEM(key))}
+	})
 }

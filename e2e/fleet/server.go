@@ -4,16 +4,20 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -22,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/process"
 	"github.com/leasecast/leasecast/e2e/proxy"
 )
 
@@ -231,4 +236,111 @@ func (s *Server) controllerArgs() []string {
 		"--secure-port=0",
 		"--profiling=false",
 	}
+}
+
+// Snapshot is what the etcd of one server held at an instant. It lives as long as the fleet, or until Discard.
+type Snapshot struct{ dir string }
+
+// Discard removes a snapshot, which cannot be restored anymore.
+func (b Snapshot) Discard() error { return os.RemoveAll(b.dir) }
+
+// Snapshot copies etcd's data. It pauses etcd, which must run, while its files are copied. So the copy is what a crash
+// leaves, with all that etcd has acknowledged. The API server does not notice.
+func (s *Server) Snapshot(context.Context) (b Snapshot, err error) {
+	dir, err := os.MkdirTemp(s.dir, "snapshot-")
+	if err != nil {
+		return Snapshot{}, err
+	}
+	if err := s.PauseEtcd(); err != nil {
+		return Snapshot{}, err
+	}
+	err = errors.Join(os.CopyFS(dir, os.DirFS(s.etcdData())), s.ResumeEtcd())
+	return Snapshot{dir}, err
+}
+
+// Restore kills all processes of the server, replaces etcd's data by a snapshot of the same server, starts everything
+// again, and returns when the server is ready. Later writes are lost, and the server gives their resourceVersions to
+// other objects. ctx and a limit of two minutes bound the wait.
+func (s *Server) Restore(ctx context.Context, b Snapshot) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	err := errors.Join(s.apiserver.last().Kill(), s.controller.last().Kill(), s.etcd.last().Kill(),
+		os.RemoveAll(s.etcdData()), os.CopyFS(s.etcdData(), os.DirFS(b.dir)))
+	if err != nil {
+		return fmt.Errorf("restore %s: %w", s.name, err)
+	}
+	return s.start(ctx)
+}
+
+// probeTimeout bounds one request to a server that is starting.
+const probeTimeout = 2 * time.Second
+
+// program is one program of a server. Its methods may be called from any goroutine.
+type program struct {
+	name, path, log string
+	args            []string
+
+	mu     sync.Mutex
+	run    *process.Process // the last one; nil before the first start
+	closed bool             // the fleet has been stopped
+}
+
+// start runs the program and returns when ready returns nil. It fails when the program or ctx ends before.
+func (p *program) start(ctx context.Context, what string, ready func(context.Context) error) error {
+	run, err := p.launch()
+	if err != nil {
+		return err
+	}
+	var last error
+	err = wait.PollUntilContextCancel(ctx, 25*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+		defer cancel()
+		if last = ready(ctx); last != nil && !run.Running() {
+			return false, process.ErrEnded
+		}
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s: waiting until %s: %w (last answer: %w)%s", p.name, what, err, last, run.Tail())
+	}
+	return nil
+}
+
+func (p *program) launch() (*process.Process, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, fmt.Errorf("start %s: the fleet has been stopped", p.name)
+	}
+	run, err := process.Start(p.name, p.log, p.path, p.args...)
+	if err == nil {
+		p.run = run
+	}
+	return run, err
+}
+
+// last returns the last run of the program. It was started.
+func (p *program) last() *process.Process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.run
+}
+
+// pid is 0 while the program does not run.
+func (p *program) pid() int {
+	if run := p.last(); run.Running() {
+		return run.PID()
+	}
+	return 0
+}
+
+// close kills the program and prevents further starts.
+func (p *program) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	if p.run == nil {
+		return nil
+	}
+	return p.run.Kill()
 }
