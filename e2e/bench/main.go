@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/leasecast/leasecast/e2e/harness"
@@ -36,7 +35,7 @@ const (
 type measurement struct {
 	name, what string
 	figures    []figure
-	fleet      func() harness.Options
+	fleet      harness.Options
 	measure    func(context.Context, *bench)
 	looks      bool // at Leases, from the start of the fleet on
 }
@@ -48,39 +47,32 @@ var measurements = []measurement{
 			{"writes.membersPerSecond", 44}, {"writes.hubPerSecond", 0}, {"ours.requestsPerSecond", noAim},
 			{"peer.requestsPerSecond", noAim}, {"requestsRatio", 0.2},
 		},
-		fleet: func() harness.Options {
-			return harness.Options{Timings: harness.Default, AuditReads: true, Members: members(teams(ledNamespaces)...)}
-		},
+		fleet:   harness.Options{Timings: harness.Default, AuditReads: true, Members: members(teams(ledNamespaces)...)},
 		measure: measureSteady,
 	},
 	{
 		name: "blackhole", what: "what one black-holed member costs the other three",
 		figures: []figure{{"blackhole.renewalDelayP99Seconds", 0.1}},
-		fleet:   blackHoleFleet, measure: measureBlackHole, looks: true,
+		fleet:   blackHoleFleet(), measure: measureBlackHole, looks: true,
 	},
 	{
 		name: "reader", what: "the reader's check, and how soon a promoted cluster has reconciled 1,000 objects",
 		figures: []figure{{"reader.nsPerOp", 100}, {"reader.allocsPerOp", 0}, {"reader.resyncSeconds", 1}},
-		fleet: func() harness.Options {
-			return harness.Options{Timings: harness.Fast, Members: members(namespace)}
-		},
+		fleet:   harness.Options{Timings: harness.Fast, Members: members(namespace)},
 		measure: measureReaders, looks: true,
 	},
 	{
 		name: "failover", what: "10 failovers against their floor",
 		figures: []figure{{"failover.overFloorMedianSeconds", 0.1}, {"failover.overFloorMaxSeconds", 0.5}},
-		fleet: func() harness.Options {
-			return harness.Options{Timings: harness.Fast, ActEvery: 200 * time.Millisecond, Members: members(namespace)}
-		},
+		fleet:   harness.Options{Timings: harness.Fast, ActEvery: 200 * time.Millisecond, Members: members(namespace)},
 		measure: measureFailover, looks: true,
 	},
 	{
 		name: "handover", what: "20 planned changes between clusters whose readers acknowledge",
 		figures: []figure{{"handover.gapMedianSeconds", 0.15}, {"handover.gapMaxSeconds", 0.5}},
-		fleet: func() harness.Options { // the time between two acts is part of every gap
-			return harness.Options{Timings: harness.Default, ActEvery: 5 * time.Millisecond, Register: true,
-				Members: members(namespace)}
-		},
+		// The time between two acts is part of every gap.
+		fleet: harness.Options{Timings: harness.Default, ActEvery: 5 * time.Millisecond, Register: true,
+			Members: members(namespace)},
 		measure: measureHandover,
 	},
 	{
@@ -89,19 +81,15 @@ var measurements = []measurement{
 			{"change.recordWrites", 2}, {"change.statusWrites", 1}, {"change.events", 1}, {"change.liveReads", 0},
 			{"mass.handoverOverFloorSeconds", 3}, {"mass.failoverOverFloorSeconds", 3},
 		},
-		fleet: func() harness.Options {
-			return harness.Options{Timings: harness.Fast, AuditReads: true, Members: members(teams(changed)...)}
-		},
+		fleet:   harness.Options{Timings: harness.Fast, AuditReads: true, Members: members(teams(changed)...)},
 		measure: measureChange, looks: true,
 	},
 	{
 		name: "fence", what: "what a fence adds to a write, where 10,000 Leases are",
 		figures: []figure{{"fence.p50Milliseconds", noAim}, {"fence.p99Milliseconds", 1}},
-		fleet: func() harness.Options {
-			return harness.Options{Timings: harness.Default, Members: []harness.Member{
-				{Name: "east", Priority: 1, Namespaces: []string{namespace, unfencedIn}},
-			}}
-		},
+		fleet: harness.Options{Timings: harness.Default, Members: []harness.Member{
+			{Name: "east", Priority: 1, Namespaces: []string{namespace, unfencedIn}},
+		}},
 		measure: measureFence,
 	},
 	{
@@ -110,14 +98,12 @@ var measurements = []measurement{
 			{"hub.cpuCores1000", 0.5}, {"hub.rssMiB1000", 110}, {"renewalAgeP999Seconds", 10}, {"missedRenewals", 0},
 			{"renewal.cpuRatio", 1.6},
 		},
-		fleet: func() harness.Options {
-			return harness.Options{Timings: harness.Default, Members: members(teams(renewedNamespaces)...)}
-		},
+		fleet:   harness.Options{Timings: harness.Default, Members: members(teams(renewedNamespaces)...)},
 		measure: measureRenewal,
 	},
 	{
 		name: "fifty", what: "what memory 50 members take", figures: []figure{{"hub.rssMiB50", 160}},
-		fleet: fiftyFleet, measure: measureFifty,
+		fleet: fiftyFleet(), measure: measureFifty,
 	},
 }
 
@@ -169,7 +155,7 @@ func run(ctx context.Context, names []string) error {
 func (b *bench) measure(ctx context.Context, m measurement) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, phaseLimit, fmt.Errorf("it took longer than %s", phaseLimit))
 	defer cancel()
-	o := m.fleet()
+	o := m.fleet
 	o.Dir, o.Progress = b.dir(), func(line string) { b.say("%s", line) }
 	if b.Drill, err = harness.Start(ctx, o); err != nil {
 		return err
@@ -233,12 +219,7 @@ const namespace = "shop"
 var clusters = []string{"east", "west", "south"}
 
 // members are these clusters, with the same namespaces each.
-func members(namespaces ...string) (all []harness.Member) {
-	for i, cluster := range clusters {
-		all = append(all, harness.Member{Name: cluster, Priority: 100 - i, Namespaces: namespaces})
-	}
-	return all
-}
+func members(namespaces ...string) []harness.Member { return harness.Members(clusters, namespaces...) }
 
 // figure is a value of out/bench.json.
 type figure struct {
@@ -256,8 +237,10 @@ type figures map[string]float64
 // table shows the figures beside their aims.
 func (f figures) table(chosen []measurement) string {
 	var out strings.Builder
-	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprint(w, "figure\tmeasured\taim\t\t\n") // a Builder takes everything
+	line := func(key, value, aim, verdict string) {
+		fmt.Fprintf(&out, "%34s  %12s  %6s  %s\n", key, value, aim, verdict)
+	}
+	line("figure", "measured", "aim", "")
 	for _, m := range chosen {
 		for _, is := range m.figures {
 			v, measured := f[is.key]
@@ -271,10 +254,9 @@ func (f figures) table(chosen []measurement) string {
 			if measured && aim != "" && v > is.most {
 				verdict = "MISSED"
 			}
-			_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t\n", is.key, value, aim, verdict)
+			line(is.key, value, aim, verdict)
 		}
 	}
-	_ = w.Flush()
 	return out.String()
 }
 

@@ -100,12 +100,8 @@ type cronStage struct {
 
 // fleet has one policy, which fences CronJobs.
 func (s *cronStage) fleet() harness.Options {
-	o := harness.Options{Timings: harness.Fast,
+	return harness.Options{Timings: harness.Fast, Members: harness.Members(clusters, cronNamespace),
 		Fencing: &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{MatchLabels: fencedLabel}}}
-	for i, name := range clusters {
-		o.Members = append(o.Members, harness.Member{Name: name, Priority: 100 - i, Namespaces: []string{cronNamespace}})
-	}
-	return o
 }
 
 // begin makes the CronJobs, starts their controllers, and returns when a cluster leads.

@@ -42,7 +42,7 @@ func TestWhatAnElectorAsksFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := httptest.NewRequest(test.method, test.path, strings.NewReader(test.body))
 			if got := actOf(r); got != test.want {
-				t.Errorf("it is taken for %d, want %d", got, test.want)
+				t.Errorf("it is taken for %q, want %q", got, test.want)
 			}
 			if body, err := io.ReadAll(r.Body); err != nil || string(body) != test.body {
 				t.Errorf("the request became %q, %v", body, err)

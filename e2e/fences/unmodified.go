@@ -65,7 +65,7 @@ type result struct {
 }
 
 func (r result) String() string {
-	return fmt.Sprintf("answered late: %+v\n%d failovers of %d programs in %d rounds: "+
+	return fmt.Sprintf("answered late: %v\n%d failovers of %d programs in %d rounds: "+
 		"%d overlaps, of %.1f s at worst, and %d late writes among %d; "+
 		"at worst nobody wrote for %.1f s, the closest two holders were %.1f s apart",
 		r.AnsweredLate, r.Failovers, len(r.Programs), r.Rounds, r.Overlaps, r.WorstOverlapSeconds, r.Late, r.Writes,
@@ -77,8 +77,8 @@ func (r result) failed() error {
 	if len(r.Breaches) > 0 {
 		return fmt.Errorf("%d breaches; the first: %s", len(r.Breaches), r.Breaches[0])
 	}
-	if l := r.AnsweredLate; r.Rounds >= len(rounds) && (l.Acquisitions == 0 || l.Renewals == 0 || l.Releases == 0) {
-		return fmt.Errorf("the answers that came late are %+v: no API server hung", l)
+	if l := r.AnsweredLate; r.Rounds >= len(rounds) && (l[acquisition] == 0 || l[renewal] == 0 || l[giveUp] == 0) {
+		return fmt.Errorf("the answers that came late are %v: no API server hung", l)
 	}
 	for name, v := range r.Programs {
 		if v.Writes == 0 || v.Changes == 0 || v.Holds == 0 {
@@ -106,9 +106,7 @@ func (s *stage) fleet() harness.Options {
 		namespaces = append(namespaces, p.namespace)
 		o.Fences[p.namespace] = &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{p.lock}}
 	}
-	for i, name := range clusters {
-		o.Members = append(o.Members, harness.Member{Name: name, Priority: 100 - i, Namespaces: namespaces})
-	}
+	o.Members = harness.Members(clusters, namespaces...)
 	return o
 }
 
@@ -218,7 +216,7 @@ func (s *stage) judge() map[string]verdict {
 func (s *stage) play(ctx context.Context, d *harness.Drill) report {
 	defer func() { _ = s.close() }() // at worst they end with this program
 	s.begin(ctx, d)
-	var r result
+	r := result{AnsweredLate: late{acquisition: 0, renewal: 0, giveUp: 0}}
 	for i := range s.rounds {
 		f := rounds[i%len(rounds)]
 		changed := s.failOver(ctx, f)
@@ -230,7 +228,7 @@ func (s *stage) play(ctx context.Context, d *harness.Drill) report {
 	}
 	for _, i := range s.instances {
 		if i.way != nil {
-			r.AnsweredLate.add(i.way.answeredLate())
+			i.way.addLate(r.AnsweredLate)
 		}
 	}
 	return r

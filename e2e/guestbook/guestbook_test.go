@@ -130,16 +130,7 @@ func TestOneOfTwoReplicasActs(t *testing.T) {
 
 // newMember returns a Member that runs until the test is over.
 func newMember(t *testing.T, cfg *rest.Config, o member.Options) *member.Member {
-	m := harness.Get(member.New(cfg, o))(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- m.Start(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	m, _ := harness.RunMember(t, cfg, o)
 	return m
 }
 
@@ -157,10 +148,8 @@ func TestMemberFollowsARealCluster(t *testing.T) {
 	ns := namespace(t)
 	write(t, ns, us, 1, time.Minute)
 	m := newMember(t, cluster.AdminConfig(), member.Options{})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	harness.Must(t, m.WaitForSync(ctx))
-	if err := leads(m, ns, true)(ctx); err != nil {
+	harness.AwaitSync(t, m)
+	if err := leads(m, ns, true)(t.Context()); err != nil {
 		t.Error("after the first list:", err)
 	}
 	write(t, ns, them, 2, time.Minute)
@@ -187,11 +176,9 @@ func TestNamespacedRightsSuffice(t *testing.T) {
 		write(t, ns, us, 1, time.Minute)
 	}
 	m := newMember(t, cfg, member.Options{Namespaces: []string{a, b}})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	harness.Must(t, m.WaitForSync(ctx))
+	harness.AwaitSync(t, m)
 	for ns, want := range map[string]bool{a: true, b: true, secret: false} {
-		if err := leads(m, ns, want)(ctx); err != nil {
+		if err := leads(m, ns, want)(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -215,9 +202,7 @@ func TestHealthzTellsAQuietWatchFromADeadOne(t *testing.T) {
 		Namespaces: []string{ns},
 		StaleAfter: staleAfter,
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	harness.Must(t, m.WaitForSync(ctx))
+	harness.AwaitSync(t, m)
 	healthy := func(context.Context) error { return m.Healthz(nil) }
 	harness.Must(t, harness.Stay(t.Context(), 2*staleAfter, "a quiet watch is healthy", healthy))
 	faults := []struct {

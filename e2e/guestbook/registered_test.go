@@ -46,12 +46,6 @@ func registering(t *testing.T, ns string) *rest.Config {
 	return cfg
 }
 
-// registrationOf is one for clients of this configuration.
-func registrationOf(t *testing.T, cfg *rest.Config, ns string) *member.Registration {
-	c := harness.Get(rest.HTTPClientFor(cfg))(t)
-	return &member.Registration{Namespace: ns, Client: c}
-}
-
 // registrations lists them as the hub does.
 func registrations(ctx context.Context, ns string) ([]coordinationv1.Lease, error) {
 	var list coordinationv1.LeaseList
@@ -86,7 +80,7 @@ func TestARevokedTermIsReleasedWhenItsWorkHasReturned(t *testing.T) {
 	ns := namespace(t)
 	write(t, ns, us, 1, time.Hour)
 	cfg := registering(t, ns)
-	m := newMember(t, cfg, member.Options{Namespaces: []string{ns}, Registration: registrationOf(t, cfg, ns)})
+	m := newMember(t, cfg, member.Options{Namespaces: []string{ns}, Registration: harness.Registration(t, cfg, ns)})
 	await(t, "this cluster leads", leads(m, ns, true))
 	r := harness.Get(registration(t.Context(), ns))(t)
 	if r.Account != ns || len(r.Namespaces) != 1 || r.Namespaces[0] != ns {
@@ -120,7 +114,7 @@ func TestARevokedTermIsReleasedWhenItsWorkHasReturned(t *testing.T) {
 func TestAReleaseTakesAMoment(t *testing.T) {
 	ns := namespace(t)
 	cfg := registering(t, ns)
-	m := newMember(t, cfg, member.Options{Namespaces: []string{ns}, Registration: registrationOf(t, cfg, ns)})
+	m := newMember(t, cfg, member.Options{Namespaces: []string{ns}, Registration: harness.Registration(t, cfg, ns)})
 	var worst time.Duration
 	for epoch := int64(1); epoch < 40; epoch += 2 {
 		write(t, ns, us, epoch, time.Hour)
@@ -176,7 +170,7 @@ func TestARevocationBetweenRegisteringAndTrustingIsSeen(t *testing.T) {
 		write(t, ns, us, epoch, time.Hour)
 		promoted := make(chan member.Term, 1)
 		ctx, stop := context.WithCancel(t.Context())
-		m, err := member.New(cfg, member.Options{Namespaces: []string{ns}, Registration: registrationOf(t, cfg, ns)})
+		m, err := member.New(cfg, member.Options{Namespaces: []string{ns}, Registration: harness.Registration(t, cfg, ns)})
 		harness.Must(t, err)
 		m.Listen(member.Listener{Promoted: func(_ string, term member.Term) { promoted <- term }})
 		revoked := make(chan error, 1)
@@ -268,7 +262,7 @@ func TestAReaderThatMayNotRegisterDoesNotLead(t *testing.T) {
 	write(t, ns, us, 1, time.Hour)
 	cfg := user(t, ns, ns)
 	cfg.Wrap(member.CapWrites)
-	m := newMember(t, cfg, member.Options{Namespaces: []string{ns}, Registration: registrationOf(t, cfg, "default")})
+	m := newMember(t, cfg, member.Options{Namespaces: []string{ns}, Registration: harness.Registration(t, cfg, "default")})
 	if err := harness.Stay(t.Context(), 2*time.Second, "it does not lead", leads(m, ns, false)); err != nil {
 		t.Error(err)
 	}

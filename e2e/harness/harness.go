@@ -47,6 +47,14 @@ type Member struct {
 	Namespaces []string
 }
 
+// Members are some of these names with the same namespaces. The earlier ones are better.
+func Members(names []string, namespaces ...string) (all []Member) {
+	for i, name := range names {
+		all = append(all, Member{Name: name, Priority: 100 - i, Namespaces: namespaces})
+	}
+	return all
+}
+
 // Options describe a drill.
 type Options struct {
 	Members []Member

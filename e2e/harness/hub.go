@@ -38,9 +38,7 @@ const (
 // the proxy of the hub's server. The fleet has the CRDs.
 func (d *Drill) installHub(ctx context.Context) {
 	s := d.Fleet.Hub()
-	for _, folder := range []string{"rbac", "fleet"} {
-		d.programs.apply(ctx, s, d.dir, folder)
-	}
+	must.Do(Apply(ctx, s, d.dir, "rbac", "fleet"))
 	config := must.Get(s.TokenConfig(ctx, HubNamespace, HubName))
 	must.Do(fleet.WriteKubeconfig(d.hubKubeconfig(), HubName, s.ViaProxy(config)))
 }
@@ -49,7 +47,7 @@ func (d *Drill) hubKubeconfig() string { return filepath.Join(d.dir, HubName+".k
 
 // AllowFencing applies config/fencing in a member.
 func (d *Drill) AllowFencing(ctx context.Context, member string) error {
-	return must.Try(func() { d.programs.apply(ctx, d.Fleet.Member(member), d.dir, "fencing") })
+	return Apply(ctx, d.Fleet.Member(member), d.dir, "fencing")
 }
 
 // StartHub starts one more replica of the hub, and does not wait until it is elected. The flags override the drill's.

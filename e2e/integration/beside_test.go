@@ -1,10 +1,9 @@
 package integration
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -24,7 +22,6 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
-	"github.com/leasecast/leasecast/hub"
 )
 
 // takeBack is for how long a hub leaves a mark to its owner that has gone from the seal.
@@ -98,49 +95,36 @@ func (w *world) writes() func() (count int, probers map[string]bool) {
 		}
 		return err
 	})
-	watcher := harness.Get(client.NewWithWatch(w.Servers.Hub().AdminConfig(), client.Options{Scheme: hub.Scheme()}))(w.T)
-	ctx, cancel := context.WithCancel(w.T.Context())
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	count, probers := 0, map[string]bool{}
-	for _, list := range []client.ObjectList{&v1alpha1.NamespaceLeaderList{}, &v1alpha1.LeadershipPolicyList{}} {
-		w.Must(w.Hub.List(ctx, list, client.InNamespace(w.Fleet)))
-		from := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}}
-		changes := harness.Get(watcher.Watch(ctx, list, client.InNamespace(w.Fleet), from))(w.T)
-		wg.Go(func() {
-			for e := range changes.ResultChan() {
-				if e.Type == watch.Error {
-					continue // it ends
-				}
-				w.T.Logf("%s: %+v", e.Type, e.Object)
-				mu.Lock()
-				count++
-				mu.Unlock()
-			}
-		})
-	}
-	tick := time.NewTicker(20 * time.Millisecond)
-	wg.Go(func() {
-		for ctx.Err() == nil {
-			l := &coordinationv1.Lease{}
-			key := types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "leasecast-hub-probe"}
-			if err := w.Members["east"].Get(ctx, key, l); err == nil {
-				mu.Lock()
-				probers[ptr.Deref(l.Spec.HolderIdentity, "")] = true
-				mu.Unlock()
-			}
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
+	records, policies := seeAll(w, "", &v1alpha1.NamespaceLeaderList{}, &v1alpha1.NamespaceLeader{}, w.Fleet),
+		seeAll(w, "", &v1alpha1.LeadershipPolicyList{}, &v1alpha1.LeadershipPolicy{}, w.Fleet)
+	probes := seeAll(w, "east", &coordinationv1.LeaseList{}, &coordinationv1.Lease{}, metav1.NamespaceSystem)
+	before := versions(records) + versions(policies)
+	return func() (int, map[string]bool) {
+		probers := map[string]bool{}
+		for _, s := range probes.Seen() {
+			if s.Object.Name == "leasecast-hub-probe" {
+				probers[ptr.Deref(s.Object.Spec.HolderIdentity, "")] = true
 			}
 		}
-	})
-	stop := sync.OnceFunc(func() { cancel(); tick.Stop(); wg.Wait() })
-	w.T.Cleanup(stop)
-	return func() (int, map[string]bool) {
-		stop()
-		return count, probers
+		return versions(records) + versions(policies) - before, probers
 	}
+}
+
+// seeAll watches the objects of a kind in a member, or on the hub, until the test is over.
+func seeAll[O client.Object](w *world, member string, list client.ObjectList, o O, namespace string) *harness.Watch[O] {
+	c := cmp.Or(w.Members[member], w.Hub)
+	all := harness.Get(harness.Observe(w.T.Context(), c, list, o, client.InNamespace(namespace)))(w.T)
+	w.T.Cleanup(all.Stop)
+	return all
+}
+
+// versions counts those that a watch has shown.
+func versions[O client.Object](of *harness.Watch[O]) int {
+	all := map[string]bool{}
+	for _, s := range of.Seen() {
+		all[string(s.Object.GetUID())+s.Object.GetResourceVersion()] = true
+	}
+	return len(all)
 }
 
 // markGoes takes the mark off the seal, as the event says.

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/ptr"
@@ -28,20 +27,10 @@ import (
 
 // reader runs the member library in a member, as a controller there does.
 func (w *world) reader(in, namespace string) *member.Member {
-	m := harness.Get(member.New(w.Servers.Member(in).AdminConfig(), member.Options{
-		Namespaces:   []string{namespace},
-		MaxClockSkew: epsilon,
-	}))(w.T)
-	ctx, cancel := context.WithCancel(context.Background())
-	var group sync.WaitGroup
-	group.Go(func() { _ = m.Start(ctx) })
-	w.T.Cleanup(func() {
-		cancel()
-		group.Wait()
+	m, _ := harness.RunMember(w.T, w.Servers.Member(in).AdminConfig(), member.Options{
+		Namespaces: []string{namespace}, MaxClockSkew: epsilon,
 	})
-	sync, done := context.WithTimeout(w.T.Context(), soon)
-	defer done()
-	w.Must(m.WaitForSync(sync))
+	harness.AwaitSync(w.T, m)
 	return m
 }
 
@@ -130,23 +119,9 @@ func (w *world) leadsByReader(m *member.Member, namespace string, epoch int64) {
 func (w *world) registered(in, namespace string) (stop func()) {
 	cfg := w.Servers.Member(in).AdminConfig()
 	cfg.Wrap(member.CapWrites)
-	client := harness.Get(rest.HTTPClientFor(cfg))(w.T)
-	m := harness.Get(member.New(cfg, member.Options{
-		Namespaces:   []string{namespace},
-		MaxClockSkew: epsilon,
-		Registration: &member.Registration{Namespace: namespace, Client: client},
-	}))(w.T)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- m.Start(ctx) }()
-	var once sync.Once
-	stop = func() {
-		once.Do(func() {
-			cancel()
-			w.Must(<-ended)
-		})
-	}
-	w.T.Cleanup(stop)
+	_, stop = harness.RunMember(w.T, cfg, member.Options{
+		Namespaces: []string{namespace}, MaxClockSkew: epsilon, Registration: harness.Registration(w.T, cfg, namespace),
+	})
 	return stop
 }
 

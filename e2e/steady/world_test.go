@@ -3,15 +3,14 @@
 package steady
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -21,7 +20,6 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,6 +27,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -38,11 +37,8 @@ import (
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
-const (
-	// toolTimeout bounds a call of a program, requestTimeout one of an API server.
-	toolTimeout    = time.Minute
-	requestTimeout = 10 * time.Second
-)
+// requestTimeout bounds a call of an API server.
+const requestTimeout = 10 * time.Second
 
 // The timings of the policies here.
 const (
@@ -68,34 +64,8 @@ func newWorld(t *testing.T, duration time.Duration, members ...string) *world {
 		RequestTimeoutMilliseconds: 3000,
 		MaxClockSkewMilliseconds:   250,
 	})}
-	w.apply("config/rbac", "config/fleet")
+	w.Must(harness.Apply(t.Context(), servers.Hub(), t.TempDir(), "rbac", "fleet"))
 	return w
-}
-
-// apply applies kustomizations of the repository to the hub, as its users do.
-func (w *world) apply(folders ...string) {
-	dir := w.T.TempDir()
-	w.Must(w.Servers.WriteKubeconfigs(dir))
-	for _, folder := range folders {
-		run(w.T, filepath.Join(os.Getenv(fleet.AssetsVariable), "kubectl"), "apply",
-			"--kubeconfig="+filepath.Join(dir, "hub.kubeconfig"), "--cache-dir="+filepath.Join(dir, "cache"),
-			"-k", filepath.Join("..", "..", folder))
-	}
-}
-
-// run runs a program and returns what it printed.
-func run(t harness.TB, name string, args ...string) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), toolTimeout)
-	defer cancel()
-	var problems bytes.Buffer
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Stderr = &problems
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s %q: %v\n%s", name, args, err, problems.Bytes())
-	}
-	return string(bytes.TrimSpace(out))
 }
 
 // startHub runs a hub in this process until the test ends, under the service account of config/rbac.
@@ -141,7 +111,7 @@ type capi struct {
 
 // startCAPI returns when the webhooks of the manager are in force.
 func (w *world) startCAPI() *capi {
-	c := &capi{w: w, module: run(w.T, "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api")}
+	c := &capi{w: w, module: harness.Get(fleet.ModuleDir(w.T.Context(), "sigs.k8s.io/cluster-api"))(w.T)}
 	role := &rbacv1.ClusterRole{}
 	c.read("core/config/rbac/role.yaml", func(document []byte) {
 		w.Must(yaml.UnmarshalStrict(document, role))
@@ -243,30 +213,9 @@ var given = schema.GroupVersionKind{
 }
 
 func (w *world) installGiven() {
-	anything := apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)}
-	w.Must(w.Hub.Create(w.T.Context(), &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: "givenclusters." + given.Group,
-			// This version keeps Cluster API's contract v1beta2.
-			Labels: map[string]string{clusterv1.GroupVersion.String(): given.Version},
-		},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: given.Group,
-			Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{
-				Kind: given.Kind, ListKind: given.Kind + "List", Plural: "givenclusters", Singular: "givencluster",
-			},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: given.Version, Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &anything},
-			}},
-		},
-	}))
-	w.Eventually("GivenClusters are served", 15*time.Second, func() error {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(given)
-		return w.Hub.List(w.T.Context(), list)
-	})
+	harness.Get(envtest.InstallCRDs(w.Servers.Hub().AdminConfig(), envtest.CRDInstallOptions{
+		Paths: []string{"../kind/given.yaml"}, ErrorIfPathMissing: true,
+	}))(w.T)
 }
 
 // register makes a member known as a provider of Cluster API would: its infrastructure, a
@@ -288,15 +237,15 @@ func (w *world) register(name, priority string, labelled bool) {
 		w.changeSecret(name, func(s *corev1.Secret) { delete(s.Labels, clusterv1.ClusterNameLabel) })
 	}
 
-	host, number, err := net.SplitHostPort(member.Proxy().Addr())
-	w.Must(err)
-	port := harness.Get(strconv.ParseInt(number, 10, 32))(w.T)
+	endpoint := netip.MustParseAddrPort(member.Proxy().Addr())
 	cluster := &clusterv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: harness.FleetNamespace, Name: name, Labels: map[string]string{v1alpha1.PriorityLabel: priority},
 		},
 		Spec: clusterv1.ClusterSpec{
-			ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: host, Port: int32(port)},
+			ControlPlaneEndpoint: clusterv1.APIEndpoint{
+				Host: endpoint.Addr().String(), Port: int32(endpoint.Port()),
+			},
 			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: given.Group, Kind: given.Kind,
 				Name: name},
 		},

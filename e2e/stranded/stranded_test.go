@@ -109,8 +109,8 @@ func TestHealthzOfAFollowerIsTrueWithinDOfTheDeathOfItsLink(t *testing.T) {
 		t.Errorf("Healthz failed after %v, want at most %v: %v", took, duration, err)
 	}
 	w.proxy.Heal()
-	harness.Must(t, harness.Await(t.Context(), patience, "Healthz is content again",
-		func(context.Context) error { return m.Healthz(nil) }))
+	harness.Eventually(t, patience, "Healthz is content again",
+		func(context.Context) error { return m.Healthz(nil) })
 }
 
 // world is a namespace whose Lease is renewed as a hub does it, and a network of its own.
@@ -196,22 +196,10 @@ func (w *world) read(registered bool) *member.Member {
 	o := member.Options{Namespaces: []string{w.namespace}}
 	if registered {
 		cfg.Wrap(member.CapWrites)
-		capped := harness.Get(rest.HTTPClientFor(cfg))(w.t)
-		o.Registration = &member.Registration{Namespace: w.namespace, Client: capped}
+		o.Registration = harness.Registration(w.t, cfg, w.namespace)
 	}
-	m := harness.Get(member.New(cfg, o))(w.t)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- m.Start(ctx) }()
-	w.t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			w.t.Error(err)
-		}
-	})
-	sync, done := context.WithTimeoutCause(w.t.Context(), patience, errors.New("no list of Leases"))
-	defer done()
-	harness.Must(w.t, m.WaitForSync(sync))
+	m, _ := harness.RunMember(w.t, cfg, o)
+	harness.AwaitSync(w.t, m)
 	return m
 }
 
