@@ -118,23 +118,18 @@ type bench struct {
 
 func main() {
 	harness.Quiet()
-	harness.Run("bench", func(ctx context.Context) error {
+	must.Run("bench", func(ctx context.Context) {
 		if args := os.Args[1:]; len(args) == 2 && args[0] == loopArg {
-			return must.Try(func() { updateLoop(ctx, args[1]) })
+			updateLoop(ctx, args[1])
+		} else {
+			run(ctx, args)
 		}
-		return run(ctx, os.Args[1:])
 	})
 }
 
-func run(ctx context.Context, names []string) error {
-	chosen, err := choose(names)
-	if err != nil {
-		return err
-	}
-	result := filepath.Join(outDir, "bench.json")
-	if err := os.RemoveAll(result); err != nil {
-		return fmt.Errorf("remove the last result: %w", err)
-	}
+func run(ctx context.Context, names []string) {
+	chosen, result := must.Get(choose(names)), filepath.Join(outDir, "bench.json")
+	must.Do(os.RemoveAll(result), "remove the last result")
 	b := &bench{figures: figures{}, began: time.Now()}
 	var failed []error
 	for _, m := range chosen {
@@ -144,11 +139,11 @@ func run(ctx context.Context, names []string) error {
 			failed = append(failed, fmt.Errorf("%s could not be measured: %w", m.name, err))
 		}
 		if ctx.Err() != nil {
-			return errors.New("interrupted")
+			must.Fail("interrupted")
 		}
 	}
 	fmt.Printf("\n%s\n", b.figures.table(chosen))
-	return errors.Join(append(failed, b.figures.write(result, chosen))...)
+	must.Do(errors.Join(append(failed, b.figures.write(result, chosen))...))
 }
 
 // measure starts a fleet for a measurement, and makes it.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 func main() {
@@ -18,43 +19,37 @@ func main() {
 	seed := flag.Uint64("seed", 1, "the first seed")
 	flag.Parse()
 	harness.Quiet()
-	harness.Run("chaos", func(ctx context.Context) error { return chaos(ctx, *seed, *n) })
+	must.Run("chaos", func(ctx context.Context) { chaos(ctx, *seed, *n) })
 }
 
 // chaos plays the schedules and reports. It goes on after one that fails, and ends early when the stage is broken.
-func chaos(ctx context.Context, first uint64, n int) (err error) {
+func chaos(ctx context.Context, first uint64, n int) {
 	began := time.Now()
 	say := func(line string) { fmt.Printf("%7.1f s  %s\n", time.Since(began).Seconds(), line) }
 	file := filepath.Join("out", "chaos.json")
-	if err := os.RemoveAll(file); err != nil {
-		return fmt.Errorf("remove the last result: %w", err)
-	}
-	st, err := start(ctx, filepath.Join("out", "chaos"), say)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, st.close()) }()
-	r := newReport()
-	for seed := first; seed < first+uint64(n); seed++ {
-		s := Generate(seed)
-		o, err := st.play(ctx, s)
-		if err != nil {
-			return errors.Join(fmt.Errorf("%scannot be judged: %w", s, err), harness.WriteReport(file, r))
+	must.Do(os.RemoveAll(file), "remove the last result")
+	st := must.Get(start(ctx, filepath.Join("out", "chaos"), say))
+	r := &report{ByKind: map[string]*tally{}, Failed: []string{}, Runs: []*Outcome{}}
+	err := must.Try(func() {
+		for seed := first; seed < first+uint64(n); seed++ {
+			s := Generate(seed)
+			o, err := st.play(ctx, s)
+			if err != nil {
+				must.Do(errors.Join(fmt.Errorf("%scannot be judged: %w", s, err), harness.WriteReport(file, r)))
+			}
+			r.add(o)
+			must.Do(harness.WriteReport(file, r))
+			say(fmt.Sprintf("%s | so far %d schedules, %d overlaps, %d stuck", o, r.Schedules, r.Overlaps, r.Stuck))
+			if o.Failed() || n == 1 {
+				fmt.Print(o.details())
+			}
 		}
-		r.add(o)
-		if err := harness.WriteReport(file, r); err != nil {
-			return err
-		}
-		say(fmt.Sprintf("%s | so far %d schedules, %d overlaps, %d stuck", o, r.Schedules, r.Overlaps, r.Stuck))
-		if o.Failed() || n == 1 {
-			fmt.Print(o.details())
-		}
-	}
+	})
+	must.Do(errors.Join(err, st.close()))
 	fmt.Printf("\n%s", r)
 	if len(r.Failed) > 0 {
-		return fmt.Errorf("%d of %d schedules failed: see %s", len(r.Failed), r.Schedules, file)
+		must.Fail("%d of %d schedules failed: see %s", len(r.Failed), r.Schedules, file)
 	}
-	return nil
 }
 
 // String is what is printed of a schedule while others follow.
@@ -123,11 +118,6 @@ type tally struct {
 	Played int `json:"played"`
 	// Took counts those whose effect was seen, apart from what readers did.
 	Took int `json:"effectSeen"`
-}
-
-func newReport() *report {
-	r := &report{ByKind: map[string]*tally{}, Failed: []string{}, Runs: []*Outcome{}}
-	return r
 }
 
 // add counts an outcome.

@@ -25,13 +25,13 @@ const outDir = "out"
 
 func main() {
 	harness.Quiet()
-	harness.Run("demo", func(ctx context.Context) error {
+	must.Run("demo", func(ctx context.Context) {
 		commands := map[string]func(context.Context){"": demo, "up": up, "down": down, serveArg: serve}
 		command := commands[strings.Join(os.Args[1:], " ")]
 		if command == nil {
-			return fmt.Errorf("unknown arguments %q: want none, up or down", os.Args[1:])
+			must.Fail("unknown arguments %q: want none, up or down", os.Args[1:])
 		}
-		return must.Try(func() { command(ctx) })
+		command(ctx)
 	})
 }
 

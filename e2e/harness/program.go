@@ -1,13 +1,10 @@
 package harness
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"github.com/go-logr/logr"
 	"go.uber.org/zap/zapcore"
@@ -31,18 +28,6 @@ func Logs(everything bool) {
 	logger := zap.New(zap.UseDevMode(true), zap.Level(level))
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
-}
-
-// Run runs a program until it is done or interrupted, and ends this process.
-func Run(name string, program func(context.Context) error) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := program(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, name+":", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
 }
 
 // WriteReport writes a report as JSON into a file, whose folder it creates if need be.

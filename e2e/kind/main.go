@@ -38,18 +38,18 @@ func main() {
 	rounds := flag.Int("rounds", len(faults), "how many faults the drill makes, one after the other")
 	flag.Parse()
 	harness.Quiet()
-	harness.Run("kind", func(ctx context.Context) error { return run(ctx, *rounds, flag.Args()) })
+	must.Run("kind", func(ctx context.Context) { run(ctx, *rounds, flag.Args()) })
 }
 
-func run(ctx context.Context, rounds int, args []string) error {
+func run(ctx context.Context, rounds int, args []string) {
 	command := map[string]func(context.Context, *place){
 		"up": up, "down": down, "stock": stock, "ready": ready,
 		"drill": func(ctx context.Context, p *place) { drill(ctx, p, rounds) },
 	}[strings.Join(args, " ")]
 	if command == nil || rounds < 1 {
-		return fmt.Errorf("want one of up, drill, down, stock, ready, and at least one round; got %q, %d", args, rounds)
+		must.Fail("want one of up, drill, down, stock, ready, and at least one round; got %q, %d", args, rounds)
 	}
-	return must.Try(func() { command(ctx, newPlace()) })
+	command(ctx, newPlace())
 }
 
 // place is the machine, with the folders that are used on it.

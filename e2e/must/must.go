@@ -1,7 +1,13 @@
 // Package must is for drills and tools of tests. They end at their first error, as tests do.
 package must
 
-import "fmt"
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
 
 // failure carries the error that ends a program.
 type failure struct{ error }
@@ -39,6 +45,18 @@ func Try(part func()) (err error) {
 	}()
 	part()
 	return nil
+}
+
+// Run runs a program until it is done or interrupted, and ends this process.
+func Run(name string, program func(context.Context)) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := Try(func() { program(ctx) })
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, name+":", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
 }
 
 // Return is Try for a part that ends with a value.
