@@ -169,28 +169,25 @@ func eastLeads(t *testing.T, timings v1alpha1.Timings) (w *world, a string, epoc
 // eastLeadsTwo is a world in which east leads the namespaces a and b of all members. The epoch is that of a. The
 // timings are those of a, and b is steady.
 func eastLeadsTwo(t *testing.T, timings v1alpha1.Timings) (w *world, a, b string, epoch int64) {
-	w = newWorld(t, three)
-	w.Timings = timings
-	a, b = w.namespace("a", all...), w.namespace("b", all...)
-	w.Policy("p", a)
-	w.steadyPolicy("beside", b)
-	w.startHub()
-	epoch = w.Leads("east", a, firstElection, all...)
-	w.Leads("east", b, firstElection, all...)
-	return w, a, b, epoch
+	return twoLed(t, timings, all...)
 }
 
 // eastAndWestLead is a world in which east leads namespace a of all members, and west leads namespace b, which east
 // does not have. The epoch is that of a. The timings are those of a, and b is steady.
 func eastAndWestLead(t *testing.T, timings v1alpha1.Timings) (w *world, a, b string, epoch int64) {
+	return twoLed(t, timings, "west", "south")
+}
+
+// twoLed has namespace b in these members, of which the first one leads it.
+func twoLed(t *testing.T, timings v1alpha1.Timings, members ...string) (w *world, a, b string, epoch int64) {
 	w = newWorld(t, three)
 	w.Timings = timings
-	a, b = w.namespace("a", all...), w.namespace("b", "west", "south")
+	a, b = w.namespace("a", all...), w.namespace("b", members...)
 	w.Policy("p", a)
 	w.steadyPolicy("beside", b)
 	w.startHub()
 	epoch = w.Leads("east", a, firstElection, all...)
-	w.Leads("west", b, firstElection, "west", "south")
+	w.Leads(members[0], b, firstElection, members...)
 	return w, a, b, epoch
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // beside is how long the hub and Cluster API must live beside each other without a write:
@@ -41,7 +42,7 @@ func TestTheHubAndClusterAPILeaveEachOtherAlone(t *testing.T) {
 	w.register("east", "100", false)
 	w.Namespace("a", members...)
 	w.policy("a")
-	everything, _ := watchAllBut(t, w.Servers, leases)
+	everything, _ := w.watchAllBut(leases)
 	history := w.history()
 	begin := time.Now()
 	w.startHub()
@@ -205,14 +206,11 @@ func leaves(tree map[string]any, path string) (paths []string) {
 
 // history follows what becomes of the Clusters and kubeconfigs of the fleet.
 func (w *world) history() *changes {
-	watcher, err := client.NewWithWatch(w.Servers.Hub().AdminConfig(), client.Options{Scheme: w.Hub.Scheme()})
-	w.Must(err)
-	c := &changes{}
-	for resource, list := range map[string]client.ObjectList{"clusters": &clusterv1.ClusterList{},
-		"secrets": &corev1.SecretList{}} {
-		watch := harness.Get(watcher.Watch(w.T.Context(), list, client.InNamespace(harness.FleetNamespace)))(w.T)
-		c.follow(w.T, "hub", schema.GroupResource{Resource: resource}, watch)
-	}
+	c, in := &changes{}, client.InNamespace(harness.FleetNamespace)
+	w.Must(must.Try(func() {
+		w.watch(c, w.Servers.Hub(), schema.GroupResource{Resource: "clusters"}, &clusterv1.ClusterList{}, false, in)
+		w.watch(c, w.Servers.Hub(), schema.GroupResource{Resource: "secrets"}, &corev1.SecretList{}, false, in)
+	}))
 	return c
 }
 

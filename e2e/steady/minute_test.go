@@ -41,8 +41,8 @@ func TestASteadyMinuteOfRenewalsChangesNothingButLeases(t *testing.T) {
 	leaders := map[string]string{"a": "east", "b": "east", "c": "west"}
 	w.policy(slices.Collect(maps.Keys(leaders))...)
 
-	everything, watched := watchAllBut(t, w.Servers, leases)
-	renewals := watchLeases(t, w.Servers)
+	everything, watched := w.watchAllBut(leases)
+	renewals := w.watchLeases()
 	begin := time.Now()
 	w.startHub()
 	w.leads("east", "a", 20*time.Second, "east", "west", "south")
