@@ -44,12 +44,7 @@ var (
 
 // cast is the fleet of the demo.
 func cast(folder string, actEvery time.Duration, progress func(string)) harness.Options {
-	o := harness.Options{
-		Timings:  harness.Fast,
-		ActEvery: actEvery,
-		Dir:      filepath.Join(outDir, folder),
-		Progress: progress,
-	}
+	o := harness.Options{Timings: harness.Fast, ActEvery: actEvery, Dir: filepath.Join(outDir, folder), Progress: progress}
 	for i, name := range leaders {
 		o.Members = append(o.Members, harness.Member{Name: name, Priority: []int{100, 50, 10}[i], Namespaces: namespaces})
 	}

@@ -73,8 +73,7 @@ func (s *Server) ServiceAccountConfig(ctx context.Context, namespace, name strin
 	return must.Return(func() *rest.Config {
 		must.Do(must.Try(func() {
 			must.Get(controllerutil.CreateOrUpdate(ctx, s.client, role, func() error {
-				role.Rules = append(slices.Clone(rules),
-					rbacv1.PolicyRule{NonResourceURLs: []string{mark}, Verbs: []string{"get"}})
+				role.Rules = append(slices.Clone(rules), rbacv1.PolicyRule{NonResourceURLs: []string{mark}, Verbs: []string{"get"}})
 				return nil
 			}))
 			s.ensureNamespace(ctx, namespace)

@@ -14,7 +14,7 @@ import (
 // startLimit bounds what comes before the tests of a package that share a fleet.
 const startLimit = 3 * time.Minute
 
-// TB is the part of testing.TB that New needs. It keeps package testing out of the programs that use a fleet.
+// TB is the part of testing.TB that NewWith needs. It keeps package testing out of the programs that use a fleet.
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -24,13 +24,7 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// New starts a fleet for a test and stops it when the test is over. A fleet that does not start fails the test.
-func New(t TB, members ...string) *Fleet {
-	t.Helper()
-	return NewWith(t, Options{Members: members})
-}
-
-// NewWith is New with options.
+// NewWith starts a fleet for a test and stops it when the test is over. A fleet that does not start fails the test.
 func NewWith(t TB, o Options) *Fleet {
 	t.Helper()
 	o.Progress = func(line string) { t.Logf("%s", line) }

@@ -158,8 +158,7 @@ func (w *World) NewPolicy(name string, namespaces ...string) *v1alpha1.Leadershi
 	return &v1alpha1.LeadershipPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: name},
 		Spec: v1alpha1.LeadershipPolicySpec{
-			Namespaces: v1alpha1.NamespaceSelection{Names: namespaces},
-			Timings:    w.Timings,
+			Namespaces: v1alpha1.NamespaceSelection{Names: namespaces}, Timings: w.Timings,
 		},
 	}
 }

@@ -55,8 +55,7 @@ func TestTheHubAndClusterAPILeaveEachOtherAlone(t *testing.T) {
 		w.hint("a", "east"), w.hint("a", "west"))
 
 	w.changeSecret("east", func(s *corev1.Secret) {
-		metav1.SetMetaDataLabel(&s.ObjectMeta, clusterv1.ClusterNameLabel,
-			"east")
+		metav1.SetMetaDataLabel(&s.ObjectMeta, clusterv1.ClusterNameLabel, "east")
 	})
 	manager.stop() // it tries again each 30 s only, or when it starts
 	manager.start()

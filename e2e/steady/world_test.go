@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 type world struct{ *harness.World }
 
 func newWorld(t *testing.T, duration time.Duration, members ...string) *world {
-	servers := fleet.New(t, members...)
+	servers := fleet.NewWith(t, fleet.Options{Members: members})
 	w := &world{harness.NewWorld(t, servers, harness.FleetNamespace, harness.HubNamespace, v1alpha1.Timings{
 		// It renews as often as the fast profile, but is patient: these tests are about silence, not speed, and a busy
 		// machine must not break it.
@@ -208,9 +208,7 @@ func (c *capi) address(to *admissionv1.WebhookClientConfig) {
 
 // given is a kind of infrastructure that is there already: Cluster API admits no Cluster
 // without one. Its objects say "provisioned" from the start, so it takes no controller.
-var given = schema.GroupVersionKind{
-	Group: "infrastructure.cluster.x-k8s.io", Version: "v1", Kind: "GivenCluster",
-}
+var given = schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1", Kind: "GivenCluster"}
 
 func (w *world) installGiven() {
 	harness.Get(envtest.InstallCRDs(w.Servers.Hub().AdminConfig(), envtest.CRDInstallOptions{
@@ -243,9 +241,7 @@ func (w *world) register(name, priority string, labelled bool) {
 			Namespace: harness.FleetNamespace, Name: name, Labels: map[string]string{v1alpha1.PriorityLabel: priority},
 		},
 		Spec: clusterv1.ClusterSpec{
-			ControlPlaneEndpoint: clusterv1.APIEndpoint{
-				Host: endpoint.Addr().String(), Port: int32(endpoint.Port()),
-			},
+			ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: endpoint.Addr().String(), Port: int32(endpoint.Port())},
 			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: given.Group, Kind: given.Kind,
 				Name: name},
 		},

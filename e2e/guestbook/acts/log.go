@@ -185,11 +185,7 @@ func Create(folder string) (*os.File, error) {
 	}
 	// It gets its name when it is locked, so that nobody takes a new log for that of a process that has ended.
 	made := filepath.Join(folder, strings.TrimPrefix(filepath.Base(file.Name()), ".")+suffix)
-	err = errors.Join(
-		file.Chmod(0o644),
-		syscall.Flock(int(file.Fd()), syscall.LOCK_EX),
-		os.Rename(file.Name(), made),
-	)
+	err = errors.Join(file.Chmod(0o644), syscall.Flock(int(file.Fd()), syscall.LOCK_EX), os.Rename(file.Name(), made))
 	if err != nil {
 		return nil, errors.Join(err, file.Close(), os.Remove(file.Name()))
 	}

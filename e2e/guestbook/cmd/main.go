@@ -91,8 +91,7 @@ func run(ctx context.Context) {
 		mgr.AddReadyzCheck("leases", m.Healthz),
 		// That the builder is package gate's is all that makes the controller act in the leader cluster only, and there
 		// on everything that it skipped before.
-		gate.ControllerManagedBy(mgr, m).
-			For(&webappv1.Guestbook{}).
+		gate.ControllerManagedBy(mgr, m).For(&webappv1.Guestbook{}).
 			WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 			Complete(&reconciler{mgr.GetClient(), log}),
 	))
