@@ -80,11 +80,10 @@ func (st *stage) begin(ctx context.Context) {
 	var g errgroup.Group
 	for _, c := range members {
 		g.Go(func() error {
-			err := done(st.kubectl(ctx, c, "-n", guestbookHome, "rollout", "restart", "deployment/guestbook"))
-			if err != nil {
-				return err
-			}
-			return st.rolledOut(ctx, c, guestbookHome, "guestbook")
+			return must.Try(func() {
+				must.Get(st.kubectl(ctx, c, "-n", guestbookHome, "rollout", "restart", "deployment/guestbook"))
+				must.Do(st.rolledOut(ctx, c, guestbookHome, "guestbook"))
+			})
 		})
 	}
 	must.Do(g.Wait())
@@ -98,34 +97,26 @@ func (st *stage) begin(ctx context.Context) {
 }
 
 // acts returns all acts so far, also of processes that have ended. An act of a process that ended has ended with it.
-func (st *stage) acts() (all []harness.Act, err error) {
-	for _, c := range members {
-		files, err := acts.Logs(st.place.acts(c))
-		if err != nil {
-			return nil, err
-		}
-		for _, file := range files {
-			log := st.logs[file]
-			if log == nil {
-				log = &actLog{ActLog: harness.NewActLog(file)}
-				st.logs[file] = log
-			}
-			if !log.ended {
-				if log.ended, err = acts.Ended(file); err != nil { // before it is read: then it is complete
-					return nil, err
+func (st *stage) acts() ([]harness.Act, error) {
+	return must.Return(func() (all []harness.Act) {
+		for _, c := range members {
+			for _, file := range must.Get(acts.Logs(st.place.acts(c))) {
+				log := st.logs[file]
+				if log == nil {
+					log = &actLog{ActLog: harness.NewActLog(file)}
+					st.logs[file] = log
 				}
-				if log.ended {
-					err = log.Ended(harness.Now().Boot)
+				if !log.ended {
+					log.ended = must.Get(acts.Ended(file)) // before it is read: then it is complete
+					if log.ended {
+						must.Do(log.Ended(harness.Now().Boot))
+					}
 				}
+				all = append(all, must.Get(log.Acts())...)
 			}
-			logged, readErr := log.Acts()
-			if err := errors.Join(err, readErr); err != nil {
-				return nil, err
-			}
-			all = append(all, logged...)
 		}
-	}
-	return all, nil
+		return all
+	})
 }
 
 // round makes one fault when all is well, waits for its outcome, and puts things right. A wrong outcome is no error: it
@@ -203,12 +194,8 @@ func (st *stage) awaitAct(ctx context.Context, limit time.Duration, what string,
 // warm returns nil if a member's guestbook could act at once: one of its replicas holds its own election, and renews
 // that.
 func (st *stage) warm(ctx context.Context, c cluster) error {
-	raw, err := st.kubectl(ctx, c, "--request-timeout=5s", "-n", guestbookHome, "get", "lease", "guestbook", "-o",
-		"jsonpath={.spec.renewTime}")
-	if err != nil {
-		return err
-	}
-	return fresh(c, raw, time.Now())
+	return fresh(c, must.Get(st.kubectl(ctx, c, "--request-timeout=5s", "-n", guestbookHome, "get", "lease", "guestbook",
+		"-o", "jsonpath={.spec.renewTime}")), time.Now())
 }
 
 // fresh judges the renewTime of an election that is renewed every two seconds, and abandoned after fifteen.

@@ -72,7 +72,7 @@ func (t *trial) suites(ctx context.Context, made *mutate.Mutants, own map[string
 		s := &suite{dir: dir, binary: filepath.Join(t.dir, strings.ReplaceAll(dir, "/", "_"))}
 		build(ctx, dir, s.binary, "-overlay", list)
 		p := targetIn(dir)
-		names := slices.DeleteFunc(must.Get(testsIn(dir)), func(name string) bool {
+		names := slices.DeleteFunc(testsIn(dir), func(name string) bool {
 			return slices.Contains(p.skip, name) || own[dir] == nil && !slices.Contains(worlds, name)
 		})
 		if p.shared {
@@ -175,23 +175,15 @@ func (s *suite) reaching(number int, isQuick bool) (found []*test) {
 var byFunction = regexp.MustCompile(`(?m)^func (Test\w*)\(`)
 
 // testsIn are the names of the tests that are written in a folder.
-func testsIn(dir string) (names []string, err error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
-	if err != nil {
-		return nil, err
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return nil, err
-		}
-		for _, found := range byFunction.FindAllSubmatch(text, -1) {
+func testsIn(dir string) (names []string) {
+	for _, file := range must.Get(filepath.Glob(filepath.Join(dir, "*_test.go"))) {
+		for _, found := range byFunction.FindAllSubmatch(must.Get(os.ReadFile(file)), -1) {
 			if name := string(found[1]); name != "TestMain" {
 				names = append(names, name)
 			}
 		}
 	}
-	return names, nil
+	return names
 }
 
 const (
