@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -98,7 +99,8 @@ func (w *world) writes() func() (count int, probers map[string]bool) {
 	records, policies := seeAll(w, "", &v1alpha1.NamespaceLeaderList{}, &v1alpha1.NamespaceLeader{}, w.Fleet),
 		seeAll(w, "", &v1alpha1.LeadershipPolicyList{}, &v1alpha1.LeadershipPolicy{}, w.Fleet)
 	probes := seeAll(w, "east", &coordinationv1.LeaseList{}, &coordinationv1.Lease{}, metav1.NamespaceSystem)
-	before := versions(records) + versions(policies)
+	now := &v1alpha1.NamespaceLeaderList{} // a watch may begin earlier
+	w.Must(w.Hub.List(w.T.Context(), now, client.InNamespace(w.Fleet)))
 	return func() (int, map[string]bool) {
 		probers := map[string]bool{}
 		for _, s := range probes.Seen() {
@@ -106,7 +108,7 @@ func (w *world) writes() func() (count int, probers map[string]bool) {
 				probers[ptr.Deref(s.Object.Spec.HolderIdentity, "")] = true
 			}
 		}
-		return versions(records) + versions(policies) - before, probers
+		return versions(w, records, now.ResourceVersion) + versions(w, policies, now.ResourceVersion), probers
 	}
 }
 
@@ -118,11 +120,15 @@ func seeAll[O client.Object](w *world, member string, list client.ObjectList, o 
 	return all
 }
 
-// versions counts those that a watch has shown.
-func versions[O client.Object](of *harness.Watch[O]) int {
+// versions counts those that a watch has shown and that were written after a resourceVersion.
+func versions[O client.Object](w *world, of *harness.Watch[O], after string) int {
 	all := map[string]bool{}
 	for _, s := range of.Seen() {
-		all[string(s.Object.GetUID())+s.Object.GetResourceVersion()] = true
+		version := s.Object.GetResourceVersion()
+		if harness.Get(resourceversion.CompareResourceVersion(version, after))(w.T) > 0 {
+			all[version] = true
+			w.T.Logf("written: %+v", s.Object)
+		}
 	}
 	return len(all)
 }
