@@ -94,10 +94,8 @@ func awaitLease(ctx context.Context, leases *harness.Watch[*coordinationv1.Lease
 		if len(seen) <= more {
 			return errors.New("it is not")
 		}
-		if c, _ := wire.Read(seen[len(seen)-1].Object); c.LeadsHere() != leads {
-			return fmt.Errorf("it names %q", c.Holder)
-		}
-		return nil
+		c, _ := wire.Read(seen[len(seen)-1].Object)
+		return must.ErrorIf(c.LeadsHere() != leads, "it names %q", c.Holder)
 	})
 }
 
@@ -193,10 +191,7 @@ func (b *bench) change(ctx context.Context, old, what string, cause func()) time
 				}
 			}
 		}
-		if len(led) < changed {
-			return fmt.Errorf("%d of them", len(led))
-		}
-		return nil
+		return must.ErrorIf(len(led) < changed, "%d of them", len(led))
 	}))
 	var took []time.Duration
 	var floor time.Duration

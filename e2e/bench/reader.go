@@ -38,10 +38,8 @@ func measureReader(ctx context.Context, b *bench) {
 	defer stopped.Wait()
 	defer stop()
 	must.Do(harness.Await(ctx, leadLimit, "the cluster leads by the member library", func(context.Context) error {
-		if _, ok := m.Term(namespace); !ok {
-			return errors.New("it does not")
-		}
-		return nil
+		_, ok := m.Term(namespace)
+		return must.ErrorIf(!ok, "it does not")
 	}))
 	var perOp []float64
 	var allocs int64

@@ -58,10 +58,7 @@ func TestTwoHubsWithTheSameClusters(t *testing.T) {
 	second.startHub(t)
 	first.Eventually(t, patience, "the second hub has a standby", func(context.Context) error {
 		log := must.Get(os.ReadFile(second.LatestHub().Log()))
-		if strings.Count(string(log), "Credentials in use") < len(first.Fleet.Members()) {
-			return fmt.Errorf("it is not warm")
-		}
-		return nil
+		return must.ErrorIf(strings.Count(string(log), "Credentials in use") < len(first.Fleet.Members()), "it is not warm")
 	})
 	harness.Must(t, writer.Kill())
 	second.moves(t, first, after)
@@ -133,10 +130,8 @@ func TestAMoveInTheMiddleOfAHandover(t *testing.T) {
 	v := look(t)
 	harness.Must(t, first.SetPriority(t.Context(), successor, 200))
 	first.Eventually(t, patience, "the leader is being replaced", func(ctx context.Context) error {
-		if r := must.Get(first.Record(ctx, namespace)); r.Spec.State != v1alpha1.StateDraining {
-			return fmt.Errorf("leader %q, state %s", r.Spec.Leader, r.Spec.State)
-		}
-		return nil
+		r := must.Get(first.Record(ctx, namespace))
+		return must.ErrorIf(r.Spec.State != v1alpha1.StateDraining, "leader %q, state %s", r.Spec.Leader, r.Spec.State)
 	})
 	began := harness.Now().Boot
 	clusterctl(t, first, second)

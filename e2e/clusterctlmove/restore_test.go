@@ -101,18 +101,13 @@ func TestARestoredMemberKeepsItsTerms(t *testing.T) {
 	harness.Must(t, east.Restore(t.Context(), snapshot))
 	restored := harness.Now()
 	first.Eventually(t, patience, "shop is renewed in east", func(ctx context.Context) error {
-		if c := must.Get(copyIn(ctx, "east", "shop")); !c.RenewTime.After(restored.Wall) {
-			return fmt.Errorf("it was renewed at %v", c.RenewTime)
-		}
-		return nil
+		c := must.Get(copyIn(ctx, "east", "shop"))
+		return must.ErrorIf(!c.RenewTime.After(restored.Wall), "it was renewed at %v", c.RenewTime)
 	})
 	first.goesOn(t, epochs)
 	first.Eventually(t, patience, "the guestbook in east goes on", func(context.Context) error {
 		acts := must.Get(first.Guestbook("east").Acts.Acts())
-		if len(acts) == 0 || acts[len(acts)-1].Begin < restored.Boot {
-			return fmt.Errorf("it has not acted since")
-		}
-		return nil
+		return must.ErrorIf(len(acts) == 0 || acts[len(acts)-1].Begin < restored.Boot, "it has not acted since")
 	})
 	repairs(t, "east", "depot")
 	v.undisturbed()
@@ -124,10 +119,8 @@ func repairs(t *testing.T, member, namespace string) {
 	l := harness.Get(first.LeaseIn(t.Context(), member, namespace))(t)
 	harness.Must(t, first.Members[member].Delete(t.Context(), l))
 	first.Eventually(t, patience, "the Lease in "+member+" is put back", func(ctx context.Context) error {
-		if now := must.Get(first.LeaseIn(ctx, member, namespace)); now.UID == l.UID {
-			return fmt.Errorf("it is not deleted yet")
-		}
-		return nil
+		now := must.Get(first.LeaseIn(ctx, member, namespace))
+		return must.ErrorIf(now.UID == l.UID, "it is not deleted yet")
 	})
 }
 
@@ -141,10 +134,8 @@ func (at site) nobodyLeads(t *testing.T, namespace string) {
 	inWest := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	harness.Must(t, first.Members["west"].Create(t.Context(), inWest))
 	first.Eventually(t, patience, "nobody leads "+namespace, func(ctx context.Context) error {
-		if r := must.Get(at.Record(ctx, namespace)); r.Spec.State != v1alpha1.StateVacant {
-			return fmt.Errorf("state %q", r.Spec.State)
-		}
-		return nil
+		r := must.Get(at.Record(ctx, namespace))
+		return must.ErrorIf(r.Spec.State != v1alpha1.StateVacant, "state %q", r.Spec.State)
 	})
 }
 

@@ -156,10 +156,8 @@ func (at site) hubID(t *testing.T) string {
 // begin waits for the leaders, who lead already but at the very first time.
 func (at site) begin(t *testing.T) map[string]int64 {
 	first.Eventually(t, patience, "west leads depot", func(ctx context.Context) error {
-		if c := must.Get(copyIn(ctx, "west", "depot")); !c.LeadsHere() {
-			return fmt.Errorf("it is led by %q", c.Holder)
-		}
-		return nil
+		c := must.Get(copyIn(ctx, "west", "depot"))
+		return must.ErrorIf(!c.LeadsHere(), "it is led by %q", c.Holder)
 	})
 	depot := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "depot"}}
 	harness.Must(t, client.IgnoreAlreadyExists(first.Members["east"].Create(t.Context(), depot)))
@@ -333,10 +331,8 @@ func (v *view) marks() map[string]int {
 // markedBy returns when all Leases carry one mark.
 func (v *view) markedBy(hub string) {
 	first.Eventually(v.t, patience, "all Leases are marked by one hub", func(context.Context) error {
-		if n := v.marks(); len(n) != 1 || n[hub] == 0 {
-			return fmt.Errorf("Leases by mark: %v, want all of %s", n, hub)
-		}
-		return nil
+		n := v.marks()
+		return must.ErrorIf(len(n) != 1 || n[hub] == 0, "Leases by mark: %v, want all of %s", n, hub)
 	})
 }
 

@@ -48,10 +48,8 @@ func TestTheFleetThatIsUpRestartsItsPrograms(t *testing.T) {
 	u.signal(hub, syscall.SIGSTOP)
 	resume := harness.Now().Boot + 8*time.Second
 	u.await("the hub's election is over", func() error {
-		if left := resume - harness.Now().Boot; left > 0 {
-			return fmt.Errorf("%v are left", left)
-		}
-		return nil
+		left := resume - harness.Now().Boot
+		return must.ErrorIf(left > 0, "%v are left", left)
 	})
 	u.signal(hub, syscall.SIGCONT)
 	u.begunAgain(hub)
@@ -66,10 +64,7 @@ func TestTheFleetThatIsUpRestartsItsPrograms(t *testing.T) {
 	u.replaced("guestbook", book, "-cluster=east")
 	size := u.size(acts)
 	u.await("the guestbook in the leader acts again", func() error {
-		if u.size(acts) == size {
-			return errors.New("its log does not grow")
-		}
-		return nil
+		return must.ErrorIf(u.size(acts) == size, "its log does not grow")
 	})
 
 	children := u.children()
@@ -193,10 +188,8 @@ func (u *upTest) replaced(program string, old int, args ...string) (pid int) {
 func (u *upTest) begunAgain(hub int) {
 	log := harness.Get(os.Readlink(fmt.Sprintf("/proc/%d/fd/2", hub)))(u.t)
 	u.await("the hub begins again", func() error {
-		if n := must.Get(harness.BegunAgain(log)); n == 0 {
-			return errors.New("its log does not say so")
-		}
-		return nil
+		n := must.Get(harness.BegunAgain(log))
+		return must.ErrorIf(n == 0, "its log does not say so")
 	})
 }
 

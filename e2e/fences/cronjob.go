@@ -81,10 +81,7 @@ func (r tickResult) failed() error {
 	if len(r.Breaches) > 0 {
 		return fmt.Errorf("%d breaches; the first: %s", len(r.Breaches), r.Breaches[0])
 	}
-	if r.Ticks == r.Lost {
-		return errors.New("no tick ran: nothing was seen")
-	}
-	return nil
+	return must.ErrorIf(r.Ticks == r.Lost, "no tick ran: nothing was seen")
 }
 
 // cronStage is a fleet with a CronJob controller in each member.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 const soon = 30 * time.Second
@@ -109,10 +109,8 @@ func TestAHangingAPIServerHoldsBackWhatItAdmits(t *testing.T) {
 	}
 	await := func(what string, waiting, held, requests int32) {
 		harness.Eventually(t, soon, what, func(context.Context) error {
-			if h.waiting.Load() != waiting || h.held.Load() != held || asked.Load() != requests {
-				return errors.New("it is not so yet")
-			}
-			return nil
+			return must.ErrorIf(h.waiting.Load() != waiting || h.held.Load() != held || asked.Load() != requests,
+				"it is not so yet")
 		})
 	}
 

@@ -24,6 +24,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 const (
@@ -117,9 +118,7 @@ func acts(t *testing.T, file string) (at []time.Time) {
 func actedAfter(t *testing.T, file string, instant time.Time) func(context.Context) error {
 	return func(context.Context) error {
 		all := acts(t, file)
-		if len(all) == 0 || all[len(all)-1].Before(instant) {
-			return fmt.Errorf("%d acts, none of them since %v", len(all), instant)
-		}
-		return nil
+		return must.ErrorIf(len(all) == 0 || all[len(all)-1].Before(instant),
+			"%d acts, none of them since %v", len(all), instant)
 	}
 }

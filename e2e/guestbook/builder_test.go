@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/member"
 	"github.com/leasecast/leasecast/member/gate"
 )
@@ -53,10 +54,8 @@ func (s *seen) acted(epoch int64, want ...string) func(context.Context) error {
 			}
 		}
 		slices.Sort(got)
-		if slices.Sort(want); !slices.Equal(got, want) {
-			return fmt.Errorf("in epoch %d acted on %q, want %q", epoch, got, want)
-		}
-		return nil
+		slices.Sort(want)
+		return must.ErrorIf(!slices.Equal(got, want), "in epoch %d acted on %q, want %q", epoch, got, want)
 	}
 }
 

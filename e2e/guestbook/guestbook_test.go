@@ -40,20 +40,16 @@ func TestGuestbookActsInItsTermAndOnlyThen(t *testing.T) {
 	late.Namespace, late.Name = ns, "late"
 	harness.Must(t, admin.Create(t.Context(), late))
 	harness.Must(t, harness.Stay(t.Context(), time.Second, "a follower does nothing", func(context.Context) error {
-		if n := len(p.acts()); n > 0 {
-			return fmt.Errorf("%d acts", n)
-		}
-		return nil
+		n := len(p.acts())
+		return must.ErrorIf(n > 0, "%d acts", n)
 	}))
 
 	began := clocks.Now().Boot
 	deadline := write(t, ns, us, 2, 10*time.Second)
 	await(t, "everything is done on promotion", p.acted(append(names, "late"), 2))
 	await(t, "the term is over", func(context.Context) error {
-		if left := deadline + time.Second - clocks.Now().Boot; left > 0 {
-			return fmt.Errorf("%v are left", left)
-		}
-		return nil
+		left := deadline + time.Second - clocks.Now().Boot
+		return must.ErrorIf(left > 0, "%v are left", left)
 	})
 	all := p.acts()
 	last := all[len(all)-1]
@@ -137,10 +133,8 @@ func newMember(t *testing.T, cfg *rest.Config, o member.Options) *member.Member 
 // leads is a condition.
 func leads(m *member.Member, ns string, want bool) func(context.Context) error {
 	return func(context.Context) error {
-		if _, got := m.Term(ns); got != want {
-			return fmt.Errorf("leads %s = %v", ns, got)
-		}
-		return nil
+		_, got := m.Term(ns)
+		return must.ErrorIf(got != want, "leads %s = %v", ns, got)
 	}
 }
 
@@ -217,10 +211,7 @@ func TestHealthzTellsAQuietWatchFromADeadOne(t *testing.T) {
 		harness.Must(t, f.begin())
 		began := clocks.Now().Boot
 		await(t, f.what+", and Healthz fails", func(context.Context) error {
-			if m.Healthz(nil) == nil {
-				return errors.New("healthy")
-			}
-			return nil
+			return must.ErrorIf(m.Healthz(nil) == nil, "healthy")
 		})
 		if took := clocks.Now().Boot - began; took > staleAfter+5*time.Second {
 			t.Errorf("%s: noticed after %v, want %v, and a pause more at most", f.what, took, staleAfter)

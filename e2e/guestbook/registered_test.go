@@ -90,17 +90,12 @@ func TestARevokedTermIsReleasedWhenItsWorkHasReturned(t *testing.T) {
 	harness.Must(t, err)
 	write(t, ns, "", 2, time.Hour)
 	await(t, "the work is cancelled", func(context.Context) error {
-		if ctx.Err() == nil {
-			return errors.New("it is not")
-		}
-		return nil
+		return must.ErrorIf(ctx.Err() == nil, "it is not")
 	})
 	harness.Must(t, harness.Stay(t.Context(), time.Second, "the term is not released while the work goes on",
 		func(ctx context.Context) error {
-			if r := must.Get(registration(ctx, ns)); r.HasReleased(ns, 1) {
-				return errors.New("it is")
-			}
-			return nil
+			r := must.Get(registration(ctx, ns))
+			return must.ErrorIf(r.HasReleased(ns, 1), "it is")
 		}))
 	began := clocks.Now().Boot
 	done()

@@ -93,10 +93,8 @@ func (d *Drill) awaitLive(ctx context.Context, namespace string) (leader string,
 	err = d.Await(ctx, changePatience, "a cluster leads again", func(ctx context.Context) error {
 		leader = d.leader(ctx, namespace, "")
 		l := must.Get(d.LeaseIn(ctx, leader, namespace))
-		if end := l.Spec.RenewTime.Add(time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second); time.Now().After(end) {
-			return fmt.Errorf("the term of %s ended at %v", leader, end)
-		}
-		return nil
+		end := l.Spec.RenewTime.Add(time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second)
+		return must.ErrorIf(time.Now().After(end), "the term of %s ended at %v", leader, end)
 	})
 	return leader, err
 }

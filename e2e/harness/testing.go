@@ -22,6 +22,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/member"
 )
 
@@ -76,10 +77,8 @@ func (d *Drill) Eventually(t TB, limit time.Duration, what string, condition fun
 func After(t TB, instant time.Duration) {
 	t.Helper()
 	Eventually(t, time.Hour, "the time has come", func(context.Context) error {
-		if left := instant - Now().Boot; left > 0 {
-			return fmt.Errorf("%v are left", left)
-		}
-		return nil
+		left := instant - Now().Boot
+		return must.ErrorIf(left > 0, "%v are left", left)
 	})
 }
 

@@ -2,7 +2,6 @@ package harness
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // syncPatience bounds the wait for the first list of a watch.
@@ -75,10 +75,7 @@ func Observe[O client.Object](ctx context.Context, c client.WithWatch, list clie
 		controller.RunWithContext(running)
 	}()
 	err := Await(ctx, syncPatience, fmt.Sprintf("a watch of %T has begun", o), func(context.Context) error {
-		if !controller.HasSynced() {
-			return errors.New("no list yet")
-		}
-		return nil
+		return must.ErrorIf(!controller.HasSynced(), "no list yet")
 	})
 	if err != nil {
 		w.Stop()

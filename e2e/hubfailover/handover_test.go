@@ -126,10 +126,7 @@ var steps = []step{
 			hub.HoldToMember() // what the hub sees, it sees; what it says is not heard
 			o.begin()
 			harness.Eventually(o.t, patience, "the hub has said something", func(context.Context) error {
-				if hub.Stats().KeptToMember == 0 {
-					return errors.New("nothing is kept")
-				}
-				return nil
+				return must.ErrorIf(hub.Stats().KeptToMember == 0, "nothing is kept")
 			})
 		},
 		reached: func(o *handover, s v1alpha1.NamespaceLeaderSpec) bool {
@@ -162,10 +159,7 @@ var steps = []step{
 		reach: func(o *handover) {
 			o.begin()
 			harness.Eventually(o.t, patience, "the first Lease is there", func(context.Context) error {
-				if !o.firstLease() {
-					return errors.New("it is not")
-				}
-				return nil
+				return must.ErrorIf(!o.firstLease(), "it is not")
 			})
 		},
 		reached: func(o *handover, s v1alpha1.NamespaceLeaderSpec) bool { return o.granted(s) && o.firstLease() },

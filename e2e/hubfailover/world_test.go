@@ -16,7 +16,6 @@ package hubfailover
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -29,6 +28,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -106,10 +106,8 @@ func (p *pair) renewedNow(t *testing.T) time.Time {
 		if err != nil {
 			return err
 		}
-		if renewed = now.Spec.RenewTime.Time; !renewed.After(before.Spec.RenewTime.Time) {
-			return errors.New("it is not")
-		}
-		return nil
+		renewed = now.Spec.RenewTime.Time
+		return must.ErrorIf(!renewed.After(before.Spec.RenewTime.Time), "it is not")
 	})
 	return renewed
 }
@@ -173,10 +171,7 @@ func (p *pair) join(t *testing.T) *replica {
 	r := &replica{Process: process}
 	harness.Eventually(t, patience, process.Name()+" is a candidate", func(context.Context) error {
 		harness.Must(t, r.Check())
-		if !strings.Contains(read(t, r.Log()), campaigning) {
-			return errors.New("its log does not say so")
-		}
-		return nil
+		return must.ErrorIf(!strings.Contains(read(t, r.Log()), campaigning), "its log does not say so")
 	})
 	p.replicas = append(p.replicas, r)
 	return r

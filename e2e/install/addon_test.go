@@ -108,10 +108,7 @@ func (w *world) tenantsAreApart(t *testing.T) {
 	w.Must(w.Hub.Create(t.Context(), p))
 	harness.Eventually(t, patience, "the tenant's policy is answered", func(ctx context.Context) error {
 		must.Do(w.Hub.Get(ctx, client.ObjectKeyFromObject(p), p))
-		if p.Status.Namespaces == nil {
-			return errors.New("not yet")
-		}
-		return nil
+		return must.ErrorIf(p.Status.Namespaces == nil, "not yet")
 	})
 	if n := *p.Status.Namespaces; n != 0 {
 		t.Errorf("the tenant's policy manages %d namespaces", n)
@@ -157,10 +154,8 @@ func TestAHubIsNotReadyWithoutTheGrantOfAFleetThatItWasGiven(t *testing.T) {
 			return errors.New("it is ready")
 		}
 		log := must.Get(os.ReadFile(h.Log()))
-		if !strings.Contains(string(log), "create rolebinding leasecast-hub-fleet") {
-			return fmt.Errorf("%s: the log does not name the grant", body)
-		}
-		return nil
+		return must.ErrorIf(!strings.Contains(string(log), "create rolebinding leasecast-hub-fleet"),
+			"%s: the log does not name the grant", body)
 	})
 	w.kubectl("apply", "--server-side", "-k", "config/fleet")
 	harness.Eventually(t, patience, "it is ready", h.ready)

@@ -208,9 +208,7 @@ func (w *world) hubOf(namespace, member, mark string) {
 	w.Eventually("the hub of "+namespace+" is "+mark, soon, func() error {
 		r := must.Get(w.Record(namespace))
 		l := must.Get(w.LeaseIn(member, namespace))
-		if a, b := r.Spec.Hub, l.Annotations[v1alpha1.HubAnnotation]; a != mark || b != mark {
-			return fmt.Errorf("the record is of %q, the Lease of %q", a, b)
-		}
-		return nil
+		a, b := r.Spec.Hub, l.Annotations[v1alpha1.HubAnnotation]
+		return must.ErrorIf(a != mark || b != mark, "the record is of %q, the Lease of %q", a, b)
 	})
 }

@@ -177,10 +177,8 @@ func TestALeaderWhosePriorityBecomesIllegibleLosesNothing(t *testing.T) {
 	}
 	w.setPriority("south", "75") // a change that is none of east's business
 	w.Eventually("the record shows it", soon, func() error {
-		if c := must.Get(w.Candidate(a, "south")); c.Priority != 75 {
-			return fmt.Errorf("%+v", c)
-		}
-		return nil
+		c := must.Get(w.Candidate(a, "south"))
+		return must.ErrorIf(c.Priority != 75, "%+v", c)
 	})
 	w.setPriority("east", "100")
 	w.awaitEligible("east", a)

@@ -23,6 +23,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // fencing fences what the account "checkout" of a namespace writes, and the Jobs with a label.
@@ -75,10 +76,8 @@ func (w *world) unaware(namespace string, members ...string) (acts func() []act)
 func (w *world) actsIn(member string, acts func() []act) {
 	seen := len(acts())
 	w.Eventually("what is fenced acts in "+member, soon, func() error {
-		if all := acts(); len(all) == seen || all[len(all)-1].by != member {
-			return fmt.Errorf("%d acts more", len(all)-seen)
-		}
-		return nil
+		all := acts()
+		return must.ErrorIf(len(all) == seen || all[len(all)-1].by != member, "%d acts more", len(all)-seen)
 	})
 }
 
@@ -300,10 +299,8 @@ func TestAnEditOfAFenceLetsNothingThrough(t *testing.T) {
 			return w.storesFor(p.Spec)
 		})
 		w.Eventually("the leader has acted for some seconds", time.Minute, func() error {
-			if n := len(acts()) - before; n < 100 {
-				return fmt.Errorf("%d acts", n)
-			}
-			return nil
+			n := len(acts()) - before
+			return must.ErrorIf(n < 100, "%d acts", n)
 		})
 		inFollowers, last, longest := 0, begin, time.Duration(0)
 		for _, x := range acts()[before:] {
@@ -423,10 +420,8 @@ func TestACronJobIsWokenWhenItsClusterBeginsToLead(t *testing.T) {
 	ran.Status.LastScheduleTime = &hence
 	w.Must(w.Members["west"].Status().Update(t.Context(), ran))
 	w.Eventually("the CronJobs are older than the term", soon, func() error {
-		if age := time.Since(elsewhere.CreationTimestamp.Time); age < 3*time.Second {
-			return fmt.Errorf("they are %v old", age)
-		}
-		return nil
+		age := time.Since(elsewhere.CreationTimestamp.Time)
+		return must.ErrorIf(age < 3*time.Second, "they are %v old", age)
 	})
 
 	w.setPriority("west", "1000")
@@ -434,10 +429,8 @@ func TestACronJobIsWokenWhenItsClusterBeginsToLead(t *testing.T) {
 	l := harness.Get(w.LeaseIn("west", a))(w.T)
 	before := l.Spec.AcquireTime.Add(-time.Microsecond).Truncate(time.Second)
 	w.Eventually("the CronJob is woken", soon, func() error {
-		if last := w.lastSchedule("west", fencedJob); !last.Equal(before) {
-			return fmt.Errorf("it was scheduled last at %v, want %v", last, before)
-		}
-		return nil
+		last := w.lastSchedule("west", fencedJob)
+		return must.ErrorIf(!last.Equal(before), "it was scheduled last at %v, want %v", last, before)
 	})
 	if last := w.lastSchedule("west", ran); !last.Equal(hence.Time) {
 		t.Errorf("what has run later is set back to %v", last)

@@ -289,10 +289,8 @@ func (j *journal) grow(renewals int) {
 	want := len(j.seen()) + renewals
 	limit := 2*time.Duration(renewals+1)*j.w.renew() + j.promised() // check judges a single late one
 	j.w.Eventually(fmt.Sprintf("%d renewals of %s", renewals, j.before.Name), limit, func() error {
-		if n := len(j.seen()); n < want {
-			return fmt.Errorf("%d are missing", want-n)
-		}
-		return nil
+		n := len(j.seen())
+		return must.ErrorIf(n < want, "%d are missing", want-n)
 	})
 }
 

@@ -22,20 +22,16 @@ import (
 // awaitPhase waits until a record is in a phase.
 func (w *world) awaitPhase(namespace string, phase v1alpha1.RecordState) {
 	w.Eventually(fmt.Sprintf("%s is %s", namespace, phase), soon, func() error {
-		if r := must.Get(w.Record(namespace)); r.Spec.State != phase {
-			return fmt.Errorf("%s, leader %q, %s", r.Spec.State, r.Spec.Leader, r.Status.Message)
-		}
-		return nil
+		r := must.Get(w.Record(namespace))
+		return must.ErrorIf(r.Spec.State != phase, "%s, leader %q, %s", r.Spec.State, r.Spec.Leader, r.Status.Message)
 	})
 }
 
 // awaitUnpinned waits until a Cluster carries nothing of the hub's any more.
 func (w *world) awaitUnpinned(cluster string) {
 	w.Eventually("Cluster "+cluster+" is not pinned", soon, func() error {
-		if uid, pinned := w.cluster(cluster).Annotations[v1alpha1.ClusterUIDAnnotation]; pinned {
-			return fmt.Errorf("to %s", uid)
-		}
-		return nil
+		uid, pinned := w.cluster(cluster).Annotations[v1alpha1.ClusterUIDAnnotation]
+		return must.ErrorIf(pinned, "to %s", uid)
 	})
 }
 

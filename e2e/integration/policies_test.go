@@ -54,10 +54,8 @@ func TestTimingsThatBreakTheRuleAreRefusedAndThoseInForceStay(t *testing.T) {
 // counts seconds.
 func (w *world) later(than metav1.Object) {
 	w.Eventually("a second has passed", 3*time.Second, func() error {
-		if wait := time.Until(than.GetCreationTimestamp().Add(time.Second)); wait > 0 {
-			return fmt.Errorf("%v are left", wait)
-		}
-		return nil
+		wait := time.Until(than.GetCreationTimestamp().Add(time.Second))
+		return must.ErrorIf(wait > 0, "%v are left", wait)
 	})
 }
 
@@ -83,10 +81,8 @@ func TestTheOlderOfTwoPoliciesOwnsANamespaceAndTheOtherSaysSoUntilItTakesOver(t 
 	w.deletePolicy("z-older")
 	w.awaitPolicy("a-newer", v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Accepted")
 	w.Eventually("the record names the other policy", soon, func() error {
-		if r := must.Get(w.Record(a)); r.Spec.Policy != "a-newer" {
-			return fmt.Errorf("%s", r.Spec.Policy)
-		}
-		return nil
+		r := must.Get(w.Record(a))
+		return must.ErrorIf(r.Spec.Policy != "a-newer", "%s", r.Spec.Policy)
 	})
 	j.check()
 	if got := w.Leads("east", b, soon, all...); got != epoch {
@@ -171,10 +167,8 @@ func TestThePolicyThatIsDeletedWhileAMemberIsAwayIsClearedUpThereToo(t *testing.
 			w.noLease("east", a, soon)
 			w.noLease("west", a, soon)
 			w.Eventually("the record is retired", soon, func() error {
-				if r := must.Get(w.Record(a)); r.Spec.State != v1alpha1.StateRetired {
-					return fmt.Errorf("%+v", r.Status)
-				}
-				return nil
+				r := must.Get(w.Record(a))
+				return must.ErrorIf(r.Spec.State != v1alpha1.StateRetired, "%+v", r.Status)
 			})
 			if restart {
 				w.StopHub()

@@ -376,10 +376,8 @@ func TestAClusterWhoseClockIsOffLosesTheLeadInOrder(t *testing.T) {
 			led := w.keeps("west", ns)
 			clock.set(0)
 			w.Eventually("east may lead again", letOff, func() error {
-				if c := must.Get(w.Candidate(ns, "east")); !c.Eligible {
-					return fmt.Errorf("%+v", c)
-				}
-				return nil
+				c := must.Get(w.Candidate(ns, "east"))
+				return must.ErrorIf(!c.Eligible, "%+v", c)
 			})
 			w.awaitPolicy("clocks", v1alpha1.ConditionClocksAgree, metav1.ConditionTrue, "Agree")
 			led.check() // and takes nothing back

@@ -204,10 +204,9 @@ func fresh(c cluster, renewTime string, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("the guestbooks in %s have elected none: %w", c.name, err)
 	}
-	if ago := now.Sub(renewed); ago > 8*time.Second {
-		return fmt.Errorf("the guestbook that was elected in %s has not renewed that for %v", c.name, ago)
-	}
-	return nil
+	ago := now.Sub(renewed)
+	return must.ErrorIf(ago > 8*time.Second,
+		"the guestbook that was elected in %s has not renewed that for %v", c.name, ago)
 }
 
 // record is the hub's decision.
@@ -413,8 +412,6 @@ func unbroken(acts []harness.Act, leader string, at, now time.Duration) error {
 		}
 		epoch, last = a.Epoch, max(last, a.Begin)
 	}
-	if gap := max(longestGap(acts, at, now), now-last); gap > silence {
-		return fmt.Errorf("it did nothing for %v", gap)
-	}
-	return nil
+	gap := max(longestGap(acts, at, now), now-last)
+	return must.ErrorIf(gap > silence, "it did nothing for %v", gap)
 }

@@ -59,6 +59,14 @@ func Run(name string, program func(context.Context)) {
 	os.Exit(0)
 }
 
+// ErrorIf returns an error if a condition holds.
+func ErrorIf(condition bool, format string, args ...any) error {
+	if condition {
+		return fmt.Errorf(format, args...)
+	}
+	return nil
+}
+
 // Return is Try for a part that ends with a value.
 func Return[T any](part func() T) (value T, err error) {
 	err = Try(func() { value = part() })

@@ -22,6 +22,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/proxy"
 	"github.com/leasecast/leasecast/member"
 )
@@ -206,10 +207,8 @@ func (w *world) read(registered bool) *member.Member {
 // await waits until the reader leads, or does not.
 func (w *world) await(m *member.Member, leads bool) {
 	harness.Eventually(w.t, patience, fmt.Sprintf("leads: %v", leads), func(context.Context) error {
-		if _, ok := m.Term(w.namespace); ok != leads {
-			return errors.New("not yet")
-		}
-		return nil
+		_, ok := m.Term(w.namespace)
+		return must.ErrorIf(ok != leads, "not yet")
 	})
 }
 
