@@ -61,9 +61,8 @@ func measureBlackHole(ctx context.Context, b *bench) {
 	must.Do(b.Check())
 	before, during := allDelays(others, b.Timings.Renew, without, with), allDelays(others, b.Timings.Renew, with, end)
 	enough := len(others) * ledEach * int(blackHoleWindow/b.Timings.Renew) / 2
-	if len(before) < enough || len(during) < enough {
-		must.Fail("only %d and %d renewals were due, want %d at least", len(before), len(during), enough)
-	}
+	must.FailIf(len(before) < enough || len(during) < enough,
+		"only %d and %d renewals were due, want %d at least", len(before), len(during), enough)
 	b.say("renewals late at p99: %.1f ms of %d without the black hole, %.1f ms of %d (worst %.1f ms) with it",
 		ms(quantile(before, 0.99)), len(before), ms(quantile(during, 0.99)), len(during), ms(quantile(during, 1)))
 	b.figures["blackhole.renewalDelayP99Seconds"] = quantile(during, 0.99).Seconds()
@@ -169,9 +168,7 @@ func (b *bench) measureLoop(ctx context.Context, leases *harness.Watch[*coordina
 	u = sample(ctx, p.PID(), loopWindow)
 	updates := len(leases.Take())
 	must.Do(p.Check())
-	if updates == 0 {
-		must.Fail("no update of the loop was seen")
-	}
+	must.FailIf(updates == 0, "no update of the loop was seen")
 	return u, float64(updates) / loopWindow.Seconds()
 }
 

@@ -80,9 +80,7 @@ func (b *bench) failover(ctx context.Context, f fault, leader string, after time
 	// Only when the watch goes on it shows what was stored just before it was paused with its server.
 	must.Do(awaitLease(ctx, leases, 0, false))
 	stamp, ok := harness.LastRenewTime(leases.Seen(), namespace, at)
-	if !ok {
-		must.Fail("no Lease was seen that let the leader act")
-	}
+	must.FailIf(!ok, "no Lease was seen that let the leader act")
 	return act.Cluster, act.Begin - at - harness.Floor(b.Timings, at, stamp, 0)
 }
 
@@ -126,9 +124,7 @@ func measureHandover(ctx context.Context, b *bench) {
 			gaps = append(gaps, change.Gap())
 		}
 	}
-	if len(gaps) != handoverRuns {
-		must.Fail("the leader changed %d times, want %d", len(gaps), handoverRuns)
-	}
+	must.FailIf(len(gaps) != handoverRuns, "the leader changed %d times, want %d", len(gaps), handoverRuns)
 	b.say("%d handovers, gaps: median %.1f ms, worst %.1f ms", len(gaps), ms(median(gaps)), ms(quantile(gaps, 1)))
 	b.figures["handover.gapMedianSeconds"] = median(gaps).Seconds()
 	b.figures["handover.gapMaxSeconds"] = quantile(gaps, 1).Seconds()
@@ -198,9 +194,7 @@ func (b *bench) change(ctx context.Context, old, what string, cause func()) time
 	seen := b.view.Leases[old].Take()
 	for namespace, first := range led {
 		stamp, ok := harness.LastRenewTime(seen, namespace, at)
-		if !ok {
-			must.Fail("no renewal of %s was seen before the change", namespace)
-		}
+		must.FailIf(!ok, "no renewal of %s was seen before the change", namespace)
 		floor = max(floor, harness.Floor(b.Timings, at, stamp, 0))
 		took = append(took, first-at)
 	}

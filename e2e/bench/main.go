@@ -138,9 +138,7 @@ func run(ctx context.Context, names []string) {
 		if err := b.measure(ctx, m); err != nil {
 			failed = append(failed, fmt.Errorf("%s could not be measured: %w", m.name, err))
 		}
-		if ctx.Err() != nil {
-			must.Fail("interrupted")
-		}
+		must.FailIf(ctx.Err() != nil, "interrupted")
 	}
 	fmt.Printf("\n%s\n", b.figures.table(chosen))
 	must.Do(errors.Join(append(failed, b.figures.write(result, chosen))...))

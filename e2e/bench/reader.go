@@ -53,9 +53,7 @@ func measureReader(ctx context.Context, b *bench) {
 				}
 			}
 		})
-		if r.N == 0 || denied > 0 {
-			must.Fail("%d of %d checks said no: the term did not last", denied, r.N)
-		}
+		must.FailIf(r.N == 0 || denied > 0, "%d of %d checks said no: the term did not last", denied, r.N)
 		perOp = append(perOp, float64(r.T.Nanoseconds())/float64(r.N))
 		allocs = max(allocs, r.AllocsPerOp())
 	}
@@ -129,9 +127,7 @@ func measureResync(ctx context.Context, b *bench) {
 		if run > 0 { // the first term began before the controller did
 			led := renewals(b.view.Leases[clusters[0]].Seen())[namespace]
 			promoted := slices.IndexFunc(led, func(r renewal) bool { return r.epoch == epoch })
-			if promoted < 0 {
-				must.Fail("no Lease of epoch %d was seen", epoch)
-			}
+			must.FailIf(promoted < 0, "no Lease of epoch %d was seen", epoch)
 			took = append(took, last-led[promoted].seen)
 			b.say("%d objects were reconciled %.3f s after the Lease's event", resyncObjects, took[run-1].Seconds())
 		}

@@ -47,9 +47,7 @@ func chaos(ctx context.Context, first uint64, n int) {
 	})
 	must.Do(errors.Join(err, st.close()))
 	fmt.Printf("\n%s", r)
-	if len(r.Failed) > 0 {
-		must.Fail("%d of %d schedules failed: see %s", len(r.Failed), r.Schedules, file)
-	}
+	must.FailIf(len(r.Failed) > 0, "%d of %d schedules failed: see %s", len(r.Failed), r.Schedules, file)
 }
 
 // String is what is printed of a schedule while others follow.

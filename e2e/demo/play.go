@@ -78,9 +78,7 @@ func (p *play) failover(ctx context.Context) {
 	seen := p.Leases["east"].Seen()
 	for namespace, at := range first {
 		stamp, ok := harness.LastRenewTime(seen, namespace, fault)
-		if !ok {
-			must.Fail("%s: no Lease was seen in east that let it act", namespace)
-		}
+		must.FailIf(!ok, "%s: no Lease was seen in east that let it act", namespace)
 		if took := (at - fault).Seconds(); p.result.Failover == nil || took > *p.result.Failover {
 			floor := harness.Floor(p.d.Timings, fault, stamp, 0).Seconds()
 			p.result.Failover, p.result.Floor = &took, &floor

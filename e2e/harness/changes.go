@@ -22,9 +22,7 @@ const changePatience = time.Minute
 // leader returns the cluster that leads a namespace, if it is another one than that.
 func (d *Drill) leader(ctx context.Context, namespace, other string) string {
 	is := must.Get(d.Record(ctx, namespace)).Spec
-	if is.Leader == "" || is.Leader == other {
-		must.Fail("the leader is %q, state %s", is.Leader, is.State)
-	}
+	must.FailIf(is.Leader == "" || is.Leader == other, "the leader is %q, state %s", is.Leader, is.State)
 	must.Get(d.Leading(ctx, is.Leader, namespace, is.Leader))
 	return is.Leader
 }

@@ -124,9 +124,7 @@ func (st *stage) acts() ([]harness.Act, error) {
 func (st *stage) round(ctx context.Context, f fault, r *round) {
 	r.Leader = awaitSettled(ctx, st.hub, recoverLimit)
 	i := slices.IndexFunc(members, func(c cluster) bool { return c.name == r.Leader })
-	if i < 0 {
-		must.Fail("%q leads, which is no member of the drill", r.Leader)
-	}
+	must.FailIf(i < 0, "%q leads, which is no member of the drill", r.Leader)
 	leader := members[i]
 	for _, c := range members {
 		must.Do(harness.Await(ctx, recoverLimit, "the guestbook in "+c.name+" could act",

@@ -46,9 +46,8 @@ func run(ctx context.Context, rounds int, args []string) {
 		"up": up, "down": down, "stock": stock, "ready": ready,
 		"drill": func(ctx context.Context, p *place) { drill(ctx, p, rounds) },
 	}[strings.Join(args, " ")]
-	if command == nil || rounds < 1 {
-		must.Fail("want one of up, drill, down, stock, ready, and at least one round; got %q, %d", args, rounds)
-	}
+	must.FailIf(command == nil || rounds < 1,
+		"want one of up, drill, down, stock, ready, and at least one round; got %q, %d", args, rounds)
 	command(ctx, newPlace())
 }
 
@@ -62,9 +61,8 @@ type place struct {
 func newPlace() *place {
 	for _, variable := range []string{"KIND", harness.KustomizeVariable, "NODE_IMAGE", fleet.AssetsVariable, "CAPI_ASSETS",
 		"HUB_IMAGE", "HUB_ARCHIVE"} {
-		if os.Getenv(variable) == "" {
-			must.Fail("%s is not set: make sets it, so use make kind-up, kind-drill or kind-down", variable)
-		}
+		must.FailIf(os.Getenv(variable) == "",
+			"%s is not set: make sets it, so use make kind-up, kind-drill or kind-down", variable)
 	}
 	root := must.Get(os.Getwd())
 	p := &place{root: root, out: filepath.Join(root, "out", "kind"), began: time.Now()}
@@ -227,21 +225,15 @@ func engine(ctx context.Context) machine {
 		ServerErrors    []string
 	}
 	must.Do(json.Unmarshal([]byte(raw), &info), "docker info")
-	if len(info.ServerErrors) > 0 {
-		must.Fail(noEngine+": %s", strings.Join(info.ServerErrors, "; "))
-	}
+	must.FailIf(len(info.ServerErrors) > 0, noEngine+": %s", strings.Join(info.ServerErrors, "; "))
 	m.engine, m.cgroupVersion, m.securityOptions = info.Name, info.CgroupVersion, info.SecurityOptions
 	return m
 }
 
 // stock succeeds if kind's own node image can be used here.
 func stock(ctx context.Context, p *place) {
-	if engine(ctx).cgroupVersion == "1" {
-		must.Fail("kind's own node image does not start on cgroup v1")
-	}
-	if !p.pullable(ctx) {
-		must.Fail("kind's own node image cannot be pulled")
-	}
+	must.FailIf(engine(ctx).cgroupVersion == "1", "kind's own node image does not start on cgroup v1")
+	must.FailIf(!p.pullable(ctx), "kind's own node image cannot be pulled")
 }
 
 // preflight looks at the machine, and returns an error that names everything that is missing.
@@ -289,9 +281,7 @@ func (p *place) pullable(ctx context.Context) bool {
 		must.Do(json.Unmarshal([]byte(raw), &module))
 		source := must.Get(os.ReadFile(module.Dir + "/pkg/apis/config/defaults/image.go"))
 		image := regexp.MustCompile(`const Image = "(.*)"`).FindSubmatch(source)
-		if image == nil {
-			must.Fail("kind names no image")
-		}
+		must.FailIf(image == nil, "kind names no image")
 		if _, err := docker(ctx, "image", "inspect", string(image[1])); err != nil {
 			p.say("pulling %s", image[1])
 			must.Get(docker(ctx, "pull", "--quiet", string(image[1])))

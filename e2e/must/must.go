@@ -67,6 +67,9 @@ func ErrorIf(condition bool, format string, args ...any) error {
 	return nil
 }
 
+// FailIf ends the program if a condition holds.
+func FailIf(condition bool, format string, args ...any) { Do(ErrorIf(condition, format, args...)) }
+
 // Return is Try for a part that ends with a value.
 func Return[T any](part func() T) (value T, err error) {
 	err = Try(func() { value = part() })

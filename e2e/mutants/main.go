@@ -99,9 +99,7 @@ func run(ctx context.Context, t *trial, g generation, only, out string) {
 		made = must.Get(g.make(ctx))
 		drawn = g.drawn(made.All, pattern)
 	}
-	if len(chosen)+len(drawn) == 0 {
-		must.Fail("no mutant matches -only %q: a run prints the names", only)
-	}
+	must.FailIf(len(chosen)+len(drawn) == 0, "no mutant matches -only %q: a run prints the names", only)
 	f := t.table(ctx, chosen)
 	f.generated = t.generated(ctx, made, drawn)
 	fmt.Printf("%d of %d written mutants killed\n", f.Killed, f.Mutants)

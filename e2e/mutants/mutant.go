@@ -53,9 +53,7 @@ func (m mutant) change() (change, error) {
 				all = append(all, change{file, string(text[:from]) + m.new + string(text[to:])})
 			}
 		}
-		if len(all) != 1 {
-			must.Fail("%s has %d times %q: bring the mutant up to date", m.in, len(all), m.old)
-		}
+		must.FailIf(len(all) != 1, "%s has %d times %q: bring the mutant up to date", m.in, len(all), m.old)
 		return all[0]
 	})
 }
@@ -104,9 +102,7 @@ func normalized(source string) string {
 	tree, err := parser.ParseFile(token.NewFileSet(), "", file, parser.SkipObjectResolution)
 	must.Do(err, "%q is neither an expression nor a statement", source)
 	body := tree.Decls[0].(*ast.FuncDecl).Body.List
-	if len(body) != 1 {
-		must.Fail("%q is %d statements, not one", source, len(body))
-	}
+	must.FailIf(len(body) != 1, "%q is %d statements, not one", source, len(body))
 	return must.Get(layout(body[0]))
 }
 

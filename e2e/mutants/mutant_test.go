@@ -115,9 +115,8 @@ func (t *T) wait(now int) bool {
 // hasTest returns an error if no test of the package has such a name.
 func hasTest(by tests) error {
 	return must.Try(func() {
-		if !slices.ContainsFunc(testsIn(by.pkg), must.Get(regexp.Compile(by.run)).MatchString) {
-			must.Fail("%s has no test %s", by.pkg, by.run)
-		}
+		must.FailIf(!slices.ContainsFunc(testsIn(by.pkg), must.Get(regexp.Compile(by.run)).MatchString),
+			"%s has no test %s", by.pkg, by.run)
 	})
 }
 

@@ -346,9 +346,7 @@ func (t *trial) checkPlain(ctx context.Context, of tests, text string) {
 	t.mu.Unlock()
 	if binary := plain(); of == simulation {
 		seed := bySeed.FindStringSubmatch(text)
-		if seed == nil {
-			must.Fail("the simulation names no seed: %s", text)
-		}
+		must.FailIf(seed == nil, "the simulation names no seed: %s", text)
 		t.pass(ctx, of, binary, "-sim.from", seed[1], "-sim.seeds", "1")
 	}
 }

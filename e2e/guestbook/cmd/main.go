@@ -100,9 +100,7 @@ func run(ctx context.Context) {
 
 // openLog opens the act log. In a folder it is a new file.
 func openLog() *os.File {
-	if *cluster == "" {
-		must.Fail("-acts needs -cluster, the name of this cluster in the log")
-	}
+	must.FailIf(*cluster == "", "-acts needs -cluster, the name of this cluster in the log")
 	if strings.HasSuffix(*actLog, "/") {
 		return must.Get(acts.Create(*actLog))
 	}

@@ -70,9 +70,7 @@ func Make(ctx context.Context, dir string, patterns ...string) (*Mutants, error)
 		for _, s := range load(ctx, dir, patterns) {
 			s.mutate(made)
 		}
-		if len(made.All) >= chosen.Most {
-			must.Fail("%d mutants are more than package chosen counts: raise Most", len(made.All))
-		}
+		must.FailIf(len(made.All) >= chosen.Most, "%d mutants are more than package chosen counts: raise Most", len(made.All))
 		return made
 	})
 }
