@@ -29,10 +29,6 @@ const PriorityLabel = "leasecast.dev/priority"
 // namespace if need be.
 func (f *Fleet) RegisterMember(ctx context.Context, member *Server, namespace, priority string) (*clusterv1.Cluster,
 	error) {
-	kubeconfig, err := member.ProxiedKubeconfig()
-	if err := errors.Join(err, f.SetKubeconfig(ctx, namespace, member.name, kubeconfig)); err != nil {
-		return nil, err
-	}
 	endpoint := netip.MustParseAddrPort(member.proxy.Addr())
 	cluster := &clusterv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: member.name,
@@ -41,10 +37,10 @@ func (f *Fleet) RegisterMember(ctx context.Context, member *Server, namespace, p
 			Host: endpoint.Addr().String(), Port: int32(endpoint.Port()),
 		}},
 	}
-	if err := f.hub.client.Create(ctx, cluster); err != nil {
-		return nil, fmt.Errorf("register %s: create the Cluster: %w", member.name, err)
-	}
-	return cluster, nil
+	return cluster, must.Try(func() {
+		must.Do(f.SetKubeconfig(ctx, namespace, member.name, must.Get(member.ProxiedKubeconfig())))
+		must.Do(f.hub.client.Create(ctx, cluster), "register %s: create the Cluster", member.name)
+	})
 }
 
 // SetKubeconfig writes the kubeconfig Secret of a Cluster as Cluster API's providers do, or rotates it. The Cluster

@@ -81,12 +81,8 @@ func (s *Server) start(ctx context.Context) error {
 }
 
 func (s *Server) startEtcd(ctx context.Context) error {
-	return s.etcd.start(ctx, "it listens", func(context.Context) error {
-		conn, err := net.Dial("unix", s.file("etcd.sock"))
-		if err != nil {
-			return err
-		}
-		return conn.Close()
+	return s.etcd.start(ctx, "it listens", func(context.Context) {
+		must.Do(must.Get(net.Dial("unix", s.file("etcd.sock"))).Close())
 	})
 }
 
@@ -95,26 +91,19 @@ func (s *Server) startAPIServer(ctx context.Context) error {
 }
 
 // apiReady also waits for kube-system, which is created after the API server is ready. Its UID identifies members.
-func (s *Server) apiReady(ctx context.Context) error {
+func (s *Server) apiReady(ctx context.Context) {
 	api := kubernetes.NewForConfigOrDie(s.admin).RESTClient()
-	if err := api.Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
-		return err
-	}
-	return s.client.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &corev1.Namespace{})
+	must.Do(api.Get().AbsPath("/readyz").Do(ctx).Error())
+	must.Do(s.client.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &corev1.Namespace{}))
 }
 
 // controllersWork waits for what only the controllers create.
-func (s *Server) controllersWork(ctx context.Context) error {
+func (s *Server) controllersWork(ctx context.Context) {
 	account := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "default"}
-	if err := s.client.Get(ctx, account, &corev1.ServiceAccount{}); err != nil {
-		return err
-	}
+	must.Do(s.client.Get(ctx, account, &corev1.ServiceAccount{}))
 	edit := &rbacv1.ClusterRole{}
-	err := s.client.Get(ctx, client.ObjectKey{Name: "edit"}, edit)
-	if err == nil && len(edit.Rules) == 0 {
-		return errors.New(`the ClusterRole "edit" is empty yet`)
-	}
-	return err
+	must.Do(s.client.Get(ctx, client.ObjectKey{Name: "edit"}, edit))
+	must.FailIf(len(edit.Rules) == 0, `the ClusterRole "edit" is empty yet`)
 }
 
 // close kills the server's processes and prevents further starts.
@@ -246,16 +235,13 @@ func (b Snapshot) Discard() error { return os.RemoveAll(b.dir) }
 
 // Snapshot copies etcd's data. It pauses etcd, which must run, while its files are copied. So the copy is what a crash
 // leaves, with all that etcd has acknowledged. The API server does not notice.
-func (s *Server) Snapshot(context.Context) (b Snapshot, err error) {
-	dir, err := os.MkdirTemp(s.dir, "snapshot-")
-	if err != nil {
-		return Snapshot{}, err
-	}
-	if err := s.PauseEtcd(); err != nil {
-		return Snapshot{}, err
-	}
-	err = errors.Join(os.CopyFS(dir, os.DirFS(s.etcdData())), s.ResumeEtcd())
-	return Snapshot{dir}, err
+func (s *Server) Snapshot(context.Context) (Snapshot, error) {
+	return must.Return(func() Snapshot {
+		dir := must.Get(os.MkdirTemp(s.dir, "snapshot-"))
+		must.Do(s.PauseEtcd())
+		must.Do(errors.Join(os.CopyFS(dir, os.DirFS(s.etcdData())), s.ResumeEtcd()))
+		return Snapshot{dir}
+	})
 }
 
 // Restore kills all processes of the server, replaces etcd's data by a snapshot of the same server, starts everything
@@ -264,12 +250,11 @@ func (s *Server) Snapshot(context.Context) (b Snapshot, err error) {
 func (s *Server) Restore(ctx context.Context, b Snapshot) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	err := errors.Join(s.apiserver.last().Kill(), s.controller.last().Kill(), s.etcd.last().Kill(),
-		os.RemoveAll(s.etcdData()), os.CopyFS(s.etcdData(), os.DirFS(b.dir)))
-	if err != nil {
-		return fmt.Errorf("restore %s: %w", s.name, err)
-	}
-	return s.start(ctx)
+	return must.Try(func() {
+		must.Do(errors.Join(s.apiserver.last().Kill(), s.controller.last().Kill(), s.etcd.last().Kill(),
+			os.RemoveAll(s.etcdData()), os.CopyFS(s.etcdData(), os.DirFS(b.dir))), "restore %s", s.name)
+		must.Do(s.start(ctx))
+	})
 }
 
 // probeTimeout bounds one request to a server that is starting.
@@ -285,8 +270,8 @@ type program struct {
 	closed bool             // the fleet has been stopped
 }
 
-// start runs the program and returns when ready returns nil. It fails when the program or ctx ends before.
-func (p *program) start(ctx context.Context, what string, ready func(context.Context) error) error {
+// start runs the program and returns when ready does not fail. It fails when the program or ctx ends before.
+func (p *program) start(ctx context.Context, what string, ready func(context.Context)) error {
 	run, err := p.launch()
 	if err != nil {
 		return err
@@ -295,7 +280,7 @@ func (p *program) start(ctx context.Context, what string, ready func(context.Con
 	err = wait.PollUntilContextCancel(ctx, 25*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 		defer cancel()
-		if last = ready(ctx); last != nil && !run.Running() {
+		if last = must.Try(func() { ready(ctx) }); last != nil && !run.Running() {
 			return false, process.ErrEnded
 		}
 		return last == nil, nil

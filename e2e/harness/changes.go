@@ -68,33 +68,31 @@ func (d *Drill) FailOver(ctx context.Context, namespace string,
 
 // KillHub kills the hub, starts another one after this much time, and returns the cluster that leads then.
 func (d *Drill) KillHub(ctx context.Context, namespace string, away time.Duration) (leader string, err error) {
-	if err := errors.Join(d.LatestHub().Kill(), process.Pass(ctx, away)); err != nil {
-		return "", err
-	}
-	if _, err := d.StartHub(); err != nil {
-		return "", err
-	}
-	return d.awaitLive(ctx, namespace)
+	return must.Return(func() string {
+		must.Do(errors.Join(d.LatestHub().Kill(), process.Pass(ctx, away)))
+		must.Get(d.StartHub())
+		return d.awaitLive(ctx, namespace)
+	})
 }
 
 // PauseHub pauses the hub for this long, and returns the cluster that leads then.
 func (d *Drill) PauseHub(ctx context.Context, namespace string, away time.Duration) (leader string, err error) {
-	hub := d.LatestHub()
-	if err := errors.Join(hub.Pause(), process.Pass(ctx, away), hub.Resume()); err != nil {
-		return "", err
-	}
-	return d.awaitLive(ctx, namespace)
+	return must.Return(func() string {
+		hub := d.LatestHub()
+		must.Do(errors.Join(hub.Pause(), process.Pass(ctx, away), hub.Resume()))
+		return d.awaitLive(ctx, namespace)
+	})
 }
 
 // awaitLive is AwaitLeader after a loss of the hub: a term that has ended does not count.
-func (d *Drill) awaitLive(ctx context.Context, namespace string) (leader string, err error) {
-	err = d.Await(ctx, changePatience, "a cluster leads again", func(ctx context.Context) error {
+func (d *Drill) awaitLive(ctx context.Context, namespace string) (leader string) {
+	must.Do(d.Await(ctx, changePatience, "a cluster leads again", func(ctx context.Context) error {
 		leader = d.leader(ctx, namespace, "")
 		l := must.Get(d.LeaseIn(ctx, leader, namespace))
 		end := l.Spec.RenewTime.Add(time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second)
 		return must.ErrorIf(time.Now().After(end), "the term of %s ended at %v", leader, end)
-	})
-	return leader, err
+	}))
+	return leader
 }
 
 // AwaitFenced returns the message of a policy's condition Fenced, once it is true.

@@ -2,7 +2,6 @@ package harness
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -11,6 +10,8 @@ import (
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // Quiet silences the libraries, which would report every server that a program breaks on purpose.
@@ -32,12 +33,9 @@ func Logs(everything bool) {
 
 // WriteReport writes a report as JSON into a file, whose folder it creates if need be.
 func WriteReport(file string, report any) error {
-	raw, err := json.MarshalIndent(report, "", "  ")
-	if err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(raw, '\n'), 0o644)
+	return must.Try(func() {
+		raw := must.Get(json.MarshalIndent(report, "", "  "))
+		must.Do(os.MkdirAll(filepath.Dir(file), 0o755))
+		must.Do(os.WriteFile(file, append(raw, '\n'), 0o644))
+	})
 }
