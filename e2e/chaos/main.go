@@ -78,12 +78,7 @@ func (o *Outcome) details() string {
 	fmt.Fprintf(&out, "    %-12s %s\n", "faults", row('x', faults))
 	for _, namespace := range allNamespaces() {
 		for _, m := range cast {
-			var could []harness.Span
-			for _, p := range o.permits {
-				if p.Namespace == namespace && p.Cluster == m.Name {
-					could = append(could, harness.Span{From: p.Begin, To: p.End})
-				}
-			}
+			could := harness.SpansOf(o.permits, namespace, m.Name)
 			fmt.Fprintf(&out, "    %-6s %-5s %s\n", namespace, m.Name, row('█', could))
 		}
 	}

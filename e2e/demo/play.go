@@ -220,12 +220,7 @@ func (p *play) bars(acts []harness.Act) string {
 	fmt.Fprintf(&out, "  %-15s %s\n", "fault or edit", row(harness.Spans{Cell: '▼', All: p.marks}))
 	for _, namespace := range namespaces {
 		for _, member := range leaders {
-			var acted []harness.Span
-			for _, a := range acts {
-				if a.Namespace == namespace && a.Cluster == member {
-					acted = append(acted, harness.Span{From: a.Begin, To: min(a.End, now)})
-				}
-			}
+			acted := harness.SpansOf(acts, namespace, member)
 			might := permits(p.Leases[member].Seen(), namespace)
 			fmt.Fprintf(&out, "  %-8s %-6s %s\n", namespace, member,
 				row(harness.Spans{Cell: '█', All: acted}, harness.Spans{Cell: '░', All: might}))

@@ -39,6 +39,16 @@ var (
 		Skew: time.Second}
 )
 
+// PolicyTimings are timings as a policy has them.
+func PolicyTimings(duration, renew, timeout, skew time.Duration) v1alpha1.Timings {
+	return v1alpha1.Timings{
+		LeaseDurationMilliseconds:  int32(duration.Milliseconds()),
+		RenewIntervalMilliseconds:  int32(renew.Milliseconds()),
+		RequestTimeoutMilliseconds: int32(timeout.Milliseconds()),
+		MaxClockSkewMilliseconds:   int32(skew.Milliseconds()),
+	}
+}
+
 // Member is one member of the drill's fleet.
 type Member struct {
 	Name     string
@@ -205,12 +215,7 @@ func policy(o Options, name string, fencing *v1alpha1.Fencing, namespaces ...str
 			Handover:   handover,
 			Fencing:    fencing,
 			Namespaces: v1alpha1.NamespaceSelection{Names: namespaces},
-			Timings: v1alpha1.Timings{
-				LeaseDurationMilliseconds:  int32(o.Timings.Duration.Milliseconds()),
-				RenewIntervalMilliseconds:  int32(o.Timings.Renew.Milliseconds()),
-				RequestTimeoutMilliseconds: int32(o.Timings.Timeout.Milliseconds()),
-				MaxClockSkewMilliseconds:   int32(o.Timings.Skew.Milliseconds()),
-			},
+			Timings:    PolicyTimings(o.Timings.Duration, o.Timings.Renew, o.Timings.Timeout, o.Timings.Skew),
 		},
 	}
 }

@@ -136,6 +136,16 @@ func (v *Verdict) lead(a Act, longest map[string]Act) {
 // Span is an interval on the boot clock.
 type Span struct{ From, To time.Duration }
 
+// SpansOf are those of a cluster's acts in a namespace.
+func SpansOf(acts []Act, namespace, cluster string) (all []Span) {
+	for _, a := range acts {
+		if a.Namespace == namespace && a.Cluster == cluster {
+			all = append(all, Span{From: a.Begin, To: a.End})
+		}
+	}
+	return all
+}
+
 // Spans are drawn with a cell of their own.
 type Spans struct {
 	Cell rune

@@ -42,12 +42,7 @@ const (
 )
 
 // timings are patient enough for a busy machine, and let failovers be short.
-var timings = v1alpha1.Timings{
-	LeaseDurationMilliseconds:  6_000,
-	RenewIntervalMilliseconds:  1000,
-	RequestTimeoutMilliseconds: 1000,
-	MaxClockSkewMilliseconds:   250,
-}
+var timings = harness.PolicyTimings(6*time.Second, time.Second, time.Second, 250*time.Millisecond)
 
 // world is a management cluster without a hub, and its members.
 type world struct {
@@ -204,12 +199,7 @@ const upgradeFrom = "UPGRADE_FROM"
 func TestARollingUpgradeEndsNoTerm(t *testing.T) {
 	w := newWorld(t, "east")
 	old := cmp.Or(os.Getenv(upgradeFrom), root(t))
-	w.Timings = v1alpha1.Timings{
-		LeaseDurationMilliseconds:  15_000,
-		RenewIntervalMilliseconds:  5000,
-		RequestTimeoutMilliseconds: 3000,
-		MaxClockSkewMilliseconds:   1000,
-	}
+	w.Timings = harness.PolicyTimings(15*time.Second, 5*time.Second, 3*time.Second, time.Second)
 	w.makeIn(old, "deploy")
 	w.makeIn(old, "build")
 	program := filepath.Join(old, "bin", hubName)

@@ -33,26 +33,11 @@ const epsilon = 250 * time.Millisecond
 // The profiles of worlds.
 var (
 	// steady is for terms that must not end. A member may be silent for 5 s, and a renewal may be late by more.
-	steady = v1alpha1.Timings{
-		LeaseDurationMilliseconds:  15_000,
-		RenewIntervalMilliseconds:  1000,
-		RequestTimeoutMilliseconds: 5000,
-		MaxClockSkewMilliseconds:   250,
-	}
+	steady = harness.PolicyTimings(15*time.Second, time.Second, 5*time.Second, epsilon)
 	// brief is for terms whose end a test awaits. A member may be silent for as long.
-	brief = v1alpha1.Timings{
-		LeaseDurationMilliseconds:  8_000,
-		RenewIntervalMilliseconds:  1000,
-		RequestTimeoutMilliseconds: 5000,
-		MaxClockSkewMilliseconds:   250,
-	}
+	brief = harness.PolicyTimings(8*time.Second, time.Second, 5*time.Second, epsilon)
 	// In a patient world a pause of the machine is no missed renewal, and a renewal seldom comes in between.
-	patient = v1alpha1.Timings{
-		LeaseDurationMilliseconds:  15_000,
-		RenewIntervalMilliseconds:  3000,
-		RequestTimeoutMilliseconds: 3000,
-		MaxClockSkewMilliseconds:   250,
-	}
+	patient = harness.PolicyTimings(15*time.Second, 3*time.Second, 3*time.Second, epsilon)
 )
 
 // duration and renew are those of the world's policies.

@@ -56,14 +56,10 @@ type world struct{ *harness.World }
 
 func newWorld(t *testing.T, duration time.Duration, members ...string) *world {
 	servers := fleet.NewWith(t, fleet.Options{Members: members})
-	w := &world{harness.NewWorld(t, servers, harness.FleetNamespace, harness.HubNamespace, v1alpha1.Timings{
+	w := &world{harness.NewWorld(t, servers, harness.FleetNamespace, harness.HubNamespace,
 		// It renews as often as the fast profile, but is patient: these tests are about silence, not speed, and a busy
 		// machine must not break it.
-		LeaseDurationMilliseconds:  int32(duration / time.Millisecond),
-		RenewIntervalMilliseconds:  int32(renewInterval / time.Millisecond),
-		RequestTimeoutMilliseconds: 3000,
-		MaxClockSkewMilliseconds:   250,
-	})}
+		harness.PolicyTimings(duration, renewInterval, 3*time.Second, 250*time.Millisecond))}
 	w.Must(harness.Apply(t.Context(), servers.Hub(), t.TempDir(), "rbac", "fleet"))
 	return w
 }
