@@ -156,8 +156,7 @@ func (w *world) markedBy(mark string, within time.Duration) {
 // writes nothing. The second takes over in order once the first is gone and the operator followed the event. If the
 // first returns, it writes nothing.
 func TestTwoInstallationsOnOneManagementCluster(t *testing.T) {
-	w := newWorld(t, map[string]string{"east": "100", "west": "50"})
-	w.Timings = brief
+	w := newWorld(t, brief, map[string]string{"east": "100", "west": "50"})
 	other := w.System + "-2"
 	w.Must(w.Hub.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: other}}))
 	ns := w.namespace("a", "east", "west")

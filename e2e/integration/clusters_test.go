@@ -24,8 +24,7 @@ const heldUp = 4500 * time.Millisecond
 func TestAClusterThatCannotBeReachedHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	run := func(t *testing.T, spoil func(w *world)) (start time.Duration) {
-		w := newWorld(t, three)
-		w.Timings = patient
+		w := newWorld(t, patient, three)
 		a, b := w.namespace("a", all...), w.namespace("b", "west", "south")
 		w.Policy("p", a, b, w.Fleet+"-late")
 		spoil(w)
@@ -66,7 +65,7 @@ func TestAClusterThatCannotBeReachedHoldsUpNobody(t *testing.T) {
 
 func TestAClusterThatCannotBeUsedSaysWhyAndIsNotChosen(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, three)
+	w := newWorld(t, steady, three)
 	a := w.namespace("a", all...)
 	w.Policy("p", a)
 	mute, ca, certificate := muteServer(t)
@@ -191,8 +190,7 @@ func TestALeaderWhosePriorityBecomesIllegibleLosesNothing(t *testing.T) {
 
 func TestNamesAsLongAsKubernetesAllowsAreManagedAndLongerOnesAreRefusedInWords(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, map[string]string{"east": "100", "west": "50"})
-	w.Timings = brief
+	w := newWorld(t, brief, map[string]string{"east": "100", "west": "50"})
 	long := w.namespace(strings.Repeat("n", 63-len(w.Fleet)-1), all...)
 	w.Policy("p", long)
 	// <cluster>.<fleet> must be a DNS subdomain, and <cluster>-kubeconfig too.
@@ -221,8 +219,7 @@ func (w *world) pause(cluster string, on bool) {
 
 func TestAPausedClusterKeepsWhatItLeadsAndIsNeverNewlyChosen(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, three)
-	w.Timings = brief
+	w := newWorld(t, brief, three)
 	a := w.namespace("a", all...)
 	w.Policy("p", a)
 	w.pause("west", true)

@@ -95,8 +95,7 @@ func (w *world) allowFences(members ...string) {
 // fenced is a world in which east leads namespace a of all members. Programs that know nothing of Leases act in all of
 // them.
 func fenced(t *testing.T, timings v1alpha1.Timings) (w *world, a string, acts func() []act) {
-	w = newWorld(t, three)
-	w.Timings = timings
+	w = newWorld(t, timings, three)
 	w.allowFences(all...)
 	a = w.namespace("a", all...)
 	p := w.NewPolicy("p", a)
@@ -363,7 +362,7 @@ func (w *world) fences(member string) error {
 // the reason.
 func TestAMemberThatCannotBeFencedIsNotChosen(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, map[string]string{"east": "100"})
+	w := newWorld(t, steady, map[string]string{"east": "100"})
 	w.allowFences("east")
 	a := w.namespace("a", "east", "south")
 	p := w.NewPolicy("p", a)

@@ -22,7 +22,7 @@ var three = map[string]string{"east": "100", "west": "50", "south": "10"}
 
 func TestEveryNamespaceHasTheBestClusterAsItsLeader(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, three)
+	w := newWorld(t, steady, three)
 	a := w.namespace("a", all...)
 	b := w.namespace("b", "west", "south")
 	w.Policy("p", a, b)
@@ -100,13 +100,13 @@ const atOnce = 6 * time.Second
 // TestAHubWithMuchToDoStopsAtOnce stops hubs in the midst of their work, because what they
 // give up in order is what their successors need not wait for.
 func TestAHubWithMuchToDoStopsAtOnce(t *testing.T) {
-	w := newWorld(t, three)
+	w := newWorld(t, steady, three)
 	for i := range 60 {
 		w.namespace(fmt.Sprintf("n%d", i), all...)
 	}
 	for i := range 4 {
 		t.Run(fmt.Sprintf("round %d", i), func(t *testing.T) {
-			w := newWorld(t, three)
+			w := newWorld(t, steady, three)
 			w.policyBySelector("p", &metav1.LabelSelector{})
 			w.startHub()
 			w.Eventually("a cluster leads default", firstElection, func() error {
@@ -164,8 +164,7 @@ func (w *world) ledSince(since time.Time, namespace string, within time.Duration
 // The wall clock of the elected replica is set back by an hour: all that it writes has expired. All members contradict
 // it, so it resigns. The standby takes over, and no replica with such a clock is elected.
 func TestAHubWhoseClockWasSetBackMakesRoom(t *testing.T) {
-	w := newWorld(t, map[string]string{"east": "100", "west": "50"})
-	w.Timings = brief
+	w := newWorld(t, brief, map[string]string{"east": "100", "west": "50"})
 	ns := w.namespace("a", "east", "west")
 	w.Policy("p", ns)
 	wrong := &steppedClock{}

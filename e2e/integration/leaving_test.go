@@ -161,8 +161,7 @@ func TestAClusterThatThePolicyNoLongerSelectsLosesItsLeases(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]bool{"while it is there": false, "while it is away": true} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, three)
-			w.Timings = brief
+			w := newWorld(t, brief, three)
 			for _, m := range all {
 				w.editCluster(m, func(c *clusterv1.Cluster) { c.Labels["tier"] = "gold" })
 			}
@@ -224,8 +223,7 @@ func (w *world) longPolicy(name string, namespaces ...string) {
 // epoch, so that the next epoch cannot be a lower one.
 func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, three)
-	w.Timings = brief
+	w := newWorld(t, brief, three)
 	deleted, unlabelled := w.namespace("deleted", all...), w.namespace("unlabelled", all...)
 	dropped, stays := w.namespace("dropped", all...), w.namespace("stays", all...)
 	for _, m := range all {
@@ -294,7 +292,7 @@ func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *tes
 
 func TestANamespaceThatComesBackBeforeItsRecordIsGoneGoesOnAboveIt(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, three)
+	w := newWorld(t, steady, three)
 	w.Timings.LeaseDurationMilliseconds = 1000 * longSeconds
 	a := w.namespace("a", all...)
 	w.longPolicy("p", a)
@@ -313,7 +311,7 @@ func TestANamespaceThatComesBackBeforeItsRecordIsGoneGoesOnAboveIt(t *testing.T)
 
 func TestALeaseOfSomebodyElseDoesNotKeepAClusterFromLeaving(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, three)
+	w := newWorld(t, steady, three)
 	a, b := w.namespace("a", all...), w.namespace("b", all...)
 	foreign := foreignLease(a)
 	w.Must(w.Members["south"].Create(t.Context(), foreign))

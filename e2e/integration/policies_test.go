@@ -22,7 +22,7 @@ import (
 
 func TestTimingsThatBreakTheRuleAreRefusedAndThoseInForceStay(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, three)
+	w := newWorld(t, steady, three)
 	a := w.namespace("a", all...)
 	p := w.Policy("p", a)
 	w.startHub()
@@ -61,7 +61,7 @@ func (w *world) later(than metav1.Object) {
 
 func TestTheOlderOfTwoPoliciesOwnsANamespaceAndTheOtherSaysSoUntilItTakesOver(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, three)
+	w := newWorld(t, steady, three)
 	a, b := w.namespace("a", all...), w.namespace("b", all...)
 	older := w.Policy("z-older", a)
 	w.later(older)
@@ -92,8 +92,7 @@ func TestTheOlderOfTwoPoliciesOwnsANamespaceAndTheOtherSaysSoUntilItTakesOver(t 
 
 func TestAPolicyWithAnotherLeaseNameTakesOverInANewTermAfterTheBound(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, three)
-	w.Timings = brief
+	w := newWorld(t, brief, three)
 	a, b := w.namespace("a", all...), w.namespace("b", all...)
 	older := w.Policy("older", a)
 	w.later(older)
@@ -128,8 +127,7 @@ func TestAPolicyWithAnotherLeaseNameTakesOverInANewTermAfterTheBound(t *testing.
 
 func TestAPolicyThatSelectsOtherClustersHandsOverWhenItTakesOver(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, three)
-	w.Timings = brief
+	w := newWorld(t, brief, three)
 	a, b := w.namespace("a", all...), w.namespace("b", all...)
 	for _, m := range []string{"west", "south"} {
 		w.editCluster(m, func(c *clusterv1.Cluster) { c.Labels["side"] = "left" })
@@ -153,7 +151,7 @@ func TestAPolicyThatSelectsOtherClustersHandsOverWhenItTakesOver(t *testing.T) {
 func TestThePolicyThatIsDeletedWhileAMemberIsAwayIsClearedUpThereToo(t *testing.T) {
 	for name, restart := range map[string]bool{"by the same hub": false, "by a hub that was restarted": true} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, three)
+			w := newWorld(t, steady, three)
 			a, b := w.namespace("a", all...), w.namespace("b", "east", "west")
 			w.longPolicy("p", a)
 			w.steadyPolicy("stays", b)
@@ -200,7 +198,7 @@ func (w *world) namespaceGone(namespace string, members ...string) {
 
 func TestANamespaceThatOneMemberHasIsLedThereAndByNobodyElse(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, three)
+	w := newWorld(t, steady, three)
 	a, only := w.namespace("a", all...), w.namespace("only", "south")
 	w.Policy("p", a, only)
 	w.startHub()
@@ -268,7 +266,7 @@ func foreignLease(namespace string) *coordinationv1.Lease {
 
 func TestALeaseThatSomebodyElseMadeIsNeverOverwritten(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, three)
+	w := newWorld(t, steady, three)
 	a, b := w.namespace("a", all...), w.namespace("b", all...)
 	foreign := map[string]*coordinationv1.Lease{"east": foreignLease(a), "south": foreignLease(a)}
 	for m, l := range foreign {
@@ -351,8 +349,7 @@ func (w *world) label(member, namespace, key, value string) {
 
 func TestASelectorManagesWhatMatchesWhereItMatches(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, three)
-	w.Timings = brief
+	w := newWorld(t, brief, three)
 	a := w.namespace("a", all...)
 	b := w.namespace("b", all...)
 	w.label("west", a, "led", "yes")
@@ -374,7 +371,7 @@ func TestASelectorManagesWhatMatchesWhereItMatches(t *testing.T) {
 }
 
 func TestNamespacesOfTheSystemAndTheHubsOwnMatchNoSelector(t *testing.T) {
-	w := newWorld(t, three)
+	w := newWorld(t, steady, three)
 	a := w.namespace("a", all...)
 	// A member may have a namespace of the name in which the hub runs.
 	for _, m := range all {

@@ -196,7 +196,7 @@ func (w *world) elect(lock v1alpha1.LockFence, members ...string) {
 // accounts that of config/fencing.
 func TestAFencedLockThatIsHeldWhereItsClusterLeads(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, three)
+	w := newWorld(t, steady, three)
 	w.allowFences(all...)
 	a := w.namespace("a", all...)
 	lock := v1alpha1.LockFence{

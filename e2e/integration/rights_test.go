@@ -117,7 +117,7 @@ func TestAMemberThatRefusesTheHubItsRightsIsNotChosenAndSaysWhichAreMissing(t *t
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, map[string]string{"east": "100", "west": "50"})
+			w := newWorld(t, steady, map[string]string{"east": "100", "west": "50"})
 			a := w.namespace("a", all...)
 			w.Policy("p", a)
 			w.removeGuard("south")
@@ -140,8 +140,7 @@ func TestAMemberThatRefusesTheHubItsRightsIsNotChosenAndSaysWhichAreMissing(t *t
 
 func TestTheRightsOfConfigMemberAreEnoughForEverythingTheHubDoesThere(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, map[string]string{"east": "100"})
-	w.Timings = brief
+	w := newWorld(t, brief, map[string]string{"east": "100"})
 	a := w.namespace("a", "east", "south")
 	w.Policy("p", a)
 	w.removeGuard("south")
@@ -240,8 +239,7 @@ func TestRotatedCredentialsAreUsedWithinTwoRenewalsAndNoneIsMissed(t *testing.T)
 	}
 	for name, newUser := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, map[string]string{"west": "50", "south": "10"})
-			w.Timings = patient
+			w := newWorld(t, patient, map[string]string{"west": "50", "south": "10"})
 			a, b := w.namespace("a", all...), w.namespace("b", "west", "south")
 			w.Policy("p", a, b)
 			first, revokeFirst := newUser(w, "first")
@@ -295,7 +293,7 @@ func TestAKubeconfigWithAnotherAddressIsUsedWithinTwoRenewalsAndNoneIsMissed(t *
 
 func TestCredentialsThatWereRevokedBeforeTheRotationCostNoLeadership(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, map[string]string{"west": "50", "south": "10"})
+	w := newWorld(t, steady, map[string]string{"west": "50", "south": "10"})
 	a := w.namespace("a", all...)
 	w.Policy("p", a)
 	first, revoke := w.user("east", "first")

@@ -111,11 +111,10 @@ var worlds atomic.Int32
 // world is what one test sees: a fleet namespace with Clusters, a hub that serves it, and the members.
 type world struct{ *harness.World }
 
-// newWorld registers the members with their priorities. The hub is not started. Terms are steady: a test that awaits
-// the end of one sets other timings first.
-func newWorld(t *testing.T, priorities map[string]string) *world {
+// newWorld registers the members with their priorities. The hub is not started.
+func newWorld(t *testing.T, timings v1alpha1.Timings, priorities map[string]string) *world {
 	f, name := borrow(t), fmt.Sprintf("fleet-%d", worlds.Add(1))
-	w := &world{harness.NewWorld(t, f, name, name+"-system", steady)}
+	w := &world{harness.NewWorld(t, f, name, name+"-system", timings)}
 	for name, priority := range priorities {
 		harness.Get(f.RegisterMember(t.Context(), f.Member(name), w.Fleet, priority))(w.T)
 	}
@@ -158,8 +157,7 @@ func (w *world) namespace(suffix string, members ...string) string {
 
 // eastLeads is a world in which east, the best of three clusters, leads namespace a of all members.
 func eastLeads(t *testing.T, timings v1alpha1.Timings) (w *world, a string, epoch int64) {
-	w = newWorld(t, three)
-	w.Timings = timings
+	w = newWorld(t, timings, three)
 	a = w.namespace("a", all...)
 	w.Policy("p", a)
 	w.startHub()
@@ -180,8 +178,7 @@ func eastAndWestLead(t *testing.T, timings v1alpha1.Timings) (w *world, a, b str
 
 // twoLed has namespace b in these members, of which the first one leads it.
 func twoLed(t *testing.T, timings v1alpha1.Timings, members ...string) (w *world, a, b string, epoch int64) {
-	w = newWorld(t, three)
-	w.Timings = timings
+	w = newWorld(t, timings, three)
 	a, b = w.namespace("a", all...), w.namespace("b", members...)
 	w.Policy("p", a)
 	w.steadyPolicy("beside", b)
@@ -346,8 +343,7 @@ func TestAClusterWhoseClockIsOffLosesTheLeadInOrder(t *testing.T) {
 		"behind": {-2 * time.Second, "behind the hub's", 2*time.Second - epsilon},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, map[string]string{"west": "50", "south": "10"})
-			w.Timings = brief
+			w := newWorld(t, brief, map[string]string{"west": "50", "south": "10"})
 			clock, kubeconfig := w.clockOf("east")
 			w.addCluster("east", "100", kubeconfig)
 			ns := w.namespace("a", "east", "west", "south")
@@ -388,7 +384,7 @@ func TestAClusterWhoseClockIsOffLosesTheLeadInOrder(t *testing.T) {
 // If all clocks are off, it is the hub's that is: nobody loses anything for that.
 func TestIfAllClocksAreOffNobodyIsReplaced(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nil)
+	w := newWorld(t, steady, nil)
 	var clocks []*wrongClock
 	for name, priority := range map[string]string{"east": "100", "west": "50"} {
 		clock, kubeconfig := w.clockOf(name)
