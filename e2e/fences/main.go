@@ -66,11 +66,8 @@ func drill(ctx context.Context, args []string) {
 	var played scenario
 	switch name {
 	case "cronjob":
-		s := &cronStage{say: say}
-		flags.IntVar(&s.ticks, "ticks", 300, "how many ticks to judge at least")
-		flags.IntVar(&s.cronJobs, "cronjobs", 25, "how many CronJobs tick each minute")
+		s := &cronStage{say: say, cronJobs: 25}
 		flags.BoolVar(&s.unwoken, "unwoken", false, "take away the right to wake CronJobs")
-		flags.Uint64Var(&s.seed, "seed", 1, "chooses how long before or after a tick the leader changes")
 		played = s
 	case "unmodified":
 		s := &stage{say: say, programs: append([]*program{controllerManager(), clusterAPI()}, electors(dir)...)}

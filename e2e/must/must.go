@@ -1,4 +1,5 @@
-// Package must is for drills and tools of tests. They end at their first error, as tests do.
+// Package must is for drills, tools of tests, and conditions that tests await. They end at their first error, as tests
+// do.
 package must
 
 import (
