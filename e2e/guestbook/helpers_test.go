@@ -137,38 +137,30 @@ func await(t *testing.T, what string, condition func(context.Context) error) {
 // user returns the configuration of a user who may read leases, and work on
 // guestbooks and elect, in these namespaces only.
 func user(t *testing.T, name string, namespaces ...string) *rest.Config {
-	cfg := harness.Get(cluster.UserConfig(name))(t)
 	group := webappv1.GroupVersion.Group
+	electing := may(coordinationv1.GroupName, "leases", "update")
+	electing.ResourceNames = []string{"guestbook"}
 	for _, ns := range namespaces {
-		meta := metav1.ObjectMeta{Namespace: ns, Name: "guestbook-" + name}
-		for _, o := range []client.Object{
-			&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-				{
-					APIGroups: []string{coordinationv1.GroupName},
-					Resources: []string{"leases"},
-					Verbs:     []string{"get", "list", "watch"},
-				},
-				{APIGroups: []string{group}, Resources: []string{"guestbooks"}, Verbs: []string{"get", "list", "watch"}},
-				{APIGroups: []string{group}, Resources: []string{"guestbooks/status"}, Verbs: []string{"patch"}},
-				{
-					APIGroups:     []string{coordinationv1.GroupName},
-					Resources:     []string{"leases"},
-					ResourceNames: []string{"guestbook"},
-					Verbs:         []string{"update"},
-				},
-				{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"create"}},
-				{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
-			}},
-			&rbacv1.RoleBinding{
-				ObjectMeta: meta,
-				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
-				Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
-			},
-		} {
-			harness.Must(t, admin.Create(t.Context(), o))
-		}
+		allow(t, ns, "guestbook", name, electing,
+			may(coordinationv1.GroupName, "leases", "get", "list", "watch", "create"),
+			may(group, "guestbooks", "get", "list", "watch"), may(group, "guestbooks/status", "patch"),
+			may("", "events", "create", "patch"), may("events.k8s.io", "events", "create", "patch"))
 	}
-	return cfg
+	return harness.Get(cluster.UserConfig(name))(t)
+}
+
+func may(group, resource string, verbs ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
+}
+
+// allow gives a user a role of this name in a namespace.
+func allow(t *testing.T, ns, role, user string, rules ...rbacv1.PolicyRule) {
+	meta := metav1.ObjectMeta{Namespace: ns, Name: role + "-" + user}
+	harness.Must(t, admin.Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}))
+	harness.Must(t, admin.Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}))
 }
 
 // guestbook is a running guestbook.

@@ -8,9 +8,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,23 +24,7 @@ import (
 func registering(t *testing.T, ns string) *rest.Config {
 	cfg := user(t, ns, ns)
 	cfg.Wrap(member.CapWrites)
-	meta := metav1.ObjectMeta{Namespace: ns, Name: "registration"}
-	for _, o := range []client.Object{
-		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-			{
-				APIGroups: []string{coordinationv1.GroupName},
-				Resources: []string{"leases"},
-				Verbs:     []string{"get", "create", "update", "delete"},
-			},
-		}},
-		&rbacv1.RoleBinding{
-			ObjectMeta: meta,
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: ns}},
-		},
-	} {
-		harness.Must(t, admin.Create(t.Context(), o))
-	}
+	allow(t, ns, "registration", ns, may(coordinationv1.GroupName, "leases", "get", "create", "update", "delete"))
 	return cfg
 }
 
