@@ -29,6 +29,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
 )
@@ -196,13 +197,9 @@ func clusterctl(t *testing.T, from, to site) {
 		t.Fatalf("%s is not set: it must name the folder of clusterctl, which `make capi` builds", assetsVariable)
 	}
 	dir := t.TempDir()
-	files := map[string]string{"config.yaml": "providers: []\n"}
+	harness.Must(t, os.WriteFile(filepath.Join(dir, "config.yaml"), []byte("providers: []\n"), 0o600))
 	for _, s := range []site{from, to} {
-		content := harness.Get(s.Fleet.Hub().Kubeconfig())(t)
-		files[s.name] = string(content)
-	}
-	for name, content := range files {
-		harness.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+		harness.Must(t, fleet.WriteKubeconfig(filepath.Join(dir, s.name), s.name, s.Fleet.Hub().AdminConfig()))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), toolTimeout)
 	defer cancel()

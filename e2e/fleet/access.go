@@ -132,9 +132,6 @@ func (s *Server) ViaProxy(config *rest.Config) *rest.Config {
 	return proxied
 }
 
-// Kubeconfig is a kubeconfig file for the administrator, straight at the API server.
-func (s *Server) Kubeconfig() ([]byte, error) { return Kubeconfig(s.name, s.admin) }
-
 // ProxiedKubeconfig is a kubeconfig file for the administrator, through the proxy.
 func (s *Server) ProxiedKubeconfig() ([]byte, error) { return Kubeconfig(s.name, s.ViaProxy(s.admin)) }
 
