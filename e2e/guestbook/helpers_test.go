@@ -205,8 +205,7 @@ func (p *guestbook) terminate() {
 // acts returns what the process has done so far.
 func (p *guestbook) acts() []harness.Act {
 	p.t.Helper()
-	all := harness.Get(p.Acts())(p.t)
-	return all
+	return harness.Get(p.Acts())(p.t)
 }
 
 // acted is a condition: all these guestbooks have been printed in this epoch.

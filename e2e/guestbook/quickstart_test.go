@@ -139,8 +139,7 @@ import "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 func init() { server.DefaultBindAddress = "0" }
 `,
 	}))(t)
-	program = harness.Get(m.Build(t.Context()))(t)
-	return program
+	return harness.Get(m.Build(t.Context()))(t)
 }
 
 // asReader gives the programs of the test the service account of the member library's README, with the rights that its
@@ -222,9 +221,8 @@ func commands(t *testing.T, file string) (all []string) {
 // kubeconfig writes a file for a user and returns its path.
 func kubeconfig(t *testing.T, dir, user string, groups ...string) string {
 	cfg := harness.Get(cluster.UserConfig(user, groups...))(t)
-	text := harness.Get(fleet.Kubeconfig(user, cfg))(t)
 	file := filepath.Join(dir, strings.ReplaceAll(user, ":", "-")+".kubeconfig")
-	harness.Must(t, os.WriteFile(file, text, 0o600))
+	harness.Must(t, fleet.WriteKubeconfig(file, user, cfg))
 	return file
 }
 

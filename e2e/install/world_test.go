@@ -64,8 +64,7 @@ func newWorld(t *testing.T, members ...string) *world {
 }
 
 func root(t *testing.T) string {
-	dir := harness.Get(filepath.Abs(filepath.Join("..", "..")))(t)
-	return dir
+	return harness.Get(filepath.Abs(filepath.Join("..", "..")))(t)
 }
 
 // run runs a program in the root of the repository, and returns what it printed.
@@ -130,11 +129,10 @@ func (w *world) startProgram(program string) *hub {
 	w.Must(err)
 	spec := deployment.Spec.Template.Spec
 	w.kubectl("-n", hubNamespace, "get", "serviceaccount", spec.ServiceAccountName)
-	content := harness.Get(fleet.Kubeconfig(hubName, w.as(hubNamespace, spec.ServiceAccountName)))(w.T)
 	w.hubs++
 	name := fmt.Sprintf("%s-%d", hubName, w.hubs)
 	kubeconfig := filepath.Join(w.dir, name+".kubeconfig")
-	w.Must(os.WriteFile(kubeconfig, content, 0o600))
+	w.Must(fleet.WriteKubeconfig(kubeconfig, hubName, w.as(hubNamespace, spec.ServiceAccountName)))
 	h := &hub{w: w, metrics: fleet.FreeAddress(w.t), probe: fleet.FreeAddress(w.t)}
 	w.t.Setenv("POD_NAMESPACE", hubNamespace) // fieldRef metadata.namespace
 	args := append(spec.Containers[0].Args, "--kubeconfig="+kubeconfig, "--allow-local-addresses",

@@ -64,8 +64,7 @@ func (w *world) rulesWithout(word string) []rbacv1.PolicyRule {
 // account is a service account of a member with these rights, in a namespace of the
 // world's own.
 func (w *world) account(member, name string, rules []rbacv1.PolicyRule) *rest.Config {
-	cfg := harness.Get(w.Servers.Member(member).ServiceAccountConfig(w.T.Context(), w.System, name, rules))(w.T)
-	return cfg
+	return harness.Get(w.Servers.Member(member).ServiceAccountConfig(w.T.Context(), w.System, name, rules))(w.T)
 }
 
 // removeGuard takes the admission policy out of a member and waits until it is no

@@ -209,14 +209,12 @@ func (w *world) removePriority(cluster string) {
 
 // kubeconfig is that of a member's administrator, through its proxy.
 func (w *world) kubeconfig(member string) []byte {
-	content := harness.Get(w.Servers.Member(member).ProxiedKubeconfig())(w.T)
-	return content
+	return harness.Get(w.Servers.Member(member).ProxiedKubeconfig())(w.T)
 }
 
 // kubeconfigFor turns a configuration of a member into a kubeconfig through its proxy.
 func (w *world) kubeconfigFor(member string, cfg *rest.Config) []byte {
-	content := harness.Get(fleet.Kubeconfig(member, w.Servers.Member(member).ViaProxy(cfg)))(w.T)
-	return content
+	return harness.Get(fleet.Kubeconfig(member, w.Servers.Member(member).ViaProxy(cfg)))(w.T)
 }
 
 // kubeconfigTo is that of a server that is none of the fleet's.
