@@ -153,8 +153,7 @@ func (st *stage) well(ctx context.Context) error {
 		must.Do(st.eligible(ctx, member))
 	}
 	for _, namespace := range allNamespaces() {
-		r := must.Get(st.d.Record(ctx, namespace))
-		if r.Spec.State != v1alpha1.StateLeading {
+		if r := must.Get(st.d.Record(ctx, namespace)); r.Spec.State != v1alpha1.StateLeading {
 			return fmt.Errorf("%s: state %s: %s", namespace, r.Spec.State, r.Status.Message)
 		}
 	}

@@ -207,8 +207,7 @@ func interrupt(t *testing.T, s step, from, to string, priority int) {
 	harness.Must(t, writer.Kill())
 	killed := harness.Now().Boot
 	stage.drop(writer)
-	r := harness.Get(stage.d.Record(t.Context(), moved[0]))(t)
-	if !s.reached(o, r.Spec) {
+	if r := harness.Get(stage.d.Record(t.Context(), moved[0]))(t); !s.reached(o, r.Spec) {
 		t.Fatalf("the replica died at another step: leader %s, state %s, a first Lease: %t", r.Spec.Leader, r.Spec.State,
 			o.firstLease())
 	}

@@ -101,8 +101,7 @@ func TestAWriterThatWakesWritesNothing(t *testing.T) {
 		t.Errorf("written after waking: %s", w)
 	}
 	harness.Must(t, writer.Check())
-	begun := harness.Get(harness.BegunAgain(writer.Log()))(t)
-	if begun != 1 {
+	if begun := harness.Get(harness.BegunAgain(writer.Log()))(t); begun != 1 {
 		t.Errorf("%s has begun again %d times, want once: it has lost the election", writer.Name(), begun)
 	}
 	if campaigns := strings.Count(read(t, writer.Log()), campaigning); campaigns != 2 {

@@ -59,8 +59,7 @@ func TestTheAddOnOfClusterctlLeadsOnceItIsGrantedAFleet(t *testing.T) {
 		command, err = w.missing(ctx)
 		return err
 	})
-	log := harness.Get(os.ReadFile(h.Log()))(w.T)
-	if !strings.Contains(string(log), command) {
+	if log := harness.Get(os.ReadFile(h.Log()))(w.T); !strings.Contains(string(log), command) {
 		t.Errorf("the log does not say %q", command)
 	}
 	// A fleet that nobody named, and that anybody can make, does not hold the hub up.

@@ -190,8 +190,7 @@ func TestTwoInstallationsOnOneManagementCluster(t *testing.T) {
 	after := w.Leads("west", ns, takeBack+w.ordered(), "east", "west")
 	within(t, "the second installation leads", time.Since(gone), takeBack+w.term()+5*time.Second)
 	w.hubOf(ns, "west", w.mark(other))
-	r := harness.Get(w.Record(ns))(w.T)
-	if after <= epoch || r.Spec.AcquireTime.Time.Before(bound) {
+	if r := harness.Get(w.Record(ns))(w.T); after <= epoch || r.Spec.AcquireTime.Time.Before(bound) {
 		t.Errorf("epoch %d after %d, granted at %v, but the first hub's terms ended at %v",
 			after, epoch, r.Spec.AcquireTime, bound)
 	}

@@ -323,8 +323,7 @@ func TestALeaseOfSomebodyElseDoesNotKeepAClusterFromLeaving(t *testing.T) {
 	w.noLease("south", b, soon)
 	w.left("south")
 	w.awaitUnpinned("south")
-	now := harness.Get(w.LeaseIn("south", a))(w.T)
-	if now.ResourceVersion != foreign.ResourceVersion {
+	if now := harness.Get(w.LeaseIn("south", a))(w.T); now.ResourceVersion != foreign.ResourceVersion {
 		t.Errorf("it was written: %+v", now)
 	}
 }

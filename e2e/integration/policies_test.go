@@ -287,8 +287,7 @@ func TestALeaseThatSomebodyElseMadeIsNeverOverwritten(t *testing.T) {
 	w.awaitCondition(b, v1alpha1.ConditionLeasesInPlace, metav1.ConditionTrue, "InPlace")
 	ja.grow(3)
 	for m, l := range foreign {
-		now := harness.Get(w.LeaseIn(m, a))(w.T)
-		if now.ResourceVersion != l.ResourceVersion || now.UID != l.UID {
+		if now := harness.Get(w.LeaseIn(m, a))(w.T); now.ResourceVersion != l.ResourceVersion || now.UID != l.UID {
 			t.Errorf("the Lease in %s was written: %+v", m, now)
 		}
 	}
@@ -320,8 +319,7 @@ func TestALeaseThatSomebodyMakesInPlaceOfADeletedLeaseIsNotOverwritten(t *testin
 	w.Servers.Member("south").Proxy().Heal()
 	w.awaitUnfit("south", a, reason.ForeignLease)
 	w.awaitEligible("south", b)
-	now := harness.Get(w.LeaseIn("south", a))(w.T)
-	if now.ResourceVersion != foreign.ResourceVersion {
+	if now := harness.Get(w.LeaseIn("south", a))(w.T); now.ResourceVersion != foreign.ResourceVersion {
 		t.Errorf("it was written: %+v", now)
 	}
 	w.Must(w.Members["south"].Delete(t.Context(), foreign))

@@ -67,8 +67,7 @@ func TestAnEditThatReadersBelieveIsRepairedAndOvercomeByANewTerm(t *testing.T) {
 			if c, _ := wire.Read(edited(edit, epoch)); after <= c.Epoch {
 				t.Errorf("epoch %d, readers may have seen %d", after, c.Epoch)
 			}
-			r := harness.Get(w.Record(a))(w.T)
-			if r.Spec.Reason != reason.NewTerm {
+			if r := harness.Get(w.Record(a))(w.T); r.Spec.Reason != reason.NewTerm {
 				t.Errorf("reason %s", r.Spec.Reason)
 			}
 			w.leadsByReader(readers["east"], a, after)

@@ -177,8 +177,7 @@ func (w *world) spoil(member, namespace string, key seal.Key, epoch int64, edit 
 	w.T.Helper()
 	stamp := w.edit(member, namespace, edit)
 	w.repaired(member, namespace, key, "east", epoch)
-	l := harness.Get(w.LeaseIn(member, namespace))(w.T)
-	if l.Spec.RenewTime.Time.Before(stamp) {
+	if l := harness.Get(w.LeaseIn(member, namespace))(w.T); l.Spec.RenewTime.Time.Before(stamp) {
 		w.T.Errorf("the repair took back a renewTime: %v after %v", l.Spec.RenewTime, stamp)
 	}
 }
@@ -226,8 +225,7 @@ func TestALeaseThatAnotherHubHasSealedIsLeftAloneAndNobodyIsDeposed(t *testing.T
 			w.awaitUnfit(m, a, reason.OtherHub, "written by the hub 11111111-2222-3333-4444-555555555555", "stop that hub")
 			w.awaitCondition(a, v1alpha1.ConditionLeasesInPlace, metav1.ConditionFalse, "OtherHub", m+": Lease")
 			j.outlive()
-			now := harness.Get(w.LeaseIn(m, a))(w.T)
-			if now.ResourceVersion != theirs.ResourceVersion {
+			if now := harness.Get(w.LeaseIn(m, a))(w.T); now.ResourceVersion != theirs.ResourceVersion {
 				t.Errorf("it was written: %+v", now)
 			}
 			w.unmoved(before)
