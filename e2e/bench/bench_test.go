@@ -23,8 +23,7 @@ func TestDelays(t *testing.T) {
 	}{
 		"a renewal is as late as its sighting is after r": {copies: []renewal{{0, 0, 1}, {12, 11, 1}}, to: 15,
 			want: []time.Duration{2}},
-		"what comes early is punctual": {copies: []renewal{{0, 0, 1}, {5, 5, 1}}, to: 14,
-			want: []time.Duration{0}},
+		"what comes early is punctual": {copies: []renewal{{0, 0, 1}, {5, 5, 1}}, to: 14, want: []time.Duration{0}},
 		"the next one is due r after the renewTime, not after the sight": {copies: []renewal{{0, 0, 1}, {14, 10, 1},
 			{23, 22, 1}}, to: 24, want: []time.Duration{4, 3}},
 		"a renewal that never comes is late until the end": {copies: []renewal{{0, 0, 1}}, to: 60,

@@ -278,9 +278,8 @@ func TestWhatBeganBeforeAHistoryMayHaveTakenEffectBeforeIt(t *testing.T) {
 		wrongWithin bool // if the history begins before them
 	}{
 		// Of a value that was overwritten before the history begins nobody tells any more.
-		"a read whose answer came late": {[]history.Call{readOf(0, 20, 5, "a"), readOf(10, 11, 5, "b")}, true},
-		"a write whose answer came late": {[]history.Call{write(0, 11, 5, "a", history.OK), readOf(12, 13, 5, "b")},
-			true},
+		"a read whose answer came late":  {[]history.Call{readOf(0, 20, 5, "a"), readOf(10, 11, 5, "b")}, true},
+		"a write whose answer came late": {[]history.Call{write(0, 11, 5, "a", history.OK), readOf(12, 13, 5, "b")}, true},
 		"a write that takes effect within": {[]history.Call{write(0, 20, 5, "a", history.OK), readOf(10, 11, 4, "b"),
 			readOf(12, 13, 5, "a")}, false},
 		"a write that is refused for a later": {[]history.Call{write(0, 20, 5, "a", history.Refused),

@@ -188,8 +188,7 @@ func TestWhatBecameOfTicks(t *testing.T) {
 			tickVerdict{Ticks: 1, Lost: 1, LostWhileLed: 1, WorstFirstTickSeconds: 200}},
 		"nobody ran it, and its cluster lost soon": {one, nil, []term{leads("east", -100, 2)},
 			tickVerdict{Ticks: 1, Lost: 1, WorstFirstTickSeconds: 2}},
-		"the first was late": {one, []run{ran("east", 0, 45)}, led,
-			tickVerdict{Ticks: 1, WorstFirstTickSeconds: 45}},
+		"the first was late": {one, []run{ran("east", 0, 45)}, led, tickVerdict{Ticks: 1, WorstFirstTickSeconds: 45}},
 		"the first was lost, and the second in time": {two, []run{ran("east", 1, 60)}, led,
 			tickVerdict{Ticks: 2, Lost: 1, LostWhileLed: 1, WorstFirstTickSeconds: 60}},
 	} {

@@ -111,8 +111,7 @@ func TestEveryControllerOfAProgramGetsBackWhatItHasSkipped(t *testing.T) {
 			Complete(reconcile.TypedFunc[shop](func(ctx context.Context, req shop) (reconcile.Result, error) {
 				s.note(ctx, "shops", req.what)
 				return reconcile.Result{}, nil
-			})),
-	))
+			}))))
 	write(t, ns, them, 1, time.Hour)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -46,8 +46,7 @@ func NewCAPI(name, dir string, config *rest.Config) (*CAPI, error) {
 		os.MkdirAll(dir, 0o700),
 		os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600),
 		os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600),
-		fleet.WriteKubeconfig(filepath.Join(dir, "kubeconfig"), name, config),
-	)
+		fleet.WriteKubeconfig(filepath.Join(dir, "kubeconfig"), name, config))
 }
 
 // CAPI prepares the manager for a member.

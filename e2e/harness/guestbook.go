@@ -83,8 +83,7 @@ func startGuestbook(p Programs, m Member, kubeconfig string, o Options) *Guestbo
 			"-acts="+file,
 			"-act-every="+o.ActEvery.String(),
 			"-max-clock-skew="+o.Timings.Skew.String(),
-			"-register="+register,
-		)
+			"-register="+register)
 	}
 	return &Guestbook{Process: must.Get(start()), Acts: NewActLog(file), start: start}
 }

@@ -241,16 +241,14 @@ func edited(change func(*v1alpha1.NamespaceLeaderSpec)) func(context.Context, cl
 // edits begins with those that are for every run.
 var edits = []edit{
 	{name: "another leader and a lower epoch", edit: edited(func(s *v1alpha1.NamespaceLeaderSpec) {
-		s.Leader,
-			s.Epoch = "west", s.Epoch-3
+		s.Leader, s.Epoch = "west", s.Epoch-3
 	})},
 	{name: "no record", edit: deleted},
 	{name: "another leader", edit: edited(func(s *v1alpha1.NamespaceLeaderSpec) { s.Leader = "west" })},
 	{name: "a lower epoch", edit: edited(func(s *v1alpha1.NamespaceLeaderSpec) { s.Epoch -= 3 })},
 	{name: "a higher epoch", costly: true, edit: edited(func(s *v1alpha1.NamespaceLeaderSpec) { s.Epoch += 3 })},
 	{name: "nobody leads", edit: edited(func(s *v1alpha1.NamespaceLeaderSpec) {
-		s.State, s.Leader = v1alpha1.StateVacant,
-			""
+		s.State, s.Leader = v1alpha1.StateVacant, ""
 	})},
 	{name: "no status", edit: emptied},
 }

@@ -129,16 +129,13 @@ func TestValuesOfTheChart(t *testing.T) {
 		what string
 		ok   func(map[string]map[string]any) bool
 	}{
-		"fleetNamespaces={a,b}": {"grants b", has("RoleBinding b/leasecast-hub-fleet")},
-		"fleetNamespaces={a}":   {"does not grant default", lacks("RoleBinding default/leasecast-hub-fleet")},
-		"serviceMonitor.enabled=true": {"has a ServiceMonitor",
-			has("ServiceMonitor " + hubNamespace + "/leasecast-hub")},
-		"networkPolicy.enabled=false": {"has no NetworkPolicy",
-			lacks("NetworkPolicy " + hubNamespace + "/leasecast-hub")},
+		"fleetNamespaces={a,b}":       {"grants b", has("RoleBinding b/leasecast-hub-fleet")},
+		"fleetNamespaces={a}":         {"does not grant default", lacks("RoleBinding default/leasecast-hub-fleet")},
+		"serviceMonitor.enabled=true": {"has a ServiceMonitor", has("ServiceMonitor " + hubNamespace + "/leasecast-hub")},
+		"networkPolicy.enabled=false": {"has no NetworkPolicy", lacks("NetworkPolicy " + hubNamespace + "/leasecast-hub")},
 		"podDisruptionBudget.enabled=false": {"has no PodDisruptionBudget",
 			lacks("PodDisruptionBudget " + hubNamespace + "/leasecast-hub")},
-		"crds.install=false": {"has no CRDs",
-			lacks("CustomResourceDefinition /namespaceleaders.leasecast.dev")},
+		"crds.install=false":       {"has no CRDs", lacks("CustomResourceDefinition /namespaceleaders.leasecast.dev")},
 		"image.tag=v9":             {"names the image", image("/leasecast-hub:v9")},
 		"image.tag=v9@sha256:12ab": {"names tag and digest", image("/leasecast-hub:v9@sha256:12ab")},
 		"image.tag=sha256:12ab":    {"names the digest", image("/leasecast-hub@sha256:12ab")},

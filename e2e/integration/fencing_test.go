@@ -350,8 +350,7 @@ func (w *world) fences(member string) error {
 	ours := client.MatchingLabels{v1alpha1.FenceLabel: w.Fleet}
 	err := errors.Join(
 		w.Members[member].List(w.T.Context(), &policies, ours),
-		w.Members[member].List(w.T.Context(), &bindings, ours),
-	)
+		w.Members[member].List(w.T.Context(), &bindings, ours))
 	if n := len(policies.Items) + len(bindings.Items); n > 0 {
 		return fmt.Errorf("there are %d", n)
 	}

@@ -40,8 +40,7 @@ func TestTimingsThatBreakTheRuleAreRefusedAndThoseInForceStay(t *testing.T) {
 			err.Error(),
 			"renewIntervalMilliseconds twice, requestTimeoutMilliseconds and maxClockSkewMilliseconds "+
 				"must not add up to more than leaseDurationMilliseconds",
-			"raise leaseDurationMilliseconds",
-		))
+			"raise leaseDurationMilliseconds"))
 	}
 	refused(w.Hub.Create(t.Context(), bad))
 	w.Must(w.Hub.Get(t.Context(), client.ObjectKeyFromObject(p), p))

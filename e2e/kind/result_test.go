@@ -64,8 +64,7 @@ func TestWhoMustActNextAndWhen(t *testing.T) {
 	}{
 		"a failover":                    {failover, east, act("west", 2, 112, 113), ""},
 		"a failover that took too long": {failover, east, act("west", 2, 121, 122), "more than 20s"},
-		"a failover before the fault": {failover, east, act("west", 2, 99, 100),
-			"1s before the fault was complete"},
+		"a failover before the fault":   {failover, east, act("west", 2, 99, 100), "1s before the fault was complete"},
 		"a failover at the instant of the fault": {failover, east, act("west", 2, 100, 101),
 			"before the fault was complete"},
 		"a handover":                             {handover, east, act("south", 2, 112, 113), ""},

@@ -93,8 +93,7 @@ func run(ctx context.Context) {
 		// on everything that it skipped before.
 		gate.ControllerManagedBy(mgr, m).For(&webappv1.Guestbook{}).
 			WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
-			Complete(&reconciler{mgr.GetClient(), log}),
-	))
+			Complete(&reconciler{mgr.GetClient(), log})))
 	must.Do(mgr.Start(ctx))
 }
 
