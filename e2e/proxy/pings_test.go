@@ -51,7 +51,8 @@ func connect(t *testing.T, cfg *rest.Config) *pings.Connections {
 func get(t *testing.T, c http.RoundTripper, url string) io.Reader {
 	t.Helper()
 	req := harness.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
-	resp := harness.Get(c.RoundTrip(req))(t)
+	resp, err := c.RoundTrip(req)
+	harness.Must(t, err)
 	t.Cleanup(func() { _ = resp.Body.Close() })
 	return resp.Body
 }
