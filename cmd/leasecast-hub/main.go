@@ -64,6 +64,9 @@ func run(ctx context.Context) error {
 		return nil
 	}
 	o.FleetNamespaces = strings.FieldsFunc(fleets, func(r rune) bool { return r == ',' || r == ' ' })
+	if fleets != "" && len(o.FleetNamespaces) == 0 {
+		return fmt.Errorf("--namespace=%q names no namespace: give names, or leave it out for all", fleets)
+	}
 
 	zapConfig := zap.NewProductionConfig()
 	zapConfig.Level = zap.NewAtomicLevelAt(zapcore.Level(-min(max(verbose, 0), maxVerbosity)))

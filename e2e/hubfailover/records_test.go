@@ -51,7 +51,6 @@ func older(is *v1alpha1.NamespaceLeader) *v1alpha1.NamespaceLeader {
 
 // records reads all records.
 func (p *pair) records(t *testing.T) map[string]*v1alpha1.NamespaceLeader {
-	t.Helper()
 	list := &v1alpha1.NamespaceLeaderList{}
 	harness.Must(t, p.d.Hub.List(t.Context(), list, client.InNamespace(harness.FleetNamespace)))
 	all := map[string]*v1alpha1.NamespaceLeader{}
@@ -155,8 +154,7 @@ func TestARecordOfABackupLetsNobodyActTwice(t *testing.T) {
 				return err
 			})
 			v.unbroken(moved[0])
-			r, err := stage.d.Record(t.Context(), moved[0])
-			harness.Must(t, err)
+			r := harness.Get(stage.d.Record(t.Context(), moved[0]))(t)
 			t.Logf("%s led in epoch %d; now %s leads in epoch %d (%s), %.1f s after the kill",
 				before.Spec.Leader, before.Spec.Epoch, r.Spec.Leader, r.Spec.Epoch, r.Spec.Reason,
 				(harness.Now().Boot - lost).Seconds())
@@ -171,12 +169,11 @@ func TestARecordOfABackupLetsNobodyActTwice(t *testing.T) {
 // awaitRenewals returns when all leaders' Leases but that of the first namespace were renewed twice
 // after the instant.
 func awaitRenewals(t *testing.T, v *view, instant time.Duration) {
-	t.Helper()
 	harness.Eventually(t, harness.Default.Duration+slack, "everybody is renewed", func(context.Context) error {
 		for key, seen := range v.Terms() {
 			n := 0
 			for _, s := range seen {
-				if harness.BootOf(s.RenewTime, s.At) > instant {
+				if s.Stamp() > instant {
 					n++
 				}
 			}
@@ -190,7 +187,6 @@ func awaitRenewals(t *testing.T, v *view, instant time.Duration) {
 
 // restore brings the first namespace back to east: a raised priority is an edit that moves it.
 func (p *pair) restore(t *testing.T) {
-	t.Helper()
 	p.raised++
 	harness.Must(t, p.d.SetPriority(t.Context(), "east", 100+p.raised))
 	p.led(t, patience)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // beside is how long the hub and Cluster API must live beside each other without a write:
@@ -41,7 +42,7 @@ func TestTheHubAndClusterAPILeaveEachOtherAlone(t *testing.T) {
 	w.register("east", "100", false)
 	w.Namespace("a", members...)
 	w.policy("a")
-	everything, _ := watchAllBut(t, w.Servers, leases)
+	everything, _ := w.watchAllBut(leases)
 	history := w.history()
 	begin := time.Now()
 	w.startHub()
@@ -53,8 +54,7 @@ func TestTheHubAndClusterAPILeaveEachOtherAlone(t *testing.T) {
 	t.Logf("%.1f s: east leads; Cluster API does not see it", time.Since(begin).Seconds())
 
 	w.changeSecret("east", func(s *corev1.Secret) {
-		metav1.SetMetaDataLabel(&s.ObjectMeta, clusterv1.ClusterNameLabel,
-			"east")
+		metav1.SetMetaDataLabel(&s.ObjectMeta, clusterv1.ClusterNameLabel, "east")
 	})
 	manager.stop() // it tries again each 30 s only, or when it starts
 	manager.start()
@@ -77,7 +77,6 @@ func TestTheHubAndClusterAPILeaveEachOtherAlone(t *testing.T) {
 
 // shows waits until Cluster API reports conditions of a Cluster.
 func (w *world) shows(cluster string, conditions ...string) {
-	w.T.Helper()
 	w.Eventually(fmt.Sprintf("Cluster API reports %v of %s", conditions, cluster), 45*time.Second, func() error {
 		c := &clusterv1.Cluster{}
 		key := types.NamespacedName{Namespace: harness.FleetNamespace, Name: cluster}
@@ -100,8 +99,7 @@ func (w *world) shows(cluster string, conditions ...string) {
 // stillLeads checks that a term goes on.
 func (w *world) stillLeads(leader, namespace string, epoch int64) {
 	w.T.Helper()
-	r, err := w.Record(namespace)
-	w.Must(err)
+	r := harness.Get(w.Record(namespace))(w.T)
 	if s := r.Spec; s.Leader != leader || s.Epoch != epoch || s.State != v1alpha1.StateLeading {
 		w.T.Fatalf("want that %s leads in epoch %d; got %s in epoch %d, state %s, reason %s", leader, epoch, s.Leader,
 			s.Epoch, s.State, s.Reason)
@@ -178,7 +176,6 @@ func (w *world) trace(members ...string) {
 
 // writtenBy lists the fields of an object that a field manager owns.
 func (w *world) writtenBy(manager string, o metav1.Object) (fields []string) {
-	w.T.Helper()
 	for _, entry := range o.GetManagedFields() {
 		if entry.Manager == manager {
 			tree := map[string]any{}
@@ -209,16 +206,11 @@ func leaves(tree map[string]any, path string) (paths []string) {
 
 // history follows what becomes of the Clusters and kubeconfigs of the fleet.
 func (w *world) history() *changes {
-	w.T.Helper()
-	watcher, err := client.NewWithWatch(w.Servers.Hub().AdminConfig(), client.Options{Scheme: w.Hub.Scheme()})
-	w.Must(err)
-	c := &changes{}
-	for resource, list := range map[string]client.ObjectList{"clusters": &clusterv1.ClusterList{},
-		"secrets": &corev1.SecretList{}} {
-		watch, err := watcher.Watch(w.T.Context(), list, client.InNamespace(harness.FleetNamespace))
-		w.Must(err)
-		c.follow(w.T, "hub", schema.GroupResource{Resource: resource}, watch)
-	}
+	c, in := &changes{}, client.InNamespace(harness.FleetNamespace)
+	w.Must(must.Try(func() {
+		w.watch(c, w.Servers.Hub(), schema.GroupResource{Resource: "clusters"}, &clusterv1.ClusterList{}, false, in)
+		w.watch(c, w.Servers.Hub(), schema.GroupResource{Resource: "secrets"}, &corev1.SecretList{}, false, in)
+	}))
 	return c
 }
 
