@@ -80,8 +80,8 @@ func TestEachPromiseCountsWithItsOwnSkewAndStopTime(t *testing.T) {
 
 // The renewal of one Lease without its I/O.
 func BenchmarkRenewal(b *testing.B) {
-	r := newRig(b)
-	r.leads()
+	r := newSyncerTest(b)
+	r.play("leads")
 	now := 0.0
 	b.ReportAllocs()
 	for b.Loop() {
