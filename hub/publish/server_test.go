@@ -32,14 +32,13 @@ import (
 // patience bounds every wait for a real API server.
 const patience = 30 * time.Second
 
-// slowLink keeps back updates, which arrive after their sender has given up, and counts creates.
+// slowLink keeps back updates, which arrive after their sender has given up.
 type slowLink struct {
 	next http.RoundTripper
 
-	mu      sync.Mutex
-	hold    bool
-	kept    []renewal
-	creates map[string]int // by path
+	mu   sync.Mutex
+	hold bool
+	kept []renewal
 }
 
 // renewal is a request that was kept back.
@@ -51,9 +50,6 @@ type renewal struct {
 func (l *slowLink) RoundTrip(r *http.Request) (*http.Response, error) {
 	l.mu.Lock()
 	hold := l.hold && r.Method == http.MethodPut
-	if r.Method == http.MethodPost {
-		l.creates[r.URL.Path]++
-	}
 	l.mu.Unlock()
 	if !hold {
 		return l.next.RoundTrip(r)
@@ -85,13 +81,6 @@ func (l *slowLink) oldest() (u renewal, ok bool) {
 	return u, ok
 }
 
-// created counts the requests that were to create a Lease.
-func (l *slowLink) created(key types.NamespacedName) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.creates["/apis/coordination.k8s.io/v1/namespaces/"+key.Namespace+"/leases"]
-}
-
 // server is a real API server with a publisher at work.
 type server struct {
 	t      *testing.T
@@ -106,7 +95,7 @@ func newServer(t *testing.T) *server {
 	log.SetLogger(logr.Discard()) // it complains otherwise
 	config := fleet.NewWith(t, fleet.Options{Uninstalled: true}).Hub().AdminConfig()
 	config.Timeout = patience
-	s := &server{t: t, client: kubernetes.NewForConfigOrDie(config), link: &slowLink{creates: map[string]int{}}}
+	s := &server{t: t, client: kubernetes.NewForConfigOrDie(config), link: &slowLink{}}
 	slow := rest.CopyConfig(config)
 	slow.ContentType, slow.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON // to be edited on its way
 	slow.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -179,7 +168,6 @@ func TestOnARealServer(t *testing.T) {
 	t.Run("a late update does not re-create a deleted Lease", func(t *testing.T) { lateUpdate(t, s) })
 	t.Run("a late update does not overwrite a newer one", func(t *testing.T) { overtakenUpdate(t, s) })
 	t.Run("a Lease is removed, but not one that was made since", func(t *testing.T) { removeOnServer(t, s) })
-	t.Run("a namespace that is not there does not make it spin", func(t *testing.T) { missingNamespace(t, s) })
 	t.Run("what was written is believed by the next tenure", func(t *testing.T) { nextTenure(t, s) })
 }
 
@@ -273,22 +261,6 @@ func removeOnServer(t *testing.T, s *server) {
 	s.eventually("it is reported", func() bool { return s.p.SyncStatus(key).Problem != "" })
 	if _, err := s.get(key); err != nil {
 		t.Errorf("another client's Lease: %v", err)
-	}
-}
-
-func missingNamespace(t *testing.T, s *server) {
-	key := keyOf("missing")
-	s.p.Assign(key, assign.Assignment{Role: assign.Follow, Term: term("west", 20)}, testTimings)
-	s.eventually("it is reported", func() bool { return s.p.SyncStatus(key).Problem == "NamespaceMissing" })
-	began, before := s.p.Clock.Now().Boot, s.link.created(key)
-	s.eventually("it is tried again and again", func() bool { return s.link.created(key) >= before+3 })
-	if took := s.p.Clock.Now().Boot - began; took < 2*pauseRefused {
-		t.Errorf("three tries within %v, want %v between two", took, pauseRefused)
-	}
-	s.namespace("missing")
-	s.eventually("the Lease is written", func() bool { return s.p.SyncStatus(key).InPlace })
-	if f := s.p.SyncStatus(key); f.Problem != "" {
-		t.Errorf("the facts are still %+v", f)
 	}
 }
 
