@@ -76,7 +76,7 @@ func TestInherited(t *testing.T) {
 			if test.inherited <= 13 { // a renewal may not be older than what was inherited
 				r.wins(7, 7, 8)
 			}
-			r.read()
+			r.play("read")
 			if s, i := r.Started(); s != started || !i.Equal(inherited) {
 				t.Errorf("a renewal changed them to %+v, %v", s, i)
 			}
@@ -89,7 +89,7 @@ func TestInheritedByWhatWasReplaced(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"nothing before the election is won": func(t *testing.T) {
 			r := newReplica(t, before(), "b")
-			r.read()
+			r.play("read")
 			r.ObserveEarlierRenewTime(wall(1))
 			if started, inherited := r.Started(); started != (lease.Reading{}) || !inherited.IsZero() {
 				t.Errorf("started %+v, inherited %v", started, inherited)
@@ -98,7 +98,7 @@ func TestInheritedByWhatWasReplaced(t *testing.T) {
 		"the Lease was deleted after it was read": func(t *testing.T) {
 			s := before()
 			r := newReplica(t, s, "b")
-			r.read()
+			r.play("read")
 			s.put(nil)
 			if _, inherited := r.wins(2, 3, 5).Started(); !inherited.Equal(wall(11)) {
 				t.Errorf("inherited %v", inherited.Sub(zero))
@@ -106,8 +106,8 @@ func TestInheritedByWhatWasReplaced(t *testing.T) {
 		},
 		"the election was won before, unanswered": func(t *testing.T) {
 			r := newReplica(t, before(), "b")
-			r.read()
-			r.unanswered()
+			r.play("read")
+			r.play("unanswered")
 			if r.lock.Update(t.Context(), claim("b", 0)) == nil {
 				t.Fatal("it was answered")
 			}

@@ -2,6 +2,8 @@ package tenure_test
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,17 +59,10 @@ func (r *replica) wins(renewTime, sent, answered float64) *replica {
 	return r
 }
 
-func (r *replica) read() {
-	r.t.Helper()
-	if _, _, err := r.lock.Get(r.t.Context()); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
 // readsAndUpdates writes a record after reading, as the elector does.
 func (r *replica) readsAndUpdates(record electionRecord) error {
 	r.t.Helper()
-	r.read()
+	r.play("read")
 	return r.lock.Update(r.t.Context(), record)
 }
 
@@ -75,10 +70,6 @@ func (r *replica) releases(seconds float64) error {
 	r.t.Helper()
 	return r.readsAndUpdates(release(seconds))
 }
-
-// lost has requests fail before they are carried out, and unanswered after that.
-func (r *replica) lost()       { r.inner.arrive = func(context.Context) error { return errAmbiguous } }
-func (r *replica) unanswered() { r.inner.leave = func(context.Context) error { return errAmbiguous } }
 
 func (r *replica) answered() {
 	r.inner.arrive = func(context.Context) error { return nil }
@@ -114,6 +105,76 @@ func (r *replica) mayNotWrite(seconds float64) {
 	}
 }
 
+// play runs the steps of a script on a replica. Times are seconds.
+//
+//   - wins: it wins or renews the election, with a renewTime, the time when the request is sent and the time of its
+//     answer. A time that is left out is the one before;
+//   - read, update, release: it reads the Lease, or sends a renewTime or a release without a read;
+//   - fails: the request after that must fail, and otherwise it must succeed;
+//   - lost, unanswered, answered: the outcome of requests from now on;
+//   - found: another replica has won the election;
+//   - clock, wall: the time on both clocks, or on each.
+//
+// The others are conditions: "until" by both clocks, "never", "holds" and "not-holds" at a time.
+func (r *replica) play(script string) {
+	r.t.Helper()
+	for step := range strings.SplitSeq(script, "; ") {
+		words := strings.Fields(step)
+		fails := words[0] == "fails"
+		if fails {
+			words = words[1:]
+		}
+		if err := r.step(words); (err != nil) != fails {
+			r.t.Fatalf("%s: %v", step, err)
+		}
+	}
+}
+
+func (r *replica) step(words []string) error {
+	r.t.Helper()
+	n := [4]float64{}
+	for i := 1; i < len(n); i++ {
+		if n[i] = n[i-1]; i < len(words) {
+			n[i], _ = strconv.ParseFloat(words[i], 64)
+		}
+	}
+	switch words[0] {
+	case "wins":
+		return r.try(n[1], n[2], n[3])
+	case "read":
+		_, _, err := r.lock.Get(r.t.Context())
+		return err
+	case "update":
+		return r.lock.Update(r.t.Context(), claim("a", n[1]))
+	case "release":
+		return r.lock.Update(r.t.Context(), release(n[1]))
+	case "lost":
+		r.inner.arrive = func(context.Context) error { return errAmbiguous }
+	case "unanswered":
+		r.inner.leave = func(context.Context) error { return errAmbiguous }
+	case "answered":
+		r.answered()
+	case "found":
+		n[2], _ = strconv.ParseFloat(words[2], 64)
+		r.inner.put(stored(claim(words[1], n[2])))
+	case "clock":
+		r.clock.Set(at(n[1]))
+	case "wall":
+		r.clock.Set(lease.Reading{Wall: wall(n[1]), Boot: boot(n[2])})
+	case "until":
+		r.writesUntil(n[1], n[2])
+	case "never":
+		r.mayNotWrite(n[1])
+	case "holds", "not-holds":
+		if r.clock.Set(at(n[1])); r.Holds() != (words[0] == "holds") {
+			r.t.Errorf("at %v s it holds: %v", n[1], r.Holds())
+		}
+	default:
+		r.t.Fatalf("no such step: %q", words)
+	}
+	return nil
+}
+
 // changed returns a record with changes.
 func changed(r electionRecord, changes ...func(*electionRecord)) electionRecord {
 	for _, change := range changes {
@@ -136,63 +197,28 @@ func oneTermLater(r *electionRecord) { r.LeaderTransitions++ }
 
 // Rule 1: the right to write ends h after the renewTime of the last renewal that succeeded.
 func TestDeadline(t *testing.T) {
-	fails := func(err error, r *replica) {
-		if err == nil {
-			r.t.Error("the renewal did not fail")
-		}
-	}
-	for name, test := range map[string]struct {
-		do         func(*replica)
-		wall, boot float64 // none, if both are zero
-	}{
-		"not elected":                   {func(*replica) {}, 0, 0},
-		"elected, the answer takes 4 s": {func(r *replica) { r.wins(0, 0, 4) }, 6, 6},
-		"elected, sent 4 s late":        {func(r *replica) { r.wins(0, 4, 4) }, 6, 6},
-		"elected, by nanoseconds more":  {func(r *replica) { r.wins(0.0000009, 0.0000009, 1) }, 6, 6},
-		"elected, unanswered": {func(r *replica) {
-			r.unanswered()
-			_ = r.try(0, 0, 0)
-		}, 0, 0},
-		"renewed":                          {func(r *replica) { r.wins(0, 0, 0).wins(2, 2, 3) }, 8, 8},
-		"renewed 1 ms before the deadline": {func(r *replica) { r.wins(0, 0, 0).wins(5.999, 5.999, 5.999) }, 11.999, 11.999},
-		"the renewal is lost": {func(r *replica) {
-			r.wins(0, 0,
-				0)
-			r.lost()
-			fails(r.lock.Update(r.t.Context(), claim("a", 2)), r)
-		}, 6, 6},
-		"the renewal is unanswered": {func(r *replica) {
-			r.wins(0, 0, 0)
-			r.unanswered()
-			fails(r.lock.Update(r.t.Context(), claim("a", 2)), r)
-		}, 6, 6},
-		"another replica was faster": {func(r *replica) {
-			r.wins(0, 0, 0)
-			r.inner.put(stored(claim("b", 1)))
-			fails(r.lock.Update(r.t.Context(), claim("a", 2)), r)
-		}, 6, 6},
-		"the wall clock was stepped back before it was sent, at 1 s": {func(r *replica) {
-			_, _, _ = r.lock.Get(r.t.Context())
-			r.clock.Set(lease.Reading{Wall: wall(-100), Boot: boot(1)})
-			if err := r.lock.Create(r.t.Context(), claim("a", 0)); err != nil {
-				r.t.Fatal(err)
-			}
-		}, 6, 7},
+	for name, script := range map[string]string{
+		"not elected":                      "never 0",
+		"elected, the answer takes 4 s":    "wins 0 0 4; until 6 6; holds 5; not-holds 6",
+		"elected, sent 4 s late":           "wins 0 4; until 6 6; holds 5; not-holds 6",
+		"elected, by nanoseconds more":     "wins 0.0000009 0.0000009 1; until 6 6; holds 5; not-holds 6",
+		"elected, unanswered":              "unanswered; fails wins 0; never 0",
+		"renewed":                          "wins 0; wins 2 2 3; until 8 8; holds 7; not-holds 8",
+		"renewed 1 ms before the deadline": "wins 0; wins 5.999; until 11.999 11.999",
+		"the renewal is lost":              "wins 0; lost; fails update 2; until 6 6",
+		"the renewal is unanswered":        "wins 0; unanswered; fails update 2; until 6 6",
+		"another replica was faster":       "wins 0; found b 1; fails update 2; until 6 6",
 	} {
-		t.Run(name, func(t *testing.T) {
-			r := newReplica(t, &store{}, "a")
-			if test.do(r); test.wall == 0 {
-				r.mayNotWrite(0)
-				return
-			}
-			r.writesUntil(test.wall, test.boot)
-			for seconds, holds := range map[float64]bool{test.wall - 1: true, test.boot: false} {
-				if r.clock.Set(at(seconds)); r.Holds() != holds {
-					t.Errorf("at %v s it holds: %v", seconds, r.Holds())
-				}
-			}
-		})
+		t.Run(name, func(t *testing.T) { newReplica(t, &store{}, "a").play(script) })
 	}
+	t.Run("the wall clock was stepped back before the request was sent, at 1 s", func(t *testing.T) {
+		r := newReplica(t, &store{}, "a")
+		r.play("fails read; wall -100 1")
+		if err := r.lock.Create(t.Context(), claim("a", 0)); err != nil {
+			t.Fatal(err)
+		}
+		r.play("until 6 7")
+	})
 }
 
 // Rule 1: a tenure is one unbroken right to write. client-go's elector tries on when a renewal fails. So it may take
@@ -235,53 +261,31 @@ func TestTenureGoesOnOnlyUnbroken(t *testing.T) {
 			}
 		})
 	}
-	for name, test := range map[string]func(*testing.T){
-		"after a read that failed, by compare-and-swap": func(t *testing.T) {
-			r := newReplica(t, &store{}, "a").wins(0, 0, 0)
-			r.lost()
-			if _, _, err := r.lock.Get(t.Context()); err == nil {
-				t.Fatal("the read did not fail")
-			}
-			r.answered()
-			if err := r.lock.Update(t.Context(), claim("a", 2)); err != nil {
-				t.Errorf("it does not go on: %v", err)
-			}
-		},
-		"with the acquisition as the Lease stores it": func(t *testing.T) {
-			r := newReplica(t, &store{}, "a")
-			first := claim("a", 0)
-			first.AcquireTime = metav1.NewTime(wall(0.0000009))
-			if err := r.lock.Create(t.Context(), first); err != nil {
-				t.Fatal(err)
-			}
-			r.read()
-			next := claim("a", 2)
-			next.AcquireTime = r.inner.get().AcquireTime
-			if err := r.lock.Update(t.Context(), next); err != nil {
-				t.Errorf("it does not go on: %v", err)
-			}
-		},
-		"with a renewTime from which a successor counts what was inherited": func(t *testing.T) {
-			s := &store{record: stored(changed(claim("b", -1), lasting(10)))} // it may write until 9 s
-			r := newReplica(t, s, "a").wins(0, 4, 4)
-			if r.try(2.9, 5, 5) == nil {
-				t.Error("it goes on with less")
-			}
-			r.wins(3, 5, 5)
-		},
-		"with the renewTime of the start, less its nanoseconds": func(t *testing.T) {
-			newReplica(t, &store{}, "a").wins(0, 0, 0.0000019).wins(0.0000019, 0.1, 0.1)
-		},
-		"not if it was not won: the request was lost": func(t *testing.T) {
-			r := newReplica(t, &store{}, "a")
-			r.lost()
-			if r.try(0, 0, 0) == nil {
-				t.Error("it is won")
-			}
-		},
+	for name, test := range map[string]struct {
+		before *electionRecord
+		script string
+	}{
+		"after a read that failed, by compare-and-swap": {nil, "wins 0; lost; fails read; answered; update 2"},
+		"with a renewTime from which a successor counts what was inherited, and not with an older one": {
+			stored(changed(claim("b", -1), lasting(10))), "wins 0 4; fails wins 2.9 5; wins 3 5"}, // it may write until 9 s
+		"with the renewTime of the start, less its nanoseconds": {nil, "wins 0 0 0.0000019; wins 0.0000019 0.1"},
+		"not if it was not won: the request was lost":           {nil, "lost; fails wins 0"},
 	} {
-		t.Run(name, test)
+		t.Run(name, func(t *testing.T) { newReplica(t, &store{record: test.before}, "a").play(test.script) })
 	}
+	t.Run("with the acquisition as the Lease stores it", func(t *testing.T) {
+		r := newReplica(t, &store{}, "a")
+		first := claim("a", 0)
+		first.AcquireTime = metav1.NewTime(wall(0.0000009))
+		if err := r.lock.Create(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		next := claim("a", 2)
+		next.AcquireTime = r.inner.get().AcquireTime
+		if err := r.readsAndUpdates(next); err != nil {
+			t.Errorf("it does not go on: %v", err)
+		}
+	})
 }
 
 // Rule 1: a replica stops writing before it releases its election, and never takes it back.
@@ -323,38 +327,16 @@ func TestRelease(t *testing.T) {
 			t.Errorf("released at %v, want %v", got, want)
 		}
 	})
-	for name, breaks := range map[string]func(*replica){
-		"carried out": func(*replica) {}, "lost": (*replica).lost, "unanswered": (*replica).unanswered,
+	for name, script := range map[string]string{
+		"ends the tenure for good, carried out": "read; release 1; never 1; answered; fails wins 2; never 2",
+		"ends the tenure for good, lost":        "read; lost; fails release 1; never 1; answered; fails wins 2; never 2",
+		"ends the tenure for good, unanswered": "read; unanswered; fails release 1; never 1; answered; fails wins 2; " +
+			"never 2",
+		"right after it was won, without a read": "release 1",
+		"not after a read that failed":           "lost; fails read; answered; fails release 1",
 	} {
-		t.Run("it ends the tenure for good, "+name, func(t *testing.T) {
-			r := elected(t)
-			r.read()
-			breaks(r)
-			if err := r.lock.Update(t.Context(), release(1)); (err == nil) != (name == "carried out") {
-				t.Fatal(err)
-			}
-			r.mayNotWrite(1)
-			r.answered()
-			if r.try(2, 2, 2) == nil {
-				t.Error("the election was taken back")
-			}
-			r.mayNotWrite(2)
-		})
+		t.Run(name, func(t *testing.T) { elected(t).play(script) })
 	}
-	t.Run("right after it was won, without a read", func(t *testing.T) {
-		if err := newReplica(t, &store{}, "a").wins(0, 0, 0).lock.Update(t.Context(), release(1)); err != nil {
-			t.Error(err)
-		}
-	})
-	t.Run("not after a read that failed", func(t *testing.T) {
-		r := elected(t)
-		r.lost()
-		_, _, _ = r.lock.Get(t.Context())
-		r.answered()
-		if r.lock.Update(t.Context(), release(1)) == nil {
-			t.Error("it was released")
-		}
-	})
 	// client-go's elector releases whatever it reads last. An old request may also be applied late, while another
 	// replica has the right to write.
 	own := claim("a", 0)
@@ -364,7 +346,7 @@ func TestRelease(t *testing.T) {
 		"the own, of an older write":  changed(own, func(r *electionRecord) { r.RenewTime = metav1.NewTime(wall(-0.001)) }),
 		"the own, of a later term":    changed(own, oneTermLater),
 	} {
-		t.Run("not of an election that is "+name, func(t *testing.T) {
+		t.Run("not of another election: "+name, func(t *testing.T) {
 			s := &store{}
 			r := newReplica(t, s, "a").wins(0, 0, 0)
 			s.put(&found)
