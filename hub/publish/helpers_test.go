@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,7 +20,6 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
-	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/seal"
 )
@@ -112,7 +112,7 @@ func leaseOf(namespace string, words []string) *coordinationv1.Lease {
 	c := contentOf(namespace, term(holder(words[0]), epochOf(words[1])))
 	c.RenewTime = wall(number(words[3]))
 	key := testKey
-	var edits []string
+	var more []string
 	for _, option := range words[4:] {
 		switch name, value, _ := strings.Cut(option, "="); name {
 		case "by":
@@ -126,81 +126,56 @@ func leaseOf(namespace string, words []string) *coordinationv1.Lease {
 		case "unsealed":
 			key = otherKey
 		default:
-			edits = append(edits, option)
+			more = append(more, option)
 		}
 	}
 	obj := &coordinationv1.Lease{}
 	must(seal.Write(key, c, obj))
-	for _, change := range changesOf(edits) {
-		change(obj)
-	}
+	edit(more)(obj)
 	return obj
 }
 
-// changesOf returns edits of a Lease, as in "duration=60".
-func changesOf(edits []string) (changes []func(*coordinationv1.Lease)) {
-	for _, edit := range edits {
-		name, value, _ := strings.Cut(edit, "=")
-		changes = append(changes, func(l *coordinationv1.Lease) {
-			switch name {
-			case "duration":
-				l.Spec.LeaseDurationSeconds = ptr.To(int32(number(value)))
-			case "epoch":
-				l.Spec.LeaseTransitions = ptr.To(int32(number(value)))
-			case "renewed":
-				l.Spec.RenewTime = &metav1.MicroTime{Time: wall(number(value))}
-			case "holder":
-				l.Spec.HolderIdentity = &value
-			case "hub":
-				l.Annotations[v1alpha1.HubAnnotation] = value
-			case "cluster":
-				l.Annotations[v1alpha1.ClusterAnnotation] = value
-			case "uid":
-				l.Annotations[v1alpha1.ClusterUIDAnnotation] = value
-			case "annotation":
-				l.Annotations["more"] = value
-			case "label":
-				l.Labels["more"] = value
-			case "managedBy":
-				l.Labels[v1alpha1.ManagedByLabel] = value
-			case "unlabelled":
-				l.Labels = nil
-			case "stripped":
-				l.Labels, l.Annotations = nil, nil
-			case "object":
-				l.UID = types.UID(value)
-			default:
-				panic("no such edit: " + edit)
-			}
-		})
+// edits are what a client may do to a Lease, by the names that scripts give them.
+var edits = map[string]func(l *coordinationv1.Lease, value string){
+	"duration":   func(l *coordinationv1.Lease, v string) { l.Spec.LeaseDurationSeconds = ptr.To(int32(number(v))) },
+	"epoch":      func(l *coordinationv1.Lease, v string) { l.Spec.LeaseTransitions = ptr.To(int32(number(v))) },
+	"renewed":    func(l *coordinationv1.Lease, v string) { l.Spec.RenewTime = &metav1.MicroTime{Time: wall(number(v))} },
+	"holder":     func(l *coordinationv1.Lease, v string) { l.Spec.HolderIdentity = &v },
+	"hub":        func(l *coordinationv1.Lease, v string) { l.Annotations[v1alpha1.HubAnnotation] = v },
+	"cluster":    func(l *coordinationv1.Lease, v string) { l.Annotations[v1alpha1.ClusterAnnotation] = v },
+	"uid":        func(l *coordinationv1.Lease, v string) { l.Annotations[v1alpha1.ClusterUIDAnnotation] = v },
+	"annotation": func(l *coordinationv1.Lease, v string) { l.Annotations["more"] = v },
+	"label":      func(l *coordinationv1.Lease, v string) { l.Labels["more"] = v },
+	"managedBy":  func(l *coordinationv1.Lease, v string) { l.Labels[v1alpha1.ManagedByLabel] = v },
+	"unlabelled": func(l *coordinationv1.Lease, _ string) { l.Labels = nil },
+	"stripped":   func(l *coordinationv1.Lease, _ string) { l.Labels, l.Annotations = nil, nil },
+	"object":     func(l *coordinationv1.Lease, v string) { l.UID = types.UID(v) },
+}
+
+// edit edits a Lease, as in "duration=60 unlabelled".
+func edit(words []string) func(*coordinationv1.Lease) {
+	return func(l *coordinationv1.Lease) {
+		for _, word := range words {
+			name, value, _ := strings.Cut(word, "=")
+			edits[name](l, value)
+		}
 	}
-	return changes
 }
 
 // statusOf reads a status, as in "InPlace Problem=Unreachable".
 func statusOf(words []string) (s SyncStatus) {
 	for _, word := range words {
 		name, value, _ := strings.Cut(word, "=")
-		switch name {
-		case "none":
-		case "InPlace":
-			s.InPlace = true
-		case "Lost":
-			s.Lost = true
-		case "Refused":
-			s.Refused = true
-		case "MinRenewTime":
+		switch field := reflect.ValueOf(&s).Elem().FieldByName(name); {
+		case word == "none":
+		case name == "MinRenewTime":
 			s.MinRenewTime = wall(number(value))
-		case "Failing":
-			s.Failing = reason.Reason(value)
-		case "Problem":
-			s.Problem = reason.Reason(value)
-		case "Newer":
-			s.Newer = epochOf(value)
-		case "PoisonedEpoch":
-			s.PoisonedEpoch = epochOf(value)
+		case field.Kind() == reflect.Bool:
+			field.SetBool(true)
+		case field.Kind() == reflect.String:
+			field.SetString(value)
 		default:
-			panic("no such status: " + word)
+			field.SetInt(epochOf(value))
 		}
 	}
 	return s

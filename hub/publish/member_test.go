@@ -224,12 +224,10 @@ func (m *testMember) set(key types.NamespacedName, obj *coordinationv1.Lease) {
 }
 
 // edit changes an object under a later version. No watch shows that.
-func (m *testMember) edit(key types.NamespacedName, changes ...func(*coordinationv1.Lease)) *coordinationv1.Lease {
+func (m *testMember) edit(key types.NamespacedName, change func(*coordinationv1.Lease)) {
 	obj := m.lease(key)
-	for _, change := range changes {
-		change(obj)
-	}
-	return m.put(key, obj)
+	change(obj)
+	m.put(key, obj)
 }
 
 // since returns the requests from an instant on.

@@ -190,45 +190,42 @@ func (w *publisherTest) taken(list *[]string) []string {
 	return got
 }
 
-// links are what the member may do with requests; most may be limited to a verb.
+// link sets what the member does with requests from now on. Most may be limited to a verb.
 func (w *publisherTest) link(words []string) {
 	verb := strings.Join(words[1:], "")
-	var arrive, leave link
+	confirm := link(func(context.Context, request) error {
+		w.member.edit(readerKey("r"), func(l *coordinationv1.Lease) { l.Spec.RenewTime.Time = time.Now() })
+		return nil
+	})
 	switch words[0] {
 	case "up":
+		w.member.becomes(nil, nil)
 	case "swallows":
-		arrive = link(swallow).only(verb)
+		w.member.becomes(link(swallow).only(verb), nil)
 	case "resets":
-		arrive = link(reset).only(verb)
+		w.member.becomes(link(reset).only(verb), nil)
 	case "refuses":
-		arrive = link(refuse).only(verb)
+		w.member.becomes(link(refuse).only(verb), nil)
 	case "unanswered":
-		leave = link(swallow).only(verb)
+		w.member.becomes(nil, link(swallow).only(verb))
 	case "loses": // the answers
-		leave = link(reset).only(verb)
+		w.member.becomes(nil, link(reset).only(verb))
 	case "delays": // the answers
-		d, err := time.ParseDuration(words[1])
-		must(err)
-		leave = delayed(func() time.Duration { return d }).only(strings.Join(words[2:], ""))
+		w.member.becomes(nil, delayed(func() time.Duration { return duration(words[1]) }).only(strings.Join(words[2:], "")))
 	case "stops": // the hub before the answer
-		leave = func(context.Context, request) error { w.cancel(); return nil }
-	case "confirms": // the registration of r before the request, or before the answer
-		confirms := link(func(context.Context, request) error {
-			w.member.edit(readerKey("r"), func(l *coordinationv1.Lease) { l.Spec.RenewTime.Time = time.Now() })
-			return nil
-		}).only(words[1])
-		if arrive = confirms; len(words) > 2 {
-			arrive, leave = nil, confirms
-		}
+		w.member.becomes(nil, func(context.Context, request) error { w.cancel(); return nil })
+	case "confirmed-before": // the registration of r, before a request arrives
+		w.member.becomes(confirm.only(verb), nil)
+	case "confirmed-after": // before it is answered
+		w.member.becomes(nil, confirm.only(verb))
 	case "registers": // so many changes of registrations before the answer to an update
-		leave = link(func(context.Context, request) error {
+		w.member.becomes(nil, link(func(context.Context, request) error {
 			w.play("registers " + words[1])
 			return nil
-		}).only("update")
+		}).only("update"))
 	default:
 		w.t.Fatalf("no such link: %q", words)
 	}
-	w.member.becomes(arrive, leave)
 }
 
 // playPublisher runs scripts on Publishers. A step names the namespace of a Lease, or the reader of a registration.
@@ -372,7 +369,7 @@ func (w *publisherTest) actions(first string, args []string) map[string]func() {
 func (w *publisherTest) changes(first string, args []string) map[string]func() {
 	return map[string]func(){
 		"lease": func() { w.member.put(keyOf(first), leaseOf(first, args[1:])) },
-		"edit":  func() { w.member.edit(keyOf(first), changesOf(args[1:])...) },
+		"edit":  func() { w.member.edit(keyOf(first), edit(args[1:])) },
 		"backdate": func() { // by 5 s
 			key := testKey
 			if len(args) > 1 {

@@ -180,9 +180,9 @@ confirmed every 5 s: stays
 	start; follow b 1s; register r; after 5s; confirm; after 5s; confirm; after 5s; confirm; after 5s; confirm; after 5s;
 	confirm; after 5s; confirm; after 5s; confirm; after 10s; registered r
 confirmed before the deletion arrives: stays
-	register r; start; follow b 1s; link confirms delete; after 31s; registered r
+	register r; start; follow b 1s; link confirmed-before delete; after 31s; registered r
 confirmed between the deletion and the removal of its finalizer: keeps the finalizer
-	register r; start; follow b 1s; link confirms delete then; after 31s; finalizer r
+	register r; start; follow b 1s; link confirmed-after delete; after 31s; finalizer r
 no right to write: stays
 	register r; start; follow b 1s; may-not; after 60s; registered r
 the hub stops: stays

@@ -194,130 +194,102 @@ func (s *syncerTest) play(step string) {
 			s.t.Fatalf("the status has changed: %v; it is %+v", got, s.syncer.status)
 		}
 	default:
-		if !s.outcome(words) && !s.happens(words) {
-			s.t.Fatalf("no such step: %q", step)
+		for _, steps := range []map[string]func(){s.outcomes(words), s.events(words)} {
+			if do := steps[words[0]]; do != nil {
+				do()
+				return
+			}
 		}
+		s.t.Fatalf("no such step: %q", step)
 	}
 }
 
-// outcome plays what becomes of the pending request.
-func (s *syncerTest) outcome(words []string) bool {
-	s.t.Helper()
-	switch words[0] {
-	case "ok", "conflict":
-		obj, err := s.carry()
-		s.answer(obj, err, map[string]time.Duration{"conflict": pauseSilent}[words[0]])
-	case "unanswered":
-		if len(words) > 1 && words[1] == "but" {
+// outcomes are what becomes of the pending request.
+func (s *syncerTest) outcomes(words []string) map[string]func() {
+	return map[string]func(){
+		"ok":       func() { obj, err := s.carry(); s.answer(obj, err, 0) },
+		"conflict": func() { _, err := s.carry(); s.answer(nil, err, pauseSilent) },
+		"unanswered": func() {
+			if strings.Join(words[1:], " ") == "but done" {
+				_, err := s.carry()
+				must(err)
+			}
+			s.answer(nil, errTimeout, cmp.Or(map[string]time.Duration{"long": pauseRefused}[words[len(words)-1]], pauseSilent))
+		},
+		"forbidden":    func() { s.answer(nil, errForbidden, pauseRefused) },
+		"unauthorized": func() { s.answer(nil, apierrors.NewUnauthorized("expired"), pauseSilent) },
+		"no":           func() { s.answer(nil, apierrors.NewNotFound(leases, "ns"), pauseRefused) }, // namespace
+		"carried":      func() { s.heldObject, s.heldError = s.carry() },
+		"answered":     func() { s.answer(s.heldObject, s.heldError, 0) },
+		"keep":         func() { s.kept = s.pending },
+		"late": func() {
+			s.pending, s.kept = s.kept, s.pending
 			_, err := s.carry()
 			must(err)
-		}
-		s.answer(nil, errTimeout, cmp.Or(map[string]time.Duration{"long": pauseRefused}[words[len(words)-1]], pauseSilent))
-	case "forbidden":
-		s.answer(nil, errForbidden, pauseRefused)
-	case "unauthorized":
-		s.answer(nil, apierrors.NewUnauthorized("expired"), pauseSilent)
-	case "no": // namespace
-		s.answer(nil, apierrors.NewNotFound(leases, "ns"), pauseRefused)
-	case "carried":
-		s.heldObject, s.heldError = s.carry()
-	case "answered":
-		s.answer(s.heldObject, s.heldError, 0)
-	case "keep":
-		s.kept = s.pending
-	case "late":
-		now := s.pending
-		s.pending = s.kept
-		_, err := s.carry()
-		must(err)
-		s.pending = now
-	case "stored":
-		obj, err := s.carry()
-		must(err)
-		if words[2] == "old" {
-			obj.Spec, obj.Annotations, words = s.remembered.Spec, s.remembered.Annotations, words[:2]
-		}
-		for _, change := range changesOf(words[2:]) {
-			change(obj)
-		}
-		s.member.set(keyOf("ns"), obj.DeepCopy())
-		s.answer(obj, nil, inSeconds(number(words[1])))
-	default:
-		return false
+			s.pending = s.kept
+		},
+		"stored": func() {
+			obj, err := s.carry()
+			must(err)
+			if words[2] == "old" {
+				obj.Spec, obj.Annotations = s.remembered.Spec, s.remembered.Annotations
+			} else {
+				edit(words[2:])(obj)
+			}
+			s.member.set(keyOf("ns"), obj.DeepCopy())
+			s.answer(obj, nil, inSeconds(number(words[1])))
+		},
 	}
-	return true
 }
 
-// happens plays what happens around the syncer.
-func (s *syncerTest) happens(words []string) bool {
-	s.t.Helper()
-	switch words[0] {
-	case "leads": // renewed at zero, in epoch 20
-		for _, step := range []string{"assign lead east 20 first", "read", "ok", "create east 20 renewTime 0s promise 15s",
-			"ok"} {
-			s.play(step)
+// events are what happens around the syncer.
+func (s *syncerTest) events(words []string) map[string]func() {
+	n := func() float64 { return number(words[1]) }
+	all := func(steps string) func() {
+		return func() {
+			for step := range strings.SplitSeq(steps, "; ") {
+				s.play(step)
+			}
 		}
-	case "follows":
-		for _, step := range []string{"assign follow west 20", "read", "ok", "create west 20 renewTime 0s", "ok", "wait",
-			"status InPlace"} {
-			s.play(step)
-		}
-	case "at":
-		s.now = at(number(words[1]))
-	case "wall":
-		s.now.Wall = wall(number(words[1]))
-	case "boot":
-		s.now.Boot = at(number(words[1])).Boot
-	case "ε":
-		s.syncer.timings.Skew = inSeconds(number(words[1]))
-	case "may":
-		s.may = len(words) == 1
-	case "silent", "heard":
-		s.answers = words[0] == "heard"
-	case "unwatched", "watched":
-		s.unwatched = words[0] == "unwatched"
-	case "in": // doubt
-		s.syncer.invalidate()
-	case "relinquish":
-		s.syncer.relinquished = true
-	case "lease":
-		s.member.put(keyOf("ns"), leaseOf("ns", s.own(words[1:])))
-	case "edit":
-		s.member.edit(keyOf("ns"), changesOf(s.own(words[1:]))...)
-	case "event": // with other content under the version that the member has
-		obj := s.there()
-		for _, change := range changesOf(words[1:]) {
-			change(obj)
-		}
-		s.syncer.observe(obj)
-	case "edited":
-		s.play("edit holder=another.client")
-		s.play("shown")
-	case "touched":
-		s.member.edit(keyOf("ns"))
-	case "version":
-		s.member.version = int(number(words[1]))
-	case "remember":
-		s.remembered = s.there()
-	case "back":
-		s.member.set(keyOf("ns"), s.remembered)
-	case "shown":
-		if len(words) > 1 {
-			s.syncer.observe(s.remembered)
-		} else {
-			s.syncer.observe(s.there())
-		}
-	case "gone":
-		s.syncer.observeGone()
-	case "vanishes":
-		s.member.put(keyOf("ns"), nil)
-	case "deleted":
-		s.play("vanishes")
-		s.play("gone")
-	default:
-		return false
 	}
-	return true
+	return map[string]func(){
+		// In epoch 20, renewed at zero.
+		"leads":      all("assign lead east 20 first; read; ok; create east 20 renewTime 0s promise 15s; ok"),
+		"follows":    all("assign follow west 20; read; ok; create west 20 renewTime 0s; ok; wait; status InPlace"),
+		"at":         func() { s.now = at(n()) },
+		"wall":       func() { s.now.Wall = wall(n()) },
+		"boot":       func() { s.now.Boot = at(n()).Boot },
+		"ε":          func() { s.syncer.timings.Skew = inSeconds(n()) },
+		"may":        func() { s.may = len(words) == 1 },
+		"silent":     func() { s.answers = false },
+		"heard":      func() { s.answers = true },
+		"unwatched":  func() { s.unwatched = true },
+		"watched":    func() { s.unwatched = false },
+		"in":         func() { s.syncer.invalidate() }, // doubt
+		"relinquish": func() { s.syncer.relinquished = true },
+		"lease":      func() { s.member.put(keyOf("ns"), leaseOf("ns", s.own(words[1:]))) },
+		"edit":       func() { s.member.edit(keyOf("ns"), edit(words[1:])) },
+		"event": func() { // with other content under the version that the member has
+			obj := s.there()
+			edit(words[1:])(obj)
+			s.syncer.observe(obj)
+		},
+		"edited":   all("edit holder=another.client; shown"),
+		"touched":  all("edit"),
+		"version":  func() { s.member.version = int(n()) },
+		"remember": func() { s.remembered = s.there() },
+		"back":     func() { s.member.set(keyOf("ns"), s.remembered) },
+		"shown": func() {
+			if len(words) > 1 { // old
+				s.syncer.observe(s.remembered)
+			} else {
+				s.syncer.observe(s.there())
+			}
+		},
+		"gone":     func() { s.syncer.observeGone() },
+		"vanishes": func() { s.member.put(keyOf("ns"), nil) },
+		"deleted":  all("vanishes; gone"),
+	}
 }
 
 // own replaces the option "sameObject" by the UID of the syncer's own object.
