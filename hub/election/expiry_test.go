@@ -117,17 +117,15 @@ func TestPromisesEndAt(t *testing.T) {
 func TestRenewalsStopBeforeAnythingIsCounted(t *testing.T) {
 	const cs = "east 100 Unreachable, west 50 prepared"
 	decide(t, map[string]decision{
-		"leading, the leader is lost": {
-			now: at(10), state: leading(having(renewing(sent(0)))), among: cs, want: "stop renewing",
-		},
+		"leading, the leader is lost": {now: at(10), state: leading(having(renewing(sent(0)))), among: cs,
+			want: "stop renewing"},
 		"draining": {now: at(20), state: draining(reason.Unreachable, having(renewing(sent(0)))), among: cs,
 			want: "stop renewing"},
 		"vacant":      {now: at(20), state: vacant(having(renewing(sent(0)))), among: cs, want: "stop renewing"},
 		"record lost": {now: at(20), state: lost(having(renewing(sent(0)))), among: cs, want: "stop renewing"},
 		"retired":     {now: at(20), state: retired(having(renewing(sent(0)))), noPolicy: true, want: "stop renewing"},
-		"renewals have stopped: the drain begins": {
-			now: at(10), state: leading(), among: cs, want: "Draining east 20 Unreachable next west after 6s persist",
-		},
+		"renewals have stopped: the drain begins": {now: at(10), state: leading(), among: cs,
+			want: "Draining east 20 Unreachable next west after 6s persist"},
 	})
 }
 
@@ -135,34 +133,23 @@ func TestWaitForTheExpiry(t *testing.T) {
 	const cs, granted = "east 100 Unreachable, west 50 prepared", "Leading west 21 FailedOver persist"
 	state := draining(reason.Unreachable)
 	decide(t, map[string]decision{
-		"the wall clock was an hour ahead at the renewal: another D + ε, and not less": {
-			now: clocks(-3600, 31.999), state: state, among: cs, want: drains + "1ms",
-		},
-		"the wall clock was an hour ahead at the renewal: another D + ε, and not more": {
-			now: clocks(-3600, 32), state: state, among: cs, want: granted,
-		},
-		"a wall clock that is behind may be corrected: again after D + ε": {
-			now: clocks(-5000, 2), state: state, among: cs, want: drains + "16s",
-		},
-		"the hub was away for long: granted at once": {
-			now: at(0.001), state: draining(reason.Unreachable, during(inheriting(-600)), having(nothing())), among: cs,
-			want: granted,
-		},
-		"a settled tenure that sent nothing: granted at once": {
-			now: at(1), state: draining(reason.Unreachable, having(nothing())), among: cs, want: granted,
-		},
-		"a namespace that appears in a settled tenure: granted at once": {
-			now: at(0), state: lost(largest(60 * second)), among: "east 100, west 50",
-			want: "Leading east 1 Elected next west persist",
-		},
-		"a record without a state is lost, and becomes vacant": {
-			now: at(5), among: "east 100",
+		"the wall clock was an hour ahead at the renewal: another D + ε, and not less": {now: clocks(-3600, 31.999),
+			state: state, among: cs, want: drains + "1ms"},
+		"the wall clock was an hour ahead at the renewal: another D + ε, and not more": {now: clocks(-3600, 32),
+			state: state, among: cs, want: granted},
+		"a wall clock that is behind may be corrected: again after D + ε": {now: clocks(-5000, 2), state: state, among: cs,
+			want: drains + "16s"},
+		"the hub was away for long: granted at once": {now: at(0.001),
+			state: draining(reason.Unreachable, during(inheriting(-600)), having(nothing())), among: cs, want: granted},
+		"a settled tenure that sent nothing: granted at once": {now: at(1),
+			state: draining(reason.Unreachable, having(nothing())), among: cs, want: granted},
+		"a namespace that appears in a settled tenure: granted at once": {now: at(0), state: lost(largest(60 * second)),
+			among: "east 100, west 50", want: "Leading east 1 Elected next west persist"},
+		"a record without a state is lost, and becomes vacant": {now: at(5), among: "east 100",
 			want:  "Vacant west 20 WaitingForExpiry next east waiting WaitingForExpiry after 56s persist",
-			state: lost(during(young()), recorded(ledBy("west"), raisedTo(epoch), lasting(5*second)), largest(60*second)),
-		},
-		"D is not known: again after a second": {
-			now: at(1), noPolicy: true, state: lost(during(inheriting(9))), want: "lost waiting WaitingForExpiry after 1s",
-		},
+			state: lost(during(young()), recorded(ledBy("west"), raisedTo(epoch), lasting(5*second)), largest(60*second))},
+		"D is not known: again after a second": {now: at(1), noPolicy: true, state: lost(during(inheriting(9))),
+			want: "lost waiting WaitingForExpiry after 1s"},
 	})
 }
 

@@ -55,9 +55,8 @@ var breakages = map[string]broken{
 		without: onlyStalls, wide: true},
 	"rule 1: no check of the deadline": {breakage: breakage{noDeadline: true}, ticks: 6, faults: 1,
 		without: onlyStalls, wide: true},
-	"rule 2: a grant is acted upon before it is recorded": {
-		breakage: breakage{grantsFirst: true}, change: startingAt(grantedUnrecorded), wide: true,
-	},
+	"rule 2: a grant is acted upon before it is recorded": {breakage: breakage{grantsFirst: true},
+		change: startingAt(grantedUnrecorded), wide: true},
 	"rule 2: no compare-and-swap of the record, and nothing else raises the epoch": {
 		breakage: breakage{noRecordSwap: true, recordAlone: true}, change: startingAt(grantedUnresumed), wide: true,
 		alone: map[string]breakage{
@@ -76,9 +75,8 @@ var breakages = map[string]broken{
 		steps: true},
 	"rule 6: nothing is inherited": {breakage: breakage{nothingInherited: true}, ticks: 6,
 		faults: 1},
-	"rule 6: an earlier tenure renewed until its last renewal": {
-		breakage: breakage{lastRenewalInherited: true}, ticks: 4, faults: 1, without: onlyStalls,
-	},
+	"rule 6: an earlier tenure renewed until its last renewal": {breakage: breakage{lastRenewalInherited: true},
+		ticks: 4, faults: 1, without: onlyStalls},
 	"reader: the monotonic half is dropped":                 {breakage: breakage{noBootForReaders: true}, ticks: 6},
 	"reader: what remains is frozen again by a re-delivery": {breakage: breakage{frozenAgain: true}, ticks: 6},
 	"reader: by observation alone":                          {breakage: breakage{byObservation: true}, ticks: 6},
@@ -87,9 +85,8 @@ var breakages = map[string]broken{
 		change: acknowledged()},
 	"acknowledged: the release of another epoch counts": {breakage: breakage{anyRelease: true},
 		change: acknowledged()},
-	"acknowledged: a release counts for a tenure that has not asked": {
-		breakage: breakage{newTenureCounts: true}, change: acknowledged(release),
-	},
+	"acknowledged: a release counts for a tenure that has not asked": {breakage: breakage{newTenureCounts: true},
+		change: acknowledged(release)},
 	"acknowledged: list before revoke": {breakage: breakage{listBeforeRevoke: true},
 		change: acknowledged()},
 	"acknowledged: list after an ambiguous revoke": {breakage: breakage{askAnyway: true},

@@ -136,9 +136,9 @@ func (s *syncerTest) status(want SyncStatus) {
 //
 //   - read, create, update, remove, wait: the syncer's next step must be this one, as describe has it. "firstRenewal"
 //     is how long after zero the first renewal of a term is due that began at zero;
-//   - ok, unanswered, unanswered but done, forbidden, no namespace, unauthorized, conflict: the outcome of that request.
-//     "stored" with a pause and changes: the member stores it with these, and the syncer pauses. Between "carried" and
-//     "answered" it is carried out and not answered. "late" carries out the request of "keep";
+//   - ok, unanswered, unanswered but done, forbidden, no namespace, unauthorized, conflict: its outcome. "stored" with
+//     a pause and changes: the member stores it with these, and the syncer pauses. Between "carried" and "answered" it
+//     is carried out and not answered. "late" carries out the request of "keep";
 //   - status, problem, message, mark, hub, allows, changed, unchanged: the condition that must hold of the status, of
 //     the hub's mark in it and on the Lease, of the Lease's ε, and of whether the controller is called;
 //   - assign with a role and a term, lease with a term: a sealed Lease is put into the member, which no watch shows;

@@ -206,14 +206,10 @@ func TestVerdictInWords(t *testing.T) {
 		v    skew.Verdict
 		want string
 	}{
-		"ahead": {
-			v:    skew.Verdict{State: skew.Beyond, Offset: skew.Interval{Lo: 1951 * ms, Hi: 2044 * ms}},
-			want: "the API server's clock is 1.95s to 2.04s ahead of the hub's",
-		},
-		"behind": {
-			v:    skew.Verdict{State: skew.Beyond, Offset: skew.Interval{Lo: -5 * second, Hi: -2 * second}},
-			want: "the API server's clock is 2s to 5s behind the hub's",
-		},
+		"ahead": {v: skew.Verdict{State: skew.Beyond, Offset: skew.Interval{Lo: 1951 * ms, Hi: 2044 * ms}},
+			want: "the API server's clock is 1.95s to 2.04s ahead of the hub's"},
+		"behind": {v: skew.Verdict{State: skew.Beyond, Offset: skew.Interval{Lo: -5 * second, Hi: -2 * second}},
+			want: "the API server's clock is 2s to 5s behind the hub's"},
 		"fine": {skew.Verdict{State: skew.Within}, "the API server's clock is not known to be off"},
 	} {
 		t.Run(name, func(t *testing.T) {
