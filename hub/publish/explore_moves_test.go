@@ -71,7 +71,7 @@ func (e *explorer) allMoves() []move {
 }
 
 // do returns the state after a move, or nil if it cannot happen.
-func (e *explorer) do(s *scene, mv move) *scene { return steps[mv.what].do(e, s, int(mv.x), int(mv.m)) }
+func (e *explorer) do(s *world, mv move) *world { return steps[mv.what].do(e, s, int(mv.x), int(mv.m)) }
 
 // registeredMoves are those of readers that register, and of who asks them.
 func (e *explorer) registeredMoves() []move {
@@ -88,7 +88,7 @@ func (e *explorer) registeredMoves() []move {
 }
 
 // tick lets time pass.
-func (e *explorer) tick(s *scene) *scene {
+func (e *explorer) tick(s *world) *world {
 	if s.now >= e.ticks {
 		return nil
 	}
@@ -113,22 +113,22 @@ func (w *posted) overdue(now int) bool { return w != nil && now-w.sent >= explor
 func (r *ruling) overdue(now int) bool { return r != nil && now-r.sent >= exploredTau }
 
 // stepFunc is a step of a replica or a reader x, in a member m.
-type stepFunc = func(e *explorer, s *scene, x, m int) *scene
+type stepFunc = func(e *explorer, s *world, x, m int) *world
 
-func alone(do func(*explorer, *scene) *scene) stepFunc {
-	return func(e *explorer, s *scene, _, _ int) *scene { return do(e, s) }
+func alone(do func(*explorer, *world) *world) stepFunc {
+	return func(e *explorer, s *world, _, _ int) *world { return do(e, s) }
 }
 
-func byHub(do func(*explorer, *scene, int) *scene) stepFunc {
-	return func(e *explorer, s *scene, x, _ int) *scene { return do(e, s, x) }
+func byHub(do func(*explorer, *world, int) *world) stepFunc {
+	return func(e *explorer, s *world, x, _ int) *world { return do(e, s, x) }
 }
 
-func inMember(do func(*explorer, *scene, int) *scene) stepFunc {
-	return func(e *explorer, s *scene, _, m int) *scene { return do(e, s, m) }
+func inMember(do func(*explorer, *world, int) *world) stepFunc {
+	return func(e *explorer, s *world, _, m int) *world { return do(e, s, m) }
 }
 
 func decides(v view) stepFunc {
-	return func(e *explorer, s *scene, x, _ int) *scene { return e.decide(s, x, v) }
+	return func(e *explorer, s *world, x, _ int) *world { return e.decide(s, x, v) }
 }
 
 // steps are the moves: how a trace describes them, and what they do.
@@ -165,7 +165,7 @@ var steps = [...]struct {
 }
 
 // say describes a move, and what there is after it.
-func (e *explorer) say(mv move, after *scene) string {
+func (e *explorer) say(mv move, after *world) string {
 	names := strings.NewReplacer("HUB", "hub "+replicaNames[min(mv.x, 1)], "MEMBER", siteNames[mv.m],
 		"READER", [...]string{"the reader", "the newcomer"}[min(mv.x, 1)])
 	return fmt.Sprintf("%d s: %s\n    %s", after.now, names.Replace(steps[mv.what].name), e.outline(after))

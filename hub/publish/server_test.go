@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,53 +32,30 @@ import (
 // patience bounds every wait for a real API server.
 const patience = 30 * time.Second
 
-// slowLink keeps back updates, which arrive after their sender has given up.
-type slowLink struct {
-	next http.RoundTripper
-
-	mu   sync.Mutex
-	hold bool
-	kept []renewal
-}
-
-// renewal is a request that was kept back.
+// renewal is an update that was kept back.
 type renewal struct {
 	request *http.Request
 	body    string
 }
 
+// slowLink keeps back updates while it is asked to. Their senders give up before they arrive.
+type slowLink struct {
+	next http.RoundTripper
+	hold atomic.Bool
+	kept chan renewal
+}
+
 func (l *slowLink) RoundTrip(r *http.Request) (*http.Response, error) {
-	l.mu.Lock()
-	hold := l.hold && r.Method == http.MethodPut
-	l.mu.Unlock()
-	if !hold {
+	if r.Method != http.MethodPut || !l.hold.CompareAndSwap(true, false) {
 		return l.next.RoundTrip(r)
 	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, err
 	}
-	l.mu.Lock()
-	l.kept = append(l.kept, renewal{request: r, body: string(body)})
-	l.mu.Unlock()
+	l.kept <- renewal{r, string(body)}
 	<-r.Context().Done()
 	return nil, r.Context().Err()
-}
-
-func (l *slowLink) holdUpdates(hold bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.hold = hold
-}
-
-// oldest takes out the oldest update that was kept back.
-func (l *slowLink) oldest() (u renewal, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.kept) > 0 {
-		u, ok, l.kept = l.kept[0], true, nil
-	}
-	return u, ok
 }
 
 // server is a real API server with a publisher at work.
@@ -95,7 +72,7 @@ func newServer(t *testing.T) *server {
 	log.SetLogger(logr.Discard()) // it complains otherwise
 	config := fleet.NewWith(t, fleet.Options{Uninstalled: true}).Hub().AdminConfig()
 	config.Timeout = patience
-	s := &server{t: t, client: kubernetes.NewForConfigOrDie(config), link: &slowLink{}}
+	s := &server{t: t, client: kubernetes.NewForConfigOrDie(config), link: &slowLink{kept: make(chan renewal, 1)}}
 	slow := rest.CopyConfig(config)
 	slow.ContentType, slow.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON // to be edited on its way
 	slow.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -187,15 +164,16 @@ func (s *server) deliver(u renewal) int {
 }
 
 // keepBack keeps back the next renewal of what leads.
-func (s *server) keepBack() (u renewal) {
+func (s *server) keepBack() renewal {
 	s.t.Helper()
-	s.link.holdUpdates(true)
-	defer s.link.holdUpdates(false)
-	s.eventually("a renewal is kept back", func() (ok bool) {
-		u, ok = s.link.oldest()
-		return ok
-	})
-	return u
+	s.link.hold.Store(true)
+	select {
+	case u := <-s.link.kept:
+		return u
+	case <-time.After(patience):
+		s.t.Fatal("no Lease is renewed")
+		return renewal{}
+	}
 }
 
 func lateUpdate(t *testing.T, s *server) {

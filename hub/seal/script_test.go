@@ -68,6 +68,7 @@ func newSealTest(t *testing.T) *sealTest {
 		Data: sound(),
 	}).Build()}
 	s.store = s.newStore()
+	s.stores["1"] = s.store
 	return s
 }
 
@@ -228,39 +229,39 @@ func (s *sealTest) play(step string) {
 	s.t.Helper()
 	do, want, _ := strings.Cut(step, " -> ")
 	words := strings.Fields(do)
-	switch {
-	case s.calls(words):
+	if call := s.calls(words[1:])[words[0]]; call != nil {
+		s.err = call()
 		s.result(step, want)
-	case !s.happens(words) && !s.holds(words):
+	} else if happens := s.events(words[1:])[words[0]]; happens != nil {
+		happens()
+	} else if holds := s.conditions(words[1:])[words[0]]; holds == nil {
 		s.t.Fatalf("no such step: %q", step)
+	} else if !holds() {
+		s.t.Fatalf("not so: %s; the result has the bounds %v; error %v", step, s.got.Policies, s.err)
 	}
 }
 
-// calls plays a call of the store.
-func (s *sealTest) calls(words []string) bool {
-	ctx := s.t.Context()
-	switch args := words[1:]; words[0] {
-	case "load":
-		s.got, s.err = s.store.Load(ctx, append(args, fleet)[0])
-	case "find":
-		s.got, s.err = s.store.Find(ctx, fleet)
-	case "refresh":
-		s.got, s.err = s.store.Refresh(ctx, fleet)
-	case "serve":
-		s.got, s.err = s.store.Serve(ctx, fleet, marks[args[0]], len(args) > 1)
-	case "raise":
-		s.got, s.err = seal.Seal{}, s.store.Raise(ctx, fleet, args[0], boundsOf(args[1:]))
-	case "lower": // to the bounds of these policies, from those of both
-		after := map[string]seal.Bounds{}
-		for _, arg := range args {
-			policy, b, _ := strings.Cut(arg, "=")
-			after[policy] = boundsOf(strings.Split(b, ","))
-		}
-		s.err = s.store.Lower(ctx, fleet, maps.Clone(both), after)
-	default:
-		return false
+// calls are those of the store.
+func (s *sealTest) calls(args []string) map[string]func() error {
+	ctx, err := s.t.Context(), error(nil)
+	return map[string]func() error{
+		"load":    func() error { s.got, err = s.store.Load(ctx, append(args, fleet)[0]); return err },
+		"find":    func() error { s.got, err = s.store.Find(ctx, fleet); return err },
+		"refresh": func() error { s.got, err = s.store.Refresh(ctx, fleet); return err },
+		"serve":   func() error { s.got, err = s.store.Serve(ctx, fleet, marks[args[0]], len(args) > 1); return err },
+		"raise": func() error {
+			s.got = seal.Seal{}
+			return s.store.Raise(ctx, fleet, args[0], boundsOf(args[1:]))
+		},
+		"lower": func() error { // to the bounds of these policies, from those of both
+			after := map[string]seal.Bounds{}
+			for _, arg := range args {
+				policy, b, _ := strings.Cut(arg, "=")
+				after[policy] = boundsOf(strings.Split(b, ","))
+			}
+			return s.store.Lower(ctx, fleet, maps.Clone(both), after)
+		},
 	}
-	return true
 }
 
 // result fails the test unless the last call ended like that. No error shows what the Secret holds.
@@ -284,121 +285,95 @@ func (s *sealTest) result(step, want string) {
 	}
 }
 
-// happens plays what happens around the store.
-func (s *sealTest) happens(words []string) bool {
-	args := words[1:]
+// events are what happens around the store.
+func (s *sealTest) events(args []string) map[string]func() {
 	rest := func(n int) string { return strings.Join(args[n:], " ") }
-	switch words[0] {
-	case "replica":
-		if s.stores[args[0]] == nil {
-			s.stores[args[0]] = s.newStore()
-		}
-		if s.stores["1"] == nil {
-			s.stores["1"] = s.store
-		}
-		s.store = s.stores[args[0]]
-	case "remove":
-		if err := s.admin.Delete(s.t.Context(), s.secret()); err != nil {
-			s.t.Fatal(err)
-		}
-	case "edit":
-		s.edit(args)
-	case "fails":
-		s.onRequest(func(verb string) error {
-			if args[0] == "all" || args[0] == verb {
-				return named[args[1]]
+	return map[string]func(){
+		"replica": func() {
+			if s.stores[args[0]] == nil {
+				s.stores[args[0]] = s.newStore()
 			}
-			return nil
-		})
-	case "works":
-		s.onRequest(nil)
-	case "once":
-		s.onRequest(func(verb string) error {
-			if verb != args[0] {
+			s.store = s.stores[args[0]]
+		},
+		"remove": func() {
+			if err := s.admin.Delete(s.t.Context(), s.secret()); err != nil {
+				s.t.Fatal(err)
+			}
+		},
+		"edit": func() { s.edit(args) },
+		"fails": func() {
+			s.onRequest(func(verb string) error {
+				if args[0] == "all" || args[0] == verb {
+					return named[args[1]]
+				}
 				return nil
-			}
-			if s.onRequest(nil); named[args[1]] != nil {
-				if args[1] == "conflict" && len(args) > 2 {
+			})
+		},
+		"works": func() { s.onRequest(nil) },
+		"once": func() {
+			s.onRequest(func(verb string) error {
+				if verb != args[0] {
+					return nil
+				}
+				s.onRequest(nil)
+				err := named[args[1]]
+				if err != nil && len(args) > 2 {
 					s.play(rest(2))
 				}
-				return named[args[1]]
-			}
-			store, got, err := s.store, s.got, s.err
-			if args[1] != "same" {
-				s.store = s.newStore()
-			}
-			s.play(strings.TrimPrefix(rest(1), "same "))
-			s.store, s.got, s.err = store, got, err
-			return nil
-		})
-	case "answer":
-		s.answer = func() { s.play(rest(0)) }
-	case "keep":
-		s.kept = s.got.Key
-	case "count":
-		s.writes, s.requests = 0, 0
-	default:
-		return false
+				if err != nil {
+					return err
+				}
+				store, got := s.store, s.got
+				if args[1] != "same" {
+					s.store = s.newStore()
+				}
+				s.play(strings.TrimPrefix(rest(1), "same "))
+				s.store, s.got = store, got
+				return nil
+			})
+		},
+		"answer": func() { s.answer = func() { s.play(rest(0)) } },
+		"keep":   func() { s.kept = s.got.Key },
+		"count":  func() { s.writes, s.requests = 0, 0 },
 	}
-	return true
 }
 
-// holds plays a condition.
-func (s *sealTest) holds(words []string) bool {
-	s.t.Helper()
-	args := words[1:]
-	is := func(is bool) {
-		s.t.Helper()
-		if !is {
-			s.t.Fatalf("not so: %q; the result has the bounds %v; error %v", words, s.got.Policies, s.err)
-		}
-	}
-	largest := func(of *seal.Store) seal.Bounds {
+// conditions are what must hold.
+func (s *sealTest) conditions(args []string) map[string]func() bool {
+	bounds := func(of *seal.Store) bool {
 		got, err := of.Load(s.t.Context(), fleet)
-		is(err == nil)
-		return got.Largest()
+		return err == nil && got.Largest() == boundsOf(args)
 	}
-	switch words[0] {
-	case "key": // of the last result is in the Secret
-		is(bytes.Equal(s.secret().Data["key"], s.got.Key) && len(s.got.Key) == 32)
-	case "kept":
-		is(bytes.Equal(s.secret().Data["key"], s.kept) && len(s.kept) == 32)
-	case "kept-result":
-		is(bytes.Equal(s.got.Key, s.kept) && len(s.kept) == 32)
-	case "another-key":
-		is(!bytes.Equal(s.got.Key, s.kept) && len(s.got.Key) == 32)
-	case "no-key":
-		is(len(s.got.Key) == 0)
-	case "no-secret":
-		is(apierrors.IsNotFound(s.admin.Get(s.t.Context(), name, &corev1.Secret{})))
-	case "bounds":
-		is(largest(s.store) == boundsOf(args))
-		is(largest(s.newStore()) == boundsOf(args))
-	case "here": // in this replica
-		is(largest(s.store) == boundsOf(args))
-	case "largest": // of the last result
-		is(s.got.Largest() == boundsOf(args))
-	case "of": // a policy
-		for _, store := range []*seal.Store{s.store, s.newStore()} {
-			got, err := store.Load(s.t.Context(), fleet)
-			is(err == nil && got.Of(args[0]) == boundsOf(args[1:]) && got.Of("new") == got.Policies[""])
-		}
-	case "mark":
-		is(seal.MarkOf(s.secret()) == marks[args[0]])
-	case "moves": // clusterctl move takes the Secret along
-		_, ok := s.secret().Labels["clusterctl.cluster.x-k8s.io/move"]
-		is(ok)
-	case "team":
-		o := s.secret()
-		is(o.Labels["team"] == args[0] && o.Annotations["team"] == args[0] && string(o.Data["note"]) == args[0])
-	case "wrote":
-		is(strconv.Itoa(s.writes) == args[0])
-	case "requests":
-		is(strconv.Itoa(s.requests) == args[0])
-	case "message":
-		is(strings.Contains(s.err.Error(), strings.Join(args, " ")))
-	default:
-		return false
+	ofPolicy := func(of *seal.Store) bool {
+		got, err := of.Load(s.t.Context(), fleet)
+		return err == nil && got.Of(args[0]) == boundsOf(args[1:]) && got.Of("new") == got.Policies[""]
 	}
-	return true
+	is := func(a, b seal.Key) bool { return bytes.Equal(a, b) && len(b) == 32 }
+	key := func() seal.Key { return s.secret().Data["key"] }
+	return map[string]func() bool{
+		"key":         func() bool { return is(key(), s.got.Key) }, // of the last result is in the Secret
+		"kept":        func() bool { return is(key(), s.kept) },
+		"kept-result": func() bool { return is(s.got.Key, s.kept) },
+		"another-key": func() bool { return !is(s.kept, s.got.Key) && len(s.got.Key) == 32 },
+		"no-key":      func() bool { return len(s.got.Key) == 0 },
+		"no-secret": func() bool {
+			return apierrors.IsNotFound(s.admin.Get(s.t.Context(), name, &corev1.Secret{}))
+		},
+		"bounds":  func() bool { return bounds(s.store) && bounds(s.newStore()) },
+		"here":    func() bool { return bounds(s.store) },                   // in this replica
+		"largest": func() bool { return s.got.Largest() == boundsOf(args) }, // of the last result
+		"of":      func() bool { return ofPolicy(s.store) && ofPolicy(s.newStore()) },
+		"mark":    func() bool { return seal.MarkOf(s.secret()) == marks[args[0]] },
+		"moves": func() bool { // clusterctl move takes the Secret along
+			_, ok := s.secret().Labels["clusterctl.cluster.x-k8s.io/move"]
+			return ok
+		},
+		"team": func() bool {
+			o := s.secret()
+			return o.Labels["team"] == args[0] && o.Annotations["team"] == args[0] && string(o.Data["note"]) == args[0]
+		},
+		"wrote":    func() bool { return strconv.Itoa(s.writes) == args[0] },
+		"requests": func() bool { return strconv.Itoa(s.requests) == args[0] },
+		"message":  func() bool { return strings.Contains(s.err.Error(), strings.Join(args, " ")) },
+	}
 }

@@ -113,7 +113,7 @@ func copies(n, size int) (sizes []int) {
 }
 
 // Tenants fill CronJobs. Their cluster must not be disconnected by that, and all must be woken.
-func TestHowMuchOfCronJobsIsRead(t *testing.T) {
+func TestObserver_LeavesCronJobsThatAreTooLarge(t *testing.T) {
 	for name, test := range map[string]struct {
 		shop  []int // the sizes of its CronJobs
 		woken int
