@@ -107,11 +107,11 @@ the member does not answer: retried until it does
 the first answer is lost: retried soon
 	link unanswered; start; after 1s; link up; after 3s; initial
 the member takes 14 s: the time doubles until that suffices
-	link delays 14s; start; after 1m; initial; timeouts 1 2 4 8 15
+	link delays list 14s; start; after 1m; initial; timeouts 1 2 4 8 15
 the member refuses: each try has at most 15 s
 	link resets; start; after 5s; timeouts 1 2 4 8 15 15
 the reading is that from before the request
-	after 100s; link delays 500ms; read-all; initial-at 1m40s
+	after 100s; link delays list 500ms; read-all; initial-at 1m40s
 an answer is a success
 	read-all; reports read
 no answer is a failure
@@ -158,8 +158,8 @@ removed
 func TestForget(t *testing.T) {
 	playPublisher(t, `
 a Lease: only once it is removed
-	start; follow a; follow b; after 0s; forget a; syncers 2; link delays 1s; absent a; after 0s; forget a; syncers 2;
-	after 1s; forget a; syncers 1; leases b
+	start; follow a; follow b; after 0s; forget a; syncers 2; link delays delete 1s; absent a; after 0s; forget a;
+	syncers 2; after 1s; forget a; syncers 1; leases b
 a Lease found at the start: dropped from what was read at the start
 	lease a; lease b; start; initial a b; forget a; initial b
 no Lease, held: has no syncer
@@ -244,55 +244,18 @@ func TestRenewalWithoutRead(t *testing.T) {
 
 // A silent member gets one request at a time. When it answers again, all Leases are renewed at once.
 func TestSilentMember(t *testing.T) {
-	const led = 60
-	for name, test := range map[string]struct {
-		arrive, leave link
-		most          int           // requests in 8 s
-		within        time.Duration // renewed after the member answers again
-		stops         bool          // the namespace of the prober is no longer renewed
-	}{
-		"no request arrives":      {swallow, nil, workers + 4, testTimings.Timeout + pauseSilent, false},
-		"connections are refused": {reset, nil, workers + 90, pauseSilent, false},
-		"no answer arrives":       {nil, swallow, 2*workers + 4, testTimings.Timeout + pauseSilent + 6*second, false},
-		"no request arrives, and the prober has nothing to send any more": {
-			swallow, nil, workers + 4, testTimings.Timeout + pauseSilent, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(w *publisherTest) {
-				w.play("start")
-				w.play("lead-many 60")
-				want := led
-				for range 2 {
-					after(20 * second)
-					w.member.becomes(test.arrive, test.leave)
-					w.play("mark")
-					after(8 * second)
-					if n := w.sent("any"); n > test.most {
-						w.t.Errorf("%d requests in 8 s of silence", n)
-					}
-					if test.stops {
-						w.Publisher.mu.Lock()
-						namespace := w.prober.Namespace
-						w.Publisher.mu.Unlock()
-						w.StopRenewing(namespace)
-						want--
-					}
-					w.member.becomes(nil, nil)
-					w.play("mark")
-					after(test.within + time.Millisecond)
-					renewed := map[string]bool{}
-					for _, r := range w.member.since(w.marked) {
-						if r.verb == "update" {
-							renewed[r.key.Namespace] = true
-						}
-					}
-					if len(renewed) != want {
-						w.t.Errorf("%d of %d were renewed", len(renewed), want)
-					}
-				}
-			})
-		})
-	}
+	const leads = "start; lead-many 60; after 20s; "
+	playPublisher(t, `
+no request arrives
+	`+leads+`link swallows; mark; after 8s; sent any 1..20; link up; mark; after 3101ms; renewed 60
+no request arrives, and the prober has nothing to send any more
+	`+leads+`link swallows; mark; after 8s; sent any 1..20; stop-prober; link up; mark; after 3101ms; renewed 59
+connections are refused, twice
+	`+leads+`link resets; mark; after 8s; sent any 1..106; link up; mark; after 101ms; renewed 60;
+	link resets; mark; after 8s; sent any 1..106; link up; mark; after 101ms; renewed 60
+no answer arrives
+	`+leads+`link unanswered; mark; after 8s; sent any 1..36; link up; mark; after 9101ms; renewed 60; leads team-7
+`)
 }
 
 // Every renewTime is in the promises before it is sent.

@@ -4,228 +4,44 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/lease/wire"
-	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/assign"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// publisherTest is a Publisher in a bubble, in which time passes when all wait, and its member.
-type publisherTest struct {
-	*Publisher
-	t      *testing.T
-	member *testMember
-	clock  *clocktest.Bubble
-	ctx    context.Context // of what runs
-	cancel context.CancelFunc
-	ended  chan struct{} // once started
-	began  time.Time     // of the bubble
-	marked time.Time     // at the last step "mark"
-
-	removed  *coordinationv1.Lease // at the last step "remember"
-	promise  Promise               // at the same step
-	mu       sync.Mutex
-	mayNot   bool
-	changed  []string
-	reports  []string
-	reported []string // of readers
-}
-
-func newPublisherTest(t *testing.T) *publisherTest {
-	w := &publisherTest{t: t, member: newTestMember(), began: time.Now(),
-		clock: clocktest.NewBubble(lease.Reading{Wall: time.Now().Round(0)})}
-	w.ctx, w.cancel = context.WithCancel(t.Context())
-	note := func(list *[]string, format string, args ...any) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		*list = append(*list, fmt.Sprintf(format, args...))
-	}
-	w.Publisher = New(Options{
-		Client: w.member, Fleet: fleetName, Cluster: "east.fleet", ClusterUID: "uid-of-east", Hub: "hub", Key: testKey,
-		Clock: w.clock, Promises: NewPromises(), Log: logr.Discard(),
-		Queue: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
-		MayWrite: func(lease.Reading) bool {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return !w.mayNot
-		},
-		Report: func(write bool, _ lease.Reading, err error) {
-			note(&w.reports, "%s%s", map[bool]string{true: "write", false: "read"}[write],
-				map[bool]string{true: "-failed"}[err != nil])
-		},
-		Changed: func(namespace string) { note(&w.changed, "%s", cmp.Or(namespace, "all")) },
-		TellOfReader: func(name types.NamespacedName, why reason.Reason, _ string) {
-			note(&w.reported, "%s:%s", name, why)
-		},
-	})
-	return w
-}
-
-// start runs the Publisher until stop.
-func (w *publisherTest) start() {
-	w.ended = make(chan struct{})
-	go func() {
-		defer close(w.ended)
-		w.Run(w.ctx)
-	}()
-	synctest.Wait()
-}
-
-// stop ends the Publisher. After Run has returned, no request may be in flight.
-func (w *publisherTest) stop() {
-	w.t.Helper()
-	if w.cancel(); w.ended == nil {
-		w.Queue.ShutDown()
-		return
-	}
-	<-w.ended
-	w.member.mu.Lock()
-	defer w.member.mu.Unlock()
-	if n := w.member.inFlight; n > 0 {
-		w.t.Errorf("%d requests are in flight after Run has returned", n)
-	}
-}
-
-// after lets time pass until nothing more happens at that instant.
-func after(d time.Duration) {
-	<-time.After(d)
-	synctest.Wait()
-}
-
-// assignLead makes this member the leader of a namespace from now on.
-func (w *publisherTest) assignLead(namespace string, epoch int64, timings Timings) {
-	t := term("east", epoch)
-	t.AcquireTime = w.clock.Now().Wall
-	w.Assign(keyOf(namespace), assign.Assignment{Role: assign.Lead, Term: t, First: true}, timings)
-}
-
-// setMay sets whether the tenure has the right to write.
-func (w *publisherTest) setMay(may bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.mayNot = !may
-}
-
-func (w *publisherTest) promised(namespace string) Promise {
-	return w.Promises.Get(types.NamespacedName{Namespace: fleetName, Name: namespace})
-}
-
-// leads fails the test unless the Lease is live.
-func (w *publisherTest) leads(namespace string) {
-	w.t.Helper()
-	c, _ := wire.Read(w.there(namespace))
-	if c.Holder != "east.fleet" || !c.Live(w.clock.Now().Wall) {
-		w.t.Fatalf("the Lease of %s is not live: %+v", namespace, c)
-	}
-}
-
-// there returns the Lease of a namespace in the member, or an empty one.
-func (w *publisherTest) there(namespace string) *coordinationv1.Lease {
-	if obj := w.member.lease(keyOf(namespace)); obj != nil {
-		return obj
-	}
-	return &coordinationv1.Lease{}
-}
-
-func readerKey(name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: "pods", Name: name}
-}
-
-// register stores a registration in the member, confirmed now.
-func (w *publisherTest) register(name string, options ...string) *coordinationv1.Lease {
-	return w.member.put(readerKey(name), registered(name, 1,
-		func(r *lease.Registration) { r.Confirmed = time.Now() }, registrationOf(options)))
-}
-
-// confirm has all readers confirm their registrations.
-func (w *publisherTest) confirm() {
-	w.member.mu.Lock()
-	defer w.member.mu.Unlock()
-	for key, l := range w.member.leases {
-		if key.Namespace == "pods" {
-			l = l.DeepCopy()
-			l.Spec.RenewTime.Time = time.Now()
-			w.member.store(key, l)
-		}
-	}
-}
-
-// back has the member show its etcd's versions before so many changes.
-func (w *publisherTest) back(by int) {
-	w.member.mu.Lock()
-	defer w.member.mu.Unlock()
-	w.member.version -= by
-	for key, obj := range w.member.leases {
-		obj = obj.DeepCopy()
-		obj.ResourceVersion = strconv.Itoa(min(int(number(obj.ResourceVersion)), w.member.version))
-		w.member.leases[key] = obj
-	}
-}
-
-// sent counts the requests of a verb since the last mark.
-func (w *publisherTest) sent(verb string) int { return count(w.member.since(w.marked), verb) }
-
-// taken returns what was noted since the last time.
-func (w *publisherTest) taken(list *[]string) []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	got := *list
-	*list = nil
-	return got
-}
-
 // link sets what the member does with requests from now on. Most may be limited to a verb.
 func (w *publisherTest) link(words []string) {
-	verb := strings.Join(words[1:], "")
-	confirm := link(func(context.Context, request) error {
-		w.member.edit(readerKey("r"), func(l *coordinationv1.Lease) { l.Spec.RenewTime.Time = time.Now() })
-		return nil
-	})
-	switch words[0] {
-	case "up":
-		w.member.becomes(nil, nil)
-	case "swallows":
-		w.member.becomes(link(swallow).only(verb), nil)
-	case "resets":
-		w.member.becomes(link(reset).only(verb), nil)
-	case "refuses":
-		w.member.becomes(link(refuse).only(verb), nil)
-	case "unanswered":
-		w.member.becomes(nil, link(swallow).only(verb))
-	case "loses": // the answers
-		w.member.becomes(nil, link(reset).only(verb))
-	case "delays": // the answers
-		w.member.becomes(nil, delayed(func() time.Duration { return duration(words[1]) }).only(strings.Join(words[2:], "")))
-	case "stops": // the hub before the answer
-		w.member.becomes(nil, func(context.Context, request) error { w.cancel(); return nil })
-	case "confirmed-before": // the registration of r, before a request arrives
-		w.member.becomes(confirm.only(verb), nil)
-	case "confirmed-after": // before it is answered
-		w.member.becomes(nil, confirm.only(verb))
-	case "registers": // so many changes of registrations before the answer to an update
-		w.member.becomes(nil, link(func(context.Context, request) error {
-			w.play("registers " + words[1])
-			return nil
-		}).only("update"))
-	default:
+	verb := strings.Join(words[1:min(2, len(words))], "")
+	step := link(func(context.Context, request) error { w.play(strings.Join(words[2:], " ")); return nil })
+	links := map[string][2]link{
+		"up":         {nil, nil},
+		"swallows":   {link(swallow).only(verb), nil},
+		"resets":     {link(reset).only(verb), nil},
+		"refuses":    {link(refuse).only(verb), nil},
+		"unanswered": {nil, link(swallow).only(verb)},
+		"loses":      {nil, link(reset).only(verb)}, // the answers
+		"stops":      {nil, func(context.Context, request) error { w.cancel(); return nil }},
+		"before":     {step.only(verb), nil}, // a step before a request arrives
+		"then":       {nil, step.only(verb)}, // a step before it is answered
+	}
+	if words[0] == "delays" { // the answers
+		links["delays"] = [2]link{nil, delayed(func() time.Duration { return duration(words[2]) }).only(verb)}
+	}
+	is, ok := links[words[0]]
+	if !ok {
 		w.t.Fatalf("no such link: %q", words)
 	}
+	w.member.becomes(is[0], is[1])
 }
 
 // playPublisher runs scripts on Publishers. A step names the namespace of a Lease, or the reader of a registration.
@@ -250,21 +66,6 @@ func playPublisher(t *testing.T, scripts string) {
 			})
 		})
 	}
-}
-
-// inBubble runs a test in a bubble, and stops what it has started. A bubble fails its test if a goroutine outlives it.
-func inBubble(t *testing.T, test func(*publisherTest)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		w := newPublisherTest(t)
-		defer func() {
-			w.stop()
-			if w.member.spins {
-				t.Errorf("more than %d requests at one instant", mostAtOnce)
-			}
-		}()
-		test(w)
-	})
 }
 
 func (w *publisherTest) play(step string) {
@@ -334,7 +135,13 @@ func (w *publisherTest) actions(first string, args []string) map[string]func() {
 		"next": func() { // the next term
 			w.Assign(keyOf("ns"), assign.Assignment{Role: assign.Follow, Term: term("west", 22)}, ackTimings)
 		},
-		"stop-renewing":  func() { w.StopRenewing(first) },
+		"stop-renewing": func() { w.StopRenewing(first) },
+		"stop-prober": func() { // of a silent member
+			w.Publisher.mu.Lock()
+			namespace := w.prober.Namespace
+			w.Publisher.mu.Unlock()
+			w.StopRenewing(namespace)
+		},
 		"forget":         func() { w.Forget(first) },
 		"may":            func() { w.setMay(true) },
 		"may-not":        func() { w.setMay(false) },
@@ -406,8 +213,11 @@ func (w *publisherTest) changes(first string, args []string) map[string]func() {
 		},
 		"shown":       func() { w.ObserveReader(w.member.lease(readerKey(first))) }, // a registration
 		"reader-gone": func() { w.ObserveReaderGone(types.UID(first)) },
-		"unregister":  func() { w.member.put(readerKey(first), nil) },
-		"confirm":     w.confirm,
+		"replace": func() { // a registration by another one of that name
+			w.member.edit(readerKey(first), func(l *coordinationv1.Lease) { l.UID = "another" })
+		},
+		"unregister": func() { w.member.put(readerKey(first), nil) },
+		"confirm":    w.confirm,
 		"twice": func() { // another registration under the same version
 			l := w.member.lease(readerKey(first))
 			l.Spec.RenewTime.Time = l.Spec.RenewTime.Add(second)
@@ -449,6 +259,15 @@ func (w *publisherTest) words(first string, args []string) map[string]func() []s
 				}
 			}
 			return seconds
+		},
+		"renewed": func() []string { // how many namespaces
+			namespaces := map[string]bool{}
+			for _, r := range w.member.since(w.marked) {
+				if r.verb == "update" {
+					namespaces[r.key.Namespace] = true
+				}
+			}
+			return []string{strconv.Itoa(len(namespaces))}
 		},
 		"took":     func() []string { return []string{time.Since(w.marked).String()} },
 		"called":   func() []string { return w.taken(&w.changed) }, // the controller
@@ -502,18 +321,4 @@ func (w *publisherTest) words(first string, args []string) map[string]func() []s
 		"finalizer":    func() []string { return is(first, len(w.member.lease(readerKey(first)).Finalizers) > 0) },
 		"readers":      func() []string { return []string{strconv.Itoa(w.Readers())} },
 	}
-}
-
-// dice is a random source that several goroutines may use.
-type dice struct {
-	mu sync.Mutex
-	r  *rand.Rand
-}
-
-func newDice(seed uint64) *dice { return &dice{r: rand.New(rand.NewPCG(seed, 0))} }
-
-func (d *dice) roll(n int) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.r.IntN(n)
 }

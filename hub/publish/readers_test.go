@@ -1,7 +1,6 @@
 package publish
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"testing"
@@ -34,7 +33,7 @@ soon after the start, when a restore may have lost readers: not released
 a reader with a longer registration may have been lost: not released
 	register r released=20 for=60; led; revoke; after 1s; released 0
 a reader registers during a list, before the revocation: asked
-	register r released=20; led; link delays 1s list; mark; await list; register late; link up; revoke; holder ns nobody;
+	register r released=20; led; link delays list 1s; mark; await list; register late; link up; revoke; holder ns nobody;
 	after 2s; released 0; see late released=20; released 20
 the next term is assigned: the release is forgotten
 	register r released=20; led; revoke; released 20; next; released 0
@@ -66,10 +65,11 @@ a registration differs in the version that is known: not released
 a registration is confirmed again and again: released
 	register r released=20; led; registers 20; shown other; revoke; after 1s; released 20
 the revocation is answered by an older version than a watch of readers showed: not released
-	register r released=20; led; registers 20; shown other; back 10; link registers 20; revoke; after 1s; released 0
-the revocation is answered by an older version than a watch of Leases showed: not released
-	register r released=20; led; registers 20; lease b west 7 at 0; show b; back 10; delete b; link registers 20; revoke;
+	register r released=20; led; registers 20; shown other; back 10; link then update registers 20; revoke;
 	after 1s; released 0
+the revocation is answered by an older version than a watch of Leases showed: not released
+	register r released=20; led; registers 20; lease b west 7 at 0; show b; back 10; delete b;
+	link then update registers 20; revoke; after 1s; released 0
 a sealed Lease has an earlier renewTime, in whatever version: not released
 	register r released=20; led; backdate ns; gone ns; revoke; after 1s; released 0
 a Lease without a seal has an earlier renewTime: an edit, released
@@ -180,9 +180,19 @@ confirmed every 5 s: stays
 	start; follow b 1s; register r; after 5s; confirm; after 5s; confirm; after 5s; confirm; after 5s; confirm; after 5s;
 	confirm; after 5s; confirm; after 5s; confirm; after 10s; registered r
 confirmed before the deletion arrives: stays
-	register r; start; follow b 1s; link confirmed-before delete; after 31s; registered r
+	register r; start; follow b 1s; link before delete confirm; after 31s; registered r
 confirmed between the deletion and the removal of its finalizer: keeps the finalizer
-	register r; start; follow b 1s; link confirmed-after delete; after 31s; finalizer r
+	register r; start; follow b 1s; link then delete confirm; after 31s; finalizer r
+the deletion is refused: stays
+	register r; start; follow b 1s; link refuses delete; after 40s; finalizer r
+the removal of its finalizer is refused: stays
+	register r; start; follow b 1s; link refuses update; after 40s; finalizer r
+the list between the two is refused: stays
+	register r; start; follow b 1s; link then delete link refuses list; after 32s; finalizer r
+gone with its deletion: nothing is updated
+	register r; start; follow b 1s; after 5s; mark; link then delete unregister r; after 27s; unregistered r; sent update 0
+replaced by another one of that name: that one stays
+	register r; start; follow b 1s; link then delete replace r; after 32s; finalizer r
 no right to write: stays
 	register r; start; follow b 1s; may-not; after 60s; registered r
 the hub stops: stays
@@ -200,48 +210,6 @@ ends at 27 s, that Lease has a smaller ε now: removed at 45 s
 ends at 27 s, no ε is known: removed at 90 s
 	start; after 12s; see r; after 77999ms; registered r; after 2ms; unregistered r
 `)
-}
-
-// An expired registration is deleted, and then its finalizer is removed.
-func TestExpiredRegistrationIsRemoved(t *testing.T) {
-	for name, test := range map[string]struct {
-		refused string                                            // verb
-		change  func(*coordinationv1.Lease) *coordinationv1.Lease // of the object, once it was deleted
-		stays   bool                                              // with its finalizer
-	}{
-		"the member does it":      {},
-		"the deletion is refused": {refused: "delete", stays: true},
-		"the list is refused":     {refused: "list", stays: true},
-		"the update is refused":   {refused: "update", stays: true},
-		"gone with the deletion":  {change: func(*coordinationv1.Lease) *coordinationv1.Lease { return nil }},
-		"replaced by another one of that name": {stays: true,
-			change: func(l *coordinationv1.Lease) *coordinationv1.Lease { l.UID = "another"; return l }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(w *publisherTest) {
-				obj := w.register("r")
-				var leave link
-				if test.change != nil {
-					leave = link(func(context.Context, request) error {
-						w.member.put(readerKey("r"), test.change(w.member.lease(readerKey("r"))))
-						return nil
-					}).only("delete")
-				}
-				w.member.becomes(func(ctx context.Context, r request) error {
-					if r.verb == test.refused {
-						return errForbidden
-					}
-					return nil
-				}, leave)
-				if err := w.removeRegistration(w.ctx, obj); (err != nil) != (test.refused != "") {
-					w.t.Errorf("it fails with %v", err)
-				}
-				if l := w.member.lease(readerKey("r")); (l != nil && len(l.Finalizers) > 0) != test.stays {
-					w.t.Errorf("it left %+v", l)
-				}
-			})
-		})
-	}
 }
 
 func TestSlowReadersAreReported(t *testing.T) {
