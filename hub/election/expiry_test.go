@@ -117,17 +117,15 @@ func TestPromisesEndAt(t *testing.T) {
 func TestRenewalsStopBeforeAnythingIsCounted(t *testing.T) {
 	const cs = "east 100 Unreachable, west 50 prepared"
 	decide(t, map[string]decision{
-		"leading, the leader is lost": {
-			now: at(10), state: leading(having(renewing(sent(0)))), among: cs, want: "stop renewing",
-		},
+		"leading, the leader is lost": {now: at(10), state: leading(having(renewing(sent(0)))), among: cs,
+			want: "stop renewing"},
 		"draining": {now: at(20), state: draining(reason.Unreachable, having(renewing(sent(0)))), among: cs,
 			want: "stop renewing"},
 		"vacant":      {now: at(20), state: vacant(having(renewing(sent(0)))), among: cs, want: "stop renewing"},
 		"record lost": {now: at(20), state: lost(having(renewing(sent(0)))), among: cs, want: "stop renewing"},
 		"retired":     {now: at(20), state: retired(having(renewing(sent(0)))), noPolicy: true, want: "stop renewing"},
-		"renewals have stopped: the drain begins": {
-			now: at(10), state: leading(), among: cs, want: "Draining east 20 Unreachable next west after 6s persist",
-		},
+		"renewals have stopped: the drain begins": {now: at(10), state: leading(), among: cs,
+			want: "Draining east 20 Unreachable next west after 6s persist"},
 	})
 }
 

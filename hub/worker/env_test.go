@@ -35,7 +35,7 @@ func init() { utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] }
 var (
 	eastKey    = fleet.Key{Fleet: "fleet", Name: "east"}
 	testKey    = seal.Key("a key of thirty-two characters..")
-	rigStart   = lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
+	testStart  = lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
 	shopLease  = types.NamespacedName{Namespace: "shop", Name: "leasecast"}
 	errRefused = errors.New("refused")
 )
@@ -60,8 +60,8 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// rig is a worker in cluster east. It is the hub and the fleet of its worker, too. East enforces what it stores.
-type rig struct {
+// env is a worker in cluster east. It is the hub and the fleet of its worker, too. East enforces what it stores.
+type env struct {
 	*Worker
 	t     *testing.T
 	east  *memberAPI
@@ -95,18 +95,18 @@ type request struct {
 	probe string
 }
 
-// newRig must be called in a bubble of synctest. It wants these fences in namespace shop, where east leads for an hour.
-func newRig(t *testing.T, wanted ...guard.Fence) *rig {
+// newEnv must be called in a bubble of synctest. It wants these fences in namespace shop, where east leads for an hour.
+func newEnv(t *testing.T, wanted ...guard.Fence) *env {
 	t.Helper()
 	east := fleet.Member{Key: eastKey, UID: "uid", Pinned: true}
-	r := &rig{
+	r := &env{
 		t: t, east: newMemberAPI(), start: time.Now(), by: us, wanted: wanted,
 		members: map[fleet.Key]fleet.Member{eastKey: east},
 	}
 	client := r.east.client(t)
 	r.Worker = New(Options{
 		Member: east, Cluster: r.east, Client: client, Leases: client.CoordinationV1(), CronJobs: r.east.cronJobs(t),
-		Fleet: r, Hub: r, HubID: us, Clock: clocktest.NewBubble(rigStart), Promises: publish.NewPromises(),
+		Fleet: r, Hub: r, HubID: us, Clock: clocktest.NewBubble(testStart), Promises: publish.NewPromises(),
 		Log:     logr.Discard(),
 		Observe: func(o health.Observation) { r.locked(func() { r.observed = append(r.observed, o) }) },
 	})
@@ -118,18 +118,18 @@ func newRig(t *testing.T, wanted ...guard.Fence) *rig {
 	return r
 }
 
-func (r *rig) locked(do func()) {
+func (r *env) locked(do func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	do()
 }
 
-func (r *rig) Member(key fleet.Key) (m fleet.Member, ok bool) {
+func (r *env) Member(key fleet.Key) (m fleet.Member, ok bool) {
 	r.locked(func() { m, ok = r.members[key] })
 	return m, ok
 }
 
-func (r *rig) Members(fleetName string) (ms []fleet.Member) {
+func (r *env) Members(fleetName string) (ms []fleet.Member) {
 	r.locked(func() {
 		for key, m := range r.members {
 			if key.Fleet == fleetName {
@@ -140,9 +140,9 @@ func (r *rig) Members(fleetName string) (ms []fleet.Member) {
 	return ms
 }
 
-func (r *rig) Forget(key fleet.Key) { r.locked(func() { delete(r.members, key) }) }
+func (r *env) Forget(key fleet.Key) { r.locked(func() { delete(r.members, key) }) }
 
-func (r *rig) Serve(context.Context, string) (key seal.Key, ok bool) {
+func (r *env) Serve(context.Context, string) (key seal.Key, ok bool) {
 	r.locked(func() {
 		if ok = !r.standby && !r.unsealed && r.by != them; ok {
 			r.by, key = us, testKey
@@ -151,25 +151,25 @@ func (r *rig) Serve(context.Context, string) (key seal.Key, ok bool) {
 	return key, ok
 }
 
-func (r *rig) Served(string) (ok bool) {
+func (r *env) Served(string) (ok bool) {
 	r.locked(func() { ok = r.by == us })
 	return ok
 }
 
-func (r *rig) Serves(string) (ok bool) {
+func (r *env) Serves(string) (ok bool) {
 	r.locked(func() { ok = r.by != them && !r.standby })
 	return ok
 }
 
-func (r *rig) MayWrite(fleetName string, _ lease.Reading) bool { return r.Serves(fleetName) }
+func (r *env) MayWrite(fleetName string, _ lease.Reading) bool { return r.Serves(fleetName) }
 
-func (r *rig) Changed(_ fleet.Key, namespace string) {
+func (r *env) Changed(_ fleet.Key, namespace string) {
 	r.locked(func() { r.changed = append(r.changed, namespace) })
 }
 
-func (r *rig) FenceNews(fleet.Key) { r.locked(func() { r.statuses++ }) }
+func (r *env) FenceNews(fleet.Key) { r.locked(func() { r.statuses++ }) }
 
-func (r *rig) Fences(context.Context, fleet.Key) (wanted []guard.Fence, invalid []string, err error) {
+func (r *env) Fences(context.Context, fleet.Key) (wanted []guard.Fence, invalid []string, err error) {
 	if r.reading != nil {
 		<-r.reading
 	}
@@ -181,30 +181,30 @@ func (r *rig) Fences(context.Context, fleet.Key) (wanted []guard.Fence, invalid 
 	return wanted, invalid, err
 }
 
-func (r *rig) RelinquishRecords(ctx context.Context, _ string) error {
+func (r *env) RelinquishRecords(ctx context.Context, _ string) error {
 	if end, bounded := ctx.Deadline(); !bounded || time.Until(end) <= 0 {
 		r.t.Errorf("the records are to be relinquished until %v", end)
 	}
 	return r.records
 }
 
-func (r *rig) RecordReader(_ fleet.Key, _ types.NamespacedName, _, reason, message string) {
+func (r *env) RecordReader(_ fleet.Key, _ types.NamespacedName, _, reason, message string) {
 	r.locked(func() { r.events = append(r.events, reason+": "+message) })
 }
 
-func (r *rig) RecordMended(_ fleet.Key, message string) {
+func (r *env) RecordMended(_ fleet.Key, message string) {
 	r.locked(func() { r.events = append(r.events, message) })
 }
 
 // will waits until nothing goes on, and changes what the member, the hub or the fleet answers.
-func (r *rig) will(change func(*rig)) {
+func (r *env) will(change func(*env)) {
 	synctest.Wait()
 	r.locked(func() { change(r) })
 }
 
 // is changes a member of the fleet.
-func (r *rig) is(name string, change func(*fleet.Member)) {
-	r.will(func(r *rig) {
+func (r *env) is(name string, change func(*fleet.Member)) {
+	r.will(func(r *env) {
 		key := fleet.Key{Fleet: "fleet", Name: name}
 		m := r.members[key]
 		m.Key = key
@@ -219,13 +219,13 @@ func goes(m *fleet.Member)        { m.Gone = true }
 func takesNoPart(m *fleet.Member) { m.PriorityReason = reason.NoPriority }
 
 // enqueued returns the namespaces for which a decision was enqueued, and forgets them.
-func (r *rig) enqueued() (changed []string) {
-	r.will(func(r *rig) { changed, r.changed = r.changed, nil })
+func (r *env) enqueued() (changed []string) {
+	r.will(func(r *env) { changed, r.changed = r.changed, nil })
 	return changed
 }
 
 // intercept records a request, and answers those about the guard and the fences.
-func (r *rig) intercept(req *http.Request) *metav1.Status {
+func (r *env) intercept(req *http.Request) *metav1.Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	probe := probeOf(req)
@@ -258,7 +258,7 @@ func (r *rig) intercept(req *http.Request) *metav1.Status {
 }
 
 // at returns the instants of requests that contain all these texts.
-func (r *rig) at(texts ...string) (at []time.Duration) {
+func (r *env) at(texts ...string) (at []time.Duration) {
 	r.locked(func() {
 		for _, s := range r.sent {
 			lacks := func(text string) bool { return !strings.Contains(s.what+" "+s.probe, text) }
@@ -277,8 +277,8 @@ const (
 )
 
 // forget begins the record of requests again.
-func (r *rig) forget() {
-	r.will(func(r *rig) { r.start, r.sent, r.changed = time.Now(), nil, nil })
+func (r *env) forget() {
+	r.will(func(r *env) { r.start, r.sent, r.changed = time.Now(), nil, nil })
 }
 
 // eastLease is the Lease of a term of east in east, which began at the start.
@@ -287,13 +287,13 @@ func eastLease(epoch int64) lease.Content {
 	return lease.Content{
 		Namespace: shopLease.Namespace, Name: shopLease.Name, Cluster: id, ClusterUID: "uid", Hub: us,
 		Term: lease.Term{
-			Holder: id, Epoch: epoch, AcquireTime: rigStart.Wall, RenewTime: rigStart.Wall, Duration: time.Hour,
+			Holder: id, Epoch: epoch, AcquireTime: testStart.Wall, RenewTime: testStart.Wall, Duration: time.Hour,
 		},
 	}
 }
 
 // has stores Leases in east.
-func (r *rig) has(leases ...lease.Content) {
+func (r *env) has(leases ...lease.Content) {
 	r.t.Helper()
 	for _, c := range leases {
 		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name, UID: "uid-of-it"}}
@@ -305,7 +305,7 @@ func (r *rig) has(leases ...lease.Content) {
 }
 
 // reads gives the worker a publisher that has read east.
-func (r *rig) reads() *publish.Publisher {
+func (r *env) reads() *publish.Publisher {
 	r.t.Helper()
 	p := r.newPublisher(testKey)
 	r.t.Cleanup(p.Queue.ShutDown)
@@ -318,7 +318,7 @@ func (r *rig) reads() *publish.Publisher {
 }
 
 // writes has the publisher do everything that is due.
-func (r *rig) writes() {
+func (r *env) writes() {
 	for p := r.Publisher(); p.Queue.Len() > 0; {
 		key, _ := p.Queue.Get()
 		p.Work(r.t.Context(), key)
@@ -327,7 +327,7 @@ func (r *rig) writes() {
 }
 
 // runs has f run until the returned function is called.
-func (r *rig) runs(f func(context.Context)) (end func()) {
+func (r *env) runs(f func(context.Context)) (end func()) {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -342,7 +342,7 @@ func (r *rig) runs(f func(context.Context)) (end func()) {
 }
 
 // observes has the observer run until the returned function is called.
-func (r *rig) observes() (end func()) {
+func (r *env) observes() (end func()) {
 	return r.runs(func(ctx context.Context) {
 		for ; ctx.Err() == nil; <-time.After(keepEvery) {
 			r.observe(ctx)
@@ -351,7 +351,7 @@ func (r *rig) observes() (end func()) {
 }
 
 // kept has the guard and the fences put in place, and forgets that.
-func (r *rig) kept() {
+func (r *env) kept() {
 	r.t.Helper()
 	end := r.runs(r.keep)
 	pass(3 * time.Second)
@@ -368,20 +368,20 @@ func (r *rig) kept() {
 }
 
 // knows reports whether the fleet knows a member.
-func (r *rig) knows(name string) bool {
+func (r *env) knows(name string) bool {
 	_, ok := r.Member(fleet.Key{Fleet: "fleet", Name: name})
 	return ok
 }
 
 // stores reports whether east stores a fence: its wall, because its gate is only where there are Leases.
-func (r *rig) stores(of guard.Fence) bool {
+func (r *env) stores(of guard.Fence) bool {
 	wall := of.Names()[1]
 	return len(r.east.holds("policies/"+wall)) == 1 && len(r.east.holds("bindings/"+wall)) == 1
 }
 
 // answers has the member answer writes of these policies' fences like that.
-func (r *rig) answers(status *metav1.Status, policies ...string) {
-	r.will(func(r *rig) {
+func (r *env) answers(status *metav1.Status, policies ...string) {
+	r.will(func(r *env) {
 		r.answer = func(req *http.Request) *metav1.Status {
 			what := req.URL.Path + string(bodyOf(req))
 			for _, policy := range policies {

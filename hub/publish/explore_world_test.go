@@ -57,8 +57,8 @@ const (
 
 var siteNames = [sites]string{"east", "south", "west"}
 
-// scene is one state. What it points to is never changed: a step Leases what it changes.
-type scene struct {
+// world is one state. What it points to is never changed: a step copies what it changes.
+type world struct {
 	now      int // true time, in ticks
 	record   *election.Record
 	version  int
@@ -143,8 +143,8 @@ type scope struct {
 	faults  int
 	// wrong is by how many ticks the clocks of the replicas are ahead of the slowest clock that there may be.
 	wrong [replicas]int
-	// start is where it begins: see the functions that make scenes.
-	start func(*explorer) *scene
+	// start is where it begins: see the functions that make worlds.
+	start func(*explorer) *world
 	// The steps that a wide scope has and a narrow one spares.
 	sights      int  // how many Leases of one term a reader may still be shown
 	anyOrder    bool // a new tenure reads members in any order, not those of lower rank first
@@ -158,13 +158,13 @@ type scope struct {
 	broken       breakage
 }
 
-func (s *scene) clone() *scene {
+func (s *world) clone() *world {
 	c := *s
 	return &c
 }
 
 // at is what a process with such a clock reads now.
-func (s *scene) at(wrong int) lease.Reading { return reading(s.now, wrong) }
+func (s *world) at(wrong int) lease.Reading { return reading(s.now, wrong) }
 
 func reading(now, wrong int) lease.Reading {
 	return lease.Reading{
@@ -173,24 +173,24 @@ func reading(now, wrong int) lease.Reading {
 	}
 }
 
-// change returns a Lease of a replica to be changed.
-func (s *scene) change(x int) *replica {
+// change returns a copy of a replica to be changed.
+func (s *world) change(x int) *replica {
 	c := *s.replicas[x]
 	s.replicas[x] = &c
 	return &c
 }
 
-// changeSite returns a Lease of a member to be changed.
-func (s *scene) changeSite(m int) *site {
+// changeSite returns a copy of a member to be changed.
+func (s *world) changeSite(m int) *site {
 	c := *s.sites[m]
 	s.sites[m] = &c
 	return &c
 }
 
-func (s *scene) identity(m int) string { return lease.Identity(siteNames[m], fleetName) }
+func (s *world) identity(m int) string { return lease.Identity(siteNames[m], fleetName) }
 
 // mayWrite asks the tenure.
-func (e *explorer) mayWrite(s *scene, r *replica) bool {
+func (e *explorer) mayWrite(s *world, r *replica) bool {
 	if r.tenure == nil {
 		return false
 	}
