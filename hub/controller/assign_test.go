@@ -204,26 +204,6 @@ func TestWhichChangesNeedNoExplanationYet(t *testing.T) {
 	}
 }
 
-// Of two installations on one management cluster, one explains a record: the one that it belongs to.
-func TestWhoExplainsARecord(t *testing.T) {
-	for hub, want := range map[string]int{"": 1, "uid/here": 1, "uid/there": 0, "another/there": 1, "uid": 1,
-		v1alpha1.NoHub: 1} {
-		c, _, api := onScene(t)
-		c.HubID = "uid/here"
-		w := &writes{Client: api}
-		c.Client = w
-		v, err := c.gather(t.Context(), shop)
-		if err != nil {
-			t.Fatal(err)
-		}
-		v.Object.Spec.Hub = hub
-		if _, err := c.explain(t.Context(), v, explain.Status(v,
-			planOf(election.Decision{Record: v.State.Record}))); err != nil || w.n != want {
-			t.Errorf("the record of %q: %v, %d writes of the status, want %d", hub, err, w.n, want)
-		}
-	}
-}
-
 // Rule 6: a seal that does not know of a D or an ε would let a later tenure wait too short.
 func TestNothingIsGrantedUnderWhatTheSealDoesNotKnow(t *testing.T) {
 	c, _, api := onScene(t)

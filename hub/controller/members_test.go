@@ -373,13 +373,13 @@ func TestTheHubAsWorkersSeeIt(t *testing.T) {
 		change         func(*muster)
 		served, serves bool
 	}{
-		"it serves the fleet": {func(m *muster) { m.source = elsewhere{fleetSource{m.Fleet}, m.HubID} }, true, true},
-		"nobody does":         {func(m *muster) { m.source = elsewhere{fleetSource{m.Fleet}, ""} }, false, true},
+		"it serves the fleet": {func(m *muster) { m.source = elsewhere{fleetSource{m.Fleet}, ""} }, true, true},
+		"nobody does":         {func(m *muster) { m.source = fleetSource{m.Fleet} }, false, true},
 		"another installation does": {
 			func(m *muster) { m.source = elsewhere{fleetSource{m.Fleet}, "platform"} }, false, false,
 		},
 		"it does, but is not elected": {
-			func(m *muster) { m.source = elsewhere{fleetSource{m.Fleet}, m.HubID}; m.standby() }, true, false,
+			func(m *muster) { m.source = elsewhere{fleetSource{m.Fleet}, ""}; m.standby() }, true, false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
