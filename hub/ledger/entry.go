@@ -91,12 +91,12 @@ type Event struct {
 func (l *Ledger) accept(e *Entry, found *v1alpha1.NamespaceLeader, now time.Time) {
 	e.Object = found
 	if found != nil {
-		e.Found = found.Spec.DeepCopy()
+		e.Found = &found.Spec
 	}
 	if e.Moved = l.isOtherHubs(found); !e.Moved && e.isOlder(found) && lease.PlausibleEpoch(now, e.known.Spec.Epoch) {
 		e.Restored, e.recheck = true, true
-		if found == nil {
-			e.Object = NewRecord(e.Key)
+		if e.Object = NewRecord(e.Key); found != nil {
+			e.Object = found.DeepCopy() // what was found may be shared
 		}
 		e.known.Spec.DeepCopyInto(&e.Object.Spec)
 		return
