@@ -155,19 +155,17 @@ func TestCapWrites_SendsNothingAfterTheTerm(t *testing.T) {
 
 func TestCapWrites_WithoutATransportFails(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
-		for _, withBody := range []bool{false, true} {
-			req := request(t.Context(), t, method, "")
-			sent := req.Body.(*body)
-			if !withBody {
-				req.Body = nil
-			}
+		req := request(t.Context(), t, method, "")
+		sent := req.Body.(*body)
+		for range 2 { // with and without a body
 			resp, err := member.CapWrites(nil).RoundTrip(req)
 			if err == nil {
 				_ = resp.Body.Close()
 			}
-			if !errors.Is(err, member.ErrMisused) || sent.closed != withBody {
-				t.Errorf("%s: err = %v, the body is closed = %v; want ErrMisused, %v", method, err, sent.closed, withBody)
+			if !errors.Is(err, member.ErrMisused) || !sent.closed {
+				t.Errorf("%s: err = %v, the body is closed = %v; want ErrMisused", method, err, sent.closed)
 			}
+			req.Body = nil
 		}
 	}
 }
@@ -300,44 +298,42 @@ func TestCapWrites_ReportsAWriteThatTheEndOfItsTermCutOff(t *testing.T) {
 
 // A registered Member waits for the answer, but its caller does not.
 func TestCapWrites_OfARegisteredMemberLeavesNothingBehind(t *testing.T) {
-	for name, row := range map[string]struct {
+	type row struct {
 		takes, want time.Duration // until the answer, and until the caller has a result: it waits for 1 s
 		fails       bool
-	}{
+	}
+	each(t, map[string]row{
 		"it failed":                             {0, 0, true},
 		"its caller had left before the answer": {2 * time.Second, time.Second, false},
 		"its caller had left before it failed":  {2 * time.Second, time.Second, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			registered(t, func(t *testing.T, r *testMember) {
-				ctx, done := contextOf(t, r, ns)
-				defer done()
-				short, cancel := context.WithTimeout(ctx, time.Second)
-				defer cancel()
-				var sent context.Context
-				answered, began := &body{Reader: http.NoBody}, time.Now()
-				err := put(short, t, func(req *http.Request) (*http.Response, error) {
-					sent = req.Context()
-					if pass(row.takes); row.fails {
-						return nil, errBroken
-					}
-					return &http.Response{StatusCode: http.StatusOK, Body: answered}, nil
-				})
-				want := errBroken
-				if row.takes > 0 {
-					want = context.DeadlineExceeded
-				}
-				if took := time.Since(began); !errors.Is(err, want) || took != row.want {
-					t.Errorf("err = %v after %v, want %v after %v", err, took, want, row.want)
-				}
-				pass(row.takes)
-				synctest.Wait()
-				if sent.Err() == nil || answered.closed == row.fails {
-					t.Errorf("the request's context: %v, the answer is closed = %v", sent.Err(), answered.closed)
-				}
-			})
+	}, func(t *testing.T, row row) {
+		r := startRegistered(t)
+		ctx, done := contextOf(t, r, ns)
+		defer done()
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		var sent context.Context
+		answered, began := &body{Reader: http.NoBody}, time.Now()
+		err := put(short, t, func(req *http.Request) (*http.Response, error) {
+			sent = req.Context()
+			if pass(row.takes); row.fails {
+				return nil, errBroken
+			}
+			return &http.Response{StatusCode: http.StatusOK, Body: answered}, nil
 		})
-	}
+		want := errBroken
+		if row.takes > 0 {
+			want = context.DeadlineExceeded
+		}
+		if took := time.Since(began); !errors.Is(err, want) || took != row.want {
+			t.Errorf("err = %v after %v, want %v after %v", err, took, want, row.want)
+		}
+		pass(row.takes)
+		synctest.Wait()
+		if sent.Err() == nil || answered.closed == row.fails {
+			t.Errorf("the request's context: %v, the answer is closed = %v", sent.Err(), answered.closed)
+		}
+	})
 }
 
 // The body of an answer is read under the caller's context. Closing it ends the request, and returns its error.

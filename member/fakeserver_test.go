@@ -40,7 +40,7 @@ type fakeServer struct {
 	writes  []apiCall                 // all that were carried out
 	held    *apiCall                  // one that is overtaken
 	after   func(apiCall)             // is called when a call was carried out, before its answer
-	behind  *coordinationv1.LeaseList // the cache's content, for who asks for no more; nil: all
+	behind  *coordinationv1.LeaseList // the content of the cache, for callers that accept it; nil: all
 }
 
 // behavior is what the server does with requests.
@@ -50,7 +50,7 @@ const (
 	works      behavior = iota
 	hangs               // accepts requests and never answers
 	clings              // never answers, and ends a request a second after its context
-	broken              // nobody listens
+	broken              // refuses connections
 	refuses             // 403 to everything
 	missing             // 404 to everything, as from another kind of server
 	strangers           // 401 to everything
@@ -147,7 +147,7 @@ func (s *fakeServer) watches(f func(st *stream)) {
 
 // fail ends every watch under way with an error. New requests work.
 func (s *fakeServer) fail() {
-	s.watches(func(st *stream) { st.events <- event("ERROR", failure(metav1.StatusReasonExpired)) })
+	s.watches(func(st *stream) { st.events <- watchEvent("ERROR", failure(metav1.StatusReasonExpired)) })
 }
 
 // hangUp ends every watch under way, as a connection does that is found dead.
@@ -169,7 +169,7 @@ func (s *fakeServer) snapshot() (restore func()) {
 func (s *fakeServer) record(kind string, l *coordinationv1.Lease) {
 	l.TypeMeta = metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}
 	l.ResourceVersion = strconv.Itoa(len(s.history) + 1)
-	c := change{l.Namespace, event(kind, l)}
+	c := change{l.Namespace, watchEvent(kind, l)}
 	if l.Labels[v1alpha1.ReaderLabel] != "" {
 		c.event = nil // readers watch for another label
 	}
@@ -485,7 +485,7 @@ func answer(code int, object any) *http.Response {
 	}
 }
 
-func event(kind string, object any) []byte {
+func watchEvent(kind string, object any) []byte {
 	raw, err := json.Marshal(map[string]any{"type": kind, "object": object})
 	if err != nil {
 		panic(err)

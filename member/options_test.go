@@ -15,7 +15,6 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
-	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/member"
 )
 
@@ -178,33 +177,22 @@ func TestNew_KeepsWrappersAndDropsLimits(t *testing.T) {
 	})
 }
 
-// Pings find out that a connection has died without notice, and a Transport of the program's own may send none.
+// Pings find out that a connection has died without notice, and a Transport of the program's own may send none. By
+// default this goes to client-go's logger.
 func TestNew_LogsATransportThatMayNotPing(t *testing.T) {
-	for want, own := range []http.RoundTripper{nil, http.DefaultTransport} {
-		synctest.Test(t, func(t *testing.T) {
-			l := &testLog{}
-			cfg := &rest.Config{Host: "http://member", Transport: own}
-			if _, err := member.New(cfg, member.Options{Logger: l.logger()}); err != nil {
-				t.Fatal(err)
-			}
-			l.expect(t, "New", want, "has a Transport of its own")
-		})
-	}
-}
-
-func TestOptions_DefaultLoggerIsThatOfClientGo(t *testing.T) {
 	l := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	klog.SetLogger(l)
 	defer klog.ClearLogger()
-	synctest.Test(t, func(t *testing.T) {
-		cfg := &rest.Config{Host: "http://member", Transport: newFakeServer()}
-		if _, err := member.New(cfg, member.Options{Clock: clocktest.NewBubble(clocktest.Start)}); err != nil {
-			t.Fatal(err)
+	for _, own := range []http.RoundTripper{nil, http.DefaultTransport} {
+		synctest.Test(t, func(t *testing.T) {
+			if _, err := member.New(&rest.Config{Host: "http://member", Transport: own}, member.Options{}); err != nil {
+				t.Fatal(err)
+			}
+		})
+		text := l.GetSink().(ktesting.Underlier).GetBuffer().String()
+		if strings.Contains(text, "has a Transport of its own") != (own != nil) {
+			t.Errorf("with the Transport %v klog was given:\n%s", own, text)
 		}
-	})
-	text := l.GetSink().(ktesting.Underlier).GetBuffer().String()
-	if !strings.Contains(text, "has a Transport of its own") {
-		t.Errorf("klog was given:\n%s", text)
 	}
 }
 

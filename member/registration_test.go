@@ -165,10 +165,11 @@ func TestRegistration_EndsTermsWhenItIsNotConfirmed(t *testing.T) {
 		r.become(dropped)
 		pass(lasts - slow - time.Microsecond)
 	}
-	for name, row := range map[string]struct {
+	type row struct {
 		happens func(r *testMember)
 		leads   bool
-	}{
+	}
+	each(t, map[string]row{
 		"before its end":                      {func(*testMember) { pass(lasts - time.Microsecond) }, true},
 		"at its end":                          {func(*testMember) { pass(lasts) }, false},
 		"the wall clock jumps":                {func(r *testMember) { r.clock.Step(lasts); pass(recheck) }, false},
@@ -176,21 +177,18 @@ func TestRegistration_EndsTermsWhenItIsNotConfirmed(t *testing.T) {
 		"the wall clock steps back":           {func(r *testMember) { r.clock.Step(-time.Hour); pass(lasts) }, false},
 		"before the end of one answered late": {confirmedLate, true},
 		"at the end of one answered late":     {func(r *testMember) { confirmedLate(r); pass(time.Microsecond) }, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			registered(t, func(t *testing.T, r *testMember) {
-				r.become(dropped)
-				ctx, done := contextOf(t, r, ns)
-				defer done()
-				row.happens(r)
-				leads, cause := r.leads(ns), context.Cause(ctx)
-				if leads != row.leads || (cause == nil) != row.leads || !row.leads &&
-					(!errors.Is(cause, member.ErrLost) || !strings.Contains(cause.Error(), "registration")) {
-					t.Errorf("leads = %v, the context's cause is %v; want leads = %v", leads, cause, row.leads)
-				}
-			})
-		})
-	}
+	}, func(t *testing.T, row row) {
+		r := startRegistered(t)
+		r.become(dropped)
+		ctx, done := contextOf(t, r, ns)
+		defer done()
+		row.happens(r)
+		leads, cause := r.leads(ns), context.Cause(ctx)
+		if leads != row.leads || (cause == nil) != row.leads || !row.leads &&
+			(!errors.Is(cause, member.ErrLost) || !strings.Contains(cause.Error(), "registration")) {
+			t.Errorf("leads = %v, the context's cause is %v; want leads = %v", leads, cause, row.leads)
+		}
+	})
 }
 
 // What may have been stored without an answer is the reader's own, and no reason to stop. After a loss, and when the
@@ -207,11 +205,12 @@ func TestRegistration_IsKeptOrReplaced(t *testing.T) {
 			}
 		}
 	}
-	for name, row := range map[string]struct {
+	type row struct {
 		happens func(r *testMember, own *apiCall)
 		kept    bool
 		exist   int // in the end
-	}{
+	}
+	each(t, map[string]row{
 		"a write is stored without an answer": {repeated(unanswered, fault), true, 1},
 		"a write is stored later":             {repeated(delayed, fault), true, 1},
 		"a write never arrives":               {repeated(dropped, fault), true, 1},
@@ -263,37 +262,38 @@ func TestRegistration_IsKeptOrReplaced(t *testing.T) {
 			}
 			pass(confirm)
 		}, false, 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			registered(t, func(t *testing.T, r *testMember) {
-				own, first := r.registered()[0].DeepCopy(), r.registration(t)
-				ctx, done := contextOf(t, r, ns)
-				defer done()
-				row.happens(r, &apiCall{method: http.MethodPut, namespace: home, name: own.Name, sent: own.DeepCopy()})
-				pass(confirm + time.Second)
-				all := r.registered()
-				if cause := context.Cause(ctx); !r.leads(ns) || len(all) != row.exist || (cause == nil) != row.kept ||
-					cause != nil && !errors.Is(cause, member.ErrLost) {
-					t.Errorf("leads = %v, the work ended because of %v, %d registrations", r.leads(ns), cause, len(all))
-				}
-				replaced := slices.ContainsFunc(all, func(l *coordinationv1.Lease) bool {
-					return l.Name != own.Name && *l.Spec.HolderIdentity != *own.Spec.HolderIdentity
-				})
-				if replaced == row.kept || row.kept && !r.registration(t).Confirmed.After(first.Confirmed) {
-					t.Errorf("registered under another name and identity = %v, want %v", replaced, !row.kept)
-				}
-			})
+	}, func(t *testing.T, row row) {
+		r := startRegistered(t)
+		own, first := r.registered()[0].DeepCopy(), r.registration(t)
+		ctx, done := contextOf(t, r, ns)
+		defer done()
+		row.happens(r, &apiCall{method: http.MethodPut, namespace: home, name: own.Name, sent: own.DeepCopy()})
+		pass(confirm + time.Second)
+		all := r.registered()
+		if cause := context.Cause(ctx); !r.leads(ns) || len(all) != row.exist || (cause == nil) != row.kept ||
+			cause != nil && !errors.Is(cause, member.ErrLost) {
+			t.Errorf("leads = %v, the work ended because of %v, %d registrations", r.leads(ns), cause, len(all))
+		}
+		replaced := slices.ContainsFunc(all, func(l *coordinationv1.Lease) bool {
+			return l.Name != own.Name && *l.Spec.HolderIdentity != *own.Spec.HolderIdentity
 		})
-	}
+		if replaced == row.kept || row.kept && !r.registration(t).Confirmed.After(first.Confirmed) {
+			t.Errorf("registered under another name and identity = %v, want %v", replaced, !row.kept)
+		}
+	})
 }
 
 func TestRegistration_WithoutAnAnswerAtFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	begin := func(t *testing.T) *testMember {
 		r := newTestMember(t, registering(t))
 		r.write(ns, us, 7)
 		r.become(unanswered)
 		r.start()
 		synctest.Wait()
+		return r
+	}
+	synctest.Test(t, func(t *testing.T) {
+		r := begin(t)
 		first := r.registration(t).Identity
 		r.become(unseen)
 		if pass(2 * lasts); r.leads(ns) {
@@ -306,11 +306,7 @@ func TestRegistration_WithoutAnAnswerAtFirst(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) { // it is deleted before its reader finds it
-		r := newTestMember(t, registering(t))
-		r.write(ns, us, 7)
-		r.become(unanswered)
-		r.start()
-		synctest.Wait()
+		r := begin(t)
 		r.do(&apiCall{method: http.MethodDelete, namespace: home, name: r.registered()[0].Name})
 		r.become(works)
 		pass(5 * time.Second)

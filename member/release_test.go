@@ -27,10 +27,11 @@ func TestRelease_WaitsForWork(t *testing.T) {
 	}
 	demoted := func(f func()) member.Listener { return member.Listener{Demoted: func(string, error) { f() }} }
 	slow := func() { pass(goesOn) }
-	for name, row := range map[string]struct {
+	type row struct {
 		begin func(r *testMember)
 		takes time.Duration
-	}{
+	}
+	each(t, map[string]row{
 		"none":                     {func(*testMember) {}, 0},
 		"in a context":             {func(r *testMember) { work(r, goesOn) }, goesOn},
 		"in two, one takes longer": {func(r *testMember) { work(r, goesOn); work(r, 0) }, goesOn},
@@ -64,29 +65,26 @@ func TestRelease_WaitsForWork(t *testing.T) {
 			removes := make(chan func(), 1)
 			removes <- r.Listen(member.Listener{Promoted: func(string, member.Term) { (<-removes)() }})
 		}, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			registered(t, func(t *testing.T, r *testMember) {
-				row.begin(r)
+	}, func(t *testing.T, row row) {
+		r := startRegistered(t)
+		row.begin(r)
+		if r.released(t) {
+			t.Fatal("released while it leads")
+		}
+		r.write(ns, none, 8)
+		if row.takes > 0 {
+			for range 2 {
+				pass(row.takes/2 - time.Millisecond)
 				if r.released(t) {
-					t.Fatal("released while it leads")
+					t.Fatal("released while the work goes on")
 				}
-				r.write(ns, none, 8)
-				if row.takes > 0 {
-					for range 2 {
-						pass(row.takes/2 - time.Millisecond)
-						if r.released(t) {
-							t.Fatal("released while the work goes on")
-						}
-					}
-					pass(2 * time.Millisecond)
-				}
-				if !r.released(t) {
-					t.Error("not released although the work has finished")
-				}
-			})
-		})
-	}
+			}
+			pass(2 * time.Millisecond)
+		}
+		if !r.released(t) {
+			t.Error("not released although the work has finished")
+		}
+	})
 }
 
 func TestRelease_OfTermsThatAreOver(t *testing.T) {
@@ -94,17 +92,18 @@ func TestRelease_OfTermsThatAreOver(t *testing.T) {
 	revokedThen := func(happens func(r *testMember)) func(r *testMember) {
 		return func(r *testMember) { r.write(ns, none, 8); synctest.Wait(); happens(r); pass(confirm) }
 	}
-	for name, row := range map[string]struct {
+	type row struct {
 		happens  func(r *testMember)
 		released epochs
-	}{
+	}
+	each(t, map[string]row{
 		"no cluster leads":            {func(r *testMember) { r.write(ns, none, 8) }, epochs{ns: 7}},
 		"in a far higher epoch":       {func(r *testMember) { r.write(ns, none, 9000) }, epochs{ns: 8999}},
 		"in a later epoch again":      {revokedThen(func(r *testMember) { r.write(ns, none, 10) }), epochs{ns: 9}},
 		"no cluster, and it is gone":  {revokedThen(func(r *testMember) { r.remove(ns, leaseName) }), epochs{ns: 7}},
 		"where it never led":          {func(r *testMember) { r.write("other", none, 8) }, epochs{"other": 7}},
 		"where no cluster ever led":   {func(r *testMember) { r.write("other", none, 1); pass(2 * lasts) }, nil},
-		"where a Lease says nothing":  {func(r *testMember) { r.write("other", none, 1, blank); pass(2 * lasts) }, nil},
+		"where a Lease is blank":      {func(r *testMember) { r.write("other", none, 1, blank); pass(2 * lasts) }, nil},
 		"the term goes on":            {func(*testMember) {}, nil},
 		"the Lease is gone":           {func(r *testMember) { r.remove(ns, leaseName) }, nil},
 		"a lower epoch":               {func(r *testMember) { r.write(ns, none, 6) }, nil},
@@ -113,18 +112,15 @@ func TestRelease_OfTermsThatAreOver(t *testing.T) {
 		"another cluster leads again": {revokedThen(func(r *testMember) { r.write(ns, them, 9) }), nil},
 		"this cluster leads again":    {revokedThen(func(r *testMember) { r.write(ns, us, 9) }), nil},
 		"the term has run out":        {func(r *testMember) { r.write(ns, us, 7, lasting(15)); pass(2 * time.Hour) }, nil},
-		"a Lease says nothing":        {func(r *testMember) { r.write(ns, us, 7, blank); pass(confirm) }, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			registered(t, func(t *testing.T, r *testMember) {
-				row.happens(r)
-				synctest.Wait()
-				if got := r.registration(t).Released; !maps.Equal(got, row.released) {
-					t.Errorf("released %v, want %v", got, row.released)
-				}
-			})
-		})
-	}
+		"the Lease is blank":          {func(r *testMember) { r.write(ns, us, 7, blank); pass(confirm) }, nil},
+	}, func(t *testing.T, row row) {
+		r := startRegistered(t)
+		row.happens(r)
+		synctest.Wait()
+		if got := r.registration(t).Released; !maps.Equal(got, row.released) {
+			t.Errorf("released %v, want %v", got, row.released)
+		}
+	})
 }
 
 func TestRelease_EndsTheTermForGood(t *testing.T) {

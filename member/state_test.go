@@ -95,8 +95,8 @@ func TestState_AdvisesByTheFailure(t *testing.T) {
 		advice string
 	}
 	each(t, map[string]row{
-		"nobody listens": {broken, "the API server cannot be reached, check the address of the API server and the way to it"},
-		"nobody answers": {hangs, "the API server does not answer, check the way to it"},
+		"no connection":  {broken, "the API server cannot be reached, check the address of the API server and the way to it"},
+		"no answer":      {hangs, "the API server does not answer, check the way to it"},
 		"another server": {missing, "what answers at this address has no Leases, check the address of the API server"},
 		"no credentials": {strangers, "the API server does not accept the credentials of this program"},
 		"no rights":      {refuses, adviceReader},

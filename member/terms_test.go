@@ -17,32 +17,54 @@ import (
 	"github.com/leasecast/leasecast/member"
 )
 
+// event is something that happens to a reader.
+type event = func(c *testTerms)
+
+func wrote(holder string, epoch int64, edits ...edit) event {
+	return func(c *testTerms) { c.write(ns, holder, epoch, edits...) }
+}
+
+func deleted(name string) event       { return func(c *testTerms) { c.Delete(ns, name) } }
+func passed(d time.Duration) event    { return func(*testTerms) { pass(d) } }
+func suspended(d time.Duration) event { return func(c *testTerms) { c.clock.Suspend(d) } }
+func elsewhere(holder string) event {
+	return func(c *testTerms) { c.Observe(c.leaseOf("other", holder, 7)) }
+}
+
+// stepped sets the wall clock, and listed is a list without a Lease.
+func stepped(d time.Duration) event { return func(c *testTerms) { c.clock.Step(d) } }
+func listed(namespace string) event { return func(c *testTerms) { c.Replace(namespace, nil) } }
+
+func then(events ...event) event {
+	return func(c *testTerms) {
+		for _, happens := range events {
+			happens(c)
+		}
+	}
+}
+
 func TestTerm_BeginsByALeaseThatNamesThisCluster(t *testing.T) {
 	type row struct {
-		happens func(c *testTerms)
+		happens event
 		leads   bool
 	}
 	each(t, map[string]row{
-		"the Lease names this cluster":          {func(c *testTerms) { c.write(ns, us, 7) }, true},
-		"the Lease names another cluster":       {func(c *testTerms) { c.write(ns, them, 7) }, false},
-		"the Lease names no cluster":            {func(c *testTerms) { c.write(ns, none, 7) }, false},
-		"there is no Lease":                     {func(*testTerms) {}, false},
-		"the Lease of another namespace":        {func(c *testTerms) { c.write("other", us, 7) }, false},
-		"the Lease has no cluster annotation":   {func(c *testTerms) { c.write(ns, us, 7, noCluster) }, false},
-		"the Lease is blank":                    {func(c *testTerms) { c.write(ns, us, 7, blank) }, false},
-		"the Lease is seen just before its end": {func(c *testTerms) { c.write(ns, us, 7, ahead(1-duration)) }, true},
-		"the Lease is seen at its end":          {func(c *testTerms) { c.write(ns, us, 7, ahead(-duration)) }, false},
-		"the end of a late Lease":               {func(c *testTerms) { c.write(ns, us, 7, ahead(1-duration)); pass(1) }, false},
-		"the renewTime is ε in the future":      {func(c *testTerms) { c.write(ns, us, 7, ahead(skew)) }, true},
-		"the renewTime is further ahead":        {func(c *testTerms) { c.write(ns, us, 7, ahead(skew+1)) }, false},
-		"the epoch is below that of another":    {func(c *testTerms) { c.write(ns, them, 7); c.write(ns, us, 6) }, false},
-		"the epoch is absurd":                   {func(c *testTerms) { c.write(ns, us, 1<<30) }, false},
-		"a Lease of another name has a higher one": {
-			func(c *testTerms) { c.write(ns, them, 8, named("new")); c.write(ns, us, 7) }, false,
-		},
-		"the epoch is below that of one that is gone": {
-			func(c *testTerms) { c.write(ns, them, 7); c.Delete(ns, leaseName); c.write(ns, us, 6) }, false,
-		},
+		"the Lease names this cluster":                {wrote(us, 7), true},
+		"the Lease names another cluster":             {wrote(them, 7), false},
+		"the Lease names no cluster":                  {wrote(none, 7), false},
+		"there is no Lease":                           {then(), false},
+		"the Lease of another namespace":              {elsewhere(us), false},
+		"the Lease has no annotation":                 {wrote(us, 7, noCluster), false},
+		"the Lease is blank":                          {wrote(us, 7, blank), false},
+		"the Lease is seen just before its end":       {wrote(us, 7, ahead(1-duration)), true},
+		"the Lease is seen at its end":                {wrote(us, 7, ahead(-duration)), false},
+		"the end of a late Lease":                     {then(wrote(us, 7, ahead(1-duration)), passed(1)), false},
+		"the renewTime is ε in the future":            {wrote(us, 7, ahead(skew)), true},
+		"the renewTime is further ahead":              {wrote(us, 7, ahead(skew+1)), false},
+		"the epoch is below that of another":          {then(wrote(them, 7), wrote(us, 6)), false},
+		"the epoch is below that of one that is gone": {then(wrote(them, 7), deleted(leaseName), wrote(us, 6)), false},
+		"the epoch is absurd":                         {wrote(us, 1<<30), false},
+		"a Lease of another name has a higher one":    {then(wrote(them, 8, named("new")), wrote(us, 7)), false},
 	}, func(t *testing.T, row row) {
 		c := newTestTerms(t)
 		row.happens(c)
@@ -77,152 +99,116 @@ const (
 		"its renewTime is 3600.0 s ahead of this clock, allowed 1 s: not believed"
 )
 
-// renewAfterStep observes a renewal half a duration later, when the wall clock has just been stepped.
-func (c *testTerms) renewAfterStep(step time.Duration) {
-	pass(duration / 2)
-	l := c.leaseOf(ns, us, 7)
-	c.clock.Step(step)
-	c.Observe(l)
-}
-
-// writeMany lets the cluster lead in many other namespaces.
-func (c *testTerms) writeMany() {
-	for i := range 50 {
-		c.Observe(c.leaseOf(name(i), us, 7))
-	}
-}
-
 // A term of epoch 7 has begun, and then something happens.
 func TestTerm_EndsForChecksAndContexts(t *testing.T) {
-	hours := func(c *testTerms, steps ...time.Duration) { // steps the wall clock, and checks after each step
-		for _, d := range steps {
-			c.clock.Step(d)
-			_ = c.leads()
+	checked := func(c *testTerms) { _ = c.leads() }
+	refused := func(c *testTerms) {
+		if _, _, err := c.Context(c.t.Context(), ns); !errors.Is(err, member.ErrNotLeader) {
+			c.t.Errorf("err = %v, want ErrNotLeader", err)
+		}
+	}
+	again := func(c *testTerms) { c.Observe(c.wrote) }
+	listedAgain := func(c *testTerms) { c.Replace("", []coordinationv1.Lease{*c.wrote}) }
+	many := func(c *testTerms) { // other namespaces
+		for i := range 50 {
+			c.Observe(c.leaseOf(name(i), us, 7))
+		}
+	}
+	renewedAfterStep := func(step time.Duration) event { // half a duration later, right after a step of the wall clock
+		return func(c *testTerms) {
+			pass(duration / 2)
+			l := c.leaseOf(ns, us, 7)
+			c.clock.Step(step)
+			c.Observe(l)
 		}
 	}
 	for name, row := range map[string]struct {
-		happens func(c *testTerms)
+		happens event
 		want    outcome
 		why     string
 	}{
-		"another cluster is chosen": {func(c *testTerms) { c.write(ns, them, 8) }, ends, "west.fleet leads in epoch 8"},
-		"the term is revoked":       {func(c *testTerms) { c.write(ns, none, 8) }, ends, "no cluster leads in epoch 8"},
-		"this cluster again":        {func(c *testTerms) { c.write(ns, us, 8) }, replaced, nextBegan},
-		"a lower epoch is seen":     {func(c *testTerms) { c.write(ns, them, 6) }, goesOn, ""},
-		"the Lease is deleted":      {func(c *testTerms) { c.Delete(ns, leaseName) }, ends, gone},
-		"the Lease loses its label": {func(c *testTerms) { c.write(ns, us, 7, noLabel) }, ends, gone},
-		"another Lease is deleted":  {func(c *testTerms) { c.Delete(ns, "other") }, goesOn, ""},
-		"the Lease is away":         {func(c *testTerms) { c.Delete(ns, leaseName); c.write(ns, us, 7) }, replaced, gone},
-		"a lower epoch, and another Lease is deleted": {
-			func(c *testTerms) { c.write(ns, them, 6); c.Delete(ns, "other") }, goesOn, "",
-		},
+		"another cluster is chosen":                    {wrote(them, 8), ends, "west.fleet leads in epoch 8"},
+		"the term is revoked":                          {wrote(none, 8), ends, "no cluster leads in epoch 8"},
+		"this cluster again":                           {wrote(us, 8), replaced, nextBegan},
+		"a lower epoch is seen":                        {wrote(them, 6), goesOn, ""},
+		"the Lease is deleted":                         {deleted(leaseName), ends, gone},
+		"the Lease loses its label":                    {wrote(us, 7, noLabel), ends, gone},
+		"the Lease is away":                            {then(deleted(leaseName), wrote(us, 7)), replaced, gone},
+		"another Lease is deleted":                     {deleted("other"), goesOn, ""},
+		"another Lease is deleted after a lower epoch": {then(wrote(them, 6), deleted("other")), goesOn, ""},
 
-		"just before the deadline":     {func(*testTerms) { pass(duration - 1) }, goesOn, ""},
-		"the deadline":                 {func(*testTerms) { pass(duration) }, ends, ranOut},
-		"suspended until the deadline": {func(c *testTerms) { c.clock.Suspend(duration) }, endsSoon, ranOut},
-		"suspended until just before":  {func(c *testTerms) { c.clock.Suspend(duration - 1) }, goesOn, ""},
-		"suspended for a part of it": {
-			func(c *testTerms) { c.clock.Suspend(duration / 2); pass(duration/2 - 1) }, goesOn, "",
-		},
-		"suspended, and the wall clock slept": {
-			func(c *testTerms) { c.clock.Suspend(duration); c.clock.Step(-duration) }, endsSoon, ranOut,
-		},
-		"the wall clock jumps ahead":     {func(c *testTerms) { c.clock.Step(duration) }, endsSoon, ranOut},
-		"the wall clock is stepped back": {func(c *testTerms) { c.clock.Step(-time.Hour); pass(duration) }, ends, ranOut},
-		"another namespace's term ends":  {func(c *testTerms) { c.write("x", us, 7); c.write("x", them, 8) }, goesOn, ""},
+		"just before the deadline":            {passed(duration - 1), goesOn, ""},
+		"the deadline":                        {passed(duration), ends, ranOut},
+		"suspended until the deadline":        {suspended(duration), endsSoon, ranOut},
+		"suspended until just before":         {suspended(duration - 1), goesOn, ""},
+		"suspended for a part of it":          {then(suspended(duration/2), passed(duration/2-1)), goesOn, ""},
+		"suspended, and the wall clock slept": {then(suspended(duration), stepped(-duration)), endsSoon, ranOut},
+		"the wall clock jumps ahead":          {stepped(duration), endsSoon, ranOut},
+		"the wall clock is stepped back":      {then(stepped(-time.Hour), passed(duration)), ends, ranOut},
+		"another namespace's term ends":       {then(elsewhere(us), elsewhere(them)), goesOn, ""},
 		"another namespace's term is later": {
-			func(c *testTerms) { pass(duration / 2); c.write("other", us, 7); pass(duration/2 - 1) }, goesOn, "",
+			then(passed(duration/2), elsewhere(us), passed(duration/2-1)), goesOn, "",
 		},
 
-		"renewed in time": {func(c *testTerms) {
-			for range 10 {
-				pass(duration - time.Microsecond)
-				c.write(ns, us, 7)
-			}
-		}, goesOn, ""},
+		"renewed just in time": {
+			then(passed(duration-time.Microsecond), wrote(us, 7), passed(duration-time.Microsecond)), goesOn, "",
+		},
 		"the deadline of a renewal": { // out of step with the checks every 100 ms
-			func(c *testTerms) { pass(37 * time.Millisecond); c.write(ns, us, 7); pass(duration) }, ends, ranOut,
+			then(passed(37*time.Millisecond), wrote(us, 7), passed(duration)), ends, ranOut,
 		},
 		"the deadline of a late renewal": {
-			func(c *testTerms) { pass(8 * time.Second); c.write(ns, us, 7, ahead(-7*time.Second)); pass(duration) },
+			then(passed(8*time.Second), wrote(us, 7, ahead(-7*time.Second)), passed(duration)),
 			ends, "it ran out: the last Lease was 7.0 s old on arrival, and lasts 15 s",
 		},
 		"the deadline, by a clock that is ahead": {
-			func(c *testTerms) {
-				c.clock.Step(10 * time.Second)
-				c.write(ns, us, 7, ahead(-9*time.Second))
-				pass(duration)
-			},
+			then(stepped(10*time.Second), wrote(us, 7, ahead(-9*time.Second)), passed(duration)),
 			ends, "it ran out: the last Lease was 9.0" + lateAfter,
 		},
-		"renewed at the deadline":  {func(c *testTerms) { pass(duration); c.write(ns, us, 7) }, replaced, ranOut},
-		"renewed, suspended":       {func(c *testTerms) { c.clock.Suspend(duration); c.write(ns, us, 7) }, replaced, ranOut},
-		"another leads, suspended": {func(c *testTerms) { c.clock.Suspend(duration); c.write(ns, them, 8) }, ends, ranOut},
-		"the clock jumps back after a check": {
-			func(c *testTerms) { hours(c, duration, -duration); c.write(ns, us, 7) }, replaced, ranOut,
+		"renewed at the deadline": {then(passed(duration), wrote(us, 7)), replaced, ranOut},
+		"renewed after a suspend": {then(suspended(duration), wrote(us, 7)), replaced, ranOut},
+		"lost after a suspend":    {then(suspended(duration), wrote(them, 8)), ends, ranOut},
+		"the clock jumps and back, with a check": {
+			then(stepped(duration), checked, stepped(-duration), wrote(us, 7)), replaced, ranOut,
 		},
-		"the clock jumps back after a context was refused": {func(c *testTerms) {
-			c.clock.Step(duration)
-			if _, _, err := c.Context(c.t.Context(), ns); !errors.Is(err, member.ErrNotLeader) {
-				c.t.Errorf("err = %v, want ErrNotLeader", err)
-			}
-			c.clock.Step(-duration)
-			c.write(ns, us, 7)
-		}, replaced, ranOut},
+		"the clock jumps and back, with a refusal": {
+			then(stepped(duration), refused, stepped(-duration), wrote(us, 7)), replaced, ranOut,
+		},
 		"its last renewal is taken back after the first deadline": {func(c *testTerms) {
 			earlier := c.leaseOf(ns, us, 7)
-			pass(duration / 2)
-			c.write(ns, us, 7)
-			pass(duration/2 + 37*time.Millisecond)
+			then(passed(duration/2), wrote(us, 7), passed(duration/2+37*time.Millisecond))(c)
 			c.Observe(earlier)
 		}, ends, "it ran out: the last Lease was 15.0" + lateAfter},
 
-		"the same Lease again after a step back": {
-			func(c *testTerms) { c.clock.Step(-time.Hour); c.Observe(c.wrote); pass(duration) }, ends, ranOut + hourAhead,
+		"the same Lease after a step back": {then(stepped(-time.Hour), again, passed(duration)), ends, ranOut + hourAhead},
+		"the same list after a step back": {
+			then(stepped(-time.Hour), listedAgain, passed(duration)), ends, ranOut + hourAhead,
 		},
-		"the same Lease in a list after a step back": {func(c *testTerms) {
-			c.clock.Step(-time.Hour)
-			c.Replace("", []coordinationv1.Lease{*c.wrote})
-			pass(duration)
-		}, ends, ranOut + hourAhead},
-		"a renewal after a step back, at the first deadline": {
-			func(c *testTerms) { c.renewAfterStep(-time.Hour); pass(duration / 2) }, ends, ranOut + hourAhead,
+		"renewed after a step back, at the first deadline": {
+			then(renewedAfterStep(-time.Hour), passed(duration/2)), ends, ranOut + hourAhead,
 		},
-		"a renewal after a step back, just before the first deadline": {
-			func(c *testTerms) { c.renewAfterStep(-time.Hour); pass(duration/2 - 1) }, goesOn, "",
+		"renewed after a step back, just before the first deadline": {
+			then(renewedAfterStep(-time.Hour), passed(duration/2-1)), goesOn, "",
 		},
-		"a renewal after a jump ahead, at its deadline by the wall clock": {
-			func(c *testTerms) { c.renewAfterStep(duration / 4); pass(duration * 3 / 4) },
+		"renewed after a jump, at its deadline by the wall clock": {
+			then(renewedAfterStep(duration/4), passed(duration*3/4)),
 			ends, "it ran out: the last Lease was 3.8 s old on arrival, and lasts 15 s",
 		},
-		"a renewal after a jump ahead, just before that": {
-			func(c *testTerms) { c.renewAfterStep(duration / 4); pass(duration*3/4 - 1) }, goesOn, "",
+		"renewed after a jump, just before that": {
+			then(renewedAfterStep(duration/4), passed(duration*3/4-1)), goesOn, "",
 		},
 
-		"a list with the Lease": {
-			func(c *testTerms) { c.Replace("", []coordinationv1.Lease{*c.wrote}) }, goesOn, "",
+		"a list with the Lease":                {listedAgain, goesOn, ""},
+		"a list without the Lease":             {listed(""), ends, gone},
+		"a list of its namespace":              {listed(ns), ends, gone},
+		"a list of another namespace":          {listed("other"), goesOn, ""},
+		"a list, beside many namespaces":       {then(many, listed("")), ends, gone},
+		"a list of its namespace, beside many": {then(many, listed(ns)), ends, gone},
+		"a Lease of another name and cluster":  {wrote(them, 8, named("new")), ends, "west.fleet leads in epoch 8"},
+		"a Lease of another name replaces it":  {then(wrote(us, 7, named("new")), deleted(leaseName)), goesOn, ""},
+		"a Lease of a later epoch is deleted":  {then(wrote(us, 8, named("new")), deleted("new")), ends, nextBegan},
+		"one of two is deleted after a step back": {
+			then(wrote(us, 7, named("new")), stepped(-time.Hour), deleted("new")), ends, gone,
 		},
-		"a list without the Lease":       {func(c *testTerms) { c.Replace("", nil) }, ends, gone},
-		"a list of its namespace":        {func(c *testTerms) { c.Replace(ns, nil) }, ends, gone},
-		"a list of another namespace":    {func(c *testTerms) { c.Replace("other", nil) }, goesOn, ""},
-		"a list, beside many namespaces": {func(c *testTerms) { c.writeMany(); c.Replace("", nil) }, ends, gone},
-		"a list of its own, beside many": {func(c *testTerms) { c.writeMany(); c.Replace(ns, nil) }, ends, gone},
-
-		"a Lease of another name and cluster": {
-			func(c *testTerms) { c.write(ns, them, 8, named("new")) }, ends, "west.fleet leads in epoch 8",
-		},
-		"the Lease is replaced by one of another name": {
-			func(c *testTerms) { c.write(ns, us, 7, named("new")); c.Delete(ns, leaseName) }, goesOn, "",
-		},
-		"the Lease of a later epoch is deleted": {
-			func(c *testTerms) { c.write(ns, us, 8, named("new")); c.Delete(ns, "new") },
-			ends, nextBegan,
-		},
-		"one of two Leases is deleted after a step back": {func(c *testTerms) {
-			c.write(ns, us, 7, named("new"))
-			c.clock.Step(-time.Hour)
-			c.Delete(ns, "new")
-		}, ends, gone},
 	} {
 		begin := func(t *testing.T) (c *testTerms, first member.Term, ctx context.Context) {
 			c = newTestTerms(t)

@@ -64,13 +64,17 @@ func started(t *testing.T, o member.Options, f func(t *testing.T, r *testMember)
 // registered runs f with a Member that is registered and leads, in a bubble.
 func registered(t *testing.T, f func(t *testing.T, r *testMember)) {
 	t.Helper()
-	started(t, registering(t), func(t *testing.T, r *testMember) {
-		r.write(ns, us, 7)
-		if !r.leads(ns) {
-			t.Fatal("does not lead")
-		}
-		f(t, r)
-	})
+	synctest.Test(t, func(t *testing.T) { f(t, startRegistered(t)) })
+}
+
+// startRegistered returns a Member that is registered and leads.
+func startRegistered(t *testing.T) *testMember {
+	t.Helper()
+	r := startTestMember(t, registering(t))
+	if r.write(ns, us, 7); !r.leads(ns) {
+		t.Fatal("does not lead")
+	}
+	return r
 }
 
 // registering returns the options of a Member that registers.
