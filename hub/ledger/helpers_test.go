@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -21,10 +20,9 @@ import (
 )
 
 var (
-	shop       = types.NamespacedName{Namespace: "fleet", Name: "shop"}
-	start      = lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
-	errRefused = errors.New("connection refused")
-	records    = schema.GroupResource{Group: "leasecast.dev", Resource: "namespaceleaders"}
+	shop    = types.NamespacedName{Namespace: "fleet", Name: "shop"}
+	start   = lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
+	records = schema.GroupResource{Group: "leasecast.dev", Resource: "namespaceleaders"}
 )
 
 type fixedClock lease.Reading
