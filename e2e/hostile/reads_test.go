@@ -88,8 +88,8 @@ func grouped(reads []front.Read) map[string][]front.Read {
 	return groups
 }
 
-// groups are those that have their turns while the hostile member joins.
-var groups = []string{"create", "get", "create", whenWoken, "list", "watch"} // what installs the rights comes one by one
+// groups are those that have their turns while the hostile member joins. What installs the rights is sent one by one.
+var groups = []string{"create", "get", "create", whenWoken, "list", "watch"}
 
 // liveHonestly has the hostile member leave and join, and returns when the hub has done for it all that it does.
 func (s *scene) liveHonestly(t *testing.T) {
@@ -172,8 +172,8 @@ func (s *scene) editPolicies(t *testing.T) {
 	}
 }
 
-// spoil plays a round: the hostile member leaves and joins, again and again, while reads are spoilt. At its end an honest
-// leader may be lost besides.
+// spoil plays a round: the hostile member leaves and joins, again and again, while reads are spoilt. At its end an
+// honest leader may be lost besides.
 func (s *scene) spoil(t *testing.T, name string, turn *int, losesLeader bool) {
 	leader, err := s.leader(t.Context())
 	harness.Must(t, err)

@@ -255,8 +255,8 @@ func bombs() map[string][]byte {
 	return all
 }
 
-// maxAllocated is how many bytes may be allocated for one object: what is kept of it, copied, and decoded. A list that is
-// too long may take maxAllocatedForList.
+// maxAllocated is how many bytes may be allocated for one object: what is kept of it, copied, and decoded. A list that
+// is too long may take maxAllocatedForList.
 const maxAllocated, maxAllocatedForList = 4 * maxLarge, 24 << 20
 
 // What is decoded of the worst bodies takes little memory, whatever kind they say they are.
@@ -280,7 +280,9 @@ func TestTheWorstOfEachTypeDecodesToLittle(t *testing.T) {
 		list.list = true
 		types := scheme.Scheme.AllKnownTypes()
 		for q, of := range map[*question]schema.GroupVersionKind{
-			new(ask(path)): gv.WithKind(k.name), &list: gv.WithKind(k.name + "List"), new(ask(path)): {Version: "v1", Kind: statusKind},
+			new(ask(path)): gv.WithKind(k.name),
+			&list:          gv.WithKind(k.name + "List"),
+			new(ask(path)): {Version: "v1", Kind: statusKind},
 		} {
 			is := types[of]
 			if is == nil {
