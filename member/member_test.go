@@ -165,7 +165,7 @@ func TestMember_MethodsFail(t *testing.T) {
 			"Lead":    r.Lead(within(t), row.namespace, func(context.Context) error { return nil }),
 		}
 		for what, err := range failures {
-			if errors.Is(err, member.ErrNotLeader) != (row.want == member.ErrStopped) {
+			if errors.Is(err, member.ErrNotLeader) != errors.Is(row.want, member.ErrStopped) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
@@ -187,7 +187,7 @@ func TestMember_MethodsFail(t *testing.T) {
 		if took := time.Since(began); took > 0 {
 			t.Errorf("it took %v", took)
 		}
-		if _, ok := r.Term(row.namespace); ok || row.want == member.ErrMisused && r.Namespaces() != nil {
+		if _, ok := r.Term(row.namespace); ok || errors.Is(row.want, member.ErrMisused) && r.Namespaces() != nil {
 			t.Errorf("leads = %v, has Leases in %q", ok, r.Namespaces())
 		}
 		r.Listen(member.Listener{})()
