@@ -44,7 +44,7 @@ var expiring = []mutant{
 		`max(highest+1, lease.EpochFloor(now))`, `highest + 1`},
 	{"7: two terms have one epoch", simulation, "hub/election.nextEpoch",
 		`highest + 1`, `highest`},
-	{"7: sealed Leases do not raise the epoch", ofController, "hub/decide.Snapshot.addInitial",
+	{"7: sealed Leases do not raise the epoch", ofDecide, "hub/decide.Snapshot.addInitial",
 		`s.Highest = max(s.Highest, cp.Epoch)`, `_ = s`},
 	{"7: an absurd record is believed", stories, "hub/ledger.Entry.dropAbsurd",
 		`!lease.PlausibleEpoch(now, r.Epoch)`, `false`},
