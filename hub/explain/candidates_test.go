@@ -219,10 +219,16 @@ func TestUnguardedMessage(t *testing.T) {
 }
 
 func TestDescribe(t *testing.T) {
-	at := time.Date(2026, 1, 1, 12, 0, 0, int(250*time.Millisecond), time.FixedZone("", 3600))
+	noon := time.Date(2026, 1, 1, 12, 0, 0, int(250*time.Millisecond), time.FixedZone("", 3600))
+	const drains = "east is being replaced (Unreachable); next is "
+	const promised = "an earlier promise may still stand; next is "
+	const expiry, clusters = reason.WaitingForExpiry, reason.WaitingForClusters
+	const none = "no cluster is eligible; see candidates for the reasons"
+	const at, better = ", not before 11:00:00.250Z", " ranks higher and is not ready yet; if it does not become so in " +
+		"time, next is west; see candidates for the reasons"
 	const leading, draining, vacant = election.Leading, election.Draining, election.Vacant
 	r := func(phase election.RecordState, why reason.Reason, next string) election.Record {
-		return election.Record{State: phase, Reason: why, Leader: "east", Epoch: 20, Next: next, NotBefore: at}
+		return election.Record{State: phase, Reason: why, Leader: "east", Epoch: 20, Next: next, NotBefore: noon}
 	}
 	for name, test := range map[string]struct {
 		record  election.Record
@@ -234,31 +240,21 @@ func TestDescribe(t *testing.T) {
 		"a hub that may be cut off": {r(draining, reason.Unreachable, "west"), reason.MostUnreachable, "",
 			"east is lost, but so are most clusters: nobody is chosen until one comes back"},
 		"readers that have to stop": {r(draining, reason.PriorityChanged, "west"), reason.WaitingForReaders, "",
-			"east was told to stop (PriorityChanged); next is west, as soon as all registered readers have stopped, or " +
-				"else at 11:00:00.250Z"},
-		"a bound that has to pass": {r(draining, reason.Unreachable, "west"), reason.WaitingForExpiry, "",
-			"east is being replaced (Unreachable); next is west, not before 11:00:00.250Z"},
-		"nobody to follow": {r(draining, reason.Unreachable, ""), "", "",
-			"east is being replaced (Unreachable); next is nobody yet, not before 11:00:00.250Z"},
+			"east was told to stop (PriorityChanged); next is west, as soon as all registered readers have " +
+				"stopped, or else at 11:00:00.250Z"},
+		"a drain":                 {r(draining, reason.Unreachable, "west"), expiry, "", drains + "west" + at},
+		"a drain, nobody is next": {r(draining, reason.Unreachable, ""), "", "", drains + "nobody yet" + at},
 		"a policy that is gone": {r(election.Retired, reason.PolicyGone, ""), "", "",
 			"no policy claims the namespace; the record stays until everything promised has passed"},
 		"another hub at work": {r(vacant, reason.NoCandidate, ""), reason.OtherHub, "",
 			"another hub writes the Leases, so this one decides nothing; see the condition LeasesInPlace"},
 		"a namespace that has moved": {r(vacant, reason.Moved, ""), reason.Moved, "",
 			"the record came from another hub; nobody is chosen before the Leases in all clusters are this hub's"},
-		"a promise that nobody knows": {r(vacant, reason.WaitingForExpiry, "west"), reason.WaitingForExpiry, "",
-			"an earlier promise may still stand; next is west, not before 11:00:00.250Z"},
-		"a promise, and nobody to follow": {r(vacant, reason.WaitingForExpiry, ""), "", "",
-			"an earlier promise may still stand; next is nobody yet, not before 11:00:00.250Z"},
-		"a better cluster that may come": {r(vacant, reason.WaitingForClusters, "west"), reason.WaitingForClusters, "north",
-			"north ranks higher and is not ready yet; if it does not become so in time, next is west; see candidates for " +
-				"the reasons"},
-		"a better cluster that may come, told later": {r(vacant, reason.WaitingForClusters, "west"), "", "",
-			"another cluster ranks higher and is not ready yet; if it does not become so in time, next is west; see " +
-				"candidates for the reasons"},
-		"nobody who may lead": {
-			r(vacant, reason.NoCandidate, ""), "", "", "no cluster is eligible; see candidates for the reasons",
-		},
+		"a promise":                 {r(vacant, expiry, "west"), expiry, "", promised + "west" + at},
+		"a promise, nobody is next": {r(vacant, expiry, ""), "", "", promised + "nobody yet" + at},
+		"a better cluster":          {r(vacant, clusters, "west"), clusters, "north", "north" + better},
+		"a better cluster, later":   {r(vacant, clusters, "west"), "", "", "another cluster" + better},
+		"no candidate":              {r(vacant, reason.NoCandidate, ""), "", "", none},
 	} {
 		if got := Describe(election.Decision{Record: test.record, Waiting: test.waiting,
 			Awaited: test.awaited}); got != test.want {

@@ -66,13 +66,14 @@ func TestMessagesOfConditionsAreCut(t *testing.T) {
 	ps := decidetest.Policies("shops", "shops!")
 	ps[1].Invalid = errors.New(long)
 	lost, unmeasured := measured(long, twoAhead), measured(long, vague)
-	lost.Verdict.State = health.Unhealthy
+	lost.Verdict.State, lost.Sync.Problem, lost.Sync.Message = health.Unhealthy, reason.Unwritable, long
 	missing, _ := TargetsFound([]LockFinding{{Lock: long}}, []AccountFinding{{Account: long}})
 	for name, c := range map[string]metav1.Condition{
 		"invalid": Accepted(ps[1], nil, "", ""), "lost": Accepted(ps[0], []string{long}, "", ""),
 		"refused": Accepted(ps[0], nil, long, ""), "unreachable": ClustersReachable(true, []member{lost}),
 		"off": ClocksAgree([]member{lost}), "open": ClocksAgree([]member{unmeasured}),
 		"grant": SecretsGranted(long, ""), "targets": missing, "left out": AllManaged(long, 5),
+		"Leases": leasesInPlace(shopView(eastLeads(20), lost)),
 	} {
 		if len(c.Message) != 1024 {
 			t.Errorf("%s: %d bytes, a condition takes 1024", name, len(c.Message))
@@ -105,13 +106,12 @@ func TestPolicyReadyIsTheSumOfTheOtherConditions(t *testing.T) {
 }
 
 func TestSecretsGranted(t *testing.T) {
-	for want, test := range map[string]struct{ missing, broken string }{
-		"True Granted":                     {"", ""},
-		"False GrantMissing bind the role": {"bind the role", "no seal"}, // which the grant may mend
-		"False InvalidSeal too short":      {"", "too short"},
+	for want, got := range map[string]metav1.Condition{
+		"True Granted": SecretsGranted("", ""), "False InvalidSeal too short": SecretsGranted("", "too short"),
+		"False GrantMissing bind the role": SecretsGranted("bind the role", "no seal"), // which the grant may mend
 	} {
-		if got := brief(SecretsGranted(test.missing, test.broken)); got != want {
-			t.Errorf("%q, want %q", got, want)
+		if brief(got) != want {
+			t.Errorf("%q, want %q", brief(got), want)
 		}
 	}
 }
@@ -236,25 +236,23 @@ func TestLeaseRefused(t *testing.T) {
 	}
 	warns := lock.DeepCopy()
 	warns.Enforcement = v1alpha1.EnforcementWarn
-	old, young := fences("old", lock), fences("young", nil, writesStock, in)
+	const refused = "the policy old fences the lock stock/stock, so there is no Lease of that name for this policy: " +
+		"create it again with another leaseName"
+	young := fences("young", nil, writesStock, in)
 	for name, test := range map[string]struct {
-		policies []*decide.Policy // the first one is older
-		of       *decide.Policy
-		refused  bool
+		older, younger *decide.Policy
+		want           string // of the younger
 	}{
-		"an older policy fences it":             {[]*decide.Policy{old, young}, young, true},
-		"an older policy only warns":            {[]*decide.Policy{fences("old", warns), young}, young, false},
-		"an older policy fences it elsewhere":   {[]*decide.Policy{fences("old", lock, elsewhere), young}, young, false},
-		"a younger policy fences it":            {[]*decide.Policy{young, old}, young, false},
-		"the policy has no such namespace":      {[]*decide.Policy{old}, fences("young", nil, writesStock), false},
-		"the policy's Leases have another name": {[]*decide.Policy{old}, fences("young", nil, in), false},
+		"the older fences it":             {fences("old", lock), young, refused},
+		"the older only warns":            {fences("old", warns), young, ""},
+		"the older fences it elsewhere":   {fences("old", lock, elsewhere), young, ""},
+		"the younger fences it":           {young, fences("old", lock), ""},
+		"it has no such namespace":        {fences("old", lock), fences("young", nil, writesStock), ""},
+		"its Leases do not have the name": {fences("old", lock), fences("young", nil, in), ""},
 	} {
-		if !slices.Contains(test.policies, test.of) {
-			test.policies = append(test.policies, test.of)
-		}
-		got := LeaseRefused(test.policies, test.of, []member{measured("east", agrees)})
-		if is := strings.HasPrefix(got, "the policy old fences the lock stock/stock"); is != test.refused || is != (got != "") {
-			t.Errorf("%s: %q, want a refusal: %v", name, got, test.refused)
+		both, ms := []*decide.Policy{test.older, test.younger}, []member{measured("east", agrees)}
+		if got := LeaseRefused(both, test.younger, ms); got != test.want || LeaseRefused(both, test.older, ms) != "" {
+			t.Errorf("%s: %q, of the older %q", name, got, LeaseRefused(both, test.older, ms))
 		}
 	}
 }
@@ -268,7 +266,6 @@ func TestProblemOfACluster(t *testing.T) {
 		"it is being deleted":           {reason.Deleting, "", " "},
 		"it is gone":                    {reason.Gone, "", " "},
 		"unreachable, without priority": {reason.Unreachable, reason.NoPriority, "Unreachable the words"},
-		"unreachable":                   {reason.Unreachable, "", "Unreachable the words"},
 		"it refuses":                    {reason.Forbidden, "", "Forbidden the words" + advise(reason.Forbidden, "")},
 		"gone, with an invalid priority": {reason.Gone, reason.InvalidPriority,
 			`InvalidPriority the label leasecast.dev/priority is "x": set it to an integer from 0 to 2147483647`},

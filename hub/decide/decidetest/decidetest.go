@@ -29,9 +29,10 @@ var (
 	Start = lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
 	// EastKey and WestKey are members of the fleet.
 	EastKey, WestKey = fleet.Key{Fleet: "fleet", Name: "east"}, fleet.Key{Fleet: "fleet", Name: "west"}
-	// Agrees, Vague and TwoAhead are verdicts on a member's clock.
+	// Agrees and Vague are verdicts on a clock that is right, and on one that was not measured.
 	Agrees, Vague = skew.Verdict{State: skew.Within}, skew.Verdict{}
-	TwoAhead      = skew.Verdict{
+	// TwoAhead is the verdict on a clock that is 2 s ahead.
+	TwoAhead = skew.Verdict{
 		State: skew.Beyond, Offset: skew.Interval{Lo: 1990 * time.Millisecond, Hi: 2010 * time.Millisecond},
 	}
 	// StockLock is a lock whose holder stops within 4 s.
