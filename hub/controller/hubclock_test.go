@@ -86,7 +86,6 @@ func TestReplicaWhoseClockIsContradictedGivesUp(t *testing.T) {
 		"wrong, right and wrong":          {true, []bool{true, false, true, false, true}, 5 * time.Second},
 		"put right at once":               {true, []bool{false, true, false}, 0},
 		"a standby":                       {false, []bool{true}, 0},
-		"a standby that was right":        {false, []bool{false, true, true, true, false}, 0},
 		"elected, and the clock is right": {true, []bool{false}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

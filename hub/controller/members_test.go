@@ -302,8 +302,8 @@ func TestReportsOfWorkersTriggerDecisions(t *testing.T) {
 	})
 }
 
-// A worker removes the fences that no policy asks for, so it must not take a failed list for no policies. A cluster that
-// is not selected any more keeps its fences while it leads.
+// A worker removes the fences that no policy asks for, so it must not take a failed list for no policies. A cluster
+// that is not selected any more keeps its fences while it leads.
 func TestFencesOfAWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := policyOf("fleet", "shops", "shop")

@@ -123,7 +123,6 @@ func TestWhatTheQueueGetsOfADecision(t *testing.T) {
 		"a result":                     {false, nil, later, nil},
 		"a result and an error":        {false, failed, reconcile.Result{}, failed},
 		"an error of a hub that stops": {true, failed, reconcile.Result{}, nil},
-		"a result of a hub that stops": {true, nil, later, nil},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -153,16 +152,12 @@ func TestNothingIsEnqueuedBeforeAControllerHasStarted(t *testing.T) {
 	}
 }
 
-func TestInvalidMemberIsNotEngaged(t *testing.T) {
-	c := New(Options{Fleet: fleet.New(fleet.Options{})})
-	if err := c.Engage(t.Context(), "no-member", nil); err == nil || len(c.members.of) > 0 {
-		t.Errorf("%v, engaged %v", err, c.members.of)
-	}
-}
-
 // A replica that is stopped before all Clusters are known does nothing.
 func TestReplicaThatIsStoppedEarly(t *testing.T) {
 	c := New(Options{Fleet: fleet.New(fleet.Options{})})
+	if err := c.Engage(t.Context(), "no-member", nil); err == nil || len(c.members.of) > 0 || c.source.synced() {
+		t.Errorf("an invalid member: %v, engaged %v, synced %v", err, c.members.of, c.source.synced())
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	if err := c.Start(ctx); err != nil || c.members.running != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/assign"
+	"github.com/leasecast/leasecast/hub/explain"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/publish"
 )
@@ -72,6 +73,10 @@ func TestProblemOfAClusterIsRecordedOnceForEachReason(t *testing.T) {
 		m.serves("")
 		records("it serves the fleet", invalid)
 
+		east := m.member("east")
+		if east.Problem, east.PriorityReason = (fleet.Problem{}), ""; explain.Problem(east) != (fleet.Problem{}) {
+			t.Errorf("without a problem: %+v", explain.Problem(east))
+		}
 		if err := m.api.Delete(t.Context(), clusterOf("fleet", "east", "")); err != nil {
 			t.Fatal(err)
 		}
