@@ -220,7 +220,6 @@ func (f *fakeRecorder) Eventf(about, related runtime.Object, kind, reason, _, no
 
 // fakeMembers is what decisions see of the members.
 type fakeMembers struct {
-	memberSource
 	shown    []fleet.Member
 	space    *corev1.Namespace
 	spaces   map[string]map[string]corev1.Namespace // by member, instead of space

@@ -27,10 +27,14 @@ var (
 	Shop = types.NamespacedName{Namespace: "fleet", Name: "shop"}
 	// Start is when all tests begin.
 	Start = lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
-	// EastKey and WestKey are members of the fleet.
-	EastKey, WestKey = fleet.Key{Fleet: "fleet", Name: "east"}, fleet.Key{Fleet: "fleet", Name: "west"}
-	// Agrees and Vague are verdicts on a clock that is right, and on one that was not measured.
-	Agrees, Vague = skew.Verdict{State: skew.Within}, skew.Verdict{}
+	// EastKey is a member of the fleet.
+	EastKey = fleet.Key{Fleet: "fleet", Name: "east"}
+	// WestKey is another one.
+	WestKey = fleet.Key{Fleet: "fleet", Name: "west"}
+	// Agrees is the verdict on a clock that is right.
+	Agrees = skew.Verdict{State: skew.Within}
+	// Vague is the verdict on a clock that was not measured.
+	Vague = skew.Verdict{}
 	// TwoAhead is the verdict on a clock that is 2 s ahead.
 	TwoAhead = skew.Verdict{
 		State: skew.Beyond, Offset: skew.Interval{Lo: 1990 * time.Millisecond, Hi: 2010 * time.Millisecond},
