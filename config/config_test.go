@@ -43,6 +43,7 @@ func TestKubectlAppliesEverythingWithoutAWarning(t *testing.T) {
 		"namespaceleaders.leasecast.dev",
 		"deployment.apps/leasecast-hub",
 		"role.rbac.authorization.k8s.io/leasecast-hub-fleet",
+		"validatingadmissionpolicybinding.admissionregistration.k8s.io/leasecast-records",
 	} {
 		if !strings.Contains(management.output, want) {
 			t.Errorf("config/default lacks %s:\n%s", want, management.output)
@@ -99,6 +100,7 @@ func TestTheHubMayDoItsWorkInTheManagementClusterAndNoMore(t *testing.T) {
 		"does not write policies":           {"create update patch delete", "default", own, "leadershippolicies", "", no},
 		"answers in their status":           {"update patch", "default", own, "leadershippolicies/status", "", yes},
 		"keeps the records":                 {"get list watch create update patch delete", "default", own, records, "", yes},
+		"changes their spec":                {"record", "default", own, records, "", yes},
 		"and their status":                  {"get update patch", "default", own, records + "/status", "", yes},
 		"tells events":                      {"create patch", "default", "events.k8s.io", "events", "", yes},
 		"tells events of the old kind":      {"create patch", "default", "", "events", "", yes},
@@ -422,6 +424,17 @@ func TestTheHubIsAPairOnTwoNodesIfThereAreTwo(t *testing.T) {
 	}
 	if own := deployment.Spec.Template.Labels; !selector.Matches(labels.Set(own)) {
 		t.Errorf("spread from Pods with %v, its own have %v", selector, own)
+	}
+}
+
+func TestTheHeapIsKeptBelowTheContainersLimit(t *testing.T) {
+	container := deployedHub(t).Spec.Template.Spec.Containers[0]
+	limit := container.Resources.Limits.Memory().Value()
+	want := []corev1.EnvVar{{Name: "GOGC", Value: "50"}, {Name: "GOMEMLIMIT", Value: fmt.Sprintf("%dMiB", limit/5*4>>20)}}
+	for _, e := range want {
+		if !slices.Contains(container.Env, e) {
+			t.Errorf("the environment %v lacks %v", container.Env, e)
+		}
 	}
 }
 

@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	utilclock "k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -140,22 +139,11 @@ func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Man
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
-	elected, err := electedNow(cfg, o.Namespace, identity)
-	if err != nil {
-		return nil, err
-	}
-	return mgr, setup(mgr, o, t, elected, f, id)
+	return mgr, setup(mgr, o, t, f, id)
 }
 
 // setup adds the hub's parts to a manager.
-func setup(
-	mgr mcmanager.Manager,
-	o Options,
-	t *tenure.Tenure,
-	elected func(context.Context) bool,
-	f *fleet.Provider,
-	id string,
-) error {
+func setup(mgr mcmanager.Manager, o Options, t *tenure.Tenure, f *fleet.Provider, id string) error {
 	if err := f.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("hub: fleet: %w", err)
 	}
@@ -164,7 +152,6 @@ func setup(
 	c := controller.New(controller.Options{
 		Fleet:        f,
 		Tenure:       t,
-		Elected:      elected,
 		Seals:        seal.NewStore(local.GetAPIReader(), local.GetClient()),
 		Clock:        o.Clock,
 		HubID:        id,
@@ -260,19 +247,5 @@ func electionLock(cfg *rest.Config, namespace, identity string) (resourcelock.In
 		LeaseMeta:  metav1.ObjectMeta{Namespace: namespace, Name: ElectionName},
 		Client:     cs.CoordinationV1(),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
-	}, nil
-}
-
-// electedNow returns a function that reports whether this replica holds the election now.
-func electedNow(cfg *rest.Config, namespace, identity string) (func(context.Context) bool, error) {
-	cs, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("hub: %w", err)
-	}
-	return func(ctx context.Context) bool {
-		ctx, cancel := context.WithTimeout(ctx, renewDeadline)
-		defer cancel()
-		l, err := cs.CoordinationV1().Leases(namespace).Get(ctx, ElectionName, metav1.GetOptions{})
-		return err == nil && ptr.Deref(l.Spec.HolderIdentity, "") == identity
 	}, nil
 }

@@ -10,126 +10,361 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
 	"github.com/leasecast/leasecast/member"
 )
 
-// wireEnd is the end of a client: it keeps the last request that reached it.
-type wireEnd struct{ last *http.Request }
-
-func (w *wireEnd) RoundTrip(req *http.Request) (*http.Response, error) {
-	w.last = req
-	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
-}
-
-// body knows whether it was closed.
+// body records whether it was closed, and fails then if it has an error.
 type body struct {
 	io.Reader
 	closed bool
+	err    error
 }
 
 func (b *body) Close() error {
 	b.closed = true
-	return nil
+	return b.err
 }
 
-func send(ctx context.Context, t *testing.T, method, query string) (sent *http.Request, b *body, err error) {
+// request returns a request whose body is a *body.
+func request(ctx context.Context, t *testing.T, method, query string) *http.Request {
 	t.Helper()
-	b = &body{Reader: strings.NewReader("{}")}
-	req, err := http.NewRequestWithContext(ctx, method, "http://member/apis/v1/things/x"+query, b)
+	req, err := http.NewRequestWithContext(ctx, method, "http://member/apis/v1/things/x"+query,
+		&body{Reader: strings.NewReader("{}")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &wireEnd{}
-	resp, err := member.CapWrites(w).RoundTrip(req)
-	if err == nil {
-		_ = resp.Body.Close()
-	}
-	if got := req.URL.RawQuery; "?"+got != query && got != query {
-		t.Errorf("the caller's request was changed to %q", got)
-	}
-	return w.last, b, err
+	return req
 }
 
-func TestCapWritesLowersTheTimeoutToWhatRemains(t *testing.T) {
-	cases := map[string]struct {
+// put sends a write through CapWrites, and reads its answer.
+func put(ctx context.Context, t *testing.T, next transport) error {
+	resp, err := (&http.Client{Transport: member.CapWrites(next)}).Do(request(ctx, t, http.MethodPut, ""))
+	if err != nil {
+		return err
+	}
+	_, err = io.ReadAll(resp.Body)
+	return errors.Join(err, resp.Body.Close())
+}
+
+// answering answers some time later.
+func answering(code int, after time.Duration) transport {
+	return func(*http.Request) (*http.Response, error) {
+		pass(after)
+		return &http.Response{StatusCode: code, Body: http.NoBody}, nil
+	}
+}
+
+func breaking(*http.Request) (*http.Response, error) { return nil, errBroken }
+
+// hanging gives no answer before the end of the request's context.
+func hanging(req *http.Request) (*http.Response, error) {
+	<-req.Context().Done()
+	return nil, req.Context().Err()
+}
+
+// halfway answers with a body that has no end.
+func halfway(req *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(readUntil(req.Context().Done()))}, nil
+}
+
+// readUntil blocks until then, as the answer of a request does whose context ends.
+type readUntil <-chan struct{}
+
+func (r readUntil) Read([]byte) (int, error) {
+	<-r
+	return 0, context.Canceled
+}
+
+func TestCapWrites_LowersTheTimeoutToWhatRemains(t *testing.T) {
+	type row struct {
 		method, query string
 		gated         bool
 		want          string
-	}{
-		"a create":                      {http.MethodPost, "", true, "timeout=10s"},
-		"an update":                     {http.MethodPut, "", true, "timeout=10s"},
-		"a patch keeps its parameters":  {http.MethodPatch, "?force=true", true, "force=true&timeout=10s"},
-		"a deletion":                    {http.MethodDelete, "", true, "timeout=10s"},
-		"a longer timeout":              {http.MethodPost, "?timeout=30s", true, "timeout=10s"},
-		"no limit at all":               {http.MethodPost, "?timeout=0s", true, "timeout=10s"},
-		"a shorter timeout stays":       {http.MethodPost, "?timeout=3s", true, "timeout=3s"},
-		"a read passes as it is":        {http.MethodGet, "", true, ""},
-		"work without a term passes":    {http.MethodPost, "", false, ""},
-		"and keeps the timeout it asks": {http.MethodPost, "?timeout=30s", false, "timeout=30s"},
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newCluster(t)
-				c.write(ns, us, 7)
-				ctx := t.Context()
-				if tc.gated {
-					gated, cancel := c.context(ns)
-					defer cancel()
-					ctx = gated
-				}
-				pass(duration - 10*time.Second - 999*time.Microsecond)
-				sent, _, err := send(ctx, t, tc.method, tc.query)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got := sent.URL.RawQuery; got != tc.want {
-					t.Errorf("sent with %q, want %q", got, tc.want)
-				}
-			})
-		})
-	}
-}
-
-func TestCapWritesFollowsRenewals(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
+	each(t, map[string]row{
+		"a create":                             {http.MethodPost, "", true, "timeout=10s"},
+		"an update":                            {http.MethodPut, "", true, "timeout=10s"},
+		"a patch with parameters":              {http.MethodPatch, "?force=true", true, "force=true&timeout=10s"},
+		"a deletion":                           {http.MethodDelete, "", true, "timeout=10s"},
+		"a longer timeout":                     {http.MethodPost, "?timeout=30s", true, "timeout=10s"},
+		"no timeout at all":                    {http.MethodPost, "?timeout=0s", true, "timeout=10s"},
+		"a shorter timeout":                    {http.MethodPost, "?timeout=3s", true, "timeout=3s"},
+		"a read":                               {http.MethodGet, "", true, ""},
+		"work without a term":                  {http.MethodPost, "", false, ""},
+		"work without a term, and its timeout": {http.MethodPost, "?timeout=30s", false, "timeout=30s"},
+	}, func(t *testing.T, row row) {
+		c, ctx := newTestTerms(t), t.Context()
 		c.write(ns, us, 7)
-		ctx, cancel := c.context(ns)
-		defer cancel()
-		pass(10 * time.Second)
-		c.write(ns, us, 7)
-		sent, _, err := send(ctx, t, http.MethodPost, "")
-		if err != nil || sent.URL.RawQuery != "timeout=15s" {
-			t.Errorf("sent with %q, err %v, want the renewed term's 15s", sent.URL.RawQuery, err)
+		if row.gated {
+			gated, done := contextOf(t, c, ns)
+			defer done()
+			ctx = gated
+		}
+		pass(duration / 2)
+		c.write(ns, us, 7) // a renewal counts
+		pass(duration - 10*time.Second - 999*time.Microsecond)
+		req := request(ctx, t, row.method, row.query)
+		resp, err := member.CapWrites(transport(func(sent *http.Request) (*http.Response, error) {
+			if got := sent.URL.RawQuery; got != row.want {
+				t.Errorf("sent with %q, want %q", got, row.want)
+			}
+			return answering(http.StatusOK, 0)(sent)
+		})).RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if got := req.URL.RawQuery; got != strings.TrimPrefix(row.query, "?") {
+			t.Errorf("the caller's request was changed to %q", got)
 		}
 	})
 }
 
-func TestCapWritesSendsNothingAfterTheTerm(t *testing.T) {
-	cases := map[string]func(c *cluster){
-		"demoted":               func(c *cluster) { c.write(ns, them, 8) },
-		"a new term has begun":  func(c *cluster) { c.write(ns, us, 8) },
-		"suspended just before": func(c *cluster) { c.clock.Suspend(duration) },
-		"less than 1ms is left": func(*cluster) { pass(duration - 999*time.Microsecond) },
+func TestCapWrites_SendsNothingAfterTheTerm(t *testing.T) {
+	each(t, map[string]func(c *testTerms){
+		"demoted":                func(c *testTerms) { c.write(ns, them, 8) },
+		"another term has begun": func(c *testTerms) { c.write(ns, us, 8) },
+		"suspended just before":  func(c *testTerms) { c.clock.Suspend(duration) },
+		"less than 1ms is left":  func(*testTerms) { pass(duration - 999*time.Microsecond) },
+	}, func(t *testing.T, happens func(c *testTerms)) {
+		c := newTestTerms(t)
+		c.write(ns, us, 7)
+		ctx, done := contextOf(t, c, ns)
+		defer done()
+		happens(c)
+		req := request(ctx, t, http.MethodPut, "")
+		resp, err := member.CapWrites(transport(func(req *http.Request) (*http.Response, error) {
+			t.Error("sent")
+			return breaking(req)
+		})).RoundTrip(req)
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		if !errors.Is(err, member.ErrLost) || !errors.Is(err, member.ErrNotBegun) || !req.Body.(*body).closed {
+			t.Errorf("err = %v, body %+v; want ErrNotBegun with ErrLost, and the body closed", err, req.Body)
+		}
+		if member.Check(ctx) == nil {
+			t.Error("the term holds after that")
+		}
+	})
+}
+
+func TestCapWrites_WithoutATransportFails(t *testing.T) {
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		req := request(t.Context(), t, method, "")
+		sent := req.Body.(*body)
+		for range 2 { // with and without a body
+			resp, err := member.CapWrites(nil).RoundTrip(req)
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			if !errors.Is(err, member.ErrMisused) || !sent.closed {
+				t.Errorf("%s: err = %v, the body is closed = %v; want ErrMisused", method, err, sent.closed)
+			}
+			req.Body = nil
+		}
 	}
-	for name, happens := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newCluster(t)
-				c.write(ns, us, 7)
-				ctx, cancel := c.context(ns)
-				defer cancel()
-				happens(c)
-				sent, body, err := send(ctx, t, http.MethodPut, "")
-				if !errors.Is(err, member.ErrLost) || !errors.Is(err, member.ErrNotBegun) || sent != nil || !body.closed {
-					t.Errorf("err = %v, sent = %v, body closed = %v; want ErrNotBegun with ErrLost, nothing sent and the body closed",
-						err, sent != nil, body.closed)
+}
+
+// client-go checks the context before it hands a request on, and CapWrites never sees such a write.
+func TestCapWrites_LeavesTheCauseToTheContextOfAWriteThatClientGoDoesNotSend(t *testing.T) {
+	type row struct {
+		until time.Duration // the term ends then
+		sent  int
+	}
+	each(t, map[string]row{
+		"the term was over before":                  {0, 0},
+		"it ends during a Retry-After":              {time.Second, 1},
+		"it ends during the Retry-After of a retry": {6 * time.Second, 2},
+	}, func(t *testing.T, row row) {
+		c, sent := newTestTerms(t), 0
+		c.write(ns, us, 7)
+		ctx, done := contextOf(t, c, ns)
+		defer done()
+		cfg := &rest.Config{Host: "http://member", Transport: transport(func(*http.Request) (*http.Response, error) {
+			sent++
+			header := http.Header{"Retry-After": {"5"}}
+			return &http.Response{StatusCode: http.StatusTooManyRequests, Header: header, Body: http.NoBody}, nil
+		})}
+		cfg.Wrap(member.CapWrites)
+		clients, err := kubernetes.NewForConfig(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.AfterFunc(row.until, func() { c.write(ns, them, 8) })
+		synctest.Wait()
+		err = clients.CoreV1().ConfigMaps(ns).Delete(ctx, "x", metav1.DeleteOptions{})
+		cause := context.Cause(ctx)
+		if !errors.Is(err, context.Canceled) || !errors.Is(cause, member.ErrLost) || sent != row.sent {
+			t.Errorf("err = %v, the context ended because of %v, sent %d times, want %d", err, cause, sent, row.sent)
+		}
+	})
+}
+
+// A write may take effect until its answer is there, or, without one, for as long as the API server may try.
+func TestRelease_WaitsForWritesThatMayTakeEffect(t *testing.T) {
+	const leaves = 6 * time.Second // of the term, at the revocation
+	type row struct {
+		write       transport
+		after, upTo time.Duration // the revocation it is released
+	}
+	each(t, map[string]row{
+		"it was done before":       {answering(200, 0), 0, 0},
+		"it was refused":           {answering(409, 0), 0, 0},
+		"the server failed":        {answering(500, 0), leaves, leaves + confirm},
+		"the server timed out":     {answering(504, 0), leaves, leaves + confirm},
+		"the connection broke":     {breaking, leaves, leaves + confirm},
+		"the answer comes in time": {answering(200, 3*time.Second), 2 * time.Second, 2 * time.Second},
+		"it fails in the end":      {answering(503, 3*time.Second), leaves, leaves + confirm},
+		"there is no answer":       {hanging, leaves, leaves + confirm},
+		"it ignores its context":   {answering(200, 20*time.Second), 19 * time.Second, 19 * time.Second},
+	}, func(t *testing.T, row row) {
+		r := startTestMember(t, registering(t))
+		r.write(ns, us, 7, lasting(15))
+		synctest.Wait()
+		pass(duration - leaves - time.Second)
+		ctx, done := contextOf(t, r, ns)
+		returned := make(chan error, 1)
+		go func() {
+			defer done()
+			returned <- put(ctx, t, row.write)
+		}()
+		pass(time.Second)
+		r.write(ns, none, 8)
+		revoked := time.Now()
+		synctest.Wait()
+		select {
+		case <-returned:
+		default:
+			t.Fatal("the write does not return at the end of its term")
+		}
+		if early := row.after - time.Millisecond; early > 0 {
+			if pass(early); r.released(t) {
+				t.Fatalf("released %v after the revocation", time.Since(revoked))
+			}
+		}
+		pass(row.upTo - time.Since(revoked) + time.Millisecond)
+		if !r.released(t) {
+			t.Errorf("not released %v after the revocation", time.Since(revoked))
+		}
+	})
+}
+
+// A write that was cut off has another error than one that was not begun, and than that of a program that stops.
+func TestCapWrites_ReportsAWriteThatTheEndOfItsTermCutOff(t *testing.T) {
+	demoted := func(r *testMember, _ func()) { r.write(ns, them, 8) }
+	stops := func(_ *testMember, stop func()) { stop() }
+	goesOn := func(*testMember, func()) {}
+	for name, row := range map[string]struct {
+		next transport
+		ends func(r *testMember, stop func())
+		lost bool
+	}{
+		"another cluster leads":                       {hanging, demoted, true},
+		"the term runs out":                           {hanging, goesOn, true},
+		"another cluster leads as the answer is read": {halfway, demoted, true},
+		"the program stops":                           {hanging, stops, false},
+		"the program stops as the answer is read":     {halfway, stops, false},
+		"the term goes on, and the connection breaks": {breaking, goesOn, false},
+	} {
+		each(t, map[string]member.Options{name: {}, name + ", registered": registering(t)},
+			func(t *testing.T, o member.Options) {
+				r := startTestMember(t, o)
+				r.write(ns, us, 7, lasting(15))
+				synctest.Wait()
+				parent, stop := context.WithCancel(t.Context())
+				defer stop()
+				ctx, done, err := r.Context(parent, ns)
+				if err != nil {
+					t.Fatal(err)
 				}
-				if member.Check(ctx) == nil {
-					t.Error("who was told that the term is over finds it standing")
+				defer done()
+				failed := make(chan error, 1)
+				go func() { failed <- put(ctx, t, row.next) }()
+				pass(time.Second)
+				row.ends(r, stop)
+				err = <-failed
+				if errors.Is(err, member.ErrLost) != row.lost || errors.Is(err, member.ErrNotBegun) || err == nil {
+					t.Errorf("err = %v, want ErrLost: %v", err, row.lost)
 				}
+				pass(duration) // so long is the answer waited for
 			})
-		})
 	}
+}
+
+// A registered Member waits for the answer, but its caller does not.
+func TestCapWrites_OfARegisteredMemberLeavesNothingBehind(t *testing.T) {
+	type row struct {
+		takes, want time.Duration // until the answer, and until the caller has a result: it waits for 1 s
+		fails       bool
+	}
+	each(t, map[string]row{
+		"it failed":                             {0, 0, true},
+		"its caller had left before the answer": {2 * time.Second, time.Second, false},
+		"its caller had left before it failed":  {2 * time.Second, time.Second, true},
+	}, func(t *testing.T, row row) {
+		r := startRegistered(t)
+		ctx, done := contextOf(t, r, ns)
+		defer done()
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		var sent context.Context
+		answered, began := &body{Reader: http.NoBody}, time.Now()
+		err := put(short, t, func(req *http.Request) (*http.Response, error) {
+			sent = req.Context()
+			if pass(row.takes); row.fails {
+				return nil, errBroken
+			}
+			return &http.Response{StatusCode: http.StatusOK, Body: answered}, nil
+		})
+		want := errBroken
+		if row.takes > 0 {
+			want = context.DeadlineExceeded
+		}
+		if took := time.Since(began); !errors.Is(err, want) || took != row.want {
+			t.Errorf("err = %v after %v, want %v after %v", err, took, want, row.want)
+		}
+		pass(row.takes)
+		synctest.Wait()
+		if sent.Err() == nil || answered.closed == row.fails {
+			t.Errorf("the request's context: %v, the answer is closed = %v", sent.Err(), answered.closed)
+		}
+	})
+}
+
+// The body of an answer is read under the caller's context. Closing it ends the request, and returns its error.
+func TestCapWrites_OfARegisteredMemberReadsUnderTheCallersContext(t *testing.T) {
+	registered(t, func(t *testing.T, r *testMember) {
+		ctx, done := contextOf(t, r, ns)
+		defer done()
+		var sent context.Context
+		send := func(ctx context.Context) io.Closer {
+			resp, err := member.CapWrites(transport(func(req *http.Request) (*http.Response, error) {
+				sent = req.Context()
+				return &http.Response{StatusCode: http.StatusCreated, Body: &body{err: errBroken}}, nil
+			})).RoundTrip(request(ctx, t, http.MethodPost, ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return resp.Body
+		}
+		if err := send(ctx).Close(); !errors.Is(err, errBroken) || sent.Err() == nil {
+			t.Errorf("Close = %v, and the request's context: %v", err, sent.Err())
+		}
+		short, cancel := context.WithCancel(ctx)
+		answer := send(short)
+		if sent.Err() != nil {
+			t.Error("the body cannot be read")
+		}
+		cancel()
+		synctest.Wait()
+		if sent.Err() == nil {
+			t.Error("the body can be read although the caller's context has ended")
+		}
+		_ = answer.Close()
+	})
 }

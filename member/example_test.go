@@ -57,7 +57,7 @@ func ExampleCapWrites() {
 	// nothing was sent: true
 }
 
-// A Member that registers says when its work has stopped. It has to see the writes of the program for that.
+// A Member that registers reports when its work has stopped. For that it must see the writes of the program.
 func ExampleRegistration() {
 	cfg := &rest.Config{Host: "https://127.0.0.1:1"}
 	cfg.Wrap(member.CapWrites)
@@ -97,7 +97,7 @@ func ExampleMember_Lead() {
 			fmt.Printf("stopped:\n%v\n", context.Cause(ctx))
 			fake.Promote("shop")
 		default:
-			stop() // the program is told to end
+			stop() // the program must end
 			<-ctx.Done()
 		}
 		return ctx.Err()
@@ -154,7 +154,7 @@ func ExampleMember_Term() {
 	// leading in epoch 1 for another 15s
 }
 
-// A listener hears first where things stand, then of every change.
+// A listener is notified of the current state first, then of every change.
 func ExampleMember_Listen() {
 	fake := membertest.New()
 	fake.Demote("shop")

@@ -1,21 +1,21 @@
 package member
 
-// Terms are what a Member keeps to itself: tests feed them by hand.
+// Terms are the terms of a Member, which tests feed by hand.
 type Terms = terms
 
-// NewTerms makes some without a Member.
+// NewTerms returns terms without a Member.
 var NewTerms = newTerms
 
-// Terms returns those of a Member.
+// Terms returns the terms of a Member.
 func (m *Member) Terms() *Terms { return m.terms }
 
-// Connections tells the connections apart that new requests of a Member take.
+// Connections returns the connections of new requests, to compare them.
 func (m *Member) Connections() any {
 	current, _ := m.connections.get()
 	return current
 }
 
-// SetNamespaceFile has Members look for their Pod's namespace elsewhere, until restore.
+// SetNamespaceFile replaces the file with the namespace of the Pod, until restore.
 func SetNamespaceFile(path string) (restore func()) {
 	was := namespaceFile
 	namespaceFile = path

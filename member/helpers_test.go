@@ -2,7 +2,9 @@ package member_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -15,52 +17,50 @@ import (
 )
 
 const (
+	ns   = "shop"
 	us   = "east.fleet" // the cluster that the Leases of these tests live in
 	them = "west.fleet"
 	none = ""
+
+	leaseName = v1alpha1.DefaultLeaseName
 
 	skew     = time.Second
 	duration = 15 * time.Second
 	recheck  = 100 * time.Millisecond // the promised bound, as documented
 )
 
-// cluster is one reader with a clock of its own.
-type cluster struct {
-	*member.Terms
+// each runs f for every row, in a bubble of its own.
+func each[T any](t *testing.T, rows map[string]T, f func(t *testing.T, row T)) {
+	t.Helper()
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { f(t, row) }) })
+	}
+}
+
+// testHub makes the Leases of a cluster, by the clock of a bubble.
+type testHub struct {
 	t     testing.TB
 	clock *clocktest.Bubble
+	lasts time.Duration // how long its Leases last
 }
 
-func newCluster(t testing.TB) *cluster {
-	c := clocktest.NewBubble(clocktest.Start)
-	return &cluster{Terms: member.NewTerms(c, skew), t: t, clock: c}
+func newTestHub(t testing.TB) *testHub {
+	return &testHub{t, clocktest.NewBubble(clocktest.Start), duration}
 }
 
-// write has the cluster observe a Lease of now.
-func (c *cluster) write(namespace, holder string, epoch int64) *coordinationv1.Lease {
-	c.t.Helper()
-	l := c.leaseOf(namespace, holder, epoch)
-	c.Observe(l)
-	return l
-}
+// edit changes a Lease before it is written.
+type edit = func(l *coordinationv1.Lease)
 
 // leaseOf returns a Lease of now.
-func (c *cluster) leaseOf(namespace, holder string, epoch int64) *coordinationv1.Lease {
-	c.t.Helper()
-	now := c.clock.Now().Wall
-	return leaseIn(c.t, namespace, lease.Term{
-		Holder:      holder,
-		Epoch:       epoch,
-		AcquireTime: now,
-		RenewTime:   now,
-		Duration:    duration,
-	})
-}
-
-// leads asks about the namespace of these tests.
-func (c *cluster) leads() bool {
-	_, ok := c.Term(ns)
-	return ok
+func (h *testHub) leaseOf(namespace, holder string, epoch int64, edits ...edit) *coordinationv1.Lease {
+	h.t.Helper()
+	now := h.clock.Now().Wall
+	l := leaseIn(h.t, namespace,
+		lease.Term{Holder: holder, Epoch: epoch, AcquireTime: now, RenewTime: now, Duration: h.lasts})
+	for _, change := range edits {
+		change(l)
+	}
+	return l
 }
 
 // leaseIn returns a Lease that lives in our cluster.
@@ -68,24 +68,81 @@ func leaseIn(t testing.TB, namespace string, term lease.Term) *coordinationv1.Le
 	t.Helper()
 	l := &coordinationv1.Lease{}
 	if err := wire.Write(lease.Content{
-		Term:       term,
-		Namespace:  namespace,
-		Name:       v1alpha1.DefaultLeaseName,
-		Cluster:    us,
-		ClusterUID: "uid",
-		Hub:        "hub",
-		Skew:       skew,
+		Term: term, Namespace: namespace, Name: leaseName, Cluster: us, ClusterUID: "uid", Hub: "hub",
+		Skew: skew,
 	}, "", l); err != nil {
 		t.Fatal(err)
 	}
 	return l
 }
 
-// renamed returns the Lease under another name, as after a change of the policy.
-func renamed(l *coordinationv1.Lease) *coordinationv1.Lease {
-	l = l.DeepCopy()
-	l.Name = "new"
-	return l
+func ahead(d time.Duration) edit {
+	return func(l *coordinationv1.Lease) { l.Spec.RenewTime.Time = l.Spec.RenewTime.Add(d) }
+}
+
+func lasting(seconds int32) edit {
+	return func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = &seconds }
+}
+
+func named(name string) edit { return func(l *coordinationv1.Lease) { l.Name = name } }
+
+// allowing sets what the policy allows clocks. 0 removes it.
+func allowing(t testing.TB, skew time.Duration) edit {
+	return func(l *coordinationv1.Lease) {
+		t.Helper()
+		c, _ := wire.Read(l)
+		c.Skew = skew
+		if err := wire.Write(c, "", l); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// blank leaves the label of the hub and nothing else, as an editor may.
+func blank(l *coordinationv1.Lease) {
+	l.Annotations, l.Spec = nil, coordinationv1.LeaseSpec{}
+}
+
+// noCluster removes the annotation with the cluster, and noLabel the label of the hub.
+func noCluster(l *coordinationv1.Lease) { delete(l.Annotations, v1alpha1.ClusterAnnotation) }
+func noLabel(l *coordinationv1.Lease)   { delete(l.Labels, v1alpha1.ManagedLabel) }
+
+// testTerms are the terms of one cluster, fed by hand.
+type testTerms struct {
+	*member.Terms
+	*testHub
+	wrote *coordinationv1.Lease // last
+}
+
+func newTestTerms(t testing.TB) *testTerms {
+	h := newTestHub(t)
+	return &testTerms{Terms: member.NewTerms(h.clock, skew), testHub: h}
+}
+
+// write has the terms observe a Lease of now.
+func (c *testTerms) write(namespace, holder string, epoch int64, edits ...edit) {
+	c.t.Helper()
+	c.wrote = c.leaseOf(namespace, holder, epoch, edits...)
+	c.Observe(c.wrote)
+}
+
+// leads reports whether the cluster leads the namespace of these tests.
+func (c *testTerms) leads() bool {
+	_, ok := c.Term(ns)
+	return ok
+}
+
+// name returns the name of one of many namespaces.
+func name(i int) string { return fmt.Sprintf("team-%04d", i) }
+
+// contextOf returns a context of the namespace's term, which must hold.
+func contextOf(t testing.TB, l member.Leader, namespace string) (context.Context, context.CancelFunc) {
+	t.Helper()
+	ctx, done, err := l.Context(context.Background(), namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ctx, done
 }
 
 // pass lets time pass; inside a bubble that takes none.

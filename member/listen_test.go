@@ -9,11 +9,10 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/member"
 )
 
-// calls notes what a listener is told.
+// calls records the calls to listeners.
 type calls struct {
 	mu   sync.Mutex
 	made []string
@@ -23,12 +22,13 @@ func (c *calls) listener() member.Listener {
 	return member.Listener{
 		Promoted: func(ns string, t member.Term) { c.add(fmt.Sprintf("%s promoted in %d", ns, t.Epoch())) },
 		Demoted: func(ns string, reason error) {
-			if errors.Is(reason, member.ErrNotLeader) {
+			switch {
+			case errors.Is(reason, member.ErrNotLeader):
 				c.add(ns + " does not lead")
-			} else if errors.Is(reason, member.ErrLost) {
+			case errors.Is(reason, member.ErrLost):
 				c.add(ns + " demoted")
-			} else {
-				c.add(fmt.Sprintf("%s demoted for no known reason: %v", ns, reason))
+			default:
+				c.add(fmt.Sprintf("%s demoted for an unknown reason: %v", ns, reason))
 			}
 		},
 	}
@@ -41,12 +41,11 @@ func (c *calls) add(s string) {
 }
 
 // take returns the calls since the last take, when all that are due have been made.
-func (c *calls) take() []string {
+func (c *calls) take() (made []string) {
 	synctest.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	made := c.made
-	c.made = nil
+	made, c.made = c.made, nil
 	return made
 }
 
@@ -57,51 +56,45 @@ func (c *calls) expect(t *testing.T, when string, want ...string) {
 	}
 }
 
-func TestListenersHearOfEveryChangeInOrder(t *testing.T) {
+func TestListener_IsNotifiedOfEveryChangeInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, heard := newCluster(t), &calls{}
-		defer c.Listen(heard.listener())()
-		heard.expect(t, "nothing known")
-		c.Replace("empty", nil)
-		heard.expect(t, "a namespace without a Lease is listed", "empty does not lead")
-		c.Replace("empty", nil)
-		heard.expect(t, "and listed again")
-		c.write(ns, them, 1)
-		heard.expect(t, "first seen as a follower", "shop does not lead")
-		c.write(ns, none, 2)
-		heard.expect(t, "still a follower")
-		late := c.leaseOf(ns, us, 3)
-		pass(duration)
-		c.Observe(late)
-		heard.expect(t, "a Lease that has run out is seen")
-		c.write(ns, us, 3)
-		heard.expect(t, "promoted", "shop promoted in 3")
-		c.write(ns, us, 3)
-		heard.expect(t, "renewed")
-		c.write(ns, us, 4)
-		heard.expect(t, "a new term follows", "shop demoted", "shop promoted in 4")
-		c.Delete(ns, v1alpha1.DefaultLeaseName)
-		heard.expect(t, "deleted", "shop demoted")
-		c.write(ns, us, 5)
-		heard.expect(t, "back", "shop promoted in 5")
-		pass(duration)
-		heard.expect(t, "ran out", "shop demoted")
-		c.write(ns, us, 5)
-		heard.expect(t, "renewed too late", "shop promoted in 5")
+		c, made := newTestTerms(t), &calls{}
+		defer c.Listen(made.listener())()
+		made.expect(t, "no namespace is known")
+		for _, step := range []struct {
+			when    string
+			happens func()
+			want    []string
+		}{
+			{"a namespace without a Lease is listed", func() { c.Replace("empty", nil) }, []string{"empty does not lead"}},
+			{"and listed again", func() { c.Replace("empty", nil) }, nil},
+			{"first seen as a follower", func() { c.write(ns, them, 1) }, []string{"shop does not lead"}},
+			{"still a follower", func() { c.write(ns, none, 2) }, nil},
+			{"a Lease that has run out is seen", func() { c.write(ns, us, 3, ahead(-duration)) }, nil},
+			{"promoted", func() { c.write(ns, us, 3) }, []string{"shop promoted in 3"}},
+			{"renewed", func() { c.write(ns, us, 3) }, nil},
+			{"a new term follows", func() { c.write(ns, us, 4) }, []string{"shop demoted", "shop promoted in 4"}},
+			{"deleted", func() { c.Delete(ns, leaseName) }, []string{"shop demoted"}},
+			{"back", func() { c.write(ns, us, 5) }, []string{"shop promoted in 5"}},
+			{"ran out", func() { pass(duration) }, []string{"shop demoted"}},
+			{"renewed too late", func() { c.write(ns, us, 5) }, []string{"shop promoted in 5"}},
+		} {
+			step.happens()
+			made.expect(t, step.when, step.want...)
+		}
 	})
 }
 
-func TestListenersHearFirstWhereThingsStand(t *testing.T) {
+func TestListener_IsNotifiedFirstOfTheCurrentState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, heard := newCluster(t), &calls{}
+		c, made := newTestTerms(t), &calls{}
 		c.write("led", us, 7)
 		c.write("followed", them, 7)
 		c.write("lost", us, 7)
 		c.write("lost", them, 8)
 		c.Replace("empty", nil)
-		defer c.Listen(heard.listener())()
-		got := heard.take()
-		slices.Sort(got)
+		defer c.Listen(made.listener())()
+		got := slices.Sorted(slices.Values(made.take()))
 		want := []string{"empty does not lead", "followed does not lead", "led promoted in 7", "lost does not lead"}
 		if !slices.Equal(got, want) {
 			t.Errorf("calls %q, want %q", got, want)
@@ -109,127 +102,93 @@ func TestListenersHearFirstWhereThingsStand(t *testing.T) {
 	})
 }
 
-func TestListenersHearNothingAfterTheirRemoval(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, heard, other := newCluster(t), &calls{}, &calls{}
-		remove := c.Listen(heard.listener())
-		defer c.Listen(other.listener())()
-		c.write(ns, us, 7)
-		heard.expect(t, "before", "shop promoted in 7")
-		other.expect(t, "before", "shop promoted in 7")
-		remove()
-		remove() // again does no harm
-		c.write(ns, them, 8)
-		heard.expect(t, "after")
-		other.expect(t, "another one was removed", "shop demoted")
-	})
+// A busy listener returns from Promoted when it is released.
+func busy(l member.Listener) (slow member.Listener, release func()) {
+	released := make(chan struct{})
+	promoted := l.Promoted
+	l.Promoted = func(name string, term member.Term) {
+		promoted(name, term)
+		if name == ns {
+			<-released
+		}
+	}
+	return l, func() { close(released) }
 }
 
-func TestListenerMayRemoveItselfAndAskBack(t *testing.T) {
+func TestListener_IsNotNotifiedAfterItsRemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, heard := newCluster(t), &calls{}
-		var remove func()
-		c.write(ns, them, 6)
-		remove = c.Listen(member.Listener{Promoted: func(ns string, told member.Term) {
-			term, ok := c.Term(ns)
-			ctx, cancel, err := c.Context(t.Context(), ns)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer cancel()
+		c, made, busyMade, other, own := newTestTerms(t), &calls{}, &calls{}, &calls{}, &calls{}
+		slow, release := busy(busyMade.listener())
+		remove, removeSlow := c.Listen(made.listener()), c.Listen(slow)
+		defer c.Listen(other.listener())()
+		removes := make(chan func(), 1)
+		removes <- c.Listen(member.Listener{Promoted: func(name string, term member.Term) { // removes itself
+			now, ok := c.Term(name)
+			ctx, done := contextOf(t, c, name)
+			defer done()
 			epoch, _ := member.EpochFrom(ctx)
-			heard.add(fmt.Sprintf("%v %v %d", ok, term == told, epoch))
-			remove()
+			own.add(fmt.Sprint(ok, now == term, epoch))
+			(<-removes)()
 		}})
 		c.write(ns, us, 7)
-		heard.expect(t, "in the call", "true true 7")
+		for _, l := range []*calls{made, busyMade, other} {
+			l.expect(t, "before", "shop promoted in 7")
+		}
+		own.expect(t, "in the call", "true true 7")
+		remove()
+		remove() // again does no harm
+		removeSlow()
 		c.write(ns, us, 8)
-		heard.expect(t, "after it removed itself")
+		release()
+		made.expect(t, "after")
+		busyMade.expect(t, "after, and it was busy")
+		own.expect(t, "after it removed itself")
+		other.expect(t, "others were removed", "shop demoted", "shop promoted in 8")
 	})
 }
 
-// By the time that a listener hears of a loss, work has been told to stop.
-func TestDemotedComesAfterContextsEnded(t *testing.T) {
+// By then contexts have ended. However late the call comes, its reason is that of the loss.
+func TestListener_IsNotifiedWhyATermHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, heard := newCluster(t), &calls{}
+		c, made := newTestTerms(t), &calls{}
+		c.write("other", us, 1) // keeps the clocks being checked
 		c.write(ns, us, 7)
-		ctx, cancel := c.context(ns)
-		defer cancel()
-		defer c.Listen(member.Listener{Demoted: func(string, error) {
-			heard.add(fmt.Sprint(context.Cause(ctx) != nil, c.leads()))
-		}})()
-		c.write(ns, them, 8)
-		heard.expect(t, "demoted", "true false")
-	})
-}
-
-func TestSlowListenerHoldsUpNobodyElse(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, slow, quick := newCluster(t), &calls{}, &calls{}
-		release := make(chan struct{})
-		l := slow.listener()
-		promoted := l.Promoted
-		l.Promoted = func(name string, term member.Term) {
-			promoted(name, term)
-			if name == ns {
-				<-release
-			}
+		ctx, done := contextOf(t, c, ns)
+		defer done()
+		l, release := busy(made.listener())
+		l.Demoted = func(name string, reason error) {
+			made.add(fmt.Sprint(name, ": ", context.Cause(ctx) != nil, c.leads(), reason))
 		}
 		defer c.Listen(l)()
-		defer c.Listen(quick.listener())()
+		made.take()
+		c.write(ns, them, 8)
+		pass(10 * recheck)
+		release()
+		made.expect(t, "late", "shop: true false the term is over: namespace shop, epoch 7: west.fleet leads in epoch 8")
+	})
+}
 
+func TestListener_ThatIsBusyDelaysOnlyItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, slow, quick := newTestTerms(t), &calls{}, &calls{}
+		l, release := busy(slow.listener())
+		defer c.Listen(l)()
+		defer c.Listen(quick.listener())()
 		c.write(ns, us, 1)
 		slow.expect(t, "the slow one is called", "shop promoted in 1")
 		c.write("other", us, 1)
-		slow.expect(t, "meanwhile, about another namespace", "other promoted in 1")
+		slow.expect(t, "in the meantime, for another namespace", "other promoted in 1")
 		quick.take()
 		c.write(ns, them, 2)
-		quick.expect(t, "meanwhile, another listener", "shop demoted")
+		quick.expect(t, "in the meantime, another listener", "shop demoted")
 		if c.leads() {
 			t.Error("the check waits for a listener")
 		}
 		c.write(ns, us, 3)
 		c.write(ns, them, 4)
 		c.write(ns, us, 5)
-		slow.expect(t, "meanwhile, about its own namespace")
-		close(release)
+		slow.expect(t, "in the meantime, for its own namespace")
+		release()
 		slow.expect(t, "terms that came and went are left out", "shop demoted", "shop promoted in 5")
-	})
-}
-
-func TestBusyListenerHearsNothingAfterItsRemoval(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, heard := newCluster(t), &calls{}
-		release := make(chan struct{})
-		l := heard.listener()
-		promoted := l.Promoted
-		l.Promoted = func(name string, term member.Term) { promoted(name, term); <-release }
-		remove := c.Listen(l)
-		c.write(ns, us, 7)
-		heard.expect(t, "it is called", "shop promoted in 7")
-		c.write(ns, them, 8)
-		remove()
-		close(release)
-		heard.expect(t, "it was removed meanwhile")
-	})
-}
-
-// However late a listener hears of a loss, it hears why it happened.
-func TestReasonOfALossStays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, heard := newCluster(t), &calls{}
-		release := make(chan struct{})
-		defer c.Listen(member.Listener{
-			Promoted: func(string, member.Term) { <-release },
-			Demoted:  func(_ string, reason error) { heard.add(reason.Error()) },
-		})()
-		c.write("other", us, 1) // keeps the clock being looked at
-		c.write(ns, us, 7)
-		synctest.Wait()
-		c.write(ns, them, 8)
-		pass(10 * recheck)
-		close(release)
-		heard.expect(t, "late", "the term is over: namespace shop, epoch 7: west.fleet leads in epoch 8")
 	})
 }

@@ -3,449 +3,235 @@ package member_test
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"k8s.io/client-go/rest"
-
-	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/member"
 )
 
-const staleAfter = 40 * time.Second
-
-// reader is a Member of a server, in a bubble.
-type reader struct {
-	*member.Member
-	*server
-	cluster *cluster // makes Leases by the same clock
-}
-
-func newReader(t *testing.T, namespaces ...string) *reader {
-	t.Helper()
-	return newReaderWith(t, member.Options{Namespaces: namespaces, StaleAfter: staleAfter})
-}
-
-func newReaderWith(t *testing.T, o member.Options) *reader {
-	t.Helper()
-	r := &reader{server: newServer(), cluster: newCluster(t)}
-	o.Clock = r.cluster.clock
-	m, err := member.New(r.config(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Member = m
-	return r
-}
-
-// start runs the Member until the test is over.
-func (r *reader) start(t *testing.T) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- r.Start(ctx) }()
-	return func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-func TestMemberFollowsItsCluster(t *testing.T) {
+func TestMember_FollowsItsCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newReader(t)
-		leads := func(want bool, when string) {
-			t.Helper()
-			synctest.Wait()
-			if _, got := r.Term(ns); got != want {
-				t.Errorf("%s: leads = %v, want %v", when, got, want)
+		r := newTestMember(t, member.Options{})
+		r.write(ns, us, 7)
+		var work context.Context
+		for _, step := range []struct {
+			when    string
+			happens func()
+			leads   bool
+		}{
+			{"before Start", func() {}, false},
+			{"listed", func() {
+				r.start()
+				if err := r.WaitForSync(within(t)); err != nil {
+					t.Fatal(err)
+				}
+			}, true},
+			{"another cluster is chosen", func() { r.write(ns, them, 8) }, false},
+			{"chosen again", func() { r.write(ns, us, 9) }, true},
+			{"deleted", func() { r.remove(ns, leaseName) }, false},
+			{"repaired", func() { r.write(ns, us, 9) }, true},
+			{"stopped", func() {
+				ctx, done := contextOf(t, r, ns)
+				t.Cleanup(done)
+				work = ctx
+				r.stop()
+			}, false},
+			{"a Lease is observed after that", func() { r.Terms().Observe(r.leaseOf(ns, us, 10)) }, false},
+		} {
+			step.happens()
+			if got := r.leads(ns); got != step.leads {
+				t.Errorf("%s: leads = %v, want %v", step.when, got, step.leads)
+			}
+			if has := len(r.Namespaces()) > 0; has != (step.leads || r.State(ns).Leader == them) {
+				t.Errorf("%s: a namespace has a Lease = %v", step.when, has)
 			}
 		}
-		r.put(r.cluster.leaseOf(ns, us, 7))
-		leads(false, "before Start")
-		stop := r.start(t)
-		if err := r.WaitForSync(within(t)); err != nil {
-			t.Fatal(err)
-		}
-		leads(true, "listed")
-		r.put(r.cluster.leaseOf(ns, them, 8))
-		leads(false, "another cluster was chosen")
-		r.put(r.cluster.leaseOf(ns, us, 9))
-		leads(true, "chosen again")
-		r.remove(ns, v1alpha1.DefaultLeaseName)
-		leads(false, "deleted")
-		r.put(r.cluster.leaseOf(ns, us, 9))
-		leads(true, "repaired")
-		ctx, cancel, err := r.Context(t.Context(), ns)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer cancel()
-		stop()
-		leads(false, "stopped")
-		r.Terms().Observe(r.cluster.leaseOf(ns, us, 10))
-		leads(false, "whatever is seen after that")
-		if !errors.Is(context.Cause(ctx), member.ErrLost) {
-			t.Errorf("after Start returned, cause = %v, want ErrLost", context.Cause(ctx))
-		}
-		if err := r.Start(within(t)); err == nil {
-			t.Error("the second Start did not fail")
+		if !errors.Is(context.Cause(work), member.ErrLost) {
+			t.Errorf("after Start returned, cause = %v, want ErrLost", context.Cause(work))
 		}
 	})
-}
-
-func TestMemberKeepsItsTermWhileTheWatchIsRenewed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newReader(t)
-		r.put(r.cluster.leaseOf(ns, us, 7))
-		defer r.start(t)()
-		if err := r.WaitForSync(within(t)); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel, err := r.Context(t.Context(), ns)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer cancel()
-		for range 60 { // five minutes, in which each watch lasts at most 20 s
-			pass(5 * time.Second)
-			r.put(r.cluster.leaseOf(ns, us, 7))
-		}
-		if ctx.Err() != nil {
-			t.Errorf("the term ended: %v", context.Cause(ctx))
-		}
-	})
-}
-
-func TestStartWaitsForItsListeners(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newReader(t)
-		r.put(r.cluster.leaseOf(ns, us, 7))
-		told := false
-		defer r.Listen(member.Listener{Demoted: func(string, error) { pass(time.Minute); told = true }})()
-		stop := r.start(t)
-		if err := r.WaitForSync(within(t)); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		stop()
-		if !told {
-			t.Error("Start returned while a listener was being told that its term is over")
-		}
-	})
-}
-
-func TestStartEndsAtOnceWhateverItWaitsFor(t *testing.T) {
-	for name, m := range map[string]mode{"a list": hangs, "the next try": refuses, "a watch": answers} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newReader(t)
-				r.become(m)
-				stop := r.start(t)
-				pass(time.Minute)
-				began := time.Now()
-				stop()
-				if took := time.Since(began); took != 0 {
-					t.Errorf("Start returned %v after its context ended", took)
-				}
-			})
-		})
+	if (&member.Member{}).NeedLeaderElection() { // the election of a controller-runtime manager is another one
+		t.Error("it runs only where the local election is won")
 	}
 }
 
-func TestStartReturnsWhenWhatItBeganHasEnded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newReader(t)
-		r.become(clings)
-		stop := r.start(t)
-		pass(time.Millisecond)
+func TestStart_ReturnsWhenWhatItBeganHasEnded(t *testing.T) {
+	type row struct {
+		server  behavior
+		demoted time.Duration // how long a call to a listener takes
+		want    time.Duration
+	}
+	each(t, map[string]row{
+		"a list is under way":          {hangs, 0, 0},
+		"the next list is awaited":     {refuses, 0, 0},
+		"a watch is under way":         {works, 0, 0},
+		"a request ends a second late": {clings, 0, time.Second},
+		"a listener is notified":       {works, time.Minute, time.Minute},
+	}, func(t *testing.T, row row) {
+		r := newTestMember(t, member.Options{})
+		r.write(ns, us, 7)
+		r.become(row.server)
+		returned := false
+		defer r.Listen(member.Listener{Demoted: func(string, error) { pass(row.demoted); returned = true }})()
+		r.start()
+		pass(time.Millisecond) // a list is under way
+		r.write(ns, us, 7)
+		synctest.Wait()
 		began := time.Now()
-		stop()
-		if took := time.Since(began); took != time.Second {
-			t.Errorf("Start returned %v after its context ended, and a request ends a second after it", took)
+		r.stop()
+		if took := time.Since(began); took != row.want || returned != (row.server == works) {
+			t.Errorf("Start returned %v after its context ended, want %v; the listener has returned = %v",
+				took, row.want, returned)
+		}
+		if row.server != refuses {
+			r.log.expect(t, "the end is no failure", 0, "Cannot")
 		}
 	})
 }
 
-func TestWaitForSyncSaysWhatIsMissing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newReader(t, "shop")
+func TestMember_AsksForNoMoreThanItsNamespaces(t *testing.T) {
+	const all, selector = "/apis/coordination.k8s.io/v1/leases", "?leasecast.dev/managed=true"
+	const a, b = "/apis/coordination.k8s.io/v1/namespaces/a/leases", "/apis/coordination.k8s.io/v1/namespaces/b/leases"
+	each(t, map[string]struct{ namespaces, want []string }{
+		"none given: all":      {nil, []string{"list " + all, "watch " + all}},
+		"each given one, once": {[]string{"b", "a", "b"}, []string{"list " + a, "list " + b, "watch " + a, "watch " + b}},
+	}, func(t *testing.T, row struct{ namespaces, want []string }) {
+		r := startTestMember(t, member.Options{Namespaces: row.namespaces})
+		asked := slices.Sorted(slices.Values(r.requests("")))
+		for i, request := range asked {
+			asked[i] = strings.TrimSuffix(request, selector)
+		}
+		if !slices.Equal(asked, row.want) {
+			t.Errorf("asked for %q, want %q", asked, row.want)
+		}
+	})
+}
+
+func TestMember_MethodsFail(t *testing.T) {
+	const notWatched = "the namespace is not watched: namespace typo: " +
+		"the Options.Namespaces of this Member are ledger, shop"
+	watching := member.Options{Namespaces: []string{ns, "ledger"}}
+	type row struct {
+		begin     func(t *testing.T) *testMember
+		namespace string
+		want      error
+		text      string
+		why       string // of its State
+	}
+	each(t, map[string]row{
+		"it was not made by New": {func(t *testing.T) *testMember {
+			r := newTestMember(t, watching)
+			r.Member = &member.Member{}
+			return r
+		}, ns, member.ErrMisused, "was not made by New", "member is used wrongly: this Member was not made by New"},
+		"it has stopped after it led": {func(t *testing.T) *testMember {
+			r := startTestMember(t, watching)
+			r.write(ns, us, 1)
+			r.expectState(t, "before", true, "", "")
+			r.stop()
+			return r
+		}, ns, member.ErrStopped, "", "the Member has stopped"},
+		"it has stopped when it was refused": {func(t *testing.T) *testMember {
+			r := newTestMember(t, watching)
+			r.become(refuses)
+			r.start()
+			r.expectState(t, "before", false, adviceReader, adviceReader)
+			r.stop()
+			return r
+		}, ns, member.ErrStopped, "", "the Member has stopped"},
+		"its context had ended before": {func(t *testing.T) *testMember {
+			r := newTestMember(t, watching)
+			r.write(ns, us, 1)
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := r.Start(ended); err != nil || len(r.requests("")) > 0 {
+				t.Errorf("Start = %v after the requests %q", err, r.requests(""))
+			}
+			return r
+		}, ns, member.ErrStopped, "", "the Member has stopped"},
+		"the namespace has no name": {func(t *testing.T) *testMember { return startTestMember(t, member.Options{}) },
+			"", member.ErrMisused, "the name of the namespace is empty", "there is no Lease of a hub"},
+		"the namespace is not watched": {func(t *testing.T) *testMember { return startTestMember(t, watching) },
+			"typo", member.ErrNotWatched, notWatched, "the namespace is not watched"},
+	}, func(t *testing.T, row row) {
+		r := row.begin(t)
+		began := time.Now()
+		_, _, ofContext := r.Context(t.Context(), row.namespace)
+		failures := map[string]error{
+			"Context": ofContext,
+			"Lead":    r.Lead(within(t), row.namespace, func(context.Context) error { return nil }),
+		}
+		for what, err := range failures {
+			if errors.Is(err, member.ErrNotLeader) != (row.want == member.ErrStopped) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if row.namespace == ns { // otherwise the Member works
+			failures["WaitForSync"], failures["Healthz"] = r.WaitForSync(within(t)), r.Healthz(nil)
+		}
+		for what, err := range failures {
+			if !errors.Is(err, row.want) || !strings.Contains(err.Error(), row.text) {
+				t.Errorf("%s: %v, want %v with %q", what, err, row.want, row.text)
+			}
+		}
+		if s := r.State(row.namespace); s.Leads || !strings.HasPrefix(s.Why, row.why) || s.Trouble != "" {
+			t.Errorf("State = %+v", s)
+		}
+		if err := r.Start(within(t)); !errors.Is(err, member.ErrMisused) || row.text != "was not made by New" &&
+			!strings.Contains(err.Error(), "cannot be started twice: add it to one manager only") {
+			t.Errorf("Start = %v", err)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it took %v", took)
+		}
+		if _, ok := r.Term(row.namespace); ok || row.want == member.ErrMisused && r.Namespaces() != nil {
+			t.Errorf("leads = %v, has Leases in %q", ok, r.Namespaces())
+		}
+		r.Listen(member.Listener{})()
+	})
+}
+
+func TestWaitForSync_NamesWhatIsMissing(t *testing.T) {
+	type row struct {
+		starts bool
+		want   string
+	}
+	each(t, map[string]row{
+		"not started": {false, "member: the Member is not started: add it to the manager by mgr.Add, or call Start: "},
+		"not listed": {true, "member: the Leases of namespace shop have not been listed yet: " +
+			"the API server does not answer, check the way to it: list leases: "},
+	}, func(t *testing.T, row row) {
+		r := newTestMember(t, member.Options{Namespaces: []string{ns}})
 		r.become(hangs)
-		defer r.start(t)()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		if row.starts {
+			r.start()
+		}
+		short, cancel := context.WithTimeout(t.Context(), staleAfter)
 		defer cancel()
-		err := r.WaitForSync(ctx)
-		if !errors.Is(err, context.DeadlineExceeded) ||
-			!strings.Contains(err.Error(), "the Leases of namespace shop have not been listed yet") {
-			t.Errorf("err = %v, want a deadline that names the namespace", err)
+		err := r.WaitForSync(short)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.HasPrefix(err.Error(), row.want) {
+			t.Errorf("err = %v, want a deadline and %q", err, row.want)
 		}
 	})
 }
 
-func TestMemberAsksForNoMoreThanItsNamespaces(t *testing.T) {
-	for name, tc := range map[string]struct{ namespaces, want []string }{
-		"none given: all": {nil, []string{
-			"/apis/coordination.k8s.io/v1/leases?leasecast.dev/managed=true",
-			"/apis/coordination.k8s.io/v1/leases?leasecast.dev/managed=true",
-		}},
-		"each given one, once": {[]string{"b", "a", "b"}, []string{
-			"/apis/coordination.k8s.io/v1/namespaces/a/leases?leasecast.dev/managed=true",
-			"/apis/coordination.k8s.io/v1/namespaces/a/leases?leasecast.dev/managed=true",
-			"/apis/coordination.k8s.io/v1/namespaces/b/leases?leasecast.dev/managed=true",
-			"/apis/coordination.k8s.io/v1/namespaces/b/leases?leasecast.dev/managed=true",
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newReader(t, tc.namespaces...)
-				defer r.start(t)()
-				if err := r.WaitForSync(within(t)); err != nil {
-					t.Fatal(err)
-				}
-				synctest.Wait()
-				asked := r.requests() // a list and a watch each
-				slices.Sort(asked)
-				if !slices.Equal(asked, tc.want) {
-					t.Errorf("asked for %q, want %q", asked, tc.want)
-				}
-			})
-		})
-	}
-}
-
-func TestHealthz(t *testing.T) {
-	synced := func(r *reader) { _ = r.WaitForSync(context.Background()) }
-	cases := map[string]struct {
-		first   mode // of the server when the Member starts
-		happens func(r *reader)
-		stale   bool
-	}{
-		"a follower of a quiet cluster stays healthy": {happens: func(r *reader) { synced(r); pass(24 * time.Hour) }},
-		"starting may take a while":                   {first: hangs, happens: func(*reader) { pass(staleAfter) }},
-		"but no longer": {
-			first:   hangs,
-			happens: func(*reader) { pass(staleAfter + 1) },
-			stale:   true,
-		},
-		"a server that refuses the watch": {
-			first:   refuses,
-			happens: func(*reader) { pass(staleAfter + 1) },
-			stale:   true,
-		},
-		"a server that falls silent is noticed in time": {
-			happens: func(r *reader) { synced(r); r.become(hangs); pass(2 * staleAfter) },
-			stale:   true,
-		},
-		"one that comes back is trusted again": {happens: func(r *reader) {
-			synced(r)
-			r.become(hangs)
-			pass(2 * staleAfter)
-			r.become(answers)
-			pass(staleAfter)
-		}},
-		"permission taken away later is noticed": {
-			happens: func(r *reader) { synced(r); r.become(refuses); pass(2 * staleAfter) },
-			stale:   true,
-		},
-		"a watch that begins but says nothing hides nothing": {happens: func(r *reader) {
-			synced(r)
-			r.become(deaf)
-			pass(2 * staleAfter)
-		}},
-		"lists are signs of life, where watches are refused": {
-			first:   lists,
-			happens: func(r *reader) { synced(r); pass(2 * staleAfter) },
-		},
-		"a suspend longer than that is staleness": {
-			happens: func(r *reader) { synced(r); r.cluster.clock.Suspend(staleAfter + 1) },
-			stale:   true,
-		},
-		"until the server is heard again": {happens: func(r *reader) {
-			synced(r)
-			r.cluster.clock.Suspend(time.Hour)
-			pass(staleAfter)
-		}},
-		"a step of the wall clock alone is none": {happens: func(r *reader) {
-			synced(r)
-			r.cluster.clock.Step(time.Hour)
-		}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newReader(t)
-				r.become(tc.first)
-				defer r.start(t)()
-				tc.happens(r)
-				synctest.Wait()
-				if err := r.Healthz(nil); (err != nil) != tc.stale {
-					t.Errorf("Healthz = %v, want an error: %v", err, tc.stale)
-				}
-			})
-		})
-	}
-}
-
-func TestHealthzSaysWhatIsWrongAndWhatToDo(t *testing.T) {
-	const neverListed = "the leases in namespace shop were never listed, "
-	synced := func(t *testing.T, r *reader, then mode) (stop func()) {
-		stop = r.start(t)
-		_ = r.WaitForSync(context.Background())
-		r.become(then)
-		return stop
-	}
-	for name, tc := range map[string]struct {
-		begins     func(t *testing.T, r *reader) (stop func())
-		want       string
-		registered bool
-	}{
-		"it was not started": {
-			begins: func(*testing.T, *reader) func() { return func() {} },
-			want:   neverListed + "because the Member is not started: add it to the manager by mgr.Add, or call Start",
-		},
-		"it was not started, and is to register": {
-			begins:     func(*testing.T, *reader) func() { return func() {} },
-			want:       neverListed + "because the Member is not started: add it to the manager by mgr.Add, or call Start",
-			registered: true,
-		},
-		"never listed, without rights": {
-			begins: func(t *testing.T, r *reader) func() { r.become(refuses); return r.start(t) },
-			want:   neverListed + "for 1m20s by now; " + bindReader,
-		},
-		"never listed, without an answer": {
-			begins: func(t *testing.T, r *reader) func() { r.become(hangs); return r.start(t) },
-			want:   neverListed + "for 1m20s by now; the API server does not answer, check the way to it: list leases: ",
-		},
-		"listed once, and without rights since": {
-			begins: func(t *testing.T, r *reader) func() { return synced(t, r, refuses) },
-			want: "the watch of leases in namespace shop is stale: " +
-				"nothing was seen for 1m20s, want at most 40s; bind leasecast-reader",
-		},
-		"listed once, and without an answer since": {
-			begins: func(t *testing.T, r *reader) func() { return synced(t, r, hangs) },
-			want:   "the watch of leases in namespace shop is dead: the API server has not answered for ",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newReader(t, "shop")
-				if tc.registered {
-					r = newRegistered(t, "shop")
-				}
-				stop := tc.begins(t, r)
-				defer stop()
-				pass(2 * staleAfter)
-				err := r.Healthz(nil)
-				if err == nil || !strings.HasPrefix(err.Error(), "member: "+tc.want) {
-					t.Errorf("Healthz = %v\nwant       member: %s", err, tc.want)
-				}
-			})
-		})
-	}
-}
-
-func TestARenewTimeMayLieASecondInTheFutureByDefault(t *testing.T) {
-	for ahead, want := range map[time.Duration]bool{time.Second: true, time.Second + time.Millisecond: false} {
-		synctest.Test(t, func(t *testing.T) {
-			r := newReaderWith(t, member.Options{})
-			defer r.start(t)()
-			r.cluster.clock.Step(ahead)
-			l := r.cluster.leaseOf(ns, us, 7)
-			r.cluster.clock.Step(-ahead)
-			r.put(l)
-			if r.leads(ns) != want {
-				t.Errorf("a renewTime %v ahead: leads = %v, want %v", ahead, !want, want)
-			}
-		})
-	}
-}
-
-func TestNewRefusesAConfigurationByWhichNobodyConnects(t *testing.T) {
-	missing := filepath.Join(t.TempDir(), "ca.crt")
-	cfg := &rest.Config{Host: "https://member", TLSClientConfig: rest.TLSClientConfig{CAFile: missing}}
-	_, err := member.New(cfg, member.Options{})
-	if err == nil || !strings.Contains(err.Error(), "member: connect to the API server") ||
-		!strings.Contains(err.Error(), missing) {
-		t.Errorf("err = %v, want one that names %s", err, missing)
-	}
-}
-
-func TestListsOfAQuietClusterAreAQuarterToHalfOfStaleAfterApart(t *testing.T) {
+func TestMember_CallsThatWaitReturnWhenItStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newReader(t)
-		defer r.start(t)()
-		pass(time.Hour)
-		if got, most := r.asks(), int(time.Hour/(staleAfter/4)); got > most || got < most/2 {
-			t.Errorf("%d lists in an hour, want %d to %d", got, most/2, most)
-		}
-		lists, since := r.listed(), time.Duration(0)
-		for range 2 * time.Hour / time.Second {
-			if pass(time.Second); r.listed() > lists {
-				lists, since = r.listed(), 0
-			} else if since += time.Second; since >= staleAfter/2 {
-				t.Fatalf("no list for %v, want less than %v between two", since, staleAfter/2)
-			}
-		}
-	})
-}
-
-// Where a watch does not do, lists must.
-func TestMemberFollowsWithoutAWorkingWatch(t *testing.T) {
-	for name, tc := range map[string]struct {
-		mode   mode
-		within time.Duration
-	}{
-		"watches are refused":           {lists, 5 * time.Second},
-		"watches end at once":           {hasty, 5 * time.Second},
-		"watches say nothing, for ever": {deaf, staleAfter/2 + staleAfter/8},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newReader(t)
-				r.become(tc.mode)
-				r.put(r.cluster.leaseOf(ns, them, 7))
-				defer r.start(t)()
-				if err := r.WaitForSync(within(t)); err != nil {
-					t.Fatal(err)
-				}
-				pass(time.Hour) // so that retries are as slow as they get
-				l := r.cluster.leaseOf(ns, us, 8)
-				*l.Spec.LeaseDurationSeconds = 3600
-				r.put(l)
-				pass(tc.within)
-				if _, ok := r.Term(ns); !ok {
-					t.Errorf("does not lead %v after it was chosen", tc.within)
-				}
-				if asked, limit := len(r.requests()), 2*3600; asked > limit {
-					t.Errorf("%d requests in an hour, want at most %d", asked, limit)
-				}
-			})
-		})
-	}
-}
-
-func TestMemberStartsOverAfterAnError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newReader(t)
-		r.put(r.cluster.leaseOf(ns, us, 7))
-		defer r.start(t)()
-		if err := r.WaitForSync(within(t)); err != nil {
-			t.Fatal(err)
-		}
+		r := newTestMember(t, member.Options{Namespaces: []string{ns}})
+		r.become(hangs)
+		r.start()
+		results := make(chan error, 2)
+		go func() { results <- r.WaitForSync(within(t)) }()
+		go func() { results <- r.Lead(within(t), ns, func(context.Context) error { return nil }) }()
 		synctest.Wait()
-		term, _ := r.Term(ns)
-		for range 3 {
-			r.fail()
-			pass(5 * time.Second)
-			r.put(r.cluster.leaseOf(ns, us, 7))
-			synctest.Wait()
-			if got := term.Remaining(); got != duration {
-				t.Errorf("%v remain after the renewal, want %v", got, duration)
+		began := time.Now()
+		r.stop()
+		for range 2 {
+			if err := <-results; !errors.Is(err, member.ErrStopped) || time.Since(began) > 0 {
+				t.Errorf("err = %v after %v", err, time.Since(began))
 			}
 		}
 	})

@@ -1,101 +1,175 @@
 package member_test
 
 import (
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
-	"github.com/go-logr/logr/funcr"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/leasecast/leasecast/member"
 )
 
-func TestNewNeedsNoOptions(t *testing.T) {
-	m, err := member.New(&rest.Config{}, member.Options{})
+// transport is an http.RoundTripper.
+type transport func(req *http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// wrapper is a transport of a program's own, such as a proxy or a log.
+type wrapper struct {
+	next http.RoundTripper
+	seen atomic.Int64
+}
+
+func (w *wrapper) RoundTrip(req *http.Request) (*http.Response, error) {
+	w.seen.Add(1)
+	return w.next.RoundTrip(req)
+}
+
+// open is a wrapper that shows what it wraps.
+type open struct{ *wrapper }
+
+func (o open) WrappedRoundTripper() http.RoundTripper { return o.next }
+
+func closing(next http.RoundTripper) http.RoundTripper { return &wrapper{next: next} }
+func opening(next http.RoundTripper) http.RoundTripper { return open{&wrapper{next: next}} }
+
+func TestNew_RejectsWhatCannotWork(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "ca.crt")
+	cfg := &rest.Config{}
+	late := &rest.Config{Host: "http://member", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	made, err := rest.HTTPClientFor(late)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Healthz(nil); err != nil {
-		t.Errorf("Healthz = %v", err)
+	late.Wrap(member.CapWrites) // its clients are made already
+	watching := func(namespace string) member.Options { return member.Options{Namespaces: []string{"a", namespace}} }
+	registration := func(c *http.Client, namespace string) member.Options {
+		return member.Options{Registration: &member.Registration{Namespace: namespace, Client: c}}
+	}
+	client := func(wrappers ...func(http.RoundTripper) http.RoundTripper) member.Options {
+		return registration(clientOf(t, wrappers...), home)
+	}
+	const uncapped = "call cfg.Wrap(member.CapWrites) before the manager or any client is made"
+	bare := &http.Client{Transport: http.DefaultTransport}
+	capped := &http.Client{Transport: member.CapWrites(http.DefaultTransport)}
+	for name, row := range map[string]struct {
+		cfg  *rest.Config
+		o    member.Options
+		want string // empty: it is accepted
+	}{
+		"no options":                      {cfg, member.Options{}, ""},
+		"the shortest StaleAfter":         {cfg, member.Options{StaleAfter: 10 * time.Second}, ""},
+		"a shorter one":                   {cfg, member.Options{StaleAfter: 10*time.Second - 1}, "want at least 10s"},
+		"the largest skew of a policy":    {cfg, member.Options{MaxClockSkew: time.Hour}, ""},
+		"more skew than that":             {cfg, member.Options{MaxClockSkew: 2 * time.Hour}, "no policy allows more"},
+		"negative skew":                   {cfg, member.Options{MaxClockSkew: -1}, "must not be negative"},
+		"an empty namespace":              {cfg, watching(""), "an empty name; to watch all, leave Namespaces empty"},
+		"a star for all":                  {cfg, watching("*"), `Namespaces contains "*", and no namespace has that name`},
+		"a space":                         {cfg, watching(" shop"), `Namespaces contains " shop", and no namespace`},
+		"a query":                         {cfg, watching("shop?watch=true"), `Namespaces contains "shop?watch=true"`},
+		"two namespaces in one":           {cfg, watching("one,another"), `Namespaces contains "one,another"`},
+		"no configuration":                {nil, member.Options{}, "New needs the configuration of a client, and got none"},
+		"an address that is none":         {&rest.Config{Host: "http://no such host"}, member.Options{}, "member: clients"},
+		"CapWrites":                       {late, client(member.CapWrites), ""},
+		"CapWrites on a wrapper":          {late, client(closing, member.CapWrites), ""},
+		"CapWrites below open wrappers":   {late, client(member.CapWrites, opening, opening), ""},
+		"CapWrites in an own transport":   {late, registration(capped, home), ""},
+		"CapWrites below a closed one":    {late, client(member.CapWrites, closing), uncapped},
+		"a wrapper without CapWrites":     {late, client(opening), uncapped},
+		"a client without wrappers":       {late, client(), uncapped},
+		"a transport without CapWrites":   {late, registration(bare, home), uncapped},
+		"no transport":                    {late, registration(&http.Client{}, home), uncapped},
+		"no client to register with":      {late, registration(nil, home), uncapped},
+		"CapWrites came after the client": {late, registration(made, home), uncapped},
+		"a registration elsewhere": {late, registration(capped, "My Home"),
+			`Registration.Namespace is "My Home", and no namespace has that name`},
+		"a CA that is missing": {
+			&rest.Config{Host: "https://member", TLSClientConfig: rest.TLSClientConfig{CAFile: missing}}, member.Options{},
+			"member: connect to the API server: open " + missing,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, err := member.New(row.cfg, row.o)
+			misused := !strings.HasPrefix(row.want, "member: ")
+			switch {
+			case row.want == "" && (err != nil || m.Healthz(nil) != nil):
+				t.Error(err)
+			case row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want) ||
+				errors.Is(err, member.ErrMisused) != misused):
+				t.Errorf("err = %v, want one with %q, of the program: %v", err, row.want, misused)
+			}
+		})
 	}
 }
 
-func TestTheShortestStaleAfterIsTenSeconds(t *testing.T) {
-	if _, err := member.New(&rest.Config{}, member.Options{StaleAfter: 10 * time.Second}); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestNewRefusesAnAddressThatIsNone(t *testing.T) {
-	_, err := member.New(&rest.Config{Host: "http://no such host"}, member.Options{})
-	if err == nil || !strings.Contains(err.Error(), "member: clients") {
-		t.Errorf("err = %v", err)
-	}
-}
-
-// The local election of a controller-runtime manager is another one.
-func TestAMemberRunsInEveryReplica(t *testing.T) {
-	if (&member.Member{}).NeedLeaderElection() {
-		t.Error("it runs only where the local election is won")
-	}
-}
-
-func TestARegistrationIsKeptInTheNamespaceOfThePod(t *testing.T) {
+func TestRegistration_IsInTheNamespaceOfThePod(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "namespace")
-	if err := os.WriteFile(file, []byte(home+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	defer member.SetNamespaceFile(file)()
-	synctest.Test(t, func(t *testing.T) {
-		asked := &member.Registration{Client: client(t, member.CapWrites)}
-		r := newReaderWith(t, member.Options{Registration: asked})
-		defer r.start(t)()
-		synctest.Wait()
-		if got := r.registered(); len(got) != 1 || got[0].Namespace != home {
-			t.Errorf("registered %v, want one in %s", got, home)
+	inFile := "Registration.Namespace in " + file + " is "
+	for _, row := range []struct{ content, want string }{
+		{"", "Registration.Namespace is empty, and this is no Pod that knows its own"},
+		{"My Home", inFile + `"My Home", and no namespace has that name`},
+		{" \n", inFile + "an empty name"},
+		{home + "\n", ""},
+	} {
+		if row.content != "" {
+			if err := os.WriteFile(file, []byte(row.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if asked.Namespace != "" {
-			t.Error("the caller's options were changed")
+		asked := &member.Registration{Client: clientOf(t, member.CapWrites)}
+		if row.want != "" {
+			_, err := member.New(&rest.Config{}, member.Options{Registration: asked})
+			if !errors.Is(err, member.ErrMisused) || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("%q: err = %v, want one with %q", row.content, err, row.want)
+			}
+			continue
 		}
-	})
+		started(t, member.Options{Registration: asked}, func(t *testing.T, r *testMember) {
+			if got := r.registered(); len(got) != 1 || got[0].Namespace != home || asked.Namespace != "" {
+				t.Errorf("registered %v, want one in %s; the caller's options: %+v", got, home, asked)
+			}
+		})
+	}
 }
 
-func TestAMemberKeepsToItsOwnLimits(t *testing.T) {
+func TestNew_KeepsWrappersAndDropsLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &reader{server: newServer(), cluster: newCluster(t)}
-		var agents, wants []string
+		s, h := newFakeServer(), newTestHub(t)
+		proxy := &wrapper{}
 		cfg := &rest.Config{
 			Host: "http://member", QPS: 0.001, Burst: 1, Timeout: time.Second,
 			ContentConfig: rest.ContentConfig{ContentType: "application/json"},
 			Transport: transport(func(req *http.Request) (*http.Response, error) {
-				agents, wants = append(agents, req.UserAgent()), append(wants, req.Header.Get("Accept"))
-				return r.RoundTrip(req)
+				if accept := req.Header.Get("Accept"); !strings.HasSuffix(req.UserAgent(), "/leasecast-member") ||
+					!strings.Contains(accept, "protobuf") {
+					t.Errorf("a request of %q for %q", req.UserAgent(), accept)
+				}
+				return s.RoundTrip(req)
 			}),
 		}
-		m, err := member.New(cfg, member.Options{Clock: r.cluster.clock})
+		cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { proxy.next = next; return proxy })
+		cfg.Wrap(member.CapWrites)
+		m, err := member.New(cfg, member.Options{Clock: h.clock})
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Member = m
-		stop := r.start(t)
+		r := &testMember{Member: m, fakeServer: s, testHub: h}
+		r.start()
 		pass(10 * time.Minute)
-		r.put(r.cluster.leaseOf(ns, us, 7))
-		if !r.leads(ns) || r.asks() < 10 {
-			t.Errorf("leads = %v after %d lists, want one a minute", r.leads(ns), r.asks())
-		}
-		stop()
-		for i := range agents {
-			if !strings.HasSuffix(agents[i], "/leasecast-member") || !strings.Contains(wants[i], "protobuf") {
-				t.Errorf("a request of %q for %q", agents[i], wants[i])
-			}
+		r.write(ns, us, 7)
+		// By default a list comes after half of 2 min at most.
+		if lists := r.lists(); !r.leads(ns) || lists < 10 || lists > 21 || int(proxy.seen.Load()) != len(r.requests("")) {
+			t.Errorf("leads = %v after %d lists; %d requests through the wrapper", r.leads(ns), lists, proxy.seen.Load())
 		}
 		if cfg.UserAgent != "" || cfg.QPS != 0.001 || cfg.Timeout != time.Second || cfg.ContentType != "application/json" {
 			t.Errorf("the caller's configuration was changed: %v", cfg)
@@ -103,44 +177,56 @@ func TestAMemberKeepsToItsOwnLimits(t *testing.T) {
 	})
 }
 
-const (
-	cannotFollow   = "Cannot follow leases: bind leasecast-reader (config/reader) to the account of this program"
-	follows        = "Follows leases again"
-	cannotRegister = "Cannot register: bind leasecast-registration (config/reader) to the account of this program " +
-		"in namespace home"
-	leavesIt = "Leaves its registration to the hub"
-)
-
-// told notes which of these messages are logged.
-func told(of ...string) (l logr.Logger, all func() []string) {
-	var mu sync.Mutex
-	var made []string
-	l = funcr.New(func(_, line string) {
-		mu.Lock()
-		defer mu.Unlock()
-		for _, text := range of {
-			if strings.Contains(line, `"msg"="`+text+`"`) {
-				made = append(made, text)
+// Pings find out that a connection has died without notice, and a Transport of the program's own may send none. By
+// default this goes to client-go's logger.
+func TestNew_LogsATransportThatMayNotPing(t *testing.T) {
+	l := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	klog.SetLogger(l)
+	defer klog.ClearLogger()
+	for _, own := range []http.RoundTripper{nil, http.DefaultTransport} {
+		synctest.Test(t, func(t *testing.T) {
+			if _, err := member.New(&rest.Config{Host: "http://member", Transport: own}, member.Options{}); err != nil {
+				t.Fatal(err)
 			}
+		})
+		text := l.GetSink().(ktesting.Underlier).GetBuffer().String()
+		if strings.Contains(text, "has a Transport of its own") != (own != nil) {
+			t.Errorf("with the Transport %v klog was given:\n%s", own, text)
 		}
-	}, funcr.Options{})
-	return l, func() []string {
-		mu.Lock()
-		defer mu.Unlock()
-		return slices.Clone(made)
 	}
 }
 
-func TestTheEndIsNoTrouble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log, all := told(cannotFollow, cannotRegister)
-		r := newReaderWith(t, member.Options{Logger: log})
-		r.become(hangs)
-		stop := r.start(t)
-		synctest.Wait()
-		stop()
-		if got := all(); len(got) > 0 {
-			t.Errorf("it says %q", got)
+// The smaller one of the option and the policy counts. A Lease of an older hub has no policy's bound.
+func TestOptions_MaxClockSkew(t *testing.T) {
+	const s = time.Second
+	const missing = "A Lease does not say how far clocks may differ by the policy"
+	type row struct {
+		option, policy, ahead time.Duration
+		leads                 bool
+		log                   string // empty: the two agree
+	}
+	each(t, map[string]row{
+		"1 s by default":                   {0, s, s, true, ""},
+		"no more than 1 s by default":      {0, s, s + time.Millisecond, false, ""},
+		"the policy's, below the option":   {2 * s, s / 4, s / 2, false, ""},
+		"the option, below the policy's":   {s / 4, 2 * s, s / 2, false, "differ by 2s, this reader by 250ms"},
+		"the default, below the policy's":  {0, 2 * s, 0, true, "policy allows clocks to differ by 2s, this reader by 1s"},
+		"within both":                      {s, s, s / 2, true, ""},
+		"the option alone":                 {s, 0, s / 2, true, missing},
+		"the option alone, and it refuses": {s / 4, 0, s / 2, false, missing},
+	}, func(t *testing.T, row row) {
+		r := startTestMember(t, member.Options{MaxClockSkew: row.option})
+		for range 3 {
+			r.write(ns, us, 7, allowing(t, row.policy), ahead(row.ahead))
+			if leads := r.leads(ns); leads != row.leads {
+				t.Errorf("leads = %v; %s", leads, r.State(ns).Why)
+			}
+			pass(5 * s)
+		}
+		if row.log == "" {
+			r.log.expect(t, "they agree", 0, "MaxClockSkew")
+		} else {
+			r.log.expect(t, "once", 1, row.log, `"namespace"="shop"`, "Options.MaxClockSkew")
 		}
 	})
 }

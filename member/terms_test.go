@@ -1,6 +1,9 @@
 package member_test
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -8,278 +11,342 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/member"
 )
 
-const ns = "shop"
+// event is something that happens to a reader.
+type event = func(c *testTerms)
 
-// Each case ends by asking whether the cluster leads. Most come in pairs that lie
-// on the two sides of one rule.
-func TestWhoLeads(t *testing.T) {
-	cases := map[string]struct {
-		happens func(c *cluster)
+func wrote(holder string, epoch int64, edits ...edit) event {
+	return func(c *testTerms) { c.write(ns, holder, epoch, edits...) }
+}
+
+func deleted(name string) event       { return func(c *testTerms) { c.Delete(ns, name) } }
+func passed(d time.Duration) event    { return func(*testTerms) { pass(d) } }
+func suspended(d time.Duration) event { return func(c *testTerms) { c.clock.Suspend(d) } }
+func elsewhere(holder string) event {
+	return func(c *testTerms) { c.Observe(c.leaseOf("other", holder, 7)) }
+}
+
+// stepped sets the wall clock, and listed is a list without a Lease.
+func stepped(d time.Duration) event { return func(c *testTerms) { c.clock.Step(d) } }
+func listed(namespace string) event { return func(c *testTerms) { c.Replace(namespace, nil) } }
+
+func then(events ...event) event {
+	return func(c *testTerms) {
+		for _, happens := range events {
+			happens(c)
+		}
+	}
+}
+
+func TestTerm_BeginsByALeaseThatNamesThisCluster(t *testing.T) {
+	type row struct {
+		happens event
 		leads   bool
-	}{
-		"a Lease that names this cluster lets it lead": {
-			func(c *cluster) { c.write(ns, us, 7) }, true},
-		"a Lease that names another cluster does not": {
-			func(c *cluster) { c.write(ns, them, 7) }, false},
-		"a Lease that names nobody does not": {
-			func(c *cluster) { c.write(ns, none, 7) }, false},
-		"no Lease means no": {
-			func(*cluster) {}, false},
-		"the Lease of another namespace means nothing here": {
-			func(c *cluster) { c.write("other", us, 7) }, false},
-		"a deleted Lease means no": {
-			func(c *cluster) { c.write(ns, us, 7); c.Delete(ns, v1alpha1.DefaultLeaseName) }, false},
-		"deleting some other Lease means nothing": {
-			func(c *cluster) { c.write(ns, us, 7); c.Delete(ns, "other") }, true},
-		"not even after an edit that was not believed": {
-			func(c *cluster) { c.write(ns, us, 7); c.write(ns, them, 6); c.Delete(ns, "other") }, true},
-		"a Lease that lost its label counts as deleted": {
-			func(c *cluster) { l := c.write(ns, us, 7); delete(l.Labels, v1alpha1.ManagedLabel); c.Observe(l) }, false},
-		"a Lease without a cluster annotation names nobody": {
-			func(c *cluster) {
-				l := c.leaseOf(ns, us, 7)
-				delete(l.Annotations, v1alpha1.ClusterAnnotation)
-				c.Observe(l)
-			}, false},
-		"a Lease without a spec permits nothing": {
-			func(c *cluster) { l := c.leaseOf(ns, us, 7); l.Spec = coordinationv1.LeaseSpec{}; c.Observe(l) }, false},
-		"a revocation ends the term": {
-			func(c *cluster) { c.write(ns, us, 7); c.write(ns, none, 8) }, false},
-		"the term stands until its deadline": {
-			func(c *cluster) { c.write(ns, us, 7); pass(duration - time.Microsecond) }, true},
-		"and not at its deadline": {
-			func(c *cluster) { c.write(ns, us, 7); pass(duration) }, false},
-		"a renewal moves the deadline": {
-			func(c *cluster) {
-				c.write(ns, us, 7)
-				pass(duration - time.Microsecond)
-				c.write(ns, us, 7)
-				pass(duration - time.Microsecond)
-			}, true},
-		"a Lease seen late lasts no longer for it": {
-			func(c *cluster) {
-				l := c.leaseOf(ns, us, 7)
-				pass(duration - time.Microsecond)
-				c.Observe(l)
-				pass(time.Microsecond)
-			}, false},
-		"a Lease seen after its deadline permits nothing": {
-			func(c *cluster) { l := c.leaseOf(ns, us, 7); pass(duration); c.Observe(l) }, false},
-
-		"a renewTime as far in the future as clocks may differ is believed": {
-			func(c *cluster) { c.clock.Step(skew); l := c.leaseOf(ns, us, 7); c.clock.Step(-skew); c.Observe(l) }, true},
-		"a renewTime further in the future is not": {
-			func(c *cluster) {
-				c.clock.Step(skew + 1000)
-				l := c.leaseOf(ns, us, 7)
-				c.clock.Step(-skew - 1000)
-				c.Observe(l)
-			}, false},
-		"a fallen epoch is not believed": {
-			func(c *cluster) { c.write(ns, them, 7); c.write(ns, us, 6) }, false},
-		"nor does it end a term": {
-			func(c *cluster) { c.write(ns, us, 7); c.write(ns, them, 6) }, true},
-		"the epoch survives the Lease": {
-			func(c *cluster) { c.write(ns, them, 7); c.Delete(ns, v1alpha1.DefaultLeaseName); c.write(ns, us, 6) }, false},
-		"an absurd epoch is not believed": {
-			func(c *cluster) { c.write(ns, us, 1<<30) }, false},
-
-		"a wall clock that jumps past the deadline ends the term": {
-			func(c *cluster) { c.write(ns, us, 7); c.clock.Step(duration) }, false},
-		"a wall clock that is stepped back extends nothing": {
-			func(c *cluster) { c.write(ns, us, 7); c.clock.Step(-time.Hour); pass(duration) }, false},
-		"nor does the same Lease delivered again after the step": {
-			func(c *cluster) {
-				l := c.write(ns, us, 7)
-				c.clock.Step(-time.Hour)
-				c.Observe(l)
-				pass(duration)
-			}, false},
-		"nor in a list": {
-			func(c *cluster) {
-				l := c.write(ns, us, 7)
-				c.clock.Step(-time.Hour)
-				c.Replace("", []coordinationv1.Lease{*l})
-				pass(duration)
-			}, false},
-		"a renewal that is seen after the step extends nothing either": {
-			func(c *cluster) { c.renewAfterStep(-time.Hour); pass(duration / 2) }, false},
-		"but does not end the term": {
-			func(c *cluster) { c.renewAfterStep(-time.Hour); pass(duration/2 - time.Microsecond) }, true},
-		"a renewal that is seen after a jump ahead permits as much less": {
-			func(c *cluster) { c.renewAfterStep(duration / 4); pass(duration * 3 / 4) }, false},
-		"and no less than that": {
-			func(c *cluster) { c.renewAfterStep(duration / 4); pass(duration*3/4 - time.Microsecond) }, true},
-		"time spent in suspend counts": {
-			func(c *cluster) { c.write(ns, us, 7); c.clock.Suspend(duration) }, false},
-		"also if the wall clock slept through it": {
-			func(c *cluster) { c.write(ns, us, 7); c.clock.Suspend(duration); c.clock.Step(-duration) }, false},
-
-		"a list that holds the Lease leaves the term": {
-			func(c *cluster) { l := c.write(ns, us, 7); c.Replace("", []coordinationv1.Lease{*l}) }, true},
-		"a list that lacks the Lease ends the term": {
-			func(c *cluster) { c.write(ns, us, 7); c.Replace("", nil) }, false},
-		"also beside the Leases of many namespaces": {
-			func(c *cluster) { c.writeMany(); c.write(ns, us, 7); c.Replace("", nil) }, false},
-		"also a list of its namespace beside many": {
-			func(c *cluster) { c.writeMany(); c.write(ns, us, 7); c.Replace(ns, nil) }, false},
-		"also a list of its namespace": {
-			func(c *cluster) { c.write(ns, us, 7); c.Replace(ns, nil) }, false},
-		"but not a list of another namespace": {
-			func(c *cluster) { c.write(ns, us, 7); c.Replace("other", nil) }, true},
-
-		"of two Leases the higher epoch decides, seen last": {
-			func(c *cluster) { c.write(ns, us, 7); c.Observe(renamed(c.leaseOf(ns, them, 8))) }, false},
-		"of two Leases the higher epoch decides, seen first": {
-			func(c *cluster) { c.Observe(renamed(c.leaseOf(ns, them, 8))); c.write(ns, us, 7) }, false},
-		"deleting the Lease of the old name leaves the term of the new": {
-			func(c *cluster) {
-				c.write(ns, us, 7)
-				c.Observe(renamed(c.leaseOf(ns, us, 7)))
-				c.Delete(ns, v1alpha1.DefaultLeaseName)
-			}, true},
-		"deleting the Lease that leads does not fall back to an older one": {
-			func(c *cluster) {
-				c.write(ns, us, 7)
-				c.Observe(renamed(c.leaseOf(ns, us, 8)))
-				c.Delete(ns, "new")
-			}, false},
-		"deleting one Lease and stepping the clock back extends nothing": {
-			func(c *cluster) {
-				c.write(ns, us, 7)
-				c.Observe(renamed(c.leaseOf(ns, us, 7)))
-				c.clock.Step(-time.Hour)
-				c.Delete(ns, "new")
-				pass(duration)
-			}, false},
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newCluster(t)
-				tc.happens(c)
-				if got := c.leads(); got != tc.leads {
-					t.Errorf("leads = %v, want %v", got, tc.leads)
-				}
-			})
-		})
-	}
-}
-
-// writeMany lets the cluster lead in many namespaces.
-func (c *cluster) writeMany() {
-	c.t.Helper()
-	for i := range 50 {
-		c.write(name(i), us, 7)
-	}
-}
-
-func TestTermStaysTheSameThroughRenewals(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		c.write(ns, us, 7)
-		first, _ := c.Term(ns)
-		pass(5 * time.Second)
-		if got, want := first.Remaining(), duration-5*time.Second; got != want {
-			t.Errorf("Remaining = %v before the renewal, want %v", got, want)
+	each(t, map[string]row{
+		"the Lease names this cluster":                {wrote(us, 7), true},
+		"the Lease names another cluster":             {wrote(them, 7), false},
+		"the Lease names no cluster":                  {wrote(none, 7), false},
+		"there is no Lease":                           {then(), false},
+		"the Lease of another namespace":              {elsewhere(us), false},
+		"the Lease has no annotation":                 {wrote(us, 7, noCluster), false},
+		"the Lease is blank":                          {wrote(us, 7, blank), false},
+		"the Lease is seen just before its end":       {wrote(us, 7, ahead(1-duration)), true},
+		"the Lease is seen at its end":                {wrote(us, 7, ahead(-duration)), false},
+		"the end of a late Lease":                     {then(wrote(us, 7, ahead(1-duration)), passed(1)), false},
+		"the renewTime is ε in the future":            {wrote(us, 7, ahead(skew)), true},
+		"the renewTime is further ahead":              {wrote(us, 7, ahead(skew+1)), false},
+		"the epoch is below that of another":          {then(wrote(them, 7), wrote(us, 6)), false},
+		"the epoch is below that of one that is gone": {then(wrote(them, 7), deleted(leaseName), wrote(us, 6)), false},
+		"the epoch is absurd":                         {wrote(us, 1<<30), false},
+		"a Lease of another name has a higher one":    {then(wrote(them, 8, named("new")), wrote(us, 7)), false},
+	}, func(t *testing.T, row row) {
+		c := newTestTerms(t)
+		row.happens(c)
+		if got := c.leads(); got != row.leads {
+			t.Errorf("leads = %v, want %v", got, row.leads)
 		}
-		c.write(ns, us, 7)
-		if got := first.Remaining(); got != duration {
-			t.Errorf("Remaining = %v after the renewal, want %v", got, duration)
-		}
-		if second, _ := c.Term(ns); second != first || second.Epoch() != 7 {
-			t.Errorf("the renewed term is another one, or has epoch %d, want the same with 7", second.Epoch())
-		}
-		c.write(ns, us, 8)
-		if next, _ := c.Term(ns); next == first || next.Epoch() != 8 {
-			t.Errorf("a term with another epoch is the same one, or has epoch %d, want another with 8", next.Epoch())
-		}
-		if first.Holds() || first.Remaining() != 0 {
-			t.Errorf("the first term still holds, for %v", first.Remaining())
+		_, done, err := c.Context(t.Context(), ns)
+		if row.leads {
+			done()
+		} else if !errors.Is(err, member.ErrNotLeader) {
+			t.Errorf("Context: err = %v, want ErrNotLeader", err)
 		}
 	})
 }
 
-func TestTermThatRanOutIsNotRevived(t *testing.T) {
-	cases := map[string]func(c *cluster){
-		"by a late renewal":                       func(*cluster) { pass(duration) },
-		"by a late renewal after somebody saw it": func(c *cluster) { pass(duration); c.leads() },
-		"when the wall clock goes back and forth": func(c *cluster) {
-			c.clock.Step(duration)
-			c.leads()
-			c.clock.Step(-duration)
-		},
-		"when it is renewed in the same instant": func(c *cluster) { c.clock.Suspend(duration) },
-		"when the Lease was away":                func(c *cluster) { c.Delete(ns, v1alpha1.DefaultLeaseName) },
-		"when a context was refused because of it": func(c *cluster) {
-			c.clock.Step(duration)
-			c.noContext()
-			c.clock.Step(-duration)
-		},
+// outcome is what becomes of a term.
+type outcome int
+
+const (
+	goesOn   outcome = iota
+	ends             // for checks and contexts at once
+	endsSoon         // for checks at once, for contexts within 100 ms
+	replaced         // at once, by another term of this cluster
+)
+
+const (
+	gone      = "its Lease is gone"
+	nextBegan = "the next one has begun in epoch 8"
+	ranOut    = "it ran out: the last Lease was 0.0 s old on arrival, and lasts 15 s"
+	lateAfter = " s old on arrival, and lasts 15 s; this machine's clock is ahead of the hub's, or Leases are late"
+	hourAhead = "; since then Lease shop/leasecast in epoch 7: " +
+		"its renewTime is 3600.0 s ahead of this clock, allowed 1 s: not believed"
+)
+
+// A term of epoch 7 has begun, and then something happens.
+func TestTerm_EndsForChecksAndContexts(t *testing.T) {
+	checked := func(c *testTerms) { _ = c.leads() }
+	refused := func(c *testTerms) {
+		if _, _, err := c.Context(c.t.Context(), ns); !errors.Is(err, member.ErrNotLeader) {
+			c.t.Errorf("err = %v, want ErrNotLeader", err)
+		}
 	}
-	for name, happens := range cases {
+	again := func(c *testTerms) { c.Observe(c.wrote) }
+	listedAgain := func(c *testTerms) { c.Replace("", []coordinationv1.Lease{*c.wrote}) }
+	many := func(c *testTerms) { // other namespaces
+		for i := range 50 {
+			c.Observe(c.leaseOf(name(i), us, 7))
+		}
+	}
+	renewedAfterStep := func(step time.Duration) event { // half a duration later, right after a step of the wall clock
+		return func(c *testTerms) {
+			pass(duration / 2)
+			l := c.leaseOf(ns, us, 7)
+			c.clock.Step(step)
+			c.Observe(l)
+		}
+	}
+	for name, row := range map[string]struct {
+		happens event
+		want    outcome
+		why     string
+	}{
+		"another cluster is chosen":                    {wrote(them, 8), ends, "west.fleet leads in epoch 8"},
+		"the term is revoked":                          {wrote(none, 8), ends, "no cluster leads in epoch 8"},
+		"this cluster again":                           {wrote(us, 8), replaced, nextBegan},
+		"a lower epoch is seen":                        {wrote(them, 6), goesOn, ""},
+		"the Lease is deleted":                         {deleted(leaseName), ends, gone},
+		"the Lease loses its label":                    {wrote(us, 7, noLabel), ends, gone},
+		"the Lease is away":                            {then(deleted(leaseName), wrote(us, 7)), replaced, gone},
+		"another Lease is deleted":                     {deleted("other"), goesOn, ""},
+		"another Lease is deleted after a lower epoch": {then(wrote(them, 6), deleted("other")), goesOn, ""},
+
+		"just before the deadline":            {passed(duration - 1), goesOn, ""},
+		"the deadline":                        {passed(duration), ends, ranOut},
+		"suspended until the deadline":        {suspended(duration), endsSoon, ranOut},
+		"suspended until just before":         {suspended(duration - 1), goesOn, ""},
+		"suspended for a part of it":          {then(suspended(duration/2), passed(duration/2-1)), goesOn, ""},
+		"suspended, and the wall clock slept": {then(suspended(duration), stepped(-duration)), endsSoon, ranOut},
+		"the wall clock jumps ahead":          {stepped(duration), endsSoon, ranOut},
+		"the wall clock is stepped back":      {then(stepped(-time.Hour), passed(duration)), ends, ranOut},
+		"another namespace's term ends":       {then(elsewhere(us), elsewhere(them)), goesOn, ""},
+		"another namespace's term is later": {
+			then(passed(duration/2), elsewhere(us), passed(duration/2-1)), goesOn, "",
+		},
+
+		"renewed just in time": {
+			then(passed(duration-time.Microsecond), wrote(us, 7), passed(duration-time.Microsecond)), goesOn, "",
+		},
+		"the deadline of a renewal": { // out of step with the checks every 100 ms
+			then(passed(37*time.Millisecond), wrote(us, 7), passed(duration)), ends, ranOut,
+		},
+		"the deadline of a late renewal": {
+			then(passed(8*time.Second), wrote(us, 7, ahead(-7*time.Second)), passed(duration)),
+			ends, "it ran out: the last Lease was 7.0 s old on arrival, and lasts 15 s",
+		},
+		"the deadline, by a clock that is ahead": {
+			then(stepped(10*time.Second), wrote(us, 7, ahead(-9*time.Second)), passed(duration)),
+			ends, "it ran out: the last Lease was 9.0" + lateAfter,
+		},
+		"renewed at the deadline": {then(passed(duration), wrote(us, 7)), replaced, ranOut},
+		"renewed after a suspend": {then(suspended(duration), wrote(us, 7)), replaced, ranOut},
+		"lost after a suspend":    {then(suspended(duration), wrote(them, 8)), ends, ranOut},
+		"the clock jumps and back, with a check": {
+			then(stepped(duration), checked, stepped(-duration), wrote(us, 7)), replaced, ranOut,
+		},
+		"the clock jumps and back, with a refusal": {
+			then(stepped(duration), refused, stepped(-duration), wrote(us, 7)), replaced, ranOut,
+		},
+		"its last renewal is taken back after the first deadline": {func(c *testTerms) {
+			earlier := c.leaseOf(ns, us, 7)
+			then(passed(duration/2), wrote(us, 7), passed(duration/2+37*time.Millisecond))(c)
+			c.Observe(earlier)
+		}, ends, "it ran out: the last Lease was 15.0" + lateAfter},
+
+		"the same Lease after a step back": {then(stepped(-time.Hour), again, passed(duration)), ends, ranOut + hourAhead},
+		"the same list after a step back": {
+			then(stepped(-time.Hour), listedAgain, passed(duration)), ends, ranOut + hourAhead,
+		},
+		"renewed after a step back, at the first deadline": {
+			then(renewedAfterStep(-time.Hour), passed(duration/2)), ends, ranOut + hourAhead,
+		},
+		"renewed after a step back, just before the first deadline": {
+			then(renewedAfterStep(-time.Hour), passed(duration/2-1)), goesOn, "",
+		},
+		"renewed after a jump, at its deadline by the wall clock": {
+			then(renewedAfterStep(duration/4), passed(duration*3/4)),
+			ends, "it ran out: the last Lease was 3.8 s old on arrival, and lasts 15 s",
+		},
+		"renewed after a jump, just before that": {
+			then(renewedAfterStep(duration/4), passed(duration*3/4-1)), goesOn, "",
+		},
+
+		"a list with the Lease":                {listedAgain, goesOn, ""},
+		"a list without the Lease":             {listed(""), ends, gone},
+		"a list of its namespace":              {listed(ns), ends, gone},
+		"a list of another namespace":          {listed("other"), goesOn, ""},
+		"a list, beside many namespaces":       {then(many, listed("")), ends, gone},
+		"a list of its namespace, beside many": {then(many, listed(ns)), ends, gone},
+		"a Lease of another name and cluster":  {wrote(them, 8, named("new")), ends, "west.fleet leads in epoch 8"},
+		"a Lease of another name replaces it":  {then(wrote(us, 7, named("new")), deleted(leaseName)), goesOn, ""},
+		"a Lease of a later epoch is deleted":  {then(wrote(us, 8, named("new")), deleted("new")), ends, nextBegan},
+		"one of two is deleted after a step back": {
+			then(wrote(us, 7, named("new")), stepped(-time.Hour), deleted("new")), ends, gone,
+		},
+	} {
+		begin := func(t *testing.T) (c *testTerms, first member.Term, ctx context.Context) {
+			c = newTestTerms(t)
+			c.write(ns, us, 7)
+			first, _ = c.Term(ns)
+			ctx, done := contextOf(t, c, ns)
+			t.Cleanup(done)
+			row.happens(c)
+			return c, first, ctx
+		}
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				c := newCluster(t)
-				c.write(ns, us, 7)
-				first, _ := c.Term(ns)
-				happens(c)
-				c.write(ns, us, 7)
-				second, ok := c.Term(ns)
-				if !ok || second == first || first.Holds() {
-					t.Errorf("after the renewal: leads = %v, in the same term = %v, which holds = %v; want another term",
-						ok, second == first, first.Holds())
+				c, first, ctx := begin(t)
+				err := member.Check(ctx)
+				if goes := row.want == goesOn; first.Holds() != goes || (err == nil) != goes ||
+					!goes && (!errors.Is(err, member.ErrNotBegun) || !errors.Is(err, member.ErrLost)) {
+					t.Errorf("the term holds = %v, Check = %v", first.Holds(), err)
+				}
+				now, leads := c.Term(ns)
+				if leads != (row.want == goesOn || row.want == replaced) || leads && (now == first) != (row.want == goesOn) {
+					t.Errorf("leads = %v, in the same term = %v", leads, now == first)
+				}
+			})
+			synctest.Test(t, func(t *testing.T) { // without a check
+				_, _, ctx := begin(t)
+				if row.want == endsSoon {
+					pass(recheck)
+				}
+				synctest.Wait() // a timer that is due now has fired
+				const over = "the term is over: namespace shop, epoch 7: "
+				if cause := context.Cause(ctx); row.want == goesOn && cause != nil ||
+					row.want != goesOn && (!errors.Is(cause, member.ErrLost) || cause.Error() != over+row.why) {
+					t.Errorf("the context ended because of %v\nwant %s", cause, over+row.why)
 				}
 			})
 		})
 	}
 }
 
-// renewAfterStep lets a term begin, and sees its renewal half a duration later, when the wall clock
-// has just been stepped.
-func (c *cluster) renewAfterStep(step time.Duration) {
-	c.write(ns, us, 7)
-	pass(duration / 2)
-	l := c.leaseOf(ns, us, 7)
-	c.clock.Step(step)
-	c.Observe(l)
-}
-
-func (c *cluster) noContext() {
-	c.t.Helper()
-	if _, cancel, err := c.Context(c.t.Context(), ns); err == nil {
-		cancel()
-		c.t.Error("got a context, want none")
+// A clock that is ahead makes Leases arrive old, and terms run out early. The next one begins no earlier than one
+// duration after the last one began, unless it has another epoch or its Lease arrives in time.
+func TestTerm_WaitsAfterOneThatRanOutEarly(t *testing.T) {
+	type row struct {
+		first, second time.Duration // the age of the Leases
+		epoch         int64         // of the second
+		leads         bool
 	}
+	each(t, map[string]row{
+		"old again":                    {12 * time.Second, 12 * time.Second, 7, false},
+		"old again, in the next epoch": {12 * time.Second, 12 * time.Second, 8, true},
+		"in time":                      {5 * time.Second, 0, 7, true}, // as a reader that starts finds the first
+	}, func(t *testing.T, row row) {
+		c := newTestTerms(t)
+		c.write(ns, us, 7, ahead(-row.first))
+		pass(duration - row.first + recheck)
+		if c.leads() {
+			t.Error("leads after the term")
+		}
+		c.write(ns, us, row.epoch, ahead(-row.second))
+		s := c.State(ns)
+		if s.Leads != row.leads || strings.Contains(s.Why, "; the next term begins 15 s after this one began") == row.leads {
+			t.Errorf("State = %+v, want leads = %v", s, row.leads)
+		}
+	})
 }
 
-func TestZeroTermNeverHolds(t *testing.T) {
+func TestTerm_StaysTheSameThroughRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestTerms(t)
+		c.write(ns, us, 7)
+		first, _ := c.Term(ns)
+		expect := func(remaining time.Duration) {
+			t.Helper()
+			if now, _ := c.Term(ns); now != first || first.Epoch() != 7 || first.Cluster() != us ||
+				first.Remaining() != remaining {
+				t.Errorf("term of %s in epoch %d for %v, want the same for %v",
+					first.Cluster(), first.Epoch(), first.Remaining(), remaining)
+			}
+		}
+		pass(5 * time.Second)
+		expect(duration - 5*time.Second)
+		c.write(ns, us, 7)
+		expect(duration)
+		c.write(ns, us, 8)
+		if next, _ := c.Term(ns); next.Epoch() != 8 || first.Remaining() != 0 {
+			t.Errorf("in epoch %d, the term before for %v", next.Epoch(), first.Remaining())
+		}
+	})
 	var zero member.Term
-	if zero.Holds() || zero.Remaining() != 0 || zero.Epoch() != 0 {
-		t.Errorf("the zero Term holds = %v, remaining %v, epoch %d", zero.Holds(), zero.Remaining(), zero.Epoch())
+	if zero.Holds() || zero.Remaining() != 0 || zero.Epoch() != 0 || zero.Cluster() != "" {
+		t.Errorf("the zero Term holds = %v, for %v, in epoch %d", zero.Holds(), zero.Remaining(), zero.Epoch())
 	}
 }
 
-// FuzzObserve checks that whatever a Lease says, this cluster leads only where the
-// naive rule that protocol readers in other languages use agrees, however often
-// and in whatever state of the clock it is seen.
+// slowClock runs a function while it is read, once.
+type slowClock struct {
+	*clocktest.Bubble
+	during func()
+}
+
+func (c *slowClock) Now() lease.Reading {
+	if f := c.during; f != nil {
+		c.during = nil
+		f()
+	}
+	return c.Bubble.Now()
+}
+
+func TestTerm_CountsARenewalThatArrivesDuringACheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newTestHub(t)
+		clock := &slowClock{Bubble: h.clock}
+		terms := member.NewTerms(clock, skew)
+		terms.Observe(h.leaseOf(ns, us, 7))
+		term, _ := terms.Term(ns)
+		h.clock.Suspend(duration / 2)
+		clock.during = func() {
+			terms.Observe(h.leaseOf(ns, us, 7))
+			h.clock.Suspend(duration / 2)
+		}
+		if !term.Holds() || term.Remaining() != duration/2 {
+			t.Errorf("the renewed term holds = %v, for %v", term.Holds(), term.Remaining())
+		}
+	})
+}
+
+// FuzzObserve checks that whatever a Lease says, this cluster leads only where the naive rule of readers in other
+// languages agrees, however often and in whatever state of the clock it is observed.
 func FuzzObserve(f *testing.F) {
 	f.Add(us, us, int32(7), int32(15), int64(0), int64(0), "true")
 	f.Add(us, them, int32(7), int32(15), int64(0), int64(0), "true")
 	f.Add(us, us, int32(-1), int32(-15), int64(time.Hour), int64(-time.Hour), "true")
 	f.Add("", "", int32(1<<30), int32(1<<30), int64(-time.Hour), int64(time.Hour), "")
 	f.Fuzz(func(t *testing.T, cluster, holder string, epoch, seconds int32, renewedAgo, stepped int64, label string) {
-		c := newCluster(t)
-		l := c.leaseOf(ns, holder, 1)
-		l.Labels[v1alpha1.ManagedLabel] = label
-		l.Annotations[v1alpha1.ClusterAnnotation] = cluster
-		l.Spec.LeaseTransitions, l.Spec.LeaseDurationSeconds = &epoch, &seconds
-		l.Spec.RenewTime.Time = l.Spec.RenewTime.Add(-time.Duration(renewedAgo))
+		c := newTestTerms(t)
+		l := c.leaseOf(ns, holder, 1, ahead(-time.Duration(renewedAgo)), lasting(seconds))
+		l.Labels[v1alpha1.ManagedLabel], l.Annotations[v1alpha1.ClusterAnnotation] = label, cluster
+		l.Spec.LeaseTransitions = &epoch
 		for range 2 {
 			c.Observe(l)
 			now := c.clock.Now().Wall

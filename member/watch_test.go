@@ -2,63 +2,222 @@ package member_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-
 	"github.com/leasecast/leasecast/member"
 )
 
-// never is a StaleAfter by which no list comes in a test but those for news that are missing.
+// never is a StaleAfter by which no list comes in a test but those for renewals that are overdue.
 const never = 10 * time.Minute
 
-// leading returns a reader that watches all namespaces, and leads in so many.
-func leading(t *testing.T, namespaces int, staleAfter time.Duration) *reader {
+// leading returns a Member that watches all namespaces, and leads in so many.
+func leading(t *testing.T, namespaces int) *testMember {
 	t.Helper()
-	r := newReaderWith(t, member.Options{StaleAfter: staleAfter})
+	r := startTestMember(t, member.Options{StaleAfter: never})
 	r.renew(namespaces)
-	t.Cleanup(r.start(t))
-	if err := r.WaitForSync(within(t)); err != nil {
-		t.Fatal(err)
-	}
 	synctest.Wait()
 	return r
 }
 
 // renew renews the term in each of the namespaces.
-func (r *reader) renew(namespaces int) {
+func (r *testMember) renew(namespaces int) {
 	for i := range namespaces {
-		r.put(r.cluster.leaseOf(name(i), us, 7))
+		r.write(name(i), us, 7)
 	}
 }
 
-func name(i int) string { return fmt.Sprintf("team-%d", i) }
-
-// healthy tells what Healthz says.
-func (r *reader) healthy(t *testing.T, want bool, when string) {
-	t.Helper()
-	if err := r.Healthz(nil); (err == nil) != want {
-		t.Errorf("%s: Healthz = %v, want healthy: %v", when, err, want)
-	}
-}
-
-func TestASilentlyDeadWatchCostsNoTerm(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := leading(t, 3, never)
-		ctx, cancel, err := r.Context(t.Context(), name(0))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer cancel()
-		for range 4 {
+func TestWatch_ThatDiedSilentlyCostsNoTerm(t *testing.T) {
+	each(t, map[string]func(t *testing.T, r *testMember){
+		"again and again": func(t *testing.T, r *testMember) {
+			for range 4 {
+				r.strand()
+				for range 6 {
+					pass(duration / 3)
+					r.renew(3)
+					if err := r.Healthz(nil); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		},
+		"and the next list hangs": func(_ *testing.T, r *testMember) {
 			r.strand()
+			r.delay(time.Hour)
+			for before := r.lists(); r.lists() == before; {
+				pass(10 * time.Millisecond)
+			}
+			r.delay(0)
+			r.renew(1)
+			pass(duration / 2)
+		},
+	}, func(t *testing.T, happens func(t *testing.T, r *testMember)) {
+		r := leading(t, 3)
+		ctx, done := contextOf(t, r, name(0))
+		defer done()
+		happens(t, r)
+		if ctx.Err() != nil {
+			t.Errorf("the term ended: %v", context.Cause(ctx))
+		}
+	})
+	each(t, map[string]func(r *testMember){
+		"but lists take longer than is left": func(r *testMember) {
+			r.strand()
+			r.delay(4 * time.Second)
 			for range 6 {
 				pass(duration / 3)
-				r.renew(3)
-				r.healthy(t, true, "the term goes on")
+				r.renew(1)
+			}
+		},
+		"but the machine sleeps past it": func(r *testMember) {
+			r.strand()
+			r.clock.Suspend(time.Minute)
+			r.renew(1)
+			pass(time.Second)
+		},
+	}, func(t *testing.T, happens func(r *testMember)) {
+		r := leading(t, 1)
+		if happens(r); !r.leads(name(0)) {
+			t.Error("does not lead again")
+		}
+	})
+}
+
+func TestList_ComesWhenLessThanAThirdOfATermIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := leading(t, 1)
+		before := r.lists()
+		for _, step := range []struct {
+			when   string
+			passes time.Duration
+			lists  int
+			leads  bool
+		}{
+			{"a third is left", duration * 2 / 3, 0, true},
+			// By so much it may wait, so that not all readers ask at once.
+			{"a quarter is left", duration/12 + 2*recheck, 1, true},
+			{"one renewal is overdue for long", duration/4 - 2*recheck, 1, false},
+		} {
+			pass(step.passes)
+			if got := r.lists() - before; got != step.lists || r.leads(name(0)) != step.leads {
+				t.Errorf("%s: %d lists, leads = %v; want %d, %v", step.when, got, !step.leads, step.lists, step.leads)
+			}
+			if r.locked(func() {
+				if len(r.streams) != 1 {
+					t.Errorf("%s: %d watches, want one", step.when, len(r.streams))
+				}
+			}); r.Healthz(nil) != nil {
+				t.Errorf("%s: Healthz = %v, although the API server answers", step.when, r.Healthz(nil))
+			}
+		}
+	})
+}
+
+func TestList_IsOneForManyTermsOfASilentHub(t *testing.T) {
+	type row struct {
+		apart time.Duration // from the end of one term to the end of the next
+		most  int
+	}
+	each(t, map[string]row{
+		"all terms run out at once": {0, 1},
+		"one after the other":       {duration / 3 / 500, 4},
+	}, func(t *testing.T, row row) {
+		r := leading(t, 0)
+		for i := range 500 {
+			r.write(name(i), us, 7)
+			pass(row.apart)
+		}
+		synctest.Wait()
+		before := r.lists()
+		pass(duration)
+		if got := r.lists() - before; got < 1 || got > row.most {
+			t.Errorf("%d lists, want at least one and at most %d", got, row.most)
+		}
+	})
+}
+
+func TestList_ComesAtTheLatestAfterHalfOfStaleAfter(t *testing.T) {
+	started(t, member.Options{}, func(t *testing.T, r *testMember) {
+		pass(time.Hour)
+		if got, most := r.lists(), int(time.Hour/(staleAfter/4)); got > most || got < most/2 {
+			t.Errorf("%d lists in an hour, want %d to %d", got, most/2, most)
+		}
+		lists, since := r.lists(), time.Duration(0)
+		for range time.Hour / time.Second {
+			if pass(time.Second); r.lists() > lists {
+				lists, since = r.lists(), 0
+			} else if since += time.Second; since >= staleAfter/2 {
+				t.Fatalf("no list for %v, want less than %v between two", since, staleAfter/2)
+			}
+		}
+	})
+}
+
+func TestWatch_OfALeaseWithoutADurationGoesOn(t *testing.T) {
+	each(t, map[string]bool{"listed": true, "watched": false}, func(t *testing.T, listed bool) {
+		r := newTestMember(t, member.Options{})
+		if listed {
+			r.write("other", us, 7, blank)
+		}
+		r.start()
+		synctest.Wait()
+		r.write("other", us, 7, blank)
+		r.write(ns, us, 7)
+		if !r.leads(ns) || r.leads("other") {
+			t.Errorf("leads = %v, and by a Lease without a duration = %v", r.leads(ns), r.leads("other"))
+		}
+	})
+}
+
+func TestWatch_GetsAnotherConnectionForShorterTerms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := leading(t, 1)
+		before, connections := r.lists(), r.Connections()
+		r.write(name(1), us, 7, lasting(3))
+		if !r.leads(name(1)) || r.lists() != before+1 || r.Connections() == connections {
+			t.Errorf("leads = %v after %d lists, on another connection = %v",
+				r.leads(name(1)), r.lists()-before, r.Connections() != connections)
+		}
+	})
+}
+
+func TestWatch_FollowsAServerThatWasRestored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := leading(t, 2)
+		restore := r.snapshot()
+		r.write(name(1), them, 8)
+		r.write(name(2), us, 7)
+		synctest.Wait()
+		restore()
+		r.fail()
+		pass(time.Second)
+		if r.leads(name(2)) {
+			t.Error("leads by a Lease that does not exist any more")
+		}
+		r.write(name(3), us, 7)
+		if !r.leads(name(3)) {
+			t.Error("takes what happens after the restore for old")
+		}
+	})
+}
+
+func TestWatch_IsRenewedWithoutAGap(t *testing.T) {
+	started(t, member.Options{}, func(t *testing.T, r *testMember) {
+		r.write(ns, us, 7)
+		synctest.Wait()
+		ctx, done := contextOf(t, r, ns)
+		defer done()
+		term, _ := member.TermFrom(ctx)
+		for i := range 60 { // five minutes, in which each watch lasts at most 20 s
+			if i%20 == 10 {
+				r.fail()
+			}
+			pass(5 * time.Second)
+			r.write(ns, us, 7)
+			synctest.Wait()
+			if got := term.Remaining(); got != duration {
+				t.Fatalf("%v remain after the renewal, want %v", got, duration)
 			}
 		}
 		if ctx.Err() != nil {
@@ -67,166 +226,28 @@ func TestASilentlyDeadWatchCostsNoTerm(t *testing.T) {
 	})
 }
 
-func TestAFreshListComesOnlyWhenLessThanAThirdOfATermIsLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := leading(t, 1, never)
-		before := r.asks()
-		pass(duration * 2 / 3)
-		if got := r.asks(); got != before {
-			t.Errorf("%d lists with a third left, want none", got-before)
-		}
-		pass(duration/12 + 2*recheck) // by so much it may wait, so that not all readers ask at once
-		if got := r.asks(); got != before+1 {
-			t.Errorf("%d lists with a quarter left, want 1", got-before)
-		}
-		if got := r.watching(); got != 1 {
-			t.Errorf("%d watches, want one", got)
-		}
-		pass(duration/4 - 2*recheck)
-		if got := r.asks(); got != before+1 {
-			t.Errorf("%d lists for one renewal that is missing, want 1", got-before)
-		}
-		if r.leads(name(0)) {
-			t.Error("leads past the deadline")
-		}
-		r.healthy(t, true, "the hub is silent, and the API server says so")
-	})
-}
-
-func TestALeaseWithoutADurationHoldsNothingUp(t *testing.T) {
-	for name, tc := range map[string]func(t *testing.T, r *reader, l *coordinationv1.Lease) (stop func()){
-		"listed": func(t *testing.T, r *reader, l *coordinationv1.Lease) func() { r.put(l); return r.start(t) },
-		"watched": func(t *testing.T, r *reader, l *coordinationv1.Lease) func() {
-			stop := r.start(t)
-			synctest.Wait()
-			r.put(l)
-			return stop
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := newReader(t)
-				l := r.cluster.leaseOf("other", us, 7)
-				l.Spec.LeaseDurationSeconds = nil
-				defer tc(t, r, l)()
-				synctest.Wait()
-				r.put(r.cluster.leaseOf(ns, us, 7))
-				if !r.leads(ns) || r.leads("other") {
-					t.Errorf("leads = %v, and by a Lease without a duration = %v", r.leads(ns), r.leads("other"))
-				}
-			})
-		})
+func TestMember_FollowsByListsWhereWatchesFail(t *testing.T) {
+	type row struct {
+		server behavior
+		within time.Duration
 	}
-}
-
-func TestASilentHubIsNoStormOfLists(t *testing.T) {
-	for name, tc := range map[string]struct {
-		apart time.Duration // from the end of one term to the end of the next
-		most  int
-	}{
-		"all terms run out at once": {0, 1},
-		"one after the other":       {duration / 3 / 500, 4},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := leading(t, 0, never)
-				for i := range 500 {
-					r.put(r.cluster.leaseOf(fmt.Sprint("team-", i), us, 7))
-					pass(tc.apart)
-				}
-				synctest.Wait()
-				before := r.asks()
-				pass(duration)
-				if got := r.asks() - before; got < 1 || got > tc.most {
-					t.Errorf("%d lists, want at least one and at most %d", got, tc.most)
-				}
-			})
-		})
-	}
-}
-
-func TestAFreshListThatHangsLeavesTimeForAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := leading(t, 1, never)
-		ctx, cancel, err := r.Context(t.Context(), name(0))
-		if err != nil {
-			t.Fatal(err)
+	each(t, map[string]row{
+		"watches are refused":  {listsOnly, 5 * time.Second},
+		"watches end at once":  {hasty, 5 * time.Second},
+		"watches show nothing": {deaf, staleAfter/2 + staleAfter/8},
+	}, func(t *testing.T, row row) {
+		r := newTestMember(t, member.Options{})
+		r.become(row.server)
+		r.write(ns, them, 7)
+		r.start()
+		pass(time.Hour) // so that retries are as slow as they get
+		r.write(ns, us, 8, lasting(3600))
+		pass(row.within)
+		if !r.leads(ns) {
+			t.Errorf("does not lead %v after it was chosen", row.within)
 		}
-		defer cancel()
-		r.strand()
-		r.delay(time.Hour)
-		for before := r.asks(); r.asks() == before; {
-			pass(10 * time.Millisecond)
-		}
-		r.delay(0)
-		r.renew(1)
-		pass(duration / 2)
-		if ctx.Err() != nil {
-			t.Errorf("the term ended: %v", context.Cause(ctx))
-		}
-	})
-}
-
-func TestAListThatTakesLongerThanIsLeftIsWaitedForInTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := leading(t, 1, never)
-		r.strand()
-		r.delay(4 * time.Second) // at least so much longer than its time in a hurry
-		for range 6 {
-			pass(duration / 3)
-			r.renew(1)
-		}
-		if !r.leads(name(0)) {
-			t.Error("gives every list up before it is answered")
-		}
-	})
-}
-
-func TestAReaderThatWakesPastItsTermAsksAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := leading(t, 1, never)
-		r.strand()
-		r.cluster.clock.Suspend(time.Minute)
-		r.renew(1)
-		pass(time.Second)
-		if !r.leads(name(0)) {
-			t.Error("does not lead a second after it woke")
-		}
-	})
-}
-
-func TestATermShorterThanAnyBeforeHasAnotherConnectionMadeAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := leading(t, 1, never)
-		before, line := r.asks(), r.Connections()
-		l := r.cluster.leaseOf(name(1), us, 7)
-		*l.Spec.LeaseDurationSeconds = 3
-		r.put(l)
-		synctest.Wait()
-		if r.asks() != before+1 || r.Connections() == line || !r.leads(name(1)) {
-			t.Errorf("%d lists, on another connection = %v, leads = %v",
-				r.asks()-before, r.Connections() != line, r.leads(name(1)))
-		}
-	})
-}
-
-func TestAServerThatWasRestoredIsBelieved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := leading(t, 2, never)
-		past := r.snapshot()
-		r.put(r.cluster.leaseOf(name(1), them, 8))
-		r.put(r.cluster.leaseOf(name(2), us, 7))
-		synctest.Wait()
-		r.restore(past)
-		r.fail()
-		pass(time.Second)
-		if r.leads(name(2)) {
-			t.Error("leads by a Lease that does not exist any more")
-		}
-		r.put(r.cluster.leaseOf(name(3), us, 7))
-		synctest.Wait()
-		if !r.leads(name(3)) {
-			t.Error("what happens after the restore is taken for old")
+		if asked, limit := len(r.requests("")), 2*3600; asked > limit {
+			t.Errorf("%d requests in an hour, want at most %d", asked, limit)
 		}
 	})
 }

@@ -177,7 +177,7 @@ type Timings struct {
 
 // Health says when a cluster counts as lost and when as recovered. The hub judges by
 // its own requests: an authenticated read and the write path of renewals. Conditions of
-// Cluster API are shown as hints and decide nothing.
+// Cluster API decide nothing.
 type Health struct {
 	// unreachableAfterMilliseconds is how long the reads or the writes of a cluster may go
 	// without an answer before it counts as lost. The hub counts from the sending of the

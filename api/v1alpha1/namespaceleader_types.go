@@ -28,9 +28,9 @@ type NamespaceLeader struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is the record. The hub decides by it, so it belongs into every backup. The hub puts
-	// an edit by anybody else right.
-	// +optional
+	// spec is the record. The hub decides by it, so it belongs into every backup. API servers
+	// refuse edits by others.
+	// +required
 	Spec NamespaceLeaderSpec `json:"spec,omitempty,omitzero"`
 	// status explains the record to people. The hub decides nothing by it.
 	// +optional
@@ -60,7 +60,9 @@ const NoHub = "none"
 
 // NamespaceLeaderSpec is the record. Only the hub writes it, by compare-and-swap.
 //
-// +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.epoch) || has(self.epoch) && self.epoch >= oldSelf.epoch",message="the epoch of a record never falls: to go back to a record of a backup, delete this one and create the other"
+// +kubebuilder:validation:XValidation:rule="self.state != 'Leading' || has(self.leader) && has(self.epoch) && has(self.leaseDurationSeconds) && has(self.leaseName)",message="a record that is Leading has leader, epoch, leaseDurationSeconds and leaseName"
+// +kubebuilder:validation:XValidation:rule="self.state != 'Vacant' || !has(self.leader)",message="a record that is Vacant has no leader"
 type NamespaceLeaderSpec struct {
 	// leader is the Cluster that leads, or that is being drained. It is absent when nobody leads.
 	// +optional
@@ -70,21 +72,23 @@ type NamespaceLeaderSpec struct {
 	// epoch is the fencing token of the term. It rises with every term and never falls.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
 	Epoch int64 `json:"epoch,omitempty"`
 	// revokedEpoch is the epoch of a leader that the hub told to stop before its deadline. The
 	// epoch is then that of the revocation: nobody leads in it, and the leader never goes on
 	// in its own.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
 	RevokedEpoch int64 `json:"revokedEpoch,omitempty"`
 	// state is where the namespace is between one leader and the next.
-	// +optional
+	// +required
 	State RecordState `json:"state,omitempty"`
 	// reason says why the record is as it is.
 	// +optional
 	Reason reason.Reason `json:"reason,omitempty"` //nolint:kubeapilinter // its type bounds its length, in another package
 	// since is when leader and state became what they are, by the hub's clock.
-	// +optional
+	// +required
 	Since *metav1.MicroTime `json:"since,omitempty"`
 	// acquireTime is the start of the leader's term, by the hub's clock.
 	// +optional
@@ -92,16 +96,19 @@ type NamespaceLeaderSpec struct {
 	// leaseDurationSeconds is the longest lease duration that the Leases of this term may carry.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600
 	LeaseDurationSeconds int32 `json:"leaseDurationSeconds,omitempty"`
 	// maxClockSkewMilliseconds is the largest clock skew under which the Leases of this term
 	// may have been sent. The next term begins that much later.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600000
 	MaxClockSkewMilliseconds int32 `json:"maxClockSkewMilliseconds,omitempty"`
 	// stopTimeSeconds is the longest stop time of a fenced lock that the Leases of this term
 	// may have opened. The next term begins that much later.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=18000
 	StopTimeSeconds int32 `json:"stopTimeSeconds,omitempty"`
 	// openLocks are the fenced locks that may be held where the leader is, as namespace/name.
 	// A lock that the policy fences and that is not listed is refused in every cluster: it
@@ -192,11 +199,6 @@ type Candidate struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Readers int32 `json:"readers,omitempty"`
-	// hint is what Cluster API says about the Cluster. It decides nothing.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=256
-	Hint string `json:"hint,omitempty"`
 }
 
 // Change is one entry of the history: who led from when, and why.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/go-logr/zapr"
@@ -23,6 +24,9 @@ import (
 
 // version is stamped by the linker (see Makefile).
 var version = "devel"
+
+// maxVerbosity is more than any message asks for. Larger values would overflow zap's type.
+const maxVerbosity = 10
 
 func main() {
 	began, ctx := time.Now(), ctrl.SetupSignalHandler()
@@ -59,20 +63,13 @@ func run(ctx context.Context) error {
 		fmt.Println("leasecast-hub", version, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
 		return nil
 	}
-	if err := limitMemory(); err != nil {
-		return err
-	}
-	var err error
-	if o.FleetNamespaces, err = namespaces(fleets); err != nil {
-		return err
+	o.FleetNamespaces = strings.FieldsFunc(fleets, func(r rune) bool { return r == ',' || r == ' ' })
+	if fleets != "" && len(o.FleetNamespaces) == 0 {
+		return fmt.Errorf("--namespace=%q names no namespace: give names, or leave it out for all", fleets)
 	}
 
-	logLevel, err := level(verbose)
-	if err != nil {
-		return err
-	}
 	zapConfig := zap.NewProductionConfig()
-	zapConfig.Level = zap.NewAtomicLevelAt(logLevel)
+	zapConfig.Level = zap.NewAtomicLevelAt(zapcore.Level(-min(max(verbose, 0), maxVerbosity)))
 	zapConfig.Sampling = nil
 	zapConfig.EncoderConfig.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	zl, err := zapConfig.Build()

@@ -177,6 +177,12 @@ func (c *chart) deployment(o *unstructured.Unstructured) error {
 	}
 	c.values["logVerbosity"] = 0
 	c.values["fleetNamespaces"] = []any{fleetNamespace}
+	for _, e := range manager["env"].([]any) {
+		if e := e.(map[string]any); e["name"] == "GOMEMLIMIT" {
+			c.values["goMemLimit"] = e["value"]
+			e["value"] = c.says("{{ quote .Values.goMemLimit }}")
+		}
+	}
 	c.values["resources"] = manager["resources"]
 	manager["resources"] = c.says("{{ toJson .Values.resources }}")
 	for name, value := range map[string]any{

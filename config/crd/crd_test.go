@@ -84,16 +84,8 @@ func mustBeDescribed(t *testing.T, path string, schema apiextensionsv1.JSONSchem
 
 func TestWhatKubectlPrints(t *testing.T) {
 	c := newClient(t)
-	since := metav1.NewMicroTime(time.Now().Add(-90 * time.Second))
-	record := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "printed"}}
-	record.Spec = v1alpha1.NamespaceLeaderSpec{
-		Leader: "east",
-		State:  v1alpha1.StateLeading,
-		Epoch:  7,
-		Reason: reason.Elected,
-		Next:   "west",
-		Since:  &since,
-		Policy: "shop",
+	record := &v1alpha1.NamespaceLeader{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "printed"}, Spec: leading(),
 	}
 	if err := c.Create(t.Context(), record); err != nil {
 		t.Fatal(err)
@@ -177,18 +169,43 @@ func printed(t *testing.T, resource string) *metav1.Table {
 }
 
 func TestRecordIsCheckedWhenItIsWritten(t *testing.T) {
+	const (
+		falls      = "the epoch of a record never falls"
+		incomplete = "a record that is Leading has leader, epoch, leaseDurationSeconds and leaseName"
+		led        = "a record that is Vacant has no leader"
+	)
 	type record = v1alpha1.NamespaceLeader
+	in := func(s v1alpha1.RecordState) func(*record) {
+		return func(o *record) { o.Spec.State, o.Spec.Leader = s, "" }
+	}
 	tests := map[string]struct {
-		change func(*v1alpha1.NamespaceLeader)
+		change func(*record)
 		want   string
 	}{
-		"an empty record":      {func(*record) {}, admitted},
-		"each state: Leading":  {func(o *record) { o.Spec.State = v1alpha1.StateLeading }, admitted},
-		"each state: Vacant":   {func(o *record) { o.Spec.State = v1alpha1.StateVacant }, admitted},
-		"each state: Draining": {func(o *record) { o.Spec.State = v1alpha1.StateDraining }, admitted},
-		"each state: Retired":  {func(o *record) { o.Spec.State = v1alpha1.StateRetired }, admitted},
-		"no state of its own":  {func(o *record) { o.Spec.State = "Resting" }, `Unsupported value: "Resting"`},
-		"no epoch below 0":     {func(o *record) { o.Spec.Epoch = -1 }, "epoch in body should be greater than or equal to 1"},
+		"as it is":         {func(*record) {}, admitted},
+		"the next epoch":   {func(o *record) { o.Spec.Epoch++ }, admitted},
+		"an epoch before":  {func(o *record) { o.Spec.Epoch-- }, falls},
+		"no epoch":         {func(o *record) { o.Spec.State, o.Spec.Epoch = v1alpha1.StateDraining, 0 }, falls},
+		"no epoch below 0": {func(o *record) { o.Spec.Epoch = -1 }, "should be greater than or equal to 1"},
+		"no epoch that no Lease can have": {
+			func(o *record) { o.Spec.Epoch = 1 << 31 }, "less than or equal to 2147483647",
+		},
+		"nobody leads":                {in(v1alpha1.StateVacant), admitted},
+		"a leader that nobody is":     {func(o *record) { o.Spec.State = v1alpha1.StateVacant }, led},
+		"a term that ends":            {func(o *record) { o.Spec.State = v1alpha1.StateDraining }, admitted},
+		"a term that ends, of nobody": {in(v1alpha1.StateDraining), admitted},
+		"retired":                     {in(v1alpha1.StateRetired), admitted},
+		"a state that there is not":   {func(o *record) { o.Spec.State = "Resting" }, `Unsupported value: "Resting"`},
+		"no state":                    {func(o *record) { o.Spec.State = "" }, "spec.state: Required value"},
+		"no time of the last change":  {func(o *record) { o.Spec.Since = nil }, "spec.since: Required value"},
+		"Leading, without a leader":   {func(o *record) { o.Spec.Leader = "" }, incomplete},
+		"Leading, without a D":        {func(o *record) { o.Spec.LeaseDurationSeconds = 0 }, incomplete},
+		"Leading, without a Lease":    {func(o *record) { o.Spec.LeaseName = "" }, incomplete},
+		"a D above all policies'":     {func(o *record) { o.Spec.LeaseDurationSeconds = 3601 }, "or equal to 3600"},
+		"a clock skew above all policies'": {
+			func(o *record) { o.Spec.MaxClockSkewMilliseconds = 3600_001 }, "less than or equal to 3600000",
+		},
+		"a stop time above all policies'": {func(o *record) { o.Spec.StopTimeSeconds = 18_001 }, "or equal to 18000"},
 		"one priority per Cluster": {func(o *record) {
 			o.Spec.ObservedPriorities = []v1alpha1.ObservedPriority{{Name: "a"}, {Name: "a"}}
 		}, "Duplicate value"},
@@ -203,9 +220,10 @@ func TestRecordIsCheckedWhenItIsWritten(t *testing.T) {
 		},
 	}
 	c := newClient(t)
+	mustBe(t, c.Create(t.Context(), object(t, "NamespaceLeader", "")), "spec: Required value")
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			record := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "test-"}}
+			record := &record{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "test-"}, Spec: leading()}
 			if err := c.Create(t.Context(), record); err != nil {
 				t.Fatal(err)
 			}
@@ -218,6 +236,15 @@ func TestRecordIsCheckedWhenItIsWritten(t *testing.T) {
 			}
 			mustBe(t, err, test.want)
 		})
+	}
+}
+
+// leading is the record of a term of east.
+func leading() v1alpha1.NamespaceLeaderSpec {
+	since := metav1.NewMicroTime(time.Now().Add(-90 * time.Second))
+	return v1alpha1.NamespaceLeaderSpec{
+		Leader: "east", State: v1alpha1.StateLeading, Epoch: 7, Reason: reason.Elected, Next: "west", Since: &since,
+		LeaseDurationSeconds: 15, LeaseName: v1alpha1.DefaultLeaseName, Policy: "shop",
 	}
 }
 

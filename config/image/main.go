@@ -11,14 +11,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
+	"testing/fstest"
 	"time"
 )
 
 // certificates are the machine's, for kubeconfigs that name no authority.
-const certificates = "/etc/ssl/certs/ca-certificates.crt"
+const certificates = "etc/ssl/certs/ca-certificates.crt"
 
 func main() {
 	programs := flag.String("program", "", "comma-separated static programs; the image runs the first")
@@ -32,56 +32,43 @@ func main() {
 	}
 }
 
-type file struct {
-	name    string
-	mode    int64
-	content []byte
-}
-
 func run(programs, name, arch, out string) error {
 	if programs == "" || name == "" || arch == "" || out == "" {
 		return errors.New("-program, -name, -arch and -out are needed")
 	}
-	var files []file
-	for program := range strings.SplitSeq(programs, ",") {
+	all := strings.Split(programs, ",")
+	files := fstest.MapFS{}
+	for _, program := range all {
 		binary, err := os.ReadFile(program)
 		if err != nil {
 			return err
 		}
-		files = append(files, file{"/" + filepath.Base(program), 0o755, binary})
+		files[filepath.Base(program)] = &fstest.MapFile{Mode: 0o755, Data: binary}
 	}
-	roots, err := os.ReadFile(certificates)
-	switch {
-	case err == nil:
-		files = append(files, file{certificates, 0o644, roots})
-	case !errors.Is(err, os.ErrNotExist):
+	roots, err := os.ReadFile("/" + certificates)
+	if err == nil {
+		files[certificates] = &fstest.MapFile{Mode: 0o644, Data: roots}
+	} else if !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	layer, err := archive(files)
-	if err != nil {
-		return err
-	}
-	config, err := json.Marshal(map[string]any{
+	layer, layerErr := archive(files)
+	config, configErr := json.Marshal(map[string]any{
 		"architecture": arch, "os": "linux", "created": time.Unix(0, 0).UTC(),
-		"config": map[string]any{"Entrypoint": []string{files[0].name}, "User": "65532:65532", "WorkingDir": "/"},
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digest(layer)}},
+		"config": map[string]any{
+			"Entrypoint": []string{"/" + filepath.Base(all[0])}, "User": "65532:65532", "WorkingDir": "/",
+		},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer))}},
 	})
-	if err != nil {
+	configName := fmt.Sprintf("%x.json", sha256.Sum256(config))
+	manifest, err := json.Marshal([]map[string]any{
+		{"Config": configName, "RepoTags": []string{name}, "Layers": []string{"layer.tar"}},
+	})
+	if err := errors.Join(layerErr, configErr, err); err != nil {
 		return err
 	}
-	configName := digest(config)[len("sha256:"):] + ".json"
-	manifest, err := json.Marshal([]map[string]any{{
-		"Config":   configName,
-		"RepoTags": []string{name},
-		"Layers":   []string{"layer.tar"},
-	}})
-	if err != nil {
-		return err
-	}
-	image, err := archive([]file{
-		{"manifest.json", 0o644, manifest},
-		{configName, 0o644, config},
-		{"layer.tar", 0o644, layer},
+	image, err := archive(fstest.MapFS{
+		"manifest.json": {Mode: 0o644, Data: manifest}, configName: {Mode: 0o644, Data: config},
+		"layer.tar": {Mode: 0o644, Data: layer},
 	})
 	if err != nil {
 		return err
@@ -89,54 +76,10 @@ func run(programs, name, arch, out string) error {
 	return os.WriteFile(out, image, 0o644)
 }
 
-func digest(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }
-
 // archive is the same for the same files.
-func archive(files []file) ([]byte, error) {
+func archive(files fstest.MapFS) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	made := map[string]bool{".": true, "/": true}
-	var folder func(string) error
-	folder = func(name string) error {
-		if made[name] {
-			return nil
-		}
-		if err := folder(path.Dir(name)); err != nil {
-			return err
-		}
-		made[name] = true
-		return w.WriteHeader(&tar.Header{
-			Typeflag: tar.TypeDir,
-			Name:     trim(name) + "/",
-			Mode:     0o755,
-			ModTime:  time.Unix(0, 0),
-		})
-	}
-	for _, f := range files {
-		if err := folder(path.Dir(f.name)); err != nil {
-			return nil, err
-		}
-		header := &tar.Header{
-			Typeflag: tar.TypeReg,
-			Name:     trim(f.name),
-			Mode:     f.mode,
-			Size:     int64(len(f.content)),
-			ModTime:  time.Unix(0, 0),
-		}
-		if err := w.WriteHeader(header); err != nil {
-			return nil, err
-		}
-		if _, err := w.Write(f.content); err != nil {
-			return nil, err
-		}
-	}
-	err := w.Close()
+	err := errors.Join(w.AddFS(files), w.Close())
 	return b.Bytes(), err
-}
-
-func trim(name string) string {
-	for len(name) > 0 && name[0] == '/' {
-		name = name[1:]
-	}
-	return name
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // Ours is what the paths of this repository's modules begin with.
@@ -34,25 +36,18 @@ type Module struct{ dir string }
 // NewModule makes a module of files in an empty folder. It requires the named module of the checkout in root: api or
 // member. That fixes the versions of all else, as no version is asked for.
 func NewModule(ctx context.Context, dir, root, requires string, files map[string]string) (*Module, error) {
-	sums, err := os.ReadFile(filepath.Join(root, requires, "go.sum"))
-	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "go.sum"), sums, 0o600); err != nil {
-		return nil, err
-	}
-	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			return nil, err
+	return must.Return(func() *Module {
+		sums := must.Get(os.ReadFile(filepath.Join(root, requires, "go.sum")))
+		must.Do(os.WriteFile(filepath.Join(dir, "go.sum"), sums, 0o600))
+		for name, text := range files {
+			must.Do(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 		}
-	}
-	m := &Module{dir}
-	if _, err := m.Go(ctx, "mod", "init", "example.com/shops"); err != nil {
-		return nil, err
-	}
-	_, err = m.Go(ctx, "mod", "edit", "-go="+Version(root, requires, "go"), "-require="+Ours+"/"+requires+"@v0.1.0",
-		"-replace="+Ours+"/member="+filepath.Join(root, "member"), "-replace="+Ours+"/api="+filepath.Join(root, "api"))
-	return m, err
+		m := &Module{dir}
+		must.Get(m.Go(ctx, "mod", "init", "example.com/shops"))
+		must.Get(m.Go(ctx, "mod", "edit", "-go="+Version(root, requires, "go"), "-require="+Ours+"/"+requires+"@v0.1.0",
+			"-replace="+Ours+"/member="+filepath.Join(root, "member"), "-replace="+Ours+"/api="+filepath.Join(root, "api")))
+		return m
+	})
 }
 
 // Go runs a command of Go in the module, and returns what it prints.
@@ -60,14 +55,13 @@ func (m *Module) Go(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = m.dir
 	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
+	var said strings.Builder
+	cmd.Stderr = &said
 	out, err := cmd.Output()
 	if err != nil {
-		if exit, ok := err.(*exec.ExitError); ok { //nolint:errorlint // nothing wraps it
-			err = fmt.Errorf("%w\n%s", err, exit.Stderr)
-		}
-		return "", fmt.Errorf("go %s: %w", strings.Join(args, " "), err)
+		err = fmt.Errorf("%s: %w\n%s", cmd, err, said.String())
 	}
-	return string(out), nil
+	return string(out), err
 }
 
 // Build builds the program of the module.

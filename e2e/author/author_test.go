@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/leasecast/leasecast/e2e/harness"
 )
 
 const apiProgram = `package main
@@ -24,14 +26,8 @@ func main() {
 `
 
 func TestAuthorInheritsTheOldestVersionsAndNothingOfTheHub(t *testing.T) {
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	quickStart, err := Snippet(filepath.Join(root, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := harness.Get(filepath.Abs("../.."))(t)
+	quickStart := harness.Get(Snippet(filepath.Join(root, "README.md")))(t)
 	tests := map[string]struct {
 		requires, program string
 		oldest            []string // modules that are as old as our module allows
@@ -51,18 +47,12 @@ func TestAuthorInheritsTheOldestVersionsAndNothingOfTheHub(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // for what has to be compiled first
 			defer cancel()
-			m, err := NewModule(ctx, t.TempDir(), root, test.requires, map[string]string{"main.go": test.program})
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := harness.Get(NewModule(ctx, t.TempDir(), root, test.requires, map[string]string{"main.go": test.program}))(t)
 			t.Setenv("GOTOOLCHAIN", "go"+Version(root, test.requires, "go"))
 			if _, err := m.Build(ctx); err != nil {
 				t.Fatal(err)
 			}
-			list, err := m.Go(ctx, "list", "-m", "all")
-			if err != nil {
-				t.Fatal(err)
-			}
+			list := harness.Get(m.Go(ctx, "list", "-m", "all"))(t)
 			versions := map[string]string{}
 			for line := range strings.Lines(list) {
 				module, version, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -85,14 +75,8 @@ func TestAuthorInheritsTheOldestVersionsAndNothingOfTheHub(t *testing.T) {
 }
 
 func TestTheOldestVersionsAreDocumented(t *testing.T) {
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(filepath.Join(root, "member/README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := harness.Get(filepath.Abs("../.."))(t)
+	text := harness.Get(os.ReadFile(filepath.Join(root, "member/README.md")))(t)
 	for module, needs := range map[string][]string{
 		"api":    {"go", "k8s.io/apimachinery"},
 		"member": {"go", "k8s.io/client-go", "sigs.k8s.io/controller-runtime"},

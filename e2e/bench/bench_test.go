@@ -23,8 +23,7 @@ func TestDelays(t *testing.T) {
 	}{
 		"a renewal is as late as its sighting is after r": {copies: []renewal{{0, 0, 1}, {12, 11, 1}}, to: 15,
 			want: []time.Duration{2}},
-		"what comes early is punctual": {copies: []renewal{{0, 0, 1}, {5, 5, 1}}, to: 14,
-			want: []time.Duration{0}},
+		"what comes early is punctual": {copies: []renewal{{0, 0, 1}, {5, 5, 1}}, to: 14, want: []time.Duration{0}},
 		"the next one is due r after the renewTime, not after the sight": {copies: []renewal{{0, 0, 1}, {14, 10, 1},
 			{23, 22, 1}}, to: 24, want: []time.Duration{4, 3}},
 		"a renewal that never comes is late until the end": {copies: []renewal{{0, 0, 1}}, to: 60,
@@ -92,8 +91,7 @@ func TestTheUseOfAProcessIsSampled(t *testing.T) {
 
 func TestFiguresStandBesideTheirAims(t *testing.T) {
 	f := figures{"reader.nsPerOp": 63.24, "reader.allocsPerOp": 0, "failover.overFloorMaxSeconds": 0.61}
-	chosen, err := choose([]string{"reader", "failover"})
-	harness.Must(t, err)
+	chosen := harness.Get(choose([]string{"reader", "failover"}))(t)
 	var got []string
 	for line := range strings.Lines(f.table(chosen)) {
 		got = append(got, strings.Join(strings.Fields(line), " "))
@@ -111,8 +109,7 @@ func TestFiguresStandBesideTheirAims(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "out", "bench.json")
 	harness.Must(t, f.write(file, chosen))
-	raw, err := os.ReadFile(file)
-	harness.Must(t, err)
+	raw := harness.Get(os.ReadFile(file))(t)
 	var written map[string]any
 	harness.Must(t, json.Unmarshal(raw, &written))
 	wantWritten := map[string]any{

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/process"
@@ -77,9 +80,7 @@ func (b *bench) failover(ctx context.Context, f fault, leader string, after time
 	// Only when the watch goes on it shows what was stored just before it was paused with its server.
 	must.Do(awaitLease(ctx, leases, 0, false))
 	stamp, ok := harness.LastRenewTime(leases.Seen(), namespace, at)
-	if !ok {
-		must.Fail("no Lease was seen that let the leader act")
-	}
+	must.FailIf(!ok, "no Lease was seen that let the leader act")
 	return act.Cluster, act.Begin - at - harness.Floor(b.Timings, at, stamp, 0)
 }
 
@@ -91,10 +92,8 @@ func awaitLease(ctx context.Context, leases *harness.Watch[*coordinationv1.Lease
 		if len(seen) <= more {
 			return errors.New("it is not")
 		}
-		if c, _ := wire.Read(seen[len(seen)-1].Object); c.LeadsHere() != leads {
-			return fmt.Errorf("it names %q", c.Holder)
-		}
-		return nil
+		c, _ := wire.Read(seen[len(seen)-1].Object)
+		return must.ErrorIf(c.LeadsHere() != leads, "it names %q", c.Holder)
 	})
 }
 
@@ -125,10 +124,101 @@ func measureHandover(ctx context.Context, b *bench) {
 			gaps = append(gaps, change.Gap())
 		}
 	}
-	if len(gaps) != handoverRuns {
-		must.Fail("the leader changed %d times, want %d", len(gaps), handoverRuns)
-	}
+	must.FailIf(len(gaps) != handoverRuns, "the leader changed %d times, want %d", len(gaps), handoverRuns)
 	b.say("%d handovers, gaps: median %.1f ms, worst %.1f ms", len(gaps), ms(median(gaps)), ms(quantile(gaps, 1)))
 	b.figures["handover.gapMedianSeconds"] = median(gaps).Seconds()
 	b.figures["handover.gapMaxSeconds"] = quantile(gaps, 1).Seconds()
+}
+
+const (
+	// changed is how many namespaces change their leader at once.
+	changed = 200
+	// afterwards is how long after the change the hub may still write because of it.
+	afterwards = 5 * time.Second
+)
+
+// measureChange prefers another cluster, counts what the hub asks of its own API server for that, and then loses the
+// cluster that leads. It measures each time how long all namespaces need until they are led again.
+func measureChange(ctx context.Context, b *bench) {
+	b.awaitLed(ctx, clusters[0], changed)
+	var begin time.Time
+	over := b.change(ctx, clusters[0], "are handed over", func() {
+		begin = time.Now()
+		must.Do(b.SetPriority(ctx, clusters[1], 1000))
+	})
+	b.figures["mass.handoverOverFloorSeconds"] = over.Seconds()
+	b.awaitLed(ctx, clusters[1], changed)
+	must.Do(process.Pass(ctx, afterwards))
+	requests := b.requestsBetween(begin, time.Now())
+	for key, counted := range hubRequests {
+		n := 0
+		for _, r := range requests[b.Fleet.Hub().Name()] {
+			if counted(r) {
+				n++
+			}
+		}
+		b.figures[key] = float64(n) / changed
+		b.say("%s: %.2f for each", key, b.figures[key])
+	}
+	proxy := b.Fleet.Member(clusters[1]).Proxy()
+	defer proxy.Heal()
+	over = b.change(ctx, clusters[1], "have another leader", proxy.BlackHole)
+	b.figures["mass.failoverOverFloorSeconds"] = over.Seconds()
+	must.Do(b.Check())
+}
+
+// change returns how long after the floor the last namespace is led by another cluster. A namespace is led again when
+// the watch of its new leader shows the Lease. The floor is that of the namespace whose old leader was renewed last.
+func (b *bench) change(ctx context.Context, old, what string, cause func()) time.Duration {
+	must.Do(process.Pass(ctx, 2*b.Timings.Renew)) // so that a renewal of each is seen
+	at := harness.Now().Boot
+	cause()
+	led := map[string]time.Duration{} // when each namespace is first led by another cluster
+	must.Do(b.Await(ctx, leadLimit, fmt.Sprintf("%d namespaces %s", changed, what), func(context.Context) error {
+		for cluster, w := range b.view.Leases {
+			if cluster == old {
+				continue
+			}
+			for namespace, copies := range renewals(w.Take()) {
+				for _, c := range copies {
+					if first, known := led[namespace]; c.seen > at && (!known || c.seen < first) {
+						led[namespace] = c.seen
+					}
+				}
+			}
+		}
+		return must.ErrorIf(len(led) < changed, "%d of them", len(led))
+	}))
+	var took []time.Duration
+	var floor time.Duration
+	seen := b.view.Leases[old].Take()
+	for namespace, first := range led {
+		stamp, ok := harness.LastRenewTime(seen, namespace, at)
+		must.FailIf(!ok, "no renewal of %s was seen before the change", namespace)
+		floor = max(floor, harness.Floor(b.Timings, at, stamp, 0))
+		took = append(took, first-at)
+	}
+	b.say("%d namespaces %s: median %.2f s, last %.2f s; floor %.2f s", changed, what,
+		median(took).Seconds(), quantile(took, 1).Seconds(), floor.Seconds())
+	return quantile(took, 1) - floor
+}
+
+// hubRequests are the requests to the hub's API server that each figure counts. The hub follows all that it reads by
+// watches, so that what it gets or lists is a live read.
+var hubRequests = map[string]func(fleet.Request) bool{
+	"change.recordWrites": func(r fleet.Request) bool { return r.Writes() && isRecord(r) && !isStatus(r) },
+	"change.statusWrites": func(r fleet.Request) bool { return r.Writes() && isRecord(r) && isStatus(r) },
+	"change.events":       func(r fleet.Request) bool { return r.Writes() && strings.Contains(r.URI, "/events") },
+	"change.liveReads": func(r fleet.Request) bool {
+		ours := strings.Contains(r.URI, "/"+v1alpha1.GroupVersion.Group+"/") ||
+			strings.Contains(r.URI, "/cluster.x-k8s.io/") || strings.Contains(r.URI, "/secrets")
+		return ours && (r.Verb == "get" || r.Verb == "list")
+	},
+}
+
+func isRecord(r fleet.Request) bool { return strings.Contains(r.URI, "/namespaceleaders") }
+
+func isStatus(r fleet.Request) bool {
+	path, _, _ := strings.Cut(r.URI, "?")
+	return strings.HasSuffix(path, "/status")
 }

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,7 +35,7 @@ const (
 type measurement struct {
 	name, what string
 	figures    []figure
-	fleet      func() harness.Options
+	fleet      harness.Options
 	measure    func(context.Context, *bench)
 	looks      bool // at Leases, from the start of the fleet on
 }
@@ -46,39 +47,32 @@ var measurements = []measurement{
 			{"writes.membersPerSecond", 44}, {"writes.hubPerSecond", 0}, {"ours.requestsPerSecond", noAim},
 			{"peer.requestsPerSecond", noAim}, {"requestsRatio", 0.2},
 		},
-		fleet: func() harness.Options {
-			return harness.Options{Timings: harness.Default, AuditReads: true, Members: members(teams(ledNamespaces)...)}
-		},
+		fleet:   harness.Options{Timings: harness.Default, AuditReads: true, Members: members(teams(ledNamespaces)...)},
 		measure: measureSteady,
 	},
 	{
 		name: "blackhole", what: "what one black-holed member costs the other three",
 		figures: []figure{{"blackhole.renewalDelayP99Seconds", 0.1}},
-		fleet:   blackHoleFleet, measure: measureBlackHole, looks: true,
+		fleet:   blackHoleFleet(), measure: measureBlackHole, looks: true,
 	},
 	{
 		name: "reader", what: "the reader's check, and how soon a promoted cluster has reconciled 1,000 objects",
 		figures: []figure{{"reader.nsPerOp", 100}, {"reader.allocsPerOp", 0}, {"reader.resyncSeconds", 1}},
-		fleet: func() harness.Options {
-			return harness.Options{Timings: harness.Fast, Members: members(namespace)}
-		},
+		fleet:   harness.Options{Timings: harness.Fast, Members: members(namespace)},
 		measure: measureReaders, looks: true,
 	},
 	{
 		name: "failover", what: "10 failovers against their floor",
 		figures: []figure{{"failover.overFloorMedianSeconds", 0.1}, {"failover.overFloorMaxSeconds", 0.5}},
-		fleet: func() harness.Options {
-			return harness.Options{Timings: harness.Fast, ActEvery: 200 * time.Millisecond, Members: members(namespace)}
-		},
+		fleet:   harness.Options{Timings: harness.Fast, ActEvery: 200 * time.Millisecond, Members: members(namespace)},
 		measure: measureFailover, looks: true,
 	},
 	{
 		name: "handover", what: "20 planned changes between clusters whose readers acknowledge",
 		figures: []figure{{"handover.gapMedianSeconds", 0.15}, {"handover.gapMaxSeconds", 0.5}},
-		fleet: func() harness.Options { // the time between two acts is part of every gap
-			return harness.Options{Timings: harness.Default, ActEvery: 5 * time.Millisecond, Register: true,
-				Members: members(namespace)}
-		},
+		// The time between two acts is part of every gap.
+		fleet: harness.Options{Timings: harness.Default, ActEvery: 5 * time.Millisecond, Register: true,
+			Members: members(namespace)},
 		measure: measureHandover,
 	},
 	{
@@ -87,19 +81,15 @@ var measurements = []measurement{
 			{"change.recordWrites", 2}, {"change.statusWrites", 1}, {"change.events", 1}, {"change.liveReads", 0},
 			{"mass.handoverOverFloorSeconds", 3}, {"mass.failoverOverFloorSeconds", 3},
 		},
-		fleet: func() harness.Options {
-			return harness.Options{Timings: harness.Fast, AuditReads: true, Members: members(teams(changed)...)}
-		},
+		fleet:   harness.Options{Timings: harness.Fast, AuditReads: true, Members: members(teams(changed)...)},
 		measure: measureChange, looks: true,
 	},
 	{
 		name: "fence", what: "what a fence adds to a write, where 10,000 Leases are",
 		figures: []figure{{"fence.p50Milliseconds", noAim}, {"fence.p99Milliseconds", 1}},
-		fleet: func() harness.Options {
-			return harness.Options{Timings: harness.Default, Members: []harness.Member{
-				{Name: "east", Priority: 1, Namespaces: []string{namespace, unfencedIn}},
-			}}
-		},
+		fleet: harness.Options{Timings: harness.Default, Members: []harness.Member{
+			{Name: "east", Priority: 1, Namespaces: []string{namespace, unfencedIn}},
+		}},
 		measure: measureFence,
 	},
 	{
@@ -108,14 +98,12 @@ var measurements = []measurement{
 			{"hub.cpuCores1000", 0.5}, {"hub.rssMiB1000", 110}, {"renewalAgeP999Seconds", 10}, {"missedRenewals", 0},
 			{"renewal.cpuRatio", 1.6},
 		},
-		fleet: func() harness.Options {
-			return harness.Options{Timings: harness.Default, Members: members(teams(renewedNamespaces)...)}
-		},
+		fleet:   harness.Options{Timings: harness.Default, Members: members(teams(renewedNamespaces)...)},
 		measure: measureRenewal,
 	},
 	{
 		name: "fifty", what: "what memory 50 members take", figures: []figure{{"hub.rssMiB50", 160}},
-		fleet: fiftyFleet, measure: measureFifty,
+		fleet: fiftyFleet(), measure: measureFifty,
 	},
 }
 
@@ -130,23 +118,18 @@ type bench struct {
 
 func main() {
 	harness.Quiet()
-	harness.Run("bench", func(ctx context.Context) error {
+	must.Run("bench", func(ctx context.Context) {
 		if args := os.Args[1:]; len(args) == 2 && args[0] == loopArg {
-			return must.Try(func() { updateLoop(ctx, args[1]) })
+			updateLoop(ctx, args[1])
+		} else {
+			run(ctx, args)
 		}
-		return run(ctx, os.Args[1:])
 	})
 }
 
-func run(ctx context.Context, names []string) error {
-	chosen, err := choose(names)
-	if err != nil {
-		return err
-	}
-	result := filepath.Join(outDir, "bench.json")
-	if err := os.RemoveAll(result); err != nil {
-		return fmt.Errorf("remove the last result: %w", err)
-	}
+func run(ctx context.Context, names []string) {
+	chosen, result := must.Get(choose(names)), filepath.Join(outDir, "bench.json")
+	must.Do(os.RemoveAll(result), "remove the last result")
 	b := &bench{figures: figures{}, began: time.Now()}
 	var failed []error
 	for _, m := range chosen {
@@ -155,19 +138,17 @@ func run(ctx context.Context, names []string) error {
 		if err := b.measure(ctx, m); err != nil {
 			failed = append(failed, fmt.Errorf("%s could not be measured: %w", m.name, err))
 		}
-		if ctx.Err() != nil {
-			return errors.New("interrupted")
-		}
+		must.FailIf(ctx.Err() != nil, "interrupted")
 	}
 	fmt.Printf("\n%s\n", b.figures.table(chosen))
-	return errors.Join(append(failed, b.figures.write(result, chosen))...)
+	must.Do(errors.Join(append(failed, b.figures.write(result, chosen))...))
 }
 
 // measure starts a fleet for a measurement, and makes it.
 func (b *bench) measure(ctx context.Context, m measurement) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, phaseLimit, fmt.Errorf("it took longer than %s", phaseLimit))
 	defer cancel()
-	o := m.fleet()
+	o := m.fleet
 	o.Dir, o.Progress = b.dir(), func(line string) { b.say("%s", line) }
 	if b.Drill, err = harness.Start(ctx, o); err != nil {
 		return err
@@ -231,9 +212,68 @@ const namespace = "shop"
 var clusters = []string{"east", "west", "south"}
 
 // members are these clusters, with the same namespaces each.
-func members(namespaces ...string) (all []harness.Member) {
-	for i, cluster := range clusters {
-		all = append(all, harness.Member{Name: cluster, Priority: 100 - i, Namespaces: namespaces})
-	}
-	return all
+func members(namespaces ...string) []harness.Member { return harness.Members(clusters, namespaces...) }
+
+// figure is a value of out/bench.json.
+type figure struct {
+	key string
+	// most is what it should be at most. A negative one is no aim: the value is for information.
+	most float64
 }
+
+// noAim is the aim of a figure for information.
+const noAim = -1
+
+// figures are the measured values, by key.
+type figures map[string]float64
+
+// table shows the figures beside their aims.
+func (f figures) table(chosen []measurement) string {
+	var out strings.Builder
+	line := func(key, value, aim, verdict string) {
+		fmt.Fprintf(&out, "%34s  %12s  %6s  %s\n", key, value, aim, verdict)
+	}
+	line("figure", "measured", "aim", "")
+	for _, m := range chosen {
+		for _, is := range m.figures {
+			v, measured := f[is.key]
+			value, aim, verdict := "not measured", "", ""
+			if measured {
+				value = strconv.FormatFloat(v, 'f', 4, 64)
+			}
+			if is.most > noAim {
+				aim = fmt.Sprintf("≤ %v", is.most)
+			}
+			if measured && aim != "" && v > is.most {
+				verdict = "MISSED"
+			}
+			line(is.key, value, aim, verdict)
+		}
+	}
+	return out.String()
+}
+
+// write writes the figures into a file. What could not be measured is null.
+func (f figures) write(file string, chosen []measurement) error {
+	all := map[string]*float64{}
+	for _, m := range chosen {
+		for _, is := range m.figures {
+			all[is.key] = nil
+			if v, ok := f[is.key]; ok {
+				all[is.key] = &v
+			}
+		}
+	}
+	return harness.WriteReport(file, all)
+}
+
+// quantile returns the least of the values that is not exceeded by a share q of them. There must be some.
+func quantile(values []time.Duration, q float64) time.Duration {
+	sorted := slices.Sorted(slices.Values(values))
+	i := int(q*float64(len(sorted))+0.999999) - 1
+	return sorted[min(max(i, 0), len(sorted)-1)]
+}
+
+func median(values []time.Duration) time.Duration { return quantile(values, 0.5) }
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -184,20 +184,14 @@ func (st *stage) letThroughLate(ctx context.Context, a *Applied) {
 	link.HoldToMember()
 	began := harness.Now().Boot
 	err := await(ctx, func(context.Context) error {
-		if link.Stats().KeptToMember < leastKept {
-			return errors.New("nothing is kept")
-		}
-		return nil
+		return must.ErrorIf(link.Stats().KeptToMember < leastKept, "nothing is kept")
 	})
 	link.CutToMember()
 	kept := link.Stats().KeptToMember
 	must.Do(process.Pass(ctx, a.For-(harness.Now().Boot-began)))
 	link.Release()
 	err = errors.Join(err, await(ctx, func(context.Context) error {
-		if link.Stats().KeptToMember > 0 {
-			return errors.New("it is not through")
-		}
-		return nil
+		return must.ErrorIf(link.Stats().KeptToMember > 0, "it is not through")
 	}))
 	a.saw(err == nil, "%d bytes were kept, to be let through late: %v", kept, err)
 	// A reset could overtake what the server has not read yet.

@@ -2,10 +2,15 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
+	"math"
+	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/anishathalye/porcupine"
 
 	"github.com/leasecast/leasecast/e2e/chaos/history"
 	"github.com/leasecast/leasecast/e2e/chaos/register"
@@ -116,4 +121,126 @@ func recovery(writes []register.Write, over time.Duration) (last time.Duration, 
 		}
 	}
 	return last, stuck
+}
+
+const (
+	// checkLimit bounds the check of one history.
+	checkLimit = time.Minute
+	// reading is how far two processes may be apart that read the boot clock at once: see clock.System.
+	reading = 50 * time.Microsecond
+)
+
+// fenced is a state of the model of a fenced register. The state at the beginning of a history is unknown.
+type fenced struct {
+	known bool
+	register.State
+}
+
+type input struct {
+	write bool
+	register.State
+}
+
+type output struct {
+	result string
+	register.State
+}
+
+// model is a register that takes a write unless it has taken one of a higher epoch.
+var model = porcupine.Model{
+	Init: func() any { return fenced{} },
+	Step: func(state, in, out any) (bool, any) {
+		s, i, o := state.(fenced), in.(input), out.(output)
+		if !i.write {
+			return !s.known || s.State == o.State, fenced{true, o.State}
+		}
+		takes := !s.known || i.Epoch >= s.Epoch
+		switch {
+		case o.result == history.OK && takes, o.result == history.Unknown && takes:
+			return true, fenced{true, i.State}
+		case o.result == history.OK:
+			return false, s
+		case o.result == history.Unknown:
+			return true, s
+		default: // refused: only for an epoch that is too low
+			return !s.known || !takes, s
+		}
+	},
+	DescribeOperation: func(in, out any) string { return fmt.Sprintf("%+v -> %+v", in, out) },
+}
+
+// operations turns calls into histories of one register each. A call without a known result may take effect at any
+// later time, or never. A read without a result is left out. A call that began before the histories may have taken
+// effect before them, on a register whose value is not known. Calls that are closer together than two clock readings
+// may differ count as concurrent.
+func operations(calls map[string][]history.Call, since time.Duration) map[string][]porcupine.Operation {
+	all := map[string][]porcupine.Operation{}
+	for client, member := range slices.Sorted(maps.Keys(calls)) {
+		for _, c := range calls[member] {
+			op := porcupine.Operation{
+				ClientId: client,
+				Input:    input{c.Right != nil, c.State},
+				Output:   output{c.Result, c.Read},
+				Call:     int64(c.At - reading),
+				Return:   int64(c.Returned + reading),
+			}
+			if c.Result == history.Unknown || c.At < since && c.Result == history.OK {
+				if c.Right == nil {
+					continue
+				}
+				op.Output, op.Return = output{result: history.Unknown}, math.MaxInt64
+			}
+			all[c.Namespace] = append(all[c.Namespace], op)
+		}
+	}
+	return all
+}
+
+// linearizable checks the history of a register up to an instant before it was collected: the files of the readers are
+// read one after the other. It draws a wrong history into a file. A history whose check takes too long is wrong.
+func linearizable(ops []porcupine.Operation, end time.Duration, picture string) bool {
+	result, info := porcupine.CheckOperationsVerbose(model, until(ops, int64(end)), checkLimit)
+	if result == porcupine.Ok {
+		return true
+	}
+	if err := porcupine.VisualizePath(model, info, picture); err != nil {
+		fmt.Fprintln(os.Stderr, "draw a history that is not linearizable:", err)
+	}
+	return false
+}
+
+// until is what was known of a history at an instant: what had not returned has no result.
+func until(ops []porcupine.Operation, instant int64) []porcupine.Operation {
+	var known []porcupine.Operation
+	for _, op := range ops {
+		switch write := op.Input.(input).write; {
+		case op.Return <= instant:
+			known = append(known, op)
+		case op.Call <= instant && write:
+			op.Output, op.Return = output{result: history.Unknown}, math.MaxInt64
+			known = append(known, op)
+		}
+	}
+	return known
+}
+
+// clockError is the least error of a reader's clock: by how much the store saw a write outside of the call, as the
+// reader dates it. A large error makes the evidence worthless.
+func clockError(calls map[string][]history.Call, writes []register.Write) (worst time.Duration, member string) {
+	seen := map[string]time.Duration{}
+	for _, w := range writes {
+		seen[w.Value] = w.At
+	}
+	for _, m := range slices.Sorted(maps.Keys(calls)) {
+		for _, c := range calls[m] {
+			at, ok := seen[c.Value]
+			if !ok || c.Right == nil || c.Result == history.Unknown {
+				continue
+			}
+			if off := max(c.At-at, at-c.Returned); off > worst {
+				worst, member = off, m
+			}
+		}
+	}
+	return worst, member
 }

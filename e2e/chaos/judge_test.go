@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -127,5 +128,179 @@ func TestRecoveryNamesTheNamespacesInWhichNobodyActs(t *testing.T) {
 	writes = slices.DeleteFunc(writes, func(w register.Write) bool { return w.Namespace == "mail" && w.At > 2000*ms })
 	if _, stuck := recovery(writes, 1000*ms); len(stuck) != 1 {
 		t.Errorf("want mail to be stuck, got %v", stuck)
+	}
+}
+
+// later is in milliseconds, unless it is never.
+func later(back time.Duration) time.Duration {
+	if back == history.Pending {
+		return back
+	}
+	return back * time.Millisecond
+}
+
+func write(call, back time.Duration, epoch int64, value, result string) history.Call {
+	return history.Call{
+		Line: history.Line{At: call * time.Millisecond, Namespace: "shop", Right: &history.Right{},
+			State: register.State{Epoch: epoch, Value: value}},
+		Returned: later(back), Result: result,
+	}
+}
+
+func readOf(call, back time.Duration, epoch int64, value string) history.Call {
+	return history.Call{
+		Line: history.Line{At: call * time.Millisecond, Namespace: "shop"}, Returned: later(back), Result: history.OK,
+		Read: register.State{Epoch: epoch, Value: value},
+	}
+}
+
+// isWrong checks the history of the one register that the calls have.
+func isWrong(t *testing.T, calls map[string][]history.Call, since, end time.Duration) bool {
+	t.Helper()
+	all := operations(calls, since)
+	if len(all) != 1 {
+		t.Fatalf("there are %d histories, want one", len(all))
+	}
+	return !linearizable(all["shop"], end, filepath.Join(t.TempDir(), "wrong.html"))
+}
+
+func TestHistoriesOfAFencedRegister(t *testing.T) {
+	for name, test := range map[string]struct {
+		calls []history.Call
+		wrong bool
+	}{
+		"writes of rising epochs, and what they left is read": {
+			calls: []history.Call{
+				readOf(0, 1, 4, "old"), write(2, 3, 5, "a", history.OK), readOf(4, 5, 5, "a"), write(6, 7, 6, "b", history.OK),
+				readOf(8, 9, 6, "b"),
+			},
+		},
+		"a write of a lower epoch is refused": {
+			calls: []history.Call{write(0, 1, 6, "a", history.OK), write(2, 3, 5, "b", history.Refused), readOf(4, 5, 6, "a")},
+		},
+		"a write of a lower epoch is taken": {
+			calls: []history.Call{write(0, 1, 6, "a", history.OK), write(2, 3, 5, "b", history.OK)},
+			wrong: true,
+		},
+		"two writes at once may be taken in the order that allows it": {
+			calls: []history.Call{write(0, 9, 6, "a", history.OK), write(1, 8, 5, "b", history.OK), readOf(10, 11, 6, "a")},
+		},
+		"a write is refused without a reason": {
+			calls: []history.Call{write(0, 1, 5, "a", history.OK), write(2, 3, 6, "b", history.Refused)},
+			wrong: true,
+		},
+		"a write of an equal epoch is refused": {
+			calls: []history.Call{write(0, 1, 5, "a", history.OK), write(2, 3, 5, "b", history.Refused)},
+			wrong: true,
+		},
+		"a write that was taken is lost": {
+			calls: []history.Call{write(0, 1, 5, "a", history.OK), write(2, 3, 5, "b", history.OK), readOf(4, 5, 5, "a")},
+			wrong: true,
+		},
+		"a write that was refused is read": {
+			calls: []history.Call{write(0, 1, 6, "a", history.OK), write(2, 3, 5, "b", history.Refused), readOf(4, 5, 5, "b")},
+			wrong: true,
+		},
+		"a read is older than one before it": {
+			calls: []history.Call{write(0, 9, 5, "a", history.OK), readOf(1, 2, 5, "a"), readOf(3, 4, 4, "old")},
+			wrong: true,
+		},
+		"a write without an answer may take effect later": {
+			calls: []history.Call{write(0, 1, 5, "a", history.OK), write(2, 3, 5, "b", history.Unknown), readOf(4, 5, 5, "a"),
+				readOf(6, 7, 5, "b")},
+		},
+		"a write without an answer may never take effect": {
+			calls: []history.Call{write(0, 1, 5, "a", history.OK), write(2, history.Pending, 6, "b", history.Unknown),
+				write(4, 5, 5, "c", history.OK), readOf(6, 7, 5, "c")},
+		},
+		"a write without an answer does not take effect twice": {
+			calls: []history.Call{
+				write(0, 1, 5, "a", history.OK), write(2, 3, 5, "b", history.Unknown), readOf(4, 5, 5, "b"),
+				write(6, 7, 5, "c", history.OK), readOf(8, 9, 5, "b"),
+			},
+			wrong: true,
+		},
+		"a late write without an answer does not undo a later term": {
+			calls: []history.Call{write(0, history.Pending, 5, "a", history.Unknown), write(2, 3, 6, "b", history.OK),
+				readOf(4, 5, 5, "a")},
+			wrong: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if isWrong(t, map[string][]history.Call{"east": test.calls}, -time.Hour, time.Hour) != test.wrong {
+				t.Errorf("want wrong to be %v", test.wrong)
+			}
+		})
+	}
+}
+
+func TestCallsThatTheClockCannotOrderAreConcurrent(t *testing.T) {
+	first, second := write(0, 1, 5, "a", history.OK), readOf(0, 0, 4, "old")
+	second.At = first.Returned + reading
+	second.Returned = second.At + time.Millisecond
+	calls := []history.Call{readOf(-2, -1, 4, "old"), first, second}
+	if isWrong(t, map[string][]history.Call{"east": calls}, -time.Hour, time.Hour) {
+		t.Error("a call within the clock's error after another one is wrong")
+	}
+	calls[2].At += 2 * reading
+	if !isWrong(t, map[string][]history.Call{"east": calls}, -time.Hour, time.Hour) {
+		t.Error("a read of an old value after a write is not wrong")
+	}
+}
+
+func TestClockErrorIsWhatTheStoreSawOutsideOfACall(t *testing.T) {
+	at := func(instant time.Duration) []register.Write {
+		return []register.Write{{At: instant, Namespace: "shop", State: register.State{Epoch: 5, Value: "a"}, Taken: true}}
+	}
+	calls := map[string][]history.Call{"east": {write(10, 20, 5, "a", history.OK)}}
+	for instant, want := range map[time.Duration]time.Duration{15: 0, 10: 0, 20: 0, 7: 3, 24: 4} {
+		if off, _ := clockError(calls, at(instant*time.Millisecond)); off != want*time.Millisecond {
+			t.Errorf("seen at %d ms: want %d ms, got %v", instant, want, off)
+		}
+	}
+}
+
+func TestAHistoryEndsWhereItIsKnownOfAllReaders(t *testing.T) {
+	// West's file was read before it told of the write that east read and told of.
+	calls := map[string][]history.Call{"east": {readOf(0, 1, 5, "a"), readOf(10, 11, 5, "b")}}
+	if !isWrong(t, calls, -time.Hour, time.Hour) {
+		t.Error("a value that nobody wrote")
+	}
+	if isWrong(t, calls, -time.Hour, 9*time.Millisecond) {
+		t.Error("what comes after the end counts")
+	}
+}
+
+func TestWhatBeganBeforeAHistoryMayHaveTakenEffectBeforeIt(t *testing.T) {
+	const since = 5 * time.Millisecond
+	for name, test := range map[string]struct {
+		calls       []history.Call
+		wrongWithin bool // if the history begins before them
+	}{
+		// Of a value that was overwritten before the history begins nobody tells any more.
+		"a read whose answer came late":  {[]history.Call{readOf(0, 20, 5, "a"), readOf(10, 11, 5, "b")}, true},
+		"a write whose answer came late": {[]history.Call{write(0, 11, 5, "a", history.OK), readOf(12, 13, 5, "b")}, true},
+		"a write that takes effect within": {[]history.Call{write(0, 20, 5, "a", history.OK), readOf(10, 11, 4, "b"),
+			readOf(12, 13, 5, "a")}, false},
+		"a write that is refused for a later": {[]history.Call{write(0, 20, 5, "a", history.Refused),
+			readOf(10, 11, 6, "b")}, false},
+		"a write whose answer never came at all": {[]history.Call{write(0, history.Pending, 5, "a", history.Unknown),
+			readOf(10, 11, 5, "b")}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			calls := map[string][]history.Call{"east": test.calls[:1], "west": test.calls[1:]}
+			if isWrong(t, calls, since, time.Hour) {
+				t.Error("it began before the history")
+			}
+			if isWrong(t, calls, -time.Hour, time.Hour) != test.wrongWithin {
+				t.Errorf("within the history: want wrong to be %v", test.wrongWithin)
+			}
+		})
+	}
+	// What is wrong within the history stays wrong.
+	calls := map[string][]history.Call{"east": {write(0, 20, 5, "c", history.OK)},
+		"west": {readOf(6, 7, 5, "a"), readOf(10, 11, 5, "b")}}
+	if !isWrong(t, calls, since, time.Hour) {
+		t.Error("a value that nobody wrote")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 func main() {
@@ -18,43 +19,35 @@ func main() {
 	seed := flag.Uint64("seed", 1, "the first seed")
 	flag.Parse()
 	harness.Quiet()
-	harness.Run("chaos", func(ctx context.Context) error { return chaos(ctx, *seed, *n) })
+	must.Run("chaos", func(ctx context.Context) { chaos(ctx, *seed, *n) })
 }
 
 // chaos plays the schedules and reports. It goes on after one that fails, and ends early when the stage is broken.
-func chaos(ctx context.Context, first uint64, n int) (err error) {
+func chaos(ctx context.Context, first uint64, n int) {
 	began := time.Now()
 	say := func(line string) { fmt.Printf("%7.1f s  %s\n", time.Since(began).Seconds(), line) }
 	file := filepath.Join("out", "chaos.json")
-	if err := os.RemoveAll(file); err != nil {
-		return fmt.Errorf("remove the last result: %w", err)
-	}
-	st, err := start(ctx, filepath.Join("out", "chaos"), say)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, st.close()) }()
-	r := newReport()
-	for seed := first; seed < first+uint64(n); seed++ {
-		s := Generate(seed)
-		o, err := st.play(ctx, s)
-		if err != nil {
-			return errors.Join(fmt.Errorf("%scannot be judged: %w", s, err), harness.WriteReport(file, r))
+	must.Do(os.RemoveAll(file), "remove the last result")
+	st := must.Get(start(ctx, filepath.Join("out", "chaos"), say))
+	r := &report{ByKind: map[string]tally{}, Failed: []string{}, Runs: []*Outcome{}}
+	err := must.Try(func() {
+		for seed := first; seed < first+uint64(n); seed++ {
+			s := Generate(seed)
+			o, err := st.play(ctx, s)
+			if err != nil {
+				must.Do(errors.Join(fmt.Errorf("%scannot be judged: %w", s, err), harness.WriteReport(file, r)))
+			}
+			r.add(o)
+			must.Do(harness.WriteReport(file, r))
+			say(fmt.Sprintf("%s | so far %d schedules, %d overlaps, %d stuck", o, r.Schedules, r.Overlaps, r.Stuck))
+			if o.Failed() || n == 1 {
+				fmt.Print(o.details())
+			}
 		}
-		r.add(o)
-		if err := harness.WriteReport(file, r); err != nil {
-			return err
-		}
-		say(fmt.Sprintf("%s | so far %d schedules, %d overlaps, %d stuck", o, r.Schedules, r.Overlaps, r.Stuck))
-		if o.Failed() || n == 1 {
-			fmt.Print(o.details())
-		}
-	}
+	})
+	must.Do(errors.Join(err, st.close()))
 	fmt.Printf("\n%s", r)
-	if len(r.Failed) > 0 {
-		return fmt.Errorf("%d of %d schedules failed: see %s", len(r.Failed), r.Schedules, file)
-	}
-	return nil
+	must.FailIf(len(r.Failed) > 0, "%d of %d schedules failed: see %s", len(r.Failed), r.Schedules, file)
 }
 
 // String is what is printed of a schedule while others follow.
@@ -85,12 +78,7 @@ func (o *Outcome) details() string {
 	fmt.Fprintf(&out, "    %-12s %s\n", "faults", row('x', faults))
 	for _, namespace := range allNamespaces() {
 		for _, m := range cast {
-			var could []harness.Span
-			for _, p := range o.permits {
-				if p.Namespace == namespace && p.Cluster == m.Name {
-					could = append(could, harness.Span{From: p.Begin, To: p.End})
-				}
-			}
+			could := harness.SpansOf(o.permits, namespace, m.Name)
 			fmt.Fprintf(&out, "    %-6s %-5s %s\n", namespace, m.Name, row('█', could))
 		}
 	}
@@ -99,12 +87,12 @@ func (o *Outcome) details() string {
 
 // report is out/chaos.json.
 type report struct {
-	Schedules int               `json:"schedules"`
-	Faults    int               `json:"faults"`
-	ByKind    map[string]*tally `json:"faultsByKind"`
-	Acts      int               `json:"acts"`
-	Changes   int               `json:"leaderChanges"`
-	Overlaps  int               `json:"overlaps"`
+	Schedules int              `json:"schedules"`
+	Faults    int              `json:"faults"`
+	ByKind    map[string]tally `json:"faultsByKind"`
+	Acts      int              `json:"acts"`
+	Changes   int              `json:"leaderChanges"`
+	Overlaps  int              `json:"overlaps"`
 	// Margin is the least time between a leader's last deadline and its successor's first permit.
 	Margin   float64 `json:"leastMarginSeconds"`
 	WorstGap float64 `json:"worstGapSeconds"`
@@ -125,25 +113,17 @@ type tally struct {
 	Took int `json:"effectSeen"`
 }
 
-func newReport() *report {
-	r := &report{ByKind: map[string]*tally{}, Failed: []string{}, Runs: []*Outcome{}}
-	return r
-}
-
 // add counts an outcome.
 func (r *report) add(o *Outcome) {
 	r.Schedules++
 	r.Faults += len(o.faults)
 	for _, f := range o.faults {
 		t := r.ByKind[f.Kind.name]
-		if t == nil {
-			t = &tally{}
-			r.ByKind[f.Kind.name] = t
-		}
 		t.Played++
 		if f.Took {
 			t.Took++
 		}
+		r.ByKind[f.Kind.name] = t
 	}
 	if o.Changes > 0 && (r.Changes == 0 || o.Margin < r.Margin) {
 		r.Margin = o.Margin
@@ -169,7 +149,7 @@ func (r *report) String() string {
 	line("%d schedules, %d faults, %d acts, %d changes of leader", r.Schedules, r.Faults, r.Acts, r.Changes)
 	line("  %-26s %7s %12s", "kind of fault", "played", "effect seen")
 	for _, k := range kinds {
-		if t := r.ByKind[k.name]; t != nil {
+		if t := r.ByKind[k.name]; t.Played > 0 {
 			line("  %-26s %7d %12d", k.name, t.Played, t.Took)
 		}
 	}

@@ -78,12 +78,11 @@ func (st *stage) prefer(ctx context.Context, a *Applied) {
 
 // eligible returns nil if the records say that a cluster is eligible wherever it takes part.
 func (st *stage) eligible(ctx context.Context, cluster string) error {
-	for _, namespace := range namespacesOf(cluster) {
-		if err := st.d.Eligible(ctx, namespace, cluster); err != nil {
-			return err
+	return must.Try(func() {
+		for _, namespace := range namespacesOf(cluster) {
+			must.Do(st.d.Eligible(ctx, namespace, cluster))
 		}
-	}
-	return nil
+	})
 }
 
 // recreateNamespace deletes a namespace, waits until it is gone, and makes it again.
@@ -179,10 +178,8 @@ func (st *stage) editLease(ctx context.Context, a *Applied) {
 	if l == nil {
 		return
 	}
-	err := await(ctx, func(ctx context.Context) (err error) { // again after a conflict with a renewal
-		if l, err = st.d.LeaseIn(ctx, a.Target, a.Namespace); err != nil {
-			return err
-		}
+	err := await(ctx, func(ctx context.Context) error { // again after a conflict with a renewal
+		l = must.Get(st.d.LeaseIn(ctx, a.Target, a.Namespace))
 		e.do(l)
 		return st.d.Members[a.Target].Update(ctx, l)
 	})

@@ -124,9 +124,7 @@ func (st *stage) awaitWell(ctx context.Context, o *Outcome) {
 	var last time.Duration
 	var stuck []string
 	err := harness.Await(ctx, floor+slack, "every namespace has a leader that acts", func(context.Context) error {
-		if err := st.check(); err != nil {
-			return err
-		}
+		must.Do(st.check())
 		if last, stuck = recovery(st.store.Writes(), o.over); len(stuck) > 0 {
 			return errors.New(stuck[0])
 		}
@@ -147,21 +145,15 @@ func (st *stage) awaitWell(ctx context.Context, o *Outcome) {
 	must.Do(process.Pass(ctx, time.Second))
 }
 
-// well returns nil if every cluster is eligible and every namespace is led.
+// well is a condition: every cluster is eligible and every namespace is led.
 func (st *stage) well(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	for _, member := range memberNames() {
-		if err := st.eligible(ctx, member); err != nil {
-			return err
-		}
+		must.Do(st.eligible(ctx, member))
 	}
 	for _, namespace := range allNamespaces() {
-		r, err := st.d.Record(ctx, namespace)
-		if err != nil {
-			return err
-		}
-		if r.Spec.State != v1alpha1.StateLeading {
+		if r := must.Get(st.d.Record(ctx, namespace)); r.Spec.State != v1alpha1.StateLeading {
 			return fmt.Errorf("%s: state %s: %s", namespace, r.Spec.State, r.Status.Message)
 		}
 	}

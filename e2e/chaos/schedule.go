@@ -21,6 +21,8 @@ const (
 	mostOnHub = 3
 	grid      = 100 * time.Millisecond
 	second    = time.Second
+	half      = second / 2
+	tenth     = second / 10
 )
 
 // Leader is the target of a fault that hits whichever member leads when the schedule is played.
@@ -69,47 +71,32 @@ func of(parts ...string) []string { return parts }
 
 // kinds are in a fixed order: the same seed draws the same faults.
 var kinds = []*kind{
-	{name: "hub-pause", weight: 6, least: second / 2, longest: 8 * second, in: inReplica, parts: of(itself),
-		play: (*stage).pauseProcess},
-	{name: "hub-kill", weight: 6, least: second / 10, longest: 3 * second, after: second, in: inReplica, parts: of(itself),
-		play: (*stage).killProcess},
-	{name: "apiserver-pause", weight: 5, least: second / 2, longest: 6 * second, in: inServer, parts: of(server),
-		play: pausing(apiServer, (*fleet.Server).Pause, (*fleet.Server).Resume)},
-	{name: "apiserver-kill", weight: 4, least: second / 10, longest: 3 * second, after: 5 * second, in: inServer,
-		parts: of(server), play: killing(apiServer, (*fleet.Server).Kill, (*fleet.Server).Restart)},
-	{name: "etcd-pause", weight: 4, least: second / 2, longest: 6 * second, in: inServer, parts: of(server),
-		play: pausing(etcd, (*fleet.Server).PauseEtcd, (*fleet.Server).ResumeEtcd)},
-	{name: "etcd-kill", weight: 3, least: second / 10, longest: 3 * second, after: 2 * second, in: inServer,
-		parts: of(server), play: killing(etcd, (*fleet.Server).KillEtcd, (*fleet.Server).RestartEtcd)},
-	{name: "etcd-restore", weight: 3, least: second / 2, longest: 5 * second, after: 7 * second, parts: of(server),
-		play: (*stage).restore},
-	{name: "reader-pause", weight: 4, least: second / 2, longest: 6 * second, parts: of(itself),
-		play: (*stage).pauseProcess},
-	{name: "reader-kill", weight: 4, least: second / 10, longest: 2 * second, after: second, parts: of(itself),
-		play: (*stage).killProcess},
-	{name: "reader-sleeps-through", weight: 8, least: 6 * second, longest: 8 * second, in: inLeader,
-		parts: of(link, itself), play: (*stage).sleepThrough},
-	{name: "link-cut-to", weight: 4, least: second / 2, longest: 6 * second, in: inServer, parts: of(link),
-		play: breaking((*proxy.Proxy).CutToMember)},
-	{name: "link-cut-from", weight: 4, least: second / 2, longest: 6 * second, in: inServer, parts: of(link),
-		play: breaking((*proxy.Proxy).CutFromMember)},
-	{name: "link-black-hole", weight: 4, least: second / 2, longest: 6 * second, in: inServer, parts: of(link),
-		play: breaking((*proxy.Proxy).BlackHole)},
-	{name: "link-half-open", weight: 3, least: second / 2, longest: 3 * second, after: 5 * second,
-		parts: of(link, server), play: (*stage).halfOpen},
-	{name: "link-delay", weight: 4, least: second, longest: 6 * second, in: inServer, parts: of(link), choices: 9,
-		play: (*stage).delay},
-	{name: "link-reset", weight: 3, least: second / 2, longest: 5 * second, in: inServer, parts: of(link),
-		play: breaking((*proxy.Proxy).Reset)},
-	{name: "late-renewal", weight: 6, least: 4 * second, longest: 7 * second, in: inLeader, parts: of(link),
-		play: (*stage).letThroughLate},
-	{name: "lease-delete", weight: 4, in: inNamespace, parts: of(server), play: (*stage).deleteLease},
-	{name: "lease-edit", weight: 5, in: inNamespace, parts: of(server), choices: len(edits), play: (*stage).editLease},
-	{name: "kubeconfig-rotate", weight: 3, least: 2 * second, longest: 5 * second,
-		parts: of(kubeconfig, server, hubServer), choices: 2, play: (*stage).rotate},
-	{name: "namespace-delete", weight: 3, least: second / 10, longest: second, after: 7 * second, in: inNamespace,
-		parts: of(server), play: (*stage).recreateNamespace},
-	{name: "priority-change", weight: 4, parts: of(label, hubServer), choices: 2, play: (*stage).prefer},
+	{"hub-pause", 6, half, 8 * second, 0, inReplica, of(itself), 0, (*stage).pauseProcess},
+	{"hub-kill", 6, tenth, 3 * second, second, inReplica, of(itself), 0, (*stage).killProcess},
+	{"apiserver-pause", 5, half, 6 * second, 0, inServer, of(server), 0,
+		pausing(apiServer, (*fleet.Server).Pause, (*fleet.Server).Resume)},
+	{"apiserver-kill", 4, tenth, 3 * second, 5 * second, inServer, of(server), 0,
+		killing(apiServer, (*fleet.Server).Kill, (*fleet.Server).Restart)},
+	{"etcd-pause", 4, half, 6 * second, 0, inServer, of(server), 0,
+		pausing(etcd, (*fleet.Server).PauseEtcd, (*fleet.Server).ResumeEtcd)},
+	{"etcd-kill", 3, tenth, 3 * second, 2 * second, inServer, of(server), 0,
+		killing(etcd, (*fleet.Server).KillEtcd, (*fleet.Server).RestartEtcd)},
+	{"etcd-restore", 3, half, 5 * second, 7 * second, inMember, of(server), 0, (*stage).restore},
+	{"reader-pause", 4, half, 6 * second, 0, inMember, of(itself), 0, (*stage).pauseProcess},
+	{"reader-kill", 4, tenth, 2 * second, second, inMember, of(itself), 0, (*stage).killProcess},
+	{"reader-sleeps-through", 8, 6 * second, 8 * second, 0, inLeader, of(link, itself), 0, (*stage).sleepThrough},
+	{"link-cut-to", 4, half, 6 * second, 0, inServer, of(link), 0, breaking((*proxy.Proxy).CutToMember)},
+	{"link-cut-from", 4, half, 6 * second, 0, inServer, of(link), 0, breaking((*proxy.Proxy).CutFromMember)},
+	{"link-black-hole", 4, half, 6 * second, 0, inServer, of(link), 0, breaking((*proxy.Proxy).BlackHole)},
+	{"link-half-open", 3, half, 3 * second, 5 * second, inMember, of(link, server), 0, (*stage).halfOpen},
+	{"link-delay", 4, second, 6 * second, 0, inServer, of(link), 9, (*stage).delay},
+	{"link-reset", 3, half, 5 * second, 0, inServer, of(link), 0, breaking((*proxy.Proxy).Reset)},
+	{"late-renewal", 6, 4 * second, 7 * second, 0, inLeader, of(link), 0, (*stage).letThroughLate},
+	{"lease-delete", 4, 0, 0, 0, inNamespace, of(server), 0, (*stage).deleteLease},
+	{"lease-edit", 5, 0, 0, 0, inNamespace, of(server), len(edits), (*stage).editLease},
+	{"kubeconfig-rotate", 3, 2 * second, 5 * second, 0, inMember, of(kubeconfig, server, hubServer), 2, (*stage).rotate},
+	{"namespace-delete", 3, tenth, second, 7 * second, inNamespace, of(server), 0, (*stage).recreateNamespace},
+	{"priority-change", 4, 0, 0, 0, inMember, of(label, hubServer), 2, (*stage).prefer},
 }
 
 // Fault is one fault of a schedule.

@@ -127,9 +127,7 @@ func (st *stage) begin(ctx context.Context) {
 	o := &Outcome{}
 	st.awaitWell(ctx, o)
 	must.Do(st.check())
-	if o.Failed() {
-		must.Fail("before the first schedule: %v", o.Verdict)
-	}
+	must.FailIf(o.Failed(), "before the first schedule: %v", o.Verdict)
 }
 
 func (st *stage) kubeconfig(member string) string {

@@ -16,6 +16,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // TestAMoveIsInvisible: clusterctl move takes a fleet to a hub that runs already. No term lapses, no
@@ -54,11 +55,8 @@ func TestTwoHubsWithTheSameClusters(t *testing.T) {
 	writer := second.LatestHub()
 	second.startHub(t)
 	first.Eventually(t, patience, "the second hub has a standby", func(context.Context) error {
-		log, err := os.ReadFile(second.LatestHub().Log())
-		if err == nil && strings.Count(string(log), "Credentials in use") < len(first.Fleet.Members()) {
-			err = fmt.Errorf("it is not warm")
-		}
-		return err
+		log := must.Get(os.ReadFile(second.LatestHub().Log()))
+		return must.ErrorIf(strings.Count(string(log), "Credentials in use") < len(first.Fleet.Members()), "it is not warm")
 	})
 	harness.Must(t, writer.Kill())
 	second.moves(t, first, after)
@@ -86,13 +84,11 @@ func (at site) moves(t *testing.T, to site, epochs map[string]int64) {
 
 // duplicate Leases the objects of a fleet to another site, as a backup does.
 func duplicate(t *testing.T, from, to site) {
-	t.Helper()
 	for _, list := range []client.ObjectList{
 		&corev1.SecretList{}, &v1alpha1.NamespaceLeaderList{}, &v1alpha1.LeadershipPolicyList{}, &clusterv1.ClusterList{},
 	} {
 		harness.Must(t, from.Hub.List(t.Context(), list, client.InNamespace(harness.FleetNamespace)))
-		objects, err := meta.ExtractList(list)
-		harness.Must(t, err)
+		objects := harness.Get(meta.ExtractList(list))(t)
 		for _, o := range objects {
 			object := o.(client.Object)
 			object.SetResourceVersion("")
@@ -107,13 +103,9 @@ func duplicate(t *testing.T, from, to site) {
 // saysOtherHub returns when the hub at a site reports for each namespace that another hub writes there, and that
 // it leads nothing.
 func (at site) saysOtherHub(t *testing.T) {
-	t.Helper()
 	first.Eventually(t, patience, "the hub at the "+at.name+" site says OtherHub", func(ctx context.Context) error {
 		for namespace := range leaders {
-			r, err := at.Record(ctx, namespace)
-			if err != nil {
-				return err
-			}
+			r := must.Get(at.Record(ctx, namespace))
 			c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionLeasesInPlace)
 			if c == nil || c.Status != metav1.ConditionFalse || c.Reason != string(reason.OtherHub) {
 				return fmt.Errorf("%s: condition %+v", namespace, c)

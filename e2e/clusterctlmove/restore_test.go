@@ -3,8 +3,10 @@ package clusterctlmove
 import (
 	"context"
 	"fmt"
+	"maps"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // late is a namespace that gets its leader after the hub's snapshot was taken.
@@ -25,8 +28,7 @@ func TestARestoredHubKeepsEveryLeader(t *testing.T) {
 	v := look(t)
 	pause(t, first, "west", true)
 	first.nobodyLeads(t, late)
-	snapshot, err := first.Fleet.Hub().Snapshot(t.Context())
-	harness.Must(t, err)
+	snapshot := harness.Get(first.Fleet.Hub().Snapshot(t.Context()))(t)
 	pause(t, first, "west", false)
 	epoch := first.leads(t, late, "west")
 	// A better cluster comes. It takes nothing over, then or after the restore.
@@ -73,9 +75,7 @@ func TestARecordFromABackupIsARecord(t *testing.T) {
 	v.settled()
 	first.goesOn(t, epochs)
 	first.Eventually(t, patience, "each record has a status again", func(ctx context.Context) error {
-		if err := first.Hub.List(ctx, &list, client.InNamespace(harness.FleetNamespace)); err != nil {
-			return err
-		}
+		must.Do(first.Hub.List(ctx, &list, client.InNamespace(harness.FleetNamespace)))
 		for _, r := range list.Items {
 			if r.Status.Message == "" {
 				return fmt.Errorf("%s has none", r.Name)
@@ -98,25 +98,18 @@ func TestARestoredMemberKeepsItsTerms(t *testing.T) {
 	epochs := first.led(t)
 	v := look(t)
 	east := first.Fleet.Member("east")
-	snapshot, err := east.Snapshot(t.Context())
-	harness.Must(t, err)
+	snapshot := harness.Get(east.Snapshot(t.Context()))(t)
 	v.settled() // so that the Leases of the snapshot are older
 	harness.Must(t, east.Restore(t.Context(), snapshot))
 	restored := harness.Now()
 	first.Eventually(t, patience, "shop is renewed in east", func(ctx context.Context) error {
-		c, err := copyIn(ctx, "east", "shop")
-		if err == nil && !c.RenewTime.After(restored.Wall) {
-			err = fmt.Errorf("it was renewed at %v", c.RenewTime)
-		}
-		return err
+		c := must.Get(copyIn(ctx, "east", "shop"))
+		return must.ErrorIf(!c.RenewTime.After(restored.Wall), "it was renewed at %v", c.RenewTime)
 	})
 	first.goesOn(t, epochs)
 	first.Eventually(t, patience, "the guestbook in east goes on", func(context.Context) error {
-		acts, err := first.Guestbook("east").Acts.Acts()
-		if err == nil && (len(acts) == 0 || acts[len(acts)-1].Begin < restored.Boot) {
-			err = fmt.Errorf("it has not acted since")
-		}
-		return err
+		acts := must.Get(first.Guestbook("east").Acts.Acts())
+		return must.ErrorIf(len(acts) == 0 || acts[len(acts)-1].Begin < restored.Boot, "it has not acted since")
 	})
 	repairs(t, "east", "depot")
 	v.undisturbed()
@@ -125,22 +118,16 @@ func TestARestoredMemberKeepsItsTerms(t *testing.T) {
 
 // repairs deletes a follower's Lease, and returns when the hub has put it back.
 func repairs(t *testing.T, member, namespace string) {
-	t.Helper()
-	l, err := first.LeaseIn(t.Context(), member, namespace)
-	harness.Must(t, err)
+	l := harness.Get(first.LeaseIn(t.Context(), member, namespace))(t)
 	harness.Must(t, first.Members[member].Delete(t.Context(), l))
 	first.Eventually(t, patience, "the Lease in "+member+" is put back", func(ctx context.Context) error {
-		now, err := first.LeaseIn(ctx, member, namespace)
-		if err == nil && now.UID == l.UID {
-			err = fmt.Errorf("it is not deleted yet")
-		}
-		return err
+		now := must.Get(first.LeaseIn(ctx, member, namespace))
+		return must.ErrorIf(now.UID == l.UID, "it is not deleted yet")
 	})
 }
 
 // nobodyLeads makes a namespace in west, which may not be chosen, and returns when the record says that nobody leads.
 func (at site) nobodyLeads(t *testing.T, namespace string) {
-	t.Helper()
 	p := &v1alpha1.LeadershipPolicy{}
 	key := client.ObjectKey{Namespace: harness.FleetNamespace, Name: harness.PolicyName}
 	harness.Must(t, at.Hub.Get(t.Context(), key, p))
@@ -149,17 +136,13 @@ func (at site) nobodyLeads(t *testing.T, namespace string) {
 	inWest := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	harness.Must(t, first.Members["west"].Create(t.Context(), inWest))
 	first.Eventually(t, patience, "nobody leads "+namespace, func(ctx context.Context) error {
-		r, err := at.Record(ctx, namespace)
-		if err == nil && r.Spec.State != v1alpha1.StateVacant {
-			err = fmt.Errorf("state %q", r.Spec.State)
-		}
-		return err
+		r := must.Get(at.Record(ctx, namespace))
+		return must.ErrorIf(r.Spec.State != v1alpha1.StateVacant, "state %q", r.Spec.State)
 	})
 }
 
 // leads returns the epoch in which a cluster leads a namespace, once it does.
 func (at site) leads(t *testing.T, namespace, leader string) (epoch int64) {
-	t.Helper()
 	hub := at.hubID(t)
 	first.Eventually(t, patience, leader+" leads "+namespace, func(ctx context.Context) (err error) {
 		epoch, err = at.ledBy(ctx, hub, namespace, leader)
@@ -170,7 +153,6 @@ func (at site) leads(t *testing.T, namespace, leader string) (epoch int64) {
 
 // pause sets or clears what clusterctl sets.
 func pause(t *testing.T, at site, cluster string, value bool) {
-	t.Helper()
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"paused":%t}}`, value))
 	first.Eventually(t, patience, "the hub's API server answers", func(ctx context.Context) error {
 		c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: cluster}}
@@ -180,4 +162,108 @@ func pause(t *testing.T, at site, cluster string, value bool) {
 		}
 		return err
 	})
+}
+
+// TestAMoveInTheMiddleOfAHandover moves the fleet during a handover. The move drops the record's status: the handover,
+// its earliest end and the new priority. The old leader keeps its term, or the better cluster leads after the term.
+// The other namespaces are unaffected. Raising the priority once more repeats the handover.
+func TestAMoveInTheMiddleOfAHandover(t *testing.T) {
+	const namespace, successor = "shop", "west"
+	epochs := first.begin(t)
+	provisioned(t, first)
+	v := look(t)
+	harness.Must(t, first.SetPriority(t.Context(), successor, 200))
+	first.Eventually(t, patience, "the leader is being replaced", func(ctx context.Context) error {
+		r := must.Get(first.Record(ctx, namespace))
+		return must.ErrorIf(r.Spec.State != v1alpha1.StateDraining, "leader %q, state %s", r.Spec.Leader, r.Spec.State)
+	})
+	began := harness.Now().Boot
+	clusterctl(t, first, second)
+	moved := harness.Now().Boot
+	hub := second.hubID(t)
+	var epoch int64
+	var leader string
+	first.Eventually(t, timings.Duration+timings.Skew+patience, "the old term goes on, or the better cluster leads",
+		func(ctx context.Context) (err error) {
+			for _, leader = range []string{leaders[namespace], successor} {
+				if epoch, err = second.ledBy(ctx, hub, namespace, leader); err == nil {
+					return nil
+				}
+			}
+			return err
+		})
+	if same := leader == leaders[namespace]; same && epoch != epochs[namespace] || !same && epoch <= epochs[namespace] {
+		t.Errorf("%s leads in epoch %d; %s led in %d", leader, epoch, leaders[namespace], epochs[namespace])
+	}
+	t.Logf("clusterctl took %.1f s; after it %s leads in epoch %d, was %d",
+		(moved - began).Seconds(), leader, epoch, epochs[namespace])
+	v.markedBy(hub)
+
+	harness.Must(t, second.SetPriority(t.Context(), successor, 201))
+	first.Eventually(t, timings.Duration+timings.Skew+patience, "the better cluster leads",
+		func(ctx context.Context) (err error) {
+			epoch, err = second.ledBy(ctx, hub, namespace, successor)
+			return err
+		})
+	if epoch <= epochs[namespace] {
+		t.Errorf("epoch %d after %d", epoch, epochs[namespace])
+	}
+	v.settled(namespace)
+	v.unbroken(epochs, namespace)
+	v.harmless()
+}
+
+// TestASourceThatDiesForGood: the hub of the source dies before the fleet moves. Its marks stay on the members' Leases.
+// The other hub cannot know that it died, and reports OtherHub, also when all terms have ended. An operator who knows
+// deletes the Leases in the members. Then the other hub waits for all that may have been promised, and elects leaders.
+func TestASourceThatDiesForGood(t *testing.T) {
+	best := maps.Clone(leaders)
+	best["shop"] = "west" // since the test before this one
+	before := map[string]int64{}
+	hub := second.hubID(t)
+	first.Eventually(t, patience, "all namespaces are led", func(ctx context.Context) (err error) {
+		for namespace, leader := range best {
+			if before[namespace], err = second.ledBy(ctx, hub, namespace, leader); err != nil {
+				return fmt.Errorf("%s: %w", namespace, err)
+			}
+		}
+		return nil
+	})
+	v := look(t)
+	second.kill(t)
+	provisioned(t, second)
+	clusterctl(t, second, first)
+	first.saysOtherHub(t)
+	first.Eventually(t, timings.Duration+patience, "all terms have ended", func(ctx context.Context) error {
+		for namespace, leader := range best {
+			if c, err := copyIn(ctx, leader, namespace); err != nil || c.Live(harness.Now().Wall) {
+				return fmt.Errorf("%s: the Lease in %s is %+v (%w)", namespace, leader, c, err)
+			}
+		}
+		return nil
+	})
+	first.saysOtherHub(t)
+
+	for _, member := range first.Fleet.Members() {
+		for namespace := range best {
+			harness.Must(t, first.Members[member.Name()].DeleteAllOf(t.Context(), &coordinationv1.Lease{},
+				client.InNamespace(namespace), client.MatchingLabels{v1alpha1.ManagedLabel: "true"}))
+		}
+	}
+	deleted := harness.Now().Boot
+	hub = first.hubID(t)
+	first.Eventually(t, timings.Duration+timings.Skew+patience, "the other hub leads", func(ctx context.Context) error {
+		for namespace, leader := range best {
+			epoch, err := first.ledBy(ctx, hub, namespace, leader)
+			if err == nil && epoch <= before[namespace] {
+				err = fmt.Errorf("epoch %d after %d", epoch, before[namespace])
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", namespace, err)
+			}
+		}
+		return nil
+	})
+	t.Logf("all namespaces were led %.1f s after the Leases were deleted", (harness.Now().Boot - deleted).Seconds())
+	v.harmless()
 }

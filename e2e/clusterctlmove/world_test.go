@@ -29,7 +29,9 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 const (
@@ -75,14 +77,11 @@ func TestMain(m *testing.M) {
 }
 
 func (at site) kill(t *testing.T) {
-	t.Helper()
 	harness.Must(t, at.LatestHub().Kill())
 }
 
 func (at site) startHub(t *testing.T) {
-	t.Helper()
-	_, err := at.StartHub()
-	harness.Must(t, err)
+	harness.Get(at.StartHub())(t)
 }
 
 // led returns when the records at a site and the leaders' Leases say who leads, all marked by that
@@ -90,12 +89,10 @@ func (at site) startHub(t *testing.T) {
 //
 // A term that a test before this one has ended is replaced by then.
 func (at site) led(t *testing.T) map[string]int64 {
-	t.Helper()
 	return at.ledWithin(t, timings.Duration+timings.Skew+patience)
 }
 
 func (at site) ledWithin(t *testing.T, within time.Duration) map[string]int64 {
-	t.Helper()
 	hub := at.hubID(t)
 	epochs := map[string]int64{}
 	first.Eventually(t, within, "all namespaces are led by the hub at the "+at.name+" site",
@@ -152,7 +149,6 @@ func copyIn(ctx context.Context, member, namespace string) (lease.Content, error
 
 // hubID is the mark of the hub at a site.
 func (at site) hubID(t *testing.T) string {
-	t.Helper()
 	ns := &corev1.Namespace{}
 	harness.Must(t, at.Hub.Get(t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, ns))
 	return string(ns.UID) + "/" + harness.HubNamespace
@@ -160,13 +156,9 @@ func (at site) hubID(t *testing.T) string {
 
 // begin waits for the leaders, who lead already but at the very first time.
 func (at site) begin(t *testing.T) map[string]int64 {
-	t.Helper()
 	first.Eventually(t, patience, "west leads depot", func(ctx context.Context) error {
-		c, err := copyIn(ctx, "west", "depot")
-		if err == nil && !c.LeadsHere() {
-			err = fmt.Errorf("it is led by %q", c.Holder)
-		}
-		return err
+		c := must.Get(copyIn(ctx, "west", "depot"))
+		return must.ErrorIf(!c.LeadsHere(), "it is led by %q", c.Holder)
 	})
 	depot := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "depot"}}
 	harness.Must(t, client.IgnoreAlreadyExists(first.Members["east"].Create(t.Context(), depot)))
@@ -180,7 +172,6 @@ func (at site) begin(t *testing.T) map[string]int64 {
 // provisioned says of the Clusters at a site what clusterctl demands of those that it moves, and what Cluster API
 // says of them once they are.
 func provisioned(t *testing.T, at site) {
-	t.Helper()
 	for _, c := range clusters(t, at) {
 		c.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
 		meta.SetStatusCondition(&c.Status.Conditions, metav1.Condition{
@@ -193,7 +184,6 @@ func provisioned(t *testing.T, at site) {
 }
 
 func clusters(t *testing.T, at site) []clusterv1.Cluster {
-	t.Helper()
 	list := &clusterv1.ClusterList{}
 	harness.Must(t, at.Hub.List(t.Context(), list, client.InNamespace(harness.FleetNamespace)))
 	return list.Items
@@ -207,14 +197,9 @@ func clusterctl(t *testing.T, from, to site) {
 		t.Fatalf("%s is not set: it must name the folder of clusterctl, which `make capi` builds", assetsVariable)
 	}
 	dir := t.TempDir()
-	files := map[string]string{"config.yaml": "providers: []\n"}
+	harness.Must(t, os.WriteFile(filepath.Join(dir, "config.yaml"), []byte("providers: []\n"), 0o600))
 	for _, s := range []site{from, to} {
-		content, err := s.Fleet.Hub().Kubeconfig()
-		harness.Must(t, err)
-		files[s.name] = string(content)
-	}
-	for name, content := range files {
-		harness.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+		harness.Must(t, fleet.WriteKubeconfig(filepath.Join(dir, s.name), s.name, s.Fleet.Hub().AdminConfig()))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), toolTimeout)
 	defer cancel()
@@ -233,7 +218,6 @@ func clusterctl(t *testing.T, from, to site) {
 
 // left lists what of a fleet is left at a site.
 func left(t *testing.T, at site) (names []string) {
-	t.Helper()
 	for _, list := range []client.ObjectList{
 		&clusterv1.ClusterList{}, &v1alpha1.LeadershipPolicyList{}, &v1alpha1.NamespaceLeaderList{}, &corev1.SecretList{},
 	} {
@@ -245,4 +229,123 @@ func left(t *testing.T, at site) (names []string) {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// view is what a test saw, from its beginning on.
+type view struct {
+	*harness.View
+	t *testing.T
+}
+
+func look(t *testing.T) *view {
+	return &view{View: first.LookFor(t), t: t}
+}
+
+// unbroken fails the test unless one term of each namespace but some went on all the time, in the epoch
+// that it had before. It returns the least that was left of a term when its renewal could be seen.
+func (v *view) unbroken(epochs map[string]int64, but ...string) (closest time.Duration) {
+	v.t.Helper()
+	closest = time.Hour
+	terms := v.Terms()
+	now := harness.Now().Wall
+	for namespace, leader := range leaders {
+		if slices.Contains(but, namespace) {
+			continue
+		}
+		place := harness.Place{Namespace: namespace, Cluster: lease.Identity(leader, harness.FleetNamespace)}
+		for other := range terms {
+			if other.Namespace == namespace && other != place {
+				v.t.Errorf("%s leads; %s led in epoch %d", other, leader, epochs[namespace])
+			}
+		}
+		seen := terms[place]
+		if len(seen) == 0 {
+			v.t.Errorf("%s: %s was not seen to lead", namespace, leader)
+			continue
+		}
+		if seen[0].Epoch != epochs[namespace] {
+			v.t.Errorf("%s: epoch %d, was %d", place, seen[0].Epoch, epochs[namespace])
+		}
+		left, err := harness.Unbroken(seen, now)
+		if err != nil {
+			v.t.Errorf("%s: %v", place, err)
+		}
+		closest = min(closest, left)
+	}
+	return closest
+}
+
+// undisturbed fails the test if the acts of two clusters meet, if their epochs fall, or if another
+// cluster acts than the one that did before. It returns the longest pause between two acts in one namespace.
+func (v *view) undisturbed() (longest time.Duration) {
+	v.t.Helper()
+	for _, verdict := range v.harmless() {
+		if len(verdict.Changes) > 0 {
+			v.t.Errorf("%s: the acting cluster changed: %v", verdict.Namespace, verdict.Changes)
+		}
+	}
+	acts := harness.Get(first.Acts())(v.t)
+	last := map[string]time.Duration{}
+	for _, a := range acts {
+		if before, ok := last[a.Namespace]; ok {
+			longest = max(longest, a.Begin-before)
+		}
+		last[a.Namespace] = max(last[a.Namespace], a.Begin)
+	}
+	return longest
+}
+
+// harmless fails the test if the acts of two clusters meet, or if their epochs fall.
+func (v *view) harmless() []harness.Verdict {
+	v.t.Helper()
+	verdicts, err := v.Judge()
+	if err != nil {
+		v.t.Error(err)
+	}
+	return verdicts
+}
+
+// marks returns, of all Leases that exist, how many carry which mark.
+func (v *view) marks() map[string]int {
+	type place struct{ cluster, namespace, name string }
+	last := map[place]string{}
+	for _, w := range v.Leases {
+		for _, s := range w.Seen() {
+			c, _ := wire.Read(s.Object)
+			p := place{c.Cluster, c.Namespace, c.Name}
+			if last[p] = c.Hub; s.Gone {
+				delete(last, p)
+			}
+		}
+	}
+	n := map[string]int{}
+	for _, hub := range last {
+		n[hub]++
+	}
+	return n
+}
+
+// markedBy returns when all Leases carry one mark.
+func (v *view) markedBy(hub string) {
+	first.Eventually(v.t, patience, "all Leases are marked by one hub", func(context.Context) error {
+		n := v.marks()
+		return must.ErrorIf(len(n) != 1 || n[hub] == 0, "Leases by mark: %v, want all of %s", n, hub)
+	})
+}
+
+// settled returns when all leaders' Leases, but for some, were renewed once more than when it was called.
+func (v *view) settled(but ...string) {
+	now := harness.Now().Wall
+	first.Eventually(v.t, patience, "everybody is renewed", func(context.Context) error {
+		renewed := map[string]bool{}
+		for place, seen := range v.Terms() {
+			renewed[place.Namespace] = renewed[place.Namespace] || seen[len(seen)-1].RenewTime.After(now)
+		}
+		for namespace := range leaders {
+			if !slices.Contains(but, namespace) && !renewed[namespace] {
+				return fmt.Errorf("%s: not renewed since", namespace)
+			}
+		}
+		return nil
+	})
 }

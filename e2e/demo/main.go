@@ -25,13 +25,13 @@ const outDir = "out"
 
 func main() {
 	harness.Quiet()
-	harness.Run("demo", func(ctx context.Context) error {
+	must.Run("demo", func(ctx context.Context) {
 		commands := map[string]func(context.Context){"": demo, "up": up, "down": down, serveArg: serve}
 		command := commands[strings.Join(os.Args[1:], " ")]
 		if command == nil {
-			return fmt.Errorf("unknown arguments %q: want none, up or down", os.Args[1:])
+			must.Fail("unknown arguments %q: want none, up or down", os.Args[1:])
 		}
-		return must.Try(func() { command(ctx) })
+		command(ctx)
 	})
 }
 
@@ -44,12 +44,7 @@ var (
 
 // cast is the fleet of the demo.
 func cast(folder string, actEvery time.Duration, progress func(string)) harness.Options {
-	o := harness.Options{
-		Timings:  harness.Fast,
-		ActEvery: actEvery,
-		Dir:      filepath.Join(outDir, folder),
-		Progress: progress,
-	}
+	o := harness.Options{Timings: harness.Fast, ActEvery: actEvery, Dir: filepath.Join(outDir, folder), Progress: progress}
 	for i, name := range leaders {
 		o.Members = append(o.Members, harness.Member{Name: name, Priority: []int{100, 50, 10}[i], Namespaces: namespaces})
 	}

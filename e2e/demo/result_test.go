@@ -30,8 +30,7 @@ func TestFlaws(t *testing.T) {
 		"two clusters act at once": {fine, overlap, "two clusters act at once"},
 		"a failover that comes too early": {result{Failover: at(3), Floor: at(3.1), Handover: at(1)},
 			verdicts(leaders...), "less than"},
-		"no handover": {result{Failover: at(3.2), Floor: at(3.1)}, verdicts(leaders...),
-			"missing"},
+		"no handover":                         {result{Failover: at(3.2), Floor: at(3.1)}, verdicts(leaders...), "missing"},
 		"the leader moves back":               {fine, verdicts("east", "west", "east"), "order"},
 		"nobody acts in one of two namespace": {fine, verdicts(leaders...)[:1], "order"},
 	} {

@@ -21,6 +21,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/hub"
 )
 
@@ -47,10 +48,8 @@ func TestTheFleetThatIsUpRestartsItsPrograms(t *testing.T) {
 	u.signal(hub, syscall.SIGSTOP)
 	resume := harness.Now().Boot + 8*time.Second
 	u.await("the hub's election is over", func() error {
-		if left := resume - harness.Now().Boot; left > 0 {
-			return fmt.Errorf("%v are left", left)
-		}
-		return nil
+		left := resume - harness.Now().Boot
+		return must.ErrorIf(left > 0, "%v are left", left)
 	})
 	u.signal(hub, syscall.SIGCONT)
 	u.begunAgain(hub)
@@ -65,10 +64,7 @@ func TestTheFleetThatIsUpRestartsItsPrograms(t *testing.T) {
 	u.replaced("guestbook", book, "-cluster=east")
 	size := u.size(acts)
 	u.await("the guestbook in the leader acts again", func() error {
-		if u.size(acts) == size {
-			return errors.New("its log does not grow")
-		}
-		return nil
+		return must.ErrorIf(u.size(acts) == size, "its log does not grow")
 	})
 
 	children := u.children()
@@ -88,10 +84,8 @@ func startUp(t *testing.T) *upTest {
 	t.Helper()
 	root := filepath.Join("..", "..", outDir)
 	harness.Must(t, os.MkdirAll(root, 0o755))
-	root, err := filepath.Abs(root)
-	harness.Must(t, err)
-	dir, err := os.MkdirTemp(root, "up-test-") // within the repository, where the programs are built
-	harness.Must(t, err)
+	root = harness.Get(filepath.Abs(root))(t)
+	dir := harness.Get(os.MkdirTemp(root, "up-test-"))(t) // within the repository, where the programs are built
 	u := &upTest{t: t, dir: dir, program: filepath.Join(dir, "demo"), members: map[string]client.Client{}}
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", u.program, ".").CombinedOutput()
 	if err != nil {
@@ -106,15 +100,11 @@ func startUp(t *testing.T) *upTest {
 		harness.Must(t, os.RemoveAll(dir))
 	})
 	t.Log(u.run(t.Context(), "up"))
-	pid, err := os.ReadFile(filepath.Join(dir, pidFile()))
-	harness.Must(t, err)
-	u.server, err = strconv.Atoi(strings.TrimSpace(string(pid)))
-	harness.Must(t, err)
+	pid := harness.Get(os.ReadFile(filepath.Join(dir, pidFile())))(t)
+	u.server = harness.Get(strconv.Atoi(strings.TrimSpace(string(pid))))(t)
 	for _, m := range []string{"east", "west", "south"} {
-		config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(dir, outDir, m+".kubeconfig"))
-		harness.Must(t, err)
-		u.members[m], err = client.New(config, client.Options{Scheme: hub.Scheme()})
-		harness.Must(t, err)
+		config := harness.Get(clientcmd.BuildConfigFromFlags("", filepath.Join(dir, outDir, m+".kubeconfig")))(t)
+		u.members[m] = harness.Get(client.New(config, client.Options{Scheme: hub.Scheme()}))(t)
 	}
 	return u
 }
@@ -133,32 +123,26 @@ func (u *upTest) run(ctx context.Context, args ...string) string {
 
 // down stops the fleet, if it is up. The context of the test may have ended.
 func (u *upTest) down() {
-	u.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*downLimit)
 	defer cancel()
 	u.t.Log(u.run(ctx, "down"))
 }
 
 func (u *upTest) await(what string, condition func() error) {
-	u.t.Helper()
 	harness.Must(u.t, harness.Await(u.t.Context(), time.Minute, what, func(context.Context) error { return condition() }))
 }
 
 func (u *upTest) signal(pid int, s syscall.Signal) {
-	u.t.Helper()
 	harness.Must(u.t, syscall.Kill(pid, s))
 }
 
 func (u *upTest) size(file string) int64 {
-	u.t.Helper()
-	info, err := os.Stat(file)
-	harness.Must(u.t, err)
+	info := harness.Get(os.Stat(file))(u.t)
 	return info.Size()
 }
 
 // led waits until a Lease in some member lets that member act in each namespace, renewed after the call.
 func (u *upTest) led() {
-	u.t.Helper()
 	begin := harness.Now().Wall
 	for _, namespace := range namespaces {
 		u.await(namespace+" is led again", func() error {
@@ -189,7 +173,6 @@ func (u *upTest) child(program string, args ...string) int {
 
 // replaced waits until another process runs in the place of one that ends.
 func (u *upTest) replaced(program string, old int, args ...string) (pid int) {
-	u.t.Helper()
 	u.await(program+" is restarted", func() error {
 		found := u.find(program, args...)
 		if len(found) != 1 || found[0] == old {
@@ -203,15 +186,10 @@ func (u *upTest) replaced(program string, old int, args ...string) (pid int) {
 
 // begunAgain waits until the hub has lost its election and begun again.
 func (u *upTest) begunAgain(hub int) {
-	u.t.Helper()
-	log, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/2", hub))
-	harness.Must(u.t, err)
+	log := harness.Get(os.Readlink(fmt.Sprintf("/proc/%d/fd/2", hub)))(u.t)
 	u.await("the hub begins again", func() error {
-		n, err := harness.BegunAgain(log)
-		if err == nil && n == 0 {
-			err = errors.New("its log does not say so")
-		}
-		return err
+		n := must.Get(harness.BegunAgain(log))
+		return must.ErrorIf(n == 0, "its log does not say so")
 	})
 }
 
@@ -228,9 +206,7 @@ func (u *upTest) find(program string, args ...string) (pids []int) {
 
 // children are the processes that the server started.
 func (u *upTest) children() (pids []int) {
-	u.t.Helper()
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	harness.Must(u.t, err)
+	stats := harness.Get(filepath.Glob("/proc/[0-9]*/stat"))(u.t)
 	for _, file := range stats {
 		stat, err := os.ReadFile(file)
 		if err != nil {
@@ -239,8 +215,7 @@ func (u *upTest) children() (pids []int) {
 		_, rest, _ := strings.Cut(string(stat), ") ") // the state, the parent
 		fields := strings.Fields(rest)
 		if len(fields) > 1 && fields[0] != "Z" && fields[1] == strconv.Itoa(u.server) {
-			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
-			harness.Must(u.t, err)
+			pid := harness.Get(strconv.Atoi(filepath.Base(filepath.Dir(file))))(u.t)
 			pids = append(pids, pid)
 		}
 	}

@@ -32,6 +32,8 @@ const (
 	lead, trail = 8 * time.Second, 2 * time.Second
 	// away is how long the hub is lost: longer than a term.
 	away = 14 * time.Second
+	// judgedTicks is how many ticks are judged.
+	judgedTicks = 300
 	// lastJobs is how long the Jobs of the last tick are waited for.
 	lastJobs = 20 * time.Second
 )
@@ -81,31 +83,23 @@ func (r tickResult) failed() error {
 	if len(r.Breaches) > 0 {
 		return fmt.Errorf("%d breaches; the first: %s", len(r.Breaches), r.Breaches[0])
 	}
-	if r.Ticks == r.Lost {
-		return errors.New("no tick ran: nothing was seen")
-	}
-	return nil
+	return must.ErrorIf(r.Ticks == r.Lost, "no tick ran: nothing was seen")
 }
 
 // cronStage is a fleet with a CronJob controller in each member.
 type cronStage struct {
 	*harness.Drill
-	say             func(string)
-	ticks, cronJobs int
-	unwoken         bool
-	seed            uint64
-	view            *harness.View
-	controllers     []*process.Process
+	say         func(string)
+	cronJobs    int // that tick each minute
+	unwoken     bool
+	view        *harness.View
+	controllers []*process.Process
 }
 
 // fleet has one policy, which fences CronJobs.
 func (s *cronStage) fleet() harness.Options {
-	o := harness.Options{Timings: harness.Fast,
+	return harness.Options{Timings: harness.Fast, Members: harness.Members(clusters, cronNamespace),
 		Fencing: &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{MatchLabels: fencedLabel}}}
-	for i, name := range clusters {
-		o.Members = append(o.Members, harness.Member{Name: name, Priority: 100 - i, Namespaces: []string{cronNamespace}})
-	}
-	return o
 }
 
 // begin makes the CronJobs, starts their controllers, and returns when a cluster leads.
@@ -169,8 +163,8 @@ func (s *cronStage) play(ctx context.Context, d *harness.Drill) report {
 			}
 		})
 	}))
-	r := tickResult{CronJobs: s.cronJobs, Woken: !s.unwoken, Minutes: (s.ticks + s.cronJobs - 1) / s.cronJobs}
-	random := rand.New(rand.NewPCG(s.seed, 0))
+	r := tickResult{CronJobs: s.cronJobs, Woken: !s.unwoken, Minutes: judgedTicks / s.cronJobs}
+	random := rand.New(rand.NewPCG(1, 0))
 	first := time.Now().Truncate(time.Minute).Add(time.Minute)
 	if time.Until(first) < lead {
 		first = first.Add(time.Minute)
@@ -238,3 +232,99 @@ func (s *cronStage) terms() (all []term) {
 	}
 	return all
 }
+
+// settling is how long a term has to last after a tick for that to be a tick that its cluster should have run.
+const settling = 15 * time.Second
+
+// term is one that was seen in the Leases of its cluster, by the hub's clock.
+type term struct {
+	member        string
+	acquired, end time.Time // end is the latest deadline
+}
+
+// tick is one time of one CronJob.
+type tick struct {
+	cronJob string
+	at      time.Time
+}
+
+// run is a Job that a CronJob controller has created.
+type run struct {
+	tick
+	member  string
+	created time.Time // by the API server's clock, in whole seconds
+}
+
+// tickVerdict is what became of the ticks.
+type tickVerdict struct {
+	Ticks         int `json:"ticks"`
+	RanTwice      int `json:"ranTwice"`
+	RanInFollower int `json:"ranInFollower"`
+	Lost          int `json:"lost"`
+	// LostWhileLed are those of the lost ticks whose cluster led for long enough.
+	LostWhileLed int `json:"lostWhileLed"`
+	// WorstFirstTickSeconds is how late a CronJob's first Job of a term came, after the first tick of the term. Where
+	// none came at all it is the time that the term lasted after that tick.
+	WorstFirstTickSeconds float64 `json:"worstFirstTickSeconds"`
+	// Breaches tell of each tick that ran twice or in a follower.
+	Breaches []string `json:"breaches,omitempty"`
+}
+
+// judgeTicks judges what was run of some ticks in these terms.
+func judgeTicks(ticks []tick, runs []run, terms []term) tickVerdict {
+	v := tickVerdict{Ticks: len(ticks)}
+	of := map[tick][]run{}
+	for _, r := range runs {
+		of[r.tick] = append(of[r.tick], r)
+		if !slices.ContainsFunc(terms, func(t term) bool { return t.covers(r) }) {
+			v.RanInFollower++
+			v.Breaches = append(v.Breaches, fmt.Sprintf("%s ran in %s at %s, which did not lead", r.tick, r.member,
+				clockTime(r.created)))
+		}
+	}
+	for _, k := range ticks {
+		switch rs := of[k]; {
+		case len(rs) > 1:
+			v.RanTwice++
+			v.Breaches = append(v.Breaches, fmt.Sprintf("%s ran in %s and in %s", k, rs[0].member, rs[1].member))
+		case len(rs) == 0:
+			v.Lost++
+			if slices.ContainsFunc(terms, func(t term) bool { return !t.acquired.After(k.at) && t.end.Sub(k.at) >= settling }) {
+				v.LostWhileLed++
+			}
+		}
+	}
+	for _, t := range terms {
+		v.WorstFirstTickSeconds = max(v.WorstFirstTickSeconds, t.firstTickLate(ticks, runs).Seconds())
+	}
+	return v
+}
+
+// covers reports whether a Job belongs to the term: it is of a tick in the term, and was created before the end.
+func (t term) covers(r run) bool {
+	return t.member == r.member && !r.at.Before(t.acquired) && r.created.Before(t.end)
+}
+
+// firstTickLate is how long after the first tick of a term the last of the CronJobs ran for the first time in it.
+func (t term) firstTickLate(ticks []tick, runs []run) (late time.Duration) {
+	first := map[string]time.Time{}
+	for _, k := range ticks {
+		if at, ok := first[k.cronJob]; !k.at.Before(t.acquired) && k.at.Before(t.end) && (!ok || k.at.Before(at)) {
+			first[k.cronJob] = k.at
+		}
+	}
+	for cronJob, due := range first {
+		ran := t.end
+		for _, r := range runs {
+			if r.cronJob == cronJob && t.covers(r) && r.created.Before(ran) {
+				ran = r.created
+			}
+		}
+		late = max(late, ran.Sub(due))
+	}
+	return late
+}
+
+func (k tick) String() string { return k.cronJob + " of " + clockTime(k.at) }
+
+func clockTime(t time.Time) string { return t.UTC().Format(time.TimeOnly) }

@@ -1,7 +1,16 @@
 package main
 
 import (
+	"context"
+	"fmt"
+	"slices"
 	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
@@ -31,5 +40,63 @@ func TestAnUnmodifiedControllerWorksInOneClusterOnly(t *testing.T) {
 	}
 	if v.Holds < 3 {
 		t.Errorf("the logs tell of %d locks that were taken, want one for each of three leaders", v.Holds)
+	}
+}
+
+// promptly is how late the first tick of a term may come, on a machine that is busy. A CronJob that nobody wakes waits
+// for up to a minute.
+const (
+	promptly = 15 * time.Second
+	judged   = promptly + 5*time.Second
+)
+
+// The CronJob controllers of followers have backed off when the leader changes.
+func TestTheFirstTickAfterAHandoverRunsOnceAndPromptly(t *testing.T) {
+	harness.Quiet()
+	s := &cronStage{say: func(line string) { t.Log(line) }, cronJobs: 5}
+	d := harness.New(t, s.fleet())
+	t.Cleanup(func() { harness.Must(t, s.close()) })
+	harness.Must(t, must.Try(func() { s.begin(t.Context(), d) }))
+	leader := harness.Get(s.AwaitLeader(t.Context(), cronNamespace, ""))(t)
+	next := clusters[(slices.Index(clusters, leader)+1)%len(clusters)] // see harness.Drill.HandOver
+	// followers have missed ticks that they must not run any more
+	for _, m := range clusters {
+		if m == leader {
+			continue
+		}
+		for i := range s.cronJobs {
+			// By a patch, because the controller of the cluster writes the status as well.
+			missed := fmt.Sprintf(`{"status":{"lastScheduleTime":%q}}`,
+				time.Now().Add(-5*time.Minute).UTC().Format(time.RFC3339))
+			harness.Must(t, d.Members[m].Status().Patch(t.Context(), cronJob(i),
+				client.RawPatch(types.MergePatchType, []byte(missed))))
+		}
+	}
+	d.Eventually(t, time.Minute, "the fence refuses Jobs in "+next, func(ctx context.Context) error {
+		var events corev1.EventList
+		err := d.Members[next].List(ctx, &events, client.InNamespace(cronNamespace),
+			client.MatchingFields{"reason": "FailedCreate"})
+		if err == nil && len(events.Items) < s.cronJobs {
+			err = fmt.Errorf("there are %d refusals", len(events.Items))
+		}
+		return err
+	})
+
+	harness.Get(s.HandOver(t.Context(), cronNamespace))(t)
+	first := time.Now().Add(2 * time.Second).Truncate(time.Minute).Add(time.Minute).UTC()
+	var ticks []tick
+	for i := range s.cronJobs {
+		ticks = append(ticks, tick{cronJob(i).Name, first})
+	}
+	harness.After(t, harness.BootOf(first.Add(judged), harness.Now()))
+	var v tickVerdict
+	harness.Must(t, must.Try(func() { v = judgeTicks(ticks, s.runs(t.Context()), s.terms()) }))
+	if v.Lost > 0 || len(v.Breaches) > 0 || v.WorstFirstTickSeconds > promptly.Seconds() {
+		t.Errorf("judged %+v", v)
+	}
+	var jobs batchv1.JobList
+	harness.Must(t, d.Members[next].List(t.Context(), &jobs, client.InNamespace(cronNamespace)))
+	if len(jobs.Items) < s.cronJobs {
+		t.Errorf("%s ran %d ticks, want %d", next, len(jobs.Items), s.cronJobs)
 	}
 }

@@ -42,17 +42,7 @@ type hanging struct {
 }
 
 // late counts the answers that came as late as they may, by what was admitted.
-type late struct {
-	Acquisitions int `json:"acquisitions"`
-	Renewals     int `json:"renewals"`
-	Releases     int `json:"releases"`
-}
-
-func (l *late) add(o late) {
-	l.Acquisitions += o.Acquisitions
-	l.Renewals += o.Renewals
-	l.Releases += o.Releases
-}
+type late map[lockWrite]int
 
 // limits are when an elector gives up a request.
 type limits struct {
@@ -78,7 +68,7 @@ func newHanging(config *rest.Config, l limits) (*hanging, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &hanging{limits: l, forward: &httputil.ReverseProxy{
+	h := &hanging{limits: l, late: late{}, forward: &httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport: transport,
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) {
@@ -155,21 +145,16 @@ func (h *hanging) serve(w http.ResponseWriter, r *http.Request) {
 func (h *hanging) note(what lockWrite) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch what {
-	case acquisition:
-		h.late.Acquisitions++
-	case renewal:
-		h.late.Renewals++
-	case giveUp:
-		h.late.Releases++
-	}
+	h.late[what]++
 }
 
-// answeredLate returns how many answers came late.
-func (h *hanging) answeredLate() late {
+// addLate adds how many answers came late.
+func (h *hanging) addLate(to late) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.late
+	for what, n := range h.late {
+		to[what] += n
+	}
 }
 
 // latest is the last instant at which the elector still gets the answer to a request.
@@ -185,13 +170,13 @@ func (l limits) latest(what lockWrite, received, sent time.Time) time.Time {
 }
 
 // lockWrite is what a request does with a lock.
-type lockWrite int
+type lockWrite string
 
 const (
-	other lockWrite = iota
-	acquisition
-	renewal
-	giveUp
+	other       lockWrite = ""
+	acquisition lockWrite = "acquisitions"
+	renewal     lockWrite = "renewals"
+	giveUp      lockWrite = "releases"
 )
 
 // actOf looks into a request. An elector that takes a lock has just acquired it.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 const soon = 30 * time.Second
@@ -42,7 +42,7 @@ func TestWhatAnElectorAsksFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := httptest.NewRequest(test.method, test.path, strings.NewReader(test.body))
 			if got := actOf(r); got != test.want {
-				t.Errorf("it is taken for %d, want %d", got, test.want)
+				t.Errorf("it is taken for %q, want %q", got, test.want)
 			}
 			if body, err := io.ReadAll(r.Body); err != nil || string(body) != test.body {
 				t.Errorf("the request became %q, %v", body, err)
@@ -88,8 +88,7 @@ func TestAHangingAPIServerHoldsBackWhatItAdmits(t *testing.T) {
 		_, _ = io.WriteString(w, "decided")
 	}))
 	defer server.Close()
-	h, err := newHanging(&rest.Config{Host: server.URL}, limits{renew: time.Hour, unbounded: true})
-	harness.Must(t, err)
+	h := harness.Get(newHanging(&rest.Config{Host: server.URL}, limits{renew: time.Hour, unbounded: true}))(t)
 	defer h.close()
 	answers := make(chan error, 1)
 	put := func(body string) {
@@ -109,12 +108,9 @@ func TestAHangingAPIServerHoldsBackWhatItAdmits(t *testing.T) {
 		}()
 	}
 	await := func(what string, waiting, held, requests int32) {
-		t.Helper()
 		harness.Eventually(t, soon, what, func(context.Context) error {
-			if h.waiting.Load() != waiting || h.held.Load() != held || asked.Load() != requests {
-				return errors.New("it is not so yet")
-			}
-			return nil
+			return must.ErrorIf(h.waiting.Load() != waiting || h.held.Load() != held || asked.Load() != requests,
+				"it is not so yet")
 		})
 	}
 

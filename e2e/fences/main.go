@@ -18,9 +18,9 @@
 // kube-controller-manager and a real core manager of Cluster API. The others are small electors of client-go and
 // controller-runtime, old and new, with and without a timeout of their client, with and without a release of their
 // lock. Each has a policy of its own, which states what is true for it. In each round the hub loses the leader, whose
-// API server hangs: see play.go. The drill fails if a program ever worked in two clusters at once, or in one of them
-// after the stop time of its lock. With -misstate all policies state half of the renew deadline and no release, which
-// is not true for most programs.
+// API server hangs: see unmodified.go. The drill fails if a program ever worked in two clusters at once, or
+// in one of them after the stop time of its lock. With -misstate all policies state half of the renew deadline and no
+// release, which is not true for most programs.
 package main
 
 import (
@@ -51,10 +51,10 @@ type report interface {
 
 func main() {
 	harness.Quiet()
-	harness.Run("fences", func(ctx context.Context) error { return drill(ctx, os.Args[1:]) })
+	must.Run("fences", func(ctx context.Context) { drill(ctx, os.Args[1:]) })
 }
 
-func drill(ctx context.Context, args []string) error {
+func drill(ctx context.Context, args []string) {
 	name := ""
 	if len(args) > 0 {
 		name = args[0]
@@ -66,11 +66,8 @@ func drill(ctx context.Context, args []string) error {
 	var played scenario
 	switch name {
 	case "cronjob":
-		s := &cronStage{say: say}
-		flags.IntVar(&s.ticks, "ticks", 300, "how many ticks to judge at least")
-		flags.IntVar(&s.cronJobs, "cronjobs", 25, "how many CronJobs tick each minute")
+		s := &cronStage{say: say, cronJobs: 25}
 		flags.BoolVar(&s.unwoken, "unwoken", false, "take away the right to wake CronJobs")
-		flags.Uint64Var(&s.seed, "seed", 1, "chooses how long before or after a tick the leader changes")
 		played = s
 	case "unmodified":
 		s := &stage{say: say, programs: append([]*program{controllerManager(), clusterAPI()}, electors(dir)...)}
@@ -81,25 +78,15 @@ func drill(ctx context.Context, args []string) error {
 		})
 		played = s
 	default:
-		return fmt.Errorf("unknown scenario %q: want cronjob or unmodified", name)
+		must.Fail("unknown scenario %q: want cronjob or unmodified", name)
 	}
-	if err := errors.Join(flags.Parse(args[1:]), os.RemoveAll(dir+".json")); err != nil {
-		return err
-	}
+	must.Do(errors.Join(flags.Parse(args[1:]), os.RemoveAll(dir+".json")))
 	o := played.fleet()
 	o.Dir, o.Progress = dir, say
-	d, err := harness.Start(ctx, o)
-	if err != nil {
-		return err
-	}
-	var r report
-	err = errors.Join(must.Try(func() { r = played.play(ctx, d) }), d.Stop())
-	if err == nil {
-		err = harness.WriteReport(dir+".json", r)
-	}
-	if err == nil {
-		fmt.Printf("\n%s\n", r)
-		err = r.failed()
-	}
-	return err
+	d := must.Get(harness.Start(ctx, o))
+	r, err := must.Return(func() report { return played.play(ctx, d) })
+	must.Do(errors.Join(err, d.Stop()))
+	must.Do(harness.WriteReport(dir+".json", r))
+	fmt.Printf("\n%s\n", r)
+	must.Do(r.failed())
 }

@@ -2,6 +2,10 @@ package fleet
 
 import (
 	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -20,10 +24,14 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util/certs"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 const (
@@ -44,12 +52,9 @@ func (s *Server) AdminConfig() *rest.Config { return rest.CopyConfig(s.admin) }
 func (s *Server) UserConfig(name string, groups ...string) (*rest.Config, error) {
 	user, err := s.ca.sign(certs.Config{CommonName: name, Organization: groups,
 		Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-	if err != nil {
-		return nil, err
-	}
 	config := s.anonymousConfig()
 	config.CertData, config.KeyData = user.Cert, user.Key
-	return config, nil
+	return config, err
 }
 
 // ServiceAccountConfig returns a configuration with a token of a service account, straight at the API server. It
@@ -65,27 +70,23 @@ func (s *Server) ServiceAccountConfig(ctx context.Context, namespace, name strin
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
 	}
-	_, roleErr := controllerutil.CreateOrUpdate(ctx, s.client, role, func() error {
-		role.Rules = append(slices.Clone(rules), rbacv1.PolicyRule{NonResourceURLs: []string{mark}, Verbs: []string{"get"}})
-		return nil
+	return must.Return(func() *rest.Config {
+		must.Do(must.Try(func() {
+			must.Get(controllerutil.CreateOrUpdate(ctx, s.client, role, func() error {
+				role.Rules = append(slices.Clone(rules), rbacv1.PolicyRule{NonResourceURLs: []string{mark}, Verbs: []string{"get"}})
+				return nil
+			}))
+			s.ensureNamespace(ctx, namespace)
+			must.Do(client.IgnoreAlreadyExists(s.client.Create(ctx, account)))
+			must.Do(client.IgnoreAlreadyExists(s.client.Create(ctx, binding)))
+			s.awaitRight(ctx, "system:serviceaccount:"+namespace+":"+name, mark)
+		}), "service account %s/%s of %s", namespace, name, s.name)
+		return must.Get(s.TokenConfig(ctx, namespace, name))
 	})
-	err := errors.Join(
-		roleErr,
-		s.ensureNamespace(ctx, namespace),
-		client.IgnoreAlreadyExists(s.client.Create(ctx, account)),
-		client.IgnoreAlreadyExists(s.client.Create(ctx, binding)),
-	)
-	if err == nil {
-		err = s.awaitRight(ctx, "system:serviceaccount:"+namespace+":"+name, mark)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("service account %s/%s of %s: %w", namespace, name, s.name, err)
-	}
-	return s.TokenConfig(ctx, namespace, name)
 }
 
 // awaitRight returns when a user may get a path.
-func (s *Server) awaitRight(ctx context.Context, user, path string) error {
+func (s *Server) awaitRight(ctx context.Context, user, path string) {
 	var last error
 	err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, rightsTimeout, true,
 		func(ctx context.Context) (bool, error) {
@@ -96,9 +97,8 @@ func (s *Server) awaitRight(ctx context.Context, user, path string) error {
 			return last == nil && review.Status.Allowed, nil
 		})
 	if err != nil {
-		return errors.Join(fmt.Errorf("await its rights: %w", err), last)
+		must.Fail("await its rights: %w (last answer: %w)", err, last)
 	}
-	return nil
 }
 
 // TokenConfig returns a configuration with a token of a service account that exists, straight at the API server.
@@ -107,24 +107,22 @@ func (s *Server) TokenConfig(ctx context.Context, namespace, name string) (*rest
 	request := &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To(int64(tokenLife.Seconds()))},
 	}
-	if err := s.client.SubResource("token").Create(ctx, account, request); err != nil {
-		return nil, fmt.Errorf("request a token of service account %s/%s of %s: %w", namespace, name, s.name, err)
+	err := s.client.SubResource("token").Create(ctx, account, request)
+	if err != nil {
+		err = fmt.Errorf("request a token of service account %s/%s of %s: %w", namespace, name, s.name, err)
 	}
 	config := s.anonymousConfig()
 	config.BearerToken = request.Status.Token
-	return config, nil
+	return config, err
 }
 
 func (s *Server) anonymousConfig() *rest.Config {
 	return &rest.Config{Host: "https://" + s.address, TLSClientConfig: rest.TLSClientConfig{CAData: s.ca.pem()}, QPS: -1}
 }
 
-func (s *Server) ensureNamespace(ctx context.Context, name string) error {
+func (s *Server) ensureNamespace(ctx context.Context, name string) {
 	object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if err := client.IgnoreAlreadyExists(s.client.Create(ctx, object)); err != nil {
-		return fmt.Errorf("create namespace %s: %w", name, err)
-	}
-	return nil
+	must.Do(client.IgnoreAlreadyExists(s.client.Create(ctx, object)), "create namespace %s", name)
 }
 
 // ViaProxy returns a copy of a configuration of this server that goes through its proxy.
@@ -133,9 +131,6 @@ func (s *Server) ViaProxy(config *rest.Config) *rest.Config {
 	proxied.Host = "https://" + s.proxy.Addr()
 	return proxied
 }
-
-// Kubeconfig is a kubeconfig file for the administrator, straight at the API server.
-func (s *Server) Kubeconfig() ([]byte, error) { return Kubeconfig(s.name, s.admin) }
 
 // ProxiedKubeconfig is a kubeconfig file for the administrator, through the proxy.
 func (s *Server) ProxiedKubeconfig() ([]byte, error) { return Kubeconfig(s.name, s.ViaProxy(s.admin)) }
@@ -170,4 +165,30 @@ func (f *Fleet) WriteKubeconfigs(dir string) error {
 		errs = append(errs, WriteKubeconfig(filepath.Join(dir, s.name+".kubeconfig"), s.name, s.admin))
 	}
 	return errors.Join(errs...)
+}
+
+// authority signs the certificates of one server and of its users.
+type authority struct {
+	cert *x509.Certificate
+	key  crypto.Signer
+}
+
+// newAuthority makes an authority that is valid since an hour ago, so that a drill may set a clock back.
+func newAuthority(name string) (*authority, error) {
+	return must.Return(func() *authority {
+		key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+		config := cert.Config{CommonName: name, NotBefore: time.Now().Add(-time.Hour)}
+		return &authority{must.Get(cert.NewSelfSignedCACert(config, key)), key}
+	})
+}
+
+func (a *authority) pem() []byte { return certs.EncodeCertPEM(a.cert) }
+
+// sign makes a private key and its certificate.
+func (a *authority) sign(config certs.Config) (certs.KeyPair, error) {
+	return must.Return(func() certs.KeyPair {
+		key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
+		signed := must.Get(config.NewSignedCert(key, a.cert, a.key))
+		return certs.KeyPair{Cert: certs.EncodeCertPEM(signed), Key: must.Get(keyutil.MarshalPrivateKeyToPEM(key))}
+	})
 }

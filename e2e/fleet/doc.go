@@ -4,7 +4,7 @@
 // environment variable KUBEBUILDER_ASSETS names; `make k8s` builds them.
 //
 //	func TestSomething(t *testing.T) {
-//		f := fleet.New(t, "east", "west")             // stopped by t.Cleanup
+//		f := fleet.NewWith(t, fleet.Options{Members: []string{"east", "west"}}) // stopped by t.Cleanup
 //		east := f.Member("east")
 //		_, err := f.RegisterMember(t.Context(), east, "default", "100")
 //		...

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // These environment variables name folders of binaries: those of all servers, and, where they are set, those of the hub
@@ -65,7 +67,7 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 	f := &Fleet{dir: dir}
 	f.stop = sync.OnceValue(f.end)
 	begin := time.Now()
-	if err := f.start(ctx, o); err != nil {
+	if err := must.Try(func() { f.start(ctx, o) }); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the fleet: %w", err), f.Stop())
 	}
 	if o.Progress != nil {
@@ -74,16 +76,9 @@ func Start(ctx context.Context, o Options) (*Fleet, error) {
 	return f, nil
 }
 
-func (f *Fleet) start(ctx context.Context, o Options) error {
+func (f *Fleet) start(ctx context.Context, o Options) {
 	for i, name := range append([]string{hubName}, o.Members...) {
-		assets, err := assetsOf(i, len(o.Members))
-		if err != nil {
-			return err
-		}
-		s, err := newServer(name, f.dir.path, assets, o)
-		if err != nil {
-			return fmt.Errorf("prepare %s: %w", name, err)
-		}
+		s := newServer(name, f.dir.path, must.Get(assetsOf(i, len(o.Members))), o)
 		if i == 0 {
 			f.hub = s
 		} else {
@@ -93,17 +88,18 @@ func (f *Fleet) start(ctx context.Context, o Options) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, s := range f.Servers() {
 		group.Go(func() error {
-			err := s.start(ctx)
-			if err == nil && s == f.hub {
-				err = s.InstallCAPI(ctx)
-			}
-			if err == nil && s == f.hub && !o.Uninstalled {
-				err = s.installOwn(ctx)
-			}
-			return err
+			return must.Try(func() {
+				must.Do(s.start(ctx))
+				if s == f.hub {
+					must.Do(s.InstallCAPI(ctx))
+				}
+				if s == f.hub && !o.Uninstalled {
+					must.Do(s.installOwn(ctx))
+				}
+			})
 		})
 	}
-	return group.Wait()
+	must.Do(group.Wait())
 }
 
 // Stop kills all servers, paused ones too, and removes their files. It returns when all is gone. Later calls return the

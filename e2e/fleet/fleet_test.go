@@ -39,14 +39,14 @@ func restart(t *testing.T, s *Server) {
 	config, err := s.ServiceAccountConfig(t.Context(), "default", "survivor", []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
 	})
-	must(t, err)
+	check(t, err)
 	c, err := client.New(s.ViaProxy(config), client.Options{})
-	must(t, err)
+	check(t, err)
 	system := client.ObjectKey{Name: metav1.NamespaceSystem}
 	before, after := &corev1.Namespace{}, &corev1.Namespace{}
-	must(t, c.Get(t.Context(), system, before))
+	check(t, c.Get(t.Context(), system, before))
 	pids := s.PIDs()
-	must(t, s.Kill())
+	check(t, s.Kill())
 	if err := s.client.Get(t.Context(), system, after); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("want connections refused after Kill, got %v", err)
 	}
@@ -55,11 +55,11 @@ func restart(t *testing.T, s *Server) {
 		runtime.LockOSThread() // the thread ends with this goroutine; the server must not
 		restarted <- s.Restart(t.Context())
 	}()
-	must(t, <-restarted)
+	check(t, <-restarted)
 	if now := s.PIDs(); now.APIServer == 0 || now.APIServer == pids.APIServer || now.Etcd != pids.Etcd {
 		t.Errorf("want a new API server and the same etcd, had %+v, got %+v", pids, now)
 	}
-	must(t, c.Get(t.Context(), system, after))
+	check(t, c.Get(t.Context(), system, after))
 	if before.UID != after.UID {
 		t.Errorf("kube-system changed from %s to %s", before.UID, after.UID)
 	}
@@ -67,9 +67,9 @@ func restart(t *testing.T, s *Server) {
 
 func audit(t *testing.T, s *Server) {
 	all, err := s.Requests()
-	must(t, err)
+	check(t, err)
 	writes, err := s.Writes()
-	must(t, err)
+	check(t, err)
 	if len(writes) == 0 || len(writes) != len(all) {
 		t.Errorf("%d requests are logged, %d of them writes", len(all), len(writes))
 	}
@@ -79,46 +79,46 @@ func audit(t *testing.T, s *Server) {
 func restore(t *testing.T, s *Server) {
 	create := func(name string) *corev1.ConfigMap {
 		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
-		must(t, s.client.Create(t.Context(), object))
+		check(t, s.client.Create(t.Context(), object))
 		return object
 	}
 	kept := create("kept")
 	snapshot, err := s.Snapshot(t.Context())
-	must(t, err)
+	check(t, err)
 	for range 2 {
 		for i := range 200 { // more than a start of the server writes itself
 			create("lost-" + strconv.Itoa(i))
 		}
 		lost := create("lost")
-		must(t, s.Restore(t.Context(), snapshot))
+		check(t, s.Restore(t.Context(), snapshot))
 		got, list := &corev1.ConfigMap{}, &corev1.ConfigMapList{}
-		must(t, s.client.Get(t.Context(), client.ObjectKeyFromObject(kept), got))
+		check(t, s.client.Get(t.Context(), client.ObjectKeyFromObject(kept), got))
 		if got.UID != kept.UID || got.ResourceVersion != kept.ResourceVersion {
 			t.Errorf("the snapshot held %v, the server has %v", kept, got)
 		}
 		if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(lost), got); !apierrors.IsNotFound(err) {
 			t.Errorf("an object that the snapshot does not hold: %v", err)
 		}
-		must(t, s.client.List(t.Context(), list))
+		check(t, s.client.List(t.Context(), list))
 		if version(t, list.ResourceVersion) >= version(t, lost.ResourceVersion) {
 			t.Errorf("resourceVersion is %s, want less than %s", list.ResourceVersion, lost.ResourceVersion)
 		}
 	}
-	must(t, snapshot.Discard())
+	check(t, snapshot.Discard())
 }
 
 func version(t *testing.T, resourceVersion string) uint64 {
 	t.Helper()
 	n, err := strconv.ParseUint(resourceVersion, 10, 64)
-	must(t, err)
+	check(t, err)
 	return n
 }
 
 func stop(t *testing.T, f *Fleet) {
 	east := f.Member("east")
-	must(t, errors.Join(east.Pause(), east.PauseEtcd(), f.Hub().Kill()))
+	check(t, errors.Join(east.Pause(), east.PauseEtcd(), f.Hub().Kill()))
 	pids := []int{east.PIDs().Etcd, east.PIDs().APIServer, f.Hub().PIDs().Etcd}
-	must(t, f.Stop())
+	check(t, f.Stop())
 	for _, pid := range pids {
 		if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
 			t.Errorf("process %d still exists: %v", pid, err)
@@ -134,9 +134,9 @@ func stop(t *testing.T, f *Fleet) {
 
 func TestStartFails(t *testing.T) {
 	assets, broken := os.Getenv(AssetsVariable), t.TempDir()
-	must(t, os.Symlink(filepath.Join(assets, "etcd"), filepath.Join(broken, "etcd")))
+	check(t, os.Symlink(filepath.Join(assets, "etcd"), filepath.Join(broken, "etcd")))
 	script := "#!/bin/sh\necho the dog ate my flags >&2\nexit 1\n"
-	must(t, os.WriteFile(filepath.Join(broken, "kube-apiserver"), []byte(script), 0o700))
+	check(t, os.WriteFile(filepath.Join(broken, "kube-apiserver"), []byte(script), 0o700))
 	for name, test := range map[string]struct {
 		assets string
 		want   []string
@@ -168,11 +168,11 @@ func TestHubAndLastMemberMayHaveAnotherVersion(t *testing.T) {
 	for _, variable := range []string{AssetsVariable, HubAssetsVariable, LastMemberAssetsVariable} {
 		dir := t.TempDir()
 		t.Setenv(variable, dir)
-		must(t, os.WriteFile(filepath.Join(dir, "kube-apiserver"), nil, 0o600))
+		check(t, os.WriteFile(filepath.Join(dir, "kube-apiserver"), nil, 0o600))
 	}
 	for i, want := range []string{HubAssetsVariable, AssetsVariable, LastMemberAssetsVariable} {
 		got, err := assetsOf(i, 2)
-		must(t, err)
+		check(t, err)
 		if got != os.Getenv(want) {
 			t.Errorf("server %d has its programs from %s, want %s", i, got, want)
 		}
@@ -183,8 +183,8 @@ func TestFreeAddressIsReserved(t *testing.T) {
 	address := FreeAddress(t)
 	for range 2 { // the program may restart
 		listener, err := net.Listen("tcp", address)
-		must(t, err)
-		must(t, listener.Close())
+		check(t, err)
+		check(t, listener.Close())
 	}
 	if runtime.GOOS != "linux" {
 		return
@@ -192,7 +192,7 @@ func TestFreeAddressIsReserved(t *testing.T) {
 	// A program that asks for any free port does not share.
 	exclusive := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) {
-			must(t, syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 0))
+			check(t, syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 0))
 		})
 	}}
 	if listener, err := exclusive.Listen(t.Context(), "tcp", address); err == nil {
@@ -208,8 +208,8 @@ func await(t *testing.T, what string, condition func(context.Context) (bool, err
 	}
 }
 
-// must fails the test at once on an error.
-func must(t *testing.T, err error) {
+// check fails the test at once on an error.
+func check(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -37,8 +37,8 @@ func TestOwnerIsKilled(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	t.Setenv(ownerVariable, "yes")
 	owner, err := process.Start("the owner", filepath.Join(t.TempDir(), "log"), os.Args[0])
-	must(t, err)
-	t.Cleanup(func() { must(t, owner.Kill()) })
+	check(t, err)
+	t.Cleanup(func() { check(t, owner.Kill()) })
 	var dir string
 	var pids [3]int
 	await(t, "the owner's fleet is up", func(context.Context) (bool, error) {
@@ -52,15 +52,15 @@ func TestOwnerIsKilled(t *testing.T) {
 	exists := func() bool {
 		t.Helper()
 		next, err := newWorkDir() // removes leftovers
-		must(t, err)
-		must(t, next.remove())
+		check(t, err)
+		check(t, next.remove())
 		_, err = os.Stat(dir)
 		return err == nil
 	}
 	if !exists() {
 		t.Fatal("the folder of a living owner was removed")
 	}
-	must(t, owner.Kill())
+	check(t, owner.Kill())
 	for _, pid := range pids {
 		await(t, fmt.Sprintf("process %d is gone", pid), func(context.Context) (bool, error) {
 			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

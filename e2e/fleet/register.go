@@ -2,14 +2,22 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // PriorityLabel is the label by which a Cluster takes part. It is spelled out here, not taken from the API package:
@@ -21,13 +29,6 @@ const PriorityLabel = "leasecast.dev/priority"
 // namespace if need be.
 func (f *Fleet) RegisterMember(ctx context.Context, member *Server, namespace, priority string) (*clusterv1.Cluster,
 	error) {
-	kubeconfig, err := member.ProxiedKubeconfig()
-	if err != nil {
-		return nil, err
-	}
-	if err := f.SetKubeconfig(ctx, namespace, member.name, kubeconfig); err != nil {
-		return nil, err
-	}
 	endpoint := netip.MustParseAddrPort(member.proxy.Addr())
 	cluster := &clusterv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: member.name,
@@ -36,28 +37,65 @@ func (f *Fleet) RegisterMember(ctx context.Context, member *Server, namespace, p
 			Host: endpoint.Addr().String(), Port: int32(endpoint.Port()),
 		}},
 	}
-	if err := f.hub.client.Create(ctx, cluster); err != nil {
-		return nil, fmt.Errorf("register %s: create the Cluster: %w", member.name, err)
-	}
-	return cluster, nil
+	return cluster, must.Try(func() {
+		must.Do(f.SetKubeconfig(ctx, namespace, member.name, must.Get(member.ProxiedKubeconfig())))
+		must.Do(f.hub.client.Create(ctx, cluster), "register %s: create the Cluster", member.name)
+	})
 }
 
 // SetKubeconfig writes the kubeconfig Secret of a Cluster as Cluster API's providers do, or rotates it. The Cluster
 // need not exist, and the content need not make sense.
 func (f *Fleet) SetKubeconfig(ctx context.Context, namespace, cluster string, kubeconfig []byte) error {
-	if err := f.hub.ensureNamespace(ctx, namespace); err != nil {
-		return err
-	}
 	object := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: secret.Name(cluster, secret.Kubeconfig),
 	}}
-	if _, err := controllerutil.CreateOrUpdate(ctx, f.hub.client, object, func() error {
-		metav1.SetMetaDataLabel(&object.ObjectMeta, clusterv1.ClusterNameLabel, cluster)
-		object.Type = clusterv1.ClusterSecretType
-		object.Data = map[string][]byte{secret.KubeconfigDataName: kubeconfig}
-		return nil
-	}); err != nil {
-		return fmt.Errorf("write the kubeconfig Secret of Cluster %s/%s: %w", namespace, cluster, err)
+	return must.Try(func() {
+		f.hub.ensureNamespace(ctx, namespace)
+		_, err := controllerutil.CreateOrUpdate(ctx, f.hub.client, object, func() error {
+			metav1.SetMetaDataLabel(&object.ObjectMeta, clusterv1.ClusterNameLabel, cluster)
+			object.Type = clusterv1.ClusterSecretType
+			object.Data = map[string][]byte{secret.KubeconfigDataName: kubeconfig}
+			return nil
+		})
+		must.Do(err, "write the kubeconfig Secret of Cluster %s/%s", namespace, cluster)
+	})
+}
+
+// ModuleDir returns the folder of a module that go.mod requires. It works within the repository only.
+func ModuleDir(ctx context.Context, module string) (string, error) {
+	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
+	list.Stderr = os.Stderr
+	out, err := list.Output()
+	if err != nil {
+		return "", fmt.Errorf("go list -m %s: %w", module, err)
 	}
-	return nil
+	return strings.TrimSpace(string(out)), nil
+}
+
+// InstallCAPI creates Cluster API's CRDs, and returns when the server serves them. Like clusterctl, it labels the CRDs
+// whose objects clusterctl moves.
+func (s *Server) InstallCAPI(ctx context.Context) error {
+	return s.installCRDs(ctx, "sigs.k8s.io/cluster-api", "core/config/crd/bases", "clusterctl.cluster.x-k8s.io")
+}
+
+// installOwn creates the CRDs of this repository, and returns when the server serves them.
+func (s *Server) installOwn(ctx context.Context) error {
+	return s.installCRDs(ctx, "github.com/leasecast/leasecast", "config/crd/bases")
+}
+
+func (s *Server) installCRDs(ctx context.Context, module, folder string, labels ...string) error {
+	root, err := ModuleDir(ctx, module)
+	files := envtest.CRDInstallOptions{Paths: []string{filepath.Join(root, folder)}, ErrorIfPathMissing: true,
+		MaxTime: startTimeout}
+	if err := errors.Join(err, envtest.ReadCRDFiles(&files)); err != nil {
+		return fmt.Errorf("read the CRDs of %s: %w", module, err)
+	}
+	for _, crd := range files.CRDs {
+		for _, label := range labels {
+			metav1.SetMetaDataLabel(&crd.ObjectMeta, label, "")
+		}
+	}
+	files.Paths = nil
+	_, err = envtest.InstallCRDs(s.AdminConfig(), files)
+	return err
 }

@@ -4,16 +4,20 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -21,6 +25,8 @@ import (
 	"sigs.k8s.io/cluster-api/util/certs"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/process"
 	"github.com/leasecast/leasecast/e2e/proxy"
 )
 
@@ -39,25 +45,13 @@ type Server struct {
 }
 
 // newServer prepares a server under dir. Nothing runs yet but its proxy.
-func newServer(name, dir, assets string, o Options) (*Server, error) {
-	s := &Server{name: name, dir: filepath.Join(dir, name)}
-	port, err := ReservePort()
-	if err != nil {
-		return nil, err
-	}
-	s.address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	if s.ca, err = newAuthority(name + "-ca"); err != nil {
-		return nil, err
-	}
-	if s.admin, err = s.UserConfig("leasecast-fleet-admin", "system:masters"); err != nil {
-		return nil, err
-	}
-	if s.client, err = s.newClient(); err != nil {
-		return nil, err
-	}
-	if err := s.writeFiles(o.auditPolicy()); err != nil {
-		return nil, err
-	}
+func newServer(name, dir, assets string, o Options) *Server {
+	port := must.Get(ReservePort())
+	s := &Server{name: name, dir: filepath.Join(dir, name), ca: must.Get(newAuthority(name + "-ca")),
+		address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
+	s.admin = must.Get(s.UserConfig("leasecast-fleet-admin", "system:masters"))
+	s.client = must.Get(s.newClient())
+	s.writeFiles(o.auditPolicy())
 	program := func(name string, args ...string) *program {
 		return &program{name: name + " of " + s.name, path: filepath.Join(assets, name), args: args,
 			log: s.file(name + ".log")}
@@ -65,8 +59,8 @@ func newServer(name, dir, assets string, o Options) (*Server, error) {
 	s.etcd = program("etcd", s.etcdArgs()...)
 	s.apiserver = program("kube-apiserver", s.apiserverArgs(port, o)...)
 	s.controller = program("kube-controller-manager", s.controllerArgs()...)
-	s.proxy, err = proxy.New(s.address)
-	return s, err
+	s.proxy = must.Get(proxy.New(s.address))
+	return s
 }
 
 func (s *Server) newClient() (client.Client, error) {
@@ -79,22 +73,16 @@ func (s *Server) newClient() (client.Client, error) {
 
 // start brings the server up and returns when it is ready for use.
 func (s *Server) start(ctx context.Context) error {
-	if err := s.startEtcd(ctx); err != nil {
-		return err
-	}
-	if err := s.startAPIServer(ctx); err != nil {
-		return err
-	}
-	return s.controller.start(ctx, "its controllers work", s.controllersWork)
+	return must.Try(func() {
+		must.Do(s.startEtcd(ctx))
+		must.Do(s.startAPIServer(ctx))
+		must.Do(s.controller.start(ctx, "its controllers work", s.controllersWork))
+	})
 }
 
 func (s *Server) startEtcd(ctx context.Context) error {
-	return s.etcd.start(ctx, "it listens", func(context.Context) error {
-		conn, err := net.Dial("unix", s.file("etcd.sock"))
-		if err != nil {
-			return err
-		}
-		return conn.Close()
+	return s.etcd.start(ctx, "it listens", func(context.Context) {
+		must.Do(must.Get(net.Dial("unix", s.file("etcd.sock"))).Close())
 	})
 }
 
@@ -103,26 +91,19 @@ func (s *Server) startAPIServer(ctx context.Context) error {
 }
 
 // apiReady also waits for kube-system, which is created after the API server is ready. Its UID identifies members.
-func (s *Server) apiReady(ctx context.Context) error {
+func (s *Server) apiReady(ctx context.Context) {
 	api := kubernetes.NewForConfigOrDie(s.admin).RESTClient()
-	if err := api.Get().AbsPath("/readyz").Do(ctx).Error(); err != nil {
-		return err
-	}
-	return s.client.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &corev1.Namespace{})
+	must.Do(api.Get().AbsPath("/readyz").Do(ctx).Error())
+	must.Do(s.client.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, &corev1.Namespace{}))
 }
 
 // controllersWork waits for what only the controllers create.
-func (s *Server) controllersWork(ctx context.Context) error {
+func (s *Server) controllersWork(ctx context.Context) {
 	account := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "default"}
-	if err := s.client.Get(ctx, account, &corev1.ServiceAccount{}); err != nil {
-		return err
-	}
+	must.Do(s.client.Get(ctx, account, &corev1.ServiceAccount{}))
 	edit := &rbacv1.ClusterRole{}
-	err := s.client.Get(ctx, client.ObjectKey{Name: "edit"}, edit)
-	if err == nil && len(edit.Rules) == 0 {
-		return errors.New(`the ClusterRole "edit" is empty yet`)
-	}
-	return err
+	must.Do(s.client.Get(ctx, client.ObjectKey{Name: "edit"}, edit))
+	must.FailIf(len(edit.Rules) == 0, `the ClusterRole "edit" is empty yet`)
 }
 
 // close kills the server's processes and prevents further starts.
@@ -186,21 +167,18 @@ func (s *Server) file(name string) string { return filepath.Join(s.dir, name) }
 func (s *Server) etcdData() string { return s.file("etcd") }
 
 // writeFiles writes what the programs read.
-func (s *Server) writeFiles(audit string) error {
-	serving, err := s.ca.sign(certs.Config{
+func (s *Server) writeFiles(audit string) {
+	serving := must.Get(s.ca.sign(certs.Config{
 		CommonName: "kube-apiserver", Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		AltNames: certs.AltNames{DNSNames: []string{"localhost"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}},
-	})
-	if err != nil {
-		return err
-	}
-	errs := []error{os.Mkdir(s.dir, 0o700)}
+	}))
+	must.Do(os.Mkdir(s.dir, 0o700))
 	for name, content := range map[string][]byte{
 		"ca.crt": s.ca.pem(), "apiserver.crt": serving.Cert, "apiserver.key": serving.Key, auditPolicy: []byte(audit),
 	} {
-		errs = append(errs, os.WriteFile(s.file(name), content, 0o600))
+		must.Do(os.WriteFile(s.file(name), content, 0o600))
 	}
-	return errors.Join(append(errs, WriteKubeconfig(s.file("kubeconfig"), s.name, s.admin))...)
+	must.Do(WriteKubeconfig(s.file("kubeconfig"), s.name, s.admin))
 }
 
 func (s *Server) etcdArgs() []string {
@@ -247,4 +225,107 @@ func (s *Server) controllerArgs() []string {
 		"--secure-port=0",
 		"--profiling=false",
 	}
+}
+
+// Snapshot is what the etcd of one server held at an instant. It lives as long as the fleet, or until Discard.
+type Snapshot struct{ dir string }
+
+// Discard removes a snapshot, which cannot be restored anymore.
+func (b Snapshot) Discard() error { return os.RemoveAll(b.dir) }
+
+// Snapshot copies etcd's data. It pauses etcd, which must run, while its files are copied. So the copy is what a crash
+// leaves, with all that etcd has acknowledged. The API server does not notice.
+func (s *Server) Snapshot(context.Context) (Snapshot, error) {
+	return must.Return(func() Snapshot {
+		dir := must.Get(os.MkdirTemp(s.dir, "snapshot-"))
+		must.Do(s.PauseEtcd())
+		must.Do(errors.Join(os.CopyFS(dir, os.DirFS(s.etcdData())), s.ResumeEtcd()))
+		return Snapshot{dir}
+	})
+}
+
+// Restore kills all processes of the server, replaces etcd's data by a snapshot of the same server, starts everything
+// again, and returns when the server is ready. Later writes are lost, and the server gives their resourceVersions to
+// other objects. ctx and a limit of two minutes bound the wait.
+func (s *Server) Restore(ctx context.Context, b Snapshot) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return must.Try(func() {
+		must.Do(errors.Join(s.apiserver.last().Kill(), s.controller.last().Kill(), s.etcd.last().Kill(),
+			os.RemoveAll(s.etcdData()), os.CopyFS(s.etcdData(), os.DirFS(b.dir))), "restore %s", s.name)
+		must.Do(s.start(ctx))
+	})
+}
+
+// probeTimeout bounds one request to a server that is starting.
+const probeTimeout = 2 * time.Second
+
+// program is one program of a server. Its methods may be called from any goroutine.
+type program struct {
+	name, path, log string
+	args            []string
+
+	mu     sync.Mutex
+	run    *process.Process // the last one; nil before the first start
+	closed bool             // the fleet has been stopped
+}
+
+// start runs the program and returns when ready does not fail. It fails when the program or ctx ends before.
+func (p *program) start(ctx context.Context, what string, ready func(context.Context)) error {
+	run, err := p.launch()
+	if err != nil {
+		return err
+	}
+	var last error
+	err = wait.PollUntilContextCancel(ctx, 25*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+		defer cancel()
+		if last = must.Try(func() { ready(ctx) }); last != nil && !run.Running() {
+			return false, process.ErrEnded
+		}
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s: waiting until %s: %w (last answer: %w)%s", p.name, what, err, last, run.Tail())
+	}
+	return nil
+}
+
+func (p *program) launch() (*process.Process, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, fmt.Errorf("start %s: the fleet has been stopped", p.name)
+	}
+	run, err := process.Start(p.name, p.log, p.path, p.args...)
+	if err == nil {
+		p.run = run
+	}
+	return run, err
+}
+
+// last returns the last run of the program. It was started.
+func (p *program) last() *process.Process {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.run
+}
+
+// pid is 0 while the program does not run.
+func (p *program) pid() int {
+	if run := p.last(); run.Running() {
+		return run.PID()
+	}
+	return 0
+}
+
+// close kills the program and prevents further starts.
+func (p *program) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	if p.run == nil {
+		return nil
+	}
+	return p.run.Kill()
 }

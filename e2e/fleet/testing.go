@@ -14,7 +14,7 @@ import (
 // startLimit bounds what comes before the tests of a package that share a fleet.
 const startLimit = 3 * time.Minute
 
-// TB is the part of testing.TB that New needs. It keeps package testing out of the programs that use a fleet.
+// TB is the part of testing.TB that NewWith needs. It keeps package testing out of the programs that use a fleet.
 type TB interface {
 	Helper()
 	Cleanup(func())
@@ -24,13 +24,7 @@ type TB interface {
 	Fatalf(format string, args ...any)
 }
 
-// New starts a fleet for a test and stops it when the test is over. A fleet that does not start fails the test.
-func New(t TB, members ...string) *Fleet {
-	t.Helper()
-	return NewWith(t, Options{Members: members})
-}
-
-// NewWith is New with options.
+// NewWith starts a fleet for a test and stops it when the test is over. A fleet that does not start fails the test.
 func NewWith(t TB, o Options) *Fleet {
 	t.Helper()
 	o.Progress = func(line string) { t.Logf("%s", line) }
@@ -60,28 +54,22 @@ func FreeAddress(t TB) string {
 // removed with the fleet, runs the tests, and stops the fleet. It returns the exit status.
 func Main(m interface{ Run() int }, members []string, prepare func(ctx context.Context, f *Fleet,
 	dir string) error) (code int) {
-	if err := run(members, prepare, func() { code = m.Run() }); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
+	f, err := Start(ctx, Options{Members: members})
+	if err == nil {
+		dir := filepath.Join(f.dir.path, "test")
+		if err = os.Mkdir(dir, 0o700); err == nil {
+			err = prepare(ctx, f, dir)
+		}
+		if err == nil {
+			code = m.Run()
+		}
+		err = errors.Join(err, f.Stop())
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return code
-}
-
-func run(members []string, prepare func(ctx context.Context, f *Fleet, dir string) error, tests func()) (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
-	defer cancel()
-	f, err := Start(ctx, Options{Members: members})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.Stop()) }()
-	dir := filepath.Join(f.dir.path, "test")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
-	if err := prepare(ctx, f, dir); err != nil {
-		return err
-	}
-	tests()
-	return nil
 }

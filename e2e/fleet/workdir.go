@@ -1,10 +1,11 @@
 package fleet
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 const workDirPrefix = "leasecast-rig-" // short, as paths of sockets are
@@ -18,15 +19,10 @@ type workDir struct {
 // newWorkDir also removes the folders of dead owners: they are large.
 func newWorkDir() (*workDir, error) {
 	removeLeftovers()
-	path, err := os.MkdirTemp("", workDirPrefix)
-	if err != nil {
-		return nil, err
-	}
-	lock, err := lockDir(path)
-	if err != nil {
-		return nil, fmt.Errorf("lock the fleet's folder: %w", err)
-	}
-	return &workDir{path, lock}, nil
+	return must.Return(func() *workDir {
+		path := must.Get(os.MkdirTemp("", workDirPrefix))
+		return &workDir{path, must.Get(lockDir(path))}
+	})
 }
 
 func lockDir(path string) (*os.File, error) {

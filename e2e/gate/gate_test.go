@@ -19,6 +19,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/process"
 	"github.com/leasecast/leasecast/member/command"
 )
@@ -35,10 +36,8 @@ const stubborn = `trap '' TERM; act() { while :; do date +%s%N >>"$0"; sleep 0.0
 const polite = `trap 'sleep 0.5; exit 0' TERM; while :; do date +%s%N >>"$0"; sleep 0.02; done`
 
 func start(t *testing.T, args ...string) *process.Process {
-	t.Helper()
-	p, err := process.Start("gate", filepath.Join(t.TempDir(), "log"), program,
-		append([]string{"-kubeconfig=" + access}, args...)...)
-	harness.Must(t, err)
+	p := harness.Get(process.Start("gate", filepath.Join(t.TempDir(), "log"), program,
+		append([]string{"-kubeconfig=" + access}, args...)...))(t)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(p.Tail())
@@ -117,20 +116,7 @@ func TestARevokedTermIsReleasedWhenTheProgramHasEnded(t *testing.T) {
 	await(t, "it acts", actedAfter(t, file, time.Time{}))
 	write(t, ns, "", 2, time.Minute)
 	revoked := time.Now()
-	await(t, "the term is released", func(ctx context.Context) error {
-		var all coordinationv1.LeaseList
-		if err := admin.List(ctx, &all, client.InNamespace(ns), registrations); err != nil {
-			return err
-		}
-		if len(all.Items) != 1 {
-			return fmt.Errorf("%d registrations", len(all.Items))
-		}
-		r, err := wire.ReadRegistration(&all.Items[0])
-		if err == nil && !r.HasReleased(ns, 1) {
-			err = errors.New("it is not")
-		}
-		return err
-	})
+	await(t, "the term is released", released(ns, 1))
 	took := time.Since(revoked)
 	t.Logf("released after %v", took)
 	if took < 500*time.Millisecond || took > 5*time.Second {
@@ -141,6 +127,20 @@ func TestARevokedTermIsReleasedWhenTheProgramHasEnded(t *testing.T) {
 	harness.Must(t, gate.Stop())
 	if !gate.InOrder() {
 		t.Errorf("the gate ends with %s, want the program's exit code 0", gate.How())
+	}
+}
+
+// released is a condition: a registered reader has released a term.
+func released(in string, epoch int64) condition {
+	return func(ctx context.Context) error {
+		var all coordinationv1.LeaseList
+		must.Do(admin.List(ctx, &all, client.InNamespace(in), registrations))
+		for i := range all.Items {
+			if r, err := wire.ReadRegistration(&all.Items[i]); err == nil && r.HasReleased(in, epoch) {
+				return nil
+			}
+		}
+		return fmt.Errorf("epoch %d is not released by one of %d readers", epoch, len(all.Items))
 	}
 }
 
@@ -155,20 +155,6 @@ func TestDaemonsOfTwoClustersNeverActTogether(t *testing.T) {
 	file := func(in string) string { return filepath.Join(dir, in) }
 	for _, in := range []string{east, west} {
 		start(t, "-namespace="+in, "-register-in="+in, "--", "sh", "-c", daemonizes, file(in), stubborn)
-	}
-	released := func(in string, epoch int64) func(context.Context) error {
-		return func(ctx context.Context) error {
-			var all coordinationv1.LeaseList
-			if err := admin.List(ctx, &all, client.InNamespace(in), registrations); err != nil {
-				return err
-			}
-			for i := range all.Items {
-				if r, err := wire.ReadRegistration(&all.Items[i]); err == nil && r.HasReleased(in, epoch) {
-					return nil
-				}
-			}
-			return fmt.Errorf("epoch %d is not released", epoch)
-		}
 	}
 	leader, next := east, west
 	for epoch := int64(1); epoch < 9; epoch += 2 {
@@ -229,8 +215,7 @@ func TestSidecarsAndScriptsAreToldWhoLeads(t *testing.T) {
 		}
 	}
 	nowhere := filepath.Join(t.TempDir(), "kubeconfig")
-	text, err := os.ReadFile(access)
-	harness.Must(t, err)
+	text := harness.Get(os.ReadFile(access))(t)
 	unreachable := serverLine.ReplaceAllString(string(text), "server: https://127.0.0.1:1")
 	harness.Must(t, os.WriteFile(nowhere, []byte(unreachable), 0o600))
 	if code := check(t, nowhere, ns, 3*time.Second); code != command.CannotTell {
@@ -240,12 +225,8 @@ func TestSidecarsAndScriptsAreToldWhoLeads(t *testing.T) {
 
 // addressOf is where a gate serves /leader, as its log says.
 func addressOf(t *testing.T, gate *process.Process) (address string) {
-	t.Helper()
 	await(t, "the gate serves", func(context.Context) error {
-		log, err := os.ReadFile(gate.Log())
-		if err != nil {
-			return err
-		}
+		log := must.Get(os.ReadFile(gate.Log()))
 		found := servesLine.FindSubmatch(log)
 		if found == nil {
 			return errors.New("its log has no address")

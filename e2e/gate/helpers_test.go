@@ -24,6 +24,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 const (
@@ -57,7 +58,6 @@ func TestMain(m *testing.M) {
 
 // namespace makes a namespace for a test.
 func namespace(t *testing.T) string {
-	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	harness.Must(t, admin.Create(t.Context(), ns))
 	return ns.Name
@@ -65,13 +65,11 @@ func namespace(t *testing.T) string {
 
 // write writes the Lease in this cluster as the hub does, and returns its deadline.
 func write(t *testing.T, ns, holder string, epoch int64, d time.Duration) (deadline time.Time) {
-	t.Helper()
 	return writeIn(t, us, ns, holder, epoch, d)
 }
 
 // writeIn is write for a namespace that plays another cluster.
 func writeIn(t *testing.T, cluster, ns, holder string, epoch int64, d time.Duration) (deadline time.Time) {
-	t.Helper()
 	now := clocks.Now().Wall
 	harness.Must(t, harness.PutLease(t.Context(), admin, ns, cluster,
 		lease.Term{Holder: holder, Epoch: epoch, AcquireTime: now, RenewTime: now, Duration: d}))
@@ -80,7 +78,6 @@ func writeIn(t *testing.T, cluster, ns, holder string, epoch int64, d time.Durat
 
 // await fails the test if the condition does not come about.
 func await(t *testing.T, what string, condition func(context.Context) error) {
-	t.Helper()
 	harness.Eventually(t, patience, what, condition)
 }
 
@@ -111,8 +108,7 @@ func acts(t *testing.T, file string) (at []time.Time) {
 		t.Fatal(err)
 	}
 	for field := range strings.FieldsSeq(string(text)) {
-		ns, err := strconv.ParseInt(field, 10, 64)
-		harness.Must(t, err)
+		ns := harness.Get(strconv.ParseInt(field, 10, 64))(t)
 		at = append(at, time.Unix(0, ns))
 	}
 	return at
@@ -122,9 +118,7 @@ func acts(t *testing.T, file string) (at []time.Time) {
 func actedAfter(t *testing.T, file string, instant time.Time) func(context.Context) error {
 	return func(context.Context) error {
 		all := acts(t, file)
-		if len(all) == 0 || all[len(all)-1].Before(instant) {
-			return fmt.Errorf("%d acts, none of them since %v", len(all), instant)
-		}
-		return nil
+		return must.ErrorIf(len(all) == 0 || all[len(all)-1].Before(instant),
+			"%d acts, none of them since %v", len(all), instant)
 	}
 }

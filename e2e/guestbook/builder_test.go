@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/member"
 	"github.com/leasecast/leasecast/member/gate"
 )
@@ -53,22 +54,18 @@ func (s *seen) acted(epoch int64, want ...string) func(context.Context) error {
 			}
 		}
 		slices.Sort(got)
-		if slices.Sort(want); !slices.Equal(got, want) {
-			return fmt.Errorf("in epoch %d acted on %q, want %q", epoch, got, want)
-		}
-		return nil
+		slices.Sort(want)
+		return must.ErrorIf(!slices.Equal(got, want), "in epoch %d acted on %q, want %q", epoch, got, want)
 	}
 }
 
 // newProgram is a manager with a Member, without controllers.
 func newProgram(t *testing.T, ns string) (ctrl.Manager, *member.Member) {
-	t.Helper()
-	mgr, err := ctrl.NewManager(cluster.AdminConfig(), ctrl.Options{
+	mgr := harness.Get(ctrl.NewManager(cluster.AdminConfig(), ctrl.Options{
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{ns: {}}},
 		Controller: config.Controller{SkipNameValidation: new(true)},
-	})
-	harness.Must(t, err)
+	}))(t)
 	m, err := member.New(mgr.GetConfig(), member.Options{Namespaces: []string{ns}})
 	harness.Must(t, errors.Join(err, mgr.Add(m)))
 	return mgr, m
@@ -114,8 +111,7 @@ func TestEveryControllerOfAProgramGetsBackWhatItHasSkipped(t *testing.T) {
 			Complete(reconcile.TypedFunc[shop](func(ctx context.Context, req shop) (reconcile.Result, error) {
 				s.note(ctx, "shops", req.what)
 				return reconcile.Result{}, nil
-			})),
-	))
+			}))))
 	write(t, ns, them, 1, time.Hour)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -152,9 +148,7 @@ func TestAClusterScopedKindIsRefusedWhenTheProgramStarts(t *testing.T) {
 
 // dropped is how many requests a controller has dropped for a reason, by the metrics of this process.
 func dropped(t *testing.T, controller, reason string) (n float64) {
-	t.Helper()
-	families, err := metrics.Registry.Gather()
-	harness.Must(t, err)
+	families := harness.Get(metrics.Registry.Gather())(t)
 	for _, family := range families {
 		if family.GetName() != "leasecast_reader_reconciles_dropped_total" {
 			continue

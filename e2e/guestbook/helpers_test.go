@@ -93,7 +93,6 @@ func install(ctx context.Context) error {
 
 // namespace makes a namespace for a test.
 func namespace(t *testing.T) string {
-	t.Helper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}
 	harness.Must(t, admin.Create(t.Context(), ns))
 	return ns.Name
@@ -101,7 +100,6 @@ func namespace(t *testing.T) string {
 
 // books makes n guestbooks.
 func books(t *testing.T, ns string, n int) (names []string) {
-	t.Helper()
 	for i := range n {
 		g := &webappv1.Guestbook{
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: fmt.Sprintf("book-%d", i)},
@@ -115,10 +113,7 @@ func books(t *testing.T, ns string, n int) (names []string) {
 
 // write writes the Lease as the hub does, and returns its deadline on the boot clock.
 func write(t *testing.T, ns, holder string, epoch int64, d time.Duration) (deadline time.Duration) {
-	t.Helper()
-	deadline, err := put(t.Context(), ns, holder, epoch, d)
-	harness.Must(t, err)
-	return deadline
+	return harness.Get(put(t.Context(), ns, holder, epoch, d))(t)
 }
 
 // put is write for other goroutines than the test's.
@@ -129,7 +124,6 @@ func put(ctx context.Context, ns, holder string, epoch int64, d time.Duration) (
 }
 
 func copyIn(t *testing.T, ns string) *coordinationv1.Lease {
-	t.Helper()
 	l := &coordinationv1.Lease{}
 	harness.Must(t, admin.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: v1alpha1.DefaultLeaseName}, l))
 	return l
@@ -137,47 +131,36 @@ func copyIn(t *testing.T, ns string) *coordinationv1.Lease {
 
 // await fails the test if the condition does not come about.
 func await(t *testing.T, what string, condition func(context.Context) error) {
-	t.Helper()
 	harness.Eventually(t, patience, what, condition)
 }
 
 // user returns the configuration of a user who may read leases, and work on
 // guestbooks and elect, in these namespaces only.
 func user(t *testing.T, name string, namespaces ...string) *rest.Config {
-	t.Helper()
-	cfg, err := cluster.UserConfig(name)
-	harness.Must(t, err)
 	group := webappv1.GroupVersion.Group
+	electing := may(coordinationv1.GroupName, "leases", "update")
+	electing.ResourceNames = []string{"guestbook"}
 	for _, ns := range namespaces {
-		meta := metav1.ObjectMeta{Namespace: ns, Name: "guestbook-" + name}
-		for _, o := range []client.Object{
-			&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-				{
-					APIGroups: []string{coordinationv1.GroupName},
-					Resources: []string{"leases"},
-					Verbs:     []string{"get", "list", "watch"},
-				},
-				{APIGroups: []string{group}, Resources: []string{"guestbooks"}, Verbs: []string{"get", "list", "watch"}},
-				{APIGroups: []string{group}, Resources: []string{"guestbooks/status"}, Verbs: []string{"patch"}},
-				{
-					APIGroups:     []string{coordinationv1.GroupName},
-					Resources:     []string{"leases"},
-					ResourceNames: []string{"guestbook"},
-					Verbs:         []string{"update"},
-				},
-				{APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"create"}},
-				{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
-			}},
-			&rbacv1.RoleBinding{
-				ObjectMeta: meta,
-				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
-				Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
-			},
-		} {
-			harness.Must(t, admin.Create(t.Context(), o))
-		}
+		allow(t, ns, "guestbook", name, electing,
+			may(coordinationv1.GroupName, "leases", "get", "list", "watch", "create"),
+			may(group, "guestbooks", "get", "list", "watch"), may(group, "guestbooks/status", "patch"),
+			may("", "events", "create", "patch"), may("events.k8s.io", "events", "create", "patch"))
 	}
-	return cfg
+	return harness.Get(cluster.UserConfig(name))(t)
+}
+
+func may(group, resource string, verbs ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs}
+}
+
+// allow gives a user a role of this name in a namespace.
+func allow(t *testing.T, ns, role, user string, rules ...rbacv1.PolicyRule) {
+	meta := metav1.ObjectMeta{Namespace: ns, Name: role + "-" + user}
+	harness.Must(t, admin.Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}))
+	harness.Must(t, admin.Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}))
 }
 
 // guestbook is a running guestbook.
@@ -190,17 +173,15 @@ type guestbook struct {
 // start runs the guestbook as a user who may work in ns only, until the test is over.
 // The act log gives its name as that of the cluster.
 func start(t *testing.T, cfg *rest.Config, name, ns string, args ...string) *guestbook {
-	t.Helper()
 	dir := t.TempDir()
 	harness.Must(t, fleet.WriteKubeconfig(filepath.Join(dir, "kubeconfig"), name, cfg))
-	run, err := process.Start(name, filepath.Join(dir, "log"), program, append([]string{
+	run := harness.Get(process.Start(name, filepath.Join(dir, "log"), program, append([]string{
 		"-kubeconfig=" + filepath.Join(dir, "kubeconfig"),
 		"-cluster=" + name,
 		"-namespaces=" + ns,
 		"-acts=" + filepath.Join(dir, "acts"),
 		"-zap-log-level=debug",
-	}, args...)...)
-	harness.Must(t, err)
+	}, args...)...))(t)
 	p := &guestbook{run, harness.NewActLog(filepath.Join(dir, "acts")), t}
 	t.Cleanup(func() {
 		harness.Must(t, p.Kill())
@@ -224,11 +205,7 @@ func (p *guestbook) terminate() {
 // acts returns what the process has done so far.
 func (p *guestbook) acts() []harness.Act {
 	p.t.Helper()
-	all, err := p.Acts()
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return all
+	return harness.Get(p.Acts())(p.t)
 }
 
 // acted is a condition: all these guestbooks have been printed in this epoch.

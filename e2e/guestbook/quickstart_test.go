@@ -25,6 +25,7 @@ import (
 	"github.com/leasecast/leasecast/e2e/author"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -34,10 +35,8 @@ const mostLines = 30
 // The README's program, in a module of its own and with the rights that the member library's README grants, acts only
 // where its cluster leads.
 func TestTheQuickStartActsWhereItsClusterLeads(t *testing.T) {
-	root, err := filepath.Abs("../..")
-	harness.Must(t, err)
-	code, err := author.Snippet(filepath.Join(root, "README.md"))
-	harness.Must(t, err)
+	root := harness.Get(filepath.Abs("../.."))(t)
+	code := harness.Get(author.Snippet(filepath.Join(root, "README.md")))(t)
 	if n := ownLines(code); n > mostLines {
 		t.Errorf("the quick start has %d lines, want at most %d", n, mostLines)
 	} else {
@@ -58,8 +57,7 @@ func TestTheQuickStartActsWhereItsClusterLeads(t *testing.T) {
 	asReader(t, root)
 	write(t, ns, them, 1, 10*time.Minute)
 	write(t, other, them, 1, 10*time.Minute)
-	p, err := process.Start("quick start", filepath.Join(t.TempDir(), "log"), shops)
-	harness.Must(t, err)
+	p := harness.Get(process.Start("quick start", filepath.Join(t.TempDir(), "log"), shops))(t)
 	t.Cleanup(func() { harness.Must(t, p.Kill()) })
 	says := func(texts ...string) func(context.Context) error {
 		return func(context.Context) error {
@@ -131,8 +129,7 @@ func ownLines(code string) (n int) {
 
 // buildAlone builds a program as its author does.
 func buildAlone(t *testing.T, root, code string) (program string) {
-	t.Helper()
-	m, err := author.NewModule(t.Context(), t.TempDir(), root, "member", map[string]string{
+	m := harness.Get(author.NewModule(t.Context(), t.TempDir(), root, "member", map[string]string{
 		"main.go": code,
 		// Its metrics are at an address that other programs have too.
 		"metrics.go": `package main
@@ -141,11 +138,8 @@ import "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 func init() { server.DefaultBindAddress = "0" }
 `,
-	})
-	harness.Must(t, err)
-	program, err = m.Build(t.Context())
-	harness.Must(t, err)
-	return program
+	}))(t)
+	return harness.Get(m.Build(t.Context()))(t)
 }
 
 // asReader gives the programs of the test the service account of the member library's README, with the rights that its
@@ -168,8 +162,7 @@ func asReader(t *testing.T, root string) {
 	}
 	const user = "system:serviceaccount:shop:shops"
 	t.Setenv("KUBECONFIG", kubeconfig(t, dir, user, accountGroups...))
-	cfg, err := cluster.UserConfig(user, accountGroups...)
-	harness.Must(t, err)
+	cfg := harness.Get(cluster.UserConfig(user, accountGroups...))(t)
 	awaitRights(t, cfg, "shop", "shops")
 }
 
@@ -192,8 +185,7 @@ func awaitRights(t *testing.T, as *rest.Config, namespace, account string) {
 	if len(rules) < 2 {
 		t.Fatalf("%s/%s has %d rules, want those of what it reads and of Leases", namespace, account, len(rules))
 	}
-	reader, err := client.New(as, client.Options{})
-	harness.Must(t, err)
+	reader := harness.Get(client.New(as, client.Options{}))(t)
 	for _, rule := range rules {
 		for _, verb := range rule.Verbs {
 			what := authorizationv1.ResourceAttributes{Group: rule.APIGroups[0], Resource: rule.Resources[0], Verb: verb}
@@ -201,9 +193,7 @@ func awaitRights(t *testing.T, as *rest.Config, namespace, account string) {
 				review := &authorizationv1.SelfSubjectAccessReview{
 					Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what},
 				}
-				if err := reader.Create(ctx, review); err != nil {
-					return err
-				}
+				must.Do(reader.Create(ctx, review))
 				if !review.Status.Allowed {
 					return errors.New(review.Status.Reason)
 				}
@@ -216,8 +206,7 @@ func awaitRights(t *testing.T, as *rest.Config, namespace, account string) {
 // commands are the lines of the first snippet without a language in a file of Markdown.
 func commands(t *testing.T, file string) (all []string) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	harness.Must(t, err)
+	text := harness.Get(os.ReadFile(file))(t)
 	found := regexp.MustCompile("(?ms)^```\n(.*?)^```$").FindSubmatch(text)
 	if found == nil {
 		t.Fatalf("%s has no commands", file)
@@ -231,21 +220,15 @@ func commands(t *testing.T, file string) (all []string) {
 
 // kubeconfig writes a file for a user and returns its path.
 func kubeconfig(t *testing.T, dir, user string, groups ...string) string {
-	t.Helper()
-	cfg, err := cluster.UserConfig(user, groups...)
-	harness.Must(t, err)
-	text, err := fleet.Kubeconfig(user, cfg)
-	harness.Must(t, err)
+	cfg := harness.Get(cluster.UserConfig(user, groups...))(t)
 	file := filepath.Join(dir, strings.ReplaceAll(user, ":", "-")+".kubeconfig")
-	harness.Must(t, os.WriteFile(file, text, 0o600))
+	harness.Must(t, fleet.WriteKubeconfig(file, user, cfg))
 	return file
 }
 
 // says reports whether one line of a log contains all the texts.
 func says(t *testing.T, file string, texts ...string) bool {
-	t.Helper()
-	log, err := os.Open(file)
-	harness.Must(t, err)
+	log := harness.Get(os.Open(file))(t)
 	defer func() { harness.Must(t, errors.Join(log.Close())) }()
 	for lines := bufio.NewScanner(log); lines.Scan(); {
 		missing := false

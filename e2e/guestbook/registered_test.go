@@ -8,9 +8,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,40 +16,16 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/member"
 )
 
 // registering returns the configuration of a user who works in a namespace and registers in it.
 func registering(t *testing.T, ns string) *rest.Config {
-	t.Helper()
 	cfg := user(t, ns, ns)
 	cfg.Wrap(member.CapWrites)
-	meta := metav1.ObjectMeta{Namespace: ns, Name: "registration"}
-	for _, o := range []client.Object{
-		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-			{
-				APIGroups: []string{coordinationv1.GroupName},
-				Resources: []string{"leases"},
-				Verbs:     []string{"get", "create", "update", "delete"},
-			},
-		}},
-		&rbacv1.RoleBinding{
-			ObjectMeta: meta,
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
-			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: ns}},
-		},
-	} {
-		harness.Must(t, admin.Create(t.Context(), o))
-	}
+	allow(t, ns, "registration", ns, may(coordinationv1.GroupName, "leases", "get", "create", "update", "delete"))
 	return cfg
-}
-
-// registrationOf is one for clients of this configuration.
-func registrationOf(t *testing.T, cfg *rest.Config, ns string) *member.Registration {
-	t.Helper()
-	c, err := rest.HTTPClientFor(cfg)
-	harness.Must(t, err)
-	return &member.Registration{Namespace: ns, Client: c}
 }
 
 // registrations lists them as the hub does.
@@ -88,10 +62,9 @@ func TestARevokedTermIsReleasedWhenItsWorkHasReturned(t *testing.T) {
 	ns := namespace(t)
 	write(t, ns, us, 1, time.Hour)
 	cfg := registering(t, ns)
-	m := newMember(t, cfg, member.Options{Namespaces: []string{ns}, Registration: registrationOf(t, cfg, ns)})
+	m := newMember(t, cfg, member.Options{Namespaces: []string{ns}, Registration: harness.Registration(t, cfg, ns)})
 	await(t, "this cluster leads", leads(m, ns, true))
-	r, err := registration(t.Context(), ns)
-	harness.Must(t, err)
+	r := harness.Get(registration(t.Context(), ns))(t)
 	if r.Account != ns || len(r.Namespaces) != 1 || r.Namespaces[0] != ns {
 		t.Errorf("registered %+v", r)
 	}
@@ -99,18 +72,12 @@ func TestARevokedTermIsReleasedWhenItsWorkHasReturned(t *testing.T) {
 	harness.Must(t, err)
 	write(t, ns, "", 2, time.Hour)
 	await(t, "the work is cancelled", func(context.Context) error {
-		if ctx.Err() == nil {
-			return errors.New("it is not")
-		}
-		return nil
+		return must.ErrorIf(ctx.Err() == nil, "it is not")
 	})
 	harness.Must(t, harness.Stay(t.Context(), time.Second, "the term is not released while the work goes on",
 		func(ctx context.Context) error {
-			r, err := registration(ctx, ns)
-			if err == nil && r.HasReleased(ns, 1) {
-				err = errors.New("it is")
-			}
-			return err
+			r := must.Get(registration(ctx, ns))
+			return must.ErrorIf(r.HasReleased(ns, 1), "it is")
 		}))
 	began := clocks.Now().Boot
 	done()
@@ -124,7 +91,7 @@ func TestARevokedTermIsReleasedWhenItsWorkHasReturned(t *testing.T) {
 func TestAReleaseTakesAMoment(t *testing.T) {
 	ns := namespace(t)
 	cfg := registering(t, ns)
-	m := newMember(t, cfg, member.Options{Namespaces: []string{ns}, Registration: registrationOf(t, cfg, ns)})
+	m := newMember(t, cfg, member.Options{Namespaces: []string{ns}, Registration: harness.Registration(t, cfg, ns)})
 	var worst time.Duration
 	for epoch := int64(1); epoch < 40; epoch += 2 {
 		write(t, ns, us, epoch, time.Hour)
@@ -151,16 +118,13 @@ func TestARestartedReaderIsAnotherReader(t *testing.T) {
 	cfg := registering(t, ns)
 	first := start(t, cfg, "first", ns, "-register="+ns)
 	await(t, "the first acts", first.acted(names, 1))
-	before, err := registration(t.Context(), ns)
-	harness.Must(t, err)
+	before := harness.Get(registration(t.Context(), ns))(t)
 	harness.Must(t, first.Kill())
 	second := start(t, cfg, "second", ns, "-register="+ns)
 	await(t, "the second acts", second.acted(names, 1))
-	all, err := registrations(t.Context(), ns)
-	harness.Must(t, err)
+	all := harness.Get(registrations(t.Context(), ns))(t)
 	for _, l := range all {
-		r, err := wire.ReadRegistration(&l)
-		harness.Must(t, err)
+		r := harness.Get(wire.ReadRegistration(&l))(t)
 		if len(r.Released) > 0 || len(l.Finalizers) != 1 || len(l.OwnerReferences) > 0 {
 			t.Errorf("registration %s: %+v %+v", l.Name, l.ObjectMeta, r)
 		}
@@ -169,8 +133,7 @@ func TestARestartedReaderIsAnotherReader(t *testing.T) {
 		t.Errorf("%d registrations, want one of each process", len(all))
 	}
 	second.terminate()
-	left, err := registrations(t.Context(), ns)
-	harness.Must(t, err)
+	left := harness.Get(registrations(t.Context(), ns))(t)
 	if len(left) != 1 || *left[0].Spec.HolderIdentity != before.Identity {
 		t.Errorf("%d registrations are left, want that of the process that was killed", len(left))
 	}
@@ -184,7 +147,7 @@ func TestARevocationBetweenRegisteringAndTrustingIsSeen(t *testing.T) {
 		write(t, ns, us, epoch, time.Hour)
 		promoted := make(chan member.Term, 1)
 		ctx, stop := context.WithCancel(t.Context())
-		m, err := member.New(cfg, member.Options{Namespaces: []string{ns}, Registration: registrationOf(t, cfg, ns)})
+		m, err := member.New(cfg, member.Options{Namespaces: []string{ns}, Registration: harness.Registration(t, cfg, ns)})
 		harness.Must(t, err)
 		m.Listen(member.Listener{Promoted: func(_ string, term member.Term) { promoted <- term }})
 		revoked := make(chan error, 1)
@@ -244,10 +207,7 @@ func TestAPausedReaderActsOnlyWithANewRegistration(t *testing.T) {
 	harness.Must(t, p.Resume())
 	var renewed time.Time
 	await(t, "it has registered anew", func(ctx context.Context) error {
-		all, err := registrations(ctx, ns)
-		if err != nil {
-			return err
-		}
+		all := must.Get(registrations(ctx, ns))
 		for _, l := range all {
 			if r, err := wire.ReadRegistration(&l); err == nil && r.Identity != last.Identity {
 				renewed = r.Confirmed
@@ -279,7 +239,7 @@ func TestAReaderThatMayNotRegisterDoesNotLead(t *testing.T) {
 	write(t, ns, us, 1, time.Hour)
 	cfg := user(t, ns, ns)
 	cfg.Wrap(member.CapWrites)
-	m := newMember(t, cfg, member.Options{Namespaces: []string{ns}, Registration: registrationOf(t, cfg, "default")})
+	m := newMember(t, cfg, member.Options{Namespaces: []string{ns}, Registration: harness.Registration(t, cfg, "default")})
 	if err := harness.Stay(t.Context(), 2*time.Second, "it does not lead", leads(m, ns, false)); err != nil {
 		t.Error(err)
 	}

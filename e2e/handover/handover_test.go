@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 const (
@@ -37,7 +38,6 @@ type stage struct {
 }
 
 func newStage(t *testing.T) *stage {
-	t.Helper()
 	d := harness.New(t, harness.Options{
 		Timings: harness.Default, ActEvery: 20 * time.Millisecond, Register: true,
 		Members: []harness.Member{
@@ -61,7 +61,6 @@ func (s *stage) other() string {
 
 // begin raises the other cluster above the leader.
 func (s *stage) begin() {
-	s.t.Helper()
 	harness.Must(s.t, s.AwaitEligible(s.t.Context(), patience, s.other(), namespace))
 	s.before = len(s.changes())
 	s.raised++
@@ -72,9 +71,8 @@ func (s *stage) begin() {
 // returns how long nobody acted and when the other one began.
 func (s *stage) end() (gap, began time.Duration) {
 	s.t.Helper()
-	_, err := s.AwaitAct(s.t.Context(), patience, s.other()+" acts",
-		func(harness.Act) bool { return len(s.changes()) > s.before })
-	harness.Must(s.t, err)
+	harness.Get(s.AwaitAct(s.t.Context(), patience, s.other()+" acts",
+		func(harness.Act) bool { return len(s.changes()) > s.before }))(s.t)
 	all := s.changes()
 	last := all[len(all)-1]
 	if last.To != s.other() {
@@ -86,8 +84,7 @@ func (s *stage) end() (gap, began time.Duration) {
 
 func (s *stage) changes() []harness.Change {
 	s.t.Helper()
-	acts, err := s.Acts()
-	harness.Must(s.t, err)
+	acts := harness.Get(s.Acts())(s.t)
 	verdicts := harness.Judge(acts)
 	for _, breach := range harness.Breaches(verdicts) {
 		s.t.Fatal(breach)
@@ -100,13 +97,8 @@ func (s *stage) changes() []harness.Change {
 
 // revoked waits until the record and the leader's Lease show that the term is revoked.
 func (s *stage) revoked() {
-	s.t.Helper()
 	harness.Must(s.t, s.Await(s.t.Context(), patience, "the term is revoked", func(ctx context.Context) error {
-		r, err := s.Record(ctx, namespace)
-		if err != nil {
-			return err
-		}
-		if r.Spec.State != v1alpha1.StateDraining || r.Spec.RevokedEpoch == 0 {
+		if r := must.Get(s.Record(ctx, namespace)); r.Spec.State != v1alpha1.StateDraining || r.Spec.RevokedEpoch == 0 {
 			return fmt.Errorf("state %s, revoked epoch %d: %s", r.Spec.State, r.Spec.RevokedEpoch, r.Status.Message)
 		}
 		seen := s.view.Leases[s.leader].Seen()
@@ -162,8 +154,7 @@ func TestHandover(t *testing.T) {
 			hubs := s.Hubs()
 			harness.Must(s.t, hubs[len(hubs)-1].Kill())
 			harness.Must(s.t, book.Resume())
-			_, err := s.StartHub()
-			harness.Must(s.t, err)
+			harness.Get(s.StartHub())(s.t)
 			_, began := s.end()
 			s.ranOut(old, began, 2*h)
 		}},

@@ -40,19 +40,13 @@ func NewCAPI(name, dir string, config *rest.Config) (*CAPI, error) {
 		return nil, fmt.Errorf("%s must name the folder of capi-manager: run `make capi`: %w", capiAssets, err)
 	}
 	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
-	if err != nil {
-		return nil, err
-	}
-	c := &CAPI{CA: certificate, name: name, program: program, dir: dir}
-	if c.Port, err = fleet.ReservePort(); err != nil {
-		return nil, err
-	}
-	return c, errors.Join(
+	port, portErr := fleet.ReservePort()
+	return &CAPI{CA: certificate, Port: port, name: name, program: program, dir: dir}, errors.Join(
+		err, portErr,
 		os.MkdirAll(dir, 0o700),
 		os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600),
 		os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600),
-		fleet.WriteKubeconfig(filepath.Join(dir, "kubeconfig"), name, config),
-	)
+		fleet.WriteKubeconfig(filepath.Join(dir, "kubeconfig"), name, config))
 }
 
 // CAPI prepares the manager for a member.
@@ -85,4 +79,20 @@ func (c *CAPI) args() []string {
 		"--webhook-cert-dir=" + c.dir,
 		"--health-addr=0", "--diagnostics-address=0",
 	}
+}
+
+// StartControllers runs one more kube-controller-manager in a member, with these of its controllers. They act with the
+// accounts that they have in any cluster. The caller stops it.
+func (d *Drill) StartControllers(member, controllers string, args ...string) (*process.Process, error) {
+	name := "controllers-" + member
+	kubeconfig := filepath.Join(d.dir, name+".kubeconfig")
+	if err := fleet.WriteKubeconfig(kubeconfig, name, d.Fleet.Member(member).AdminConfig()); err != nil {
+		return nil, err
+	}
+	args = append([]string{
+		"--kubeconfig=" + kubeconfig, "--controllers=" + controllers, "--use-service-account-credentials",
+		"--secure-port=0", "--profiling=false",
+	}, args...)
+	return process.Start(name, filepath.Join(d.dir, name+".log"),
+		filepath.Join(os.Getenv("KUBEBUILDER_ASSETS"), "kube-controller-manager"), args...)
 }

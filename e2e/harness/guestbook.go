@@ -15,6 +15,7 @@ import (
 
 	"github.com/leasecast/leasecast/e2e/fleet"
 	webappv1 "github.com/leasecast/leasecast/e2e/guestbook/api"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -48,7 +49,7 @@ var guestbookManifest string
 // installGuestbook creates the CRD, the service account with its rights, and a guestbook in each namespace. It writes a
 // kubeconfig file for the account, straight at the API server: a controller lives in the member.
 func installGuestbook(ctx context.Context, c client.Client, s *fleet.Server, namespaces []string, dir string) (
-	kubeconfig string, err error) {
+	kubeconfig string) {
 	home, work, _ := strings.Cut(guestbookManifest, "# In each namespace that it works in.\n")
 	documents := strings.Split(home, separator)
 	for _, namespace := range namespaces {
@@ -56,31 +57,25 @@ func installGuestbook(ctx context.Context, c client.Client, s *fleet.Server, nam
 	}
 	for _, document := range append([]string{string(webappv1.CRD)}, documents...) {
 		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
-			return "", fmt.Errorf("manifest of the guestbook: %w", err)
-		}
+		must.Do(yaml.Unmarshal([]byte(document), &object.Object), "manifest of the guestbook")
 		what := fmt.Sprintf("%s %s is in %s", object.GetKind(), client.ObjectKeyFromObject(object), s.Name())
-		if err := Await(ctx, servedPatience, what, func(ctx context.Context) error { // until the CRD is served
+		must.Do(Await(ctx, servedPatience, what, func(ctx context.Context) error { // until the CRD is served
 			return client.IgnoreAlreadyExists(c.Create(ctx, object))
-		}); err != nil {
-			return "", err
-		}
+		}))
 	}
-	config, err := s.TokenConfig(ctx, guestbookHome, guestbookName)
-	if err != nil {
-		return "", err
-	}
+	config := must.Get(s.TokenConfig(ctx, guestbookHome, guestbookName))
 	kubeconfig = filepath.Join(dir, "guestbook-"+s.Name()+".kubeconfig")
-	return kubeconfig, fleet.WriteKubeconfig(kubeconfig, s.Name(), config)
+	must.Do(fleet.WriteKubeconfig(kubeconfig, s.Name(), config))
+	return kubeconfig
 }
 
 // startGuestbook starts the process. Its acts go to the file <member>.acts.
-func startGuestbook(p Programs, m Member, kubeconfig string, o Options) (g *Guestbook, err error) {
+func startGuestbook(p Programs, m Member, kubeconfig string, o Options) *Guestbook {
 	file, register := filepath.Join(o.Dir, m.Name+".acts"), ""
 	if o.Register {
 		register = guestbookHome
 	}
-	g = &Guestbook{Acts: NewActLog(file), start: func() (*process.Process, error) {
+	start := func() (*process.Process, error) {
 		return process.Start("guestbook in "+m.Name, filepath.Join(o.Dir, "guestbook-"+m.Name+".log"), p.Guestbook,
 			"-kubeconfig="+kubeconfig,
 			"-cluster="+m.Name,
@@ -88,9 +83,7 @@ func startGuestbook(p Programs, m Member, kubeconfig string, o Options) (g *Gues
 			"-acts="+file,
 			"-act-every="+o.ActEvery.String(),
 			"-max-clock-skew="+o.Timings.Skew.String(),
-			"-register="+register,
-		)
-	}}
-	g.Process, err = g.start()
-	return g, err
+			"-register="+register)
+	}
+	return &Guestbook{Process: must.Get(start()), Acts: NewActLog(file), start: start}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	webappv1 "github.com/leasecast/leasecast/e2e/guestbook/api"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/process"
 	"github.com/leasecast/leasecast/hub"
 )
@@ -38,12 +39,30 @@ var (
 		Skew: time.Second}
 )
 
+// PolicyTimings are timings as a policy has them.
+func PolicyTimings(duration, renew, timeout, skew time.Duration) v1alpha1.Timings {
+	return v1alpha1.Timings{
+		LeaseDurationMilliseconds:  int32(duration.Milliseconds()),
+		RenewIntervalMilliseconds:  int32(renew.Milliseconds()),
+		RequestTimeoutMilliseconds: int32(timeout.Milliseconds()),
+		MaxClockSkewMilliseconds:   int32(skew.Milliseconds()),
+	}
+}
+
 // Member is one member of the drill's fleet.
 type Member struct {
 	Name     string
 	Priority int
 	// Namespaces are the managed namespaces that exist in it: it can lead these only.
 	Namespaces []string
+}
+
+// Members are some of these names with the same namespaces. The earlier ones are better.
+func Members(names []string, namespaces ...string) (all []Member) {
+	for i, name := range names {
+		all = append(all, Member{Name: name, Priority: 100 - i, Namespaces: namespaces})
+	}
+	return all
 }
 
 // Options describe a drill.
@@ -97,28 +116,23 @@ func Start(ctx context.Context, o Options) (d *Drill, err error) {
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
-	if err := errors.Join(os.RemoveAll(o.Dir), os.MkdirAll(o.Dir, 0o755)); err != nil {
-		return nil, fmt.Errorf("empty the folder of the last run: %w", err)
-	}
-	o.Progress("bringing the programs up to date")
-	programs, err := Build(ctx)
-	if err != nil {
-		return nil, err
-	}
-	names := make([]string, len(o.Members))
-	for i, m := range o.Members {
-		names[i] = m.Name
-	}
-	f, err := fleet.Start(ctx, fleet.Options{Members: names, Audit: o.Audit, AuditReads: o.AuditReads,
-		Progress: o.Progress})
-	if err != nil {
-		return nil, err
-	}
-	d = &Drill{Fleet: f, Timings: o.Timings, dir: o.Dir, programs: programs, guestbooks: map[string]*Guestbook{}}
-	if err := d.populate(ctx, o); err != nil {
+	err = must.Try(func() {
+		must.Do(errors.Join(os.RemoveAll(o.Dir), os.MkdirAll(o.Dir, 0o755)), "empty the folder of the last run")
+		o.Progress("bringing the programs up to date")
+		programs := must.Get(Build(ctx))
+		var names []string
+		for _, m := range o.Members {
+			names = append(names, m.Name)
+		}
+		f := must.Get(fleet.Start(ctx, fleet.Options{Members: names, Audit: o.Audit, AuditReads: o.AuditReads,
+			Progress: o.Progress}))
+		d = &Drill{Fleet: f, Timings: o.Timings, dir: o.Dir, programs: programs, guestbooks: map[string]*Guestbook{}}
+		d.populate(ctx, o)
+	})
+	if err != nil && d != nil {
 		return nil, errors.Join(err, d.Stop())
 	}
-	return d, nil
+	return d, err
 }
 
 // StartBeside starts one more management cluster, with a hub and without Clusters, for the same members. It stops with
@@ -136,73 +150,43 @@ func (d *Drill) StartBeside(ctx context.Context) (*Drill, error) {
 }
 
 // populate creates what a platform engineer creates, and starts the processes.
-func (d *Drill) populate(ctx context.Context, o Options) error {
+func (d *Drill) populate(ctx context.Context, o Options) {
 	scheme := hub.Scheme()
-	err := webappv1.AddToScheme(scheme)
-	if err != nil {
-		return err
-	}
-	if d.Site, err = newSite(d.Fleet, FleetNamespace, scheme, 0); err != nil {
-		return err
-	}
-	if err := d.installHub(ctx); err != nil {
-		return fmt.Errorf("install the hub: %w", err)
-	}
+	must.Do(webappv1.AddToScheme(scheme))
+	d.Site = must.Get(newSite(d.Fleet, FleetNamespace, scheme, 0))
+	d.installHub(ctx)
 	group, groupCtx := errgroup.WithContext(ctx)
 	for _, m := range o.Members {
 		d.highest = max(d.highest, m.Priority)
-		group.Go(func() error { return d.populateMember(groupCtx, m, o) })
+		group.Go(func() error { return must.Try(func() { d.populateMember(groupCtx, m, o) }) })
 	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
+	must.Do(group.Wait())
 	for _, p := range policies(o) {
-		if err := d.Hub.Create(ctx, p); err != nil {
-			return fmt.Errorf("policy %s: %w", p.Name, err)
-		}
+		must.Do(d.Hub.Create(ctx, p), "policy %s", p.Name)
 	}
 	o.Progress("members, namespaces and policies are in place")
-	if _, err := d.StartHub(); err != nil {
-		return err
-	}
-	if err := d.awaitElected(ctx); err != nil {
-		return err
-	}
+	must.Get(d.StartHub())
+	must.Do(d.awaitElected(ctx))
 	o.Progress("the hub process is elected")
-	return nil
 }
 
-func (d *Drill) populateMember(ctx context.Context, m Member, o Options) error {
+func (d *Drill) populateMember(ctx context.Context, m Member, o Options) {
 	c, server := d.Members[m.Name], d.Fleet.Member(m.Name)
 	for _, namespace := range m.Namespaces {
 		object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-		if err := c.Create(ctx, object); client.IgnoreAlreadyExists(err) != nil {
-			return fmt.Errorf("namespace %s of %s: %w", namespace, m.Name, err)
-		}
+		must.Do(client.IgnoreAlreadyExists(c.Create(ctx, object)), "namespace %s of %s", namespace, m.Name)
 	}
 	if o.Fencing != nil || o.Fences != nil {
-		if err := d.AllowFencing(ctx, m.Name); err != nil {
-			return err
-		}
+		must.Do(d.AllowFencing(ctx, m.Name))
 	}
-	if _, err := d.Fleet.RegisterMember(ctx, server, FleetNamespace, strconv.Itoa(m.Priority)); err != nil {
-		return err
-	}
+	must.Get(d.Fleet.RegisterMember(ctx, server, FleetNamespace, strconv.Itoa(m.Priority)))
 	if o.ActEvery == 0 {
-		return nil
+		return
 	}
-	kubeconfig, err := installGuestbook(ctx, c, server, m.Namespaces, o.Dir)
-	if err != nil {
-		return fmt.Errorf("install the guestbook: %w", err)
-	}
-	g, err := startGuestbook(d.programs, m, kubeconfig, o)
-	if err != nil {
-		return err
-	}
+	g := startGuestbook(d.programs, m, installGuestbook(ctx, c, server, m.Namespaces, o.Dir), o)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.guestbooks[m.Name] = g
-	return nil
 }
 
 // policies select the namespaces of all members.
@@ -231,12 +215,7 @@ func policy(o Options, name string, fencing *v1alpha1.Fencing, namespaces ...str
 			Handover:   handover,
 			Fencing:    fencing,
 			Namespaces: v1alpha1.NamespaceSelection{Names: namespaces},
-			Timings: v1alpha1.Timings{
-				LeaseDurationMilliseconds:  int32(o.Timings.Duration.Milliseconds()),
-				RenewIntervalMilliseconds:  int32(o.Timings.Renew.Milliseconds()),
-				RequestTimeoutMilliseconds: int32(o.Timings.Timeout.Milliseconds()),
-				MaxClockSkewMilliseconds:   int32(o.Timings.Skew.Milliseconds()),
-			},
+			Timings:    PolicyTimings(o.Timings.Duration, o.Timings.Renew, o.Timings.Timeout, o.Timings.Skew),
 		},
 	}
 }
@@ -266,14 +245,12 @@ func (d *Drill) books() map[string]*Guestbook {
 // Acts returns what all guestbooks did so far.
 func (d *Drill) Acts() ([]Act, error) {
 	var all []Act
+	var errs []error
 	for _, g := range d.books() {
 		acts, err := g.Acts.Acts()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, acts...)
+		all, errs = append(all, acts...), append(errs, err)
 	}
-	return all, nil
+	return all, errors.Join(errs...)
 }
 
 // SetPriority edits the priority label of a Cluster, as kubectl label does.

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -33,25 +36,18 @@ const (
 
 // installHub applies config/rbac and config/fleet, and writes a kubeconfig file for the hub's service account, through
 // the proxy of the hub's server. The fleet has the CRDs.
-func (d *Drill) installHub(ctx context.Context) error {
+func (d *Drill) installHub(ctx context.Context) {
 	s := d.Fleet.Hub()
-	for _, folder := range []string{"rbac", "fleet"} {
-		if err := d.programs.apply(ctx, s, d.dir, folder); err != nil {
-			return err
-		}
-	}
-	config, err := s.TokenConfig(ctx, HubNamespace, HubName)
-	if err != nil {
-		return err
-	}
-	return fleet.WriteKubeconfig(d.hubKubeconfig(), HubName, s.ViaProxy(config))
+	must.Do(Apply(ctx, s, d.dir, "rbac", "fleet"))
+	config := must.Get(s.TokenConfig(ctx, HubNamespace, HubName))
+	must.Do(fleet.WriteKubeconfig(d.hubKubeconfig(), HubName, s.ViaProxy(config)))
 }
 
 func (d *Drill) hubKubeconfig() string { return filepath.Join(d.dir, HubName+".kubeconfig") }
 
 // AllowFencing applies config/fencing in a member.
 func (d *Drill) AllowFencing(ctx context.Context, member string) error {
-	return d.programs.apply(ctx, d.Fleet.Member(member), d.dir, "fencing")
+	return Apply(ctx, d.Fleet.Member(member), d.dir, "fencing")
 }
 
 // StartHub starts one more replica of the hub, and does not wait until it is elected. The flags override the drill's.
@@ -59,7 +55,9 @@ func (d *Drill) StartHub(flags ...string) (*process.Process, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	name := fmt.Sprintf("hub-%d", len(d.hubs)+1)
-	p, err := process.Start(name, filepath.Join(d.dir, name+".log"), d.programs.Hub, append([]string{
+	p, err := process.Start(name, filepath.Join(d.dir, name+".log"), "env", append([]string{
+		"GOGC=50", "GOMEMLIMIT=409MiB", // as in config/manager
+		d.programs.Hub,
 		"--kubeconfig=" + d.hubKubeconfig(),
 		"--hub-namespace=" + HubNamespace,
 		"--namespace=" + FleetNamespace,
@@ -95,4 +93,50 @@ func (s *Site) Election(ctx context.Context, namespace string) (l *coordinationv
 	l = &coordinationv1.Lease{}
 	err = s.Hub.Get(ctx, client.ObjectKey{Namespace: namespace, Name: HubName}, l)
 	return l, strings.TrimSpace(ptr.Deref(l.Spec.HolderIdentity, "")), err
+}
+
+// KubeletLike are the waits of [Drill.Keep], for a user who watches. A kubelet waits 10 s, doubles up to 5 minutes, and
+// resets after 10 minutes.
+var KubeletLike = process.Backoff{First: time.Second, Most: 30 * time.Second, Reset: time.Minute}
+
+// Keep restarts hub and guestbooks whenever they end, until ctx ends. It reports each end and each restart to progress.
+// From then on [Drill.Check] reports restarts that failed, not ends. Call the returned function between the end of ctx
+// and [Drill.Stop]: it waits until nothing is restarted anymore.
+func (d *Drill) Keep(ctx context.Context, progress func(line string)) (wait func()) {
+	keep := func(first *process.Process, again func() (*process.Process, error)) {
+		d.keepers = append(d.keepers, process.Keep(ctx, first.Name(), first, func(int) (*process.Process, error) {
+			p, err := again()
+			if err == nil {
+				progress(fmt.Sprintf("%s runs as process %d", p.Name(), p.PID()))
+			}
+			return p, err
+		}, process.KeepOptions{Backoff: KubeletLike, MayEnd: true, Ended: func(p *process.Process, wait time.Duration) {
+			progress(fmt.Sprintf("%s has ended (%s), see %s; it starts again in %s", p.Name(), p.How(), p.Log(), wait))
+		}}))
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	keep(d.hubs[len(d.hubs)-1], func() (*process.Process, error) { return d.StartHub() })
+	for _, member := range slices.Sorted(maps.Keys(d.guestbooks)) {
+		keep(d.guestbooks[member].Process, func() (*process.Process, error) { return d.restartGuestbook(member) })
+	}
+	keepers := slices.Clone(d.keepers)
+	return func() {
+		for _, k := range keepers {
+			<-k.Done()
+		}
+	}
+}
+
+// restartGuestbook starts a guestbook in the place of one that has ended.
+func (d *Drill) restartGuestbook(member string) (*process.Process, error) {
+	return must.Return(func() *process.Process {
+		next := *d.Guestbook(member)
+		must.Do(next.Acts.Ended(Now().Boot))
+		next.Process = must.Get(next.start())
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.guestbooks[member] = &next
+		return next.Process
+	})
 }

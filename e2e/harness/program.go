@@ -1,19 +1,17 @@
 package harness
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"github.com/go-logr/logr"
 	"go.uber.org/zap/zapcore"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // Quiet silences the libraries, which would report every server that a program breaks on purpose.
@@ -33,26 +31,11 @@ func Logs(everything bool) {
 	klog.SetLogger(logger)
 }
 
-// Run runs a program until it is done or interrupted, and ends this process.
-func Run(name string, program func(context.Context) error) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := program(ctx)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, name+":", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
-}
-
 // WriteReport writes a report as JSON into a file, whose folder it creates if need be.
 func WriteReport(file string, report any) error {
-	raw, err := json.MarshalIndent(report, "", "  ")
-	if err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(file, append(raw, '\n'), 0o644)
+	return must.Try(func() {
+		raw := must.Get(json.MarshalIndent(report, "", "  "))
+		must.Do(os.MkdirAll(filepath.Dir(file), 0o755))
+		must.Do(os.WriteFile(file, append(raw, '\n'), 0o644))
+	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // Site is a fleet as its administrators see it, straight at the API servers.
@@ -79,24 +80,21 @@ func (s *Site) LeaseIn(ctx context.Context, member, namespace string) (*coordina
 
 // Leading returns the epoch in which a cluster leads a namespace, if the record and the Leases in these members say so.
 func (s *Site) Leading(ctx context.Context, leader, namespace string, members ...string) (epoch int64, err error) {
-	r, err := s.Record(ctx, namespace)
-	if err != nil {
-		return 0, err
-	}
-	is := r.Spec
-	if is.Leader != leader || is.State != v1alpha1.StateLeading {
-		return 0, fmt.Errorf("record: leader %q, state %s, reason %s, %s; candidates %+v",
-			is.Leader, is.State, is.Reason, r.Status.Message, r.Status.Candidates)
-	}
-	for _, m := range members {
-		l, err := s.LeaseIn(ctx, m, namespace)
-		if err != nil {
-			return 0, fmt.Errorf("the Lease in %s: %w", m, err)
+	return must.Return(func() int64 {
+		r := must.Get(s.Record(ctx, namespace))
+		is := r.Spec
+		if is.Leader != leader || is.State != v1alpha1.StateLeading {
+			must.Fail("record: leader %q, state %s, reason %s, %s; candidates %+v",
+				is.Leader, is.State, is.Reason, r.Status.Message, r.Status.Candidates)
 		}
-		if holder := *l.Spec.HolderIdentity; holder != leader+"."+s.home || int64(*l.Spec.LeaseTransitions) != is.Epoch {
-			return 0, fmt.Errorf("the Lease in %s: holder %s, epoch %d; want %s, %d", m, holder, *l.Spec.LeaseTransitions,
-				leader, is.Epoch)
+		for _, m := range members {
+			l, err := s.LeaseIn(ctx, m, namespace)
+			must.Do(err, "the Lease in %s", m)
+			if holder := *l.Spec.HolderIdentity; holder != leader+"."+s.home || int64(*l.Spec.LeaseTransitions) != is.Epoch {
+				must.Fail("the Lease in %s: holder %s, epoch %d; want %s, %d", m, holder, *l.Spec.LeaseTransitions, leader,
+					is.Epoch)
+			}
 		}
-	}
-	return is.Epoch, nil
+		return is.Epoch
+	})
 }

@@ -6,10 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -17,24 +22,42 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/member"
 )
 
 // TB is the part of testing.TB that this package needs. It keeps package testing out of the programs.
 type TB interface {
 	fleet.TB
-	Name() string
 	TempDir() string
 	Failed() bool
 	Log(args ...any)
 	Error(args ...any)
-	Fatal(args ...any)
 }
 
-// Must fails the test at once on an error.
+// Must fails the test at once on an error. It shows the lines of test files that led to the call.
 func Must(t TB, err error) {
+	if err == nil {
+		return
+	}
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
+	var way strings.Builder
+	calls := make([]uintptr, 64)
+	frames := runtime.CallersFrames(calls[:runtime.Callers(2, calls)])
+	for frame, more := frames.Next(); more; frame, more = frames.Next() {
+		if strings.HasSuffix(frame.File, "_test.go") {
+			fmt.Fprintf(&way, "\n\tat %s:%d", filepath.Base(frame.File), frame.Line)
+		}
+	}
+	t.Fatalf("%v%s", err, way.String())
+}
+
+// Get returns a value unless there is an error, which fails the test: Get(f())(t).
+func Get[T any](value T, err error) func(TB) T {
+	return func(t TB) T {
+		t.Helper()
+		Must(t, err)
+		return value
 	}
 }
 
@@ -54,11 +77,32 @@ func (d *Drill) Eventually(t TB, limit time.Duration, what string, condition fun
 func After(t TB, instant time.Duration) {
 	t.Helper()
 	Eventually(t, time.Hour, "the time has come", func(context.Context) error {
-		if left := instant - Now().Boot; left > 0 {
-			return fmt.Errorf("%v are left", left)
-		}
-		return nil
+		left := instant - Now().Boot
+		return must.ErrorIf(left > 0, "%v are left", left)
 	})
+}
+
+// RunMember runs the member library until the test is over, or until stop, which returns when it has ended.
+func RunMember(t TB, cfg *rest.Config, o member.Options) (m *member.Member, stop func()) {
+	m = Get(member.New(cfg, o))(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Start(ctx) }()
+	stop = sync.OnceFunc(func() { cancel(); Must(t, <-ended) })
+	t.Cleanup(stop)
+	return m, stop
+}
+
+// AwaitSync returns when a Member has its first lists.
+func AwaitSync(t TB, m *member.Member) {
+	ctx, cancel := context.WithTimeout(t.Context(), syncPatience)
+	defer cancel()
+	Must(t, m.WaitForSync(ctx))
+}
+
+// Registration is one for clients of this configuration.
+func Registration(t TB, cfg *rest.Config, namespace string) *member.Registration {
+	return &member.Registration{Namespace: namespace, Client: Get(rest.HTTPClientFor(cfg))(t)}
 }
 
 // PutLease writes a member's Lease of a namespace as a hub does, for tests of readers. cluster is the name that Leases

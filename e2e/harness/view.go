@@ -11,6 +11,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // View is what was seen since its beginning: the members' Leases and the records, by watches straight at the API
@@ -24,33 +25,24 @@ type View struct {
 }
 
 // Look begins a view. The caller closes it.
-func (d *Drill) Look(ctx context.Context) (v *View, err error) {
-	v = &View{Leases: map[string]*Watch[*coordinationv1.Lease]{}, d: d}
-	defer func() {
-		if err != nil {
-			v.Close()
+func (d *Drill) Look(ctx context.Context) (*View, error) {
+	v := &View{Leases: map[string]*Watch[*coordinationv1.Lease]{}, d: d}
+	err := must.Try(func() {
+		for _, m := range d.Fleet.Members() {
+			v.Leases[m.Name()] = must.Get(d.WatchLeases(ctx, m.Name()))
 		}
-	}()
-	for _, m := range d.Fleet.Members() {
-		w, err := d.WatchLeases(ctx, m.Name())
-		if err != nil {
-			return v, err
-		}
-		v.Leases[m.Name()] = w
+		v.Records = must.Get(d.WatchRecords(ctx))
+		v.acts = len(must.Get(d.Acts()))
+	})
+	if err != nil {
+		v.Close()
 	}
-	if v.Records, err = d.WatchRecords(ctx); err != nil {
-		return v, err
-	}
-	acts, err := d.Acts()
-	v.acts = len(acts)
 	return v, err
 }
 
 // LookFor begins a view that ends with the test.
 func (d *Drill) LookFor(t TB) *View {
-	t.Helper()
-	v, err := d.Look(t.Context())
-	Must(t, err)
+	v := Get(d.Look(t.Context()))(t)
 	t.Cleanup(v.Close)
 	return v
 }
@@ -76,15 +68,26 @@ type Led struct {
 	lease.Content
 }
 
+// Stamp is the renewTime on the boot clock.
+func (l Led) Stamp() time.Duration { return BootOf(l.RenewTime, l.At) }
+
+// LedIn returns, by namespace and in order, the Leases in one member that name it.
+func LedIn(seen []Sighting[*coordinationv1.Lease]) map[string][]Led {
+	all := map[string][]Led{}
+	for _, s := range seen {
+		if c, _ := wire.Read(s.Object); c.LeadsHere() && !s.Gone {
+			all[c.Namespace] = append(all[c.Namespace], Led{s.At, c})
+		}
+	}
+	return all
+}
+
 // Terms returns the sightings of Leases that name the member they live in, in order.
 func (v *View) Terms() map[Place][]Led {
 	all := map[Place][]Led{}
 	for _, w := range v.Leases {
-		for _, s := range w.Seen() {
-			if c, _ := wire.Read(s.Object); c.LeadsHere() && !s.Gone {
-				key := Place{c.Namespace, c.Cluster}
-				all[key] = append(all[key], Led{s.At, c})
-			}
+		for namespace, led := range LedIn(w.Seen()) {
+			all[Place{namespace, led[0].Cluster}] = led
 		}
 	}
 	return all

@@ -2,7 +2,6 @@ package harness
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -18,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // syncPatience bounds the wait for the first list of a watch.
@@ -76,10 +75,7 @@ func Observe[O client.Object](ctx context.Context, c client.WithWatch, list clie
 		controller.RunWithContext(running)
 	}()
 	err := Await(ctx, syncPatience, fmt.Sprintf("a watch of %T has begun", o), func(context.Context) error {
-		if !controller.HasSynced() {
-			return errors.New("no list yet")
-		}
-		return nil
+		return must.ErrorIf(!controller.HasSynced(), "no list yet")
 	})
 	if err != nil {
 		w.Stop()
@@ -135,12 +131,8 @@ func (d *Drill) WatchRecords(ctx context.Context) (*Watch[*v1alpha1.NamespaceLea
 // in a namespace. seen are the sightings in that member.
 func LastRenewTime(seen []Sighting[*coordinationv1.Lease], namespace string, upTo time.Duration) (stamp time.Duration,
 	ok bool) {
-	for _, s := range seen {
-		c, _ := wire.Read(s.Object)
-		if s.Gone || c.Namespace != namespace || !c.LeadsHere() {
-			continue
-		}
-		if at := BootOf(c.RenewTime, s.At); at <= upTo && (!ok || at > stamp) {
+	for _, l := range LedIn(seen)[namespace] {
+		if at := l.Stamp(); at <= upTo && (!ok || at > stamp) {
 			stamp, ok = at, true
 		}
 	}

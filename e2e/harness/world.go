@@ -47,13 +47,10 @@ type World struct {
 
 // NewWorld connects to a fleet and creates the two namespaces if need be. It registers no member and starts no hub.
 func NewWorld(t TB, f *fleet.Fleet, fleetNamespace, system string, timings v1alpha1.Timings) *World {
-	t.Helper()
 	w := &World{T: t, Servers: f, Fleet: fleetNamespace, System: system, Timings: timings, StopHub: func() {}}
 	scheme := hub.Scheme()
 	w.Must(apiextensionsv1.AddToScheme(scheme))
-	var err error
-	w.Site, err = newSite(f, fleetNamespace, scheme, requestTimeout)
-	w.Must(err)
+	w.Site = Get(newSite(f, fleetNamespace, scheme, requestTimeout))(w.T)
 	for _, name := range []string{fleetNamespace, system} {
 		object := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		w.Must(client.IgnoreAlreadyExists(w.Hub.Create(t.Context(), object)))
@@ -70,20 +67,17 @@ func (w *World) On(t TB) *World {
 
 // Must is [Must] for the world's test.
 func (w *World) Must(err error) {
-	w.T.Helper()
 	Must(w.T, err)
 }
 
 // Eventually is [Eventually] for the world's test.
 func (w *World) Eventually(what string, within time.Duration, condition func() error) {
-	w.T.Helper()
 	Eventually(w.T, within, what, func(context.Context) error { return condition() })
 }
 
 // release creates an election that a predecessor released long ago. So the hub need not wait for the predecessor's
 // terms.
 func (w *World) release() {
-	w.T.Helper()
 	past := metav1.NewMicroTime(time.Now().Add(-time.Hour))
 	after := metav1.NewMicroTime(past.Add(time.Microsecond)) // the mark of a released election
 	w.Must(w.Hub.Create(w.T.Context(), &coordinationv1.Lease{
@@ -97,7 +91,6 @@ func (w *World) release() {
 
 // StartHub runs a hub in this process, with this access to its API server, until the test ends or StopHub is called.
 func (w *World) StartHub(as *rest.Config) {
-	w.T.Helper()
 	r := w.RunHub(as, w.System, nil)
 	w.StopHub = sync.OnceFunc(func() {
 		r.Stop()
@@ -124,18 +117,16 @@ type HubRun struct {
 // RunHub runs one of several hubs, in a namespace and by a clock of its own, until the test ends. A nil clock is that
 // of this machine. The first hub of the world's namespace waits for no predecessor.
 func (w *World) RunHub(as *rest.Config, namespace string, clock lease.Clock) *HubRun {
-	w.T.Helper()
 	if namespace == w.System && !w.started {
 		w.release()
 		w.started = true
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	w.T.Cleanup(cancel)
-	mgr, err := hub.NewManager(ctx, as, hub.Options{
+	mgr := Get(hub.NewManager(ctx, as, hub.Options{
 		Namespace: namespace, FleetNamespaces: []string{w.Fleet}, MetricsAddress: "0", ProbeAddress: "0", Clock: clock,
 		LocalAddresses: true,
-	})
-	w.Must(err)
+	}))(w.T)
 	ended, stopped := make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(stopped)
@@ -157,7 +148,6 @@ func (w *World) RunHub(as *rest.Config, namespace string, clock lease.Clock) *Hu
 
 // Namespace creates a namespace in the members.
 func (w *World) Namespace(name string, members ...string) {
-	w.T.Helper()
 	for _, m := range members {
 		w.Must(w.Members[m].Create(w.T.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 	}
@@ -168,15 +158,13 @@ func (w *World) NewPolicy(name string, namespaces ...string) *v1alpha1.Leadershi
 	return &v1alpha1.LeadershipPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: name},
 		Spec: v1alpha1.LeadershipPolicySpec{
-			Namespaces: v1alpha1.NamespaceSelection{Names: namespaces},
-			Timings:    w.Timings,
+			Namespaces: v1alpha1.NamespaceSelection{Names: namespaces}, Timings: w.Timings,
 		},
 	}
 }
 
 // Policy creates a policy for namespaces, with the world's timings.
 func (w *World) Policy(name string, namespaces ...string) *v1alpha1.LeadershipPolicy {
-	w.T.Helper()
 	p := w.NewPolicy(name, namespaces...)
 	w.Must(w.Hub.Create(w.T.Context(), p))
 	return p
@@ -209,7 +197,6 @@ func (w *World) Leading(leader, namespace string, members ...string) (epoch int6
 
 // Leads waits until a cluster leads a namespace, and returns the epoch. See [World.Leading].
 func (w *World) Leads(leader, namespace string, within time.Duration, members ...string) (epoch int64) {
-	w.T.Helper()
 	w.Eventually(leader+" leads "+namespace, within, func() (err error) {
 		epoch, err = w.Leading(leader, namespace, members...)
 		return err

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -29,8 +28,6 @@ var (
 )
 
 const (
-	// containerLimit is that of config/manager, in bytes.
-	containerLimit = 512 << 20
 	// mostMemory is what a replica may take under every attack, in MiB.
 	mostMemory = 256
 	// mostCores is what it may take of the processor.
@@ -55,6 +52,9 @@ const (
 	// sealName is the Secret with the key that Leases are sealed with.
 	sealName = "leasecast-seal"
 )
+
+// booths are namespaces of far alone, with schedules that are fenced: so many terms begin when it joins.
+var booths = []string{bazaar, "booth-1", "booth-2", "booth-3", "booth-4"}
 
 // stage is the fleet that the attacks share, one after the other. Each leaves it well.
 var stage *scene
@@ -121,32 +121,38 @@ func timings() lease.Timings {
 	return t
 }
 
+// fences are those of the policies: each has the name of its namespace.
+func fences() map[string]*v1alpha1.Fencing {
+	all := map[string]*v1alpha1.Fencing{shop: nil}
+	for _, ns := range booths {
+		all[ns] = &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{MatchLabels: scheduled}}
+	}
+	all[bazaar].Writes = []v1alpha1.WriteFence{{
+		ServiceAccounts: []v1alpha1.FencedServiceAccount{{Name: "default"}},
+		Resources:       []v1alpha1.FencedResources{{Names: []string{"configmaps"}}},
+	}}
+	all[bazaar].LeaderElectionLocks = []v1alpha1.LockFence{{
+		Namespace:             bazaar,
+		Name:                  "stock",
+		LeaseDurationSeconds:  4,
+		RenewDeadlineSeconds:  2,
+		RetryPeriodSeconds:    1,
+		RequestTimeoutSeconds: 1,
+	}}
+	return all
+}
+
 func TestMain(m *testing.M) {
 	flag.Parse()
-	_ = os.Setenv("MEMORY_LIMIT", strconv.Itoa(containerLimit)) // as config/manager does; the name is a constant
 	os.Exit(harness.Main(m, harness.Options{
 		Timings:  timings(),
 		Register: true,
 		Members: []harness.Member{
 			{Name: "east", Priority: 100, Namespaces: []string{shop}},
 			{Name: "west", Priority: 50, Namespaces: []string{shop}},
-			{Name: far, Priority: 10, Namespaces: []string{shop, bazaar}},
+			{Name: far, Priority: 10, Namespaces: append([]string{shop}, booths...)},
 		},
-		Fences: map[string]*v1alpha1.Fencing{shop: nil, bazaar: {
-			Schedules: &metav1.LabelSelector{MatchLabels: scheduled},
-			Writes: []v1alpha1.WriteFence{{
-				ServiceAccounts: []v1alpha1.FencedServiceAccount{{Name: "default"}},
-				Resources:       []v1alpha1.FencedResources{{Names: []string{"configmaps"}}},
-			}},
-			LeaderElectionLocks: []v1alpha1.LockFence{{
-				Namespace:             bazaar,
-				Name:                  "stock",
-				LeaseDurationSeconds:  4,
-				RenewDeadlineSeconds:  2,
-				RetryPeriodSeconds:    1,
-				RequestTimeoutSeconds: 1,
-			}},
-		}},
+		Fences: fences(),
 	}, prepare))
 }
 
@@ -168,8 +174,10 @@ func prepare(ctx context.Context, d *harness.Drill) error {
 			return err
 		}
 	}
-	if err := d.Members[far].Create(ctx, cronJobOf(bazaar, "bill", 0)); err != nil {
-		return err
+	for _, ns := range booths {
+		if err := d.Members[far].Create(ctx, cronJobOf(ns, "bill", 0)); err != nil {
+			return err
+		}
 	}
 	_, err = d.StartHub()
 	return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/proxy"
 )
 
@@ -25,7 +26,6 @@ type handover struct {
 
 // begin edits the label.
 func (o *handover) begin() {
-	o.t.Helper()
 	harness.Must(o.t, o.p.d.SetPriority(o.t.Context(), "west", o.priority))
 }
 
@@ -42,7 +42,6 @@ func (o *handover) record() (v1alpha1.NamespaceLeaderSpec, error) {
 
 // awaitRecord returns when the first record is as it should be.
 func (o *handover) awaitRecord(what string, as func(v1alpha1.NamespaceLeaderSpec) bool) v1alpha1.NamespaceLeaderSpec {
-	o.t.Helper()
 	var s v1alpha1.NamespaceLeaderSpec
 	harness.Eventually(o.t, patience, what, func(context.Context) (err error) {
 		if s, err = o.record(); err == nil && !as(s) {
@@ -127,10 +126,7 @@ var steps = []step{
 			hub.HoldToMember() // what the hub sees, it sees; what it says is not heard
 			o.begin()
 			harness.Eventually(o.t, patience, "the hub has said something", func(context.Context) error {
-				if hub.Stats().KeptToMember == 0 {
-					return errors.New("nothing is kept")
-				}
-				return nil
+				return must.ErrorIf(hub.Stats().KeptToMember == 0, "nothing is kept")
 			})
 		},
 		reached: func(o *handover, s v1alpha1.NamespaceLeaderSpec) bool {
@@ -163,10 +159,7 @@ var steps = []step{
 		reach: func(o *handover) {
 			o.begin()
 			harness.Eventually(o.t, patience, "the first Lease is there", func(context.Context) error {
-				if !o.firstLease() {
-					return errors.New("it is not")
-				}
-				return nil
+				return must.ErrorIf(!o.firstLease(), "it is not")
 			})
 		},
 		reached: func(o *handover, s v1alpha1.NamespaceLeaderSpec) bool { return o.granted(s) && o.firstLease() },
@@ -207,17 +200,14 @@ func interrupt(t *testing.T, s step, from, to string, priority int) {
 		stage.d.Fleet.Hub().Proxy().Heal()
 	})
 	for _, namespace := range moved {
-		r, err := stage.d.Record(t.Context(), namespace)
-		harness.Must(t, err)
+		r := harness.Get(stage.d.Record(t.Context(), namespace))(t)
 		o.epochs[namespace] = r.Spec.Epoch
 	}
 	s.reach(o)
 	harness.Must(t, writer.Kill())
 	killed := harness.Now().Boot
 	stage.drop(writer)
-	r, err := stage.d.Record(t.Context(), moved[0])
-	harness.Must(t, err)
-	if !s.reached(o, r.Spec) {
+	if r := harness.Get(stage.d.Record(t.Context(), moved[0]))(t); !s.reached(o, r.Spec) {
 		t.Fatalf("the replica died at another step: leader %s, state %s, a first Lease: %t", r.Spec.Leader, r.Spec.State,
 			o.firstLease())
 	}
@@ -235,10 +225,7 @@ func (o *handover) completed(killed time.Duration) {
 	for _, namespace := range moved {
 		var first harness.Act
 		harness.Eventually(o.t, limit+killed-harness.Now().Boot, o.to+" acts in "+namespace, func(context.Context) error {
-			acts, err := o.p.d.Acts()
-			if err != nil {
-				return err
-			}
+			acts := must.Get(o.p.d.Acts())
 			for _, a := range acts {
 				if a.Namespace == namespace && a.Cluster == o.to && a.Epoch > o.epochs[namespace] {
 					first = a

@@ -28,7 +28,6 @@ func (f *figures) String() string {
 // takenOver returns when every namespace was renewed by another replica than the one that was lost at the
 // instant, and notes how long that took.
 func (f *figures) takenOver(v *view, lost time.Duration) {
-	v.t.Helper()
 	var first map[string]time.Duration
 	harness.Eventually(v.t, harness.Default.Duration+slack, "all namespaces are renewed by the other replica",
 		func(context.Context) (err error) {
@@ -96,9 +95,7 @@ func TestAWriterThatWakesWritesNothing(t *testing.T) {
 		t.Errorf("written after waking: %s", w)
 	}
 	harness.Must(t, writer.Check())
-	begun, err := harness.BegunAgain(writer.Log())
-	harness.Must(t, err)
-	if begun != 1 {
+	if begun := harness.Get(harness.BegunAgain(writer.Log()))(t); begun != 1 {
 		t.Errorf("%s has begun again %d times, want once: it has lost the election", writer.Name(), begun)
 	}
 	if campaigns := strings.Count(read(t, writer.Log()), campaigning); campaigns != 2 {

@@ -18,6 +18,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // clusterctl runs the real program with a local repository that holds a release of the add-on.
@@ -31,8 +32,7 @@ func (w *world) clusterctl(args ...string) string {
 	w.Must(os.MkdirAll(release, 0o755))
 	run(w.t, []string{"MAKEFLAGS=", "MAKELEVEL="}, nil, "make", "build-installer")
 	for _, name := range []string{"addon-components.yaml", "metadata.yaml"} {
-		content, err := os.ReadFile(filepath.Join(root(w.t), "dist", name))
-		w.Must(err)
+		content := harness.Get(os.ReadFile(filepath.Join(root(w.t), "dist", name)))(w.T)
 		w.Must(os.WriteFile(filepath.Join(release, name), content, 0o600))
 	}
 	config := filepath.Join(w.dir, "clusterctl.yaml")
@@ -59,9 +59,7 @@ func TestTheAddOnOfClusterctlLeadsOnceItIsGrantedAFleet(t *testing.T) {
 		command, err = w.missing(ctx)
 		return err
 	})
-	log, err := os.ReadFile(h.Log())
-	w.Must(err)
-	if !strings.Contains(string(log), command) {
+	if log := harness.Get(os.ReadFile(h.Log()))(w.T); !strings.Contains(string(log), command) {
 		t.Errorf("the log does not say %q", command)
 	}
 	// A fleet that nobody named, and that anybody can make, does not hold the hub up.
@@ -93,8 +91,7 @@ func TestTheAddOnOfClusterctlLeadsOnceItIsGrantedAFleet(t *testing.T) {
 // same name.
 func (w *world) tenantsAreApart(t *testing.T) {
 	t.Helper()
-	before, err := w.Leading("east", "shop", "east", "west")
-	w.Must(err)
+	before := harness.Get(w.Leading("east", "shop", "east", "west"))(w.T)
 	w.kubectl("create", "namespace", "tenant")
 	w.kubectl("-n", "tenant", "create", "rolebinding", "leasecast-hub-fleet", "--clusterrole=leasecast-hub-fleet",
 		"--serviceaccount="+hubNamespace+":"+hubName)
@@ -109,13 +106,8 @@ func (w *world) tenantsAreApart(t *testing.T) {
 	p.Namespace = "tenant"
 	w.Must(w.Hub.Create(t.Context(), p))
 	harness.Eventually(t, patience, "the tenant's policy is answered", func(ctx context.Context) error {
-		if err := w.Hub.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil {
-			return err
-		}
-		if p.Status.Namespaces == nil {
-			return errors.New("not yet")
-		}
-		return nil
+		must.Do(w.Hub.Get(ctx, client.ObjectKeyFromObject(p), p))
+		return must.ErrorIf(p.Status.Namespaces == nil, "not yet")
 	})
 	if n := *p.Status.Namespaces; n != 0 {
 		t.Errorf("the tenant's policy manages %d namespaces", n)
@@ -160,11 +152,9 @@ func TestAHubIsNotReadyWithoutTheGrantOfAFleetThatItWasGiven(t *testing.T) {
 		if status == http.StatusOK {
 			return errors.New("it is ready")
 		}
-		log, err := os.ReadFile(h.Log())
-		if err == nil && !strings.Contains(string(log), "create rolebinding leasecast-hub-fleet") {
-			err = fmt.Errorf("%s: the log does not name the grant", body)
-		}
-		return err
+		log := must.Get(os.ReadFile(h.Log()))
+		return must.ErrorIf(!strings.Contains(string(log), "create rolebinding leasecast-hub-fleet"),
+			"%s: the log does not name the grant", body)
 	})
 	w.kubectl("apply", "--server-side", "-k", "config/fleet")
 	harness.Eventually(t, patience, "it is ready", h.ready)

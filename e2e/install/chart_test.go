@@ -36,7 +36,6 @@ func helm(t *testing.T, args ...string) (string, error) {
 
 // objects are those of a YAML stream by kind and name, without fields that say nothing.
 func objects(t *testing.T, stream string) map[string]map[string]any {
-	t.Helper()
 	all := map[string]map[string]any{}
 	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(stream), 4096)
 	for {
@@ -71,8 +70,7 @@ func said(v any) any {
 
 func TestTheChartInstallsWhatTheManifestsInstall(t *testing.T) {
 	run(t, []string{"MAKEFLAGS=", "MAKELEVEL="}, nil, "make", "build-installer")
-	manifest, err := os.ReadFile(filepath.Join(root(t), "dist", "install.yaml"))
-	harness.Must(t, err)
+	manifest := harness.Get(os.ReadFile(filepath.Join(root(t), "dist", "install.yaml")))(t)
 	rendered, err := helm(t)
 	if err != nil {
 		t.Fatal(rendered)
@@ -131,21 +129,21 @@ func TestValuesOfTheChart(t *testing.T) {
 		what string
 		ok   func(map[string]map[string]any) bool
 	}{
-		"fleetNamespaces={a,b}": {"grants b", has("RoleBinding b/leasecast-hub-fleet")},
-		"fleetNamespaces={a}":   {"does not grant default", lacks("RoleBinding default/leasecast-hub-fleet")},
-		"serviceMonitor.enabled=true": {"has a ServiceMonitor",
-			has("ServiceMonitor " + hubNamespace + "/leasecast-hub")},
-		"networkPolicy.enabled=false": {"has no NetworkPolicy",
-			lacks("NetworkPolicy " + hubNamespace + "/leasecast-hub")},
+		"fleetNamespaces={a,b}":       {"grants b", has("RoleBinding b/leasecast-hub-fleet")},
+		"fleetNamespaces={a}":         {"does not grant default", lacks("RoleBinding default/leasecast-hub-fleet")},
+		"serviceMonitor.enabled=true": {"has a ServiceMonitor", has("ServiceMonitor " + hubNamespace + "/leasecast-hub")},
+		"networkPolicy.enabled=false": {"has no NetworkPolicy", lacks("NetworkPolicy " + hubNamespace + "/leasecast-hub")},
 		"podDisruptionBudget.enabled=false": {"has no PodDisruptionBudget",
 			lacks("PodDisruptionBudget " + hubNamespace + "/leasecast-hub")},
-		"crds.install=false": {"has no CRDs",
-			lacks("CustomResourceDefinition /namespaceleaders.leasecast.dev")},
+		"crds.install=false":       {"has no CRDs", lacks("CustomResourceDefinition /namespaceleaders.leasecast.dev")},
 		"image.tag=v9":             {"names the image", image("/leasecast-hub:v9")},
 		"image.tag=v9@sha256:12ab": {"names tag and digest", image("/leasecast-hub:v9@sha256:12ab")},
 		"image.tag=sha256:12ab":    {"names the digest", image("/leasecast-hub@sha256:12ab")},
 		"logVerbosity=10":          {"has a Deployment", has("Deployment " + hubNamespace + "/leasecast-hub")},
 		`fleetNamespaces=["123"]`:  {"grants 123", has("RoleBinding 123/leasecast-hub-fleet")},
+		"goMemLimit=800MiB": {"limits the heap", func(all map[string]map[string]any) bool {
+			return strings.Contains(fmt.Sprint(all["Deployment "+hubNamespace+"/leasecast-hub"]), "value:800MiB")
+		}},
 		"replicaCount=1": {"lets a node be drained", func(all map[string]map[string]any) bool {
 			spec := at(all["PodDisruptionBudget "+hubNamespace+"/leasecast-hub"], "spec")
 			return spec["minAvailable"] == nil && fmt.Sprint(spec["maxUnavailable"]) == "1"
@@ -164,7 +162,7 @@ func TestValuesOfTheChart(t *testing.T) {
 	}
 	for _, value := range []string{"replicaCount=0", "replicas=2", "fleetNamespaces={Not_A_Name}",
 		"image.pullPolicy=Sometimes", "networkPolicy.enabled=perhaps",
-		"logVerbosity=11", "logVerbosity=-1"} {
+		"logVerbosity=11", "logVerbosity=-1", "goMemLimit=1Gi"} {
 		name, _, _ := strings.Cut(value, "=")
 		if rendered, err := helm(t, "--set="+value); err == nil || !strings.Contains(rendered,
 			strings.ReplaceAll(name, ".", "/")) {
@@ -176,8 +174,7 @@ func TestValuesOfTheChart(t *testing.T) {
 func TestTheImageIsOurProgramsAndNotRoot(t *testing.T) {
 	const name = "example.org/hub:v1.2.3"
 	run(t, []string{"MAKEFLAGS=", "MAKELEVEL="}, nil, "make", "image", "VERSION=v1.2.3", "IMAGE="+name, "ARCH=amd64")
-	archive, err := os.ReadFile(filepath.Join(root(t), "dist", "leasecast-hub-amd64.tar"))
-	harness.Must(t, err)
+	archive := harness.Get(os.ReadFile(filepath.Join(root(t), "dist", "leasecast-hub-amd64.tar")))(t)
 	image := untar(t, archive)
 	var manifest []struct {
 		Config   string
@@ -214,7 +211,6 @@ func TestTheImageIsOurProgramsAndNotRoot(t *testing.T) {
 }
 
 func untar(t *testing.T, archive []byte) map[string][]byte {
-	t.Helper()
 	files := map[string][]byte{}
 	for r := tar.NewReader(bytes.NewReader(archive)); ; {
 		h, err := r.Next()
@@ -222,7 +218,6 @@ func untar(t *testing.T, archive []byte) map[string][]byte {
 			return files
 		}
 		harness.Must(t, err)
-		files[h.Name], err = io.ReadAll(r)
-		harness.Must(t, err)
+		files[h.Name] = harness.Get(io.ReadAll(r))(t)
 	}
 }

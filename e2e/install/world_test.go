@@ -4,27 +4,33 @@ package install
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
+	hublib "github.com/leasecast/leasecast/hub"
 )
 
 const (
@@ -36,12 +42,7 @@ const (
 )
 
 // timings are patient enough for a busy machine, and let failovers be short.
-var timings = v1alpha1.Timings{
-	LeaseDurationMilliseconds:  6_000,
-	RenewIntervalMilliseconds:  1000,
-	RequestTimeoutMilliseconds: 1000,
-	MaxClockSkewMilliseconds:   250,
-}
+var timings = harness.PolicyTimings(6*time.Second, time.Second, time.Second, 250*time.Millisecond)
 
 // world is a management cluster without a hub, and its members.
 type world struct {
@@ -53,23 +54,17 @@ type world struct {
 }
 
 func newWorld(t *testing.T, members ...string) *world {
-	t.Helper()
 	w := &world{t: t, dir: t.TempDir()}
 	f := fleet.NewWith(t, fleet.Options{Members: members, Uninstalled: true})
 	w.World = harness.NewWorld(t, f, harness.FleetNamespace, harness.HubNamespace, timings)
 	w.Must(f.WriteKubeconfigs(w.dir))
-	var err error
-	w.client, err = kubernetes.NewForConfig(f.Hub().AdminConfig())
-	w.Must(err)
+	w.client = harness.Get(kubernetes.NewForConfig(f.Hub().AdminConfig()))(w.T)
 	w.kubectl("delete", "namespace", hubNamespace) // the installation is to make it itself
 	return w
 }
 
 func root(t *testing.T) string {
-	t.Helper()
-	dir, err := filepath.Abs(filepath.Join("..", ".."))
-	harness.Must(t, err)
-	return dir
+	return harness.Get(filepath.Abs(filepath.Join("..", "..")))(t)
 }
 
 // run runs a program in the root of the repository, and returns what it printed.
@@ -92,30 +87,25 @@ func (w *world) kubectlProgram() string {
 }
 
 func (w *world) kubectl(args ...string) string {
-	w.t.Helper()
 	program := strings.Fields(w.kubectlProgram())
 	return run(w.t, nil, nil, program[0], append(program[1:], args...)...)
 }
 
 // make runs a target for the management cluster.
 func (w *world) make(target string) string {
-	w.t.Helper()
 	return w.makeIn(root(w.t), target)
 }
 
 // makeIn runs a target of a checkout.
 func (w *world) makeIn(checkout, target string) string {
-	w.t.Helper()
 	return run(w.t, []string{"MAKEFLAGS=", "MAKELEVEL="}, nil, "make", "-C", checkout, target,
 		"KUBECTL="+w.kubectlProgram())
 }
 
 // as is a configuration with a token of a service account.
 func (w *world) as(namespace, account string) *rest.Config {
-	w.t.Helper()
-	token, err := w.client.CoreV1().ServiceAccounts(namespace).CreateToken(w.t.Context(), account,
-		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	w.Must(err)
+	token := harness.Get(w.client.CoreV1().ServiceAccounts(namespace).CreateToken(w.t.Context(), account,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{}))(w.T)
 	config := rest.AnonymousClientConfig(w.Servers.Hub().AdminConfig())
 	config.BearerToken = token.Status.Token
 	return config
@@ -130,30 +120,30 @@ type hub struct {
 
 // startHub does what the kubelet does with the installed Deployment.
 func (w *world) startHub() *hub {
-	w.t.Helper()
-	programs, err := harness.Build(w.t.Context())
-	w.Must(err)
+	programs := harness.Get(harness.Build(w.t.Context()))(w.T)
 	return w.startProgram(programs.Hub)
 }
 
 func (w *world) startProgram(program string) *hub {
-	w.t.Helper()
 	deployment, err := w.client.AppsV1().Deployments(hubNamespace).Get(w.t.Context(), hubName, metav1.GetOptions{})
 	w.Must(err)
 	spec := deployment.Spec.Template.Spec
 	w.kubectl("-n", hubNamespace, "get", "serviceaccount", spec.ServiceAccountName)
-	content, err := fleet.Kubeconfig(hubName, w.as(hubNamespace, spec.ServiceAccountName))
-	w.Must(err)
 	w.hubs++
 	name := fmt.Sprintf("%s-%d", hubName, w.hubs)
 	kubeconfig := filepath.Join(w.dir, name+".kubeconfig")
-	w.Must(os.WriteFile(kubeconfig, content, 0o600))
+	w.Must(fleet.WriteKubeconfig(kubeconfig, hubName, w.as(hubNamespace, spec.ServiceAccountName)))
 	h := &hub{w: w, metrics: fleet.FreeAddress(w.t), probe: fleet.FreeAddress(w.t)}
-	w.t.Setenv("POD_NAMESPACE", hubNamespace) // fieldRef metadata.namespace
-	args := append(spec.Containers[0].Args, "--kubeconfig="+kubeconfig, "--allow-local-addresses",
+	args := []string{"POD_NAMESPACE=" + hubNamespace} // fieldRef metadata.namespace
+	for _, e := range spec.Containers[0].Env {
+		if e.ValueFrom == nil {
+			args = append(args, e.Name+"="+e.Value)
+		}
+	}
+	args = append(append(args, program), spec.Containers[0].Args...)
+	args = append(args, "--kubeconfig="+kubeconfig, "--allow-local-addresses",
 		"--metrics-address="+h.metrics, "--probe-address="+h.probe)
-	h.Process, err = process.Start(name, filepath.Join(w.dir, name+".log"), program, args...)
-	w.Must(err)
+	h.Process = harness.Get(process.Start(name, filepath.Join(w.dir, name+".log"), "env", args...))(w.T)
 	w.t.Cleanup(func() {
 		_ = h.Kill() // it may have lost its rights by then, and ended for that
 		if w.t.Failed() {
@@ -196,9 +186,73 @@ func (h *hub) ready(ctx context.Context) error {
 
 // register makes Clusters of members, the first of which is the best.
 func (w *world) register(members ...string) {
-	w.t.Helper()
 	for i, m := range members {
-		_, err := w.Servers.RegisterMember(w.t.Context(), w.Servers.Member(m), w.Fleet, fmt.Sprint(100-i))
-		w.Must(err)
+		harness.Get(w.Servers.RegisterMember(w.t.Context(), w.Servers.Member(m), w.Fleet, fmt.Sprint(100-i)))(w.T)
+	}
+}
+
+// rolled is the number of namespaces that are led during the update.
+const rolled = 20
+
+// upgradeFrom is the environment variable that names a checkout of the version to upgrade from (make upgrade). Without
+// it, this version takes the place of itself.
+const upgradeFrom = "UPGRADE_FROM"
+
+// What the Deployment's strategy does: a new replica is ready before an old one must end. It finds the records,
+// the seal and the guards of the old ones.
+func TestARollingUpgradeEndsNoTerm(t *testing.T) {
+	w := newWorld(t, "east")
+	old := cmp.Or(os.Getenv(upgradeFrom), root(t))
+	w.Timings = harness.PolicyTimings(15*time.Second, 5*time.Second, 3*time.Second, time.Second)
+	w.makeIn(old, "deploy")
+	w.makeIn(old, "build")
+	program := filepath.Join(old, "bin", hubName)
+	replicas := []*hub{w.startProgram(program), w.startProgram(program)}
+	w.register("east")
+	var names []string
+	for i := range rolled {
+		names = append(names, fmt.Sprintf("shop-%d", i))
+		w.Namespace(names[i], "east")
+	}
+	w.Policy("shops", names...)
+	epochs := map[string]int64{}
+	for _, name := range names {
+		epochs[name] = w.Leads("east", name, patience, "east")
+	}
+	east, err := client.NewWithWatch(w.Servers.Member("east").AdminConfig(), client.Options{Scheme: hublib.Scheme()})
+	w.Must(err)
+	copies := harness.Get(harness.Observe(t.Context(), east, &coordinationv1.LeaseList{}, &coordinationv1.Lease{},
+		client.HasLabels{v1alpha1.ManagedLabel}))(w.T)
+	defer copies.Stop()
+
+	w.make("deploy")
+	for range 2 {
+		next := w.startHub()
+		harness.Eventually(t, patience, "the new replica is ready", next.ready)
+		w.Must(replicas[0].Stop())
+		replicas = append(slices.Delete(replicas, 0, 1), next)
+	}
+	upgraded := harness.Now().Wall
+	harness.Eventually(t, patience, "a new replica has renewed everything", func(context.Context) error {
+		seen := harness.LedIn(copies.Seen())
+		for _, name := range names {
+			if led := seen[name]; len(led) == 0 || !led[len(led)-1].RenewTime.After(upgraded) {
+				return errors.New(name)
+			}
+		}
+		return nil
+	})
+	seen := harness.LedIn(copies.Seen())
+	for _, name := range names {
+		led := seen[name]
+		if len(led) == 0 || led[0].Epoch != epochs[name] {
+			t.Errorf("%s: %d sightings, epoch %d before", name, len(led), epochs[name])
+			continue
+		}
+		if left, err := harness.Unbroken(led, harness.Now().Wall); err != nil || led[len(led)-1].Epoch != epochs[name] {
+			t.Errorf("%s: epoch %d, was %d; %v", name, led[len(led)-1].Epoch, epochs[name], err)
+		} else if left < 5*time.Second {
+			t.Errorf("%s: %v before its end the term was renewed", name, left)
+		}
 	}
 }

@@ -1,10 +1,9 @@
 package integration
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
@@ -23,7 +22,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
-	"github.com/leasecast/leasecast/hub"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // takeBack is for how long a hub leaves a mark to its owner that has gone from the seal.
@@ -37,13 +36,11 @@ type process struct {
 
 // runHub runs a hub in a namespace, by the clocks of this machine if clock is nil.
 func (w *world) runHub(namespace string, clock lease.Clock) *process {
-	w.T.Helper()
 	return &process{w.RunHub(w.Servers.Hub().AdminConfig(), namespace, clock), w}
 }
 
 // warm waits until a hub has full caches of these members, for which they had to answer it.
 func (p *process) warm(members ...string) {
-	p.w.T.Helper()
 	for _, m := range members {
 		p.w.Eventually("the hub is connected with "+m, soon, func() error {
 			_, err := p.Manager.GetCluster(p.w.T.Context(), multicluster.ClusterName(p.w.Fleet+"/"+m))
@@ -54,7 +51,6 @@ func (p *process) warm(members ...string) {
 
 // mark is that of a hub in a namespace.
 func (w *world) mark(namespace string) string {
-	w.T.Helper()
 	ns := &corev1.Namespace{}
 	w.Must(w.Hub.Get(w.T.Context(), types.NamespacedName{Name: metav1.NamespaceSystem}, ns))
 	return string(ns.UID) + "/" + namespace
@@ -62,12 +58,9 @@ func (w *world) mark(namespace string) string {
 
 // says waits until an event on the policy reports that the hub in a namespace stands back, and what to do.
 func (w *world) says(policy, own, other string) {
-	w.T.Helper()
 	w.Eventually("the hub in "+own+" says that it stands back", soon, func() error {
 		var list eventsv1.EventList
-		if err := w.Hub.List(w.T.Context(), &list, client.InNamespace(w.Fleet)); err != nil {
-			return err
-		}
+		must.Do(w.Hub.List(w.T.Context(), &list, client.InNamespace(w.Fleet)))
 		last := errors.New("there is no event")
 		for _, e := range list.Items {
 			if e.Regarding.Kind != "LeadershipPolicy" || e.Regarding.Name != policy || e.Reason != string(reason.OtherHub) {
@@ -89,7 +82,6 @@ const statusLatest = 20 * time.Second
 // writes counts the writes of records and policies, and all that probe members, until the function that it
 // returns is called. That one also returns by whom members were probed.
 func (w *world) writes() func() (count int, probers map[string]bool) {
-	w.T.Helper()
 	w.Eventually("what was decided is explained", statusLatest, func() error {
 		var records v1alpha1.NamespaceLeaderList
 		err := w.Hub.List(w.T.Context(), &records, client.InNamespace(w.Fleet))
@@ -104,56 +96,45 @@ func (w *world) writes() func() (count int, probers map[string]bool) {
 		}
 		return err
 	})
-	watcher, err := client.NewWithWatch(w.Servers.Hub().AdminConfig(), client.Options{Scheme: hub.Scheme()})
-	w.Must(err)
-	ctx, cancel := context.WithCancel(w.T.Context())
-	var mu sync.Mutex
-	var wg sync.WaitGroup
-	count, probers := 0, map[string]bool{}
-	for _, list := range []client.ObjectList{&v1alpha1.NamespaceLeaderList{}, &v1alpha1.LeadershipPolicyList{}} {
-		w.Must(w.Hub.List(ctx, list, client.InNamespace(w.Fleet)))
-		from := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}}
-		changes, err := watcher.Watch(ctx, list, client.InNamespace(w.Fleet), from)
-		w.Must(err)
-		wg.Go(func() {
-			for e := range changes.ResultChan() {
-				if e.Type == watch.Error {
-					continue // it ends
-				}
-				w.T.Logf("%s: %+v", e.Type, e.Object)
-				mu.Lock()
-				count++
-				mu.Unlock()
-			}
-		})
-	}
-	tick := time.NewTicker(20 * time.Millisecond)
-	wg.Go(func() {
-		for ctx.Err() == nil {
-			l := &coordinationv1.Lease{}
-			key := types.NamespacedName{Namespace: metav1.NamespaceSystem, Name: "leasecast-hub-probe"}
-			if err := w.Members["east"].Get(ctx, key, l); err == nil {
-				mu.Lock()
-				probers[ptr.Deref(l.Spec.HolderIdentity, "")] = true
-				mu.Unlock()
-			}
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
+	records, policies := seeAll(w, "", &v1alpha1.NamespaceLeaderList{}, &v1alpha1.NamespaceLeader{}, w.Fleet),
+		seeAll(w, "", &v1alpha1.LeadershipPolicyList{}, &v1alpha1.LeadershipPolicy{}, w.Fleet)
+	probes := seeAll(w, "east", &coordinationv1.LeaseList{}, &coordinationv1.Lease{}, metav1.NamespaceSystem)
+	now := &v1alpha1.NamespaceLeaderList{} // a watch may begin earlier
+	w.Must(w.Hub.List(w.T.Context(), now, client.InNamespace(w.Fleet)))
+	return func() (int, map[string]bool) {
+		probers := map[string]bool{}
+		for _, s := range probes.Seen() {
+			if s.Object.Name == "leasecast-hub-probe" {
+				probers[ptr.Deref(s.Object.Spec.HolderIdentity, "")] = true
 			}
 		}
-	})
-	stop := sync.OnceFunc(func() { cancel(); tick.Stop(); wg.Wait() })
-	w.T.Cleanup(stop)
-	return func() (int, map[string]bool) {
-		stop()
-		return count, probers
+		return versions(w, records, now.ResourceVersion) + versions(w, policies, now.ResourceVersion), probers
 	}
+}
+
+// seeAll watches the objects of a kind in a member, or on the hub, until the test is over.
+func seeAll[O client.Object](w *world, member string, list client.ObjectList, o O, namespace string) *harness.Watch[O] {
+	c := cmp.Or(w.Members[member], w.Hub)
+	all := harness.Get(harness.Observe(w.T.Context(), c, list, o, client.InNamespace(namespace)))(w.T)
+	w.T.Cleanup(all.Stop)
+	return all
+}
+
+// versions counts those that a watch has shown and that were written after a resourceVersion.
+func versions[O client.Object](w *world, of *harness.Watch[O], after string) int {
+	all := map[string]bool{}
+	for _, s := range of.Seen() {
+		version := s.Object.GetResourceVersion()
+		if harness.Get(resourceversion.CompareResourceVersion(version, after))(w.T) > 0 {
+			all[version] = true
+			w.T.Logf("written: %+v", s.Object)
+		}
+	}
+	return len(all)
 }
 
 // markGoes takes the mark off the seal, as the event says.
 func (w *world) markGoes() {
-	w.T.Helper()
 	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "leasecast-seal"}}
 	patch := []byte(`{"metadata":{"annotations":{"leasecast.dev/hub":null}}}`)
 	w.Must(w.Hub.Patch(w.T.Context(), s, client.RawPatch(types.MergePatchType, patch)))
@@ -161,7 +142,6 @@ func (w *world) markGoes() {
 
 // markedBy waits until the seal carries a mark.
 func (w *world) markedBy(mark string, within time.Duration) {
-	w.T.Helper()
 	w.Eventually("the fleet is served by "+mark, within, func() error {
 		s := &corev1.Secret{}
 		err := w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: w.Fleet, Name: "leasecast-seal"}, s)
@@ -176,8 +156,7 @@ func (w *world) markedBy(mark string, within time.Duration) {
 // writes nothing. The second takes over in order once the first is gone and the operator followed the event. If the
 // first returns, it writes nothing.
 func TestTwoInstallationsOnOneManagementCluster(t *testing.T) {
-	w := newWorld(t, map[string]string{"east": "100", "west": "50"})
-	w.Timings = brief
+	w := newWorld(t, brief, map[string]string{"east": "100", "west": "50"})
 	other := w.System + "-2"
 	w.Must(w.Hub.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: other}}))
 	ns := w.namespace("a", "east", "west")
@@ -211,9 +190,7 @@ func TestTwoInstallationsOnOneManagementCluster(t *testing.T) {
 	after := w.Leads("west", ns, takeBack+w.ordered(), "east", "west")
 	within(t, "the second installation leads", time.Since(gone), takeBack+w.term()+5*time.Second)
 	w.hubOf(ns, "west", w.mark(other))
-	r, err := w.Record(ns)
-	w.Must(err)
-	if after <= epoch || r.Spec.AcquireTime.Time.Before(bound) {
+	if r := harness.Get(w.Record(ns))(w.T); after <= epoch || r.Spec.AcquireTime.Time.Before(bound) {
 		t.Errorf("epoch %d after %d, granted at %v, but the first hub's terms ended at %v",
 			after, epoch, r.Spec.AcquireTime, bound)
 	}
@@ -226,19 +203,10 @@ func TestTwoInstallationsOnOneManagementCluster(t *testing.T) {
 
 // hubOf waits until the record and a member's Lease carry this mark.
 func (w *world) hubOf(namespace, member, mark string) {
-	w.T.Helper()
 	w.Eventually("the hub of "+namespace+" is "+mark, soon, func() error {
-		r, err := w.Record(namespace)
-		if err != nil {
-			return err
-		}
-		l, err := w.LeaseIn(member, namespace)
-		if err != nil {
-			return err
-		}
-		if a, b := r.Spec.Hub, l.Annotations[v1alpha1.HubAnnotation]; a != mark || b != mark {
-			return fmt.Errorf("the record is of %q, the Lease of %q", a, b)
-		}
-		return nil
+		r := must.Get(w.Record(namespace))
+		l := must.Get(w.LeaseIn(member, namespace))
+		a, b := r.Spec.Hub, l.Annotations[v1alpha1.HubAnnotation]
+		return must.ErrorIf(a != mark || b != mark, "the record is of %q, the Lease of %q", a, b)
 	})
 }

@@ -22,6 +22,8 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // fencing fences what the account "checkout" of a namespace writes, and the Jobs with a label.
@@ -42,19 +44,16 @@ type act struct {
 // unaware runs a program in each member that knows nothing of Leases: it creates ConfigMaps all the time. What was let
 // through is reported in order.
 func (w *world) unaware(namespace string, members ...string) (acts func() []act) {
-	w.T.Helper()
 	ctx, cancel := context.WithCancel(w.T.Context())
 	var group sync.WaitGroup
 	w.T.Cleanup(func() { cancel(); group.Wait() })
 	var mu sync.Mutex
 	var done []act
 	for _, m := range members {
-		cfg, err := w.Servers.Member(m).ServiceAccountConfig(w.T.Context(), namespace, "checkout", []rbacv1.PolicyRule{
+		cfg := harness.Get(w.Servers.Member(m).ServiceAccountConfig(w.T.Context(), namespace, "checkout", []rbacv1.PolicyRule{
 			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"*"}},
-		})
-		w.Must(err)
-		c, err := client.New(cfg, client.Options{})
-		w.Must(err)
+		}))(w.T)
+		c := harness.Get(client.New(cfg, client.Options{}))(w.T)
 		group.Go(func() {
 			wait.UntilWithContext(ctx, func(ctx context.Context) {
 				o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "act-"}}
@@ -75,19 +74,15 @@ func (w *world) unaware(namespace string, members ...string) (acts func() []act)
 
 // actsIn waits until the latest acts are those of a member.
 func (w *world) actsIn(member string, acts func() []act) {
-	w.T.Helper()
 	seen := len(acts())
 	w.Eventually("what is fenced acts in "+member, soon, func() error {
-		if all := acts(); len(all) == seen || all[len(all)-1].by != member {
-			return fmt.Errorf("%d acts more", len(all)-seen)
-		}
-		return nil
+		all := acts()
+		return must.ErrorIf(len(all) == seen || all[len(all)-1].by != member, "%d acts more", len(all)-seen)
 	})
 }
 
 // allowFences gives the accounts of hubs in these members the rights of config/fencing.
 func (w *world) allowFences(members ...string) {
-	w.T.Helper()
 	for _, m := range members {
 		role := &rbacv1.ClusterRole{
 			ObjectMeta: metav1.ObjectMeta{Name: "leasecast-hub-fencing"},
@@ -100,9 +95,7 @@ func (w *world) allowFences(members ...string) {
 // fenced is a world in which east leads namespace a of all members. Programs that know nothing of Leases act in all of
 // them.
 func fenced(t *testing.T, timings v1alpha1.Timings) (w *world, a string, acts func() []act) {
-	t.Helper()
-	w = newWorld(t, three)
-	w.Timings = timings
+	w = newWorld(t, timings, three)
 	w.allowFences(all...)
 	a = w.namespace("a", all...)
 	p := w.NewPolicy("p", a)
@@ -305,10 +298,8 @@ func TestAnEditOfAFenceLetsNothingThrough(t *testing.T) {
 			return w.storesFor(p.Spec)
 		})
 		w.Eventually("the leader has acted for some seconds", time.Minute, func() error {
-			if n := len(acts()) - before; n < 100 {
-				return fmt.Errorf("%d acts", n)
-			}
-			return nil
+			n := len(acts()) - before
+			return must.ErrorIf(n < 100, "%d acts", n)
 		})
 		inFollowers, last, longest := 0, begin, time.Duration(0)
 		for _, x := range acts()[before:] {
@@ -359,8 +350,7 @@ func (w *world) fences(member string) error {
 	ours := client.MatchingLabels{v1alpha1.FenceLabel: w.Fleet}
 	err := errors.Join(
 		w.Members[member].List(w.T.Context(), &policies, ours),
-		w.Members[member].List(w.T.Context(), &bindings, ours),
-	)
+		w.Members[member].List(w.T.Context(), &bindings, ours))
 	if n := len(policies.Items) + len(bindings.Items); n > 0 {
 		return fmt.Errorf("there are %d", n)
 	}
@@ -371,7 +361,7 @@ func (w *world) fences(member string) error {
 // the reason.
 func TestAMemberThatCannotBeFencedIsNotChosen(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, map[string]string{"east": "100"})
+	w := newWorld(t, steady, map[string]string{"east": "100"})
 	w.allowFences("east")
 	a := w.namespace("a", "east", "south")
 	p := w.NewPolicy("p", a)
@@ -392,4 +382,61 @@ func TestAFencedNamespaceCanBeDeleted(t *testing.T) {
 	w, a, _ := fenced(t, steady)
 	w.deleteNamespace(a, "south")
 	w.namespaceGone(a, "south")
+}
+
+// yearly makes a CronJob that is never due in a test.
+func (w *world) yearly(member, namespace, name string, labels map[string]string) *batchv1.CronJob {
+	o := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	o.Spec.Schedule = "@yearly"
+	o.Spec.JobTemplate = batchv1.JobTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: labels},
+		Spec:       job(namespace, time.Time{}).Spec,
+	}
+	w.Must(w.Members[member].Create(w.T.Context(), o))
+	return o
+}
+
+// lastSchedule is what the status of a CronJob says, zero if nothing.
+func (w *world) lastSchedule(member string, o *batchv1.CronJob) time.Time {
+	w.Must(w.Members[member].Get(w.T.Context(), client.ObjectKeyFromObject(o), o))
+	if last := o.Status.LastScheduleTime; last != nil {
+		return last.Time
+	}
+	return time.Time{}
+}
+
+// What was scheduled before a term is none of its matter. So a controller that has backed off comes back for the next
+// tick.
+func TestACronJobIsWokenWhenItsClusterBeginsToLead(t *testing.T) {
+	t.Parallel()
+	w, a, _ := fenced(t, brief)
+	once := fencing.Schedules.MatchLabels
+	fencedJob, other := w.yearly("west", a, "fenced", once), w.yearly("west", a, "other", nil)
+	elsewhere := w.yearly("south", a, "fenced", once)
+	ran := w.yearly("west", a, "ran", once)
+	hence := metav1.NewTime(time.Now().Add(time.Hour).Truncate(time.Second))
+	ran.Status.LastScheduleTime = &hence
+	w.Must(w.Members["west"].Status().Update(t.Context(), ran))
+	w.Eventually("the CronJobs are older than the term", soon, func() error {
+		age := time.Since(elsewhere.CreationTimestamp.Time)
+		return must.ErrorIf(age < 3*time.Second, "they are %v old", age)
+	})
+
+	w.setPriority("west", "1000")
+	w.Leads("west", a, w.ordered(), all...)
+	l := harness.Get(w.LeaseIn("west", a))(w.T)
+	before := l.Spec.AcquireTime.Add(-time.Microsecond).Truncate(time.Second)
+	w.Eventually("the CronJob is woken", soon, func() error {
+		last := w.lastSchedule("west", fencedJob)
+		return must.ErrorIf(!last.Equal(before), "it was scheduled last at %v, want %v", last, before)
+	})
+	if last := w.lastSchedule("west", ran); !last.Equal(hence.Time) {
+		t.Errorf("what has run later is set back to %v", last)
+	}
+	if last := w.lastSchedule("west", other); !last.IsZero() {
+		t.Errorf("a CronJob that is not fenced is set to %v", last)
+	}
+	if last := w.lastSchedule("south", elsewhere); !last.IsZero() {
+		t.Errorf("a CronJob of a follower is set to %v", last)
+	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // epsilon is the ε of all profiles.
@@ -32,26 +33,11 @@ const epsilon = 250 * time.Millisecond
 // The profiles of worlds.
 var (
 	// steady is for terms that must not end. A member may be silent for 5 s, and a renewal may be late by more.
-	steady = v1alpha1.Timings{
-		LeaseDurationMilliseconds:  15_000,
-		RenewIntervalMilliseconds:  1000,
-		RequestTimeoutMilliseconds: 5000,
-		MaxClockSkewMilliseconds:   250,
-	}
+	steady = harness.PolicyTimings(15*time.Second, time.Second, 5*time.Second, epsilon)
 	// brief is for terms whose end a test awaits. A member may be silent for as long.
-	brief = v1alpha1.Timings{
-		LeaseDurationMilliseconds:  8_000,
-		RenewIntervalMilliseconds:  1000,
-		RequestTimeoutMilliseconds: 5000,
-		MaxClockSkewMilliseconds:   250,
-	}
+	brief = harness.PolicyTimings(8*time.Second, time.Second, 5*time.Second, epsilon)
 	// In a patient world a pause of the machine is no missed renewal, and a renewal seldom comes in between.
-	patient = v1alpha1.Timings{
-		LeaseDurationMilliseconds:  15_000,
-		RenewIntervalMilliseconds:  3000,
-		RequestTimeoutMilliseconds: 3000,
-		MaxClockSkewMilliseconds:   250,
-	}
+	patient = harness.PolicyTimings(15*time.Second, 3*time.Second, 3*time.Second, epsilon)
 )
 
 // duration and renew are those of the world's policies.
@@ -90,16 +76,12 @@ const (
 // awaitUnfit waits until the record says that a Cluster may not lead, for this reason
 // and in words that include these.
 func (w *world) awaitUnfit(cluster, namespace string, why reason.Reason, words ...string) {
-	w.T.Helper()
 	limit := soon
 	if why == reason.Unreachable {
 		limit = w.silent()
 	}
 	w.Eventually(fmt.Sprintf("%s may not lead %s: %s", cluster, namespace, why), limit, func() error {
-		c, err := w.Candidate(namespace, cluster)
-		if err != nil {
-			return err
-		}
+		c := must.Get(w.Candidate(namespace, cluster))
 		if c.Eligible || c.Reason != why {
 			return fmt.Errorf("%+v", c)
 		}
@@ -109,7 +91,6 @@ func (w *world) awaitUnfit(cluster, namespace string, why reason.Reason, words .
 
 // awaitEligible waits until the record says that a Cluster may lead.
 func (w *world) awaitEligible(cluster, namespace string) {
-	w.T.Helper()
 	w.Eventually(cluster+" may lead "+namespace, w.silent(), func() error {
 		return w.Eligible(namespace, cluster)
 	})
@@ -118,13 +99,10 @@ func (w *world) awaitEligible(cluster, namespace string) {
 // awaitEvent waits until an event about a Cluster reports the reason in words that
 // include these.
 func (w *world) awaitEvent(cluster string, why reason.Reason, words ...string) {
-	w.T.Helper()
 	w.Eventually(fmt.Sprintf("an event says of Cluster %s: %s", cluster, why), soon, func() error {
 		c := w.cluster(cluster)
 		var list eventsv1.EventList
-		if err := w.Hub.List(w.T.Context(), &list, client.InNamespace(w.Fleet)); err != nil {
-			return err
-		}
+		must.Do(w.Hub.List(w.T.Context(), &list, client.InNamespace(w.Fleet)))
 		last := errors.New("there is none")
 		for _, e := range list.Items {
 			if e.Regarding.Name != cluster || e.Regarding.Kind != "Cluster" || e.Reason != string(why) {
@@ -145,24 +123,17 @@ func (w *world) awaitEvent(cluster string, why reason.Reason, words ...string) {
 // awaitCondition waits until a condition of a record has this status and reason, in
 // words that include these.
 func (w *world) awaitCondition(namespace, kind string, status metav1.ConditionStatus, why string, words ...string) {
-	w.T.Helper()
 	w.Eventually(fmt.Sprintf("condition %s of %s is %s, %s", kind, namespace, status, why), soon, func() error {
-		r, err := w.Record(namespace)
-		if err != nil {
-			return err
-		}
+		r := must.Get(w.Record(namespace))
 		return conditionIs(r.Status.Conditions, kind, status, why, words...)
 	})
 }
 
 // awaitPolicy is awaitCondition for a policy.
 func (w *world) awaitPolicy(name, kind string, status metav1.ConditionStatus, why string, words ...string) {
-	w.T.Helper()
 	w.Eventually(fmt.Sprintf("condition %s of policy %s is %s, %s", kind, name, status, why), soon, func() error {
 		p := &v1alpha1.LeadershipPolicy{}
-		if err := w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: w.Fleet, Name: name}, p); err != nil {
-			return err
-		}
+		must.Do(w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: w.Fleet, Name: name}, p))
 		return conditionIs(p.Status.Conditions, kind, status, why, words...)
 	})
 }
@@ -191,7 +162,6 @@ func contains(text string, words ...string) error {
 
 // cluster reads a Cluster of the world.
 func (w *world) cluster(name string) *clusterv1.Cluster {
-	w.T.Helper()
 	c := &clusterv1.Cluster{}
 	w.Must(w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: w.Fleet, Name: name}, c))
 	return c
@@ -199,7 +169,6 @@ func (w *world) cluster(name string) *clusterv1.Cluster {
 
 // editCluster changes a Cluster.
 func (w *world) editCluster(name string, edit func(*clusterv1.Cluster)) {
-	w.T.Helper()
 	c := w.cluster(name)
 	base := c.DeepCopy()
 	edit(c)
@@ -208,7 +177,6 @@ func (w *world) editCluster(name string, edit func(*clusterv1.Cluster)) {
 
 // addCluster makes a Cluster and, unless it is nil, its kubeconfig Secret.
 func (w *world) addCluster(name, priority string, kubeconfig []byte) {
-	w.T.Helper()
 	if kubeconfig != nil {
 		w.Must(w.Servers.SetKubeconfig(w.T.Context(), w.Fleet, name, kubeconfig))
 	}
@@ -222,7 +190,6 @@ func (w *world) addCluster(name, priority string, kubeconfig []byte) {
 
 // noLease waits until a member has no Lease of a namespace.
 func (w *world) noLease(member, namespace string, within time.Duration) {
-	w.T.Helper()
 	w.Eventually("no Lease of "+namespace+" in "+member, within, func() error {
 		l, err := w.LeaseIn(member, namespace)
 		switch {
@@ -237,7 +204,6 @@ func (w *world) noLease(member, namespace string, within time.Duration) {
 
 // deleteNamespace deletes a namespace in members, and does not wait until it is gone.
 func (w *world) deleteNamespace(namespace string, members ...string) {
-	w.T.Helper()
 	for _, m := range members {
 		w.Must(w.Members[m].Delete(w.T.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	}
@@ -245,7 +211,6 @@ func (w *world) deleteNamespace(namespace string, members ...string) {
 
 // deletePolicy deletes a policy of the world.
 func (w *world) deletePolicy(name string) {
-	w.T.Helper()
 	p := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: name}}
 	w.Must(w.Hub.Delete(w.T.Context(), p))
 }
@@ -262,16 +227,20 @@ type journal struct {
 // lapsed.
 func (w *world) keeps(leader, namespace string) *journal {
 	w.T.Helper()
-	before, err := w.Record(namespace)
-	w.Must(err)
+	before := harness.Get(w.Record(namespace))(w.T)
 	if before.Spec.Leader != leader || before.Spec.State != v1alpha1.StateLeading {
 		w.T.Fatalf("%s does not lead %s: %+v", leader, namespace, before.Spec)
 	}
-	watch, err := harness.Observe(w.T.Context(), w.Members[leader], &coordinationv1.LeaseList{}, &coordinationv1.Lease{},
-		client.InNamespace(namespace), client.MatchingFields{metav1.ObjectNameField: v1alpha1.DefaultLeaseName})
-	w.Must(err)
+	return &journal{w, before, w.watch(leader, namespace)}
+}
+
+// watch watches a member's Lease of a namespace until the test is over.
+func (w *world) watch(member, namespace string) *harness.Watch[*coordinationv1.Lease] {
+	watch := harness.Get(harness.Observe(w.T.Context(), w.Members[member], &coordinationv1.LeaseList{},
+		&coordinationv1.Lease{}, client.InNamespace(namespace),
+		client.MatchingFields{metav1.ObjectNameField: v1alpha1.DefaultLeaseName}))(w.T)
 	w.T.Cleanup(watch.Stop)
-	return &journal{w, before, watch}
+	return watch
 }
 
 // seen are the versions that differ in what a reader goes by. One that is gone is empty.
@@ -297,20 +266,16 @@ func (j *journal) promised() time.Duration {
 // outlive waits for so many renewals that D of the world's timings has passed. By then a leader that must go is
 // replaced.
 func (j *journal) outlive() {
-	j.w.T.Helper()
 	j.grow(int(j.w.duration()/j.w.renew()) + 1)
 }
 
 // grow waits for this many more renewals.
 func (j *journal) grow(renewals int) {
-	j.w.T.Helper()
 	want := len(j.seen()) + renewals
 	limit := 2*time.Duration(renewals+1)*j.w.renew() + j.promised() // check judges a single late one
 	j.w.Eventually(fmt.Sprintf("%d renewals of %s", renewals, j.before.Name), limit, func() error {
-		if n := len(j.seen()); n < want {
-			return fmt.Errorf("%d are missing", want-n)
-		}
-		return nil
+		n := len(j.seen())
+		return must.ErrorIf(n < want, "%d are missing", want-n)
 	})
 }
 
@@ -321,8 +286,7 @@ func (j *journal) check() time.Duration {
 	t.Helper()
 	j.grow(2)
 	j.watch.Stop()
-	after, err := j.w.Record(j.before.Name)
-	j.w.Must(err)
+	after := harness.Get(j.w.Record(j.before.Name))(j.w.T)
 	was, is := j.before.Spec, after.Spec
 	if is.Leader != was.Leader || is.Epoch != was.Epoch || is.State != was.State || !is.Since.Equal(was.Since) {
 		t.Errorf("%s was disturbed: %s epoch %d %s (%s) since %v; was %s epoch %d since %v; history %+v", after.Name,
@@ -352,7 +316,6 @@ func (j *journal) check() time.Duration {
 // follow begins to watch the Lease of a leader that will have to go. The function that
 // it returns reports the latest stamp that was seen in this Lease with this holder.
 func (w *world) follow(leader, namespace string) (last func() time.Time) {
-	w.T.Helper()
 	j := w.keeps(leader, namespace)
 	return func() time.Time {
 		j.watch.Stop()
@@ -375,8 +338,7 @@ func (w *world) handedOver(namespace, to string, epoch int64, last func() time.T
 	if after <= epoch {
 		w.T.Errorf("epoch %d after %d", after, epoch)
 	}
-	r, err := w.Record(namespace)
-	w.Must(err)
+	r := harness.Get(w.Record(namespace))(w.T)
 	if r.Spec.Reason != reason.HandedOver {
 		w.T.Errorf("reason %s, history %+v", r.Spec.Reason, r.Status.History)
 	}
@@ -421,7 +383,6 @@ func within(t *testing.T, what string, d, limit time.Duration) {
 
 // left waits until nothing of the hub is left in a member: no guard, no probe.
 func (w *world) left(member string) {
-	w.T.Helper()
 	c := w.Members[member]
 	w.Eventually("nothing of the hub is left in "+member, 20*time.Second, func() error {
 		for name, o := range map[types.NamespacedName]client.Object{

@@ -1,17 +1,28 @@
 package integration
 
 import (
+	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 var three = map[string]string{"east": "100", "west": "50", "south": "10"}
 
 func TestEveryNamespaceHasTheBestClusterAsItsLeader(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, three)
+	w := newWorld(t, steady, three)
 	a := w.namespace("a", all...)
 	b := w.namespace("b", "west", "south")
 	w.Policy("p", a, b)
@@ -39,8 +50,7 @@ func TestNewNamespacesGetTheBestClusterWhereverTheyAreSeenFirst(t *testing.T) {
 	}
 	for _, name := range names {
 		w.Leads("east", name, firstElection, all...)
-		r, err := w.Record(name)
-		w.Must(err)
+		r := harness.Get(w.Record(name))(w.T)
 		for _, change := range r.Status.History {
 			if change.Leader != "" && change.Leader != "east" {
 				t.Errorf("%s was led by %s first", name, change.Leader)
@@ -59,27 +69,9 @@ func TestTheLossOfALeaderIsSurvivedAndItsReturnChangesNothing(t *testing.T) {
 		t.Errorf("epoch %d after %d", after, before)
 	}
 	w.Servers.Member("east").Proxy().Heal()
-	w.Eventually("the Lease in east names west", w.silent(), func() error {
-		l, err := w.LeaseIn("east", a)
-		if err == nil && *l.Spec.HolderIdentity != "west."+w.Fleet {
-			err = fmt.Errorf("holder %s", *l.Spec.HolderIdentity)
-		}
-		return err
-	})
-	w.Eventually("east is eligible again", w.silent(), func() error {
-		r, err := w.Record(a)
-		if err != nil {
-			return err
-		}
-		for _, c := range r.Status.Candidates {
-			if c.Name == "east" && c.Eligible {
-				return nil
-			}
-		}
-		return fmt.Errorf("%+v", r.Status.Candidates)
-	})
-	if r, _ := w.Record(a); r.Spec.Leader != "west" || r.Spec.Epoch != after {
-		t.Errorf("recovery moved the leader: %+v", r.Spec)
+	w.awaitEligible("east", a)
+	if now := w.Leads("west", a, w.silent(), all...); now != after {
+		t.Errorf("recovery moved the leader: epoch %d, was %d", now, after)
 	}
 }
 
@@ -88,8 +80,7 @@ func TestAnEditOfAPriorityMovesTheLeader(t *testing.T) {
 	w, a, _ := eastLeads(t, brief)
 	w.setPriority("south", "200")
 	w.Leads("south", a, w.ordered(), all...)
-	r, err := w.Record(a)
-	w.Must(err)
+	r := harness.Get(w.Record(a))(w.T)
 	if got := r.Spec.Reason; got != "HandedOver" {
 		t.Errorf("reason %s", got)
 	}
@@ -103,20 +94,130 @@ func TestAnEditOfAPriorityMovesTheLeader(t *testing.T) {
 	})
 }
 
-func TestARestartOfTheHubChangesNoLeader(t *testing.T) {
-	w, a, epoch := eastLeads(t, steady)
-	w.StopHub()
-	w.startHub()
-	before, err := w.LeaseIn("east", a)
-	w.Must(err)
-	w.Eventually("the new hub renews", w.duration(), func() error {
-		now, err := w.LeaseIn("east", a)
-		if err == nil && !now.Spec.RenewTime.After(before.Spec.RenewTime.Time) {
-			err = fmt.Errorf("renewed at %v", now.Spec.RenewTime)
+// atOnce is how long a hub may take to stop: after h its successor would go on without that.
+const atOnce = 6 * time.Second
+
+// TestAHubWithMuchToDoStopsAtOnce stops hubs in the midst of their work, because what they
+// give up in order is what their successors need not wait for.
+func TestAHubWithMuchToDoStopsAtOnce(t *testing.T) {
+	w := newWorld(t, steady, three)
+	for i := range 60 {
+		w.namespace(fmt.Sprintf("n%d", i), all...)
+	}
+	for i := range 4 {
+		t.Run(fmt.Sprintf("round %d", i), func(t *testing.T) {
+			w := newWorld(t, steady, three)
+			w.policyBySelector("p", &metav1.LabelSelector{})
+			w.startHub()
+			w.Eventually("a cluster leads default", firstElection, func() error {
+				record := must.Get(w.Record("default"))
+				_, err := w.Leading(record.Spec.Leader, "default", record.Spec.Leader)
+				return err
+			})
+			within(t, "the hub stops in", took(w.StopHub), atOnce)
+		})
+	}
+}
+
+// steppedClock is this machine's, with a wall clock that somebody has set.
+type steppedClock struct {
+	clock.System
+	by atomic.Int64
+}
+
+func (c *steppedClock) Now() lease.Reading {
+	now := c.System.Now()
+	now.Wall = now.Wall.Add(time.Duration(c.by.Load()))
+	return now
+}
+
+func (c *steppedClock) set(by time.Duration) { c.by.Store(int64(by)) }
+
+const (
+	// electionTime is h, the duration of the hub's election.
+	electionTime = 6 * time.Second
+	// notices is how long a hub takes to find out that its clock is wrong, and to stop.
+	notices = 15 * time.Second
+)
+
+// ledSince waits until a cluster leads by a live Lease that was stamped after an instant.
+func (w *world) ledSince(since time.Time, namespace string, within time.Duration, members ...string) {
+	w.Eventually("somebody leads "+namespace, within, func() error {
+		r := must.Get(w.Record(namespace))
+		last := fmt.Errorf("the record says %s, leader %q: %s", r.Spec.State, r.Spec.Leader, r.Status.Message)
+		for _, m := range members {
+			l, err := w.LeaseIn(m, namespace)
+			if err != nil || r.Spec.State != v1alpha1.StateLeading || r.Spec.Leader != m ||
+				ptr.Deref(l.Spec.HolderIdentity, "") != m+"."+w.Fleet {
+				continue
+			}
+			left := time.Until(l.Spec.RenewTime.Add(w.duration()))
+			if left > 0 && left <= w.duration() && l.Spec.RenewTime.After(since) {
+				return nil
+			}
+			last = fmt.Errorf("%s leads by a Lease of %v", m, l.Spec.RenewTime)
 		}
-		return err
+		return last
 	})
-	if got := w.Leads("east", a, soon, all...); got != epoch {
-		t.Errorf("epoch %d, was %d", got, epoch)
+}
+
+// The wall clock of the elected replica is set back by an hour: all that it writes has expired. All members contradict
+// it, so it resigns. The standby takes over, and no replica with such a clock is elected.
+func TestAHubWhoseClockWasSetBackMakesRoom(t *testing.T) {
+	w := newWorld(t, brief, map[string]string{"east": "100", "west": "50"})
+	ns := w.namespace("a", "east", "west")
+	w.Policy("p", ns)
+	wrong := &steppedClock{}
+	first := w.runHub(w.System, wrong)
+	w.ledSince(time.Now(), ns, firstElection, "east", "west")
+	_, firstName, err := w.Election(t.Context(), w.System)
+	w.Must(err)
+	standby := w.runHub(w.System, nil)
+	standby.warm("east", "west")
+
+	wrong.set(-time.Hour)
+	began := time.Now()
+	select {
+	case err := <-first.Ended:
+		if err == nil || !strings.Contains(err.Error(), "gives up its election: the clock of this hub is at least ") {
+			t.Errorf("it ended with %v", err)
+		}
+	case <-time.After(notices):
+		t.Fatalf("the hub has not given up within %v", notices)
+	}
+	t.Logf("it gave up after %v", time.Since(began))
+	// What the first one can have promised is not known, because its clock was wrong: h, and then D + ε.
+	bound := notices + 3*time.Second + electionTime + w.term()
+	w.ledSince(time.Now(), ns, bound+soon, "east", "west")
+	within(t, "led again", time.Since(began), bound)
+	if _, holder, err := w.Election(t.Context(), w.System); err != nil || holder == "" || holder == firstName {
+		t.Errorf("the election is held by %q, %v", holder, err)
+	}
+
+	again := w.runHub(w.System, wrong) // it is restarted, and its clock is as wrong as before
+	again.warm("east", "west")
+	w.ledSince(time.Now(), ns, soon, "east", "west")
+	standby.Stop()
+	for end := time.Now().Add(electionTime + 3*time.Second); time.Now().Before(end); {
+		w.Eventually("nobody is elected with a wrong clock", soon, func() error {
+			_, holder, err := w.Election(t.Context(), w.System)
+			if err == nil && holder != "" {
+				t.Fatalf("the election is held by %q", holder)
+			}
+			return err
+		})
+	}
+	wrong.set(0)
+	w.Eventually("the replica is elected once its clock is right", soon, func() error {
+		if _, holder, err := w.Election(t.Context(), w.System); err != nil || holder == "" {
+			return errors.Join(err, errors.New("nobody is elected"))
+		}
+		return nil
+	})
+	w.ledSince(time.Now(), ns, bound+soon, "east", "west")
+	select {
+	case err := <-again.Ended:
+		t.Errorf("it ended with %v", err)
+	default:
 	}
 }

@@ -15,34 +15,28 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // awaitPhase waits until a record is in a phase.
 func (w *world) awaitPhase(namespace string, phase v1alpha1.RecordState) {
-	w.T.Helper()
 	w.Eventually(fmt.Sprintf("%s is %s", namespace, phase), soon, func() error {
-		r, err := w.Record(namespace)
-		if err == nil && r.Spec.State != phase {
-			err = fmt.Errorf("%s, leader %q, %s", r.Spec.State, r.Spec.Leader, r.Status.Message)
-		}
-		return err
+		r := must.Get(w.Record(namespace))
+		return must.ErrorIf(r.Spec.State != phase, "%s, leader %q, %s", r.Spec.State, r.Spec.Leader, r.Status.Message)
 	})
 }
 
 // awaitUnpinned waits until a Cluster carries nothing of the hub's any more.
 func (w *world) awaitUnpinned(cluster string) {
-	w.T.Helper()
 	w.Eventually("Cluster "+cluster+" is not pinned", soon, func() error {
-		if uid, pinned := w.cluster(cluster).Annotations[v1alpha1.ClusterUIDAnnotation]; pinned {
-			return fmt.Errorf("to %s", uid)
-		}
-		return nil
+		uid, pinned := w.cluster(cluster).Annotations[v1alpha1.ClusterUIDAnnotation]
+		return must.ErrorIf(pinned, "to %s", uid)
 	})
 }
 
 // forgetCluster deletes a Cluster with its kubeconfig, as Cluster API does.
 func (w *world) forgetCluster(name string) {
-	w.T.Helper()
 	w.Must(w.Hub.Delete(w.T.Context(), w.cluster(name)))
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: name + "-kubeconfig"}}
 	w.Must(w.Hub.Delete(w.T.Context(), secret))
@@ -167,8 +161,7 @@ func TestAClusterThatThePolicyNoLongerSelectsLosesItsLeases(t *testing.T) {
 	t.Parallel()
 	for name, away := range map[string]bool{"while it is there": false, "while it is away": true} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, three)
-			w.Timings = brief
+			w := newWorld(t, brief, three)
 			for _, m := range all {
 				w.editCluster(m, func(c *clusterv1.Cluster) { c.Labels["tier"] = "gold" })
 			}
@@ -221,7 +214,6 @@ const longSeconds = 10
 
 // longPolicy is Policy with so long a D that a record that retires is there to be seen for a while.
 func (w *world) longPolicy(name string, namespaces ...string) {
-	w.T.Helper()
 	p := w.NewPolicy(name, namespaces...)
 	p.Spec.Timings.LeaseDurationMilliseconds = 1000 * longSeconds
 	w.Must(w.Hub.Create(w.T.Context(), p))
@@ -231,8 +223,7 @@ func (w *world) longPolicy(name string, namespaces ...string) {
 // epoch, so that the next epoch cannot be a lower one.
 func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, three)
-	w.Timings = brief
+	w := newWorld(t, brief, three)
 	deleted, unlabelled := w.namespace("deleted", all...), w.namespace("unlabelled", all...)
 	dropped, stays := w.namespace("dropped", all...), w.namespace("stays", all...)
 	for _, m := range all {
@@ -259,8 +250,7 @@ func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *tes
 	w.namespaceGone(deleted, "east", "south")
 	// A member that cannot be asked keeps its last answer: these two stay managed.
 	for _, ns := range []string{deleted, unlabelled} {
-		r, err := w.Record(ns)
-		w.Must(err)
+		r := harness.Get(w.Record(ns))(w.T)
 		if r.Spec.State == v1alpha1.StateRetired {
 			t.Errorf("%s is retired although west, which cannot be asked, has it", ns)
 		}
@@ -302,7 +292,7 @@ func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *tes
 
 func TestANamespaceThatComesBackBeforeItsRecordIsGoneGoesOnAboveIt(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, three)
+	w := newWorld(t, steady, three)
 	w.Timings.LeaseDurationMilliseconds = 1000 * longSeconds
 	a := w.namespace("a", all...)
 	w.longPolicy("p", a)
@@ -321,7 +311,7 @@ func TestANamespaceThatComesBackBeforeItsRecordIsGoneGoesOnAboveIt(t *testing.T)
 
 func TestALeaseOfSomebodyElseDoesNotKeepAClusterFromLeaving(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, three)
+	w := newWorld(t, steady, three)
 	a, b := w.namespace("a", all...), w.namespace("b", all...)
 	foreign := foreignLease(a)
 	w.Must(w.Members["south"].Create(t.Context(), foreign))
@@ -333,9 +323,7 @@ func TestALeaseOfSomebodyElseDoesNotKeepAClusterFromLeaving(t *testing.T) {
 	w.noLease("south", b, soon)
 	w.left("south")
 	w.awaitUnpinned("south")
-	now, err := w.LeaseIn("south", a)
-	w.Must(err)
-	if now.ResourceVersion != foreign.ResourceVersion {
+	if now := harness.Get(w.LeaseIn("south", a))(w.T); now.ResourceVersion != foreign.ResourceVersion {
 		t.Errorf("it was written: %+v", now)
 	}
 }

@@ -6,19 +6,23 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 func TestTimingsThatBreakTheRuleAreRefusedAndThoseInForceStay(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, three)
+	w := newWorld(t, steady, three)
 	a := w.namespace("a", all...)
 	p := w.Policy("p", a)
 	w.startHub()
@@ -36,8 +40,7 @@ func TestTimingsThatBreakTheRuleAreRefusedAndThoseInForceStay(t *testing.T) {
 			err.Error(),
 			"renewIntervalMilliseconds twice, requestTimeoutMilliseconds and maxClockSkewMilliseconds "+
 				"must not add up to more than leaseDurationMilliseconds",
-			"raise leaseDurationMilliseconds",
-		))
+			"raise leaseDurationMilliseconds"))
 	}
 	refused(w.Hub.Create(t.Context(), bad))
 	w.Must(w.Hub.Get(t.Context(), client.ObjectKeyFromObject(p), p))
@@ -49,18 +52,15 @@ func TestTimingsThatBreakTheRuleAreRefusedAndThoseInForceStay(t *testing.T) {
 // later waits until what is created next is younger by the API server's clock, which
 // counts seconds.
 func (w *world) later(than metav1.Object) {
-	w.T.Helper()
 	w.Eventually("a second has passed", 3*time.Second, func() error {
-		if wait := time.Until(than.GetCreationTimestamp().Add(time.Second)); wait > 0 {
-			return fmt.Errorf("%v are left", wait)
-		}
-		return nil
+		wait := time.Until(than.GetCreationTimestamp().Add(time.Second))
+		return must.ErrorIf(wait > 0, "%v are left", wait)
 	})
 }
 
 func TestTheOlderOfTwoPoliciesOwnsANamespaceAndTheOtherSaysSoUntilItTakesOver(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, three)
+	w := newWorld(t, steady, three)
 	a, b := w.namespace("a", all...), w.namespace("b", all...)
 	older := w.Policy("z-older", a)
 	w.later(older)
@@ -72,8 +72,7 @@ func TestTheOlderOfTwoPoliciesOwnsANamespaceAndTheOtherSaysSoUntilItTakesOver(t 
 	epoch := w.Leads("east", b, soon, all...)
 	w.awaitPolicy("a-newer", v1alpha1.ConditionAccepted, metav1.ConditionFalse, "Conflict", a, "z-older")
 	w.awaitPolicy("z-older", v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Accepted")
-	r, err := w.Record(a)
-	w.Must(err)
+	r := harness.Get(w.Record(a))(w.T)
 	if r.Spec.Policy != "z-older" {
 		t.Errorf("the record names policy %q", r.Spec.Policy)
 	}
@@ -81,10 +80,8 @@ func TestTheOlderOfTwoPoliciesOwnsANamespaceAndTheOtherSaysSoUntilItTakesOver(t 
 	w.deletePolicy("z-older")
 	w.awaitPolicy("a-newer", v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Accepted")
 	w.Eventually("the record names the other policy", soon, func() error {
-		if r, err = w.Record(a); err == nil && r.Spec.Policy != "a-newer" {
-			err = fmt.Errorf("%s", r.Spec.Policy)
-		}
-		return err
+		r := must.Get(w.Record(a))
+		return must.ErrorIf(r.Spec.Policy != "a-newer", "%s", r.Spec.Policy)
 	})
 	j.check()
 	if got := w.Leads("east", b, soon, all...); got != epoch {
@@ -94,8 +91,7 @@ func TestTheOlderOfTwoPoliciesOwnsANamespaceAndTheOtherSaysSoUntilItTakesOver(t 
 
 func TestAPolicyWithAnotherLeaseNameTakesOverInANewTermAfterTheBound(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, three)
-	w.Timings = brief
+	w := newWorld(t, brief, three)
 	a, b := w.namespace("a", all...), w.namespace("b", all...)
 	older := w.Policy("older", a)
 	w.later(older)
@@ -130,8 +126,7 @@ func TestAPolicyWithAnotherLeaseNameTakesOverInANewTermAfterTheBound(t *testing.
 
 func TestAPolicyThatSelectsOtherClustersHandsOverWhenItTakesOver(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, three)
-	w.Timings = brief
+	w := newWorld(t, brief, three)
 	a, b := w.namespace("a", all...), w.namespace("b", all...)
 	for _, m := range []string{"west", "south"} {
 		w.editCluster(m, func(c *clusterv1.Cluster) { c.Labels["side"] = "left" })
@@ -155,7 +150,7 @@ func TestAPolicyThatSelectsOtherClustersHandsOverWhenItTakesOver(t *testing.T) {
 func TestThePolicyThatIsDeletedWhileAMemberIsAwayIsClearedUpThereToo(t *testing.T) {
 	for name, restart := range map[string]bool{"by the same hub": false, "by a hub that was restarted": true} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, three)
+			w := newWorld(t, steady, three)
 			a, b := w.namespace("a", all...), w.namespace("b", "east", "west")
 			w.longPolicy("p", a)
 			w.steadyPolicy("stays", b)
@@ -169,11 +164,8 @@ func TestThePolicyThatIsDeletedWhileAMemberIsAwayIsClearedUpThereToo(t *testing.
 			w.noLease("east", a, soon)
 			w.noLease("west", a, soon)
 			w.Eventually("the record is retired", soon, func() error {
-				r, err := w.Record(a)
-				if err == nil && r.Spec.State != v1alpha1.StateRetired {
-					err = fmt.Errorf("%+v", r.Status)
-				}
-				return err
+				r := must.Get(w.Record(a))
+				return must.ErrorIf(r.Spec.State != v1alpha1.StateRetired, "%+v", r.Status)
 			})
 			if restart {
 				w.StopHub()
@@ -187,4 +179,218 @@ func TestThePolicyThatIsDeletedWhileAMemberIsAwayIsClearedUpThereToo(t *testing.
 			j.check()
 		})
 	}
+}
+
+// namespaceGone waits until a namespace has really gone from members.
+func (w *world) namespaceGone(namespace string, members ...string) {
+	for _, m := range members {
+		w.Eventually(namespace+" is gone from "+m, 30*time.Second, func() error {
+			ns := &corev1.Namespace{}
+			err := w.Members[m].Get(w.T.Context(), types.NamespacedName{Name: namespace}, ns)
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return fmt.Errorf("%w, %+v", unawaited(err), ns.Status)
+		})
+	}
+}
+
+func TestANamespaceThatOneMemberHasIsLedThereAndByNobodyElse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, steady, three)
+	a, only := w.namespace("a", all...), w.namespace("only", "south")
+	w.Policy("p", a, only)
+	w.startHub()
+	w.Leads("south", only, firstElection, "south")
+	w.Leads("east", a, firstElection, all...)
+	j := w.keeps("east", a)
+	w.awaitUnfit("east", only, reason.NamespaceMissing, "does not exist there")
+	w.awaitUnfit("west", only, reason.NamespaceMissing)
+	for _, m := range []string{"east", "west"} {
+		w.noLease(m, only, soon)
+	}
+
+	// When its only member is lost, the record shows that nobody else can lead.
+	w.Servers.Member("south").Proxy().BlackHole()
+	w.awaitUnfit("south", only, reason.Unreachable)
+	w.Servers.Member("south").Proxy().Heal()
+	w.Leads("south", only, w.lost(), "south")
+	j.check()
+}
+
+func TestANamespaceThatTerminatesInItsLeaderIsHandedOverAndGoes(t *testing.T) {
+	t.Parallel()
+	w, a, b, epoch := eastLeadsTwo(t, brief)
+	j := w.keeps("east", b)
+	// Content with a finalizer holds the namespace in Terminating for as long as we like.
+	anchor := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace:  a,
+		Name:       "anchor",
+		Finalizers: []string{"e2e.leasecast.dev/hold"},
+	}}
+	w.Must(w.Members["east"].Create(t.Context(), anchor))
+	last := w.follow("east", a)
+	w.deleteNamespace(a, "east")
+	w.awaitUnfit("east", a, reason.NamespaceTerminating, "is being deleted there")
+	w.handedOver(a, "west", epoch, last, "west", "south")
+	w.noLease("east", a, soon)
+	patch := []byte(`{"metadata":{"finalizers":null}}`)
+	w.Must(w.Members["east"].Patch(t.Context(), anchor, client.RawPatch(types.MergePatchType, patch)))
+	w.namespaceGone(a, "east")
+	w.awaitUnfit("east", a, reason.NamespaceMissing)
+
+	// The namespace comes back: its Lease too, the leadership does not.
+	w.Must(w.Members["east"].Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a}}))
+	w.Leads("west", a, soon, all...)
+	w.awaitEligible("east", a)
+	j.check()
+}
+
+// foreignLease is one that somebody else made.
+func foreignLease(namespace string) *coordinationv1.Lease {
+	now := metav1.NowMicro()
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace,
+			Name:      v1alpha1.DefaultLeaseName,
+			Labels:    map[string]string{"app": "somebody-else"},
+		},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity:       ptr.To("somebody-else"),
+			RenewTime:            &now,
+			LeaseDurationSeconds: ptr.To[int32](60),
+		},
+	}
+}
+
+func TestALeaseThatSomebodyElseMadeIsNeverOverwritten(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, steady, three)
+	a, b := w.namespace("a", all...), w.namespace("b", all...)
+	foreign := map[string]*coordinationv1.Lease{"east": foreignLease(a), "south": foreignLease(a)}
+	for m, l := range foreign {
+		w.Must(w.Members[m].Create(t.Context(), l))
+	}
+	w.Policy("p", a, b)
+	w.startHub()
+	// In the best cluster, and in a follower.
+	epoch := w.Leads("west", a, firstElection, "west")
+	w.Leads("east", b, firstElection, all...)
+	ja, jb := w.keeps("west", a), w.keeps("east", b)
+	for m := range foreign {
+		w.awaitUnfit(m, a, reason.ForeignLease,
+			"Lease "+a+"/leasecast", "made by somebody else", "delete it, or use another leaseName")
+	}
+	w.awaitCondition(a, v1alpha1.ConditionLeasesInPlace, metav1.ConditionFalse, "ForeignLease",
+		"east: Lease "+a+"/leasecast", "south: Lease")
+	w.awaitCondition(b, v1alpha1.ConditionLeasesInPlace, metav1.ConditionTrue, "InPlace")
+	ja.grow(3)
+	for m, l := range foreign {
+		if now := harness.Get(w.LeaseIn(m, a))(w.T); now.ResourceVersion != l.ResourceVersion || now.UID != l.UID {
+			t.Errorf("the Lease in %s was written: %+v", m, now)
+		}
+	}
+
+	w.Must(w.Members["south"].Delete(t.Context(), foreign["south"]))
+	w.awaitEligible("south", a)
+	if got := w.Leads("west", a, soon, "west", "south"); got != epoch {
+		t.Errorf("epoch %d, was %d", got, epoch)
+	}
+	w.awaitCondition(a, v1alpha1.ConditionLeasesInPlace, metav1.ConditionFalse, "ForeignLease", "east: Lease")
+	w.Must(w.Members["east"].Delete(t.Context(), foreign["east"]))
+	w.Leads("west", a, soon, all...)
+	w.awaitCondition(a, v1alpha1.ConditionLeasesInPlace, metav1.ConditionTrue, "InPlace")
+	ja.check()
+	jb.check()
+}
+
+func TestALeaseThatSomebodyMakesInPlaceOfADeletedLeaseIsNotOverwritten(t *testing.T) {
+	t.Parallel()
+	w, a, b, _ := eastLeadsTwo(t, steady)
+	ja, jb := w.keeps("east", a), w.keeps("east", b)
+	// While the hub cannot see it, an administrator puts another Lease there.
+	w.Servers.Member("south").Proxy().BlackHole()
+	w.awaitUnfit("south", a, reason.Unreachable)
+	l := harness.Get(w.LeaseIn("south", a))(w.T)
+	w.Must(w.Members["south"].Delete(t.Context(), l))
+	foreign := foreignLease(a)
+	w.Must(w.Members["south"].Create(t.Context(), foreign))
+	w.Servers.Member("south").Proxy().Heal()
+	w.awaitUnfit("south", a, reason.ForeignLease)
+	w.awaitEligible("south", b)
+	if now := harness.Get(w.LeaseIn("south", a))(w.T); now.ResourceVersion != foreign.ResourceVersion {
+		t.Errorf("it was written: %+v", now)
+	}
+	w.Must(w.Members["south"].Delete(t.Context(), foreign))
+	w.Leads("east", a, soon, all...)
+	ja.check()
+	jb.check()
+}
+
+// policyBySelector makes a policy by labels, with the world's timings.
+func (w *world) policyBySelector(name string, selector *metav1.LabelSelector) {
+	p := w.NewPolicy(name)
+	p.Spec.Namespaces.Selector = selector
+	w.Must(w.Hub.Create(w.T.Context(), p))
+}
+
+// label sets or, with an empty value, removes a label of a namespace.
+func (w *world) label(member, namespace, key, value string) {
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, key, value)
+	if value == "" {
+		patch = fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, key)
+	}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	w.Must(w.Members[member].Patch(w.T.Context(), ns, client.RawPatch(types.MergePatchType, []byte(patch))))
+}
+
+func TestASelectorManagesWhatMatchesWhereItMatches(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, brief, three)
+	a := w.namespace("a", all...)
+	b := w.namespace("b", all...)
+	w.label("west", a, "led", "yes")
+	w.policyBySelector("p", &metav1.LabelSelector{MatchLabels: map[string]string{"led": "yes"}})
+	w.startHub()
+	// It matches in one member only: there it is led, the others hold followers' Leases.
+	epoch := w.Leads("west", a, firstElection, all...)
+	j := w.keeps("west", a)
+	w.awaitUnfit("east", a, reason.NamespaceMissing, "does not match")
+	if _, err := w.Record(b); !apierrors.IsNotFound(err) {
+		t.Errorf("the record of a namespace that matches nowhere: %v", err)
+	}
+	w.label("east", a, "led", "yes")
+	w.awaitEligible("east", a)
+	j.check()
+	last := w.follow("west", a)
+	w.label("west", a, "led", "")
+	w.handedOver(a, "east", epoch, last, all...)
+}
+
+func TestNamespacesOfTheSystemAndTheHubsOwnMatchNoSelector(t *testing.T) {
+	w := newWorld(t, steady, three)
+	a := w.namespace("a", all...)
+	// A member may have a namespace of the name in which the hub runs.
+	for _, m := range all {
+		for _, name := range []string{w.System, "kube-of-" + w.Fleet} {
+			w.Must(w.Members[m].Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+		}
+	}
+	w.policyBySelector("p", &metav1.LabelSelector{})
+	w.startHub()
+	w.Leads("east", a, firstElection, all...)
+	w.Leads("east", "default", soon, all...)
+	j := w.keeps("east", a)
+	j.grow(2) // had the others matched, they would have been led like these
+	for _, name := range []string{"kube-system", "kube-public", "kube-node-lease", "kube-of-" + w.Fleet, w.System} {
+		if r, err := w.Record(name); !apierrors.IsNotFound(err) {
+			t.Errorf("the record of %s: %+v, %v", name, r.Status, err)
+		}
+		for _, m := range all {
+			w.noLease(m, name, soon)
+		}
+	}
+	j.check()
+	w.deletePolicy("p")
+	w.noLease("east", "default", soon)
 }

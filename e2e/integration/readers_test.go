@@ -5,34 +5,32 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/member"
 )
 
 // reader runs the member library in a member, as a controller there does.
 func (w *world) reader(in, namespace string) *member.Member {
-	w.T.Helper()
-	m, err := member.New(w.Servers.Member(in).AdminConfig(), member.Options{
-		Namespaces:   []string{namespace},
-		MaxClockSkew: epsilon,
+	m, _ := harness.RunMember(w.T, w.Servers.Member(in).AdminConfig(), member.Options{
+		Namespaces: []string{namespace}, MaxClockSkew: epsilon,
 	})
-	w.Must(err)
-	ctx, cancel := context.WithCancel(context.Background())
-	var group sync.WaitGroup
-	group.Go(func() { _ = m.Start(ctx) })
-	w.T.Cleanup(func() {
-		cancel()
-		group.Wait()
-	})
-	sync, done := context.WithTimeout(w.T.Context(), soon)
-	defer done()
-	w.Must(m.WaitForSync(sync))
+	harness.AwaitSync(w.T, m)
 	return m
 }
 
@@ -57,8 +55,7 @@ func TestAnEditThatReadersBelieveIsRepairedAndOvercomeByANewTerm(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, a, b, epoch := eastLeadsTwo(t, brief)
 			j, key := w.keeps("east", b), w.sealKey()
-			before, err := w.Record(a)
-			w.Must(err)
+			before := harness.Get(w.Record(a))(w.T)
 			readers := map[string]*member.Member{"east": w.reader("east", a), "west": w.reader("west", a)}
 
 			// In a follower it is repaired, and nobody else notices.
@@ -70,9 +67,7 @@ func TestAnEditThatReadersBelieveIsRepairedAndOvercomeByANewTerm(t *testing.T) {
 			if c, _ := wire.Read(edited(edit, epoch)); after <= c.Epoch {
 				t.Errorf("epoch %d, readers may have seen %d", after, c.Epoch)
 			}
-			r, err := w.Record(a)
-			w.Must(err)
-			if r.Spec.Reason != reason.NewTerm {
+			if r := harness.Get(w.Record(a))(w.T); r.Spec.Reason != reason.NewTerm {
 				t.Errorf("reason %s", r.Spec.Reason)
 			}
 			w.leadsByReader(readers["east"], a, after)
@@ -93,7 +88,6 @@ func edited(edit func(*coordinationv1.Lease), epoch int64) *coordinationv1.Lease
 
 // leadsIn waits until a cluster leads in a term of at least this epoch.
 func (w *world) leadsIn(leader, namespace string, atLeast int64) (epoch int64) {
-	w.T.Helper()
 	w.Eventually(fmt.Sprintf("%s leads in epoch %d or later", leader, atLeast), w.ordered(), func() error {
 		r, err := w.Record(namespace)
 		if s := r.Spec; err == nil && (s.Leader != leader || s.State != v1alpha1.StateLeading || s.Epoch < atLeast) {
@@ -108,7 +102,6 @@ func (w *world) leadsIn(leader, namespace string, atLeast int64) (epoch int64) {
 // leadsByReader waits until a reader believes that its cluster leads, and for no longer
 // than was promised.
 func (w *world) leadsByReader(m *member.Member, namespace string, epoch int64) {
-	w.T.Helper()
 	w.Eventually(fmt.Sprintf("the reader leads in epoch %d", epoch), soon, func() error {
 		term, ok := m.Term(namespace)
 		if !ok || term.Epoch() != epoch {
@@ -118,5 +111,123 @@ func (w *world) leadsByReader(m *member.Member, namespace string, epoch int64) {
 			return fmt.Errorf("%v remain of a term of %v", left, w.duration())
 		}
 		return nil
+	})
+}
+
+// registered runs a reader in a member that registers, until stop.
+func (w *world) registered(in, namespace string) (stop func()) {
+	cfg := w.Servers.Member(in).AdminConfig()
+	cfg.Wrap(member.CapWrites)
+	_, stop = harness.RunMember(w.T, cfg, member.Options{
+		Namespaces: []string{namespace}, MaxClockSkew: epsilon, Registration: harness.Registration(w.T, cfg, namespace),
+	})
+	return stop
+}
+
+// awaitReaders waits until the status counts so many registered readers of a namespace in each of these Clusters.
+func (w *world) awaitReaders(namespace string, want map[string]int32) {
+	w.Eventually(fmt.Sprintf("readers are counted: %v", want), soon, func() error {
+		for cluster, n := range want {
+			if c, err := w.Candidate(namespace, cluster); err != nil || c.Readers != n {
+				return fmt.Errorf("%s has %d: %w", cluster, c.Readers, err)
+			}
+		}
+		return nil
+	})
+}
+
+func TestRegisteredReadersAreCountedInTheStatusAndToldInEvents(t *testing.T) {
+	t.Parallel()
+	w, a, _ := eastLeads(t, steady)
+	const came, gone = reason.Reason("ReaderRegistered"), reason.Reason("ReaderGone")
+	w.awaitReaders(a, map[string]int32{"east": 0, "west": 0, "south": 0})
+
+	first := w.registered("east", a)
+	w.awaitReaders(a, map[string]int32{"east": 1, "west": 0, "south": 0})
+	w.awaitEvent("east", came, a+"/leasecast-reader-", "has registered for namespaces "+a, "registered in this cluster: 1")
+	second := w.registered("east", a)
+	w.registered("west", a)
+	w.awaitReaders(a, map[string]int32{"east": 2, "west": 1, "south": 0})
+	w.awaitEvent("east", came, "registered in this cluster: 2")
+	w.awaitEvent("west", came, "registered in this cluster: 1")
+
+	first()
+	w.awaitReaders(a, map[string]int32{"east": 1, "west": 1, "south": 0})
+	w.awaitEvent("east", gone, a+"/leasecast-reader-", "is not registered any more", "registered in this cluster: 1")
+	second()
+	w.awaitReaders(a, map[string]int32{"east": 0, "west": 1, "south": 0})
+	w.awaitEvent("east", gone, "registered in this cluster: 0")
+}
+
+// elect runs a stock elector in each member, with a lock in that member.
+func (w *world) elect(lock v1alpha1.LockFence, members ...string) {
+	ctx, cancel := context.WithCancel(w.T.Context())
+	var group sync.WaitGroup
+	w.T.Cleanup(func() { cancel(); group.Wait() })
+	for _, m := range members {
+		cfg := harness.Get(w.Servers.Member(m).ServiceAccountConfig(ctx, lock.Namespace, "stock", []rbacv1.PolicyRule{
+			{
+				APIGroups: []string{"coordination.k8s.io"},
+				Resources: []string{"leases"},
+				Verbs:     []string{"get", "create", "update"},
+			},
+		}))(w.T)
+		cfg.Timeout = time.Duration(lock.RequestTimeoutSeconds) * time.Second
+		c := harness.Get(kubernetes.NewForConfig(cfg))(w.T)
+		elector := harness.Get(leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+			Lock: &resourcelock.LeaseLock{
+				LeaseMeta: metav1.ObjectMeta{Namespace: lock.Namespace, Name: lock.Name}, Client: c.CoordinationV1(),
+				LockConfig: resourcelock.ResourceLockConfig{Identity: "stock-in-" + m},
+			},
+			LeaseDuration: time.Duration(lock.LeaseDurationSeconds) * time.Second,
+			RenewDeadline: time.Duration(lock.RenewDeadlineSeconds) * time.Second,
+			RetryPeriod:   time.Duration(lock.RetryPeriodSeconds) * time.Second,
+			Callbacks: leaderelection.LeaderCallbacks{
+				OnStartedLeading: func(context.Context) {},
+				OnStoppedLeading: func() {},
+			},
+		}))(w.T)
+		group.Go(func() { elector.Run(ctx) })
+	}
+}
+
+// A lock takes two looks, ten seconds apart. The hub needs no other right for them than those of config/member, and for
+// accounts that of config/fencing.
+func TestAFencedLockThatIsHeldWhereItsClusterLeads(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, steady, three)
+	w.allowFences(all...)
+	a := w.namespace("a", all...)
+	lock := v1alpha1.LockFence{
+		Namespace:             a,
+		Name:                  "stock",
+		LeaseDurationSeconds:  6,
+		RenewDeadlineSeconds:  4,
+		RetryPeriodSeconds:    1,
+		RequestTimeoutSeconds: 2,
+		ReleaseTimeoutSeconds: ptr.To[int32](0),
+	}
+	p := w.NewPolicy("p", a)
+	p.Spec.Fencing = &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{lock}, Writes: []v1alpha1.WriteFence{{
+		ServiceAccounts: []v1alpha1.FencedServiceAccount{{Name: "chekout"}, {Name: "default"}},
+		Resources:       []v1alpha1.FencedResources{{Names: []string{"configmaps"}}},
+	}}}
+	w.Must(w.Hub.Create(t.Context(), p))
+	w.startHub()
+	w.Leads("east", a, firstElection, all...)
+	w.awaitPolicy("p", v1alpha1.ConditionFenced, metav1.ConditionTrue, "InForce")
+	w.awaitPolicy("p", v1alpha1.ConditionFenceTargetsFound, metav1.ConditionFalse, string(reason.AccountMissing),
+		"there is no ServiceAccount chekout in east, south, west")
+	w.Must(w.Hub.Get(t.Context(), client.ObjectKeyFromObject(p), p))
+	p.Spec.Fencing.Writes[0].ServiceAccounts = p.Spec.Fencing.Writes[0].ServiceAccounts[1:] // the name was wrong
+	w.Must(w.Hub.Update(t.Context(), p))
+	w.awaitPolicy("p", v1alpha1.ConditionFenceTargetsFound, metav1.ConditionUnknown, string(reason.LockUnseen), a+"/stock")
+	w.elect(lock, all...)
+	// The lock opens when every earlier holder must have stopped, and is looked at twice after that.
+	w.Eventually("the lock is seen to be held", time.Minute, func() error {
+		p := &v1alpha1.LeadershipPolicy{}
+		must.Do(w.Hub.Get(t.Context(), types.NamespacedName{Namespace: w.Fleet, Name: "p"}, p))
+		return conditionIs(p.Status.Conditions, v1alpha1.ConditionFenceTargetsFound,
+			metav1.ConditionTrue, string(reason.TargetsFound))
 	})
 }

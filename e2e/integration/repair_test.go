@@ -20,12 +20,12 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // sealKey is what the Leases of the world are sealed with.
 func (w *world) sealKey() seal.Key {
-	w.T.Helper()
 	s := &corev1.Secret{}
 	w.Must(w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: w.Fleet, Name: "leasecast-seal"}, s))
 	return s.Data["key"]
@@ -83,12 +83,8 @@ func (w *world) intact(l *coordinationv1.Lease, key seal.Key, leader string, epo
 
 // repaired waits until a Lease is intact again.
 func (w *world) repaired(member, namespace string, key seal.Key, leader string, epoch int64) {
-	w.T.Helper()
 	w.Eventually("the Lease in "+member+" is repaired", soon, func() error {
-		l, err := w.LeaseIn(member, namespace)
-		if err != nil {
-			return err
-		}
+		l := must.Get(w.LeaseIn(member, namespace))
 		return w.intact(l, key, leader, epoch)
 	})
 }
@@ -96,8 +92,7 @@ func (w *world) repaired(member, namespace string, key seal.Key, leader string, 
 // unmoved fails the test if a record is not what it was.
 func (w *world) unmoved(before *v1alpha1.NamespaceLeader) {
 	w.T.Helper()
-	after, err := w.Record(before.Name)
-	w.Must(err)
+	after := harness.Get(w.Record(before.Name))(w.T)
 	was, is := before.Spec, after.Spec
 	if is.Leader != was.Leader || is.Epoch != was.Epoch || is.State != was.State || !is.Since.Equal(was.Since) {
 		w.T.Errorf("%s moved: history %+v", before.Name, after.Status.History)
@@ -108,8 +103,7 @@ func TestWhateverSomebodyEditsInALeaseIsRepairedWithinASecond(t *testing.T) {
 	t.Parallel()
 	w, a, b, epoch := eastLeadsTwo(t, patient) // and a renewal seldom comes before the repair
 	j, key := w.keeps("east", b), w.sealKey()
-	before, err := w.Record(a)
-	w.Must(err)
+	before := harness.Get(w.Record(a))(w.T)
 	repairs := w.seeRepairs(a)
 	for name, edit := range edits {
 		for _, m := range []string{"east", "west"} {
@@ -123,8 +117,7 @@ func TestWhateverSomebodyEditsInALeaseIsRepairedWithinASecond(t *testing.T) {
 	for _, m := range all {
 		t.Run("deleted in "+m, func(t *testing.T) {
 			inner := w.on(t)
-			l, err := inner.LeaseIn(m, a)
-			inner.Must(err)
+			l := harness.Get(inner.LeaseIn(m, a))(inner.T)
 			inner.Must(inner.Members[m].Delete(t.Context(), l))
 			inner.repaired(m, a, key, "east", epoch)
 			inner.unmoved(before)
@@ -142,14 +135,9 @@ func TestWhateverSomebodyEditsInALeaseIsRepairedWithinASecond(t *testing.T) {
 // was not intact: from the edited version to the hub's, both as the watch observed them. A delay of all watches does
 // not count.
 func (w *world) seeRepairs(namespace string) func(key seal.Key, epoch int64) []time.Duration {
-	w.T.Helper()
 	var watches []*harness.Watch[*coordinationv1.Lease]
 	for _, m := range all {
-		watch, err := harness.Observe(w.T.Context(), w.Members[m], &coordinationv1.LeaseList{}, &coordinationv1.Lease{},
-			client.InNamespace(namespace), client.MatchingFields{metav1.ObjectNameField: v1alpha1.DefaultLeaseName})
-		w.Must(err)
-		w.T.Cleanup(watch.Stop)
-		watches = append(watches, watch)
+		watches = append(watches, w.watch(m, namespace))
 	}
 	return func(key seal.Key, epoch int64) (repairs []time.Duration) {
 		for _, watch := range watches {
@@ -189,21 +177,15 @@ func (w *world) spoil(member, namespace string, key seal.Key, epoch int64, edit 
 	w.T.Helper()
 	stamp := w.edit(member, namespace, edit)
 	w.repaired(member, namespace, key, "east", epoch)
-	l, err := w.LeaseIn(member, namespace)
-	w.Must(err)
-	if l.Spec.RenewTime.Time.Before(stamp) {
+	if l := harness.Get(w.LeaseIn(member, namespace))(w.T); l.Spec.RenewTime.Time.Before(stamp) {
 		w.T.Errorf("the repair took back a renewTime: %v after %v", l.Spec.RenewTime, stamp)
 	}
 }
 
 // edit edits a Lease, and returns its renewTime from before.
 func (w *world) edit(member, namespace string, edit func(*coordinationv1.Lease)) (stamp time.Time) {
-	w.T.Helper()
 	w.Eventually("the edit is stored", soon, func() error { // a renewal may come in between
-		l, err := w.LeaseIn(member, namespace)
-		if err != nil {
-			return err
-		}
+		l := must.Get(w.LeaseIn(member, namespace))
 		stamp = l.Spec.RenewTime.Time
 		edit(l)
 		return w.Members[member].Update(w.T.Context(), l)
@@ -214,8 +196,7 @@ func (w *world) edit(member, namespace string, edit func(*coordinationv1.Lease))
 func TestALeaseThatIsStrippedOfItsMarksIsRepairedByARestartedHubToo(t *testing.T) {
 	w, a, epoch := eastLeads(t, steady)
 	key := w.sealKey()
-	before, err := w.Record(a)
-	w.Must(err)
+	before := harness.Get(w.Record(a))(w.T)
 	w.StopHub()
 	w.startHub()
 	// The new hub has written nothing into a follower yet.
@@ -231,14 +212,11 @@ func TestALeaseThatAnotherHubHasSealedIsLeftAloneAndNobodyIsDeposed(t *testing.T
 	for name, m := range map[string]string{"the leader's": "east", "a follower's": "west"} {
 		t.Run(name, func(t *testing.T) {
 			w, a, b, _ := eastLeadsTwo(t, brief)
-			before, err := w.Record(a)
-			w.Must(err)
+			before := harness.Get(w.Record(a))(w.T)
 			j, key := w.keeps("east", b), w.sealKey()
 			var theirs *coordinationv1.Lease
 			w.Eventually("the other hub writes", soon, func() error {
-				if theirs, err = w.LeaseIn(m, a); err != nil {
-					return err
-				}
+				theirs = must.Get(w.LeaseIn(m, a))
 				c, _ := wire.Read(theirs)
 				c.Hub = "11111111-2222-3333-4444-555555555555"
 				w.Must(seal.Write(key, c, theirs))
@@ -247,9 +225,7 @@ func TestALeaseThatAnotherHubHasSealedIsLeftAloneAndNobodyIsDeposed(t *testing.T
 			w.awaitUnfit(m, a, reason.OtherHub, "written by the hub 11111111-2222-3333-4444-555555555555", "stop that hub")
 			w.awaitCondition(a, v1alpha1.ConditionLeasesInPlace, metav1.ConditionFalse, "OtherHub", m+": Lease")
 			j.outlive()
-			now, err := w.LeaseIn(m, a)
-			w.Must(err)
-			if now.ResourceVersion != theirs.ResourceVersion {
+			if now := harness.Get(w.LeaseIn(m, a))(w.T); now.ResourceVersion != theirs.ResourceVersion {
 				t.Errorf("it was written: %+v", now)
 			}
 			w.unmoved(before)
@@ -274,20 +250,17 @@ func TestWhoMayEditANamespaceCannotTouchItsLease(t *testing.T) {
 
 func (w *world) tenantIsRefused(member, namespace string) {
 	t, ctx := w.T, w.T.Context()
-	cfg, err := w.Servers.Member(member).UserConfig("tenant")
-	w.Must(err)
+	cfg := harness.Get(w.Servers.Member(member).UserConfig("tenant"))(w.T)
 	w.Must(w.Members[member].Create(ctx, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenant"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "tenant"}},
 	}))
-	tenant, err := client.New(cfg, client.Options{Mapper: w.Members[member].RESTMapper()})
-	w.Must(err)
+	tenant := harness.Get(client.New(cfg, client.Options{Mapper: w.Members[member].RESTMapper()}))(w.T)
 	own := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "own"}}
 	w.Eventually("the tenant has its rights", soon, func() error { return tenant.Create(ctx, own.DeepCopy()) })
 
-	before, err := w.LeaseIn(member, namespace)
-	w.Must(err)
+	before := harness.Get(w.LeaseIn(member, namespace))(w.T)
 	refused := func(what string, err error) {
 		t.Helper()
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only the Leasecast hub writes or deletes") {

@@ -3,23 +3,39 @@ package integration
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"flag"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // fleets is how many fleets the tests of this package share, and so how many of them run at once.
@@ -68,7 +84,6 @@ type loan struct {
 
 // borrow gives a test a fleet until its last world has gone. It waits until a fleet is idle.
 func borrow(t *testing.T) *fleet.Fleet {
-	t.Helper()
 	name, _, _ := strings.Cut(t.Name(), "/")
 	mu.Lock()
 	l := loans[name]
@@ -96,15 +111,12 @@ var worlds atomic.Int32
 // world is what one test sees: a fleet namespace with Clusters, a hub that serves it, and the members.
 type world struct{ *harness.World }
 
-// newWorld registers the members with their priorities. The hub is not started. Terms are steady: a test that awaits
-// the end of one sets other timings first.
-func newWorld(t *testing.T, priorities map[string]string) *world {
-	t.Helper()
+// newWorld registers the members with their priorities. The hub is not started.
+func newWorld(t *testing.T, timings v1alpha1.Timings, priorities map[string]string) *world {
 	f, name := borrow(t), fmt.Sprintf("fleet-%d", worlds.Add(1))
-	w := &world{harness.NewWorld(t, f, name, name+"-system", steady)}
+	w := &world{harness.NewWorld(t, f, name, name+"-system", timings)}
 	for name, priority := range priorities {
-		_, err := f.RegisterMember(t.Context(), f.Member(name), w.Fleet, priority)
-		w.Must(err)
+		harness.Get(f.RegisterMember(t.Context(), f.Member(name), w.Fleet, priority))(w.T)
 	}
 	t.Cleanup(func() {
 		for _, m := range f.Members() {
@@ -133,13 +145,11 @@ func (w *world) clear() {
 
 // startHub runs a hub as the administrator.
 func (w *world) startHub() {
-	w.T.Helper()
 	w.StartHub(w.Servers.Hub().AdminConfig())
 }
 
 // namespace creates a namespace in the members and returns its name, which begins with that of the fleet namespace.
 func (w *world) namespace(suffix string, members ...string) string {
-	w.T.Helper()
 	name := w.Fleet + "-" + suffix
 	w.Namespace(name, members...)
 	return name
@@ -147,9 +157,7 @@ func (w *world) namespace(suffix string, members ...string) string {
 
 // eastLeads is a world in which east, the best of three clusters, leads namespace a of all members.
 func eastLeads(t *testing.T, timings v1alpha1.Timings) (w *world, a string, epoch int64) {
-	t.Helper()
-	w = newWorld(t, three)
-	w.Timings = timings
+	w = newWorld(t, timings, three)
 	a = w.namespace("a", all...)
 	w.Policy("p", a)
 	w.startHub()
@@ -159,36 +167,29 @@ func eastLeads(t *testing.T, timings v1alpha1.Timings) (w *world, a string, epoc
 // eastLeadsTwo is a world in which east leads the namespaces a and b of all members. The epoch is that of a. The
 // timings are those of a, and b is steady.
 func eastLeadsTwo(t *testing.T, timings v1alpha1.Timings) (w *world, a, b string, epoch int64) {
-	t.Helper()
-	w = newWorld(t, three)
-	w.Timings = timings
-	a, b = w.namespace("a", all...), w.namespace("b", all...)
-	w.Policy("p", a)
-	w.steadyPolicy("beside", b)
-	w.startHub()
-	epoch = w.Leads("east", a, firstElection, all...)
-	w.Leads("east", b, firstElection, all...)
-	return w, a, b, epoch
+	return twoLed(t, timings, all...)
 }
 
 // eastAndWestLead is a world in which east leads namespace a of all members, and west leads namespace b, which east
 // does not have. The epoch is that of a. The timings are those of a, and b is steady.
 func eastAndWestLead(t *testing.T, timings v1alpha1.Timings) (w *world, a, b string, epoch int64) {
-	t.Helper()
-	w = newWorld(t, three)
-	w.Timings = timings
-	a, b = w.namespace("a", all...), w.namespace("b", "west", "south")
+	return twoLed(t, timings, "west", "south")
+}
+
+// twoLed has namespace b in these members, of which the first one leads it.
+func twoLed(t *testing.T, timings v1alpha1.Timings, members ...string) (w *world, a, b string, epoch int64) {
+	w = newWorld(t, timings, three)
+	a, b = w.namespace("a", all...), w.namespace("b", members...)
 	w.Policy("p", a)
 	w.steadyPolicy("beside", b)
 	w.startHub()
 	epoch = w.Leads("east", a, firstElection, all...)
-	w.Leads("west", b, firstElection, "west", "south")
+	w.Leads(members[0], b, firstElection, members...)
 	return w, a, b, epoch
 }
 
 // steadyPolicy is Policy for namespaces in which nothing may happen, whatever happens in others.
 func (w *world) steadyPolicy(name string, namespaces ...string) {
-	w.T.Helper()
 	p := w.NewPolicy(name, namespaces...)
 	p.Spec.Timings = steady
 	w.Must(w.Hub.Create(w.T.Context(), p))
@@ -196,7 +197,6 @@ func (w *world) steadyPolicy(name string, namespaces ...string) {
 
 // setPriority edits the priority label of a Cluster.
 func (w *world) setPriority(cluster, priority string) {
-	w.T.Helper()
 	w.editCluster(cluster, func(c *clusterv1.Cluster) {
 		metav1.SetMetaDataLabel(&c.ObjectMeta, v1alpha1.PriorityLabel, priority)
 	})
@@ -204,6 +204,203 @@ func (w *world) setPriority(cluster, priority string) {
 
 // removePriority removes the label.
 func (w *world) removePriority(cluster string) {
-	w.T.Helper()
 	w.editCluster(cluster, func(c *clusterv1.Cluster) { delete(c.Labels, v1alpha1.PriorityLabel) })
+}
+
+// kubeconfig is that of a member's administrator, through its proxy.
+func (w *world) kubeconfig(member string) []byte {
+	return harness.Get(w.Servers.Member(member).ProxiedKubeconfig())(w.T)
+}
+
+// kubeconfigFor turns a configuration of a member into a kubeconfig through its proxy.
+func (w *world) kubeconfigFor(member string, cfg *rest.Config) []byte {
+	return harness.Get(fleet.Kubeconfig(member, w.Servers.Member(member).ViaProxy(cfg)))(w.T)
+}
+
+// kubeconfigTo is that of a server that is none of the fleet's.
+func kubeconfigTo(t *testing.T, address string, ca []byte) []byte {
+	content := harness.Get(fleet.Kubeconfig("stranger", &rest.Config{
+		Host: "https://" + address, BearerToken: "token", TLSClientConfig: rest.TLSClientConfig{CAData: ca},
+	}))(t)
+	return content
+}
+
+// muteServer completes TLS, keeps the connection alive, and answers no request. It
+// returns its address and its CA.
+func muteServer(t *testing.T) (address string, ca []byte, certificate tls.Certificate) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	return s.Listener.Addr().String(), ca, s.TLS.Certificates[0]
+}
+
+// deafServer accepts connections, completes TLS if it has a certificate, and then only
+// listens.
+func deafServer(t *testing.T, certificate *tls.Certificate) (address string) {
+	l := harness.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	if certificate != nil {
+		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{*certificate}, NextProtos: []string{"h2"}})
+	}
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	var conns []net.Conn
+	group.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			conns = append(conns, conn)
+			mu.Unlock()
+			group.Go(func() { _, _ = io.Copy(io.Discard, conn) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		mu.Lock()
+		for _, conn := range conns {
+			_ = conn.Close()
+		}
+		mu.Unlock()
+		group.Wait()
+	})
+	return l.Addr().String()
+}
+
+// deadAddress is one at which nobody listens. Its port is taken until the test ends, so that nobody else listens there.
+func deadAddress(t *testing.T) string {
+	fd := harness.Get(unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0))(t)
+	unix.CloseOnExec(fd)
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	harness.Must(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	bound := harness.Get(unix.Getsockname(fd))(t)
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(bound.(*unix.SockaddrInet4).Port))
+}
+
+// wrongClock makes a member's API server look as if its clock were off: a proxy that ends TLS
+// writes the Date of its answers.
+type wrongClock struct{ off atomic.Int64 }
+
+func (c *wrongClock) set(off time.Duration) { c.off.Store(int64(off)) }
+
+// clockOf puts such a proxy in front of a member and returns a kubeconfig that leads to it.
+func (w *world) clockOf(member string) (*wrongClock, []byte) {
+	cfg := harness.Get(w.Servers.Member(member).ServiceAccountConfig(w.T.Context(), w.System, "hub", []rbacv1.PolicyRule{
+		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+		{NonResourceURLs: []string{"*"}, Verbs: []string{"*"}},
+	}))(w.T)
+	server := harness.Get(url.Parse(cfg.Host))(w.T)
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(cfg.CAData)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
+	c := &wrongClock{}
+	s := httptest.NewUnstartedServer(&httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(server) },
+		Transport:     transport,
+		FlushInterval: -1, // watches
+		ModifyResponse: func(r *http.Response) error {
+			r.Header.Set("Date", time.Now().Add(time.Duration(c.off.Load())).UTC().Format(http.TimeFormat))
+			return nil
+		},
+	})
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	w.T.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+		transport.CloseIdleConnections()
+	})
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	kubeconfig := harness.Get(fleet.Kubeconfig(member, &rest.Config{
+		Host: s.URL, BearerToken: cfg.BearerToken,
+		TLSClientConfig: rest.TLSClientConfig{CAData: ca},
+	}))(w.T)
+	return c, kubeconfig
+}
+
+// letOff is how long a cluster whose clock was put right may take to be a candidate again: calm for
+// 10 s, and time to measure.
+const letOff = 40 * time.Second
+
+func TestAClusterWhoseClockIsOffLosesTheLeadInOrder(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		off   time.Duration
+		words string
+		more  time.Duration // than D + ε, for which its readers may go on
+	}{
+		"ahead":  {2 * time.Second, "ahead of the hub's", 0},
+		"behind": {-2 * time.Second, "behind the hub's", 2*time.Second - epsilon},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, brief, map[string]string{"west": "50", "south": "10"})
+			clock, kubeconfig := w.clockOf("east")
+			w.addCluster("east", "100", kubeconfig)
+			ns := w.namespace("a", "east", "west", "south")
+			w.Policy("clocks", ns)
+			w.startHub()
+			epoch := w.Leads("east", ns, firstElection, "east", "west", "south")
+			w.awaitPolicy("clocks", v1alpha1.ConditionClocksAgree, metav1.ConditionTrue, "Agree")
+
+			last := w.follow("east", ns)
+			clock.set(tc.off)
+			w.awaitUnfit("east", ns, reason.ClockSkewed,
+				"the API server's clock is ", tc.words, "maxClockSkewMilliseconds is 250")
+			w.handedOver(ns, "west", epoch, last, "east", "west", "south")
+			r := harness.Get(w.Record(ns))(w.T)
+			if bound := last().Add(w.term() + tc.more); r.Spec.AcquireTime.Time.Before(bound) {
+				t.Errorf("granted at %v, when a reader with that clock may have acted until %v", r.Spec.AcquireTime, bound)
+			}
+			if !slices.ContainsFunc(r.Status.History, func(c v1alpha1.Change) bool {
+				return c.State == v1alpha1.StateDraining && c.Reason == reason.ClockSkewed && c.Leader == "east"
+			}) {
+				t.Errorf("the record does not say why: %+v", r.Status.History)
+			}
+			w.awaitEvent("east", reason.ClockSkewed, tc.words)
+			w.awaitPolicy("clocks", v1alpha1.ConditionClocksAgree, metav1.ConditionFalse, string(reason.ClockSkewed), "in east;")
+
+			led := w.keeps("west", ns)
+			clock.set(0)
+			w.Eventually("east may lead again", letOff, func() error {
+				c := must.Get(w.Candidate(ns, "east"))
+				return must.ErrorIf(!c.Eligible, "%+v", c)
+			})
+			w.awaitPolicy("clocks", v1alpha1.ConditionClocksAgree, metav1.ConditionTrue, "Agree")
+			led.check() // and takes nothing back
+		})
+	}
+}
+
+// If all clocks are off, it is the hub's that is: nobody loses anything for that.
+func TestIfAllClocksAreOffNobodyIsReplaced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, steady, nil)
+	var clocks []*wrongClock
+	for name, priority := range map[string]string{"east": "100", "west": "50"} {
+		clock, kubeconfig := w.clockOf(name)
+		w.addCluster(name, priority, kubeconfig)
+		clocks = append(clocks, clock)
+	}
+	ns := w.namespace("a", "east", "west")
+	w.Policy("clocks", ns) // steady, so that one is not gone before the other is measured
+	w.startHub()
+	epoch := w.Leads("east", ns, firstElection, "east", "west")
+	w.awaitPolicy("clocks", v1alpha1.ConditionClocksAgree, metav1.ConditionTrue, "Agree")
+	for _, clock := range clocks {
+		clock.set(5 * time.Second)
+	}
+	w.awaitUnfit("east", ns, reason.ClockSkewed)
+	w.awaitUnfit("west", ns, reason.ClockSkewed)
+	if after := w.Leads("east", ns, soon, "east", "west"); after != epoch {
+		t.Errorf("east leads in epoch %d, was %d", after, epoch)
+	}
+	w.keeps("east", ns).check()
 }

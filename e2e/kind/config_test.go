@@ -1,12 +1,17 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // kindConfig is what the tests look at.
@@ -29,19 +34,14 @@ type kindConfig struct {
 
 func read(t *testing.T, c cluster, acts string, cgroupV1 bool) kindConfig {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("..", "..", "kind-configs", c.name+".yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := harness.Get(os.ReadFile(filepath.Join("..", "..", "kind-configs", c.name+".yaml")))(t)
 	full := config(raw, acts, cgroupV1)
 	var k kindConfig
-	if err := yaml.UnmarshalStrict(full, &struct {
+	harness.Must(t, yaml.UnmarshalStrict(full, &struct {
 		*kindConfig
 		Kind       string `json:"kind"`
 		APIVersion string `json:"apiVersion"`
-	}{kindConfig: &k}); err != nil {
-		t.Fatal(err)
-	}
+	}{kindConfig: &k}))
 	return k
 }
 
@@ -88,10 +88,7 @@ func TestAKubeletOnCgroupV1IsToldToAcceptIt(t *testing.T) {
 // Otherwise the node's kubelet and its control plane differ.
 func TestNodesAndOtherDrillsRunOneVersionOfKubernetes(t *testing.T) {
 	version := func(file string) string {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := harness.Get(os.ReadFile(file))(t)
 		for line := range strings.Lines(string(raw)) {
 			if fields := strings.Fields(line); len(fields) > 1 && fields[0] == "k8s.io/kubernetes" {
 				return fields[1]
@@ -102,5 +99,148 @@ func TestNodesAndOtherDrillsRunOneVersionOfKubernetes(t *testing.T) {
 	}
 	if a, b := version("node/go.mod"), version("../k8s/go.mod"); a != b {
 		t.Errorf("e2e/kind/node has %s, e2e/k8s has %s", a, b)
+	}
+}
+
+func TestAClusterOfAnotherCheckoutIsLeftAlone(t *testing.T) {
+	programs := t.TempDir()
+	harness.Must(t, os.WriteFile(filepath.Join(programs, "docker"), []byte("#!/bin/sh\necho \"$FOLDER\"\n"), 0o700))
+	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))
+	p := &place{out: t.TempDir()}
+	harness.Must(t, os.MkdirAll(p.acts(hub), 0o700))
+	for name, c := range map[string]struct {
+		folder string // for act logs, as Docker tells
+		owned  bool   // by another checkout
+	}{
+		"made here":                   {p.acts(hub), false},
+		"made elsewhere":              {t.TempDir(), true},
+		"its checkout is gone":        {filepath.Join(t.TempDir(), "gone"), false},
+		"its checkout cannot be read": {filepath.Join(programs, "docker", "below"), true},
+		"there is none":               {"", false},
+	} {
+		t.Setenv("FOLDER", c.folder)
+		if err := p.owned(t.Context(), hub); (err != nil) != c.owned {
+			t.Errorf("%s: %v, want owned %t", name, err, c.owned)
+		}
+	}
+}
+
+const capiDocuments = `
+{apiVersion: cert-manager.io/v1, kind: Issuer, metadata: {name: issuer}}
+---
+{apiVersion: cert-manager.io/v1, kind: Certificate, metadata: {name: certificate}}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: crd}
+spec: {conversion: {strategy: Webhook}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingWebhookConfiguration
+metadata: {name: mutating}
+webhooks: [{name: a}, {name: b}]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: manager}
+spec: {template: {spec: {containers: [{image: theirs, command: [/manager]}]}}}
+`
+
+func TestManifestsOfClusterAPIWithoutCertManager(t *testing.T) {
+	folder := t.TempDir()
+	for name, content := range map[string]string{
+		"kustomization.yaml": string(capiKustomization), "manifests.yaml": capiDocuments,
+		"tls.crt": "authority", "tls.key": "key",
+	} {
+		harness.Must(t, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600))
+	}
+	out := harness.Get(execute(t.Context(), nil, os.Getenv(harness.KustomizeVariable), "build", folder))(t)
+	for want, times := range map[string]int{
+		"cert-manager.io": 0, "caBundle: YXV0aG9yaXR5": 3, "tls.crt: YXV0aG9yaXR5": 1, "image: " + capiImage: 1, "theirs": 0,
+		"- /capi-manager": 1, "kind: ": 4,
+	} {
+		if got := strings.Count(out, want); got != times {
+			t.Errorf("the manifests have %q %d times, want %d:\n%s", want, got, times, out)
+		}
+	}
+}
+
+func fit() machine {
+	return machine{os: "linux", name: "here", engine: "here",
+		cgroupVersion: "2", securityOptions: []string{"name=seccomp,profile=default", "name=cgroupns"},
+		inotifyInstances: 8192, freeMiB: 16000, stockImage: true}
+}
+
+func TestPreflightNamesEachMissingThingAndItsFix(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*machine)
+		want   []string // none: nothing is missing
+	}{
+		"nothing is missing": {func(*machine) {}, nil},
+		"another system":     {func(m *machine) { m.os = "darwin" }, []string{"runs darwin", "use Linux"}},
+		"an engine elsewhere": {func(m *machine) { m.engine = "there" },
+			[]string{"runs on there", "this is here", "DOCKER_HOST"}},
+		"too few inotify instances": {func(m *machine) { m.inotifyInstances = 128 },
+			[]string{"max_user_instances is 128", "sysctl fs.inotify"}},
+		"too little memory":    {func(m *machine) { m.freeMiB = 2000 }, []string{"2000 MiB", "take 2800"}},
+		"memory for what runs": {func(m *machine) { m.freeMiB, m.nodes = 500, 4 }, nil},
+		"rootless": {func(m *machine) { m.securityOptions = []string{"name=rootless", "name=cgroupns"} },
+			[]string{"rootless", "docker context"}},
+		"no image":                    {func(m *machine) { m.stockImage = false }, []string{"make kind-node-image"}},
+		"no image, but all nodes run": {func(m *machine) { m.stockImage, m.nodes = false, 4 }, nil},
+		"our image":                   {func(m *machine) { m.stockImage, m.ownImage = false, true }, nil},
+		"cgroup v1 with kind's image": {func(m *machine) { m.cgroupVersion = "1" },
+			[]string{"does not start on cgroup v1", "make kind-node-image"}},
+		"cgroup v1 with our image": {func(m *machine) { m.cgroupVersion, m.ownImage = "1", true }, nil},
+		"cgroup v1 without namespaces": {func(m *machine) {
+			m.cgroupVersion, m.ownImage, m.securityOptions = "1", true, nil
+		}, []string{"--default-cgroupns-mode private"}},
+		"two things": {func(m *machine) { m.os, m.inotifyInstances = "darwin", 128 }, []string{"use Linux", "sysctl"}},
+	} {
+		m := fit()
+		c.change(&m)
+		err := m.lacks()
+		if (err == nil) != (c.want == nil) {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, want := range c.want {
+			if err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v does not say %q", name, err, want)
+			}
+		}
+	}
+}
+
+func TestKindsOwnImageIsUsedWhereItCanBe(t *testing.T) {
+	t.Setenv("NODE_IMAGE", "ours")
+	for name, c := range map[string]struct {
+		m    machine
+		want string
+	}{
+		"kind's":                {machine{cgroupVersion: "2", stockImage: true}, ""},
+		"kind's before ours":    {machine{cgroupVersion: "2", stockImage: true, ownImage: true}, ""},
+		"ours":                  {machine{cgroupVersion: "2", ownImage: true}, "ours"},
+		"ours where it must be": {machine{cgroupVersion: "1", stockImage: true, ownImage: true}, "ours"},
+		"none, as all is there": {machine{cgroupVersion: "2"}, ""},
+	} {
+		if got := c.m.image(); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestWithoutDockerTheFixIsNamed(t *testing.T) {
+	t.Setenv("DOCKER_HOST", "unix://"+t.TempDir()+"/none.sock")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for name, command := range map[string]func(context.Context, *place){
+		"up": up, "down": down, "stock": stock, "ready": ready,
+		"drill": func(ctx context.Context, p *place) { drill(ctx, p, 1) },
+	} {
+		t.Chdir(t.TempDir())
+		err := must.Try(func() { command(ctx, &place{}) })
+		if err == nil || !strings.Contains(err.Error(), "install and start Docker") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

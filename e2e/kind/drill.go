@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -78,11 +80,10 @@ func (st *stage) begin(ctx context.Context) {
 	var g errgroup.Group
 	for _, c := range members {
 		g.Go(func() error {
-			err := done(st.kubectl(ctx, c, "-n", guestbookHome, "rollout", "restart", "deployment/guestbook"))
-			if err != nil {
-				return err
-			}
-			return st.rolledOut(ctx, c, guestbookHome, "guestbook")
+			return must.Try(func() {
+				must.Get(st.kubectl(ctx, c, "-n", guestbookHome, "rollout", "restart", "deployment/guestbook"))
+				must.Do(st.rolledOut(ctx, c, guestbookHome, "guestbook"))
+			})
 		})
 	}
 	must.Do(g.Wait())
@@ -96,34 +97,26 @@ func (st *stage) begin(ctx context.Context) {
 }
 
 // acts returns all acts so far, also of processes that have ended. An act of a process that ended has ended with it.
-func (st *stage) acts() (all []harness.Act, err error) {
-	for _, c := range members {
-		files, err := acts.Logs(st.place.acts(c))
-		if err != nil {
-			return nil, err
-		}
-		for _, file := range files {
-			log := st.logs[file]
-			if log == nil {
-				log = &actLog{ActLog: harness.NewActLog(file)}
-				st.logs[file] = log
-			}
-			if !log.ended {
-				if log.ended, err = acts.Ended(file); err != nil { // before it is read: then it is complete
-					return nil, err
+func (st *stage) acts() ([]harness.Act, error) {
+	return must.Return(func() (all []harness.Act) {
+		for _, c := range members {
+			for _, file := range must.Get(acts.Logs(st.place.acts(c))) {
+				log := st.logs[file]
+				if log == nil {
+					log = &actLog{ActLog: harness.NewActLog(file)}
+					st.logs[file] = log
 				}
-				if log.ended {
-					err = log.Ended(harness.Now().Boot)
+				if !log.ended {
+					log.ended = must.Get(acts.Ended(file)) // before it is read: then it is complete
+					if log.ended {
+						must.Do(log.Ended(harness.Now().Boot))
+					}
 				}
+				all = append(all, must.Get(log.Acts())...)
 			}
-			logged, readErr := log.Acts()
-			if err := errors.Join(err, readErr); err != nil {
-				return nil, err
-			}
-			all = append(all, logged...)
 		}
-	}
-	return all, nil
+		return all
+	})
 }
 
 // round makes one fault when all is well, waits for its outcome, and puts things right. A wrong outcome is no error: it
@@ -131,9 +124,7 @@ func (st *stage) acts() (all []harness.Act, err error) {
 func (st *stage) round(ctx context.Context, f fault, r *round) {
 	r.Leader = awaitSettled(ctx, st.hub, recoverLimit)
 	i := slices.IndexFunc(members, func(c cluster) bool { return c.name == r.Leader })
-	if i < 0 {
-		must.Fail("%q leads, which is no member of the drill", r.Leader)
-	}
+	must.FailIf(i < 0, "%q leads, which is no member of the drill", r.Leader)
 	leader := members[i]
 	for _, c := range members {
 		must.Do(harness.Await(ctx, recoverLimit, "the guestbook in "+c.name+" could act",
@@ -166,10 +157,7 @@ func (st *stage) follow(ctx context.Context, expect outcome, leader cluster, at 
 	case unmoved:
 		must.Do(harness.Stay(ctx, watched, leader.name+" goes on", func(context.Context) error {
 			now := harness.Now().Boot // first: the time for reading is no pause of the leader
-			acts, err := st.acts()
-			if err != nil {
-				return err
-			}
+			acts := must.Get(st.acts())
 			return unbroken(acts, leader.name, at, now)
 		}))
 	case outage: // the term ends while there is no hub, and a later one begins when the hub is back
@@ -204,12 +192,8 @@ func (st *stage) awaitAct(ctx context.Context, limit time.Duration, what string,
 // warm returns nil if a member's guestbook could act at once: one of its replicas holds its own election, and renews
 // that.
 func (st *stage) warm(ctx context.Context, c cluster) error {
-	raw, err := st.kubectl(ctx, c, "--request-timeout=5s", "-n", guestbookHome, "get", "lease", "guestbook", "-o",
-		"jsonpath={.spec.renewTime}")
-	if err != nil {
-		return err
-	}
-	return fresh(c, raw, time.Now())
+	return fresh(c, must.Get(st.kubectl(ctx, c, "--request-timeout=5s", "-n", guestbookHome, "get", "lease", "guestbook",
+		"-o", "jsonpath={.spec.renewTime}")), time.Now())
 }
 
 // fresh judges the renewTime of an election that is renewed every two seconds, and abandoned after fifteen.
@@ -218,10 +202,9 @@ func fresh(c cluster, renewTime string, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("the guestbooks in %s have elected none: %w", c.name, err)
 	}
-	if ago := now.Sub(renewed); ago > 8*time.Second {
-		return fmt.Errorf("the guestbook that was elected in %s has not renewed that for %v", c.name, ago)
-	}
-	return nil
+	ago := now.Sub(renewed)
+	return must.ErrorIf(ago > 8*time.Second,
+		"the guestbook that was elected in %s has not renewed that for %v", c.name, ago)
 }
 
 // record is the hub's decision.
@@ -233,10 +216,7 @@ func record(ctx context.Context, hub client.Client) (*v1alpha1.NamespaceLeader, 
 // awaitSettled returns the leader when all is well: one cluster leads, and each other one could.
 func awaitSettled(ctx context.Context, hub client.Client, limit time.Duration) (leader string) {
 	must.Do(harness.Await(ctx, limit, "one cluster leads and each other one could", func(ctx context.Context) error {
-		r, err := record(ctx, hub)
-		if err != nil {
-			return err
-		}
+		r := must.Get(record(ctx, hub))
 		if r.Spec.State != v1alpha1.StateLeading || len(r.Status.Candidates) != len(members) {
 			return fmt.Errorf("the record has state %s and %d candidates: %s", r.Spec.State, len(r.Status.Candidates),
 				r.Status.Message)
@@ -250,4 +230,186 @@ func awaitSettled(ctx context.Context, hub client.Client, limit time.Duration) (
 		return nil
 	}))
 	return leader
+}
+
+const (
+	// failoverLimit is the longest that a failover or a handover may take, counted from when the fault is complete: what
+	// is promised for the default timings, 16 s, and the write, the event and the machine's business besides.
+	failoverLimit = 20 * time.Second
+	// silence is how long a leader's guestbook may pause between two acts, of which it makes four a second.
+	silence = 4 * time.Second
+)
+
+// round is the result of one fault.
+type round struct {
+	Fault    string  `json:"fault"`
+	Expected outcome `json:"expected"`
+	// Leader led before the fault, Next after all was well again.
+	Leader string `json:"leader"`
+	Next   string `json:"next"`
+	// Seconds is the time from when the fault was complete to the next leader's first act; in an outage, from when the
+	// hub's node was started again. It is zero if nothing was to move.
+	Seconds float64 `json:"seconds"`
+	// Gap is the longest time in which nobody acted.
+	Gap float64 `json:"gapSeconds"`
+	// Wrong is why the outcome is not as expected.
+	Wrong string `json:"wrong,omitempty"`
+}
+
+// String describes the round.
+func (r round) String() string {
+	who := r.Leader + " goes on"
+	if r.Next != r.Leader {
+		who = r.Leader + ", then " + r.Next
+	}
+	if r.Seconds > 0 {
+		who += fmt.Sprintf(" after %.1f s", r.Seconds)
+	}
+	said := fmt.Sprintf("%s: %s; nobody acted for %.1f s", r.Fault, who, r.Gap)
+	if r.Wrong != "" {
+		said += "; WRONG: " + r.Wrong
+	}
+	return said
+}
+
+// result is out/kind-drill.json.
+type result struct {
+	// Rounds counts the faults with the expected outcome, Failovers those of them that cost a leader its lead.
+	Rounds    int `json:"rounds"`
+	Failovers int `json:"failovers"`
+	// Overlaps counts all that harness.Judge finds wrong.
+	Overlaps int `json:"overlaps"`
+	// WorstGap is the longest time in which nobody acted while there was a hub, WorstOutage while its node was gone too.
+	WorstGap    float64 `json:"worstGapSeconds"`
+	WorstOutage float64 `json:"worstOutageSeconds"`
+	// LeastFailover and WorstFailover are the extremes of the time from a leader's loss to its successor's first act.
+	LeastFailover float64 `json:"leastFailoverSeconds"`
+	WorstFailover float64 `json:"worstFailoverSeconds"`
+	Acts          int     `json:"acts"`
+	History       []round `json:"history"`
+
+	breaches []harness.Breach
+}
+
+func report(rounds []round, verdicts []harness.Verdict) result {
+	r := result{History: rounds, breaches: harness.Breaches(verdicts)}
+	r.Overlaps = len(r.breaches)
+	for _, v := range verdicts {
+		r.Acts += v.Acts
+	}
+	for i := range rounds {
+		d := &rounds[i]
+		d.Seconds, d.Gap = rounded(d.Seconds), rounded(d.Gap)
+		if d.Next == "" {
+			continue
+		}
+		if d.Wrong == "" {
+			r.Rounds++
+		}
+		if d.Expected == outage {
+			r.WorstOutage = max(r.WorstOutage, d.Gap)
+			continue
+		}
+		r.WorstGap = max(r.WorstGap, d.Gap)
+		if d.Expected == failover && d.Seconds > 0 {
+			r.Failovers++
+			if r.WorstFailover = max(r.WorstFailover, d.Seconds); r.LeastFailover == 0 || d.Seconds < r.LeastFailover {
+				r.LeastFailover = d.Seconds
+			}
+		}
+	}
+	return r
+}
+
+func rounded(s float64) float64 { return math.Round(s*1000) / 1000 }
+
+// flaws is why the drill fails, beside a round that was not finished.
+func (r result) flaws() error {
+	var errs []error
+	for _, b := range r.breaches {
+		errs = append(errs, errors.New(b.String()))
+	}
+	for _, d := range r.History {
+		if d.Wrong != "" {
+			errs = append(errs, fmt.Errorf("%s: %s", d.Fault, d.Wrong))
+		}
+	}
+	if r.Failovers == 0 && slices.ContainsFunc(r.History, func(d round) bool { return d.Expected == failover }) {
+		errs = append(errs, errors.New("no failover was seen"))
+	}
+	if r.Acts == 0 {
+		errs = append(errs, errors.New("nobody has acted: nothing was seen"))
+	}
+	return errors.Join(errs...)
+}
+
+// longestGap is the longest time between from and to in which nobody acted.
+func longestGap(acts []harness.Act, from, to time.Duration) (longest time.Duration) {
+	acts = slices.Clone(acts)
+	slices.SortFunc(acts, func(a, b harness.Act) int { return cmp.Compare(a.Begin, b.Begin) })
+	last := from
+	for _, a := range acts {
+		if a.End < from || a.Begin > to {
+			continue
+		}
+		longest = max(longest, a.Begin-last)
+		last = max(last, min(a.End, to))
+	}
+	return max(longest, to-last)
+}
+
+// moved judges the first act of another cluster than the leader, after a fault that was complete at an instant.
+func moved(expect outcome, leader cluster, first harness.Act, complete time.Duration) error {
+	took := first.Begin - complete
+	switch {
+	case expect == handover && first.Cluster != successor(leader).name:
+		return fmt.Errorf("%s acted, and %s was given the highest priority", first.Cluster, successor(leader).name)
+	case expect == failover && took <= 0: // it has another reason
+		return fmt.Errorf("%s acted %v before the fault was complete", first.Cluster, -took)
+	case took > failoverLimit:
+		return fmt.Errorf("that is more than %v", failoverLimit)
+	}
+	return nil
+}
+
+// silent returns an error unless all acts ended by an instant.
+func silent(acts []harness.Act, by time.Duration) error {
+	for _, a := range acts {
+		switch {
+		case a.End == harness.Unfinished:
+			return fmt.Errorf("%s began an act in epoch %d that goes on", a.Cluster, a.Epoch)
+		case a.End > by:
+			return fmt.Errorf("%s acted in epoch %d, %v after the term was to end", a.Cluster, a.Epoch, a.End-by)
+		}
+	}
+	return nil
+}
+
+// later returns an error unless an act belongs to a later term than all before.
+func later(before []harness.Act, first harness.Act) error {
+	for _, a := range before {
+		if first.Epoch <= a.Epoch {
+			return fmt.Errorf("%s acted in epoch %d again, and that had ended: %s acted in epoch %d", first.Cluster,
+				first.Epoch, a.Cluster, a.Epoch)
+		}
+	}
+	return nil
+}
+
+// unbroken returns an error unless a cluster acted alone, in one epoch, without a pause, from at on.
+func unbroken(acts []harness.Act, leader string, at, now time.Duration) error {
+	last, epoch := at, int64(0)
+	for _, a := range acts {
+		switch {
+		case a.Begin < at:
+			continue
+		case a.Cluster != leader:
+			return fmt.Errorf("%s acted in epoch %d", a.Cluster, a.Epoch)
+		case epoch != 0 && a.Epoch != epoch:
+			return fmt.Errorf("its epoch became %d, was %d", a.Epoch, epoch)
+		}
+		epoch, last = a.Epoch, max(last, a.Begin)
+	}
+	gap := max(longestGap(acts, at, now), now-last)
+	return must.ErrorIf(gap > silence, "it did nothing for %v", gap)
 }

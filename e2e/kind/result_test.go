@@ -13,6 +13,14 @@ func act(cluster string, epoch int64, begin, end time.Duration) harness.Act {
 		End: end * time.Second}
 }
 
+// check fails the test unless an error says what is wanted, or is nil if that is nothing.
+func check(t *testing.T, name string, err error, want string) {
+	t.Helper()
+	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		t.Errorf("%s: %v, want %q", name, err, want)
+	}
+}
+
 func TestTheReportCountsWhatHappened(t *testing.T) {
 	r := report([]round{
 		{Fault: "a", Expected: failover, Leader: "east", Next: "west", Seconds: 14, Gap: 13},
@@ -42,9 +50,7 @@ func TestWhatMakesADrillFail(t *testing.T) {
 			"after an act of a later term"},
 	} {
 		err := report(nil, harness.Judge(c.acts)).flaws()
-		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
-		}
+		check(t, name, err, c.want)
 	}
 }
 
@@ -58,8 +64,7 @@ func TestWhoMustActNextAndWhen(t *testing.T) {
 	}{
 		"a failover":                    {failover, east, act("west", 2, 112, 113), ""},
 		"a failover that took too long": {failover, east, act("west", 2, 121, 122), "more than 20s"},
-		"a failover before the fault": {failover, east, act("west", 2, 99, 100),
-			"1s before the fault was complete"},
+		"a failover before the fault":   {failover, east, act("west", 2, 99, 100), "1s before the fault was complete"},
 		"a failover at the instant of the fault": {failover, east, act("west", 2, 100, 101),
 			"before the fault was complete"},
 		"a handover":                             {handover, east, act("south", 2, 112, 113), ""},
@@ -72,9 +77,7 @@ func TestWhoMustActNextAndWhen(t *testing.T) {
 			"west was given the highest"},
 	} {
 		err := moved(c.expect, c.leader, c.first, 100*time.Second)
-		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
-		}
+		check(t, name, err, c.want)
 	}
 }
 
@@ -96,9 +99,7 @@ func TestATermThatEndsWithoutItsHub(t *testing.T) {
 			"west acted in epoch 2"},
 	} {
 		err := silent(c.acts, 10*time.Second)
-		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
-		}
+		check(t, name, err, c.want)
 	}
 }
 
@@ -144,9 +145,7 @@ func TestALeaderThatMustGoOn(t *testing.T) {
 		"what was before is not":                          {append([]harness.Act{act("west", 0, 1, 2)}, lively...), ""},
 	} {
 		err := unbroken(c.acts, "east", 10*time.Second, 20*time.Second)
-		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
-		}
+		check(t, name, err, c.want)
 	}
 }
 
@@ -161,8 +160,6 @@ func TestAGuestbookThatCouldActRenewsItsElection(t *testing.T) {
 		"never":                        {"", "elected none"},
 	} {
 		err := fresh(members[0], c.renewTime, now)
-		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%s: %v, want %q", name, err, c.want)
-		}
+		check(t, name, err, c.want)
 	}
 }

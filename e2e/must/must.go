@@ -1,7 +1,14 @@
-// Package must is for drills and tools of tests. They end at their first error, as tests do.
+// Package must is for drills, tools of tests, and conditions that tests await. They end at their first error, as tests
+// do.
 package must
 
-import "fmt"
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
 
 // failure carries the error that ends a program.
 type failure struct{ error }
@@ -39,4 +46,33 @@ func Try(part func()) (err error) {
 	}()
 	part()
 	return nil
+}
+
+// Run runs a program until it is done or interrupted, and ends this process.
+func Run(name string, program func(context.Context)) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := Try(func() { program(ctx) })
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, name+":", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// ErrorIf returns an error if a condition holds.
+func ErrorIf(condition bool, format string, args ...any) error {
+	if condition {
+		return fmt.Errorf(format, args...)
+	}
+	return nil
+}
+
+// FailIf ends the program if a condition holds.
+func FailIf(condition bool, format string, args ...any) { Do(ErrorIf(condition, format, args...)) }
+
+// Return is Try for a part that ends with a value.
+func Return[T any](part func() T) (value T, err error) {
+	err = Try(func() { value = part() })
+	return value, err
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/mutants/mutate"
 )
 
@@ -164,9 +165,6 @@ func (f *generated) verdict() error {
 		return nil
 	}
 	fmt.Printf("%d of %d generated mutants killed (%d of them took too long)\n", f.Killed, f.Mutants, f.Hung)
-	if float64(f.Killed) < enough*float64(f.Mutants) {
-		return fmt.Errorf("less than %.0f %% of the generated mutants are killed: write tests that notice the survivors",
-			100*enough)
-	}
-	return nil
+	return must.ErrorIf(float64(f.Killed) < enough*float64(f.Mutants),
+		"less than %.0f %% of the generated mutants are killed: write tests that notice the survivors", 100*enough)
 }

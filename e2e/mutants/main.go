@@ -50,7 +50,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 
@@ -69,15 +68,9 @@ func main() {
 	flag.Uint64Var(&g.draw, "draw", 1, "which of them: another `number` draws others")
 	flag.BoolVar(&g.all, "all", false, "try all generated mutants")
 	only := flag.String("only", "", "run only the mutants, written and generated, whose names match this `expression`")
-	out := flag.String("out", "out/mutants.json", "the `file` for the figures")
 	flag.Parse()
 	flag.Visit(func(f *flag.Flag) { g.sampled = g.sampled || f.Name == "generated" })
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := must.Try(func() { run(ctx, &t, g, *only, *out) }); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	must.Run("mutants", func(ctx context.Context) { run(ctx, &t, g, *only, "out/mutants.json") })
 }
 
 // figures are the content of out/mutants.json.
@@ -106,9 +99,7 @@ func run(ctx context.Context, t *trial, g generation, only, out string) {
 		made = must.Get(g.make(ctx))
 		drawn = g.drawn(made.All, pattern)
 	}
-	if len(chosen)+len(drawn) == 0 {
-		must.Fail("no mutant matches -only %q: a run prints the names", only)
-	}
+	must.FailIf(len(chosen)+len(drawn) == 0, "no mutant matches -only %q: a run prints the names", only)
 	f := t.table(ctx, chosen)
 	f.generated = t.generated(ctx, made, drawn)
 	fmt.Printf("%d of %d written mutants killed\n", f.Killed, f.Mutants)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"go/ast"
 	"go/format"
 	"go/parser"
@@ -12,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/mutants/mutate"
 )
 
@@ -38,38 +38,24 @@ type change struct{ file, text string }
 
 // change makes the mutant of the code. It fails unless the code has what the mutant replaces exactly once.
 func (m mutant) change() (change, error) {
-	dir, name, _ := strings.Cut(m.in, ".")
-	old, err := normalized(m.old)
-	if err != nil {
-		return change{}, err
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	if err != nil {
-		return change{}, err
-	}
-	var all []change
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
+	return must.Return(func() change {
+		dir, name, _ := strings.Cut(m.in, ".")
+		old := normalized(m.old)
+		var all []change
+		for _, file := range must.Get(filepath.Glob(filepath.Join(dir, "*.go"))) {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			text, fset := must.Get(os.ReadFile(file)), token.NewFileSet()
+			tree := must.Get(parser.ParseFile(fset, file, text, parser.SkipObjectResolution))
+			for _, n := range find(declared(tree, name), old) {
+				from, to := fset.Position(n.Pos()).Offset, fset.Position(n.End()).Offset
+				all = append(all, change{file, string(text[:from]) + m.new + string(text[to:])})
+			}
 		}
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return change{}, err
-		}
-		fset := token.NewFileSet()
-		tree, err := parser.ParseFile(fset, file, text, parser.SkipObjectResolution)
-		if err != nil {
-			return change{}, err
-		}
-		for _, n := range find(declared(tree, name), old) {
-			from, to := fset.Position(n.Pos()).Offset, fset.Position(n.End()).Offset
-			all = append(all, change{file, string(text[:from]) + m.new + string(text[to:])})
-		}
-	}
-	if len(all) != 1 {
-		return change{}, fmt.Errorf("%s has %d times %q: bring the mutant up to date", m.in, len(all), m.old)
-	}
-	return all[0], nil
+		must.FailIf(len(all) != 1, "%s has %d times %q: bring the mutant up to date", m.in, len(all), m.old)
+		return all[0]
+	})
 }
 
 // declared returns the function, the method or the values of the constant or variable of that name, or nil.
@@ -111,17 +97,13 @@ func find(in ast.Node, like string) (found []ast.Node) {
 }
 
 // normalized lays an expression or a statement out as layout does.
-func normalized(source string) (string, error) {
+func normalized(source string) string {
 	file := "package p\nfunc f() {\n" + source + "\n}"
 	tree, err := parser.ParseFile(token.NewFileSet(), "", file, parser.SkipObjectResolution)
-	if err != nil {
-		return "", fmt.Errorf("%q is neither an expression nor a statement: %w", source, err)
-	}
+	must.Do(err, "%q is neither an expression nor a statement", source)
 	body := tree.Decls[0].(*ast.FuncDecl).Body.List
-	if len(body) != 1 {
-		return "", fmt.Errorf("%q is %d statements, not one", source, len(body))
-	}
-	return layout(body[0])
+	must.FailIf(len(body) != 1, "%q is %d statements, not one", source, len(body))
+	return must.Get(layout(body[0]))
 }
 
 // layout prints a node without its comments, and as if it had been written on one line.

@@ -24,8 +24,6 @@ var writing = []mutant{
 		}`},
 	{"2: a record is written without compare-and-swap", ofLedger, "hub/ledger.Ledger.write",
 		`return l.Client.Update(ctx, object)`, `object.ResourceVersion = ""; return l.Client.Update(ctx, object)`},
-	{"2: what an earlier tenure writes counts as an edit", simulation, "hub/ledger.Ledger.remember",
-		`l.Tenure.EarlierEndIn(asked, e.skew) > 0`, `false`},
 	{"2: a longer D is promised before the seal holds it", stories, "hub/controller.Controller.persist",
 		`p.Record.State == election.Leading && v.Policy != nil && (v.Object != nil || p.Persist)`, `false`},
 
@@ -56,7 +54,7 @@ var writing = []mutant{
 	{"4: the expiry that another tenure computed is trusted", simulation, "hub/election.drain",
 		`b := promiseExpiry(s, p.bounds())`,
 		`b := promiseExpiry(s, p.bounds())
-		if !s.GrantedHere && !s.Record.NotBefore.IsZero() {
+		if s.Sent.Until.IsZero() && !s.Record.NotBefore.IsZero() {
 			b = expiry{wall: s.Record.NotBefore}
 		}`},
 	{"4: a promise is not noted", simulation, "hub/publish.Publisher.nextStep",

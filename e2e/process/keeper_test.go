@@ -23,7 +23,6 @@ type kept struct {
 
 // keep keeps the script of each run; the last one serves all further runs. An empty script cannot be started.
 func keep(t *testing.T, o process.KeepOptions, scripts ...string) kept {
-	t.Helper()
 	dir, waits := t.TempDir(), make(chan time.Duration, 100)
 	start := func(run int) (*process.Process, error) {
 		script := scripts[min(run, len(scripts))-1]
@@ -33,8 +32,7 @@ func keep(t *testing.T, o process.KeepOptions, scripts ...string) kept {
 		return process.Start(fmt.Sprintf("run-%d", run), filepath.Join(dir, fmt.Sprint(run)), "/bin/sh", "-c", script)
 	}
 	o.Ended = func(_ *process.Process, wait time.Duration) { waits <- wait }
-	first, err := start(1)
-	harness.Must(t, err)
+	first := harness.Get(start(1))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	k := process.Keep(ctx, "script", first, start, o)
 	t.Cleanup(func() {
@@ -46,7 +44,6 @@ func keep(t *testing.T, o process.KeepOptions, scripts ...string) kept {
 }
 
 func (k kept) awaitRun(t *testing.T, run int) {
-	t.Helper()
 	await(t, fmt.Sprintf("run %d", run), func() bool { return k.Current().Name() == fmt.Sprintf("run-%d", run) })
 }
 

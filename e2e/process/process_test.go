@@ -15,15 +15,12 @@ import (
 
 // shell runs a script as a Process that ends with the test.
 func shell(t *testing.T, script string) *process.Process {
-	t.Helper()
-	p, err := process.Start("shell", filepath.Join(t.TempDir(), "log"), "/bin/sh", "-c", script)
-	harness.Must(t, err)
+	p := harness.Get(process.Start("shell", filepath.Join(t.TempDir(), "log"), "/bin/sh", "-c", script))(t)
 	t.Cleanup(func() { harness.Must(t, p.Kill()) })
 	return p
 }
 
 func await(t *testing.T, what string, condition func() bool) {
-	t.Helper()
 	harness.Eventually(t, 30*time.Second, what, func(context.Context) error {
 		if !condition() {
 			return errors.New("not yet")
@@ -60,8 +57,7 @@ func TestStopEndsAPausedProcessInOrder(t *testing.T) {
 func TestPauseHoldsAProcessUntilResume(t *testing.T) {
 	p := shell(t, `while :; do echo tick; sleep 0.01; done`)
 	ticks := func() int64 {
-		info, err := os.Stat(p.Log())
-		harness.Must(t, err)
+		info := harness.Get(os.Stat(p.Log()))(t)
 		return info.Size()
 	}
 	await(t, "it ticks", func() bool { return ticks() > 0 })

@@ -33,8 +33,7 @@ func behind(t *testing.T) (*proxy.Proxy, *rest.Config) {
 	s.EnableHTTP2 = true
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	p, err := proxy.New(s.Listener.Addr().String())
-	harness.Must(t, err)
+	p := harness.Get(proxy.New(s.Listener.Addr().String()))(t)
 	t.Cleanup(func() { harness.Must(t, p.Close()) })
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	return p, &rest.Config{Host: "https://" + p.Addr(), UserAgent: "agent",
@@ -43,8 +42,7 @@ func behind(t *testing.T) (*proxy.Proxy, *rest.Config) {
 
 func connect(t *testing.T, cfg *rest.Config) *pings.Connections {
 	t.Helper()
-	c, err := pings.New(cfg, timing)
-	harness.Must(t, err)
+	c := harness.Get(pings.New(cfg, timing))(t)
 	t.Cleanup(c.CloseIdle)
 	return c
 }
@@ -52,8 +50,7 @@ func connect(t *testing.T, cfg *rest.Config) *pings.Connections {
 // get requests a URL. The caller reads the body, which is closed with the test.
 func get(t *testing.T, c http.RoundTripper, url string) io.Reader {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	harness.Must(t, err)
+	req := harness.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
 	resp, err := c.RoundTrip(req)
 	harness.Must(t, err)
 	t.Cleanup(func() { _ = resp.Body.Close() })
@@ -62,8 +59,7 @@ func get(t *testing.T, c http.RoundTripper, url string) io.Reader {
 
 func answer(t *testing.T, c http.RoundTripper, cfg *rest.Config) string {
 	t.Helper()
-	body, err := io.ReadAll(get(t, c, cfg.Host))
-	harness.Must(t, err)
+	body := harness.Get(io.ReadAll(get(t, c, cfg.Host)))(t)
 	return string(body)
 }
 

@@ -152,8 +152,7 @@ func TestDelay(t *testing.T) {
 		p.Delay(delay)
 		c.send("first")
 		await(t, "the first is under way, or there already", func() bool {
-			return p.Stats().KeptToMember > 0 ||
-				len(m.seen()) > 0
+			return p.Stats().KeptToMember > 0 || len(m.seen()) > 0
 		})
 		p.Delay(0)
 		c.send("second")

@@ -33,8 +33,7 @@ func TestASteadyMinuteOfRenewalsChangesNothingButLeases(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, leaseDuration, "east", "west", "south")
 	for name, priority := range map[string]string{"east": "100", "west": "50", "south": "10"} {
-		_, err := w.Servers.RegisterMember(t.Context(), w.Servers.Member(name), harness.FleetNamespace, priority)
-		w.Must(err)
+		harness.Get(w.Servers.RegisterMember(t.Context(), w.Servers.Member(name), harness.FleetNamespace, priority))(w.T)
 	}
 	w.Namespace("a", "east", "west", "south")
 	w.Namespace("b", "east", "west", "south")
@@ -42,8 +41,8 @@ func TestASteadyMinuteOfRenewalsChangesNothingButLeases(t *testing.T) {
 	leaders := map[string]string{"a": "east", "b": "east", "c": "west"}
 	w.policy(slices.Collect(maps.Keys(leaders))...)
 
-	everything, watched := watchAllBut(t, w.Servers, leases)
-	renewals := watchLeases(t, w.Servers)
+	everything, watched := w.watchAllBut(leases)
+	renewals := w.watchLeases()
 	begin := time.Now()
 	w.startHub()
 	w.leads("east", "a", 20*time.Second, "east", "west", "south")
@@ -186,7 +185,6 @@ func lasting(l *coordinationv1.Lease) *coordinationv1.Lease {
 // canaries writes an object into every server and waits until the watch shows it: it
 // was able to show the rest.
 func (w *world) canaries(seen *changes) {
-	w.T.Helper()
 	begin := seen.count()
 	clients := maps.Clone(w.Members)
 	clients["hub"] = w.Hub

@@ -10,20 +10,18 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -107,7 +105,6 @@ func (c *changes) add(seen change) {
 
 // intact fails the test if a watch has ended: then silence means nothing.
 func (c *changes) intact(t harness.TB) {
-	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	harness.Must(t, errors.Join(c.broken...))
@@ -143,18 +140,13 @@ func (c *changes) read(server string, resource schema.GroupResource, w watch.Int
 // quiet waits until nothing has been seen for a while.
 func (c *changes) quiet(t harness.TB, since time.Time, span, within time.Duration) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 20*time.Millisecond, within, true,
-		func(context.Context) (bool, error) {
-			last := c.last()
-			if last.Before(since) {
-				last = since
-			}
-			return time.Since(last) >= span, nil
-		})
-	c.intact(t)
-	if err != nil {
-		t.Fatalf("not quiet for %v within %v; the last changes:\n%s", span, within, lines(c.after(max(0, c.count()-20))))
-	}
+	harness.Eventually(t, within, fmt.Sprintf("quiet for %v", span), func(context.Context) error {
+		c.intact(t)
+		if time.Since(c.last()) < span || time.Since(since) < span {
+			return fmt.Errorf("the last changes:\n%s", lines(c.after(max(0, c.count()-20))))
+		}
+		return nil
+	})
 }
 
 // silent fails the test for everything that is seen in a span of time that begins now, and
@@ -194,88 +186,62 @@ func lines(cs []change) string {
 
 // watchAllBut watches, on all servers, everything that can be watched but one resource,
 // and returns what that is.
-func watchAllBut(t harness.TB, f *fleet.Fleet, not schema.GroupResource) (*changes, map[string][]schema.GroupResource) {
-	t.Helper()
+func (w *world) watchAllBut(not schema.GroupResource) (*changes, map[string][]schema.GroupResource) {
 	c := &changes{}
 	watched := map[string][]schema.GroupResource{}
 	var group errgroup.Group // at once: a server takes a second to warm to a custom resource
-	for _, s := range f.Servers() {
-		for _, resource := range watchable(t, s) {
-			if resource.GroupResource() != not {
-				watched[s.Name()] = append(watched[s.Name()], resource.GroupResource())
-				group.Go(func() error { return c.watchMetadata(t, s, resource) })
+	for _, s := range w.Servers.Servers() {
+		for resource, kind := range watchable(w.T, s) {
+			if resource != not {
+				watched[s.Name()] = append(watched[s.Name()], resource)
+				list := &metav1.PartialObjectMetadataList{}
+				list.SetGroupVersionKind(kind)
+				group.Go(func() error { return must.Try(func() { w.watch(c, s, resource, list, true) }) })
 			}
 		}
 	}
-	harness.Must(t, group.Wait())
+	w.Must(group.Wait())
 	return c, watched
 }
 
-// watchable lists what a server lets one list and watch, each in its preferred version.
-func watchable(t harness.TB, s *fleet.Server) []schema.GroupVersionResource {
-	t.Helper()
-	client, err := discovery.NewDiscoveryClientForConfig(s.AdminConfig())
-	harness.Must(t, err)
-	lists, err := discovery.ServerPreferredResources(client)
-	if err != nil {
-		t.Fatalf("%s: discover what it serves: %v", s.Name(), err)
+// watchable lists what a server lets one list and watch, each with the kind of its list in its preferred version.
+func watchable(t harness.TB, s *fleet.Server) map[schema.GroupResource]schema.GroupVersionKind {
+	client := harness.Get(discovery.NewDiscoveryClientForConfig(s.AdminConfig()))(t)
+	lists := harness.Get(discovery.ServerPreferredResources(client))(t)
+	all := map[schema.GroupResource]schema.GroupVersionKind{}
+	for _, l := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "watch"}}, lists) {
+		for _, r := range l.APIResources {
+			kind := schema.FromAPIVersionAndKind(l.GroupVersion, r.Kind+"List")
+			all[schema.GroupResource{Group: kind.Group, Resource: r.Name}] = kind
+		}
 	}
-	lists = discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "watch"}}, lists)
-	set, err := discovery.GroupVersionResources(lists)
-	harness.Must(t, err)
-	var resources []schema.GroupVersionResource
-	for r := range set {
-		resources = append(resources, r)
-	}
-	return resources
+	return all
 }
 
-// watchMetadata follows the metadata of all objects of a resource, from now on.
-func (c *changes) watchMetadata(t harness.TB, s *fleet.Server, resource schema.GroupVersionResource) error {
-	config := s.AdminConfig()
-	config.WarningHandler = rest.NoWarnings{} // of deprecated types
-	client, err := metadata.NewForConfig(config)
-	if err != nil {
-		return err
+// watch follows the objects of a resource, from now on or with those that are there. It fails by package must.
+func (w *world) watch(c *changes, s *fleet.Server, resource schema.GroupResource, list client.ObjectList, fromNow bool,
+	in ...client.ListOption) {
+	// The world's clients have a timeout.
+	watcher := must.Get(client.NewWithWatch(s.AdminConfig(), client.Options{Scheme: w.Hub.Scheme()}))
+	from := &client.ListOptions{}
+	if fromNow {
+		ctx, cancel := context.WithTimeout(w.T.Context(), requestTimeout)
+		defer cancel()
+		must.Do(watcher.List(ctx, list, in...), "%s: list %s", s.Name(), resource)
+		from.Raw = &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), requestTimeout)
-	defer cancel()
-	list, err := client.Resource(resource).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("%s: list %s: %w", s.Name(), resource, err)
-	}
-	w, err := client.Resource(resource).Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-	if err != nil {
-		return fmt.Errorf("%s: watch %s: %w", s.Name(), resource, err)
-	}
-	c.follow(t, s.Name(), resource.GroupResource(), w)
-	return nil
+	watch, err := watcher.Watch(w.T.Context(), list, append(in, from)...)
+	must.Do(err, "%s: watch %s", s.Name(), resource)
+	c.follow(w.T, s.Name(), resource, watch)
 }
 
 // watchLeases follows all Leases of all servers, from now on.
-func watchLeases(t harness.TB, f *fleet.Fleet) *changes {
-	t.Helper()
+func (w *world) watchLeases() *changes {
 	c := &changes{}
-	for _, s := range f.Servers() {
-		c.watchLeases(t, s)
-	}
+	w.Must(must.Try(func() {
+		for _, s := range w.Servers.Servers() {
+			w.watch(c, s, leases, &coordinationv1.LeaseList{}, true)
+		}
+	}))
 	return c
-}
-
-func (c *changes) watchLeases(t harness.TB, s *fleet.Server) {
-	t.Helper()
-	clientset, err := kubernetes.NewForConfig(s.AdminConfig())
-	harness.Must(t, err)
-	client := clientset.CoordinationV1().Leases(metav1.NamespaceAll)
-	ctx, cancel := context.WithTimeout(t.Context(), requestTimeout)
-	defer cancel()
-	list, err := client.List(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatalf("%s: list Leases: %v", s.Name(), err)
-	}
-	w, err := client.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-	if err != nil {
-		t.Fatalf("%s: watch Leases: %v", s.Name(), err)
-	}
-	c.follow(t, s.Name(), leases, w)
 }

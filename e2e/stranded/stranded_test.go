@@ -22,6 +22,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/proxy"
 	"github.com/leasecast/leasecast/member"
 )
@@ -109,8 +110,8 @@ func TestHealthzOfAFollowerIsTrueWithinDOfTheDeathOfItsLink(t *testing.T) {
 		t.Errorf("Healthz failed after %v, want at most %v: %v", took, duration, err)
 	}
 	w.proxy.Heal()
-	harness.Must(t, harness.Await(t.Context(), patience, "Healthz is content again",
-		func(context.Context) error { return m.Healthz(nil) }))
+	harness.Eventually(t, patience, "Healthz is content again",
+		func(context.Context) error { return m.Healthz(nil) })
 }
 
 // world is a namespace whose Lease is renewed as a hub does it, and a network of its own.
@@ -126,13 +127,10 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	t.Helper()
-	c, err := client.New(server, client.Options{})
-	harness.Must(t, err)
+	c := harness.Get(client.New(server, client.Options{}))(t)
 	made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "shop-"}}
 	harness.Must(t, c.Create(t.Context(), made))
-	p, err := proxy.New(strings.TrimSuffix(strings.TrimPrefix(server.Host, "https://"), "/"))
-	harness.Must(t, err)
+	p := harness.Get(proxy.New(strings.TrimSuffix(strings.TrimPrefix(server.Host, "https://"), "/")))(t)
 	t.Cleanup(func() {
 		if err := p.Close(); err != nil {
 			t.Error(err)
@@ -143,7 +141,6 @@ func newWorld(t *testing.T) *world {
 
 // holder begins a term, which is renewed every third of its duration until the test is over.
 func (w *world) holder(name string) {
-	w.t.Helper()
 	w.mu.Lock()
 	first := w.term.Holder == ""
 	w.epoch++
@@ -184,7 +181,6 @@ func (w *world) renew(ctx context.Context) {
 
 // newFollower is a world whose member has led, and follows now.
 func newFollower(t *testing.T) (*world, *member.Member) {
-	t.Helper()
 	w := newWorld(t)
 	w.holder(us)
 	m := w.read(false)
@@ -196,41 +192,23 @@ func newFollower(t *testing.T) (*world, *member.Member) {
 
 // read runs the member library through the proxy until the test is over.
 func (w *world) read(registered bool) *member.Member {
-	w.t.Helper()
 	cfg := rest.CopyConfig(server)
 	cfg.Host = "https://" + w.proxy.Addr()
 	o := member.Options{Namespaces: []string{w.namespace}}
 	if registered {
 		cfg.Wrap(member.CapWrites)
-		capped, err := rest.HTTPClientFor(cfg)
-		harness.Must(w.t, err)
-		o.Registration = &member.Registration{Namespace: w.namespace, Client: capped}
+		o.Registration = harness.Registration(w.t, cfg, w.namespace)
 	}
-	m, err := member.New(cfg, o)
-	harness.Must(w.t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- m.Start(ctx) }()
-	w.t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			w.t.Error(err)
-		}
-	})
-	sync, done := context.WithTimeoutCause(w.t.Context(), patience, errors.New("no list of Leases"))
-	defer done()
-	harness.Must(w.t, m.WaitForSync(sync))
+	m, _ := harness.RunMember(w.t, cfg, o)
+	harness.AwaitSync(w.t, m)
 	return m
 }
 
 // await waits until the reader leads, or does not.
 func (w *world) await(m *member.Member, leads bool) {
-	w.t.Helper()
 	harness.Eventually(w.t, patience, fmt.Sprintf("leads: %v", leads), func(context.Context) error {
-		if _, ok := m.Term(w.namespace); ok != leads {
-			return errors.New("not yet")
-		}
-		return nil
+		_, ok := m.Term(w.namespace)
+		return must.ErrorIf(ok != leads, "not yet")
 	})
 }
 

@@ -35,11 +35,8 @@ const decisionsAtOnce = 16
 type Options struct {
 	Fleet  *fleet.Provider
 	Tenure *tenure.Tenure
-	// Elected asks the hub's API server whether this replica holds the election now. It returns false also if the
-	// API server does not answer.
-	Elected func(context.Context) bool
-	Seals   *seal.Store
-	Clock   lease.Clock
+	Seals  *seal.Store
+	Clock  lease.Clock
 	// HubID is the mark of this installation (see seal.Mark). It is on all records and Leases that the hub writes.
 	HubID string
 	// OwnNamespace is the namespace that the hub runs in. A member namespace of that name is never managed.
@@ -64,7 +61,7 @@ type Controller struct {
 // New returns a Controller.
 func New(o Options) *Controller {
 	h := &hub{
-		Options: ledger.Options{Tenure: o.Tenure, Elected: o.Elected, Clock: o.Clock, HubID: o.HubID},
+		Options: ledger.Options{Tenure: o.Tenure, Clock: o.Clock, HubID: o.HubID},
 		Fleet:   o.Fleet, Seals: o.Seals, OwnNamespace: o.OwnNamespace, Measure: o.Measure,
 		promises: publish.NewPromises(), source: fleetSource{o.Fleet}, writer: fleet.Member.Writer,
 	}
@@ -78,10 +75,7 @@ func New(o Options) *Controller {
 		hub: h, sources: c.sources,
 		lowerings: map[string]lowering{}, read: map[string]lease.Reading{}, broken: map[useOfSeal]string{},
 	}
-	c.statuses = &policyStatuses{
-		hub: h, members: c.members, policies: c.policies, lone: c.lone, seals: c.seals,
-		lastStandsBack: map[types.NamespacedName]lease.Reading{},
-	}
+	c.statuses = &policyStatuses{hub: h, members: c.members, policies: c.policies, lone: c.lone, seals: c.seals}
 	return c
 }
 

@@ -124,7 +124,7 @@ func TestClusterThatIsNotSelectedAnyMoreKeepsItsFencesWhileItLeads(t *testing.T)
 		"it leads for another policy": {v1alpha1.StateLeading, "east", "other", false},
 	} {
 		c, _, api := newTestHub(t)
-		restated(t, api, func(o *v1alpha1.NamespaceLeader) {
+		changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
 			o.Spec.State, o.Spec.Leader, o.Spec.Policy = test.state, test.leader, test.policy
 		})
 		p, m := decide.ParsePolicy(policyOf("fleet", "shops", "shop")), fleet.Member{Key: eastKey}
@@ -150,8 +150,8 @@ func TestPolicyShowsItsFences(t *testing.T) {
 	}{
 		"no fence":            {nil, fencedBy(nil), "nothing"},
 		"in force":            {jobs, fencedBy(nil), "True InForce in force in all 1 clusters"},
-		"missing":             {jobs, fencedBy(guard.ErrNotEnforced), "False Unfenced east (a fence"},
-		"no work in a member": {jobs, &memberState{}, "False Unfenced east (a fence that the policy asks for has not"},
+		"missing":             {jobs, fencedBy(guard.ErrNotEnforced), "False Unfenced east (the cluster does"},
+		"no work in a member": {jobs, &memberState{}, "False Unfenced east (it has not been checked yet"},
 		"closed locks": {both, fencedBy(nil), "True InForce in force in all 1 clusters; refused in every cluster until " +
 			"each earlier holder must have stopped: stock/like, stock/stock; a change of leader takes 4s more, for the lock"},
 		"two fences are not allowed": {both, fencedBy(denied), "False Unfenced east " +

@@ -140,7 +140,7 @@ func newTestFleetBy(t *testing.T, clock lease.Clock, objects ...client.Object) *
 	}
 	m.Controller = New(Options{
 		Fleet: f, Clock: clock, HubID: own, OwnNamespace: "leasecast-system", Seals: seal.NewStore(m.api, m.api),
-		Tenure: succeeding(t, testStart, 6*time.Second, -time.Hour), Elected: func(context.Context) bool { return true },
+		Tenure: succeeding(t, testStart, 6*time.Second, -time.Hour),
 	})
 	m.Client, m.Live, m.Controller.events = m.api, m.api, m.events
 	for _, q := range []*queue{&m.recordQueue, &m.policyQueue} {
@@ -206,16 +206,19 @@ func (m *testFleet) member(name string) fleet.Member {
 	return found
 }
 
-// serves has a fleet served by the installation with a mark.
-func (m *testFleet) serves(mark string) { m.source = served{fleetSource{m.Fleet}, mark} }
+// isServed has the fleet served here, by the other installation with a namespace, or by none.
+func (m *testFleet) isServed(here bool, other string) {
+	m.source = served{fleetSource{m.Fleet}, here, other}
+}
 
 // served is a fleet that an installation serves, and that stays where it is.
 type served struct {
 	fleetSource
-	by string
+	here  bool
+	other string
 }
 
-func (s served) servedBy(string) string { return s.by }
+func (s served) served(string) (here bool, other string) { return s.here, s.other }
 
 func (served) move(context.Context, string) (fleet.Move, error) { return fleet.Stays, nil }
 

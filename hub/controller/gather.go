@@ -9,7 +9,6 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
-	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
 )
 
@@ -25,7 +24,7 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (v *d
 		return nil, err
 	}
 	v = &decide.Snapshot{HubID: c.HubID, Skew: max(bounds.Skew, sealed.Largest().Skew)}
-	e, err := c.ledger.Take(ctx, key, v.Skew)
+	e, err := c.ledger.Take(ctx, key)
 	defer func() {
 		if err != nil {
 			c.ledger.Release(e)
@@ -44,13 +43,10 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (v *d
 		}
 		v.Members = append(v.Members, is)
 	}
-	if v.Deposed {
-		v.Stop, v.Renews = "the record was changed, and this replica may not be the elected one any more", true
-	}
-	v.Claim(c.claimable(ctx, v, policies))
 	if !c.source.synced() {
 		v.Stop = "the Clusters are not known yet"
 	}
+	v.Claim(c.claimable(ctx, v, policies))
 	if err := c.checkMove(ctx, v); err != nil || v.Stop != "" {
 		return v, err
 	}
@@ -70,16 +66,6 @@ func (c *Controller) claimable(ctx context.Context, v *decide.Snapshot, policies
 	return slices.DeleteFunc(slices.Clone(policies), func(p *decide.Policy) bool { return c.lone.leavesOut(ctx, v, p) })
 }
 
-// sent returns what this tenure has promised for the namespace. closed means that no publisher may stamp a Lease
-// for it any more.
-func (c *Controller) sent(key types.NamespacedName, closed bool) election.Sent {
-	p := c.promises.Get(key)
-	return election.Sent{
-		Until: p.Until, BootUntil: p.BootUntil, Skew: p.Skew, Stop: p.Stop, Final: closed,
-		EarlierEnd: p.EarlierEnd, BootEarlierEnd: p.BootEarlierEnd,
-	}
-}
-
 // checkMove stops a decision that a move makes meaningless, on the source or the target.
 func (c *Controller) checkMove(ctx context.Context, v *decide.Snapshot) error {
 	switch {
@@ -88,7 +74,7 @@ func (c *Controller) checkMove(ctx context.Context, v *decide.Snapshot) error {
 	case v.Stop != "":
 	case v.Moved && v.Policy == nil:
 		v.Stop, v.Renews = "the record came from another hub, and no policy claims the namespace yet", true
-	case v.Vanished, v.Found == nil && decide.AllPaused(v.Members), v.Policy == nil && v.Managed():
+	case v.Restored, v.Found == nil && decide.AllPaused(v.Members), v.Policy == nil && v.Managed():
 		move, err := c.source.move(ctx, v.Key.Namespace)
 		switch {
 		case err != nil:

@@ -63,7 +63,9 @@ func TestLargestBoundsOfPoliciesAndSealCount(t *testing.T) {
 		changeStored(t, api, policyOf("fleet", "shops", ""), func(p *v1alpha1.LeadershipPolicy) {
 			p.Spec.Timings.LeaseDurationMilliseconds, p.Spec.Timings.MaxClockSkewMilliseconds = 1000*test.duration, 1000*test.eps
 		})
-		changeStored(t, api, sealOf("fleet"), func(s *corev1.Secret) { s.Data["largest-stop-time"] = []byte(test.stop) })
+		changeStored(t, api, sealOf("fleet"), func(s *corev1.Secret) {
+			s.Data["policies"] = boundsOf("60s", "5s", test.stop, "shops")
+		})
 		if err := api.Create(t.Context(), policyOf("fleet", "younger", "till")); err != nil { // with a smaller ε
 			t.Fatal(err)
 		}
@@ -238,7 +240,7 @@ func TestSealIsReadAgainOnceAnEarlierTenureHasEnded(t *testing.T) {
 			api := withTestAPI(t, c)
 			raise := func(seconds string) {
 				changeStored(t, api, sealOf("fleet"), func(s *corev1.Secret) {
-					s.Data["largest-lease-duration-seconds"], s.Data["largest-max-clock-skew"] = []byte(seconds), []byte(test.seal)
+					s.Data["policies"] = boundsOf(seconds+"s", test.seal, "0s", "shops")
 				})
 			}
 			raise("50")

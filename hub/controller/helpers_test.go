@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
@@ -40,30 +41,12 @@ var (
 	eastKey, westKey = decidetest.EastKey, decidetest.WestKey
 	testStart        = decidetest.Start
 	testKey          = seal.Key("a key of thirty-two characters..")
-	// otherMark is the mark of another installation on the management cluster.
-	otherMark = seal.Mark("uid", "platform")
 
 	agrees, twoAhead   = decidetest.Agrees, decidetest.TwoAhead
 	measured, shopView = decidetest.Member, decidetest.Snapshot
 	eastLeads, claims  = decidetest.EastLeads, decidetest.Policies
 	policyOf, fencing  = decidetest.PolicyFor, decidetest.Fencing
-	asParsed           = decide.ParsePolicy
 )
-
-// Names by which the tests of owners, repairs and lost records call the helpers.
-type (
-	scene   = fakeMembers
-	laborer = fakeWorker
-	said    = fakeRecorder
-	updates = refusing
-)
-
-var (
-	onScene, hubOf = newTestHub, withTestAPI
-	musterStart    = testStart
-)
-
-func leadsNothing(*decide.Policy) bool { return false }
 
 // planOf is the plan of a decision.
 func planOf(d election.Decision) decide.Plan { return decide.Plan{Decision: d} }
@@ -82,7 +65,7 @@ func completed(t *testing.T, c *Controller, v *decide.Snapshot, bounds ...seal.B
 		f.Tenure.Started, f.Tenure.Inherited = c.Tenure.Started()
 	}
 	for _, b := range bounds {
-		f.Seal.Policies[""] = b
+		f.Seal.Policies["shops"] = b
 	}
 	for i := range v.Members {
 		v.Members[i].Leases = nil
@@ -227,7 +210,7 @@ type fakeMembers struct {
 	moves    fleet.Move
 	unmoved  error
 	unsynced bool
-	servedAs string // the mark of the installation that serves the fleet
+	other    string // the namespace of the installation that serves the fleet, if that is not this one
 	verdict  health.Verdict
 	offset   skew.Verdict
 	ahead    func() time.Duration // of the clocks of two clusters
@@ -236,8 +219,9 @@ type fakeMembers struct {
 	eps        time.Duration     // asked for
 }
 
-func (f *fakeMembers) synced() bool           { return !f.unsynced }
-func (f *fakeMembers) servedBy(string) string { return f.servedAs }
+func (f *fakeMembers) synced() bool { return !f.unsynced }
+
+func (f *fakeMembers) served(string) (here bool, other string) { return f.other == "", f.other }
 
 func (f *fakeMembers) members(fleetName string) []fleet.Member {
 	return slices.DeleteFunc(slices.Clone(f.shown), func(m fleet.Member) bool { return m.Fleet != fleetName })
@@ -324,7 +308,7 @@ func newTestHub(t *testing.T) (*Controller, *fakeMembers, client.Client) {
 		HubID: "this", OwnNamespace: "leasecast-system"})
 	api := withTestAPI(t, c)
 	f := &fakeMembers{
-		shown: []fleet.Member{{Key: eastKey, Connected: true}}, space: &corev1.Namespace{}, servedAs: "this",
+		shown: []fleet.Member{{Key: eastKey, Connected: true}}, space: &corev1.Namespace{},
 		verdict: health.Verdict{State: health.Healthy},
 	}
 	c.source = f
@@ -359,18 +343,28 @@ func withTestAPI(t *testing.T, c *Controller) client.Client {
 	p.Generation, p.Spec.InitialDelaySeconds = 0, nil
 	secret := sealOf(shop.Namespace)
 	secret.Data = map[string][]byte{
-		"key": testKey, "largest-lease-duration-seconds": []byte("60"), "largest-max-clock-skew": []byte("5s"),
+		"key": testKey, "policies": boundsOf("60s", "5s", "0s", "shops"),
 	}
 	api := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(record, p, secret).
 		WithStatusSubresource(record).Build()
-	c.Client, c.Live, c.source, c.events = api, api, &fakeMembers{servedAs: "this"}, silent{}
-	c.Seals, c.Elected = seal.NewStore(api, api), func(context.Context) bool { return true }
+	c.Client, c.Live, c.source, c.events = api, api, &fakeMembers{}, silent{}
+	c.Seals = seal.NewStore(api, api)
 	return api
 }
 
 // sealOf names the Secret of a fleet's seal.
 func sealOf(fleetName string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleetName, Name: seal.SecretName}}
+}
+
+// boundsOf returns what a seal stores of policies with the same bounds.
+func boundsOf(duration, skew, stop string, policies ...string) []byte {
+	all := map[string]map[string]string{}
+	for _, name := range policies {
+		all[name] = map[string]string{"leaseDuration": duration, "maxClockSkew": skew, "stopTime": stop}
+	}
+	text, _ := json.Marshal(all)
+	return text
 }
 
 // changeStored changes an object in an API server.

@@ -51,8 +51,8 @@ func (h *hub) now() lease.Reading {
 // standsBack reports whether another installation on this management cluster serves a fleet. Then this one decides
 // nothing there and writes nothing: neither into members nor records, statuses of policies or events on Clusters.
 func (h *hub) standsBack(fleetName string) bool {
-	_, other := seal.OtherInstallation(h.HubID, h.source.servedBy(fleetName))
-	return other
+	_, other := h.source.served(fleetName)
+	return other != ""
 }
 
 // Serves reports whether this replica decides for a fleet now.

@@ -45,7 +45,9 @@ func (h *hubClock) contradicted() error {
 	if l == nil {
 		return nil // no policy was seen yet
 	}
-	found, ok := skew.Contradicted(slices.Collect(maps.Values(h.source.offsets())), l.skew, l.duration)
+	offsets := h.source.offsets()
+	all := slices.AppendSeq(make([]skew.Interval, 0, len(offsets)), maps.Values(offsets))
+	found, ok := skew.Contradicted(all, l.skew, l.duration)
 	if !ok {
 		return nil
 	}

@@ -47,7 +47,7 @@ func showing(t *testing.T, clock lease.Clock) (*Controller, *fakeMembers) {
 		t.Fatal(err)
 	}
 	changeStored(t, api, sealOf("fleet"), func(s *corev1.Secret) { // as the policies
-		s.Data["largest-lease-duration-seconds"], s.Data["largest-max-clock-skew"] = []byte("15"), []byte("1s")
+		s.Data["policies"] = boundsOf("15s", "1s", "0s", "shops", "desks")
 	})
 	for _, name := range []string{"shops", "desks"} {
 		p := policyOf("fleet", name, "named-in-"+name)
@@ -83,7 +83,7 @@ func stores(t *testing.T, c *Controller, name string) {
 	if err := c.Client.Create(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	c.ledger.Show(o, o.ResourceVersion)
+	c.ledger.Show(o, false)
 }
 
 // managedAll are the namespaces of the fleet that are decided on.

@@ -247,7 +247,10 @@ func (h workersHub) Serve(ctx context.Context, fleetName string) (seal.Key, bool
 	return s.Key, ok
 }
 
-func (h workersHub) Served(fleetName string) bool { return h.source.servedBy(fleetName) == h.HubID }
+func (h workersHub) Served(fleetName string) bool {
+	here, _ := h.source.served(fleetName)
+	return here
+}
 
 func (h workersHub) Changed(key fleet.Key, namespace string) {
 	h.sources.leaseChanged(key, namespace)

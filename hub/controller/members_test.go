@@ -331,10 +331,10 @@ func TestTheHubAsWorkersSeeIt(t *testing.T) {
 		change         func(*testFleet)
 		served, serves bool
 	}{
-		"it serves the fleet":         {func(m *testFleet) { m.serves(m.HubID) }, true, true},
-		"no installation serves it":   {func(m *testFleet) { m.serves("") }, false, true},
-		"another installation does":   {func(m *testFleet) { m.serves(otherMark) }, false, false},
-		"it does, but is not elected": {func(m *testFleet) { m.serves(m.HubID); m.standby() }, true, false},
+		"it serves the fleet":         {func(m *testFleet) { m.isServed(true, "") }, true, true},
+		"no installation serves it":   {func(m *testFleet) { m.isServed(false, "") }, false, true},
+		"another installation does":   {func(m *testFleet) { m.isServed(false, "platform") }, false, false},
+		"it does, but is not elected": {func(m *testFleet) { m.isServed(true, ""); m.standby() }, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -32,8 +32,8 @@ type memberSource interface {
 	// offsets returns the present offset of each API server's clock from the hub's, for clusters that have
 	// answered.
 	offsets() map[fleet.Key]skew.Interval
-	// servedBy returns the mark of the installation that serves a fleet, from the fleet's seal.
-	servedBy(fleetName string) string
+	// served is [fleet.Provider.Served].
+	served(fleetName string) (here bool, other string)
 	// move returns, from live reads, whether the Clusters of a fleet are as during or after a move.
 	move(ctx context.Context, fleetName string) (fleet.Move, error)
 	// namespace returns a namespace of a connected member, from a cache, or errDisengaged.
@@ -58,7 +58,7 @@ func (f fleetSource) members(fleetName string) []fleet.Member { return f.Members
 
 func (f fleetSource) offsets() map[fleet.Key]skew.Interval { return f.Offsets() }
 
-func (f fleetSource) servedBy(fleetName string) string { return f.ServedBy(fleetName) }
+func (f fleetSource) served(fleetName string) (here bool, other string) { return f.Served(fleetName) }
 
 func (f fleetSource) move(ctx context.Context, fleetName string) (fleet.Move, error) {
 	return f.Move(ctx, fleetName)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -14,21 +13,17 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/explain"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/ledger"
-	"github.com/leasecast/leasecast/hub/seal"
 	"github.com/leasecast/leasecast/hub/worker"
 )
 
@@ -53,9 +48,6 @@ type policyStatuses struct {
 	policies *policies
 	lone     *loneNamespaces
 	seals    *seals
-
-	mu             sync.Mutex
-	lastStandsBack map[types.NamespacedName]lease.Reading // by policy: when the last event was recorded
 }
 
 // reconcilePolicy writes the status of a policy, and has the members of its fleet probed for it.
@@ -71,15 +63,16 @@ func (st *policyStatuses) reconcilePolicy(ctx context.Context, req mcreconcile.R
 	object := &v1alpha1.LeadershipPolicy{}
 	err := st.Client.Get(ctx, req.NamespacedName, object)
 	if apierrors.IsNotFound(err) {
-		st.forgetStandsBack(req.NamespacedName)
 		st.lone.forget(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if st.standsBack(object.Namespace) {
-		st.recordStandsBack(ctx, object)
+	if _, other := st.source.served(object.Namespace); other != "" {
+		// What is recorded again is counted by the recorder, and kept from expiring.
+		st.events.Eventf(object, nil, corev1.EventTypeWarning, string(reason.OtherHub), "StandBack", "%s",
+			explain.StandsBack(object.Namespace, other, st.OwnNamespace))
 		return reconcile.Result{RequeueAfter: standBackAgain}, nil
 	}
 	policies, err := st.policies.valid(ctx, object.Namespace)
@@ -184,33 +177,6 @@ func setCondition(object *v1alpha1.LeadershipPolicy, cond metav1.Condition, appl
 	} else {
 		meta.RemoveStatusCondition(&object.Status.Conditions, cond.Type)
 	}
-}
-
-// recordStandsBack records an event on a policy that explains why this hub does nothing for it.
-func (st *policyStatuses) recordStandsBack(ctx context.Context, p *v1alpha1.LeadershipPolicy) {
-	now, key := st.Clock.Now(), client.ObjectKeyFromObject(p)
-	st.mu.Lock()
-	last, known := st.lastStandsBack[key]
-	due := !known || now.Boot-last.Boot >= sayAgain
-	if due {
-		st.lastStandsBack[key] = now
-	}
-	st.mu.Unlock()
-	other, ok := seal.OtherInstallation(st.HubID, st.source.servedBy(p.Namespace))
-	if !due || !ok {
-		return
-	}
-	words := explain.StandsBack(p.Namespace, other, st.OwnNamespace)
-	log.FromContext(ctx).Info("This hub stands back", "leadershipPolicy", klog.KObj(p), "reason", reason.OtherHub,
-		"because", words)
-	st.events.Eventf(p, nil, corev1.EventTypeWarning, string(reason.OtherHub), "StandBack", "%s", words)
-}
-
-// forgetStandsBack forgets the last event of a deleted policy.
-func (st *policyStatuses) forgetStandsBack(policy client.ObjectKey) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	delete(st.lastStandsBack, policy)
 }
 
 // findLocks returns what was seen of the locks that a policy fences.

@@ -81,8 +81,7 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	case written && p.After == 0:
 		return reconcile.Result{RequeueAfter: rightAway}, nil // decide again on the new record
 	default:
-		settles := c.Tenure.EarlierEndIn(c.Clock.Now(), v.Skew) // from then on the record is certain
-		return reconcile.Result{RequeueAfter: soonest(p.Health, p.After, wait, settles)}, nil
+		return reconcile.Result{RequeueAfter: soonest(p.Health, p.After, wait)}, nil
 	}
 }
 
@@ -95,9 +94,6 @@ func (c *Controller) carryOut(
 	}
 	c.assign(v, p)
 	c.noteClaim(v)
-	if err := c.takeOver(ctx, v, p); err != nil {
-		return 0, written, err
-	}
 	if p.Gone {
 		c.recordEvents(v)
 		return 0, written, c.finish(ctx, v)
@@ -108,7 +104,10 @@ func (c *Controller) carryOut(
 
 // persist stores the record of a decision, before anything depends on it.
 func (c *Controller) persist(ctx context.Context, v *decide.Snapshot, p decide.Plan) (written bool, err error) {
-	is := ledger.Change{Record: p.Record, Persist: p.Persist}
+	// Once the Leases are this hub's, the record is one like any other.
+	is := ledger.Change{
+		Record: p.Record, Persist: p.Persist, TakesOver: v.Moved && !p.Persist && v.LeasesAreOurs(p.Record),
+	}
 	if v.Policy != nil {
 		is.Policy = v.Policy.Object.Name
 	}
@@ -129,27 +128,12 @@ func (c *Controller) persist(ctx context.Context, v *decide.Snapshot, p decide.P
 	return written, err
 }
 
-// takeOver puts this hub's mark on the record once the Leases are this hub's. From then on it is a record like any
-// other.
-func (c *Controller) takeOver(ctx context.Context, v *decide.Snapshot, p decide.Plan) error {
-	if !v.Moved || v.Object == nil || p.Persist || !v.LeasesAreOurs(p.Record) {
-		return nil
-	}
-	return c.ledger.TakeOver(ctx, v.Entry)
-}
-
 // explain records the events of a record, and writes its status, or returns how long to wait. A planned change is
 // explained once, when the new leader has its Lease. A change that takes longer is also explained before.
-//
-// A record of another installation on this management cluster is left to that installation. Two that explained it
-// would overwrite each other without end.
 func (c *Controller) explain(
 	ctx context.Context, v *decide.Snapshot, status v1alpha1.NamespaceLeaderStatus,
 ) (time.Duration, error) {
 	if v.Object == nil {
-		return 0, nil
-	}
-	if _, others := seal.OtherInstallation(c.HubID, v.Object.Spec.Hub); others {
 		return 0, nil
 	}
 	if wait := c.ledger.StatusDueIn(v.Entry, explain.InProgress(&v.Object.Spec, status)); wait > 0 {
@@ -182,6 +166,16 @@ func (c *Controller) decide(v *decide.Snapshot) decide.Plan {
 		p = v.Decide(c.now(), c.sent(v.Key, true))
 	}
 	return p
+}
+
+// sent returns what this tenure has promised for the namespace. closed means that no publisher may stamp a Lease
+// for it any more.
+func (c *Controller) sent(key types.NamespacedName, closed bool) election.Sent {
+	p := c.promises.Get(key)
+	return election.Sent{
+		Until: p.Until, BootUntil: p.BootUntil, Skew: p.Skew, Stop: p.Stop, Final: closed,
+		EarlierEnd: p.EarlierEnd, BootEarlierEnd: p.BootEarlierEnd,
+	}
 }
 
 // changed logs a change, and queues its event.

@@ -1,7 +1,6 @@
 package controller
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +13,8 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
-	"github.com/leasecast/leasecast/hub/explain"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/seal"
 	"github.com/leasecast/leasecast/hub/tenure"
 )
@@ -129,26 +129,6 @@ func TestEventsOfAChange(t *testing.T) {
 	}
 }
 
-// Of two installations on one management cluster, the one that a record belongs to explains it.
-func TestWhoExplainsARecord(t *testing.T) {
-	for hub, want := range map[string]int{"": 1, "uid/here": 1, "uid/there": 0, "another/there": 1, "uid": 1,
-		v1alpha1.NoHub: 1} {
-		c, _, api := newTestHub(t)
-		c.HubID = "uid/here"
-		w := &writes{Client: api}
-		c.Client = w
-		v, err := c.gather(t.Context(), shop)
-		if err != nil {
-			t.Fatal(err)
-		}
-		v.Object.Spec.Hub = hub
-		status := explain.Status(v, planOf(election.Decision{Record: v.State.Record}))
-		if _, err := c.explain(t.Context(), v, status); err != nil || w.n != want {
-			t.Errorf("the record of %q: %v, %d writes of the status, want %d", hub, err, w.n, want)
-		}
-	}
-}
-
 func TestWhenANamespaceIsDecidedOnAgain(t *testing.T) {
 	answers := func(err error) func(*Controller, *fakeMembers, client.Client) {
 		return func(c *Controller, _ *fakeMembers, api client.Client) { c.Client = &writes{Client: api, answer: err} }
@@ -194,19 +174,16 @@ func TestPresentTermIsRenewedWhileNothingIsDecided(t *testing.T) {
 		renews bool
 	}{
 		"the Clusters are not known": {func(_ *testMember, f *fakeMembers) { f.unsynced = true }, false},
-		"this replica may not be the elected one any more": {func(m *testMember, _ *fakeMembers) {
-			elected := m.c.Tenure
-			m.c.Tenure = tenure.New(m.clock, 6*time.Second) // no earlier tenure can still write the record
+		"the record is gone from a fleet that moves": {func(m *testMember, f *fakeMembers) {
 			entryOf(m.t, m.c, shop)
-			m.c.Tenure = elected
-			o := recordOf("fleet", "shop")
-			changeStored(m.t, m.c.Client, o, func(o *v1alpha1.NamespaceLeader) { o.Spec.Leader = "west" })
-			m.c.ledger.Show(o, o.ResourceVersion)
-			m.c.Elected = func(context.Context) bool { return false }
+			o := ledger.NewRecord(shop)
+			if err := m.c.Client.Delete(m.t.Context(), o); err != nil {
+				m.t.Fatal(err)
+			}
+			m.c.ledger.Show(o, true)
+			f.moves = fleet.Moving
 		}, true},
-		"another installation serves the fleet": {func(m *testMember, f *fakeMembers) {
-			m.c.HubID, f.servedAs = seal.Mark("uid", "leasecast-system"), otherMark
-		}, false},
+		"another installation serves the fleet": {func(_ *testMember, f *fakeMembers) { f.other = "platform" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, p := leads(t)

@@ -23,7 +23,7 @@ func TestRecordOfThousandsOfClustersIsStored(t *testing.T) {
 				cluster := fmt.Sprintf("a%d", n) + strings.Repeat("a", long)
 				r.Observed[cluster] = 1_000_000_000
 				all = append(all, v1alpha1.Candidate{Name: cluster, Priority: 1_000_000_000, Message: message,
-					Hint: message[:min(256, len(message))], Reason: "Unreachable"})
+					Reason: "Unreachable"})
 			}
 			all = append(all, v1alpha1.Candidate{Name: "west", Eligible: true}, v1alpha1.Candidate{Name: "east", Priority: 7})
 			o := &v1alpha1.NamespaceLeader{}

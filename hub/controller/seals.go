@@ -21,15 +21,11 @@ import (
 
 // Two installations of the hub may run on one management cluster, on purpose for different fleets, or because the
 // hub's namespace was renamed. They see the same records and members, so one of them serves each fleet: the one
-// whose mark is on the fleet's seal. The other one stands back from the whole fleet. That keeps the two from
-// overwriting each other. The marks on records and Leases keep two clusters from leading at once.
+// whose mark is on the fleet's seal ([fleet.Provider.Served]). The other one stands back from the whole fleet. That
+// keeps the two from overwriting each other. The marks on records and Leases keep two clusters from leading at once.
 
-const (
-	// standBackAgain is the delay before the hub checks again whether another installation serves a fleet.
-	standBackAgain = 5 * time.Second
-	// sayAgain is how often the event is repeated: events expire after an hour.
-	sayAgain = 30 * time.Minute
-)
+// standBackAgain is the delay before the hub checks again whether another installation serves a fleet.
+const standBackAgain = 5 * time.Second
 
 // errSeal means that a decision cannot be persisted until people repair the seal of its fleet.
 var errSeal = errors.New("the seal of the fleet cannot be raised")

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/explain"
@@ -29,7 +28,7 @@ import (
 func TestPolicyShowsThatTheSealIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newTestFleet(t, policyOf("fleet", "shops", "shop"))
-		m.serves("")
+		m.isServed(false, "")
 		emptied := sealOf("fleet")
 		emptied.Annotations = map[string]string{v1alpha1.HubAnnotation: m.HubID}
 		if err := m.api.Create(t.Context(), emptied.DeepCopy()); err != nil {
@@ -82,7 +81,7 @@ func TestSealThatCannotBeWrittenIsReportedOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, _, api := newTestHub(t)
 			changeStored(t, api, sealOf("fleet"), func(s *corev1.Secret) {
-				s.Data["largest-lease-duration-seconds"] = []byte("5")
+				s.Data["policies"] = boundsOf("5s", "1s", "0s", "shops")
 			})
 			answer := &refusing{api, refusal}
 			c.Seals = seal.NewStore(api, answer)
@@ -186,7 +185,7 @@ func TestWhenTheSealOfAFleetIsClaimed(t *testing.T) {
 		serves, marked bool
 	}{
 		"no installation serves":        {func(*testFleet) {}, true, true},
-		"another installation serves":   {func(m *testFleet) { m.serves(otherMark) }, false, false},
+		"another installation serves":   {func(m *testFleet) { m.isServed(false, "platform") }, false, false},
 		"this replica is a standby":     {func(m *testFleet) { m.standby() }, false, false},
 		"its Clusters cannot be listed": {func(m *testFleet) { m.source = &fakeMembers{unmoved: errRefused} }, false, false},
 		"the Secret is deleted":         {moves(fleet.Stays), true, true},
@@ -235,62 +234,39 @@ func TestStandbyLoadsTheSealBeforeItIsElected(t *testing.T) {
 	})
 }
 
-// One installation serves a fleet. Another one on the same management cluster changes nothing there, and repeats in an
-// event why.
+// One installation serves a fleet. Another one on the same management cluster changes nothing there, and explains why
+// in an event.
 func TestInstallationStandsBackWhereAnotherOneServes(t *testing.T) {
 	for name, test := range map[string]struct {
-		mark   string
-		stands bool
+		here   bool
+		other  string
+		events []string
 	}{
-		"this one serves":                        {seal.Mark("uid", "leasecast-system"), false},
-		"none serves yet":                        {"", false},
-		"a hub elsewhere that it was moved from": {seal.Mark("another", "leasecast-system"), false},
-		"another one serves":                     {otherMark, true},
+		"this one serves": {here: true},
+		"none serves yet": {},
+		"another one serves": {other: "platform", events: []string{"*v1alpha1.LeadershipPolicy Warning OtherHub: " +
+			explain.StandsBack("fleet", "platform", "leasecast-system")}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newTestFleet(t, policyOf("fleet", "shops", "shop"))
-				m.serves(test.mark)
+				m.isServed(test.here, test.other)
+				stands := test.other != ""
 				w, live := &writes{Client: m.api}, &counting{Reader: m.api}
 				m.Client, m.Live = w, live
 				again, err := m.reconcileNamespace(t.Context(), aboutShop)
-				if err != nil || (live.n == 0) != test.stands || test.stands && again.RequeueAfter != notYet {
+				if err != nil || (live.n == 0) != stands || stands && again.RequeueAfter != notYet {
 					t.Errorf("%+v, %v; %d reads of the record", again, err, live.n)
 				}
-				look := func(at time.Duration) reconcile.Result {
-					m.Clock = fixedClock{Wall: testStart.Wall, Boot: time.Second + at} // the machine has just started
-					result, err := m.statuses.reconcilePolicy(t.Context(), requestAbout(shops))
-					if err != nil {
-						t.Fatal(err)
-					}
-					return result
+				again, err = m.statuses.reconcilePolicy(t.Context(), requestAbout(shops))
+				if err != nil || stands && again.RequeueAfter != standBackAgain {
+					t.Errorf("%+v, %v", again, err)
 				}
-				var events []int
-				for _, at := range []time.Duration{0, sayAgain - time.Second, sayAgain} {
-					if again := look(at); test.stands && again.RequeueAfter != standBackAgain {
-						t.Errorf("after %v: %+v", at, again)
-					}
-					events = append(events, len(m.events.events))
+				if !slices.Equal(m.events.events, test.events) {
+					t.Errorf("events %q, want %q", m.events.events, test.events)
 				}
-				if test.stands != slices.Equal(events, []int{1, 1, 2}) || !test.stands && events[2] > 0 {
-					t.Errorf("events: %v, %q", events, m.events.events)
-				}
-				if (w.n == 0) != test.stands || m.MayWrite("fleet", testStart) == test.stands {
+				if (w.n == 0) != stands || m.MayWrite("fleet", testStart) == stands {
 					t.Errorf("%d writes of the status, may write: %v", w.n, m.MayWrite("fleet", testStart))
-				}
-				if !test.stands {
-					return
-				}
-				other, _ := seal.OtherInstallation(m.HubID, otherMark)
-				want := "*v1alpha1.LeadershipPolicy Warning OtherHub: " + explain.StandsBack("fleet", other, "leasecast-system")
-				if !slices.Equal(m.events.events, []string{want, want}) {
-					t.Errorf("events %q, want %q", m.events.events, want)
-				}
-				if err := m.api.Delete(t.Context(), policyOf("fleet", "shops", "")); err != nil {
-					t.Fatal(err)
-				}
-				if look(0); len(m.statuses.lastStandsBack) > 0 {
-					t.Errorf("it remembers deleted policies: %v", m.statuses.lastStandsBack)
 				}
 			})
 		})

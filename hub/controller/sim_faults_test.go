@@ -4,6 +4,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -26,81 +27,58 @@ type fault struct {
 // pick draws one of several.
 func pick[T any](rng *rand.Rand, from []T) T { return from[rng.IntN(len(from))] }
 
-var allFaults = []fault{
-	{name: "a replica is stopped", do: func(w *world) {
-		if r := w.someReplica(); r != nil {
-			r.freeze(w.between(50*time.Millisecond, 15*time.Second), nil)
+// toReplica is what happens to a replica that lives.
+func toReplica(do func(*world, *replica)) func(*world) {
+	return func(w *world) {
+		if alive := w.living(); len(alive) > 0 {
+			do(w, pick(w.rng, alive))
 		}
-	}},
+	}
+}
+
+var allFaults = []fault{
+	{name: "a replica is stopped", do: toReplica(func(w *world, r *replica) { r.freeze(w.longOrShort(), nil) })},
 	{name: "the elected replica is stopped at its next reading, the others are cut off from a member", do: func(w *world) {
 		m, d := pick(w.rng, w.members), w.between(w.h, 2*w.h+w.timings.Duration)
-		for _, r := range w.replicas {
-			switch {
-			case !r.alive:
-			case r.working:
+		for _, r := range w.living() {
+			if r.working {
 				r.stopNext = d
-			default:
+			} else {
 				w.cutAs(r.proc, &m.machine, link{true, true}, d+w.timings.Duration)
 			}
 		}
 	}, member: true},
-	{name: "a replica is killed", do: func(w *world) {
-		if r := w.someReplica(); r != nil {
-			r.crash()
-		}
-	}},
-	{name: "a replica is asked to end", do: func(w *world) {
-		if r := w.someReplica(); r != nil {
-			r.stopping = true
-		}
-	}},
+	{name: "a replica is killed", do: toReplica(func(_ *world, r *replica) { r.crash() })},
+	{name: "a replica is asked to end", do: toReplica(func(_ *world, r *replica) { r.stopping = true })},
 	{name: "the elected replica ends and does not hear of it, while the leaders' labels go", do: func(w *world) {
-		for _, r := range w.replicas {
-			if r.alive && r.working {
-				r.stopping, r.deaf = true, true
-			}
+		for _, r := range w.elected() {
+			r.stopping, r.deaf = true, true
 		}
 		w.after(w.h/4, w.drainAll)
 	}, edits: true},
 	{name: "the elected replica loses its election, is stopped before it gives it up, and the leaders' labels go " +
 		"when it has", do: func(w *world) {
-		for _, r := range w.replicas {
-			if r.alive && r.working {
-				w.cutAs(r.proc, &w.hub.machine, link{true, true}, w.h)
-				r.stopAtEnd = w.between(w.h, 2*w.h)
-			}
+		for _, r := range w.elected() {
+			w.cutAs(r.proc, &w.hub.machine, link{true, true}, w.h)
+			r.stopAtEnd = w.between(w.h, 2*w.h)
 		}
 	}, edits: true},
 	{name: "D goes up, the elected replica is killed, D goes down, and the leaders' labels go", do: func(w *world) {
 		w.setD(w.durations[len(w.durations)-1])
 		w.after(w.between(w.timings.Renew, 3*w.timings.Renew), func() {
-			for _, r := range w.replicas {
-				if r.working && w.faulty {
-					r.crash()
-				}
-			}
+			w.killElected()
 			w.setD(w.durations[0])
 			w.drainAll()
 		})
 	}, edits: true},
-	{name: "a replica is cut off from a member", do: func(w *world) {
-		if r := w.someReplica(); r != nil {
-			w.cut(r.proc, &pick(w.rng, w.members).machine)
-		}
-	}, member: true},
-	{name: "a replica is cut off from the hub's API server", do: func(w *world) {
-		if r := w.someReplica(); r != nil {
-			w.cut(r.proc, &w.hub.machine)
-		}
-	}},
+	{name: "a replica is cut off from a member", do: toReplica(func(w *world, r *replica) {
+		w.cut(&pick(w.rng, w.members).machine, r)
+	}), member: true},
+	{name: "a replica is cut off from the hub's API server", do: toReplica(func(w *world, r *replica) {
+		w.cut(&w.hub.machine, r)
+	})},
 	{name: "a member is cut off from all replicas", do: func(w *world) {
-		m := pick(w.rng, w.members)
-		l, d := w.drawCut(), w.between(500*time.Millisecond, 15*time.Second)
-		for _, r := range w.replicas {
-			if r.alive {
-				w.cutAs(r.proc, &m.machine, l, d)
-			}
-		}
+		w.cut(&pick(w.rng, w.members).machine, w.living()...)
 	}, member: true},
 	{name: "an API server of a member is stopped", do: func(w *world) {
 		pick(w.rng, w.members).frozen = w.now + w.between(100*time.Millisecond, 12*time.Second)
@@ -113,23 +91,14 @@ var allFaults = []fault{
 		m.down = true
 		w.after(w.between(100*time.Millisecond, 12*time.Second), func() { m.down = false })
 	}, member: true},
-	{name: "a reader restarts", do: func(w *world) {
-		i := w.rng.IntN(len(w.readers))
-		r := w.readers[i]
-		r.crash()
-		r.host.jump = 0 // a reader that begins with a wrong clock is outside the promise
-		w.readers[i] = w.newReader(r.m, r.number, r.host)
-	}},
+	{name: "a reader restarts", do: func(w *world) { w.restartReader(w.rng.IntN(len(w.readers))) }},
 	{name: "a reader leaves in order, and another comes", do: func(w *world) {
 		i := w.rng.IntN(len(w.readers))
 		r := w.readers[i]
 		r.leave(func() {
-			if w.readers[i] != r {
-				return
+			if w.readers[i] == r {
+				w.restartReader(i)
 			}
-			r.crash()
-			r.host.jump = 0
-			w.readers[i] = w.newReader(r.m, r.number, r.host)
 		})
 	}},
 	{name: "the wall clock of a reader's host steps back", do: func(w *world) {
@@ -141,8 +110,7 @@ var allFaults = []fault{
 		if r.wt == nil || r.host.jump != 0 || r.muted {
 			return // what a reader has only ever seen with a wrong clock is outside the promise
 		}
-		r.host.jump = -w.between(2*w.timings.Skew, w.timings.Duration)
-		r.muted = true
+		r.host.jump, r.muted = -w.between(2*w.timings.Skew, w.timings.Duration), true
 		for range 20 {
 			r.after(w.between(0, d), func() {
 				for _, key := range sortedKeys(r.wt.view) {
@@ -156,33 +124,26 @@ var allFaults = []fault{
 		})
 	}, clock: true},
 	{name: "the wall clock of the elected replica's host steps forward", do: func(w *world) {
-		for _, r := range w.replicas {
-			if r.alive && r.working {
-				w.ahead = true // epochs follow the seconds
-				r.host.step(time.Hour)
-				if w.chance(0.7) { // and is put right soon
-					w.after(w.between(10*time.Millisecond, 2*time.Second), func() { r.host.step(0) })
-				}
-				return
+		if rs := w.elected(); len(rs) > 0 {
+			w.ahead = true // epochs follow the seconds
+			rs[0].host.step(time.Hour)
+			if w.chance(0.7) { // and is put right soon
+				w.after(w.between(10*time.Millisecond, 2*time.Second), func() { rs[0].host.step(0) })
 			}
 		}
 	}, clock: true},
-	{name: "a reader is stopped", do: func(w *world) {
-		pick(w.rng, w.readers).freeze(w.between(50*time.Millisecond, 15*time.Second), nil)
-	}},
+	{name: "a reader is stopped", do: func(w *world) { pick(w.rng, w.readers).freeze(w.longOrShort(), nil) }},
 	{name: "a watch breaks", do: func(w *world) {
 		if ws := pick(w.rng, w.members).watchers; len(ws) > 0 {
 			pick(w.rng, ws).relist(w.staleBy())
 		}
 	}},
-	{name: "a priority is edited", do: func(w *world) {
-		w.editCluster(func(c *simCluster) { c.priority = int32(w.rng.IntN(4)) })
-	}, edits: true},
+	priorityFault,
 	{name: "a priority label comes or goes", do: func(w *world) {
-		w.editCluster(func(c *simCluster) { c.label = !c.label })
+		w.editCluster(w.someCluster(), func(c *simCluster) { c.label = !c.label })
 	}, edits: true},
 	{name: "a Cluster is paused or unpaused", do: func(w *world) {
-		w.editCluster(func(c *simCluster) { c.paused = !c.paused })
+		w.editCluster(w.someCluster(), func(c *simCluster) { c.paused = !c.paused })
 	}, edits: true},
 	{name: "the policy is deleted or made again", do: (*world).togglePolicy, edits: true},
 	{name: "the policy is edited", do: (*world).editPolicy, edits: true},
@@ -192,61 +153,89 @@ var allFaults = []fault{
 			_ = m.remove(pick(w.rng, keys), nil)
 		}
 	}, member: true},
-	{name: "a Lease is edited", do: func(w *world) { w.editLease(pick(w.rng, w.members)) }, member: true},
+	{name: "a Lease is edited", do: (*world).editLease, member: true},
 	{name: "a namespace goes or comes", do: func(w *world) {
 		w.toggleSpace(pick(w.rng, w.members), pick(w.rng, w.spaces))
 	}, member: true},
-	{name: "a member is restored", do: func(w *world) { w.restoreMember(pick(w.rng, w.members)) }, member: true},
-	{name: "the Lease of the hub's election is deleted", do: func(w *world) { w.loseElection() }},
+	{name: "a member is restored", do: (*world).restoreMember, member: true},
+	{name: "the Lease of the hub's election is deleted", do: (*world).loseElection},
 	{name: "the Lease of the hub's election is deleted, and again when another replica has made it", do: func(w *world) {
-		for _, r := range w.replicas {
-			if r.alive && r.working { // it hears of it last
-				w.cutAs(r.proc, &w.hub.machine, link{true, true}, w.between(w.h/3, w.h))
-			}
+		for _, r := range w.elected() { // it hears of it last
+			w.cutAs(r.proc, &w.hub.machine, link{true, true}, w.between(w.h/3, w.h))
 		}
 		w.loseElection()
 		w.after(w.between(10*time.Millisecond, w.h), w.loseElection)
 	}},
 	{name: "the Lease of the hub's election is deleted, who makes it anew ends, and the leaders' labels go",
 		do: func(w *world) {
-			for _, r := range w.replicas {
-				switch {
-				case !r.alive:
-				case r.working: // it renews for as long as it may
+			for _, r := range w.living() {
+				if r.working { // it renews for as long as it may
 					w.cutAs(r.proc, &w.hub.machine, link{true, true}, 2*w.h)
-				default:
+				} else {
 					r.stopping = true
 				}
 			}
 			w.loseElection()
 			w.after(w.between(w.h/3, w.h), w.drainAll)
 		}, edits: true},
-	{name: "the Lease of the hub's election is edited", do: func(w *world) { w.editElection() }},
+	{name: "the Lease of the hub's election is edited", do: (*world).editElection},
 	deadReader,
 	reattach,
-	{name: "a record is edited", do: func(w *world) { w.editRecord(pick(w.rng, w.spaces)) }, loses: true},
-	{name: "the records are lost", do: func(w *world) { w.loseRecords() }, loses: true},
+	{name: "a record is deleted, created again, or labelled", do: func(w *world) { w.touchRecord(pick(w.rng, w.spaces)) },
+		loses: true},
+	{name: "the records are lost", do: (*world).loseRecords, loses: true},
 }
 
-// someReplica returns one that lives.
-func (w *world) someReplica() *replica {
-	alive := slices.DeleteFunc(slices.Clone(w.replicas), func(r *replica) bool { return !r.alive })
-	if len(alive) == 0 {
-		return nil
+// priorityFault has people ask for another leader.
+var priorityFault = fault{name: "a priority is edited", do: func(w *world) {
+	w.editCluster(w.someCluster(), func(c *simCluster) { c.priority = int32(w.rng.IntN(4)) })
+}, edits: true}
+
+// longOrShort draws how long a process is stopped, or a link is cut.
+func (w *world) longOrShort() time.Duration { return w.between(50*time.Millisecond, 15*time.Second) }
+
+// living returns the replicas that live.
+func (w *world) living() []*replica {
+	return slices.DeleteFunc(slices.Clone(w.replicas), func(r *replica) bool { return !r.alive })
+}
+
+// elected returns the replicas that live and are elected: one, or one for each installation.
+func (w *world) elected() []*replica {
+	return slices.DeleteFunc(w.living(), func(r *replica) bool { return !r.working })
+}
+
+// killElected kills the elected replica.
+func (w *world) killElected() {
+	if w.faulty {
+		w.crash(w.elected())
 	}
-	return pick(w.rng, alive)
 }
 
-func (w *world) drawCut() link {
+// crash kills replicas.
+func (w *world) crash(replicas []*replica) {
+	for _, r := range replicas {
+		r.crash()
+	}
+}
+
+// restartReader has a reader end, and another one begin in its place.
+func (w *world) restartReader(i int) {
+	r := w.readers[i]
+	r.crash()
+	r.host.jump = 0 // a reader that begins with a wrong clock is outside the promise
+	w.readers[i] = w.newReader(r.m, r.number, r.host)
+}
+
+// cut cuts some replicas off from a server, one way or both, for a while.
+func (w *world) cut(m *machine, from ...*replica) {
 	l := link{noRequests: w.chance(0.6), noAnswers: w.chance(0.6)}
 	if l == (link{}) {
 		l = link{true, true}
 	}
-	return l
-}
-
-func (w *world) cut(p *proc, m *machine) {
-	w.cutAs(p, m, w.drawCut(), w.between(500*time.Millisecond, 15*time.Second))
+	d := w.between(500*time.Millisecond, 15*time.Second)
+	for _, r := range from {
+		w.cutAs(r.proc, m, l, d)
+	}
 }
 
 func (w *world) cutAs(p *proc, m *machine, l link, d time.Duration) {
@@ -254,15 +243,26 @@ func (w *world) cutAs(p *proc, m *machine, l link, d time.Duration) {
 	w.after(d, func() { *p.link(m) = link{} })
 }
 
-func (w *world) editCluster(edit func(*simCluster)) {
-	name := pick(w.rng, w.members).name
-	clusters := maps.Clone(w.hub.clusters)
-	c := clusters[name]
-	edit(&c)
-	clusters[name] = c
-	w.hub.clusters = clusters
-	w.say("FAULT", "%s: %+v", name, c)
+// someCluster draws the name of a Cluster.
+func (w *world) someCluster() string { return pick(w.rng, w.members).name }
+
+// editCluster edits a Cluster, and tells the replicas.
+func (w *world) editCluster(name string, edit func(*simCluster)) {
+	w.setClusters([]string{name}, edit)
 	w.hubChanged()
+}
+
+// setClusters edits those Clusters of some names that exist.
+func (w *world) setClusters(names []string, edit func(*simCluster)) {
+	clusters := maps.Clone(w.hub.clusters)
+	for _, name := range names {
+		if c, exists := clusters[name]; exists {
+			edit(&c)
+			clusters[name] = c
+			w.say("FAULT", "%s: %+v", name, c)
+		}
+	}
+	w.hub.clusters = clusters
 }
 
 // drainAll takes the labels of all leaders away.
@@ -270,14 +270,11 @@ func (w *world) drainAll() {
 	if !w.faulty {
 		return
 	}
-	clusters := maps.Clone(w.hub.clusters)
-	for _, record := range w.hub.records {
-		if c, ok := clusters[record.Spec.Leader]; ok {
-			c.label = false
-			clusters[record.Spec.Leader] = c
+	for _, ns := range w.spaces {
+		if r := w.hub.records[ns]; r != nil {
+			w.setClusters([]string{r.Spec.Leader}, func(c *simCluster) { c.label = false })
 		}
 	}
-	w.hub.clusters = clusters
 	w.hubChanged()
 }
 
@@ -302,7 +299,8 @@ func (w *world) setTimings(set func(*v1alpha1.Timings)) {
 
 // editLease changes a Lease in a way that lets nobody act who could not before: the guard
 // in the member refuses everything else.
-func (w *world) editLease(m *member) {
+func (w *world) editLease() {
+	m := pick(w.rng, w.members)
 	keys := m.copyKeys()
 	if len(keys) == 0 {
 		return
@@ -326,11 +324,15 @@ func (w *world) editLease(m *member) {
 	m.put(key, obj, obj.UID)
 }
 
+func (m *member) makeSpace(ns string) {
+	m.uids++
+	m.spaces[ns] = space{uid: m.uids}
+}
+
 func (w *world) toggleSpace(m *member, ns string) {
 	s, ok := m.spaces[ns]
 	if !ok {
-		m.uids++
-		m.spaces[ns] = space{uid: m.uids}
+		m.makeSpace(ns)
 		m.spacesChanged()
 		return
 	}
@@ -355,8 +357,9 @@ func (w *world) toggleSpace(m *member, ns string) {
 }
 
 // restoreMember goes back to a state of some time ago.
-func (w *world) restoreMember(m *member) {
-	b, then := m.snapshot(), w.now
+func (w *world) restoreMember() {
+	m, then := pick(w.rng, w.members), w.now
+	b := m.snapshot()
 	w.after(w.between(100*time.Millisecond, 10*time.Second), func() {
 		if !w.faulty || !w.promised(m, then) {
 			return
@@ -367,37 +370,38 @@ func (w *world) restoreMember(m *member) {
 	})
 }
 
-// editRecord is what somebody with the right to edit records can do to one.
-func (w *world) editRecord(ns string) {
-	r := w.hub.records[ns]
+// touchRecord is what the API server lets others do to a record.
+func (w *world) touchRecord(ns string) {
+	r := w.hub.records[ns].DeepCopy()
 	if r == nil {
 		return
 	}
-	r = r.DeepCopy()
-	switch s := &r.Spec; w.rng.IntN(6) {
+	switch w.rng.IntN(3) {
 	case 0:
-		*s = v1alpha1.NamespaceLeaderSpec{}
-	case 1:
-		s.Leader = pick(w.rng, w.members).name
-	case 2:
-		s.State = pick(w.rng, []v1alpha1.RecordState{v1alpha1.StateVacant, v1alpha1.StateLeading, v1alpha1.StateDraining,
-			v1alpha1.StateRetired})
-	case 3:
-		s.LeaseDurationSeconds = 1
-	case 4:
-		s.NotBefore, s.Since = nil, nil
-	case 5:
 		w.hub.putRecord(ns, nil)
+	case 1:
+		w.createAgain(ns, pick(w.rng, w.hub.history[ns]).record)
+	case 2:
+		r.Annotations = map[string]string{"touched": w.now.String()}
+		w.hub.putRecord(ns, r)
+	}
+}
+
+// createAgain replaces a record by one of a backup.
+func (w *world) createAgain(ns string, backup *v1alpha1.NamespaceLeader) {
+	w.hub.putRecord(ns, nil)
+	if backup == nil {
 		return
 	}
+	r := backup.DeepCopy()
+	w.hub.uids++
+	r.UID, r.Status = types.UID("r"+strconv.Itoa(w.hub.uids)), v1alpha1.NamespaceLeaderStatus{}
 	w.hub.putRecord(ns, r)
 }
 
 // loseRecords is a restore of the management cluster from a backup without records: other processes begin.
 func (w *world) loseRecords() {
-	for _, r := range w.replicas {
-		r.crash()
-	}
+	w.crash(w.replicas)
 	if w.chance(0.5) {
 		w.hub.leases = map[types.NamespacedName]*coordinationv1.Lease{}
 	}
@@ -412,13 +416,10 @@ func (w *world) loseRecords() {
 func (w *world) heal() {
 	w.faulty = false
 	w.say("FAULT", "no more faults")
-	clusters := maps.Clone(w.hub.clusters)
-	for _, name := range slices.Sorted(maps.Keys(clusters)) {
-		c := clusters[name]
+	w.setClusters(slices.Sorted(maps.Keys(w.hub.clusters)), func(c *simCluster) {
 		c.label, c.paused = true, false // one that is gone is made again soon
-		clusters[name] = c
-	}
-	w.hub.clusters, w.hub.frozen, w.hub.down = clusters, 0, false
+	})
+	w.hub.frozen, w.hub.down = 0, false
 	w.restorePolicies()
 	w.hubChanged()
 	for _, m := range w.members {
@@ -432,12 +433,9 @@ func (w *world) heal() {
 				m.spaces[ns] = s
 			}
 		}
-		if len(m.spaces) < len(w.spaces) && m.index == 0 {
-			for _, ns := range w.spaces {
-				if _, ok := m.spaces[ns]; !ok {
-					m.uids++
-					m.spaces[ns] = space{uid: m.uids}
-				}
+		for _, ns := range w.spaces {
+			if _, ok := m.spaces[ns]; !ok && m.index == 0 {
+				m.makeSpace(ns)
 			}
 		}
 		m.spacesChanged()

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -26,7 +27,12 @@ const (
 	decideCall = 5 * time.Second
 )
 
-var recordResource = schema.GroupResource{Group: "leasecast.dev", Resource: "namespaceleaders"}
+var (
+	recordResource = schema.GroupResource{Group: "leasecast.dev", Resource: "namespaceleaders"}
+	// What is missing most often.
+	errNoRecord = apierrors.NewNotFound(recordResource, "")
+	errNoSpace  = apierrors.NewNotFound(corev1.Resource("namespaces"), "")
+)
 
 // hubServer is the management cluster: the hub's election (a leaseServer), records,
 // policies, Clusters and the seal.
@@ -61,33 +67,25 @@ func (h *hubServer) putRecord(name string, o *v1alpha1.NamespaceLeader) *v1alpha
 	h.version++
 	h.writes++
 	h.noteHandover(h.records[name], o)
+	version := h.version
 	if o != nil {
-		stored := *o
-		stored.ResourceVersion = strconv.FormatInt(h.version, 10)
-		o = &stored
-		h.records[name] = o
+		o = new(*o)
+		o.ResourceVersion, h.records[name] = strconv.FormatInt(version, 10), o
 	} else {
 		delete(h.records, name)
 	}
 	h.history[name] = append(h.history[name], recordThen{h.w.now, o})
-	version, order := "", h.version
-	if o != nil {
-		version = o.ResourceVersion
-	}
 	for _, r := range h.w.replicas {
-		r.after(h.w.lag()+r.cacheLag, func() { r.showRecord(name, version, order) })
+		r.after(h.w.lag()+r.cacheLag, func() { r.showRecord(name, version, o == nil) })
 	}
-	if h.w.trace != nil && o != nil {
-		s := o.Spec
-		h.w.say(h.name, "record %s: %s %s epoch %d %s next=%s d=%ds lease=%s %s", name, s.State, s.Leader, s.Epoch, s.Reason,
-			s.Next, s.LeaseDurationSeconds, s.LeaseName, o.Status.Message)
-		for _, c := range o.Status.Candidates {
-			if !c.Eligible {
-				h.w.say(h.name, "  %s: %s", c.Name, c.Reason)
-			}
-		}
-	} else if h.w.trace != nil {
+	switch {
+	case h.w.trace == nil:
+	case o == nil:
 		h.w.say(h.name, "record %s is deleted", name)
+	default:
+		s := o.Spec
+		h.w.say(h.name, "record %s: %s %s epoch %d %s next=%s d=%ds lease=%s %s %+v", name, s.State, s.Leader, s.Epoch,
+			s.Reason, s.Next, s.LeaseDurationSeconds, s.LeaseName, o.Status.Message, o.Status.Candidates)
 	}
 	return o
 }
@@ -99,106 +97,85 @@ type hubClient struct {
 	r *replica
 }
 
-func (c hubClient) server() *hubServer { return c.r.w.hub }
-
 func (c hubClient) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
-	record, ok := o.(*v1alpha1.NamespaceLeader)
-	if !ok {
-		panic("the simulation has no cache for this")
-	}
-	past := c.server().history[key.Name]
-	for i := len(past) - 1; i >= 0; i-- {
-		if past[i].at > c.r.w.now-c.r.cacheLag {
+	for _, then := range slices.Backward(c.r.w.hub.history[key.Name]) {
+		if then.at > c.r.w.now-c.r.cacheLag {
 			continue
 		}
-		if past[i].record == nil {
+		if then.record == nil {
 			break
 		}
-		past[i].record.DeepCopyInto(record)
+		*o.(*v1alpha1.NamespaceLeader) = *then.record // the reader must not change what it refers to
 		return nil
 	}
-	return apierrors.NewNotFound(recordResource, key.Name)
+	return errNoRecord
 }
 
 func (c hubClient) List(_ context.Context, o client.ObjectList, _ ...client.ListOption) error {
-	list, ok := o.(*v1alpha1.LeadershipPolicyList)
-	if !ok {
-		panic("the simulation has no cache for this")
-	}
-	for _, p := range c.r.policies {
-		list.Items = append(list.Items, *p)
-	}
+	o.(*v1alpha1.LeadershipPolicyList).Items = c.r.policies // the reader must not change them
 	return nil
 }
 
 func (c hubClient) Create(_ context.Context, o client.Object, _ ...client.CreateOption) error {
-	h := c.server()
-	switch o := o.(type) {
-	case *v1alpha1.NamespaceLeader:
-		h.w.oracle.decides(c.r, o.Name)
-		out, err := call(c.r.proc, &h.machine, decideCall, func() (*v1alpha1.NamespaceLeader, error) {
-			if h.records[o.Name] != nil {
-				return nil, apierrors.NewAlreadyExists(recordResource, o.Name)
-			}
-			h.uids++
-			made := o.DeepCopy()
-			made.UID, made.Generation, made.Status = types.UID("r"+strconv.Itoa(h.uids)), 1, v1alpha1.NamespaceLeaderStatus{}
-			h.w.oracle.wrote(h.w, o.Name, nil, made)
-			return h.putRecord(o.Name, made), nil
-		})
-		if err == nil {
-			out.DeepCopyInto(o)
+	h, record := c.r.w.hub, o.(*v1alpha1.NamespaceLeader)
+	h.w.oracle.decides(c.r, record.Name)
+	out, err := call(c.r.proc, &h.machine, decideCall, func() (*v1alpha1.NamespaceLeader, error) {
+		if h.records[record.Name] != nil {
+			return nil, apierrors.NewAlreadyExists(recordResource, record.Name)
 		}
-		return err
-	default:
-		panic("the simulation cannot create this")
+		h.uids++
+		made := *record
+		made.UID, made.Generation, made.Status = types.UID("r"+strconv.Itoa(h.uids)), 1, v1alpha1.NamespaceLeaderStatus{}
+		h.w.oracle.wrote(h.w, made.Name, nil, &made)
+		return h.putRecord(made.Name, &made), nil
+	})
+	if err == nil {
+		*record = *out
 	}
+	return err
 }
 
 // Update stores the seal, or a record without its status.
 func (c hubClient) Update(_ context.Context, o client.Object, _ ...client.UpdateOption) error {
-	h := c.server()
+	h := c.r.w.hub
 	if record, ok := o.(*v1alpha1.NamespaceLeader); ok {
 		return h.update(c.r, record, func(stored, sent *v1alpha1.NamespaceLeader) {
 			stored.ObjectMeta, stored.Spec = sent.ObjectMeta, sent.Spec
 			stored.Generation++
 		})
 	}
-	_, err := call(c.r.proc, &h.machine, decideCall, func() (struct{}, error) {
-		switch o := o.(type) {
-		case *corev1.Secret:
-			if o.ResourceVersion != h.secret.ResourceVersion {
-				return struct{}{}, apierrors.NewConflict(corev1.Resource("secrets"), o.Name, errRefused)
-			}
-			h.version++
-			stored := o.DeepCopy()
-			stored.ResourceVersion = strconv.FormatInt(h.version, 10)
-			h.secret = stored
-			h.markChanged(seal.MarkOf(stored))
-		default:
-			panic("the simulation cannot update this")
+	secret := o.(*corev1.Secret)
+	return invoke(c.r.proc, &h.machine, decideCall, func() error {
+		if secret.ResourceVersion != h.secret.ResourceVersion {
+			return apierrors.NewConflict(corev1.Resource("secrets"), secret.Name, errRefused)
 		}
-		return struct{}{}, nil
+		h.version++
+		h.secret = secret.DeepCopy()
+		h.secret.ResourceVersion = strconv.FormatInt(h.version, 10)
+		h.markChanged(seal.MarkOf(h.secret))
+		return nil
 	})
-	return err
 }
 
 func (c hubClient) Delete(_ context.Context, o client.Object, opts ...client.DeleteOption) error {
-	h := c.server()
+	h := c.r.w.hub
 	options := (&client.DeleteOptions{}).ApplyOptions(opts)
-	_, err := call(c.r.proc, &h.machine, decideCall, func() (struct{}, error) {
-		old := h.records[o.GetName()]
-		switch pre := options.Preconditions; {
+	return invoke(c.r.proc, &h.machine, decideCall, func() error {
+		switch old := h.records[o.GetName()]; {
 		case old == nil:
-			return struct{}{}, apierrors.NewNotFound(recordResource, o.GetName())
-		case pre != nil && (pre.UID != nil && *pre.UID != old.UID ||
-			pre.ResourceVersion != nil && *pre.ResourceVersion != old.ResourceVersion):
-			return struct{}{}, apierrors.NewConflict(recordResource, o.GetName(), errRefused)
+			return errNoRecord
+		case !isMet(options.Preconditions, old):
+			return apierrors.NewConflict(recordResource, o.GetName(), errRefused)
 		}
 		h.putRecord(o.GetName(), nil)
-		return struct{}{}, nil
+		return nil
 	})
-	return err
+}
+
+// isMet reports whether an object is the one that the preconditions of its deletion name.
+func isMet(pre *metav1.Preconditions, o client.Object) bool {
+	return pre == nil || (pre.UID == nil || *pre.UID == o.GetUID()) &&
+		(pre.ResourceVersion == nil || *pre.ResourceVersion == o.GetResourceVersion())
 }
 
 func (c hubClient) Status() client.SubResourceWriter { return statusClient{r: c.r} }
@@ -218,13 +195,13 @@ func (c statusClient) Update(_ context.Context, o client.Object, _ ...client.Sub
 func (h *hubServer) update(
 	r *replica, o *v1alpha1.NamespaceLeader, change func(stored, sent *v1alpha1.NamespaceLeader),
 ) error {
-	sent := o.DeepCopy()
+	sent := new(*o) // what it refers to is never changed
 	h.w.oracle.decides(r, sent.Name)
 	out, err := call(r.proc, &h.machine, decideCall, func() (*v1alpha1.NamespaceLeader, error) {
 		old := h.records[sent.Name]
 		switch {
 		case old == nil:
-			return nil, apierrors.NewNotFound(recordResource, sent.Name)
+			return nil, errNoRecord
 		case sent.UID != old.UID, sent.ResourceVersion != "" && sent.ResourceVersion != old.ResourceVersion:
 			return nil, apierrors.NewConflict(recordResource, sent.Name, errRefused)
 		}
@@ -235,7 +212,7 @@ func (h *hubServer) update(
 		return h.putRecord(sent.Name, &stored), nil
 	})
 	if err == nil {
-		out.DeepCopyInto(o)
+		*o = *out
 	}
 	return err
 }
@@ -248,29 +225,23 @@ type liveReader struct {
 
 func (c liveReader) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
 	h := c.r.w.hub
-	found, err := call(c.r.proc, &h.machine, decideCall, func() (client.Object, error) {
-		switch o.(type) {
-		case *v1alpha1.NamespaceLeader:
-			if r := h.records[key.Name]; r != nil {
-				return r, nil
-			}
-		case *corev1.Secret:
-			if key.Name == seal.SecretName {
-				return h.secret, nil
-			}
+	if secret, ok := o.(*corev1.Secret); ok {
+		found, err := call(c.r.proc, &h.machine, decideCall, func() (*corev1.Secret, error) { return h.secret, nil })
+		if err == nil {
+			found.DeepCopyInto(secret)
 		}
-		return nil, apierrors.NewNotFound(recordResource, key.Name)
-	})
-	if err != nil {
 		return err
 	}
-	switch found := found.(type) {
-	case *v1alpha1.NamespaceLeader:
-		found.DeepCopyInto(o.(*v1alpha1.NamespaceLeader))
-	case *corev1.Secret:
-		found.DeepCopyInto(o.(*corev1.Secret))
+	found, err := call(c.r.proc, &h.machine, decideCall, func() (*v1alpha1.NamespaceLeader, error) {
+		if r := h.records[key.Name]; r != nil {
+			return r, nil
+		}
+		return nil, errNoRecord
+	})
+	if err == nil {
+		*o.(*v1alpha1.NamespaceLeader) = *found
 	}
-	return nil
+	return err
 }
 
 // silent is an event recorder that nobody reads.

@@ -18,7 +18,10 @@ import (
 	"github.com/leasecast/leasecast/hub/publish"
 )
 
-var leaseResource = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+var (
+	leaseResource  = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+	readerSelector = publish.ReaderSelector().String()
+)
 
 // leaseServer holds Leases as an API server does. Stored objects are never changed.
 type leaseServer struct {
@@ -31,8 +34,8 @@ type leaseServer struct {
 	restored int      // how often
 	watchers []*watcher
 	noted    func(old, obj *coordinationv1.Lease)
-	deny     func(types.NamespacedName) error // writes, if it is there
-	refuse   func(types.NamespacedName) error // reads and lists, likewise
+	deny     func(types.NamespacedName) error // writes
+	refuse   func(types.NamespacedName) error // reads and lists
 }
 
 // space is a namespace: how often it was made, whether it is going away, and its labels.
@@ -53,7 +56,7 @@ type backup struct {
 	version int64
 	leases  map[types.NamespacedName]*coordinationv1.Lease
 	spaces  map[string]space
-	fences  []*storedFence
+	fences  []storedFence
 }
 
 func (m *member) snapshot() backup {
@@ -84,9 +87,7 @@ func (s *leaseServer) put(key types.NamespacedName, obj *coordinationv1.Lease, u
 	s.version++
 	stored.Namespace, stored.Name, stored.UID, stored.ResourceVersion = key.Namespace, key.Name, uid,
 		strconv.FormatInt(s.version, 10)
-	if s.noted != nil {
-		s.noted(s.leases[key], &stored)
-	}
+	s.noted(s.leases[key], &stored)
 	s.leases[key] = &stored
 	s.changed(key, &stored)
 	return &stored
@@ -104,10 +105,8 @@ func (s *leaseServer) changed(key types.NamespacedName, obj *coordinationv1.Leas
 
 func (s *leaseServer) create(key types.NamespacedName, obj *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	ns, ok := s.spaces[key.Namespace]
-	if s.deny != nil {
-		if err := s.deny(key); err != nil {
-			return nil, err
-		}
+	if err := s.deny(key); err != nil {
+		return nil, err
 	}
 	switch {
 	case !ok && !isRegistration(obj):
@@ -125,10 +124,8 @@ func (s *leaseServer) create(key types.NamespacedName, obj *coordinationv1.Lease
 // that does not exist, as the real API server does.
 func (s *leaseServer) update(key types.NamespacedName, obj *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	old := s.leases[key]
-	if s.deny != nil {
-		if err := s.deny(key); err != nil {
-			return nil, err
-		}
+	if err := s.deny(key); err != nil {
+		return nil, err
 	}
 	switch {
 	case old == nil && obj.UID == "":
@@ -148,8 +145,7 @@ func (s *leaseServer) remove(key types.NamespacedName, pre *metav1.Preconditions
 	switch {
 	case old == nil:
 		return apierrors.NewNotFound(leaseResource, key.Name)
-	case pre != nil && (pre.UID != nil && *pre.UID != old.UID ||
-		pre.ResourceVersion != nil && *pre.ResourceVersion != old.ResourceVersion):
+	case !isMet(pre, old):
 		return apierrors.NewConflict(leaseResource, key.Name, errRefused)
 	}
 	delete(s.leases, key)
@@ -158,12 +154,14 @@ func (s *leaseServer) remove(key types.NamespacedName, pre *metav1.Preconditions
 	return nil
 }
 
-// unread says why a read is refused, or nil.
-func (s *leaseServer) unread(key types.NamespacedName) error {
-	if s.refuse == nil {
-		return nil
+// newLeaseServer makes one that refuses nothing.
+func (w *world) newLeaseServer(id int, name string) leaseServer {
+	accept := func(types.NamespacedName) error { return nil }
+	return leaseServer{
+		machine: machine{w: w, id: id, name: name}, deny: accept, refuse: accept,
+		leases: map[types.NamespacedName]*coordinationv1.Lease{}, spaces: map[string]space{},
+		noted: func(_, _ *coordinationv1.Lease) {},
 	}
-	return s.refuse(key)
 }
 
 // leaseClient is the client of one process.
@@ -198,7 +196,7 @@ func (a leaseAPI) tell(verb string, key types.NamespacedName, obj *coordinationv
 
 func (a leaseAPI) Get(_ context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
 	return call(a.p, &a.server.machine, a.timeout, func() (*coordinationv1.Lease, error) {
-		if err := a.server.unread(a.key(name)); err != nil {
+		if err := a.server.refuse(a.key(name)); err != nil {
 			return nil, err
 		}
 		if l := a.server.leases[a.key(name)]; l != nil {
@@ -231,15 +229,12 @@ func (a leaseAPI) Update(
 
 func (a leaseAPI) Delete(_ context.Context, name string, o metav1.DeleteOptions) error {
 	a.p.w.say(a.p.name, "sends delete to %s: %s/%s", a.server.name, a.namespace, name)
-	_, err := call(a.p, &a.server.machine, a.timeout, func() (struct{}, error) {
-		return struct{}{}, a.server.remove(a.key(name), o.Preconditions)
-	})
-	return err
+	return invoke(a.p, &a.server.machine, a.timeout, func() error { return a.server.remove(a.key(name), o.Preconditions) })
 }
 
 func (a leaseAPI) List(_ context.Context, o metav1.ListOptions) (*coordinationv1.LeaseList, error) {
 	match := managed
-	if o.LabelSelector == publish.ReaderSelector().String() {
+	if o.LabelSelector == readerSelector {
 		match = isRegistration
 	}
 	timeout := a.list
@@ -247,13 +242,13 @@ func (a leaseAPI) List(_ context.Context, o metav1.ListOptions) (*coordinationv1
 		timeout = time.Duration(*o.TimeoutSeconds) * time.Second
 	}
 	return call(a.p, &a.server.machine, timeout, func() (*coordinationv1.LeaseList, error) {
-		if err := a.server.unread(a.key("")); err != nil {
+		if err := a.server.refuse(a.key("")); err != nil {
 			return nil, err
 		}
 		list := &coordinationv1.LeaseList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(a.server.version, 10)}}
 		state := a.server.leases
 		if o.ResourceVersion != "" { // from a cache, with whatever version
-			state = a.server.then(a.p.w.now - a.p.w.between(0, a.p.w.timings.Duration))
+			state, _ = a.server.then(a.p.w.now - a.p.w.between(0, a.p.w.timings.Duration))
 		}
 		for _, key := range sortedKeys(state) {
 			if l := state[key]; match(l) {
@@ -266,18 +261,17 @@ func (a leaseAPI) List(_ context.Context, o metav1.ListOptions) (*coordinationv1
 
 func managed(l *coordinationv1.Lease) bool { return l.Labels[v1alpha1.ManagedLabel] == "true" }
 
-// then is the state at an earlier time, as far as the server remembers.
-func (s *leaseServer) then(at time.Duration) map[types.NamespacedName]*coordinationv1.Lease {
-	state := map[types.NamespacedName]*coordinationv1.Lease{}
-	for _, c := range s.log {
-		if c.at > at {
-			break
-		}
-		if state[c.key] = c.lease; c.lease == nil {
+// then is the state at an earlier time, as far as the server remembers, and the index of the next change in its log.
+func (s *leaseServer) then(at time.Duration) (state map[types.NamespacedName]*coordinationv1.Lease, next int) {
+	state = map[types.NamespacedName]*coordinationv1.Lease{}
+	for ; next < len(s.log) && s.log[next].at <= at; next++ {
+		if c := s.log[next]; c.lease != nil {
+			state[c.key] = c.lease
+		} else {
 			delete(state, c.key)
 		}
 	}
-	return state
+	return state, next
 }
 
 // watcher is an informer on the managed Leases of a server, or on others.
@@ -355,7 +349,7 @@ func (wt *watcher) deliver() {
 	wt.busy = false
 	switch w := wt.p.w; {
 	case wt.listing, wt.stopped:
-	case wt.cut(), wt.p.muted:
+	case !wt.sees():
 		wt.p.after(w.between(50*time.Millisecond, 200*time.Millisecond), wt.kick)
 	default:
 		for ; wt.next < len(wt.server.log); wt.next++ {
@@ -365,10 +359,7 @@ func (wt *watcher) deliver() {
 	}
 }
 
-func (wt *watcher) cut() bool {
-	l := wt.p.link(&wt.server.machine)
-	return l.noAnswers || l.noRequests || wt.server.down || wt.server.frozen > wt.p.w.now
-}
+func (wt *watcher) sees() bool { return !wt.p.muted && wt.p.reaches(&wt.server.machine) }
 
 func (wt *watcher) show(key types.NamespacedName, obj *coordinationv1.Lease) {
 	switch {
@@ -397,17 +388,12 @@ func (wt *watcher) relist(stale time.Duration) {
 		if wt.stopped {
 			return
 		}
-		if wt.cut() || wt.p.muted {
+		if !wt.sees() {
 			wt.p.after(100*time.Millisecond, func() { wt.relist(stale) })
 			return
 		}
-		state := map[types.NamespacedName]*coordinationv1.Lease{}
-		wt.next = 0
-		for ; wt.next < len(wt.server.log) && wt.server.log[wt.next].at <= w.now-stale; wt.next++ {
-			c := wt.server.log[wt.next]
-			state[c.key] = c.lease
-		}
-		if stale > 0 {
+		state, next := wt.server.then(w.now - stale)
+		if wt.next = next; stale > 0 {
 			w.say(wt.p.name, "lists %s as it was %v ago", wt.server.name, stale)
 		}
 		wt.replacing = true

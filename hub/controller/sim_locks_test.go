@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -109,12 +111,7 @@ func (w *world) drawLocks() {
 
 // restatedFault has a policy state other durations of a lock, none shorter than the truth.
 var restatedFault = fault{name: "a policy states another stop time of a fenced lock", do: func(w *world) {
-	l, more := pick(w.rng, w.locks), int32(w.rng.IntN(mostMore+1))
-	for _, p := range w.hub.policies {
-		if w.fences(p.Name, l) {
-			w.refence(p.Name, w.restated(p.Name, l, more))
-		}
-	}
+	w.restate(pick(w.rng, w.locks), int32(w.rng.IntN(mostMore+1)))
 }, edits: true}
 
 // shortenedFault has people start the controllers of a lock with shorter durations, and state them. Where the hub does
@@ -138,15 +135,6 @@ var shortenedFault = fault{name: "controllers are started with shorter durations
 		}
 	}, edits: true}
 
-// killElected kills the elected replica.
-func (w *world) killElected() {
-	for _, r := range w.replicas {
-		if r.working && w.faulty {
-			r.crash()
-		}
-	}
-}
-
 // cutLeader cuts the cluster that leads by a lock's policy off from all replicas, for longer than its term lasts.
 func (w *world) cutLeader(l *stockLock) {
 	for policy := range w.homes {
@@ -160,8 +148,11 @@ func (w *world) cutLeader(l *stockLock) {
 
 // fences reports whether a policy fences a lock.
 func (w *world) fences(policy string, l *stockLock) bool {
-	return slices.ContainsFunc(w.fenced[policy], func(f v1alpha1.LockFence) bool { return f.Name == l.Name })
+	return slices.ContainsFunc(w.fenced[policy], l.is)
 }
+
+// is reports whether a fence is that of the lock.
+func (l *stockLock) is(f v1alpha1.LockFence) bool { return f.Name == l.Name }
 
 // shorten has the controllers of a lock started with the shortest durations.
 func (w *world) shorten(l *stockLock) {
@@ -171,22 +162,18 @@ func (w *world) shorten(l *stockLock) {
 	l.shortened = true
 	l.stockElector = stockElector{lease: 3 * time.Second, renew: 2 * time.Second, retry: time.Second, request: time.Second}
 	w.say("FAULT", "%s has shorter durations", l.Name)
-	for _, p := range w.hub.policies {
-		if w.fences(p.Name, l) {
-			w.refence(p.Name, w.restated(p.Name, l, 0))
-		}
-	}
+	w.restate(l, 0)
 }
 
-// restated are the locks of a policy, one of them with another statement.
-func (w *world) restated(policy string, l *stockLock, more int32) []v1alpha1.LockFence {
-	of := slices.Clone(w.fenced[policy])
-	for i := range of {
-		if of[i].Name == l.Name {
+// restate has the policies that fence a lock state its durations, and so many seconds more.
+func (w *world) restate(l *stockLock, more int32) {
+	for _, p := range w.hub.policies {
+		of := slices.Clone(w.fenced[p.Name])
+		if i := slices.IndexFunc(of, l.is); i >= 0 {
 			of[i] = l.stated(more)
+			w.refence(p.Name, of)
 		}
 	}
-	return of
 }
 
 // refence has a policy fence these locks, and no others.
@@ -197,12 +184,8 @@ func (w *world) refence(policy string, of []v1alpha1.LockFence) {
 
 // setFenced notes what a policy fences from its next edit on.
 func (w *world) setFenced(policy string, of []v1alpha1.LockFence) {
-	all := map[string][]v1alpha1.LockFence{}
-	for name, before := range w.fenced {
-		all[name] = before
-	}
-	all[policy] = of
-	w.fenced = all
+	w.fenced = maps.Clone(w.fenced) // the first of these maps is also w.homes
+	w.fenced[policy] = of
 }
 
 // fence writes into a policy what it fences.
@@ -216,4 +199,128 @@ func (w *world) fence(p *v1alpha1.LeadershipPolicy) {
 var simLock = v1alpha1.LockFence{
 	Namespace: "stock", Name: "stock", LeaseDurationSeconds: 3, RenewDeadlineSeconds: 2, RetryPeriodSeconds: 1,
 	RequestTimeoutSeconds: 1, ReleaseTimeoutSeconds: ptr.To[int32](0),
+}
+
+// stock is one stock controller with an elector of client-go. Its work is what the lock protects.
+type stock struct {
+	*proc
+	m            *member
+	lock         *stockLock
+	stockElector // that it was started with
+	works        bool
+	fenced       bool // its last renewal was admitted by a fence
+	server       *apiServer
+}
+
+// startStock starts a controller, and another one whenever it ends.
+func (w *world) startStock(m *member, l *stockLock) {
+	s := &stock{
+		proc: w.newProc(m.name+"-"+l.Name, w.newClock()), m: m, lock: l, stockElector: l.stockElector,
+		server: pick(w.rng, m.servers),
+	}
+	w.stocks = append(w.stocks, s)
+	s.spawn(func() {
+		for s.campaign() {
+		}
+	})
+}
+
+// restartStocks starts the controllers of a member again that have other durations now.
+func (m *member) restartStocks() {
+	for i, s := range m.w.stocks {
+		if s.m == m && s.alive && s.stockElector != s.lock.stockElector {
+			s.crash()
+			m.w.startStock(m, s.lock)
+			last := len(m.w.stocks) - 1
+			m.w.stocks[i], m.w.stocks = m.w.stocks[last], m.w.stocks[:last]
+		}
+	}
+}
+
+// campaign is one run of the elector: acquire, renew, release. It returns false when the world is over.
+func (s *stock) campaign() bool {
+	w, l := s.w, s.stockElector
+	for !s.try(0) {
+		if !s.sleep(w.between(l.retry, 2*l.retry+l.retry/5)) {
+			return false
+		}
+	}
+	s.works = true
+	s.w.say(s.name, "works, fenced: %v", s.fenced)
+	s.w.oracle.holds(s)
+	for s.renews() {
+		if !s.sleep(l.retry) {
+			return false
+		}
+	}
+	if l.releases {
+		s.release()
+	}
+	s.works = false
+	s.w.say(s.name, "stops")
+	s.stockElector = s.lock.stockElector // it is started again
+	return s.sleep(w.between(0, l.lease))
+}
+
+// renews tries until the renew deadline, and reports whether the lock was renewed.
+func (s *stock) renews() bool {
+	deadline := s.w.now + s.renew
+	for s.alive {
+		if s.try(deadline) {
+			return true
+		}
+		rest := deadline - s.w.now
+		if rest <= 0 || !s.sleep(min(rest, s.retry)) || s.w.now >= deadline {
+			return false
+		}
+	}
+	return false
+}
+
+// try takes or renews the lock. A deadline bounds it, unless it is zero.
+func (s *stock) try(deadline time.Duration) bool {
+	if s.reads || !s.works {
+		if _, err := ask(s, deadline, nothing); err != nil {
+			return false
+		}
+	}
+	fenced, err := ask(s, deadline, func() (bool, error) { return s.server.admit(s.m, s.lock) })
+	if err != nil {
+		return false
+	}
+	if s.fenced = fenced; s.works {
+		s.w.oracle.holds(s)
+	}
+	return true
+}
+
+// release gives the lock up. That is let through everywhere.
+func (s *stock) release() {
+	deadline := s.w.now + s.renew
+	if s.unbounded {
+		deadline = 0
+	}
+	if _, err := ask(s, deadline, nothing); err == nil {
+		_, _ = ask(s, deadline, nothing)
+	}
+}
+
+// ask sends one request to an API server of the member, of which each answers any. Both hang now and then: the answer
+// comes just before nobody waits for it any more.
+func ask[T any](s *stock, deadline time.Duration, apply func() (T, error)) (out T, err error) {
+	w, timeout := s.w, s.request
+	if deadline > 0 {
+		if timeout = min(timeout, deadline-w.now); timeout <= 0 {
+			return out, context.DeadlineExceeded
+		}
+	}
+	s.server = pick(w.rng, s.m.servers)
+	begin := w.now
+	out, err = call(s.proc, &s.m.machine, timeout, apply)
+	if hangs := begin + timeout - time.Millisecond - w.now; err == nil && hangs > 0 && w.faulty && w.chance(w.hanging) {
+		if !s.sleep(hangs) {
+			return out, errEnded
+		}
+	}
+	return out, err
 }

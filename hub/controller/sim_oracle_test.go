@@ -1,6 +1,9 @@
 package controller
 
 import (
+	"encoding/json"
+	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -9,7 +12,67 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/seal"
 )
+
+// oracle judges what readers may do, by their own clocks, at every instant of true
+// time. A permit ends by itself, so that it is enough to look whenever one begins.
+type oracle struct {
+	violation string
+	highest   map[string]int64   // the highest epoch permitted so far, by namespace
+	last      map[string]*member // whose it was
+	seen      int64              // the highest epoch that any reader has seen
+	overlap   bool
+	stuck     bool
+	terms     int
+	records   map[string]*recordOracle
+	// needless is how many leaders were replaced for nothing, together how often two replicas could decide.
+	needless, together, mostWrites, mostLooks int
+	// revoked is how many terms were, acknowledged how many of them their readers released in time.
+	revoked, acknowledged int
+	// candidates are the reasons that records gave for the state of clusters.
+	candidates map[reason.Reason]bool
+}
+
+func (o *oracle) check(w *world, r *reader, namespace string, p lease.Permit) {
+	if !r.may(p) || o.violation != "" {
+		return
+	}
+	if p.Epoch < o.highest[namespace] && !w.ahead {
+		o.fail(w, "%s may act for %s in epoch %d after epoch %d", r.name, namespace, p.Epoch, o.highest[namespace])
+		return
+	}
+	if p.Epoch != o.highest[namespace] {
+		o.terms++
+	} else if o.last[namespace] != r.m && !w.ahead {
+		o.fail(w, "%s may act for %s in epoch %d, which was that of %s", r.name, namespace, p.Epoch, o.last[namespace].name)
+		return
+	}
+	o.highest[namespace], o.last[namespace] = p.Epoch, r.m
+	for _, other := range w.readers {
+		if other == r || !other.alive {
+			continue
+		}
+		for key, q := range other.permits {
+			if key.Namespace == namespace && other.may(q) && (other.m != r.m || q.Epoch != p.Epoch) {
+				o.fail(w, "%s (epoch %d) and %s (epoch %d) may both act for %s", r.name, p.Epoch, other.name, q.Epoch, namespace)
+			}
+		}
+		for _, l := range other.lates {
+			if l.namespace == namespace && l.holds(other.host.read(w.now)) && (other.m != r.m || l.permit.Epoch != p.Epoch) {
+				o.fail(w, "%s (epoch %d) may act for %s while %s still does (epoch %d)", r.name, p.Epoch, namespace, other.name,
+					l.permit.Epoch)
+			}
+		}
+	}
+}
+
+func (o *oracle) fail(w *world, format string, args ...any) {
+	if o.violation == "" {
+		o.violation, o.overlap = fmt.Sprintf(format, args...), true
+		w.say("ORACLE", "%s", o.violation)
+	}
+}
 
 // writesASecond is how often a hub may write one record within a second, whatever happens: a change takes three writes,
 // and faults can bring several changes at once. More is a loop.
@@ -66,11 +129,15 @@ func (o *oracle) wrote(w *world, name string, old, now *v1alpha1.NamespaceLeader
 		most *= 4 // two replicas whose clocks differ by more than ε may both decide, until the wrong one finds out
 	}
 	if is.writes > most {
-		o.loop(w, "%s: the record was written %d times within a second", name, is.writes)
+		w.stuck("%s: the record was written %d times within a second", name, is.writes)
 	}
-	if old != nil && now.Spec.Epoch < old.Spec.Epoch && lease.PlausibleEpoch(w.start.Add(w.now), old.Spec.Epoch) &&
-		!w.steps && !w.ahead {
-		o.loop(w, "%s: the record's epoch goes back from %d to %d", name, old.Spec.Epoch, now.Spec.Epoch)
+	switch s := now.Spec; { // the API server would refuse these
+	case old != nil && s.Epoch < old.Spec.Epoch:
+		w.stuck("%s: the record's epoch goes back from %d to %d", name, old.Spec.Epoch, s.Epoch)
+	case s.State == "", s.Since == nil, s.State == v1alpha1.StateVacant && s.Leader != "",
+		s.State == v1alpha1.StateLeading &&
+			(s.Leader == "" || s.Epoch == 0 || s.LeaseDurationSeconds == 0 || s.LeaseName == ""):
+		w.stuck("%s: the record is incomplete: %+v", name, s)
 	}
 	if now.Spec.State != v1alpha1.StateLeading {
 		return
@@ -80,7 +147,7 @@ func (o *oracle) wrote(w *world, name string, old, now *v1alpha1.NamespaceLeader
 		for _, c := range now.Status.Candidates {
 			w.say("ORACLE", "%+v", c)
 		}
-		o.loop(w, "%s: %s replaces %s (%s), and nothing was wrong with it", name, now.Spec.Leader, is.leader, now.Spec.Reason)
+		w.stuck("%s: %s replaces %s (%s), and nothing was wrong with it", name, now.Spec.Leader, is.leader, now.Spec.Reason)
 	}
 	is.leader = now.Spec.Leader
 }
@@ -92,13 +159,23 @@ func (o *oracle) sends(w *world, obj *coordinationv1.Lease) {
 	if c.Hub == "" || !c.LeadsHere() {
 		return
 	}
-	data := w.hub.secret.Data
-	d, _ := time.ParseDuration(string(data["largest-lease-duration-seconds"]) + "s")
-	skew, _ := time.ParseDuration(string(data["largest-max-clock-skew"]))
-	if c.Duration > d || c.Skew > skew {
-		o.fail(w, "%s: a Lease with D %v and ε %v is sent, and the seal has %v and %v", c.Namespace, c.Duration, c.Skew, d,
-			skew)
+	if b := w.sealed(); c.Duration > b.Duration || c.Skew > b.Skew {
+		o.fail(w, "%s: a Lease with D %v and ε %v is sent, and the seal has %v and %v", c.Namespace, c.Duration, c.Skew,
+			b.Duration, b.Skew)
 	}
+}
+
+// sealed returns the largest bounds of all policies in the seal.
+func (w *world) sealed() (b seal.Bounds) {
+	var all map[string]struct{ LeaseDuration, MaxClockSkew, StopTime string }
+	_ = json.Unmarshal(w.hub.secret.Data["policies"], &all)
+	for _, texts := range all {
+		d, _ := time.ParseDuration(texts.LeaseDuration)
+		skew, _ := time.ParseDuration(texts.MaxClockSkew)
+		stop, _ := time.ParseDuration(texts.StopTime)
+		b = b.Max(seal.Bounds{Duration: d, Skew: skew, Stop: stop})
+	}
+	return b
 }
 
 // looks judges a replica that looks at a namespace to decide on it: one that does so again and again, without waiting
@@ -111,15 +188,73 @@ func (o *oracle) looks(r *replica, name string, d *decision) {
 		o.mostLooks = d.looks
 	}
 	if d.looks > looksASecond {
-		o.loop(r.w, "%s: %s has looked at it %d times within a second", name, r.name, d.looks)
+		r.w.stuck("%s: %s has looked at it %d times within a second", name, r.name, d.looks)
 	}
 }
-
-// loop tells of a hub that does what it need not do.
-func (o *oracle) loop(w *world, format string, args ...any) { w.stuck(format, args...) }
 
 // mayDecide reports whether the replica has the right to decide now, and knows that no earlier one has it.
 func (r *replica) mayDecide() bool {
 	now := r.host.read(r.w.now)
 	return r.tenure.MayWrite(now) && r.tenure.Overlap(now, r.w.timings.Skew) == 0
+}
+
+// holds judges a controller whose lock was just admitted: where fences have admitted two, one works too long. Where all
+// members are reached and take their fences, nobody works beside one that a fence has admitted.
+func (o *oracle) holds(s *stock) {
+	if !s.works || !s.fenced && !s.w.allFenced {
+		return
+	}
+	for _, other := range s.w.stocks {
+		bothFenced, oneFenced := s.fenced && other.fenced, s.fenced || other.fenced
+		if other.lock == s.lock && other.m != s.m && other.works && other.alive &&
+			(bothFenced || oneFenced && s.w.allFenced) {
+			o.fail(s.w, "%s and %s both work under the lock %s", s.name, other.name, s.lock)
+		}
+	}
+}
+
+// plans judges a record that begins to replace a leader because people asked for another one: not while the replica
+// that writes it has known since before its decision that a fence of the leader is missing.
+func (o *oracle) plans(r *replica, name string, old, now *v1alpha1.NamespaceLeader) {
+	if old == nil || old.Spec.State != v1alpha1.StateLeading || now.Spec.State != v1alpha1.StateDraining ||
+		now.Spec.Reason != reason.PriorityChanged {
+		return
+	}
+	i := slices.IndexFunc(r.contacts, func(ct *contact) bool { return ct.m.name == old.Spec.Leader })
+	if i < 0 || r.contacts[i].worker == nil {
+		return
+	}
+	for fence, is := range r.contacts[i].worker.found {
+		if is.err != nil && is.missed < r.decisions[name].began && is.policy == now.Spec.Policy {
+			r.w.stuck("%s: %s is replaced as planned, and its fence %s is missing", name, old.Spec.Leader, fence)
+		}
+	}
+}
+
+// judgeFast asks whether the namespaces without locks have a leader as soon as if nobody had one.
+func (w *world) judgeFast() {
+	if len(w.locks) == 0 || w.jumped || w.ahead {
+		return
+	}
+	w.run(w.length() - 2*w.stops)
+	for _, policy := range policyNames[:len(w.spaces)] {
+		if ns := w.homeOf(policy)[0]; len(w.homes[policy]) == 0 && w.leader(ns) == nil {
+			w.stuck("%s: nobody leads yet, and no lock is fenced there", ns)
+		}
+	}
+}
+
+// judgeLocks asks whether each fenced lock is held where its leader is, and nowhere else.
+func (w *world) judgeLocks() {
+	for _, s := range w.stocks {
+		if w.members[s.m.index] != s.m {
+			continue // the hub does not reach what was behind a Cluster once
+		}
+		for policy := range w.homes {
+			r := w.leader(w.homeOf(policy)[0])
+			if r != nil && w.fences(policy, s.lock) && w.isMended(policy) && s.works != (r.m == s.m) {
+				w.stuck("%s leads %s, and whether %s works is %v", r.m.name, w.homeOf(policy)[0], s.name, s.works)
+			}
+		}
+	}
 }

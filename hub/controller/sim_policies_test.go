@@ -3,11 +3,14 @@ package controller
 import (
 	"encoding/json"
 	"slices"
+	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/guard"
 )
 
 // policyNames are those of the policies that a world begins with: one for all namespaces, or one for each where locks
@@ -160,4 +163,179 @@ func (w *world) restorePolicies() {
 			w.putPolicy(is)
 		}
 	}
+}
+
+// The edits of policies that change who is fenced by whom.
+
+var (
+	// rivalsWorld has policies that claim namespaces which others own, with locks of their own or with those of the
+	// others.
+	rivalsWorld = special{"policies claim what others own", func(w *world) {
+		w.drawLocks()
+		w.kinds = append(w.kinds, rivalFault, rivalFault, behindFault)
+	}}
+	// movesWorld has locks that move from one policy to another, and policies whose namespaces change.
+	movesWorld = special{"locks and policies move to other namespaces", func(w *world) {
+		w.twoSpaces()
+		w.drawLocks()
+		w.kinds = append(w.kinds, movedLockFault, movedLockFault, swappedFault, unfencedFault, behindFault)
+	}}
+	// invalidWorld has policies that turn invalid.
+	invalidWorld = special{"policies turn invalid", func(w *world) {
+		w.drawLocks()
+		w.kinds = slices.DeleteFunc(w.kinds, func(f fault) bool {
+			return f.loses || strings.Contains(f.name, "the policy is")
+		})
+		if w.quiet, w.staysInvalid = true, w.chance(0.5); w.staysInvalid {
+			w.only(hubsOwn) // a hub that never saw a valid version chooses nobody else
+		}
+		w.kinds = append(w.kinds, invalidFault, invalidFault)
+	}}
+	// unfenceableWorld has members that refuse fences, or in which somebody removes them, or the guard.
+	unfenceableWorld = special{"members refuse fences, or lose them", func(w *world) {
+		w.drawLocks()
+		w.kinds = append(w.kinds, refusingFault, refusingFault, removedFault, unguardedFault, priorityFault)
+	}}
+)
+
+// twoSpaces has the world have two namespaces.
+func (w *world) twoSpaces() { w.spaces = []string{"ns1", "ns2"} }
+
+// rivalFault makes a policy that claims a namespace with an owner, or deletes it. Half of them are older than the
+// owner: a policy that is restored from a backup keeps its age.
+var rivalFault = fault{name: "a policy claims a namespace that another one owns", do: func(w *world) {
+	const name = "rival"
+	if w.policy(name) != nil {
+		w.dropPolicy(name)
+		return
+	}
+	if w.setFenced(name, nil); w.chance(0.6) {
+		w.setFenced(name, []v1alpha1.LockFence{pick(w.rng, w.locks).stated(0)})
+	}
+	made := 0
+	if w.chance(0.5) {
+		w.made++
+		made = w.made
+	}
+	w.putPolicy(w.newPolicy(name, made, []string{pick(w.rng, w.spaces)}, pick(w.rng, w.durations), w.someLeaseName()))
+}, edits: true}
+
+// movedLockFault moves a lock from the policy that fences it to the other one, in one order or the other.
+var movedLockFault = fault{name: "a lock moves to another policy", do: func(w *world) {
+	l := pick(w.rng, w.locks)
+	from, to := policyNames[0], policyNames[1]
+	if !w.fences(from, l) {
+		from, to = to, from
+	}
+	steps := []func(){
+		func() { w.refence(from, w.fencedBut(from, l)) },
+		func() { w.refence(to, append(w.fencedBut(to, l), l.stated(0))) },
+	}
+	if w.chance(0.5) {
+		slices.Reverse(steps)
+	}
+	steps[0]()
+	w.after(w.between(0, 2*time.Second), func() {
+		if w.faulty {
+			steps[1]()
+		}
+	})
+}, edits: true}
+
+// fencedBut are the locks of a policy but one.
+func (w *world) fencedBut(policy string, l *stockLock) []v1alpha1.LockFence {
+	return slices.DeleteFunc(slices.Clone(w.fenced[policy]), l.is)
+}
+
+// swappedFault has the two policies manage each other's namespace.
+var swappedFault = fault{name: "two policies change places", do: func(w *world) {
+	steps := []func(){}
+	for i, name := range policyNames {
+		steps = append(steps, func() {
+			w.editPolicyNamed(name, func(p *v1alpha1.LeadershipPolicy) {
+				other := w.homeOf(policyNames[1-i])
+				if slices.Equal(p.Spec.Namespaces.Names, other) {
+					other = w.homeOf(name)
+				}
+				p.Spec.Namespaces.Names = other
+			})
+		})
+	}
+	steps[0]()
+	w.after(w.between(0, 3*time.Second), func() {
+		if w.faulty {
+			steps[1]()
+		}
+	})
+}, edits: true}
+
+// unfencedFault has a policy fence a lock no more, for a moment or for long.
+var unfencedFault = fault{name: "a policy fences a lock no more, for a while", do: func(w *world) {
+	l := pick(w.rng, w.locks)
+	for _, name := range policyNames {
+		if !w.fences(name, l) {
+			continue
+		}
+		w.refence(name, w.fencedBut(name, l))
+		w.after(w.between(0, pick(w.rng, []time.Duration{2, 10})*time.Second), func() {
+			if w.faulty && !w.fences(policyNames[0], l) && !w.fences(policyNames[1], l) {
+				w.refence(name, append(w.fencedBut(name, l), l.stated(0)))
+			}
+		})
+		return
+	}
+}, edits: true}
+
+// invalidFault makes a policy invalid, or valid again.
+var invalidFault = fault{name: "a policy turns invalid, or valid again", do: func(w *world) {
+	p := w.somePolicy()
+	if p == nil {
+		return
+	}
+	valid := p.Spec.Timings.RenewIntervalMilliseconds > 0
+	what := w.rng.IntN(2)
+	w.editPolicyNamed(p.Name, func(p *v1alpha1.LeadershipPolicy) {
+		w.setValid(p)
+		switch {
+		case !valid || p.Spec.Fencing == nil && what == 0:
+		case what == 0:
+			p.Spec.Fencing.LeaderElectionLocks[0].Name = p.LeaseName()
+			p.Spec.Timings.RenewIntervalMilliseconds = 0
+		default:
+			p.Spec.Timings.RenewIntervalMilliseconds = 0
+		}
+	})
+}, edits: true}
+
+// setValid takes back what makes a policy invalid.
+func (w *world) setValid(p *v1alpha1.LeadershipPolicy) {
+	p.Spec.Timings.RenewIntervalMilliseconds = int32(w.timings.Renew / time.Millisecond)
+	w.fence(p)
+}
+
+// refusingFault has a member refuse to store and to remove fences, for a while.
+var refusingFault = fault{name: "a member refuses fences", do: func(w *world) {
+	m := pick(w.rng, w.members)
+	m.unfenceable = w.now + w.between(time.Second, 20*time.Second)
+	if w.chance(0.5) {
+		m.loseFences()
+	}
+}, member: true}
+
+// removedFault has somebody remove all fences of a member.
+var removedFault = fault{name: "somebody removes the fences of a member", do: func(w *world) {
+	pick(w.rng, w.members).loseFences()
+}, member: true}
+
+// unguardedFault has somebody remove the guard of a member's Leases, for a while.
+var unguardedFault = fault{name: "the guard of a member is not in force", do: func(w *world) {
+	m := pick(w.rng, w.members)
+	m.unguarded = w.now + w.between(time.Second, 20*time.Second)
+	m.spacesChanged() // so that replicas look again
+	w.after(m.unguarded-w.now, m.spacesChanged)
+}, member: true}
+
+// loseFences removes all fences.
+func (m *member) loseFences() {
+	m.removeFences(func(guard.Fence) bool { return false })
 }

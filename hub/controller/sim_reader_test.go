@@ -10,7 +10,6 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
-	"github.com/leasecast/leasecast/api/reason"
 )
 
 // member is one member cluster: an API server, and its name.
@@ -22,19 +21,18 @@ type member struct {
 	away        time.Duration // until then replicas that start cannot reach it
 	revoked     time.Duration // when a leader's Lease gave way to nobody's last
 	servers     []*apiServer
-	fences      []*storedFence
-	unfenceable time.Duration // until then it refuses to store a fence, and to remove one
-	unguarded   time.Duration // until then the guard of its Leases is not in force
+	fences      []storedFence
+	unfenceable time.Duration            // until then it refuses to store a fence, and to remove one
+	unguarded   time.Duration            // until then the guard of its Leases is not in force
+	probed      func() (struct{}, error) // answersProbe, bound once
 }
 
 func (m *member) identity() string { return lease.Identity(m.name, simFleet) }
 
 func (w *world) newMember(i int) *member {
 	name := "m" + strconv.Itoa(i)
-	m := &member{index: i, uid: "uid-" + name}
-	m.machine = machine{w: w, id: i + 1, name: name}
-	m.leases = map[types.NamespacedName]*coordinationv1.Lease{}
-	m.spaces, m.noted = map[string]space{}, m.noteRevocation
+	m := &member{index: i, uid: "uid-" + name, leaseServer: w.newLeaseServer(i+1, name)}
+	m.noted, m.probed = m.noteRevocation, m.answersProbe
 	if len(w.locks) > 0 {
 		m.servers = w.newServers()
 	}
@@ -47,7 +45,7 @@ type reader struct {
 	m       *member
 	number  int
 	rules   map[types.NamespacedName]*lease.Reader
-	permits map[string]lease.Permit // by namespace
+	permits map[types.NamespacedName]lease.Permit // by Lease
 	wt      *watcher
 	reg     *registration // nil: it does not register
 	lates   []*late
@@ -56,7 +54,7 @@ type reader struct {
 func (w *world) newReader(m *member, number int, host *hostClock) *reader {
 	r := &reader{
 		proc: w.newProc(fmt.Sprintf("%s-r%d", m.name, number), host), m: m, number: number,
-		rules: map[types.NamespacedName]*lease.Reader{}, permits: map[string]lease.Permit{},
+		rules: map[types.NamespacedName]*lease.Reader{}, permits: map[types.NamespacedName]lease.Permit{},
 	}
 	if w.acknowledged {
 		r.register()
@@ -91,86 +89,25 @@ func (r *reader) gone(key types.NamespacedName) {
 }
 
 func (r *reader) permitted(key types.NamespacedName, p lease.Permit) {
-	place := key.Namespace + "/" + key.Name
-	before := r.permits[place]
+	before := r.permits[key]
 	if r.reg != nil && !r.reg.trusts {
 		p = lease.Permit{}
 	}
 	if before.Epoch != p.Epoch {
-		r.stop(place, key.Namespace, before)
+		r.stop(key, before)
 	}
-	r.permits[place] = p
+	r.permits[key] = p
 	if r.w.trace != nil && before != p {
-		r.w.say(r.name, "%s: may act in epoch %d for %v", place, p.Epoch, p.Remaining(r.host.read(r.w.now)))
+		r.w.say(r.name, "%s: may act in epoch %d for %v", key, p.Epoch, p.Remaining(r.host.read(r.w.now)))
 	}
 	r.w.oracle.check(r.w, r, key.Namespace, p)
-}
-
-// oracle judges what readers may do, by their own clocks, at every instant of true
-// time. A permit ends by itself, so that it is enough to look whenever one begins.
-type oracle struct {
-	violation string
-	highest   map[string]int64   // the highest epoch permitted so far, by namespace
-	last      map[string]*member // whose it was
-	seen      int64              // the highest epoch that any reader has seen
-	overlap   bool
-	stuck     bool
-	terms     int
-	records   map[string]*recordOracle
-	// needless is how many leaders were replaced for nothing, together how often two replicas could decide.
-	needless, together, mostWrites, mostLooks int
-	// revoked is how many terms were, acknowledged how many of them their readers released in time.
-	revoked, acknowledged int
-	// candidates are the reasons that records gave for the state of clusters.
-	candidates map[reason.Reason]bool
-}
-
-func (o *oracle) check(w *world, r *reader, namespace string, p lease.Permit) {
-	if !r.may(p) || o.violation != "" {
-		return
-	}
-	if p.Epoch < o.highest[namespace] && !w.ahead {
-		o.fail(w, "%s may act for %s in epoch %d after epoch %d", r.name, namespace, p.Epoch, o.highest[namespace])
-		return
-	}
-	if p.Epoch != o.highest[namespace] {
-		o.terms++
-	} else if o.last[namespace] != r.m && !w.ahead {
-		o.fail(w, "%s may act for %s in epoch %d, which was that of %s", r.name, namespace, p.Epoch, o.last[namespace].name)
-		return
-	}
-	o.highest[namespace], o.last[namespace] = p.Epoch, r.m
-	for _, other := range w.readers {
-		if other == r || !other.alive {
-			continue
-		}
-		for place, q := range other.permits {
-			if (place == namespace+"/"+leaseNames[0] || place == namespace+"/"+leaseNames[1]) && other.may(q) &&
-				(other.m != r.m || q.Epoch != p.Epoch) {
-				o.fail(w, "%s (epoch %d) and %s (epoch %d) may both act for %s", r.name, p.Epoch, other.name, q.Epoch, namespace)
-			}
-		}
-		for _, l := range other.lates {
-			if l.namespace == namespace && l.holds(other.host.read(w.now)) && (other.m != r.m || l.permit.Epoch != p.Epoch) {
-				o.fail(w, "%s (epoch %d) may act for %s while %s still does (epoch %d)", r.name, p.Epoch, namespace, other.name,
-					l.permit.Epoch)
-			}
-		}
-	}
-}
-
-func (o *oracle) fail(w *world, format string, args ...any) {
-	if o.violation == "" {
-		o.violation, o.overlap = fmt.Sprintf(format, args...), true
-		w.say("ORACLE", "%s", o.violation)
-	}
 }
 
 // leader returns the reader that may act for a namespace now.
 func (w *world) leader(namespace string) *reader {
 	for _, r := range w.readers {
 		for _, name := range leaseNames {
-			if r.may(r.permits[namespace+"/"+name]) {
+			if r.may(r.permits[types.NamespacedName{Namespace: namespace, Name: name}]) {
 				return r
 			}
 		}

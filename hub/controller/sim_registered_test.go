@@ -33,10 +33,12 @@ type registration struct {
 	sent   time.Duration         // boot reading of the last confirmation
 	made   time.Duration         // true time
 	trusts bool
-	over   map[string]int64 // what may be released, by namespace
+	over   map[string]int64 // what has ended, by namespace
+	may    map[string]int64 // of that, what may be released
 	unsure bool             // an update got no answer
 	busy   bool
 	due    time.Duration // of the timer that is set; zero: none
+	pumped func()        // pump, bound once
 }
 
 // drawRegistered draws what concerns registered readers. An acknowledgement takes a tenure that has lasted
@@ -76,20 +78,16 @@ func (r *reader) may(p lease.Permit) bool {
 }
 
 // stop has the reader end what it does in a namespace by a permit, which takes a while.
-func (r *reader) stop(place, namespace string, p lease.Permit) {
+func (r *reader) stop(key types.NamespacedName, p lease.Permit) {
 	if r.reg == nil || !r.may(p) {
 		return
 	}
-	l := &late{namespace, p, r.reg.until}
+	l := &late{key.Namespace, p, r.reg.until}
 	r.lates = append(r.lates, l)
 	r.after(r.w.between(0, 300*time.Millisecond), func() {
-		for i := range r.lates {
-			if r.lates[i] == l {
-				r.lates = append(r.lates[:i:i], r.lates[i+1:]...)
-				break
-			}
-		}
-		r.w.say(r.name, "%s: has stopped in epoch %d", place, l.permit.Epoch)
+		i := slices.Index(r.lates, l)
+		r.lates = slices.Delete(r.lates, i, i+1)
+		r.w.say(r.name, "%s: has stopped in epoch %d", key, l.permit.Epoch)
 		r.reg.pump()
 	})
 }
@@ -104,13 +102,16 @@ func (r *reader) ended(c lease.Content) {
 }
 
 func (r *reader) register() {
-	r.reg = &registration{r: r, over: map[string]int64{}}
+	r.reg = &registration{r: r, over: map[string]int64{}, may: map[string]int64{}}
+	r.reg.pumped = r.reg.pump
 	r.reg.pump()
 }
 
-// releasable is what nothing is under way of any more.
+// releasable is what nothing is under way of any more, until the next call.
 func (g *registration) releasable() map[string]int64 {
-	out := maps.Clone(g.over)
+	out := g.may
+	clear(out)
+	maps.Copy(out, g.over)
 	keep := func(namespace string) {
 		if had, ok := g.says.Released[namespace]; ok {
 			out[namespace] = had
@@ -121,11 +122,9 @@ func (g *registration) releasable() map[string]int64 {
 	for _, l := range g.r.lates {
 		keep(l.namespace)
 	}
-	for namespace, epoch := range g.over {
-		for _, name := range leaseNames {
-			if p := g.r.permits[namespace+"/"+name]; p.Epoch <= epoch && g.r.may(p) {
-				keep(namespace)
-			}
+	for key, p := range g.r.permits {
+		if epoch, over := g.over[key.Namespace]; over && p.Epoch <= epoch && g.r.may(p) {
+			keep(key.Namespace)
 		}
 	}
 	return out
@@ -142,11 +141,9 @@ func (g *registration) pump() {
 	if !r.alive || g.busy {
 		return
 	}
-	boot := r.host.read(r.w.now).Boot
-	switch {
-	case g.stored == nil, !g.trusts:
-	case maps.Equal(g.releasable(), g.says.Released) && boot < g.sent+g.says.Duration/3:
-		g.again(g.sent + g.says.Duration/3 - boot)
+	wait := g.sent + g.says.Duration/3 - r.host.read(r.w.now).Boot
+	if g.stored != nil && g.trusts && maps.Equal(g.releasable(), g.says.Released) && wait > 0 {
+		g.again(wait)
 		return
 	}
 	g.busy = true
@@ -161,9 +158,7 @@ func (g *registration) pump() {
 	})
 }
 
-func (g *registration) again(d time.Duration) {
-	g.r.soonest(&g.due, d, g.pump)
-}
+func (g *registration) again(d time.Duration) { g.r.soonest(&g.due, d, g.pumped) }
 
 // work does one thing, and returns how long to wait before the next.
 func (g *registration) work() time.Duration {
@@ -220,12 +215,11 @@ func (g *registration) list() error {
 	}
 	wt := server.watcher(r.proc, r.w.lateWatch, managed)
 	wt.seen, wt.gone, wt.listing, wt.consistent = r.seen, r.gone, true, true
-	state, err := call(r.proc, &server.machine, 3*time.Second,
-		func() (map[types.NamespacedName]*coordinationv1.Lease, error) {
-			state := maps.Clone(server.leases)
-			wt.next, wt.since = len(server.log), server.restored
-			return state, nil
-		})
+	var state map[types.NamespacedName]*coordinationv1.Lease
+	err := invoke(r.proc, &server.machine, 3*time.Second, func() error {
+		state, wt.next, wt.since = maps.Clone(server.leases), len(server.log), server.restored
+		return nil
+	})
 	if err != nil || g.stored == nil {
 		wt.stop()
 		return err
@@ -250,21 +244,18 @@ func (g *registration) list() error {
 func (g *registration) confirm() error {
 	if g.unsure {
 		found, err := g.api(podSpace).Get(g.r.ctx, g.stored.Name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			g.lose()
-			return nil
-		case err != nil:
-			return err
-		case found.UID != g.stored.UID:
+		if apierrors.IsNotFound(err) || err == nil && found.UID != g.stored.UID {
 			g.lose()
 			return nil
 		}
+		if err != nil {
+			return err
+		}
 		g.stored, g.unsure = found, false
 	}
-	l := g.stored.DeepCopy()
+	l := new(*g.stored)
 	before := g.says.Released
-	g.says.Released = g.releasable()
+	g.says.Released = maps.Clone(g.releasable())
 	sent := g.write(l)
 	stored, err := g.api(podSpace).Update(g.r.ctx, l, metav1.UpdateOptions{})
 	switch {
@@ -289,9 +280,8 @@ func (g *registration) lose() {
 	r := g.r
 	r.w.say(r.name, "its registration is lost")
 	for _, key := range sortedKeys(r.rules) {
-		place := key.Namespace + "/" + key.Name
-		r.stop(place, key.Namespace, r.permits[place])
-		r.permits[place] = lease.Permit{}
+		r.stop(key, r.permits[key])
+		r.permits[key] = lease.Permit{}
 	}
 	g.stored, g.trusts, g.unsure = nil, false, false
 	if r.wt != nil {
@@ -409,7 +399,7 @@ func (w *world) handOver() {
 		if !w.faulty {
 			return
 		}
-		w.editCluster(func(c *simCluster) { w.raised++; c.priority, c.label = w.raised, true })
+		w.editCluster(w.someCluster(), func(c *simCluster) { w.raised++; c.priority, c.label = w.raised, true })
 		w.handOver()
 	})
 }

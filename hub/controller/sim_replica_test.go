@@ -21,6 +21,7 @@ import (
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/seal"
+	"github.com/leasecast/leasecast/hub/skew"
 	"github.com/leasecast/leasecast/hub/tenure"
 	"github.com/leasecast/leasecast/hub/worker"
 )
@@ -36,16 +37,18 @@ type replica struct {
 	controller   *Controller
 	tenure       *tenure.Tenure
 	cacheLag     time.Duration
-	policies     []*v1alpha1.LeadershipPolicy
+	policies     []v1alpha1.LeadershipPolicy
 	clusters     map[string]simCluster
-	edits        int           // seen
-	contacts     []*contact    // by member
-	working      bool          // elected
-	stopping     bool          // asked to end in order
-	deaf         bool          // hears nothing of its release
-	stopAtEnd    time.Duration // for how long it is stopped before it gives the election up
+	members      []fleet.Member // as the fleet shows them; nil: something has changed
+	edits        int            // seen
+	contacts     []*contact     // by member
+	working      bool           // elected
+	stopping     bool           // asked to end in order
+	deaf         bool           // hears nothing of its release
+	stopAtEnd    time.Duration  // for how long it is stopped before it gives the election up
 	decisions    map[string]*decision
 	shown        map[string]int64 // by name of a record, how far a watch has shown it
+	offsets      map[fleet.Key]skew.Interval
 }
 
 // contact is a replica's connection with one member, as hub/fleet would keep it.
@@ -75,17 +78,18 @@ type decision struct {
 func (w *world) newReplica(host *hostClock, number, installation int) *replica {
 	r := &replica{
 		proc: w.newProc("hub"+strconv.Itoa(number), host), w: w, installation: installation, began: w.now,
-		mark:     seal.MarkOf(w.hub.secret),
-		policies: w.hub.policies, clusters: w.hub.clusters, edits: w.hub.edits, decisions: map[string]*decision{},
-		shown: map[string]int64{},
+		mark:      seal.MarkOf(w.hub.secret),
+		decisions: map[string]*decision{},
+		shown:     map[string]int64{}, offsets: map[fleet.Key]skew.Interval{},
 	}
+	r.see(w.hub.policies, w.hub.clusters, w.hub.edits)
 	if w.chance(0.3) {
 		r.cacheLag = w.between(0, 2*time.Second)
 	}
 	r.tenure = tenure.New(r.proc, w.h)
 	c := New(Options{
 		Tenure: r.tenure, Seals: seal.NewStore(liveReader{r: r}, hubClient{r: r}),
-		Elected: r.elected, Clock: r.proc, HubID: r.hubID(), OwnNamespace: r.election().Namespace,
+		Clock: r.proc, HubID: r.hubID(), OwnNamespace: r.election().Namespace,
 	})
 	c.Client, c.Live, c.events, c.source = hubClient{r: r}, liveReader{r: r}, silent{}, &simSource{r}
 	r.controller = c
@@ -119,58 +123,6 @@ func (r *replica) newContact(m *member) *contact {
 	return ct
 }
 
-// simSource is what the replica's fleet shows.
-type simSource struct{ r *replica }
-
-func (s *simSource) synced() bool { return true }
-
-func (s *simSource) members(string) []fleet.Member {
-	ms := make([]fleet.Member, 0, len(s.r.contacts))
-	for _, ct := range s.r.contacts {
-		cl := s.r.clusters[ct.m.name]
-		m := fleet.Member{
-			Key: fleet.Key{Fleet: simFleet, Name: ct.m.name}, UID: ct.m.uid, Pinned: true,
-			Priority: cl.priority, Connected: ct.connected, Paused: cl.paused, Gone: cl.gone,
-		}
-		if !cl.label {
-			m.PriorityReason = reason.NoPriority
-		}
-		ms = append(ms, m)
-	}
-	return ms
-}
-
-func (s *simSource) contact(m fleet.Member) *contact {
-	for _, ct := range s.r.contacts {
-		if ct.m.name == m.Name {
-			return ct
-		}
-	}
-	panic("no such member")
-}
-
-func (s *simSource) health(m fleet.Member, th health.Thresholds) health.Verdict {
-	return s.contact(m).track.State(s.r.Now(), th)
-}
-
-func (s *simSource) move(context.Context, string) (fleet.Move, error) { return fleet.Stays, nil }
-
-func (s *simSource) namespace(_ context.Context, m fleet.Member, name string) (*corev1.Namespace, error) {
-	if ns := s.contact(m).spaces[name]; ns != nil {
-		return ns, nil
-	}
-	return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), name)
-}
-
-func (s *simSource) namespaces(_ context.Context, m fleet.Member) (all []corev1.Namespace, err error) {
-	for _, ns := range s.contact(m).spaces {
-		if ns != nil {
-			all = append(all, *ns)
-		}
-	}
-	return all, nil
-}
-
 func nothing() (struct{}, error) { return struct{}{}, nil }
 
 // probe reads and writes the member as the fleet's probes do, again and again.
@@ -179,7 +131,7 @@ func (ct *contact) probe() {
 		return
 	}
 	r, w, now := ct.r, ct.r.w, ct.r.host.read(ct.r.w.now)
-	send(r.proc, &ct.m.machine, w.timings.Timeout, ct.m.answersProbe, func(_ struct{}, err error) {
+	send(r.proc, &ct.m.machine, w.timings.Timeout, ct.m.probed, func(_ struct{}, err error) {
 		if err == nil && !ct.connected {
 			ct.connected = true
 			ct.look()
@@ -194,7 +146,7 @@ func (ct *contact) probe() {
 		}
 		ct.entitled, ct.deprived = now, false
 		if last, ok := ct.track.Last(health.Write); ct.connected && (!ok || now.Boot-last.Boot >= w.timings.Renew) {
-			send(r.proc, &ct.m.machine, w.timings.Timeout, ct.m.answersProbe, func(_ struct{}, err error) {
+			send(r.proc, &ct.m.machine, w.timings.Timeout, ct.m.probed, func(_ struct{}, err error) {
 				ct.observe(observed(health.Write, now, err))
 			})
 		}
@@ -214,9 +166,8 @@ func observed(k health.Kind, at lease.Reading, err error) health.Observation {
 }
 
 func (ct *contact) observe(o health.Observation) {
-	type visible struct{ answering, read, write bool }
-	see := func() visible {
-		return visible{ct.track.Answering(), ct.track.Reached(health.Read), ct.track.Reached(health.Write)}
+	see := func() [3]bool {
+		return [3]bool{ct.track.Answering(), ct.track.Reached(health.Read), ct.track.Reached(health.Write)}
 	}
 	before := see()
 	ct.track.Observe(o)
@@ -247,14 +198,21 @@ func (m *member) spacesChanged() {
 		ct := r.contacts[m.index]
 		var tell func()
 		tell = func() {
-			l := r.link(&m.machine)
-			if l.noAnswers || l.noRequests || m.down || m.frozen > m.w.now {
+			if !r.reaches(&m.machine) {
 				r.after(200*time.Millisecond, tell)
 			} else if ct.connected {
 				ct.look()
 			}
 		}
 		r.after(m.w.lag()+r.cacheLag, tell)
+	}
+}
+
+// see takes in the policies and Clusters of so many edits.
+func (r *replica) see(policies []*v1alpha1.LeadershipPolicy, clusters map[string]simCluster, edits int) {
+	r.policies, r.clusters, r.edits = make([]v1alpha1.LeadershipPolicy, len(policies)), clusters, edits
+	for i, p := range policies {
+		r.policies[i] = *p
 	}
 }
 
@@ -268,7 +226,7 @@ func (w *world) hubChanged() {
 			if edit < r.edits {
 				return // a watch shows changes in order
 			}
-			r.policies, r.clusters, r.edits = policies, clusters, edit
+			r.see(policies, clusters, edit)
 			r.follow()
 			r.reconcileAll()
 		})
@@ -276,19 +234,22 @@ func (w *world) hubChanged() {
 }
 
 // showRecord shows a version of a record, as a watch would: in order, and the last one of several.
-func (r *replica) showRecord(name, version string, order int64) {
-	if order < r.shown[name] {
+func (r *replica) showRecord(name string, version int64, deleted bool) {
+	if version < r.shown[name] {
 		return
 	}
-	r.shown[name] = order
-	if r.controller.ledger.Show(&v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: simFleet, Name: name}},
-		version) {
+	r.shown[name] = version
+	o := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{
+		Namespace: simFleet, Name: name, ResourceVersion: strconv.FormatInt(version, 10),
+	}}
+	if r.controller.ledger.Show(o, deleted) {
 		r.reconcile(name)
 	}
 }
 
-// reconcileAll asks for decisions about everything.
+// reconcileAll asks for decisions about everything, as something that concerns all has changed.
 func (r *replica) reconcileAll() {
+	r.members = nil
 	for _, name := range r.w.spaces {
 		r.reconcile(name)
 	}
@@ -473,13 +434,6 @@ func (r *replica) campaign() {
 			return
 		}
 	}
-}
-
-// elected asks whether the replica holds the election.
-func (r *replica) elected(ctx context.Context) bool {
-	l, err := leaseClient{p: r.proc, server: &r.w.hub.leaseServer, timeout: r.w.h / 3}.
-		Leases(r.election().Namespace).Get(ctx, r.election().Name, metav1.GetOptions{})
-	return err == nil && l.Spec.HolderIdentity != nil && *l.Spec.HolderIdentity == r.name
 }
 
 // quit gives the election up and ends the process.

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -70,15 +69,10 @@ func (s *scenario) length() time.Duration { return s.faults + s.settle() }
 
 // newWorld draws a world from a seed.
 func newWorld(seed uint64, trace io.Writer, crew *crew) *world {
-	for _, s := range specials {
-		if s.name == *simKind {
-			return newWorldOf(&s.special, seed, trace, crew)
-		}
-	}
 	return newWorldOf(nil, seed, trace, crew)
 }
 
-// newWorldOf draws a world of a kind.
+// newWorldOf draws a world of a kind from a seed, which draws the kind as well if it is nil.
 func newWorldOf(of *special, seed uint64, trace io.Writer, crew *crew) *world {
 	var key [32]byte
 	binary.LittleEndian.PutUint64(key[:], seed)
@@ -133,16 +127,14 @@ func newWorldOf(of *special, seed uint64, trace io.Writer, crew *crew) *world {
 func (w *world) populate() {
 	w.hub = &hubServer{
 		records: map[string]*v1alpha1.NamespaceLeader{}, history: map[string][]recordThen{},
-		clusters: map[string]simCluster{}, secret: &corev1.Secret{},
+		clusters: map[string]simCluster{}, secret: &corev1.Secret{}, leaseServer: w.newLeaseServer(0, "hub"),
 	}
-	w.hub.machine = machine{w: w, id: 0, name: "hub"}
-	w.hub.leases, w.hub.spaces = map[types.NamespacedName]*coordinationv1.Lease{}, map[string]space{}
 	for _, key := range electionKeys {
 		w.hub.spaces[key.Namespace] = space{}
 	}
 	w.hub.secret.Namespace, w.hub.secret.Name, w.hub.secret.ResourceVersion = simFleet, seal.SecretName, "0"
 	w.hub.secret.Data = map[string][]byte{
-		"key": simKey, "largest-lease-duration-seconds": []byte("0"), "largest-max-clock-skew": []byte("0s"),
+		"key": simKey, "policies": []byte("{}"),
 	}
 	w.hub.policies = w.firstPolicies()
 	for i := range 2 + w.rng.IntN(2) {
@@ -176,16 +168,19 @@ func (w *world) startReplica(host *hostClock, installation int) {
 }
 
 func (w *world) revive(r *replica) {
-	w.after(w.between(100*time.Millisecond, time.Second), func() {
+	var look func()
+	again := func() { w.after(w.between(100*time.Millisecond, time.Second), look) }
+	look = func() {
 		if r.alive {
-			w.revive(r)
+			again()
 			return
 		}
 		if !w.wrongFrom {
 			r.host.step(0)
 		}
 		w.startReplica(r.host, r.installation)
-	})
+	}
+	again()
 }
 
 var simKey = seal.Key("0123456789abcdef0123456789abcdef")
@@ -253,15 +248,14 @@ func (w *world) judge() {
 		}
 	}
 	// A takeover counts with the largest ε, which nothing else tells.
-	if got, err := time.ParseDuration(string(w.hub.secret.Data["largest-max-clock-skew"])); err != nil ||
-		got < w.timings.Skew {
-		w.stuck("the seal remembers an ε of %v, and the policy's is %v", got, w.timings.Skew)
+	sealed := w.sealed()
+	if sealed.Skew < w.timings.Skew {
+		w.stuck("the seal remembers an ε of %v, and the policy's is %v", sealed.Skew, w.timings.Skew)
 	}
 	for _, o := range w.hub.policies {
 		p := decide.ParsePolicy(o)
-		got, err := time.ParseDuration(string(w.hub.secret.Data["largest-stop-time"]))
-		if stop := p.Election.StopTime; p.Invalid == nil && (err != nil || got < stop) {
-			w.stuck("the seal remembers a stop time of %v, and that of policy %s is %v", got, o.Name, stop)
+		if stop := p.Election.StopTime; p.Invalid == nil && sealed.Stop < stop {
+			w.stuck("the seal remembers a stop time of %v, and that of policy %s is %v", sealed.Stop, o.Name, stop)
 		}
 	}
 	w.judgeLocks()
@@ -294,11 +288,9 @@ func (w *world) stuck(format string, args ...any) {
 }
 
 func sortedKeys[V any](m map[types.NamespacedName]V) []types.NamespacedName {
-	keys := slices.Collect(maps.Keys(m))
-	slices.SortFunc(keys, func(a, b types.NamespacedName) int {
+	return slices.SortedFunc(maps.Keys(m), func(a, b types.NamespacedName) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	return keys
 }
 
 func describeLease(key types.NamespacedName, obj *coordinationv1.Lease) string {
@@ -306,15 +298,6 @@ func describeLease(key types.NamespacedName, obj *coordinationv1.Lease) string {
 		return key.String() + " is gone"
 	}
 	c, mac := wire.Read(obj)
-	if c.Cluster == "" {
-		return fmt.Sprintf("%s v%s held by %q until %s+%v", key, obj.ResourceVersion, c.Holder,
-			c.RenewTime.UTC().Format("05.000000"), c.Duration)
-	}
-	sealed := ""
-	if !simKey.Sealed(c, mac) {
-		sealed = " UNSEALED"
-	}
-	return key.String() + " v" + obj.ResourceVersion + " " + string(obj.UID) + " holder " + c.Holder + " epoch " +
-		strconv.FormatInt(c.Epoch, 10) +
-		fmt.Sprintf(" stamp %s+%v", c.RenewTime.UTC().Format("04:05.0000"), c.Duration) + sealed
+	return fmt.Sprintf("%s v%s %s holder %q epoch %d stamp %s+%v sealed %v", key, obj.ResourceVersion, obj.UID, c.Holder,
+		c.Epoch, c.RenewTime.UTC().Format("04:05.000000"), c.Duration, simKey.Sealed(c, mac))
 }

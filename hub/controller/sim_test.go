@@ -5,10 +5,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,19 +19,20 @@ import (
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/leasecast/leasecast/api/reason"
 )
 
 var (
 	simSeeds = flag.Int("sim.seeds", 300, "how many `seeds` the simulation runs")
 	simFrom  = flag.Uint64("sim.from", 1, "the first of them")
 	simSeed  = flag.Uint64("sim.seed", 0, "replay this `seed` alone and print its whole trace")
-	simKind  = flag.String("sim.kind", "", "play worlds of this `kind` alone, by the name of a special")
 	simStop  = flag.Int("sim.stop", 20, "stop after so many `failures`")
 	simOut   = flag.String("sim.out", "", "write the figures to this `file`")
 )
 
-// tellEvery is how often a long simulation tells how far it has come.
-const tellEvery = 10 * time.Second
+// logEvery is how often a long simulation logs its progress.
+const logEvery = 10 * time.Second
 
 // simFigures is what -sim.out writes.
 type simFigures struct {
@@ -40,7 +43,7 @@ type simFigures struct {
 	SeedsPerSecond float64 `json:"seedsPerSecond"`
 }
 
-// simulate runs one seed and returns what the oracle says. trace may be nil.
+// simulate runs one seed and returns the oracle's verdict. trace may be nil.
 func simulate(seed uint64, trace io.Writer, crew *crew) (verdict oracle) {
 	w := newWorld(seed, trace, crew)
 	defer func() {
@@ -48,7 +51,7 @@ func simulate(seed uint64, trace io.Writer, crew *crew) (verdict oracle) {
 			w.stuck("panic: %v", p)
 			w.say("ORACLE", "%s", debug.Stack())
 			verdict = w.oracle
-			crew.idle = nil // who knows where they are
+			crew.idle = nil // their state is unknown
 		}
 	}()
 	w.play()
@@ -76,18 +79,16 @@ func TestSimulationReplays(t *testing.T) {
 	}
 }
 
-// tail is the end of a text.
-func tail(s string, lines int) string {
-	all := strings.SplitAfter(s, "\n")
-	return strings.Join(all[max(0, len(all)-lines):], "")
-}
-
 // TestSimulation runs the hub's real decisions, publishers, tenure and the reader's rule
 // under faults drawn from seeds: readers of two clusters never act together, epochs
 // never fall, and once the faults are over every namespace gets its leader.
 func TestSimulation(t *testing.T) {
 	log.SetLogger(logr.Discard())
-	defer debug.SetGCPercent(debug.SetGCPercent(2000)) // a world is 3 MB, and no use once it is over
+	percent := 8000 // a world is 3 MB, and garbage once it is over
+	if raceDetector {
+		percent = 2000
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(percent))
 	if *simSeed != 0 {
 		verdict, trace := replay(*simSeed)
 		fmt.Print(trace)
@@ -96,74 +97,90 @@ func TestSimulation(t *testing.T) {
 		}
 		return
 	}
-	var next atomic.Uint64
-	next.Store(*simFrom)
-	var mu sync.Mutex
-	var figures simFigures
-	var terms, revoked, acknowledged, failed, together, mostWrites, mostLooks int
-	begin := time.Now()
-	told := begin
+	s := simulation{T: t, begin: time.Now()}
+	s.logged = s.begin
+	s.next.Store(*simFrom)
 	var wg sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			var crew crew
-			defer crew.end()
-			for {
-				seed := next.Add(1) - 1
-				if seed >= *simFrom+uint64(*simSeeds) {
-					return
-				}
-				verdict := simulate(seed, nil, &crew)
-				mu.Lock()
-				figures.Seeds++
-				terms += verdict.terms
-				figures.Needless += verdict.needless
-				together += verdict.together
-				mostWrites, mostLooks = max(mostWrites, verdict.mostWrites), max(mostLooks, verdict.mostLooks)
-				revoked += verdict.revoked
-				acknowledged += verdict.acknowledged
-				if verdict.overlap {
-					figures.Overlaps++
-				}
-				if verdict.stuck {
-					figures.Stuck++
-				}
-				show := false
-				if verdict.violation != "" {
-					failed++
-					show = failed <= 3
-					t.Errorf("seed %d: %s (replay with -sim.seed=%d)", seed, verdict.violation, seed)
-				}
-				if time.Since(told) >= tellEvery {
-					told = time.Now()
-					t.Logf("%d of %d seeds, %d overlaps, %d stuck, %.0f seeds/s", figures.Seeds, *simSeeds,
-						figures.Overlaps, figures.Stuck, float64(figures.Seeds)/time.Since(begin).Seconds())
-				}
-				mu.Unlock()
-				if show {
-					_, trace := replay(seed)
-					t.Logf("the end of seed %d:\n%s", seed, tail(trace, 40))
-				}
-				if failed >= *simStop {
-					return
-				}
-			}
-		})
+		wg.Go(s.run)
 	}
 	wg.Wait()
-	figures.SeedsPerSecond = float64(figures.Seeds) / time.Since(begin).Seconds()
-	if figures.Seeds >= 300 && acknowledged == 0 {
+	all := &s.total
+	s.figures.Needless, s.figures.SeedsPerSecond = all.needless, s.rate()
+	if s.figures.Seeds >= 300 && all.acknowledged == 0 {
 		t.Error("no term was released by its readers: nothing of that is tried")
 	}
-	t.Logf("%d terms were revoked, %d of them released by their readers before the bound", revoked, acknowledged)
+	t.Logf("%d terms were revoked, %d of them released by their readers before the bound", all.revoked, all.acknowledged)
 	t.Logf("two replicas could decide at once %d times; at most %d writes of one record and %d looks at it within a "+
-		"second; %d needless changes",
-		together, mostWrites, mostLooks, figures.Needless)
-	t.Logf("%d seeds, %d terms, %d overlaps, %d stuck, %.0f seeds/s", figures.Seeds, terms, figures.Overlaps,
-		figures.Stuck, figures.SeedsPerSecond)
+		"second; %d needless changes", all.together, all.mostWrites, all.mostLooks, all.needless)
+	t.Logf("%d seeds, %d terms, %d overlaps, %d stuck, %.0f seeds/s", s.figures.Seeds, all.terms, s.figures.Overlaps,
+		s.figures.Stuck, s.figures.SeedsPerSecond)
 	if *simOut != "" {
-		writeFigures(t, *simOut, figures)
+		writeFigures(t, *simOut, s.figures)
 	}
+}
+
+// simulation runs many seeds.
+type simulation struct {
+	*testing.T
+	begin time.Time
+	next  atomic.Uint64 // seed
+
+	mu      sync.Mutex // guards what follows
+	figures simFigures
+	total   oracle // the sums of all verdicts
+	failed  int
+	logged  time.Time
+}
+
+func (s *simulation) rate() float64 { return float64(s.figures.Seeds) / time.Since(s.begin).Seconds() }
+
+// run runs seeds, one after the other, until all are done or too many have failed.
+func (s *simulation) run() {
+	var crew crew
+	defer crew.end()
+	for failed := 0; failed < *simStop; {
+		seed := s.next.Add(1) - 1
+		if seed >= *simFrom+uint64(*simSeeds) {
+			return
+		}
+		verdict := simulate(seed, nil, &crew)
+		if failed = s.add(seed, &verdict); verdict.violation != "" && failed <= 3 {
+			_, trace := replay(seed)
+			lines := strings.SplitAfter(trace, "\n")
+			s.Logf("the end of seed %d:\n%s", seed, strings.Join(lines[max(0, len(lines)-40):], ""))
+		}
+	}
+}
+
+// add adds a verdict, and returns how many seeds have failed so far.
+func (s *simulation) add(seed uint64, v *oracle) (failed int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.figures.Seeds++
+	if v.overlap {
+		s.figures.Overlaps++
+	}
+	if v.stuck {
+		s.figures.Stuck++
+	}
+	s.total.terms += v.terms
+	s.total.needless += v.needless
+	s.total.together += v.together
+	s.total.revoked += v.revoked
+	s.total.acknowledged += v.acknowledged
+	s.total.mostWrites = max(s.total.mostWrites, v.mostWrites)
+	s.total.mostLooks = max(s.total.mostLooks, v.mostLooks)
+	if v.violation != "" {
+		s.failed++
+		s.Errorf("seed %d: %s (replay with -sim.seed=%d)", seed, v.violation, seed)
+	}
+	if time.Since(s.logged) >= logEvery {
+		s.logged = time.Now()
+		s.Logf("%d of %d seeds, %d overlaps, %d stuck, %.0f seeds/s", s.figures.Seeds, *simSeeds, s.figures.Overlaps,
+			s.figures.Stuck, s.rate())
+	}
+	return s.failed
 }
 
 func writeFigures(t *testing.T, path string, figures any) {
@@ -176,5 +193,95 @@ func writeFigures(t *testing.T, path string, figures any) {
 	}
 	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// playAll plays n worlds in a test of its own, and fails at the first violation. play plays the world of a seed, or
+// returns nil where that is no world of the kind. The race detector makes worlds ten times as dear: with it a few
+// show that nothing races, and make sim plays all.
+func playAll(t *testing.T, name string, n uint64, play func(seed uint64, crew *crew) *world) {
+	log.SetLogger(logr.Discard())
+	if raceDetector {
+		n /= 10
+	}
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		var crew crew
+		defer crew.end()
+		played := uint64(0)
+		for seed := uint64(1); played < n; seed++ {
+			w := play(seed, &crew)
+			if w == nil {
+				continue
+			}
+			if played++; w.oracle.violation != "" {
+				t.Fatalf("seed %d: %s", seed, w.oracle.violation)
+			}
+		}
+	})
+}
+
+// usualWorld draws a world, and returns nil if it has anything special.
+func usualWorld(seed uint64, crew *crew) *world {
+	w := newWorld(seed, nil, crew)
+	if w.usual() {
+		return w
+	}
+	w.end()
+	return nil
+}
+
+// TestNarrowWorlds runs seeds of the simulation with a few faults that belong together, and
+// much of those: a rule that only their coincidence breaks would need very many seeds that know
+// all faults.
+func TestNarrowWorlds(t *testing.T) {
+	for name, few := range map[string][]string{
+		"a replica that stamps is stopped, and others cannot reach the leader": {
+			"the elected replica is stopped at its next reading, the others are cut off from a member",
+			"a member is cut off from all replicas",
+		},
+		"the Lease of the hub's election is lost, while leaders change": {
+			"the Lease of the hub's election is deleted, and again when another replica has made it",
+			"the Lease of the hub's election is deleted, who makes it anew ends, and the leaders' labels go",
+			"a replica is cut off from the hub's API server",
+			"a priority label comes or goes",
+		},
+	} {
+		playAll(t, name, 280, func(seed uint64, crew *crew) *world {
+			w := usualWorld(seed, crew)
+			if w == nil {
+				return nil
+			}
+			w.kinds = slices.DeleteFunc(slices.Clone(allFaults), func(f fault) bool { return !slices.Contains(few, f.name) })
+			if len(w.kinds) != len(few) {
+				w.stuck("a fault has another name now")
+			}
+			w.calm, w.acknowledged = 2*time.Second, false
+			w.late, w.veryLate, w.lateHub, w.stopAtReading = 0, 0, 0, 0
+			w.play()
+			return w
+		})
+	}
+}
+
+// TestSpecialWorlds runs seeds of each special kind of world, of which the simulation draws only some. Some clusters in
+// them are known to be without their fences, and some without the guard.
+func TestSpecialWorlds(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[reason.Reason]bool{}
+	t.Cleanup(func() {
+		if !seen[reason.Unfenced] || !seen[reason.Unguarded] {
+			t.Error("no record says of a cluster that it is unfenced, or none that it is unguarded")
+		}
+	})
+	for _, of := range specials {
+		playAll(t, of.name, 100, func(seed uint64, crew *crew) *world {
+			w := newWorldOf(&of.special, seed, nil, crew)
+			w.play()
+			mu.Lock()
+			defer mu.Unlock()
+			maps.Copy(seen, w.oracle.candidates)
+			return w
+		})
 	}
 }

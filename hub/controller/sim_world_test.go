@@ -42,6 +42,7 @@ type world struct {
 	replicas []*replica
 	readers  []*reader
 	stocks   []*stock
+	procs    []*proc // all that ever lived
 	oracle   oracle
 	faulty   bool // faults may still happen
 }
@@ -136,14 +137,8 @@ func (w *world) run(until time.Duration) {
 
 // end lets all processes go.
 func (w *world) end() {
-	for _, r := range w.replicas {
-		r.crash()
-	}
-	for _, r := range w.readers {
-		r.crash()
-	}
-	for _, s := range w.stocks {
-		s.crash()
+	for _, p := range w.procs {
+		p.crash()
 	}
 }
 
@@ -176,14 +171,10 @@ type hostClock struct {
 func (w *world) newClock() *hostClock {
 	half := w.timings.Skew / 2
 	edge := func() time.Duration {
-		switch w.rng.IntN(4) {
-		case 0:
-			return half
-		case 1:
-			return -half
-		default:
-			return w.between(-half, half)
+		if n := w.rng.IntN(4); n < 2 {
+			return half - time.Duration(n)*2*half
 		}
+		return w.between(-half, half)
 	}
 	c := &hostClock{
 		w: w, from: edge(), to: edge(), over: w.length(),
@@ -204,6 +195,9 @@ func (c *hostClock) read(now time.Duration) lease.Reading {
 	off := c.from + time.Duration(share*float64(c.to-c.from)) + c.jump
 	return lease.Reading{Wall: c.w.start.Add(now + off), Boot: c.base + time.Duration(float64(now)*c.rate)}
 }
+
+// err makes the error of the wall clock the same all the time.
+func (c *hostClock) err(by time.Duration) { c.from, c.to = by, by }
 
 // proc is one process on one host.
 type proc struct {
@@ -233,7 +227,9 @@ func (untimed) Deadline() (time.Time, bool) { return time.Unix(0, 0), true }
 
 func (w *world) newProc(name string, host *hostClock) *proc {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &proc{w: w, name: name, host: host, alive: true, ctx: untimed{ctx}, cancel: cancel}
+	p := &proc{w: w, name: name, host: host, alive: true, ctx: untimed{ctx}, cancel: cancel}
+	w.procs = append(w.procs, p)
+	return p
 }
 
 // Now implements lease.Clock. The process may be stopped right after any reading.

@@ -167,20 +167,20 @@ func (s *sources) namespacesOf(ctx context.Context, fleetName string) []types.Na
 // recordChanges enqueues a record that a client other than this tenure has written or deleted.
 func (s *sources) recordChanges() handler.TypedEventHandler[*v1alpha1.NamespaceLeader, mcreconcile.Request] {
 	type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
-	show := func(o *v1alpha1.NamespaceLeader, version string, q queue) {
-		if s.ledger.Show(o, version) {
+	show := func(o *v1alpha1.NamespaceLeader, deleted bool, q queue) {
+		if s.ledger.Show(o, deleted) {
 			q.Add(mcreconcile.Request{Request: reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}})
 		}
 	}
 	return handler.TypedFuncs[*v1alpha1.NamespaceLeader, mcreconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.NamespaceLeader], q queue) {
-			show(e.Object, e.Object.ResourceVersion, q)
+			show(e.Object, false, q)
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.NamespaceLeader], q queue) {
-			show(e.ObjectNew, e.ObjectNew.ResourceVersion, q)
+			show(e.ObjectNew, false, q)
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.NamespaceLeader], q queue) {
-			show(e.Object, "", q)
+			show(e.Object, true, q)
 		},
 	}
 }

@@ -67,10 +67,10 @@ func TestProblemOfAClusterIsRecordedOnceForEachReason(t *testing.T) {
 		if !slices.Equal(m.events.events, []string{noKubeconfig}) {
 			t.Errorf("what was found before the election: %q", m.events.events)
 		}
-		m.serves(otherMark)
+		m.isServed(false, "platform")
 		labelled("high")
 		records("an installation that stands back")
-		m.serves("")
+		m.isServed(false, "")
 		records("it serves the fleet", invalid)
 
 		east := m.member("east")

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,24 +27,23 @@ func (v *Snapshot) Assignments(p Plan, first bool) (as []Assignment) {
 	if v.Policy != nil {
 		duration = v.Policy.Election.Timings.Duration
 	}
+	as = make([]Assignment, 0, len(v.Members))
 	for i := range v.Members {
 		m := &v.Members[i]
 		if m.Publisher == nil || v.leavesAlone(m) {
 			continue
 		}
-		var of []Assignment
+		before := len(as)
 		for _, other := range m.Leases {
 			if other.Key != name && !v.Moved {
-				of = append(of, Assignment{m, other.Key, assign.Assignment{Role: assign.Absent}})
+				as = append(as, Assignment{m, other.Key, assign.Assignment{Role: assign.Absent}})
 			}
 		}
 		if name.Name != "" {
-			of = append(of, Assignment{m, name, v.assignment(p, m, duration, first)})
+			as = append(as, Assignment{m, name, v.assignment(p, m, duration, first)})
 		}
 		if m.Name == p.Record.Leader {
-			as = append(of, as...)
-		} else {
-			as = append(as, of...)
+			as = slices.Concat(as[before:], as[:before])
 		}
 	}
 	return as

@@ -60,9 +60,8 @@ func (v *Snapshot) Complete(f Fleet) {
 		s.LargestDuration = max(s.LargestDuration, v.Policy.Election.Timings.Duration)
 		s.MostUnreachable = MostUnreachable(v.Members, v.Policy.Thresholds.UnreachableAfter)
 	}
-	s.GrantedHere = s.Record.Epoch != 0 && v.Granted == s.Record.Epoch
 	v.Highest = max(v.Highest, v.Granted, s.Record.Epoch)
-	s.Highest = v.Highest // the record may have been edited or lost since
+	s.Highest = v.Highest // the record may have been lost since
 	if !lease.PlausibleEpoch(f.Now.Wall, s.Highest) {
 		s.Highest = 0 // written by a clock that was ahead, and accepted by no reader
 	}
@@ -80,9 +79,6 @@ func (v *Snapshot) Complete(f Fleet) {
 	v.addOtherHub(f.Now)
 	if s.Found != nil && s.Found.Term.Epoch <= v.Adopted {
 		s.Found = nil // the record has what happened to it since
-	}
-	if v.Absurd && HubClockInDoubt(v.Members) {
-		v.Stop = "the record says what no hub can have written by now, and no cluster agrees with the hub's clock"
 	}
 }
 

@@ -53,7 +53,7 @@ func (vs *Versions) LastValid(fleetName string, stored []*v1alpha1.LeadershipPol
 		p, last := known.parsed(o), known.valid
 		switch {
 		case p.Invalid == nil && (last == nil || last.Object.UID != o.UID || last.Object.Generation <= o.Generation):
-			known.valid = p.copy()
+			known.valid = known.latest
 		case p.Invalid != nil && last != nil && last.Object.UID == o.UID:
 			invalid := p.Invalid
 			p = last.copy()
@@ -85,7 +85,7 @@ func (p *Policy) byRecord(namespace string, r election.Record) *Policy {
 	known.Clusters, known.Namespaces, known.Names = labels.Everything(), labels.Nothing(), map[string]bool{namespace: true}
 	skew := cmp.Or(r.Skew, time.Second) // with a smaller one, readers would reject what they accept today
 	if r.Duration-skew < leastBesideSkew {
-		skew = r.Duration / 2 // the record was edited
+		skew = r.Duration / 2 // the record counts another hub's
 	}
 	known.Election = election.Policy{
 		Timings: lease.Timings{

@@ -19,9 +19,7 @@ func Assign(r Record, fleet, cluster string, duration time.Duration, first bool)
 	if r.State == Draining && r.Revoked != 0 {
 		a.Term.Epoch = r.Revoked // followers' Leases need no new epoch: no cluster leads in it
 	}
-	// A record that was edited by hand may name a leader in a state without a leader. The Lease of that cluster
-	// must not name it then: the renewTime of a follower's Lease is no promise.
-	if r.Leader != "" && r.State != Vacant {
+	if r.Leader != "" {
 		a.Term.Holder = lease.Identity(r.Leader, fleet)
 	}
 	switch r.State {

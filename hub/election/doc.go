@@ -57,14 +57,16 @@
 //     Lease shows. Where that Lease was deleted or is implausible, they can have written until h after the start of
 //     the new tenure, which decides nothing before then. So two tenures never decide at once. The clock of the
 //     earlier one may be behind by ε, unless it ended in order. The record's D, ε and stop time are added to that,
-//     and no less than the seal has for its policy: a record can be edited. For a lost record the seal has the values
-//     for every policy that may have owned it. The values fall once what was promised under them has passed. Nothing
-//     that a member shows shortens the wait. An empty record is a lost one, and so is one that no hub can have
-//     written. Sealed Leases found at the start raise an older record. A live sealed Lease names the leader.
-//  7. The epoch is one above the highest in the record and in sealed Leases. It is also at least the number of
-//     seconds since 2025. A record outlives its policy, as Retired, until all that it promised has passed and the
-//     seconds are above its epoch. If readers may have accepted an edited Lease, the next epoch is above the edit's.
-//     An absurd epoch is ignored, and the Lease with it is replaced, sealed or not.
+//     and no less than the seal has for its policy: a record can come from a backup. For a lost record the seal has
+//     the values for every policy that may have owned it. The values fall once what was promised under them has
+//     passed. Nothing that a member shows shortens the wait. A record without a D is a lost one. Sealed Leases found
+//     at the start raise an older record. A live sealed Lease names the leader.
+//  7. API servers refuse edits of a record's spec by others, and any epoch that is lower. A record that was deleted, or
+//     created again from a backup, is restored as this tenure knows it. The epoch is one above the highest in the
+//     record and in sealed Leases. It is also at least the number of seconds since 2025. A record outlives its policy,
+//     as Retired, until all that it promised has passed and the seconds are above its epoch. If readers may have
+//     accepted an edited Lease, the next epoch is above the edit's. An absurd epoch is ignored, and the Lease with it
+//     is replaced, sealed or not.
 //  8. Two hubs. Where a Lease carries another hub's mark, this hub writes nothing and reports OtherHub. Where
 //     another hub's term is live, under whatever name, it decides nothing, and the record says OtherHub. What that
 //     hub promised counts after its Leases are gone, once the record says so. This hub deposes no leader whose Lease

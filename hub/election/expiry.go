@@ -64,7 +64,7 @@ func promiseExpiry(s State, p bounds) expiry {
 // inheritedExpiry returns the expiry of what earlier tenures can have promised. They can have written until the
 // deadline that this tenure inherited. Nothing that a member shows shortens this, because its etcd may have been
 // restored. Nor does a record with a smaller D, ε or stop time than the seal has for its policy. That record may
-// have been edited before this tenure, or so early in it that the edit looks like a write of the earlier tenure.
+// have been created again from a backup.
 func inheritedExpiry(s State, p bounds) expiry {
 	d := max(p.d, longest(s), s.LargestDuration)
 	skew := max(p.skew, s.Record.Skew, s.LargestSkew)

@@ -117,17 +117,15 @@ func TestPromisesEndAt(t *testing.T) {
 func TestRenewalsStopBeforeAnythingIsCounted(t *testing.T) {
 	const cs = "east 100 Unreachable, west 50 prepared"
 	decide(t, map[string]decision{
-		"leading, the leader is lost": {
-			now: at(10), state: leading(having(renewing(sent(0)))), among: cs, want: "stop renewing",
-		},
+		"leading, the leader is lost": {now: at(10), state: leading(having(renewing(sent(0)))), among: cs,
+			want: "stop renewing"},
 		"draining": {now: at(20), state: draining(reason.Unreachable, having(renewing(sent(0)))), among: cs,
 			want: "stop renewing"},
 		"vacant":      {now: at(20), state: vacant(having(renewing(sent(0)))), among: cs, want: "stop renewing"},
 		"record lost": {now: at(20), state: lost(having(renewing(sent(0)))), among: cs, want: "stop renewing"},
 		"retired":     {now: at(20), state: retired(having(renewing(sent(0)))), noPolicy: true, want: "stop renewing"},
-		"renewals have stopped: the drain begins": {
-			now: at(10), state: leading(), among: cs, want: "Draining east 20 Unreachable next west after 6s persist",
-		},
+		"renewals have stopped: the drain begins": {now: at(10), state: leading(), among: cs,
+			want: "Draining east 20 Unreachable next west after 6s persist"},
 	})
 }
 
@@ -155,10 +153,10 @@ func TestWaitForTheExpiry(t *testing.T) {
 			now: at(0), state: lost(largest(60 * second)), among: "east 100, west 50",
 			want: "Leading east 1 Elected next west persist",
 		},
-		"a record without a state is lost, and becomes vacant": {
+		"a record without a D is lost, and becomes vacant": {
 			now: at(5), among: "east 100",
-			want:  "Vacant west 20 WaitingForExpiry next east waiting WaitingForExpiry after 56s persist",
-			state: lost(during(young()), recorded(ledBy("west"), raisedTo(epoch), lasting(5*second)), largest(60*second)),
+			want:  "Vacant nobody 20 WaitingForExpiry next east waiting WaitingForExpiry after 56s persist",
+			state: lost(during(young()), recorded(raisedTo(epoch)), largest(60*second)),
 		},
 		"D is not known: again after a second": {
 			now: at(1), noPolicy: true, state: lost(during(inheriting(9))), want: "lost waiting WaitingForExpiry after 1s",

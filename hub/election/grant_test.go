@@ -11,33 +11,23 @@ import (
 // Rule 7: an epoch is one above the highest that is known, and at least the seconds since 2025.
 func TestEpoch(t *testing.T) {
 	decide(t, map[string]decision{
-		"the record's is the highest": {
-			now: at(0), state: vacant(), among: "east 100", want: "Leading east 21 Elected persist",
-		},
-		"a sealed Lease's is the highest": {
-			now: at(0), state: vacant(seen(30)), among: "east 100", want: "Leading east 31 Elected persist",
-		},
-		"both are below the seconds": {
-			now: at(60), state: vacant(recorded(raisedTo(3)), seen(2)), among: "east 100",
-			want: "Leading east 40 Elected persist",
-		},
-		"the highest is the seconds": {
-			now: at(60), state: vacant(seen(40)), among: "east 100", want: "Leading east 41 Elected persist",
-		},
-		"the record is lost, and a sealed Lease's is the highest": {
-			now: at(0), state: lost(seen(30)), among: "east 100", want: "Leading east 31 Elected persist",
-		},
-		"the record is lost: the sealed Lease's is recorded before the Lease goes": {
-			now: at(0), state: lost(during(young()), seen(30), largest(15*second)), among: "east 100",
-			want: "Vacant nobody 30 WaitingForExpiry next east waiting WaitingForExpiry after 16s persist",
-		},
-		"nobody may lead: it stays": {
-			now: at(16), state: draining(reason.Deleting), among: "east 100 Deleting",
-			want: "Vacant nobody 20 NoCandidate waiting NoCandidate persist",
-		},
-		"a new term of the same leader": {
-			now: at(16), state: draining(reason.LeaseLost), among: "east 100", want: "Leading east 21 NewTerm persist",
-		},
+		"the record's is the highest": {now: at(0), state: vacant(), among: "east 100",
+			want: "Leading east 21 Elected persist"},
+		"a sealed Lease's is the highest": {now: at(0), state: vacant(seen(30)), among: "east 100",
+			want: "Leading east 31 Elected persist"},
+		"both are below the seconds": {now: at(60), state: vacant(recorded(raisedTo(3)), seen(2)), among: "east 100",
+			want: "Leading east 40 Elected persist"},
+		"the highest is the seconds": {now: at(60), state: vacant(seen(40)), among: "east 100",
+			want: "Leading east 41 Elected persist"},
+		"the record is lost, and a sealed Lease's is the highest": {now: at(0), state: lost(seen(30)), among: "east 100",
+			want: "Leading east 31 Elected persist"},
+		"the record is lost: the sealed Lease's is recorded before the Lease goes": {now: at(0),
+			state: lost(during(young()), seen(30), largest(15*second)), among: "east 100",
+			want: "Vacant nobody 30 WaitingForExpiry next east waiting WaitingForExpiry after 16s persist"},
+		"nobody may lead: it stays": {now: at(16), state: draining(reason.Deleting), among: "east 100 Deleting",
+			want: "Vacant nobody 20 NoCandidate waiting NoCandidate persist"},
+		"a new term of the same leader": {now: at(16), state: draining(reason.LeaseLost), among: "east 100",
+			want: "Leading east 21 NewTerm persist"},
 	})
 	for above := range int64(10) {
 		s := vacant(seen(lease.EpochFloor(wall(60)) + above))
@@ -52,32 +42,23 @@ func TestRetiredRecord(t *testing.T) {
 	const stays = "Retired east 20 PolicyGone waiting WaitingForExpiry after 1s"
 	noted := retired(recorded(notBefore(30)))
 	decide(t, map[string]decision{
-		"leading, the policy is gone": {
-			now: at(5), noPolicy: true, state: leading(), want: "Retired east 20 PolicyGone after 25s persist",
-		},
-		"draining, the policy is gone": {
-			now: at(5), noPolicy: true, state: draining(reason.Unreachable),
-			want: "Retired east 20 PolicyGone after 25s persist",
-		},
+		"leading, the policy is gone": {now: at(5), noPolicy: true, state: leading(),
+			want: "Retired east 20 PolicyGone after 25s persist"},
+		"draining, the policy is gone": {now: at(5), noPolicy: true, state: draining(reason.Unreachable),
+			want: "Retired east 20 PolicyGone after 25s persist"},
 		"expired, the epoch is ahead of the seconds":   {now: at(35), noPolicy: true, state: noted, want: stays},
 		"expired, the epoch is level with the seconds": {now: at(40.999), noPolicy: true, state: noted, want: stays},
 		"expired, the seconds are above the epoch":     {now: at(41), noPolicy: true, state: noted, want: "gone"},
-		"expired, the epoch of a Lease is level with them": {
-			now: at(41), noPolicy: true, state: retired(seen(21)), want: stays,
-		},
-		"lost: the epoch of a Lease is recorded first": {
-			now: at(60), noPolicy: true, state: stateOf(election.Record{}, sent(0), seen(21)),
-			want: "Retired nobody 21 PolicyGone persist",
-		},
-		"the policy is back after the expiry: a new term": {
-			now: at(16), state: noted, among: "east 100", want: "Leading east 21 NewTerm persist",
-		},
-		"the policy is back after the expiry, and the leader has gone": {
-			now: at(16), state: noted, among: "west 50 prepared", want: "Leading west 21 HandedOver persist",
-		},
-		"the policy is back, and there was no leader": {
-			now: at(16), state: retired(recorded(ledBy(""))), among: "west 50 prepared", want: "Leading west 21 Elected persist",
-		},
+		"expired, the epoch of a Lease is level with them": {now: at(41), noPolicy: true, state: retired(seen(21)),
+			want: stays},
+		"lost: the epoch of a Lease is recorded first": {now: at(60), noPolicy: true,
+			state: stateOf(election.Record{}, sent(0), seen(21)), want: "Retired nobody 21 PolicyGone persist"},
+		"the policy is back after the expiry: a new term": {now: at(16), state: noted, among: "east 100",
+			want: "Leading east 21 NewTerm persist"},
+		"the policy is back after the expiry, and the leader has gone": {now: at(16), state: noted,
+			among: "west 50 prepared", want: "Leading west 21 HandedOver persist"},
+		"the policy is back, and there was no leader": {now: at(16), state: retired(recorded(ledBy(""))),
+			among: "west 50 prepared", want: "Leading west 21 Elected persist"},
 	})
 }
 
@@ -92,37 +73,26 @@ func TestElect(t *testing.T) {
 	decide(t, map[string]decision{
 		"the highest priority, east first": {now: at(20), state: vacant(), among: "east -1, south 2, west 1", want: south},
 		"a tie goes by name, east last":    {now: at(20), state: vacant(), among: "west 1, south 1, east 0", want: south},
-		"only a fit one": {
-			now: at(20), state: vacant(), want: "Leading south 21 Elected persist",
-			among: "east 9 NamespaceMissing, north 8 Paused, west 7 unknown, south 1",
-		},
-		"nobody is fit": {
-			now: at(20), state: vacant(), among: "east 9 Unreachable", want: "Vacant nobody 20 NoCandidate waiting NoCandidate",
-		},
-		"a better one is not known yet, 1 ms before D": {
-			now: at(14.999), state: restarted, among: "east 100 unknown, west 50", want: waits + "1ms persist",
-		},
-		"a better one is not known yet, 1 ms before D by the boot clock": {
-			now: clocks(100, 14.999), state: restarted, among: "east 100 unknown, west 50", want: waits + "1ms persist",
-		},
-		"a better one is not guarded yet": {
-			now: at(14.999), state: restarted, among: "east 100 Unguarded, west 50", want: waits + "1ms persist",
-		},
-		"a better one is not known for D": {
-			now: at(15), state: restarted, among: "east 100 unknown, west 50", want: "Leading west 21 Elected persist",
-		},
-		"a better one is lost: not waited for": {
-			now: at(1), state: restarted, among: "east 100 Unreachable, west 50", want: "Leading west 21 Elected persist",
-		},
-		"a worse one is not known yet": {
-			now: at(1), state: restarted, among: "abel 10 unknown, west 50", want: "Leading west 21 Elected persist",
-		},
-		"an equal one is not known yet, and its name comes later": {
-			now: at(1), state: restarted, among: "east 50, west 50 unknown", want: "Leading east 21 Elected persist",
-		},
-		"an equal one is not known yet, and its name comes first": {
-			now: at(1), state: restarted, among: "east 50 unknown, west 50", want: waits + "14s persist",
-		},
+		"only a fit one": {now: at(20), state: vacant(), want: "Leading south 21 Elected persist",
+			among: "east 9 NamespaceMissing, north 8 Paused, west 7 unknown, south 1"},
+		"nobody is fit": {now: at(20), state: vacant(), among: "east 9 Unreachable",
+			want: "Vacant nobody 20 NoCandidate waiting NoCandidate"},
+		"a better one is not known yet, 1 ms before D": {now: at(14.999), state: restarted,
+			among: "east 100 unknown, west 50", want: waits + "1ms persist"},
+		"a better one is not known yet, 1 ms before D by the boot clock": {now: clocks(100, 14.999), state: restarted,
+			among: "east 100 unknown, west 50", want: waits + "1ms persist"},
+		"a better one is not guarded yet": {now: at(14.999), state: restarted, among: "east 100 Unguarded, west 50",
+			want: waits + "1ms persist"},
+		"a better one is not known for D": {now: at(15), state: restarted, among: "east 100 unknown, west 50",
+			want: "Leading west 21 Elected persist"},
+		"a better one is lost: not waited for": {now: at(1), state: restarted, among: "east 100 Unreachable, west 50",
+			want: "Leading west 21 Elected persist"},
+		"a worse one is not known yet": {now: at(1), state: restarted, among: "abel 10 unknown, west 50",
+			want: "Leading west 21 Elected persist"},
+		"an equal one is not known yet, and its name comes later": {now: at(1), state: restarted,
+			among: "east 50, west 50 unknown", want: "Leading east 21 Elected persist"},
+		"an equal one is not known yet, and its name comes first": {now: at(1), state: restarted,
+			among: "east 50 unknown, west 50", want: waits + "14s persist"},
 	})
 }
 
@@ -136,38 +106,24 @@ func TestFirstLeaderWaitsForBetterClusters(t *testing.T) {
 	const waits, missing = "Vacant nobody 0 WaitingForClusters next west waiting WaitingForClusters after ",
 		"east 100 NamespaceMissing, west 50"
 	decide(t, map[string]decision{
-		"the better one does not have the namespace, which is seen now": {
-			now: at(100), policy: patient, state: lost(), among: missing, want: waits + "10s persist",
-		},
-		"the better one is not known": {
-			now: at(109), policy: patient, state: firstSeen(100), among: "east 100 unknown, west 50", want: waits + "1s persist",
-		},
-		"the better one is not guarded": {
-			now: at(109.999), policy: patient, state: firstSeen(100), among: "east 100 Unguarded, west 50",
-			want: waits + "1ms persist",
-		},
-		"the better one is not known, the delay has passed, and the hub has just restarted": {
-			now: at(5), policy: patient, state: firstSeen(-4, during(afterOutage())), among: "east 100 unknown, west 50",
-			want: waits + "10s persist",
-		},
-		"the delay has passed": {
-			now: at(110), policy: patient, state: firstSeen(100), among: missing, want: "Leading west 90 Elected persist",
-		},
-		"a worse one does not have the namespace": {
-			now: at(100), policy: patient, state: firstSeen(100), among: "east 100, west 50 NamespaceMissing",
-			want: "Leading east 80 Elected persist",
-		},
-		"the better one is lost": {
-			now: at(100), policy: patient, state: firstSeen(100), among: "east 100 Unreachable, west 50",
-			want: "Leading west 80 Elected persist",
-		},
-		"there was a leader before": {
-			now: at(100), policy: patient, state: firstSeen(100, recorded(raisedTo(7))), among: missing,
-			want: "Leading west 80 Elected persist",
-		},
-		"the namespace was first seen in the future": {
-			now: at(99.999), policy: patient, state: firstSeen(100), among: missing, want: "Leading west 79 Elected persist",
-		},
+		"the better one does not have the namespace, which is seen now": {now: at(100), policy: patient, state: lost(),
+			among: missing, want: waits + "10s persist"},
+		"the better one is not known": {now: at(109), policy: patient, state: firstSeen(100),
+			among: "east 100 unknown, west 50", want: waits + "1s persist"},
+		"the better one is not guarded": {now: at(109.999), policy: patient, state: firstSeen(100),
+			among: "east 100 Unguarded, west 50", want: waits + "1ms persist"},
+		"the better one is not known, the delay has passed, and the hub has just restarted": {now: at(5), policy: patient,
+			state: firstSeen(-4, during(afterOutage())), among: "east 100 unknown, west 50", want: waits + "10s persist"},
+		"the delay has passed": {now: at(110), policy: patient, state: firstSeen(100), among: missing,
+			want: "Leading west 90 Elected persist"},
+		"a worse one does not have the namespace": {now: at(100), policy: patient, state: firstSeen(100),
+			among: "east 100, west 50 NamespaceMissing", want: "Leading east 80 Elected persist"},
+		"the better one is lost": {now: at(100), policy: patient, state: firstSeen(100),
+			among: "east 100 Unreachable, west 50", want: "Leading west 80 Elected persist"},
+		"there was a leader before": {now: at(100), policy: patient, state: firstSeen(100, recorded(raisedTo(7))),
+			among: missing, want: "Leading west 80 Elected persist"},
+		"the namespace was first seen in the future": {now: at(99.999), policy: patient, state: firstSeen(100),
+			among: missing, want: "Leading west 79 Elected persist"},
 	})
 	if d := election.Next(at(100), patient, lost(), among("west 50, east 100 NamespaceMissing")); d.Awaited != "east" {
 		t.Errorf("the decision names %q as awaited, want east", d.Awaited)

@@ -229,8 +229,6 @@ func otherHub(s *election.State) { s.OtherHub = true }
 
 func moved(s *election.State) { s.Moved = true }
 
-func grantedHere(s *election.State) { s.GrantedHere = true }
-
 func released(s *election.State) { s.Released = true }
 
 // foundIn is the term of a sealed Lease that names its own cluster. It was renewed and read at that second.

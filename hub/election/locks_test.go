@@ -34,9 +34,8 @@ func TestLockOpens(t *testing.T) {
 		after   time.Duration
 	}{
 		"clusters may still admit it: no": {1000, leading(), stock, both, nil, 0},
-		"all have rejected it for 1 ms less than D + ε + the stop time: no": {
-			32.999, leading(rejected), stock, both, nil, ms,
-		},
+		"all have rejected it for 1 ms less than D + ε + the stop time: no": {32.999, leading(rejected), stock, both, nil,
+			ms},
 		"all have rejected it for D + ε + the stop time": {33, leading(rejected), stock, both, stock, 0},
 		"another policy has a larger D and ε: a quarter of a second less: no": {
 			64.75, leading(rejected, func(s *election.State) { s.FleetDuration, s.FleetSkew = 45*second, 3*second }), stock,
@@ -46,12 +45,10 @@ func TestLockOpens(t *testing.T) {
 			170.75, leading(rejected, func(s *election.State) { s.FleetStop = 155 * second }), stock, both, nil, 250 * ms,
 		},
 		"it is open": {5, leading(recorded(opened("shop/stock"))), stock, both, stock, 0},
-		"another lock is fenced, too": {
-			5, leading(recorded(opened("shop/stock"))), []string{"shop/stock", "shop/till"}, both, stock, 0,
-		},
-		"another lock is not fenced any more": {
-			5, leading(recorded(opened("shop/stock", "shop/till"))), stock, both, stock, 0,
-		},
+		"another lock is fenced, too": {5, leading(recorded(opened("shop/stock"))), []string{"shop/stock", "shop/till"},
+			both, stock, 0},
+		"another lock is not fenced any more": {5, leading(recorded(opened("shop/stock", "shop/till"))), stock, both, stock,
+			0},
 		"it is open, in a new term": {33,
 			draining(reason.Unreachable, recorded(opened("shop/stock")), ended), stock, taken, stock, 0},
 		"clusters may still admit it, in a new term: no": {33, draining(reason.Unreachable, ended), stock, taken, nil, 0},
@@ -94,13 +91,10 @@ func TestRecordNamesUnfencedLeader(t *testing.T) {
 		want    string
 	}
 	for name, steps := range map[string][]step{
-		"missing when the leader is lost, unchecked later, then in force": {
-			{0, "Unreachable unfenced", "east"}, {20, "Unreachable unfenced", "east"}, {21, "Unreachable unchecked", "east"},
-			{22, "", ""},
-		},
-		"missing while the leader is replaced": {
-			{0, "Unreachable", ""}, {5, "Unreachable unfenced", "east"}, {20, "Unreachable unfenced", "east"},
-		},
+		"missing when the leader is lost, unchecked later, then in force": {{0, "Unreachable unfenced", "east"},
+			{20, "Unreachable unfenced", "east"}, {21, "Unreachable unchecked", "east"}, {22, "", ""}},
+		"missing while the leader is replaced": {{0, "Unreachable", ""}, {5, "Unreachable unfenced", "east"},
+			{20, "Unreachable unfenced", "east"}},
 		"missing at the grant": {{0, "Unreachable", ""}, {20, "Unreachable unfenced", "east"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -171,10 +171,10 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	case !c.Prepared && c.Name != r.Leader && !s.stale():
 		r.State, r.Next = Draining, c.Name
 		// A revoked term is over now. What is written from here on has the revocation's epoch. The successor's
-		// cluster may have a Lease with that epoch already, if the record was edited since.
+		// cluster may have a Lease with that epoch already, if the record is older.
 		r.Revoked = 0
-		if r.Since.IsZero() || r.Since.After(now.Wall) {
-			r.Since = now.Wall // edited, or from a clock that was ahead: no Lease would have so late a renewTime
+		if r.Since.After(now.Wall) {
+			r.Since = now.Wall // from a clock that was ahead: no Lease would have so late a renewTime
 		}
 		return Decision{Record: r, Persist: !same(r, s.Record), Waiting: reason.WaitingForClusters}
 	default:

@@ -104,7 +104,7 @@ func sane(t *testing.T, seed uint64, s election.State, d election.Decision) {
 		fail("the record differs, but is not to be persisted")
 	case d.Record.State == election.Leading && s.Record.State != election.Vacant && d.Record.Epoch == s.Record.Epoch &&
 		d.Record.Leader != s.Record.Leader &&
-		(s.GrantedHere || s.Found == nil || d.Record.Leader != s.Found.Cluster):
+		!s.Moved:
 		fail("another leader in the same epoch")
 	case d.After < 0 || d.After > 3*time.Minute:
 		fail("decided again after %v", d.After)

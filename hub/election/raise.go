@@ -13,8 +13,12 @@ func raise(now lease.Reading, p Policy, s State, cs []Candidate) (Record, bool) 
 	if !st.live(now) {
 		return s.Record, false
 	}
-	if st.Term.Epoch < s.Record.Epoch || st.Term.Epoch == s.Record.Epoch && !knowsBetter(s) {
-		return s.Record, false
+	r := s.Record
+	// In one epoch, the record takes precedence. But a follower's Lease may have raised it while nobody led, and
+	// another hub may have decided after it wrote the record.
+	knowsBetter := r.State == Vacant || s.Moved && r.State != Leading
+	if st.Term.Epoch < r.Epoch || st.Term.Epoch == r.Epoch && !knowsBetter {
+		return r, false
 	}
 	return Record{
 		Leader:      st.Cluster,
@@ -24,23 +28,10 @@ func raise(now lease.Reading, p Policy, s State, cs []Candidate) (Record, bool) 
 		Since:       now.Wall,
 		AcquireTime: st.Term.AcquireTime,
 		Duration:    max(st.Term.Duration, longest(s)), // a Lease shows the duration of its last renewal only
-		Skew:        max(s.Record.Skew, s.LargestSkew),
-		Stop:        max(s.Record.Stop, s.LargestStop),
+		Skew:        max(r.Skew, s.LargestSkew),
+		Stop:        max(r.Stop, s.LargestStop),
 		LeaseName:   p.LeaseName,
 		Next:        next(cs, st.Cluster),
-		Observed:    observedPriorities(s.Record, cs, true),
+		Observed:    observedPriorities(r, cs, true),
 	}, true
-}
-
-// knowsBetter reports whether the found Lease takes precedence over a record with the same epoch.
-func knowsBetter(s State) bool {
-	switch r := s.Record; {
-	case r.State == Vacant:
-		return true // a follower's Lease may have raised the epoch
-	case s.Moved:
-		return r.State != Leading // nothing was decided since it came from the other hub
-	default:
-		// An epoch is granted to one cluster only, so the record was edited before this tenure began.
-		return r.Leader != s.Found.Cluster && !s.GrantedHere
-	}
 }

@@ -32,14 +32,13 @@ func TestLeaseRaisesRecord(t *testing.T) {
 		"newer, 1 ms before its deadline": {now: at(13.999), state: raised(leading(), newer), among: both, want: west},
 		"newer, of the same leader": {now: at(2), state: raised(leading(), foundIn("east", 30, -1)), among: both,
 			want: east},
-		"newer, this tenure granted": {now: at(2),
-			state: raised(leading(recorded(ledBy("west")), grantedHere), foundIn("east", 30, -1)), among: both, want: east},
+		"newer, another is to lead": {now: at(2),
+			state: raised(leading(recorded(ledBy("west"))), foundIn("east", 30, -1)), among: both, want: east},
 		"newer, in an unknown cluster": {now: at(2), state: raised(lost(), foundIn("north", 30, -1)), among: both,
 			want: "Leading north 30 Adopted next east persist"},
 		"newer, no policy": {now: at(2), noPolicy: true, state: raised(lost(), newer), want: "stop renewing"},
-		"newer, expired by the wall clock": {
-			now: clocks(14, 2), state: raised(leading(), newer), among: both, want: "stop renewing",
-		},
+		"newer, expired by the wall clock": {now: clocks(14, 2), state: raised(leading(), newer), among: both,
+			want: "stop renewing"},
 		"newer, expired, the record lost": {now: at(14), state: raised(lost(), newer), among: both, want: "stop renewing"},
 		"newer, expired, another leads": {now: at(14), state: raised(leading(), newer), among: both,
 			want: "stop renewing"},
@@ -53,32 +52,20 @@ func TestLeaseRaisesRecord(t *testing.T) {
 			now: at(2), state: raised(draining(reason.Unreachable), foundIn("east", epoch, -1)), among: both,
 			want: "stop renewing",
 		},
-		"the same epoch, another leads: the record was edited": {
-			now: at(2), state: raised(leading(), same), among: both, want: "Leading west 20 Adopted next east persist",
-		},
-		"the same epoch, another is draining: the record was edited": {
-			now: at(2), state: raised(draining(reason.Unreachable), same), among: both,
-			want: "Leading west 20 Adopted next east persist",
-		},
-		"the same epoch, another leads, which this tenure granted": {
-			now: at(2), state: raised(leading(grantedHere), same), among: both, want: kept,
-		},
+		"the same epoch, another leads": {now: at(2), state: raised(leading(), same), among: both, want: kept},
 		"the same epoch, vacant: a follower's Lease was read first": {
-			now: at(2), state: raised(vacant(grantedHere), same), among: both, want: "Leading west 20 Adopted next east persist",
+			now: at(2), state: raised(vacant(), same), among: both, want: "Leading west 20 Adopted next east persist",
 		},
 		"the same epoch, vacant, expired": {now: at(20), state: raised(vacant(), same), among: both, want: "stop renewing"},
 		"older, another leads": {now: at(2), state: raised(leading(), older), among: both,
 			want: kept},
 		"older, vacant": {now: at(2), state: raised(vacant(), older), among: both, want: "stop renewing"},
-		"expired in a newer epoch, the leader is fit: a new term": {
-			now: at(1), state: leading(during(young()), having(nothing()), seen(30), largest(60*second)), among: both,
-			want: "Draining east 20 LeaseLost next east after 1m0s persist",
-		},
-		"expired in a newer epoch, the leader is unknown: a new term": {
-			now: at(1), state: leading(during(young()), having(nothing()), seen(30), largest(60*second)),
-			among: "east 100 unknown, west 50",
-			want:  "Draining east 20 LeaseLost next west after 1m0s persist",
-		},
+		"expired in a newer epoch, the leader is fit: a new term": {now: at(1),
+			state: leading(during(young()), having(nothing()), seen(30), largest(60*second)), among: both,
+			want: "Draining east 20 LeaseLost next east after 1m0s persist"},
+		"expired in a newer epoch, the leader is unknown: a new term": {now: at(1),
+			state: leading(during(young()), having(nothing()), seen(30), largest(60*second)),
+			among: "east 100 unknown, west 50", want: "Draining east 20 LeaseLost next west after 1m0s persist"},
 	})
 }
 
@@ -129,45 +116,31 @@ func TestMovedRecord(t *testing.T) {
 	untaken.AcquireTime = time.Time{}
 	decide(t, map[string]decision{
 		"a live Lease": {now: at(2), state: here(election.Record{}, term), among: paused, want: adopted},
-		"a live Lease, others have the other hub's mark": {
-			now: at(2), state: here(election.Record{}, term, otherHub), among: paused, want: adopted,
-		},
-		"a live Lease, the record has retired": {
-			now: at(2), state: here(record(election.Retired, "west", raisedTo(30)), term), among: paused, want: adopted,
-		},
-		"a live Lease, after none was found": {
-			now: at(2), state: here(untaken, term), among: both, want: "Leading west 30 Adopted next east waiting Moved persist",
-		},
-		"a Lease with the other hub's mark": {
-			now: at(2), state: here(election.Record{}, otherHub), among: paused, want: "lost waiting OtherHub",
-		},
-		"the leader's Lease is not taken, another has a higher priority": {
-			now: at(200), state: here(west), among: "east 200, west 50", want: waits,
-		},
-		"the leader's Lease is not taken, it is unreachable": {
-			now: at(200), state: here(west), among: "east 100, west 50 Unreachable", want: waits,
-		},
-		"the leader's Lease is not taken, its Cluster is gone": {
-			now: at(200), state: here(west), among: "east 100", want: waits,
-		},
-		"the leader's Lease has expired: all are taken": {
-			now: at(2), state: here(west, found(foundIn("west", 30, -15)), leaseLost), among: both, want: taken,
-		},
-		"the leader's Lease has expired: first, renewals stop": {
-			now: at(2), state: here(west, leaseLost, having(renewing(nothing()))), among: both, want: "stop renewing",
-		},
+		"a live Lease, others have the other hub's mark": {now: at(2), state: here(election.Record{}, term, otherHub),
+			among: paused, want: adopted},
+		"a live Lease, the record has retired": {now: at(2),
+			state: here(record(election.Retired, "west", raisedTo(30)), term), among: paused, want: adopted},
+		"a live Lease, after none was found": {now: at(2), state: here(untaken, term), among: both,
+			want: "Leading west 30 Adopted next east waiting Moved persist"},
+		"a Lease with the other hub's mark": {now: at(2), state: here(election.Record{}, otherHub), among: paused,
+			want: "lost waiting OtherHub"},
+		"the leader's Lease is not taken, another has a higher priority": {now: at(200), state: here(west),
+			among: "east 200, west 50", want: waits},
+		"the leader's Lease is not taken, it is unreachable": {now: at(200), state: here(west),
+			among: "east 100, west 50 Unreachable", want: waits},
+		"the leader's Lease is not taken, its Cluster is gone": {now: at(200), state: here(west), among: "east 100",
+			want: waits},
+		"the leader's Lease has expired: all are taken": {now: at(2),
+			state: here(west, found(foundIn("west", 30, -15)), leaseLost), among: both, want: taken},
+		"the leader's Lease has expired: first, renewals stop": {now: at(2),
+			state: here(west, leaseLost, having(renewing(nothing()))), among: both, want: "stop renewing"},
 		"no live Lease: all are taken": {now: at(2), state: here(election.Record{}), among: both, want: taken},
-		"no live Lease, not all are read": {
-			now: at(200), state: here(election.Record{}), among: "east 100, west 50 unknown",
-			want: "lost waiting WaitingForClusters",
-		},
-		"all are being taken: no grant": {
-			now: at(200), state: here(untaken), among: both, want: "Vacant nobody 30 Moved waiting Moved",
-		},
-		"no policy: retired like any other": {
-			now: at(2), noPolicy: true, state: here(election.Record{}, having(renewing(nothing()))), among: "east 100",
-			want: "stop renewing",
-		},
+		"no live Lease, not all are read": {now: at(200), state: here(election.Record{}),
+			among: "east 100, west 50 unknown", want: "lost waiting WaitingForClusters"},
+		"all are being taken: no grant": {now: at(200), state: here(untaken), among: both,
+			want: "Vacant nobody 30 Moved waiting Moved"},
+		"no policy: retired like any other": {now: at(2), noPolicy: true,
+			state: here(election.Record{}, having(renewing(nothing()))), among: "east 100", want: "stop renewing"},
 		"an empty list decides nothing": {now: at(2), state: here(election.Record{}), want: "lost waiting NoCandidate"},
 	})
 	r := election.Next(at(2), policy(), lost(moved), among("east 100")).Record

@@ -17,64 +17,40 @@ func TestLeaderIsKeptWithoutProofAgainstIt(t *testing.T) {
 	inDoubt := []func(*election.State){during(young()), having(nothing())}
 	afterOutage := []func(*election.State){during(afterOutage()), having(nothing())}
 	decide(t, map[string]decision{
-		"a fit leader": {now: at(500), state: leading(), among: "east 100, west 50", want: kept},
-		"an empty list, leading": {
-			now: at(500), state: leading(), want: kept + " waiting NoCandidate",
-		},
-		"an empty list, draining": {
-			now: at(500), state: draining(reason.Unreachable),
-			want: "Draining east 20 Unreachable next west waiting NoCandidate",
-		},
+		"a fit leader":           {now: at(500), state: leading(), among: "east 100, west 50", want: kept},
+		"an empty list, leading": {now: at(500), state: leading(), want: kept + " waiting NoCandidate"},
+		"an empty list, draining": {now: at(500), state: draining(reason.Unreachable),
+			want: "Draining east 20 Unreachable next west waiting NoCandidate"},
 		"an empty list, record lost": {now: at(500), state: lost(), want: "lost waiting NoCandidate"},
-		"unknown, while an inherited promise may last": {
-			now: at(15.999), state: leading(inDoubt...), among: "east 100 unknown, west 50", want: kept + " after 1ms",
-		},
-		"unknown, while a promise of this tenure lasts": {
-			now: at(15.999), state: leading(having(renewing(sent(0)))), among: "east 100 unknown, west 50",
-			want: kept + " after 1ms",
-		},
-		"unknown, while a promise under the policy's longer D may last": {
-			now: at(20), policy: policy(duration(60 * second)), state: leading(inDoubt...), among: "east 100 unknown, west 50",
-			want: kept + " after 41s persist",
-		},
-		"unknown, while a promise under the policy's D may last and the record has less": {
-			now: at(15.5), state: leading(append(inDoubt, recorded(lasting(5*second)))...), among: "east 100 unknown, west 50",
-			want: kept + " after 500ms persist",
-		},
-		"unknown, and a shorter D can be recorded before its promise ends: again then": {
-			now:   at(5),
+		"unknown, while an inherited promise may last": {now: at(15.999), state: leading(inDoubt...),
+			among: "east 100 unknown, west 50", want: kept + " after 1ms"},
+		"unknown, while a promise of this tenure lasts": {now: at(15.999), state: leading(having(renewing(sent(0)))),
+			among: "east 100 unknown, west 50", want: kept + " after 1ms"},
+		"unknown, while a promise under the policy's longer D may last": {now: at(20),
+			policy: policy(duration(60 * second)), state: leading(inDoubt...), among: "east 100 unknown, west 50",
+			want: kept + " after 41s persist"},
+		"unknown, while a promise under the policy's D may last and the record has less": {now: at(15.5),
+			state: leading(append(inDoubt, recorded(lasting(5*second)))...), among: "east 100 unknown, west 50",
+			want: kept + " after 500ms persist"},
+		"unknown, and a shorter D can be recorded before its promise ends: again then": {now: at(5),
 			state: leading(recorded(lasting(60*second)), having(renewing(election.Sent{Until: wall(60), BootUntil: boot(60)}))),
-			among: "east 100 unknown, west 50", want: kept + " after 40s",
-		},
-		"unknown, its Lease lost": {
-			now: at(5), state: leading(leaseLost, having(renewing(sent(0)))), among: "east 100 unknown, west 50",
-			want: kept + " after 11s",
-		},
-		"unknown, when all promises have passed: replaced": {
-			now: at(16), state: leading(inDoubt...), among: "east 100 unknown, west 50 prepared",
-			want: "Draining east 20 NeverReached next west persist",
-		},
-		"unknown, when all promises have passed, and no other cluster may lead": {
-			now: at(16), state: leading(inDoubt...), among: "east 100 unknown, west 50 unknown", want: alone,
-		},
-		"unknown after an outage of the hub: it has D to answer": {
-			now: at(14.999), state: leading(afterOutage...), among: "east 100 unknown, west 50 prepared",
-			want: kept + " after 1ms",
-		},
-		"unknown for D after an outage of the hub: replaced": {
-			now: at(15), state: leading(afterOutage...), among: "east 100 unknown, west 50 prepared",
-			want: "Draining east 20 NeverReached next west persist",
-		},
-		"recovering after an outage of the hub: it has D to be fit": {
-			now: at(14.999), state: leading(afterOutage...), among: "east 100 Recovering, west 50 prepared", want: kept,
-		},
-		"deleted, after an outage of the hub: replaced at once": {
-			now: at(14.999), state: leading(afterOutage...), among: "east 100 Deleting, west 50 prepared",
-			want: "Draining east 20 Deleting next west persist",
-		},
-		"its Cluster is gone: replaced in order": {
-			now: at(5), state: leading(), among: "west 50", want: "Draining east 20 Gone next west after 11s persist",
-		},
+			among: "east 100 unknown, west 50", want: kept + " after 40s"},
+		"unknown, its Lease lost": {now: at(5), state: leading(leaseLost, having(renewing(sent(0)))),
+			among: "east 100 unknown, west 50", want: kept + " after 11s"},
+		"unknown, when all promises have passed: replaced": {now: at(16), state: leading(inDoubt...),
+			among: "east 100 unknown, west 50 prepared", want: "Draining east 20 NeverReached next west persist"},
+		"unknown, when all promises have passed, and no other cluster may lead": {now: at(16), state: leading(inDoubt...),
+			among: "east 100 unknown, west 50 unknown", want: alone},
+		"unknown after an outage of the hub: it has D to answer": {now: at(14.999), state: leading(afterOutage...),
+			among: "east 100 unknown, west 50 prepared", want: kept + " after 1ms"},
+		"unknown for D after an outage of the hub: replaced": {now: at(15), state: leading(afterOutage...),
+			among: "east 100 unknown, west 50 prepared", want: "Draining east 20 NeverReached next west persist"},
+		"recovering after an outage of the hub: it has D to be fit": {now: at(14.999), state: leading(afterOutage...),
+			among: "east 100 Recovering, west 50 prepared", want: kept},
+		"deleted, after an outage of the hub: replaced at once": {now: at(14.999), state: leading(afterOutage...),
+			among: "east 100 Deleting, west 50 prepared", want: "Draining east 20 Deleting next west persist"},
+		"its Cluster is gone: replaced in order": {now: at(5), state: leading(), among: "west 50",
+			want: "Draining east 20 Gone next west after 11s persist"},
 	})
 }
 
@@ -82,37 +58,24 @@ func TestLeaderIsKeptWithoutProofAgainstIt(t *testing.T) {
 func TestOtherHubIsLeftAlone(t *testing.T) {
 	theirs := recorded(because(reason.OtherHub))
 	decide(t, map[string]decision{
-		"the leader must go": {
-			now: at(500), state: leading(otherHub, leaseLost), among: "east 100 Deleting, west 50",
-			want: kept + " waiting OtherHub after 2s",
-		},
-		"the term has expired": {
-			now: at(500), state: draining(reason.Deleting, otherHub), among: "east 100 Deleting, west 50 prepared",
-			want: "Draining east 20 Deleting next west waiting OtherHub after 2s",
-		},
-		"no policy selects the namespace": {
-			now: at(500), noPolicy: true, state: leading(otherHub), want: kept + " waiting OtherHub after 2s",
-		},
-		"a namespace without a record gets one with that reason": {
-			now: at(500), state: lost(otherHub), among: "east 100, west 50",
-			want: "Vacant nobody 0 OtherHub waiting OtherHub after 2s persist",
-		},
-		"a vacant record gets that reason": {
-			now: at(500), state: vacant(otherHub), among: "east 100, west 50",
-			want: "Vacant nobody 20 OtherHub waiting OtherHub after 2s persist",
-		},
-		"a record that is empty but for that reason gets its state": {
-			now: at(500), state: lost(otherHub, theirs), among: "east 100, west 50",
-			want: "Vacant nobody 0 OtherHub waiting OtherHub after 2s persist",
-		},
-		"a vacant record with that reason stays": {
-			now: at(500), state: vacant(otherHub, theirs), among: "east 100, west 50",
-			want: "Vacant nobody 20 OtherHub waiting OtherHub after 2s",
-		},
-		"a record with that reason waits for what the other hub promised": {
-			now: at(15.999), state: vacant(during(afterOutage()), theirs), among: "east 100, west 50",
-			want: "Vacant nobody 20 OtherHub next east waiting WaitingForExpiry after 1ms persist",
-		},
+		"the leader must go": {now: at(500), state: leading(otherHub, leaseLost), among: "east 100 Deleting, west 50",
+			want: kept + " waiting OtherHub after 2s"},
+		"the term has expired": {now: at(500), state: draining(reason.Deleting, otherHub),
+			among: "east 100 Deleting, west 50 prepared",
+			want:  "Draining east 20 Deleting next west waiting OtherHub after 2s"},
+		"no policy selects the namespace": {now: at(500), noPolicy: true, state: leading(otherHub),
+			want: kept + " waiting OtherHub after 2s"},
+		"a namespace without a record gets one with that reason": {now: at(500), state: lost(otherHub),
+			among: "east 100, west 50", want: "Vacant nobody 0 OtherHub waiting OtherHub after 2s persist"},
+		"a vacant record gets that reason": {now: at(500), state: vacant(otherHub), among: "east 100, west 50",
+			want: "Vacant nobody 20 OtherHub waiting OtherHub after 2s persist"},
+		"a record that is empty but for that reason gets its state": {now: at(500), state: lost(otherHub, theirs),
+			among: "east 100, west 50", want: "Vacant nobody 0 OtherHub waiting OtherHub after 2s persist"},
+		"a vacant record with that reason stays": {now: at(500), state: vacant(otherHub, theirs),
+			among: "east 100, west 50", want: "Vacant nobody 20 OtherHub waiting OtherHub after 2s"},
+		"a record with that reason waits for what the other hub promised": {now: at(15.999),
+			state: vacant(during(afterOutage()), theirs), among: "east 100, west 50",
+			want: "Vacant nobody 20 OtherHub next east waiting WaitingForExpiry after 1ms persist"},
 		"a lock that the policy does not fence any more closes": {
 			now: at(5), state: leading(otherHub, recorded(func(r *election.Record) { r.OpenLocks = []string{"a/l"} })),
 			among: "east 100, west 50", want: kept + " waiting OtherHub after 2s persist",
@@ -124,79 +87,54 @@ func TestOtherHubIsLeftAlone(t *testing.T) {
 func TestLeaderThatCannotBeReached(t *testing.T) {
 	drained := func(why string) string { return "Draining east 20 " + why + " next west after 11s persist" }
 	decide(t, map[string]decision{
-		"unreachable: replaced": {
-			now: at(5), state: leading(), among: "east 100 Unreachable, west 50", want: drained("Unreachable"),
-		},
-		"recovering: replaced": {
-			now: at(5), state: leading(), among: "east 100 Recovering, west 50", want: drained("Recovering"),
-		},
-		"it refuses the hub: replaced": {
-			now: at(5), state: leading(), among: "east 100 Forbidden, west 50", want: drained("Forbidden"),
-		},
-		"no other cluster may lead: kept": {
-			now: at(5), state: leading(), among: "east 100 Unreachable, west 50 Unreachable", want: alone,
-		},
-		"the only other cluster was refused a Lease: kept": {
-			now: at(5), state: leading(), among: "east 100 Unreachable, west 50 refused", want: alone,
-		},
-		"most became unreachable at once: kept": {
-			now: at(5), state: leading(mostUnreachable), among: "east 100 Unreachable, west 50", want: kept,
-		},
-		"most became unreachable at once, and the policy fails over then": {
-			now: at(5), state: leading(mostUnreachable), policy: policy(failOver), among: "east 100 Unreachable, west 50",
-			want: drained("Unreachable"),
-		},
-		"most became unreachable at once, and an operator deletes the leader": {
-			now: at(5), state: leading(mostUnreachable), among: "east 100 Deleting, west 50", want: drained("Deleting"),
-		},
-		"an operator deletes the leader, and no other cluster may lead": {
-			now: at(5), state: leading(), among: "east 100 Deleting, west 50 unknown",
-			want: "Draining east 20 Deleting after 11s persist",
-		},
-		"expired while most are unreachable: not granted": {
-			now: at(16), state: draining(reason.Unreachable, mostUnreachable), among: "east 100 Unreachable, west 50 prepared",
-			want: "Draining east 20 Unreachable next west waiting MostUnreachable",
-		},
-		"expired while most are unreachable, and the policy fails over then": {
-			now: at(16), state: draining(reason.Unreachable, mostUnreachable), policy: policy(failOver),
-			among: "east 100 Unreachable, west 50 prepared", want: "Leading west 21 FailedOver persist",
-		},
-		"expired while most are unreachable, and an operator deletes the leader": {
-			now: at(16), state: draining(reason.Deleting, mostUnreachable), among: "east 100 Deleting, west 50 prepared",
-			want: "Leading west 21 HandedOver persist",
-		},
-		"expired while most are unreachable, and the leader is back": {
-			now: at(16), state: draining(reason.Unreachable, mostUnreachable), among: "east 100, west 50 Unreachable",
-			want: "Leading east 21 NewTerm persist",
-		},
+		"unreachable: replaced": {now: at(5), state: leading(), among: "east 100 Unreachable, west 50",
+			want: drained("Unreachable")},
+		"recovering: replaced": {now: at(5), state: leading(), among: "east 100 Recovering, west 50",
+			want: drained("Recovering")},
+		"it refuses the hub: replaced": {now: at(5), state: leading(), among: "east 100 Forbidden, west 50",
+			want: drained("Forbidden")},
+		"no other cluster may lead: kept": {now: at(5), state: leading(),
+			among: "east 100 Unreachable, west 50 Unreachable", want: alone},
+		"the only other cluster was refused a Lease: kept": {now: at(5), state: leading(),
+			among: "east 100 Unreachable, west 50 refused", want: alone},
+		"most became unreachable at once: kept": {now: at(5), state: leading(mostUnreachable),
+			among: "east 100 Unreachable, west 50", want: kept},
+		"most became unreachable at once, and the policy fails over then": {now: at(5), state: leading(mostUnreachable),
+			policy: policy(failOver), among: "east 100 Unreachable, west 50", want: drained("Unreachable")},
+		"most became unreachable at once, and an operator deletes the leader": {now: at(5), state: leading(mostUnreachable),
+			among: "east 100 Deleting, west 50", want: drained("Deleting")},
+		"an operator deletes the leader, and no other cluster may lead": {now: at(5), state: leading(),
+			among: "east 100 Deleting, west 50 unknown", want: "Draining east 20 Deleting after 11s persist"},
+		"expired while most are unreachable: not granted": {now: at(16),
+			state: draining(reason.Unreachable, mostUnreachable), among: "east 100 Unreachable, west 50 prepared",
+			want: "Draining east 20 Unreachable next west waiting MostUnreachable"},
+		"expired while most are unreachable, and the policy fails over then": {now: at(16),
+			state: draining(reason.Unreachable, mostUnreachable), policy: policy(failOver),
+			among: "east 100 Unreachable, west 50 prepared", want: "Leading west 21 FailedOver persist"},
+		"expired while most are unreachable, and an operator deletes the leader": {now: at(16),
+			state: draining(reason.Deleting, mostUnreachable), among: "east 100 Deleting, west 50 prepared",
+			want: "Leading west 21 HandedOver persist"},
+		"expired while most are unreachable, and the leader is back": {now: at(16),
+			state: draining(reason.Unreachable, mostUnreachable), among: "east 100, west 50 Unreachable",
+			want: "Leading east 21 NewTerm persist"},
 	})
 }
 
 // Rule 10: beyond ε nothing is promised, but nobody is safer if the namespace has no leader.
 func TestLeaderWhoseClockIsOff(t *testing.T) {
 	decide(t, map[string]decision{
-		"replaced": {
-			now: at(5), state: leading(), among: "east 100 ClockSkewed, west 50 prepared",
-			want: "Draining east 20 ClockSkewed next west after 11s persist",
-		},
-		"no other cluster may lead: kept": {
-			now: at(5), state: leading(), among: "east 100 ClockSkewed, west 50 ClockSkewed", want: alone,
-		},
-		"all clocks are off: kept": {
-			now: at(5), state: leading(), among: "east 100 keeps ClockSkewed, west 50 keeps ClockSkewed", want: alone,
-		},
-		"all clocks turn out to be off while it is replaced: resumed": {
-			now: at(5), state: draining(reason.ClockSkewed), among: "east 100 keeps ClockSkewed, west 50 keeps ClockSkewed",
-			want: "Leading east 20 Resumed next west persist",
-		},
-		"expired: handed over": {
-			now: at(16), state: draining(reason.ClockSkewed), among: "east 100 ClockSkewed, west 50 prepared",
-			want: "Leading west 21 HandedOver persist",
-		},
-		"a better cluster whose clock was corrected stays a follower": {
-			now: at(5), state: leading(recorded(ledBy("west"))), among: "east 100, west 50",
-			want: "Leading west 20 Elected next east persist",
-		},
+		"replaced": {now: at(5), state: leading(), among: "east 100 ClockSkewed, west 50 prepared",
+			want: "Draining east 20 ClockSkewed next west after 11s persist"},
+		"no other cluster may lead: kept": {now: at(5), state: leading(),
+			among: "east 100 ClockSkewed, west 50 ClockSkewed", want: alone},
+		"all clocks are off: kept": {now: at(5), state: leading(),
+			among: "east 100 keeps ClockSkewed, west 50 keeps ClockSkewed", want: alone},
+		"all clocks turn out to be off while it is replaced: resumed": {now: at(5), state: draining(reason.ClockSkewed),
+			among: "east 100 keeps ClockSkewed, west 50 keeps ClockSkewed", want: "Leading east 20 Resumed next west persist"},
+		"expired: handed over": {now: at(16), state: draining(reason.ClockSkewed),
+			among: "east 100 ClockSkewed, west 50 prepared", want: "Leading west 21 HandedOver persist"},
+		"a better cluster whose clock was corrected stays a follower": {now: at(5), state: leading(recorded(ledBy("west"))),
+			among: "east 100, west 50", want: "Leading west 20 Elected next east persist"},
 	})
 }
 
@@ -204,34 +142,26 @@ func TestLeaderWhoseClockIsOff(t *testing.T) {
 func TestSuccessorIsWrittenFirst(t *testing.T) {
 	expired := draining(reason.Unreachable)
 	decide(t, map[string]decision{
-		"not written yet: waited for": {
-			now: at(16), state: expired, among: "east 100 Unreachable, west 50, south 10 prepared",
-			want: "Draining east 20 Unreachable next west waiting WaitingForClusters",
-		},
-		"refused: the next one that was written leads": {
-			now: at(16), state: expired, among: "east 100 Unreachable, west 50 refused, south 10 prepared",
-			want: "Leading south 21 FailedOver persist",
-		},
-		"refused, expired: the next one is written": {
-			now: at(16), state: expired, among: "east 100 Unreachable, west 50 refused, south 10",
-			want: "Draining east 20 Unreachable next south waiting WaitingForClusters persist",
-		},
-		"refused, not expired: the next one is written": {
-			now: at(5), state: expired, among: "east 100 Unreachable, west 50 refused, south 10",
-			want: "Draining east 20 Unreachable next south waiting WaitingForExpiry after 11s persist",
-		},
-		"a better one is back: written in its turn": {
-			now: at(5), state: draining(reason.Unreachable, recorded(followedBy("south"))),
-			among: "east 100 Unreachable, west 50, south 10 prepared", want: drains + "11s persist",
-		},
-		"the record is older than the Leases: nothing is written, so nobody waits": {
-			now: at(31), state: draining(reason.LeaseLost, seen(30), largest(15*second)), among: "east 100 Unreachable, west 50",
-			want: "Leading west 31 FailedOver persist",
-		},
-		"nobody is left, and the leader is deleted: vacant": {
-			now: at(16), state: draining(reason.Deleting), among: "east 100 Deleting, west 50 refused, south 10 unknown",
-			want: "Vacant nobody 20 NoCandidate waiting NoCandidate persist",
-		},
+		"not written yet: waited for": {now: at(16), state: expired,
+			among: "east 100 Unreachable, west 50, south 10 prepared",
+			want:  "Draining east 20 Unreachable next west waiting WaitingForClusters"},
+		"refused: the next one that was written leads": {now: at(16), state: expired,
+			among: "east 100 Unreachable, west 50 refused, south 10 prepared", want: "Leading south 21 FailedOver persist"},
+		"refused, expired: the next one is written": {now: at(16), state: expired,
+			among: "east 100 Unreachable, west 50 refused, south 10",
+			want:  "Draining east 20 Unreachable next south waiting WaitingForClusters persist"},
+		"refused, not expired: the next one is written": {now: at(5), state: expired,
+			among: "east 100 Unreachable, west 50 refused, south 10",
+			want:  "Draining east 20 Unreachable next south waiting WaitingForExpiry after 11s persist"},
+		"a better one is back: written in its turn": {now: at(5),
+			state: draining(reason.Unreachable, recorded(followedBy("south"))),
+			among: "east 100 Unreachable, west 50, south 10 prepared", want: drains + "11s persist"},
+		"the record is older than the Leases: nothing is written, so nobody waits": {now: at(31),
+			state: draining(reason.LeaseLost, seen(30), largest(15*second)), among: "east 100 Unreachable, west 50",
+			want: "Leading west 31 FailedOver persist"},
+		"nobody is left, and the leader is deleted: vacant": {now: at(16), state: draining(reason.Deleting),
+			among: "east 100 Deleting, west 50 refused, south 10 unknown",
+			want:  "Vacant nobody 20 NoCandidate waiting NoCandidate persist"},
 	})
 }
 
@@ -239,34 +169,22 @@ func TestSuccessorIsWrittenFirst(t *testing.T) {
 func TestUnreachedLeaderIsRemembered(t *testing.T) {
 	const vacant = "Vacant nobody 20 NoCandidate waiting NoCandidate persist"
 	decide(t, map[string]decision{
-		"unreachable": {
-			now: at(16), state: draining(reason.Unreachable), among: "east 100 Unreachable, west 50 refused, south 10 unknown",
-			want: "Draining east 20 Unreachable next west waiting NoCandidate",
-		},
-		"never reached": {
-			now: at(16), state: draining(reason.NeverReached), among: "east 100 unknown, west 50 Unreachable",
-			want: "Draining east 20 NeverReached next west waiting NoCandidate",
-		},
-		"deleted since: forgotten": {
-			now: at(16), state: draining(reason.Unreachable), among: "east 100 Deleting, west 50 Unreachable", want: vacant,
-		},
-		"retired, with the reason edited: forgotten": {
-			now: at(16), state: retired(recorded(because(reason.Unreachable))),
-			among: "east 100 Unreachable, west 50 Unreachable",
-			want:  vacant,
-		},
-		"recovering: it has r to be fit": {
-			now: at(16), state: draining(reason.Unreachable), among: "east 100 Recovering, west 50 prepared",
-			want: "Draining east 20 Unreachable next west waiting WaitingForClusters after 5s",
-		},
-		"recovering, but an operator moved the lead": {
-			now: at(16), state: draining(reason.PriorityChanged), among: "east 10 Recovering, west 50 prepared",
-			want: "Leading west 21 HandedOver persist",
-		},
-		"fit again: a new term": {
-			now: at(16), state: draining(reason.Unreachable), among: "east 100, west 50 prepared",
-			want: "Leading east 21 NewTerm next west persist",
-		},
+		"unreachable": {now: at(16), state: draining(reason.Unreachable),
+			among: "east 100 Unreachable, west 50 refused, south 10 unknown",
+			want:  "Draining east 20 Unreachable next west waiting NoCandidate"},
+		"never reached": {now: at(16), state: draining(reason.NeverReached), among: "east 100 unknown, west 50 Unreachable",
+			want: "Draining east 20 NeverReached next west waiting NoCandidate"},
+		"deleted since: forgotten": {now: at(16), state: draining(reason.Unreachable),
+			among: "east 100 Deleting, west 50 Unreachable", want: vacant},
+		"retired, with the reason edited: forgotten": {now: at(16), state: retired(recorded(because(reason.Unreachable))),
+			among: "east 100 Unreachable, west 50 Unreachable", want: vacant},
+		"recovering: it has r to be fit": {now: at(16), state: draining(reason.Unreachable),
+			among: "east 100 Recovering, west 50 prepared",
+			want:  "Draining east 20 Unreachable next west waiting WaitingForClusters after 5s"},
+		"recovering, but an operator moved the lead": {now: at(16), state: draining(reason.PriorityChanged),
+			among: "east 10 Recovering, west 50 prepared", want: "Leading west 21 HandedOver persist"},
+		"fit again: a new term": {now: at(16), state: draining(reason.Unreachable), among: "east 100, west 50 prepared",
+			want: "Leading east 21 NewTerm next west persist"},
 	})
 }
 
@@ -274,29 +192,19 @@ func TestUnreachedLeaderIsRemembered(t *testing.T) {
 func TestPausedCluster(t *testing.T) {
 	decide(t, map[string]decision{
 		"leads: kept": {now: at(5), state: leading(), among: "east 100 Paused, west 50", want: kept},
-		"leads under another Lease name: kept": {
-			now: at(5), state: leading(recorded(renamed)), among: "east 100 Paused, west 50", want: kept,
-		},
-		"leads, its Lease lost: replaced": {
-			now: at(5), state: leading(leaseLost), among: "east 100 Paused, west 50",
-			want: "Draining east 20 LeaseLost next west after 11s persist",
-		},
-		"is the best successor: passed over": {
-			now: at(16), state: draining(reason.Unreachable),
+		"leads under another Lease name: kept": {now: at(5), state: leading(recorded(renamed)),
+			among: "east 100 Paused, west 50", want: kept},
+		"leads, its Lease lost: replaced": {now: at(5), state: leading(leaseLost), among: "east 100 Paused, west 50",
+			want: "Draining east 20 LeaseLost next west after 11s persist"},
+		"is the best successor: passed over": {now: at(16), state: draining(reason.Unreachable),
 			among: "east 100 Unreachable, west 50 Paused prepared, south 10 prepared",
-			want:  "Leading south 21 FailedOver persist",
-		},
-		"led until its Lease was lost: not chosen": {
-			now: at(16), state: draining(reason.LeaseLost), among: "east 100 Paused, west 50 prepared",
-			want: "Leading west 21 FailedOver persist",
-		},
-		"led until it was unreachable: resumes": {
-			now: at(5), state: draining(reason.Unreachable), among: "east 100 Paused, west 50",
-			want: "Leading east 20 Resumed next west persist",
-		},
-		"gets a higher priority: moves nothing": {
-			now: at(5), state: leading(), among: "east 100, west 200 Paused", want: alone,
-		},
+			want:  "Leading south 21 FailedOver persist"},
+		"led until its Lease was lost: not chosen": {now: at(16), state: draining(reason.LeaseLost),
+			among: "east 100 Paused, west 50 prepared", want: "Leading west 21 FailedOver persist"},
+		"led until it was unreachable: resumes": {now: at(5), state: draining(reason.Unreachable),
+			among: "east 100 Paused, west 50", want: "Leading east 20 Resumed next west persist"},
+		"gets a higher priority: moves nothing": {now: at(5), state: leading(), among: "east 100, west 200 Paused",
+			want: alone},
 	})
 }
 
@@ -313,89 +221,61 @@ func TestWhatMovesHealthyLeader(t *testing.T) {
 	const westKept = "Leading west 20 Elected next east persist"
 	decide(t, map[string]decision{
 		"a better cluster recovers: no": {now: at(5), state: leadingWith(below), among: "east 100, west 200", want: kept},
-		"a better cluster is there when the hub restarts: no": {
-			now: at(5), state: leading(during(young()), having(renewing(nothing())), recorded(observing(below))),
-			among: "east 100, west 200", want: kept,
-		},
+		"a better cluster is there when the hub restarts: no": {now: at(5),
+			state: leading(during(young()), having(renewing(nothing())), recorded(observing(below))),
+			among: "east 100, west 200", want: kept},
 		"another raised above it: yes": {now: at(5), state: leading(), among: "east 100, west 101",
 			want: drained("west")},
 		"another raised to the same: no": {now: at(5), state: leading(), among: "east 100, west 100",
 			want: kept + " persist"},
-		"another raised, but below it: no": {
-			now: at(5), state: leading(), among: "east 100, west 99", want: kept + " persist",
-		},
-		"another raised to the same, whose name comes first: no": {
-			now: at(5), state: westLeads(map[string]int32{"east": 10, "west": 50}), among: "west 50, east 50", want: westKept,
-		},
-		"lowered to the same as one whose name comes first: no": {
-			now: at(5), state: westLeads(map[string]int32{"east": 49, "west": 50}), among: "west 49, east 49", want: westKept,
-		},
+		"another raised, but below it: no": {now: at(5), state: leading(), among: "east 100, west 99",
+			want: kept + " persist"},
+		"another raised to the same, whose name comes first: no": {now: at(5),
+			state: westLeads(map[string]int32{"east": 10, "west": 50}), among: "west 50, east 50", want: westKept},
+		"lowered to the same as one whose name comes first: no": {now: at(5),
+			state: westLeads(map[string]int32{"east": 49, "west": 50}), among: "west 49, east 49", want: westKept},
 		"lowered to the same: no":    {now: at(5), state: leading(), among: "east 50, west 50", want: kept + " persist"},
 		"lowered below another: yes": {now: at(5), state: leading(), among: "east 49, west 50", want: drained("west")},
-		"lowered, another above: yes": {
-			now: at(5), state: leadingWith(below), among: "east 99, west 200", want: drained("west"),
-		},
+		"lowered, another above: yes": {now: at(5), state: leadingWith(below), among: "east 99, west 200",
+			want: drained("west")},
 		"raised, another above: no": {now: at(5), state: leadingWith(below), among: "east 150, west 200",
 			want: kept + " persist"},
-		"another above lowered, but still above: no": {
-			now: at(5), state: leadingWith(below), among: "east 100, west 150", want: kept + " persist",
-		},
-		"another without the namespace raised above it: no": {
-			now: at(5), state: leading(), among: "east 100, west 200 NamespaceMissing, south 10",
-			want: "Leading east 20 Elected next south persist",
-		},
-		"another without the namespace was raised above it, and gets the namespace: no": {
-			now: at(5), state: leadingWith(observedBeside(t, "west 200 NamespaceMissing")), among: "east 100, west 200",
-			want: kept,
-		},
-		"an unreachable one was raised above it, and recovers: yes": {
-			now: at(5), state: leadingWith(observedBeside(t, "west 200 Unreachable")), among: "east 100, west 200",
-			want: drained("west"),
-		},
-		"one that refused the hub was raised above it, and recovers: yes": {
-			now: at(5), state: leadingWith(observedBeside(t, "west 200 Forbidden")), among: "east 100, west 200",
-			want: drained("west"),
-		},
-		"one that is not known yet was raised above it, and is reached: yes": {
-			now: at(5), state: leadingWith(observedBeside(t, "west 200 unknown")), among: "east 100, west 200",
-			want: drained("west"),
-		},
-		"a better one was unreachable at the grant, and recovers: no": {
-			now: at(5), state: leadingWith(observedByGrant("west 200 Unreachable")), among: "east 100, west 200", want: kept,
-		},
-		"a better one was not known at the grant, and is reached: no": {
-			now: at(5), state: leadingWith(observedByGrant("west 300 unknown")), among: "east 100, west 300", want: kept,
-		},
-		"a new cluster above it: yes": {
-			now: at(5), state: leading(), among: "east 100, west 50, north 300", want: drained("north"),
-		},
-		"a new cluster of the same priority, whose name comes first: no": {
-			now: at(5), state: westLeads(map[string]int32{"west": 50}), among: "west 50, east 50", want: westKept,
-		},
-		"a new cluster above it that was not known yet: yes": {
-			now: at(5), state: leadingWith(observedBeside(t, "north 300 unknown")), among: "east 100, west 50, north 300",
-			want: drained("north"),
-		},
-		"a new cluster above it that was not guarded yet: yes": {
-			now: at(5), state: leadingWith(observedBeside(t, "north 300 Unguarded")), among: "east 100, west 50, north 300",
-			want: drained("north"),
-		},
-		"a new cluster above a negative priority: yes": {
-			now: at(5), state: leadingWith(map[string]int32{"east": -10}), among: "east -10, west -5", want: drained("west"),
-		},
-		"a negative priority that was never observed: no": {
-			now: at(5), state: leadingWith(map[string]int32{"west": 3}), among: "east -5, west 3", want: kept + " persist",
-		},
-		"another Lease name: a new term of the same leader": {
-			now: at(5), state: leading(recorded(renamed)), among: "east 100, west 50",
-			want: "Draining east 20 LeaseRenamed next east after 11s persist",
-		},
-		"raised above it while its fence is missing: no": {
-			now: at(5), state: leading(), among: "east 100 unfenced, west 200", want: kept,
-		},
-		"raised above it before its fence was checked: no": {
-			now: at(5), state: leading(), among: "east 100 unchecked, west 200", want: kept,
-		},
+		"another above lowered, but still above: no": {now: at(5), state: leadingWith(below), among: "east 100, west 150",
+			want: kept + " persist"},
+		"another without the namespace raised above it: no": {now: at(5), state: leading(),
+			among: "east 100, west 200 NamespaceMissing, south 10", want: "Leading east 20 Elected next south persist"},
+		"another without the namespace was raised above it, and gets the namespace: no": {now: at(5),
+			state: leadingWith(observedBeside(t, "west 200 NamespaceMissing")), among: "east 100, west 200", want: kept},
+		"an unreachable one was raised above it, and recovers: yes": {now: at(5),
+			state: leadingWith(observedBeside(t, "west 200 Unreachable")), among: "east 100, west 200", want: drained("west")},
+		"one that refused the hub was raised above it, and recovers: yes": {now: at(5),
+			state: leadingWith(observedBeside(t, "west 200 Forbidden")), among: "east 100, west 200", want: drained("west")},
+		"one that is not known yet was raised above it, and is reached: yes": {now: at(5),
+			state: leadingWith(observedBeside(t, "west 200 unknown")), among: "east 100, west 200", want: drained("west")},
+		"a better one was unreachable at the grant, and recovers: no": {now: at(5),
+			state: leadingWith(observedByGrant("west 200 Unreachable")), among: "east 100, west 200", want: kept},
+		"a better one was not known at the grant, and is reached: no": {now: at(5),
+			state: leadingWith(observedByGrant("west 300 unknown")), among: "east 100, west 300", want: kept},
+		"a new cluster above it: yes": {now: at(5), state: leading(), among: "east 100, west 50, north 300",
+			want: drained("north")},
+		"a new cluster of the same priority, whose name comes first: no": {now: at(5),
+			state: westLeads(map[string]int32{"west": 50}), among: "west 50, east 50", want: westKept},
+		"a new cluster above it that was not known yet: yes": {now: at(5),
+			state: leadingWith(observedBeside(t, "north 300 unknown")), among: "east 100, west 50, north 300",
+			want: drained("north")},
+		"a new cluster above it that was not guarded yet: yes": {now: at(5),
+			state: leadingWith(observedBeside(t, "north 300 Unguarded")), among: "east 100, west 50, north 300",
+			want: drained("north")},
+		"a new cluster above a negative priority: yes": {now: at(5), state: leadingWith(map[string]int32{"east": -10}),
+			among: "east -10, west -5", want: drained("west")},
+		"a negative priority that was never observed: no": {now: at(5), state: leadingWith(map[string]int32{"west": 3}),
+			among: "east -5, west 3", want: kept + " persist"},
+		"another Lease name: a new term of the same leader": {now: at(5), state: leading(recorded(renamed)),
+			among: "east 100, west 50", want: "Draining east 20 LeaseRenamed next east after 11s persist"},
+		"raised above it while its fence is missing: no": {now: at(5), state: leading(),
+			among: "east 100 unfenced, west 200", want: kept},
+		"raised above it before its fence was checked: no": {now: at(5), state: leading(),
+			among: "east 100 unchecked, west 200", want: kept},
 	})
 }
 

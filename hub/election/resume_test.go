@@ -14,55 +14,36 @@ func TestDrainingTermResumes(t *testing.T) {
 		return "Draining east 20 " + why + " next " + next + " waiting WaitingForExpiry after " + after
 	}
 	decide(t, map[string]decision{
-		"the leader answers again, 1 ms before its deadline": {
-			now: at(14.999), state: draining(reason.Unreachable), among: both, want: resumed,
-		},
-		"the leader answers again at its deadline: no": {
-			now: at(15), state: draining(reason.Unreachable), among: both, want: waits("Unreachable", "east", "1s persist"),
-		},
-		"it is fit, but does not answer: no": {
-			now: at(5), state: draining(reason.Unreachable), among: "east 100 silent, west 50 prepared",
-			want: waits("Unreachable", "east", "11s persist"),
-		},
-		"it is recovering: no": {
-			now: at(5), state: draining(reason.Unreachable), among: "east 100 Recovering, west 50 prepared",
-			want: drains + "11s",
-		},
-		"it answers, but is still recovering, and no other may lead: no": {
-			now: at(5), state: draining(reason.Unreachable, recorded(followedBy(""))), among: "east 100 Recovering answering",
-			want: "Draining east 20 Unreachable waiting WaitingForExpiry after 11s",
-		},
-		"it answers, but is not known: no": {
-			now: at(5), state: draining(reason.Unreachable), among: "east 100 unknown answering, west 50 prepared",
-			want: drains + "11s",
-		},
-		"the priority edit stands: no": {
-			now: at(5), state: draining(reason.PriorityChanged), among: "east 100, west 101 prepared",
-			want: waits("PriorityChanged", "west", "11s"),
-		},
+		"the leader answers again, 1 ms before its deadline": {now: at(14.999), state: draining(reason.Unreachable),
+			among: both, want: resumed},
+		"the leader answers again at its deadline: no": {now: at(15), state: draining(reason.Unreachable), among: both,
+			want: waits("Unreachable", "east", "1s persist")},
+		"it is fit, but does not answer: no": {now: at(5), state: draining(reason.Unreachable),
+			among: "east 100 silent, west 50 prepared", want: waits("Unreachable", "east", "11s persist")},
+		"it is recovering: no": {now: at(5), state: draining(reason.Unreachable),
+			among: "east 100 Recovering, west 50 prepared", want: drains + "11s"},
+		"it answers, but is still recovering, and no other may lead: no": {now: at(5),
+			state: draining(reason.Unreachable, recorded(followedBy(""))), among: "east 100 Recovering answering",
+			want: "Draining east 20 Unreachable waiting WaitingForExpiry after 11s"},
+		"it answers, but is not known: no": {now: at(5), state: draining(reason.Unreachable),
+			among: "east 100 unknown answering, west 50 prepared", want: drains + "11s"},
+		"the priority edit stands: no": {now: at(5), state: draining(reason.PriorityChanged),
+			among: "east 100, west 101 prepared", want: waits("PriorityChanged", "west", "11s")},
 		"the priority edit was reverted": {now: at(5), state: draining(reason.PriorityChanged), among: both, want: resumed},
-		"its Lease was lost: no": {
-			now: at(5), state: draining(reason.LeaseLost, leaseLost), among: both,
-			want: waits("LeaseLost", "east", "11s persist"),
-		},
-		"a newer term was seen: no": {
-			now: at(5), state: draining(reason.LeaseLost, seen(epoch+1)), among: both,
-			want: waits("LeaseLost", "east", "11s persist"),
-		},
-		"this tenure has sent nothing, so its deadline is not known: no": {
-			now: at(5), state: draining(reason.Unreachable, during(young()), having(nothing())), among: both,
-			want: waits("Unreachable", "east", "11s persist"),
-		},
-		"retired, the policy is back: it drains first": {
-			now: at(5), state: retired(), among: both, want: waits("PolicyGone", "east", "11s persist"),
-		},
-		"draining because its policy was gone, and it is back": {
-			now: at(5), state: draining(reason.PolicyGone), among: both, want: resumed,
-		},
-		"the policy is back with another Lease name: no": {
-			now: at(5), state: draining(reason.PolicyGone, recorded(renamed)), among: both,
-			want: waits("PolicyGone", "east", "11s persist"),
-		},
+		"its Lease was lost: no": {now: at(5), state: draining(reason.LeaseLost, leaseLost), among: both,
+			want: waits("LeaseLost", "east", "11s persist")},
+		"a newer term was seen: no": {now: at(5), state: draining(reason.LeaseLost, seen(epoch+1)), among: both,
+			want: waits("LeaseLost", "east", "11s persist")},
+		"this tenure has sent nothing, so its deadline is not known: no": {now: at(5),
+			state: draining(reason.Unreachable, during(young()), having(nothing())), among: both,
+			want: waits("Unreachable", "east", "11s persist")},
+		"retired, the policy is back: it drains first": {now: at(5), state: retired(), among: both,
+			want: waits("PolicyGone", "east", "11s persist")},
+		"draining because its policy was gone, and it is back": {now: at(5), state: draining(reason.PolicyGone),
+			among: both, want: resumed},
+		"the policy is back with another Lease name: no": {now: at(5),
+			state: draining(reason.PolicyGone, recorded(renamed)), among: both,
+			want: waits("PolicyGone", "east", "11s persist")},
 	})
 }
 
@@ -117,13 +98,12 @@ func TestNextTermAfterExpiry(t *testing.T) {
 			now: at(14.999), state: restarted(reason.Deleting), among: "east 100 Deleting, west -5 unknown",
 			want: waits("east", "Deleting"),
 		},
-		"the hub was away, the record was edited to name no leader, and the only cluster was not reached yet": {
+		"the hub was away, the record names no leader, and the only cluster was not reached yet": {
 			now: at(14.999), state: restarted(reason.Deleting, recorded(ledBy(""))), among: "west 50 unknown",
 			want: waits("nobody", "Deleting"),
 		},
-		"the hub was away, and only a worse cluster was not reached yet": {
-			now: at(14.999), state: restarted(reason.LeaseLost), among: "east 100 Paused, west 50 prepared, north 10 unknown",
-			want: "Leading west 21 FailedOver persist",
-		},
+		"the hub was away, and only a worse cluster was not reached yet": {now: at(14.999),
+			state: restarted(reason.LeaseLost), among: "east 100 Paused, west 50 prepared, north 10 unknown",
+			want: "Leading west 21 FailedOver persist"},
 	})
 }

@@ -62,9 +62,8 @@ type Record struct {
 	Observed map[string]int32
 }
 
-// Lost reports whether the record has no state, or no duration. An empty record is a lost one: an edit may have
-// emptied it.
-func (r Record) Lost() bool { return r.State == "" || r.Duration <= 0 }
+// Lost reports whether there is no record, or one of a namespace whose Leases are all that is known of it.
+func (r Record) Lost() bool { return r.Duration <= 0 }
 
 // Fitness is the hub's judgement of a cluster's fitness to lead a namespace.
 type Fitness int
@@ -145,8 +144,6 @@ type State struct {
 	Record Record
 	Tenure Tenure
 	Sent   Sent
-	// GrantedHere: this tenure persisted the grant of the record's epoch.
-	GrantedHere bool
 	// Released: all readers have released Record.Revoked. These are the readers that follow the namespace and were
 	// registered in the leader's cluster when its term had certainly been revoked there. There was at least one,
 	// and this tenure asked them.
@@ -160,7 +157,7 @@ type State struct {
 	// were read at the start of the tenure.
 	Found *FoundTerm
 	// LargestDuration, LargestSkew and LargestStop are, by the seal, the largest D, ε and stop time of any Lease
-	// that may have been sent for the namespace. They bound a record that was lost or edited.
+	// that may have been sent for the namespace. They bound a record that is lost or older.
 	LargestDuration, LargestSkew, LargestStop time.Duration
 	// FleetDuration, FleetSkew and FleetStop are the largest D, ε and stop time of the fleet. Locks come from any
 	// of its namespaces.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/leasecast/leasecast/api/reason"
@@ -71,8 +72,9 @@ func TestFitness(t *testing.T) {
 	const missing = "unfit NamespaceMissing the namespace does not exist there, or does not match the policy"
 	const ending = "unfit NamespaceTerminating the namespace is being deleted there"
 	const unwritten = "unfit Unwritable the last Lease could not be written: a quota"
-	noGuard := "keeps Unguarded " + unguardedMessage(guard.ErrNotEnforced)
-	noFence := "keeps Unfenced " + unfencedMessage(guard.ErrNotEnforced)
+	const open = "is not in force: the cluster does not refuse yet what it must"
+	const noGuard = "keeps Unguarded the policy that protects the Leases " + open
+	const noFence = "keeps Unfenced a fence that the policy asks for " + open
 	for name, test := range map[string]struct {
 		record election.Record
 		member member
@@ -135,9 +137,9 @@ func TestLeaderThatTakesNoPartIsUnfit(t *testing.T) {
 		"unfit NotSelected the clusterSelector of the policy does not match the Cluster":        {false, ""},
 	} {
 		m := measured("east", agrees, func(m *member) { m.TakesPart, m.Gone, m.PriorityReason = false, test.gone, test.why })
-		m.Priority, m.Hint = 5, "Provisioned"
+		m.Priority = 5
 		v := shopView(eastLeads(20), m, west)
-		if c, got := first(v); got != want || c.Name != "east" || c.Priority != 5 || c.Member.Hint != "Provisioned" {
+		if c, got := first(v); got != want || c.Name != "east" || c.Priority != 5 {
 			t.Errorf("%q of %+v, want %q of east", got, c, want)
 		}
 		v.Policy, v.Members = nil, v.Members[:1]
@@ -203,17 +205,28 @@ func TestClocksDecideWhoMayLead(t *testing.T) {
 	}
 }
 
-func TestUnguardedMessage(t *testing.T) {
-	for words, err := range map[string]error{
-		"the cluster does not let the hub install the policy that protects the Leases: " +
-			"apply config/member there": guard.ErrForbidden,
-		"the cluster knows no ValidatingAdmissionPolicies, so nothing can protect the Leases: it needs Kubernetes 1.30 " +
-			"or later": guard.ErrUnsupported,
-		"the policy that protects the Leases does not refuse yet what it must": guard.ErrNotEnforced,
-		"the policy that protects the Leases has not been checked yet":         errors.New("anything else"),
+func TestMissingMessageIsTheSameForEachAnswer(t *testing.T) {
+	answer := apierrors.NewInternalError(errors.New("port 2"))
+	for _, cause := range []error{guard.ErrForbidden, guard.ErrUnsupported, guard.ErrNotEnforced, guard.ErrUnchecked} {
+		if got := missingMessage(fmt.Errorf("check: %w (%w)", cause, answer)); got != cause.Error() {
+			t.Errorf("%q, want %q", got, cause)
+		}
+	}
+	if got := missingMessage(answer); got != guard.ErrUnchecked.Error() {
+		t.Errorf("without a cause: %q", got)
+	}
+}
+
+// Whoever looks at the policy sees what is wrong and what to do.
+func TestStandsBack(t *testing.T) {
+	got := StandsBack("fleet", "platform", "leasecast-system")
+	for _, part := range []string{
+		"the hub in namespace platform serves", "the one in leasecast-system changes nothing",
+		"kubectl delete leases -A -l leasecast.dev/managed",
+		"kubectl -n fleet annotate secret leasecast-seal leasecast.dev/hub-",
 	} {
-		if got := unguardedMessage(fmt.Errorf("check: %w", err)); got != words {
-			t.Errorf("%v: %q, want %q", err, got, words)
+		if !strings.Contains(got, part) {
+			t.Errorf("%q is not in %q", part, got)
 		}
 	}
 }

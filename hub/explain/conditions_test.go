@@ -175,6 +175,7 @@ func TestFenced(t *testing.T) {
 	invalid := fences("old", lock)
 	invalid.Unknown = true
 	const unfenced = "False Unfenced east ("
+	const forbidden = "the cluster forbids it: apply config/member there, and config/fencing for fences"
 	for name, test := range map[string]struct {
 		fencing *v1alpha1.Fencing
 		older   *decide.Policy
@@ -185,16 +186,15 @@ func TestFenced(t *testing.T) {
 		"only a warning": {warns, nil, nil, "True Warns every cluster warns, and nothing is refused"},
 		"locks": {both, nil, nil, "True InForce in force in all 1 clusters; refused in every cluster until each earlier " +
 			"holder must have stopped: stock/x; a change of leader takes 4s more, for the lock stock/stock"},
-		"not enforced": {jobs, nil, guard.ErrNotEnforced, unfenced + "a fence that the policy asks for does not refuse yet"},
-		"forbidden":    {jobs, nil, guard.ErrForbidden, unfenced + "the cluster does not let the hub install the fences"},
-		"forbidden by a webhook": {jobs, nil, refused, unfenced + "the cluster does not let the hub install the fences " +
-			"that the policy asks for: apply config/fencing there, or see who refuses it: forbidden: says a webhook)"},
+		"not enforced":           {jobs, nil, guard.ErrNotEnforced, unfenced + "the cluster does not refuse yet what it must)"},
+		"forbidden":              {jobs, nil, guard.ErrForbidden, unfenced + forbidden + ")"},
+		"forbidden by a webhook": {jobs, nil, refused, unfenced + forbidden + ": forbidden: says a webhook)"},
 		"not allowed": {lock, nil, guard.NotAllowedError{Namespaces: []string{"stock"}}, unfenced + "an administrator of " +
 			"the cluster has to allow what is fenced outside the policy's namespaces: kubectl label namespace stock"},
 		"not stored": {jobs, nil, apierrors.NewInvalid(schema.GroupKind{}, "gate", nil),
 			unfenced + "the cluster does not store a fence that the policy asks for: change the policy: "},
-		"not supported": {jobs, nil, guard.ErrUnsupported, unfenced + "the cluster knows no ValidatingAdmissionPolicies"},
-		"not checked":   {jobs, nil, errors.New("later"), unfenced + "a fence that the policy asks for has not been"},
+		"not supported": {jobs, nil, guard.ErrUnsupported, unfenced + "the cluster serves no ValidatingAdmissionPolicies"},
+		"not checked":   {jobs, nil, errors.New("later"), unfenced + "it has not been checked yet)"},
 		"an older policy fences the lock": {lock, fences("old", lock), nil,
 			"False Unfenced the policy old fences the lock stock/stock"},
 		"an invalid older policy may fence the lock": {lock, invalid, nil,

@@ -36,7 +36,7 @@ func Fenced(f Fences, object *v1alpha1.LeadershipPolicy) metav1.Condition {
 	}
 	for i, m := range f.Members {
 		if err := f.Missing[i]; err != nil {
-			open = append(open, m.Name+" ("+unfencedMessage(err)+answerIn(err)+")")
+			open = append(open, m.Name+" ("+missingMessage(err)+answerIn(err)+")")
 		}
 	}
 	c := metav1.Condition{

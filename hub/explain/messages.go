@@ -44,9 +44,9 @@ func message(v *decide.Snapshot, c *decide.Candidate) string {
 	case reason.ClockSkewed:
 		return skewed(m.ClockVerdict, v.Policy.Election.Timings.Skew)
 	case reason.Unguarded:
-		return unguardedMessage(m.Unguarded)
+		return "the policy that protects the Leases is not in force: " + missingMessage(m.Unguarded)
 	case reason.Unfenced:
-		return unfencedMessage(m.Unfenced)
+		return "a fence that the policy asks for is not in force: " + missingMessage(m.Unfenced)
 	case reason.Paused:
 		return "the Cluster is paused: it keeps what it has, and is never newly chosen"
 	case reason.NeverReached:
@@ -69,38 +69,21 @@ func skewed(clock skew.Verdict, eps time.Duration) string {
 		"or the hub's if no cluster agrees with it", clock, eps.Milliseconds())
 }
 
-// unguardedMessage explains why the guard of the Leases is not in force.
-func unguardedMessage(err error) string {
-	switch {
-	case errors.Is(err, guard.ErrForbidden):
-		return "the cluster does not let the hub install the policy that protects the Leases: apply config/member there"
-	case errors.Is(err, guard.ErrUnsupported):
-		return "the cluster knows no ValidatingAdmissionPolicies, so nothing can protect the Leases: it needs " +
-			"Kubernetes 1.30 or later"
-	case errors.Is(err, guard.ErrNotEnforced):
-		return "the policy that protects the Leases does not refuse yet what it must"
-	default:
-		return "the policy that protects the Leases has not been checked yet"
-	}
-}
-
-// unfencedMessage explains why a fence is not in force.
-func unfencedMessage(err error) string {
-	switch {
-	case guard.DeniedIn(err) != nil:
+// missingMessage explains why the guard or a fence is not in force. It leaves out the member's answer, which may differ
+// each time.
+func missingMessage(err error) string {
+	if guard.DeniedIn(err) != nil {
 		return err.Error()
-	case errors.Is(err, guard.ErrForbidden):
-		return "the cluster does not let the hub install the fences that the policy asks for: apply config/fencing " +
-			"there, or see who refuses it"
-	case apierrors.IsInvalid(err):
-		return "the cluster does not store a fence that the policy asks for: change the policy"
-	case errors.Is(err, guard.ErrUnsupported):
-		return "the cluster knows no ValidatingAdmissionPolicies, so nothing can be fenced: it needs Kubernetes 1.30 or later"
-	case errors.Is(err, guard.ErrNotEnforced):
-		return "a fence that the policy asks for does not refuse yet what it must"
-	default:
-		return "a fence that the policy asks for has not been checked yet"
 	}
+	for _, cause := range []error{guard.ErrForbidden, guard.ErrUnsupported, guard.ErrNotEnforced} {
+		if errors.Is(err, cause) {
+			return cause.Error()
+		}
+	}
+	if apierrors.IsInvalid(err) {
+		return "the cluster does not store a fence that the policy asks for: change the policy"
+	}
+	return guard.ErrUnchecked.Error()
 }
 
 // advise adds what to do to a message that states only the problem.

@@ -38,7 +38,6 @@ func Status(v *decide.Snapshot, p decide.Plan) v1alpha1.NamespaceLeaderStatus {
 	for _, r := range ranked {
 		s.Candidates = append(s.Candidates, statusOf(v, named[r.Name], old))
 	}
-	s.Message = Describe(p.Decision)
 	some := ShownCandidates(s.Candidates, p.Record.Leader)
 	s.Candidates, s.OmittedCandidates = some, int32(min(len(s.Candidates)-len(some), math.MaxInt32))
 	if v.Policy != nil {
@@ -48,7 +47,9 @@ func Status(v *decide.Snapshot, p decide.Plan) v1alpha1.NamespaceLeaderStatus {
 		s.History = ledger.Newest(is, s.History)
 	}
 	s.History = ledger.History(p.Record, s.History)
-	meta.SetStatusCondition(&s.Conditions, ready(v, p))
+	isReady := ready(v, p)
+	s.Message = isReady.Message
+	meta.SetStatusCondition(&s.Conditions, isReady)
 	meta.SetStatusCondition(&s.Conditions, leasesInPlace(v))
 	return s
 }
@@ -58,7 +59,7 @@ func Status(v *decide.Snapshot, p decide.Plan) v1alpha1.NamespaceLeaderStatus {
 func statusOf(v *decide.Snapshot, c *decide.Candidate, old map[string]v1alpha1.Candidate) v1alpha1.Candidate {
 	out := v1alpha1.Candidate{
 		Name: c.Name, Priority: c.Priority, Eligible: c.Fitness == election.Fit,
-		Reason: c.Reason, Message: cut(message(v, c), 1024), Hint: cut(c.Member.Hint, 256),
+		Reason: c.Reason, Message: cut(message(v, c), 1024),
 		Readers: int32(min(c.Member.Readers, math.MaxInt32)),
 	}
 	if o := old[out.Name]; o.Reason == out.Reason && o.Eligible == out.Eligible && fickle(o.Reason) {

@@ -15,7 +15,6 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
-	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/publish"
 )
@@ -28,13 +27,13 @@ func planOf(d election.Decision, cs ...decide.Candidate) decide.Plan {
 }
 
 // candidateOf is a candidate about which something was reported.
-func candidateOf(detail, hint string) decide.Candidate {
-	return decide.Candidate{Detail: detail, Member: &member{Member: fleet.Member{Hint: hint}}}
+func candidateOf(detail string) decide.Candidate {
+	return decide.Candidate{Detail: detail, Member: &member{}}
 }
 
 func TestStatus(t *testing.T) {
 	v := shopView(eastLeads(19))
-	east, west := candidateOf("", "Provisioned"), candidateOf("it is ill", "")
+	east, west := candidateOf(""), candidateOf("it is ill")
 	east.Name, east.Priority, east.Fitness, east.Reason = "east", 9, election.Fit, reason.Eligible
 	east.Member.Readers = 3
 	west.Name, west.Priority, west.Fitness, west.Reason = "west", 5, election.Unfit, reason.Unreachable
@@ -43,7 +42,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("message %q, by generation %d of the policy", s.Message, s.ObservedPolicyGeneration)
 	}
 	if want := []v1alpha1.Candidate{
-		{Name: "east", Priority: 9, Eligible: true, Reason: reason.Eligible, Hint: "Provisioned", Readers: 3},
+		{Name: "east", Priority: 9, Eligible: true, Reason: reason.Eligible, Readers: 3},
 		{Name: "west", Priority: 5, Reason: reason.Unreachable, Message: "it is ill"},
 	}; !slices.Equal(s.Candidates, want) {
 		t.Errorf("candidates, the best first: %+v", s.Candidates)
@@ -108,7 +107,7 @@ func TestMessageStaysWhileAFickleReasonDoes(t *testing.T) {
 		"a reason that is not fickle": {reason.Paused, reason.Paused, "east", false, false},
 		"there was no reason before":  {reason.Unreachable, "", "east", false, false},
 	} {
-		c := candidateOf("new", "")
+		c := candidateOf("new")
 		c.Name, c.Reason, c.Fitness = "east", test.now, election.Unfit
 		old := map[string]v1alpha1.Candidate{
 			"south":      {Name: "south", Reason: test.now, Message: "old"},
@@ -132,11 +131,10 @@ func TestTextsAreCutToWhatTheRecordTakes(t *testing.T) {
 		}
 	}
 	long := strings.Repeat("x", 2000)
-	c := candidateOf(long, long)
+	c := candidateOf(long)
 	c.Member.Readers = math.MaxInt
-	if got := statusOf(nil, &c, nil); len(got.Message) != 1024 || len(got.Hint) != 256 ||
-		got.Readers != math.MaxInt32 {
-		t.Errorf("a message of %d and a hint of %d bytes, %d readers", len(got.Message), len(got.Hint), got.Readers)
+	if got := statusOf(nil, &c, nil); len(got.Message) != 1024 || got.Readers != math.MaxInt32 {
+		t.Errorf("a message of %d bytes, %d readers", len(got.Message), got.Readers)
 	}
 }
 
@@ -236,7 +234,7 @@ func TestLeasesInPlace(t *testing.T) {
 
 // A status goes on from the one before: what it said of a candidate whose reason stays, and what changed earlier.
 func TestStatusContinuesTheOneBefore(t *testing.T) {
-	west := candidateOf("no answer from port 2", "")
+	west := candidateOf("no answer from port 2")
 	west.Name, west.Fitness, west.Reason = "west", election.Unfit, reason.Unreachable
 	v := shopView(eastLeads(22))
 	v.Object = &v1alpha1.NamespaceLeader{}
@@ -260,7 +258,7 @@ func TestStatusContinuesTheOneBefore(t *testing.T) {
 func TestStatusCountsOmittedCandidates(t *testing.T) {
 	var cs []decide.Candidate
 	for n := range 1000 {
-		c := candidateOf(strings.Repeat("x", 1024), "")
+		c := candidateOf(strings.Repeat("x", 1024))
 		c.Name, c.Fitness = fmt.Sprintf("c%d", n), election.Unfit
 		cs = append(cs, c)
 	}

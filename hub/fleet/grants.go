@@ -66,9 +66,9 @@ func (r runner) noteSeal(fleet string) {
 		m.wakeAll()
 		r.changed.Add(m.key)
 	}
-	if namespace, ok := seal.OtherInstallation(r.options.HubID, mark); ok {
+	if _, other := r.Served(fleet); other != "" {
 		r.log.Info("Another installation of the hub serves the fleet, so this one changes nothing there",
-			"fleet", fleet, "hubNamespace", namespace)
+			"fleet", fleet, "hubNamespace", other)
 	}
 }
 

@@ -3,10 +3,10 @@ package fleet_test
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,18 +52,6 @@ func writeGreedily(t *testing.T, namespace string) {
 	})
 }
 
-// awaitOlder waits until a Cluster is older than one that is made next. API servers count whole seconds.
-func awaitOlder(t *testing.T, k fleet.Key) {
-	t.Helper()
-	age := getCluster(t, k).CreationTimestamp.Time
-	await(t, k.Name+" is older than the next Cluster", retryPause, func() string {
-		if is := time.Since(age); is < 2*time.Second {
-			return is.String()
-		}
-		return ""
-	})
-}
-
 // padded is a kubeconfig with as many bytes as are read.
 func padded(kubeconfig []byte) []byte {
 	return append(append(kubeconfig, "\n#"...), bytes.Repeat([]byte("x"), secrets.MaxKubeconfig-len(kubeconfig)-2)...)
@@ -83,11 +71,12 @@ func TestSecretsWithoutClustersStarveNoCluster(t *testing.T) {
 	h.awaitMember(t, early, "its Secret was there first", retryPause, connected)
 }
 
-func TestNewerClustersStarveNoOlderOne(t *testing.T) {
+func TestManyClustersStarveNoneThatWasSeenBefore(t *testing.T) {
 	makeNamespace(t, "greedy")
 	east := fleet.Key{Fleet: "greedy", Name: "east"}
 	registerAs(t, east, padded(proxied(t, servers(t).Member("east"))))
-	awaitOlder(t, east)
+	h := startHub(t, "greedy", true)
+	h.awaitMember(t, east, "it is seen first", retryPause, connected)
 	c := hubClient(t)
 	each(t, func(n int) error {
 		return c.Create(t.Context(), &clusterv1.Cluster{
@@ -100,17 +89,20 @@ func TestNewerClustersStarveNoOlderOne(t *testing.T) {
 		})
 	})
 	writeGreedily(t, "greedy")
-	awaitOlder(t, fleet.Key{Fleet: "greedy", Name: greedy(tooMany - 1)})
-	h := startHub(t, "greedy", true)
-	<-h.Synced() // it has read 35 MB by then
-	h.awaitMember(t, east, "it was there first", retryPause, connected)
+	refused := func(m fleet.Member) bool {
+		return m.Problem.Reason == reason.InvalidKubeconfig && strings.Contains(m.Problem.Message, "others came first")
+	}
+	await(t, "as many are read as are kept", retryPause, func() string {
+		if !slices.ContainsFunc(h.Members("greedy"), refused) {
+			return "none is refused"
+		}
+		return ""
+	})
 
 	late := fleet.Key{Fleet: "greedy", Name: "late"}
 	registerAs(t, late, padded(proxied(t, servers(t).Member("west"))))
-	h.awaitMember(t, late, "it came last, and is shown why", retryPause, func(m fleet.Member) bool {
-		return m.Problem.Reason == reason.InvalidKubeconfig &&
-			strings.Contains(m.Problem.Message, "older Clusters come first")
-	})
+	h.awaitMember(t, late, "it came last, and is shown why", retryPause, refused)
+	h.awaitMember(t, east, "it was seen first", retryPause, connected)
 	each(t, func(n int) error {
 		return c.Delete(t.Context(), &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "greedy", Name: greedy(n)}})
 	})

@@ -81,9 +81,6 @@ type Member struct {
 
 	// Labels are those of the Cluster.
 	Labels map[string]string
-	// Hint is CAPI's view of the Cluster, in a few words for people. It decides nothing: conditions of CAPI
-	// lag, and freeze while a Cluster is paused.
-	Hint string
 
 	live *member
 }

@@ -80,7 +80,7 @@ func New(o Options) *Provider {
 		work:    workqueue.NewTyped[Key](),
 		changed: workqueue.NewTyped[Key](),
 		secrets: secrets.New(secrets.Options{}), // SetupWithManager makes it one that can ask
-		served:  map[string]servedBy{},
+		served:  map[string]served{},
 	}
 	return &Provider{
 		registry: &registry{

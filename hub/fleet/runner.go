@@ -146,7 +146,7 @@ func (r runner) sync(ctx context.Context, k Key, group *sync.WaitGroup) {
 	case !r.opened(ctx, k.Fleet):
 		return // it is enqueued again once the Secrets can be read, or the missing grant is known
 	}
-	kubeconfig := r.secrets.Kubeconfig(k.Fleet, k.Name, s.created)
+	kubeconfig := r.secrets.Kubeconfig(k.Fleet, k.Name)
 	s.kubeconfig, s.noKubeconfig, s.refused = kubeconfig.Value, kubeconfig.Missing, kubeconfig.Refused
 	switch {
 	case m == nil:

@@ -3,7 +3,6 @@ package fleet
 import (
 	"time"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -12,38 +11,40 @@ import (
 // mistake costs nothing.
 const otherHubGrace = 10 * time.Second
 
-// servedBy says who serves a fleet.
-type servedBy struct {
-	mark  string        // of the seal
-	other string        // the mark of another installation here that was on the seal last, or is on it
-	gone  lease.Reading // when that mark was found to be gone
+// served is what the mark on a fleet's seal says, as a cache shows it.
+type served struct {
+	mark  string
+	other string        // the namespace of the other installation here that the mark names, or named before it went
+	until time.Duration // boot reading until which that counts after the mark went; zero while it is there
 }
 
-// ServedBy is the mark of the installation that serves the fleet, as a cache shows it. The mark of another
-// installation is returned for a moment after it has gone, too. Without a known one it is empty.
-func (s *shared) ServedBy(fleet string) (mark string) {
-	now := s.clock.Now()
+// Served returns who serves a fleet, as a cache shows it: whether this installation does, and otherwise the namespace
+// of another one on this management cluster that does. This is the one check for two installations. Where other is not
+// empty, nothing is decided or written for the fleet.
+func (s *shared) Served(fleet string) (here bool, other string) {
+	now := s.clock.Now().Boot
 	s.servedLock.Lock()
 	defer s.servedLock.Unlock()
 	is := s.served[fleet]
-	if is.mark == "" && is.other != "" && now.Boot-is.gone.Boot < otherHubGrace {
-		return is.other
+	if is.until != 0 && now >= is.until {
+		return false, ""
 	}
-	return is.mark
+	return is.mark == s.options.HubID, is.other
 }
 
 // noteServed records the mark of a fleet's seal, and reports whether it has changed.
 func (s *shared) noteServed(fleet, mark string) bool {
-	now := s.clock.Now()
+	now := s.clock.Now().Boot
 	s.servedLock.Lock()
 	defer s.servedLock.Unlock()
 	was := s.served[fleet]
 	if was.mark == mark {
 		return false
 	}
-	is := servedBy{mark: mark}
-	if _, ok := seal.OtherInstallation(s.options.HubID, was.mark); ok {
-		is.other, is.gone = was.mark, now
+	is := served{mark: mark}
+	is.other, _ = seal.OtherInstallation(s.options.HubID, mark)
+	if mark == "" {
+		is.other, is.until = was.other, now+otherHubGrace
 	}
 	s.served[fleet] = is
 	return true

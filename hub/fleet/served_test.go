@@ -20,27 +20,28 @@ func TestWhoServesAFleet(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		looks    []look
-		servedBy string
+		here     bool
+		other    string
 		mayWrite bool
 	}{
-		"nobody yet":                          {nil, "", true},
-		"this installation":                   {[]look{{ownMark, 0}}, ownMark, true},
-		"a neighbour":                         {[]look{{besideMark, 0}}, besideMark, false},
-		"a neighbour, for as long as it says": {[]look{{besideMark, time.Hour}}, besideMark, false},
-		"a hub that it was moved from":        {[]look{{movedMark, 0}}, movedMark, true},
+		"nobody yet":                          {nil, false, "", true},
+		"this installation":                   {[]look{{ownMark, 0}}, true, "", true},
+		"a neighbour":                         {[]look{{besideMark, 0}}, false, "platform", false},
+		"a neighbour, for as long as it says": {[]look{{besideMark, time.Hour}}, false, "platform", false},
+		"a hub that it was moved from":        {[]look{{movedMark, 0}}, false, "", true},
 		"a neighbour whose mark has just gone": {
-			[]look{{besideMark, 0}, {"", otherHubGrace - time.Millisecond}}, besideMark, false,
+			[]look{{besideMark, 0}, {"", otherHubGrace - time.Millisecond}}, false, "platform", false,
 		},
-		"nobody, once that may be taken at its word": {[]look{{besideMark, 0}, {"", otherHubGrace}}, "", true},
+		"nobody, once that may be taken at its word": {[]look{{besideMark, 0}, {"", otherHubGrace}}, false, "", true},
 		"a neighbour whose mark is back": {
-			[]look{{besideMark, 0}, {"", time.Second}, {besideMark, time.Hour}}, besideMark, false,
+			[]look{{besideMark, 0}, {"", time.Second}, {besideMark, time.Hour}}, false, "platform", false,
 		},
 		"this installation, after a neighbour": {
-			[]look{{besideMark, 0}, {"", time.Hour}, {ownMark, 0}}, ownMark, true,
+			[]look{{besideMark, 0}, {"", time.Hour}, {ownMark, 0}}, true, "", true,
 		},
-		"nobody, after this installation": {[]look{{ownMark, 0}, {"", 0}}, "", true},
+		"nobody, after this installation": {[]look{{ownMark, 0}, {"", 0}}, false, "", true},
 		"nobody, long after a neighbour and then this installation": {
-			[]look{{besideMark, 0}, {ownMark, 0}, {"", 0}}, "", true,
+			[]look{{besideMark, 0}, {ownMark, 0}, {"", 0}}, false, "", true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -50,8 +51,8 @@ func TestWhoServesAFleet(t *testing.T) {
 				m.noteServed(m.key.Fleet, l.mark)
 				c.Advance(l.after)
 			}
-			if got := m.ServedBy(m.key.Fleet); got != tc.servedBy {
-				t.Errorf("served by %q, want %q", got, tc.servedBy)
+			if here, other := m.Served(m.key.Fleet); here != tc.here || other != tc.other {
+				t.Errorf("served here: %v, by %q; want %v, %q", here, other, tc.here, tc.other)
 			}
 			if got := m.mayWrite(m.key.Fleet); got != tc.mayWrite {
 				t.Errorf("may write: %t", got)

@@ -31,14 +31,14 @@ type shared struct {
 	work, changed workqueue.TypedInterface[Key]
 
 	servedLock sync.Mutex
-	served     map[string]servedBy // by fleet
+	served     map[string]served // by fleet
 }
 
 // mayWrite reports whether this replica may write for a fleet: it has the right to write, and no other
 // installation serves the fleet.
 func (s *shared) mayWrite(fleet string) bool {
-	_, other := seal.OtherInstallation(s.options.HubID, s.ServedBy(fleet))
-	return !other && s.options.MayWrite()
+	_, other := s.Served(fleet)
+	return other == "" && s.options.MayWrite()
 }
 
 // sealKey is the key of a fleet's seal; empty if it is not known.

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"maps"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,12 +35,6 @@ func SlimCluster(o any) (any, error) {
 	}
 	slim.Labels = slimLabels(c.Labels)
 	slim.Spec.Paused = c.Spec.Paused
-	slim.Status.Phase = c.Status.Phase
-	for _, cond := range c.Status.Conditions {
-		if slices.Contains(hints, cond.Type) {
-			slim.Status.Conditions = append(slim.Status.Conditions, metav1.Condition{Type: cond.Type, Status: cond.Status})
-		}
-	}
 	return slim, nil
 }
 

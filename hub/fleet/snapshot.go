@@ -25,7 +25,6 @@ func (m *member) snapshot(owners map[string]Key) Member {
 		Paused:         s.spec.paused,
 		DeleteForMove:  s.spec.moved,
 		Labels:         s.spec.labels,
-		Hint:           s.spec.hint,
 		live:           m,
 	}
 }

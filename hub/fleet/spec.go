@@ -3,12 +3,10 @@ package fleet
 import (
 	"fmt"
 	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
@@ -36,7 +34,6 @@ type spec struct {
 	// pinProved: the hub has pinned it itself.
 	pinProved bool
 	labels    map[string]string
-	hint      string
 
 	deleting, paused, moved, gone bool
 	// goneAt is the boot reading at which the Cluster was found to be gone.
@@ -55,7 +52,6 @@ func readSpec(c *clusterv1.Cluster, key seal.Key) spec {
 		created:  c.CreationTimestamp.Time,
 		pin:      c.Annotations[v1alpha1.ClusterUIDAnnotation],
 		labels:   c.Labels,
-		hint:     readHint(c),
 		deleting: c.DeletionTimestamp != nil,
 		paused:   paused || ptr.Deref(c.Spec.Paused, false),
 		moved:    moved,
@@ -102,25 +98,4 @@ func nameProblem(k Key) string {
 		return fmt.Sprintf("%s%s has %d characters: the name of a Secret takes at most %d", k.Name, kubeconfigSuffix, n, most)
 	}
 	return ""
-}
-
-// hints are the conditions that a hint is made of.
-var hints = []string{
-	clusterv1.ClusterAvailableCondition,
-	clusterv1.ClusterControlPlaneAvailableCondition,
-	clusterv1.ClusterRemoteConnectionProbeCondition,
-}
-
-// readHint is Cluster API's view of a Cluster in a few words.
-func readHint(c *clusterv1.Cluster) string {
-	var words []string
-	if c.Status.Phase != "" {
-		words = append(words, c.Status.Phase)
-	}
-	for _, t := range hints {
-		if cond := meta.FindStatusCondition(c.Status.Conditions, t); cond != nil {
-			words = append(words, fmt.Sprintf("%s=%s", t, cond.Status))
-		}
-	}
-	return strings.Join(slices.Clip(words), " ")
 }

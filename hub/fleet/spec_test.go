@@ -89,14 +89,6 @@ func TestReadSpec(t *testing.T) {
 		"deleted": {
 			func(c *clusterv1.Cluster) { c.DeletionTimestamp = ptr.To(metav1.Now()) }, func(s spec) bool { return s.deleting },
 		},
-		"hints": {func(c *clusterv1.Cluster) {
-			c.Status.Phase = "Provisioned"
-			c.Status.Conditions = []metav1.Condition{
-				{Type: "RemoteConnectionProbe", Status: "False"},
-				{Type: "Available", Status: "True"},
-				{Type: "Paused", Status: "True"},
-			}
-		}, func(s spec) bool { return s.hint == "Provisioned Available=True RemoteConnectionProbe=False" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "east"}}

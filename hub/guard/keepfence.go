@@ -16,7 +16,7 @@ import (
 
 var (
 	// ErrUnchecked means that a guard or a fence was not checked yet.
-	ErrUnchecked = errors.New("the guard has not been checked yet")
+	ErrUnchecked = errors.New("it has not been checked yet")
 	// ErrStored wraps ErrUnchecked. It means that the fence was not checked yet, but the member stores it.
 	ErrStored = fmt.Errorf("%w, but the cluster stores it", ErrUnchecked)
 )

@@ -14,12 +14,12 @@ import (
 var (
 	// ErrForbidden is wrapped when the member forbids the request: the hub's credentials lack rules of the
 	// ClusterRole leasecast-hub-member (config/member).
-	ErrForbidden = errors.New("the member forbids it: grant the hub's user there the ClusterRole leasecast-hub-member")
+	ErrForbidden = errors.New("the cluster forbids it: apply config/member there, and config/fencing for fences")
 	// ErrUnsupported is wrapped when the member's API server does not serve the kind, which Kubernetes has since
 	// 1.30.
-	ErrUnsupported = errors.New("the member does not serve ValidatingAdmissionPolicies: it needs Kubernetes 1.30 or later")
+	ErrUnsupported = errors.New("the cluster serves no ValidatingAdmissionPolicies: it needs Kubernetes 1.30 or later")
 	// ErrNotEnforced is wrapped when the member does not enforce the policy, or not yet.
-	ErrNotEnforced = errors.New("the policy is not in force")
+	ErrNotEnforced = errors.New("the cluster does not refuse yet what it must")
 	// errMayNotWrite means that nothing was sent.
 	errMayNotWrite = errors.New("this hub may not write to the cluster any more")
 )

@@ -1,12 +1,11 @@
 package ledger
 
 import (
-	"context"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
@@ -27,15 +26,24 @@ type Entry struct {
 	Changes []v1alpha1.Change
 	Events  []Event
 
-	skew time.Duration
 	// known is the record as this tenure last read or wrote it. If it is nil, the next Take accepts what it finds.
-	known *v1alpha1.NamespaceLeader
-	// current: no other client's write was seen since known was read live or written.
-	current bool
-	// unanswered are the writes of the record that got no answer.
-	unanswered []v1alpha1.NamespaceLeaderSpec
-	versions   versions
-	written    time.Duration // boot reading of this tenure's last write of the record
+	known   *v1alpha1.NamespaceLeader
+	recheck bool          // the next Take reads the record live
+	written time.Duration // boot reading of this tenure's last write of the record
+	seen    seen
+}
+
+// seen compares the versions of one record that a watch has shown with those that this tenure has read or written. It
+// is read and set under the Ledger's lock.
+type seen struct {
+	known, shown string // the last version of each
+	deleted      bool
+}
+
+// isNewer reports whether the watch has shown a version that this tenure has not read or written.
+func (s seen) isNewer() bool {
+	order, err := resourceversion.CompareResourceVersion(s.shown, s.known)
+	return s.deleted || s.shown != "" && (err != nil || order > 0)
 }
 
 // Taken is the record as a decision took it.
@@ -44,11 +52,9 @@ type Taken struct {
 	Object *v1alpha1.NamespaceLeader
 	Found  *v1alpha1.NamespaceLeaderSpec // as it is stored; nil: it does not exist
 	Record election.Record               // the zero value is a lost one
-	// Moved: the record is another hub's. Edited: a client that is no hub changed it. Vanished: such a client
-	// deleted it. Absurd: no hub can have written its content.
-	Moved, Edited, Vanished, Absurd bool
-	// Deposed: the record was changed, and this replica may not be the elected one any more.
-	Deposed bool
+	// Moved: the record is another hub's. Restored: Object is the record that this tenure knows. What is stored is
+	// older, or gone, and Write replaces it.
+	Moved, Restored bool
 }
 
 // Memory is what this tenure remembers for its decisions.
@@ -79,87 +85,51 @@ type Event struct {
 	Message string
 }
 
-// dropAbsurd treats a record as lost that no hub with a right clock can have written.
-func (e *Entry) dropAbsurd(now time.Time) {
-	switch r := e.Record; {
-	case !lease.PlausibleEpoch(now, r.Epoch):
-		e.Edited, e.Absurd, e.Record = true, true, election.Record{}
-	case r.Duration > lease.MaxDuration, r.Skew > lease.MaxSkew, r.Stop > seal.MaxStop:
-		e.Edited, e.Absurd, e.Record = true, true, election.Record{Epoch: r.Epoch} // the epoch must not fall
+// accept takes a record that was read live; nil: there is none. API servers refuse edits of its spec by others. But
+// a record can be deleted, or created again from a backup. Then the known one counts. A known epoch that no reader
+// accepts comes from a clock that was ahead, and people delete the record to be rid of it.
+func (l *Ledger) accept(e *Entry, found *v1alpha1.NamespaceLeader, now time.Time) {
+	e.Object = found
+	if found != nil {
+		e.Found = &found.Spec
 	}
-}
-
-// detectEdit compares a record that was read live with the one that this tenure knows. An edit by anyone but a hub
-// has no effect: the decision uses the known record, and Write restores it. If a later tenure may have written the
-// record, nothing is decided any more. A new tenure has no known record, and accepts what it finds. asked is a
-// reading from before the record was read.
-func (l *Ledger) detectEdit(ctx context.Context, e *Entry, asked lease.Reading) {
-	var known v1alpha1.NamespaceLeaderSpec
-	if e.Moved = l.isOtherHubs(e.Object); e.Moved {
-		e.forget() // the record is the other hub's, whatever this hub knew
-	}
-	last := e.known
-	if last != nil {
-		last.Spec.DeepCopyInto(&known)
-		if e.Found != nil {
-			known.Hub = e.Found.Hub // Write restores a mark that an edit removed
+	if e.Moved = l.isOtherHubs(found); !e.Moved && e.isOlder(found) && lease.PlausibleEpoch(now, e.known.Spec.Epoch) {
+		e.Restored, e.recheck = true, true
+		if e.Object = NewRecord(e.Key); found != nil {
+			e.Object = found.DeepCopy() // what was found may be shared
 		}
-	}
-	switch changed := last != nil && !equality.Semantic.DeepEqual(e.Found, &known); { // also if deleted
-	case e.isUnanswered(e.Found):
-		e.unanswered = nil
-		l.remember(e, e.Object, asked)
-	case changed && !l.Elected(ctx):
-		// A later tenure takes the election before it writes. Elected asks for that live, after the record was read.
-		e.Deposed = true
-	case changed:
-		e.Edited = true
-		if e.Vanished = e.Object == nil; e.Vanished {
-			e.Object = NewRecord(e.Key)
-		}
-		e.Object.Spec = known
-	case e.Found != nil && !e.Moved:
-		l.remember(e, e.Object, asked)
-	}
-	if e.Object != nil {
-		e.Record = RecordOf(&e.Object.Spec)
-	}
-}
-
-// remember stores a record that was read or written after the reading asked. It stores nothing while an earlier
-// tenure may still write, because such a write would look like an edit. It also stores nothing for another hub's
-// record, which the other hub may change.
-func (l *Ledger) remember(e *Entry, o *v1alpha1.NamespaceLeader, asked lease.Reading) {
-	e.versions.note(o.ResourceVersion)
-	if l.isOtherHubs(o) || l.Tenure.EarlierEndIn(asked, e.skew) > 0 {
-		e.forget()
+		e.known.Spec.DeepCopyInto(&e.Object.Spec)
 		return
 	}
-	e.known, e.current = o.DeepCopy(), true
+	l.remember(e, found)
+}
+
+// isOlder reports whether a record that was found is older than the known one.
+func (e *Entry) isOlder(found *v1alpha1.NamespaceLeader) bool {
+	switch {
+	case e.known == nil:
+		return false
+	case found == nil || found.Spec.Epoch < e.known.Spec.Epoch:
+		return true
+	default:
+		return found.Spec.Epoch == e.known.Spec.Epoch && found.UID != e.known.UID &&
+			!equality.Semantic.DeepEqual(&found.Spec, &e.known.Spec)
+	}
+}
+
+// remember stores a record that was read or written. It stores nothing for another hub's record: what becomes of that
+// is the other hub's.
+func (l *Ledger) remember(e *Entry, o *v1alpha1.NamespaceLeader) {
+	if o == nil || l.isOtherHubs(o) {
+		e.known = nil
+		return
+	}
+	e.known = o.DeepCopy()
 	e.known.ManagedFields = nil // unused here, and an update without them leaves them as they are
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.seen.known = o.ResourceVersion
 }
 
-// maxUnanswered is how many unanswered writes are remembered for one record.
-const maxUnanswered = 10
-
-// noteUnanswered remembers a write of the record that got no answer. It may have been applied, or may be applied
-// later. The next Take accepts what it finds. After that, this write does not count as an edit. Once a write of
-// this tenure was applied, no earlier one can be applied any more: each names the version that it replaces.
-func (e *Entry) noteUnanswered(spec *v1alpha1.NamespaceLeaderSpec) {
-	e.forget()
-	e.unanswered = append(e.unanswered, *spec)
-	e.unanswered = e.unanswered[max(0, len(e.unanswered)-maxUnanswered):]
-}
-
-// isUnanswered reports whether a record equals an unanswered write of this tenure.
-func (e *Entry) isUnanswered(found *v1alpha1.NamespaceLeaderSpec) bool {
-	return slices.ContainsFunc(e.unanswered, func(s v1alpha1.NamespaceLeaderSpec) bool {
-		return equality.Semantic.DeepEqual(&s, found)
-	})
-}
-
-// forget drops the known record: the next Take accepts what it finds.
-func (e *Entry) forget() { e.known, e.current = nil, false }
-
-// Recheck has the next Take read the record live, and compare it with the known one.
-func (e *Entry) Recheck() { e.current = false }
+// Recheck has the next Take read the record live.
+func (e *Entry) Recheck() { e.recheck = true }

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -21,10 +20,9 @@ import (
 )
 
 var (
-	shop       = types.NamespacedName{Namespace: "fleet", Name: "shop"}
-	start      = lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
-	errRefused = errors.New("connection refused")
-	records    = schema.GroupResource{Group: "leasecast.dev", Resource: "namespaceleaders"}
+	shop    = types.NamespacedName{Namespace: "fleet", Name: "shop"}
+	start   = lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
+	records = schema.GroupResource{Group: "leasecast.dev", Resource: "namespaceleaders"}
 )
 
 type fixedClock lease.Reading
@@ -78,7 +76,6 @@ func newTestLedger(t *testing.T, spec *v1alpha1.NamespaceLeaderSpec) (*Ledger, c
 	}
 	return New(&Options{
 		Client: api, Live: api, Tenure: of, Clock: after(time.Hour), HubID: "this",
-		Elected: func(context.Context) bool { return true },
 	}), api
 }
 
@@ -99,7 +96,7 @@ func specOf(epoch int64, hub string) *v1alpha1.NamespaceLeaderSpec {
 // take takes shop for a decision.
 func take(t *testing.T, l *Ledger) *Entry {
 	t.Helper()
-	e, err := l.Take(t.Context(), shop, time.Second)
+	e, err := l.Take(t.Context(), shop)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +111,17 @@ func edit(t *testing.T, l *Ledger, api client.Client, change func(*v1alpha1.Name
 	if err := api.Update(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	l.Show(o, o.ResourceVersion)
+	l.Show(o, false)
+}
+
+// remove deletes the stored record of shop as a client that is no hub does, and shows that.
+func remove(t *testing.T, l *Ledger, api client.Client) {
+	t.Helper()
+	o := stored(t, api)
+	if err := api.Delete(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	l.Show(o, true)
 }
 
 // stored is the record of shop as the API server holds it.
@@ -138,6 +145,15 @@ type answering struct {
 func (a *answering) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
 	if a.writes++; !a.refuses {
 		if err := a.Client.Update(ctx, o, opts...); err != nil {
+			return err
+		}
+	}
+	return a.answer
+}
+
+func (a *answering) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	if a.writes++; !a.refuses {
+		if err := a.Client.Create(ctx, o, opts...); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -26,10 +27,7 @@ type Options struct {
 	Client client.Client // reads from the cache
 	Live   client.Reader // reads records from the API server
 	Tenure *tenure.Tenure
-	// Elected asks the hub's API server whether this replica holds the election now. It returns false also if the
-	// API server does not answer.
-	Elected func(context.Context) bool
-	Clock   lease.Clock
+	Clock  lease.Clock
 	// HubID is the mark of this installation (see seal.Mark). It is on all records and Leases that the hub writes.
 	HubID string
 }
@@ -53,48 +51,49 @@ func New(o *Options) *Ledger {
 // Take returns the entry of a namespace for one decision. It reads the record live once. After that it uses what
 // this tenure wrote last, until a watch shows another client's write or a write fails. A decision on an outdated
 // record does no harm: its write fails (compare-and-swap). No other tenure decides before this one has lost the
-// right to act. skew is the largest ε of the fleet. The caller must Release the entry.
-func (l *Ledger) Take(ctx context.Context, key types.NamespacedName, skew time.Duration) (*Entry, error) {
-	e := l.entry(key)
-	e.Taken, e.skew = Taken{Key: key}, skew
-	if e.versions.foreign() {
-		e.current = false
-	}
-	asked := l.Clock.Now()
-	if e.current {
+// right to act. The caller must Release the entry.
+func (l *Ledger) Take(ctx context.Context, key types.NamespacedName) (*Entry, error) {
+	e, current := l.entry(key)
+	e.Taken = Taken{Key: key}
+	if current {
 		e.Object, e.Found = e.known, &e.known.Spec // shared: must not be changed
-		e.Record = RecordOf(e.Found)
 	} else {
-		object := &v1alpha1.NamespaceLeader{}
-		switch err := l.Live.Get(ctx, key, object); {
-		case err == nil:
-			e.Object, e.Found = object, object.Spec.DeepCopy()
-		case !apierrors.IsNotFound(err):
+		found := &v1alpha1.NamespaceLeader{}
+		switch err := l.Live.Get(ctx, key, found); {
+		case apierrors.IsNotFound(err):
+			found = nil
+		case err != nil:
+			e.Recheck()
 			return e, fmt.Errorf("record %s: %w", key, err)
 		}
-		l.detectEdit(ctx, e, asked)
+		l.accept(e, found, l.Clock.Now().Wall)
 	}
-	e.dropAbsurd(asked.Wall)
+	if e.Object != nil {
+		e.Record = RecordOf(&e.Object.Spec)
+	}
 	return e, nil
 }
 
-// entry returns the entry of a namespace, and creates it if necessary.
-func (l *Ledger) entry(key types.NamespacedName) *Entry {
+// entry returns the entry of a namespace, and creates it if necessary. current: no other client's write was seen since
+// the record was read or written. Otherwise the caller reads it live.
+func (l *Ledger) entry(key types.NamespacedName) (e *Entry, current bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.entries[key]
-	if e == nil {
+	if e = l.entries[key]; e == nil {
 		e = &Entry{}
 		l.entries[key] = e
 	}
-	return e
+	if current = e.known != nil && !e.recheck && !e.seen.isNewer(); !current {
+		e.recheck, e.seen = false, seen{}
+	}
+	return e, current
 }
 
 // Release ends a decision. Most namespaces of a member are unowned: nothing of them is kept.
 func (l *Ledger) Release(e *Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e.Claim == (Claim{}) && e.Object == nil && e.known == nil && e.Highest == 0 && len(e.unanswered) == 0 {
+	if e.Claim == (Claim{}) && e.Object == nil && e.known == nil && e.Highest == 0 {
 		delete(l.entries, e.Key)
 	}
 }
@@ -104,24 +103,30 @@ type Change struct {
 	Record  election.Record
 	Persist bool   // Record differs from the one that the decision was based on
 	Policy  string // the owner; empty: the record keeps the one that it names
+	// TakesOver: another hub's record gets the mark of this one.
+	TakesOver bool
 }
 
 // Write stores the record of a decision by compare-and-swap, before anything depends on it. It returns false if the
 // stored record has that content already.
 func (l *Ledger) Write(ctx context.Context, e *Entry, is Change) (written bool, err error) {
-	if e.Object == nil && !is.Persist || !is.Persist && l.isStored(e, is.Policy) {
+	if !is.Persist && (e.Object == nil || l.isStored(e, is)) {
 		return false, nil
 	}
 	object := l.recordFor(e, is)
-	if equality.Semantic.DeepEqual(e.Found, &object.Spec) {
+	if equal(e.Found, &object.Spec) {
 		return false, nil
 	}
 	if !l.Tenure.Holds() {
 		return false, fmt.Errorf("record %s: the right to write is lost", e.Key)
 	}
-	if e.Edited {
-		log.FromContext(ctx).Info("A record that was edited or deleted is restored",
-			"namespaceLeader", klog.KRef(e.Key.Namespace, e.Key.Name), "reason", "RecordEdited")
+	logger := log.FromContext(ctx).WithValues("namespaceLeader", klog.KRef(e.Key.Namespace, e.Key.Name))
+	switch {
+	case e.Restored:
+		logger.Info("A record that was deleted, or created again from a backup, is restored", "reason", "RecordRestored")
+	case is.TakesOver:
+		logger.Info("A record of another hub is taken over", "leader", is.Record.Leader, "epoch", is.Record.Epoch,
+			"from", e.Found.Hub, "reason", reason.Moved)
 	}
 	if err := l.write(ctx, e, object); err != nil {
 		return false, err
@@ -137,8 +142,9 @@ func (l *Ledger) Write(ctx context.Context, e *Entry, is Change) (written bool, 
 }
 
 // isStored reports whether the stored record is the one that the decision was based on.
-func (l *Ledger) isStored(e *Entry, policy string) bool {
-	return !e.Edited && (e.Moved || e.Found.Hub == l.HubID) && (policy == "" || e.Found.Policy == policy)
+func (l *Ledger) isStored(e *Entry, is Change) bool {
+	return !e.Restored && (e.Moved && !is.TakesOver || e.Found.Hub == l.HubID) &&
+		(is.Policy == "" || e.Found.Policy == is.Policy)
 }
 
 // recordFor returns the record that a decision asks for.
@@ -148,8 +154,8 @@ func (l *Ledger) recordFor(e *Entry, is Change) *v1alpha1.NamespaceLeader {
 		object = NewRecord(e.Key)
 	}
 	Store(is.Record, &object.Spec)
-	if !e.Moved {
-		object.Spec.Hub = l.HubID // an edit may have emptied the record
+	if !e.Moved || is.TakesOver {
+		object.Spec.Hub = l.HubID
 	}
 	if is.Policy != "" {
 		object.Spec.Policy = is.Policy
@@ -163,38 +169,23 @@ func (l *Ledger) write(ctx context.Context, e *Entry, object *v1alpha1.Namespace
 	if e.Found == nil {
 		store = func() error { return l.Client.Create(ctx, object) }
 	}
-	sent, spec := l.Clock.Now(), object.Spec.DeepCopy()
+	sent := l.Clock.Now()
 	if err := store(); err != nil {
-		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
-			e.noteUnanswered(spec)
+		if e.Found == nil && !apierrors.IsAlreadyExists(err) {
+			e.known = nil // a creation that may have been applied: the next Take accepts what it finds
 		}
 		return fmt.Errorf("write record %s: %w", e.Key, err)
 	}
-	e.Object, e.unanswered = object, nil
-	e.written, e.Changes = sent.Boot, History(RecordOf(spec), e.Changes)
+	e.Object, e.written, e.Changes = object, sent.Boot, History(RecordOf(&object.Spec), e.Changes)
 	l.mu.Lock()
 	l.written = max(l.written, sent.Boot)
 	l.mu.Unlock()
-	l.remember(e, object, sent)
+	l.remember(e, object)
 	return nil
 }
 
-// TakeOver puts this hub's mark on another hub's record.
-func (l *Ledger) TakeOver(ctx context.Context, e *Entry) error {
-	from, object := e.Object.Spec.Hub, e.Object.DeepCopy()
-	object.Spec.Hub = l.HubID
-	switch err := l.Client.Update(ctx, object); {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return nil // the other writer's event enqueues it again
-	case err != nil:
-		return fmt.Errorf("take over record %s: %w", e.Key, err)
-	}
-	e.Object = object
-	log.FromContext(ctx).Info("A record of another hub was taken over", "namespaceLeader",
-		klog.KRef(e.Key.Namespace, e.Key.Name), "leader", object.Spec.Leader, "epoch", object.Spec.Epoch,
-		"from", from, "reason", reason.Moved)
-	return nil
-}
+// equal compares the contents of two objects. Most are equal in each bit, which is fast to see.
+func equal(a, b any) bool { return reflect.DeepEqual(a, b) || equality.Semantic.DeepEqual(a, b) }
 
 const (
 	// changeTakes is how long a change may be in progress before the status reports it.
@@ -228,7 +219,7 @@ func (l *Ledger) WriteStatus(ctx context.Context, e *Entry, status v1alpha1.Name
 	for i := range status.Conditions {
 		status.Conditions[i].ObservedGeneration = e.Object.Generation
 	}
-	if equality.Semantic.DeepEqual(e.Object.Status, status) {
+	if equal(&e.Object.Status, &status) {
 		return nil
 	}
 	object := e.Object.DeepCopy()
@@ -236,7 +227,6 @@ func (l *Ledger) WriteStatus(ctx context.Context, e *Entry, status v1alpha1.Name
 	if !l.Tenure.Holds() {
 		return fmt.Errorf("status of record %s: the right to write is lost", e.Key)
 	}
-	sent := l.Clock.Now()
 	switch err := l.Client.Status().Update(ctx, object); {
 	case apierrors.IsNotFound(err):
 		e.Recheck()
@@ -245,13 +235,13 @@ func (l *Ledger) WriteStatus(ctx context.Context, e *Entry, status v1alpha1.Name
 		return fmt.Errorf("write status of record %s: %w", e.Key, err)
 	}
 	e.Object, e.Changes = object, nil
-	l.remember(e, object, sent)
+	l.remember(e, object)
 	return nil
 }
 
 // Delete deletes a record that nothing depends on any more. It returns false if there was none.
 func (l *Ledger) Delete(ctx context.Context, e *Entry) (deleted bool, err error) {
-	e.forget()
+	e.known = nil
 	if e.Found == nil {
 		return false, nil
 	}
@@ -270,19 +260,21 @@ func (l *Ledger) Drop(e *Entry) {
 	delete(l.entries, e.Key)
 }
 
-// Show records what a watch shows of a record; an empty version means that it was deleted. It returns false for a
-// version that this tenure has read or written.
-func (l *Ledger) Show(o *v1alpha1.NamespaceLeader, version string) (changed bool) {
+// Show records what a watch shows of a record. It returns false for a version that this tenure has read or written.
+func (l *Ledger) Show(o *v1alpha1.NamespaceLeader, deleted bool) (changed bool) {
 	key := client.ObjectKeyFromObject(o)
 	l.mu.Lock()
-	if version == "" {
+	defer l.mu.Unlock()
+	l.owners[key] = o.Spec.Policy
+	if deleted {
 		delete(l.owners, key)
-	} else {
-		l.owners[key] = o.Spec.Policy
 	}
 	e := l.entries[key]
-	l.mu.Unlock()
-	return e == nil || !e.versions.show(version)
+	if e == nil {
+		return true
+	}
+	e.seen.shown, e.seen.deleted = o.ResourceVersion, e.seen.deleted || deleted
+	return e.seen.isNewer()
 }
 
 // Owner returns the policy that a record names, as a watch shows it. It returns false if there is no record.

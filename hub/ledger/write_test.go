@@ -115,16 +115,6 @@ func TestRecordIsWrittenOnlyIfItChanges(t *testing.T) {
 			}
 		})
 	}
-	t.Run("edited", func(t *testing.T) {
-		l, api := newTestLedger(t, specOf(20, "this"))
-		take(t, l)
-		edit(t, l, api, func(s *v1alpha1.NamespaceLeaderSpec) { s.Leader = "west" })
-		e := take(t, l)
-		written, err := l.Write(t.Context(), e, Change{Record: e.Record, Policy: "shops"})
-		if err != nil || !written || stored(t, api).Spec.Leader != "east" {
-			t.Errorf("written %v, %v: led by %s", written, err, stored(t, api).Spec.Leader)
-		}
-	})
 }
 
 func TestNewRecordHasTheMarksOfMovesAndOfThisHub(t *testing.T) {
@@ -214,23 +204,22 @@ func TestRecordIsReadLiveOnce(t *testing.T) {
 	if err := l.WriteStatus(t.Context(), e, v1alpha1.NamespaceLeaderStatus{Message: "new"}); err != nil {
 		t.Fatal(err)
 	}
-	if o := stored(t, api); l.Show(o, o.ResourceVersion) || len(e.Changes) > 0 {
+	if o := stored(t, api); l.Show(o, false) || len(e.Changes) > 0 {
 		t.Error("its own write is a change")
 	}
 	if e := reads("what this tenure wrote itself", 0); e.Found.Epoch != 21 || e.Object.Status.Message != "new" {
 		t.Errorf("it is %+v", e.Object)
 	}
 	o := stored(t, api)
-	if o.Spec.Next = "nobody"; api.Update(t.Context(), o) != nil {
-		t.Fatal("it is not edited")
+	if o.Labels["team"] = "shop"; api.Update(t.Context(), o) != nil {
+		t.Fatal("it is not labelled")
 	}
-	reads("before the watch shows an edit", 0)
-	if !l.Show(o, o.ResourceVersion) {
+	reads("before the watch shows another client's write", 0)
+	if !l.Show(o, false) {
 		t.Error("another client's write is no change")
 	}
-	if e := reads("after that", 1); !e.Edited {
-		t.Error("it counts as this tenure's")
-	}
+	e = reads("after that", 1)
+	reads("and not again", 0)
 	e.Recheck()
 	reads("after a failed write", 1)
 }
@@ -241,8 +230,8 @@ func TestStatusThatIsGoneHasTheRecordReadAgain(t *testing.T) {
 	if err := api.Delete(t.Context(), stored(t, api)); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.WriteStatus(t.Context(), e, v1alpha1.NamespaceLeaderStatus{Message: "new"}); err != nil || e.current {
-		t.Errorf("%v; the record is current: %v", err, e.current)
+	if err := l.WriteStatus(t.Context(), e, v1alpha1.NamespaceLeaderStatus{Message: "new"}); err != nil || !e.recheck {
+		t.Errorf("%v; the record is read again: %v", err, e.recheck)
 	}
 }
 
@@ -301,7 +290,7 @@ func TestRecordIsDeletedByCompareAndSwap(t *testing.T) {
 		t.Errorf("deleted %v, %v", deleted, err)
 	}
 	l.Drop(e)
-	if e := take(t, l); e.Found != nil || e.Edited {
+	if e := take(t, l); e.Found != nil || e.Restored {
 		t.Errorf("it is missed: %+v", e.Taken)
 	}
 	if deleted, err := l.Delete(t.Context(), take(t, l)); err != nil || deleted {
@@ -319,8 +308,7 @@ func TestNothingIsKeptOfNamespacesWithoutARecord(t *testing.T) {
 		"unowned":           {func(*Entry) {}, false},
 		"claimed":           {func(e *Entry) { l.SetClaim(e, Claim{Owner: "shops"}) }, true},
 		"it had a record":   {func(e *Entry) { l.SetClaim(e, Claim{}); e.Highest = 20 }, true},
-		"a pending write":   {func(e *Entry) { e.Highest = 0; e.noteUnanswered(specOf(20, "this")) }, true},
-		"with a record":     {func(e *Entry) { e.unanswered, e.Object = nil, NewRecord(shop) }, true},
+		"with a record":     {func(e *Entry) { e.Highest, e.Object = 0, NewRecord(shop) }, true},
 		"all of it is gone": {func(*Entry) {}, false},
 	} {
 		e := &Entry{Taken: Taken{Key: shop}}

@@ -2,65 +2,18 @@ package publish
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
-
-// registered is the registration of a reader of all namespaces, confirmed at zero for 15 s.
-func registered(name string, version int, changes ...func(*lease.Registration)) *coordinationv1.Lease {
-	r := lease.Registration{Identity: name, Account: "system:serviceaccount:pods:" + name, Confirmed: zero,
-		Duration: 15 * second}
-	for _, change := range changes {
-		change(&r)
-	}
-	l := &coordinationv1.Lease{}
-	l.Namespace, l.Name, l.UID, l.ResourceVersion = "pods", name, types.UID(name), strconv.Itoa(version)
-	if err := wire.WriteRegistration(r, l); err != nil {
-		panic(err)
-	}
-	return l
-}
-
-func released(namespace string, epoch int64) func(*lease.Registration) {
-	return func(r *lease.Registration) { r.Released = map[string]int64{namespace: epoch} }
-}
-
-func following(namespaces ...string) func(*lease.Registration) {
-	return func(r *lease.Registration) { r.Namespaces = namespaces }
-}
-
-func confirmed(seconds float64) func(*lease.Registration) {
-	return func(r *lease.Registration) { r.Confirmed = wall(seconds) }
-}
-
-// torn is a registration that cannot be read.
-func torn(l *coordinationv1.Lease) *coordinationv1.Lease {
-	l.Annotations[v1alpha1.ReaderReleasedAnnotation] = "{"
-	return l
-}
-
-// listed takes in a list as of a version.
-func (r *acks) listed(version int, ls ...*coordinationv1.Lease) {
-	asked := r.asked
-	r.listedAfter(at(0), asked, version, ls...)
-}
-
-func (r *acks) listedAfter(now lease.Reading, asked, version int, ls ...*coordinationv1.Lease) {
-	var items []coordinationv1.Lease
-	for _, l := range ls {
-		items = append(items, *l)
-	}
-	r.observeList(items, strconv.Itoa(version), asked, now)
-}
 
 // playAcks runs the steps of a script: ask, list and list-before (a list that was begun before the question) with a
 // version, see, and gone. "at" sets both clocks, "wall" one of them, and "ε" the ε of registrations. A reader is
@@ -78,47 +31,22 @@ func (r *acks) playAcks(script string) lease.Reading {
 		case "gone":
 			r.gone(types.UID(rest))
 		case "at":
-			now = at(seconds(rest))
+			now = at(number(rest))
 		case "wall":
-			now.Wall = wall(seconds(rest))
+			now.Wall = wall(number(rest))
 		case "ε":
-			r.skew = time.Duration(seconds(rest) * float64(second))
+			r.skew = inSeconds(number(rest))
 		default:
-			var all []*coordinationv1.Lease
+			var all []coordinationv1.Lease
 			for reader := range strings.SplitSeq(readers, ", ") {
 				if reader != "" {
-					all = append(all, readerOf(reader))
+					all = append(all, *readerOf(reader))
 				}
 			}
-			n, _ := strconv.Atoi(version)
-			r.listedAfter(now, r.asked-len(strings.TrimPrefix(verb, "list"))/len("-before"), n, all...)
+			r.observeList(all, version, r.asked-len(strings.TrimPrefix(verb, "list"))/len("-before"), now)
 		}
 	}
 	return now
-}
-
-func readerOf(text string) *coordinationv1.Lease {
-	words := strings.Fields(text)
-	name, version, _ := strings.Cut(words[0], "@")
-	n, _ := strconv.Atoi(version)
-	var changes []func(*lease.Registration)
-	for _, word := range words[1:] {
-		switch key, value, _ := strings.Cut(word, "="); key {
-		case "released":
-			changes = append(changes, released("ns", epochOf(value)))
-		case "other":
-			changes = append(changes, released("other", epochOf(value)))
-		case "confirmed":
-			changes = append(changes, confirmed(seconds(value)))
-		case "follows":
-			changes = append(changes, following(value))
-		}
-	}
-	l := registered(name, n, changes...)
-	if words[len(words)-1] == "torn" {
-		return torn(l)
-	}
-	return l
 }
 
 // Epoch 20 of ns was revoked. All readers that follow ns must have released it.
@@ -202,10 +130,9 @@ func TestRegistrationExpires(t *testing.T) {
 
 func TestReadersAreNamedInOrder(t *testing.T) {
 	r := newAcks()
-	r.ask(keyOf("ns"), 20)
-	r.listed(10, registered("b", 1), registered("a", 2), registered("c", 3, released("ns", 20)))
+	r.playAcks("ask; list 10: b@1, a@2, c@3 released=20")
 	r.answered()
-	if got := r.cancel(types.NamespacedName{Namespace: "ns", Name: "other"}); got != nil || !r.unanswered() {
+	if got := r.cancel(keyOf("other")); got != nil || !r.unanswered() {
 		t.Errorf("the question of another Lease was dropped: %v", got)
 	}
 	if got := fmt.Sprint(r.cancel(keyOf("ns"))); got != "[pods/a pods/b]" || r.unanswered() {
@@ -222,18 +149,145 @@ func TestReadersAreNamedInOrder(t *testing.T) {
 
 // A restored etcd gives the versions that came after its snapshot a second time.
 func TestVersionThatWasUsedTwice(t *testing.T) {
+	for again, contradicts := range map[string]bool{"a@5": false, "a@5 confirmed=10": true} {
+		r := newAcks()
+		r.playAcks("see a@5; ask")
+		if got := r.contradicts([]coordinationv1.Lease{*readerOf(again)}); got != contradicts {
+			t.Errorf("a list with %s contradicts a@5: %v", again, got)
+		}
+		r.playAcks("at 12; list 5: " + again)
+		if expired := len(r.expired(at(20), second)) > 0; expired == contradicts {
+			t.Errorf("after a list with %s it is expired: %v", again, expired)
+		}
+	}
+}
+
+// many returns so many registrations of each account, which follow these namespaces.
+func many(n int, follows string, accounts ...string) (all []coordinationv1.Lease) {
+	for _, account := range accounts {
+		for i := range n {
+			all = append(all, *readerOf(fmt.Sprintf("%s-%d@1 released=20 account=%s follows=%s", account, i, account, follows)))
+		}
+	}
+	return all
+}
+
+func TestAboveABoundNoAnswerCounts(t *testing.T) {
+	wide := "" // 47 kB
+	for i := range 1000 {
+		wide += fmt.Sprintf("namespace-with-a-long-name-%05d,", i)
+	}
+	wide += "ns"
+	for name, test := range map[string]struct {
+		items []coordinationv1.Lease
+		full  bool
+	}{
+		"as many as an account may have":       {many(maxOfAccount, "ns", "a"), false},
+		"one more than an account may have":    {many(maxOfAccount+1, "ns", "a"), true},
+		"one more, of another account":         {append(many(maxOfAccount, "ns", "a"), many(1, "ns", "b")...), false},
+		"as many as a member may have":         {many(500, "ns", "a", "b", "c", "d"), false},
+		"one more than a member may have":      {many(500, "ns", "a", "b", "c", "d", "e")[:MaxRegistrations+1], true},
+		"fewer bytes than an account may have": {many(80, wide, "a"), false},
+		"more bytes than an account may have":  {many(120, wide, "a"), true},
+		"as many bytes, of two accounts":       {many(80, wide, "a", "b"), false},
+		"more bytes than a member may have":    {many(80, wide, "a", "b", "c"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newAcks()
+			r.ask(keyOf("ns"), 20)
+			r.observeList(test.items, "20", r.asked, at(0))
+			done := r.answered()
+			if (r.full != "") != test.full || (len(done) == 0) != test.full {
+				t.Errorf("full: %q, answered: %d", r.full, len(done))
+			}
+			if u := r.used[all]; u.registrations != len(r.registrations) || u.registrations > MaxRegistrations ||
+				u.bytes > maxRegistrationsBytes {
+				t.Errorf("%+v of %d", u, len(r.registrations))
+			}
+			if r.observeList(nil, "30", r.asked, at(1)); r.full != "" {
+				t.Error("it is full after a list without any")
+			}
+		})
+	}
+}
+
+func TestPartOfAListAnswersNothing(t *testing.T) {
 	r := newAcks()
-	r.observe(registered("a", 5), at(0))
 	r.ask(keyOf("ns"), 20)
-	again := registered("a", 5, confirmed(10))
-	if same := []coordinationv1.Lease{*registered("a", 5)}; r.contradicts(same) {
-		t.Error("a list that says the same contradicts")
+	r.observePart(many(1, "ns", "a"), at(0))
+	if len(r.answered()) > 0 || r.full == "" {
+		t.Error("a part of a list answers a question")
 	}
-	if !r.contradicts([]coordinationv1.Lease{*again}) {
-		t.Error("a list that says something else under that version does not contradict")
+	r.observeList(many(1, "ns", "a"), "20", r.asked, at(0))
+	if len(r.answered()) != 1 {
+		t.Error("a whole list does not answer it either")
 	}
-	r.observeList([]coordinationv1.Lease{*again}, "5", r.asked, at(12))
-	if dead := r.expired(at(20), second); len(dead) > 0 {
-		t.Errorf("%s lives: it was confirmed at 10 s for 15 s", dead[0].Name)
+}
+
+// What an account uses of the bounds: the fields of its registrations that are kept.
+func TestUseOfTheBounds(t *testing.T) {
+	r := newAcks()
+	one := readerOf("a@1")
+	one.Labels["other"], one.Annotations["other"] = "x", strings.Repeat("x", 1000)
+	r.observe(one, lease.Reading{})
+	e := r.registrations[one.UID]
+	if len(e.lease.Annotations)+len(e.lease.Labels) > 0 || e.lease.Spec.HolderIdentity != nil || e.bytes > 2000 {
+		t.Errorf("fields are kept that nothing uses: %+v", e)
+	}
+	r.observe(readerOf("a@2"), at(0))
+	if u := r.used[all]; u.registrations != 1 {
+		t.Errorf("%+v for one", u)
+	}
+	if r.gone(one.UID); len(r.used) > 0 || len(r.registrations) > 0 {
+		t.Errorf("%+v after its deletion", r.used)
+	}
+	of := func(account string) int {
+		l := &coordinationv1.Lease{}
+		l.Annotations = map[string]string{v1alpha1.ReaderAccountAnnotation: account}
+		return newRegistration(l, digestOf(l), lease.Reading{}, time.Second).bytes
+	}
+	if short, long := of("a"), of("a"+strings.Repeat("b", 1000)); long-short != 1000 || short < registrationOverhead {
+		t.Errorf("%d bytes, and %d with 1000 more in the account's name", short, long)
+	}
+}
+
+// An unreadable registration delays the namespaces that it may watch, by the admission policy, and no others.
+func TestUnreadableRegistrationDelaysOnlyItsNamespaces(t *testing.T) {
+	for name, test := range map[string]struct {
+		follows string
+		waits   bool
+	}{
+		"of this namespace":     {"ns", true},
+		"of another namespace":  {"mine", false},
+		"of all namespaces":     {"*", true},
+		"of an impossible name": {"Mine!", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bad := readerOf("bad@1 torn")
+			bad.Annotations[v1alpha1.ReaderNamespacesAnnotation] = test.follows
+			r := newAcks()
+			r.ask(keyOf("ns"), 20)
+			r.observeList([]coordinationv1.Lease{*readerOf("good@1 released=20"), *bad}, "20", r.asked, at(0))
+			if waits := len(r.answered()) == 0; waits != test.waits {
+				t.Errorf("waits: %v", waits)
+			}
+		})
+	}
+}
+
+func TestSlimRegistration(t *testing.T) {
+	text := strings.Repeat("x", longestText+1)
+	kept, err := SlimRegistration(&coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": text}},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &text},
+	})
+	slim, ok := kept.(*coordinationv1.Lease)
+	if err != nil || !ok || len(slim.Annotations["a"]) != longestText || len(*slim.Spec.HolderIdentity) != longestText {
+		t.Errorf("long texts are not cut: %v", err)
+	}
+	// Caches also transform the marker of an object that was deleted while they did not watch.
+	gone := cache.DeletedFinalStateUnknown{Key: "shop/reader"}
+	if got, err := SlimRegistration(gone); err != nil || got != any(gone) {
+		t.Errorf("%v, %v", got, err)
 	}
 }

@@ -35,7 +35,7 @@ type breakage struct {
 	releasesFirst      bool // a reader says that it released before it has stopped
 }
 
-// unreadable is a scope in which a breakage must be found.
+// broken is a scope in which a breakage must be found.
 type broken struct {
 	breakage
 	ticks, faults int
@@ -55,9 +55,8 @@ var breakages = map[string]broken{
 		without: onlyStalls, wide: true},
 	"rule 1: no check of the deadline": {breakage: breakage{noDeadline: true}, ticks: 6, faults: 1,
 		without: onlyStalls, wide: true},
-	"rule 2: a grant is acted upon before it is recorded": {
-		breakage: breakage{grantsFirst: true}, change: startingAt(grantedUnrecorded), wide: true,
-	},
+	"rule 2: a grant is acted upon before it is recorded": {breakage: breakage{grantsFirst: true},
+		change: startingAt(grantedUnrecorded), wide: true},
 	"rule 2: no compare-and-swap of the record, and nothing else raises the epoch": {
 		breakage: breakage{noRecordSwap: true, recordAlone: true}, change: startingAt(grantedUnresumed), wide: true,
 		alone: map[string]breakage{
@@ -76,9 +75,8 @@ var breakages = map[string]broken{
 		steps: true},
 	"rule 6: nothing is inherited": {breakage: breakage{nothingInherited: true}, ticks: 6,
 		faults: 1},
-	"rule 6: an earlier tenure renewed until its last renewal": {
-		breakage: breakage{lastRenewalInherited: true}, ticks: 4, faults: 1, without: onlyStalls,
-	},
+	"rule 6: an earlier tenure renewed until its last renewal": {breakage: breakage{lastRenewalInherited: true},
+		ticks: 4, faults: 1, without: onlyStalls},
 	"reader: the monotonic half is dropped":                 {breakage: breakage{noBootForReaders: true}, ticks: 6},
 	"reader: what remains is frozen again by a re-delivery": {breakage: breakage{frozenAgain: true}, ticks: 6},
 	"reader: by observation alone":                          {breakage: breakage{byObservation: true}, ticks: 6},
@@ -87,9 +85,8 @@ var breakages = map[string]broken{
 		change: acknowledged()},
 	"acknowledged: the release of another epoch counts": {breakage: breakage{anyRelease: true},
 		change: acknowledged()},
-	"acknowledged: a release counts for a tenure that has not asked": {
-		breakage: breakage{newTenureCounts: true}, change: acknowledged(release),
-	},
+	"acknowledged: a release counts for a tenure that has not asked": {breakage: breakage{newTenureCounts: true},
+		change: acknowledged(release)},
 	"acknowledged: list before revoke": {breakage: breakage{listBeforeRevoke: true},
 		change: acknowledged()},
 	"acknowledged: list after an ambiguous revoke": {breakage: breakage{askAnyway: true},
@@ -104,7 +101,7 @@ var breakages = map[string]broken{
 
 // startingAt is a scope that begins where a fault has happened, and in which the tenure ends after that. The members
 // are found fit by then.
-func startingAt(start func(*explorer) *scene) func(*scope) {
+func startingAt(start func(*explorer) *world) func(*scope) {
 	return func(s *scope) {
 		only(2, release)(s)
 		s.start, s.without = start, append(s.without, decidesUnfit)
@@ -121,13 +118,13 @@ func acknowledged(ks ...kind) func(*scope) {
 
 // grantedUnrecorded is a world in which a grant is under way to the record, and the first Lease, which was sent at
 // once, got lost.
-func grantedUnrecorded(e *explorer) *scene {
+func grantedUnrecorded(e *explorer) *world {
 	s := e.wait(e.follow(inOrder(e), move{what: decidesUnfit}, move{what: rulingArrives}))
 	return e.follow(s, move{what: decidesUnfit}, move{what: works, m: 1}, move{what: lost, m: 1})
 }
 
 // grantedUnresumed is a world in which the record got lost that would have let a draining leader resume. Another leads.
-func grantedUnresumed(e *explorer) *scene {
+func grantedUnresumed(e *explorer) *world {
 	s := e.wait(e.follow(inOrder(e), move{what: decidesUnfit}, move{what: rulingArrives}, move{what: decidesFit},
 		move{what: rulingLost}))
 	return e.follow(s, move{what: decidesUnfit}, move{what: rulingArrives}, move{what: works, m: 1},
@@ -135,7 +132,7 @@ func grantedUnresumed(e *explorer) *scene {
 }
 
 // wait lets time pass until nobody has a promise any more.
-func (e *explorer) wait(s *scene) *scene {
+func (e *explorer) wait(s *world) *world {
 	for range e.d + e.skew + 1 {
 		s = e.follow(s, move{what: tickPasses})
 	}
@@ -143,7 +140,7 @@ func (e *explorer) wait(s *scene) *scene {
 }
 
 // follow does one move after the other.
-func (e *explorer) follow(s *scene, ms ...move) *scene {
+func (e *explorer) follow(s *world, ms ...move) *world {
 	for _, mv := range ms {
 		n := e.do(s, mv)
 		if n == nil {

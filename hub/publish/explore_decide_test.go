@@ -25,7 +25,7 @@ const (
 
 // decide has a replica look at the record, the members and what it has sent, and do what the real election says:
 // close its syncers, send a write of the record, or assign what the record wants.
-func (e *explorer) decide(s *scene, x int, v view) *scene {
+func (e *explorer) decide(s *world, x int, v view) *world {
 	r := s.replicas[x]
 	if r.ruling != nil || !e.mayWrite(s, r) || v != allFit && s.record.Leader == "" || v == leaderUnfitIn && !e.steps {
 		return nil
@@ -86,7 +86,7 @@ func (e *explorer) policy() election.Policy {
 }
 
 // candidates are the members as the replica holds them.
-func (e *explorer) candidates(s *scene, r *replica, v view) []election.Candidate {
+func (e *explorer) candidates(s *world, r *replica, v view) []election.Candidate {
 	var cs []election.Candidate
 	for m := range e.sites {
 		l := r.syncers[m]
@@ -136,7 +136,7 @@ func (e *explorer) assign(r *replica, record *election.Record) {
 }
 
 // rulingArrives carries out a write of the record, by compare-and-swap.
-func (e *explorer) rulingArrives(s *scene, x int) *scene {
+func (e *explorer) rulingArrives(s *world, x int) *world {
 	w := s.replicas[x].ruling
 	if w == nil || w.settled {
 		return nil
@@ -152,7 +152,7 @@ func (e *explorer) rulingArrives(s *scene, x int) *scene {
 }
 
 // rule is the hub's API server.
-func (e *explorer) rule(s *scene, w *ruling) bool {
+func (e *explorer) rule(s *world, w *ruling) bool {
 	if w.base != s.version && !e.broken.noRecordSwap {
 		return false
 	}
@@ -165,7 +165,7 @@ func (e *explorer) rule(s *scene, w *ruling) bool {
 }
 
 // rulingAnswers takes in the answer, and does what now depends on the record.
-func (e *explorer) rulingAnswers(s *scene, x int) *scene {
+func (e *explorer) rulingAnswers(s *world, x int) *world {
 	w := s.replicas[x].ruling
 	if w == nil || !w.settled {
 		return nil
@@ -183,7 +183,7 @@ func (e *explorer) rulingAnswers(s *scene, x int) *scene {
 }
 
 // rulingLost is a write of the record that is never answered.
-func (e *explorer) rulingLost(s *scene, x int) *scene {
+func (e *explorer) rulingLost(s *world, x int) *world {
 	w := s.replicas[x].ruling
 	if w == nil || s.faults >= e.faults {
 		return nil
@@ -196,14 +196,14 @@ func (e *explorer) rulingLost(s *scene, x int) *scene {
 }
 
 // leaveRuling leaves a write of the record to arrive late.
-func (s *scene) leaveRuling(w *ruling) {
+func (s *world) leaveRuling(w *ruling) {
 	if !w.settled && w.base == s.version {
 		s.late = w
 	}
 }
 
 // lateRuling carries out a write of the record that nobody waits for any more.
-func (e *explorer) lateRuling(s *scene) *scene {
+func (e *explorer) lateRuling(s *world) *world {
 	if s.late == nil {
 		return nil
 	}
@@ -213,7 +213,7 @@ func (e *explorer) lateRuling(s *scene) *scene {
 	return n
 }
 
-// put notes a renewTime in real Promises.
+// enter records a promise in real Promises.
 func enter(p Promise, epoch int64, stamp lease.Reading, promises step, skew time.Duration) Promise {
 	key := types.NamespacedName{Namespace: fleetName, Name: "ns"}
 	l := NewPromises()

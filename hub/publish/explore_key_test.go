@@ -22,7 +22,7 @@ type key [2]uint64
 type writer struct {
 	e      *explorer
 	b      []byte
-	s      *scene
+	s      *world
 	margin int // by how many ticks longer an instant counts than it has to
 }
 
@@ -139,7 +139,7 @@ func (w *writer) posted(p *posted, m int, late bool) {
 	w.fresh(p.step.minRenewTime)
 }
 
-// minRenewTime writes which records have asked for a Lease that is as fresh as this.
+// fresh writes which records have asked for a Lease that is as fresh as this.
 func (w *writer) fresh(t time.Time) {
 	w.bool(t.Equal(w.s.record.Since), w.s.late != nil && t.Equal(w.s.late.record.Since))
 	for _, r := range w.s.replicas {
@@ -223,7 +223,7 @@ func (w *writer) replica(e *explorer, x int) {
 }
 
 // appendSights writes what readers of a member may be shown.
-func (e *explorer) appendSights(b []byte, s *scene, seen []sight) []byte {
+func (e *explorer) appendSights(b []byte, s *world, seen []sight) []byte {
 	w := writer{e: e, b: b, s: s, margin: e.margin()}
 	for _, c := range seen {
 		w.int(c.Epoch)
@@ -248,7 +248,7 @@ func (e *explorer) margin() int {
 }
 
 // key hashes what distinguishes a state from others. Replicas are sorted, so that it is the same whoever is called A.
-func (e *explorer) key(s *scene) key {
+func (e *explorer) key(s *world) key {
 	w := writer{e: e, b: e.buffer[:0], s: s, margin: e.margin()}
 	w.record(s.record)
 	w.ruling(s.late, true)

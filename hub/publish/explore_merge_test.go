@@ -77,14 +77,14 @@ func outlined(t *testing.T, s scope, exact bool) (findings, map[string]bool) {
 }
 
 // draw notes the outline of a state.
-func (e *explorer) draw(s *scene) {
+func (e *explorer) draw(s *world) {
 	if e.outlines != nil {
 		e.outlines[e.outline(s)] = true
 	}
 }
 
 // outline is what matters to anybody outside: the record, what the Leases say, who may act, and which hub may write.
-func (e *explorer) outline(s *scene) string {
+func (e *explorer) outline(s *world) string {
 	var b strings.Builder
 	r := *s.record
 	r.NotBefore = time.Time{}

@@ -71,49 +71,7 @@ func (e *explorer) allMoves() []move {
 }
 
 // do returns the state after a move, or nil if it cannot happen.
-func (e *explorer) do(s *scene, mv move) *scene {
-	x, m := int(mv.x), int(mv.m)
-	switch mv.what {
-	case tickPasses:
-		return e.tick(s)
-	case wins:
-		return e.win(s, x)
-	case stalls:
-		return e.stall(s, x)
-	case crashes:
-		return e.crash(s, x)
-	case releases:
-		return e.release(s, x)
-	case decidesFit, decidesUnfit, decidesStepped:
-		return e.decide(s, x, view(mv.what-decidesFit))
-	case rulingArrives:
-		return e.rulingArrives(s, x)
-	case rulingAnswers:
-		return e.rulingAnswers(s, x)
-	case rulingLost:
-		return e.rulingLost(s, x)
-	case lateRuling:
-		return e.lateRuling(s)
-	case reads:
-		return e.read(s, x, m)
-	case works:
-		return e.work(s, x, m)
-	case drops:
-		return e.drop(s, x, m)
-	case arrives:
-		return e.arrives(s, x, m)
-	case answers:
-		return e.answers(s, x, m)
-	case lost:
-		return e.lost(s, x, m)
-	case shows:
-		return e.shows(s, x, m)
-	case lateWrite:
-		return e.lateWrite(s, m)
-	default:
-		return e.doRegistered(s, mv)
-	}
-}
+func (e *explorer) do(s *world, mv move) *world { return steps[mv.what].do(e, s, int(mv.x), int(mv.m)) }
 
 // registeredMoves are those of readers that register, and of who asks them.
 func (e *explorer) registeredMoves() []move {
@@ -129,28 +87,8 @@ func (e *explorer) registeredMoves() []move {
 	return ms
 }
 
-func (e *explorer) doRegistered(s *scene, mv move) *scene {
-	x := int(mv.x)
-	switch mv.what {
-	case lists:
-		return e.lists(s, x)
-	case listed:
-		return e.listed(s, x)
-	case registers:
-		return e.registers(s, x)
-	case sees:
-		return e.sees(s, x)
-	case seesOld:
-		return e.seesOld(s, x)
-	case frees:
-		return e.frees(s, x)
-	default:
-		panic("no such move")
-	}
-}
-
 // tick lets time pass.
-func (e *explorer) tick(s *scene) *scene {
+func (e *explorer) tick(s *world) *world {
 	if s.now >= e.ticks {
 		return nil
 	}
@@ -174,41 +112,63 @@ func (w *posted) overdue(now int) bool { return w != nil && now-w.sent >= explor
 
 func (r *ruling) overdue(now int) bool { return r != nil && now-r.sent >= exploredTau }
 
-// moveNames describe the moves in a trace.
-var moveNames = [...]string{
-	tickPasses:     "a tick passes",
-	wins:           "HUB wins the election",
-	stalls:         "HUB's renewals of its election get lost from now on",
-	crashes:        "HUB crashes and restarts",
-	releases:       "HUB releases its election in order",
-	decidesFit:     "HUB decides, and finds all fit",
-	decidesUnfit:   "HUB decides, and finds the leader unfit",
-	decidesStepped: "HUB decides by a wall clock stepped forward, and finds the leader unfit",
-	rulingArrives:  "HUB's record arrives",
-	rulingAnswers:  "HUB's record is answered",
-	rulingLost:     "HUB's record is never answered",
-	lateRuling:     "a record that was given up arrives",
-	reads:          "HUB reads all Leases in MEMBER",
-	works:          "HUB writes to MEMBER",
-	drops:          "HUB writes a follower's Lease to MEMBER, which is never answered",
-	arrives:        "HUB's write arrives in MEMBER",
-	answers:        "HUB's write is answered by MEMBER",
-	lost:           "HUB's write is never answered by MEMBER",
-	shows:          "a watch shows HUB the Lease in MEMBER",
-	lateWrite:      "a write that was given up arrives in MEMBER",
-	lists:          "HUB lists the registrations",
-	listed:         "HUB's list is answered",
-	registers:      "READER registers",
-	sees:           "READER sees the Lease",
-	seesOld:        "READER sees an older Lease",
-	frees:          "READER releases the term that it saw revoked",
+// stepFunc is a step of a replica or a reader x, in a member m.
+type stepFunc = func(e *explorer, s *world, x, m int) *world
+
+func alone(do func(*explorer, *world) *world) stepFunc {
+	return func(e *explorer, s *world, _, _ int) *world { return do(e, s) }
+}
+
+func byHub(do func(*explorer, *world, int) *world) stepFunc {
+	return func(e *explorer, s *world, x, _ int) *world { return do(e, s, x) }
+}
+
+func inMember(do func(*explorer, *world, int) *world) stepFunc {
+	return func(e *explorer, s *world, _, m int) *world { return do(e, s, m) }
+}
+
+func decides(v view) stepFunc {
+	return func(e *explorer, s *world, x, _ int) *world { return e.decide(s, x, v) }
+}
+
+// steps are the moves: how a trace describes them, and what they do.
+var steps = [...]struct {
+	name string
+	do   stepFunc
+}{
+	tickPasses:     {"a tick passes", alone((*explorer).tick)},
+	wins:           {"HUB wins the election", byHub((*explorer).win)},
+	stalls:         {"HUB's renewals of its election get lost from now on", byHub((*explorer).stall)},
+	crashes:        {"HUB crashes and restarts", byHub((*explorer).crash)},
+	releases:       {"HUB releases its election in order", byHub((*explorer).release)},
+	decidesFit:     {"HUB decides, and finds all fit", decides(allFit)},
+	decidesUnfit:   {"HUB decides, and finds the leader unfit", decides(leaderUnfit)},
+	decidesStepped: {"HUB decides by a wall clock stepped forward, and finds the leader unfit", decides(leaderUnfitIn)},
+	rulingArrives:  {"HUB's record arrives", byHub((*explorer).rulingArrives)},
+	rulingAnswers:  {"HUB's record is answered", byHub((*explorer).rulingAnswers)},
+	rulingLost:     {"HUB's record is never answered", byHub((*explorer).rulingLost)},
+	lateRuling:     {"a record that was given up arrives", alone((*explorer).lateRuling)},
+	reads:          {"HUB reads all Leases in MEMBER", (*explorer).read},
+	works:          {"HUB writes to MEMBER", (*explorer).work},
+	drops:          {"HUB writes a follower's Lease to MEMBER, which is never answered", (*explorer).drop},
+	arrives:        {"HUB's write arrives in MEMBER", (*explorer).arrives},
+	answers:        {"HUB's write is answered by MEMBER", (*explorer).answers},
+	lost:           {"HUB's write is never answered by MEMBER", (*explorer).lost},
+	shows:          {"a watch shows HUB the Lease in MEMBER", (*explorer).shows},
+	lateWrite:      {"a write that was given up arrives in MEMBER", inMember((*explorer).lateWrite)},
+	lists:          {"HUB lists the registrations", byHub((*explorer).lists)},
+	listed:         {"HUB's list is answered", byHub((*explorer).listed)},
+	registers:      {"READER registers", byHub((*explorer).registers)},
+	sees:           {"READER sees the Lease", byHub((*explorer).sees)},
+	seesOld:        {"READER sees an older Lease", byHub((*explorer).seesOld)},
+	frees:          {"READER releases the term that it saw revoked", byHub((*explorer).frees)},
 }
 
 // say describes a move, and what there is after it.
-func (e *explorer) say(mv move, after *scene) string {
+func (e *explorer) say(mv move, after *world) string {
 	names := strings.NewReplacer("HUB", "hub "+replicaNames[min(mv.x, 1)], "MEMBER", siteNames[mv.m],
 		"READER", [...]string{"the reader", "the newcomer"}[min(mv.x, 1)])
-	return fmt.Sprintf("%d s: %s\n    %s", after.now, names.Replace(moveNames[mv.what]), e.outline(after))
+	return fmt.Sprintf("%d s: %s\n    %s", after.now, names.Replace(steps[mv.what].name), e.outline(after))
 }
 
 func (e *explorer) sayRecord(r *election.Record) string {

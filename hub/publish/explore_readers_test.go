@@ -27,7 +27,7 @@ func (a *acts) in(epoch int64) {
 // Readers do not act on anything else, so asking all of them in every state is the same as exploring their steps. A
 // reader that saw a Lease at any other time is none the wiser: by a constant clock what is frozen of a Lease ends at
 // the same instant whenever it was seen, which TestAReaderFreezesTheSameWheneverItLooks shows of the real one.
-func (e *explorer) acts(s *scene, m int) acts {
+func (e *explorer) acts(s *world, m int) acts {
 	if e.acknowledged && m == registrar {
 		return e.registeredActs(s)
 	}
@@ -91,7 +91,7 @@ func (e *explorer) look(now, wrong, when int) lease.Reading {
 }
 
 // violation returns what is wrong in a state, and keeps the highest epoch that anybody acted in.
-func (e *explorer) violation(s *scene) string {
+func (e *explorer) violation(s *world) string {
 	high, who := s.acted, -1
 	for m := range e.sites {
 		a := e.acts(s, m)
@@ -117,7 +117,7 @@ func (e *explorer) violation(s *scene) string {
 }
 
 // expire drops the Leases by which no reader can act any more, and what came before them. The last one stays.
-func (e *explorer) expire(s *scene) {
+func (e *explorer) expire(s *world) {
 	for m := range e.sites {
 		seen, from := s.sites[m].seen, 0
 		for from < len(seen)-1 && !e.visible(s, seen[from]) {
@@ -152,6 +152,6 @@ func addSight(seen []sight, c sight, keep int) []sight {
 const visibleFor = 1
 
 // visible reports whether the slowest reader could act by a Lease, or could have a little while ago.
-func (e *explorer) visible(s *scene, c sight) bool {
+func (e *explorer) visible(s *world, c sight) bool {
 	return c.LeadsHere() && c.Live(reading(s.now-visibleFor-e.margin(), 0).Wall)
 }

@@ -54,7 +54,7 @@ type listing struct {
 }
 
 // withReaders is a settled world in which readers register, and nothing is in doubt any more.
-func withReaders(e *explorer) *scene {
+func withReaders(e *explorer) *world {
 	s := inOrder(e)
 	s.change(0).past.since = 0
 	rule := lease.Reader{Skew: time.Duration(e.skew) * unit}
@@ -73,15 +73,15 @@ func acknowledging(s *scope) {
 // noNewcomer leaves out the reader that starts at any time.
 func noNewcomer(s *scope) { s.without = append(s.without, registers) }
 
-// changeReader returns a Lease of a reader to be changed.
-func (s *scene) changeReader(i int) *reader {
+// changeReader returns a copy of a reader to be changed.
+func (s *world) changeReader(i int) *reader {
 	r := *s.readers[i]
 	s.readers[i] = &r
 	return &r
 }
 
 // register writes the registration of a reader.
-func (e *explorer) register(s *scene, i int, r *reader) {
+func (e *explorer) register(s *world, i int, r *reader) {
 	c := s.changeSite(registrar)
 	c.version++
 	name := "reader-" + strconv.Itoa(i)
@@ -94,7 +94,7 @@ func (e *explorer) register(s *scene, i int, r *reader) {
 }
 
 // registers has a newcomer register, before it trusts any Lease.
-func (e *explorer) registers(s *scene, i int) *scene {
+func (e *explorer) registers(s *world, i int) *world {
 	if s.readers[i] == nil || s.readers[i].obj != nil {
 		return nil
 	}
@@ -104,7 +104,7 @@ func (e *explorer) registers(s *scene, i int) *scene {
 }
 
 // sees has a reader see the Lease: by the consistent read after it has registered, or by its watch.
-func (e *explorer) sees(s *scene, i int) *scene {
+func (e *explorer) sees(s *world, i int) *world {
 	r, c := s.readers[i], s.sites[registrar]
 	if r == nil || r.obj == nil && !e.broken.trustsUnregistered || c.copy == nil || r.seen == c.copy.ResourceVersion {
 		return nil
@@ -113,7 +113,7 @@ func (e *explorer) sees(s *scene, i int) *scene {
 }
 
 // seesOld has a reader that has just registered see a Lease of before, as from a cache.
-func (e *explorer) seesOld(s *scene, i int) *scene {
+func (e *explorer) seesOld(s *world, i int) *world {
 	r, c := s.readers[i], s.sites[registrar]
 	if !e.broken.readsFromCache || r == nil || r.obj == nil || r.seen != "" || len(c.seen) < 2 {
 		return nil
@@ -121,7 +121,7 @@ func (e *explorer) seesOld(s *scene, i int) *scene {
 	return e.looks(s, i, c.seen[0], "old")
 }
 
-func (e *explorer) looks(s *scene, i int, c sight, version string) *scene {
+func (e *explorer) looks(s *world, i int, c sight, version string) *world {
 	n := s.clone()
 	r := n.changeReader(i)
 	r.saw, r.seen = c, version
@@ -132,7 +132,7 @@ func (e *explorer) looks(s *scene, i int, c sight, version string) *scene {
 }
 
 // frees has a reader that has stopped say so.
-func (e *explorer) frees(s *scene, i int) *scene {
+func (e *explorer) frees(s *world, i int) *world {
 	r := s.readers[i]
 	if r == nil || r.obj == nil {
 		return nil
@@ -152,7 +152,7 @@ func (e *explorer) frees(s *scene, i int) *scene {
 }
 
 // registeredActs says in which epochs the readers that there are may act.
-func (e *explorer) registeredActs(s *scene) (a acts) {
+func (e *explorer) registeredActs(s *world) (a acts) {
 	for _, r := range s.readers {
 		if r != nil && r.permit.Holds(s.at(0)) {
 			a.in(r.permit.Epoch)
@@ -162,7 +162,7 @@ func (e *explorer) registeredActs(s *scene) (a acts) {
 }
 
 // lists has a replica begin to list the registrations.
-func (e *explorer) lists(s *scene, x int) *scene {
+func (e *explorer) lists(s *world, x int) *world {
 	r := s.replicas[x]
 	if !e.acknowledged || r.tenure == nil || !r.isRead[registrar] || r.listing != nil || !e.asks(s, r) {
 		return nil
@@ -180,7 +180,7 @@ func (e *explorer) lists(s *scene, x int) *scene {
 
 // asks reports whether a list can show a replica anything: while it revokes, and while it waits for what it has not
 // heard yet.
-func (e *explorer) asks(s *scene, r *replica) bool {
+func (e *explorer) asks(s *world, r *replica) bool {
 	w, q := r.out[registrar], r.roll.questions["ns"]
 	switch {
 	case w != nil && w.step.revokes != 0:
@@ -201,7 +201,7 @@ func (e *explorer) asks(s *scene, r *replica) bool {
 }
 
 // listed has a replica hear of its list.
-func (e *explorer) listed(s *scene, x int) *scene {
+func (e *explorer) listed(s *world, x int) *world {
 	if s.replicas[x].listing == nil {
 		return nil
 	}
@@ -224,7 +224,7 @@ func (e *explorer) listed(s *scene, x int) *scene {
 var explorationKey = types.NamespacedName{Namespace: "ns", Name: "leasecast"}
 
 // published has a real Publisher do something with the syncer of a member and with what is known of its readers.
-func (e *explorer) published(s *scene, r *replica, m int, do func(*Publisher)) {
+func (e *explorer) published(s *world, r *replica, m int, do func(*Publisher)) {
 	l := *r.syncers[m]
 	p := &Publisher{
 		Options: Options{
@@ -238,7 +238,7 @@ func (e *explorer) published(s *scene, r *replica, m int, do func(*Publisher)) {
 }
 
 // handleAnswer hands an answer to a syncer, as the Publisher does.
-func (e *explorer) handleAnswer(s *scene, r *replica, m int, st step, obj *coordinationv1.Lease, err error) {
+func (e *explorer) handleAnswer(s *world, r *replica, m int, st step, obj *coordinationv1.Lease, err error) {
 	if !e.acknowledged || m != registrar {
 		l := *r.syncers[m]
 		l.handleAnswer(st, obj, err)
@@ -257,7 +257,7 @@ func (e *explorer) handleAnswer(s *scene, r *replica, m int, st step, obj *coord
 }
 
 // hasReleased says what the controller says of the recorded term.
-func (e *explorer) hasReleased(s *scene, r *replica) bool {
+func (e *explorer) hasReleased(s *world, r *replica) bool {
 	switch {
 	case !e.acknowledged || s.record.Revoked == 0:
 		return false
@@ -272,7 +272,7 @@ func (e *explorer) hasReleased(s *scene, r *replica) bool {
 	}
 }
 
-// clone Leases what a roll may change.
+// clone copies what a roll may change.
 func (r acks) clone() acks {
 	c := acks{registrations: maps.Clone(r.registrations), questions: map[string]*question{}, asked: r.asked, skew: r.skew,
 		used: maps.Clone(r.used), full: r.full}
@@ -309,7 +309,7 @@ func (w *writer) registered() {
 	}
 }
 
-// acks writes what a replica knows of the readers, and of the past of their member.
+// roll writes what a replica knows of the readers, and of the past of their member.
 func (w *writer) roll(r *replica) {
 	now, bound := w.s.at(r.wrong).Boot, time.Duration(w.e.d+w.e.skew)*unit
 	if w.last() {

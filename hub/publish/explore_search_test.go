@@ -62,7 +62,7 @@ func newExplorer(sc scope) *explorer {
 
 // node is a state that is still to be looked at, its number, and how many moves away it is.
 type node struct {
-	s     *scene
+	s     *world
 	id    int32
 	depth int
 }
@@ -131,7 +131,7 @@ func (e *explorer) add(k key, parent int32, by move) int32 {
 }
 
 // trace returns how a state was reached.
-func (e *explorer) trace(root *scene, id int32) []string {
+func (e *explorer) trace(root *world, id int32) []string {
 	var path []move
 	for ; e.parent[id] >= 0; id = e.parent[id] {
 		path = append(path, e.by[id])
@@ -157,8 +157,8 @@ func clockOf(t time.Time) string {
 }
 
 // cold is a hub that has never done anything.
-func cold(e *explorer) *scene {
-	s := &scene{record: &election.Record{}, election: ballot{holder: -1, released: true, renewed: origin.Add(-time.Hour),
+func cold(e *explorer) *world {
+	s := &world{record: &election.Record{}, election: ballot{holder: -1, released: true, renewed: origin.Add(-time.Hour),
 		changed: -1000}}
 	for x := range replicas {
 		s.replicas[x] = &replica{wrong: e.wrong[x]}
@@ -170,10 +170,10 @@ func cold(e *explorer) *scene {
 }
 
 // inOrder is a tenure of A in which the best member leads and every Lease is in place.
-func inOrder(e *explorer) *scene {
+func inOrder(e *explorer) *world {
 	s := cold(e)
 	for range 200 {
-		var n *scene
+		var n *world
 		for _, w := range []what{wins, reads, rulingArrives, rulingAnswers, arrives, answers, works, decidesFit} {
 			for m := range uint8(e.sites) {
 				if n == nil {
@@ -194,7 +194,7 @@ func inOrder(e *explorer) *scene {
 
 // unrecorded is a settled world whose hub is another, as after a move: the record and the election are lost, and
 // the Leases still stand.
-func unrecorded(e *explorer) *scene {
+func unrecorded(e *explorer) *world {
 	s, c := inOrder(e), cold(e)
 	s.replicas, s.election, s.record = c.replicas, c.election, c.record
 	s.election.released = false // there is no Lease of the election

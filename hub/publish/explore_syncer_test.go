@@ -16,7 +16,7 @@ import (
 
 // read has a replica read the Lease of a member at the start of its tenure, as Publisher.ReadAll and the
 // controller's fold do.
-func (e *explorer) read(s *scene, x, m int) *scene {
+func (e *explorer) read(s *world, x, m int) *world {
 	r := s.replicas[x]
 	if r.tenure == nil || r.isRead[m] || !e.anyOrder && m+1 < e.sites && !r.isRead[m+1] {
 		return nil
@@ -51,7 +51,7 @@ func (e *explorer) read(s *scene, x, m int) *scene {
 }
 
 // work has a syncer send its next write, if it has one.
-func (e *explorer) work(s *scene, x, m int) *scene {
+func (e *explorer) work(s *world, x, m int) *world {
 	r := s.replicas[x]
 	if r.tenure == nil || !r.isRead[m] || r.out[m] != nil {
 		return nil
@@ -87,7 +87,7 @@ var exploredLeases = schema.GroupResource{Group: "coordination.k8s.io", Resource
 
 // idle has every syncer of a replica that has nothing to write say so, and read what it has to, as a Publisher does
 // without delay.
-func (e *explorer) idle(s *scene, x int) *scene {
+func (e *explorer) idle(s *world, x int) *world {
 	r := s.replicas[x]
 	if r.tenure == nil {
 		return s
@@ -120,7 +120,7 @@ func (e *explorer) idle(s *scene, x int) *scene {
 }
 
 // arrives carries out a syncer's write.
-func (e *explorer) arrives(s *scene, x, m int) *scene {
+func (e *explorer) arrives(s *world, x, m int) *world {
 	w := s.replicas[x].out[m]
 	if w == nil || w.settled {
 		return nil
@@ -137,7 +137,7 @@ func (e *explorer) arrives(s *scene, x, m int) *scene {
 }
 
 // write is a member's API server, with its compare-and-swap.
-func (e *explorer) write(s *scene, m int, st step) (*coordinationv1.Lease, error) {
+func (e *explorer) write(s *world, m int, st step) (*coordinationv1.Lease, error) {
 	old := s.sites[m].copy
 	same := old != nil && old.UID == st.lease.UID && old.ResourceVersion == st.lease.ResourceVersion
 	switch {
@@ -172,7 +172,7 @@ func (e *explorer) alive(c *site, w *posted) bool {
 }
 
 // answers settles a syncer's write.
-func (e *explorer) answers(s *scene, x, m int) *scene {
+func (e *explorer) answers(s *world, x, m int) *world {
 	w := s.replicas[x].out[m]
 	if w == nil || !w.settled {
 		return nil
@@ -187,8 +187,8 @@ func (e *explorer) answers(s *scene, x, m int) *scene {
 	return e.idle(n, x)
 }
 
-// cancel sends a write that promises nothing, and gets lost. The others are under way before they do.
-func (e *explorer) drop(s *scene, x, m int) *scene {
+// drop sends a write that promises nothing, and gets lost. The others are under way before they do.
+func (e *explorer) drop(s *world, x, m int) *world {
 	if e.slowAnswers || s.faults >= e.faults {
 		return nil
 	}
@@ -202,7 +202,7 @@ func (e *explorer) drop(s *scene, x, m int) *scene {
 }
 
 // lost loses the answer to a write. The write may still arrive.
-func (e *explorer) lost(s *scene, x, m int) *scene {
+func (e *explorer) lost(s *world, x, m int) *world {
 	w := s.replicas[x].out[m]
 	if w == nil || s.faults >= e.faults {
 		return nil
@@ -217,7 +217,7 @@ func (e *explorer) lost(s *scene, x, m int) *scene {
 }
 
 // leave leaves a write to arrive late, if it can be carried out then.
-func (e *explorer) leave(s *scene, m int, w *posted) {
+func (e *explorer) leave(s *world, m int, w *posted) {
 	if w == nil || w.settled {
 		return
 	}
@@ -228,7 +228,7 @@ func (e *explorer) leave(s *scene, m int, w *posted) {
 }
 
 // lateWrite carries out a write that nobody waits for any more.
-func (e *explorer) lateWrite(s *scene, m int) *scene {
+func (e *explorer) lateWrite(s *world, m int) *world {
 	w := s.sites[m].late
 	if w == nil {
 		return nil
@@ -240,7 +240,7 @@ func (e *explorer) lateWrite(s *scene, m int) *scene {
 }
 
 // shows has a replica's watch show a Lease to a syncer that does not know it.
-func (e *explorer) shows(s *scene, x, m int) *scene {
+func (e *explorer) shows(s *world, x, m int) *world {
 	r, obj := s.replicas[x], s.sites[m].copy
 	if !e.watch || r.tenure == nil || !r.isRead[m] || obj == nil {
 		return nil

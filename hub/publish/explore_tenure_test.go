@@ -53,7 +53,7 @@ func (r right) replay(x int) (*tenure.Tenure, *scriptedLock) {
 	return t, l
 }
 
-// noteReleases is the instant that the real Tenure puts into an orderly release.
+// released is the instant that the real Tenure puts into an orderly release.
 func (r right) released(x int, b ballot, now lease.Reading) time.Time {
 	_, l := r.replay(x)
 	l.found, l.clock.script = b, []lease.Reading{now}
@@ -120,7 +120,7 @@ func (c *scriptedClock) Now() lease.Reading {
 
 // win has a replica take the election: because it is free, was released, or was not renewed for h since that was seen.
 // One that restarts does not win at once again: the other one does, with the same clock in some of the scopes.
-func (e *explorer) win(s *scene, x int) *scene {
+func (e *explorer) win(s *world, x int) *world {
 	b := s.election
 	free := b.holder < 0 || b.released || s.now >= b.changed+exploredH
 	if s.replicas[x].tenure != nil || !free || x == b.holder {
@@ -144,7 +144,7 @@ func (e *explorer) win(s *scene, x int) *scene {
 
 // renew renews the election of every replica that holds it, whenever time passes: a request that was sent a tick ago is
 // answered now. That its renewals stop is a move of its own.
-func (e *explorer) renew(s *scene) {
+func (e *explorer) renew(s *world) {
 	for x, r := range s.replicas {
 		b := s.election
 		if r.tenure == nil || r.stalled || b.holder != x || b.released || b.transitions != r.right.transitions {
@@ -163,7 +163,7 @@ func (e *explorer) renew(s *scene) {
 }
 
 // stall has a replica's renewals of its election get lost from now on, which it cannot know before its deadline.
-func (e *explorer) stall(s *scene, x int) *scene {
+func (e *explorer) stall(s *world, x int) *world {
 	r := s.replicas[x]
 	if r.tenure == nil || r.stalled || s.election.holder != x || s.faults >= e.faults {
 		return nil
@@ -175,7 +175,7 @@ func (e *explorer) stall(s *scene, x int) *scene {
 }
 
 // crash restarts a process. What it had under way is gone, unless it was lost before and arrives late.
-func (e *explorer) crash(s *scene, x int) *scene {
+func (e *explorer) crash(s *world, x int) *world {
 	if s.replicas[x].tenure == nil || s.faults >= e.faults {
 		return nil
 	}
@@ -186,7 +186,7 @@ func (e *explorer) crash(s *scene, x int) *scene {
 }
 
 // lapse ends the processes whose tenure is over, as client-go's elector does.
-func (e *explorer) lapse(s *scene) {
+func (e *explorer) lapse(s *world) {
 	for x, r := range s.replicas {
 		idle := r.ruling == nil && r.out == [sites]*posted{}
 		if r.tenure != nil && idle && !e.mayWrite(s, r) && !e.broken.noDeadline {
@@ -196,7 +196,7 @@ func (e *explorer) lapse(s *scene) {
 }
 
 // release ends a tenure in order.
-func (e *explorer) release(s *scene, x int) *scene {
+func (e *explorer) release(s *world, x int) *world {
 	r := s.replicas[x]
 	if s.election.holder != x || s.election.released || s.election.transitions != r.right.transitions {
 		return nil
@@ -211,11 +211,10 @@ func (e *explorer) release(s *scene, x int) *scene {
 }
 
 // state gathers what the real election asks for.
-func (e *explorer) state(s *scene, r *replica, closed bool) election.State {
+func (e *explorer) state(s *world, r *replica, closed bool) election.State {
 	st := election.State{
 		Record: *s.record, Sent: e.sent(r, closed), Highest: max(r.highest, e.firstEpoch-1), Found: r.standing,
-		Released:    e.hasReleased(s, r),
-		GrantedHere: s.record.Epoch != 0 && r.granted == s.record.Epoch, LargestDuration: time.Duration(e.d) * unit,
+		Released: e.hasReleased(s, r), LargestDuration: time.Duration(e.d) * unit,
 	}
 	st.Tenure.Started, st.Tenure.Inherited = r.tenure.Started()
 	switch {

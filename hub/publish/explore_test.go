@@ -10,9 +10,10 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/leasecast/leasecast/api/lease"
 )
@@ -175,7 +176,7 @@ func TestExploration(t *testing.T) {
 		t.Logf("%d of %d breakages found", r.Found, r.Breakages)
 	}
 	if *exploreOut != "" {
-		writeReport(t, *exploreOut, r)
+		writeReport(*exploreOut, r)
 	}
 }
 
@@ -198,35 +199,21 @@ func mustHold(t *testing.T, s scope) explored {
 
 // inParallel does something with each, as many at once as there are processors, and keeps the order.
 func inParallel[T, R any](each []T, do func(T) R) []R {
-	results, next := make([]R, len(each)), make(chan int)
-	var wg sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			for i := range next {
-				results[i] = do(each[i])
-			}
-		})
-	}
+	results := make([]R, len(each))
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range each {
-		next <- i
+		group.Go(func() error { results[i] = do(each[i]); return nil })
 	}
-	close(next)
-	wg.Wait()
+	must(group.Wait())
 	return results
 }
 
-func writeReport(t *testing.T, path string, r report) {
-	t.Helper()
+func writeReport(path string, r report) {
 	data, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(err)
+	must(os.MkdirAll(filepath.Dir(path), 0o755))
+	must(os.WriteFile(path, append(data, '\n'), 0o644))
 }
 
 // TestAReaderFreezesTheSameWheneverItLooks: by a clock that is wrong by a constant, the exploration may ask a reader

@@ -3,226 +3,265 @@ package publish
 import (
 	"context"
 	"errors"
-	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/leasecast/leasecast/api/reason"
+	coordinationv1 "k8s.io/api/coordination/v1"
+
 	"github.com/leasecast/leasecast/hub/assign"
 )
 
 func TestPublisher(t *testing.T) {
-	bubble(t, map[string]func(*world){
-		"renews every r": func(w *world) {
-			w.start()
-			w.assignLead("a", 20)
-			after(0)
-			w.leads("a")
-			began := time.Now()
-			after(60 * second)
-			w.leads("a")
-			if n := count(w.member.since(began), "update"); n < 12 || n > 13 {
-				w.t.Errorf("%d renewals in a minute", n)
+	playPublisher(t, `
+a leader's Lease: renewed every r
+	start; called all; lead a; after 0s; leads a; mark; after 60s; leads a; sent update 12..13
+no answer within 200 ms: read before a renewal
+	start; lead a; after 20s; mark; after 5s; sequence get update
+an answer to another request 160 ms before: renewed without a read
+	start; lead a; after 20s; mark; await update; after 4840ms; mark; follow b; after 165ms; sequence get create update
+the last request was not answered: read before a renewal
+	start; follow b; lead a; after 20s; link resets update; mark; await update; mark; lead b 21; after 0s; first get b
+a dead link: nothing is promised
+	start; lead a; after 20s; link swallows; after 1ms; remember a; after 10s; same-promise a
+no right to write: nothing is sent until it is back
+	start; lead a; follow b; after 4s; may-not; after 1ms; mark; after 5s; sent any 0; may; after 100ms; sent update 1
+the wall clock was stepped back and corrected: renewed within r
+	start; lead a; after 1ms; steps -1h; after 6s; steps 1h; after 5s; leads a
+a Lease is not assigned any more: removed
+	start; follow a; after 0s; absent a; after 0s; missing a
+renewals stop: a follower's Lease is still created again
+	start; follow a; after 0s; stop-renewing a; deleted a; exists a
+`)
+}
+
+// Requests that are in flight when the Publisher ends, end with it, and show nothing about the member.
+func TestStop(t *testing.T) {
+	const stopped = "; stop; failures; after 1ms; mark; lead late; after 10s; sent any 0\n"
+	playPublisher(t, `
+while Leases are written
+	start; link swallows; lead-many 40; after 1s`+stopped+`
+while Leases are read for the first time
+	link swallows; start; after 500ms`+stopped+`
+between two attempts to read them
+	link resets; start; mark; after 500ms`+stopped+`
+without a request in flight
+	start`+stopped)
+}
+
+// What is reported for the member's health, and what the controller is called for.
+func TestReports(t *testing.T) {
+	playPublisher(t, `
+a conflict: an answer
+	start; lead a; after 0s; edit a; after 10s; failures
+a timeout: a failure
+	start; mark; link swallows; lead a; after 3100ms; called a; reports read-failed; status a Problem=Unreachable
+reads and writes
+	read-all; list-readers; follow a; work a; reports read read read write
+an answer while the hub stops
+	follow a; lease a; link stops; work a; reports read
+a watch shows a Lease: called the first time
+	lease a; show a; called a; show a; called
+a Lease is written: called once it is in place
+	start; mark; follow a; after 0s; called a
+a Lease is refused again and again: called once
+	start; mark; link refuses create; follow a; after 5s; called a
+a reader's release is shown by a watch: called
+	register r; led; revoke; mark; see r released=20; called ns
+a reader's registration is deleted: called
+	register r; led; revoke; mark; reader-gone r; called ns
+a reader's release is found by the next list: called
+	register r; led; revoke; mark; register r released=20; after 200ms; called ns
+a watch shows a Lease with the hub's label alone: not called
+	start; mark; lease a unsealed hub= cluster=; show a; after 1s; called; leases-in a 0
+a watch shows a Lease with the mark of a hub: called
+	start; mark; lease a unsealed hub=hub cluster=; show a; after 1s; called a; leases-in a 1
+a watch shows a relinquished Lease whose seal cannot be checked: called
+	start; mark; lease a unsealed hub= cluster=east; show a; after 1s; called a a; leases-in a 1
+`)
+	t.Run("a status that changes before a request: not called yet", func(t *testing.T) {
+		inBubble(t, func(w *publisherTest) {
+			w.play("follow a")
+			w.syncer(keyOf("a")).status.PoisonedEpoch = 7
+			s, _ := w.nextStep(keyOf("a"))
+			w.play("called")
+			obj, err := w.send(w.ctx, keyOf("a"), s, second)
+			if !w.handleAnswer(keyOf("a"), s, obj, err) {
+				w.t.Error("the syncer does not go on")
 			}
-		},
-		"reads before a renewal if nothing was answered within 200 ms": func(w *world) {
-			w.start()
-			w.assignLead("a", 20)
-			after(20 * second)
-			began := time.Now()
-			after(5 * second)
-			if rs := w.member.since(began); len(rs) != 2 || rs[0].verb != "get" || rs[1].verb != "update" {
-				w.t.Errorf("a lone renewal took %v", rs)
-			}
-			due := time.Now()
-			for len(w.member.since(due)) == 0 {
-				after(10 * time.Millisecond)
-			}
-			renewed := time.Now()
-			after(5*second - 160*time.Millisecond)
-			began = time.Now()
-			w.assignFollow("b")
-			after(165 * time.Millisecond)
-			if rs := w.member.since(began); len(rs) != 3 || rs[2].verb != "update" || rs[2].key.Namespace != "a" {
-				w.t.Errorf("a renewal %v after the last, and 160 ms after an answer to another, took %v", time.Since(renewed), rs)
-			}
-		},
-		"reads before a renewal if the last request was not answered": func(w *world) {
-			w.start()
-			w.assignFollow("b")
-			w.assignLead("a", 20)
-			after(20 * second)
-			failed := make(chan struct{}, 1)
-			w.member.becomes(func(_ context.Context, r request) error {
-				if r.verb != "update" {
-					return nil
-				}
-				select {
-				case failed <- struct{}{}:
-				default:
-				}
-				return errors.New("connection reset")
-			}, nil)
-			<-failed
-			synctest.Wait()
-			began := time.Now()
-			w.assignLead("b", 21)
-			after(0)
-			rs := slices.DeleteFunc(w.member.since(began), func(r request) bool { return r.key.Namespace != "b" })
-			if len(rs) == 0 || rs[0].verb != "get" {
-				w.t.Errorf("sent %v", rs)
-			}
-		},
-		"promises nothing on a dead link": func(w *world) {
-			w.start()
-			w.assignLead("a", 20)
-			after(20 * second)
-			w.member.becomes(swallow, nil)
-			after(time.Millisecond)
-			before := w.promised("a")
-			after(10 * second)
-			if now := w.promised("a"); now != before {
-				w.t.Errorf("promised %+v, then %+v", before, now)
-			}
-		},
-		"sends nothing without the right to write, until it is back": func(w *world) {
-			w.start()
-			w.assignLead("a", 20)
-			w.assignFollow("b")
-			after(4 * second)
-			w.mayWrite(false)
-			began := time.Now()
-			after(5 * second)
-			if rs := w.member.since(began.Add(1)); len(rs) > 0 {
-				w.t.Errorf("sent %v", rs)
-			}
-			w.mayWrite(true)
-			after(100 * time.Millisecond)
-			if n := count(w.member.since(began), "update"); n != 1 {
-				w.t.Errorf("%d renewals within 100 ms", n)
-			}
-		},
-		"renews within r after the wall clock was stepped back and corrected": func(w *world) {
-			w.start()
-			w.assignLead("a", 20)
-			after(time.Millisecond)
-			w.clock.Step(-time.Hour)
-			after(6 * second)
-			w.clock.Step(time.Hour)
-			after(5 * second)
-			w.leads("a")
-		},
-		"removes a Lease that is not assigned any more": func(w *world) {
-			w.start()
-			w.assignFollow("a")
-			after(0)
-			w.Assign(keyOf("a"), assign.Assignment{Role: assign.Absent}, testTimings)
-			after(0)
-			if _, there := w.member.has(keyOf("a")); there {
-				w.t.Errorf("it is there; facts %+v", w.SyncStatus(keyOf("a")))
-			}
-		},
+			w.play("called")
+		})
 	})
 }
 
-// A silent member costs one request at a time. When it answers again, all are renewed at once.
+// What a Publisher reads at the start of a tenure, and what it returns of that.
+func TestInitial(t *testing.T) {
+	playPublisher(t, `
+sealed Leases, and others with the hub's label
+	lease sealed east 20 at 0; lease forged unsealed; initial unread; start; initial sealed; leases forged sealed;
+	leases-in forged 1
+another hub's Lease: reported before any assignment, until it is deleted
+	lease a by=another unsealed; start; status a Problem=OtherHub; hold a; after 1m; found a unsealed; sent get 0;
+	deleted a; found a no; status a none
+the member does not answer: retried until it does
+	link resets; follow a; start; after 5s; initial unread; sent create 0; link up; after 1s; initial; sent create 1
+the first answer is lost: retried soon
+	link unanswered; start; after 1s; link up; after 3s; initial
+the member takes 14 s: the time doubles until that suffices
+	link delays list 14s; start; after 1m; initial; timeouts 1 2 4 8 15
+the member refuses: each try has at most 15 s
+	link resets; start; after 5s; timeouts 1 2 4 8 15 15
+the reading is that from before the request
+	after 100s; link delays list 500ms; read-all; initial-at 1m40s
+an answer is a success
+	read-all; reports read
+no answer is a failure
+	link resets; read-all; reports read-failed; initial unread
+no answer, the hub stops: not reported
+	link swallows; stopping; read-all; reports
+an answer while the hub stops: counts
+	link stops; read-all; initial
+`)
+}
+
+// A list replaces a watch that does not last. No watch shows the changes in these tests.
+func TestReadAgainReplacesAWatch(t *testing.T) {
+	const follows = "start; follow a; after 1s; show a; after 1s; "
+	playPublisher(t, `
+an edit: repaired
+	`+follows+`edit a holder=another; after 20s; holder a another; read-again; after 1s; holder a west.fleet
+a deleted Lease: created again
+	`+follows+`delete a; after 20s; missing a; read-again; after 1s; exists a
+a Lease in place: not written
+	`+follows+`mark; read-again; after 1s; sequence list
+`)
+}
+
+func TestWhatIsFoundInTheMember(t *testing.T) {
+	playPublisher(t, `
+no Lease
+	remaining; found a no; leases; written
+not read yet
+	follow a; remaining ours; found a no; leases a; written a
+the own Lease
+	lease a; show a; remaining ours; found a sealed; leases a; written a
+an edited Lease
+	lease a unsealed; show a; remaining ours; found a unsealed; leases a; written
+another hub's
+	lease a unsealed by=another; show a; remaining others; found a unsealed; leases a; written
+another client's
+	lease a stripped; show a; remaining; found a unsealed; leases a; written
+removed
+	start; follow a; after 0s; absent a; after 0s; remaining; found a no; leases; written
+`)
+}
+
+func TestForget(t *testing.T) {
+	playPublisher(t, `
+a Lease: only once it is removed
+	start; follow a; follow b; after 0s; forget a; syncers 2; link delays delete 1s; absent a; after 0s; forget a;
+	syncers 2; after 1s; forget a; syncers 1; leases b
+a Lease found at the start: dropped from what was read at the start
+	lease a; lease b; start; initial a b; forget a; initial b
+no Lease, held: has no syncer
+	start; hold a; syncers 0
+no Lease, held after it was removed: forgotten
+	start; follow a; after 0s; absent a; after 0s; hold a; forget a; syncers 0
+`)
+	own, other := keyOf("a"), keyOf("b")
+	for name, test := range map[string]struct {
+		change func(*publisherTest, *leaseSyncer)
+		stays  bool
+	}{
+		"another one is the prober": {func(w *publisherTest, _ *leaseSyncer) { w.prober = &other }, false},
+		"it is the prober":          {func(w *publisherTest, _ *leaseSyncer) { w.prober = &own }, true},
+		"it is parked":              {func(w *publisherTest, l *leaseSyncer) { w.park(own, l) }, true},
+		"it has a Lease to write":   {func(_ *publisherTest, l *leaseSyncer) { l.want.Role = assign.Follow }, true},
+		"its Lease has to be read":  {func(_ *publisherTest, l *leaseSyncer) { l.known.read = false }, true},
+		"its Lease exists": {
+			func(_ *publisherTest, l *leaseSyncer) { l.known.lease = &coordinationv1.Lease{} }, true},
+		"it is of another namespace": {func(_ *publisherTest, l *leaseSyncer) { l.namespace = "c" }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *publisherTest) {
+				l := w.syncer(own)
+				l.want.Role, l.known.read = assign.Absent, true
+				test.change(w, l)
+				w.syncers = syncers{}
+				w.syncers.add(l)
+				w.Forget("a")
+				if stays := len(w.syncers) == 1; stays != test.stays {
+					w.t.Errorf("it stays: %v, want %v", stays, test.stays)
+				}
+			})
+		})
+	}
+}
+
+// Rule 11: a hub that its Clusters leave removes its mark from all Leases.
+func TestPublisherRelinquishes(t *testing.T) {
+	playPublisher(t, `
+a watch shows a Lease without a mark: done once the member was read
+	lease a by=; show a; relinquished no; start; relinquished yes
+no Lease: done at once, and none is created later
+	start; relinquished yes; lead a; after 0s; missing a
+one Lease of several has a mark: done once it is removed
+	lease b by=; lease c by=; lease d by=; lease e by=; lease a; start; relinquished no; after 0s; relinquished yes;
+	exists a; hub a none
+a Lease has to be read again: not done
+	lease a by=; start; link swallows; gone a; relinquished no
+a request without a policy: bounded by 15 s
+	lease a; read-all; relinquished no; gone a; link swallows; mark; work a; took 15s
+`)
+}
+
+// Rule 1: a renewal without a read before it is sent only to a member that has answered within 200 ms.
+func TestRenewalWithoutRead(t *testing.T) {
+	for name, test := range map[string]struct {
+		answered func(*publisherTest)
+		want     action
+	}{
+		"answered 200 ms ago":  {func(w *publisherTest) { w.lastAnswer -= answeredWithin }, update},
+		"answered 1 ns before": {func(w *publisherTest) { w.lastAnswer -= answeredWithin + 1 }, read},
+		"never answered":       {func(w *publisherTest) { w.hasAnswered = false }, read},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *publisherTest) {
+				w.assignLead("a", 20, ackTimings)
+				w.Work(w.ctx, keyOf("a"))
+				after(6 * second)
+				w.hasAnswered, w.lastAnswer = true, w.clock.Now().Boot
+				test.answered(w)
+				if s, _ := w.nextStep(keyOf("a")); s.action != test.want {
+					w.t.Errorf("the next step is to %s", describe(s))
+				}
+				if w.promised("a").Skew != ackTimings.Skew {
+					w.t.Errorf("promised: %+v", w.promised("a"))
+				}
+			})
+		})
+	}
+}
+
+// A silent member gets one request at a time. When it answers again, all Leases are renewed at once.
 func TestSilentMember(t *testing.T) {
-	const led = 60
-	lead := func(w *world) {
-		w.start()
-		for _, ns := range namespaces(led) {
-			w.assignLead(ns, 20)
-		}
-		after(20 * second)
-	}
-	all := func(w *world, since time.Time) {
-		w.t.Helper()
-		renewed := map[string]bool{}
-		for _, r := range w.member.since(since) {
-			if r.verb == "update" {
-				renewed[r.key.Namespace] = true
-			}
-		}
-		if len(renewed) != led {
-			w.t.Errorf("%d of %d were renewed", len(renewed), led)
-		}
-	}
-	bubble(t, map[string]func(*world){
-		"that swallows everything": func(w *world) {
-			lead(w)
-			w.member.becomes(swallow, nil)
-			began := time.Now()
-			after(8 * second)
-			// Those that were under way when it began, and then one after the other.
-			if n := len(w.member.since(began)); n > workers+4 {
-				w.t.Errorf("%d requests in 8 s of silence", n)
-			}
-			w.member.becomes(nil, nil)
-			healed := time.Now()
-			after(testTimings.Timeout + pauseSilent + time.Millisecond) // the request under way is lost
-			all(w, healed)
-		},
-		"that refuses connections, twice": func(w *world) {
-			lead(w)
-			for range 2 {
-				w.member.becomes(reset, nil)
-				began := time.Now()
-				after(8 * second)
-				if n := len(w.member.since(began)); n > workers+90 {
-					w.t.Errorf("%d requests in 8 s", n)
-				}
-				w.member.becomes(nil, nil)
-				healed := time.Now()
-				after(pauseSilent + time.Millisecond)
-				all(w, healed)
-			}
-		},
-		"that takes everything and answers nothing": func(w *world) {
-			lead(w)
-			w.member.becomes(nil, swallow)
-			began := time.Now()
-			after(8 * second)
-			if n := len(w.member.since(began)); n > 2*workers+4 {
-				w.t.Errorf("%d requests in 8 s of silence", n)
-			}
-			w.member.becomes(nil, nil)
-			healed := time.Now()
-			after(testTimings.Timeout + pauseSilent + 6*second)
-			all(w, healed)
-			for _, ns := range namespaces(led) {
-				w.leads(ns)
-			}
-		},
-		"whose prober has nothing to send any more": func(w *world) {
-			lead(w)
-			w.member.becomes(swallow, nil)
-			after(8 * second)
-			w.Publisher.mu.Lock()
-			scout := *w.prober
-			w.Publisher.mu.Unlock()
-			w.StopRenewing(scout.Namespace)
-			w.member.becomes(nil, nil)
-			healed := time.Now()
-			after(testTimings.Timeout + pauseSilent + time.Millisecond)
-			renewed := map[string]bool{}
-			for _, r := range w.member.since(healed) {
-				if r.verb == "update" {
-					renewed[r.key.Namespace] = true
-				}
-			}
-			if len(renewed) != led-1 || renewed[scout.Namespace] {
-				w.t.Errorf("%d were renewed", len(renewed))
-			}
-		},
-	})
+	const leads = "start; lead-many 60; after 20s; "
+	playPublisher(t, `
+no request arrives
+	`+leads+`link swallows; mark; after 8s; sent any 1..20; link up; mark; after 3101ms; renewed 60
+no request arrives, and the prober has nothing to send any more
+	`+leads+`link swallows; mark; after 8s; sent any 1..20; stop-prober; link up; mark; after 3101ms; renewed 59
+connections are refused, twice
+	`+leads+`link resets; mark; after 8s; sent any 1..106; link up; mark; after 101ms; renewed 60;
+	link resets; mark; after 8s; sent any 1..106; link up; mark; after 101ms; renewed 60
+no answer arrives
+	`+leads+`link unanswered; mark; after 8s; sent any 1..36; link up; mark; after 9101ms; renewed 60; leads team-7
+`)
 }
 
 // Every renewTime is in the promises before it is sent.
 func TestPromiseIsRecordedBeforeItIsSent(t *testing.T) {
 	for seed := range uint64(20) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inBubble(t, func(w *publisherTest) {
 			r, fates := newDice(seed), newDice(seed+1000)
 			fate := func(ctx context.Context, req request) error {
 				switch fates.roll(20) {
@@ -233,150 +272,46 @@ func TestPromiseIsRecordedBeforeItIsSent(t *testing.T) {
 				}
 				return nil
 			}
-			check := func(ctx context.Context, req request) error {
-				if c := req.copy; c.Holder == "east.fleet" {
+			w.member.becomes(func(ctx context.Context, req request) error {
+				if c := req.lease; c.Holder == "east.fleet" {
 					p := w.promised(req.key.Namespace)
-					if c.Deadline().After(p.Until) || p.Epoch != c.Epoch {
-						t.Errorf("seed %d: %s is sent %+v, but the promises says %+v", seed, req.key, c, p)
-					}
-					if boot := c.RenewTime.Sub(w.began) + c.Duration; boot > p.BootUntil {
-						t.Errorf("seed %d: the boot clock was not entered", seed)
+					if c.Deadline().After(p.Until) || p.Epoch != c.Epoch || c.RenewTime.Sub(w.began)+c.Duration > p.BootUntil {
+						w.t.Errorf("seed %d: %s is sent %+v, but %+v was promised", seed, req.key, c, p)
 					}
 				}
 				return fate(ctx, req)
-			}
-			w.member.becomes(check, fate)
-			w.start()
-			for _, ns := range namespaces(8) {
-				w.assignLead(ns, 20)
-			}
+			}, fate)
+			w.play("start")
+			w.play("lead-many 8")
 			for range 30 {
 				after(time.Duration(r.roll(3000)) * time.Millisecond)
 				if ns := namespaces(8)[r.roll(8)]; r.roll(3) == 0 {
-					w.assignLead(ns, 20+int64(time.Since(w.began)/second))
+					w.assignLead(ns, 20+int64(time.Since(w.began)/second), testTimings)
 				}
 			}
-			w.stop()
 		})
 	}
 }
 
-// After Close, what the promises says of the member is final, whatever is under way.
+// After StopRenewing, the member's promises are final, whatever is in flight.
 func TestStopRenewingIsFinal(t *testing.T) {
 	for seed := range uint64(50) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		inBubble(t, func(w *publisherTest) {
 			r, delays := newDice(seed), newDice(seed+1000)
-			delay := func(ctx context.Context, _ request) error {
-				select {
-				case <-ctx.Done():
-					return ctx.Err()
-				case <-time.After(time.Duration(delays.roll(400)) * time.Millisecond):
-					return nil
-				}
-			}
+			delay := delayed(func() time.Duration { return time.Duration(delays.roll(400)) * time.Millisecond })
 			w.member.becomes(delay, delay)
-			w.start()
-			w.assignLead("a", 20)
-			w.assignLead("b", 20)
+			for _, step := range []string{"start", "lead a", "lead b"} {
+				w.play(step)
+			}
 			after(time.Duration(r.roll(12000)) * time.Millisecond)
 			w.StopRenewing("a")
-			final := w.promised("a")
+			w.play("remember a")
 			after(20 * second)
-			if now := w.promised("a"); now != final {
-				t.Errorf("seed %d: promised %+v when closed, then %+v", seed, final, now)
-			}
-			if c, ok := w.member.has(keyOf("a")); ok && c.Deadline().After(final.Until) {
-				t.Errorf("seed %d: the Lease says %v, the promises said %v", seed, c.Deadline(), final.Until)
+			w.play("same-promise a")
+			if l := w.there("a"); l.Spec.RenewTime != nil && l.Spec.RenewTime.Add(15*second).After(w.promise.Until) {
+				t.Errorf("seed %d: the Lease was renewed at %v, and promised until %v", seed, l.Spec.RenewTime, w.promise.Until)
 			}
 			w.leads("b")
-			w.stop()
 		})
 	}
-}
-
-// Whatever is under way when the publisher is stopped ends with it, and says nothing of the member.
-func TestStop(t *testing.T) {
-	for name, test := range map[string]struct {
-		run func(*world)
-	}{
-		"while Leases are written": {func(w *world) {
-			w.start()
-			w.member.becomes(swallow, nil)
-			for _, ns := range namespaces(40) {
-				w.assignLead(ns, 20)
-			}
-			after(second)
-		}},
-		"while they are read for the first time": {func(w *world) {
-			w.member.becomes(swallow, nil)
-			w.start()
-			after(firstList / 2)
-		}},
-		"between two attempts to read them": {func(w *world) {
-			w.member.becomes(reset, nil)
-			w.start()
-			w.mu.Lock()
-			w.reports = nil
-			w.mu.Unlock()
-			after(500 * time.Millisecond)
-		}},
-		"when nothing is under way": {func(w *world) { w.start() }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t)
-				test.run(w)
-				w.stop()
-				for _, err := range w.reports {
-					if err != nil {
-						t.Errorf("reported: %v", err)
-					}
-				}
-				began := time.Now()
-				w.assignLead("late", 20)
-				after(10 * second)
-				if rs := w.member.since(began.Add(1)); len(rs) > 0 {
-					t.Errorf("requests after Run has returned: %v", rs)
-				}
-			})
-		})
-	}
-}
-
-// What is reported for the member's health.
-func TestReport(t *testing.T) {
-	bubble(t, map[string]func(*world){
-		"a conflict is an answer": func(w *world) {
-			w.start()
-			w.assignLead("a", 20)
-			after(0)
-			c, _ := w.member.has(keyOf("a"))
-			w.member.put(c, testKey)
-			after(10 * second)
-			for _, err := range w.reports {
-				if err != nil {
-					w.t.Errorf("reported: %v", err)
-				}
-			}
-		},
-		"a timeout is a failure": func(w *world) {
-			w.start()
-			w.member.becomes(swallow, nil)
-			w.assignLead("a", 20)
-			after(3100 * time.Millisecond)
-			w.mu.Lock()
-			last, changed := w.reports[len(w.reports)-1], slices.Clone(w.changed)
-			w.mu.Unlock()
-			if !slices.Equal(changed, []string{"", "a"}) {
-				w.t.Errorf("the controller was called for %q", changed)
-			}
-			if !errors.Is(last, context.DeadlineExceeded) {
-				w.t.Errorf("reported: %v", last)
-			}
-			if got := w.SyncStatus(keyOf("a")); got.Problem != reason.Unreachable {
-				w.t.Errorf("facts: %+v", got)
-			}
-		},
-	})
 }

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,64 +32,30 @@ import (
 // patience bounds every wait for a real API server.
 const patience = 30 * time.Second
 
-// slowLink keeps back updates, which arrive after their sender has given up, and counts creates.
-type slowLink struct {
-	next http.RoundTripper
-
-	mu      sync.Mutex
-	hold    bool
-	kept    []renewal
-	creates map[string]int // by path
-}
-
-// renewal is a request that was kept back.
+// renewal is an update that was kept back.
 type renewal struct {
 	request *http.Request
 	body    string
 }
 
+// slowLink keeps back updates while it is asked to. Their senders give up before they arrive.
+type slowLink struct {
+	next http.RoundTripper
+	hold atomic.Bool
+	kept chan renewal
+}
+
 func (l *slowLink) RoundTrip(r *http.Request) (*http.Response, error) {
-	l.mu.Lock()
-	hold := l.hold && r.Method == http.MethodPut
-	if r.Method == http.MethodPost {
-		l.creates[r.URL.Path]++
-	}
-	l.mu.Unlock()
-	if !hold {
+	if r.Method != http.MethodPut || !l.hold.CompareAndSwap(true, false) {
 		return l.next.RoundTrip(r)
 	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, err
 	}
-	l.mu.Lock()
-	l.kept = append(l.kept, renewal{request: r, body: string(body)})
-	l.mu.Unlock()
+	l.kept <- renewal{r, string(body)}
 	<-r.Context().Done()
 	return nil, r.Context().Err()
-}
-
-func (l *slowLink) holdUpdates(hold bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.hold = hold
-}
-
-// oldest takes out the oldest update that was kept back.
-func (l *slowLink) oldest() (u renewal, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.kept) > 0 {
-		u, ok, l.kept = l.kept[0], true, nil
-	}
-	return u, ok
-}
-
-// created counts the requests that were to create a Lease.
-func (l *slowLink) created(key types.NamespacedName) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.creates["/apis/coordination.k8s.io/v1/namespaces/"+key.Namespace+"/leases"]
 }
 
 // server is a real API server with a publisher at work.
@@ -106,7 +72,7 @@ func newServer(t *testing.T) *server {
 	log.SetLogger(logr.Discard()) // it complains otherwise
 	config := fleet.NewWith(t, fleet.Options{Uninstalled: true}).Hub().AdminConfig()
 	config.Timeout = patience
-	s := &server{t: t, client: kubernetes.NewForConfigOrDie(config), link: &slowLink{creates: map[string]int{}}}
+	s := &server{t: t, client: kubernetes.NewForConfigOrDie(config), link: &slowLink{kept: make(chan renewal, 1)}}
 	slow := rest.CopyConfig(config)
 	slow.ContentType, slow.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON // to be edited on its way
 	slow.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -179,7 +145,6 @@ func TestOnARealServer(t *testing.T) {
 	t.Run("a late update does not re-create a deleted Lease", func(t *testing.T) { lateUpdate(t, s) })
 	t.Run("a late update does not overwrite a newer one", func(t *testing.T) { overtakenUpdate(t, s) })
 	t.Run("a Lease is removed, but not one that was made since", func(t *testing.T) { removeOnServer(t, s) })
-	t.Run("a namespace that is not there does not make it spin", func(t *testing.T) { missingNamespace(t, s) })
 	t.Run("what was written is believed by the next tenure", func(t *testing.T) { nextTenure(t, s) })
 }
 
@@ -199,15 +164,16 @@ func (s *server) deliver(u renewal) int {
 }
 
 // keepBack keeps back the next renewal of what leads.
-func (s *server) keepBack() (u renewal) {
+func (s *server) keepBack() renewal {
 	s.t.Helper()
-	s.link.holdUpdates(true)
-	defer s.link.holdUpdates(false)
-	s.eventually("a renewal is kept back", func() (ok bool) {
-		u, ok = s.link.oldest()
-		return ok
-	})
-	return u
+	s.link.hold.Store(true)
+	select {
+	case u := <-s.link.kept:
+		return u
+	case <-time.After(patience):
+		s.t.Fatal("no Lease is renewed")
+		return renewal{}
+	}
 }
 
 func lateUpdate(t *testing.T, s *server) {
@@ -273,22 +239,6 @@ func removeOnServer(t *testing.T, s *server) {
 	s.eventually("it is reported", func() bool { return s.p.SyncStatus(key).Problem != "" })
 	if _, err := s.get(key); err != nil {
 		t.Errorf("another client's Lease: %v", err)
-	}
-}
-
-func missingNamespace(t *testing.T, s *server) {
-	key := keyOf("missing")
-	s.p.Assign(key, assign.Assignment{Role: assign.Follow, Term: term("west", 20)}, testTimings)
-	s.eventually("it is reported", func() bool { return s.p.SyncStatus(key).Problem == "NamespaceMissing" })
-	began, before := s.p.Clock.Now().Boot, s.link.created(key)
-	s.eventually("it is tried again and again", func() bool { return s.link.created(key) >= before+3 })
-	if took := s.p.Clock.Now().Boot - began; took < 2*pauseRefused {
-		t.Errorf("three tries within %v, want %v between two", took, pauseRefused)
-	}
-	s.namespace("missing")
-	s.eventually("the Lease is written", func() bool { return s.p.SyncStatus(key).InPlace })
-	if f := s.p.SyncStatus(key); f.Problem != "" {
-		t.Errorf("the facts are still %+v", f)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -23,8 +22,7 @@ func (b Bounds) Max(o Bounds) Bounds {
 func (b Bounds) Total() time.Duration { return b.Duration + b.Skew + b.Stop }
 
 // Of returns the bounds of Leases that were sent under one of these policies.
-func (s Seal) Of(policies ...string) Bounds {
-	b := s.Policies[""]
+func (s Seal) Of(policies ...string) (b Bounds) {
 	for _, name := range policies {
 		b = b.Max(s.Policies[name])
 	}
@@ -72,46 +70,34 @@ func (s Seal) raised(o Seal) Seal {
 type stored struct {
 	LeaseDuration string `json:"leaseDuration"`
 	MaxClockSkew  string `json:"maxClockSkew"`
-	StopTime      string `json:"stopTime,omitempty"`
+	StopTime      string `json:"stopTime"`
 }
 
-// data returns the content of the Secret. Hubs of versions without bounds per policy read the largest bounds.
+// data returns the content of the Secret.
 func (s Seal) data() map[string][]byte {
-	largest, all := s.Largest(), map[string]stored{}
+	all := map[string]stored{}
 	for name, b := range s.Policies {
 		all[name] = stored{b.Duration.String(), b.Skew.String(), b.Stop.String()}
 	}
 	policies, _ := json.Marshal(all) // cannot fail: strings only
-	return map[string][]byte{
-		dataKey:             s.Key,
-		dataLargestDuration: []byte(strconv.FormatInt(int64(largest.Duration/time.Second), 10)),
-		dataLargestSkew:     []byte(largest.Skew.String()),
-		dataLargestStop:     []byte(largest.Stop.String()),
-		dataPolicies:        policies,
-	}
+	return map[string][]byte{dataKey: s.Key, dataPolicies: policies}
 }
 
-// withPolicies parses the bounds of policies. A hub of a version without them may since have raised the largest
-// bounds.
-func withPolicies(key Key, largest Bounds, text []byte) (Seal, error) {
-	s := Seal{Key: key, Policies: map[string]Bounds{}}
+// parsePolicies parses the bounds of policies. A missing bound is an error: Leases may have been sent under any.
+func parsePolicies(text []byte) (map[string]Bounds, error) {
 	var all map[string]stored
-	if text != nil {
-		if err := json.Unmarshal(text, &all); err != nil {
-			return Seal{}, fmt.Errorf("%w: %s must be a JSON object of policies and their bounds", ErrBroken, dataPolicies)
-		}
+	if err := json.Unmarshal(text, &all); err != nil || all == nil {
+		return nil, fmt.Errorf("%w: %s must be a JSON object of policies and their bounds", ErrBroken, dataPolicies)
 	}
+	policies := map[string]Bounds{}
 	for name, texts := range all {
 		b, err := texts.bounds()
 		if err != nil {
-			return Seal{}, fmt.Errorf("%w: %s must hold durations such as 15s", ErrBroken, dataPolicies)
+			return nil, fmt.Errorf("%w: %s must hold durations such as 15s", ErrBroken, dataPolicies)
 		}
-		s.Policies[name] = b
+		policies[name] = b
 	}
-	if s.Largest() != s.Largest().Max(largest) {
-		s.Policies[""] = s.Policies[""].Max(largest)
-	}
-	return s, nil
+	return policies, nil
 }
 
 func (t stored) bounds() (b Bounds, err error) {
@@ -124,9 +110,6 @@ func (t stored) bounds() (b Bounds, err error) {
 		{t.MaxClockSkew, &b.Skew, lease.MaxSkew},
 		{t.StopTime, &b.Stop, MaxStop},
 	} {
-		if d.text == "" {
-			continue
-		}
 		if *d.to, err = time.ParseDuration(d.text); err != nil || *d.to < 0 || *d.to > d.most {
 			return b, fmt.Errorf("%w: a bound is no duration up to %v", ErrBroken, d.most)
 		}

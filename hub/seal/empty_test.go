@@ -96,7 +96,7 @@ func TestEmptySecret(t *testing.T) {
 	} {
 		for how, empty := range map[string]func(*corev1.Secret){
 			"no data":      func(s *corev1.Secret) { s.Data = nil },
-			"empty values": func(s *corev1.Secret) { s.Data = map[string][]byte{"key": {}, "largest-max-clock-skew": nil} },
+			"empty values": func(s *corev1.Secret) { s.Data = map[string][]byte{"key": {}, "policies": nil} },
 		} {
 			run(t, map[string]func(*server, *seal.Store){
 				name + ": " + how: func(s *server, store *seal.Store) { test(s, store, empty) },

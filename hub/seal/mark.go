@@ -22,5 +22,8 @@ func MarkOf(secret metav1.Object) string { return secret.GetAnnotations()[v1alph
 func OtherInstallation(own, mark string) (namespace string, ok bool) {
 	cluster, _, _ := strings.Cut(own, "/")
 	of, namespace, ok := strings.Cut(mark, "/")
-	return namespace, ok && of == cluster && mark != own
+	if ok && of == cluster && mark != own {
+		return namespace, true
+	}
+	return "", false
 }

@@ -1,6 +1,6 @@
 // Package seal keeps the key that a fleet's Leases are sealed with: in a Secret in the fleet's namespace that
 // `clusterctl move` takes along. The Secret also holds, for each policy, the largest D, ε and stop time of anything
-// that may have been sent. They count if a record is lost or edited (bounds.go).
+// that may have been sent. They count if a record is lost or older (bounds.go).
 //
 // The mark on the Secret names the installation of the hub that serves the fleet. Of two on one management cluster,
 // the first one that put its mark there serves it.
@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strconv"
 	"sync"
 	"time"
 
@@ -23,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
@@ -31,14 +29,11 @@ import (
 const SecretName = "leasecast-seal"
 
 const (
-	dataKey             = "key"
-	dataLargestDuration = "largest-lease-duration-seconds" // the largest of all policies
-	dataLargestSkew     = "largest-max-clock-skew"
-	dataLargestStop     = "largest-stop-time"
-	dataPolicies        = "policies"
-	keySize             = 32
-	callTimeout         = 10 * time.Second
-	serveTries          = 3
+	dataKey      = "key"
+	dataPolicies = "policies"
+	keySize      = 32
+	callTimeout  = 10 * time.Second
+	serveTries   = 3
 )
 
 // MaxStop is the largest stop time that a policy can ask for.
@@ -54,8 +49,7 @@ var ErrBroken = errors.New("the Secret holds no usable seal")
 // Seal is the content of the Secret.
 type Seal struct {
 	Key Key
-	// Policies holds the bounds of each policy by name. The entry "" is for any policy: a hub without bounds per
-	// policy has written it.
+	// Policies holds the bounds of each policy by name.
 	Policies map[string]Bounds
 }
 
@@ -354,30 +348,6 @@ func parse(secret *corev1.Secret) (Seal, error) {
 	if len(key) != keySize {
 		return Seal{}, fmt.Errorf("%w: %s must have %d bytes", ErrBroken, dataKey, keySize)
 	}
-	seconds, err := strconv.ParseInt(string(secret.Data[dataLargestDuration]), 10, 32)
-	if err != nil || seconds < 0 || seconds > int64(lease.MaxDuration/time.Second) {
-		return Seal{}, fmt.Errorf("%w: %s must be a number of seconds up to %v",
-			ErrBroken, dataLargestDuration, lease.MaxDuration)
-	}
-	skew, err := time.ParseDuration(string(secret.Data[dataLargestSkew]))
-	if err != nil || skew < 0 || skew > lease.MaxSkew {
-		return Seal{}, fmt.Errorf("%w: %s must be a duration up to %v, such as 1s", ErrBroken, dataLargestSkew, lease.MaxSkew)
-	}
-	stop, err := parseStop(secret.Data[dataLargestStop])
-	if err != nil {
-		return Seal{}, err
-	}
-	return withPolicies(key, Bounds{time.Duration(seconds) * time.Second, skew, stop}, secret.Data[dataPolicies])
-}
-
-// parseStop parses the largest stop time. It is missing where no hub has fenced locks.
-func parseStop(text []byte) (time.Duration, error) {
-	if text == nil {
-		return 0, nil
-	}
-	stop, err := time.ParseDuration(string(text))
-	if err != nil || stop < 0 || stop > MaxStop {
-		return 0, fmt.Errorf("%w: %s must be a duration up to %v, such as 17s", ErrBroken, dataLargestStop, MaxStop)
-	}
-	return stop, nil
+	policies, err := parsePolicies(secret.Data[dataPolicies])
+	return Seal{Key: key, Policies: policies}, err
 }

@@ -132,7 +132,7 @@ func TestServe(t *testing.T) {
 		},
 		"another key came by a move: uses that": func(s *server, store *seal.Store) {
 			s.raise(store, larger)
-			s.edit(anotherKey, withoutPolicies("20", "1s", "0s"), drop("policies"))
+			s.edit(anotherKey, bounds("20s", "1s", "0s"))
 			want := seal.Bounds{Duration: 20 * second, Skew: second}
 			if got := s.serve(store, own); got.Largest() != want {
 				s.t.Errorf("%v", got.Largest())

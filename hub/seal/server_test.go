@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -248,12 +249,10 @@ func marked(mark string) func(*corev1.Secret) {
 	return func(s *corev1.Secret) { metav1.SetMetaDataAnnotation(&s.ObjectMeta, v1alpha1.HubAnnotation, mark) }
 }
 
-// withoutPolicies is what a hub that knew no bounds of policies wrote.
-func withoutPolicies(duration, skew, stop string) func(*corev1.Secret) {
-	return func(s *corev1.Secret) {
-		s.Data["largest-lease-duration-seconds"] = []byte(duration)
-		s.Data["largest-max-clock-skew"], s.Data["largest-stop-time"] = []byte(skew), []byte(stop)
-	}
+// bounds sets those of the policy shops.
+func bounds(duration, skew, stop string) func(*corev1.Secret) {
+	const text = `{"shops":{"leaseDuration":%q,"maxClockSkew":%q,"stopTime":%q}}`
+	return put("policies", fmt.Sprintf(text, duration, skew, stop))
 }
 
 func anotherKey(s *corev1.Secret) { s.Data["key"] = []byte("of another one, exactly of 32 B.") }
@@ -264,11 +263,10 @@ func theSecret(changes ...func(*corev1.Secret)) *corev1.Secret {
 		ObjectMeta: metav1.ObjectMeta{Namespace: fleet, Name: seal.SecretName,
 			Labels: map[string]string{v1alpha1.MoveLabel: ""}},
 		Data: map[string][]byte{
-			"key":                            []byte("only for tests, of exactly 32 B."),
-			"largest-lease-duration-seconds": []byte("15"),
-			"largest-max-clock-skew":         []byte("1s"),
+			"key": []byte("only for tests, of exactly 32 B."),
 		},
 	}
+	bounds("15s", "1s", "0s")(s)
 	for _, change := range changes {
 		change(s)
 	}

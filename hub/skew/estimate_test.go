@@ -99,10 +99,8 @@ func TestWhatASampleProves(t *testing.T) {
 			[]skew.Sample{{Sent: 0, Answered: 0, Date: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)}}, at(0),
 			skew.Interval{Lo: century, Hi: century},
 		},
-		"a clock of the year 0": {
-			[]skew.Sample{{Sent: 0, Answered: 0, Date: time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC)}}, at(0),
-			skew.Interval{Lo: -century, Hi: -century},
-		},
+		"a clock of the year 0": {[]skew.Sample{{Sent: 0, Answered: 0, Date: time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC)}},
+			at(0), skew.Interval{Lo: -century, Hi: -century}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var e skew.Estimate

@@ -2,6 +2,7 @@ package skew_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,95 +11,80 @@ import (
 
 const eps = second
 
-// Each case ends by asking for the verdict under an ε of a second.
+// The verdict under an ε of a second, after these steps.
 func TestVerdict(t *testing.T) {
+	const wrong = "offset 4s; answers 2; offset 0s; "
 	for name, tc := range map[string]struct {
-		happens func(w *world)
-		want    skew.State
+		steps string
+		want  skew.State
 	}{
-		"nothing was answered yet": {func(*world) {}, skew.Unknown},
-		"one answer is not enough to tell": {
-			func(w *world) { w.pass(900 * ms); w.offset = 400 * ms; w.answer(5*ms, 5*ms) }, skew.Unknown},
-		"a good clock": {
-			func(w *world) { w.probes(5*second, 60*second) }, skew.Within},
-		"a clock that is ahead by nearly ε, as a good clock can be": {
-			func(w *world) { w.offset = eps - 10*ms; w.probes(5*second, 300*second) }, skew.Unknown},
-		"a clock that is behind by nearly ε": {
-			func(w *world) { w.offset = -eps + 10*ms; w.probes(5*second, 300*second) }, skew.Unknown},
-		"a clock that is off by half of ε": {
-			func(w *world) { w.offset = eps / 2; w.probes(5*second, 300*second) }, skew.Within},
-		"a clock that is further ahead": {
-			func(w *world) { w.offset = eps + 250*ms; w.probes(5*second, 300*second) }, skew.Beyond},
-		"a clock that is further behind": {
-			func(w *world) { w.offset = -eps - 250*ms; w.probes(5*second, 300*second) }, skew.Beyond},
-		"far off, at once": {
-			func(w *world) { w.offset = 4 * second; w.answers(2) }, skew.Beyond},
-		"but not by one answer, which may come from another server": {
-			func(w *world) { w.probes(5*second, 60*second); w.offset = 4 * second; w.answers(1) }, skew.Unknown},
-		"nor by two that others come between": {
-			func(w *world) {
-				for range 5 {
-					w.answers(3)
-					w.offset = 4 * second
-					w.answers(1)
-					w.offset = 0
-				}
-			}, skew.Unknown},
-		"a clock that is stepped": {
-			func(w *world) { w.probes(5*second, 60*second); w.offset = -4 * second; w.answers(2) }, skew.Beyond},
-		"the hub's clock is stepped, and no answer has come since": {
-			func(w *world) { w.probes(5*second, 60*second); w.stepH = 4 * second }, skew.Beyond},
-		"the hub's clock is stepped and put right": {
-			func(w *world) { w.probes(5*second, 60*second); w.stepH = 4 * second; w.answers(2); w.stepH = 0 }, skew.Within},
-		"the hub's clock is stepped": {
-			func(w *world) { w.probes(5*second, 60*second); w.stepH = 4 * second; w.answers(2) }, skew.Beyond},
-		"it is put right, just now": {
-			func(w *world) {
-				w.offset = 4 * second
-				w.answers(2)
-				w.offset = 0
-				w.probes(second, skew.Calm-second)
-			}, skew.Beyond},
-		"it is put right, for a while": {
-			func(w *world) {
-				w.offset = 4 * second
-				w.answers(2)
-				w.offset = 0
-				w.probes(second, skew.Calm+5*second)
-			}, skew.Within},
-		"it is wrong again before it is let off": {
-			func(w *world) {
-				w.offset = 4 * second
-				w.answers(2)
-				w.offset = 0
-				w.probes(second, skew.Calm-second)
-				w.offset = 4 * second
-				w.answers(2)
-				w.offset = 0
-				w.probes(second, skew.Calm-second)
-			}, skew.Beyond},
-		"it is put right, and the way is too long to prove it": {
-			func(w *world) {
-				w.offset = 10 * second
-				w.answers(2)
-				w.offset = 0
-				for range 60 {
-					w.pass(second + w.between(0, second))
-					w.answer(900*ms, 900*ms)
-				}
-			}, skew.Unknown},
-		"another cluster is behind the name": {
-			func(w *world) { w.offset = 4 * second; w.answers(2); w.track.Reset() }, skew.Unknown},
+		"no answer yet":           {"", skew.Unknown},
+		"one answer, after 0.9 s": {"pass 900ms; offset 400ms; answer 5ms 5ms", skew.Unknown},
+		"right":                   {"probes 5s 60s", skew.Within},
+		"ahead by nearly ε, as a good clock may be":                 {"offset 990ms; probes 5s 300s", skew.Unknown},
+		"behind by nearly ε":                                        {"offset -990ms; probes 5s 300s", skew.Unknown},
+		"off by half of ε":                                          {"offset 500ms; probes 5s 300s", skew.Within},
+		"ahead by more than ε":                                      {"offset 1250ms; probes 5s 300s", skew.Beyond},
+		"behind by more than ε":                                     {"offset -1250ms; probes 5s 300s", skew.Beyond},
+		"far off, shown by two answers at once":                     {"offset 4s; answers 2", skew.Beyond},
+		"far off in one answer, which may come from another server": {"probes 5s 60s; offset 4s; answers 1", skew.Unknown},
+		"far off in single answers among others": {
+			strings.Repeat("answers 3; offset 4s; answers 1; offset 0s; ", 5) + "pass 0s", skew.Unknown},
+		"stepped": {"probes 5s 60s; offset -4s; answers 2", skew.Beyond},
+		"the hub's clock is stepped, and no answer has come since": {"probes 5s 60s; hub 4s", skew.Beyond},
+		"the hub's clock is stepped, and answers have come since":  {"probes 5s 60s; hub 4s; answers 2", skew.Beyond},
+		"the hub's clock is stepped and put right":                 {"probes 5s 60s; hub 4s; answers 2; hub 0s", skew.Within},
+		"put right for less than 10 s":                             {wrong + "probes 1s 9s", skew.Beyond},
+		"put right for more than 10 s":                             {wrong + "probes 1s 15s", skew.Within},
+		"put right for less than 10 s, and wrong again": {
+			wrong + "probes 1s 9s; " + wrong + "probes 1s 9s", skew.Beyond},
+		"put right, and the way is too long to prove it": {
+			"offset 10s; answers 2; offset 0s; far", skew.Unknown},
+		"another cluster is behind the name": {"offset 4s; answers 2; reset", skew.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(1)
 			w.track.Judge(w.hub(), []time.Duration{eps})
-			tc.happens(w)
+			for step := range strings.SplitSeq(tc.steps, "; ") {
+				w.play(t, append(strings.Fields(step), "")[0], strings.Fields(step))
+			}
 			if got := w.verdict(eps); got.State != tc.want {
 				off, _ := w.track.Offset(w.hub())
 				t.Errorf("verdict %+v, want state %v; the truth is %v, measured %+v", got, tc.want, w.truth(), off)
 			}
 		})
+	}
+}
+
+// play runs one step of TestVerdict.
+func (w *world) play(t *testing.T, verb string, words []string) {
+	var ds [3]time.Duration
+	for i := 1; i < len(words); i++ {
+		ds[i], _ = time.ParseDuration(words[i])
+	}
+	switch verb {
+	case "pass":
+		w.pass(ds[1])
+	case "offset":
+		w.offset = ds[1]
+	case "hub": // its wall clock is stepped
+		w.stepH = ds[1]
+	case "answer":
+		w.answer(ds[1], ds[2])
+	case "answers":
+		w.answers(int(words[1][0] - '0'))
+	case "far": // answers that take 0.9 s each way
+		for range 60 {
+			w.pass(second + w.between(0, second))
+			w.answer(900*ms, 900*ms)
+		}
+	case "probes":
+		w.probes(ds[1], ds[2])
+	case "reset":
+		w.track.Reset()
+	case "":
+	default:
+		t.Fatalf("no such step: %q", words)
 	}
 }
 
@@ -220,14 +206,10 @@ func TestVerdictInWords(t *testing.T) {
 		v    skew.Verdict
 		want string
 	}{
-		"ahead": {
-			v:    skew.Verdict{State: skew.Beyond, Offset: skew.Interval{Lo: 1951 * ms, Hi: 2044 * ms}},
-			want: "the API server's clock is 1.95s to 2.04s ahead of the hub's",
-		},
-		"behind": {
-			v:    skew.Verdict{State: skew.Beyond, Offset: skew.Interval{Lo: -5 * second, Hi: -2 * second}},
-			want: "the API server's clock is 2s to 5s behind the hub's",
-		},
+		"ahead": {v: skew.Verdict{State: skew.Beyond, Offset: skew.Interval{Lo: 1951 * ms, Hi: 2044 * ms}},
+			want: "the API server's clock is 1.95s to 2.04s ahead of the hub's"},
+		"behind": {v: skew.Verdict{State: skew.Beyond, Offset: skew.Interval{Lo: -5 * second, Hi: -2 * second}},
+			want: "the API server's clock is 2s to 5s behind the hub's"},
 		"fine": {skew.Verdict{State: skew.Within}, "the API server's clock is not known to be off"},
 	} {
 		t.Run(name, func(t *testing.T) {

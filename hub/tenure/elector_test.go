@@ -106,26 +106,6 @@ func TestWithTheRealElector(t *testing.T) {
 				t.Errorf("it renewed for %v", d)
 			}
 		},
-		"its successor inherits at least the last instant at which it may write": func(t *testing.T, s *store) {
-			a := start(t, s, "a", direct)
-			until(t, 10*second, a.Holds, nil)
-			b := start(t, s, "b", direct)
-			<-time.After(3 * second)
-			a.cutOff()
-			var last time.Time
-			until(t, 30*second, b.Holds, func() {
-				if a.Holds() {
-					last = time.Now()
-				}
-			})
-			started, inherited := b.Started()
-			if last.IsZero() || last.After(inherited) {
-				t.Errorf("a renewed at %v, b inherited %v", last, inherited)
-			}
-			if d := started.Wall.Sub(inherited); d < 0 || d > 3*second {
-				t.Errorf("b started %v after what it inherited", d)
-			}
-		},
 		"a hub that stops is followed at once": func(t *testing.T, s *store) {
 			a := start(t, s, "a", direct)
 			until(t, 10*second, a.Holds, nil)

@@ -52,9 +52,8 @@ func TestTakeOverPromptly(t *testing.T) {
 		"the own, long after its end":   {holder: "b", age: time.Hour, after: h + time.Minute, shown: "b"},
 		"renewed while it waits":        {holder: "a", after: h, renews: second / 2, shown: "a", waits: second},
 		"the caller gives up":           {holder: "a", after: h, limit: second / 2, shown: "a", waits: second / 2},
-		"by a clock that is an hour late, renewed within half of h": {
-			holder: "a", age: time.Hour, after: h/2 - second/10, renews: -1, shown: "a",
-		},
+		"by a clock that is an hour late, renewed within half of h": {holder: "a", age: time.Hour, after: h/2 - second/10,
+			renews: -1, shown: "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -2,6 +2,8 @@ package tenure_test
 
 import (
 	"context"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,6 +24,7 @@ type replica struct {
 	clock *clocktest.Hand
 	inner *lock
 	lock  resourcelock.Interface
+	found *electionRecord // by the last step "found"
 }
 
 func newReplica(t *testing.T, s *store, identity string) *replica {
@@ -57,29 +60,6 @@ func (r *replica) wins(renewTime, sent, answered float64) *replica {
 	return r
 }
 
-func (r *replica) read() {
-	r.t.Helper()
-	if _, _, err := r.lock.Get(r.t.Context()); err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-// readsAndUpdates writes a record after reading, as the elector does.
-func (r *replica) readsAndUpdates(record electionRecord) error {
-	r.t.Helper()
-	r.read()
-	return r.lock.Update(r.t.Context(), record)
-}
-
-func (r *replica) releases(seconds float64) error {
-	r.t.Helper()
-	return r.readsAndUpdates(release(seconds))
-}
-
-// lost has requests fail before they are carried out, and unanswered after that.
-func (r *replica) lost()       { r.inner.arrive = func(context.Context) error { return errAmbiguous } }
-func (r *replica) unanswered() { r.inner.leave = func(context.Context) error { return errAmbiguous } }
-
 func (r *replica) answered() {
 	r.inner.arrive = func(context.Context) error { return nil }
 	r.inner.leave = r.inner.arrive
@@ -114,174 +94,183 @@ func (r *replica) mayNotWrite(seconds float64) {
 	}
 }
 
-// changed returns a record with changes.
-func changed(r electionRecord, changes ...func(*electionRecord)) electionRecord {
-	for _, change := range changes {
-		change(&r)
+// recordOf reads a record, as in "a -8 later": its holder, its renewTime and options. Others are "released -3",
+// "release -3" and "none".
+func recordOf(text string) *electionRecord {
+	words := strings.Fields(text)
+	if words[0] == "none" {
+		return nil
 	}
-	return r
+	renewed, _ := strconv.ParseFloat(words[1], 64)
+	r := claim(words[0], renewed)
+	switch words[0] {
+	case "released":
+		r = released(renewed)
+	case "release":
+		r = release(renewed)
+	}
+	for _, option := range words[2:] {
+		switch name, value, _ := strings.Cut(option, "="); name {
+		case "later": // by one term
+			r.LeaderTransitions++
+		case "never-renewed":
+			r.AcquireTime = r.RenewTime
+		case "no-renewTime":
+			r.RenewTime = metav1.Time{}
+		case "held-by":
+			r.HolderIdentity = value
+		case "acquired":
+			n, _ := strconv.ParseFloat(value, 64)
+			r.AcquireTime = metav1.NewTime(wall(n))
+		case "for":
+			r.LeaseDurationSeconds, _ = strconv.Atoi(value)
+		}
+	}
+	return &r
 }
 
-func lasting(seconds int) func(*electionRecord) {
-	return func(r *electionRecord) { r.LeaseDurationSeconds = seconds }
+// play runs the steps of a script on a replica. Times are seconds.
+//
+//   - wins: it wins or renews the election, with a renewTime, the time when the request is sent and the time of its
+//     answer. A time that is left out is the one before;
+//   - read, claims, creates, release: it reads the Lease, or sends a record or a release without a read;
+//   - fails: the request after that must fail, and otherwise it must succeed;
+//   - lost, unanswered, answered: the outcome of requests from now on;
+//   - found: this record is there. "successor" goes on with the next replica, which wins;
+//   - clock, wall: the time on both clocks, or on each.
+//
+// The others are conditions: "until" by both clocks, "never", "holds" and "not-holds" at a time.
+func (r *replica) play(script string) {
+	r.t.Helper()
+	for step := range strings.SplitSeq(script, "; ") {
+		do, fails := strings.CutPrefix(step, "fails ")
+		if err := r.step(strings.Fields(do)); (err != nil) != fails {
+			r.t.Fatalf("%s: %v", step, err)
+		}
+	}
 }
 
-func heldBy(name string) func(*electionRecord) {
-	return func(r *electionRecord) { r.HolderIdentity = name }
+func (r *replica) step(words []string) error {
+	r.t.Helper()
+	n, rest := [4]float64{}, strings.Join(words[1:], " ")
+	for i := 1; i < len(n); i++ {
+		if n[i] = n[i-1]; i < len(words) {
+			n[i], _ = strconv.ParseFloat(words[i], 64)
+		}
+	}
+	is := func(is bool) {
+		r.t.Helper()
+		if started, inherited := r.Started(); !is {
+			r.t.Errorf("not so: %q; started %v, inherited %v", words, started.Wall.Sub(zero), inherited.Sub(zero))
+		}
+	}
+	_, inherited := r.Started()
+	switch words[0] {
+	case "wins":
+		return r.try(n[1], n[2], n[3])
+	case "read":
+		_, _, err := r.lock.Get(r.t.Context())
+		return err
+	case "claims":
+		return r.lock.Update(r.t.Context(), *recordOf(rest))
+	case "creates":
+		return r.lock.Create(r.t.Context(), *recordOf(rest))
+	case "release":
+		return r.lock.Update(r.t.Context(), release(n[1]))
+	case "lost":
+		r.inner.arrive = func(context.Context) error { return errAmbiguous }
+	case "unanswered":
+		r.inner.leave = func(context.Context) error { return errAmbiguous }
+	case "answered":
+		r.answered()
+	case "found":
+		if r.found = recordOf(rest); r.found != nil {
+			r.found = stored(*r.found)
+		}
+		r.inner.put(r.found)
+	case "untouched":
+		is(r.inner.get() == *r.found)
+	case "successor":
+		*r = *newReplica(r.t, r.inner.store, "successor")
+		return r.try(n[1], n[1], n[1])
+	case "overlap":
+		r.Overlap(at(1), time.Duration(n[1]*float64(second)))
+	case "observe":
+		r.ObserveEarlierRenewTime(wall(n[1]))
+	case "clock":
+		r.clock.Set(at(n[1]))
+	case "wall":
+		r.clock.Set(lease.Reading{Wall: wall(n[1]), Boot: boot(n[2])})
+	case "until":
+		r.writesUntil(n[1], n[2])
+	case "never":
+		r.mayNotWrite(n[1])
+	case "holds", "not-holds":
+		r.clock.Set(at(n[1]))
+		is(r.Holds() == (words[0] == "holds"))
+	case "orderly", "disorderly":
+		left := r.inner.get()
+		is(left.AcquireTime.Time.Equal(left.RenewTime.Add(time.Microsecond)) == (words[0] == "orderly"))
+	case "inherited":
+		is(inherited.Equal(wall(n[1])))
+	case "inherited-least":
+		is(!inherited.Before(wall(n[1])))
+	case "not-started":
+		started, _ := r.Started()
+		is(started == lease.Reading{} && inherited.IsZero())
+	default:
+		r.t.Fatalf("no such step: %q", words)
+	}
+	return nil
 }
 
-func neverRenewed(r *electionRecord) { r.AcquireTime = r.RenewTime }
-
-func oneTermLater(r *electionRecord) { r.LeaderTransitions++ }
+// playEach runs each script on a replica of its own.
+func playEach(t *testing.T, scripts map[string]string) {
+	t.Helper()
+	for name, script := range scripts {
+		t.Run(name, func(t *testing.T) { newReplica(t, &store{}, "a").play(script) })
+	}
+}
 
 // Rule 1: the right to write ends h after the renewTime of the last renewal that succeeded.
 func TestDeadline(t *testing.T) {
-	fails := func(err error, r *replica) {
-		if err == nil {
-			r.t.Error("the renewal did not fail")
-		}
-	}
-	for name, test := range map[string]struct {
-		do         func(*replica)
-		wall, boot float64 // none, if both are zero
-	}{
-		"not elected":                   {func(*replica) {}, 0, 0},
-		"elected, the answer takes 4 s": {func(r *replica) { r.wins(0, 0, 4) }, 6, 6},
-		"elected, sent 4 s late":        {func(r *replica) { r.wins(0, 4, 4) }, 6, 6},
-		"elected, by nanoseconds more":  {func(r *replica) { r.wins(0.0000009, 0.0000009, 1) }, 6, 6},
-		"elected, unanswered": {func(r *replica) {
-			r.unanswered()
-			_ = r.try(0, 0, 0)
-		}, 0, 0},
-		"renewed":                          {func(r *replica) { r.wins(0, 0, 0).wins(2, 2, 3) }, 8, 8},
-		"renewed 1 ms before the deadline": {func(r *replica) { r.wins(0, 0, 0).wins(5.999, 5.999, 5.999) }, 11.999, 11.999},
-		"the renewal is lost": {func(r *replica) {
-			r.wins(0, 0,
-				0)
-			r.lost()
-			fails(r.lock.Update(r.t.Context(), claim("a", 2)), r)
-		}, 6, 6},
-		"the renewal is unanswered": {func(r *replica) {
-			r.wins(0, 0, 0)
-			r.unanswered()
-			fails(r.lock.Update(r.t.Context(), claim("a", 2)), r)
-		}, 6, 6},
-		"another replica was faster": {func(r *replica) {
-			r.wins(0, 0, 0)
-			r.inner.put(stored(claim("b", 1)))
-			fails(r.lock.Update(r.t.Context(), claim("a", 2)), r)
-		}, 6, 6},
-		"the wall clock was stepped back before it was sent, at 1 s": {func(r *replica) {
-			_, _, _ = r.lock.Get(r.t.Context())
-			r.clock.Set(lease.Reading{Wall: wall(-100), Boot: boot(1)})
-			if err := r.lock.Create(r.t.Context(), claim("a", 0)); err != nil {
-				r.t.Fatal(err)
-			}
-		}, 6, 7},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := newReplica(t, &store{}, "a")
-			if test.do(r); test.wall == 0 {
-				r.mayNotWrite(0)
-				return
-			}
-			r.writesUntil(test.wall, test.boot)
-			for seconds, holds := range map[float64]bool{test.wall - 1: true, test.boot: false} {
-				if r.clock.Set(at(seconds)); r.Holds() != holds {
-					t.Errorf("at %v s it holds: %v", seconds, r.Holds())
-				}
-			}
-		})
-	}
+	playEach(t, map[string]string{
+		"not elected":                      "never 0",
+		"elected, the answer takes 4 s":    "wins 0 0 4; until 6 6; holds 5; not-holds 6",
+		"elected, sent 4 s late":           "wins 0 4; until 6 6; holds 5; not-holds 6",
+		"elected, by nanoseconds more":     "wins 0.0000009 0.0000009 1; until 6 6; holds 5; not-holds 6",
+		"elected, unanswered":              "unanswered; fails wins 0; never 0",
+		"renewed":                          "wins 0; wins 2 2 3; until 8 8; holds 7; not-holds 8",
+		"renewed 1 ms before the deadline": "wins 0; wins 5.999; until 11.999 11.999",
+		"the renewal is lost":              "wins 0; lost; fails claims a 2; until 6 6",
+		"the renewal is unanswered":        "wins 0; unanswered; fails claims a 2; until 6 6",
+		"another replica was faster":       "wins 0; found b 1; fails claims a 2; until 6 6",
+		"the wall clock was stepped back before the request was sent, at 1 s": "fails read; wall -100 1; creates a 0; " +
+			"until 6 7",
+	})
 }
 
 // Rule 1: a tenure is one unbroken right to write. client-go's elector tries on when a renewal fails. So it may take
 // the election back from a replica that had it in between.
 func TestTenureGoesOnOnlyUnbroken(t *testing.T) {
-	var none *electionRecord
-	won := func(r electionRecord) *electionRecord { return &r }
-	for name, test := range map[string]struct {
-		found  *electionRecord // in the place of the own one
-		sent   electionRecord
-		at     lease.Reading
-		goesOn bool
-	}{
-		"renewed":                              {won(claim("a", 0)), claim("a", 2), at(2), true},
-		"renewed at the deadline, wall clock":  {won(claim("a", 0)), claim("a", 6), at(2), false},
-		"renewed, sent at the deadline":        {won(claim("a", 0)), claim("a", 5), at(6), false},
-		"another replica holds the election":   {won(claim("b", 0)), claim("a", 2), at(2), false},
-		"another replica released it":          {won(released(1)), claim("a", 2), at(2), false},
-		"another replica held it, counted":     {won(claim("b", 1)), changed(claim("a", 2), oneTermLater), at(2), false},
-		"another term of the own":              {won(changed(claim("a", 0), oneTermLater)), claim("a", 2), at(2), false},
-		"the elector counts another term":      {won(claim("a", 0)), changed(claim("a", 2), oneTermLater), at(2), false},
-		"the elector acquires it again":        {won(claim("a", 0)), changed(claim("a", 2), neverRenewed), at(2), false},
-		"the Lease was deleted: created again": {none, claim("a", 1), at(1), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := &store{}
-			r := newReplica(t, s, "a").wins(0, 0, 0)
-			s.put(test.found)
-			_, _, err := r.lock.Get(t.Context())
-			r.clock.Set(test.at)
-			write := r.lock.Update
-			if err != nil {
-				write = r.lock.Create
-			}
-			if err := write(t.Context(), test.sent); (err == nil) != test.goesOn {
-				t.Errorf("got %v", err)
-			}
-			if !test.goesOn {
-				r.writesUntil(6, 6)
-			}
-		})
-	}
-	for name, test := range map[string]func(*testing.T){
-		"after a read that failed, by compare-and-swap": func(t *testing.T) {
-			r := newReplica(t, &store{}, "a").wins(0, 0, 0)
-			r.lost()
-			if _, _, err := r.lock.Get(t.Context()); err == nil {
-				t.Fatal("the read did not fail")
-			}
-			r.answered()
-			if err := r.lock.Update(t.Context(), claim("a", 2)); err != nil {
-				t.Errorf("it does not go on: %v", err)
-			}
-		},
-		"with the acquisition as the Lease stores it": func(t *testing.T) {
-			r := newReplica(t, &store{}, "a")
-			first := claim("a", 0)
-			first.AcquireTime = metav1.NewTime(wall(0.0000009))
-			if err := r.lock.Create(t.Context(), first); err != nil {
-				t.Fatal(err)
-			}
-			r.read()
-			next := claim("a", 2)
-			next.AcquireTime = r.inner.get().AcquireTime
-			if err := r.lock.Update(t.Context(), next); err != nil {
-				t.Errorf("it does not go on: %v", err)
-			}
-		},
-		"with a renewTime from which a successor counts what was inherited": func(t *testing.T) {
-			s := &store{record: stored(changed(claim("b", -1), lasting(10)))} // it may write until 9 s
-			r := newReplica(t, s, "a").wins(0, 4, 4)
-			if r.try(2.9, 5, 5) == nil {
-				t.Error("it goes on with less")
-			}
-			r.wins(3, 5, 5)
-		},
-		"with the renewTime of the start, less its nanoseconds": func(t *testing.T) {
-			newReplica(t, &store{}, "a").wins(0, 0, 0.0000019).wins(0.0000019, 0.1, 0.1)
-		},
-		"not if it was not won: the request was lost": func(t *testing.T) {
-			r := newReplica(t, &store{}, "a")
-			r.lost()
-			if r.try(0, 0, 0) == nil {
-				t.Error("it is won")
-			}
-		},
-	} {
-		t.Run(name, test)
-	}
+	playEach(t, map[string]string{
+		"renewed":                               "wins 0; read; clock 2; claims a 2",
+		"renewed at the deadline, wall clock":   "wins 0; read; clock 2; fails claims a 6; until 6 6",
+		"renewed, sent at the deadline":         "wins 0; read; clock 6; fails claims a 5; until 6 6",
+		"another replica holds the election":    "wins 0; found b 0; read; clock 2; fails claims a 2; until 6 6",
+		"another replica released it":           "wins 0; found released 1; read; clock 2; fails claims a 2; until 6 6",
+		"another replica held it, counted":      "wins 0; found b 1; read; clock 2; fails claims a 2 later; until 6 6",
+		"another term of the own":               "wins 0; found a 0 later; read; clock 2; fails claims a 2; until 6 6",
+		"the elector counts another term":       "wins 0; read; clock 2; fails claims a 2 later; until 6 6",
+		"the elector acquires it again":         "wins 0; read; clock 2; fails claims a 2 never-renewed; until 6 6",
+		"the Lease was deleted: created again":  "wins 0; found none; fails read; clock 1; fails creates a 1; until 6 6",
+		"after a read that failed":              "wins 0; lost; fails read; answered; claims a 2",
+		"not won, because the request was lost": "lost; fails wins 0",
+		"the acquisition has nanoseconds":       "creates a 0 acquired=0.0000009; read; claims a 2 acquired=0",
+		"the renewTime of the start, truncated": "wins 0 0 0.0000019; wins 0.0000019 0.1",
+		"a renewTime before what was inherited, from which a successor counts": "found b -1 for=10; wins 0 4; " +
+			"fails wins 2.9 5; wins 3 5",
+	})
 }
 
 // Rule 1: a replica stops writing before it releases its election, and never takes it back.
@@ -296,16 +285,12 @@ func TestRelease(t *testing.T) {
 			}
 			return nil
 		}
-		if err := r.releases(1); err != nil {
-			t.Fatal(err)
+		r.play("read; release 1")
+		if got := r.inner.get(); got.HolderIdentity != "" {
+			t.Errorf("released by %q", got.HolderIdentity)
 		}
-		want := wall(3).Add(time.Microsecond)
-		if got := r.inner.get(); !got.RenewTime.Time.Equal(want) || got.HolderIdentity != "" {
-			t.Errorf("released at %v by %q, want %v", got.RenewTime, got.HolderIdentity, want)
-		}
-		if _, inherited := newReplica(t, r.inner.store, "b").wins(4, 4, 4).Started(); !inherited.Equal(want) {
-			t.Errorf("the successor inherits %v, want %v", inherited, want)
-		}
+		r.answered()
+		r.play("successor 4; inherited 3.000001")
 	})
 	t.Run("its instant is after the last write, although the wall clock was stepped back", func(t *testing.T) {
 		r := elected(t)
@@ -315,93 +300,31 @@ func TestRelease(t *testing.T) {
 			}
 		}
 		r.MayWrite(at(2))
-		r.clock.Set(at(3))
-		if err := r.releases(1); err != nil {
-			t.Fatal(err)
-		}
+		r.play("clock 3; read; release 1")
 		if got, want := r.inner.get().RenewTime, wall(4).Add(time.Microsecond); !got.Time.Equal(want) {
 			t.Errorf("released at %v, want %v", got, want)
 		}
 	})
-	for name, breaks := range map[string]func(*replica){
-		"carried out": func(*replica) {}, "lost": (*replica).lost, "unanswered": (*replica).unanswered,
-	} {
-		t.Run("it ends the tenure for good, "+name, func(t *testing.T) {
-			r := elected(t)
-			r.read()
-			breaks(r)
-			if err := r.lock.Update(t.Context(), release(1)); (err == nil) != (name == "carried out") {
-				t.Fatal(err)
-			}
-			r.mayNotWrite(1)
-			r.answered()
-			if r.try(2, 2, 2) == nil {
-				t.Error("the election was taken back")
-			}
-			r.mayNotWrite(2)
-		})
-	}
-	t.Run("right after it was won, without a read", func(t *testing.T) {
-		if err := newReplica(t, &store{}, "a").wins(0, 0, 0).lock.Update(t.Context(), release(1)); err != nil {
-			t.Error(err)
-		}
+	const ends = "; never 1; answered; fails wins 2; never 2"
+	playEach(t, map[string]string{
+		"ends the tenure for good, carried out":  "wins 0; read; release 1" + ends,
+		"ends the tenure for good, lost":         "wins 0; read; lost; fails release 1" + ends,
+		"ends the tenure for good, unanswered":   "wins 0; read; unanswered; fails release 1" + ends,
+		"right after it was won, without a read": "wins 0; release 1",
+		"not after a read that failed":           "wins 0; lost; fails read; answered; fails release 1",
+		// client-go's elector releases whatever it reads last. An old request may also be applied late, while another
+		// replica has the right to write.
+		"not another replica's":                 "wins 0; found b 8; read; fails release 9; untouched; never 1",
+		"not the own, of an earlier term":       "wins 0; found a 0 acquired=-200; read; fails release 9; untouched; never 1",
+		"not the own, of an older write":        "wins 0; found a -0.001; read; fails release 9; untouched; never 1",
+		"not the own, of a later term":          "wins 0; found a 0 later; read; fails release 9; untouched; never 1",
+		"orderly, it began in order":            "found released -3; wins 0; overlap 0; clock 1; read; release 1; orderly",
+		"orderly, any earlier tenure has ended": "wins 0; overlap 0; clock 6; read; release 6; orderly",
+		"orderly, any earlier tenure has ended by a slow clock": "wins 0; overlap 0.25; clock 6.25; read; release 6.25; " +
+			"orderly",
+		"not orderly, an earlier tenure may be at work for 1 ms": "wins 0; overlap 0; clock 5.999; read; release 5.999; " +
+			"disorderly; successor 5.999; inherited-least 6",
+		"not orderly, an earlier tenure may be at work by a slow clock for 1 ms": "wins 0; overlap 0.25; clock 6.249; " +
+			"read; release 6.249; disorderly; successor 6.249; inherited-least 6",
 	})
-	t.Run("not after a read that failed", func(t *testing.T) {
-		r := elected(t)
-		r.lost()
-		_, _, _ = r.lock.Get(t.Context())
-		r.answered()
-		if r.lock.Update(t.Context(), release(1)) == nil {
-			t.Error("it was released")
-		}
-	})
-	// client-go's elector releases whatever it reads last. An old request may also be applied late, while another
-	// replica has the right to write.
-	own := claim("a", 0)
-	for name, found := range map[string]electionRecord{
-		"another replica's":           claim("b", 8),
-		"the own, of an earlier term": changed(own, func(r *electionRecord) { r.AcquireTime = metav1.NewTime(wall(-200)) }),
-		"the own, of an older write":  changed(own, func(r *electionRecord) { r.RenewTime = metav1.NewTime(wall(-0.001)) }),
-		"the own, of a later term":    changed(own, oneTermLater),
-	} {
-		t.Run("not of an election that is "+name, func(t *testing.T) {
-			s := &store{}
-			r := newReplica(t, s, "a").wins(0, 0, 0)
-			s.put(&found)
-			if r.releases(9) == nil || s.get() != found {
-				t.Errorf("it was released: %+v", s.get())
-			}
-			r.mayNotWrite(1)
-		})
-	}
-	for name, test := range map[string]struct {
-		before  *electionRecord
-		seconds float64
-		skew    time.Duration // that decisions have allowed for
-		orderly bool
-	}{
-		"it began in order":                                         {stored(released(-3)), 1, 0, true},
-		"any earlier tenure has ended":                              {nil, 6, 0, true},
-		"an earlier tenure may be at work for 1 ms":                 {nil, 5.999, 0, false},
-		"any earlier tenure has ended by a slow clock":              {nil, 6.25, 250 * time.Millisecond, true},
-		"an earlier tenure may be at work by a slow clock for 1 ms": {nil, 6.249, 250 * time.Millisecond, false},
-	} {
-		t.Run("orderly or not: "+name, func(t *testing.T) {
-			s := &store{record: test.before}
-			r := newReplica(t, s, "a").wins(0, 0, 0)
-			r.Overlap(at(1), test.skew)
-			r.clock.Set(at(test.seconds))
-			if err := r.releases(test.seconds); err != nil {
-				t.Fatal(err)
-			}
-			got := s.get()
-			if orderly := got.AcquireTime.Time.Equal(got.RenewTime.Add(time.Microsecond)); orderly != test.orderly {
-				t.Errorf("an orderly release: %v, want %v", orderly, test.orderly)
-			}
-			_, inherited := newReplica(t, s, "b").wins(test.seconds, test.seconds, test.seconds).Started()
-			if !test.orderly && inherited.Before(wall(6)) {
-				t.Errorf("the successor inherits %v", inherited.Sub(zero))
-			}
-		})
-	}
 }

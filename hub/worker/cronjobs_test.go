@@ -32,9 +32,9 @@ type crowd struct {
 
 	sizes map[string][]int // of the CronJobs of a namespace, in bytes
 
-	mu    sync.Mutex
-	woken map[string]int // how many CronJobs were, by their namespaces
-	told  []error        // why the member is disconnected
+	mu       sync.Mutex
+	woken    map[string]int // how many CronJobs were, by their namespaces
+	exceeded []error        // why the member is disconnected
 }
 
 func newCrowd(t *testing.T, sizes map[string][]int) *crowd {
@@ -62,7 +62,7 @@ func newCrowd(t *testing.T, sizes map[string][]int) *crowd {
 	target := transport.NewTarget(access, nil)
 	t.Cleanup(target.Close)
 	c.transport = transport.NewSwappable("east.fleet", transport.Options{
-		Exceeded: func(err error) { c.told = append(c.told, err) },
+		Exceeded: func(err error) { c.exceeded = append(c.exceeded, err) },
 	})
 	c.transport.Lead(target)
 	c.client = batchclient.NewForConfigOrDie(c.transport.Config(c.transport.Tenants()))
@@ -113,11 +113,11 @@ func copies(n, size int) (sizes []int) {
 }
 
 // Tenants fill CronJobs. Their cluster must not be disconnected by that, and all must be woken.
-func TestHowMuchOfCronJobsIsRead(t *testing.T) {
+func TestObserver_LeavesCronJobsThatAreTooLarge(t *testing.T) {
 	for name, test := range map[string]struct {
 		shop  []int // the sizes of its CronJobs
 		woken int
-		why   string // that the log says of them, if they are not all woken
+		why   string // in the log, if they are not all woken
 	}{
 		"none":                         {nil, 0, ""},
 		"more than a page":             {copies(115, 3<<10), 115, ""},
@@ -128,14 +128,14 @@ func TestHowMuchOfCronJobsIsRead(t *testing.T) {
 			c := newCrowd(t, map[string][]int{"shop": test.shop, "bank": copies(25, 3<<10)})
 			var logged []string
 			w := New(Options{
-				CronJobs: func() batchclient.CronJobsGetter { return c.client }, Clock: clocktest.NewBubble(rigStart),
+				CronJobs: func() batchclient.CronJobsGetter { return c.client }, Clock: clocktest.NewBubble(testStart),
 				Log: funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{}),
-				Hub: &rig{by: us},
+				Hub: &env{by: us},
 			})
 			all := allJobs
 			terms := map[fencedTerm]guard.Fence{}
 			for _, ns := range []string{"shop", "bank"} {
-				terms[fencedTerm{all.Name(), ns, rigStart.Wall.UnixMicro()}] = all
+				terms[fencedTerm{all.Name(), ns, testStart.Wall.UnixMicro()}] = all
 			}
 			for range 5 {
 				w.observer.wakeTerms(t.Context(), terms)
@@ -143,13 +143,13 @@ func TestHowMuchOfCronJobsIsRead(t *testing.T) {
 			if c.woken["shop"] != test.woken || c.woken["bank"] != 25 {
 				t.Errorf("woken are %d, and %d of another namespace", c.woken["shop"], c.woken["bank"])
 			}
-			said := strings.Join(logged, "\n")
-			if (test.why == "") != (len(logged) == 0) || len(logged) > 1 || !strings.Contains(said, test.why) ||
-				test.why != "" && !strings.Contains(said, `"namespace"="shop"`) {
-				t.Errorf("the log says %q, want %q", said, test.why)
+			text := strings.Join(logged, "\n")
+			if (test.why == "") != (len(logged) == 0) || len(logged) > 1 || !strings.Contains(text, test.why) ||
+				test.why != "" && !strings.Contains(text, `"namespace"="shop"`) {
+				t.Errorf("the log has %q, want %q", text, test.why)
 			}
-			if len(c.told) > 0 {
-				t.Errorf("the member is disconnected: %v", c.told)
+			if len(c.exceeded) > 0 {
+				t.Errorf("the member is disconnected: %v", c.exceeded)
 			}
 		})
 	}

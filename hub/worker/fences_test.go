@@ -33,7 +33,7 @@ func TestUnfenced_StaysWhileTheMemberIsSilent(t *testing.T) {
 		}
 	}
 	rows(t, table, func(t *testing.T, row [2]answer) {
-		r := newRig(t, allJobs)
+		r := newEnv(t, allJobs)
 		r.look = row[0].status
 		defer r.runs(r.keep)()
 		pass(3 * time.Second)
@@ -41,7 +41,7 @@ func TestUnfenced_StaysWhileTheMemberIsSilent(t *testing.T) {
 			t.Errorf("missing: %v, want %v", err, row[0].want)
 		}
 		r.enqueued()
-		r.will(func(r *rig) { r.look = row[1].status })
+		r.will(func(r *env) { r.look = row[1].status })
 		pass(guard.VerifyEvery + guard.IdleEvery)
 		want := row[1].want
 		if row[1].status == internal {
@@ -69,7 +69,7 @@ func TestFence_ThatAMemberRejectsHoldsUpNoOther(t *testing.T) {
 		"another client writes": {conflict, ErrUnchecked, keepEvery},
 	}, func(t *testing.T, row row) {
 		bad, good := jobs("shops", "once"), jobs("tills", "once")
-		r := newRig(t, bad, good)
+		r := newEnv(t, bad, good)
 		r.answers(row.answer, "shops")
 		defer r.runs(r.keep)()
 		pass(10 * time.Second)
@@ -115,7 +115,7 @@ func TestFence_OfAnEarlierVersionGoesWhenTheNextOneIsInForce(t *testing.T) {
 		"nothing follows, another is silent":   {[]guard.Fence{another}, nil, "tills", internal, false},
 		"it stays, another is in force":        {[]guard.Fence{before, another}, nil, "", nil, false},
 	}, func(t *testing.T, row row) {
-		r := newRig(t, before)
+		r := newEnv(t, before)
 		r.east.loses("/leases/") // where there is no Lease, the wall is probed
 		r.kept()
 		r.wanted, r.open = row.wanted, row.open
@@ -127,7 +127,7 @@ func TestFence_OfAnEarlierVersionGoesWhenTheNextOneIsInForce(t *testing.T) {
 		if stays := r.stores(before); stays == row.goes {
 			t.Errorf("the earlier one is stored: %v", stays)
 		}
-		r.will(func(r *rig) { r.open, r.answer = nil, nil })
+		r.will(func(r *env) { r.open, r.answer = nil, nil })
 		pass(11 * time.Second)
 		isWanted := slices.ContainsFunc(row.wanted, func(f guard.Fence) bool { return f.Name() == before.Name() })
 		if stays := r.stores(before); stays != isWanted || len(r.events) > 0 {
@@ -146,7 +146,7 @@ func TestFences_OfAPolicyStayWhileItIsInvalid(t *testing.T) {
 		"one is invalid":  {[]string{"shops"}, []bool{false, true, false}},
 		"all are gone":    {nil, []bool{false, false, false}},
 	}, func(t *testing.T, row row) {
-		r := newRig(t, jobs("carts", "once"), jobs("shops", "once"), jobs("tills", "once"))
+		r := newEnv(t, jobs("carts", "once"), jobs("shops", "once"), jobs("tills", "once"))
 		r.kept()
 		wanted := r.wanted
 		r.wanted, r.broken = nil, row.invalid
@@ -182,14 +182,14 @@ func TestNamespace_GoesFromOneFenceToTheNext(t *testing.T) {
 		shops.Spec.Namespaces.Names = []string{"shop"}
 		shops.Spec.Fencing = &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}
 		tills, lost := jobs("tills", "once"), guard.Fences(us, shops, []string{"shop"})[0]
-		r := newRig(t, guard.Fences(us, shops, nil)...)
+		r := newEnv(t, guard.Fences(us, shops, nil)...)
 		if !row.leased {
 			r.east.loses("/leases/")
 		}
 		r.kept()
 		defer r.runs(r.keep)()
 		r.answers(row.answer, "tills")
-		r.will(func(r *rig) {
+		r.will(func(r *env) {
 			if r.wanted = []guard.Fence{lost, tills}; row.open {
 				r.open = tills.Names()
 			}
@@ -200,7 +200,7 @@ func TestNamespace_GoesFromOneFenceToTheNext(t *testing.T) {
 			t.Errorf("the earlier fence rejects: %v, want %v", fenced(), row.stays)
 		}
 		r.answers(nil)
-		r.will(func(r *rig) { r.open = nil })
+		r.will(func(r *env) { r.open = nil })
 		pass(11 * time.Second)
 		if err := r.Unfenced(tills, "shop"); err != nil || fenced() || len(r.events) > 0 {
 			t.Errorf("the next fence is missing: %v; the earlier one rejects: %v; events are %q", err, fenced(), r.events)
@@ -219,7 +219,7 @@ func TestFence_ElsewhereFollowsTheLabel(t *testing.T) {
 	}, func(t *testing.T, row row) {
 		lock := stock
 		lock.Namespace = "ci"
-		r := newRig(t, fences("shops", v1alpha1.Fencing{
+		r := newEnv(t, fences("shops", v1alpha1.Fencing{
 			Schedules: &metav1.LabelSelector{}, LeaderElectionLocks: []v1alpha1.LockFence{lock},
 			Writes: []v1alpha1.WriteFence{{
 				ServiceAccounts: []v1alpha1.FencedServiceAccount{{Namespace: "ci", Name: "deployer"}},
@@ -269,13 +269,13 @@ func TestFences_OfAFarMemberAreInForceInTime(t *testing.T) {
 			l.Name = fmt.Sprintf("stock-%d", i)
 			locks.LeaderElectionLocks = append(locks.LeaderElectionLocks, l)
 		}
-		r := newRig(t, append(guard.Fences(us, many, nil), fences("locks", locks)...)...)
+		r := newEnv(t, append(guard.Fences(us, many, nil), fences("locks", locks)...)...)
 		r.east.namespaces = namespaces
-		r.east.takes = func(req *http.Request) (time.Duration, error) {
+		r.east.takes = func(req *http.Request) time.Duration {
 			if strings.Contains(req.URL.Path, "/many-0/") {
-				return 3120 * time.Millisecond, nil
+				return 3120 * time.Millisecond
 			}
-			return 120 * time.Millisecond, nil
+			return 120 * time.Millisecond
 		}
 		defer r.runs(r.keep)()
 		pass(4 * time.Second)
@@ -297,7 +297,7 @@ func TestFence_ThatIsInstalledBySeveralTriesIsNotReportedAsEdited(t *testing.T) 
 	rows(t, map[string]string{
 		"its wall": "wall", "its gate": "gate", "the anchor": guard.AnchorName, "its bindings": "bindings",
 	}, func(t *testing.T, first string) {
-		r := newRig(t, allJobs)
+		r := newEnv(t, allJobs)
 		r.answer = func(req *http.Request) *metav1.Status {
 			if req.Method == http.MethodPost && time.Since(r.start) < keepEvery &&
 				strings.Contains(req.URL.Path, "admission") && strings.Contains(req.URL.Path+string(bodyOf(req)), first) {

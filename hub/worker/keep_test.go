@@ -20,20 +20,20 @@ import (
 
 func TestKeeper_WritesWhereItsHubServesTheFleet(t *testing.T) {
 	type row struct {
-		change          func(*rig)
+		change          func(*env)
 		guarded, fenced bool
 	}
 	rows(t, map[string]row{
-		"it serves the fleet":            {func(*rig) {}, true, true},
-		"another installation serves it": {func(r *rig) { r.by = them }, false, false},
-		"another replica may write":      {func(r *rig) { r.standby = true }, false, false},
-		"the seal is not known":          {func(r *rig) { r.by, r.unsealed = "", true }, false, false},
-		"the member takes no part":       {func(r *rig) { r.is("east", takesNoPart) }, false, false},
-		"the member has moved":           {func(r *rig) { r.is("east", moves) }, false, false},
-		"no policy has fences":           {func(r *rig) { r.wanted = nil }, true, false},
-		"the fence of a policy warns":    {func(r *rig) { r.wanted = []guard.Fence{warning} }, true, true},
+		"it serves the fleet":            {func(*env) {}, true, true},
+		"another installation serves it": {func(r *env) { r.by = them }, false, false},
+		"another replica may write":      {func(r *env) { r.standby = true }, false, false},
+		"the seal is not known":          {func(r *env) { r.by, r.unsealed = "", true }, false, false},
+		"the member takes no part":       {func(r *env) { r.is("east", takesNoPart) }, false, false},
+		"the member has moved":           {func(r *env) { r.is("east", moves) }, false, false},
+		"no policy has fences":           {func(r *env) { r.wanted = nil }, true, false},
+		"the fence of a policy warns":    {func(r *env) { r.wanted = []guard.Fence{warning} }, true, true},
 	}, func(t *testing.T, row row) {
-		r := newRig(t, allJobs)
+		r := newEnv(t, allJobs)
 		r.reads()
 		row.change(r)
 		defer r.runs(r.keep)()
@@ -51,20 +51,20 @@ func TestKeeper_WritesWhereItsHubServesTheFleet(t *testing.T) {
 func TestWorker_WritesNothingOnceItsHubMayNotWrite(t *testing.T) {
 	type row struct {
 		wanted []guard.Fence // and in force
-		change func(*rig)
+		change func(*env)
 		first  string // the write during which the right is lost
 	}
 	once := []guard.Fence{jobs("shops", "once")}
 	const policy, binding = "POST /validatingadmissionpolicies", "POST /validatingadmissionpolicybindings"
 	rows(t, map[string]row{
-		"the guard is installed":   {nil, func(r *rig) { r.east.loses(guard.Name) }, policy},
-		"its binding is installed": {nil, func(r *rig) { r.east.loses(guard.Name) }, binding},
-		"a fence is restored":      {once, func(r *rig) { r.east.loses("policies/shops.fleet") }, policy},
-		"a fence is replaced": {once, func(r *rig) { r.wanted = []guard.Fence{jobs("shops", "twice")} },
+		"the guard is installed":   {nil, func(r *env) { r.east.loses(guard.Name) }, policy},
+		"its binding is installed": {nil, func(r *env) { r.east.loses(guard.Name) }, binding},
+		"a fence is restored":      {once, func(r *env) { r.east.loses("policies/shops.fleet") }, policy},
+		"a fence is replaced": {once, func(r *env) { r.wanted = []guard.Fence{jobs("shops", "twice")} },
 			"DELETE /validatingadmissionpolicybindings"},
-		"CronJobs are woken": {[]guard.Fence{allJobs}, func(r *rig) { r.cronJobs("bill", "till") }, "PATCH /cronjobs"},
+		"CronJobs are woken": {[]guard.Fence{allJobs}, func(r *env) { r.cronJobs("bill", "till") }, "PATCH /cronjobs"},
 	}, func(t *testing.T, row row) {
-		r := newRig(t, row.wanted...)
+		r := newEnv(t, row.wanted...)
 		r.kept()
 		row.change(r)
 		method, resource, _ := strings.Cut(row.first, " ")
@@ -105,17 +105,17 @@ func TestUnguarded_ReturnsWhatTheMemberAnswers(t *testing.T) {
 		"the member is silent":                  {internal, internal, ErrUnchecked, nil},
 		"the member does not answer the probes": {nil, internal, ErrUnchecked, nil},
 	}, func(t *testing.T, row row) {
-		r := newRig(t)
+		r := newEnv(t)
 		r.look, r.try = row.look, row.try
 		end := r.runs(r.keep)
 		pass(5 * time.Second)
 		if end(); !same(r.Unguarded(), row.want) {
 			t.Errorf("the guard: %v, want %v", r.Unguarded(), row.want)
 		}
-		r = newRig(t)
+		r = newEnv(t)
 		r.kept()
 		defer r.runs(r.keep)()
-		r.will(func(r *rig) { r.look, r.try = row.look, row.try })
+		r.will(func(r *env) { r.look, r.try = row.look, row.try })
 		pass(guard.VerifyEvery + guard.IdleEvery)
 		if !same(r.Unguarded(), row.later) {
 			t.Errorf("later the guard: %v, want %v", r.Unguarded(), row.later)
@@ -137,7 +137,7 @@ func TestKeeper_RequestsToAMemberInOrder(t *testing.T) {
 			every(guard.VerifyEvery, 120*time.Second)},
 		"without a fence": {nil, every(guard.IdleEvery, 120*time.Second), nil},
 	}, func(t *testing.T, row row) {
-		r := newRig(t, row.wanted...)
+		r := newEnv(t, row.wanted...)
 		r.kept()
 		r.keeper.Forget()
 		writes := r.east.version
@@ -158,28 +158,28 @@ func TestKeeper_RequestsToAMemberInOrder(t *testing.T) {
 
 func TestFence_ThatOthersChangeIsRestoredInASecond(t *testing.T) {
 	type row struct {
-		change   func(*rig)
+		change   func(*env)
 		reported bool
 	}
 	gate := "bindings/" + allJobs.Name()
 	actions := func(o *unstructured.Unstructured) map[string]any { return o.Object["spec"].(map[string]any) }
 	rows(t, map[string]row{
-		"its wall is deleted":      {func(r *rig) { r.east.loses("wall") }, true},
-		"its bindings are deleted": {func(r *rig) { r.east.loses("bindings/shops.fleet") }, true},
-		"everything is deleted":    {func(r *rig) { r.east.loses("shops.fleet") }, true},
-		"the anchor is deleted":    {func(r *rig) { r.east.loses(guard.AnchorName) }, false},
-		"the guard is deleted":     {func(r *rig) { r.east.loses(guard.Name) }, false},
-		"its gate loses its labels": {func(r *rig) {
+		"its wall is deleted":      {func(r *env) { r.east.loses("wall") }, true},
+		"its bindings are deleted": {func(r *env) { r.east.loses("bindings/shops.fleet") }, true},
+		"everything is deleted":    {func(r *env) { r.east.loses("shops.fleet") }, true},
+		"the anchor is deleted":    {func(r *env) { r.east.loses(guard.AnchorName) }, false},
+		"the guard is deleted":     {func(r *env) { r.east.loses(guard.Name) }, false},
+		"its gate loses its labels": {func(r *env) {
 			r.east.alters("policies/"+allJobs.Name(), func(o *unstructured.Unstructured) { o.SetLabels(nil) })
 		}, true},
-		"its gate only audits": {func(r *rig) {
+		"its gate only audits": {func(r *env) {
 			r.east.alters(gate, func(o *unstructured.Unstructured) {
 				actions(o)["validationActions"] = []any{"Audit"}
 				o.SetGeneration(o.GetGeneration() + 1)
 			})
 		}, true},
 	}, func(t *testing.T, row row) {
-		r := newRig(t, allJobs)
+		r := newEnv(t, allJobs)
 		r.kept()
 		stored := len(r.east.holds("admission"))
 		before, err := r.FencedSince(allJobs, "shop")
@@ -209,11 +209,11 @@ func TestFence_ThatOthersChangeIsRestoredInASecond(t *testing.T) {
 
 func TestFencedSince_StartsAgainWhenAProbeWasAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, allJobs)
+		r := newEnv(t, allJobs)
 		defer r.runs(r.keep)()
 		pass(2 * time.Second)
 		first, err := r.FencedSince(allJobs, "shop")
-		if err != nil || first < rigStart.Boot || first > rigStart.Boot+2*time.Second {
+		if err != nil || first < testStart.Boot || first > testStart.Boot+2*time.Second {
 			t.Fatalf("in force since %v, %v", first, err)
 		}
 		pass(2 * guard.VerifyEvery)
@@ -221,13 +221,13 @@ func TestFencedSince_StartsAgainWhenAProbeWasAccepted(t *testing.T) {
 			t.Errorf("then in force since %v, %v, want %v", since, err, first)
 		}
 		r.enqueued()
-		r.will(func(r *rig) { r.open = []string{"gate", "wall"} })
+		r.will(func(r *env) { r.open = []string{"gate", "wall"} })
 		pass(guard.VerifyEvery)
 		_, err = r.FencedSince(allJobs, "shop")
 		if !errors.Is(err, guard.ErrNotEnforced) || !slices.Contains(r.enqueued(), "") {
 			t.Errorf("while a probe is accepted: %v", err)
 		}
-		r.will(func(r *rig) { r.open = nil })
+		r.will(func(r *env) { r.open = nil })
 		pass(2 * time.Second)
 		since, err := r.FencedSince(allJobs, "shop")
 		if err != nil || since <= first || !slices.Contains(r.enqueued(), "") {
@@ -237,7 +237,7 @@ func TestFencedSince_StartsAgainWhenAProbeWasAccepted(t *testing.T) {
 }
 
 // restarts replaces the worker by one that knows nothing.
-func (r *rig) restarts() {
+func (r *env) restarts() {
 	r.Worker = New(r.Options)
 	r.forget()
 }
@@ -245,11 +245,11 @@ func (r *rig) restarts() {
 // Every namespace has a gate or a wall at any time. A gate is where there is a Lease, and the wall excludes where the
 // gate was seen to reject.
 func TestFence_HasAGateOrAWall(t *testing.T) {
-	led := func(r *rig) { r.has(eastLease(20)) }
-	unled := func(r *rig) { r.east.loses("/leases/") }
-	lost := func(r *rig) { r.east.namespaces = nil }
+	led := func(r *env) { r.has(eastLease(20)) }
+	unled := func(r *env) { r.east.loses("/leases/") }
+	lost := func(r *env) { r.east.namespaces = nil }
 	type row struct {
-		before, change func(*rig)
+		before, change func(*env)
 		open           []string
 		gate, wall     string // what they cover, and exclude; "-": not stored
 		err            error
@@ -263,10 +263,10 @@ func TestFence_HasAGateOrAWall(t *testing.T) {
 		"a new Lease, the gate does not":    {unled, led, []string{"gate"}, "shop", "/", nil},
 		"a lost Lease":                      {led, unled, nil, "shop", "/shop", nil},
 		"a lost namespace":                  {led, lost, nil, "-", "/", guard.ErrNotEnforced},
-		"a restarted hub":                   {led, (*rig).restarts, nil, "shop", "/shop", nil},
-		"a restarted hub, a lost Lease":     {led, func(r *rig) { unled(r); r.restarts() }, nil, "shop", "/shop", nil},
+		"a restarted hub":                   {led, (*env).restarts, nil, "shop", "/shop", nil},
+		"a restarted hub, a lost Lease":     {led, func(r *env) { unled(r); r.restarts() }, nil, "shop", "/shop", nil},
 	}, func(t *testing.T, row row) {
-		r := newRig(t, allJobs)
+		r := newEnv(t, allJobs)
 		row.before(r)
 		if row.change != nil {
 			r.kept()
@@ -289,16 +289,16 @@ func TestFence_HasAGateOrAWall(t *testing.T) {
 func TestUnfenced_KnowsAStoredFenceBeforeItIsChecked(t *testing.T) {
 	once := jobs("shops", "once")
 	type row struct {
-		change func(*rig)
+		change func(*env)
 		stored bool
 	}
 	rows(t, map[string]row{
-		"it is stored":               {func(*rig) {}, true},
-		"the gate's policy is gone":  {func(r *rig) { r.east.loses("policies/" + once.Name()) }, false},
-		"the wall's binding is gone": {func(r *rig) { r.east.loses("bindings/" + once.Names()[1]) }, false},
-		"another version is stored":  {func(r *rig) { r.wanted = []guard.Fence{jobs("shops", "twice")} }, false},
+		"it is stored":               {func(*env) {}, true},
+		"the gate's policy is gone":  {func(r *env) { r.east.loses("policies/" + once.Name()) }, false},
+		"the wall's binding is gone": {func(r *env) { r.east.loses("bindings/" + once.Names()[1]) }, false},
+		"another version is stored":  {func(r *env) { r.wanted = []guard.Fence{jobs("shops", "twice")} }, false},
 	}, func(t *testing.T, row row) {
-		r := newRig(t, once)
+		r := newEnv(t, once)
 		r.kept()
 		r.restarts()
 		row.change(r)
@@ -316,8 +316,8 @@ func TestUnfenced_KnowsAStoredFenceBeforeItIsChecked(t *testing.T) {
 
 // What cannot be read may have changed or not. As if it were empty, everything would be removed.
 func TestFences_StayWhileTheirPoliciesOrNamespacesCannotBeRead(t *testing.T) {
-	uncached := func(leases bool) func(*rig) {
-		return func(r *rig) {
+	uncached := func(leases bool) func(*env) {
+		return func(r *env) {
 			r.east.uncached = func(list client.ObjectList) error {
 				if _, is := list.(*coordinationv1.LeaseList); is == leases {
 					return errRefused
@@ -326,11 +326,11 @@ func TestFences_StayWhileTheirPoliciesOrNamespacesCannotBeRead(t *testing.T) {
 			}
 		}
 	}
-	rows(t, map[string]func(*rig){
-		"the policies": func(r *rig) { r.unread = errRefused }, "the namespaces": uncached(false),
+	rows(t, map[string]func(*env){
+		"the policies": func(r *env) { r.unread = errRefused }, "the namespaces": uncached(false),
 		"the Leases": uncached(true),
-	}, func(t *testing.T, lose func(*rig)) {
-		r := newRig(t, allJobs)
+	}, func(t *testing.T, lose func(*env)) {
+		r := newEnv(t, allJobs)
 		r.kept()
 		writes := r.east.version
 		lose(r)
@@ -344,7 +344,7 @@ func TestFences_StayWhileTheirPoliciesOrNamespacesCannotBeRead(t *testing.T) {
 
 func TestRemove_LeavesFencesOfOtherHubsAndFleets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, allJobs)
+		r := newEnv(t, allJobs)
 		r.kept()
 		ours := r.east.holds("shops.fleet")
 		for _, p := range ours {

@@ -26,8 +26,8 @@ func TestLeave_RemovesTheGuardAndForgetsTheMember(t *testing.T) {
 	second, another := eastLease(20), of("another", eastLease(20))
 	second.Name = "second"
 	// to answers lists of what the guard consists of, or all requests about it.
-	to := func(lists bool, status *metav1.Status) func(*rig) {
-		return func(r *rig) {
+	to := func(lists bool, status *metav1.Status) func(*env) {
+		return func(r *env) {
 			r.answer = func(req *http.Request) *metav1.Status {
 				if strings.Contains(req.URL.Path, "admission") && (!lists || req.URL.Query().Get("labelSelector") != "") {
 					return status
@@ -36,29 +36,29 @@ func TestLeave_RemovesTheGuardAndForgetsTheMember(t *testing.T) {
 			}
 		}
 	}
-	unread := func(r *rig) { r.publisher = publish.New(publish.Options{}) }
+	unread := func(r *env) { r.publisher = publish.New(publish.Options{}) }
 	type row struct {
 		leases    []lease.Content
-		change    func(*rig)
+		change    func(*env)
 		removed   bool // the guard
 		known     bool // the member, to the fleet
 		unchecked bool // whether the guard and the fences are in force
 	}
 	rows(t, map[string]row{
-		"no Lease is left":               {nil, func(*rig) {}, true, false, true},
+		"no Lease is left":               {nil, func(*env) {}, true, false, true},
 		"the guard cannot be removed":    {nil, to(false, forbidden), false, true, true},
 		"the fences cannot be listed":    {nil, to(true, internal), false, true, true},
 		"the fences may not be listed":   {nil, to(true, forbidden), true, false, true},
 		"the member was not read yet":    {nil, unread, false, true, false},
-		"the replica is a standby":       {nil, func(r *rig) { r.standby = true }, false, true, false},
-		"another installation serves":    {nil, func(r *rig) { r.by = them }, false, true, false},
-		"a Lease of this hub is left":    {[]lease.Content{eastLease(20)}, func(*rig) {}, false, true, false},
-		"a Lease of another hub is left": {[]lease.Content{another}, func(*rig) {}, false, false, false},
-		"Leases of both are left":        {[]lease.Content{another, second}, func(*rig) {}, false, true, false},
-		"it moved to another hub":        {nil, func(r *rig) { r.is("east", moves) }, false, false, false},
-		"the fleet does not know it":     {nil, func(r *rig) { r.Forget(eastKey) }, false, false, false},
+		"the replica is a standby":       {nil, func(r *env) { r.standby = true }, false, true, false},
+		"another installation serves":    {nil, func(r *env) { r.by = them }, false, true, false},
+		"a Lease of this hub is left":    {[]lease.Content{eastLease(20)}, func(*env) {}, false, true, false},
+		"a Lease of another hub is left": {[]lease.Content{another}, func(*env) {}, false, false, false},
+		"Leases of both are left":        {[]lease.Content{another, second}, func(*env) {}, false, true, false},
+		"it moved to another hub":        {nil, func(r *env) { r.is("east", moves) }, false, false, false},
+		"the fleet does not know it":     {nil, func(r *env) { r.Forget(eastKey) }, false, false, false},
 	}, func(t *testing.T, row row) {
-		r := newRig(t, allJobs)
+		r := newEnv(t, allJobs)
 		r.kept()
 		r.east.loses("/leases/")
 		r.has(row.leases...)
@@ -96,7 +96,7 @@ func TestLeaving_ClustersThatMoveOrTakeNoPart(t *testing.T) {
 		"one takes no part":                 {takesNoPart, nothing, []string{"east"}},
 		"one is gone":                       {nothing, goes, []string{"west"}},
 	}, func(t *testing.T, row row) {
-		r := newRig(t)
+		r := newEnv(t)
 		r.is("east", row.east)
 		r.is("west", row.west)
 		south := fleet.Key{Fleet: "fleet2", Name: "south"}
@@ -117,19 +117,19 @@ func TestLeaving_ClustersThatMoveOrTakeNoPart(t *testing.T) {
 func TestRelinquish_ForgetsTheMemberWithTheLastOfItsFleet(t *testing.T) {
 	type row struct {
 		lease  lease.Content
-		change func(*rig)
+		change func(*env)
 		known  bool
 	}
 	another := of("another", eastLease(20))
 	rows(t, map[string]row{
-		"all are gone": {another, func(*rig) {}, false},
-		"another Cluster is left": {another, func(r *rig) {
+		"all are gone": {another, func(*env) {}, false},
+		"another Cluster is left": {another, func(r *env) {
 			r.is("west", func(m *fleet.Member) { m.Gone = false })
 		}, true},
-		"the records are not relinquished": {another, func(r *rig) { r.records = errRefused }, true},
-		"its Lease is not relinquished":    {eastLease(20), func(*rig) {}, true},
+		"the records are not relinquished": {another, func(r *env) { r.records = errRefused }, true},
+		"its Lease is not relinquished":    {eastLease(20), func(*env) {}, true},
 	}, func(t *testing.T, row row) {
-		r := newRig(t)
+		r := newEnv(t)
 		r.has(row.lease)
 		r.reads()
 		r.is("east", func(m *fleet.Member) { moves(m); goes(m) })

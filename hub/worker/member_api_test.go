@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/url"
 	"path"
 	"slices"
 	"strconv"
@@ -51,8 +50,7 @@ type memberAPI struct {
 	uncached   func(client.ObjectList) error // that the cache cannot list
 	// intercept answers a request instead, unless it returns nil.
 	intercept func(*http.Request) *metav1.Status
-	// takes is how long an answer takes, if it is not nil, or why none comes.
-	takes func(*http.Request) (time.Duration, error)
+	takes     func(*http.Request) time.Duration // how long an answer takes, if it is not nil
 }
 
 func newMemberAPI() *memberAPI {
@@ -156,12 +154,8 @@ func (a *memberAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if a.takes != nil {
-		takes, err := a.takes(req)
-		if err != nil {
-			return nil, err
-		}
 		select {
-		case <-time.After(takes):
+		case <-time.After(a.takes(req)):
 		case <-req.Context().Done():
 			return nil, req.Context().Err()
 		}
@@ -195,7 +189,6 @@ func (a *memberAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 		return answer(http.StatusOK, body)
 	case req.Method == http.MethodGet && kinds[path.Base(p)] != "":
 		list := a.list(p, query.Get("labelSelector"), query.Get("fieldSelector"))
-		page(list, query)
 		if strings.Contains(req.Header.Get("Accept"), "as=PartialObjectMetadataList") {
 			list["apiVersion"], list["kind"] = "meta.k8s.io/v1", "PartialObjectMetadataList"
 		}
@@ -259,7 +252,7 @@ var kinds = map[string]string{
 	"validatingadmissionpolicybindings": "ValidatingAdmissionPolicyBindingList",
 }
 
-// list lists a resource in all namespaces, or in that of the path.
+// list lists a resource by name, in all namespaces or in that of the path.
 func (a *memberAPI) list(p, selector, field string) map[string]any {
 	items := []any{}
 	chosen, err := labels.Parse(selector)
@@ -271,7 +264,8 @@ func (a *memberAPI) list(p, selector, field string) map[string]any {
 		panic(err)
 	}
 	everywhere := !strings.Contains(p, "/namespaces/")
-	for in, o := range a.stored {
+	for _, in := range slices.Sorted(maps.Keys(a.stored)) {
+		o := a.stored[in]
 		if (strings.HasPrefix(in, p+"/") || everywhere && strings.Contains(in, "/"+path.Base(p)+"/")) &&
 			chosen.Matches(labels.Set(o.GetLabels())) &&
 			these.Matches(fields.Set{"metadata.name": o.GetName(), "metadata.namespace": o.GetNamespace()}) {
@@ -286,21 +280,6 @@ func (a *memberAPI) list(p, selector, field string) map[string]any {
 		"apiVersion": version, "kind": kinds[path.Base(p)],
 		"metadata": map[string]any{"resourceVersion": strconv.Itoa(a.version)}, "items": items,
 	}
-}
-
-// page leaves the items of a list that a request asks for.
-func page(list map[string]any, query url.Values) {
-	limit, err := strconv.Atoi(query.Get("limit"))
-	if err != nil {
-		return
-	}
-	items, metadata := list["items"].([]any), list["metadata"].(map[string]any)
-	slices.SortFunc(items, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
-	from, _ := strconv.Atoi(query.Get("continue"))
-	if from+limit < len(items) {
-		metadata["continue"] = strconv.Itoa(from + limit)
-	}
-	list["items"] = items[from:min(from+limit, len(items))]
 }
 
 // sends sends an event to the watches of registrations, and does not wait for those that have ended.

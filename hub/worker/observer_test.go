@@ -23,14 +23,14 @@ type account = v1alpha1.FencedServiceAccount
 var builder = account{Namespace: "ci", Name: "builder"}
 
 // hasAccount stores the service account builder in namespace ci.
-func (r *rig) hasAccount() {
+func (r *env) hasAccount() {
 	meta := metav1.ObjectMeta{Namespace: "ci", Name: "builder"}
 	r.east.store("/api/v1", "serviceaccounts", &corev1.ServiceAccount{ObjectMeta: meta})
 }
 
 // heldBy is the lock's Lease. Its holder renewed it some seconds after the start, by a clock of its own.
 func heldBy(holder string, renewed int) *coordinationv1.Lease {
-	at := metav1.NewMicroTime(rigStart.Wall.Add(time.Duration(renewed) * time.Second))
+	at := metav1.NewMicroTime(testStart.Wall.Add(time.Duration(renewed) * time.Second))
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: stock.Namespace, Name: stock.Name},
 		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &at},
@@ -38,7 +38,7 @@ func heldBy(holder string, renewed int) *coordinationv1.Lease {
 }
 
 // renews has an elector renew the lock for a while.
-func (r *rig) renews(d time.Duration) {
+func (r *env) renews(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); pass(5 * time.Second) {
 		r.east.store("/apis/coordination.k8s.io/v1", "leases", heldBy("a", int(time.Since(r.start)/time.Second)))
 	}
@@ -51,17 +51,17 @@ const (
 	wakeCronJob = "PATCH http://east/apis/batch/v1/namespaces/shop/cronjobs/bill/status"
 )
 
-// observed is a rig that fences a lock, an account and Jobs. All of them are there.
-func observed(t *testing.T) *rig {
+// observed is a env that fences a lock, an account and Jobs. All of them are there.
+func observed(t *testing.T) *env {
 	t.Helper()
-	r := newRig(t, slices.Concat([]guard.Fence{stockLock, allJobs}, writesBy(builder))...)
+	r := newEnv(t, slices.Concat([]guard.Fence{stockLock, allJobs}, writesBy(builder))...)
 	r.hasAccount()
 	r.cronJobs("bill")
 	return r
 }
 
 // reports expects these states of the lock and the account, and how often they enqueued the policies' statuses.
-func (r *rig) reports(lock LockState, account AccountState, statuses int) {
+func (r *env) reports(lock LockState, account AccountState, statuses int) {
 	r.t.Helper()
 	if l, a := r.LockOf(stockLock), r.AccountOf(builder); l != lock || a != account || r.statuses != statuses {
 		r.t.Errorf("states %d and %d after %d changes, want %d and %d after %d", l, a, r.statuses, lock, account, statuses)
@@ -70,11 +70,11 @@ func (r *rig) reports(lock LockState, account AccountState, statuses int) {
 
 func TestObserver_WorksWhereTheMemberLeads(t *testing.T) {
 	type row struct {
-		change   func(*rig)
+		change   func(*env)
 		accounts AccountState
 	}
-	shows := func(change func(*lease.Content)) func(*rig) {
-		return func(r *rig) {
+	shows := func(change func(*lease.Content)) func(*env) {
+		return func(r *env) {
 			c := eastLease(21)
 			change(&c)
 			r.has(c)
@@ -89,21 +89,21 @@ func TestObserver_WorksWhereTheMemberLeads(t *testing.T) {
 		"the term has not begun": {shows(func(c *lease.Content) {
 			c.AcquireTime = c.AcquireTime.Add(time.Minute)
 		}), AccountFound},
-		"an unfenced namespace": {func(r *rig) {
+		"an unfenced namespace": {func(r *env) {
 			r.east.shows(func(a *memberAPI) { a.namespaces = map[string]map[string]string{"bank": nil} })
 			shows(func(c *lease.Content) { c.Namespace = "bank" })(r)
 		}, AccountFound},
-		"another Lease": {func(r *rig) {
+		"another Lease": {func(r *env) {
 			r.east.loses("/leases/")
 			shows(func(c *lease.Content) { c.Name = "another" })(r)
 		}, AccountFound},
-		"the namespace is gone": {func(r *rig) {
+		"the namespace is gone": {func(r *env) {
 			r.east.shows(func(a *memberAPI) { a.namespaces = nil })
 		}, AccountFound},
-		"no policy has fences":           {func(r *rig) { r.will(func(r *rig) { r.wanted = nil }) }, AccountUnseen},
-		"the member takes no part":       {func(r *rig) { r.is("east", takesNoPart) }, AccountUnseen},
-		"another installation serves it": {func(r *rig) { r.will(func(r *rig) { r.by = them }) }, AccountUnseen},
-		"another replica may write":      {func(r *rig) { r.will(func(r *rig) { r.standby = true }) }, AccountUnseen},
+		"no policy has fences":           {func(r *env) { r.will(func(r *env) { r.wanted = nil }) }, AccountUnseen},
+		"the member takes no part":       {func(r *env) { r.is("east", takesNoPart) }, AccountUnseen},
+		"another installation serves it": {func(r *env) { r.will(func(r *env) { r.by = them }) }, AccountUnseen},
+		"another replica may write":      {func(r *env) { r.will(func(r *env) { r.standby = true }) }, AccountUnseen},
 	}, func(t *testing.T, row row) {
 		r := observed(t)
 		row.change(r)
@@ -129,12 +129,12 @@ func TestObserver_WorksWhereTheMemberLeads(t *testing.T) {
 
 // What cannot be read may have changed or not. What was woken is not woken again.
 func TestObserver_KeepsWhatItSawWhileTheTermIsNotKnown(t *testing.T) {
-	rows(t, map[string]func(r *rig, err error){
-		"the policies": func(r *rig, err error) { r.will(func(r *rig) { r.unread = err }) },
-		"the cache": func(r *rig, err error) {
+	rows(t, map[string]func(r *env, err error){
+		"the policies": func(r *env, err error) { r.will(func(r *env) { r.unread = err }) },
+		"the cache": func(r *env, err error) {
 			r.east.shows(func(a *memberAPI) { a.uncached = func(client.ObjectList) error { return err } })
 		},
-	}, func(t *testing.T, lose func(*rig, error)) {
+	}, func(t *testing.T, lose func(*env, error)) {
 		r := observed(t)
 		defer r.observes()()
 		r.renews(20 * time.Second)
@@ -186,13 +186,13 @@ func TestLockState_ByRenewals(t *testing.T) {
 		"read again after a long silence": {[]at{{0, nil}, {10, held}, {600, heldBy("a", 598)}}, LockHeld, 660},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := lockLook{since: rigStart.Boot}
+			l := lockLook{since: testStart.Boot}
 			for _, read := range test.reads {
-				now := rigStart.Boot + time.Duration(read.seconds)*time.Second
+				now := testStart.Boot + time.Duration(read.seconds)*time.Second
 				l.next = now + lockEvery
 				l = l.after(now, read.lock, 2*time.Minute)
 			}
-			if next := l.next - rigStart.Boot; l.state != test.want || next != time.Duration(test.next)*time.Second {
+			if next := l.next - testStart.Boot; l.state != test.want || next != time.Duration(test.next)*time.Second {
 				t.Errorf("state %d and next read at %v, want %d at %d s", l.state, next, test.want, test.next)
 			}
 		})
@@ -217,7 +217,7 @@ func TestObserver_StatesByAnswers(t *testing.T) {
 		"the member is silent":            {internal, builder, false, LockUnseen, AccountUnseen},
 		"the member rejects":              {forbidden, builder, false, LockUnseen, AccountUnseen},
 	}, func(t *testing.T, row row) {
-		r := newRig(t, slices.Concat([]guard.Fence{stockLock}, writesBy(row.account, row.account), writesBy(row.account))...)
+		r := newEnv(t, slices.Concat([]guard.Fence{stockLock}, writesBy(row.account, row.account), writesBy(row.account))...)
 		r.hasAccount()
 		r.answer = func(*http.Request) *metav1.Status { return row.answer }
 		defer r.observes()()
@@ -251,7 +251,7 @@ func TestObserver_StatesByAnswers(t *testing.T) {
 		if r.statuses != states {
 			t.Errorf("statuses were enqueued %d times, want %d", r.statuses, states)
 		}
-		r.will(func(r *rig) { r.answer = func(*http.Request) *metav1.Status { return internal } })
+		r.will(func(r *env) { r.answer = func(*http.Request) *metav1.Status { return internal } })
 		pass(accountEvery)
 		if lock, found := r.LockOf(stockLock), r.AccountOf(row.account); lock != row.lock || found != row.found {
 			t.Errorf("while it is silent, the states are %d and %d", lock, found)
@@ -261,8 +261,8 @@ func TestObserver_StatesByAnswers(t *testing.T) {
 
 func TestObserver_EndsTheReadsOfATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, append(writesBy(builder), stockLock)...)
-		r.east.takes = func(*http.Request) (time.Duration, error) { return time.Hour, nil }
+		r := newEnv(t, append(writesBy(builder), stockLock)...)
+		r.east.takes = func(*http.Request) time.Duration { return time.Hour }
 		began := time.Now()
 		if r.observe(t.Context()); time.Since(began) != readTimeout {
 			t.Errorf("a turn takes %v, want %v", time.Since(began), readTimeout)

@@ -27,7 +27,7 @@ func newRegistration(name string, namespaces ...string) *coordinationv1.Lease {
 		TypeMeta:   metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "pods", Name: name, UID: types.UID("uid of " + name), ResourceVersion: "2"},
 	}
-	writes(l, lease.Registration{Identity: name, Account: "a", Namespaces: namespaces, Confirmed: rigStart.Wall})
+	writes(l, lease.Registration{Identity: name, Account: "a", Namespaces: namespaces, Confirmed: testStart.Wall})
 	return l
 }
 
@@ -39,7 +39,7 @@ func writes(l *coordinationv1.Lease, r lease.Registration) {
 }
 
 // watches has the worker watch the registrations in east.
-func (r *rig) watches() (end func()) {
+func (r *env) watches() (end func()) {
 	r.t.Helper()
 	end = r.readers.watch(r.t.Context(), r.reads())
 	pass(10 * time.Second)
@@ -62,16 +62,16 @@ func (nowhere) GetConfig() *rest.Config { return &rest.Config{Host: "http://[::1
 
 func TestReaders_ThatCannotBeWatchedCostNoWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newEnv(t)
 		r.readers.Cluster = nowhere{r.east}
 		r.watches()()
 	})
 }
 
 // revoking has the term of shop in east revoked in a member where one reader has registered, and has not released it.
-func revoking(t *testing.T) (r *rig, reader *coordinationv1.Lease, released func() bool, end func()) {
+func revoking(t *testing.T) (r *env, reader *coordinationv1.Lease, released func() bool, end func()) {
 	t.Helper()
-	r = newRig(t)
+	r = newEnv(t)
 	r.has(eastLease(20))
 	end = r.watches()
 	p := r.Publisher()
@@ -147,7 +147,7 @@ func TestReaders_AreCountedAndRecorded(t *testing.T) {
 	delete(half.Annotations, v1alpha1.ReaderAccountAnnotation)
 	moved := newRegistration("shopper", "ledger")
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newEnv(t)
 		r.east.store("/apis/coordination.k8s.io/v1", "leases", newRegistration("old"))
 		end := r.runs(func(ctx context.Context) {
 			defer r.readers.watch(ctx, r.reads())()
@@ -198,7 +198,7 @@ func TestReaders_AreCountedAndRecorded(t *testing.T) {
 // Tenants register as many as they like. The hub keeps a bounded number, and records no others.
 func TestReaders_ThatAreTooManyAreNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newEnv(t)
 		for n := range publish.MaxRegistrations {
 			r.readers.seen(newRegistration(fmt.Sprint(n), "shop"), true)
 		}
@@ -240,7 +240,7 @@ func TestReaders_WatchThatShowsTooManyRests(t *testing.T) {
 		"one more":               {publish.MaxRegistrations + 1, false, true},
 		"one more of an account": {501, true, true},
 	}, func(t *testing.T, row row) {
-		r := newRig(t)
+		r := newEnv(t)
 		for n := range row.stored {
 			r.east.store("/apis/coordination.k8s.io/v1", "leases", ofAccount(n, n/500))
 		}
@@ -272,7 +272,7 @@ func TestReaders_WatchThatShowsTooManyRests(t *testing.T) {
 // What the management cluster stores does not grow with what tenants write.
 func TestReaders_ThatComeAndGoCostFewWritesOnTheHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newEnv(t)
 		defer r.watches()()
 		comeAndGo := func(namespace string) {
 			r.readers.seen(newRegistration("fickle", namespace), false)

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"cmp"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,40 +13,38 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
 
-	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/guard"
 )
 
 const (
 	// never stands for no time in a status.
 	never = -100 * time.Hour
-	// atStart is the start of the rig: a status has whole seconds.
+	// atStart is the start of the test: a status has whole seconds.
 	atStart = time.Nanosecond
 )
 
 // cronJob stores one in namespace shop, which was created and scheduled last at these offsets from the start.
-func (r *rig) cronJob(name, label string, created, last time.Duration) {
+func (r *env) cronJob(name, label string, created, last time.Duration) {
 	o := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "shop", Name: name, CreationTimestamp: metav1.NewTime(rigStart.Wall.Add(created)),
+		Namespace: "shop", Name: name, CreationTimestamp: metav1.NewTime(testStart.Wall.Add(created)),
 	}}
 	o.Spec.JobTemplate.Labels = map[string]string{"run": label}
 	if last != never {
-		o.Status.LastScheduleTime = &metav1.Time{Time: rigStart.Wall.Add(last)}
+		o.Status.LastScheduleTime = &metav1.Time{Time: testStart.Wall.Add(last)}
 	}
 	r.east.store("/apis/batch/v1", "cronjobs", o)
 }
 
 // cronJobs stores some that were created an hour before the start, and have run just then.
-func (r *rig) cronJobs(names ...string) {
+func (r *env) cronJobs(names ...string) {
 	for _, name := range names {
 		r.cronJob(name, "once", -time.Hour, -time.Hour)
 	}
 }
 
 // scheduled returns when a CronJob was scheduled last.
-func (r *rig) scheduled(name string) (last time.Duration) {
+func (r *env) scheduled(name string) (last time.Duration) {
 	var o batchv1.CronJob
 	r.east.shows(func(a *memberAPI) {
 		stored := a.stored["/apis/batch/v1/namespaces/shop/cronjobs/"+name]
@@ -58,7 +55,7 @@ func (r *rig) scheduled(name string) (last time.Duration) {
 	if o.Status.LastScheduleTime == nil {
 		return never
 	}
-	return o.Status.LastScheduleTime.Sub(rigStart.Wall)
+	return o.Status.LastScheduleTime.Sub(testStart.Wall)
 }
 
 // An API server that does not show the term yet rejects a tick of it, and the controller backs off. So a CronJob is
@@ -95,10 +92,10 @@ func TestObserver_WakesACronJobByItsStatus(t *testing.T) {
 		"20 lists fail":              {answer: unavailable, fails: 20, want: unwoken},
 		"a list is rejected":         {answer: forbidden, fails: 1, want: unwoken},
 	}, func(t *testing.T, row row) {
-		r := newRig(t, jobs("shops", "once"))
+		r := newEnv(t, jobs("shops", "once"))
 		pass(row.began)
 		c := eastLease(20)
-		c.AcquireTime, c.RenewTime = rigStart.Wall.Add(row.began), rigStart.Wall.Add(row.began)
+		c.AcquireTime, c.RenewTime = testStart.Wall.Add(row.began), testStart.Wall.Add(row.began)
 		r.has(c)
 		created, last, label := cmp.Or(row.youth, -time.Hour), cmp.Or(row.last, never), "once"
 		if row.unfenced {
@@ -148,7 +145,7 @@ func TestObserver_WakesTheOtherCronJobs(t *testing.T) {
 		"the member forbids it":  {forbidden, false, 1},
 		"the member is silent":   {internal, false, wakeTries},
 	}, func(t *testing.T, row row) {
-		r := newRig(t, allJobs)
+		r := newEnv(t, allJobs)
 		var logged []string
 		r.observer.Log = funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{})
 		r.cronJobs("bill", "till")
@@ -170,52 +167,14 @@ func TestObserver_WakesTheOtherCronJobs(t *testing.T) {
 	})
 }
 
-func TestObserver_WakesMoreCronJobsThanAPageHas(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, allJobs)
-		var names []string
-		for i := range 2*cronJobsPage + 15 {
-			names = append(names, fmt.Sprintf("bill-%d", i))
-		}
-		r.cronJobs(names...)
-		r.observe(t.Context())
-		for _, name := range names {
-			if r.scheduled(name) == -time.Hour {
-				t.Errorf("%s is not woken", name)
-			}
-		}
-	})
-}
-
-// Tenants fill CronJobs. What is too large is not read again.
-func TestObserver_LeavesCronJobsThatAreTooLarge(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, allJobs)
-		r.east.takes = func(req *http.Request) (time.Duration, error) {
-			if strings.HasSuffix(req.URL.Path, "/cronjobs") {
-				return 0, fmt.Errorf("%w: an object has 5 MB", transport.ErrTooLarge)
-			}
-			return 0, nil
-		}
-		reads := 0
-		cronJobs := r.observer.CronJobs
-		r.observer.CronJobs = func() batchclient.CronJobsGetter { reads++; return cronJobs() }
-		end := r.observes()
-		pass(10 * time.Second)
-		if end(); reads != 1 {
-			t.Errorf("they are read %d times", reads)
-		}
-	})
-}
-
 func TestObserver_WakesForEnforcedSchedulesOnly(t *testing.T) {
 	odd := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "run", Operator: "Like"}}}
-	rows(t, map[string]func(*rig){
-		"a fence that warns": func(r *rig) { r.wanted = []guard.Fence{warning} },
-		"a fence of writes":  func(r *rig) { r.wanted = writesBy(builder) },
-		"no term":            func(r *rig) { r.wanted = []guard.Fence{allJobs}; r.east.loses("/leases/") },
-	}, func(t *testing.T, change func(*rig)) {
-		r := newRig(t, allJobs)
+	rows(t, map[string]func(*env){
+		"a fence that warns": func(r *env) { r.wanted = []guard.Fence{warning} },
+		"a fence of writes":  func(r *env) { r.wanted = writesBy(builder) },
+		"no term":            func(r *env) { r.wanted = []guard.Fence{allJobs}; r.east.loses("/leases/") },
+	}, func(t *testing.T, change func(*env)) {
+		r := newEnv(t, allJobs)
 		r.cronJobs("bill")
 		change(r)
 		end := r.observes()
@@ -223,7 +182,7 @@ func TestObserver_WakesForEnforcedSchedulesOnly(t *testing.T) {
 		if end(); len(r.at("cronjobs")) > 0 {
 			t.Errorf("CronJobs are read at %v", r.at("cronjobs"))
 		}
-		if err := r.observer.wakeCronJobs(t.Context(), "shop", odd, rigStart.Wall); err == nil || len(r.at("cronjobs")) > 0 {
+		if err := r.observer.wakeCronJobs(t.Context(), "shop", odd, testStart.Wall); err == nil || len(r.at("cronjobs")) > 0 {
 			t.Errorf("an invalid selector: %v", err)
 		}
 	})
@@ -232,7 +191,7 @@ func TestObserver_WakesForEnforcedSchedulesOnly(t *testing.T) {
 // Another worker of the same member may begin as soon as this one has returned.
 func TestRun_ReturnsWhenNoRequestIsInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, allJobs)
+		r := newEnv(t, allJobs)
 		r.reading = make(chan struct{})
 		returned := make(chan struct{})
 		end := r.runs(r.Run)

@@ -49,14 +49,14 @@ func TestReport_ObservesWhatARequestShows(t *testing.T) {
 		"another error":       {errors.New("lost"), silence(false, "lost")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			answered := lease.Reading{Wall: rigStart.Wall, Boot: rigStart.Boot + time.Second}
+			answered := lease.Reading{Wall: testStart.Wall, Boot: testStart.Boot + time.Second}
 			for write, kind := range map[bool]health.Kind{false: health.Read, true: health.Write} {
 				var got []health.Observation
-				Report(func(o health.Observation) { got = append(got, o) }, write, rigStart, answered, test.err)
+				Report(func(o health.Observation) { got = append(got, o) }, write, testStart, answered, test.err)
 				var want []health.Observation
 				if test.want != nil {
 					o := *test.want
-					o.Kind, o.At, o.Took = kind, rigStart, time.Second
+					o.Kind, o.At, o.Took = kind, testStart, time.Second
 					want = append(want, o)
 				}
 				if !slices.Equal(got, want) {
@@ -80,7 +80,7 @@ func TestRun_BeginsWhereItsHubServesTheFleet(t *testing.T) {
 		"another installation serves the fleet": {them, false, false},
 		"this replica is a standby":             {"", true, false},
 	}, func(t *testing.T, row row) {
-		r, h := newRig(t), &handlers{}
+		r, h := newEnv(t), &handlers{}
 		r.by, r.standby, r.Cluster = row.by, row.standby, handled{r.east, h}
 		end := r.runs(r.Run)
 		pass(time.Second)
@@ -88,7 +88,7 @@ func TestRun_BeginsWhereItsHubServesTheFleet(t *testing.T) {
 			(len(r.east.holds("/")) > 0) != begins {
 			t.Errorf("it begins: %v, want %v; stored: %q", begins, row.begins, r.east.holds("/"))
 		}
-		r.will(func(r *rig) { r.by, r.standby = "", false })
+		r.will(func(r *env) { r.by, r.standby = "", false })
 		pass(ServeRetry)
 		if r.Publisher() == nil {
 			t.Error("it does not begin later")
@@ -96,7 +96,7 @@ func TestRun_BeginsWhereItsHubServesTheFleet(t *testing.T) {
 		if end(); h.ResourceEventHandler != nil || !r.Publisher().Queue.ShuttingDown() {
 			t.Error("it goes on after the end")
 		}
-		r = newRig(t)
+		r = newEnv(t)
 		r.by = them
 		r.runs(r.Run)() // ends, although it never began
 	})
@@ -112,7 +112,7 @@ func managedLease(namespace string) *coordinationv1.Lease {
 
 func TestRun_ReadsTheMemberAndWatchesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newEnv(t)
 		if r.Publisher() != nil || !errors.Is(r.Unguarded(), ErrUnchecked) {
 			t.Error("something is known before it begins")
 		}
@@ -134,7 +134,7 @@ func TestRun_ReadsTheMemberAndWatchesIt(t *testing.T) {
 // The publisher asks for the right to write before each promise, and reports requests to the member's health.
 func TestPublisher_WritesForItsHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
+		r := newEnv(t)
 		defer r.runs(r.Run)()
 		leads := func(ns string) (written bool) {
 			r.Publisher().Assign(types.NamespacedName{Namespace: ns, Name: "leasecast"},
@@ -152,7 +152,7 @@ func TestPublisher_WritesForItsHub(t *testing.T) {
 		if p := r.Promises.Get(types.NamespacedName{Namespace: "fleet", Name: "shop"}); p.Epoch != 20 {
 			t.Errorf("promised: %+v", p)
 		}
-		r.will(func(r *rig) { r.by = them })
+		r.will(func(r *env) { r.by = them })
 		if leads("till") {
 			t.Error("a Lease was written for a fleet that another installation serves")
 		}
@@ -202,7 +202,7 @@ func (h *handlers) RemoveEventHandler(toolscache.ResourceEventHandlerRegistratio
 
 func TestWatchLeases_PassesEventsToThePublisher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, h := newRig(t), &handlers{}
+		r, h := newEnv(t), &handlers{}
 		p := r.reads()
 		r.Cluster = handled{r.east, h}
 		if _, err := r.watchLeases(t.Context(), p); err != nil {
@@ -229,11 +229,11 @@ func TestWatchLeases_PassesEventsToThePublisher(t *testing.T) {
 }
 
 func TestRun_LeavesAMemberWhoseLeasesCannotBeWatched(t *testing.T) {
-	rows(t, map[string]func(*rig){
-		"the cache has no Leases":     func(r *rig) { r.east.informers.Error = errRefused },
-		"the handler cannot be added": func(r *rig) { r.Cluster = handled{r.east, &handlers{refuses: errRefused}} },
-	}, func(t *testing.T, change func(*rig)) {
-		r := newRig(t)
+	rows(t, map[string]func(*env){
+		"the cache has no Leases":     func(r *env) { r.east.informers.Error = errRefused },
+		"the handler cannot be added": func(r *env) { r.Cluster = handled{r.east, &handlers{refuses: errRefused}} },
+	}, func(t *testing.T, change func(*env)) {
+		r := newEnv(t)
 		change(r)
 		r.Run(t.Context())
 		if held := r.east.holds("/"); len(held) > 0 || r.Publisher() != nil {
@@ -246,18 +246,18 @@ func unwatched(m *fleet.Member) { m.Problem.Reason = reason.Unwatched }
 
 func TestReadUnwatched_ListsLeasesWhileTheirWatchesDoNotLast(t *testing.T) {
 	type row struct {
-		change func(*rig)
+		change func(*env)
 		want   []time.Duration
 	}
 	rows(t, map[string]row{
-		"the watches last":        {func(*rig) {}, nil},
-		"the watches do not last": {func(r *rig) { r.is("east", unwatched) }, every(readEvery, 3*readEvery)},
-		"another problem": {func(r *rig) {
+		"the watches last":        {func(*env) {}, nil},
+		"the watches do not last": {func(r *env) { r.is("east", unwatched) }, every(readEvery, 3*readEvery)},
+		"another problem": {func(r *env) {
 			r.is("east", func(m *fleet.Member) { m.Problem.Reason = reason.Unreachable })
 		}, nil},
-		"the member is not known": {func(r *rig) { r.is("east", unwatched); r.Forget(eastKey) }, nil},
+		"the member is not known": {func(r *env) { r.is("east", unwatched); r.Forget(eastKey) }, nil},
 	}, func(t *testing.T, row row) {
-		r := newRig(t)
+		r := newEnv(t)
 		p := r.reads()
 		row.change(r)
 		r.forget()

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"os"
 	"sync"
 	"syscall"
 	"testing"
@@ -35,12 +36,18 @@ func each[T any](t *testing.T, rows map[string]T, f func(t *testing.T, row T)) {
 }
 
 // leaseOf is a Lease as the hub writes it now.
-func leaseOf(now lease.Reading, holder string, epoch int64, duration time.Duration) (*coordinationv1.Lease, error) {
+func leaseOf(
+	t testing.TB, now lease.Reading, holder string, epoch int64, duration time.Duration,
+) *coordinationv1.Lease {
+	t.Helper()
 	l := &coordinationv1.Lease{}
-	return l, wire.Write(lease.Content{
+	if err := wire.Write(lease.Content{
 		Term:      lease.Term{Holder: holder, Epoch: epoch, AcquireTime: now.Wall, RenewTime: now.Wall, Duration: duration},
 		Namespace: ns, Name: v1alpha1.DefaultLeaseName, Cluster: us, ClusterUID: "uid", Hub: "hub", Skew: time.Second,
-	}, "", l)
+	}, "", l); err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 // testGate is a gate in a bubble, with groups that are no processes.
@@ -53,22 +60,24 @@ type testGate struct {
 	exit  int
 	err   error
 
+	signals chan os.Signal
+
 	mu      sync.Mutex
 	started []*fakeGroup
 	starts  func() error // if set, a start calls it first
 }
 
 // newTestGate starts a gate. Its terms have the clock of a gate that is paused, without the pauses.
-func newTestGate(t *testing.T, o Options) *testGate {
-	g := &testGate{t: t, ended: make(chan struct{})}
-	switch c := o.Clock.(type) {
-	case *pausing:
-		g.clock = c.Bubble
-	default:
+func newTestGate(t *testing.T, paused *pausing, stopAhead time.Duration) *testGate {
+	g := &testGate{t: t, ended: make(chan struct{}), signals: make(chan os.Signal)}
+	o := Options{Namespace: ns, StopAhead: stopAhead, Signals: g.signals, Logger: logr.Discard()}
+	if paused != nil {
+		g.clock, o.Clock = paused.Bubble, paused
+	} else {
 		g.clock = clocktest.NewBubble(clocktest.Start)
 		o.Clock = g.clock
 	}
-	g.Terms, o.Namespace, o.Logger = fed.New(g.clock, time.Second), ns, logr.Discard()
+	g.Terms = fed.New(g.clock, time.Second)
 	g.runner = newRunner(g.Terms, o, func(until instant, _ int64) (group, error) {
 		if g.starts != nil {
 			if err := g.starts(); err != nil {
@@ -97,11 +106,7 @@ func newTestGate(t *testing.T, o Options) *testGate {
 // lease observes a Lease of now.
 func (g *testGate) lease(holder string, epoch int64) {
 	g.t.Helper()
-	l, err := leaseOf(g.clock.Now(), holder, epoch, d)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	g.Observe(l)
+	g.Observe(leaseOf(g.t, g.clock.Now(), holder, epoch, d))
 }
 
 // runs returns how often the program was started.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"syscall"
 	"testing"
@@ -18,40 +17,31 @@ import (
 )
 
 // The gate checks every 100 ms. SIGKILL at the deadline is exact, and the watchdog has the same deadline.
-func TestWhenTheProgramIsStoppedAndKilled(t *testing.T) {
-	const never = -1
-	const deadline = d - d/10
+func TestRun_StopsAndKillsTheProgram(t *testing.T) {
+	const never, deadline, s = -1, d - d/10, time.Second
+	silence := func(*testGate) { pass(2 * d) }
+	after1s := func(happens func(g *testGate)) func(g *testGate) {
+		return func(g *testGate) { pass(s); happens(g); pass(2 * d) }
+	}
 	type row struct {
 		stopAhead     time.Duration
 		happens       func(g *testGate)
 		asked, killed time.Duration // SIGTERM and SIGKILL, from the first renewTime on
 	}
 	each(t, map[string]row{
-		"by default":        {0, func(*testGate) { pass(2 * d) }, d * 3 / 4, deadline},
-		"stop-ahead":        {time.Second, func(*testGate) { pass(2 * d) }, d - time.Second, d - time.Second/2},
-		"a long stop-ahead": {time.Hour, func(*testGate) { pass(2 * d) }, d * 2 / 3, deadline},
-		"renewed": {
-			0, func(g *testGate) { pass(d / 2); g.lease(us, 1); pass(2 * d) }, d/2 + d*3/4, d/2 + deadline,
-		},
-		"revoked": {
-			0, func(g *testGate) { pass(time.Second); g.lease("", 2); pass(d) }, time.Second, time.Second + d/4,
-		},
-		"the Lease is gone": {
-			0, func(g *testGate) { pass(time.Second); g.Delete(ns, "leasecast"); pass(d) }, time.Second, time.Second + d/4,
-		},
-		"another leads": {0, func(g *testGate) { pass(time.Second); g.lease(them, 2); pass(d) }, never, time.Second},
-		"suspended": {
-			0, func(g *testGate) { pass(time.Second); g.clock.Suspend(time.Hour); pass(d) }, never, time.Hour + time.Second,
-		},
-		"the wall clock steps": {
-			0, func(g *testGate) { pass(time.Second); g.clock.Step(time.Hour); pass(d) }, never, time.Second,
-		},
-		"suspended, and the wall clock steps back": {0, func(g *testGate) {
-			pass(time.Second)
+		"by default":           {0, silence, d * 3 / 4, deadline},
+		"stop-ahead":           {s, silence, d - s, d - s/2},
+		"a long stop-ahead":    {time.Hour, silence, d * 2 / 3, deadline},
+		"renewed":              {0, after1s(func(g *testGate) { g.lease(us, 1) }), s + d*3/4, s + deadline},
+		"revoked":              {0, after1s(func(g *testGate) { g.lease("", 2) }), s, s + d/4},
+		"the Lease is gone":    {0, after1s(func(g *testGate) { g.Delete(ns, "leasecast") }), s, s + d/4},
+		"another leads":        {0, after1s(func(g *testGate) { g.lease(them, 2) }), never, s},
+		"suspended":            {0, after1s(func(g *testGate) { g.clock.Suspend(time.Hour) }), never, time.Hour + s},
+		"the wall clock steps": {0, after1s(func(g *testGate) { g.clock.Step(time.Hour) }), never, s},
+		"suspended, and the wall clock steps back": {0, after1s(func(g *testGate) {
 			g.clock.Suspend(time.Hour)
 			g.clock.Step(-time.Hour)
-			pass(d)
-		}, never, time.Hour + time.Second},
+		}), never, time.Hour + s},
 		"renewed in time": {0, func(g *testGate) {
 			for range 10 {
 				pass(d / 3)
@@ -59,17 +49,11 @@ func TestWhenTheProgramIsStoppedAndKilled(t *testing.T) {
 			}
 		}, never, never},
 		"an edit that promises more is reverted": {0, func(g *testGate) {
-			l, err := leaseOf(g.clock.Now(), us, 1, time.Hour)
-			if err != nil {
-				g.t.Fatal(err)
-			}
-			g.Observe(l)
-			pass(time.Second)
-			g.lease(us, 1)
-			pass(2 * d)
-		}, time.Second + d*3/4, time.Second + deadline},
+			g.Observe(leaseOf(g.t, g.clock.Now(), us, 1, time.Hour))
+			after1s(func(g *testGate) { g.lease(us, 1) })(g)
+		}, s + d*3/4, s + deadline},
 	}, func(t *testing.T, row row) {
-		g := newTestGate(t, Options{StopAhead: row.stopAhead})
+		g := newTestGate(t, nil, row.stopAhead)
 		began := g.clock.Now()
 		g.lease(us, 1)
 		f := g.group()
@@ -110,27 +94,26 @@ func (c *pausing) Now() lease.Reading {
 }
 
 // The gate reads its clock and the rest of its term. Between the two it may be paused.
-func TestWatchdogOfAPausedGateHasNoLateDeadline(t *testing.T) {
-	each(t, map[string]time.Duration{"not paused": 0, "paused for 200 ms": 200 * time.Millisecond},
-		func(t *testing.T, pause time.Duration) {
-			clock := &pausing{clocktest.NewBubble(clocktest.Start), pause}
-			g := newTestGate(t, Options{Clock: clock})
-			deadline := g.clock.Now().Boot + d
-			g.lease(us, 1)
-			for range 5 {
-				pass(look)
-				g.group().set(func(f *fakeGroup) {
-					if f.until.Boot > deadline {
-						t.Errorf("the watchdog kills %v after the deadline", f.until.Boot-deadline)
-					}
-				})
-			}
-		})
+func TestRun_PausedSetsNoLateDeadline(t *testing.T) {
+	pauses := map[string]time.Duration{"not paused": 0, "paused": 200 * time.Millisecond}
+	each(t, pauses, func(t *testing.T, pause time.Duration) {
+		g := newTestGate(t, &pausing{clocktest.NewBubble(clocktest.Start), pause}, 0)
+		deadline := g.clock.Now().Boot + d
+		g.lease(us, 1)
+		for range 5 {
+			pass(look)
+			g.group().set(func(f *fakeGroup) {
+				if f.until.Boot > deadline {
+					t.Errorf("the watchdog kills %v after the deadline", f.until.Boot-deadline)
+				}
+			})
+		}
+	})
 }
 
-func TestProgramRunsOnceInEachTerm(t *testing.T) {
+func TestRun_StartsTheProgramOnceInEachTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newTestGate(t, Options{})
+		g := newTestGate(t, nil, 0)
 		for _, step := range []struct {
 			when    string
 			happens func()
@@ -162,50 +145,45 @@ func TestProgramRunsOnceInEachTerm(t *testing.T) {
 	})
 }
 
-func TestHowTheGateEnds(t *testing.T) {
+func TestRun_Ends(t *testing.T) {
+	killed := func(g *testGate) { g.group().set(func(f *fakeGroup) { f.status = 137 }) }
 	type row struct {
 		leads   bool
-		happens func(g *testGate, signals chan<- os.Signal)
+		happens func(g *testGate)
 		code    int
 		err     error
 	}
 	each(t, map[string]row{
-		"the program exits": {true, func(g *testGate, _ chan<- os.Signal) { g.group().exits(7) }, 7, nil},
-		"a signal, and the program exits": {true, func(g *testGate, signals chan<- os.Signal) {
-			signals <- syscall.SIGTERM
+		"the program exits": {true, func(g *testGate) { g.group().exits(7) }, 7, nil},
+		"a signal, the program exits": {true, func(g *testGate) {
+			g.signals <- syscall.SIGTERM
 			g.group().exits(3)
 		}, 3, nil},
-		"a signal, and no program runs": {
-			false, func(_ *testGate, signals chan<- os.Signal) { signals <- syscall.SIGINT }, 0, nil,
-		},
-		"a signal after the program was killed": {true, func(g *testGate, signals chan<- os.Signal) {
-			g.group().set(func(f *fakeGroup) { f.status = 137 })
+		"a signal, no program runs":     {false, func(g *testGate) { g.signals <- syscall.SIGINT }, 0, nil},
+		"a signal, the term ends first": {true, func(g *testGate) { killed(g); g.signals <- syscall.SIGTERM }, 137, nil},
+		"a signal after the program was killed": {true, func(g *testGate) {
+			killed(g)
 			g.lease(them, 2)
 			synctest.Wait()
-			signals <- syscall.SIGTERM
+			g.signals <- syscall.SIGTERM
 		}, 0, nil},
-		"a signal, and the term ends before the program": {true, func(g *testGate, signals chan<- os.Signal) {
-			g.group().set(func(f *fakeGroup) { f.status = 137 })
-			signals <- syscall.SIGTERM
-		}, 137, nil},
-		"the program cannot be started": {false, func(g *testGate, _ chan<- os.Signal) {
+		"the program cannot be started": {false, func(g *testGate) {
 			g.starts = func() error { return errCannotExec }
 			g.lease(us, 1)
 		}, CannotExec, errCannotExec},
-		"the watchdog gets no renewal": {true, func(g *testGate, _ chan<- os.Signal) {
+		"the watchdog gets no renewal": {true, func(g *testGate) {
 			g.group().set(func(f *fakeGroup) { f.broken = syscall.EPIPE })
 			pass(time.Second)
 			g.lease(us, 1)
 		}, Failed, errUnguarded},
-		"the watchdog ends": {true, func(g *testGate, _ chan<- os.Signal) { close(g.group().left) }, Failed, errUnguarded},
+		"the watchdog ends": {true, func(g *testGate) { close(g.group().left) }, Failed, errUnguarded},
 	}, func(t *testing.T, row row) {
-		signals := make(chan os.Signal)
-		g := newTestGate(t, Options{Signals: signals})
+		g := newTestGate(t, nil, 0)
 		if row.leads {
 			g.lease(us, 1)
 			g.group()
 		}
-		row.happens(g, signals)
+		row.happens(g)
 		select {
 		case <-g.ended:
 		case <-time.After(2 * d):
@@ -221,25 +199,25 @@ func TestHowTheGateEnds(t *testing.T) {
 }
 
 // At its instant the watchdog kills the group and itself. The gate may observe both in any order, and goes on.
-func TestGateOutlivesTheEndOfATerm(t *testing.T) {
+func TestRun_GoesOnAfterATerm(t *testing.T) {
 	const until = d - d/10
 	type row struct {
 		starts  func() error
 		happens func(g *testGate, f *fakeGroup) // f: nil if it was not started
 	}
 	each(t, map[string]row{
-		"during a start": {
-			func() error { pass(until); return errCannotExec }, func(*testGate, *fakeGroup) { pass(until) }},
-		"the watchdog ends first": {nil, func(g *testGate, f *fakeGroup) { g.clock.Step(until); close(f.left) }},
-		"the program ends first":  {nil, func(g *testGate, f *fakeGroup) { g.clock.Step(until); f.exits(137) }},
-		"a renewal comes after it": {nil, func(g *testGate, f *fakeGroup) {
+		"that ends during a start": {func() error { pass(until); return errCannotExec },
+			func(*testGate, *fakeGroup) { pass(until) }},
+		"and the watchdog ends first": {nil, func(g *testGate, f *fakeGroup) { g.clock.Step(until); close(f.left) }},
+		"and the program ends first":  {nil, func(g *testGate, f *fakeGroup) { g.clock.Step(until); f.exits(137) }},
+		"and a renewal comes after it": {nil, func(g *testGate, f *fakeGroup) {
 			f.set(func(f *fakeGroup) { f.broken = syscall.EPIPE })
 			g.clock.Step(until)
 			g.lease(us, 1)
 			pass(look)
 		}},
 	}, func(t *testing.T, row row) {
-		g := newTestGate(t, Options{})
+		g := newTestGate(t, nil, 0)
 		g.starts = row.starts
 		g.lease(us, 1)
 		f, before := g.group(), g.runs()
@@ -259,15 +237,14 @@ func TestGateOutlivesTheEndOfATerm(t *testing.T) {
 	})
 }
 
-func TestSignalsArePassedOn(t *testing.T) {
+func TestRun_PassesSignalsOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		signals := make(chan os.Signal)
-		g := newTestGate(t, Options{Signals: signals})
+		g := newTestGate(t, nil, 0)
 		g.lease(us, 1)
 		synctest.Wait()
 		want := []syscall.Signal{syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2}
 		for _, s := range want {
-			signals <- s
+			g.signals <- s
 		}
 		g.group().set(func(f *fakeGroup) {
 			if !slices.Equal(f.signals, want) {
@@ -277,22 +254,21 @@ func TestSignalsArePassedOn(t *testing.T) {
 	})
 }
 
-func TestAnswerOfLeader(t *testing.T) {
+func TestHandler_AnswersWhoLeads(t *testing.T) {
+	const ok, unavailable = http.StatusOK, http.StatusServiceUnavailable
+	const almost = membertest.Duration - time.Microsecond
+	leads := Answer{Leads: true, Leader: "here.fake", Epoch: 1, RemainingMilliseconds: 14_000}
+	over, follows := Answer{Leader: "here.fake", Epoch: 1}, Answer{Leader: "other.fake", Epoch: 1}
 	for name, row := range map[string]struct {
 		happens func(f *membertest.Fake)
 		status  int
 		want    Answer
 	}{
-		"no Lease": {func(*membertest.Fake) {}, http.StatusServiceUnavailable, Answer{}},
-		"a leader": {func(f *membertest.Fake) { f.Promote(ns); f.Advance(time.Second) }, http.StatusOK, leaderAnswer},
-		"a follower": {
-			func(f *membertest.Fake) { f.Demote(ns) }, http.StatusServiceUnavailable, Answer{Leader: "other.fake", Epoch: 1},
-		},
-		"it ran out": {func(f *membertest.Fake) { f.Promote(ns); f.Expire() }, http.StatusServiceUnavailable, ranOutAnswer},
-		"less than a millisecond is left": {func(f *membertest.Fake) {
-			f.Promote(ns)
-			f.Advance(membertest.Duration - time.Microsecond)
-		}, http.StatusServiceUnavailable, ranOutAnswer},
+		"no Lease":               {func(*membertest.Fake) {}, unavailable, Answer{}},
+		"a leader":               {func(f *membertest.Fake) { f.Promote(ns); f.Advance(time.Second) }, ok, leads},
+		"a follower":             {func(f *membertest.Fake) { f.Demote(ns) }, unavailable, follows},
+		"it ran out":             {func(f *membertest.Fake) { f.Promote(ns); f.Expire() }, unavailable, over},
+		"less than 1 ms is left": {func(f *membertest.Fake) { f.Promote(ns); f.Advance(almost) }, unavailable, over},
 	} {
 		f := membertest.New()
 		row.happens(f)
@@ -307,8 +283,3 @@ func TestAnswerOfLeader(t *testing.T) {
 		}
 	}
 }
-
-var (
-	leaderAnswer = Answer{Leads: true, Leader: "here.fake", Epoch: 1, RemainingMilliseconds: 14_000}
-	ranOutAnswer = Answer{Leader: "here.fake", Epoch: 1}
-)

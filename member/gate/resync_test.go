@@ -5,17 +5,29 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/member"
@@ -23,230 +35,204 @@ import (
 	"github.com/leasecast/leasecast/member/membertest"
 )
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-func newQueue() queue {
-	return workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
-}
-
-// drain returns the names that are queued, sorted, once all that is due has happened.
-func drain(q queue) []string {
-	synctest.Wait()
-	names := []string{}
-	for q.Len() > 0 {
-		req, _ := q.Get()
-		names = append(names, req.String())
-		q.Done(req)
-	}
-	slices.Sort(names)
-	return names
-}
-
-func object(namespace, name string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-}
-
-// start runs a Resync for ConfigMaps until the test is over.
-func start(t *testing.T, m member.Leader, r client.Reader) (q queue, stop func()) {
-	t.Helper()
-	q = newQueue()
-	ctx, cancel := context.WithCancel(context.Background())
-	if err := gate.NewResync(m, r, &corev1.ConfigMap{}).Start(ctx, q); err != nil {
-		t.Fatal(err)
-	}
-	return q, func() { cancel(); synctest.Wait(); q.ShutDown() }
-}
-
-func TestResyncEnqueuesEverythingOfThePromotedNamespace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := membertest.New()
-		c := fake.NewClientBuilder().WithObjects(object(ns, "a"), object(ns, "b"), object("other", "c")).Build()
-		q, stop := start(t, f, c)
-		defer stop()
-		expect := func(when string, want ...string) {
-			t.Helper()
-			if got := drain(q); !slices.Equal(got, want) {
-				t.Errorf("%s: enqueued %q, want %q", when, got, want)
-			}
-		}
-		expect("at first", []string{}...)
-		f.Promote(ns)
-		expect("promoted", "shop/a", "shop/b")
-		f.Renew(ns)
-		expect("renewed", []string{}...)
-		f.Demote(ns)
-		expect("demoted", []string{}...)
-		f.Promote(ns)
-		expect("promoted again", "shop/a", "shop/b")
-		f.Promote(ns)
-		expect("in a new term", "shop/a", "shop/b")
-		f.Expire()
-		f.Renew(ns)
-		expect("after a gap", "shop/a", "shop/b")
-	})
-}
-
-func TestResyncEnqueuesWhatIsLedWhenItStarts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := membertest.New()
-		f.Promote(ns)
-		f.Demote("other")
-		q, stop := start(t, f, fake.NewClientBuilder().WithObjects(object(ns, "a"), object("other", "c")).Build())
-		defer stop()
-		if got := drain(q); !slices.Equal(got, []string{"shop/a"}) {
-			t.Errorf("enqueued %q, want shop/a", got)
-		}
-	})
-}
-
-func TestResyncEndsWithItsController(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &counting{Fake: membertest.New()}
-		q, stop := start(t, f, fake.NewClientBuilder().WithObjects(object(ns, "a")).Build())
-		if f.listeners.Load() != 1 {
-			t.Errorf("%d listeners while it runs, want 1", f.listeners.Load())
-		}
-		stop()
-		f.Promote(ns)
-		if got := drain(q); len(got) != 0 || f.listeners.Load() != 0 {
-			t.Errorf("enqueued %q after the end, and left %d listeners", got, f.listeners.Load())
-		}
-	})
-}
-
-// counting knows how many listeners it has.
+// counting counts its listeners, and puts a logger into contexts, as a Member does.
 type counting struct {
 	*membertest.Fake
 	listeners atomic.Int64
+	logger    logr.Logger
 }
 
 func (c *counting) Listen(l member.Listener) (remove func()) {
 	c.listeners.Add(1)
 	inner := c.Fake.Listen(l)
-	return func() {
-		c.listeners.Add(-1)
-		inner()
+	return func() { c.listeners.Add(-1); inner() }
+}
+
+func (c *counting) Context(ctx context.Context, namespace string) (context.Context, context.CancelFunc, error) {
+	work, done, err := c.Fake.Context(ctx, namespace)
+	if err != nil {
+		return nil, nil, err
 	}
+	return logr.NewContext(work, c.logger), done, nil
 }
 
-// failing is a reader whose lists fail until told otherwise.
-type failing struct {
-	client.Reader
-	lists, fails atomic.Int64
-}
-
-func (f *failing) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	if f.lists.Add(1) <= f.fails.Load() {
-		return errors.New("no answer")
-	}
-	return f.Reader.List(ctx, list, opts...)
-}
-
-func TestResyncRepeatsAListThatFails(t *testing.T) {
+func TestResync_EnqueuesTheNamespaceInEachTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := membertest.New()
-		r := &failing{Reader: fake.NewClientBuilder().WithObjects(object(ns, "a")).Build()}
-		r.fails.Store(5)
-		q, stop := start(t, f, r)
-		defer stop()
+		with, lines := logged(context.Background())
+		f, q := &counting{Fake: membertest.New(), logger: logr.FromContextOrDiscard(with)}, newQueue[reconcile.Request]()
 		f.Promote(ns)
-		<-time.After(10 * time.Second)
-		if got := drain(q); !slices.Equal(got, []string{"shop/a"}) || r.lists.Load() != 6 {
-			t.Errorf("enqueued %q in %d lists, want shop/a in 6", got, r.lists.Load())
+		f.Demote("other")
+		stop := startResync(t.Context(), t, forMaps(f), clientWith(object(ns, "a"), object(ns, "b"), object("other", "c")), q)
+		all := []string{"shop/a", "shop/b"}
+		expect(t, q, "led when it starts", all...)
+		if got := lines(); len(got) != 1 || !strings.Contains(got[0], "Resynced after a promotion") {
+			t.Errorf("logged by the Member's logger: %q", got)
+		}
+		for _, step := range []struct {
+			when    string
+			happens func()
+			want    []string
+		}{
+			{"renewed", func() { f.Renew(ns) }, nil},
+			{"demoted", func() { f.Demote(ns) }, nil},
+			{"promoted again", func() { f.Promote(ns) }, all},
+			{"in the next term", func() { f.Promote(ns) }, all},
+			{"after a gap", func() { f.Expire(); f.Renew(ns) }, all},
+		} {
+			step.happens()
+			expect(t, q, step.when, step.want...)
+		}
+		if n := f.listeners.Load(); n != 1 {
+			t.Errorf("%d listeners while it runs, want 1", n)
+		}
+		stop()
+		f.Promote(ns)
+		expect(t, q, "its controller has ended")
+		if n := f.listeners.Load(); n != 0 {
+			t.Errorf("%d listeners are left", n)
 		}
 	})
 }
 
-func TestResyncGivesUpWhenTheTermIsOver(t *testing.T) {
+func TestResync_EnqueuesWhatPassesThePredicates(t *testing.T) {
+	not := func(name string) predicate.Predicate {
+		return predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() != name })
+	}
+	initial := predicate.Funcs{CreateFunc: func(e event.CreateEvent) bool { return e.IsInInitialList }}
+	all := []string{"shop/a", "shop/b", "shop/c"}
+	type row struct {
+		predicates []predicate.Predicate
+		want       []string
+	}
+	each(t, map[string]row{
+		"none":                    {nil, all},
+		"one":                     {[]predicate.Predicate{not("a")}, all[1:]},
+		"two":                     {[]predicate.Predicate{not("a"), not("b")}, all[2:]},
+		"of the list at a start":  {[]predicate.Predicate{initial}, all},
+		"of changes of an object": {[]predicate.Predicate{predicate.GenerationChangedPredicate{}}, all},
+	}, func(t *testing.T, row row) {
+		f, q := membertest.New(), newQueue[reconcile.Request]()
+		c := clientWith(object(ns, "a"), object(ns, "b"), object(ns, "c"), object("other", "d"))
+		startResync(t.Context(), t, forMaps(f, row.predicates...), c, q)
+		for range 2 {
+			f.Promote(ns)
+			expect(t, q, "promoted", row.want...)
+		}
+	})
+}
+
+// testReader calls before in each list, whose number it gets.
+type testReader struct {
+	client.Reader
+	lists  atomic.Int64
+	before func(ctx context.Context, list int64) error
+}
+
+func (r *testReader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if err := r.before(ctx, r.lists.Add(1)); err != nil {
+		return err
+	}
+	return r.Reader.List(ctx, list, opts...)
+}
+
+func TestResync_RepeatsAListUntilItSucceedsOrTheTermEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := membertest.New()
-		r := &failing{Reader: fake.NewClientBuilder().Build()}
-		r.fails.Store(1 << 40)
-		_, stop := start(t, f, r)
-		defer stop()
+		f, q := membertest.New(), newQueue[reconcile.Request]()
+		r := &testReader{Reader: clientWith(object(ns, "a")), before: func(_ context.Context, list int64) error {
+			if list <= 5 {
+				return errBroken
+			}
+			return nil
+		}}
+		startResync(t.Context(), t, forMaps(f), r, q)
 		f.Promote(ns)
 		<-time.After(10 * time.Second)
+		if expect(t, q, "in the end", "shop/a"); r.lists.Load() != 6 {
+			t.Errorf("%d lists, want 6", r.lists.Load())
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		f, r := membertest.New(), &testReader{before: func(context.Context, int64) error { return errBroken }}
+		ctx, lines := logged(t.Context())
+		startResync(ctx, t, forMaps(f), r, newQueue[reconcile.Request]())
+		f.Promote(ns)
+		<-time.After(30 * time.Second)
+		if got := lines(); len(got) != 1 || !strings.Contains(got[0], "Could not list what to resync after a promotion") ||
+			r.lists.Load() < 5 {
+			t.Errorf("in 30 s and %d lists it logs\n%s", r.lists.Load(), strings.Join(got, "\n"))
+		}
+		<-time.After(4*time.Minute + 20*time.Second)
+		if got := lines(); len(got) < 4 || len(got) > 5 {
+			t.Errorf("%d lines in five minutes, want one a minute", len(got))
+		}
 		f.Demote(ns)
 		synctest.Wait()
 		before := r.lists.Load()
-		<-time.After(time.Minute)
-		if after := r.lists.Load(); after != before || before < 2 {
-			t.Errorf("listed %d times while it led and %d times after", before, after-before)
+		if <-time.After(time.Minute); r.lists.Load() != before {
+			t.Errorf("%d lists after the term", r.lists.Load()-before)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) { // as those of a cache that never fills
+		f, r := membertest.New(), &testReader{before: func(ctx context.Context, _ int64) error {
+			<-ctx.Done()
+			return errors.New("timeout: failed waiting for the informer to sync")
+		}}
+		ctx, lines := logged(t.Context())
+		stop := startResync(ctx, t, forMaps(f), r, newQueue[reconcile.Request]())
+		for _, happens := range []func(){func() { f.Promote(ns) }, func() { f.Demote(ns) }, func() { f.Promote(ns) }, stop} {
+			happens()
+			synctest.Wait()
+		}
+		if got := lines(); len(got) > 0 {
+			t.Errorf("lists end with their terms, and it logs %q", got)
 		}
 	})
 }
 
-// No request may be lost to a term that begins while it is being skipped. Each round
-// creates objects and enqueues them once, as their informer would, while a term
-// begins, with several workers; then every one of them must be acted on, with nothing
-// else to wake the controller.
-func TestNoRequestIsLostToAPromotion(t *testing.T) {
-	begins := map[string]func(f *membertest.Fake){
-		"by a promotion":      func(f *membertest.Fake) { f.Demote(ns); f.Promote(ns) },
-		"by a late renewal":   func(f *membertest.Fake) { f.Expire(); f.Renew(ns) },
-		"as the next epoch":   func(f *membertest.Fake) { f.Promote(ns) },
-		"by a repaired Lease": func(f *membertest.Fake) { f.DeleteLease(ns); f.Renew(ns) },
+func TestResync_LogsWhatItListed(t *testing.T) {
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion})
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMapList"), meta.RESTScopeNamespace) // as discovery adds it
+	some, err := cache.New(&rest.Config{}, cache.Options{
+		Scheme: scheme.Scheme, Mapper: mapper, DefaultNamespaces: map[string]cache.Config{"mail": {}, "ledger": {}},
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	for name, begin := range begins {
-		t.Run(name, func(t *testing.T) {
-			const rounds, objects = 200, 4
-			f, cache, q := membertest.New(), &memory{}, newQueue()
-			f.Promote(ns)
-			var acted sync.Map // by name
-			g := gate.NewGate(f, reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-				if ctx.Err() == nil {
-					acted.Store(req.Name, true)
-				}
-				return reconcile.Result{}, nil
-			}))
-			ctx, cancel := context.WithCancel(t.Context())
-			var workers sync.WaitGroup
-			for range 3 {
-				workers.Go(func() { work(ctx, t, q, g) })
-			}
-			defer workers.Wait()
-			defer q.ShutDown()
-			defer cancel()
-			if err := gate.NewResync(f, cache, &corev1.ConfigMap{}).Start(ctx, q); err != nil {
-				t.Fatal(err)
-			}
-			for round := range rounds {
-				cache.clear()
-				var all sync.WaitGroup
-				for i := range objects {
-					all.Go(func() {
-						o := object(ns, fmt.Sprint(round, "-", i))
-						cache.add(o)
-						q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
-					})
-				}
-				all.Go(func() { begin(f) })
-				all.Wait()
-				for _, o := range cache.all() {
-					if !within(10*time.Second, func() bool { _, ok := acted.Load(o.Name); return ok }) {
-						t.Fatalf("round %d: %s was never acted on", round, o.Name)
-					}
-				}
-			}
-		})
+	untyped, partial := &unstructured.Unstructured{}, &metav1.PartialObjectMetadata{}
+	untyped.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	partial.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	const resynced = `"msg"="Resynced after a promotion" "controller"="configmap" "namespace"="shop" "epoch"=1 ` +
+		`"type"="ConfigMap" "objects"=1`
+	const outside = `"level"=0 "msg"="Nothing is resynced after a promotion, because the manager's cache leaves this ` +
+		`namespace out" "controller"="configmap" "namespace"="shop"`
+	c := clientWith(object(ns, "a"))
+	type row struct {
+		of   client.Object
+		r    client.Reader
+		want string
 	}
-}
-
-// within reports whether the condition comes about in time.
-func within(limit time.Duration, condition func() bool) bool {
-	deadline := time.After(limit)
-	for !condition() {
-		select {
-		case <-time.After(100 * time.Microsecond):
-		case <-deadline:
-			return false
+	each(t, map[string]row{
+		"of a type":               {&corev1.ConfigMap{}, c, resynced},
+		"of objects without type": {untyped, c, resynced},
+		"of metadata":             {partial, c, resynced},
+		"outside of the cache":    {&corev1.ConfigMap{}, some, outside},
+	}, func(t *testing.T, row row) {
+		f := membertest.New()
+		ctx, lines := logged(t.Context())
+		b := gate.ControllerManagedBy(manager(), f).For(row.of)
+		startResync(ctx, t, b, row.r, newQueue[reconcile.Request]())
+		f.Promote(ns)
+		<-time.After(time.Minute)
+		if got := lines(); len(got) != 1 || !strings.Contains(got[0], row.want) {
+			t.Errorf("it logs %q, want %s", got, row.want)
 		}
-	}
-	return true
+	})
 }
 
 // work is what a controller's worker does.
-func work(ctx context.Context, t *testing.T, q queue, r reconcile.Reconciler) {
+func work(
+	ctx context.Context, t *testing.T, q workqueue.TypedRateLimitingInterface[reconcile.Request], r reconcile.Reconciler,
+) {
 	for {
 		req, shutdown := q.Get()
 		if shutdown {
@@ -259,6 +245,36 @@ func work(ctx context.Context, t *testing.T, q queue, r reconcile.Reconciler) {
 	}
 }
 
+// A namespace is deleted and created again while its reconciler works. The work ends, and all is reconciled again in
+// the next term, even in the same epoch.
+func TestResync_OfANamespaceThatIsCreatedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, q := membertest.New(), newQueue[reconcile.Request]()
+		stop := startResync(t.Context(), t, forMaps(f), clientWith(object(ns, "a")), q)
+		var causes []string
+		ctx, cancel := context.WithCancel(t.Context())
+		go work(ctx, t, q, newGate(f, func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+			<-ctx.Done()
+			causes = append(causes, context.Cause(ctx).Error())
+			return reconcile.Result{}, nil
+		}))
+		f.Promote(ns)
+		for range 2 {
+			synctest.Wait() // it works
+			f.DeleteLease(ns)
+			synctest.Wait()
+			f.Renew(ns)
+		}
+		synctest.Wait()
+		cancel()
+		stop()
+		gone := "the term is over: namespace shop, epoch 1: its Lease is gone"
+		if want := []string{gone, gone, "context canceled"}; !slices.Equal(causes, want) {
+			t.Errorf("work ended because of %q, want %q", causes, want)
+		}
+	})
+}
+
 // memory is an informer cache.
 type memory struct {
 	client.Reader
@@ -266,25 +282,172 @@ type memory struct {
 	items []corev1.ConfigMap
 }
 
-func (m *memory) add(o *corev1.ConfigMap) {
+func (m *memory) change(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.items = append(m.items, *o)
-}
-
-func (m *memory) clear() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.items = nil
-}
-
-func (m *memory) all() []corev1.ConfigMap {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Clone(m.items)
+	f()
 }
 
 func (m *memory) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	list.(*corev1.ConfigMapList).Items = m.all()
+	m.change(func() { list.(*corev1.ConfigMapList).Items = slices.Clone(m.items) })
 	return nil
+}
+
+// No request may be lost to a term that begins while it is skipped. Each round creates objects and enqueues them once,
+// as their informer would, while a term begins, with several workers. Then every one of them must be acted on, with
+// nothing else to wake the controller.
+func TestResync_LosesNoRequestToAPromotion(t *testing.T) {
+	for name, begin := range map[string]func(f *membertest.Fake){
+		"by a promotion":      func(f *membertest.Fake) { f.Demote(ns); f.Promote(ns) },
+		"by a late renewal":   func(f *membertest.Fake) { f.Expire(); f.Renew(ns) },
+		"as the next epoch":   func(f *membertest.Fake) { f.Promote(ns) },
+		"by a repaired Lease": func(f *membertest.Fake) { f.DeleteLease(ns); f.Renew(ns) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			const rounds, objects = 200, 4
+			f, c, q := membertest.New(), &memory{}, newQueue[reconcile.Request]()
+			f.Promote(ns)
+			var acted sync.Map // by request
+			g := newGate(f, func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+				if ctx.Err() == nil {
+					acted.Store(req, true)
+				}
+				return reconcile.Result{}, nil
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			var workers sync.WaitGroup
+			for range 3 {
+				workers.Go(func() { work(ctx, t, q, g) })
+			}
+			defer workers.Wait()
+			defer q.ShutDown()
+			defer cancel()
+			s, err := gate.ResyncOf(forMaps(f), c)
+			if err == nil {
+				err = s.Start(ctx, q)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for round := range rounds {
+				c.change(func() { c.items = nil })
+				var all sync.WaitGroup
+				var requests [objects]reconcile.Request
+				for i := range objects {
+					o := object(ns, fmt.Sprint(round, "-", i))
+					requests[i] = reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}
+					all.Go(func() {
+						c.change(func() { c.items = append(c.items, *o) })
+						q.Add(requests[i])
+					})
+				}
+				all.Go(func() { begin(f) })
+				all.Wait()
+				deadline := time.After(10 * time.Second)
+				for _, req := range requests {
+					for _, ok := acted.Load(req); !ok; _, ok = acted.Load(req) {
+						select {
+						case <-time.After(100 * time.Microsecond):
+						case <-deadline:
+							t.Fatalf("%v was never acted on", req)
+						}
+					}
+				}
+			}
+		})
+	}
+}
+
+// Of several namespaces that are promoted at once none waits for another. What happens then comes before both. So it is
+// when the controller has just started, and has enqueued everything itself.
+func TestResync_OfManyNamespacesTakesTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		namespaces := []string{"a", "b", "c", "d", "e"}
+		const objectsEach = 1000
+		f, objects := membertest.New(), []client.Object{}
+		for _, in := range namespaces {
+			for i := range objectsEach {
+				name := "object-" + strings.Repeat("x", i%7) + string(rune('a'+i%26)) + time.Duration(i).String()
+				objects = append(objects, object(in, name))
+			}
+		}
+		q := priorityqueue.New[reconcile.Request]("turns")
+		startResync(t.Context(), t, forMaps(f), clientWith(objects...), q)
+		for _, o := range objects {
+			q.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(handler.LowPriority)},
+				reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+		}
+		for _, in := range namespaces {
+			f.Promote(in)
+			synctest.Wait()
+		}
+		q.Add(request)
+		synctest.Wait()
+		if first, _ := q.Get(); first != request {
+			t.Errorf("%v comes before what happens now", first)
+		}
+		q.Done(request)
+		counts, firsts := map[string]int{}, []string{}
+		for range len(namespaces) * objectsEach {
+			req, _ := q.Get()
+			q.Done(req)
+			if counts[req.Namespace]++; counts[req.Namespace] == 1 {
+				firsts = append(firsts, req.Namespace)
+			}
+			if len(firsts) < len(namespaces) && counts[req.Namespace] > 1 {
+				t.Fatalf("%s has a second turn before %d others had one", req.Namespace, len(namespaces)-len(firsts))
+			}
+		}
+		if !slices.Equal(slices.Sorted(slices.Values(firsts)), namespaces) || counts["a"] != objectsEach {
+			t.Errorf("worked off %v", counts)
+		}
+	})
+}
+
+// A promotion enqueues what a start of the controller would: owners, too, whatever the predicates of For leave out.
+func TestResync_EnqueuesOwners(t *testing.T) {
+	never := predicate.NewPredicateFuncs(func(client.Object) bool { return false })
+	controlled := func(in, name, owner string) client.Object {
+		by := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner, UID: "1", Controller: ptr.To(true)}
+		meta := metav1.ObjectMeta{Namespace: in, Name: name, OwnerReferences: []metav1.OwnerReference{by}}
+		return &corev1.Secret{ObjectMeta: meta}
+	}
+	type row struct {
+		owned []predicate.Predicate
+		want  []string
+	}
+	each(t, map[string]row{
+		"of all owned objects":                {nil, []string{"shop/a", "shop/deleted"}},
+		"of those that pass Owns' predicates": {[]predicate.Predicate{never}, nil},
+	}, func(t *testing.T, row row) {
+		f := membertest.New()
+		q := priorityqueue.New[reconcile.Request]("owners")
+		c := clientWith(object(ns, "a"), controlled(ns, "x", "a"), controlled(ns, "y", "deleted"),
+			controlled("other", "z", "b"), &corev1.Secret{ObjectMeta: object(ns, "ownerless").ObjectMeta})
+		startResync(t.Context(), t, forMaps(f, never).Owns(&corev1.Secret{}, row.owned...), c, q)
+		f.Promote(ns)
+		expect(t, q, "promoted", row.want...)
+	})
+}
+
+// A promotion enqueues what the handlers of all watches do, in its namespace and in no other.
+func TestResync_AsksEveryHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, q := membertest.New(), newQueue[string]()
+		c := clientWith(object(ns, "a"), object("other", "b"), &corev1.Node{ObjectMeta: object("", "n").ObjectMeta})
+		of := func(kind string, namespaces ...string) handler.TypedEventHandler[client.Object, string] {
+			return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) (all []string) {
+				for _, in := range namespaces {
+					all = append(all, in+"/"+kind+"/"+o.GetName())
+				}
+				return all
+			})
+		}
+		b := gate.TypedControllerManagedBy(manager(), f, func(req string) string { return strings.Split(req, "/")[0] }).
+			Watches(&corev1.ConfigMap{}, of("map", ns)).
+			Watches(&corev1.Node{}, of("node", ns, "other"))
+		startResync(t.Context(), t, b, c, q)
+		f.Promote(ns)
+		expect(t, q, "promoted", "shop/map/a", "shop/map/b", "shop/node/n")
+	})
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"slices"
@@ -165,37 +164,25 @@ func readReleased(text string) (map[string]int64, error) {
 	if text == "{}" { // nearly always: this runs for each renewal of each reader
 		return nil, nil
 	}
-	d := json.NewDecoder(strings.NewReader(text))
-	if begin, err := d.Token(); err != nil || begin != json.Delim('{') {
-		return nil, errors.New("is no JSON object")
+	var epochs map[string]*int32 // as many bits as the epoch of a Lease has
+	if err := json.Unmarshal([]byte(text), &epochs); err != nil || epochs == nil {
+		return nil, fmt.Errorf("is no JSON object with epochs of 0 to %d", math.MaxInt32)
 	}
-	var released map[string]int64
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
-			return nil, err
-		}
-		name, _ := key.(string)
+	if len(epochs) == 0 {
+		return nil, nil
+	}
+	released := make(map[string]int64, len(epochs))
+	for name, epoch := range epochs {
 		if err := validNamespace(name); err != nil {
 			return nil, err
 		}
-		var epoch *int32 // as many bits as the epoch of a Lease has
-		if err := d.Decode(&epoch); err != nil || epoch == nil || *epoch < 0 {
+		if epoch == nil || *epoch < 0 {
 			return nil, fmt.Errorf("namespace %s has no epoch of 0 to %d", name, math.MaxInt32)
-		}
-		if _, twice := released[name]; twice {
-			return nil, fmt.Errorf("namespace %s comes twice", name)
-		}
-		if released == nil {
-			released = map[string]int64{}
 		}
 		released[name] = int64(*epoch)
 	}
-	if _, err := d.Token(); err != nil { // the closing brace
-		return nil, err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("has something after its JSON object")
+	if strings.Count(text, ":") != len(epochs) { // no name contains one
+		return nil, errors.New("a namespace comes twice")
 	}
 	return released, nil
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/leasecast/leasecast/e2e/chaos/register"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/lines"
 )
 
@@ -15,24 +16,15 @@ func TestFollowPairsTheLinesOfCalls(t *testing.T) {
 	if calls, err := f.Calls(0); err != nil || len(calls) != 0 {
 		t.Fatalf("before there is a file: %v, %v", calls, err)
 	}
-	file, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := harness.Get(os.Create(path))(t)
 	defer func() { _ = file.Close() }()
 	w := lines.NewWriter(file)
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	must(w.Write(Line{ID: 1, At: 10, Namespace: "shop", Right: &Right{Asked: 1, Told: 2, Left: 3},
+	harness.Must(t, w.Write(Line{ID: 1, At: 10, Namespace: "shop", Right: &Right{Asked: 1, Told: 2, Left: 3},
 		State: register.State{Epoch: 7, Value: "a"}}))
-	must(w.Write(Line{ID: 2, At: 11, Namespace: "shop"}))
-	must(w.Write(Line{ID: 1, At: 20, Result: Refused}))
+	harness.Must(t, w.Write(Line{ID: 2, At: 11, Namespace: "shop"}))
+	harness.Must(t, w.Write(Line{ID: 1, At: 20, Result: Refused}))
 	calls, err := f.Calls(0)
-	must(err)
+	harness.Must(t, err)
 	if len(calls) != 2 || calls[0].Result != Refused || calls[0].Returned != 20 || calls[0].Right.Left != 3 ||
 		calls[0].Value != "a" {
 		t.Fatalf("got %+v", calls)
@@ -41,17 +33,17 @@ func TestFollowPairsTheLinesOfCalls(t *testing.T) {
 		t.Errorf("a call that has not returned: %+v", c)
 	}
 	_, err = file.WriteString(`{"id":2,"at":30,"resu`)
-	must(err)
+	harness.Must(t, err)
 	if calls, err = f.Calls(25); err != nil || len(calls) != 1 || calls[0].Result != Unknown {
 		t.Fatalf("with half a line, and without what had returned: %+v, %v", calls, err)
 	}
 	_, err = file.WriteString(`lt":"ok","epoch":7,"value":"b"}` + "\n")
-	must(err)
+	harness.Must(t, err)
 	if calls, err = f.Calls(25); err != nil || len(calls) != 1 || calls[0].Read != (register.State{Epoch: 7,
 		Value: "b"}) || calls[0].Returned != 30 {
 		t.Fatalf("with the whole line: %+v, %v", calls, err)
 	}
-	must(w.Write(Line{ID: 9, At: 40, Result: OK}))
+	harness.Must(t, w.Write(Line{ID: 9, At: 40, Result: OK}))
 	if _, err := f.Calls(0); err == nil {
 		t.Error("an end without a beginning is no error")
 	}

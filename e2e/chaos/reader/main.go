@@ -12,10 +12,8 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/signal"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
@@ -26,6 +24,7 @@ import (
 	"github.com/leasecast/leasecast/e2e/chaos/history"
 	"github.com/leasecast/leasecast/e2e/chaos/register"
 	"github.com/leasecast/leasecast/e2e/lines"
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/member"
 )
 
@@ -40,22 +39,16 @@ const (
 
 func main() {
 	r := &reader{}
-	var kubeconfig, namespaces, historyFile string
-	var skew time.Duration
-	flag.StringVar(&kubeconfig, "kubeconfig", "", "how to reach the cluster that this reader lives in")
-	flag.StringVar(&namespaces, "namespaces", "", "comma-separated namespaces to act in")
+	kubeconfig := flag.String("kubeconfig", "", "how to reach the cluster that this reader lives in")
+	namespaces := flag.String("namespaces", "", "comma-separated namespaces to act in")
 	flag.StringVar(&r.store.URL, "register", "", "URL of the register")
-	flag.StringVar(&historyFile, "history", "", "file to append the history to")
+	historyFile := flag.String("history", "", "file to append the history to")
 	flag.StringVar(&r.name, "name", "", "what values begin with; no other process has it")
-	flag.DurationVar(&skew, "max-clock-skew", time.Second, "the policy's maxClockSkewMilliseconds")
+	skew := flag.Duration("max-clock-skew", time.Second, "the policy's maxClockSkewMilliseconds")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := r.run(ctx, kubeconfig, historyFile, strings.Split(namespaces, ","), skew)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "reader:", err)
-		os.Exit(1)
-	}
+	must.Run("reader", func(ctx context.Context) {
+		r.run(ctx, *kubeconfig, *historyFile, strings.Split(*namespaces, ","), *skew)
+	})
 }
 
 // reader is the process.
@@ -68,24 +61,14 @@ type reader struct {
 	lastID atomic.Int64
 }
 
-func (r *reader) run(ctx context.Context, kubeconfig, historyFile string, namespaces []string,
-	skew time.Duration) error {
-	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return err
-	}
-	file, err := os.OpenFile(historyFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
+func (r *reader) run(ctx context.Context, kubeconfig, historyFile string, namespaces []string, skew time.Duration) {
+	cfg := must.Get(clientcmd.BuildConfigFromFlags("", kubeconfig))
+	file := must.Get(os.OpenFile(historyFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644))
 	r.tell = lines.NewWriter(file)
 	log := funcr.New(func(_, line string) {
 		fmt.Println(time.Now().UTC().Format(time.RFC3339Nano), line)
 	}, funcr.Options{})
-	r.member, err = member.New(cfg, member.Options{Namespaces: namespaces, MaxClockSkew: skew, Logger: log})
-	if err != nil {
-		return err
-	}
+	r.member = must.Get(member.New(cfg, member.Options{Namespaces: namespaces, MaxClockSkew: skew, Logger: log}))
 	transport := &http.Transport{MaxIdleConnsPerHost: 2 * len(namespaces)}
 	r.store.HTTP = http.Client{Timeout: requestTimeout, Transport: transport}
 	all, ctx := errgroup.WithContext(ctx)
@@ -93,7 +76,7 @@ func (r *reader) run(ctx context.Context, kubeconfig, historyFile string, namesp
 	for _, namespace := range namespaces {
 		all.Go(func() error { return r.act(ctx, namespace) })
 	}
-	return errors.Join(all.Wait(), file.Close())
+	must.Do(errors.Join(all.Wait(), file.Close()))
 }
 
 // act acts in a namespace, again and again, until ctx ends or the history cannot be written.

@@ -8,7 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -120,4 +125,90 @@ func (l *Log) write(line *Line) error {
 	}
 	line.At = l.clock.Now().Boot
 	return l.out.Write(line)
+}
+
+// Writes records, as acts, the writes to Kubernetes that are done in a term. Put it
+// on a client's configuration after member.CapWrites, so that what that refuses lies
+// between the two lines: cfg.Wrap(log.Writes).
+func (l *Log) Writes(next http.RoundTripper) http.RoundTripper { return &recorder{l, next} }
+
+type recorder struct {
+	log  *Log
+	next http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r *recorder) RoundTrip(req *http.Request) (*http.Response, error) {
+	_, gated := member.EpochFrom(req.Context())
+	if !gated || req.Method == http.MethodGet {
+		return r.next.RoundTrip(req)
+	}
+	namespace, name := target(req.URL.Path)
+	after, err := r.log.begin(req.Context(), "write", namespace, name)
+	if err != nil {
+		if req.Body != nil {
+			_ = req.Body.Close() // as a RoundTripper must, also on errors
+		}
+		return nil, err
+	}
+	resp, err := r.next.RoundTrip(req)
+	if err == nil && resp.StatusCode >= http.StatusBadRequest {
+		after(resp.Status)
+	} else {
+		after(result(err))
+	}
+	return resp, err
+}
+
+// WrappedRoundTripper lets the library see member.CapWrites below.
+func (r *recorder) WrappedRoundTripper() http.RoundTripper { return r.next }
+
+// target returns the namespace and the name in a path of the Kubernetes API.
+func target(path string) (namespace, name string) {
+	_, rest, _ := strings.Cut(path, "/namespaces/")
+	parts := strings.Split(rest, "/") // namespace, resource, name, subresource
+	if len(parts) > 2 {
+		name = parts[2]
+	}
+	return parts[0], name
+}
+
+// suffix is that of the names of act logs in a folder.
+const suffix = ".acts"
+
+// Create creates the act log of this process in a shared folder. The process holds a lock on it until it ends: see
+// [Ended].
+func Create(folder string) (*os.File, error) {
+	file, err := os.CreateTemp(folder, ".guestbook-*")
+	if err != nil {
+		return nil, err
+	}
+	// It gets its name when it is locked, so that nobody takes a new log for that of a process that has ended.
+	made := filepath.Join(folder, strings.TrimPrefix(filepath.Base(file.Name()), ".")+suffix)
+	err = errors.Join(file.Chmod(0o644), syscall.Flock(int(file.Fd()), syscall.LOCK_EX), os.Rename(file.Name(), made))
+	if err != nil {
+		return nil, errors.Join(err, file.Close(), os.Remove(file.Name()))
+	}
+	return file, nil
+}
+
+// Logs are the act logs in a folder.
+func Logs(folder string) ([]string, error) { return filepath.Glob(filepath.Join(folder, "*"+suffix)) }
+
+// Ended reports whether the process that made an act log with [Create] has ended, also in a container of this machine.
+func Ended(log string) (bool, error) {
+	file, err := os.Open(log)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = file.Close() }()
+	err = syscall.Flock(int(file.Fd()), syscall.LOCK_SH|syscall.LOCK_NB)
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, syscall.EWOULDBLOCK):
+		return false, nil
+	default:
+		return false, fmt.Errorf("lock of %s: %w", log, err)
+	}
 }

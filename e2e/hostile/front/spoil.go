@@ -2,6 +2,7 @@ package front
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -15,9 +16,9 @@ const (
 	large = 15 << 20
 )
 
-// Spoiler answers each second request of the reads that are chosen with their worst answers, one after the other. The
-// requests between them get to the API server, so that the hub goes on to its next read. Its methods may be called from
-// any goroutine.
+// Spoiler answers requests of the reads that are chosen with their worst answers, one after the other. Each second
+// request gets to the API server, so that the hub goes on to its next read. Of most reads, which come seldom, each is
+// spoilt until all the answers that must be sent were. Its methods may be called from any goroutine.
 type Spoiler struct {
 	reads *Reads
 
@@ -30,15 +31,18 @@ type Spoiler struct {
 // plan is what a read is answered with.
 type plan struct {
 	answers  []answer
-	must     int // so many of the first answers are to be sent: the worst in each encoding, and one that is large
 	requests int
 	sent     int
 }
+
+// must is how many of the first answers are to be sent: the worst one, and an error.
+const must = 2
 
 // answer is one of the worst. Its status is that of HTTP.
 type answer struct {
 	worst.Body
 	status int
+	large  bool
 }
 
 // NewSpoiler makes a spoiler of what was read so far. It is an error if nobody knows how to spoil one of these reads.
@@ -59,30 +63,19 @@ func newPlan(reads *Reads, r Read) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	var first, second, others []answer
+	var objects, others []answer
 	for _, t := range types {
-		first = append(first, answers(http.StatusOK, worst.Bodies(t.GroupVersionKind, t.Go, small))...)
-		second = append(second, answers(http.StatusOK, worst.Bodies(t.GroupVersionKind, t.Go, large))...)
+		objects = append(objects, answers(http.StatusOK, false, worst.Bodies(t.GroupVersionKind, t.Go, small))...)
+		others = append(others, answers(http.StatusOK, true, worst.Bodies(t.GroupVersionKind, t.Go, large))...)
 	}
-	first = append(first, answers(http.StatusForbidden, worst.Errors(small))...)
-	second = append(second, answers(http.StatusInternalServerError, worst.Errors(large))...)
-	p := &plan{}
-	for _, a := range slices.Concat(first, second) {
-		if a.Worst {
-			p.answers = append(p.answers, a)
-		} else {
-			others = append(others, a)
-		}
-	}
-	// The small ones first: the hub may disconnect who sends a large one, and read nothing more for a while.
-	p.must = len(p.answers)/2 + 1
-	p.answers = append(p.answers, others...)
-	return p, nil
+	errs := answers(http.StatusForbidden, false, worst.Errors(small))
+	others = append(others, answers(http.StatusInternalServerError, true, worst.Errors(large))...)
+	return &plan{answers: slices.Concat(objects[:1], errs[:1], objects[1:], errs[1:], others)}, nil
 }
 
-func answers(status int, bodies []worst.Body) (all []answer) {
+func answers(status int, large bool, bodies []worst.Body) (all []answer) {
 	for _, b := range bodies {
-		all = append(all, answer{b, status})
+		all = append(all, answer{b, status, large})
 	}
 	return all
 }
@@ -93,7 +86,7 @@ func (s *Spoiler) Missing() (all []Read) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for r, p := range s.plans {
-		if p.sent < p.must {
+		if p.sent < must {
 			all = append(all, r)
 		}
 	}
@@ -131,26 +124,60 @@ func (s *Spoiler) Act(w http.ResponseWriter, r *http.Request, honest http.Handle
 		honest.ServeHTTP(w, r)
 		return
 	}
+	s.reads.keep(is, r)
 	a, ok := s.next(is)
 	if !ok {
 		honest.ServeHTTP(w, r)
 		return
 	}
-	switch {
-	case is.IsWatch() && a.status == http.StatusOK:
-		w.Header().Set("Content-Type", a.WatchType)
-		_, _ = w.Write(a.Event("ADDED")) // the hub may have hung up
-		return
-	case is.IsWatch():
-		w.Header().Set("Content-Type", a.WatchType)
-		_, _ = w.Write(a.Event("ERROR"))
-		return
-	case is.Writes() && a.status == http.StatusOK:
+	if is.Writes() && a.status == http.StatusOK {
 		honest.ServeHTTP(&nowhere{http.Header{}}, r) // it is written, and only the answer lies
 	}
-	w.Header().Set("Content-Type", a.ContentType)
-	w.WriteHeader(a.status)
-	_, _ = w.Write(a.Object())
+	a.send(w, is)
+}
+
+// send answers a read.
+func (a answer) send(w http.ResponseWriter, r Read) {
+	contentType, status := a.ContentType, a.status
+	if r.IsWatch() {
+		contentType, status = a.WatchType, http.StatusOK
+	}
+	w.Header().Set("Content-Type", contentType)
+	w.WriteHeader(status)
+	_, _ = w.Write(a.content(r)) // the hub may have hung up
+}
+
+// content is the body of the answer to a read.
+func (a answer) content(r Read) []byte {
+	switch {
+	case r.IsWatch() && a.status == http.StatusOK:
+		return a.Event("ADDED")
+	case r.IsWatch():
+		return a.Event("ERROR")
+	}
+	return a.Object()
+}
+
+// Replay sends each of the worst answers to each read. Of the large ones, which take long to make, it sends the very
+// worst, and only if withLarge is set. It calls ask with a request that the hub has sent, and the act that answers it.
+func (s *Spoiler) Replay(withLarge bool, ask func(request *http.Request, what string, act Act)) {
+	s.mu.Lock()
+	plans := maps.Clone(s.plans)
+	s.mu.Unlock()
+	for r, p := range plans {
+		request := s.reads.sample(r)
+		for _, a := range p.answers {
+			if a.large && (!withLarge || !a.Worst) {
+				continue
+			}
+			if made := a.content(r); r.IsWatch() { // before it is asked for
+				a.Event = func(string) []byte { return made }
+			} else {
+				a.Object = func() []byte { return made }
+			}
+			ask(request, r.String()+": "+a.Name, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { a.send(w, r) })
+		}
+	}
 }
 
 // next is what to answer a request with, unless the API server is to answer it.
@@ -167,11 +194,15 @@ func (s *Spoiler) next(r Read) (answer, bool) {
 		s.plans[r], s.chosen[r] = p, true
 	}
 	p.requests++
-	if !s.chosen[r] || p.requests%2 == 1 {
+	isOften := r.IsWatch() || r.Verb == "get" && slices.Contains([]string{"leases", "namespaces"}, r.Resource)
+	if !s.chosen[r] || p.requests%2 == 1 && (isOften || p.sent >= must) {
 		return answer{}, false
 	}
 	a := p.answers[p.sent%len(p.answers)]
 	p.sent++
+	if a.large && r.Resource == "leases" && r.Verb != "list" {
+		return answer{}, false // the hub would disconnect, and read nothing more
+	}
 	s.latest = r.String() + ": " + a.Name
 	return a, true
 }

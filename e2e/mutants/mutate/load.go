@@ -16,6 +16,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+
+	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // chosenPath is the package that mutated code calls.
@@ -47,46 +49,32 @@ type listed struct {
 }
 
 // load reads packages, which are given as to go list, and the types of all that they import.
-func load(ctx context.Context, dir string, patterns []string) (sources []*source, err error) {
-	root, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, err
-	}
+func load(ctx context.Context, dir string, patterns []string) (sources []*source) {
+	root := must.Get(filepath.Abs(dir))
 	cmd := exec.CommandContext(ctx, "go", append([]string{"list", "-deps", "-export",
 		"-json=ImportPath,Dir,Export,GoFiles,DepOnly", chosenPath}, patterns...)...)
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("go list %v: %w", patterns, err)
-	}
+	must.Do(err, "go list %v", patterns)
 	exports := map[string]string{}
 	imports := importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) {
 		return os.Open(exports[path])
 	})
 	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); { // what a package imports comes before it
 		var p listed
-		if err := d.Decode(&p); err != nil {
-			return nil, err
-		}
+		must.Do(d.Decode(&p))
 		exports[p.ImportPath] = p.Export
 		if p.DepOnly || p.ImportPath == chosenPath {
 			continue
 		}
-		s, err := newSource(root, p, imports)
-		if err != nil {
-			return nil, err
-		}
-		sources = append(sources, s)
+		sources = append(sources, newSource(root, p, imports))
 	}
-	return sources, nil
+	return sources
 }
 
 // newSource reads a package. Its files are named from the root on, even if they belong to another module.
-func newSource(root string, p listed, imports types.Importer) (*source, error) {
-	dir, err := filepath.Rel(root, p.Dir)
-	if err != nil {
-		return nil, err
-	}
+func newSource(root string, p listed, imports types.Importer) *source {
+	dir := must.Get(filepath.Rel(root, p.Dir))
 	s := &source{path: p.ImportPath, dir: dir, imports: imports, info: &types.Info{
 		Types:      map[ast.Expr]types.TypeAndValue{},
 		Uses:       map[*ast.Ident]types.Object{},
@@ -95,20 +83,18 @@ func newSource(root string, p listed, imports types.Importer) (*source, error) {
 	}}
 	for _, name := range p.GoFiles {
 		f := &file{path: filepath.ToSlash(filepath.Join(dir, name)), full: filepath.Join(p.Dir, name)}
-		if f.text, err = os.ReadFile(f.full); err != nil {
-			return nil, err
-		}
+		f.text = must.Get(os.ReadFile(f.full))
 		s.files = append(s.files, f)
 	}
 	trees, pkg, errs := s.compile(func(f *file) []byte { return f.text }, s.info)
 	if len(errs) > 0 {
-		return nil, errs[0]
+		must.Do(errs[0])
 	}
 	s.types = pkg
 	for i, f := range s.files {
 		f.ast = trees[i]
 	}
-	return s, nil
+	return s
 }
 
 // compile checks the types of the package with these texts in its files, as the compiler does.
@@ -136,7 +122,7 @@ type Packages []*source
 
 // Load reads packages, which are given as to go list, in dir.
 func Load(ctx context.Context, dir string, patterns ...string) (Packages, error) {
-	return load(ctx, dir, patterns)
+	return must.Return(func() Packages { return load(ctx, dir, patterns) })
 }
 
 // Compile returns the compiler's first error if the file at a path from the root of the module had this text.

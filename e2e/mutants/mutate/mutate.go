@@ -39,6 +39,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/mutants/chosen"
 )
 
@@ -64,20 +65,14 @@ type Mutants struct {
 
 // Make makes all mutants of the packages, which are given as to go list, in dir.
 func Make(ctx context.Context, dir string, patterns ...string) (*Mutants, error) {
-	sources, err := load(ctx, dir, patterns)
-	if err != nil {
-		return nil, err
-	}
-	made := &Mutants{Files: map[string][]byte{}}
-	for _, s := range sources {
-		if err := s.mutate(made); err != nil {
-			return nil, fmt.Errorf("package %s: %w", s.path, err)
+	return must.Return(func() *Mutants {
+		made := &Mutants{Files: map[string][]byte{}}
+		for _, s := range load(ctx, dir, patterns) {
+			s.mutate(made)
 		}
-	}
-	if len(made.All) >= chosen.Most {
-		return nil, fmt.Errorf("%d mutants are more than package chosen counts: raise Most", len(made.All))
-	}
-	return made, nil
+		must.FailIf(len(made.All) >= chosen.Most, "%d mutants are more than package chosen counts: raise Most", len(made.All))
+		return made
+	})
 }
 
 // site is a part of a file that a mutant changes.
@@ -93,7 +88,7 @@ type site struct {
 }
 
 // mutate adds the mutants of a package.
-func (s *source) mutate(made *Mutants) error {
+func (s *source) mutate(made *Mutants) {
 	var sites []*site
 	for _, f := range s.files {
 		sites = append(sites, s.sites(f)...)
@@ -106,7 +101,7 @@ func (s *source) mutate(made *Mutants) error {
 		return misfits[one.first]
 	})
 	if errs := s.errors(sites); len(errs) > 0 {
-		return fmt.Errorf("the mutated code does not compile: %w", errs[0])
+		must.Fail("package %s: the mutated code does not compile: %w", s.path, errs[0])
 	}
 	seen := map[string]int{}
 	for _, one := range sites {
@@ -125,7 +120,6 @@ func (s *source) mutate(made *Mutants) error {
 			made.Files[f.full] = text
 		}
 	}
-	return nil
 }
 
 // errors are the compiler's errors with these sites mutated.

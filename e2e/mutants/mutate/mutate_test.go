@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/mutants/chosen"
 )
 
@@ -17,10 +18,7 @@ import (
 func module(t *testing.T, text string) string {
 	t.Helper()
 	dir := t.TempDir()
-	source, err := os.ReadFile("../chosen/chosen.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := harness.Get(os.ReadFile("../chosen/chosen.go"))(t)
 	for path, content := range map[string]string{
 		"go.mod":                           "module github.com/leasecast/leasecast\n\ngo 1.26\n",
 		"e2e/mutants/chosen/chosen.go":     string(source),
@@ -28,12 +26,8 @@ func module(t *testing.T, text string) string {
 		"subject/subject_internal_test.go": "package subject\n",
 	} {
 		path = filepath.Join(dir, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		harness.Must(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	return dir
 }
@@ -42,10 +36,7 @@ func module(t *testing.T, text string) string {
 func changes(t *testing.T, imports, body string) []string {
 	t.Helper()
 	dir := module(t, "package subject\n"+imports+"\n"+body+"\n")
-	made, err := Make(t.Context(), dir, "./subject")
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := harness.Get(Make(t.Context(), dir, "./subject"))(t)
 	if len(made.Misfits) > 0 {
 		t.Errorf("do not compile: %q", made.Misfits)
 	}
@@ -177,17 +168,10 @@ func Test(t *testing.T) {
 // and what no test runs is not reached.
 func TestOneBuildServesAllMutants(t *testing.T) {
 	dir := module(t, lethal)
-	if err := os.WriteFile(filepath.Join(dir, "subject/subject_internal_test.go"), []byte(killing), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	made, err := Make(t.Context(), dir, "./subject")
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, os.WriteFile(filepath.Join(dir, "subject/subject_internal_test.go"), []byte(killing), 0o600))
+	made := harness.Get(Make(t.Context(), dir, "./subject"))(t)
 	for path, text := range made.Files { // the module is this test's own
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		harness.Must(t, os.WriteFile(path, text, 0o600))
 	}
 	binary := filepath.Join(dir, "tests")
 	command(t, dir, "", "go", "test", "-c", "-o", binary, "./subject")
@@ -195,10 +179,7 @@ func TestOneBuildServesAllMutants(t *testing.T) {
 	if text, ok := try(t.Context(), dir, chosen.Reached+"="+reached, binary); !ok {
 		t.Fatalf("fails without a mutant: %s", text)
 	}
-	data, err := os.ReadFile(reached)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := harness.Get(os.ReadFile(reached))(t)
 	noted := strings.Fields(string(data))
 	for _, m := range made.All {
 		_, survives := try(t.Context(), dir, fmt.Sprintf("%s=%d", chosen.Variable, m.Number), binary)

@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -36,19 +34,16 @@ type Kubeconfig struct {
 
 // kept is what was read of one Secret.
 type kept struct {
-	name  string
-	since time.Time // when the Cluster was made that needs it
+	name string
 	// version is the one that the metadata showed when it was read; empty: it was not read.
-	version string
-	// tooMany: there are as many of older Clusters as are kept.
-	tooMany    bool
+	version    string
 	kubeconfig Kubeconfig
 	key        seal.Key // if it is the seal
 }
 
 // Kubeconfig returns what was read last of the kubeconfig of a Cluster, and reads it again if it has changed. The
-// Cluster needs it until Release is called, and was made at the time since.
-func (s *Store) Kubeconfig(fleet, cluster string, since time.Time) Kubeconfig {
+// Cluster needs it until Release is called.
+func (s *Store) Kubeconfig(fleet, cluster string) Kubeconfig {
 	name := cluster + KubeconfigSuffix
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,19 +53,18 @@ func (s *Store) Kubeconfig(fleet, cluster string, since time.Time) Kubeconfig {
 		f.release(name)
 		return Kubeconfig{Missing: cmp.Or(f.missingGrant(), "there is no Secret "+name)}
 	}
-	k := f.find(name)
-	if k == nil {
-		k = &kept{name: name, since: since}
-		at, _ := slices.BinarySearchFunc(f.kubeconfigs, k, older)
-		f.kubeconfigs = slices.Insert(f.kubeconfigs, at, k)
-		f.divide()
+	at := f.index(name)
+	if at < 0 {
+		at = len(f.kubeconfigs)
+		f.kubeconfigs = append(f.kubeconfigs, &kept{name: name})
 	}
-	f.refresh(k, is)
-	switch {
-	case k.tooMany:
+	if at >= MaxKubeconfigs {
 		return Kubeconfig{Refused: fmt.Sprintf("Secret %s is not read: at most %d kubeconfigs are in a namespace, "+
-			"and older Clusters come first; delete Clusters that nobody needs", name, MaxKubeconfigs)}
-	case k.version == "":
+			"and others came first; delete Clusters that nobody needs", name, MaxKubeconfigs)}
+	}
+	k := f.kubeconfigs[at]
+	f.refresh(k, is)
+	if k.version == "" {
 		return Kubeconfig{Missing: fmt.Sprintf("Secret %s is being read", name)}
 	}
 	return k.kubeconfig
@@ -101,38 +95,35 @@ func (f *fleet) release(name string) {
 	if f == nil {
 		return
 	}
-	f.kubeconfigs = slices.DeleteFunc(f.kubeconfigs, func(k *kept) bool { return k.name == name })
-	f.divide()
-}
-
-// divide keeps the kubeconfigs of the oldest Clusters. So nobody who makes more Secrets or Clusters takes anything
-// from those that were there.
-func (f *fleet) divide() {
-	for n, k := range f.kubeconfigs {
-		if is := n >= MaxKubeconfigs; is != k.tooMany {
-			*k = kept{name: k.name, since: k.since, tooMany: is}
-			f.queue.Add(k.name)
-		}
+	at := f.index(name)
+	if at < 0 {
+		return
+	}
+	f.kubeconfigs = slices.Delete(f.kubeconfigs, at, at+1)
+	if at < MaxKubeconfigs && len(f.kubeconfigs) >= MaxKubeconfigs {
+		f.queue.Add(f.kubeconfigs[MaxKubeconfigs-1].name) // there is room for it now
 	}
 }
 
-// older orders kubeconfigs by the age of their Clusters.
-func older(a, b *kept) int { return cmp.Or(a.since.Compare(b.since), strings.Compare(a.name, b.name)) }
+// index returns where a kubeconfig is among those that Clusters need, and -1 if none does.
+func (f *fleet) index(name string) int {
+	return slices.IndexFunc(f.kubeconfigs, func(k *kept) bool { return k.name == name })
+}
 
 // refresh has a Secret read if it is not the one that was read last.
 func (f *fleet) refresh(k *kept, is *metav1.PartialObjectMetadata) {
-	if k.version != is.ResourceVersion && !k.tooMany {
+	if k.version != is.ResourceVersion {
 		f.queue.Add(k.name)
 	}
 }
 
-// find returns what is kept of a Secret, or nil.
+// find returns what is kept of a Secret, or nil if it is not read.
 func (f *fleet) find(name string) *kept {
 	if name == seal.SecretName {
 		return &f.seal
 	}
-	if i := slices.IndexFunc(f.kubeconfigs, func(k *kept) bool { return k.name == name }); i >= 0 {
-		return f.kubeconfigs[i]
+	if at := f.index(name); at >= 0 && at < MaxKubeconfigs {
+		return f.kubeconfigs[at]
 	}
 	return nil
 }
@@ -154,7 +145,7 @@ func (s *Store) readAll(ctx context.Context, name string, f *fleet) {
 func (s *Store) read(ctx context.Context, name string, f *fleet, secret string) error {
 	s.mu.Lock()
 	k, is := f.find(secret), f.metadata(name, secret)
-	due := k != nil && is != nil && !k.tooMany && k.version != is.ResourceVersion
+	due := k != nil && is != nil && k.version != is.ResourceVersion
 	s.mu.Unlock()
 	if due {
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -167,12 +158,11 @@ func (s *Store) read(ctx context.Context, name string, f *fleet, secret string) 
 			return err
 		}
 		s.mu.Lock()
-		switch {
-		case k.tooMany: // since it was asked for
-		case k == &f.seal:
-			k.version, k.key = is.ResourceVersion, seal.KeyOf(full)
-		default:
-			k.version, k.kubeconfig = is.ResourceVersion, kubeconfigIn(full)
+		k.version = is.ResourceVersion
+		if k == &f.seal {
+			k.key = seal.KeyOf(full)
+		} else {
+			k.kubeconfig = kubeconfigIn(full)
 		}
 		s.mu.Unlock()
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +20,7 @@ import (
 
 const (
 	unread  = "Secret east-kubeconfig is being read"
-	tooMany = "older Clusters come first"
+	tooMany = "others came first"
 )
 
 func TestWhatIsShownOfAKubeconfig(t *testing.T) {
@@ -43,9 +42,9 @@ func TestWhatIsShownOfAKubeconfig(t *testing.T) {
 			inGrantedWorld(t, func(t *testing.T, w *world) {
 				w.write(t, "east-kubeconfig", test.kubeconfig)
 				synctest.Wait()
-				w.shows("east", 1)
+				w.shows("east")
 				synctest.Wait()
-				if got := w.Kubeconfig("a", "east", time.Unix(1, 0)); got != test.want {
+				if got := w.Kubeconfig("a", "east"); got != test.want {
 					t.Errorf("%.200v", got)
 				}
 			})
@@ -60,12 +59,12 @@ func TestSecretsOfOthersAreNotRead(t *testing.T) {
 			w.write(t, fmt.Sprintf("token-%d", n), "x")
 			w.write(t, fmt.Sprintf("unneeded-%d-kubeconfig", n), "x")
 		}
-		w.shows("east", 1)
+		w.shows("east")
 		synctest.Wait()
-		if got := w.shows("east", 1); got != "first" || !slices.Equal(w.reads(), []string{"east-kubeconfig"}) {
+		if got := w.shows("east"); got != "first" || !slices.Equal(w.reads(), []string{"east-kubeconfig"}) {
 			t.Errorf("%q is shown, and %v were read", got, w.reads())
 		}
-		if got := w.shows("west", 1); got != "there is no Secret west-kubeconfig" {
+		if got := w.shows("west"); got != "there is no Secret west-kubeconfig" {
 			t.Error(got)
 		}
 	})
@@ -108,22 +107,22 @@ func TestLittleIsKeptOfTheMetadata(t *testing.T) {
 
 func TestAKubeconfigIsKeptWhileAClusterNeedsIt(t *testing.T) {
 	inGrantedWorld(t, func(t *testing.T, w *world) {
-		if got := w.shows("east", 1); got != unread {
+		if got := w.shows("east"); got != unread {
 			t.Errorf("%q is shown before it is read", got)
 		}
 		synctest.Wait()
 		told := w.told()
-		if got := w.shows("east", 1); got != "first" || !slices.Equal(told, []string{"a/east-kubeconfig"}) {
+		if got := w.shows("east"); got != "first" || !slices.Equal(told, []string{"a/east-kubeconfig"}) {
 			t.Errorf("%q is shown, told of %v", got, told)
 		}
 		w.Release("a", "east")
-		if got := w.shows("east", 1); got != unread {
+		if got := w.shows("east"); got != unread {
 			t.Errorf("%q is shown although it was released", got)
 		}
 		synctest.Wait()
 		w.remove(t, "east-kubeconfig")
 		synctest.Wait()
-		if got := w.shows("east", 1); got != "there is no Secret east-kubeconfig" {
+		if got := w.shows("east"); got != "there is no Secret east-kubeconfig" {
 			t.Errorf("%q is shown although the Secret is deleted", got)
 		}
 	})
@@ -131,7 +130,7 @@ func TestAKubeconfigIsKeptWhileAClusterNeedsIt(t *testing.T) {
 
 func TestAChangedKubeconfigReplacesTheOlderOneWhenItIsRead(t *testing.T) {
 	inGrantedWorld(t, func(t *testing.T, w *world) {
-		w.shows("east", 1)
+		w.shows("east")
 		synctest.Wait()
 		failures := 3
 		w.api.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -142,18 +141,18 @@ func TestAChangedKubeconfigReplacesTheOlderOneWhenItIsRead(t *testing.T) {
 		w.write(t, "east-kubeconfig", "second")
 		synctest.Wait()
 		told := w.told()
-		if got := w.shows("east", 1); got != "first" || !slices.Equal(told, []string{"a/east-kubeconfig"}) {
+		if got := w.shows("east"); got != "first" || !slices.Equal(told, []string{"a/east-kubeconfig"}) {
 			t.Errorf("%q is shown, told of %v", got, told)
 		}
 		pass(10 * askFirst)
-		if got := w.shows("east", 1); got != "second" || failures != -1 {
+		if got := w.shows("east"); got != "second" || failures != -1 {
 			t.Errorf("%q is shown; reads after the 3 that failed: %d", got, -failures)
 		}
 	})
 }
 
 // fill makes as many Clusters with kubeconfigs as are kept, and returns when they are.
-func (w *world) fill(t *testing.T, since int64) {
+func (w *world) fill(t *testing.T) {
 	t.Helper()
 	for n := range MaxKubeconfigs {
 		w.write(t, fmt.Sprintf("a%d-kubeconfig", n), "k")
@@ -164,7 +163,7 @@ func (w *world) fill(t *testing.T, since int64) {
 	synctest.Wait()
 	for range 2 { // they are read in between
 		for n := range MaxKubeconfigs {
-			if got := w.shows(fmt.Sprint("a", n), since); got != "k" && !strings.Contains(got, "being read") {
+			if got := w.shows(fmt.Sprint("a", n)); got != "k" && !strings.Contains(got, "being read") {
 				t.Fatalf("number %d: %s", n, got)
 			}
 		}
@@ -175,34 +174,23 @@ func (w *world) fill(t *testing.T, since int64) {
 
 func TestWhoseKubeconfigsAreKept(t *testing.T) {
 	inGrantedWorld(t, func(t *testing.T, w *world) {
-		w.fill(t, 2)
+		w.fill(t)
 		before := len(w.reads())
-		if got := w.shows("east", 3); !strings.Contains(got, "Secret east-kubeconfig is not read") ||
+		if got := w.shows("east"); !strings.Contains(got, "Secret east-kubeconfig is not read") ||
 			!strings.Contains(got, tooMany) {
-			t.Errorf("of a newer Cluster: %s", got)
+			t.Errorf("of a Cluster that came last: %s", got)
 		}
 		synctest.Wait()
-		if is := w.reads(); len(is) > before || w.shows("a0", 2) != "k" {
-			t.Errorf("%v were read, and %q is shown of one that was there", is[before:], w.shows("a0", 2))
-		}
-		w.told()
-		w.write(t, "old-kubeconfig", "old")
-		synctest.Wait()
-		w.shows("old", 1)
-		synctest.Wait()
-		if got := w.shows("old", 1); got != "old" {
-			t.Errorf("of an older Cluster that comes last: %s", got)
-		}
-		if told := w.told(); strings.Count(strings.Join(told, " "), "a/a") != 1 {
-			t.Errorf("not one of the others is told of, but %v", told)
+		if is := w.reads(); len(is) > before || w.shows("a0") != "k" {
+			t.Errorf("%v were read, and %q is shown of one that was there", is[before:], w.shows("a0"))
 		}
 		kept := 0
 		for n := range MaxKubeconfigs {
-			if w.shows(fmt.Sprint("a", n), 2) == "k" {
+			if w.shows(fmt.Sprint("a", n)) == "k" {
 				kept++
 			}
 		}
-		if kept != MaxKubeconfigs-1 {
+		if kept != MaxKubeconfigs {
 			t.Errorf("%d others are kept", kept)
 		}
 	})
@@ -214,19 +202,19 @@ func TestARefusedKubeconfigIsReadWhenThereIsRoomAgain(t *testing.T) {
 		"because a Secret is deleted": func(t *testing.T, w *world) {
 			w.remove(t, "a0-kubeconfig")
 			synctest.Wait()
-			w.shows("a0", 2) // its Cluster is told
+			w.shows("a0") // its Cluster is told
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inGrantedWorld(t, func(t *testing.T, w *world) {
-				w.fill(t, 2)
-				w.shows("east", 3)
+				w.fill(t)
+				w.shows("east")
 				synctest.Wait()
 				w.told()
 				free(t, w)
 				synctest.Wait()
 				told := w.told()
-				if got := w.shows("east", 3); got != "first" || !slices.Contains(told, "a/east-kubeconfig") {
+				if got := w.shows("east"); got != "first" || !slices.Contains(told, "a/east-kubeconfig") {
 					t.Errorf("%q is shown, told of %v", got, told)
 				}
 			})

@@ -65,7 +65,7 @@ type fleet struct {
 
 	queue       workqueue.TypedRateLimitingInterface[string] // of Secrets that are to be read
 	seal        kept
-	kubeconfigs []*kept // that Clusters need, those of older Clusters first
+	kubeconfigs []*kept // that Clusters need, in the order in which they were first seen
 }
 
 // New returns a Store that shows no fleet yet.

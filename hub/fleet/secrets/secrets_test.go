@@ -167,9 +167,9 @@ func (w *world) remove(t *testing.T, name string) {
 	}
 }
 
-// shows is what is shown of the kubeconfig of a Cluster that is there since a second of the epoch.
-func (w *world) shows(cluster string, since int64) string {
-	k := w.Kubeconfig("a", cluster, time.Unix(since, 0))
+// shows is what is shown of the kubeconfig of a Cluster.
+func (w *world) shows(cluster string) string {
+	k := w.Kubeconfig("a", cluster)
 	return k.Value + k.Missing + k.Refused
 }
 
@@ -192,19 +192,19 @@ func TestAMissingGrantIsNamedUntilItIsGiven(t *testing.T) {
 				"--serviceaccount=leasecast-system:leasecast-hub") {
 			t.Fatalf("missing: %q", m)
 		}
-		if !w.Settled("a") || !w.AllSettled() || w.shows("east", 1) != w.Missing("a") ||
+		if !w.Settled("a") || !w.AllSettled() || w.shows("east") != w.Missing("a") ||
 			!slices.Equal(w.news, []string{"a"}) {
 			t.Fatalf("settled %v, news %v", w.Settled("a"), w.news)
 		}
 		w.grant("get", "list", "watch", "create")
 		pass(askSlowest)
-		if m := w.Missing("a"); !strings.Contains(m, "may not update Secrets") || w.shows("east", 1) != m {
+		if m := w.Missing("a"); !strings.Contains(m, "may not update Secrets") || w.shows("east") != m {
 			t.Fatalf("without the seal: %q", m)
 		}
 		w.grant("update")
 		pass(askSlowest)
 		told := w.told()
-		if m := w.Missing("a"); m != "" || w.shows("east", 1) != unread ||
+		if m := w.Missing("a"); m != "" || w.shows("east") != unread ||
 			!slices.Equal(told, []string{"a/east-kubeconfig"}) {
 			t.Errorf("missing %q, told of %v", m, told)
 		}
@@ -250,7 +250,7 @@ func TestNobodyAsksForAFleetThatNobodyWants(t *testing.T) {
 		w.grant("get", "list", "watch", "create", "update")
 		w.Open(w.ctx, "a")
 		synctest.Wait()
-		if w.shows("east", 1) != unread {
+		if w.shows("east") != unread {
 			t.Error("a fleet that is wanted again is not shown")
 		}
 	})

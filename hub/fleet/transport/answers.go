@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -33,6 +34,7 @@ type receipt struct {
 	held    *Held // nil: what the answer shows is not cached
 	clean   func(string) string
 	refused func(words string)
+	reduced func(object []byte)
 }
 
 // check reads an answer, or has each event of a watch read as it comes. Only what the hub uses is kept of it, before it
@@ -56,13 +58,12 @@ func (r receipt) check(resp *http.Response) error {
 	if r.first {
 		r.held.begin()
 	}
-	from := bufio.NewReaderSize(slow, sizeOf(resp))
 	if r.watch {
-		resp.Body = &events{receipt: r, source: resp.Body, from: from, paced: slow}
+		resp.Body = &events{receipt: r, source: resp.Body, from: bufio.NewReaderSize(slow, buffered), paced: slow}
 		return nil
 	}
 	taken := &share{room: r.room}
-	body, err := r.sieved(from, slow, taken)
+	body, err := r.sieved(slow, taken)
 	setBody(resp, body, protobufType)
 	if err != nil {
 		taken.release()
@@ -70,14 +71,6 @@ func (r receipt) check(resp *http.Response) error {
 	}
 	resp.Body = roomy{resp.Body, taken}
 	return nil
-}
-
-// sizeOf returns how much of a body is read at once. Most answers are small, and say how long they are.
-func sizeOf(resp *http.Response) int {
-	if n := resp.ContentLength; n > 0 && n < buffered {
-		return int(n)
-	}
-	return buffered
 }
 
 // checkError replaces an answer that is an error by a clean one.
@@ -103,9 +96,25 @@ func setBody(resp *http.Response, body []byte, contentType string) {
 	resp.Header.Set("Content-Type", contentType)
 }
 
+// scratch is what one answer after the other is read with.
+type scratch struct {
+	from *bufio.Reader
+	kept []byte
+}
+
+var scratches = sync.Pool{New: func() any { return &scratch{from: bufio.NewReaderSize(nil, buffered)} }}
+
 // sieved reads an answer, and returns what is kept of it.
-func (r receipt) sieved(from *bufio.Reader, slow paced, taken *share) ([]byte, error) {
-	s := &sieve{from: from, most: r.most}
+func (r receipt) sieved(slow paced, taken *share) ([]byte, error) {
+	with := scratches.Get().(*scratch)
+	with.from.Reset(slow)
+	s := &sieve{from: with.from, most: r.most, reduced: r.reduced, kept: with.kept[:0]}
+	defer func() {
+		if with.from.Reset(nil); cap(s.kept) <= smallAnswer {
+			with.kept = s.kept
+		}
+		scratches.Put(with)
+	}()
 	if !r.list {
 		s.longest = maxObject
 	} else if r.pace != nil {

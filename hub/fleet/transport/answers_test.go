@@ -78,6 +78,13 @@ func TestWhatNoAPIServerSendsIsNotDecoded(t *testing.T) {
 		"an event of another type": {
 			"?watch=true", watchType, eventOf("PLANTED", "Namespace", namespace("a", nil)), errMalformed,
 		},
+		"an event without an object": {"?watch=true", watchType, framed("ADDED", nil), errMalformed},
+		"an event with a long type": {
+			"?watch=true", watchType, eventOf(strings.Repeat("A", 65), "Namespace", namespace("a", nil)), errMalformed,
+		},
+		"an event whose type comes after its object": {
+			"?watch=true", watchType, []byte{0, 0, 0, 4, 0x12, 0, 0x0a, 0}, errMalformed,
+		},
 		"an event that ends early": {
 			"?watch=true", watchType, eventOf("ADDED", "Namespace", namespace("a", nil))[:30], io.ErrUnexpectedEOF,
 		},
@@ -186,6 +193,36 @@ func TestCachesHoldNoMoreThanFits(t *testing.T) {
 	_, body, err = answer(t, l, Namespaces, says(protobufType, enclose("v1", "NamespaceList", marshalled(list))))
 	if err != nil || len(decoded(t, body).(*corev1.NamespaceList).Items) != 1 || len(reported) != 2 || reported[1] != nil {
 		t.Errorf("%v: a new list is not shown; reported %v", err, reported)
+	}
+}
+
+// Somebody has to learn why a Namespace with too many labels is selected by no policy.
+func TestAnObjectThatIsReducedToItsNameIsReported(t *testing.T) {
+	many := map[string]string{}
+	for n := range 200 {
+		many[fmt.Sprint("label-", n)] = "x"
+	}
+	large := namespace("large", many)
+	list := &corev1.NamespaceList{Items: []corev1.Namespace{*namespace("small", nil), *large}}
+	for name, tc := range map[string]struct {
+		path, contentType string
+		body              []byte
+	}{
+		"in a list":   {Namespaces, protobufType, enclose("v1", "NamespaceList", marshalled(list))},
+		"by itself":   {Namespaces + "/large", protobufType, enclose("v1", "Namespace", marshalled(large))},
+		"in an event": {Namespaces + "?watch=true", watchType, eventOf("ADDED", "Namespace", large)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var reported []string
+			l := newTestTransport()
+			l.Reduced = func(resource, object string) { reported = append(reported, resource+" "+object) }
+			if _, _, err := answer(t, l, tc.path, says(tc.contentType, tc.body)); err != nil {
+				t.Fatal(err)
+			}
+			if want := []string{Namespaces + " /large"}; !slices.Equal(reported, want) {
+				t.Errorf("reported %q, want %q", reported, want)
+			}
+		})
 	}
 }
 

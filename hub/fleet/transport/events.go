@@ -2,12 +2,11 @@ package transport
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -16,7 +15,7 @@ import (
 // prefix is how many bytes before each event of a watch say how long it is.
 const prefix = 4
 
-// events is the body of a watch. Of each event only what the hub uses is kept, before anybody decodes it.
+// events is the body of a watch. Of each event only what the hub uses is kept, as it is read.
 type events struct {
 	receipt
 	source io.Closer
@@ -25,6 +24,7 @@ type events struct {
 
 	left []byte // what of the present event was not read yet
 	err  error  // that ends the watch
+	kept []byte // the buffer of the sieve
 }
 
 func (e *events) Close() error { return e.source.Close() }
@@ -55,39 +55,56 @@ func (e *events) next() ([]byte, error) {
 		return nil, err
 	}
 	taken := share{room: e.room}
-	if err := taken.grow(2 * int(n)); err != nil { // it is held twice
+	if err := taken.grow(int(n)); err != nil {
 		return nil, fmt.Errorf("%s: %w", e.path, err)
 	}
 	defer taken.release()
-	raw := make([]byte, n)
-	if _, err := io.ReadFull(e.from, raw); err != nil {
-		return nil, unexpected(err)
-	}
-	event, err := e.event(raw)
+	event, err := e.event(int64(n))
 	if err != nil {
 		return nil, fmt.Errorf("%s: an event of a watch: %w", e.path, err)
 	}
 	return event, nil
 }
 
-// event returns what is kept of an event.
-func (e *events) event(raw []byte) ([]byte, error) {
-	var event metav1.WatchEvent
-	if err := event.Unmarshal(raw); err != nil {
-		return nil, errors.Join(errMalformed, err)
-	}
-	object := event.Object.Raw
-	s := &sieve{from: bufio.NewReaderSize(bytes.NewReader(object), min(buffered, len(object))), most: e.most}
-	_, err := s.envelope(int64(len(object)), func(kind string) message {
-		if event.Type == string(watch.Error) {
-			kind = statusKind
+// event reads an event of n bytes, which is a metav1.WatchEvent, and returns what is kept of it.
+func (e *events) event(n int64) ([]byte, error) {
+	s := &sieve{from: e.from, most: e.most, reduced: e.reduced, kept: e.kept[:0]}
+	kind, seen := "", false
+	object := func(number protowire.Number, n int64) error {
+		if number != 1 || seen {
+			return s.skip(n)
 		}
-		return e.fields(kind)
+		seen = true
+		_, err := s.envelope(s.at+n, func(of string) message {
+			if kind == string(watch.Error) {
+				of = statusKind
+			}
+			return e.fields(of)
+		})
+		return err
+	}
+	err := s.parts(n, func(number protowire.Number, n int64) (err error) {
+		switch {
+		case number == 1 && kind == "":
+			kind, err = s.word(n)
+		case number == 2 && kind != "": // a runtime.RawExtension
+			err = s.parts(s.at+n, object)
+		default:
+			err = s.skip(n)
+		}
+		return err
 	})
+	if err == nil && !seen {
+		err = fmt.Errorf("%w: it has no object after its type", errMalformed)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return e.shown(event.Type, s)
+	shown, err := e.shown(kind, s)
+	if cap(s.kept) <= smallAnswer {
+		e.kept = s.kept
+	}
+	return shown, err
 }
 
 // shown is an event of a type as it is handed on. It is nil for one that is not.

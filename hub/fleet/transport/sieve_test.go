@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -39,7 +38,7 @@ func marshalled(o marshaler) []byte {
 // sieveAll sieves an answer.
 func (r receipt) sieveAll(t testing.TB, body []byte) ([]byte, error) {
 	t.Helper()
-	return r.sieved(bufio.NewReader(bytes.NewReader(body)), paced{}, &share{})
+	return r.sieved(paced{from: bytes.NewReader(body)}, &share{})
 }
 
 // decoded is an answer as client-go decodes it.

@@ -86,9 +86,9 @@ func (t *Target) Identify(ctx context.Context, client rest.Interface) (string, e
 }
 
 // addressed is a request for the target, with its credentials.
-func (t *Target) addressed(req *http.Request, agent string) *http.Request {
+func (t *Target) addressed(ctx context.Context, req *http.Request, agent string) *http.Request {
 	server := t.Access.server
-	out := req.Clone(req.Context())
+	out := req.Clone(ctx)
 	out.URL.Scheme, out.URL.Host, out.Host = server.Scheme, server.Host, ""
 	if server.Path != "" {
 		if out.URL.RawPath != "" {

@@ -1,0 +1,255 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
+)
+
+// heldUp is less than the shortest time that the hub waits for a Cluster that does not answer, 5 s to identify it.
+const heldUp = 4500 * time.Millisecond
+
+// TestAClusterThatCannotBeReachedHoldsUpNobody measures the same fleet twice: alone, and
+// beside Clusters that no hub can use.
+func TestAClusterThatCannotBeReachedHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	run := func(t *testing.T, spoil func(w *world)) (start time.Duration) {
+		w := newWorld(t, patient, three)
+		a, b := w.namespace("a", all...), w.namespace("b", "west", "south")
+		w.Policy("p", a, b, w.Fleet+"-late")
+		spoil(w)
+		w.startHub()
+		start = took(func() {
+			w.Leads("east", a, 30*time.Second, all...)
+			w.Leads("west", b, 30*time.Second, "west", "south")
+		})
+		ja, jb := w.keeps("east", a), w.keeps("west", b)
+		late := took(func() {
+			w.namespace("late", all...)
+			w.Leads("east", w.Fleet+"-late", soon, all...)
+		})
+		within(t, "a new namespace has its leader after", late, heldUp)
+		ja.grow(2) // long enough for the timeouts of bad members
+		t.Logf("longest time between two renewals: %v and %v", ja.check(), jb.check())
+		w.Servers.Member("south").Proxy().BlackHole() // one that was good until then
+		w.awaitUnfit("south", a, reason.Unreachable)
+		within(t, "the hub stops in", took(w.StopHub), atOnce)
+		w.Servers.Member("south").Proxy().Heal()
+		w.clear()
+		return start
+	}
+
+	alone := run(t, func(*world) {})
+	t.Logf("alone all lead after %v", alone)
+	start := run(t, func(w *world) {
+		mute, ca, certificate := muteServer(t)
+		w.addCluster("none", "1", nil)
+		w.addCluster("broken", "1", []byte("this is no kubeconfig: ["))
+		w.addCluster("dead", "1", kubeconfigTo(t, deadAddress(t), ca))
+		w.addCluster("deaf", "1", kubeconfigTo(t, deafServer(t, nil), ca))
+		w.addCluster("silent", "1", kubeconfigTo(t, deafServer(t, &certificate), ca))
+		w.addCluster("mute", "1", kubeconfigTo(t, mute, ca))
+	})
+	within(t, "beside bad Clusters all lead after", start, alone+heldUp)
+}
+
+func TestAClusterThatCannotBeUsedSaysWhyAndIsNotChosen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, steady, three)
+	a := w.namespace("a", all...)
+	w.Policy("p", a)
+	mute, ca, certificate := muteServer(t)
+	strangers := map[string]struct {
+		kubeconfig []byte
+		reason     reason.Reason
+		words      []string
+	}{
+		"none": {nil, reason.NoKubeconfig, []string{"there is no Secret none-kubeconfig"}},
+		"broken": {
+			kubeconfig: []byte("this is no kubeconfig: ["),
+			reason:     reason.InvalidKubeconfig,
+			words:      []string{"Secret broken-kubeconfig", "no v1 Config"},
+		},
+		"dead": {
+			kubeconfig: kubeconfigTo(t, deadAddress(t), ca),
+			reason:     reason.Unreachable,
+			words:      []string{"does not answer", "connection refused"},
+		},
+		"deaf":   {kubeconfigTo(t, deafServer(t, nil), ca), reason.Unreachable, []string{"does not answer"}},
+		"silent": {kubeconfigTo(t, deafServer(t, &certificate), ca), reason.Unreachable, []string{"does not answer"}},
+		"mute":   {kubeconfigTo(t, mute, ca), reason.Unreachable, []string{"does not answer"}},
+	}
+	for name, s := range strangers {
+		w.addCluster(name, "1000", s.kubeconfig)
+	}
+	w.startHub()
+	// The first leader waits for better Clusters, for at most initialDelaySeconds. Terms of an earlier hub end after
+	// a term. Both times count from the creation of the record.
+	w.Leads("east", a, firstElection, all...)
+	r := harness.Get(w.Record(a))(w.T)
+	waited := r.Spec.AcquireTime.Sub(r.CreationTimestamp.Time)
+	within(t, "better Clusters are waited for", waited, max(v1alpha1.DefaultInitialDelay, w.term())+5*time.Second)
+	j := w.keeps("east", a)
+	for name, s := range strangers {
+		w.awaitUnfit(name, a, s.reason, s.words...)
+		w.awaitEvent(name, s.reason, s.words...)
+	}
+	j.check()
+
+	// A Secret that comes later is used at once.
+	w.setPriority("none", "1")
+	w.Must(w.Hub.Delete(t.Context(), w.cluster("south")))
+	w.noLease("south", a, soon)
+	w.Eventually("the member is forgotten", 30*time.Second, func() error {
+		if c, err := w.Candidate(a, "south"); err == nil {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	})
+	w.Must(w.Servers.SetKubeconfig(t.Context(), w.Fleet, "none", w.kubeconfig("south")))
+	w.awaitEligible("none", a)
+}
+
+func TestTwoClustersThatLeadToOneMemberAreToldApart(t *testing.T) {
+	t.Parallel()
+	w, a, _ := eastLeads(t, steady)
+	j := w.keeps("east", a)
+	// A Cluster that came later and leads to a member that has a name already.
+	w.addCluster("copycat", "1000", w.kubeconfig("east"))
+	w.awaitUnfit("copycat", a, reason.DuplicateCluster, "same cluster", w.Fleet+"/east")
+	w.awaitEvent("copycat", reason.DuplicateCluster, w.Fleet+"/east")
+
+	// A Cluster whose kubeconfig suddenly leads to somebody else.
+	w.Must(w.Servers.SetKubeconfig(t.Context(), w.Fleet, "south", w.kubeconfig("west")))
+	w.awaitUnfit("south", a, reason.WrongCluster, "pinned", w.cluster("south").Annotations[v1alpha1.ClusterUIDAnnotation])
+	w.awaitEvent("south", reason.WrongCluster, "correct the kubeconfig")
+	w.Leads("east", a, soon, all...)
+	w.Must(w.Servers.SetKubeconfig(t.Context(), w.Fleet, "south", w.kubeconfig("south")))
+	w.awaitEligible("south", a)
+	j.check()
+}
+
+// badPriorities are values that a label can hold and that are no priority.
+var badPriorities = map[string]string{
+	"a word":             "abc",
+	"empty":              "",
+	"an exponent":        "1e3",
+	"twenty digits":      "12345678901234567890",
+	"one above 32 bits":  "2147483648",
+	"digits and letters": "10x",
+}
+
+func TestAPriorityThatIsNoIntegerMakesNoCandidateAndDisturbsNobody(t *testing.T) {
+	t.Parallel()
+	w, a, _ := eastLeads(t, steady)
+	j := w.keeps("east", a)
+	for name, value := range badPriorities {
+		t.Run(name, func(t *testing.T) {
+			w := w.on(t)
+			w.setPriority("south", value)
+			w.awaitUnfit("south", a, reason.InvalidPriority, v1alpha1.PriorityLabel, `"`+value+`"`, "0 to 2147483647")
+			w.awaitEvent("south", reason.InvalidPriority, `"`+value+`"`)
+			w.setPriority("south", "10")
+			w.awaitEligible("south", a)
+		})
+	}
+	t.Logf("longest time between two renewals: %v", j.check())
+}
+
+func TestALeaderWhosePriorityBecomesIllegibleLosesNothing(t *testing.T) {
+	t.Parallel()
+	w, a, _ := eastLeads(t, brief)
+	j := w.keeps("east", a)
+	for _, slip := range []string{"a-hundred", "1OO"} {
+		w.setPriority("east", slip)
+		w.awaitUnfit("east", a, reason.InvalidPriority, `"`+slip+`"`, "keeps what it leads")
+	}
+	w.setPriority("south", "75") // a change that is none of east's business
+	w.Eventually("the record shows it", soon, func() error {
+		c := must.Get(w.Candidate(a, "south"))
+		return must.ErrorIf(c.Priority != 75, "%+v", c)
+	})
+	w.setPriority("east", "100")
+	w.awaitEligible("east", a)
+	j.check()
+	w.setPriority("east", "abc")
+	w.awaitUnfit("east", a, reason.InvalidPriority)
+	w.setPriority("east", "5") // what it says now, it says
+	w.Leads("south", a, w.ordered(), all...)
+}
+
+func TestNamesAsLongAsKubernetesAllowsAreManagedAndLongerOnesAreRefusedInWords(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, brief, map[string]string{"east": "100", "west": "50"})
+	long := w.namespace(strings.Repeat("n", 63-len(w.Fleet)-1), all...)
+	w.Policy("p", long)
+	// <cluster>.<fleet> must be a DNS subdomain, and <cluster>-kubeconfig too.
+	fits := strings.Repeat("c", 63)
+	limit := 253 - len("."+w.Fleet)
+	w.addCluster(fits, "10", w.kubeconfig("south"))
+	w.addCluster(strings.Repeat("d", limit+1), "1000", nil)
+	w.addCluster(strings.Repeat("e", 253), "1000", nil)
+	w.startHub()
+	w.Leads("east", long, firstElection, all...)
+	j := w.keeps("east", long)
+	w.awaitEligible(fits, long)
+	for _, name := range []string{strings.Repeat("d", limit+1), strings.Repeat("e", 253)} {
+		w.awaitUnfit(name, long, reason.NameTooLong, "characters", "at most 253")
+		w.awaitEvent(name, reason.NameTooLong, "at most 253")
+	}
+	j.check()
+	w.setPriority(fits, "200")
+	w.Leads(fits, long, w.ordered(), all...)
+}
+
+// pause sets or clears what clusterctl move sets.
+func (w *world) pause(cluster string, on bool) {
+	w.editCluster(cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(on) })
+}
+
+func TestAPausedClusterKeepsWhatItLeadsAndIsNeverNewlyChosen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, brief, three)
+	a := w.namespace("a", all...)
+	w.Policy("p", a)
+	w.pause("west", true)
+	w.startHub()
+	w.Leads("east", a, firstElection, all...)
+	j := w.keeps("east", a)
+	w.awaitUnfit("west", a, reason.Paused, "keeps what it has", "never newly chosen")
+	w.pause("east", true)
+	w.awaitUnfit("east", a, reason.Paused)
+	w.setPriority("west", "1000") // nor does an edit choose it
+	j.outlive()
+	j.check()
+
+	// The other way to pause a Cluster.
+	w.editCluster("south", func(c *clusterv1.Cluster) {
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, clusterv1.PausedAnnotation, "")
+	})
+	w.awaitUnfit("south", a, reason.Paused)
+	w.editCluster("south", func(c *clusterv1.Cluster) { delete(c.Annotations, clusterv1.PausedAnnotation) })
+	w.awaitEligible("south", a)
+
+	// The loss of the leader passes over the paused cluster, good as it is.
+	w.pause("east", false)
+	w.awaitEligible("east", a)
+	w.Servers.Member("east").Proxy().BlackHole()
+	w.Leads("south", a, w.lost(), "west", "south")
+	// Unpausing moves nothing; an edit of a cluster that may lead does.
+	w.pause("west", false)
+	w.awaitEligible("west", a)
+	w.keeps("south", a).check()
+	w.setPriority("west", "2000")
+	w.Leads("west", a, w.ordered(), "west", "south")
+}

@@ -1,0 +1,294 @@
+package member_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"github.com/leasecast/leasecast/member"
+)
+
+func TestLog_OfTheLeaderAndEveryChange(t *testing.T) {
+	started(t, member.Options{}, func(t *testing.T, r *testMember) {
+		leads := func(leader string, epoch int) string {
+			return fmt.Sprintf(`"msg"="This cluster does not lead" "namespace"="shop" "leader"=%q "epoch"=%d`, leader, epoch)
+		}
+		because := func(reason string) string {
+			return fmt.Sprintf(`"msg"="This cluster does not lead" "namespace"="shop" "reason"=%q`, reason)
+		}
+		for _, step := range []struct {
+			when    string
+			happens func()
+			line    string
+		}{
+			{"at first", func() { r.write(ns, them, 1) }, leads(them, 1)},
+			{"nothing has changed", func() { r.write(ns, them, 1); pass(10 * staleAfter) }, leads(them, 1)},
+			{"another leads", func() { r.write(ns, "south.fleet", 2) }, leads("south.fleet", 2)},
+			{"no cluster leads", func() { r.write(ns, none, 3) }, because("no cluster leads in epoch 3")},
+			{"the Lease is gone", func() { r.remove(ns, leaseName) }, because(gone)},
+			{"it is back", func() { r.write(ns, them, 4) }, leads(them, 4)},
+			{"promoted", func() { r.write(ns, us, 5) },
+				`"msg"="This cluster leads" "namespace"="shop" "epoch"=5 "cluster"="east.fleet"`},
+			{"demoted", func() { r.write(ns, them, 6) }, `"msg"="This cluster does not lead any more" "namespace"="shop" ` +
+				`"epoch"=6 "leader"="west.fleet" "reason"="west.fleet leads in epoch 6"`},
+		} {
+			step.happens()
+			r.log.expect(t, step.when, 1, `"level"=0 `+step.line)
+		}
+	})
+}
+
+func TestLog_OfMissingRights(t *testing.T) {
+	const refused = "Cannot follow leases: bind leasecast-reader (config/reader) to the account of this program"
+	for _, leads := range []bool{false, true} {
+		started(t, member.Options{}, func(t *testing.T, r *testMember) {
+			if leads {
+				r.write(ns, us, 1)
+				synctest.Wait()
+			}
+			r.become(refuses)
+			r.fail()
+			pass(time.Second)
+			r.log.expect(t, "at once", 1, refused, `"scope"="all namespaces"`)
+			pass(58 * time.Second)
+			r.log.expect(t, "within the minute", 1, refused)
+			pass(9*time.Minute + 10*time.Second)
+			if n := len(r.log.with(refused)); n < 9 || n > 10 {
+				t.Errorf("%d lines in ten minutes, want one a minute", n)
+			}
+			if leads {
+				r.log.expect(t, "its term", 1, "This cluster does not lead any more", ranOut+cannotFollow+adviceReader)
+			}
+			r.become(works)
+			pass(2 * time.Minute)
+			r.log.expect(t, "with rights", 1, "Follows leases again")
+		})
+	}
+}
+
+func TestLog_OfTheRegistration(t *testing.T) {
+	registered(t, func(t *testing.T, r *testMember) {
+		r.become(forbidden)
+		pass(confirm)
+		r.log.expect(t, "in its term", 1, "Cannot register, or confirm the registration: "+adviceRegistration)
+		r.become(works)
+		pass(confirm)
+		r.log.expect(t, "with rights", 1, "Confirms the registration again")
+		r.do(&apiCall{method: http.MethodDelete, namespace: home, name: r.registered()[0].Name})
+		pass(2 * confirm)
+		r.log.expect(t, "deleted", 1, `"level"=0 "msg"="Registers again, and does not lead until then"`,
+			"an edit has deleted it")
+	})
+}
+
+func TestLog_OfAMemberThatIsNotStarted(t *testing.T) {
+	const text = "is not started, so nothing is led: add it to the manager by mgr.Add, or call Start"
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestMember(t, member.Options{})
+		pass(10*time.Second - time.Millisecond)
+		r.log.expect(t, "before 10 s", 0, text)
+		pass(time.Millisecond)
+		r.log.expect(t, "after 10 s", 1, text)
+		r.expectState(t, "", false, "the Member is not started: add it to the manager by mgr.Add, or call Start", "")
+	})
+	started(t, member.Options{}, func(t *testing.T, r *testMember) {
+		pass(time.Minute)
+		r.log.expect(t, "started", 0, text)
+	})
+}
+
+// A reader cannot distinguish a namespace that is missing from one in no policy.
+func TestLog_OfANamespaceWithoutALease(t *testing.T) {
+	const why = "there is no Lease of a hub (the namespace is missing, or no LeadershipPolicy selects it)"
+	type row struct {
+		watches []string
+		happens func(t *testing.T, r *testMember)
+		line    string // logged once
+	}
+	const inTypo = `"level"=0 "msg"="This cluster does not lead" "namespace"="typo" "reason"="` + why + `"`
+	each(t, map[string]row{
+		"it is among the options": {[]string{"typo", ns}, func(t *testing.T, r *testMember) {
+			if s := r.State("typo"); s.Why != why || s.Leads || s.Leader != "" {
+				t.Errorf("State = %+v", s)
+			}
+		}, inTypo},
+		"a context is asked for": {nil, func(t *testing.T, r *testMember) {
+			for range 3 {
+				if _, _, err := r.Context(t.Context(), "typo"); !errors.Is(err, member.ErrNotLeader) {
+					t.Errorf("err = %v", err)
+				}
+			}
+		}, inTypo},
+		"Lead waits for it": {nil, func(t *testing.T, r *testMember) {
+			ctx, cancel := context.WithCancel(t.Context())
+			t.Cleanup(cancel)
+			go func() { _ = r.Lead(ctx, "typo", func(context.Context) error { return nil }) }()
+		}, inTypo},
+		"the cluster has none": {nil, func(_ *testing.T, r *testMember) { r.remove(ns, leaseName) },
+			"There are no Leases of a hub in this cluster"},
+	}, func(t *testing.T, row row) {
+		r := newTestMember(t, member.Options{Namespaces: row.watches})
+		r.write(ns, us, 1)
+		r.start()
+		synctest.Wait()
+		row.happens(t, r)
+		pass(10 * staleAfter)
+		r.log.expect(t, "once", 1, row.line)
+	})
+}
+
+// A Lease that no hub can have written ends the term. Other Leases that are not believed leave the term until it runs
+// out.
+func TestLog_OfALeaseThatIsNotBelieved(t *testing.T) {
+	const of7, of8 = "Lease shop/leasecast in epoch 7", "Lease shop/leasecast in epoch 8"
+	const edited = ", which no hub writes: not believed"
+	noEpoch := func(l *coordinationv1.Lease) { l.Spec.LeaseTransitions = nil }
+	noRenewTime := func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil }
+	noDuration := func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = nil }
+	type row struct {
+		epoch int64
+		edit  edit
+		ends  bool
+		text  string
+	}
+	each(t, map[string]row{
+		"no epoch":            {8, noEpoch, true, "Lease shop/leasecast in epoch 0 has leaseTransitions 0 or none" + edited},
+		"epoch 0":             {0, nil, true, "Lease shop/leasecast in epoch 0 has leaseTransitions 0 or none" + edited},
+		"no renewTime":        {8, noRenewTime, true, of8 + " has no renewTime" + edited},
+		"no duration":         {8, noDuration, true, of8 + " has leaseDurationSeconds 0 or none" + edited},
+		"a negative duration": {8, lasting(-3), true, of8 + " has leaseDurationSeconds -3 or none" + edited},
+		"a huge duration":     {8, lasting(3601), true, of8 + " has leaseDurationSeconds 3601 or none" + edited},
+		"no cluster":          {8, noCluster, true, of8 + " has no annotation leasecast.dev/cluster" + edited},
+		"a lower epoch":       {7, nil, false, of7 + " comes after one in epoch 8: not believed"},
+		"an absurd epoch": {2_000_000_000, nil, false,
+			"Lease shop/leasecast in epoch 2000000000: no hub can have given that epoch by this clock: not believed"},
+		"a renewTime in the future": {8, ahead(2 * time.Second), false,
+			of8 + ": its renewTime is 2.0 s ahead of this clock, allowed 1 s: not believed"},
+	}, func(t *testing.T, row row) {
+		r := startTestMember(t, member.Options{})
+		refused := func() {
+			var edits []edit
+			if row.edit != nil {
+				edits = append(edits, row.edit)
+			}
+			l := r.leaseOf(ns, us, max(row.epoch, 1), edits...)
+			if row.epoch == 0 {
+				*l.Spec.LeaseTransitions = 0
+			}
+			r.put(l)
+			synctest.Wait()
+		}
+		refused()
+		if row.epoch != 7 {
+			r.expectState(t, "the first Lease", false, row.text, row.text)
+		}
+		for round := range 3 {
+			r.write(ns, us, 8)
+			r.expectState(t, "a Lease of a hub", true, "", "")
+			for range 2 {
+				pass(time.Second)
+				refused()
+				if row.ends {
+					r.expectState(t, "in a term", false, row.text, row.text)
+				} else {
+					r.expectState(t, "in a term", true, "", row.text)
+				}
+			}
+			lines := round + 2 // one for each time
+			if row.epoch == 7 {
+				lines = round + 1
+			}
+			r.log.expect(t, "refused", lines, `"level"=0 "msg"="`+row.text+`" "namespace"="shop"`)
+			if row.ends {
+				r.log.expect(t, "each term", round+1, "This cluster does not lead any more", row.text)
+				r.write(ns, us, 8, ahead(2*time.Second))
+				r.expectState(t, "a renewTime in the future after it", false, "not believed", "not believed")
+			}
+		}
+		if !row.ends {
+			for range duration / time.Second {
+				pass(time.Second)
+				refused()
+			}
+			r.log.expect(t, "the term ran out", 1, "This cluster does not lead any more", row.text)
+		}
+		r.write(ns, them, 9)
+		r.expectState(t, "a Lease that is believed", false, "west.fleet leads in epoch 9", "")
+		refused()
+		r.remove(ns, leaseName)
+		r.expectState(t, "the Lease is gone", false, gone, "")
+	})
+}
+
+// A clock that is ahead by little costs as much of each term. One that is ahead by nearly D makes terms run out. Then
+// they begin no more often than once in D. The hub renews every third of D, for an hour.
+func TestLog_OfAClockThatIsAhead(t *testing.T) {
+	each(t, map[string]time.Duration{"2 s": 2 * time.Second, "12 s": 12 * time.Second},
+		func(t *testing.T, off time.Duration) {
+			r := startTestMember(t, member.Options{})
+			var mu sync.Mutex
+			var began []time.Duration
+			defer r.Listen(member.Listener{Promoted: func(string, member.Term) {
+				mu.Lock()
+				defer mu.Unlock()
+				began = append(began, r.clock.Now().Boot)
+			}})()
+			r.clock.Step(off)
+			for range time.Hour / (duration / 3) {
+				r.write(ns, us, 7, ahead(-off))
+				pass(duration / 3)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			lost := r.log.with("any more", "it ran out: the last Lease was 12.0 s old on arrival, and lasts 15 s; "+
+				"this machine's clock is ahead of the hub's")
+			late, few, many := 0, 1, 1
+			if off > duration/2 {
+				late, few, many = 1, 100, int(time.Hour/duration)
+			}
+			if n := len(began); n < few || n > many || late > 0 && len(lost) < few {
+				t.Errorf("%d terms began in an hour, want %d to %d; %d lines of lost ones", n, few, many, len(lost))
+			}
+			for i := 1; i < len(began); i++ {
+				if between := began[i] - began[i-1]; between < duration {
+					t.Fatalf("term %d began %v after the one before, want %v at least", i, between, duration)
+				}
+			}
+			r.log.expect(t, "the clock", late, "A Lease was 12.0 s old on arrival, and lasts 15 s: "+
+				"this machine's clock is ahead of the hub's, or the hub does not renew it")
+			r.log.expect(t, "terms that end", len(lost), "any more")
+			pass(duration)
+			if s := r.State(ns); s.Leads || s.Leader != us {
+				t.Errorf("State = %+v", s)
+			}
+		})
+}
+
+// Programs that are built on a Member log where it does, unless their context has a logger.
+func TestContext_CarriesALogger(t *testing.T) {
+	started(t, member.Options{}, func(t *testing.T, r *testMember) {
+		r.write(ns, us, 1)
+		synctest.Wait()
+		own := &testLog{}
+		for parent, want := range map[context.Context]*testLog{
+			t.Context(): r.log,
+			logr.NewContext(t.Context(), own.logger()): own,
+		} {
+			ctx, done, err := r.Context(parent, ns)
+			if err != nil {
+				t.Fatal(err)
+			}
+			logr.FromContextOrDiscard(ctx).Info("work")
+			want.expect(t, "once", 1, `"msg"="work"`)
+			done()
+		}
+	})
+}
