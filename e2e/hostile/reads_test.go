@@ -4,13 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"net/http"
-	"runtime"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,7 +14,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,7 +22,6 @@ import (
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/hostile/front"
-	"github.com/leasecast/leasecast/hub/fleet/transport"
 )
 
 const (
@@ -60,56 +54,11 @@ func TestWhateverTheHubReadsIsBounded(t *testing.T) {
 		name := fmt.Sprintf("worst answers %d", n)
 		t.Run(name, func(t *testing.T) { s.spoil(t, name, &turn, *full && n%2 == 1) })
 	}
-	t.Run("replayed", s.replay)
 	if *full {
 		for _, r := range spoiler.Missing() {
 			t.Errorf("%v: it did not get its worst answer and an error within %v", r, readsLast)
 		}
 	}
-}
-
-// mostAllocated is how many bytes may be allocated for an answer: for what is kept of it, and for reading a list that
-// is too long.
-const mostAllocated = 24 << 20
-
-// replay sends each of the worst answers to each read through the hub's transport, and decodes what that hands on. No
-// hub sends each of its reads so often.
-func (s *scene) replay(t *testing.T) {
-	apart, err := front.New(s.Fleet.Member(far).AdminConfig())
-	harness.Must(t, err)
-	defer apart.Close()
-	var answer atomic.Pointer[front.Act]
-	apart.Play(func(w http.ResponseWriter, r *http.Request, honest http.Handler) { (*answer.Load())(w, r, honest) })
-	kubeconfig, err := apart.Kubeconfig(token)
-	harness.Must(t, err)
-	access, err := transport.ParseKubeconfig(kubeconfig)
-	harness.Must(t, err)
-	access.Local = true
-	target := transport.NewTarget(access, nil)
-	defer target.Close()
-	answers, worst := 0, uint64(0)
-	s.spoiler.Replay(*full, func(request *http.Request, what string, act front.Act) {
-		answer.Store(&act)
-		hub := transport.NewSwappable(far, transport.Options{Room: transport.NewRoom()}) // its pace is a new one
-		hub.Lead(target)
-		request = request.Clone(t.Context())
-		request.URL.Scheme, request.URL.Host, request.RequestURI = "https", far+".invalid", ""
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		if resp, err := hub.Caches().RoundTrip(request); err == nil {
-			body, err := io.ReadAll(resp.Body)
-			_ = resp.Body.Close()
-			if err == nil {
-				_, _, _ = clientscheme.Codecs.UniversalDeserializer().Decode(body, nil, nil) // a watch's is no object
-			}
-		}
-		runtime.ReadMemStats(&after)
-		took := after.TotalAlloc - before.TotalAlloc
-		if answers, worst = answers+1, max(worst, took); took > mostAllocated {
-			t.Errorf("%s: %d MiB were allocated, at most %d are allowed", what, took>>20, mostAllocated>>20)
-		}
-	})
-	t.Logf("%d answers took %d KiB at most", answers, worst>>10)
 }
 
 // Reads are spoilt in groups, because what follows a spoilt one may not be sent.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/hub/decide"
@@ -117,11 +116,4 @@ func (ms *members) mayBeHeld(ctx context.Context, m *decide.Member, namespace st
 	}
 	_, err := ms.source.namespace(ctx, m.Member, namespace)
 	return !apierrors.IsNotFound(err)
-}
-
-// stopRenewing ends all renewals of a namespace, in every member.
-func (ms *members) stopRenewing(key types.NamespacedName) {
-	for _, p := range ms.publishers(key.Namespace) {
-		p.StopRenewing(key.Name)
-	}
 }

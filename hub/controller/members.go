@@ -298,3 +298,10 @@ func (h workersHub) RecordMended(key fleet.Key, message string) {
 		h.recordOnCluster(key, nil, corev1.EventTypeWarning, string(reason.FenceMended), "Fence", message)
 	}
 }
+
+// stopRenewing ends all renewals of a namespace, in every member.
+func (ms *members) stopRenewing(key types.NamespacedName) {
+	for _, p := range ms.publishers(key.Namespace) {
+		p.StopRenewing(key.Name)
+	}
+}

@@ -133,3 +133,11 @@ func (l *Ledger) remember(e *Entry, o *v1alpha1.NamespaceLeader) {
 
 // Recheck has the next Take read the record live.
 func (e *Entry) Recheck() { e.recheck = true }
+
+// NewRecord returns the record of a namespace that had none.
+func NewRecord(key types.NamespacedName) *v1alpha1.NamespaceLeader {
+	o := &v1alpha1.NamespaceLeader{}
+	o.Namespace, o.Name = key.Namespace, key.Name
+	o.Labels = map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue, v1alpha1.MoveLabel: ""}
+	return o
+}

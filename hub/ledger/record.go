@@ -8,7 +8,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
@@ -110,12 +109,4 @@ func countable(r election.Record) []string {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// NewRecord returns the record of a namespace that had none.
-func NewRecord(key types.NamespacedName) *v1alpha1.NamespaceLeader {
-	o := &v1alpha1.NamespaceLeader{}
-	o.Namespace, o.Name = key.Namespace, key.Name
-	o.Labels = map[string]string{v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue, v1alpha1.MoveLabel: ""}
-	return o
 }

@@ -71,29 +71,8 @@ func ReadOf(r *http.Request) (Read, error) {
 // Reads are what a hub was seen to read, with the kinds of objects that an honest API server answered. Its methods may
 // be called from any goroutine.
 type Reads struct {
-	mu      sync.Mutex
-	kinds   map[Read]map[schema.GroupVersionKind]bool
-	samples map[Read]*http.Request // without bodies
-}
-
-// keep keeps the first request of a read.
-func (s *Reads) keep(r Read, request *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.samples == nil {
-		s.samples = map[Read]*http.Request{}
-	}
-	if s.samples[r] == nil {
-		accept := http.Header{"Accept": request.Header["Accept"]}
-		s.samples[r] = &http.Request{Method: request.Method, URL: request.URL, Header: accept}
-	}
-}
-
-// sample returns a request of a read.
-func (s *Reads) sample(r Read) *http.Request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.samples[r]
+	mu    sync.Mutex
+	kinds map[Read]map[schema.GroupVersionKind]bool
 }
 
 // See adds a read, and the kind of the object in its answer, if known.
@@ -232,7 +211,6 @@ func (s *Reads) Recorded(honest http.Handler) http.Handler {
 			honest.ServeHTTP(w, r)
 			return
 		}
-		s.keep(is, r)
 		seen := &recorder{ResponseWriter: w, status: http.StatusOK}
 		defer func() { s.See(is, seen.status, seen.head) }() // ReverseProxy panics if a client hangs up
 		honest.ServeHTTP(seen, r)

@@ -215,27 +215,6 @@ func TestWorstAnswersAreSentToEachReadThatComesSeldomAndToEachSecondOther(t *tes
 	}
 }
 
-func TestEachWorstAnswerIsReplayed(t *testing.T) {
-	var reads Reads
-	reads.Recorded(answering(200, `{"kind":"CronJob","apiVersion":"batch/v1"}`)).ServeHTTP(httptest.NewRecorder(),
-		httptest.NewRequest("GET", cronJobs+"/bill", nil))
-	s, err := NewSpoiler(&reads)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answers := 0
-	s.Replay(false, func(r *http.Request, what string, act Act) {
-		w := httptest.NewRecorder()
-		act(w, r, nil)
-		if answers++; r.URL.Path != cronJobs+"/bill" || w.Body.Len() < small/2 || w.Body.Len() > 2*small {
-			t.Errorf("%s: %v is answered with %d bytes", what, r.URL, w.Body.Len())
-		}
-	})
-	if all := len(s.plans[reads.All()[0]].answers); answers != all/2 {
-		t.Errorf("%d of %d answers were replayed, want the small half", answers, all)
-	}
-}
-
 func TestWhatIsNotChosenIsAnsweredAsEver(t *testing.T) {
 	var reads Reads
 	honest := answering(200, `{"kind":"CronJobList","apiVersion":"batch/v1"}`)

@@ -2,7 +2,6 @@ package front
 
 import (
 	"cmp"
-	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -124,7 +123,6 @@ func (s *Spoiler) Act(w http.ResponseWriter, r *http.Request, honest http.Handle
 		honest.ServeHTTP(w, r)
 		return
 	}
-	s.reads.keep(is, r)
 	a, ok := s.next(is)
 	if !ok {
 		honest.ServeHTTP(w, r)
@@ -138,45 +136,17 @@ func (s *Spoiler) Act(w http.ResponseWriter, r *http.Request, honest http.Handle
 
 // send answers a read.
 func (a answer) send(w http.ResponseWriter, r Read) {
-	contentType, status := a.ContentType, a.status
-	if r.IsWatch() {
-		contentType, status = a.WatchType, http.StatusOK
-	}
-	w.Header().Set("Content-Type", contentType)
-	w.WriteHeader(status)
-	_, _ = w.Write(a.content(r)) // the hub may have hung up
-}
-
-// content is the body of the answer to a read.
-func (a answer) content(r Read) []byte {
 	switch {
 	case r.IsWatch() && a.status == http.StatusOK:
-		return a.Event("ADDED")
+		w.Header().Set("Content-Type", a.WatchType)
+		_, _ = w.Write(a.Event("ADDED")) // the hub may have hung up
 	case r.IsWatch():
-		return a.Event("ERROR")
-	}
-	return a.Object()
-}
-
-// Replay sends each of the worst answers to each read. Of the large ones, which take long to make, it sends the very
-// worst, and only if withLarge is set. It calls ask with a request that the hub has sent, and the act that answers it.
-func (s *Spoiler) Replay(withLarge bool, ask func(request *http.Request, what string, act Act)) {
-	s.mu.Lock()
-	plans := maps.Clone(s.plans)
-	s.mu.Unlock()
-	for r, p := range plans {
-		request := s.reads.sample(r)
-		for _, a := range p.answers {
-			if a.large && (!withLarge || !a.Worst) {
-				continue
-			}
-			if made := a.content(r); r.IsWatch() { // before it is asked for
-				a.Event = func(string) []byte { return made }
-			} else {
-				a.Object = func() []byte { return made }
-			}
-			ask(request, r.String()+": "+a.Name, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { a.send(w, r) })
-		}
+		w.Header().Set("Content-Type", a.WatchType)
+		_, _ = w.Write(a.Event("ERROR"))
+	default:
+		w.Header().Set("Content-Type", a.ContentType)
+		w.WriteHeader(a.status)
+		_, _ = w.Write(a.Object())
 	}
 }
 

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -22,6 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
+
+	"github.com/leasecast/leasecast/e2e/hostile/worst"
 )
 
 // marshaler is what Kubernetes encodes in protobuf.
@@ -252,28 +255,80 @@ func bombs() map[string][]byte {
 	return all
 }
 
-// maxAllocated is how many bytes may be allocated for one object: what is kept of it, copied, and decoded.
-const maxAllocated = 4 * maxLarge
+// maxAllocated is how many bytes may be allocated for one object: what is kept of it, copied, and decoded. A list that is
+// too long may take maxAllocatedForList.
+const maxAllocated, maxAllocatedForList = 4 * maxLarge, 24 << 20
 
 // What is decoded of the worst bodies takes little memory, whatever kind they say they are.
 func TestNoBodyDecodesToMuch(t *testing.T) {
 	all := bombs()
 	for path, k := range kinds {
 		for name, bomb := range all {
-			body := enclose(k.apiVersion, k.name, bomb)
-			r := receipt{question: ask(path)}
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			kept, err := r.sieveAll(t, body)
-			if err == nil {
-				_, _, err = scheme.Codecs.UniversalDeserializer().Decode(kept, nil, nil)
-			} else if !errors.Is(err, errMalformed) {
-				t.Errorf("%s: %s: %v", path, name, err)
+			bounded(t, path+": "+name, ask(path), maxAllocated, enclose(k.apiVersion, k.name, bomb))
+		}
+	}
+}
+
+// The worst bodies that can be made of the Go types, as an object, an event of a watch, a list and an error.
+func TestTheWorstOfEachTypeDecodesToLittle(t *testing.T) {
+	for path, k := range kinds {
+		gv, err := schema.ParseGroupVersion(k.apiVersion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := ask(path)
+		list.list = true
+		types := scheme.Scheme.AllKnownTypes()
+		for q, of := range map[*question]schema.GroupVersionKind{
+			new(ask(path)): gv.WithKind(k.name), &list: gv.WithKind(k.name + "List"), new(ask(path)): {Version: "v1", Kind: statusKind},
+		} {
+			is := types[of]
+			if is == nil {
+				continue // reviews have no lists
 			}
-			runtime.ReadMemStats(&after)
-			if took := after.TotalAlloc - before.TotalAlloc; took > maxAllocated || len(kept) > k.most+256 {
-				t.Errorf("%s: %s: %d KiB were kept, and took %d KiB (%v)", path, name, len(kept)>>10, took>>10, err)
+			most := map[bool]int{true: maxAllocatedForList, false: maxAllocated}[q.list]
+			for _, b := range worst.Bodies(of, is, 255<<10) {
+				if b.ContentType != protobufType {
+					continue // no answer in JSON is read
+				}
+				bounded(t, path+": "+b.Name, *q, most, b.Object())
+				if q.list {
+					continue
+				}
+				kind := map[bool]string{true: "ERROR", false: "ADDED"}[of.Kind == statusKind]
+				event := b.Event(kind)[prefix:]
+				e := &events{receipt: receipt{question: *q, clean: Shorten}, from: bufio.NewReader(bytes.NewReader(event))}
+				if took := allocated(func() { _, _ = e.event(int64(len(event))) }); took > maxAllocated {
+					t.Errorf("%s: an event of %s took %d KiB", path, b.Name, took>>10)
+				}
 			}
 		}
 	}
+}
+
+// bounded checks what an answer takes. Of an object little is kept.
+func bounded(t *testing.T, name string, q question, most int, body []byte) {
+	t.Helper()
+	var kept []byte
+	var err error
+	took := allocated(func() {
+		if kept, err = (receipt{question: q}).sieveAll(t, body); err == nil {
+			_, _, err = scheme.Codecs.UniversalDeserializer().Decode(kept, nil, nil)
+		}
+	})
+	if err != nil && kept == nil && !errors.Is(err, errMalformed) && !errors.Is(err, ErrTooLarge) {
+		t.Errorf("%s: %v", name, err)
+	}
+	if took > uint64(most) || !q.list && len(kept) > q.most+256 {
+		t.Errorf("%s: %d KiB were kept, and took %d KiB (%v)", name, len(kept)>>10, took>>10, err)
+	}
+}
+
+// allocated returns how many bytes do allocates.
+func allocated(do func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	do()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }

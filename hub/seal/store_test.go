@@ -1,0 +1,279 @@
+package seal_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/leasecast/leasecast/hub/seal"
+)
+
+func TestLoad(t *testing.T) {
+	play(t, `
+no Secret: creates one that clusterctl move takes along
+	remove; load; key; moves; bounds 0s 0s 0s
+no Secret: each fleet gets its own key
+	remove; load another; keep; load; another-key
+no Secret, two replicas create it at once: both get one key
+	remove; once create load; load; key
+a Secret: read once
+	load; key; bounds 15s 1s 0s; fails all no; load; wrote 0
+forbidden: the error names the Secret
+	fails all forbidden; load -> forbidden
+`)
+	t.Run("no Secret, many callers in one process: all get one key", func(t *testing.T) {
+		s := newSealTest(t)
+		s.play("remove")
+		seals := make([]seal.Seal, 20)
+		var wg sync.WaitGroup
+		for i := range seals {
+			wg.Go(func() { seals[i], _ = s.store.Load(t.Context(), fleet) })
+		}
+		wg.Wait()
+		for _, s.got = range seals {
+			s.play("key")
+		}
+	})
+}
+
+// Find creates no Secret, because a move may bring it.
+func TestFind(t *testing.T) {
+	play(t, `
+no Secret: no key, until there is one
+	remove; find; no-key; wrote 0; replica 2; load; replica 1; find; key
+a known seal: reads nothing
+	load; fails all no; find; largest 15s 1s 0s
+the API server is not available: an error
+	fails get unavailable; find -> unavailable
+`)
+}
+
+// A standby reads what the other replica has raised. Nothing lowers what it has.
+func TestRefresh(t *testing.T) {
+	play(t, `
+raised: counts
+	load; edit bounds=60s,2s,17s; refresh; largest 60s 2s 17s
+lowered: does not count
+	load; edit bounds=5s,500ms,0s; refresh; largest 15s 1s 0s
+of another key: does not count
+	load; edit bounds=60s,2s,17s anotherKey; refresh; largest 15s 1s 0s
+broken: does not count
+	load; edit bounds=many,2s,17s; refresh; largest 15s 1s 0s
+deleted: the known seal stays
+	load; remove; refresh; largest 15s 1s 0s
+not readable: an error
+	load; fails all no; refresh -> no
+unchanged: the known seal stays
+	load; refresh; largest 15s 1s 0s
+not read before: read
+	refresh; key; largest 15s 1s 0s
+not read before, no Secret: no key
+	remove; refresh; no-key; wrote 0
+`)
+}
+
+func TestRaise(t *testing.T) {
+	play(t, `
+each bound alone: persisted before it returns
+	raise shops 60s 0s 0s; bounds 60s 1s 0s; raise shops 0s 1500ms 0s; bounds 60s 1500ms 0s; raise shops 0s 0s 17s;
+	bounds 60s 1500ms 17s
+no Secret: creates it
+	remove; raise shops 60s 2s 17s; bounds 60s 2s 17s
+by a replica that did not see what another one raised: keeps both
+	load; replica 2; raise shops 60s 0s 0s; replica 1; raise shops 0s 1500ms 0s; raise shops 0s 0s 17s;
+	bounds 60s 1500ms 17s
+to what another replica has raised: writes nothing
+	load; replica 2; load; replica 3; raise shops 60s 2s 17s; replica 1; raise shops 60s 0s 0s; replica 2;
+	raise shops 60s 2s 17s; wrote 1; replica 1; bounds 60s 2s 17s
+to what is known: sends no request
+	load; fails all no; raise shops 15s 1s 0s; raise shops 3s 250ms 0s; wrote 0
+while a larger D is answered first: keeps the larger one
+	answer raise shops 60s 0s 0s; raise shops 30s 0s 0s; bounds 60s 1s 0s
+while a larger ε is answered first: keeps the larger one
+	answer raise shops 0s 3s 0s; raise shops 0s 1500ms 0s; bounds 15s 3s 0s
+on a conflict: fails, and succeeds the next time
+	once update raise shops 60s 2s 17s; raise shops 60s 0s 0s -> conflict; raise shops 60s 0s 0s; bounds 60s 2s 17s
+the update fails: does not count
+	fails update no; raise shops 60s 2s 17s -> no; works; bounds 15s 1s 0s; raise shops 60s 2s 17s; bounds 60s 2s 17s
+the Secret cannot be read: writes nothing
+	load; fails get no; raise shops 60s 2s 17s -> no; works; bounds 15s 1s 0s; wrote 0
+a deleted Secret cannot be created again: does not count
+	load; remove; fails create no; raise shops 60s 2s 17s -> no; works; here 15s 1s 0s
+no Secret can be created: fails
+	remove; once create no; raise shops 60s 2s 17s -> no; replica 2; load; key
+the Secret was deleted: creates it with the key in use and the larger bounds
+	load; keep; remove; raise shops 3s 2s 0s; kept; remove; raise shops 60s 250ms 0s; kept; bounds 60s 2s 0s; moves
+the Secret has another key: writes nothing, and asks to restart the hub
+	load; edit anotherKey; raise shops 60s 2s 17s -> broken; message restart the hub; wrote 0
+other labels and data: left alone
+	edit team=platform; raise shops 60s 2s 17s; team platform
+`)
+	t.Run("by many callers at once: the largest counts", func(t *testing.T) {
+		s := newSealTest(t)
+		var wg sync.WaitGroup
+		for i := range 30 {
+			wg.Go(func() {
+				b := seal.Bounds{Duration: time.Duration(i+31) * second}
+				for s.store.Raise(t.Context(), fleet, "shops", b) != nil && t.Context().Err() == nil { // a conflict
+				}
+				if got, _ := s.store.Load(t.Context(), fleet); got.Largest() != got.Largest().Max(b) {
+					t.Errorf("%v was raised, %v counts", b, got.Largest())
+				}
+			})
+		}
+		wg.Wait()
+		s.play("bounds 60s 1s 0s")
+	})
+}
+
+var both = map[string]seal.Bounds{"fast": {Duration: 3 * second, Skew: second / 4},
+	"slow": {Duration: 15 * second, Skew: second, Stop: 155 * second}}
+
+// The bounds of one policy do not delay the namespaces of another one.
+func TestEachPolicyHasItsOwnBounds(t *testing.T) {
+	const begin = "\tedit policies={}; raise fast 3s 250ms 0s; raise slow 15s 1s 155s"
+	play(t, `
+raised: each has its own
+`+begin+`; of fast 3s 250ms 0s; of slow 15s 1s 155s
+lowered: has the smaller ones
+`+begin+`; lower fast=3s,250ms,0s slow=3s,250ms,0s; of fast 3s 250ms 0s; of slow 3s 250ms 0s
+a policy is dropped: has none
+`+begin+`; lower fast=3s,250ms,0s; of fast 3s 250ms 0s; of slow 0s 0s 0s
+lowered, but raised since it was read: sends no request, and has the larger ones
+`+begin+`; raise fast 15s 1s 155s; fails all no; lower fast=3s,250ms,0s; works; of fast 15s 1s 155s; of slow 15s 1s 155s
+lowered, but another replica has raised: has the larger ones
+`+begin+`; replica 2; raise fast 15s 1s 155s; replica 1; lower fast=3s,250ms,0s; replica 3; of fast 15s 1s 155s;
+	of slow 15s 1s 155s
+lowered, then raised: has the larger ones
+`+begin+`; lower fast=3s,250ms,0s; raise slow 15s 1s 155s; of fast 3s 250ms 0s; of slow 15s 1s 155s
+`)
+}
+
+// Rule 8: another installation is one on the same management cluster, in another namespace.
+func TestOtherInstallation(t *testing.T) {
+	own := marks["own"]
+	for mark, want := range map[string]string{
+		own: "", marks["beside"]: "platform", marks["moved"]: "", seal.Mark("77aa", "leasecast-system"): "", "": "",
+		"9b2d": "", seal.Mark("9b2d0", "platform"): "", own + "-2": "leasecast-system-2", "9b2d/leasecast": "leasecast",
+	} {
+		if namespace, ok := seal.OtherInstallation(own, mark); ok != (want != "") || namespace != want {
+			t.Errorf("%q: %t, in %q", mark, ok, namespace)
+		}
+	}
+}
+
+// Rule 8: of two installations on one management cluster, the one whose mark is on the seal serves the fleet.
+func TestServe(t *testing.T) {
+	play(t, `
+no Secret: creates it with the mark
+	remove; serve own; key; mark own
+no Secret, the fleet is moving here: creates it
+	remove; serve own moving; mark own
+no Secret, two installations at once: one serves
+	remove; once create serve beside; serve own -> served; mark beside
+no Secret, two members join at once: one seal
+	remove; once create same serve own; serve own; key; mark own; wrote 2
+no mark: adds it, and leaves the rest
+	edit team=platform; serve own; key; mark own; largest 15s 1s 0s; team platform
+no mark, two installations at once: one serves
+	once update serve beside; serve own -> served; mark beside
+no mark, two members join at once: one seal
+	once update same serve own; serve own; key; mark own; wrote 2
+the own mark: reads once, and writes nothing
+	edit mark=own; serve own; requests 1; wrote 0
+the mark of another management cluster: replaces it
+	edit mark=moved; serve own; key; mark own
+the mark of another installation: does not serve, and names it
+	edit mark=beside; serve own -> served; wrote 0; message in namespace platform
+the mark of another installation has come since: does not serve
+	serve own; edit mark=beside; count; serve own -> served; serve own moving -> served; wrote 0
+no usable key: no mark
+	edit drop=key; serve own -> broken; wrote 0
+refused or not answered: one request
+	load; count; fails all no; serve own -> no; requests 1
+a read is not answered in time: fails
+	remove; fails get late; serve own -> late
+a write is not answered in time: fails
+	remove; fails create late; serve own -> late
+three conflicts: fails
+	fails update conflict; serve own -> conflict; wrote 3
+another key came by a move: uses that
+	raise shops 60s 2s 17s; edit anotherKey bounds=20s,1s,0s; serve own; key; largest 20s 1s 0s; bounds 20s 1s 0s
+deleted: creates it from the seal in use
+	load; keep; remove; serve own; kept; mark own; bounds 15s 1s 0s
+deleted while the fleet moves to another hub: does not create it
+	load; keep; remove; serve own moving; kept-result; wrote 0
+deleted between a read and a write: creates it
+	load; keep; once update conflict remove; serve own; kept-result; kept
+deleted between a read and a write while the fleet moves: does not create it
+	load; keep; once update conflict remove; serve own moving; kept-result; no-secret
+`)
+}
+
+// An empty Secret is filled with the seal in use, or a first one, unless only its mark is left.
+func TestEmptySecret(t *testing.T) {
+	const scripts = `
+served, no seal is known: filled with a first seal
+	edit reset EMPTY; serve own; key; mark own; moves
+loaded, no seal is known: filled with a first seal
+	edit reset EMPTY; load; key
+only found: not filled
+	edit reset EMPTY; find; no-key; wrote 0
+two replicas fill it at once: both get one key
+	edit reset EMPTY; once update load; load; key
+served, a seal is known: filled with that
+	load; keep; edit reset EMPTY; serve own; kept; bounds 15s 1s 0s
+served, a seal is known, the mark stays: filled with that
+	load; keep; serve own; edit EMPTY; serve own; kept; mark own
+raised, a seal is known: filled with that and the larger bounds
+	load; keep; edit reset EMPTY; raise shops 60s 2s 17s; kept; bounds 60s 2s 17s
+raised, and not filled: does not count
+	load; edit reset EMPTY; fails update no; raise shops 60s 2s 17s -> no; works; here 15s 1s 0s
+three conflicts: no key
+	edit reset EMPTY; fails update conflict; serve own -> conflict
+another installation's mark: not filled
+	edit mark=beside EMPTY; serve own -> served; wrote 0
+the own mark, and no seal is known: the error gives the command after which it is filled
+	edit mark=own EMPTY; find -> broken; message restore it; load -> broken; message restore it; serve own -> broken;
+	message kubectl -n fleet annotate secret leasecast-seal leasecast.dev/hub-; wrote 0; edit unmark; serve own; key
+`
+	for how, empty := range map[string]string{"no data": "empty", "empty values": "blank"} {
+		t.Run(how, func(t *testing.T) { play(t, strings.ReplaceAll(scripts, "EMPTY", empty)) })
+	}
+}
+
+// A Secret without a usable seal is never replaced: Leases are sealed with its key. What counts with D + ε must not
+// overflow, whatever was edited.
+func TestBrokenSecret(t *testing.T) {
+	for name, edit := range map[string]string{
+		"no key":                      "drop=key",
+		"a short key":                 "key=only-for-tests,-and-too-short",
+		"a long key":                  "key=only-for-tests,-and-longer-than-32-B",
+		"no policies":                 "drop=policies",
+		"policies that are not JSON":  "policies={",
+		"policies that are null":      "policies=null",
+		"a policy without bounds":     `policies={"a":{}}`,
+		"no D":                        "bounds=,1s,0s",
+		"a D without a unit":          "bounds=15,1s,0s",
+		"a negative D":                "bounds=-15s,1s,0s",
+		"a huge D":                    "bounds=99999999999999999999s,1s,0s",
+		"a D of an hour and a second": "bounds=3601s,1s,0s",
+		"no ε":                        "bounds=15s,,0s",
+		"an ε without a unit":         "bounds=15s,1,0s",
+		"a negative ε":                "bounds=15s,-1s,0s",
+		"an ε of an hour and 1 ns":    "bounds=15s,1h0m0.000000001s,0s",
+		"no stop time":                "bounds=15s,1s,",
+		"a stop time without a unit":  "bounds=15s,1s,17",
+		"a negative stop time":        "bounds=15s,1s,-1ns",
+		"a stop time of 5 h and 1 ns": "bounds=15s,1s,5h0m0.000000001s",
+	} {
+		play(t, name+"\n\tedit "+edit+"; load -> broken; message must; raise shops 60s 2s 17s -> broken; message must;"+
+			"\n\tedit sound; replica 2; load; edit "+edit+"; raise shops 60s 2s 17s -> broken; message must; here 15s 1s 0s;"+
+			"\n\twrote 0; edit sound; replica 1; bounds 15s 1s 0s")
+	}
+	play(t, `
+the largest bounds are read
+	edit bounds=1h,1h,5h; bounds 1h 1h 5h
+`)
+}
