@@ -4,7 +4,7 @@ package main
 var choosing = []mutant{
 	{"8: the leader of another hub is deposed", ofElection, "hub/election.decide",
 		`s.OtherHub`, `false`},
-	{"8: a term of another hub counts under this hub's name only", ofController, "hub/decide.Snapshot.addOtherHub",
+	{"8: a term of another hub counts under this hub's name only", ofDecide, "hub/decide.Snapshot.addOtherHub",
 		`cp.LeadsHere() && cp.Live(now.Add(-s.LargestSkew - s.LargestStop))`, `false`},
 	{"8: what another hub promised ends with its Leases", ofController, "hub/decide.Snapshot.inherit",
 		`s.Tenure.Inherited = v.OtherHub`, ``},

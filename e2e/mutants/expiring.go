@@ -44,7 +44,7 @@ var expiring = []mutant{
 		`max(highest+1, lease.EpochFloor(now))`, `highest + 1`},
 	{"7: two terms have one epoch", simulation, "hub/election.nextEpoch",
 		`highest + 1`, `highest`},
-	{"7: sealed Leases do not raise the epoch", ofController, "hub/decide.Snapshot.addInitial",
+	{"7: sealed Leases do not raise the epoch", ofDecide, "hub/decide.Snapshot.addInitial",
 		`s.Highest = max(s.Highest, cp.Epoch)`, `_ = s`},
 	{"7: a record that was created again from a backup counts", ofLedger, "hub/ledger.Entry.isOlder",
 		`found.Spec.Epoch < e.known.Spec.Epoch`, `false`},

@@ -24,7 +24,7 @@ var fencing = []mutant{
 		`p.Object.Name == recorded`, `false`},
 	{"17: a policy owns what it does not select", ofDecide, "hub/decide.Snapshot.own",
 		`!p.unreadable && !v.claimedBy(p, recorded)`, `false`},
-	{"17: an invalid policy changes what was valid", ofController, "hub/decide.Versions.LastValid",
+	{"17: an invalid policy changes what was valid", ofDecide, "hub/decide.Versions.LastValid",
 		`p = last.copy()`, ``},
 
 	{"fence: anybody writes the hub's Leases", ofGuard, "hub/guard.mayPublish",

@@ -23,26 +23,13 @@ import (
 
 var aboutShop = mcreconcile.Request{Request: reconcile.Request{NamespacedName: shop}}
 
-// restated has the stored record of shop say something else.
-func restated(t *testing.T, api client.Client, change func(*v1alpha1.NamespaceLeader)) {
-	t.Helper()
-	o := &v1alpha1.NamespaceLeader{}
-	if err := api.Get(t.Context(), shop, o); err != nil {
-		t.Fatal(err)
-	}
-	change(o)
-	if err := api.Update(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // The next look is at the first instant at which anything may change by time alone.
 func TestWhichInstantIsTheNext(t *testing.T) {
 	// The bound of what the last tenure may have promised passes soon after this one began.
-	soon := func(t *testing.T) (*Controller, *scene) {
-		c, s, api := onScene(t)
-		c.Tenure = succeeding(t, musterStart, 6*time.Second, -68*time.Second)
-		restated(t, api, func(o *v1alpha1.NamespaceLeader) {
+	soon := func(t *testing.T) (*Controller, *fakeMembers) {
+		c, s, api := newTestHub(t)
+		c.Tenure = succeeding(t, testStart, 6*time.Second, -68*time.Second)
+		changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
 			o.Spec.State, o.Spec.Reason = v1alpha1.StateDraining, "PriorityChanged"
 		})
 		s.shown[0].Priority, s.verdict.Answering = 5, true
@@ -73,7 +60,7 @@ func TestWhichInstantIsTheNext(t *testing.T) {
 
 // A record that says all that it has to is looked at again to explain what was written.
 func TestWhenARecordThatStaysIsLookedAtAgain(t *testing.T) {
-	c, s, _ := onScene(t)
+	c, s, _ := newTestHub(t)
 	s.shown[0].Priority, s.verdict.Answering = 5, true
 	if _, err := c.reconcileNamespace(t.Context(), aboutShop); err != nil {
 		t.Fatal(err)
@@ -103,7 +90,7 @@ func TestADecisionThatFailsIsMadeAnewOnWhatIsStored(t *testing.T) {
 		"one that is carried out is not": {func(*Controller, client.Client) {}, 0},
 		"its status cannot be written": {func(c *Controller, api client.Client) {
 			c.Client = &explains{Client: api, answer: errRefused}
-			c.Clock = fixedClock(lease.Reading{Wall: musterStart.Wall, Boot: musterStart.Boot + time.Hour})
+			c.Clock = fixedClock(lease.Reading{Wall: testStart.Wall, Boot: testStart.Boot + time.Hour})
 		}, 1},
 		"the seal cannot be used": {
 			func(c *Controller, api client.Client) { unsealed(c, api, ofSeal()["an immutable Secret"]) }, 1,
@@ -111,9 +98,9 @@ func TestADecisionThatFailsIsMadeAnewOnWhatIsStored(t *testing.T) {
 		"the seal cannot be raised now": {func(c *Controller, api client.Client) { unsealed(c, api, errRefused) }, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, s, api := onScene(t)
+			c, s, api := newTestHub(t)
 			s.shown[0].Priority, s.verdict.Answering = 5, true
-			later := musterStart
+			later := testStart
 			later.Boot += time.Minute // no earlier tenure can write any more
 			c.Clock = fixedClock(later)
 			if _, err := c.reconcileNamespace(t.Context(), aboutShop); err != nil {
@@ -141,18 +128,18 @@ func (undeleted) Delete(context.Context, client.Object, ...client.DeleteOption) 
 // Rule 7: a record outlives its policy until all that it promised has passed.
 func TestARetiredRecordGoesWhenItsTimeHasCome(t *testing.T) {
 	for name, refused := range map[string]bool{"it goes": false, "and a failure is told": true} {
-		c, _, api := onScene(t)
+		c, _, api := newTestHub(t)
 		if err := api.Delete(t.Context(), policyOf("fleet", "shops", "shop")); err != nil {
 			t.Fatal(err)
 		}
-		restated(t, api, func(o *v1alpha1.NamespaceLeader) {
+		changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
 			o.Spec.State, o.Spec.Reason, o.Spec.Leader = v1alpha1.StateRetired, "PolicyGone", ""
 		})
 		c.members.of = map[fleet.Key]*memberState{}
 		if refused {
 			c.Client = undeleted{api}
 		}
-		events := &said{}
+		events := &fakeRecorder{}
 		c.events = events
 		entryOf(t, c, shop).Events = []ledger.Event{{Kind: "Normal", Reason: reason.PolicyGone, Message: "it retires"}}
 		again, err := c.reconcileNamespace(t.Context(), aboutShop)
@@ -170,7 +157,7 @@ func TestARetiredRecordGoesWhenItsTimeHasCome(t *testing.T) {
 
 // Rule 6: the largest D counts for a record without a policy, too.
 func TestTheLargestDCountsWithoutAPolicy(t *testing.T) {
-	c, _, api := onScene(t)
+	c, _, api := newTestHub(t)
 	if err := api.Delete(t.Context(), policyOf("fleet", "shops", "shop")); err != nil {
 		t.Fatal(err)
 	}
@@ -181,10 +168,10 @@ func TestTheLargestDCountsWithoutAPolicy(t *testing.T) {
 }
 
 // oneAfterTheOther has members be lost at different times.
-type oneAfterTheOther struct{ *scene }
+type oneAfterTheOther struct{ *fakeMembers }
 
 func (oneAfterTheOther) health(m fleet.Member, _ health.Thresholds) health.Verdict {
-	since := musterStart
+	since := testStart
 	if m.Name == "east" {
 		since.Boot -= 5 * time.Second
 	}
@@ -193,7 +180,7 @@ func (oneAfterTheOther) health(m fleet.Member, _ health.Thresholds) health.Verdi
 
 func TestADecisionCountsWhatWasLostWithinOneWindow(t *testing.T) {
 	for window, want := range map[time.Duration]bool{10 * time.Second: true, time.Second: false} {
-		c, s, _ := onScene(t)
+		c, s, _ := newTestHub(t)
 		c.source = oneAfterTheOther{s}
 		v := shopView(election.Record{State: election.Vacant, Epoch: 1}, measured("east", agrees), measured("west", agrees))
 		for i := range v.Members {
@@ -211,15 +198,15 @@ func TestARecordThatCannotBeTakenOverIsTold(t *testing.T) {
 	s, p := leads(t)
 	s.c.Tenure = succeeding(t, lease.Reading{Wall: s.clock.Now().Wall, Boot: s.clock.Now().Boot}, 6*time.Second,
 		-time.Hour)
-	api := hubOf(t, s.c)
-	restated(t, api, func(o *v1alpha1.NamespaceLeader) {
+	api := withTestAPI(t, s.c)
+	changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
 		o.Spec.Hub = "another"
 	})
-	scene := &scene{verdict: health.Verdict{State: health.Healthy, Answering: true}}
-	scene.shown = []fleet.Member{{Key: eastKey, Connected: true, Priority: 5}}
-	scene.space = measured("east", agrees).Namespace
-	s.c.source = scene
-	s.c.Client = updates{api, errRefused}
+	members := &fakeMembers{verdict: health.Verdict{State: health.Healthy, Answering: true}}
+	members.shown = []fleet.Member{{Key: eastKey, Connected: true, Priority: 5}}
+	members.space = measured("east", agrees).Namespace
+	s.c.source = members
+	s.c.Client = refusing{api, errRefused}
 	var err error
 	for range 4 {
 		if _, err = s.c.reconcileNamespace(t.Context(), aboutShop); err != nil {
@@ -230,16 +217,6 @@ func TestARecordThatCannotBeTakenOverIsTold(t *testing.T) {
 	if err == nil {
 		t.Error("nobody is told")
 	}
-}
-
-// updates answers updates as it is told.
-type updates struct {
-	client.Client
-	answer error
-}
-
-func (u updates) Update(context.Context, client.Object, ...client.UpdateOption) error {
-	return u.answer
 }
 
 // counting counts the live reads of a record.
@@ -266,7 +243,7 @@ func (noRecords) Get(_ context.Context, key client.ObjectKey, _ client.Object, _
 func entryOf(t *testing.T, c *Controller, key types.NamespacedName) *ledger.Entry {
 	t.Helper()
 	if c.Live == nil {
-		c.Live, c.Clock = noRecords{}, fixedClock(musterStart)
+		c.Live, c.Clock = noRecords{}, fixedClock(testStart)
 	}
 	e, err := c.ledger.Take(t.Context(), key)
 	if err != nil {

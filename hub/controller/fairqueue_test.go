@@ -8,15 +8,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 )
 
 // requestOf names a namespace like <recorded or new>-<policy>-<member>-<number>, which is the lane that it waits in.
 func requestOf(name string) mcreconcile.Request {
-	return mcreconcile.Request{
-		Request: reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "fleet", Name: name}},
-	}
+	return requestAbout(types.NamespacedName{Namespace: "fleet", Name: name})
 }
 
 func laneByName(key types.NamespacedName) (lane, bool) {

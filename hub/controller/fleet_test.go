@@ -2,13 +2,11 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,15 +19,11 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -53,40 +47,14 @@ func (c hubCache) List(ctx context.Context, list client.ObjectList, opts ...clie
 	return c.api.List(ctx, list, opts...)
 }
 
-// hubManager is as much of a manager as a fleet needs.
-type hubManager struct {
-	manager.Manager
-	cache cache.Cache
-	api   client.Client
-	fleet manager.Runnable
-}
-
-func (m *hubManager) GetCache() cache.Cache        { return m.cache }
-func (m *hubManager) GetAPIReader() client.Reader  { return m.api }
-func (m *hubManager) GetClient() client.Client     { return m.api }
-func (m *hubManager) Add(r manager.Runnable) error { m.fleet = r; return nil }
-
-// fleetManager is the same for several clusters.
-type fleetManager struct {
-	mcmanager.Manager
-	local *hubManager
-}
-
-func (m fleetManager) GetLocalManager() manager.Manager { return m.local }
-func (m fleetManager) GetLogger() logr.Logger           { return logr.Discard() }
-func (m fleetManager) Elected() <-chan struct{}         { return nil }
-
-// muster is a controller with Clusters that nobody can reach: they have no kubeconfigs.
-type muster struct {
+// testFleet is a Controller with a real fleet. Its Clusters cannot be reached without kubeconfigs.
+type testFleet struct {
 	*Controller
 	t      *testing.T
 	api    client.WithWatch
-	clock  lease.Clock
-	events *said
+	events *fakeRecorder
 	seen   *controllertest.FakeInformer // of Clusters
 }
-
-var musterStart = lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
 
 // metadataWatch shows the metadata of the Secrets that a watch shows. Unlike watch.Filter it ends when nobody reads any
 // more.
@@ -143,22 +111,17 @@ func granted(of client.WithWatch) (kubernetes.Interface, metadata.Interface) {
 	return api, shown
 }
 
-// newMuster is to be called in a bubble of synctest. Its clock stands still.
-func newMuster(t *testing.T, objects ...client.Object) *muster {
+// newTestFleet is to be called in a bubble of synctest. Its clock stands still.
+func newTestFleet(t *testing.T, objects ...client.Object) *testFleet {
 	t.Helper()
-	return newMusterBy(t, fixedClock(musterStart), objects...)
+	return newTestFleetBy(t, fixedClock(testStart), objects...)
 }
 
-// newMusterBy goes by a clock.
-func newMusterBy(t *testing.T, clock lease.Clock, objects ...client.Object) *muster {
+// newTestFleetBy goes by a clock.
+func newTestFleetBy(t *testing.T, clock lease.Clock, objects ...client.Object) *testFleet {
 	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, clusterv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
-	}
-	m := &muster{t: t, clock: clock, events: &said{}}
+	scheme := testScheme(t)
+	m := &testFleet{t: t, events: &fakeRecorder{}}
 	m.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&v1alpha1.LeadershipPolicy{}, &v1alpha1.NamespaceLeader{}).Build()
 	informers := &informertest.FakeInformers{Scheme: scheme}
@@ -169,15 +132,15 @@ func newMusterBy(t *testing.T, clock lease.Clock, objects ...client.Object) *mus
 	own := seal.Mark("uid", "leasecast-system")
 	api, secrets := granted(m.api)
 	f := fleet.New(fleet.Options{
-		HubID: own, API: api, Metadata: secrets, MayWrite: func() bool { return true }, Clock: m.clock, LocalAddresses: true,
+		HubID: own, API: api, Metadata: secrets, MayWrite: func() bool { return true }, Clock: clock, LocalAddresses: true,
 	})
-	local := &hubManager{cache: hubCache{informers, m.api}, api: m.api}
-	if err := f.SetupWithManager(fleetManager{local: local}); err != nil {
+	local := &fakeLocalManager{cache: hubCache{informers, m.api}, api: m.api}
+	if err := f.SetupWithManager(&fakeManager{local: local}); err != nil {
 		t.Fatal(err)
 	}
 	m.Controller = New(Options{
-		Fleet: f, Clock: m.clock, HubID: own, OwnNamespace: "leasecast-system", Seals: seal.NewStore(m.api, m.api),
-		Tenure: succeeding(t, musterStart, 6*time.Second, -time.Hour),
+		Fleet: f, Clock: clock, HubID: own, OwnNamespace: "leasecast-system", Seals: seal.NewStore(m.api, m.api),
+		Tenure: succeeding(t, testStart, 6*time.Second, -time.Hour),
 	})
 	m.Client, m.Live, m.Controller.events = m.api, m.api, m.events
 	for _, q := range []*queue{&m.recordQueue, &m.policyQueue} {
@@ -185,7 +148,7 @@ func newMusterBy(t *testing.T, clock lease.Clock, objects ...client.Object) *mus
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- local.fleet.Start(ctx) }()
+	go func() { ended <- local.added[0].Start(ctx) }()
 	t.Cleanup(func() {
 		m.recordQueue.q.ShutDown()
 		m.policyQueue.q.ShutDown()
@@ -205,30 +168,25 @@ func newMusterBy(t *testing.T, clock lease.Clock, objects ...client.Object) *mus
 }
 
 // standby takes the right to write away.
-func (m *muster) standby() { m.Tenure = tenure.New(m.clock, 6*time.Second) }
+func (m *testFleet) standby() { m.Tenure = tenure.New(m.Clock, 6*time.Second) }
 
 // changes stores a Cluster that was changed, and shows it.
-func (m *muster) changes(name string, change func(*clusterv1.Cluster)) {
+func (m *testFleet) changes(name string, change func(*clusterv1.Cluster)) {
 	m.t.Helper()
-	old := &clusterv1.Cluster{}
-	if err := m.api.Get(m.t.Context(), types.NamespacedName{Namespace: "fleet", Name: name}, old); err != nil {
-		m.t.Fatal(err)
-	}
-	o := old.DeepCopy()
-	change(o)
-	if err := m.api.Update(m.t.Context(), o); err != nil {
-		m.t.Fatal(err)
-	}
+	o, old := clusterOf("fleet", name, ""), &clusterv1.Cluster{}
+	changeStored(m.t, m.api, o, func(o *clusterv1.Cluster) {
+		o.DeepCopyInto(old)
+		change(o)
+	})
 	m.seen.Update(old, o)
 	synctest.Wait()
 }
 
 // loses deletes a Cluster, and shows it.
-func (m *muster) loses(name string) {
+func (m *testFleet) loses(name string) {
 	m.t.Helper()
-	o := &clusterv1.Cluster{}
-	key := types.NamespacedName{Namespace: "fleet", Name: name}
-	if err := m.api.Get(m.t.Context(), key, o); err != nil {
+	o := clusterOf("fleet", name, "")
+	if err := m.api.Get(m.t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 		m.t.Fatal(err)
 	}
 	if err := m.api.Delete(m.t.Context(), o); err != nil {
@@ -239,13 +197,47 @@ func (m *muster) loses(name string) {
 }
 
 // member is one that there has to be.
-func (m *muster) member(name string) fleet.Member {
+func (m *testFleet) member(name string) fleet.Member {
 	m.t.Helper()
 	found, ok := m.Fleet.Member(fleet.Key{Fleet: "fleet", Name: name})
 	if !ok {
 		m.t.Fatalf("there is no member %s", name)
 	}
 	return found
+}
+
+// isServed has the fleet served here, by the other installation with a namespace, or by none.
+func (m *testFleet) isServed(here bool, other string) {
+	m.source = served{fleetSource{m.Fleet}, here, other}
+}
+
+// served is a fleet that an installation serves, and that stays where it is.
+type served struct {
+	fleetSource
+	here  bool
+	other string
+}
+
+func (s served) served(string) (here bool, other string) { return s.here, s.other }
+
+func (served) move(context.Context, string) (fleet.Move, error) { return fleet.Stays, nil }
+
+// pinned is a Cluster that takes part, and whose UID the hub knows.
+func pinned(name string) *clusterv1.Cluster {
+	c := clusterOf("fleet", name, "5")
+	c.Annotations = map[string]string{v1alpha1.ClusterUIDAnnotation: "uid"}
+	return c
+}
+
+// recordOf is the empty record of a namespace.
+func recordOf(fleetName, name string) *v1alpha1.NamespaceLeader {
+	return &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: fleetName, Name: name}}
+}
+
+// pass lets time pass.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
 }
 
 // asked empties a queue, and returns what it held, as <fleet>/<name>.
@@ -263,35 +255,7 @@ func asked(q *queue) []string {
 // clusterOf is a Cluster that takes part with a priority.
 func clusterOf(fleetName, name, priority string) *clusterv1.Cluster {
 	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
-		Namespace: fleetName, Name: name, UID: types.UID("uid-of-" + name), Labels: map[string]string{
-			v1alpha1.PriorityLabel: priority,
-		},
+		Namespace: fleetName, Name: name, UID: types.UID("uid-of-" + name),
+		Labels: map[string]string{v1alpha1.PriorityLabel: priority},
 	}}
-}
-
-// policyOf is a valid policy for a namespace.
-func policyOf(fleetName, name, namespace string) *v1alpha1.LeadershipPolicy {
-	p := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: fleetName, Name: name, Generation: 7}}
-	p.Spec.InitialDelaySeconds = ptr.To(int32(0))
-	p.Spec.Namespaces.Names = []string{namespace}
-	p.Spec.Timings = v1alpha1.Timings{
-		LeaseDurationMilliseconds: 15_000, RenewIntervalMilliseconds: 5000,
-		RequestTimeoutMilliseconds: 3000, MaxClockSkewMilliseconds: 1000,
-	}
-	return p
-}
-
-// sealed returns what the seal holds of bounds that these policies have.
-func sealed(duration, skew, stop string, policies ...string) []byte {
-	all := map[string]map[string]string{}
-	for _, name := range policies {
-		all[name] = map[string]string{"leaseDuration": duration, "maxClockSkew": skew, "stopTime": stop}
-	}
-	text, _ := json.Marshal(all)
-	return text
-}
-
-// sealOf names the Secret of a fleet's seal.
-func sealOf(fleetName string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleetName, Name: seal.SecretName}}
 }

@@ -2,134 +2,181 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/guard"
+	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/seal"
-	"github.com/leasecast/leasecast/hub/tenure"
 )
 
-// nobody is a sight of a fleet in which there is no Cluster.
-type nobody struct{ memberSource }
-
-func (nobody) synced() bool { return true }
-
-func (nobody) members(string) []fleet.Member { return nil }
-
-func (nobody) served(string) (here bool, other string) { return true, "" }
-
-var shop = types.NamespacedName{Namespace: "fleet", Name: "shop"}
-
-// hubOf has a controller work with an API server that holds a record of shop, its policy with a D of 15 s, and a seal
-// that remembers a D of a minute and an ε of 5 s.
-func hubOf(t *testing.T, c *Controller) client.Client {
-	t.Helper()
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
+// A record that could not be read is not a lost one.
+func TestNothingIsDecidedWithoutWhatItRestsOn(t *testing.T) {
+	for name, breaks := range map[string]func(*Controller, *fakeMembers, client.Client){
+		"nothing": func(*Controller, *fakeMembers, client.Client) {},
+		"the record": func(c *Controller, _ *fakeMembers, api client.Client) {
+			c.Live = failing(api, "get")
+		},
+		"the policies": func(c *Controller, _ *fakeMembers, api client.Client) { c.Client = failing(api, "list") },
+		"the seal": func(_ *Controller, _ *fakeMembers, api client.Client) {
+			changeStored(t, api, sealOf("fleet"), func(s *corev1.Secret) {
+				s.Data = map[string][]byte{"key": []byte("too short")}
+			})
+		},
+		"a namespace": func(_ *Controller, f *fakeMembers, _ client.Client) { f.refuses = errRefused },
+		"whether a fleet whose record went is moving": func(_ *Controller, f *fakeMembers, api client.Client) {
+			f.unmoved, f.shown[0].Paused = errRefused, true
+			_ = api.Delete(context.Background(), ledger.NewRecord(shop))
+		},
+	} {
+		c, f, api := newTestHub(t)
+		breaks(c, f, api)
+		if v, err := c.gather(t.Context(), shop); (err == nil) != (name == "nothing") {
+			t.Errorf("%s: gathered: %+v, %v", name, v, err)
 		}
 	}
-	record := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: shop.Namespace, Name: shop.Name}}
-	record.Spec = v1alpha1.NamespaceLeaderSpec{
-		Policy: "shops", State: v1alpha1.StateLeading, Leader: "east", Epoch: 20, LeaseDurationSeconds: 15,
-		LeaseName: "leasecast",
-	}
-	p := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: shop.Namespace, Name: "shops"}}
-	p.Spec.Namespaces.Names = []string{shop.Name}
-	p.Spec.Timings = v1alpha1.Timings{
-		LeaseDurationMilliseconds: 15_000, RenewIntervalMilliseconds: 5000,
-		RequestTimeoutMilliseconds: 3000, MaxClockSkewMilliseconds: 1000,
-	}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: shop.Namespace, Name: seal.SecretName},
-		Data: map[string][]byte{
-			"key": testKey, "policies": sealed("60s", "5s", "0s", "shops"),
-		}}
-	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(record, p, secret).WithStatusSubresource(record).Build()
-	c.Client, c.Live, c.source, c.events = api, api, nobody{}, silent{}
-	c.Seals = seal.NewStore(api, api)
-	return api
 }
 
-// oneElection is an election's Lease that says what it was made with, and takes every update.
-type oneElection struct {
-	resourcelock.Interface
-	said resourcelock.LeaderElectionRecord
-}
-
-func (o oneElection) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
-	return &o.said, nil, nil
-}
-
-func (oneElection) Update(context.Context, resourcelock.LeaderElectionRecord) error { return nil }
-
-// succeeding is a tenure of h that begins at start, after one that was renewed then, from the start of this one.
-func succeeding(t *testing.T, start lease.Reading, h, renewed time.Duration) *tenure.Tenure {
-	t.Helper()
-	next := tenure.New(fixedClock(start), h)
-	lock := next.Lock(oneElection{said: resourcelock.LeaderElectionRecord{
-		HolderIdentity: "other", LeaseDurationSeconds: int(h / time.Second), LeaderTransitions: 1,
-		AcquireTime: metav1.NewTime(start.Wall.Add(-2 * time.Hour)), RenewTime: metav1.NewTime(start.Wall.Add(renewed)),
-	}})
-	if _, _, err := lock.Get(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me",
-		RenewTime: metav1.NewTime(start.Wall)}); err != nil {
-		t.Fatal(err)
-	}
-	return next
-}
-
-// Rule 6: an earlier tenure may have promised by a longer D, a larger ε and a larger stop time than the policy has
-// now. Only the seal records them.
-func TestADecisionKnowsTheLargestDurationsOfTheSeal(t *testing.T) {
-	clock := fixedClock{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
-	c := New(Options{Tenure: succeeding(t, lease.Reading(clock), 6*time.Second, -time.Hour), Clock: clock, HubID: "this"})
-	api, told := hubOf(t, c), sealOf(shop.Namespace)
-	if err := api.Get(t.Context(), client.ObjectKeyFromObject(told), told); err != nil {
-		t.Fatal(err)
-	}
-	told.Data["policies"] = sealed("60s", "5s", "17s", "shops")
-	if err := api.Update(t.Context(), told); err != nil {
-		t.Fatal(err)
-	}
-	v, err := c.gather(t.Context(), shop)
-	if err != nil || v.Stop != "" || v.Policy == nil {
-		t.Fatalf("%+v, %v", v, err)
-	}
-	if s := v.State; s.LargestDuration != time.Minute || s.LargestSkew != 5*time.Second ||
-		s.LargestStop != 17*time.Second {
-		t.Errorf("the largest D is %v, ε %v, stop time %v; want 1m, 5s and 17s", s.LargestDuration, s.LargestSkew,
-			s.LargestStop)
+// Rule 6: what an earlier tenure may have promised under counts as well as what the policies say. Only the seal holds
+// that.
+func TestLargestBoundsOfPoliciesAndSealCount(t *testing.T) {
+	const second = time.Second
+	for name, test := range map[string]struct {
+		duration, eps int32         // of the policy, in seconds
+		stop          string        // of the seal
+		skew, d, want time.Duration // largest ε, D and stop time
+	}{
+		"the seal's are larger":             {15, 1, "17s", 5 * second, time.Minute, 17 * second},
+		"the policy's are larger":           {120, 20, "0s", 20 * second, 2 * time.Minute, 0},
+		"the policy's are, but are invalid": {30, 20, "0s", 5 * second, time.Minute, 0},
+	} {
+		c, _, api := newTestHub(t)
+		changeStored(t, api, policyOf("fleet", "shops", ""), func(p *v1alpha1.LeadershipPolicy) {
+			p.Spec.Timings.LeaseDurationMilliseconds, p.Spec.Timings.MaxClockSkewMilliseconds = 1000*test.duration, 1000*test.eps
+		})
+		changeStored(t, api, sealOf("fleet"), func(s *corev1.Secret) {
+			s.Data["policies"] = boundsOf("60s", "5s", test.stop, "shops")
+		})
+		if err := api.Create(t.Context(), policyOf("fleet", "younger", "till")); err != nil { // with a smaller ε
+			t.Fatal(err)
+		}
+		v, err := c.gather(t.Context(), shop)
+		if s := v.State; err != nil || v.Skew != test.skew || s.LargestDuration != test.d || s.LargestStop != test.want {
+			t.Errorf("%s: ε %v, D %v, stop time %v (%v)", name, v.Skew, s.LargestDuration, s.LargestStop, err)
+		}
 	}
 }
 
-// slowly takes so long for an answer, of which nobody knows when it was true.
-type slowly struct {
-	client.Reader
-	clock *clocktest.Hand
-	takes time.Duration
+// Rule 17: an invalid policy changes nothing.
+func TestInvalidVersionOfAPolicyChangesNothing(t *testing.T) {
+	for name, known := range map[string]bool{"a valid version was seen": true, "none was seen": false} {
+		c, _, api := newTestHub(t)
+		before, err := c.gather(t.Context(), shop)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !known {
+			c.policies.versions = decide.Versions{}
+		}
+		changeStored(t, api, policyOf("fleet", "shops", ""), func(o *v1alpha1.LeadershipPolicy) {
+			o.Generation++
+			o.Spec.Timings.LeaseDurationMilliseconds = 3_000
+		})
+		v, err := c.gather(t.Context(), shop)
+		if err != nil || v.Policy == nil || v.Policy.Invalid == nil || v.Stop != "" {
+			t.Fatalf("%s: %+v, stops %q, %v", name, v.Policy, v.Stop, err)
+		}
+		if is := v.Policy.Election.Timings; is.Duration != before.Policy.Election.Timings.Duration || is.Validate() != nil {
+			t.Errorf("%s: %+v", name, is)
+		}
+	}
 }
 
-func (s slowly) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	err := s.Reader.Get(ctx, key, o, opts...)
-	s.clock.Advance(s.takes)
-	return err
+// Neither the hub's own namespace nor those of the system have a policy, whatever a policy names.
+func TestNamespacesThatNoPolicyOwns(t *testing.T) {
+	for namespace, owned := range map[string]bool{"shop": true, "leasecast-system": false, "kube-shop": false} {
+		c, _, _ := newTestHub(t)
+		o := policyOf("fleet", "shops", "shop")
+		o.Spec.Namespaces.Names = []string{"shop", "leasecast-system", "kube-shop"}
+		v := shopView(eastLeads(20), measured("east", agrees))
+		v.Key.Name, v.Policy = namespace, nil
+		v.Claim(c.claimable(t.Context(), v, []*decide.Policy{decide.ParsePolicy(o)}))
+		if (v.Policy != nil) != owned {
+			t.Errorf("%s is owned: %v", namespace, v.Policy != nil)
+		}
+	}
+}
+
+func TestViewOfAMember(t *testing.T) {
+	there := &corev1.Namespace{}
+	for name, test := range map[string]struct {
+		connected, published bool
+		source               fakeMembers
+		isConnected, isRead  bool
+		namespace            bool
+	}{
+		"it was read, and has the namespace":    {true, true, fakeMembers{space: there}, true, true, true},
+		"it was read, and does not have it":     {true, true, fakeMembers{}, true, true, false},
+		"its Leases were not read":              {true, false, fakeMembers{space: there}, true, false, true},
+		"it is not connected":                   {false, true, fakeMembers{space: there}, false, false, false},
+		"it was disconnected since it was read": {true, true, fakeMembers{refuses: errDisengaged}, false, false, false},
+	} {
+		c, _, _ := newTestHub(t)
+		c.source = &test.source
+		w := c.members.of[eastKey].worker.(*fakeWorker)
+		if w.unguarded, w.readers = guard.ErrNotEnforced, 3; !test.published {
+			w.publisher = nil
+		}
+		m, err := c.members.lookAt(t.Context(), fleet.Member{Key: eastKey, Connected: test.connected}, "shop")
+		if err != nil || m.Connected != test.isConnected || m.IsRead != test.isRead ||
+			(m.Namespace != nil) != test.namespace {
+			t.Errorf("%s: connected %v, read %v, namespace %v, %v", name, m.Connected, m.IsRead, m.Namespace != nil, err)
+		}
+		if (m.Publisher != nil) != test.published || !errors.Is(m.Unguarded, guard.ErrNotEnforced) || m.Readers != 3 {
+			t.Errorf("%s: publisher %v, guard %v, readers %d", name, m.Publisher, m.Unguarded, m.Readers)
+		}
+	}
+}
+
+// A member is judged by the thresholds and the ε of the policy. Its Leases count with their seals, and show whether the
+// election's Lease was edited.
+func TestWhatIsObservedOfAMember(t *testing.T) {
+	c, f, _ := newTestHub(t)
+	f.offset = twoAhead
+	v := shopView(eastLeads(20), measured("east", agrees), measured("west", agrees))
+	v.Policy.Thresholds = health.Thresholds{UnreachableAfter: 7 * time.Second, RecoverAfter: 9 * time.Second}
+	v.Members[1].Publisher = nil
+	for key, sealed := range map[string]bool{string(testKey): true, "another one of as many characters": false} {
+		p := publisherThatRead(t, testStart.Wall, seal.Key(key), eastLease(20))
+		v.Members[0].Publisher, v.Members[0].Initial = p, p.Initial()
+		completed(t, c, v)
+		if ls := v.Members[0].Leases; len(ls) != 1 || !ls[0].Known || ls[0].Sealed != sealed || ls[0].Epoch != 20 {
+			t.Errorf("sealed %v: %+v", sealed, ls)
+		}
+	}
+	if f.thresholds != v.Policy.Thresholds || f.eps != time.Second {
+		t.Errorf("judged by %+v and %v", f.thresholds, f.eps)
+	}
+	if v.State.Behind != twoAhead.Behind() || v.Members[1].ClockVerdict != twoAhead ||
+		v.Members[1].Verdict.State != health.Healthy {
+		t.Errorf("behind by %v, %+v", v.State.Behind, v.Members[1])
+	}
+	if _, inherited := c.Tenure.Started(); !inherited.Equal(testStart.Wall.Add(6 * time.Second)) {
+		t.Errorf("a later renewTime than the election's Lease allowed is not inherited: %v", inherited)
+	}
+	v.Policy, v.Members[1].Verdict = nil, health.Verdict{}
+	if completed(t, c, v); v.Members[1].Verdict.State == health.Healthy {
+		t.Error("judged without a policy")
+	}
 }
 
 // Rule 6: what was read while an earlier tenure may have been at work, that one can have changed since.
@@ -138,18 +185,18 @@ func TestNothingIsDecidedOnARecordThatWasReadBesideAnEarlierTenure(t *testing.T)
 	for name, test := range map[string]struct {
 		asked, want time.Duration // since the start of this tenure; the earlier one ends a second after it
 	}{
-		"asked for while it is at work":                               {0, time.Second},
-		"asked for just before its end, and read just after that":     {time.Second - takes/2, takes / 2},
-		"asked for at the last instant, and answered long after that": {time.Second - 1, 1},
-		"asked for at its end":                                        {time.Second, 0},
+		"asked while it is at work":                         {0, time.Second},
+		"asked just before its end, answered just after it": {time.Second - takes/2, takes / 2},
+		"asked at the last instant, answered long after it": {time.Second - 1, 1},
+		"asked at its end":                                  {time.Second, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := clocktest.NewHand(clocktest.Start)
 			// By its own clock, which may be behind by the ε of the seal.
 			c := New(Options{Tenure: succeeding(t, clock.Now(), h, -h+time.Second-5*time.Second), Clock: clock, HubID: "this"})
-			c.Live = slowly{hubOf(t, c), clock, takes}
+			c.Live = faultyAPI{withTestAPI(t, c), func(context.Context, string) error { clock.Advance(takes); return nil }}
 			clock.Advance(test.asked)
-			got, err := c.reconcileNamespace(t.Context(), mcreconcile.Request{Request: reconcile.Request{NamespacedName: shop}})
+			got, err := c.reconcileNamespace(t.Context(), aboutShop)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -161,130 +208,66 @@ func TestNothingIsDecidedOnARecordThatWasReadBesideAnEarlierTenure(t *testing.T)
 	}
 }
 
-// What an earlier tenure has raised while it was still at work counts as well. In the steady state nothing is read.
-func TestTheSealIsReadAgainOnceAnEarlierTenureHasEnded(t *testing.T) {
-	const h = 6 * time.Second
-	start := lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
-	clock := clocktest.NewHand(start)
-	c := New(Options{Tenure: succeeding(t, start, h, -2*time.Second), Clock: clock, HubID: "this"})
-	api := hubOf(t, c)
-	counted := &reads{Reader: api}
-	c.Seals = seal.NewStore(counted, api)
-	for _, step := range []struct {
-		after  time.Duration // since the start
-		raised string        // by the earlier tenure, just before
-		want   time.Duration
-	}{
-		{0, "60", time.Minute},
-		{time.Second, "70", time.Minute},                   // it may still go on, and nothing is decided
-		{h + 600*time.Millisecond, "80", 80 * time.Second}, // it has ended, also by a slow clock
-		{h + 700*time.Millisecond, "90", 80 * time.Second}, // nobody else raises it from then on
-	} {
-		clock.Advance(start.Boot + step.after - clock.Now().Boot)
-		raiseSeal(t, api, step.raised, "5s")
-		v, err := c.gather(t.Context(), shop)
-		if err != nil || v.State.LargestDuration != step.want {
-			t.Errorf("after %v the largest D is %v, want %v (%v)", step.after, v.State.LargestDuration, step.want, err)
-		}
+// What an earlier tenure has raised while it was at work counts. Whether it has ended is judged by the largest ε of the
+// policies and of the seal. A worker may have read the seal before the first decision.
+func TestSealIsReadAgainOnceAnEarlierTenureHasEnded(t *testing.T) {
+	const h, ms = 6 * time.Second, time.Millisecond
+	type step struct {
+		at     time.Duration // since the start
+		raised string        // D in seconds, by the earlier tenure just before
+		want   time.Duration // the largest D
 	}
-	before := counted.n
-	for range 5 {
-		clock.Advance(time.Minute)
-		if _, err := c.gather(t.Context(), shop); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if counted.n != before {
-		t.Errorf("%d reads of a seal that is known", counted.n-before)
-	}
-}
-
-// Whether an earlier tenure has ended is judged by the largest ε of any policy, which the seal may not hold yet.
-func TestTheSealIsReadAgainOnceAnEarlierTenureHasEndedByTheClocksOfThePolicies(t *testing.T) {
-	const h = 6 * time.Second
-	start := lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
+	first := step{0, "60", time.Minute}
 	for name, test := range map[string]struct {
-		skew time.Duration
-		want time.Duration // the largest D that is known in the end
+		skew  int32  // the ε of the policy, in milliseconds
+		seal  string // the ε of the seal
+		steps []step
 	}{
-		"a policy with a small ε": {250 * time.Millisecond, 80 * time.Second},
-		"a policy with a large ε": {2 * time.Second, 70 * time.Second},
+		"a small ε": {
+			250, "100ms", []step{first, {h + 100*ms, "70", 70 * time.Second}, {h + 400*ms, "80", 80 * time.Second}},
+		},
+		"a large ε of a policy": {
+			2000, "100ms", []step{first, {h + 100*ms, "70", 70 * time.Second}, {h + 400*ms, "80", 70 * time.Second}},
+		},
+		"a large ε of the seal": {250, "5s", []step{
+			first, {time.Second, "70", time.Minute}, {h + 400*ms, "80", time.Minute}, {h + 700*ms, "90", 90 * time.Second},
+			{h + 800*ms, "95", 90 * time.Second}, {time.Hour, "99", 90 * time.Second}, // which nobody else raises any more
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			clock := clocktest.NewHand(start)
-			c := New(Options{Tenure: succeeding(t, start, h, -2*time.Second), Clock: clock, HubID: "this"})
-			api := hubOf(t, c)
-			c.Seals = seal.NewStore(api, api)
-			var got time.Duration
-			for _, step := range []struct {
-				at     time.Duration // since the start
-				raised string        // by the earlier tenure, just before
-			}{
-				{0, "60"},
-				{h + 100*time.Millisecond, "70"}, // it has ended by what it left
-				{h + 400*time.Millisecond, "80"}, // and by a clock that is slower by 250 ms
-			} {
-				clock.Advance(start.Boot + step.at - clock.Now().Boot)
-				raiseSeal(t, api, step.raised, "100ms")
-				s, err := c.seals.of(t.Context(), shop.Namespace, test.skew)
-				if err != nil {
-					t.Fatal(err)
-				}
-				got = s.Largest().Duration
+			clock := clocktest.NewHand(testStart)
+			c := New(Options{Tenure: succeeding(t, testStart, h, -2*time.Second), Clock: clock, HubID: "this"})
+			api := withTestAPI(t, c)
+			raise := func(seconds string) {
+				changeStored(t, api, sealOf("fleet"), func(s *corev1.Secret) {
+					s.Data["policies"] = boundsOf(seconds+"s", test.seal, "0s", "shops")
+				})
 			}
-			if got != test.want {
-				t.Errorf("the largest D is %v, want %v", got, test.want)
+			raise("50")
+			if _, err := c.Seals.Load(t.Context(), "fleet"); err != nil {
+				t.Fatal(err)
+			}
+			changeStored(t, api, policyOf("fleet", "shops", ""), func(p *v1alpha1.LeadershipPolicy) {
+				p.Spec.Timings.MaxClockSkewMilliseconds = test.skew
+			})
+			for _, step := range test.steps {
+				clock.Advance(testStart.Boot + step.at - clock.Now().Boot)
+				raise(step.raised)
+				if v, err := c.gather(t.Context(), shop); err != nil || v.State.LargestDuration != step.want {
+					t.Errorf("after %v the largest D is %v, want %v (%v)", step.at, v.State.LargestDuration, step.want, err)
+				}
 			}
 		})
 	}
 }
 
-// The same holds for a decision, which knows the policies.
-func TestADecisionCountsTheEpsilonOfAPolicyForTheEndOfAnEarlierTenure(t *testing.T) {
-	const h = 6 * time.Second
-	start := lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Boot: time.Hour}
-	clock := clocktest.NewHand(start)
-	c := New(Options{Tenure: succeeding(t, start, h, -2*time.Second), Clock: clock, HubID: "this"})
-	api := hubOf(t, c)
-	for _, step := range []struct {
-		at     time.Duration // since the start
-		raised string        // by the earlier tenure, just before
-		want   time.Duration
-	}{
-		{0, "60", time.Minute},
-		{h + 100*time.Millisecond, "70", 70 * time.Second}, // it has ended by the ε of the seal
-		{h + 600*time.Millisecond, "80", 80 * time.Second}, // and by that of the policy, which is larger
-	} {
-		clock.Advance(start.Boot + step.at - clock.Now().Boot)
-		raiseSeal(t, api, step.raised, "100ms")
-		v, err := c.gather(t.Context(), shop)
-		if err != nil || v.State.LargestDuration != step.want {
-			t.Errorf("after %v the largest D is %v, want %v (%v)", step.at, v.State.LargestDuration, step.want, err)
-		}
+func TestFirstDecisionFailsIfTheSealCannotBeReadAgain(t *testing.T) {
+	c, _, api := newTestHub(t)
+	var refusal error
+	c.Seals = seal.NewStore(faultyAPI{api, func(context.Context, string) error { return refusal }}, api)
+	_, err := c.Seals.Load(t.Context(), "fleet")
+	refusal = errRefused
+	if _, again := c.seals.of(t.Context(), "fleet", time.Second); err != nil || !errors.Is(again, errRefused) {
+		t.Errorf("%v, then %v", err, again)
 	}
-}
-
-// raiseSeal writes the D and the ε of a seal as another replica does.
-func raiseSeal(t *testing.T, api client.Client, seconds, skew string) {
-	t.Helper()
-	secret := &corev1.Secret{}
-	key := client.ObjectKey{Namespace: shop.Namespace, Name: seal.SecretName}
-	if err := api.Get(t.Context(), key, secret); err != nil {
-		t.Fatal(err)
-	}
-	secret.Data["policies"] = sealed(seconds+"s", skew, "0s", "shops")
-	if err := api.Update(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// reads counts them.
-type reads struct {
-	client.Reader
-	n int
-}
-
-func (r *reads) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	r.n++
-	return r.Reader.Get(ctx, key, o, opts...)
 }

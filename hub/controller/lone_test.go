@@ -7,13 +7,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -28,97 +26,60 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/fleet"
-	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/ledger"
-	"github.com/leasecast/leasecast/hub/skew"
 )
 
-// shownBy is a fleet whose members show namespaces.
-type shownBy struct {
-	scene
-	spaces map[string]map[string]corev1.Namespace // by member
-}
-
-func (s *shownBy) namespace(_ context.Context, m fleet.Member, name string) (*corev1.Namespace, error) {
-	if ns, ok := s.spaces[m.Name][name]; ok {
-		return &ns, nil
-	}
-	return nil, apierrors.NewNotFound(corev1.Resource("namespaces"), name)
-}
-
-func (s *shownBy) namespaces(_ context.Context, m fleet.Member) (all []corev1.Namespace, err error) {
-	for _, ns := range s.spaces[m.Name] {
-		all = append(all, ns)
-	}
-	return all, nil
-}
-
 // makes has a member show a namespace that was made so many seconds after the first one.
-func (s *shownBy) makes(member, name, team string, second int) *corev1.Namespace {
-	ns := spaceOf(name, team)
-	ns.CreationTimestamp = metav1.NewTime(musterStart.Wall.Add(time.Duration(second) * time.Second))
-	s.spaces[member][name] = ns
+func (f *fakeMembers) makes(member, name, team string, second int) *corev1.Namespace {
+	ns := namespaceOf(name, team)
+	ns.CreationTimestamp = metav1.NewTime(testStart.Wall.Add(time.Duration(second) * time.Second))
+	f.spaces[member][name] = ns
 	return &ns
 }
 
-// showing is a controller with two policies, shops and desks, which select namespaces by the label team, and with the
+// showing is a Controller with two policies, shops and desks, which select namespaces by the label team, and with the
 // members east, west and far. A fourth one, aside, takes no part.
-func showing(t *testing.T, clock lease.Clock) (*Controller, *shownBy) {
+func showing(t *testing.T, clock lease.Clock) (*Controller, *fakeMembers) {
 	t.Helper()
-	c := New(Options{Tenure: succeeding(t, musterStart, 6*time.Second, -time.Hour), Clock: clock, HubID: "this",
-		OwnNamespace: "leasecast-system"})
-	api := hubOf(t, c)
+	c, f, api := newTestHub(t)
+	c.Clock = clock
 	if err := api.Delete(t.Context(), ledger.NewRecord(shop)); err != nil {
 		t.Fatal(err)
 	}
-	secret := sealOf("fleet")
-	if err := api.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
-		t.Fatal(err)
-	}
-	// as the policies
-	secret.Data["policies"] = sealed("15s", "1s", "0s", "shops", "desks")
-	if err := api.Update(t.Context(), secret); err != nil {
-		t.Fatal(err)
-	}
+	changeStored(t, api, sealOf("fleet"), func(s *corev1.Secret) { // as the policies
+		s.Data["policies"] = boundsOf("15s", "1s", "0s", "shops", "desks")
+	})
 	for _, name := range []string{"shops", "desks"} {
-		p := policyOf("fleet", name, "named")
+		p := policyOf("fleet", name, "named-in-"+name)
 		p.UID = types.UID(name)
-		p.Spec.Namespaces = v1alpha1.NamespaceSelection{
-			Names: []string{"named-in-" + name}, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": name}},
-		}
+		p.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": name}}
 		_ = api.Delete(t.Context(), policyOf("fleet", name, ""))
 		if err := api.Create(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s := &shownBy{
-		scene:  scene{verdict: health.Verdict{State: health.Healthy}, offset: skew.Verdict{State: skew.Within}},
-		spaces: map[string]map[string]corev1.Namespace{},
-	}
+	f.shown, f.space, f.spaces, f.offset = nil, nil, map[string]map[string]corev1.Namespace{}, agrees
 	for i, name := range []string{"aside", "east", "far", "west"} {
-		key := fleet.Key{Fleet: "fleet", Name: name}
-		s.shown = append(s.shown, fleet.Member{Key: key, Connected: true, Priority: int32(i),
-			Labels: map[string]string{v1alpha1.PriorityLabel: "5"}})
+		m := fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: name}, Connected: true, Priority: int32(i),
+			Labels: map[string]string{v1alpha1.PriorityLabel: "5"}}
 		if name == "aside" {
-			s.shown[i].PriorityReason = reason.NoPriority
+			m.PriorityReason = reason.NoPriority
 		}
-		s.spaces[name] = map[string]corev1.Namespace{}
-		w := &laborer{publisher: publisherThatRead(t, musterStart.Wall, testKey, eastLease(0))}
-		c.members.of[key] = &memberState{worker: w}
+		f.shown, f.spaces[name] = append(f.shown, m), map[string]corev1.Namespace{}
+		c.members.of[m.Key] = atWork(publisherThatRead(t, testStart.Wall, testKey, eastLease(0)))
 	}
-	c.source = s
 	for _, q := range []*queue{&c.recordQueue, &c.policyQueue} {
 		q.q = newFairQueue(c.lone.laneOf)("", workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
 		t.Cleanup(q.q.ShutDown)
 	}
-	return c, s
+	return c, f
 }
 
-// records stores the record of a namespace, and has the watch show it.
-func (s *shownBy) records(t *testing.T, c *Controller, name, policy string) {
+// stores stores the record of a namespace for policy shops, and has the watch show it.
+func stores(t *testing.T, c *Controller, name string) {
 	t.Helper()
 	o := ledger.NewRecord(types.NamespacedName{Namespace: "fleet", Name: name})
-	o.Spec.Policy, o.Spec.State = policy, v1alpha1.StateVacant
+	o.Spec.Policy, o.Spec.State = "shops", v1alpha1.StateVacant
 	if err := c.Client.Create(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +108,7 @@ func conditionOf(t *testing.T, c *Controller) (metav1.Condition, time.Duration) 
 
 func TestPolicyManagesABoundedNumberOfLoneNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, s := showing(t, clocktest.NewBubble(musterStart))
+		c, s := showing(t, clocktest.NewBubble(testStart))
 		if cond, again := conditionOf(t, c); cond.Status != metav1.ConditionTrue || again != 0 {
 			t.Errorf("nothing is left out: %+v, again after %v", cond, again)
 		}
@@ -160,8 +121,8 @@ func TestPolicyManagesABoundedNumberOfLoneNamespaces(t *testing.T) {
 		s.makes("far", "other", "desks", 9999)
 		s.makes("far", "nobodys", "", 9999)
 		s.makes("aside", "aside", "shops", -1) // no policy speaks of that member
-		s.records(t, c, "lone-590", "shops")
-		s.records(t, c, "lone-591", "shops")
+		stores(t, c, "lone-590")
+		stores(t, c, "lone-591")
 
 		got := managedAll(t, c)
 		for name, want := range map[string]bool{
@@ -187,9 +148,8 @@ func TestPolicyManagesABoundedNumberOfLoneNamespaces(t *testing.T) {
 		}
 
 		for member, want := range map[string]bool{"aside": false, "far": true} {
-			key := types.NamespacedName{Namespace: "fleet", Name: "one-more-desk"}
-			if got := c.sources.isManaged(t.Context(), key, map[string]string{"team": "desks"},
-				fleet.Key{Fleet: "fleet", Name: member}); got != want {
+			key, in := types.NamespacedName{Namespace: "fleet", Name: "one-more-desk"}, fleet.Key{Fleet: "fleet", Name: member}
+			if got := c.sources.isManaged(t.Context(), key, map[string]string{"team": "desks"}, in); got != want {
 				t.Errorf("a new namespace in %s is managed: %v", member, got)
 			}
 		}
@@ -209,40 +169,32 @@ func TestPolicyManagesABoundedNumberOfLoneNamespaces(t *testing.T) {
 	})
 }
 
-// distantAPI is an API server that takes a while for each write and live read.
-type distantAPI struct {
-	client.Client
-	calls *atomic.Int32
-}
+// distantAPI takes a while for each write. liveAPI is its uncached side.
+type (
+	distantAPI struct{ client.Client }
+	liveAPI    struct{ distantAPI }
+)
 
-func (s distantAPI) wait() {
-	s.calls.Add(1)
+func (d distantAPI) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
 	<-time.After(100 * time.Millisecond)
+	return d.Client.Create(ctx, o, opts...)
 }
 
-func (s distantAPI) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
-	s.wait()
-	return s.Client.Create(ctx, o, opts...)
+func (d distantAPI) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
+	<-time.After(100 * time.Millisecond)
+	return d.Client.Update(ctx, o, opts...)
 }
-
-func (s distantAPI) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
-	s.wait()
-	return s.Client.Update(ctx, o, opts...)
-}
-
-// liveAPI is its uncached side.
-type liveAPI struct{ distantAPI }
 
 func (l liveAPI) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	l.wait()
+	<-time.After(100 * time.Millisecond)
 	return l.Client.Get(ctx, key, o, opts...)
 }
 
 // Whoever may label namespaces in one member has made 14,000 of them: nobody else waits, and little is kept of them.
 func TestFloodOfOneMemberDelaysNoOtherPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, s := showing(t, clocktest.NewBubble(musterStart))
-		api := distantAPI{c.Client, &atomic.Int32{}}
+		c, s := showing(t, clocktest.NewBubble(testStart))
+		api := distantAPI{c.Client}
 		c.Client, c.Live = api, liveAPI{api}
 		show := func(ns *corev1.Namespace) {
 			c.sources.mcNamespaces(multicluster.ClusterName("fleet/far"), nil).Create(t.Context(),
@@ -283,7 +235,6 @@ func TestFloodOfOneMemberDelaysNoOtherPolicy(t *testing.T) {
 		if cond, _ := conditionOf(t, c); !strings.Contains(cond.Message, "13500 in far") {
 			t.Errorf("the policy says %+v", cond)
 		}
-		t.Logf("%d calls to the API server, heap +%d MiB", api.calls.Load(), (heap()-before)>>20)
 		stop()
 		c.recordQueue.q.ShutDown()
 		workers.Wait()

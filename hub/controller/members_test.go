@@ -19,19 +19,18 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
 )
 
-// quiet is an engaged cluster whose caches show nothing.
-type quiet struct{ cluster.Cluster }
+// emptyCluster is an engaged cluster whose caches show nothing.
+type emptyCluster struct{ cluster.Cluster }
 
-func (quiet) GetCache() cache.Cache       { return &informertest.FakeInformers{} }
-func (quiet) GetConfig() *rest.Config     { return &rest.Config{Host: "http://[::1"} }
-func (quiet) GetHTTPClient() *http.Client { return http.DefaultClient }
+func (emptyCluster) GetCache() cache.Cache       { return &informertest.FakeInformers{} }
+func (emptyCluster) GetConfig() *rest.Config     { return &rest.Config{Host: "http://[::1"} }
+func (emptyCluster) GetHTTPClient() *http.Client { return http.DefaultClient }
 
 // memberClient is a client of a member that answers all requests but those about admission policies.
 type memberClient struct {
@@ -56,20 +55,20 @@ type silence struct{}
 
 func (silence) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("no answer") }
 
-// foreman is a muster of cluster east, which answers.
-func foreman(t *testing.T) *muster {
+// newTestFleetAtWork is a fleet of cluster east, which answers.
+func newTestFleetAtWork(t *testing.T) *testFleet {
 	t.Helper()
-	m := newMuster(t, pinned("east"))
+	m := newTestFleet(t, pinned("east"))
 	east := newMemberClient(t)
 	m.writer = func(fleet.Member) kubernetes.Interface { return east }
 	return m
 }
 
 // engages engages a member until the returned function is called.
-func (m *muster) engages(key fleet.Key) (end context.CancelFunc) {
+func (m *testFleet) engages(key fleet.Key) (end context.CancelFunc) {
 	m.t.Helper()
 	ctx, cancel := context.WithCancel(m.t.Context())
-	if err := m.Engage(ctx, key.ClusterName(), quiet{}); err != nil {
+	if err := m.Engage(ctx, key.ClusterName(), emptyCluster{}); err != nil {
 		m.t.Fatal(err)
 	}
 	synctest.Wait()
@@ -77,7 +76,7 @@ func (m *muster) engages(key fleet.Key) (end context.CancelFunc) {
 }
 
 // atWorkIn is the worker in a member, or nil.
-func (m *muster) atWorkIn(key fleet.Key) memberWorker {
+func (m *testFleet) atWorkIn(key fleet.Key) memberWorker {
 	synctest.Wait()
 	return m.members.worker(key)
 }
@@ -86,7 +85,7 @@ func (m *muster) atWorkIn(key fleet.Key) memberWorker {
 // until then, and its successor from then on.
 func TestANewWorkerWaitsForTheEndOfTheOldOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := foreman(t)
+		m := newTestFleetAtWork(t)
 		running, stop := context.WithCancel(t.Context())
 		m.members.running = running
 		engaged := func() bool {
@@ -126,7 +125,7 @@ func TestANewWorkerWaitsForTheEndOfTheOldOne(t *testing.T) {
 // What is remembered of a member goes with its Cluster, but not before the work there has ended.
 func TestAMemberIsRememberedUntilItsClusterAndTheWorkThereHaveGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := foreman(t)
+		m := newTestFleetAtWork(t)
 		m.members.running = t.Context()
 		north := fleet.Key{Fleet: "fleet", Name: "north"} // one that the fleet does not know
 		end := m.engages(eastKey)
@@ -152,33 +151,25 @@ func TestAMemberWithoutAClusterIsKeptForWhatWorksThere(t *testing.T) {
 		kept  bool
 	}{
 		"it is engaged":            {&memberState{engaged: engagement{ctx: t.Context()}}, true},
-		"its worker has not ended": {&memberState{worker: &laborer{}}, true},
+		"its worker has not ended": {&memberState{worker: &fakeWorker{}}, true},
 		"both have ended":          {&memberState{}, false},
-		"it was not seen before":   {nil, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := newMuster(t)
-				if test.state != nil {
-					m.members.of[eastKey] = test.state
-				}
-				m.sources.recordProblem(eastKey)
-				if _, kept := m.members.of[eastKey]; kept != test.kept {
-					t.Errorf("kept: %v", kept)
-				}
-			})
-		})
+		c := New(Options{})
+		c.members.of[eastKey] = test.state
+		if c.members.noteProblem(eastKey, false, fleet.Problem{}); (c.members.of[eastKey] != nil) != test.kept {
+			t.Errorf("%s: kept: %v", name, !test.kept)
+		}
 	}
 }
 
 // An engagement that failed is tried again, so that a member may be engaged twice until the same end.
 func TestAMemberThatIsEngagedTwiceIsForgottenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := foreman(t)
+		m := newTestFleetAtWork(t)
 		m.members.running = t.Context()
 		ctx, end := context.WithCancel(t.Context())
 		for range 2 {
-			if err := m.Engage(ctx, eastKey.ClusterName(), quiet{}); err != nil {
+			if err := m.Engage(ctx, eastKey.ClusterName(), emptyCluster{}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -195,7 +186,7 @@ func TestAMemberThatIsEngagedTwiceIsForgottenOnce(t *testing.T) {
 // What was engaged before this replica is elected is worked on from then on, and until the end.
 func TestWhatAReplicaDoesFromItsElectionOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := foreman(t)
+		m := newTestFleetAtWork(t)
 		var measured []fleet.Key
 		m.Measure = func(key fleet.Key, client coordinationclient.LeasesGetter) coordinationclient.LeasesGetter {
 			measured = append(measured, key)
@@ -223,7 +214,7 @@ func TestWhatAReplicaDoesFromItsElectionOn(t *testing.T) {
 			t.Errorf("measured: %v", measured)
 		}
 		if len(m.events.events) == 0 {
-			t.Error("nobody is told of what was found out before")
+			t.Error("what was found before has no event")
 		}
 		last := make(chan struct{})
 		m.members.wg.Go(func() { <-last })
@@ -249,155 +240,112 @@ func TestWhatAReplicaDoesFromItsElectionOn(t *testing.T) {
 	})
 }
 
-func TestWhatIsNotWorkedInIsNotWrittenTo(t *testing.T) {
-	m, err := New(Options{}).members.lookAt(t.Context(), fleet.Member{Key: eastKey}, "shop")
-	if err != nil || m.Publisher != nil || m.Unguarded == nil || m.Readers != 0 {
-		t.Errorf("%+v, %v", m, err)
-	}
-	if ps := New(Options{}).members.publishers("fleet"); len(ps) > 0 {
-		t.Errorf("publishers: %v", ps)
-	}
+func TestWorkInAMember(t *testing.T) {
 	c := New(Options{})
+	m, err := c.members.lookAt(t.Context(), fleet.Member{Key: eastKey}, "shop")
+	if err != nil || m.Publisher != nil || m.Unguarded == nil || m.Readers != 0 || len(c.members.publishers("fleet")) > 0 {
+		t.Errorf("without a worker: %+v, %v", m, err)
+	}
 	c.members.of[eastKey] = atWork(nil)
 	if work, ok := c.Work(eastKey); ok {
-		t.Errorf("a worker that knows no seal yet: %+v", work)
+		t.Errorf("a worker that has no seal yet: %+v", work)
+	}
+	for want, unguarded := range map[bool]error{true: nil, false: errRefused} {
+		w := &fakeWorker{publisher: newTestMember(t).publisher(), unguarded: unguarded}
+		c.members.of[eastKey] = &memberState{worker: w}
+		if work, ok := c.Work(eastKey); !ok || work.Guarded != want {
+			t.Errorf("%v: %+v, %v; want %v", unguarded, work, ok, want)
+		}
 	}
 }
 
-// Only the replica that may write records events about readers and about fences that it has put back.
-func TestTheClusterHearsOfReadersAndFences(t *testing.T) {
+// Only the replica that may write records events about readers and about fences that it has reverted. An event that is
+// related to a registration is not merged with the next one.
+func TestEventsOfWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := foreman(t)
-		h := workersHub{m.Controller}
-		reader := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "pods", Name: name} }
-		h.RecordReader(eastKey, reader("a"), corev1.EventTypeNormal, "ReaderGone", "pods/a is gone")
-		if want := []string{"Lease pods/a"}; !slices.Equal(m.events.related, want) { // else the next would be one with it
-			t.Errorf("related to %q, want %q", m.events.related, want)
+		m := newTestFleetAtWork(t)
+		records := func() {
+			h, reader := workersHub{m.Controller}, types.NamespacedName{Namespace: "pods", Name: "a"}
+			h.RecordReader(eastKey, reader, corev1.EventTypeNormal, "ReaderGone", "pods/a is gone")
+			h.RecordMended(eastKey, "the fence was put back")
+			h.RecordReader(eastKey, types.NamespacedName{}, corev1.EventTypeWarning, "TooMany", "no more of them are read")
 		}
-		want := []string{"*v1beta2.Cluster Normal ReaderGone: pods/a is gone"}
-		if !slices.Equal(m.events.events, want) {
-			t.Errorf("told %q, want %q", m.events.events, want)
-		}
-		h.RecordMended(eastKey, "the fence was put back")
-		if want = append(want, "*v1beta2.Cluster Warning FenceMended: the fence was put back"); !slices.Equal(m.events.events,
-			want) {
-			t.Errorf("told %q, want %q", m.events.events, want)
-		}
-		h.RecordReader(eastKey, types.NamespacedName{}, corev1.EventTypeWarning, "TooMany", "no more of them are read")
-		if want = append(want, "*v1beta2.Cluster Warning TooMany: no more of them are read"); !slices.Equal(m.events.events,
-			want) {
-			t.Errorf("told %q, want %q", m.events.events, want)
-		}
-		if len(m.events.related) != 1 {
-			t.Errorf("what is about all registrations is related to %q", m.events.related[1:])
-		}
+		records()
 		m.standby()
-		h.RecordReader(eastKey, reader("b"), corev1.EventTypeNormal, "ReaderGone", "pods/b is gone")
-		h.RecordMended(eastKey, "the fence was put back again")
-		if !slices.Equal(m.events.events, want) {
-			t.Errorf("a standby tells: %q", m.events.events)
+		records()
+		want := []string{"*v1beta2.Cluster Normal ReaderGone: pods/a is gone",
+			"*v1beta2.Cluster Warning FenceMended: the fence was put back",
+			"*v1beta2.Cluster Warning TooMany: no more of them are read"}
+		if !slices.Equal(m.events.events, want) || !slices.Equal(m.events.related, []string{"Lease pods/a"}) {
+			t.Errorf("events %q, related to %q; want %q", m.events.events, m.events.related, want)
 		}
 	})
 }
 
-// What a worker has seen in its member is decided and shown again.
-func TestTheHubLooksAgainAtWhatWorkersTell(t *testing.T) {
+func TestReportsOfWorkersTriggerDecisions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMuster(t, pinned("east"),
+		m := newTestFleet(t, pinned("east"),
 			policyOf("fleet", "shops", "shop"), policyOf("fleet", "tills", "till"), policyOf("fleet2", "others", "other"))
-		for name, test := range map[string]struct {
-			tell              func(workersHub)
-			records, policies []string
-		}{
-			"news of a namespace": {func(h workersHub) { h.Changed(eastKey, "shop") }, []string{"fleet/shop"}, nil},
-			"news of its fences":  {func(h workersHub) { h.FenceNews(eastKey) }, nil, []string{"fleet/shops", "fleet/tills"}},
-		} {
-			asked(&m.recordQueue)
-			asked(&m.policyQueue)
-			test.tell(workersHub{m.Controller})
-			if got := asked(&m.recordQueue); !slices.Equal(got, test.records) {
-				t.Errorf("%s: decisions on %q, want %q", name, got, test.records)
-			}
-			if got := asked(&m.policyQueue); !slices.Equal(got, test.policies) {
-				t.Errorf("%s: policies %q, want %q", name, got, test.policies)
-			}
+		asked(&m.recordQueue)
+		asked(&m.policyQueue)
+		h := workersHub{m.Controller}
+		h.Changed(eastKey, "shop")
+		records, policies := asked(&m.recordQueue), asked(&m.policyQueue)
+		if !slices.Equal(records, []string{"fleet/shop"}) || len(policies) > 0 {
+			t.Errorf("a Lease changed: %q, policies %q", records, policies)
+		}
+		h.FenceNews(eastKey)
+		records, policies = asked(&m.recordQueue), asked(&m.policyQueue)
+		if len(records) > 0 || !slices.Equal(policies, []string{"fleet/shops", "fleet/tills"}) {
+			t.Errorf("a fence changed: %q, policies %q", records, policies)
 		}
 	})
 }
 
-func TestNothingIsFencedInAClusterThatIsNotKnown(t *testing.T) {
+// A worker removes the fences that no policy asks for, so it must not take a failed list for no policies. A cluster
+// that is not selected any more keeps its fences while it leads.
+func TestFencesOfAWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := policyOf("fleet", "shops", "shop")
 		o.Spec.Fencing = &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}
-		m := newMuster(t, o, clusterOf("fleet", "east", "5"))
-		for name, want := range map[string]int{"east": 1, "south": 0} {
+		o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.PriorityLabel: "5"}}
+		record := recordOf("fleet", "shop")
+		record.Spec.Policy, record.Spec.Leader = "shops", "west"
+		m := newTestFleet(t, o, record, clusterOf("fleet", "east", "5"), clusterOf("fleet", "west", "7"),
+			clusterOf("fleet", "north", "7"))
+		for name, want := range map[string]int{"east": 1, "west": 1, "north": 0, "unknown": 0} {
 			fs, _, err := workersHub{m.Controller}.Fences(t.Context(), fleet.Key{Fleet: "fleet", Name: name})
 			if err != nil || len(fs) != want {
 				t.Errorf("%s: %d fences, %v; want %d", name, len(fs), err, want)
 			}
 		}
-	})
-}
-
-// unlisted refuses lists.
-type unlisted struct{ client.Client }
-
-func (unlisted) List(context.Context, client.ObjectList, ...client.ListOption) error {
-	return errRefused
-}
-
-// A worker removes the fences that no policy asks for, so it must not take a failed list for no policies.
-func TestFencesAreNotKnownWhileThePoliciesCannotBeListed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newMuster(t, clusterOf("fleet", "east", "5"))
-		m.Client = unlisted{m.api}
+		m.Client = failing(m.api, "list")
 		if fs, _, err := (workersHub{m.Controller}).Fences(t.Context(), eastKey); !errors.Is(err, errRefused) {
 			t.Errorf("%d fences, %v", len(fs), err)
 		}
 	})
 }
 
-func TestTheWorkInAMemberIsGuardedWhileItsPoliciesAreInForce(t *testing.T) {
-	for want, unguarded := range map[bool]error{true: nil, false: errRefused} {
-		s := newStage(t)
-		s.c.members.of[eastKey] = &memberState{worker: &laborer{publisher: s.publisher(), unguarded: unguarded}}
-		if work, ok := s.c.Work(eastKey); !ok || work.Guarded != want {
-			t.Errorf("%v: %+v, %v; want %v", unguarded, work, ok, want)
-		}
-	}
-}
-
-// What workers are told of the hub is what holds for the fleet of their member.
 func TestTheHubAsWorkersSeeIt(t *testing.T) {
 	for name, test := range map[string]struct {
-		change         func(*muster)
+		change         func(*testFleet)
 		served, serves bool
 	}{
-		"it serves the fleet": {func(m *muster) { m.source = elsewhere{fleetSource{m.Fleet}, ""} }, true, true},
-		"nobody does":         {func(m *muster) { m.source = fleetSource{m.Fleet} }, false, true},
-		"another installation does": {
-			func(m *muster) { m.source = elsewhere{fleetSource{m.Fleet}, "platform"} }, false, false,
-		},
-		"it does, but is not elected": {
-			func(m *muster) { m.source = elsewhere{fleetSource{m.Fleet}, ""}; m.standby() }, true, false,
-		},
+		"it serves the fleet":         {func(m *testFleet) { m.isServed(true, "") }, true, true},
+		"no installation serves it":   {func(m *testFleet) { m.isServed(false, "") }, false, true},
+		"another installation does":   {func(m *testFleet) { m.isServed(false, "platform") }, false, false},
+		"it does, but is not elected": {func(m *testFleet) { m.isServed(true, ""); m.standby() }, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := foreman(t)
+				m := newTestFleetAtWork(t)
 				test.change(m)
 				h := workersHub{m.Controller}
-				if got := h.Served("fleet"); got != test.served {
-					t.Errorf("served: %v", got)
-				}
-				if got := h.Serves("fleet"); got != test.serves {
-					t.Errorf("serves: %v", got)
-				}
-				if got := h.MayWrite("fleet", musterStart); got != test.serves {
-					t.Errorf("may write: %v", got)
-				}
-				if key, got := h.Serve(t.Context(), "fleet"); got != test.serves || (len(key) > 0) != test.serves {
-					t.Errorf("served by now: %v", got)
+				key, served := h.Serve(t.Context(), "fleet")
+				if h.Served("fleet") != test.served || h.Serves("fleet") != test.serves || served != test.serves ||
+					h.MayWrite("fleet", testStart) != test.serves || (len(key) > 0) != test.serves {
+					t.Errorf("served %v, serves %v, may write %v, the seal is known: %v", h.Served("fleet"), h.Serves("fleet"),
+						h.MayWrite("fleet", testStart), served)
 				}
 			})
 		})

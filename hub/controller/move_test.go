@@ -1,132 +1,151 @@
 package controller
 
 import (
-	"context"
-	"slices"
 	"testing"
-	"time"
+	"testing/synctest"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
-	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/publish"
-	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// found is a member's API server that shows one Lease when it is asked for all.
-type found struct {
-	coordinationclient.LeaseInterface
-	copy *coordinationv1.Lease
-}
-
-func (f found) Leases(string) coordinationclient.LeaseInterface { return f }
-
-func (f found) List(context.Context, metav1.ListOptions) (*coordinationv1.LeaseList, error) {
-	return &coordinationv1.LeaseList{Items: []coordinationv1.Lease{*f.copy}}, nil
-}
-
-// Rule 8: what stands is seen as soon as the member was read, before anything was done with any Lease:
-// where nothing stands, all Leases are taken, and a term that was overlooked would end.
-func TestWhatIsFoundOfAMovedNamespaceCountsAtOnce(t *testing.T) {
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	key, another := seal.Key("a key of thirty-two characters.."), seal.Key("another one of as many characters")
-	us, them := lease.Identity("east", "fleet"), lease.Identity("west", "fleet")
+// Rule 8: what a move makes of records, policies and Clusters decides nothing.
+func TestWhatAMoveStops(t *testing.T) {
+	type (
+		snapshot = *decide.Snapshot
+		changes  = []func(snapshot)
+	)
+	leads, retired := eastLeads(20), election.Record{State: election.Retired, Epoch: 20}
+	never := election.Record{}
+	leaves := func(v snapshot) { v.Members[1].DeleteForMove = true }
+	paused := func(v snapshot) { v.Members[0].Paused, v.Members[1].Paused = true, true }
+	partly := func(v snapshot) { v.Members[0].Paused = true }
+	empty := func(v snapshot) { v.Members = nil }
+	lost := func(v snapshot) { v.Found, v.Object = nil, nil }
+	restored := func(v snapshot) { v.Restored = true }
+	unclaimed := func(v snapshot) { v.Policy = nil }
+	moved := func(v snapshot) { v.Moved = true }
+	stopped := func(v snapshot) { v.Stop = "another reason" }
+	const none, stops, renews = "", "stops", "stops and renews"
 	for name, test := range map[string]struct {
-		hub, holder string
-		key         seal.Key
-		stands      bool
-		otherHub    bool
+		record  election.Record
+		changes changes
+		move    fleet.Move
+		err     error
+		want    string
 	}{
-		"the leader's Lease, of which the other hub has let go":   {"", us, key, true, false},
-		"the leader's Lease, which is this hub's already":         {"this", us, key, true, false},
-		"the leader's Lease, which the other hub writes":          {"another", us, key, false, true},
-		"a follower's Lease, of which the other hub has let go":   {"", them, key, false, false},
-		"a follower's Lease, which the other hub writes":          {"another", them, key, false, true},
-		"a Lease of another hub with another seal":                {"another", us, another, false, true},
-		"a Lease without a mark that has a seal of somebody else": {"", us, another, false, false},
+		"the fleet stays":                         {leads, nil, fleet.Stays, nil, none},
+		"a Cluster moves":                         {leads, changes{leaves}, fleet.Stays, nil, stops},
+		"a moved record that no policy claims":    {leads, changes{unclaimed, moved}, fleet.Stays, nil, renews},
+		"a moved record that a policy claims":     {leads, changes{moved}, fleet.Moving, nil, none},
+		"all Clusters pause, the record exists":   {leads, changes{paused}, fleet.Moving, nil, none},
+		"the record vanished, the fleet stays":    {leads, changes{restored}, fleet.Stays, nil, none},
+		"the record vanished, the fleet moves":    {leads, changes{restored}, fleet.Moving, nil, renews},
+		"a lost record, all Clusters pause":       {never, changes{lost, paused}, fleet.Moving, nil, renews},
+		"a lost record, some Clusters pause":      {never, changes{lost, partly}, fleet.Moving, nil, none},
+		"a lost record, there are no Clusters":    {never, changes{lost, empty}, fleet.Moving, nil, none},
+		"a lost record, the fleet has moved":      {never, changes{lost, paused}, fleet.MovedAway, nil, "stops and drops"},
+		"the policy is gone, the fleet moves":     {leads, changes{unclaimed}, fleet.Moving, nil, renews},
+		"the policy is gone, the fleet has moved": {leads, changes{unclaimed}, fleet.MovedAway, nil, stops},
+		"the policy is gone, the fleet stays":     {leads, changes{unclaimed}, fleet.Stays, nil, none},
+		"no policy claims a retired record":       {retired, changes{unclaimed}, fleet.Moving, nil, none},
+		"no policy claims an empty record":        {never, changes{unclaimed}, fleet.Moving, nil, none},
+		"the Clusters cannot be listed":           {leads, changes{unclaimed}, fleet.Stays, errRefused, "fails"},
+		"it stops for another reason":             {leads, changes{unclaimed, stopped}, fleet.Stays, errRefused, stops},
+	} {
+		c, f, _ := newTestHub(t)
+		f.moves, f.unmoved = test.move, test.err
+		v := shopView(test.record, measured("east", agrees), measured("west", agrees))
+		v.Object, v.Found = &v1alpha1.NamespaceLeader{}, &v1alpha1.NamespaceLeaderSpec{}
+		for _, change := range test.changes {
+			change(v)
+		}
+		got := ""
+		if err := c.checkMove(t.Context(), v); err != nil {
+			got = "fails"
+		} else if v.Stop != "" {
+			got = stops
+		}
+		if v.Renews {
+			got += " and renews"
+		}
+		if p := c.members.of[eastKey].worker.Publisher(); len(p.Initial().Leases) == 0 {
+			got += " and drops"
+		}
+		if got != test.want {
+			t.Errorf("%s: it %s (%s), want %q", name, got, v.Stop, test.want)
+		}
+	}
+}
+
+func TestWhenARecordOfAnotherHubIsTakenOver(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*decide.Snapshot, *election.Decision)
+		taken  bool
+	}{
+		"its Leases are this hub's": {func(*decide.Snapshot, *election.Decision) {}, true},
+		"it has to be written": {
+			func(_ *decide.Snapshot, d *election.Decision) { d.Persist, d.Record.Next = true, "west" }, false,
+		},
+		"its Leases are not this hub's": {
+			func(v *decide.Snapshot, _ *election.Decision) { v.Members[0].Sync.Marked = false }, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := finds(t, now, true, test.key, lease.Content{
-				Namespace: "shop", Name: "leasecast", Cluster: us, ClusterUID: "uid", Hub: test.hub,
-				Term: lease.Term{Holder: test.holder, Epoch: 20, AcquireTime: now, RenewTime: now, Duration: 15 * time.Second},
+			c, _, api := newTestHub(t)
+			changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
+				o.Spec = said20()
+				o.Spec.Hub = "another"
 			})
-			if stands := v.State.Found != nil; stands != test.stands || v.State.OtherHub != test.otherHub {
-				t.Errorf("stands %v, other hub %v; want %v, %v", stands, v.State.OtherHub, test.stands, test.otherHub)
+			v := shopView(eastLeads(20), measured("east", agrees))
+			v.Entry, v.Members[0].Sync = entryOf(t, c, shop), publish.SyncStatus{Marked: true, InPlace: true}
+			d := election.Decision{Record: v.Record}
+			test.change(v, &d)
+			if _, err := c.persist(t.Context(), v, planOf(d)); err != nil {
+				t.Error(err)
+			}
+			if e := entryOf(t, c, shop); (e.Found.Hub == "this") != test.taken || e.Moved == test.taken {
+				t.Errorf("mark %q, of another hub: %v", e.Found.Hub, e.Moved)
 			}
 		})
 	}
 }
 
-// Rule 8: two hubs whose policies name their Leases differently would both have their leader.
-func TestATermOfAnotherHubKeepsThisOneFromDeciding(t *testing.T) {
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	another := seal.Key("another one of as many characters")
-	us, them := lease.Identity("east", "fleet"), lease.Identity("west", "fleet")
-	const second = time.Second
-	for name, test := range map[string]struct {
-		hub, holder string
-		stop        time.Duration // the largest of fenced locks
-		after       time.Duration // the renewTime
-		want        bool
-	}{
-		"that stands, under whatever name":       {"another", us, 0, 0, true},
-		"that a late reader may still act by":    {"another", us, 0, 16*second - 1, true},
-		"that has lapsed":                        {"another", us, 0, 16 * second, false},
-		"that a fenced lock may still outlast":   {"another", us, 20 * second, 36*second - 1, true},
-		"that has lapsed, with all fenced locks": {"another", us, 20 * second, 36 * second, false},
-		"that leads elsewhere, as a Lease says":  {"another", them, 0, 0, false},
-		"that this hub began, under an old name": {"this", us, 0, 0, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			v := finds(t, now.Add(test.after), false, another, lease.Content{
-				Namespace: "shop", Name: "another-name", Cluster: us, ClusterUID: "uid", Hub: test.hub,
-				Term: lease.Term{Holder: test.holder, Epoch: 20, AcquireTime: now, RenewTime: now, Duration: 15 * second},
-			}, test.stop)
-			if v.State.OtherHub != test.want {
-				t.Errorf("other hub %v, want %v", v.State.OtherHub, test.want)
+// If this hub ever finds one of its records again, the record is not its own any more.
+func TestRecordsOfAFleetAreRelinquished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newTestFleet(t)
+		for key, mark := range map[string]string{"another": "another", "old": "", "mine": m.HubID} {
+			o := recordOf("fleet", key)
+			o.Spec.Hub = mark
+			if err := m.api.Create(t.Context(), o); err != nil {
+				t.Fatal(err)
 			}
-		})
-	}
-}
-
-// finds is what the hub "this" makes of the one Lease that it finds in a member, under an ε of 1 s and the largest of
-// some stop times.
-func finds(
-	t *testing.T, now time.Time, moved bool, key seal.Key, cp lease.Content, stop ...time.Duration,
-) *decide.Snapshot {
-	t.Helper()
-	v := &decide.Snapshot{Entry: &ledger.Entry{Taken: ledger.Taken{Key: shop, Moved: moved}}, Members: []decide.Member{{
-		Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: "east"}}, Publisher: publisherThatRead(t, now, key, cp),
-	}}}
-	c := New(Options{HubID: "this", Clock: fixedClock{Wall: now}})
-	return completed(t, c, v, seal.Bounds{Skew: time.Second, Stop: slices.Max(append(stop, 0))})
-}
-
-// publisherThatRead is a publisher of the hub "this" that has read the one Lease in a member.
-func publisherThatRead(t *testing.T, now time.Time, key seal.Key, cp lease.Content) *publish.Publisher {
-	t.Helper()
-	obj := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: "1"}}
-	if err := seal.Write(key, cp, obj); err != nil {
-		t.Fatal(err)
-	}
-	p := publish.New(publish.Options{
-		Client: found{copy: obj}, Fleet: "fleet", Cluster: cp.Cluster, ClusterUID: cp.ClusterUID, Hub: "this",
-		Key:      seal.Key("a key of thirty-two characters.."),
-		Clock:    fixedClock{Wall: now, Boot: time.Hour},
-		MayWrite: func(lease.Reading) bool { return true }, Promises: publish.NewPromises(),
-		Report: func(bool, lease.Reading, error) {}, Changed: func(string) {},
-		Queue: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
+		}
+		if err := m.api.Create(t.Context(), recordOf("fleet2", "elsewhere")); err != nil {
+			t.Fatal(err)
+		}
+		for _, verb := range []string{"list", "patch"} {
+			m.Client = failing(m.api, verb)
+			if err := (workersHub{m.Controller}).RelinquishRecords(t.Context(), "fleet"); err == nil {
+				t.Errorf("no error, although records cannot be read or written: %s", verb)
+			}
+		}
+		m.Client = m.api
+		if err := (workersHub{m.Controller}).RelinquishRecords(t.Context(), "fleet"); err != nil {
+			t.Fatal(err)
+		}
+		for o, want := range map[*v1alpha1.NamespaceLeader]string{
+			recordOf("fleet", "another"): "another", recordOf("fleet", "old"): v1alpha1.NoHub,
+			recordOf("fleet", "mine"): v1alpha1.NoHub, recordOf("fleet2", "elsewhere"): "",
+		} {
+			if err := m.api.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil || o.Spec.Hub != want {
+				t.Errorf("%s has the mark %q (%v), want %q", o.Name, o.Spec.Hub, err, want)
+			}
+		}
 	})
-	t.Cleanup(p.Queue.ShutDown)
-	if !p.ReadAll(t.Context()) {
-		t.Fatal("the Leases were not read")
-	}
-	return p
 }

@@ -47,7 +47,7 @@ func TestPolicyLosesNamespacesThatAnotherOneOwns(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, _, api := onScene(t)
+			c, _, api := newTestHub(t)
 			if test.record != nil {
 				o := &v1alpha1.NamespaceLeader{}
 				if err := api.Get(t.Context(), shop, o); err != nil {
@@ -74,7 +74,7 @@ func TestPolicyLosesNamespacesThatAnotherOneOwns(t *testing.T) {
 
 // labelledIn is a scene in which the namespaces of some members have the label that selects them.
 type labelledIn struct {
-	*scene
+	*fakeMembers
 	labels map[string]map[string]string // of the namespace, by the member
 	err    error                        // of other members
 }
@@ -108,7 +108,7 @@ func TestPolicyFencesNothingInAnyMemberWhileAnotherOneOwnsTheNamespace(t *testin
 		"in no member any more: it is about to lose it": {map[string]map[string]string{"east": nil, "west": nil}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, s, _ := onScene(t)
+			c, s, _ := newTestHub(t)
 			east, west := fleet.Member{Key: eastKey, Connected: true}, fleet.Member{
 				Key: fleet.Key{Fleet: "fleet", Name: "west"}, Connected: true,
 			}
@@ -137,7 +137,7 @@ func TestPolicyThatOwnsNoNamespaceFencesNothing(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, s, api := onScene(t)
+			c, s, api := newTestHub(t)
 			s.space = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
 			for _, policy := range []string{"shops", "younger"} {
 				o := policyOf("fleet", policy, "shop")
@@ -161,7 +161,7 @@ func TestPolicyThatOwnsNoNamespaceFencesNothing(t *testing.T) {
 			}
 			m := fleet.Member{Key: eastKey}
 			lost := func(p *decide.Policy) ([]string, error) { return c.policies.lostIn(t.Context(), p, policies, m) }
-			fences, _, err := decide.FencesIn("this", policies, m, lost, leadsNothing)
+			fences, _, err := decide.FencesIn("this", policies, m, lost, func(*decide.Policy) bool { return false })
 			if err != nil || len(fences) != 2 {
 				t.Fatalf("there are %d fences, %v", len(fences), err)
 			}
@@ -179,16 +179,16 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 	now := seal.Bounds{Duration: 15 * time.Second, Skew: time.Second}
 	start := func(t *testing.T) (*Controller, func(after time.Duration) map[string]seal.Bounds) {
 		t.Helper()
-		c, _, _ := onScene(t)
+		c, _, _ := newTestHub(t)
 		for _, name := range []string{"shops", "deleted"} {
 			if err := c.Seals.Raise(t.Context(), "fleet", name, slow); err != nil {
 				t.Fatal(err)
 			}
 		}
-		alone := c.Tenure.EarlierEndIn(musterStart, slow.Skew)
+		alone := c.Tenure.EarlierEndIn(testStart, slow.Skew)
 		return c, func(after time.Duration) map[string]seal.Bounds {
 			t.Helper()
-			at := musterStart
+			at := testStart
 			at.Boot += alone + after
 			c.Clock = fixedClock(at)
 			policies, err := c.policies.valid(t.Context(), "fleet")
@@ -259,7 +259,7 @@ func TestPromiseOfAnotherHubOutlastsItsLeases(t *testing.T) {
 		Term: lease.Term{Holder: us, Epoch: 20, AcquireTime: now, RenewTime: now, Duration: 40 * time.Second},
 	}
 	c := New(Options{HubID: "this", Clock: fixedClock{Wall: now}})
-	c.source = &scene{}
+	c.source = &fakeMembers{}
 	e := takenOf(shop)
 	seen := func() *decide.Snapshot {
 		v := &decide.Snapshot{Entry: e, Policy: shopView(election.Record{}).Policy, Members: []decide.Member{{
@@ -297,11 +297,13 @@ func TestStoredFenceCountsForTheLeaderOnly(t *testing.T) {
 		"a fence that is missing":           {"east", guard.ErrNotEnforced, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, _, _ := onScene(t)
-			c.members.of[eastKey] = &memberState{worker: &laborer{unfenced: func(guard.Fence, string) error { return test.err }}}
+			c, _, _ := newTestHub(t)
+			c.members.of[eastKey] = &memberState{worker: &fakeWorker{
+				unfenced: func(guard.Fence, string) error { return test.err },
+			}}
 			v := shopView(election.Record{Leader: test.leader}, decide.Member{Member: fleet.Member{Key: eastKey}})
-			v.Policy = asParsed(fencing(&v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}))
-			c.members.observe(t.Context(), v, musterStart)
+			v.Policy = decide.ParsePolicy(fencing(&v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}))
+			c.members.observe(t.Context(), v, testStart)
 			m := v.Members[0]
 			if (m.Unfenced != nil) != test.missing || !errors.Is(m.UnfencedByLease, m.Unfenced) {
 				t.Errorf("it misses %v and %v", m.Unfenced, m.UnfencedByLease)

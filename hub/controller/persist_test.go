@@ -26,7 +26,7 @@ func TestNoRecordIsWrittenBeforeTheSealHoldsItsDuration(t *testing.T) {
 		"it may be written later": {apierrors.NewTimeoutError("etcdserver: request timed out", 0), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, _, api := onScene(t)
+			c, _, api := newTestHub(t)
 			w := &writes{Client: api}
 			c.Client, c.Seals = w, seal.NewStore(api, refusing{api, test.refusal})
 			v, err := c.gather(t.Context(), shop)
@@ -45,8 +45,8 @@ func TestNoRecordIsWrittenBeforeTheSealHoldsItsDuration(t *testing.T) {
 
 // Rule 2: also where the record says nothing new, as beside a seal that was restored from a backup.
 func TestTheSealHoldsWhatTheRecordSaidBefore(t *testing.T) {
-	c, _, api := onScene(t)
-	restated(t, api, func(o *v1alpha1.NamespaceLeader) {
+	c, _, api := newTestHub(t)
+	changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
 		o.Spec = said20()
 		o.Spec.Hub, o.Spec.Policy, o.Spec.LeaseDurationSeconds, o.Spec.StopTimeSeconds = "this", "shops", 77, 99
 	})

@@ -2,117 +2,162 @@ package controller
 
 import (
 	"context"
+	"errors"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/client-go/util/workqueue"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
-	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/tenure"
 )
 
-// plainManager is one with options of its own.
-type plainManager struct{ manager.Manager }
+// fakeManager is a manager that keeps what it is given, and refuses one of it.
+type fakeManager struct {
+	mcmanager.Manager
+	local   *fakeLocalManager
+	added   []mcmanager.Runnable
+	refuses int // the number of what is refused, from 1 on
+}
 
-func (plainManager) GetLogger() logr.Logger { return logr.Discard() }
-func (plainManager) GetControllerOptions() config.Controller {
+func (m *fakeManager) GetLocalManager() manager.Manager { return m.local }
+func (m *fakeManager) GetLogger() logr.Logger           { return logr.Discard() }
+func (m *fakeManager) Elected() <-chan struct{}         { return nil }
+
+func (m *fakeManager) Add(r mcmanager.Runnable) error {
+	if m.added = append(m.added, r); len(m.added) == m.refuses {
+		return errRefused
+	}
+	return nil
+}
+
+type fakeLocalManager struct {
+	manager.Manager
+	api     client.Client
+	cache   cache.Cache
+	added   []manager.Runnable
+	refuses bool
+}
+
+func newFakeLocalManager(api client.Client) *fakeLocalManager {
+	return &fakeLocalManager{api: api, cache: &informertest.FakeInformers{}}
+}
+
+func (m *fakeLocalManager) GetClient() client.Client                     { return m.api }
+func (m *fakeLocalManager) GetAPIReader() client.Reader                  { return m.api }
+func (m *fakeLocalManager) GetCache() cache.Cache                        { return m.cache }
+func (m *fakeLocalManager) GetLogger() logr.Logger                       { return logr.Discard() }
+func (m *fakeLocalManager) GetEventRecorder(string) events.EventRecorder { return silent{} }
+func (m *fakeLocalManager) GetControllerOptions() config.Controller {
 	return config.Controller{CacheSyncTimeout: time.Minute}
 }
 
-// The priority queue of the manager's defaults may never shut down, and a process may hold several hubs.
-func TestTheOptionsOfAController(t *testing.T) {
-	o := controllerOptions(plainManager{}, nil, 7)
-	if o.MaxConcurrentReconciles != 7 || o.UsePriorityQueue == nil || *o.UsePriorityQueue || o.SkipNameValidation == nil ||
-		!*o.SkipNameValidation {
-		t.Errorf("%+v", o)
+func (m *fakeLocalManager) Add(r manager.Runnable) error {
+	if m.added = append(m.added, r); m.refuses {
+		return errRefused
 	}
-	if o.CacheSyncTimeout != time.Minute {
-		t.Error("the options of the manager do not count")
+	return nil
+}
+
+// atOnce is how many requests a controller works on concurrently.
+func atOnce(r mcmanager.Runnable) int {
+	inner := reflect.ValueOf(r).Elem().FieldByName("TypedController")
+	return int(inner.Elem().Elem().FieldByName("MaxConcurrentReconciles").Int())
+}
+
+func TestWhatAManagerRuns(t *testing.T) {
+	for refused, want := range []error{nil, errRefused, errRefused, errRefused, errRefused} {
+		c := New(Options{Fleet: fleet.New(fleet.Options{}), Tenure: tenure.New(fixedClock(testStart), 6*time.Second),
+			Clock: fixedClock(testStart)})
+		m := &fakeManager{local: newFakeLocalManager(withTestAPI(t, c)), refuses: refused}
+		m.local.refuses = refused == 4
+		c.Client, c.Live, c.events = nil, nil, nil
+		if err := c.SetupWithManager(m); !errors.Is(err, want) {
+			t.Fatalf("with the runnable %d refused: %v, want %v", refused, err, want)
+		}
+		if want != nil {
+			continue
+		}
+		if c.Client == nil || c.Live == nil || c.events == nil {
+			t.Error("it has no clients of the hub's API server")
+		}
+		if len(m.added) != 3 || m.added[2] != mcmanager.Runnable(c) ||
+			!slices.Contains(m.local.added, manager.Runnable(c.hubClock)) {
+			t.Fatalf("added are %v and %v", m.added, m.local.added)
+		}
+		if records, policies := atOnce(m.added[0]), atOnce(m.added[1]); records != 16 || policies != 1 {
+			t.Errorf("%d records and %d policies at once: what members are probed with is set by one at a time", records,
+				policies)
+		}
 	}
 }
 
-// Before a controller has started, nothing needs asking for.
-func TestDecisionsAreAskedForOnceAControllerHasStarted(t *testing.T) {
+// The priority queue of the manager's defaults may never shut down, and a process may hold several hubs.
+func TestOptionsOfAController(t *testing.T) {
+	o := controllerOptions(&fakeLocalManager{}, nil, 7)
+	if o.MaxConcurrentReconciles != 7 || o.UsePriorityQueue == nil || *o.UsePriorityQueue || o.SkipNameValidation == nil ||
+		!*o.SkipNameValidation || o.CacheSyncTimeout != time.Minute {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestWhatTheQueueGetsOfADecision(t *testing.T) {
+	later, failed := reconcile.Result{RequeueAfter: time.Second}, errors.New("failed")
+	for name, test := range map[string]struct {
+		stopping bool
+		err      error
+		want     reconcile.Result
+		wantErr  error
+	}{
+		"a result":                     {false, nil, later, nil},
+		"a result and an error":        {false, failed, reconcile.Result{}, failed},
+		"an error of a hub that stops": {true, failed, reconcile.Result{}, nil},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if test.stopping {
+			cancel()
+		}
+		got, err := withoutErrorsOfStopping(func(context.Context, mcreconcile.Request) (reconcile.Result, error) {
+			return later, test.err
+		})(ctx, mcreconcile.Request{})
+		if got != test.want || !errors.Is(err, test.wantErr) {
+			t.Errorf("%s: %v, %v; want %v, %v", name, got, err, test.want, test.wantErr)
+		}
+	}
+}
+
+// The first lists of a controller enqueue everything.
+func TestNothingIsEnqueuedBeforeAControllerHasStarted(t *testing.T) {
 	var w queue
 	w.add(shop)
-	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
-	defer q.ShutDown()
-	if err := w.source().Start(t.Context(), q); err != nil {
-		t.Fatal(err)
-	}
-	if q.Len() != 0 {
-		t.Error("something is asked for that came before")
+	q := newTestQueue(t)
+	if err := w.source().Start(t.Context(), q); err != nil || q.Len() != 0 {
+		t.Fatalf("%v, %d requests", err, q.Len())
 	}
 	w.add(shop)
 	if got := asked(&w); !slices.Equal(got, []string{"fleet/shop"}) {
-		t.Errorf("asked for %q", got)
-	}
-}
-
-// What this tenure has read or written needs no decision. A deletion is always another client's: the hub forgets what
-// it deletes.
-func TestWhichEventsOfARecordAskForADecision(t *testing.T) {
-	for name, test := range map[string]struct {
-		own  bool
-		gone bool
-		asks bool
-	}{
-		"this tenure has written it":    {own: true},
-		"another client has written it": {asks: true},
-		"another client has deleted it": {own: true, gone: true, asks: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c, _, api := onScene(t)
-			later := musterStart
-			later.Boot += time.Hour
-			c.Clock = fixedClock(later)
-			entryOf(t, c, shop)
-			o := &v1alpha1.NamespaceLeader{}
-			if err := api.Get(t.Context(), shop, o); err != nil {
-				t.Fatal(err)
-			}
-			if !test.own {
-				o.ResourceVersion = "another"
-			}
-			q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
-			defer q.ShutDown()
-			if h := c.sources.recordChanges(); test.gone {
-				h.Delete(t.Context(), event.TypedDeleteEvent[*v1alpha1.NamespaceLeader]{Object: o}, q)
-			} else {
-				h.Create(t.Context(), event.TypedCreateEvent[*v1alpha1.NamespaceLeader]{Object: o}, q)
-				h.Update(t.Context(), event.TypedUpdateEvent[*v1alpha1.NamespaceLeader]{ObjectNew: o}, q)
-			}
-			var want []string
-			if test.asks {
-				want = []string{"fleet/shop"}
-			}
-			if got := asked(&queue{q: q}); !slices.Equal(got, want) {
-				t.Errorf("asked for %q, want %q", got, want)
-			}
-			live := &counting{Reader: api}
-			if c.Live = live; entryOf(t, c, shop) == nil || (live.n > 0) != test.asks {
-				t.Errorf("the record is read %d times", live.n)
-			}
-		})
-	}
-}
-
-func TestWhatIsNoMemberIsNotEngaged(t *testing.T) {
-	c := New(Options{Fleet: fleet.New(fleet.Options{})})
-	if err := c.Engage(t.Context(), "no-member", nil); err == nil || len(c.members.of) > 0 {
-		t.Errorf("%v, engaged %v", err, c.members.of)
+		t.Errorf("enqueued are %q", got)
 	}
 }
 
 // A replica that is stopped before all Clusters are known does nothing.
-func TestAReplicaThatIsStoppedEarly(t *testing.T) {
+func TestReplicaThatIsStoppedEarly(t *testing.T) {
 	c := New(Options{Fleet: fleet.New(fleet.Options{})})
+	if err := c.Engage(t.Context(), "no-member", nil); err == nil || len(c.members.of) > 0 || c.source.synced() {
+		t.Errorf("an invalid member: %v, engaged %v, synced %v", err, c.members.of, c.source.synced())
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	if err := c.Start(ctx); err != nil || c.members.running != nil {

@@ -152,7 +152,7 @@ const (
 // simWorker keeps the fences of one member for a replica as package worker does: one after the other, and those that
 // nobody asks for go when all others are in force.
 type simWorker struct {
-	*laborer
+	*fakeWorker
 	ct    *contact
 	found map[string]seenFence
 	asked []string // the names of those that the last turn has kept
@@ -180,7 +180,7 @@ type seenFence struct {
 }
 
 func newSimWorker(ct *contact, p *publish.Publisher) *simWorker {
-	s := &simWorker{laborer: &laborer{publisher: p}, ct: ct, found: map[string]seenFence{}, edits: -1}
+	s := &simWorker{fakeWorker: &fakeWorker{publisher: p}, ct: ct, found: map[string]seenFence{}, edits: -1}
 	s.again = s.look
 	if len(ct.r.w.locks) > 0 {
 		s.look()

@@ -67,15 +67,16 @@ func bareWorld(t *testing.T, seed uint64) *world {
 	return w
 }
 
-// ledWithin reports whether somebody acts within d.
-func (w *world) ledWithin(ns string, d time.Duration) bool {
+// awaitLeader waits for a leader, at most d. It returns its member, or nil.
+func (w *world) awaitLeader(t *testing.T, ns string, d time.Duration) *member {
+	t.Helper()
 	for until := w.now + d; w.now < until; {
-		w.run(w.now + 50*time.Millisecond)
-		if w.leader(ns) != nil {
-			return true
+		if w.run(w.now + 50*time.Millisecond); w.leader(ns) != nil {
+			return w.leader(ns).m
 		}
 	}
-	return false
+	t.Errorf("nobody leads: %+v", w.hub.records[ns].Spec)
+	return nil
 }
 
 // A cluster may answer whatever it is asked, and yet take no Lease in one of the namespaces.
@@ -101,8 +102,8 @@ func TestAClusterThatCannotBeWritten(t *testing.T) {
 				}
 			}
 			best.refuses(w.spaces[0], refusal)
-			if !w.ledWithin(w.spaces[0], w.settle()) || w.leader(w.spaces[0]).m == best {
-				t.Errorf("nobody leads: %+v", w.hub.records[w.spaces[0]].Spec)
+			if w.awaitLeader(t, w.spaces[0], w.settle()) == best {
+				t.Error("it leads")
 			}
 		})
 	}
@@ -112,8 +113,8 @@ func leaderRefuses(t *testing.T, w *world, ns string, refusal error) {
 	old := w.leader(ns).m
 	old.refuses(ns, refusal)
 	w.run(w.now + 2*w.timings.Duration) // the term is over
-	if !w.ledWithin(ns, 2*time.Second) || w.leader(ns).m == old {
-		t.Fatalf("nobody leads: %+v", w.hub.records[ns].Spec)
+	if w.awaitLeader(t, ns, 2*time.Second) == old {
+		t.Fatal("it leads on")
 	}
 	epoch := w.hub.records[ns].Spec.Epoch
 	w.run(w.now + time.Minute)
@@ -136,9 +137,7 @@ func soleLeaderRefuses(t *testing.T, w *world, ns string, refusal error) {
 		t.Fatal("somebody leads whose Lease cannot be written")
 	}
 	old.refuses(ns, nil)
-	if !w.ledWithin(ns, 2*time.Second) {
-		t.Errorf("nobody leads: %+v", w.hub.records[ns].Spec)
-	}
+	w.awaitLeader(t, ns, 2*time.Second)
 }
 
 func allRefuse(t *testing.T, w *world, ns string, refusal error) {
@@ -148,11 +147,11 @@ func allRefuse(t *testing.T, w *world, ns string, refusal error) {
 	w.run(w.now + time.Minute)
 	r, writes := w.hub.records[ns], len(w.hub.history[ns])
 	if r.Spec.State != v1alpha1.StateVacant || r.Spec.Reason != reason.NoCandidate {
-		t.Errorf("the record is %s %s, want one that is vacant for want of a candidate", r.Spec.State, r.Spec.Reason)
+		t.Errorf("the record is %s %s, want a vacant one", r.Spec.State, r.Spec.Reason)
 	}
 	for _, c := range r.Status.Candidates {
 		if c.Eligible || c.Message == "" {
-			t.Errorf("the candidate %+v has nothing to say", c)
+			t.Errorf("the candidate %+v is not explained", c)
 		}
 	}
 	if w.run(w.now + time.Minute); len(w.hub.history[ns]) > writes+1 {
@@ -161,9 +160,7 @@ func allRefuse(t *testing.T, w *world, ns string, refusal error) {
 	for _, m := range w.members {
 		m.refuses(ns, nil)
 	}
-	if !w.ledWithin(ns, 2*time.Second) {
-		t.Errorf("nobody leads: %+v", w.hub.records[ns].Spec)
-	}
+	w.awaitLeader(t, ns, 2*time.Second)
 }
 
 func betterRefuses(t *testing.T, w *world, ns string, refusal error) {
@@ -241,8 +238,8 @@ func TestAClusterThatChangesWhatIsWritten(t *testing.T) {
 		noted := old.noted
 		old.changes(func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.ClusterUIDAnnotation] = "" })
 		w.run(w.now + 2*w.timings.Duration)
-		if !w.ledWithin(ns, w.settle()) || w.leader(ns).m == old {
-			t.Fatalf("nobody leads: %+v", w.hub.records[ns].Spec)
+		if w.awaitLeader(t, ns, w.settle()) == old {
+			t.Fatal("it leads on")
 		}
 		w.run(w.now + 10*time.Second)
 		version := old.version

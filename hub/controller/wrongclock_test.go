@@ -23,9 +23,7 @@ func TestTheHubsClockIsPutRight(t *testing.T) {
 		r.host.step(0)
 	}
 	w.run(w.now + 2*w.timings.Duration)
-	if !w.ledWithin(ns, w.settle()) {
-		t.Fatalf("nobody leads: %+v", w.hub.records[ns].Spec)
-	}
+	w.awaitLeader(t, ns, w.settle())
 	for range 60 {
 		if w.run(w.now + time.Second); w.leader(ns) == nil {
 			t.Fatal("nobody leads any more")
@@ -49,9 +47,7 @@ func TestARecordThatDrainsSinceTomorrow(t *testing.T) {
 		before[m.name] = m.version
 	}
 	w.run(w.now + 2*w.timings.Duration)
-	if !w.ledWithin(ns, w.settle()) {
-		t.Fatalf("nobody leads: %+v", w.hub.records[ns].Spec)
-	}
+	w.awaitLeader(t, ns, w.settle())
 	for _, m := range w.members {
 		if n := m.version - before[m.name]; n > 2*int64((w.now-from)/time.Second) {
 			t.Errorf("%s was written %d times in %v", m.name, n, w.now-from)

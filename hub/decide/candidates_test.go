@@ -1,103 +1,198 @@
-package decide
+package decide_test
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/decide/decidetest"
 	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/publish"
 )
 
-// Rule 10: a successor shows that it can be written by a Lease of this draining. One that was written for an earlier
-// one, or refused then, shows nothing of now.
-func TestWhatAFreshLeaseShowsItShowsOfOneDrainingOnly(t *testing.T) {
-	since := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+// Rule 10: a successor shows that it can be written by a Lease of this drain. A Lease of another drain shows nothing.
+func TestSuccessorIsPreparedOrRefusedInThisDrain(t *testing.T) {
+	since := start.Wall
 	earlier, later := since.Add(-time.Minute), since.Add(time.Minute)
 	for name, test := range map[string]struct {
 		facts             publish.SyncStatus
 		prepared, refused bool
 	}{
-		"nothing is known": {publish.SyncStatus{}, false, false},
-		"it was written for this draining": {
-			publish.SyncStatus{InPlace: true, MinRenewTime: since}, true, false,
-		},
-		"it is not written yet": {publish.SyncStatus{MinRenewTime: since}, false, false},
-		"it was written for an earlier one": {
-			publish.SyncStatus{InPlace: true, MinRenewTime: earlier}, false, false,
-		},
-		"it was written for nobody's draining": {publish.SyncStatus{InPlace: true}, false, false},
-		"it was written for a later one, as by an older record": {
-			publish.SyncStatus{InPlace: true, MinRenewTime: later}, false, false,
-		},
-		"it was refused in this draining": {
-			publish.SyncStatus{Refused: true, MinRenewTime: since}, false, true,
-		},
-		"it was refused in an earlier one": {
-			publish.SyncStatus{Refused: true, MinRenewTime: earlier}, false, false,
-		},
+		"nothing is known":              {publish.SyncStatus{}, false, false},
+		"written for this drain":        {publish.SyncStatus{InPlace: true, MinRenewTime: since}, true, false},
+		"not written yet":               {publish.SyncStatus{MinRenewTime: since}, false, false},
+		"written for an earlier drain":  {publish.SyncStatus{InPlace: true, MinRenewTime: earlier}, false, false},
+		"written for no drain":          {publish.SyncStatus{InPlace: true}, false, false},
+		"written for a later drain":     {publish.SyncStatus{InPlace: true, MinRenewTime: later}, false, false},
+		"refused in this drain":         {publish.SyncStatus{Refused: true, MinRenewTime: since}, false, true},
+		"refused in an earlier drain":   {publish.SyncStatus{Refused: true, MinRenewTime: earlier}, false, false},
+		"refused, and nothing is known": {publish.SyncStatus{Refused: true}, false, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			m := measured("west", agrees)
-			m.Sync = test.facts
-			v := &Snapshot{Entry: takenOf(shop), Members: []Member{m},
-				Policy: &Policy{Names: map[string]bool{"shop": true},
-					Election: election.Policy{Timings: lease.Timings{Skew: time.Second}}}}
-			v.State.Record = election.Record{State: election.Draining, Leader: "east", Epoch: 20, Since: since, Next: "west"}
-			cs, _ := candidatesOf(v)
-			if got := cs[0]; got.Prepared != test.prepared || got.Refused != test.refused {
-				t.Errorf("prepared %v, refused %v; want %v, %v", got.Prepared, got.Refused, test.prepared, test.refused)
-			}
-		})
+		r := election.Record{State: election.Draining, Leader: "east", Epoch: 20, Since: since, Next: "west"}
+		cs, _ := decidetest.Candidates(shopView(r, measured("west", agrees, func(m *member) { m.Sync = test.facts })))
+		if got := cs[0]; got.Prepared != test.prepared || got.Refused != test.refused {
+			t.Errorf("%s: prepared %v, refused %v; want %v, %v", name, got.Prepared, got.Refused, test.prepared, test.refused)
+		}
 	}
 }
 
 func TestANamespaceThatThePolicyDoesNotMatchIsMissing(t *testing.T) {
-	v := shopView(election.Record{Epoch: 20, Leader: "west"}, measured("east", agrees))
-	v.Policy = ParsePolicy(&v1alpha1.LeadershipPolicy{})
-	if cs, _ := candidatesOf(v); cs[0].Reason != reason.NamespaceMissing {
-		t.Errorf("reason %s", cs[0].Reason)
-	}
-	v.Policy = nil
-	if cs, _ := candidatesOf(v); cs[0].Reason != reason.NamespaceMissing {
-		t.Errorf("without a policy: reason %s", cs[0].Reason)
+	for name, p := range map[string]*decide.Policy{
+		"no policy": nil, "a policy that does not match": decide.ParsePolicy(&v1alpha1.LeadershipPolicy{}),
+	} {
+		v := shopView(election.Record{Epoch: 20, Leader: "west"}, measured("east", agrees))
+		v.Policy = p
+		if cs, _ := decidetest.Candidates(v); cs[0].Reason != reason.NamespaceMissing {
+			t.Errorf("%s: reason %s", name, cs[0].Reason)
+		}
 	}
 }
 
 func TestCandidatesAreJudgedAgainWhenTheFirstHealthMayChange(t *testing.T) {
-	next := func(name string, d time.Duration) Member {
-		return changed(measured(name, agrees), func(m *Member) { m.Verdict.Next = d })
-	}
+	next := func(d time.Duration) func(*member) { return func(m *member) { m.Verdict.Next = d } }
+	outside := func(m *member) { m.TakesPart, m.Verdict.Next = false, 1 }
+	const second = time.Second
 	for name, test := range map[string]struct {
-		members []Member
-		want    time.Duration
+		east, west func(*member)
+		want       time.Duration
 	}{
-		"none by time alone": {[]Member{next("east", 0), next("west", 0)}, 0},
-		"the first": {
-			[]Member{next("east", 2*time.Second), next("west", 5*time.Second)}, 2 * time.Second,
-		},
-		"the last": {
-			[]Member{next("east", 5*time.Second), next("west", 2*time.Second)}, 2 * time.Second,
-		},
-		"one in the next instant": {[]Member{next("east", 1), next("west", 0)}, 1},
-		"one that takes no part": {
-			[]Member{changed(next("east", 1), func(m *Member) { m.TakesPart = false }), next("west", time.Second)},
-			time.Second,
-		},
-		"all that can, and another": {[]Member{next("east", 0), next("west", 3*time.Second)}, 3 * time.Second},
+		"none changes by time alone":  {next(0), next(0), 0},
+		"the first one":               {next(2 * second), next(5 * second), 2 * second},
+		"the last one":                {next(5 * second), next(2 * second), 2 * second},
+		"one in the next instant":     {next(1), next(0), 1},
+		"only the last one":           {next(0), next(3 * second), 3 * second},
+		"the first one takes no part": {outside, next(second), second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			cs, after := candidatesOf(shopView(election.Record{}, test.members...))
-			if after != test.want {
-				t.Errorf("again after %v, want %v", after, test.want)
-			}
-			for _, c := range cs {
-				if !c.Answering {
-					t.Errorf("%s does not answer", c.Name)
-				}
-			}
-		})
+		cs, after := decidetest.Candidates(shopView(election.Record{}, measured("east", agrees, test.east),
+			measured("west", agrees, test.west)))
+		if after != test.want || !cs[0].Answering {
+			t.Errorf("%s: again after %v, want %v; %s answers: %v", name, after, test.want, cs[0].Name, cs[0].Answering)
+		}
+	}
+}
+
+// If most clusters are lost at once, it may be the hub that is cut off. Those that were lost within one window of the
+// last one count.
+func TestMostUnreachable(t *testing.T) {
+	const window = 10 * time.Second
+	at := func(state health.State, since time.Duration) member {
+		return member{
+			TakesPart: true, Verdict: health.Verdict{State: state, Since: lease.Reading{Boot: time.Hour + since}},
+		}
+	}
+	outside := func(m member) member { m.TakesPart = false; return m }
+	lost := func(since time.Duration) member { return at(health.Unhealthy, since) }
+	fine, back, never := at(health.Healthy, 0), at(health.Healthy, time.Hour), at(health.Unknown, 0)
+	for name, test := range map[string]struct {
+		members []member
+		want    bool
+	}{
+		"no member":                               {nil, false},
+		"none of two":                             {[]member{fine, fine}, false},
+		"one of two":                              {[]member{lost(0), fine}, false},
+		"two of four":                             {[]member{lost(0), fine, lost(0), fine}, false},
+		"two of three":                            {[]member{lost(0), lost(0), fine}, true},
+		"one of one":                              {[]member{lost(0)}, true},
+		"one of two, and a lost one outside":      {[]member{lost(0), fine, outside(lost(0))}, false},
+		"one of one, and a healthy one outside":   {[]member{lost(0), outside(fine)}, true},
+		"one of one, and a later lost outside":    {[]member{lost(0), outside(lost(time.Hour))}, true},
+		"one of one, and one never reached":       {[]member{lost(0), never}, true},
+		"two of three, within one window":         {[]member{lost(0), lost(window), fine}, true},
+		"two of three, not within one window":     {[]member{lost(0), lost(window + 1), fine}, false},
+		"two of three, the last one comes first":  {[]member{lost(window + 1), lost(0), fine}, false},
+		"two of three, the third came back later": {[]member{lost(0), lost(0), back}, true},
+	} {
+		if got := decide.MostUnreachable(test.members, window); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// A Lease keeps its name until its record says otherwise.
+func TestAssignments(t *testing.T) {
+	east := election.Record{State: election.Leading, Leader: "east", Epoch: 20, LeaseName: "leasecast"}
+	west, renamed, unnamed := east, east, east
+	west.Leader, renamed.LeaseName, unnamed.LeaseName = "west", "another", ""
+	there := func(m *member) {
+		m.Leases = []decide.Lease{{Key: types.NamespacedName{Namespace: "shop", Name: "leasecast"}}}
+	}
+	with := func(changes ...func(*member)) []member { return []member{measured("east", agrees, changes...)} }
+	outside := func(m *member) { m.TakesPart = false }
+	unread := func(m *member) { m.Namespace, m.IsRead = nil, false }
+	ending := func(m *member) { m.Namespace.Status.Phase = corev1.NamespaceTerminating }
+	gone := func(_ *decide.Snapshot, p *decide.Plan) { p.Gone = true }
+	moved := func(v *decide.Snapshot, _ *decide.Plan) { v.Moved = true }
+	unclaimed := func(v *decide.Snapshot, _ *decide.Plan) { v.Policy = nil }
+	onlyRecorded := func(v *decide.Snapshot, _ *decide.Plan) {
+		v.Policy, v.Object, v.Members = nil, owned("a!"), slices.Clone(v.Members)
+		v.Claim(decidetest.Policies("a!"))
+	}
+	old := []member{measured("west", agrees, there)}
+	all := []member{measured("a", agrees), measured("east", agrees), measured("z", agrees)}
+	for name, test := range map[string]struct {
+		record  election.Record
+		members []member
+		change  func(*decide.Snapshot, *decide.Plan)
+		want    string
+	}{
+		"the leader's cluster comes first": {
+			east, all, nil, "east/leasecast leads, a/leasecast follows, z/leasecast follows",
+		},
+		"it takes no part":                   {west, with(outside), nil, "east/leasecast is absent"},
+		"the leader takes no part":           {east, with(outside), nil, "east/leasecast leads"},
+		"the namespace is missing":           {east, with(without), nil, "east/leasecast stays"},
+		"the namespace terminates":           {west, with(ending), nil, "east/leasecast stays"},
+		"its namespaces are not known":       {west, with(unread), nil, "east/leasecast follows"},
+		"no namespace, and it takes no part": {west, with(without, outside), nil, "east/leasecast is absent"},
+		"it has no publisher":                {west, with(func(m *member) { m.Publisher = nil }), nil, ""},
+		"the leader's Lease is renamed":      {renamed, with(there), nil, "east/leasecast is absent, east/another leads"},
+		"a follower's Lease is renamed":      {renamed, old, nil, "west/leasecast is absent, west/another follows"},
+		"the policy names the Lease":         {unnamed, with(), nil, "east/new leads"},
+		"another hub's Lease is renamed":     {renamed, with(there), moved, "east/another leads"},
+		"nothing depends on the record":      {west, with(), gone, "east/leasecast is absent"},
+		"nothing names the Lease":            {election.Record{}, with(), unclaimed, ""},
+		"only the record is known":           {east, all, onlyRecorded, "east/leasecast leads"},
+	} {
+		v, p := shopView(test.record, test.members...), decide.Plan{Decision: election.Decision{Record: test.record}}
+		if v.Policy.Election.LeaseName = "new"; test.change != nil {
+			test.change(v, &p)
+		}
+		var got []string
+		for _, a := range v.Assignments(p, false) {
+			does := [...]string{"stays", "is absent", "follows", "leads", "is revoked"}[a.Role]
+			got = append(got, fmt.Sprintf("%s/%s %s", a.Member.Name, a.Key.Name, does))
+		}
+		if got := strings.Join(got, ", "); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// Requests have a timeout without a policy, too, and a Lease that stands is not due at once.
+func TestLeaseTimings(t *testing.T) {
+	p := decide.ParsePolicy(decidetest.PolicyFor("fleet", "shops", "shop"))
+	p.Election.StopTime = 7 * time.Second
+	for d, longest := range map[time.Duration]time.Duration{3: 16, 30: 31} { // of the record
+		want := publish.Timings{
+			Renew: 5 * time.Second, Timeout: 3 * time.Second, Skew: time.Second, Stop: 7 * time.Second,
+			LongestPromise: longest * time.Second, Patience: 10 * time.Second,
+		}
+		if got := p.LeaseTimings(election.Record{Duration: d * time.Second}); got != want {
+			t.Errorf("under a recorded D of %d s: %+v, want %+v", d, got, want)
+		}
+	}
+	p = nil
+	if got := p.LeaseTimings(election.Record{}); got != (publish.Timings{Renew: time.Second, Timeout: time.Second}) {
+		t.Errorf("without a policy: %+v", got)
 	}
 }

@@ -1,65 +1,150 @@
-package decide
+package decide_test
 
 import (
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/decide/decidetest"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
-	"github.com/leasecast/leasecast/hub/guard/locks"
 	"github.com/leasecast/leasecast/hub/health"
 )
 
+var (
+	zoneA, zoneB = map[string]string{"zone": "a"}, map[string]string{"zone": "b"}
+	stock        = decidetest.Locks(decidetest.StockLock)
+)
+
+// fencing is a valid policy that fences something in the clusters of a zone.
+func fencing(name string, zone map[string]string, f *v1alpha1.Fencing) *decide.Policy {
+	o := decidetest.Fencing(f)
+	o.Name, o.Spec.ClusterSelector = name, &metav1.LabelSelector{MatchLabels: zone}
+	return decide.ParsePolicy(o)
+}
+
 // A lock that two policies fence in one cluster has one leader: that of the older policy.
 func TestYoungerPolicyOpensNoLockOfAnOlderOne(t *testing.T) {
-	named := func(name string, zone map[string]string, f *v1alpha1.Fencing) *Policy {
-		o := policyOf("fleet", name, "shop")
-		o.Spec.Fencing = f
-		o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: zone}
-		return ParsePolicy(o)
-	}
-	fenced := &v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{stockLock}}
-	warns := fenced.DeepCopy()
+	warns := stock.DeepCopy()
 	warns.Enforcement = v1alpha1.EnforcementWarn
-	a, b := map[string]string{"zone": "a"}, map[string]string{"zone": "b"}
-	members := []fleet.Member{{Key: eastKey, Labels: a}, {Key: fleet.Key{Fleet: "fleet", Name: "west"}, Labels: b}}
+	members := []fleet.Member{{Key: decidetest.EastKey, Labels: zoneA}, {Key: decidetest.WestKey, Labels: zoneB}}
+	young := func(zone map[string]string) *decide.Policy { return fencing("young", zone, stock) }
 	for name, test := range map[string]struct {
-		older, younger *Policy
-		old, young     bool
-		lost           bool
+		older, younger   *decide.Policy
+		old, young, lost bool
 	}{
-		"both fence it everywhere":             {named("old", nil, fenced), named("young", nil, fenced), true, false, false},
-		"they share one cluster":               {named("old", a, fenced), named("young", nil, fenced), true, false, false},
-		"they share none":                      {named("old", a, fenced), named("young", b, fenced), true, true, false},
-		"the older one fences nothing":         {named("old", nil, nil), named("young", nil, fenced), false, true, false},
-		"a policy that only warns opens none":  {named("old", b, warns), named("young", a, fenced), false, true, false},
-		"the older one has lost its namespace": {named("old", nil, fenced), named("young", nil, fenced), true, true, true},
+		"both fence it everywhere":             {fencing("old", nil, stock), young(nil), true, false, false},
+		"they share one cluster":               {fencing("old", zoneA, stock), young(nil), true, false, false},
+		"they share none":                      {fencing("old", zoneA, stock), young(zoneB), true, true, false},
+		"the older one fences nothing":         {fencing("old", nil, nil), young(nil), false, true, false},
+		"the older one only warns":             {fencing("old", zoneB, warns), young(zoneA), false, true, false},
+		"the older one has lost its namespace": {fencing("old", nil, stock), young(nil), true, true, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			ShareLocks([]*Policy{test.older, test.younger}, members, func(*Policy) bool {
-				return test.lost
-			})
-			if old, young := len(test.older.Election.Locks) > 0,
-				len(test.younger.Election.Locks) > 0; old != test.old || young != test.young {
-				t.Errorf("the older opens it: %v, the younger: %v; want %v, %v", old, young, test.old, test.young)
-			}
-			stop := locks.Of(fenced)[0].StopTime()
-			if got := test.younger.Election.StopTime; (got == stop) != test.young {
-				t.Errorf("its stop time is %v", got)
-			}
-		})
+		policies := []*decide.Policy{test.older, test.younger}
+		decide.ShareLocks(policies, members, func(*decide.Policy) bool { return test.lost })
+		if old, young := len(test.older.Election.Locks) > 0,
+			len(test.younger.Election.Locks) > 0; old != test.old || young != test.young {
+			t.Errorf("%s: the older opens it: %v, the younger: %v; want %v, %v", name, old, young, test.old, test.young)
+		}
+		if got := test.younger.Election.StopTime; (got == 4*time.Second) != test.young {
+			t.Errorf("%s: its stop time is %v", name, got)
+		}
 	}
 }
 
-func TestWhatAPolicyLeavesOpen(t *testing.T) {
-	p := ParsePolicy(policyOf("fleet", "shops", "shop"))
+// An API server that is behind admits Jobs and locks until the term has expired, whatever readers say. A warning keeps
+// nobody from renewing a lock.
+func TestWhatFencesMakeOfATerm(t *testing.T) {
+	jobs := &metav1.LabelSelector{}
+	unstated := v1alpha1.LockFence{LeaseDurationSeconds: 15, RenewDeadlineSeconds: 10, RetryPeriodSeconds: 2}
+	quick, slow := unstated, unstated
+	quick.RequestTimeoutSeconds, quick.ReleaseTimeoutSeconds = 5, ptr.To[int32](0)
+	slow.RenewDeadlineSeconds, slow.RetryPeriodSeconds = 40, 15
+	slow.RequestTimeoutSeconds, slow.ReleaseTimeoutSeconds = 20, ptr.To[int32](0)
+	type f = v1alpha1.Fencing
+	const warns, denies = v1alpha1.EnforcementWarn, v1alpha1.EnforcementDeny
+	for name, test := range map[string]struct {
+		fencing      *f
+		acknowledged bool
+		stop         time.Duration
+	}{
+		"no fence":                         {nil, true, 0},
+		"of writes":                        {&f{Writes: []v1alpha1.WriteFence{{}}}, true, 0},
+		"of schedules":                     {&f{Schedules: jobs}, false, 0},
+		"of schedules, denied":             {&f{Enforcement: denies, Schedules: jobs}, false, 0},
+		"of schedules, with a warning":     {&f{Enforcement: warns, Schedules: jobs}, true, 0},
+		"of a lock whose timeouts are set": {decidetest.Locks(quick), false, 17 * time.Second},
+		"of a lock with default timeouts":  {decidetest.Locks(unstated), false, 192 * time.Second},
+		"of locks: the slowest counts":     {decidetest.Locks(quick, slow, quick), false, 75 * time.Second},
+		"of a lock, with a warning": {
+			&f{Enforcement: warns, LeaderElectionLocks: []v1alpha1.LockFence{slow}}, true, 0,
+		},
+	} {
+		p := decide.ParsePolicy(decidetest.Fencing(test.fencing)).Election
+		if p.Acknowledged != test.acknowledged || p.StopTime != test.stop {
+			t.Errorf("%s: acknowledged %v, stop time %v; want %v, %v", name, p.Acknowledged, p.StopTime, test.acknowledged,
+				test.stop)
+		}
+	}
+}
+
+// Two policies never fence one lock in a member: it would be held nowhere, or the wrong leader would count.
+func TestFencesInAMember(t *testing.T) {
+	other := decidetest.StockLock
+	other.Name = "other"
+	named := func(name, lease string) *decide.Policy {
+		p := fencing(name, nil, nil)
+		p.Object.Spec.LeaseName = lease
+		return p
+	}
+	invalid, unlike := fencing("old", nil, stock), decidetest.Locks(other)
+	invalid.Unknown = true
+	none, leads := func(*decide.Policy) bool { return false }, func(*decide.Policy) bool { return true }
+	lost := func(err error) func(*decide.Policy) ([]string, error) {
+		return func(*decide.Policy) ([]string, error) { return nil, err }
+	}
+	type policies = []*decide.Policy
+	old, young := fencing("old", nil, stock), fencing("young", nil, stock)
+	idle := fencing("young", nil, nil)
+	for name, test := range map[string]struct {
+		policies policies // oldest first
+		leads    func(*decide.Policy) bool
+		fences   int
+		invalid  []string
+	}{
+		"both fence the lock":                   {policies{old, young}, none, 1, nil},
+		"they fence different locks":            {policies{fencing("old", nil, unlike), young}, none, 2, nil},
+		"the older one is about other clusters": {policies{fencing("old", zoneB, stock), young}, none, 1, nil},
+		"the older one fences nothing":          {policies{fencing("old", nil, nil), young}, none, 1, nil},
+		"the younger one fences nothing":        {policies{old, idle}, none, 1, nil},
+		"the older one's fences are not known":  {policies{invalid, young}, none, 1, []string{"old"}},
+		"the hub writes the lock for the older": {policies{named("old", "stock"), young}, none, 0, nil},
+		"the hub writes it for the younger":     {policies{old, named("young", "stock")}, none, 1, nil},
+		"a cluster of another zone leads":       {policies{fencing("old", zoneB, stock)}, leads, 1, nil},
+		"a cluster of another zone follows":     {policies{fencing("old", zoneB, stock)}, none, 0, nil},
+	} {
+		fs, unknown, err := decide.FencesIn("this", test.policies, fleet.Member{Labels: zoneA}, lost(nil), test.leads)
+		if len(fs) != test.fences || !slices.Equal(unknown, test.invalid) || err != nil {
+			t.Errorf("%s: %d fences, unknown are those of %q (%v); want %d, %q", name, len(fs), unknown, err, test.fences,
+				test.invalid)
+		}
+	}
+	failed := errors.New("the records cannot be listed")
+	if _, _, err := decide.FencesIn("this", policies{young}, fleet.Member{}, lost(failed), none); !errors.Is(err, failed) {
+		t.Errorf("what a policy has lost is not known: %v", err)
+	}
+}
+
+func TestDefaultsOfAPolicy(t *testing.T) {
+	p := decide.ParsePolicy(decidetest.PolicyFor("fleet", "shops", "shop"))
 	if p.Invalid != nil || !p.Election.FailOverWhenMostUnreachable || p.Election.Acknowledged ||
 		p.Election.LeaseName != v1alpha1.DefaultLeaseName {
 		t.Errorf("%+v, %v", p.Election, p.Invalid)
@@ -68,34 +153,27 @@ func TestWhatAPolicyLeavesOpen(t *testing.T) {
 		RecoverAfter: 5 * time.Second}); p.Thresholds != want {
 		t.Errorf("%+v, want %+v", p.Thresholds, want)
 	}
-	if !p.Selects(fleet.Member{}) {
-		t.Error("without a clusterSelector it does not speak of all clusters")
-	}
-	if p.Matches("till", map[string]string{"a": "b"}) {
-		t.Error("without a selector of namespaces it manages one that it does not name")
+	if !p.Selects(fleet.Member{}) || p.Matches("till", map[string]string{"a": "b"}) {
+		t.Error("it selects no cluster, or matches a namespace that it does not name")
 	}
 }
 
-func TestWhatAPolicySays(t *testing.T) {
-	o := policyOf("fleet", "shops", "shop")
+func TestFieldsOfAPolicy(t *testing.T) {
+	o := decidetest.PolicyFor("fleet", "shops", "shop")
 	o.Spec.LeaseName, o.Spec.Handover, o.Spec.Health.WhenMostUnreachable = "active", v1alpha1.HandoverRegisteredReaders,
 		v1alpha1.HoldWhenMostUnreachable
-	o.Spec.Health.UnreachableAfterMilliseconds = 7000
-	o.Spec.Health.RecoverAfterMilliseconds = ptr.To[int32](9000)
+	o.Spec.Health.UnreachableAfterMilliseconds, o.Spec.Health.RecoverAfterMilliseconds = 7000, ptr.To[int32](9000)
 	o.Spec.InitialDelaySeconds = ptr.To[int32](3)
 	o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"region": "here"}}
 	o.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "shops"}}
-	p := ParsePolicy(o)
+	p := decide.ParsePolicy(o)
 	if p.Invalid != nil || p.Election.FailOverWhenMostUnreachable || !p.Election.Acknowledged ||
-		p.Election.LeaseName != "active" {
+		p.Election.LeaseName != "active" || p.Election.InitialDelay != 3*time.Second {
 		t.Errorf("%+v, %v", p.Election, p.Invalid)
 	}
-	if p.Election.InitialDelay != 3*time.Second {
-		t.Errorf("the first leader waits for %v, want 3 s", p.Election.InitialDelay)
-	}
 	o.Spec.InitialDelaySeconds = nil // as before there was such a field
-	if d := ParsePolicy(o).Election.InitialDelay; d != v1alpha1.DefaultInitialDelay {
-		t.Errorf("where nothing is said the first leader waits for %v", d)
+	if d := decide.ParsePolicy(o).Election.InitialDelay; d != v1alpha1.DefaultInitialDelay {
+		t.Errorf("without a delay the first leader waits for %v", d)
 	}
 	if want := (health.Thresholds{Timeout: 3 * time.Second, UnreachableAfter: 7 * time.Second,
 		RecoverAfter: 9 * time.Second}); p.Thresholds != want {
@@ -103,91 +181,70 @@ func TestWhatAPolicySays(t *testing.T) {
 	}
 	for region, want := range map[string]bool{"here": true, "there": false} {
 		if got := p.Selects(fleet.Member{Labels: map[string]string{"region": region}}); got != want {
-			t.Errorf("it speaks of a cluster %s: %v", region, got)
+			t.Errorf("it selects a cluster %s: %v", region, got)
 		}
 	}
 	team := map[string]string{"team": "shops"}
+	if !p.Matches("shop", nil) || !p.Matches("till", team) || p.Matches("till", nil) || p.Matches("kube-public", team) {
+		t.Error("it does not match what it names and selects, or matches something else")
+	}
+}
+
+// An invalid selector matches nothing, and least of all everything. API servers compare the labels of a fence.
+func TestPolicyWithAnInvalidSelectorIsInvalid(t *testing.T) {
+	bad := &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "resembles"}}, // as stored before the CRD
+	}
+	key, value := map[string]string{"no key!": "x"}, map[string]string{"led": "no value!"}
 	for name, test := range map[string]struct {
-		namespace string
-		labels    map[string]string
-		want      bool
+		change func(*v1alpha1.LeadershipPolicySpec)
+		valid  bool
 	}{
-		"one that it names":                     {"shop", nil, true},
-		"one that it selects":                   {"till", team, true},
-		"one of the system":                     {"kube-public", team, false},
-		"one that it neither names nor selects": {"till", nil, false},
+		"clusterSelector": {func(s *v1alpha1.LeadershipPolicySpec) { s.ClusterSelector = bad }, false},
+		"namespace selector": {func(s *v1alpha1.LeadershipPolicySpec) {
+			s.Namespaces = v1alpha1.NamespaceSelection{Selector: bad}
+		}, false},
+		"fence of Jobs": {func(s *v1alpha1.LeadershipPolicySpec) {
+			s.Fencing = &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{MatchLabels: key}}
+		}, false},
+		"fence of objects, the key":   {fencesObjects(key), false},
+		"fence of objects, the value": {fencesObjects(value), false},
+		"a valid fence of objects":    {fencesObjects(map[string]string{"led": "shop"}), true},
 	} {
-		if got := p.Matches(test.namespace, test.labels); got != test.want {
-			t.Errorf("it manages %s: %v", name, got)
+		o := decidetest.PolicyFor("fleet", "shops", "shop")
+		test.change(&o.Spec)
+		p := decide.ParsePolicy(o)
+		if selects := p.Selects(fleet.Member{}) && p.Matches("shop", nil); (p.Invalid == nil) != test.valid ||
+			o.Spec.Fencing == nil && selects {
+			t.Errorf("%s: %v, selects everything: %v", name, p.Invalid, selects)
 		}
 	}
 }
 
-// A selector that cannot be read selects nothing, and least of all everything.
-func TestAPolicyWithAnUnreadableSelectorIsInvalid(t *testing.T) {
-	for name, breaks := range map[string]func(*v1alpha1.LeadershipPolicySpec){
-		"of clusters": func(s *v1alpha1.LeadershipPolicySpec) { s.ClusterSelector = badSelector },
-		"of namespaces": func(s *v1alpha1.LeadershipPolicySpec) {
-			s.Namespaces.Names, s.Namespaces.Selector = nil, badSelector
-		},
-	} {
-		o := policyOf("fleet", "shops", "shop")
-		breaks(&o.Spec)
-		p := ParsePolicy(o)
-		if p.Invalid == nil || p.Selects(fleet.Member{}) && p.Matches("shop", nil) {
-			t.Errorf("%s: %v", name, p.Invalid)
-		}
+func fencesObjects(labels map[string]string) func(*v1alpha1.LeadershipPolicySpec) {
+	return func(s *v1alpha1.LeadershipPolicySpec) {
+		s.Fencing = &v1alpha1.Fencing{Writes: []v1alpha1.WriteFence{{ObjectLabels: labels}}}
 	}
 }
 
-// API servers compare labels with what nothing can have, and refuse nothing.
-func TestAPolicyWithAnUnreadableFenceIsInvalid(t *testing.T) {
-	none := map[string]string{"no key!": "x"}
-	for name, f := range map[string]v1alpha1.Fencing{
-		"of Jobs":             {Schedules: &metav1.LabelSelector{MatchLabels: none}},
-		"of objects":          {Writes: []v1alpha1.WriteFence{{ObjectLabels: none}}},
-		"of objects, a value": {Writes: []v1alpha1.WriteFence{{ObjectLabels: map[string]string{"led": "no value!"}}}},
-	} {
-		o := policyOf("fleet", "shops", "shop")
-		if o.Spec.Fencing = &f; ParsePolicy(o).Invalid == nil {
-			t.Errorf("%s: it is valid", name)
-		}
-	}
-	o := policyOf("fleet", "shops", "shop")
-	o.Spec.Fencing = &v1alpha1.Fencing{Writes: []v1alpha1.WriteFence{{ObjectLabels: map[string]string{"led": "shop"}}}}
-	if err := ParsePolicy(o).Invalid; err != nil {
-		t.Error(err)
-	}
-}
-
-// badSelector is one that the CRD would refuse, but that may have been stored before.
-var badSelector = &metav1.LabelSelector{
-	MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "resembles"}},
-}
-
-// Else it would be written again and again.
-func TestAPolicyWithManyFaultsNamesTheSameEachTime(t *testing.T) {
-	o := policyOf("fleet", "shops", "shop")
+// The status would be written again and again otherwise.
+func TestPolicyWithManyFaultsNamesTheSameEachTime(t *testing.T) {
+	o := decidetest.PolicyFor("fleet", "shops", "shop")
 	o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{}}
 	for n := range 10 {
 		o.Spec.ClusterSelector.MatchLabels[fmt.Sprint("no label ", n)] = ""
 	}
-	said := map[string]bool{}
+	first := decide.ParsePolicy(o).Invalid
 	for range 20 {
-		p := ParsePolicy(o)
-		if p.Invalid == nil {
-			t.Fatal("it is valid")
+		if again := decide.ParsePolicy(o).Invalid; first == nil || again.Error() != first.Error() {
+			t.Fatalf("%v, then %v", first, again)
 		}
-		said[p.Invalid.Error()] = true
-	}
-	if len(said) != 1 {
-		t.Errorf("it says %q", slices.Collect(maps.Keys(said)))
 	}
 }
 
 // A reader believes no renewTime that is further ahead than the ε of its Lease. So a hub that renews by a record alone
 // must not say less than the hub before it.
-func TestALeaderOfAnInvalidPolicyIsRenewedUnderItsClockSkew(t *testing.T) {
+func TestLeaderOfAnInvalidPolicyIsRenewedUnderItsClockSkew(t *testing.T) {
 	for _, test := range []struct{ duration, recorded, want time.Duration }{
 		{9 * time.Second, 5 * time.Second, 5 * time.Second},
 		{15 * time.Second, time.Second, time.Second},
@@ -196,12 +253,57 @@ func TestALeaderOfAnInvalidPolicyIsRenewedUnderItsClockSkew(t *testing.T) {
 		{3 * time.Second, 2999 * time.Millisecond, 1500 * time.Millisecond}, // edited: no valid policy leaves so little
 		{3 * time.Second, 4 * time.Second, 1500 * time.Millisecond},         // edited
 	} {
-		v := &Snapshot{Entry: takenOf(shop), Members: []Member{seenIn("east", true)}}
+		v := &decide.Snapshot{Entry: decidetest.Entry(shop), Members: []member{in("east"), in("west")}}
 		v.Object = owned("a!")
 		v.Record = election.Record{State: election.Leading, Leader: "east", Duration: test.duration, Skew: test.recorded}
-		v.Claim(claims("a!"))
-		if got := v.Policy.Election.Timings; got.Skew != test.want || got.Validate() != nil {
-			t.Errorf("D %v, ε %v: %+v (%v), want ε %v", test.duration, test.recorded, got, got.Validate(), test.want)
+		v.Claim(decidetest.Policies("a!"))
+		if got := v.Policy.Election.Timings; got.Skew != test.want || got.Validate() != nil || v.Members[1].TakesPart {
+			t.Errorf("D %v, ε %v: %+v, want ε %v and no other candidate", test.duration, test.recorded, got, test.want)
 		}
+	}
+}
+
+// Rule 17: an invalid version changes nothing, and is reported.
+func TestLastValidVersionOfAPolicy(t *testing.T) {
+	for name, test := range map[string]struct {
+		durations []int32 // in seconds, of one generation after the other; 3 is invalid
+		again     bool    // the last one is another policy of that name
+		want      time.Duration
+		unknown   bool
+		invalid   bool
+	}{
+		"the only version is valid":      {[]int32{15}, false, 15 * time.Second, false, false},
+		"an invalid version":             {[]int32{15, 3}, false, 15 * time.Second, false, true},
+		"a valid one after an invalid":   {[]int32{15, 3, 30}, false, 30 * time.Second, false, false},
+		"no valid version was ever seen": {[]int32{3}, false, 3 * time.Second, true, true},
+		"an invalid policy made again":   {[]int32{15, 3}, true, 3 * time.Second, true, true},
+		"a valid policy made again":      {[]int32{15, 30}, true, 30 * time.Second, false, false},
+	} {
+		var vs decide.Versions
+		var p *decide.Policy
+		for i, d := range test.durations {
+			o := decidetest.PolicyFor("fleet", "shops", "shop")
+			o.Generation, o.Spec.Timings.LeaseDurationMilliseconds, o.UID = int64(i), 1000*d, "uid"
+			if test.again && i == len(test.durations)-1 {
+				o.Generation, o.UID = 0, types.UID("another")
+			}
+			p = vs.LastValid("fleet", []*v1alpha1.LeadershipPolicy{o})[0]
+		}
+		d, invalid := p.Election.Timings.Duration, p.Invalid != nil
+		if d != test.want || p.Unknown != test.unknown || invalid != test.invalid {
+			t.Errorf("%s: D %v, unknown %v, invalid %v", name, d, p.Unknown, p.Invalid)
+		}
+	}
+	var vs decide.Versions
+	good, bad := decidetest.PolicyFor("fleet", "shops", "shop"), decidetest.PolicyFor("fleet", "shops", "shop")
+	bad.Generation, bad.Spec.Timings.LeaseDurationMilliseconds = 8, 3000
+	vs.LastValid("fleet", []*v1alpha1.LeadershipPolicy{good})
+	vs.LastValid("fleet2", nil)
+	if p := vs.LastValid("fleet", []*v1alpha1.LeadershipPolicy{bad})[0]; p.Unknown {
+		t.Error("a list of another fleet forgets the policy")
+	}
+	vs.LastValid("fleet", nil)
+	if p := vs.LastValid("fleet", []*v1alpha1.LeadershipPolicy{bad})[0]; !p.Unknown {
+		t.Error("a policy is remembered after its deletion")
 	}
 }

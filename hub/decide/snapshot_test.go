@@ -1,4 +1,4 @@
-package decide
+package decide_test
 
 import (
 	"fmt"
@@ -6,267 +6,379 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/decide/decidetest"
 	"github.com/leasecast/leasecast/hub/election"
-	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/seal"
+	"github.com/leasecast/leasecast/hub/skew"
 	"github.com/leasecast/leasecast/hub/worker"
 )
 
-// A follower's Lease is written on change and promises nothing, whoever it names: a tenure
-// that took one for the standing term would change the leader.
-func TestOnlyTheLeadersOwnLeaseIsTheStandingTerm(t *testing.T) {
-	var east Member
-	east.Name, east.Fleet = "east", "fleet"
-	us, them := lease.Identity("east", "fleet"), lease.Identity("west", "fleet")
-	found := func(v *Snapshot, contents ...lease.Content) {
-		for i := range contents {
-			contents[i].Namespace = "shop"
-		}
-		east.Publisher, east.Initial.Leases = &publish.Publisher{}, contents
-		v.Members = []Member{east}
-		v.Complete(Fleet{Now: lease.Reading{Wall: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}})
+var us, them = decidetest.EastKey.Identity(), decidetest.WestKey.Identity()
+
+// leaseOf is the Lease of a term of east in east, stamped at the start.
+func leaseOf(epoch int64, changes ...func(*lease.Content)) lease.Content {
+	c := lease.Content{Namespace: "shop", Name: "leasecast", Cluster: us, ClusterUID: "uid", Hub: "this", Term: lease.Term{
+		Holder: us, Epoch: epoch, AcquireTime: start.Wall, RenewTime: start.Wall, Duration: 15 * time.Second,
+	}}
+	for _, change := range changes {
+		change(&c)
 	}
-	for name, tc := range map[string]struct {
-		holder, cluster string
-		stands          bool
+	return c
+}
+
+// found is a snapshot of a namespace without a policy. The Leases were found in east when it was read.
+func found(r election.Record, initial ...lease.Content) *decide.Snapshot {
+	v := shopView(r, measured("east", agrees, func(m *member) {
+		m.Initial = publish.Initial{Read: true, At: start.Boot, Leases: initial}
+	}))
+	v.HubID, v.Policy = "this", nil
+	return v
+}
+
+// Rule 8: a follower's Lease is written on change and promises nothing, whoever it names. What happened to an adopted
+// term is in the record.
+func TestPresentTermIsTheLeadersOwnLease(t *testing.T) {
+	type (
+		snapshot = *decide.Snapshot
+		content  = *lease.Content
+	)
+	for name, test := range map[string]struct {
+		change func(snapshot, content)
+		found  bool
 	}{
-		"the leader's own":                   {us, us, true},
-		"a follower's":                       {them, us, false},
-		"of nobody":                          {"", us, false},
-		"of a cluster that has another name": {them, them, false},
+		"the leader's own":                     {func(snapshot, content) {}, true},
+		"a follower's":                         {func(_ snapshot, c content) { c.Holder = them }, false},
+		"a Lease without a holder":             {func(_ snapshot, c content) { c.Holder = "" }, false},
+		"another cluster's name":               {func(_ snapshot, c content) { c.Cluster, c.Holder = them, them }, false},
+		"another namespace":                    {func(_ snapshot, c content) { c.Namespace = "till" }, false},
+		"an epoch that no hub can have given":  {func(_ snapshot, c content) { c.Epoch = 1 << 40 }, false},
+		"a term that was adopted":              {func(v snapshot, _ content) { v.Adopted = 20 }, false},
+		"a newer term than the adopted":        {func(v snapshot, _ content) { v.Adopted = 19 }, true},
+		"a moved record: the Lease may be old": {func(v snapshot, _ content) { v.Moved = true }, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			v := &Snapshot{Entry: takenOf(shop)}
-			found(v, lease.Content{Cluster: tc.cluster, Term: lease.Term{Holder: tc.holder, Epoch: 7}})
-			if stands := v.State.Found != nil; stands != tc.stands {
-				t.Errorf("standing %+v, want one: %t", v.State.Found, tc.stands)
-			}
-		})
+		v := found(election.Record{}, leaseOf(20))
+		test.change(v, &v.Members[0].Initial.Leases[0])
+		v.Complete(decide.Fleet{Now: start})
+		if got := v.State.Found; (got != nil) != test.found {
+			t.Errorf("%s: present term %+v, want one: %v", name, got, test.found)
+		} else if got != nil && (got.Cluster != "east" || got.Boot != start.Boot+15*time.Second) {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
-	v := &Snapshot{Entry: takenOf(shop)}
-	var contents []lease.Content
-	for _, epoch := range []int64{7, 9, 8} {
-		contents = append(contents, lease.Content{Cluster: us, Term: lease.Term{Holder: us, Epoch: epoch}})
-	}
-	found(v, contents...)
-	if v.State.Found.Term.Epoch != 9 {
-		t.Errorf("standing %+v, want the highest epoch", v.State.Found)
+	v := found(election.Record{}, leaseOf(7), leaseOf(9), leaseOf(8))
+	if v.Complete(decide.Fleet{Now: start}); v.State.Found.Term.Epoch != 9 {
+		t.Errorf("present term %+v, want the highest epoch", v.State.Found)
 	}
 }
 
-// What the leader's Lease shows counts for its term; what another one shows for the next.
+// Rule 8: two hubs whose policies name their Leases differently would both have their leader. Where no term stands, all
+// Leases of a moved namespace are taken, so none may be overlooked.
+func TestLeasesOfOtherHubs(t *testing.T) {
+	const second = time.Second
+	unread := leaseOf(30, func(c *lease.Content) { c.Hub = "another" })
+	absurd := leaseOf(1<<30, func(c *lease.Content) { c.Hub = "" })
+	for name, test := range map[string]struct {
+		hub, holder     string
+		moved           bool
+		sealed          bool
+		stop, after     time.Duration // of fenced locks; since the renewTime
+		found, otherHub bool
+	}{
+		"moved: the leader's, relinquished":          {"", us, true, true, 0, 0, true, false},
+		"moved: the leader's, this hub's by now":     {"this", us, true, true, 0, 0, true, false},
+		"moved: the leader's, the other hub's":       {"another", us, true, true, 0, 0, false, true},
+		"moved: a follower's, relinquished":          {"", them, true, true, 0, 0, false, false},
+		"moved: a follower's, the other hub's":       {"another", them, true, true, 0, 0, false, true},
+		"moved: the other hub's with another seal":   {"another", us, true, false, 0, 0, false, true},
+		"moved: without a mark, with another seal":   {"", us, true, false, 0, 0, false, false},
+		"another hub's live term":                    {"another", us, false, false, 0, 0, false, true},
+		"another hub's term, a late reader may act":  {"another", us, false, false, 0, 16*second - 1, false, true},
+		"another hub's term that has lapsed":         {"another", us, false, false, 0, 16 * second, false, false},
+		"another hub's, a lock outlasts it":          {"another", us, false, false, 20 * second, 36*second - 1, false, true},
+		"another hub's term, its locks have stopped": {"another", us, false, false, 20 * second, 36 * second, false, false},
+		"another hub's follower":                     {"another", them, false, false, 0, 0, false, false},
+		"this hub's under an old name":               {"this", us, false, false, 0, 0, false, false},
+		"not moved: relinquished":                    {"", us, false, true, 0, 0, false, false},
+	} {
+		v := found(election.Record{})
+		v.Moved = test.moved
+		is := leaseOf(20, func(c *lease.Content) { c.Hub, c.Holder = test.hub, test.holder })
+		v.Members[0].Leases = []decide.Lease{
+			{Content: is, Known: true, Sealed: test.sealed}, {Content: unread}, {Content: absurd, Known: true, Sealed: true},
+		}
+		bounds := map[string]seal.Bounds{"deleted": {Skew: second, Stop: test.stop}}
+		v.Complete(decide.Fleet{Now: later(test.after), Seal: seal.Seal{Policies: bounds}})
+		if is := v.State.Found != nil; is != test.found || v.State.OtherHub != test.otherHub {
+			t.Errorf("%s: found %v, another hub: %v; want %v, %v", name, is, v.State.OtherHub, test.found, test.otherHub)
+		}
+		if raised := v.State.Highest == 20; raised != (test.moved && test.sealed && test.hub != "another") {
+			t.Errorf("%s: the highest epoch is %d", name, v.State.Highest)
+		}
+	}
+}
+
+// later is a reading after the start.
+func later(d time.Duration) lease.Reading {
+	return lease.Reading{Wall: start.Wall.Add(d), Boot: start.Boot + d}
+}
+
+// Rule 8: the hub of a moved record may have written until now.
+func TestMovedRecordIsInheritedFromNow(t *testing.T) {
+	e := decidetest.Entry(shop)
+	for _, step := range []struct {
+		moved           bool
+		at, from, wants time.Duration // from: what the tenure inherits anyway
+	}{{true, 0, -time.Hour, 0}, {true, time.Minute, -time.Hour, time.Minute}, {false, 2 * time.Minute, -time.Hour,
+		2 * time.Minute}, {false, time.Hour, -time.Hour, 2 * time.Minute}, {false, time.Hour, time.Hour, time.Hour}} {
+		e.Moved = step.moved
+		v := &decide.Snapshot{Entry: e}
+		v.Complete(decide.Fleet{Now: later(step.at), Tenure: election.Tenure{Inherited: later(step.from).Wall}})
+		if got := v.State.Tenure.Inherited; v.State.Moved != step.moved || !got.Equal(later(step.wants).Wall) {
+			t.Errorf("%+v: moved %v, inherited %v", step, v.State.Moved, got)
+		}
+	}
+}
+
+// Rule 7: epochs rise above all that was ever seen, also in a cluster that takes no part.
+func TestHighestEpoch(t *testing.T) {
+	floor := lease.EpochFloor(start.Wall)
+	for name, test := range map[string]struct {
+		granted, seen, recorded, found, want int64
+	}{
+		"the record's":                          {0, 0, 30, 20, 30},
+		"a Lease's":                             {0, 0, 10, 20, 20},
+		"a grant of this tenure":                {40, 0, 10, 20, 40},
+		"a record's that was lost since":        {0, 50, 10, 20, 50},
+		"a clock that was ahead gave the seen":  {0, floor + 1e9, 10, 20, 20},
+		"a clock that was ahead gave the found": {0, 0, 10, floor + 1e9, 10},
+	} {
+		v := found(election.Record{State: election.Vacant, Epoch: test.recorded}, leaseOf(test.found))
+		v.Granted, v.Highest, v.Members[0].TakesPart = test.granted, test.seen, false
+		v.Complete(decide.Fleet{Now: start})
+		if got := v.State.Highest; got != test.want || v.Highest != max(test.granted, test.seen, test.recorded) {
+			t.Errorf("%s: %d, remembered %d; want %d", name, got, v.Highest, test.want)
+		}
+	}
+}
+
+// What the leader's Lease shows counts for its term. What another Lease shows counts for the next term.
 func TestWhatADecisionTakesFromTheLeases(t *testing.T) {
+	type facts = publish.SyncStatus
+	type state = election.State
 	leads := election.Record{State: election.Leading, Leader: "east", Epoch: 20}
 	revoked := election.Record{State: election.Draining, Leader: "east", Epoch: 21, Revoked: 20}
+	first := election.Record{State: election.Draining, Leader: "east", Epoch: 2, Revoked: 1}
 	drains := election.Record{State: election.Draining, Leader: "east", Epoch: 20}
 	for name, test := range map[string]struct {
 		record election.Record
 		member string
-		facts  publish.SyncStatus
-		want   election.State
+		facts  facts
+		want   state
 	}{
-		"nothing": {leads, "east", publish.SyncStatus{}, election.State{}},
-		"the leader's is lost": {
-			leads, "east", publish.SyncStatus{Lost: true}, election.State{LeaseLost: true},
-		},
-		"another one's is lost": {
-			leads, "west", publish.SyncStatus{Lost: true}, election.State{},
-		},
-		"the leader's epoch is burnt": {
-			leads, "east", publish.SyncStatus{PoisonedEpoch: 20}, election.State{LeaseLost: true, Highest: 20},
-		},
-		"an earlier epoch of the leader is burnt": {
-			leads, "east", publish.SyncStatus{PoisonedEpoch: 19}, election.State{Highest: 19},
-		},
-		"another one's is burnt, while one leads": {
-			leads, "west", publish.SyncStatus{PoisonedEpoch: 30}, election.State{},
-		},
-		"another one's is burnt, while nobody leads": {
-			drains, "west", publish.SyncStatus{PoisonedEpoch: 30}, election.State{Highest: 30},
-		},
-		"another one's is newer, while nobody leads": {
-			drains, "west", publish.SyncStatus{Newer: 31}, election.State{Highest: 31},
-		},
-		"the leader's is newer": {
-			leads, "east", publish.SyncStatus{Newer: 31}, election.State{Highest: 31},
-		},
-		"all readers have released the term": {
-			revoked, "east", publish.SyncStatus{Released: 20}, election.State{Released: true},
-		},
-		"all have released another term": {
-			revoked, "east", publish.SyncStatus{Released: 19}, election.State{},
-		},
-		"the readers of another cluster have": {
-			revoked, "west", publish.SyncStatus{Released: 20}, election.State{},
-		},
-		"nothing is revoked, and nothing was released": {drains, "east", publish.SyncStatus{}, election.State{}},
-		"the term that is revoked is the first that there is": {
-			election.Record{State: election.Draining, Leader: "east", Epoch: 2, Revoked: 1}, "east",
-			publish.SyncStatus{Released: 1}, election.State{Released: true},
-		},
-		"another hub's Lease": {
-			leads, "west", publish.SyncStatus{Problem: reason.OtherHub}, election.State{OtherHub: true},
-		},
-		"another problem": {
-			leads, "west", publish.SyncStatus{Problem: reason.Unwritable}, election.State{},
-		},
+		"nothing":                             {leads, "east", facts{}, state{}},
+		"the leader's is lost":                {leads, "east", facts{Lost: true}, state{LeaseLost: true}},
+		"a follower's is lost":                {leads, "west", facts{Lost: true}, state{}},
+		"the leader's is burnt":               {leads, "east", facts{PoisonedEpoch: 20}, state{LeaseLost: true, Highest: 20}},
+		"the leader's earlier epoch is burnt": {leads, "east", facts{PoisonedEpoch: 19}, state{}},
+		"one leads, a follower's is burnt":    {leads, "west", facts{PoisonedEpoch: 30}, state{}},
+		"one leads, a follower's is newer":    {leads, "west", facts{Newer: 30}, state{}},
+		"nobody leads, a follower's is burnt": {drains, "west", facts{PoisonedEpoch: 30}, state{Highest: 30}},
+		"nobody leads, a follower's is newer": {drains, "west", facts{Newer: 31}, state{Highest: 31}},
+		"the leader's is newer":               {leads, "east", facts{Newer: 31}, state{Highest: 31}},
+		"the term is released":                {revoked, "east", facts{Released: 20}, state{Released: true}},
+		"another term is released":            {revoked, "east", facts{Released: 19}, state{}},
+		"a follower has released the term":    {revoked, "west", facts{Released: 20}, state{}},
+		"nothing is revoked or released":      {drains, "east", facts{}, state{}},
+		"the first term of all is revoked":    {first, "east", facts{Released: 1}, state{Released: true}},
+		"another hub's Lease":                 {leads, "west", facts{Problem: reason.OtherHub}, state{OtherHub: true}},
+		"another problem of a Lease":          {leads, "west", facts{Problem: reason.Unwritable}, state{}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			v := &Snapshot{Entry: takenOf(shop), Members: []Member{{
-				Member:    fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: test.member}},
-				Publisher: &publish.Publisher{}, Sync: test.facts,
-			}}}
-			v.Record = test.record
-			v.Complete(Fleet{Now: start})
-			s, highest := v.State, max(test.record.Epoch, test.want.Highest)
-			if s.LeaseLost != test.want.LeaseLost || s.Released != test.want.Released || s.Highest != highest ||
-				s.OtherHub != test.want.OtherHub {
-				t.Errorf("lost %v, released %v, highest %d, other hub %v", s.LeaseLost, s.Released, s.Highest, s.OtherHub)
-			}
-		})
-	}
-}
-
-// A Lease keeps its name until its record says otherwise, whatever the policy says by then.
-func TestHowALeaseIsNamed(t *testing.T) {
-	v := shopView(election.Record{LeaseName: "old"})
-	v.Policy.Election.LeaseName = "new"
-	if key := v.LeaseKey(v.State.Record); key.Namespace != "shop" || key.Name != "old" {
-		t.Errorf("%v", key)
-	}
-	v.State.Record.LeaseName = ""
-	if key := v.LeaseKey(v.State.Record); key.Name != "new" {
-		t.Errorf("without a record: %v", key)
-	}
-	v.Policy = nil
-	if key := v.LeaseKey(v.State.Record); key.Name != "" {
-		t.Errorf("without both: %v", key)
+		v := shopView(test.record, measured(test.member, agrees, func(m *member) { m.Sync = test.facts }))
+		v.Complete(decide.Fleet{Now: start})
+		s, highest := v.State, max(test.record.Epoch, test.want.Highest)
+		if s.LeaseLost != test.want.LeaseLost || s.Released != test.want.Released || s.Highest != highest ||
+			s.OtherHub != test.want.OtherHub {
+			t.Errorf("%s: lost %v, released %v, highest %d, other hub %v", name, s.LeaseLost, s.Released, s.Highest, s.OtherHub)
+		}
 	}
 }
 
 // Rule 16.
 func TestLockIsRefusedOnlyWhereEveryReachedMemberSaysSo(t *testing.T) {
-	member := func(name string, since time.Duration, err error) Member {
-		return Member{
-			Member: fleet.Member{Key: fleet.Key{Fleet: "fleet", Name: name}, Connected: true}, TakesPart: true,
-			Verdict: health.Verdict{State: health.Healthy}, Namespace: &corev1.Namespace{}, Refusals: []Refusal{
-				{Lock: "stock/stock", Since: since, Err: err},
-			},
-		}
+	type since = map[string]time.Duration
+	refuses := func(name string, since time.Duration, err error, changes ...func(*member)) member {
+		refusals := func(m *member) { m.Refusals = []decide.Refusal{{Lock: "stock/stock", Since: since, Err: err}} }
+		return measured(name, agrees, append([]func(*member){refusals}, changes...)...)
 	}
-	east := member("east", time.Minute, nil)
-	unhealthy := func(m *Member) { m.Verdict.State = health.Unhealthy }
+	unhealthy := func(m *member) { m.Verdict.State = health.Unhealthy }
+	disconnected := func(m *member) { m.Connected = false }
+	outside := func(m *member) { m.TakesPart = false }
+	noHolders := func(m *member) { m.Refusals = nil }
+	denied := guard.NotAllowedError{Namespaces: []string{"stock"}}
+	invalid := apierrors.NewInvalid(schema.GroupKind{}, "gate", nil)
+	forbidden, east := fmt.Errorf("rights: %w", guard.ErrForbidden), refuses("east", time.Minute, nil)
+	hour, minute, twoHours := since{"stock/stock": time.Hour}, since{"stock/stock": time.Minute},
+		since{"stock/stock": 2 * time.Hour}
 	for name, test := range map[string]struct {
-		west  Member
-		since map[string]time.Duration
+		west member
+		want since
 	}{
-		"the last one counts": {
-			member("west", time.Hour, nil), map[string]time.Duration{"stock/stock": time.Hour},
-		},
-		"whichever it is": {
-			member("west", time.Second, nil), map[string]time.Duration{"stock/stock": time.Minute},
-		},
-		"one whose administrator has not allowed it": {
-			member("west", 0, guard.NotAllowedError{Namespaces: []string{"stock"}}), map[string]time.Duration{},
-		},
-		"one that does not refuse it yet":           {member("west", 0, guard.ErrNotEnforced), map[string]time.Duration{}},
-		"one that was not checked yet":              {member("west", 0, worker.ErrUnchecked), map[string]time.Duration{}},
-		"one whose fence is stored and not checked": {member("west", 0, worker.ErrStored), map[string]time.Duration{}},
-		"one that will not have the fence": {
-			member("west", 0, fmt.Errorf("rights: %w", guard.ErrForbidden)),
-			map[string]time.Duration{"stock/stock": time.Minute},
-		},
-		"one that does not store the fence": {
-			member("west", 0, apierrors.NewInvalid(schema.GroupKind{}, "gate", nil)),
-			map[string]time.Duration{"stock/stock": time.Minute},
-		},
-		"one that was lost before it refused": {
-			changed(member("west", 0, guard.ErrNotEnforced), unhealthy), map[string]time.Duration{"stock/stock": 2 * time.Hour},
-		},
-		"one that was lost after it refused": {
-			changed(member("west", time.Hour, nil), unhealthy), map[string]time.Duration{"stock/stock": time.Hour},
-		},
-		"one that was lost and will not have it": {
-			changed(member("west", 0, guard.ErrForbidden), unhealthy), map[string]time.Duration{"stock/stock": time.Minute},
-		},
-		"one that takes no part": {
-			changed(member("west", 0, guard.ErrNotEnforced), func(m *Member) { m.TakesPart = false }),
-			map[string]time.Duration{"stock/stock": time.Minute},
-		},
-		"one without the policy's namespace": {
-			changed(member("west", 0, guard.ErrNotEnforced), func(m *Member) { m.Namespace = nil }),
-			map[string]time.Duration{},
-		},
-		"one in which nobody can hold it": {
-			changed(member("west", 0, nil), func(m *Member) { m.Refusals = nil }),
-			map[string]time.Duration{"stock/stock": time.Minute},
-		},
-		"one that has been let go of in this moment": {
-			changed(member("west", 0, guard.ErrNotEnforced), func(m *Member) { m.Connected = false }),
-			map[string]time.Duration{"stock/stock": 2 * time.Hour},
-		},
+		"the last one to refuse counts":             {refuses("west", time.Hour, nil), hour},
+		"the first member was the last to refuse":   {refuses("west", time.Second, nil), minute},
+		"west's administrator has not allowed it":   {refuses("west", 0, denied), since{}},
+		"west does not refuse it yet":               {refuses("west", 0, guard.ErrNotEnforced), since{}},
+		"west was not checked yet":                  {refuses("west", 0, worker.ErrUnchecked), since{}},
+		"west's fence is stored and not checked":    {refuses("west", 0, worker.ErrStored), since{}},
+		"west will not have the fence":              {refuses("west", 0, forbidden), minute},
+		"west does not store the fence":             {refuses("west", 0, invalid), minute},
+		"west was lost before it refused":           {refuses("west", 0, guard.ErrNotEnforced, unhealthy), twoHours},
+		"west was lost after it refused":            {refuses("west", time.Hour, nil, unhealthy), hour},
+		"west was lost and will not have the fence": {refuses("west", 0, guard.ErrForbidden, unhealthy), minute},
+		"west was disconnected in this moment":      {refuses("west", 0, guard.ErrNotEnforced, disconnected), twoHours},
+		"west takes no part":                        {refuses("west", 0, guard.ErrNotEnforced, outside), minute},
+		"west does not have the policy's namespace": {refuses("west", 0, guard.ErrNotEnforced, without), since{}},
+		"nobody can hold the lock in west":          {refuses("west", 0, nil, noHolders), minute},
 	} {
-		t.Run(name, func(t *testing.T) {
-			v := shopView(election.Record{}, east, test.west)
-			v.Policy = asParsed(fencing(&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{stockLock}}))
-			for _, at := range []time.Duration{2 * time.Hour, 3 * time.Hour} { // what is lost stays lost since then
-				if v.Complete(Fleet{Now: lease.Reading{Boot: at}}); !maps.Equal(v.State.RefusedSince, test.since) {
-					t.Errorf("%v, want %v", v.State.RefusedSince, test.since)
-				}
-			}
-		})
-	}
-	t.Run("one that was reached in between was lost later", func(t *testing.T) {
-		e := takenOf(shop)
-		for at, is := range []func(*Member){unhealthy, func(*Member) {}, unhealthy} {
-			v := shopView(election.Record{}, east, changed(member("west", 0, guard.ErrNotEnforced), is))
-			v.Policy, v.Entry = asParsed(fencing(&v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{stockLock}})), e
-			v.Complete(Fleet{Now: lease.Reading{Boot: time.Duration(at+1) * time.Hour}})
-			if at == 2 && v.State.RefusedSince["stock/stock"] != 3*time.Hour {
-				t.Errorf("%v", v.State.RefusedSince)
+		v := shopView(election.Record{}, east, test.west)
+		v.Policy = fencing("shops", nil, stock)
+		for _, at := range []time.Duration{2 * time.Hour, 3 * time.Hour} { // what is lost stays lost since then
+			if v.Complete(decide.Fleet{Now: lease.Reading{Boot: at}}); !maps.Equal(v.State.RefusedSince, test.want) {
+				t.Errorf("%s: %v, want %v", name, v.State.RefusedSince, test.want)
 			}
 		}
-	})
+	}
+	v := shopView(election.Record{}, east, east)
+	v.Policy = fencing("shops", nil, stock)
+	for at, is := range []func(*member){unhealthy, func(*member) {}, unhealthy} {
+		v.Members[1] = refuses("west", 0, guard.ErrNotEnforced, is)
+		v.Complete(decide.Fleet{Now: lease.Reading{Boot: time.Duration(at+1) * time.Hour}})
+	}
+	if v.State.RefusedSince["stock/stock"] != 3*time.Hour {
+		t.Errorf("west was reached in between and was lost later: %v", v.State.RefusedSince)
+	}
 }
 
 // Rule 6.
 func TestWhichBoundsOfTheSealCountForARecord(t *testing.T) {
 	s := seal.Seal{Policies: map[string]seal.Bounds{}}
 	for i, name := range []string{"shops", "younger", "other", "deleted"} {
-		s.Policies[name] = seal.Bounds{Stop: time.Duration(i+1) * time.Second}
+		s.Policies[name] = seal.Bounds{Stop: time.Duration(i+1) * time.Second, Duration: time.Duration(i) * 10 * time.Second}
 	}
-	all := claims("shops", "younger", "other")
+	all := decidetest.Policies("shops", "younger", "other")
 	record := func(policy string) *v1alpha1.NamespaceLeaderSpec {
 		return &v1alpha1.NamespaceLeaderSpec{Policy: policy, State: v1alpha1.StateLeading, LeaseDurationSeconds: 15}
 	}
+	emptied := &v1alpha1.NamespaceLeaderSpec{Policy: "other"}
 	for name, test := range map[string]struct {
-		found *v1alpha1.NamespaceLeaderSpec
-		want  time.Duration
+		found   *v1alpha1.NamespaceLeaderSpec
+		stop, d time.Duration
 	}{
-		"its owner's":                {record("shops"), time.Second},
-		"also its former owner's":    {record("other"), 3 * time.Second},
-		"a lost record's: a deleted": {nil, 4 * time.Second},
-		"an emptied record's, too":   {&v1alpha1.NamespaceLeaderSpec{Policy: "other"}, 4 * time.Second},
+		"the owner's":                           {record("shops"), time.Second, 15 * time.Second},
+		"the former owner's too":                {record("other"), 3 * time.Second, 20 * time.Second},
+		"a lost record: a deleted policy's":     {nil, 4 * time.Second, 30 * time.Second},
+		"an emptied record: a deleted policy's": {emptied, 4 * time.Second, 30 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			v := &Snapshot{Entry: takenOf(shop), Policy: all[0], Losers: all[1:2]}
-			if v.Found = test.found; test.found != nil {
-				v.Record = ledger.RecordOf(test.found)
-			}
-			if v.Complete(Fleet{Seal: s, Policies: all}); v.State.LargestStop != test.want {
-				t.Errorf("%v, want %v", v.State.LargestStop, test.want)
-			}
-		})
+		v := &decide.Snapshot{Entry: decidetest.Entry(shop), Policy: all[0], Losers: all[1:2]}
+		if v.Found = test.found; test.found != nil {
+			v.Record = ledger.RecordOf(test.found)
+		}
+		v.Complete(decide.Fleet{Seal: s, Policies: all})
+		if is := v.State; is.LargestStop != test.stop || is.LargestDuration != test.d || is.FleetDuration != 30*time.Second {
+			t.Errorf("%s: stop time %v, D %v, of the fleet %v", name, is.LargestStop, is.LargestDuration, is.FleetDuration)
+		}
+	}
+	if b := decide.BoundsOf(decidetest.Policies("shops", "unknown!")[1:]); b != (seal.Bounds{}) {
+		t.Errorf("the bounds of an invalid policy count: %+v", b)
+	}
+}
+
+// Only the leader's clock delays the end of its term.
+func TestClockOfTheLeaderThatIsBehind(t *testing.T) {
+	behind := func(d time.Duration) skew.Verdict {
+		return skew.Verdict{State: skew.Beyond, Offset: skew.Interval{Lo: -d, Hi: -d}}
+	}
+	for east, want := range map[skew.Verdict]time.Duration{
+		behind(2 * time.Second): 2 * time.Second, agrees: 0, decidetest.Vague: 0, decidetest.TwoAhead: 0,
+	} {
+		v := shopView(election.Record{Leader: "east"}, measured("east", east), measured("west", behind(9*time.Second)))
+		if v.Complete(decide.Fleet{Now: start}); v.State.Behind != want {
+			t.Errorf("%v: behind by %v, want %v", east, v.State.Behind, want)
+		}
+	}
+}
+
+func TestManagedNamespaces(t *testing.T) {
+	for name, test := range map[string]struct {
+		found   *v1alpha1.NamespaceLeaderSpec
+		state   election.RecordState
+		highest int64
+		want    bool
+	}{
+		"it never had a record":     {nil, "", 0, false},
+		"it had a record until now": {nil, "", 20, true},
+		"its record is empty":       {&v1alpha1.NamespaceLeaderSpec{}, "", 20, false},
+		"its record leads":          {&v1alpha1.NamespaceLeaderSpec{}, election.Leading, 20, true},
+		"its record is retired":     {&v1alpha1.NamespaceLeaderSpec{}, election.Retired, 20, false},
+		"this tenure never saw it":  {nil, election.Leading, 0, false},
+	} {
+		v := shopView(election.Record{State: test.state})
+		v.Found, v.Highest = test.found, test.highest
+		if got := v.Managed(); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// Rule 8: a record is this hub's once the leader's Lease is or, where nobody leads, every Lease.
+func TestLeasesAreOurs(t *testing.T) {
+	ours := func(name string, changes ...func(*member)) member {
+		marked := func(m *member) { m.Sync = publish.SyncStatus{Marked: true, InPlace: true} }
+		return measured(name, agrees, append([]func(*member){marked}, changes...)...)
+	}
+	unmarked := func(m *member) { m.Sync.Marked = false }
+	misplaced := func(m *member) { m.Sync.InPlace = false }
+	notRead := func(m *member) { m.IsRead = false }
+	outside := func(m *member) { m.TakesPart = false }
+	noPublisher := func(m *member) { m.Publisher = nil }
+	ending := func(m *member) { m.Namespace.Status.Phase = "Terminating" }
+	leads, vacant := decidetest.EastLeads(20), election.Record{State: election.Vacant, Reason: reason.Moved, Epoch: 20}
+	never, none, drains := vacant, vacant, vacant
+	never.Epoch, none.Reason, drains.State = 0, reason.NoCandidate, election.Draining
+	for name, test := range map[string]struct {
+		record     election.Record
+		east, west member
+		want       bool
+	}{
+		"the leader's Lease is, a follower's is not":         {leads, ours("east"), ours("west", unmarked, notRead), true},
+		"the leader's Lease is not":                          {leads, ours("east", unmarked), ours("west"), false},
+		"the leader's Lease is of another term":              {leads, ours("east", misplaced), ours("west"), false},
+		"the leader is not there":                            {leads, ours("north"), ours("west"), false},
+		"nobody leads, all Leases are":                       {vacant, ours("east"), ours("west"), true},
+		"nobody leads, one Lease is not":                     {vacant, ours("east"), ours("west", unmarked), false},
+		"nobody leads, one Lease is of another term":         {vacant, ours("east"), ours("west", misplaced), false},
+		"nobody leads, one member is not read":               {vacant, ours("east"), ours("west", notRead), false},
+		"nobody leads, one member has no publisher":          {vacant, ours("east"), ours("west", noPublisher), false},
+		"nobody leads, a member that takes no part is not":   {vacant, ours("east"), ours("west", notRead, outside), true},
+		"nobody leads, a member without the namespace":       {vacant, ours("east"), ours("west", without, unmarked), true},
+		"nobody leads, the namespace terminates in a member": {vacant, ours("east"), ours("west", ending, unmarked), true},
+		"nobody ever led, and there are no Leases":           {never, ours("east", unmarked), ours("west"), true},
+		"nobody leads for another reason":                    {none, ours("east"), ours("west"), false},
+		"a term that ends":                                   {drains, ours("east"), ours("west"), false},
+		"a lost record":                                      {election.Record{}, ours("east"), ours("west"), false},
+	} {
+		if got := shopView(test.record, test.east, test.west).LeasesAreOurs(test.record); got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
 	}
 }

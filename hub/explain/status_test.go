@@ -21,23 +21,28 @@ import (
 
 var statusNow = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// candidateOf is a candidate about which something was reported.
-func candidateOf(detail string) decide.Candidate {
-	return decide.Candidate{Detail: detail, Member: &decide.Member{}}
+// planOf is the plan of a decision about some candidates.
+func planOf(d election.Decision, cs ...decide.Candidate) decide.Plan {
+	return decide.Plan{Decision: d, Candidates: cs}
 }
 
-func TestTheStatusSaysWhatWasDecided(t *testing.T) {
+// candidateOf is a candidate about which something was reported.
+func candidateOf(detail string) decide.Candidate {
+	return decide.Candidate{Detail: detail, Member: &member{}}
+}
+
+func TestStatus(t *testing.T) {
 	v := shopView(eastLeads(19))
 	east, west := candidateOf(""), candidateOf("it is ill")
 	east.Name, east.Priority, east.Fitness, east.Reason = "east", 9, election.Fit, reason.Eligible
+	east.Member.Readers = 3
 	west.Name, west.Priority, west.Fitness, west.Reason = "west", 5, election.Unfit, reason.Unreachable
-	s := Status(v, decide.Plan{Decision: election.Decision{Record: eastLeads(20)},
-		Candidates: []decide.Candidate{west, east}})
+	s := Status(v, planOf(election.Decision{Record: eastLeads(20)}, west, east))
 	if s.Message != "east leads in epoch 20" || s.ObservedPolicyGeneration != 7 {
 		t.Errorf("message %q, by generation %d of the policy", s.Message, s.ObservedPolicyGeneration)
 	}
 	if want := []v1alpha1.Candidate{
-		{Name: "east", Priority: 9, Eligible: true, Reason: reason.Eligible},
+		{Name: "east", Priority: 9, Eligible: true, Reason: reason.Eligible, Readers: 3},
 		{Name: "west", Priority: 5, Reason: reason.Unreachable, Message: "it is ill"},
 	}; !slices.Equal(s.Candidates, want) {
 		t.Errorf("candidates, the best first: %+v", s.Candidates)
@@ -52,42 +57,29 @@ func TestTheStatusSaysWhatWasDecided(t *testing.T) {
 	}
 }
 
-func TestWhatIsAChangeInTheHistory(t *testing.T) {
-	first := eastLeads(20)
-	first.Since = statusNow
-	later := func(change func(*election.Record)) election.Record {
-		r := eastLeads(20)
-		r.Since = statusNow.Add(time.Second)
-		change(&r)
-		return r
-	}
+func TestHistoryHasTheNewestChanges(t *testing.T) {
+	at := metav1.NewMicroTime(statusNow.Add(time.Second))
 	for name, test := range map[string]struct {
-		now  election.Record
-		want bool
+		change func(*election.Record)
+		want   bool
 	}{
-		"nothing":        {first, false},
-		"another reason": {later(func(r *election.Record) { r.Reason = reason.Resumed }), false},
-		"another leader": {later(func(r *election.Record) { r.Leader = "west" }), true},
-		"another state":  {later(func(r *election.Record) { r.State = election.Draining }), true},
-		"another epoch":  {later(func(r *election.Record) { r.Epoch = 21 }), true},
+		"no change":      {func(*election.Record) {}, false},
+		"another reason": {func(r *election.Record) { r.Reason = reason.Resumed }, false},
+		"another leader": {func(r *election.Record) { r.Leader = "west" }, true},
+		"another state":  {func(r *election.Record) { r.State = election.Draining }, true},
+		"another epoch":  {func(r *election.Record) { r.Epoch = 21 }, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			got := ledger.History(test.now, ledger.History(first, nil))
-			if changed := len(got) == 2; changed != test.want {
-				t.Fatalf("history %+v, want a change: %v", got, test.want)
-			}
-			want := v1alpha1.Change{
-				Time: metav1.NewMicroTime(statusNow.Add(time.Second)), Leader: test.now.Leader, Epoch: test.now.Epoch,
-				State: v1alpha1.RecordState(test.now.State), Reason: test.now.Reason,
-			}
-			if test.want && got[0] != want {
-				t.Errorf("the newest change, which comes first, is %+v, want %+v", got[0], want)
-			}
-		})
+		now := eastLeads(20)
+		now.Since = at.Time
+		test.change(&now)
+		got := ledger.History(now, ledger.History(eastLeads(20), nil))
+		want := v1alpha1.Change{
+			Time: at, Leader: now.Leader, Epoch: now.Epoch, State: v1alpha1.RecordState(now.State), Reason: now.Reason,
+		}
+		if (len(got) == 2) != test.want || test.want && got[0] != want {
+			t.Errorf("%s: %+v, want the newest change first: %v", name, got, test.want)
+		}
 	}
-}
-
-func TestTheHistoryKeepsTheNewestChanges(t *testing.T) {
 	var past []v1alpha1.Change
 	for epoch := int64(1); epoch <= v1alpha1.MaxHistory+3; epoch++ {
 		past = ledger.History(eastLeads(epoch), past)
@@ -97,43 +89,37 @@ func TestTheHistoryKeepsTheNewestChanges(t *testing.T) {
 	}
 }
 
-// An error that names another port each time is no news, and must not be written each time.
-func TestWordsStayWhileAFickleReasonDoes(t *testing.T) {
-	of := func(r reason.Reason, f election.Fitness, words string) decide.Candidate {
-		c := candidateOf(words)
-		c.Name, c.Reason, c.Fitness = "east", r, f
-		return c
-	}
-	old := func(name string, r reason.Reason, eligible bool) map[string]v1alpha1.Candidate {
-		return map[string]v1alpha1.Candidate{
-			"south": {Name: "south", Reason: r, Eligible: eligible, Message: "of another"}, name: {
-				Name: name, Reason: r, Eligible: eligible, Message: "old",
-			},
-		}
-	}
-	for _, r := range []reason.Reason{reason.Unreachable, reason.Recovering, reason.NeverReached, reason.Forbidden,
-		reason.ClockSkewed} {
-		if got := statusOf(nil, new(of(r, election.Unfit, "new")), old("east", r, false)); got.Message != "old" {
-			t.Errorf("%s: %q", r, got.Message)
-		}
-	}
+// An error that names another port each time is no change, and must not be written each time.
+func TestMessageStaysWhileAFickleReasonDoes(t *testing.T) {
 	for name, test := range map[string]struct {
-		is  decide.Candidate
-		was map[string]v1alpha1.Candidate
+		now, was        reason.Reason
+		cluster         string // that had the reason
+		eligible, stays bool
 	}{
-		"another reason":             {of(reason.Unreachable, election.Unfit, "new"), old("east", reason.Recovering, false)},
-		"another cluster":            {of(reason.Unreachable, election.Unfit, "new"), old("west", reason.Unreachable, false)},
-		"another verdict":            {of(reason.ClockSkewed, election.Unfit, "new"), old("east", reason.ClockSkewed, true)},
-		"a reason that is no excuse": {of(reason.Paused, election.RetainOnly, "new"), old("east", reason.Paused, false)},
-		"nothing was said before":    {of(reason.Unreachable, election.Unfit, "new"), nil},
+		"unreachable":                 {reason.Unreachable, reason.Unreachable, "east", false, true},
+		"recovering":                  {reason.Recovering, reason.Recovering, "east", false, true},
+		"never reached":               {reason.NeverReached, reason.NeverReached, "east", false, true},
+		"forbidden":                   {reason.Forbidden, reason.Forbidden, "east", false, true},
+		"a skewed clock":              {reason.ClockSkewed, reason.ClockSkewed, "east", false, true},
+		"another reason":              {reason.Unreachable, reason.Recovering, "east", false, false},
+		"another cluster":             {reason.Unreachable, reason.Unreachable, "west", false, false},
+		"it was eligible":             {reason.ClockSkewed, reason.ClockSkewed, "east", true, false},
+		"a reason that is not fickle": {reason.Paused, reason.Paused, "east", false, false},
+		"there was no reason before":  {reason.Unreachable, "", "east", false, false},
 	} {
-		if got := statusOf(nil, &test.is, test.was); got.Message != "new" {
+		c := candidateOf("new")
+		c.Name, c.Reason, c.Fitness = "east", test.now, election.Unfit
+		old := map[string]v1alpha1.Candidate{
+			"south":      {Name: "south", Reason: test.now, Message: "old"},
+			test.cluster: {Name: test.cluster, Reason: test.was, Eligible: test.eligible, Message: "old"},
+		}
+		if got := statusOf(nil, &c, old); (got.Message == "old") != test.stays {
 			t.Errorf("%s: %q", name, got.Message)
 		}
 	}
 }
 
-func TestWordsAreCutToWhatTheRecordTakes(t *testing.T) {
+func TestTextsAreCutToWhatTheRecordTakes(t *testing.T) {
 	for name, test := range map[string]struct{ in, want string }{
 		"shorter":                           {"abc", "abc"},
 		"as long":                           {"abcd", "abcd"},
@@ -146,139 +132,108 @@ func TestWordsAreCutToWhatTheRecordTakes(t *testing.T) {
 	}
 	long := strings.Repeat("x", 2000)
 	c := candidateOf(long)
-	if got := statusOf(nil, &c, nil); len(got.Message) != 1024 {
-		t.Errorf("a message of %d bytes", len(got.Message))
-	}
-	m := changed(measured("east", agrees), func(m *decide.Member) {
-		m.Sync = publish.SyncStatus{Problem: reason.Unwritable, Message: long}
-	})
-	if got := leasesInPlace(shopView(eastLeads(20), m)); len(got.Message) != 1024 {
-		t.Errorf("a condition of %d bytes", len(got.Message))
+	c.Member.Readers = math.MaxInt
+	if got := statusOf(nil, &c, nil); len(got.Message) != 1024 || got.Readers != math.MaxInt32 {
+		t.Errorf("a message of %d bytes, %d readers", len(got.Message), got.Readers)
 	}
 }
 
-// Once a Lease of the term has stood, the term is ready: a renewal that is late is no news.
-func TestWhenALeaderIsReady(t *testing.T) {
-	placed := func(name string, in bool) decide.Member {
-		return changed(measured(name, agrees), func(m *decide.Member) { m.Sync.InPlace = in })
-	}
+// Once a Lease of the term has stood, the term is ready, although a renewal is late.
+func TestReady(t *testing.T) {
+	here, away := func(m *member) { m.Sync.InPlace = true }, func(m *member) { m.Sync.InPlace = false }
 	draining := eastLeads(20)
 	draining.State, draining.Reason = election.Draining, reason.Unreachable
 	for name, test := range map[string]struct {
-		was, now  election.Record
-		stood     bool
-		explained int64 // the epoch that the status speaks of
-		members   []decide.Member
-		want      bool
+		was, now   election.Record
+		stood      bool
+		explained  int64 // the epoch that the status explains; 0: no history
+		east, west func(*member)
+		want       bool
 	}{
-		"its Lease is written": {
-			eastLeads(20), eastLeads(20), false, 20, []decide.Member{placed("east", true), placed("west", false)}, true,
-		},
-		"its Lease is not written yet": {
-			eastLeads(20), eastLeads(20), false, 20, []decide.Member{placed("east", false)}, false,
-		},
-		"only the Lease of another is": {
-			eastLeads(20), eastLeads(20), false, 20, []decide.Member{placed("east", false), placed("west", true)}, false,
-		},
-		"its Lease is late": {
-			eastLeads(20), eastLeads(20), true, 20, []decide.Member{placed("east", false)}, true,
-		},
-		"it was ready in an earlier term": {
-			eastLeads(20), eastLeads(20), true, 19, []decide.Member{placed("east", false)}, false,
-		},
-		"it is granted now": {
-			eastLeads(19), eastLeads(20), true, 20, []decide.Member{placed("east", true)}, false,
-		},
-		"it resumes: nobody may act before that": {
-			draining, eastLeads(20), true, 20, []decide.Member{placed("east", true)}, false,
-		},
-		"it is being replaced": {
-			eastLeads(20), draining, true, 20, []decide.Member{placed("east", true)}, false,
-		},
+		"its Lease is written":          {eastLeads(20), eastLeads(20), false, 20, here, away, true},
+		"its Lease is not written yet":  {eastLeads(20), eastLeads(20), false, 20, away, away, false},
+		"only another Lease is written": {eastLeads(20), eastLeads(20), false, 20, away, here, false},
+		"its Lease is late":             {eastLeads(20), eastLeads(20), true, 20, away, away, true},
+		"an earlier term was ready":     {eastLeads(20), eastLeads(20), true, 19, away, away, false},
+		"the history is lost":           {eastLeads(20), eastLeads(20), true, 0, away, away, false},
+		"it is granted now":             {eastLeads(19), eastLeads(20), true, 20, here, away, false},
+		"it resumes":                    {draining, eastLeads(20), true, 20, here, away, false},
+		"it is replaced":                {eastLeads(20), draining, true, 20, here, away, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			v := shopView(test.was, test.members...)
-			v.Object = &v1alpha1.NamespaceLeader{}
-			status := metav1.ConditionFalse
-			if test.stood {
-				status = metav1.ConditionTrue
-			}
-			meta.SetStatusCondition(&v.Object.Status.Conditions,
-				metav1.Condition{Type: v1alpha1.ConditionReady, Status: status, Reason: "Elected"})
+		v := shopView(test.was, measured("east", agrees, test.east), measured("west", agrees, test.west))
+		v.Object = &v1alpha1.NamespaceLeader{}
+		was := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: "Elected"}
+		if test.stood {
+			was.Status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(&v.Object.Status.Conditions, was)
+		if test.explained > 0 {
 			v.Object.Status.History = []v1alpha1.Change{{Epoch: test.explained}}
-			got := ready(v, planOf(election.Decision{Record: test.now}))
-			if (got.Status == metav1.ConditionTrue) != test.want || got.Type != v1alpha1.ConditionReady ||
-				got.Reason != string(test.now.Reason) || got.Message != Describe(election.Decision{Record: test.now}) {
-				t.Errorf("%+v, want it true: %v", got, test.want)
-			}
-		})
+		}
+		d := election.Decision{Record: test.now}
+		if got := ready(v, planOf(d)); (got.Status == metav1.ConditionTrue) != test.want || got.Message != Describe(d) ||
+			got.Type != v1alpha1.ConditionReady || got.Reason != string(test.now.Reason) {
+			t.Errorf("%s: %+v, want it true: %v", name, got, test.want)
+		}
 	}
-	v := shopView(eastLeads(20), placed("east", false))
+	v := shopView(eastLeads(20), measured("east", agrees, away))
 	if got := ready(v, planOf(election.Decision{Record: eastLeads(20)})); got.Status != metav1.ConditionFalse {
-		t.Errorf("a record that is new: %+v", got)
+		t.Errorf("a new record: %+v", got)
 	}
-	v.Object = &v1alpha1.NamespaceLeader{}
-	v.Object.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
-	if got := ready(v, planOf(election.Decision{Record: eastLeads(20)})); got.Status != metav1.ConditionFalse {
-		t.Errorf("a status that was ready and has lost its history: %+v", got)
-	}
-	for want, d := range map[reason.Reason]election.Decision{
-		reason.Moved: {Waiting: reason.Moved}, reason.NoCandidate: {}, reason.Elected: {
-			Record: eastLeads(20), Waiting: reason.Moved,
-		},
-	} {
+	elected := election.Decision{Record: eastLeads(20), Waiting: reason.Moved}
+	for want, d := range map[reason.Reason]election.Decision{reason.Elected: elected, reason.NoCandidate: {},
+		reason.Moved: {Waiting: reason.Moved}} {
 		if got := ready(v, planOf(d)); got.Reason != string(want) {
 			t.Errorf("reason %s, want %s", got.Reason, want)
 		}
 	}
 }
 
-func TestWhichLeasesAreNotInPlace(t *testing.T) {
-	with := func(name string, r reason.Reason) decide.Member {
-		return changed(measured(name, agrees), func(m *decide.Member) {
-			m.Sync = publish.SyncStatus{Problem: r, Message: fmt.Sprintf("the words of %s", r)}
-		})
-	}
-	for _, r := range []reason.Reason{reason.ForeignLease, reason.OtherHub, reason.WrongCluster, reason.Forbidden,
-		reason.Unwritable} {
-		got := leasesInPlace(shopView(eastLeads(20), with("east", r), with("west", "")))
-		want := metav1.Condition{
-			Type: v1alpha1.ConditionLeasesInPlace, Status: metav1.ConditionFalse, Reason: string(r),
-			Message: "east: the words of " + string(r),
+// A planned change is explained when it is done. A change that goes wrong is explained at once.
+func TestInProgress(t *testing.T) {
+	for name, test := range map[string]struct {
+		state v1alpha1.RecordState
+		why   reason.Reason
+		ready metav1.ConditionStatus
+		want  bool
+	}{
+		"the new leader has its Lease":        {v1alpha1.StateLeading, reason.PriorityChanged, metav1.ConditionTrue, false},
+		"its Lease is not written yet":        {v1alpha1.StateLeading, reason.Elected, metav1.ConditionFalse, true},
+		"the old leader's term has not ended": {v1alpha1.StateDraining, reason.PriorityChanged, metav1.ConditionFalse, true},
+		"the old leader is lost":              {v1alpha1.StateDraining, reason.Unreachable, metav1.ConditionFalse, false},
+		"nobody leads":                        {v1alpha1.StateVacant, reason.NoCandidate, metav1.ConditionFalse, false},
+	} {
+		var s v1alpha1.NamespaceLeaderStatus
+		s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: test.ready}}
+		if got := InProgress(&v1alpha1.NamespaceLeaderSpec{State: test.state, Reason: test.why}, s); got != test.want {
+			t.Errorf("%s: %v", name, got)
 		}
-		if got != want {
-			t.Errorf("%+v, want %+v", got, want)
-		}
-	}
-	got := leasesInPlace(shopView(eastLeads(20), with("east", reason.OtherHub), with("west", reason.Unwritable)))
-	if got.Message != "east: the words of OtherHub; west: the words of Unwritable" {
-		t.Errorf("two: %q", got.Message)
-	}
-	if got := leasesInPlace(shopView(eastLeads(20),
-		with("east", reason.Unreachable))); got.Status != metav1.ConditionTrue || got.Reason != "InPlace" ||
-		got.Type != v1alpha1.ConditionLeasesInPlace {
-		t.Errorf("one that cannot be reached is told of elsewhere: %+v", got)
 	}
 }
 
-func TestTheStatusShowsHowManyReadersAreRegistered(t *testing.T) {
-	for name, test := range map[string]struct {
-		registered int
-		want       int32
-	}{
-		"as many as there are":      {3, 3},
-		"or as many as a field has": {math.MaxInt, math.MaxInt32},
+func TestLeasesInPlace(t *testing.T) {
+	with := func(name string, r reason.Reason) member {
+		is := publish.SyncStatus{Problem: r, Message: "text of " + string(r)}
+		return measured(name, agrees, func(m *member) { m.Sync = is })
+	}
+	west, worse := with("west", ""), with("west", reason.Unwritable)
+	for want, ms := range map[string][]member{
+		"False ForeignLease east: text of ForeignLease":                     {with("east", reason.ForeignLease), west},
+		"False OtherHub east: text of OtherHub":                             {with("east", reason.OtherHub)},
+		"False WrongCluster east: text of WrongCluster":                     {with("east", reason.WrongCluster)},
+		"False Forbidden east: text of Forbidden":                           {with("east", reason.Forbidden)},
+		"False Unwritable east: text of OtherHub; west: text of Unwritable": {with("east", reason.OtherHub), worse},
+		"True InPlace": {with("east", reason.Unreachable)},
 	} {
-		c := candidateOf("")
-		c.Name, c.Member.Readers = "east", test.registered
-		if got := statusOf(nil, &c, nil); got.Readers != test.want {
-			t.Errorf("%s: %d readers are shown, want %d", name, got.Readers, test.want)
+		got := leasesInPlace(shopView(eastLeads(20), ms...))
+		if brief(got) != want || got.Type != v1alpha1.ConditionLeasesInPlace {
+			t.Errorf("%+v, want %q", got, want)
 		}
 	}
 }
 
 // A status goes on from the one before: what it said of a candidate whose reason stays, and what changed earlier.
-func TestAStatusGoesOnFromTheOneBefore(t *testing.T) {
+func TestStatusContinuesTheOneBefore(t *testing.T) {
 	west := candidateOf("no answer from port 2")
 	west.Name, west.Fitness, west.Reason = "west", election.Unfit, reason.Unreachable
 	v := shopView(eastLeads(22))
@@ -288,21 +243,19 @@ func TestAStatusGoesOnFromTheOneBefore(t *testing.T) {
 		History:    []v1alpha1.Change{{Leader: "east", Epoch: 19}},
 	}
 	v.Changes = []v1alpha1.Change{{Leader: "east", Epoch: 21}, {Leader: "west", Epoch: 20}}
-	s := Status(v, decide.Plan{Decision: election.Decision{Record: eastLeads(22)}, Candidates: []decide.Candidate{west}})
+	s := Status(v, planOf(election.Decision{Record: eastLeads(22)}, west))
 	if got := s.Candidates[0].Message; got != "no answer from port 1" {
 		t.Errorf("of west it says %q", got)
 	}
-	var epochs []int64
-	for _, change := range s.History {
-		epochs = append(epochs, change.Epoch)
-	}
-	if want := []int64{22, 21, 20, 19}; !slices.Equal(epochs, want) {
-		t.Errorf("the changes, newest first, are of epochs %v, want %v", epochs, want)
+	for i, want := range []int64{22, 21, 20, 19} {
+		if len(s.History) != 4 || s.History[i].Epoch != want {
+			t.Errorf("change %d of %+v is not of epoch %d", i, s.History, want)
+		}
 	}
 }
 
 // A status that is too large is refused, and then explains nothing.
-func TestStatusCountsTheCandidatesThatItOmits(t *testing.T) {
+func TestStatusCountsOmittedCandidates(t *testing.T) {
 	var cs []decide.Candidate
 	for n := range 1000 {
 		c := candidateOf(strings.Repeat("x", 1024))
@@ -310,26 +263,21 @@ func TestStatusCountsTheCandidatesThatItOmits(t *testing.T) {
 		cs = append(cs, c)
 	}
 	for _, all := range []int{3, 32, 33, 1000} {
-		s := Status(shopView(eastLeads(20)), decide.Plan{Decision: election.Decision{Record: eastLeads(20)},
-			Candidates: cs[:all]})
+		s := Status(shopView(eastLeads(20)), planOf(election.Decision{Record: eastLeads(20)}, cs[:all]...))
 		if len(s.Candidates) != min(all, 32) || int(s.OmittedCandidates) != max(0, all-32) {
 			t.Errorf("of %d it shows %d and omits %d", all, len(s.Candidates), s.OmittedCandidates)
 		}
 	}
 }
 
-func TestStatusShowsTheLeaderThenThoseThatMayLead(t *testing.T) {
+func TestStatusShowsTheLeaderThenEligibleCandidates(t *testing.T) {
 	var all []v1alpha1.Candidate
 	for n := range 100 {
 		all = append(all, v1alpha1.Candidate{Name: fmt.Sprint(n), Eligible: n >= 50 && n < 60})
 	}
 	got := ShownCandidates(all, "99")
-	var want []v1alpha1.Candidate // the first of those that may not lead fill up
-	want = append(append(append(want, all[:21]...), all[50:60]...), all[99])
+	want := slices.Concat(all[:21], all[50:60], all[99:]) // the first of those that may not lead fill up
 	if !slices.Equal(got, want) {
 		t.Errorf("shows %d: %+v", len(got), got)
-	}
-	if got := ShownCandidates(all[:32], "0"); len(got) != 32 {
-		t.Errorf("of 32 it shows %d", len(got))
 	}
 }

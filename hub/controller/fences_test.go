@@ -1,0 +1,222 @@
+package controller
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/decide/decidetest"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/explain"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/guard"
+	"github.com/leasecast/leasecast/hub/worker"
+)
+
+func TestWhichFencesAMemberMustHaveInForce(t *testing.T) {
+	where := func(missing func(f guard.Fence, namespace string) bool) func(guard.Fence, string) error {
+		return func(f guard.Fence, namespace string) error {
+			if missing(f, namespace) {
+				return guard.ErrNotEnforced
+			}
+			return nil
+		}
+	}
+	missing := where(func(guard.Fence, string) bool { return true })
+	elsewhere := where(func(_ guard.Fence, namespace string) bool { return namespace != "shop" })
+	ofJobs := where(func(f guard.Fence, _ string) bool { return f.Schedules() != nil })
+	ofWrites := where(func(f guard.Fence, _ string) bool { return f.Schedules() == nil })
+	ofOthers := where(func(f guard.Fence, _ string) bool { return !f.Covers("shop") })
+	jobs, warns := &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}, &v1alpha1.Fencing{
+		Enforcement: v1alpha1.EnforcementWarn, Schedules: &metav1.LabelSelector{},
+	}
+	both := jobs.DeepCopy()
+	both.Writes = []v1alpha1.WriteFence{{ObjectLabels: map[string]string{"role": "leader"}}}
+	for name, test := range map[string]struct {
+		fencing *v1alpha1.Fencing
+		stands  func(guard.Fence, string) error
+		missed  bool
+	}{
+		"no fence":                           {nil, missing, false},
+		"the fence is in force":              {jobs, nil, false},
+		"the fence is missing":               {jobs, missing, true},
+		"the fence is missing elsewhere":     {jobs, elsewhere, false},
+		"the fence of schedules is missing":  {both, ofJobs, true},
+		"the fence of writes is missing":     {both, ofWrites, true},
+		"the fence of other namespaces is":   {both, ofOthers, false},
+		"a fence that only warns is missing": {warns, missing, false},
+	} {
+		c, _, _ := newTestHub(t)
+		c.members.of[eastKey] = &memberState{worker: &fakeWorker{unfenced: test.stands}}
+		v := shopView(election.Record{}, decide.Member{Member: fleet.Member{Key: eastKey}})
+		o := fencing(test.fencing)
+		o.Spec.Namespaces.Selector = &metav1.LabelSelector{}
+		v.Policy = decide.ParsePolicy(o)
+		if completed(t, c, v); (v.Members[0].Unfenced != nil) != test.missed {
+			t.Errorf("%s: it misses %v", name, v.Members[0].Unfenced)
+		}
+	}
+}
+
+// Rule 16: a cluster without the policy's namespace has no Lease, and may have holders of locks in other namespaces.
+func TestLockIsRefusedByClustersWithoutThePolicysNamespace(t *testing.T) {
+	there := &corev1.Namespace{}
+	here := func(m *decide.Member) { m.Namespace = there }
+	ending := func(m *decide.Member) {
+		m.Namespace = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}}
+	}
+	for name, test := range map[string]struct {
+		locks   *corev1.Namespace // the lock's namespace; nil: it does not exist
+		unread  error             // instead
+		change  func(west *decide.Member)
+		fence   error // in west
+		refused bool
+	}{
+		"west refuses the lock":                         {there, nil, nil, nil, true},
+		"west may admit the lock":                       {there, nil, nil, guard.ErrNotEnforced, false},
+		"west does not allow the fence":                 {there, nil, nil, guard.NotAllowedError{}, false},
+		"the lock's namespace does not exist":           {nil, nil, nil, guard.NotAllowedError{}, true},
+		"west's namespaces cannot be read":              {nil, errDisengaged, nil, guard.NotAllowedError{}, false},
+		"only the policy's namespace exists":            {nil, nil, here, guard.NotAllowedError{}, false},
+		"the policy's namespace is about to be deleted": {there, nil, ending, guard.ErrNotEnforced, false},
+		"west is not reached, its cache is empty": {
+			nil, nil, func(m *decide.Member) { m.Connected = false }, worker.ErrUnchecked, true,
+		},
+	} {
+		c, f, _ := newTestHub(t)
+		f.space, f.refuses = test.locks, test.unread
+		c.members.of[eastKey] = &memberState{worker: &fakeWorker{}}
+		c.members.of[westKey] = fencedBy(test.fence)
+		west := measured("west", agrees)
+		if west.Namespace = nil; test.change != nil {
+			test.change(&west)
+		}
+		v := shopView(election.Record{}, measured("east", agrees), west)
+		v.Members[0].Publisher, v.Members[1].Publisher = nil, nil
+		v.Policy = decide.ParsePolicy(fencing(decidetest.Locks(simLock)))
+		completed(t, c, v)
+		since, refused := v.State.RefusedSince["stock/stock"]
+		if refused != test.refused || !west.Connected && since != testStart.Boot {
+			t.Errorf("%s: every cluster refuses the lock: %v, since %v; want %v", name, refused, since, test.refused)
+		}
+	}
+}
+
+// fencedBy is a member whose fences all have an error, or none.
+func fencedBy(err error) *memberState {
+	return &memberState{worker: &fakeWorker{unfenced: func(guard.Fence, string) error { return err }}}
+}
+
+// Programs there may go on until the term and the stop time are over.
+func TestClusterThatIsNotSelectedAnyMoreKeepsItsFencesWhileItLeads(t *testing.T) {
+	for name, test := range map[string]struct {
+		state          v1alpha1.RecordState
+		leader, policy string
+		want           bool
+	}{
+		"its term drains":             {v1alpha1.StateDraining, "east", "shops", true},
+		"another cluster leads":       {v1alpha1.StateLeading, "west", "shops", false},
+		"nobody leads":                {v1alpha1.StateVacant, "", "shops", false},
+		"it leads for another policy": {v1alpha1.StateLeading, "east", "other", false},
+	} {
+		c, _, api := newTestHub(t)
+		changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
+			o.Spec.State, o.Spec.Leader, o.Spec.Policy = test.state, test.leader, test.policy
+		})
+		p, m := decide.ParsePolicy(policyOf("fleet", "shops", "shop")), fleet.Member{Key: eastKey}
+		if got := c.policies.leadsFor(t.Context(), p, m); got != test.want {
+			t.Errorf("%s: it leads: %v", name, got)
+		}
+		c.Client = failing(api, "list")
+		if !c.policies.leadsFor(t.Context(), p, m) {
+			t.Errorf("%s: it does not lead although the records cannot be read", name)
+		}
+	}
+}
+
+func TestPolicyShowsItsFences(t *testing.T) {
+	like := simLock
+	like.Name = "like"
+	jobs := &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}
+	both, denied := decidetest.Locks(simLock, like), guard.NotAllowedError{Namespaces: []string{"stock"}}
+	for name, test := range map[string]struct {
+		fencing *v1alpha1.Fencing
+		east    *memberState
+		want    string // as a prefix
+	}{
+		"no fence":            {nil, fencedBy(nil), "nothing"},
+		"in force":            {jobs, fencedBy(nil), "True InForce in force in all 1 clusters"},
+		"missing":             {jobs, fencedBy(guard.ErrNotEnforced), "False Unfenced east (the cluster does"},
+		"no work in a member": {jobs, &memberState{}, "False Unfenced east (it has not been checked yet"},
+		"closed locks": {both, fencedBy(nil), "True InForce in force in all 1 clusters; refused in every cluster until " +
+			"each earlier holder must have stopped: stock/like, stock/stock; a change of leader takes 4s more, for the lock"},
+		"two fences are not allowed": {both, fencedBy(denied), "False Unfenced east " +
+			"(an administrator of the cluster has to allow what is fenced outside the policy's namespaces: kubectl label " +
+			"namespace stock leasecast.dev/fencing=allowed)"},
+	} {
+		c, _, _ := newTestHub(t)
+		c.members.of[eastKey] = test.east
+		o := fencing(test.fencing)
+		o.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFenced, Status: metav1.ConditionUnknown}}
+		members := []decide.Member{{Member: fleet.Member{Key: eastKey}}}
+		c.statuses.noteFences(t.Context(), nil, decide.ParsePolicy(o), o, members, nil)
+		if got := told(o.Status.Conditions, v1alpha1.ConditionFenced); !strings.HasPrefix(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// A lock counts where its holder was seen, and an account if one cluster has it. Each is named once.
+func TestPolicyShowsTheTargetsOfItsFences(t *testing.T) {
+	type accounts = map[v1alpha1.FencedServiceAccount]worker.AccountState
+	own := v1alpha1.FencedServiceAccount{Name: "builder"}
+	ci := v1alpha1.FencedServiceAccount{Namespace: "ci", Name: "builder"}
+	lock, jobs := decidetest.Locks(simLock), &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}
+	writes := &v1alpha1.Fencing{Writes: []v1alpha1.WriteFence{{
+		ServiceAccounts: []v1alpha1.FencedServiceAccount{ci, own, ci},
+		Resources:       []v1alpha1.FencedResources{{Names: []string{"pods"}}},
+	}}}
+	warns := lock.DeepCopy()
+	warns.Enforcement = v1alpha1.EnforcementWarn
+	missing, idle := fakeWorker{lock: worker.LockMissing}, fakeWorker{lock: worker.LockIdle}
+	for name, test := range map[string]struct {
+		fencing    *v1alpha1.Fencing
+		east, west fakeWorker
+		want       string // as a part
+	}{
+		"no lock and no account": {jobs, fakeWorker{}, fakeWorker{}, "nothing"},
+		"no fence":               {nil, fakeWorker{}, fakeWorker{}, "nothing"},
+		"a lock is held in west": {lock, fakeWorker{}, fakeWorker{lock: worker.LockHeld}, "True TargetsFound"},
+		"a lock is missing":      {lock, missing, fakeWorker{}, "no Lease stock/stock in east, which"},
+		"a lock is idle":         {lock, fakeWorker{}, idle, "renews the Lease stock/stock in west, which"},
+		"a lock of a warning":    {warns, missing, fakeWorker{}, "False LockIdle "},
+		"a lock was not seen":    {lock, fakeWorker{}, fakeWorker{}, "Unknown LockUnseen "},
+		"an account in west": {
+			writes, fakeWorker{accounts: accounts{own: worker.AccountFound, ci: worker.AccountMissing}},
+			fakeWorker{accounts: accounts{ci: worker.AccountFound}}, "True TargetsFound",
+		},
+		"an account is missing": {
+			writes, fakeWorker{accounts: accounts{ci: worker.AccountMissing}},
+			fakeWorker{accounts: accounts{ci: worker.AccountMissing}}, "there is no ServiceAccount ci/builder in east, west",
+		},
+		"accounts were not seen": {writes, fakeWorker{}, fakeWorker{}, "these service accounts: ci/builder, builder"},
+	} {
+		c := New(Options{HubID: "this"})
+		c.members.of[eastKey], c.members.of[westKey] = &memberState{worker: &test.east}, &memberState{worker: &test.west}
+		o := fencing(test.fencing)
+		o.Status.Conditions = []metav1.Condition{
+			{Type: v1alpha1.ConditionFenceTargetsFound, Status: metav1.ConditionUnknown},
+		}
+		members := []decide.Member{{}, {Member: fleet.Member{Key: eastKey}}, {Member: fleet.Member{Key: westKey}}}
+		cond, applies := explain.TargetsFound(c.statuses.findLocks(o, members), c.statuses.findAccounts(o, members))
+		setCondition(o, cond, applies)
+		if got := told(o.Status.Conditions, v1alpha1.ConditionFenceTargetsFound); !strings.Contains(got, test.want) ||
+			applies && o.Status.Conditions[0].ObservedGeneration != 7 {
+			t.Errorf("%s: %q, want %q (%+v)", name, got, test.want, o.Status.Conditions)
+		}
+	}
+}

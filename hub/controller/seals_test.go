@@ -1,0 +1,274 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/explain"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/seal"
+)
+
+// A Secret that was emptied while no hub ran holds no seal any more. The policies of the fleet show what is wrong and
+// what to do, until it is repaired.
+func TestPolicyShowsThatTheSealIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newTestFleet(t, policyOf("fleet", "shops", "shop"))
+		m.isServed(false, "")
+		emptied := sealOf("fleet")
+		emptied.Annotations = map[string]string{v1alpha1.HubAnnotation: m.HubID}
+		if err := m.api.Create(t.Context(), emptied.DeepCopy()); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if _, ok := m.seals.serve(t.Context(), "fleet"); ok {
+				t.Fatal("the fleet is served by a seal that is lost")
+			}
+		}
+		s, _ := m.status()
+		got := told(s.Conditions, v1alpha1.ConditionSecretsGranted)
+		if !strings.HasPrefix(got, "False InvalidSeal ") || !strings.Contains(got, "secret fleet/leasecast-seal") ||
+			!strings.Contains(got, "kubectl -n fleet annotate secret leasecast-seal") {
+			t.Error(got)
+		}
+		if err := m.api.Delete(t.Context(), emptied); err != nil {
+			t.Fatal(err)
+		}
+		_, ok := m.seals.serve(t.Context(), "fleet")
+		s, _ = m.status()
+		if got := told(s.Conditions, v1alpha1.ConditionSecretsGranted); !ok || got != "True Granted " {
+			t.Errorf("served: %v, %s", ok, got)
+		}
+	})
+}
+
+// ofSeal are the answers to an update that only people can change.
+func ofSeal() map[string]error {
+	immutable := field.ErrorList{field.Forbidden(field.NewPath("data"), "field is immutable when `immutable` is set")}
+	kind := corev1.SchemeGroupVersion.WithKind("Secret").GroupKind()
+	return map[string]error{
+		"an immutable Secret":    apierrors.NewInvalid(kind, seal.SecretName, immutable),
+		"a webhook that refuses": apierrors.NewForbidden(corev1.Resource("secrets"), seal.SecretName, errRefused),
+	}
+}
+
+// counted is a context whose log counts errors.
+func counted(t *testing.T) (ctx context.Context, errors *int) {
+	errors = new(int)
+	return log.IntoContext(t.Context(), funcr.New(func(_, line string) {
+		if strings.Contains(line, `"error"`) {
+			*errors++
+		}
+	}, funcr.Options{})), errors
+}
+
+func TestSealThatCannotBeWrittenIsReportedOnce(t *testing.T) {
+	for name, refusal := range ofSeal() {
+		t.Run(name, func(t *testing.T) {
+			c, _, api := newTestHub(t)
+			changeStored(t, api, sealOf("fleet"), func(s *corev1.Secret) {
+				s.Data["policies"] = boundsOf("5s", "1s", "0s", "shops")
+			})
+			answer := &refusing{api, refusal}
+			c.Seals = seal.NewStore(api, answer)
+			for raises, use := range map[bool]func(context.Context) bool{
+				false: func(ctx context.Context) bool {
+					_, ok := c.seals.serve(ctx, "fleet")
+					return ok
+				},
+				true: func(ctx context.Context) bool {
+					again, err := c.reconcileNamespace(ctx, aboutShop)
+					if err != nil || again.RequeueAfter <= 0 {
+						t.Errorf("%+v, %v", again, err)
+					}
+					s, err := c.Seals.Find(ctx, "fleet")
+					return err == nil && s.Largest().Duration >= 15*time.Second
+				},
+			} {
+				answer.with = refusal
+				ctx, lines := counted(t)
+				for range 3 {
+					if use(ctx) {
+						t.Fatalf("raises %v: done, although nothing is stored", raises)
+					}
+				}
+				c.seals.note(ctx, useOfSeal{"fleet", !raises}, nil) // another use that succeeds hides nothing
+				is := c.seals.why("fleet")
+				if *lines != 1 || !strings.Contains(is, "if it is immutable, delete it") {
+					t.Errorf("raises %v: logged %d times: %q", raises, *lines, is)
+				}
+				answer.with = nil
+				if !use(ctx) || c.seals.why("fleet") != "" {
+					t.Errorf("raises %v: it can be written now: %q", raises, c.seals.why("fleet"))
+				}
+			}
+		})
+	}
+}
+
+// Whether the seal can be used changes what a worker does in the fleet. Decisions check again by themselves. A passing
+// error neither hides nor repairs what people have to repair.
+func TestWhoIsNotifiedOfASealThatCannotBeUsed(t *testing.T) {
+	broken, none := fmt.Errorf("%w: it is short", seal.ErrBroken), []string(nil)
+	records, policies := []string{"fleet/shop"}, []string{"fleet/shops"}
+	type notified struct {
+		log               int
+		records, policies []string
+	}
+	for name, test := range map[string]struct {
+		raise       bool
+		was, is     error
+		want        notified
+		shown, ends bool // the decision
+	}{
+		"it is broken":                           {false, nil, broken, notified{1, records, policies}, true, true},
+		"it cannot be raised":                    {true, nil, broken, notified{1, none, policies}, true, true},
+		"it is broken, as before":                {false, broken, broken, notified{0, none, none}, true, true},
+		"it cannot be raised, as before":         {true, broken, broken, notified{0, none, none}, true, true},
+		"it is whole again":                      {false, broken, nil, notified{0, records, policies}, false, false},
+		"it can be raised again":                 {true, broken, nil, notified{0, none, policies}, false, false},
+		"it can be used, as before":              {false, nil, nil, notified{0, none, none}, false, false},
+		"it cannot be read now":                  {false, nil, errRefused, notified{1, none, none}, false, false},
+		"it cannot be raised now, as a decision": {true, nil, errRefused, notified{0, none, none}, false, false},
+		"another installation was faster":        {false, nil, seal.ErrServed, notified{0, none, none}, false, false},
+		"it is broken, and cannot be read now":   {false, broken, errRefused, notified{1, none, none}, true, false},
+		"it cannot be raised, nor be read now":   {true, broken, errRefused, notified{0, none, none}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newTestFleet(t, recordOf("fleet", "shop"), policyOf("fleet", "shops", "shop"),
+					policyOf("fleet2", "others", "other"))
+				use := useOfSeal{"fleet", test.raise}
+				m.seals.note(t.Context(), use, test.was)
+				asked(&m.recordQueue)
+				asked(&m.policyQueue)
+				ctx, lines := counted(t)
+				ends := m.seals.note(ctx, use, test.is)
+				got := notified{*lines, asked(&m.recordQueue), asked(&m.policyQueue)}
+				if shown := m.seals.why("fleet") != ""; !reflect.DeepEqual(got, test.want) || shown != test.shown ||
+					ends != test.ends {
+					t.Errorf("%+v, shown: %v, ends a decision: %v; want %+v", got, shown, ends, test)
+				}
+			})
+		})
+	}
+}
+
+// The installation that serves a fleet claims its seal, while it has the right to write. A seal that a move took away
+// belongs to the hub that the fleet has moved to.
+func TestWhenTheSealOfAFleetIsClaimed(t *testing.T) {
+	moves := func(to fleet.Move) func(*testFleet) {
+		return func(m *testFleet) {
+			m.seals.serve(m.t.Context(), "fleet")
+			if err := m.api.Delete(m.t.Context(), sealOf("fleet")); err != nil {
+				m.t.Fatal(err)
+			}
+			m.source = &fakeMembers{moves: to}
+		}
+	}
+	for name, test := range map[string]struct {
+		change         func(*testFleet)
+		serves, marked bool
+	}{
+		"no installation serves":        {func(*testFleet) {}, true, true},
+		"another installation serves":   {func(m *testFleet) { m.isServed(false, "platform") }, false, false},
+		"this replica is a standby":     {func(m *testFleet) { m.standby() }, false, false},
+		"its Clusters cannot be listed": {func(m *testFleet) { m.source = &fakeMembers{unmoved: errRefused} }, false, false},
+		"the Secret is deleted":         {moves(fleet.Stays), true, true},
+		"a move deletes the Secret":     {moves(fleet.Moving), true, false},
+		"the fleet has moved away":      {moves(fleet.MovedAway), true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newTestFleet(t, clusterOf("fleet", "east", "5"))
+				test.change(m)
+				s, serves := m.seals.serve(t.Context(), "fleet")
+				if serves != test.serves || (len(s.Key) > 0) != test.serves {
+					t.Errorf("serves %v", serves)
+				}
+				secret := sealOf("fleet")
+				_ = m.api.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)
+				if marked := secret.Annotations[v1alpha1.HubAnnotation] == m.HubID; marked != test.marked {
+					t.Errorf("marked %q", secret.Annotations)
+				}
+			})
+		})
+	}
+}
+
+// A standby may be elected in the middle of a move, when the Secret is already gone.
+func TestStandbyLoadsTheSealBeforeItIsElected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, standby := range map[string]bool{"a standby": true, "the elected replica": false} {
+			m := newTestFleet(t, clusterOf("fleet", "east", "5"))
+			if standby {
+				m.standby()
+			}
+			api := withTestAPI(t, m.Controller)
+			m.Seals = seal.NewStore(bounded(api), bounded(api))
+			m.sources.memberChanged(eastKey)
+			if err := api.Delete(t.Context(), sealOf("fleet")); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			s, err := m.Seals.Find(ctx, "fleet")
+			if known := err == nil && s.Largest().Duration > 0; known != standby {
+				t.Errorf("%s: the seal is known: %v (%v)", name, known, err)
+			}
+		}
+	})
+}
+
+// One installation serves a fleet. Another one on the same management cluster changes nothing there, and explains why
+// in an event.
+func TestInstallationStandsBackWhereAnotherOneServes(t *testing.T) {
+	for name, test := range map[string]struct {
+		here   bool
+		other  string
+		events []string
+	}{
+		"this one serves": {here: true},
+		"none serves yet": {},
+		"another one serves": {other: "platform", events: []string{"*v1alpha1.LeadershipPolicy Warning OtherHub: " +
+			explain.StandsBack("fleet", "platform", "leasecast-system")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newTestFleet(t, policyOf("fleet", "shops", "shop"))
+				m.isServed(test.here, test.other)
+				stands := test.other != ""
+				w, live := &writes{Client: m.api}, &counting{Reader: m.api}
+				m.Client, m.Live = w, live
+				again, err := m.reconcileNamespace(t.Context(), aboutShop)
+				if err != nil || (live.n == 0) != stands || stands && again.RequeueAfter != notYet {
+					t.Errorf("%+v, %v; %d reads of the record", again, err, live.n)
+				}
+				again, err = m.statuses.reconcilePolicy(t.Context(), requestAbout(shops))
+				if err != nil || stands && again.RequeueAfter != standBackAgain {
+					t.Errorf("%+v, %v", again, err)
+				}
+				if !slices.Equal(m.events.events, test.events) {
+					t.Errorf("events %q, want %q", m.events.events, test.events)
+				}
+				if (w.n == 0) != stands || m.MayWrite("fleet", testStart) == stands {
+					t.Errorf("%d writes of the status, may write: %v", w.n, m.MayWrite("fleet", testStart))
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,272 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/assign"
+	"github.com/leasecast/leasecast/hub/explain"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/publish"
+)
+
+// newTestQueue is a work queue of a controller.
+func newTestQueue(t *testing.T) workqueue.TypedRateLimitingInterface[mcreconcile.Request] {
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
+	t.Cleanup(q.ShutDown)
+	return q
+}
+
+func TestProblemOfAClusterIsRecordedOnceForEachReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newTestFleet(t, clusterOf("fleet", "east", "high"))
+		records := func(when string, want ...string) {
+			t.Helper()
+			m.events.events = nil
+			m.sources.recordProblem(eastKey)
+			if !slices.Equal(m.events.events, want) {
+				t.Errorf("%s: %q, want %q", when, m.events.events, want)
+			}
+		}
+		const noKubeconfig = "*v1beta2.Cluster Warning NoKubeconfig: there is no Secret east-kubeconfig"
+		const invalid = `*v1beta2.Cluster Warning InvalidPriority: the label leasecast.dev/priority is "high": set it to ` +
+			"an integer from 0 to 2147483647"
+		labelled := func(label string) {
+			m.changes("east", func(c *clusterv1.Cluster) { c.Labels[v1alpha1.PriorityLabel] = label })
+		}
+		records("an invalid label", invalid)
+		records("the same again")
+		labelled("higher")
+		records("the same reason with another message")
+		labelled("5")
+		records("another reason", noKubeconfig)
+		labelled("high")
+		records("the first reason, once more", invalid)
+
+		elected := m.Tenure
+		m.standby()
+		labelled("5")
+		records("a standby")
+		m.Tenure = elected
+		m.sources.recordProblems()
+		if !slices.Equal(m.events.events, []string{noKubeconfig}) {
+			t.Errorf("what was found before the election: %q", m.events.events)
+		}
+		m.isServed(false, "platform")
+		labelled("high")
+		records("an installation that stands back")
+		m.isServed(false, "")
+		records("it serves the fleet", invalid)
+
+		east := m.member("east")
+		if east.Problem, east.PriorityReason = (fleet.Problem{}), ""; explain.Problem(east) != (fleet.Problem{}) {
+			t.Errorf("without a problem: %+v", explain.Problem(east))
+		}
+		if err := m.api.Delete(t.Context(), clusterOf("fleet", "east", "")); err != nil {
+			t.Fatal(err)
+		}
+		m.members.of[eastKey].problem = fleet.Problem{}
+		records("a Cluster that is gone")
+		if m.sources.recordProblem(fleet.Key{Fleet: "fleet", Name: "north"}); len(m.members.of) != 1 {
+			t.Errorf("members are %v, want the one that exists", m.members.of)
+		}
+	})
+}
+
+// What a member shows may concern everything in its fleet, and nothing elsewhere.
+func TestDecisionsThatAMemberTriggers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newTestFleet(t, clusterOf("fleet", "east", "5"), recordOf("fleet", "shop"), recordOf("fleet", "till"),
+			recordOf("fleet2", "other"), policyOf("fleet", "shops", "shop"), policyOf("fleet2", "others", "other"))
+		left := eastLease(20)
+		left.Namespace = "left"
+		east := publisherThatRead(t, testStart.Wall, testKey, left)
+		a, b := &fakeWorker{publisher: east}, &fakeWorker{publisher: east}
+		m.members.of[eastKey] = &memberState{worker: a, connected: true}
+		m.members.of[fleet.Key{Fleet: "fleet2", Name: "west"}] = &memberState{worker: b}
+		m.members.of[fleet.Key{Fleet: "fleet", Name: "south"}] = atWork(nil)
+		m.members.of[fleet.Key{Fleet: "fleet", Name: "north"}] = &memberState{}
+		asked(&m.recordQueue)
+		expects := func(what string, records, policies []string) {
+			t.Helper()
+			if got := asked(&m.recordQueue); !slices.Equal(got, records) {
+				t.Errorf("%s: decisions on %q, want %q", what, got, records)
+			}
+			if got := asked(&m.policyQueue); !slices.Equal(got, policies) {
+				t.Errorf("%s: policies %q, want %q", what, got, policies)
+			}
+		}
+		all, shops := []string{"fleet/left", "fleet/shop", "fleet/till"}, []string{"fleet/shops"}
+		m.Client = bounded(m.api)
+		m.sources.memberChanged(eastKey)
+		expects("a member changed", all, shops)
+		if a.woken != 1 || b.woken != 0 || len(m.events.events) != 1 {
+			t.Errorf("woken: %d in the fleet, %d elsewhere; events %q", a.woken, b.woken, m.events.events)
+		}
+		m.sources.leaseChanged(eastKey, "shop")
+		expects("a Lease changed", []string{"fleet/shop"}, nil)
+		m.sources.leaseChanged(eastKey, "unowned")
+		expects("an unowned Lease changed", nil, nil)
+		m.sources.leaseChanged(eastKey, "")
+		expects("a member was read", all, shops)
+		m.Client = m.api
+		var named []string
+		for _, r := range m.sources.namespacesOfPolicy(t.Context(), policyOf("fleet2", "others", "other")) {
+			named = append(named, r.Namespace+"/"+r.Name)
+		}
+		if slices.Sort(named); !slices.Equal(named, []string{"fleet2/left", "fleet2/other"}) {
+			t.Errorf("for a policy: %q", named)
+		}
+		if got := m.members.publishers("fleet"); len(got) != 1 || got[0] != east {
+			t.Errorf("publishers: %v", got)
+		}
+		m.Client = failing(m.api, "list")
+		m.sources.fleetChangedIn(0, "fleet")
+		expects("nothing can be listed", []string{"fleet/left"}, nil)
+	})
+}
+
+// Whoever may create Clusters can create hundreds that fail in another way each time.
+func TestClustersThatWereNeverConnectedTriggerOneDecisionASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newTestFleet(t, clusterOf("fleet", "east", "5"), recordOf("fleet", "shop"), policyOf("fleet", "shops", "shop"))
+		asked(&m.recordQueue)
+		asked(&m.policyQueue)
+		decisions := 0
+		for range 100 {
+			for n := range 50 {
+				m.sources.memberChanged(eastKey)
+				m.sources.memberChanged(fleet.Key{Fleet: "fleet", Name: fmt.Sprint("gone-", n)})
+			}
+			pass(50 * time.Millisecond)
+			decisions += len(asked(&m.recordQueue)) + len(asked(&m.policyQueue))
+		}
+		if decisions < 8 || decisions > 12 || len(m.members.of) != 1 {
+			t.Errorf("%d decisions on one record and one policy in 5 s; %d members", decisions, len(m.members.of))
+		}
+		pass(time.Second)
+		asked(&m.recordQueue)
+		m.members.of[eastKey].engaged.ctx = t.Context()
+		for _, when := range []string{"it is connected", "it is lost"} {
+			m.sources.memberChanged(eastKey)
+			if got := asked(&m.recordQueue); len(got) != 1 {
+				t.Errorf("%s: decisions on %q", when, got)
+			}
+			m.members.of[eastKey].engaged.ctx = nil
+		}
+	})
+}
+
+// A member can show a hundred thousand namespaces. An unowned one costs no call to the hub's API server.
+func TestWhichNamespacesOfAMemberTriggerADecision(t *testing.T) {
+	team := map[string]string{"team": "shops"}
+	for name, test := range map[string]struct {
+		member, namespace string
+		labels            map[string]string
+		refused           bool // the policies cannot be listed
+		want              bool
+	}{
+		"a policy names it":                  {"fleet/east", "shop", nil, false, true},
+		"a policy selects it":                {"fleet/east", "till", team, false, true},
+		"it has a record":                    {"fleet/east", "kept", nil, false, true},
+		"this tenure remembers it":           {"fleet/east", "remembered", nil, false, true},
+		"it is unowned":                      {"fleet/east", "flood", nil, false, false},
+		"a policy of another fleet names it": {"fleet/east", "desk", nil, false, false},
+		"the policies cannot be listed":      {"fleet/east", "flood", nil, true, true},
+		"the member's name is invalid":       {"no-member", "shop", nil, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := policyOf("fleet", "shops", "shop")
+				p.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: team}
+				m := newTestFleet(t, p, policyOf("others", "desks", "desk"), recordOf("fleet", "kept"))
+				entryOf(t, m.Controller, types.NamespacedName{Namespace: "fleet", Name: "remembered"})
+				if test.refused {
+					m.Client = failing(m.api, "list")
+				}
+				q := newTestQueue(t)
+				ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: test.namespace, Labels: test.labels}}
+				m.sources.mcNamespaces(multicluster.ClusterName(test.member), nil).Create(t.Context(),
+					event.TypedCreateEvent[*corev1.Namespace]{Object: ns}, q)
+				got := asked(&queue{q: q})
+				if want := []string{"fleet/" + test.namespace}; len(got) > 0 != test.want || test.want && !slices.Equal(got, want) {
+					t.Errorf("decisions on %q", got)
+				}
+			})
+		})
+	}
+}
+
+// A member shows any number of Leases. Only those count that the hub tracks.
+func TestWhichLeasesConcernTheHub(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newTestFleet(t, pinned("east"), policyOf("fleet", "shops", "claimed"), recordOf("fleet", "recorded"))
+		east := newMemberClient(t)
+		m.writer = func(fleet.Member) kubernetes.Interface { return east }
+		m.members.running = t.Context()
+		defer m.engages(eastKey)()
+		pass(time.Second)
+		entryOf(t, m.Controller, types.NamespacedName{Namespace: "fleet", Name: "remembered"})
+		m.atWorkIn(eastKey).Publisher().Assign(types.NamespacedName{Namespace: "written", Name: "leasecast"},
+			assign.Assignment{Role: assign.Follow}, publish.Timings{Renew: time.Second, Timeout: time.Second})
+		for namespace, want := range map[string]bool{"unowned": false, "claimed": true, "recorded": true, "remembered": true,
+			"written": true, "writte": false} {
+			key := types.NamespacedName{Namespace: "fleet", Name: namespace}
+			if got := m.sources.isConcerned(t.Context(), key); got != want {
+				t.Errorf("%s: it is concerned: %v", namespace, got)
+			}
+		}
+	})
+}
+
+// What this tenure has read or written needs no decision. A deletion is always another client's: the hub forgets what
+// it deletes.
+func TestWhichEventsOfARecordTriggerADecision(t *testing.T) {
+	for name, test := range map[string]struct{ own, gone, triggers bool }{
+		"this tenure has written it":    {own: true},
+		"another client has written it": {triggers: true},
+		"another client has deleted it": {own: true, gone: true, triggers: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _, api := newTestHub(t)
+			c.Clock = fixedClock(lease.Reading{Wall: testStart.Wall, Boot: testStart.Boot + time.Hour})
+			entryOf(t, c, shop)
+			o := recordOf("fleet", "shop")
+			if err := api.Get(t.Context(), shop, o); err != nil {
+				t.Fatal(err)
+			}
+			if !test.own {
+				o.ResourceVersion = "another"
+			}
+			q := newTestQueue(t)
+			if h := c.sources.recordChanges(); test.gone {
+				h.Delete(t.Context(), event.TypedDeleteEvent[*v1alpha1.NamespaceLeader]{Object: o}, q)
+			} else {
+				h.Create(t.Context(), event.TypedCreateEvent[*v1alpha1.NamespaceLeader]{Object: o}, q)
+				h.Update(t.Context(), event.TypedUpdateEvent[*v1alpha1.NamespaceLeader]{ObjectNew: o}, q)
+			}
+			if got := asked(&queue{q: q}); (len(got) == 1 && got[0] == "fleet/shop") != test.triggers || len(got) > 1 {
+				t.Errorf("decisions on %q", got)
+			}
+			live := &counting{Reader: api}
+			if c.Live = live; entryOf(t, c, shop) == nil || (live.n > 0) != test.triggers {
+				t.Errorf("the record is read %d times", live.n)
+			}
+		})
+	}
+}

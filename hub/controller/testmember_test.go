@@ -1,0 +1,206 @@
+package controller
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
+	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/ledger"
+	"github.com/leasecast/leasecast/hub/publish"
+	"github.com/leasecast/leasecast/hub/seal"
+)
+
+// fakeLeases is a member's API server for Leases.
+type fakeLeases struct {
+	coordinationclient.LeaseInterface
+	leases  map[string]*coordinationv1.Lease // by name
+	version int
+}
+
+func (f *fakeLeases) Leases(string) coordinationclient.LeaseInterface { return f }
+
+func (f *fakeLeases) put(l *coordinationv1.Lease) *coordinationv1.Lease {
+	f.version++
+	l = l.DeepCopy()
+	l.UID, l.ResourceVersion = types.UID("uid-of-"+l.Name), strconv.Itoa(f.version)
+	f.leases[l.Name] = l
+	return l.DeepCopy()
+}
+
+func (f *fakeLeases) List(_ context.Context, o metav1.ListOptions) (*coordinationv1.LeaseList, error) {
+	selector, err := labels.Parse(o.LabelSelector)
+	list := &coordinationv1.LeaseList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(f.version)}}
+	for _, l := range f.leases {
+		if err == nil && selector.Matches(labels.Set(l.Labels)) {
+			list.Items = append(list.Items, *l.DeepCopy())
+		}
+	}
+	return list, err
+}
+
+func (f *fakeLeases) Get(_ context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
+	if l := f.leases[name]; l != nil {
+		return l.DeepCopy(), nil
+	}
+	return nil, apierrors.NewNotFound(leaseResource, name)
+}
+
+func (f *fakeLeases) Create(
+	_ context.Context, l *coordinationv1.Lease, _ metav1.CreateOptions,
+) (*coordinationv1.Lease, error) {
+	if f.leases[l.Name] != nil {
+		return nil, apierrors.NewAlreadyExists(leaseResource, l.Name)
+	}
+	return f.put(l), nil
+}
+
+func (f *fakeLeases) Update(
+	_ context.Context, l *coordinationv1.Lease, _ metav1.UpdateOptions,
+) (*coordinationv1.Lease, error) {
+	if old := f.leases[l.Name]; old == nil || old.ResourceVersion != l.ResourceVersion {
+		return nil, apierrors.NewConflict(leaseResource, l.Name, errRefused)
+	}
+	return f.put(l), nil
+}
+
+// publisherOf returns a publisher of the hub "this" that has read a member of fleet "fleet".
+func publisherOf(
+	t *testing.T, api *fakeLeases, cluster string, clock lease.Clock, p *publish.Promises,
+) *publish.Publisher {
+	t.Helper()
+	is := publish.New(publish.Options{
+		Client: api, Fleet: "fleet", Cluster: cluster, ClusterUID: "uid", Hub: "this", Key: testKey, Clock: clock,
+		MayWrite: func(lease.Reading) bool { return true }, Promises: p, Report: func(bool, lease.Reading, error) {},
+		Changed: func(string) {}, Queue: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
+	})
+	t.Cleanup(is.Queue.ShutDown)
+	if !is.ReadAll(t.Context()) {
+		t.Fatal("the Leases were not read")
+	}
+	return is
+}
+
+// publisherThatRead is a publisher that has read the one Lease in a member.
+func publisherThatRead(t *testing.T, now time.Time, key seal.Key, is lease.Content) *publish.Publisher {
+	t.Helper()
+	obj := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: "1"}}
+	if err := seal.Write(key, is, obj); err != nil {
+		t.Fatal(err)
+	}
+	api := &fakeLeases{leases: map[string]*coordinationv1.Lease{is.Name: obj}, version: 1}
+	return publisherOf(t, api, is.Cluster, fixedClock{Wall: now, Boot: time.Hour}, publish.NewPromises())
+}
+
+// eastLease is the Lease of a term of east in east, stamped at the start.
+func eastLease(epoch int64) lease.Content {
+	us := eastKey.Identity()
+	c := lease.Content{Namespace: "shop", Name: "leasecast", Cluster: us, ClusterUID: "uid", Hub: "this"}
+	c.Term = lease.Term{
+		Holder: us, Epoch: epoch, AcquireTime: testStart.Wall, RenewTime: testStart.Wall, Duration: 15 * time.Second,
+	}
+	return c
+}
+
+// testMember is member east of a Controller, whose Leases of namespace shop it writes.
+type testMember struct {
+	t      *testing.T
+	clock  *clocktest.Hand
+	c      *Controller
+	entry  *ledger.Entry
+	api    *fakeLeases
+	policy *decide.Policy
+}
+
+var shopLease = types.NamespacedName{Namespace: "shop", Name: "leasecast"}
+
+func newTestMember(t *testing.T) *testMember {
+	t.Helper()
+	clock, p := clocktest.NewHand(clocktest.Start), decide.ParsePolicy(policyOf("fleet", "shops", "shop"))
+	p.Election.Acknowledged = true
+	return &testMember{
+		t: t, clock: clock, c: New(Options{HubID: "this", Clock: clock}), entry: takenOf(shop),
+		api: &fakeLeases{leases: map[string]*coordinationv1.Lease{}}, policy: p,
+	}
+}
+
+// publisher is one that has read the member.
+func (m *testMember) publisher() *publish.Publisher {
+	p := publisherOf(m.t, m.api, eastKey.Identity(), m.clock, m.c.promises)
+	m.work(p)
+	return p
+}
+
+// work does all that is due.
+func (m *testMember) work(p *publish.Publisher) {
+	for p.Queue.Len() > 0 {
+		key, _ := p.Queue.Get()
+		p.Work(m.t.Context(), key)
+		p.Queue.Done(key)
+	}
+}
+
+// assigns has the Lease written as a record says. grants: this tenure has persisted the record as a grant.
+func (m *testMember) assigns(p *publish.Publisher, r election.Record, grants bool) {
+	v := shopView(r, measured("east", agrees))
+	v.Entry, v.Policy, v.Members[0].Publisher = m.entry, m.policy, p
+	if grants && r.Reason != reason.Adopted {
+		m.entry.Granted = r.Epoch
+	}
+	v.Members[0].Leases = leasesIn(p, v.Key.Name)
+	m.c.assign(v, planOf(election.Decision{Record: r}))
+	m.work(p)
+}
+
+// leading is the record of a term of east.
+func (m *testMember) leading(why reason.Reason) election.Record {
+	now := m.clock.Now().Wall
+	return election.Record{Leader: "east", Epoch: 20, State: election.Leading, Reason: why, Since: now, AcquireTime: now,
+		Duration: 15 * time.Second, LeaseName: shopLease.Name}
+}
+
+// renewTime is that of the Lease, or zero without one.
+func (m *testMember) renewTime() time.Time {
+	if l := m.api.leases[shopLease.Name]; l != nil {
+		c, _ := wire.Read(l)
+		return c.RenewTime
+	}
+	return time.Time{}
+}
+
+// renews reports whether the Lease is renewed when that is due.
+func (m *testMember) renews(p *publish.Publisher) bool {
+	before := m.renewTime()
+	m.clock.Advance(6 * time.Second)
+	p.Queue.Add(shopLease)
+	m.work(p)
+	return m.renewTime().After(before)
+}
+
+// leads returns a member that leads, by a publisher that is at work.
+func leads(t *testing.T) (*testMember, *publish.Publisher) {
+	t.Helper()
+	m := newTestMember(t)
+	m.c.events = silent{}
+	p := m.publisher()
+	m.assigns(p, m.leading(reason.Elected), true)
+	m.c.members.of[eastKey] = atWork(p)
+	if m.renewTime().IsZero() {
+		t.Fatal("no Lease was written")
+	}
+	return m, p
+}

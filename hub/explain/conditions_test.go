@@ -1,0 +1,281 @@
+package explain
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/decide/decidetest"
+	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/guard"
+	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/seal"
+	"github.com/leasecast/leasecast/hub/worker"
+)
+
+// brief is a condition in short.
+func brief(c metav1.Condition) string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message))
+}
+
+func TestAccepted(t *testing.T) {
+	ps := decidetest.Policies("shops", "shops!")
+	for name, test := range map[string]struct {
+		policy        *decide.Policy
+		lost, refused string
+		want          string
+	}{
+		"a valid policy":    {ps[0], "", "", "True Accepted the policy is valid and acted on; beware"},
+		"a fenced Lease":    {ps[0], "", "a lock", "False Conflict a lock"},
+		"an invalid policy": {ps[1], "a (to x)", "a lock", "False InvalidPolicy its timings"},
+		"lost namespaces": {
+			ps[0], "a (to x),b (to y)", "a lock",
+			"False Conflict other policies own these namespaces, so this one has no effect there: a (to x), b (to y)",
+		},
+	} {
+		lost := slices.DeleteFunc(strings.Split(test.lost, ","), func(s string) bool { return s == "" })
+		if got := brief(Accepted(test.policy, lost, test.refused, "; beware")); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+	timings := ps[0].Election.Timings
+	if got := HubLossWarning(timings, 6*time.Second); got != "" {
+		t.Errorf("it warns of the default profile: %q", got)
+	}
+	want := "; if a hub replica is lost, terms may lapse: renewIntervalMilliseconds, 7.5s for its election, " +
+		"requestTimeoutMilliseconds and maxClockSkewMilliseconds add up to more than leaseDurationMilliseconds (15s)"
+	if got := HubLossWarning(timings, 7500*time.Millisecond); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// An API server refuses a longer message.
+func TestMessagesOfConditionsAreCut(t *testing.T) {
+	long := strings.Repeat("x", 2000)
+	ps := decidetest.Policies("shops", "shops!")
+	ps[1].Invalid = errors.New(long)
+	lost, unmeasured := measured(long, twoAhead), measured(long, vague)
+	lost.Verdict.State, lost.Sync.Problem, lost.Sync.Message = health.Unhealthy, reason.Unwritable, long
+	missing, _ := TargetsFound([]LockFinding{{Lock: long}}, []AccountFinding{{Account: long}})
+	for name, c := range map[string]metav1.Condition{
+		"invalid": Accepted(ps[1], nil, "", ""), "lost": Accepted(ps[0], []string{long}, "", ""),
+		"refused": Accepted(ps[0], nil, long, ""), "unreachable": ClustersReachable(true, []member{lost}),
+		"off": ClocksAgree([]member{lost}), "open": ClocksAgree([]member{unmeasured}),
+		"grant": SecretsGranted(long, ""), "targets": missing, "left out": AllManaged(long, 5),
+		"Leases": leasesInPlace(shopView(eastLeads(20), lost)),
+	} {
+		if len(c.Message) != 1024 {
+			t.Errorf("%s: %d bytes, a condition takes 1024", name, len(c.Message))
+		}
+	}
+	refusal := apierrors.NewForbidden(corev1.Resource("secrets"), seal.SecretName, errors.New(long))
+	words, advice, _ := strings.Cut(BrokenSeal(refusal), ": the hub must be able to update this Secret: ")
+	if words != refusal.Error()[:512] || advice == "" {
+		t.Errorf("%d bytes of the refusal of a seal, and then %q", len(words), advice)
+	}
+}
+
+func TestPolicyReadyIsTheSumOfTheOtherConditions(t *testing.T) {
+	is := func(kind string, status metav1.ConditionStatus, why, message string) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, Reason: why, Message: message}
+	}
+	was, yes := is("Ready", "False", "Before", ""), is("Accepted", "True", "Accepted", "fine")
+	open, no := is("ClocksAgree", "Unknown", "NotMeasured", "not yet"), is("Fenced", "False", "Unfenced", "south")
+	worse := is("SecretsGranted", "False", "GrantMissing", "bind")
+	for want, others := range map[string][]metav1.Condition{
+		"True Ready": {was, yes},
+		"Unknown NotMeasured ClocksAgree: not yet":           {yes, open},
+		"False Unfenced Fenced: south":                       {open, yes, no},
+		"False Unfenced Fenced: south; SecretsGranted: bind": {no, worse},
+	} {
+		if got := brief(PolicyReady(others)); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestSecretsGranted(t *testing.T) {
+	for want, got := range map[string]metav1.Condition{
+		"True Granted": SecretsGranted("", ""), "False InvalidSeal too short": SecretsGranted("", "too short"),
+		"False GrantMissing bind the role": SecretsGranted("bind the role", "no seal"), // which the grant may mend
+	} {
+		if brief(got) != want {
+			t.Errorf("%q, want %q", brief(got), want)
+		}
+	}
+}
+
+func TestTargetsFound(t *testing.T) {
+	lock := func(name string, state worker.LockState) LockFinding { return LockFinding{name, "east", state} }
+	held, missing, stale := lock("a", worker.LockHeld), lock("b", worker.LockMissing), lock("c", worker.LockIdle)
+	there, gone := AccountFinding{"ci/a", true, []string{"east"}}, AccountFinding{"ci/b", false, []string{"east", "west"}}
+	open := AccountFinding{"ci/c", false, nil}
+	const idle = "False LockIdle compare leaderElectionLocks with the Lease that the controller elects itself with, and " +
+		"see that it runs there with its election on: "
+	const noAccount = "False AccountMissing compare serviceAccounts with the accounts that the programs run as: "
+	type ls = []LockFinding
+	type as = []AccountFinding
+	const unheld = "Unknown LockUnseen nobody was seen to hold these locks since a cluster leads: "
+	const unseen = "no cluster has shown yet whether it has these service accounts: ci/c"
+	for want, test := range map[string]struct {
+		locks    ls
+		accounts as
+	}{
+		"": {nil, nil},
+		"True TargetsFound each fenced lock has a holder in the cluster that leads": {ls{held, held}, nil},
+		idle + "there is no Lease b in east, which leads":                           {ls{{Lock: "d"}, held, missing}, nil},
+		idle + "nobody renews the Lease c in east, which leads":                     {ls{stale, held}, nil},
+		unheld + "d, e": {ls{held, {Lock: "d"}, {Lock: "e"}}, nil},
+		"True TargetsFound each fenced service account exists in a cluster": {nil, as{there}},
+		noAccount + "there is no ServiceAccount ci/b in east, west":         {nil, as{open, there, gone}},
+		"Unknown AccountUnseen " + unseen:                                   {ls{held}, as{open, there}},
+		unheld + "d; " + unseen:                                             {ls{{Lock: "d"}}, as{open}},
+	} {
+		c, applies := TargetsFound(test.locks, test.accounts)
+		if got := brief(c); got != want || applies != (want != "") {
+			t.Errorf("%q, applies %v; want %q", got, applies, want)
+		}
+	}
+}
+
+// fences is a valid policy that fences something in all clusters.
+func fences(name string, f *v1alpha1.Fencing, changes ...func(*v1alpha1.LeadershipPolicySpec)) *decide.Policy {
+	o := decidetest.Fencing(f)
+	o.Name = name
+	for _, change := range changes {
+		change(&o.Spec)
+	}
+	return decide.ParsePolicy(o)
+}
+
+func elsewhere(s *v1alpha1.LeadershipPolicySpec) {
+	s.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"zone": "b"}}
+}
+
+func writesStock(s *v1alpha1.LeadershipPolicySpec) { s.LeaseName = "stock" }
+
+func TestFenced(t *testing.T) {
+	jobs, like := &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}, decidetest.StockLock
+	like.Name = "like"
+	warns := &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}, Enforcement: v1alpha1.EnforcementWarn}
+	lock, both := decidetest.Locks(decidetest.StockLock), decidetest.Locks(decidetest.StockLock, like)
+	webhook := apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("says a webhook"))
+	refused := fmt.Errorf("%w (%w)", guard.ErrForbidden, webhook)
+	invalid := fences("old", lock)
+	invalid.Unknown = true
+	const unfenced = "False Unfenced east ("
+	const forbidden = "the cluster forbids it: apply config/member there, and config/fencing for fences"
+	for name, test := range map[string]struct {
+		fencing *v1alpha1.Fencing
+		older   *decide.Policy
+		missing error
+		want    string // as a prefix
+	}{
+		"in force":       {jobs, nil, nil, "True InForce in force in all 1 clusters"},
+		"only a warning": {warns, nil, nil, "True Warns every cluster warns, and nothing is refused"},
+		"locks": {both, nil, nil, "True InForce in force in all 1 clusters; refused in every cluster until each earlier " +
+			"holder must have stopped: stock/x; a change of leader takes 4s more, for the lock stock/stock"},
+		"not enforced":           {jobs, nil, guard.ErrNotEnforced, unfenced + "the cluster does not refuse yet what it must)"},
+		"forbidden":              {jobs, nil, guard.ErrForbidden, unfenced + forbidden + ")"},
+		"forbidden by a webhook": {jobs, nil, refused, unfenced + forbidden + ": forbidden: says a webhook)"},
+		"not allowed": {lock, nil, guard.NotAllowedError{Namespaces: []string{"stock"}}, unfenced + "an administrator of " +
+			"the cluster has to allow what is fenced outside the policy's namespaces: kubectl label namespace stock"},
+		"not stored": {jobs, nil, apierrors.NewInvalid(schema.GroupKind{}, "gate", nil),
+			unfenced + "the cluster does not store a fence that the policy asks for: change the policy: "},
+		"not supported": {jobs, nil, guard.ErrUnsupported, unfenced + "the cluster serves no ValidatingAdmissionPolicies"},
+		"not checked":   {jobs, nil, errors.New("later"), unfenced + "it has not been checked yet)"},
+		"an older policy fences the lock": {lock, fences("old", lock), nil,
+			"False Unfenced the policy old fences the lock stock/stock"},
+		"an invalid older policy may fence the lock": {lock, invalid, nil,
+			"False Unfenced the policy old is invalid, and a fence that it had may refuse the lock stock/stock everywhere"},
+		"the hub writes the lock for an older policy": {lock, fences("old", nil, writesStock), nil, "False Unfenced " +
+			"the lock stock/stock has the name of the Leases that the hub writes for the policy old"},
+		"an older policy fences another lock": {lock, fences("old", decidetest.Locks(like)), nil, "True InForce"},
+		"an older policy fences it elsewhere": {lock, fences("old", lock, elsewhere), nil, "True InForce"},
+		"an older policy fences nothing":      {lock, fences("old", nil), nil, "True InForce"},
+	} {
+		p := fences("young", test.fencing)
+		f := Fences{Policy: p, Policies: []*decide.Policy{p, p}, Wanted: p.FencesBut("this", nil),
+			Members: []member{measured("east", agrees)}, Missing: []error{test.missing}}
+		if test.older != nil {
+			f.Policies[0] = test.older
+		}
+		if len(p.Locks) > 0 {
+			f.Closed = []string{"stock/x"}
+		}
+		if got := brief(Fenced(f, p.Object)); !strings.HasPrefix(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+		if p.Unknown = true; brief(Fenced(f, p.Object)) != "False Unfenced the policy is invalid: the fences that it had "+
+			"stay as they were" {
+			t.Errorf("%s, and invalid: %q", name, brief(Fenced(f, p.Object)))
+		}
+	}
+	p := fences("shops", jobs)
+	none := Fences{Policy: p, Wanted: p.FencesBut("this", nil)}
+	if got := brief(Fenced(none, p.Object)); got != "False Unfenced no cluster takes part yet" {
+		t.Errorf("without clusters: %q", got)
+	}
+}
+
+// The younger policy never led there. It does not take the lock of the older one out of the fence.
+func TestLeaseRefused(t *testing.T) {
+	lock, in := decidetest.Locks(decidetest.StockLock), func(s *v1alpha1.LeadershipPolicySpec) {
+		s.Namespaces.Names = []string{"bank", "stock"}
+	}
+	warns := lock.DeepCopy()
+	warns.Enforcement = v1alpha1.EnforcementWarn
+	const refused = "the policy old fences the lock stock/stock, so there is no Lease of that name for this policy: " +
+		"create it again with another leaseName"
+	young := fences("young", nil, writesStock, in)
+	for name, test := range map[string]struct {
+		older, younger *decide.Policy
+		want           string // of the younger
+	}{
+		"the older fences it":             {fences("old", lock), young, refused},
+		"the older only warns":            {fences("old", warns), young, ""},
+		"the older fences it elsewhere":   {fences("old", lock, elsewhere), young, ""},
+		"the younger fences it":           {young, fences("old", lock), ""},
+		"it has no such namespace":        {fences("old", lock), fences("young", nil, writesStock), ""},
+		"its Leases do not have the name": {fences("old", lock), fences("young", nil, in), ""},
+	} {
+		both, ms := []*decide.Policy{test.older, test.younger}, []member{measured("east", agrees)}
+		if got := LeaseRefused(both, test.younger, ms); got != test.want || LeaseRefused(both, test.older, ms) != "" {
+			t.Errorf("%s: %q, of the older %q", name, got, LeaseRefused(both, test.older, ms))
+		}
+	}
+}
+
+func TestProblemOfACluster(t *testing.T) {
+	for name, test := range map[string]struct {
+		problem, priority reason.Reason
+		want              string
+	}{
+		"it was not reached yet":        {reason.NeverReached, "", " "},
+		"it is being deleted":           {reason.Deleting, "", " "},
+		"it is gone":                    {reason.Gone, "", " "},
+		"unreachable, without priority": {reason.Unreachable, reason.NoPriority, "Unreachable the words"},
+		"it refuses":                    {reason.Forbidden, "", "Forbidden the words" + advise(reason.Forbidden, "")},
+		"gone, with an invalid priority": {reason.Gone, reason.InvalidPriority,
+			`InvalidPriority the label leasecast.dev/priority is "x": set it to an integer from 0 to 2147483647`},
+	} {
+		m := fleet.Member{PriorityReason: test.priority, Labels: map[string]string{v1alpha1.PriorityLabel: "x"}}
+		if m.Problem.Reason = test.problem; test.problem != "" {
+			m.Problem.Message = "the words"
+		}
+		if got := Problem(m); string(got.Reason)+" "+got.Message != test.want {
+			t.Errorf("%s: %+v, want %q", name, got, test.want)
+		}
+	}
+}
