@@ -67,6 +67,22 @@ func TestSpecOfARecordIsChangedByHubsOnly(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = admin.Delete(context.Background(), o) })
 
+	// A copy has the annotation of another record, and one that a hub has written has its own UID there.
+	copied, written := o.DeepCopy(), o.DeepCopy()
+	copied.Name, written.Name = "copied", "written"
+	for _, r := range []*v1alpha1.NamespaceLeader{copied, written} {
+		r.ResourceVersion, r.UID = "", ""
+		r.Annotations = map[string]string{v1alpha1.RecordAnnotation: string(o.UID)}
+		if err := admin.Create(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = admin.Delete(context.Background(), r) })
+	}
+	written.Annotations[v1alpha1.RecordAnnotation] = string(written.UID)
+	if err := admin.Update(t.Context(), written); err != nil {
+		t.Fatal(err)
+	}
+
 	update := func(change func(*v1alpha1.NamespaceLeader)) func(context.Context, client.Client) error {
 		return func(ctx context.Context, c client.Client) error {
 			changed := o.DeepCopy()
@@ -95,6 +111,16 @@ func TestSpecOfARecordIsChangedByHubsOnly(t *testing.T) {
 		"the record of another hub": {update(func(o *v1alpha1.NamespaceLeader) {
 			o.Spec.Leader, o.Spec.Hub = "west", "another"
 		}), everybody},
+		"another leader in a copy": {func(ctx context.Context, c client.Client) error {
+			changed := copied.DeepCopy()
+			changed.Spec.Leader = "west"
+			return c.Update(ctx, changed, client.DryRunAll)
+		}, everybody},
+		"another leader in a record that a hub has written": {func(ctx context.Context, c client.Client) error {
+			changed := written.DeepCopy()
+			changed.Spec.Leader = "west"
+			return c.Update(ctx, changed, client.DryRunAll)
+		}, everybody[:2]},
 		"metadata": {update(func(o *v1alpha1.NamespaceLeader) {
 			o.Labels, o.Finalizers = map[string]string{"team": "shop"}, []string{"example.com/backup"}
 		}), everybody},

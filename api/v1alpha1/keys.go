@@ -65,6 +65,9 @@ const (
 	FencingAllowed = "allowed"
 	// PolicyAnnotation on a fence names the policy that asks for it.
 	PolicyAnnotation = "leasecast.dev/policy"
+	// RecordAnnotation on a record that the hub has written holds the UID of that record. A copy, as clusterctl move and
+	// backups make it, has another UID: its spec may be replaced until the hub writes it.
+	RecordAnnotation = "leasecast.dev/record"
 	// MoveLabel makes clusterctl move take an object along.
 	MoveLabel = "clusterctl.cluster.x-k8s.io/move"
 )

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -156,6 +157,9 @@ func (l *Ledger) recordFor(e *Entry, is Change) *v1alpha1.NamespaceLeader {
 	Store(is.Record, &object.Spec)
 	if !e.Moved || is.TakesOver {
 		object.Spec.Hub = l.HubID
+		if e.Found != nil {
+			metav1.SetMetaDataAnnotation(&object.ObjectMeta, v1alpha1.RecordAnnotation, string(object.UID))
+		}
 	}
 	if is.Policy != "" {
 		object.Spec.Policy = is.Policy

@@ -296,6 +296,9 @@ func (s *sieve) typeMeta(n int64) (string, error) {
 // enclose puts an object into Kubernetes' envelope.
 func enclose(apiVersion, kind string, object []byte) []byte {
 	meta := runtime.TypeMeta{APIVersion: apiVersion, Kind: kind}
+	if len(object) == 0 {
+		object = nil // an empty field is none
+	}
 	unknown := runtime.Unknown{TypeMeta: meta, Raw: object}
 	body := make([]byte, len(protobufMagic)+unknown.Size())
 	if _, err := unknown.MarshalTo(body[copy(body, protobufMagic):]); err != nil {
