@@ -24,9 +24,9 @@ func Status(v *decide.Snapshot, p decide.Plan) v1alpha1.NamespaceLeaderStatus {
 		v.Object.Status.DeepCopyInto(&s)
 	}
 	// They are maps, because a tenant may have made hundreds.
-	old, named := map[string]v1alpha1.Candidate{}, map[string]*decide.Candidate{}
+	earlier, named := map[string]v1alpha1.Candidate{}, map[string]*decide.Candidate{}
 	for _, o := range s.Candidates {
-		old[o.Name] = o
+		earlier[o.Name] = o
 	}
 	ranked := make([]election.Candidate, len(p.Candidates))
 	for i := range p.Candidates {
@@ -36,7 +36,7 @@ func Status(v *decide.Snapshot, p decide.Plan) v1alpha1.NamespaceLeaderStatus {
 	election.Rank(ranked)
 	s.Candidates = make([]v1alpha1.Candidate, 0, len(ranked))
 	for _, r := range ranked {
-		s.Candidates = append(s.Candidates, statusOf(v, named[r.Name], old))
+		s.Candidates = append(s.Candidates, statusOf(v, named[r.Name], earlier))
 	}
 	some := ShownCandidates(s.Candidates, p.Record.Leader)
 	s.Candidates, s.OmittedCandidates = some, int32(min(len(s.Candidates)-len(some), math.MaxInt32))
@@ -56,13 +56,13 @@ func Status(v *decide.Snapshot, p decide.Plan) v1alpha1.NamespaceLeaderStatus {
 
 // statusOf returns a candidate as the status shows it. While a fickle reason stays, its message stays too: an error
 // that names another port each time is no change.
-func statusOf(v *decide.Snapshot, c *decide.Candidate, old map[string]v1alpha1.Candidate) v1alpha1.Candidate {
+func statusOf(v *decide.Snapshot, c *decide.Candidate, earlier map[string]v1alpha1.Candidate) v1alpha1.Candidate {
 	out := v1alpha1.Candidate{
 		Name: c.Name, Priority: c.Priority, Eligible: c.Fitness == election.Fit,
 		Reason: c.Reason, Message: cut(message(v, c), 1024),
 		Readers: int32(min(c.Member.Readers, math.MaxInt32)),
 	}
-	if o := old[out.Name]; o.Reason == out.Reason && o.Eligible == out.Eligible && fickle(o.Reason) {
+	if o := earlier[out.Name]; o.Reason == out.Reason && o.Eligible == out.Eligible && fickle(o.Reason) {
 		out.Message = o.Message
 	}
 	return out

@@ -101,27 +101,27 @@ func (c *connection) prove(ctx context.Context, s state, t *transport.Target) er
 
 // use swaps the target in. If more than the token has changed, all requests under way end with the old connections.
 func (c *connection) use(t *transport.Target) {
-	old := c.get().target
+	earlier := c.get().target
 	taken := false
-	inherits := t.Inherit(old)
+	inherits := t.Inherit(earlier)
 	c.change(func(s *state) {
-		if taken = s.target == old; taken {
+		if taken = s.target == earlier; taken {
 			s.target, s.uid, s.refused = t, t.UID, false
 			s.contact, s.kubeconfig = Problem{}, Problem{}
 			c.requests.Lead(t)
 		}
 	})
 	if !taken {
-		t.Close() // the old one was dropped
+		t.Close() // the earlier one was dropped
 		return
 	}
 	c.last = t
-	if old != nil && !inherits {
-		old.Close()
+	if earlier != nil && !inherits {
+		earlier.Close()
 	}
 	wake.Wake(c.wakeProbe)
 	c.answered.Fire() // to prove: informers whose connection has just ended need not wait for a probe
-	c.logger().Info("Credentials in use", "clusterUID", t.UID, "rotation", old != nil, "user", t.User)
+	c.logger().Info("Credentials in use", "clusterUID", t.UID, "rotation", earlier != nil, "user", t.User)
 }
 
 // reject says why the newest kubeconfig is not in use.

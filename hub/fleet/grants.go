@@ -38,9 +38,9 @@ func (p *Provider) Ready() error {
 func (r runner) newSecrets() *secrets.Store {
 	return secrets.New(secrets.Options{
 		Client: r.options.API, Metadata: r.options.Metadata, Timers: r.timers, Log: r.log,
-		Seen:   r.seen,
-		News:   r.lookAgain,
-		Wanted: r.wanted,
+		Seen:    r.seen,
+		Changed: r.lookAgain,
+		Wanted:  r.wanted,
 	})
 }
 

@@ -119,16 +119,16 @@ func (m *member) logger() logr.Logger {
 // setSpec sets what the hub's objects say now, and reports whether that is different.
 func (m *member) setSpec(s spec) bool {
 	m.mu.Lock()
-	old := m.state.spec
+	earlier := m.state.spec
 	m.state.spec = s
 	if s.takesPart() {
 		m.state.leaving = false
 	}
-	if m.state.interrupt != nil && (s.kubeconfig != old.kubeconfig || s.moved != old.moved) {
+	if m.state.interrupt != nil && (s.kubeconfig != earlier.kubeconfig || s.moved != earlier.moved) {
 		m.state.interrupt()
 	}
 	m.mu.Unlock()
-	if s.equal(old) {
+	if s.equal(earlier) {
 		return false
 	}
 	m.wakeAll() // once the pin is there, writes are probed

@@ -232,11 +232,11 @@ func (l *leaseSyncer) write(term lease.Term) step {
 		c.Hub, c.OpenLocks = "", l.known.content.OpenLocks
 	}
 	s := step{action: create, lease: &coordinationv1.Lease{}}
-	if old := l.known.lease; old != nil {
+	if earlier := l.known.lease; earlier != nil {
 		if l.known.content.Epoch > c.Epoch {
-			return step{action: remove, lease: old}
+			return step{action: remove, lease: earlier}
 		}
-		s = step{action: update, lease: old.DeepCopy()}
+		s = step{action: update, lease: earlier.DeepCopy()}
 	}
 	if err := seal.Write(l.self.key, c, s.lease); err != nil {
 		l.status.Problem, l.status.Message = reason.Unwritable, err.Error()

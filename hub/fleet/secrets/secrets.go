@@ -41,8 +41,8 @@ type Options struct {
 	// Seen is called with every kubeconfig and seal that is made, changed, read, refused or deleted, with the name of the
 	// Secret. It must not block.
 	Seen func(ctx context.Context, fleet, name string)
-	// News is called when the Secrets of a fleet can be read, or the missing grant is known.
-	News func(ctx context.Context, fleet string)
+	// Changed is called when the Secrets of a fleet can be read, or the missing grant is known.
+	Changed func(ctx context.Context, fleet string)
 	// Wanted reports whether anybody needs the Secrets of a fleet. It is asked while a grant is missing.
 	Wanted func(ctx context.Context, fleet string) bool
 }
@@ -134,7 +134,7 @@ func (s *Store) run(ctx context.Context, name string, f *fleet) {
 			if s.settle(f, missing, nil) {
 				s.Log.Info("A grant is missing, so the Clusters of this namespace cannot be reached",
 					"fleet", name, "missing", missing)
-				s.News(ctx, name)
+				s.Changed(ctx, name)
 			}
 			if !s.Wanted(ctx, name) {
 				s.mu.Lock()
@@ -198,7 +198,7 @@ func (s *Store) follow(ctx context.Context, name string, f *fleet) {
 	select {
 	case <-informer.HasSyncedChecker().Done():
 		s.settle(f, "", informer.GetStore())
-		s.News(ctx, name)
+		s.Changed(ctx, name)
 	case <-ctx.Done():
 	}
 	running.Wait()

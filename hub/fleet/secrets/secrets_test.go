@@ -75,8 +75,8 @@ func inWorld(t *testing.T, user string, test func(t *testing.T, w *world)) {
 		})
 		w.Store = New(Options{
 			Client: w.api, Metadata: w.metadata, Timers: clock.RealClock{}, Log: logr.Discard(),
-			Seen: func(_ context.Context, fleet, name string) { w.note(&w.seen, fleet+"/"+name) },
-			News: func(_ context.Context, fleet string) { w.note(&w.news, fleet) },
+			Seen:    func(_ context.Context, fleet, name string) { w.note(&w.seen, fleet+"/"+name) },
+			Changed: func(_ context.Context, fleet string) { w.note(&w.news, fleet) },
 			Wanted: func(context.Context, string) bool {
 				w.mu.Lock()
 				defer w.mu.Unlock()

@@ -50,12 +50,12 @@ func NewTarget(a Access, earlier *Target) *Target {
 
 // Inherit has the target go on with the connections of an old one, which must not be used any more. It returns false
 // if they differ in more than their tokens: a connection does not know tokens.
-func (t *Target) Inherit(old *Target) bool {
-	if old == nil || old.UID != t.UID || !old.Access.sameConnection(t.Access) {
+func (t *Target) Inherit(earlier *Target) bool {
+	if earlier == nil || earlier.UID != t.UID || !earlier.Access.sameConnection(t.Access) {
 		return false
 	}
 	t.Close()
-	t.caches, t.renewals = old.caches, old.renewals
+	t.caches, t.renewals = earlier.caches, earlier.renewals
 	return true
 }
 
