@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -219,6 +220,9 @@ type fakeMembers struct {
 	eps        time.Duration     // asked for
 }
 
+// askedFor guards what all fakeMembers were asked for: rows of tables copy them.
+var askedFor sync.Mutex
+
 func (f *fakeMembers) synced() bool { return !f.unsynced }
 
 func (f *fakeMembers) served(string) (here bool, other string) { return f.other == "", f.other }
@@ -228,11 +232,15 @@ func (f *fakeMembers) members(fleetName string) []fleet.Member {
 }
 
 func (f *fakeMembers) health(_ fleet.Member, th health.Thresholds) health.Verdict {
+	askedFor.Lock()
+	defer askedFor.Unlock()
 	f.thresholds = th
 	return f.verdict
 }
 
 func (f *fakeMembers) clock(_ lease.Reading, _ fleet.Member, eps time.Duration) skew.Verdict {
+	askedFor.Lock()
+	defer askedFor.Unlock()
 	f.eps = eps
 	return f.offset
 }

@@ -214,24 +214,26 @@ func TestWhichNamespacesOfAMemberTriggerADecision(t *testing.T) {
 
 // A member shows any number of Leases. Only those count that the hub tracks.
 func TestWhichLeasesConcernTheHub(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newTestFleet(t, pinned("east"), policyOf("fleet", "shops", "claimed"), recordOf("fleet", "recorded"))
-		east := newMemberClient(t)
-		m.writer = func(fleet.Member) kubernetes.Interface { return east }
-		m.members.running = t.Context()
-		defer m.engages(eastKey)()
-		pass(time.Second)
-		entryOf(t, m.Controller, types.NamespacedName{Namespace: "fleet", Name: "remembered"})
-		m.atWorkIn(eastKey).Publisher().Assign(types.NamespacedName{Namespace: "written", Name: "leasecast"},
-			assign.Assignment{Role: assign.Follow}, publish.Timings{Renew: time.Second, Timeout: time.Second})
-		for namespace, want := range map[string]bool{"unowned": false, "claimed": true, "recorded": true, "remembered": true,
-			"written": true, "writte": false} {
-			key := types.NamespacedName{Namespace: "fleet", Name: namespace}
-			if got := m.sources.isConcerned(t.Context(), key); got != want {
-				t.Errorf("%s: it is concerned: %v", namespace, got)
-			}
-		}
-	})
+	for namespace, want := range map[string]bool{"unowned": false, "claimed": true, "recorded": true, "remembered": true,
+		"written": true, "writte": false} {
+		t.Run(namespace, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newTestFleet(t, pinned("east"), policyOf("fleet", "shops", "claimed"), recordOf("fleet", "recorded"))
+				east := newMemberClient(t)
+				m.writer = func(fleet.Member) kubernetes.Interface { return east }
+				m.members.running = t.Context()
+				defer m.engages(eastKey)()
+				pass(time.Second)
+				entryOf(t, m.Controller, types.NamespacedName{Namespace: "fleet", Name: "remembered"})
+				m.atWorkIn(eastKey).Publisher().Assign(types.NamespacedName{Namespace: "written", Name: "leasecast"},
+					assign.Assignment{Role: assign.Follow}, publish.Timings{Renew: time.Second, Timeout: time.Second})
+				key := types.NamespacedName{Namespace: "fleet", Name: namespace}
+				if got := m.sources.isConcerned(t.Context(), key); got != want {
+					t.Errorf("it is concerned: %v", got)
+				}
+			})
+		})
+	}
 }
 
 // What this tenure has read or written needs no decision. A deletion is always another client's: the hub forgets what
