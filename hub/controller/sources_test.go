@@ -227,6 +227,7 @@ func TestWhichLeasesConcernTheHub(t *testing.T) {
 				entryOf(t, m.Controller, types.NamespacedName{Namespace: "fleet", Name: "remembered"})
 				m.atWorkIn(eastKey).Publisher().Assign(types.NamespacedName{Namespace: "written", Name: "leasecast"},
 					assign.Assignment{Role: assign.Follow}, publish.Timings{Renew: time.Second, Timeout: time.Second})
+				pass(time.Second) // it is written
 				key := types.NamespacedName{Namespace: "fleet", Name: namespace}
 				if got := m.sources.isConcerned(t.Context(), key); got != want {
 					t.Errorf("it is concerned: %v", got)
