@@ -9,8 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	kubernetesfake "k8s.io/client-go/kubernetes/fake"
+	kubetesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -220,6 +223,10 @@ func TestWhichLeasesConcernTheHub(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := newTestFleet(t, pinned("east"), policyOf("fleet", "shops", "claimed"), recordOf("fleet", "recorded"))
 				east := newMemberClient(t)
+				silent := func(kubetesting.Action) (bool, runtime.Object, error) { return true, nil, errRefused }
+				for _, verb := range []string{"get", "create"} { // so what the hub has written stays unknown
+					east.(memberClient).Interface.(*kubernetesfake.Clientset).PrependReactor(verb, "leases", silent)
+				}
 				m.writer = func(fleet.Member) kubernetes.Interface { return east }
 				m.members.running = t.Context()
 				defer m.engages(eastKey)()
@@ -227,7 +234,6 @@ func TestWhichLeasesConcernTheHub(t *testing.T) {
 				entryOf(t, m.Controller, types.NamespacedName{Namespace: "fleet", Name: "remembered"})
 				m.atWorkIn(eastKey).Publisher().Assign(types.NamespacedName{Namespace: "written", Name: "leasecast"},
 					assign.Assignment{Role: assign.Follow}, publish.Timings{Renew: time.Second, Timeout: time.Second})
-				pass(time.Second) // it is written
 				key := types.NamespacedName{Namespace: "fleet", Name: namespace}
 				if got := m.sources.isConcerned(t.Context(), key); got != want {
 					t.Errorf("it is concerned: %v", got)
