@@ -167,7 +167,7 @@ func TestWorstAnswersAreSentToEachReadThatComesSeldomAndToEachSecondOther(t *tes
 		"a Namespace":          {"GET", "/api/v1/namespaces/shop", "v1", "Namespace", false},
 		"a page of a list":     {"GET", cronJobs, "batch/v1", "CronJobList", true},
 		"an answer to a write": {"PATCH", cronJobs + "/bill", "batch/v1", "CronJob", true},
-		"a watch":              {"GET", cronJobs + "?watch=1", "batch/v1", "CronJob", false},
+		"a watch":              {"GET", cronJobs + "?watch=1", "batch/v1", "CronJob", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := 0

@@ -164,7 +164,7 @@ func (s *Spoiler) next(r Read) (answer, bool) {
 		s.plans[r], s.chosen[r] = p, true
 	}
 	p.requests++
-	isOften := r.IsWatch() || r.Verb == "get" && slices.Contains([]string{"leases", "namespaces"}, r.Resource)
+	isOften := r.Verb == "get" && slices.Contains([]string{"leases", "namespaces"}, r.Resource)
 	if !s.chosen[r] || p.requests%2 == 1 && (isOften || p.sent >= must) {
 		return answer{}, false
 	}
