@@ -80,7 +80,7 @@ func grouped(reads []front.Read) map[string][]front.Read {
 			group = whenEdited // they are replaced by what was read
 		case r.Verb == "patch":
 			group = "create"
-		case r.Verb == "list" && r.Resource == "namespaces":
+		case r.Verb == "list" && (r.Resource == "namespaces" || r.Resource == "leases"):
 			group = "watch" // they are listed where their watch fails
 		}
 		groups[group] = append(groups[group], r)
@@ -89,7 +89,7 @@ func grouped(reads []front.Read) map[string][]front.Read {
 }
 
 // chosen returns the reads of a group that are spoilt: those that still miss an answer, so that what follows them is
-// sent, and then all. Namespaces are listed where a watch fails.
+// sent, and then all. Namespaces and Leases are listed where a watch fails.
 func (s *scene) chosen(group string) []front.Read {
 	missing, all := grouped(s.spoiler.Missing())[group], grouped(s.front.Reads.All())[group]
 	if len(missing) == 0 || group == "watch" {
