@@ -41,6 +41,15 @@ func main() {
 	}
 }
 
+// namespaces returns names that are separated by commas. Empty text means all namespaces; other text names at least one.
+func namespaces(list string) ([]string, error) {
+	names := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+	if list != "" && len(names) == 0 {
+		return nil, fmt.Errorf("--namespace=%q names no namespace: give names, or leave it out for all", list)
+	}
+	return names, nil
+}
+
 func run(ctx context.Context) error {
 	o := hub.Options{Metrics: metrics.Registry, Version: version}
 	var fleets string
@@ -63,9 +72,9 @@ func run(ctx context.Context) error {
 		fmt.Println("leasecast-hub", version, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
 		return nil
 	}
-	o.FleetNamespaces = strings.FieldsFunc(fleets, func(r rune) bool { return r == ',' || r == ' ' })
-	if fleets != "" && len(o.FleetNamespaces) == 0 {
-		return fmt.Errorf("--namespace=%q names no namespace: give names, or leave it out for all", fleets)
+	var err error
+	if o.FleetNamespaces, err = namespaces(fleets); err != nil {
+		return err
 	}
 
 	zapConfig := zap.NewProductionConfig()

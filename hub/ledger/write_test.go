@@ -136,6 +136,36 @@ func TestNewRecordHasTheMarksOfMovesAndOfThisHub(t *testing.T) {
 	}
 }
 
+// clusterctl move copies records with their annotations. A copy is known by the UID of another record.
+func TestRecordThatThisHubWritesHasItsOwnUID(t *testing.T) {
+	for name, test := range map[string]struct {
+		hub       string
+		takesOver bool
+		want      string
+	}{
+		"a record of this hub":                       {"this", false, "own"},
+		"another hub's record, which is taken over":  {"other", true, "own"},
+		"another hub's record, which stays as it is": {"other", false, "copied"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, api := newTestLedger(t, specOf(20, test.hub))
+			o := stored(t, api)
+			o.UID, o.Annotations = "own", map[string]string{v1alpha1.RecordAnnotation: "copied"}
+			if err := api.Update(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+			e := take(t, l)
+			change := Change{Record: eastLeads(21), Persist: true, TakesOver: test.takesOver}
+			if _, err := l.Write(t.Context(), e, change); err != nil {
+				t.Fatal(err)
+			}
+			if got := stored(t, api).Annotations[v1alpha1.RecordAnnotation]; got != test.want {
+				t.Errorf("the annotation is %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 // The right to write is checked last: the decision may have taken long.
 func TestNothingIsWrittenWithoutTheRight(t *testing.T) {
 	l, api := newTestLedger(t, specOf(20, "this"))

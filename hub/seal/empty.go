@@ -16,7 +16,7 @@ import (
 // emptied returns the error that the seal of a fleet is lost, with what people can do.
 func emptied(secret *corev1.Secret) error {
 	return fmt.Errorf("%w: it is empty, but its annotation %s shows that it held a seal: "+
-		"restore it from a backup, or begin anew by "+
+		"restore it from a backup, or start over by "+
 		"kubectl -n %s annotate secret %s %s-",
 		ErrBroken, v1alpha1.HubAnnotation, secret.Namespace, SecretName, v1alpha1.HubAnnotation)
 }
