@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 
 	"github.com/leasecast/leasecast/hub/fleet/wake"
@@ -83,7 +84,7 @@ func TestWhatNoAPIServerSendsIsNotDecoded(t *testing.T) {
 			"?watch=true", watchType, eventOf(strings.Repeat("A", 65), "Namespace", namespace("a", nil)), errMalformed,
 		},
 		"an event whose type comes after its object": {
-			"?watch=true", watchType, []byte{0, 0, 0, 4, 0x12, 0, 0x0a, 0}, errMalformed,
+			"?watch=true", watchType, lateType(namespace("a", nil)), errMalformed,
 		},
 		"an event that ends early": {
 			"?watch=true", watchType, eventOf("ADDED", "Namespace", namespace("a", nil))[:30], io.ErrUnexpectedEOF,
@@ -95,6 +96,22 @@ func TestWhatNoAPIServerSendsIsNotDecoded(t *testing.T) {
 				t.Errorf("%v, and %d bytes", err, len(body))
 			}
 		})
+	}
+}
+
+// lateType is an event whose type comes after its object.
+func lateType(o marshaler) []byte {
+	object := &metav1.WatchEvent{Object: kruntime.RawExtension{Raw: enclose("v1", "Namespace", marshalled(o))}}
+	const emptyType, added = 2, 2 + len("ADDED") // bytes: the field's tag and length, and the text
+	all := slices.Concat(marshalled(object)[emptyType:], marshalled(&metav1.WatchEvent{Type: "ADDED"})[:added])
+	return slices.Concat(binary.BigEndian.AppendUint32(nil, uint32(len(all))), all)
+}
+
+func TestLongTypeOfAnEventIsNotRead(t *testing.T) {
+	event := eventOf(strings.Repeat("A", 3<<20), "Namespace", namespace("a", nil))[prefix:]
+	e := &events{receipt: receipt{question: ask(Namespaces)}, from: bufio.NewReader(bytes.NewReader(event))}
+	if took := allocated(func() { _, _ = e.event(int64(len(event))) }); took > maxAllocated {
+		t.Errorf("%d KiB were allocated", took>>10)
 	}
 }
 
