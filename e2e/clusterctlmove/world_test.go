@@ -154,9 +154,10 @@ func (at site) hubID(t *testing.T) string {
 	return string(ns.UID) + "/" + harness.HubNamespace
 }
 
-// begin waits for the leaders, who lead already but at the very first time.
+// begin waits for the leaders, who lead already but at the very first time. Then a hub waits for all terms that another
+// one may have promised.
 func (at site) begin(t *testing.T) map[string]int64 {
-	first.Eventually(t, patience, "west leads depot", func(ctx context.Context) error {
+	first.Eventually(t, timings.Duration+timings.Skew+patience, "west leads depot", func(ctx context.Context) error {
 		c := must.Get(copyIn(ctx, "west", "depot"))
 		return must.ErrorIf(!c.LeadsHere(), "it is led by %q", c.Holder)
 	})

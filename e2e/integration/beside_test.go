@@ -84,15 +84,15 @@ const statusLatest = 20 * time.Second
 func (w *world) writes() func() (count int, probers map[string]bool) {
 	w.Eventually("what was decided is explained", statusLatest, func() error {
 		var records v1alpha1.NamespaceLeaderList
-		err := w.Hub.List(w.T.Context(), &records, client.InNamespace(w.Fleet))
-		for i := range records.Items {
-			o := &records.Items[i]
-			for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionLeasesInPlace} {
-				c := meta.FindStatusCondition(o.Status.Conditions, kind)
-				if c == nil || c.Status != metav1.ConditionTrue || c.ObservedGeneration != o.Generation {
-					err = errors.Join(err, fmt.Errorf("%s of %s is %+v", kind, o.Name, c))
-				}
-			}
+		var policies v1alpha1.LeadershipPolicyList
+		err := cmp.Or(w.Hub.List(w.T.Context(), &records, client.InNamespace(w.Fleet)),
+			w.Hub.List(w.T.Context(), &policies, client.InNamespace(w.Fleet)))
+		for _, o := range records.Items {
+			err = errors.Join(err, isTrue(&o, o.Status.Conditions, v1alpha1.ConditionReady),
+				isTrue(&o, o.Status.Conditions, v1alpha1.ConditionLeasesInPlace))
+		}
+		for _, o := range policies.Items {
+			err = errors.Join(err, isTrue(&o, o.Status.Conditions, v1alpha1.ConditionReady))
 		}
 		return err
 	})
@@ -110,6 +110,13 @@ func (w *world) writes() func() (count int, probers map[string]bool) {
 		}
 		return versions(w, records, now.ResourceVersion) + versions(w, policies, now.ResourceVersion), probers
 	}
+}
+
+// isTrue returns an error unless an object's condition is true, of the generation that the object has.
+func isTrue(o client.Object, conditions []metav1.Condition, kind string) error {
+	c := meta.FindStatusCondition(conditions, kind)
+	return must.ErrorIf(c == nil || c.Status != metav1.ConditionTrue || c.ObservedGeneration != o.GetGeneration(),
+		"%s of %s is %+v", kind, o.GetName(), c)
 }
 
 // seeAll watches the objects of a kind in a member, or on the hub, until the test is over.
