@@ -45,7 +45,7 @@ const (
 	Eligible Reason = "Eligible"
 	// PriorityChanged: an operator's edit put another cluster above the leader.
 	PriorityChanged Reason = "PriorityChanged"
-	// LeaseLost: the leader's Lease is no longer live and could not be renewed.
+	// LeaseRenamed: another policy owns the namespace now, and gives its Leases another name.
 	LeaseRenamed Reason = "LeaseRenamed"
 	// LeaseLost: the leader's Lease is not live any more and could not be renewed.
 	LeaseLost Reason = "LeaseLost"
