@@ -29,10 +29,10 @@ var writing = []mutant{
 
 	{"3: an expired Lease is renewed", stories, "hub/publish.leaseSyncer.lead",
 		`c.Live(now.Wall)`, `true`},
-	{"3: an unsealed Lease is believed", simulation, "hub/publish.leaseSyncer.setKnown",
-		`l.self.key.Sealed(c, seal)`, `true`},
+	{"3: an unsealed Lease is believed", simulation, "hub/publish.self.see",
+		`s.key.Sealed(c, mac)`, `true`},
 	{"3: an edit that promises more stays while its term is replaced", ofPublish, "hub/publish.leaseSyncer.hold",
-		`l.promisesMore(now)`, `false`},
+		`l.known.promisesMore(now, l.timings.Skew, l.sent)`, `false`},
 	{"3: an edit that promises more is no promise", ofPublish, "hub/publish.leaseSyncer.undoExtension",
 		`s.reading, s.promised = now, l.want.Term.Duration`, ``},
 	{"3: a sealed Lease that is newer than the record is overwritten", ofPublish, "hub/publish.leaseSyncer.decide",

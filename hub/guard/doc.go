@@ -45,7 +45,7 @@
 // A Keeper keeps the guard and the fences of one member (keeper.go). One turn goes one way:
 //
 //   - Desired is what policies, namespaces and Leases ask for (desired.go).
-//   - The snapshot holds the metadata of what the member stores (snapshot.go). What the Keeper left there is known by
+//   - The store holds a snapshot of the metadata in the member (snapshot.go). What it left there is known by
 //     its uid, its generation and its marks: labels and annotations. Anything else is replaced as a whole.
 //   - A fence is installed step by step, so that its gate or its wall is in force at any time (keepfence.go).
 //   - Probes show what is in force (verify.go). Unguarded and FencedSince return that.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -62,11 +63,9 @@ type Keeper struct {
 	failed, unlisted error
 	silent           bool // the last turn got no answer about some fences
 
-	mu     sync.Mutex
-	stale  bool // a write failed: the snapshot may be outdated
-	stored snapshot
-	// left holds what this Keeper wrote last. An object with another mark was changed by others.
-	left      map[key]mark
+	store *store
+
+	mu        sync.Mutex
 	unguarded error // nil while the guard is in force
 	fences    map[string]*fenceState
 }
@@ -74,17 +73,15 @@ type Keeper struct {
 // NewKeeper returns a Keeper that knows nothing about the member.
 func NewKeeper(o Options) *Keeper {
 	return &Keeper{
-		Options: o, guard: Policies(), anchor: anchor(), unguarded: ErrUnchecked, stale: true,
-		stored: snapshot{}, left: map[key]mark{}, fences: map[string]*fenceState{},
+		Options: o, guard: Policies(), anchor: anchor(), store: newStore(o), unguarded: ErrUnchecked,
+		fences: map[string]*fenceState{},
 	}
 }
 
 // Forget has the next turn write and probe everything: another hub or replica may have written to the member.
 func (k *Keeper) Forget() {
 	k.lookAt, k.verifyAt, k.guardAt = 0, 0, 0
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.stale, k.left = true, map[key]mark{}
+	k.store.forget()
 }
 
 // Keep is one turn. It installs the guard first. It removes fences that are not desired last, once all desired ones
@@ -127,9 +124,35 @@ func (k *Keeper) Remove(ctx context.Context) error {
 		return err
 	}
 	for _, p := range k.guard {
-		if err := cmp.Or(k.remove(ctx, bindings, p.Policy.Name), k.remove(ctx, policiesResource, p.Policy.Name)); err != nil {
+		name := p.Policy.Name
+		err := cmp.Or(k.store.remove(ctx, bindings, name), k.store.remove(ctx, policiesResource, name))
+		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// look takes a snapshot if one is due. It returns why it could not.
+func (k *Keeper) look(ctx context.Context, now time.Duration, d Desired) error {
+	if now < k.lookAt && (k.failed != nil || !k.store.isStale()) {
+		return k.failed
+	}
+	unlisted, err := k.store.read(ctx, k.guard)
+	k.lookAt, k.failed, k.unlisted = now+IdleEvery, err, unlisted
+	if err != nil {
+		k.lookAt = now
+		if rejects(err) {
+			k.lookAt += guardRetry
+		}
+		return err
+	}
+	if len(d.Fences)+len(d.Invalid) > 0 {
+		k.lookAt = now + LookEvery
+	}
+	isStored := func(f Fence) bool { return errors.Is(k.Unfenced(f, ""), ErrStored) }
+	if slices.ContainsFunc(d.Fences, isStored) {
+		k.Changed() // a leader keeps its lead with a stored fence
 	}
 	return nil
 }
@@ -142,7 +165,7 @@ func (k *Keeper) keepGuard(ctx context.Context, now time.Duration, due bool) err
 		return was
 	}
 	for _, p := range k.guard {
-		is, err := k.ensurePolicy(ctx, p)
+		is, err := k.store.ensurePolicy(ctx, p)
 		if due = due || is != unchanged; err != nil {
 			k.guardAt = now + guardRetry
 			return err
@@ -174,7 +197,7 @@ func (k *Keeper) noteGuard(err error) {
 func (k *Keeper) keepFences(ctx context.Context, d Desired, failed error, due bool) (silent error) {
 	forgot := k.track(d.Fences)
 	if len(d.Fences) > 0 && failed == nil {
-		_, failed = k.ensurePolicy(ctx, k.anchor)
+		_, failed = k.store.ensurePolicy(ctx, k.anchor)
 	}
 	open := d.open(k.Unfenced)
 	errs, settled := make([]error, len(d.Fences)), make([]bool, len(d.Fences))
@@ -225,8 +248,8 @@ func (k *Keeper) keepFences(ctx context.Context, d Desired, failed error, due bo
 // Another hub's fences stay.
 func (k *Keeper) removeFences(ctx context.Context, kept, policies map[string]bool) error {
 	for _, resource := range []string{bindings, policiesResource} {
-		for _, name := range k.fencesIn(resource, kept, policies) {
-			if err := k.remove(ctx, resource, name); err != nil {
+		for _, name := range k.store.fencesIn(resource, kept, policies) {
+			if err := k.store.remove(ctx, resource, name); err != nil {
 				return err
 			}
 		}

@@ -69,8 +69,7 @@ func (k *Keeper) FencedSince(f Fence, namespace string) (since time.Duration, er
 	s := k.fences[f.Name()]
 	switch {
 	case s == nil || !s.checked:
-		missing := func(name string) bool { return !k.isStored(policiesResource, name) || !k.isStored(bindings, name) }
-		if slices.ContainsFunc(f.Names(), missing) {
+		if slices.ContainsFunc(f.Names(), k.store.lacks) {
 			return 0, ErrUnchecked
 		}
 		return 0, ErrStored
@@ -188,7 +187,7 @@ func (k *Keeper) install(ctx context.Context, f Fence, s *fenceState, turn fence
 	maps.DeleteFunc(s.gate, func(ns string, _ bool) bool { return !slices.Contains(gates, ns) })
 	maps.DeleteFunc(s.wall, func(ns string, _ bool) bool { return !slices.Contains(active, ns) || s.gate[ns] })
 	for i, w := range f.walls {
-		rewritten, err := k.ensurePolicy(ctx, wallBut(w, k.leftOut(w, f.lost, turn.open), seen))
+		rewritten, err := k.store.ensurePolicy(ctx, wallBut(w, k.leftOut(w, f.lost, turn.open), seen))
 		if is = max(is, rewritten); rewritten >= replaced {
 			clear(s.wall)
 		}
@@ -223,7 +222,7 @@ func (k *Keeper) gatesOf(f Fence, turn fenceTurn) (gates []string) {
 		}
 		return []string{f.lock.Namespace}
 	}
-	stored, _ := k.boundTo(f.Name())
+	stored, _ := k.store.boundTo(f.Name())
 	gated := strings.Split(stored, ",")
 	for ns, leased := range turn.active {
 		if leased || slices.Contains(gated, ns) {
@@ -243,19 +242,19 @@ func (k *Keeper) gatesOf(f Fence, turn fenceTurn) (gates []string) {
 func (k *Keeper) ensureGate(ctx context.Context, f Fence, namespaces []string) (change, error) {
 	switch {
 	case f.lock != nil:
-		return k.ensurePolicy(ctx, f.gate)
+		return k.store.ensurePolicy(ctx, f.gate)
 	case len(namespaces) > 0:
-		return k.ensurePolicy(ctx, f.gateIn(namespaces))
+		return k.store.ensurePolicy(ctx, f.gateIn(namespaces))
 	}
-	if _, stored := k.boundTo(f.Name()); !stored {
+	if _, stored := k.store.boundTo(f.Name()); !stored {
 		return unchanged, nil
 	}
-	return unchanged, k.remove(ctx, bindings, f.Name())
+	return unchanged, k.store.remove(ctx, bindings, f.Name())
 }
 
 // leftOut returns the lost namespaces that a wall excludes. In an open one the wall stays.
 func (k *Keeper) leftOut(wall Policy, lost []string, open map[string]bool) (out []string) {
-	bound, stored := k.boundTo(wall.Binding.Name)
+	bound, stored := k.store.boundTo(wall.Binding.Name)
 	before, _, _ := strings.Cut(bound, "/")
 	for _, ns := range lost {
 		if _, isOpen := open[ns]; !isOpen || !stored || slices.Contains(strings.Split(before, ","), ns) {

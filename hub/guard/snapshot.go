@@ -5,8 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
-	"time"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,63 +53,78 @@ type mark struct {
 
 func markOf(o metav1.ObjectMeta) mark { return mark{o.UID, o.Generation} }
 
-// look takes a snapshot if one is due. It returns why it could not.
-func (k *Keeper) look(ctx context.Context, now time.Duration, d Desired) error {
-	if now < k.lookAt && (k.failed != nil || !k.stale) {
-		return k.failed
-	}
-	stored, unlisted, err := k.read(ctx)
-	k.lookAt, k.failed, k.unlisted = now+IdleEvery, err, unlisted
-	if err != nil {
-		k.lookAt = now
-		if rejects(err) {
-			k.lookAt += guardRetry
-		}
-		return err
-	}
-	if len(d.Fences)+len(d.Invalid) > 0 {
-		k.lookAt = now + LookEvery
-	}
-	k.mu.Lock()
-	k.stored, k.stale = stored, false
-	k.mu.Unlock()
-	isStored := func(f Fence) bool { return errors.Is(k.Unfenced(f, ""), ErrStored) }
-	if slices.ContainsFunc(d.Fences, isStored) {
-		k.Changed() // a leader keeps its lead with a stored fence
-	}
-	return nil
+// store is what hubs keep in one member: the snapshot of it, and all requests that read or write it.
+type store struct {
+	Options
+
+	mu     sync.Mutex
+	stale  bool // a write failed: the snapshot may be outdated
+	stored snapshot
+	// left holds what this store wrote last. An object with another mark was changed by others.
+	left map[key]mark
 }
 
-// read reads the metadata of all objects. Where they cannot be listed, it reads the guard's by their names.
-func (k *Keeper) read(ctx context.Context) (stored snapshot, unlisted, err error) {
-	stored = snapshot{}
-	unlisted = k.list(ctx, policiesResource, stored)
+func newStore(o Options) *store {
+	return &store{Options: o, stale: true, stored: snapshot{}, left: map[key]mark{}}
+}
+
+// forget has everything written again.
+func (s *store) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stale, s.left = true, map[key]mark{}
+}
+
+// isStale reports whether a write has failed since the snapshot was taken.
+func (s *store) isStale() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stale
+}
+
+// read takes the snapshot. Where objects cannot be listed, which unlisted says, it reads the guard's by their names.
+func (s *store) read(ctx context.Context, guard []Policy) (unlisted, err error) {
+	stored := snapshot{}
+	unlisted = s.list(ctx, policiesResource, stored)
 	if unlisted == nil {
-		unlisted = k.list(ctx, bindings, stored)
+		unlisted = s.list(ctx, bindings, stored)
 	}
-	if unlisted == nil || errors.Is(unlisted, ErrUnsupported) {
-		return stored, nil, unlisted
+	switch {
+	case errors.Is(unlisted, ErrUnsupported):
+		return nil, unlisted
+	case unlisted != nil:
+		if stored, err = s.readGuard(ctx, guard); err != nil {
+			return nil, err
+		}
 	}
-	stored = snapshot{}
-	for _, p := range k.guard {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stored, s.stale = stored, false
+	return unlisted, nil
+}
+
+// readGuard reads the guard's objects.
+func (s *store) readGuard(ctx context.Context, guard []Policy) (snapshot, error) {
+	stored := snapshot{}
+	for _, p := range guard {
 		for _, resource := range []string{policiesResource, bindings} {
-			o, err := k.get(ctx, resource, p.Policy.Name)
+			o, err := s.get(ctx, resource, p.Policy.Name)
 			if err != nil && !apierrors.IsNotFound(err) {
-				return nil, nil, err
+				return nil, err
 			}
 			if err == nil {
 				stored[key{resource, o.Name}] = o
 			}
 		}
 	}
-	return stored, unlisted, nil
+	return stored, nil
 }
 
 // list adds the objects of a resource that hubs keep in the member.
-func (k *Keeper) list(ctx context.Context, resource string, to snapshot) error {
+func (s *store) list(ctx context.Context, resource string, to snapshot) error {
 	o := metav1.ListOptions{LabelSelector: v1alpha1.ManagedByLabel + "=" + v1alpha1.ManagedByValue, Limit: page}
 	for range pages {
-		raw, err := k.rest().Get().Resource(resource).VersionedParams(&o, scheme.ParameterCodec).
+		raw, err := s.rest().Get().Resource(resource).VersionedParams(&o, scheme.ParameterCodec).
 			SetHeader("Accept", listMetadata).Do(ctx).Raw()
 		var list metav1.PartialObjectMetadataList
 		if err == nil {
@@ -134,10 +148,10 @@ func (k *Keeper) list(ctx context.Context, resource string, to snapshot) error {
 		resource, page*pages, o.LabelSelector)
 }
 
-func (k *Keeper) rest() rest.Interface { return k.Member.AdmissionregistrationV1().RESTClient() }
+func (s *store) rest() rest.Interface { return s.Member.AdmissionregistrationV1().RESTClient() }
 
-func (k *Keeper) get(ctx context.Context, resource, name string) (metav1.ObjectMeta, error) {
-	o, err := answered(ctx, k.rest().Get().Resource(resource).Name(name))
+func (s *store) get(ctx context.Context, resource, name string) (metav1.ObjectMeta, error) {
+	o, err := answered(ctx, s.rest().Get().Resource(resource).Name(name))
 	if err != nil {
 		err = fmt.Errorf("read %s %s: %w", resource, name, err)
 	}
@@ -167,43 +181,43 @@ type change int
 
 const (
 	unchanged change = iota
-	updated          // from what this Keeper wrote
-	replaced         // what was stored was not known to be this Keeper's
-	mended           // others had changed what this Keeper wrote
+	updated          // from what this store wrote
+	replaced         // what was stored was not known to be this store's
+	mended           // others had changed what this store wrote
 )
 
-// ensurePolicy writes a policy and its binding, unless they are as this Keeper left them.
-func (k *Keeper) ensurePolicy(ctx context.Context, p Policy) (change, error) {
-	policy, err := k.ensure(ctx, policiesResource, p.Policy)
+// ensurePolicy writes a policy and its binding, unless they are as this store left them.
+func (s *store) ensurePolicy(ctx context.Context, p Policy) (change, error) {
+	policy, err := s.ensure(ctx, policiesResource, p.Policy)
 	if err != nil {
 		return policy, err
 	}
-	binding, err := k.ensure(ctx, bindings, p.Binding)
+	binding, err := s.ensure(ctx, bindings, p.Binding)
 	return max(policy, binding), err
 }
 
 // ensure writes the whole object instead of using server-side apply. An apply would keep what others have added to
 // a list in the spec, such as a match condition that exempts everyone. Labels and annotations of others stay. An
-// object that this Keeper has not written yet is written, too: a write without effect keeps its mark.
-func (k *Keeper) ensure(ctx context.Context, resource string, want object) (change, error) {
+// object that this store has not written yet is written, too: a write without effect keeps its mark.
+func (s *store) ensure(ctx context.Context, resource string, want object) (change, error) {
 	id := key{resource, want.GetName()}
-	k.mu.Lock()
-	have, exists := k.stored[id]
-	left, known := k.left[id]
-	k.mu.Unlock()
+	s.mu.Lock()
+	have, exists := s.stored[id]
+	left, known := s.left[id]
+	s.mu.Unlock()
 	if known && exists && markOf(have) == left && holds(have.Labels, want.GetLabels()) &&
 		holds(have.Annotations, want.GetAnnotations()) {
 		return unchanged, nil
 	}
-	if !k.MayWrite() {
+	if !s.MayWrite() {
 		return unchanged, errMayNotWrite
 	}
-	k.note(id, nil) // if no answer arrives, it is not known what is stored
-	got, err := k.write(ctx, resource, have, exists, want)
+	s.note(id, nil) // if no answer arrives, it is not known what is stored
+	got, err := s.write(ctx, resource, have, exists, want)
 	if err != nil {
 		return unchanged, fmt.Errorf("install %s %s: %w", resource, id.name, err)
 	}
-	k.note(id, &got)
+	s.note(id, &got)
 	switch changed := !exists || markOf(got) != markOf(have); {
 	case known && (!exists || markOf(have) != left):
 		return mended, nil
@@ -216,30 +230,30 @@ func (k *Keeper) ensure(ctx context.Context, resource string, want object) (chan
 }
 
 // note records the result of a write. With nil, the snapshot is outdated.
-func (k *Keeper) note(id key, got *metav1.ObjectMeta) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
+func (s *store) note(id key, got *metav1.ObjectMeta) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if got == nil {
-		k.stale = true
-		delete(k.left, id)
+		s.stale = true
+		delete(s.left, id)
 		return
 	}
-	k.stored[id], k.left[id] = *got, markOf(*got)
+	s.stored[id], s.left[id] = *got, markOf(*got)
 }
 
 // write creates an object, or replaces the stored one.
-func (k *Keeper) write(ctx context.Context, resource string, have metav1.ObjectMeta, exists bool, want object) (
+func (s *store) write(ctx context.Context, resource string, have metav1.ObjectMeta, exists bool, want object) (
 	got metav1.ObjectMeta, err error) {
 	o := want.DeepCopyObject().(object) // the client sets its kind, and members share it
 	if !exists {
-		got, err = answered(ctx, k.rest().Post().Resource(resource).Body(o))
+		got, err = answered(ctx, s.rest().Post().Resource(resource).Body(o))
 		if apierrors.IsNotFound(err) { // the kind is missing
 			return got, fmt.Errorf("%w (%w)", ErrUnsupported, err)
 		}
 		if !apierrors.IsAlreadyExists(err) {
 			return got, err
 		}
-		if have, err = k.get(ctx, resource, o.GetName()); err != nil { // it has lost its label
+		if have, err = s.get(ctx, resource, o.GetName()); err != nil { // it has lost its label
 			return have, err
 		}
 	}
@@ -249,48 +263,51 @@ func (k *Keeper) write(ctx context.Context, resource string, have metav1.ObjectM
 	o.SetOwnerReferences(have.OwnerReferences)
 	o.SetLabels(with(have.Labels, o.GetLabels()))
 	o.SetAnnotations(with(have.Annotations, o.GetAnnotations()))
-	return answered(ctx, k.rest().Put().Resource(resource).Name(o.GetName()).Body(o))
+	return answered(ctx, s.rest().Put().Resource(resource).Name(o.GetName()).Body(o))
 }
 
 // remove removes an object. A missing one counts as removed.
-func (k *Keeper) remove(ctx context.Context, resource, name string) error {
-	if !k.MayWrite() {
+func (s *store) remove(ctx context.Context, resource, name string) error {
+	if !s.MayWrite() {
 		return errMayNotWrite
 	}
-	err := k.rest().Delete().Resource(resource).Name(name).Body(&metav1.DeleteOptions{}).Do(ctx).Error()
+	err := s.rest().Delete().Resource(resource).Name(name).Body(&metav1.DeleteOptions{}).Do(ctx).Error()
 	if err != nil && !apierrors.IsNotFound(err) {
-		k.note(key{resource, name}, nil)
+		s.note(key{resource, name}, nil)
 		return fmt.Errorf("remove %s %s: %w", resource, name, orForbidden(err))
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.stored, key{resource, name})
-	delete(k.left, key{resource, name})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.stored, key{resource, name})
+	delete(s.left, key{resource, name})
 	return nil
 }
 
-// isStored reports whether the member stores an object.
-func (k *Keeper) isStored(resource, name string) bool {
-	_, is := k.stored[key{resource, name}]
-	return is
+// lacks reports whether a policy of that name or its binding is missing.
+func (s *store) lacks(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, policy := s.stored[key{policiesResource, name}]
+	_, binding := s.stored[key{bindings, name}]
+	return !policy || !binding
 }
 
 // boundTo returns the namespaces that a stored binding names, as its mark lists them. ok is false if it is not
 // stored.
-func (k *Keeper) boundTo(name string) (bound string, ok bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	o, ok := k.stored[key{bindings, name}]
+func (s *store) boundTo(name string) (bound string, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o, ok := s.stored[key{bindings, name}]
 	return o.Annotations[boundAnnotation], ok
 }
 
 // fencesIn returns the stored fences of this hub and fleet, except the fences with these names and of these policies.
-func (k *Keeper) fencesIn(resource string, kept, policies map[string]bool) (names []string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for id, o := range k.stored {
-		if id.resource == resource && o.Labels[v1alpha1.FenceLabel] == k.Fleet &&
-			o.Annotations[v1alpha1.HubAnnotation] == k.Hub && !kept[id.name] &&
+func (s *store) fencesIn(resource string, kept, policies map[string]bool) (names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, o := range s.stored {
+		if id.resource == resource && o.Labels[v1alpha1.FenceLabel] == s.Fleet &&
+			o.Annotations[v1alpha1.HubAnnotation] == s.Hub && !kept[id.name] &&
 			!policies[o.Annotations[v1alpha1.PolicyAnnotation]] {
 			names = append(names, id.name)
 		}

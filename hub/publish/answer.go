@@ -70,14 +70,14 @@ func (l *leaseSyncer) handleAnswer(s step, obj *coordinationv1.Lease, err error)
 		l.applyAnswer(s, obj)
 		return l.checkStored(s)
 	case conflict:
-		l.invalidate()
+		l.known.invalidate()
 		if l.conflicts++; l.conflicts > 1 {
 			return pauseSilent // another client keeps writing this Lease
 		}
 		return 0
 	case refused:
 	case ambiguous:
-		l.invalidate() // a read must show its outcome
+		l.known.invalidate() // a read must show its outcome
 	}
 	return l.noteProblem(s, v, problem, err)
 }
@@ -125,6 +125,6 @@ func (l *leaseSyncer) applyAnswer(s step, obj *coordinationv1.Lease) {
 		k.lease.ResourceVersion == obj.ResourceVersion:
 		// The watch was faster.
 	default:
-		l.invalidate()
+		l.known.invalidate()
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/hub/assign"
 )
 
 // writes reports whether the step creates or updates a Lease.
@@ -46,11 +45,6 @@ func (l *leaseSyncer) checkStored(s step) time.Duration {
 		"and exempt Leases with the label "+v1alpha1.ManagedLabel, pause)
 	l.status.Problem, l.status.Message = l.status.Failing, l.status.Failure
 	return pause
-}
-
-// backsOff reports whether the syncer has to wait before it writes a Lease again that the member changes.
-func (l *leaseSyncer) backsOff(now lease.Reading) bool {
-	return now.Boot < l.retryAt && l.want.Role != assign.Absent
 }
 
 // fastRetries is how many writes in a row may fail before the pauses become longer.

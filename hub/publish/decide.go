@@ -49,7 +49,7 @@ const (
 // A request in flight leaves the status unchanged. The status changes by an answer, or when there is nothing to do.
 func (l *leaseSyncer) next(now lease.Reading, may, answered bool) step {
 	l.notePoisoned(now)
-	l.noteMark()
+	l.status.noteMark(l.known)
 	before := l.status
 	l.status.InPlace, l.status.Newer, l.status.Problem, l.status.Message = false, 0, "", ""
 	s := l.decide(now, may, answered)
@@ -76,7 +76,7 @@ func (l *leaseSyncer) decide(now lease.Reading, may, answered bool) step {
 		return l.awaitWatch(now)
 	case l.newerThanRecord(now):
 		return step{}
-	case l.backsOff(now):
+	case now.Boot < l.retryAt && l.want.Role != assign.Absent: // the member changes what is written
 		l.status.Problem, l.status.Message = l.status.Failing, l.status.Failure
 		return step{after: l.retryAt - now.Boot}
 	}
@@ -116,12 +116,12 @@ func (l *leaseSyncer) newerThanRecord(now lease.Reading) bool {
 // another client made, to notice its deletion. If the Lease of a live term could not be written, hold retries by a
 // write that changes nothing. The term may go on if its leader can be written again.
 func (l *leaseSyncer) hold(now lease.Reading, may bool) step {
-	tries := may && l.status.Failing != "" && l.sentEpoch == l.want.Term.Epoch && l.sent.Live(now.Wall)
+	tries := may && l.status.Failing != "" && l.sent.Epoch == l.want.Term.Epoch && l.sent.Live(now.Wall)
 	switch {
 	case l.known.read:
 		switch {
 		case l.blocked() || !may || l.want.Term.Epoch == 0:
-		case l.promisesMore(now):
+		case l.known.promisesMore(now, l.timings.Skew, l.sent):
 			return l.undoExtension(now)
 		case tries && l.known.ours:
 			return step{action: update, lease: l.known.lease.DeepCopy()}
@@ -140,7 +140,8 @@ func (l *leaseSyncer) hold(now lease.Reading, may bool) step {
 // follow makes the Lease name another cluster, or no holder.
 func (l *leaseSyncer) follow(now lease.Reading) step {
 	c := l.known.content
-	if l.marked() && l.known.labelled && c.SameTerm(l.want.Term) && c.Duration == l.want.Term.Duration && l.allows(c) &&
+	allowed := l.timings.Skew == 0 || c.Skew == l.timings.Skew // zero: there is no policy
+	if l.known.marked && l.known.labelled && c.SameTerm(l.want.Term) && c.Duration == l.want.Term.Duration && allowed &&
 		!c.RenewTime.Before(l.want.MinRenewTime.Truncate(time.Microsecond)) {
 		l.status.InPlace, l.status.Refused = true, false
 		l.noteSuccess() // also if the answer was lost
@@ -161,18 +162,13 @@ func (l *leaseSyncer) follow(now lease.Reading) step {
 // many namespaces change their leaders at once, the new leaders' Leases come first.
 func (l *leaseSyncer) yields(now lease.Reading) time.Duration {
 	c := l.known.content
-	if !l.known.sealed || c.LeadsHere() || !l.marked() || c.Epoch >= l.want.Term.Epoch || !l.want.MinRenewTime.IsZero() {
+	if !l.known.sealed || c.LeadsHere() || !l.known.marked || c.Epoch >= l.want.Term.Epoch || !l.want.MinRenewTime.IsZero() {
 		return 0
 	}
 	if l.following == 0 {
 		l.following = now.Boot
 	}
 	return l.following + followerWaits - now.Boot
-}
-
-// allows reports whether a Lease carries the policy's ε, if there is a policy.
-func (l *leaseSyncer) allows(c lease.Content) bool {
-	return l.timings.Skew == 0 || c.Skew == l.timings.Skew
 }
 
 // awaitWatch rereads a Lease that is in place or in the way until a watch has shown it. If the Lease is deleted, or
@@ -194,17 +190,18 @@ func (l *leaseSyncer) lead(now lease.Reading, answered bool) step {
 	valid := l.known.sealed && c.SameTerm(l.want.Term) && c.Live(now.Wall)
 	switch {
 	case valid:
-		l.status.InPlace = l.known.labelled && l.marked() && c.OpenLocks == l.want.OpenLocks
-		if wait := l.due(c).Sub(now.Wall); wait > 0 && l.status.InPlace && !l.inFuture(c, now) {
+		l.status.InPlace = l.known.labelled && l.known.marked && c.OpenLocks == l.want.OpenLocks
+		wait := due(l.namespace, l.timings.Renew, c.RenewTime).Sub(now.Wall)
+		if wait > 0 && l.status.InPlace && !l.future.lasts(c.Term, l.timings.Skew, now) {
 			l.noteSuccess() // also if the answer was lost
 			// At most r: the wall clock may be corrected before that.
 			return step{after: min(wait, l.timings.Renew)}
 		}
-	case l.promisesMore(now):
+	case l.known.promisesMore(now, l.timings.Skew, l.sent):
 		return l.undoExtension(now)
-	case l.sentEpoch == l.want.Term.Epoch && l.sent.Live(now.Wall):
+	case l.sent.Epoch == l.want.Term.Epoch && l.sent.Live(now.Wall):
 		return l.write(l.sent) // repaired with the renewTime that was last sent: this promises nothing new
-	case l.sentEpoch == l.want.Term.Epoch || !l.want.First:
+	case l.sent.Epoch == l.want.Term.Epoch || !l.want.First:
 		return l.loseTerm(now)
 	}
 	if !answered {
@@ -215,7 +212,7 @@ func (l *leaseSyncer) lead(now lease.Reading, answered bool) step {
 	s := l.write(term)
 	if s.writes() {
 		s.reading, s.promised = now, term.Duration
-		l.sentEpoch, l.sent = term.Epoch, term
+		l.sent = term
 	}
 	return s
 }

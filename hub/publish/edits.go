@@ -1,6 +1,8 @@
 package publish
 
 import (
+	"time"
+
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
@@ -14,22 +16,22 @@ func (l *leaseSyncer) notePoisoned(now lease.Reading) {
 		!lease.PlausibleEpoch(now.Wall, c.Epoch) {
 		return
 	}
-	if c.Epoch > want.Epoch || c.Epoch == want.Epoch && l.promisesMore(now) {
+	if c.Epoch > want.Epoch || c.Epoch == want.Epoch && l.known.promisesMore(now, l.timings.Skew, l.sent) {
 		l.status.PoisonedEpoch = max(l.status.PoisonedEpoch, c.Epoch)
 	}
 }
 
-// promisesMore reports whether an edit of the Lease has its readers act for longer than this tenure has promised.
+// promisesMore reports whether an edit of the Lease has its readers act for longer than this tenure has sent last.
 // What earlier tenures promised is not known here, so every edit of a live Lease from them counts.
-func (l *leaseSyncer) promisesMore(now lease.Reading) bool {
-	c := l.known.content
-	if l.known.lease == nil || l.known.sealed || !l.known.labelled || !c.LeadsHere() || !c.Live(now.Wall) {
+func (k *known) promisesMore(now lease.Reading, skew time.Duration, sent lease.Term) bool {
+	c := k.content
+	if k.lease == nil || k.sealed || !k.labelled || !c.LeadsHere() || !c.Live(now.Wall) {
 		return false
 	}
-	if c.RenewTime.After(now.Wall.Add(l.timings.Skew)) {
+	if c.RenewTime.After(now.Wall.Add(skew)) {
 		return false // a renewTime in the future, which readers ignore
 	}
-	return c.Epoch != l.sentEpoch || c.Deadline().After(l.sent.Deadline())
+	return c.Epoch != sent.Epoch || c.Deadline().After(sent.Deadline())
 }
 
 // undoExtension replaces a Lease that was edited to promise more. It writes the Lease that was sent last, or one
@@ -37,7 +39,7 @@ func (l *leaseSyncer) promisesMore(now lease.Reading) bool {
 // makes none.
 func (l *leaseSyncer) undoExtension(now lease.Reading) step {
 	term := l.sent
-	if c := l.known.content; c.Epoch != l.sentEpoch || !term.Live(now.Wall) {
+	if c := l.known.content; c.Epoch != term.Epoch || !term.Live(now.Wall) {
 		term = l.want.Term
 		term.Holder, term.RenewTime = "", now.Wall
 	}

@@ -168,8 +168,8 @@ func (w *writer) syncer(r *replica, m int) {
 	if l.known.lease != nil && (l.known.read || w.e.watch || w.margin >= exactly) {
 		w.said(l.known.content)
 	}
-	if l.sentEpoch == l.want.Term.Epoch || w.margin >= exactly {
-		w.int(l.sentEpoch)
+	if l.sent.Epoch == l.want.Term.Epoch || w.margin >= exactly {
+		w.int(l.sent.Epoch)
 		w.time(l.sent.RenewTime, w.e.d)
 	}
 	w.posted(r.out[m], m, false)

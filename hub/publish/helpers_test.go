@@ -26,9 +26,7 @@ import (
 
 // The syncer's tests count seconds after zero, at which the boot clock is 1000 s. The syncer is that of
 // namespace ns in cluster east; D is 15 s, r 5 s. At zero, and so every 5 s from then on, a renewal is due.
-var zero = (&leaseSyncer{namespace: "ns", timings: Timings{Renew: 5 * second}}).due(lease.Content{
-	Term: lease.Term{RenewTime: time.Date(2026, time.January, 5, 12, 0, 0, 0, time.UTC)},
-}).UTC()
+var zero = due("ns", 5*second, time.Date(2026, time.January, 5, 12, 0, 0, 0, time.UTC)).UTC()
 
 const (
 	second    = time.Second

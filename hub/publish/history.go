@@ -9,6 +9,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // history is what a member has shown of its past. Versions and renewTimes of its objects rise, unless its etcd was
@@ -31,10 +32,10 @@ func older(a, b string) bool {
 	return err == nil && n < 0
 }
 
-// showsOlderState reports whether an answer shows an older state than was known when the request was sent. That is
+// showsOlderState reports whether its answer shows an older state than was known when the request was sent. That is
 // an older version or, in a sealed Lease, an earlier renewTime. API servers answer an update that changes nothing
 // with the version that it was based on.
-func (l *leaseSyncer) showsOlderState(s step, obj *coordinationv1.Lease) bool {
+func (s step) showsOlderState(key seal.Key, obj *coordinationv1.Lease) bool {
 	switch k := s.before.lease; {
 	case obj == nil:
 		return false
@@ -49,7 +50,7 @@ func (l *leaseSyncer) showsOlderState(s step, obj *coordinationv1.Lease) bool {
 	default:
 		c, mac := wire.Read(obj)
 		return c.SameTerm(s.before.content.Term) && c.RenewTime.Before(s.before.content.RenewTime) &&
-			s.before.sealed && l.self.key.Sealed(c, mac)
+			s.before.sealed && key.Sealed(c, mac)
 	}
 }
 
@@ -67,7 +68,7 @@ func (p *Publisher) noteState(l *leaseSyncer, s step, obj *coordinationv1.Lease)
 	if obj == nil {
 		return false
 	}
-	if olderState = l.showsOlderState(s, obj); olderState {
+	if olderState = s.showsOlderState(l.self.key, obj); olderState {
 		p.distrustAcks(obj.ResourceVersion)
 	}
 	p.history.observe(obj.ResourceVersion)

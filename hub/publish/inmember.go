@@ -55,19 +55,11 @@ func (p *Publisher) LeasesIn(namespace string) []types.NamespacedName {
 	defer p.mu.Unlock()
 	return present(func(yield func(*leaseSyncer) bool) {
 		for l := range p.syncers.in(namespace) {
-			if l.mayBeHubs() && !yield(l) {
+			if l.known.mayBeHubs(l.ownUID) && !yield(l) {
 				return
 			}
 		}
 	})
-}
-
-// mayBeHubs reports whether a Lease is, was or may be one that a hub has written. A Lease that a hub has relinquished
-// still names its cluster.
-func (l *leaseSyncer) mayBeHubs() bool {
-	k := &l.known
-	marked := k.content.Hub != "" || k.content.Cluster != ""
-	return !k.read || k.ours || k.sealed || marked || k.lease != nil && k.lease.UID == l.ownUID
 }
 
 func present(syncers iter.Seq[*leaseSyncer]) (keys []types.NamespacedName) {
@@ -107,7 +99,7 @@ func (p *Publisher) Observe(obj *coordinationv1.Lease) {
 	if l.observations != before {
 		p.Queue.Add(key)
 	}
-	found := !had && l.mayBeHubs()
+	found := !had && l.known.mayBeHubs(l.ownUID)
 	p.mu.Unlock()
 	if found {
 		p.Changed(key.Namespace)

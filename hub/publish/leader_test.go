@@ -232,9 +232,7 @@ func TestRenewalsAreSpread(t *testing.T) {
 	const tenth = 500 * time.Millisecond
 	buckets := map[time.Duration]int{}
 	for _, ns := range namespaces(1000) {
-		l := &leaseSyncer{namespace: ns, timings: Timings{Renew: 5 * second}}
-		renewed := contentOf("ns", term("east", 20))
-		first := l.due(renewed)
+		first := due(ns, 5*second, zero)
 		if due := first.Sub(zero); due <= 0 || due > 5*second {
 			t.Fatalf("%s is due after %v", ns, due)
 		}
@@ -242,8 +240,8 @@ func TestRenewalsAreSpread(t *testing.T) {
 		for late, want := range map[time.Duration]time.Duration{
 			0: 5 * second, time.Microsecond: 5*second - time.Microsecond, 4 * second: second, 7 * second: 3 * second,
 		} {
-			renewed.RenewTime = first.Add(late)
-			if next := l.due(renewed).Sub(renewed.RenewTime); next != want {
+			renewed := first.Add(late)
+			if next := due(ns, 5*second, renewed).Sub(renewed); next != want {
 				t.Fatalf("%s, renewed %v late, is due again after %v, want %v", ns, late, next, want)
 			}
 		}

@@ -21,6 +21,22 @@ type self struct {
 	key               seal.Key
 }
 
+// see returns what a live answer shows: the Lease, or nil if it does not exist.
+func (s self) see(obj *coordinationv1.Lease) known {
+	if obj == nil {
+		return known{read: true}
+	}
+	c, mac := wire.Read(obj)
+	k := known{read: true, lease: obj, content: c, sealed: s.key.Sealed(c, mac), labelled: wire.Labelled(obj)}
+	k.marked = k.sealed && c.Hub == s.hub
+	if k.ours = k.sealed; c.Cluster != s.cluster || c.ClusterUID != s.uid || c.Hub != s.hub {
+		own := c
+		own.Cluster, own.ClusterUID, own.Hub = s.cluster, s.uid, s.hub
+		k.ours = s.key.Sealed(own, mac)
+	}
+	return k
+}
+
 // known is the Lease in the member, as far as it is known.
 type known struct {
 	read     bool                  // false: unknown until a live read
@@ -28,8 +44,19 @@ type known struct {
 	content  lease.Content
 	sealed   bool
 	ours     bool // sealed by this hub for this member; edits of the annotations that name both do not count
+	marked   bool // it carries the mark of this hub
 	labelled bool
 	watched  bool // a watch has shown this state, and will show a change of it
+}
+
+// invalidate marks the known Lease as possibly out of date. A read must follow.
+func (k *known) invalidate() { k.read = false }
+
+// mayBeHubs reports whether a Lease is, was or may be one that a hub has written. own is the UID of the last Lease
+// that was certainly this hub's. A Lease that a hub has relinquished still names its cluster.
+func (k *known) mayBeHubs(own types.UID) bool {
+	named := k.content.Hub != "" || k.content.Cluster != ""
+	return !k.read || k.ours || k.sealed || named || k.lease != nil && k.lease.UID == own
 }
 
 // leaseSyncer is the state machine of one Lease. It is not safe for concurrent use.
@@ -41,9 +68,7 @@ type leaseSyncer struct {
 	known           known
 	ownUID          types.UID // the UID of the last Lease that was certainly ours: an edit of that Lease is repaired
 
-	// sentEpoch and sent are this tenure's last promise for the term in want.
-	sentEpoch int64
-	sent      lease.Term
+	sent lease.Term // this tenure's last promise for the term in want
 
 	observations       int           // how often the watch showed a change
 	conflicts          int           // in a row
@@ -52,26 +77,14 @@ type leaseSyncer struct {
 	refusedSince       time.Duration // boot reading from which rejected renewals count, or zero
 	writtenAt          time.Duration // boot reading of the last write in this role and term, or zero
 	writeTried         bool          // since the term was lost, a write was tried
-	futureRenewTime    time.Time     // a renewTime in the future that was read
-	futureSince        time.Duration // boot reading when it was first found to be in the future
+	future             future
 	createPendingUntil time.Duration // boot reading until which an unanswered request may still create a leader's Lease
 	parked             bool          // waits until the member answers another request
 	relinquished       bool          // this hub's mark is removed, and nothing is renewed any more
 	following          time.Duration // boot reading when a follower's Lease was first found to name an earlier leader
 	lookAgain          time.Duration // boot reading from which a blocked syncer reads again
 	status             SyncStatus
-	reported           SyncStatus // the status that the controller was last called for, without its messages
-}
-
-// statusChanged reports whether the status has changed since the controller was last called. If so, the caller must
-// call it.
-func (l *leaseSyncer) statusChanged() bool {
-	f := l.status.withoutMessages()
-	if f == l.reported {
-		return false
-	}
-	l.reported = f
-	return true
+	reported           reported
 }
 
 // assign replaces the content that the Lease must have. It ignores an assignment with an older epoch than the
@@ -90,9 +103,7 @@ func (l *leaseSyncer) assign(a assign.Assignment, t Timings) {
 	if !same || !a.MinRenewTime.Equal(l.want.MinRenewTime) {
 		l.status.InPlace, l.status.Refused, l.status.Lost, l.status.MinRenewTime = false, false, false, a.MinRenewTime
 		l.status.Released, l.writeTried, l.following, l.refusedSince, l.writtenAt = 0, false, 0, 0, 0
-		marked, unmarked := l.reported.Marked, l.reported.Unmarked
-		l.reported = l.status.withoutMessages()
-		l.reported.Marked, l.reported.Unmarked = marked, unmarked
+		l.reported.restart(l.status)
 	}
 	if l.want, l.timings = a, t; a.Role == assign.Absent {
 		l.noteSuccess() // nothing is written any more, so no later write clears the failures
@@ -112,7 +123,7 @@ func (l *leaseSyncer) observe(obj *coordinationv1.Lease) {
 	if k != nil {
 		newer, err := resourceversion.CompareResourceVersion(obj.ResourceVersion, k.ResourceVersion)
 		if k.UID != obj.UID || err != nil || newer <= 0 {
-			l.invalidate()
+			l.known.invalidate()
 			return
 		}
 	}
@@ -131,31 +142,12 @@ func sameContent(a, b *coordinationv1.Lease) bool {
 // may just have lost its label. A read must show it.
 func (l *leaseSyncer) observeGone() {
 	l.observations++
-	l.invalidate()
+	l.known.invalidate()
 }
 
 // setKnown records a live answer: the Lease, or nil if it does not exist.
 func (l *leaseSyncer) setKnown(obj *coordinationv1.Lease) {
-	l.known = known{read: true, lease: obj}
-	if obj == nil {
-		return
-	}
-	c, seal := wire.Read(obj)
-	l.known.content, l.known.sealed, l.known.labelled = c, l.self.key.Sealed(c, seal), wire.Labelled(obj)
-	if l.known.ours = l.isOwn(c, seal); l.known.ours {
+	if l.known = l.self.see(obj); l.known.ours {
 		l.ownUID = obj.UID
 	}
 }
-
-// isOwn reports whether the seal is right for a Lease of this syncer. Edits of the annotations that name the
-// cluster and the hub do not count.
-func (l *leaseSyncer) isOwn(c lease.Content, seal string) bool {
-	if c.Cluster == l.self.cluster && c.ClusterUID == l.self.uid && c.Hub == l.self.hub {
-		return l.known.sealed
-	}
-	c.Cluster, c.ClusterUID, c.Hub = l.self.cluster, l.self.uid, l.self.hub
-	return l.self.key.Sealed(c, seal)
-}
-
-// invalidate marks the known Lease as possibly out of date. A read must follow.
-func (l *leaseSyncer) invalidate() { l.known.read = false }

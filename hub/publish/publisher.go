@@ -225,7 +225,7 @@ func (p *Publisher) nextStep(key types.NamespacedName) (step, time.Duration) {
 		p.chooseProber(key, s.action != idle)
 	}
 	timeout := l.timings.Timeout
-	changed := s.action == idle && l.statusChanged()
+	changed := s.action == idle && l.reported.changes(l.status)
 	p.mu.Unlock()
 	if changed {
 		p.Changed(key.Namespace)
@@ -249,7 +249,7 @@ func (p *Publisher) handleAnswer(key types.NamespacedName, s step, obj *coordina
 	if pause > 0 {
 		p.Queue.AddAfter(key, pause)
 	}
-	changed := pause > 0 && l.statusChanged()
+	changed := pause > 0 && l.reported.changes(l.status)
 	p.mu.Unlock()
 	p.logOlderState(olderState)
 	if changed {

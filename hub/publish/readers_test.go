@@ -165,7 +165,7 @@ func TestAnswerToAWriteThatShowsAnOlderState(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := step{action: test.action, lease: at(test.based), newestVersion: test.newest}
-			if got := newSyncerTest(t).syncer.showsOlderState(s, at(test.found)); got != test.older {
+			if got := s.showsOlderState(testKey, at(test.found)); got != test.older {
 				t.Errorf("%v, want %v", got, test.older)
 			}
 		})

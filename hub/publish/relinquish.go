@@ -15,25 +15,10 @@ func (p *Publisher) Relinquish() (done bool) {
 			l.relinquished = true
 			p.Queue.Add(l.key())
 		}
-		done = done && l.known.read && !l.marked()
+		done = done && l.known.read && !l.known.marked
 	}
 	p.relinquished = true
 	return done
-}
-
-// marked reports whether the Lease is known to carry the mark of this hub.
-func (l *leaseSyncer) marked() bool {
-	return l.known.lease != nil && l.known.sealed && l.known.content.Hub == l.self.hub
-}
-
-// noteMark records in the status whose mark the Lease carries. While the Lease has to be read again, the status
-// keeps the last result.
-func (l *leaseSyncer) noteMark() {
-	if !l.known.read {
-		return
-	}
-	l.status.Marked = l.marked()
-	l.status.Unmarked = l.known.lease != nil && l.known.sealed && l.known.content.Hub == ""
 }
 
 // relinquish removes this hub's mark from the Lease. The renewTime stays, so this promises nothing.
@@ -43,7 +28,7 @@ func (l *leaseSyncer) relinquish(may bool) step {
 		return step{after: pauseSilent}
 	case !l.known.read:
 		return step{action: read}
-	case l.marked():
+	case l.known.marked:
 		return l.write(l.known.content.Term)
 	}
 	return step{}

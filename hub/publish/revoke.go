@@ -13,7 +13,7 @@ func (l *leaseSyncer) revoke(now lease.Reading) step {
 	case l.known.sealed && c.SameTerm(l.want.Term):
 		l.status.InPlace = true
 		return step{}
-	case l.promisesMore(now):
+	case l.known.promisesMore(now, l.timings.Skew, l.sent):
 		return l.undoExtension(now)
 	case !l.known.sealed || !c.SameTerm(l.want.Revoked) || !c.Live(now.Wall):
 		return step{}

@@ -7,28 +7,34 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-// due returns when to renew a live Lease: at most r after its renewTime. Due times are r apart, and the namespace's
-// hash shifts them. So terms that began together, or that a tenure took over together, spread out. Renewals come
-// evenly, and most find that the member has just answered another request.
-func (l *leaseSyncer) due(content lease.Content) time.Time {
+// due returns when to renew a live Lease of a namespace: at most r after its renewTime. Due times are r apart, and the
+// namespace's hash shifts them. So terms that began together, or that a tenure took over together, spread out.
+// Renewals come evenly, and most find that the member has just answered another request.
+func due(namespace string, r time.Duration, renewTime time.Time) time.Time {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(l.namespace))
-	every := max(1, l.timings.Renew.Microseconds()) // no finer than a renewTime is stored
+	_, _ = h.Write([]byte(namespace))
+	every := max(1, r.Microseconds()) // no finer than a renewTime is stored
 	shift := int64(h.Sum64() % uint64(every))
-	latest := content.RenewTime.UnixMicro() + every
+	latest := renewTime.UnixMicro() + every
 	return time.UnixMicro(latest - (latest+shift)%every)
 }
 
-// inFuture reports whether a live Lease has had a renewTime in the future for D, by the clock that does not step.
-// Until then the hub's clock may have been set back for a moment, and the Lease may be right. After D, what that
-// renewTime promised is over. Readers that ignored it wait for a present one.
-func (l *leaseSyncer) inFuture(c lease.Content, now lease.Reading) bool {
-	if !c.RenewTime.After(now.Wall.Add(l.timings.Skew)) {
-		l.futureRenewTime = time.Time{}
+// future is a renewTime in the future that was read, and the boot reading when it was first found to be there.
+type future struct {
+	renewTime time.Time
+	since     time.Duration
+}
+
+// lasts reports whether a live Lease has had a renewTime in the future for D, by the clock that does not step. Until
+// then the hub's clock may have been set back for a moment, and the Lease may be right. After D, what that renewTime
+// promised is over. Readers that ignored it wait for a present one.
+func (f *future) lasts(t lease.Term, skew time.Duration, now lease.Reading) bool {
+	if !t.RenewTime.After(now.Wall.Add(skew)) {
+		f.renewTime = time.Time{}
 		return false
 	}
-	if !l.futureRenewTime.Equal(c.RenewTime) {
-		l.futureRenewTime, l.futureSince = c.RenewTime, now.Boot
+	if !f.renewTime.Equal(t.RenewTime) {
+		f.renewTime, f.since = t.RenewTime, now.Boot
 	}
-	return now.Boot-l.futureSince >= c.Duration
+	return now.Boot-f.since >= t.Duration
 }

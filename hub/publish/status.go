@@ -49,6 +49,30 @@ type SyncStatus struct {
 	Message string
 }
 
+// noteMark records whose mark the Lease carries. While the Lease has to be read again, the last result stays.
+func (f *SyncStatus) noteMark(k known) {
+	if k.read {
+		f.Marked, f.Unmarked = k.marked, k.sealed && k.content.Hub == ""
+	}
+}
+
+// reported is the status that the controller was last called for, without its messages.
+type reported SyncStatus
+
+// changes reports whether a status differs from the reported one, and takes its place. If so, the caller must call the
+// controller.
+func (r *reported) changes(f SyncStatus) bool {
+	before := *r
+	*r = reported(f.withoutMessages())
+	return *r != before
+}
+
+// restart takes a status that the controller need not be called for, except for its marks.
+func (r *reported) restart(f SyncStatus) {
+	f.Marked, f.Unmarked = r.Marked, r.Unmarked
+	*r = reported(f.withoutMessages())
+}
+
 // withoutMessages returns the part whose changes the controller must be called for.
 func (f SyncStatus) withoutMessages() SyncStatus {
 	f.Message, f.Failure = "", ""

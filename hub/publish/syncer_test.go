@@ -190,7 +190,7 @@ func (s *syncerTest) play(step string) {
 			s.t.Fatalf("the Lease has the ε %v", c.Skew)
 		}
 	case "changed", "unchanged":
-		if got := s.syncer.statusChanged(); got != (words[0] == "changed") {
+		if got := s.syncer.reported.changes(s.syncer.status); got != (words[0] == "changed") {
 			s.t.Fatalf("the status has changed: %v; it is %+v", got, s.syncer.status)
 		}
 	default:
@@ -265,7 +265,7 @@ func (s *syncerTest) events(words []string) map[string]func() {
 		"heard":      func() { s.answers = true },
 		"unwatched":  func() { s.unwatched = true },
 		"watched":    func() { s.unwatched = false },
-		"in":         func() { s.syncer.invalidate() }, // doubt
+		"in":         func() { s.syncer.known.invalidate() }, // doubt
 		"relinquish": func() { s.syncer.relinquished = true },
 		"lease":      func() { s.member.put(keyOf("ns"), leaseOf("ns", s.own(words[1:]))) },
 		"edit":       func() { s.member.edit(keyOf("ns"), edit(words[1:])) },
@@ -306,7 +306,7 @@ func (s *syncerTest) expand(step string) string {
 	if !found {
 		return step
 	}
-	due := s.syncer.due(contentOf("ns", term("east", 20))).Sub(zero)
+	due := due("ns", s.syncer.timings.Renew, zero).Sub(zero)
 	if after != "" {
 		due -= inSeconds(number(after[1:]))
 	}
