@@ -146,6 +146,9 @@ func TestTerm_EndsForChecksAndContexts(t *testing.T) {
 		"the wall clock jumps ahead":          {stepped(duration), endsSoon, ranOut},
 		"the wall clock is stepped back":      {then(stepped(-time.Hour), passed(duration)), ends, ranOut},
 		"another namespace's term ends":       {then(elsewhere(us), elsewhere(them)), goesOn, ""},
+		"the deadline, just after another term has begun": {
+			then(passed(duration-10*time.Millisecond), elsewhere(us), passed(10*time.Millisecond)), ends, ranOut,
+		},
 		"another namespace's term is later": {
 			then(passed(duration/2), elsewhere(us), passed(duration/2-1)), goesOn, "",
 		},
