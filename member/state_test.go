@@ -68,9 +68,11 @@ func TestState_NamesWhatKeepsItFromRegistering(t *testing.T) {
 		r.start()
 		r.expectState(t, "no rights at the start", false,
 			unregistered+adviceRegistration, adviceRegistration)
+		r.log.expect(t, "no rights", 1, "Cannot register, or confirm the registration: "+adviceRegistration)
 		r.become(works)
 		pass(5 * time.Second)
 		r.expectState(t, "with rights", true, "", "")
+		r.log.expect(t, "with rights", 1, "Confirms the registration again")
 		if d := r.State(ns).Duration; d != lasts { // and not an hour, as the Lease does
 			t.Errorf("a term lasts %v after a renewal, want %v", d, lasts)
 		}
@@ -81,6 +83,8 @@ func TestState_NamesWhatKeepsItFromRegistering(t *testing.T) {
 				unregistered+adviceRegistration, adviceRegistration)
 			pass(time.Second)
 		}
+		r.log.expect(t, "it is lost", 1, `"level"=0 "msg"="Registers again, and does not lead until then"`,
+			"it was not confirmed in time")
 		r.become(works)
 		r.delay(1500 * time.Millisecond)
 		for !strings.Contains(r.State(ns).Why, "not been listed yet") {

@@ -295,6 +295,10 @@ func TestTerm_StaysTheSameThroughRenewals(t *testing.T) {
 		expect(duration - 5*time.Second)
 		c.write(ns, us, 7)
 		expect(duration)
+		asked := strings.Clone(ns)
+		if n := testing.AllocsPerRun(100, func() { _, _ = c.Term(asked) }); n > 0 {
+			t.Errorf("a check allocates %v times", n)
+		}
 		c.write(ns, us, 8)
 		if next, _ := c.Term(ns); next.Epoch() != 8 || first.Remaining() != 0 {
 			t.Errorf("in epoch %d, the term before for %v", next.Epoch(), first.Remaining())
