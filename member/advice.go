@@ -1,14 +1,11 @@
 package member
 
 import (
-	"context"
-	"crypto/x509"
 	"errors"
 	"net"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
 const (
@@ -16,22 +13,17 @@ const (
 	registrationRole = "leasecast-registration"
 
 	// checkTheWay is the advice where no better one is known.
-	checkTheWay = "check the address of the API server and the way to it"
+	checkTheWay = "check the address of the API server, its CA and the way to it"
 	howToStart  = "add it to the manager by mgr.Add, or call Start"
 )
 
 // advice returns what to do about a failure; empty: no advice.
 func advice(err error, role string) string {
-	var (
-		authority x509.UnknownAuthorityError
-		hostname  x509.HostnameError
-		network   net.Error
-	)
-	switch {
 	// The hub's admission policy refuses the registration of a reader that may not watch what it follows.
-	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "bind the ClusterRole "+readerRole):
+	if strings.Contains(err.Error(), "bind the ClusterRole "+readerRole) {
 		role = readerRole
-		fallthrough
+	}
+	switch {
 	case apierrors.IsForbidden(err) && role == readerRole:
 		return "bind " + role + " (config/reader) to the account of this program in each of its Options.Namespaces, " +
 			"or by a ClusterRoleBinding if it follows all, or more than 16"
@@ -39,28 +31,29 @@ func advice(err error, role string) string {
 		return "bind " + role + " (config/reader) to the account of this program in the namespace of its registration"
 	case apierrors.IsUnauthorized(err):
 		return "the API server does not accept the credentials of this program"
-	case apierrors.IsNotFound(err) && role == readerRole:
-		return "what answers at this address has no Leases, check the address of the API server"
-	case errors.As(err, &authority), errors.As(err, &hostname):
-		return "this program does not trust who answers, check the address and the CA of the API server"
-	case errors.Is(err, context.DeadlineExceeded):
-		return "the API server does not answer, check the way to it"
-	case utilnet.IsHTTP2ConnectionLost(err):
-		return "the connection to the API server was lost, check the way to it"
-	case errors.As(err, &network):
-		return "the API server cannot be reached, " + checkTheWay
+	case errors.As(err, new(net.Error)): // no answer, no connection, or no trust
+		return checkTheWay
 	}
 	return ""
 }
 
-// failed records that the Leases cannot be followed, and logs it.
-func (w *watcher) failed(err error) {
-	what, text := "Cannot follow leases", err.Error()
-	if hint := advice(err, readerRole); hint != "" {
+// failed logs a failure of a subject, and what to do about it: at once, and every minute while it lasts. It returns
+// both for people.
+func (r *reporter) failed(subject, what string, err error, role string, values ...any) *string {
+	text := err.Error()
+	if hint := advice(err, role); hint != "" {
 		what, text = what+": "+hint, hint+": "+text
 	}
-	w.problem.Store(&text)
-	w.member.reporter.failed("watch of "+w.String(), err, what, "scope", w.String())
+	if _, due := r.due(subject, what, true); due {
+		r.log.Error(err, what, values...)
+	}
+	return &text
+}
+
+// failed records that the Leases cannot be followed, and logs it.
+func (w *watcher) failed(err error) {
+	subject := "watch of " + w.String()
+	w.problem.Store(w.member.reporter.failed(subject, "Cannot follow leases", err, readerRole, "scope", w.String()))
 }
 
 // works records that a watch works.
@@ -70,22 +63,18 @@ func (w *watcher) works() {
 	w.member.reporter.works("watch of "+w.String(), "Follows leases again", "scope", w.String())
 }
 
-// cure returns what to do about a failing watch, by the failure of its last request.
-func (w *watcher) cure() string {
-	if p := w.problem.Load(); p != nil {
-		return *p
-	}
-	return checkTheWay
-}
-
 // failed records that the Member cannot confirm its registration, and logs it.
 func (r *registrar) failed(err error) {
-	what, text := "Cannot register, or confirm the registration", err.Error()
-	if hint := advice(err, registrationRole); hint != "" {
-		what, text = what+": "+hint, hint+": "+text
+	const what = "Cannot register, or confirm the registration"
+	r.problem.Store(r.member.reporter.failed("registration", what, err, registrationRole, "namespace", r.namespace))
+}
+
+// cure returns what to do about a watch or a registration that fails, by its last problem.
+func cure(problem *string) string {
+	if problem != nil {
+		return *problem
 	}
-	r.problem.Store(&text)
-	r.member.reporter.failed("registration", err, what, "namespace", r.namespace)
+	return checkTheWay
 }
 
 // status returns why the namespace's state is unknown, and why its watch is stale. Both are empty while the watch
@@ -98,10 +87,7 @@ func (m *Member) status(namespace string) (unknown, stale string) {
 		if p := r.problem.Load(); p != nil {
 			stale = *p
 		}
-		if r.made.Load() {
-			return "its registration in namespace " + r.namespace + " was not confirmed in time", stale
-		}
-		return "its registration in namespace " + r.namespace + " has not been made yet", stale
+		return "its registration in namespace " + r.namespace + " is not confirmed", stale
 	}
 	for _, w := range m.watchers {
 		if w.namespace != allNamespaces && w.namespace != namespace {

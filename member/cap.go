@@ -34,24 +34,19 @@ import (
 // The caller gets the error of its context at once.
 func CapWrites(next http.RoundTripper) http.RoundTripper { return &capped{next} }
 
-// errNoTransport is the error of a request when CapWrites wraps no transport.
-var errNoTransport = fmt.Errorf("%w: CapWrites was given no transport to wrap", ErrMisused)
-
 type capped struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (c *capped) RoundTrip(req *http.Request) (*http.Response, error) {
-	if c.next == nil {
-		closeBody(req)
-		return nil, errNoTransport
-	}
 	t, ok := req.Context().Value(termKey{}).(Term)
 	if !ok || !writes(req.Method) {
 		return c.next.RoundTrip(req)
 	}
 	left, settled := t.t.beginWrite()
 	if settled == nil {
-		closeBody(req)
+		if req.Body != nil {
+			_ = req.Body.Close() // a RoundTripper must do so also on errors
+		}
 		return nil, fmt.Errorf("%s %s: %w: %w: epoch %d", req.Method, req.URL.Path, ErrNotBegun, ErrLost, t.Epoch())
 	}
 	query := req.URL.Query()
@@ -95,13 +90,6 @@ func (a *answer) Read(p []byte) (int, error) {
 		err = a.term.cut(err)
 	}
 	return n, err
-}
-
-// closeBody closes the request body, which a RoundTripper must do also on errors.
-func closeBody(req *http.Request) {
-	if req.Body != nil {
-		_ = req.Body.Close()
-	}
 }
 
 // send sends a write and passes to settled whether its outcome is known.

@@ -153,23 +153,6 @@ func TestCapWrites_SendsNothingAfterTheTerm(t *testing.T) {
 	})
 }
 
-func TestCapWrites_WithoutATransportFails(t *testing.T) {
-	for _, method := range []string{http.MethodGet, http.MethodPost} {
-		req := request(t.Context(), t, method, "")
-		sent := req.Body.(*body)
-		for range 2 { // with and without a body
-			resp, err := member.CapWrites(nil).RoundTrip(req)
-			if err == nil {
-				_ = resp.Body.Close()
-			}
-			if !errors.Is(err, member.ErrMisused) || !sent.closed {
-				t.Errorf("%s: err = %v, the body is closed = %v; want ErrMisused", method, err, sent.closed)
-			}
-			req.Body = nil
-		}
-	}
-}
-
 // client-go checks the context before it hands a request on, and CapWrites never sees such a write.
 func TestCapWrites_LeavesTheCauseToTheContextOfAWriteThatClientGoDoesNotSend(t *testing.T) {
 	type row struct {

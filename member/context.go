@@ -7,9 +7,6 @@ import (
 
 type termKey struct{}
 
-// openContext is one context that ends with a term.
-type openContext struct{ cancel context.CancelCauseFunc }
-
 // Context is Member.Context without the logger.
 func (t *terms) Context(ctx context.Context, namespace string) (context.Context, context.CancelFunc, error) {
 	t.mu.Lock()
@@ -22,13 +19,12 @@ func (t *terms) Context(ctx context.Context, namespace string) (context.Context,
 		return nil, nil, t.notLeader(namespace)
 	}
 	ctx, cancel := context.WithCancelCause(context.WithValue(ctx, termKey{}, Term{tm}))
-	o := &openContext{cancel}
-	tm.open[o] = struct{}{}
+	tm.open[&cancel] = struct{}{}
 	return ctx, func() {
 		cancel(context.Canceled)
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		delete(tm.open, o)
+		delete(tm.open, &cancel)
 		t.releases.settle(tm)
 	}, nil
 }

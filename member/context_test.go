@@ -10,40 +10,18 @@ import (
 	"github.com/leasecast/leasecast/member"
 )
 
-// Both Leases are seen some time before the deadline of the first one. The clock is checked every 100 ms.
+// The clock is checked every 100 ms. A term that is seen just before its end does not wait for the check of another.
 func TestContext_EndsAtItsDeadlineBesideOtherTerms(t *testing.T) {
-	type row struct {
-		first, other time.Duration // when they are seen
-		left         time.Duration // of the other term then
-	}
-	each(t, map[string]row{
-		"the other is seen first":      {37 * time.Millisecond, 38 * time.Millisecond, duration},
-		"the other is seen later":      {60 * time.Millisecond, 10 * time.Millisecond, duration},
-		"the other ends soon after it": {60 * time.Millisecond, 10 * time.Millisecond, 59 * time.Millisecond},
-	}, func(t *testing.T, row row) {
+	synctest.Test(t, func(t *testing.T) {
+		const left = 37 * time.Millisecond
 		c := newTestTerms(t)
-		until := duration
-		see := func(at time.Duration, observe func()) {
-			pass(until - at)
-			until = at
-			observe()
-		}
-		first := c.leaseOf(ns, us, 7)
-		var ctx context.Context
-		other := func() { c.write("other", us, 7, ahead(row.left-duration)) }
-		if row.other > row.first {
-			see(row.other, other)
-		}
-		see(row.first, func() {
-			c.Observe(first)
-			of, done := contextOf(t, c, ns)
-			t.Cleanup(done)
-			ctx = of
-		})
-		if row.other < row.first {
-			see(row.other, other)
-		}
-		see(0, synctest.Wait)
+		c.write("other", us, 7)
+		pass(1)
+		c.write(ns, us, 7, ahead(left-duration))
+		ctx, done := contextOf(t, c, ns)
+		defer done()
+		pass(left)
+		synctest.Wait()
 		if ctx.Err() == nil {
 			t.Error("the context outlives its deadline")
 		}

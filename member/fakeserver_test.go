@@ -52,7 +52,6 @@ const (
 	clings              // never answers, and ends a request a second after its context
 	broken              // refuses connections
 	refuses             // 403 to everything
-	missing             // 404 to everything, as from another kind of server
 	strangers           // 401 to everything
 	listsOnly           // 403 to watches
 	deaf                // lets watches begin, but they show nothing and never end
@@ -70,7 +69,6 @@ const (
 
 var refusals = map[behavior]metav1.StatusReason{
 	refuses:   metav1.StatusReasonForbidden,
-	missing:   metav1.StatusReasonNotFound,
 	strangers: metav1.StatusReasonUnauthorized,
 }
 

@@ -26,9 +26,6 @@ import (
 // Put it on readiness. A Member connects again by itself, so a liveness probe would restart every Pod for nothing while
 // an API server is silent. Only ErrStopped needs another process, and a manager that has stopped ends its own.
 func (m *Member) Healthz(*http.Request) error {
-	if m.terms == nil {
-		return errNotMade
-	}
 	err := m.health()
 	if err == nil {
 		m.reporter.works("Healthz", "Healthz succeeds again")
@@ -64,17 +61,17 @@ func (w *watcher) health(now time.Duration) error {
 	switch {
 	case asked > 0 && w.everListed() && now-asked >= duration/3:
 		return fmt.Errorf("member: the watch of leases in %s is dead: the API server has not answered for %v; %s",
-			w, (now - asked).Round(time.Millisecond), w.cure())
+			w, (now - asked).Round(time.Millisecond), cure(w.problem.Load()))
 	case age <= m.stale:
 		return nil
 	case !m.started.Load():
 		return fmt.Errorf("member: the leases in %s were never listed, because the Member is not started: %s", w, howToStart)
 	case !w.everListed():
 		return fmt.Errorf("member: the leases in %s were never listed, for %v by now; %s",
-			w, age.Round(time.Millisecond), w.cure())
+			w, age.Round(time.Millisecond), cure(w.problem.Load()))
 	}
 	return fmt.Errorf("member: the watch of leases in %s is stale: nothing was seen for %v, want at most %v; %s",
-		w, age.Round(time.Millisecond), m.stale, w.cure())
+		w, age.Round(time.Millisecond), m.stale, cure(w.problem.Load()))
 }
 
 // health is Healthz for the registration.
@@ -83,14 +80,6 @@ func (r *registrar) health(now time.Duration) error {
 	if age <= r.member.stale {
 		return nil
 	}
-	cure := checkTheWay
-	if p := r.problem.Load(); p != nil {
-		cure = *p
-	}
-	if !r.made.Load() {
-		return fmt.Errorf("member: the registration in namespace %s was never made, for %v by now; %s",
-			r.namespace, age.Round(time.Millisecond), cure)
-	}
-	return fmt.Errorf("member: the registration in namespace %s is stale: last confirmed %v ago, want at most %v; %s",
-		r.namespace, age.Round(time.Millisecond), r.member.stale, cure)
+	return fmt.Errorf("member: the registration in namespace %s was not confirmed for %v, want at most %v; %s",
+		r.namespace, age.Round(time.Millisecond), r.member.stale, cure(r.problem.Load()))
 }

@@ -105,14 +105,14 @@ func TestHealthz_OfTheRegistration(t *testing.T) {
 		r.expectHealthz(t, "it starts")
 		pass(time.Second)
 		r.expectHealthz(t, "it is not made",
-			"member: the registration in namespace home was never made, for 41s by now; "+adviceRegistration)
+			"member: the registration in namespace home was not confirmed for 41s, want at most 40s; "+adviceRegistration)
 		r.become(works)
 		pass(5 * time.Second)
 		r.expectHealthz(t, "registered")
 		r.become(forbidden)
 		pass(staleAfter + confirm)
-		r.expectHealthz(t, "not confirmed any more", "member: the registration in namespace home is stale: last confirmed 4",
-			"s ago, want at most 40s; "+adviceRegistration)
+		r.expectHealthz(t, "not confirmed any more", "member: the registration in namespace home was not confirmed for 4",
+			"s, want at most 40s; "+adviceRegistration)
 	})
 }
 

@@ -41,6 +41,12 @@ type view struct {
 
 // listen adds a listener for one namespace, or for all if only is empty.
 func (n *notifier) listen(only string, l Listener) (remove func()) {
+	if l.Promoted == nil {
+		l.Promoted = func(string, Term) {}
+	}
+	if l.Demoted == nil {
+		l.Demoted = func(string, error) {}
+	}
 	n.terms.mu.Lock()
 	defer n.terms.mu.Unlock()
 	ls := &listening{Listener: l, only: only, views: map[*nsState]*view{}}
@@ -119,13 +125,14 @@ func (n *notifier) next(ls *listening, ns *nsState, v *view) func() {
 	switch {
 	case was != nil && was != is:
 		v.term = nil
-		return ls.demoted(ns.name, was.cause)
+		return func() { ls.Demoted(ns.name, was.cause) }
 	case is != was:
 		v.term, v.acts = is, is
 		is.promoted++
-		return ls.promoted(ns.name, Term{is})
+		return func() { ls.Promoted(ns.name, Term{is}) }
 	case first:
-		return ls.demoted(ns.name, n.terms.notLeader(ns.name))
+		reason := n.terms.notLeader(ns.name)
+		return func() { ls.Demoted(ns.name, reason) }
 	}
 	return nil
 }
@@ -143,21 +150,5 @@ func (n *notifier) returned(v *view) {
 func (n *notifier) wait() {
 	for n.calls > 0 {
 		n.idle.Wait()
-	}
-}
-
-func (ls *listening) promoted(namespace string, t Term) func() {
-	return func() {
-		if ls.Promoted != nil {
-			ls.Promoted(namespace, t)
-		}
-	}
-}
-
-func (ls *listening) demoted(namespace string, reason error) func() {
-	return func() {
-		if ls.Demoted != nil {
-			ls.Demoted(namespace, reason)
-		}
 	}
 }

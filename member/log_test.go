@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -72,21 +71,6 @@ func TestLog_OfMissingRights(t *testing.T) {
 			r.log.expect(t, "with rights", 1, "Follows leases again")
 		})
 	}
-}
-
-func TestLog_OfTheRegistration(t *testing.T) {
-	registered(t, func(t *testing.T, r *testMember) {
-		r.become(forbidden)
-		pass(confirm)
-		r.log.expect(t, "in its term", 1, "Cannot register, or confirm the registration: "+adviceRegistration)
-		r.become(works)
-		pass(confirm)
-		r.log.expect(t, "with rights", 1, "Confirms the registration again")
-		r.do(&apiCall{method: http.MethodDelete, namespace: home, name: r.registered()[0].Name})
-		pass(2 * confirm)
-		r.log.expect(t, "deleted", 1, `"level"=0 "msg"="Registers again, and does not lead until then"`,
-			"an edit has deleted it")
-	})
 }
 
 func TestLog_OfAMemberThatIsNotStarted(t *testing.T) {

@@ -19,9 +19,9 @@ import (
 )
 
 // Member watches the Leases of its cluster and reports in which namespaces this cluster leads. It leads nothing before
-// Start or after it. All methods are safe for concurrent use.
+// Start or after it. Only New makes one. All methods are safe for concurrent use.
 type Member struct {
-	terms       *terms // nil: not made by New
+	terms       *terms
 	log         logr.Logger
 	clock       lease.Clock
 	stale       time.Duration
@@ -104,9 +104,6 @@ const unstartedAfter = 10 * time.Second
 // It can be called once. Another call fails at once with an error that wraps ErrMisused. Once Start has returned, the
 // Member has stopped, see ErrStopped. If ctx has already ended, Start returns nil at once and sends no request.
 func (m *Member) Start(ctx context.Context) error {
-	if m.terms == nil {
-		return errNotMade
-	}
 	if m.started.Swap(true) {
 		return fmt.Errorf("%w: Start was called before, and a Member cannot be started twice: add it to one manager only, "+
 			"or make a new one", ErrMisused)
@@ -152,9 +149,6 @@ func (m *Member) overdue(namespace string, now, duration time.Duration) {
 // and does not allocate. Most of its cost is reading both clocks. The answer is as old as the watch, but never older
 // than the deadline.
 func (m *Member) Term(namespace string) (Term, bool) {
-	if m.terms == nil {
-		return Term{}, false
-	}
 	return m.terms.Term(namespace)
 }
 
@@ -174,9 +168,6 @@ func (m *Member) Term(namespace string) (Term, bool) {
 //
 // The context carries the Member's logger, unless ctx has one.
 func (m *Member) Context(ctx context.Context, namespace string) (context.Context, context.CancelFunc, error) {
-	if m.terms == nil {
-		return nil, nil, errNotMade
-	}
 	work, done, err := m.terms.Context(ctx, namespace)
 	if err != nil {
 		if m.terms.State(namespace).Why == noLease {
@@ -192,18 +183,12 @@ func (m *Member) Context(ctx context.Context, namespace string) (context.Context
 
 // State returns the state of a namespace now. It is for people and their logs: it takes a lock, which Term does not.
 func (m *Member) State(namespace string) State {
-	if m.terms == nil {
-		return State{Namespace: namespace, Why: errNotMade.Error()}
-	}
 	return m.terms.State(namespace)
 }
 
 // Namespaces returns the namespaces that have a Lease of a hub now, in ascending order. It is empty before Start, and
 // once the Member has stopped.
 func (m *Member) Namespaces() []string {
-	if m.terms == nil {
-		return nil
-	}
 	return m.terms.Namespaces()
 }
 
@@ -219,9 +204,6 @@ func (m *Member) Namespaces() []string {
 //
 // In any case f is no longer running. What f returns after its context has ended is dropped, because f had to stop.
 func (m *Member) Lead(ctx context.Context, namespace string, f func(ctx context.Context) error) error {
-	if m.terms == nil {
-		return errNotMade
-	}
 	if namespace != "" {
 		m.logState(namespace) // it may be misspelled
 	}
@@ -241,9 +223,6 @@ func (m *Member) Lead(ctx context.Context, namespace string, f func(ctx context.
 // Listeners must return: a stopping Member waits for them. A term is not released before its Demoted call has returned,
 // see Registration.
 func (m *Member) Listen(l Listener) (remove func()) {
-	if m.terms == nil {
-		return func() {}
-	}
 	return m.terms.Listen(l)
 }
 
@@ -255,9 +234,6 @@ func (m *Member) NeedLeaderElection() bool { return false }
 // answer and not missing data. It fails with the cause of ctx if that ends first, and with ErrStopped once the Member
 // has stopped.
 func (m *Member) WaitForSync(ctx context.Context) error {
-	if m.terms == nil {
-		return errNotMade
-	}
 	for _, w := range m.watchers {
 		select {
 		case <-w.synced:

@@ -5,7 +5,6 @@ import (
 	"runtime"
 	"testing"
 	"testing/synctest"
-	"time"
 )
 
 // heapGrowth returns how many bytes more are reachable after f than before.
@@ -19,9 +18,15 @@ func heapGrowth(f func()) int64 {
 	return int64(after.HeapAlloc) - int64(before.HeapAlloc)
 }
 
-// Thousands of short requests in one long term must leave nothing behind.
+// Thousands of short requests and renewals in one long term must leave nothing behind.
 func TestMemory_OfFinishedWorkIsFreed(t *testing.T) {
 	each(t, map[string]func(c *testTerms){
+		"renewals": func(c *testTerms) {
+			for range 10_000 {
+				pass(duration / 3)
+				c.write(ns, us, 7)
+			}
+		},
 		"contexts": func(c *testTerms) {
 			for range 10_000 {
 				_, done := contextOf(c.t, c, ns)
@@ -41,39 +46,6 @@ func TestMemory_OfFinishedWorkIsFreed(t *testing.T) {
 		c.write(ns, us, 7)
 		if grew := heapGrowth(func() { work(c) }); grew > 100_000 {
 			t.Errorf("finished work left %d bytes behind", grew)
-		}
-	})
-}
-
-// Ten minutes of renewals of a thousand namespaces, each led, with a context open in each: what a steady reader costs,
-// and that it costs no more after them.
-func TestMemory_OfAThousandNamespaces(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const namespaces = 1000
-		c := newTestTerms(t)
-		renewAll := func() {
-			for i := range namespaces {
-				c.Observe(c.leaseOf(name(i), us, 7))
-			}
-		}
-		first := heapGrowth(renewAll)
-		for i := range namespaces {
-			_, done := contextOf(t, c, name(i))
-			defer done()
-		}
-		later := heapGrowth(func() {
-			for range 60 {
-				pass(10 * time.Second)
-				renewAll()
-			}
-		})
-		t.Logf("%d bytes per led namespace, %+d in ten minutes of renewals of all", first/namespaces, later)
-		if first > 3000*namespaces || later > 100_000 {
-			t.Errorf("%d bytes for %d namespaces, and %d more after ten minutes: want at most 3000 each and no growth",
-				first, namespaces, later)
-		}
-		if term, ok := c.Term(name(0)); !ok || term.Remaining() != duration {
-			t.Errorf("%s leads = %v for %v, want %v", name(0), ok, term.Remaining(), duration)
 		}
 	})
 }

@@ -19,9 +19,6 @@ import (
 // says what to change.
 var ErrMisused = errors.New("member is used wrongly")
 
-// errNotMade is the error of the methods of a zero Member.
-var errNotMade = fmt.Errorf("%w: this Member was not made by New", ErrMisused)
-
 // Options configures how a Member watches and judges. The zero value is a sound default.
 type Options struct {
 	// Namespaces are the namespaces to watch. Each has its own watch, so a Role in each with list and watch on leases

@@ -111,7 +111,6 @@ type registrar struct {
 	content   lease.Registration     // as last confirmed
 	stored    *coordinationv1.Lease  // as the API server returned it; without a UID: it was not created yet
 	confirmed atomic.Int64           // when content was, as in Reading.Boot; at first, when New was called
-	made      atomic.Bool            // a registration was confirmed once
 	problem   atomic.Pointer[string] // why the last request failed; nil: none has since the last confirmation
 }
 
@@ -174,7 +173,7 @@ func (r *registrar) keep(ctx context.Context) (lost error) {
 		released := r.member.terms.releases.releasable()
 		due := confirmEvery - (r.member.clock.Now().Boot - time.Duration(r.confirmed.Load()))
 		if due > 0 && !addsTo(r.content.Released, released) {
-			r.wait(ctx, due)
+			pause(ctx, due, r.member.terms.releases.changed)
 			continue
 		}
 		if err := r.confirmUntilDone(ctx, released); err != nil {
@@ -194,23 +193,13 @@ func addsTo(before, released map[string]int64) bool {
 	return false
 }
 
-// wait returns after d, when there may be something to release, or when ctx ends.
-func (r *registrar) wait(ctx context.Context, d time.Duration) {
+// pause returns after d, when wake has a value, or when ctx ends.
+func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) {
 	timer := utilclock.RealClock{}.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C():
-	case <-r.member.terms.releases.changed:
-	case <-ctx.Done():
-	}
-}
-
-// pause returns after d, or when ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := utilclock.RealClock{}.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C():
+	case <-wake:
 	case <-ctx.Done():
 	}
 }
@@ -218,7 +207,7 @@ func pause(ctx context.Context, d time.Duration) {
 // confirmUntilDone confirms the registration, and retries until it succeeds or ctx ends. It returns an error if the
 // registration is lost.
 func (r *registrar) confirmUntilDone(ctx context.Context, released map[string]int64) (lost error) {
-	for delay := confirmBackoff.DelayFunc(); ctx.Err() == nil; pause(ctx, delay()) {
+	for delay := confirmBackoff.DelayFunc(); ctx.Err() == nil; pause(ctx, delay(), nil) {
 		err := r.confirm(ctx, released)
 		switch {
 		case err == nil:
@@ -256,7 +245,6 @@ func (r *registrar) confirm(ctx context.Context, released map[string]int64) erro
 		return err
 	}
 	r.content, r.stored = content, stored
-	r.made.Store(true)
 	if !r.member.terms.releases.confirmed(content.Permit(sent)) {
 		return fmt.Errorf("%w: it was not confirmed in time", errLost)
 	}
@@ -326,7 +314,8 @@ func (r *registrar) remove(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return errors.New("work goes on after its term")
 		}
-		r.wait(ctx, recheck) // writes that may still take effect end without a notification
+		// Writes that may still take effect end without a notification.
+		pause(ctx, recheck, r.member.terms.releases.changed)
 	}
 	content := r.content
 	content.Released, content.Confirmed = released, r.member.clock.Now().Wall

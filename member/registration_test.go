@@ -283,30 +283,13 @@ func TestRegistration_IsKeptOrReplaced(t *testing.T) {
 	})
 }
 
-func TestRegistration_WithoutAnAnswerAtFirst(t *testing.T) {
-	begin := func(t *testing.T) *testMember {
+func TestRegistration_IsDeletedBeforeItsReaderFindsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newTestMember(t, registering(t))
 		r.write(ns, us, 7)
 		r.become(unanswered)
 		r.start()
 		synctest.Wait()
-		return r
-	}
-	synctest.Test(t, func(t *testing.T) {
-		r := begin(t)
-		first := r.registration(t).Identity
-		r.become(unseen)
-		if pass(2 * lasts); r.leads(ns) {
-			t.Error("leads without knowing that it is registered")
-		}
-		r.become(works)
-		pass(5 * time.Second)
-		if got := r.registration(t).Identity; got != first || !r.leads(ns) {
-			t.Errorf("leads = %v, registered as %s, want the first one: %s", r.leads(ns), got, first)
-		}
-	})
-	synctest.Test(t, func(t *testing.T) { // it is deleted before its reader finds it
-		r := begin(t)
 		r.do(&apiCall{method: http.MethodDelete, namespace: home, name: r.registered()[0].Name})
 		r.become(works)
 		pass(5 * time.Second)

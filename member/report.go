@@ -43,13 +43,6 @@ func (r *reporter) due(subject, state string, repeat bool) (before string, due b
 	return last.state, true
 }
 
-// failed logs a failure of a subject: at once, and every minute while it lasts.
-func (r *reporter) failed(subject string, err error, text string, values ...any) {
-	if _, due := r.due(subject, text, true); due {
-		r.log.Error(err, text, values...)
-	}
-}
-
 // works logs that a subject works again, if a failure was logged before.
 func (r *reporter) works(subject, text string, values ...any) {
 	if _, due := r.due(subject, "", false); due {

@@ -15,6 +15,7 @@ const (
 	adviceRegistration = "bind leasecast-registration (config/reader) to the account of this program " +
 		"in the namespace of its registration"
 	cannotFollow = "; its Leases cannot be followed: "
+	checkTheWay  = "check the address of the API server, its CA and the way to it"
 )
 
 func TestState_NamesWhatKeepsLeasesFromComing(t *testing.T) {
@@ -50,7 +51,7 @@ func TestState_NamesWhatKeepsLeasesFromComing(t *testing.T) {
 			{"without a Lease", func() { follows(); r.remove(ns, leaseName); pass(time.Second); refused() }, false,
 				gone + cannotFollow + adviceReader, adviceReader},
 			{"without an answer", func() { r.become(hangs); pass(staleAfter) }, false,
-				gone + cannotFollow + "the API server does not answer, check the way to it", "the API server does not answer"},
+				gone + cannotFollow + checkTheWay, checkTheWay},
 		} {
 			step.happens()
 			r.expectState(t, step.when, step.leads, step.why, step.trouble)
@@ -60,15 +61,18 @@ func TestState_NamesWhatKeepsLeasesFromComing(t *testing.T) {
 
 func TestState_NamesWhatKeepsItFromRegistering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		const unregistered = "its registration in namespace home is not confirmed: "
 		r := newTestMember(t, registering(t, ns))
 		r.write(ns, us, 7)
 		r.become(forbidden)
 		r.start()
 		r.expectState(t, "no rights at the start", false,
-			"its registration in namespace home has not been made yet: "+adviceRegistration, adviceRegistration)
+			unregistered+adviceRegistration, adviceRegistration)
+		r.log.expect(t, "no rights", 1, "Cannot register, or confirm the registration: "+adviceRegistration)
 		r.become(works)
 		pass(5 * time.Second)
 		r.expectState(t, "with rights", true, "", "")
+		r.log.expect(t, "with rights", 1, "Confirms the registration again")
 		if d := r.State(ns).Duration; d != lasts { // and not an hour, as the Lease does
 			t.Errorf("a term lasts %v after a renewal, want %v", d, lasts)
 		}
@@ -76,9 +80,11 @@ func TestState_NamesWhatKeepsItFromRegistering(t *testing.T) {
 		pass(lasts)
 		for range 10 { // it is lost, and made again in vain
 			r.expectState(t, "without them again", false,
-				"its registration in namespace home was not confirmed in time: "+adviceRegistration, adviceRegistration)
+				unregistered+adviceRegistration, adviceRegistration)
 			pass(time.Second)
 		}
+		r.log.expect(t, "it is lost", 1, `"level"=0 "msg"="Registers again, and does not lead until then"`,
+			"it was not confirmed in time")
 		r.become(works)
 		r.delay(1500 * time.Millisecond)
 		for !strings.Contains(r.State(ns).Why, "not been listed yet") {
@@ -95,9 +101,8 @@ func TestState_AdvisesByTheFailure(t *testing.T) {
 		advice string
 	}
 	each(t, map[string]row{
-		"no connection":  {broken, "the API server cannot be reached, check the address of the API server and the way to it"},
-		"no answer":      {hangs, "the API server does not answer, check the way to it"},
-		"another server": {missing, "what answers at this address has no Leases, check the address of the API server"},
+		"no connection":  {broken, checkTheWay},
+		"no answer":      {hangs, checkTheWay},
 		"no credentials": {strangers, "the API server does not accept the credentials of this program"},
 		"no rights":      {refuses, adviceReader},
 	}, func(t *testing.T, row row) {

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"context"
 	"errors"
 	"sync/atomic"
 	"time"
@@ -68,12 +69,12 @@ type term struct {
 	permit atomic.Pointer[lease.Permit]
 
 	// Guarded by terms.mu.
-	arrived    arrival                   // of the Lease that renewed it last
-	cause      error                     // why the term is over, nil while it is not
-	open       map[*openContext]struct{} // contexts to cancel at its end
-	promoted   int                       // listeners that were promoted and not yet demoted
-	writes     int                       // in flight
-	unanswered []*lease.Permit           // of writes without an answer, see finished
+	arrived    arrival                               // of the Lease that renewed it last
+	cause      error                                 // why the term is over, nil while it is not
+	open       map[*context.CancelCauseFunc]struct{} // of the contexts to cancel at its end
+	promoted   int                                   // listeners that were promoted and not yet demoted
+	writes     int                                   // in flight
+	unanswered []*lease.Permit                       // of writes without an answer, see finished
 }
 
 func (t *term) holds() bool {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
-	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/member/internal/hook"
 )
 
@@ -127,7 +126,7 @@ func (t *terms) lookup(name string) *nsState {
 //
 // If one namespace has several Leases, because the policy's leaseName was changed, the highest epoch decides.
 func (t *terms) Observe(l *coordinationv1.Lease) {
-	if l.Labels[v1alpha1.ManagedLabel] != "true" {
+	if !wire.Labelled(l) {
 		t.Delete(l.Namespace, l.Name)
 		return
 	}
@@ -241,7 +240,7 @@ func (t *terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string)
 	if leads && !n.waits(p, now) {
 		tm := &term{
 			epoch: p.Epoch, cluster: n.seen.Cluster, arrived: n.arrived, clock: t.clock, terms: t, ns: n,
-			open: map[*openContext]struct{}{},
+			open: map[*context.CancelCauseFunc]struct{}{},
 		}
 		tm.permit.Store(&p)
 		t.led[n] = tm
@@ -270,8 +269,8 @@ func (t *terms) end(n *nsState, tm *term, why string) {
 	n.term.Store(nil)
 	delete(t.led, n)
 	tm.cause = fmt.Errorf("%w: namespace %s, epoch %d: %s", ErrLost, n.name, tm.epoch, why)
-	for o := range tm.open {
-		o.cancel(tm.cause)
+	for cancel := range tm.open {
+		(*cancel)(tm.cause)
 	}
 	if t.releases.needed {
 		n.past[tm] = struct{}{}

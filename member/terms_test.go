@@ -146,6 +146,9 @@ func TestTerm_EndsForChecksAndContexts(t *testing.T) {
 		"the wall clock jumps ahead":          {stepped(duration), endsSoon, ranOut},
 		"the wall clock is stepped back":      {then(stepped(-time.Hour), passed(duration)), ends, ranOut},
 		"another namespace's term ends":       {then(elsewhere(us), elsewhere(them)), goesOn, ""},
+		"the deadline, just after another term has begun": {
+			then(passed(duration-10*time.Millisecond), elsewhere(us), passed(10*time.Millisecond)), ends, ranOut,
+		},
 		"another namespace's term is later": {
 			then(passed(duration/2), elsewhere(us), passed(duration/2-1)), goesOn, "",
 		},
@@ -292,6 +295,10 @@ func TestTerm_StaysTheSameThroughRenewals(t *testing.T) {
 		expect(duration - 5*time.Second)
 		c.write(ns, us, 7)
 		expect(duration)
+		asked := strings.Clone(ns)
+		if n := testing.AllocsPerRun(100, func() { _, _ = c.Term(asked) }); n > 0 {
+			t.Errorf("a check allocates %v times", n)
+		}
 		c.write(ns, us, 8)
 		if next, _ := c.Term(ns); next.Epoch() != 8 || first.Remaining() != 0 {
 			t.Errorf("in epoch %d, the term before for %v", next.Epoch(), first.Remaining())

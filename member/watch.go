@@ -18,6 +18,7 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	utilclock "k8s.io/utils/clock"
 
+	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
@@ -93,7 +94,7 @@ func (w *watcher) run(ctx context.Context) {
 		}
 		if err != nil && !errors.Is(err, errRelist) && ctx.Err() == nil {
 			w.failed(err)
-			pause(ctx, w.delay())
+			pause(ctx, w.delay(), nil)
 		}
 	}
 }
@@ -210,10 +211,8 @@ func (w *watcher) handle(e watch.Event) error {
 
 // suit has connections pinged often enough for the duration in a Lease. It reports whether they were replaced.
 func (w *watcher) suit(l *coordinationv1.Lease) (replaced bool, err error) {
-	if l.Spec.LeaseDurationSeconds == nil {
-		return false, nil
-	}
-	return w.member.connections.suit(time.Duration(*l.Spec.LeaseDurationSeconds) * time.Second)
+	c, _ := wire.Read(l)
+	return w.member.connections.suit(c.Duration)
 }
 
 // timeout bounds the wait for an answer. Before an overdue renewal's term ends, two requests fit. A slow server gets

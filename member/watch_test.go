@@ -28,9 +28,9 @@ func (r *testMember) renew(namespaces int) {
 	}
 }
 
-func TestWatch_ThatDiedSilentlyCostsNoTerm(t *testing.T) {
+func TestWatch_ThatEndsOrDiedSilentlyCostsNoTerm(t *testing.T) {
 	each(t, map[string]func(t *testing.T, r *testMember){
-		"again and again": func(t *testing.T, r *testMember) {
+		"it died, again and again": func(t *testing.T, r *testMember) {
 			for range 4 {
 				r.strand()
 				for range 6 {
@@ -42,7 +42,19 @@ func TestWatch_ThatDiedSilentlyCostsNoTerm(t *testing.T) {
 				}
 			}
 		},
-		"and the next list hangs": func(_ *testing.T, r *testMember) {
+		"it ends with an error": func(t *testing.T, r *testMember) {
+			term, _ := r.Term(name(0))
+			for range 20 {
+				r.fail()
+				pass(duration / 3)
+				r.renew(3)
+				synctest.Wait()
+				if got := term.Remaining(); got != duration {
+					t.Fatalf("%v remain after the renewal, want %v", got, duration)
+				}
+			}
+		},
+		"it died, and the next list hangs": func(_ *testing.T, r *testMember) {
 			r.strand()
 			r.delay(time.Hour)
 			for before := r.lists(); r.lists() == before; {
@@ -62,7 +74,7 @@ func TestWatch_ThatDiedSilentlyCostsNoTerm(t *testing.T) {
 		}
 	})
 	each(t, map[string]func(r *testMember){
-		"but lists take longer than is left": func(r *testMember) {
+		"lists take longer than is left": func(r *testMember) {
 			r.strand()
 			r.delay(4 * time.Second)
 			for range 6 {
@@ -70,7 +82,7 @@ func TestWatch_ThatDiedSilentlyCostsNoTerm(t *testing.T) {
 				r.renew(1)
 			}
 		},
-		"but the machine sleeps past it": func(r *testMember) {
+		"the machine sleeps past it": func(r *testMember) {
 			r.strand()
 			r.clock.Suspend(time.Minute)
 			r.renew(1)
@@ -154,22 +166,6 @@ func TestList_ComesAtTheLatestAfterHalfOfStaleAfter(t *testing.T) {
 	})
 }
 
-func TestWatch_OfALeaseWithoutADurationGoesOn(t *testing.T) {
-	each(t, map[string]bool{"listed": true, "watched": false}, func(t *testing.T, listed bool) {
-		r := newTestMember(t, member.Options{})
-		if listed {
-			r.write("other", us, 7, blank)
-		}
-		r.start()
-		synctest.Wait()
-		r.write("other", us, 7, blank)
-		r.write(ns, us, 7)
-		if !r.leads(ns) || r.leads("other") {
-			t.Errorf("leads = %v, and by a Lease without a duration = %v", r.leads(ns), r.leads("other"))
-		}
-	})
-}
-
 func TestWatch_GetsAnotherConnectionForShorterTerms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := leading(t, 1)
@@ -198,30 +194,6 @@ func TestWatch_FollowsAServerThatWasRestored(t *testing.T) {
 		r.write(name(3), us, 7)
 		if !r.leads(name(3)) {
 			t.Error("takes what happens after the restore for old")
-		}
-	})
-}
-
-func TestWatch_IsRenewedWithoutAGap(t *testing.T) {
-	started(t, member.Options{}, func(t *testing.T, r *testMember) {
-		r.write(ns, us, 7)
-		synctest.Wait()
-		ctx, done := contextOf(t, r, ns)
-		defer done()
-		term, _ := member.TermFrom(ctx)
-		for i := range 60 { // five minutes, in which each watch lasts at most 20 s
-			if i%20 == 10 {
-				r.fail()
-			}
-			pass(5 * time.Second)
-			r.write(ns, us, 7)
-			synctest.Wait()
-			if got := term.Remaining(); got != duration {
-				t.Fatalf("%v remain after the renewal, want %v", got, duration)
-			}
-		}
-		if ctx.Err() != nil {
-			t.Errorf("the term ended: %v", context.Cause(ctx))
 		}
 	})
 }

@@ -29,21 +29,15 @@ func TestTermEndsAtItsDeadline(t *testing.T) {
 
 func TestSameTermIsHolderAndEpoch(t *testing.T) {
 	base := lease.Term{Holder: here, Epoch: 7, AcquireTime: noon, RenewTime: noon, Duration: term}
-	for name, row := range map[string]struct {
-		change func(*lease.Term)
-		want   bool
-	}{
-		"equal":          {func(*lease.Term) {}, true},
-		"renewed":        {func(o *lease.Term) { o.RenewTime = noon.Add(s) }, true},
-		"another D":      {func(o *lease.Term) { o.Duration = time.Hour }, true},
-		"another holder": {func(o *lease.Term) { o.Holder = there }, false},
-		"no holder":      {func(o *lease.Term) { o.Holder = "" }, false},
-		"another epoch":  {func(o *lease.Term) { o.Epoch = 8 }, false},
+	for other, want := range map[lease.Term]bool{
+		base: true,
+		{Holder: here, Epoch: 7, AcquireTime: noon, RenewTime: noon.Add(s), Duration: time.Hour}: true, // renewed
+		{Holder: there, Epoch: 7, AcquireTime: noon, RenewTime: noon, Duration: term}:            false,
+		{Epoch: 7, AcquireTime: noon, RenewTime: noon, Duration: term}:                           false,
+		{Holder: here, Epoch: 8, AcquireTime: noon, RenewTime: noon, Duration: term}:             false,
 	} {
-		other := base
-		row.change(&other)
-		if base.SameTerm(other) != row.want || other.SameTerm(base) != row.want {
-			t.Errorf("%s: SameTerm = %v, want %v", name, !row.want, row.want)
+		if base.SameTerm(other) != want || other.SameTerm(base) != want {
+			t.Errorf("%+v is of the same term = %v, want %v", other, !want, want)
 		}
 	}
 }

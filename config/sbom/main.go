@@ -116,26 +116,16 @@ func licensesIn(dir string) (ids []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		found := licensesOf(text)
-		if len(found) == 0 {
+		coverage := licensecheck.Scan(text)
+		if coverage.Percent < enough {
 			return nil, fmt.Errorf("%s is no license that is known", e.Name())
 		}
-		ids = append(ids, found...)
+		for _, m := range coverage.Match {
+			ids = append(ids, m.ID)
+		}
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids), nil
-}
-
-// licensesOf returns the licenses that a text consists of. It is empty if it says much besides.
-func licensesOf(text []byte) (ids []string) {
-	coverage := licensecheck.Scan(text)
-	if coverage.Percent < enough {
-		return nil
-	}
-	for _, m := range coverage.Match {
-		ids = append(ids, m.ID)
-	}
-	return ids
 }
 
 // allowed returns an error unless all of the licenses are compatible with ours. There is one at least.

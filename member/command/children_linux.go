@@ -1,6 +1,7 @@
 package command
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"strconv"
@@ -23,8 +24,7 @@ func readStat(pid int) (stat, error) {
 	if err != nil {
 		return stat{}, err
 	}
-	_, rest, _ := cutLast(string(text), ") ") // the name before it may contain anything
-	fields := strings.Fields(rest)
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:])) // the name before it may contain anything
 	if len(fields) < 20 {
 		return stat{}, fmt.Errorf("/proc/%d/stat is %q", pid, text)
 	}
@@ -34,15 +34,6 @@ func readStat(pid int) (stat, error) {
 	}
 	s.started, err = strconv.ParseUint(fields[19], 10, 64)
 	return s, err
-}
-
-// cutLast is strings.Cut at the last separator.
-func cutLast(text, separator string) (before, after string, found bool) {
-	i := strings.LastIndex(text, separator)
-	if i < 0 {
-		return text, "", false
-	}
-	return text[:i], text[i+len(separator):], true
 }
 
 // childrenOf lists the children of a process, adopted ones included, that were started at since or later.

@@ -25,11 +25,6 @@ const (
 	sentWithin = time.Second
 )
 
-var (
-	errNotFound   = errors.New("the program is not there")
-	errCannotExec = errors.New("the program cannot be started")
-)
-
 // newGroups returns a function that starts groups. It makes this process the subreaper, which waits for all its
 // children and for their orphans.
 func newGroups(command []string) (start func(until instant, epoch int64) (group, error), err error) {

@@ -4,11 +4,6 @@ package command
 
 import "errors"
 
-var (
-	errNotFound   = errors.New("the program is not there")
-	errCannotExec = errors.New("the program cannot be started")
-)
-
 func newGroups([]string) (func(instant, int64) (group, error), error) {
 	return nil, errors.New("a program can be gated on Linux only")
 }

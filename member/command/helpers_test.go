@@ -78,7 +78,7 @@ func newTestGate(t *testing.T, paused *pausing, stopAhead time.Duration) *testGa
 		o.Clock = g.clock
 	}
 	g.Terms = fed.New(g.clock, time.Second)
-	g.runner = newRunner(g.Terms, o, func(until instant, _ int64) (group, error) {
+	g.runner = &runner{Options: o, leader: g.Terms, start: func(until instant, _ int64) (group, error) {
 		if g.starts != nil {
 			if err := g.starts(); err != nil {
 				return nil, err
@@ -89,7 +89,7 @@ func newTestGate(t *testing.T, paused *pausing, stopAhead time.Duration) *testGa
 		f := &fakeGroup{clock: g.clock, until: until, gone: make(chan struct{}), left: make(chan struct{})}
 		g.started = append(g.started, f)
 		return f, nil
-	})
+	}}
 	go func() {
 		defer close(g.ended)
 		g.exit, g.err = g.run(t.Context())

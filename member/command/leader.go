@@ -64,10 +64,9 @@ func Check(ctx context.Context, m *member.Member, namespace string) (code int, t
 	if err := m.WaitForSync(ctx); err != nil {
 		return CannotTell, err.Error()
 	}
-	switch a := ask(m, namespace); {
-	case a.Leads:
-		return Leads, fmt.Sprintf("%s leads %s in epoch %d for %d ms", a.Leader, namespace, a.Epoch, a.RemainingMilliseconds)
-	default:
+	a := ask(m, namespace)
+	if !a.Leads {
 		return LeadsNot, fmt.Sprintf("this cluster does not lead %s: %s", namespace, a.Why)
 	}
+	return Leads, fmt.Sprintf("%s leads %s in epoch %d for %d ms", a.Leader, namespace, a.Epoch, a.RemainingMilliseconds)
 }

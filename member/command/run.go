@@ -77,6 +77,8 @@ type exit int
 func (e exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 var (
+	errNotFound   = errors.New("the program is not there")
+	errCannotExec = errors.New("the program cannot be started")
 	// errAsked reports that a signal has asked the gate to end.
 	errAsked = errors.New("asked to end")
 	// errUnguarded reports that nothing would kill the program if the gate were paused.
@@ -91,7 +93,7 @@ func Run(ctx context.Context, l Leader, o Options) (code int, err error) {
 	if err != nil {
 		return startCode(err), err
 	}
-	return newRunner(l, o, groups).run(ctx)
+	return (&runner{Options: o, leader: l, start: groups}).run(ctx)
 }
 
 // startCode is the exit code for a program that cannot be started.
@@ -115,10 +117,6 @@ type runner struct {
 	asked   bool  // a signal has asked the gate to end
 	code    int   // of the last run
 	cancel  context.CancelCauseFunc
-}
-
-func newRunner(l Leader, o Options, start func(until instant, epoch int64) (group, error)) *runner {
-	return &runner{Options: o, leader: l, start: start}
 }
 
 func (r *runner) run(ctx context.Context) (code int, err error) {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -215,7 +216,7 @@ func (b *TypedBuilder[request]) complete(w *watch[request]) error {
 	}
 	w.kind = kind.Kind
 	w.predicates = append(b.filters[:len(b.filters):len(b.filters)], w.predicates...)
-	if w.list, err = newList(w.object, b.manager.GetScheme()); err != nil {
+	if w.list, err = newList(w.object, kind, b.manager.GetScheme()); err != nil {
 		return err
 	}
 	if _, plain := any(w.handler).(*handler.EnqueueRequestForObject); !plain && !w.owned || !b.own {
@@ -233,12 +234,8 @@ func (b *TypedBuilder[request]) complete(w *watch[request]) error {
 	return nil
 }
 
-// newList returns an empty list of the kind of an object, of the same representation.
-func newList(object client.Object, scheme *runtime.Scheme) (client.ObjectList, error) {
-	kind, err := apiutil.GVKForObject(object, scheme)
-	if err != nil {
-		return nil, err
-	}
+// newList returns an empty list of objects of a kind, in the same representation.
+func newList(object client.Object, kind schema.GroupVersionKind, scheme *runtime.Scheme) (client.ObjectList, error) {
 	kind.Kind += "List"
 	switch object.(type) {
 	case *metav1.PartialObjectMetadata:
@@ -254,9 +251,5 @@ func newList(object client.Object, scheme *runtime.Scheme) (client.ObjectList, e
 	if err != nil {
 		return nil, err
 	}
-	of, ok := list.(client.ObjectList)
-	if !ok {
-		return nil, fmt.Errorf("%T is no list", list)
-	}
-	return of, nil
+	return list.(client.ObjectList), nil
 }

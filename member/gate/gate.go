@@ -48,9 +48,6 @@ func (g *gate[request]) Reconcile(ctx context.Context, req request) (reconcile.R
 			return reconcile.Result{}, nil
 		}
 		return reconcile.Result{}, reconcile.TerminalError(err)
-	case errors.Is(err, member.ErrMisused):
-		g.dropped.refused.Inc()
-		return reconcile.Result{}, reconcile.TerminalError(err)
 	case err != nil:
 		return reconcile.Result{}, err
 	}

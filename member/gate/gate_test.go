@@ -178,7 +178,6 @@ func TestGate_RejectsWhatWillNeverBeLed(t *testing.T) {
 		text      string
 	}{
 		{of(membertest.New()), "", member.ErrMisused, "has no namespace"},
-		{of(&member.Member{}), ns, member.ErrMisused, "was not made by New"},
 		{watching, ns, member.ErrNotWatched, "namespace shop: the Options.Namespaces of this Member are ledger"},
 		{watching, ns, nil, ""},
 		{watching, "mail", member.ErrNotWatched, "namespace mail: the Options.Namespaces of this Member are ledger"},

@@ -1,8 +1,6 @@
 package gate
 
 import (
-	"sync"
-
 	"github.com/prometheus/client_golang/prometheus"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -18,12 +16,12 @@ var (
 		Help: "Requests that were not acted on to the end, by reason: this cluster does not lead (skipped), nobody would " +
 			"ever act on them (refused), or the term ended before the reconciler (cut).",
 	}, []string{"controller", "reason"})
-	register sync.Once
 )
 
-// observe registers the metrics, and adds a Leader to them.
+func init() { ctrlmetrics.Registry.MustRegister(members, drops) }
+
+// observe adds a Leader to the metrics.
 func observe(m member.Leader) {
-	register.Do(func() { ctrlmetrics.Registry.MustRegister(members, drops) })
 	if s, ok := m.(metrics.Source); ok {
 		members.Add(s)
 	}

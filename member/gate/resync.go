@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"fmt"
 	"math/bits"
 	"strings"
 	"sync/atomic"
@@ -120,11 +119,7 @@ func (w *watch[request]) enqueue(
 		return 0, err
 	}
 	err = meta.EachListItem(list, func(o runtime.Object) error {
-		object, ok := o.(client.Object)
-		if !ok {
-			return fmt.Errorf("list of %T contains a %T, which has no name", list, o)
-		}
-		created := event.CreateEvent{Object: object, IsInInitialList: true}
+		created := event.CreateEvent{Object: o.(client.Object), IsInInitialList: true}
 		if !w.passes(created) {
 			return nil
 		}

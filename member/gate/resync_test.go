@@ -245,36 +245,6 @@ func work(
 	}
 }
 
-// A namespace is deleted and created again while its reconciler works. The work ends, and all is reconciled again in
-// the next term, even in the same epoch.
-func TestResync_OfANamespaceThatIsCreatedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, q := membertest.New(), newQueue[reconcile.Request]()
-		stop := startResync(t.Context(), t, forMaps(f), clientWith(object(ns, "a")), q)
-		var causes []string
-		ctx, cancel := context.WithCancel(t.Context())
-		go work(ctx, t, q, newGate(f, func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-			<-ctx.Done()
-			causes = append(causes, context.Cause(ctx).Error())
-			return reconcile.Result{}, nil
-		}))
-		f.Promote(ns)
-		for range 2 {
-			synctest.Wait() // it works
-			f.DeleteLease(ns)
-			synctest.Wait()
-			f.Renew(ns)
-		}
-		synctest.Wait()
-		cancel()
-		stop()
-		gone := "the term is over: namespace shop, epoch 1: its Lease is gone"
-		if want := []string{gone, gone, "context canceled"}; !slices.Equal(causes, want) {
-			t.Errorf("work ended because of %q, want %q", causes, want)
-		}
-	})
-}
-
 // memory is an informer cache.
 type memory struct {
 	client.Reader
@@ -367,8 +337,7 @@ func TestResync_OfManyNamespacesTakesTurns(t *testing.T) {
 		f, objects := membertest.New(), []client.Object{}
 		for _, in := range namespaces {
 			for i := range objectsEach {
-				name := "object-" + strings.Repeat("x", i%7) + string(rune('a'+i%26)) + time.Duration(i).String()
-				objects = append(objects, object(in, name))
+				objects = append(objects, object(in, fmt.Sprint("object-", i)))
 			}
 		}
 		q := priorityqueue.New[reconcile.Request]("turns")

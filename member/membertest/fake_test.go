@@ -14,6 +14,7 @@ import (
 const ns = "shop"
 
 func TestFakeLeadsWhereItIsTold(t *testing.T) {
+	const nearly = membertest.Duration - time.Second
 	cases := map[string]struct {
 		happens func(f *membertest.Fake)
 		leads   bool
@@ -24,23 +25,19 @@ func TestFakeLeadsWhereItIsTold(t *testing.T) {
 		"nowhere else":                     {func(f *membertest.Fake) { f.Promote("other") }, false, 0},
 		"in a new term when promoted anew": {func(f *membertest.Fake) { f.Promote(ns); f.Promote(ns) }, true, 2},
 		"not after a demotion":             {func(f *membertest.Fake) { f.Promote(ns); f.Demote(ns) }, false, 0},
-		"above the epoch of the demotion": {
-			happens: func(f *membertest.Fake) { f.Promote(ns); f.Demote(ns); f.Promote(ns) },
-			leads:   true,
-			epoch:   3,
-		},
-		"not without a Lease": {func(f *membertest.Fake) { f.Promote(ns); f.DeleteLease(ns) }, false, 0},
-		"until the term runs out": {
-			happens: func(f *membertest.Fake) { f.Promote(ns); f.Advance(membertest.Duration - time.Second) },
-			leads:   true,
-			epoch:   1,
-		},
-		"and not after": {func(f *membertest.Fake) { f.Promote(ns); f.Expire() }, false, 0},
+		"above the epoch of the demotion": {func(f *membertest.Fake) {
+			f.Promote(ns)
+			f.Demote(ns)
+			f.Promote(ns)
+		}, true, 3},
+		"not without a Lease":     {func(f *membertest.Fake) { f.Promote(ns); f.DeleteLease(ns) }, false, 0},
+		"until the term runs out": {func(f *membertest.Fake) { f.Promote(ns); f.Advance(nearly) }, true, 1},
+		"and not after":           {func(f *membertest.Fake) { f.Promote(ns); f.Expire() }, false, 0},
 		"for longer when it is renewed": {func(f *membertest.Fake) {
 			f.Promote(ns)
-			f.Advance(membertest.Duration - time.Second)
+			f.Advance(nearly)
 			f.Renew(ns)
-			f.Advance(membertest.Duration - time.Second)
+			f.Advance(nearly)
 		}, true, 1},
 		"again when it is renewed too late": {func(f *membertest.Fake) { f.Promote(ns); f.Expire(); f.Renew(ns) }, true, 1},
 		"as long as nobody moves the clock": {func(f *membertest.Fake) { f.Promote(ns); <-time.After(time.Hour) }, true, 1},

@@ -7,8 +7,6 @@
 package metrics
 
 import (
-	"reflect"
-	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -44,13 +42,10 @@ var _ prometheus.Collector = (*Collector)(nil)
 // New returns a Collector without any source.
 func New() *Collector { return &Collector{} }
 
-// Add adds a Member to collect from. Adding it again changes nothing.
+// Add adds a Member to collect from. Several that show one namespace make one series.
 func (c *Collector) Add(s Source) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if reflect.TypeOf(s).Comparable() && slices.Contains(c.sources, s) {
-		return
-	}
 	c.sources = append(c.sources, s)
 }
 

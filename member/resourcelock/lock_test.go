@@ -74,119 +74,94 @@ func (i inner) Describe() string   { return "shop/lock of " + i.identity }
 
 var mine = clientlock.LeaderElectionRecord{HolderIdentity: "pod-1"}
 
-func TestTheLockIsTakenOnlyWhereTheClusterLeads(t *testing.T) {
-	broken := errors.New("broken")
-	cases := map[string]struct {
-		happens func(f *membertest.Fake, s *server, lock *resourcelock.Lock, done func())
-		write   clientlock.LeaderElectionRecord
-		want    error
-		writes  int // that reach the server, by the last of all tries
-	}{
-		"in a leader": {
-			happens: func(f *membertest.Fake, _ *server, _ *resourcelock.Lock, _ func()) { f.Promote(ns) },
-			write:   mine,
-			writes:  1,
-		},
-		"not in a follower": {
-			happens: func(f *membertest.Fake, _ *server, _ *resourcelock.Lock, _ func()) { f.Demote(ns) },
-			write:   mine,
-			want:    member.ErrNotLeader,
-		},
-		"not without a Lease": {func(*membertest.Fake, *server, *resourcelock.Lock, func()) {}, mine, member.ErrNotLeader, 0},
-		"not after the term has run out": {func(f *membertest.Fake, _ *server, _ *resourcelock.Lock, _ func()) {
-			f.Promote(ns)
-			f.Expire()
-		}, mine, member.ErrNotLeader, 0},
-		"not if the term ends before the answer": {func(f *membertest.Fake, s *server, _ *resourcelock.Lock, _ func()) {
-			f.Promote(ns)
-			s.during = func() { f.Demote(ns) }
-		}, mine, member.ErrLost, 1},
-		"and is refused where the server refuses it": {func(f *membertest.Fake, s *server, _ *resourcelock.Lock, _ func()) {
-			f.Promote(ns)
-			s.fails = broken
-		}, mine, broken, 1},
-		"and not again in a later term": {func(f *membertest.Fake, s *server, lock *resourcelock.Lock, _ func()) {
-			f.Promote(ns)
-			_ = lock.Create(context.Background(), mine)
-			f.Demote(ns)
-			f.Promote(ns)
-			synctest.Wait()
-			s.writes = 0
-		}, mine, member.ErrLost, 0},
-		"and not after done": {func(f *membertest.Fake, _ *server, _ *resourcelock.Lock, done func()) {
-			f.Promote(ns)
-			done()
-		}, mine, context.Canceled, 0},
-		"and not if the work ends before the answer": {
-			happens: func(f *membertest.Fake, s *server, _ *resourcelock.Lock, done func()) {
-				f.Promote(ns)
-				s.during = done
-			},
-			write:  mine,
-			want:   context.Canceled,
-			writes: 1,
-		},
-		"but it is released in a follower": {
-			happens: func(f *membertest.Fake, _ *server, _ *resourcelock.Lock, _ func()) { f.Demote(ns) },
-			write:   clientlock.LeaderElectionRecord{},
-			writes:  1,
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f, s := membertest.New(), &server{}
-				lock, _, done := resourcelock.New(t.Context(), f, ns, inner{s, "pod-1"})
-				defer done()
-				tc.happens(f, s, lock, done)
-				if err := lock.Update(t.Context(), tc.write); !errors.Is(err, tc.want) {
-					t.Errorf("Update: %v, want %v", err, tc.want)
-				}
-				if s.writes != tc.writes {
-					t.Errorf("%d writes, want %d", s.writes, tc.writes)
-				}
-			})
-		})
+// candidate has a lock in a cluster of its own.
+type candidate struct {
+	*membertest.Fake
+	*server
+	lock *resourcelock.Lock
+	ctx  context.Context
+	done func()
+}
+
+func newCandidate(t *testing.T) *candidate {
+	c := &candidate{Fake: membertest.New(), server: &server{}}
+	c.lock, c.ctx, c.done = resourcelock.New(t.Context(), c, ns, inner{c.server, "pod-1"})
+	t.Cleanup(c.done)
+	return c
+}
+
+// each runs f for every row with a candidate, in a bubble of its own.
+func each[T any](t *testing.T, rows map[string]T, f func(t *testing.T, c *candidate, row T)) {
+	t.Helper()
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { f(t, newCandidate(t), row) }) })
 	}
 }
 
+func TestTheLockIsTakenOnlyWhereTheClusterLeads(t *testing.T) {
+	broken, released := errors.New("broken"), clientlock.LeaderElectionRecord{}
+	type row struct {
+		happens func(c *candidate)
+		write   clientlock.LeaderElectionRecord
+		want    error
+		writes  int // that reach the server, by the last of all tries
+	}
+	each(t, map[string]row{
+		"a leader":               {func(c *candidate) { c.Promote(ns) }, mine, nil, 1},
+		"a follower":             {func(c *candidate) { c.Demote(ns) }, mine, member.ErrNotLeader, 0},
+		"a follower releases it": {func(c *candidate) { c.Demote(ns) }, released, nil, 1},
+		"no Lease":               {func(*candidate) {}, mine, member.ErrNotLeader, 0},
+		"the term has run out":   {func(c *candidate) { c.Promote(ns); c.Expire() }, mine, member.ErrNotLeader, 0},
+		"done was called":        {func(c *candidate) { c.Promote(ns); c.done() }, mine, context.Canceled, 0},
+		"the server refuses it":  {func(c *candidate) { c.Promote(ns); c.fails = broken }, mine, broken, 1},
+		"done before the answer": {func(c *candidate) { c.Promote(ns); c.during = c.done }, mine, context.Canceled, 1},
+		"the term ends before the answer": {func(c *candidate) {
+			c.Promote(ns)
+			c.during = func() { c.Demote(ns) }
+		}, mine, member.ErrLost, 1},
+		"a later term": {func(c *candidate) {
+			c.Promote(ns)
+			_ = c.lock.Create(context.Background(), mine)
+			c.Demote(ns)
+			c.Promote(ns)
+			synctest.Wait()
+			c.writes = 0
+		}, mine, member.ErrLost, 0},
+	}, func(t *testing.T, c *candidate, row row) {
+		row.happens(c)
+		if err := c.lock.Update(t.Context(), row.write); !errors.Is(err, row.want) || c.writes != row.writes {
+			t.Errorf("Update: %v after %d writes, want %v after %d", err, c.writes, row.want, row.writes)
+		}
+	})
+}
+
 func TestTheContextEndsWithTheTermInWhichTheLockWasTaken(t *testing.T) {
-	cases := map[string]struct {
+	type row struct {
 		takes, fails bool
-		ends         func(f *membertest.Fake)
-		want         bool
-	}{
-		"when the term is lost":  {true, false, func(f *membertest.Fake) { f.Demote(ns) }, true},
-		"when it runs out":       {true, false, func(f *membertest.Fake) { f.Expire() }, true},
-		"when the Lease is gone": {true, false, func(f *membertest.Fake) { f.DeleteLease(ns) }, true},
-		"not while it is renewed": {
-			takes: true,
-			ends:  func(f *membertest.Fake) { f.Advance(time.Second); f.Renew(ns) },
-		},
-		"not for one who is no candidate yet": {false, false, func(f *membertest.Fake) { f.Demote(ns) }, false},
-		"not for one who was not elected":     {true, true, func(f *membertest.Fake) { f.Demote(ns) }, false},
+		happens      func(c *candidate)
+		ends         bool
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f, s := membertest.New(), &server{}
-				lock, ctx, done := resourcelock.New(t.Context(), f, ns, inner{s, "pod-1"})
-				defer done()
-				f.Promote(ns)
-				if tc.fails {
-					s.fails = errors.New("another is faster")
-				}
-				if tc.takes {
-					_ = lock.Create(t.Context(), mine)
-				}
-				tc.ends(f)
-				synctest.Wait()
-				if got := ctx.Err() != nil; got != tc.want {
-					t.Errorf("the context has ended = %v (%v), want %v", got, context.Cause(ctx), tc.want)
-				}
-			})
-		})
-	}
+	each(t, map[string]row{
+		"the term is lost":       {true, false, func(c *candidate) { c.Demote(ns) }, true},
+		"it runs out":            {true, false, func(c *candidate) { c.Expire() }, true},
+		"the Lease is gone":      {true, false, func(c *candidate) { c.DeleteLease(ns) }, true},
+		"it is renewed":          {true, false, func(c *candidate) { c.Advance(time.Second); c.Renew(ns) }, false},
+		"it is no candidate yet": {false, false, func(c *candidate) { c.Demote(ns) }, false},
+		"another was elected":    {true, true, func(c *candidate) { c.Demote(ns) }, false},
+	}, func(t *testing.T, c *candidate, row row) {
+		c.Promote(ns)
+		if row.fails {
+			c.fails = errors.New("another is faster")
+		}
+		if row.takes {
+			_ = c.lock.Create(t.Context(), mine)
+		}
+		row.happens(c)
+		synctest.Wait()
+		if got := c.ctx.Err() != nil; got != row.ends {
+			t.Errorf("the context has ended = %v (%v), want %v", got, context.Cause(c.ctx), row.ends)
+		}
+	})
 }
 
 // The end of a term reaches the context of the work a moment later, in another goroutine. A renewal in that moment must
@@ -194,34 +169,28 @@ func TestTheContextEndsWithTheTermInWhichTheLockWasTaken(t *testing.T) {
 func TestTheLockIsNotRenewedInTheNextTerm(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // the other goroutine comes late
 	for range 100 {
-		f, s := membertest.New(), &server{}
-		lock, _, done := resourcelock.New(t.Context(), f, ns, inner{s, "pod-1"})
-		f.Promote(ns)
-		if err := lock.Create(t.Context(), mine); err != nil {
+		c := newCandidate(t)
+		c.Promote(ns)
+		if err := c.lock.Create(t.Context(), mine); err != nil {
 			t.Fatal(err)
 		}
-		f.Demote(ns)
-		f.Promote(ns)
-		if err := lock.Update(t.Context(), mine); !errors.Is(err, member.ErrLost) {
-			t.Fatalf("Update: %v, want %v", err, member.ErrLost)
+		c.Demote(ns)
+		c.Promote(ns)
+		if err := c.lock.Update(t.Context(), mine); !errors.Is(err, member.ErrLost) || c.writes != 1 {
+			t.Fatalf("Update: %v after %d writes, want %v after that of the first term", err, c.writes, member.ErrLost)
 		}
-		if s.writes != 1 {
-			t.Fatalf("%d writes, want that of the first term alone", s.writes)
-		}
-		done()
+		c.done()
 	}
 }
 
 // The elector of client-go, with a lock in a cluster that does not lead at first.
 func TestAnElectionWaitsForTheCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, s := membertest.New(), &server{}
-		f.Demote(ns)
-		lock, ctx, done := resourcelock.New(t.Context(), f, ns, inner{s, "pod-1"})
-		defer done()
+		c := newCandidate(t)
+		c.Demote(ns)
 		led, stopped := make(chan struct{}), make(chan struct{})
-		go leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
-			Lock:            lock,
+		go leaderelection.RunOrDie(c.ctx, leaderelection.LeaderElectionConfig{
+			Lock:            c.lock,
 			LeaseDuration:   15 * time.Second,
 			RenewDeadline:   10 * time.Second,
 			RetryPeriod:     2 * time.Second,
@@ -232,19 +201,19 @@ func TestAnElectionWaitsForTheCluster(t *testing.T) {
 			},
 		})
 		<-time.After(time.Minute)
-		if s.writes > 0 {
-			t.Errorf("%d writes in a follower, want none", s.writes)
+		if c.writes > 0 {
+			t.Errorf("%d writes in a follower, want none", c.writes)
 		}
-		f.Promote(ns)
+		c.Promote(ns)
 		<-led
-		f.Demote(ns)
+		c.Demote(ns)
 		began := time.Now()
 		<-stopped
 		if took := time.Since(began); took > 0 {
 			t.Errorf("the election was given up after %v, want at once", took)
 		}
-		if s.record.HolderIdentity != "" {
-			t.Errorf("%s still holds the lock, want it to be released", s.record.HolderIdentity)
+		if c.record.HolderIdentity != "" {
+			t.Errorf("%s still holds the lock, want it to be released", c.record.HolderIdentity)
 		}
 	})
 }

@@ -48,13 +48,6 @@ func TestBootIsReadAgainWhenTheClocksMoveApart(t *testing.T) {
 	}
 }
 
-func BenchmarkNow(b *testing.B) {
-	var s System
-	for b.Loop() {
-		s.Now()
-	}
-}
-
 // A process that is paused between the two readings must believe that less time remains, never more.
 func TestAPauseBetweenTheReadingsDelaysTheWallClockOnly(t *testing.T) {
 	base, passed := time.Now(), time.Duration(0)
