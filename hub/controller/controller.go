@@ -112,8 +112,7 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 			return err
 		}
 	}
-	unsubscribe := c.Fleet.Subscribe(c.sources.memberChanged)
-	_ = unsubscribe // subscribed as long as the process lives
+	c.Fleet.Subscribe(c.sources.memberChanged)
 	return nil
 }
 

@@ -163,7 +163,7 @@ func TestPolicyShowsItsFences(t *testing.T) {
 		o := fencing(test.fencing)
 		o.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFenced, Status: metav1.ConditionUnknown}}
 		members := []decide.Member{{Member: fleet.Member{Key: eastKey}}}
-		c.statuses.noteFences(t.Context(), nil, decide.ParsePolicy(o), o, members, nil)
+		c.statuses.noteFences(t.Context(), decide.ParsePolicy(o), o, members, nil)
 		if got := told(o.Status.Conditions, v1alpha1.ConditionFenced); !strings.HasPrefix(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}

@@ -244,7 +244,7 @@ func TestSealIsReadAgainOnceAnEarlierTenureHasEnded(t *testing.T) {
 				})
 			}
 			raise("50")
-			if _, err := c.Seals.Load(t.Context(), "fleet"); err != nil {
+			if _, err := c.Seals.Find(t.Context(), "fleet"); err != nil {
 				t.Fatal(err)
 			}
 			changeStored(t, api, policyOf("fleet", "shops", ""), func(p *v1alpha1.LeadershipPolicy) {
@@ -265,7 +265,7 @@ func TestFirstDecisionFailsIfTheSealCannotBeReadAgain(t *testing.T) {
 	c, _, api := newTestHub(t)
 	var refusal error
 	c.Seals = seal.NewStore(faultyAPI{api, func(context.Context, string) error { return refusal }}, api)
-	_, err := c.Seals.Load(t.Context(), "fleet")
+	_, err := c.Seals.Find(t.Context(), "fleet")
 	refusal = errRefused
 	if _, again := c.seals.of(t.Context(), "fleet", time.Second); err != nil || !errors.Is(again, errRefused) {
 		t.Errorf("%v, then %v", err, again)

@@ -166,7 +166,7 @@ func TestPolicyThatOwnsNoNamespaceFencesNothing(t *testing.T) {
 				t.Fatalf("there are %d fences, %v", len(fences), err)
 			}
 			for _, f := range fences {
-				if f.IsOfLock() || f.Selects("shop", nil) {
+				if _, isLock := f.Lock(); isLock || f.Selects("shop", nil) {
 					t.Errorf("%s is about the namespace of another policy", f.Name())
 				}
 			}

@@ -141,18 +141,17 @@ func (st *policyStatuses) fillPolicyStatus(
 		result.RequeueAfter = notYet
 		return result
 	}
-	st.noteFences(ctx, policies, p, object, members, st.policies.lostNames(ctx, p, policies))
+	st.noteFences(ctx, p, object, members, st.policies.lostNames(ctx, p, policies))
 	targets, applies := explain.TargetsFound(st.findLocks(object, members), st.findAccounts(object, members))
 	setCondition(object, targets, applies)
 	set(explain.PolicyReady(s.Conditions))
 	return result
 }
 
-// noteFences sets the policy's condition that names the members in which a fence is missing. policies are all
-// policies of the fleet, oldest first. lost are the namespaces that the policy names and does not own.
+// noteFences sets the policy's condition that names the members in which a fence is missing. lost are the namespaces
+// that the policy names and does not own.
 func (st *policyStatuses) noteFences(
-	ctx context.Context, policies []*decide.Policy, p *decide.Policy, object *v1alpha1.LeadershipPolicy,
-	members []decide.Member, lost []string,
+	ctx context.Context, p *decide.Policy, object *v1alpha1.LeadershipPolicy, members []decide.Member, lost []string,
 ) {
 	f := explain.Fences{
 		Policy: p, Wanted: p.FencesBut(st.HubID, lost), Members: members, Closed: st.policies.closedLocks(ctx, p),
@@ -164,10 +163,7 @@ func (st *policyStatuses) noteFences(
 	for _, m := range members {
 		f.Missing = append(f.Missing, st.missingFence(m, f.Wanted))
 	}
-	f.Policies = slices.DeleteFunc(slices.Clone(policies), func(p *decide.Policy) bool {
-		return len(p.Locks) > 0 && st.policies.lostItsNamespace(ctx, p, policies)
-	})
-	setCondition(object, explain.Fenced(f, object), true)
+	setCondition(object, explain.Fenced(f), true)
 }
 
 // setCondition sets a condition of a policy, or removes it unless it applies.

@@ -1,6 +1,8 @@
 package decide
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -31,6 +33,7 @@ type Policy struct {
 	Election   election.Policy
 	Thresholds health.Thresholds
 	Locks      []locks.Lock // locks that it fences with enforcement Deny, and that no older policy fences too
+	Refused    string       // why it cannot fence one of its locks (ShareLocks), or empty
 	// Invalid is why the stored version is invalid. Unless Unknown is set, the other fields are the last valid
 	// version's, which stays in effect (valid.go).
 	Invalid error
@@ -122,16 +125,32 @@ func (p *Policy) setLocks(ls []locks.Lock) {
 func ShareLocks(policies []*Policy, members []fleet.Member, lost func(*Policy) bool) {
 	for i, p := range policies {
 		kept := slices.DeleteFunc(slices.Clone(p.Locks), func(l locks.Lock) bool {
-			return WriterOf(policies[:i], l.Name) != "" || slices.ContainsFunc(policies[:i], func(older *Policy) bool {
-				return older.fencesLock(l) && !lost(older) && slices.ContainsFunc(members, func(m fleet.Member) bool {
-					return older.Selects(m) && p.Selects(m)
-				})
-			})
+			why := p.lockRefused(l, policies[:i], members, lost)
+			p.Refused = cmp.Or(p.Refused, why)
+			return why != ""
 		})
 		if len(kept) < len(p.Locks) {
 			p.setLocks(kept)
 		}
 	}
+}
+
+// lockRefused returns why a policy cannot fence a lock, or "".
+func (p *Policy) lockRefused(
+	l locks.Lock, older []*Policy, members []fleet.Member, lost func(*Policy) bool,
+) string {
+	if by := WriterOf(older, l.Name); by != "" {
+		return fmt.Sprintf("the lock %s has the name of the Leases that the hub writes for the policy %s: take it out "+
+			"of leaderElectionLocks", l, by)
+	}
+	for _, o := range older {
+		if o.fencesLock(l) && !lost(o) && slices.ContainsFunc(members, func(m fleet.Member) bool {
+			return o.Selects(m) && p.Selects(m)
+		}) {
+			return fmt.Sprintf("the policy %s fences the lock %s: take it out of one of the two", o.Object.Name, l)
+		}
+	}
+	return ""
 }
 
 // fencesLock reports whether the policy asks for a fence of the lock.

@@ -172,8 +172,6 @@ func TestFenced(t *testing.T) {
 	lock, both := decidetest.Locks(decidetest.StockLock), decidetest.Locks(decidetest.StockLock, like)
 	webhook := apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("says a webhook"))
 	refused := fmt.Errorf("%w (%w)", guard.ErrForbidden, webhook)
-	invalid := fences("old", lock)
-	invalid.Unknown = true
 	const unfenced = "False Unfenced east ("
 	const forbidden = "the cluster forbids it: apply config/member there, and config/fencing for fences"
 	for name, test := range map[string]struct {
@@ -197,8 +195,6 @@ func TestFenced(t *testing.T) {
 		"not checked":   {jobs, nil, errors.New("later"), unfenced + "it has not been checked yet)"},
 		"an older policy fences the lock": {lock, fences("old", lock), nil,
 			"False Unfenced the policy old fences the lock stock/stock"},
-		"an invalid older policy may fence the lock": {lock, invalid, nil,
-			"False Unfenced the policy old is invalid, and a fence that it had may refuse the lock stock/stock everywhere"},
 		"the hub writes the lock for an older policy": {lock, fences("old", nil, writesStock), nil, "False Unfenced " +
 			"the lock stock/stock has the name of the Leases that the hub writes for the policy old"},
 		"an older policy fences another lock": {lock, fences("old", decidetest.Locks(like)), nil, "True InForce"},
@@ -206,25 +202,26 @@ func TestFenced(t *testing.T) {
 		"an older policy fences nothing":      {lock, fences("old", nil), nil, "True InForce"},
 	} {
 		p := fences("young", test.fencing)
-		f := Fences{Policy: p, Policies: []*decide.Policy{p, p}, Wanted: p.FencesBut("this", nil),
-			Members: []member{measured("east", agrees)}, Missing: []error{test.missing}}
-		if test.older != nil {
-			f.Policies[0] = test.older
-		}
+		f := Fences{Policy: p, Wanted: p.FencesBut("this", nil), Members: []member{measured("east", agrees)},
+			Missing: []error{test.missing}}
 		if len(p.Locks) > 0 {
 			f.Closed = []string{"stock/x"}
 		}
-		if got := brief(Fenced(f, p.Object)); !strings.HasPrefix(got, test.want) {
+		if test.older != nil {
+			decide.ShareLocks([]*decide.Policy{test.older, p}, []fleet.Member{f.Members[0].Member},
+				func(*decide.Policy) bool { return false })
+		}
+		if got := brief(Fenced(f)); !strings.HasPrefix(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
-		if p.Unknown = true; brief(Fenced(f, p.Object)) != "False Unfenced the policy is invalid: the fences that it had "+
+		if p.Unknown = true; brief(Fenced(f)) != "False Unfenced the policy is invalid: the fences that it had "+
 			"stay as they were" {
-			t.Errorf("%s, and invalid: %q", name, brief(Fenced(f, p.Object)))
+			t.Errorf("%s, and invalid: %q", name, brief(Fenced(f)))
 		}
 	}
 	p := fences("shops", jobs)
 	none := Fences{Policy: p, Wanted: p.FencesBut("this", nil)}
-	if got := brief(Fenced(none, p.Object)); got != "False Unfenced no cluster takes part yet" {
+	if got := brief(Fenced(none)); got != "False Unfenced no cluster takes part yet" {
 		t.Errorf("without clusters: %q", got)
 	}
 }

@@ -18,18 +18,16 @@ import (
 
 // Fences is what is known of the fences of a policy.
 type Fences struct {
-	Policy *decide.Policy
-	// Policies are those of the fleet that fence something, oldest first.
-	Policies []*decide.Policy
-	Wanted   []guard.Fence
-	Members  []decide.Member
+	Policy  *decide.Policy
+	Wanted  []guard.Fence
+	Members []decide.Member
 	// Missing is why fences are missing in each of the members; nil: all are in force.
 	Missing []error
 	Closed  []string // locks that no cluster may hold yet
 }
 
-// Fenced returns the condition that names the members in which a fence is missing. object is the stored policy.
-func Fenced(f Fences, object *v1alpha1.LeadershipPolicy) metav1.Condition {
+// Fenced returns the condition that names the members in which a fence is missing.
+func Fenced(f Fences) metav1.Condition {
 	var open []string
 	if len(f.Members) == 0 {
 		open = append(open, "no cluster takes part yet")
@@ -53,8 +51,8 @@ func Fenced(f Fences, object *v1alpha1.LeadershipPolicy) metav1.Condition {
 	if f.Wanted[0].Warns() {
 		c.Reason, c.Message = "Warns", "every cluster warns, and nothing is refused"
 	}
-	if why := lockRefused(f.Policies, object, f.Members); why != "" {
-		open = append(open, why)
+	if f.Policy.Refused != "" {
+		open = append(open, f.Policy.Refused)
 	}
 	if f.Policy.Unknown {
 		open = []string{"the policy is invalid: the fences that it had stay as they were"}
@@ -74,45 +72,13 @@ func answerIn(err error) string {
 	return ""
 }
 
-// olderThan returns the policies that are older than object.
-func olderThan(policies []*decide.Policy, object *v1alpha1.LeadershipPolicy) []*decide.Policy {
-	return policies[:max(0, slices.IndexFunc(policies, func(p *decide.Policy) bool {
-		return p.Object.Name == object.Name
-	}))]
-}
-
-// lockRefused returns why a lock of a policy is not fenced, or "". Either an older policy fences it in one of these
-// members, or the hub itself writes it.
-func lockRefused(policies []*decide.Policy, object *v1alpha1.LeadershipPolicy, members []decide.Member) string {
-	mine, older := locks.Of(object.Spec.Fencing), olderThan(policies, object)
-	for _, l := range mine {
-		if by := decide.WriterOf(older, l.Name); by != "" {
-			return fmt.Sprintf("the lock %s has the name of the Leases that the hub writes for the policy %s: take it out "+
-				"of leaderElectionLocks", l, by)
-		}
-	}
-	for _, p := range older {
-		if !p.Unknown && !slices.ContainsFunc(members, func(m decide.Member) bool { return p.Selects(m.Member) }) {
-			continue
-		}
-		for _, l := range locks.Of(p.Object.Spec.Fencing) {
-			switch {
-			case !slices.ContainsFunc(mine, func(m locks.Lock) bool { return m.NamespacedName == l.NamespacedName }):
-			case p.Unknown:
-				return fmt.Sprintf("the policy %s is invalid, and a fence that it had may refuse the lock %s everywhere: mend "+
-					"it, or delete it", p.Object.Name, l)
-			default:
-				return fmt.Sprintf("the policy %s fences the lock %s: take it out of one of the two", p.Object.Name, l)
-			}
-		}
-	}
-	return ""
-}
-
 // LeaseRefused returns why the hub cannot write the Leases of a policy somewhere, or "". An older policy may fence
 // a lock of their name in one of these members, in a namespace that this policy names.
 func LeaseRefused(policies []*decide.Policy, p *decide.Policy, members []decide.Member) string {
-	for _, older := range olderThan(policies, p.Object) {
+	for _, older := range policies {
+		if older.Object.Name == p.Object.Name {
+			break // policies are in order, oldest first
+		}
 		warns := older.Object.Spec.Fencing != nil && older.Object.Spec.Fencing.Enforcement == v1alpha1.EnforcementWarn
 		if warns || !slices.ContainsFunc(members, func(m decide.Member) bool { return older.Selects(m.Member) }) {
 			continue

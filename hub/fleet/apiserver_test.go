@@ -10,10 +10,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -104,21 +102,3 @@ func replyNamespace(w http.ResponseWriter, name string) {
 
 // reply ignores that a client may not wait for the answer.
 func reply(w io.Writer, text string) { _, _ = io.WriteString(w, text) }
-
-// The connection for renewals is not the one for caches, and both are members' own.
-func TestMembersAreAskedForProtobufOnly(t *testing.T) {
-	var accept atomic.Value
-	s := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
-		accept.Store(r.Header.Get("Accept"))
-		kubeSystem(w, "u")
-	})
-	m, _ := newTestMember(t)
-	m.requests.Lead(targetTo(t, accessTo(t, s, "", "t"), nil))
-	ns, err := m.writer.CoreV1().Namespaces().Get(t.Context(), "kube-system", metav1.GetOptions{})
-	if err != nil || string(ns.UID) != "u" {
-		t.Errorf("%v, %v", ns, err)
-	}
-	if got := accept.Load(); got != "application/vnd.kubernetes.protobuf" {
-		t.Errorf("Accept: %v", got)
-	}
-}

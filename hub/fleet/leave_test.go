@@ -128,18 +128,6 @@ func TestDeletedClusterStaysUntilForgotten(t *testing.T) {
 	}
 }
 
-func TestNeverReachedAndDeletedIsForgottenAtOnce(t *testing.T) {
-	h := startHub(t, "neverreached", true)
-	k := fleet.Key{Fleet: "neverreached", Name: "dead"}
-	s := servers(t).Member("east")
-	registerAs(t, k, replaced(proxied(t, s), s.Proxy().Addr(), "127.0.0.1:1"))
-	h.awaitMember(t, k, "it is shown", retryPause, hasProblem(reason.Unreachable))
-	if err := h.client.Delete(t.Context(), getCluster(t, k)); err != nil {
-		t.Fatal(err)
-	}
-	h.awaitForgotten(t, k)
-}
-
 func TestMovedClusterIsLeftAlone(t *testing.T) {
 	h := startHub(t, "moved", true)
 	server := servers(t).Member("east")

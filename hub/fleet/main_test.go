@@ -32,8 +32,6 @@ import (
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
-	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	e2e "github.com/leasecast/leasecast/e2e/fleet"
@@ -84,23 +82,7 @@ type hub struct {
 	client   client.Client
 	mayWrite atomic.Bool
 	engaged  engagements
-	clock    jumper
-
-	mu      sync.Mutex
-	changed map[fleet.Key]int
-	stop    func()
-}
-
-// jumper is the clock of this machine, ahead by what a test sets.
-type jumper struct {
-	clock.System
-	ahead atomic.Int64
-}
-
-func (j *jumper) Now() lease.Reading {
-	now := j.System.Now()
-	now.Boot += time.Duration(j.ahead.Load())
-	return now
+	stop     func()
 }
 
 // engagements is what a controller of the manager is told.
@@ -161,23 +143,18 @@ func startHub(t *testing.T, namespace string, mayWrite bool) *hub {
 
 func newHub(t *testing.T, namespace string, mayWrite bool, o manager.Options) (*hub, mcmanager.Manager) {
 	t.Helper()
-	h := &hub{changed: map[fleet.Key]int{}}
+	h := &hub{}
 	h.mayWrite.Store(mayWrite)
 	h.Provider = fleet.New(fleet.Options{
-		Namespaces: []string{namespace},
-		API:        kubernetes.NewForConfigOrDie(servers(t).Hub().AdminConfig()),
-		Metadata:   metadata.NewForConfigOrDie(servers(t).Hub().AdminConfig()),
-		HubID:      "hub-of-" + t.Name(),
-		MayWrite:   h.mayWrite.Load,
-		Clock:      &h.clock,
-
+		Namespaces:     []string{namespace},
+		API:            kubernetes.NewForConfigOrDie(servers(t).Hub().AdminConfig()),
+		Metadata:       metadata.NewForConfigOrDie(servers(t).Hub().AdminConfig()),
+		HubID:          "hub-of-" + t.Name(),
+		MayWrite:       h.mayWrite.Load,
 		LocalAddresses: true,
 	})
-	h.probe(namespace, 250*time.Millisecond)
-	h.Subscribe(func(k fleet.Key) {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.changed[k]++
+	h.SetProbing(namespace, []fleet.Probing{
+		{Clusters: labels.Everything(), Interval: time.Second, Timeout: time.Second, Skew: 250 * time.Millisecond},
 	})
 	o.Scheme = newScheme()
 	o.Metrics = metricsserver.Options{BindAddress: "0"}
@@ -217,13 +194,6 @@ func (h *hub) start(t *testing.T, mgr mcmanager.Manager) {
 		}
 	})
 	t.Cleanup(h.stop)
-}
-
-// probe has the members probed each second, and their clocks judged.
-func (h *hub) probe(namespace string, skew time.Duration) {
-	h.SetProbing(namespace, []fleet.Probing{
-		{Clusters: labels.Everything(), Interval: time.Second, Timeout: time.Second, Skew: skew},
-	})
 }
 
 func hubClient(t *testing.T) client.Client {

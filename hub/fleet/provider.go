@@ -162,11 +162,8 @@ func (p *Provider) Forget(k Key) {
 // Subscribe calls f, and nobody else, with the key of each member of which anything changes: that it is there, a field
 // of its snapshot, or whether it answers. States of health that change by time alone are not announced (see
 // health.Verdict.Next). Calls come one at a time and may be merged; f must not block. No lock is held, so f
-// may call the provider. The returned function ends the subscription; a call may still be under way.
-func (p *Provider) Subscribe(f func(Key)) (unsubscribe func()) {
-	p.subscriber.Store(&f)
-	return func() { p.subscriber.CompareAndSwap(&f, nil) }
-}
+// may call the provider.
+func (p *Provider) Subscribe(f func(Key)) { p.subscriber.Store(&f) }
 
 // notifySubscriber calls it until the queue is shut down.
 func (p *Provider) notifySubscriber() {

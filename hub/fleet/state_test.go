@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -164,7 +165,8 @@ func TestSubscribersHearOfWhatTheySee(t *testing.T) {
 		}
 		return o
 	}
-	m, c := newTestMember(t)
+	c := clocktest.NewHand(clocktest.Start)
+	p, m := newTestProvider(c)
 	for _, step := range []struct {
 		name string
 		do   func()
@@ -187,29 +189,32 @@ func TestSubscribersHearOfWhatTheySee(t *testing.T) {
 			t.Errorf("%s: told %v, want %v", step.name, got, step.want)
 		}
 	}
+	var told []Key
+	p.Subscribe(func(k Key) { told = append(told, k) })
+	m.setSpec(spec{})
+	m.changed.ShutDown()
+	p.notifySubscriber()
+	if !slices.Equal(told, []Key{testKey}) {
+		t.Errorf("told of %v", told)
+	}
 }
 
 func TestOnlyATargetInUseIsDropped(t *testing.T) {
 	access := accessTo(t, apiServer(t, nil), "", "the-token")
-	for name, test := range map[string]struct {
-		inUse bool
-	}{
-		"the target in use":            {true},
-		"one that was replaced before": {false},
-	} {
+	for name, isInUse := range map[string]bool{"the target in use": true, "one that was replaced before": false} {
 		t.Run(name, func(t *testing.T) {
 			m, _ := newTestMember(t)
 			inUse := targetTo(t, access, nil)
 			interrupted := false
 			m.change(func(s *state) { s.target, s.interrupt = inUse, func() { interrupted = true } })
 			dropped := inUse
-			if !test.inUse {
+			if !isInUse {
 				dropped = targetTo(t, access, inUse)
 			}
 			m.drop(dropped, Problem{Reason: reason.WrongCluster})
 			s := m.get()
 			gone, shown := s.target == nil, s.contact.Reason == reason.WrongCluster
-			if gone != test.inUse || interrupted != gone || shown != gone {
+			if gone != isInUse || interrupted != gone || shown != gone {
 				t.Errorf("in use %v, interrupted %v, %v", !gone, interrupted, s.contact)
 			}
 		})

@@ -136,9 +136,6 @@ func (f Fence) Lock() (lock locks.Lock, ok bool) {
 // Accounts returns the service accounts whose writes the fence covers.
 func (f Fence) Accounts() []v1alpha1.FencedServiceAccount { return f.accounts }
 
-// IsOfLock reports whether the fence covers a lock.
-func (f Fence) IsOfLock() bool { return f.lock != nil }
-
 // LeaseName returns the name of the Lease that the fence evaluates, in every namespace.
 func (f Fence) LeaseName() string { return f.lease }
 

@@ -253,7 +253,7 @@ func TestFences_OneForEachListAndLock(t *testing.T) {
 		for _, f := range guard.Fences("hub", o, nil) {
 			names[f.Name()] = true
 			one := fence{strings.Split(f.Name(), ".")[2], "", len(f.Names()), f.Accounts(), f.Schedules() != nil, f.Warns()}
-			if lock, ok := f.Lock(); ok && f.IsOfLock() {
+			if lock, ok := f.Lock(); ok {
 				one.Lock = lock.String()
 			}
 			got = append(got, one)

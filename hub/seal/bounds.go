@@ -56,14 +56,12 @@ func (s Seal) Needed(by map[string]Bounds) map[string]Bounds {
 
 // raised returns the seal with o's bounds where they are larger.
 func (s Seal) raised(o Seal) Seal {
-	s.Policies = maps.Clone(s.Policies)
-	if s.Policies == nil {
-		s.Policies = map[string]Bounds{}
-	}
+	all := map[string]Bounds{}
+	maps.Copy(all, s.Policies)
 	for name, b := range o.Policies {
-		s.Policies[name] = s.Policies[name].Max(b)
+		all[name] = all[name].Max(b)
 	}
-	return s
+	return Seal{Key: s.Key, Policies: all}
 }
 
 // stored is the form in which the Secret holds the bounds of a policy.

@@ -2,7 +2,6 @@ package seal
 
 import (
 	"fmt"
-	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -33,13 +32,3 @@ func isEmpty(secret *corev1.Secret) bool {
 
 // isLost reports whether a Secret held a seal and is empty now.
 func isLost(secret *corev1.Secret) bool { return isEmpty(secret) && MarkOf(secret) != "" }
-
-// fill writes a seal into an empty Secret.
-func fill(secret *corev1.Secret, seal Seal) {
-	full := secretOf(secret.Namespace, seal)
-	secret.Data = full.Data
-	if secret.Labels == nil {
-		secret.Labels = map[string]string{}
-	}
-	maps.Copy(secret.Labels, full.Labels)
-}

@@ -40,6 +40,7 @@ var (
 	named = map[string]error{
 		"no": errNo, "late": context.DeadlineExceeded, "served": seal.ErrServed, "broken": seal.ErrBroken,
 		"conflict":    apierrors.NewConflict(corev1.Resource("secrets"), seal.SecretName, errNo),
+		"exists":      apierrors.NewAlreadyExists(corev1.Resource("secrets"), seal.SecretName),
 		"forbidden":   apierrors.NewForbidden(corev1.Resource("secrets"), seal.SecretName, errNo),
 		"unavailable": apierrors.NewServiceUnavailable("later"),
 	}
@@ -198,8 +199,8 @@ func boundsOf(words []string) seal.Bounds {
 // play runs scripts: tables of tests. Each line that is not indented names a test. Its steps follow in indented lines,
 // separated by semicolons. A step of a store must succeed, or fail with the error after "->".
 //
-//   - load, find, refresh, serve, raise and lower are those of the store. "raise" names a policy and its bounds.
-//     "replica" goes on with the store of another replica;
+//   - find, refresh, serve, raise and lower are those of the store. "raise" names a policy and its bounds. "other" is
+//     serve of another fleet. "replica" goes on with the store of another replica;
 //   - remove, edit: what an administrator does with the Secret;
 //   - fails, works: requests of a verb, or all, fail from now on, or succeed again. "once" has the next request of a
 //     verb fail, or runs a step of another replica before it, or of the same one. "answer" runs a step before the next
@@ -248,10 +249,10 @@ func (s *sealTest) play(step string) {
 func (s *sealTest) calls(args []string) map[string]func() error {
 	ctx, err := s.t.Context(), error(nil)
 	return map[string]func() error{
-		"load":    func() error { s.got, err = s.store.Load(ctx, append(args, fleet)[0]); return err },
 		"find":    func() error { s.got, err = s.store.Find(ctx, fleet); return err },
 		"refresh": func() error { s.got, err = s.store.Refresh(ctx, fleet); return err },
 		"serve":   func() error { s.got, err = s.store.Serve(ctx, fleet, marks[args[0]], len(args) > 1); return err },
+		"other":   func() error { s.got, err = s.store.Serve(ctx, "other", marks["own"], false); return err },
 		"raise": func() error {
 			s.got = seal.Seal{}
 			return s.store.Raise(ctx, fleet, args[0], boundsOf(args[1:]))
@@ -344,11 +345,11 @@ func (s *sealTest) events(args []string) map[string]func() {
 // conditions are what must hold.
 func (s *sealTest) conditions(args []string) map[string]func() bool {
 	bounds := func(of *seal.Store) bool {
-		got, err := of.Load(s.t.Context(), fleet)
+		got, err := of.Find(s.t.Context(), fleet)
 		return err == nil && got.Largest() == boundsOf(args)
 	}
 	ofPolicy := func(of *seal.Store) bool {
-		got, err := of.Load(s.t.Context(), fleet)
+		got, err := of.Find(s.t.Context(), fleet)
 		return err == nil && got.Of(args[0]) == boundsOf(args[1:]) && got.Of("new") == seal.Bounds{}
 	}
 	is := func(a, b seal.Key) bool { return bytes.Equal(a, b) && len(b) == 32 }

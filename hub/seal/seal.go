@@ -67,53 +67,46 @@ func NewStore(reader client.Reader, writer client.Client) *Store {
 	return &Store{reader: reader, writer: writer, seals: map[string]Seal{}}
 }
 
-// Load returns the seal of a fleet, and creates one if there is no seal.
-func (s *Store) Load(ctx context.Context, fleet string) (Seal, error) {
-	if seal, ok := s.cached(fleet); ok {
-		return seal, nil
-	}
-	return s.read(ctx, fleet, true)
-}
-
-// Find is Load, but creates no seal: without a Secret it returns the zero Seal. A hub that has not reached a
-// cluster of the fleet yet may be the target of a move whose Secret has not arrived.
+// Find returns the seal of a fleet. Without a Secret it returns the zero Seal: a hub that has not reached a cluster of
+// the fleet yet may be the target of a move whose Secret has not arrived.
 func (s *Store) Find(ctx context.Context, fleet string) (Seal, error) {
 	if seal, ok := s.cached(fleet); ok {
 		return seal, nil
 	}
-	return s.read(ctx, fleet, false)
+	return s.Refresh(ctx, fleet)
 }
 
 // Refresh is Find, but reads the Secret again: another replica may have raised its bounds. If the Secret is gone,
 // broken, or another one, the known seal stays.
 func (s *Store) Refresh(ctx context.Context, fleet string) (Seal, error) {
 	known, ok := s.cached(fleet)
-	if !ok {
-		return s.read(ctx, fleet, false)
-	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	var secret corev1.Secret
-	switch err := s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret); {
-	case apierrors.IsNotFound(err):
+	err := s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && isEmpty(&secret) && !isLost(&secret):
 		return known, nil
 	case err != nil:
 		return Seal{}, fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
 	}
-	if found, err := parse(&secret); err == nil && bytes.Equal(found.Key, known.Key) {
-		s.cache(fleet, found)
-		known, _ = s.cached(fleet)
+	found, err := parse(&secret)
+	switch {
+	case ok && (err != nil || !bytes.Equal(found.Key, known.Key)):
+		return known, nil
+	case err != nil:
+		return Seal{}, fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
 	}
-	return known, nil
+	return s.cache(fleet, found), nil
 }
 
 // ErrServed means that another installation on this management cluster serves the fleet.
 var ErrServed = errors.New("the fleet is served by another installation of the hub")
 
-// Serve is Load for the installation that serves the fleet, or is about to. It reads the Secret again, because a
-// move replaces one that was left over from another fleet. It puts the mark of the installation on the Secret by
-// compare-and-swap, and returns ErrServed if another installation's mark is there. It creates a deleted Secret
-// again with the seal in use. If the fleet is moving, that is left to the target of the move.
+// Serve returns the seal for the installation that serves the fleet, or is about to, and creates one if there is none.
+// It reads the Secret again, because a move replaces one that was left over from another fleet. It puts the mark of the
+// installation on the Secret by compare-and-swap, and returns ErrServed if another installation's mark is there. It
+// creates a deleted Secret again with the seal in use. If the fleet is moving, that is left to the target of the move.
 func (s *Store) Serve(ctx context.Context, fleet, mark string, moving bool) (Seal, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -184,59 +177,18 @@ func newKey() Key {
 	return key
 }
 
-// read reads the Secret. If it is missing or empty and create is set, read creates or fills it.
-func (s *Store) read(ctx context.Context, fleet string, create bool) (Seal, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	var secret corev1.Secret
-	err := s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret)
-	missing := apierrors.IsNotFound(err)
-	if missing || err == nil && isEmpty(&secret) && !isLost(&secret) {
-		if !create {
-			return Seal{}, nil
-		}
-		err = s.begin(ctx, fleet, &secret, missing)
-	}
-	if err != nil {
-		return Seal{}, fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
-	}
-	seal, err := parse(&secret)
-	if err != nil {
-		return Seal{}, fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
-	}
-	s.cache(fleet, seal)
-	return seal, nil
-}
-
-// begin creates the Secret with a first seal, or fills an empty one. If another client was faster, in this process
-// or another one, its Secret counts.
-func (s *Store) begin(ctx context.Context, fleet string, secret *corev1.Secret, missing bool) (err error) {
-	first := Seal{Key: newKey()}
-	if missing {
-		*secret = *secretOf(fleet, first)
-		err = s.writer.Create(ctx, secret)
-	} else {
-		fill(secret, first)
-		err = s.writer.Update(ctx, secret)
-	}
-	if otherWasFaster(err) {
-		*secret = corev1.Secret{}
-		err = s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, secret)
-	}
-	return err
-}
-
 // Raise makes the Secret hold bounds of a policy that are at least this large. Call it before any record or Lease
-// depends on them. It sends no request if the bounds are large enough. It creates a deleted Secret again with the
-// key in use. It returns ErrBroken if the Secret has another key.
+// depends on them. It sends no request if the bounds are large enough. It creates a missing Secret, with the key in use
+// or a first one. It returns ErrBroken if the Secret has another key.
 func (s *Store) Raise(ctx context.Context, fleet, policy string, b Bounds) error {
-	seal, err := s.Load(ctx, fleet)
+	seal, err := s.Find(ctx, fleet)
 	want := Seal{Policies: map[string]Bounds{policy: b}}
-	if err != nil || seal.covers(want) {
+	if err != nil || seal.Key != nil && seal.covers(want) {
 		return err
 	}
-	return s.change(ctx, fleet, seal.raised(want), func(found Seal) (Seal, bool) {
-		return seal.raised(want).raised(found), !found.covers(seal.raised(want))
+	want = seal.raised(want)
+	return s.change(ctx, fleet, want, func(found Seal) (Seal, bool) {
+		return found.raised(want), !found.covers(want)
 	})
 }
 
@@ -266,7 +218,8 @@ func (s *Store) assume(fleet string, before, after map[string]Bounds) (lowered S
 	return lowered, true
 }
 
-// change writes what of returns for the stored seal, if of also returns true. Without a Secret it creates one.
+// change writes what of returns for the stored seal, if of also returns true. Without a Secret it creates one from
+// missing, whose key is the one in use, or nil if no seal is known.
 func (s *Store) change(ctx context.Context, fleet string, missing Seal, of func(found Seal) (Seal, bool)) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -282,6 +235,10 @@ func (s *Store) change(ctx context.Context, fleet string, missing Seal, of func(
 func (s *Store) rewrite(
 	ctx context.Context, fleet string, missing Seal, of func(found Seal) (Seal, bool),
 ) (Seal, error) {
+	isFirst := missing.Key == nil
+	if isFirst {
+		missing.Key = newKey()
+	}
 	var secret corev1.Secret
 	err := s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret)
 	if apierrors.IsNotFound(err) {
@@ -290,7 +247,7 @@ func (s *Store) rewrite(
 	if err != nil {
 		return Seal{}, err
 	}
-	if isEmpty(&secret) {
+	if isEmpty(&secret) && (!isFirst || !isLost(&secret)) {
 		fill(&secret, missing)
 		return missing, s.writer.Update(ctx, &secret)
 	}
@@ -298,14 +255,14 @@ func (s *Store) rewrite(
 	switch {
 	case err != nil:
 		return Seal{}, err
-	case !bytes.Equal(found.Key, missing.Key):
+	case !isFirst && !bytes.Equal(found.Key, missing.Key):
 		return Seal{}, fmt.Errorf("%w: %s is not the one in use: restore it, or restart the hub", ErrBroken, dataKey)
 	}
 	want, writes := of(found)
 	if !writes {
 		return found, nil
 	}
-	maps.Copy(secret.Data, secretOf(fleet, want).Data)
+	fill(&secret, want)
 	return want, s.writer.Update(ctx, &secret)
 }
 
@@ -316,27 +273,32 @@ func (s *Store) cached(fleet string) (Seal, bool) {
 	return seal, ok
 }
 
-func (s *Store) cache(fleet string, seal Seal) {
+// cache keeps a seal, and returns it with the largest bounds that were kept under its key.
+func (s *Store) cache(fleet string, seal Seal) Seal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if known := s.seals[fleet]; bytes.Equal(known.Key, seal.Key) {
 		seal = seal.raised(known) // calls may end in any order
 	}
 	s.seals[fleet] = seal
+	return seal
 }
 
 // secretOf returns the Secret that holds a seal.
 func secretOf(fleet string, seal Seal) *corev1.Secret {
-	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: fleet, Name: SecretName,
-			Labels: map[string]string{
-				v1alpha1.MoveLabel:      "",
-				v1alpha1.ManagedByLabel: v1alpha1.ManagedByValue,
-			},
-		},
-		Data: seal.data(),
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet, Name: SecretName}}
+	fill(secret, seal)
+	return secret
+}
+
+// fill writes a seal into a Secret, and has clusterctl move take the Secret along.
+func fill(secret *corev1.Secret, seal Seal) {
+	metav1.SetMetaDataLabel(&secret.ObjectMeta, v1alpha1.MoveLabel, "")
+	metav1.SetMetaDataLabel(&secret.ObjectMeta, v1alpha1.ManagedByLabel, v1alpha1.ManagedByValue)
+	if secret.Data == nil {
+		secret.Data = map[string][]byte{}
 	}
+	maps.Copy(secret.Data, seal.data())
 }
 
 // parse parses a seal. Its errors contain no data of the Secret.

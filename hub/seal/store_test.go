@@ -9,41 +9,17 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-func TestLoad(t *testing.T) {
-	play(t, `
-no Secret: creates one that clusterctl move takes along
-	remove; load; key; moves; bounds 0s 0s 0s
-no Secret: each fleet gets its own key
-	remove; load another; keep; load; another-key
-no Secret, two replicas create it at once: both get one key
-	remove; once create load; load; key
-a Secret: read once
-	load; key; bounds 15s 1s 0s; fails all no; load; wrote 0
-forbidden: the error names the Secret
-	fails all forbidden; load -> forbidden
-`)
-	t.Run("no Secret, many callers in one process: all get one key", func(t *testing.T) {
-		s := newSealTest(t)
-		s.play("remove")
-		seals := make([]seal.Seal, 20)
-		var wg sync.WaitGroup
-		for i := range seals {
-			wg.Go(func() { seals[i], _ = s.store.Load(t.Context(), fleet) })
-		}
-		wg.Wait()
-		for _, s.got = range seals {
-			s.play("key")
-		}
-	})
-}
-
 // Find creates no Secret, because a move may bring it.
 func TestFind(t *testing.T) {
 	play(t, `
 no Secret: no key, until there is one
-	remove; find; no-key; wrote 0; replica 2; load; replica 1; find; key
+	remove; find; no-key; wrote 0; replica 2; serve own; replica 1; find; key
+a Secret: read once
+	find; key; bounds 15s 1s 0s; fails all no; find; wrote 0
+forbidden: the error names the Secret
+	fails all forbidden; find -> forbidden
 a known seal: reads nothing
-	load; fails all no; find; largest 15s 1s 0s
+	serve own; fails all no; find; largest 15s 1s 0s
 the API server is not available: an error
 	fails get unavailable; find -> unavailable
 `)
@@ -53,19 +29,19 @@ the API server is not available: an error
 func TestRefresh(t *testing.T) {
 	play(t, `
 raised: counts
-	load; edit bounds=60s,2s,17s; refresh; largest 60s 2s 17s
+	find; edit bounds=60s,2s,17s; refresh; largest 60s 2s 17s
 lowered: does not count
-	load; edit bounds=5s,500ms,0s; refresh; largest 15s 1s 0s
+	find; edit bounds=5s,500ms,0s; refresh; largest 15s 1s 0s
 of another key: does not count
-	load; edit bounds=60s,2s,17s anotherKey; refresh; largest 15s 1s 0s
+	find; edit bounds=60s,2s,17s anotherKey; refresh; largest 15s 1s 0s
 broken: does not count
-	load; edit bounds=many,2s,17s; refresh; largest 15s 1s 0s
+	find; edit bounds=many,2s,17s; refresh; largest 15s 1s 0s
 deleted: the known seal stays
-	load; remove; refresh; largest 15s 1s 0s
+	find; remove; refresh; largest 15s 1s 0s
 not readable: an error
-	load; fails all no; refresh -> no
+	find; fails all no; refresh -> no
 unchanged: the known seal stays
-	load; refresh; largest 15s 1s 0s
+	find; refresh; largest 15s 1s 0s
 not read before: read
 	refresh; key; largest 15s 1s 0s
 not read before, no Secret: no key
@@ -81,13 +57,13 @@ each bound alone: persisted before it returns
 no Secret: creates it
 	remove; raise shops 60s 2s 17s; bounds 60s 2s 17s
 by a replica that did not see what another one raised: keeps both
-	load; replica 2; raise shops 60s 0s 0s; replica 1; raise shops 0s 1500ms 0s; raise shops 0s 0s 17s;
+	find; replica 2; raise shops 60s 0s 0s; replica 1; raise shops 0s 1500ms 0s; raise shops 0s 0s 17s;
 	bounds 60s 1500ms 17s
 to what another replica has raised: writes nothing
-	load; replica 2; load; replica 3; raise shops 60s 2s 17s; replica 1; raise shops 60s 0s 0s; replica 2;
+	find; replica 2; find; replica 3; raise shops 60s 2s 17s; replica 1; raise shops 60s 0s 0s; replica 2;
 	raise shops 60s 2s 17s; wrote 1; replica 1; bounds 60s 2s 17s
 to what is known: sends no request
-	load; fails all no; raise shops 15s 1s 0s; raise shops 3s 250ms 0s; wrote 0
+	find; fails all no; raise shops 15s 1s 0s; raise shops 3s 250ms 0s; wrote 0
 while a larger D is answered first: keeps the larger one
 	answer raise shops 60s 0s 0s; raise shops 30s 0s 0s; bounds 60s 1s 0s
 while a larger ε is answered first: keeps the larger one
@@ -97,15 +73,17 @@ on a conflict: fails, and succeeds the next time
 the update fails: does not count
 	fails update no; raise shops 60s 2s 17s -> no; works; bounds 15s 1s 0s; raise shops 60s 2s 17s; bounds 60s 2s 17s
 the Secret cannot be read: writes nothing
-	load; fails get no; raise shops 60s 2s 17s -> no; works; bounds 15s 1s 0s; wrote 0
+	find; fails get no; raise shops 60s 2s 17s -> no; works; bounds 15s 1s 0s; wrote 0
 a deleted Secret cannot be created again: does not count
-	load; remove; fails create no; raise shops 60s 2s 17s -> no; works; here 15s 1s 0s
+	find; remove; fails create no; raise shops 60s 2s 17s -> no; works; here 15s 1s 0s
 no Secret can be created: fails
-	remove; once create no; raise shops 60s 2s 17s -> no; replica 2; load; key
+	remove; once create no; raise shops 60s 2s 17s -> no; replica 2; serve own; key
+while another replica creates the Secret: fails, and succeeds the next time with its key
+	remove; once create serve own; raise shops 60s 2s 17s -> exists; raise shops 60s 2s 17s; bounds 60s 2s 17s; mark own
 the Secret was deleted: creates it with the key in use and the larger bounds
-	load; keep; remove; raise shops 3s 2s 0s; kept; remove; raise shops 60s 250ms 0s; kept; bounds 60s 2s 0s; moves
+	find; keep; remove; raise shops 3s 2s 0s; kept; remove; raise shops 60s 250ms 0s; kept; bounds 60s 2s 0s; moves
 the Secret has another key: writes nothing, and asks to restart the hub
-	load; edit anotherKey; raise shops 60s 2s 17s -> broken; message restart the hub; wrote 0
+	find; edit anotherKey; raise shops 60s 2s 17s -> broken; message restart the hub; wrote 0
 other labels and data: left alone
 	edit team=platform; raise shops 60s 2s 17s; team platform
 `)
@@ -117,7 +95,7 @@ other labels and data: left alone
 				b := seal.Bounds{Duration: time.Duration(i+31) * second}
 				for s.store.Raise(t.Context(), fleet, "shops", b) != nil && t.Context().Err() == nil { // a conflict
 				}
-				if got, _ := s.store.Load(t.Context(), fleet); got.Largest() != got.Largest().Max(b) {
+				if got, _ := s.store.Find(t.Context(), fleet); got.Largest() != got.Largest().Max(b) {
 					t.Errorf("%v was raised, %v counts", b, got.Largest())
 				}
 			})
@@ -166,8 +144,10 @@ func TestOtherInstallation(t *testing.T) {
 // Rule 8: of two installations on one management cluster, the one whose mark is on the seal serves the fleet.
 func TestServe(t *testing.T) {
 	play(t, `
-no Secret: creates it with the mark
-	remove; serve own; key; mark own
+no Secret: creates one with the mark that clusterctl move takes along
+	remove; serve own; key; mark own; moves; bounds 0s 0s 0s
+no Secret: each fleet gets its own key
+	remove; other; keep; serve own; another-key
 no Secret, the fleet is moving here: creates it
 	remove; serve own moving; mark own
 no Secret, two installations at once: one serves
@@ -191,7 +171,7 @@ the mark of another installation has come since: does not serve
 no usable key: no mark
 	edit drop=key; serve own -> broken; wrote 0
 refused or not answered: one request
-	load; count; fails all no; serve own -> no; requests 1
+	find; count; fails all no; serve own -> no; requests 1
 a read is not answered in time: fails
 	remove; fails get late; serve own -> late
 a write is not answered in time: fails
@@ -201,13 +181,13 @@ three conflicts: fails
 another key came by a move: uses that
 	raise shops 60s 2s 17s; edit anotherKey bounds=20s,1s,0s; serve own; key; largest 20s 1s 0s; bounds 20s 1s 0s
 deleted: creates it from the seal in use
-	load; keep; remove; serve own; kept; mark own; bounds 15s 1s 0s
+	find; keep; remove; serve own; kept; mark own; bounds 15s 1s 0s
 deleted while the fleet moves to another hub: does not create it
-	load; keep; remove; serve own moving; kept-result; wrote 0
+	find; keep; remove; serve own moving; kept-result; wrote 0
 deleted between a read and a write: creates it
-	load; keep; once update conflict remove; serve own; kept-result; kept
+	find; keep; once update conflict remove; serve own; kept-result; kept
 deleted between a read and a write while the fleet moves: does not create it
-	load; keep; once update conflict remove; serve own moving; kept-result; no-secret
+	find; keep; once update conflict remove; serve own moving; kept-result; no-secret
 `)
 }
 
@@ -216,26 +196,26 @@ func TestEmptySecret(t *testing.T) {
 	const scripts = `
 served, no seal is known: filled with a first seal
 	edit reset EMPTY; serve own; key; mark own; moves
-loaded, no seal is known: filled with a first seal
-	edit reset EMPTY; load; key
+raised, no seal is known: filled with a first seal
+	edit reset EMPTY; raise shops 60s 2s 17s; bounds 60s 2s 17s
 only found: not filled
 	edit reset EMPTY; find; no-key; wrote 0
 two replicas fill it at once: both get one key
-	edit reset EMPTY; once update load; load; key
+	edit reset EMPTY; once update serve own; serve own; key
 served, a seal is known: filled with that
-	load; keep; edit reset EMPTY; serve own; kept; bounds 15s 1s 0s
+	find; keep; edit reset EMPTY; serve own; kept; bounds 15s 1s 0s
 served, a seal is known, the mark stays: filled with that
-	load; keep; serve own; edit EMPTY; serve own; kept; mark own
+	find; keep; serve own; edit EMPTY; serve own; kept; mark own
 raised, a seal is known: filled with that and the larger bounds
-	load; keep; edit reset EMPTY; raise shops 60s 2s 17s; kept; bounds 60s 2s 17s
+	find; keep; edit reset EMPTY; raise shops 60s 2s 17s; kept; bounds 60s 2s 17s
 raised, and not filled: does not count
-	load; edit reset EMPTY; fails update no; raise shops 60s 2s 17s -> no; works; here 15s 1s 0s
+	find; edit reset EMPTY; fails update no; raise shops 60s 2s 17s -> no; works; here 15s 1s 0s
 three conflicts: no key
 	edit reset EMPTY; fails update conflict; serve own -> conflict
 another installation's mark: not filled
 	edit mark=beside EMPTY; serve own -> served; wrote 0
 the own mark, and no seal is known: the error gives the command after which it is filled
-	edit mark=own EMPTY; find -> broken; message restore it; load -> broken; message restore it; serve own -> broken;
+	edit mark=own EMPTY; find -> broken; message restore it; raise shops 60s 2s 17s -> broken; serve own -> broken;
 	message kubectl -n fleet annotate secret leasecast-seal leasecast.dev/hub-; wrote 0; edit unmark; serve own; key
 `
 	for how, empty := range map[string]string{"no data": "empty", "empty values": "blank"} {
@@ -268,8 +248,8 @@ func TestBrokenSecret(t *testing.T) {
 		"a negative stop time":        "bounds=15s,1s,-1ns",
 		"a stop time of 5 h and 1 ns": "bounds=15s,1s,5h0m0.000000001s",
 	} {
-		play(t, name+"\n\tedit "+edit+"; load -> broken; message must; raise shops 60s 2s 17s -> broken; message must;"+
-			"\n\tedit sound; replica 2; load; edit "+edit+"; raise shops 60s 2s 17s -> broken; message must; here 15s 1s 0s;"+
+		play(t, name+"\n\tedit "+edit+"; find -> broken; message must; raise shops 60s 2s 17s -> broken; message must;"+
+			"\n\tedit sound; replica 2; find; edit "+edit+"; raise shops 60s 2s 17s -> broken; message must; here 15s 1s 0s;"+
 			"\n\twrote 0; edit sound; replica 1; bounds 15s 1s 0s")
 	}
 	play(t, `

@@ -280,7 +280,8 @@ func TestFences_OfAFarMemberAreInForceInTime(t *testing.T) {
 		defer r.runs(r.keep)()
 		pass(4 * time.Second)
 		for _, f := range r.wanted {
-			if err := r.Unfenced(f, ""); (err == nil) != f.IsOfLock() {
+			_, isLock := f.Lock()
+			if err := r.Unfenced(f, ""); (err == nil) != isLock {
 				t.Errorf("after 4 s, %s is missing: %v", f.Name(), err)
 			}
 		}

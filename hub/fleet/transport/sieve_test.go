@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -12,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -226,48 +224,9 @@ func TestWhatIsKeptOfEachKind(t *testing.T) {
 	}
 }
 
-// bombs are bodies of one object that decode to much, or are simply large. Each has half a megabyte or more.
-func bombs() map[string][]byte {
-	field := func(n protowire.Number, content []byte) []byte {
-		return protowire.AppendBytes(protowire.AppendTag(nil, n, protowire.BytesType), content)
-	}
-	nested := []byte{}
-	for range 100 {
-		nested = field(2, nested)
-	}
-	all := map[string][]byte{"messages in messages": bytes.Repeat(nested, 1<<20/len(nested))}
-	metadata, spec := []byte{}, []byte{}
-	for n := range protowire.Number(18) {
-		all[fmt.Sprintf("empty messages as field %d of the metadata", n+1)] = field(1, bytes.Repeat(field(n+1, nil), 200_000))
-		all[fmt.Sprintf("empty messages as field %d of the spec", n+1)] = field(2, bytes.Repeat(field(n+1, nil), 200_000))
-		all[fmt.Sprintf("empty messages as field %d of it", n+1)] = bytes.Repeat(field(n+1, nil), 200_000)
-		all[fmt.Sprintf("a text of a megabyte as field %d of the metadata", n+1)] = field(1, field(n+1, make([]byte, 1<<20)))
-		all[fmt.Sprintf("a text of a megabyte as field %d of the spec", n+1)] = field(2, field(n+1, make([]byte, 1<<20)))
-		metadata = append(metadata, bytes.Repeat(field(n+1, nil), 20_000)...)
-		spec = append(spec, bytes.Repeat(field(n+1, field(1, nil)), 20_000)...)
-	}
-	all["all empty messages at once"] = append(field(1, metadata), field(2, spec)...)
-	labels := []byte{}
-	for i := range 100_000 {
-		labels = append(labels, field(11, append(field(1, fmt.Appendf(nil, "key-%d", i)), field(2, nil)...))...)
-	}
-	all["100,000 labels"] = field(1, labels)
-	return all
-}
-
 // maxAllocated is how many bytes may be allocated for one object: what is kept of it, copied, and decoded. A list that
 // is too long may take maxAllocatedForList.
 const maxAllocated, maxAllocatedForList = 4 * maxLarge, 24 << 20
-
-// What is decoded of the worst bodies takes little memory, whatever kind they say they are.
-func TestNoBodyDecodesToMuch(t *testing.T) {
-	all := bombs()
-	for path, k := range kinds {
-		for name, bomb := range all {
-			bounded(t, path+": "+name, ask(path), maxAllocated, enclose(k.apiVersion, k.name, bomb))
-		}
-	}
-}
 
 // The worst bodies that can be made of the Go types, as an object, an event of a watch, a list and an error.
 func TestTheWorstOfEachTypeDecodesToLittle(t *testing.T) {

@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,6 +22,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/e2e/proxy"
 	"github.com/leasecast/leasecast/hub/fleet/wake"
 )
 
@@ -388,66 +387,20 @@ func TestAListThatIsCutShortDoesNotLookComplete(t *testing.T) {
 	}
 }
 
-// freezer accepts connections and can make those that there are go dead without a word.
-type freezer struct {
-	net.Listener
-	mu    sync.Mutex
-	conns []*freezable
-}
-
-type freezable struct {
-	net.Conn
-	frozen atomic.Bool
-}
-
-func (f *freezer) Accept() (net.Conn, error) {
-	conn, err := f.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	c := &freezable{Conn: conn}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.conns = append(f.conns, c)
-	return c, nil
-}
-
-func (f *freezer) freeze() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, c := range f.conns {
-		c.frozen.Store(true)
-	}
-}
-
-// Read and Write lose everything in a frozen connection.
-func (c *freezable) Read(p []byte) (int, error) {
-	for {
-		n, err := c.Conn.Read(p)
-		if err != nil || !c.frozen.Load() {
-			return n, err
-		}
-	}
-}
-
-func (c *freezable) Write(p []byte) (int, error) {
-	if c.frozen.Load() {
-		return len(p), nil
-	}
-	return c.Conn.Write(p)
-}
-
 func TestDeadConnectionIsReplaced(t *testing.T) {
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { kubeSystem(w, "u") }))
-	f := &freezer{Listener: s.Listener}
-	s.Listener, s.EnableHTTP2 = f, true
-	s.StartTLS()
-	t.Cleanup(s.Close)
-	tg := targetTo(t, accessTo(t, s, "", "t"), nil)
+	s := apiServer(t, true, func(w http.ResponseWriter, _ *http.Request) { kubeSystem(w, "u") })
+	way, err := proxy.New(strings.TrimPrefix(s.URL, "https://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = way.Close() })
+	access := accessTo(t, s, "", "t")
+	access.server.Host = way.Addr()
+	tg := targetTo(t, access, nil)
 	if _, err := identify(t.Context(), tg); err != nil {
 		t.Fatal(err)
 	}
-	f.freeze()
+	way.Strand()
 	start := time.Now()
 	for {
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
