@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	batchv1client "k8s.io/client-go/kubernetes/typed/batch/v1"
@@ -41,6 +42,8 @@ type member struct {
 	answered wake.Signal
 	// wake and wakeProbe hold one wake-up each, for the connection and the prober.
 	wake, wakeProbe chan struct{}
+	// reductions are logged once a minute.
+	reductions rate.Sometimes
 
 	mu    sync.Mutex
 	state state
@@ -86,14 +89,15 @@ type state struct {
 func newMember(s *shared, k Key) *member {
 	m := &member{
 		shared: s, key: k,
-		wake:      make(chan struct{}, 1),
-		wakeProbe: make(chan struct{}, 1),
-		state:     state{demand: defaultDemand, tracks: health.Tracks{}.Under(defaultDemand.timeouts)},
+		wake:       make(chan struct{}, 1),
+		wakeProbe:  make(chan struct{}, 1),
+		reductions: rate.Sometimes{Interval: time.Minute},
+		state:      state{demand: defaultDemand, tracks: health.Tracks{}.Under(defaultDemand.timeouts)},
 	}
 	const managed, ofReaders = v1alpha1.ManagedLabel + "=true", v1alpha1.ReaderLabel + "=true"
 	m.requests = transport.NewSwappable(k.Identity(), transport.Options{
 		Agent: s.options.UserAgent, Room: s.room, ReadersSelector: ofReaders,
-		RequestSent: m.requestSent, Refused: m.noteRefusal, Exceeded: m.sentTooMuch,
+		RequestSent: m.requestSent, Refused: m.noteRefusal, Exceeded: m.sentTooMuch, Reduced: m.logReduced,
 		Held: map[string]*transport.Held{
 			transport.HeldBy(transport.Namespaces, ""):    transport.NewHeld("Namespaces", m.holds),
 			transport.HeldBy(transport.Leases, managed):   transport.NewHeld("Leases of the hub", m.holds),
@@ -237,6 +241,13 @@ func (m *member) holds(err error) {
 		if s.unheld = ""; err != nil {
 			s.unheld = transport.Shorten(err.Error())
 		}
+	})
+}
+
+// logReduced logs an object of which only the identity is read.
+func (m *member) logReduced(resource, name string) {
+	m.reductions.Do(func() {
+		m.logger().Info("An object is too large: only its name is read", "resource", resource, "object", name)
 	})
 }
 

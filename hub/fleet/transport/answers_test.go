@@ -215,6 +215,36 @@ func TestCachesHoldNoMoreThanFits(t *testing.T) {
 	}
 }
 
+// The log says why a Namespace with too many labels is selected by no policy.
+func TestAnObjectThatIsReducedToItsNameIsReported(t *testing.T) {
+	many := map[string]string{}
+	for n := range 200 {
+		many[fmt.Sprint("label-", n)] = "x"
+	}
+	large := namespace("large", many)
+	list := &corev1.NamespaceList{Items: []corev1.Namespace{*namespace("small", nil), *large}}
+	for name, tc := range map[string]struct {
+		path, contentType string
+		body              []byte
+	}{
+		"in a list":   {Namespaces, protobufType, enclose("v1", "NamespaceList", marshalled(list))},
+		"by itself":   {Namespaces + "/large", protobufType, enclose("v1", "Namespace", marshalled(large))},
+		"in an event": {Namespaces + "?watch=true", watchType, eventOf("ADDED", "Namespace", large)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var reported []string
+			l := newTestTransport()
+			l.Reduced = func(resource, object string) { reported = append(reported, resource+" "+object) }
+			if _, _, err := answer(t, l, tc.path, says(tc.contentType, tc.body)); err != nil {
+				t.Fatal(err)
+			}
+			if want := []string{Namespaces + " /large"}; !slices.Equal(reported, want) {
+				t.Errorf("reported %q, want %q", reported, want)
+			}
+		})
+	}
+}
+
 // Whoever floods the hub is read slowly.
 func TestAFloodIsReadAtAPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -34,6 +34,9 @@ type Options struct {
 	Refused func(words string)
 	// Exceeded is called with the error of an answer about one Lease that is larger than any object.
 	Exceeded func(error)
+	// Reduced is called with a resource, and the namespace and name of an object in an answer that is too large. Only its
+	// identity is read.
+	Reduced func(resource, name string)
 	// ReadersSelector selects the registrations of readers, which tenants write.
 	ReadersSelector string
 	// Room bounds what is kept of answers while they are read. Members share it.
@@ -149,6 +152,9 @@ func (l *lane) RoundTrip(req *http.Request) (*http.Response, error) {
 		r := receipt{
 			question: asked, ctx: ctx, pace: l.pace, clean: t.scrub, refused: l.Refused, room: l.Room,
 			held: l.Held[HeldBy(asked.path, asked.selector)],
+		}
+		if l.Reduced != nil {
+			r.reduced = func(object []byte) { l.Reduced(asked.path, Shorten(nameOf(object))) }
 		}
 		if asked.isOfReaders {
 			r.pace = l.readers
