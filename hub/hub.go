@@ -156,7 +156,6 @@ func setup(mgr mcmanager.Manager, o Options, t *tenure.Tenure, f *fleet.Provider
 		Clock:        o.Clock,
 		HubID:        id,
 		OwnNamespace: o.Namespace,
-		Measure:      numbers.Leases,
 	})
 	if err := c.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("hub: controller: %w", err)

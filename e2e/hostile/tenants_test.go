@@ -145,13 +145,13 @@ func theNamespacesLease(ctx context.Context, s *scene) error {
 	})
 }
 
-// manyRegistrations writes more registrations than are kept of one account, each of which is right.
+// manyRegistrations writes more registrations than are kept of a member, each of which is right.
 func manyRegistrations(ctx context.Context, s *scene) error {
 	t, err := s.tenant(ctx, far, shop, "many")
 	if err != nil {
 		return err
 	}
-	return each(ctx, 600, func(ctx context.Context, n int) error {
+	return each(ctx, 2100, func(ctx context.Context, n int) error {
 		_, err := t.register(ctx, t.registration(fmt.Sprint("many-", n)))
 		return unlessEnded(ctx, err)
 	})

@@ -5,7 +5,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -31,7 +30,7 @@ import (
 // decisionsAtOnce is how many namespaces are decided on concurrently.
 const decisionsAtOnce = 16
 
-// Options configure a Controller. All fields but Measure are required.
+// Options configure a Controller. All fields are required.
 type Options struct {
 	Fleet  *fleet.Provider
 	Tenure *tenure.Tenure
@@ -41,8 +40,6 @@ type Options struct {
 	HubID string
 	// OwnNamespace is the namespace that the hub runs in. A member namespace of that name is never managed.
 	OwnNamespace string
-	// Measure wraps the client for Leases in a member, if it is set, so that it sees every request.
-	Measure func(fleet.Key, coordinationclient.LeasesGetter) coordinationclient.LeasesGetter
 }
 
 // Controller decides who leads each managed namespace. Make it with New and add it to
@@ -62,7 +59,7 @@ type Controller struct {
 func New(o Options) *Controller {
 	h := &hub{
 		Options: ledger.Options{Tenure: o.Tenure, Clock: o.Clock, HubID: o.HubID},
-		Fleet:   o.Fleet, Seals: o.Seals, OwnNamespace: o.OwnNamespace, Measure: o.Measure,
+		Fleet:   o.Fleet, Seals: o.Seals, OwnNamespace: o.OwnNamespace,
 		promises: publish.NewPromises(), source: fleetSource{o.Fleet}, writer: fleet.Member.Writer,
 	}
 	h.ledger = ledger.New(&h.Options)

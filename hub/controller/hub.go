@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -30,7 +29,6 @@ type hub struct {
 	Fleet        *fleet.Provider
 	Seals        *seal.Store
 	OwnNamespace string
-	Measure      func(fleet.Key, coordinationclient.LeasesGetter) coordinationclient.LeasesGetter
 
 	events      events.EventRecorder
 	promises    *publish.Promises

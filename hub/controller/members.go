@@ -179,16 +179,12 @@ func (ms *members) begin(key fleet.Key) {
 }
 
 func (ms *members) newWorker(ctx context.Context, m fleet.Member, cl cluster.Cluster) *worker.Worker {
-	o := worker.Options{
+	return worker.New(worker.Options{
 		Member: m, Cluster: cl, Client: ms.writer(m), CronJobs: m.CronJobs, Observe: m.Observe, Fleet: ms.Fleet,
 		Hub:   ms.workersHub,
 		HubID: ms.HubID, Clock: ms.Clock, Promises: ms.promises,
 		Log: log.FromContext(ctx).WithName("worker").WithValues("cluster", klog.KRef(m.Fleet, m.Name)),
-	}
-	if o.Leases = o.Client.CoordinationV1(); ms.Measure != nil {
-		o.Leases = ms.Measure(m.Key, o.Leases)
-	}
-	return worker.New(o)
+	})
 }
 
 // worker returns the worker that runs in a member, or nil.

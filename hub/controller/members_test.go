@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	kubernetesfake "k8s.io/client-go/kubernetes/fake"
 	admissionclient "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
@@ -187,11 +186,6 @@ func TestAMemberThatIsEngagedTwiceIsForgottenOnce(t *testing.T) {
 func TestWhatAReplicaDoesFromItsElectionOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newTestFleetAtWork(t)
-		var measured []fleet.Key
-		m.Measure = func(key fleet.Key, client coordinationclient.LeasesGetter) coordinationclient.LeasesGetter {
-			measured = append(measured, key)
-			return client
-		}
 		disengage := m.engages(eastKey)
 		defer disengage()
 		m.members.of[eastKey].known = true
@@ -209,9 +203,6 @@ func TestWhatAReplicaDoesFromItsElectionOn(t *testing.T) {
 		p := m.atWorkIn(eastKey).Publisher()
 		if work, ok := m.Work(eastKey); !ok || work.Readers != 0 {
 			t.Errorf("the work there: %+v, %v", work, ok)
-		}
-		if !slices.Equal(measured, []fleet.Key{eastKey}) {
-			t.Errorf("measured: %v", measured)
 		}
 		if len(m.events.events) == 0 {
 			t.Error("what was found before has no event")

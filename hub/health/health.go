@@ -65,18 +65,6 @@ const (
 	Unhealthy
 )
 
-// String names the state as conditions and logs show it.
-func (s State) String() string {
-	switch s {
-	case Healthy:
-		return "Healthy"
-	case Unhealthy:
-		return "Unhealthy"
-	default:
-		return "Unknown"
-	}
-}
-
 // Verdict is the judgement of a [Track] at one time under one policy.
 type Verdict struct {
 	State State

@@ -2,6 +2,8 @@ package health_test
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,325 +20,208 @@ func at(s float64) lease.Reading {
 	return lease.Reading{Wall: epoch.Add(d), Boot: time.Hour + d}
 }
 
-// recovering is the verdict on a member that was lost at 10 s and answers again.
-func recovering(next time.Duration) health.Verdict {
-	return health.Verdict{
-		State:     health.Unhealthy,
-		Since:     at(10),
-		Reason:    reason.Recovering,
-		Answering: true,
-		Next:      next,
-	}
-}
-
-// stepped is the same instant after a step of the wall clock.
-func stepped(s float64, step time.Duration) lease.Reading {
-	r := at(s)
-	r.Wall = r.Wall.Add(step)
-	return r
-}
-
-// script is what happened to a member, one call of Track each.
-type script []func(*health.Track)
-
-func (s script) run() *health.Track {
-	t := &health.Track{}
-	for _, step := range s {
-		step(t)
-	}
-	return t
-}
-
-func ok(k health.Kind, seconds ...float64) func(*health.Track) {
-	return func(t *health.Track) {
-		for _, s := range seconds {
-			t.Observe(health.Observation{Kind: k, At: at(s), OK: true})
-		}
-	}
-}
-
-// both is a read and a write that succeed.
-func both(seconds ...float64) func(*health.Track) {
-	return func(t *health.Track) {
-		ok(health.Read, seconds...)(t)
-		ok(health.Write, seconds...)(t)
-	}
-}
-
-func fail(k health.Kind, r reason.Reason, seconds ...float64) func(*health.Track) {
-	return func(t *health.Track) {
-		for _, s := range seconds {
-			t.Observe(health.Observation{Kind: k, At: at(s), Reason: r, Message: fmt.Sprintf("%s failed", k)})
-		}
-	}
-}
-
-func excuseReads(from, to float64) func(*health.Track) {
-	return func(t *health.Track) { t.Excuse(read, at(from), at(to)) }
-}
-
-func span(from, to, step float64) []float64 {
-	var s []float64
-	for x := from; x <= to; x += step {
-		s = append(s, x)
-	}
-	return s
-}
-
 const (
 	read  = health.Read
 	write = health.Write
 )
 
+// play plays what happened to a member, as in "ok 0 5; read-fails 6": requests and their send times in seconds.
+// "excused" is a time in which no reads were sent.
+func play(t *health.Track, script string) *health.Track {
+	for step := range strings.SplitSeq(script, "; ") {
+		words := strings.Fields(step)
+		var times []float64
+		for _, word := range words[min(1, len(words)):] {
+			s, _ := strconv.ParseFloat(word, 64)
+			times = append(times, s)
+		}
+		observe := func(o health.Observation) {
+			if !o.OK {
+				o.Message = fmt.Sprintf("%s failed", o.Kind)
+			}
+			for _, s := range times {
+				o.At = at(s)
+				t.Observe(o)
+			}
+		}
+		switch strings.Join(words[:min(1, len(words))], "") {
+		case "":
+		case "ok":
+			observe(health.Observation{Kind: read, OK: true})
+			observe(health.Observation{Kind: write, OK: true})
+		case "read":
+			observe(health.Observation{Kind: read, OK: true})
+		case "write":
+			observe(health.Observation{Kind: write, OK: true})
+		case "read-fails":
+			observe(health.Observation{Kind: read, Reason: reason.Unreachable})
+		case "write-fails":
+			observe(health.Observation{Kind: write, Reason: reason.Unreachable})
+		case "read-forbidden":
+			observe(health.Observation{Kind: read, Reason: reason.Forbidden})
+		case "write-forbidden":
+			observe(health.Observation{Kind: write, Reason: reason.Forbidden})
+		case "excused":
+			t.Excuse(read, at(times[0]), at(times[1]))
+		default:
+			panic("no such step: " + step)
+		}
+	}
+	return t
+}
+
+// describe describes a verdict, as in "healthy since 0, answering".
+func describe(v health.Verdict) string {
+	text := map[health.State]string{health.Healthy: "healthy", health.Unhealthy: "unhealthy"}[v.State]
+	if since := (v.Since.Boot - time.Hour).Seconds(); text == "" {
+		text = "unknown"
+	} else if text += fmt.Sprintf(" since %v", since); v.Since != at(since) {
+		text += " by one clock"
+	}
+	if v.Reason != "" {
+		text += ", " + string(v.Reason) + ": " + v.Message
+	}
+	if v.Answering {
+		text += ", answering"
+	}
+	if v.Next != 0 {
+		text += fmt.Sprint(", next ", v.Next)
+	}
+	return text
+}
+
+// A member is unhealthy after 10 s without an answer, and healthy again after 5 s of answers.
 func TestState(t *testing.T) {
-	const dead = reason.Unreachable
-	// Unhealthy after 10 s without an answer, healthy again after 5 s of answers.
-	thresholds := health.Thresholds{UnreachableAfter: 10 * time.Second, RecoverAfter: 5 * time.Second}
-	for name, tc := range map[string]struct {
-		script script
-		now    lease.Reading
-		want   health.Verdict // Message is compared only if set
+	const recovering = "unhealthy since 10, Recovering: answers again, but not yet for 5s without a failure, " +
+		"answering, next "
+	for name, test := range map[string]struct {
+		script string
+		now    float64
+		want   string
 	}{
-		"nothing observed decides nothing": {
-			nil, at(100),
-			health.Verdict{State: health.Unknown, Reason: reason.NeverReached},
-		},
-		"a member that never answered is unknown, however long it fails": {
-			script{fail(read, dead, 0, 10, 100), fail(write, dead, 0, 10, 100)}, at(200),
-			health.Verdict{State: health.Unknown, Reason: reason.NeverReached, Message: "read failed"},
-		},
-		"a member that refuses from the start is unknown, because it refuses": {
-			script{fail(read, reason.Forbidden, 0)}, at(200),
-			health.Verdict{State: health.Unknown, Reason: reason.Forbidden, Message: "read failed"},
-		},
-		"reads alone do not make a member known": {
-			script{ok(read, 0, 1, 2)}, at(3),
-			health.Verdict{State: health.Unknown, Reason: reason.NeverReached, Message: "no write has been answered yet"},
-		},
-		"a member first reached is healthy at once": {
-			script{ok(read, 1), ok(write, 2)}, at(2),
-			health.Verdict{State: health.Healthy, Since: at(2), Answering: true},
-		},
-		"and so is one whose first attempts failed": {
-			script{fail(read, dead, 0, 20, 40), ok(read, 60), fail(write, dead, 61), ok(write, 62)}, at(62),
-			health.Verdict{State: health.Healthy, Since: at(62), Answering: true},
-		},
-		"a failure is not yet a loss": {
-			script{both(0, 5), fail(read, dead, 6)}, at(14),
-			health.Verdict{State: health.Healthy, Since: at(0), Next: time.Second + 1},
-		},
-		"at the threshold it is not lost": {
-			script{both(0, 5), fail(read, dead, 6)}, at(15),
-			health.Verdict{State: health.Healthy, Since: at(0), Next: 1},
-		},
-		"beyond the threshold it is lost, counted from the send time of the last success": {
-			script{both(0, 5), fail(read, dead, 6)}, at(15.001),
-			health.Verdict{State: health.Unhealthy, Since: at(15), Reason: dead, Message: "read failed"},
-		},
-		"writes that fail while reads succeed are a loss": {
-			script{both(0), fail(write, dead, 1, 5, 9), ok(read, span(1, 11, 1)...)}, at(11),
-			health.Verdict{State: health.Unhealthy, Since: at(10), Reason: dead, Message: "write failed"},
-		},
-		"reads that fail while writes succeed are a loss": {
-			script{both(0), fail(read, dead, 1, 5, 9), ok(write, span(1, 11, 1)...)}, at(11),
-			health.Verdict{State: health.Unhealthy, Since: at(10), Reason: dead, Message: "read failed"},
-		},
-		"a refusal is an answer that says no": {
-			script{both(0), fail(write, reason.Forbidden, 1, 11)}, at(11),
-			health.Verdict{State: health.Unhealthy, Since: at(10), Reason: reason.Forbidden, Message: "write failed"},
-		},
-		"silence without a failure is nobody's fault": {
-			script{both(0)}, at(1000),
-			health.Verdict{State: health.Healthy, Since: at(0), Answering: true},
-		},
-		"one success after a loss is not yet a recovery": {
-			script{both(0), fail(read, dead, 1, 15), both(20)}, at(21),
-			recovering(4 * time.Second),
-		},
-		"time alone recovers nobody: a success must show it": {
-			script{both(0), fail(read, dead, 1, 15), both(20)}, at(26),
-			recovering(time.Second),
-		},
-		"a span of successes is a recovery": {
-			script{both(0), fail(read, dead, 1, 15), both(20, 23, 25)}, at(26),
-			health.Verdict{State: health.Healthy, Since: at(25), Answering: true},
-		},
-		"a failure while recovering starts the span again": {
-			script{both(0), fail(read, dead, 1, 15), both(20, 23), fail(read, dead, 24), both(25, 29)}, at(29),
-			recovering(time.Second),
-		},
-		"and a long enough span ends it": {
-			script{both(0), fail(read, dead, 1, 15), both(20, 23), fail(read, dead, 24), both(25, 30)}, at(30),
-			health.Verdict{State: health.Healthy, Since: at(30), Answering: true},
-		},
-		"a short failure after a recovery takes nothing back": {
-			script{both(0), fail(read, dead, 1, 15), both(20, 25), fail(read, dead, 26), both(27)}, at(27),
-			health.Verdict{State: health.Healthy, Since: at(25), Answering: true},
-		},
-		"short failures never were a loss": {
-			script{both(0), fail(read, dead, 1), both(2), fail(read, dead, 3), both(4), fail(read, dead, 5)}, at(6),
-			health.Verdict{State: health.Healthy, Since: at(0), Next: 8*time.Second + 1},
-		},
-		"a new loss during recovery keeps the first since": {
-			script{both(0), fail(read, dead, 1, 15), both(20), fail(read, dead, 21)}, at(40),
-			health.Verdict{State: health.Unhealthy, Since: at(10), Reason: dead, Message: "read failed"},
-		},
-		"a failure older than the last success says nothing": {
-			script{both(0, 5), fail(read, dead, 4)}, at(100),
-			health.Verdict{State: health.Healthy, Since: at(0), Answering: true},
-		},
-		"a success older than the last failure counts, but the failure is newer": {
-			script{both(0), fail(read, dead, 8), ok(read, 6)}, at(15),
-			health.Verdict{State: health.Healthy, Since: at(0), Next: time.Second + 1},
-		},
-		"what arrives late and twice changes nothing": {
-			script{both(0, 5, 3, 5, 0)}, at(6),
-			health.Verdict{State: health.Healthy, Since: at(0), Answering: true},
-		},
-		"time in which nobody asked does not count as silence": {
-			script{both(0), fail(read, dead, 1), excuseReads(2, 62)}, at(62),
-			health.Verdict{State: health.Healthy, Since: at(0), Next: 8*time.Second + 1},
-		},
-		"nor as an answer": {
-			script{both(0), fail(read, dead, 1, 15), both(20, 21), excuseReads(21, 40), ok(read, 41)}, at(41),
-			recovering(3 * time.Second),
-		},
-		"nor when a failure ends the streak": {
-			script{
-				both(0), fail(read, dead, 1, 15), both(20, 21), excuseReads(21, 40),
-				fail(read, dead, 41), ok(read, 42),
-			}, at(42),
-			recovering(5 * time.Second),
-		},
-		"an excuse from before the last success covers what came after it": {
-			script{both(0, 10), fail(read, dead, 11), excuseReads(5, 15)}, at(24),
-			health.Verdict{State: health.Healthy, Since: at(0), Next: time.Second + 1},
-		},
-		"an excuse that ended before the last success changes nothing": {
-			script{both(0, 10), fail(read, dead, 11), excuseReads(2, 9)}, at(20.5),
-			health.Verdict{State: health.Unhealthy, Since: at(20), Reason: dead, Message: "read failed"},
-		},
-		"a step forward of the wall clock makes nobody sick": {
-			script{both(0), fail(read, dead, 1)}, stepped(5, time.Hour),
-			health.Verdict{State: health.Healthy, Since: at(0), Next: 5*time.Second + 1},
-		},
-		"a step back of the wall clock makes nobody well": {
-			script{both(0), fail(read, dead, 1)}, stepped(11, -time.Hour),
-			health.Verdict{State: health.Unhealthy, Since: at(10), Reason: dead, Message: "read failed"},
-		},
+		"nothing was observed": {"", 100, "unknown, NeverReached: no read has been answered yet"},
+		"never answered": {
+			"read-fails 0 10 100; write-fails 0 10 100", 200, "unknown, NeverReached: read failed"},
+		"rejects from the start": {"read-forbidden 0", 200, "unknown, Forbidden: read failed"},
+		"only reads are answered": {
+			"read 0 1 2", 3, "unknown, NeverReached: no write has been answered yet"},
+		"first reached": {"read 1; write 2", 2, "healthy since 2, answering"},
+		"first reached after several tries": {
+			"read-fails 0 20 40; read 60; write-fails 61; write 62", 62, "healthy since 62, answering"},
+		"a failure":                   {"ok 0 5; read-fails 6", 14, "healthy since 0, next 1.000000001s"},
+		"10 s after the last success": {"ok 0 5; read-fails 6", 15, "healthy since 0, next 1ns"},
+		"10.001 s after the last success": {
+			"ok 0 5; read-fails 6", 15.001, "unhealthy since 15, Unreachable: read failed"},
+		"writes fail while reads succeed": {
+			"ok 0; write-fails 1 5 9; read 1 3 5 7 9 11", 11, "unhealthy since 10, Unreachable: write failed"},
+		"reads fail while writes succeed": {
+			"ok 0; read-fails 1 5 9; write 1 3 5 7 9 11", 11, "unhealthy since 10, Unreachable: read failed"},
+		"writes are rejected": {
+			"ok 0; write-forbidden 1 11", 11, "unhealthy since 10, Forbidden: write failed"},
+		"a write fails beside one that does": {"ok 0; write-fails 0", 1, "healthy since 0, next 9.000000001s"},
+		"no requests for long":               {"ok 0", 1000, "healthy since 0, answering"},
+		"one success after a loss":           {"ok 0; read-fails 1 15; ok 20", 21, recovering + "4s"},
+		"one success after a loss, and no request since": {
+			"ok 0; read-fails 1 15; ok 20", 26, recovering + "1s"},
+		"5 s of successes after a loss": {"ok 0; read-fails 1 15; ok 20 23 25", 26, "healthy since 25, answering"},
+		"a failure while it recovers": {
+			"ok 0; read-fails 1 15; ok 20 23; read-fails 24; ok 25 29", 29, recovering + "1s"},
+		"5 s of successes after a failure while it recovered": {
+			"ok 0; read-fails 1 15; ok 20 23; read-fails 24; ok 25 30", 30, "healthy since 30, answering"},
+		"a short failure after a recovery": {
+			"ok 0; read-fails 1 15; ok 20 25; read-fails 26; ok 27", 27, "healthy since 25, answering"},
+		"short failures": {
+			"ok 0; read-fails 1; ok 2; read-fails 3; ok 4; read-fails 5", 6, "healthy since 0, next 8.000000001s"},
+		"lost again while it recovers": {
+			"ok 0; read-fails 1 15; ok 20; read-fails 21", 40, "unhealthy since 10, Unreachable: read failed"},
+		"a failure that is older than the last success": {"ok 0 5; read-fails 4", 100, "healthy since 0, answering"},
+		"a success that is older than the last failure": {
+			"ok 0; read-fails 8; read 6", 15, "healthy since 0, next 1.000000001s"},
+		"answers that arrive late and twice": {"ok 0 5 3 5 0", 6, "healthy since 0, answering"},
+		"no reads were sent: no silence": {
+			"ok 0; read-fails 1; excused 2 62", 62, "healthy since 0, next 8.000000001s"},
+		"no reads were sent: no answers": {
+			"ok 0; read-fails 1 15; ok 20 21; excused 21 40; read 41", 41, recovering + "3s"},
+		"no reads were sent, then a failure": {
+			"ok 0; read-fails 1 15; ok 20 21; excused 21 40; read-fails 41; read 42", 42, recovering + "5s"},
+		"no reads were sent, from before the last success on": {
+			"ok 0 10; read-fails 11; excused 5 15", 24, "healthy since 0, next 1.000000001s"},
+		"no reads were sent until before the last success": {
+			"ok 0 10; read-fails 11; excused 2 9", 20.5, "unhealthy since 20, Unreachable: read failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := tc.script.run().State(tc.now, thresholds)
-			if tc.want.Message == "" {
-				got.Message = ""
+			track, thresholds := play(&health.Track{}, test.script), health.Thresholds{
+				UnreachableAfter: 10 * time.Second, RecoverAfter: 5 * time.Second,
 			}
-			if got != tc.want {
-				t.Errorf("\n got %+v\nwant %+v", got, tc.want)
+			for _, step := range []time.Duration{0, time.Hour, -time.Hour} { // of the wall clock, which does not count
+				now := at(test.now)
+				now.Wall = now.Wall.Add(step)
+				if got := describe(track.State(now, thresholds)); got != test.want {
+					t.Errorf("with a wall clock stepped by %v: %s, want %s", step, got, test.want)
+				}
+			}
+			if got, want := track.Answering(), strings.Contains(test.want, "answering"); got != want {
+				t.Errorf("answering: %v", got)
 			}
 		})
 	}
 }
 
-func TestThresholdsAreThePolicysOwn(t *testing.T) {
-	track := script{both(0), fail(read, reason.Unreachable, 1), both(6, 9)}.run()
-	for name, tc := range map[string]struct {
-		thresholds health.Thresholds
-		want       health.State
+func TestThresholdsOfAPolicy(t *testing.T) {
+	track := play(&health.Track{}, "ok 0; read-fails 1; ok 6 9")
+	for name, test := range map[string]struct {
+		unreachableAfter, recoverAfter time.Duration
+		want                           health.State
 	}{
-		"a patient policy saw no loss": {
-			thresholds: health.Thresholds{UnreachableAfter: 10 * time.Second, RecoverAfter: time.Hour},
-			want:       health.Healthy,
-		},
-		"an impatient one saw one, and it is over": {
-			thresholds: health.Thresholds{UnreachableAfter: 3 * time.Second, RecoverAfter: 3 * time.Second},
-			want:       health.Healthy,
-		},
-		"a cautious one waits": {
-			thresholds: health.Thresholds{UnreachableAfter: 3 * time.Second, RecoverAfter: 4 * time.Second},
-			want:       health.Unhealthy,
-		},
-		"no recovery time means at once": {health.Thresholds{UnreachableAfter: 3 * time.Second}, health.Healthy},
+		"it was not lost":                {10 * time.Second, time.Hour, health.Healthy},
+		"it was lost, and has recovered": {3 * time.Second, 3 * time.Second, health.Healthy},
+		"it was lost, and recovers":      {3 * time.Second, 4 * time.Second, health.Unhealthy},
+		"it recovers at once":            {3 * time.Second, 0, health.Healthy},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if got := track.State(at(9), tc.thresholds).State; got != tc.want {
-				t.Errorf("got %v, want %v", got, tc.want)
-			}
-		})
+		thresholds := health.Thresholds{UnreachableAfter: test.unreachableAfter, RecoverAfter: test.recoverAfter}
+		if got := track.State(at(9), thresholds).State; got != test.want {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
 	}
 }
 
 // A member that fails every other time for hours fills the memory of lapses.
 func TestFlappingForgetsNoLoss(t *testing.T) {
 	thresholds := health.Thresholds{UnreachableAfter: 10 * time.Second, RecoverAfter: 5 * time.Second}
-	flap := func(t *health.Track, from float64) (end float64) {
-		for i := range 500 {
-			end = from + 2*float64(i)
-			fail(read, reason.Unreachable, end)(t)
-			both(end + 1)(t)
-		}
-		return end + 1
-	}
-	for name, tc := range map[string]struct {
-		before script
-		want   health.State
-	}{
-		"without a loss before it stays healthy": {script{both(span(0, 25, 1)...)}, health.Healthy},
-		"a loss before is not recovered from": {
-			before: script{both(0), fail(read, reason.Unreachable, 1), both(20)},
-			want:   health.Unhealthy,
-		},
-		"a loss before that was recovered from": {
-			before: script{both(0), fail(read, reason.Unreachable, 1), both(20, 25)},
-			want:   health.Healthy,
-		},
+	for before, want := range map[string]health.State{
+		"ok 0 5 10 15 20 25":              health.Healthy,
+		"ok 0; read-fails 1 15; ok 20":    health.Unhealthy,
+		"ok 0; read-fails 1 15; ok 20 25": health.Healthy,
 	} {
-		t.Run(name, func(t *testing.T) {
-			track := tc.before.run()
-			end := flap(track, 26)
-			if got := track.State(at(end), thresholds).State; got != tc.want {
-				t.Errorf("got %v, want %v", got, tc.want)
+		t.Run(before, func(t *testing.T) {
+			track, end := play(&health.Track{}, before), 26
+			for range 500 {
+				play(track, fmt.Sprintf("read-fails %d; ok %d", end, end+1))
+				end += 2
 			}
-			// A long span of successes recovers from anything.
-			both(end+3, end+6)(track)
-			if got := track.State(at(end+6), thresholds).State; got != health.Healthy {
-				t.Errorf("after a span of successes: got %v, want Healthy", got)
+			if got := track.State(at(float64(end)), thresholds).State; got != want {
+				t.Errorf("%v, want %v", got, want)
 			}
-		})
-	}
-}
-
-func TestAnsweringIsTheLatestReadAndWrite(t *testing.T) {
-	for name, tc := range map[string]struct {
-		script script
-		want   bool
-	}{
-		"nothing":               {nil, false},
-		"reads only":            {script{ok(read, 0)}, false},
-		"both":                  {script{both(0)}, true},
-		"a read failed":         {script{both(0), fail(read, reason.Unreachable, 1)}, false},
-		"a write failed":        {script{both(0), fail(write, reason.Unreachable, 1)}, false},
-		"both answer again":     {script{both(0), fail(write, reason.Unreachable, 1), ok(write, 2)}, true},
-		"failure sent together": {script{both(0), fail(write, reason.Unreachable, 0)}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := tc.script.run().Answering(); got != tc.want {
-				t.Errorf("got %v, want %v", got, tc.want)
+			play(track, fmt.Sprintf("ok %d %d", end+3, end+6))
+			if got := track.State(at(float64(end+6)), thresholds).State; got != health.Healthy {
+				t.Errorf("after 5 s of successes: %v", got)
 			}
 		})
 	}
 }
 
 func TestFailureIsTheLatestOne(t *testing.T) {
-	track := script{both(0), fail(read, reason.Unreachable, 2), fail(write, reason.Forbidden, 1)}.run()
-	if got := track.Failure().Reason; got != reason.Unreachable {
-		t.Errorf("got %q, want the read's, which was sent last", got)
-	}
-	ok(read, 3)(track)
-	if got := track.Failure().Reason; got != reason.Forbidden {
-		t.Errorf("got %q, want the write's, which still stands", got)
-	}
-	ok(write, 3)(track)
-	if got := track.Failure(); got != (health.Observation{}) {
-		t.Errorf("got %v, want none", got)
+	track := &health.Track{}
+	for _, step := range []struct {
+		script string
+		want   reason.Reason
+	}{
+		{"ok 0; read-fails 2; write-forbidden 1", reason.Unreachable},
+		{"read 3", reason.Forbidden},
+		{"write 3", ""},
+	} {
+		if got := play(track, step.script).Failure().Reason; got != step.want {
+			t.Errorf("after %q: %q, want %q", step.script, got, step.want)
+		}
 	}
 }

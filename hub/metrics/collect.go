@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"context"
+	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,7 +22,7 @@ const connected = "Connected"
 
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
-	sendGauge(ch, buildInfo, 1, m.Version, goVersion())
+	sendGauge(ch, buildInfo, 1, m.Version, runtime.Version())
 	if !m.Elected() {
 		sendGauge(ch, elected, 0)
 		return
@@ -38,13 +39,11 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		m.collectRecord(ch, &records[i])
 	}
 	offsets := m.fleet.Offsets()
-	present := map[fleet.Key]bool{}
 	for name := range fleets {
 		for _, member := range m.fleet.Members(name) {
 			if member.Gone {
 				continue
 			}
-			present[member.Key] = true
 			m.collectMember(ch, member)
 			if o, ok := offsets[member.Key]; ok {
 				sendGauge(ch, clockOffset, o.Lo.Seconds(), member.Fleet, member.Name, "least")
@@ -55,9 +54,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 			}
 		}
 	}
-	m.drop(present, fleets, records)
-	m.writes.Collect(ch)
-	m.latency.Collect(ch)
+	m.drop(fleets, records)
 	m.changes.Collect(ch)
 }
 
@@ -165,23 +162,14 @@ func (m *Metrics) renewalAge(
 	return age, ok
 }
 
-// drop deletes the series of members, records and fleets that do not exist any more.
-func (m *Metrics) drop(members map[fleet.Key]bool, fleets map[string]bool, records []v1alpha1.NamespaceLeader) {
+// drop deletes the series of records and fleets that do not exist any more.
+func (m *Metrics) drop(fleets map[string]bool, records []v1alpha1.NamespaceLeader) {
 	there := map[types.NamespacedName]bool{}
 	for i := range records {
 		there[client.ObjectKeyFromObject(&records[i])] = true
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for key := range m.measured {
-		if members[key] {
-			continue
-		}
-		delete(m.measured, key)
-		labels := prometheus.Labels{"fleet": key.Fleet, "member": key.Name}
-		m.writes.DeletePartialMatch(labels)
-		m.latency.DeletePartialMatch(labels)
-	}
 	for key := range m.failovers {
 		if !there[key] {
 			delete(m.failovers, key)

@@ -9,7 +9,6 @@ package metrics
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"sync"
 	"time"
 
@@ -58,13 +57,10 @@ type Metrics struct {
 	reader  client.Reader
 	local   manager.Manager
 
-	writes  *prometheus.CounterVec
-	latency *prometheus.HistogramVec
 	changes *prometheus.CounterVec
 
-	mu        sync.Mutex         // guards what follows
-	measured  map[fleet.Key]bool // members with writes and latency
-	counted   map[string]bool    // fleets with changes
+	mu        sync.Mutex      // guards what follows
+	counted   map[string]bool // fleets with changes
 	failovers map[types.NamespacedName]failover
 }
 
@@ -72,20 +68,10 @@ type Metrics struct {
 func New(o Options) *Metrics {
 	return &Metrics{
 		Options: o,
-		writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "leasecast_lease_writes_total",
-			Help: "Requests that write Leases in the member, by result.",
-		}, []string{"fleet", "member", "result"}),
-		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "leasecast_lease_write_duration_seconds",
-			Help:    "How long the member took to answer a write of a Lease.",
-			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5},
-		}, []string{"fleet", "member"}),
 		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "leasecast_leader_changes_total",
 			Help: "Changes of leader or state of namespaces, by reason.",
 		}, []string{"fleet", "reason"}),
-		measured:  map[fleet.Key]bool{},
 		counted:   map[string]bool{},
 		failovers: map[types.NamespacedName]failover{},
 	}
@@ -153,10 +139,5 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	} {
 		ch <- d
 	}
-	m.writes.Describe(ch)
-	m.latency.Describe(ch)
 	m.changes.Describe(ch)
 }
-
-// goVersion returns the Go version that the program was built with.
-func goVersion() string { return runtime.Version() }

@@ -1,19 +1,13 @@
 package metrics
 
 import (
-	"context"
-	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -99,7 +93,7 @@ func series(t *testing.T, c prometheus.Collector) map[string]float64 {
 			for _, l := range s.Label {
 				labels = append(labels, l.GetName()+"="+l.GetValue())
 			}
-			value := s.GetGauge().GetValue() + s.GetCounter().GetValue() + float64(s.GetHistogram().GetSampleCount())
+			value := s.GetGauge().GetValue() + s.GetCounter().GetValue()
 			all[f.GetName()+"{"+strings.Join(labels, ",")+"}"] = value
 		}
 	}
@@ -190,60 +184,6 @@ func TestPlannedChangeIsNoFailover(t *testing.T) {
 	m.changed(was, draining)
 	m.changed(draining, leading)
 	without(t, series(t, m), "failover")
-}
-
-// answers is a member that gives one answer to everything.
-type answers struct {
-	coordinationclient.LeaseInterface
-	err error
-}
-
-func (a answers) Leases(string) coordinationclient.LeaseInterface { return a }
-
-func (a answers) Create(_ context.Context, l *coordinationv1.Lease, _ metav1.CreateOptions) (*coordinationv1.Lease,
-	error) {
-	return l, a.err
-}
-
-func (a answers) Update(_ context.Context, l *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease,
-	error) {
-	return l, a.err
-}
-
-func (a answers) Delete(context.Context, string, metav1.DeleteOptions) error { return a.err }
-
-func TestWritesAreCountedByResult(t *testing.T) {
-	resource := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
-	for result, err := range map[string]error{
-		"done":       nil,
-		"conflict":   apierrors.NewConflict(resource, "leasecast", nil),
-		"refused":    apierrors.NewForbidden(resource, "leasecast", nil),
-		"unanswered": errors.New("timeout"),
-	} {
-		t.Run(result, func(t *testing.T) {
-			m, w := newMetrics(t, cluster())
-			leases := m.Leases(east, answers{err: err}).Leases("shop")
-			l := &coordinationv1.Lease{}
-			created, got := leases.Create(t.Context(), l, metav1.CreateOptions{})
-			updated, got2 := leases.Update(t.Context(), l, metav1.UpdateOptions{})
-			if got3 := leases.Delete(t.Context(), "leasecast", metav1.DeleteOptions{}); !errors.Is(got, err) ||
-				!errors.Is(got2, err) || !errors.Is(got3, err) || created != l || updated != l {
-				t.Fatalf("the answers were changed: %v, %v, %v", got, got2, got3)
-			}
-			all := series(t, m)
-			writes := "leasecast_lease_writes_total{fleet=default,member=east,result=" + result + "}"
-			expect(t, all, map[string]float64{writes: 3})
-			const latency = "leasecast_lease_write_duration_seconds{fleet=default,member=east}"
-			if result == "unanswered" {
-				without(t, all, latency)
-			} else {
-				expect(t, all, map[string]float64{latency: 3})
-			}
-			w.members = nil
-			series(t, m)
-			without(t, series(t, m), "lease_write")
-		})
-	}
 }
 
 func TestSeriesOfAFleetEndWithIt(t *testing.T) {

@@ -21,10 +21,9 @@ type acks struct {
 	questions     map[string]*question // by namespace
 	asked         int                  // questions asked so far
 	skew          time.Duration        // ε
-	used          map[string]usage     // by account; the empty name: all accounts
-	// full names the bound that the member's registrations exceed, or is empty. If it is set, some registrations
-	// are not known, so no answer of readers counts.
-	full string
+	bytes         int                  // what the registrations take
+	// full: the member's registrations exceed a bound. Some are not known, so no answer of readers counts.
+	full bool
 }
 
 // registration is a reader's registration as it was last seen.
@@ -32,7 +31,6 @@ type registration struct {
 	lease      *coordinationv1.Lease // its name, version and times
 	content    digest                // of all other fields
 	reader     lease.Registration
-	account    string
 	bytes      int
 	unreadable bool // it is invalid: such a reader has never released anything
 	future     bool // it was confirmed in the future: that time is ignored
@@ -56,7 +54,6 @@ func newAcks() acks {
 	return acks{
 		registrations: map[types.UID]*registration{},
 		questions:     map[string]*question{},
-		used:          map[string]usage{},
 		skew:          unknownSkew,
 	}
 }
@@ -135,7 +132,7 @@ func (r *acks) gone(uid types.UID) {
 // observeList records a consistent list of all registrations, with its version. asked is how many questions had
 // been asked when the list was begun. A registration newer than the list came by a watch.
 func (r *acks) observeList(items []coordinationv1.Lease, version string, asked int, now lease.Reading) {
-	r.full = ""
+	r.full = false
 	shown := map[types.UID]bool{}
 	for i := range items {
 		obj := &items[i]
@@ -152,7 +149,7 @@ func (r *acks) observeList(items []coordinationv1.Lease, version string, asked i
 	for namespace, q := range r.questions {
 		if q.number <= asked && q.waiting == nil {
 			q.waiting = r.readersOf(namespace)
-			q.unanswerable = len(q.waiting) == 0 || r.full != "" // an empty or truncated list decides nothing
+			q.unanswerable = len(q.waiting) == 0 || r.full // an empty or truncated list decides nothing
 		}
 	}
 }
@@ -162,7 +159,7 @@ func (r *acks) observePart(items []coordinationv1.Lease, now lease.Reading) {
 	for i := range items {
 		r.observe(&items[i], now)
 	}
-	r.full = tooMany
+	r.full = true
 }
 
 // readersOf returns the readers that may act in a namespace.
@@ -180,7 +177,7 @@ func (r *acks) readersOf(namespace string) map[types.UID]bool {
 func (r *acks) answered() (done []*question) {
 	for _, namespace := range slices.Sorted(maps.Keys(r.questions)) {
 		q := r.questions[namespace]
-		if q.unanswerable = q.unanswerable || r.full != ""; q.unanswerable || q.waiting == nil {
+		if q.unanswerable = q.unanswerable || r.full; q.unanswerable || q.waiting == nil {
 			continue
 		}
 		for uid := range q.waiting {

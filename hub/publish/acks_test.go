@@ -4,12 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -162,12 +159,10 @@ func TestVersionThatWasUsedTwice(t *testing.T) {
 	}
 }
 
-// many returns so many registrations of each account, which follow these namespaces.
-func many(n int, follows string, accounts ...string) (all []coordinationv1.Lease) {
-	for _, account := range accounts {
-		for i := range n {
-			all = append(all, *readerOf(fmt.Sprintf("%s-%d@1 released=20 account=%s follows=%s", account, i, account, follows)))
-		}
+// many returns so many registrations, which follow these namespaces.
+func many(n int, follows string) (all []coordinationv1.Lease) {
+	for i := range n {
+		all = append(all, *readerOf(fmt.Sprintf("r-%d@1 released=20 follows=%s", i, follows)))
 	}
 	return all
 }
@@ -182,29 +177,23 @@ func TestAboveABoundNoAnswerCounts(t *testing.T) {
 		items []coordinationv1.Lease
 		full  bool
 	}{
-		"as many as an account may have":       {many(maxOfAccount, "ns", "a"), false},
-		"one more than an account may have":    {many(maxOfAccount+1, "ns", "a"), true},
-		"one more, of another account":         {append(many(maxOfAccount, "ns", "a"), many(1, "ns", "b")...), false},
-		"as many as a member may have":         {many(500, "ns", "a", "b", "c", "d"), false},
-		"one more than a member may have":      {many(500, "ns", "a", "b", "c", "d", "e")[:MaxRegistrations+1], true},
-		"fewer bytes than an account may have": {many(80, wide, "a"), false},
-		"more bytes than an account may have":  {many(120, wide, "a"), true},
-		"as many bytes, of two accounts":       {many(80, wide, "a", "b"), false},
-		"more bytes than a member may have":    {many(80, wide, "a", "b", "c"), true},
+		"as many as a member may have":       {many(maxRegistrations, "ns"), false},
+		"one more than a member may have":    {many(maxRegistrations+1, "ns"), true},
+		"fewer bytes than a member may have": {many(160, wide), false},
+		"more bytes than a member may have":  {many(240, wide), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newAcks()
 			r.ask(keyOf("ns"), 20)
 			r.observeList(test.items, "20", r.asked, at(0))
 			done := r.answered()
-			if (r.full != "") != test.full || (len(done) == 0) != test.full {
-				t.Errorf("full: %q, answered: %d", r.full, len(done))
+			if r.full != test.full || (len(done) == 0) != test.full {
+				t.Errorf("full: %v, answered: %d", r.full, len(done))
 			}
-			if u := r.used[all]; u.registrations != len(r.registrations) || u.registrations > MaxRegistrations ||
-				u.bytes > maxRegistrationsBytes {
-				t.Errorf("%+v of %d", u, len(r.registrations))
+			if len(r.registrations) > maxRegistrations || r.bytes > maxRegistrationsBytes {
+				t.Errorf("kept are %d, of %d bytes", len(r.registrations), r.bytes)
 			}
-			if r.observeList(nil, "30", r.asked, at(1)); r.full != "" {
+			if r.observeList(nil, "30", r.asked, at(1)); r.full {
 				t.Error("it is full after a list without any")
 			}
 		})
@@ -214,17 +203,17 @@ func TestAboveABoundNoAnswerCounts(t *testing.T) {
 func TestPartOfAListAnswersNothing(t *testing.T) {
 	r := newAcks()
 	r.ask(keyOf("ns"), 20)
-	r.observePart(many(1, "ns", "a"), at(0))
-	if len(r.answered()) > 0 || r.full == "" {
+	r.observePart(many(1, "ns"), at(0))
+	if len(r.answered()) > 0 || !r.full {
 		t.Error("a part of a list answers a question")
 	}
-	r.observeList(many(1, "ns", "a"), "20", r.asked, at(0))
+	r.observeList(many(1, "ns"), "20", r.asked, at(0))
 	if len(r.answered()) != 1 {
 		t.Error("a whole list does not answer it either")
 	}
 }
 
-// What an account uses of the bounds: the fields of its registrations that are kept.
+// What a registration uses of the bounds: the fields that are kept.
 func TestUseOfTheBounds(t *testing.T) {
 	r := newAcks()
 	one := readerOf("a@1")
@@ -235,19 +224,11 @@ func TestUseOfTheBounds(t *testing.T) {
 		t.Errorf("fields are kept that nothing uses: %+v", e)
 	}
 	r.observe(readerOf("a@2"), at(0))
-	if u := r.used[all]; u.registrations != 1 {
-		t.Errorf("%+v for one", u)
+	if now := r.registrations[one.UID]; r.bytes != now.bytes || now == e {
+		t.Errorf("%d bytes for one of %d", r.bytes, now.bytes)
 	}
-	if r.gone(one.UID); len(r.used) > 0 || len(r.registrations) > 0 {
-		t.Errorf("%+v after its deletion", r.used)
-	}
-	of := func(account string) int {
-		l := &coordinationv1.Lease{}
-		l.Annotations = map[string]string{v1alpha1.ReaderAccountAnnotation: account}
-		return newRegistration(l, digestOf(l), lease.Reading{}, time.Second).bytes
-	}
-	if short, long := of("a"), of("a"+strings.Repeat("b", 1000)); long-short != 1000 || short < registrationOverhead {
-		t.Errorf("%d bytes, and %d with 1000 more in the account's name", short, long)
+	if r.gone(one.UID); r.bytes != 0 || len(r.registrations) > 0 {
+		t.Errorf("%d bytes after its deletion", r.bytes)
 	}
 }
 
@@ -272,22 +253,5 @@ func TestUnreadableRegistrationDelaysOnlyItsNamespaces(t *testing.T) {
 				t.Errorf("waits: %v", waits)
 			}
 		})
-	}
-}
-
-func TestSlimRegistration(t *testing.T) {
-	text := strings.Repeat("x", longestText+1)
-	kept, err := SlimRegistration(&coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"a": text}},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: &text},
-	})
-	slim, ok := kept.(*coordinationv1.Lease)
-	if err != nil || !ok || len(slim.Annotations["a"]) != longestText || len(*slim.Spec.HolderIdentity) != longestText {
-		t.Errorf("long texts are not cut: %v", err)
-	}
-	// Caches also transform the marker of an object that was deleted while they did not watch.
-	gone := cache.DeletedFinalStateUnknown{Key: "shop/reader"}
-	if got, err := SlimRegistration(gone); err != nil || got != any(gone) {
-		t.Errorf("%v, %v", got, err)
 	}
 }

@@ -113,11 +113,11 @@ func (p *Publisher) listReaders(ctx context.Context) {
 	if full != was {
 		p.Log.Info("The bound on registrations of readers was passed, "+
 			"so that planned changes wait until terms have run out, or is kept again",
-			"reason", reason.TooManyReaders, "kept", full == "", "why", full)
+			"reason", reason.TooManyReaders, "kept", !full, "bound", tooMany)
 	}
-	if full != was && full != "" {
+	if full && !was {
 		p.tellOfReader(types.NamespacedName{}, reason.TooManyReaders,
-			full+", so planned changes there wait until terms have run out: delete those that nobody needs")
+			tooMany+", so planned changes there wait until terms have run out: delete those that nobody needs")
 	}
 }
 
@@ -141,18 +141,25 @@ func (p *Publisher) pagesOfReaders(ctx context.Context) (all *coordinationv1.Lea
 		if o.Continue = page.Continue; o.Continue == "" {
 			return all, true, nil
 		}
-		if len(all.Items) > MaxRegistrations {
+		if len(all.Items) > maxRegistrations {
 			return all, false, nil
 		}
 	}
 }
 
-// TooManyReaders returns the bound that the member's registrations exceed, or "". While one is exceeded, planned
-// changes wait until terms have expired.
-func (p *Publisher) TooManyReaders() string {
+// TooManyReaders reports whether the member's registrations exceed a bound. While they do, planned changes wait until
+// terms have expired.
+func (p *Publisher) TooManyReaders() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.acks.full
+}
+
+// Readers returns how many registrations of readers the member is known to have.
+func (p *Publisher) Readers() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.acks.registrations)
 }
 
 // listReadersLater schedules the next list of readers. The caller holds mu.

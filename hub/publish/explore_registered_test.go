@@ -275,7 +275,7 @@ func (e *explorer) hasReleased(s *world, r *replica) bool {
 // clone copies what a roll may change.
 func (r acks) clone() acks {
 	c := acks{registrations: maps.Clone(r.registrations), questions: map[string]*question{}, asked: r.asked, skew: r.skew,
-		used: maps.Clone(r.used), full: r.full}
+		bytes: r.bytes, full: r.full}
 	for namespace, q := range r.questions {
 		other := *q
 		other.waiting = maps.Clone(q.waiting)

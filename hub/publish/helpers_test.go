@@ -213,8 +213,6 @@ func registrationOf(words []string) func(*lease.Registration) {
 				r.Confirmed = wall(number(value))
 			case "follows":
 				r.Namespaces = strings.Split(value, ",")
-			case "account":
-				r.Account = value
 			case "for":
 				r.Duration = inSeconds(number(value))
 			case "torn", "":

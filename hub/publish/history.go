@@ -37,10 +37,9 @@ func older(a, b string) bool {
 // with the version that it was based on.
 func (s step) showsOlderState(key seal.Key, obj *coordinationv1.Lease) bool {
 	switch k := s.before.lease; {
-	case obj == nil:
-		return false
 	case s.action != read:
-		return s.newestVersion != "" && older(obj.ResourceVersion, s.newestVersion) && obj.ResourceVersion != s.basedOn()
+		return s.newestVersion != "" && older(obj.ResourceVersion, s.newestVersion) &&
+			obj.ResourceVersion != s.lease.ResourceVersion
 	case k == nil:
 		return false
 	case older(obj.ResourceVersion, k.ResourceVersion):
@@ -52,14 +51,6 @@ func (s step) showsOlderState(key seal.Key, obj *coordinationv1.Lease) bool {
 		return c.SameTerm(s.before.content.Term) && c.RenewTime.Before(s.before.content.RenewTime) &&
 			s.before.sealed && key.Sealed(c, mac)
 	}
-}
-
-// basedOn returns the version that the member compares before it writes.
-func (s step) basedOn() string {
-	if s.lease == nil {
-		return ""
-	}
-	return s.lease.ResourceVersion
 }
 
 // noteState records the version in the answer to a step, and reports whether the answer shows an older state. The

@@ -2,7 +2,6 @@ package publish
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -70,7 +69,7 @@ type Publisher struct {
 	parked       []types.NamespacedName // the syncers that wait while the member is silent
 	history      history
 	acks         acks
-	toldFull     string        // the bound that registrations exceed, as last reported
+	toldFull     bool          // the last report was that registrations exceed a bound
 	listPause    time.Duration // until readers are listed again
 	skew         time.Duration // the largest ε of any assignment
 	relinquished bool          // see Relinquish
@@ -275,12 +274,10 @@ func (p *Publisher) send(
 		return api.Create(ctx, s.lease, metav1.CreateOptions{FieldManager: v1alpha1.ManagedByValue})
 	case update:
 		return api.Update(ctx, s.lease, metav1.UpdateOptions{FieldManager: v1alpha1.ManagedByValue})
-	case remove:
+	default: // remove
 		uid, version := s.lease.UID, s.lease.ResourceVersion
 		return nil, api.Delete(ctx, key.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
 		})
-	default:
-		return nil, fmt.Errorf("lease %s: no request for action %d", key, s.action)
 	}
 }

@@ -240,7 +240,7 @@ func TestExpiredRegistrationIsRemoved(t *testing.T) {
 }
 
 func TestSlowReadersAreReported(t *testing.T) {
-	tooMany := strconv.Itoa(maxOfAccount+1) + " account=a"
+	tooMany := strconv.Itoa(maxRegistrations + 1)
 	playPublisher(t, `
 readers that did not release a term: at most five
 	register a; register b; register c; register d; register e; register f; led; revoke; after 1s; next;

@@ -6,21 +6,14 @@ import "fmt"
 // why Leases of this process would be useless. The elector then gives up at its renew deadline, or goes on as a
 // candidate that does not win. A release is not rejected. veto is called before each such request and must not
 // block. Call RefuseIf before Lock is used.
-func (t *Tenure) RefuseIf(veto func() error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.veto = veto
-}
+func (t *Tenure) RefuseIf(veto func() error) { t.veto = veto }
 
 // vetoed returns the error with which the lock now rejects requests to win or renew the election, or nil.
 func (t *Tenure) vetoed() error {
-	t.mu.Lock()
-	veto := t.veto
-	t.mu.Unlock()
-	if veto == nil {
+	if t.veto == nil {
 		return nil
 	}
-	if err := veto(); err != nil {
+	if err := t.veto(); err != nil {
 		return fmt.Errorf("the election is left to another replica: %w", err)
 	}
 	return nil

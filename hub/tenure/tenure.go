@@ -26,6 +26,7 @@ import (
 type Tenure struct {
 	clock lease.Clock
 	h     time.Duration
+	veto  func() error // see RefuseIf
 
 	mu         sync.Mutex                         // never held across I/O
 	lastRecord *resourcelock.LeaderElectionRecord // the election's Lease as this process last read or wrote it
@@ -46,7 +47,6 @@ type Tenure struct {
 	acquired    time.Time
 	wall        time.Time     // deadline by the wall clock
 	boot        time.Duration // deadline by the boot clock
-	veto        func() error  // see RefuseIf
 }
 
 // New returns the tenure of a process that has not been elected yet. h is the duration of the hub's election:

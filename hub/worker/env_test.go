@@ -105,7 +105,7 @@ func newEnv(t *testing.T, wanted ...guard.Fence) *env {
 	}
 	client := r.east.client(t)
 	r.Worker = New(Options{
-		Member: east, Cluster: r.east, Client: client, Leases: client.CoordinationV1(), CronJobs: r.east.cronJobs(t),
+		Member: east, Cluster: r.east, Client: client, CronJobs: r.east.cronJobs(t),
 		Fleet: r, Hub: r, HubID: us, Clock: clocktest.NewBubble(testStart), Promises: publish.NewPromises(),
 		Log:     logr.Discard(),
 		Observe: func(o health.Observation) { r.locked(func() { r.observed = append(r.observed, o) }) },

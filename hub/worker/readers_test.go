@@ -41,7 +41,7 @@ func writes(l *coordinationv1.Lease, r lease.Registration) {
 // watches has the worker watch the registrations in east.
 func (r *env) watches() (end func()) {
 	r.t.Helper()
-	end = r.readers.watch(r.t.Context(), r.reads())
+	end = r.watchReaders(r.t.Context(), r.reads())
 	pass(10 * time.Second)
 	r.forget()
 	return end
@@ -49,8 +49,8 @@ func (r *env) watches() (end func()) {
 
 // The events about readers.
 const (
-	registered   = "ReaderRegistered: pods/%s has registered for %s; readers that are registered in this cluster: %d"
-	unregistered = "ReaderGone: pods/%s is not registered any more; readers that are registered in this cluster: %d"
+	registered   = "ReaderRegistered: pods/%s has registered for %s"
+	unregistered = "ReaderGone: pods/%s is not registered any more"
 )
 
 const listReaders = "GET http://east/apis/coordination.k8s.io/v1/leases?labelSelector=reader.leasecast.dev"
@@ -63,7 +63,7 @@ func (nowhere) GetConfig() *rest.Config { return &rest.Config{Host: "http://[::1
 func TestReaders_ThatCannotBeWatchedCostNoWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newEnv(t)
-		r.readers.Cluster = nowhere{r.east}
+		r.Cluster = nowhere{r.east}
 		r.watches()()
 	})
 }
@@ -134,7 +134,7 @@ func TestReaders_MissingInANewListMayStillAct(t *testing.T) {
 		if r.east.sends("DELETED", reader); !released() {
 			t.Error("its end is shown, and the term is not released")
 		}
-		came, gone := fmt.Sprintf(registered, "reader", "all namespaces", 1), fmt.Sprintf(unregistered, "reader", 0)
+		came, gone := fmt.Sprintf(registered, "reader", "all namespaces"), fmt.Sprintf(unregistered, "reader")
 		if want := []string{came, gone, came, gone}; !slices.Equal(r.events, want) {
 			t.Errorf("events are %q, want %q", r.events, want)
 		}
@@ -150,7 +150,7 @@ func TestReaders_AreCountedAndRecorded(t *testing.T) {
 		r := newEnv(t)
 		r.east.store("/apis/coordination.k8s.io/v1", "leases", newRegistration("old"))
 		end := r.runs(func(ctx context.Context) {
-			defer r.readers.watch(ctx, r.reads())()
+			defer r.watchReaders(ctx, r.reads())()
 			<-ctx.Done()
 		})
 		defer end()
@@ -164,16 +164,14 @@ func TestReaders_AreCountedAndRecorded(t *testing.T) {
 		}{
 			{"an earlier one", "", nil, 1, 1, []string{""}, ""},
 			{"one for a namespace", "ADDED", newRegistration("shopper", "shop"), 2, 1, []string{"shop"},
-				fmt.Sprintf(registered, "shopper", "namespaces shop", 2)},
+				fmt.Sprintf(registered, "shopper", "namespaces shop")},
 			{"it confirms", "MODIFIED", newRegistration("shopper", "shop"), 2, 1, nil, ""},
 			{"it follows another namespace", "MODIFIED", moved, 1, 2, nil, ""},
-			{"an unreadable one", "ADDED", unreadable, 2, 3, []string{""},
-				fmt.Sprintf(registered, "odd", "all namespaces", 3)},
+			{"an unreadable one", "ADDED", unreadable, 2, 3, []string{""}, fmt.Sprintf(registered, "odd", "all namespaces")},
 			{"one whose namespaces can be read", "ADDED", half, 3, 3, []string{"shop"},
-				fmt.Sprintf(registered, "half", "namespaces shop", 4)},
-			{"that one goes", "DELETED", half, 2, 3, []string{"shop"}, fmt.Sprintf(unregistered, "half", 3)},
-			{"it goes again", "DELETED", half, 2, 3, nil, ""},
-			{"the first one goes", "DELETED", moved, 2, 2, []string{"ledger"}, fmt.Sprintf(unregistered, "shopper", 2)},
+				fmt.Sprintf(registered, "half", "namespaces shop")},
+			{"that one goes", "DELETED", half, 2, 3, []string{"shop"}, fmt.Sprintf(unregistered, "half")},
+			{"the first one goes", "DELETED", moved, 2, 2, []string{"ledger"}, fmt.Sprintf(unregistered, "shopper")},
 		} {
 			if step.reader != nil {
 				step.reader.ResourceVersion = fmt.Sprint(100 + i)
@@ -195,73 +193,32 @@ func TestReaders_AreCountedAndRecorded(t *testing.T) {
 	})
 }
 
-// Tenants register as many as they like. The hub keeps a bounded number, and records no others.
-func TestReaders_ThatAreTooManyAreNotCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newEnv(t)
-		for n := range publish.MaxRegistrations {
-			r.readers.seen(newRegistration(fmt.Sprint(n), "shop"), true)
-		}
-		expect := func(when string, shop, ledger, events int) {
-			t.Helper()
-			if s, l := r.Readers("shop"), r.Readers("ledger"); s != shop || l != ledger || len(r.events) != events {
-				t.Errorf("%s: %d follow shop and %d ledger, want %d and %d; events %q", when, s, l, shop, ledger, r.events)
-			}
-			r.events = nil
-		}
-		const most = publish.MaxRegistrations
-		r.readers.seen(newRegistration("more", "shop"), false)
-		expect("one more", most, 0, 0)
-		r.readers.seen(newRegistration("7", "ledger"), false)
-		expect("one follows another namespace", most-1, 1, 0)
-		r.readers.gone("uid of more")
-		expect("the one more goes", most-1, 1, 0)
-		r.readers.gone("uid of 7")
-		expect("a counted one goes", most-1, 0, 1)
-		r.readers.seen(newRegistration("more", "shop"), false)
-		expect("there is room again", most, 0, 1)
-	})
-}
-
-// A watch holds everything that it shows in its cache. Of one account no more than 500 are kept.
+// A watch holds everything that it shows in its cache.
 func TestReaders_WatchThatShowsTooManyRests(t *testing.T) {
-	ofAccount := func(n, account int) *coordinationv1.Lease {
-		l := newRegistration(fmt.Sprint(n), "shop")
-		l.Annotations[v1alpha1.ReaderAccountAnnotation] = fmt.Sprint("account-", account)
-		return l
-	}
 	type row struct {
-		stored  int
-		changes bool // one becomes another account's
-		rests   bool
+		stored int
+		added  bool // one more, later
+		listed []time.Duration
 	}
 	rows(t, map[string]row{
-		"as many as are kept":    {publish.MaxRegistrations, false, false},
-		"one more":               {publish.MaxRegistrations + 1, false, true},
-		"one more of an account": {501, true, true},
+		"as many as are kept": {2000, false, []time.Duration{0}},
+		"one more":            {2001, false, []time.Duration{0, readersPause}},
+		"one more comes":      {2000, true, []time.Duration{0, readersPause + time.Second}},
 	}, func(t *testing.T, row row) {
 		r := newEnv(t)
 		for n := range row.stored {
-			r.east.store("/apis/coordination.k8s.io/v1", "leases", ofAccount(n, n/500))
+			r.east.store("/apis/coordination.k8s.io/v1", "leases", newRegistration(fmt.Sprint(n), "shop"))
 		}
 		p := r.reads()
 		r.forget()
-		defer r.readers.watch(t.Context(), p)()
+		defer r.watchReaders(t.Context(), p)()
 		pass(time.Second)
-		want := []time.Duration{0}
-		if row.changes {
-			l := ofAccount(500, 0)
-			l.ResourceVersion = "9999"
-			r.east.sends("MODIFIED", l)
+		if row.added {
+			r.east.sends("ADDED", newRegistration("more", "shop"))
 		}
 		pass(readersPause + 2*time.Second)
-		if row.changes {
-			want = append(want, readersPause+time.Second)
-		} else if row.rests {
-			want = append(want, readersPause)
-		}
-		if got := r.at(listReaders, "resourceVersion"); !slices.Equal(got, want) {
-			t.Errorf("listed at %v, want %v", got, want)
+		if got := r.at(listReaders, "resourceVersion"); !slices.Equal(got, row.listed) {
+			t.Errorf("listed at %v, want %v", got, row.listed)
 		}
 		if !slices.Contains(r.enqueued(), "shop") {
 			t.Error("no decision is enqueued for those that are there")
@@ -274,26 +231,16 @@ func TestReaders_ThatComeAndGoCostFewWritesOnTheHub(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newEnv(t)
 		defer r.watches()()
-		comeAndGo := func(namespace string) {
-			r.readers.seen(newRegistration("fickle", namespace), false)
-			r.readers.gone("uid of fickle")
-		}
-		comeAndGo("ledger")
-		if got := r.enqueued(); !slices.Equal(slices.Compact(got), []string{"ledger"}) {
-			t.Errorf("at once, enqueued are %q", got)
-		}
-		pass(2 * readersEvery)
-		r.enqueued()
 		const seconds = 60
 		for range seconds {
-			for range 100 {
-				comeAndGo("shop")
-				pass(time.Second / 100)
+			for range 10 {
+				r.east.sends("ADDED", newRegistration("fickle", "shop"))
+				r.east.sends("DELETED", newRegistration("fickle", "shop"))
+				pass(time.Second / 10)
 			}
 		}
-		enqueued := r.enqueued()
-		if n := len(enqueued); n < seconds-1 || n > seconds+1 || slices.Contains(enqueued, "ledger") {
-			t.Errorf("%d decisions in %d s, want one a second: %q", n, seconds, enqueued)
+		if n := len(r.enqueued()); n < seconds/2 || n > seconds {
+			t.Errorf("%d decisions in %d s, want one a second", n, seconds)
 		}
 		most := readerEvents + int(seconds*time.Second/readerEventEvery)
 		if n := len(r.events); n < most-1 || n > most+1 {
@@ -301,9 +248,8 @@ func TestReaders_ThatComeAndGoCostFewWritesOnTheHub(t *testing.T) {
 		}
 		pass(2 * readersEvery)
 		r.enqueued()
-		pass(readersEvery)
-		if got := r.enqueued(); len(got) > 0 {
-			t.Errorf("without a change, enqueued are %q", got)
+		if pass(readersEvery); len(r.enqueued()) > 0 {
+			t.Error("without a change, a decision is enqueued")
 		}
 	})
 }

@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -44,9 +43,8 @@ type Options struct {
 	// watches.
 	Member  fleet.Member
 	Cluster cluster.Cluster
-	// Client reaches the member, and Leases reaches its Leases. Their requests must end with their context.
+	// Client reaches the member. Its requests must end with their context.
 	Client kubernetes.Interface
-	Leases coordinationclient.LeasesGetter
 	// CronJobs returns a client for the member's CronJobs. CronJobs that tenants write must not hold up other
 	// requests.
 	CronJobs func() batchclient.CronJobsGetter
@@ -102,11 +100,11 @@ type Worker struct {
 	Options
 	keeper   *guard.Keeper
 	observer *observer
-	readers  *readers
 	wake     chan struct{} // holds one: check whether the member is leaving
 
 	mu        sync.Mutex
 	publisher *publish.Publisher // nil until the seal is known
+	readers   toolscache.Indexer // the registrations that the watch shows, or nil
 }
 
 // New returns a Worker that has not started.
@@ -120,9 +118,7 @@ func New(o Options) *Worker {
 			o.Hub.RecordMended(o.Member.Key, "the fence "+fence+" was edited or deleted in the cluster: the hub has restored it")
 		},
 	})
-	return &Worker{
-		Options: o, keeper: keeper, observer: newObserver(o), readers: newReaders(o), wake: make(chan struct{}, 1),
-	}
+	return &Worker{Options: o, keeper: keeper, observer: newObserver(o), wake: make(chan struct{}, 1)}
 }
 
 // Publisher returns the member's publisher, or nil while nothing is written there.
@@ -160,7 +156,7 @@ func (w *Worker) Run(ctx context.Context) {
 		return
 	}
 	defer unwatch()
-	defer w.readers.watch(ctx, p)()
+	defer w.watchReaders(ctx, p)()
 	w.mu.Lock()
 	w.publisher = p
 	w.mu.Unlock()
@@ -176,7 +172,7 @@ func (w *Worker) Run(ctx context.Context) {
 func (w *Worker) newPublisher(key seal.Key) *publish.Publisher {
 	m := w.Member
 	return publish.New(publish.Options{
-		Client:     w.Leases,
+		Client:     w.Client.CoordinationV1(),
 		Fleet:      m.Fleet,
 		Cluster:    m.Identity(),
 		ClusterUID: m.UID,

@@ -113,7 +113,7 @@ func managedLease(namespace string) *coordinationv1.Lease {
 func TestRun_ReadsTheMemberAndWatchesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newEnv(t)
-		if r.Publisher() != nil || !errors.Is(r.Unguarded(), ErrUnchecked) {
+		if r.Publisher() != nil || !errors.Is(r.Unguarded(), ErrUnchecked) || r.Readers("shop") != 0 {
 			t.Error("something is known before it begins")
 		}
 		defer r.runs(r.Run)()
