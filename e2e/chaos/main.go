@@ -29,7 +29,7 @@ func chaos(ctx context.Context, first uint64, n int) {
 	file := filepath.Join("out", "chaos.json")
 	must.Do(os.RemoveAll(file), "remove the last result")
 	st := must.Get(start(ctx, filepath.Join("out", "chaos"), say))
-	r := &report{ByKind: map[string]tally{}, Failed: []string{}, Runs: []*Outcome{}}
+	r := &report{Failed: []string{}, Runs: []*Outcome{}}
 	err := must.Try(func() {
 		for seed := first; seed < first+uint64(n); seed++ {
 			s := Generate(seed)
@@ -87,12 +87,11 @@ func (o *Outcome) details() string {
 
 // report is out/chaos.json.
 type report struct {
-	Schedules int              `json:"schedules"`
-	Faults    int              `json:"faults"`
-	ByKind    map[string]tally `json:"faultsByKind"`
-	Acts      int              `json:"acts"`
-	Changes   int              `json:"leaderChanges"`
-	Overlaps  int              `json:"overlaps"`
+	Schedules int `json:"schedules"`
+	Faults    int `json:"faults"`
+	Acts      int `json:"acts"`
+	Changes   int `json:"leaderChanges"`
+	Overlaps  int `json:"overlaps"`
 	// Margin is the least time between a leader's last deadline and its successor's first permit.
 	Margin   float64 `json:"leastMarginSeconds"`
 	WorstGap float64 `json:"worstGapSeconds"`
@@ -106,25 +105,10 @@ type report struct {
 	Runs         []*Outcome `json:"runs"`
 }
 
-// tally counts the faults of one kind.
-type tally struct {
-	Played int `json:"played"`
-	// Took counts those whose effect was seen, apart from what readers did.
-	Took int `json:"effectSeen"`
-}
-
 // add counts an outcome.
 func (r *report) add(o *Outcome) {
 	r.Schedules++
 	r.Faults += len(o.faults)
-	for _, f := range o.faults {
-		t := r.ByKind[f.Kind.name]
-		t.Played++
-		if f.Took {
-			t.Took++
-		}
-		r.ByKind[f.Kind.name] = t
-	}
 	if o.Changes > 0 && (r.Changes == 0 || o.Margin < r.Margin) {
 		r.Margin = o.Margin
 	}
@@ -147,12 +131,6 @@ func (r *report) String() string {
 	var out strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
 	line("%d schedules, %d faults, %d acts, %d changes of leader", r.Schedules, r.Faults, r.Acts, r.Changes)
-	line("  %-26s %7s %12s", "kind of fault", "played", "effect seen")
-	for _, k := range kinds {
-		if t := r.ByKind[k.name]; t.Played > 0 {
-			line("  %-26s %7d %12d", k.name, t.Played, t.Took)
-		}
-	}
 	line("overlaps                %d   (least margin between two leaders: %.3f s)", r.Overlaps, r.Margin)
 	line("stuck                   %d   (worst recovery %.1f s, limit %.1f s; worst gap %.1f s)",
 		r.Stuck, r.Recovery, (floor + slack).Seconds(), r.WorstGap)

@@ -62,24 +62,14 @@ var changes = []change{
 	}},
 }
 
-// tickResult is out/drill-cronjob.json.
-type tickResult struct {
-	tickVerdict
-	Minutes  int      `json:"minutes"`
-	CronJobs int      `json:"cronJobs"`
-	Woken    bool     `json:"woken"`
-	Terms    int      `json:"terms"`
-	Changes  []string `json:"changes"`
-}
-
-func (r tickResult) String() string {
+func (r tickVerdict) String() string {
 	return fmt.Sprintf("%d ticks: %d ran twice, %d in a follower, %d were lost, %d of them while a cluster led; "+
 		"the first tick of a term came %.0f s late at worst",
 		r.Ticks, r.RanTwice, r.RanInFollower, r.Lost, r.LostWhileLed, r.WorstFirstTickSeconds)
 }
 
 // failed is an error if a tick was run where it must not be.
-func (r tickResult) failed() error {
+func (r tickVerdict) failed() error {
 	if len(r.Breaches) > 0 {
 		return fmt.Errorf("%d breaches; the first: %s", len(r.Breaches), r.Breaches[0])
 	}
@@ -163,14 +153,13 @@ func (s *cronStage) play(ctx context.Context, d *harness.Drill) report {
 			}
 		})
 	}))
-	r := tickResult{CronJobs: s.cronJobs, Woken: !s.unwoken, Minutes: judgedTicks / s.cronJobs}
 	random := rand.New(rand.NewPCG(1, 0))
 	first := time.Now().Truncate(time.Minute).Add(time.Minute)
 	if time.Until(first) < lead {
 		first = first.Add(time.Minute)
 	}
 	var ticks []tick
-	for i := range r.Minutes {
+	for i := range judgedTicks / s.cronJobs {
 		border := first.Add(time.Duration(i) * time.Minute)
 		for n := range s.cronJobs {
 			ticks = append(ticks, tick{cronJob(n).Name, border.UTC()})
@@ -181,17 +170,13 @@ func (s *cronStage) play(ctx context.Context, d *harness.Drill) report {
 		}
 		must.Do(process.Pass(ctx, time.Until(border.Add(offset))))
 		c := changes[i%len(changes)]
-		r.Changes = append(r.Changes, fmt.Sprintf("%s %+.1f s: %s", clockTime(border), offset.Seconds(), c.name))
 		must.Get(c.make(s, ctx))
 		s.say(fmt.Sprintf("%s, %.1f s from the tick of %s; %d Jobs so far", c.name, offset.Seconds(), clockTime(border),
 			len(s.runs(ctx))))
 	}
 	must.Do(process.Pass(ctx, time.Until(ticks[len(ticks)-1].at.Add(lastJobs))))
-	terms := s.terms()
-	r.Terms = len(terms)
-	r.tickVerdict = judgeTicks(ticks, s.runs(ctx), terms)
 	must.Do(s.Check())
-	return r
+	return judgeTicks(ticks, s.runs(ctx), s.terms())
 }
 
 // runs are all Jobs of CronJobs in all members.
@@ -255,7 +240,7 @@ type run struct {
 	created time.Time // by the API server's clock, in whole seconds
 }
 
-// tickVerdict is what became of the ticks.
+// tickVerdict is what became of the ticks: out/drill-cronjob.json.
 type tickVerdict struct {
 	Ticks         int `json:"ticks"`
 	RanTwice      int `json:"ranTwice"`

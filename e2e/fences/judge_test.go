@@ -219,7 +219,7 @@ func TestADrillFailsIfATickRanWhereItMustNot(t *testing.T) {
 		"one ran twice":  {tickVerdict{Ticks: 3, RanTwice: 1, Breaches: []string{"bill ran twice"}}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := (tickResult{tickVerdict: test.v}).failed(); (err != nil) != test.fails {
+			if err := test.v.failed(); (err != nil) != test.fails {
 				t.Errorf("it fails with %v, want %v", err, test.fails)
 			}
 		})

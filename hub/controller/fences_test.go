@@ -31,33 +31,41 @@ func TestWhichFencesAMemberMustHaveInForce(t *testing.T) {
 	ofJobs := where(func(f guard.Fence, _ string) bool { return f.Schedules() != nil })
 	ofWrites := where(func(f guard.Fence, _ string) bool { return f.Schedules() == nil })
 	ofOthers := where(func(f guard.Fence, _ string) bool { return !f.Covers("shop") })
+	fails := func(err error) func(guard.Fence, string) error { return func(guard.Fence, string) error { return err } }
 	jobs, warns := &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}, &v1alpha1.Fencing{
 		Enforcement: v1alpha1.EnforcementWarn, Schedules: &metav1.LabelSelector{},
 	}
 	both := jobs.DeepCopy()
 	both.Writes = []v1alpha1.WriteFence{{ObjectLabels: map[string]string{"role": "leader"}}}
 	for name, test := range map[string]struct {
-		fencing *v1alpha1.Fencing
-		stands  func(guard.Fence, string) error
-		missed  bool
+		fencing         *v1alpha1.Fencing
+		stands          func(guard.Fence, string) error
+		leader          string
+		missed, byLease bool // of all fences, of those that go by the Lease
 	}{
-		"no fence":                           {nil, missing, false},
-		"the fence is in force":              {jobs, nil, false},
-		"the fence is missing":               {jobs, missing, true},
-		"the fence is missing elsewhere":     {jobs, elsewhere, false},
-		"the fence of schedules is missing":  {both, ofJobs, true},
-		"the fence of writes is missing":     {both, ofWrites, true},
-		"the fence of other namespaces is":   {both, ofOthers, false},
-		"a fence that only warns is missing": {warns, missing, false},
+		"no fence":                           {nil, missing, "", false, false},
+		"the fence is in force":              {jobs, nil, "", false, false},
+		"the fence is missing":               {jobs, missing, "", true, true},
+		"the fence is missing elsewhere":     {jobs, elsewhere, "", false, false},
+		"the fence of schedules is missing":  {both, ofJobs, "", true, true},
+		"the fence of writes is missing":     {both, ofWrites, "", true, false},
+		"the fence of other namespaces is":   {both, ofOthers, "", false, false},
+		"a fence that only warns is missing": {warns, missing, "", false, false},
+		// An outage of the hub must not move a leader because its fences were not probed yet.
+		"a stored fence of the leader":      {jobs, fails(worker.ErrStored), "east", false, false},
+		"a stored fence of another cluster": {jobs, fails(worker.ErrStored), "west", true, true},
+		"a fence of which nothing is known": {jobs, fails(worker.ErrUnchecked), "east", true, true},
+		"a fence that the leader lacks":     {jobs, missing, "east", true, true},
 	} {
 		c, _, _ := newTestHub(t)
 		c.members.of[eastKey] = &memberState{worker: &fakeWorker{unfenced: test.stands}}
-		v := shopView(election.Record{}, decide.Member{Member: fleet.Member{Key: eastKey}})
+		v := shopView(election.Record{Leader: test.leader}, decide.Member{Member: fleet.Member{Key: eastKey}})
 		o := fencing(test.fencing)
 		o.Spec.Namespaces.Selector = &metav1.LabelSelector{}
 		v.Policy = decide.ParsePolicy(o)
-		if completed(t, c, v); (v.Members[0].Unfenced != nil) != test.missed {
-			t.Errorf("%s: it misses %v", name, v.Members[0].Unfenced)
+		completed(t, c, v)
+		if m := v.Members[0]; (m.Unfenced != nil) != test.missed || (m.UnfencedByLease != nil) != test.byLease {
+			t.Errorf("%s: it misses %v, by its Lease %v", name, m.Unfenced, m.UnfencedByLease)
 		}
 	}
 }
@@ -109,33 +117,6 @@ func TestLockIsRefusedByClustersWithoutThePolicysNamespace(t *testing.T) {
 // fencedBy is a member whose fences all have an error, or none.
 func fencedBy(err error) *memberState {
 	return &memberState{worker: &fakeWorker{unfenced: func(guard.Fence, string) error { return err }}}
-}
-
-// Programs there may go on until the term and the stop time are over.
-func TestClusterThatIsNotSelectedAnyMoreKeepsItsFencesWhileItLeads(t *testing.T) {
-	for name, test := range map[string]struct {
-		state          v1alpha1.RecordState
-		leader, policy string
-		want           bool
-	}{
-		"its term drains":             {v1alpha1.StateDraining, "east", "shops", true},
-		"another cluster leads":       {v1alpha1.StateLeading, "west", "shops", false},
-		"nobody leads":                {v1alpha1.StateVacant, "", "shops", false},
-		"it leads for another policy": {v1alpha1.StateLeading, "east", "other", false},
-	} {
-		c, _, api := newTestHub(t)
-		changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
-			o.Spec.State, o.Spec.Leader, o.Spec.Policy = test.state, test.leader, test.policy
-		})
-		p, m := decide.ParsePolicy(policyOf("fleet", "shops", "shop")), fleet.Member{Key: eastKey}
-		if got := c.policies.leadsFor(t.Context(), p, m); got != test.want {
-			t.Errorf("%s: it leads: %v", name, got)
-		}
-		c.Client = failing(api, "list")
-		if !c.policies.leadsFor(t.Context(), p, m) {
-			t.Errorf("%s: it does not lead although the records cannot be read", name)
-		}
-	}
 }
 
 func TestPolicyShowsItsFences(t *testing.T) {

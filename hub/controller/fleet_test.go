@@ -135,9 +135,7 @@ func newTestFleetBy(t *testing.T, clock lease.Clock, objects ...client.Object) *
 		HubID: own, API: api, Metadata: secrets, MayWrite: func() bool { return true }, Clock: clock, LocalAddresses: true,
 	})
 	local := &fakeLocalManager{cache: hubCache{informers, m.api}, api: m.api}
-	if err := f.SetupWithManager(&fakeManager{local: local}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, f.SetupWithManager(&fakeManager{local: local}))
 	m.Controller = New(Options{
 		Fleet: f, Clock: clock, HubID: own, OwnNamespace: "leasecast-system", Seals: seal.NewStore(m.api, m.api),
 		Tenure: succeeding(t, testStart, 6*time.Second, -time.Hour),
@@ -186,12 +184,8 @@ func (m *testFleet) changes(name string, change func(*clusterv1.Cluster)) {
 func (m *testFleet) loses(name string) {
 	m.t.Helper()
 	o := clusterOf("fleet", name, "")
-	if err := m.api.Get(m.t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-		m.t.Fatal(err)
-	}
-	if err := m.api.Delete(m.t.Context(), o); err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, m.api.Get(m.t.Context(), client.ObjectKeyFromObject(o), o))
+	must(m.t, m.api.Delete(m.t.Context(), o))
 	m.seen.Delete(o)
 	synctest.Wait()
 }

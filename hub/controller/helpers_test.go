@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
@@ -30,6 +32,7 @@ import (
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/seal"
 	"github.com/leasecast/leasecast/hub/skew"
@@ -49,8 +52,22 @@ var (
 	policyOf, fencing  = decidetest.PolicyFor, decidetest.Fencing
 )
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inBubble runs a subtest in a bubble of its own.
+func inBubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
 // planOf is the plan of a decision.
 func planOf(d election.Decision) decide.Plan { return decide.Plan{Decision: d} }
+
+var aboutShop = requestAbout(shop)
 
 // requestAbout is a request for a decision.
 func requestAbout(key types.NamespacedName) mcreconcile.Request {
@@ -85,111 +102,81 @@ func told(conditions []metav1.Condition, kind string) string {
 	return "nothing"
 }
 
-// faultyAPI fails requests before they are sent.
-type faultyAPI struct {
-	client.Client
-	fault func(ctx context.Context, verb string) error
-}
+// testAPI is an API server of the hub.
+type testAPI = client.WithWatch
 
-func (f faultyAPI) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	if err := f.fault(ctx, "get"); err != nil {
-		return err
+// checked passes each request to an API server through a check, which may refuse it. A write of a status has the verb
+// status.
+func checked(api testAPI, check func(ctx context.Context, verb string, o runtime.Object) error) testAPI {
+	unless := func(err error, send func() error) error {
+		if err != nil {
+			return err
+		}
+		return send()
 	}
-	return f.Client.Get(ctx, key, o, opts...)
+	return interceptor.NewClient(api, interceptor.Funcs{
+		Get: func(ctx context.Context, c testAPI, k client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			return unless(check(ctx, "get", o), func() error { return c.Get(ctx, k, o, opts...) })
+		},
+		List: func(ctx context.Context, c testAPI, l client.ObjectList, opts ...client.ListOption) error {
+			return unless(check(ctx, "list", l), func() error { return c.List(ctx, l, opts...) })
+		},
+		Create: func(ctx context.Context, c testAPI, o client.Object, opts ...client.CreateOption) error {
+			return unless(check(ctx, "create", o), func() error { return c.Create(ctx, o, opts...) })
+		},
+		Update: func(ctx context.Context, c testAPI, o client.Object, opts ...client.UpdateOption) error {
+			return unless(check(ctx, "update", o), func() error { return c.Update(ctx, o, opts...) })
+		},
+		Patch: func(ctx context.Context, c testAPI, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			return unless(check(ctx, "patch", o), func() error { return c.Patch(ctx, o, p, opts...) })
+		},
+		Delete: func(ctx context.Context, c testAPI, o client.Object, opts ...client.DeleteOption) error {
+			return unless(check(ctx, "delete", o), func() error { return c.Delete(ctx, o, opts...) })
+		},
+		SubResourceUpdate: func(ctx context.Context, c client.Client, of string, o client.Object,
+			opts ...client.SubResourceUpdateOption) error {
+			return unless(check(ctx, of, o), func() error { return c.SubResource(of).Update(ctx, o, opts...) })
+		},
+	})
 }
 
-func (f faultyAPI) List(ctx context.Context, l client.ObjectList, opts ...client.ListOption) error {
-	if err := f.fault(ctx, "list"); err != nil {
-		return err
-	}
-	return f.Client.List(ctx, l, opts...)
-}
-
-func (f faultyAPI) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-	if err := f.fault(ctx, "patch"); err != nil {
-		return err
-	}
-	return f.Client.Patch(ctx, o, p, opts...)
-}
-
-// failing refuses requests of a verb.
-func failing(api client.Client, verb string) faultyAPI {
-	return faultyAPI{api, func(_ context.Context, is string) error {
-		if is == verb {
-			return errRefused
+// refusing answers requests with some verbs with an error, unless that is nil then.
+func refusing(api testAPI, answer *error, verbs ...string) testAPI {
+	return checked(api, func(_ context.Context, verb string, _ runtime.Object) error {
+		if slices.Contains(verbs, verb) {
+			return *answer
 		}
 		return nil
-	}}
+	})
 }
 
+func failing(api testAPI, verbs ...string) testAPI { return refusing(api, &errRefused, verbs...) }
+
 // bounded refuses requests without a deadline.
-func bounded(api client.Client) faultyAPI {
-	return faultyAPI{api, func(ctx context.Context, _ string) error {
+func bounded(api testAPI) testAPI {
+	return checked(api, func(ctx context.Context, _ string, _ runtime.Object) error {
 		if _, ends := ctx.Deadline(); !ends {
 			return errRefused
 		}
 		return ctx.Err()
-	}}
+	})
 }
 
-// refusing refuses every update.
-type refusing struct {
-	client.Client
-	with error
-}
+// traffic counts requests: reads and writes of records, and writes of a status.
+type traffic struct{ reads, records, statuses int }
 
-func (r refusing) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
-	if r.with != nil {
-		return r.with
-	}
-	return r.Client.Update(ctx, o, opts...)
-}
-
-// writes has writes fail, and counts them: those of records, and those of a status.
-type writes struct {
-	client.Client
-	answer     error
-	records, n int
-}
-
-func (w *writes) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
-	if _, ok := o.(*v1alpha1.NamespaceLeader); ok {
-		w.records++
-	}
-	return refusing{w.Client, w.answer}.Update(ctx, o, opts...)
-}
-
-func (w *writes) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
-	w.records++
-	if w.answer != nil {
-		return w.answer
-	}
-	return w.Client.Create(ctx, o, opts...)
-}
-
-func (w *writes) Status() client.SubResourceWriter { return &statusWrites{w.Client.Status(), w} }
-
-type statusWrites struct {
-	client.SubResourceWriter
-	w *writes
-}
-
-func (s *statusWrites) Update(ctx context.Context, o client.Object, opts ...client.SubResourceUpdateOption) error {
-	s.w.n++
-	if s.w.answer != nil {
-		return s.w.answer
-	}
-	return s.SubResourceWriter.Update(ctx, o, opts...)
-}
-
-// explains answers writes of a status.
-type explains struct {
-	client.Client
-	answer error
-}
-
-func (e *explains) Status() client.SubResourceWriter {
-	return &statusWrites{e.Client.Status(), &writes{answer: e.answer}}
+func (n *traffic) to(api testAPI) testAPI {
+	return checked(api, func(_ context.Context, verb string, o runtime.Object) error {
+		switch _, isRecord := o.(*v1alpha1.NamespaceLeader); {
+		case verb == "status":
+			n.statuses++
+		case isRecord && verb == "get":
+			n.reads++
+		case isRecord:
+			n.records++
+		}
+		return nil
+	})
 }
 
 // fakeRecorder keeps events, or the beginning of each.
@@ -255,10 +242,10 @@ func (f *fakeMembers) move(context.Context, string) (fleet.Move, error) { return
 func (f *fakeMembers) namespace(_ context.Context, m fleet.Member, name string) (*corev1.Namespace, error) {
 	ns, ok := f.spaces[m.Name][name]
 	switch {
-	case f.refuses != nil:
-		return nil, f.refuses
 	case ok:
 		return &ns, nil
+	case f.refuses != nil:
+		return nil, f.refuses
 	case f.space != nil:
 		return f.space, nil
 	}
@@ -271,6 +258,11 @@ func (f *fakeMembers) namespaces(_ context.Context, m fleet.Member) (all []corev
 	}
 	return all, nil
 }
+
+// fixedClock is a clock that stands still.
+type fixedClock lease.Reading
+
+func (c fixedClock) Now() lease.Reading { return lease.Reading(c) }
 
 // fakeWorker is a worker as decisions see it.
 type fakeWorker struct {
@@ -310,7 +302,7 @@ func (w *fakeWorker) Wake()              { w.woken++ }
 
 // newTestHub returns a Controller whose tenure is past all earlier ones, its member east and its API server. It has
 // what withTestAPI makes, and a Lease in east that lapsed long ago.
-func newTestHub(t *testing.T) (*Controller, *fakeMembers, client.Client) {
+func newTestHub(t *testing.T) (*Controller, *fakeMembers, testAPI) {
 	t.Helper()
 	c := New(Options{Tenure: succeeding(t, testStart, 6*time.Second, -time.Hour), Clock: fixedClock(testStart),
 		HubID: "this", OwnNamespace: "leasecast-system"})
@@ -331,16 +323,14 @@ func testScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, corev1.AddToScheme, clusterv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		must(t, add(scheme))
 	}
 	return scheme
 }
 
 // withTestAPI gives a Controller an API server that holds a record of shop, its policy with a D of 15 s, and a seal
 // with a D of a minute and an ε of 5 s. There are no members.
-func withTestAPI(t *testing.T, c *Controller) client.Client {
+func withTestAPI(t *testing.T, c *Controller) testAPI {
 	t.Helper()
 	record := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: shop.Namespace, Name: shop.Name}}
 	record.Spec = v1alpha1.NamespaceLeaderSpec{
@@ -378,13 +368,9 @@ func boundsOf(duration, skew, stop string, policies ...string) []byte {
 // changeStored changes an object in an API server.
 func changeStored[T client.Object](t *testing.T, api client.Client, o T, change func(T)) {
 	t.Helper()
-	if err := api.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.Get(t.Context(), client.ObjectKeyFromObject(o), o))
 	change(o)
-	if err := api.Update(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.Update(t.Context(), o))
 }
 
 // oneElection is an election's Lease that takes every update.
@@ -410,9 +396,30 @@ func succeeding(t *testing.T, start lease.Reading, h, renewed time.Duration) *te
 	if _, _, err := lock.Get(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me",
-		RenewTime: metav1.NewTime(start.Wall)}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me",
+		RenewTime: metav1.NewTime(start.Wall)}))
 	return next
+}
+
+// entryOf is what a controller remembers of a namespace.
+func entryOf(t *testing.T, c *Controller, key types.NamespacedName) *ledger.Entry {
+	t.Helper()
+	if c.Live == nil {
+		c.Live, c.Clock = fake.NewClientBuilder().WithScheme(testScheme(t)).Build(), fixedClock(testStart)
+	}
+	e, err := c.ledger.Take(t.Context(), key)
+	must(t, err)
+	return e
+}
+
+// takenOf is the entry of a namespace without a record.
+func takenOf(key types.NamespacedName) *ledger.Entry {
+	return &ledger.Entry{Taken: ledger.Taken{Key: key}}
+}
+
+// said20 is what a record says of a term of east.
+func said20() v1alpha1.NamespaceLeaderSpec {
+	var s v1alpha1.NamespaceLeaderSpec
+	ledger.Store(eastLeads(20), &s)
+	return s
 }

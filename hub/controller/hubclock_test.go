@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,11 +57,9 @@ func TestTheLargestOfAllPoliciesCountsForTheHubsClock(t *testing.T) {
 		if err := c.hubClock.contradicted(); err != nil {
 			t.Errorf("%s, before any policy was seen: %v", name, err)
 		}
-		api := c.Client
+		api := c.Client.(testAPI)
 		c.Client = bounded(api)
-		if err := c.hubClock.learn(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.hubClock.learn(t.Context()))
 		c.Client = failing(api, "list")
 		if err := c.hubClock.learn(t.Context()); err == nil { // what is known stays
 			t.Errorf("%s: no error", name)
@@ -88,35 +85,33 @@ func TestReplicaWhoseClockIsContradictedGivesUp(t *testing.T) {
 		"a standby":                       {false, []bool{true}, 0},
 		"elected, and the clock is right": {true, []bool{false}, 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				start := time.Now()
-				c := newClockedHub(t, func() time.Duration {
-					if test.wrong[min(int(time.Since(start)/time.Second), len(test.wrong)-1)] {
-						return time.Hour
-					}
-					return 0
-				}, timedPolicy("p", 15, time.Second))
-				if test.elected {
-					c.Tenure = succeeding(t, testStart, 6*time.Second, -time.Hour)
+		inBubble(t, name, func(t *testing.T) {
+			start := time.Now()
+			c := newClockedHub(t, func() time.Duration {
+				if test.wrong[min(int(time.Since(start)/time.Second), len(test.wrong)-1)] {
+					return time.Hour
 				}
-				if c.hubClock.NeedLeaderElection() {
-					t.Error("a standby does not check its clock")
+				return 0
+			}, timedPolicy("p", 15, time.Second))
+			if test.elected {
+				c.Tenure = succeeding(t, testStart, 6*time.Second, -time.Hour)
+			}
+			if c.hubClock.NeedLeaderElection() {
+				t.Error("a standby does not check its clock")
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			err := c.hubClock.Start(ctx)
+			if test.after == 0 {
+				if err != nil || ctx.Err() == nil {
+					t.Errorf("it gives up: %v", err)
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				err := c.hubClock.Start(ctx)
-				if test.after == 0 {
-					if err != nil || ctx.Err() == nil {
-						t.Errorf("it gives up: %v", err)
-					}
-					return
-				}
-				if took := time.Since(start); took != test.after || errors.Is(err, context.Canceled) ||
-					!strings.Contains(err.Error(), "gives up its election: the clock of this hub is at least 1h0m0s behind") {
-					t.Errorf("it gives up after %v, want %v: %v", took, test.after, err)
-				}
-			})
+				return
+			}
+			if took := time.Since(start); took != test.after || errors.Is(err, context.Canceled) ||
+				!strings.Contains(err.Error(), "gives up its election: the clock of this hub is at least 1h0m0s behind") {
+				t.Errorf("it gives up after %v, want %v: %v", took, test.after, err)
+			}
 		})
 	}
 }
@@ -127,13 +122,9 @@ func TestReplicaWithAWrongClockDoesNotCampaign(t *testing.T) {
 		c := newClockedHub(t, aheadBy(by), timedPolicy("p", 15, time.Second))
 		c.Fleet = fleet.New(fleet.Options{})
 		members, api := c.source, c.Client
-		if err := c.SetupWithManager(&fakeManager{local: newFakeLocalManager(api)}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.SetupWithManager(&fakeManager{local: newFakeLocalManager(api)}))
 		c.source = members
-		if err := c.hubClock.learn(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.hubClock.learn(t.Context()))
 		lock := c.Tenure.Lock(oneElection{})
 		_, _, _ = lock.Get(t.Context())
 		err := lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me",

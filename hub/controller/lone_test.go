@@ -13,9 +13,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
@@ -43,9 +43,7 @@ func showing(t *testing.T, clock lease.Clock) (*Controller, *fakeMembers) {
 	t.Helper()
 	c, f, api := newTestHub(t)
 	c.Clock = clock
-	if err := api.Delete(t.Context(), ledger.NewRecord(shop)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.Delete(t.Context(), ledger.NewRecord(shop)))
 	changeStored(t, api, sealOf("fleet"), func(s *corev1.Secret) { // as the policies
 		s.Data["policies"] = boundsOf("15s", "1s", "0s", "shops", "desks")
 	})
@@ -54,9 +52,7 @@ func showing(t *testing.T, clock lease.Clock) (*Controller, *fakeMembers) {
 		p.UID = types.UID(name)
 		p.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": name}}
 		_ = api.Delete(t.Context(), policyOf("fleet", name, ""))
-		if err := api.Create(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
+		must(t, api.Create(t.Context(), p))
 	}
 	f.shown, f.space, f.spaces, f.offset = nil, nil, map[string]map[string]corev1.Namespace{}, agrees
 	for i, name := range []string{"aside", "east", "far", "west"} {
@@ -80,9 +76,7 @@ func stores(t *testing.T, c *Controller, name string) {
 	t.Helper()
 	o := ledger.NewRecord(types.NamespacedName{Namespace: "fleet", Name: name})
 	o.Spec.Policy, o.Spec.State = "shops", v1alpha1.StateVacant
-	if err := c.Client.Create(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Client.Create(t.Context(), o))
 	c.ledger.Show(o, false)
 }
 
@@ -99,9 +93,7 @@ func managedAll(t *testing.T, c *Controller) map[string]bool {
 func conditionOf(t *testing.T, c *Controller) (metav1.Condition, time.Duration) {
 	t.Helper()
 	policies, err := c.policies.valid(t.Context(), "fleet")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	i := slices.IndexFunc(policies, func(p *decide.Policy) bool { return p.Object.Name == "shops" })
 	return c.lone.allManaged(t.Context(), policies[i])
 }
@@ -134,9 +126,7 @@ func TestPolicyManagesABoundedNumberOfLoneNamespaces(t *testing.T) {
 				t.Errorf("%s is decided on: %v", name, got[name])
 			}
 			v, err := c.gather(t.Context(), types.NamespacedName{Namespace: "fleet", Name: name})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if claimed := v.Policy != nil; claimed != want {
 				t.Errorf("%s is claimed: %v", name, claimed)
 			}
@@ -169,33 +159,22 @@ func TestPolicyManagesABoundedNumberOfLoneNamespaces(t *testing.T) {
 	})
 }
 
-// distantAPI takes a while for each write. liveAPI is its uncached side.
-type (
-	distantAPI struct{ client.Client }
-	liveAPI    struct{ distantAPI }
-)
-
-func (d distantAPI) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
-	<-time.After(100 * time.Millisecond)
-	return d.Client.Create(ctx, o, opts...)
-}
-
-func (d distantAPI) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
-	<-time.After(100 * time.Millisecond)
-	return d.Client.Update(ctx, o, opts...)
-}
-
-func (l liveAPI) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	<-time.After(100 * time.Millisecond)
-	return l.Client.Get(ctx, key, o, opts...)
+// distant is an API server that takes a while for requests with some verbs.
+func distant(api testAPI, verbs ...string) testAPI {
+	return checked(api, func(_ context.Context, verb string, _ k8sruntime.Object) error {
+		if slices.Contains(verbs, verb) {
+			<-time.After(100 * time.Millisecond)
+		}
+		return nil
+	})
 }
 
 // Whoever may label namespaces in one member has made 14,000 of them: nobody else waits, and little is kept of them.
 func TestFloodOfOneMemberDelaysNoOtherPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := showing(t, clocktest.NewBubble(testStart))
-		api := distantAPI{c.Client}
-		c.Client, c.Live = api, liveAPI{api}
+		api := c.Client.(testAPI)
+		c.Client, c.Live = distant(api, "create", "update"), distant(api, "create", "update", "get")
 		show := func(ns *corev1.Namespace) {
 			c.sources.mcNamespaces(multicluster.ClusterName("fleet/far"), nil).Create(t.Context(),
 				event.TypedCreateEvent[*corev1.Namespace]{Object: ns}, c.recordQueue.q)
@@ -222,9 +201,7 @@ func TestFloodOfOneMemberDelaysNoOtherPolicy(t *testing.T) {
 		}
 		pass(2 * time.Minute)
 		var all v1alpha1.NamespaceLeaderList
-		if err := api.List(t.Context(), &all); err != nil {
-			t.Fatal(err)
-		}
+		must(t, api.List(t.Context(), &all))
 		if n := len(all.Items); n != maxLone+1 {
 			t.Errorf("there are %d records, want %d", n, maxLone+1)
 		}

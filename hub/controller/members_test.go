@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	kubernetesfake "k8s.io/client-go/kubernetes/fake"
@@ -40,9 +41,7 @@ type memberClient struct {
 func newMemberClient(t *testing.T) kubernetes.Interface {
 	t.Helper()
 	silent, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: "http://east"}, &http.Client{Transport: silence{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return memberClient{kubernetesfake.NewClientset(), silent.AdmissionregistrationV1()}
 }
 
@@ -67,9 +66,7 @@ func newTestFleetAtWork(t *testing.T) *testFleet {
 func (m *testFleet) engages(key fleet.Key) (end context.CancelFunc) {
 	m.t.Helper()
 	ctx, cancel := context.WithCancel(m.t.Context())
-	if err := m.Engage(ctx, key.ClusterName(), emptyCluster{}); err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, m.Engage(ctx, key.ClusterName(), emptyCluster{}))
 	synctest.Wait()
 	return cancel
 }
@@ -143,24 +140,6 @@ func TestAMemberIsRememberedUntilItsClusterAndTheWorkThereHaveGone(t *testing.T)
 	})
 }
 
-// The work that outlives its engagement keeps the member, too: what stops renewals has to find it.
-func TestAMemberWithoutAClusterIsKeptForWhatWorksThere(t *testing.T) {
-	for name, test := range map[string]struct {
-		state *memberState
-		kept  bool
-	}{
-		"it is engaged":            {&memberState{engaged: engagement{ctx: t.Context()}}, true},
-		"its worker has not ended": {&memberState{worker: &fakeWorker{}}, true},
-		"both have ended":          {&memberState{}, false},
-	} {
-		c := New(Options{})
-		c.members.of[eastKey] = test.state
-		if c.members.noteProblem(eastKey, false, fleet.Problem{}); (c.members.of[eastKey] != nil) != test.kept {
-			t.Errorf("%s: kept: %v", name, !test.kept)
-		}
-	}
-}
-
 // An engagement that failed is tried again, so that a member may be engaged twice until the same end.
 func TestAMemberThatIsEngagedTwiceIsForgottenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -168,9 +147,7 @@ func TestAMemberThatIsEngagedTwiceIsForgottenOnce(t *testing.T) {
 		m.members.running = t.Context()
 		ctx, end := context.WithCancel(t.Context())
 		for range 2 {
-			if err := m.Engage(ctx, eastKey.ClusterName(), emptyCluster{}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, m.Engage(ctx, eastKey.ClusterName(), emptyCluster{}))
 		}
 		if m.atWorkIn(eastKey) == nil {
 			t.Error("nothing works there")
@@ -294,51 +271,48 @@ func TestReportsOfWorkersTriggerDecisions(t *testing.T) {
 }
 
 // A worker removes the fences that no policy asks for, so it must not take a failed list for no policies. A cluster
-// that is not selected any more keeps its fences while it leads.
+// that is not selected any more keeps its fences while it leads: programs there may go on until the stop time is over.
 func TestFencesOfAWorker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := policyOf("fleet", "shops", "shop")
-		o.Spec.Fencing = &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}
-		o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.PriorityLabel: "5"}}
-		record := recordOf("fleet", "shop")
-		record.Spec.Policy, record.Spec.Leader = "shops", "west"
-		m := newTestFleet(t, o, record, clusterOf("fleet", "east", "5"), clusterOf("fleet", "west", "7"),
-			clusterOf("fleet", "north", "7"))
-		for name, want := range map[string]int{"east": 1, "west": 1, "north": 0, "unknown": 0} {
-			fs, _, err := workersHub{m.Controller}.Fences(t.Context(), fleet.Key{Fleet: "fleet", Name: name})
-			if err != nil || len(fs) != want {
-				t.Errorf("%s: %d fences, %v; want %d", name, len(fs), err, want)
-			}
+	ofRecords := func(_ context.Context, _ string, o runtime.Object) error {
+		if _, ok := o.(*v1alpha1.NamespaceLeaderList); ok {
+			return errRefused
 		}
-		m.Client = failing(m.api, "list")
-		if fs, _, err := (workersHub{m.Controller}).Fences(t.Context(), eastKey); !errors.Is(err, errRefused) {
-			t.Errorf("%d fences, %v", len(fs), err)
-		}
-	})
-}
-
-func TestTheHubAsWorkersSeeIt(t *testing.T) {
+		return nil
+	}
 	for name, test := range map[string]struct {
-		change         func(*testFleet)
-		served, serves bool
+		state          v1alpha1.RecordState
+		leader, policy string
+		inWest         int // which is not selected
 	}{
-		"it serves the fleet":         {func(m *testFleet) { m.isServed(true, "") }, true, true},
-		"no installation serves it":   {func(m *testFleet) { m.isServed(false, "") }, false, true},
-		"another installation does":   {func(m *testFleet) { m.isServed(false, "platform") }, false, false},
-		"it does, but is not elected": {func(m *testFleet) { m.isServed(true, ""); m.standby() }, true, false},
+		"its term drains":             {v1alpha1.StateDraining, "west", "shops", 1},
+		"another cluster leads":       {v1alpha1.StateLeading, "east", "shops", 0},
+		"nobody leads":                {v1alpha1.StateVacant, "", "shops", 0},
+		"it leads for another policy": {v1alpha1.StateLeading, "west", "other", 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := newTestFleetAtWork(t)
-				test.change(m)
-				h := workersHub{m.Controller}
-				key, served := h.Serve(t.Context(), "fleet")
-				if h.Served("fleet") != test.served || h.Serves("fleet") != test.serves || served != test.serves ||
-					h.MayWrite("fleet", testStart) != test.serves || (len(key) > 0) != test.serves {
-					t.Errorf("served %v, serves %v, may write %v, the seal is known: %v", h.Served("fleet"), h.Serves("fleet"),
-						h.MayWrite("fleet", testStart), served)
+		inBubble(t, name, func(t *testing.T) {
+			o := policyOf("fleet", "shops", "shop")
+			o.Spec.Fencing = &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}
+			o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.PriorityLabel: "5"}}
+			record := recordOf("fleet", "shop")
+			record.Spec.State, record.Spec.Leader, record.Spec.Policy = test.state, test.leader, test.policy
+			m := newTestFleet(t, o, record, clusterOf("fleet", "east", "5"), clusterOf("fleet", "west", "7"),
+				clusterOf("fleet", "north", "7"))
+			expects := func(cluster string, want int) {
+				t.Helper()
+				fs, _, err := workersHub{m.Controller}.Fences(t.Context(), fleet.Key{Fleet: "fleet", Name: cluster})
+				if err != nil || len(fs) != want {
+					t.Errorf("%s: %d fences, %v; want %d", cluster, len(fs), err, want)
 				}
-			})
+			}
+			for cluster, want := range map[string]int{"east": 1, "west": test.inWest, "north": 0, "unknown": 0} {
+				expects(cluster, want)
+			}
+			m.Client = checked(m.api, ofRecords)
+			expects("west", 1) // it may lead
+			m.Client = failing(m.api, "list")
+			if fs, _, err := (workersHub{m.Controller}).Fences(t.Context(), eastKey); !errors.Is(err, errRefused) {
+				t.Errorf("%d fences, %v", len(fs), err)
+			}
 		})
 	}
 }

@@ -95,9 +95,7 @@ func (s *memberServer) kubeconfig(t *testing.T) *corev1.Secret {
 	config.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	config.CurrentContext = "x"
 	text, err := clientcmd.Write(*config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "east-kubeconfig"}, Data: map[string][]byte{"value": text},
 	}

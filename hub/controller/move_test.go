@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 
@@ -84,15 +85,17 @@ func TestWhatAMoveStops(t *testing.T) {
 
 func TestWhenARecordOfAnotherHubIsTakenOver(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(*decide.Snapshot, *election.Decision)
-		taken  bool
+		change  func(*decide.Snapshot, *election.Decision)
+		refusal error // of the write
+		taken   bool
 	}{
-		"its Leases are this hub's": {func(*decide.Snapshot, *election.Decision) {}, true},
+		"its Leases are this hub's": {func(*decide.Snapshot, *election.Decision) {}, nil, true},
+		"it cannot be written":      {func(*decide.Snapshot, *election.Decision) {}, errRefused, false},
 		"it has to be written": {
-			func(_ *decide.Snapshot, d *election.Decision) { d.Persist, d.Record.Next = true, "west" }, false,
+			func(_ *decide.Snapshot, d *election.Decision) { d.Persist, d.Record.Next = true, "west" }, nil, false,
 		},
 		"its Leases are not this hub's": {
-			func(v *decide.Snapshot, _ *election.Decision) { v.Members[0].Sync.Marked = false }, false,
+			func(v *decide.Snapshot, _ *election.Decision) { v.Members[0].Sync.Marked = false }, nil, false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +108,8 @@ func TestWhenARecordOfAnotherHubIsTakenOver(t *testing.T) {
 			v.Entry, v.Members[0].Sync = entryOf(t, c, shop), publish.SyncStatus{Marked: true, InPlace: true}
 			d := election.Decision{Record: v.Record}
 			test.change(v, &d)
-			if _, err := c.persist(t.Context(), v, planOf(d)); err != nil {
+			c.Client = refusing(api, &test.refusal, "update")
+			if _, err := c.persist(t.Context(), v, planOf(d)); !errors.Is(err, test.refusal) {
 				t.Error(err)
 			}
 			if e := entryOf(t, c, shop); (e.Found.Hub == "this") != test.taken || e.Moved == test.taken {
@@ -122,13 +126,9 @@ func TestRecordsOfAFleetAreRelinquished(t *testing.T) {
 		for key, mark := range map[string]string{"another": "another", "old": "", "mine": m.HubID} {
 			o := recordOf("fleet", key)
 			o.Spec.Hub = mark
-			if err := m.api.Create(t.Context(), o); err != nil {
-				t.Fatal(err)
-			}
+			must(t, m.api.Create(t.Context(), o))
 		}
-		if err := m.api.Create(t.Context(), recordOf("fleet2", "elsewhere")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.api.Create(t.Context(), recordOf("fleet2", "elsewhere")))
 		for _, verb := range []string{"list", "patch"} {
 			m.Client = failing(m.api, verb)
 			if err := (workersHub{m.Controller}).RelinquishRecords(t.Context(), "fleet"); err == nil {
@@ -136,9 +136,7 @@ func TestRecordsOfAFleetAreRelinquished(t *testing.T) {
 			}
 		}
 		m.Client = m.api
-		if err := (workersHub{m.Controller}).RelinquishRecords(t.Context(), "fleet"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, (workersHub{m.Controller}).RelinquishRecords(t.Context(), "fleet"))
 		for o, want := range map[*v1alpha1.NamespaceLeader]string{
 			recordOf("fleet", "another"): "another", recordOf("fleet", "old"): v1alpha1.NoHub,
 			recordOf("fleet", "mine"): v1alpha1.NoHub, recordOf("fleet2", "elsewhere"): "",

@@ -1,8 +1,6 @@
 package controller
 
 import (
-	"context"
-	"errors"
 	"maps"
 	"slices"
 	"testing"
@@ -10,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -19,9 +16,7 @@ import (
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
-	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/seal"
-	"github.com/leasecast/leasecast/hub/worker"
 )
 
 // Rule 17: the record of shop names the policy shops.
@@ -49,14 +44,7 @@ func TestPolicyLosesNamespacesThatAnotherOneOwns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, _, api := newTestHub(t)
 			if test.record != nil {
-				o := &v1alpha1.NamespaceLeader{}
-				if err := api.Get(t.Context(), shop, o); err != nil {
-					t.Fatal(err)
-				}
-				test.record(&o.Spec)
-				if err := api.Update(t.Context(), o); err != nil {
-					t.Fatal(err)
-				}
+				changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) { test.record(&o.Spec) })
 			}
 			ps := claims(test.policies...)
 			got := map[string][]string{}
@@ -72,50 +60,32 @@ func TestPolicyLosesNamespacesThatAnotherOneOwns(t *testing.T) {
 	}
 }
 
-// labelledIn is a scene in which the namespaces of some members have the label that selects them.
-type labelledIn struct {
-	*fakeMembers
-	labels map[string]map[string]string // of the namespace, by the member
-	err    error                        // of other members
-}
-
-func (s labelledIn) namespace(_ context.Context, m fleet.Member, name string) (*corev1.Namespace, error) {
-	set, known := s.labels[m.Name]
-	if !known {
-		return nil, s.err
-	}
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: set}}, nil
-}
-
 // Rule 17: a policy without effect has no fence in any member, also not where the owner's selector does not match.
 func TestPolicyFencesNothingInAnyMemberWhileAnotherOneOwnsTheNamespace(t *testing.T) {
-	team := map[string]string{"team": "shop"}
+	type shown = map[string]map[string]corev1.Namespace // by member
+	in := func(team string) map[string]corev1.Namespace {
+		return map[string]corev1.Namespace{"shop": namespaceOf("shop", team)}
+	}
 	for name, test := range map[string]struct {
-		labels map[string]map[string]string // of the namespace, by the member
-		read   error
-		lost   []string
+		shown shown
+		read  error // of other members
+		lost  []string
 	}{
 		"the owner selects it in every member": {
-			map[string]map[string]string{"east": team, "west": team}, nil, []string{"shop"},
+			shown{"east": in("shop"), "west": in("shop")}, nil, []string{"shop"},
 		},
-		"in another member only": {
-			map[string]map[string]string{"east": team, "west": nil}, nil, []string{"shop"},
-		},
-		"another member is not read": {map[string]map[string]string{"west": nil}, errDisengaged, []string{"shop"}},
-		"another member does not have it": {
-			map[string]map[string]string{"west": nil}, apierrors.NewNotFound(corev1.Resource("namespaces"), "shop"), nil,
-		},
-		"in no member any more: it is about to lose it": {map[string]map[string]string{"east": nil, "west": nil}, nil, nil},
+		"in another member only":                        {shown{"east": in("shop"), "west": in("")}, nil, []string{"shop"}},
+		"another member is not read":                    {shown{"west": in("")}, errDisengaged, []string{"shop"}},
+		"another member does not have it":               {shown{"west": in("")}, nil, nil},
+		"in no member any more: it is about to lose it": {shown{"east": in(""), "west": in("")}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, s, _ := newTestHub(t)
-			east, west := fleet.Member{Key: eastKey, Connected: true}, fleet.Member{
-				Key: fleet.Key{Fleet: "fleet", Name: "west"}, Connected: true,
-			}
-			s.shown = []fleet.Member{east, west}
-			c.source = labelledIn{s, test.labels, test.read}
+			east, west := fleet.Member{Key: eastKey, Connected: true}, fleet.Member{Key: westKey, Connected: true}
+			s.shown, s.space, s.spaces, s.refuses = []fleet.Member{east, west}, nil, test.shown, test.read
 			owner, other := policyOf("fleet", "shops", "none"), policyOf("fleet", "younger", "shop")
-			owner.Spec.Namespaces.Names, owner.Spec.Namespaces.Selector = nil, &metav1.LabelSelector{MatchLabels: team}
+			owner.Spec.Namespaces.Names = nil
+			owner.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "shop"}}
 			ps := []*decide.Policy{decide.ParsePolicy(owner), decide.ParsePolicy(other)}
 			lost, err := c.policies.lostIn(t.Context(), ps[1], ps, west)
 			if err != nil || !slices.Equal(lost, test.lost) {
@@ -156,9 +126,7 @@ func TestPolicyThatOwnsNoNamespaceFencesNothing(t *testing.T) {
 				}
 			}
 			policies, err := c.policies.valid(t.Context(), "fleet")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			m := fleet.Member{Key: eastKey}
 			lost := func(p *decide.Policy) ([]string, error) { return c.policies.lostIn(t.Context(), p, policies, m) }
 			fences, _, err := decide.FencesIn("this", policies, m, lost, func(*decide.Policy) bool { return false })
@@ -181,9 +149,7 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 		t.Helper()
 		c, _, _ := newTestHub(t)
 		for _, name := range []string{"shops", "deleted"} {
-			if err := c.Seals.Raise(t.Context(), "fleet", name, slow); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Seals.Raise(t.Context(), "fleet", name, slow))
 		}
 		alone := c.Tenure.EarlierEndIn(testStart, slow.Skew)
 		return c, func(after time.Duration) map[string]seal.Bounds {
@@ -195,13 +161,9 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 			if err == nil {
 				_, err = c.seals.lower(t.Context(), "fleet", policies)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			s, err := c.Seals.Find(t.Context(), "fleet")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return s.Policies
 		}
 	}
@@ -225,14 +187,9 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 	})
 	t.Run("not while a record needs them", func(t *testing.T) {
 		c, at := start(t)
-		o := &v1alpha1.NamespaceLeader{}
-		if err := c.Client.Get(t.Context(), shop, o); err != nil {
-			t.Fatal(err)
-		}
-		o.Spec.StopTimeSeconds = 155
-		if err := c.Client.Update(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		changeStored(t, c.Client, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
+			o.Spec.StopTimeSeconds = 155
+		})
 		at(0)
 		if got := at(time.Hour); got["shops"].Stop != slow.Stop {
 			t.Errorf("%v", got)
@@ -241,9 +198,7 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 	t.Run("counted anew when they were needed in between", func(t *testing.T) {
 		c, at := start(t)
 		at(0)
-		if err := c.Seals.Raise(t.Context(), "fleet", "shops", seal.Bounds{Duration: 70 * time.Second}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Seals.Raise(t.Context(), "fleet", "shops", seal.Bounds{Duration: 70 * time.Second}))
 		if got := at(slow.Total()); got["shops"].Duration != 70*time.Second {
 			t.Errorf("%v", got)
 		}
@@ -281,33 +236,5 @@ func TestPromiseOfAnotherHubOutlastsItsLeases(t *testing.T) {
 			t.Errorf("at %v it may have written until %v, with D %v and ε %v; want %v, 40s and 2s",
 				at, gone.State.Tenure.Inherited, gone.State.LargestDuration, gone.State.LargestSkew, missed)
 		}
-	}
-}
-
-// An outage of the hub must not move a leader because its fences were not probed yet.
-func TestStoredFenceCountsForTheLeaderOnly(t *testing.T) {
-	for name, test := range map[string]struct {
-		leader  string
-		err     error
-		missing bool
-	}{
-		"a stored fence of the leader":      {"east", worker.ErrStored, false},
-		"a stored fence of another cluster": {"west", worker.ErrStored, true},
-		"a fence of which nothing is known": {"east", worker.ErrUnchecked, true},
-		"a fence that is missing":           {"east", guard.ErrNotEnforced, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c, _, _ := newTestHub(t)
-			c.members.of[eastKey] = &memberState{worker: &fakeWorker{
-				unfenced: func(guard.Fence, string) error { return test.err },
-			}}
-			v := shopView(election.Record{Leader: test.leader}, decide.Member{Member: fleet.Member{Key: eastKey}})
-			v.Policy = decide.ParsePolicy(fencing(&v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}))
-			c.members.observe(t.Context(), v, testStart)
-			m := v.Members[0]
-			if (m.Unfenced != nil) != test.missing || !errors.Is(m.UnfencedByLease, m.Unfenced) {
-				t.Errorf("it misses %v and %v", m.Unfenced, m.UnfencedByLease)
-			}
-		})
 	}
 }

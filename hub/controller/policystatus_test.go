@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -81,9 +82,7 @@ func (m *testFleet) status() (v1alpha1.LeadershipPolicyStatus, reconcile.Result)
 	if err == nil {
 		err = m.api.Get(m.t.Context(), shops, o)
 	}
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must(m.t, err)
 	return o.Status, result
 }
 
@@ -189,18 +188,16 @@ func TestPolicyShowsThatMostClustersAreLost(t *testing.T) {
 		"two of three, one after the other": {time.Minute + 5*time.Second, most},
 		"two of three, not in one window":   {time.Minute + 15*time.Second, reachable},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := newTestFleet(t, policyOf("fleet", "shops", "shop"), clusterOf("fleet", "east", "5"),
-					clusterOf("fleet", "north", "5"), clusterOf("fleet", "west", "5"))
-				m.ill("east", time.Minute, 0)
-				m.ill("north", 0, 0)
-				m.ill("west", test.west, 0)
-				s, _ := m.status()
-				if got := told(s.Conditions, v1alpha1.ConditionClustersReachable); got != test.want {
-					t.Errorf("%q, want %q", got, test.want)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			m := newTestFleet(t, policyOf("fleet", "shops", "shop"), clusterOf("fleet", "east", "5"),
+				clusterOf("fleet", "north", "5"), clusterOf("fleet", "west", "5"))
+			m.ill("east", time.Minute, 0)
+			m.ill("north", 0, 0)
+			m.ill("west", test.west, 0)
+			s, _ := m.status()
+			if got := told(s.Conditions, v1alpha1.ConditionClustersReachable); got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
 		})
 	}
 }
@@ -229,11 +226,12 @@ func TestPolicyIsReconciledAgainWhenTheFirstHealthMayChange(t *testing.T) {
 func TestPolicyStatusIsWrittenWhenItChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newTestFleet(t, policyOf("fleet", "shops", "shop"), clusterOf("fleet", "east", "5"))
-		w := &writes{Client: m.api}
-		m.Client = w
+		var w traffic
+		var answer error
+		m.Client = w.to(refusing(m.api, &answer, "status"))
 		for range 2 {
-			if m.status(); w.n != 1 {
-				t.Errorf("it was written %d times, want once", w.n)
+			if m.status(); w.statuses != 1 {
+				t.Errorf("it was written %d times, want once", w.statuses)
 			}
 		}
 		for name, test := range map[string]struct {
@@ -244,58 +242,56 @@ func TestPolicyStatusIsWrittenWhenItChanges(t *testing.T) {
 			"gone":     {apierrors.NewNotFound(recordResource, "shops"), false},
 			"failure":  {errors.New("no answer"), true},
 		} {
-			w.answer = test.answer
+			answer = test.answer
 			claimed(t, m.Controller, name, "shops")
 			if _, err := m.statuses.reconcilePolicy(t.Context(), requestAbout(shops)); (err != nil) != test.fails {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		w.answer = nil
+		answer = nil
 		gone := requestAbout(types.NamespacedName{Namespace: "fleet", Name: "gone"})
 		if result, err := m.statuses.reconcilePolicy(t.Context(), gone); err != nil || result != (reconcile.Result{}) {
 			t.Errorf("a deleted policy: %+v, %v", result, err)
 		}
 		m.standby()
-		n := w.n
+		n := w.statuses
 		if result, err := m.statuses.reconcilePolicy(t.Context(), requestAbout(shops)); err != nil ||
-			result.RequeueAfter != notYet || w.n != n {
-			t.Errorf("a standby: %+v, %v, %d writes", result, err, w.n-n)
+			result.RequeueAfter != notYet || w.statuses != n {
+			t.Errorf("a standby: %+v, %v, %d writes", result, err, w.statuses-n)
 		}
 	})
 }
 
 // What the hub's API server did not answer is asked again.
 func TestReconcileOfAPolicyFails(t *testing.T) {
-	nth := func(n int) func(client.Client) client.Client { // the list that fails
-		return func(api client.Client) client.Client {
-			return faultyAPI{api, func(_ context.Context, verb string) error {
+	nth := func(n int) func(testAPI) testAPI { // the list that fails
+		return func(api testAPI) testAPI {
+			return checked(api, func(_ context.Context, verb string, _ runtime.Object) error {
 				if verb == "list" {
 					if n--; n == 0 {
 						return errRefused
 					}
 				}
 				return nil
-			}}
+			})
 		}
 	}
-	unread := func(api client.Client) client.Client { return failing(api, "get") }
+	unread := func(api testAPI) testAPI { return failing(api, "get") }
 	for name, test := range map[string]struct {
-		change func(client.Client) client.Client
+		change func(testAPI) testAPI
 		fails  error
 	}{
-		"each request has a deadline":         {func(api client.Client) client.Client { return bounded(api) }, nil},
+		"each request has a deadline":         {bounded, nil},
 		"the policy cannot be read":           {unread, errRefused},
 		"the policies cannot be listed":       {nth(1), errRefused},
 		"the policies cannot be listed again": {nth(2), errRefused},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := newTestFleet(t, policyOf("fleet", "shops", "shop"))
-				m.Client = test.change(m.api)
-				if _, err := m.statuses.reconcilePolicy(t.Context(), requestAbout(shops)); !errors.Is(err, test.fails) {
-					t.Errorf("%v, want %v", err, test.fails)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			m := newTestFleet(t, policyOf("fleet", "shops", "shop"))
+			m.Client = test.change(m.api)
+			if _, err := m.statuses.reconcilePolicy(t.Context(), requestAbout(shops)); !errors.Is(err, test.fails) {
+				t.Errorf("%v, want %v", err, test.fails)
+			}
 		})
 	}
 }

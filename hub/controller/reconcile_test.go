@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -8,7 +9,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
@@ -50,7 +53,7 @@ func TestWhoWritesTheFirstLeaseOfATerm(t *testing.T) {
 	} {
 		m := newTestMember(t)
 		test.happens(m)
-		if written := m.api.leases[shopLease.Name] != nil; written != test.written {
+		if written := m.api.leases[shopLease] != nil; written != test.written {
 			t.Errorf("%s: a first Lease was written: %v, want %v", name, written, test.written)
 		}
 	}
@@ -129,32 +132,51 @@ func TestEventsOfAChange(t *testing.T) {
 	}
 }
 
+// The next decision comes at the first instant at which anything may change by time alone.
 func TestWhenANamespaceIsDecidedOnAgain(t *testing.T) {
-	answers := func(err error) func(*Controller, *fakeMembers, client.Client) {
-		return func(c *Controller, _ *fakeMembers, api client.Client) { c.Client = &writes{Client: api, answer: err} }
+	type change = func(*Controller, *fakeMembers, testAPI)
+	answers := func(err error) change {
+		return func(c *Controller, _ *fakeMembers, api testAPI) {
+			c.Client = refusing(api, &err, "create", "update", "status")
+		}
 	}
 	conflict := apierrors.NewConflict(recordResource, "shop", errRefused)
 	exists := apierrors.NewAlreadyExists(recordResource, "shop")
-	health := func(next time.Duration) func(*Controller, *fakeMembers, client.Client) {
-		return func(_ *Controller, f *fakeMembers, _ client.Client) { f.verdict.Next = next }
+	health := func(next time.Duration) change {
+		return func(_ *Controller, f *fakeMembers, _ testAPI) { f.verdict.Next = next }
+	}
+	// The bound of what the last tenure may have promised passes in 3 s.
+	bound := func(health time.Duration) change {
+		return func(c *Controller, f *fakeMembers, api testAPI) {
+			c.Tenure, f.verdict.Next = succeeding(t, testStart, 6*time.Second, -68*time.Second), health
+			changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
+				o.Spec.State, o.Spec.Reason = v1alpha1.StateDraining, "PriorityChanged"
+			})
+		}
 	}
 	for name, test := range map[string]struct {
-		change func(*Controller, *fakeMembers, client.Client)
+		change change
 		want   time.Duration
 		fails  bool
 	}{
-		"the tenure does not hold": {func(c *Controller, _ *fakeMembers, _ client.Client) {
+		"the tenure does not hold": {func(c *Controller, _ *fakeMembers, _ testAPI) {
 			c.Tenure = tenure.New(fixedClock(testStart), time.Second)
 		}, notYet, false},
 		"another client wrote the record":   {answers(conflict), rightAway, false},
 		"another client created the record": {answers(exists), rightAway, false},
 		"the write fails":                   {answers(errRefused), 0, true},
 		"the record cannot be read": {
-			func(c *Controller, _ *fakeMembers, api client.Client) { c.Live = failing(api, "get") }, 0, true,
+			func(c *Controller, _ *fakeMembers, api testAPI) { c.Live = failing(api, "get") }, 0, true,
 		},
-		"a health changes before all else": {health(time.Millisecond), time.Millisecond, false},
-		"a health changes after all else":  {health(time.Hour), rightAway, false},
-		"each request has a deadline": {func(c *Controller, _ *fakeMembers, api client.Client) {
+		"a health changes before all else":       {health(time.Millisecond), time.Millisecond, false},
+		"a health changes after all else":        {health(time.Hour), rightAway, false},
+		"a bound passes":                         {bound(0), 3 * time.Second, false},
+		"a bound passes before a health changes": {bound(4 * time.Second), 3 * time.Second, false},
+		"a health changes before a bound passes": {bound(time.Second), time.Second, false},
+		"a record that stays has yet to be explained": {func(c *Controller, _ *fakeMembers, _ testAPI) {
+			_, _ = c.reconcileNamespace(t.Context(), aboutShop)
+		}, 4 * time.Second, false},
+		"each request has a deadline": {func(c *Controller, _ *fakeMembers, api testAPI) {
 			c.Client, c.Live, c.Seals = bounded(api), bounded(api), seal.NewStore(bounded(api), bounded(api))
 		}, rightAway, false},
 	} {
@@ -168,6 +190,77 @@ func TestWhenANamespaceIsDecidedOnAgain(t *testing.T) {
 	}
 }
 
+// A decision that could not be carried out may have been made on what is not stored any more.
+func TestADecisionThatFailsIsMadeAnewOnWhatIsStored(t *testing.T) {
+	unsealed := func(refusal error) func(*Controller, testAPI) {
+		return func(c *Controller, api testAPI) {
+			changeStored(t, api, policyOf("fleet", "shops", "shop"), func(p *v1alpha1.LeadershipPolicy) {
+				p.Spec.Timings.LeaseDurationMilliseconds, p.Generation = 120_000, 2 // which the seal has to hold
+			})
+			c.Seals = seal.NewStore(api, refusing(api, &refusal, "update"))
+		}
+	}
+	for name, test := range map[string]struct {
+		breaks func(*Controller, testAPI)
+		reads  int // of the record, for the next decision
+	}{
+		"one that is carried out is not": {func(*Controller, testAPI) {}, 0},
+		"its status cannot be written": {func(c *Controller, api testAPI) {
+			c.Client = failing(api, "status")
+			c.Clock = fixedClock(lease.Reading{Wall: testStart.Wall, Boot: testStart.Boot + time.Hour})
+		}, 1},
+		"the seal cannot be used":       {unsealed(ofSeal()["an immutable Secret"]), 1},
+		"the seal cannot be raised now": {unsealed(errRefused), 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, s, api := newTestHub(t)
+			s.shown[0].Priority, s.verdict.Answering = 5, true
+			later := testStart
+			later.Boot += time.Minute // no earlier tenure can write any more
+			c.Clock = fixedClock(later)
+			if _, err := c.reconcileNamespace(t.Context(), aboutShop); err != nil {
+				t.Fatal(err)
+			}
+			test.breaks(c, api)
+			_, _ = c.reconcileNamespace(t.Context(), aboutShop)
+			var n traffic
+			c.Live = n.to(api)
+			_, _ = c.reconcileNamespace(t.Context(), aboutShop)
+			if n.reads != test.reads {
+				t.Errorf("the record was read %d times, want %d", n.reads, test.reads)
+			}
+		})
+	}
+}
+
+// Rule 7: a record outlives its policy until all that it promised has passed.
+func TestARetiredRecordGoesWhenItsTimeHasCome(t *testing.T) {
+	for name, refused := range map[string]bool{"it goes": false, "and a failure is told": true} {
+		c, _, api := newTestHub(t)
+		must(t, api.Delete(t.Context(), policyOf("fleet", "shops", "shop")))
+		changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
+			o.Spec.State, o.Spec.Reason, o.Spec.Leader = v1alpha1.StateRetired, "PolicyGone", ""
+		})
+		c.members.of = map[fleet.Key]*memberState{}
+		if refused {
+			c.Client = failing(api, "delete")
+		}
+		events := &fakeRecorder{}
+		c.events = events
+		entryOf(t, c, shop).Events = []ledger.Event{{Kind: "Normal", Reason: reason.PolicyGone, Message: "it retires"}}
+		again, err := c.reconcileNamespace(t.Context(), aboutShop)
+		if (err != nil) != refused || again != (reconcile.Result{}) {
+			t.Errorf("%s: %+v, %v", name, again, err)
+		}
+		if len(events.events) != 1 {
+			t.Errorf("%s: what happened to it before is told as %q", name, events.events)
+		}
+		if gone := apierrors.IsNotFound(api.Get(t.Context(), shop, &v1alpha1.NamespaceLeader{})); gone == refused {
+			t.Errorf("%s: it is gone: %v", name, gone)
+		}
+	}
+}
+
 func TestPresentTermIsRenewedWhileNothingIsDecided(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*testMember, *fakeMembers)
@@ -177,9 +270,7 @@ func TestPresentTermIsRenewedWhileNothingIsDecided(t *testing.T) {
 		"the record is gone from a fleet that moves": {func(m *testMember, f *fakeMembers) {
 			entryOf(m.t, m.c, shop)
 			o := ledger.NewRecord(shop)
-			if err := m.c.Client.Delete(m.t.Context(), o); err != nil {
-				m.t.Fatal(err)
-			}
+			must(m.t, m.c.Client.Delete(m.t.Context(), o))
 			m.c.ledger.Show(o, true)
 			f.moves = fleet.Moving
 		}, true},
@@ -205,7 +296,7 @@ func TestPresentTermIsRenewedWhileNothingIsDecided(t *testing.T) {
 func TestDroppedNamespaceIsForgotten(t *testing.T) {
 	m, _ := leads(t)
 	p := publisherThatRead(t, testStart.Wall, testKey, eastLease(20))
-	m.c.members.of[eastKey], m.c.Live = atWork(p), noRecords{}
+	m.c.members.of[eastKey] = atWork(p)
 	e := entryOf(t, m.c, shop)
 	e.Highest = 20
 	m.c.drop(e)
@@ -226,40 +317,65 @@ func TestDecisionReadsTheClockAsARecordStoresIt(t *testing.T) {
 	}
 }
 
-// Rule 2: the seal holds the D and the ε of a term before its record is written, and only then.
+// Rules 2 and 6: the seal holds the D and the ε of a term before its record is written, and only then. Where people
+// have to repair the seal, the error says so.
 func TestSealIsRaisedBeforeATermBegins(t *testing.T) {
 	till := types.NamespacedName{Namespace: "fleet", Name: "till"}
+	later := apierrors.NewTimeoutError("etcdserver: request timed out", 0)
 	for name, test := range map[string]struct {
-		phase            election.RecordState
-		unowned, broken  bool
-		raised, persists bool
+		state                        election.RecordState
+		unowned                      bool
+		verb                         string // of requests for the Secret that are refused
+		refusal                      error
+		raised, persists, isOfPeople bool
 	}{
-		"a term that begins":             {election.Leading, false, false, true, true},
-		"a record without a leader":      {election.Draining, false, false, false, true},
-		"a term that no policy claims":   {election.Leading, true, false, false, true},
-		"the seal cannot be read":        {election.Leading, false, true, false, false},
-		"no leader, and no seal is read": {election.Draining, false, true, false, true},
+		"a term that begins":             {state: election.Leading, raised: true, persists: true},
+		"a record without a leader":      {state: election.Draining, persists: true},
+		"a term that no policy claims":   {state: election.Leading, unowned: true, persists: true},
+		"the seal cannot be read":        {state: election.Leading, verb: "get", refusal: errRefused},
+		"no leader, and no seal is read": {state: election.Draining, verb: "get", refusal: errRefused, persists: true},
+		"the seal cannot be written now": {state: election.Leading, verb: "update", refusal: later},
+		"the seal is immutable": {
+			state: election.Leading, verb: "update", refusal: ofSeal()["an immutable Secret"], isOfPeople: true,
+		},
 	} {
 		c, _, api := newTestHub(t)
-		good := c.Seals
-		if test.broken {
-			c.Seals = seal.NewStore(failing(api, "get"), failing(api, "get"))
-		}
+		good, refused := c.Seals, refusing(api, &test.refusal, test.verb)
+		c.Seals = seal.NewStore(refused, refused)
 		v := shopView(election.Record{})
 		if v.Key, v.Policy.Election.Timings.Skew = till, 20*time.Second; test.unowned {
 			v.Policy = nil
 		}
 		r := eastLeads(20)
-		r.State, r.Duration = test.phase, 2*time.Minute
+		r.State, r.Duration = test.state, 2*time.Minute
 		_, err := c.persist(t.Context(), v, planOf(election.Decision{Record: r, Persist: true}))
 		getErr := api.Get(t.Context(), till, &v1alpha1.NamespaceLeader{})
-		if (err == nil) != test.persists || apierrors.IsNotFound(getErr) == test.persists {
+		if (err == nil) != test.persists || apierrors.IsNotFound(getErr) == test.persists ||
+			errors.Is(err, errSeal) != test.isOfPeople {
 			t.Errorf("%s: %v, stored: %v", name, err, getErr)
 		}
 		s, err := good.Find(t.Context(), "fleet")
 		if is := s.Largest(); err != nil || (is.Duration == 2*time.Minute && is.Skew == 20*time.Second) != test.raised {
 			t.Errorf("%s: the seal has %+v, %v", name, is, err)
 		}
+	}
+}
+
+// Rule 2: also where the record stays as it is, beside a seal that was restored from a backup.
+func TestSealHoldsWhatAStoredRecordPromises(t *testing.T) {
+	c, _, api := newTestHub(t)
+	changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
+		o.Spec = said20()
+		o.Spec.Hub, o.Spec.Policy, o.Spec.LeaseDurationSeconds, o.Spec.StopTimeSeconds = "this", "shops", 77, 99
+	})
+	c.Client = failing(api, "create", "update", "status")
+	v, err := c.gather(t.Context(), shop)
+	if err == nil {
+		_, err = c.persist(t.Context(), v, planOf(election.Decision{Record: v.State.Record}))
+	}
+	s, findErr := seal.NewStore(api, api).Find(t.Context(), "fleet")
+	if b := s.Of("shops"); errors.Join(err, findErr) != nil || b.Duration != 77*time.Second || b.Stop != 99*time.Second {
+		t.Errorf("the seal holds %v of the policy (%v, %v); the record has D 77 s and a stop time of 99 s", b, err, findErr)
 	}
 }
 
@@ -270,9 +386,7 @@ func TestPolicyNeverTouchesTheClustersOfAnotherNamespace(t *testing.T) {
 		f.shown[0].Priority, f.verdict.Answering = 5, true
 		east := c.members.of[eastKey].worker.Publisher()
 		before := east.Queue.Len() // what was read there
-		if err := api.Create(t.Context(), policyOf(of, "greedy", "till")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, api.Create(t.Context(), policyOf(of, "greedy", "till")))
 		for range 3 {
 			for _, key := range []types.NamespacedName{{Namespace: "fleet", Name: "till"}, {Namespace: "fleet2", Name: "till"}} {
 				if _, err := c.reconcileNamespace(t.Context(), requestAbout(key)); err != nil {

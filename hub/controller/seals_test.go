@@ -31,9 +31,7 @@ func TestPolicyShowsThatTheSealIsLost(t *testing.T) {
 		m.isServed(false, "")
 		emptied := sealOf("fleet")
 		emptied.Annotations = map[string]string{v1alpha1.HubAnnotation: m.HubID}
-		if err := m.api.Create(t.Context(), emptied.DeepCopy()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.api.Create(t.Context(), emptied.DeepCopy()))
 		for range 2 {
 			if _, ok := m.seals.serve(t.Context(), "fleet"); ok {
 				t.Fatal("the fleet is served by a seal that is lost")
@@ -45,9 +43,7 @@ func TestPolicyShowsThatTheSealIsLost(t *testing.T) {
 			!strings.Contains(got, "kubectl -n fleet annotate secret leasecast-seal") {
 			t.Error(got)
 		}
-		if err := m.api.Delete(t.Context(), emptied); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.api.Delete(t.Context(), emptied))
 		_, ok := m.seals.serve(t.Context(), "fleet")
 		s, _ = m.status()
 		if got := told(s.Conditions, v1alpha1.ConditionSecretsGranted); !ok || got != "True Granted " {
@@ -83,8 +79,8 @@ func TestSealThatCannotBeWrittenIsReportedOnce(t *testing.T) {
 			changeStored(t, api, sealOf("fleet"), func(s *corev1.Secret) {
 				s.Data["policies"] = boundsOf("5s", "1s", "0s", "shops")
 			})
-			answer := &refusing{api, refusal}
-			c.Seals = seal.NewStore(api, answer)
+			var answer error
+			c.Seals = seal.NewStore(api, refusing(api, &answer, "update"))
 			for raises, use := range map[bool]func(context.Context) bool{
 				false: func(ctx context.Context) bool {
 					_, ok := c.seals.serve(ctx, "fleet")
@@ -99,7 +95,7 @@ func TestSealThatCannotBeWrittenIsReportedOnce(t *testing.T) {
 					return err == nil && s.Largest().Duration >= 15*time.Second
 				},
 			} {
-				answer.with = refusal
+				answer = refusal
 				ctx, lines := counted(t)
 				for range 3 {
 					if use(ctx) {
@@ -111,7 +107,7 @@ func TestSealThatCannotBeWrittenIsReportedOnce(t *testing.T) {
 				if *lines != 1 || !strings.Contains(is, "if it is immutable, delete it") {
 					t.Errorf("raises %v: logged %d times: %q", raises, *lines, is)
 				}
-				answer.with = nil
+				answer = nil
 				if !use(ctx) || c.seals.why("fleet") != "" {
 					t.Errorf("raises %v: it can be written now: %q", raises, c.seals.why("fleet"))
 				}
@@ -148,64 +144,68 @@ func TestWhoIsNotifiedOfASealThatCannotBeUsed(t *testing.T) {
 		"it is broken, and cannot be read now":   {false, broken, errRefused, notified{1, none, none}, true, false},
 		"it cannot be raised, nor be read now":   {true, broken, errRefused, notified{0, none, none}, true, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := newTestFleet(t, recordOf("fleet", "shop"), policyOf("fleet", "shops", "shop"),
-					policyOf("fleet2", "others", "other"))
-				use := useOfSeal{"fleet", test.raise}
-				m.seals.note(t.Context(), use, test.was)
-				asked(&m.recordQueue)
-				asked(&m.policyQueue)
-				ctx, lines := counted(t)
-				ends := m.seals.note(ctx, use, test.is)
-				got := notified{*lines, asked(&m.recordQueue), asked(&m.policyQueue)}
-				if shown := m.seals.why("fleet") != ""; !reflect.DeepEqual(got, test.want) || shown != test.shown ||
-					ends != test.ends {
-					t.Errorf("%+v, shown: %v, ends a decision: %v; want %+v", got, shown, ends, test)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			m := newTestFleet(t, recordOf("fleet", "shop"), policyOf("fleet", "shops", "shop"),
+				policyOf("fleet2", "others", "other"))
+			use := useOfSeal{"fleet", test.raise}
+			m.seals.note(t.Context(), use, test.was)
+			asked(&m.recordQueue)
+			asked(&m.policyQueue)
+			ctx, lines := counted(t)
+			ends := m.seals.note(ctx, use, test.is)
+			got := notified{*lines, asked(&m.recordQueue), asked(&m.policyQueue)}
+			if shown := m.seals.why("fleet") != ""; !reflect.DeepEqual(got, test.want) || shown != test.shown ||
+				ends != test.ends {
+				t.Errorf("%+v, shown: %v, ends a decision: %v; want %+v", got, shown, ends, test)
+			}
 		})
 	}
 }
 
-// The installation that serves a fleet claims its seal, while it has the right to write. A seal that a move took away
-// belongs to the hub that the fleet has moved to.
+// The installation that serves a fleet claims its seal for its workers, while it has the right to write. A seal that a
+// move took away belongs to the hub that the fleet has moved to.
 func TestWhenTheSealOfAFleetIsClaimed(t *testing.T) {
 	moves := func(to fleet.Move) func(*testFleet) {
 		return func(m *testFleet) {
 			m.seals.serve(m.t.Context(), "fleet")
-			if err := m.api.Delete(m.t.Context(), sealOf("fleet")); err != nil {
-				m.t.Fatal(err)
-			}
+			must(m.t, m.api.Delete(m.t.Context(), sealOf("fleet")))
 			m.source = &fakeMembers{moves: to}
 		}
 	}
 	for name, test := range map[string]struct {
-		change         func(*testFleet)
-		serves, marked bool
+		change                      func(*testFleet)
+		writes, hasSeal, is, marked bool // is: it has served the fleet
 	}{
-		"no installation serves":        {func(*testFleet) {}, true, true},
-		"another installation serves":   {func(m *testFleet) { m.isServed(false, "platform") }, false, false},
-		"this replica is a standby":     {func(m *testFleet) { m.standby() }, false, false},
-		"its Clusters cannot be listed": {func(m *testFleet) { m.source = &fakeMembers{unmoved: errRefused} }, false, false},
-		"the Secret is deleted":         {moves(fleet.Stays), true, true},
-		"a move deletes the Secret":     {moves(fleet.Moving), true, false},
-		"the fleet has moved away":      {moves(fleet.MovedAway), true, false},
+		"this installation serves": {func(m *testFleet) { m.isServed(true, "") }, true, true, true, true},
+		"no installation serves":   {func(m *testFleet) { m.isServed(false, "") }, true, true, false, true},
+		"another installation serves": {
+			func(m *testFleet) { m.isServed(false, "platform") }, false, false, false, false,
+		},
+		"this replica is a standby": {
+			func(m *testFleet) { m.isServed(true, ""); m.standby() }, false, false, true, false,
+		},
+		"its Clusters cannot be listed": {
+			func(m *testFleet) { m.source = &fakeMembers{unmoved: errRefused} }, true, false, true, false,
+		},
+		"the Secret is deleted":     {moves(fleet.Stays), true, true, true, true},
+		"a move deletes the Secret": {moves(fleet.Moving), true, true, true, false},
+		"the fleet has moved away":  {moves(fleet.MovedAway), true, true, true, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := newTestFleet(t, clusterOf("fleet", "east", "5"))
-				test.change(m)
-				s, serves := m.seals.serve(t.Context(), "fleet")
-				if serves != test.serves || (len(s.Key) > 0) != test.serves {
-					t.Errorf("serves %v", serves)
-				}
-				secret := sealOf("fleet")
-				_ = m.api.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)
-				if marked := secret.Annotations[v1alpha1.HubAnnotation] == m.HubID; marked != test.marked {
-					t.Errorf("marked %q", secret.Annotations)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			m := newTestFleet(t, clusterOf("fleet", "east", "5"))
+			test.change(m)
+			h := workersHub{m.Controller}
+			key, hasSeal := h.Serve(t.Context(), "fleet")
+			if hasSeal != test.hasSeal || (len(key) > 0) != test.hasSeal || h.Served("fleet") != test.is ||
+				h.Serves("fleet") != test.writes || h.MayWrite("fleet", testStart) != test.writes {
+				t.Errorf("has the seal: %v, served %v, serves %v, may write %v", hasSeal, h.Served("fleet"), h.Serves("fleet"),
+					h.MayWrite("fleet", testStart))
+			}
+			secret := sealOf("fleet")
+			_ = m.api.Get(t.Context(), client.ObjectKeyFromObject(secret), secret)
+			if marked := secret.Annotations[v1alpha1.HubAnnotation] == m.HubID; marked != test.marked {
+				t.Errorf("marked %q", secret.Annotations)
+			}
 		})
 	}
 }
@@ -221,9 +221,7 @@ func TestStandbyLoadsTheSealBeforeItIsElected(t *testing.T) {
 			api := withTestAPI(t, m.Controller)
 			m.Seals = seal.NewStore(bounded(api), bounded(api))
 			m.sources.memberChanged(eastKey)
-			if err := api.Delete(t.Context(), sealOf("fleet")); err != nil {
-				t.Fatal(err)
-			}
+			must(t, api.Delete(t.Context(), sealOf("fleet")))
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			s, err := m.Seals.Find(ctx, "fleet")
@@ -247,28 +245,26 @@ func TestInstallationStandsBackWhereAnotherOneServes(t *testing.T) {
 		"another one serves": {other: "platform", events: []string{"*v1alpha1.LeadershipPolicy Warning OtherHub: " +
 			explain.StandsBack("fleet", "platform", "leasecast-system")}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := newTestFleet(t, policyOf("fleet", "shops", "shop"))
-				m.isServed(test.here, test.other)
-				stands := test.other != ""
-				w, live := &writes{Client: m.api}, &counting{Reader: m.api}
-				m.Client, m.Live = w, live
-				again, err := m.reconcileNamespace(t.Context(), aboutShop)
-				if err != nil || (live.n == 0) != stands || stands && again.RequeueAfter != notYet {
-					t.Errorf("%+v, %v; %d reads of the record", again, err, live.n)
-				}
-				again, err = m.statuses.reconcilePolicy(t.Context(), requestAbout(shops))
-				if err != nil || stands && again.RequeueAfter != standBackAgain {
-					t.Errorf("%+v, %v", again, err)
-				}
-				if !slices.Equal(m.events.events, test.events) {
-					t.Errorf("events %q, want %q", m.events.events, test.events)
-				}
-				if (w.n == 0) != stands || m.MayWrite("fleet", testStart) == stands {
-					t.Errorf("%d writes of the status, may write: %v", w.n, m.MayWrite("fleet", testStart))
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			m := newTestFleet(t, policyOf("fleet", "shops", "shop"))
+			m.isServed(test.here, test.other)
+			stands := test.other != ""
+			var n, live traffic
+			m.Client, m.Live = n.to(m.api), live.to(m.api)
+			again, err := m.reconcileNamespace(t.Context(), aboutShop)
+			if err != nil || (live.reads == 0) != stands || stands && again.RequeueAfter != notYet {
+				t.Errorf("%+v, %v; %d reads of the record", again, err, live.reads)
+			}
+			again, err = m.statuses.reconcilePolicy(t.Context(), requestAbout(shops))
+			if err != nil || stands && again.RequeueAfter != standBackAgain {
+				t.Errorf("%+v, %v", again, err)
+			}
+			if !slices.Equal(m.events.events, test.events) {
+				t.Errorf("events %q, want %q", m.events.events, test.events)
+			}
+			if (n.statuses == 0) != stands || m.MayWrite("fleet", testStart) == stands {
+				t.Errorf("%d writes of the status, may write: %v", n.statuses, m.MayWrite("fleet", testStart))
+			}
 		})
 	}
 }

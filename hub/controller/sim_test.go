@@ -185,15 +185,9 @@ func (s *simulation) add(seed uint64, v *oracle) (failed int) {
 
 func writeFigures(t *testing.T, path string, figures any) {
 	data, err := json.MarshalIndent(figures, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must(t, os.WriteFile(path, append(data, '\n'), 0o644))
 }
 
 // playAll plays n worlds in a test of its own, and fails at the first violation. play plays the world of a seed, or

@@ -9,11 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	kubernetesfake "k8s.io/client-go/kubernetes/fake"
-	kubetesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -22,10 +18,8 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/hub/assign"
 	"github.com/leasecast/leasecast/hub/explain"
 	"github.com/leasecast/leasecast/hub/fleet"
-	"github.com/leasecast/leasecast/hub/publish"
 )
 
 // newTestQueue is a work queue of a controller.
@@ -80,9 +74,7 @@ func TestProblemOfAClusterIsRecordedOnceForEachReason(t *testing.T) {
 		if east.Problem, east.PriorityReason = (fleet.Problem{}), ""; explain.Problem(east) != (fleet.Problem{}) {
 			t.Errorf("without a problem: %+v", explain.Problem(east))
 		}
-		if err := m.api.Delete(t.Context(), clusterOf("fleet", "east", "")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, m.api.Delete(t.Context(), clusterOf("fleet", "east", "")))
 		m.members.of[eastKey].problem = fleet.Problem{}
 		records("a Cluster that is gone")
 		if m.sources.recordProblem(fleet.Key{Fleet: "fleet", Name: "north"}); len(m.members.of) != 1 {
@@ -193,24 +185,22 @@ func TestWhichNamespacesOfAMemberTriggerADecision(t *testing.T) {
 		"the policies cannot be listed":      {"fleet/east", "flood", nil, true, true},
 		"the member's name is invalid":       {"no-member", "shop", nil, false, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := policyOf("fleet", "shops", "shop")
-				p.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: team}
-				m := newTestFleet(t, p, policyOf("others", "desks", "desk"), recordOf("fleet", "kept"))
-				entryOf(t, m.Controller, types.NamespacedName{Namespace: "fleet", Name: "remembered"})
-				if test.refused {
-					m.Client = failing(m.api, "list")
-				}
-				q := newTestQueue(t)
-				ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: test.namespace, Labels: test.labels}}
-				m.sources.mcNamespaces(multicluster.ClusterName(test.member), nil).Create(t.Context(),
-					event.TypedCreateEvent[*corev1.Namespace]{Object: ns}, q)
-				got := asked(&queue{q: q})
-				if want := []string{"fleet/" + test.namespace}; len(got) > 0 != test.want || test.want && !slices.Equal(got, want) {
-					t.Errorf("decisions on %q", got)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			p := policyOf("fleet", "shops", "shop")
+			p.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: team}
+			m := newTestFleet(t, p, policyOf("others", "desks", "desk"), recordOf("fleet", "kept"))
+			entryOf(t, m.Controller, types.NamespacedName{Namespace: "fleet", Name: "remembered"})
+			if test.refused {
+				m.Client = failing(m.api, "list")
+			}
+			q := newTestQueue(t)
+			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: test.namespace, Labels: test.labels}}
+			m.sources.mcNamespaces(multicluster.ClusterName(test.member), nil).Create(t.Context(),
+				event.TypedCreateEvent[*corev1.Namespace]{Object: ns}, q)
+			got := asked(&queue{q: q})
+			if want := []string{"fleet/" + test.namespace}; len(got) > 0 != test.want || test.want && !slices.Equal(got, want) {
+				t.Errorf("decisions on %q", got)
+			}
 		})
 	}
 }
@@ -219,26 +209,16 @@ func TestWhichNamespacesOfAMemberTriggerADecision(t *testing.T) {
 func TestWhichLeasesConcernTheHub(t *testing.T) {
 	for namespace, want := range map[string]bool{"unowned": false, "claimed": true, "recorded": true, "remembered": true,
 		"written": true, "writte": false} {
-		t.Run(namespace, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := newTestFleet(t, pinned("east"), policyOf("fleet", "shops", "claimed"), recordOf("fleet", "recorded"))
-				east := newMemberClient(t)
-				silent := func(kubetesting.Action) (bool, runtime.Object, error) { return true, nil, errRefused }
-				for _, verb := range []string{"get", "create"} { // so what the hub has written stays unknown
-					east.(memberClient).Interface.(*kubernetesfake.Clientset).PrependReactor(verb, "leases", silent)
-				}
-				m.writer = func(fleet.Member) kubernetes.Interface { return east }
-				m.members.running = t.Context()
-				defer m.engages(eastKey)()
-				pass(time.Second)
-				entryOf(t, m.Controller, types.NamespacedName{Namespace: "fleet", Name: "remembered"})
-				m.atWorkIn(eastKey).Publisher().Assign(types.NamespacedName{Namespace: "written", Name: "leasecast"},
-					assign.Assignment{Role: assign.Follow}, publish.Timings{Renew: time.Second, Timeout: time.Second})
-				key := types.NamespacedName{Namespace: "fleet", Name: namespace}
-				if got := m.sources.isConcerned(t.Context(), key); got != want {
-					t.Errorf("it is concerned: %v", got)
-				}
-			})
+		inBubble(t, namespace, func(t *testing.T) {
+			m := newTestFleet(t, policyOf("fleet", "shops", "claimed"), recordOf("fleet", "recorded"))
+			written := eastLease(20)
+			written.Namespace = "written"
+			m.members.of[eastKey] = atWork(publisherThatRead(t, testStart.Wall, testKey, written))
+			entryOf(t, m.Controller, types.NamespacedName{Namespace: "fleet", Name: "remembered"})
+			key := types.NamespacedName{Namespace: "fleet", Name: namespace}
+			if got := m.sources.isConcerned(t.Context(), key); got != want {
+				t.Errorf("it is concerned: %v", got)
+			}
 		})
 	}
 }
@@ -256,9 +236,7 @@ func TestWhichEventsOfARecordTriggerADecision(t *testing.T) {
 			c.Clock = fixedClock(lease.Reading{Wall: testStart.Wall, Boot: testStart.Boot + time.Hour})
 			entryOf(t, c, shop)
 			o := recordOf("fleet", "shop")
-			if err := api.Get(t.Context(), shop, o); err != nil {
-				t.Fatal(err)
-			}
+			must(t, api.Get(t.Context(), shop, o))
 			if !test.own {
 				o.ResourceVersion = "another"
 			}
@@ -272,9 +250,9 @@ func TestWhichEventsOfARecordTriggerADecision(t *testing.T) {
 			if got := asked(&queue{q: q}); (len(got) == 1 && got[0] == "fleet/shop") != test.triggers || len(got) > 1 {
 				t.Errorf("decisions on %q", got)
 			}
-			live := &counting{Reader: api}
-			if c.Live = live; entryOf(t, c, shop) == nil || (live.n > 0) != test.triggers {
-				t.Errorf("the record is read %d times", live.n)
+			var n traffic
+			if c.Live = n.to(api); entryOf(t, c, shop) == nil || (n.reads > 0) != test.triggers {
+				t.Errorf("the record is read %d times", n.reads)
 			}
 		})
 	}

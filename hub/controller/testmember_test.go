@@ -1,17 +1,12 @@
 package controller
 
 import (
-	"context"
-	"strconv"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -25,66 +20,22 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// fakeLeases is a member's API server for Leases.
-type fakeLeases struct {
-	coordinationclient.LeaseInterface
-	leases  map[string]*coordinationv1.Lease // by name
-	version int
-}
-
-func (f *fakeLeases) Leases(string) coordinationclient.LeaseInterface { return f }
-
-func (f *fakeLeases) put(l *coordinationv1.Lease) *coordinationv1.Lease {
-	f.version++
-	l = l.DeepCopy()
-	l.UID, l.ResourceVersion = types.UID("uid-of-"+l.Name), strconv.Itoa(f.version)
-	f.leases[l.Name] = l
-	return l.DeepCopy()
-}
-
-func (f *fakeLeases) List(_ context.Context, o metav1.ListOptions) (*coordinationv1.LeaseList, error) {
-	selector, err := labels.Parse(o.LabelSelector)
-	list := &coordinationv1.LeaseList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(f.version)}}
-	for _, l := range f.leases {
-		if err == nil && selector.Matches(labels.Set(l.Labels)) {
-			list.Items = append(list.Items, *l.DeepCopy())
-		}
-	}
-	return list, err
-}
-
-func (f *fakeLeases) Get(_ context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
-	if l := f.leases[name]; l != nil {
-		return l.DeepCopy(), nil
-	}
-	return nil, apierrors.NewNotFound(leaseResource, name)
-}
-
-func (f *fakeLeases) Create(
-	_ context.Context, l *coordinationv1.Lease, _ metav1.CreateOptions,
-) (*coordinationv1.Lease, error) {
-	if f.leases[l.Name] != nil {
-		return nil, apierrors.NewAlreadyExists(leaseResource, l.Name)
-	}
-	return f.put(l), nil
-}
-
-func (f *fakeLeases) Update(
-	_ context.Context, l *coordinationv1.Lease, _ metav1.UpdateOptions,
-) (*coordinationv1.Lease, error) {
-	if old := f.leases[l.Name]; old == nil || old.ResourceVersion != l.ResourceVersion {
-		return nil, apierrors.NewConflict(leaseResource, l.Name, errRefused)
-	}
-	return f.put(l), nil
+// newTestLeases returns a member's API server of Leases, with namespace shop. It answers at once, outside of a world.
+func newTestLeases() *leaseServer {
+	secret := &corev1.Secret{Data: map[string][]byte{"policies": boundsOf("10m", "1m", "0s", "shops")}}
+	server := (&world{hub: &hubServer{secret: secret}}).newLeaseServer(0, "east")
+	server.direct, server.spaces["shop"] = true, space{}
+	return &server
 }
 
 // publisherOf returns a publisher of the hub "this" that has read a member of fleet "fleet".
 func publisherOf(
-	t *testing.T, api *fakeLeases, cluster string, clock lease.Clock, p *publish.Promises,
+	t *testing.T, api *leaseServer, cluster string, clock lease.Clock, p *publish.Promises,
 ) *publish.Publisher {
 	t.Helper()
 	is := publish.New(publish.Options{
-		Client: api, Fleet: "fleet", Cluster: cluster, ClusterUID: "uid", Hub: "this", Key: testKey, Clock: clock,
+		Client: leaseClient{p: &proc{w: api.w}, server: api}, Fleet: "fleet", Cluster: cluster, ClusterUID: "uid",
+		Hub: "this", Key: testKey, Clock: clock,
 		MayWrite: func(lease.Reading) bool { return true }, Promises: p, Report: func(bool, lease.Reading, error) {},
 		Changed: func(string) {}, Queue: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
 	})
@@ -98,11 +49,9 @@ func publisherOf(
 // publisherThatRead is a publisher that has read the one Lease in a member.
 func publisherThatRead(t *testing.T, now time.Time, key seal.Key, is lease.Content) *publish.Publisher {
 	t.Helper()
-	obj := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{UID: "u", ResourceVersion: "1"}}
-	if err := seal.Write(key, is, obj); err != nil {
-		t.Fatal(err)
-	}
-	api := &fakeLeases{leases: map[string]*coordinationv1.Lease{is.Name: obj}, version: 1}
+	api, obj := newTestLeases(), &coordinationv1.Lease{}
+	must(t, seal.Write(key, is, obj))
+	api.put(types.NamespacedName{Namespace: is.Namespace, Name: is.Name}, obj, "u")
 	return publisherOf(t, api, is.Cluster, fixedClock{Wall: now, Boot: time.Hour}, publish.NewPromises())
 }
 
@@ -122,7 +71,7 @@ type testMember struct {
 	clock  *clocktest.Hand
 	c      *Controller
 	entry  *ledger.Entry
-	api    *fakeLeases
+	api    *leaseServer
 	policy *decide.Policy
 }
 
@@ -134,7 +83,7 @@ func newTestMember(t *testing.T) *testMember {
 	p.Election.Acknowledged = true
 	return &testMember{
 		t: t, clock: clock, c: New(Options{HubID: "this", Clock: clock}), entry: takenOf(shop),
-		api: &fakeLeases{leases: map[string]*coordinationv1.Lease{}}, policy: p,
+		api: newTestLeases(), policy: p,
 	}
 }
 
@@ -175,7 +124,7 @@ func (m *testMember) leading(why reason.Reason) election.Record {
 
 // renewTime is that of the Lease, or zero without one.
 func (m *testMember) renewTime() time.Time {
-	if l := m.api.leases[shopLease.Name]; l != nil {
+	if l := m.api.leases[shopLease]; l != nil {
 		c, _ := wire.Read(l)
 		return c.RenewTime
 	}

@@ -112,8 +112,10 @@ func TestMostUnreachable(t *testing.T) {
 		"two of three, the last one comes first":  {[]member{lost(window + 1), lost(0), fine}, false},
 		"two of three, the third came back later": {[]member{lost(0), lost(0), back}, true},
 	} {
-		if got := decide.MostUnreachable(test.members, window); got != test.want {
-			t.Errorf("%s: %v, want %v", name, got, test.want)
+		v := shopView(election.Record{}, test.members...)
+		v.Policy.Thresholds.UnreachableAfter = window
+		if v.Complete(decide.Fleet{Now: start}); v.State.MostUnreachable != test.want {
+			t.Errorf("%s: %v, want %v", name, v.State.MostUnreachable, test.want)
 		}
 	}
 }
