@@ -202,8 +202,8 @@ func TestWhatAReplicaDoesFromItsElectionOn(t *testing.T) {
 			t.Error("work is told of where there is none")
 		}
 		m.engages(eastKey)
-		if m.atWorkIn(eastKey) != nil || len(measured) != 1 {
-			t.Errorf("it is worked on after the end: %v", measured)
+		if m.atWorkIn(eastKey) != nil {
+			t.Error("it is worked on after the end")
 		}
 	})
 }
