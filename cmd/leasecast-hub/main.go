@@ -6,6 +6,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	stdlog "log"
 	"os"
 	"runtime"
 	"strings"
@@ -51,6 +53,8 @@ func namespaces(list string) ([]string, error) {
 }
 
 func run(ctx context.Context) error {
+	// net/http logs here what a member sends unasked. That may repeat the hub's own token, or fill the disk.
+	stdlog.SetOutput(io.Discard)
 	o := hub.Options{Metrics: metrics.Registry, Version: version}
 	var fleets string
 	var verbose int

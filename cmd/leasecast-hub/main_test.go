@@ -1,6 +1,9 @@
 package main
 
 import (
+	"io"
+	"log"
+	"os"
 	"slices"
 	"testing"
 )
@@ -15,5 +18,15 @@ func TestNamespacesAreSeparatedByCommas(t *testing.T) {
 		if got, err := namespaces(list); err == nil {
 			t.Errorf("%q means %q, and must not mean all namespaces", list, got)
 		}
+	}
+}
+
+// net/http logs what a member sends unasked, which may repeat the hub's token.
+func TestWhatMembersSendUnaskedIsNotLogged(t *testing.T) {
+	args := os.Args
+	t.Cleanup(func() { os.Args = args })
+	os.Args = []string{"leasecast-hub", "-version"}
+	if err := run(t.Context()); err != nil || log.Writer() != io.Discard {
+		t.Errorf("%v; the standard logger writes to %v", err, log.Writer())
 	}
 }

@@ -1,12 +1,15 @@
 package publish
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -253,5 +256,30 @@ func TestUnreadableRegistrationDelaysOnlyItsNamespaces(t *testing.T) {
 				t.Errorf("waits: %v", waits)
 			}
 		})
+	}
+}
+
+// endlessPages is a member whose lists of registrations never end.
+type endlessPages struct {
+	coordinationclient.LeaseInterface
+	sent *int
+}
+
+func (e endlessPages) Leases(string) coordinationclient.LeaseInterface { return e }
+
+func (e endlessPages) List(context.Context, metav1.ListOptions) (*coordinationv1.LeaseList, error) {
+	*e.sent++
+	large := coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Annotations: map[string]string{"large": strings.Repeat("x", 1<<20)},
+	}}
+	return &coordinationv1.LeaseList{ListMeta: metav1.ListMeta{Continue: "more"}, Items: []coordinationv1.Lease{large}}, nil
+}
+
+func TestPagesOfReadersAreBounded(t *testing.T) {
+	sent := 0
+	p := New(Options{Client: endlessPages{sent: &sent}})
+	_, whole, err := p.pagesOfReaders(t.Context())
+	if most := maxRegistrationsBytes >> 20; whole || err != nil || sent != most {
+		t.Errorf("%d pages of 1 MiB, want %d; whole: %v, %v", sent, most, whole, err)
 	}
 }

@@ -128,6 +128,7 @@ const readersPage = 500
 // than are kept, and then returns false.
 func (p *Publisher) pagesOfReaders(ctx context.Context) (all *coordinationv1.LeaseList, whole bool, err error) {
 	o := metav1.ListOptions{LabelSelector: ReaderSelector().String(), Limit: readersPage}
+	bytes := 0
 	for {
 		page, err := p.Client.Leases(metav1.NamespaceAll).List(ctx, o)
 		if err != nil {
@@ -141,7 +142,8 @@ func (p *Publisher) pagesOfReaders(ctx context.Context) (all *coordinationv1.Lea
 		if o.Continue = page.Continue; o.Continue == "" {
 			return all, true, nil
 		}
-		if len(all.Items) > maxRegistrations {
+		bytes += page.Size()
+		if len(all.Items) > maxRegistrations || bytes > maxRegistrationsBytes {
 			return all, false, nil
 		}
 	}

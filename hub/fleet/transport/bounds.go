@@ -43,10 +43,13 @@ type share struct {
 	taken int64
 }
 
-// grow takes room for an answer of so many bytes.
+// grow takes room for an answer of which so many bytes are kept.
 func (s *share) grow(to int) error {
+	if s == nil || s.room == nil {
+		return nil
+	}
 	more := int64(to-smallAnswer) - s.taken
-	if s.room == nil || more <= 0 {
+	if more <= 0 {
 		return nil
 	}
 	if !s.room.TryAcquire(more) {

@@ -2,9 +2,11 @@ package transport
 
 import (
 	"bufio"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,8 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// prefix is how many bytes before each event of a watch say how long it is.
-const prefix = 4
+const (
+	// prefix is how many bytes before each event of a watch say how long it is.
+	prefix = 4
+	// eventTimeout bounds how long a large event may take up to its last byte: it takes room from other members.
+	eventTimeout = 10 * time.Second
+)
 
 // events is the body of a watch. Of each event only what the hub uses is kept, as it is read.
 type events struct {
@@ -54,12 +60,14 @@ func (e *events) next() ([]byte, error) {
 	if err := e.paced.wait(objectCost); err != nil {
 		return nil, err
 	}
-	taken := share{room: e.room}
-	if err := taken.grow(int(n)); err != nil {
-		return nil, fmt.Errorf("%s: %w", e.path, err)
+	if n > smallAnswer {
+		ctx, cancel := context.WithTimeout(e.ctx, eventTimeout)
+		defer cancel()
+		defer context.AfterFunc(ctx, func() { _ = e.source.Close() })()
 	}
+	taken := &share{room: e.room}
 	defer taken.release()
-	event, err := e.event(int64(n))
+	event, err := e.event(int64(n), taken)
 	if err != nil {
 		return nil, fmt.Errorf("%s: an event of a watch: %w", e.path, err)
 	}
@@ -67,8 +75,8 @@ func (e *events) next() ([]byte, error) {
 }
 
 // event reads an event of n bytes, which is a metav1.WatchEvent, and returns what is kept of it.
-func (e *events) event(n int64) ([]byte, error) {
-	s := &sieve{from: e.from, most: e.most, reduced: e.reduced, kept: e.kept[:0]}
+func (e *events) event(n int64, taken *share) ([]byte, error) {
+	s := &sieve{from: e.from, most: e.most, reduced: e.reduced, kept: e.kept[:0], share: taken}
 	kind, seen := "", false
 	object := func(number protowire.Number, n int64) error {
 		if number != 1 || seen {

@@ -79,16 +79,16 @@ func TestWhichKeysAreUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	ownCert := rsaCertificate(t, own.N)
-	const none, large = "no PEM certificate with its key", "RSA key of more than 8192 bits"
+	const none, large = "no PEM certificate with its key", "RSA key of more than 4096 bits"
 	for name, tc := range map[string]struct {
 		ca, cert, key []byte // in PEM
 		wantErr       string
 	}{
 		"an RSA key":            {nil, ownCert, inPEM(x509.MarshalPKCS1PrivateKey(own)), ""},
 		"an RSA key in PKCS #8": {nil, ownCert, inPEM(inPKCS8(t, x509.MarshalPKCS1PrivateKey(own))), ""},
-		"a CA of 8,192 bits":    {rsaCertificate(t, number(8192)), nil, nil, ""},
-		"a CA of 8,193 bits": {
-			ca:      rsaCertificate(t, number(8193)),
+		"a CA of 4,096 bits":    {rsaCertificate(t, number(4096)), nil, nil, ""},
+		"a CA of 4,097 bits": {
+			ca:      rsaCertificate(t, number(4097)),
 			wantErr: "certificate-authority-data holds an " + large,
 		},
 		"a CA of 65,536 bits": {rsaCertificate(t, number(65536)), nil, nil, large},
@@ -116,15 +116,15 @@ func TestWhichKeysAreUsed(t *testing.T) {
 			key:     inPEM(inPKCS8(t, rsaKey(t, 65536, 65536, 32768, 32768))),
 			wantErr: large,
 		},
-		"a key of 8,193 bits":                   {nil, ownCert, inPEM(rsaKey(t, 8193, 2048, 1024, 1024)), large},
-		"a key of 8,193 bits in PKCS #8":        {nil, ownCert, inPEM(inPKCS8(t, rsaKey(t, 8193, 2048, 1024, 1024))), large},
-		"a key of 8,192 bits that is none":      {nil, ownCert, inPEM(rsaKey(t, 8192, 8192, 4096, 4096)), none},
+		"a key of 4,097 bits":                   {nil, ownCert, inPEM(rsaKey(t, 4097, 2048, 1024, 1024)), large},
+		"a key of 4,097 bits in PKCS #8":        {nil, ownCert, inPEM(inPKCS8(t, rsaKey(t, 4097, 2048, 1024, 1024))), large},
+		"a key of 4,096 bits that is none":      {nil, ownCert, inPEM(rsaKey(t, 4096, 4096, 2048, 2048)), none},
 		"a key whose first prime is too large":  {nil, ownCert, inPEM(rsaKey(t, 2048, 2048, 30000, 1024)), large},
 		"a key whose second prime is too large": {nil, ownCert, inPEM(rsaKey(t, 2048, 2048, 1024, 30000)), large},
 		"a key with much behind its numbers": {
 			cert:    ownCert,
 			key:     inPEM(append(rsaKey(t, 2048, 2048, 1024, 1024), make([]byte, maxKey)...)),
-			wantErr: "more than 5120 bytes",
+			wantErr: "more than 3072 bytes",
 		},
 		"a large key behind something else": {
 			cert:    ownCert,

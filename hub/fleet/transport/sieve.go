@@ -53,6 +53,8 @@ type sieve struct {
 	over bool
 	// reduced, if set, is called with what is kept of an object that exceeds a bound.
 	reduced func(object []byte)
+	// share, if set, takes room for what is kept.
+	share *share
 	// item reports whether an item of a list is kept, with what was kept of it. nil: all are.
 	item func(object []byte) (bool, error)
 }
@@ -151,6 +153,9 @@ func (s *sieve) content(n int64, number protowire.Number, f field, skip bool) er
 	s.kept = protowire.AppendTag(s.kept, number, protowire.BytesType)
 	from := len(s.kept)
 	if f.of == nil {
+		if err := s.share.grow(len(s.kept) + int(n)); err != nil {
+			return err
+		}
 		s.kept = protowire.AppendVarint(s.kept, uint64(n))
 		s.kept = slices.Grow(s.kept, int(n))[:len(s.kept)+int(n)]
 		s.at += n

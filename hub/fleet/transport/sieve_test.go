@@ -259,7 +259,7 @@ func TestTheWorstOfEachTypeDecodesToLittle(t *testing.T) {
 				kind := map[bool]string{true: "ERROR", false: "ADDED"}[of.Kind == statusKind]
 				event := b.Event(kind)[prefix:]
 				e := &events{receipt: receipt{question: *q, clean: Shorten}, from: bufio.NewReader(bytes.NewReader(event))}
-				if took := allocated(func() { _, _ = e.event(int64(len(event))) }); took > maxAllocated {
+				if took := allocated(func() { _, _ = e.event(int64(len(event)), nil) }); took > maxAllocated {
 					t.Errorf("%s: an event of %s took %d KiB", path, b.Name, took>>10)
 				}
 			}
