@@ -145,7 +145,7 @@ func theNamespacesLease(ctx context.Context, s *scene) error {
 	})
 }
 
-// manyRegistrations writes more registrations than are kept of a member, each of which is right.
+// manyRegistrations writes more valid registrations than the hub keeps for a member.
 func manyRegistrations(ctx context.Context, s *scene) error {
 	t, err := s.tenant(ctx, far, shop, "many")
 	if err != nil {

@@ -54,7 +54,7 @@ func TestWhichFencesAMemberMustHaveInForce(t *testing.T) {
 		// An outage of the hub must not move a leader because its fences were not probed yet.
 		"a stored fence of the leader":      {jobs, fails(worker.ErrStored), "east", false, false},
 		"a stored fence of another cluster": {jobs, fails(worker.ErrStored), "west", true, true},
-		"a fence of which nothing is known": {jobs, fails(worker.ErrUnchecked), "east", true, true},
+		"a fence that was not checked yet":  {jobs, fails(worker.ErrUnchecked), "east", true, true},
 		"a fence that the leader lacks":     {jobs, missing, "east", true, true},
 	} {
 		c, _, _ := newTestHub(t)
@@ -145,7 +145,7 @@ func TestPolicyShowsItsFences(t *testing.T) {
 		o.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFenced, Status: metav1.ConditionUnknown}}
 		members := []decide.Member{{Member: fleet.Member{Key: eastKey}}}
 		c.statuses.noteFences(t.Context(), decide.ParsePolicy(o), o, members, nil)
-		if got := told(o.Status.Conditions, v1alpha1.ConditionFenced); !strings.HasPrefix(got, test.want) {
+		if got := inShort(o.Status.Conditions, v1alpha1.ConditionFenced); !strings.HasPrefix(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}
@@ -195,7 +195,7 @@ func TestPolicyShowsTheTargetsOfItsFences(t *testing.T) {
 		members := []decide.Member{{}, {Member: fleet.Member{Key: eastKey}}, {Member: fleet.Member{Key: westKey}}}
 		cond, applies := explain.TargetsFound(c.statuses.findLocks(o, members), c.statuses.findAccounts(o, members))
 		setCondition(o, cond, applies)
-		if got := told(o.Status.Conditions, v1alpha1.ConditionFenceTargetsFound); !strings.Contains(got, test.want) ||
+		if got := inShort(o.Status.Conditions, v1alpha1.ConditionFenceTargetsFound); !strings.Contains(got, test.want) ||
 			applies && o.Status.Conditions[0].ObservedGeneration != 7 {
 			t.Errorf("%s: %q, want %q (%+v)", name, got, test.want, o.Status.Conditions)
 		}

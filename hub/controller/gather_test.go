@@ -51,7 +51,7 @@ func TestNothingIsDecidedWithoutWhatItRestsOn(t *testing.T) {
 func TestLargestBoundsOfPoliciesAndSealCount(t *testing.T) {
 	const second = time.Second
 	for name, test := range map[string]struct {
-		duration, eps int32         // of the policy, in seconds; zero: there is none
+		duration, eps int32         // of the policy, in seconds; zero: no policy
 		stop          string        // of the seal
 		skew, d, want time.Duration // largest ε, D and stop time
 	}{

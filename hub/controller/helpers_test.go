@@ -94,8 +94,8 @@ func completed(t *testing.T, c *Controller, v *decide.Snapshot, bounds ...seal.B
 	return v
 }
 
-// told is a condition in short.
-func told(conditions []metav1.Condition, kind string) string {
+// inShort is a condition in short.
+func inShort(conditions []metav1.Condition, kind string) string {
 	if c := meta.FindStatusCondition(conditions, kind); c != nil {
 		return fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
 	}

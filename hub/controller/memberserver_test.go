@@ -161,7 +161,7 @@ func TestConnectedMember(t *testing.T) {
 			t.Errorf("probed %d times in 20 s, want at least every 2 s, and not each second", n)
 		}
 		s, _ := m.status()
-		if got := told(s.Conditions, v1alpha1.ConditionClocksAgree); !strings.HasPrefix(got, "False ClockSkewed") {
+		if got := inShort(s.Conditions, v1alpha1.ConditionClocksAgree); !strings.HasPrefix(got, "False ClockSkewed") {
 			t.Error(got)
 		}
 		for eps, want := range map[time.Duration]skew.State{time.Second: skew.Beyond, time.Minute: skew.Unknown} {

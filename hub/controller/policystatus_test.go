@@ -140,7 +140,7 @@ func TestStatusOfAPolicy(t *testing.T) {
 			v1alpha1.ConditionFenceTargetsFound: "Unknown LockUnseen nobody was seen to hold these locks since a cluster " +
 				"leads: stock/stock; no cluster has shown yet whether it has these service accounts: checkout",
 		} {
-			if got := told(s.Conditions, kind); !strings.HasPrefix(got, want) {
+			if got := inShort(s.Conditions, kind); !strings.HasPrefix(got, want) {
 				t.Errorf("%s: %s, want %s", kind, got, want)
 			}
 		}
@@ -151,7 +151,7 @@ func TestStatusOfAPolicy(t *testing.T) {
 		}
 		claimed(t, m.Controller, "shop", "older", "shops")
 		s, _ = m.status()
-		got := told(s.Conditions, v1alpha1.ConditionAccepted)
+		got := inShort(s.Conditions, v1alpha1.ConditionAccepted)
 		if *s.Namespaces != 1 || !strings.HasPrefix(got, "False Conflict ") {
 			t.Errorf("%d namespaces, accepted: %s", *s.Namespaces, got)
 		}
@@ -165,11 +165,11 @@ func TestNoFenceIsInForceBeforeTheClustersAreKnown(t *testing.T) {
 		known := m.source
 		m.source = &fakeMembers{unsynced: true}
 		s, again := m.status()
-		if told(s.Conditions, v1alpha1.ConditionFenced) != "nothing" || again.RequeueAfter != notYet {
+		if inShort(s.Conditions, v1alpha1.ConditionFenced) != "nothing" || again.RequeueAfter != notYet {
 			t.Errorf("%+v, again in %v", s.Conditions, again.RequeueAfter)
 		}
 		m.source = known
-		if s, _ := m.status(); !strings.HasPrefix(told(s.Conditions, v1alpha1.ConditionFenced), "False Unfenced") {
+		if s, _ := m.status(); !strings.HasPrefix(inShort(s.Conditions, v1alpha1.ConditionFenced), "False Unfenced") {
 			t.Errorf("without Clusters: %+v", s.Conditions)
 		}
 	})
@@ -195,7 +195,7 @@ func TestPolicyShowsThatMostClustersAreLost(t *testing.T) {
 			m.ill("north", 0, 0)
 			m.ill("west", test.west, 0)
 			s, _ := m.status()
-			if got := told(s.Conditions, v1alpha1.ConditionClustersReachable); got != test.want {
+			if got := inShort(s.Conditions, v1alpha1.ConditionClustersReachable); got != test.want {
 				t.Errorf("%q, want %q", got, test.want)
 			}
 		})

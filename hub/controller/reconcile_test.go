@@ -235,7 +235,7 @@ func TestADecisionThatFailsIsMadeAnewOnWhatIsStored(t *testing.T) {
 
 // Rule 7: a record outlives its policy until all that it promised has passed.
 func TestARetiredRecordGoesWhenItsTimeHasCome(t *testing.T) {
-	for name, refused := range map[string]bool{"it goes": false, "and a failure is told": true} {
+	for name, refused := range map[string]bool{"it goes": false, "and a failure is reported": true} {
 		c, _, api := newTestHub(t)
 		must(t, api.Delete(t.Context(), policyOf("fleet", "shops", "shop")))
 		changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
@@ -253,7 +253,7 @@ func TestARetiredRecordGoesWhenItsTimeHasCome(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, again, err)
 		}
 		if len(events.events) != 1 {
-			t.Errorf("%s: what happened to it before is told as %q", name, events.events)
+			t.Errorf("%s: the events of what happened before are %q", name, events.events)
 		}
 		if gone := apierrors.IsNotFound(api.Get(t.Context(), shop, &v1alpha1.NamespaceLeader{})); gone == refused {
 			t.Errorf("%s: it is gone: %v", name, gone)

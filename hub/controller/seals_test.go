@@ -38,7 +38,7 @@ func TestPolicyShowsThatTheSealIsLost(t *testing.T) {
 			}
 		}
 		s, _ := m.status()
-		got := told(s.Conditions, v1alpha1.ConditionSecretsGranted)
+		got := inShort(s.Conditions, v1alpha1.ConditionSecretsGranted)
 		if !strings.HasPrefix(got, "False InvalidSeal ") || !strings.Contains(got, "secret fleet/leasecast-seal") ||
 			!strings.Contains(got, "kubectl -n fleet annotate secret leasecast-seal") {
 			t.Error(got)
@@ -46,7 +46,7 @@ func TestPolicyShowsThatTheSealIsLost(t *testing.T) {
 		must(t, m.api.Delete(t.Context(), emptied))
 		_, ok := m.seals.serve(t.Context(), "fleet")
 		s, _ = m.status()
-		if got := told(s.Conditions, v1alpha1.ConditionSecretsGranted); !ok || got != "True Granted " {
+		if got := inShort(s.Conditions, v1alpha1.ConditionSecretsGranted); !ok || got != "True Granted " {
 			t.Errorf("served: %v, %s", ok, got)
 		}
 	})

@@ -189,13 +189,13 @@ func TestSubscribersHearOfWhatTheySee(t *testing.T) {
 			t.Errorf("%s: told %v, want %v", step.name, got, step.want)
 		}
 	}
-	var told []Key
-	p.Subscribe(func(k Key) { told = append(told, k) })
+	var changed []Key
+	p.Subscribe(func(k Key) { changed = append(changed, k) })
 	m.setSpec(spec{})
 	m.changed.ShutDown()
 	p.notifySubscriber()
-	if !slices.Equal(told, []Key{testKey}) {
-		t.Errorf("told of %v", told)
+	if !slices.Equal(changed, []Key{testKey}) {
+		t.Errorf("the subscriber was called for %v", changed)
 	}
 }
 

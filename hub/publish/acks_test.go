@@ -272,7 +272,8 @@ func (e endlessPages) List(context.Context, metav1.ListOptions) (*coordinationv1
 	large := coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Annotations: map[string]string{"large": strings.Repeat("x", 1<<20)},
 	}}
-	return &coordinationv1.LeaseList{ListMeta: metav1.ListMeta{Continue: "more"}, Items: []coordinationv1.Lease{large}}, nil
+	more := metav1.ListMeta{Continue: "more"}
+	return &coordinationv1.LeaseList{ListMeta: more, Items: []coordinationv1.Lease{large}}, nil
 }
 
 func TestPagesOfReadersAreBounded(t *testing.T) {

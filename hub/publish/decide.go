@@ -162,7 +162,7 @@ func (l *leaseSyncer) follow(now lease.Reading) step {
 // many namespaces change their leaders at once, the new leaders' Leases come first.
 func (l *leaseSyncer) yields(now lease.Reading) time.Duration {
 	c := l.known.content
-	if !l.known.sealed || c.LeadsHere() || !l.known.marked || c.Epoch >= l.want.Term.Epoch || !l.want.MinRenewTime.IsZero() {
+	if !l.known.marked || c.LeadsHere() || c.Epoch >= l.want.Term.Epoch || !l.want.MinRenewTime.IsZero() {
 		return 0
 	}
 	if l.following == 0 {

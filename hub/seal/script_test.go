@@ -199,7 +199,7 @@ func boundsOf(words []string) seal.Bounds {
 // play runs scripts: tables of tests. Each line that is not indented names a test. Its steps follow in indented lines,
 // separated by semicolons. A step of a store must succeed, or fail with the error after "->".
 //
-//   - find, refresh, serve, raise and lower are those of the store. "raise" names a policy and its bounds. "other" is
+//   - find, refresh, serve, raise and lower call the Store. "raise" names a policy and its bounds. "other" is
 //     serve of another fleet. "replica" goes on with the store of another replica;
 //   - remove, edit: what an administrator does with the Secret;
 //   - fails, works: requests of a verb, or all, fail from now on, or succeed again. "once" has the next request of a

@@ -103,7 +103,7 @@ func (s *Store) Refresh(ctx context.Context, fleet string) (Seal, error) {
 // ErrServed means that another installation on this management cluster serves the fleet.
 var ErrServed = errors.New("the fleet is served by another installation of the hub")
 
-// Serve returns the seal for the installation that serves the fleet, or is about to, and creates one if there is none.
+// Serve returns the seal for the installation that serves the fleet, or is about to. It creates a missing one.
 // It reads the Secret again, because a move replaces one that was left over from another fleet. It puts the mark of the
 // installation on the Secret by compare-and-swap, and returns ErrServed if another installation's mark is there. It
 // creates a deleted Secret again with the seal in use. If the fleet is moving, that is left to the target of the move.

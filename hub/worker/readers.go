@@ -43,7 +43,7 @@ func follows(l *coordinationv1.Lease) []string {
 // returns 0.
 func (w *Worker) Readers(namespace string) (n int) {
 	w.mu.Lock()
-	index := w.readers
+	index := w.registered
 	w.mu.Unlock()
 	if index == nil {
 		return 0
@@ -55,10 +55,10 @@ func (w *Worker) Readers(namespace string) (n int) {
 	return n
 }
 
-func (w *Worker) setReaders(index toolscache.Indexer) {
+func (w *Worker) setRegistered(index toolscache.Indexer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.readers = index
+	w.registered = index
 }
 
 // watchReaders passes the member's registrations to the publisher until the returned function is called. They have
@@ -84,8 +84,8 @@ func (w *Worker) watchReaders(ctx context.Context, p *publish.Publisher) (unwatc
 			ctx, end := context.WithCancel(ctx)
 			defer end()
 			index, informer := rs.informer(client.CoordinationV1().RESTClient(), p, end)
-			rs.setReaders(index)
-			defer rs.setReaders(nil)
+			rs.setRegistered(index)
+			defer rs.setRegistered(nil)
 			informer.RunWithContext(ctx)
 		}, readersPause)
 	})

@@ -102,9 +102,9 @@ type Worker struct {
 	observer *observer
 	wake     chan struct{} // holds one: check whether the member is leaving
 
-	mu        sync.Mutex
-	publisher *publish.Publisher // nil until the seal is known
-	readers   toolscache.Indexer // the registrations that the watch shows, or nil
+	mu         sync.Mutex
+	publisher  *publish.Publisher // nil until the seal is known
+	registered toolscache.Indexer // the registrations that the watch shows, or nil
 }
 
 // New returns a Worker that has not started.

@@ -43,7 +43,7 @@ type share struct {
 	taken int64
 }
 
-// grow takes room for an answer of which so many bytes are kept.
+// grow takes room for so many bytes that are kept of an answer.
 func (s *share) grow(to int) error {
 	if s == nil || s.room == nil {
 		return nil

@@ -118,7 +118,7 @@ func TestWhichKeysAreUsed(t *testing.T) {
 		},
 		"a key of 4,097 bits":                   {nil, ownCert, inPEM(rsaKey(t, 4097, 2048, 1024, 1024)), large},
 		"a key of 4,097 bits in PKCS #8":        {nil, ownCert, inPEM(inPKCS8(t, rsaKey(t, 4097, 2048, 1024, 1024))), large},
-		"a key of 4,096 bits that is none":      {nil, ownCert, inPEM(rsaKey(t, 4096, 4096, 2048, 2048)), none},
+		"numbers of 4,096 bits that are no key": {nil, ownCert, inPEM(rsaKey(t, 4096, 4096, 2048, 2048)), none},
 		"a key whose first prime is too large":  {nil, ownCert, inPEM(rsaKey(t, 2048, 2048, 30000, 1024)), large},
 		"a key whose second prime is too large": {nil, ownCert, inPEM(rsaKey(t, 2048, 2048, 1024, 30000)), large},
 		"a key with much behind its numbers": {
