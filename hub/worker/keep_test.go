@@ -207,6 +207,47 @@ func TestFence_ThatOthersChangeIsRestoredInASecond(t *testing.T) {
 	})
 }
 
+// Another replica of the hub may have rewritten the fence while this one did not serve the fleet.
+func TestFence_ThatChangedWhileOthersServedIsNotReportedAsEdited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newEnv(t, allJobs)
+		r.kept()
+		defer r.runs(r.keep)()
+		r.will(func(r *env) { r.standby = true })
+		pass(2 * time.Second)
+		r.east.alters("policies/"+allJobs.Name(), func(o *unstructured.Unstructured) { o.SetGeneration(o.GetGeneration() + 1) })
+		r.forget()
+		r.will(func(r *env) { r.standby = false })
+		pass(guard.LookEvery + 2*keepEvery)
+		if len(r.at("PUT", "policies/"+allJobs.Name())) == 0 {
+			t.Error("it is not written again")
+		}
+		if len(r.events) > 0 {
+			t.Errorf("events are %q", r.events)
+		}
+	})
+}
+
+// A hub that may not list fences knows the guard by its names.
+func TestGuard_IsWrittenOnceWhereItMayNotBeListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newEnv(t)
+		r.answer = func(req *http.Request) *metav1.Status {
+			if strings.Contains(req.URL.Path, "admission") && req.URL.Query().Get("labelSelector") != "" {
+				return forbidden
+			}
+			return nil
+		}
+		defer r.runs(r.keep)()
+		pass(5 * time.Second)
+		r.forget()
+		pass(3 * guard.IdleEvery)
+		if writes := append(r.at("PUT", "admission"), r.at("POST", "admission")...); len(writes) > 0 || r.Unguarded() != nil {
+			t.Errorf("written again at %v; the guard: %v", writes, r.Unguarded())
+		}
+	})
+}
+
 func TestFencedSince_StartsAgainWhenAProbeWasAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newEnv(t, allJobs)

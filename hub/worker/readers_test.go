@@ -215,6 +215,10 @@ func TestReaders_WatchThatShowsTooManyRests(t *testing.T) {
 		pass(time.Second)
 		if row.added {
 			r.east.sends("ADDED", newRegistration("more", "shop"))
+			pass(time.Second)
+		}
+		if n, rests := r.Readers("shop"), len(row.listed) > 1; rests != (n == 0) {
+			t.Errorf("%d readers are counted; the watch rests: %v", n, rests)
 		}
 		pass(readersPause + 2*time.Second)
 		if got := r.at(listReaders, "resourceVersion"); !slices.Equal(got, row.listed) {
