@@ -20,6 +20,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/publish"
@@ -65,7 +66,7 @@ func New(o Options) *Controller {
 	h.ledger = ledger.New(&h.Options)
 	c := &Controller{hub: h, hubClock: &hubClock{hub: h}}
 	c.members = &members{hub: h, of: map[fleet.Key]*memberState{}, workersHub: workersHub{c}}
-	c.policies = &policies{hub: h}
+	c.policies = &policies{hub: h, shown: map[string][]*decide.Policy{}}
 	c.lone = &loneNamespaces{hub: h, members: c.members, of: map[types.NamespacedName]*loneSet{}}
 	c.sources = &sources{hub: h, members: c.members, policies: c.policies, lone: c.lone}
 	c.seals = &seals{

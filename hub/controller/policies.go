@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +19,10 @@ import (
 type policies struct {
 	*hub
 	versions decide.Versions
+
+	mu      sync.Mutex
+	shown   map[string][]*decide.Policy // by fleet: see asShown
+	changes int                         // how often one has changed
 }
 
 // valid returns the policies of a fleet, oldest first, each in its last valid version.
@@ -31,6 +36,32 @@ func (r *policies) valid(ctx context.Context, fleetName string) ([]*decide.Polic
 		return r.lostItsNamespace(ctx, p, ps)
 	})
 	return ps, nil
+}
+
+// asShown returns what valid returned after the last event of a policy. Events of members read it, which can be
+// any number.
+func (r *policies) asShown(ctx context.Context, fleetName string) ([]*decide.Policy, error) {
+	r.mu.Lock()
+	shown, changes := r.shown[fleetName], r.changes
+	r.mu.Unlock()
+	if shown != nil {
+		return shown, nil
+	}
+	read, err := r.valid(ctx, fleetName)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil && r.changes == changes {
+		r.shown[fleetName] = read
+	}
+	return read, err
+}
+
+// changed has the policies of a fleet read again.
+func (r *policies) changed(fleetName string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.changes++
+	delete(r.shown, fleetName)
 }
 
 // listPolicies returns the stored policies of a fleet, oldest first, from a cache. The caller must not change them.

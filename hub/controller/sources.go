@@ -195,6 +195,7 @@ func requestFor[T client.Object]() handler.TypedEventHandler[T, mcreconcile.Requ
 // namespacesOfPolicy enqueues every namespace in the fleet of a policy. The policy may select it, may have selected
 // it before, or may take it from another policy.
 func (s *sources) namespacesOfPolicy(ctx context.Context, p *v1alpha1.LeadershipPolicy) []mcreconcile.Request {
+	s.policies.changed(p.Namespace) // before the namespaces are listed: each event from now on sees the change
 	var rs []mcreconcile.Request
 	for _, key := range s.namespacesOf(ctx, p.Namespace) {
 		rs = append(rs, mcreconcile.Request{Request: reconcile.Request{NamespacedName: key}})
@@ -207,7 +208,7 @@ func (s *sources) namespacesOfPolicy(ctx context.Context, p *v1alpha1.Leadership
 
 // isClaimed reports whether a policy of the fleet matches a namespace with these labels.
 func (s *sources) isClaimed(ctx context.Context, key types.NamespacedName, labels map[string]string) bool {
-	policies, err := s.policies.valid(ctx, key.Namespace)
+	policies, err := s.policies.asShown(ctx, key.Namespace)
 	return err != nil || slices.ContainsFunc(policies, func(p *decide.Policy) bool { return p.Matches(key.Name, labels) })
 }
 
@@ -216,7 +217,7 @@ func (s *sources) isClaimed(ctx context.Context, key types.NamespacedName, label
 func (s *sources) isManaged(
 	ctx context.Context, key types.NamespacedName, labels map[string]string, member fleet.Key,
 ) bool {
-	policies, err := s.policies.valid(ctx, key.Namespace)
+	policies, err := s.policies.asShown(ctx, key.Namespace)
 	return err != nil || slices.ContainsFunc(policies, func(p *decide.Policy) bool {
 		return p.Matches(key.Name, labels) && s.lone.manages(ctx, p, key.Name, member)
 	})
@@ -225,7 +226,7 @@ func (s *sources) isManaged(
 // isConcerned reports whether a change of a member's Lease in a namespace may change a decision. A Lease that the
 // hub may have written does: its record may be lost.
 func (s *sources) isConcerned(ctx context.Context, key types.NamespacedName) bool {
-	if s.ledger.Knows(ctx, key) || s.isClaimed(ctx, key, nil) {
+	if s.ledger.Knows(key) || s.isClaimed(ctx, key, nil) {
 		return true
 	}
 	for _, p := range s.members.publishers(key.Namespace) {
@@ -246,7 +247,7 @@ func (s *sources) mcNamespaces(
 		defer cancel()
 		member, err := fleet.ParseKey(name)
 		key := types.NamespacedName{Namespace: member.Fleet, Name: ns.Name}
-		if err != nil || !s.ledger.Knows(ctx, key) && !s.isManaged(ctx, key, ns.Labels, member) {
+		if err != nil || !s.ledger.Knows(key) && !s.isManaged(ctx, key, ns.Labels, member) {
 			return nil
 		}
 		return []mcreconcile.Request{{Request: reconcile.Request{NamespacedName: key}}}

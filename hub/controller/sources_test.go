@@ -189,6 +189,7 @@ func TestWhichNamespacesOfAMemberTriggerADecision(t *testing.T) {
 			p := policyOf("fleet", "shops", "shop")
 			p.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: team}
 			m := newTestFleet(t, p, policyOf("others", "desks", "desk"), recordOf("fleet", "kept"))
+			m.ledger.Show(recordOf("fleet", "kept"), false)
 			entryOf(t, m.Controller, types.NamespacedName{Namespace: "fleet", Name: "remembered"})
 			if test.refused {
 				m.Client = failing(m.api, "list")
@@ -214,6 +215,7 @@ func TestWhichLeasesConcernTheHub(t *testing.T) {
 			written := eastLease(20)
 			written.Namespace = "written"
 			m.members.of[eastKey] = atWork(publisherThatRead(t, testStart.Wall, testKey, written))
+			m.ledger.Show(recordOf("fleet", "recorded"), false)
 			entryOf(t, m.Controller, types.NamespacedName{Namespace: "fleet", Name: "remembered"})
 			key := types.NamespacedName{Namespace: "fleet", Name: namespace}
 			if got := m.sources.isConcerned(t.Context(), key); got != want {

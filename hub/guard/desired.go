@@ -18,7 +18,7 @@ type Desired struct {
 	Denied map[string]error
 	// Invalid names the policies whose fences are not known.
 	Invalid []string
-	// Leases holds the hub's Leases in namespaces of the member that are not terminating.
+	// Leases holds the hub's Leases.
 	Leases map[types.NamespacedName]bool
 }
 
@@ -30,25 +30,19 @@ func NewDesired(
 		Fences: fences, Invalid: invalid, Spaces: make([]map[string]bool, len(fences)),
 		Denied: map[string]error{}, Leases: map[types.NamespacedName]bool{},
 	}
-	active := map[string]*corev1.Namespace{}
-	for i := range namespaces {
-		if ns := &namespaces[i]; ns.DeletionTimestamp.IsZero() && ns.Status.Phase != corev1.NamespaceTerminating {
-			active[ns.Name] = ns
-		}
-	}
 	for i := range leases {
-		if l := &leases[i]; active[l.Namespace] != nil {
-			d.Leases[types.NamespacedName{Namespace: l.Namespace, Name: l.Name}] = true
-		}
+		d.Leases[types.NamespacedName{Namespace: leases[i].Namespace, Name: leases[i].Name}] = true
 	}
 	for i, f := range fences {
 		d.Spaces[i] = map[string]bool{}
 		if err := f.Denied(namespaces); err != nil {
 			d.Denied[f.Name()] = err
 		}
-		for name, ns := range active {
-			if f.Selects(name, ns.Labels) {
-				d.Spaces[i][name] = d.Leases[types.NamespacedName{Namespace: name, Name: f.LeaseName()}]
+		for j := range namespaces {
+			ns := &namespaces[j]
+			active := ns.DeletionTimestamp.IsZero() && ns.Status.Phase != corev1.NamespaceTerminating
+			if active && f.Selects(ns.Name, ns.Labels) {
+				d.Spaces[i][ns.Name] = d.Leases[types.NamespacedName{Namespace: ns.Name, Name: f.LeaseName()}]
 			}
 		}
 	}

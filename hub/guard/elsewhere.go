@@ -36,12 +36,16 @@ func DeniedIn(err error) []string {
 // Denied returns a [NotAllowedError] if the fence covers a lock or an account outside the policy's namespaces and
 // the member does not allow that. namespaces are all namespaces of the member.
 func (f Fence) Denied(namespaces []corev1.Namespace) error {
-	allowed := map[string]bool{}
+	denied := slices.Clone(f.elsewhere)
 	for i := range namespaces {
+		if len(denied) == 0 {
+			break
+		}
 		ns := &namespaces[i]
-		allowed[ns.Name] = ns.Labels[v1alpha1.FencingLabel] == v1alpha1.FencingAllowed || f.Selects(ns.Name, ns.Labels)
+		if ns.Labels[v1alpha1.FencingLabel] == v1alpha1.FencingAllowed || f.Selects(ns.Name, ns.Labels) {
+			denied = slices.DeleteFunc(denied, func(name string) bool { return name == ns.Name })
+		}
 	}
-	denied := slices.DeleteFunc(slices.Clone(f.elsewhere), func(name string) bool { return allowed[name] })
 	if len(denied) == 0 {
 		return nil
 	}

@@ -289,13 +289,12 @@ func (l *Ledger) Owner(key types.NamespacedName) (policy string, recorded bool) 
 	return policy, recorded
 }
 
-// Knows reports whether a namespace has a record, or this tenure has state for it. It reads a cache only.
-func (l *Ledger) Knows(ctx context.Context, key types.NamespacedName) bool {
+// Knows reports whether a watch has shown a record of a namespace, or this tenure has state for it.
+func (l *Ledger) Knows(key types.NamespacedName) bool {
 	l.mu.Lock()
-	_, remembered := l.entries[key]
-	l.mu.Unlock()
-	return remembered ||
-		!apierrors.IsNotFound(l.Client.Get(ctx, key, &v1alpha1.NamespaceLeader{}, client.UnsafeDisableDeepCopy))
+	defer l.mu.Unlock()
+	_, recorded := l.owners[key]
+	return recorded || l.entries[key] != nil
 }
 
 // Cached returns the records of a fleet from a cache. The caller must not change them.

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -74,17 +75,24 @@ func (w *Worker) desired(ctx context.Context) (d guard.Desired, err error) {
 	if err != nil || len(fences)+len(invalid) == 0 {
 		return guard.Desired{}, err
 	}
-	leases, namespaces, err := cached(ctx, w.Cluster.GetCache())
+	leases, namespaces, err := cached(ctx, w.Cluster.GetCache(), fences)
 	return guard.NewDesired(fences, invalid, namespaces, leases), err
 }
 
-// cached returns the hub's Leases, and the namespaces of a member.
-func cached(ctx context.Context, cache client.Reader) ([]coordinationv1.Lease, []corev1.Namespace, error) {
+// cached returns the hub's Leases that fences evaluate, and the namespaces of a member.
+func cached(
+	ctx context.Context, cache client.Reader, fences []guard.Fence,
+) ([]coordinationv1.Lease, []corev1.Namespace, error) {
+	names := map[string]bool{}
+	for _, f := range fences {
+		names[f.LeaseName()] = true
+	}
 	var leases coordinationv1.LeaseList
 	if err := cache.List(ctx, &leases, client.HasLabels{v1alpha1.ManagedLabel}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, err
 	}
 	var namespaces corev1.NamespaceList
 	err := cache.List(ctx, &namespaces, client.UnsafeDisableDeepCopy)
-	return leases.Items, namespaces.Items, err
+	evaluated := slices.DeleteFunc(leases.Items, func(l coordinationv1.Lease) bool { return !names[l.Name] })
+	return evaluated, namespaces.Items, err
 }

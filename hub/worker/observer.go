@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 
+	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/guard"
@@ -101,7 +102,7 @@ func (o *observer) turn(ctx context.Context, serves bool) {
 		}
 	}
 	if len(fences) > 0 {
-		leases, namespaces, err := cached(ctx, o.Cluster.GetCache())
+		leases, namespaces, err := cached(ctx, o.Cluster.GetCache(), fences)
 		if err != nil {
 			return
 		}
@@ -145,19 +146,26 @@ type fencedTerm struct {
 // left out: waking its CronJobs early would put them to sleep until then.
 func termsOf(fences []guard.Fence, leases []coordinationv1.Lease, namespaces []corev1.Namespace,
 	now time.Time) map[fencedTerm]guard.Fence {
-	labels := map[string]map[string]string{}
+	var live []lease.Content
+	in := map[string]*corev1.Namespace{}
+	for i := range leases {
+		if l, _ := wire.Read(&leases[i]); l.LeadsHere() && l.Live(now) && !l.AcquireTime.After(now) {
+			live, in[l.Namespace] = append(live, l), nil
+		}
+	}
 	for i := range namespaces {
-		labels[namespaces[i].Name] = namespaces[i].Labels
+		if _, leads := in[namespaces[i].Name]; leads {
+			in[namespaces[i].Name] = &namespaces[i]
+		}
 	}
 	terms := map[fencedTerm]guard.Fence{}
-	for i := range leases {
-		l, _ := wire.Read(&leases[i])
-		set, active := labels[l.Namespace]
-		if !active || !l.LeadsHere() || !l.Live(now) || l.AcquireTime.After(now) {
+	for _, l := range live {
+		ns := in[l.Namespace]
+		if ns == nil {
 			continue
 		}
 		for _, f := range fences {
-			if l.Name == f.LeaseName() && f.Selects(l.Namespace, set) {
+			if l.Name == f.LeaseName() && f.Selects(l.Namespace, ns.Labels) {
 				terms[fencedTerm{f.Name(), l.Namespace, l.AcquireTime.UnixMicro()}] = f
 			}
 		}
