@@ -33,6 +33,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/controller"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/metrics"
 	"github.com/leasecast/leasecast/hub/seal"
 	"github.com/leasecast/leasecast/hub/tenure"
@@ -203,11 +204,10 @@ func managerOptions(o Options, serving server.Options, lock resourcelock.Interfa
 	return opts
 }
 
-// slimOwn drops from a policy or record what no cache of the hub needs. Status updates and patches keep it.
+// slimOwn drops from a policy or record what no cache of the hub needs.
 func slimOwn(o any) (any, error) {
 	if object, ok := o.(client.Object); ok {
-		object.SetManagedFields(nil)
-		object.SetAnnotations(nil)
+		ledger.Slim(object)
 	}
 	if record, ok := o.(*v1alpha1.NamespaceLeader); ok {
 		record.Status = v1alpha1.NamespaceLeaderStatus{}

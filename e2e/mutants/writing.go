@@ -23,7 +23,8 @@ var writing = []mutant{
 			return 0, false, err
 		}`},
 	{"2: a record is written without compare-and-swap", ofLedger, "hub/ledger.Ledger.write",
-		`return l.Client.Update(ctx, object)`, `object.ResourceVersion = ""; return l.Client.Update(ctx, object)`},
+		`patch := client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})`,
+		`patch := client.MergeFrom(was)`},
 	{"2: a longer D is promised before the seal holds it", stories, "hub/controller.Controller.persist",
 		`p.Record.State == election.Leading && v.Policy != nil && (v.Object != nil || p.Persist)`, `false`},
 

@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -54,6 +55,8 @@ type Controller struct {
 	seals    *seals
 	statuses *policyStatuses
 	hubClock *hubClock
+	// large spaces the decisions on large records without a policy. Each keeps the hub's API server busy for a while.
+	large *rate.Limiter
 }
 
 // New returns a Controller.
@@ -64,7 +67,7 @@ func New(o Options) *Controller {
 		promises: publish.NewPromises(), source: fleetSource{o.Fleet}, writer: fleet.Member.Writer,
 	}
 	h.ledger = ledger.New(&h.Options)
-	c := &Controller{hub: h, hubClock: &hubClock{hub: h}}
+	c := &Controller{hub: h, hubClock: &hubClock{hub: h}, large: rate.NewLimiter(1, 1)}
 	c.members = &members{hub: h, of: map[fleet.Key]*memberState{}, workersHub: workersHub{c}}
 	c.policies = &policies{hub: h, shown: map[string][]*decide.Policy{}}
 	c.lone = &loneNamespaces{hub: h, members: c.members, of: map[types.NamespacedName]*loneSet{}}

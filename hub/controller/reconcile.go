@@ -52,6 +52,9 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 		return reconcile.Result{}, err
 	}
 	defer c.ledger.Release(v.Entry)
+	if v.Policy == nil && v.Large && !c.large.AllowN(asked.Wall, 1) {
+		return reconcile.Result{RequeueAfter: notYet}, nil
+	}
 	if rest := c.Tenure.Overlap(asked, v.Skew); rest > 0 {
 		// Until then the earlier tenure renews what it has promised.
 		return reconcile.Result{RequeueAfter: rest}, nil

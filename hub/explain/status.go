@@ -124,10 +124,11 @@ func leasesInPlace(v *decide.Snapshot) metav1.Condition {
 	}
 }
 
-// InProgress reports whether a change of the leader is in progress that needs no explanation before its end: nothing
-// is wrong.
+// InProgress reports whether a change of the leader, or the end of a record, is in progress that needs no explanation
+// before its end: nothing is wrong.
 func InProgress(s *v1alpha1.NamespaceLeaderSpec, status v1alpha1.NamespaceLeaderStatus) bool {
-	return s.State == v1alpha1.StateDraining && s.Reason == reason.PriorityChanged ||
+	return s.State == v1alpha1.StateRetired ||
+		s.State == v1alpha1.StateDraining && s.Reason == reason.PriorityChanged ||
 		s.State == v1alpha1.StateLeading && !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady)
 }
 

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
@@ -25,6 +26,8 @@ type Entry struct {
 	// events since then that are not recorded yet.
 	Changes []v1alpha1.Change
 	Events  []Event
+	// Large: the metadata of the record is, as it was last read or written.
+	Large bool
 
 	// known is the record as this tenure last read or wrote it. If it is nil, the next Take accepts what it finds.
 	known   *v1alpha1.NamespaceLeader
@@ -85,6 +88,9 @@ type Event struct {
 	Message string
 }
 
+// largeMetadata is the size of metadata, in bytes, from which on an API server is busy with the record for a while.
+const largeMetadata = 64 << 10
+
 // accept takes a record that was read live; nil: there is none. API servers refuse edits of its spec by others. But
 // a record can be deleted, or created again from a backup. Then the known one counts. A known epoch that no reader
 // accepts comes from a clock that was ahead, and people delete the record to be rid of it.
@@ -120,15 +126,30 @@ func (e *Entry) isOlder(found *v1alpha1.NamespaceLeader) bool {
 // remember stores a record that was read or written. It stores nothing for another hub's record: what becomes of that
 // is the other hub's.
 func (l *Ledger) remember(e *Entry, o *v1alpha1.NamespaceLeader) {
+	e.Large = o != nil && o.ObjectMeta.Size() > largeMetadata
 	if o == nil || l.isOtherHubs(o) {
 		e.known = nil
 		return
 	}
 	e.known = o.DeepCopy()
-	e.known.ManagedFields = nil // unused here, and an update without them leaves them as they are
+	Slim(e.known)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e.seen.known = o.ResourceVersion
+}
+
+// Slim drops from a record or policy the metadata that the hub does not use, which may be large. Patches and updates of
+// a status leave it as it is.
+func Slim(o client.Object) {
+	record, isRecord := o.GetAnnotations()[v1alpha1.RecordAnnotation]
+	o.SetManagedFields(nil)
+	o.SetAnnotations(nil)
+	o.SetLabels(nil)
+	o.SetOwnerReferences(nil)
+	o.SetFinalizers(nil)
+	if isRecord {
+		o.SetAnnotations(map[string]string{v1alpha1.RecordAnnotation: record})
+	}
 }
 
 // Recheck has the next Take read the record live.

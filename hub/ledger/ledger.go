@@ -169,9 +169,12 @@ func (l *Ledger) recordFor(e *Entry, is Change) *v1alpha1.NamespaceLeader {
 
 // write stores a record, and remembers it.
 func (l *Ledger) write(ctx context.Context, e *Entry, object *v1alpha1.NamespaceLeader) error {
-	store := func() error { return l.Client.Update(ctx, object) }
-	if e.Found == nil {
-		store = func() error { return l.Client.Create(ctx, object) }
+	store := func() error { return l.Client.Create(ctx, object) }
+	if e.Found != nil {
+		was := e.Object.DeepCopy()
+		was.Spec = *e.Found
+		patch := client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})
+		store = func() error { return l.Client.Patch(ctx, object, patch) }
 	}
 	sent := l.Clock.Now()
 	if err := store(); err != nil {

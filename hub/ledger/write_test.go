@@ -3,9 +3,11 @@ package ledger
 import (
 	"cmp"
 	"context"
+	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -252,6 +254,31 @@ func TestRecordIsReadLiveOnce(t *testing.T) {
 	reads("and not again", 0)
 	e.Recheck()
 	reads("after a failed write", 1)
+}
+
+// Whoever may write records may fill their metadata, which the hub neither remembers nor changes.
+func TestMetadataOfARecordStaysWhereItIs(t *testing.T) {
+	l, api := newTestLedger(t, specOf(20, "this"))
+	o := stored(t, api)
+	o.Labels = map[string]string{"team": strings.Repeat("x", largeMetadata)}
+	o.Finalizers, o.OwnerReferences = []string{"example.com/keep"}, []metav1.OwnerReference{{Name: "owner", UID: "1"}}
+	if err := api.Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	for _, epoch := range []int64{21, 22} {
+		e := take(t, l)
+		if _, err := l.Write(t.Context(), e, Change{Record: eastLeads(epoch), Persist: true}); err != nil {
+			t.Fatal(err)
+		}
+		if size := e.known.ObjectMeta.Size(); size > 1<<10 || !e.Large {
+			t.Errorf("the hub remembers %d bytes, large: %v", size, e.Large)
+		}
+		is := stored(t, api)
+		if is.Spec.Epoch != epoch || !equality.Semantic.DeepEqual([]any{is.Labels, is.Finalizers, is.OwnerReferences},
+			[]any{o.Labels, o.Finalizers, o.OwnerReferences}) {
+			t.Errorf("stored: epoch %d, finalizers %q, owners %v", is.Spec.Epoch, is.Finalizers, is.OwnerReferences)
+		}
+	}
 }
 
 func TestStatusThatIsGoneHasTheRecordReadAgain(t *testing.T) {
