@@ -45,6 +45,10 @@ const (
 	Eligible Reason = "Eligible"
 	// PriorityChanged: an operator's edit put another cluster above the leader.
 	PriorityChanged Reason = "PriorityChanged"
+	// Drained: an operator drains the cluster. It is no candidate, and hands over what it leads.
+	Drained Reason = "Drained"
+	// InvalidDrain: the annotation that drains the cluster names no instant within a year, so it has no effect.
+	InvalidDrain Reason = "InvalidDrain"
 	// LeaseRenamed: another policy owns the namespace now, and gives its Leases another name.
 	LeaseRenamed Reason = "LeaseRenamed"
 	// LeaseLost: the leader's Lease is not live any more and could not be renewed.

@@ -6,11 +6,18 @@ import (
 	"time"
 )
 
-// Keys that Leasecast reads and writes. Users write only PriorityLabel.
+// Keys that Leasecast reads and writes. Users write PriorityLabel, DrainUntilAnnotation and DrainReasonAnnotation.
 const (
 	// PriorityLabel on a CAPI Cluster makes it take part. Its value is an integer of
 	// 32 bits, not negative (a label cannot hold a sign); higher wins, ties by name.
 	PriorityLabel = "leasecast.dev/priority"
+
+	// DrainUntilAnnotation on a CAPI Cluster drains it until an instant (RFC 3339, at most a year ahead): no namespace gets
+	// its next leader there, and those that it leads move, by planned changes. Where no other cluster may lead, it goes on.
+	// After the instant it may lead again, and takes nothing back by itself.
+	DrainUntilAnnotation = "leasecast.dev/drain-until"
+	// DrainReasonAnnotation says to people why a Cluster is drained. Candidates and histories of records show it.
+	DrainReasonAnnotation = "leasecast.dev/drain-reason"
 
 	// ClusterUIDAnnotation pins the kube-system UID of the member on its CAPI Cluster at first contact, and on each Lease.
 	// It survives a clusterctl move.
@@ -77,6 +84,9 @@ const DefaultLeaseName = "leasecast"
 
 // LeaseName is the name of the Leases that the hub writes for the policy, in every namespace.
 func (p *LeadershipPolicy) LeaseName() string { return cmp.Or(p.Spec.LeaseName, DefaultLeaseName) }
+
+// DefaultMaxConcurrentMoves is how many planned changes go on at once where a policy does not set it.
+const DefaultMaxConcurrentMoves int32 = 20
 
 // DefaultInitialDelay is how long the first leader of a namespace waits for better clusters where a policy does not set
 // it.

@@ -79,6 +79,15 @@ type LeadershipPolicySpec struct {
 	// +kubebuilder:validation:Maximum=3600
 	InitialDelaySeconds *int32 `json:"initialDelaySeconds,omitempty"`
 
+	// maxConcurrentMoves is in how many namespaces of the policy the leader is changed as
+	// planned at once: because its Cluster is drained, or a priority was edited. Others wait,
+	// and their leaders go on. Lost leaders are replaced without waiting.
+	// +optional
+	// +default=20
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	MaxConcurrentMoves int32 `json:"maxConcurrentMoves,omitempty"`
+
 	// handover says what ends the term of a leader that is to be replaced. Expiry: the
 	// deadline of its Lease. RegisteredReaders: as soon as all registered readers of its
 	// cluster have stopped, or at the deadline if one of them does not report that. Choose

@@ -221,6 +221,11 @@ type Change struct {
 	// reason of the change.
 	// +optional
 	Reason reason.Reason `json:"reason,omitempty"` //nolint:kubeapilinter // its type bounds its length, in another package
+	// message has the words of the operator who ordered the change, such as the reason of a drain.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Message string `json:"message,omitempty"`
 }
 
 // MaxHistory is how many changes a status keeps, and MaxCandidates how many candidates.

@@ -32,7 +32,7 @@ var choosing = []mutant{
 	{"10: the Lease of an earlier drain prepares a successor", ofDecide, "hub/decide.Snapshot.candidates",
 		`m.Sync.InPlace && m.Sync.MinRenewTime.Equal(v.State.Record.Since)`, `m.Sync.InPlace`},
 
-	{"11: a paused cluster is newly chosen", ofElection, "hub/election.mayLead",
+	{"11: a paused cluster is newly chosen", ofElection, "hub/election.mayGoOn",
 		`c.Fitness == Fit`, `(c.Fitness == Fit || c.Fitness == RetainOnly)`},
 	{"11: a paused leader is deposed", ofExplain, "hub/decide.Snapshot.fitness",
 		`return election.RetainOnly, why, ""`, `return election.Unfit, why, ""`},
@@ -48,7 +48,7 @@ var choosing = []mutant{
 	{"12: a leader that cannot be reached is forgotten", ofElection, "hub/election.drain",
 		`!ok && comesBack(s, cs)`, `false`},
 	{"12: a planned change leaves a leader whose fence is missing", ofElection, "hub/election.whyDepose",
-		`holder.Unfenced == FenceInForce`, `true`},
+		`holder.Unfenced != FenceInForce`, `false`},
 
 	{"13: a cluster whose namespace does not match may lead", ofDecide, "hub/decide.Snapshot.fitness",
 		`!v.Policy.Matches(v.Key.Name, m.Namespace.Labels)`, `false`},
@@ -67,4 +67,11 @@ var choosing = []mutant{
 		`compareOwners(c, best) < 0`, `compareOwners(c, best) > 0`},
 	{"14: the Lease of another cluster is overwritten", ofPublish, "hub/publish.leaseSyncer.blocked",
 		`c.Cluster != "" && c.Cluster != l.self.cluster && !edited`, `false`},
+
+	{"18: a drained cluster is newly chosen", ofElection, "hub/election.mayLead",
+		`!c.Drained`, `true`},
+	{"18: the last cluster that may lead is drained", ofElection, "hub/election.whyMove",
+		`holder.Drained && found`, `holder.Drained`},
+	{"19: a planned change waits for no other", ofElection, "hub/election.whyDepose",
+		`s.Paced`, `false`},
 }

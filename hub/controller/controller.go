@@ -55,6 +55,7 @@ type Controller struct {
 	seals    *seals
 	statuses *policyStatuses
 	hubClock *hubClock
+	moves    moves
 	// large spaces the decisions on large records without a policy. Each keeps the hub's API server busy for a while.
 	large *rate.Limiter
 }
@@ -67,7 +68,10 @@ func New(o Options) *Controller {
 		promises: publish.NewPromises(), source: fleetSource{o.Fleet}, writer: fleet.Member.Writer,
 	}
 	h.ledger = ledger.New(&h.Options)
-	c := &Controller{hub: h, hubClock: &hubClock{hub: h}, large: rate.NewLimiter(1, 1)}
+	c := &Controller{
+		hub: h, hubClock: &hubClock{hub: h}, large: rate.NewLimiter(1, 1),
+		moves: moves{of: map[types.NamespacedName]string{}},
+	}
 	c.members = &members{hub: h, of: map[fleet.Key]*memberState{}, workersHub: workersHub{c}}
 	c.policies = &policies{hub: h, shown: map[string][]*decide.Policy{}}
 	c.lone = &loneNamespaces{hub: h, members: c.members, of: map[types.NamespacedName]*loneSet{}}

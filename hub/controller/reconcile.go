@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
-	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
@@ -110,6 +109,7 @@ func (c *Controller) persist(ctx context.Context, v *decide.Snapshot, p decide.P
 	// Once the Leases are this hub's, the record is one like any other.
 	is := ledger.Change{
 		Record: p.Record, Persist: p.Persist, TakesOver: v.Moved && !p.Persist && v.LeasesAreOurs(p.Record),
+		Message: p.Order(),
 	}
 	if v.Policy != nil {
 		is.Policy = v.Policy.Object.Name
@@ -163,11 +163,16 @@ func (c *Controller) decide(v *decide.Snapshot) decide.Plan {
 	if closed {
 		c.members.stopRenewing(v.Key)
 	}
-	p := v.Decide(c.now(), c.sent(v.Key, closed))
+	p := v.Decide(c.now(), c.sent(v.Key, closed), false)
+	paced := p.Planned && !c.moves.begin(v)
+	if paced {
+		p = v.Decide(c.now(), c.sent(v.Key, closed), true)
+	}
 	if p.StopRenewing {
 		c.members.stopRenewing(v.Key)
-		p = v.Decide(c.now(), c.sent(v.Key, true))
+		p = v.Decide(c.now(), c.sent(v.Key, true), paced)
 	}
+	c.moves.note(v, p)
 	return p
 }
 
@@ -193,7 +198,7 @@ func (c *Controller) changed(ctx context.Context, v *decide.Snapshot, p decide.P
 	}
 	log.FromContext(ctx).Info("Leadership changed", "namespaceLeader", klog.KRef(v.Key.Namespace, v.Key.Name),
 		"leader", is.Leader, "epoch", is.Epoch, "state", is.State, "reason", is.Reason)
-	if is.State == election.Draining && is.Reason == reason.PriorityChanged {
+	if is.State == election.Draining && election.Planned(is.Reason) {
 		return // the end of the change has an event
 	}
 	kind := corev1.EventTypeNormal

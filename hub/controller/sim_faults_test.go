@@ -145,6 +145,7 @@ var allFaults = []fault{
 	{name: "a Cluster is paused or unpaused", do: func(w *world) {
 		w.editCluster(w.someCluster(), func(c *simCluster) { c.paused = !c.paused })
 	}, edits: true},
+	drainFault,
 	{name: "the policy is deleted or made again", do: (*world).togglePolicy, edits: true},
 	{name: "the policy is edited", do: (*world).editPolicy, edits: true},
 	{name: "a Lease is deleted", do: func(w *world) {
@@ -189,6 +190,12 @@ var allFaults = []fault{
 // priorityFault has people ask for another leader.
 var priorityFault = fault{name: "a priority is edited", do: func(w *world) {
 	w.editCluster(w.someCluster(), func(c *simCluster) { c.priority = int32(w.rng.IntN(4)) })
+}, edits: true}
+
+// drainFault has people drain a Cluster, or end that.
+var drainFault = fault{name: "a Cluster is drained", do: func(w *world) {
+	until := w.now + w.longOrShort()
+	w.editCluster(w.someCluster(), func(c *simCluster) { c.drained = until })
 }, edits: true}
 
 // longOrShort draws how long a process is stopped, or a link is cut.
@@ -417,7 +424,7 @@ func (w *world) heal() {
 	w.faulty = false
 	w.say("FAULT", "no more faults")
 	w.setClusters(slices.Sorted(maps.Keys(w.hub.clusters)), func(c *simCluster) {
-		c.label, c.paused = true, false // one that is gone is made again soon
+		c.label, c.paused, c.drained = true, false, 0 // one that is gone is made again soon
 	})
 	w.hub.frozen, w.hub.down = 0, false
 	w.restorePolicies()

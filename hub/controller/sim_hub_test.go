@@ -57,6 +57,7 @@ type simCluster struct {
 	priority int32
 	label    bool
 	paused   bool
+	drained  time.Duration // until then
 	// gone: it does not exist. generation is that of the cluster behind it.
 	gone       bool
 	generation int
@@ -262,6 +263,7 @@ func (w *world) newPolicy(
 	p.Spec.Namespaces.Names = namespaces
 	p.Spec.LeaseName = leaseName
 	p.Spec.InitialDelaySeconds = ptr.To(int32(w.seed % 3))
+	p.Spec.MaxConcurrentMoves = int32(w.seed % 2) // of none counts as the default
 	if w.acknowledged {
 		p.Spec.Handover = v1alpha1.HandoverRegisteredReaders
 	}

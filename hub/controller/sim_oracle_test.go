@@ -12,6 +12,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -217,7 +218,7 @@ func (o *oracle) holds(s *stock) {
 // that writes it has known since before its decision that a fence of the leader is missing.
 func (o *oracle) plans(r *replica, name string, old, now *v1alpha1.NamespaceLeader) {
 	if old == nil || old.Spec.State != v1alpha1.StateLeading || now.Spec.State != v1alpha1.StateDraining ||
-		now.Spec.Reason != reason.PriorityChanged {
+		!election.Planned(now.Spec.Reason) {
 		return
 	}
 	i := slices.IndexFunc(r.contacts, func(ct *contact) bool { return ct.m.name == old.Spec.Leader })

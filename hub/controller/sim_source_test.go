@@ -29,6 +29,7 @@ func (s *simSource) members(string) []fleet.Member {
 		m := fleet.Member{
 			Key: fleet.Key{Fleet: simFleet, Name: ct.m.name}, UID: ct.m.uid, Pinned: true,
 			Priority: cl.priority, Connected: ct.connected, Paused: cl.paused, Gone: cl.gone,
+			Drain: fleet.Drain{Until: s.r.w.start.Add(cl.drained)},
 		}
 		if !cl.label {
 			m.PriorityReason = reason.NoPriority

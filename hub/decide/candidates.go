@@ -23,8 +23,8 @@ type Candidate struct {
 }
 
 // candidates returns the members that take part. It includes the leader of a policy that takes no part any more.
-// after is when the health of one of them may change by time alone, or zero.
-func (v *Snapshot) candidates() (cs []Candidate, after time.Duration) {
+// after is when one of them may change by time alone, or zero.
+func (v *Snapshot) candidates(now time.Time) (cs []Candidate, after time.Duration) {
 	hubInDoubt := HubClockInDoubt(v.Members)
 	for i := range v.Members {
 		m := &v.Members[i]
@@ -45,15 +45,32 @@ func (v *Snapshot) candidates() (cs []Candidate, after time.Duration) {
 		if m.PriorityReason == reason.InvalidPriority {
 			c.keepWithoutPriority(v.State.Record.Observed)
 		}
+		if c.Drained = m.Drain.In(now); c.Drained {
+			c.drain()
+			after = soonest(after, m.Drain.Until.Sub(now))
+		}
 		c.Answering, c.Unfenced = m.Verdict.Answering, fenceOf(m.UnfencedByLease)
 		c.Refused = m.Sync.Refused && m.Sync.MinRenewTime.Equal(v.State.Record.Since)
 		c.Prepared = m.Sync.InPlace && m.Sync.MinRenewTime.Equal(v.State.Record.Since)
 		cs = append(cs, c)
-		if n := m.Verdict.Next; n > 0 && (after == 0 || n < after) {
-			after = n
-		}
+		after = soonest(after, m.Verdict.Next)
 	}
 	return cs, after
+}
+
+// soonest returns the shorter of two waits. A wait of zero means never.
+func soonest(a, b time.Duration) time.Duration {
+	if a > 0 && (b <= 0 || a < b) {
+		return a
+	}
+	return max(0, b)
+}
+
+// drain shows a candidate as drained, unless it must not lead at all.
+func (c *Candidate) drain() {
+	if c.Fitness == election.Fit || c.Fitness == election.RetainOnly {
+		c.Reason, c.Detail = reason.Drained, ""
+	}
 }
 
 // fenceOf converts the error of fences of locks and schedules.
@@ -129,10 +146,13 @@ func (v *Snapshot) fitness(m *Member) (election.Fitness, reason.Reason, string) 
 }
 
 // eligible returns the reason and message of a member that may lead. A member whose watches do not last is listed
-// instead. Of a member with too many objects, only the first ones are known.
+// instead. Of a member with too many objects, only the first ones are known. An order that cannot be read has no effect.
 func (m *Member) eligible() (reason.Reason, string) {
 	if m.Problem.Reason == reason.Unwatched || m.Problem.Reason == reason.TooManyObjects {
 		return m.Problem.Reason, m.Problem.Message
+	}
+	if m.Drain.Invalid != "" {
+		return reason.InvalidDrain, m.Drain.Invalid
 	}
 	return reason.Eligible, ""
 }
@@ -207,20 +227,31 @@ func elected(cs []Candidate) []election.Candidate {
 type Plan struct {
 	election.Decision
 	Candidates []Candidate
-	// Health is when the health of a candidate may change by time alone, or zero.
+	// Health is when a candidate may change by time alone, or zero.
 	Health time.Duration
 }
 
-// Decide calls the election. sent is what this tenure has promised. If the plan says StopRenewing, all renewals must
-// stop before anything is decided: stop them, and decide again with what was sent until then.
-func (v *Snapshot) Decide(now lease.Reading, sent election.Sent) (p Plan) {
+// Order returns the words of the operator who ordered the change that a plan begins, or "".
+func (p Plan) Order() string {
+	for _, c := range p.Candidates {
+		if p.Record.Reason == reason.Drained && c.Name == p.Record.Leader {
+			return c.Member.Drain.Reason
+		}
+	}
+	return ""
+}
+
+// Decide calls the election. sent is what this tenure has promised. paced: no planned change may begin. If the plan says
+// StopRenewing, all renewals must stop before anything is decided: stop them, and decide again with what was sent until
+// then.
+func (v *Snapshot) Decide(now lease.Reading, sent election.Sent, paced bool) (p Plan) {
 	var policy *election.Policy
 	if v.Policy != nil {
 		policy = &v.Policy.Election
 	}
 	state := v.State
-	state.Sent = sent
-	p.Candidates, p.Health = v.candidates()
+	state.Sent, state.Paced = sent, paced
+	p.Candidates, p.Health = v.candidates(now.Wall)
 	p.Decision = election.Next(now, policy, state, elected(p.Candidates))
 	return p
 }

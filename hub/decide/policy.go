@@ -32,6 +32,7 @@ type Policy struct {
 	Namespaces labels.Selector
 	Election   election.Policy
 	Thresholds health.Thresholds
+	MostMoves  int          // how many planned changes may go on at once
 	Locks      []locks.Lock // locks that it fences with enforcement Deny, and that no older policy fences too
 	Refused    string       // why it cannot fence one of its locks (ShareLocks), or empty
 	// Invalid is why the stored version is invalid. Unless Unknown is set, the other fields are the last valid
@@ -66,6 +67,7 @@ func ParsePolicy(o *v1alpha1.LeadershipPolicy) *Policy {
 			InitialDelay:                v1alpha1.DefaultInitialDelay,
 		},
 	}
+	p.MostMoves = int(cmp.Or(o.Spec.MaxConcurrentMoves, v1alpha1.DefaultMaxConcurrentMoves))
 	if d := o.Spec.InitialDelaySeconds; d != nil {
 		p.Election.InitialDelay = time.Duration(*d) * time.Second
 	}

@@ -100,12 +100,17 @@
 //  17. One namespace, one policy. The policy that the record names owns the namespace until its own selection ends. The
 //     oldest one that selects a namespace without an owner gets it. A policy that owns none has no effect there. One
 //     that became invalid changes nothing.
+//  18. A drained Cluster hands over what it leads, by planned changes, and gets nothing new. It goes on where no other
+//     cluster may lead. The end of a drain moves nothing. A drain waits for fences as an edited priority does.
+//  19. Planned changes are those for a drain or an edited priority. Of one policy only so many are under way at once,
+//     and the leaders of the others are renewed. An edit that waits has not been counted. What is lost, deleted or
+//     without a leader waits for nobody.
 //
 // # Where each rule lives
 //
 //   - expiry.go: rules 4, 5, 6 and 15, when an old promise has certainly ended;
 //   - rank.go: rule 13, who is best among those that may lead;
-//   - replace.go: rules 9, 10, 11 and 12, when a leader must go, and when it must not;
+//   - replace.go: rules 9, 10, 11, 12, 18 and 19, when a leader must go, and when it must not;
 //   - revoke.go: rules 4 and 5, when a term ends because its readers have released it;
 //   - grant.go: rule 7, the new term and its epoch;
 //   - locks.go: rule 16, which locks are open;

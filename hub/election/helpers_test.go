@@ -267,6 +267,8 @@ func describe(c *election.Candidate, word string) {
 		c.Prepared = true
 	case "refused":
 		c.Refused = true
+	case "drained":
+		c.Drained = true
 	case "answering", "silent":
 		c.Answering = word == "answering"
 	case "unfenced":

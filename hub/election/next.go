@@ -11,6 +11,9 @@ import (
 // otherHubAgain is when to decide again where another hub leads: no event comes when its term ends.
 const otherHubAgain = 2 * time.Second
 
+// pacedAgain is when to decide again where a planned change waits for others.
+const pacedAgain = 500 * time.Millisecond
+
 // Next decides on one namespace now. A nil policy means that no policy selects the namespace any more. It changes
 // none of its arguments.
 func Next(now lease.Reading, p *Policy, s State, candidates []Candidate) Decision {
@@ -65,22 +68,22 @@ func lead(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		return keep(now, p, s, cs)
 	}
 	if !s.Sent.Final {
-		return Decision{Record: s.Record, StopRenewing: true}
+		return Decision{Record: s.Record, StopRenewing: true, Planned: Planned(why)}
 	}
 	b := promiseExpiry(s, p.bounds())
 	r := s.Record
 	r.State, r.Reason, r.Since, r.NotBefore = Draining, why, now.Wall, b.wall
 	r.noteUnfenced(cs)
 	r.Next = successor(now, p, s, cs)
-	return Decision{Record: r, Persist: true, After: b.wait(now)}
+	return Decision{Record: r, Persist: true, Planned: Planned(why), After: b.wait(now)}
 }
 
 // keep updates the record of a leader that stays.
 func keep(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	r := s.Record
 	holder, ok := named(cs, r.Leader)
-	// A planned change that waits for a fence has not counted the priorities yet.
-	if holder.Unfenced == FenceInForce || !overtaken(r, holder, cs) {
+	// A planned change that waits for a fence, or for others, has not counted the priorities yet.
+	if holder.Unfenced == FenceInForce && !s.Paced || !overtaken(r, holder, cs) {
 		r.Observed = observedPriorities(r, cs, false)
 	}
 	r.Next = next(cs, r.Leader)
@@ -95,6 +98,9 @@ func keep(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		default:
 			r.Duration, r.Skew, r.Stop = p.Timings.Duration, p.Timings.Skew, p.StopTime
 		}
+	}
+	if s.Paced {
+		wait = soonest(wait, pacedAgain)
 	}
 	if ok && holder.Fitness == Unknown {
 		wait = soonest(wait, max(timeToAnswer(now, p, s), promiseExpiry(s, p.bounds()).wait(now)))
@@ -187,7 +193,7 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 // again, in a new term.
 func successorOf(now lease.Reading, p Policy, s State, ranked []Candidate) (Candidate, bool) {
 	holder, ok := named(ranked, s.Record.Leader)
-	if ok && mayLead(holder) && whyDepose(now, p, s, ranked) == "" {
+	if ok && mayGoOn(holder) && whyDepose(now, p, s, ranked) == "" {
 		return holder, true
 	}
 	return best(ranked, mayLead)
@@ -274,7 +280,7 @@ func waitsFor(now lease.Reading, p Policy, s State, c Candidate, ranked []Candid
 		return "", 0
 	}
 	better, ok := best(ranked, func(o Candidate) bool {
-		return notReady(o) &&
+		return notReady(o) && !o.Drained &&
 			(c.Name == "" || outranks(o, c) || o.Name == s.Record.Leader && whyDepose(now, p, s, ranked) == "")
 	})
 	switch holder, _ := named(ranked, s.Record.Leader); {
@@ -297,7 +303,7 @@ func firstWaitsFor(now lease.Reading, p Policy, r Record, c Candidate, ranked []
 		return "", 0
 	}
 	better, ok := best(ranked, func(o Candidate) bool {
-		return outranks(o, c) && (notReady(o) || o.Reason == reason.NamespaceMissing)
+		return outranks(o, c) && !o.Drained && (notReady(o) || o.Reason == reason.NamespaceMissing)
 	})
 	if !ok {
 		return "", 0

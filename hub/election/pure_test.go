@@ -20,14 +20,14 @@ func anyState(r *rand.Rand) (election.State, []election.Candidate) {
 		Tenure:    election.Tenure{Started: at(-float64(r.IntN(40))), Inherited: wall(-float64(r.IntN(60)))},
 		Sent:      election.Sent{Final: r.IntN(4) > 0},
 		LeaseLost: r.IntN(4) == 0, Highest: int64(18 + r.IntN(4)), LargestDuration: time.Duration(15*(1+r.IntN(4))) * second,
-		OtherHub: r.IntN(10) == 0, MostUnreachable: r.IntN(4) == 0,
+		OtherHub: r.IntN(10) == 0, MostUnreachable: r.IntN(4) == 0, Paced: r.IntN(4) == 0,
 	}
 	if r.IntN(2) == 0 {
 		s.Sent.Until, s.Sent.BootUntil = wall(float64(r.IntN(20))), boot(float64(r.IntN(20)))
 	}
 	if r.IntN(10) > 0 {
 		phases := []election.RecordState{election.Vacant, election.Leading, election.Draining, election.Retired}
-		whys := []reason.Reason{reason.Unreachable, reason.PriorityChanged, reason.LeaseLost, reason.PolicyGone}
+		whys := []reason.Reason{reason.Unreachable, reason.Drained, reason.LeaseLost, reason.PolicyGone}
 		s.Record = record(phases[r.IntN(4)], names[r.IntN(3)], because(whys[r.IntN(4)]),
 			lasting(time.Duration(15*(1+r.IntN(4)))*second))
 		if r.IntN(3) == 0 {
@@ -47,6 +47,7 @@ func anyState(r *rand.Rand) (election.State, []election.Candidate) {
 			Name: name, Priority: int32(50 * r.IntN(3)), Fitness: election.Fitness(r.IntN(4)),
 			Reason:    []reason.Reason{reason.Unreachable, reason.Deleting, reason.Unguarded}[r.IntN(3)],
 			Answering: r.IntN(2) == 0, Prepared: r.IntN(2) == 0, Refused: r.IntN(4) == 0,
+			Drained: r.IntN(4) == 0,
 		})
 	}
 	return s, cs
@@ -77,12 +78,12 @@ func TestNextIsPure(t *testing.T) {
 		if second := election.Next(at(0), p, s, cs); !reflect.DeepEqual(first, second) {
 			t.Fatalf("seed %d: equal inputs, two decisions:\n%+v\n%+v", seed, first, second)
 		}
-		sane(t, seed, s, first)
+		sane(t, seed, s, cs, first)
 	}
 }
 
 // sane checks what holds of every decision.
-func sane(t *testing.T, seed uint64, s election.State, d election.Decision) {
+func sane(t *testing.T, seed uint64, s election.State, cs []election.Candidate, d election.Decision) {
 	t.Helper()
 	fail := func(format string, args ...any) {
 		t.Helper()
@@ -94,6 +95,12 @@ func sane(t *testing.T, seed uint64, s election.State, d election.Decision) {
 		fail("the epoch falls")
 	case grants && d.Record.Epoch <= max(s.Record.Epoch, s.Highest):
 		fail("a grant in an epoch that was there before")
+	case grants && d.Record.Leader != s.Record.Leader && slices.ContainsFunc(cs, func(c election.Candidate) bool {
+		return c.Name == d.Record.Leader && c.Drained
+	}):
+		fail("a grant to a drained cluster")
+	case s.Paced && d.Planned:
+		fail("a planned change that has to wait begins")
 	case grants && !s.Sent.Final:
 		fail("a grant before renewals stopped")
 	case d.StopRenewing && s.Sent.Final:

@@ -31,4 +31,7 @@ func named(cs []Candidate, name string) (Candidate, bool) {
 }
 
 // mayLead reports whether a candidate may be granted a term.
-func mayLead(c Candidate) bool { return c.Fitness == Fit && !c.Refused }
+func mayLead(c Candidate) bool { return mayGoOn(c) && !c.Drained }
+
+// mayGoOn reports whether the leader may be granted another term if nothing speaks for a successor.
+func mayGoOn(c Candidate) bool { return c.Fitness == Fit && !c.Refused }

@@ -52,11 +52,27 @@ func whyDepose(now lease.Reading, p Policy, s State, ranked []Candidate) reason.
 		return holder.Reason
 	case RetainOnly, Fit:
 	}
-	if overtaken(s.Record, holder, ranked) && holder.Unfenced == FenceInForce {
-		return reason.PriorityChanged // without the fence, programs in the leader's cluster would go on
+	if holder.Unfenced != FenceInForce || s.Paced {
+		return "" // without the fence, programs in the leader's cluster would go on
 	}
-	return ""
+	return whyMove(s.Record, holder, ranked)
 }
+
+// whyMove returns why an operator wants a leader moved that may go on, or "".
+func whyMove(r Record, holder Candidate, ranked []Candidate) reason.Reason {
+	_, found := best(ranked, mayLead)
+	switch {
+	case holder.Drained && found:
+		return reason.Drained
+	case overtaken(r, holder, ranked):
+		return reason.PriorityChanged
+	default:
+		return ""
+	}
+}
+
+// Planned reports whether a term ends by a planned change for a reason: paced, and without a warning.
+func Planned(why reason.Reason) bool { return why == reason.Drained || why == reason.PriorityChanged }
 
 // isObservation reports whether the hub observed a reason, as opposed to an operator's request. Only an observation
 // can be the observer's fault.

@@ -95,6 +95,8 @@ type Candidate struct {
 	Prepared bool
 	// Refused: such a write was tried, and failed.
 	Refused bool
+	// Drained: an operator drains the cluster.
+	Drained bool
 	// Unfenced is the state of its fences of locks and schedules. Without them, a leader that is replaced may go on
 	// acting.
 	Unfenced Fence
@@ -174,6 +176,8 @@ type State struct {
 	OtherHub bool
 	// MostUnreachable: most clusters became unreachable within one window.
 	MostUnreachable bool
+	// Paced: as many planned changes of the policy go on as may go on at once. This namespace begins none.
+	Paced bool
 }
 
 // stale reports whether a newer term than the recorded one was seen, as after a restore of the hub's etcd.
@@ -203,6 +207,8 @@ type Decision struct {
 	// StopRenewing: all renewals must stop before this can be decided. Stop them, gather again and call Next again.
 	// Do nothing else.
 	StopRenewing bool
+	// Planned: the decision begins a planned change.
+	Planned bool
 	// Gone: nothing depends on the record any more, so it may be deleted.
 	Gone bool
 	// Waiting is what the next decision waits for, or empty.

@@ -75,6 +75,13 @@ func TestFitness(t *testing.T) {
 	const open = "is not in force: the cluster does not refuse yet what it must"
 	const noGuard = "keeps Unguarded the policy that protects the Leases " + open
 	const noFence = "keeps Unfenced a fence that the policy asks for " + open
+	until := func(at time.Time) func(*member) {
+		return func(m *member) { m.Drain = fleet.Drain{Until: at, Reason: "an upgrade"} }
+	}
+	drained, wasDrained := until(decidetest.Start.Wall.Add(time.Second)), until(decidetest.Start.Wall)
+	unreadable := func(m *member) { m.Drain = fleet.Drain{Invalid: "text"} }
+	untilThen := "Drained it is drained until " + decidetest.Start.Wall.Add(time.Second).UTC().Format(time.RFC3339) +
+		" (an upgrade): it gets no namespace, and goes on where no other cluster may lead"
 	for name, test := range map[string]struct {
 		record election.Record
 		member member
@@ -118,6 +125,12 @@ func TestFitness(t *testing.T) {
 		"replaced as refusing, failing":   {drains(reason.Forbidden), east(failing), unwritten},
 		"replaced as unwritable, failing": {drains(reason.Unwritable), east(failing), unwritten},
 		"replaced for priority, failing":  {drains(reason.PriorityChanged), east(failing), "fit Eligible"},
+		"drained":                         {west, east(drained), "fit " + untilThen},
+		"drained and paused":              {west, east(drained, paused), "keeps " + untilThen},
+		"drained, without the namespace":  {west, east(drained, bare), missing},
+		"drained, not connected":          {west, east(drained, apart), unreached},
+		"its drain is over":               {west, east(wasDrained), "fit Eligible"},
+		"its drain cannot be read":        {west, east(unreadable), "fit InvalidDrain text"},
 	} {
 		if _, got := first(shopView(test.record, test.member)); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)

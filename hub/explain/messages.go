@@ -51,9 +51,21 @@ func message(v *decide.Snapshot, c *decide.Candidate) string {
 		return "the Cluster is paused: it keeps what it has, and is never newly chosen"
 	case reason.NeverReached:
 		return "the hub has not reached the cluster yet"
+	case reason.Drained:
+		return drained(m.Drain)
 	default:
 		return ""
 	}
+}
+
+// drained explains that an operator drains a member.
+func drained(d fleet.Drain) string {
+	why := ""
+	if d.Reason != "" {
+		why = " (" + d.Reason + ")"
+	}
+	return fmt.Sprintf("it is drained until %s%s: it gets no namespace, and goes on where no other cluster may lead",
+		d.Until.UTC().Format(time.RFC3339), why)
 }
 
 // invalidPriority explains what is wrong with a priority label.
@@ -146,6 +158,8 @@ func Problem(m fleet.Member) fleet.Problem {
 	switch {
 	case m.PriorityReason == reason.InvalidPriority:
 		return fleet.Problem{Reason: m.PriorityReason, Message: invalidPriority(m.Labels[v1alpha1.PriorityLabel])}
+	case m.Drain.Invalid != "":
+		return fleet.Problem{Reason: reason.InvalidDrain, Message: m.Drain.Invalid}
 	case m.Problem.Reason == reason.NeverReached, m.Problem.Reason == reason.Deleting, m.Problem.Reason == reason.Gone:
 		return fleet.Problem{} // no fault
 	case m.Problem.Reason == "":

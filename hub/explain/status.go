@@ -58,7 +58,7 @@ func Status(v *decide.Snapshot, p decide.Plan) v1alpha1.NamespaceLeaderStatus {
 // that names another port each time is no change.
 func statusOf(v *decide.Snapshot, c *decide.Candidate, earlier map[string]v1alpha1.Candidate) v1alpha1.Candidate {
 	out := v1alpha1.Candidate{
-		Name: c.Name, Priority: c.Priority, Eligible: c.Fitness == election.Fit,
+		Name: c.Name, Priority: c.Priority, Eligible: c.Fitness == election.Fit && !c.Drained,
 		Reason: c.Reason, Message: cut(message(v, c), 1024),
 		Readers: int32(min(c.Member.Readers, math.MaxInt32)),
 	}
@@ -128,7 +128,7 @@ func leasesInPlace(v *decide.Snapshot) metav1.Condition {
 // before its end: nothing is wrong.
 func InProgress(s *v1alpha1.NamespaceLeaderSpec, status v1alpha1.NamespaceLeaderStatus) bool {
 	return s.State == v1alpha1.StateRetired ||
-		s.State == v1alpha1.StateDraining && s.Reason == reason.PriorityChanged ||
+		s.State == v1alpha1.StateDraining && election.Planned(s.Reason) ||
 		s.State == v1alpha1.StateLeading && !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady)
 }
 

@@ -75,6 +75,8 @@ type Member struct {
 	Gone bool
 	// Paused: the Cluster is paused, by its spec or by annotation.
 	Paused bool
+	// Drain is whether, and until when, an operator drains the Cluster.
+	Drain Drain
 	// DeleteForMove: clusterctl move is deleting the Cluster here, because it is in another hub now. It stays
 	// true when the Cluster is gone.
 	DeleteForMove bool

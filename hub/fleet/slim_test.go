@@ -63,6 +63,11 @@ func TestWhatIsKeptOfACluster(t *testing.T) {
 			c.Annotations[v1alpha1.ClusterUIDAnnotation] = "u"
 			c.Annotations[v1alpha1.PinProofAnnotation] = seal.Pin(key, "prod", "east", "u")
 		}, 1 << 11},
+		"one that is drained": {func(c *clusterv1.Cluster) {
+			labelled(c)
+			c.Annotations[v1alpha1.DrainUntilAnnotation] = "2026-01-31T18:00:00Z"
+			c.Annotations[v1alpha1.DrainReasonAnnotation] = strings.Repeat("r", 200<<10)
+		}, 3 << 10},
 		"one that took part before": {
 			change: func(c *clusterv1.Cluster) { c.Annotations[v1alpha1.ClusterUIDAnnotation] = "u" },
 			most:   1 << 11,

@@ -35,6 +35,8 @@ type spec struct {
 	pinProved bool
 	labels    map[string]string
 
+	drain Drain
+
 	deleting, paused, moved, gone bool
 	// goneAt is the boot reading at which the Cluster was found to be gone.
 	goneAt time.Duration
@@ -52,6 +54,7 @@ func readSpec(c *clusterv1.Cluster, key seal.Key) spec {
 		created:  c.CreationTimestamp.Time,
 		pin:      c.Annotations[v1alpha1.ClusterUIDAnnotation],
 		labels:   c.Labels,
+		drain:    readDrain(c.Annotations),
 		deleting: c.DeletionTimestamp != nil,
 		paused:   paused || ptr.Deref(c.Spec.Paused, false),
 		moved:    moved,

@@ -106,6 +106,7 @@ type Change struct {
 	Policy  string // the owner; empty: the record keeps the one that it names
 	// TakesOver: another hub's record gets the mark of this one.
 	TakesOver bool
+	Message   string // for the history: the words of the operator who ordered the change
 }
 
 // Write stores the record of a decision by compare-and-swap, before anything depends on it. It returns false if the
@@ -131,6 +132,9 @@ func (l *Ledger) Write(ctx context.Context, e *Entry, is Change) (written bool, 
 	}
 	if err := l.write(ctx, e, object); err != nil {
 		return false, err
+	}
+	if is.Message != "" {
+		e.Changes[0].Message = is.Message
 	}
 	switch r := is.Record; {
 	case r.State != election.Leading:

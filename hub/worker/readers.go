@@ -158,7 +158,7 @@ const (
 	readersEvery = time.Second
 	// readerEvents is how many events about readers are recorded at once; each readerEventEvery allows one more.
 	// More would fill the management cluster's store, which keeps each for an hour.
-	readerEvents     = 50
+	readerEvents     = 30
 	readerEventEvery = 10 * time.Second
 )
 

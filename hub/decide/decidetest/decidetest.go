@@ -77,9 +77,9 @@ func Entry(key types.NamespacedName) *ledger.Entry {
 	return &ledger.Entry{Taken: ledger.Taken{Key: key}}
 }
 
-// Candidates returns the candidates of a snapshot, and when the health of one may change by time alone.
+// Candidates returns the candidates of a snapshot, and when one may change by time alone.
 func Candidates(v *decide.Snapshot) ([]decide.Candidate, time.Duration) {
-	p := v.Decide(Start, election.Sent{Final: true})
+	p := v.Decide(Start, election.Sent{Final: true}, false)
 	return p.Candidates, p.Health
 }
 

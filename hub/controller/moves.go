@@ -1,0 +1,45 @@
+package controller
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/election"
+)
+
+// moves are the namespaces whose leader is being changed as planned, each with its policy. Lost leaders are replaced
+// without being counted.
+type moves struct {
+	mu sync.Mutex
+	of map[types.NamespacedName]string
+}
+
+// begin counts a planned change of a namespace. It returns false if the policy has as many as may go on at once.
+func (m *moves) begin(v *decide.Snapshot) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	policy, others := v.Policy.Object.Name, 0
+	for key, of := range m.of {
+		if key.Namespace == v.Key.Namespace && of == policy && key != v.Key {
+			others++
+		}
+	}
+	if others >= v.Policy.MostMoves {
+		return false
+	}
+	m.of[v.Key] = policy
+	return true
+}
+
+// note counts a change that is under way, which an earlier tenure may have begun, and no longer one that has ended.
+func (m *moves) note(v *decide.Snapshot, p decide.Plan) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := p.Record; v.Policy == nil || r.State != election.Draining || !election.Planned(r.Reason) {
+		delete(m.of, v.Key)
+	} else {
+		m.of[v.Key] = v.Policy.Object.Name
+	}
+}

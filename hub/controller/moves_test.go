@@ -1,0 +1,59 @@
+package controller
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/election"
+)
+
+// Rule 19: of one policy, so many planned changes are under way at once.
+func TestPlannedChangesOfAPolicyAreCounted(t *testing.T) {
+	draining := election.Record{State: election.Draining, Reason: "Drained"}
+	lost := election.Record{State: election.Draining, Reason: "Unreachable"}
+	leading := election.Record{State: election.Leading, Reason: "HandedOver"}
+	viewOf := func(fleetName, policy, namespace string) *decide.Snapshot {
+		v := &decide.Snapshot{Entry: takenOf(types.NamespacedName{Namespace: fleetName, Name: namespace})}
+		if policy != "" {
+			p := &v1alpha1.LeadershipPolicy{}
+			p.Namespace, p.Name = fleetName, policy
+			v.Policy = &decide.Policy{Object: p, MostMoves: 2}
+		}
+		return v
+	}
+	type noted struct {
+		policy, namespace string
+		record            election.Record
+	}
+	a, b := noted{"shops", "a", draining}, noted{"shops", "b", draining}
+	all := func(ns ...noted) []noted { return ns }
+	for name, test := range map[string]struct {
+		before []noted
+		fleet  string
+		want   bool
+	}{
+		"none is under way":                  {nil, "fleet", true},
+		"one is":                             {all(a), "fleet", true},
+		"as many are as may be":              {all(a, b), "fleet", false},
+		"its own is one of them":             {all(a, noted{"shops", "shop", draining}), "fleet", true},
+		"one has ended":                      {all(a, b, noted{"shops", "a", leading}), "fleet", true},
+		"the policy of one is gone":          {all(a, b, noted{"", "a", draining}), "fleet", true},
+		"another replaces a lost leader":     {all(a, noted{"shops", "b", lost}), "fleet", true},
+		"a third one replaces a lost leader": {all(a, b, noted{"shops", "c", lost}), "fleet", false},
+		"another is of another policy":       {all(a, noted{"desks", "b", draining}), "fleet", true},
+		"they are of another fleet":          {all(a, b), "fleet2", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := New(Options{})
+			for _, n := range test.before {
+				c.moves.note(viewOf("fleet", n.policy, n.namespace), planOf(election.Decision{Record: n.record}))
+			}
+			if got := c.moves.begin(viewOf(test.fleet, "shops", "shop")); got != test.want {
+				t.Errorf("it may begin: %v", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,74 @@
+package election_test
+
+import (
+	"testing"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/election"
+)
+
+func paced(s *election.State) { s.Paced = true }
+
+// Rule 18: an operator drains a cluster. It hands over what it leads, and gets nothing new.
+func TestDrainedCluster(t *testing.T) {
+	drains := func(next, after string) string {
+		return "Draining east 20 Drained next " + next + " after " + after + " persist"
+	}
+	decide(t, map[string]decision{
+		"leads: replaced as planned": {now: at(5), state: leading(), among: "east 100 drained, west 50",
+			want: drains("west", "11s")},
+		"leads, and is renewed until then": {now: at(5), state: leading(having(renewing(sent(0)))),
+			among: "east 100 drained, west 50", want: "stop renewing"},
+		"leads, and no other cluster may lead: kept": {now: at(5), state: leading(),
+			among: "east 100 drained, west 50 drained",
+			want: alone},
+		"leads, and the only other cluster is Paused: kept": {now: at(5), state: leading(),
+			among: "east 100 drained, west 50 Paused", want: alone},
+		"leads and is Paused: replaced": {now: at(5), state: leading(), among: "east 100 keeps Paused drained, west 50",
+			want: drains("west", "11s")},
+		"leads while its fence is missing: kept": {now: at(5), state: leading(),
+			among: "east 100 drained unfenced, west 50", want: kept},
+		"leads, and cannot be reached: failed over": {now: at(5), state: leading(),
+			among: "east 100 Unreachable drained, west 50", want: "Draining east 20 Unreachable next west after 11s persist"},
+		"leads, and is unknown: kept": {now: at(5), state: leading(), among: "east 100 unknown drained, west 50",
+			want: "Leading east 20 Elected next west after 11s"},
+		"leads, its Lease is lost, and no other cluster may lead: a new term": {now: at(16),
+			state: draining(reason.LeaseLost),
+			among: "east 100 drained, west 50 Unreachable", want: "Leading east 21 NewTerm persist"},
+		"is the best successor: passed over": {now: at(16), state: draining(reason.Unreachable),
+			among: "east 100 Unreachable, west 50 drained prepared, south 10 prepared",
+			want:  "Leading south 21 FailedOver persist"},
+		"is raised above the leader: moves nothing": {now: at(5), state: leading(), among: "east 100, west 200 drained",
+			want: alone},
+		"is better, and not reached yet: not waited for": {now: at(1), state: vacant(during(afterOutage())),
+			among: "east 100 unknown drained, west 50", want: "Leading west 21 Elected persist"},
+		"is the only cluster of a namespace without a leader: nobody leads": {now: at(500), state: vacant(),
+			among: "east 100 drained", want: "Vacant nobody 20 NoCandidate waiting NoCandidate"},
+		"its term has expired: handed over": {now: at(16), state: draining(reason.Drained),
+			among: "east 100 drained, west 50 prepared", want: "Leading west 21 HandedOver persist"},
+		"its drain ends before its term: it resumes": {now: at(5), state: draining(reason.Drained),
+			among: "east 100, west 50", want: "Leading east 20 Resumed next west persist"},
+		"its successor is lost before its term ends: it resumes": {now: at(5), state: draining(reason.Drained),
+			among: "east 100 drained, west 50 Unreachable", want: "Leading east 20 Resumed next west persist"},
+		"its successor is lost when its term has ended: a new term": {now: at(16), state: draining(reason.Drained),
+			among: "east 100 drained, west 50 Unreachable", want: "Leading east 21 NewTerm persist"},
+		"its drain has ended, another one leads: nothing moves back": {now: at(5), state: leading(recorded(ledBy("west"))),
+			among: "east 100, west 50", want: "Leading west 20 Elected next east persist"},
+	})
+}
+
+// Rule 19: planned changes wait for their turn. Nobody waits with a lost leader.
+func TestPlannedChangesArePaced(t *testing.T) {
+	const again = " after 500ms"
+	decide(t, map[string]decision{
+		"a drained leader waits": {now: at(5), state: leading(paced), among: "east 100 drained, west 50", want: kept + again},
+		"a priority is edited: the leader waits, and the edit is not counted": {now: at(5), state: leading(paced),
+			among: "east 100, west 200", want: kept + again},
+		"a leader that is lost does not wait": {now: at(5), state: leading(paced), among: "east 100 Unreachable, west 50",
+			want: "Draining east 20 Unreachable next west after 11s persist"},
+		"a leader that is deleted does not wait": {now: at(5), state: leading(paced), among: "east 100 Deleting, west 50",
+			want: "Draining east 20 Deleting next west after 11s persist"},
+		"a namespace without a leader does not wait": {now: at(500), state: vacant(paced), among: "east 100, west 50",
+			want: "Leading east 480 Elected next west persist"},
+	})
+}
