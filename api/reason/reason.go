@@ -49,6 +49,10 @@ const (
 	Drained Reason = "Drained"
 	// InvalidDrain: the annotation that drains the cluster names no instant within a year, so it has no effect.
 	InvalidDrain Reason = "InvalidDrain"
+	// Frozen: an operator has frozen who leads, so no other cluster is chosen.
+	Frozen Reason = "Frozen"
+	// InvalidFreeze: the annotation that freezes names no instant within a year, so it has no effect.
+	InvalidFreeze Reason = "InvalidFreeze"
 	// LeaseRenamed: another policy owns the namespace now, and gives its Leases another name.
 	LeaseRenamed Reason = "LeaseRenamed"
 	// LeaseLost: the leader's Lease is not live any more and could not be renewed.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Keys that Leasecast reads and writes. Users write PriorityLabel, DrainUntilAnnotation and DrainReasonAnnotation.
+// Keys that Leasecast reads and writes. Users write PriorityLabel, and the annotations of acts: drain and freeze.
 const (
 	// PriorityLabel on a CAPI Cluster makes it take part. Its value is an integer of
 	// 32 bits, not negative (a label cannot hold a sign); higher wins, ties by name.
@@ -18,6 +18,13 @@ const (
 	DrainUntilAnnotation = "leasecast.dev/drain-until"
 	// DrainReasonAnnotation says to people why a Cluster is drained. Candidates and histories of records show it.
 	DrainReasonAnnotation = "leasecast.dev/drain-reason"
+
+	// FrozenUntilAnnotation on a LeadershipPolicy, or on the NamespaceLeader of one namespace, freezes who leads until an
+	// instant (RFC 3339, at most a year ahead): no planned change and no failover. The leader is renewed as always. If its
+	// term runs out, the same cluster may lead again, and no other one. A namespace without a leader may get one.
+	FrozenUntilAnnotation = "leasecast.dev/frozen-until"
+	// FrozenReasonAnnotation says to people why. The condition Frozen shows it.
+	FrozenReasonAnnotation = "leasecast.dev/frozen-reason"
 
 	// ClusterUIDAnnotation pins the kube-system UID of the member on its CAPI Cluster at first contact, and on each Lease.
 	// It survives a clusterctl move.

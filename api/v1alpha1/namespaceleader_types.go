@@ -238,6 +238,10 @@ const (
 // has been written. ConditionReady of a LeadershipPolicy is the sum of its other conditions.
 const ConditionReady = "Ready"
 
+// ConditionFrozen of a NamespaceLeader is True while an operator has frozen who leads. It is False while the annotation
+// names no instant within a year, which freezes nothing, and not there otherwise.
+const ConditionFrozen = "Frozen"
+
 // ConditionLeasesInPlace of a NamespaceLeader is True when every reachable cluster
 // that has the namespace holds the Lease that it should; otherwise the message names
 // those that do not, and why.

@@ -74,4 +74,8 @@ var choosing = []mutant{
 		`holder.Drained && found`, `holder.Drained`},
 	{"19: a planned change waits for no other", ofElection, "hub/election.whyDepose",
 		`s.Paced`, `false`},
+	{"20: a lost leader is replaced where that is frozen", ofElection, "hub/election.whyDepose",
+		`s.Frozen`, `false`},
+	{"20: another cluster leads where that is frozen", ofElection, "hub/election.successorOf",
+		`s.Frozen && s.Record.Leader != ""`, `false`},
 }

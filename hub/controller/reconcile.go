@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
@@ -141,6 +143,12 @@ func (c *Controller) explain(
 	}
 	if wait := c.ledger.StatusDueIn(v.Entry, explain.InProgress(&v.Object.Spec, status)); wait > 0 {
 		return wait, nil
+	}
+	if is := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionFrozen); is != nil &&
+		meta.FindStatusCondition(v.Object.Status.Conditions, is.Type) == nil {
+		v.Events = append(v.Events, ledger.Event{
+			Kind: corev1.EventTypeWarning, Reason: reason.Reason(is.Reason), Message: is.Message,
+		})
 	}
 	c.recordEvents(v)
 	return 0, c.ledger.WriteStatus(ctx, v.Entry, status)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -146,6 +147,7 @@ var allFaults = []fault{
 		w.editCluster(w.someCluster(), func(c *simCluster) { c.paused = !c.paused })
 	}, edits: true},
 	drainFault,
+	freezeFault,
 	{name: "the policy is deleted or made again", do: (*world).togglePolicy, edits: true},
 	{name: "the policy is edited", do: (*world).editPolicy, edits: true},
 	{name: "a Lease is deleted", do: func(w *world) {
@@ -196,6 +198,16 @@ var priorityFault = fault{name: "a priority is edited", do: func(w *world) {
 var drainFault = fault{name: "a Cluster is drained", do: func(w *world) {
 	until := w.now + w.longOrShort()
 	w.editCluster(w.someCluster(), func(c *simCluster) { c.drained = until })
+}, edits: true}
+
+// freezeFault has people freeze who leads in the namespaces of a policy, or end that.
+var freezeFault = fault{name: "a policy is frozen", do: func(w *world) {
+	until := w.start.Add(w.now + w.longOrShort()).Format(time.RFC3339)
+	if p := w.somePolicy(); p != nil {
+		w.editPolicyNamed(p.Name, func(p *v1alpha1.LeadershipPolicy) {
+			metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.FrozenUntilAnnotation, until)
+		})
+	}
 }, edits: true}
 
 // longOrShort draws how long a process is stopped, or a link is cut.

@@ -157,7 +157,7 @@ func (w *world) restorePolicies() {
 		if w.staysInvalid && !w.isMended(p.Name) {
 			continue
 		}
-		is.Spec.Namespaces, is.Spec.Fencing = p.Spec.Namespaces, p.Spec.Fencing
+		is.Spec.Namespaces, is.Spec.Fencing, is.Annotations = p.Spec.Namespaces, p.Spec.Fencing, nil
 		is.Spec.Timings.RenewIntervalMilliseconds = p.Spec.Timings.RenewIntervalMilliseconds
 		if !equality.Semantic.DeepEqual(is, w.policy(p.Name)) {
 			w.putPolicy(is)
@@ -194,7 +194,7 @@ var (
 	// unfenceableWorld has members that refuse fences, or in which somebody removes them, or the guard.
 	unfenceableWorld = special{"members refuse fences, or lose them", func(w *world) {
 		w.drawLocks()
-		w.kinds = append(w.kinds, refusingFault, refusingFault, removedFault, unguardedFault, priorityFault, drainFault)
+		w.kinds = append(w.kinds, refusingFault, refusingFault, removedFault, unguardedFault, priorityFault, drainFault, freezeFault)
 	}}
 )
 

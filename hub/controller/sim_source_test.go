@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/act"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/seal"
@@ -29,7 +30,7 @@ func (s *simSource) members(string) []fleet.Member {
 		m := fleet.Member{
 			Key: fleet.Key{Fleet: simFleet, Name: ct.m.name}, UID: ct.m.uid, Pinned: true,
 			Priority: cl.priority, Connected: ct.connected, Paused: cl.paused, Gone: cl.gone,
-			Drain: fleet.Drain{Until: s.r.w.start.Add(cl.drained)},
+			Drain: act.Act{Until: s.r.w.start.Add(cl.drained)},
 		}
 		if !cl.label {
 			m.PriorityReason = reason.NoPriority

@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/act"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
@@ -146,7 +147,8 @@ func (v *Snapshot) fitness(m *Member) (election.Fitness, reason.Reason, string) 
 }
 
 // eligible returns the reason and message of a member that may lead. A member whose watches do not last is listed
-// instead. Of a member with too many objects, only the first ones are known. An order that cannot be read has no effect.
+// instead. Of a member with too many objects, only the first ones are known. An order that cannot be read has no
+// effect.
 func (m *Member) eligible() (reason.Reason, string) {
 	if m.Problem.Reason == reason.Unwatched || m.Problem.Reason == reason.TooManyObjects {
 		return m.Problem.Reason, m.Problem.Message
@@ -227,8 +229,25 @@ func elected(cs []Candidate) []election.Candidate {
 type Plan struct {
 	election.Decision
 	Candidates []Candidate
-	// Health is when a candidate may change by time alone, or zero.
+	// Health is when a candidate may change, or a freeze ends, by time alone, or zero.
 	Health time.Duration
+	// Freeze is what people have ordered for the namespace, and Frozen whether that counts.
+	Freeze act.Act
+	Frozen bool
+}
+
+// freeze returns the order that freezes the namespace, or else one that has no effect.
+func (v *Snapshot) freeze(now time.Time) (freeze act.Act) {
+	if v.Policy != nil {
+		freeze = v.Policy.Freeze.At(now)
+	}
+	if v.Object == nil || freeze.In(now) {
+		return freeze
+	}
+	if own := act.Freeze(v.Object.Annotations).At(now); own.In(now) || own.Invalid != "" {
+		return own
+	}
+	return freeze
 }
 
 // Order returns the words of the operator who ordered the change that a plan begins, or "".
@@ -241,17 +260,21 @@ func (p Plan) Order() string {
 	return ""
 }
 
-// Decide calls the election. sent is what this tenure has promised. paced: no planned change may begin. If the plan says
-// StopRenewing, all renewals must stop before anything is decided: stop them, and decide again with what was sent until
-// then.
+// Decide calls the election. sent is what this tenure has promised. paced: no planned change may begin. If the plan
+// says StopRenewing, all renewals must stop before anything is decided: stop them, and decide again with what was
+// sent until then.
 func (v *Snapshot) Decide(now lease.Reading, sent election.Sent, paced bool) (p Plan) {
 	var policy *election.Policy
 	if v.Policy != nil {
 		policy = &v.Policy.Election
 	}
 	state := v.State
-	state.Sent, state.Paced = sent, paced
 	p.Candidates, p.Health = v.candidates(now.Wall)
+	p.Freeze = v.freeze(now.Wall)
+	if p.Frozen = p.Freeze.In(now.Wall); p.Frozen {
+		p.Health = soonest(p.Health, p.Freeze.Until.Sub(now.Wall))
+	}
+	state.Sent, state.Paced, state.Frozen = sent, paced, p.Frozen
 	p.Decision = election.Next(now, policy, state, elected(p.Candidates))
 	return p
 }

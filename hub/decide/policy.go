@@ -16,6 +16,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/act"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
@@ -32,7 +33,8 @@ type Policy struct {
 	Namespaces labels.Selector
 	Election   election.Policy
 	Thresholds health.Thresholds
-	MostMoves  int          // how many planned changes may go on at once
+	MostMoves  int // how many planned changes may go on at once
+	Freeze     act.Act
 	Locks      []locks.Lock // locks that it fences with enforcement Deny, and that no older policy fences too
 	Refused    string       // why it cannot fence one of its locks (ShareLocks), or empty
 	// Invalid is why the stored version is invalid. Unless Unknown is set, the other fields are the last valid

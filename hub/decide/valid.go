@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/act"
 	"github.com/leasecast/leasecast/hub/election"
 )
 
@@ -59,6 +60,7 @@ func (vs *Versions) LastValid(fleetName string, stored []*v1alpha1.LeadershipPol
 			p = last.copy()
 			p.Invalid = invalid
 		}
+		p.Freeze = act.Freeze(o.Annotations) // no generation counts them
 		vs.of[key] = known
 		ps = append(ps, p)
 	}
@@ -68,7 +70,7 @@ func (vs *Versions) LastValid(fleetName string, stored []*v1alpha1.LeadershipPol
 	return ps
 }
 
-// copy returns a copy whose locks can be set. Nothing else of a policy changes.
+// copy returns a copy whose locks and freeze can be set. Nothing else of a policy changes.
 func (p *Policy) copy() *Policy {
 	other := *p
 	return &other

@@ -105,12 +105,15 @@
 //  19. Planned changes are those for a drain or an edited priority. Of one policy only so many are under way at once,
 //     and the leaders of the others are renewed. An edit that waits has not been counted. What is lost, deleted or
 //     without a leader waits for nobody.
+//  20. Where people have frozen who leads, there is neither a planned change nor a failover. The leader is renewed. If
+//     its term ends, it may get a new one, and no other cluster does. An edit of a priority waits until then. A
+//     namespace without a leader gets one.
 //
 // # Where each rule lives
 //
 //   - expiry.go: rules 4, 5, 6 and 15, when an old promise has certainly ended;
 //   - rank.go: rule 13, who is best among those that may lead;
-//   - replace.go: rules 9, 10, 11, 12, 18 and 19, when a leader must go, and when it must not;
+//   - replace.go: rules 9 to 12 and 18 to 20, when a leader must go, and when it must not;
 //   - revoke.go: rules 4 and 5, when a term ends because its readers have released it;
 //   - grant.go: rule 7, the new term and its epoch;
 //   - locks.go: rule 16, which locks are open;

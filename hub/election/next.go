@@ -82,8 +82,8 @@ func lead(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 func keep(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	r := s.Record
 	holder, ok := named(cs, r.Leader)
-	// A planned change that waits for a fence, or for others, has not counted the priorities yet.
-	if holder.Unfenced == FenceInForce && !s.Paced || !overtaken(r, holder, cs) {
+	// A planned change that waits, for a fence, for others or for the end of a freeze, has not counted the priorities yet.
+	if holder.Unfenced == FenceInForce && !s.Paced && !s.Frozen || !overtaken(r, holder, cs) {
 		r.Observed = observedPriorities(r, cs, false)
 	}
 	r.Next = next(cs, r.Leader)
@@ -163,6 +163,9 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		return Decision{Record: r, Persist: !same(r, s.Record), Waiting: waiting(r), After: b.wait(now)}
 	}
 	c, ok := successorOf(now, p, s, cs)
+	if !ok && s.Frozen {
+		return Decision{Record: r, Waiting: reason.Frozen}
+	}
 	if mustWait(p, s, c) {
 		return Decision{Record: r, Waiting: reason.MostUnreachable}
 	}
@@ -190,11 +193,14 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 
 // successorOf returns the candidate that gets the next term if it is granted now. That is the best candidate,
 // unless the cause for which the leader was drained is gone. Recovery moves nothing, so the leader then leads
-// again, in a new term.
+// again, in a new term. Where people have frozen who leads, nobody else gets one.
 func successorOf(now lease.Reading, p Policy, s State, ranked []Candidate) (Candidate, bool) {
 	holder, ok := named(ranked, s.Record.Leader)
 	if ok && mayGoOn(holder) && whyDepose(now, p, s, ranked) == "" {
 		return holder, true
+	}
+	if s.Frozen && s.Record.Leader != "" {
+		return Candidate{}, false
 	}
 	return best(ranked, mayLead)
 }

@@ -21,6 +21,7 @@ func anyState(r *rand.Rand) (election.State, []election.Candidate) {
 		Sent:      election.Sent{Final: r.IntN(4) > 0},
 		LeaseLost: r.IntN(4) == 0, Highest: int64(18 + r.IntN(4)), LargestDuration: time.Duration(15*(1+r.IntN(4))) * second,
 		OtherHub: r.IntN(10) == 0, MostUnreachable: r.IntN(4) == 0, Paced: r.IntN(4) == 0,
+		Frozen: r.IntN(4) == 0,
 	}
 	if r.IntN(2) == 0 {
 		s.Sent.Until, s.Sent.BootUntil = wall(float64(r.IntN(20))), boot(float64(r.IntN(20)))
@@ -99,6 +100,9 @@ func sane(t *testing.T, seed uint64, s election.State, cs []election.Candidate, 
 		return c.Name == d.Record.Leader && c.Drained
 	}):
 		fail("a grant to a drained cluster")
+	case grants && s.Frozen && s.Record.State != election.Vacant && s.Record.Leader != "" &&
+		d.Record.Leader != s.Record.Leader:
+		fail("a grant to another cluster where that is frozen")
 	case s.Paced && d.Planned:
 		fail("a planned change that has to wait begins")
 	case grants && !s.Sent.Final:

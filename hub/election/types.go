@@ -176,6 +176,8 @@ type State struct {
 	OtherHub bool
 	// MostUnreachable: most clusters became unreachable within one window.
 	MostUnreachable bool
+	// Frozen: an operator has frozen who leads.
+	Frozen bool
 	// Paced: as many planned changes of the policy go on as may go on at once. This namespace begins none.
 	Paced bool
 }

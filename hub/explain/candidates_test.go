@@ -13,6 +13,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/act"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/decide/decidetest"
 	"github.com/leasecast/leasecast/hub/election"
@@ -76,10 +77,10 @@ func TestFitness(t *testing.T) {
 	const noGuard = "keeps Unguarded the policy that protects the Leases " + open
 	const noFence = "keeps Unfenced a fence that the policy asks for " + open
 	until := func(at time.Time) func(*member) {
-		return func(m *member) { m.Drain = fleet.Drain{Until: at, Reason: "an upgrade"} }
+		return func(m *member) { m.Drain = act.Act{Until: at, Reason: "an upgrade"} }
 	}
 	drained, wasDrained := until(decidetest.Start.Wall.Add(time.Second)), until(decidetest.Start.Wall)
-	unreadable := func(m *member) { m.Drain = fleet.Drain{Invalid: "text"} }
+	unreadable := func(m *member) { m.Drain = act.Act{Invalid: "text"} }
 	untilThen := "Drained it is drained until " + decidetest.Start.Wall.Add(time.Second).UTC().Format(time.RFC3339) +
 		" (an upgrade): it gets no namespace, and goes on where no other cluster may lead"
 	for name, test := range map[string]struct {
@@ -265,6 +266,8 @@ func TestDescribe(t *testing.T) {
 		"led": {r(leading, reason.Elected, ""), reason.MostUnreachable, "", "east leads in epoch 20"},
 		"a hub that may be cut off": {r(draining, reason.Unreachable, "west"), reason.MostUnreachable, "",
 			"east is lost, but so are most clusters: nobody is chosen until one comes back"},
+		"a frozen namespace": {r(draining, reason.Unreachable, "west"), reason.Frozen, "",
+			"east cannot lead (Unreachable), and the namespace is frozen: no other cluster is chosen"},
 		"readers that have to stop": {r(draining, reason.PriorityChanged, "west"), reason.WaitingForReaders, "",
 			"east was told to stop (PriorityChanged); next is west, as soon as all registered readers have " +
 				"stopped, or else at 11:00:00.250Z"},

@@ -52,20 +52,10 @@ func message(v *decide.Snapshot, c *decide.Candidate) string {
 	case reason.NeverReached:
 		return "the hub has not reached the cluster yet"
 	case reason.Drained:
-		return drained(m.Drain)
+		return fmt.Sprintf("it is drained %s: it gets no namespace, and goes on where no other cluster may lead", m.Drain)
 	default:
 		return ""
 	}
-}
-
-// drained explains that an operator drains a member.
-func drained(d fleet.Drain) string {
-	why := ""
-	if d.Reason != "" {
-		why = " (" + d.Reason + ")"
-	}
-	return fmt.Sprintf("it is drained until %s%s: it gets no namespace, and goes on where no other cluster may lead",
-		d.Until.UTC().Format(time.RFC3339), why)
 }
 
 // invalidPriority explains what is wrong with a priority label.
@@ -121,6 +111,10 @@ func Describe(d election.Decision) string {
 		}
 		return words
 	case election.Draining:
+		if waiting == reason.Frozen {
+			return fmt.Sprintf("%s cannot lead (%s), and the namespace is frozen: no other cluster is chosen", r.Leader,
+				r.Reason)
+		}
 		if waiting == reason.MostUnreachable {
 			return fmt.Sprintf("%s is lost, but so are most clusters: nobody is chosen until one comes back", r.Leader)
 		}

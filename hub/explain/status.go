@@ -51,7 +51,24 @@ func Status(v *decide.Snapshot, p decide.Plan) v1alpha1.NamespaceLeaderStatus {
 	s.Message = isReady.Message
 	meta.SetStatusCondition(&s.Conditions, isReady)
 	meta.SetStatusCondition(&s.Conditions, leasesInPlace(v))
+	setFrozen(&s.Conditions, p)
 	return s
+}
+
+// setFrozen sets or removes the condition that people have frozen who leads.
+func setFrozen(conditions *[]metav1.Condition, p decide.Plan) {
+	is := metav1.Condition{Type: v1alpha1.ConditionFrozen}
+	switch {
+	case p.Frozen:
+		is.Status, is.Reason = metav1.ConditionTrue, string(reason.Frozen)
+		is.Message = fmt.Sprintf("frozen %s: the leader is renewed, and no other cluster is chosen", p.Freeze)
+	case p.Freeze.Invalid != "":
+		is.Status, is.Reason, is.Message = metav1.ConditionFalse, string(reason.InvalidFreeze), p.Freeze.Invalid
+	default:
+		meta.RemoveStatusCondition(conditions, is.Type)
+		return
+	}
+	meta.SetStatusCondition(conditions, is)
 }
 
 // statusOf returns a candidate as the status shows it. While a fickle reason stays, its message stays too: an error

@@ -13,7 +13,9 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/act"
 	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/decide/decidetest"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/publish"
@@ -279,5 +281,53 @@ func TestStatusShowsTheLeaderThenEligibleCandidates(t *testing.T) {
 	want := slices.Concat(all[:21], all[50:60], all[99:]) // the first of those that may not lead fill up
 	if !slices.Equal(got, want) {
 		t.Errorf("shows %d: %+v", len(got), got)
+	}
+}
+
+// The order of the policy comes first, then that of the record. One without effect is shown where none counts.
+func TestFrozen(t *testing.T) {
+	at := func(text string) map[string]string {
+		return map[string]string{v1alpha1.FrozenUntilAnnotation: text, v1alpha1.FrozenReasonAnnotation: "an incident"}
+	}
+	const soon, later, past = "2026-01-01T00:00:01Z", "2026-01-01T01:00:00Z", "2026-01-01T00:00:00Z"
+	const frozen = "True Frozen frozen until " + soon +
+		" (an incident): the leader is renewed, and no other cluster is chosen"
+	const invalid = "False InvalidFreeze the annotation leasecast.dev/frozen-until is \"in May\": " +
+		"set it to an instant like 2026-01-31T18:00:00Z"
+	for name, test := range map[string]struct {
+		policy, record string // until when; empty: no order
+		want           string // the condition, or empty
+		after          time.Duration
+	}{
+		"nothing is frozen":                     {"", "", "", 0},
+		"the policy is":                         {soon, "", frozen, time.Second},
+		"the record is":                         {"", soon, frozen, time.Second},
+		"both are: the policy's is shown":       {soon, later, frozen, time.Second},
+		"the policy was, the record is":         {past, soon, frozen, time.Second},
+		"it was":                                {past, "", "", 0},
+		"the policy's order cannot be read":     {"in May", "", invalid, 0},
+		"the record's order cannot be read":     {"", "in May", invalid, 0},
+		"the policy's cannot, the record's can": {"in May", soon, frozen, time.Second},
+		"the record's cannot, the policy's can": {soon, "in May", frozen, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := shopView(eastLeads(20), measured("east", agrees))
+			v.Object = &v1alpha1.NamespaceLeader{}
+			v.Object.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFrozen, Status: metav1.ConditionTrue}}
+			if test.policy != "" {
+				v.Policy.Freeze = act.Freeze(at(test.policy))
+			}
+			if test.record != "" {
+				v.Object.Annotations = at(test.record)
+			}
+			p := v.Decide(decidetest.Start, election.Sent{}, false)
+			got := ""
+			if c := meta.FindStatusCondition(Status(v, p).Conditions, v1alpha1.ConditionFrozen); c != nil {
+				got = fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
+			}
+			if got != test.want || p.Health != test.after {
+				t.Errorf("%q, again after %v; want %q, %v", got, p.Health, test.want, test.after)
+			}
+		})
 	}
 }

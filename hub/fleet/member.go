@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/act"
 	"github.com/leasecast/leasecast/hub/health"
 )
 
@@ -76,7 +77,7 @@ type Member struct {
 	// Paused: the Cluster is paused, by its spec or by annotation.
 	Paused bool
 	// Drain is whether, and until when, an operator drains the Cluster.
-	Drain Drain
+	Drain act.Act
 	// DeleteForMove: clusterctl move is deleting the Cluster here, because it is in another hub now. It stays
 	// true when the Cluster is gone.
 	DeleteForMove bool

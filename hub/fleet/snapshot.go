@@ -23,7 +23,7 @@ func (m *member) snapshot(owners map[string]Key) Member {
 		Deleting:       s.spec.deleting,
 		Gone:           s.spec.gone,
 		Paused:         s.spec.paused,
-		Drain:          s.spec.drain.at(m.clock.Now().Wall),
+		Drain:          s.spec.drain.At(m.clock.Now().Wall),
 		DeleteForMove:  s.spec.moved,
 		Labels:         s.spec.labels,
 		live:           m,

@@ -14,6 +14,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/act"
 	"github.com/leasecast/leasecast/hub/fleet/secrets"
 	"github.com/leasecast/leasecast/hub/seal"
 )
@@ -35,7 +36,7 @@ type spec struct {
 	pinProved bool
 	labels    map[string]string
 
-	drain Drain
+	drain act.Act
 
 	deleting, paused, moved, gone bool
 	// goneAt is the boot reading at which the Cluster was found to be gone.
@@ -54,7 +55,7 @@ func readSpec(c *clusterv1.Cluster, key seal.Key) spec {
 		created:  c.CreationTimestamp.Time,
 		pin:      c.Annotations[v1alpha1.ClusterUIDAnnotation],
 		labels:   c.Labels,
-		drain:    readDrain(c.Annotations),
+		drain:    act.Drain(c.Annotations),
 		deleting: c.DeletionTimestamp != nil,
 		paused:   paused || ptr.Deref(c.Spec.Paused, false),
 		moved:    moved,

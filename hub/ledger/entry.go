@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -91,6 +92,9 @@ type Event struct {
 // largeMetadata is the size of metadata, in bytes, from which on an API server is busy with the record for a while.
 const largeMetadata = 64 << 10
 
+// maxAnnotation bounds each annotation that is kept, in bytes.
+const maxAnnotation = 1 << 10
+
 // accept takes a record that was read live; nil: there is none. API servers refuse edits of its spec by others. But
 // a record can be deleted, or created again from a backup. Then the known one counts. A known epoch that no reader
 // accepts comes from a clock that was ahead, and people delete the record to be rid of it.
@@ -141,15 +145,19 @@ func (l *Ledger) remember(e *Entry, o *v1alpha1.NamespaceLeader) {
 // Slim drops from a record or policy the metadata that the hub does not use, which may be large. Patches and updates of
 // a status leave it as it is.
 func Slim(o client.Object) {
-	record, isRecord := o.GetAnnotations()[v1alpha1.RecordAnnotation]
+	kept := map[string]string{}
+	for _, key := range []string{
+		v1alpha1.RecordAnnotation, v1alpha1.FrozenUntilAnnotation, v1alpha1.FrozenReasonAnnotation,
+	} {
+		if value, ok := o.GetAnnotations()[key]; ok {
+			kept[key] = strings.Clone(value[:min(len(value), maxAnnotation)])
+		}
+	}
 	o.SetManagedFields(nil)
-	o.SetAnnotations(nil)
+	o.SetAnnotations(kept)
 	o.SetLabels(nil)
 	o.SetOwnerReferences(nil)
 	o.SetFinalizers(nil)
-	if isRecord {
-		o.SetAnnotations(map[string]string{v1alpha1.RecordAnnotation: record})
-	}
 }
 
 // Recheck has the next Take read the record live.

@@ -261,6 +261,7 @@ func TestMetadataOfARecordStaysWhereItIs(t *testing.T) {
 	l, api := newTestLedger(t, specOf(20, "this"))
 	o := stored(t, api)
 	o.Labels = map[string]string{"team": strings.Repeat("x", largeMetadata)}
+	o.Annotations = map[string]string{v1alpha1.FrozenUntilAnnotation: "2026", "example.com/large": strings.Repeat("x", 9)}
 	o.Finalizers, o.OwnerReferences = []string{"example.com/keep"}, []metav1.OwnerReference{{Name: "owner", UID: "1"}}
 	if err := api.Update(t.Context(), o); err != nil {
 		t.Fatal(err)
@@ -270,12 +271,15 @@ func TestMetadataOfARecordStaysWhereItIs(t *testing.T) {
 		if _, err := l.Write(t.Context(), e, Change{Record: eastLeads(epoch), Persist: true}); err != nil {
 			t.Fatal(err)
 		}
+		if e.known.Annotations[v1alpha1.FrozenUntilAnnotation] != "2026" {
+			t.Errorf("of the act the hub remembers %q", e.known.Annotations)
+		}
 		if size := e.known.ObjectMeta.Size(); size > 1<<10 || !e.Large {
 			t.Errorf("the hub remembers %d bytes, large: %v", size, e.Large)
 		}
 		is := stored(t, api)
 		if is.Spec.Epoch != epoch || !equality.Semantic.DeepEqual([]any{is.Labels, is.Finalizers, is.OwnerReferences},
-			[]any{o.Labels, o.Finalizers, o.OwnerReferences}) {
+			[]any{o.Labels, o.Finalizers, o.OwnerReferences}) || is.Annotations["example.com/large"] == "" {
 			t.Errorf("stored: epoch %d, finalizers %q, owners %v", is.Spec.Epoch, is.Finalizers, is.OwnerReferences)
 		}
 	}

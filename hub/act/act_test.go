@@ -1,4 +1,4 @@
-package fleet
+package act
 
 import (
 	"strings"
@@ -9,7 +9,7 @@ import (
 )
 
 // An order that cannot be read has no effect, and says why.
-func TestDrainOfACluster(t *testing.T) {
+func TestWhichActsHold(t *testing.T) {
 	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	const an = "the annotation leasecast.dev/drain-until is "
 	for name, test := range map[string]struct {
@@ -36,8 +36,8 @@ func TestDrainOfACluster(t *testing.T) {
 			if test.until != "" {
 				annotations[v1alpha1.DrainUntilAnnotation] = test.until
 			}
-			d := readDrain(annotations).at(now)
-			if d.In(now) != test.in || d.Invalid != test.invalid || len(d.Reason) > maxDrainReason {
+			d := Drain(annotations).At(now)
+			if d.In(now) != test.in || d.Invalid != test.invalid || len(d.Reason) > maxReason {
 				t.Errorf("drained: %v, invalid: %q, a reason of %d bytes", d.In(now), d.Invalid, len(d.Reason))
 			}
 		})

@@ -9,6 +9,8 @@ import (
 
 func paced(s *election.State) { s.Paced = true }
 
+func frozen(s *election.State) { s.Frozen = true }
+
 // Rule 18: an operator drains a cluster. It hands over what it leads, and gets nothing new.
 func TestDrainedCluster(t *testing.T) {
 	drains := func(next, after string) string {
@@ -21,7 +23,7 @@ func TestDrainedCluster(t *testing.T) {
 			among: "east 100 drained, west 50", want: "stop renewing"},
 		"leads, and no other cluster may lead: kept": {now: at(5), state: leading(),
 			among: "east 100 drained, west 50 drained",
-			want: alone},
+			want:  alone},
 		"leads, and the only other cluster is Paused: kept": {now: at(5), state: leading(),
 			among: "east 100 drained, west 50 Paused", want: alone},
 		"leads and is Paused: replaced": {now: at(5), state: leading(), among: "east 100 keeps Paused drained, west 50",
@@ -70,5 +72,60 @@ func TestPlannedChangesArePaced(t *testing.T) {
 			want: "Draining east 20 Deleting next west after 11s persist"},
 		"a namespace without a leader does not wait": {now: at(500), state: vacant(paced), among: "east 100, west 50",
 			want: "Leading east 480 Elected next west persist"},
+	})
+}
+
+// Rule 20: people have frozen who leads.
+func TestFrozenNamespace(t *testing.T) {
+	waits := func(why string) string { return "Draining east 20 " + why + " next west waiting Frozen" }
+	decide(t, map[string]decision{
+		"its leader cannot be reached: kept": {now: at(5), state: leading(frozen), among: "east 100 Unreachable, west 50",
+			want: kept},
+		"its leader was never reached: kept": {now: at(500), state: leading(frozen, having(nothing())),
+			among: "east 100 unknown, west 50", want: kept},
+		"its leader's Cluster is gone: kept": {now: at(5), state: leading(frozen), among: "west 50",
+			want: kept + " persist"},
+		"its leader's clock is off: kept": {now: at(5), state: leading(frozen), among: "east 100 ClockSkewed, west 50",
+			want: kept},
+		"its leader's Lease is lost: its term ends": {now: at(5), state: leading(frozen, leaseLost),
+			among: "east 100, west 50", want: "Draining east 20 LeaseLost next east after 11s persist"},
+		"its leader's term has ended, and it is fit: a new term": {now: at(16),
+			state: draining(reason.LeaseLost, frozen), among: "east 100, west 50 prepared",
+			want: "Leading east 21 NewTerm next west persist"},
+		"its leader's term has ended, and it is not fit: nobody else leads": {now: at(16),
+			state: draining(reason.Unreachable, frozen), among: "east 100 Unreachable, west 50 prepared",
+			want: waits("Unreachable")},
+		"all readers of the ending term have stopped: nobody else leads": {now: at(5),
+			state:  draining(reason.PriorityChanged, frozen, recorded(revoked), released),
+			policy: policy(acknowledged), among: "east 10 Unreachable, west 50 prepared",
+			want: "Draining east 21 PriorityChanged waiting WaitingForReaders after 11s persist"},
+		"a planned change was under way: it resumes": {now: at(5), state: draining(reason.PriorityChanged, frozen),
+			among: "east 10, west 50 prepared", want: "Leading east 20 Resumed next west persist"},
+		"nobody led: it gets a leader": {now: at(500), state: vacant(frozen), among: "east 100, west 50",
+			want: "Leading east 480 Elected next west persist"},
+		"no policy selects it any more: it ends": {now: at(500), noPolicy: true, state: leading(frozen),
+			want: "Retired east 20 PolicyGone persist"},
+	})
+}
+
+// Who gets his way where two orders, or an order and what the hub sees, meet.
+func TestOrderOfPower(t *testing.T) {
+	drains := func(why string) string { return "Draining east 20 " + why + " next west after 11s persist" }
+	decide(t, map[string]decision{
+		"freeze over failover": {now: at(5), state: leading(frozen), among: "east 100 Unreachable, west 50", want: kept},
+		"freeze over drain":    {now: at(5), state: leading(frozen), among: "east 100 drained, west 50", want: kept},
+		"freeze over priority: the edit waits": {now: at(5), state: leading(frozen), among: "east 100, west 200",
+			want: kept},
+		"the fence over drain": {now: at(5), state: leading(), among: "east 100 drained unfenced, west 50", want: kept},
+		"failover over drain: where most are drained, the lost leader is replaced": {now: at(5), state: leading(),
+			among: "east 100 Unreachable drained, west 50, south 200 drained", want: drains("Unreachable")},
+		"failover over pace": {now: at(5), state: leading(paced), among: "east 100 Unreachable, west 50",
+			want: drains("Unreachable")},
+		"pace over drain": {now: at(5), state: leading(paced), among: "east 100 drained, west 50",
+			want: kept + " after 500ms"},
+		"drain over priority: the best one is drained": {now: at(5), state: leading(),
+			among: "east 100, west 50, south 200 drained", want: kept + " persist"},
+		"drain over priority: a drained leader was raised": {now: at(5), state: leading(),
+			among: "east 300 drained, west 50", want: drains("Drained")},
 	})
 }
