@@ -41,8 +41,6 @@ var choosing = []mutant{
 
 	{"12: recovery moves a leader", ofElection, "hub/election.overtaken",
 		`lowered || !ok || c.Priority > before`, `true || lowered || !ok || c.Priority > before`},
-	{"12: a raised priority moves nothing", ofElection, "hub/election.overtaken",
-		`c.Priority > before`, `false && c.Priority > before`},
 	{"12: a leader that begins to answer has no time", ofElection, "hub/election.whyDepose",
 		`notReady(holder) && timeToAnswer(now, p, s) > 0`, `false`},
 	{"12: a leader that cannot be reached is forgotten", ofElection, "hub/election.drain",
@@ -58,8 +56,6 @@ var choosing = []mutant{
 		`m.Unguarded != nil`, `false`},
 	{"13: a cluster without its fences may lead", ofExplain, "hub/decide.Member.onlyRetains",
 		`m.Unfenced != nil`, `false`},
-	{"13: the first leader waits for no better cluster", ofElection, "hub/election.elect",
-		`delay > wait`, `delay < wait`},
 
 	{"14: another UID behind a name is the pinned cluster", ofIdentity, "hub/fleet.identityOf",
 		`pin != "" && found != pin`, `false`},
@@ -70,12 +66,8 @@ var choosing = []mutant{
 
 	{"18: a drained cluster is newly chosen", ofElection, "hub/election.mayLead",
 		`!c.Drained`, `true`},
-	{"18: the last cluster that may lead is drained", ofElection, "hub/election.whyMove",
-		`holder.Drained && found`, `holder.Drained`},
 	{"19: a planned change waits for no other", ofElection, "hub/election.whyDepose",
 		`s.Paced`, `false`},
-	{"20: a lost leader is replaced where that is frozen", ofElection, "hub/election.whyDepose",
-		`s.Frozen`, `false`},
 	{"20: another cluster leads where that is frozen", ofElection, "hub/election.successorOf",
 		`s.Frozen && s.Record.Leader != ""`, `false`},
 }
