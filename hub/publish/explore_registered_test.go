@@ -230,7 +230,7 @@ func (e *explorer) published(s *world, r *replica, m int, do func(*Publisher)) {
 		Options: Options{
 			Clock: &fixedClock{s.at(r.wrong)}, Queue: nowhere{}, Changed: func(string) {}, Log: logr.Discard(),
 		},
-		syncers: syncers{l.namespace: {l.name: &l}},
+		syncers: syncers{l.key.Namespace: {l.key.Name: &l}},
 		acks:    r.roll.clone(), history: r.past, skew: time.Duration(e.skew) * unit,
 	}
 	do(p)

@@ -65,7 +65,7 @@ func (p *Publisher) LeasesIn(namespace string) []types.NamespacedName {
 func present(syncers iter.Seq[*leaseSyncer]) (keys []types.NamespacedName) {
 	for l := range syncers {
 		if l.known.lease != nil || !l.known.read {
-			keys = append(keys, l.key())
+			keys = append(keys, l.key)
 		}
 	}
 	return keys
@@ -111,7 +111,7 @@ func (p *Publisher) ObserveGone(key types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l := p.syncers.find(key); l != nil {
-		l.observeGone()
+		l.observe(nil)
 		p.Queue.Add(key)
 	}
 }
@@ -138,7 +138,7 @@ func (p *Publisher) Forget(namespace string) {
 		return c.Namespace == namespace
 	})
 	for l := range p.syncers.in(namespace) {
-		asks := p.prober != nil && *p.prober == l.key()
+		asks := p.prober != nil && *p.prober == l.key
 		idle := l.want.Role == assign.Absent || l.want.Role == assign.Hold
 		if idle && l.known.read && l.known.lease == nil && !l.parked && !asks {
 			p.syncers.remove(l)

@@ -159,7 +159,7 @@ func (p *Publisher) syncer(key types.NamespacedName) *leaseSyncer {
 	l := p.syncers.find(key)
 	if l == nil {
 		l = &leaseSyncer{
-			namespace: key.Namespace, name: key.Name,
+			key:          key,
 			self:         self{cluster: p.Cluster, uid: p.ClusterUID, hub: p.Hub, key: p.Key},
 			relinquished: p.relinquished,
 		}

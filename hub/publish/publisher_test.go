@@ -179,7 +179,7 @@ no Lease, held after it was removed: forgotten
 		"its Lease has to be read":  {func(_ *publisherTest, l *leaseSyncer) { l.known.read = false }, true},
 		"its Lease exists": {
 			func(_ *publisherTest, l *leaseSyncer) { l.known.lease = &coordinationv1.Lease{} }, true},
-		"it is of another namespace": {func(_ *publisherTest, l *leaseSyncer) { l.namespace = "c" }, true},
+		"it is of another namespace": {func(_ *publisherTest, l *leaseSyncer) { l.key.Namespace = "c" }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(w *publisherTest) {
