@@ -52,6 +52,9 @@ type known struct {
 // invalidate marks the known Lease as possibly out of date. A read must follow.
 func (k *known) invalidate() { k.read = false }
 
+// mayExist reports whether the Lease is known to exist, or has to be read.
+func (k *known) mayExist() bool { return k.lease != nil || !k.read }
+
 // mayBeHubs reports whether a Lease is, was or may be one that a hub has written. own is the UID of the last Lease
 // that was certainly this hub's. A Lease that a hub has relinquished still names its cluster.
 func (k *known) mayBeHubs(own types.UID) bool {
@@ -79,7 +82,6 @@ type leaseSyncer struct {
 	writeTried         bool          // since the term was lost, a write was tried
 	future             future
 	createPendingUntil time.Duration // boot reading until which an unanswered request may still create a leader's Lease
-	parked             bool          // waits until the member answers another request
 	relinquished       bool          // this hub's mark is removed, and nothing is renewed any more
 	following          time.Duration // boot reading when a follower's Lease was first found to name an earlier leader
 	lookAgain          time.Duration // boot reading from which a blocked syncer reads again
@@ -102,7 +104,7 @@ func (l *leaseSyncer) assign(a assign.Assignment, t Timings) {
 	}
 	if !same || !a.MinRenewTime.Equal(l.want.MinRenewTime) {
 		l.status.InPlace, l.status.Refused, l.status.Lost, l.status.MinRenewTime = false, false, false, a.MinRenewTime
-		l.status.Released, l.writeTried, l.following, l.refusedSince, l.writtenAt = 0, false, 0, 0, 0
+		l.writeTried, l.following, l.refusedSince, l.writtenAt = false, 0, 0, 0
 		l.reported.restart(l.status)
 	}
 	if l.want, l.timings = a, t; a.Role == assign.Absent {

@@ -172,9 +172,9 @@ no Lease, held after it was removed: forgotten
 		change func(*publisherTest, *leaseSyncer)
 		stays  bool
 	}{
-		"another one is the prober": {func(w *publisherTest, _ *leaseSyncer) { w.prober = &other }, false},
-		"it is the prober":          {func(w *publisherTest, _ *leaseSyncer) { w.prober = &own }, true},
-		"it is parked":              {func(w *publisherTest, l *leaseSyncer) { w.park(own, l) }, true},
+		"another one is the prober": {func(w *publisherTest, _ *leaseSyncer) { w.silence.prober = &other }, false},
+		"it is the prober":          {func(w *publisherTest, _ *leaseSyncer) { w.silence.prober = &own }, true},
+		"it is parked":              {func(w *publisherTest, _ *leaseSyncer) { w.silence.isParked.Insert(own) }, true},
 		"it has a Lease to write":   {func(_ *publisherTest, l *leaseSyncer) { l.want.Role = assign.Follow }, true},
 		"its Lease has to be read":  {func(_ *publisherTest, l *leaseSyncer) { l.known.read = false }, true},
 		"its Lease exists": {
@@ -216,20 +216,23 @@ a request without a policy: bounded by 15 s
 
 // Rule 1: a renewal without a read before it is sent only to a member that has answered within 200 ms.
 func TestRenewalWithoutRead(t *testing.T) {
+	playPublisher(t, `
+the member has never answered
+	lease a; show a; lead a; mark; work a; first get a
+`)
 	for name, test := range map[string]struct {
 		answered func(*publisherTest)
 		want     action
 	}{
-		"answered 200 ms ago":  {func(w *publisherTest) { w.lastAnswer -= answeredWithin }, update},
-		"answered 1 ns before": {func(w *publisherTest) { w.lastAnswer -= answeredWithin + 1 }, read},
-		"never answered":       {func(w *publisherTest) { w.hasAnswered = false }, read},
+		"answered 200 ms ago":  {func(w *publisherTest) { w.silence.lastAnswer -= answeredWithin }, update},
+		"answered 1 ns before": {func(w *publisherTest) { w.silence.lastAnswer -= answeredWithin + 1 }, read},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(w *publisherTest) {
 				w.assignLead("a", 20, ackTimings)
 				w.Work(w.ctx, keyOf("a"))
 				after(6 * second)
-				w.hasAnswered, w.lastAnswer = true, w.clock.Now().Boot
+				w.silence.lastAnswer = w.clock.Now().Boot
 				test.answered(w)
 				if s, _ := w.nextStep(keyOf("a")); s.action != test.want {
 					w.t.Errorf("the next step is to %s", describe(s))

@@ -96,7 +96,7 @@ func TestWhenReadersAreAsked(t *testing.T) {
 	const began = 1000 * second // from then on the member may have been restored
 	longest := func(w *publisherTest, _ *leaseSyncer) {
 		for i := range 20 {
-			w.ObserveReader(w.register(strconv.Itoa(i), fmt.Sprintf("for=%d", 41+i)))
+			w.Readers.Observe(w.register(strconv.Itoa(i), fmt.Sprintf("for=%d", 41+i)))
 		}
 	}
 	patient := func(_ *publisherTest, l *leaseSyncer) { l.timings.LongestPromise = 60 * second }
@@ -132,15 +132,15 @@ func TestWhenReadersAreAsked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(w *publisherTest) {
 				after(began)
-				w.history.since = w.clock.Now().Boot
+				w.Readers.history.since = w.clock.Now().Boot
 				w.play("revoke")
 				l := w.syncer(keyOf("ns"))
 				if test.change != nil {
 					test.change(w, l)
 				}
 				after(test.at)
-				w.askReaders(keyOf("ns"), l, step{action: update, revokes: test.revokes})
-				if asked := len(w.acks.questions) == 1; asked != test.asked {
+				w.handleAnswer(keyOf("ns"), step{action: read, revokes: test.revokes}, nil, nil)
+				if asked := len(w.Readers.acks.questions) == 1; asked != test.asked {
 					w.t.Errorf("asked: %v, want %v", asked, test.asked)
 				}
 			})
@@ -231,7 +231,7 @@ func TestExpiredRegistrationIsRemoved(t *testing.T) {
 			inBubble(t, func(w *publisherTest) {
 				obj := w.register("r")
 				w.member.becomes(link(func(context.Context, request) error { return test.err }).only(test.verb), nil)
-				if err := w.removeRegistration(w.ctx, obj); (err != nil) != test.fails {
+				if err := w.Readers.removeRegistration(w.ctx, obj); (err != nil) != test.fails {
 					w.t.Errorf("it fails with %v", err)
 				}
 			})
