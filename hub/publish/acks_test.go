@@ -77,12 +77,15 @@ func TestAcks(t *testing.T) {
 		"see a@1; ask; list 20: b@15 released=20":      false,
 	} {
 		t.Run(script, func(t *testing.T) {
-			r := newAcks()
-			r.playAcks(script)
-			if answers := r.answered(); slices.Equal(answers, []string{"ns"}) != done {
+			r := Readers{acks: newAcks()}
+			r.acks.playAcks(script)
+			if answers := r.acks.answered(); slices.Equal(answers, []string{"ns"}) != done {
 				t.Errorf("answered: %q, want %v", answers, done)
 			}
-			if again := r.answered(); len(again) > 0 {
+			if got := r.released(keyOf("ns")) == 20; got != done || r.released(types.NamespacedName{Namespace: "ns"}) != 0 {
+				t.Errorf("released: %v, want %v, and that of no other Lease", got, done)
+			}
+			if again := r.acks.answered(); len(again) > 0 {
 				t.Error("a question was answered twice")
 			}
 		})

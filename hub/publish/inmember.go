@@ -16,7 +16,7 @@ func (p *Publisher) Leases() (keys []types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.syncers.all() {
-		if l.known.mayExist() {
+		if l.known.lease != nil || !l.known.read {
 			keys = append(keys, l.key)
 		}
 	}
@@ -58,7 +58,7 @@ func (p *Publisher) LeasesIn(namespace string) (keys []types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.syncers.in(namespace) {
-		if l.known.mayExist() && l.known.mayBeHubs(l.ownUID) {
+		if l.known.mayBeHubs(l.ownUID) {
 			keys = append(keys, l.key)
 		}
 	}

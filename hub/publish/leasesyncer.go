@@ -52,9 +52,6 @@ type known struct {
 // invalidate marks the known Lease as possibly out of date. A read must follow.
 func (k *known) invalidate() { k.read = false }
 
-// mayExist reports whether the Lease is known to exist, or has to be read.
-func (k *known) mayExist() bool { return k.lease != nil || !k.read }
-
 // mayBeHubs reports whether a Lease is, was or may be one that a hub has written. own is the UID of the last Lease
 // that was certainly this hub's. A Lease that a hub has relinquished still names its cluster.
 func (k *known) mayBeHubs(own types.UID) bool {

@@ -256,6 +256,9 @@ no request arrives, and the prober has nothing to send any more
 connections are refused, twice
 	`+leads+`link resets; mark; after 8s; sent any 1..106; link up; mark; after 101ms; renewed 60;
 	link resets; mark; after 8s; sent any 1..106; link up; mark; after 101ms; renewed 60
+the prober of an earlier silence is gone
+	start; lead a; after 20s; link swallows; after 8s; link up; after 4s; absent a; after 1s; forget a; syncers 0; lead b;
+	after 20s; link swallows; after 8s; link up; after 4s; leads b
 no answer arrives
 	`+leads+`link unanswered; mark; after 8s; sent any 1..36; link up; mark; after 9101ms; renewed 60; leads team-7
 `)

@@ -31,7 +31,7 @@ the list is repeated until the readers answer: once a second at last
 the revocation is unanswered, and found to be done: not released
 	register r released=20; led; link loses update; revoke; after 5s; holder ns nobody; released 0
 soon after the start, when a restore may have lost readers: not released
-	register r released=20; start; lead ns; after 14s; confirm; revoke; after 1s; released 0
+	after 20s; register r released=20; start; lead ns; after 14s; confirm; revoke; after 1s; released 0
 a reader with a longer registration may have been lost: not released
 	register r released=20 for=60; led; revoke; after 1s; released 0
 a reader registers during a list, before the revocation: asked
@@ -56,6 +56,8 @@ released before the revocation
 	register r released=20; led; revoke; after 1s; released 20
 an unanswered request may still create a leader's Lease: not released
 	register r released=20; led; link loses create; deleted ns; after 1s; leads ns; link up; revoke; after 1s; released 0
+an unanswered renewal cannot create a Lease: released
+	register r released=20; led; link loses update; after 6s; link up; after 1s; leads ns; revoke; after 1s; released 20
 readers may have accepted an edit with a higher epoch: not released
 	register r released=20; led; edit ns epoch=22; gone ns; after 1s; leads ns; revoke; after 1s; released 0
 a write is answered by an older version than is known: not released

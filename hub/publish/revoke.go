@@ -31,7 +31,7 @@ func (l *leaseSyncer) revoke(now lease.Reading) step {
 //   - while a late request may still create a leader's Lease, if this one is deleted;
 //   - if readers may have accepted an edit with a higher epoch.
 func (l *leaseSyncer) revoked(s step, now lease.Reading) bool {
-	return s.revokes != 0 && l.want.Role == assign.Revoke && l.want.Revoked.Epoch == s.revokes &&
+	return l.want.Role == assign.Revoke && l.want.Revoked.Epoch == s.revokes &&
 		now.Boot >= l.createPendingUntil && l.status.PoisonedEpoch <= s.revokes
 }
 
