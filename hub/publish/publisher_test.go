@@ -165,7 +165,7 @@ a Lease found at the start: dropped from what was read at the start
 no Lease, held: has no syncer
 	start; hold a; syncers 0
 no Lease, held after it was removed: forgotten
-	start; follow a; after 0s; absent a; after 0s; hold a; forget a; syncers 0
+	start; follow a; after 0s; absent a; after 0s; hold a; after 0s; forget a; syncers 0
 `)
 	own, other := keyOf("a"), keyOf("b")
 	for name, test := range map[string]struct {
