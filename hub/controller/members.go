@@ -230,7 +230,7 @@ type Work struct {
 // work returns the state of the work in a member.
 func (ms *members) work(key fleet.Key) (Work, bool) {
 	if w := ms.worker(key); w != nil && w.Publisher() != nil {
-		return Work{Guarded: w.Unguarded() == nil, Readers: w.Publisher().Readers()}, true
+		return Work{Guarded: w.Unguarded() == nil, Readers: w.Publisher().Readers.Count()}, true
 	}
 	return Work{}, false
 }

@@ -338,13 +338,14 @@ func (ct *contact) attach() {
 				r.reconcile(namespace)
 			}
 		},
-		Queue: q,
-		Log:   logr.Discard(),
+		TellOfReader: func(types.NamespacedName, reason.Reason, string) {},
+		Queue:        q,
+		Log:          logr.Discard(),
 	})
 	q.work = func(k types.NamespacedName) { p.Work(untimed{ctx}, k) }
 	q.watches = append(q.watches, ct.m.watch(r.proc, w.lateWatch, p.Observe, p.ObserveGone))
 	if w.acknowledged {
-		q.watches = append(q.watches, ct.m.watchReaders(r.proc, w.lateWatch, p.ObserveReader, p.ObserveReaderGone))
+		q.watches = append(q.watches, ct.m.watchReaders(r.proc, w.lateWatch, p.Readers.Observe, p.Readers.ObserveGone))
 	}
 	ct.worker = newSimWorker(ct, p)
 	r.controller.members.of[ct.key()] = &memberState{worker: ct.worker}

@@ -37,7 +37,8 @@ func publisherOf(
 		Client: leaseClient{p: &proc{w: api.w}, server: api}, Fleet: "fleet", Cluster: cluster, ClusterUID: "uid",
 		Hub: "this", Key: testKey, Clock: clock,
 		MayWrite: func(lease.Reading) bool { return true }, Promises: p, Report: func(bool, lease.Reading, error) {},
-		Changed: func(string) {}, Queue: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
+		Changed: func(string) {}, TellOfReader: func(types.NamespacedName, reason.Reason, string) {},
+		Queue: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
 	})
 	t.Cleanup(is.Queue.ShutDown)
 	if !is.ReadAll(t.Context()) {

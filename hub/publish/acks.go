@@ -20,7 +20,7 @@ type acks struct {
 	registrations map[types.UID]*registration
 	questions     map[string]*question // by namespace
 	asked         int                  // questions asked so far
-	skew          time.Duration        // ε
+	skew          time.Duration        // the largest ε of any assignment, or zero if none is known
 	bytes         int                  // what the registrations take
 	// full: the member's registrations exceed a bound. Some are not known, so no answer of readers counts.
 	full bool
@@ -48,14 +48,11 @@ type question struct {
 	// waiting are the readers that have not released it; nil before a list has shown the readers.
 	waiting      map[types.UID]bool
 	unanswerable bool // no answer of readers counts any more
+	released     bool // all readers have released it, which is final
 }
 
 func newAcks() acks {
-	return acks{
-		registrations: map[types.UID]*registration{},
-		questions:     map[string]*question{},
-		skew:          unknownSkew,
-	}
+	return acks{registrations: map[types.UID]*registration{}, questions: map[string]*question{}}
 }
 
 // ask starts to ask whether the readers have released the term that a Lease named.
@@ -79,8 +76,6 @@ func (r *acks) cancel(key types.NamespacedName) (waiting []string) {
 	slices.Sort(waiting)
 	return waiting
 }
-
-func (r *acks) cancelAll() { clear(r.questions) }
 
 // unanswered reports whether a question may still be answered.
 func (r *acks) unanswered() bool {
@@ -117,7 +112,7 @@ func (r *acks) put(obj *coordinationv1.Lease, now lease.Reading) {
 		!e.missing && e.content == content {
 		return
 	}
-	r.store(newRegistration(obj, content, now, r.skew))
+	r.store(newRegistration(obj, content, now, r.slack()))
 }
 
 // gone records the end of a registration. Its finalizer was removed by a reader that had stopped, or because the
@@ -173,11 +168,11 @@ func (r *acks) readersOf(namespace string) map[types.UID]bool {
 	return f
 }
 
-// answered returns the questions that all readers have answered, and ends them.
-func (r *acks) answered() (done []*question) {
+// answered returns the namespaces whose questions all readers have answered since it was last called.
+func (r *acks) answered() (namespaces []string) {
 	for _, namespace := range slices.Sorted(maps.Keys(r.questions)) {
 		q := r.questions[namespace]
-		if q.unanswerable = q.unanswerable || r.full; q.unanswerable || q.waiting == nil {
+		if q.unanswerable = q.unanswerable || r.full; q.released || q.unanswerable || q.waiting == nil {
 			continue
 		}
 		for uid := range q.waiting {
@@ -188,9 +183,9 @@ func (r *acks) answered() (done []*question) {
 			}
 		}
 		if len(q.waiting) == 0 {
-			delete(r.questions, namespace)
-			done = append(done, q)
+			q.released = true
+			namespaces = append(namespaces, namespace)
 		}
 	}
-	return done
+	return namespaces
 }

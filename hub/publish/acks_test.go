@@ -3,6 +3,7 @@ package publish
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,9 +17,10 @@ import (
 )
 
 // playAcks runs the steps of a script: ask, list and list-before (a list that was begun before the question) with a
-// version, see, and gone. "at" sets both clocks, "wall" one of them, and "ε" the ε of registrations. A reader is
-// written as in "a@1 released=20": its name, its version, and what it has released. playAcks returns the last time.
+// version, see, and gone. "at" sets both clocks, "wall" one of them. A reader is written as in "a@1 released=20": its
+// name, its version, and what it has released. ε is 1 s. playAcks returns the last time.
 func (r *acks) playAcks(script string) lease.Reading {
+	r.skew = second
 	now := at(0)
 	for step := range strings.SplitSeq(script, "; ") {
 		verb, rest, _ := strings.Cut(step, " ")
@@ -34,8 +36,6 @@ func (r *acks) playAcks(script string) lease.Reading {
 			now = at(number(rest))
 		case "wall":
 			now.Wall = wall(number(rest))
-		case "ε":
-			r.skew = inSeconds(number(rest))
 		default:
 			var all []coordinationv1.Lease
 			for reader := range strings.SplitSeq(readers, ", ") {
@@ -77,13 +77,15 @@ func TestAcks(t *testing.T) {
 		"see a@1; ask; list 20: b@15 released=20":      false,
 	} {
 		t.Run(script, func(t *testing.T) {
-			r := newAcks()
-			r.playAcks(script)
-			answers := r.answered()
-			if got := len(answers) == 1 && answers[0].lease == keyOf("ns") && answers[0].epoch == 20; got != done {
-				t.Errorf("answered: %v, want %v", len(answers), done)
+			r := Readers{acks: newAcks()}
+			r.acks.playAcks(script)
+			if answers := r.acks.answered(); slices.Equal(answers, []string{"ns"}) != done {
+				t.Errorf("answered: %q, want %v", answers, done)
 			}
-			if again := r.answered(); len(again) > 0 {
+			if got := r.released(keyOf("ns")) == 20; got != done || r.released(types.NamespacedName{Namespace: "ns"}) != 0 {
+				t.Errorf("released: %v, want %v, and that of no other Lease", got, done)
+			}
+			if again := r.acks.answered(); len(again) > 0 {
 				t.Error("a question was answered twice")
 			}
 		})
@@ -113,15 +115,15 @@ func TestRegistrationExpires(t *testing.T) {
 		"see a@1; at 1; list 10: ; at 20; list 11: a@1; at 35": false,
 		"see a@11; at 10; list 10: ; at 17":                    true,
 		// Beyond ε, a confirmation in the future counts for an hour.
-		"ε 1; see a@1 confirmed=1; at 18":            true,
-		"ε 1; see a@1 confirmed=2; at 3600":          false,
-		"ε 1; see a@1 confirmed=1000000000; at 3600": false,
-		"ε 1; see a@1 confirmed=1000000000; at 3602": true,
+		"see a@1 confirmed=1; at 18":            true,
+		"see a@1 confirmed=2; at 3600":          false,
+		"see a@1 confirmed=1000000000; at 3600": false,
+		"see a@1 confirmed=1000000000; at 3602": true,
 	} {
 		t.Run(script, func(t *testing.T) {
 			r := newAcks()
 			now := r.playAcks(script)
-			if got := len(r.expired(now, second)) > 0 || len(r.registrations) == 0; got != expired {
+			if got := len(r.expired(now)) > 0 || len(r.registrations) == 0; got != expired {
 				t.Errorf("expired: %v, want %v", got, expired)
 			}
 		})
@@ -139,7 +141,7 @@ func TestReadersAreNamedInOrder(t *testing.T) {
 		t.Errorf("silent are %s", got)
 	}
 	var expired []string
-	for _, l := range r.expired(at(100), second) {
+	for _, l := range r.expired(at(100)) {
 		expired = append(expired, l.Name)
 	}
 	if got := fmt.Sprint(expired); got != "[a b c]" {
@@ -156,7 +158,7 @@ func TestVersionThatWasUsedTwice(t *testing.T) {
 			t.Errorf("a list with %s contradicts a@5: %v", again, got)
 		}
 		r.playAcks("at 12; list 5: " + again)
-		if expired := len(r.expired(at(20), second)) > 0; expired == contradicts {
+		if expired := len(r.expired(at(20))) > 0; expired == contradicts {
 			t.Errorf("after a list with %s it is expired: %v", again, expired)
 		}
 	}
@@ -278,8 +280,8 @@ func (e endlessPages) List(context.Context, metav1.ListOptions) (*coordinationv1
 
 func TestPagesOfReadersAreBounded(t *testing.T) {
 	sent := 0
-	p := New(Options{Client: endlessPages{sent: &sent}})
-	_, whole, err := p.pagesOfReaders(t.Context())
+	r := Readers{Options: Options{Client: endlessPages{sent: &sent}}}
+	_, whole, err := r.pages(t.Context())
 	if most := maxRegistrationsBytes >> 20; whole || err != nil || sent != most {
 		t.Errorf("%d pages of 1 MiB, want %d; whole: %v, %v", sent, most, whole, err)
 	}

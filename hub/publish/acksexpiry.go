@@ -18,26 +18,18 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// slack returns ε. The caller holds mu.
-func (p *Publisher) slack() time.Duration {
-	if p.skew == 0 {
-		return unknownSkew
-	}
-	return p.skew
-}
-
 // removeExpired removes the registrations of readers that must have stopped acting. A process that is still alive
 // finds its registration gone, and registers again before it goes on.
-func (p *Publisher) removeExpired(ctx context.Context) {
-	p.mu.Lock()
-	dead := p.acks.expired(p.Clock.Now(), p.slack())
-	p.mu.Unlock()
+func (r *Readers) removeExpired(ctx context.Context) {
+	r.mu.Lock()
+	dead := r.acks.expired(r.Clock.Now())
+	r.mu.Unlock()
 	for _, obj := range dead {
-		if ctx.Err() != nil || !p.MayWrite(p.Clock.Now()) {
+		if ctx.Err() != nil || !r.MayWrite(r.Clock.Now()) {
 			return
 		}
-		if err := p.removeRegistration(ctx, obj); err != nil && ctx.Err() == nil {
-			p.Log.V(1).Info("The expired registration of a reader could not be removed",
+		if err := r.removeRegistration(ctx, obj); err != nil && ctx.Err() == nil {
+			r.Log.V(1).Info("The expired registration of a reader could not be removed",
 				"reason", reason.Unreachable,
 				"lease", types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name},
 				"err", err.Error())
@@ -46,10 +38,10 @@ func (p *Publisher) removeExpired(ctx context.Context) {
 }
 
 // removeRegistration removes a registration, unless its reader has confirmed it since.
-func (p *Publisher) removeRegistration(ctx context.Context, obj *coordinationv1.Lease) error {
+func (r *Readers) removeRegistration(ctx context.Context, obj *coordinationv1.Lease) error {
 	ctx, cancel := context.WithTimeout(ctx, readersTimeout)
 	defer cancel()
-	api := p.Client.Leases(obj.Namespace)
+	api := r.Client.Leases(obj.Namespace)
 	if obj.DeletionTimestamp.IsZero() {
 		err := api.Delete(ctx, obj.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &obj.UID, ResourceVersion: &obj.ResourceVersion},
@@ -82,6 +74,9 @@ func ignoreNotFound(err error) error {
 	return err
 }
 
+// slack returns ε.
+func (r *acks) slack() time.Duration { return cmp.Or(r.skew, unknownSkew) }
+
 // longestDuration returns the longest time that a reader may act after it has confirmed its registration.
 func (r *acks) longestDuration() (d time.Duration) {
 	for _, e := range r.registrations {
@@ -92,7 +87,8 @@ func (r *acks) longestDuration() (d time.Duration) {
 
 // expired returns the registrations whose readers must have stopped acting, by both clocks: a wall clock that was
 // stepped forward ends nothing. It forgets the ones that are missing.
-func (r *acks) expired(now lease.Reading, skew time.Duration) (ls []*coordinationv1.Lease) {
+func (r *acks) expired(now lease.Reading) (ls []*coordinationv1.Lease) {
+	skew := r.slack()
 	for uid, e := range r.registrations {
 		d, until := e.reader.Duration, e.reader.Until()
 		if e.unreadable || e.future {

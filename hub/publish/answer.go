@@ -89,8 +89,13 @@ func (l *leaseSyncer) noteProblem(s step, v outcome, problem reason.Reason, err 
 		pause = pauseRefused
 	}
 	l.status.Problem, l.status.Message = problem, err.Error()
-	if problem == reason.Forbidden && l.want.Role == assign.Lead && !l.refusedForLong(s.decided) {
-		l.status.Problem = reason.Unreachable // the hub may be about to repair its role
+	if problem == reason.Forbidden && l.want.Role == assign.Lead {
+		if l.refusedSince == 0 {
+			l.refusedSince = cmp.Or(l.writtenAt, s.decided) // from the last write in the term
+		}
+		if s.decided < l.refusedSince+l.timings.Patience {
+			l.status.Problem = reason.Unreachable // the hub may be about to repair its role
+		}
 	}
 	proves := !s.minRenewTime.IsZero() && s.minRenewTime.Equal(l.want.MinRenewTime) && l.want.Role == assign.Follow
 	if proves {
@@ -100,15 +105,6 @@ func (l *leaseSyncer) noteProblem(s step, v outcome, problem reason.Reason, err 
 		return l.noteFailure(problem, err.Error(), pause)
 	}
 	return pause
-}
-
-// refusedForLong records a rejected request of a leader at a boot reading. It reports whether nothing was written for
-// Patience, which also bounds silence. The time counts from the last write in the term.
-func (l *leaseSyncer) refusedForLong(at time.Duration) bool {
-	if l.refusedSince == 0 {
-		l.refusedSince = cmp.Or(l.writtenAt, at)
-	}
-	return at >= l.refusedSince+l.timings.Patience
 }
 
 // applyAnswer records the object that a request found or stored, or nil for none. If the watch has shown another

@@ -40,7 +40,7 @@ func (l *leaseSyncer) checkStored(s step) time.Duration {
 	}
 	pause := min(pauseSilent<<min(l.failedWrites, 10), recheck)
 	l.retryAt = s.decided + pause
-	l.noteFailure(reason.Unwritable, "the cluster stored another Lease "+l.namespace+"/"+l.name+" than was written: "+
+	l.noteFailure(reason.Unwritable, "the cluster stored another Lease "+l.key.String()+" than was written: "+
 		"find what changes it, as a mutating admission webhook, "+
 		"and exempt Leases with the label "+v1alpha1.ManagedLabel, pause)
 	l.status.Problem, l.status.Message = l.status.Failing, l.status.Failure

@@ -191,7 +191,7 @@ func (l *leaseSyncer) lead(now lease.Reading, answered bool) step {
 	switch {
 	case valid:
 		l.status.InPlace = l.known.labelled && l.known.marked && c.OpenLocks == l.want.OpenLocks
-		wait := due(l.namespace, l.timings.Renew, c.RenewTime).Sub(now.Wall)
+		wait := due(l.key.Namespace, l.timings.Renew, c.RenewTime).Sub(now.Wall)
 		if wait > 0 && l.status.InPlace && !l.future.lasts(c.Term, l.timings.Skew, now) {
 			l.noteSuccess() // also if the answer was lost
 			// At most r: the wall clock may be corrected before that.
@@ -221,7 +221,7 @@ func (l *leaseSyncer) lead(now lease.Reading, answered bool) step {
 // newerThanRecord). The guard lets no epoch fall, so that Lease is removed first.
 func (l *leaseSyncer) write(term lease.Term) step {
 	c := lease.Content{
-		Term: term, Namespace: l.namespace, Name: l.name,
+		Term: term, Namespace: l.key.Namespace, Name: l.key.Name,
 		Cluster: l.self.cluster, ClusterUID: l.self.uid, Hub: l.self.hub, Skew: l.timings.Skew,
 		OpenLocks: l.want.OpenLocks,
 	}

@@ -3,7 +3,11 @@
 // A syncer is a small state machine without a clock, a client or a goroutine. Its input is the Lease's assigned
 // content, the known Lease, and one reading of the clocks. It returns the next request (leasesyncer.go, decide.go).
 // The Publisher runs syncers on a few workers and does the I/O (publisher.go). A member that does not answer blocks
-// only its own workers.
+// only its own workers, and gets one request at a time.
+//
+// The Publisher owns the syncers, Readers own what the readers have registered and released (readers.go), and silence
+// owns who waits for an answer (silence.go). Each has its own lock. The Publisher's is taken before one of the others,
+// never after it.
 //
 // # Rules of the protocol that live here
 //
@@ -26,7 +30,7 @@
 // The rest works without it:
 //
 //   - revoke.go: a term is revoked by compare-and-swap of its live Lease.
-//   - ackslist.go: once the term has certainly been revoked, the readers are listed consistently, and asked whether
+//   - readers.go: once the term has certainly been revoked, the readers are listed consistently, and asked whether
 //     they have released it.
 //   - acks.go: who has to release the term, and who has not yet.
 //   - acksexpiry.go: the registrations of readers that must have stopped acting are removed.

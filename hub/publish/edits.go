@@ -55,7 +55,7 @@ func (l *leaseSyncer) blocked() bool {
 	if obj == nil || l.known.ours {
 		return false
 	}
-	name := l.namespace + "/" + l.name
+	name := l.key.String()
 	switch edited := obj.UID == l.ownUID && !l.known.sealed; {
 	case !wire.MadeByHub(obj) && !edited:
 		l.status.Problem = reason.ForeignLease

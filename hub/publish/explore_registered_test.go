@@ -16,8 +16,8 @@ import (
 
 // The acknowledged handover. Two readers may be in the member that leads first: one that has registered and follows
 // the leader's Lease since long, and one that starts at any time. They use the real lease.Reader and the real
-// registrations; the hub's side is the real roll and what the real Publisher does with it. Each of them does any of
-// its next steps at any time, or none, so that one that died needs no step of its own: what it could still do is
+// registrations; the hub's side is the real Readers and what the real Publisher does with them. Each of them does any
+// of its next steps at any time, or none, so that one that died needs no step of its own: what it could still do is
 // looked at too.
 //
 // A reader counts as acting from when it sees a Lease that lets it, until its permit ends or it has said that it
@@ -185,7 +185,7 @@ func (e *explorer) asks(s *world, r *replica) bool {
 	switch {
 	case w != nil && w.step.revokes != 0:
 		return true
-	case q == nil || q.unanswerable:
+	case q == nil || q.unanswerable || q.released:
 		return false
 	case q.waiting == nil:
 		return true
@@ -212,49 +212,41 @@ func (e *explorer) listed(s *world, x int) *world {
 	if e.broken.listBeforeRevoke {
 		l = &listing{items: l.items, version: l.version, asked: r.roll.asked}
 	}
-	e.published(n, r, registrar, func(p *Publisher) {
-		p.history.observe(l.version)
-		p.acks.observeList(l.items, l.version, l.asked, s.at(r.wrong))
-		p.noteReleases()
-	})
+	r.roll = r.roll.clone()
+	r.past.observe(l.version)
+	r.roll.observeList(l.items, l.version, l.asked, s.at(r.wrong))
+	r.roll.answered()
 	return e.idle(n, x)
 }
 
 // explorationKey is the one Lease in a member.
 var explorationKey = types.NamespacedName{Namespace: "ns", Name: "leasecast"}
 
-// published has a real Publisher do something with the syncer of a member and with what is known of its readers.
-func (e *explorer) published(s *world, r *replica, m int, do func(*Publisher)) {
-	l := *r.syncers[m]
-	p := &Publisher{
-		Options: Options{
-			Clock: &fixedClock{s.at(r.wrong)}, Queue: nowhere{}, Changed: func(string) {}, Log: logr.Discard(),
-		},
-		syncers: syncers{l.namespace: {l.name: &l}},
-		acks:    r.roll.clone(), history: r.past, skew: time.Duration(e.skew) * unit,
-	}
-	do(p)
-	r.syncers[m], r.roll, r.past = &l, p.acks, p.history
-}
-
 // handleAnswer hands an answer to a syncer, as the Publisher does.
 func (e *explorer) handleAnswer(s *world, r *replica, m int, st step, obj *coordinationv1.Lease, err error) {
+	l := *r.syncers[m]
+	r.syncers[m] = &l
 	if !e.acknowledged || m != registrar {
-		l := *r.syncers[m]
 		l.handleAnswer(st, obj, err)
-		r.syncers[m] = &l
 		return
 	}
-	e.published(s, r, m, func(p *Publisher) {
-		p.handleAnswer(explorationKey, st, obj, err)
-		if e.broken.askAnyway && st.revokes != 0 && outcomeOf(err) == ambiguous {
-			p.acks.ask(explorationKey, st.revokes)
-		}
-		if q := p.acks.questions["ns"]; q != nil && e.broken.anyRelease && q.epoch == s.record.Revoked {
-			q.epoch--
-		}
-	})
+	o := Options{
+		Key: testKey, Clock: &fixedClock{s.at(r.wrong)}, Queue: nowhere{}, Changed: func(string) {}, Log: logr.Discard(),
+	}
+	p := &Publisher{Options: o, syncers: syncers{}, Readers: &Readers{Options: o, acks: r.roll.clone(), history: r.past}}
+	p.syncers.add(&l)
+	p.handleAnswer(explorationKey, st, obj, err)
+	r.roll, r.past = p.Readers.acks, p.Readers.history
+	if e.broken.askAnyway && st.revokes != 0 && outcomeOf(err) == ambiguous {
+		r.roll.ask(explorationKey, st.revokes)
+	}
+	if q := r.roll.questions["ns"]; q != nil && e.broken.anyRelease && q.epoch == s.record.Revoked {
+		q.epoch--
+	}
 }
+
+// released is what all readers have released, as Readers say it.
+func (r *replica) released() int64 { return (&Readers{acks: r.roll}).released(explorationKey) }
 
 // hasReleased says what the controller says of the recorded term.
 func (e *explorer) hasReleased(s *world, r *replica) bool {
@@ -266,9 +258,9 @@ func (e *explorer) hasReleased(s *world, r *replica) bool {
 	case e.broken.newTenureCounts && s.readers[settledReader].released >= s.record.Revoked:
 		return true // as a cache may say that does not know the newcomer yet
 	case e.broken.anyRelease:
-		return r.syncers[registrar].status.Released != 0
+		return r.released() != 0
 	default:
-		return r.syncers[registrar].status.Released == s.record.Revoked
+		return r.released() == s.record.Revoked
 	}
 }
 
@@ -317,8 +309,11 @@ func (w *writer) roll(r *replica) {
 	}
 	w.int(int64(max(0, r.past.since+bound-now)))
 	w.int(int64(max(0, r.syncers[registrar].createPendingUntil-now)))
-	w.int(r.syncers[registrar].status.Released)
+	w.int(r.released())
 	q := r.roll.questions["ns"]
+	if r.released() != 0 {
+		q = nil // it is over
+	}
 	w.bool(q != nil, r.listing != nil, r.listing != nil && q != nil && q.number <= r.listing.asked)
 	if q != nil {
 		w.bool(q.unanswerable, q.waiting == nil)

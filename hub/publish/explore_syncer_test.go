@@ -3,6 +3,7 @@ package publish
 import (
 	"math"
 	"strconv"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,7 +26,9 @@ func (e *explorer) read(s *world, x, m int) *world {
 	r = n.change(x)
 	r.isRead[m] = true
 	if e.acknowledged && m == registrar {
-		r.roll, r.past = newAcks(), history{newestVersion: strconv.Itoa(s.sites[m].version), since: s.at(r.wrong).Boot}
+		r.roll = newAcks()
+		r.roll.skew = time.Duration(e.skew) * unit
+		r.past = history{newestVersion: strconv.Itoa(s.sites[m].version), since: s.at(r.wrong).Boot}
 	}
 	obj := s.sites[m].copy
 	if obj == nil {

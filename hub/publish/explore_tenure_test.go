@@ -133,7 +133,7 @@ func (e *explorer) win(s *world, x int) *world {
 	r.tenure = r.right.tenure(x)
 	for m := range e.sites {
 		r.syncers[m] = &leaseSyncer{
-			namespace: "ns", name: "leasecast",
+			key:  explorationKey,
 			self: self{cluster: s.identity(m), uid: "uid", hub: "hub", key: testKey},
 		}
 	}

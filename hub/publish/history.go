@@ -6,7 +6,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/seal"
@@ -53,39 +52,26 @@ func (s step) showsOlderState(key seal.Key, obj *coordinationv1.Lease) bool {
 	}
 }
 
-// noteState records the version in the answer to a step, and reports whether the answer shows an older state. The
-// caller holds mu.
-func (p *Publisher) noteState(l *leaseSyncer, s step, obj *coordinationv1.Lease) (olderState bool) {
-	if obj == nil {
-		return false
-	}
-	if olderState = s.showsOlderState(l.self.key, obj); olderState {
-		p.distrustAcks(obj.ResourceVersion)
-	}
-	p.history.observe(obj.ResourceVersion)
-	return olderState
-}
-
-// distrustAcks forgets all acknowledgements, because the member shows an older state. Its registrations may be
-// older than what their readers do. The caller holds mu.
-func (p *Publisher) distrustAcks(version string) {
-	p.history = history{newestVersion: version, since: p.Clock.Now().Boot}
-	p.acks.cancelAll()
-	for l := range p.syncers.all() {
-		l.status.Released = 0
-	}
-}
-
-func (p *Publisher) logOlderState(olderState bool) {
+// see records a version that the member has just shown. If it is of an older state, the registrations may be older than
+// what their readers do: all answers of readers are forgotten.
+func (r *Readers) see(version string, olderState bool) {
+	r.mu.Lock()
 	if olderState {
-		p.Log.Info("The cluster shows an older state than before, as after a restore of its etcd: "+
+		r.history = history{newestVersion: version, since: r.Clock.Now().Boot}
+		clear(r.acks.questions)
+	}
+	r.history.observe(version)
+	r.mu.Unlock()
+	if olderState {
+		r.Log.Info("The cluster shows an older state than before, as after a restore of its etcd: "+
 			"for a while terms there end by their deadlines only",
 			"reason", reason.OlderState)
 	}
 }
 
-// mayMissReaders reports whether readers that the hub does not know may act in the member. That may be after a
-// restore of its etcd to a state before they registered. The caller holds mu.
-func (p *Publisher) mayMissReaders(now lease.Reading, bound time.Duration) bool {
-	return now.Boot < p.history.since+max(bound, p.acks.longestDuration()+p.slack())
+// newestVersion returns the highest version that the member has shown.
+func (r *Readers) newestVersion() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.history.newestVersion
 }

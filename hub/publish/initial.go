@@ -55,10 +55,7 @@ func (p *Publisher) ReadAgain(ctx context.Context) {
 		there[types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}] = true
 		p.Observe(obj)
 	}
-	p.mu.Lock()
-	known := present(p.syncers.all())
-	p.mu.Unlock()
-	for _, key := range known {
+	for _, key := range p.Leases() {
 		if !there[key] {
 			p.ObserveGone(key)
 		}
@@ -66,12 +63,10 @@ func (p *Publisher) ReadAgain(ctx context.Context) {
 }
 
 // ReadAll reads all Leases of the hub in the member once, live, and reports whether that succeeded. Run calls it
-// first, until it succeeds.
+// first, until it succeeds, and never concurrently.
 func (p *Publisher) ReadAll(ctx context.Context) bool {
-	p.mu.Lock()
 	within := p.listWithin
 	p.listWithin = min(2*within, listTimeout)
-	p.mu.Unlock()
 	bounded, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	sent := p.Clock.Now()
@@ -79,13 +74,13 @@ func (p *Publisher) ReadAll(ctx context.Context) bool {
 	if err != nil && ctx.Err() != nil {
 		return false // ended by this hub: that shows nothing about the member
 	}
-	p.noteOutcome(false, sent, err)
+	p.silence.noteOutcome(false, sent, err)
 	if err != nil {
 		p.Log.V(1).Info("The Leases of the member could not be read", "reason", "Unreachable", "err", err.Error())
 		return false
 	}
+	p.Readers.begin(list.ResourceVersion)
 	p.mu.Lock()
-	p.history = history{newestVersion: list.ResourceVersion, since: p.Clock.Now().Boot}
 	for i := range list.Items {
 		obj := &list.Items[i]
 		l := p.syncer(types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name})
@@ -96,7 +91,6 @@ func (p *Publisher) ReadAll(ctx context.Context) bool {
 		}
 	}
 	p.initial.Read, p.initial.At = true, sent.Boot
-	p.listReadersNow()
 	p.mu.Unlock()
 	p.Changed("")
 	return true

@@ -1,7 +1,6 @@
 package publish
 
 import (
-	"iter"
 	"slices"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -13,10 +12,15 @@ import (
 )
 
 // Leases returns the names of all Leases that are known to exist in the member, or have to be read.
-func (p *Publisher) Leases() []types.NamespacedName {
+func (p *Publisher) Leases() (keys []types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return present(p.syncers.all())
+	for l := range p.syncers.all() {
+		if l.known.lease != nil || !l.known.read {
+			keys = append(keys, l.key)
+		}
+	}
+	return keys
 }
 
 // MayHaveWritten returns the namespaces with Leases that this hub has written, as their seals prove, or may have
@@ -50,22 +54,12 @@ func (p *Publisher) mayHaveWrittenIn(namespace string) bool {
 }
 
 // LeasesIn is Leases for one namespace, without those that no hub has marked: a label alone makes no Lease a hub's.
-func (p *Publisher) LeasesIn(namespace string) []types.NamespacedName {
+func (p *Publisher) LeasesIn(namespace string) (keys []types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return present(func(yield func(*leaseSyncer) bool) {
-		for l := range p.syncers.in(namespace) {
-			if l.known.mayBeHubs(l.ownUID) && !yield(l) {
-				return
-			}
-		}
-	})
-}
-
-func present(syncers iter.Seq[*leaseSyncer]) (keys []types.NamespacedName) {
-	for l := range syncers {
-		if l.known.lease != nil || !l.known.read {
-			keys = append(keys, l.key())
+	for l := range p.syncers.in(namespace) {
+		if l.known.mayBeHubs(l.ownUID) {
+			keys = append(keys, l.key)
 		}
 	}
 	return keys
@@ -90,11 +84,11 @@ func (p *Publisher) Remaining() (ours, others bool) {
 // Observe records a Lease from a watch.
 func (p *Publisher) Observe(obj *coordinationv1.Lease) {
 	key := types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}
+	p.Readers.see(obj.ResourceVersion, false)
 	p.mu.Lock()
 	had := p.syncers.find(key) != nil
 	l := p.syncer(key)
 	before := l.observations
-	p.history.observe(obj.ResourceVersion)
 	l.observe(obj)
 	if l.observations != before {
 		p.Queue.Add(key)
@@ -111,7 +105,7 @@ func (p *Publisher) ObserveGone(key types.NamespacedName) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l := p.syncers.find(key); l != nil {
-		l.observeGone()
+		l.observe(nil)
 		p.Queue.Add(key)
 	}
 }
@@ -138,9 +132,8 @@ func (p *Publisher) Forget(namespace string) {
 		return c.Namespace == namespace
 	})
 	for l := range p.syncers.in(namespace) {
-		asks := p.prober != nil && *p.prober == l.key()
 		idle := l.want.Role == assign.Absent || l.want.Role == assign.Hold
-		if idle && l.known.read && l.known.lease == nil && !l.parked && !asks {
+		if idle && l.known.read && l.known.lease == nil && !p.silence.holds(l.key) {
 			p.syncers.remove(l)
 		}
 	}

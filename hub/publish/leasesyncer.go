@@ -61,12 +61,12 @@ func (k *known) mayBeHubs(own types.UID) bool {
 
 // leaseSyncer is the state machine of one Lease. It is not safe for concurrent use.
 type leaseSyncer struct {
-	namespace, name string
-	self            self
-	want            assign.Assignment
-	timings         Timings
-	known           known
-	ownUID          types.UID // the UID of the last Lease that was certainly ours: an edit of that Lease is repaired
+	key     types.NamespacedName // of its Lease
+	self    self
+	want    assign.Assignment
+	timings Timings
+	known   known
+	ownUID  types.UID // the UID of the last Lease that was certainly ours: an edit of that Lease is repaired
 
 	sent lease.Term // this tenure's last promise for the term in want
 
@@ -79,7 +79,6 @@ type leaseSyncer struct {
 	writeTried         bool          // since the term was lost, a write was tried
 	future             future
 	createPendingUntil time.Duration // boot reading until which an unanswered request may still create a leader's Lease
-	parked             bool          // waits until the member answers another request
 	relinquished       bool          // this hub's mark is removed, and nothing is renewed any more
 	following          time.Duration // boot reading when a follower's Lease was first found to name an earlier leader
 	lookAgain          time.Duration // boot reading from which a blocked syncer reads again
@@ -102,7 +101,7 @@ func (l *leaseSyncer) assign(a assign.Assignment, t Timings) {
 	}
 	if !same || !a.MinRenewTime.Equal(l.want.MinRenewTime) {
 		l.status.InPlace, l.status.Refused, l.status.Lost, l.status.MinRenewTime = false, false, false, a.MinRenewTime
-		l.status.Released, l.writeTried, l.following, l.refusedSince, l.writtenAt = 0, false, 0, 0, 0
+		l.writeTried, l.following, l.refusedSince, l.writtenAt = false, 0, 0, 0
 		l.reported.restart(l.status)
 	}
 	if l.want, l.timings = a, t; a.Role == assign.Absent {
@@ -110,16 +109,21 @@ func (l *leaseSyncer) assign(a assign.Assignment, t Timings) {
 	}
 }
 
-// observe records a Lease from a watch. The known version with the same content is ignored. An older version may be
-// late, or may be the present one after a restore of the member's etcd: a read must show which. A read also shows
-// which of two objects of one name, or of one version, is newer.
+// observe records a Lease from a watch, or nil if the watch no longer shows it. The known version with the same content
+// is ignored. An older version may be late, or may be the present one after a restore of the member's etcd: a read must
+// show which. A read also shows which of two objects of one name, or of one version, is newer. The watch shows labelled
+// Leases only, so a Lease that it no longer shows may just have lost its label: a read must show that, too.
 func (l *leaseSyncer) observe(obj *coordinationv1.Lease) {
 	k := l.known.lease
-	if k != nil && k.UID == obj.UID && k.ResourceVersion == obj.ResourceVersion && sameContent(k, obj) {
+	if k != nil && obj != nil && k.UID == obj.UID && k.ResourceVersion == obj.ResourceVersion && sameContent(k, obj) {
 		l.known.watched, l.lookAgain = true, 0
 		return
 	}
 	l.observations++
+	if obj == nil {
+		l.known.invalidate()
+		return
+	}
 	if k != nil {
 		newer, err := resourceversion.CompareResourceVersion(obj.ResourceVersion, k.ResourceVersion)
 		if k.UID != obj.UID || err != nil || newer <= 0 {
@@ -136,13 +140,6 @@ func (l *leaseSyncer) observe(obj *coordinationv1.Lease) {
 func sameContent(a, b *coordinationv1.Lease) bool {
 	return equality.Semantic.DeepEqual(a.Spec, b.Spec) && maps.Equal(a.Labels, b.Labels) &&
 		maps.Equal(a.Annotations, b.Annotations)
-}
-
-// observeGone records that a watch no longer shows the Lease. The watch shows labelled Leases only, so the Lease
-// may just have lost its label. A read must show it.
-func (l *leaseSyncer) observeGone() {
-	l.observations++
-	l.known.invalidate()
 }
 
 // setKnown records a live answer: the Lease, or nil if it does not exist.

@@ -9,6 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/util/workqueue"
@@ -26,7 +27,7 @@ const workers = 16
 // answeredWithin is how recently the member must have answered for a renewal without a preceding read.
 const answeredWithin = 200 * time.Millisecond
 
-// Options configure a Publisher. All fields but TellOfReader are required.
+// Options configure a Publisher. All fields are required.
 type Options struct {
 	// Client reaches the Leases of the member. It must not limit its own rate, and its requests must end with their
 	// context.
@@ -47,7 +48,7 @@ type Options struct {
 	// assignment is seen. It must not block.
 	Changed func(namespace string)
 	// TellOfReader is called when a registration has made a handover slow. It is called with the empty name when
-	// all registrations together have. It may be nil. It must not block.
+	// all registrations together have. It must not block.
 	TellOfReader func(registration types.NamespacedName, why reason.Reason, message string)
 	// Queue holds the names of Leases that have something to do. Run shuts it down.
 	Queue workqueue.TypedDelayingInterface[types.NamespacedName]
@@ -57,31 +58,24 @@ type Options struct {
 // Publisher writes the Leases of one member. Use New, then Run.
 type Publisher struct {
 	Options
+	Readers    *Readers // of the member
+	silence    silence
+	listWithin time.Duration // how long the next try of ReadAll may take
 
 	mu           sync.Mutex // guards what follows; never held across I/O
 	syncers      syncers
 	initial      Initial
-	listWithin   time.Duration // how long the next try to read all Leases may take
-	lastAnswer   time.Duration // boot reading
-	hasAnswered  bool
-	silent       bool                   // the last request was not answered
-	prober       *types.NamespacedName  // the one syncer that sends requests while the member is silent
-	parked       []types.NamespacedName // the syncers that wait while the member is silent
-	history      history
-	acks         acks
-	toldFull     bool          // the last report was that registrations exceed a bound
-	listPause    time.Duration // until readers are listed again
-	skew         time.Duration // the largest ε of any assignment
-	relinquished bool          // see Relinquish
+	relinquished bool // see Relinquish
 }
 
 // New returns a Publisher without assignments.
 func New(o Options) *Publisher {
 	return &Publisher{
 		Options:    o,
+		Readers:    &Readers{Options: o, acks: newAcks()},
+		silence:    silence{Options: o, silent: true, isParked: sets.New[types.NamespacedName]()},
 		syncers:    syncers{},
 		listWithin: firstList,
-		acks:       newAcks(),
 	}
 }
 
@@ -122,14 +116,10 @@ func (p *Publisher) Assign(key types.NamespacedName, a assign.Assignment, t Timi
 	}
 	l := p.syncer(key)
 	l.assign(a, t)
-	p.skew = max(p.skew, t.Skew)
-	var waiting []string
-	if l.want.Role != assign.Revoke {
-		waiting = p.acks.cancel(key)
-	}
+	revokes := l.want.Role == assign.Revoke
 	p.Queue.Add(key)
 	p.mu.Unlock()
-	p.logSilent(key, waiting)
+	p.Readers.assigned(key, revokes, t.Skew)
 }
 
 // StopRenewing ends all renewals in a namespace, whatever the name of the Lease. After it returns, this member's
@@ -145,13 +135,14 @@ func (p *Publisher) StopRenewing(namespace string) {
 }
 
 // SyncStatus returns the status of a Lease.
-func (p *Publisher) SyncStatus(key types.NamespacedName) SyncStatus {
+func (p *Publisher) SyncStatus(key types.NamespacedName) (s SyncStatus) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l := p.syncers.find(key); l != nil {
-		return l.status
+		s = l.status
+		s.Released = p.Readers.released(key)
 	}
-	return SyncStatus{}
+	return s
 }
 
 // syncer returns the syncer of a Lease, and creates it if necessary. The caller holds mu.
@@ -159,7 +150,7 @@ func (p *Publisher) syncer(key types.NamespacedName) *leaseSyncer {
 	l := p.syncers.find(key)
 	if l == nil {
 		l = &leaseSyncer{
-			namespace: key.Namespace, name: key.Name,
+			key:          key,
 			self:         self{cluster: p.Cluster, uid: p.ClusterUID, hub: p.Hub, key: p.Key},
 			relinquished: p.relinquished,
 		}
@@ -173,10 +164,13 @@ func (p *Publisher) syncer(key types.NamespacedName) *leaseSyncer {
 func (p *Publisher) Work(ctx context.Context, key types.NamespacedName) {
 	switch key {
 	case listReadersKey:
-		p.listReaders(ctx)
+		sent := p.Clock.Now()
+		if p.Readers.list(ctx) {
+			p.silence.noteOutcome(false, sent, nil)
+		}
 		return
 	case removeExpiredKey:
-		p.removeExpired(ctx)
+		p.Readers.removeExpired(ctx)
 		return
 	}
 	for ctx.Err() == nil {
@@ -189,7 +183,7 @@ func (p *Publisher) Work(ctx context.Context, key types.NamespacedName) {
 		if err != nil && ctx.Err() != nil {
 			return // ended by this hub: that shows nothing about the member
 		}
-		p.noteOutcome(s.action != read, sent, err)
+		p.silence.noteOutcome(s.action != read, sent, err)
 		if !p.handleAnswer(key, s, obj, err) {
 			return
 		}
@@ -198,21 +192,17 @@ func (p *Publisher) Work(ctx context.Context, key types.NamespacedName) {
 
 // nextStep returns the next request of a syncer. One reading of the clocks decides whether the tenure still lasts,
 // and is the renewTime. The promise is recorded before the request is sent.
-//
-// While the member is silent, one syncer sends requests and the others are parked. So silence costs one request at
-// a time.
 func (p *Publisher) nextStep(key types.NamespacedName) (step, time.Duration) {
 	p.mu.Lock()
-	l := p.syncer(key)
-	if p.silent && p.prober != nil && *p.prober != key {
-		p.park(key, l)
+	now := p.Clock.Now()
+	admitted, answered := p.silence.admits(key, now)
+	if !admitted {
 		p.mu.Unlock()
 		return step{}, 0
 	}
-	now := p.Clock.Now()
-	answered := p.hasAnswered && !p.silent && now.Boot-p.lastAnswer <= answeredWithin
+	l := p.syncer(key)
 	s := l.next(now, p.MayWrite(now), answered)
-	s.newestVersion = p.history.newestVersion
+	s.newestVersion = p.Readers.newestVersion()
 	if s.promised > 0 {
 		p.Promises.add(types.NamespacedName{Namespace: p.Fleet, Name: key.Namespace},
 			l.want.Term.Epoch, s.reading, s.promised, l.timings.Skew, l.timings.Stop)
@@ -220,9 +210,7 @@ func (p *Publisher) nextStep(key types.NamespacedName) (step, time.Duration) {
 	if s.after > 0 {
 		p.Queue.AddAfter(key, s.after)
 	}
-	if p.silent {
-		p.chooseProber(key, s.action != idle)
-	}
+	p.silence.chooseProber(key, s.action != idle)
 	timeout := l.timings.Timeout
 	changed := s.action == idle && l.reported.changes(l.status)
 	p.mu.Unlock()
@@ -234,23 +222,23 @@ func (p *Publisher) nextStep(key types.NamespacedName) (step, time.Duration) {
 
 // handleAnswer passes an answer to its syncer, and reports whether the syncer goes on at once.
 func (p *Publisher) handleAnswer(key types.NamespacedName, s step, obj *coordinationv1.Lease, err error) bool {
+	if err == nil && obj != nil {
+		p.Readers.see(obj.ResourceVersion, s.showsOlderState(p.Key, obj))
+	}
 	p.mu.Lock()
 	l := p.syncer(key)
 	pause := l.handleAnswer(s, obj, err)
-	olderState := false
-	switch outcomeOf(err) {
-	case answered:
-		olderState = p.noteState(l, s, obj)
-		p.askReaders(key, l, s)
-	case ambiguous:
-		p.noteUnanswered(l, s)
+	switch now := p.Clock.Now(); {
+	case err == nil && l.revoked(s, now):
+		p.Readers.ask(key, s.revokes, l.timings.LongestPromise)
+	case outcomeOf(err) == ambiguous && s.createsLeader():
+		l.createPendingUntil = max(l.createPendingUntil, now.Boot+l.timings.LongestPromise)
 	}
 	if pause > 0 {
 		p.Queue.AddAfter(key, pause)
 	}
 	changed := pause > 0 && l.reported.changes(l.status)
 	p.mu.Unlock()
-	p.logOlderState(olderState)
 	if changed {
 		p.Changed(key.Namespace)
 	}

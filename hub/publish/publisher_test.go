@@ -165,21 +165,21 @@ a Lease found at the start: dropped from what was read at the start
 no Lease, held: has no syncer
 	start; hold a; syncers 0
 no Lease, held after it was removed: forgotten
-	start; follow a; after 0s; absent a; after 0s; hold a; forget a; syncers 0
+	start; follow a; after 0s; absent a; after 0s; hold a; after 0s; forget a; syncers 0
 `)
 	own, other := keyOf("a"), keyOf("b")
 	for name, test := range map[string]struct {
 		change func(*publisherTest, *leaseSyncer)
 		stays  bool
 	}{
-		"another one is the prober": {func(w *publisherTest, _ *leaseSyncer) { w.prober = &other }, false},
-		"it is the prober":          {func(w *publisherTest, _ *leaseSyncer) { w.prober = &own }, true},
-		"it is parked":              {func(w *publisherTest, l *leaseSyncer) { w.park(own, l) }, true},
+		"another one is the prober": {func(w *publisherTest, _ *leaseSyncer) { w.silence.prober = &other }, false},
+		"it is the prober":          {func(w *publisherTest, _ *leaseSyncer) { w.silence.prober = &own }, true},
+		"it is parked":              {func(w *publisherTest, _ *leaseSyncer) { w.silence.isParked.Insert(own) }, true},
 		"it has a Lease to write":   {func(_ *publisherTest, l *leaseSyncer) { l.want.Role = assign.Follow }, true},
 		"its Lease has to be read":  {func(_ *publisherTest, l *leaseSyncer) { l.known.read = false }, true},
 		"its Lease exists": {
 			func(_ *publisherTest, l *leaseSyncer) { l.known.lease = &coordinationv1.Lease{} }, true},
-		"it is of another namespace": {func(_ *publisherTest, l *leaseSyncer) { l.namespace = "c" }, true},
+		"it is of another namespace": {func(_ *publisherTest, l *leaseSyncer) { l.key.Namespace = "c" }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(w *publisherTest) {
@@ -216,20 +216,23 @@ a request without a policy: bounded by 15 s
 
 // Rule 1: a renewal without a read before it is sent only to a member that has answered within 200 ms.
 func TestRenewalWithoutRead(t *testing.T) {
+	playPublisher(t, `
+the member has never answered
+	lease a; show a; lead a; mark; work a; first get a
+`)
 	for name, test := range map[string]struct {
 		answered func(*publisherTest)
 		want     action
 	}{
-		"answered 200 ms ago":  {func(w *publisherTest) { w.lastAnswer -= answeredWithin }, update},
-		"answered 1 ns before": {func(w *publisherTest) { w.lastAnswer -= answeredWithin + 1 }, read},
-		"never answered":       {func(w *publisherTest) { w.hasAnswered = false }, read},
+		"answered 200 ms ago":  {func(w *publisherTest) { w.silence.lastAnswer -= answeredWithin }, update},
+		"answered 1 ns before": {func(w *publisherTest) { w.silence.lastAnswer -= answeredWithin + 1 }, read},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(w *publisherTest) {
 				w.assignLead("a", 20, ackTimings)
 				w.Work(w.ctx, keyOf("a"))
 				after(6 * second)
-				w.hasAnswered, w.lastAnswer = true, w.clock.Now().Boot
+				w.silence.lastAnswer = w.clock.Now().Boot
 				test.answered(w)
 				if s, _ := w.nextStep(keyOf("a")); s.action != test.want {
 					w.t.Errorf("the next step is to %s", describe(s))
@@ -253,6 +256,9 @@ no request arrives, and the prober has nothing to send any more
 connections are refused, twice
 	`+leads+`link resets; mark; after 8s; sent any 1..106; link up; mark; after 101ms; renewed 60;
 	link resets; mark; after 8s; sent any 1..106; link up; mark; after 101ms; renewed 60
+the prober of an earlier silence is gone
+	start; lead a; after 20s; link swallows; after 8s; link up; after 4s; absent a; after 1s; forget a; syncers 0; lead b;
+	after 20s; link swallows; after 8s; link up; after 4s; leads b
 no answer arrives
 	`+leads+`link unanswered; mark; after 8s; sent any 1..36; link up; mark; after 9101ms; renewed 60; leads team-7
 `)

@@ -137,9 +137,9 @@ func (w *publisherTest) actions(first string, args []string) map[string]func() {
 		},
 		"stop-renewing": func() { w.StopRenewing(first) },
 		"stop-prober": func() { // of a silent member
-			w.Publisher.mu.Lock()
-			namespace := w.prober.Namespace
-			w.Publisher.mu.Unlock()
+			w.silence.mu.Lock()
+			namespace := w.silence.prober.Namespace
+			w.silence.mu.Unlock()
 			w.StopRenewing(namespace)
 		},
 		"forget":         func() { w.Forget(first) },
@@ -149,8 +149,8 @@ func (w *publisherTest) actions(first string, args []string) map[string]func() {
 		"work":           func() { w.Work(w.ctx, keyOf(first)) },
 		"read-all":       func() { w.ReadAll(w.ctx) },
 		"read-again":     func() { w.ReadAgain(w.ctx) },
-		"list-readers":   func() { w.listReaders(w.ctx) },
-		"remove-expired": func() { w.removeExpired(w.ctx) },
+		"list-readers":   func() { w.Work(w.ctx, listReadersKey) },
+		"remove-expired": func() { w.Work(w.ctx, removeExpiredKey) },
 		"link":           func() { w.link(args) },
 		"leads":          func() { w.leads(first) },
 		"same-promise": func() {
@@ -205,14 +205,14 @@ func (w *publisherTest) changes(first string, args []string) map[string]func() {
 				w.register("other", "released=20")
 			}
 		},
-		"see": func() { w.ObserveReader(w.register(first, args[1:]...)) },
+		"see": func() { w.Readers.Observe(w.register(first, args[1:]...)) },
 		"see-many": func() {
 			for i := range int(number(first)) {
 				w.play("see r-" + strconv.Itoa(i) + " " + strings.Join(args[1:], " "))
 			}
 		},
-		"shown":       func() { w.ObserveReader(w.member.lease(readerKey(first))) }, // a registration
-		"reader-gone": func() { w.ObserveReaderGone(types.UID(first)) },
+		"shown":       func() { w.Readers.Observe(w.member.lease(readerKey(first))) }, // a registration
+		"reader-gone": func() { w.Readers.ObserveGone(types.UID(first)) },
 		"replace": func() { // a registration by another one of that name
 			w.member.edit(readerKey(first), func(l *coordinationv1.Lease) { l.UID = "another" })
 		},
@@ -319,6 +319,6 @@ func (w *publisherTest) words(first string, args []string) map[string]func() []s
 		"registered":   func() []string { return is(first, w.member.lease(readerKey(first)) != nil) },
 		"unregistered": func() []string { return is(first, w.member.lease(readerKey(first)) == nil) },
 		"finalizer":    func() []string { return is(first, len(w.member.lease(readerKey(first)).Finalizers) > 0) },
-		"readers":      func() []string { return []string{strconv.Itoa(w.Readers())} },
+		"readers":      func() []string { return []string{strconv.Itoa(w.Readers.Count())} },
 	}
 }

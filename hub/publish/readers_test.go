@@ -31,7 +31,7 @@ the list is repeated until the readers answer: once a second at last
 the revocation is unanswered, and found to be done: not released
 	register r released=20; led; link loses update; revoke; after 5s; holder ns nobody; released 0
 soon after the start, when a restore may have lost readers: not released
-	register r released=20; start; lead ns; after 14s; confirm; revoke; after 1s; released 0
+	after 20s; register r released=20; start; lead ns; after 14s; confirm; revoke; after 1s; released 0
 a reader with a longer registration may have been lost: not released
 	register r released=20 for=60; led; revoke; after 1s; released 0
 a reader registers during a list, before the revocation: asked
@@ -56,6 +56,8 @@ released before the revocation
 	register r released=20; led; revoke; after 1s; released 20
 an unanswered request may still create a leader's Lease: not released
 	register r released=20; led; link loses create; deleted ns; after 1s; leads ns; link up; revoke; after 1s; released 0
+an unanswered renewal cannot create a Lease: released
+	register r released=20; led; link loses update; after 6s; link up; after 1s; leads ns; revoke; after 1s; released 20
 readers may have accepted an edit with a higher epoch: not released
 	register r released=20; led; edit ns epoch=22; gone ns; after 1s; leads ns; revoke; after 1s; released 0
 a write is answered by an older version than is known: not released
@@ -96,7 +98,7 @@ func TestWhenReadersAreAsked(t *testing.T) {
 	const began = 1000 * second // from then on the member may have been restored
 	longest := func(w *publisherTest, _ *leaseSyncer) {
 		for i := range 20 {
-			w.ObserveReader(w.register(strconv.Itoa(i), fmt.Sprintf("for=%d", 41+i)))
+			w.Readers.Observe(w.register(strconv.Itoa(i), fmt.Sprintf("for=%d", 41+i)))
 		}
 	}
 	patient := func(_ *publisherTest, l *leaseSyncer) { l.timings.LongestPromise = 60 * second }
@@ -132,15 +134,15 @@ func TestWhenReadersAreAsked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(w *publisherTest) {
 				after(began)
-				w.history.since = w.clock.Now().Boot
+				w.Readers.history.since = w.clock.Now().Boot
 				w.play("revoke")
 				l := w.syncer(keyOf("ns"))
 				if test.change != nil {
 					test.change(w, l)
 				}
 				after(test.at)
-				w.askReaders(keyOf("ns"), l, step{action: update, revokes: test.revokes})
-				if asked := len(w.acks.questions) == 1; asked != test.asked {
+				w.handleAnswer(keyOf("ns"), step{action: read, revokes: test.revokes}, nil, nil)
+				if asked := len(w.Readers.acks.questions) == 1; asked != test.asked {
 					w.t.Errorf("asked: %v, want %v", asked, test.asked)
 				}
 			})
@@ -231,7 +233,7 @@ func TestExpiredRegistrationIsRemoved(t *testing.T) {
 			inBubble(t, func(w *publisherTest) {
 				obj := w.register("r")
 				w.member.becomes(link(func(context.Context, request) error { return test.err }).only(test.verb), nil)
-				if err := w.removeRegistration(w.ctx, obj); (err != nil) != test.fails {
+				if err := w.Readers.removeRegistration(w.ctx, obj); (err != nil) != test.fails {
 					w.t.Errorf("it fails with %v", err)
 				}
 			})

@@ -13,7 +13,7 @@ func (p *Publisher) Relinquish() (done bool) {
 	for l := range p.syncers.all() {
 		if !l.relinquished {
 			l.relinquished = true
-			p.Queue.Add(l.key())
+			p.Queue.Add(l.key)
 		}
 		done = done && l.known.read && !l.known.marked
 	}

@@ -3,6 +3,7 @@ package publish
 import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/hub/assign"
 )
 
 // revoke replaces a live leader's Lease by one without a holder, so that readers stop at once. If the Lease is not
@@ -25,13 +26,21 @@ func (l *leaseSyncer) revoke(now lease.Reading) step {
 	return s
 }
 
-// noteUnanswered records an unanswered request, which may still be applied. A late update or removal fails by its
-// preconditions, but a late creation does not. The caller holds mu.
-func (p *Publisher) noteUnanswered(l *leaseSyncer, s step) {
+// revoked reports whether the answered request of a step has certainly revoked its term for all readers. It has not:
+//
+//   - while a late request may still create a leader's Lease, if this one is deleted;
+//   - if readers may have accepted an edit with a higher epoch.
+func (l *leaseSyncer) revoked(s step, now lease.Reading) bool {
+	return l.want.Role == assign.Revoke && l.want.Revoked.Epoch == s.revokes &&
+		now.Boot >= l.createPendingUntil && l.status.PoisonedEpoch <= s.revokes
+}
+
+// createsLeader reports whether the request creates a leader's Lease. A late creation is applied, even long after it
+// was sent. A late update or removal fails by its preconditions.
+func (s step) createsLeader() bool {
 	if s.action != create {
-		return
+		return false
 	}
-	if c, _ := wire.Read(s.lease); c.LeadsHere() {
-		l.createPendingUntil = max(l.createPendingUntil, p.Clock.Now().Boot+l.timings.LongestPromise)
-	}
+	c, _ := wire.Read(s.lease)
+	return c.LeadsHere()
 }

@@ -1,51 +1,86 @@
 package publish
 
 import (
+	"sync"
+	"time"
+
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/leasecast/leasecast/api/lease"
 )
 
+// silence tracks whether a member answers. While it does not, one syncer sends requests and the others are parked. So
+// silence costs one request at a time.
+type silence struct {
+	Options
+
+	mu         sync.Mutex                     // guards what follows; never held across I/O
+	lastAnswer time.Duration                  // boot reading
+	silent     bool                           // the last request was not answered, or there was none
+	prober     *types.NamespacedName          // the one syncer that sends requests
+	parked     []types.NamespacedName         // the syncers that wait for an answer, or to become the prober
+	isParked   sets.Set[types.NamespacedName] // the same ones
+}
+
 // noteOutcome records the outcome of a request, and reports it for the member's health.
-func (p *Publisher) noteOutcome(write bool, sent lease.Reading, err error) {
+func (s *silence) noteOutcome(write bool, sent lease.Reading, err error) {
 	v := outcomeOf(err)
-	p.mu.Lock()
-	if p.silent = v == ambiguous; !p.silent {
-		p.hasAnswered, p.lastAnswer = true, p.Clock.Now().Boot
-		p.prober = nil
-		p.unpark(len(p.parked))
+	s.mu.Lock()
+	if s.silent = v == ambiguous; !s.silent {
+		s.lastAnswer = s.Clock.Now().Boot
+		s.prober = nil
+		s.unpark(len(s.parked))
 	}
-	p.mu.Unlock()
+	s.mu.Unlock()
 	if v == conflict {
 		err = nil // the member works: it rejects an outdated request
 	}
-	p.Report(write, sent, err)
+	s.Report(write, sent, err)
 }
 
-// park sets a syncer aside until the member answers, or until it becomes the prober. The caller holds mu.
-func (p *Publisher) park(key types.NamespacedName, l *leaseSyncer) {
-	if !l.parked {
-		l.parked = true
-		p.parked = append(p.parked, key)
+// admits reports whether a syncer may send a request, and whether the member has just answered one. While another
+// syncer is the prober of a silent member, it parks this one.
+func (s *silence) admits(key types.NamespacedName, now lease.Reading) (admitted, answered bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.silent || s.prober == nil || *s.prober == key {
+		return true, !s.silent && now.Boot-s.lastAnswer <= answeredWithin
 	}
+	if !s.isParked.Has(key) {
+		s.isParked.Insert(key)
+		s.parked = append(s.parked, key)
+	}
+	return false, false
 }
 
 // unpark enqueues the n syncers that have been parked longest. The caller holds mu.
-func (p *Publisher) unpark(n int) {
-	for _, key := range p.parked[:n] {
-		p.syncer(key).parked = false
-		p.Queue.Add(key)
+func (s *silence) unpark(n int) {
+	for _, key := range s.parked[:n] {
+		s.isParked.Delete(key)
+		s.Queue.Add(key)
 	}
-	p.parked = p.parked[n:]
+	s.parked = s.parked[n:]
 }
 
-// chooseProber makes a syncer that is about to send a request the prober of a silent member. A syncer without a
-// request leaves that to another one. The caller holds mu.
-func (p *Publisher) chooseProber(key types.NamespacedName, asks bool) {
-	if asks {
-		p.prober = &key
-		return
+// chooseProber makes a syncer that is about to send a request the prober, if the member is silent. A syncer without a
+// request leaves that to another one.
+func (s *silence) chooseProber(key types.NamespacedName, asks bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !s.silent:
+	case asks:
+		s.prober = &key
+	default:
+		s.prober = nil
+		s.unpark(min(1, len(s.parked)))
 	}
-	p.prober = nil
-	p.unpark(min(1, len(p.parked)))
+}
+
+// holds reports whether a syncer is the prober, or is parked.
+func (s *silence) holds(key types.NamespacedName) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.isParked.Has(key) || s.prober != nil && *s.prober == key
 }

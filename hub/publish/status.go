@@ -35,7 +35,8 @@ type SyncStatus struct {
 	// Newer is the epoch of a sealed Lease that is above the record's, or zero. The record has to rise above it
 	// before the Lease can be replaced.
 	Newer int64
-	// Released is the epoch of the term that was revoked here, once all readers have released it, or zero.
+	// Released is the epoch of the term that was revoked here, once all readers have released it, or zero. Readers
+	// keep it, and syncers never set it.
 	Released int64
 	// Failing is why the last write failed, until one succeeds. Failure explains it. A syncer that has something to
 	// write keeps trying.

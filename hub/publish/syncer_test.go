@@ -36,7 +36,7 @@ type syncerTest struct {
 
 func newSyncerTest(t testing.TB) *syncerTest {
 	return &syncerTest{t: t, member: newTestMember(), now: at(0), may: true, answers: true, syncer: &leaseSyncer{
-		namespace: "ns", name: "leasecast",
+		key:  keyOf("ns"),
 		self: self{cluster: "east.fleet", uid: "uid-of-east", hub: "hub", key: testKey},
 	}}
 }
@@ -286,7 +286,7 @@ func (s *syncerTest) events(words []string) map[string]func() {
 				s.syncer.observe(s.there())
 			}
 		},
-		"gone":     func() { s.syncer.observeGone() },
+		"gone":     func() { s.syncer.observe(nil) },
 		"vanishes": func() { s.member.put(keyOf("ns"), nil) },
 		"deleted":  all("vanishes; gone"),
 	}

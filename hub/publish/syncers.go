@@ -2,6 +2,7 @@ package publish
 
 import (
 	"iter"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -14,43 +15,32 @@ type syncers map[string]map[string]*leaseSyncer
 func (s syncers) find(key types.NamespacedName) *leaseSyncer { return s[key.Namespace][key.Name] }
 
 func (s syncers) add(l *leaseSyncer) {
-	if s[l.namespace] == nil {
-		s[l.namespace] = map[string]*leaseSyncer{}
+	if s[l.key.Namespace] == nil {
+		s[l.key.Namespace] = map[string]*leaseSyncer{}
 	}
-	s[l.namespace][l.name] = l
+	s[l.key.Namespace][l.key.Name] = l
 }
 
 func (s syncers) remove(l *leaseSyncer) {
-	delete(s[l.namespace], l.name)
-	if len(s[l.namespace]) == 0 {
-		delete(s, l.namespace)
+	delete(s[l.key.Namespace], l.key.Name)
+	if len(s[l.key.Namespace]) == 0 {
+		delete(s, l.key.Namespace)
 	}
 }
 
 // in iterates over the syncers of one namespace. The current one may be removed.
 func (s syncers) in(namespace string) iter.Seq[*leaseSyncer] {
-	return func(yield func(*leaseSyncer) bool) {
-		for _, l := range s[namespace] {
-			if !yield(l) {
-				return
-			}
-		}
-	}
+	return maps.Values(s[namespace])
 }
 
 func (s syncers) all() iter.Seq[*leaseSyncer] {
 	return func(yield func(*leaseSyncer) bool) {
-		for namespace := range s {
-			for l := range s.in(namespace) {
+		for _, in := range s {
+			for _, l := range in {
 				if !yield(l) {
 					return
 				}
 			}
 		}
 	}
-}
-
-// key returns the name of a syncer's Lease.
-func (l *leaseSyncer) key() types.NamespacedName {
-	return types.NamespacedName{Namespace: l.namespace, Name: l.name}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/leasecast/leasecast/hub/publish"
 )
 
-// readers passes the registrations in the member to the publisher, and reports them to people.
+// readers passes the registrations in the member to [publish.Readers], and reports them to people.
 type readers struct {
 	*Worker
 	events flowcontrol.PassiveRateLimiter
@@ -61,10 +61,10 @@ func (w *Worker) setRegistered(index toolscache.Indexer) {
 	w.registered = index
 }
 
-// watchReaders passes the member's registrations to the publisher until the returned function is called. They have
-// a watch of their own, because the member's cache holds the Leases of one label only. The watch is for speed: the
-// publisher lists the readers when it matters.
-func (w *Worker) watchReaders(ctx context.Context, p *publish.Publisher) (unwatch func()) {
+// watchReaders passes on the member's registrations until the returned function is called. They have a watch of their
+// own, because the member's cache holds the Leases of one label only. The watch is for speed: [publish.Readers] lists
+// them when it matters.
+func (w *Worker) watchReaders(ctx context.Context, to *publish.Readers) (unwatch func()) {
 	client, err := kubernetes.NewForConfigAndClient(w.Cluster.GetConfig(), w.Cluster.GetHTTPClient())
 	if err != nil {
 		w.Log.Error(err, "The readers in the cluster cannot be watched", "reason", "Unwatched")
@@ -83,7 +83,7 @@ func (w *Worker) watchReaders(ctx context.Context, p *publish.Publisher) (unwatc
 		wait.UntilWithContext(ctx, func(ctx context.Context) {
 			ctx, end := context.WithCancel(ctx)
 			defer end()
-			index, informer := rs.informer(client.CoordinationV1().RESTClient(), p, end)
+			index, informer := rs.informer(client.CoordinationV1().RESTClient(), to, end)
 			rs.setRegistered(index)
 			defer rs.setRegistered(nil)
 			informer.RunWithContext(ctx)
@@ -98,12 +98,12 @@ func (w *Worker) watchReaders(ctx context.Context, p *publish.Publisher) (unwatc
 // readersPause is how long a watch of the registrations rests after it has shown more than is kept.
 const readersPause = time.Minute
 
-// informer watches the registrations in the member. It calls end when there are more than the publisher keeps.
+// informer watches the registrations in the member. It calls end when there are more than are kept.
 func (rs *readers) informer(
-	client toolscache.Getter, p *publish.Publisher, end func(),
+	client toolscache.Getter, to *publish.Readers, end func(),
 ) (toolscache.Indexer, toolscache.Controller) {
 	seen := func(l *coordinationv1.Lease) {
-		if p.ObserveReader(l); p.TooManyReaders() {
+		if to.Observe(l); to.TooMany() {
 			end()
 		}
 	}
@@ -139,7 +139,7 @@ func (rs *readers) informer(
 				}
 				if l, ok := o.(*coordinationv1.Lease); ok {
 					if !missing {
-						p.ObserveReaderGone(l.UID)
+						to.ObserveGone(l.UID)
 					}
 					rs.mark(l)
 					rs.record(l, "ReaderGone", "is not registered any more")

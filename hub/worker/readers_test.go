@@ -41,7 +41,7 @@ func writes(l *coordinationv1.Lease, r lease.Registration) {
 // watches has the worker watch the registrations in east.
 func (r *env) watches() (end func()) {
 	r.t.Helper()
-	end = r.watchReaders(r.t.Context(), r.reads())
+	end = r.watchReaders(r.t.Context(), r.reads().Readers)
 	pass(10 * time.Second)
 	r.forget()
 	return end
@@ -150,7 +150,7 @@ func TestReaders_AreCountedAndRecorded(t *testing.T) {
 		r := newEnv(t)
 		r.east.store("/apis/coordination.k8s.io/v1", "leases", newRegistration("old"))
 		end := r.runs(func(ctx context.Context) {
-			defer r.watchReaders(ctx, r.reads())()
+			defer r.watchReaders(ctx, r.reads().Readers)()
 			<-ctx.Done()
 		})
 		defer end()
@@ -211,7 +211,7 @@ func TestReaders_WatchThatShowsTooManyRests(t *testing.T) {
 		}
 		p := r.reads()
 		r.forget()
-		defer r.watchReaders(t.Context(), p)()
+		defer r.watchReaders(t.Context(), p.Readers)()
 		pass(time.Second)
 		if row.added {
 			r.east.sends("ADDED", newRegistration("more", "shop"))

@@ -156,7 +156,7 @@ func (w *Worker) Run(ctx context.Context) {
 		return
 	}
 	defer unwatch()
-	defer w.watchReaders(ctx, p)()
+	defer w.watchReaders(ctx, p.Readers)()
 	w.mu.Lock()
 	w.publisher = p
 	w.mu.Unlock()
