@@ -12,9 +12,9 @@ const (
 	// 32 bits, not negative (a label cannot hold a sign); higher wins, ties by name.
 	PriorityLabel = "leasecast.dev/priority"
 
-	// DrainUntilAnnotation on a CAPI Cluster drains it until an instant (RFC 3339, at most a year ahead): no namespace gets
-	// its next leader there, and those that it leads move, by planned changes. Where no other cluster may lead, it goes on.
-	// After the instant it may lead again, and takes nothing back by itself.
+	// DrainUntilAnnotation on a CAPI Cluster drains it until an instant (RFC 3339, at most a year ahead): no namespace
+	// gets its next leader there, and those that it leads move, by planned changes. Where no other cluster may lead, it
+	// goes on. After the instant it may lead again, and takes nothing back by itself.
 	DrainUntilAnnotation = "leasecast.dev/drain-until"
 	// DrainReasonAnnotation says to people why a Cluster is drained. Candidates and histories of records show it.
 	DrainReasonAnnotation = "leasecast.dev/drain-reason"

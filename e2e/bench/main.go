@@ -85,6 +85,13 @@ var measurements = []measurement{
 		measure: measureChange, looks: true,
 	},
 	{
+		name: "drain", what: "200 namespaces of a cluster that is drained, 20 at a time",
+		figures: []figure{{"drain.seconds", noAim}, {"drain.mostAtOnce", drainedAtOnce}},
+		fleet: harness.Options{Timings: harness.Fast, ActEvery: 500 * time.Millisecond, MostMoves: drainedAtOnce,
+			Members: members(teams(changed)...)},
+		measure: measureDrain,
+	},
+	{
 		name: "fence", what: "what a fence adds to a write, where 10,000 Leases are",
 		figures: []figure{{"fence.p50Milliseconds", noAim}, {"fence.p99Milliseconds", 1}},
 		fleet: harness.Options{Timings: harness.Default, Members: []harness.Member{

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,6 +79,8 @@ type Options struct {
 	Fencing *v1alpha1.Fencing
 	// Fences, if set, has a policy for each of these namespaces, with its name, in place of the one policy.
 	Fences map[string]*v1alpha1.Fencing
+	// MostMoves bounds the planned changes that go on at once. Zero: nothing does.
+	MostMoves int32
 	// Dir is the folder for the logs, the act logs and the kubeconfigs of the processes. Start empties it.
 	Dir string
 	// Audit has the API servers log every write: see [fleet.Server.Writes].
@@ -212,10 +215,11 @@ func policy(o Options, name string, fencing *v1alpha1.Fencing, namespaces ...str
 	return &v1alpha1.LeadershipPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: FleetNamespace, Name: name},
 		Spec: v1alpha1.LeadershipPolicySpec{
-			Handover:   handover,
-			Fencing:    fencing,
-			Namespaces: v1alpha1.NamespaceSelection{Names: namespaces},
-			Timings:    PolicyTimings(o.Timings.Duration, o.Timings.Renew, o.Timings.Timeout, o.Timings.Skew),
+			Handover:           handover,
+			MaxConcurrentMoves: cmp.Or(o.MostMoves, 10_000),
+			Fencing:            fencing,
+			Namespaces:         v1alpha1.NamespaceSelection{Names: namespaces},
+			Timings:            PolicyTimings(o.Timings.Duration, o.Timings.Renew, o.Timings.Timeout, o.Timings.Skew),
 		},
 	}
 }
@@ -255,10 +259,20 @@ func (d *Drill) Acts() ([]Act, error) {
 
 // SetPriority edits the priority label of a Cluster, as kubectl label does.
 func (d *Drill) SetPriority(ctx context.Context, cluster string, priority int) error {
+	return d.mark(ctx, cluster, "labels", fleet.PriorityLabel, strconv.Itoa(priority))
+}
+
+// Drain drains a Cluster, as kubectl annotate does.
+func (d *Drill) Drain(ctx context.Context, cluster string, until time.Time) error {
+	return d.mark(ctx, cluster, "annotations", v1alpha1.DrainUntilAnnotation, until.UTC().Format(time.RFC3339))
+}
+
+// mark sets a label or an annotation of a Cluster.
+func (d *Drill) mark(ctx context.Context, cluster, kind, key, value string) error {
 	object := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: FleetNamespace, Name: cluster}}
-	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:"%d"}}}`, fleet.PriorityLabel, priority)
+	patch := fmt.Sprintf(`{"metadata":{%q:{%q:%q}}}`, kind, key, value)
 	if err := d.Hub.Patch(ctx, object, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
-		return fmt.Errorf("priority of %s: %w", cluster, err)
+		return fmt.Errorf("%s of %s: %w", key, cluster, err)
 	}
 	return nil
 }
