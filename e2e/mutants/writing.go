@@ -23,8 +23,7 @@ var writing = []mutant{
 			return 0, false, err
 		}`},
 	{"2: a record is written without compare-and-swap", ofLedger, "hub/ledger.Ledger.write",
-		`patch := client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})`,
-		`patch := client.MergeFrom(was)`},
+		`return l.Client.Update(ctx, object)`, `object.ResourceVersion = ""; return l.Client.Update(ctx, object)`},
 	{"2: a longer D is promised before the seal holds it", stories, "hub/controller.Controller.persist",
 		`p.Record.State == election.Leading && v.Policy != nil && (v.Object != nil || p.Persist)`, `false`},
 

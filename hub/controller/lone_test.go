@@ -174,7 +174,7 @@ func TestFloodOfOneMemberDelaysNoOtherPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := showing(t, clocktest.NewBubble(testStart))
 		api := c.Client.(testAPI)
-		c.Client, c.Live = distant(api, "create", "patch"), distant(api, "create", "patch", "get")
+		c.Client, c.Live = distant(api, "create", "update"), distant(api, "create", "update", "get")
 		show := func(ns *corev1.Namespace) {
 			c.sources.mcNamespaces(multicluster.ClusterName("fleet/far"), nil).Create(t.Context(),
 				event.TypedCreateEvent[*corev1.Namespace]{Object: ns}, c.recordQueue.q)

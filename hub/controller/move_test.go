@@ -108,7 +108,7 @@ func TestWhenARecordOfAnotherHubIsTakenOver(t *testing.T) {
 			v.Entry, v.Members[0].Sync = entryOf(t, c, shop), publish.SyncStatus{Marked: true, InPlace: true}
 			d := election.Decision{Record: v.Record}
 			test.change(v, &d)
-			c.Client = refusing(api, &test.refusal, "patch")
+			c.Client = refusing(api, &test.refusal, "update")
 			if _, err := c.persist(t.Context(), v, planOf(d)); !errors.Is(err, test.refusal) {
 				t.Error(err)
 			}

@@ -137,7 +137,7 @@ func TestWhenANamespaceIsDecidedOnAgain(t *testing.T) {
 	type change = func(*Controller, *fakeMembers, testAPI)
 	answers := func(err error) change {
 		return func(c *Controller, _ *fakeMembers, api testAPI) {
-			c.Client = refusing(api, &err, "create", "patch", "status")
+			c.Client = refusing(api, &err, "create", "update", "status")
 		}
 	}
 	conflict := apierrors.NewConflict(recordResource, "shop", errRefused)
@@ -159,7 +159,7 @@ func TestWhenANamespaceIsDecidedOnAgain(t *testing.T) {
 		return func(c *Controller, _ *fakeMembers, api testAPI) {
 			c.large.AllowN(testStart.Wall, 1)
 			changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
-				o.Labels = map[string]string{"team": strings.Repeat("x", 64<<10)}
+				o.Labels = map[string]string{"team": strings.Repeat("x", 16<<10)}
 			})
 			if !policy {
 				must(t, api.Delete(t.Context(), policyOf("fleet", "shops", "shop")))
@@ -382,7 +382,7 @@ func TestSealHoldsWhatAStoredRecordPromises(t *testing.T) {
 		o.Spec = said20()
 		o.Spec.Hub, o.Spec.Policy, o.Spec.LeaseDurationSeconds, o.Spec.StopTimeSeconds = "this", "shops", 77, 99
 	})
-	c.Client = failing(api, "create", "patch", "status")
+	c.Client = failing(api, "create", "update", "status")
 	v, err := c.gather(t.Context(), shop)
 	if err == nil {
 		_, err = c.persist(t.Context(), v, planOf(election.Decision{Record: v.State.Record}))

@@ -136,17 +136,15 @@ func (c hubClient) Create(_ context.Context, o client.Object, _ ...client.Create
 	return err
 }
 
-// Patch stores the spec of a record. It takes the patch for one with an optimistic lock.
-func (c hubClient) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
-	return c.r.w.hub.update(c.r, o.(*v1alpha1.NamespaceLeader), func(stored, sent *v1alpha1.NamespaceLeader) {
-		stored.ObjectMeta, stored.Spec = sent.ObjectMeta, sent.Spec
-		stored.Generation++
-	})
-}
-
-// Update stores the seal.
+// Update stores the seal, or a record without its status.
 func (c hubClient) Update(_ context.Context, o client.Object, _ ...client.UpdateOption) error {
 	h := c.r.w.hub
+	if record, ok := o.(*v1alpha1.NamespaceLeader); ok {
+		return h.update(c.r, record, func(stored, sent *v1alpha1.NamespaceLeader) {
+			stored.ObjectMeta, stored.Spec = sent.ObjectMeta, sent.Spec
+			stored.Generation++
+		})
+	}
 	secret := o.(*corev1.Secret)
 	return invoke(c.r.proc, &h.machine, decideCall, func() error {
 		if secret.ResourceVersion != h.secret.ResourceVersion {

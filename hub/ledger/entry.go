@@ -90,7 +90,7 @@ type Event struct {
 }
 
 // largeMetadata is the size of metadata, in bytes, from which on an API server is busy with the record for a while.
-const largeMetadata = 64 << 10
+const largeMetadata = 16 << 10
 
 // maxAnnotation bounds each annotation that is kept, in bytes.
 const maxAnnotation = 1 << 10
@@ -135,8 +135,10 @@ func (l *Ledger) remember(e *Entry, o *v1alpha1.NamespaceLeader) {
 		e.known = nil
 		return
 	}
-	e.known = o.DeepCopy()
-	Slim(e.known)
+	if e.known = o.DeepCopy(); e.Large {
+		Slim(e.known)
+	}
+	e.known.ManagedFields = nil // unused here, and an update without them leaves them as they are
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e.seen.known = o.ResourceVersion

@@ -142,9 +142,9 @@ type answering struct {
 	writes  int
 }
 
-func (a *answering) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+func (a *answering) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
 	if a.writes++; !a.refuses {
-		if err := a.Client.Patch(ctx, o, p, opts...); err != nil {
+		if err := a.Client.Update(ctx, o, opts...); err != nil {
 			return err
 		}
 	}

@@ -173,8 +173,11 @@ func (l *Ledger) recordFor(e *Entry, is Change) *v1alpha1.NamespaceLeader {
 
 // write stores a record, and remembers it.
 func (l *Ledger) write(ctx context.Context, e *Entry, object *v1alpha1.NamespaceLeader) error {
-	store := func() error { return l.Client.Create(ctx, object) }
-	if e.Found != nil {
+	store := func() error { return l.Client.Update(ctx, object) }
+	switch {
+	case e.Found == nil:
+		store = func() error { return l.Client.Create(ctx, object) }
+	case e.Large: // what is known of it is not all. API servers take longer for patches, so others are updated.
 		was := e.Object.DeepCopy()
 		was.Spec = *e.Found
 		patch := client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{})

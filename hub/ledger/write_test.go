@@ -256,32 +256,35 @@ func TestRecordIsReadLiveOnce(t *testing.T) {
 	reads("after a failed write", 1)
 }
 
-// Whoever may write records may fill their metadata, which the hub neither remembers nor changes.
+// Whoever may write records may fill their metadata, which the hub does not change. Of a large one it remembers little.
 func TestMetadataOfARecordStaysWhereItIs(t *testing.T) {
-	l, api := newTestLedger(t, specOf(20, "this"))
-	o := stored(t, api)
-	o.Labels = map[string]string{"team": strings.Repeat("x", largeMetadata)}
-	o.Annotations = map[string]string{v1alpha1.FrozenUntilAnnotation: "2026", "example.com/large": strings.Repeat("x", 9)}
-	o.Finalizers, o.OwnerReferences = []string{"example.com/keep"}, []metav1.OwnerReference{{Name: "owner", UID: "1"}}
-	if err := api.Update(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-	for _, epoch := range []int64{21, 22} {
-		e := take(t, l)
-		if _, err := l.Write(t.Context(), e, Change{Record: eastLeads(epoch), Persist: true}); err != nil {
-			t.Fatal(err)
-		}
-		if e.known.Annotations[v1alpha1.FrozenUntilAnnotation] != "2026" {
-			t.Errorf("of the act the hub remembers %q", e.known.Annotations)
-		}
-		if size := e.known.ObjectMeta.Size(); size > 1<<10 || !e.Large {
-			t.Errorf("the hub remembers %d bytes, large: %v", size, e.Large)
-		}
-		is := stored(t, api)
-		if is.Spec.Epoch != epoch || !equality.Semantic.DeepEqual([]any{is.Labels, is.Finalizers, is.OwnerReferences},
-			[]any{o.Labels, o.Finalizers, o.OwnerReferences}) || is.Annotations["example.com/large"] == "" {
-			t.Errorf("stored: epoch %d, finalizers %q, owners %v", is.Spec.Epoch, is.Finalizers, is.OwnerReferences)
-		}
+	for name, size := range map[string]int{"usual": 20, "large": largeMetadata} {
+		t.Run(name, func(t *testing.T) {
+			l, api := newTestLedger(t, specOf(20, "this"))
+			o := stored(t, api)
+			o.Labels = map[string]string{"team": strings.Repeat("x", size)}
+			o.Annotations = map[string]string{v1alpha1.FrozenUntilAnnotation: "2026", "example.com/by": "people"}
+			o.Finalizers, o.OwnerReferences = []string{"example.com/keep"}, []metav1.OwnerReference{{Name: "owner", UID: "1"}}
+			if err := api.Update(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+			for _, epoch := range []int64{21, 22} {
+				e := take(t, l)
+				if _, err := l.Write(t.Context(), e, Change{Record: eastLeads(epoch), Persist: true}); err != nil {
+					t.Fatal(err)
+				}
+				known := e.known.ObjectMeta
+				if known.Annotations[v1alpha1.FrozenUntilAnnotation] != "2026" || known.Size() > 1<<10 || e.Large != (size > 20) {
+					t.Errorf("the hub remembers %d bytes, large: %v, annotations %q", known.Size(), e.Large, known.Annotations)
+				}
+				is := stored(t, api)
+				if is.Spec.Epoch != epoch || is.Annotations["example.com/by"] != "people" ||
+					!equality.Semantic.DeepEqual([]any{is.Labels, is.Finalizers, is.OwnerReferences},
+						[]any{o.Labels, o.Finalizers, o.OwnerReferences}) {
+					t.Errorf("stored: epoch %d, finalizers %q, owners %v", is.Spec.Epoch, is.Finalizers, is.OwnerReferences)
+				}
+			}
+		})
 	}
 }
 
