@@ -87,9 +87,8 @@ var measurements = []measurement{
 	{
 		name: "drain", what: "200 namespaces of a cluster that is drained, 20 at a time",
 		figures: []figure{{"drain.seconds", noAim}, {"drain.mostAtOnce", drainedAtOnce}},
-		fleet: harness.Options{Timings: harness.Fast, ActEvery: 500 * time.Millisecond, MostMoves: drainedAtOnce,
-			Members: members(teams(changed)...)},
-		measure: measureDrain,
+		fleet:   harness.Options{Timings: harness.Fast, MostMoves: drainedAtOnce, Members: members(teams(changed)...)},
+		measure: measureDrain, looks: true,
 	},
 	{
 		name: "fence", what: "what a fence adds to a write, where 10,000 Leases are",

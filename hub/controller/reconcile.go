@@ -96,6 +96,7 @@ func (c *Controller) carryOut(
 	if written, err = c.persist(ctx, v, p); err != nil {
 		return 0, false, err
 	}
+	c.moves.note(v, p) // now that the record says so
 	c.assign(v, p)
 	c.noteClaim(v)
 	if p.Gone {
@@ -180,7 +181,6 @@ func (c *Controller) decide(v *decide.Snapshot) decide.Plan {
 		c.members.stopRenewing(v.Key)
 		p = v.Decide(c.now(), c.sent(v.Key, true), paced)
 	}
-	c.moves.note(v, p)
 	return p
 }
 
