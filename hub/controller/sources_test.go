@@ -225,6 +225,29 @@ func TestWhichLeasesConcernTheHub(t *testing.T) {
 	}
 }
 
+// Events of members read the policies as the last event of a policy left them.
+func TestAPolicyCountsFromItsEventOn(t *testing.T) {
+	inBubble(t, "till", func(t *testing.T) {
+		m := newTestFleet(t, policyOf("fleet", "shops", "shop"))
+		p, key := policyOf("fleet", "tills", "till"), types.NamespacedName{Namespace: "fleet", Name: "till"}
+		for _, step := range []struct {
+			what   string
+			change func() error
+			want   bool
+		}{
+			{"before it is created", func() error { return nil }, false},
+			{"created", func() error { return m.api.Create(t.Context(), p) }, true},
+			{"deleted", func() error { return m.api.Delete(t.Context(), p) }, false},
+		} {
+			must(t, step.change())
+			m.sources.namespacesOfPolicy(t.Context(), p)
+			if got := m.sources.isConcerned(t.Context(), key); got != step.want {
+				t.Errorf("%s: its namespace is concerned: %v", step.what, got)
+			}
+		}
+	})
+}
+
 // What this tenure has read or written needs no decision. A deletion is always another client's: the hub forgets what
 // it deletes.
 func TestWhichEventsOfARecordTriggerADecision(t *testing.T) {
