@@ -19,9 +19,9 @@ const (
 	// DrainReasonAnnotation says to people why a Cluster is drained. Candidates and histories of records show it.
 	DrainReasonAnnotation = "leasecast.dev/drain-reason"
 
-	// FrozenUntilAnnotation on a LeadershipPolicy, or on the NamespaceLeader of one namespace, freezes who leads until an
-	// instant (RFC 3339, at most a year ahead): no planned change and no failover. The leader is renewed as always. If its
-	// term runs out, the same cluster may lead again, and no other one. A namespace without a leader may get one.
+	// FrozenUntilAnnotation on a LeadershipPolicy, or on the NamespaceLeader of one namespace, freezes who leads until
+	// an instant (RFC 3339, at most a year ahead): no planned change and no failover. The leader is renewed as always.
+	// If its term runs out, the same cluster may lead again, and no other one. A namespace without a leader may get one.
 	FrozenUntilAnnotation = "leasecast.dev/frozen-until"
 	// FrozenReasonAnnotation says to people why. The condition Frozen shows it.
 	FrozenReasonAnnotation = "leasecast.dev/frozen-reason"

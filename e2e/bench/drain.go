@@ -18,8 +18,8 @@ const (
 	drainLimit = 5 * time.Minute
 )
 
-// measureDrain drains the cluster that leads 200 namespaces, and measures how long they take to move, and how many do so
-// at once. A term that a busy machine lets lapse meanwhile is no planned change.
+// measureDrain drains the cluster that leads 200 namespaces, and measures how long they take to move, and how many do
+// so at once. A term that a busy machine lets lapse meanwhile is no planned change.
 func measureDrain(ctx context.Context, b *bench) {
 	b.awaitLed(ctx, clusters[0], changed)
 	records := must.Get(b.WatchRecords(ctx))

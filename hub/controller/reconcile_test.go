@@ -2,6 +2,7 @@ package controller
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -201,6 +202,27 @@ func TestWhenANamespaceIsDecidedOnAgain(t *testing.T) {
 		if (err != nil) != test.fails || got.RequeueAfter != test.want {
 			t.Errorf("%s: again in %v, %v; want %v, an error: %v", name, got.RequeueAfter, err, test.want, test.fails)
 		}
+	}
+}
+
+// An event tells that people have frozen who leads, once.
+func TestAFreezeHasAnEvent(t *testing.T) {
+	c, f, api := newTestHub(t)
+	recorder := &fakeRecorder{}
+	c.events, f.shown[0].Priority, f.verdict.Answering = recorder, 5, true
+	changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
+		until := testStart.Wall.Add(time.Hour).Format(time.RFC3339)
+		o.Annotations = map[string]string{v1alpha1.FrozenUntilAnnotation: until}
+	})
+	for range 3 {
+		if _, err := c.reconcileNamespace(t.Context(), aboutShop); err != nil {
+			t.Fatal(err)
+		}
+		c.Clock = fixedClock(lease.Reading{Wall: testStart.Wall, Boot: testStart.Boot + time.Hour}) // the status is due
+	}
+	told := slices.DeleteFunc(recorder.events, func(e string) bool { return !strings.Contains(e, "Frozen") })
+	if len(told) != 1 {
+		t.Errorf("events %q", told)
 	}
 }
 

@@ -194,7 +194,8 @@ var (
 	// unfenceableWorld has members that refuse fences, or in which somebody removes them, or the guard.
 	unfenceableWorld = special{"members refuse fences, or lose them", func(w *world) {
 		w.drawLocks()
-		w.kinds = append(w.kinds, refusingFault, refusingFault, removedFault, unguardedFault, priorityFault, drainFault, freezeFault)
+		w.kinds = append(w.kinds, refusingFault, refusingFault, removedFault, unguardedFault)
+		w.kinds = append(w.kinds, priorityFault, drainFault, freezeFault)
 	}}
 )
 

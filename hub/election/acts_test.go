@@ -63,7 +63,8 @@ func TestDrainedCluster(t *testing.T) {
 func TestPlannedChangesArePaced(t *testing.T) {
 	const again = " after 500ms"
 	decide(t, map[string]decision{
-		"a drained leader waits": {now: at(5), state: leading(paced), among: "east 100 drained, west 50", want: kept + again},
+		"a drained leader waits": {now: at(5), state: leading(paced), among: "east 100 drained, west 50",
+			want: kept + again},
 		"a priority is edited: the leader waits, and the edit is not counted": {now: at(5), state: leading(paced),
 			among: "east 100, west 200", want: kept + again},
 		"a leader that is lost does not wait": {now: at(5), state: leading(paced), among: "east 100 Unreachable, west 50",

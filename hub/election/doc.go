@@ -79,8 +79,8 @@
 //     clock only while another cluster's clock is proved to agree with the hub's. A successor has to show that it can
 //     be written.
 //  11. A paused Cluster keeps what it has and gets nothing new. One that moves to another hub is left alone.
-//  12. Recovery moves nothing. A healthy leader is replaced when people order it (rule 18 and edited priorities). Such a
-//     change waits while a fence of locks or schedules is missing in the leader's cluster: programs there would go
+//  12. Recovery moves nothing. A healthy leader is replaced when people order it: rule 18, and edited priorities. Such
+//     a change waits while a fence of locks or schedules is missing in the leader's cluster: programs there would go
 //     on. After an outage of the hub, when everything promised has passed, each cluster has D from the start of the
 //     tenure to answer. As long as no cluster can replace a leader that cannot be reached, the record keeps its name.
 //  13. A candidate has the namespace, active and matching, no clock that is proved to be off, and can be written. It

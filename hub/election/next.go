@@ -82,7 +82,7 @@ func lead(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 func keep(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	r := s.Record
 	holder, ok := named(cs, r.Leader)
-	// A planned change that waits, for a fence, for others or for the end of a freeze, has not counted the priorities yet.
+	// A planned change that waits, for a fence, others or the end of a freeze, has not counted the priorities yet.
 	if holder.Unfenced == FenceInForce && !s.Paced && !s.Frozen || !overtaken(r, holder, cs) {
 		r.Observed = observedPriorities(r, cs, false)
 	}

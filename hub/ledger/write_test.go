@@ -227,10 +227,11 @@ func TestRecordIsReadLiveOnce(t *testing.T) {
 	}
 	reads("once", 1)
 	e := reads("and not again", 0)
-	if _, err := l.Write(t.Context(), e, Change{Record: eastLeads(21), Persist: true}); err != nil {
+	is := Change{Record: eastLeads(21), Persist: true, Message: "an upgrade"}
+	if _, err := l.Write(t.Context(), e, is); err != nil {
 		t.Fatal(err)
 	}
-	if len(e.Changes) != 1 || e.Changes[0].Epoch != 21 {
+	if len(e.Changes) != 1 || e.Changes[0].Epoch != 21 || e.Changes[0].Message != "an upgrade" {
 		t.Errorf("changes for the status: %+v", e.Changes)
 	}
 	if err := l.WriteStatus(t.Context(), e, v1alpha1.NamespaceLeaderStatus{Message: "new"}); err != nil {
@@ -273,8 +274,8 @@ func TestMetadataOfARecordStaysWhereItIs(t *testing.T) {
 				if _, err := l.Write(t.Context(), e, Change{Record: eastLeads(epoch), Persist: true}); err != nil {
 					t.Fatal(err)
 				}
-				known := e.known.ObjectMeta
-				if known.Annotations[v1alpha1.FrozenUntilAnnotation] != "2026" || known.Size() > 1<<10 || e.Large != (size > 20) {
+				known, large := e.known.ObjectMeta, size > 20
+				if known.Annotations[v1alpha1.FrozenUntilAnnotation] != "2026" || known.Size() > 1<<10 || e.Large != large {
 					t.Errorf("the hub remembers %d bytes, large: %v, annotations %q", known.Size(), e.Large, known.Annotations)
 				}
 				is := stored(t, api)
