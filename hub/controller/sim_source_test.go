@@ -89,6 +89,8 @@ func (s *simSource) offset(name string) skew.Interval {
 // clock: the members' are right, so that they show when the replica's is not.
 func (s *simSource) clock(_ lease.Reading, m fleet.Member, eps time.Duration) skew.Verdict {
 	switch off := s.offset(m.Name); {
+	case s.r.host.unnoticed():
+		return skew.Verdict{State: skew.Suspected}
 	case off.Least() > eps:
 		return skew.Verdict{State: skew.Beyond, Offset: off}
 	case off.Most() <= eps:

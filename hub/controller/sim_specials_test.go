@@ -249,6 +249,9 @@ func (c *hostClock) step(by time.Duration) {
 	}
 }
 
+// unnoticed reports whether the clock is wrong and the members have not proved it yet.
+func (c *hostClock) unnoticed() bool { return c.jump != 0 && c.w.now-c.stepped < noticed }
+
 // wrong is by how much the members prove the clock to be wrong: sooner or later by what it is.
 func (c *hostClock) wrong() time.Duration {
 	switch since := c.w.now - c.stepped; {

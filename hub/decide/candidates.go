@@ -162,6 +162,8 @@ func (m *Member) eligible() (reason.Reason, string) {
 // onlyRetains returns why a member keeps what it has but is never newly chosen, or "".
 func (m *Member) onlyRetains() reason.Reason {
 	switch {
+	case m.ClockVerdict.State == skew.Suspected:
+		return reason.ClockSkewed
 	case m.Unguarded != nil:
 		return reason.Unguarded
 	case m.Unfenced != nil:

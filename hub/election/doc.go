@@ -83,8 +83,9 @@
 //     a change waits while a fence of locks or schedules is missing in the leader's cluster: programs there would go
 //     on. After an outage of the hub, when everything promised has passed, each cluster has D from the start of the
 //     tenure to answer. As long as no cluster can replace a leader that cannot be reached, the record keeps its name.
-//  13. A candidate has the namespace, active and matching, no clock that is proved to be off, and can be written. It
-//     is guarded, and fenced where the policy asks for that. A namespace is managed while it matches anywhere. Its
+//  13. A candidate has the namespace, active and matching, and can be written. Its clock is not proved to be off, and
+//     before two answers agree on it the latest shows no such thing: an epoch from a wrong clock would stay. It is
+//     guarded, and fenced where the policy asks for that. A namespace is managed while it matches anywhere. Its
 //     first leader waits for better clusters that are not ready yet, counted from when the namespace was first seen.
 //  14. A cluster is its kube-system UID, pinned at first contact. Another UID behind a name, or one behind two
 //     names, is no candidate.

@@ -21,6 +21,7 @@ import (
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/publish"
+	"github.com/leasecast/leasecast/hub/skew"
 )
 
 // member makes the rows of tables short.
@@ -32,6 +33,7 @@ var (
 	eastLeads       = decidetest.EastLeads
 	agrees          = decidetest.Agrees
 	vague, twoAhead = decidetest.Vague, decidetest.TwoAhead
+	suspected       = skew.Verdict{State: skew.Suspected, Offset: decidetest.TwoAhead.Offset}
 )
 
 // first returns the first candidate, and its fitness, reason and message in short.
@@ -209,6 +211,7 @@ func TestClocksDecideWhoMayLead(t *testing.T) {
 		"all clocks are off":                       {with(east, east), "keeps " + off},
 		"a clock is off, no other is measured":     {with(east, south, south), "keeps " + off},
 		"the only clock is off":                    {with(east), "keeps " + off},
+		"no second answer agrees yet":              {with(measured("east", suspected), west), "keeps " + off},
 		"the one that agrees takes no part":        {with(east, measured("west", agrees, outside)), "keeps " + off},
 		"an unreachable member whose clock is off": {with(measured("east", twoAhead, lost), west), "unfit Unreachable"},
 		"a paused member whose clock is off":       {with(measured("east", twoAhead, paused), west), "unfit " + off},

@@ -109,7 +109,7 @@ func ClocksAgree(ms []decide.Member) metav1.Condition {
 		switch m.ClockVerdict.State {
 		case skew.Beyond:
 			off = append(off, m.Name)
-		case skew.Unknown:
+		case skew.Unknown, skew.Suspected:
 			open = append(open, m.Name)
 		case skew.Within:
 		}

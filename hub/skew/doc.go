@@ -22,8 +22,10 @@
 //
 // If every clock is within ε/2 of true time, two clocks differ by at most ε. So an interval that lies wholly
 // beyond ±ε proves that the hub's clock or the member's is off. Two answers must agree on it. The verdict ends when
-// nothing has proved more than ¾ ε for [Calm]. An unknown offset is held against no member. The proof does not say
-// which of the two clocks is off: see rule 10 in package election.
+// nothing has proved more than ¾ ε for [Calm]. An unknown offset is held against no member. A hub that has just
+// started gives nothing new to a member whose first answer shows an offset beyond ε: epochs follow the hub's clock.
+//
+// The proof does not say which of the two clocks is off: see rule 10 in package election.
 //
 // If all members prove that the hub's own clock is so wrong that no cluster could lead by its Leases, that is a verdict
 // against the hub: see [Contradicted].

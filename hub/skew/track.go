@@ -18,7 +18,7 @@ const (
 // State is the verdict on a member under one ε.
 type State int
 
-// The three verdicts.
+// The four verdicts.
 const (
 	// Unknown: not measured closely enough.
 	Unknown State = iota
@@ -26,12 +26,14 @@ const (
 	Within
 	// Beyond: the clock was proved to be farther than ε from the hub's, and farther than ¾ ε within the last Calm.
 	Beyond
+	// Suspected: no two answers have agreed yet, and the latest one proves more than ε.
+	Suspected
 )
 
 // Verdict is what a [Track] proves under one ε.
 type Verdict struct {
 	State State
-	// Offset is how far the clock is ahead of the hub's, if State is Beyond.
+	// Offset is how far the clock is ahead of the hub's, if State is Beyond or Suspected.
 	Offset Interval
 }
 
@@ -47,7 +49,7 @@ func (v Verdict) Behind() time.Duration {
 
 // String describes how far the clock is off.
 func (v Verdict) String() string {
-	if v.State != Beyond {
+	if v.State != Beyond && v.State != Suspected {
 		return "the API server's clock is not known to be off"
 	}
 	where, from, to := "ahead of", v.Offset.Lo, v.Offset.Hi
@@ -63,7 +65,9 @@ func round(d time.Duration) time.Duration { return d.Round(10 * time.Millisecond
 // not safe for concurrent use.
 type Track struct {
 	clock Estimate
-	under []judgement
+	// confirmed reports whether enough answers have ever agreed.
+	confirmed bool
+	under     []judgement
 }
 
 // judgement is what is known under one ε.
@@ -91,7 +95,7 @@ func (t *Track) Judge(now lease.Reading, eps []time.Duration) {
 
 // Reset forgets all measurements: another cluster is behind the name.
 func (t *Track) Reset() {
-	t.clock = Estimate{}
+	t.clock, t.confirmed = Estimate{}, false
 	for i := range t.under {
 		t.under[i] = judgement{eps: t.under[i].eps}
 	}
@@ -100,6 +104,7 @@ func (t *Track) Reset() {
 // Observe adds the sample of an answer.
 func (t *Track) Observe(s Sample, now lease.Reading) {
 	t.clock.Observe(s)
+	t.confirmed = t.confirmed || t.clock.samples >= confirm
 	t.update(now)
 }
 
@@ -142,6 +147,8 @@ func (t *Track) judge(j *judgement, now lease.Reading) Verdict {
 		return Verdict{State: Beyond, Offset: t.clock.Offset(now)}
 	case now.Boot-j.proved < Calm && j.proof.proves(now, j.beyond()):
 		return Verdict{State: Beyond, Offset: j.proof.Offset(now)}
+	case !t.confirmed && t.clock.Known() && t.clock.Offset(now).Least() > j.eps:
+		return Verdict{State: Suspected, Offset: t.clock.Offset(now)}
 	case t.clock.Known() && t.clock.Offset(now).Most() <= j.within():
 		return Verdict{State: Within}
 	default:
