@@ -125,8 +125,9 @@ func grow(o metav1.Object, way int) {
 		}})
 	case 1:
 		labels := o.GetLabels()
-		for n := range 6_000 {
-			labels[fmt.Sprint("large-", n)] = strings.Repeat("l", 63)
+		prefix := strings.Repeat(strings.Repeat("l", 49)+".", 4) + "example.com/"
+		for n := range 1_500 {
+			labels[fmt.Sprint(prefix, n)] = strings.Repeat("l", 63)
 		}
 	default:
 		o.SetAnnotations(map[string]string{"example.com/large": megabyte[:250<<10]})
