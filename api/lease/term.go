@@ -73,8 +73,11 @@ func Identity(cluster, fleet string) string { return cluster + "." + fleet }
 
 // The largest D and ε of any policy: the CRD refuses more.
 const (
-	MaxDuration = time.Hour
+	MaxDuration = 24 * time.Hour
 	MaxSkew     = time.Hour
+	// MaxUnattended is the largest D of a policy whose leaders are replaced by the hub, or whose locks or schedules are
+	// fenced.
+	MaxUnattended = time.Hour
 )
 
 // Timings are the durations of a policy: D, r, τ and ε in the protocol.

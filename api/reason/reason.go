@@ -49,6 +49,14 @@ const (
 	Drained Reason = "Drained"
 	// InvalidDrain: the annotation that drains the cluster names no instant within a year, so it has no effect.
 	InvalidDrain Reason = "InvalidDrain"
+	// Ordered: an operator has ordered to move the namespace to another cluster.
+	Ordered Reason = "Ordered"
+	// OrderRefused: the cluster to which an operator has ordered to move the namespace may not lead it.
+	OrderRefused Reason = "OrderRefused"
+	// Failback: a better cluster has been able to lead for as long as the policy asks.
+	Failback Reason = "Failback"
+	// FailoverPending: the leader cannot be reached, and the policy leaves it to operators to replace it.
+	FailoverPending Reason = "FailoverPending"
 	// Frozen: an operator has frozen who leads, so no other cluster is chosen.
 	Frozen Reason = "Frozen"
 	// InvalidFreeze: the annotation that freezes names no instant within a year, so it has no effect.

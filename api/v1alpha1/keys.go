@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Keys that Leasecast reads and writes. Users write PriorityLabel, and the annotations of acts: drain and freeze.
+// Keys that Leasecast reads and writes. Users write PriorityLabel, and the annotations
+// of acts.
 const (
 	// PriorityLabel on a CAPI Cluster makes it take part. Its value is an integer of
 	// 32 bits, not negative (a label cannot hold a sign); higher wins, ties by name.
@@ -25,6 +26,16 @@ const (
 	FrozenUntilAnnotation = "leasecast.dev/frozen-until"
 	// FrozenReasonAnnotation says to people why. The condition Frozen shows it.
 	FrozenReasonAnnotation = "leasecast.dev/frozen-reason"
+
+	// MoveToAnnotation on a NamespaceLeader orders one planned change to the Cluster that it names, also against
+	// priorities. The hub removes it when the Cluster leads, or when it refuses: then an event says why.
+	MoveToAnnotation = "leasecast.dev/move-to"
+	// MoveReasonAnnotation says to people why. The history shows it. The hub removes it with the order.
+	MoveReasonAnnotation = "leasecast.dev/move-reason"
+
+	// RebalanceAtAnnotation on a LeadershipPolicy is an instant (RFC 3339, at most a year ahead) from which all priorities
+	// count as edited, once: each namespace moves to its best cluster, by planned changes.
+	RebalanceAtAnnotation = "leasecast.dev/rebalance-at"
 
 	// ClusterUIDAnnotation pins the kube-system UID of the member on its CAPI Cluster at first contact, and on each Lease.
 	// It survives a clusterctl move.
@@ -91,6 +102,9 @@ const DefaultLeaseName = "leasecast"
 
 // LeaseName is the name of the Leases that the hub writes for the policy, in every namespace.
 func (p *LeadershipPolicy) LeaseName() string { return cmp.Or(p.Spec.LeaseName, DefaultLeaseName) }
+
+// DefaultFailbackAfter is failbackAfterSeconds where a policy does not set it.
+const DefaultFailbackAfter int32 = 300
 
 // DefaultMaxConcurrentMoves is how many planned changes go on at once where a policy does not set it.
 const DefaultMaxConcurrentMoves int32 = 20

@@ -37,6 +37,7 @@ type LeadershipPolicy struct {
 // +kubebuilder:validation:XValidation:rule="has(self.leaseName) == has(oldSelf.leaseName) && (!has(self.leaseName) || self.leaseName == oldSelf.leaseName)",message="leaseName cannot be changed, because readers in every cluster know it: delete the policy and create it again with the other name"
 // +kubebuilder:validation:XValidation:rule="!has(self.fencing) || !has(self.fencing.leaderElectionLocks) || has(self.namespaces.names) && size(self.namespaces.names) == 1 && !has(self.namespaces.selector)",message="leaderElectionLocks follow the leader of one namespace: name exactly one in namespaces.names, and select none"
 // +kubebuilder:validation:XValidation:rule="!has(self.fencing) || !has(self.fencing.leaderElectionLocks) || !self.fencing.leaderElectionLocks.exists(l, l.name == (has(self.leaseName) ? self.leaseName : 'leasecast'))",message="a lock has the name of the Leases that the hub writes itself: take it out of leaderElectionLocks, or choose another leaseName"
+// +kubebuilder:validation:XValidation:rule="!has(self.timings) || !has(self.timings.leaseDurationMilliseconds) || self.timings.leaseDurationMilliseconds <= 3600000 || has(self.failover) && self.failover == 'Manual' && (!has(self.fencing) || !has(self.fencing.leaderElectionLocks) && !has(self.fencing.schedules))",message="leaseDurationMilliseconds of more than 3600000 needs failover Manual, and neither leaderElectionLocks nor schedules in fencing"
 type LeadershipPolicySpec struct {
 	// clusterSelector narrows the Clusters that take part to those whose labels match.
 	// Without it every Cluster of this namespace with a priority label takes part.
@@ -79,8 +80,50 @@ type LeadershipPolicySpec struct {
 	// +kubebuilder:validation:Maximum=3600
 	InitialDelaySeconds *int32 `json:"initialDelaySeconds,omitempty"`
 
+	// failover says who replaces a leader that the hub cannot reach. Automatic: the hub. Manual:
+	// an operator, who annotates the NamespaceLeader with leasecast.dev/move-to; its condition
+	// FailoverPending names the command. First leaders are chosen without an operator, and
+	// planned changes go on as always.
+	// +optional
+	// +kubebuilder:validation:Enum=Automatic;Manual
+	// +default="Automatic"
+	Failover Choice `json:"failover,omitempty"`
+
+	// failback says whether a better cluster that has recovered gets the lead back. Manual: only
+	// when somebody edits a priority, or orders a move. Automatic: when it has been able to lead
+	// for failbackAfterSeconds without a break, by a planned change.
+	// +optional
+	// +kubebuilder:validation:Enum=Automatic;Manual
+	// +default="Manual"
+	Failback Choice `json:"failback,omitempty"`
+
+	// failbackAfterSeconds is how long a better cluster must have been able to lead before it
+	// gets the lead back, where failback is Automatic. A new replica of the hub counts anew.
+	// +optional
+	// +default=300
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	FailbackAfterSeconds int32 `json:"failbackAfterSeconds,omitempty"`
+
+	// placement says which of the clusters with the highest priority leads a namespace.
+	// Priority: the first by name. Spread: they share the namespaces, each of which hashes to
+	// one of them. A cluster that joins takes nothing by itself: a failback or the annotation
+	// leasecast.dev/rebalance-at moves its share to it.
+	// +optional
+	// +kubebuilder:validation:Enum=Priority;Spread
+	// +default="Priority"
+	Placement Placement `json:"placement,omitempty"`
+
+	// overrides prefer a cluster for one namespace above all priorities, while it may lead. An
+	// edit counts like an edit of a priority.
+	// +optional
+	// +listType=map
+	// +listMapKey=namespace
+	// +kubebuilder:validation:MaxItems=1000
+	Overrides []Override `json:"overrides,omitempty"`
+
 	// maxConcurrentMoves is in how many namespaces of the policy the leader is changed as
-	// planned at once: because its Cluster is drained, or a priority was edited. Others wait,
+	// planned at once: for a drain, an order, an edited priority or a failback. Others wait,
 	// and their leaders go on. Lost leaders are replaced without waiting.
 	// +optional
 	// +default=20
@@ -103,6 +146,38 @@ type LeadershipPolicySpec struct {
 	// leader. So programs that know nothing of Leases act in one cluster only.
 	// +optional
 	Fencing *Fencing `json:"fencing,omitempty"`
+}
+
+// Choice is who does something: the hub, or an operator.
+type Choice string
+
+// The two choices; see LeadershipPolicySpec.
+const (
+	Automatic Choice = "Automatic"
+	Manual    Choice = "Manual"
+)
+
+// Placement is which of several equally good clusters leads; see LeadershipPolicySpec.
+type Placement string
+
+// The two placements.
+const (
+	PlacementPriority Placement = "Priority"
+	PlacementSpread   Placement = "Spread"
+)
+
+// Override prefers a cluster for one namespace.
+type Override struct {
+	// namespace is the managed namespace.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+	// cluster is the name of the Cluster. Its priority there counts as 2147483647.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Cluster string `json:"cluster,omitempty"`
 }
 
 // Handover is what ends the term of a leader that is to be replaced.
@@ -151,11 +226,12 @@ type Timings struct {
 	// leaseDurationMilliseconds is how long after its renewTime a Lease lets the leader act.
 	// It is a multiple of 1000, because a Lease holds whole seconds. The hub's clock sets
 	// renewTime just before it sends the Lease. A change counts from the next renewal on; the
-	// hub waits for what it promised before.
+	// hub waits for what it promised before. More than an hour needs failover Manual: then a hub
+	// that is gone for that long stops nothing.
 	// +optional
 	// +default=15000
 	// +kubebuilder:validation:Minimum=1000
-	// +kubebuilder:validation:Maximum=3600000
+	// +kubebuilder:validation:Maximum=86400000
 	// +kubebuilder:validation:MultipleOf=1000
 	LeaseDurationMilliseconds int32 `json:"leaseDurationMilliseconds,omitempty"`
 

@@ -96,7 +96,7 @@ type NamespaceLeaderSpec struct {
 	// leaseDurationSeconds is the longest lease duration that the Leases of this term may carry.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=3600
+	// +kubebuilder:validation:Maximum=86400
 	LeaseDurationSeconds int32 `json:"leaseDurationSeconds,omitempty"`
 	// maxClockSkewMilliseconds is the largest clock skew under which the Leases of this term
 	// may have been sent. The next term begins that much later.
@@ -152,6 +152,10 @@ type NamespaceLeaderSpec struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=10000
 	ObservedPriorities []ObservedPriority `json:"observedPriorities,omitempty"`
+	// rebalancedAt is the last leasecast.dev/rebalance-at of the policy that decisions have
+	// taken into account.
+	// +optional
+	RebalancedAt *metav1.MicroTime `json:"rebalancedAt,omitempty"`
 	// hub is the installation that the record belongs to: the UID of the management cluster's
 	// namespace kube-system and the hub's namespace. It is "none" when the Clusters moved to
 	// another management cluster.
@@ -241,6 +245,10 @@ const ConditionReady = "Ready"
 // ConditionFrozen of a NamespaceLeader is True while an operator has frozen who leads. It is False while the annotation
 // names no instant within a year, which freezes nothing, and not there otherwise.
 const ConditionFrozen = "Frozen"
+
+// ConditionFailoverPending of a NamespaceLeader is True while its leader cannot be reached and the policy leaves it to
+// operators to replace it. The message has the command.
+const ConditionFailoverPending = "FailoverPending"
 
 // ConditionLeasesInPlace of a NamespaceLeader is True when every reachable cluster
 // that has the namespace holds the Lease that it should; otherwise the message names

@@ -29,7 +29,6 @@ type attack struct {
 	ofHub  bool          // the tenants are those of the hub
 	makes  int           // records that the hub has to make
 	short  bool          // it is played in every test
-	stays  bool          // nobody removes what the tenants wrote: that would take more than a minute
 }
 
 const (
@@ -81,6 +80,12 @@ var attacks = []attack{
 		tenant: together(largeSecrets, largeKubeconfigs, bombs),
 		ofHub:  true,
 	},
+	{
+		name:   "a tenant of the hub makes Clusters that nobody would make",
+		before: largeClusters,
+		tenant: absurdClusters,
+		ofHub:  true,
+	},
 	{name: "a tenant of the hub makes Clusters that nobody reaches", tenant: unreachableClusters, ofHub: true},
 	{
 		name:   "a tenant of the hub writes policies and records that nobody would",
@@ -107,7 +112,7 @@ func (s *scene) play(t *testing.T, a attack, overFloor time.Duration) {
 	u := s.watchUsage(t)
 	defer s.front.Play(nil)
 	before, began := s.hubRevision(t), time.Now()
-	leave := s.enter(t, a)
+	leave := s.enter(t, a.before, a.tenant)
 	s.endure(t, a)
 	var f figures
 	f.RenewalDelaySeconds, f.Lapsed = s.delays(v, leader)
@@ -139,25 +144,21 @@ func (s *scene) note(t *testing.T, name string, f figures) {
 	}
 }
 
-// enter starts what the tenants do in an attack. It goes on until the returned function is called. The test's cleanup
-// removes what the tenants wrote.
-func (s *scene) enter(t *testing.T, a attack) (leave func()) {
+// enter plays first, then starts do, which runs until the returned function is called. The test's cleanup removes what
+// the tenants wrote.
+func (s *scene) enter(t *testing.T, first, do play) (leave func()) {
 	t.Helper()
-	do := a.tenant
 	if do == nil {
 		do = func(context.Context, *scene) error { return nil }
 	}
 	t.Cleanup(func() {
-		if a.stays {
-			return
-		}
 		ctx := context.Background()
 		if err := errors.Join(s.removeRegistrations(ctx), s.removeOfTenant(ctx)); err != nil {
 			t.Error(err)
 		}
 	})
-	if a.before != nil {
-		harness.Must(t, a.before(t.Context(), s))
+	if first != nil {
+		harness.Must(t, first(t.Context(), s))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

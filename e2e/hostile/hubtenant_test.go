@@ -213,7 +213,8 @@ func (s *scene) removeOfTenant(ctx context.Context) error {
 			remove := func(ctx context.Context) error {
 				return c.DeleteAllOf(ctx, kind, client.InNamespace(namespace), client.HasLabels{ofTenant})
 			}
-			errs = append(errs, s.Await(ctx, time.Minute, fmt.Sprintf("%T of tenants are removed", kind), remove))
+			// An API server works on one request for a minute at most, which is too short for 340 large Clusters.
+			errs = append(errs, s.Await(ctx, 3*time.Minute, fmt.Sprintf("%T of tenants are removed", kind), remove))
 		}
 		return errs
 	}

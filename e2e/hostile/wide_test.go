@@ -20,29 +20,11 @@ const (
 	mostBesideMany = 5 * time.Second
 )
 
-// These two are played last, and the second one beside what the first one left.
-
-func TestClustersThatNobodyWouldMake(t *testing.T) {
-	if *full {
-		stage.play(t, attack{
-			name:   "a tenant of the hub makes Clusters that nobody would make",
-			before: largeClusters,
-			tenant: absurdClusters,
-			ofHub:  true,
-			stays:  true,
-		}, mostOverFloor)
-	}
-}
-
+// It is played last, because nobody removes so many namespaces again.
 func TestManyNamespacesOfOnePolicyHoldUpNoOther(t *testing.T) {
 	if *full {
 		const managed = 500 // at most, of those in one member: see hub/controller
-		a := attack{
-			name:   "14,000 namespaces of one member match a policy",
-			before: manyNamespaces,
-			makes:  managed,
-			stays:  true,
-		}
+		a := attack{name: "14,000 namespaces of one member match a policy", before: manyNamespaces, makes: managed}
 		stage.play(t, a, mostBesideMany)
 	}
 }

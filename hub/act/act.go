@@ -1,4 +1,4 @@
-// Package act reads what operators order by annotations: acts that end by themselves.
+// Package act reads what operators order by annotations.
 package act
 
 import (
@@ -35,6 +35,28 @@ func Freeze(annotations map[string]string) Act {
 	return read(annotations, v1alpha1.FrozenUntilAnnotation, v1alpha1.FrozenReasonAnnotation)
 }
 
+// Rebalance reads from which instant all priorities of a policy count as edited.
+func Rebalance(annotations map[string]string) Act {
+	return read(annotations, v1alpha1.RebalanceAtAnnotation, "")
+}
+
+// Move is an order to move a namespace. The zero Move is none.
+type Move struct {
+	To     string // a Cluster
+	Reason string // in the operator's words
+}
+
+// MoveOf reads the order from the annotations of a record.
+func MoveOf(annotations map[string]string) Move {
+	return Move{annotations[v1alpha1.MoveToAnnotation], words(annotations, v1alpha1.MoveReasonAnnotation)}
+}
+
+// words returns what an operator says in an annotation.
+func words(annotations map[string]string, key string) string {
+	text := annotations[key]
+	return text[:min(len(text), maxReason)]
+}
+
 func read(annotations map[string]string, key, why string) Act {
 	text, ordered := annotations[key]
 	if !ordered {
@@ -45,8 +67,7 @@ func read(annotations map[string]string, key, why string) Act {
 		const like = "2026-01-31T18:00:00Z"
 		return Act{Invalid: fmt.Sprintf("the annotation %s is %.64q: set it to an instant like %s", key, text, like)}
 	}
-	words := annotations[why]
-	return Act{Until: until, Reason: words[:min(len(words), maxReason)], key: key}
+	return Act{Until: until, Reason: words(annotations, why), key: key}
 }
 
 // At returns the act as it counts at an instant: one that ends more than a year later is invalid.

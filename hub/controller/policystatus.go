@@ -131,6 +131,7 @@ func (st *policyStatuses) fillPolicyStatus(
 	set := func(cond metav1.Condition) { setCondition(object, cond, true) }
 	managed, recount := st.lone.allManaged(ctx, p)
 	warning := explain.HubLossWarning(p.Election.Timings, st.Tenure.ElectionDuration())
+	warning += explain.OrdersWarning(p, members, now.Wall)
 	set(managed)
 	set(explain.Accepted(p, lost, explain.LeaseRefused(policies, p, members), warning))
 	set(explain.ClustersReachable(decide.MostUnreachable(members, p.Thresholds.UnreachableAfter), members))

@@ -97,6 +97,13 @@ func (c *Controller) carryOut(
 		return 0, false, err
 	}
 	c.moves.note(v, p) // now that the record says so
+	v.FitSince = p.FitSince
+	if end, ended := explain.OrderEnd(v, p); ended {
+		if err := c.ledger.RemoveOrder(ctx, v.Entry); err != nil {
+			return 0, written, err
+		}
+		v.Events = append(v.Events, end)
+	}
 	c.assign(v, p)
 	c.noteClaim(v)
 	if p.Gone {
@@ -145,11 +152,13 @@ func (c *Controller) explain(
 	if wait := c.ledger.StatusDueIn(v.Entry, explain.InProgress(&v.Object.Spec, status)); wait > 0 {
 		return wait, nil
 	}
-	if is := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionFrozen); is != nil &&
-		meta.FindStatusCondition(v.Object.Status.Conditions, is.Type) == nil {
-		v.Events = append(v.Events, ledger.Event{
-			Kind: corev1.EventTypeWarning, Reason: reason.Reason(is.Reason), Message: is.Message,
-		})
+	for _, kind := range []string{v1alpha1.ConditionFrozen, v1alpha1.ConditionFailoverPending} {
+		is := meta.FindStatusCondition(status.Conditions, kind)
+		if is != nil && meta.FindStatusCondition(v.Object.Status.Conditions, kind) == nil {
+			v.Events = append(v.Events, ledger.Event{
+				Kind: corev1.EventTypeWarning, Reason: reason.Reason(is.Reason), Message: is.Message,
+			})
+		}
 	}
 	c.recordEvents(v)
 	return 0, c.ledger.WriteStatus(ctx, v.Entry, status)
@@ -206,11 +215,12 @@ func (c *Controller) changed(ctx context.Context, v *decide.Snapshot, p decide.P
 	}
 	log.FromContext(ctx).Info("Leadership changed", "namespaceLeader", klog.KRef(v.Key.Namespace, v.Key.Name),
 		"leader", is.Leader, "epoch", is.Epoch, "state", is.State, "reason", is.Reason)
-	if is.State == election.Draining && election.Planned(is.Reason) {
+	planned := is.State == election.Draining && election.Planned(is.Reason)
+	if planned && is.Reason != reason.Ordered {
 		return // the end of the change has an event
 	}
 	kind := corev1.EventTypeNormal
-	if is.State == election.Vacant || is.State == election.Draining {
+	if is.State == election.Vacant || is.State == election.Draining && !planned {
 		kind = corev1.EventTypeWarning
 	}
 	v.Events = append(v.Events, ledger.Event{Kind: kind, Reason: is.Reason, Message: explain.Describe(p.Decision)})

@@ -158,6 +158,13 @@ func (c hubClient) Update(_ context.Context, o client.Object, _ ...client.Update
 	})
 }
 
+// Patch removes annotations from a record.
+func (c hubClient) Patch(_ context.Context, o client.Object, _ client.Patch, _ ...client.PatchOption) error {
+	return c.r.w.hub.update(c.r, o.(*v1alpha1.NamespaceLeader), func(stored, sent *v1alpha1.NamespaceLeader) {
+		stored.Annotations = sent.Annotations
+	})
+}
+
 func (c hubClient) Delete(_ context.Context, o client.Object, opts ...client.DeleteOption) error {
 	h := c.r.w.hub
 	options := (&client.DeleteOptions{}).ApplyOptions(opts)
@@ -250,6 +257,9 @@ type silent struct{}
 
 func (silent) Eventf(runtime.Object, runtime.Object, string, string, string, string, ...any) {}
 
+// manual reports whether people fail over by hand.
+func (w *world) manual() bool { return w.seed%11 == 4 }
+
 // newPolicy is a policy that claims the namespaces.
 func (w *world) newPolicy(
 	name string, made int, namespaces []string, seconds int32, leaseName string,
@@ -262,6 +272,15 @@ func (w *world) newPolicy(
 	p.Spec.LeaseName = leaseName
 	p.Spec.InitialDelaySeconds = ptr.To(int32(w.seed % 3))
 	p.Spec.MaxConcurrentMoves = int32(w.seed % 2) // of none counts as the default
+	if w.seed%3 == 1 && !w.steady {
+		p.Spec.Failback, p.Spec.FailbackAfterSeconds = v1alpha1.Automatic, 4
+	}
+	if w.seed%5 == 1 {
+		p.Spec.Placement = v1alpha1.PlacementSpread
+	}
+	if w.manual() {
+		p.Spec.Failover = v1alpha1.Manual
+	}
 	if w.acknowledged {
 		p.Spec.Handover = v1alpha1.HandoverRegisteredReaders
 	}

@@ -490,6 +490,6 @@ func (o *otherHub) end() {
 
 // usual reports whether the world has nothing special.
 func (w *world) usual() bool {
-	return w.installations == 1 && !w.steady && !w.extends && !w.steps && w.stops == 0 && w.outage == 0 &&
+	return w.installations == 1 && !w.steady && !w.extends && !w.steps && w.stops == 0 && w.outage == 0 && !w.manual() &&
 		w.timings.Skew == 250*time.Millisecond
 }

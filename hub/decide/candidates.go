@@ -1,7 +1,10 @@
 package decide
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
+	"math"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,11 +29,11 @@ type Candidate struct {
 // candidates returns the members that take part. It includes the leader of a policy that takes no part any more.
 // after is when one of them may change by time alone, or zero.
 func (v *Snapshot) candidates(now time.Time) (cs []Candidate, after time.Duration) {
-	hubInDoubt := HubClockInDoubt(v.Members)
+	hubInDoubt, move := HubClockInDoubt(v.Members), v.Move()
 	for i := range v.Members {
 		m := &v.Members[i]
 		c := Candidate{Member: m}
-		c.Name, c.Priority = m.Name, m.Priority
+		c.Name, c.Priority, c.Ordered = m.Name, m.Priority, m.Name == move.To
 		if !m.TakesPart {
 			if m.Name == v.State.Record.Leader && v.Policy != nil {
 				c.Fitness = election.Unfit
@@ -39,7 +42,8 @@ func (v *Snapshot) candidates(now time.Time) (cs []Candidate, after time.Duratio
 			}
 			continue
 		}
-		c.Fitness, c.Reason, c.Detail = v.fitness(m)
+		v.Policy.place(&c, v.Key.Name)
+		c.Fitness, c.Reason, c.Detail = v.fitness(m, now)
 		if c.Reason == reason.ClockSkewed && hubInDoubt {
 			c.Fitness = election.RetainOnly
 		}
@@ -114,7 +118,7 @@ func (c *Candidate) keepWithoutPriority(counted map[string]int32) {
 
 // fitness judges one member; the first rule that applies decides. Reasons that exclude a member permanently come
 // first, then missing knowledge, then reasons that may pass.
-func (v *Snapshot) fitness(m *Member) (election.Fitness, reason.Reason, string) {
+func (v *Snapshot) fitness(m *Member, now time.Time) (election.Fitness, reason.Reason, string) {
 	switch p := m.Problem; {
 	case excludes(p.Reason):
 		return election.Unfit, p.Reason, p.Message
@@ -139,7 +143,7 @@ func (v *Snapshot) fitness(m *Member) (election.Fitness, reason.Reason, string) 
 	if why := m.onlyRetains(); why != "" {
 		return election.RetainOnly, why, ""
 	}
-	if v.failing(m) {
+	if v.failing(m, now) {
 		return election.Unfit, m.Sync.Failing, "the last Lease could not be written: " + m.Sync.Failure
 	}
 	why, message := m.eligible()
@@ -177,15 +181,18 @@ func (m *Member) onlyRetains() reason.Reason {
 
 // failing reports whether a member cannot be written, although it may answer other requests: a term there would
 // never begin. Its syncer keeps trying, and a leader's syncer does so as long as its term lasts. A leader that is
-// being replaced is not tried, so only the reason of its replacement counts against it. Nothing is tried where
-// there never was a leader: there the first term shows it.
-func (v *Snapshot) failing(m *Member) bool {
+// being replaced is not tried, so only the reason of its replacement counts against it. Where nobody else may follow,
+// not even that does: another term shows it. Nothing is tried where there never was a leader: there the first term
+// shows it.
+func (v *Snapshot) failing(m *Member, now time.Time) bool {
 	r := v.State.Record
 	switch {
 	case m.Sync.Failing == "", r.Epoch == 0:
 		return false
 	case m.Name != r.Leader:
 		return true
+	case v.Policy != nil && v.Policy.Election.ManualFailover, v.freeze(now).In(now):
+		return false
 	}
 	switch r.Reason {
 	case reason.LeaseLost, reason.Forbidden, reason.Unwritable:
@@ -218,6 +225,26 @@ func unknown(m *Member) (election.Fitness, reason.Reason, string) {
 	return election.Unknown, reason.NeverReached, ""
 }
 
+// place sets what the policy prefers for a namespace, beside priorities.
+func (p *Policy) place(c *Candidate, namespace string) {
+	if p == nil {
+		return
+	}
+	if p.Overrides[namespace] == c.Name {
+		c.Priority = math.MaxInt32
+	}
+	if p.Spread {
+		c.Weight = weight(namespace, c.Member.UID)
+	}
+}
+
+// weight spreads namespaces over clusters by rendezvous hashing (Thaler and Ravishankar, 1998): each namespace goes to
+// the cluster with the highest weight. A cluster that goes leaves what it led to all others, and moves nothing else.
+func weight(namespace string, cluster string) uint64 {
+	sum := sha256.Sum256([]byte(namespace + "/" + cluster))
+	return binary.BigEndian.Uint64(sum[:])
+}
+
 // elected returns the part of the candidates that decisions rest on.
 func elected(cs []Candidate) []election.Candidate {
 	out := make([]election.Candidate, len(cs))
@@ -233,9 +260,22 @@ type Plan struct {
 	Candidates []Candidate
 	// Health is when a candidate may change, or a freeze ends, by time alone, or zero.
 	Health time.Duration
-	// Freeze is what people have ordered for the namespace, and Frozen whether that counts.
+	// Freeze and Move are what people have ordered for the namespace, and Frozen is whether the freeze counts.
 	Freeze act.Act
 	Frozen bool
+	Move   act.Move
+	// Refused: the cluster that Move names may not lead, and no change is under way.
+	Refused bool
+	// FitSince is what the next decision has to remember; see election.FitSince.
+	FitSince map[string]time.Duration
+}
+
+// Move returns what people have ordered for the namespace.
+func (v *Snapshot) Move() act.Move {
+	if v.Object == nil {
+		return act.Move{}
+	}
+	return act.MoveOf(v.Object.Annotations)
 }
 
 // freeze returns the order that freezes the namespace, or else one that has no effect.
@@ -255,8 +295,11 @@ func (v *Snapshot) freeze(now time.Time) (freeze act.Act) {
 // Order returns the words of the operator who ordered the change that a plan begins, or "".
 func (p Plan) Order() string {
 	for _, c := range p.Candidates {
-		if p.Record.Reason == reason.Drained && c.Name == p.Record.Leader {
+		switch {
+		case p.Record.Reason == reason.Drained && c.Name == p.Record.Leader:
 			return c.Member.Drain.Reason
+		case p.Record.Reason == reason.Ordered && c.Ordered:
+			return p.Move.Reason
 		}
 	}
 	return ""
@@ -276,7 +319,15 @@ func (v *Snapshot) Decide(now lease.Reading, sent election.Sent, paced bool) (p 
 	if p.Frozen = p.Freeze.In(now.Wall); p.Frozen {
 		p.Health = soonest(p.Health, p.Freeze.Until.Sub(now.Wall))
 	}
-	state.Sent, state.Paced, state.Frozen = sent, paced, p.Frozen
+	p.Move, p.FitSince = v.Move(), nil
+	if policy != nil && policy.Failback > 0 {
+		p.FitSince = election.FitSince(now, v.FitSince, elected(p.Candidates))
+	}
+	state.Sent, state.Paced, state.Frozen, state.FitSince = sent, paced, p.Frozen, p.FitSince
 	p.Decision = election.Next(now, policy, state, elected(p.Candidates))
+	if policy != nil && p.Move.To != "" {
+		p.Health = soonest(p.Health, time.Second) // candidates have a bounded time to become ready
+		p.Refused = election.RefusesOrder(now, *policy, state, p.Record, elected(p.Candidates))
+	}
 	return p
 }

@@ -34,7 +34,10 @@ type Policy struct {
 	Election   election.Policy
 	Thresholds health.Thresholds
 	MostMoves  int // how many planned changes may go on at once
+	Spread     bool
+	Overrides  map[string]string // the preferred cluster, by namespace
 	Freeze     act.Act
+	Rebalance  act.Act
 	Locks      []locks.Lock // locks that it fences with enforcement Deny, and that no older policy fences too
 	Refused    string       // why it cannot fence one of its locks (ShareLocks), or empty
 	// Invalid is why the stored version is invalid. Unless Unknown is set, the other fields are the last valid
@@ -56,6 +59,8 @@ func ParsePolicy(o *v1alpha1.LeadershipPolicy) *Policy {
 		Object: o,
 		Names:  map[string]bool{},
 		fences: &fenceSets{},
+
+		Overrides: map[string]string{},
 		Election: election.Policy{
 			Timings: lease.Timings{
 				Duration: milliseconds(t.LeaseDurationMilliseconds),
@@ -68,6 +73,14 @@ func ParsePolicy(o *v1alpha1.LeadershipPolicy) *Policy {
 			Acknowledged:                o.Spec.Handover == v1alpha1.HandoverRegisteredReaders && !admitsByLease(o.Spec.Fencing),
 			InitialDelay:                v1alpha1.DefaultInitialDelay,
 		},
+	}
+	if o.Spec.Failback == v1alpha1.Automatic {
+		p.Election.Failback = time.Duration(cmp.Or(o.Spec.FailbackAfterSeconds, v1alpha1.DefaultFailbackAfter)) * time.Second
+	}
+	p.Election.ManualFailover = o.Spec.Failover == v1alpha1.Manual
+	p.Spread = o.Spec.Placement == v1alpha1.PlacementSpread
+	for _, prefer := range o.Spec.Overrides {
+		p.Overrides[prefer.Namespace] = prefer.Cluster
 	}
 	p.MostMoves = int(cmp.Or(o.Spec.MaxConcurrentMoves, v1alpha1.DefaultMaxConcurrentMoves))
 	if d := o.Spec.InitialDelaySeconds; d != nil {
@@ -106,6 +119,11 @@ func ParsePolicy(o *v1alpha1.LeadershipPolicy) *Policy {
 	}
 	if err := p.Election.Timings.Validate(); err != nil {
 		p.Invalid = err
+	}
+	long := p.Election.Timings.Duration > lease.MaxUnattended
+	if long && (!p.Election.ManualFailover || admitsByLease(o.Spec.Fencing)) {
+		p.Invalid = fmt.Errorf("leaseDurationMilliseconds is more than an hour: set failover to Manual and fence no lock or " +
+			"schedule, or lower it")
 	}
 	p.Unknown = p.Invalid != nil
 	p.setLocks(enforcedLocks(o.Spec.Fencing))

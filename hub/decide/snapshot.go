@@ -54,7 +54,8 @@ func (v *Snapshot) Complete(f Fleet) {
 	bounds := BoundsOf(f.Policies).Max(f.Seal.Largest())
 	s := &v.State
 	s.Record, s.Tenure = v.Record, f.Tenure
-	s.FleetDuration, s.FleetSkew, s.FleetStop = bounds.Duration, bounds.Skew, bounds.Stop
+	// No Lease with a larger D opens a lock.
+	s.FleetDuration, s.FleetSkew, s.FleetStop = min(bounds.Duration, lease.MaxUnattended), bounds.Skew, bounds.Stop
 	s.LargestDuration, s.LargestSkew, s.LargestStop = largest.Duration, largest.Skew, largest.Stop
 	if v.Policy != nil {
 		s.LargestDuration = max(s.LargestDuration, v.Policy.Election.Timings.Duration)

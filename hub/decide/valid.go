@@ -60,7 +60,8 @@ func (vs *Versions) LastValid(fleetName string, stored []*v1alpha1.LeadershipPol
 			p = last.copy()
 			p.Invalid = invalid
 		}
-		p.Freeze = act.Freeze(o.Annotations) // no generation counts them
+		p.Freeze, p.Rebalance = act.Freeze(o.Annotations), act.Rebalance(o.Annotations) // no generation counts them
+		p.Election.RebalanceAt = p.Rebalance.Until
 		vs.of[key] = known
 		ps = append(ps, p)
 	}
@@ -70,7 +71,7 @@ func (vs *Versions) LastValid(fleetName string, stored []*v1alpha1.LeadershipPol
 	return ps
 }
 
-// copy returns a copy whose locks and freeze can be set. Nothing else of a policy changes.
+// copy returns a copy whose locks and acts can be set. Nothing else of a policy changes.
 func (p *Policy) copy() *Policy {
 	other := *p
 	return &other

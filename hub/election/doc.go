@@ -79,8 +79,8 @@
 //     clock only while another cluster's clock is proved to agree with the hub's. A successor has to show that it can
 //     be written.
 //  11. A paused Cluster keeps what it has and gets nothing new. One that moves to another hub is left alone.
-//  12. Recovery moves nothing. A healthy leader is replaced when people order it: rule 18, and edited priorities. Such
-//     a change waits while a fence of locks or schedules is missing in the leader's cluster: programs there would go
+//  12. Recovery moves nothing, but rule 23. A healthy leader is replaced when people order it: rules 18, 21 and 24, and
+//     edited priorities. Such a change waits while a fence of locks or schedules is missing in the leader's cluster: programs there would go
 //     on. After an outage of the hub, when everything promised has passed, each cluster has D from the start of the
 //     tenure to answer. As long as no cluster can replace a leader that cannot be reached, the record keeps its name.
 //  13. A candidate has the namespace, active and matching, and can be written. Its clock is not proved to be off, and
@@ -103,18 +103,27 @@
 //     that became invalid changes nothing.
 //  18. A drained Cluster hands over what it leads, by planned changes, and gets nothing new. It goes on where no other
 //     cluster may lead. The end of a drain moves nothing. A drain waits for fences as an edited priority does.
-//  19. Planned changes are those for a drain or an edited priority. Of one policy only so many are under way at once,
+//  19. Planned changes are those for a drain, an order, an edited priority or a failback. Of one policy only so many are under way at once,
 //     and the leaders of the others are renewed. An edit that waits has not been counted. What is lost, deleted or
 //     without a leader waits for nobody.
 //  20. Where people have frozen who leads, there is neither a planned change nor a failover. The leader is renewed. If
 //     its term ends, it may get a new one, and no other cluster does. An edit of a priority waits until then. A
 //     namespace without a leader gets one.
+//  21. An ordered move changes the leader once, also against priorities, and also where the leader cannot be reached.
+//     All priorities count as they are when it is done.
+//  22. Where operators fail over by hand, no leader is replaced for what only the hub sees: that it does not answer, or
+//     that its clock is off. Nobody else gets a term while nothing else speaks against it. Orders count as always.
+//  23. Where the policy fails back, a better cluster gets the lead when every decision of a time found it able to lead.
+//     Another one that was not able to for so long is passed over.
+//  24. At the instant of a rebalance, all priorities count as edited, once. Where namespaces are spread, each has an
+//     order of its own among clusters of one priority. A cluster that joins with the leader's priority takes nothing.
 //
 // # Where each rule lives
 //
 //   - expiry.go: rules 4, 5, 6 and 15, when an old promise has certainly ended;
 //   - rank.go: rule 13, who is best among those that may lead;
-//   - replace.go: rules 9 to 12 and 18 to 20, when a leader must go, and when it must not;
+//   - replace.go: rules 9 to 12 and 18 to 22, when a leader must go, and when it must not;
+//   - failback.go: rules 21, 23 and 24, what moves a leader that may go on;
 //   - revoke.go: rules 4 and 5, when a term ends because its readers have released it;
 //   - grant.go: rule 7, the new term and its epoch;
 //   - locks.go: rule 16, which locks are open;

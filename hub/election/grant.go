@@ -28,6 +28,7 @@ func grant(now lease.Reading, p Policy, s State, c Candidate, cs []Candidate) Re
 		UnfencedLeader: stillUnfenced(before, c.Name, cs),
 		Next:           next(cs, c.Name),
 		Observed:       observedPriorities(s.Record, cs, true),
+		Rebalanced:     s.Record.Rebalanced,
 	}
 }
 

@@ -269,6 +269,10 @@ func describe(c *election.Candidate, word string) {
 		c.Refused = true
 	case "drained":
 		c.Drained = true
+	case "ordered":
+		c.Ordered = true
+	case "light", "heavy":
+		c.Weight = map[string]uint64{"light": 1, "heavy": 2}[word]
 	case "answering", "silent":
 		c.Answering = word == "answering"
 	case "unfenced":

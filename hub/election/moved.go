@@ -52,7 +52,7 @@ func moved(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	r := Record{
 		Epoch: max(s.Record.Epoch, s.Highest), State: Vacant, Reason: reason.Moved, Since: now.Wall,
 		Duration: max(longest(s), p.Timings.Duration), Skew: s.Record.Skew, Stop: s.Record.Stop,
-		LeaseName: p.LeaseName, Observed: observedPriorities(s.Record, cs, false),
+		LeaseName: p.LeaseName, Observed: observedPriorities(s.Record, cs, false), Rebalanced: s.Record.Rebalanced,
 	}
 	if s.Record.State == r.State && s.Record.Reason == r.Reason {
 		r.Since = s.Record.Since

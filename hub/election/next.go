@@ -22,13 +22,16 @@ func Next(now lease.Reading, p *Policy, s State, candidates []Candidate) Decisio
 	if s.Moved || p != nil && len(cs) == 0 {
 		return decide(now, p, s, cs)
 	}
-	open := s.Record.OpenLocks
+	open, rebalanced := s.Record.OpenLocks, s.Record.Rebalanced
 	s.Record.OpenLocks = stillFenced(p, open)
+	if p != nil && !s.OtherHub {
+		s.Record.rebalance(now.Wall, p.RebalanceAt, cs)
+	}
 	d := decide(now, p, s, cs)
 	switch {
 	case d.StopRenewing, d.Gone:
 		d.Record.OpenLocks = open
-	case !slices.Equal(d.Record.OpenLocks, open):
+	case !slices.Equal(d.Record.OpenLocks, open), !d.Record.Rebalanced.Equal(rebalanced):
 		d.Persist = true
 	}
 	return d
@@ -74,6 +77,7 @@ func lead(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	r := s.Record
 	r.State, r.Reason, r.Since, r.NotBefore = Draining, why, now.Wall, b.wall
 	r.noteUnfenced(cs)
+	s.Record = r
 	r.Next = successor(now, p, s, cs)
 	return Decision{Record: r, Persist: true, Planned: Planned(why), After: b.wait(now)}
 }
@@ -108,7 +112,15 @@ func keep(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	opens := time.Duration(0)
 	r.OpenLocks, opens = openLocks(now, p, s)
 	r.UnfencedLeader = stillUnfenced(r, r.Leader, cs)
-	return Decision{Record: r, Persist: !same(r, s.Record), After: soonest(wait, opens)}
+	d := Decision{Record: r, Persist: !same(r, s.Record)}
+	d.After = soonest(wait, opens, untilFailback(now, p, s, cs), p.RebalanceAt.Sub(now.Wall))
+	if p.ManualFailover {
+		p.ManualFailover = false
+		if whyDepose(now, p, s, cs) != "" {
+			d.Waiting = reason.FailoverPending
+		}
+	}
+	return d
 }
 
 // raise raises the record's bounds to the policy's, because Leases are sent under it.
@@ -166,6 +178,9 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	if !ok && s.Frozen {
 		return Decision{Record: r, Waiting: reason.Frozen}
 	}
+	if !ok && holds(now, p, s, cs) {
+		return Decision{Record: r, Waiting: reason.FailoverPending}
+	}
 	if mustWait(p, s, c) {
 		return Decision{Record: r, Waiting: reason.MostUnreachable}
 	}
@@ -193,16 +208,28 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 
 // successorOf returns the candidate that gets the next term if it is granted now. That is the best candidate,
 // unless the cause for which the leader was drained is gone. Recovery moves nothing, so the leader then leads
-// again, in a new term. Where people have frozen who leads, nobody else gets one.
+// again, in a new term. Where people have frozen who leads, or fail over by hand, nobody else gets one. Lead is given
+// back only to a cluster that was able to lead for long enough.
 func successorOf(now lease.Reading, p Policy, s State, ranked []Candidate) (Candidate, bool) {
 	holder, ok := named(ranked, s.Record.Leader)
 	if ok && mayGoOn(holder) && whyDepose(now, p, s, ranked) == "" {
 		return holder, true
 	}
-	if s.Frozen && s.Record.Leader != "" {
+	if s.Frozen && s.Record.Leader != "" || holds(now, p, s, ranked) {
 		return Candidate{}, false
 	}
+	if s.Record.State == Draining && s.Record.Reason == reason.Failback {
+		if c, ok := settled(now, p, s, ranked); ok {
+			return c, true
+		}
+	}
 	return best(ranked, mayLead)
+}
+
+// holds reports whether a namespace waits for its leader or for an operator, because nothing but the hub's own view
+// speaks against the leader.
+func holds(now lease.Reading, p Policy, s State, ranked []Candidate) bool {
+	return p.ManualFailover && s.Record.Leader != "" && whyDepose(now, p, s, ranked) == ""
 }
 
 // successor returns the name of the candidate that gets the next term if it is granted now.
@@ -227,7 +254,7 @@ func vacate(now lease.Reading, r Record, cs []Candidate) Record {
 	return Record{
 		Epoch: r.Epoch, State: Vacant, Reason: reason.NoCandidate, Since: now.Wall,
 		Duration: r.Duration, Skew: r.Skew, Stop: r.Stop, OpenLocks: r.OpenLocks, UnfencedLeader: r.UnfencedLeader,
-		LeaseName: r.LeaseName, Observed: observedPriorities(r, cs, false),
+		LeaseName: r.LeaseName, Observed: observedPriorities(r, cs, false), Rebalanced: r.Rebalanced,
 	}
 }
 
@@ -287,7 +314,7 @@ func waitsFor(now lease.Reading, p Policy, s State, c Candidate, ranked []Candid
 	}
 	better, ok := best(ranked, func(o Candidate) bool {
 		return notReady(o) && !o.Drained &&
-			(c.Name == "" || outranks(o, c) || o.Name == s.Record.Leader && whyDepose(now, p, s, ranked) == "")
+			(c.Name == "" || compare(o, c) < 0 || o.Name == s.Record.Leader && whyDepose(now, p, s, ranked) == "")
 	})
 	switch holder, _ := named(ranked, s.Record.Leader); {
 	case holder.Reason == reason.Recovering && comesBack(s, ranked):
@@ -309,7 +336,7 @@ func firstWaitsFor(now lease.Reading, p Policy, r Record, c Candidate, ranked []
 		return "", 0
 	}
 	better, ok := best(ranked, func(o Candidate) bool {
-		return outranks(o, c) && !o.Drained && (notReady(o) || o.Reason == reason.NamespaceMissing)
+		return compare(o, c) < 0 && !o.Drained && (notReady(o) || o.Reason == reason.NamespaceMissing)
 	})
 	if !ok {
 		return "", 0

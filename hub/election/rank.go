@@ -5,16 +5,25 @@ import (
 	"slices"
 )
 
-// Rank orders candidates: higher priority first, ties by name.
-func Rank(cs []Candidate) {
-	slices.SortFunc(cs, func(a, b Candidate) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Name, b.Name))
-	})
+// Rank orders candidates: the one to which an operator has ordered a move, then by priority, weight and name.
+func Rank(cs []Candidate) { slices.SortFunc(cs, compare) }
+
+// compare returns a negative number if a ranks higher than b.
+func compare(a, b Candidate) int {
+	switch {
+	case a.Ordered != b.Ordered && a.Ordered:
+		return -1
+	case a.Ordered != b.Ordered:
+		return 1
+	default:
+		return cmp.Or(-compareMerit(a, b), cmp.Compare(a.Name, b.Name))
+	}
 }
 
-// outranks reports whether a ranks higher than b.
-func outranks(a, b Candidate) bool {
-	return a.Priority > b.Priority || a.Priority == b.Priority && a.Name < b.Name
+// compareMerit compares candidates without orders. Equal ones take nothing from each other: their names decide only
+// who gets what is free.
+func compareMerit(a, b Candidate) int {
+	return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Weight, b.Weight))
 }
 
 // best returns the first of the ranked candidates that satisfies ok.

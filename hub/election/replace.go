@@ -37,6 +37,9 @@ func whyDepose(now lease.Reading, p Policy, s State, ranked []Candidate) reason.
 		// The Cluster is gone, or takes no part any more. Its term ends in order.
 		return reason.Gone
 	}
+	if holder.Fitness != Fit && holder.Fitness != RetainOnly && ordered(ranked, holder) {
+		return reason.Ordered
+	}
 	switch holder.Fitness {
 	case Unknown:
 		// Unknown is not dead. But it does not lead any more, in whatever state it is, after two things: all that
@@ -58,24 +61,42 @@ func whyDepose(now lease.Reading, p Policy, s State, ranked []Candidate) reason.
 	if holder.Unfenced != FenceInForce || s.Paced {
 		return "" // without the fence, programs in the leader's cluster would go on
 	}
-	return whyMove(s.Record, holder, ranked)
+	return whyMove(now, p, s, holder, ranked)
 }
 
-// whyMove returns why an operator wants a leader moved that may go on, or "".
-func whyMove(r Record, holder Candidate, ranked []Candidate) reason.Reason {
+// whyMove returns why a leader that may go on is moved, or "". What comes first is stronger.
+func whyMove(now lease.Reading, p Policy, s State, holder Candidate, ranked []Candidate) reason.Reason {
 	_, found := best(ranked, mayLead)
+	better, back := settled(now, p, s, ranked)
 	switch {
 	case holder.Drained && found:
 		return reason.Drained
-	case overtaken(r, holder, ranked):
+	case ordered(ranked, holder):
+		return reason.Ordered
+	case overtaken(s.Record, holder, ranked):
 		return reason.PriorityChanged
+	case back && compareMerit(better, holder) > 0:
+		return reason.Failback
 	default:
 		return ""
 	}
 }
 
 // Planned reports whether a term ends by a planned change for a reason: paced, and without a warning.
-func Planned(why reason.Reason) bool { return why == reason.Drained || why == reason.PriorityChanged }
+func Planned(why reason.Reason) bool {
+	switch why {
+	case reason.Drained, reason.Ordered, reason.PriorityChanged, reason.Failback:
+		return true
+	default:
+		return false
+	}
+}
+
+// ordered reports whether an operator has ordered a move from the leader to another cluster, which may lead.
+func ordered(ranked []Candidate, holder Candidate) bool {
+	_, found := best(ranked, func(c Candidate) bool { return c.Ordered && mayLead(c) && c.Name != holder.Name })
+	return found
+}
 
 // isObservation reports whether the hub observed a reason, as opposed to an operator's request. Only an observation
 // can be the observer's fault.
@@ -85,9 +106,9 @@ func isObservation(r reason.Reason) bool {
 
 // unlessAlone keeps a leader that the hub cannot reach, or whose clock it finds to be off, when deposing it would
 // not help. That is so without a successor, and when most clusters were lost at once: then the hub is more likely
-// at fault. The Lease of a leader that cannot be reached is not renewed, and its term may end by itself.
+// at fault. It also keeps the leader where operators fail over by hand. The Lease of a leader that cannot be reached is not renewed, and its term may end by itself.
 func unlessAlone(why reason.Reason, p Policy, s State, ranked []Candidate) reason.Reason {
-	if s.MostUnreachable && !p.FailOverWhenMostUnreachable {
+	if p.ManualFailover || s.MostUnreachable && !p.FailOverWhenMostUnreachable {
 		return ""
 	}
 	if _, ok := best(ranked, mayLead); !ok {
@@ -98,32 +119,16 @@ func unlessAlone(why reason.Reason, p Policy, s State, ranked []Candidate) reaso
 
 // overtaken reports whether an operator's edit put an eligible cluster above the leader. Since the last decision
 // that counted it, the leader's priority was lowered or the other's raised. A recovery edits nothing, so it moves
-// nothing.
+// nothing. Nor does a new cluster of the leader's priority, where namespaces are spread.
 func overtaken(r Record, holder Candidate, ranked []Candidate) bool {
 	counted, ok := r.Observed[holder.Name]
 	lowered := ok && holder.Priority < counted
 	_, found := best(ranked, func(c Candidate) bool {
-		if !mayLead(c) || c.Priority <= holder.Priority {
+		if !mayLead(c) || compareMerit(c, holder) <= 0 {
 			return false
 		}
 		before, ok := r.Observed[c.Name]
-		return lowered || !ok || c.Priority > before
+		return lowered || !ok && c.Priority > holder.Priority || ok && c.Priority > before
 	})
 	return found
-}
-
-// observedPriorities returns the priorities that decisions have counted, updated with the present ones. A cluster
-// that is not ready, or that the hub cannot reach or write, keeps the priority that was last counted, until it can
-// lead. Its label may be an edit that has not been acted on. all counts those clusters too, when a leader is chosen
-// without them.
-func observedPriorities(r Record, cs []Candidate, all bool) map[string]int32 {
-	counted := make(map[string]int32, len(cs))
-	for _, c := range cs {
-		if all || !notReady(c) && !isObservation(c.Reason) {
-			counted[c.Name] = c.Priority
-		} else if before, ok := r.Observed[c.Name]; ok {
-			counted[c.Name] = before
-		}
-	}
-	return counted
 }

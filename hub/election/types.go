@@ -32,6 +32,13 @@ type Policy struct {
 	StopTime time.Duration
 	// Locks are the fenced locks, as namespace/name, in ascending order.
 	Locks []string
+	// ManualFailover: a leader that the hub cannot reach is replaced only when an operator orders a move.
+	ManualFailover bool
+	// Failback is how long a better cluster must have been able to lead before it is given the lead back, or zero for
+	// never.
+	Failback time.Duration
+	// RebalanceAt is the instant from which all priorities count as edited, once, or zero.
+	RebalanceAt time.Time
 	// InitialDelay is how long the first leader of a namespace waits for better clusters that are not ready yet. It
 	// counts from when the namespace was first seen in any cluster.
 	InitialDelay time.Duration
@@ -58,8 +65,11 @@ type Record struct {
 	// NotBefore is for people to read. Decisions compute the expiry themselves, and do not trust another tenure's.
 	NotBefore time.Time
 	Next      string
-	// Observed holds the priorities that decisions have counted so far.
+	// Observed holds the priorities that decisions have counted so far, and uncounted for those that a rebalance has
+	// made count as edited.
 	Observed map[string]int32
+	// Rebalanced is the last Policy.RebalanceAt that decisions have counted.
+	Rebalanced time.Time
 }
 
 // Lost reports whether there is no record, or one of a namespace whose Leases are all that is known of it.
@@ -84,7 +94,11 @@ const (
 type Candidate struct {
 	Name     string
 	Priority int32
-	Fitness  Fitness
+	// Weight is the order among candidates of one priority, where the policy spreads namespaces. It is zero elsewhere.
+	Weight uint64
+	// Ordered: an operator has ordered to move the namespace to this cluster.
+	Ordered bool
+	Fitness Fitness
 	// Reason is why it is not Fit.
 	Reason reason.Reason
 	// Answering: its last read and its last write were answered. A leader that answers again while its term drains
@@ -176,6 +190,8 @@ type State struct {
 	OtherHub bool
 	// MostUnreachable: most clusters became unreachable within one window.
 	MostUnreachable bool
+	// FitSince holds, by cluster, the boot reading since when every decision found it able to lead.
+	FitSince map[string]time.Duration
 	// Frozen: an operator has frozen who leads.
 	Frozen bool
 	// Paced: as many planned changes of the policy go on as may go on at once. This namespace begins none.

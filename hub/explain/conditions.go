@@ -47,6 +47,28 @@ func HubLossWarning(t lease.Timings, h time.Duration) string {
 		h.Seconds(), t.Duration)
 }
 
+// OrdersWarning returns what an accepted policy warns of: it prefers clusters that take no part, or an annotation
+// cannot be read.
+func OrdersWarning(p *decide.Policy, members []decide.Member, now time.Time) (warning string) {
+	takesPart := map[string]bool{}
+	for i := range members {
+		takesPart[members[i].Name] = true
+	}
+	var unknown []string
+	for _, o := range p.Object.Spec.Overrides {
+		if !takesPart[o.Cluster] {
+			unknown = append(unknown, o.Namespace+" ("+o.Cluster+")")
+		}
+	}
+	if len(unknown) > 0 {
+		warning = cut("; overrides name Clusters that take no part, for "+strings.Join(unknown, ", "), 1024)
+	}
+	if why := p.Rebalance.At(now).Invalid; why != "" {
+		warning += "; " + why
+	}
+	return warning
+}
+
 // worstOf returns the worst of conditions as one: False before Unknown before True. Its message has the messages of
 // all that are as bad.
 func worstOf(kind string, conditions []metav1.Condition) metav1.Condition {

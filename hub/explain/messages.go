@@ -115,6 +115,10 @@ func Describe(d election.Decision) string {
 			return fmt.Sprintf("%s cannot lead (%s), and the namespace is frozen: no other cluster is chosen", r.Leader,
 				r.Reason)
 		}
+		if waiting == reason.FailoverPending {
+			return fmt.Sprintf("%s cannot lead (%s), and the policy leaves it to you to replace it; see the condition "+
+				"FailoverPending", r.Leader, r.Reason)
+		}
 		if waiting == reason.MostUnreachable {
 			return fmt.Sprintf("%s is lost, but so are most clusters: nobody is chosen until one comes back", r.Leader)
 		}

@@ -52,6 +52,7 @@ func Status(v *decide.Snapshot, p decide.Plan) v1alpha1.NamespaceLeaderStatus {
 	meta.SetStatusCondition(&s.Conditions, isReady)
 	meta.SetStatusCondition(&s.Conditions, leasesInPlace(v))
 	setFrozen(&s.Conditions, p)
+	setFailoverPending(&s.Conditions, v, p)
 	return s
 }
 

@@ -74,6 +74,9 @@ type Memory struct {
 	// Lost holds, for each unreachable cluster, the boot reading since when. It is kept only where the policy
 	// fences locks.
 	Lost map[string]time.Duration
+	// FitSince holds, by cluster, the boot reading since when every decision found it able to lead. It is kept only
+	// where the policy fails back.
+	FitSince map[string]time.Duration
 }
 
 // Claim names the policies that select a namespace, and the one that owns it.
@@ -150,6 +153,7 @@ func Slim(o client.Object) {
 	kept := map[string]string{}
 	for _, key := range []string{
 		v1alpha1.RecordAnnotation, v1alpha1.FrozenUntilAnnotation, v1alpha1.FrozenReasonAnnotation,
+		v1alpha1.MoveToAnnotation, v1alpha1.MoveReasonAnnotation, v1alpha1.RebalanceAtAnnotation,
 	} {
 		if value, ok := o.GetAnnotations()[key]; ok {
 			kept[key] = strings.Clone(value[:min(len(value), maxAnnotation)])

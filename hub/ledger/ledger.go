@@ -146,6 +146,23 @@ func (l *Ledger) Write(ctx context.Context, e *Entry, is Change) (written bool, 
 	return true, nil
 }
 
+// RemoveOrder removes an operator's order to move the namespace from the record.
+func (l *Ledger) RemoveOrder(ctx context.Context, e *Entry) error {
+	if !l.Tenure.Holds() {
+		return fmt.Errorf("record %s: the right to write is lost", e.Key)
+	}
+	without := e.Object.DeepCopy()
+	delete(without.Annotations, v1alpha1.MoveToAnnotation)
+	delete(without.Annotations, v1alpha1.MoveReasonAnnotation)
+	patch := client.MergeFromWithOptions(e.Object, client.MergeFromWithOptimisticLock{})
+	if err := l.Client.Patch(ctx, without, patch); err != nil {
+		return fmt.Errorf("record %s: remove %s: %w", e.Key, v1alpha1.MoveToAnnotation, err)
+	}
+	l.remember(e, without)
+	e.Object, e.Found = e.known, &e.known.Spec
+	return nil
+}
+
 // isStored reports whether the stored record is the one that the decision was based on.
 func (l *Ledger) isStored(e *Entry, is Change) bool {
 	return !e.Restored && (e.Moved && !is.TakesOver || e.Found.Hub == l.HubID) &&

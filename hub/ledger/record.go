@@ -31,6 +31,7 @@ func RecordOf(s *v1alpha1.NamespaceLeaderSpec) election.Record {
 		NotBefore:   timeOf(s.NotBefore),
 		Next:        s.Next,
 		Observed:    map[string]int32{},
+		Rebalanced:  timeOf(s.RebalancedAt),
 
 		UnfencedLeader: s.UnfencedLeader,
 	}
@@ -55,7 +56,7 @@ func Store(r election.Record, s *v1alpha1.NamespaceLeaderSpec) {
 	s.OpenLocks, s.UnfencedLeader = r.OpenLocks, r.UnfencedLeader
 	s.LeaseName = r.LeaseName
 	s.NotBefore = microTime(r.NotBefore)
-	s.Next = r.Next
+	s.Next, s.RebalancedAt = r.Next, microTime(r.Rebalanced)
 	s.ObservedPriorities = nil
 	for _, name := range countable(r) {
 		s.ObservedPriorities = append(s.ObservedPriorities, v1alpha1.ObservedPriority{Name: name, Priority: r.Observed[name]})

@@ -1,0 +1,82 @@
+package election
+
+import (
+	"time"
+
+	"github.com/leasecast/leasecast/api/lease"
+)
+
+// FitSince returns, by cluster, the boot reading since when every decision found it able to lead. before is what the
+// last decision returned.
+func FitSince(now lease.Reading, before map[string]time.Duration, cs []Candidate) map[string]time.Duration {
+	fit := map[string]time.Duration{}
+	for _, c := range cs {
+		if !mayLead(c) {
+			continue
+		}
+		fit[c.Name] = now.Boot
+		if since, was := before[c.Name]; was {
+			fit[c.Name] = since
+		}
+	}
+	return fit
+}
+
+// settled returns the best of the clusters that have been able to lead for as long as the policy asks before it gives
+// the lead back, or false.
+func settled(now lease.Reading, p Policy, s State, ranked []Candidate) (Candidate, bool) {
+	return best(ranked, func(c Candidate) bool {
+		since, fit := s.FitSince[c.Name]
+		return p.Failback > 0 && fit && now.Boot-since >= p.Failback && mayLead(c)
+	})
+}
+
+// untilFailback returns how long it takes until another cluster than the leader may be settled, or zero.
+func untilFailback(now lease.Reading, p Policy, s State, ranked []Candidate) (wait time.Duration) {
+	holder, _ := named(ranked, s.Record.Leader)
+	for _, c := range ranked {
+		if since, fit := s.FitSince[c.Name]; p.Failback > 0 && fit && compareMerit(c, holder) > 0 {
+			wait = soonest(wait, p.Failback-(now.Boot-since))
+		}
+	}
+	return wait
+}
+
+// RefusesOrder reports whether no candidate to which an operator has ordered a move may lead, after a decision that
+// made r of the record. A candidate that is not ready has the time to become so.
+func RefusesOrder(now lease.Reading, p Policy, s State, r Record, cs []Candidate) bool {
+	_, mayCome := best(cs, func(c Candidate) bool {
+		return c.Ordered && (mayLead(c) || notReady(c) && timeToAnswer(now, p, s) > 0)
+	})
+	return r.State != Draining && !mayCome
+}
+
+// uncounted is below every priority.
+const uncounted = -1
+
+// rebalance makes all priorities count as edited from an instant on, once.
+func (r *Record) rebalance(now, at time.Time, cs []Candidate) {
+	if at.After(now) || !at.After(r.Rebalanced) {
+		return
+	}
+	r.Rebalanced, r.Observed = at, make(map[string]int32, len(cs))
+	for _, c := range cs {
+		r.Observed[c.Name] = uncounted
+	}
+}
+
+// observedPriorities returns the priorities that decisions have counted, updated with the present ones. A cluster
+// that is not ready, or that the hub cannot reach or write, keeps the priority that was last counted, until it can
+// lead. Its label may be an edit that has not been acted on. all counts those clusters too, when a leader is chosen
+// without them.
+func observedPriorities(r Record, cs []Candidate, all bool) map[string]int32 {
+	counted := make(map[string]int32, len(cs))
+	for _, c := range cs {
+		if all || !notReady(c) && !isObservation(c.Reason) {
+			counted[c.Name] = c.Priority
+		} else if before, ok := r.Observed[c.Name]; ok {
+			counted[c.Name] = before
+		}
+	}
+	return counted
+}

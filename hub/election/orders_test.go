@@ -1,0 +1,258 @@
+package election_test
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/election"
+)
+
+func manual(p *election.Policy) { p.ManualFailover = true }
+
+func failback(p *election.Policy) { p.Failback = 300 * second }
+
+func rebalanceAt(seconds float64) func(*election.Policy) {
+	return func(p *election.Policy) { p.RebalanceAt = wall(seconds) }
+}
+
+// fitSince is since which second clusters have been able to lead.
+func fitSince(since map[string]float64) func(*election.State) {
+	return func(s *election.State) {
+		s.FitSince = map[string]time.Duration{}
+		for name, seconds := range since {
+			s.FitSince[name] = boot(seconds)
+		}
+	}
+}
+
+// Rule 21: an operator orders a move to one cluster.
+func TestOrderedMove(t *testing.T) {
+	const begins = "Draining east 20 Ordered next west after 11s persist"
+	decide(t, map[string]decision{
+		"to a cluster of a lower priority: begins": {now: at(5), state: leading(), among: "east 100, west 50 ordered",
+			want: begins},
+		"to one of several: begins": {now: at(5), state: leading(), among: "east 100, south 70, west 50 ordered",
+			want: begins},
+		"to the leader: nothing to do": {now: at(5), state: leading(), among: "east 100 ordered, west 50", want: kept},
+		"to a cluster that cannot be reached: kept": {now: at(5), state: leading(),
+			among: "east 100, west 50 Unreachable ordered", want: "Leading east 20 Elected persist"},
+		"from a leader that cannot be reached, and most others cannot: begins": {now: at(5),
+			state: leading(mostUnreachable), among: "east 100 Unreachable, west 50 ordered", want: begins},
+		"from a leader that this hub has never reached: begins": {now: at(5), state: leading(),
+			among: "east 100 unknown, west 50 ordered", want: begins},
+		"while the leader's fence is missing: kept": {now: at(5), state: leading(),
+			among: "east 100 unfenced, west 50 ordered", want: kept},
+		"its term has ended: goes to that cluster": {now: at(16), state: draining(reason.Ordered),
+			among: "east 100, south 70 prepared, west 50 ordered prepared", want: "Leading west 21 HandedOver next east persist"},
+		"taken back before the term ends: it resumes": {now: at(5), state: draining(reason.Ordered),
+			among: "east 100, west 50 prepared", want: "Leading east 20 Resumed next west persist"},
+		"done: priorities move nothing back": {now: at(5), state: leading(recorded(ledBy("west"))), among: "east 100, west 50",
+			want: "Leading west 20 Elected next east persist"},
+		"done, and a priority is raised: it counts": {now: at(5), state: leading(recorded(ledBy("west"))),
+			among: "east 101, west 50", want: "Draining west 20 PriorityChanged next east after 11s persist"},
+		"of a namespace without a leader: goes to that cluster": {now: at(500), state: vacant(),
+			among: "east 100, west 50 ordered", want: "Leading west 480 Elected next east persist"},
+	})
+}
+
+func TestRefusedOrder(t *testing.T) {
+	for name, test := range map[string]struct {
+		now     float64
+		state   election.RecordState
+		among   string
+		refused bool
+	}{
+		"the cluster may lead":                              {5, election.Leading, "east 100, west 50 ordered", false},
+		"there is no such cluster":                          {5, election.Leading, "east 100, west 50", true},
+		"the cluster cannot be reached":                     {5, election.Leading, "east 100, west 50 Unreachable ordered", true},
+		"the cluster is drained":                            {5, election.Leading, "east 100, west 50 drained ordered", true},
+		"this hub has just started":                         {5, election.Leading, "east 100, west 50 unknown ordered", false},
+		"this hub has started, and the cluster is silent":   {15, election.Leading, "east 100, west 50 unknown ordered", true},
+		"a change is under way, and the cluster is lost":    {5, election.Draining, "east 100, west 50 Unreachable ordered", false},
+		"nobody leads, and there is no such cluster either": {5, election.Vacant, "east 100", true},
+	} {
+		s := leading(during(young()))
+		got := election.RefusesOrder(at(test.now), *policy(), s, record(test.state, "east"), among(test.among))
+		if got != test.refused {
+			t.Errorf("%s: refused %t", name, got)
+		}
+	}
+}
+
+// Rule 22: where operators fail over by hand, the hub replaces no leader because it cannot reach it.
+func TestManualFailover(t *testing.T) {
+	const pending = "Leading east 20 Elected next west waiting FailoverPending"
+	rows := map[string]decision{
+		"the leader cannot be reached: kept": {now: at(5), among: "east 100 Unreachable, west 50", want: pending},
+		"its term has ended: kept":           {now: at(500), among: "east 100 Unreachable, west 50", want: pending},
+		"its clock is off: kept":             {now: at(5), among: "east 100 ClockSkewed, west 50", want: pending},
+		"it refuses the hub: kept":           {now: at(5), among: "east 100 Forbidden, west 50", want: pending},
+		"it was never reached, and its term has ended: kept": {now: at(500), among: "east 100 unknown, west 50",
+			state: leading(having(nothing())), want: pending},
+		"nobody could replace it: nothing waits for an operator": {now: at(5), among: "east 100 Unreachable",
+			want: "Leading east 20 Elected persist"},
+		"its Cluster is deleted: replaced": {now: at(5), among: "east 100 Deleting, west 50",
+			want: "Draining east 20 Deleting next west after 11s persist"},
+		"a move is ordered: replaced": {now: at(5), among: "east 100 Unreachable, west 50 ordered",
+			want: "Draining east 20 Ordered next west after 11s persist"},
+		"an ordered move, its term has ended: the cluster leads": {now: at(16), state: draining(reason.Ordered),
+			among: "east 100 Unreachable, west 50 ordered prepared", want: "Leading west 21 HandedOver persist"},
+		"it was being replaced when the policy changed, and its term has ended: nobody else leads": {now: at(16),
+			state: draining(reason.Unreachable), among: "east 100 Unreachable, west 50 prepared",
+			want: "Draining east 20 Unreachable next west waiting FailoverPending"},
+		"its Lease was lost, and it is reached again: a new term": {now: at(16), state: draining(reason.LeaseLost),
+			among: "east 100, west 50 prepared", want: "Leading east 21 NewTerm next west persist"},
+		"its Lease was lost, and it is Paused: nobody else leads": {now: at(16), state: draining(reason.LeaseLost),
+			among: "east 100 Paused, west 50 prepared",
+			want:  "Draining east 20 LeaseLost next west waiting FailoverPending"},
+		"it is drained: replaced": {now: at(5), among: "east 100 drained, west 50",
+			want: "Draining east 20 Drained next west after 11s persist"},
+		"nobody has led: it gets a leader": {now: at(500), state: vacant(), among: "east 100, west 50",
+			want: "Leading east 480 Elected next west persist"},
+	}
+	for name, row := range rows {
+		row.policy = policy(manual)
+		if row.state.Record.Lost() {
+			row.state = leading()
+		}
+		rows[name] = row
+	}
+	decide(t, rows)
+}
+
+// Rule 23: a better cluster gets the lead back when it has been able to lead for long enough.
+func TestFailback(t *testing.T) {
+	east := func(r *election.Record) { r.Observed["east"] = 100 }
+	led := func(changes ...func(*election.State)) election.State {
+		return leading(append(changes, recorded(ledBy("west"), followedBy("east"), east))...)
+	}
+	seenSouth := recorded(func(r *election.Record) { r.Observed["south"] = 70 })
+	const stays, moves = "Leading west 20 Elected next east", "Draining west 20 Failback next east after 11s persist"
+	rows := map[string]decision{
+		"for less than that: stays": {now: at(5), state: led(fitSince(map[string]float64{"east": -290})),
+			among: "east 100, west 50", want: stays + " after 5s"},
+		"for long enough: moves": {now: at(5), state: led(fitSince(map[string]float64{"east": -295})),
+			among: "east 100, west 50", want: moves},
+		"for long enough, but of the leader's priority: stays": {now: at(5),
+			state: led(fitSince(map[string]float64{"east": -295})), among: "east 50, west 50", want: stays + " persist"},
+		"of the leader's priority, and namespaces are spread: moves": {now: at(5),
+			state: led(fitSince(map[string]float64{"east": -295})), among: "east 50 heavy, west 50 light", want: moves},
+		"for long enough, but drained: stays": {now: at(5), state: led(fitSince(map[string]float64{"east": -295})),
+			among: "east 100 drained, west 50", want: "Leading west 20 Elected persist"},
+		"for long enough, while others move: waits": {now: at(5),
+			state: led(paced, fitSince(map[string]float64{"east": -295})), among: "east 100, west 50", want: stays + " after 500ms"},
+		"the best one is not settled, the next one is: moves to that": {now: at(5),
+			state: led(seenSouth, fitSince(map[string]float64{"south": -295, "east": 4})),
+			among: "south 70, east 100, west 50",
+			want:  "Draining west 20 Failback next south after 11s persist"},
+		"the term has ended: only a settled cluster gets it": {now: at(16),
+			state: draining(reason.Failback, recorded(ledBy("west")), seenSouth,
+				fitSince(map[string]float64{"south": -295, "east": 4})),
+			among: "south 70 prepared, east 100 prepared, west 50", want: "Leading south 21 HandedOver next east persist"},
+		"the better one fails before the term ends: it resumes": {now: at(5),
+			state: draining(reason.Failback, recorded(ledBy("west")), fitSince(nil)),
+			among: "east 100 Unreachable, west 50", want: "Leading west 20 Resumed next west persist"},
+	}
+	for name, row := range rows {
+		row.policy = policy(failback)
+		rows[name] = row
+	}
+	decide(t, rows)
+	decide(t, map[string]decision{
+		"the policy does not fail back: stays": {now: at(5), state: led(fitSince(map[string]float64{"east": -900})),
+			among: "east 100, west 50", want: stays},
+	})
+}
+
+func TestFitSince(t *testing.T) {
+	before := map[string]time.Duration{"east": boot(1), "west": boot(2), "gone": boot(3), "drained": boot(4)}
+	got := election.FitSince(at(9), before, among("east 1, west 1 Unreachable, new 1, drained 1 drained, paused 1 Paused"))
+	if want := map[string]time.Duration{"east": boot(1), "new": boot(9)}; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// A better cluster that fails every few seconds for an hour gets the lead back once at most: when it has stopped.
+func TestFlappingClusterMovesNothing(t *testing.T) {
+	p, s, moves := policy(failback), leading(recorded(ledBy("west"), followedBy("east"))), 0
+	for second := range 3600 + 400 {
+		now, clusters := at(float64(second)), "east 100, west 50"
+		if second < 3600 && second%7 < 3 {
+			clusters = "east 100 Unreachable, west 50"
+		}
+		s.FitSince = election.FitSince(now, s.FitSince, among(clusters))
+		s.Sent = sent(float64(second) - 1)
+		if s.Record.State == election.Draining {
+			s.Sent = sent(-100) // all that was promised has passed
+			clusters = "east 100 prepared, west 50"
+		}
+		d := election.Next(now, p, s, among(clusters))
+		if d.Record.Leader != s.Record.Leader {
+			moves++
+		}
+		s.Record = d.Record
+		if second < 3600 && s.Record.State != election.Leading {
+			t.Fatalf("after %d s: %s", second, say(d))
+		}
+	}
+	if moves != 1 || s.Record.Leader != "east" {
+		t.Errorf("%d moves, and %s leads", moves, s.Record.Leader)
+	}
+}
+
+// Rule 24: from an instant on, all priorities count as edited, once.
+func TestRebalance(t *testing.T) {
+	const moves = "Draining west 20 PriorityChanged next east after 11s persist"
+	const lost = "east 100 Unreachable, west 50"
+	for name, test := range map[string]struct {
+		at          float64
+		among, want string
+		then        string // a second later
+		thenMoves   bool
+	}{
+		"the instant has come: moves": {5, "east 100, west 50", moves, "east 100, west 50", true},
+		"it has not come: stays, and looks again": {9, "east 100, west 50", "Leading west 20 Elected next east after 4s",
+			"east 100, west 50", false},
+		"the leader is the best: it has been counted": {5, "east 10, west 50", "Leading west 20 Elected next east persist",
+			"east 10, west 50", false},
+		"spread over equal clusters: moves to the heavier one": {5, "east 50 heavy, west 50 light", moves,
+			"east 50 heavy, west 50 light", true},
+		"the better cluster cannot be reached: moves when it can": {5, lost, "Leading west 20 Elected persist",
+			"east 100, west 50", true},
+	} {
+		s := leading(recorded(ledBy("west"), followedBy("east")))
+		d := election.Next(at(5), policy(rebalanceAt(test.at)), s, among(test.among))
+		if got := say(d); got != test.want {
+			t.Errorf("%s:\n got %s\nwant %s", name, got, test.want)
+		}
+		if s.Record = d.Record; s.Record.State == election.Draining {
+			continue
+		}
+		again := election.Next(at(6), policy(rebalanceAt(test.at)), s, among(test.then))
+		if moves := again.Record.State == election.Draining; moves != test.thenMoves {
+			t.Errorf("%s: a second later %s", name, say(again))
+		}
+	}
+}
+
+// An equal cluster that joins takes nothing where namespaces are spread. One whose priority is edited does.
+func TestSpread(t *testing.T) {
+	const moves = "Draining east 20 PriorityChanged next west after 11s persist"
+	decide(t, map[string]decision{
+		"a heavier cluster joins: stays": {now: at(5), state: leading(), among: "east 100 light, new 100 heavy, west 50",
+			want: "Leading east 20 Elected next new persist"},
+		"a heavier cluster is raised to the leader's priority: moves": {now: at(5), state: leading(),
+			among: "east 100 light, west 100 heavy", want: moves},
+		"a lighter cluster is raised to the leader's priority: stays": {now: at(5), state: leading(),
+			among: "east 100 heavy, west 100 light", want: kept + " persist"},
+		"the leader is lowered to a heavier cluster's priority: moves": {now: at(5), state: leading(),
+			among: "east 50 light, west 50 heavy", want: moves},
+		"the leader is lost: the heaviest leads": {now: at(16), state: draining(reason.Unreachable),
+			among: "east 100 Unreachable, south 50 light prepared, west 50 heavy prepared",
+			want:  "Leading west 21 FailedOver next south persist"},
+		"nobody leads: the heaviest does": {now: at(500), state: vacant(), among: "east 50 light, west 50 heavy",
+			want: "Leading west 480 Elected next east persist"},
+	})
+}

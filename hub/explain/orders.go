@@ -1,0 +1,63 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/ledger"
+)
+
+// OrderEnd returns the event of an order to move the namespace that has ended, or false while there is none, or while
+// it waits or is carried out.
+func OrderEnd(v *decide.Snapshot, p decide.Plan) (ledger.Event, bool) {
+	to := p.Move.To
+	switch {
+	case to == "":
+		return ledger.Event{}, false
+	case p.Record.State == election.Leading && p.Record.Leader == to:
+		return ledger.Event{Kind: corev1.EventTypeNormal, Reason: reason.Ordered, Message: to + " leads, as ordered"}, true
+	case !p.Refused:
+		return ledger.Event{}, false
+	}
+	why := "no Cluster of that name takes part"
+	if i := slices.IndexFunc(p.Candidates, func(c decide.Candidate) bool { return c.Name == to }); i >= 0 {
+		c := &p.Candidates[i]
+		why = fmt.Sprintf("%s: %s", c.Reason, cut(message(v, c), 512))
+	}
+	return ledger.Event{
+		Kind: corev1.EventTypeWarning, Reason: reason.OrderRefused,
+		Message: fmt.Sprintf("the order to move to %.253s is refused (%s): order it again when that is mended", to, why),
+	}, true
+}
+
+// setFailoverPending sets or removes the condition that an operator has to replace the leader.
+func setFailoverPending(conditions *[]metav1.Condition, v *decide.Snapshot, p decide.Plan) {
+	i := slices.IndexFunc(p.Candidates, func(c decide.Candidate) bool { return c.Name == p.Record.Leader })
+	if p.Waiting != reason.FailoverPending || i < 0 {
+		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionFailoverPending)
+		return
+	}
+	c, since := &p.Candidates[i], ""
+	if at := c.Member.Verdict.Since.Wall; !at.IsZero() {
+		since = " since " + at.UTC().Format(time.RFC3339)
+	}
+	next := p.Record.Next
+	if next == "" {
+		next = "CLUSTER"
+	}
+	meta.SetStatusCondition(conditions, metav1.Condition{
+		Type: v1alpha1.ConditionFailoverPending, Status: metav1.ConditionTrue, Reason: string(c.Reason),
+		Message: fmt.Sprintf("the leader %s cannot go on (%s%s), and the policy leaves it to you to replace it: kubectl "+
+			"annotate nsleader -n %s %s %s=%s", c.Name, c.Reason, since, v.Key.Namespace, v.Key.Name,
+			v1alpha1.MoveToAnnotation, next),
+	})
+}
