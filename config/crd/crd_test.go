@@ -201,7 +201,7 @@ func TestRecordIsCheckedWhenItIsWritten(t *testing.T) {
 		"Leading, without a leader":   {func(o *record) { o.Spec.Leader = "" }, incomplete},
 		"Leading, without a D":        {func(o *record) { o.Spec.LeaseDurationSeconds = 0 }, incomplete},
 		"Leading, without a Lease":    {func(o *record) { o.Spec.LeaseName = "" }, incomplete},
-		"a D above all policies'":     {func(o *record) { o.Spec.LeaseDurationSeconds = 3601 }, "or equal to 3600"},
+		"a D above all policies'":     {func(o *record) { o.Spec.LeaseDurationSeconds = 86_401 }, "or equal to 86400"},
 		"a clock skew above all policies'": {
 			func(o *record) { o.Spec.MaxClockSkewMilliseconds = 3600_001 }, "less than or equal to 3600000",
 		},

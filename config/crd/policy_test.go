@@ -29,6 +29,8 @@ const (
 	badLeaseName = "leaseName must be a DNS subdomain, such as leasecast"
 	fixedName    = "leaseName cannot be changed, because readers in every cluster know it: " +
 		"delete the policy and create it again with the other name"
+	tooLong = "leaseDurationMilliseconds of more than 3600000 needs failover Manual, and neither leaderElectionLocks " +
+		"nor schedules in fencing"
 	noNamespaces  = "name at least one namespace in names, or give a selector"
 	badNamespace  = "a namespace name must be a DNS label, such as team-a"
 	kubeNamespace = "kube-* namespaces cannot be managed"
@@ -78,8 +80,24 @@ func TestPolicyIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
 		},
 		"D fits 32 bits": {
 			spec: timings("leaseDurationMilliseconds: 99999999999"),
-			want: "leaseDurationMilliseconds in body should be less than or equal to 3600000",
+			want: "leaseDurationMilliseconds in body should be less than or equal to 86400000",
 		},
+		"D may be a day where people fail over": {
+			some + "failover: Manual\ntimings: {leaseDurationMilliseconds: 86400000}", admitted,
+		},
+		"D may not be a day where the hub fails over": {timings("leaseDurationMilliseconds: 86400000"), tooLong},
+		"D may not be a day where a lock is fenced": {
+			some + "failover: Manual\ntimings: {leaseDurationMilliseconds: 86400000}\nfencing: {leaderElectionLocks: " +
+				"[{namespace: kube-system, name: a, leaseDurationSeconds: 15, renewDeadlineSeconds: 10, retryPeriodSeconds: 2, " +
+				"requestTimeoutSeconds: 5, releaseTimeoutSeconds: 0}]}", tooLong,
+		},
+		"D may not be a day where schedules are fenced": {
+			some + "failover: Manual\ntimings: {leaseDurationMilliseconds: 86400000}\nfencing: {schedules: {}}", tooLong,
+		},
+		"one override for a namespace": {
+			some + "overrides: [{namespace: team-a, cluster: east}, {namespace: team-a, cluster: west}]", "Duplicate value",
+		},
+		"an unknown placement": {some + "placement: Random", "Unsupported value"},
 		"r is a number": {
 			spec: timings("renewIntervalMilliseconds: 5s"),
 			want: "renewIntervalMilliseconds in body must be of type integer",
@@ -137,7 +155,7 @@ func TestPolicyIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
 			spec: some + "clusterSelector: {matchExpressions: [{key: a, operator: Is}]}",
 			want: badSelector,
 		},
-		"a field that does not exist is not lost": {some + "failback: Automatic", `unknown field "spec.failback"`},
+		"a field that does not exist is not lost": {some + "failsBack: Automatic", `unknown field "spec.failsBack"`},
 	}
 	c := newClient(t)
 	for name, test := range tests {
@@ -157,13 +175,14 @@ func TestNumbersOfAPolicyHaveBounds(t *testing.T) {
 		spec        string // with a verb for the number
 		least, most int
 	}{
-		"leaseDurationMilliseconds":    {"timings: {leaseDurationMilliseconds: %d}", 1000, 3_600_000},
+		"leaseDurationMilliseconds":    {"timings: {leaseDurationMilliseconds: %d}", 1000, 86_400_000},
 		"renewIntervalMilliseconds":    {"timings: {renewIntervalMilliseconds: %d}", 100, 3_600_000},
 		"requestTimeoutMilliseconds":   {"timings: {requestTimeoutMilliseconds: %d}", 50, 3_600_000},
 		"maxClockSkewMilliseconds":     {"timings: {maxClockSkewMilliseconds: %d}", 1, 3_600_000},
 		"unreachableAfterMilliseconds": {"health: {unreachableAfterMilliseconds: %d}", 100, 3_600_000},
 		"recoverAfterMilliseconds":     {"health: {recoverAfterMilliseconds: %d}", 0, 3_600_000},
 		"initialDelaySeconds":          {"initialDelaySeconds: %d", 0, 3600},
+		"failbackAfterSeconds":         {"failbackAfterSeconds: %d", 1, 86_400},
 	}
 	c := newClient(t)
 	for field, test := range tests {
@@ -244,6 +263,9 @@ func TestSamplePolicyGetsTheDefaultProfile(t *testing.T) {
 		InitialDelaySeconds: ptr.To(int32(v1alpha1.DefaultInitialDelay / time.Second)),
 		Health:              v1alpha1.Health{WhenMostUnreachable: v1alpha1.FailOverWhenMostUnreachable},
 		Handover:            v1alpha1.HandoverExpiry,
+
+		Failover: v1alpha1.Automatic, Failback: v1alpha1.Manual, FailbackAfterSeconds: v1alpha1.DefaultFailbackAfter,
+		Placement: v1alpha1.PlacementPriority, MaxConcurrentMoves: v1alpha1.DefaultMaxConcurrentMoves,
 	}
 	if diff := cmp.Diff(want, got.Spec); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)

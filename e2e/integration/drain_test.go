@@ -25,6 +25,18 @@ func (w *world) drain(cluster, until string) {
 	})
 }
 
+// awaitHistory waits until the history of a record shows why the last term ended, in an operator's words.
+func (w *world) awaitHistory(namespace string, why reason.Reason, words string) {
+	w.Eventually("the history says why the last term ended", soon, func() error {
+		r, err := w.Record(namespace)
+		if err != nil {
+			return err
+		}
+		h := r.Status.History
+		return must.ErrorIf(len(h) < 2 || h[1].Reason != why || h[1].Message != words, "it says %+v", h)
+	})
+}
+
 // inAnHour is an instant as people write it.
 func inAnHour() string { return time.Now().Add(time.Hour).UTC().Format(time.RFC3339) }
 
@@ -37,14 +49,7 @@ func TestADrainedClusterHandsOverWhatItLeadsAndTakesNothingBack(t *testing.T) {
 	last := w.follow("east", a)
 	w.drain("east", inAnHour())
 	w.handedOver(a, "south", epoch, last, all...)
-	w.Eventually("the history has the operator's words", soon, func() error {
-		r, err := w.Record(a)
-		h := r.Status.History
-		if err == nil && (len(h) < 2 || h[1].Reason != reason.Drained || h[1].Message != "an upgrade") {
-			err = fmt.Errorf("it says %+v", h)
-		}
-		return err
-	})
+	w.awaitHistory(a, reason.Drained, "an upgrade")
 
 	j := w.keeps("south", a)
 	w.drain("south", inAnHour()) // no other cluster may lead

@@ -1,17 +1,13 @@
 package main
 
-// choosing are the mutants of rules 8 to 14: who may lead, who is replaced, and who decides that.
+// choosing are the mutants of rules 8 to 14 and 18 to 24: who may lead, who is replaced, and who decides that.
 var choosing = []mutant{
 	{"8: the leader of another hub is deposed", ofElection, "hub/election.decide",
 		`s.OtherHub`, `false`},
-	{"8: a term of another hub counts under this hub's name only", ofDecide, "hub/decide.Snapshot.addOtherHub",
-		`cp.LeadsHere() && cp.Live(now.Add(-s.LargestSkew - s.LargestStop))`, `false`},
 	{"8: what another hub promised ends with its Leases", ofController, "hub/decide.Snapshot.inherit",
 		`s.Tenure.Inherited = v.OtherHub`, ``},
 	{"8: a Lease with the mark of another hub is overwritten", ofPublish, "hub/publish.leaseSyncer.blocked",
 		`c.Hub != "" && c.Hub != l.self.hub`, `false`},
-	{"8: a leader is deposed before its Lease is taken", ofElection, "hub/election.moved",
-		`s.Record.State == Leading && !s.LeaseLost`, `false`},
 	{"8: two installations serve one fleet", ofSeal, "hub/seal.OtherInstallation",
 		`mark != own`, `false`},
 
@@ -29,8 +25,6 @@ var choosing = []mutant{
 		`!has(skew.Within)`, `!has(skew.Within) && !has(skew.Unknown)`},
 	{"10: a successor need not be written first", ofElection, "hub/election.drain",
 		`!c.Prepared && c.Name != r.Leader && !s.stale()`, `false`},
-	{"10: the Lease of an earlier drain prepares a successor", ofDecide, "hub/decide.Snapshot.candidates",
-		`m.Sync.InPlace && m.Sync.MinRenewTime.Equal(v.State.Record.Since)`, `m.Sync.InPlace`},
 
 	{"11: a paused cluster is newly chosen", ofElection, "hub/election.mayGoOn",
 		`c.Fitness == Fit`, `(c.Fitness == Fit || c.Fitness == RetainOnly)`},
@@ -40,7 +34,7 @@ var choosing = []mutant{
 		`l.relinquished`, `false`},
 
 	{"12: recovery moves a leader", ofElection, "hub/election.overtaken",
-		`lowered || !ok || c.Priority > before`, `true || lowered || !ok || c.Priority > before`},
+		`lowered || !ok && c.Priority > holder.Priority || ok && c.Priority > before`, `true`},
 	{"12: a leader that begins to answer has no time", ofElection, "hub/election.whyDepose",
 		`notReady(holder) && timeToAnswer(now, p, s) > 0`, `false`},
 	{"12: a leader that cannot be reached is forgotten", ofElection, "hub/election.drain",
@@ -51,11 +45,9 @@ var choosing = []mutant{
 	{"13: a cluster whose namespace does not match may lead", ofDecide, "hub/decide.Snapshot.fitness",
 		`!v.Policy.Matches(v.Key.Name, m.Namespace.Labels)`, `false`},
 	{"13: a cluster that cannot be written may lead", ofExplain, "hub/decide.Snapshot.fitness",
-		`v.failing(m)`, `false`},
+		`v.failing(m, now)`, `false`},
 	{"13: a cluster without a guard may lead", ofExplain, "hub/decide.Member.onlyRetains",
 		`m.Unguarded != nil`, `false`},
-	{"13: a cluster without its fences may lead", ofExplain, "hub/decide.Member.onlyRetains",
-		`m.Unfenced != nil`, `false`},
 
 	{"14: another UID behind a name is the pinned cluster", ofIdentity, "hub/fleet.identityOf",
 		`pin != "" && found != pin`, `false`},
@@ -70,4 +62,12 @@ var choosing = []mutant{
 		`s.Paced`, `false`},
 	{"20: another cluster leads where that is frozen", ofElection, "hub/election.successorOf",
 		`s.Frozen && s.Record.Leader != ""`, `false`},
+	{"21: an ordered move is no reason to leave a leader", ofElection, "hub/election.ordered",
+		`c.Ordered`, `false`},
+	{"22: the hub fails over where operators do", ofElection, "hub/election.unlessAlone",
+		`p.ManualFailover`, `false`},
+	{"23: a cluster gets the lead back as soon as it may lead", ofElection, "hub/election.settled",
+		`now.Boot-since >= p.Failback`, `now.Boot >= since`},
+	{"24: a rebalance counts again and again", ofElection, "hub/election.Record.rebalance",
+		`!at.After(r.Rebalanced)`, `false`},
 }

@@ -2,6 +2,7 @@ package decide
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -122,8 +123,8 @@ func ParsePolicy(o *v1alpha1.LeadershipPolicy) *Policy {
 	}
 	long := p.Election.Timings.Duration > lease.MaxUnattended
 	if long && (!p.Election.ManualFailover || admitsByLease(o.Spec.Fencing)) {
-		p.Invalid = fmt.Errorf("leaseDurationMilliseconds is more than an hour: set failover to Manual and fence no lock or " +
-			"schedule, or lower it")
+		p.Invalid = errors.New("leaseDurationMilliseconds is more than an hour: set failover to Manual and fence no lock " +
+			"or schedule, or lower it")
 	}
 	p.Unknown = p.Invalid != nil
 	p.setLocks(enforcedLocks(o.Spec.Fencing))

@@ -3,6 +3,7 @@ package ledger
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,37 @@ func TestRecordIsWrittenByCompareAndSwap(t *testing.T) {
 				t.Errorf("stored is epoch %d", o.Spec.Epoch)
 			}
 		})
+	}
+}
+
+// An order that has ended is removed, and nothing else of the metadata. An order that was written since stays.
+func TestRemovedOrder(t *testing.T) {
+	for name, since := range map[string]bool{"nobody has written the record since": false, "somebody has": true} {
+		l, api := newTestLedger(t, specOf(20, "this"))
+		annotate := func(to string) {
+			o := stored(t, api)
+			o.Annotations = map[string]string{v1alpha1.MoveToAnnotation: to, v1alpha1.MoveReasonAnnotation: "words", "a": "b"}
+			if err := api.Update(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		annotate("west")
+		e := take(t, l)
+		if since {
+			annotate("south")
+		}
+		if err := l.RemoveOrder(t.Context(), e); apierrors.IsConflict(err) != since || err != nil && !since {
+			t.Errorf("%s: %v", name, err)
+		}
+		want := map[bool]string{
+			true: "map[a:b leasecast.dev/move-reason:words leasecast.dev/move-to:south]", false: "map[a:b]",
+		}
+		if got := fmt.Sprint(stored(t, api).Annotations); got != want[since] {
+			t.Errorf("%s: %s", name, got)
+		}
+		if written, err := l.Write(t.Context(), e, Change{Record: eastLeads(22), Persist: true}); written == since {
+			t.Errorf("%s: the record is written after that: %t, %v", name, written, err)
+		}
 	}
 }
 

@@ -1,0 +1,123 @@
+package decide_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/decide/decidetest"
+	"github.com/leasecast/leasecast/hub/election"
+)
+
+// spreadOver returns which of some clusters is the best for each of 1,000 namespaces, and how many each has.
+func spreadOver(clusters ...string) (best map[string]string, shares map[string]int) {
+	best, shares = map[string]string{}, map[string]int{}
+	for n := range 1000 {
+		var ms []decide.Member
+		for _, name := range clusters {
+			ms = append(ms, decidetest.Member(name, decidetest.Agrees, func(m *decide.Member) { m.UID = "uid of " + name }))
+		}
+		v := decidetest.Snapshot(election.Record{}, ms...)
+		v.Key = types.NamespacedName{Namespace: "fleet", Name: fmt.Sprint("team-", n)}
+		v.Policy.Spread, v.Policy.Names[v.Key.Name] = true, true
+		cs, _ := decidetest.Candidates(v)
+		ranked := make([]election.Candidate, 0, len(cs))
+		for _, c := range cs {
+			ranked = append(ranked, c.Candidate)
+		}
+		election.Rank(ranked)
+		best[v.Key.Name] = ranked[0].Name
+		shares[ranked[0].Name]++
+	}
+	return best, shares
+}
+
+// The largest share is at most 1.25 of the mean, also when a cluster is lost, and its loss moves nothing else.
+func TestSpreadIsEven(t *testing.T) {
+	all := []string{"a", "b", "c", "d", "e"}
+	before, shares := spreadOver(all...)
+	after, rest := spreadOver(all[1:]...)
+	for _, of := range []map[string]int{shares, rest} {
+		for name, share := range of {
+			if most := 1.25 * 1000 / float64(len(of)); float64(share) > most {
+				t.Errorf("of %d clusters %s leads %d namespaces, more than %.0f", len(of), name, share, most)
+			}
+		}
+	}
+	for namespace, leader := range before {
+		if leader != "a" && after[namespace] != leader {
+			t.Errorf("%s moves from %s to %s", namespace, leader, after[namespace])
+		}
+	}
+}
+
+func TestOverrideIsAboveAllPriorities(t *testing.T) {
+	v := decidetest.Snapshot(election.Record{},
+		decidetest.Member("east", decidetest.Agrees, func(m *decide.Member) { m.Priority = 100 }),
+		decidetest.Member("west", decidetest.Agrees))
+	for namespace, want := range map[string]int32{"shop": math.MaxInt32, "other": 0} {
+		v.Policy.Overrides = map[string]string{namespace: "west"}
+		if cs, _ := decidetest.Candidates(v); cs[1].Priority != want || cs[0].Priority != 100 {
+			t.Errorf("preferred for %s, east has priority %d, and west %d", namespace, cs[0].Priority, cs[1].Priority)
+		}
+	}
+}
+
+// What a policy asks for reaches the election. Annotations count without a new generation.
+func TestWhatAPolicyAsksOfAnOperator(t *testing.T) {
+	o := decidetest.PolicyFor("fleet", "shops", "shop")
+	var versions decide.Versions
+	parsed := func() *decide.Policy {
+		return versions.LastValid("fleet", []*v1alpha1.LeadershipPolicy{o.DeepCopy()})[0]
+	}
+	p := parsed()
+	if e := p.Election; e.Failback != 0 || e.ManualFailover || p.Spread || !e.RebalanceAt.IsZero() {
+		t.Errorf("by default: %+v", e)
+	}
+	o.Generation++
+	o.Spec.Failback, o.Spec.Failover, o.Spec.Placement = v1alpha1.Automatic, v1alpha1.Manual, v1alpha1.PlacementSpread
+	o.Spec.Overrides = []v1alpha1.Override{{Namespace: "shop", Cluster: "west"}}
+	if p := parsed(); p.Election.Failback != 5*time.Minute || !p.Election.ManualFailover || !p.Spread ||
+		p.Overrides["shop"] != "west" {
+		t.Errorf("all of it: %+v", p)
+	}
+	metav1.SetMetaDataAnnotation(&o.ObjectMeta, v1alpha1.RebalanceAtAnnotation, "2026-03-01T12:00:00Z")
+	if p := parsed(); !p.Election.RebalanceAt.Equal(time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)) {
+		t.Errorf("rebalanced at %v", p.Election.RebalanceAt)
+	}
+}
+
+// No Lease with a D of more than an hour opens a lock, so it delays no lock of another policy.
+func TestLongLeaseDuration(t *testing.T) {
+	const day, hour = 86_400_000, 3_600_000
+	policy := func(failover v1alpha1.Choice, d int32, f *v1alpha1.Fencing) *decide.Policy {
+		o := decidetest.PolicyFor("fleet", "shops", "shop")
+		o.Spec.Failover, o.Spec.Timings.LeaseDurationMilliseconds, o.Spec.Fencing = failover, d, f
+		return decide.ParsePolicy(o)
+	}
+	for name, test := range map[string]struct {
+		policy *decide.Policy
+		valid  bool
+	}{
+		"a day, and failover by hand":              {policy(v1alpha1.Manual, day, nil), true},
+		"a day, and failover by the hub":           {policy(v1alpha1.Automatic, day, nil), false},
+		"a day, and a fenced lock":                 {policy(v1alpha1.Manual, day, stock), false},
+		"an hour, failover by the hub, and a lock": {policy(v1alpha1.Automatic, hour, stock), true},
+		"an hour, failover by hand, and a lock":    {policy(v1alpha1.Manual, hour, stock), true},
+	} {
+		if (test.policy.Invalid == nil) != test.valid {
+			t.Errorf("%s: %v", name, test.policy.Invalid)
+		}
+	}
+	v := decidetest.Snapshot(election.Record{})
+	v.Complete(decide.Fleet{Policies: []*decide.Policy{policy(v1alpha1.Manual, day, nil)}})
+	if v.State.FleetDuration != time.Hour {
+		t.Errorf("locks wait for a D of %v", v.State.FleetDuration)
+	}
+}

@@ -1,0 +1,98 @@
+package explain
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/act"
+	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/decide/decidetest"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/health"
+)
+
+func unreached(m *member) {
+	m.Verdict = health.Verdict{State: health.Unhealthy, Reason: "Unreachable", Message: "no answer", Since: lease.Reading{
+		Wall: time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC),
+	}}
+}
+
+func TestHowAnOrderEnds(t *testing.T) {
+	for name, test := range map[string]struct {
+		to   string
+		ms   []member
+		want string // empty: it goes on
+	}{
+		"there is no order":    {"", []member{measured("east", agrees)}, ""},
+		"the leader was named": {"east", []member{measured("east", agrees)}, "Normal Ordered east leads, as ordered"},
+		"another one may lead": {"west", []member{measured("east", agrees), measured("west", agrees)}, ""},
+		"nobody has that name": {"west", []member{measured("east", agrees)}, "(no Cluster of that name takes part)"},
+		"that one is not reached": {"west", []member{measured("east", agrees), measured("west", agrees, unreached)},
+			"Warning OrderRefused the order to move to west is refused (Unreachable: no answer): order it again when that " +
+				"is mended"},
+	} {
+		v := shopView(eastLeads(20), test.ms...)
+		v.Object, v.Policy.Election.LeaseName = &v1alpha1.NamespaceLeader{}, "leasecast"
+		v.Object.Annotations = map[string]string{v1alpha1.MoveToAnnotation: test.to, v1alpha1.MoveReasonAnnotation: "words"}
+		p := v.Decide(decidetest.Start, election.Sent{Final: true}, false)
+		e, ended := OrderEnd(v, p)
+		got := strings.TrimSpace(fmt.Sprintf("%s %s %s", e.Kind, e.Reason, e.Message))
+		if ended != (test.want != "") || !strings.Contains(got, test.want) {
+			t.Errorf("%s: ended %t: %q, want %q", name, ended, got, test.want)
+		}
+		if words := p.Order(); words != map[bool]string{true: "words"}[name == "another one may lead"] {
+			t.Errorf("%s: the history has %q", name, words)
+		}
+	}
+}
+
+func TestFailoverPending(t *testing.T) {
+	lost, east, west := measured("east", agrees, unreached), measured("east", agrees), measured("west", agrees)
+	for name, test := range map[string]struct {
+		manual bool
+		ms     []member
+		want   string
+	}{
+		"the leader is lost": {true, []member{lost, west}, "True Unreachable the leader east cannot go on " +
+			"(Unreachable since 2026-03-01T12:00:00Z), and the policy leaves it to you to replace it: kubectl annotate " +
+			"nsleader -n fleet shop leasecast.dev/move-to=west"},
+		"the leader is lost, and the hub replaces it": {false, []member{lost, west}, ""},
+		"the leader is lost, and nobody could follow": {true, []member{lost}, ""},
+		"the leader is fit":                           {true, []member{east, west}, ""},
+	} {
+		v := shopView(eastLeads(20), test.ms...)
+		v.Policy.Election.ManualFailover, v.Policy.Election.LeaseName = test.manual, "leasecast"
+		p := v.Decide(decidetest.Start, election.Sent{Final: true}, false)
+		got := ""
+		if c := meta.FindStatusCondition(Status(v, p).Conditions, v1alpha1.ConditionFailoverPending); c != nil {
+			got = fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
+		}
+		if got != test.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestOrdersWarning(t *testing.T) {
+	p := &decide.Policy{Object: &v1alpha1.LeadershipPolicy{}}
+	p.Object.Spec.Overrides = []v1alpha1.Override{
+		{Namespace: "shop", Cluster: "east"}, {Namespace: "cart", Cluster: "west"},
+	}
+	p.Rebalance = act.Rebalance(map[string]string{v1alpha1.RebalanceAtAnnotation: "soon"})
+	const want = "; overrides name Clusters that take no part, for cart (west); " +
+		"the annotation leasecast.dev/rebalance-at is \"soon\": set it to an instant like 2026-01-31T18:00:00Z"
+	if got := OrdersWarning(p, []member{measured("east", agrees)}, decidetest.Start.Wall); got != want {
+		t.Errorf("%q", got)
+	}
+	both := []member{measured("east", agrees), measured("west", agrees)}
+	p.Rebalance = act.Act{}
+	if got := OrdersWarning(p, both, decidetest.Start.Wall); got != "" {
+		t.Errorf("where nothing is wrong: %q", got)
+	}
+}
