@@ -8,7 +8,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -192,57 +191,6 @@ var allFaults = []fault{
 // priorityFault has people ask for another leader.
 var priorityFault = fault{name: "a priority is edited", do: func(w *world) {
 	w.editCluster(w.someCluster(), func(c *simCluster) { c.priority = int32(w.rng.IntN(4)) })
-}, edits: true}
-
-// drainFault has people drain a Cluster, or end that.
-var drainFault = fault{name: "a Cluster is drained", do: func(w *world) {
-	until := w.now + w.longOrShort()
-	w.editCluster(w.someCluster(), func(c *simCluster) { c.drained = until })
-}, edits: true}
-
-// freezeFault has people freeze who leads in the namespaces of a policy, or end that.
-var freezeFault = fault{name: "a policy is frozen", do: func(w *world) {
-	until := w.start.Add(w.now + w.longOrShort()).Format(time.RFC3339)
-	if p := w.somePolicy(); p != nil {
-		w.editPolicyNamed(p.Name, func(p *v1alpha1.LeadershipPolicy) {
-			metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.FrozenUntilAnnotation, until)
-		})
-	}
-}, edits: true}
-
-// moveFault has people order a move, also to a Cluster that is not there.
-var moveFault = fault{name: "a move is ordered", do: func(w *world) {
-	ns, to := pick(w.rng, w.spaces), w.someCluster()
-	if w.chance(0.1) {
-		to = "nowhere"
-	}
-	if o := w.hub.records[ns]; o != nil {
-		o = o.DeepCopy()
-		metav1.SetMetaDataAnnotation(&o.ObjectMeta, v1alpha1.MoveToAnnotation, to)
-		w.say("FAULT", "%s: move to %s", ns, to)
-		w.hub.putRecord(ns, o)
-	}
-}, edits: true}
-
-// rebalanceFault has all priorities count as edited, soon.
-var rebalanceFault = fault{name: "a policy is rebalanced", do: func(w *world) {
-	at := w.start.Add(w.now + w.between(-time.Second, 3*time.Second)).Format(time.RFC3339)
-	if p := w.somePolicy(); p != nil {
-		w.editPolicyNamed(p.Name, func(p *v1alpha1.LeadershipPolicy) {
-			metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.RebalanceAtAnnotation, at)
-		})
-	}
-}, edits: true}
-
-// overrideFault has a policy prefer a Cluster for a namespace, or none.
-var overrideFault = fault{name: "an override is edited", do: func(w *world) {
-	prefer := []v1alpha1.Override{{Namespace: pick(w.rng, w.spaces), Cluster: w.someCluster()}}
-	if w.chance(0.3) {
-		prefer = nil
-	}
-	if p := w.somePolicy(); p != nil {
-		w.editPolicyNamed(p.Name, func(p *v1alpha1.LeadershipPolicy) { p.Spec.Overrides = prefer })
-	}
 }, edits: true}
 
 // longOrShort draws how long a process is stopped, or a link is cut.

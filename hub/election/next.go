@@ -175,11 +175,8 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		return Decision{Record: r, Persist: !same(r, s.Record), Waiting: waiting(r), After: b.wait(now)}
 	}
 	c, ok := successorOf(now, p, s, cs)
-	if !ok && s.Frozen {
-		return Decision{Record: r, Waiting: reason.Frozen}
-	}
-	if !ok && holds(now, p, s, cs) {
-		return Decision{Record: r, Waiting: reason.FailoverPending}
+	if why := reserved(now, p, s, cs); !ok && why != "" {
+		return Decision{Record: r, Waiting: why}
 	}
 	if mustWait(p, s, c) {
 		return Decision{Record: r, Waiting: reason.MostUnreachable}
@@ -215,7 +212,7 @@ func successorOf(now lease.Reading, p Policy, s State, ranked []Candidate) (Cand
 	if ok && mayGoOn(holder) && whyDepose(now, p, s, ranked) == "" {
 		return holder, true
 	}
-	if s.Frozen && s.Record.Leader != "" || holds(now, p, s, ranked) {
+	if reserved(now, p, s, ranked) != "" {
 		return Candidate{}, false
 	}
 	if s.Record.State == Draining && s.Record.Reason == reason.Failback {
@@ -226,10 +223,19 @@ func successorOf(now lease.Reading, p Policy, s State, ranked []Candidate) (Cand
 	return best(ranked, mayLead)
 }
 
-// holds reports whether a namespace waits for its leader or for an operator, because nothing but the hub's own view
-// speaks against the leader.
-func holds(now lease.Reading, p Policy, s State, ranked []Candidate) bool {
-	return p.ManualFailover && s.Record.Leader != "" && whyDepose(now, p, s, ranked) == ""
+// reserved returns why a namespace is kept for its leader, or "". People have frozen it. Or they fail over by hand, and
+// nothing but the hub's own view speaks against the leader.
+func reserved(now lease.Reading, p Policy, s State, ranked []Candidate) reason.Reason {
+	switch {
+	case s.Record.Leader == "":
+		return ""
+	case s.Frozen:
+		return reason.Frozen
+	case p.ManualFailover && whyDepose(now, p, s, ranked) == "":
+		return reason.FailoverPending
+	default:
+		return ""
+	}
 }
 
 // successor returns the name of the candidate that gets the next term if it is granted now.
