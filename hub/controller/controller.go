@@ -55,7 +55,7 @@ type Controller struct {
 	seals    *seals
 	statuses *policyStatuses
 	hubClock *hubClock
-	moves    moves
+	moves    *moves
 	// large spaces the decisions on large records without a policy. Each keeps the hub's API server busy for a while.
 	large *rate.Limiter
 }
@@ -70,12 +70,12 @@ func New(o Options) *Controller {
 	h.ledger = ledger.New(&h.Options)
 	c := &Controller{
 		hub: h, hubClock: &hubClock{hub: h}, large: rate.NewLimiter(1, 1),
-		moves: moves{of: map[types.NamespacedName]string{}},
+		moves: &moves{of: map[types.NamespacedName]string{}},
 	}
 	c.members = &members{hub: h, of: map[fleet.Key]*memberState{}, workersHub: workersHub{c}}
 	c.policies = &policies{hub: h, shown: map[string][]*decide.Policy{}}
 	c.lone = &loneNamespaces{hub: h, members: c.members, of: map[types.NamespacedName]*loneSet{}}
-	c.sources = &sources{hub: h, members: c.members, policies: c.policies, lone: c.lone}
+	c.sources = &sources{hub: h, members: c.members, policies: c.policies, lone: c.lone, moves: c.moves}
 	c.seals = &seals{
 		hub: h, sources: c.sources,
 		lowerings: map[string]lowering{}, read: map[string]lease.Reading{}, broken: map[useOfSeal]string{},

@@ -4,7 +4,9 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
 )
@@ -33,7 +35,17 @@ func (m *moves) begin(v *decide.Snapshot) bool {
 	return true
 }
 
-// note counts a change that is under way, which an earlier tenure may have begun, and no longer one that has ended.
+// found counts a change that an earlier tenure has begun, by the record as the first list shows it. No decision is made
+// before that list.
+func (m *moves) found(o *v1alpha1.NamespaceLeader) {
+	if o.Spec.State == v1alpha1.StateDraining && election.Planned(o.Spec.Reason) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.of[client.ObjectKeyFromObject(o)] = o.Spec.Policy
+	}
+}
+
+// note counts a change that is under way, and no longer one that has ended.
 func (m *moves) note(v *decide.Snapshot, p decide.Plan) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -38,6 +38,7 @@ type sources struct {
 	members  *members
 	policies *policies
 	lone     *loneNamespaces
+	moves    *moves
 }
 
 // memberChanged enqueues everything in the fleet of a member, and records its Cluster's problem as an event.
@@ -174,6 +175,7 @@ func (s *sources) recordChanges() handler.TypedEventHandler[*v1alpha1.NamespaceL
 	}
 	return handler.TypedFuncs[*v1alpha1.NamespaceLeader, mcreconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.NamespaceLeader], q queue) {
+			s.moves.found(e.Object)
 			show(e.Object, false, q)
 		},
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.NamespaceLeader], q queue) {
