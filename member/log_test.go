@@ -149,7 +149,7 @@ func TestLog_OfALeaseThatIsNotBelieved(t *testing.T) {
 		"no renewTime":        {8, noRenewTime, true, of8 + " has no renewTime" + edited},
 		"no duration":         {8, noDuration, true, of8 + " has leaseDurationSeconds 0 or none" + edited},
 		"a negative duration": {8, lasting(-3), true, of8 + " has leaseDurationSeconds -3 or none" + edited},
-		"a huge duration":     {8, lasting(3601), true, of8 + " has leaseDurationSeconds 3601 or none" + edited},
+		"a huge duration":     {8, lasting(86_401), true, of8 + " has leaseDurationSeconds 86401 or none" + edited},
 		"no cluster":          {8, noCluster, true, of8 + " has no annotation leasecast.dev/cluster" + edited},
 		"a lower epoch":       {7, nil, false, of7 + " comes after one in epoch 8: not believed"},
 		"an absurd epoch": {2_000_000_000, nil, false,

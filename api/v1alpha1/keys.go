@@ -37,6 +37,12 @@ const (
 	// count as edited, once: each namespace moves to its best cluster, by planned changes.
 	RebalanceAtAnnotation = "leasecast.dev/rebalance-at"
 
+	// FencedAnnotation on a Cluster declares that the cluster is off, and stays off until the instant that the hub prints:
+	// spec.notBefore of the records that it leads. Its value is the UID that ClusterUIDAnnotation pins. The hub then grants
+	// its namespaces to others without waiting for that instant. If the cluster acts before it, two clusters lead. An API
+	// server asks for the verb fence on clusters of leasecast.dev from whoever sets it.
+	FencedAnnotation = "leasecast.dev/fenced"
+
 	// ClusterUIDAnnotation pins the kube-system UID of the member on its CAPI Cluster at first contact, and on each Lease.
 	// It survives a clusterctl move.
 	ClusterUIDAnnotation = "leasecast.dev/cluster-uid"

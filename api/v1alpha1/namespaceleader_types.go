@@ -134,6 +134,10 @@ type NamespaceLeaderSpec struct {
 	// over computes its own.
 	// +optional
 	NotBefore *metav1.MicroTime `json:"notBefore,omitempty"`
+	// fence records that an operator has declared the leader's cluster to be off, so that the
+	// next term need not wait for notBefore.
+	// +optional
+	Fence *FenceRecord `json:"fence,omitempty"`
 	// next is the Cluster that would lead next.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -163,6 +167,21 @@ type NamespaceLeaderSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	Hub string `json:"hub,omitempty"`
+}
+
+// FenceRecord is a declaration that the leader's cluster is off, as the hub has accepted it.
+type FenceRecord struct {
+	// clusterUID is the UID of the cluster that was declared to be off.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	ClusterUID string `json:"clusterUID,omitempty"`
+	// acceptedAt is when the hub accepted it, by the hub's clock.
+	// +required
+	AcceptedAt metav1.MicroTime `json:"acceptedAt,omitempty,omitzero"`
+	// voided is true if the cluster has answered since: then the next term waits for notBefore.
+	// +optional
+	Voided *bool `json:"voided,omitempty"`
 }
 
 // ObservedPriority is the priority of one Cluster that decisions have taken into account.

@@ -1,6 +1,6 @@
 package main
 
-// choosing are the mutants of rules 8 to 14 and 18 to 24: who may lead, who is replaced, and who decides that.
+// choosing are the mutants of rules 8 to 14 and 18 to 25: who may lead, who is replaced, and who decides that.
 var choosing = []mutant{
 	{"8: the leader of another hub is deposed", ofElection, "hub/election.decide",
 		`s.OtherHub`, `false`},
@@ -28,8 +28,6 @@ var choosing = []mutant{
 
 	{"11: a paused cluster is newly chosen", ofElection, "hub/election.mayGoOn",
 		`c.Fitness == Fit`, `(c.Fitness == Fit || c.Fitness == RetainOnly)`},
-	{"11: a paused leader is deposed", ofExplain, "hub/decide.Snapshot.fitness",
-		`return election.RetainOnly, why, ""`, `return election.Unfit, why, ""`},
 	{"11: a fleet that has moved away is renewed", ofPublish, "hub/publish.leaseSyncer.decide",
 		`l.relinquished`, `false`},
 
@@ -39,7 +37,7 @@ var choosing = []mutant{
 	{"12: a leader that begins to answer has no time", ofElection, "hub/election.whyDepose",
 		`notReady(holder) && timeToAnswer(now, p, s) > 0`, `false`},
 	{"12: a leader that cannot be reached is forgotten", ofElection, "hub/election.drain",
-		`!ok && comesBack(s, cs)`, `false`},
+		`comesBack(s, cs)`, `false`},
 	{"12: a planned change leaves a leader whose fence is missing", ofElection, "hub/election.whyDepose",
 		`holder.Unfenced != FenceInForce`, `false`},
 
@@ -69,6 +67,8 @@ var choosing = []mutant{
 		`p.ManualFailover`, `false`},
 	{"23: a cluster gets the lead back as soon as it may lead", ofElection, "hub/election.settled",
 		`now.Boot-since >= p.Failback`, `now.Boot >= since`},
+	{"25: a cluster counts as off although it has answered", ofElection, "hub/election.Record.isOff",
+		`!r.Fence.Voided`, `true`},
 	{"24: a rebalance counts again and again", ofElection, "hub/election.Record.rebalance",
 		`!at.After(r.Rebalanced)`, `false`},
 }

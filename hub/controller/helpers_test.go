@@ -218,6 +218,8 @@ func (f *fakeMembers) members(fleetName string) []fleet.Member {
 	return slices.DeleteFunc(slices.Clone(f.shown), func(m fleet.Member) bool { return m.Fleet != fleetName })
 }
 
+func (f *fakeMembers) lastAnswer(fleet.Member) lease.Reading { return lease.Reading{} }
+
 func (f *fakeMembers) health(_ fleet.Member, th health.Thresholds) health.Verdict {
 	askedFor.Lock()
 	defer askedFor.Unlock()

@@ -27,6 +27,8 @@ type memberSource interface {
 	members(fleetName string) []fleet.Member
 	// health judges a member now.
 	health(m fleet.Member, th health.Thresholds) health.Verdict
+	// lastAnswer is when the latest request that a member answered had been sent.
+	lastAnswer(m fleet.Member) lease.Reading
 	// clock judges the clock of a member by the hub's at now, under the ε of a policy.
 	clock(now lease.Reading, m fleet.Member, eps time.Duration) skew.Verdict
 	// offsets returns the present offset of each API server's clock from the hub's, for clusters that have
@@ -65,6 +67,8 @@ func (f fleetSource) move(ctx context.Context, fleetName string) (fleet.Move, er
 }
 
 func (fleetSource) health(m fleet.Member, th health.Thresholds) health.Verdict { return m.Health(th) }
+
+func (fleetSource) lastAnswer(m fleet.Member) lease.Reading { return m.LastAnswer() }
 
 func (fleetSource) clock(now lease.Reading, m fleet.Member, eps time.Duration) skew.Verdict {
 	return m.Clock(now, eps)

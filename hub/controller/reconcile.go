@@ -210,6 +210,9 @@ func (c *Controller) changed(ctx context.Context, v *decide.Snapshot, p decide.P
 	if v.Policy != nil && (falls || !slices.Equal(was.OpenLocks, is.OpenLocks)) {
 		c.policyQueue.addIn(time.Second, client.ObjectKeyFromObject(v.Policy.Object)) // the cache shows the record by then
 	}
+	if e, declared := explain.FenceEvent(was, is); declared {
+		v.Events = append(v.Events, e)
+	}
 	if was.State == is.State && was.Leader == is.Leader && was.Epoch == is.Epoch {
 		return
 	}

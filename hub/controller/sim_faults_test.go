@@ -146,7 +146,7 @@ var allFaults = []fault{
 		w.editCluster(w.someCluster(), func(c *simCluster) { c.paused = !c.paused })
 	}, edits: true},
 	drainFault,
-	freezeFault, moveFault, rebalanceFault, overrideFault,
+	freezeFault, fenceFault, moveFault, rebalanceFault, overrideFault,
 	{name: "the policy is deleted or made again", do: (*world).togglePolicy, edits: true},
 	{name: "the policy is edited", do: (*world).editPolicy, edits: true},
 	{name: "a Lease is deleted", do: func(w *world) {
@@ -419,7 +419,7 @@ func (w *world) heal() {
 	w.faulty = false
 	w.say("FAULT", "no more faults")
 	w.setClusters(slices.Sorted(maps.Keys(w.hub.clusters)), func(c *simCluster) {
-		c.label, c.paused, c.drained = true, false, 0 // one that is gone is made again soon
+		c.label, c.paused, c.drained, c.fenced = true, false, 0, "" // one that is gone is made again soon
 	})
 	w.hub.frozen, w.hub.down = 0, false
 	w.restorePolicies()

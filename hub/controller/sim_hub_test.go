@@ -58,6 +58,7 @@ type simCluster struct {
 	label    bool
 	paused   bool
 	drained  time.Duration // until then
+	fenced   string        // the cluster of this UID is off
 	// gone: it does not exist. generation is that of the cluster behind it.
 	gone       bool
 	generation int

@@ -16,6 +16,29 @@ var drainFault = fault{name: "a Cluster is drained", do: func(w *world) {
 	w.editCluster(w.someCluster(), func(c *simCluster) { c.drained = until })
 }, edits: true}
 
+// fenceFault switches a member off, with its readers. Then people declare that, and keep it off until everything that
+// was promised there has passed.
+var fenceFault = fault{name: "a member is off, and declared to be", do: func(w *world) {
+	m := pick(w.rng, w.members)
+	off := 2 * (w.timings.Duration + 3*time.Second + w.timings.Skew + w.h)
+	if m.down || w.now+off > w.faults || len(w.locks) > 0 || w.extends || w.steps || w.ahead {
+		return
+	}
+	m.down = true
+	for i, r := range w.readers {
+		if r.m == m {
+			r.crash()
+			w.after(off, func() { w.restartReader(i) })
+		}
+	}
+	fence := func(uid string) func() {
+		return func() { w.editCluster(m.name, func(c *simCluster) { c.fenced = uid }) }
+	}
+	w.after(w.between(0, 2*time.Second), fence(m.uid))
+	w.after(off-10*time.Millisecond, fence(""))
+	w.after(off, func() { m.down = false })
+}, edits: true, member: true}
+
 // freezeFault has people freeze who leads in the namespaces of a policy, or end that.
 var freezeFault = fault{name: "a policy is frozen", do: func(w *world) {
 	until := w.start.Add(w.now + w.longOrShort()).Format(time.RFC3339)

@@ -30,7 +30,7 @@ func (s *simSource) members(string) []fleet.Member {
 		m := fleet.Member{
 			Key: fleet.Key{Fleet: simFleet, Name: ct.m.name}, UID: ct.m.uid, Pinned: true,
 			Priority: cl.priority, Connected: ct.connected, Paused: cl.paused, Gone: cl.gone,
-			Drain: act.Act{Until: s.r.w.start.Add(cl.drained)},
+			Drain: act.Act{Until: s.r.w.start.Add(cl.drained)}, Fenced: cl.fenced,
 		}
 		if !cl.label {
 			m.PriorityReason = reason.NoPriority
@@ -53,6 +53,8 @@ func (s *simSource) contact(m fleet.Member) *contact {
 func (s *simSource) health(m fleet.Member, th health.Thresholds) health.Verdict {
 	return s.contact(m).track.State(s.r.Now(), th)
 }
+
+func (s *simSource) lastAnswer(m fleet.Member) lease.Reading { return s.contact(m).track.LastAnswer() }
 
 func (s *simSource) move(context.Context, string) (fleet.Move, error) { return fleet.Stays, nil }
 

@@ -50,6 +50,9 @@ func (v *Snapshot) candidates(now time.Time) (cs []Candidate, after time.Duratio
 		if m.PriorityReason == reason.InvalidPriority {
 			c.keepWithoutPriority(v.State.Record.Observed)
 		}
+		if m.IsFenced() {
+			c.Fenced, c.Answered = m.UID, m.Answered
+		}
 		if c.Drained = m.Drain.In(now); c.Drained {
 			c.drain()
 			after = soonest(after, m.Drain.Until.Sub(now))
@@ -120,6 +123,8 @@ func (c *Candidate) keepWithoutPriority(counted map[string]int32) {
 // first, then missing knowledge, then reasons that may pass.
 func (v *Snapshot) fitness(m *Member, now time.Time) (election.Fitness, reason.Reason, string) {
 	switch p := m.Problem; {
+	case m.IsFenced():
+		return election.Unfit, reason.Fenced, ""
 	case excludes(p.Reason):
 		return election.Unfit, p.Reason, p.Message
 	case m.Deleting:
@@ -159,6 +164,9 @@ func (m *Member) eligible() (reason.Reason, string) {
 	}
 	if m.Drain.Invalid != "" {
 		return reason.InvalidDrain, m.Drain.Invalid
+	}
+	if m.Fenced != "" {
+		return reason.InvalidFence, ""
 	}
 	return reason.Eligible, ""
 }

@@ -60,5 +60,5 @@ func same(a, b Record) bool {
 		a.Skew == b.Skew && a.Stop == b.Stop && slices.Equal(a.OpenLocks, b.OpenLocks) &&
 		a.UnfencedLeader == b.UnfencedLeader &&
 		a.LeaseName == b.LeaseName && a.NotBefore.Equal(b.NotBefore) && a.Next == b.Next &&
-		maps.Equal(a.Observed, b.Observed) && a.Rebalanced.Equal(b.Rebalanced)
+		maps.Equal(a.Observed, b.Observed) && a.Rebalanced.Equal(b.Rebalanced) && a.Fence.equal(b.Fence)
 }

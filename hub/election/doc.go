@@ -117,12 +117,17 @@
 //     Another one that was not able to for so long is passed over.
 //  24. At the instant of a rebalance, all priorities count as edited, once. Where namespaces are spread, each has an
 //     order of its own among clusters of one priority. A cluster that joins with the leader's priority takes nothing.
+//  25. An operator may declare that a leader's cluster is off. It is replaced at once, also where people have frozen who
+//     leads. When all renewals have stopped and it does not answer, the record accepts the declaration. Only then the
+//     next grant waits for no promise, of this tenure or an earlier one. An answer after that voids the acceptance, for
+//     this term. Where a newer term than the recorded one was seen, nothing is accepted. No clock but the hub's counts.
 //
 // # Where each rule lives
 //
 //   - expiry.go: rules 4, 5, 6 and 15, when an old promise has certainly ended;
 //   - rank.go: rule 13, who is best among those that may lead;
 //   - replace.go: rules 9 to 12 and 18 to 22, when a leader must go, and when it must not;
+//   - fence.go: rule 25, when a leader's cluster counts as off;
 //   - failback.go: rules 21, 23 and 24, what moves a leader that may go on;
 //   - revoke.go: rules 4 and 5, when a term ends because its readers have released it;
 //   - grant.go: rule 7, the new term and its epoch;

@@ -269,6 +269,10 @@ func describe(c *election.Candidate, word string) {
 		c.Refused = true
 	case "drained":
 		c.Drained = true
+	case "fenced":
+		c.Fenced, c.Fitness, c.Reason, c.Answering = "uid of "+c.Name, election.Unfit, reason.Fenced, false
+	case "answered":
+		c.Answered = wall(3)
 	case "ordered":
 		c.Ordered = true
 	case "light", "heavy":

@@ -14,6 +14,9 @@ const otherHubAgain = 2 * time.Second
 // pacedAgain is when to decide again where a planned change waits for others.
 const pacedAgain = 500 * time.Millisecond
 
+// fencedAgain is when to decide again after a declaration was accepted.
+const fencedAgain = 100 * time.Millisecond
+
 // Next decides on one namespace now. A nil policy means that no policy selects the namespace any more. It changes
 // none of its arguments.
 func Next(now lease.Reading, p *Policy, s State, candidates []Candidate) Decision {
@@ -158,7 +161,11 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	}
 	b := promiseExpiry(s, p.bounds())
 	r := s.Record
-	if !b.passed(now) {
+	holder, _ := named(cs, r.Leader)
+	if !b.passed(now) && r.noteFence(now, s, holder) {
+		return Decision{Record: r, Persist: true, After: fencedAgain} // before a term is granted because of it
+	}
+	if !b.passed(now) && !r.isOff(s, holder) {
 		if resumes(now, p, s, cs) {
 			r.State, r.Reason, r.Since, r.NotBefore = Leading, reason.Resumed, now.Wall, time.Time{}
 			return Decision{Record: r, Persist: true}
@@ -185,8 +192,8 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		return Decision{Record: r, Waiting: reason.WaitingForClusters, Awaited: late, After: wait}
 	}
 	switch {
-	case !ok && comesBack(s, cs):
-		return Decision{Record: r, Waiting: reason.NoCandidate}
+	case !ok && (comesBack(s, cs) || !b.passed(now)):
+		return Decision{Record: r, Waiting: reason.NoCandidate, After: b.wait(now)}
 	case !ok:
 		return Decision{Record: vacate(now, r, cs), Persist: true, Waiting: reason.NoCandidate}
 	case !c.Prepared && c.Name != r.Leader && !s.stale():
@@ -226,8 +233,9 @@ func successorOf(now lease.Reading, p Policy, s State, ranked []Candidate) (Cand
 // reserved returns why a namespace is kept for its leader, or "". People have frozen it. Or they fail over by hand, and
 // nothing but the hub's own view speaks against the leader.
 func reserved(now lease.Reading, p Policy, s State, ranked []Candidate) reason.Reason {
+	holder, _ := named(ranked, s.Record.Leader)
 	switch {
-	case s.Record.Leader == "":
+	case s.Record.Leader == "", holder.Fenced != "":
 		return ""
 	case s.Frozen:
 		return reason.Frozen

@@ -29,10 +29,13 @@ func whyReplace(now lease.Reading, p Policy, s State, ranked []Candidate) reason
 // whyDepose returns why another cluster must lead, or "". It is the part of whyReplace that depends on the
 // clusters, not on the term.
 func whyDepose(now lease.Reading, p Policy, s State, ranked []Candidate) reason.Reason {
+	holder, known := named(ranked, s.Record.Leader)
+	if holder.Fenced != "" {
+		return reason.Fenced
+	}
 	if s.Frozen {
 		return ""
 	}
-	holder, known := named(ranked, s.Record.Leader)
 	if !known {
 		// The Cluster is gone, or takes no part any more. Its term ends in order.
 		return reason.Gone

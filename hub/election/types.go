@@ -65,11 +65,21 @@ type Record struct {
 	// NotBefore is for people to read. Decisions compute the expiry themselves, and do not trust another tenure's.
 	NotBefore time.Time
 	Next      string
+	// Fence is the accepted declaration that the leader's cluster is off.
+	Fence Acceptance
 	// Observed holds the priorities that decisions have counted so far, and uncounted for those that a rebalance has
 	// made count as edited.
 	Observed map[string]int32
 	// Rebalanced is the last Policy.RebalanceAt that decisions have counted.
 	Rebalanced time.Time
+}
+
+// Acceptance is a declaration that a leader's cluster is off, as the hub has accepted it. The zero Acceptance is none.
+type Acceptance struct {
+	UID string
+	At  time.Time
+	// Voided: the cluster has answered since.
+	Voided bool
 }
 
 // Lost reports whether there is no record, or one of a namespace whose Leases are all that is known of it.
@@ -109,6 +119,10 @@ type Candidate struct {
 	Prepared bool
 	// Refused: such a write was tried, and failed.
 	Refused bool
+	// Fenced is the UID of the cluster if an operator has declared that it is off, or empty.
+	Fenced string
+	// Answered is when the last request that a Fenced cluster has answered had been sent.
+	Answered time.Time
 	// Drained: an operator drains the cluster.
 	Drained bool
 	// Unfenced is the state of its fences of locks and schedules. Without them, a leader that is replaced may go on

@@ -51,6 +51,11 @@ func message(v *decide.Snapshot, c *decide.Candidate) string {
 		return "the Cluster is paused: it keeps what it has, and is never newly chosen"
 	case reason.NeverReached:
 		return "the hub has not reached the cluster yet"
+	case reason.Fenced:
+		return "an operator has declared that it is off: it leads nothing until the annotation " + v1alpha1.FencedAnnotation +
+			" is gone"
+	case reason.InvalidFence:
+		return invalidFence(m.Member)
 	case reason.Drained:
 		return fmt.Sprintf("it is drained %s: it gets no namespace, and goes on where no other cluster may lead", m.Drain)
 	default:
@@ -158,6 +163,8 @@ func Problem(m fleet.Member) fleet.Problem {
 		return fleet.Problem{Reason: m.PriorityReason, Message: invalidPriority(m.Labels[v1alpha1.PriorityLabel])}
 	case m.Drain.Invalid != "":
 		return fleet.Problem{Reason: reason.InvalidDrain, Message: m.Drain.Invalid}
+	case m.Fenced != "" && !m.IsFenced():
+		return fleet.Problem{Reason: reason.InvalidFence, Message: invalidFence(m)}
 	case m.Problem.Reason == reason.NeverReached, m.Problem.Reason == reason.Deleting, m.Problem.Reason == reason.Gone:
 		return fleet.Problem{} // no fault
 	case m.Problem.Reason == "":

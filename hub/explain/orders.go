@@ -13,6 +13,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/ledger"
 )
 
@@ -60,4 +61,27 @@ func setFailoverPending(conditions *[]metav1.Condition, v *decide.Snapshot, p de
 			"annotate nsleader -n %s %s %s=%s", c.Name, c.Reason, since, v.Key.Namespace, v.Key.Name,
 			v1alpha1.MoveToAnnotation, next),
 	})
+}
+
+// invalidFence explains what is wrong with the declaration that a cluster is off.
+func invalidFence(m fleet.Member) string {
+	return fmt.Sprintf("the annotation %s is %.64q, and the UID of the cluster is %q: set it to that, or remove it",
+		v1alpha1.FencedAnnotation, m.Fenced, m.UID)
+}
+
+// fenced explains that a declaration was accepted, or is not in force any more.
+func fenced(r election.Record) string {
+	until := r.NotBefore.UTC().Format("15:04:05.000Z")
+	if r.Fence.Voided {
+		return fmt.Sprintf("%s has answered although it was declared to be off: the next term waits until %s", r.Leader, until)
+	}
+	return fmt.Sprintf("%s counts as off: if it acts before %s, two clusters lead", r.Leader, until)
+}
+
+// FenceEvent returns the event of a declaration that a decision has accepted or voided, or false.
+func FenceEvent(was, is election.Record) (ledger.Event, bool) {
+	if is.Fence.UID == "" || was.Fence == is.Fence {
+		return ledger.Event{}, false
+	}
+	return ledger.Event{Kind: corev1.EventTypeWarning, Reason: reason.Fenced, Message: fenced(is)}, true
 }

@@ -78,6 +78,8 @@ type Member struct {
 	Paused bool
 	// Drain is whether, and until when, an operator drains the Cluster.
 	Drain act.Act
+	// Fenced is the UID of the cluster that an operator has declared to be off, or empty.
+	Fenced string
 	// DeleteForMove: clusterctl move is deleting the Cluster here, because it is in another hub now. It stays
 	// true when the Cluster is gone.
 	DeleteForMove bool
@@ -87,6 +89,9 @@ type Member struct {
 
 	live *member
 }
+
+// IsFenced reports whether an operator has declared that this very cluster is off.
+func (m Member) IsFenced() bool { return m.Fenced != "" && m.Fenced == m.UID }
 
 // Cluster is the member's cached client, as engaged with the manager. It caches Namespaces and the Leases
 // that are labelled as managed, and refuses other kinds. It is nil unless Connected. Only their context, and
@@ -104,6 +109,12 @@ func (m Member) CronJobs() batchv1client.CronJobsGetter { return m.live.cronJobs
 
 // Health judges the member now.
 func (m Member) Health(th health.Thresholds) health.Verdict { return m.live.verdict(th) }
+
+// LastAnswer is when the latest request that the member answered had been sent, or zero.
+func (m Member) LastAnswer() lease.Reading {
+	track := m.live.get().tracks.MostPatient()
+	return track.LastAnswer()
+}
 
 // Observe records the outcome of a request that the caller has sent to the member itself.
 func (m Member) Observe(o health.Observation) { m.live.observe(o) }

@@ -43,7 +43,7 @@ func slimAnnotations(all map[string]string) map[string]string {
 	slim := map[string]string{}
 	for _, name := range []string{
 		v1alpha1.ClusterUIDAnnotation, v1alpha1.PinProofAnnotation, clusterv1.PausedAnnotation, deleteForMove,
-		v1alpha1.DrainUntilAnnotation, v1alpha1.DrainReasonAnnotation,
+		v1alpha1.DrainUntilAnnotation, v1alpha1.DrainReasonAnnotation, v1alpha1.FencedAnnotation,
 	} {
 		if value, ok := all[name]; ok {
 			slim[name] = strings.Clone(value[:min(len(value), maxAnnotation)])

@@ -24,6 +24,7 @@ func (m *member) snapshot(owners map[string]Key) Member {
 		Gone:           s.spec.gone,
 		Paused:         s.spec.paused,
 		Drain:          s.spec.drain.At(m.clock.Now().Wall),
+		Fenced:         s.spec.fenced,
 		DeleteForMove:  s.spec.moved,
 		Labels:         s.spec.labels,
 		live:           m,

@@ -36,7 +36,8 @@ type spec struct {
 	pinProved bool
 	labels    map[string]string
 
-	drain act.Act
+	drain  act.Act
+	fenced string
 
 	deleting, paused, moved, gone bool
 	// goneAt is the boot reading at which the Cluster was found to be gone.
@@ -56,6 +57,7 @@ func readSpec(c *clusterv1.Cluster, key seal.Key) spec {
 		pin:      c.Annotations[v1alpha1.ClusterUIDAnnotation],
 		labels:   c.Labels,
 		drain:    act.Drain(c.Annotations),
+		fenced:   c.Annotations[v1alpha1.FencedAnnotation],
 		deleting: c.DeletionTimestamp != nil,
 		paused:   paused || ptr.Deref(c.Spec.Paused, false),
 		moved:    moved,

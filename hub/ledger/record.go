@@ -8,6 +8,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/election"
@@ -35,6 +36,9 @@ func RecordOf(s *v1alpha1.NamespaceLeaderSpec) election.Record {
 
 		UnfencedLeader: s.UnfencedLeader,
 	}
+	if f := s.Fence; f != nil {
+		r.Fence = election.Acceptance{UID: f.ClusterUID, At: f.AcceptedAt.Time, Voided: ptr.Deref(f.Voided, false)}
+	}
 	for _, p := range s.ObservedPriorities {
 		r.Observed[p.Name] = p.Priority
 	}
@@ -57,6 +61,12 @@ func Store(r election.Record, s *v1alpha1.NamespaceLeaderSpec) {
 	s.LeaseName = r.LeaseName
 	s.NotBefore = microTime(r.NotBefore)
 	s.Next, s.RebalancedAt = r.Next, microTime(r.Rebalanced)
+	if s.Fence = nil; r.Fence.UID != "" {
+		s.Fence = &v1alpha1.FenceRecord{ClusterUID: r.Fence.UID, AcceptedAt: *microTime(r.Fence.At)}
+		if r.Fence.Voided {
+			s.Fence.Voided = ptr.To(true)
+		}
+	}
 	s.ObservedPriorities = nil
 	for _, name := range countable(r) {
 		s.ObservedPriorities = append(s.ObservedPriorities, v1alpha1.ObservedPriority{Name: name, Priority: r.Observed[name]})

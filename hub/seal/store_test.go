@@ -238,7 +238,7 @@ func TestBrokenSecret(t *testing.T) {
 		"a D without a unit":          "bounds=15,1s,0s",
 		"a negative D":                "bounds=-15s,1s,0s",
 		"a huge D":                    "bounds=99999999999999999999s,1s,0s",
-		"a D of an hour and a second": "bounds=3601s,1s,0s",
+		"a D of a day and a second":   "bounds=86401s,1s,0s",
 		"no ε":                        "bounds=15s,,0s",
 		"an ε without a unit":         "bounds=15s,1,0s",
 		"a negative ε":                "bounds=15s,-1s,0s",

@@ -1,0 +1,76 @@
+package election_test
+
+import (
+	"testing"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/election"
+)
+
+// accepted is a record whose hub has accepted, after 2 s, that the leader's cluster is off.
+func accepted(r *election.Record) { r.Fence = election.Acceptance{UID: "uid of east", At: wall(2)} }
+
+func voided(r *election.Record) { r.Fence.Voided = true }
+
+// Rule 25: an operator declares that a cluster is off. Its term is over once the record says so.
+func TestFencedCluster(t *testing.T) {
+	const begins = "Draining east 20 Fenced next west after 11s persist"
+	const accepts = "Draining east 20 Fenced next west after 100ms persist"
+	const waits = "Draining east 20 Fenced next west waiting WaitingForExpiry after 12s"
+	fenced := func(changes ...func(*election.Record)) election.State {
+		return draining(reason.Fenced, recorded(changes...))
+	}
+	const both, prepared = "east 100 fenced, west 50", "east 100 fenced, west 50 prepared"
+	rows := map[string]decision{
+		"a follower is: it is no candidate": {now: at(5), state: leading(), among: "east 100, west 50 fenced",
+			want: "Leading east 20 Elected persist"},
+		"the leader is: its term ends":                                {now: at(5), state: leading(), among: both, want: begins},
+		"the leader is, while the namespace is frozen: its term ends": {now: at(5), state: leading(frozen), among: both, want: begins},
+		"the leader is, where operators fail over: its term ends":     {now: at(5), policy: policy(manual), state: leading(), among: both, want: begins},
+		"the leader is, and most others cannot be reached: its term ends": {now: at(5), state: leading(mostUnreachable), among: both,
+			want: begins},
+		"the leader is renewed: first that stops": {now: at(5), state: leading(having(renewing(sent(0)))), among: both,
+			want: "stop renewing"},
+		"its term ends: the record accepts that": {now: at(4), state: fenced(), among: prepared, want: accepts},
+		"its term ends, but it answers: waits": {now: at(4), state: fenced(), among: "east 100 fenced answering, west 50 prepared",
+			want: waits},
+		"accepted, and the successor is prepared: granted": {now: at(4), state: fenced(accepted), among: prepared,
+			want: "Leading west 21 HandedOver persist"},
+		"accepted by an earlier tenure: granted": {now: at(4), state: draining(reason.Fenced, recorded(accepted),
+			during(inheriting(3)), having(nothing())), among: prepared, want: "Leading west 21 HandedOver persist"},
+		"accepted, frozen: granted": {now: at(4), state: draining(reason.Fenced, recorded(accepted), frozen), among: prepared,
+			want: "Leading west 21 HandedOver persist"},
+		"accepted, and the successor is not prepared: waits for that": {now: at(4), state: fenced(accepted), among: both,
+			want: "Draining east 20 Fenced next west waiting WaitingForClusters"},
+		"accepted, and nobody may follow: waits": {now: at(4), state: fenced(accepted), among: "east 100 fenced, west 50 Unreachable",
+			want: "Draining east 20 Fenced next west waiting NoCandidate after 12s"},
+		"accepted, and it has answered since: voided": {now: at(4), state: fenced(accepted),
+			among: "east 100 fenced answered, west 50 prepared", want: accepts},
+		"voided: waits": {now: at(4), state: fenced(accepted, voided), among: prepared, want: waits},
+		"voided, and its term has expired: granted": {now: at(16), state: fenced(accepted, voided), among: prepared,
+			want: "Leading west 21 HandedOver persist"},
+		"accepted, then taken back: the record forgets it": {now: at(4), state: fenced(accepted),
+			among: "east 100 Unreachable, west 50 prepared", want: accepts},
+		"accepted for another cluster of the name: the record forgets it": {now: at(4),
+			state: fenced(accepted, func(r *election.Record) { r.Fence.UID = "another" }), among: prepared, want: accepts},
+		"accepted, and a newer term was seen: waits": {now: at(4),
+			state: draining(reason.Fenced, recorded(accepted), seen(30)), among: prepared,
+			want: "Draining east 20 Fenced next west waiting WaitingForExpiry after 12s"},
+		"not accepted, and a newer term was seen: waits": {now: at(4), state: draining(reason.Fenced, seen(30)), among: prepared,
+			want: "Draining east 20 Fenced next west waiting WaitingForExpiry after 12s"},
+	}
+	decide(t, rows)
+	for name, test := range map[string]struct {
+		state election.State
+		among string
+		want  election.Acceptance
+	}{
+		"accepted":   {fenced(), prepared, election.Acceptance{UID: "uid of east", At: wall(4)}},
+		"voided":     {fenced(accepted), "east 100 fenced answered, west 50", election.Acceptance{UID: "uid of east", At: wall(2), Voided: true}},
+		"taken back": {fenced(accepted), "east 100 Unreachable, west 50", election.Acceptance{}},
+	} {
+		if got := election.Next(at(4), policy(), test.state, among(test.among)).Record.Fence; got != test.want {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
