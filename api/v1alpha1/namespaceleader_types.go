@@ -137,7 +137,7 @@ type NamespaceLeaderSpec struct {
 	// fence records that an operator has declared the leader's cluster to be off, so that the
 	// next term need not wait for notBefore.
 	// +optional
-	Fence *FenceRecord `json:"fence,omitempty"`
+	Fence *FenceRecord `json:"fence,omitempty,omitzero"`
 	// next is the Cluster that would lead next.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -178,7 +178,7 @@ type FenceRecord struct {
 	ClusterUID string `json:"clusterUID,omitempty"`
 	// acceptedAt is when the hub accepted it, by the hub's clock.
 	// +required
-	AcceptedAt metav1.MicroTime `json:"acceptedAt,omitempty,omitzero"`
+	AcceptedAt *metav1.MicroTime `json:"acceptedAt,omitempty"`
 	// voided is true if the cluster has answered since: then the next term waits for notBefore.
 	// +optional
 	Voided *bool `json:"voided,omitempty"`

@@ -153,33 +153,21 @@ func soonest(waits ...time.Duration) (first time.Duration) {
 	return first
 }
 
-// drain waits for the expiry. Before it, the leader resumes if the cause is gone. After it, drain grants the next
-// term.
+// drain waits for the end of the term, and then grants the next one. A term ends when everything promised has passed, or
+// when the record says that the leader's cluster is off.
 func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	if !s.Sent.Final {
 		return Decision{Record: s.Record, StopRenewing: true}
 	}
 	b := promiseExpiry(s, p.bounds())
 	r := s.Record
-	holder, _ := named(cs, r.Leader)
-	if !b.passed(now) && r.noteFence(now, s, holder) {
-		return Decision{Record: r, Persist: true, After: fencedAgain} // before a term is granted because of it
-	}
-	if !b.passed(now) && !r.isOff(s, holder) {
-		if resumes(now, p, s, cs) {
-			r.State, r.Reason, r.Since, r.NotBefore = Leading, reason.Resumed, now.Wall, time.Time{}
-			return Decision{Record: r, Persist: true}
+	if holder, _ := named(cs, r.Leader); !b.passed(now) {
+		if r.noteFence(now, s, holder) {
+			return Decision{Record: r, Persist: true, After: fencedAgain} // before a term is granted because of it
 		}
-		if c, ok := ready(now, p, s, cs); ok && acknowledged(now, p, s) {
-			return Decision{Record: grant(now, p, s, c, cs), Persist: true}
+		if !r.isOff(s, holder) {
+			return expire(now, p, s, cs, b)
 		}
-		r.State, r.NotBefore = Draining, b.wall
-		r.Next = successor(now, p, s, cs)
-		r.noteUnfenced(cs)
-		if revokes(now, p, s, cs) {
-			r.Revoked, r.Epoch = r.Epoch, r.Epoch+1
-		}
-		return Decision{Record: r, Persist: !same(r, s.Record), Waiting: waiting(r), After: b.wait(now)}
 	}
 	c, ok := successorOf(now, p, s, cs)
 	if why := reserved(now, p, s, cs); !ok && why != "" {
@@ -208,6 +196,26 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	default:
 		return Decision{Record: grant(now, p, s, c, cs), Persist: true}
 	}
+}
+
+// expire waits for the expiry. The leader resumes if the cause is gone, and the term ends early if all readers have
+// released it.
+func expire(now lease.Reading, p Policy, s State, cs []Candidate, b expiry) Decision {
+	r := s.Record
+	if resumes(now, p, s, cs) {
+		r.State, r.Reason, r.Since, r.NotBefore = Leading, reason.Resumed, now.Wall, time.Time{}
+		return Decision{Record: r, Persist: true}
+	}
+	if c, ok := ready(now, p, s, cs); ok && acknowledged(now, p, s) {
+		return Decision{Record: grant(now, p, s, c, cs), Persist: true}
+	}
+	r.State, r.NotBefore = Draining, b.wall
+	r.Next = successor(now, p, s, cs)
+	r.noteUnfenced(cs)
+	if revokes(now, p, s, cs) {
+		r.Revoked, r.Epoch = r.Epoch, r.Epoch+1
+	}
+	return Decision{Record: r, Persist: !same(r, s.Record), Waiting: waiting(r), After: b.wait(now)}
 }
 
 // successorOf returns the candidate that gets the next term if it is granted now. That is the best candidate,

@@ -37,7 +37,7 @@ func RecordOf(s *v1alpha1.NamespaceLeaderSpec) election.Record {
 		UnfencedLeader: s.UnfencedLeader,
 	}
 	if f := s.Fence; f != nil {
-		r.Fence = election.Acceptance{UID: f.ClusterUID, At: f.AcceptedAt.Time, Voided: ptr.Deref(f.Voided, false)}
+		r.Fence = election.Acceptance{UID: f.ClusterUID, At: timeOf(f.AcceptedAt), Voided: ptr.Deref(f.Voided, false)}
 	}
 	for _, p := range s.ObservedPriorities {
 		r.Observed[p.Name] = p.Priority
@@ -62,7 +62,7 @@ func Store(r election.Record, s *v1alpha1.NamespaceLeaderSpec) {
 	s.NotBefore = microTime(r.NotBefore)
 	s.Next, s.RebalancedAt = r.Next, microTime(r.Rebalanced)
 	if s.Fence = nil; r.Fence.UID != "" {
-		s.Fence = &v1alpha1.FenceRecord{ClusterUID: r.Fence.UID, AcceptedAt: *microTime(r.Fence.At)}
+		s.Fence = &v1alpha1.FenceRecord{ClusterUID: r.Fence.UID, AcceptedAt: microTime(r.Fence.At)}
 		if r.Fence.Voided {
 			s.Fence.Voided = ptr.To(true)
 		}
