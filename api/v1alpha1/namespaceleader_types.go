@@ -137,7 +137,7 @@ type NamespaceLeaderSpec struct {
 	// fence records that an operator has declared the leader's cluster to be off, so that the
 	// next term need not wait for notBefore.
 	// +optional
-	Fence *FenceRecord `json:"fence,omitempty,omitzero"`
+	Fence FenceRecord `json:"fence,omitempty,omitzero"`
 	// next is the Cluster that would lead next.
 	// +optional
 	// +kubebuilder:validation:MinLength=1

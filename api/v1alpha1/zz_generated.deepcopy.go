@@ -386,11 +386,7 @@ func (in *NamespaceLeaderSpec) DeepCopyInto(out *NamespaceLeaderSpec) {
 		in, out := &in.NotBefore, &out.NotBefore
 		*out = (*in).DeepCopy()
 	}
-	if in.Fence != nil {
-		in, out := &in.Fence, &out.Fence
-		*out = new(FenceRecord)
-		(*in).DeepCopyInto(*out)
-	}
+	in.Fence.DeepCopyInto(&out.Fence)
 	if in.ObservedPriorities != nil {
 		in, out := &in.ObservedPriorities, &out.ObservedPriorities
 		*out = make([]ObservedPriority, len(*in))

@@ -36,7 +36,7 @@ func RecordOf(s *v1alpha1.NamespaceLeaderSpec) election.Record {
 
 		UnfencedLeader: s.UnfencedLeader,
 	}
-	if f := s.Fence; f != nil {
+	if f := s.Fence; f.ClusterUID != "" {
 		r.Fence = election.Acceptance{UID: f.ClusterUID, At: timeOf(f.AcceptedAt), Voided: ptr.Deref(f.Voided, false)}
 	}
 	for _, p := range s.ObservedPriorities {
@@ -61,8 +61,8 @@ func Store(r election.Record, s *v1alpha1.NamespaceLeaderSpec) {
 	s.LeaseName = r.LeaseName
 	s.NotBefore = microTime(r.NotBefore)
 	s.Next, s.RebalancedAt = r.Next, microTime(r.Rebalanced)
-	if s.Fence = nil; r.Fence.UID != "" {
-		s.Fence = &v1alpha1.FenceRecord{ClusterUID: r.Fence.UID, AcceptedAt: microTime(r.Fence.At)}
+	if s.Fence = (v1alpha1.FenceRecord{}); r.Fence.UID != "" {
+		s.Fence = v1alpha1.FenceRecord{ClusterUID: r.Fence.UID, AcceptedAt: microTime(r.Fence.At)}
 		if r.Fence.Voided {
 			s.Fence.Voided = ptr.To(true)
 		}
