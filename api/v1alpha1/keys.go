@@ -37,8 +37,8 @@ const (
 	// count as edited, once: each namespace moves to its best cluster, by planned changes.
 	RebalanceAtAnnotation = "leasecast.dev/rebalance-at"
 
-	// FencedAnnotation on a Cluster declares that the cluster is off, and stays off until the instant that the hub prints:
-	// spec.notBefore of the records that it leads. Its value is the UID that ClusterUIDAnnotation pins. The hub then grants
+	// FencedAnnotation on a Cluster declares that the cluster is off, and stays off until the instant that the hub prints
+	// in an event Fenced of each record that it leads. Its value is the UID that ClusterUIDAnnotation pins. The hub then grants
 	// its namespaces to others without waiting for that instant. If the cluster acts before it, two clusters lead. An API
 	// server asks for the verb fence on clusters of leasecast.dev from whoever sets it.
 	FencedAnnotation = "leasecast.dev/fenced"

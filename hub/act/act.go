@@ -67,7 +67,7 @@ func read(annotations map[string]string, key, why string) Act {
 		const like = "2026-01-31T18:00:00Z"
 		return Act{Invalid: fmt.Sprintf("the annotation %s is %.64q: set it to an instant like %s", key, text, like)}
 	}
-	return Act{Until: until, Reason: words(annotations, why), key: key}
+	return Act{Until: until.Truncate(time.Second), Reason: words(annotations, why), key: key}
 }
 
 // At returns the act as it counts at an instant: one that ends more than a year later is invalid.

@@ -27,7 +27,7 @@ type memberSource interface {
 	members(fleetName string) []fleet.Member
 	// health judges a member now.
 	health(m fleet.Member, th health.Thresholds) health.Verdict
-	// lastAnswer is when the latest request that a member answered had been sent.
+	// lastAnswer is when the latest answer of a member arrived.
 	lastAnswer(m fleet.Member) lease.Reading
 	// clock judges the clock of a member by the hub's at now, under the ε of a policy.
 	clock(now lease.Reading, m fleet.Member, eps time.Duration) skew.Verdict

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
@@ -49,7 +50,8 @@ func (m *moves) found(o *v1alpha1.NamespaceLeader) {
 func (m *moves) note(v *decide.Snapshot, p decide.Plan) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r := p.Record; v.Policy == nil || r.State != election.Draining || !election.Planned(r.Reason) {
+	if r := p.Record; v.Policy == nil || p.Waiting == reason.Frozen || r.State != election.Draining ||
+		!election.Planned(r.Reason) {
 		delete(m.of, v.Key)
 	} else {
 		m.of[v.Key] = v.Policy.Object.Name

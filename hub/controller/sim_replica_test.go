@@ -56,6 +56,7 @@ type contact struct {
 	r         *replica
 	m         *member
 	connected bool
+	answered  lease.Reading
 	track     health.Track
 	spaces    map[string]*corev1.Namespace
 	entitled  lease.Reading // at the last probe that was; zero: there was none
@@ -170,7 +171,9 @@ func (ct *contact) observe(o health.Observation) {
 		return [3]bool{ct.track.Answering(), ct.track.Reached(health.Read), ct.track.Reached(health.Write)}
 	}
 	before := see()
-	ct.track.Observe(o)
+	if ct.track.Observe(o); o.OK {
+		ct.answered = ct.r.Now()
+	}
 	if before != see() {
 		ct.r.reconcileAll()
 	}

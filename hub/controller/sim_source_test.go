@@ -54,7 +54,7 @@ func (s *simSource) health(m fleet.Member, th health.Thresholds) health.Verdict 
 	return s.contact(m).track.State(s.r.Now(), th)
 }
 
-func (s *simSource) lastAnswer(m fleet.Member) lease.Reading { return s.contact(m).track.LastAnswer() }
+func (s *simSource) lastAnswer(m fleet.Member) lease.Reading { return s.contact(m).answered }
 
 func (s *simSource) move(context.Context, string) (fleet.Move, error) { return fleet.Stays, nil }
 

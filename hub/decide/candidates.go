@@ -34,6 +34,9 @@ func (v *Snapshot) candidates(now time.Time) (cs []Candidate, after time.Duratio
 		m := &v.Members[i]
 		c := Candidate{Member: m}
 		c.Name, c.Priority, c.Ordered = m.Name, m.Priority, m.Name == move.To
+		if c.Answering = m.Verdict.Answering; m.IsFenced() {
+			c.Fenced, c.Answered = m.UID, m.Answered
+		}
 		if !m.TakesPart {
 			if m.Name == v.State.Record.Leader && v.Policy != nil {
 				c.Fitness = election.Unfit
@@ -50,14 +53,11 @@ func (v *Snapshot) candidates(now time.Time) (cs []Candidate, after time.Duratio
 		if m.PriorityReason == reason.InvalidPriority {
 			c.keepWithoutPriority(v.State.Record.Observed)
 		}
-		if m.IsFenced() {
-			c.Fenced, c.Answered = m.UID, m.Answered
-		}
 		if c.Drained = m.Drain.In(now); c.Drained {
 			c.drain()
 			after = soonest(after, m.Drain.Until.Sub(now))
 		}
-		c.Answering, c.Unfenced = m.Verdict.Answering, fenceOf(m.UnfencedByLease)
+		c.Unfenced = fenceOf(m.UnfencedByLease)
 		c.Refused = m.Sync.Refused && m.Sync.MinRenewTime.Equal(v.State.Record.Since)
 		c.Prepared = m.Sync.InPlace && m.Sync.MinRenewTime.Equal(v.State.Record.Since)
 		cs = append(cs, c)
@@ -109,7 +109,7 @@ func takesNoPart(m fleet.Member) reason.Reason {
 // candidate keeps what it has, with the priority that counted last, but is never newly chosen. A reason for which it
 // must not lead at all takes precedence.
 func (c *Candidate) keepWithoutPriority(counted map[string]int32) {
-	c.Priority = counted[c.Name]
+	c.Priority = max(0, counted[c.Name])
 	if c.Fitness == election.Unfit {
 		return
 	}
@@ -278,9 +278,9 @@ type Plan struct {
 	FitSince map[string]time.Duration
 }
 
-// Move returns what people have ordered for the namespace.
+// Move returns what people have ordered for the namespace. An order in a record of another hub is that hub's.
 func (v *Snapshot) Move() act.Move {
-	if v.Object == nil {
+	if v.Object == nil || v.Moved {
 		return act.Move{}
 	}
 	return act.MoveOf(v.Object.Annotations)
@@ -335,7 +335,7 @@ func (v *Snapshot) Decide(now lease.Reading, sent election.Sent, paced bool) (p 
 	p.Decision = election.Next(now, policy, state, elected(p.Candidates))
 	if policy != nil && p.Move.To != "" {
 		p.Health = soonest(p.Health, time.Second) // candidates have a bounded time to become ready
-		p.Refused = election.RefusesOrder(now, *policy, state, p.Record, elected(p.Candidates))
+		p.Refused = election.RefusesOrder(now, *policy, state, p.Decision, elected(p.Candidates))
 	}
 	return p
 }

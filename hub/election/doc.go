@@ -117,10 +117,11 @@
 //     Another one that was not able to for so long is passed over.
 //  24. At the instant of a rebalance, all priorities count as edited, once. Where namespaces are spread, each has an
 //     order of its own among clusters of one priority. A cluster that joins with the leader's priority takes nothing.
-//  25. An operator may declare that a leader's cluster is off. It is replaced at once, also where people have frozen who
-//     leads. When all renewals have stopped and it does not answer, the record accepts the declaration. Only then the
-//     next grant waits for no promise, of this tenure or an earlier one. An answer after that voids the acceptance, for
-//     this term. Where a newer term than the recorded one was seen, nothing is accepted. No clock but the hub's counts.
+//  25. An operator may declare that a leader's cluster is off. It is replaced at once, also where people have
+//     frozen who leads. When all renewals have stopped and it does not answer, the record accepts the declaration.
+//     A new tenure gives it r + τ to answer. Only then the next grant waits for no promise, of this tenure or an
+//     earlier one. An answer after that voids the acceptance, for this term. Where a newer term than the recorded
+//     one was seen, nothing is accepted. No clock but the hub's counts.
 //
 // # Where each rule lives
 //

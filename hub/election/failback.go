@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
 )
 
 // FitSince returns, by cluster, the boot reading since when every decision found it able to lead. before is what the
@@ -36,19 +37,20 @@ func untilFailback(now lease.Reading, p Policy, s State, ranked []Candidate) (wa
 	holder, _ := named(ranked, s.Record.Leader)
 	for _, c := range ranked {
 		if since, fit := s.FitSince[c.Name]; p.Failback > 0 && fit && compareMerit(c, holder) > 0 {
-			wait = soonest(wait, p.Failback-(now.Boot-since))
+			wait = soonest(wait, max(p.Failback-(now.Boot-since), s.Record.AcquireTime.Add(p.Failback).Sub(now.Wall)))
 		}
 	}
 	return wait
 }
 
-// RefusesOrder reports whether no candidate to which an operator has ordered a move may lead, after a decision that
-// made r of the record. A candidate that is not ready has the time to become so.
-func RefusesOrder(now lease.Reading, p Policy, s State, r Record, cs []Candidate) bool {
+// RefusesOrder reports whether no candidate to which an operator has ordered a move may lead, after a decision. A
+// candidate that is not ready has the time to become so. While a change is under way, nothing is refused.
+func RefusesOrder(now lease.Reading, p Policy, s State, d Decision, cs []Candidate) bool {
 	_, mayCome := best(cs, func(c Candidate) bool {
 		return c.Ordered && (mayLead(c) || notReady(c) && timeToAnswer(now, p, s) > 0)
 	})
-	return r.State != Draining && !mayCome
+	stands := d.Waiting == reason.FailoverPending || d.Waiting == reason.Frozen || d.Waiting == reason.MostUnreachable
+	return (d.Record.State != Draining || stands) && !mayCome
 }
 
 // uncounted is below every priority.

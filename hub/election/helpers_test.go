@@ -272,7 +272,7 @@ func describe(c *election.Candidate, word string) {
 	case "fenced":
 		c.Fenced, c.Fitness, c.Reason, c.Answering = "uid of "+c.Name, election.Unfit, reason.Fenced, false
 	case "answered":
-		c.Answered = wall(3)
+		c.Answered = at(3)
 	case "ordered":
 		c.Ordered = true
 	case "light", "heavy":

@@ -162,10 +162,10 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	b := promiseExpiry(s, p.bounds())
 	r := s.Record
 	if holder, _ := named(cs, r.Leader); !b.passed(now) {
-		if r.noteFence(now, s, holder) {
+		if r.noteFence(now, p, s, holder) {
 			return Decision{Record: r, Persist: true, After: fencedAgain} // before a term is granted because of it
 		}
-		if !r.isOff(s, holder) {
+		if !r.isOff(now, p, s, holder) {
 			return expire(now, p, s, cs, b)
 		}
 	}
@@ -173,7 +173,7 @@ func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	if why := reserved(now, p, s, cs); !ok && why != "" {
 		return Decision{Record: r, Waiting: why}
 	}
-	if mustWait(p, s, c) {
+	if mustWait(p, s, cs, c) {
 		return Decision{Record: r, Waiting: reason.MostUnreachable}
 	}
 	if late, wait := waitsFor(now, p, s, c, cs); wait > 0 {
@@ -215,7 +215,11 @@ func expire(now lease.Reading, p Policy, s State, cs []Candidate, b expiry) Deci
 	if revokes(now, p, s, cs) {
 		r.Revoked, r.Epoch = r.Epoch, r.Epoch+1
 	}
-	return Decision{Record: r, Persist: !same(r, s.Record), Waiting: waiting(r), After: b.wait(now)}
+	d := Decision{Record: r, Persist: !same(r, s.Record), Waiting: waiting(r), After: b.wait(now)}
+	if holder, _ := named(cs, r.Leader); holder.Fenced != "" {
+		d.After = soonest(d.After, timeToProbe(now, p, s, holder))
+	}
+	return d
 }
 
 // successorOf returns the candidate that gets the next term if it is granted now. That is the best candidate,
@@ -238,8 +242,8 @@ func successorOf(now lease.Reading, p Policy, s State, ranked []Candidate) (Cand
 	return best(ranked, mayLead)
 }
 
-// reserved returns why a namespace is kept for its leader, or "". People have frozen it. Or they fail over by hand, and
-// nothing but the hub's own view speaks against the leader.
+// reserved returns why a namespace is kept for its leader, or "". People have frozen it. Or they fail over by hand, have
+// ordered no change, and nothing but the hub's own view speaks against the leader.
 func reserved(now lease.Reading, p Policy, s State, ranked []Candidate) reason.Reason {
 	holder, _ := named(ranked, s.Record.Leader)
 	switch {
@@ -247,7 +251,7 @@ func reserved(now lease.Reading, p Policy, s State, ranked []Candidate) reason.R
 		return ""
 	case s.Frozen:
 		return reason.Frozen
-	case p.ManualFailover && whyDepose(now, p, s, ranked) == "":
+	case p.ManualFailover && !Planned(s.Record.Reason) && !ordered(ranked, holder) && whyDepose(now, p, s, ranked) == "":
 		return reason.FailoverPending
 	default:
 		return ""
@@ -377,9 +381,14 @@ func comesBack(s State, ranked []Candidate) bool {
 	return ok && s.Record.State == Draining && unreached(s.Record.Reason) && unreached(holder.Reason)
 }
 
-// timeToAnswer returns how long the clusters still have to answer: D from the start of the tenure.
+// timeToAnswer returns how long the clusters still have to answer: D from the start of the tenure. Where operators fail
+// over, D may be a day, and no leader is replaced for its silence: then a minute is enough.
 func timeToAnswer(now lease.Reading, p Policy, s State) time.Duration {
-	return max(0, s.Tenure.Started.Boot+p.Timings.Duration-now.Boot)
+	d := p.Timings.Duration
+	if p.ManualFailover {
+		d = min(d, time.Minute)
+	}
+	return max(0, s.Tenure.Started.Boot+d-now.Boot)
 }
 
 // notReady reports whether a cluster may be fit in a moment. Either the hub has not reached, guarded or fenced it

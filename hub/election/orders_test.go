@@ -40,6 +40,9 @@ func TestOrderedMove(t *testing.T) {
 			among: "east 100, west 50 Unreachable ordered", want: "Leading east 20 Elected persist"},
 		"from a leader that cannot be reached, and most others cannot: begins": {now: at(5),
 			state: leading(mostUnreachable), among: "east 100 Unreachable, west 50 ordered", want: begins},
+		"from a leader that is being replaced while most cannot be reached: goes to that cluster": {now: at(16),
+			state: draining(reason.Unreachable, mostUnreachable), among: "east 100 Unreachable, west 50 ordered prepared",
+			want: "Leading west 21 FailedOver persist"},
 		"from a leader that this hub has never reached: begins": {now: at(5), state: leading(),
 			among: "east 100 unknown, west 50 ordered", want: begins},
 		"while the leader's fence is missing: kept": {now: at(5), state: leading(),
@@ -63,18 +66,22 @@ func TestRefusedOrder(t *testing.T) {
 		state   election.RecordState
 		among   string
 		refused bool
+		waiting reason.Reason
 	}{
-		"the cluster may lead":                              {5, election.Leading, "east 100, west 50 ordered", false},
-		"there is no such cluster":                          {5, election.Leading, "east 100, west 50", true},
-		"the cluster cannot be reached":                     {5, election.Leading, "east 100, west 50 Unreachable ordered", true},
-		"the cluster is drained":                            {5, election.Leading, "east 100, west 50 drained ordered", true},
-		"this hub has just started":                         {5, election.Leading, "east 100, west 50 unknown ordered", false},
-		"this hub has started, and the cluster is silent":   {15, election.Leading, "east 100, west 50 unknown ordered", true},
-		"a change is under way, and the cluster is lost":    {5, election.Draining, "east 100, west 50 Unreachable ordered", false},
-		"nobody leads, and there is no such cluster either": {5, election.Vacant, "east 100", true},
+		"the cluster may lead":                              {5, election.Leading, "east 100, west 50 ordered", false, ""},
+		"there is no such cluster":                          {5, election.Leading, "east 100, west 50", true, ""},
+		"the cluster cannot be reached":                     {5, election.Leading, "east 100, west 50 Unreachable ordered", true, ""},
+		"the cluster is drained":                            {5, election.Leading, "east 100, west 50 drained ordered", true, ""},
+		"this hub has just started":                         {5, election.Leading, "east 100, west 50 unknown ordered", false, ""},
+		"this hub has started, and the cluster is silent":   {15, election.Leading, "east 100, west 50 unknown ordered", true, ""},
+		"a change is under way, and the cluster is lost":    {5, election.Draining, "east 100, west 50 Unreachable ordered", false, ""},
+		"nobody leads, and there is no such cluster either": {5, election.Vacant, "east 100", true, ""},
+		"nobody else gets a term, and the cluster is lost": {5, election.Draining, "east 100, west 50 Unreachable ordered", true,
+			reason.FailoverPending},
 	} {
 		s := leading(during(young()))
-		got := election.RefusesOrder(at(test.now), *policy(), s, record(test.state, "east"), among(test.among))
+		d := election.Decision{Record: record(test.state, "east"), Waiting: test.waiting}
+		got := election.RefusesOrder(at(test.now), *policy(), s, d, among(test.among))
 		if got != test.refused {
 			t.Errorf("%s: refused %t", name, got)
 		}
@@ -107,6 +114,14 @@ func TestManualFailover(t *testing.T) {
 		"its Lease was lost, and it is Paused: nobody else leads": {now: at(16), state: draining(reason.LeaseLost),
 			among: "east 100 Paused, west 50 prepared",
 			want:  "Draining east 20 LeaseLost next west waiting FailoverPending"},
+		"it was drained, and is switched off: replaced": {now: at(5), among: "east 100 Unreachable drained, west 50",
+			want: "Draining east 20 Drained next west after 11s persist"},
+		"a planned change was under way, and it cannot be reached: the change goes on": {now: at(16),
+			state: draining(reason.PriorityChanged), among: "east 10 Unreachable, west 50 prepared",
+			want: "Leading west 21 HandedOver persist"},
+		"its fence is missing, its term has ended, and a move is ordered: the cluster leads": {now: at(16),
+			state: draining(reason.LeaseLost), among: "east 100 Unfenced unfenced keeps, west 50 ordered prepared",
+			want: "Leading west 21 FailedOver persist"},
 		"it is drained: replaced": {now: at(5), among: "east 100 drained, west 50",
 			want: "Draining east 20 Drained next west after 11s persist"},
 		"nobody has led: it gets a leader": {now: at(500), state: vacant(), among: "east 100, west 50",
@@ -137,6 +152,9 @@ func TestFailback(t *testing.T) {
 			among: "east 100, west 50", want: moves},
 		"for long enough, but of the leader's priority: stays": {now: at(5),
 			state: led(fitSince(map[string]float64{"east": -295})), among: "east 50, west 50", want: stays + " persist"},
+		"for long enough, but a move was ordered since: stays": {now: at(5),
+			state: led(fitSince(map[string]float64{"east": -900}), recorded(func(r *election.Record) { r.AcquireTime = wall(0) })),
+			among: "east 100, west 50", want: stays + " after 4m55s"},
 		"of the leader's priority, and namespaces are spread: moves": {now: at(5),
 			state: led(fitSince(map[string]float64{"east": -295})), among: "east 50 heavy, west 50 light", want: moves},
 		"for long enough, but drained: stays": {now: at(5), state: led(fitSince(map[string]float64{"east": -295})),

@@ -78,7 +78,7 @@ func whyMove(now lease.Reading, p Policy, s State, holder Candidate, ranked []Ca
 		return reason.Ordered
 	case overtaken(s.Record, holder, ranked):
 		return reason.PriorityChanged
-	case back && compareMerit(better, holder) > 0:
+	case back && compareMerit(better, holder) > 0 && now.Wall.Sub(s.Record.AcquireTime) >= p.Failback:
 		return reason.Failback
 	default:
 		return ""
@@ -111,13 +111,21 @@ func isObservation(r reason.Reason) bool {
 // not help. That is so without a successor, and when most clusters were lost at once: then the hub is more likely
 // at fault. It also keeps the leader where operators fail over by hand. The Lease of a leader that cannot be reached is not renewed, and its term may end by itself.
 func unlessAlone(why reason.Reason, p Policy, s State, ranked []Candidate) reason.Reason {
-	if p.ManualFailover || s.MostUnreachable && !p.FailOverWhenMostUnreachable {
+	if s.MostUnreachable && !p.FailOverWhenMostUnreachable {
 		return ""
 	}
+	holder, _ := named(ranked, s.Record.Leader)
 	if _, ok := best(ranked, mayLead); !ok {
 		return ""
 	}
-	return why
+	switch {
+	case !p.ManualFailover:
+		return why
+	case holder.Drained:
+		return reason.Drained // it was drained before it was switched off
+	default:
+		return ""
+	}
 }
 
 // overtaken reports whether an operator's edit put an eligible cluster above the leader. Since the last decision

@@ -34,12 +34,14 @@ func (s Sent) covered(now lease.Reading) bool {
 // ready returns the successor, if it could be granted the next term at once.
 func ready(now lease.Reading, p Policy, s State, ranked []Candidate) (Candidate, bool) {
 	c, ok := successorOf(now, p, s, ranked)
-	return c, ok && (c.Prepared || c.Name == s.Record.Leader) && !mustWait(p, s, c)
+	return c, ok && (c.Prepared || c.Name == s.Record.Leader) && !mustWait(p, s, ranked, c)
 }
 
-// mustWait reports whether a successor must wait, because the observer may be at fault.
-func mustWait(p Policy, s State, c Candidate) bool {
-	return c.Name != s.Record.Leader && s.MostUnreachable && !p.FailOverWhenMostUnreachable &&
+// mustWait reports whether a successor must wait, because the observer may be at fault. An operator's order is no
+// observation.
+func mustWait(p Policy, s State, ranked []Candidate, c Candidate) bool {
+	holder, _ := named(ranked, s.Record.Leader)
+	return !c.Ordered && holder.Fenced == "" && c.Name != s.Record.Leader && s.MostUnreachable && !p.FailOverWhenMostUnreachable &&
 		isObservation(s.Record.Reason)
 }
 

@@ -121,8 +121,8 @@ type Candidate struct {
 	Refused bool
 	// Fenced is the UID of the cluster if an operator has declared that it is off, or empty.
 	Fenced string
-	// Answered is when the last request that a Fenced cluster has answered had been sent.
-	Answered time.Time
+	// Answered is when the latest answer of a Fenced cluster arrived, or zero.
+	Answered lease.Reading
 	// Drained: an operator drains the cluster.
 	Drained bool
 	// Unfenced is the state of its fences of locks and schedules. Without them, a leader that is replaced may go on

@@ -71,7 +71,7 @@ func invalidFence(m fleet.Member) string {
 
 // fenced explains that a declaration was accepted, or is not in force any more.
 func fenced(r election.Record) string {
-	until := r.NotBefore.UTC().Format("15:04:05.000Z")
+	until := r.NotBefore.UTC().Format(time.RFC3339)
 	if r.Fence.Voided {
 		return fmt.Sprintf("%s has answered although it was declared to be off: the next term waits until %s", r.Leader, until)
 	}

@@ -29,10 +29,11 @@ func TestHowAnOrderEnds(t *testing.T) {
 		ms   []member
 		want string // empty: it goes on
 	}{
-		"there is no order":    {"", []member{measured("east", agrees)}, ""},
-		"the leader was named": {"east", []member{measured("east", agrees)}, "Normal Ordered east leads, as ordered"},
-		"another one may lead": {"west", []member{measured("east", agrees), measured("west", agrees)}, ""},
-		"nobody has that name": {"west", []member{measured("east", agrees)}, "(no Cluster of that name takes part)"},
+		"there is no order":           {"", []member{measured("east", agrees)}, ""},
+		"the leader was named":        {"east", []member{measured("east", agrees)}, "Normal Ordered east leads, as ordered"},
+		"the record is another hub's": {"east", []member{measured("east", agrees)}, ""},
+		"another one may lead":        {"west", []member{measured("east", agrees), measured("west", agrees)}, ""},
+		"nobody has that name":        {"west", []member{measured("east", agrees)}, "(no Cluster of that name takes part)"},
 		"that one is not reached": {"west", []member{measured("east", agrees), measured("west", agrees, unreached)},
 			"Warning OrderRefused the order to move to west is refused (Unreachable: no answer): order it again when that " +
 				"is mended"},
@@ -40,6 +41,7 @@ func TestHowAnOrderEnds(t *testing.T) {
 		v := shopView(eastLeads(20), test.ms...)
 		v.Object, v.Policy.Election.LeaseName = &v1alpha1.NamespaceLeader{}, "leasecast"
 		v.Object.Annotations = map[string]string{v1alpha1.MoveToAnnotation: test.to, v1alpha1.MoveReasonAnnotation: "words"}
+		v.Moved = name == "the record is another hub's"
 		p := v.Decide(decidetest.Start, election.Sent{Final: true}, false)
 		e, ended := OrderEnd(v, p)
 		got := strings.TrimSpace(fmt.Sprintf("%s %s %s", e.Kind, e.Reason, e.Message))

@@ -33,11 +33,14 @@ func (m *member) changeSkew(now lease.Reading, change func(*skew.Track)) {
 }
 
 // requestSent returns the handler of the answer to a request that is sent now. The Date of the answer measures the
-// member's clock.
+// member's clock. Even one that refuses shows that the member is not off.
 func (m *member) requestSent() transport.AnswerFunc {
 	sent := m.clock.Now()
 	return func(status int, header http.Header) {
 		now := m.clock.Now()
+		if status < http.StatusInternalServerError { // else it may be an error of a gateway
+			m.lastAnswer.Store(&now)
+		}
 		if sample, ok := skew.SampleOf(sent, now, status, header); ok {
 			m.changeSkew(now, func(t *skew.Track) { t.Observe(sample, now) })
 		}

@@ -110,10 +110,12 @@ func (m Member) CronJobs() batchv1client.CronJobsGetter { return m.live.cronJobs
 // Health judges the member now.
 func (m Member) Health(th health.Thresholds) health.Verdict { return m.live.verdict(th) }
 
-// LastAnswer is when the latest request that the member answered had been sent, or zero.
-func (m Member) LastAnswer() lease.Reading {
-	track := m.live.get().tracks.MostPatient()
-	return track.LastAnswer()
+// LastAnswer is when the latest answer of the member arrived, or zero. One that may come from a gateway does not count.
+func (m Member) LastAnswer() (last lease.Reading) {
+	if at := m.live.lastAnswer.Load(); at != nil {
+		last = *at
+	}
+	return last
 }
 
 // Observe records the outcome of a request that the caller has sent to the member itself.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -40,6 +41,8 @@ type member struct {
 
 	// answered fires whenever the member answers a request well.
 	answered wake.Signal
+	// lastAnswer is when the latest answer arrived that may be the member's own.
+	lastAnswer atomic.Pointer[lease.Reading]
 	// wake and wakeProbe hold one wake-up each, for the connection and the prober.
 	wake, wakeProbe chan struct{}
 	// reductions are logged once a minute.

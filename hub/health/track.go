@@ -115,16 +115,6 @@ func (t *Track) Excuse(k Kind, from, to lease.Reading) {
 	}
 }
 
-// LastAnswer is when the latest request that was answered had been sent, or zero.
-func (t *Track) LastAnswer() (last lease.Reading) {
-	for i := range t.facts {
-		if t.facts[i].last.Boot > last.Boot {
-			last = t.facts[i].last
-		}
-	}
-	return last
-}
-
 // Answering reports whether the latest read and the latest write both succeeded.
 func (t *Track) Answering() bool {
 	for i := range t.facts {

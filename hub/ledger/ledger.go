@@ -159,7 +159,7 @@ func (l *Ledger) RemoveOrder(ctx context.Context, e *Entry) error {
 		return fmt.Errorf("record %s: remove %s: %w", e.Key, v1alpha1.MoveToAnnotation, err)
 	}
 	l.remember(e, without)
-	e.Object, e.Found = e.known, &e.known.Spec
+	e.Object, e.Found = without, &without.Spec
 	return nil
 }
 
