@@ -43,3 +43,11 @@ func TestWhichActsHold(t *testing.T) {
 		})
 	}
 }
+
+// Records hold whole microseconds: an instant that is finer would always be later than the one that was counted.
+func TestInstantsAreWholeSeconds(t *testing.T) {
+	got := Rebalance(map[string]string{v1alpha1.RebalanceAtAnnotation: "2026-03-01T12:00:00.123456789Z"}).Until
+	if want := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC); !got.Equal(want) {
+		t.Errorf("%v", got)
+	}
+}

@@ -87,3 +87,19 @@ func TestProbesMeasureTheClockClosely(t *testing.T) {
 		t.Errorf("measured %+v after %d reads, want %v", i, sent, ahead)
 	}
 }
+
+// A refusal shows that a cluster is not off. What may come from a gateway shows nothing.
+func TestWhichAnswersShowThatAMemberIsNotOff(t *testing.T) {
+	for status, counts := range map[int]bool{
+		http.StatusOK: true, http.StatusForbidden: true, http.StatusTooManyRequests: true,
+		http.StatusInternalServerError: false, http.StatusBadGateway: false,
+	} {
+		m, clock := newTestMember(t)
+		answer := m.requestSent()
+		clock.Advance(time.Second)
+		answer(status, http.Header{})
+		if got := (Member{live: m}).LastAnswer(); (got == clock.Now()) != counts {
+			t.Errorf("after an answer %d: %+v", status, got)
+		}
+	}
+}
