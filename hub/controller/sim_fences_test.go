@@ -175,7 +175,7 @@ type seenFence struct {
 	err     error
 	inForce bool
 	since   time.Duration // boot reading
-	missed  time.Duration // when the member refused it first
+	missed  time.Duration // since when decisions see that the member refuses it
 	policy  string        // that asks for it
 }
 
@@ -272,10 +272,7 @@ func (s *simWorker) check(wanted []guard.Fence, kept []string) {
 		switch {
 		case errors.Is(err, guard.ErrForbidden):
 			kept = append(kept, f.PolicyName())
-			before := s.found[f.Name()]
-			if is = (seenFence{err: err, missed: before.missed, policy: f.PolicyName()}); before.err == nil {
-				is.missed = r.w.now
-			}
+			is = seenFence{err: err, missed: s.found[f.Name()].missed, policy: f.PolicyName()}
 		case err != nil:
 			underWay = true
 			before, known := s.found[f.Name()]
@@ -291,6 +288,10 @@ func (s *simWorker) check(wanted []guard.Fence, kept []string) {
 	news := len(found) != len(s.found)
 	for name, is := range found {
 		before := s.found[name]
+		if is.err != nil && before.err == nil {
+			is.missed = r.w.now // decisions see it from now on
+			found[name] = is
+		}
 		news = news || before.inForce != is.inForce || (before.err == nil) != (is.err == nil)
 	}
 	if s.found = found; news {

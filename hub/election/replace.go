@@ -40,13 +40,13 @@ func whyDepose(now lease.Reading, p Policy, s State, ranked []Candidate) reason.
 		// The Cluster is gone, or takes no part any more. Its term ends in order.
 		return reason.Gone
 	}
-	if holder.Fitness != Fit && holder.Fitness != RetainOnly && ordered(ranked, holder) {
-		return reason.Ordered
-	}
 	switch holder.Fitness {
 	case Unknown:
 		// Unknown is not dead. But it does not lead any more, in whatever state it is, after two things: all that
 		// it can have been promised has passed, and every cluster had the time to answer.
+		if ordered(ranked, holder) {
+			return reason.Ordered
+		}
 		if timeToAnswer(now, p, s) > 0 || !promiseExpiry(s, p.bounds()).passed(now) {
 			return ""
 		}
@@ -111,10 +111,13 @@ func isObservation(r reason.Reason) bool {
 // not help. That is so without a successor, and when most clusters were lost at once: then the hub is more likely
 // at fault. It also keeps the leader where operators fail over by hand. The Lease of a leader that cannot be reached is not renewed, and its term may end by itself.
 func unlessAlone(why reason.Reason, p Policy, s State, ranked []Candidate) reason.Reason {
+	holder, _ := named(ranked, s.Record.Leader)
+	if ordered(ranked, holder) {
+		return reason.Ordered
+	}
 	if s.MostUnreachable && !p.FailOverWhenMostUnreachable {
 		return ""
 	}
-	holder, _ := named(ranked, s.Record.Leader)
 	if _, ok := best(ranked, mayLead); !ok {
 		return ""
 	}
