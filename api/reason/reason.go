@@ -59,7 +59,8 @@ const (
 	FailoverPending Reason = "FailoverPending"
 	// Fenced: an operator has declared that the cluster is off, so it is no candidate.
 	Fenced Reason = "Fenced"
-	// InvalidFence: the declaration that the cluster is off does not have the UID of its kube-system, so it has no effect.
+	// InvalidFence: the declaration that the cluster is off does not have the UID of its kube-system, so it has no
+	// effect.
 	InvalidFence Reason = "InvalidFence"
 	// Frozen: an operator has frozen who leads, so no other cluster is chosen.
 	Frozen Reason = "Frozen"

@@ -22,7 +22,8 @@ const (
 
 	// FrozenUntilAnnotation on a LeadershipPolicy, or on the NamespaceLeader of one namespace, freezes who leads until
 	// an instant (RFC 3339, at most a year ahead): no planned change and no failover. The leader is renewed as always.
-	// If its term runs out, the same cluster may lead again, and no other one. A namespace without a leader may get one.
+	// If its term runs out, the same cluster may lead again, and no other one. A namespace without a leader may get
+	// one.
 	FrozenUntilAnnotation = "leasecast.dev/frozen-until"
 	// FrozenReasonAnnotation says to people why. The condition Frozen shows it.
 	FrozenReasonAnnotation = "leasecast.dev/frozen-reason"
@@ -33,14 +34,14 @@ const (
 	// MoveReasonAnnotation says to people why. The history shows it. The hub removes it with the order.
 	MoveReasonAnnotation = "leasecast.dev/move-reason"
 
-	// RebalanceAtAnnotation on a LeadershipPolicy is an instant (RFC 3339, at most a year ahead) from which all priorities
-	// count as edited, once: each namespace moves to its best cluster, by planned changes.
+	// RebalanceAtAnnotation on a LeadershipPolicy is an instant (RFC 3339, at most a year ahead) from which all
+	// priorities count as edited, once: each namespace moves to its best cluster, by planned changes.
 	RebalanceAtAnnotation = "leasecast.dev/rebalance-at"
 
-	// FencedAnnotation on a Cluster declares that the cluster is off, and stays off until the instant that the hub prints
-	// in an event Fenced of each record that it leads. Its value is the UID that ClusterUIDAnnotation pins. The hub then grants
-	// its namespaces to others without waiting for that instant. If the cluster acts before it, two clusters lead. An API
-	// server asks for the verb fence on clusters of leasecast.dev from whoever sets it.
+	// FencedAnnotation on a Cluster declares that the cluster is off, and stays off until the instant that the hub
+	// prints in an event Fenced of each record that it leads. Its value is the UID that ClusterUIDAnnotation pins. The
+	// hub then grants its namespaces to others without waiting for that instant. If the cluster acts before it, two
+	// clusters lead. An API server asks for the verb fence on clusters of leasecast.dev from whoever sets it.
 	FencedAnnotation = "leasecast.dev/fenced"
 
 	// ClusterUIDAnnotation pins the kube-system UID of the member on its CAPI Cluster at first contact, and on each Lease.

@@ -90,7 +90,7 @@ type LeadershipPolicySpec struct {
 	Failover Choice `json:"failover,omitempty"`
 
 	// failback says whether a better cluster that has recovered gets the lead back. Manual: only
-	// when somebody edits a priority, or orders a move. Automatic: when it has been able to lead
+	// after an edit of a priority or an ordered move. Automatic: when it has been able to lead
 	// for failbackAfterSeconds without a break, by a planned change.
 	// +optional
 	// +kubebuilder:validation:Enum=Automatic;Manual
@@ -98,7 +98,7 @@ type LeadershipPolicySpec struct {
 	Failback Choice `json:"failback,omitempty"`
 
 	// failbackAfterSeconds is how long a better cluster must have been able to lead before it
-	// gets the lead back, where failback is Automatic. A new replica of the hub counts anew.
+	// gets the lead back, where failback is Automatic. A new replica of the hub starts to count again.
 	// +optional
 	// +default=300
 	// +kubebuilder:validation:Minimum=1
@@ -106,8 +106,8 @@ type LeadershipPolicySpec struct {
 	FailbackAfterSeconds int32 `json:"failbackAfterSeconds,omitempty"`
 
 	// placement says which of the clusters with the highest priority leads a namespace.
-	// Priority: the first by name. Spread: they share the namespaces, each of which hashes to
-	// one of them. A cluster that joins takes nothing by itself: a failback or the annotation
+	// Priority: the first by name. Spread: they share the namespaces by a hash of the name. A
+	// cluster that joins takes nothing by itself: a failback or the annotation
 	// leasecast.dev/rebalance-at moves its share to it.
 	// +optional
 	// +kubebuilder:validation:Enum=Priority;Spread

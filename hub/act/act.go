@@ -40,7 +40,7 @@ func Rebalance(annotations map[string]string) Act {
 	return read(annotations, v1alpha1.RebalanceAtAnnotation, "")
 }
 
-// Move is an order to move a namespace. The zero Move is none.
+// Move is an order to move a namespace. The zero Move is no order.
 type Move struct {
 	To     string // a Cluster
 	Reason string // in the operator's words

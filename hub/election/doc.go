@@ -79,10 +79,11 @@
 //     clock only while another cluster's clock is proved to agree with the hub's. A successor has to show that it can
 //     be written.
 //  11. A paused Cluster keeps what it has and gets nothing new. One that moves to another hub is left alone.
-//  12. Recovery moves nothing, but rule 23. A healthy leader is replaced when people order it: rules 18, 21 and 24, and
-//     edited priorities. Such a change waits while a fence of locks or schedules is missing in the leader's cluster:
-//     programs there would go on. After an outage of the hub, when everything promised has passed, each cluster has D from the start of the
-//     tenure to answer. As long as no cluster can replace a leader that cannot be reached, the record keeps its name.
+//  12. Recovery moves nothing, but rule 23. A healthy leader is replaced when people order it: rules 18, 21 and 24,
+//     and edited priorities. Such a change waits while a fence of locks or schedules is missing in the leader's
+//     cluster: programs there would go on. After an outage of the hub, when everything promised has passed, each
+//     cluster has D from the start of the tenure to answer. As long as no cluster can replace a leader that cannot
+//     be reached, the record keeps its name.
 //  13. A candidate has the namespace, active and matching, and can be written. Its clock is not proved to be off, and
 //     before two answers agree on it the latest shows no such thing: an epoch from a wrong clock would stay. It is
 //     guarded, and fenced where the policy asks for that. A namespace is managed while it matches anywhere. Its
@@ -103,9 +104,9 @@
 //     that became invalid changes nothing.
 //  18. A drained Cluster hands over what it leads, by planned changes, and gets nothing new. It goes on where no other
 //     cluster may lead. The end of a drain moves nothing. A drain waits for fences as an edited priority does.
-//  19. Planned changes are those for a drain, an order, an edited priority or a failback. Of one policy only so many are under way at once,
-//     and the leaders of the others are renewed. An edit that waits has not been counted. What is lost, deleted or
-//     without a leader waits for nobody.
+//  19. Planned changes are those for a drain, an order, an edited priority or a failback. Of one policy only so
+//     many are under way at once, and the leaders of the others are renewed. An edit that waits has not been
+//     counted. What is lost, deleted or without a leader waits for nobody.
 //  20. Where people have frozen who leads, there is neither a planned change nor a failover. The leader is renewed. If
 //     its term ends, it may get a new one, and no other cluster does. An edit of a priority waits until then. A
 //     namespace without a leader gets one.

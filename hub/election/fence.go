@@ -7,8 +7,8 @@ import (
 )
 
 // noteFence accepts the declaration that the leader's cluster is off, voids it when the cluster answers, and forgets it
-// when it is taken back. All renewals have stopped. No newer term than the recorded one may be at work. It returns whether
-// it has changed the record.
+// when it is taken back. All renewals have stopped. No newer term than the recorded one may be at work. It returns
+// whether it has changed the record.
 func (r *Record) noteFence(now lease.Reading, p Policy, s State, holder Candidate) (changed bool) {
 	before := r.Fence
 	switch {

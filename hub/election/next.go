@@ -153,8 +153,8 @@ func soonest(waits ...time.Duration) (first time.Duration) {
 	return first
 }
 
-// drain waits for the end of the term, and then grants the next one. A term ends when everything promised has passed, or
-// when the record says that the leader's cluster is off.
+// drain waits for the end of the term, and then grants the next one. A term ends when everything promised has passed,
+// or when the record says that the leader's cluster is off.
 func drain(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 	if !s.Sent.Final {
 		return Decision{Record: s.Record, StopRenewing: true}
@@ -242,8 +242,8 @@ func successorOf(now lease.Reading, p Policy, s State, ranked []Candidate) (Cand
 	return best(ranked, mayLead)
 }
 
-// reserved returns why a namespace is kept for its leader, or "". People have frozen it. Or they fail over by hand, have
-// ordered no change, and nothing but the hub's own view speaks against the leader.
+// reserved returns why a namespace is kept for its leader, or "". People have frozen it. Or they fail over by hand,
+// have ordered no change, and nothing but the hub's own view speaks against the leader.
 func reserved(now lease.Reading, p Policy, s State, ranked []Candidate) reason.Reason {
 	holder, _ := named(ranked, s.Record.Leader)
 	switch {

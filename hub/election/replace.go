@@ -107,9 +107,10 @@ func isObservation(r reason.Reason) bool {
 	return r == reason.Unreachable || r == reason.Recovering || r == reason.Forbidden
 }
 
-// unlessAlone keeps a leader that the hub cannot reach, or whose clock it finds to be off, when deposing it would
-// not help. That is so without a successor, and when most clusters were lost at once: then the hub is more likely
-// at fault. It also keeps the leader where operators fail over by hand. The Lease of a leader that cannot be reached is not renewed, and its term may end by itself.
+// unlessAlone keeps a leader that the hub cannot reach, or whose clock it finds to be off, when deposing it would not
+// help. That is so without a successor, and when most clusters were lost at once: then the hub is more likely at fault.
+// It also keeps the leader where operators fail over by hand. The Lease of a leader that cannot be reached is not
+// renewed, and its term may end by itself.
 func unlessAlone(why reason.Reason, p Policy, s State, ranked []Candidate) reason.Reason {
 	holder, _ := named(ranked, s.Record.Leader)
 	if ordered(ranked, holder) {
