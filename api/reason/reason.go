@@ -55,6 +55,10 @@ const (
 	OrderRefused Reason = "OrderRefused"
 	// Failback: a better cluster has been able to lead for as long as the policy asks.
 	Failback Reason = "Failback"
+	// RequiredUnhealthy: something that the policy requires in the cluster is not healthy.
+	RequiredUnhealthy Reason = "RequiredUnhealthy"
+	// RequiredUnknown: the hub cannot read something that the policy requires to be healthy in the cluster.
+	RequiredUnknown Reason = "RequiredUnknown"
 	// FailoverPending: the leader cannot be reached, and the policy leaves it to operators to replace it.
 	FailoverPending Reason = "FailoverPending"
 	// Fenced: an operator has declared that the cluster is off, so it is no candidate.

@@ -44,6 +44,9 @@ const (
 	// clusters lead. An API server asks for the verb fence on clusters of leasecast.dev from whoever sets it.
 	FencedAnnotation = "leasecast.dev/fenced"
 
+	// RequiredLabel, "true", on an object in a member marks what LeadershipPolicy.spec.requires asks to be healthy.
+	RequiredLabel = "leasecast.dev/required"
+
 	// ClusterUIDAnnotation pins the kube-system UID of the member on its CAPI Cluster at first contact, and on each Lease.
 	// It survives a clusterctl move.
 	ClusterUIDAnnotation = "leasecast.dev/cluster-uid"
@@ -112,6 +115,9 @@ func (p *LeadershipPolicy) LeaseName() string { return cmp.Or(p.Spec.LeaseName, 
 
 // DefaultFailbackAfter is failbackAfterSeconds where a policy does not set it.
 const DefaultFailbackAfter int32 = 300
+
+// DefaultUnhealthyAfter is unhealthyAfterSeconds where a policy does not set it.
+const DefaultUnhealthyAfter int32 = 30
 
 // DefaultMaxConcurrentMoves is how many planned changes go on at once where a policy does not set it.
 const DefaultMaxConcurrentMoves int32 = 20

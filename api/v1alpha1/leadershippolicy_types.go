@@ -122,6 +122,14 @@ type LeadershipPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=1000
 	Overrides []Override `json:"overrides,omitempty"`
 
+	// requires says what must be healthy in a cluster for it to lead: an API server may be
+	// healthy where the programs behind it are not. A cluster where some of it has not been
+	// healthy for unhealthyAfterSeconds ranks last, and the leader is moved from there to a
+	// cluster where all of it is healthy. Without one, the leader stays. What the hub cannot
+	// read moves nothing. Where failover is Manual, the condition FailoverPending shows it.
+	// +optional
+	Requires *Requires `json:"requires,omitempty"`
+
 	// maxConcurrentMoves is in how many namespaces of the policy the leader is changed as
 	// planned at once: for a drain, an order, an edited priority or a failback. Others wait,
 	// and their leaders go on. Lost leaders are replaced without waiting.

@@ -51,7 +51,7 @@ func (b *bench) makeLeases(ctx context.Context) {
 
 // fence fences what an account writes in one of the two namespaces, and returns when that is in force.
 func (b *bench) fence(ctx context.Context) {
-	must.Do(b.AllowFencing(ctx, "east"))
+	must.Do(b.Allow(ctx, "east", "fencing"))
 	p := &v1alpha1.LeadershipPolicy{}
 	key := client.ObjectKey{Namespace: harness.FleetNamespace, Name: harness.PolicyName}
 	must.Do(b.Hub.Get(ctx, key, p))

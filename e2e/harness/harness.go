@@ -180,7 +180,7 @@ func (d *Drill) populateMember(ctx context.Context, m Member, o Options) {
 		must.Do(client.IgnoreAlreadyExists(c.Create(ctx, object)), "namespace %s of %s", namespace, m.Name)
 	}
 	if o.Fencing != nil || o.Fences != nil {
-		must.Do(d.AllowFencing(ctx, m.Name))
+		must.Do(d.Allow(ctx, m.Name, "fencing"))
 	}
 	must.Get(d.Fleet.RegisterMember(ctx, server, FleetNamespace, strconv.Itoa(m.Priority)))
 	if o.ActEvery == 0 {

@@ -45,9 +45,9 @@ func (d *Drill) installHub(ctx context.Context) {
 
 func (d *Drill) hubKubeconfig() string { return filepath.Join(d.dir, HubName+".kubeconfig") }
 
-// AllowFencing applies config/fencing in a member.
-func (d *Drill) AllowFencing(ctx context.Context, member string) error {
-	return Apply(ctx, d.Fleet.Member(member), d.dir, "fencing")
+// Allow applies a folder of config in a member: fencing or requires.
+func (d *Drill) Allow(ctx context.Context, member, folder string) error {
+	return Apply(ctx, d.Fleet.Member(member), d.dir, folder)
 }
 
 // StartHub starts one more replica of the hub, and does not wait until it is elected. The flags override the drill's.

@@ -10,8 +10,12 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
@@ -174,13 +178,39 @@ func prepare(ctx context.Context, d *harness.Drill) error {
 			return err
 		}
 	}
+	if err := d.Allow(ctx, far, "requires"); err != nil {
+		return err
+	}
 	for _, ns := range booths {
-		if err := d.Members[far].Create(ctx, cronJobOf(ns, "bill", 0)); err != nil {
+		policy := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: ns}}
+		// Only far has it, so that nothing is waited for.
+		patch := client.RawPatch(types.MergePatchType, []byte(
+			`{"spec":{"initialDelaySeconds":0,"requires":{"resources":[{"group":"apps","names":["deployments"]}]}}}`))
+		err := errors.Join(d.Hub.Patch(ctx, policy, patch), d.Members[far].Create(ctx, cronJobOf(ns, "bill", 0)),
+			d.Members[far].Create(ctx, required(ns)))
+		if err != nil {
 			return err
 		}
 	}
 	_, err = d.StartHub()
 	return err
+}
+
+// required is a Deployment that must be healthy, and is not.
+func required(namespace string) *appsv1.Deployment {
+	labels := map[string]string{"app": "till"}
+	return &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "till", Labels: map[string]string{v1alpha1.RequiredLabel: "true"},
+		},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "till", Image: "till"}}},
+			},
+		},
+	}
 }
 
 // startReaders runs a registered reader in each honest member. Without readers, planned changes await the end of terms.

@@ -1,6 +1,6 @@
 package main
 
-// choosing are the mutants of rules 8 to 14 and 18 to 25: who may lead, who is replaced, and who decides that.
+// choosing are the mutants of rules 8 to 14 and 18 to 26: who may lead, who is replaced, and who decides that.
 var choosing = []mutant{
 	{"8: the leader of another hub is deposed", ofElection, "hub/election.decide",
 		`s.OtherHub`, `false`},
@@ -43,8 +43,6 @@ var choosing = []mutant{
 
 	{"13: a cluster whose namespace does not match may lead", ofDecide, "hub/decide.Snapshot.fitness",
 		`!v.Policy.Matches(v.Key.Name, m.Namespace.Labels)`, `false`},
-	{"13: a cluster that cannot be written may lead", ofExplain, "hub/decide.Snapshot.fitness",
-		`v.failing(m, now)`, `false`},
 	{"13: a cluster without a guard may lead", ofExplain, "hub/decide.Member.onlyRetains",
 		`m.Unguarded != nil`, `false`},
 
@@ -62,7 +60,7 @@ var choosing = []mutant{
 	{"20: another cluster leads where that is frozen", ofElection, "hub/election.reserved",
 		`s.Frozen`, `false`},
 	{"21: an ordered move is no reason to leave a leader", ofElection, "hub/election.ordered",
-		`c.Ordered`, `false`},
+		`return c.Ordered`, `return c.Ordered && c.Name == ""`},
 	{"22: the hub fails over where operators do", ofElection, "hub/election.unlessAlone",
 		`p.ManualFailover`, `false`},
 	{"23: a cluster gets the lead back as soon as it may lead", ofElection, "hub/election.settled",
@@ -71,4 +69,6 @@ var choosing = []mutant{
 		`!r.Fence.Voided`, `true`},
 	{"24: a rebalance counts again and again", ofElection, "hub/election.Record.rebalance",
 		`!at.After(r.Rebalanced)`, `false`},
+	{"26: a leader whose programs have failed goes where they have failed, too", ofElection, "hub/election.hasFailed",
+		`found && holder.Required == RequiredFailed`, `(found || true) && holder.Required == RequiredFailed`},
 }

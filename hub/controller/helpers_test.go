@@ -274,6 +274,7 @@ type fakeWorker struct {
 	lock      worker.LockState
 	accounts  map[v1alpha1.FencedServiceAccount]worker.AccountState
 	readers   int
+	required  worker.Required
 	woken     int
 }
 
@@ -300,7 +301,10 @@ func (w *fakeWorker) AccountOf(a v1alpha1.FencedServiceAccount) worker.AccountSt
 }
 
 func (w *fakeWorker) Readers(string) int { return w.readers }
-func (w *fakeWorker) Wake()              { w.woken++ }
+func (w *fakeWorker) Required(string, worker.Requires) worker.Required {
+	return w.required
+}
+func (w *fakeWorker) Wake() { w.woken++ }
 
 // newTestHub returns a Controller whose tenure is past all earlier ones, its member east and its API server. It has
 // what withTestAPI makes, and a Lease in east that lapsed long ago.

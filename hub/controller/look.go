@@ -61,6 +61,9 @@ func (ms *members) observe(ctx context.Context, v *decide.Snapshot, now lease.Re
 			continue
 		}
 		m.Sync = m.Publisher.SyncStatus(name)
+		if w := ms.worker(m.Key); w != nil && v.Policy != nil && v.Policy.Requires != nil {
+			m.Required = w.Required(v.Key.Name, *v.Policy.Requires)
+		}
 		for _, cp := range m.Initial.Leases {
 			ms.Tenure.ObserveEarlierRenewTime(cp.RenewTime)
 		}

@@ -10,6 +10,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -51,6 +52,7 @@ type memberWorker interface {
 	LockOf(f guard.Fence) worker.LockState
 	AccountOf(a v1alpha1.FencedServiceAccount) worker.AccountState
 	Readers(namespace string) int
+	Required(namespace string, of worker.Requires) worker.Required
 	Wake()
 }
 
@@ -180,7 +182,7 @@ func (ms *members) begin(key fleet.Key) {
 
 func (ms *members) newWorker(ctx context.Context, m fleet.Member, cl cluster.Cluster) *worker.Worker {
 	return worker.New(worker.Options{
-		Member: m, Cluster: cl, Client: ms.writer(m), CronJobs: m.CronJobs, Observe: m.Observe, Fleet: ms.Fleet,
+		Member: m, Cluster: cl, Client: ms.writer(m), Tenants: m.Tenants, Observe: m.Observe, Fleet: ms.Fleet,
 		Hub:   ms.workersHub,
 		HubID: ms.HubID, Clock: ms.Clock, Promises: ms.promises,
 		Log: log.FromContext(ctx).WithName("worker").WithValues("cluster", klog.KRef(m.Fleet, m.Name)),
@@ -267,6 +269,20 @@ func (h workersHub) Fences(ctx context.Context, key fleet.Key) (fs []guard.Fence
 	return decide.FencesIn(h.HubID, policies, m, lost, func(p *decide.Policy) bool {
 		return h.policies.leadsFor(ctx, p, m)
 	})
+}
+
+func (h workersHub) Requires(ctx context.Context, key fleet.Key) (rs []schema.GroupVersionResource, err error) {
+	m, ok := h.Fleet.Member(key)
+	if !ok {
+		return nil, nil
+	}
+	policies, err := h.policies.valid(ctx, key.Fleet)
+	for _, p := range policies {
+		if p.Requires != nil && p.Includes(&decide.Member{Member: m}) {
+			rs = append(rs, p.Requires.Resources...)
+		}
+	}
+	return rs, err
 }
 
 func (h workersHub) RelinquishRecords(ctx context.Context, fleetName string) error {

@@ -97,7 +97,7 @@ func (c *Controller) carryOut(
 		return 0, false, err
 	}
 	c.moves.note(v, p) // now that the record says so
-	v.FitSince = p.FitSince
+	v.FitSince, v.UnhealthySince = p.FitSince, p.UnhealthySince
 	if end, ended := explain.OrderEnd(v, p); ended {
 		if err := c.ledger.RemoveOrder(ctx, v.Entry); err != nil {
 			return 0, written, err

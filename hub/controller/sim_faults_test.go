@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/worker"
 )
 
 // fault is something that happens to the world.
@@ -146,7 +147,7 @@ var allFaults = []fault{
 		w.editCluster(w.someCluster(), func(c *simCluster) { c.paused = !c.paused })
 	}, edits: true},
 	drainFault,
-	freezeFault, fenceFault, moveFault, rebalanceFault, overrideFault,
+	freezeFault, fenceFault, moveFault, rebalanceFault, overrideFault, requireFault,
 	{name: "the policy is deleted or made again", do: (*world).togglePolicy, edits: true},
 	{name: "the policy is edited", do: (*world).editPolicy, edits: true},
 	{name: "a Lease is deleted", do: func(w *world) {
@@ -426,6 +427,7 @@ func (w *world) heal() {
 	w.hubChanged()
 	for _, m := range w.members {
 		m.frozen, m.down, m.unfenceable, m.unguarded, m.away = 0, false, 0, 0, 0
+		m.required = worker.Required{}
 		for _, s := range m.servers {
 			s.until = 0
 		}

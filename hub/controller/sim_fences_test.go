@@ -210,6 +210,9 @@ func (s *simWorker) Unguarded() error {
 	return nil
 }
 
+// Required says what is not healthy that policies require.
+func (s *simWorker) Required(string, worker.Requires) worker.Required { return s.ct.m.required }
+
 // FencedSince says since when it is.
 func (s *simWorker) FencedSince(f guard.Fence, namespace string) (time.Duration, error) {
 	return s.found[f.Name()].since, s.Unfenced(f, namespace)

@@ -279,6 +279,9 @@ func (w *world) newPolicy(
 	if w.seed%5 == 1 {
 		p.Spec.Placement = v1alpha1.PlacementSpread
 	}
+	if w.seed%4 == 2 {
+		p.Spec.Requires = &v1alpha1.Requires{Reader: true, UnhealthyAfterSeconds: 2}
+	}
 	if w.manual() {
 		p.Spec.Failover = v1alpha1.Manual
 	}

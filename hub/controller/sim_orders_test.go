@@ -1,11 +1,13 @@
 package controller
 
 import (
+	"errors"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/worker"
 )
 
 // What people order in a world.
@@ -72,6 +74,17 @@ var rebalanceFault = fault{name: "a policy is rebalanced", do: func(w *world) {
 		})
 	}
 }, edits: true}
+
+// requireFault has what policies require turn unhealthy in a member, or not be read there, or be healthy again.
+var requireFault = fault{name: "what is required is unhealthy", do: func(w *world) {
+	m := pick(w.rng, w.members)
+	is := pick(w.rng, []worker.Required{{}, {Unhealthy: "a Deployment"}, {Unhealthy: "a Deployment"}, {Err: errNotRead}})
+	w.say("FAULT", "%s: required is %+v", m.name, is)
+	m.required = is
+	w.hubChanged()
+}, edits: true}
+
+var errNotRead = errors.New("it cannot be read")
 
 // overrideFault has a policy prefer a Cluster for a namespace, or none.
 var overrideFault = fault{name: "an override is edited", do: func(w *world) {

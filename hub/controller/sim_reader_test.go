@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/hub/worker"
 )
 
 // member is one member cluster: an API server, and its name.
@@ -24,6 +25,7 @@ type member struct {
 	fences      []storedFence
 	unfenceable time.Duration            // until then it refuses to store a fence, and to remove one
 	unguarded   time.Duration            // until then the guard of its Leases is not in force
+	required    worker.Required          // what policies require there
 	probed      func() (struct{}, error) // answersProbe, bound once
 }
 

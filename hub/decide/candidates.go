@@ -57,7 +57,7 @@ func (v *Snapshot) candidates(now time.Time) (cs []Candidate, after time.Duratio
 			c.drain()
 			after = soonest(after, m.Drain.Until.Sub(now))
 		}
-		c.Unfenced = fenceOf(m.UnfencedByLease)
+		c.Unfenced, c.Required = fenceOf(m.UnfencedByLease), m.required()
 		c.Refused = m.Sync.Refused && m.Sync.MinRenewTime.Equal(v.State.Record.Since)
 		c.Prepared = m.Sync.InPlace && m.Sync.MinRenewTime.Equal(v.State.Record.Since)
 		cs = append(cs, c)
@@ -168,7 +168,14 @@ func (m *Member) eligible() (reason.Reason, string) {
 	if m.Fenced != "" {
 		return reason.InvalidFence, ""
 	}
-	return reason.Eligible, ""
+	switch m.required() {
+	case election.RequiredUnhealthy:
+		return reason.RequiredUnhealthy, m.Required.Unhealthy
+	case election.RequiredUnknown:
+		return reason.RequiredUnknown, m.Required.Err.Error()
+	default:
+		return reason.Eligible, ""
+	}
 }
 
 // onlyRetains returns why a member keeps what it has but is never newly chosen, or "".
@@ -253,6 +260,22 @@ func weight(namespace string, cluster string) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
+// failRequired marks the candidates in which something required has been unhealthy for so long. It returns when the next
+// one will be, or zero.
+func (p *Plan) failRequired(now, after time.Duration) (next time.Duration) {
+	for i := range p.Candidates {
+		c := &p.Candidates[i]
+		since, unhealthy := p.UnhealthySince[c.Name]
+		switch rest := after - (now - since); {
+		case unhealthy && rest <= 0:
+			c.Required = election.RequiredFailed
+		case unhealthy:
+			next = soonest(next, rest)
+		}
+	}
+	return next
+}
+
 // elected returns the part of the candidates that decisions rest on.
 func elected(cs []Candidate) []election.Candidate {
 	out := make([]election.Candidate, len(cs))
@@ -274,8 +297,8 @@ type Plan struct {
 	Move   act.Move
 	// Refused: the cluster that Move names may not lead, and no change is under way.
 	Refused bool
-	// FitSince is what the next decision has to remember; see election.FitSince.
-	FitSince map[string]time.Duration
+	// FitSince and UnhealthySince are what the next decision has to remember; see election.FitSince.
+	FitSince, UnhealthySince map[string]time.Duration
 }
 
 // Move returns what people have ordered for the namespace. An order in a record of another hub is that hub's.
@@ -300,12 +323,14 @@ func (v *Snapshot) freeze(now time.Time) (freeze act.Act) {
 	return freeze
 }
 
-// Order returns the words of the operator who ordered the change that a plan begins, or "".
+// Order returns the words of the operator who ordered the change that a plan begins, or what was not healthy, or "".
 func (p Plan) Order() string {
 	for _, c := range p.Candidates {
 		switch {
 		case p.Record.Reason == reason.Drained && c.Name == p.Record.Leader:
 			return c.Member.Drain.Reason
+		case p.Record.Reason == reason.RequiredUnhealthy && c.Name == p.Record.Leader:
+			return c.Member.Required.Unhealthy
 		case p.Record.Reason == reason.Ordered && c.Ordered:
 			return p.Move.Reason
 		}
@@ -327,7 +352,11 @@ func (v *Snapshot) Decide(now lease.Reading, sent election.Sent, paced bool) (p 
 	if p.Frozen = p.Freeze.In(now.Wall); p.Frozen {
 		p.Health = soonest(p.Health, p.Freeze.Until.Sub(now.Wall))
 	}
-	p.Move, p.FitSince = v.Move(), nil
+	p.Move = v.Move()
+	if policy != nil && v.Policy.Requires != nil {
+		p.UnhealthySince = election.UnhealthySince(now, v.UnhealthySince, elected(p.Candidates))
+		p.Health = soonest(p.Health, p.failRequired(now.Boot, v.Policy.UnhealthyAfter))
+	}
 	if policy != nil && policy.Failback > 0 {
 		p.FitSince = election.FitSince(now, v.FitSince, elected(p.Candidates))
 	}

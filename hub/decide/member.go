@@ -10,11 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/skew"
+	"github.com/leasecast/leasecast/hub/worker"
 )
 
 // Member is what is known of one member, for one namespace.
@@ -35,6 +37,20 @@ type Member struct {
 	Leases          []Lease            // in the namespace there
 	Initial         publish.Initial
 	Readers         int // registered there, and following the namespace
+	Required        worker.Required
+}
+
+// required is the state of what the policy requires in the member. What is known to be unhealthy counts, whatever else
+// is not known.
+func (m *Member) required() election.Required {
+	switch {
+	case m.Required.Unhealthy != "":
+		return election.RequiredUnhealthy
+	case m.Required.Err != nil:
+		return election.RequiredUnknown
+	default:
+		return election.RequiredHealthy
+	}
 }
 
 // Lease is a Lease that exists in a member, or that was not read yet.

@@ -1,18 +1,22 @@
 package decide_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/decide/decidetest"
 	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/worker"
 )
 
 // spreadOver returns which of some clusters is the best for each of 1,000 namespaces, and how many each has.
@@ -83,6 +87,16 @@ func TestWhatAPolicyAsksOfAnOperator(t *testing.T) {
 	o.Generation++
 	o.Spec.Failback, o.Spec.Failover, o.Spec.Placement = v1alpha1.Automatic, v1alpha1.Manual, v1alpha1.PlacementSpread
 	o.Spec.Overrides = []v1alpha1.Override{{Namespace: "shop", Cluster: "west"}}
+	o.Spec.Requires = &v1alpha1.Requires{Resources: []v1alpha1.RequiredResources{
+		{Group: "apps", Names: []string{"deployments"}}, {Group: "example.com", Version: "v2", Names: []string{"tills"}},
+	}}
+	wanted := []schema.GroupVersionResource{
+		{Group: "apps", Version: "v1", Resource: "deployments"}, {Group: "example.com", Version: "v2", Resource: "tills"},
+	}
+	if p := parsed(); !slices.Equal(p.Requires.Resources, wanted) || p.Requires.Reader ||
+		p.UnhealthyAfter != 30*time.Second {
+		t.Errorf("what must be healthy: %+v for %v", p.Requires, p.UnhealthyAfter)
+	}
 	if p := parsed(); p.Election.Failback != 5*time.Minute || !p.Election.ManualFailover || !p.Spread ||
 		p.Overrides["shop"] != "west" {
 		t.Errorf("all of it: %+v", p)
@@ -119,5 +133,42 @@ func TestLongLeaseDuration(t *testing.T) {
 	v.Complete(decide.Fleet{Policies: []*decide.Policy{policy(v1alpha1.Manual, day, nil)}})
 	if v.State.FleetDuration != time.Hour {
 		t.Errorf("locks wait for a D of %v", v.State.FleetDuration)
+	}
+}
+
+// What is unhealthy has failed once every decision of the policy's time has found it so.
+func TestRequiredFails(t *testing.T) {
+	east := decidetest.Member("east", decidetest.Agrees)
+	east.Required = worker.Required{Unhealthy: "a Deployment is not Available"}
+	west := decidetest.Member("west", decidetest.Agrees)
+	west.Required = worker.Required{Err: errors.New("it cannot be read")}
+	v := decidetest.Snapshot(election.Record{}, east, west)
+	v.Policy.Requires, v.Policy.UnhealthyAfter = &worker.Requires{Reader: true}, 30*time.Second
+	decideAt := func(after time.Duration) decide.Plan {
+		now := decidetest.Start
+		now.Wall, now.Boot = now.Wall.Add(after), now.Boot+after
+		p := v.Decide(now, election.Sent{Final: true}, false)
+		v.UnhealthySince = p.UnhealthySince
+		return p
+	}
+	for _, test := range []struct {
+		after, again time.Duration
+		want         election.Required
+	}{
+		{0, 30 * time.Second, election.RequiredUnhealthy},
+		{10 * time.Second, 20 * time.Second, election.RequiredUnhealthy},
+		{30 * time.Second, 0, election.RequiredFailed},
+	} {
+		p := decideAt(test.after)
+		if p.Health != test.again || p.Candidates[0].Required != test.want ||
+			p.Candidates[1].Required != election.RequiredUnknown {
+			t.Errorf("after %v: again in %v, %+v", test.after, p.Health, p.Candidates)
+		}
+	}
+	v.Members[0].Required = worker.Required{}
+	decideAt(31 * time.Second)
+	v.Members[0].Required = east.Required
+	if p := decideAt(32 * time.Second); p.Candidates[0].Required != election.RequiredUnhealthy {
+		t.Error("it was healthy for a moment, and has failed at once")
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -24,6 +25,7 @@ import (
 	"github.com/leasecast/leasecast/hub/guard/locks"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/seal"
+	"github.com/leasecast/leasecast/hub/worker"
 )
 
 // Policy is a LeadershipPolicy, parsed for decisions.
@@ -37,10 +39,13 @@ type Policy struct {
 	MostMoves  int // how many planned changes may go on at once
 	Spread     bool
 	Overrides  map[string]string // the preferred cluster, by namespace
-	Freeze     act.Act
-	Rebalance  act.Act
-	Locks      []locks.Lock // locks that it fences with enforcement Deny, and that no older policy fences too
-	Refused    string       // why it cannot fence one of its locks (ShareLocks), or empty
+	// Requires is what must be healthy where a leader is, or nil. What has not been for UnhealthyAfter has failed.
+	Requires       *worker.Requires
+	UnhealthyAfter time.Duration
+	Freeze         act.Act
+	Rebalance      act.Act
+	Locks          []locks.Lock // locks that it fences with enforcement Deny, and that no older policy fences too
+	Refused        string       // why it cannot fence one of its locks (ShareLocks), or empty
 	// Invalid is why the stored version is invalid. Unless Unknown is set, the other fields are the last valid
 	// version's, which stays in effect (valid.go).
 	Invalid error
@@ -83,6 +88,7 @@ func ParsePolicy(o *v1alpha1.LeadershipPolicy) *Policy {
 	for _, prefer := range o.Spec.Overrides {
 		p.Overrides[prefer.Namespace] = prefer.Cluster
 	}
+	p.Requires, p.UnhealthyAfter = required(o.Spec.Requires)
 	p.MostMoves = int(cmp.Or(o.Spec.MaxConcurrentMoves, v1alpha1.DefaultMaxConcurrentMoves))
 	if d := o.Spec.InitialDelaySeconds; d != nil {
 		p.Election.InitialDelay = time.Duration(*d) * time.Second
@@ -192,6 +198,21 @@ func selectorOf(s *metav1.LabelSelector) (labels.Selector, error) {
 			metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{s.MatchLabels[key]}})
 	}
 	return metav1.LabelSelectorAsSelector(ordered)
+}
+
+// required returns what must be healthy where a leader is, and after what time something has failed.
+func required(r *v1alpha1.Requires) (*worker.Requires, time.Duration) {
+	if r == nil {
+		return nil, 0
+	}
+	requires := &worker.Requires{Reader: r.Reader}
+	for _, of := range r.Resources {
+		in := schema.GroupVersion{Group: of.Group, Version: cmp.Or(of.Version, "v1")}
+		for _, name := range of.Names {
+			requires.Resources = append(requires.Resources, in.WithResource(name))
+		}
+	}
+	return requires, time.Duration(cmp.Or(r.UnhealthyAfterSeconds, v1alpha1.DefaultUnhealthyAfter)) * time.Second
 }
 
 // admitsByLease reports whether API servers admit Jobs or the holders of locks by the Lease. An API server may be

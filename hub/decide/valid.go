@@ -84,7 +84,7 @@ const leastBesideSkew = 250 * time.Millisecond
 // byRecord returns what a record shows of an invalid policy that owns the namespace.
 func (p *Policy) byRecord(namespace string, r election.Record) *Policy {
 	known := p.copy()
-	known.onlyFor = r.Leader
+	known.onlyFor, known.Requires = r.Leader, nil
 	known.Clusters, known.Namespaces, known.Names = labels.Everything(), labels.Nothing(), map[string]bool{namespace: true}
 	skew := cmp.Or(r.Skew, time.Second) // with a smaller one, readers would reject what they accept today
 	if r.Duration-skew < leastBesideSkew {

@@ -80,7 +80,7 @@
 //     be written.
 //  11. A paused Cluster keeps what it has and gets nothing new. One that moves to another hub is left alone.
 //  12. Recovery moves nothing, but rule 23. A healthy leader is replaced when people order it: rules 18, 21 and 24,
-//     and edited priorities. Such a change waits while a fence of locks or schedules is missing in the leader's
+//     and edited priorities. Rule 26 replaces one whose programs are not. Such a change waits while a fence of locks or schedules is missing in the leader's
 //     cluster: programs there would go on. After an outage of the hub, when everything promised has passed, each
 //     cluster has D from the start of the tenure to answer. As long as no cluster can replace a leader that cannot
 //     be reached, the record keeps its name.
@@ -123,6 +123,10 @@
 //     A new tenure gives it r + τ to answer. Only then the next grant waits for no promise, of this tenure or an
 //     earlier one. An answer after that voids the acceptance, for this term. Where a newer term than the recorded
 //     one was seen, nothing is accepted. No clock but the hub's counts.
+//  26. A policy may require objects, or a reader, to be healthy in a cluster. Where one of them has not been healthy for
+//     as long as the policy allows, the cluster ranks last. A leader there is replaced, without a pace, where all of it
+//     is healthy in a cluster that may lead. Otherwise it stays. What cannot be read moves nothing. A planned change
+//     goes to such a cluster only from one that is no better. A lost leader may be replaced by one.
 //
 // # Where each rule lives
 //
@@ -131,6 +135,7 @@
 //   - replace.go: rules 9 to 12 and 18 to 22, when a leader must go, and when it must not;
 //   - fence.go: rule 25, when a leader's cluster counts as off;
 //   - failback.go: rules 21, 23 and 24, what moves a leader that may go on;
+//   - requires.go: rule 26, what must be healthy where a leader is;
 //   - revoke.go: rules 4 and 5, when a term ends because its readers have released it;
 //   - grant.go: rule 7, the new term and its epoch;
 //   - locks.go: rule 16, which locks are open;

@@ -1,6 +1,7 @@
 package election
 
 import (
+	"slices"
 	"time"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -10,17 +11,7 @@ import (
 // FitSince returns, by cluster, the boot reading since when every decision found it able to lead. before is what the
 // last decision returned.
 func FitSince(now lease.Reading, before map[string]time.Duration, cs []Candidate) map[string]time.Duration {
-	fit := map[string]time.Duration{}
-	for _, c := range cs {
-		if !mayLead(c) {
-			continue
-		}
-		fit[c.Name] = now.Boot
-		if since, was := before[c.Name]; was {
-			fit[c.Name] = since
-		}
-	}
-	return fit
+	return since(now, before, cs, func(c Candidate) bool { return mayLead(c) && c.Required == RequiredHealthy })
 }
 
 // settled returns the best of the clusters that have been able to lead for as long as the policy asks before it gives
@@ -46,9 +37,11 @@ func untilFailback(now lease.Reading, p Policy, s State, ranked []Candidate) (wa
 // RefusesOrder reports whether no candidate to which an operator has ordered a move may lead, after a decision. A
 // candidate that is not ready has the time to become so. While a change is under way, nothing is refused.
 func RefusesOrder(now lease.Reading, p Policy, s State, d Decision, cs []Candidate) bool {
-	_, mayCome := best(cs, func(c Candidate) bool {
-		return c.Ordered && (mayLead(c) || notReady(c) && timeToAnswer(now, p, s) > 0)
-	})
+	ranked := slices.Clone(cs)
+	Rank(ranked)
+	holder, _ := named(ranked, s.Record.Leader)
+	_, late := best(ranked, func(c Candidate) bool { return c.Ordered && notReady(c) && timeToAnswer(now, p, s) > 0 })
+	mayCome := late || holder.Ordered && mayLead(holder) || ordered(ranked, holder)
 	stands := d.Waiting == reason.FailoverPending || d.Waiting == reason.Frozen || d.Waiting == reason.MostUnreachable
 	return (d.Record.State != Draining || stands) && !mayCome
 }
@@ -68,13 +61,13 @@ func (r *Record) rebalance(now, at time.Time, cs []Candidate) {
 }
 
 // observedPriorities returns the priorities that decisions have counted, updated with the present ones. A cluster
-// that is not ready, or that the hub cannot reach or write, keeps the priority that was last counted, until it can
-// lead. Its label may be an edit that has not been acted on. all counts those clusters too, when a leader is chosen
+// that is not ready, that the hub cannot reach or write, or in which something required has failed keeps the priority
+// that was last counted, until it can lead. Its label may be an edit that has not been acted on. all counts those clusters too, when a leader is chosen
 // without them.
 func observedPriorities(r Record, cs []Candidate, all bool) map[string]int32 {
 	counted := make(map[string]int32, len(cs))
 	for _, c := range cs {
-		if all || !notReady(c) && !isObservation(c.Reason) {
+		if all || !notReady(c) && !isObservation(c.Reason) && c.Required != RequiredFailed {
 			counted[c.Name] = c.Priority
 		} else if before, ok := r.Observed[c.Name]; ok {
 			counted[c.Name] = before

@@ -275,6 +275,12 @@ func describe(c *election.Candidate, word string) {
 		c.Answered = at(3)
 	case "ordered":
 		c.Ordered = true
+	case "unreadable":
+		c.Required = election.RequiredUnknown
+	case "unhealthy":
+		c.Required = election.RequiredUnhealthy
+	case "failed":
+		c.Required = election.RequiredFailed
 	case "light", "heavy":
 		c.Weight = map[string]uint64{"light": 1, "heavy": 2}[word]
 	case "answering", "silent":

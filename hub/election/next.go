@@ -225,7 +225,8 @@ func expire(now lease.Reading, p Policy, s State, cs []Candidate, b expiry) Deci
 // successorOf returns the candidate that gets the next term if it is granted now. That is the best candidate,
 // unless the cause for which the leader was drained is gone. Recovery moves nothing, so the leader then leads
 // again, in a new term. Where people have frozen who leads, or fail over by hand, nobody else gets one. Lead is given
-// back only to a cluster that was able to lead for long enough.
+// back only to a cluster that was able to lead for long enough. A leader in which something required has failed is
+// followed by a cluster in which all of it is healthy, if there still is one.
 func successorOf(now lease.Reading, p Policy, s State, ranked []Candidate) (Candidate, bool) {
 	holder, ok := named(ranked, s.Record.Leader)
 	if ok && mayGoOn(holder) && whyDepose(now, p, s, ranked) == "" {
@@ -234,8 +235,15 @@ func successorOf(now lease.Reading, p Policy, s State, ranked []Candidate) (Cand
 	if reserved(now, p, s, ranked) != "" {
 		return Candidate{}, false
 	}
-	if s.Record.State == Draining && s.Record.Reason == reason.Failback {
-		if c, ok := settled(now, p, s, ranked); ok {
+	if s.Record.State == Draining {
+		c, ok := Candidate{}, false
+		switch s.Record.Reason {
+		case reason.Failback:
+			c, ok = settled(now, p, s, ranked)
+		case reason.RequiredUnhealthy:
+			c, ok = healthy(ranked)
+		}
+		if ok {
 			return c, true
 		}
 	}

@@ -5,12 +5,17 @@ import (
 	"slices"
 )
 
-// Rank orders candidates: the one to which an operator has ordered a move, then by priority, weight and name.
+// Rank orders candidates. Those in which something required has failed come last. Among the others the one to which an
+// operator has ordered a move comes first, then priority, weight and name decide.
 func Rank(cs []Candidate) { slices.SortFunc(cs, compare) }
 
 // compare returns a negative number if a ranks higher than b.
 func compare(a, b Candidate) int {
-	switch {
+	switch aFailed, bFailed := a.Required == RequiredFailed, b.Required == RequiredFailed; {
+	case aFailed != bFailed && bFailed:
+		return -1
+	case aFailed != bFailed:
+		return 1
 	case a.Ordered != b.Ordered && a.Ordered:
 		return -1
 	case a.Ordered != b.Ordered:

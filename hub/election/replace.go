@@ -61,15 +61,21 @@ func whyDepose(now lease.Reading, p Policy, s State, ranked []Candidate) reason.
 		return holder.Reason
 	case RetainOnly, Fit:
 	}
-	if holder.Unfenced != FenceInForce || s.Paced {
+	switch {
+	case holder.Unfenced != FenceInForce:
 		return "" // without the fence, programs in the leader's cluster would go on
+	case hasFailed(p, holder, ranked):
+		return reason.RequiredUnhealthy
+	case s.Paced:
+		return ""
+	default:
+		return whyMove(now, p, s, holder, ranked)
 	}
-	return whyMove(now, p, s, holder, ranked)
 }
 
 // whyMove returns why a leader that may go on is moved, or "". What comes first is stronger.
 func whyMove(now lease.Reading, p Policy, s State, holder Candidate, ranked []Candidate) reason.Reason {
-	_, found := best(ranked, mayLead)
+	_, found := best(ranked, func(c Candidate) bool { return mayFollow(c, holder) })
 	better, back := settled(now, p, s, ranked)
 	switch {
 	case holder.Drained && found:
@@ -97,8 +103,8 @@ func Planned(why reason.Reason) bool {
 
 // ordered reports whether an operator has ordered a move from the leader to another cluster, which may lead.
 func ordered(ranked []Candidate, holder Candidate) bool {
-	_, found := best(ranked, func(c Candidate) bool { return c.Ordered && mayLead(c) && c.Name != holder.Name })
-	return found
+	c, _ := best(ranked, func(c Candidate) bool { return mayFollow(c, holder) })
+	return c.Ordered // it ranks first, unless something required has failed there
 }
 
 // isObservation reports whether the hub observed a reason, as opposed to an operator's request. Only an observation
@@ -139,7 +145,7 @@ func overtaken(r Record, holder Candidate, ranked []Candidate) bool {
 	counted, ok := r.Observed[holder.Name]
 	lowered := ok && holder.Priority < counted
 	_, found := best(ranked, func(c Candidate) bool {
-		if !mayLead(c) || compareMerit(c, holder) <= 0 {
+		if !mayFollow(c, holder) || compareMerit(c, holder) <= 0 {
 			return false
 		}
 		before, ok := r.Observed[c.Name]

@@ -125,6 +125,8 @@ type Candidate struct {
 	Answered lease.Reading
 	// Drained: an operator drains the cluster.
 	Drained bool
+	// Required is the state of what the policy requires to be healthy there.
+	Required Required
 	// Unfenced is the state of its fences of locks and schedules. Without them, a leader that is replaced may go on
 	// acting.
 	Unfenced Fence

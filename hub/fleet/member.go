@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"k8s.io/client-go/kubernetes"
-	batchv1client "k8s.io/client-go/kubernetes/typed/batch/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
@@ -103,9 +103,9 @@ func (m Member) Cluster() cluster.Cluster { return m.live.get().cluster }
 // client-go knows. Bound each request with a context. It may be used while not Connected; then requests fail.
 func (m Member) Writer() kubernetes.Interface { return m.live.writer }
 
-// CronJobs is a client for those in the member, on the connection of the caches. What comes has a pace of its own:
-// see Swappable.Tenants in package transport. An error may wrap transport.ErrTooLarge.
-func (m Member) CronJobs() batchv1client.CronJobsGetter { return m.live.cronJobs }
+// Tenants is for clients of what tenants of the member write, on the connection of the caches. What comes has a pace of
+// its own: see Swappable.Tenants in package transport. An error may wrap transport.ErrTooLarge.
+func (m Member) Tenants() *rest.Config { return m.live.requests.Config(m.live.requests.Tenants()) }
 
 // Health judges the member now.
 func (m Member) Health(th health.Thresholds) health.Verdict { return m.live.verdict(th) }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -56,7 +57,7 @@ func TestWhatTenantsWriteDisconnectsNobody(t *testing.T) {
 	all, o := metav1.NamespaceAll, metav1.ListOptions{}
 	for name, list := range map[string]func() error{
 		"CronJobs": func() error {
-			_, err := Member{live: m}.CronJobs().CronJobs(all).List(t.Context(), o)
+			_, err := batchclient.NewForConfigOrDie(Member{live: m}.Tenants()).CronJobs(all).List(t.Context(), o)
 			return err
 		},
 		"registrations of readers": func() error {

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	batchv1client "k8s.io/client-go/kubernetes/typed/batch/v1"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
@@ -34,7 +33,6 @@ type member struct {
 	// The clients never change. What requests leads to does.
 	requests *transport.Swappable
 	writer   kubernetes.Interface
-	cronJobs batchv1client.CronJobsGetter // of tenants
 	// informers is for the member's caches, and readers for the watch of registrations.
 	informers, readers *http.Client
 	retry              *transport.Retry // of informers
@@ -111,7 +109,6 @@ func newMember(s *shared, k Key) *member {
 	m.informers = &http.Client{Transport: m.retry}
 	m.readers = &http.Client{Transport: transport.NewRetry(m.requests.Caches(), &m.answered, s.timers)}
 	m.writer = kubernetes.NewForConfigOrDie(m.requests.Config(m.requests.Renewals())) // the config is valid
-	m.cronJobs = batchv1client.NewForConfigOrDie(m.requests.Config(m.requests.Tenants()))
 	return m
 }
 

@@ -77,6 +77,9 @@ type Memory struct {
 	// FitSince holds, by cluster, the boot reading since when every decision found it able to lead. It is kept only
 	// where the policy fails back.
 	FitSince map[string]time.Duration
+	// UnhealthySince holds, by cluster, the boot reading since when every decision found that something required was
+	// not healthy there. It is kept only where the policy requires something.
+	UnhealthySince map[string]time.Duration
 }
 
 // Claim names the policies that select a namespace, and the one that owns it.

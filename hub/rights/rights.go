@@ -1,9 +1,9 @@
 // Package rights gives a hub its rights in a member.
 //
 // Cluster API's kubeconfigs are those of administrators. With one of these the hub impersonates a user of its own,
-// which has the role of config/member and, where config/fencing is applied, its role. So RBAC, admission, fairness and
-// audit see that user. It exists by its name alone: nothing in the member proves or stores an identity, and nothing
-// expires. Only who may impersonate everybody can use its rights.
+// which has the role of config/member, and those of config/fencing and config/requires where they are applied. So RBAC,
+// admission, fairness and audit see that user. It exists by its name alone: nothing in the member proves or stores an
+// identity, and nothing expires. Only who may impersonate everybody can use its rights.
 //
 // The member itself reports whether a kubeconfig is an administrator's. So nobody sets an annotation for that, and a
 // tenant cannot set a wrong one.
@@ -34,9 +34,11 @@ import (
 const (
 	// UserPrefix begins the names of the users of all hubs.
 	UserPrefix = "leasecast:hub:"
-	// fencing is the ClusterRole of config/fencing. A binding to it grants nothing until config/fencing is applied.
-	fencing = "leasecast-hub-fencing"
 )
+
+// optional are the ClusterRoles of config/fencing and config/requires, without their prefix. A binding to one grants
+// nothing until it is applied.
+var optional = []string{"fencing", "requires"}
 
 // Rights are those of one hub in a member. Each hub has its own, so that two hubs of a move do not remove each other's.
 type Rights struct{ hub string }
@@ -52,8 +54,6 @@ func (r Rights) User() string { return UserPrefix + r.hub }
 
 // Name is the name of the ClusterRole, its binding and the FlowSchema.
 func (r Rights) Name() string { return "leasecast-hub-" + r.hub }
-
-func (r Rights) fencingName() string { return r.Name() + "-fencing" }
 
 // IsAdministrator reports whether the user of a client may do everything in the member.
 func IsAdministrator(ctx context.Context, client kubernetes.Interface) (bool, error) {
@@ -82,8 +82,10 @@ func (r Rights) Install(ctx context.Context, admin kubernetes.Interface) error {
 	if err == nil {
 		err = apply(ctx, bindings, r.Name(), r.binding(r.Name(), r.Name()))
 	}
-	if err == nil {
-		err = apply(ctx, bindings, r.fencingName(), r.binding(r.fencingName(), fencing))
+	for _, role := range optional {
+		if name := r.Name() + "-" + role; err == nil {
+			err = apply(ctx, bindings, name, r.binding(name, "leasecast-hub-"+role))
+		}
 	}
 	if err == nil {
 		err = apply(ctx, admin.FlowcontrolV1().FlowSchemas().Patch, r.Name(), schema)
@@ -140,13 +142,12 @@ func apply[T any](ctx context.Context, p patch[T], name string, object T) error 
 // Remove deletes all that Install has created. It tries all of it, whatever fails.
 func (r Rights) Remove(ctx context.Context, admin kubernetes.Interface) error {
 	o, bindings := metav1.DeleteOptions{}, admin.RbacV1().ClusterRoleBindings()
-	var failed []error
-	for _, err := range []error{
-		admin.FlowcontrolV1().FlowSchemas().Delete(ctx, r.Name(), o),
-		bindings.Delete(ctx, r.fencingName(), o),
-		bindings.Delete(ctx, r.Name(), o),
-		admin.RbacV1().ClusterRoles().Delete(ctx, r.Name(), o),
-	} {
+	failed, tried := []error(nil), []error{admin.FlowcontrolV1().FlowSchemas().Delete(ctx, r.Name(), o)}
+	for _, role := range optional {
+		tried = append(tried, bindings.Delete(ctx, r.Name()+"-"+role, o))
+	}
+	tried = append(tried, bindings.Delete(ctx, r.Name(), o), admin.RbacV1().ClusterRoles().Delete(ctx, r.Name(), o))
+	for _, err := range tried {
 		if err != nil && !apierrors.IsNotFound(err) {
 			failed = append(failed, err)
 		}

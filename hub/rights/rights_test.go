@@ -180,10 +180,11 @@ func TestRemove_LeavesTheRightsOfOtherHubs(t *testing.T) {
 	get := metav1.GetOptions{}
 	for name, left := range map[string]bool{own.Name(): true, other.Name(): false} {
 		for kind, err := range map[string]error{
-			"ClusterRole":     second(admin.RbacV1().ClusterRoles().Get(t.Context(), name, get)),
-			"binding":         second(admin.RbacV1().ClusterRoleBindings().Get(t.Context(), name, get)),
-			"fencing binding": second(admin.RbacV1().ClusterRoleBindings().Get(t.Context(), name+"-fencing", get)),
-			"FlowSchema":      second(admin.FlowcontrolV1().FlowSchemas().Get(t.Context(), name, get)),
+			"ClusterRole":      second(admin.RbacV1().ClusterRoles().Get(t.Context(), name, get)),
+			"binding":          second(admin.RbacV1().ClusterRoleBindings().Get(t.Context(), name, get)),
+			"fencing binding":  second(admin.RbacV1().ClusterRoleBindings().Get(t.Context(), name+"-fencing", get)),
+			"requires binding": second(admin.RbacV1().ClusterRoleBindings().Get(t.Context(), name+"-requires", get)),
+			"FlowSchema":       second(admin.FlowcontrolV1().FlowSchemas().Get(t.Context(), name, get)),
 		} {
 			if left && err != nil || !left && !apierrors.IsNotFound(err) {
 				t.Errorf("%s %s: %v, want it: %v", kind, name, err, left)
@@ -203,7 +204,7 @@ func TestRemove_TriesEverything(t *testing.T) {
 		tried++
 		return true, nil, apierrors.NewInternalError(errors.New("no etcd"))
 	})
-	if err := own.Remove(t.Context(), client); !apierrors.IsInternalError(err) || tried != 4 {
-		t.Errorf("%v after %d deletions, want an error after 4", err, tried)
+	if err := own.Remove(t.Context(), client); !apierrors.IsInternalError(err) || tried != 5 {
+		t.Errorf("%v after %d deletions, want an error after 5", err, tried)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/kubernetes/scheme"
-	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -28,7 +28,6 @@ import (
 // crowd is a member's API server with CronJobs in several namespaces, and the hub's connection to it.
 type crowd struct {
 	transport *transport.Swappable
-	client    batchclient.CronJobsGetter
 
 	sizes map[string][]int // of the CronJobs of a namespace, in bytes
 
@@ -65,7 +64,6 @@ func newCrowd(t *testing.T, sizes map[string][]int) *crowd {
 		Exceeded: func(err error) { c.exceeded = append(c.exceeded, err) },
 	})
 	c.transport.Lead(target)
-	c.client = batchclient.NewForConfigOrDie(c.transport.Config(c.transport.Tenants()))
 	return c
 }
 
@@ -128,7 +126,7 @@ func TestObserver_LeavesCronJobsThatAreTooLarge(t *testing.T) {
 			c := newCrowd(t, map[string][]int{"shop": test.shop, "bank": copies(25, 3<<10)})
 			var logged []string
 			w := New(Options{
-				CronJobs: func() batchclient.CronJobsGetter { return c.client }, Clock: clocktest.NewBubble(testStart),
+				Tenants: func() *rest.Config { return c.transport.Config(c.transport.Tenants()) }, Clock: clocktest.NewBubble(testStart),
 				Log: funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{}),
 				Hub: &env{by: us},
 			})

@@ -14,6 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
@@ -79,6 +80,7 @@ type env struct {
 	standby  bool
 	unsealed bool // the seal of the fleet cannot be obtained
 	wanted   []guard.Fence
+	required []schema.GroupVersionResource
 	broken   []string      // invalid policies
 	unread   error         // the policies cannot be read
 	reading  chan struct{} // if it is not nil, reading the policies takes until it is closed
@@ -105,7 +107,7 @@ func newEnv(t *testing.T, wanted ...guard.Fence) *env {
 	}
 	client := r.east.client(t)
 	r.Worker = New(Options{
-		Member: east, Cluster: r.east, Client: client, CronJobs: r.east.cronJobs(t),
+		Member: east, Cluster: r.east, Client: client, Tenants: r.east.tenants,
 		Fleet: r, Hub: r, HubID: us, Clock: clocktest.NewBubble(testStart), Promises: publish.NewPromises(),
 		Log:     logr.Discard(),
 		Observe: func(o health.Observation) { r.locked(func() { r.observed = append(r.observed, o) }) },
@@ -168,6 +170,11 @@ func (r *env) Changed(_ fleet.Key, namespace string) {
 }
 
 func (r *env) FenceNews(fleet.Key) { r.locked(func() { r.statuses++ }) }
+
+func (r *env) Requires(context.Context, fleet.Key) (required []schema.GroupVersionResource, err error) {
+	r.locked(func() { required = r.required })
+	return required, nil
+}
 
 func (r *env) Fences(context.Context, fleet.Key) (wanted []guard.Fence, invalid []string, err error) {
 	if r.reading != nil {

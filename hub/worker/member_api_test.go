@@ -28,7 +28,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
@@ -110,11 +109,11 @@ func (a *memberAPI) client(t *testing.T) kubernetes.Interface {
 	return c
 }
 
-// cronJobs reaches those of the member.
-func (a *memberAPI) cronJobs(t *testing.T) func() batchclient.CronJobsGetter {
-	t.Helper()
-	c := a.client(t).BatchV1()
-	return func() batchclient.CronJobsGetter { return c }
+// tenants is for clients of what tenants of the member write.
+func (a *memberAPI) tenants() *rest.Config {
+	config := a.GetConfig()
+	config.Transport = a
+	return config
 }
 
 // holds are the paths of what is stored whose names contain a text.

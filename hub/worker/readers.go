@@ -42,9 +42,7 @@ func follows(l *coordinationv1.Lease) []string {
 // Readers returns how many registered readers follow a namespace, as the watch shows it. While the watch rests, it
 // returns 0.
 func (w *Worker) Readers(namespace string) (n int) {
-	w.mu.Lock()
-	index := w.registered
-	w.mu.Unlock()
+	index := w.registrations()
 	if index == nil {
 		return 0
 	}
@@ -53,6 +51,12 @@ func (w *Worker) Readers(namespace string) (n int) {
 		n += len(keys)
 	}
 	return n
+}
+
+func (w *Worker) registrations() toolscache.Indexer {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.registered
 }
 
 func (w *Worker) setRegistered(index toolscache.Indexer) {

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
 
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/guard"
@@ -85,6 +86,10 @@ func (o *observer) wakeTerm(ctx context.Context, t fencedTerm, of *metav1.LabelS
 	return is
 }
 
+func (o *observer) cronJobs(namespace string) batchclient.CronJobInterface {
+	return batchclient.NewForConfigOrDie(o.Tenants()).CronJobs(namespace)
+}
+
 // wakeCronJobs wakes the CronJobs whose Jobs match and that were last scheduled before upTo.
 func (o *observer) wakeCronJobs(ctx context.Context, namespace string, of *metav1.LabelSelector, upTo time.Time) error {
 	selector, err := metav1.LabelSelectorAsSelector(of)
@@ -95,7 +100,7 @@ func (o *observer) wakeCronJobs(ctx context.Context, namespace string, of *metav
 	defer cancel()
 	list := metav1.ListOptions{Limit: cronJobsPage}
 	for {
-		page, err := o.CronJobs().CronJobs(namespace).List(ctx, list)
+		page, err := o.cronJobs(namespace).List(ctx, list)
 		if err != nil {
 			return fmt.Errorf("list the CronJobs: %w", err)
 		}
@@ -128,7 +133,7 @@ func (o *observer) wakeCronJob(ctx context.Context, job *batchv1.CronJob, upTo t
 	if !o.mayWrite() {
 		return errMayNotWrite
 	}
-	_, err = o.CronJobs().CronJobs(job.Namespace).Patch(ctx, job.Name, types.MergePatchType, data,
+	_, err = o.cronJobs(job.Namespace).Patch(ctx, job.Name, types.MergePatchType, data,
 		metav1.PatchOptions{}, "status")
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("wake CronJob %s: %w", job.Name, err)

@@ -17,10 +17,11 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
+	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
@@ -45,9 +46,8 @@ type Options struct {
 	Cluster cluster.Cluster
 	// Client reaches the member. Its requests must end with their context.
 	Client kubernetes.Interface
-	// CronJobs returns a client for the member's CronJobs. CronJobs that tenants write must not hold up other
-	// requests.
-	CronJobs func() batchclient.CronJobsGetter
+	// Tenants is for clients of what tenants of the member write. It must not hold up other requests.
+	Tenants func() *rest.Config
 	// Observe records the outcome of a request to the member.
 	Observe func(health.Observation)
 	Fleet   Fleet
@@ -68,7 +68,8 @@ type Fleet interface {
 	Forget(key fleet.Key)
 }
 
-// Hub is what a Worker needs from the hub. Only Serve, Fences and RelinquishRecords may block.
+// Hub is what a Worker needs from the hub. Only Serve, Fences, Requires and RelinquishRecords may
+// block.
 type Hub interface {
 	// Serve has this installation serve the member's fleet, and returns the key of its seal. It returns false if
 	// another installation serves the fleet, or if the seal cannot be obtained.
@@ -86,6 +87,8 @@ type Hub interface {
 	// Fences returns the fences that the policies of the member's fleet ask for there, from a cache. It names the
 	// invalid policies, whose fences are not known.
 	Fences(ctx context.Context, key fleet.Key) (wanted []guard.Fence, invalid []string, err error)
+	// Requires returns the resources whose objects policies require to be healthy in the member, from a cache.
+	Requires(ctx context.Context, key fleet.Key) ([]schema.GroupVersionResource, error)
 	// RelinquishRecords removes this hub's mark from the fleet's records.
 	RelinquishRecords(ctx context.Context, fleetName string) error
 	// RecordReader records an event about a reader on the member's Cluster, of a kind such as Normal. registration
@@ -100,6 +103,7 @@ type Worker struct {
 	Options
 	keeper   *guard.Keeper
 	observer *observer
+	required *required
 	wake     chan struct{} // holds one: check whether the member is leaving
 
 	mu         sync.Mutex
@@ -118,7 +122,10 @@ func New(o Options) *Worker {
 			o.Hub.RecordMended(o.Member.Key, "the fence "+fence+" was edited or deleted in the cluster: the hub has restored it")
 		},
 	})
-	return &Worker{Options: o, keeper: keeper, observer: newObserver(o), wake: make(chan struct{}, 1)}
+	return &Worker{
+		Options: o, keeper: keeper, observer: newObserver(o), wake: make(chan struct{}, 1),
+		required: &required{Options: o, of: map[schema.GroupVersionResource]*requiredObjects{}},
+	}
 }
 
 // Publisher returns the member's publisher, or nil while nothing is written there.
@@ -165,6 +172,7 @@ func (w *Worker) Run(ctx context.Context) {
 	keepers.Go(func() { w.keep(ctx) })
 	keepers.Go(func() { wait.UntilWithContext(ctx, w.observe, keepEvery) })
 	keepers.Go(func() { w.readUnwatched(ctx, p) })
+	keepers.Go(func() { w.required.run(ctx) })
 	p.Run(ctx)
 	keepers.Wait()
 }

@@ -51,6 +51,9 @@ func (r receipt) check(resp *http.Response) error {
 	if resp.StatusCode >= http.StatusMultipleChoices {
 		return r.checkError(resp, slow)
 	}
+	if r.plain {
+		return r.checkPlain(resp, slow)
+	}
 	if mediaType(contentType) != protobufType {
 		_ = resp.Body.Close() // it is of no use
 		return fmt.Errorf("%w: its type is %.64q", errMalformed, contentType)
@@ -70,6 +73,25 @@ func (r receipt) check(resp *http.Response) error {
 		return err
 	}
 	resp.Body = roomy{resp.Body, taken}
+	return nil
+}
+
+// checkPlain reads an object in JSON. Who decodes it must skip what it does not use.
+func (r receipt) checkPlain(resp *http.Response, slow io.Reader) error {
+	body, err := io.ReadAll(io.LimitReader(slow, maxLarge+1))
+	contentType := resp.Header.Get("Content-Type")
+	switch {
+	case err != nil:
+	case len(body) > maxLarge:
+		err = fmt.Errorf("%s: %w: it has more than %d KiB", r.path, ErrTooLarge, maxLarge>>10)
+	case mediaType(contentType) != Plain:
+		err = fmt.Errorf("%w: its type is %.64q", errMalformed, contentType)
+	}
+	if err != nil {
+		_ = resp.Body.Close() // it is of no use
+		return err
+	}
+	setBody(resp, body, Plain)
 	return nil
 }
 

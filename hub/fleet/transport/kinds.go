@@ -15,6 +15,8 @@ const (
 	maxKept, maxLarge = 16 << 10, 256 << 10
 	// onlyMetadata asks for the metadata of objects alone.
 	onlyMetadata = "as=PartialObjectMetadata"
+	// Plain is the Accept header of a request for one object of any kind. Its answer has at most maxLarge bytes.
+	Plain = jsonType
 )
 
 // kind is a kind of object that the hub reads in members.
@@ -68,13 +70,21 @@ type question struct {
 	list, watch bool
 	first       bool // the answer begins a list of everything
 	isOfReaders bool // the answer shows registrations of readers
+	plain       bool // the answer is JSON, and not sieved
 }
 
 // questionOf returns what a request asks for, or an error if the hub has no use for the answer.
 func (o Options) questionOf(req *http.Request) (question, error) {
 	path, name := resourceOf(req.URL.EscapedPath())
 	k, known := kinds[path]
-	if !known {
+	accepted := req.Header.Get("Accept")
+	ofMetadata := strings.Contains(accepted, onlyMetadata)
+	switch {
+	case req.Method == http.MethodGet && name != "" && accepted == Plain:
+		return question{path: path, plain: true}, nil
+	case !known && ofMetadata:
+		k = kind{of: onlyIdentity, most: maxKept}
+	case !known:
 		return question{}, fmt.Errorf("%w: %.100q", errUnlisted, req.URL.Path)
 	}
 	query := req.URL.Query()
@@ -83,7 +93,7 @@ func (o Options) questionOf(req *http.Request) (question, error) {
 	q.first = q.list && query.Get("continue") == "" || query.Get("sendInitialEvents") == "true"
 	q.isOfReaders = o.ReadersSelector != "" && q.selector == o.ReadersSelector
 	switch {
-	case strings.Contains(req.Header.Get("Accept"), onlyMetadata):
+	case ofMetadata:
 		q.apiVersion, q.name = "meta.k8s.io/v1", "PartialObjectMetadata"
 	case path == Leases && q.isOfReaders:
 		q.most = maxLarge

@@ -1,0 +1,182 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// allowRequires applies config/requires in members.
+func (w *world) allowRequires(members ...string) {
+	for _, m := range members {
+		role := &rbacv1.ClusterRole{
+			ObjectMeta: metav1.ObjectMeta{Name: "leasecast-hub-requires"},
+			Rules:      rules(w, "../../config/requires/hub_role.yaml"),
+		}
+		w.Must(client.IgnoreAlreadyExists(w.Members[m].Create(w.T.Context(), role)))
+	}
+}
+
+// requires has the policy require objects of apps to be healthy, and edits that.
+func (w *world) requires(edit func(*v1alpha1.Requires)) {
+	w.editPolicy("p", func(s *v1alpha1.LeadershipPolicySpec) {
+		s.Requires = &v1alpha1.Requires{UnhealthyAfterSeconds: 2, Resources: []v1alpha1.RequiredResources{
+			{Group: "apps", Names: []string{"deployments", "statefulsets"}},
+		}}
+		if edit != nil {
+			edit(s.Requires)
+		}
+	})
+}
+
+// deployment creates a Deployment with the label, whose status says whether it is Available.
+func (w *world) deployment(member, namespace string, available bool) {
+	labels := map[string]string{"app": "shop"}
+	o := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "shop", Labels: map[string]string{v1alpha1.RequiredLabel: "true"},
+		},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "shop", Image: "shop"}}},
+			},
+		},
+	}
+	w.Must(w.Members[member].Create(w.T.Context(), o))
+	w.setAvailable(member, namespace, available)
+}
+
+// setAvailable does what the Deployment controller does: these API servers have none.
+func (w *world) setAvailable(member, namespace string, available bool) {
+	status := metav1.ConditionFalse
+	if available {
+		status = metav1.ConditionTrue
+	}
+	patch, err := json.Marshal(map[string]any{"status": appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{
+		{Type: appsv1.DeploymentAvailable, Status: corev1.ConditionStatus(status)},
+	}}})
+	w.Must(err)
+	o := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"}}
+	w.Must(w.Members[member].Status().Patch(w.T.Context(), o, client.RawPatch(types.MergePatchType, patch)))
+}
+
+// awaitReason waits until the record has a reason for a Cluster that may lead.
+func (w *world) awaitReason(cluster, namespace string, why reason.Reason, words ...string) {
+	w.T.Helper()
+	w.Eventually(fmt.Sprintf("%s is %s", cluster, why), soon, func() error {
+		c, err := w.Candidate(namespace, cluster)
+		if err != nil || c.Reason != why {
+			return fmt.Errorf("%+v: %w", c, err)
+		}
+		return contains(c.Message, words...)
+	})
+}
+
+func TestALeaderWhoseProgramIsNotHealthyIsReplaced(t *testing.T) {
+	t.Parallel()
+	w, a, epoch := eastLeads(t, brief)
+	w.allowRequires(all...)
+	w.requires(nil)
+	w.deployment("west", a, false)
+	w.deployment("south", a, true)
+	w.awaitReason("west", a, reason.RequiredUnhealthy, "deployments.apps shop is not Available")
+	w.awaitReason("south", a, reason.Eligible)
+	j := w.keeps("east", a) // where no object has the label
+	j.outlive()
+	j.check()
+	last := w.follow("east", a)
+	w.deployment("east", a, false)
+	w.handedOver(a, "south", epoch, last, all...) // west ranks higher
+	w.awaitHistory(a, reason.RequiredUnhealthy, "deployments.apps shop is not Available")
+
+	t.Log("it is healthy again: nothing moves back")
+	j = w.keeps("south", a)
+	w.setAvailable("east", a, true)
+	w.awaitReason("east", a, reason.Eligible)
+	t.Log("all are sick: the leader stays")
+	w.setAvailable("east", a, false)
+	w.setAvailable("south", a, false)
+	w.awaitReason("south", a, reason.RequiredUnhealthy)
+	w.awaitReason("east", a, reason.RequiredUnhealthy)
+	j.outlive()
+	t.Log("none is moved to where it is not healthy")
+	w.setAvailable("south", a, true)
+	w.awaitReason("south", a, reason.Eligible)
+	w.order(a, "west")
+	w.awaitNoOrder(a, reason.OrderRefused, string(reason.RequiredUnhealthy))
+	w.drain("south", inAnHour())
+	w.awaitUnfit("south", a, reason.Drained)
+	j.outlive()
+	j.check()
+	t.Log("the object is deleted: nothing is required any more")
+	o := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: a, Name: "shop"}}
+	w.Must(w.Members["east"].Delete(t.Context(), o))
+	w.Leads("east", a, w.ordered(), all...)
+}
+
+func TestARequiredReader(t *testing.T) {
+	t.Parallel()
+	w, a, _ := eastLeads(t, brief)
+	stop := w.registered("east", a)
+	w.registered("south", a)
+	w.awaitReaders(a, map[string]int32{"east": 1, "south": 1})
+	w.requires(func(r *v1alpha1.Requires) { r.Resources, r.Reader = nil, true })
+	w.awaitReason("west", a, reason.RequiredUnhealthy, "no registered reader")
+	stop()
+	w.Leads("south", a, w.ordered(), all...)
+}
+
+// A requirement that cannot be read moves nothing, and the record says what to do.
+func TestWhatIsRequiredAndCannotBeReadMovesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, steady, map[string]string{"east": "100"})
+	w.allowRequires("east")
+	a := w.namespace("a", "east", "south")
+	w.Policy("p", a)
+	w.requires(func(r *v1alpha1.Requires) {
+		r.Resources = append(r.Resources, v1alpha1.RequiredResources{Group: "apps", Version: "v9", Names: []string{"daemonsets"}})
+	})
+	w.addCluster("south", "1000", w.kubeconfigFor("south", w.account("south", "hub", w.memberRules())))
+	w.startHub()
+	w.Leads("south", a, firstElection, "east", "south")
+	j := w.keeps("south", a)
+	w.awaitReason("south", a, reason.RequiredUnknown, "config/requires")
+	w.awaitReason("east", a, reason.RequiredUnknown, "daemonsets.apps", "does not serve it")
+	j.outlive()
+	j.check()
+	w.requires(nil)
+	w.awaitReason("east", a, reason.Eligible)
+	w.account("south", "hub", append(w.memberRules(), rules(w, "../../config/requires/hub_role.yaml")...))
+	w.awaitReason("south", a, reason.Eligible)
+}
+
+func TestPoliciesRequireSomethingOrNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, steady, nil)
+	for words, requires := range map[string]*v1alpha1.Requires{
+		"name resources, or set reader to true": {},
+		"in the plural": {
+			Resources: []v1alpha1.RequiredResources{{Group: "apps", Names: []string{"Deployments/status"}}},
+		},
+	} {
+		p := w.NewPolicy("p", w.namespace("a"))
+		p.Spec.Requires = requires
+		err := w.Hub.Create(t.Context(), p)
+		if !apierrors.IsInvalid(err) || contains(err.Error(), words) != nil {
+			t.Errorf("%+v: %v", requires, err)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package election_test
+
+import (
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/election"
+)
+
+// Rule 26: what the policy requires must be healthy where a leader is.
+func TestRequired(t *testing.T) {
+	const begins = "Draining east 20 RequiredUnhealthy next west after 11s persist"
+	decide(t, map[string]decision{
+		"it has failed in the leader's cluster: begins": {now: at(5), state: leading(), among: "east 100 failed, west 50",
+			want: begins},
+		"it has not been unhealthy for long enough: kept": {now: at(5), state: leading(), among: "east 100 unhealthy, west 50",
+			want: kept},
+		"it cannot be read there: kept": {now: at(5), state: leading(), among: "east 100 unreadable, west 50", want: kept},
+		"it has failed everywhere: kept": {now: at(5), state: leading(), among: "east 100 failed, west 50 failed",
+			want: "Leading east 20 Elected next west"},
+		"elsewhere it is unhealthy or cannot be read: kept": {now: at(5), state: leading(),
+			among: "east 100 failed, south 70 unreadable, west 50 unhealthy",
+			want:  "Leading east 20 Elected next south persist"},
+		"it is healthy in the last one only: that one is next": {now: at(5), state: leading(),
+			among: "east 100 failed, south 70 unreadable, west 50", want: begins},
+		"the healthy one is drained: kept": {now: at(5), state: leading(), among: "east 100 failed, west 50 drained",
+			want: "Leading east 20 Elected persist"},
+		"other planned changes are under way: begins": {now: at(5), state: leading(paced), among: "east 100 failed, west 50",
+			want: begins},
+		"a fence is missing there: kept": {now: at(5), state: leading(), among: "east 100 failed unfenced, west 50",
+			want: "Leading east 20 Elected next west"},
+		"operators fail over by hand: they are asked": {now: at(5), policy: policy(manual), state: leading(),
+			among: "east 100 failed, west 50", want: "Leading east 20 Elected next west waiting FailoverPending"},
+		"who leads is frozen: kept": {now: at(5), state: leading(frozen), among: "east 100 failed, west 50",
+			want: "Leading east 20 Elected next west"},
+
+		"the term has ended: the healthy one leads": {now: at(16), state: draining(reason.RequiredUnhealthy),
+			among: "east 100 failed, south 70 unreadable prepared, west 50 prepared",
+			want:  "Leading west 21 HandedOver next south persist"},
+		"the term has ended, and no other is healthy any more: the leader goes on": {now: at(16),
+			state: draining(reason.RequiredUnhealthy), among: "east 100 failed, west 50 failed prepared",
+			want: "Leading east 21 NewTerm next west persist"},
+		"it is healthy again before the term has ended: the leader resumes": {now: at(5),
+			state: draining(reason.RequiredUnhealthy), among: "east 100, west 50",
+			want: "Leading east 20 Resumed next west persist"},
+		"it is healthy again later: nothing moves back": {now: at(5), state: leading(recorded(ledBy("west"))),
+			among: "east 100, west 50", want: "Leading west 20 Elected next east persist"},
+		"the leader is lost, and it has failed in all others: the best of them is next": {now: at(5), state: leading(),
+			among: "east 100 Unreachable, south 70 failed, west 50 failed",
+			want:  "Draining east 20 Unreachable next south after 11s persist"},
+		"the leader is lost, and it has failed in the better one": {now: at(5), state: leading(),
+			among: "east 100 Unreachable, south 70 failed, west 50",
+			want:  "Draining east 20 Unreachable next west after 11s persist"},
+		"nobody leads, and it has failed in the best one": {now: at(500), state: vacant(), among: "east 100 failed, west 50",
+			want: "Leading west 480 Elected next east persist"},
+		"nobody leads, and it has failed everywhere": {now: at(500), state: vacant(),
+			among: "east 100 failed, west 50 failed", want: "Leading east 480 Elected next west persist"},
+	})
+}
+
+// What people order does not bring a leader from where it is healthy to where it has failed.
+func TestRequiredComesBeforeOrders(t *testing.T) {
+	const kept = "Leading east 20 Elected next west"
+	drained := "Draining east 20 Drained next west after 11s persist"
+	ordered := "Draining east 20 Ordered next west after 11s persist"
+	changed := "Draining east 20 PriorityChanged next west after 11s persist"
+	decide(t, map[string]decision{
+		"a drain": {now: at(5), state: leading(), among: "east 100 drained, west 50 failed", want: kept},
+		"a drain, and it has failed in the leader's cluster, too": {now: at(5), state: leading(),
+			among: "east 100 drained failed, west 50 failed", want: drained},
+		"an order": {now: at(5), state: leading(), among: "east 100, west 50 ordered failed", want: kept},
+		"an order, and it has failed in the leader's cluster, too": {now: at(5), state: leading(),
+			among: "east 100 failed, west 50 ordered failed", want: ordered},
+		"an order, the leader is lost, and it has failed in all others": {now: at(5), state: leading(),
+			policy: policy(manual), among: "east 100 Unreachable, west 50 ordered failed", want: ordered},
+		"an order, the leader is lost, and another one is healthy": {now: at(5), state: leading(),
+			policy: policy(manual), among: "east 100 Unreachable, south 10, west 50 ordered failed",
+			want: "Leading east 20 Elected next south waiting FailoverPending persist"},
+		"a raised priority": {now: at(5), state: leading(), among: "east 100, west 101 failed", want: kept},
+		"a raised priority, and it is healthy by now": {now: at(5), state: leading(), among: "east 100, west 101",
+			want: changed},
+		"a lowered priority": {now: at(5), state: leading(), among: "east 10, west 50 failed",
+			want: "Leading east 20 Elected next west persist"},
+		"a failback": {now: at(500), policy: policy(failback), among: "east 100 failed, west 50",
+			state: leading(recorded(ledBy("west")), having(sent(495)), fitSince(map[string]float64{"west": 0})),
+			want:  "Leading west 20 Elected next east persist"},
+	})
+	refused := election.RefusesOrder(at(5), *policy(), leading(), election.Decision{Record: record(election.Leading, "east")},
+		among("east 100, west 50 ordered failed"))
+	if !refused {
+		t.Error("a move to where it has failed is not refused")
+	}
+}
+
+// What is counted is how long every decision found it unhealthy.
+func TestUnhealthySince(t *testing.T) {
+	before := map[string]time.Duration{"east": boot(1), "west": boot(2), "south": boot(3)}
+	got := election.UnhealthySince(at(9), before,
+		among("east 100 unhealthy, west 50, south 70 unreadable, north 10 unhealthy"))
+	if want := map[string]time.Duration{"east": boot(1), "north": boot(9)}; !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	fit := election.FitSince(at(9), nil, among("east 100 unhealthy, west 50, south 70 unreadable, north 10 failed"))
+	if want := map[string]time.Duration{"west": boot(9)}; !maps.Equal(fit, want) {
+		t.Errorf("able to lead: got %v, want %v", fit, want)
+	}
+}
