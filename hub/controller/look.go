@@ -20,7 +20,7 @@ import (
 
 // lookAt returns the view of one member for one namespace.
 func (ms *members) lookAt(ctx context.Context, m fleet.Member, namespace string) (decide.Member, error) {
-	mv := decide.Member{Member: m, Unguarded: worker.ErrUnchecked}
+	mv := decide.Member{Member: m, Unguarded: worker.ErrUnchecked, Required: worker.Required{Err: worker.ErrUnread}}
 	if w := ms.worker(m.Key); w != nil {
 		mv.Publisher, mv.Unguarded, mv.Readers = w.Publisher(), w.Unguarded(), w.Readers(namespace)
 	}
@@ -57,17 +57,24 @@ func (ms *members) observe(ctx context.Context, v *decide.Snapshot, now lease.Re
 			m.ClockVerdict = ms.source.clock(now, m.Member, v.Policy.Election.Timings.Skew)
 		}
 		ms.addFences(ctx, v, m, fences)
+		ms.addRequired(v, m)
 		if m.Publisher == nil {
 			continue
 		}
 		m.Sync = m.Publisher.SyncStatus(name)
-		if w := ms.worker(m.Key); w != nil && v.Policy != nil && v.Policy.Requires != nil {
-			m.Required = w.Required(v.Key.Name, *v.Policy.Requires)
-		}
 		for _, cp := range m.Initial.Leases {
 			ms.Tenure.ObserveEarlierRenewTime(cp.RenewTime)
 		}
 		m.Leases = leasesIn(m.Publisher, v.Key.Name)
+	}
+}
+
+// addRequired adds what is known of what the policy requires.
+func (ms *members) addRequired(v *decide.Snapshot, m *decide.Member) {
+	if v.Policy == nil || v.Policy.Requires == nil {
+		m.Required = worker.Required{}
+	} else if w := ms.worker(m.Key); w != nil {
+		m.Required = w.Required(v.Key.Name, *v.Policy.Requires)
 	}
 }
 

@@ -260,17 +260,21 @@ func weight(namespace string, cluster string) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// failRequired marks the candidates in which something required has been unhealthy for so long. It returns when the next
-// one will be, or zero.
+// failRequired marks the candidates in which something required has been unhealthy for so long. It returns when time
+// alone changes what is known of one of them, or zero.
 func (p *Plan) failRequired(now, after time.Duration) (next time.Duration) {
 	for i := range p.Candidates {
 		c := &p.Candidates[i]
-		since, unhealthy := p.UnhealthySince[c.Name]
-		switch rest := after - (now - since); {
-		case unhealthy && rest <= 0:
-			c.Required = election.RequiredFailed
-		case unhealthy:
+		if since, fit := p.FitSince[c.Name]; fit {
+			next = soonest(next, after-(now-since))
+		}
+		if c.Required != election.RequiredUnhealthy {
+			continue
+		}
+		if rest := after - (now - p.UnhealthySince[c.Name]); rest > 0 {
 			next = soonest(next, rest)
+		} else {
+			c.Required = election.RequiredFailed
 		}
 	}
 	return next
@@ -353,12 +357,13 @@ func (v *Snapshot) Decide(now lease.Reading, sent election.Sent, paced bool) (p 
 		p.Health = soonest(p.Health, p.Freeze.Until.Sub(now.Wall))
 	}
 	p.Move = v.Move()
-	if policy != nil && v.Policy.Requires != nil {
-		p.UnhealthySince = election.UnhealthySince(now, v.UnhealthySince, elected(p.Candidates))
-		p.Health = soonest(p.Health, p.failRequired(now.Boot, v.Policy.UnhealthyAfter))
-	}
-	if policy != nil && policy.Failback > 0 {
+	requires := policy != nil && v.Policy.Requires != nil
+	if requires || policy != nil && policy.Failback > 0 {
 		p.FitSince = election.FitSince(now, v.FitSince, elected(p.Candidates))
+	}
+	if requires {
+		p.UnhealthySince = election.UnhealthySince(now, v.UnhealthySince, elected(p.Candidates))
+		p.Health = soonest(p.Health, p.failRequired(now.Boot, policy.UnhealthyAfter))
 	}
 	state.Sent, state.Paced, state.Frozen, state.FitSince = sent, paced, p.Frozen, p.FitSince
 	p.Decision = election.Next(now, policy, state, elected(p.Candidates))

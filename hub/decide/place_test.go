@@ -94,8 +94,8 @@ func TestWhatAPolicyAsksOfAnOperator(t *testing.T) {
 		{Group: "apps", Version: "v1", Resource: "deployments"}, {Group: "example.com", Version: "v2", Resource: "tills"},
 	}
 	if p := parsed(); !slices.Equal(p.Requires.Resources, wanted) || p.Requires.Reader ||
-		p.UnhealthyAfter != 30*time.Second {
-		t.Errorf("what must be healthy: %+v for %v", p.Requires, p.UnhealthyAfter)
+		p.Election.UnhealthyAfter != 30*time.Second {
+		t.Errorf("what must be healthy: %+v for %v", p.Requires, p.Election.UnhealthyAfter)
 	}
 	if p := parsed(); p.Election.Failback != 5*time.Minute || !p.Election.ManualFailover || !p.Spread ||
 		p.Overrides["shop"] != "west" {
@@ -143,7 +143,7 @@ func TestRequiredFails(t *testing.T) {
 	west := decidetest.Member("west", decidetest.Agrees)
 	west.Required = worker.Required{Err: errors.New("it cannot be read")}
 	v := decidetest.Snapshot(election.Record{}, east, west)
-	v.Policy.Requires, v.Policy.UnhealthyAfter = &worker.Requires{Reader: true}, 30*time.Second
+	v.Policy.Requires, v.Policy.Election.UnhealthyAfter = &worker.Requires{Reader: true}, 30*time.Second
 	decideAt := func(after time.Duration) decide.Plan {
 		now := decidetest.Start
 		now.Wall, now.Boot = now.Wall.Add(after), now.Boot+after
@@ -165,10 +165,20 @@ func TestRequiredFails(t *testing.T) {
 			t.Errorf("after %v: again in %v, %+v", test.after, p.Health, p.Candidates)
 		}
 	}
-	v.Members[0].Required = worker.Required{}
-	decideAt(31 * time.Second)
+	v.Members[0].Required = west.Required
+	if p := decideAt(31 * time.Second); p.Candidates[0].Required != election.RequiredUnknown {
+		t.Error("it cannot be read, and has failed")
+	}
 	v.Members[0].Required = east.Required
-	if p := decideAt(32 * time.Second); p.Candidates[0].Required != election.RequiredUnhealthy {
+	if p := decideAt(32 * time.Second); p.Candidates[0].Required != election.RequiredFailed {
+		t.Error("it could not be read for a moment, and nothing is known any more")
+	}
+	v.Members[0].Required = worker.Required{}
+	if p := decideAt(33 * time.Second); p.Health != 30*time.Second {
+		t.Errorf("it has been healthy for long enough in %v", p.Health)
+	}
+	v.Members[0].Required = east.Required
+	if p := decideAt(34 * time.Second); p.Candidates[0].Required != election.RequiredUnhealthy {
 		t.Error("it was healthy for a moment, and has failed at once")
 	}
 }

@@ -39,13 +39,12 @@ type Policy struct {
 	MostMoves  int // how many planned changes may go on at once
 	Spread     bool
 	Overrides  map[string]string // the preferred cluster, by namespace
-	// Requires is what must be healthy where a leader is, or nil. What has not been for UnhealthyAfter has failed.
-	Requires       *worker.Requires
-	UnhealthyAfter time.Duration
-	Freeze         act.Act
-	Rebalance      act.Act
-	Locks          []locks.Lock // locks that it fences with enforcement Deny, and that no older policy fences too
-	Refused        string       // why it cannot fence one of its locks (ShareLocks), or empty
+	// Requires is what must be healthy where a leader is, or nil.
+	Requires  *worker.Requires
+	Freeze    act.Act
+	Rebalance act.Act
+	Locks     []locks.Lock // locks that it fences with enforcement Deny, and that no older policy fences too
+	Refused   string       // why it cannot fence one of its locks (ShareLocks), or empty
 	// Invalid is why the stored version is invalid. Unless Unknown is set, the other fields are the last valid
 	// version's, which stays in effect (valid.go).
 	Invalid error
@@ -88,7 +87,7 @@ func ParsePolicy(o *v1alpha1.LeadershipPolicy) *Policy {
 	for _, prefer := range o.Spec.Overrides {
 		p.Overrides[prefer.Namespace] = prefer.Cluster
 	}
-	p.Requires, p.UnhealthyAfter = required(o.Spec.Requires)
+	p.Requires, p.Election.UnhealthyAfter = required(o.Spec.Requires)
 	p.MostMoves = int(cmp.Or(o.Spec.MaxConcurrentMoves, v1alpha1.DefaultMaxConcurrentMoves))
 	if d := o.Spec.InitialDelaySeconds; d != nil {
 		p.Election.InitialDelay = time.Duration(*d) * time.Second

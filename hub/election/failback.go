@@ -8,8 +8,8 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// FitSince returns, by cluster, the boot reading since when every decision found it able to lead. before is what the
-// last decision returned.
+// FitSince returns, by cluster, the boot reading since when every decision found it able to lead, and all that is
+// required healthy. before is what the last decision returned.
 func FitSince(now lease.Reading, before map[string]time.Duration, cs []Candidate) map[string]time.Duration {
 	return since(now, before, cs, func(c Candidate) bool { return mayLead(c) && c.Required == RequiredHealthy })
 }
@@ -61,13 +61,13 @@ func (r *Record) rebalance(now, at time.Time, cs []Candidate) {
 }
 
 // observedPriorities returns the priorities that decisions have counted, updated with the present ones. A cluster
-// that is not ready, that the hub cannot reach or write, or in which something required has failed keeps the priority
-// that was last counted, until it can lead. Its label may be an edit that has not been acted on. all counts those clusters too, when a leader is chosen
+// that is not ready, that the hub cannot reach or write, or in which not all that is required is healthy keeps the
+// priority that was last counted, until it can lead. Its label may be an edit that has not been acted on. all counts those clusters too, when a leader is chosen
 // without them.
 func observedPriorities(r Record, cs []Candidate, all bool) map[string]int32 {
 	counted := make(map[string]int32, len(cs))
 	for _, c := range cs {
-		if all || !notReady(c) && !isObservation(c.Reason) && c.Required != RequiredFailed {
+		if all || !notReady(c) && !isObservation(c.Reason) && c.Required == RequiredHealthy {
 			counted[c.Name] = c.Priority
 		} else if before, ok := r.Observed[c.Name]; ok {
 			counted[c.Name] = before

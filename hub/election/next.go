@@ -241,7 +241,7 @@ func successorOf(now lease.Reading, p Policy, s State, ranked []Candidate) (Cand
 		case reason.Failback:
 			c, ok = settled(now, p, s, ranked)
 		case reason.RequiredUnhealthy:
-			c, ok = healthy(ranked)
+			c, ok = healthy(now, p, s, ranked)
 		}
 		if ok {
 			return c, true

@@ -64,7 +64,7 @@ func whyDepose(now lease.Reading, p Policy, s State, ranked []Candidate) reason.
 	switch {
 	case holder.Unfenced != FenceInForce:
 		return "" // without the fence, programs in the leader's cluster would go on
-	case hasFailed(p, holder, ranked):
+	case hasFailed(now, p, s, holder, ranked):
 		return reason.RequiredUnhealthy
 	case s.Paced:
 		return ""

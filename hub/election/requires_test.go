@@ -9,10 +9,21 @@ import (
 	"github.com/leasecast/leasecast/hub/election"
 )
 
+func unhealthyAfter(p *election.Policy) { p.UnhealthyAfter = 30 * second }
+
+// long has all clusters healthy for long enough, where they are healthy at all.
+var long = fitSince(map[string]float64{"east": -30, "west": -30, "south": -30})
+
 // Rule 26: what the policy requires must be healthy where a leader is.
 func TestRequired(t *testing.T) {
 	const begins = "Draining east 20 RequiredUnhealthy next west after 11s persist"
-	decide(t, map[string]decision{
+	rows := map[string]decision{
+		"it has not been healthy for long enough elsewhere: kept": {now: at(5),
+			state: leading(fitSince(map[string]float64{"west": -20})), among: "east 100 failed, west 50",
+			want: "Leading east 20 Elected next west"},
+		"the term has ended, and it was sick for a moment elsewhere: the leader goes on": {now: at(16),
+			state: draining(reason.RequiredUnhealthy, fitSince(map[string]float64{"west": 0})),
+			among: "east 100 failed, west 50 prepared", want: "Leading east 21 NewTerm next west persist"},
 		"it has failed in the leader's cluster: begins": {now: at(5), state: leading(), among: "east 100 failed, west 50",
 			want: begins},
 		"it has not been unhealthy for long enough: kept": {now: at(5), state: leading(), among: "east 100 unhealthy, west 50",
@@ -31,8 +42,8 @@ func TestRequired(t *testing.T) {
 			want: begins},
 		"a fence is missing there: kept": {now: at(5), state: leading(), among: "east 100 failed unfenced, west 50",
 			want: "Leading east 20 Elected next west"},
-		"operators fail over by hand: they are asked": {now: at(5), policy: policy(manual), state: leading(),
-			among: "east 100 failed, west 50", want: "Leading east 20 Elected next west waiting FailoverPending"},
+		"operators fail over by hand: they are asked": {now: at(5), policy: policy(manual, unhealthyAfter),
+			state: leading(), among: "east 100 failed, west 50", want: "Leading east 20 Elected next west waiting FailoverPending"},
 		"who leads is frozen: kept": {now: at(5), state: leading(frozen), among: "east 100 failed, west 50",
 			want: "Leading east 20 Elected next west"},
 
@@ -57,7 +68,17 @@ func TestRequired(t *testing.T) {
 			want: "Leading west 480 Elected next east persist"},
 		"nobody leads, and it has failed everywhere": {now: at(500), state: vacant(),
 			among: "east 100 failed, west 50 failed", want: "Leading east 480 Elected next west persist"},
-	})
+	}
+	for name, row := range rows {
+		if row.policy == nil {
+			row.policy = policy(unhealthyAfter)
+		}
+		if row.state.FitSince == nil {
+			long(&row.state)
+		}
+		rows[name] = row
+	}
+	decide(t, rows)
 }
 
 // What people order does not bring a leader from where it is healthy to where it has failed.
@@ -78,6 +99,12 @@ func TestRequiredComesBeforeOrders(t *testing.T) {
 		"an order, the leader is lost, and another one is healthy": {now: at(5), state: leading(),
 			policy: policy(manual), among: "east 100 Unreachable, south 10, west 50 ordered failed",
 			want: "Leading east 20 Elected next south waiting FailoverPending persist"},
+		"a drain, and it is unhealthy elsewhere": {now: at(5), state: leading(), among: "east 100 drained, west 50 unhealthy",
+			want: kept},
+		"a drain, and it cannot be read elsewhere": {now: at(5), state: leading(),
+			among: "east 100 drained, west 50 unreadable", want: kept},
+		"a drain, and it cannot be read anywhere": {now: at(5), state: leading(),
+			among: "east 100 drained unreadable, west 50 unreadable", want: drained},
 		"a raised priority": {now: at(5), state: leading(), among: "east 100, west 101 failed", want: kept},
 		"a raised priority, and it is healthy by now": {now: at(5), state: leading(), among: "east 100, west 101",
 			want: changed},
@@ -98,8 +125,9 @@ func TestRequiredComesBeforeOrders(t *testing.T) {
 func TestUnhealthySince(t *testing.T) {
 	before := map[string]time.Duration{"east": boot(1), "west": boot(2), "south": boot(3)}
 	got := election.UnhealthySince(at(9), before,
-		among("east 100 unhealthy, west 50, south 70 unreadable, north 10 unhealthy"))
-	if want := map[string]time.Duration{"east": boot(1), "north": boot(9)}; !maps.Equal(got, want) {
+		among("east 100 unhealthy, west 50, south 70 unreadable, north 10 unhealthy, far 10 unreadable"))
+	want := map[string]time.Duration{"east": boot(1), "south": boot(3), "north": boot(9)}
+	if !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	fit := election.FitSince(at(9), nil, among("east 100 unhealthy, west 50, south 70 unreadable, north 10 failed"))

@@ -39,6 +39,9 @@ type Policy struct {
 	Failback time.Duration
 	// RebalanceAt is the instant from which all priorities count as edited, once, or zero.
 	RebalanceAt time.Time
+	// UnhealthyAfter is after what time something that is required and not healthy has failed, and after what time of
+	// health a cluster takes the lead from one where something has.
+	UnhealthyAfter time.Duration
 	// InitialDelay is how long the first leader of a namespace waits for better clusters that are not ready yet. It
 	// counts from when the namespace was first seen in any cluster.
 	InitialDelay time.Duration
@@ -206,7 +209,8 @@ type State struct {
 	OtherHub bool
 	// MostUnreachable: most clusters became unreachable within one window.
 	MostUnreachable bool
-	// FitSince holds, by cluster, the boot reading since when every decision found it able to lead.
+	// FitSince holds, by cluster, the boot reading since when every decision found it able to lead, and all that is
+	// required healthy.
 	FitSince map[string]time.Duration
 	// Frozen: an operator has frozen who leads.
 	Frozen bool

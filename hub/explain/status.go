@@ -90,7 +90,8 @@ func statusOf(v *decide.Snapshot, c *decide.Candidate, earlier map[string]v1alph
 // all the time.
 func fickle(r reason.Reason) bool {
 	switch r {
-	case reason.Unreachable, reason.Recovering, reason.NeverReached, reason.Forbidden, reason.ClockSkewed:
+	case reason.Unreachable, reason.Recovering, reason.NeverReached, reason.Forbidden, reason.ClockSkewed,
+		reason.RequiredUnknown:
 		return true
 	default:
 		return false

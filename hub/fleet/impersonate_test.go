@@ -86,16 +86,18 @@ func TestOnlyTheseRequestsAreSentAsAdministrator(t *testing.T) {
 	h.awaitForgotten(t, k)
 	own, bare := requestsOf(t, server, began)
 	allowed := map[string]bool{
-		"get namespaces/kube-system":                true, // which cluster is this
-		"create v1/selfsubjectaccessreviews":        true, // is this an administrator
-		"patch clusterroles/rights":                 true, // install
-		"patch clusterrolebindings/rights":          true,
-		"patch clusterrolebindings/rights-fencing":  true,
-		"patch flowschemas/rights":                  true,
-		"delete flowschemas/rights":                 true, // remove
-		"delete clusterrolebindings/rights":         true,
-		"delete clusterrolebindings/rights-fencing": true,
-		"delete clusterroles/rights":                true,
+		"get namespaces/kube-system":                 true, // which cluster is this
+		"create v1/selfsubjectaccessreviews":         true, // is this an administrator
+		"patch clusterroles/rights":                  true, // install
+		"patch clusterrolebindings/rights":           true,
+		"patch clusterrolebindings/rights-fencing":   true,
+		"patch clusterrolebindings/rights-requires":  true,
+		"patch flowschemas/rights":                   true,
+		"delete flowschemas/rights":                  true, // remove
+		"delete clusterrolebindings/rights":          true,
+		"delete clusterrolebindings/rights-fencing":  true,
+		"delete clusterrolebindings/rights-requires": true,
+		"delete clusterroles/rights":                 true,
 	}
 	seen := map[string]bool{}
 	for _, request := range bare {

@@ -118,5 +118,8 @@ func (m Member) LastAnswer() (last lease.Reading) {
 	return last
 }
 
+// OmitsReaders reports whether the member shows more registrations of readers than are kept.
+func (m Member) OmitsReaders() bool { return m.live != nil && m.live.omitsReaders.Load() }
+
 // Observe records the outcome of a request that the caller has sent to the member itself.
 func (m Member) Observe(o health.Observation) { m.live.observe(o) }

@@ -39,6 +39,8 @@ type member struct {
 
 	// answered fires whenever the member answers a request well.
 	answered wake.Signal
+	// omitsReaders: the member shows more registrations than are kept.
+	omitsReaders atomic.Bool
 	// lastAnswer is when the latest answer arrived that may be the member's own.
 	lastAnswer atomic.Pointer[lease.Reading]
 	// wake and wakeProbe hold one wake-up each, for the connection and the prober.
@@ -102,7 +104,7 @@ func newMember(s *shared, k Key) *member {
 		Held: map[string]*transport.Held{
 			transport.HeldBy(transport.Namespaces, ""):    transport.NewHeld("Namespaces", m.holds),
 			transport.HeldBy(transport.Leases, managed):   transport.NewHeld("Leases of the hub", m.holds),
-			transport.HeldBy(transport.Leases, ofReaders): transport.NewHeld("registrations", func(error) {}), // see publish
+			transport.HeldBy(transport.Leases, ofReaders): transport.NewHeld("registrations", m.noteReaders),
 		},
 	})
 	m.retry = transport.NewRetry(m.requests.Caches(), &m.answered, s.timers)
@@ -243,6 +245,8 @@ func (m *member) holds(err error) {
 		}
 	})
 }
+
+func (m *member) noteReaders(err error) { m.omitsReaders.Store(err != nil) }
 
 // logReduced logs an object of which only the identity is read.
 func (m *member) logReduced(resource, name string) {

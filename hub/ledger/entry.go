@@ -75,7 +75,7 @@ type Memory struct {
 	// fences locks.
 	Lost map[string]time.Duration
 	// FitSince holds, by cluster, the boot reading since when every decision found it able to lead. It is kept only
-	// where the policy fails back.
+	// where the policy fails back, or requires something.
 	FitSince map[string]time.Duration
 	// UnhealthySince holds, by cluster, the boot reading since when every decision found that something required was
 	// not healthy there. It is kept only where the policy requires something.

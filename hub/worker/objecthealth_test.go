@@ -28,13 +28,13 @@ func TestWhatIsWrong(t *testing.T) {
 			"is not Available"},
 		"a Deployment has no status yet":   {deployments, `{"spec":{"replicas":3}}`, "has neither the condition Available nor"},
 		"a StatefulSet has its replicas":   {statefulSets, `{"spec":{"replicas":2},"status":{"availableReplicas":2}}`, ""},
-		"a StatefulSet has fewer":          {statefulSets, `{"spec":{"replicas":2},"status":{"availableReplicas":1}}`, "has 1 of 2"},
+		"a StatefulSet has fewer":          {statefulSets, `{"spec":{"replicas":2},"status":{"availableReplicas":1}}`, "has fewer"},
 		"a StatefulSet has none by choice": {statefulSets, `{"spec":{"replicas":0}}`, ""},
-		"a StatefulSet names no number":    {statefulSets, `{"spec":{}}`, "has 0 of 1"},
+		"a StatefulSet names no number":    {statefulSets, `{"spec":{}}`, "has fewer"},
 		"a DaemonSet is on all nodes": {daemonSets,
 			`{"status":{"desiredNumberScheduled":3,"numberAvailable":3}}`, ""},
 		"a DaemonSet is not on all nodes": {daemonSets,
-			`{"status":{"desiredNumberScheduled":3,"numberAvailable":2}}`, "has 2 of 3"},
+			`{"status":{"desiredNumberScheduled":3,"numberAvailable":2}}`, "has fewer"},
 		"another kind is Ready": {databases, `{"spec":{"replicas":"many"},"status":{"conditions":[{"type":"Ready","status":"True"}]}}`,
 			""},
 		"another kind is not Ready": {databases, `{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`,
@@ -42,15 +42,18 @@ func TestWhatIsWrong(t *testing.T) {
 		"its conditions are others": {databases, `{"status":{"conditions":[{"type":"Synced","status":"True"}]}}`,
 			"has neither the condition Available nor Ready"},
 	} {
-		wrong, err := whatIsWrong(test.of, []byte(test.object))
+		wrong, _, err := whatIsWrong(test.of, []byte(test.object))
 		if err != nil || (wrong == "") != (test.wrong == "") || !strings.HasPrefix(wrong, test.wrong) {
 			t.Errorf("%s: %q, %v", name, wrong, err)
 		}
 	}
+	if _, version, err := whatIsWrong(databases, []byte(`{"metadata":{"resourceVersion":"7"}}`)); version != "7" || err != nil {
+		t.Errorf("its version is %q, %v", version, err)
+	}
 	for name, object := range map[string]string{
 		"no JSON": "{", "a list": "[]", "conditions of another type": `{"status":{"conditions":{"Ready":"True"}}}`,
 	} {
-		if wrong, err := whatIsWrong(databases, []byte(object)); err == nil {
+		if wrong, _, err := whatIsWrong(databases, []byte(object)); err == nil {
 			t.Errorf("%s: no error, but %q", name, wrong)
 		}
 	}
@@ -62,7 +65,7 @@ func FuzzWhatIsWrong(f *testing.F) {
 	f.Add(`{"spec":{"replicas":2},"status":{"availableReplicas":-1,"numberAvailable":1e9}}`)
 	f.Fuzz(func(t *testing.T, object string) {
 		for _, of := range []schema.GroupResource{deployments, statefulSets, daemonSets} {
-			wrong, err := whatIsWrong(of, []byte(object))
+			wrong, _, err := whatIsWrong(of, []byte(object))
 			if len(wrong) > 100 || err == nil && !json.Valid([]byte(object)) {
 				t.Errorf("%q: %q, %v", object, wrong, err)
 			}

@@ -31,6 +31,9 @@ type readers struct {
 // byNamespace indexes registrations by the namespaces that their readers follow.
 const byNamespace = "namespace"
 
+// unread begins the names under which registrations are indexed that cannot be read.
+const unread = "?"
+
 // follows returns the namespaces that a reader follows, or one empty name: all, also if they cannot be read.
 func follows(l *coordinationv1.Lease) []string {
 	if namespaces := wire.ReadClaims(l); len(namespaces) > 0 {
@@ -39,30 +42,65 @@ func follows(l *coordinationv1.Lease) []string {
 	return []string{""}
 }
 
+// indexed returns the names under which a registration is indexed.
+func indexed(l *coordinationv1.Lease) []string {
+	namespaces := follows(l)
+	if _, err := wire.ReadRegistration(l); err != nil {
+		for i := range namespaces {
+			namespaces[i] = unread + namespaces[i]
+		}
+	}
+	return namespaces
+}
+
 // Readers returns how many registered readers follow a namespace, as the watch shows it. While the watch rests, it
 // returns 0.
-func (w *Worker) Readers(namespace string) (n int) {
-	index := w.registrations()
-	if index == nil {
+func (w *Worker) Readers(namespace string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.registered.count(namespace, "", unread+namespace, unread)
+}
+
+// requiredReader returns whether a registered reader follows a namespace. One whose registration cannot be read counts
+// for none.
+func (w *Worker) requiredReader(namespace string) Required {
+	w.mu.Lock()
+	is := w.registered
+	w.mu.Unlock()
+	switch {
+	case is.count(namespace, "") > 0:
+		return Required{}
+	case is.index == nil || !is.synced():
+		return Required{Err: ErrUnread}
+	case w.Member.OmitsReaders():
+		return Required{Err: errNoReaders}
+	default:
+		return Required{Unhealthy: "no registered reader follows the namespace"}
+	}
+}
+
+// shownReaders are the registrations that a watch shows. The zero value: it rests.
+type shownReaders struct {
+	index  toolscache.Indexer
+	synced func() bool
+}
+
+// count returns how many are indexed under some names.
+func (r shownReaders) count(names ...string) (n int) {
+	if r.index == nil {
 		return 0
 	}
-	for _, scope := range []string{namespace, ""} {
-		keys, _ := index.IndexKeys(byNamespace, scope) // an error if there is no such index
+	for _, name := range names {
+		keys, _ := r.index.IndexKeys(byNamespace, name) // an error if there is no such index
 		n += len(keys)
 	}
 	return n
 }
 
-func (w *Worker) registrations() toolscache.Indexer {
+func (w *Worker) setRegistered(is shownReaders) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.registered
-}
-
-func (w *Worker) setRegistered(index toolscache.Indexer) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.registered = index
+	w.registered = is
 }
 
 // watchReaders passes on the member's registrations until the returned function is called. They have a watch of their
@@ -88,8 +126,13 @@ func (w *Worker) watchReaders(ctx context.Context, to *publish.Readers) (unwatch
 			ctx, end := context.WithCancel(ctx)
 			defer end()
 			index, informer := rs.informer(client.CoordinationV1().RESTClient(), to, end)
-			rs.setRegistered(index)
-			defer rs.setRegistered(nil)
+			rs.setRegistered(shownReaders{index, informer.HasSynced})
+			defer rs.setRegistered(shownReaders{})
+			wg.Go(func() {
+				if toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+					rs.Hub.Changed(rs.Member.Key, "") // also where there is none
+				}
+			})
 			informer.RunWithContext(ctx)
 		}, readersPause)
 	})
@@ -117,7 +160,7 @@ func (rs *readers) informer(
 		ObjectType: &coordinationv1.Lease{},
 		Indexers: toolscache.Indexers{byNamespace: func(o any) ([]string, error) {
 			l, _ := o.(*coordinationv1.Lease)
-			return follows(l), nil
+			return indexed(l), nil
 		}},
 		Handler: toolscache.ResourceEventHandlerDetailedFuncs{
 			AddFunc: func(o any, initial bool) {

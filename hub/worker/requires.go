@@ -1,38 +1,42 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	batchclient "k8s.io/client-go/kubernetes/typed/batch/v1"
 	"k8s.io/client-go/metadata"
-	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
 const (
-	// maxRequired is how many objects with the label are kept of one resource. With more, none of it is known.
-	maxRequired = 2000
-	// requiredPause is the pause before a resource is listed again that could not be watched.
+	// maxKinds is how many resources are watched in a member, and maxRequired how many objects are kept of one.
+	maxKinds, maxRequired = 32, 2000
+	// listRequired bounds a list. watchRequired is how long a watch lasts at least; up to twice that.
+	listRequired, watchRequired = 10 * time.Second, 5 * time.Minute
+	// requiredPause is the pause before a resource is listed again that could not be listed or watched.
 	requiredPause = 5 * time.Second
-	// readRequired bounds one read of an object. readRequiredAgain is the pause after one that failed, and
-	// readRequiredEvery the least time between two reads of one resource: tenants write those objects.
-	readRequired, readRequiredAgain, readRequiredEvery = 3 * time.Second, 5 * time.Second, 20 * time.Millisecond
+	// namespacePause is the pause between two turns of a namespace, and turn how many objects are read in one. Tenants
+	// write those objects, as often as they like.
+	namespacePause, turn = time.Second, 50
+	// readRequiredEvery is the least time between two reads of a resource in the long run.
+	readRequiredEvery = 20 * time.Millisecond
 )
 
 // Requires is what must be healthy in a namespace of a member for it to lead there.
@@ -44,39 +48,35 @@ type Requires struct {
 // Required is what is known of that. The zero value: all of it is healthy.
 type Required struct {
 	Unhealthy string // what is not, in words
-	Err       error  // why not all of it is known
+	Err       error  // why not all of it is known: one of a few constant errors
 }
 
+// ErrUnread is the error of what was not read yet.
+var ErrUnread = errors.New("not all of what the policy requires was read yet")
+
+// These are constant, and hold nothing that a member says: a text that changes would cause decisions and writes.
 var (
-	errUnread  = errors.New("not all of what the policy requires was read yet")
-	errNoRight = errors.New("the hub may not read it: apply config/requires in the cluster, with a rule for the resource")
-	errUnknown = errors.New("the cluster does not serve it: check group, version and name in requires.resources")
-	errTooMany = fmt.Errorf("more than %d objects have the label %s", maxRequired, v1alpha1.RequiredLabel)
+	errNoRight   = errors.New("the hub may not read it: apply config/requires in the cluster, with a rule for the resource")
+	errNoKind    = errors.New("the cluster does not serve it: check group, version and names in requires.resources")
+	errNoScope   = errors.New("its objects are in no namespace: take it out of requires.resources")
+	errTooMany   = fmt.Errorf("more than %d objects have the label %s", maxRequired, v1alpha1.RequiredLabel)
+	errKinds     = fmt.Errorf("the policies of the fleet require more than %d kinds", maxKinds)
+	errFailing   = errors.New("it cannot be listed and watched at the moment")
+	errNoStatus  = errors.New("the status of an object cannot be read")
+	errTooLarge  = errors.New("an object is too large to be read")
+	errNoReaders = errors.New("the cluster has more registrations of readers than are kept")
 )
 
 // Required returns what is known of what must be healthy in a namespace, as watches show it.
 func (w *Worker) Required(namespace string, of Requires) (is Required) {
-	if of.Reader && w.Readers(namespace) == 0 {
-		is.Unhealthy = "no registered reader follows the namespace"
-		if w.registrations() == nil {
-			is = Required{Err: errUnread}
-		}
+	if of.Reader {
+		is = w.requiredReader(namespace)
 	}
 	w.required.mu.Lock()
 	defer w.required.mu.Unlock()
 	for _, resource := range of.Resources {
-		objects := w.required.of[resource]
-		if objects == nil {
-			is.Err = errUnread
-			continue
-		}
-		unhealthy, err := objects.in(namespace)
-		if is.Unhealthy == "" {
-			is.Unhealthy = unhealthy
-		}
-		if err != nil {
-			is.Err = fmt.Errorf("%s: %w", resource.GroupResource(), err)
-		}
+		unhealthy, err := w.required.in(resource, namespace)
+		is.Unhealthy, is.Err = cmp.Or(is.Unhealthy, unhealthy), cmp.Or(is.Err, err)
 	}
 	return is
 }
@@ -86,38 +86,49 @@ func (w *Worker) Required(namespace string, of Requires) (is Required) {
 type required struct {
 	Options
 
-	mu sync.Mutex // guards what follows; never held across I/O
+	mu sync.Mutex // guards what follows, and all requiredObjects; never held across I/O
 	of map[schema.GroupVersionResource]*requiredObjects
+	// left: policies require more resources than are watched.
+	left bool
 }
 
 // requiredObjects are the objects of one resource.
 type requiredObjects struct {
-	end func() // the watch
-	err error  // why they are not known
-	of  map[types.NamespacedName]objectHealth
+	resource schema.GroupVersionResource
+	end      func()
+	// unread holds the namespaces with objects to be read.
+	unread workqueue.TypedDelayingInterface[string]
+	err    error // why nothing is known
+	of     map[string]map[string]*objectHealth
+	n      int
 }
 
-// objectHealth is what the last read of an object has shown.
+// objectHealth is what is known of one object.
 type objectHealth struct {
+	version   string // that the health is of
+	changed   bool   // it is to be read
 	unhealthy string // what is wrong, or empty
-	err       error  // it could not be read
+	err       error  // it was not read, or cannot be
 }
 
-// in returns what is not healthy in a namespace, and why not all is known.
-func (o *requiredObjects) in(namespace string) (unhealthy string, err error) {
-	for name, is := range o.of {
-		if name.Namespace != namespace {
-			continue
-		}
+// in returns what is not healthy in a namespace, and why not all is known. The caller holds mu.
+func (r *required) in(resource schema.GroupVersionResource, namespace string) (unhealthy string, err error) {
+	o := r.of[resource]
+	switch {
+	case o == nil && r.left:
+		return "", errKinds
+	case o == nil:
+		return "", ErrUnread
+	case o.err != nil:
+		return "", fmt.Errorf("%s: %w", resource.GroupResource(), o.err)
+	}
+	for _, is := range o.of[namespace] {
 		if is.unhealthy != "" && (unhealthy == "" || is.unhealthy < unhealthy) { // the same one each time
 			unhealthy = is.unhealthy
 		}
-		if is.err != nil {
+		if is.err != nil && (err == nil || is.err.Error() < err.Error()) {
 			err = is.err
 		}
-	}
-	if o.err != nil {
-		err = o.err
 	}
 	return unhealthy, err
 }
@@ -131,207 +142,252 @@ func (r *required) run(ctx context.Context) {
 		if err != nil {
 			return // everything stays as it is
 		}
+		slices.SortFunc(wanted, func(a, b schema.GroupVersionResource) int { return strings.Compare(a.String(), b.String()) })
+		wanted = slices.Compact(wanted)
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		for resource, objects := range r.of {
+		r.left = len(wanted) > maxKinds
+		wanted = wanted[:min(len(wanted), maxKinds)]
+		for resource, o := range r.of {
 			if !slices.Contains(wanted, resource) {
-				objects.end()
+				o.end()
 				delete(r.of, resource)
 			}
 		}
 		for _, resource := range wanted {
 			if r.of[resource] == nil {
 				watching, end := context.WithCancel(ctx)
-				r.of[resource] = &requiredObjects{end: end, err: errUnread, of: map[types.NamespacedName]objectHealth{}}
-				watches.Go(func() { r.watch(watching, resource, r.of[resource]) })
+				o := newRequiredObjects(resource, end)
+				r.of[resource] = o
+				watches.Go(func() { r.follow(watching, o) })
 			}
 		}
 	}, keepEvery)
 }
 
-// watch watches the objects of one resource until ctx ends.
-func (r *required) watch(ctx context.Context, resource schema.GroupVersionResource, o *requiredObjects) {
-	client := metadata.NewForConfigOrDie(r.Tenants())
-	queue := workqueue.NewTypedDelayingQueue[types.NamespacedName]()
+func newRequiredObjects(resource schema.GroupVersionResource, end func()) *requiredObjects {
+	return &requiredObjects{
+		resource: resource, end: end, err: ErrUnread, of: map[string]map[string]*objectHealth{},
+		unread: workqueue.NewTypedDelayingQueue[string](),
+	}
+}
+
+// follow watches and reads the objects of one resource until ctx ends.
+func (r *required) follow(ctx context.Context, o *requiredObjects) {
 	var reads sync.WaitGroup
-	reads.Go(func() { r.read(ctx, resource, o, queue) })
+	reads.Go(func() { r.readAll(ctx, o) })
 	defer reads.Wait()
-	defer queue.ShutDown()
+	defer o.unread.ShutDown()
+	client := metadata.NewForConfigOrDie(r.Tenants()).Resource(o.resource)
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		ctx, end := context.WithCancel(ctx)
-		defer end()
-		informer := toolscache.NewSharedIndexInformer(
-			bounded{client.Resource(resource)}, &metav1.PartialObjectMetadata{}, 0, nil)
-		fail := func(err error) {
-			r.change(o, "", func() { o.err = explained(err) })
-			end()
-		}
-		handler := toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(obj any) { r.noteSeen(obj, o, queue, fail) },
-			UpdateFunc: func(_, obj any) { r.noteSeen(obj, o, queue, fail) },
-			DeleteFunc: func(obj any) { r.noteGone(obj, o) },
-		}
-		seen, err := informer.AddEventHandler(handler)
-		if err == nil {
-			err = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *toolscache.Reflector, err error) { fail(err) })
-		}
-		if err != nil {
-			fail(err) // it has not started
-			return
-		}
-		var sync sync.WaitGroup
-		sync.Go(func() {
-			if toolscache.WaitForCacheSync(ctx.Done(), seen.HasSynced) {
-				r.noteAll(informer.GetStore(), o)
+		for {
+			err := r.watch(ctx, client, o)
+			switch {
+			case ctx.Err() != nil:
+				return
+			case err != nil:
+				r.Log.V(1).Info("What policies require cannot be watched", "resource", o.resource.String(), "err", bare(err))
+				r.fail(o, err)
+				return
 			}
-		})
-		informer.RunWithContext(ctx)
-		end()
-		sync.Wait()
+		}
 	}, requiredPause)
 }
 
-// bounded lists and watches the metadata of the objects with the label. A list has a bound, because an informer keeps
-// the pages of a list until it has the last one.
-type bounded struct{ metadata.Getter }
-
-var (
-	_ toolscache.ListerWatcherWithContext = bounded{}
-	_ toolscache.ListerWatcher            = bounded{}
-)
-
-// IsWatchListSemanticsUnSupported has the informer begin with a list.
-func (bounded) IsWatchListSemanticsUnSupported() bool { return true }
-
-func (b bounded) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-	o.LabelSelector, o.Limit = v1alpha1.RequiredLabel+"=true", maxRequired
-	list, err := b.Getter.List(ctx, o)
-	if err == nil && list.Continue != "" {
-		return nil, errTooMany
+// watch lists the objects, and notes what changes until the watch ends. Nothing is known before the watch was opened.
+func (r *required) watch(ctx context.Context, client metadata.ResourceInterface, o *requiredObjects) error {
+	const labelled = v1alpha1.RequiredLabel + "=true"
+	listing, cancel := context.WithTimeout(ctx, listRequired)
+	defer cancel()
+	// Without a resource version an API server heeds the limit.
+	list, err := client.List(listing, metav1.ListOptions{LabelSelector: labelled, Limit: maxRequired})
+	switch {
+	case err != nil:
+		return err
+	case list.Continue != "":
+		return errTooMany
 	}
-	return list, err
+	seconds := int64((watchRequired + rand.N(watchRequired)).Seconds())
+	changes, err := client.Watch(ctx, metav1.ListOptions{
+		LabelSelector: labelled, ResourceVersion: list.ResourceVersion, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
+	})
+	if err != nil {
+		return err
+	}
+	defer changes.Stop()
+	if err := r.noteList(o, list.Items); err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case event, open := <-changes.ResultChan():
+			if !open {
+				return nil // it has lasted as long as was asked for, or the connection is gone: a list shows that
+			}
+			if err := r.note(o, event); err != nil {
+				return err
+			}
+		}
+	}
 }
 
-func (b bounded) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-	o.LabelSelector = v1alpha1.RequiredLabel + "=true"
-	return b.Getter.Watch(ctx, o)
+// noteList notes all objects there are. What is known of a version stays.
+func (r *required) noteList(o *requiredObjects, items []metav1.PartialObjectMetadata) error {
+	r.mu.Lock()
+	before := o.of
+	o.err, o.of, o.n = nil, map[string]map[string]*objectHealth{}, 0
+	for i := range items {
+		item := &items[i]
+		is := before[item.Namespace][item.Name]
+		if is == nil || is.version != item.ResourceVersion || is.err != nil {
+			is = &objectHealth{err: ErrUnread}
+		}
+		o.put(item, is)
+	}
+	r.mu.Unlock()
+	r.Hub.Changed(r.Member.Key, "")
+	if slices.ContainsFunc(items, func(o metav1.PartialObjectMetadata) bool { return o.Namespace == "" }) {
+		return errNoScope
+	}
+	return nil
 }
 
-// List and Watch are what an informer has for the time before contexts.
-func (b bounded) List(o metav1.ListOptions) (runtime.Object, error) {
-	return b.ListWithContext(context.Background(), o)
+// put notes an object, and has it read unless its version is known. The caller holds the lock.
+func (o *requiredObjects) put(item *metav1.PartialObjectMetadata, is *objectHealth) {
+	if o.of[item.Namespace] == nil {
+		o.of[item.Namespace] = map[string]*objectHealth{}
+	}
+	if o.of[item.Namespace][item.Name] == nil {
+		o.n++
+	}
+	o.of[item.Namespace][item.Name] = is
+	if is.changed = is.version != item.ResourceVersion; is.changed {
+		o.unread.AddAfter(item.Namespace, namespacePause) // so each has a turn a second at most, whatever its tenants do
+	}
 }
 
-func (b bounded) Watch(o metav1.ListOptions) (watch.Interface, error) {
-	return b.WatchWithContext(context.Background(), o)
+// note notes an event. An object that has changed is as healthy as it was until it is read.
+func (r *required) note(o *requiredObjects, event watch.Event) error {
+	item, ok := event.Object.(*metav1.PartialObjectMetadata)
+	switch {
+	case event.Type == watch.Error:
+		return apierrors.FromObject(event.Object)
+	case !ok, event.Type == watch.Bookmark:
+		return nil
+	case item.Namespace == "":
+		return errNoScope
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	is := o.of[item.Namespace][item.Name]
+	switch {
+	case event.Type == watch.Deleted && is == nil:
+	case event.Type == watch.Deleted:
+		delete(o.of[item.Namespace], item.Name)
+		if o.n--; len(o.of[item.Namespace]) == 0 {
+			delete(o.of, item.Namespace)
+		}
+		o.unread.AddAfter(item.Namespace, namespacePause) // its turn shows that something has changed
+	case is == nil && o.n >= maxRequired:
+		return errTooMany
+	case is == nil:
+		o.put(item, &objectHealth{err: ErrUnread})
+	default:
+		o.put(item, is)
+	}
+	return nil
 }
 
-// explained says what to do about an error that stays.
+// fail notes that nothing is known of a resource, and why.
+func (r *required) fail(o *requiredObjects, err error) {
+	r.mu.Lock()
+	was := o.err
+	o.err = explained(err)
+	changed := !errors.Is(was, o.err)
+	if errors.Is(o.err, errTooMany) || errors.Is(o.err, errNoScope) {
+		o.of, o.n = map[string]map[string]*objectHealth{}, 0
+	}
+	r.mu.Unlock()
+	if changed {
+		r.Hub.Changed(r.Member.Key, "")
+	}
+}
+
+// explained is the constant error for one of a request.
 func explained(err error) error {
+	for _, is := range []error{errTooMany, errNoScope} {
+		if errors.Is(err, is) {
+			return is
+		}
+	}
 	switch {
 	case apierrors.IsForbidden(err):
 		return errNoRight
-	case apierrors.IsNotFound(err):
-		return errUnknown
+	case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
+		return errNoKind
 	default:
-		return err
+		return errFailing
 	}
 }
 
-// nameOf is the name of an object that a watch shows, or of one that is gone. Objects in no namespace have none.
-func nameOf(obj any) (name types.NamespacedName, ok bool) {
-	if unknown, gone := obj.(toolscache.DeletedFinalStateUnknown); gone {
-		obj = unknown.Obj
-	}
-	o, ok := obj.(*metav1.PartialObjectMetadata)
-	if ok {
-		name = types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
-	}
-	return name, ok && name.Namespace != ""
-}
-
-// noteSeen has an object read that is new or has changed.
-func (r *required) noteSeen(
-	obj any, o *requiredObjects, queue workqueue.TypedInterface[types.NamespacedName], fail func(error),
-) {
-	name, ok := nameOf(obj)
-	if !ok {
-		return
-	}
-	r.mu.Lock()
-	is, known := o.of[name]
-	full := !known && len(o.of) >= maxRequired
-	if !known && !full {
-		is.err = errUnread
-		o.of[name] = is
-	}
-	r.mu.Unlock()
-	if full {
-		fail(errTooMany)
-		return
-	}
-	queue.Add(name)
-}
-
-// noteGone forgets an object.
-func (r *required) noteGone(obj any, o *requiredObjects) {
-	if name, ok := nameOf(obj); ok {
-		r.change(o, name.Namespace, func() { delete(o.of, name) })
-	}
-}
-
-// noteAll forgets the objects that a new list does not show. All others were shown.
-func (r *required) noteAll(shown toolscache.Store, o *requiredObjects) {
-	r.change(o, "", func() {
-		o.err = nil
-		maps.DeleteFunc(o.of, func(name types.NamespacedName, _ objectHealth) bool {
-			_, exists, err := shown.GetByKey(name.String())
-			return err == nil && !exists
-		})
-	})
-}
-
-// read reads the objects that are queued, one after the other.
-func (r *required) read(
-	ctx context.Context, resource schema.GroupVersionResource, o *requiredObjects,
-	queue workqueue.TypedDelayingInterface[types.NamespacedName],
-) {
+// readAll reads the objects that have changed. Namespaces take turns.
+func (r *required) readAll(ctx context.Context, o *requiredObjects) {
 	client := batchclient.NewForConfigOrDie(r.Tenants()).RESTClient() // of any group
-	pace := rate.NewLimiter(rate.Every(readRequiredEvery), 100)
+	pace := rate.NewLimiter(rate.Every(readRequiredEvery), 2*turn)
 	for {
-		name, shutdown := queue.Get()
+		namespace, shutdown := o.unread.Get()
 		if shutdown {
 			return
 		}
-		is, gone := readHealth(ctx, client, resource, name)
-		if is.err != nil {
-			queue.AddAfter(name, readRequiredAgain)
-		}
-		r.change(o, name.Namespace, func() {
-			if _, shown := o.of[name]; shown && !gone {
-				o.of[name] = is
-			}
-		})
-		queue.Done(name)
-		_ = pace.Wait(ctx) // it ends with the queue
-	}
-}
-
-// change applies a change to what is known of a resource. If that changes a namespace, decisions on it are enqueued; an
-// empty namespace stands for all.
-func (r *required) change(o *requiredObjects, namespace string, apply func()) {
-	r.mu.Lock()
-	unhealthy, err := o.in(namespace)
-	all := o.err
-	apply()
-	nowUnhealthy, nowErr := o.in(namespace)
-	changed := unhealthy != nowUnhealthy || !sameError(err, nowErr) || namespace == "" && !sameError(all, o.err)
-	r.mu.Unlock()
-	if changed {
+		r.readSome(ctx, client, o, namespace, pace)
+		o.unread.Done(namespace)
 		r.Hub.Changed(r.Member.Key, namespace)
 	}
 }
 
-func sameError(a, b error) bool {
-	return (a == nil) == (b == nil) && (a == nil || a.Error() == b.Error())
+// readSome is one turn of a namespace.
+func (r *required) readSome(
+	ctx context.Context, client rest.Interface, o *requiredObjects, namespace string, pace *rate.Limiter,
+) {
+	for range turn {
+		name, ok := r.next(o, namespace)
+		if !ok {
+			return
+		}
+		if pace.Wait(ctx) != nil {
+			return // ctx has ended
+		}
+		is, version, err := readHealth(ctx, client, o.resource, namespace, name)
+		r.mu.Lock()
+		if known := o.of[namespace][name]; known != nil {
+			switch {
+			case err != nil:
+				known.changed = true // it is as healthy as it was, until it can be read
+			case is.err != nil:
+				known.unhealthy, known.err = "", is.err
+			default:
+				known.version, known.unhealthy, known.err = version, is.unhealthy, nil
+			}
+		}
+		r.mu.Unlock()
+		if err != nil {
+			break
+		}
+	}
+	o.unread.AddAfter(namespace, namespacePause)
+}
+
+// next takes an object of a namespace that is to be read.
+func (r *required) next(o *requiredObjects, namespace string) (name string, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, is := range o.of[namespace] {
+		if is.changed {
+			is.changed = false
+			return name, true
+		}
+	}
+	return "", false
 }

@@ -1,31 +1,23 @@
 package worker
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/util/workqueue"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/leasecast/leasecast/hub/fleet"
 )
 
-// requiring is a Worker of which an hour's watch has shown these objects.
-func requiring(of map[string]*requiredObjects) (*Worker, *changes) {
-	c := &changes{}
-	w := New(Options{Hub: c, Member: fleet.Member{Key: eastKey}})
-	for name, objects := range of {
-		w.required.of[schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: name}] = objects
-	}
-	return w, c
-}
+var ofDeployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 
 // changes notes for which namespaces decisions are enqueued.
 type changes struct {
@@ -35,98 +27,134 @@ type changes struct {
 
 func (c *changes) Changed(_ fleet.Key, namespace string) { c.of = append(c.of, namespace) }
 
-func objectsOf(err error, of map[string]objectHealth) *requiredObjects {
-	o := &requiredObjects{err: err, of: map[types.NamespacedName]objectHealth{}}
-	for name, is := range of {
-		namespace, name, _ := strings.Cut(name, "/")
-		o.of[types.NamespacedName{Namespace: namespace, Name: name}] = is
+// requiring is a Worker that watches Deployments, of which a list has shown these, as namespace/name.
+func requiring(t *testing.T, names ...string) (*Worker, *requiredObjects, *changes) {
+	t.Helper()
+	c := &changes{}
+	w := New(Options{Hub: c, Member: fleet.Member{Key: eastKey}})
+	o := newRequiredObjects(ofDeployments, func() {})
+	t.Cleanup(o.unread.ShutDown)
+	w.required.of[ofDeployments] = o
+	if err := w.required.noteList(o, listed(names...)); err != nil {
+		t.Fatal(err)
 	}
-	return o
+	return w, o, c
 }
 
-func TestWorker_Required(t *testing.T) {
-	sick, unread := objectHealth{unhealthy: "b is sick"}, objectHealth{err: errUnread}
-	for name, test := range map[string]struct {
-		shown     map[string]*requiredObjects
-		unhealthy string
-		err       error
-	}{
-		"nothing has the label": {map[string]*requiredObjects{"deployments": objectsOf(nil, nil)}, "", nil},
-		"all is healthy": {map[string]*requiredObjects{
-			"deployments": objectsOf(nil, map[string]objectHealth{"shop/a": {}, "bank/b": sick}),
-		}, "", nil},
-		"the first of two that are sick": {map[string]*requiredObjects{
-			"deployments": objectsOf(nil, map[string]objectHealth{"shop/b": sick, "shop/a": {unhealthy: "a is sick"}}),
-		}, "a is sick", nil},
-		"one was not read": {map[string]*requiredObjects{
-			"deployments": objectsOf(nil, map[string]objectHealth{"shop/a": unread}),
-		}, "", errUnread},
-		"one was not read, and one is sick": {map[string]*requiredObjects{
-			"deployments": objectsOf(nil, map[string]objectHealth{"shop/a": unread, "shop/b": sick}),
-		}, "b is sick", errUnread},
-		"the watch is refused":  {map[string]*requiredObjects{"deployments": objectsOf(errNoRight, nil)}, "", errNoRight},
-		"there is no watch yet": {nil, "", errUnread},
-	} {
-		w, _ := requiring(test.shown)
-		is := w.Required("shop", Requires{Resources: []schema.GroupVersionResource{
-			{Group: "apps", Version: "v1", Resource: "deployments"},
+// listed are the metadata of objects, named as namespace/name=version.
+func listed(names ...string) (items []metav1.PartialObjectMetadata) {
+	for _, name := range names {
+		name, version, _ := strings.Cut(name, "=")
+		namespace, name, _ := strings.Cut(name, "/")
+		items = append(items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, ResourceVersion: version,
 		}})
-		if is.Unhealthy != test.unhealthy || !errors.Is(is.Err, test.err) {
-			t.Errorf("%s: %+v", name, is)
+	}
+	return items
+}
+
+func (w *Worker) ofShop() Required {
+	return w.Required("shop", Requires{Resources: []schema.GroupVersionResource{ofDeployments}})
+}
+
+// read notes what a read of an object has shown.
+func read(o *requiredObjects, name, version, unhealthy string) {
+	is := o.of["shop"][name]
+	is.version, is.changed, is.unhealthy, is.err = version, false, unhealthy, nil
+}
+
+// What is known of a namespace, while a watch shows its objects and they are read.
+func TestRequired_IsWhatWasReadOfTheNewestList(t *testing.T) {
+	w, o, _ := requiring(t, "shop/a=1", "shop/b=1", "bank/c=1")
+	if is := w.ofShop(); !errors.Is(is.Err, ErrUnread) || is.Unhealthy != "" {
+		t.Errorf("before they are read: %+v", is)
+	}
+	read(o, "a", "1", "")
+	read(o, "b", "1", "b is sick")
+	if is := w.ofShop(); is.Err != nil || is.Unhealthy != "b is sick" {
+		t.Errorf("b is sick: %+v", is)
+	}
+	event := watch.Event{Type: watch.Modified, Object: &listed("shop/b=2")[0]}
+	if err := w.required.note(o, event); err != nil || w.ofShop().Unhealthy != "b is sick" || !o.of["shop"]["b"].changed {
+		t.Errorf("b has changed: %v, %+v", err, w.ofShop())
+	}
+	w.required.fail(o, errors.New("the watch is gone"))
+	if is := w.ofShop(); !errors.Is(is.Err, errFailing) || is.Unhealthy != "" {
+		t.Errorf("nothing is watched: %+v", is)
+	}
+	if err := w.required.noteList(o, listed("shop/a=1", "shop/b=2")); err != nil {
+		t.Fatal(err)
+	}
+	if is := w.ofShop(); !errors.Is(is.Err, ErrUnread) || is.Unhealthy != "" || o.of["shop"]["a"].changed {
+		t.Errorf("b is another one than was read: %+v", is)
+	}
+	read(o, "b", "2", "b is sick")
+	gone := watch.Event{Type: watch.Deleted, Object: &listed("shop/b=3")[0]}
+	if err := w.required.note(o, gone); err != nil || w.ofShop() != (Required{}) || o.n != 1 {
+		t.Errorf("b is gone: %v, %+v, %d are kept", err, w.ofShop(), o.n)
+	}
+	if is := w.Required("nothing", Requires{Resources: []schema.GroupVersionResource{ofDeployments}}); is != (Required{}) {
+		t.Errorf("where no object has the label: %+v", is)
+	}
+}
+
+func TestRequired_SaysWhyNothingIsKnown(t *testing.T) {
+	gr := ofDeployments.GroupResource()
+	for name, test := range map[string]struct{ is, want error }{
+		"no right":      {apierrors.NewForbidden(gr, "", errors.New("no")), errNoRight},
+		"no such kind":  {apierrors.NewNotFound(gr, ""), errNoKind},
+		"no watch":      {apierrors.NewMethodNotSupported(gr, "watch"), errNoKind},
+		"no namespaces": {errNoScope, errNoScope},
+		"too many":      {errTooMany, errTooMany},
+		"anything else": {fmt.Errorf("port %d", time.Now().UnixNano()), errFailing},
+	} {
+		w, o, c := requiring(t)
+		w.required.fail(o, test.is)
+		w.required.fail(o, test.is)
+		if is := w.ofShop(); !errors.Is(is.Err, test.want) || !slices.Equal(c.of, []string{"", ""}) {
+			t.Errorf("%s: %+v, decisions on %q", name, is, c.of)
 		}
 	}
-	w, _ := requiring(nil)
-	if is := w.Required("shop", Requires{Reader: true}); is.Unhealthy != "" || !errors.Is(is.Err, errUnread) {
+	w := New(Options{Hub: &changes{}, Member: fleet.Member{Key: eastKey}})
+	if is := w.ofShop(); !errors.Is(is.Err, ErrUnread) {
+		t.Errorf("it is not watched yet: %+v", is)
+	}
+	w.required.left = true
+	if is := w.ofShop(); !errors.Is(is.Err, errKinds) {
+		t.Errorf("it is not watched, because too many are: %+v", is)
+	}
+	if is := w.Required("shop", Requires{Reader: true}); is.Unhealthy != "" || !errors.Is(is.Err, ErrUnread) {
 		t.Errorf("no registrations were seen yet: %+v", is)
 	}
 }
 
-// A tenant may label any number of objects.
-func TestRequired_KeepsABoundedNumberOfObjects(t *testing.T) {
-	w, _ := requiring(nil)
-	o, queue := objectsOf(nil, nil), workqueue.NewTypedDelayingQueue[types.NamespacedName]()
-	defer queue.ShutDown()
-	var failed []error
-	for i := range maxRequired + 1 {
-		obj := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: fmt.Sprint(i)}}
-		w.required.noteSeen(obj, o, queue, func(err error) { failed = append(failed, err) })
-	}
-	w.required.noteSeen(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "in no namespace"}}, o, queue, nil)
-	if len(o.of) != maxRequired || queue.Len() != maxRequired || !slices.Equal(failed, []error{errTooMany}) {
-		t.Errorf("%d are kept, %d are read, %v", len(o.of), queue.Len(), failed)
-	}
-}
-
-// A status that is written every second, as for a heartbeat, causes no decision.
-func TestRequired_EnqueuesDecisionsOnChangesOnly(t *testing.T) {
-	w, c := requiring(nil)
-	name, o := types.NamespacedName{Namespace: "shop", Name: "a"}, objectsOf(nil, nil)
-	set := func(is objectHealth) func() { return func() { o.of[name] = is } }
-	w.required.change(o, "shop", set(objectHealth{}))
-	w.required.change(o, "shop", set(objectHealth{unhealthy: "it is sick"}))
-	w.required.change(o, "shop", set(objectHealth{unhealthy: "it is sick"}))
-	w.required.change(o, "", func() { o.err = errNoRight })
-	w.required.change(o, "", func() { o.err = errNoRight })
-	w.required.noteGone(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}, o)
-	if want := []string{"shop", "", "shop"}; !slices.Equal(c.of, want) {
-		t.Errorf("decisions on %q, want %q", c.of, want)
-	}
-}
-
-// getter answers a list with one page of several.
-type getter struct{ metadata.Getter }
-
-func (getter) List(_ context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-	list := &metav1.PartialObjectMetadataList{}
-	if o.Limit == maxRequired && o.LabelSelector == "leasecast.dev/required=true" {
-		list.Continue = "more"
-	}
-	return list, nil
-}
-
-// An informer would keep all pages of a list.
-func TestRequired_ListsOnePage(t *testing.T) {
-	if _, err := (bounded{getter{}}).List(metav1.ListOptions{Limit: 500}); !errors.Is(err, errTooMany) {
-		t.Errorf("got %v", err)
-	}
+// A tenant may label any number of objects, and change them as often as an API server lets it.
+func TestRequired_IsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, o, _ := requiring(t)
+		var err error
+		for i := 0; err == nil; i++ {
+			err = w.required.note(o, watch.Event{Type: watch.Added, Object: &listed(fmt.Sprintf("shop/%d=1", i))[0]})
+		}
+		if o.n != maxRequired || !errors.Is(err, errTooMany) {
+			t.Errorf("%d are kept, %v", o.n, err)
+		}
+		for range 100 {
+			if err := w.required.note(o, watch.Event{Type: watch.Modified, Object: &listed("shop/7=2")[0]}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		if namespace, _ := o.unread.Get(); namespace != "shop" || time.Since(began) != namespacePause || o.unread.Len() != 0 {
+			t.Errorf("after %v it is the turn of %q, and %d are left", time.Since(began), namespace, o.unread.Len())
+		}
+		w.required.fail(o, errTooMany)
+		if o.n != 0 || len(o.of) != 0 {
+			t.Error("they are kept although nothing is known of them")
+		}
+		inNone := watch.Event{Type: watch.Added, Object: &metav1.PartialObjectMetadata{}}
+		if err := w.required.note(o, inNone); !errors.Is(err, errNoScope) || o.n != 0 {
+			t.Errorf("one in no namespace: %v", err)
+		}
+	})
 }

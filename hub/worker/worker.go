@@ -108,7 +108,7 @@ type Worker struct {
 
 	mu         sync.Mutex
 	publisher  *publish.Publisher // nil until the seal is known
-	registered toolscache.Indexer // the registrations that the watch shows, or nil
+	registered shownReaders
 }
 
 // New returns a Worker that has not started.
