@@ -87,6 +87,7 @@ type recordOracle struct {
 	leader string // the last one that led
 	second int    // of true time
 	writes int    // within it
+	drains int64  // the epoch that a hub has begun to replace as planned, and not resumed
 }
 
 func (o *oracle) begin() {
@@ -215,8 +216,17 @@ func (o *oracle) holds(s *stock) {
 }
 
 // plans judges a record that begins to replace a leader because people asked for another one: not while the replica
-// that writes it has known since before its decision that a fence of the leader is missing.
+// that writes it has known since before its decision that a fence of the leader is missing. A record that was deleted or
+// created again is only restored.
 func (o *oracle) plans(r *replica, name string, old, now *v1alpha1.NamespaceLeader) {
+	is := o.records[name] // wrote has made it
+	restored := now.Spec.State == v1alpha1.StateDraining && is.drains == now.Spec.Epoch
+	if is.drains = 0; now.Spec.State == v1alpha1.StateDraining {
+		is.drains = now.Spec.Epoch
+	}
+	if restored {
+		return
+	}
 	if old == nil || old.Spec.State != v1alpha1.StateLeading || now.Spec.State != v1alpha1.StateDraining ||
 		!election.Planned(now.Spec.Reason) {
 		return

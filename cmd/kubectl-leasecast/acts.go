@@ -1,0 +1,312 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// order is an act of an operator: annotations on one object. An empty text removes one.
+type order struct {
+	object      client.Object
+	annotations map[string]string
+	// will says what the act does, and outcomes what it would move.
+	will     string
+	outcomes []outcome
+	// typed is a word that has to be typed in place of a yes, or empty.
+	typed string
+	// done reports whether a fleet shows that the act is done, and what is left to be done.
+	done func(*snapshot) (done bool, left string)
+}
+
+// actFlags are those of all acts.
+type actFlags struct {
+	yes, wait     bool
+	until, reason string
+	timeout       time.Duration
+}
+
+// act makes a command of an act.
+func (p *plugin) act(
+	c *cobra.Command, completes func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective),
+	of func(s *snapshot, args []string, f actFlags) (*order, error),
+) (*cobra.Command, *actFlags) {
+	f := &actFlags{}
+	c.ValidArgsFunction = completes
+	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
+	c.Flags().BoolVar(&f.wait, "wait", false, "show the progress until it is done")
+	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "how long to wait")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		s, api, err := p.read(c.Context())
+		if err != nil {
+			return err
+		}
+		o, err := of(s, args, *f)
+		if err != nil {
+			return err
+		}
+		if err := p.confirm(o, f.yes); err != nil {
+			return err
+		}
+		if err := annotate(c.Context(), api, o); err != nil {
+			return explainError(err)
+		}
+		if !f.wait || o.done == nil {
+			return nil
+		}
+		return p.await(c.Context(), api, s.fleet, o, f.timeout)
+	}
+	return c, f
+}
+
+// confirm says what an act does, and asks.
+func (p *plugin) confirm(o *order, yes bool) error {
+	t := p.table()
+	t.line("%s", o.will)
+	if o.outcomes != nil {
+		t.err = errors.Join(t.err, printOutcomes(t, o.outcomes))
+	}
+	if t.err != nil || yes && o.typed == "" {
+		return t.err
+	}
+	wanted := "yes"
+	if o.typed != "" {
+		wanted = o.typed
+	}
+	_, _ = fmt.Fprintf(p.ErrOut, "Type %s to go on: ", wanted)
+	answer, err := bufio.NewReader(p.In).ReadString('\n')
+	if strings.TrimSpace(answer) != wanted {
+		return errors.Join(errors.New("nothing was changed"), err)
+	}
+	return nil
+}
+
+// annotate writes the annotations.
+func annotate(ctx context.Context, api client.Client, o *order) error {
+	before, _ := o.object.DeepCopyObject().(client.Object)
+	annotations := o.object.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	for key, text := range o.annotations {
+		if annotations[key] = text; text == "" {
+			delete(annotations, key)
+		}
+	}
+	o.object.SetAnnotations(annotations)
+	return api.Patch(ctx, o.object, client.MergeFrom(before), client.FieldOwner("kubectl-leasecast"))
+}
+
+// await shows the progress of an act until it is done.
+func (p *plugin) await(ctx context.Context, api client.Client, fleet string, o *order, timeout time.Duration) error {
+	last := ""
+	err := wait.PollUntilContextTimeout(ctx, time.Second, timeout, true, func(ctx context.Context) (bool, error) {
+		s, err := load(ctx, api, fleet, p.hubNamespace, p.now())
+		if err != nil {
+			return false, err
+		}
+		done, left := o.done(s)
+		if left != last {
+			last = left
+			_, _ = fmt.Fprintln(p.ErrOut, left)
+		}
+		return done, nil
+	})
+	if wait.Interrupted(err) {
+		return fmt.Errorf("it is not done within %v: %s", timeout, last)
+	}
+	return err
+}
+
+// instant reads --until: an instant, or how long from now on.
+func (f actFlags) instant(now time.Time) (string, error) {
+	if d, err := time.ParseDuration(f.until); err == nil && d > 0 {
+		return now.Add(d).UTC().Format(time.RFC3339), nil
+	}
+	at, err := time.Parse(time.RFC3339, f.until)
+	if err != nil || !at.After(now) || at.After(now.AddDate(1, 0, 0)) {
+		return "", fmt.Errorf("--until=%q: write a time within a year, as 2h or as 2026-01-31T18:00:00Z", f.until)
+	}
+	return at.UTC().Format(time.RFC3339), nil
+}
+
+// until adds the flags of acts that end at an instant.
+func until(c *cobra.Command, f *actFlags) {
+	c.Flags().StringVar(&f.until, "until", "", "the end of it, as 2h or as 2026-01-31T18:00:00Z")
+	c.Flags().StringVar(&f.reason, "reason", "", "why, for people")
+	_ = c.MarkFlagRequired("until")
+}
+
+// actCommands are the acts of operators.
+func (p *plugin) actCommands() []*cobra.Command {
+	cluster := func(s *snapshot, name string) (*clusterv1.Cluster, error) { return s.cluster(name) }
+	drain, f := p.act(&cobra.Command{
+		Use: "drain CLUSTER", Short: "Move what a Cluster leads elsewhere, and give it nothing until an instant", Args: cobra.ExactArgs(1),
+		Example: example("drain east --until 2h --reason 'a new kernel'", "drain east --until 2h --wait --yes"),
+	}, p.clusters, func(s *snapshot, args []string, f actFlags) (*order, error) {
+		o, err := cluster(s, args[0])
+		if err != nil {
+			return nil, err
+		}
+		end, err := f.instant(s.at)
+		return &order{
+			object: o, will: fmt.Sprintf("%s is drained until %s.", o.Name, end), outcomes: s.whatIf(change{drain: o.Name}),
+			annotations: map[string]string{v1alpha1.DrainUntilAnnotation: end, v1alpha1.DrainReasonAnnotation: f.reason},
+			done:        leadsNothing(o.Name),
+		}, err
+	})
+	until(drain, f)
+
+	undrain, _ := p.act(&cobra.Command{
+		Use: "undrain CLUSTER", Short: "End a drain; that moves nothing", Args: cobra.ExactArgs(1), Example: example("undrain east"),
+	}, p.clusters, func(s *snapshot, args []string, _ actFlags) (*order, error) {
+		o, err := cluster(s, args[0])
+		return &order{
+			object: o, will: args[0] + " may lead again, and takes nothing by itself.",
+			annotations: map[string]string{v1alpha1.DrainUntilAnnotation: "", v1alpha1.DrainReasonAnnotation: ""},
+		}, err
+	})
+
+	freeze, f := p.act(&cobra.Command{
+		Use: "freeze POLICY|NAMESPACE", Short: "Keep all leaders of a policy, or of one namespace, as they are until an instant",
+		Args: cobra.ExactArgs(1), Example: example("freeze shops --until 1h --reason 'an incident'", "freeze namespace/shop --until 1h"),
+	}, cobra.NoFileCompletions, func(s *snapshot, args []string, f actFlags) (*order, error) {
+		o, err := s.policyOrRecord(args[0])
+		if err != nil {
+			return nil, err
+		}
+		end, err := f.instant(s.at)
+		return &order{
+			object: o,
+			will:   fmt.Sprintf("%s is frozen until %s: no planned change and no failover. A leader that is lost is an outage until then.", args[0], end),
+			annotations: map[string]string{
+				v1alpha1.FrozenUntilAnnotation: end, v1alpha1.FrozenReasonAnnotation: f.reason,
+			},
+		}, err
+	})
+	until(freeze, f)
+
+	unfreeze, _ := p.act(&cobra.Command{
+		Use: "unfreeze POLICY|NAMESPACE", Short: "End a freeze; changes that have waited begin", Args: cobra.ExactArgs(1),
+		Example: example("unfreeze shops"),
+	}, cobra.NoFileCompletions, func(s *snapshot, args []string, _ actFlags) (*order, error) {
+		o, err := s.policyOrRecord(args[0])
+		return &order{
+			object: o, will: args[0] + " is frozen no more: changes that have waited begin.",
+			annotations: map[string]string{v1alpha1.FrozenUntilAnnotation: "", v1alpha1.FrozenReasonAnnotation: ""},
+		}, err
+	})
+	return []*cobra.Command{drain, undrain, freeze, unfreeze, p.moveCommand(), p.rebalanceCommand(), p.fenceCommand()}
+}
+
+// policyOrRecord returns a policy, or the record of namespace/NAME.
+func (s *snapshot) policyOrRecord(name string) (client.Object, error) {
+	if namespace, ok := strings.CutPrefix(name, "namespace/"); ok {
+		return s.record(namespace)
+	}
+	if o := s.policy(name); o != nil {
+		return o, nil
+	}
+	return nil, fmt.Errorf("no policy %q in fleet %q: for one namespace write namespace/%s", name, s.fleet, name)
+}
+
+// leadsNothing is done when a Cluster leads nothing that another one may lead.
+func leadsNothing(cluster string) func(*snapshot) (bool, string) {
+	return func(s *snapshot) (bool, string) {
+		left, stays := 0, 0
+		for i := range s.records {
+			r := &s.records[i]
+			switch {
+			case r.Spec.Leader != cluster:
+			case r.Spec.State == v1alpha1.StateLeading && r.Spec.Next == "":
+				stays++
+			default:
+				left++
+			}
+		}
+		text := fmt.Sprintf("%d namespaces are left to move", left)
+		if stays > 0 {
+			text += fmt.Sprintf("; no other Cluster may lead %d", stays)
+		}
+		return left == 0, text
+	}
+}
+
+func (p *plugin) moveCommand() *cobra.Command {
+	move, f := p.act(&cobra.Command{
+		Use: "move NAMESPACE CLUSTER", Short: "Give one namespace to a Cluster, once, also against priorities", Args: cobra.ExactArgs(2),
+		Example: example("move shop west --reason 'the database is there'", "move shop west --wait --yes"),
+	}, p.namespaces, func(s *snapshot, args []string, f actFlags) (*order, error) {
+		r, err := s.record(args[0])
+		if err != nil {
+			return nil, err
+		}
+		only := *s
+		only.records = []v1alpha1.NamespaceLeader{*r}
+		return &order{
+			object: r, will: fmt.Sprintf("%s is moved to %s.", args[0], args[1]), outcomes: only.whatIf(change{to: args[1]}),
+			annotations: map[string]string{v1alpha1.MoveToAnnotation: args[1], v1alpha1.MoveReasonAnnotation: f.reason},
+			done: func(s *snapshot) (bool, string) {
+				r, err := s.record(args[0])
+				if err != nil {
+					return false, err.Error()
+				}
+				_, ordered := r.Annotations[v1alpha1.MoveToAnnotation]
+				return !ordered, s.inWords(r)
+			},
+		}, nil
+	})
+	move.Flags().StringVar(&f.reason, "reason", "", "why, for people")
+	return move
+}
+
+func (p *plugin) rebalanceCommand() *cobra.Command {
+	c, _ := p.act(&cobra.Command{
+		Use: "rebalance POLICY", Short: "Give each namespace of a policy to its best Cluster, once", Args: cobra.ExactArgs(1),
+		Example: example("rebalance shops --yes"),
+	}, cobra.NoFileCompletions, func(s *snapshot, args []string, _ actFlags) (*order, error) {
+		o := s.policy(args[0])
+		if o == nil {
+			return nil, fmt.Errorf("no policy %q in fleet %q", args[0], s.fleet)
+		}
+		return &order{
+			object: o, will: "Each namespace of " + o.Name + " moves to its best Cluster, by planned changes.",
+			annotations: map[string]string{v1alpha1.RebalanceAtAnnotation: s.at.UTC().Format(time.RFC3339)},
+		}, nil
+	})
+	return c
+}
+
+func (p *plugin) fenceCommand() *cobra.Command {
+	c, _ := p.act(&cobra.Command{
+		Use: "fence-cluster CLUSTER", Short: "Declare that a cluster is off: its namespaces are given to others without a wait",
+		Args: cobra.ExactArgs(1), Example: example("fence-cluster east --wait"),
+	}, p.clusters, func(s *snapshot, args []string, _ actFlags) (*order, error) {
+		o, err := s.cluster(args[0])
+		if err != nil {
+			return nil, err
+		}
+		uid := o.Annotations[v1alpha1.ClusterUIDAnnotation]
+		if uid == "" {
+			return nil, fmt.Errorf("the Cluster %s is not pinned: the hub has never reached it, so it leads nothing", o.Name)
+		}
+		return &order{
+			object: o, typed: o.Name, outcomes: s.whatIf(change{without: o.Name}),
+			will: fmt.Sprintf("You declare that %s is off, and stays off until the instant that the hub prints in an event Fenced. "+
+				"If it acts before that, TWO CLUSTERS LEAD.", o.Name),
+			annotations: map[string]string{v1alpha1.FencedAnnotation: uid},
+			done:        leadsNothing(o.Name),
+		}, nil
+	})
+	return c
+}

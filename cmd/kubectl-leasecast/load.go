@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub"
+)
+
+// scheme holds the kinds that the plugin reads.
+var scheme = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		v1alpha1.AddToScheme, clusterv1.AddToScheme, coordinationv1.AddToScheme, corev1.AddToScheme, appsv1.AddToScheme,
+	} {
+		utilruntime.Must(add(s))
+	}
+	return s
+}()
+
+// snapshot is what the management cluster says of one fleet.
+type snapshot struct {
+	fleet    string
+	at       time.Time
+	hub      hubState
+	clusters []clusterv1.Cluster
+	policies []v1alpha1.LeadershipPolicy
+	records  []v1alpha1.NamespaceLeader
+}
+
+// hubState is what is known of the hub.
+type hubState struct {
+	holder         string
+	since, renewed time.Time
+	duration       time.Duration // of its election
+	ready, wanted  int32         // replicas
+	// unknown says why it is not known, or is empty.
+	unknown string
+}
+
+// alive reports whether a replica of the hub may write at an instant.
+func (h hubState) alive(now time.Time) bool {
+	return h.unknown == "" && h.holder != "" && now.Before(h.renewed.Add(h.duration))
+}
+
+// load reads a fleet. What it may not read about the hub is no error.
+func load(ctx context.Context, c client.Client, fleet, hubNamespace string, now time.Time) (*snapshot, error) {
+	s := &snapshot{fleet: fleet, at: now}
+	var clusters clusterv1.ClusterList
+	var policies v1alpha1.LeadershipPolicyList
+	var records v1alpha1.NamespaceLeaderList
+	for _, list := range []client.ObjectList{&records, &policies, &clusters} {
+		if err := c.List(ctx, list, client.InNamespace(fleet)); err != nil {
+			return nil, explainError(err)
+		}
+	}
+	s.clusters, s.policies, s.records = clusters.Items, policies.Items, records.Items
+	slices.SortFunc(s.records, func(a, b v1alpha1.NamespaceLeader) int { return strings.Compare(a.Name, b.Name) })
+	s.hub = loadHub(ctx, c, hubNamespace)
+	return s, nil
+}
+
+func loadHub(ctx context.Context, c client.Client, namespace string) (h hubState) {
+	key := client.ObjectKey{Namespace: namespace, Name: hub.ElectionName}
+	var lease coordinationv1.Lease
+	var deployment appsv1.Deployment
+	switch err := c.Get(ctx, key, &lease); {
+	case apierrors.IsNotFound(err):
+		h.unknown = fmt.Sprintf("there is no Lease %s: no hub runs there, or --hub-namespace is another one", key)
+	case err != nil:
+		h.unknown = explainError(err).Error()
+	default:
+		h.holder = ptr.Deref(lease.Spec.HolderIdentity, "")
+		h.duration = time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
+		if lease.Spec.AcquireTime != nil {
+			h.since = lease.Spec.AcquireTime.Time
+		}
+		if lease.Spec.RenewTime != nil {
+			h.renewed = lease.Spec.RenewTime.Time
+		}
+	}
+	if c.Get(ctx, key, &deployment) == nil { // a hub may run otherwise
+		h.ready, h.wanted = deployment.Status.ReadyReplicas, ptr.Deref(deployment.Spec.Replicas, 1)
+	}
+	return h
+}
+
+// explainError says what to do about an error of the management cluster's API server.
+func explainError(err error) error {
+	var status apierrors.APIStatus
+	switch {
+	case meta.IsNoMatchError(err), apierrors.IsNotFound(err) && errors.As(err, &status) && status.Status().Details != nil &&
+		status.Status().Details.Name == "":
+		return fmt.Errorf("%w: are the CRDs of leasecast and Cluster API installed there, in the version of this plugin?", err)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%w: ask for that right in the fleet's namespace", err)
+	default:
+		return err
+	}
+}
+
+// read reads the fleet that the flags name.
+func (p *plugin) read(ctx context.Context) (*snapshot, client.WithWatch, error) {
+	c, fleet, err := p.connect()
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := load(ctx, c, fleet, p.hubNamespace, p.now())
+	return s, c, err
+}
+
+// record returns the record of a namespace.
+func (s *snapshot) record(namespace string) (*v1alpha1.NamespaceLeader, error) {
+	for i := range s.records {
+		if s.records[i].Name == namespace {
+			return &s.records[i], nil
+		}
+	}
+	return nil, fmt.Errorf("no record of namespace %q in fleet %q: no policy there selects it in a Cluster that takes part; "+
+		"kubectl get nsleader -A shows all", namespace, s.fleet)
+}
+
+// cluster returns a Cluster of the fleet.
+func (s *snapshot) cluster(name string) (*clusterv1.Cluster, error) {
+	for i := range s.clusters {
+		if s.clusters[i].Name == name {
+			return &s.clusters[i], nil
+		}
+	}
+	return nil, fmt.Errorf("no Cluster %q in fleet %q", name, s.fleet)
+}
+
+// policy returns a policy of the fleet, or nil.
+func (s *snapshot) policy(name string) *v1alpha1.LeadershipPolicy {
+	for i := range s.policies {
+		if s.policies[i].Name == name {
+			return &s.policies[i]
+		}
+	}
+	return nil
+}
+
+// untilGone is when the last promise of a term has passed if the hub has not written since, or the zero time: the hub
+// renews until its own election has run out.
+func (s *snapshot) untilGone(r *v1alpha1.NamespaceLeader) time.Time {
+	if s.hub.unknown != "" || r.Spec.State != v1alpha1.StateLeading {
+		return time.Time{}
+	}
+	d := time.Duration(r.Spec.LeaseDurationSeconds) * time.Second
+	return s.hub.renewed.Add(s.hub.duration + d)
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+	"sigs.k8s.io/yaml"
+)
+
+// watchEvery is how often --watch shows a command's output again.
+const watchEvery = 2 * time.Second
+
+// watched runs a command once, or again and again until the context ends.
+func (p *plugin) watched(ctx context.Context, watch bool, show func(context.Context) error) error {
+	if !watch {
+		return show(ctx)
+	}
+	for {
+		if err := show(ctx); err != nil && !errors.Is(err, errAttention) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(watchEvery):
+			_, _ = fmt.Fprintln(p.Out)
+		}
+	}
+}
+
+// printed prints a value for programs, if --output asks for that.
+func (p *plugin) printed(value any) (done bool, err error) {
+	var text []byte
+	switch p.output {
+	case "", "wide":
+		return false, nil
+	case "json":
+		text, err = json.MarshalIndent(value, "", "  ")
+		text = append(text, '\n')
+	case "yaml":
+		text, err = yaml.Marshal(value)
+	default:
+		err = fmt.Errorf("--output=%q: choose json or yaml", p.output)
+	}
+	if err == nil {
+		_, err = p.Out.Write(text)
+	}
+	return true, err
+}
+
+// table prints lines and columns. On a terminal no line is longer than it is wide.
+type table struct {
+	to    io.Writer
+	width int // zero: there is no bound
+	rows  strings.Builder
+	err   error
+}
+
+// table is for the output of a command.
+func (p *plugin) table() *table {
+	t := &table{to: p.Out}
+	if f, ok := p.Out.(*os.File); ok && p.output != "wide" {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil {
+			t.width = width
+		}
+	}
+	return t
+}
+
+// line prints a line.
+func (t *table) line(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if t.width > 0 && utf8.RuneCountInString(text) > t.width {
+		text = string([]rune(text)[:t.width-1]) + "…"
+	}
+	if t.err == nil {
+		_, t.err = fmt.Fprintln(t.to, strings.TrimRight(text, " "))
+	}
+}
+
+// row adds a row. The rows are printed by end.
+func (t *table) row(cells ...string) {
+	for i, cell := range cells {
+		cells[i] = strings.Join(strings.Fields(cell), " ") // a message may have any of them
+	}
+	t.rows.WriteString(strings.Join(cells, "\t") + "\n")
+}
+
+// end prints the rows, each column as wide as its widest cell.
+func (t *table) end() {
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	_, _ = io.WriteString(w, t.rows.String()) // into memory
+	_ = w.Flush()
+	t.rows.Reset()
+	for line := range strings.Lines(text.String()) {
+		t.line("%s", strings.TrimRight(line, "\n"))
+	}
+}

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+
+func micro(ago time.Duration) *metav1.MicroTime { return &metav1.MicroTime{Time: now.Add(-ago)} }
+
+// cluster is a Cluster with a priority, or none.
+func cluster(name, priority string) clusterv1.Cluster {
+	o := clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: name, Labels: map[string]string{"team": "infra"},
+		Annotations: map[string]string{v1alpha1.ClusterUIDAnnotation: "uid-" + name, "kubectl.kubernetes.io/last-applied": "a-secret"},
+	}}
+	if priority != "" {
+		o.Labels[v1alpha1.PriorityLabel] = priority
+	}
+	return o
+}
+
+// leading is the record of a namespace that a cluster leads, after some changes. East and west may lead.
+func leading(namespace, leader string, changes ...func(*v1alpha1.NamespaceLeader)) v1alpha1.NamespaceLeader {
+	r := v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: namespace}}
+	r.Spec = v1alpha1.NamespaceLeaderSpec{
+		Leader: leader, Epoch: 7, State: v1alpha1.StateLeading, Reason: reason.Elected, Since: micro(time.Hour),
+		AcquireTime: micro(time.Hour), LeaseDurationSeconds: 15, MaxClockSkewMilliseconds: 1000, LeaseName: "leasecast",
+		Next: "west", Policy: "shops",
+	}
+	r.Status.Message = leader + " leads in epoch 7"
+	r.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+	r.Status.Candidates = []v1alpha1.Candidate{
+		{Name: "east", Priority: 100, Eligible: true, Reason: reason.Eligible},
+		{Name: "west", Priority: 50, Eligible: true, Reason: reason.Eligible},
+	}
+	for _, c := range r.Status.Candidates {
+		r.Spec.ObservedPriorities = append(r.Spec.ObservedPriorities,
+			v1alpha1.ObservedPriority{Name: c.Name, Priority: c.Priority})
+	}
+	for _, change := range changes {
+		change(&r)
+	}
+	return r
+}
+
+// well is a fleet in which all is well.
+func well(records ...v1alpha1.NamespaceLeader) *snapshot {
+	policy := v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shops"}}
+	policy.Spec.Timings = v1alpha1.Timings{
+		LeaseDurationMilliseconds: 15000, RenewIntervalMilliseconds: 5000, RequestTimeoutMilliseconds: 3000,
+		MaxClockSkewMilliseconds: 1000,
+	}
+	policy.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue}}
+	return &snapshot{
+		fleet: "default", at: now, records: records, policies: []v1alpha1.LeadershipPolicy{policy},
+		clusters: []clusterv1.Cluster{cluster("east", "100"), cluster("west", "50"), cluster("lab", "")},
+		hub: hubState{
+			holder: "hub-a", since: now.Add(-3 * time.Hour), renewed: now.Add(-2 * time.Second), duration: 15 * time.Second,
+			ready: 2, wanted: 2,
+		},
+	}
+}
+
+// shown is the screen of a status, as wide as a terminal; zero: there is none.
+func shown(s *snapshot, width int) (screen string, bad bool) {
+	var out bytes.Buffer
+	f := statusOf(s)
+	if err := f.print(&table{to: &out, width: width}, false); err != nil {
+		return err.Error(), true
+	}
+	return out.String(), errors.Is(f.verdict(), errAttention)
+}
+
+func TestStatusWhereAllIsWell(t *testing.T) {
+	const want = `HUB    hub-a writes since 3h ago, renewed 2s ago; 2 of 2 replicas are ready
+FLEET  default: 2 namespaces, 3 Clusters
+
+CLUSTER  PRIORITY  STATE       LEADS  NOTE
+east     100       Eligible    1
+west     50        Eligible    1
+lab      -         NoPriority  0
+
+No namespace and no policy needs attention.
+`
+	if got, bad := shown(well(leading("bank", "west"), leading("shop", "east")), 0); got != want || bad {
+		t.Errorf("got %s", got)
+	}
+}
+
+// Each row is one thing that is wrong, what the status says of it, and that it says so.
+func TestStatusNamesWhatNeedsAttention(t *testing.T) {
+	condition := func(kind string, status metav1.ConditionStatus, message string) func(*v1alpha1.NamespaceLeader) {
+		return func(r *v1alpha1.NamespaceLeader) {
+			r.Status.Conditions = append(r.Status.Conditions,
+				metav1.Condition{Type: kind, Status: status, Reason: "Because", Message: message})
+		}
+	}
+	lost := func(r *v1alpha1.NamespaceLeader) {
+		c := &r.Status.Candidates[0]
+		c.Eligible, c.Reason, c.Message = false, reason.Unreachable, "no answer"
+	}
+	vacant := func(r *v1alpha1.NamespaceLeader) {
+		r.Spec.State, r.Spec.Leader, r.Spec.Reason = v1alpha1.StateVacant, "", reason.NoCandidate
+		r.Status.Message = "no cluster is eligible"
+	}
+	for name, test := range map[string]struct {
+		s    *snapshot
+		want string
+	}{
+		"an operator must fail over": {well(leading("shop", "east",
+			condition(v1alpha1.ConditionFailoverPending, metav1.ConditionTrue, "kubectl annotate nsleader shop"))),
+			"shop       east    FailoverPending  kubectl annotate nsleader shop"},
+		"a freeze": {well(leading("shop", "east", condition(v1alpha1.ConditionFrozen, metav1.ConditionTrue, "until noon"))),
+			"shop       east    Frozen  until noon"},
+		"a Lease is in the way": {well(leading("shop", "east",
+			condition(v1alpha1.ConditionLeasesInPlace, metav1.ConditionFalse, "west: not ours"))), "west: not ours"},
+		"the leader is lost": {well(leading("shop", "east", lost)), "shop       east    Unreachable  no answer"},
+		"nobody leads":       {well(leading("shop", "east", vacant)), "shop       -       NoCandidate  no cluster is eligible"},
+		"a cluster is lost":  {well(leading("shop", "west", lost)), "east     100       Unreachable  0      no answer"},
+		"the hub is gone for a moment": {func() *snapshot {
+			s := well(leading("shop", "east"))
+			s.hub.renewed = now.Add(-16 * time.Second)
+			return s
+		}(), "the hub is gone: hub-a last renewed its election 16s ago; terms run out"},
+		"the hub is gone, and terms are over": {func() *snapshot {
+			s := well(leading("shop", "east"))
+			s.hub.renewed = now.Add(-31 * time.Second)
+			return s
+		}(), "TermOver  the hub is gone, and the term ran out at 2026-03-01T11:59:59Z at the latest"},
+		"no hub": {func() *snapshot {
+			s := well(leading("shop", "east"))
+			s.hub = hubState{unknown: "there is no Lease"}
+			return s
+		}(), "HUB    there is no Lease"},
+		"a policy": {func() *snapshot {
+			s := well()
+			s.policies[0].Status.Conditions[0] = metav1.Condition{
+				Type: v1alpha1.ConditionFenced, Status: metav1.ConditionFalse, Reason: "Unfenced", Message: "in west",
+			}
+			return s
+		}(), "shops   -       Fenced: Unfenced  in west"},
+	} {
+		if got, bad := shown(test.s, 0); !strings.Contains(got, test.want) || !bad {
+			t.Errorf("%s: attention %t, want %q in\n%s", name, bad, test.want, got)
+		}
+	}
+}
+
+// 1,000 namespaces and 50 Clusters are one screen, and on a narrow terminal no line is longer than it.
+func TestStatusIsOneScreen(t *testing.T) {
+	s := well()
+	for i := range 50 {
+		s.clusters = append(s.clusters, cluster(fmt.Sprint("cluster-with-a-long-name-", i), "10"))
+	}
+	for i := range 1000 {
+		s.records = append(s.records, leading(fmt.Sprint("ns-", i), "east"))
+	}
+	began := time.Now()
+	got, bad := shown(s, 60)
+	if lines := strings.Count(got, "\n"); lines > 40 || bad || time.Since(began) > time.Second {
+		t.Errorf("%d lines within %v:\n%s", lines, time.Since(began), got)
+	}
+	for line := range strings.Lines(got) {
+		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 60 {
+			t.Errorf("too long: %q", line)
+		}
+	}
+}
+
+func TestWhatIf(t *testing.T) {
+	manual := well(leading("shop", "east"))
+	manual.policies[0].Spec.Failover = v1alpha1.Manual
+	alone := leading("shop", "east")
+	alone.Status.Candidates[1].Eligible, alone.Status.Candidates[1].Reason = false, reason.Paused
+	for name, test := range map[string]struct {
+		s       *snapshot
+		assumed change
+		want    outcome
+	}{
+		"the leader is lost":          {well(leading("shop", "east")), change{without: "east"}, outcome{"shop", "east", "west", "Unreachable", ""}},
+		"another one is lost":         {well(leading("shop", "east")), change{without: "west"}, outcome{"shop", "east", "east", "", ""}},
+		"it is lost, by hand":         {manual, change{without: "east"}, outcome{"shop", "east", "east", "", "FailoverPending"}},
+		"the leader is drained":       {well(leading("shop", "east")), change{drain: "east"}, outcome{"shop", "east", "west", "Drained", ""}},
+		"it is drained, and alone":    {well(alone), change{drain: "east"}, outcome{"shop", "east", "east", "", ""}},
+		"another one gets better":     {well(leading("shop", "east")), change{priorities: map[string]int32{"west": 200}}, outcome{"shop", "east", "west", "PriorityChanged", ""}},
+		"a better one only came back": {well(leading("shop", "west")), change{}, outcome{"shop", "west", "west", "", ""}},
+		"a move":                      {well(leading("shop", "east")), change{to: "west"}, outcome{"shop", "east", "west", "Ordered", ""}},
+	} {
+		if got := test.s.whatIf(test.assumed); !slices.Equal(got, []outcome{test.want}) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// A bundle for support has what the hub reads of the fleet, and no secret.
+func TestABundleHoldsNoSecret(t *testing.T) {
+	s := well(leading("shop", "east"))
+	var archive bytes.Buffer
+	b := newBundle(&archive, s)
+	b.objects(context.Background(), fake.NewClientBuilder().WithScheme(scheme).Build())
+	if err := b.close(); err != nil {
+		t.Fatal(err)
+	}
+	zip, err := gzip.NewReader(&archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	files := tar.NewReader(zip)
+	for header, err := files.Next(); err == nil; header, err = files.Next() {
+		text, _ := io.ReadAll(files)
+		names = append(names, header.Name)
+		if bytes.Contains(text, []byte("a-secret")) {
+			t.Errorf("%s holds a secret", header.Name)
+		}
+		if strings.HasSuffix(header.Name, "clusters.yaml") && !bytes.Contains(text, []byte("uid-east")) {
+			t.Errorf("the pins are missing: %s", text)
+		}
+	}
+	want := []string{"status.yaml", "records.yaml", "policies.yaml", "clusters.yaml", "events.yaml"}
+	if len(names) != len(want) {
+		t.Errorf("it has %q", names)
+	}
+}
+
+func TestInstantOfAnAct(t *testing.T) {
+	for until, want := range map[string]string{
+		"2h": "2026-03-01T14:00:00Z", "2026-03-02T12:00:00+01:00": "2026-03-02T11:00:00Z",
+		"": "", "yesterday": "", "-2h": "", "2026-03-01T11:00:00Z": "", "2028-03-01T11:00:00Z": "",
+	} {
+		if got, err := (actFlags{until: until}).instant(now); got != want || (err == nil) != (want != "") {
+			t.Errorf("--until=%q: %q, %v", until, got, err)
+		}
+	}
+}
