@@ -46,6 +46,8 @@ export GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 export KUSTOMIZE := $(TOOLS)/kustomize-$(KUSTOMIZE_VERSION)
 HELM_VERSION := v3.21.4
 export HELM := $(TOOLS)/helm-$(HELM_VERSION)
+PROMTOOL_VERSION := v0.316.0
+PROMTOOL := $(TOOLS)/promtool-$(PROMTOOL_VERSION)
 KUBE_API_LINTER := $(TOOLS)/golangci-lint-kube-api-linter-$(KUBE_API_LINTER_VERSION)
 
 # Built like the programs, so that a fresh machine compiles what they share once.
@@ -187,8 +189,10 @@ build: ## Build the programs into bin/
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) ## Regenerate the deep copies and the CRDs from the API types
+generate: $(CONTROLLER_GEN) ## Regenerate the deep copies and the CRDs from the API types, and the PrometheusRule from the rules
 	$(call generate-in,.)
+	@rule=config/prometheus/prometheus_rule.yaml && made="$$(sed '/^spec:/q' $$rule; sed -n '/^groups/,$$p' config/prometheus/rules.yaml | \
+		sed 's/^/  /')" && printf '%s\n' "$$made" >$$rule
 
 .PHONY: fmt
 fmt: $(GOLANGCI_LINT) ## Format the code and sort its imports
@@ -198,7 +202,7 @@ fmt: $(GOLANGCI_LINT) ## Format the code and sort its imports
 
 # The quick checks go first, so that most mistakes are known within a minute.
 TEST_STEPS := verify lint sim unit core
-ALL_STEPS := oldest fuzz integration ci-kind
+ALL_STEPS := oldest fuzz alerts integration ci-kind
 
 # run-steps runs targets, and reports how long each took.
 define run-steps
@@ -214,12 +218,17 @@ test: ## Run verify, lint, sim, unit and core: the one command before a commit
 	$(call run-steps,$(TEST_STEPS))
 
 .PHONY: test-more
-test-more: ## Run what test leaves out: oldest, fuzz, integration and ci-kind
+test-more: ## Run what test leaves out: oldest, fuzz, alerts, integration and ci-kind
 	$(call run-steps,$(ALL_STEPS))
 
 .PHONY: test-all
 test-all: ## Run test and test-more
 	$(call run-steps,test test-more)
+
+.PHONY: alerts
+alerts: $(PROMTOOL) ## Check the alerts, and have promtool show that each fires and clears
+	$(PROMTOOL) check rules config/prometheus/rules.yaml
+	$(PROMTOOL) test rules config/prometheus/rules_test.yaml
 
 .PHONY: verify
 verify: $(CONTROLLER_GEN) ## Check that generated files and go.mod are up to date, and the licenses of what is linked
@@ -409,6 +418,11 @@ TOOL_PROGRAMS := \
 	$(notdir $(KIND))=sigs.k8s.io/kind@$(KIND_VERSION) \
 	$(notdir $(GOLANGCI_LINT))=github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION) \
 	$(notdir $(KUBE_API_LINTER))=sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter@$(KUBE_API_LINTER_VERSION)
+
+# Without service discovery, whose libraries are most of it.
+$(PROMTOOL):
+	@LDFLAGS="-s -w" GOFLAGS=-tags=remove_all_sd $(BUILD_ONCE) $(TOOLS) - \
+		$(@F)=github.com/prometheus/prometheus/cmd/promtool@$(PROMTOOL_VERSION)
 
 .PHONY: tools
 tools: ## Build controller-gen, kustomize, helm and the linters into the cache

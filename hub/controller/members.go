@@ -276,7 +276,7 @@ func (h workersHub) Requires(ctx context.Context, key fleet.Key) (rs []schema.Gr
 	if !ok {
 		return nil, nil
 	}
-	policies, err := h.policies.valid(ctx, key.Fleet)
+	policies, err := h.policies.asShown(ctx, key.Fleet)
 	for _, p := range policies {
 		if p.Requires != nil && p.Includes(&decide.Member{Member: m}) {
 			rs = append(rs, p.Requires.Resources...)

@@ -2,11 +2,14 @@ package metrics
 
 import (
 	"context"
+	"maps"
 	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,6 +34,9 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	records, fleets, err := m.read(ctx)
+	if err == nil {
+		err = m.collectPolicies(ctx, ch, fleets)
+	}
 	if err != nil {
 		ch <- prometheus.NewInvalidMetric(leaderInfo, err)
 		return
@@ -40,6 +46,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	offsets := m.fleet.Offsets()
 	for name := range fleets {
+		holders := map[string]int{}
 		for _, member := range m.fleet.Members(name) {
 			if member.Gone {
 				continue
@@ -49,10 +56,17 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 				sendGauge(ch, clockOffset, o.Lo.Seconds(), member.Fleet, member.Name, "least")
 				sendGauge(ch, clockOffset, o.Hi.Seconds(), member.Fleet, member.Name, "most")
 			}
-			if age, ok := m.renewalAge(ctx, member, records); ok {
-				sendGauge(ch, renewalAge, age.Seconds(), member.Fleet, member.Name)
+			is := m.termsOf(ctx, member, records)
+			if is.any {
+				sendGauge(ch, renewalAge, is.age.Seconds(), member.Fleet, member.Name)
+				sendGauge(ch, renewalRatio, is.ratio, member.Fleet, member.Name)
+			}
+			for _, namespace := range is.live {
+				holders[namespace]++
 			}
 		}
+		maps.DeleteFunc(holders, func(_ string, n int) bool { return n < 2 })
+		sendGauge(ch, contested, float64(len(holders)), name)
 	}
 	m.drop(fleets, records)
 	m.changes.Collect(ch)
@@ -97,6 +111,11 @@ func (m *Metrics) collectRecord(ch chan<- prometheus.Metric, r *v1alpha1.Namespa
 	if since := r.Spec.Since; since != nil {
 		sendGauge(ch, leaderSince, float64(since.UnixMicro())/1e6, key.Namespace, key.Name)
 	}
+	for _, kind := range []string{v1alpha1.ConditionFrozen, v1alpha1.ConditionFailoverPending} {
+		if meta.IsStatusConditionTrue(r.Status.Conditions, kind) {
+			sendGauge(ch, namespaceCondition, 1, key.Namespace, key.Name, kind)
+		}
+	}
 	m.mu.Lock()
 	f, ok := m.failovers[key]
 	m.mu.Unlock()
@@ -106,12 +125,37 @@ func (m *Metrics) collectRecord(ch chan<- prometheus.Metric, r *v1alpha1.Namespa
 	}
 }
 
+// collectPolicies sends the conditions of the policies in some fleets. One that is Unknown has no series.
+func (m *Metrics) collectPolicies(ctx context.Context, ch chan<- prometheus.Metric, fleets map[string]bool) error {
+	var policies v1alpha1.LeadershipPolicyList
+	if err := m.reader.List(ctx, &policies, client.UnsafeDisableDeepCopy); err != nil {
+		return err
+	}
+	for i := range policies.Items {
+		p := &policies.Items[i]
+		for _, c := range p.Status.Conditions {
+			if !fleets[p.Namespace] || c.Status == metav1.ConditionUnknown {
+				continue
+			}
+			is := 0.0
+			if c.Status == metav1.ConditionTrue {
+				is = 1
+			}
+			sendGauge(ch, policyCondition, is, p.Namespace, p.Name, c.Type)
+		}
+	}
+	return nil
+}
+
 func (m *Metrics) collectMember(ch chan<- prometheus.Metric, member fleet.Member) {
 	state := connected
 	if member.Problem.Reason != "" {
 		state = string(member.Problem.Reason)
 	}
 	sendGauge(ch, memberState, 1, member.Fleet, member.Name, state)
+	if member.Drain.In(m.Clock.Now().Wall) {
+		sendGauge(ch, drainedUntil, float64(member.Drain.Until.Unix()), member.Fleet, member.Name)
+	}
 	if work, ok := m.decider.Work(member.Key); ok {
 		inForce := 0.0
 		if work.Guarded {
@@ -122,13 +166,16 @@ func (m *Metrics) collectMember(ch chan<- prometheus.Metric, member fleet.Member
 	}
 }
 
-// renewalAge returns the age of the oldest renewal among a member's terms, as the member's cache shows it. It
-// returns false for a member that leads nothing, and for one without cached Leases of its terms.
-func (m *Metrics) renewalAge(
-	ctx context.Context,
-	member fleet.Member,
-	records []v1alpha1.NamespaceLeader,
-) (age time.Duration, ok bool) {
+// terms are those of a member, as its cache shows them.
+type terms struct {
+	any   bool          // it leads something by the records, and its Leases are cached
+	age   time.Duration // of the oldest renewal among these
+	ratio float64       // the largest part of a lease duration that has passed since
+	live  []string      // the namespaces in which a Lease lets it act, whatever the records say
+}
+
+// termsOf returns the terms of a member.
+func (m *Metrics) termsOf(ctx context.Context, member fleet.Member, records []v1alpha1.NamespaceLeader) (is terms) {
 	leads := map[types.NamespacedName]bool{}
 	for i := range records {
 		r := &records[i]
@@ -136,30 +183,36 @@ func (m *Metrics) renewalAge(
 			leads[types.NamespacedName{Namespace: r.Name, Name: r.Spec.LeaseName}] = true
 		}
 	}
-	if len(leads) == 0 || !member.Connected {
-		return 0, false
+	if !member.Connected {
+		return is
 	}
 	cl := member.Cluster()
 	if cl == nil {
-		return 0, false
+		return is
 	}
 	var leases coordinationv1.LeaseList
 	if err := cl.GetCache().List(ctx, &leases, client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).V(1).Info("The Leases of a member could not be listed for metrics",
 			"cluster", member.String(), "err", err.Error())
-		return 0, false
+		return is
 	}
 	now := m.Clock.Now().Wall
 	for i := range leases.Items {
 		l := &leases.Items[i]
-		if !leads[client.ObjectKeyFromObject(l)] {
+		c, _ := wire.Read(l)
+		if !c.LeadsHere() {
 			continue
 		}
-		if c, _ := wire.Read(l); c.LeadsHere() {
-			age, ok = max(age, now.Sub(c.RenewTime)), true
+		if c.Live(now) {
+			is.live = append(is.live, l.Namespace)
+		}
+		if leads[client.ObjectKeyFromObject(l)] {
+			age := now.Sub(c.RenewTime)
+			is.any, is.age = true, max(is.age, age)
+			is.ratio = max(is.ratio, age.Seconds()/max(time.Second, c.Duration).Seconds())
 		}
 	}
-	return age, ok
+	return is
 }
 
 // drop deletes the series of records and fleets that do not exist any more.

@@ -129,13 +129,24 @@ var (
 		"Bounds of how far the clock of the member's API server is ahead of the hub's.", "fleet", "member", "bound")
 	renewalAge = gauge("leasecast_renewal_age_seconds",
 		"Age of the oldest renewTime among the Leases by which the member leads.", "fleet", "member")
+	renewalRatio = gauge("leasecast_renewal_age_ratio",
+		"The largest part of its lease duration that has passed since the renewTime of one of these Leases.", "fleet", "member")
+	contested = gauge("leasecast_contested_namespaces",
+		"Namespaces in which the Leases of more than one member let it act. There must be none.", "fleet")
+	drainedUntil = gauge("leasecast_member_drained_until_timestamp_seconds",
+		"Until when an operator drains the Cluster.", "fleet", "member")
+	policyCondition = gauge("leasecast_policy_condition",
+		"1 while the condition of the policy is True, and 0 while it is False.", "fleet", "policy", "condition")
+	namespaceCondition = gauge("leasecast_namespace_condition",
+		"1 while the record has the condition Frozen or FailoverPending.", "fleet", "namespace", "condition")
 )
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		buildInfo, elected, leaderInfo, leaderSince, failoverTook, failoverFloor,
-		memberState, guardInForce, registrations, clockOffset, renewalAge,
+		memberState, guardInForce, registrations, clockOffset, renewalAge, renewalRatio, contested, drainedUntil,
+		policyCondition, namespaceCondition,
 	} {
 		ch <- d
 	}

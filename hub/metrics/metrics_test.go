@@ -150,6 +150,35 @@ func TestSeries(t *testing.T) {
 	})
 }
 
+// What operators ask for, and what is wrong with policies, has series while it is so.
+func TestSeriesOfConditions(t *testing.T) {
+	policy := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shops"}}
+	policy.Status.Conditions = []metav1.Condition{
+		{Type: v1alpha1.ConditionFenced, Status: metav1.ConditionFalse},
+		{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue},
+		{Type: v1alpha1.ConditionClocksAgree, Status: metav1.ConditionUnknown},
+	}
+	o := record(v1alpha1.StateLeading, "east", 7, reason.Elected)
+	o.Status.Conditions = []metav1.Condition{
+		{Type: v1alpha1.ConditionFrozen, Status: metav1.ConditionTrue},
+		{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue},
+	}
+	m, w := newMetrics(t, cluster(), o, policy)
+	w.members[0].Drain.Until = start.Add(time.Hour)
+	got := series(t, m)
+	expect(t, got, map[string]float64{
+		"leasecast_policy_condition{condition=Fenced,fleet=default,policy=shops}":      0,
+		"leasecast_policy_condition{condition=Accepted,fleet=default,policy=shops}":    1,
+		"leasecast_namespace_condition{condition=Frozen,fleet=default,namespace=shop}": 1,
+		"leasecast_member_drained_until_timestamp_seconds{fleet=default,member=east}":  float64(start.Add(time.Hour).Unix()),
+		"leasecast_contested_namespaces{fleet=default}":                                0,
+	})
+	without(t, got, "ClocksAgree")
+	without(t, got, "condition=Ready")
+	w.members[0].Drain.Until = start
+	without(t, series(t, m), "drained")
+}
+
 func TestOnlyTheHubThatDecidesHasSeriesOfItsFleets(t *testing.T) {
 	m, w := newMetrics(t, cluster(), record(v1alpha1.StateLeading, "west", 7, reason.FailedOver))
 	w.serves = false

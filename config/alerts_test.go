@@ -1,0 +1,81 @@
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// rules are those of a Prometheus.
+type rules struct {
+	Groups []struct {
+		Rules []struct {
+			Alert, Expr         string
+			Labels, Annotations map[string]string
+		}
+	}
+}
+
+func readRules(t *testing.T, file string, into any) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("prometheus", file))
+	if err == nil {
+		err = yaml.Unmarshal(text, into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Each alert says in one sentence what is wrong, how bad it is and what to do, is tested, and asks for series that there
+// are. The operator's object has the same ones.
+func TestAlertsSayWhatToDo(t *testing.T) {
+	var plain rules
+	var object struct{ Spec rules }
+	readRules(t, "rules.yaml", &plain)
+	readRules(t, "prometheus_rule.yaml", &object)
+	if !reflect.DeepEqual(plain, object.Spec) {
+		t.Error("prometheus_rule.yaml has other rules than rules.yaml: run make generate")
+	}
+	text := func(path string) string {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(content)
+	}
+	runbook, tests, series := text("prometheus/README.md"), text("prometheus/rules_test.yaml"), text("../hub/metrics/metrics.go")
+	metric := regexp.MustCompile(`leasecast_[a-z_]+`)
+	n := 0
+	for _, g := range plain.Groups {
+		for _, r := range g.Rules {
+			n++
+			if s := r.Labels["severity"]; s != "critical" && s != "warning" {
+				t.Errorf("%s has the severity %q", r.Alert, s)
+			}
+			if s := r.Annotations["summary"]; !strings.HasSuffix(s, ".") || strings.Count(s, ". ") > 0 {
+				t.Errorf("%s has the summary %q: one sentence", r.Alert, s)
+			}
+			if url := r.Annotations["runbook_url"]; !strings.HasSuffix(url, "/config/prometheus/README.md#"+strings.ToLower(r.Alert)) ||
+				!strings.Contains(runbook, "\n### "+r.Alert+"\n") {
+				t.Errorf("%s has the runbook %q", r.Alert, url)
+			}
+			if !strings.Contains(tests, "alertname: "+r.Alert+"\n    exp_alerts") || !strings.Contains(tests, "alertname: "+r.Alert+"}") {
+				t.Errorf("no test shows that %s fires, and that it clears", r.Alert)
+			}
+			for _, name := range metric.FindAllString(r.Expr, -1) {
+				if !strings.Contains(series, `"`+name+`"`) {
+					t.Errorf("%s asks for %s, which the hub does not have", r.Alert, name)
+				}
+			}
+		}
+	}
+	if n == 0 {
+		t.Error("there are no alerts")
+	}
+}
