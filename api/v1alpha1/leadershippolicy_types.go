@@ -125,8 +125,8 @@ type LeadershipPolicySpec struct {
 	// requires says what must be healthy in a cluster for it to lead: an API server may be
 	// healthy where the programs behind it are not. A cluster where some of it has not been
 	// healthy for unhealthyAfterSeconds ranks last, and the leader is moved from there to a
-	// cluster where all of it is healthy. Without one, the leader stays. What the hub cannot
-	// read moves nothing. Where failover is Manual, the condition FailoverPending shows it.
+	// cluster where all of it has been healthy for as long. Without one, the leader stays. What
+	// the hub cannot read moves nothing. Where failover is Manual, the condition FailoverPending shows it.
 	// +optional
 	Requires *Requires `json:"requires,omitempty"`
 

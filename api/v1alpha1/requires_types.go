@@ -9,7 +9,8 @@ type Requires struct {
 	// leasecast.dev/required=true must be Available: Deployments, StatefulSets and DaemonSets by
 	// their status, others by the condition Available, or Ready where there is none. Where no
 	// object has the label, all is healthy. Do not label a program that is Ready only while it
-	// leads. A cluster with more than 2,000 such objects counts as one that cannot be read.
+	// leads. A cluster with more than 2,000 such objects of a kind, or a fleet whose policies
+	// name more than 32 kinds, counts as one that cannot be read.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -20,8 +21,9 @@ type Requires struct {
 	// once its last promise has passed.
 	// +optional
 	Reader bool `json:"reader,omitempty"` //nolint:kubeapilinter // yes or no, and no other answer
-	// unhealthyAfterSeconds is how long some of it must not have been healthy. A new replica of
-	// the hub starts to count again.
+	// unhealthyAfterSeconds is how long some of it must not have been healthy, and how long all of
+	// it must have been healthy in the cluster that takes over. A new replica of the hub starts
+	// to count again.
 	// +optional
 	// +default=30
 	// +kubebuilder:validation:Minimum=1

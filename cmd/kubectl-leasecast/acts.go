@@ -151,7 +151,8 @@ func until(c *cobra.Command, f *actFlags) {
 func (p *plugin) actCommands() []*cobra.Command {
 	cluster := func(s *snapshot, name string) (*clusterv1.Cluster, error) { return s.cluster(name) }
 	drain, f := p.act(&cobra.Command{
-		Use: "drain CLUSTER", Short: "Move what a Cluster leads elsewhere, and give it nothing until an instant", Args: cobra.ExactArgs(1),
+		Use: "drain CLUSTER", Short: "Move what a Cluster leads elsewhere, and give it nothing until an instant",
+		Args:    cobra.ExactArgs(1),
 		Example: example("drain east --until 2h --reason 'a new kernel'", "drain east --until 2h --wait --yes"),
 	}, p.clusters, func(s *snapshot, args []string, f actFlags) (*order, error) {
 		o, err := cluster(s, args[0])
@@ -168,7 +169,8 @@ func (p *plugin) actCommands() []*cobra.Command {
 	until(drain, f)
 
 	undrain, _ := p.act(&cobra.Command{
-		Use: "undrain CLUSTER", Short: "End a drain; that moves nothing", Args: cobra.ExactArgs(1), Example: example("undrain east"),
+		Use: "undrain CLUSTER", Short: "End a drain; that moves nothing", Args: cobra.ExactArgs(1),
+		Example: example("undrain east"),
 	}, p.clusters, func(s *snapshot, args []string, _ actFlags) (*order, error) {
 		o, err := cluster(s, args[0])
 		return &order{
@@ -178,8 +180,9 @@ func (p *plugin) actCommands() []*cobra.Command {
 	})
 
 	freeze, f := p.act(&cobra.Command{
-		Use: "freeze POLICY|NAMESPACE", Short: "Keep all leaders of a policy, or of one namespace, as they are until an instant",
-		Args: cobra.ExactArgs(1), Example: example("freeze shops --until 1h --reason 'an incident'", "freeze namespace/shop --until 1h"),
+		Use: "freeze POLICY|namespace/NAMESPACE", Short: "Keep all leaders of a policy, or one, as they are until an instant",
+		Args:    cobra.ExactArgs(1),
+		Example: example("freeze shops --until 1h --reason 'an incident'", "freeze namespace/shop --until 1h"),
 	}, cobra.NoFileCompletions, func(s *snapshot, args []string, f actFlags) (*order, error) {
 		o, err := s.policyOrRecord(args[0])
 		if err != nil {
@@ -188,7 +191,8 @@ func (p *plugin) actCommands() []*cobra.Command {
 		end, err := f.instant(s.at)
 		return &order{
 			object: o,
-			will:   fmt.Sprintf("%s is frozen until %s: no planned change and no failover. A leader that is lost is an outage until then.", args[0], end),
+			will: fmt.Sprintf("%s is frozen until %s: no planned change and no failover. A leader that is lost is an outage "+
+				"until then.", args[0], end),
 			annotations: map[string]string{
 				v1alpha1.FrozenUntilAnnotation: end, v1alpha1.FrozenReasonAnnotation: f.reason,
 			},
@@ -197,7 +201,7 @@ func (p *plugin) actCommands() []*cobra.Command {
 	until(freeze, f)
 
 	unfreeze, _ := p.act(&cobra.Command{
-		Use: "unfreeze POLICY|NAMESPACE", Short: "End a freeze; changes that have waited begin", Args: cobra.ExactArgs(1),
+		Use: "unfreeze POLICY|namespace/NAMESPACE", Short: "End a freeze; changes that have waited begin", Args: cobra.ExactArgs(1),
 		Example: example("unfreeze shops"),
 	}, cobra.NoFileCompletions, func(s *snapshot, args []string, _ actFlags) (*order, error) {
 		o, err := s.policyOrRecord(args[0])
@@ -244,7 +248,8 @@ func leadsNothing(cluster string) func(*snapshot) (bool, string) {
 
 func (p *plugin) moveCommand() *cobra.Command {
 	move, f := p.act(&cobra.Command{
-		Use: "move NAMESPACE CLUSTER", Short: "Give one namespace to a Cluster, once, also against priorities", Args: cobra.ExactArgs(2),
+		Use: "move NAMESPACE CLUSTER", Short: "Give one namespace to a Cluster, once, also against priorities",
+		Args:    cobra.ExactArgs(2),
 		Example: example("move shop west --reason 'the database is there'", "move shop west --wait --yes"),
 	}, p.namespaces, func(s *snapshot, args []string, f actFlags) (*order, error) {
 		r, err := s.record(args[0])
@@ -289,7 +294,7 @@ func (p *plugin) rebalanceCommand() *cobra.Command {
 
 func (p *plugin) fenceCommand() *cobra.Command {
 	c, _ := p.act(&cobra.Command{
-		Use: "fence-cluster CLUSTER", Short: "Declare that a cluster is off: its namespaces are given to others without a wait",
+		Use: "fence-cluster CLUSTER", Short: "Declare that a cluster is off: others get its namespaces without a wait",
 		Args: cobra.ExactArgs(1), Example: example("fence-cluster east --wait"),
 	}, p.clusters, func(s *snapshot, args []string, _ actFlags) (*order, error) {
 		o, err := s.cluster(args[0])

@@ -80,10 +80,10 @@
 //     be written.
 //  11. A paused Cluster keeps what it has and gets nothing new. One that moves to another hub is left alone.
 //  12. Recovery moves nothing, but rule 23. A healthy leader is replaced when people order it: rules 18, 21 and 24,
-//     and edited priorities. Rule 26 replaces one whose programs are not. Such a change waits while a fence of locks or schedules is missing in the leader's
-//     cluster: programs there would go on. After an outage of the hub, when everything promised has passed, each
-//     cluster has D from the start of the tenure to answer. As long as no cluster can replace a leader that cannot
-//     be reached, the record keeps its name.
+//     and edited priorities. Rule 26 replaces one whose programs are not. Such a change waits while a fence of locks or
+//     schedules is missing in the leader's cluster: programs there would go on. After an outage of the hub, when
+//     everything promised has passed, each cluster has D from the start of the tenure to answer. As long as no cluster
+//     can replace a leader that cannot be reached, the record keeps its name.
 //  13. A candidate has the namespace, active and matching, and can be written. Its clock is not proved to be off, and
 //     before two answers agree on it the latest shows no such thing: an epoch from a wrong clock would stay. It is
 //     guarded, and fenced where the policy asks for that. A namespace is managed while it matches anywhere. Its
@@ -123,10 +123,10 @@
 //     A new tenure gives it r + τ to answer. Only then the next grant waits for no promise, of this tenure or an
 //     earlier one. An answer after that voids the acceptance, for this term. Where a newer term than the recorded
 //     one was seen, nothing is accepted. No clock but the hub's counts.
-//  26. A policy may require objects, or a reader, to be healthy in a cluster. Where one of them has not been healthy for
-//     as long as the policy allows, the cluster ranks last. A leader there is replaced, without a pace, where all of it
-//     has been healthy for as long in a cluster that may lead. Otherwise it stays. What cannot be read moves nothing. A
-//     planned change goes only where the state of what is required is no worse. A lost leader may be replaced by any.
+//  26. A policy may require objects, or a reader, to be healthy in a cluster. Where one of them has not been healthy
+//     for as long as the policy allows, the cluster ranks last. A leader there is replaced, without a pace, where all of
+//     it has been healthy for as long in a cluster that may lead. Otherwise it stays. What cannot be read moves nothing.
+//     A planned change goes only where the state of what is required is no worse. A lost leader may be replaced by any.
 //
 // # Where each rule lives
 //

@@ -60,10 +60,10 @@ func (r *Record) rebalance(now, at time.Time, cs []Candidate) {
 	}
 }
 
-// observedPriorities returns the priorities that decisions have counted, updated with the present ones. A cluster
-// that is not ready, that the hub cannot reach or write, or in which not all that is required is healthy keeps the
-// priority that was last counted, until it can lead. Its label may be an edit that has not been acted on. all counts those clusters too, when a leader is chosen
-// without them.
+// observedPriorities returns the priorities that decisions have counted, updated with the present ones. A cluster that
+// is not ready, that the hub cannot reach or write, or in which not all that is required is healthy keeps the priority
+// that was last counted, until it can lead. Its label may be an edit that has not been acted on. all counts those
+// clusters too, when a leader is chosen without them.
 func observedPriorities(r Record, cs []Candidate, all bool) map[string]int32 {
 	counted := make(map[string]int32, len(cs))
 	for _, c := range cs {

@@ -47,8 +47,8 @@ func since(
 	return found
 }
 
-// healthy returns the best of the clusters that may lead, and in which all that is required has been healthy for as long
-// as the policy asks, or false. Programs that crash again and again are healthy in between.
+// healthy returns the best of the clusters that may lead, and in which all that is required has been healthy for as
+// long as the policy asks, or false. Programs that crash again and again are healthy in between.
 func healthy(now lease.Reading, p Policy, s State, ranked []Candidate) (Candidate, bool) {
 	return best(ranked, func(c Candidate) bool {
 		since, fit := s.FitSince[c.Name]
@@ -56,14 +56,15 @@ func healthy(now lease.Reading, p Policy, s State, ranked []Candidate) (Candidat
 	})
 }
 
-// hasFailed reports whether something required has failed in the leader's cluster, and a better one may follow by itself.
+// hasFailed reports whether something required has failed in the leader's cluster, and a better one may follow by
+// itself.
 func hasFailed(now lease.Reading, p Policy, s State, holder Candidate, ranked []Candidate) bool {
 	_, found := healthy(now, p, s, ranked)
 	return found && holder.Required == RequiredFailed && !p.ManualFailover
 }
 
-// mayFollow reports whether a planned change may give the lead to a candidate. A leader that may go on is not left for a
-// cluster in which what is required is in a worse state.
+// mayFollow reports whether a planned change may give the lead to a candidate. A leader that may go on is not left for
+// a cluster in which what is required is in a worse state.
 func mayFollow(c, holder Candidate) bool {
 	stands := holder.Fitness == Fit || holder.Fitness == RetainOnly
 	return mayLead(c) && c.Name != holder.Name && (!stands || c.Required <= holder.Required)

@@ -30,7 +30,7 @@ const (
 	maxKinds, maxRequired = 32, 2000
 	// listRequired bounds a list. watchRequired is how long a watch lasts at least; up to twice that.
 	listRequired, watchRequired = 10 * time.Second, 5 * time.Minute
-	// requiredPause is the pause before a resource is listed again that could not be listed or watched.
+	// requiredPause is the pause before a resource is listed again whose watch has ended.
 	requiredPause = 5 * time.Second
 	// namespacePause is the pause between two turns of a namespace, and turn how many objects are read in one. Tenants
 	// write those objects, as often as they like.
@@ -56,7 +56,7 @@ var ErrUnread = errors.New("not all of what the policy requires was read yet")
 
 // These are constant, and hold nothing that a member says: a text that changes would cause decisions and writes.
 var (
-	errNoRight   = errors.New("the hub may not read it: apply config/requires in the cluster, with a rule for the resource")
+	errNoRight   = errors.New("the hub may not read it: apply config/requires there, with a rule for the resource")
 	errNoKind    = errors.New("the cluster does not serve it: check group, version and names in requires.resources")
 	errNoScope   = errors.New("its objects are in no namespace: take it out of requires.resources")
 	errTooMany   = fmt.Errorf("more than %d objects have the label %s", maxRequired, v1alpha1.RequiredLabel)
@@ -101,6 +101,7 @@ type requiredObjects struct {
 	err    error // why nothing is known
 	of     map[string]map[string]*objectHealth
 	n      int
+	gone   map[string]bool // the namespaces in which objects have gone since their last turn
 }
 
 // objectHealth is what is known of one object.
@@ -121,7 +122,13 @@ func (r *required) in(resource schema.GroupVersionResource, namespace string) (u
 		return "", ErrUnread
 	case o.err != nil:
 		return "", fmt.Errorf("%s: %w", resource.GroupResource(), o.err)
+	default:
+		return o.in(namespace)
 	}
+}
+
+// in is the same of one resource. The caller holds the lock.
+func (o *requiredObjects) in(namespace string) (unhealthy string, err error) {
 	for _, is := range o.of[namespace] {
 		if is.unhealthy != "" && (unhealthy == "" || is.unhealthy < unhealthy) { // the same one each time
 			unhealthy = is.unhealthy
@@ -168,7 +175,7 @@ func (r *required) run(ctx context.Context) {
 func newRequiredObjects(resource schema.GroupVersionResource, end func()) *requiredObjects {
 	return &requiredObjects{
 		resource: resource, end: end, err: ErrUnread, of: map[string]map[string]*objectHealth{},
-		unread: workqueue.NewTypedDelayingQueue[string](),
+		unread: workqueue.NewTypedDelayingQueue[string](), gone: map[string]bool{},
 	}
 }
 
@@ -180,16 +187,9 @@ func (r *required) follow(ctx context.Context, o *requiredObjects) {
 	defer o.unread.ShutDown()
 	client := metadata.NewForConfigOrDie(r.Tenants()).Resource(o.resource)
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		for {
-			err := r.watch(ctx, client, o)
-			switch {
-			case ctx.Err() != nil:
-				return
-			case err != nil:
-				r.Log.V(1).Info("What policies require cannot be watched", "resource", o.resource.String(), "err", bare(err))
-				r.fail(o, err)
-				return
-			}
+		if err := r.watch(ctx, client, o); err != nil && ctx.Err() == nil {
+			r.Log.V(1).Info("What policies require cannot be watched", "resource", o.resource.String(), "err", bare(err))
+			r.fail(o, err)
 		}
 	}, requiredPause)
 }
@@ -289,7 +289,8 @@ func (r *required) note(o *requiredObjects, event watch.Event) error {
 		if o.n--; len(o.of[item.Namespace]) == 0 {
 			delete(o.of, item.Namespace)
 		}
-		o.unread.AddAfter(item.Namespace, namespacePause) // its turn shows that something has changed
+		o.gone[item.Namespace] = true
+		o.unread.AddAfter(item.Namespace, namespacePause)
 	case is == nil && o.n >= maxRequired:
 		return errTooMany
 	case is == nil:
@@ -341,10 +342,30 @@ func (r *required) readAll(ctx context.Context, o *requiredObjects) {
 		if shutdown {
 			return
 		}
+		before := r.stateOf(o, namespace)
+		gone := r.takeGone(o, namespace)
 		r.readSome(ctx, client, o, namespace, pace)
 		o.unread.Done(namespace)
-		r.Hub.Changed(r.Member.Key, namespace)
+		if gone || before != r.stateOf(o, namespace) { // a status that only says that it is alive changes nothing
+			r.Hub.Changed(r.Member.Key, namespace)
+		}
 	}
+}
+
+// stateOf is what is known of a namespace, and takeGone reports whether objects have gone since its last turn.
+func (r *required) stateOf(o *requiredObjects, namespace string) (is Required) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	is.Unhealthy, is.Err = o.in(namespace)
+	return is
+}
+
+func (r *required) takeGone(o *requiredObjects, namespace string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	gone := o.gone[namespace]
+	delete(o.gone, namespace)
+	return gone
 }
 
 // readSome is one turn of a namespace.
