@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -210,9 +211,19 @@ func slimOwn(o any) (any, error) {
 		ledger.Slim(object)
 	}
 	if record, ok := o.(*v1alpha1.NamespaceLeader); ok {
-		record.Status = v1alpha1.NamespaceLeaderStatus{}
+		record.Status = v1alpha1.NamespaceLeaderStatus{Conditions: pressing(record.Status.Conditions)}
 	}
 	return o, nil
+}
+
+// pressing are the conditions of a record that metrics show, without their words.
+func pressing(all []metav1.Condition) (some []metav1.Condition) {
+	for _, kind := range []string{v1alpha1.ConditionFrozen, v1alpha1.ConditionFailoverPending} {
+		if meta.IsStatusConditionTrue(all, kind) {
+			some = append(some, metav1.Condition{Type: kind, Status: metav1.ConditionTrue})
+		}
+	}
+	return some
 }
 
 // newIdentity names this process as a candidate in the hub's election. A restarted one is

@@ -25,8 +25,9 @@ type order struct {
 	outcomes []outcome
 	// typed is a word that has to be typed in place of a yes, or empty.
 	typed string
-	// done reports whether a fleet shows that the act is done, and what is left to be done.
-	done func(*snapshot) (done bool, left string)
+	// done reports whether a fleet shows that the act is done, and what is left to be done. An error ends the wait: the
+	// act has come to nothing.
+	done func(*snapshot) (done bool, left string, err error)
 }
 
 // actFlags are those of all acts.
@@ -55,6 +56,9 @@ func (p *plugin) act(
 		if err != nil {
 			return err
 		}
+		if !s.hub.alive(s.at) {
+			o.will += " THE HUB IS NOT AT WORK: nothing happens before it is."
+		}
 		if err := p.confirm(o, f.yes); err != nil {
 			return err
 		}
@@ -72,10 +76,11 @@ func (p *plugin) act(
 // confirm says what an act does, and asks.
 func (p *plugin) confirm(o *order, yes bool) error {
 	t := p.table()
-	t.line("%s", o.will)
 	if o.outcomes != nil {
-		t.err = errors.Join(t.err, printOutcomes(t, o.outcomes))
+		t.err = printOutcomes(t, o.outcomes)
+		t.line("")
 	}
+	t.line("%s", o.will)
 	if t.err != nil || yes && o.typed == "" {
 		return t.err
 	}
@@ -112,15 +117,18 @@ func (p *plugin) await(ctx context.Context, api client.Client, fleet string, o *
 	last := ""
 	err := wait.PollUntilContextTimeout(ctx, time.Second, timeout, true, func(ctx context.Context) (bool, error) {
 		s, err := load(ctx, api, fleet, p.hubNamespace, p.now())
-		if err != nil {
-			return false, err
+		left := ""
+		done := false
+		if err == nil {
+			done, left, err = o.done(s)
+		} else {
+			left, err = err.Error(), nil // it is read again
 		}
-		done, left := o.done(s)
 		if left != last {
 			last = left
-			_, _ = fmt.Fprintln(p.ErrOut, left)
+			_, _ = fmt.Fprintln(p.ErrOut, printable(left))
 		}
-		return done, nil
+		return done, err
 	})
 	if wait.Interrupted(err) {
 		return fmt.Errorf("it is not done within %v: %s", timeout, last)
@@ -173,6 +181,9 @@ func (p *plugin) actCommands() []*cobra.Command {
 		Example: example("undrain east"),
 	}, p.clusters, func(s *snapshot, args []string, _ actFlags) (*order, error) {
 		o, err := cluster(s, args[0])
+		if err == nil && o.Annotations[v1alpha1.DrainUntilAnnotation] == "" {
+			err = fmt.Errorf("the Cluster %s is not drained", o.Name)
+		}
 		return &order{
 			object: o, will: args[0] + " may lead again, and takes nothing by itself.",
 			annotations: map[string]string{v1alpha1.DrainUntilAnnotation: "", v1alpha1.DrainReasonAnnotation: ""},
@@ -205,6 +216,9 @@ func (p *plugin) actCommands() []*cobra.Command {
 		Example: example("unfreeze shops"),
 	}, cobra.NoFileCompletions, func(s *snapshot, args []string, _ actFlags) (*order, error) {
 		o, err := s.policyOrRecord(args[0])
+		if err == nil && o.GetAnnotations()[v1alpha1.FrozenUntilAnnotation] == "" {
+			err = fmt.Errorf("%s is not frozen by an annotation of its own: a policy freezes all its namespaces", args[0])
+		}
 		return &order{
 			object: o, will: args[0] + " is frozen no more: changes that have waited begin.",
 			annotations: map[string]string{v1alpha1.FrozenUntilAnnotation: "", v1alpha1.FrozenReasonAnnotation: ""},
@@ -224,25 +238,22 @@ func (s *snapshot) policyOrRecord(name string) (client.Object, error) {
 	return nil, fmt.Errorf("no policy %q in fleet %q: for one namespace write namespace/%s", name, s.fleet, name)
 }
 
-// leadsNothing is done when a Cluster leads nothing that another one may lead.
-func leadsNothing(cluster string) func(*snapshot) (bool, string) {
-	return func(s *snapshot) (bool, string) {
+// leadsNothing is done when a Cluster leads nothing any more. What nobody else may lead stays, and is waited for.
+func leadsNothing(cluster string) func(*snapshot) (bool, string, error) {
+	return func(s *snapshot) (bool, string, error) {
 		left, stays := 0, 0
 		for i := range s.records {
-			r := &s.records[i]
-			switch {
-			case r.Spec.Leader != cluster:
-			case r.Spec.State == v1alpha1.StateLeading && r.Spec.Next == "":
-				stays++
-			default:
-				left++
+			if r := &s.records[i]; r.Spec.Leader == cluster {
+				if left++; r.Spec.State == v1alpha1.StateLeading && r.Spec.Next == "" {
+					stays++
+				}
 			}
 		}
 		text := fmt.Sprintf("%d namespaces are left to move", left)
 		if stays > 0 {
-			text += fmt.Sprintf("; no other Cluster may lead %d", stays)
+			text += fmt.Sprintf("; no other Cluster may lead %d of them", stays)
 		}
-		return left == 0, text
+		return left == 0, text, nil
 	}
 }
 
@@ -256,18 +267,25 @@ func (p *plugin) moveCommand() *cobra.Command {
 		if err != nil {
 			return nil, err
 		}
+		if _, err := s.cluster(args[1]); err != nil {
+			return nil, err
+		}
 		only := *s
 		only.records = []v1alpha1.NamespaceLeader{*r}
 		return &order{
 			object: r, will: fmt.Sprintf("%s is moved to %s.", args[0], args[1]), outcomes: only.whatIf(change{to: args[1]}),
 			annotations: map[string]string{v1alpha1.MoveToAnnotation: args[1], v1alpha1.MoveReasonAnnotation: f.reason},
-			done: func(s *snapshot) (bool, string) {
+			done: func(s *snapshot) (bool, string, error) {
 				r, err := s.record(args[0])
 				if err != nil {
-					return false, err.Error()
+					return false, "", err
 				}
-				_, ordered := r.Annotations[v1alpha1.MoveToAnnotation]
-				return !ordered, s.inWords(r)
+				leads := r.Spec.Leader == args[1] && r.Spec.State == v1alpha1.StateLeading
+				if _, ordered := r.Annotations[v1alpha1.MoveToAnnotation]; !ordered && !leads {
+					return false, "", fmt.Errorf("the hub has refused to move %s to %s: kubectl describe nsleader %s says why",
+						args[0], args[1], args[0])
+				}
+				return leads, s.inWords(r), nil
 			},
 		}, nil
 	})
@@ -306,7 +324,7 @@ func (p *plugin) fenceCommand() *cobra.Command {
 			return nil, fmt.Errorf("the Cluster %s is not pinned: the hub has never reached it, so it leads nothing", o.Name)
 		}
 		return &order{
-			object: o, typed: o.Name, outcomes: s.whatIf(change{without: o.Name}),
+			object: o, typed: o.Name, outcomes: s.whatIf(change{fenced: o.Name}),
 			will: fmt.Sprintf("You declare that %s is off, and stays off until the instant that the hub prints in an event Fenced. "+
 				"If it acts before that, TWO CLUSTERS LEAD.", o.Name),
 			annotations: map[string]string{v1alpha1.FencedAnnotation: uid},

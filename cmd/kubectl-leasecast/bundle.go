@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,8 +24,8 @@ import (
 	"github.com/leasecast/leasecast/hub"
 )
 
-// maxLog bounds what is taken of one Pod's log, in bytes.
-const maxLog = 16 << 20
+// maxLog bounds what is taken of one Pod's log, in bytes, and lastLines how many of its last lines are.
+const maxLog, lastLines = 16 << 20, 50_000
 
 func (p *plugin) bundleCommand() *cobra.Command {
 	file := ""
@@ -97,16 +98,18 @@ func (b *bundle) addYAML(name string, value any, err error) {
 func (b *bundle) objects(ctx context.Context, api client.Client) {
 	b.addYAML("status.yaml", statusOf(b.snapshot), nil)
 	for i := range b.records {
-		b.records[i].ManagedFields = nil
+		b.records[i].ManagedFields, b.records[i].Annotations = nil, ours(b.records[i].Annotations)
 	}
 	for i := range b.policies {
-		b.policies[i].ManagedFields = nil
+		b.policies[i].ManagedFields, b.policies[i].Annotations = nil, ours(b.policies[i].Annotations)
 	}
 	b.addYAML("records.yaml", b.records, nil)
 	b.addYAML("policies.yaml", b.policies, nil)
 	b.addYAML("clusters.yaml", slimClusters(b.clusters), nil)
 	var events corev1.EventList
 	err := api.List(ctx, &events, client.InNamespace(b.fleet))
+	// Others may put anything into theirs.
+	events.Items = slices.DeleteFunc(events.Items, func(e corev1.Event) bool { return e.ReportingController != hub.ElectionName })
 	for i := range events.Items {
 		events.Items[i].ManagedFields = nil
 	}
@@ -154,11 +157,13 @@ func (b *bundle) logs(ctx context.Context, p *plugin) {
 	}
 	for i := range pods.Items {
 		for _, previous := range []bool{false, true} {
-			o := corev1.PodLogOptions{Previous: previous, LimitBytes: ptr.To[int64](maxLog), Timestamps: true}
+			o := corev1.PodLogOptions{Previous: previous, LimitBytes: ptr.To[int64](maxLog), TailLines: ptr.To[int64](lastLines), Timestamps: true}
+			name := fmt.Sprintf("logs/%s-previous-%t.log", pods.Items[i].Name, previous)
 			text, err := api.CoreV1().Pods(p.hubNamespace).GetLogs(pods.Items[i].Name, &o).DoRaw(ctx)
-			if err == nil {
-				b.add(fmt.Sprintf("logs/%s-previous-%t.log", pods.Items[i].Name, previous), text)
+			if err != nil {
+				name, text = name+".error", []byte(err.Error())
 			}
+			b.add(name, text)
 		}
 	}
 }

@@ -26,10 +26,11 @@ func (p *plugin) explainCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if done, err := p.printed(r); done || err != nil {
-				return err
+			done, err := p.printed(r)
+			if !done && err == nil {
+				err = s.explain(p.table(), r)
 			}
-			if err := s.explain(p.table(), r); err != nil {
+			if err != nil {
 				return err
 			}
 			if _, bad := attention(s, r); bad {

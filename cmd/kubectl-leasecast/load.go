@@ -72,6 +72,9 @@ func load(ctx context.Context, c client.Client, fleet, hubNamespace string, now 
 	}
 	s.clusters, s.policies, s.records = clusters.Items, policies.Items, records.Items
 	slices.SortFunc(s.records, func(a, b v1alpha1.NamespaceLeader) int { return strings.Compare(a.Name, b.Name) })
+	if len(s.clusters)+len(s.policies)+len(s.records) == 0 {
+		return nil, fmt.Errorf("there is no Cluster, policy or record in namespace %q: name the fleet's namespace by -n", fleet)
+	}
 	s.hub = loadHub(ctx, c, hubNamespace)
 	return s, nil
 }
@@ -109,7 +112,7 @@ func explainError(err error) error {
 		status.Status().Details.Name == "":
 		return fmt.Errorf("%w: are the CRDs of leasecast and Cluster API installed there, in the version of this plugin?", err)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%w: ask for that right in the fleet's namespace", err)
+		return fmt.Errorf("%w: ask for that right", err)
 	default:
 		return err
 	}
@@ -159,7 +162,12 @@ func (s *snapshot) policy(name string) *v1alpha1.LeadershipPolicy {
 // untilGone is when the last promise of a term has passed if the hub has not written since, or the zero time: the hub
 // renews until its own election has run out.
 func (s *snapshot) untilGone(r *v1alpha1.NamespaceLeader) time.Time {
-	if s.hub.unknown != "" || r.Spec.State != v1alpha1.StateLeading {
+	switch {
+	case s.hub.unknown != "" || s.hub.alive(s.at):
+		return time.Time{}
+	case r.Spec.State == v1alpha1.StateDraining && r.Spec.NotBefore != nil:
+		return r.Spec.NotBefore.Time
+	case r.Spec.State != v1alpha1.StateLeading:
 		return time.Time{}
 	}
 	d := time.Duration(r.Spec.LeaseDurationSeconds) * time.Second

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/term"
@@ -57,7 +58,7 @@ func (p *plugin) printed(value any) (done bool, err error) {
 	return true, err
 }
 
-// table prints lines and columns. On a terminal no line is longer than it is wide.
+// table prints lines and columns. On a terminal no row is longer than it is wide.
 type table struct {
 	to    io.Writer
 	width int // zero: there is no bound
@@ -76,15 +77,21 @@ func (p *plugin) table() *table {
 	return t
 }
 
-// line prints a line.
+// line prints a line, however long it is.
 func (t *table) line(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	if t.width > 0 && utf8.RuneCountInString(text) > t.width {
-		text = string([]rune(text)[:t.width-1]) + "…"
-	}
 	if t.err == nil {
-		_, t.err = fmt.Fprintln(t.to, strings.TrimRight(text, " "))
+		_, t.err = fmt.Fprintln(t.to, strings.TrimRight(printable(fmt.Sprintf(format, args...)), " "))
 	}
+}
+
+// printable replaces what a terminal would act on: much comes from members, and from whoever annotates objects.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '\uFFFD'
+		}
+		return r
+	}, text)
 }
 
 // row adds a row. The rows are printed by end.
@@ -103,6 +110,10 @@ func (t *table) end() {
 	_ = w.Flush()
 	t.rows.Reset()
 	for line := range strings.Lines(text.String()) {
-		t.line("%s", strings.TrimRight(line, "\n"))
+		line = strings.TrimRight(line, "\n")
+		if t.width > 0 && utf8.RuneCountInString(line) > t.width {
+			line = string([]rune(line)[:t.width-1]) + "…"
+		}
+		t.line("%s", line)
 	}
 }

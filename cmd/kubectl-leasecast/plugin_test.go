@@ -130,7 +130,11 @@ func TestStatusNamesWhatNeedsAttention(t *testing.T) {
 			condition(v1alpha1.ConditionFailoverPending, metav1.ConditionTrue, "kubectl annotate nsleader shop"))),
 			"shop       east    FailoverPending  kubectl annotate nsleader shop"},
 		"a freeze": {well(leading("shop", "east", condition(v1alpha1.ConditionFrozen, metav1.ConditionTrue, "until noon"))),
-			"shop       east    Frozen  until noon"},
+			"shop       east    Because  until noon"},
+		"a freeze, and the leader is lost": {well(leading("shop", "east", lost,
+			condition(v1alpha1.ConditionFrozen, metav1.ConditionTrue, "until noon"))), "Unreachable: no answer; until noon"},
+		"a message with an escape": {well(leading("shop", "east",
+			condition(v1alpha1.ConditionLeasesInPlace, metav1.ConditionFalse, "west\x1b[2J"))), "west\uFFFD[2J"},
 		"a Lease is in the way": {well(leading("shop", "east",
 			condition(v1alpha1.ConditionLeasesInPlace, metav1.ConditionFalse, "west: not ours"))), "west: not ours"},
 		"the leader is lost": {well(leading("shop", "east", lost)), "shop       east    Unreachable  no answer"},
@@ -179,7 +183,7 @@ func TestStatusIsOneScreen(t *testing.T) {
 	if lines := strings.Count(got, "\n"); lines > 40 || bad || time.Since(began) > time.Second {
 		t.Errorf("%d lines within %v:\n%s", lines, time.Since(began), got)
 	}
-	for line := range strings.Lines(got) {
+	for line := range strings.Lines(got[strings.Index(got, "CLUSTER"):]) { // sentences before it are never cut
 		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 60 {
 			t.Errorf("too long: %q", line)
 		}
@@ -191,19 +195,30 @@ func TestWhatIf(t *testing.T) {
 	manual.policies[0].Spec.Failover = v1alpha1.Manual
 	alone := leading("shop", "east")
 	alone.Status.Candidates[1].Eligible, alone.Status.Candidates[1].Reason = false, reason.Paused
+	frozen := well(leading("shop", "east"))
+	frozen.policies[0].Annotations = map[string]string{v1alpha1.FrozenUntilAnnotation: "2026-03-01T13:00:00Z"}
+	sick := leading("shop", "east")
+	sick.Status.Candidates[1].Reason = reason.RequiredUnhealthy
+	paused := leading("shop", "east")
+	paused.Status.Candidates[0].Eligible, paused.Status.Candidates[0].Reason = false, reason.Paused
 	for name, test := range map[string]struct {
 		s       *snapshot
 		assumed change
 		want    outcome
 	}{
-		"the leader is lost":          {well(leading("shop", "east")), change{without: "east"}, outcome{"shop", "east", "west", "Unreachable", ""}},
-		"another one is lost":         {well(leading("shop", "east")), change{without: "west"}, outcome{"shop", "east", "east", "", ""}},
-		"it is lost, by hand":         {manual, change{without: "east"}, outcome{"shop", "east", "east", "", "FailoverPending"}},
-		"the leader is drained":       {well(leading("shop", "east")), change{drain: "east"}, outcome{"shop", "east", "west", "Drained", ""}},
-		"it is drained, and alone":    {well(alone), change{drain: "east"}, outcome{"shop", "east", "east", "", ""}},
-		"another one gets better":     {well(leading("shop", "east")), change{priorities: map[string]int32{"west": 200}}, outcome{"shop", "east", "west", "PriorityChanged", ""}},
-		"a better one only came back": {well(leading("shop", "west")), change{}, outcome{"shop", "west", "west", "", ""}},
-		"a move":                      {well(leading("shop", "east")), change{to: "west"}, outcome{"shop", "east", "west", "Ordered", ""}},
+		"it is lost, and alone":         {well(alone), change{without: "east"}, outcome{"shop", "east", "", "", ""}},
+		"it is frozen, and drained":     {frozen, change{drain: "east"}, outcome{"shop", "east", "east", "", ""}},
+		"it is drained, the other sick": {well(sick), change{drain: "east"}, outcome{"shop", "east", "east", "", ""}},
+		"another one, and it is paused": {well(paused), change{drain: "west"}, outcome{"shop", "east", "east", "", ""}},
+		"it is fenced, by hand":         {manual, change{fenced: "east"}, outcome{"shop", "east", "west", "Fenced", ""}},
+		"the leader is lost":            {well(leading("shop", "east")), change{without: "east"}, outcome{"shop", "east", "west", "Unreachable", ""}},
+		"another one is lost":           {well(leading("shop", "east")), change{without: "west"}, outcome{"shop", "east", "east", "", ""}},
+		"it is lost, by hand":           {manual, change{without: "east"}, outcome{"shop", "east", "", "", "FailoverPending"}},
+		"the leader is drained":         {well(leading("shop", "east")), change{drain: "east"}, outcome{"shop", "east", "west", "Drained", ""}},
+		"it is drained, and alone":      {well(alone), change{drain: "east"}, outcome{"shop", "east", "east", "", ""}},
+		"another one gets better":       {well(leading("shop", "east")), change{priorities: map[string]int32{"west": 200}}, outcome{"shop", "east", "west", "PriorityChanged", ""}},
+		"a better one only came back":   {well(leading("shop", "west")), change{}, outcome{"shop", "west", "west", "", ""}},
+		"a move":                        {well(leading("shop", "east")), change{to: "west"}, outcome{"shop", "east", "west", "Ordered", ""}},
 	} {
 		if got := test.s.whatIf(test.assumed); !slices.Equal(got, []outcome{test.want}) {
 			t.Errorf("%s: %+v", name, got)

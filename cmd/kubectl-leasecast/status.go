@@ -145,15 +145,20 @@ func ago(now, then time.Time) string {
 // attention returns what needs attention in a namespace, or false. A planned change that is under way needs none.
 func attention(s *snapshot, r *v1alpha1.NamespaceLeader) (problem, bool) {
 	is := problem{Name: r.Name, Leader: r.Spec.Leader, Reason: string(r.Spec.Reason), Next: r.Status.Message}
-	for _, kind := range []string{v1alpha1.ConditionFailoverPending, v1alpha1.ConditionFrozen} {
-		if c := meta.FindStatusCondition(r.Status.Conditions, kind); c != nil {
-			is.Reason, is.Next = kind, c.Message
-			return is, true
-		}
-	}
 	if end := s.untilGone(r); !end.IsZero() && s.at.After(end) {
 		is.Reason, is.Next = "TermOver", "the hub is gone, and the term ran out at "+end.UTC().Format(time.RFC3339)+
 			" at the latest: start the hub"
+		return is, true
+	}
+	if c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionFailoverPending); c != nil {
+		is.Reason, is.Next = c.Type, c.Message
+		return is, true
+	}
+	if c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionFrozen); c != nil {
+		is.Reason, is.Next = c.Reason, c.Message // a freeze that has no effect has its own reason
+		if lost, bad := lostLeader(r); bad {
+			is.Next = lost + "; " + is.Next
+		}
 		return is, true
 	}
 	c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionLeasesInPlace)
@@ -163,11 +168,9 @@ func attention(s *snapshot, r *v1alpha1.NamespaceLeader) (problem, bool) {
 	}
 	switch r.Spec.State {
 	case v1alpha1.StateLeading:
-		for _, candidate := range r.Status.Candidates {
-			if candidate.Name == r.Spec.Leader && !candidate.Eligible && candidate.Reason != reason.Drained {
-				is.Reason, is.Next = string(candidate.Reason), candidate.Message
-				return is, true
-			}
+		if lost, bad := lostLeader(r); bad {
+			is.Reason, is.Next, _ = strings.Cut(lost, ": ")
+			return is, true
 		}
 		late := r.Spec.Since == nil || s.at.Sub(r.Spec.Since.Time) > writtenWithin
 		return is, late && !meta.IsStatusConditionTrue(r.Status.Conditions, v1alpha1.ConditionReady)
@@ -178,6 +181,16 @@ func attention(s *snapshot, r *v1alpha1.NamespaceLeader) (problem, bool) {
 	default:
 		return is, true
 	}
+}
+
+// lostLeader says what speaks against the leader, or false.
+func lostLeader(r *v1alpha1.NamespaceLeader) (string, bool) {
+	for _, c := range r.Status.Candidates {
+		if c.Name == r.Spec.Leader && !c.Eligible && c.Reason != reason.Drained {
+			return string(c.Reason) + ": " + c.Message, true
+		}
+	}
+	return "", false
 }
 
 // clustersOf returns the Clusters, those with a problem first, then those that lead most.
@@ -279,7 +292,7 @@ func (f *fleetStatus) print(t *table, wide bool) error {
 	t.end()
 	printProblems(t, "NAMESPACE", f.Attention, wide)
 	printProblems(t, "POLICY", f.Policies, wide)
-	if len(f.Attention)+len(f.Policies) == 0 {
+	if len(f.Attention)+len(f.Policies) == 0 && f.Hub.Alive {
 		t.line("")
 		t.line("No namespace and no policy needs attention.")
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +18,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
 )
 
 // memberTimeout bounds how long a member is asked.
@@ -46,9 +48,16 @@ func (p *plugin) verifyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v := s.verify(c.Context(), func(ctx context.Context, name string) (client.Client, error) {
+			connect := func(ctx context.Context, name string) (client.Client, error) {
 				return p.member(ctx, api, s.fleet, name, kubeconfigs[name])
-			})
+			}
+			v := s.verify(c.Context(), connect)
+			if len(v.Disagreements) > 0 { // a change may have come between two reads
+				if s, err = load(c.Context(), api, s.fleet, p.hubNamespace, p.now()); err != nil {
+					return err
+				}
+				v = s.verify(c.Context(), connect)
+			}
 			if done, err := p.printed(v); done || err != nil {
 				return cmp.Or(err, v.verdict())
 			}
@@ -80,7 +89,8 @@ func (v *verification) print(t *table) error {
 	return t.err
 }
 
-// member connects to a member, by a file or by the Secret of Cluster API.
+// member connects to a member, by a file or by the Secret of Cluster API. Whoever may write that Secret must not have
+// this machine run a program or send a file: it is read as the hub reads it.
 func (p *plugin) member(ctx context.Context, api client.Client, fleet, name, file string) (client.Client, error) {
 	var config *rest.Config
 	var err error
@@ -91,6 +101,9 @@ func (p *plugin) member(ctx context.Context, api client.Client, fleet, name, fil
 		if err := api.Get(ctx, client.ObjectKey{Namespace: fleet, Name: name + "-kubeconfig"}, &secret); err != nil {
 			return nil, fmt.Errorf("its kubeconfig: %w; or name a file in --member-kubeconfigs", err)
 		}
+		if _, err := transport.ParseKubeconfig(secret.Data["value"]); err != nil {
+			return nil, fmt.Errorf("its kubeconfig is refused: %w", err)
+		}
 		config, err = clientcmd.RESTConfigFromKubeConfig(secret.Data["value"])
 	}
 	if err != nil {
@@ -100,41 +113,50 @@ func (p *plugin) member(ctx context.Context, api client.Client, fleet, name, fil
 	return client.New(config, client.Options{Scheme: scheme})
 }
 
-// verify reads the Leases of all members.
+// verify reads the Leases of all members, all at once, and then compares them.
 func (s *snapshot) verify(ctx context.Context, connect func(context.Context, string) (client.Client, error)) *verification {
-	v := &verification{}
-	holders := map[string][]string{} // the clusters whose Leases let them act, by namespace
+	found := make([]coordinationv1.LeaseList, len(s.clusters))
+	failed := make([]error, len(s.clusters))
+	var reads sync.WaitGroup
 	for i := range s.clusters {
-		name := s.clusters[i].Name
-		if s.clusters[i].Labels[v1alpha1.PriorityLabel] == "" {
+		reads.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, memberTimeout)
+			defer cancel()
+			api, err := connect(ctx, s.clusters[i].Name)
+			if err == nil {
+				err = api.List(ctx, &found[i], client.MatchingLabels{v1alpha1.ManagedLabel: "true"})
+			}
+			failed[i] = err
+		})
+	}
+	reads.Wait()
+	v, now := &verification{}, time.Now()
+	holders, shown := map[string][]string{}, map[string]bool{}
+	for i := range s.clusters {
+		o := &s.clusters[i]
+		if failed[i] != nil {
+			if o.Annotations[v1alpha1.ClusterUIDAnnotation] != "" || o.Labels[v1alpha1.PriorityLabel] != "" {
+				v.Unread = append(v.Unread, disagreement{Cluster: o.Name, Problem: "it cannot be read from here: " + failed[i].Error()})
+			}
 			continue
 		}
-		bounded, cancel := context.WithTimeout(ctx, memberTimeout)
-		var leases coordinationv1.LeaseList
-		api, err := connect(bounded, name)
-		if err == nil {
-			err = api.List(bounded, &leases, client.MatchingLabels{v1alpha1.ManagedLabel: "true"})
-		}
-		cancel()
-		if err != nil {
-			v.Unread = append(v.Unread, disagreement{Cluster: name, Problem: "it cannot be read from here: " + err.Error()})
-			continue
-		}
-		for j := range leases.Items {
-			l, _ := wire.Read(&leases.Items[j])
-			r, none := s.record(l.Namespace)
-			if none != nil || l.Name != r.Spec.LeaseName {
+		for j := range found[i].Items {
+			l, _ := wire.Read(&found[i].Items[j])
+			if l.LeadsHere() && l.Live(now) {
+				holders[l.Namespace] = append(holders[l.Namespace], o.Name)
+			}
+			r, err := s.record(l.Namespace)
+			if err != nil || l.Name != r.Spec.LeaseName {
 				continue // of another fleet, or of a namespace that is not managed any more
 			}
 			v.Leases++
-			if l.LeadsHere() && l.Live(time.Now()) {
-				holders[l.Namespace] = append(holders[l.Namespace], name)
-			}
-			if problem := disagrees(r, l, name, s.fleet); problem != "" {
-				v.Disagreements = append(v.Disagreements, disagreement{l.Namespace, name, problem})
+			shown[l.Namespace+"/"+o.Name] = true
+			if problem := disagrees(r, l, o.Name, s.fleet, now); problem != "" {
+				v.Disagreements = append(v.Disagreements, disagreement{l.Namespace, o.Name, problem})
 			}
 		}
 	}
+	v.addMissing(s, shown)
 	for namespace, names := range holders {
 		if len(names) > 1 {
 			v.Disagreements = append(v.Disagreements, disagreement{namespace, fmt.Sprint(names), "MORE THAN ONE CLUSTER LEADS"})
@@ -146,17 +168,32 @@ func (s *snapshot) verify(ctx context.Context, connect func(context.Context, str
 	return v
 }
 
+// addMissing adds the leaders whose Lease no member shows.
+func (v *verification) addMissing(s *snapshot, shown map[string]bool) {
+	unread := map[string]bool{}
+	for _, d := range v.Unread {
+		unread[d.Cluster] = true
+	}
+	for i := range s.records {
+		r := &s.records[i]
+		if leader := r.Spec.Leader; r.Spec.State == v1alpha1.StateLeading && !shown[r.Name+"/"+leader] && !unread[leader] {
+			v.Disagreements = append(v.Disagreements, disagreement{r.Name, leader, "it leads by the record, and has no Lease"})
+		}
+	}
+}
+
 // disagrees says how a Lease differs from its record, or nothing.
-func disagrees(r *v1alpha1.NamespaceLeader, l lease.Content, cluster, fleet string) string {
+func disagrees(r *v1alpha1.NamespaceLeader, l lease.Content, cluster, fleet string, now time.Time) string {
 	leads := r.Spec.State == v1alpha1.StateLeading && r.Spec.Leader == cluster
 	switch {
 	case l.Epoch > r.Spec.Epoch:
 		return fmt.Sprintf("its Lease has epoch %d, above the record's %d", l.Epoch, r.Spec.Epoch)
-	case l.LeadsHere() && l.Live(time.Now()) && !leads && r.Spec.State != v1alpha1.StateDraining:
+	case l.LeadsHere() && l.Live(now) && !leads &&
+		(r.Spec.State != v1alpha1.StateDraining || r.Spec.Leader != cluster):
 		return fmt.Sprintf("its Lease lets it lead, and by the record %s leads", cmp.Or(r.Spec.Leader, "nobody"))
 	case leads && l.Holder != lease.Identity(cluster, fleet):
 		return fmt.Sprintf("it leads by the record, and its Lease names %q", l.Holder)
-	case leads && !l.Live(time.Now()):
+	case leads && !l.Live(now):
 		return "it leads by the record, and its Lease has run out"
 	default:
 		return ""

@@ -14,16 +14,20 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/act"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/ledger"
 )
 
+// mostOutcomes is how many outcomes are shown to people.
+const mostOutcomes = 25
+
 // change is what is assumed to happen.
 type change struct {
-	without, drain string           // Clusters
-	priorities     map[string]int32 // by Cluster
-	to             string           // a Cluster to which one namespace is moved
+	without, drain, fenced string           // Clusters
+	priorities             map[string]int32 // by Cluster
+	to                     string           // a Cluster to which one namespace is moved
 }
 
 // outcome is what would become of one namespace.
@@ -47,9 +51,10 @@ func (s *snapshot) whatIf(assumed change) (all []outcome) {
 		if policy == nil || r.Spec.State == v1alpha1.StateRetired {
 			continue
 		}
-		cs := candidatesOf(r, assumed)
-		p := decide.ParsePolicy(policy).Election
+		parsed := decide.ParsePolicy(policy)
+		cs, p := s.candidatesOf(r, parsed, assumed), parsed.Election
 		state := election.State{Record: ledger.RecordOf(&r.Spec), Sent: election.Sent{Final: true}}
+		state.Frozen = act.Freeze(policy.Annotations).In(s.at) || act.Freeze(r.Annotations).In(s.at)
 		state.Tenure.Started = lease.Reading{Wall: s.hub.since}
 		now := lease.Reading{Wall: s.at, Boot: 24 * time.Hour}
 		d := election.Next(now, &p, state, cs)
@@ -57,31 +62,56 @@ func (s *snapshot) whatIf(assumed change) (all []outcome) {
 		if o.Next = d.Record.Leader; d.Record.State != election.Leading {
 			o.Next, o.Reason = d.Record.Next, string(d.Record.Reason)
 		}
+		if o.Next == assumed.without || o.Next == assumed.fenced {
+			o.Next = "" // the record keeps its name while nobody may follow
+		}
 		all = append(all, o)
 	}
 	return all
 }
 
 // candidatesOf returns the candidates of a record after a change.
-func candidatesOf(r *v1alpha1.NamespaceLeader, assumed change) (cs []election.Candidate) {
+func (s *snapshot) candidatesOf(
+	r *v1alpha1.NamespaceLeader, policy *decide.Policy, assumed change,
+) (cs []election.Candidate) {
 	for _, of := range r.Status.Candidates {
-		c := election.Candidate{Name: of.Name, Priority: of.Priority, Reason: of.Reason, Answering: true, Prepared: true}
-		if of.Eligible {
-			c.Fitness = election.Fit
+		c := election.Candidate{
+			Name: of.Name, Priority: of.Priority, Reason: of.Reason, Answering: true, Prepared: true,
+			Fitness: fitness(of), Ordered: of.Name == assumed.to, Drained: of.Reason == reason.Drained || of.Name == assumed.drain,
+		}
+		if of.Reason == reason.RequiredUnhealthy {
+			c.Required = election.RequiredFailed
 		}
 		if priority, edited := assumed.priorities[of.Name]; edited {
 			c.Priority = priority
 		}
-		c.Ordered = of.Name == assumed.to
-		if of.Name == assumed.without {
-			c.Fitness, c.Reason, c.Answering = election.Unfit, reason.Unreachable, false
+		if o, err := s.cluster(of.Name); err == nil && policy.Spread {
+			c.Weight = decide.Weight(r.Name, o.Annotations[v1alpha1.ClusterUIDAnnotation])
 		}
-		if of.Reason == reason.Drained || of.Name == assumed.drain {
-			c.Fitness, c.Drained = election.Fit, true
+		switch of.Name {
+		case assumed.without:
+			c.Fitness, c.Reason, c.Answering = election.Unfit, reason.Unreachable, false
+		case assumed.fenced:
+			c.Fitness, c.Reason, c.Answering, c.Fenced = election.Unfit, reason.Fenced, false, of.Name
 		}
 		cs = append(cs, c)
 	}
 	return cs
+}
+
+// fitness is that of a candidate, by its reason.
+func fitness(c v1alpha1.Candidate) election.Fitness {
+	switch {
+	case c.Eligible, c.Reason == reason.Drained:
+		return election.Fit
+	case c.Reason == reason.Paused, c.Reason == reason.Unguarded, c.Reason == reason.Unfenced,
+		c.Reason == reason.InvalidPriority:
+		return election.RetainOnly
+	case c.Reason == reason.NeverReached:
+		return election.Unknown
+	default:
+		return election.Unfit
+	}
 }
 
 func (p *plugin) whatIfCommand() *cobra.Command {
@@ -107,7 +137,11 @@ func (p *plugin) whatIfCommand() *cobra.Command {
 			if done, err := p.printed(outcomes); done || err != nil {
 				return err
 			}
-			return printOutcomes(p.table(), outcomes)
+			err = printOutcomes(p.table(), outcomes)
+			if slices.ContainsFunc(outcomes, func(o outcome) bool { return o.Next == "" }) {
+				err = cmp.Or(err, errAttention)
+			}
+			return err
 		},
 	}
 	c.Flags().StringVar(&assumed.without, "without", "", "assume that this Cluster is lost")
@@ -146,7 +180,12 @@ func printOutcomes(t *table, all []outcome) error {
 	if len(moves)+len(lost) > 0 {
 		t.line("")
 		t.row("NAMESPACE", "FROM", "TO", "REASON", "WAITS FOR")
-		for _, o := range slices.Concat(moves, lost) {
+		for i, o := range slices.Concat(lost, moves) {
+			if i == mostOutcomes {
+				t.end()
+				t.line("and %d more: -o yaml of what-if shows all", len(moves)+len(lost)-i)
+				break
+			}
 			t.row(o.Namespace, cmp.Or(o.Leader, "-"), cmp.Or(o.Next, "nobody"), o.Reason, o.Waits)
 		}
 		t.end()

@@ -249,13 +249,13 @@ func (p *Policy) place(c *Candidate, namespace string) {
 		c.Priority = math.MaxInt32
 	}
 	if p.Spread {
-		c.Weight = weight(namespace, c.Member.UID)
+		c.Weight = Weight(namespace, c.Member.UID)
 	}
 }
 
-// weight spreads namespaces over clusters by rendezvous hashing (Thaler and Ravishankar, 1998): each namespace goes to
+// Weight spreads namespaces over clusters by rendezvous hashing (Thaler and Ravishankar, 1998): each namespace goes to
 // the cluster with the highest weight. A cluster that goes leaves what it led to all others, and moves nothing else.
-func weight(namespace string, cluster string) uint64 {
+func Weight(namespace, cluster string) uint64 {
 	sum := sha256.Sum256([]byte(namespace + "/" + cluster))
 	return binary.BigEndian.Uint64(sum[:])
 }

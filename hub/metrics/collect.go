@@ -28,6 +28,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	sendGauge(ch, buildInfo, 1, m.Version, runtime.Version())
 	if !m.Elected() {
 		sendGauge(ch, elected, 0)
+		m.changes.Reset() // what others have changed counts for them
 		return
 	}
 	sendGauge(ch, elected, 1)
@@ -203,7 +204,7 @@ func (m *Metrics) termsOf(ctx context.Context, member fleet.Member, records []v1
 		if !c.LeadsHere() {
 			continue
 		}
-		if c.Live(now) {
+		if c.Live(now) && !member.IsFenced() { // of a cluster that is off its last Lease is seen for long
 			is.live = append(is.live, l.Namespace)
 		}
 		if leads[client.ObjectKeyFromObject(l)] {
