@@ -45,6 +45,8 @@ func TestOrderedMove(t *testing.T) {
 			want: "Leading west 21 FailedOver persist"},
 		"from a leader that this hub has never reached: begins": {now: at(5), state: leading(),
 			among: "east 100 unknown, west 50 ordered", want: begins},
+		"from a leader that has begun to answer: kept until it is known": {now: at(5), state: leading(),
+			among: "east 100 unknown answering, west 50 ordered", want: kept + " after 11s"},
 		"while the leader's fence is missing: kept": {now: at(5), state: leading(),
 			among: "east 100 unfenced, west 50 ordered", want: kept},
 		"its term has ended: goes to that cluster": {now: at(16), state: draining(reason.Ordered),

@@ -43,8 +43,9 @@ func whyDepose(now lease.Reading, p Policy, s State, ranked []Candidate) reason.
 	switch holder.Fitness {
 	case Unknown:
 		// Unknown is not dead. But it does not lead any more, in whatever state it is, after two things: all that
-		// it can have been promised has passed, and every cluster had the time to answer.
-		if ordered(ranked, holder) {
+		// it can have been promised has passed, and every cluster had the time to answer. An order does not wait for that,
+		// unless the leader has begun to answer: then its fences will be known in a moment.
+		if ordered(ranked, holder) && !holder.Answering {
 			return reason.Ordered
 		}
 		if timeToAnswer(now, p, s) > 0 || !promiseExpiry(s, p.bounds()).passed(now) {
