@@ -235,12 +235,12 @@ func (o *oracle) plans(r *replica, name string, old, now *v1alpha1.NamespaceLead
 	if i < 0 || r.contacts[i].worker == nil {
 		return
 	}
-	if now.Spec.Reason == reason.Ordered && !r.contacts[i].track.Answering() {
+	if now.Spec.Reason == reason.Ordered && (r.decisions[name].silent[old.Spec.Leader] || !r.contacts[i].track.Answering()) {
 		return // a lost leader is replaced without its fences, also by an order
 	}
 	for fence, is := range r.contacts[i].worker.found {
 		if is.err != nil && is.missed < r.decisions[name].began && is.policy == now.Spec.Policy {
-			r.w.stuck("%s: %s is replaced as planned, and its fence %s is missing", name, old.Spec.Leader, fence)
+			r.w.stuck("%s: %s is replaced as planned, and its fence %s is missing: %v", name, old.Spec.Leader, fence, is.err)
 		}
 	}
 }

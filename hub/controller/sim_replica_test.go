@@ -74,6 +74,7 @@ type decision struct {
 	second   int // of true time
 	looks    int // within it
 	began    time.Duration
+	silent   map[string]bool // the members that did not answer then
 }
 
 func (w *world) newReplica(host *hostClock, number, installation int) *replica {
@@ -273,7 +274,10 @@ func (r *replica) reconcile(name string) {
 }
 
 func (r *replica) decideOn(name string, d *decision) {
-	d.began = r.w.now
+	d.began, d.silent = r.w.now, map[string]bool{}
+	for _, ct := range r.contacts {
+		d.silent[ct.m.name] = !ct.track.Answering()
+	}
 	r.w.oracle.looks(r, name, d)
 	req := mcreconcile.Request{
 		Request: reconcile.Request{NamespacedName: types.NamespacedName{Namespace: simFleet, Name: name}},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/seal"
@@ -239,6 +240,9 @@ func (w *world) judge() {
 		case r == nil || r.Spec.Leader != leader.m.name:
 			w.stuck("%s: %s acts, but the record says otherwise", ns, leader.name)
 			return
+		case r.Spec.State == v1alpha1.StateDraining && r.Spec.Reason == reason.Failback &&
+			w.start.Add(w.now).Sub(r.Spec.Since.Time) < 2*time.Duration(r.Spec.LeaseDurationSeconds)*time.Second:
+			// A cluster was able to lead for long enough just now.
 		case r.Spec.State != v1alpha1.StateLeading:
 			w.stuck("%s: the record is still %s", ns, r.Spec.State)
 			return
