@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// rules are those of a Prometheus.
+// rules is the content of a rule file of Prometheus.
 type rules struct {
 	Groups []struct {
 		Rules []struct {
@@ -32,8 +32,8 @@ func readRules(t *testing.T, file string, into any) {
 	}
 }
 
-// Each alert says in one sentence what is wrong, how bad it is and what to do, is tested, and asks for series that there
-// are. The operator's object has the same ones.
+// Each alert has a severity, a summary of one sentence, a section in the runbook and a test, and uses series of the hub.
+// The object for Prometheus' operator has the same alerts.
 func TestAlertsSayWhatToDo(t *testing.T) {
 	var plain rules
 	var object struct{ Spec rules }
@@ -49,7 +49,8 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 		}
 		return string(content)
 	}
-	runbook, tests, series := text("prometheus/README.md"), text("prometheus/rules_test.yaml"), text("../hub/metrics/metrics.go")
+	runbook, tests := text("prometheus/README.md"), text("prometheus/rules_test.yaml")
+	series := text("../hub/metrics/metrics.go")
 	metric := regexp.MustCompile(`leasecast_[a-z_]+`)
 	n := 0
 	for _, g := range plain.Groups {
@@ -61,11 +62,13 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 			if s := r.Annotations["summary"]; !strings.HasSuffix(s, ".") || strings.Count(s, ". ") > 0 {
 				t.Errorf("%s has the summary %q: one sentence", r.Alert, s)
 			}
-			if url := r.Annotations["runbook_url"]; !strings.HasSuffix(url, "/config/prometheus/README.md#"+strings.ToLower(r.Alert)) ||
+			section := "/config/prometheus/README.md#" + strings.ToLower(r.Alert)
+			if url := r.Annotations["runbook_url"]; !strings.HasSuffix(url, section) ||
 				!strings.Contains(runbook, "\n### "+r.Alert+"\n") {
 				t.Errorf("%s has the runbook %q", r.Alert, url)
 			}
-			if !strings.Contains(tests, "alertname: "+r.Alert+"\n    exp_alerts") || !strings.Contains(tests, "alertname: "+r.Alert+"}") {
+			if tested := "alertname: " + r.Alert; !strings.Contains(tests, tested+"\n    exp_alerts") ||
+				!strings.Contains(tests, tested+"}") {
 				t.Errorf("no test shows that %s fires, and that it clears", r.Alert)
 			}
 			for _, name := range metric.FindAllString(r.Expr, -1) {

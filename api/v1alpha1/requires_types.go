@@ -6,9 +6,9 @@ package v1alpha1
 // +kubebuilder:validation:XValidation:rule="has(self.resources) || has(self.reader) && self.reader",message="name resources, or set reader to true"
 type Requires struct {
 	// resources are kinds of objects. Those in the namespace with the label
-	// leasecast.dev/required=true must be Available: Deployments, StatefulSets and DaemonSets by
-	// their status, others by the condition Available, or Ready where there is none. Where no
-	// object has the label, all is healthy. Do not label a program that is Ready only while it
+	// leasecast.dev/required=true must be healthy: Deployments, StatefulSets and DaemonSets by
+	// their status, others by their condition Available. Objects without that condition need
+	// the condition Ready. Where no object has the label, all is healthy. Do not label a program that is Ready only while it
 	// leads. A cluster with more than 2,000 such objects of a kind, or a fleet whose policies
 	// name more than 32 kinds, counts as one that cannot be read.
 	// +optional
@@ -38,7 +38,7 @@ type RequiredResources struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == '' || !format.dns1123Subdomain().validate(self).hasValue()",message="a group must be a DNS subdomain, such as apps"
 	Group string `json:"group,omitempty"` //nolint:kubeapilinter // "" and no group both are the core group
-	// version is that of the group which the hub reads. It must be served in every cluster.
+	// version is the version of the group that the hub reads. Every cluster must serve it.
 	// +optional
 	// +default="v1"
 	// +kubebuilder:validation:MinLength=2

@@ -30,7 +30,7 @@ type order struct {
 	done func(*snapshot) (done bool, left string, err error)
 }
 
-// actFlags are those of all acts.
+// actFlags are the flags of all acts.
 type actFlags struct {
 	yes, wait     bool
 	until, reason string
@@ -212,7 +212,8 @@ func (p *plugin) actCommands() []*cobra.Command {
 	until(freeze, f)
 
 	unfreeze, _ := p.act(&cobra.Command{
-		Use: "unfreeze POLICY|namespace/NAMESPACE", Short: "End a freeze; changes that have waited begin", Args: cobra.ExactArgs(1),
+		Use: "unfreeze POLICY|namespace/NAMESPACE", Short: "End a freeze; changes that have waited begin",
+		Args:    cobra.ExactArgs(1),
 		Example: example("unfreeze shops"),
 	}, cobra.NoFileCompletions, func(s *snapshot, args []string, _ actFlags) (*order, error) {
 		o, err := s.policyOrRecord(args[0])
@@ -325,8 +326,8 @@ func (p *plugin) fenceCommand() *cobra.Command {
 		}
 		return &order{
 			object: o, typed: o.Name, outcomes: s.whatIf(change{fenced: o.Name}),
-			will: fmt.Sprintf("You declare that %s is off, and stays off until the instant that the hub prints in an event Fenced. "+
-				"If it acts before that, TWO CLUSTERS LEAD.", o.Name),
+			will: fmt.Sprintf("You declare that %s is off, and stays off until the instant that the hub prints in an event "+
+				"Fenced. If it acts before that, TWO CLUSTERS LEAD.", o.Name),
 			annotations: map[string]string{v1alpha1.FencedAnnotation: uid},
 			done:        leadsNothing(o.Name),
 		}, nil

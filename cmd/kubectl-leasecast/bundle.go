@@ -30,7 +30,8 @@ const maxLog, lastLines = 16 << 20, 50_000
 func (p *plugin) bundleCommand() *cobra.Command {
 	file := ""
 	c := &cobra.Command{
-		Use: "bundle", Short: "Write an archive for support: objects, events and logs; no Secret and no token", Args: cobra.NoArgs,
+		Use: "bundle", Short: "Write an archive for support: objects, events and logs; no Secret and no token",
+		Args:    cobra.NoArgs,
 		Example: example("bundle", "bundle -f support.tar.gz"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, api, err := p.read(c.Context())
@@ -109,7 +110,9 @@ func (b *bundle) objects(ctx context.Context, api client.Client) {
 	var events corev1.EventList
 	err := api.List(ctx, &events, client.InNamespace(b.fleet))
 	// Others may put anything into theirs.
-	events.Items = slices.DeleteFunc(events.Items, func(e corev1.Event) bool { return e.ReportingController != hub.ElectionName })
+	events.Items = slices.DeleteFunc(events.Items, func(e corev1.Event) bool {
+		return e.ReportingController != hub.ElectionName
+	})
 	for i := range events.Items {
 		events.Items[i].ManagedFields = nil
 	}
@@ -131,7 +134,8 @@ func slimClusters(all []clusterv1.Cluster) []clusterv1.Cluster {
 func ours(all map[string]string) map[string]string {
 	kept := map[string]string{}
 	for key, value := range all {
-		if domain, _, _ := strings.Cut(key, "/"); strings.HasSuffix(domain, "leasecast.dev") && key != v1alpha1.PinProofAnnotation {
+		domain, _, _ := strings.Cut(key, "/")
+		if strings.HasSuffix(domain, "leasecast.dev") && key != v1alpha1.PinProofAnnotation {
 			kept[key] = value
 		}
 	}
@@ -150,14 +154,17 @@ func (b *bundle) logs(ctx context.Context, p *plugin) {
 		b.add("logs.error", []byte(err.Error()))
 		return
 	}
-	pods, err := api.CoreV1().Pods(p.hubNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + hub.ElectionName})
+	ofHub := metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=" + hub.ElectionName}
+	pods, err := api.CoreV1().Pods(p.hubNamespace).List(ctx, ofHub)
 	if err != nil {
 		b.add("logs.error", []byte(err.Error()))
 		return
 	}
 	for i := range pods.Items {
 		for _, previous := range []bool{false, true} {
-			o := corev1.PodLogOptions{Previous: previous, LimitBytes: ptr.To[int64](maxLog), TailLines: ptr.To[int64](lastLines), Timestamps: true}
+			o := corev1.PodLogOptions{
+				Previous: previous, LimitBytes: ptr.To[int64](maxLog), TailLines: ptr.To[int64](lastLines), Timestamps: true,
+			}
 			name := fmt.Sprintf("logs/%s-previous-%t.log", pods.Items[i].Name, previous)
 			text, err := api.CoreV1().Pods(p.hubNamespace).GetLogs(pods.Items[i].Name, &o).DoRaw(ctx)
 			if err != nil {

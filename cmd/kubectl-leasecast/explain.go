@@ -14,7 +14,8 @@ import (
 
 func (p *plugin) explainCommand() *cobra.Command {
 	c := &cobra.Command{
-		Use: "explain NAMESPACE", Short: "Who leads a namespace, since when, who would be next, and why", Args: cobra.ExactArgs(1),
+		Use: "explain NAMESPACE", Short: "Who leads a namespace, since when, who would be next, and why",
+		Args:              cobra.ExactArgs(1),
 		Example:           example("explain shop", "explain shop -o yaml"),
 		ValidArgsFunction: p.namespaces,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -88,7 +89,8 @@ func (s *snapshot) inWords(r *v1alpha1.NamespaceLeader) string {
 		if spec.Next != "" {
 			next = spec.Next + " would follow"
 		}
-		return fmt.Sprintf("%s leads since %s, in epoch %d; %s", spec.Leader, ago(s.at, spec.AcquireTime.Time), spec.Epoch, next)
+		began := ago(s.at, spec.AcquireTime.Time)
+		return fmt.Sprintf("%s leads since %s, in epoch %d; %s", spec.Leader, began, spec.Epoch, next)
 	case v1alpha1.StateDraining:
 		return fmt.Sprintf("the term of %s ends (%s); next is %s", spec.Leader, spec.Reason, cmp.Or(spec.Next, "nobody yet"))
 	case v1alpha1.StateRetired:

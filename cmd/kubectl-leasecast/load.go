@@ -73,7 +73,7 @@ func load(ctx context.Context, c client.Client, fleet, hubNamespace string, now 
 	s.clusters, s.policies, s.records = clusters.Items, policies.Items, records.Items
 	slices.SortFunc(s.records, func(a, b v1alpha1.NamespaceLeader) int { return strings.Compare(a.Name, b.Name) })
 	if len(s.clusters)+len(s.policies)+len(s.records) == 0 {
-		return nil, fmt.Errorf("there is no Cluster, policy or record in namespace %q: name the fleet's namespace by -n", fleet)
+		return nil, fmt.Errorf("namespace %q has no Cluster, policy or record: name the fleet's namespace by -n", fleet)
 	}
 	s.hub = loadHub(ctx, c, hubNamespace)
 	return s, nil
@@ -108,9 +108,10 @@ func loadHub(ctx context.Context, c client.Client, namespace string) (h hubState
 func explainError(err error) error {
 	var status apierrors.APIStatus
 	switch {
-	case meta.IsNoMatchError(err), apierrors.IsNotFound(err) && errors.As(err, &status) && status.Status().Details != nil &&
-		status.Status().Details.Name == "":
-		return fmt.Errorf("%w: are the CRDs of leasecast and Cluster API installed there, in the version of this plugin?", err)
+	case meta.IsNoMatchError(err),
+		apierrors.IsNotFound(err) && errors.As(err, &status) && status.Status().Details != nil &&
+			status.Status().Details.Name == "":
+		return fmt.Errorf("%w: install the CRDs of leasecast and Cluster API, in the version of this plugin", err)
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%w: ask for that right", err)
 	default:
@@ -135,8 +136,8 @@ func (s *snapshot) record(namespace string) (*v1alpha1.NamespaceLeader, error) {
 			return &s.records[i], nil
 		}
 	}
-	return nil, fmt.Errorf("no record of namespace %q in fleet %q: no policy there selects it in a Cluster that takes part; "+
-		"kubectl get nsleader -A shows all", namespace, s.fleet)
+	return nil, fmt.Errorf("no record of namespace %q in fleet %q: no policy there selects it in a Cluster that takes "+
+		"part; kubectl get nsleader -A shows all", namespace, s.fleet)
 }
 
 // cluster returns a Cluster of the fleet.

@@ -1,7 +1,7 @@
-// Command kubectl-leasecast shows who leads which namespace and why, and orders what operators decide. It is a plugin of
-// kubectl, and under the name clusterctl-leasecast one of clusterctl. It reads the objects of one fleet in the
-// management cluster, and writes annotations only. It ends with code 2 where something needs attention, and with code 1
-// where it could not find out.
+// Command kubectl-leasecast shows who leads which namespace and why, and orders what operators decide. It is a plugin
+// of kubectl, and under the name clusterctl-leasecast a plugin of clusterctl. It reads the objects of one fleet in the
+// management cluster, and writes annotations only. Its exit code is 2 where something needs attention, and 1 where it
+// could not find out.
 package main
 
 import (
@@ -58,7 +58,7 @@ func newPlugin(streams genericiooptions.IOStreams) *plugin {
 	return p
 }
 
-// connectTo makes a client by the usual flags. The fleet is the namespace of the context, or that of --namespace.
+// connectTo makes a client by the usual flags. The fleet is --namespace, or else the namespace of the context.
 func (p *plugin) connectTo() (client.WithWatch, string, error) {
 	config, err := p.flags.ToRESTConfig()
 	if err != nil {
@@ -85,7 +85,8 @@ func (p *plugin) command(name string) *cobra.Command {
 		SilenceUsage: true, SilenceErrors: true, Version: version,
 	}
 	p.flags.AddFlags(root.PersistentFlags())
-	root.PersistentFlags().StringVar(&p.hubNamespace, "hub-namespace", "leasecast-system", "the namespace that the hub runs in")
+	root.PersistentFlags().StringVar(&p.hubNamespace, "hub-namespace", "leasecast-system",
+		"the namespace that the hub runs in")
 	root.AddCommand(p.statusCommand(), p.explainCommand(), p.historyCommand(), p.whatIfCommand(), p.verifyCommand())
 	root.AddCommand(p.actCommands()...)
 	root.AddCommand(p.bundleCommand())

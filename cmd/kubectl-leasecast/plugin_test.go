@@ -80,7 +80,7 @@ func well(records ...v1alpha1.NamespaceLeader) *snapshot {
 	}
 }
 
-// shown is the screen of a status, as wide as a terminal; zero: there is none.
+// shown returns the screen of a status on a terminal of that width. Zero: it is no terminal.
 func shown(s *snapshot, width int) (screen string, bad bool) {
 	var out bytes.Buffer
 	f := statusOf(s)
@@ -106,7 +106,7 @@ No namespace and no policy needs attention.
 	}
 }
 
-// Each row is one thing that is wrong, what the status says of it, and that it says so.
+// Each row is one thing that is wrong, and a part of what the status must say.
 func TestStatusNamesWhatNeedsAttention(t *testing.T) {
 	condition := func(kind string, status metav1.ConditionStatus, message string) func(*v1alpha1.NamespaceLeader) {
 		return func(r *v1alpha1.NamespaceLeader) {

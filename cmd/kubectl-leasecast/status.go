@@ -267,7 +267,9 @@ func policyProblems(o *v1alpha1.LeadershipPolicy) (all []problem) {
 		}
 	}
 	if len(o.Status.Conditions) == 0 {
-		all = append(all, problem{Name: o.Name, Reason: "NoConditions", Next: "no hub has seen it: does one serve this fleet?"})
+		all = append(all, problem{
+			Name: o.Name, Reason: "NoConditions", Next: "no hub has seen it: see whether --namespace of the hub has this fleet",
+		})
 	}
 	return all
 }

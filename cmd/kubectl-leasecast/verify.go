@@ -64,7 +64,8 @@ func (p *plugin) verifyCommand() *cobra.Command {
 			return cmp.Or(v.print(p.table()), v.verdict())
 		},
 	}
-	c.Flags().StringToStringVar(&kubeconfigs, "member-kubeconfigs", nil, "kubeconfig `files` in place of the Secrets, as CLUSTER=FILE")
+	c.Flags().StringToStringVar(&kubeconfigs, "member-kubeconfigs", nil,
+		"kubeconfig `files` in place of the Secrets, as CLUSTER=FILE")
 	p.outputs(c, "json", "yaml")
 	return c
 }
@@ -114,7 +115,9 @@ func (p *plugin) member(ctx context.Context, api client.Client, fleet, name, fil
 }
 
 // verify reads the Leases of all members, all at once, and then compares them.
-func (s *snapshot) verify(ctx context.Context, connect func(context.Context, string) (client.Client, error)) *verification {
+func (s *snapshot) verify(
+	ctx context.Context, connect func(context.Context, string) (client.Client, error),
+) *verification {
 	found := make([]coordinationv1.LeaseList, len(s.clusters))
 	failed := make([]error, len(s.clusters))
 	var reads sync.WaitGroup
@@ -136,7 +139,8 @@ func (s *snapshot) verify(ctx context.Context, connect func(context.Context, str
 		o := &s.clusters[i]
 		if failed[i] != nil {
 			if o.Annotations[v1alpha1.ClusterUIDAnnotation] != "" || o.Labels[v1alpha1.PriorityLabel] != "" {
-				v.Unread = append(v.Unread, disagreement{Cluster: o.Name, Problem: "it cannot be read from here: " + failed[i].Error()})
+				why := "it cannot be read from here: " + failed[i].Error()
+				v.Unread = append(v.Unread, disagreement{Cluster: o.Name, Problem: why})
 			}
 			continue
 		}

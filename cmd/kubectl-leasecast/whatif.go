@@ -77,7 +77,8 @@ func (s *snapshot) candidatesOf(
 	for _, of := range r.Status.Candidates {
 		c := election.Candidate{
 			Name: of.Name, Priority: of.Priority, Reason: of.Reason, Answering: true, Prepared: true,
-			Fitness: fitness(of), Ordered: of.Name == assumed.to, Drained: of.Reason == reason.Drained || of.Name == assumed.drain,
+			Fitness: fitness(of), Ordered: of.Name == assumed.to,
+			Drained: of.Reason == reason.Drained || of.Name == assumed.drain,
 		}
 		if of.Reason == reason.RequiredUnhealthy {
 			c.Required = election.RequiredFailed
@@ -99,7 +100,7 @@ func (s *snapshot) candidatesOf(
 	return cs
 }
 
-// fitness is that of a candidate, by its reason.
+// fitness returns what the reason of a candidate says about its fitness.
 func fitness(c v1alpha1.Candidate) election.Fitness {
 	switch {
 	case c.Eligible, c.Reason == reason.Drained:
@@ -128,7 +129,8 @@ func (p *plugin) whatIfCommand() *cobra.Command {
 			if assumed.priorities, err = prioritiesOf(priorities); err != nil {
 				return err
 			}
-			for _, name := range slices.Concat([]string{assumed.without, assumed.drain}, slices.Sorted(maps.Keys(assumed.priorities))) {
+			named := append(slices.Sorted(maps.Keys(assumed.priorities)), assumed.without, assumed.drain)
+			for _, name := range named {
 				if _, err := s.cluster(name); name != "" && err != nil {
 					return err
 				}

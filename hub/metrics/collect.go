@@ -167,7 +167,7 @@ func (m *Metrics) collectMember(ch chan<- prometheus.Metric, member fleet.Member
 	}
 }
 
-// terms are those of a member, as its cache shows them.
+// terms is what the cache of a member shows of the terms that it has.
 type terms struct {
 	any   bool          // it leads something by the records, and its Leases are cached
 	age   time.Duration // of the oldest renewal among these

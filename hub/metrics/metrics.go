@@ -130,7 +130,8 @@ var (
 	renewalAge = gauge("leasecast_renewal_age_seconds",
 		"Age of the oldest renewTime among the Leases by which the member leads.", "fleet", "member")
 	renewalRatio = gauge("leasecast_renewal_age_ratio",
-		"The largest part of its lease duration that has passed since the renewTime of one of these Leases.", "fleet", "member")
+		"The largest part of its lease duration that has passed since the renewTime of one of these Leases.",
+		"fleet", "member")
 	contested = gauge("leasecast_contested_namespaces",
 		"Namespaces in which the Leases of more than one member let it act. There must be none.", "fleet")
 	drainedUntil = gauge("leasecast_member_drained_until_timestamp_seconds",

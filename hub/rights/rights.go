@@ -1,8 +1,8 @@
 // Package rights gives a hub its rights in a member.
 //
 // Cluster API's kubeconfigs are those of administrators. With one of these the hub impersonates a user of its own,
-// which has the role of config/member, and those of config/fencing and config/requires where they are applied. So RBAC,
-// admission, fairness and audit see that user. It exists by its name alone: nothing in the member proves or stores an
+// which has the role of config/member, and the roles of config/fencing and config/requires where they are applied. So
+// RBAC, admission, fairness and audit see that user. It exists by its name alone: nothing in the member proves or stores an
 // identity, and nothing expires. Only who may impersonate everybody can use its rights.
 //
 // The member itself reports whether a kubeconfig is an administrator's. So nobody sets an annotation for that, and a

@@ -130,7 +130,7 @@ func (w *Worker) watchReaders(ctx context.Context, to *publish.Readers) (unwatch
 			defer rs.setRegistered(shownReaders{})
 			wg.Go(func() {
 				if toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-					rs.Hub.Changed(rs.Member.Key, "") // also where there is none
+					rs.Hub.Changed(rs.Member.Key, "") // also where no reader has registered
 				}
 			})
 			informer.RunWithContext(ctx)
