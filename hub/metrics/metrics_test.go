@@ -215,6 +215,16 @@ func TestPlannedChangeIsNoFailover(t *testing.T) {
 	without(t, series(t, m), "failover")
 }
 
+// A standby has counted what the other replica did. When it is elected, that is no change of its own.
+func TestAStandbyForgetsWhatItCounted(t *testing.T) {
+	m, _ := newMetrics(t, cluster(), record(v1alpha1.StateLeading, "west", 8, reason.FailedOver))
+	m.Elected = func() bool { return false }
+	m.changed(&v1alpha1.NamespaceLeader{}, record(v1alpha1.StateLeading, "west", 8, reason.FailedOver))
+	series(t, m)
+	m.Elected = func() bool { return true }
+	without(t, series(t, m), "changes")
+}
+
 func TestSeriesOfAFleetEndWithIt(t *testing.T) {
 	m, w := newMetrics(t, cluster(), record(v1alpha1.StateLeading, "west", 8, reason.FailedOver))
 	m.changed(&v1alpha1.NamespaceLeader{}, record(v1alpha1.StateLeading, "west", 8, reason.FailedOver))
