@@ -163,8 +163,12 @@ func TestStatusNamesWhatNeedsAttention(t *testing.T) {
 			return s
 		}(), "shops   -       Fenced: Unfenced  in west"},
 	} {
-		if got, bad := shown(test.s, 0); !strings.Contains(got, test.want) || !bad {
+		got, bad := shown(test.s, 0)
+		if !strings.Contains(got, test.want) || !bad {
 			t.Errorf("%s: attention %t, want %q in\n%s", name, bad, test.want, got)
+		}
+		if !test.s.hub.alive(now) && strings.Contains(got, "needs attention.") {
+			t.Errorf("%s: it says that all is well:\n%s", name, got)
 		}
 	}
 }
