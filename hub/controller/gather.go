@@ -50,7 +50,7 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (v *d
 	if err := c.checkMove(ctx, v); err != nil || v.Stop != "" {
 		return v, err
 	}
-	f := decide.Fleet{Policies: policies, Seal: sealed}
+	f := decide.Fleet{Policies: policies, Seal: sealed, Bounds: bounds.Max(sealed.Largest())}
 	f.Tenure.Started, f.Tenure.Inherited = c.Tenure.Started()
 	c.members.observe(ctx, v, c.now())
 	f.Now = c.now() // until now another hub may have written what was not seen

@@ -76,8 +76,10 @@ func TestLargestBoundsOfPoliciesAndSealCount(t *testing.T) {
 			t.Fatal(err)
 		}
 		v, err := c.gather(t.Context(), shop)
-		if s := v.State; err != nil || v.Skew != test.skew || s.LargestDuration != test.d || s.LargestStop != test.want {
-			t.Errorf("%s: ε %v, D %v, stop time %v (%v)", name, v.Skew, s.LargestDuration, s.LargestStop, err)
+		s := v.State
+		if err != nil || v.Skew != test.skew || s.LargestDuration != test.d || s.LargestStop != test.want ||
+			s.FleetDuration != test.d || s.FleetSkew != test.skew || s.FleetStop != test.want {
+			t.Errorf("%s: ε %v, %+v (%v)", name, v.Skew, s, err)
 		}
 	}
 }

@@ -85,6 +85,7 @@ func completed(t *testing.T, c *Controller, v *decide.Snapshot, bounds ...seal.B
 	for _, b := range bounds {
 		f.Seal.Policies["shops"] = b
 	}
+	f.Bounds = f.Seal.Largest()
 	for i := range v.Members {
 		v.Members[i].Leases = nil
 	}

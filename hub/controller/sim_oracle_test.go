@@ -235,7 +235,7 @@ func (o *oracle) plans(r *replica, name string, old, now *v1alpha1.NamespaceLead
 	if i < 0 || r.contacts[i].worker == nil {
 		return
 	}
-	if now.Spec.Reason == reason.Ordered && (r.decisions[name].silent[old.Spec.Leader] || !r.contacts[i].track.Answering()) {
+	if now.Spec.Reason == reason.Ordered && (r.decisions[name].lost[old.Spec.Leader] || r.contacts[i].lost()) {
 		return // a lost leader is replaced without its fences, also by an order
 	}
 	for fence, is := range r.contacts[i].worker.found {

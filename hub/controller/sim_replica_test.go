@@ -74,7 +74,7 @@ type decision struct {
 	second   int // of true time
 	looks    int // within it
 	began    time.Duration
-	silent   map[string]bool // the members that did not answer then
+	lost     map[string]bool // the members that a failover may have replaced then
 }
 
 func (w *world) newReplica(host *hostClock, number, installation int) *replica {
@@ -180,6 +180,15 @@ func (ct *contact) observe(o health.Observation) {
 	}
 }
 
+// lost reports whether the member does not answer, or has not answered for long enough since.
+func (ct *contact) lost() bool {
+	renew := ct.r.w.timings.Renew
+	v := ct.track.State(ct.r.Now(), health.Thresholds{
+		Timeout: ct.r.w.timings.Timeout, UnreachableAfter: 2 * renew, RecoverAfter: renew,
+	})
+	return !v.Answering || v.State != health.Healthy
+}
+
 // look takes in the member's namespaces, as an informer would.
 func (ct *contact) look() {
 	for _, name := range ct.r.w.spaces {
@@ -274,9 +283,9 @@ func (r *replica) reconcile(name string) {
 }
 
 func (r *replica) decideOn(name string, d *decision) {
-	d.began, d.silent = r.w.now, map[string]bool{}
+	d.began, d.lost = r.w.now, map[string]bool{}
 	for _, ct := range r.contacts {
-		d.silent[ct.m.name] = !ct.track.Answering()
+		d.lost[ct.m.name] = ct.lost()
 	}
 	r.w.oracle.looks(r, name, d)
 	req := mcreconcile.Request{

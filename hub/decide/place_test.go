@@ -130,7 +130,7 @@ func TestLongLeaseDuration(t *testing.T) {
 		}
 	}
 	v := decidetest.Snapshot(election.Record{})
-	v.Complete(decide.Fleet{Policies: []*decide.Policy{policy(v1alpha1.Manual, day, nil)}})
+	v.Complete(decide.Fleet{Bounds: policy(v1alpha1.Manual, day, nil).Bounds()})
 	if v.State.FleetDuration != time.Hour {
 		t.Errorf("locks wait for a D of %v", v.State.FleetDuration)
 	}

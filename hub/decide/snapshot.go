@@ -35,6 +35,7 @@ type Fleet struct {
 	Now      lease.Reading
 	Policies []*Policy
 	Seal     seal.Seal
+	Bounds   seal.Bounds // the largest of all policies, and of all that the seal names
 	Tenure   election.Tenure
 }
 
@@ -50,8 +51,8 @@ func (v *Snapshot) LeaseKey(r election.Record) types.NamespacedName {
 // Complete combines what the record, the tenure, the promises and the members show. It notes in the entry's Memory what
 // later decisions need.
 func (v *Snapshot) Complete(f Fleet) {
-	largest := f.Seal.Of(v.mayHaveOwned(f.Seal, f.Policies)...)
-	bounds := BoundsOf(f.Policies).Max(f.Seal.Largest())
+	owners := v.mayHaveOwned(f.Seal, f.Policies)
+	bounds, largest := f.Bounds, f.Seal.Of(owners...)
 	s := &v.State
 	s.Record, s.Tenure = v.Record, f.Tenure
 	// No Lease with a larger D opens a lock.

@@ -294,8 +294,8 @@ func TestWhichBoundsOfTheSealCountForARecord(t *testing.T) {
 			v.Record = ledger.RecordOf(test.found)
 		}
 		v.Complete(decide.Fleet{Seal: s, Policies: all})
-		if is := v.State; is.LargestStop != test.stop || is.LargestDuration != test.d || is.FleetDuration != 30*time.Second {
-			t.Errorf("%s: stop time %v, D %v, of the fleet %v", name, is.LargestStop, is.LargestDuration, is.FleetDuration)
+		if is := v.State; is.LargestStop != test.stop || is.LargestDuration != test.d {
+			t.Errorf("%s: stop time %v, D %v", name, is.LargestStop, is.LargestDuration)
 		}
 	}
 	if b := decide.BoundsOf(decidetest.Policies("shops", "unknown!")[1:]); b != (seal.Bounds{}) {
