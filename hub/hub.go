@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,6 +78,8 @@ type Options struct {
 	Metrics prometheus.Registerer
 	// Version is the version of the program, for the metrics.
 	Version string
+	// LogLevel is the level of the log, if it can be set at the metrics port. It may be nil.
+	LogLevel *zap.AtomicLevel
 	// Clock is read for every renewTime and expiry. Default: the clocks of this machine.
 	Clock lease.Clock
 }
@@ -164,6 +167,9 @@ func setup(mgr mcmanager.Manager, o Options, t *tenure.Tenure, f *fleet.Provider
 	}
 	if err := numbers.SetupWithManager(local, f, c); err != nil {
 		return fmt.Errorf("hub: metrics: %w", err)
+	}
+	if err := addDebugging(local, o, c.Cases); err != nil {
+		return fmt.Errorf("hub: debugging: %w", err)
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("hub: %w", err)

@@ -21,6 +21,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub"
+	"github.com/leasecast/leasecast/hub/decide"
 )
 
 // scheme holds the kinds that the plugin reads.
@@ -42,6 +43,8 @@ type snapshot struct {
 	clusters []clusterv1.Cluster
 	policies []v1alpha1.LeadershipPolicy
 	records  []v1alpha1.NamespaceLeader
+	// cases holds, by namespace, what the hub's decisions rest on, if the hub has shown it.
+	cases map[string]decide.Case
 }
 
 // hubState is what is known of the hub.

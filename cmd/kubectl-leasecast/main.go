@@ -47,6 +47,7 @@ type plugin struct {
 	genericiooptions.IOStreams
 	flags        *genericclioptions.ConfigFlags
 	hubNamespace string
+	hubAddress   string
 	output       string
 	now          func() time.Time
 	connect      func() (client.WithWatch, string, error) // the client, and the fleet

@@ -210,19 +210,19 @@ func TestWhatIf(t *testing.T) {
 		assumed change
 		want    outcome
 	}{
-		"it is lost, and alone":         {well(alone), change{without: "east"}, outcome{"shop", "east", "", "", ""}},
-		"it is frozen, and drained":     {frozen, change{drain: "east"}, outcome{"shop", "east", "east", "", ""}},
-		"it is drained, the other sick": {well(sick), change{drain: "east"}, outcome{"shop", "east", "east", "", ""}},
-		"another one, and it is paused": {well(paused), change{drain: "west"}, outcome{"shop", "east", "east", "", ""}},
-		"it is fenced, by hand":         {manual, change{fenced: "east"}, outcome{"shop", "east", "west", "Fenced", ""}},
-		"the leader is lost":            {well(leading("shop", "east")), change{without: "east"}, outcome{"shop", "east", "west", "Unreachable", ""}},
-		"another one is lost":           {well(leading("shop", "east")), change{without: "west"}, outcome{"shop", "east", "east", "", ""}},
-		"it is lost, by hand":           {manual, change{without: "east"}, outcome{"shop", "east", "", "", "FailoverPending"}},
-		"the leader is drained":         {well(leading("shop", "east")), change{drain: "east"}, outcome{"shop", "east", "west", "Drained", ""}},
-		"it is drained, and alone":      {well(alone), change{drain: "east"}, outcome{"shop", "east", "east", "", ""}},
-		"another one gets better":       {well(leading("shop", "east")), change{priorities: map[string]int32{"west": 200}}, outcome{"shop", "east", "west", "PriorityChanged", ""}},
-		"a better one only came back":   {well(leading("shop", "west")), change{}, outcome{"shop", "west", "west", "", ""}},
-		"a move":                        {well(leading("shop", "east")), change{to: "west"}, outcome{"shop", "east", "west", "Ordered", ""}},
+		"it is lost, and alone":         {well(alone), change{without: "east"}, outcome{"shop", "east", "", "", "", 0}},
+		"it is frozen, and drained":     {frozen, change{drain: "east"}, outcome{"shop", "east", "east", "", "", 0}},
+		"it is drained, the other sick": {well(sick), change{drain: "east"}, outcome{"shop", "east", "east", "", "", 0}},
+		"another one, and it is paused": {well(paused), change{drain: "west"}, outcome{"shop", "east", "east", "", "", 0}},
+		"it is fenced, by hand":         {manual, change{fenced: "east"}, outcome{"shop", "east", "west", "Fenced", "", 0}},
+		"the leader is lost":            {well(leading("shop", "east")), change{without: "east"}, outcome{"shop", "east", "west", "Unreachable", "", 0}},
+		"another one is lost":           {well(leading("shop", "east")), change{without: "west"}, outcome{"shop", "east", "east", "", "", 0}},
+		"it is lost, by hand":           {manual, change{without: "east"}, outcome{"shop", "east", "", "", "FailoverPending", 0}},
+		"the leader is drained":         {well(leading("shop", "east")), change{drain: "east"}, outcome{"shop", "east", "west", "Drained", "", 0}},
+		"it is drained, and alone":      {well(alone), change{drain: "east"}, outcome{"shop", "east", "east", "", "", 0}},
+		"another one gets better":       {well(leading("shop", "east")), change{priorities: map[string]int32{"west": 200}}, outcome{"shop", "east", "west", "PriorityChanged", "", 0}},
+		"a better one only came back":   {well(leading("shop", "west")), change{}, outcome{"shop", "west", "west", "", "", 0}},
+		"a move":                        {well(leading("shop", "east")), change{to: "west"}, outcome{"shop", "east", "west", "Ordered", "", 0}},
 	} {
 		if got := test.s.whatIf(test.assumed); !slices.Equal(got, []outcome{test.want}) {
 			t.Errorf("%s: %+v", name, got)

@@ -2,14 +2,22 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
+	"fmt"
 	"maps"
+	"math"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
@@ -28,6 +36,7 @@ type change struct {
 	without, drain, fenced string           // Clusters
 	priorities             map[string]int32 // by Cluster
 	to                     string           // a Cluster to which one namespace is moved
+	policy                 *decide.Policy   // another version of a policy
 }
 
 // outcome is what would become of one namespace.
@@ -40,10 +49,12 @@ type outcome struct {
 	Reason string `json:"reason,omitempty"`
 	// Waits is what a decision would wait for, such as an operator, or empty.
 	Waits string `json:"waits,omitempty"`
+	// WithinSeconds is how long nobody may lead at most until Next does. Zero: it is not known, or nothing changes.
+	WithinSeconds int64 `json:"withinSeconds,omitempty"`
 }
 
-// whatIf is what would become of all namespaces, by the hub's own rules on what the records say. What the hub has
-// promised is in no record, so no times are known.
+// whatIf is what would become of all namespaces, by the hub's own rules. Of those that the hub has shown, it says how
+// long each would take. What the hub has promised is in no record.
 func (s *snapshot) whatIf(assumed change) (all []outcome) {
 	for i := range s.records {
 		r := &s.records[i]
@@ -51,17 +62,16 @@ func (s *snapshot) whatIf(assumed change) (all []outcome) {
 		if policy == nil || r.Spec.State == v1alpha1.StateRetired {
 			continue
 		}
-		parsed := decide.ParsePolicy(policy)
-		cs, p := s.candidatesOf(r, parsed, assumed), parsed.Election
-		state := election.State{Record: ledger.RecordOf(&r.Spec), Sent: election.Sent{Final: true}}
-		state.Frozen = act.Freeze(policy.Annotations).In(s.at) || act.Freeze(r.Annotations).In(s.at)
-		state.Tenure.Started = lease.Reading{Wall: s.hub.since}
-		now := lease.Reading{Wall: s.at, Boot: 24 * time.Hour}
-		d := election.Next(now, &p, state, cs)
-		o := outcome{Namespace: r.Name, Leader: r.Spec.Leader, Waits: string(d.Waiting)}
-		if o.Next = d.Record.Leader; d.Record.State != election.Leading {
-			o.Next, o.Reason = d.Record.Next, string(d.Record.Reason)
+		is, shown := s.cases[r.Name]
+		if !shown {
+			is = s.caseOf(r, decide.ParsePolicy(policy))
 		}
+		s.assume(&is, assumed)
+		o, after := foresee(is)
+		if shown && o.Next != "" && o.Next != o.Leader {
+			o.WithinSeconds = int64((after + time.Second - 1) / time.Second)
+		}
+		o.Namespace = r.Name
 		if o.Next == assumed.without || o.Next == assumed.fenced {
 			o.Next = "" // the record keeps its name while nobody may follow
 		}
@@ -70,34 +80,145 @@ func (s *snapshot) whatIf(assumed change) (all []outcome) {
 	return all
 }
 
-// candidatesOf returns the candidates of a record after a change.
-func (s *snapshot) candidatesOf(
-	r *v1alpha1.NamespaceLeader, policy *decide.Policy, assumed change,
-) (cs []election.Candidate) {
+// caseOf is what a decision on a record would rest on, as far as the record and its status say.
+func (s *snapshot) caseOf(r *v1alpha1.NamespaceLeader, policy *decide.Policy) decide.Case {
+	state := election.State{Record: ledger.RecordOf(&r.Spec), Sent: election.Sent{Final: true}}
+	state.Frozen = act.Freeze(policy.Object.Annotations).In(s.at) || act.Freeze(r.Annotations).In(s.at)
+	state.Tenure.Started = lease.Reading{Wall: s.hub.since}
+	is := decide.Case{Namespace: r.Name, Now: lease.Reading{Wall: s.at, Boot: 24 * time.Hour}, Policy: &policy.Election, State: state}
 	for _, of := range r.Status.Candidates {
 		c := election.Candidate{
-			Name: of.Name, Priority: of.Priority, Reason: of.Reason, Answering: true, Prepared: true,
-			Fitness: fitness(of), Ordered: of.Name == assumed.to,
-			Drained: of.Reason == reason.Drained || of.Name == assumed.drain,
+			Name: of.Name, Priority: of.Priority, Reason: of.Reason, Answering: true, Fitness: fitness(of),
+			Drained: of.Reason == reason.Drained,
 		}
 		if of.Reason == reason.RequiredUnhealthy {
 			c.Required = election.RequiredFailed
 		}
-		if priority, edited := assumed.priorities[of.Name]; edited {
+		if policy.Spread {
+			c.Weight = s.weight(r.Name, of.Name)
+		}
+		is.Candidates = append(is.Candidates, c)
+	}
+	return is
+}
+
+// weight is the order among clusters of one priority where a policy spreads namespaces.
+func (s *snapshot) weight(namespace, cluster string) uint64 {
+	o, err := s.cluster(cluster)
+	if err != nil {
+		return 0
+	}
+	return decide.Weight(namespace, o.Annotations[v1alpha1.ClusterUIDAnnotation])
+}
+
+// assume changes a case.
+func (s *snapshot) assume(is *decide.Case, assumed change) {
+	if p := assumed.policy; p != nil && is.Policy != nil && p.Object.Name == s.owner(is.Namespace) {
+		is.Policy = &p.Election
+		for i := range is.Candidates {
+			s.place(&is.Candidates[i], is.Namespace, p)
+		}
+	}
+	for i := range is.Candidates {
+		c := &is.Candidates[i]
+		// Whoever may lead is prepared in a moment; one who does not answer is not.
+		c.Prepared = c.Answering
+		c.Ordered = c.Ordered || c.Name == assumed.to
+		c.Drained = c.Drained || c.Name == assumed.drain
+		if priority, edited := assumed.priorities[c.Name]; edited {
 			c.Priority = priority
 		}
-		if o, err := s.cluster(of.Name); err == nil && policy.Spread {
-			c.Weight = decide.Weight(r.Name, o.Annotations[v1alpha1.ClusterUIDAnnotation])
-		}
-		switch of.Name {
+		switch c.Name {
 		case assumed.without:
-			c.Fitness, c.Reason, c.Answering = election.Unfit, reason.Unreachable, false
+			c.Fitness, c.Reason, c.Answering, c.Prepared = election.Unfit, reason.Unreachable, false, false
 		case assumed.fenced:
-			c.Fitness, c.Reason, c.Answering, c.Fenced = election.Unfit, reason.Fenced, false, of.Name
+			c.Fitness, c.Reason, c.Answering, c.Prepared = election.Unfit, reason.Fenced, false, false
+			c.Fenced = c.Name
 		}
-		cs = append(cs, c)
 	}
-	return cs
+}
+
+// place judges a candidate by another version of its policy.
+func (s *snapshot) place(c *election.Candidate, namespace string, p *decide.Policy) {
+	o, err := s.cluster(c.Name)
+	if err != nil {
+		return // it is gone
+	}
+	if n, err := strconv.ParseInt(o.Labels[v1alpha1.PriorityLabel], 10, 32); err == nil {
+		c.Priority = int32(n)
+	}
+	if p.Overrides[namespace] == c.Name {
+		c.Priority = math.MaxInt32
+	}
+	if c.Weight = 0; p.Spread {
+		c.Weight = s.weight(namespace, c.Name)
+	}
+	if !p.Clusters.Matches(labels.Set(o.Labels)) {
+		c.Fitness, c.Reason = election.Unfit, reason.NotSelected
+	}
+}
+
+// owner returns the policy that owns a namespace by its record.
+func (s *snapshot) owner(namespace string) string {
+	r, err := s.record(namespace)
+	if err != nil {
+		return ""
+	}
+	return r.Spec.Policy
+}
+
+// mostSteps bounds how many decisions are foreseen on one namespace.
+const mostSteps = 200
+
+// foresee plays the decisions on a case until another cluster leads, or nothing happens any more. It assumes that no
+// reader releases a term early, so after is the longest that the change can take.
+func foresee(is decide.Case) (o outcome, after time.Duration) {
+	began, d := is.Now, election.Decision{}
+	o.Leader = is.State.Record.Leader
+	leader, known := named(is.Candidates, o.Leader)
+	if known && leader.Answering && is.State.Record.State == election.Leading {
+		// The hub may just have renewed.
+		is.State.Sent.Until = is.Now.Wall.Add(is.State.Record.Duration)
+		is.State.Sent.BootUntil = is.Now.Boot + is.State.Record.Duration
+		is.State.Sent.Skew, is.State.Sent.Stop = is.State.Record.Skew, is.State.Record.Stop
+	} else if known && leader.Reason == reason.Unreachable {
+		is.Now = later(is.Now, is.Patience)
+	}
+	is.State.Sent.Final = true
+	for range mostSteps {
+		d = is.Next()
+		is.State.Record = d.Record
+		if d.Persist && o.Reason == "" && d.Record.State != election.Leading {
+			o.Reason = string(d.Record.Reason)
+		}
+		if d.Record.State == election.Leading && d.Record.Leader != o.Leader || !d.Persist && d.After <= 0 {
+			break
+		}
+		is.Now = later(is.Now, max(d.After, time.Millisecond))
+		if is.Now.Boot-began.Boot > foreseen {
+			break
+		}
+	}
+	o.Waits = string(d.Waiting)
+	if o.Next = d.Record.Leader; d.Record.State != election.Leading {
+		o.Next = d.Record.Next
+	}
+	return o, is.Now.Boot - began.Boot
+}
+
+// foreseen is how far into the future decisions are played: beyond the longest term and the longest wait of a policy.
+const foreseen = 48 * time.Hour
+
+func later(at lease.Reading, d time.Duration) lease.Reading {
+	return lease.Reading{Wall: at.Wall.Add(d), Boot: at.Boot + d}
+}
+
+func named(cs []election.Candidate, name string) (election.Candidate, bool) {
+	i := slices.IndexFunc(cs, func(c election.Candidate) bool { return c.Name == name })
+	if i < 0 {
+		return election.Candidate{}, false
+	}
+	return cs[i], true
 }
 
 // fitness returns what the reason of a candidate says about its fitness.
@@ -118,22 +239,25 @@ func fitness(c v1alpha1.Candidate) election.Fitness {
 func (p *plugin) whatIfCommand() *cobra.Command {
 	var assumed change
 	var priorities []string
+	var file string
 	c := &cobra.Command{
-		Use: "what-if", Short: "What would move where, by the hub's own rules; nothing is written", Args: cobra.NoArgs,
-		Example: example("what-if --without east", "what-if --drain east", "what-if --priority west=200"),
+		Use: "what-if", Short: "What would move where and within what time, by the hub's own rules; nothing is written",
+		Args: cobra.NoArgs,
+		Example: example("what-if --without east", "what-if --drain east", "what-if --priority west=200",
+			"what-if --priority west=200 -o yaml", "what-if --policy shops.yaml"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			s, _, err := p.read(c.Context())
+			s, api, err := p.read(c.Context())
 			if err != nil {
 				return err
 			}
-			if assumed.priorities, err = prioritiesOf(priorities); err != nil {
+			if err := assumed.parse(c.Context(), api, s, priorities, file); err != nil {
 				return err
 			}
-			named := append(slices.Sorted(maps.Keys(assumed.priorities)), assumed.without, assumed.drain)
-			for _, name := range named {
-				if _, err := s.cluster(name); name != "" && err != nil {
-					return err
-				}
+			if p.output == "yaml" {
+				return p.printChange(s, assumed)
+			}
+			if err := p.addCases(c.Context(), s); err != nil {
+				_, _ = fmt.Fprintf(p.ErrOut, "No times, by the records alone: %s\n", printable(err.Error()))
 			}
 			outcomes := s.whatIf(assumed)
 			if done, err := p.printed(outcomes); done || err != nil {
@@ -149,9 +273,74 @@ func (p *plugin) whatIfCommand() *cobra.Command {
 	c.Flags().StringVar(&assumed.without, "without", "", "assume that this Cluster is lost")
 	c.Flags().StringVar(&assumed.drain, "drain", "", "assume that this Cluster is drained")
 	c.Flags().StringArrayVar(&priorities, "priority", nil, "assume a priority, as `CLUSTER=N`")
-	c.MarkFlagsOneRequired("without", "drain", "priority")
-	p.outputs(c, "json", "yaml")
+	c.Flags().StringVar(&file, "policy", "", "assume this version of a LeadershipPolicy, a `FILE`")
+	c.Flags().StringVar(&p.hubAddress, "hub-address", "", "where on this machine the hub's metrics port can be reached; "+
+		"default: a tunnel of the API server's to the Pod")
+	c.MarkFlagsOneRequired("without", "drain", "priority", "policy")
+	p.outputs(c, "json (what would happen)", "yaml (the change, for Git)")
 	return c
+}
+
+// parse reads and checks the flags of what-if. The API server fills in and checks a policy, and stores nothing.
+func (assumed *change) parse(
+	ctx context.Context, api client.Client, s *snapshot, priorities []string, file string,
+) (err error) {
+	if assumed.priorities, err = prioritiesOf(priorities); err != nil {
+		return err
+	}
+	for _, name := range append(slices.Sorted(maps.Keys(assumed.priorities)), assumed.without, assumed.drain) {
+		if _, err := s.cluster(name); name != "" && err != nil {
+			return err
+		}
+	}
+	if file == "" {
+		return nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	edited := &v1alpha1.LeadershipPolicy{}
+	if err := yaml.UnmarshalStrict(text, edited); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	o := s.policy(edited.Name)
+	if o == nil {
+		return fmt.Errorf("%s: no policy %q in fleet %q: what-if compares with one that is in effect", file, edited.Name,
+			s.fleet)
+	}
+	o = o.DeepCopy()
+	o.Spec = edited.Spec
+	if err := api.Update(ctx, o, client.DryRunAll); err != nil {
+		return fmt.Errorf("%s: %w", file, explainError(err))
+	}
+	if assumed.policy = decide.ParsePolicy(o); assumed.policy.Invalid != nil {
+		return fmt.Errorf("%s: %w", file, assumed.policy.Invalid)
+	}
+	return nil
+}
+
+// printChange writes the manifests that make the change, for kubectl apply and for Git.
+func (p *plugin) printChange(s *snapshot, assumed change) error {
+	if assumed.without != "" || assumed.drain != "" || assumed.policy != nil {
+		return errors.New("-o yaml writes priorities: of a drain write the annotation with its end, and of a policy the file")
+	}
+	for _, name := range slices.Sorted(maps.Keys(assumed.priorities)) {
+		text, err := yaml.Marshal(map[string]any{
+			"apiVersion": clusterv1.GroupVersion.String(), "kind": "Cluster",
+			"metadata": map[string]any{
+				"namespace": s.fleet, "name": name,
+				"labels": map[string]string{v1alpha1.PriorityLabel: strconv.Itoa(int(assumed.priorities[name]))},
+			},
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(p.Out, "---\n%s", text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func prioritiesOf(edits []string) (map[string]int32, error) {
@@ -181,16 +370,24 @@ func printOutcomes(t *table, all []outcome) error {
 	t.line("%d of %d namespaces would move, and nobody could lead %d; the others stay.", len(moves), len(all), len(lost))
 	if len(moves)+len(lost) > 0 {
 		t.line("")
-		t.row("NAMESPACE", "FROM", "TO", "REASON", "WAITS FOR")
+		t.row("NAMESPACE", "FROM", "TO", "WITHIN", "REASON", "WAITS FOR")
 		for i, o := range slices.Concat(lost, moves) {
 			if i == mostOutcomes {
 				t.end()
 				t.line("and %d more: -o yaml of what-if shows all", len(moves)+len(lost)-i)
 				break
 			}
-			t.row(o.Namespace, cmp.Or(o.Leader, "-"), cmp.Or(o.Next, "nobody"), o.Reason, o.Waits)
+			t.row(o.Namespace, cmp.Or(o.Leader, "-"), cmp.Or(o.Next, "nobody"), within(o.WithinSeconds), o.Reason, o.Waits)
 		}
 		t.end()
 	}
 	return t.err
+}
+
+// within is how long a change may take, in words.
+func within(seconds int64) string {
+	if seconds == 0 {
+		return "-"
+	}
+	return (time.Duration(seconds) * time.Second).String()
 }

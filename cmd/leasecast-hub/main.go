@@ -27,9 +27,6 @@ import (
 // version is stamped by the linker (see Makefile).
 var version = "devel"
 
-// maxVerbosity is more than any message asks for. Larger values would overflow zap's type.
-const maxVerbosity = 10
-
 func main() {
 	began, ctx := time.Now(), ctrl.SetupSignalHandler()
 	err := run(ctx)
@@ -82,8 +79,8 @@ func run(ctx context.Context) error {
 	}
 
 	zapConfig := zap.NewProductionConfig()
-	zapConfig.Level = zap.NewAtomicLevelAt(zapcore.Level(-min(max(verbose, 0), maxVerbosity)))
-	zapConfig.Sampling = nil
+	zapConfig.Level = zap.NewAtomicLevelAt(zapcore.Level(-min(max(verbose, 0), hub.MaxVerbosity)))
+	o.LogLevel, zapConfig.Sampling = &zapConfig.Level, nil
 	zapConfig.EncoderConfig.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	zl, err := zapConfig.Build()
 	if err != nil {

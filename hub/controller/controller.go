@@ -56,6 +56,7 @@ type Controller struct {
 	statuses *policyStatuses
 	hubClock *hubClock
 	moves    *moves
+	cases    caseRequests
 	// large spaces the decisions on large records without a policy. Each keeps the hub's API server busy for a while.
 	large *rate.Limiter
 }

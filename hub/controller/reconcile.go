@@ -69,6 +69,7 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 		return reconcile.Result{RequeueAfter: notYet}, nil
 	}
 	p := c.decide(v)
+	c.cases.answer(v, p.Case)
 	wait, written, err := c.carryOut(ctx, v, p)
 	if err != nil {
 		v.Recheck()

@@ -289,9 +289,24 @@ func elected(cs []Candidate) []election.Candidate {
 	return out
 }
 
+// Case is what a decision rests on: all that election.Next takes.
+type Case struct {
+	Namespace string
+	// Patience is how long a cluster may be silent before it counts as unreachable.
+	Patience   time.Duration
+	Now        lease.Reading
+	Policy     *election.Policy
+	State      election.State
+	Candidates []election.Candidate
+}
+
+// Next decides the case.
+func (c Case) Next() election.Decision { return election.Next(c.Now, c.Policy, c.State, c.Candidates) }
+
 // Plan is what a decision makes of a Snapshot.
 type Plan struct {
 	election.Decision
+	Case       Case
 	Candidates []Candidate
 	// Health is when a candidate may change, or a freeze ends, by time alone, or zero.
 	Health time.Duration
@@ -366,10 +381,14 @@ func (v *Snapshot) Decide(now lease.Reading, sent election.Sent, paced bool) (p 
 		p.Health = soonest(p.Health, p.failRequired(now.Boot, policy.UnhealthyAfter))
 	}
 	state.Sent, state.Paced, state.Frozen, state.FitSince = sent, paced, p.Frozen, p.FitSince
-	p.Decision = election.Next(now, policy, state, elected(p.Candidates))
+	p.Case = Case{Namespace: v.Key.Name, Now: now, Policy: policy, State: state, Candidates: elected(p.Candidates)}
+	if v.Policy != nil {
+		p.Case.Patience = v.Policy.Thresholds.UnreachableAfter
+	}
+	p.Decision = p.Case.Next()
 	if policy != nil && p.Move.To != "" {
 		p.Health = soonest(p.Health, time.Second) // candidates have a bounded time to become ready
-		p.Refused = election.RefusesOrder(now, *policy, state, p.Decision, elected(p.Candidates))
+		p.Refused = election.RefusesOrder(now, *policy, state, p.Decision, p.Case.Candidates)
 	}
 	return p
 }

@@ -1,0 +1,101 @@
+package hub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/pprof"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/leasecast/leasecast/hub/controller"
+)
+
+const (
+	// CasesPath is where the metrics port serves what decisions on the fleet ?namespace= rest on: one JSON text a line,
+	// each a [decide.Case].
+	CasesPath = "/debug/cases"
+	// VersionHeader is the header of that answer with the version of the hub.
+	VersionHeader = "Leasecast-Version"
+	// DebugAccount is the account in the hub's namespace that may get all this (config/rbac).
+	DebugAccount = "leasecast-debug"
+	// MaxVerbosity is more than any log message asks for. Larger values would overflow zap's type.
+	MaxVerbosity = 10
+
+	// casesTimeout bounds how long the cases of a fleet are collected.
+	casesTimeout = 20 * time.Second
+)
+
+// addDebugging serves profiles, the log's verbosity and the cases of fleets at the metrics port. Its filter asks who may
+// get or put each path.
+func addDebugging(local manager.Manager, o Options, cases casesFunc) error {
+	one := make(chan struct{}, 1)
+	var failed error
+	for path, handler := range map[string]http.HandlerFunc{
+		"/debug/pprof/":        pprof.Index,
+		"/debug/pprof/cmdline": pprof.Cmdline,
+		"/debug/pprof/profile": pprof.Profile,
+		"/debug/pprof/symbol":  pprof.Symbol,
+		"/debug/pprof/trace":   pprof.Trace,
+		"/debug/verbosity":     verbosity(o.LogLevel),
+		CasesPath: func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case one <- struct{}{}:
+				serveCases(w, r, o.Version, cases)
+				<-one
+			default:
+				http.Error(w, "another client reads cases: try again in some seconds", http.StatusTooManyRequests)
+			}
+		},
+	} {
+		failed = errors.Join(failed, local.AddMetricsServerExtraHandler(path, handler))
+	}
+	return failed
+}
+
+// casesFunc is [controller.Controller.Cases].
+type casesFunc func(ctx context.Context, fleet string, yield func(json.RawMessage) error) error
+
+func serveCases(w http.ResponseWriter, r *http.Request, version string, cases casesFunc) {
+	ctx, cancel := context.WithTimeout(r.Context(), casesTimeout)
+	defer cancel()
+	w.Header().Set(VersionHeader, version)
+	err := cases(ctx, r.URL.Query().Get("namespace"), func(is json.RawMessage) error {
+		_, err := w.Write(append(is, '\n'))
+		return err
+	})
+	switch {
+	case errors.Is(err, controller.ErrStandby):
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+	}
+}
+
+// verbosity returns the verbosity of the log, and sets it by PUT until the process ends.
+func verbosity(level *zap.AtomicLevel) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if level == nil {
+			http.Error(w, "this log has no level that can be set", http.StatusNotFound)
+			return
+		}
+		if r.Method == http.MethodPut {
+			text, err := io.ReadAll(io.LimitReader(r.Body, 16))
+			n, invalid := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 8)
+			if err != nil || invalid != nil || n > MaxVerbosity {
+				http.Error(w, fmt.Sprintf("the body must be a number up to %d", MaxVerbosity), http.StatusBadRequest)
+				return
+			}
+			level.SetLevel(zapcore.Level(-int8(n)))
+		}
+		_, _ = fmt.Fprintln(w, -int(level.Level()))
+	}
+}
