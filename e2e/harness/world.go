@@ -39,6 +39,8 @@ type World struct {
 	Fleet, System string
 	// Timings are those of the world's policies.
 	Timings v1alpha1.Timings
+	// MetricsAddress is where hubs serve their metrics; "0" is nowhere.
+	MetricsAddress string
 	// StopHub stops the hub, if one runs, and returns when it has stopped.
 	StopHub func()
 
@@ -47,7 +49,8 @@ type World struct {
 
 // NewWorld connects to a fleet and creates the two namespaces if need be. It registers no member and starts no hub.
 func NewWorld(t TB, f *fleet.Fleet, fleetNamespace, system string, timings v1alpha1.Timings) *World {
-	w := &World{T: t, Servers: f, Fleet: fleetNamespace, System: system, Timings: timings, StopHub: func() {}}
+	w := &World{T: t, Servers: f, Fleet: fleetNamespace, System: system, Timings: timings,
+		MetricsAddress: "0", StopHub: func() {}}
 	scheme := hub.Scheme()
 	w.Must(apiextensionsv1.AddToScheme(scheme))
 	w.Site = Get(newSite(f, fleetNamespace, scheme, requestTimeout))(w.T)
@@ -124,8 +127,8 @@ func (w *World) RunHub(as *rest.Config, namespace string, clock lease.Clock) *Hu
 	ctx, cancel := context.WithCancel(context.Background())
 	w.T.Cleanup(cancel)
 	mgr := Get(hub.NewManager(ctx, as, hub.Options{
-		Namespace: namespace, FleetNamespaces: []string{w.Fleet}, MetricsAddress: "0", ProbeAddress: "0", Clock: clock,
-		LocalAddresses: true,
+		Namespace: namespace, FleetNamespaces: []string{w.Fleet}, MetricsAddress: w.MetricsAddress, ProbeAddress: "0",
+		Clock: clock, LocalAddresses: true, Version: "devel",
 	}))(w.T)
 	ended, stopped := make(chan error, 1), make(chan struct{})
 	go func() {

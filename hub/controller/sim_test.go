@@ -89,6 +89,7 @@ func TestSimulation(t *testing.T) {
 		percent = 2000
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(percent))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(4 << 30)) // what little stays of each world counts many times over
 	if *simSeed != 0 {
 		verdict, trace := replay(*simSeed)
 		fmt.Print(trace)
