@@ -24,6 +24,9 @@ import (
 // memberTimeout bounds how long a member is asked.
 const memberTimeout = 10 * time.Second
 
+// moreThanOne is the one problem that breaks the promise.
+const moreThanOne = "MORE THAN ONE CLUSTER LEADS"
+
 // disagreement is a Lease in a member that does not say what the record does.
 type disagreement struct {
 	Namespace string `json:"namespace"`
@@ -36,27 +39,26 @@ type verification struct {
 	Leases        int            `json:"leases"`
 	Unread        []disagreement `json:"unread,omitempty"` // members that cannot be reached from here
 	Disagreements []disagreement `json:"disagreements,omitempty"`
+	seen          []sight
 }
 
 func (p *plugin) verifyCommand() *cobra.Command {
-	kubeconfigs := map[string]string{}
+	kubeconfigs, watch, page := map[string]string{}, time.Duration(0), ""
 	c := &cobra.Command{
 		Use: "verify", Short: "Compare the Leases in all members with the records", Args: cobra.NoArgs,
-		Example: example("verify", "verify --member-kubeconfigs east=east.kubeconfig,west=west.kubeconfig"),
+		Example: example("verify", "verify --member-kubeconfigs east=east.kubeconfig,west=west.kubeconfig",
+			"verify --watch=10m --report game-day.html"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			s, api, err := p.read(c.Context())
+			if watch > 0 {
+				return p.watchLeases(c.Context(), watch, page, kubeconfigs)
+			}
+			look, err := p.look(kubeconfigs, memberTimeout)
 			if err != nil {
 				return err
 			}
-			connect := func(ctx context.Context, name string) (client.Client, error) {
-				return p.member(ctx, api, s.fleet, name, kubeconfigs[name])
-			}
-			v := s.verify(c.Context(), connect)
-			if len(v.Disagreements) > 0 { // a change may have come between two reads
-				if s, err = load(c.Context(), api, s.fleet, p.hubNamespace, p.now()); err != nil {
-					return err
-				}
-				v = s.verify(c.Context(), connect)
+			_, v, err := look(c.Context())
+			if err != nil {
+				return err
 			}
 			if done, err := p.printed(v); done || err != nil {
 				return cmp.Or(err, v.verdict())
@@ -67,7 +69,52 @@ func (p *plugin) verifyCommand() *cobra.Command {
 	c.Flags().StringToStringVar(&kubeconfigs, "member-kubeconfigs", nil,
 		"kubeconfig `files` in place of the Secrets, as CLUSTER=FILE")
 	p.outputs(c, "json", "yaml")
+	c.Flags().DurationVar(&watch, "watch", 0, "compare each second for a time, and write a page; without a time until Ctrl-C")
+	c.Flags().Lookup("watch").NoOptDefVal = "8760h"
+	c.Flags().StringVar(&page, "report", "leasecast.html", "with --watch: the `file` of the page")
+	c.MarkFlagsMutuallyExclusive("watch", "output")
 	return c
+}
+
+// look returns what reads the fleet and compares, and once more if something disagrees: a change may have come between
+// two reads. Its error says why the management cluster could not be read. Then the snapshot before counts, if there is
+// one, and members that have answered are read without it.
+func (p *plugin) look(kubeconfigs map[string]string, timeout time.Duration) (
+	func(context.Context) (*snapshot, *verification, error), error,
+) {
+	api, fleet, err := p.connect()
+	var s *snapshot
+	var members sync.Map
+	connect := func(ctx context.Context, name string) (client.Client, error) {
+		if c, ok := members.Load(name); ok {
+			return c.(client.Client), nil
+		}
+		c, err := p.member(ctx, api, fleet, name, kubeconfigs[name])
+		if err == nil {
+			members.Store(name, c)
+		}
+		return c, err
+	}
+	return func(ctx context.Context) (_ *snapshot, v *verification, err error) {
+		for range 2 {
+			var fresh *snapshot
+			if fresh, err = load(ctx, api, fleet, p.hubNamespace, p.now()); err == nil {
+				s = fresh
+			} else if s == nil {
+				return nil, nil, err
+			}
+			bounded, cancel := context.WithTimeout(ctx, timeout)
+			v = s.verify(bounded, connect)
+			cancel()
+			if len(v.Disagreements) == 0 {
+				break
+			}
+		}
+		for _, d := range v.Unread {
+			members.Delete(d.Cluster)
+		}
+		return s, v, err
+	}, err
 }
 
 func (v *verification) verdict() error {
@@ -123,8 +170,6 @@ func (s *snapshot) verify(
 	var reads sync.WaitGroup
 	for i := range s.clusters {
 		reads.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, memberTimeout)
-			defer cancel()
 			api, err := connect(ctx, s.clusters[i].Name)
 			if err == nil {
 				err = api.List(ctx, &found[i], client.MatchingLabels{v1alpha1.ManagedLabel: "true"})
@@ -154,6 +199,7 @@ func (s *snapshot) verify(
 				continue // of another fleet, or of a namespace that is not managed any more
 			}
 			v.Leases++
+			v.seen = append(v.seen, sight{o.Name, l})
 			shown[l.Namespace+"/"+o.Name] = true
 			if problem := disagrees(r, l, o.Name, s.fleet, now); problem != "" {
 				v.Disagreements = append(v.Disagreements, disagreement{l.Namespace, o.Name, problem})
@@ -163,7 +209,7 @@ func (s *snapshot) verify(
 	v.addMissing(s, shown)
 	for namespace, names := range holders {
 		if len(names) > 1 {
-			v.Disagreements = append(v.Disagreements, disagreement{namespace, fmt.Sprint(names), "MORE THAN ONE CLUSTER LEADS"})
+			v.Disagreements = append(v.Disagreements, disagreement{namespace, fmt.Sprint(names), moreThanOne})
 		}
 	}
 	slices.SortFunc(v.Disagreements, func(a, b disagreement) int {

@@ -19,30 +19,22 @@ import (
 )
 
 const (
-	// mostDrawn is how many namespaces a page draws, and mostOpen how many it shows unfolded. Those with the worst gaps
-	// come first.
-	mostDrawn, mostOpen = 500, 8
-	// mostRows bounds each list.
-	mostRows = 200
-	// wide is the width of a drawing, in units that the browser stretches. Closer spans are drawn as one.
-	wide = 1000
 	// tall is the height of a row, in pixels.
 	tall = 22
 	// mostTicks is how many instants the axis names at most.
 	mostTicks = 8
+	// finest is the part of a report that is no wider than a pixel. Closer spans are drawn as one.
+	finest = 1000
 )
 
-// steps are what the ticks of the axis may be apart.
-var steps = []time.Duration{
-	time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute,
-	5 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 6 * time.Hour, 12 * time.Hour,
-}
+// ticks are what the instants of the axis may be apart, in seconds.
+var ticks = []int{1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400}
 
 //go:embed page.html
 var pageText string
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"text": printable, "seconds": seconds, "add": func(a, b int) int { return a + b },
+	"text": printable, "seconds": seconds, "coarse": duration.HumanDuration, "add": func(a, b int) int { return a + b },
 }).Parse(pageText))
 
 // printable replaces what does not show, or changes the direction of a text: names and messages come from members.
@@ -60,78 +52,55 @@ type page struct {
 	*Report
 	Verdict string
 	Kept    bool
-	Ticks   []tick
-	Events  []event
+	Ticks   []time.Duration
 	Drawn   []drawing
 	Table   []entry
-	// MoreNamespaces, MoreGaps and MoreEvents are left out.
-	MoreNamespaces, MoreGaps, MoreEvents int
-}
-
-// tick is an instant on the axis, at a percentage of its width.
-type tick struct {
-	At   float64
-	Text string
-}
-
-// event is a fault with its place on the axis.
-type event struct {
-	Fault
-	At float64
 }
 
 // drawing shows a namespace.
 type drawing struct {
-	Name, Worst string
-	Clusters    []string
-	Bars        []bar
-	Height      int
-	Open        bool
+	Namespace
+	Summary string
+	Bars    []bar
+	Height  int
 }
 
 // bar is a rectangle with an explanation.
 type bar struct {
-	Class string
-	X, W  float64
-	Y, H  int
-	Title string
+	Span
+	Class, Title string
+	Y, H         int
 }
 
 // entry is a gap in the table.
 type entry struct {
 	Gap
-	Namespace string
-	// Cause is the number of the latest fault that had begun, from one, and Since the time from its beginning.
-	Cause int
-	Since time.Duration
+	Namespace, Cause string
 }
 
 // Write writes the page. It needs nothing but itself.
 func (r *Report) Write(to io.Writer) error {
 	p := &page{Report: r}
 	p.Verdict, p.Kept = r.Verdict()
-	p.axis()
-	sorted := slices.SortedStableFunc(slices.Values(r.Namespaces), func(a, b Namespace) int {
-		return cmp.Or(cmp.Compare(b.worst(), a.worst()), strings.Compare(a.Name, b.Name))
-	})
-	for i, n := range sorted {
-		if i < mostDrawn {
-			p.Drawn = append(p.Drawn, p.draw(n, i < mostOpen))
+	step := max(time.Second, r.Length/mostTicks)
+	for _, s := range slices.Backward(ticks) {
+		if apart := time.Duration(s) * time.Second; apart >= r.Length/mostTicks {
+			step = apart
 		}
+	}
+	for at := time.Duration(0); at <= r.Length; at += step {
+		p.Ticks = append(p.Ticks, at)
+	}
+	for _, n := range slices.SortedStableFunc(slices.Values(r.Namespaces), func(a, b Namespace) int {
+		return cmp.Or(cmp.Compare(b.worst().weight(), a.worst().weight()), cmp.Compare(a.Name, b.Name))
+	}) {
+		p.Drawn = append(p.Drawn, p.draw(n))
 		for _, g := range n.Gaps {
-			p.Table = append(p.Table, p.entry(n.Name, g))
+			p.Table = append(p.Table, entry{g, n.Name, r.cause(g)})
 		}
 	}
 	slices.SortStableFunc(p.Table, func(a, b entry) int { return cmp.Compare(b.weight(), a.weight()) })
-	p.MoreNamespaces = len(sorted) - len(p.Drawn)
-	p.Table, p.MoreGaps = most(p.Table)
-	p.Events, p.MoreEvents = most(p.Events)
 	return pageTemplate.Execute(to, p)
-}
-
-func most[T any](all []T) (shown []T, more int) {
-	shown = all[:min(len(all), mostRows)]
-	return shown, len(all) - len(shown)
 }
 
 // WriteFile writes the page into a file in place of the one before, and makes its folder.
@@ -149,110 +118,62 @@ func (r *Report) WriteFile(path string) error {
 	return os.Rename(path+".new", path)
 }
 
-// weight orders gaps: one that breaks a promise has more than all others.
-func (g Gap) weight() time.Duration {
-	if g.problem("") != "" {
-		return math.MaxInt64
-	}
-	return g.Length()
+// Percent is the place of an instant.
+func (r *Report) Percent(at time.Duration) float64 {
+	part := float64(at) / float64(max(r.Length, 1))
+	return math.Round(min(max(0, part), 1)*1e5) / 1e3
 }
 
-// worst is the largest weight of a gap, or zero.
-func (n Namespace) worst() (worst time.Duration) {
-	for _, g := range n.Gaps {
-		worst = max(worst, g.weight())
-	}
-	return worst
+// Width is the width of a span, wide enough to be seen.
+func (r *Report) Width(s Span) float64 {
+	return max(0.2, math.Round((r.Percent(s.To)-r.Percent(s.From))*1e3)/1e3)
 }
 
-// summary is what is shown of a namespace that is folded.
-func (n Namespace) summary() string {
-	if len(n.Gaps) == 0 {
-		return "no gap"
-	}
-	worst := slices.MaxFunc(n.Gaps, func(a, b Gap) int { return cmp.Compare(a.weight(), b.weight()) })
-	if problem := worst.problem(n.Name); problem != "" {
-		return strings.TrimPrefix(problem, n.Name+": ")
-	}
-	if len(n.Gaps) == 1 {
-		return "a gap of " + seconds(worst.Length())
-	}
-	return fmt.Sprintf("%d gaps, the longest %s", len(n.Gaps), seconds(worst.Length()))
-}
-
-// x is the place of an instant in a drawing.
-func (p *page) x(at time.Duration) float64 {
-	return math.Round(min(max(0, float64(at)/float64(max(p.Length, 1))), 1)*wide*100) / 100
-}
-
-// percent is the same on the axis.
-func (p *page) percent(at time.Duration) float64 { return math.Round(p.x(at)*100/wide*100) / 100 }
-
-func (p *page) axis() {
-	i := slices.IndexFunc(steps, func(s time.Duration) bool { return p.Length/s <= mostTicks })
-	step := 24 * time.Hour * max(1, p.Length/(24*time.Hour)/mostTicks)
-	if i >= 0 {
-		step = steps[i]
-	}
-	for at := time.Duration(0); at <= p.Length; at += step {
-		p.Ticks = append(p.Ticks, tick{p.percent(at), duration.HumanDuration(at)})
-	}
-	for _, f := range p.Faults {
-		p.Events = append(p.Events, event{f, p.percent(f.From)})
-	}
-}
-
-func (p *page) entry(namespace string, g Gap) entry {
-	e := entry{Gap: g, Namespace: namespace}
-	for i, f := range p.Faults {
+// cause is the number of the latest fault before the end of a gap, from one, and the time between the two.
+func (r *Report) cause(g Gap) (cause string) {
+	for i, f := range r.Faults {
 		if f.From <= g.To {
-			e.Cause, e.Since = i+1, g.To-f.From
+			cause = fmt.Sprintf("%d, %s", i+1, seconds(g.To-f.From))
 		}
 	}
-	return e
+	return cause
 }
 
 // draw draws the clusters below each other, and what nobody did below them.
-func (p *page) draw(n Namespace, open bool) drawing {
-	d := drawing{Name: n.Name, Open: open, Height: tall * (len(n.Rows) + 1), Worst: n.summary()}
-	add := func(class string, y, h int, s Span, format string, args ...any) {
-		title := fmt.Sprintf("%s, %.2f s to %.2f s", fmt.Sprintf(format, args...), s.From.Seconds(), s.To.Seconds())
-		x := p.x(s.From)
-		d.Bars = append(d.Bars, bar{Class: class, X: x, W: max(2, math.Round((p.x(s.To)-x)*100)/100), Y: y, H: h, Title: title})
+func (r *Report) draw(n Namespace) drawing {
+	d := drawing{Namespace: n, Height: tall * (len(n.Rows) + 1), Summary: n.summary()}
+	add := func(class string, y, h int, s Span, text string) {
+		if s.Length() == 0 && class != "fault" {
+			return
+		}
+		title := fmt.Sprintf("%s, %.2f s to %.2f s", text, s.From.Seconds(), s.To.Seconds())
+		d.Bars = append(d.Bars, bar{s, class, title, y, h})
 	}
-	for i, f := range p.Faults[:min(len(p.Faults), mostRows)] {
-		add("fault", 0, d.Height, f.Span, "%d: %s", i+1, f.Text)
+	for i, f := range r.Faults {
+		add("fault", 0, d.Height, f.Span, fmt.Sprintf("%d: %s", i+1, f.Text))
 	}
-	pixel := p.Length / wide
 	for i, row := range n.Rows {
-		d.Clusters = append(d.Clusters, row.Cluster)
-		y := i * tall
-		for _, s := range Join(row.Could, pixel) {
-			add("could", y+2, tall-7, s, "%s could act", row.Cluster)
+		for _, s := range Join(row.Could, r.Length/finest) {
+			add("could", i*tall+2, tall-7, s, row.Cluster+" could act")
 		}
-		for _, s := range Join(row.Acted, pixel) {
-			add("acted", y+6, tall-15, s, "%s acted", row.Cluster)
+		for _, s := range Join(row.Acted, r.Length/finest) {
+			add("acted", i*tall+6, tall-15, s, row.Cluster+" acted")
 		}
-		for _, s := range Join(row.Promised, pixel) {
-			add("promised", y+tall-4, 2, s, "promised to %s", row.Cluster)
+		for _, s := range Join(row.Promised, r.Length/finest) {
+			add("promised", i*tall+tall-4, 2, s, "promised to "+row.Cluster)
 		}
 	}
-	y := len(n.Rows) * tall
+	y, h := len(n.Rows)*tall+5, tall-10
 	for _, g := range n.Gaps {
-		if g.Length() < 0 {
-			add("overlap", 0, d.Height, Span{From: g.To, To: g.From}, "%s and %s at once", g.Before, g.After)
-			continue
-		}
-		if g.Earliest == 0 {
-			add("nobody", y+5, tall-10, g.Span, "nobody")
-			continue
-		}
 		floor := min(g.To, g.From+g.Floor())
-		if floor > g.From {
-			add("floor", y+5, tall-10, Span{From: g.From, To: floor}, "nobody may yet")
-		}
-		if g.To > floor {
-			add("over", y+5, tall-10, Span{From: floor, To: g.To}, "nobody, above the floor")
+		switch {
+		case g.Length() < 0:
+			add("overlap", 0, d.Height, Span{From: g.To, To: g.From}, g.Before+" and "+g.After+" at once")
+		case g.Earliest == 0:
+			add("nobody", y, h, g.Span, "nobody")
+		default:
+			add("floor", y, h, Span{From: g.From, To: floor}, "nobody may yet")
+			add("over", y, h, Span{From: floor, To: g.To}, "nobody, above the floor")
 		}
 	}
 	return d

@@ -5,6 +5,7 @@ package report
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -18,7 +19,7 @@ type Report struct {
 	Length time.Duration
 
 	Namespaces []Namespace
-	Faults     []Fault
+	Faults     []Fault // in the order of their beginnings
 	// Problems are what broke a promise, apart from gaps that are shorter than their floors.
 	Problems []string
 }
@@ -72,17 +73,41 @@ func (g Gap) Floor() time.Duration {
 func (g Gap) Over() time.Duration { return g.Length() - g.Floor() }
 
 // problem says how the gap breaks a promise, or nothing.
-func (g Gap) problem(namespace string) string {
+func (g Gap) problem() string {
 	switch {
 	case g.Length() < 0:
-		return fmt.Sprintf("%s: %s and %s at once for %s", namespace, g.Before, g.After, seconds(-g.Length()))
+		return fmt.Sprintf("%s and %s at once for %s", g.Before, g.After, seconds(-g.Length()))
 	case g.After == "":
-		return fmt.Sprintf("%s: nobody at the end, for %s so far", namespace, seconds(g.Length()))
+		return fmt.Sprintf("nobody at the end, for %s so far", seconds(g.Length()))
 	case g.Earliest > g.To:
-		return fmt.Sprintf("%s: %s is %s too early after %s", namespace, g.After, seconds(g.Earliest-g.To), g.Before)
+		return fmt.Sprintf("%s is %s too early after %s", g.After, seconds(g.Earliest-g.To), g.Before)
 	default:
 		return ""
 	}
+}
+
+// weight orders gaps: one that breaks a promise has more than all others.
+func (g Gap) weight() time.Duration {
+	if g.problem() != "" {
+		return math.MaxInt64
+	}
+	return g.Length()
+}
+
+// worst is the gap with the largest weight, or the zero Gap.
+func (n Namespace) worst() Gap {
+	none := Gap{After: "any"}
+	return slices.MaxFunc(append(n.Gaps[:len(n.Gaps):len(n.Gaps)], none), func(a, b Gap) int {
+		return cmp.Compare(a.weight(), b.weight())
+	})
+}
+
+// summary is what is shown of a namespace that is folded.
+func (n Namespace) summary() string {
+	if len(n.Gaps) == 0 {
+		return "no gap"
+	}
+	return cmp.Or(n.worst().problem(), "longest gap "+seconds(n.worst().Length()))
 }
 
 // Join joins spans that are closer together than that.
@@ -149,41 +174,36 @@ func gaps(rows []Row, acts bool, end, least time.Duration) (all []Gap) {
 
 // Verdict says in one sentence whether the promises were kept.
 func (r *Report) Verdict() (sentence string, kept bool) {
-	does := "could act"
+	does, problems, worst := "could act", slices.Clone(r.Problems), Namespace{}
 	if r.Acts() {
 		does = "acted"
 	}
-	problems, seen, where := slices.Clone(r.Problems), false, ""
-	var worst Gap
 	for _, n := range r.Namespaces {
-		for _, row := range n.Rows {
-			seen = seen || len(row.Could)+len(row.Acted) > 0
-		}
 		for _, g := range n.Gaps {
-			if p := g.problem(n.Name); p != "" {
-				problems = append(problems, p)
+			if p := g.problem(); p != "" {
+				problems = append(problems, n.Name+": "+p)
 			}
-			if g.Length() > worst.Length() {
-				worst, where = g, n.Name
-			}
+		}
+		if n.worst().Length() > worst.worst().Length() {
+			worst = n
 		}
 	}
-	switch {
+	switch g := worst.worst(); {
 	case len(problems) == 1:
 		return "Not as promised: " + problems[0] + ".", false
 	case len(problems) > 1:
 		return fmt.Sprintf("Not as promised: %s; and %d more.", problems[0], len(problems)-1), false
-	case !seen:
-		return "Nothing was seen: no cluster acted or could act.", false
-	case where == "":
+	case len(r.Namespaces) == 0:
+		return "Nothing was seen: there was no namespace.", false
+	case g.Length() == 0:
 		return fmt.Sprintf("No two clusters %s at once, and one %s in each namespace all the time.", does, does), true
+	case g.Earliest == 0:
+		return fmt.Sprintf("No two clusters %s at once; nobody %s for %s at worst, in %s.", does, does,
+			seconds(g.Length()), worst.Name), true
+	default:
+		return fmt.Sprintf("No two clusters %s at once; nobody %s for %s at worst, in %s, %s above the floor.", does, does,
+			seconds(g.Length()), worst.Name, seconds(g.Over())), true
 	}
-	floor := ""
-	if worst.Earliest > 0 {
-		floor = fmt.Sprintf(", %s above the floor", seconds(worst.Over()))
-	}
-	return fmt.Sprintf("No two clusters %s at once; nobody %s for %s at worst, in %s%s.", does, does,
-		seconds(worst.Length()), where, floor), true
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }

@@ -136,8 +136,8 @@ func TestThePageHasVerdictTimelineFaultsAndGaps(t *testing.T) {
 		t.Errorf("bars\n%s", strings.Join(bars, "\n"))
 	}
 	acted := d.all("rect", "acted")
-	if last := acted[len(acted)-1]; attribute(last, "x") != "533.33" || attribute(last, "width") != "466.67" {
-		t.Errorf("west acted from %s for %s of 1000", attribute(last, "x"), attribute(last, "width"))
+	if last := acted[len(acted)-1]; attribute(last, "x") != "53.333" || attribute(last, "width") != "46.667" {
+		t.Errorf("west acted from %s for %s of 100", attribute(last, "x"), attribute(last, "width"))
 	}
 }
 
@@ -223,7 +223,7 @@ func TestVerdict(t *testing.T) {
 
 func TestAnEmptyReport(t *testing.T) {
 	d := write(t, "empty", &report.Report{Title: "nothing"})
-	if got := text(d.all("p", "verdict")[0]); got != "✗ Look. Nothing was seen: no cluster acted or could act." {
+	if got := text(d.all("p", "verdict")[0]); got != "✗ Look. Nothing was seen: there was no namespace." {
 		t.Errorf("verdict %q", got)
 	}
 	if len(d.all("details", ""))+len(d.all("table", "")) > 0 {
