@@ -60,7 +60,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^##@/ { print "\n" substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: demo
-demo: k8s build $(KUSTOMIZE) ## Watch a fleet elect leaders, lose one, and hand over; writes out/demo.json
+demo: k8s build $(KUSTOMIZE) ## Watch a fleet elect leaders, lose one, and hand over; writes out/report.html and out/demo.json
 	$(RUN) ./e2e/demo
 
 .PHONY: up
@@ -358,13 +358,15 @@ chaos: k8s build $(KUSTOMIZE) ## Break real processes at random: N schedules, se
 	@rm -f out/chaos.json
 	$(RUN) ./e2e/chaos -n $(N) -seed $(or $(SEED),1)
 
-# One of: cronjob, unmodified. What is handed to it: DRILL=-unwoken, say, or DRILL="-rounds 2".
-SCENARIO :=
+# One of: leader-lost, partition, drain, hub-lost, failback, rotation, flapping; cronjob, unmodified.
+SCENARIO := leader-lost
+# What is handed to cronjob and unmodified: DRILL=-unwoken, say, or DRILL="-rounds 2".
 DRILL :=
+FENCE_DRILLS := cronjob unmodified
 
 .PHONY: drill
-drill: k8s $(if $(filter unmodified,$(SCENARIO)),capi electors) build $(KUSTOMIZE) ## Drill fences with programs that we did not write, by SCENARIO=cronjob or unmodified; writes out/drill-SCENARIO.json
-	$(RUN) ./e2e/fences $(SCENARIO) $(DRILL)
+drill: k8s $(if $(filter unmodified,$(SCENARIO)),capi electors) build $(KUSTOMIZE) ## Play and narrate SCENARIO=leader-lost, partition, drain, hub-lost, failback, rotation or flapping, drawn in out/report.html; or drill fences: cronjob, unmodified
+	$(RUN) $(if $(filter $(FENCE_DRILLS),$(SCENARIO)),./e2e/fences,./e2e/drill) $(SCENARIO) $(DRILL)
 
 .PHONY: versions
 versions: k8s older-k8s capi build $(KUSTOMIZE) $(HELM) ## Run tests and drills on the Kubernetes minor before: everywhere, on the hub, in one member

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"reflect"
 	"slices"
 	"testing"
@@ -32,7 +33,9 @@ func TestChaos(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s%v", s, err)
 		}
-		t.Logf("%s\n%s", o, o.details())
+		page := filepath.Join(t.TempDir(), "chaos.html")
+		harness.Must(t, o.page().WriteFile(page))
+		t.Logf("%s\n%s", o, o.details(page))
 		if o.Failed() {
 			t.Errorf("seed %d failed", seed)
 		}

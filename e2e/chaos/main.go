@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	leasereport "github.com/leasecast/leasecast/cmd/kubectl-leasecast/report"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
 )
@@ -41,7 +43,9 @@ func chaos(ctx context.Context, first uint64, n int) {
 			must.Do(harness.WriteReport(file, r))
 			say(fmt.Sprintf("%s | so far %d schedules, %d overlaps, %d stuck", o, r.Schedules, r.Overlaps, r.Stuck))
 			if o.Failed() || n == 1 {
-				fmt.Print(o.details())
+				page := filepath.Join("out", "chaos", fmt.Sprintf("%d.html", seed))
+				must.Do(errors.Join(o.page().WriteFile(page), o.page().WriteFile(harness.ReportFile)))
+				fmt.Print(o.details(page))
 			}
 		}
 	})
@@ -60,29 +64,42 @@ func (o *Outcome) String() string {
 		o.Seed, how, len(o.Faults), o.acts, o.Changes, o.Margin, o.Gap, o.Recovery)
 }
 
-// details are for a schedule that failed, or that was asked for: its faults, what is wrong, and who could act when.
-func (o *Outcome) details() string {
+// details are for a schedule that failed, or that was asked for: its faults, what is wrong, and where it is drawn.
+func (o *Outcome) details(page string) string {
 	var out strings.Builder
-	var faults []harness.Span
-	for i, f := range o.faults {
-		fmt.Fprintf(&out, "    %s\n", o.Faults[i])
-		faults = append(faults, harness.Span{From: f.Began, To: f.Ended})
-	}
-	for _, line := range o.Verdict {
+	for _, line := range slices.Concat(o.Faults, o.Verdict) {
 		fmt.Fprintf(&out, "    %s\n", line)
 	}
-	row := func(cell rune, spans []harness.Span) string {
-		end := o.over + time.Duration(o.Recovery*float64(time.Second)) + 4*time.Second
-		return harness.Bar(o.began, end, 250*time.Millisecond, harness.Spans{Cell: cell, All: spans})
-	}
-	fmt.Fprintf(&out, "    %-12s %s\n", "faults", row('x', faults))
-	for _, namespace := range allNamespaces() {
-		for _, m := range cast {
-			could := harness.SpansOf(o.permits, namespace, m.Name)
-			fmt.Fprintf(&out, "    %-6s %-5s %s\n", namespace, m.Name, row('█', could))
-		}
-	}
+	fmt.Fprintf(&out, "    drawn in %s\n", page)
 	return out.String()
+}
+
+// page draws who could act when.
+func (o *Outcome) page() *harness.Page {
+	p := harness.NewPage(fmt.Sprintf("Chaos, seed %d", o.Seed), "A cluster could act from an answer of its reader to the "+
+		"deadline in it. All clocks are one machine's.", o.began, o.ended)
+	p.Problems = o.Verdict
+	for i, f := range o.faults {
+		p.AddFault(harness.Span{From: f.Began, To: f.Ended}, o.Faults[i])
+	}
+	for _, namespace := range allNamespaces() {
+		n := leasereport.Namespace{Name: namespace}
+		for _, m := range cast {
+			if could := p.Spans(o.permits, namespace, m.Name, 0); len(could) > 0 {
+				n.Rows = append(n.Rows, leasereport.Row{Cluster: m.Name, Could: could})
+			}
+		}
+		p.Namespaces = append(p.Namespaces, n)
+	}
+	p.Gaps(func(namespace string, g leasereport.Gap) (earliest time.Duration) {
+		for _, s := range harness.SpansOf(o.permits, namespace, g.Before) {
+			if g.Before != g.After && s.From < o.began+g.To {
+				earliest = max(earliest, s.To+harness.Fast.Skew)
+			}
+		}
+		return earliest
+	})
+	return p
 }
 
 // report is out/chaos.json.

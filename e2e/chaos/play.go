@@ -49,9 +49,9 @@ type Outcome struct {
 	// Recovery is the time from the end of the last fault until every namespace has a leader that acts.
 	Recovery float64 `json:"recoverySeconds"`
 
-	began, over time.Duration // boot readings: of the beginning and of the end of the last fault
-	faults      []*Applied
-	permits     []harness.Act
+	began, over, ended time.Duration // boot readings: of the beginning, the end of the last fault, and the judgement
+	faults             []*Applied
+	permits            []harness.Act
 	// acts counts the writes of readers, registers the histories that were checked, stale the writes that the fenced
 	// register took after a write of a later term.
 	acts, overlaps, stuck, registers, unordered, stale int
@@ -162,7 +162,8 @@ func (st *stage) well(ctx context.Context) error {
 
 // judge judges the evidence.
 func (st *stage) judge(o *Outcome) {
-	ended, since := harness.Now().Boot, o.began-overlap
+	since := o.began - overlap
+	o.ended = harness.Now().Boot
 	calls := st.calls(since)
 	if o.permits = permits(calls); len(o.permits) == 0 {
 		must.Fail("nobody acted: nothing was seen")
@@ -192,7 +193,7 @@ func (st *stage) judge(o *Outcome) {
 	o.registers = len(all)
 	for namespace, ops := range all {
 		picture := filepath.Join(st.dir, fmt.Sprintf("%d-%s.html", o.Seed, namespace))
-		if !linearizable(ops, ended, picture) {
+		if !linearizable(ops, o.ended, picture) {
 			o.unordered++
 			o.wrong("the register of %s is not linearizable: see %s", namespace, picture)
 		}

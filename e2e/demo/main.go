@@ -1,7 +1,7 @@
 // Command demo shows Leasecast at work on real control planes. It needs the programs that `make k8s
 // build` builds; use it through make.
 //
-//	go run ./e2e/demo         a fleet elects leaders, loses one and hands over; writes out/demo.json
+//	go run ./e2e/demo         a fleet elects leaders, loses one and hands over; writes out/demo.json and out/report.html
 //	go run ./e2e/demo up      starts the same fleet and leaves it running; kubeconfigs in out/
 //	go run ./e2e/demo down    stops that fleet
 //
@@ -10,7 +10,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,26 +48,4 @@ func cast(folder string, actEvery time.Duration, progress func(string)) harness.
 		o.Members = append(o.Members, harness.Member{Name: name, Priority: []int{100, 50, 10}[i], Namespaces: namespaces})
 	}
 	return o
-}
-
-// narrator prints what happens while it happens.
-type narrator struct {
-	zero  time.Duration  // boot reading of the demo's start
-	marks []harness.Span // when the demo did something
-}
-
-func newNarrator() *narrator { return &narrator{zero: harness.Now().Boot} }
-
-// say begins a scene.
-func (n *narrator) say(text string) { fmt.Print("\n" + text + "\n") }
-
-// step reports progress within a scene.
-func (n *narrator) step(text string) {
-	fmt.Printf("  %6.1f s  %s\n", (harness.Now().Boot - n.zero).Seconds(), text)
-}
-
-// did announces what the demo did at an instant.
-func (n *narrator) did(at time.Duration, text string) {
-	n.marks = append(n.marks, harness.Span{From: at, To: at})
-	n.step("▶ " + text)
 }

@@ -10,9 +10,6 @@ import (
 	"strings"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-
-	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
 )
@@ -31,11 +28,11 @@ func resultFile() string { return filepath.Join(outDir, "demo.json") }
 // demo plays all scenes, and judges what came of them, also after a failure.
 func demo(ctx context.Context) {
 	must.Do(os.RemoveAll(resultFile()), "remove the last result")
-	n := newNarrator()
-	n.say("A hub and three members, each a real etcd, kube-apiserver and controller manager.")
-	d := must.Get(harness.Start(ctx, cast("demo", 100*time.Millisecond, n.step)))
+	n := harness.NewNarrator()
+	n.Say("A hub and three members, each a real etcd, kube-apiserver and controller manager.")
+	d := must.Get(harness.Start(ctx, cast("demo", 100*time.Millisecond, n.Step)))
 	err := must.Try(func() {
-		p := &play{narrator: n, d: d, View: must.Get(d.Look(ctx))}
+		p := &play{Narrator: n, d: d, View: must.Get(d.Look(ctx))}
 		defer p.Close()
 		limited, cancel := context.WithTimeoutCause(ctx, playLimit, fmt.Errorf("the scenes take more than %s", playLimit))
 		defer cancel()
@@ -48,13 +45,13 @@ func demo(ctx context.Context) {
 		must.Do(context.Cause(ctx))
 		must.Do(errors.Join(played, must.Try(p.judge)))
 	})
-	n.step("cleaning up")
+	n.Step("cleaning up")
 	must.Do(errors.Join(err, d.Stop()))
 }
 
 // play is the demo in its scenes, and what was measured in them.
 type play struct {
-	*narrator
+	*harness.Narrator
 	d *harness.Drill
 	*harness.View
 	result result
@@ -62,18 +59,18 @@ type play struct {
 
 // elect waits until east acts, because its priority is the highest.
 func (p *play) elect(ctx context.Context) {
-	p.say("The hub elects. A guestbook controller runs in each member and acts where its cluster leads.")
-	p.step("a hub that finds no trace of a predecessor first waits for all that one could have promised")
+	p.Say("The hub elects. A guestbook controller runs in each member and acts where its cluster leads.")
+	p.Step("a hub that finds no trace of a predecessor first waits for all that one could have promised")
 	p.awaitChange(ctx, "east", 0)
 }
 
 // failover pauses the leader's API server. Its controllers go on, and are not notified.
 func (p *play) failover(ctx context.Context) {
-	p.say("The leader is lost: its API server stops answering, in the middle of everything.")
+	p.Say("The leader is lost: its API server stops answering, in the middle of everything.")
 	east := p.d.Fleet.Member("east")
 	fault := harness.Now().Boot
 	must.Do(east.Pause())
-	p.did(fault, fmt.Sprintf("east's API server is paused (SIGSTOP to process %d)", east.PIDs().APIServer))
+	p.Did(fault, fmt.Sprintf("east's API server is paused (SIGSTOP to process %d)", east.PIDs().APIServer))
 	first := p.awaitChange(ctx, "west", fault)
 	seen := p.Leases["east"].Seen()
 	for namespace, at := range first {
@@ -84,35 +81,35 @@ func (p *play) failover(ctx context.Context) {
 			p.result.Failover, p.result.Floor = &took, &floor
 		}
 	}
-	p.step(fmt.Sprintf("failover took %.2f s; no lease of these timings could have let go of east before %.2f s",
+	p.Step(fmt.Sprintf("failover took %.2f s; no lease of these timings could have let go of east before %.2f s",
 		*p.result.Failover, *p.result.Floor))
 }
 
 // stay heals the old leader and watches that nothing moves back.
 func (p *play) stay(ctx context.Context) {
-	p.say("The old leader comes back. It must learn that it was replaced, and nothing may flap.")
+	p.Say("The old leader comes back. It must learn that it was replaced, and nothing may flap.")
 	healed := harness.Now().Boot
 	must.Do(p.d.Fleet.Member("east").Resume())
-	p.did(healed, "east's API server goes on")
+	p.Undid(healed, "east's API server goes on")
 	must.Do(p.d.AwaitEligible(ctx, changeLimit, "east", namespaces...))
 	watched := 2 * (p.d.Timings.Duration + p.d.Timings.Skew)
-	p.step(fmt.Sprintf("east is healthy again and has the higher priority; watching for %s that west stays", watched))
+	p.Step(fmt.Sprintf("east is healthy again and has the higher priority; watching for %s that west stays", watched))
 	p.onlyActs(ctx, "west", watched)
-	p.step("west acted in the meantime, and no other cluster did")
+	p.Step("west acted in the meantime, and no other cluster did")
 }
 
 // handover changes a label, as an operator does.
 func (p *play) handover(ctx context.Context) {
-	p.say("A planned change: the operator gives south the highest priority.")
+	p.Say("A planned change: the operator gives south the highest priority.")
 	edit := harness.Now().Boot
 	must.Do(p.d.SetPriority(ctx, "south", 200))
-	p.did(edit, "kubectl label cluster south leasecast.dev/priority=200 --overwrite")
+	p.Did(edit, "kubectl label cluster south leasecast.dev/priority=200 --overwrite")
 	for _, at := range p.awaitChange(ctx, "south", edit) {
 		if took := (at - edit).Seconds(); p.result.Handover == nil || took > *p.result.Handover {
 			p.result.Handover = &took
 		}
 	}
-	p.step(fmt.Sprintf("handover took %.2f s", *p.result.Handover))
+	p.Step(fmt.Sprintf("handover took %.2f s", *p.result.Handover))
 }
 
 // awaitChange returns each namespace's first act of the cluster after an instant, when it has acted alone for a while.
@@ -123,7 +120,7 @@ func (p *play) awaitChange(ctx context.Context, cluster string, after time.Durat
 			return a.Namespace == namespace && a.Cluster == cluster && a.Begin > after
 		}))
 		first[namespace] = a.Begin
-		p.step(fmt.Sprintf("%s: the guestbook in %s acts, in epoch %d", namespace, cluster, a.Epoch))
+		p.Step(fmt.Sprintf("%s: the guestbook in %s acts, in epoch %d", namespace, cluster, a.Epoch))
 	}
 	p.onlyActs(ctx, cluster, p.d.Timings.Duration)
 	return first
@@ -186,65 +183,22 @@ func (r result) flaws(verdicts []harness.Verdict) error {
 	return errors.Join(errs...)
 }
 
-// judge judges what the guestbooks did, draws it, and writes the file.
+// judge judges what the guestbooks did, and writes the page and the file.
 func (p *play) judge() {
 	acts := must.Get(p.d.Acts())
 	verdicts := harness.Judge(acts)
-	p.say("Who might act by its Lease (░), and who did (█)")
-	fmt.Print(p.bars(acts))
-	for _, v := range verdicts {
-		for _, c := range v.Changes {
-			fmt.Printf("  %-7s from %s to %s: nobody acted for %.2f s\n", v.Namespace, c.From, c.To, c.Gap().Seconds())
-		}
-	}
 	p.result.Overlaps = len(harness.Breaches(verdicts))
-	fmt.Printf("\n  %d acts of three guestbooks judged: %d overlaps. Results are in %s, logs in out/demo.\n",
-		len(acts), p.result.Overlaps, resultFile())
-	must.Do(errors.Join(harness.WriteReport(resultFile(), p.result), p.result.flaws(verdicts)))
-}
-
-// step is the time that a column of the bars covers.
-const step = 250 * time.Millisecond
-
-// bars draws each namespace and member, below the marks of what the demo did, from just before the first act on.
-func (p *play) bars(acts []harness.Act) string {
-	if len(acts) == 0 {
-		return "  No one did.\n"
+	flaws := p.result.flaws(verdicts)
+	var problems []string
+	if flaws != nil {
+		problems = strings.Split(flaws.Error(), "\n")
 	}
-	from, now := harness.Now().Boot, harness.Now().Boot
-	for _, a := range acts {
-		from = min(from, a.Begin-time.Second)
-	}
-	row := func(spans ...harness.Spans) string { return harness.Bar(from, now, step, spans...) }
-	var out strings.Builder
-	fmt.Fprintf(&out, "  %-15s %s\n", "fault or edit", row(harness.Spans{Cell: '▼', All: p.marks}))
-	for _, namespace := range namespaces {
-		for _, member := range leaders {
-			acted := harness.SpansOf(acts, namespace, member)
-			might := permits(p.Leases[member].Seen(), namespace)
-			fmt.Fprintf(&out, "  %-8s %-6s %s\n", namespace, member,
-				row(harness.Spans{Cell: '█', All: acted}, harness.Spans{Cell: '░', All: might}))
-		}
-	}
-	fmt.Fprintf(&out, "  (a column is %s; the first is %.0f s after the start)\n", step, (from - p.zero).Seconds())
-	return out.String()
-}
-
-// permits returns when a member's Lease in a namespace let it act, if its reader saw each version when we did:
-// from when it names the member to its deadline, or until it names another.
-func permits(seen []harness.Sighting[*coordinationv1.Lease], namespace string) []harness.Span {
-	var all []harness.Span
-	for _, s := range seen {
-		c, _ := wire.Read(s.Object)
-		if s.Object.Namespace != namespace {
-			continue
-		}
-		if n := len(all); n > 0 {
-			all[n-1].To = min(all[n-1].To, s.At.Boot) // this version replaces the one before
-		}
-		if !s.Gone && c.LeadsHere() {
-			all = append(all, harness.Span{From: s.At.Boot, To: harness.BootOf(c.Deadline(), s.At)})
-		}
-	}
-	return all
+	page := p.Report("The demo: a leader is lost, comes back, and another one is ordered", p.Narrator, acts, problems...)
+	must.Do(errors.Join(page.WriteFile(harness.ReportFile), harness.WriteReport(resultFile(), p.result)))
+	p.Say(fmt.Sprintf("%d acts of three guestbooks judged: %d overlaps.", len(acts), p.result.Overlaps))
+	sentence, _ := page.Verdict()
+	p.Step(sentence)
+	p.Step(fmt.Sprintf("who could act and who did is drawn in %s; results are in %s, logs in out/demo", harness.ReportFile,
+		resultFile()))
+	must.Do(flaws)
 }

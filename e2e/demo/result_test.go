@@ -3,7 +3,6 @@ package main
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/leasecast/leasecast/e2e/harness"
 )
@@ -39,14 +38,5 @@ func TestFlaws(t *testing.T) {
 				t.Errorf("flaws: %v, want %q", err, c.want)
 			}
 		})
-	}
-}
-
-func TestBar(t *testing.T) {
-	const s = time.Second
-	acted := harness.Spans{Cell: '#', All: []harness.Span{{From: 1 * s, To: 2*s + s/2}}}
-	might := harness.Spans{Cell: '-', All: []harness.Span{{From: 0, To: 3*s + s/2}}}
-	if got, want := harness.Bar(0, 6*s, s, acted, might), "-##-··"; got != want {
-		t.Errorf("bar %q, want %q", got, want)
 	}
 }

@@ -70,17 +70,17 @@ func serve(ctx context.Context) {
 	defer func() { _ = errors.Join(os.Remove(pidFile()), lock.Close()) }() // in this order: the lock guards the name
 	must.Do(lock.Truncate(0))
 	must.Get(fmt.Fprintln(lock, os.Getpid()))
-	n := newNarrator()
-	d := must.Get(harness.Start(ctx, cast("up", 5*time.Second, n.step)))
+	n := harness.NewNarrator()
+	d := must.Get(harness.Start(ctx, cast("up", 5*time.Second, n.Step)))
 	err := must.Try(func() {
 		for _, namespace := range namespaces {
 			in := func(a harness.Act) bool { return a.Namespace == namespace }
 			a := must.Get(d.AwaitAct(ctx, changeLimit, "a guestbook acts in "+namespace, in))
-			n.step(fmt.Sprintf("%s: the guestbook in %s acts", namespace, a.Cluster))
+			n.Step(fmt.Sprintf("%s: the guestbook in %s acts", namespace, a.Cluster))
 		}
 		must.Do(d.Fleet.WriteKubeconfigs(outDir))
 		fmt.Print(instructions(d) + ready + "\n")
-		kept := d.Keep(ctx, n.step)
+		kept := d.Keep(ctx, n.Step)
 		<-ctx.Done()
 		kept()
 		for _, s := range d.Fleet.Servers() { // they lead nowhere any more

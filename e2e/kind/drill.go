@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	leasereport "github.com/leasecast/leasecast/cmd/kubectl-leasecast/report"
 	"github.com/leasecast/leasecast/e2e/guestbook/acts"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
@@ -57,6 +59,7 @@ func drill(ctx context.Context, p *place, rounds int) {
 	needEngine(ctx)
 	st := &stage{place: p, hub: p.client(), logs: map[string]*actLog{}}
 	st.begin(ctx)
+	began := harness.Now().Boot
 	var rs []round
 	var broken error
 	for i := 0; i < rounds && broken == nil; i++ {
@@ -67,9 +70,30 @@ func drill(ctx context.Context, p *place, rounds int) {
 	}
 	acts, err := st.acts()
 	result := report(rs, harness.Judge(acts))
-	p.say("%d rounds, %d failovers, %d overlaps, nobody acted for %.1f s at worst; see %s",
-		result.Rounds, result.Failovers, result.Overlaps, result.WorstGap, resultFile())
-	must.Do(errors.Join(broken, err, result.flaws(), harness.WriteReport(resultFile(), result)))
+	p.say("%d rounds, %d failovers, %d overlaps, nobody acted for %.1f s at worst; see %s and %s",
+		result.Rounds, result.Failovers, result.Overlaps, result.WorstGap, resultFile(), harness.ReportFile)
+	flaws := errors.Join(broken, result.flaws())
+	must.Do(errors.Join(err, flaws, harness.WriteReport(resultFile(), result),
+		page(began, rs, acts, flaws).WriteFile(harness.ReportFile)))
+}
+
+// page draws the rounds. No Leases are watched here, so no floors are known.
+func page(began time.Duration, rounds []round, acts []harness.Act, flaws error) *harness.Page {
+	p := harness.NewPage("Drill on kind", "Acts are what guestbook controllers logged. All clocks are one machine's.", began,
+		harness.Now().Boot)
+	if flaws != nil {
+		p.Problems = strings.Split(flaws.Error(), "\n")
+	}
+	for _, r := range rounds {
+		p.AddFault(r.fault, r.Fault)
+	}
+	n := leasereport.Namespace{Name: managed}
+	for _, c := range members {
+		n.Rows = append(n.Rows, leasereport.Row{Cluster: c.name, Acted: p.Spans(acts, managed, c.name, silence)})
+	}
+	p.Namespaces = []leasereport.Namespace{n}
+	p.Gaps(func(string, leasereport.Gap) time.Duration { return 0 })
+	return p
 }
 
 // begin gives the drill fresh logs, and waits until all is well.
@@ -134,6 +158,7 @@ func (st *stage) round(ctx context.Context, f fault, r *round) {
 	must.Get(st.awaitAct(ctx, time.Minute, leader.name+" acts",
 		func(a harness.Act) bool { return a.Cluster == leader.name && a.Begin > began }))
 	at := harness.Now().Boot
+	r.fault = harness.Span{From: at, To: harness.Unfinished}
 	undo, err := f.make(ctx, st, leader)
 	// Also when the drill is interrupted.
 	undoOnce := sync.OnceValue(func() error { return undo(context.WithoutCancel(ctx)) })
@@ -146,6 +171,7 @@ func (st *stage) round(ctx context.Context, f fault, r *round) {
 	must.Do(undoOnce())
 	r.Next = awaitSettled(ctx, st.hub, recoverLimit)
 	now := harness.Now().Boot
+	r.fault.To = now
 	r.Gap = longestGap(must.Get(st.acts()), at, now).Seconds()
 }
 
@@ -254,6 +280,8 @@ type round struct {
 	Gap float64 `json:"gapSeconds"`
 	// Wrong is why the outcome is not as expected.
 	Wrong string `json:"wrong,omitempty"`
+
+	fault harness.Span // until all was well again
 }
 
 // String describes the round.

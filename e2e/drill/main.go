@@ -1,0 +1,128 @@
+// Command drill plays a named scenario on a fleet of real control planes, and narrates it. It writes out/report.html,
+// with who could act, who acted, and each gap against its floor. Use it through make:
+//
+//	make drill SCENARIO=leader-lost
+//
+// It exits with 1 if two clusters ever acted at once, or if the fleet does not do what the scenario expects.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
+)
+
+const (
+	// changeLimit bounds each wait. Failing takes longer than anything that works.
+	changeLimit = time.Minute
+	// playLimit bounds a scenario. Each takes less than a minute.
+	playLimit = 5 * time.Minute
+)
+
+var (
+	members    = []string{"east", "west", "south"}
+	namespaces = []string{"ledger", "shop"}
+)
+
+// scenario is what is played, once east leads both namespaces.
+type scenario struct {
+	title string
+	play  func(context.Context, *drill)
+}
+
+// drill is a scenario that goes on.
+type drill struct {
+	*harness.Narrator
+	*harness.Drill
+	view *harness.View
+	// leaders are the clusters that must have acted, in order, in each namespace.
+	leaders []string
+}
+
+func main() {
+	harness.Quiet()
+	must.Run("drill", func(ctx context.Context) { run(ctx, strings.Join(os.Args[1:], " ")) })
+}
+
+func run(ctx context.Context, name string) {
+	s, ok := scenarios[name]
+	must.FailIf(!ok, "unknown scenario %q: make drill SCENARIO=… takes one of %s, cronjob, unmodified", name,
+		strings.Join(slices.Sorted(maps.Keys(scenarios)), ", "))
+	must.Do(os.RemoveAll(harness.ReportFile), "remove the last report")
+	n := harness.NewNarrator()
+	n.Say(s.title)
+	o := harness.Options{Members: harness.Members(members, namespaces...), Timings: harness.Fast,
+		ActEvery: 100 * time.Millisecond, Dir: filepath.Join("out", "drill"), Progress: n.Step}
+	started := must.Get(harness.Start(ctx, o))
+	err := must.Try(func() {
+		d := &drill{Narrator: n, Drill: started, view: must.Get(started.Look(ctx))}
+		defer d.view.Close()
+		limited, cancel := context.WithTimeoutCause(ctx, playLimit, fmt.Errorf("it takes more than %s", playLimit))
+		defer cancel()
+		played := must.Try(func() {
+			d.next(limited, "east", 0)
+			s.play(limited, d)
+		})
+		must.Do(context.Cause(ctx))
+		d.judge(s.title, played)
+	})
+	n.Step("cleaning up")
+	must.Do(errors.Join(err, started.Stop()))
+}
+
+// next waits until a cluster has acted in all namespaces after an instant. It must be the next leader of each.
+func (d *drill) next(ctx context.Context, cluster string, after time.Duration) {
+	d.leaders = append(d.leaders, cluster)
+	for _, namespace := range namespaces {
+		a := must.Get(d.AwaitAct(ctx, changeLimit, cluster+" acts in "+namespace, func(a harness.Act) bool {
+			return a.Namespace == namespace && a.Cluster == cluster && a.Begin > after
+		}))
+		d.Step(fmt.Sprintf("%s: the guestbook in %s acts, in epoch %d", namespace, cluster, a.Epoch))
+	}
+}
+
+// stays watches for a while. What acts then is judged at the end.
+func (d *drill) stays(ctx context.Context, cluster string) {
+	length := 2 * (d.Timings.Duration + d.Timings.Skew)
+	d.Step(fmt.Sprintf("watching for %s that %s stays", length, cluster))
+	must.Do(harness.Stay(ctx, length, cluster+" stays", func(context.Context) error { return d.Check() }))
+}
+
+// recovered waits until a cluster may lead again.
+func (d *drill) recovered(ctx context.Context, cluster string) {
+	must.Do(d.AwaitEligible(ctx, changeLimit, cluster, namespaces...))
+	d.Step(cluster + " may lead again")
+}
+
+// judge judges what the guestbooks did, and writes the page.
+func (d *drill) judge(title string, played error) {
+	acts := must.Get(d.Acts())
+	var problems []string
+	if played != nil {
+		problems = append(problems, strings.Split(played.Error(), "\n")...)
+	}
+	verdicts := harness.Judge(acts)
+	for _, b := range harness.Breaches(verdicts) {
+		problems = append(problems, b.String())
+	}
+	for _, v := range verdicts {
+		if played == nil && !slices.Equal(v.Leaders, d.leaders) {
+			problems = append(problems, fmt.Sprintf("%s: %v acted in this order, want %v", v.Namespace, v.Leaders, d.leaders))
+		}
+	}
+	page := d.view.Report(title, d.Narrator, acts, problems...)
+	must.Do(page.WriteFile(harness.ReportFile))
+	sentence, kept := page.Verdict()
+	d.Say(sentence)
+	d.Step("drawn in " + harness.ReportFile + ", logs in out/drill")
+	must.FailIf(!kept, "%s", sentence)
+}

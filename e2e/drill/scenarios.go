@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/process"
+)
+
+// scenarios are by the names that make drill takes.
+var scenarios = map[string]scenario{
+	"leader-lost": {"The leader's API server hangs; its controllers go on, and are not notified.", leaderLost},
+	"partition":   {"Nothing passes between the hub and the leader, which goes on.", partition},
+	"drain":       {"An operator drains the leader's cluster for a while.", drain},
+	"hub-lost":    {"The hub is gone for longer than a term.", hubLost},
+	"failback":    {"The leader is lost and comes back, and the policy fails back.", failback},
+	"rotation":    {"The leader's kubeconfig is rotated, and the old one is revoked.", rotation},
+	"flapping":    {"The link to the leader breaks again and again.", flapping},
+}
+
+func leaderLost(ctx context.Context, d *drill) {
+	east := d.Fleet.Member("east")
+	at := harness.Now().Boot
+	must.Do(east.Pause())
+	d.Did(at, "east's API server is paused")
+	d.next(ctx, "west", at)
+	healed := harness.Now().Boot
+	must.Do(east.Resume())
+	d.Undid(healed, "east's API server goes on")
+	d.recovered(ctx, "east")
+	d.stays(ctx, "west")
+}
+
+// cut cuts the hub off from a cluster.
+func (d *drill) cut(cluster string) (at time.Duration) {
+	at = harness.Now().Boot
+	d.Fleet.Member(cluster).Proxy().BlackHole()
+	d.Did(at, "nothing passes between the hub and "+cluster)
+	return at
+}
+
+func (d *drill) heal(cluster string) (at time.Duration) {
+	at = harness.Now().Boot
+	d.Fleet.Member(cluster).Proxy().Heal()
+	d.Undid(at, "the hub reaches "+cluster+" again")
+	return at
+}
+
+func partition(ctx context.Context, d *drill) {
+	d.next(ctx, "west", d.cut("east"))
+	d.heal("east")
+	d.recovered(ctx, "east")
+	d.stays(ctx, "west")
+}
+
+func drain(ctx context.Context, d *drill) {
+	at := harness.Now().Boot
+	must.Do(d.Drain(ctx, "east", time.Now().Add(15*time.Second)))
+	d.Did(at, "kubectl annotate cluster east leasecast.dev/drain-until=(in 15 s)")
+	d.next(ctx, "west", at)
+	d.recovered(ctx, "east")
+	d.Undid(harness.Now().Boot, "the drain is over")
+	d.stays(ctx, "west")
+}
+
+// hubLost ends with the same leader: its Leases name it.
+func hubLost(ctx context.Context, d *drill) {
+	at := harness.Now().Boot
+	must.Do(d.LatestHub().Kill())
+	d.Did(at, "the hub is killed")
+	must.Do(process.Pass(ctx, 3*d.Timings.Duration))
+	back := harness.Now().Boot
+	must.Get(d.StartHub())
+	d.HubBack(back, "another hub starts")
+	d.next(ctx, "east", back)
+	d.leaders = d.leaders[1:] // it is the same one
+	d.stays(ctx, "east")
+}
+
+func failback(ctx context.Context, d *drill) {
+	policy := &v1alpha1.LeadershipPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: harness.PolicyName},
+	}
+	at := harness.Now().Boot
+	patch := client.RawPatch("application/merge-patch+json",
+		[]byte(`{"spec":{"failback":"Automatic","failbackAfterSeconds":5}}`))
+	must.Do(d.Hub.Patch(ctx, policy, patch))
+	d.Did(at, "the policy gets failback: Automatic, after 5 s")
+	d.next(ctx, "west", d.cut("east"))
+	d.next(ctx, "east", d.heal("east"))
+	d.stays(ctx, "east")
+}
+
+// rotation gives the hub a user with rights in east, and takes them from the one before.
+func rotation(ctx context.Context, d *drill) {
+	east, users := d.Fleet.Member("east"), []string{"first", "second"}
+	binding := func(user string) *rbacv1.ClusterRoleBinding {
+		return &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: user},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+		}
+	}
+	for i, user := range users {
+		must.Do(d.Members["east"].Create(ctx, binding(user)))
+		kubeconfig := must.Get(fleet.Kubeconfig("east", east.ViaProxy(must.Get(east.UserConfig(user)))))
+		at := harness.Now().Boot
+		must.Do(d.Fleet.SetKubeconfig(ctx, harness.FleetNamespace, "east", kubeconfig))
+		d.Did(at, "the Secret of east gets the kubeconfig of its "+user+" user")
+		d.stays(ctx, "east")
+		if i > 0 {
+			at := harness.Now().Boot
+			must.Do(d.Members["east"].Delete(ctx, binding(users[i-1])))
+			d.Did(at, "the rights of the "+users[i-1]+" user are revoked")
+			d.stays(ctx, "east")
+		}
+	}
+	var errs []error
+	for place, seen := range d.view.Terms() {
+		if _, err := harness.Unbroken(seen, time.Now()); err != nil {
+			errs = append(errs, errors.Join(errors.New(place.String()), err))
+		}
+	}
+	must.Do(errors.Join(errs...))
+}
+
+// flapping breaks a link for longer than the hub waits, and no shorter than it takes to be a candidate again. East loses
+// the lead once.
+func flapping(ctx context.Context, d *drill) {
+	first := d.cut("east")
+	d.next(ctx, "west", first)
+	for range 4 {
+		d.heal("east")
+		must.Do(process.Pass(ctx, 1500*time.Millisecond))
+		d.cut("east")
+		must.Do(process.Pass(ctx, 2500*time.Millisecond))
+	}
+	d.heal("east")
+	d.recovered(ctx, "east")
+	d.stays(ctx, "west")
+}
