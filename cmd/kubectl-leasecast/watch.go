@@ -57,7 +57,8 @@ func (p *plugin) watchLeases(
 	ctx, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
 	w := &watch{page: report.Report{Began: p.now()}, terms: map[string][]*ledTerm{}, early: map[string]bool{}}
-	for first := true; ; first = false {
+	p.table().line("Watching every Lease of the fleet, once a second. The page is %s. Ctrl-C ends this.", file)
+	for {
 		at := p.now().Sub(w.page.Began)
 		s, v, err := look(ctx)
 		if s == nil {
@@ -69,9 +70,6 @@ func (p *plugin) watchLeases(
 		r := w.report(p.now().Sub(w.page.Began))
 		if err := r.WriteFile(file); err != nil {
 			return err
-		}
-		if first {
-			p.table().line("Watching the Leases of %d namespaces. The page is %s. Ctrl-C ends this.", len(w.terms), file)
 		}
 		select {
 		case <-ctx.Done():

@@ -19,6 +19,7 @@ import (
 
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 const (
@@ -70,6 +71,7 @@ func run(ctx context.Context, name string) {
 		defer cancel()
 		played := must.Try(func() {
 			d.next(limited, "east", 0)
+			must.Do(process.Pass(limited, d.Timings.Duration))
 			s.play(limited, d)
 		})
 		must.Do(context.Cause(ctx))
@@ -97,10 +99,10 @@ func (d *drill) stays(ctx context.Context, cluster string) {
 	must.Do(harness.Stay(ctx, length, cluster+" stays", func(context.Context) error { return d.Check() }))
 }
 
-// recovered waits until a cluster may lead again.
-func (d *drill) recovered(ctx context.Context, cluster string) {
-	must.Do(d.AwaitEligible(ctx, changeLimit, cluster, namespaces...))
-	d.Step(cluster + " may lead again")
+// recovered waits until east may lead again.
+func (d *drill) recovered(ctx context.Context) {
+	must.Do(d.AwaitEligible(ctx, changeLimit, "east", namespaces...))
+	d.Step("east may lead again")
 }
 
 // judge judges what the guestbooks did, and writes the page.

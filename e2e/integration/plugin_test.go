@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -91,6 +92,11 @@ func TestThePluginShowsAFleetAndActsThere(t *testing.T) {
 	w.shows(0, []string{"0 of 1 namespaces would move"}, "what-if", "--without", "west")
 	w.shows(1, []string{`no Cluster "nowhere"`}, "what-if", "--without", "nowhere")
 	w.shows(0, []string{"3 Leases were read: 0 disagree"}, "verify")
+	page := filepath.Join(w.T.TempDir(), "page.html")
+	w.runs(0, []string{page, "one could act in each namespace all the time"}, "verify", "--watch=3s", "--report", page)
+	if text, err := os.ReadFile(page); err != nil || contains(string(text), "Leasecast, fleet "+w.Fleet, "east could act") != nil {
+		t.Errorf("the page: %v: %s", err, text)
+	}
 
 	t.Log("an act asks, and does nothing without a yes")
 	if out, code := w.plugin("no\n", "drain", "east", "--until", "1h"); code != 1 || contains(out, "nothing was changed") != nil {

@@ -63,9 +63,6 @@ type Gap struct {
 
 // Floor is the least length that the gap may have, or zero where that is not known.
 func (g Gap) Floor() time.Duration {
-	if g.Earliest == 0 {
-		return 0
-	}
 	return max(0, g.Earliest-g.From)
 }
 
@@ -174,7 +171,7 @@ func gaps(rows []Row, acts bool, end, least time.Duration) (all []Gap) {
 
 // Verdict says in one sentence whether the promises were kept.
 func (r *Report) Verdict() (sentence string, kept bool) {
-	does, problems, worst := "could act", slices.Clone(r.Problems), Namespace{}
+	does, above, problems, worst := "could act", "", slices.Clone(r.Problems), Namespace{}
 	if r.Acts() {
 		does = "acted"
 	}
@@ -188,7 +185,8 @@ func (r *Report) Verdict() (sentence string, kept bool) {
 			worst = n
 		}
 	}
-	switch g := worst.worst(); {
+	g := worst.worst()
+	switch {
 	case len(problems) == 1:
 		return "Not as promised: " + problems[0] + ".", false
 	case len(problems) > 1:
@@ -197,13 +195,11 @@ func (r *Report) Verdict() (sentence string, kept bool) {
 		return "Nothing was seen: there was no namespace.", false
 	case g.Length() == 0:
 		return fmt.Sprintf("No two clusters %s at once, and one %s in each namespace all the time.", does, does), true
-	case g.Earliest == 0:
-		return fmt.Sprintf("No two clusters %s at once; nobody %s for %s at worst, in %s.", does, does,
-			seconds(g.Length()), worst.Name), true
-	default:
-		return fmt.Sprintf("No two clusters %s at once; nobody %s for %s at worst, in %s, %s above the floor.", does, does,
-			seconds(g.Length()), worst.Name, seconds(g.Over())), true
+	case g.Earliest > 0:
+		above = fmt.Sprintf(", %s above the floor", seconds(g.Over()))
 	}
+	return fmt.Sprintf("No two clusters %s at once; nobody %s for %s at worst, in %s%s.", does, does, seconds(g.Length()),
+		worst.Name, above), true
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
