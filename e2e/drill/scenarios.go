@@ -63,13 +63,14 @@ func partition(ctx context.Context, d *drill) {
 }
 
 func drain(ctx context.Context, d *drill) {
-	at := harness.Now().Boot
-	must.Do(d.Drain(ctx, "east", time.Now().Add(15*time.Second)))
-	d.Did(at, "kubectl annotate cluster east leasecast.dev/drain-until=(in 15 s)")
+	at, until := harness.Now().Boot, time.Now().Add(10*time.Second)
+	must.Do(d.Drain(ctx, "east", until))
+	d.Did(at, "kubectl annotate cluster east leasecast.dev/drain-until=(in 10 s)")
 	d.next(ctx, "west", at)
-	d.recovered(ctx)
+	must.Do(process.Pass(ctx, time.Until(until)))
 	d.Undid(harness.Now().Boot, "the drain is over")
 	d.stays(ctx, "west")
+	d.recovered(ctx)
 }
 
 // hubLost ends with the same leader: its Leases name it.
