@@ -16,24 +16,28 @@ import (
 	"github.com/leasecast/leasecast/hub/skew"
 )
 
+// The statuses of conditions.
+const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
+
+func condition(kind string, is metav1.ConditionStatus, why reason.Reason, message string) metav1.Condition {
+	return metav1.Condition{Type: kind, Status: is, Reason: string(why), Message: message}
+}
+
 // Accepted returns the condition of a policy that has lost namespaces to others, and whose Leases are refused. warning
 // is added to the message of a policy that is accepted.
 func Accepted(p *decide.Policy, lost []string, refused, warning string) metav1.Condition {
-	c := metav1.Condition{
-		Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: string(reason.Accepted),
-		Message: "the policy is valid and acted on" + warning,
-	}
+	const kind = v1alpha1.ConditionAccepted
 	switch {
 	case p.Invalid != nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(reason.InvalidPolicy), cut(p.Invalid.Error(), 1024)
+		return condition(kind, no, reason.InvalidPolicy, cut(p.Invalid.Error(), 1024))
 	case len(lost) > 0:
-		c.Status, c.Reason = metav1.ConditionFalse, string(reason.Conflict)
-		c.Message = cut("other policies own these namespaces, so this one has no effect there: "+strings.Join(lost, ", "),
-			1024)
+		return condition(kind, no, reason.Conflict,
+			cut("other policies own these namespaces, so this one has no effect there: "+strings.Join(lost, ", "), 1024))
 	case refused != "":
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(reason.Conflict), cut(refused, 1024)
+		return condition(kind, no, reason.Conflict, cut(refused, 1024))
+	default:
+		return condition(kind, yes, reason.Accepted, "the policy is valid and acted on"+warning)
 	}
-	return c
 }
 
 // HubLossWarning returns what an accepted policy warns of: terms may lapse when a hub replica is lost. h is the
@@ -73,7 +77,7 @@ func OrdersWarning(p *decide.Policy, members []decide.Member, now time.Time) (wa
 // all that are as bad.
 func worstOf(kind string, conditions []metav1.Condition) metav1.Condition {
 	worst := metav1.Condition{Type: kind}
-	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown, metav1.ConditionTrue} {
+	for _, status := range []metav1.ConditionStatus{no, unknown, yes} {
 		var messages []string
 		for _, c := range conditions {
 			if c.Status == status {
@@ -99,7 +103,7 @@ func PolicyReady(conditions []metav1.Condition) metav1.Condition {
 		}
 	}
 	ready := worstOf(v1alpha1.ConditionReady, others)
-	if ready.Status == metav1.ConditionTrue {
+	if ready.Status == yes {
 		ready.Reason, ready.Message = "Ready", ""
 	}
 	return ready
@@ -107,9 +111,9 @@ func PolicyReady(conditions []metav1.Condition) metav1.Condition {
 
 // ClustersReachable names the unreachable clusters, if most are.
 func ClustersReachable(most bool, ms []decide.Member) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionClustersReachable, Status: metav1.ConditionTrue, Reason: "Reachable"}
+	const kind = v1alpha1.ConditionClustersReachable
 	if !most {
-		return c
+		return condition(kind, yes, "Reachable", "")
 	}
 	var names []string
 	for _, m := range ms {
@@ -117,15 +121,14 @@ func ClustersReachable(most bool, ms []decide.Member) metav1.Condition {
 			names = append(names, m.Name)
 		}
 	}
-	c.Status, c.Reason = metav1.ConditionFalse, string(reason.MostUnreachable)
-	c.Message = cut("most clusters became unreachable at once, so it may be the hub that is cut off: "+strings.Join(names,
-		", "), 1024)
-	return c
+	return condition(kind, no, reason.MostUnreachable, cut("most clusters became unreachable at once, so it may be the "+
+		"hub that is cut off: "+strings.Join(names, ", "), 1024))
 }
 
 // ClocksAgree names the clusters with a clock that is off, or that was not measured yet. The candidates' messages
 // have the offsets, because here they would change the status all the time.
 func ClocksAgree(ms []decide.Member) metav1.Condition {
+	const kind = v1alpha1.ConditionClocksAgree
 	var off, open []string
 	for _, m := range ms {
 		switch m.ClockVerdict.State {
@@ -136,44 +139,41 @@ func ClocksAgree(ms []decide.Member) metav1.Condition {
 		case skew.Within:
 		}
 	}
-	c := metav1.Condition{Type: v1alpha1.ConditionClocksAgree, Status: metav1.ConditionTrue, Reason: "Agree"}
 	switch {
 	case len(off) > 0:
-		c.Status, c.Reason = metav1.ConditionFalse, string(reason.ClockSkewed)
-		c.Message = cut("the clock is farther from the hub's than maxClockSkewMilliseconds in "+strings.Join(off, ", ")+
-			"; where no cluster agrees with the hub, its own clock may be off", 1024)
+		return condition(kind, no, reason.ClockSkewed,
+			cut("the clock is farther from the hub's than maxClockSkewMilliseconds in "+strings.Join(off, ", ")+
+				"; where no cluster agrees with the hub, its own clock may be off", 1024))
 	case len(open) > 0:
-		c.Status, c.Reason = metav1.ConditionUnknown, "NotMeasured"
-		c.Message = cut("not measured closely enough yet: "+strings.Join(open, ", "), 1024)
+		return condition(kind, unknown, "NotMeasured",
+			cut("not measured closely enough yet: "+strings.Join(open, ", "), 1024))
+	default:
+		return condition(kind, yes, "Agree", "")
 	}
-	return c
 }
 
 // SecretsGranted names a missing grant, or what is wrong with the seal's Secret.
 func SecretsGranted(missing, brokenSeal string) metav1.Condition {
-	c := metav1.Condition{Type: v1alpha1.ConditionSecretsGranted, Status: metav1.ConditionTrue, Reason: "Granted"}
+	const kind = v1alpha1.ConditionSecretsGranted
 	switch {
 	case missing != "":
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, "GrantMissing", cut(missing, 1024)
+		return condition(kind, no, "GrantMissing", cut(missing, 1024))
 	case brokenSeal != "":
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(reason.InvalidSeal), brokenSeal
+		return condition(kind, no, reason.InvalidSeal, brokenSeal)
+	default:
+		return condition(kind, yes, "Granted", "")
 	}
-	return c
 }
 
 // AllManaged reports which namespaces a policy does not manage, because more than most exist in one cluster only.
 func AllManaged(left string, most int) metav1.Condition {
-	c := metav1.Condition{
-		Type: v1alpha1.ConditionAllManaged, Status: metav1.ConditionTrue, Reason: string(reason.AllManaged),
+	if left == "" {
+		return condition(v1alpha1.ConditionAllManaged, yes, reason.AllManaged, "")
 	}
-	if left != "" {
-		c.Status, c.Reason = metav1.ConditionFalse, string(reason.TooManyNamespaces)
-		c.Message = cut(fmt.Sprintf("the selector matches namespaces that exist in one cluster only and are not "+
-			"managed: %s; "+
+	return condition(v1alpha1.ConditionAllManaged, no, reason.TooManyNamespaces, cut(fmt.Sprintf(
+		"the selector matches namespaces that exist in one cluster only and are not managed: %s; "+
 			"at most %d such namespaces are, those with a record first, then the oldest: create them in a second cluster, "+
-			"name them in spec.namespaces.names, or narrow the selector", left, most), 1024)
-	}
-	return c
+			"name them in spec.namespaces.names, or narrow the selector", left, most), 1024))
 }
 
 // cut shortens a text to n bytes.

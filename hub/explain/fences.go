@@ -37,31 +37,27 @@ func Fenced(f Fences) metav1.Condition {
 			open = append(open, m.Name+" ("+missingMessage(err)+answerIn(err)+")")
 		}
 	}
-	c := metav1.Condition{
-		Type: v1alpha1.ConditionFenced, Status: metav1.ConditionTrue, Reason: "InForce",
-		Message: fmt.Sprintf("in force in all %d clusters", len(f.Members)),
-	}
-	if len(f.Closed) > 0 {
-		c.Message += "; refused in every cluster until each earlier holder must have stopped: " + strings.Join(f.Closed, ", ")
-	}
-	if l := f.Policy.SlowestLock(); l != nil {
-		c.Message += fmt.Sprintf("; a change of leader takes %v more, for the lock %s: "+
-			"shorten its elector's durations to shorten that", l.StopTime(), l.NamespacedName)
-	}
-	if f.Wanted[0].Warns() {
-		c.Reason, c.Message = "Warns", "every cluster warns, and nothing is refused"
-	}
 	if f.Policy.Refused != "" {
 		open = append(open, f.Policy.Refused)
 	}
 	if f.Policy.Unknown {
 		open = []string{"the policy is invalid: the fences that it had stay as they were"}
 	}
-	if len(open) > 0 {
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, string(reason.Unfenced), strings.Join(open, "; ")
+	switch {
+	case len(open) > 0:
+		return condition(v1alpha1.ConditionFenced, no, reason.Unfenced, cut(strings.Join(open, "; "), 1024))
+	case f.Wanted[0].Warns():
+		return condition(v1alpha1.ConditionFenced, yes, "Warns", "every cluster warns, and nothing is refused")
 	}
-	c.Message = cut(c.Message, 1024)
-	return c
+	message := fmt.Sprintf("in force in all %d clusters", len(f.Members))
+	if len(f.Closed) > 0 {
+		message += "; refused in every cluster until each earlier holder must have stopped: " + strings.Join(f.Closed, ", ")
+	}
+	if l := f.Policy.SlowestLock(); l != nil {
+		message += fmt.Sprintf("; a change of leader takes %v more, for the lock %s: "+
+			"shorten its elector's durations to shorten that", l.StopTime(), l.NamespacedName)
+	}
+	return condition(v1alpha1.ConditionFenced, yes, "InForce", cut(message, 1024))
 }
 
 // answerIn returns a member's answer in an error, after a colon, or "" without one.

@@ -19,6 +19,20 @@ import (
 	"github.com/leasecast/leasecast/hub/skew"
 )
 
+// messages explain the reasons that say the same of every candidate.
+var messages = map[reason.Reason]string{
+	reason.Gone:                 "the Cluster does not exist any more",
+	reason.NoPriority:           "the Cluster has no label " + v1alpha1.PriorityLabel + ", so it takes no part",
+	reason.NotSelected:          "the clusterSelector of the policy does not match the Cluster",
+	reason.Deleting:             "the Cluster is being deleted",
+	reason.NamespaceMissing:     "the namespace does not exist there, or does not match the policy",
+	reason.NamespaceTerminating: "the namespace is being deleted there",
+	reason.Paused:               "the Cluster is paused: it keeps what it has, and is never newly chosen",
+	reason.NeverReached:         "the hub has not reached the cluster yet",
+	reason.Fenced: "an operator has declared that it is off: it leads nothing until the annotation " +
+		v1alpha1.FencedAnnotation + " is gone",
+}
+
 // message explains why a candidate is what it is, and what to do.
 func message(v *decide.Snapshot, c *decide.Candidate) string {
 	m := c.Member
@@ -26,40 +40,21 @@ func message(v *decide.Snapshot, c *decide.Candidate) string {
 		return advise(c.Reason, c.Detail)
 	}
 	switch c.Reason {
-	case reason.Gone:
-		return "the Cluster does not exist any more"
-	case reason.NoPriority:
-		return "the Cluster has no label " + v1alpha1.PriorityLabel + ", so it takes no part"
-	case reason.NotSelected:
-		return "the clusterSelector of the policy does not match the Cluster"
 	case reason.InvalidPriority:
 		return invalidPriority(m.Labels[v1alpha1.PriorityLabel]) +
 			"; until then it keeps what it leads, and is never newly chosen"
-	case reason.Deleting:
-		return "the Cluster is being deleted"
-	case reason.NamespaceMissing:
-		return "the namespace does not exist there, or does not match the policy"
-	case reason.NamespaceTerminating:
-		return "the namespace is being deleted there"
 	case reason.ClockSkewed:
 		return skewed(m.ClockVerdict, v.Policy.Election.Timings.Skew)
 	case reason.Unguarded:
 		return "the policy that protects the Leases is not in force: " + missingMessage(m.Unguarded)
 	case reason.Unfenced:
 		return "a fence that the policy asks for is not in force: " + missingMessage(m.Unfenced)
-	case reason.Paused:
-		return "the Cluster is paused: it keeps what it has, and is never newly chosen"
-	case reason.NeverReached:
-		return "the hub has not reached the cluster yet"
-	case reason.Fenced:
-		return "an operator has declared that it is off: it leads nothing until the annotation " + v1alpha1.FencedAnnotation +
-			" is gone"
 	case reason.InvalidFence:
 		return invalidFence(m.Member)
 	case reason.Drained:
 		return fmt.Sprintf("it is drained %s: it gets no namespace, and goes on where no other cluster may lead", m.Drain)
 	default:
-		return ""
+		return messages[c.Reason]
 	}
 }
 
@@ -104,55 +99,45 @@ func advise(r reason.Reason, message string) string {
 // Describe explains the record of a decision in words.
 func Describe(d election.Decision) string {
 	r, waiting := d.Record, d.Waiting
-	successor := r.Next
-	if successor == "" {
-		successor = "nobody yet"
-	}
-	switch r.State {
-	case election.Leading:
-		words := fmt.Sprintf("%s leads in epoch %d", r.Leader, r.Epoch)
-		if r.UnfencedLeader != "" {
-			words += fmt.Sprintf("; a fence was missing in %s, which led before: programs there may still act", r.UnfencedLeader)
-		}
-		return words
-	case election.Draining:
-		if waiting == reason.Frozen {
-			return fmt.Sprintf("%s cannot lead (%s), and the namespace is frozen: no other cluster is chosen", r.Leader,
-				r.Reason)
-		}
-		if waiting == reason.FailoverPending {
-			return fmt.Sprintf("%s cannot lead (%s), and the policy leaves it to you to replace it; see the condition "+
-				"FailoverPending", r.Leader, r.Reason)
-		}
-		if waiting == reason.MostUnreachable {
-			return fmt.Sprintf("%s is lost, but so are most clusters: nobody is chosen until one comes back", r.Leader)
-		}
-		if waiting == reason.WaitingForReaders {
-			return fmt.Sprintf("%s was told to stop (%s); next is %s, as soon as all registered readers have stopped, or "+
-				"else at %s",
-				r.Leader, r.Reason, successor, r.NotBefore.UTC().Format("15:04:05.000Z"))
-		}
-		return fmt.Sprintf("%s is being replaced (%s); next is %s, not before %s",
-			r.Leader, r.Reason, successor, r.NotBefore.UTC().Format("15:04:05.000Z"))
-	case election.Retired:
+	successor, at := cmp.Or(r.Next, "nobody yet"), r.NotBefore.UTC().Format("15:04:05.000Z")
+	switch {
+	case r.State == election.Leading && r.UnfencedLeader != "":
+		return fmt.Sprintf("%s leads in epoch %d; a fence was missing in %s, which led before: programs there may still act",
+			r.Leader, r.Epoch, r.UnfencedLeader)
+	case r.State == election.Leading:
+		return fmt.Sprintf("%s leads in epoch %d", r.Leader, r.Epoch)
+	case r.State == election.Draining:
+		return describeDrain(r, waiting, successor, at)
+	case r.State == election.Retired:
 		return "no policy claims the namespace; the record stays until everything promised has passed"
-	}
-	switch waiting {
-	case reason.OtherHub:
+	case waiting == reason.OtherHub:
 		return "another hub writes the Leases, so this one decides nothing; see the condition LeasesInPlace"
-	case reason.Moved:
+	case waiting == reason.Moved:
 		return "the record came from another hub; nobody is chosen before the Leases in all clusters are this hub's"
-	}
-	switch r.Reason {
-	case reason.WaitingForExpiry:
-		return fmt.Sprintf("an earlier promise may still stand; next is %s, not before %s", successor,
-			r.NotBefore.UTC().Format("15:04:05.000Z"))
-	case reason.WaitingForClusters:
+	case r.Reason == reason.WaitingForExpiry:
+		return fmt.Sprintf("an earlier promise may still stand; next is %s, not before %s", successor, at)
+	case r.Reason == reason.WaitingForClusters:
 		return fmt.Sprintf("%s ranks higher and is not ready yet; if it does not become so in time, next is %s; see "+
-			"candidates for the reasons",
-			cmp.Or(d.Awaited, "another cluster"), successor)
+			"candidates for the reasons", cmp.Or(d.Awaited, "another cluster"), successor)
 	default:
 		return "no cluster is eligible; see candidates for the reasons"
+	}
+}
+
+func describeDrain(r election.Record, waiting reason.Reason, successor, at string) string {
+	switch waiting {
+	case reason.Frozen:
+		return fmt.Sprintf("%s cannot lead (%s), and the namespace is frozen: no other cluster is chosen", r.Leader, r.Reason)
+	case reason.FailoverPending:
+		return fmt.Sprintf("%s cannot lead (%s), and the policy leaves it to you to replace it; see the condition "+
+			"FailoverPending", r.Leader, r.Reason)
+	case reason.MostUnreachable:
+		return fmt.Sprintf("%s is lost, but so are most clusters: nobody is chosen until one comes back", r.Leader)
+	case reason.WaitingForReaders:
+		return fmt.Sprintf("%s was told to stop (%s); next is %s, as soon as all registered readers have stopped, or "+
+			"else at %s", r.Leader, r.Reason, successor, at)
+	default:
+		return fmt.Sprintf("%s is being replaced (%s); next is %s, not before %s", r.Leader, r.Reason, successor, at)
 	}
 }
 

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -51,16 +52,10 @@ func setFailoverPending(conditions *[]metav1.Condition, v *decide.Snapshot, p de
 	if at := c.Member.Verdict.Since.Wall; !at.IsZero() {
 		since = " since " + at.UTC().Format(time.RFC3339)
 	}
-	next := p.Record.Next
-	if next == "" {
-		next = "CLUSTER"
-	}
-	meta.SetStatusCondition(conditions, metav1.Condition{
-		Type: v1alpha1.ConditionFailoverPending, Status: metav1.ConditionTrue, Reason: string(c.Reason),
-		Message: fmt.Sprintf("the leader %s cannot go on (%s%s), and the policy leaves it to you to replace it: kubectl "+
-			"annotate nsleader -n %s %s %s=%s", c.Name, c.Reason, since, v.Key.Namespace, v.Key.Name,
-			v1alpha1.MoveToAnnotation, next),
-	})
+	meta.SetStatusCondition(conditions, condition(v1alpha1.ConditionFailoverPending, yes, c.Reason,
+		fmt.Sprintf("the leader %s cannot go on (%s%s), and the policy leaves it to you to replace it: kubectl annotate "+
+			"nsleader -n %s %s %s=%s", c.Name, c.Reason, since, v.Key.Namespace, v.Key.Name, v1alpha1.MoveToAnnotation,
+			cmp.Or(p.Record.Next, "CLUSTER"))))
 }
 
 // invalidFence explains what is wrong with the declaration that a cluster is off.

@@ -58,18 +58,16 @@ func Status(v *decide.Snapshot, p decide.Plan) v1alpha1.NamespaceLeaderStatus {
 
 // setFrozen sets or removes the condition that people have frozen who leads.
 func setFrozen(conditions *[]metav1.Condition, p decide.Plan) {
-	is := metav1.Condition{Type: v1alpha1.ConditionFrozen}
+	const kind = v1alpha1.ConditionFrozen
 	switch {
 	case p.Frozen:
-		is.Status, is.Reason = metav1.ConditionTrue, string(reason.Frozen)
-		is.Message = fmt.Sprintf("frozen %s: the leader is renewed, and no other cluster is chosen", p.Freeze)
+		meta.SetStatusCondition(conditions, condition(kind, yes, reason.Frozen,
+			fmt.Sprintf("frozen %s: the leader is renewed, and no other cluster is chosen", p.Freeze)))
 	case p.Freeze.Invalid != "":
-		is.Status, is.Reason, is.Message = metav1.ConditionFalse, string(reason.InvalidFreeze), p.Freeze.Invalid
+		meta.SetStatusCondition(conditions, condition(kind, no, reason.InvalidFreeze, p.Freeze.Invalid))
 	default:
-		meta.RemoveStatusCondition(conditions, is.Type)
-		return
+		meta.RemoveStatusCondition(conditions, kind)
 	}
-	meta.SetStatusCondition(conditions, is)
 }
 
 // statusOf returns a candidate as the status shows it. While a fickle reason stays, its message stays too: an error
@@ -101,23 +99,19 @@ func fickle(r reason.Reason) bool {
 // ready returns the condition that a leader is granted and its Lease was written. Once True it stays True for the
 // term, also when a renewal is late.
 func ready(v *decide.Snapshot, p decide.Plan) metav1.Condition {
-	c := metav1.Condition{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
-		Reason:  string(cmp.Or(p.Record.Reason, p.Waiting, reason.NoCandidate)),
-		Message: Describe(p.Decision),
-	}
-	if p.Record.State != election.Leading {
+	c := condition(v1alpha1.ConditionReady, no, cmp.Or(p.Record.Reason, p.Waiting, reason.NoCandidate),
+		Describe(p.Decision))
+	if p.Record.State != election.Leading || v.State.Record.State != election.Leading ||
+		v.State.Record.Epoch != p.Record.Epoch {
 		return c
 	}
-	written := false
-	for _, m := range v.Members {
-		written = written || m.Name == p.Record.Leader && m.Sync.InPlace
-	}
-	sameTerm := v.State.Record.State == election.Leading && v.State.Record.Epoch == p.Record.Epoch
+	written := slices.ContainsFunc(v.Members, func(m decide.Member) bool {
+		return m.Name == p.Record.Leader && m.Sync.InPlace
+	})
 	stood := v.Object != nil && meta.IsStatusConditionTrue(v.Object.Status.Conditions, v1alpha1.ConditionReady) &&
 		len(v.Object.Status.History) > 0 && v.Object.Status.History[0].Epoch == p.Record.Epoch
-	if sameTerm && (written || stood) {
-		c.Status = metav1.ConditionTrue
+	if written || stood {
+		c.Status = yes
 	}
 	return c
 }
@@ -135,12 +129,9 @@ func leasesInPlace(v *decide.Snapshot) metav1.Condition {
 		}
 	}
 	if len(in) == 0 {
-		return metav1.Condition{Type: v1alpha1.ConditionLeasesInPlace, Status: metav1.ConditionTrue, Reason: "InPlace"}
+		return condition(v1alpha1.ConditionLeasesInPlace, yes, "InPlace", "")
 	}
-	return metav1.Condition{
-		Type: v1alpha1.ConditionLeasesInPlace, Status: metav1.ConditionFalse,
-		Reason: string(why), Message: cut(strings.Join(in, "; "), 1024),
-	}
+	return condition(v1alpha1.ConditionLeasesInPlace, no, why, cut(strings.Join(in, "; "), 1024))
 }
 
 // InProgress reports whether a change of the leader, or the end of a record, is in progress that needs no explanation

@@ -44,21 +44,17 @@ func locksHeld(found []LockFinding) metav1.Condition {
 		case worker.LockHeld:
 		}
 	}
-	c := metav1.Condition{
-		Status: metav1.ConditionTrue, Reason: string(reason.TargetsFound),
-		Message: "each fenced lock has a holder in the cluster that leads",
-	}
 	switch {
 	case len(idle) > 0:
-		c.Status, c.Reason = metav1.ConditionFalse, string(reason.LockIdle)
-		c.Message = cut("compare leaderElectionLocks with the Lease that the controller elects itself with, and see "+
-			"that it runs there with its election on: "+
-			strings.Join(idle, "; "), 1024)
+		return condition("", no, reason.LockIdle,
+			cut("compare leaderElectionLocks with the Lease that the controller elects itself with, and see that it runs "+
+				"there with its election on: "+strings.Join(idle, "; "), 1024))
 	case len(open) > 0:
-		c.Status, c.Reason = metav1.ConditionUnknown, string(reason.LockUnseen)
-		c.Message = cut("nobody was seen to hold these locks since a cluster leads: "+strings.Join(open, ", "), 1024)
+		return condition("", unknown, reason.LockUnseen,
+			cut("nobody was seen to hold these locks since a cluster leads: "+strings.Join(open, ", "), 1024))
+	default:
+		return condition("", yes, reason.TargetsFound, "each fenced lock has a holder in the cluster that leads")
 	}
-	return c
 }
 
 // AccountFinding is the state of an account in all members. If one member has the account, its name is right: the
@@ -83,18 +79,14 @@ func accountsFound(found []AccountFinding) metav1.Condition {
 			open = append(open, f.Account)
 		}
 	}
-	c := metav1.Condition{
-		Status: metav1.ConditionTrue, Reason: string(reason.TargetsFound),
-		Message: "each fenced service account exists in a cluster",
-	}
 	switch {
 	case len(missing) > 0:
-		c.Status, c.Reason = metav1.ConditionFalse, string(reason.AccountMissing)
-		c.Message = cut("compare serviceAccounts with the accounts that the programs run as: "+strings.Join(missing, "; "),
-			1024)
+		return condition("", no, reason.AccountMissing, cut("compare serviceAccounts with the accounts that the programs "+
+			"run as: "+strings.Join(missing, "; "), 1024))
 	case len(open) > 0:
-		c.Status, c.Reason = metav1.ConditionUnknown, string(reason.AccountUnseen)
-		c.Message = cut("no cluster has shown yet whether it has these service accounts: "+strings.Join(open, ", "), 1024)
+		return condition("", unknown, reason.AccountUnseen,
+			cut("no cluster has shown yet whether it has these service accounts: "+strings.Join(open, ", "), 1024))
+	default:
+		return condition("", yes, reason.TargetsFound, "each fenced service account exists in a cluster")
 	}
-	return c
 }
