@@ -12,6 +12,9 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
+// change is a kind of changes that are counted.
+type change struct{ fleet, reason string }
+
 // failover is the last replacement of a lost leader, or one in progress while done is false.
 type failover struct {
 	began time.Time
@@ -51,8 +54,7 @@ func (m *Metrics) changed(was, is *v1alpha1.NamespaceLeader) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if o.State != n.State || o.Leader != n.Leader || o.Epoch != n.Epoch {
-		m.counted[is.Namespace] = true
-		m.changes.WithLabelValues(is.Namespace, string(n.Reason)).Inc()
+		m.changes[change{is.Namespace, string(n.Reason)}]++
 	}
 	switch {
 	case n.State == v1alpha1.StateDraining && n.Since != nil && n.NotBefore != nil:

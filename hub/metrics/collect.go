@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,12 +27,14 @@ const connected = "Connected"
 // Collect implements prometheus.Collector.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	sendGauge(ch, buildInfo, 1, m.Version, runtime.Version())
-	if !m.Elected() {
-		sendGauge(ch, elected, 0)
-		m.changes.Reset() // what others have changed counts for them
+	isElected := m.Elected()
+	sendGauge(ch, elected, number(isElected))
+	if !isElected {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		clear(m.changes) // what others have changed counts for them
 		return
 	}
-	sendGauge(ch, elected, 1)
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()
 	records, fleets, err := m.read(ctx)
@@ -70,11 +73,23 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		sendGauge(ch, contested, float64(len(holders)), name)
 	}
 	m.drop(fleets, records)
-	m.changes.Collect(ch)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for c, n := range m.changes {
+		ch <- prometheus.MustNewConstMetric(leaderChanges, prometheus.CounterValue, float64(n), c.fleet, c.reason)
+	}
 }
 
 func sendGauge(ch chan<- prometheus.Metric, d *prometheus.Desc, value float64, labels ...string) {
 	ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+}
+
+// number is 1 for what is so, and 0 otherwise.
+func number(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // read returns the records of the fleets that this replica decides for, and the fleets.
@@ -87,22 +102,15 @@ func (m *Metrics) read(ctx context.Context) (records []v1alpha1.NamespaceLeader,
 	if err := m.reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, err
 	}
-	fleets, asked := map[string]bool{}, map[string]bool{}
-	serves := func(name string) bool {
-		if !asked[name] && m.decider.Serves(name) {
-			fleets[name] = true
-		}
-		asked[name] = true
-		return fleets[name]
-	}
+	fleets = map[string]bool{}
 	for i := range clusters.Items {
-		serves(clusters.Items[i].Namespace)
+		fleets[clusters.Items[i].Namespace] = true
 	}
 	for i := range all.Items {
-		if serves(all.Items[i].Namespace) {
-			records = append(records, all.Items[i])
-		}
+		fleets[all.Items[i].Namespace] = true
 	}
+	maps.DeleteFunc(fleets, func(name string, _ bool) bool { return !m.decider.Serves(name) })
+	records = slices.DeleteFunc(all.Items, func(r v1alpha1.NamespaceLeader) bool { return !fleets[r.Namespace] })
 	return records, fleets, nil
 }
 
@@ -138,11 +146,7 @@ func (m *Metrics) collectPolicies(ctx context.Context, ch chan<- prometheus.Metr
 			if !fleets[p.Namespace] || c.Status == metav1.ConditionUnknown {
 				continue
 			}
-			is := 0.0
-			if c.Status == metav1.ConditionTrue {
-				is = 1
-			}
-			sendGauge(ch, policyCondition, is, p.Namespace, p.Name, c.Type)
+			sendGauge(ch, policyCondition, number(c.Status == metav1.ConditionTrue), p.Namespace, p.Name, c.Type)
 		}
 	}
 	return nil
@@ -158,11 +162,7 @@ func (m *Metrics) collectMember(ch chan<- prometheus.Metric, member fleet.Member
 		sendGauge(ch, drainedUntil, float64(member.Drain.Until.Unix()), member.Fleet, member.Name)
 	}
 	if work, ok := m.decider.Work(member.Key); ok {
-		inForce := 0.0
-		if work.Guarded {
-			inForce = 1
-		}
-		sendGauge(ch, guardInForce, inForce, member.Fleet, member.Name)
+		sendGauge(ch, guardInForce, number(work.Guarded), member.Fleet, member.Name)
 		sendGauge(ch, registrations, float64(work.Readers), member.Fleet, member.Name)
 	}
 }
@@ -224,15 +224,6 @@ func (m *Metrics) drop(fleets map[string]bool, records []v1alpha1.NamespaceLeade
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for key := range m.failovers {
-		if !there[key] {
-			delete(m.failovers, key)
-		}
-	}
-	for name := range m.counted {
-		if !fleets[name] {
-			delete(m.counted, name)
-			m.changes.DeletePartialMatch(prometheus.Labels{"fleet": name})
-		}
-	}
+	maps.DeleteFunc(m.failovers, func(key types.NamespacedName, _ failover) bool { return !there[key] })
+	maps.DeleteFunc(m.changes, func(c change, _ int) bool { return !fleets[c.fleet] })
 }

@@ -57,23 +57,15 @@ type Metrics struct {
 	reader  client.Reader
 	local   manager.Manager
 
-	changes *prometheus.CounterVec
-
-	mu        sync.Mutex      // guards what follows
-	counted   map[string]bool // fleets with changes
+	mu        sync.Mutex // guards what follows
+	changes   map[change]int
 	failovers map[types.NamespacedName]failover
 }
 
 // New returns Metrics that have counted nothing yet.
 func New(o Options) *Metrics {
 	return &Metrics{
-		Options: o,
-		changes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "leasecast_leader_changes_total",
-			Help: "Changes of leader or state of namespaces, by reason.",
-		}, []string{"fleet", "reason"}),
-		counted:   map[string]bool{},
-		failovers: map[types.NamespacedName]failover{},
+		Options: o, changes: map[change]int{}, failovers: map[types.NamespacedName]failover{},
 	}
 }
 
@@ -102,44 +94,46 @@ func (m *Metrics) Start(ctx context.Context) error {
 	return nil
 }
 
-func gauge(name, help string, labels ...string) *prometheus.Desc {
+func describe(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
 
 var (
-	buildInfo = gauge("leasecast_build_info", "Always 1; the labels are its versions.", "version", "goversion")
-	elected   = gauge("leasecast_hub_elected", "1 on the replica that has the right to write.")
+	buildInfo = describe("leasecast_build_info", "Always 1; the labels are its versions.", "version", "goversion")
+	elected   = describe("leasecast_hub_elected", "1 on the replica that has the right to write.")
 
-	leaderInfo = gauge("leasecast_namespace_leader_info",
+	leaderInfo = describe("leasecast_namespace_leader_info",
 		"Always 1; the labels are the leader and the state of the record.", "fleet", "namespace", "leader", "state")
-	leaderSince = gauge("leasecast_namespace_leader_since_timestamp_seconds",
+	leaderSince = describe("leasecast_namespace_leader_since_timestamp_seconds",
 		"When the leader or the state of the namespace last changed.", "fleet", "namespace")
-	failoverTook = gauge("leasecast_last_failover_duration_seconds",
+	failoverTook = describe("leasecast_last_failover_duration_seconds",
 		"From the decision to replace a lost leader to the next term, the last time.", "fleet", "namespace")
-	failoverFloor = gauge("leasecast_last_failover_floor_seconds",
+	failoverFloor = describe("leasecast_last_failover_floor_seconds",
 		"The part of that which had to pass because the lost leader might still act.", "fleet", "namespace")
 
-	memberState = gauge("leasecast_member_state",
+	memberState = describe("leasecast_member_state",
 		"Always 1; the label is Connected, or the reason why the hub is not connected.", "fleet", "member", "state")
-	guardInForce = gauge("leasecast_guard_in_force",
+	guardInForce = describe("leasecast_guard_in_force",
 		"1 while the admission policies that protect the member's Leases are in force.", "fleet", "member")
-	registrations = gauge("leasecast_reader_registrations",
+	registrations = describe("leasecast_reader_registrations",
 		"Readers that are registered in the member.", "fleet", "member")
-	clockOffset = gauge("leasecast_clock_offset_seconds",
+	clockOffset = describe("leasecast_clock_offset_seconds",
 		"Bounds of how far the clock of the member's API server is ahead of the hub's.", "fleet", "member", "bound")
-	renewalAge = gauge("leasecast_renewal_age_seconds",
+	renewalAge = describe("leasecast_renewal_age_seconds",
 		"Age of the oldest renewTime among the Leases by which the member leads.", "fleet", "member")
-	renewalRatio = gauge("leasecast_renewal_age_ratio",
+	renewalRatio = describe("leasecast_renewal_age_ratio",
 		"The largest part of its lease duration that has passed since the renewTime of one of these Leases.",
 		"fleet", "member")
-	contested = gauge("leasecast_contested_namespaces",
+	contested = describe("leasecast_contested_namespaces",
 		"Namespaces in which the Leases of more than one member let it act. There must be none.", "fleet")
-	drainedUntil = gauge("leasecast_member_drained_until_timestamp_seconds",
+	drainedUntil = describe("leasecast_member_drained_until_timestamp_seconds",
 		"Until when an operator drains the Cluster.", "fleet", "member")
-	policyCondition = gauge("leasecast_policy_condition",
+	policyCondition = describe("leasecast_policy_condition",
 		"1 while the condition of the policy is True, and 0 while it is False.", "fleet", "policy", "condition")
-	namespaceCondition = gauge("leasecast_namespace_condition",
+	namespaceCondition = describe("leasecast_namespace_condition",
 		"1 while the record has the condition Frozen or FailoverPending.", "fleet", "namespace", "condition")
+	leaderChanges = describe("leasecast_leader_changes_total",
+		"Changes of leader or state of namespaces, by reason.", "fleet", "reason")
 )
 
 // Describe implements prometheus.Collector.
@@ -147,9 +141,8 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		buildInfo, elected, leaderInfo, leaderSince, failoverTook, failoverFloor,
 		memberState, guardInForce, registrations, clockOffset, renewalAge, renewalRatio, contested, drainedUntil,
-		policyCondition, namespaceCondition,
+		policyCondition, namespaceCondition, leaderChanges,
 	} {
 		ch <- d
 	}
-	m.changes.Describe(ch)
 }
