@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/leasecast/leasecast/api/lease"
 )
 
@@ -64,53 +66,44 @@ func (s Seal) raised(o Seal) Seal {
 	return Seal{Key: s.Key, Policies: all}
 }
 
-// stored is the form in which the Secret holds the bounds of a policy.
+// stored is the form in which the Secret holds the bounds of a policy. A missing bound is an error: Leases may have
+// been sent under any.
 type stored struct {
-	LeaseDuration string `json:"leaseDuration"`
-	MaxClockSkew  string `json:"maxClockSkew"`
-	StopTime      string `json:"stopTime"`
+	LeaseDuration *metav1.Duration `json:"leaseDuration"`
+	MaxClockSkew  *metav1.Duration `json:"maxClockSkew"`
+	StopTime      *metav1.Duration `json:"stopTime"`
 }
 
 // data returns the content of the Secret.
 func (s Seal) data() map[string][]byte {
 	all := map[string]stored{}
 	for name, b := range s.Policies {
-		all[name] = stored{b.Duration.String(), b.Skew.String(), b.Stop.String()}
+		all[name] = stored{&metav1.Duration{Duration: b.Duration}, &metav1.Duration{Duration: b.Skew},
+			&metav1.Duration{Duration: b.Stop}}
 	}
 	policies, _ := json.Marshal(all) // cannot fail: strings only
 	return map[string][]byte{dataKey: s.Key, dataPolicies: policies}
 }
 
-// parsePolicies parses the bounds of policies. A missing bound is an error: Leases may have been sent under any.
+// parsePolicies parses the bounds of policies. Its error does not contain the text.
 func parsePolicies(text []byte) (map[string]Bounds, error) {
 	var all map[string]stored
-	if err := json.Unmarshal(text, &all); err != nil || all == nil {
-		return nil, fmt.Errorf("%w: %s must be a JSON object of policies and their bounds", ErrBroken, dataPolicies)
-	}
-	policies := map[string]Bounds{}
-	for name, texts := range all {
-		b, err := texts.bounds()
-		if err != nil {
-			return nil, fmt.Errorf("%w: %s must hold durations such as 15s", ErrBroken, dataPolicies)
+	err := json.Unmarshal(text, &all)
+	valid, policies := err == nil && all != nil, map[string]Bounds{}
+	for name, b := range all {
+		if valid = valid && isUpTo(b.LeaseDuration, lease.MaxDuration) && isUpTo(b.MaxClockSkew, lease.MaxSkew) &&
+			isUpTo(b.StopTime, MaxStop); !valid {
+			break
 		}
-		policies[name] = b
+		policies[name] = Bounds{b.LeaseDuration.Duration, b.MaxClockSkew.Duration, b.StopTime.Duration}
+	}
+	if !valid {
+		return nil, fmt.Errorf("%w: %s must be a JSON object of policies and their bounds, such as 15s", ErrBroken,
+			dataPolicies)
 	}
 	return policies, nil
 }
 
-func (t stored) bounds() (b Bounds, err error) {
-	for _, d := range []struct {
-		text string
-		to   *time.Duration
-		most time.Duration
-	}{
-		{t.LeaseDuration, &b.Duration, lease.MaxDuration},
-		{t.MaxClockSkew, &b.Skew, lease.MaxSkew},
-		{t.StopTime, &b.Stop, MaxStop},
-	} {
-		if *d.to, err = time.ParseDuration(d.text); err != nil || *d.to < 0 || *d.to > d.most {
-			return b, fmt.Errorf("%w: a bound is no duration up to %v", ErrBroken, d.most)
-		}
-	}
-	return b, nil
+func isUpTo(d *metav1.Duration, most time.Duration) bool {
+	return d != nil && d.Duration >= 0 && d.Duration <= most
 }

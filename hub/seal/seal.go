@@ -82,22 +82,58 @@ func (s *Store) Refresh(ctx context.Context, fleet string) (Seal, error) {
 	known, ok := s.cached(fleet)
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	var secret corev1.Secret
-	err := s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret)
-	switch {
-	case apierrors.IsNotFound(err), err == nil && isEmpty(&secret) && !isLost(&secret):
-		return known, nil
-	case err != nil:
-		return Seal{}, fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
+	secret, err := s.read(ctx, fleet)
+	if err != nil {
+		return Seal{}, inSecret(fleet, err)
 	}
-	found, err := parse(&secret)
+	if isEmpty(secret) && !isLost(secret) {
+		return known, nil
+	}
+	found, err := parse(secret)
 	switch {
 	case ok && (err != nil || !bytes.Equal(found.Key, known.Key)):
 		return known, nil
 	case err != nil:
-		return Seal{}, fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
+		return Seal{}, inSecret(fleet, err)
 	}
 	return s.cache(fleet, found), nil
+}
+
+// read returns the Secret of a fleet, or an empty one without a resourceVersion if there is none.
+func (s *Store) read(ctx context.Context, fleet string) (*corev1.Secret, error) {
+	var secret corev1.Secret
+	err := s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret)
+	if apierrors.IsNotFound(err) {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet, Name: SecretName}}, nil
+	}
+	return &secret, err
+}
+
+func inSecret(fleet string, err error) error {
+	return fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
+}
+
+// rewrite returns the seal in the Secret of a fleet. First it creates or updates the Secret if change has changed it
+// and returned true.
+func (s *Store) rewrite(
+	ctx context.Context, fleet string, change func(*corev1.Secret) (writes bool, err error),
+) (Seal, error) {
+	secret, err := s.read(ctx, fleet)
+	if err != nil {
+		return Seal{}, err
+	}
+	writes, err := change(secret)
+	switch {
+	case err != nil:
+	case writes && secret.ResourceVersion == "":
+		err = s.writer.Create(ctx, secret)
+	case writes:
+		err = s.writer.Update(ctx, secret)
+	}
+	if err != nil {
+		return Seal{}, err
+	}
+	return parse(secret)
 }
 
 // ErrServed means that another installation on this management cluster serves the fleet.
@@ -110,12 +146,16 @@ var ErrServed = errors.New("the fleet is served by another installation of the h
 func (s *Store) Serve(ctx context.Context, fleet, mark string, moving bool) (Seal, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	seal, err := s.serve(ctx, fleet, mark, moving)
+	serve := func(secret *corev1.Secret) (bool, error) {
+		known, _ := s.cached(fleet)
+		return known.mark(secret, mark, moving)
+	}
+	seal, err := s.rewrite(ctx, fleet, serve)
 	for tries := 1; tries < serveTries && otherWasFaster(err); tries++ {
-		seal, err = s.serve(ctx, fleet, mark, moving)
+		seal, err = s.rewrite(ctx, fleet, serve)
 	}
 	if err != nil {
-		return Seal{}, fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
+		return Seal{}, inSecret(fleet, err)
 	}
 	s.cache(fleet, seal)
 	return seal, nil
@@ -127,48 +167,30 @@ func otherWasFaster(err error) bool {
 	return apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err)
 }
 
-func (s *Store) serve(ctx context.Context, fleet, mark string, moving bool) (Seal, error) {
-	known, ok := s.cached(fleet)
-	var secret corev1.Secret
-	err := s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret)
-	switch {
-	case apierrors.IsNotFound(err) && ok && moving:
-		return known, nil
-	case apierrors.IsNotFound(err):
-		if !ok {
-			known.Key = newKey()
-		}
-		secret = *secretOf(fleet, known)
-		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, v1alpha1.HubAnnotation, mark)
-		err = s.writer.Create(ctx, &secret)
-	case err == nil:
-		err = s.mark(ctx, &secret, mark, known)
-	}
-	if err != nil {
-		return Seal{}, err
-	}
-	return parse(&secret)
-}
-
 // mark puts the mark of an installation on a usable Secret, unless another installation's mark is there. It fills
-// an empty Secret with the known seal.
-func (s *Store) mark(ctx context.Context, secret *corev1.Secret, mark string, known Seal) error {
+// an empty Secret with the seal s, which is the zero Seal if none is known. It returns whether the Secret is to be
+// written.
+func (s Seal) mark(secret *corev1.Secret, mark string, moving bool) (writes bool, err error) {
 	if namespace, ok := OtherInstallation(mark, MarkOf(secret)); ok {
-		return fmt.Errorf("%w, in namespace %s", ErrServed, namespace)
+		return false, fmt.Errorf("%w, in namespace %s", ErrServed, namespace)
 	}
 	if isEmpty(secret) {
-		if known.Key == nil && isLost(secret) {
-			return emptied(secret)
+		isKnown := s.Key != nil
+		if !isKnown && isLost(secret) {
+			return false, emptied(secret)
 		}
-		if known.Key == nil {
-			known.Key = newKey()
+		if !isKnown {
+			s.Key = newKey()
 		}
-		fill(secret, known)
+		fill(secret, s)
+		if isKnown && moving && secret.ResourceVersion == "" {
+			return false, nil
+		}
 	} else if _, err := parse(secret); err != nil || MarkOf(secret) == mark {
-		return err
+		return false, err
 	}
 	metav1.SetMetaDataAnnotation(&secret.ObjectMeta, v1alpha1.HubAnnotation, mark)
-	return s.writer.Update(ctx, secret)
+	return true, nil
 }
 
 func newKey() Key {
@@ -218,52 +240,38 @@ func (s *Store) assume(fleet string, before, after map[string]Bounds) (lowered S
 	return lowered, true
 }
 
-// change writes what of returns for the stored seal, if of also returns true. Without a Secret it creates one from
-// missing, whose key is the one in use, or nil if no seal is known.
+// change writes what of returns for the stored seal, if of also returns true. It fills an empty Secret with missing,
+// whose key is the one in use, or nil if no seal is known.
 func (s *Store) change(ctx context.Context, fleet string, missing Seal, of func(found Seal) (Seal, bool)) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	seal, err := s.rewrite(ctx, fleet, missing, of)
-	if err != nil {
-		return fmt.Errorf("secret %s/%s: %w", fleet, SecretName, err)
-	}
-	s.cache(fleet, seal)
-	return nil
-}
-
-// rewrite returns the content of the Secret after the change.
-func (s *Store) rewrite(
-	ctx context.Context, fleet string, missing Seal, of func(found Seal) (Seal, bool),
-) (Seal, error) {
 	isFirst := missing.Key == nil
 	if isFirst {
 		missing.Key = newKey()
 	}
-	var secret corev1.Secret
-	err := s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret)
-	if apierrors.IsNotFound(err) {
-		return missing, s.writer.Create(ctx, secretOf(fleet, missing))
-	}
+	seal, err := s.rewrite(ctx, fleet, func(secret *corev1.Secret) (bool, error) {
+		if isEmpty(secret) && (!isFirst || !isLost(secret)) {
+			fill(secret, missing)
+			return true, nil
+		}
+		found, err := parse(secret)
+		switch {
+		case err != nil:
+			return false, err
+		case !isFirst && !bytes.Equal(found.Key, missing.Key):
+			return false, fmt.Errorf("%w: %s is not the one in use: restore it, or restart the hub", ErrBroken, dataKey)
+		}
+		want, writes := of(found)
+		if writes {
+			fill(secret, want)
+		}
+		return writes, nil
+	})
 	if err != nil {
-		return Seal{}, err
+		return inSecret(fleet, err)
 	}
-	if isEmpty(&secret) && (!isFirst || !isLost(&secret)) {
-		fill(&secret, missing)
-		return missing, s.writer.Update(ctx, &secret)
-	}
-	found, err := parse(&secret)
-	switch {
-	case err != nil:
-		return Seal{}, err
-	case !isFirst && !bytes.Equal(found.Key, missing.Key):
-		return Seal{}, fmt.Errorf("%w: %s is not the one in use: restore it, or restart the hub", ErrBroken, dataKey)
-	}
-	want, writes := of(found)
-	if !writes {
-		return found, nil
-	}
-	fill(&secret, want)
-	return want, s.writer.Update(ctx, &secret)
+	s.cache(fleet, seal)
+	return nil
 }
 
 func (s *Store) cached(fleet string) (Seal, bool) {
@@ -282,13 +290,6 @@ func (s *Store) cache(fleet string, seal Seal) Seal {
 	}
 	s.seals[fleet] = seal
 	return seal
-}
-
-// secretOf returns the Secret that holds a seal.
-func secretOf(fleet string, seal Seal) *corev1.Secret {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fleet, Name: SecretName}}
-	fill(secret, seal)
-	return secret
 }
 
 // fill writes a seal into a Secret, and has clusterctl move take the Secret along.
