@@ -158,12 +158,10 @@ func (r *env) Served(string) (ok bool) {
 	return ok
 }
 
-func (r *env) Serves(string) (ok bool) {
+func (r *env) MayWrite(string, lease.Reading) (ok bool) {
 	r.locked(func() { ok = r.by != them && !r.standby })
 	return ok
 }
-
-func (r *env) MayWrite(fleetName string, _ lease.Reading) bool { return r.Serves(fleetName) }
 
 func (r *env) Changed(_ fleet.Key, namespace string) {
 	r.locked(func() { r.changed = append(r.changed, namespace) })

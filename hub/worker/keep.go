@@ -22,19 +22,6 @@ var (
 	ErrStored    = guard.ErrStored
 )
 
-// Unguarded returns why the member is not guarded, or nil while the guard is in force.
-func (w *Worker) Unguarded() error { return w.keeper.Unguarded() }
-
-// Unfenced is [guard.Keeper.Unfenced].
-func (w *Worker) Unfenced(f guard.Fence, namespace string) error {
-	return w.keeper.Unfenced(f, namespace)
-}
-
-// FencedSince is [guard.Keeper.FencedSince].
-func (w *Worker) FencedSince(f guard.Fence, namespace string) (since time.Duration, err error) {
-	return w.keeper.FencedSince(f, namespace)
-}
-
 // keep keeps the guard and the fences of the member, and removes them once the member takes no part, until ctx ends.
 func (w *Worker) keep(ctx context.Context) {
 	for ; ctx.Err() == nil; w.pause(ctx, keepEvery) {
@@ -46,13 +33,13 @@ func (w *Worker) keep(ctx context.Context) {
 		if !served {
 			_, served = w.Hub.Serve(ctx, w.Member.Fleet)
 		}
-		if !served || !w.Hub.Serves(w.Member.Fleet) {
-			w.keeper.Forget()
+		if !served || !w.mayWrite() {
+			w.Keeper.Forget()
 			continue
 		}
 		// What cannot be read may have changed or not. Everything stays as it is.
 		if d, err := w.desired(ctx); err == nil {
-			w.keeper.Keep(ctx, d)
+			w.Keeper.Keep(ctx, d)
 		} else {
 			w.Log.V(1).Info("What is to be kept in the cluster cannot be read", "err", err.Error())
 		}

@@ -139,7 +139,7 @@ func TestKeeper_RequestsToAMemberInOrder(t *testing.T) {
 	}, func(t *testing.T, row row) {
 		r := newEnv(t, row.wanted...)
 		r.kept()
-		r.keeper.Forget()
+		r.Keeper.Forget()
 		writes := r.east.version
 		end := r.runs(r.keep)
 		pass(125 * time.Second)
@@ -404,7 +404,7 @@ func TestRemove_LeavesFencesOfOtherHubsAndFleets(t *testing.T) {
 				})
 			}
 		}
-		err := r.keeper.Remove(t.Context())
+		err := r.Keeper.Remove(t.Context())
 		if err != nil || len(r.east.holds("/shops.fleet")) > 0 || len(r.east.holds(guard.Name)) > 0 {
 			t.Errorf("%v; stored: %q", err, r.east.holds("admission"))
 		}

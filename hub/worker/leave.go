@@ -32,7 +32,7 @@ func (w *Worker) moves(m fleet.Member) bool {
 func (w *Worker) leave(ctx context.Context) {
 	m, ok := w.Fleet.Member(w.Member.Key)
 	p := w.Publisher()
-	if !ok || !p.Initial().Read || !w.Hub.Serves(m.Fleet) {
+	if !ok || !p.Initial().Read || !w.mayWrite() {
 		return
 	}
 	if w.moves(m) {
@@ -45,7 +45,7 @@ func (w *Worker) leave(ctx context.Context) {
 	} else if ours {
 		return
 	}
-	if err := w.keeper.Remove(ctx); err == nil {
+	if err := w.Keeper.Remove(ctx); err == nil {
 		w.Fleet.Forget(m.Key)
 	}
 }

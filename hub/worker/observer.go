@@ -88,7 +88,7 @@ func (w *Worker) AccountOf(a v1alpha1.FencedServiceAccount) AccountState {
 
 // observe is one turn of the observer.
 func (w *Worker) observe(ctx context.Context) {
-	w.observer.turn(ctx, !w.leaving() && w.Hub.Serves(w.Member.Fleet))
+	w.observer.turn(ctx, !w.leaving() && w.mayWrite())
 }
 
 // turn sends the requests that are due. Silence keeps a state.

@@ -76,9 +76,7 @@ type Hub interface {
 	Serve(ctx context.Context, fleetName string) (seal.Key, bool)
 	// Served reports whether this installation serves the fleet, as far as a cache shows it.
 	Served(fleetName string) bool
-	// Serves reports whether this replica may write for the fleet now. MayWrite reports whether it may at a
-	// reading.
-	Serves(fleetName string) bool
+	// MayWrite reports whether this replica may write for the fleet at a reading.
 	MayWrite(fleetName string, now lease.Reading) bool
 	// Changed enqueues a decision because a namespace in the member changed. An empty namespace stands for all.
 	Changed(key fleet.Key, namespace string)
@@ -101,7 +99,7 @@ type Hub interface {
 // Worker works in one member. Make it with New, then call Run.
 type Worker struct {
 	Options
-	keeper   *guard.Keeper
+	*guard.Keeper
 	observer *observer
 	required *required
 	wake     chan struct{} // holds one: check whether the member is leaving
@@ -123,7 +121,7 @@ func New(o Options) *Worker {
 		},
 	})
 	return &Worker{
-		Options: o, keeper: keeper, observer: newObserver(o), wake: make(chan struct{}, 1),
+		Options: o, Keeper: keeper, observer: newObserver(o), wake: make(chan struct{}, 1),
 		required: &required{Options: o, of: map[schema.GroupVersionResource]*requiredObjects{}},
 	}
 }
@@ -246,11 +244,8 @@ func (w *Worker) watchLeases(ctx context.Context, p *publish.Publisher) (unwatch
 		return nil, err
 	}
 	gone := func(o any) {
-		if t, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
-			o = t.Obj
-		}
-		if l, ok := o.(*coordinationv1.Lease); ok {
-			p.ObserveGone(types.NamespacedName{Namespace: l.Namespace, Name: l.Name})
+		if key, err := toolscache.DeletionHandlingObjectToName(o); err == nil {
+			p.ObserveGone(types.NamespacedName(key))
 		}
 	}
 	seen := func(o any) {
