@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
@@ -205,8 +205,9 @@ func (s *store) ensure(ctx context.Context, resource string, want object) (chang
 	have, exists := s.stored[id]
 	left, known := s.left[id]
 	s.mu.Unlock()
-	if known && exists && markOf(have) == left && holds(have.Labels, want.GetLabels()) &&
-		holds(have.Annotations, want.GetAnnotations()) {
+	if known && exists && markOf(have) == left &&
+		labels.SelectorFromSet(want.GetLabels()).Matches(labels.Set(have.Labels)) &&
+		labels.SelectorFromSet(want.GetAnnotations()).Matches(labels.Set(have.Annotations)) {
 		return unchanged, nil
 	}
 	if !s.MayWrite() {
@@ -261,8 +262,8 @@ func (s *store) write(ctx context.Context, resource string, have metav1.ObjectMe
 	o.SetResourceVersion(have.ResourceVersion)
 	o.SetFinalizers(have.Finalizers)
 	o.SetOwnerReferences(have.OwnerReferences)
-	o.SetLabels(with(have.Labels, o.GetLabels()))
-	o.SetAnnotations(with(have.Annotations, o.GetAnnotations()))
+	o.SetLabels(labels.Merge(have.Labels, o.GetLabels()))
+	o.SetAnnotations(labels.Merge(have.Annotations, o.GetAnnotations()))
 	return answered(ctx, s.rest().Put().Resource(resource).Name(o.GetName()).Body(o))
 }
 
@@ -313,22 +314,4 @@ func (s *store) fencesIn(resource string, kept, policies map[string]bool) (names
 		}
 	}
 	return names
-}
-
-// holds reports whether all of these labels or annotations are there.
-func holds(there, these map[string]string) bool {
-	for name, value := range these {
-		if is, ok := there[name]; !ok || is != value {
-			return false
-		}
-	}
-	return true
-}
-
-// with returns the present labels or annotations, overridden by ours.
-func with(there, ours map[string]string) map[string]string {
-	all := map[string]string{}
-	maps.Copy(all, there)
-	maps.Copy(all, ours)
-	return all
 }
