@@ -10,10 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-
 	"github.com/leasecast/leasecast/member"
 )
 
@@ -153,41 +149,6 @@ func TestCapWrites_SendsNothingAfterTheTerm(t *testing.T) {
 	})
 }
 
-// client-go checks the context before it hands a request on, and CapWrites never sees such a write.
-func TestCapWrites_LeavesTheCauseToTheContextOfAWriteThatClientGoDoesNotSend(t *testing.T) {
-	type row struct {
-		until time.Duration // the term ends then
-		sent  int
-	}
-	each(t, map[string]row{
-		"the term was over before":                  {0, 0},
-		"it ends during a Retry-After":              {time.Second, 1},
-		"it ends during the Retry-After of a retry": {6 * time.Second, 2},
-	}, func(t *testing.T, row row) {
-		c, sent := newTestTerms(t), 0
-		c.write(ns, us, 7)
-		ctx, done := contextOf(t, c, ns)
-		defer done()
-		cfg := &rest.Config{Host: "http://member", Transport: transport(func(*http.Request) (*http.Response, error) {
-			sent++
-			header := http.Header{"Retry-After": {"5"}}
-			return &http.Response{StatusCode: http.StatusTooManyRequests, Header: header, Body: http.NoBody}, nil
-		})}
-		cfg.Wrap(member.CapWrites)
-		clients, err := kubernetes.NewForConfig(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		time.AfterFunc(row.until, func() { c.write(ns, them, 8) })
-		synctest.Wait()
-		err = clients.CoreV1().ConfigMaps(ns).Delete(ctx, "x", metav1.DeleteOptions{})
-		cause := context.Cause(ctx)
-		if !errors.Is(err, context.Canceled) || !errors.Is(cause, member.ErrLost) || sent != row.sent {
-			t.Errorf("err = %v, the context ended because of %v, sent %d times, want %d", err, cause, sent, row.sent)
-		}
-	})
-}
-
 // A write may take effect until its answer is there, or, without one, for as long as the API server may try.
 func TestRelease_WaitsForWritesThatMayTakeEffect(t *testing.T) {
 	const leaves = 6 * time.Second // of the term, at the revocation
@@ -281,14 +242,17 @@ func TestCapWrites_ReportsAWriteThatTheEndOfItsTermCutOff(t *testing.T) {
 
 // A registered Member waits for the answer, but its caller does not.
 func TestCapWrites_OfARegisteredMemberLeavesNothingBehind(t *testing.T) {
+	errClose := errors.New("the body could not be closed")
 	type row struct {
-		takes, want time.Duration // until the answer, and until the caller has a result: it waits for 1 s
-		fails       bool
+		takes, until time.Duration // until the answer, and until the caller has a result: it waits for 1 s
+		fails        bool
+		want         error
 	}
 	each(t, map[string]row{
-		"it failed":                             {0, 0, true},
-		"its caller had left before the answer": {2 * time.Second, time.Second, false},
-		"its caller had left before it failed":  {2 * time.Second, time.Second, true},
+		"it was answered":                       {0, 0, false, errClose},
+		"it failed":                             {0, 0, true, errBroken},
+		"its caller had left before the answer": {2 * time.Second, time.Second, false, context.DeadlineExceeded},
+		"its caller had left before it failed":  {2 * time.Second, time.Second, true, context.DeadlineExceeded},
 	}, func(t *testing.T, row row) {
 		r := startRegistered(t)
 		ctx, done := contextOf(t, r, ns)
@@ -296,7 +260,7 @@ func TestCapWrites_OfARegisteredMemberLeavesNothingBehind(t *testing.T) {
 		short, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		var sent context.Context
-		answered, began := &body{Reader: http.NoBody}, time.Now()
+		answered, began := &body{Reader: http.NoBody, err: errClose}, time.Now()
 		err := put(short, t, func(req *http.Request) (*http.Response, error) {
 			sent = req.Context()
 			if pass(row.takes); row.fails {
@@ -304,50 +268,13 @@ func TestCapWrites_OfARegisteredMemberLeavesNothingBehind(t *testing.T) {
 			}
 			return &http.Response{StatusCode: http.StatusOK, Body: answered}, nil
 		})
-		want := errBroken
-		if row.takes > 0 {
-			want = context.DeadlineExceeded
-		}
-		if took := time.Since(began); !errors.Is(err, want) || took != row.want {
-			t.Errorf("err = %v after %v, want %v after %v", err, took, want, row.want)
+		if took := time.Since(began); !errors.Is(err, row.want) || took != row.until {
+			t.Errorf("err = %v after %v, want %v after %v", err, took, row.want, row.until)
 		}
 		pass(row.takes)
 		synctest.Wait()
 		if sent.Err() == nil || answered.closed == row.fails {
 			t.Errorf("the request's context: %v, the answer is closed = %v", sent.Err(), answered.closed)
 		}
-	})
-}
-
-// The body of an answer is read under the caller's context. Closing it ends the request, and returns its error.
-func TestCapWrites_OfARegisteredMemberReadsUnderTheCallersContext(t *testing.T) {
-	registered(t, func(t *testing.T, r *testMember) {
-		ctx, done := contextOf(t, r, ns)
-		defer done()
-		var sent context.Context
-		send := func(ctx context.Context) io.Closer {
-			resp, err := member.CapWrites(transport(func(req *http.Request) (*http.Response, error) {
-				sent = req.Context()
-				return &http.Response{StatusCode: http.StatusCreated, Body: &body{err: errBroken}}, nil
-			})).RoundTrip(request(ctx, t, http.MethodPost, ""))
-			if err != nil {
-				t.Fatal(err)
-			}
-			return resp.Body
-		}
-		if err := send(ctx).Close(); !errors.Is(err, errBroken) || sent.Err() == nil {
-			t.Errorf("Close = %v, and the request's context: %v", err, sent.Err())
-		}
-		short, cancel := context.WithCancel(ctx)
-		answer := send(short)
-		if sent.Err() != nil {
-			t.Error("the body cannot be read")
-		}
-		cancel()
-		synctest.Wait()
-		if sent.Err() == nil {
-			t.Error("the body can be read although the caller's context has ended")
-		}
-		_ = answer.Close()
 	})
 }

@@ -38,7 +38,6 @@ type fakeServer struct {
 	lag     time.Duration // how old a list is when it arrives
 	uids    int
 	writes  []apiCall                 // all that were carried out
-	held    *apiCall                  // one that is overtaken
 	after   func(apiCall)             // is called when a call was carried out, before its answer
 	behind  *coordinationv1.LeaseList // the content of the cache, for callers that accept it; nil: all
 }
@@ -62,8 +61,6 @@ const (
 	dropped             // gets no write, and the connection breaks
 	silent              // gets no write, and the connection does not break
 	forbidden           // 403 to writes
-	unseen              // 403 to reads of one Lease
-	overtaken           // carries out a write after the connection broke, and after the next read of the Lease
 	unnamed             // 403 to the question who the caller is
 )
 
@@ -308,7 +305,7 @@ func (s *fakeServer) object(req *http.Request, b behavior) (*http.Response, erro
 	reviews := strings.HasSuffix(req.URL.Path, "/selfsubjectreviews")
 	reads := req.Method == http.MethodGet
 	switch {
-	case reviews && b == unnamed, reads && b == unseen, !reads && !reviews && b == forbidden:
+	case reviews && b == unnamed, !reads && !reviews && b == forbidden:
 		return refused(metav1.StatusReasonForbidden), nil
 	case reviews:
 		return answer(http.StatusCreated, &authenticationv1.SelfSubjectReview{
@@ -318,17 +315,9 @@ func (s *fakeServer) object(req *http.Request, b behavior) (*http.Response, erro
 	}
 	w := decoded(req)
 	if reads {
-		seen := answer(s.do(w))
-		var held *apiCall
-		if s.locked(func() { held, s.held = s.held, nil }); held != nil {
-			s.do(held)
-		}
-		return seen, nil
+		return answer(s.do(w)), nil
 	}
 	switch b {
-	case overtaken:
-		s.locked(func() { s.held = w })
-		return nil, errBroken
 	case late:
 		pass(slow)
 	case delayed:

@@ -28,6 +28,7 @@ func TestHealthz_OfTheWatch(t *testing.T) {
 	const never, stale, dead = "member: the leases in namespace shop were never listed, ",
 		"member: the watch of leases in namespace shop is stale: nothing was seen for ",
 		"member: the watch of leases in namespace shop is dead: the API server has not answered for "
+	late := func(*testMember) { pass(2 * staleAfter) }
 	become := func(b behavior) func(r *testMember) {
 		return func(r *testMember) { r.become(b); pass(2 * staleAfter) }
 	}
@@ -37,10 +38,13 @@ func TestHealthz_OfTheWatch(t *testing.T) {
 		want    string // empty: healthy
 	}
 	each(t, map[string]row{
-		"a follower of a quiet cluster":  {works, func(*testMember) { pass(24 * time.Hour) }, ""},
-		"it starts":                      {hangs, func(*testMember) { pass(staleAfter) }, ""},
-		"it has not begun in time":       {hangs, func(*testMember) { pass(staleAfter + 1) }, never + "for 40s by now; "},
-		"it is refused from the start":   {refuses, func(*testMember) { pass(2 * staleAfter) }, never + "for 1m20s by now; "},
+		"a follower of a quiet cluster": {works, func(*testMember) { pass(24 * time.Hour) }, ""},
+		"it starts":                     {hangs, func(*testMember) { pass(staleAfter) }, ""},
+		"it has not begun in time":      {hangs, func(*testMember) { pass(staleAfter + 1) }, never + "for 40s by now; "},
+		"it is refused from the start":  {refuses, late, never + "for 1m20s by now; " + adviceReader + ": list leases: "},
+		"no connection is made":         {broken, late, never + "for 1m20s by now; " + checkTheWay + ": list leases: "},
+		"it has no credentials": {strangers, late,
+			never + "for 1m20s by now; the API server does not accept the credentials of this program: list leases: "},
 		"it is refused later":            {works, become(refuses), stale + "1m20s, want at most 40s; " + adviceReader},
 		"the server falls silent":        {works, become(hangs), dead},
 		"the server is back":             {works, func(r *testMember) { become(hangs)(r); become(works)(r) }, ""},
@@ -58,8 +62,11 @@ func TestHealthz_OfTheWatch(t *testing.T) {
 		synctest.Wait()
 		if row.want == "" {
 			r.expectHealthz(t, "")
-		} else {
-			r.expectHealthz(t, "", row.want)
+			return
+		}
+		r.expectHealthz(t, "", row.want)
+		if _, advice, _ := strings.Cut(row.want, "; "); advice != "" {
+			r.log.expect(t, "once a minute", 2, "Cannot follow leases: "+strings.TrimSuffix(advice, ": list leases: "))
 		}
 	})
 	each(t, map[string]member.Options{"alone": {}, "and would register": registering(t)},

@@ -94,24 +94,3 @@ func TestState_NamesWhatKeepsItFromRegistering(t *testing.T) {
 		r.expectState(t, "with rights again", true, "", "")
 	})
 }
-
-func TestState_AdvisesByTheFailure(t *testing.T) {
-	type row struct {
-		server behavior
-		advice string
-	}
-	each(t, map[string]row{
-		"no connection":  {broken, checkTheWay},
-		"no answer":      {hangs, checkTheWay},
-		"no credentials": {strangers, "the API server does not accept the credentials of this program"},
-		"no rights":      {refuses, adviceReader},
-	}, func(t *testing.T, row row) {
-		r := newTestMember(t, member.Options{Namespaces: []string{ns}})
-		r.become(row.server)
-		r.start()
-		pass(staleAfter + time.Second)
-		r.expectState(t, "", false, "have not been listed yet: "+row.advice+": list leases: ", row.advice)
-		r.expectHealthz(t, "", "were never listed, for 41s by now; "+row.advice+": list leases: ")
-		r.log.expect(t, "", 1, "Cannot follow leases: "+row.advice, `"scope"="namespace shop"`)
-	})
-}
