@@ -215,8 +215,15 @@ func TestRegistration_IsKeptOrReplaced(t *testing.T) {
 		"a write is stored later":             {repeated(delayed, fault), true, 1},
 		"a write never arrives":               {repeated(dropped, fault), true, 1},
 		"a request gets no answer":            {repeated(silent, confirm+100*time.Millisecond), true, 1},
-		"an edit deletes it":                  {func(r *testMember, own *apiCall) { own.method = http.MethodDelete; r.do(own) }, false, 2},
-		"an edit removes it":                  {func(r *testMember, own *apiCall) { r.remove(home, own.name) }, false, 1},
+		"it cannot be read": {func(r *testMember, _ *apiCall) {
+			r.become(dropped)
+			pass(confirm + time.Millisecond)
+			r.become(unseen)
+			pass(confirm)
+			r.become(works)
+		}, true, 1},
+		"an edit deletes it": {func(r *testMember, own *apiCall) { own.method = http.MethodDelete; r.do(own) }, false, 2},
+		"an edit removes it": {func(r *testMember, own *apiCall) { r.remove(home, own.name) }, false, 1},
 		"an edit replaces it": {func(r *testMember, own *apiCall) {
 			r.remove(home, own.name)
 			own.method, own.sent.ResourceVersion = http.MethodPost, ""

@@ -77,7 +77,7 @@ func (t *terms) Namespaces() (names []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.namespaces.Range(func(name, v any) bool {
-		if len(v.(*nsState).leases) > 0 && !t.stopped {
+		if len(v.(*nsState).leases) > 0 && !t.over() {
 			names = append(names, name.(string))
 		}
 		return true
@@ -111,7 +111,7 @@ func (t *terms) state(namespace string) State {
 	switch {
 	case !watched(t.only, namespace):
 		s.Why, s.Trouble = ErrNotWatched.Error(), ""
-	case t.stopped:
+	case t.over():
 		s.Why, s.Trouble = ErrStopped.Error(), ""
 	case unknown != "" && stale != "":
 		s.Why = unknown + ": " + stale
@@ -172,7 +172,7 @@ func (t *terms) notLeader(namespace string) error {
 		return fmt.Errorf("%w: namespace %s: the Options.Namespaces of this Member are %s",
 			ErrNotWatched, namespace, strings.Join(t.only, ", "))
 	}
-	return &NotLeaderError{t.state(namespace), t.stopped}
+	return &NotLeaderError{t.state(namespace), t.over()}
 }
 
 // watched reports whether a Member with these Options.Namespaces receives Leases of the namespace.

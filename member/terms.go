@@ -58,8 +58,7 @@ type terms struct {
 	led      map[*nsState]*term
 	timer    utilclock.Timer // runs while led is not empty
 	due      time.Duration   // when it fires, on the clock that Reading.Boot shows
-	stopped  bool
-	ended    chan struct{} // closed when stopped is set
+	ended    chan struct{}   // closed when all terms have ended for good, see over
 }
 
 // nsState is what is known about one namespace. All but term is guarded by terms.mu.
@@ -222,7 +221,7 @@ func (t *terms) forget(n *nsState, name string, now lease.Reading) {
 // apply updates the namespace's term to what is permitted since now. The argument why is the reason if this ends a
 // term; empty: the last Lease gives it.
 func (t *terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string) {
-	leads := p.Holds(now) && t.releases.holds(now) && !t.stopped
+	leads := p.Holds(now) && t.releases.holds(now) && !t.over()
 	if tm := n.term.Load(); tm != nil {
 		switch {
 		case leads && tm.epoch == p.Epoch && tm.renew(p):
@@ -316,7 +315,6 @@ func (t *terms) arm(now lease.Reading, p lease.Permit) {
 func (t *terms) stop() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.stopped = true
 	close(t.ended)
 	for n, tm := range t.led {
 		t.end(n, tm, "the reader has stopped")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,8 +47,7 @@ type watcher struct {
 	namespace string
 	client    coordinationv1client.LeaseInterface
 	member    *Member
-	synced    chan struct{} // closed by the first list
-	syncOnce  sync.Once
+	synced    chan struct{}                      // closed by the first list
 	jitter    float64                            // in [0, 1): readers of a silent hub do not list at once
 	problem   atomic.Pointer[string]             // why the Leases cannot be followed; nil: they can
 	known     atomic.Bool                        // a list since run began has been applied
@@ -179,7 +177,9 @@ func (w *watcher) list(ctx context.Context) (version string, err error) {
 	w.took, w.timeouts = now-sent, 0
 	w.member.terms.Replace(w.namespace, list.Items)
 	w.known.Store(true)
-	w.syncOnce.Do(func() { close(w.synced) })
+	if !w.everListed() {
+		close(w.synced)
+	}
 	w.member.logStates(w.namespace, list.Items)
 	for i := range list.Items {
 		if _, err := w.suit(&list.Items[i]); err != nil {

@@ -3,6 +3,7 @@ package gate
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -41,13 +42,12 @@ type TypedBuilder[request comparable] struct {
 	filters   []predicate.Predicate
 
 	reconciled client.Object // the object of For
-	owned      []*watch[request]
 }
 
 // watch is a controller's watch of one kind. A promotion enqueues its objects again.
 type watch[request comparable] struct {
 	object     client.Object
-	handler    handler.TypedEventHandler[client.Object, request]
+	handler    handler.TypedEventHandler[client.Object, request] // nil: controller-runtime's builder rejects the watch
 	predicates []predicate.Predicate
 
 	list  client.ObjectList // an empty list of these objects
@@ -85,10 +85,8 @@ func TypedControllerManagedBy[request comparable](
 func (b *TypedBuilder[request]) For(object client.Object, predicates ...predicate.Predicate) *TypedBuilder[request] {
 	b.inner.For(object, builder.WithPredicates(predicates...))
 	b.reconciled = object
-	var h any = &handler.EnqueueRequestForObject{}
-	if h, ok := h.(handler.TypedEventHandler[client.Object, request]); ok { // else Complete rejects it
-		b.watches = append(b.watches, &watch[request]{object: object, handler: h, predicates: predicates})
-	}
+	h, _ := any(&handler.EnqueueRequestForObject{}).(handler.TypedEventHandler[client.Object, request])
+	b.watches = append(b.watches, &watch[request]{object: object, handler: h, predicates: predicates})
 	return b
 }
 
@@ -96,7 +94,7 @@ func (b *TypedBuilder[request]) For(object client.Object, predicates ...predicat
 // predicates of For leave them out.
 func (b *TypedBuilder[request]) Owns(object client.Object, predicates ...predicate.Predicate) *TypedBuilder[request] {
 	b.inner.Owns(object, builder.WithPredicates(predicates...))
-	b.owned = append(b.owned, &watch[request]{object: object, predicates: predicates, owned: true})
+	b.watches = append(b.watches, &watch[request]{object: object, predicates: predicates, owned: true})
 	return b
 }
 
@@ -164,7 +162,7 @@ func (b *TypedBuilder[request]) Complete(r reconcile.TypedReconciler[request]) e
 		return fmt.Errorf("%w: a gated controller needs a manager, a Member, and to know the namespace of a request",
 			member.ErrMisused)
 	}
-	if len(b.watches) == 0 {
+	if !slices.ContainsFunc(b.watches, func(w *watch[request]) bool { return w.handler != nil }) {
 		return fmt.Errorf("%w: a promotion would bring back nothing that was skipped before: name the kind by For or Watches",
 			member.ErrMisused)
 	}
@@ -179,33 +177,33 @@ func (b *TypedBuilder[request]) Complete(r reconcile.TypedReconciler[request]) e
 
 // resync returns the source of the requests that a promotion enqueues.
 func (b *TypedBuilder[request]) resync(reader client.Reader) (*resync[request], error) {
-	watches := append(b.watches[:len(b.watches):len(b.watches)], b.ownedWatches()...)
-	for _, w := range watches {
+	back := &resync[request]{name: b.name, member: b.member, reader: reader, namespace: b.namespace}
+	for _, w := range b.watches {
+		if w.owned {
+			w.handler = b.enqueueOwner()
+		}
+		if w.handler == nil {
+			continue
+		}
 		if err := b.complete(w); err != nil {
 			return nil, err
 		}
+		if back.name == "" && !w.owned {
+			back.name = strings.ToLower(w.kind)
+		}
+		back.watches = append(back.watches, w)
 	}
-	name := b.name
-	if name == "" {
-		name = strings.ToLower(watches[0].kind)
-	}
-	return &resync[request]{name: name, member: b.member, reader: reader, watches: watches, namespace: b.namespace}, nil
+	return back, nil
 }
 
-// ownedWatches returns the watches of Owns. controller-runtime's builder rejects Owns for requests of another type.
-func (b *TypedBuilder[request]) ownedWatches() (owned []*watch[request]) {
+// enqueueOwner returns the handler of Owns. It is nil without For, and for requests of another type.
+func (b *TypedBuilder[request]) enqueueOwner() handler.TypedEventHandler[client.Object, request] {
 	if b.reconciled == nil {
-		return nil // controller-runtime's builder rejects Owns without For
+		return nil
 	}
-	for _, w := range b.owned {
-		var h any = handler.EnqueueRequestForOwner(
-			b.manager.GetScheme(), b.manager.GetRESTMapper(), b.reconciled, handler.OnlyControllerOwner())
-		if h, ok := h.(handler.TypedEventHandler[client.Object, request]); ok {
-			w.handler = h
-			owned = append(owned, w)
-		}
-	}
-	return owned
+	h, _ := handler.EnqueueRequestForOwner(b.manager.GetScheme(), b.manager.GetRESTMapper(), b.reconciled,
+		handler.OnlyControllerOwner()).(handler.TypedEventHandler[client.Object, request])
+	return h
 }
 
 // complete determines how the objects of a watch are listed. It rejects objects whose requests would never be acted on.

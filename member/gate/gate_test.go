@@ -211,7 +211,12 @@ func TestBuilder_RejectsWhatWouldLoseRequests(t *testing.T) {
 			t.Errorf("%s: err = %v, want ErrMisused with %q", name, err, row.want)
 		}
 	}
-	if forMaps(f).WithOptions(controller.Options{Reconciler: nothing}).Complete(nothing) == nil {
-		t.Error("accepts a reconciler that is not gated")
+	for name, b := range map[string]*gate.Builder{
+		"a reconciler that is not gated": forMaps(f).WithOptions(controller.Options{Reconciler: nothing}),
+		"owners of no kind":              build(f).Named("maps").Watches(&corev1.ConfigMap{}, own).Owns(&corev1.Secret{}),
+	} {
+		if b.Complete(nothing) == nil {
+			t.Errorf("%s: accepted", name)
+		}
 	}
 }
