@@ -135,17 +135,6 @@ func TestEveryControllerOfAProgramGetsBackWhatItHasSkipped(t *testing.T) {
 	}
 }
 
-// A program whose requests nobody would act on does not start.
-func TestAClusterScopedKindIsRefusedWhenTheProgramStarts(t *testing.T) {
-	t.Parallel()
-	ns := namespace(t)
-	mgr, m := newProgram(t, ns)
-	err := gate.ControllerManagedBy(mgr, m).For(&schedulingv1.PriorityClass{}).Complete(reconcile.Func(nil))
-	if !errors.Is(err, member.ErrMisused) || !strings.Contains(err.Error(), "gate.TypedControllerManagedBy") {
-		t.Errorf("err = %v, want ErrMisused with what to do", err)
-	}
-}
-
 // dropped is how many requests a controller has dropped for a reason, by the metrics of this process.
 func dropped(t *testing.T, controller, reason string) (n float64) {
 	families := harness.Get(metrics.Registry.Gather())(t)

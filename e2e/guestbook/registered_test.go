@@ -8,7 +8,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -85,29 +84,6 @@ func TestARevokedTermIsReleasedWhenItsWorkHasReturned(t *testing.T) {
 	t.Logf("released within %v of the last CancelFunc", clocks.Now().Boot-began)
 	write(t, ns, us, 3, time.Hour)
 	await(t, "this cluster leads again", leads(m, ns, true))
-}
-
-// How long does it take until the hub can know?
-func TestAReleaseTakesAMoment(t *testing.T) {
-	ns := namespace(t)
-	cfg := registering(t, ns)
-	m := newMember(t, cfg, member.Options{Namespaces: []string{ns}, Registration: harness.Registration(t, cfg, ns)})
-	var worst time.Duration
-	for epoch := int64(1); epoch < 40; epoch += 2 {
-		write(t, ns, us, epoch, time.Hour)
-		await(t, "this cluster leads", leads(m, ns, true))
-		ctx, done, err := m.Context(t.Context(), ns)
-		harness.Must(t, err)
-		go func() {
-			<-ctx.Done()
-			done()
-		}()
-		began := clocks.Now().Boot
-		write(t, ns, "", epoch+1, time.Hour)
-		harness.Must(t, harness.Await(t.Context(), patience, "it is released", hasReleased(ns, epoch)))
-		worst = max(worst, clocks.Now().Boot-began)
-	}
-	t.Logf("20 terms were revoked and released, each within %v, as seen by polling", worst)
 }
 
 // A process that was killed leaves its registration behind. The next one is another reader.
@@ -230,23 +206,5 @@ func TestAPausedReaderActsOnlyWithANewRegistration(t *testing.T) {
 		if a.Begin > over && a.Begin < since-apart && a.Result == "ok" {
 			t.Errorf("act %+v was begun without a registration, which ran out before %v and was renewed at %v", a, over, since)
 		}
-	}
-}
-
-// Registering needs rights. A process without them logs that and does not lead.
-func TestAReaderThatMayNotRegisterDoesNotLead(t *testing.T) {
-	ns := namespace(t)
-	write(t, ns, us, 1, time.Hour)
-	cfg := user(t, ns, ns)
-	cfg.Wrap(member.CapWrites)
-	m := newMember(t, cfg, member.Options{Namespaces: []string{ns}, Registration: harness.Registration(t, cfg, "default")})
-	if err := harness.Stay(t.Context(), 2*time.Second, "it does not lead", leads(m, ns, false)); err != nil {
-		t.Error(err)
-	}
-	var list coordinationv1.LeaseList
-	registrations := client.MatchingLabels{v1alpha1.ReaderLabel: "true"}
-	err := admin.List(t.Context(), &list, client.InNamespace("default"), registrations)
-	if err != nil || len(list.Items) > 0 {
-		t.Error(len(list.Items), apierrors.ReasonForError(err))
 	}
 }

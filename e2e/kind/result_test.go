@@ -46,8 +46,6 @@ func TestWhatMakesADrillFail(t *testing.T) {
 		"one after the other": {[]harness.Act{act("east", 1, 1, 2), act("west", 2, 3, 4)}, ""},
 		"nobody acts":         {nil, "nobody has acted"},
 		"two at once":         {[]harness.Act{act("east", 1, 1, 4), act("west", 2, 3, 5)}, "two clusters act at once"},
-		"an old leader wakes": {[]harness.Act{act("east", 1, 1, 2), act("west", 2, 3, 4), act("east", 1, 5, 6)},
-			"after an act of a later term"},
 	} {
 		err := report(nil, harness.Judge(c.acts)).flaws()
 		check(t, name, err, c.want)
