@@ -3,6 +3,7 @@ package fleet
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -84,6 +85,8 @@ type Member struct {
 	// true when the Cluster is gone.
 	DeleteForMove bool
 
+	// Expires is when the client certificate in use expires, or zero if there is none.
+	Expires time.Time
 	// Labels are those of the Cluster.
 	Labels map[string]string
 

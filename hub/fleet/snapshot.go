@@ -12,7 +12,7 @@ import (
 func (m *member) snapshot(owners map[string]Key) Member {
 	s := m.get()
 	priority, priorityReason := s.spec.priority()
-	return Member{
+	is := Member{
 		Key:            m.key,
 		UID:            s.known(),
 		Pinned:         s.pinned(),
@@ -29,6 +29,10 @@ func (m *member) snapshot(owners map[string]Key) Member {
 		Labels:         s.spec.labels,
 		live:           m,
 	}
+	if s.target != nil {
+		is.Expires = s.target.Access.Expires()
+	}
+	return is
 }
 
 // problem picks the gravest.

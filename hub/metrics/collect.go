@@ -161,6 +161,9 @@ func (m *Metrics) collectMember(ch chan<- prometheus.Metric, member fleet.Member
 	if member.Drain.In(m.Clock.Now().Wall) {
 		sendGauge(ch, drainedUntil, float64(member.Drain.Until.Unix()), member.Fleet, member.Name)
 	}
+	if !member.Expires.IsZero() {
+		sendGauge(ch, credentialsExpire, float64(member.Expires.Unix()), member.Fleet, member.Name)
+	}
 	if work, ok := m.decider.Work(member.Key); ok {
 		sendGauge(ch, guardInForce, number(work.Guarded), member.Fleet, member.Name)
 		sendGauge(ch, registrations, float64(work.Readers), member.Fleet, member.Name)

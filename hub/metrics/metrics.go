@@ -128,6 +128,8 @@ var (
 		"Namespaces in which the Leases of more than one member let it act. There must be none.", "fleet")
 	drainedUntil = describe("leasecast_member_drained_until_timestamp_seconds",
 		"Until when an operator drains the Cluster.", "fleet", "member")
+	credentialsExpire = describe("leasecast_kubeconfig_expiry_timestamp_seconds",
+		"When the client certificate expires by which the hub reaches the member.", "fleet", "member")
 	policyCondition = describe("leasecast_policy_condition",
 		"1 while the condition of the policy is True, and 0 while it is False.", "fleet", "policy", "condition")
 	namespaceCondition = describe("leasecast_namespace_condition",
@@ -141,7 +143,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		buildInfo, elected, leaderInfo, leaderSince, failoverTook, failoverFloor,
 		memberState, guardInForce, registrations, clockOffset, renewalAge, renewalRatio, contested, drainedUntil,
-		policyCondition, namespaceCondition, leaderChanges,
+		policyCondition, namespaceCondition, leaderChanges, credentialsExpire,
 	} {
 		ch <- d
 	}

@@ -164,19 +164,21 @@ func TestSeriesOfConditions(t *testing.T) {
 		{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue},
 	}
 	m, w := newMetrics(t, cluster(), o, policy)
-	w.members[0].Drain.Until = start.Add(time.Hour)
+	w.members[0].Drain.Until, w.members[0].Expires = start.Add(time.Hour), start.Add(2*time.Hour)
 	got := series(t, m)
 	expect(t, got, map[string]float64{
 		"leasecast_policy_condition{condition=Fenced,fleet=default,policy=shops}":      0,
 		"leasecast_policy_condition{condition=Accepted,fleet=default,policy=shops}":    1,
 		"leasecast_namespace_condition{condition=Frozen,fleet=default,namespace=shop}": 1,
 		"leasecast_member_drained_until_timestamp_seconds{fleet=default,member=east}":  float64(start.Add(time.Hour).Unix()),
+		"leasecast_kubeconfig_expiry_timestamp_seconds{fleet=default,member=east}":     float64(start.Add(2 * time.Hour).Unix()),
 		"leasecast_contested_namespaces{fleet=default}":                                0,
 	})
 	without(t, got, "ClocksAgree")
 	without(t, got, "condition=Ready")
-	w.members[0].Drain.Until = start
+	w.members[0].Drain.Until, w.members[0].Expires = start, time.Time{}
 	without(t, series(t, m), "drained")
+	without(t, series(t, m), "expiry")
 }
 
 func TestOnlyTheHubThatDecidesHasSeriesOfItsFleets(t *testing.T) {

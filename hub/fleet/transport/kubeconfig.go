@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"time"
 	"sync"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -217,6 +218,14 @@ func (a Access) validate() error {
 		return errors.New("token holds a character that no token has")
 	}
 	return nil
+}
+
+// Expires returns when the client certificate expires, or zero for a token: those that expire are replaced often.
+func (a Access) Expires() (at time.Time) {
+	if a.pair != nil {
+		at = a.pair.Leaf.NotAfter
+	}
+	return at
 }
 
 // isPrintable reports whether a text has printable ASCII characters only, and no space.

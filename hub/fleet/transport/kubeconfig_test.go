@@ -171,6 +171,21 @@ func TestParseKubeconfig(t *testing.T) {
 	}
 }
 
+func TestAccessExpiresWithItsCertificate(t *testing.T) {
+	cert, key := selfSigned(t)
+	began := time.Now()
+	withCertificate := func(k *kubeFile) {
+		k.user.Token, k.user.ClientCertificateData, k.user.ClientKeyData = "", cert, key
+	}
+	a, err := ParseKubeconfig(kubeconfig(t, withCertificate))
+	if left := a.Expires().Sub(began); err != nil || left < 58*time.Minute || left > time.Hour {
+		t.Errorf("it expires in %v, not in an hour: %v", left, err)
+	}
+	if a, err := ParseKubeconfig(kubeconfig(t, nil)); err != nil || !a.Expires().IsZero() {
+		t.Errorf("a token expires at %v: %v", a.Expires(), err)
+	}
+}
+
 func TestParseKubeconfigThatIsNone(t *testing.T) {
 	for name, tc := range map[string]struct {
 		data    string
