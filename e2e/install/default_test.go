@@ -29,6 +29,7 @@ import (
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	leasecast "github.com/leasecast/leasecast/hub"
 )
 
 // One life of an installation, from make deploy to make uninstall.
@@ -43,6 +44,7 @@ func TestTheHubIsInstalledUsedAndRemoved(t *testing.T) {
 	w.Leads("east", "shop", patience, "east", "west")
 
 	t.Run("metrics are for whom RBAC lets read them", func(t *testing.T) { w.metricsAreGuarded(t, h) })
+	t.Run("debugging is for whom RBAC lets do it", func(t *testing.T) { w.debuggingIsGuarded(t, h) })
 	t.Run("the table of config/README.md has all metrics", func(t *testing.T) {
 		w.failOver(t)
 		w.tableIsComplete(t, h)
@@ -70,6 +72,32 @@ func (w *world) metricsAreGuarded(t *testing.T, h *hub) {
 		"--serviceaccount=default:scraper")
 	if _, err := w.scrape(t.Context(), h); err != nil {
 		t.Error(err)
+	}
+}
+
+func (w *world) debuggingIsGuarded(t *testing.T, h *hub) {
+	scraper := w.as(metav1.NamespaceDefault, "scraper").BearerToken
+	debugger := w.as(harness.HubNamespace, leasecast.DebugAccount).BearerToken
+	for _, test := range []struct {
+		method, path, token, sent string
+		status                    int
+		answer                    string
+	}{
+		{http.MethodGet, "/debug/pprof/", scraper, "", http.StatusForbidden, ""},
+		{http.MethodGet, leasecast.CasesPath + "?namespace=default", scraper, "", http.StatusForbidden, ""},
+		{http.MethodPut, "/debug/verbosity", scraper, "2", http.StatusForbidden, ""},
+		{http.MethodGet, "/debug/pprof/", debugger, "", http.StatusOK, "goroutine"},
+		{http.MethodGet, leasecast.CasesPath + "?namespace=default", debugger, "", http.StatusOK, `"Namespace":"shop"`},
+		{http.MethodGet, leasecast.CasesPath + "?namespace=none", debugger, "", http.StatusOK, ""},
+		{http.MethodPut, "/debug/verbosity", debugger, "11", http.StatusBadRequest, "up to 10"},
+		{http.MethodPut, "/debug/verbosity", debugger, "-1", http.StatusBadRequest, "up to 10"},
+		{http.MethodPut, "/debug/verbosity", debugger, "2\n", http.StatusOK, "2\n"},
+		{http.MethodGet, "/debug/verbosity", debugger, "", http.StatusOK, "2\n"},
+	} {
+		status, body, err := ask(t.Context(), test.method, "https://"+h.metrics+test.path, test.token, test.sent)
+		if err != nil || status != test.status || !strings.Contains(body, test.answer) {
+			t.Errorf("%s %s %q: %d, %v: %s", test.method, test.path, test.sent, status, err, body)
+		}
 	}
 }
 

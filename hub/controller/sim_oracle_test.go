@@ -127,8 +127,10 @@ func (o *oracle) wrote(w *world, name string, old, now *v1alpha1.NamespaceLeader
 		o.mostWrites = is.writes
 	}
 	most := writesASecond
-	if w.steps {
-		most *= 4 // two replicas whose clocks differ by more than ε may both decide, until the wrong one finds out
+	if w.steps || w.installations > 1 {
+		// Two replicas may both decide: whose clocks differ by more than ε, until the wrong one finds out, or of two
+		// installations, until the one that reaches a member serves the fleet.
+		most *= 4
 	}
 	if is.writes > most {
 		w.stuck("%s: the record was written %d times within a second", name, is.writes)
@@ -235,8 +237,9 @@ func (o *oracle) plans(r *replica, name string, old, now *v1alpha1.NamespaceLead
 	if i < 0 || r.contacts[i].worker == nil {
 		return
 	}
-	if now.Spec.Reason == reason.Ordered && (r.decisions[name].lost[old.Spec.Leader] || r.contacts[i].lost()) {
-		return // a lost leader is replaced without its fences, also by an order
+	asked := now.Spec.Reason == reason.Ordered || now.Spec.Reason == reason.Drained
+	if asked && (r.decisions[name].lost[old.Spec.Leader] || r.contacts[i].lost()) {
+		return // a lost leader is replaced without its fences, also by an order, or a drain where people fail over
 	}
 	for fence, is := range r.contacts[i].worker.found {
 		if is.err != nil && is.missed < r.decisions[name].began && is.policy == now.Spec.Policy {

@@ -79,7 +79,7 @@ func (r *reader) may(p lease.Permit) bool {
 
 // stop has the reader end what it does in a namespace by a permit, which takes a while.
 func (r *reader) stop(key types.NamespacedName, p lease.Permit) {
-	if r.reg == nil || !r.may(p) {
+	if r.reg == nil || !r.may(p) || r.w.extends { // by an edited Lease a late reader acts for long: see hub/README.md
 		return
 	}
 	l := &late{key.Namespace, p, r.reg.until}

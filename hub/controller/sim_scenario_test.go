@@ -227,6 +227,12 @@ func (w *world) nextFault() {
 	})
 }
 
+// failsBack reports whether a planned change by the policy's failback has begun a short while ago.
+func (w *world) failsBack(r *v1alpha1.NamespaceLeader) bool {
+	return r != nil && r.Spec.State == v1alpha1.StateDraining && r.Spec.Reason == reason.Failback &&
+		w.start.Add(w.now).Sub(r.Spec.Since.Time) < 2*time.Duration(r.Spec.LeaseDurationSeconds)*time.Second
+}
+
 // judge asks whether everything is as it has to be once the faults are over: each
 // namespace has a leader, the one that the record names, and every Lease is sealed.
 func (w *world) judge() {
@@ -234,15 +240,14 @@ func (w *world) judge() {
 		r := w.hub.records[ns]
 		switch leader := w.leader(ns); {
 		case leader == nil && w.ahead && r != nil && r.Spec.Epoch < w.oracle.seen:
+		case w.failsBack(r):
+			// A cluster was able to lead for long enough just now.
 		case leader == nil:
 			w.stuck("%s: nobody may act %v after the last fault", ns, w.settle())
 			return
 		case r == nil || r.Spec.Leader != leader.m.name:
 			w.stuck("%s: %s acts, but the record says otherwise", ns, leader.name)
 			return
-		case r.Spec.State == v1alpha1.StateDraining && r.Spec.Reason == reason.Failback &&
-			w.start.Add(w.now).Sub(r.Spec.Since.Time) < 2*time.Duration(r.Spec.LeaseDurationSeconds)*time.Second:
-			// A cluster was able to lead for long enough just now.
 		case r.Spec.State != v1alpha1.StateLeading:
 			w.stuck("%s: the record is still %s", ns, r.Spec.State)
 			return
