@@ -226,9 +226,11 @@ test-all: ## Run test and test-more
 	$(call run-steps,test test-more)
 
 .PHONY: alerts
-alerts: $(PROMTOOL) ## Check the alerts, and have promtool show that each fires and clears
+alerts: $(PROMTOOL) ## Check the alerts and the dashboard, and have promtool show that each alert fires and clears
 	$(PROMTOOL) check rules config/prometheus/rules.yaml
 	$(PROMTOOL) test rules config/prometheus/rules_test.yaml
+	@queries=$$(mktemp --suffix=.yaml) && trap 'rm -f "$$queries"' EXIT && \
+	QUERIES=$$queries go test -count=1 ./config -run '^TestDashboard$$' && $(PROMTOOL) check rules --lint=none $$queries
 
 .PHONY: verify
 verify: $(CONTROLLER_GEN) ## Check that generated files and go.mod are up to date, and the licenses of what is linked

@@ -36,10 +36,17 @@ const (
 
 // addDebugging serves profiles, the log's verbosity and the cases of fleets at the metrics port. Its filter asks who may
 // get or put each path.
-func addDebugging(local manager.Manager, o Options, cases casesFunc) error {
+func addDebugging(local manager.Manager, o Options, cases casesFunc) (err error) {
+	for path, handler := range debugging(o, cases) {
+		err = errors.Join(err, local.AddMetricsServerExtraHandler(path, handler))
+	}
+	return err
+}
+
+// debugging returns the handlers by their paths.
+func debugging(o Options, cases casesFunc) map[string]http.HandlerFunc {
 	one := make(chan struct{}, 1)
-	var failed error
-	for path, handler := range map[string]http.HandlerFunc{
+	return map[string]http.HandlerFunc{
 		"/debug/pprof/":        pprof.Index,
 		"/debug/pprof/cmdline": pprof.Cmdline,
 		"/debug/pprof/profile": pprof.Profile,
@@ -55,10 +62,7 @@ func addDebugging(local manager.Manager, o Options, cases casesFunc) error {
 				http.Error(w, "another client reads cases: try again in some seconds", http.StatusTooManyRequests)
 			}
 		},
-	} {
-		failed = errors.Join(failed, local.AddMetricsServerExtraHandler(path, handler))
 	}
-	return failed
 }
 
 // casesFunc is [controller.Controller.Cases].

@@ -70,8 +70,14 @@ func (w *world) metricsAreGuarded(t *testing.T, h *hub) {
 	w.kubectl("create", "serviceaccount", "scraper")
 	w.kubectl("create", "clusterrolebinding", "scraper", "--clusterrole=leasecast-metrics-reader",
 		"--serviceaccount=default:scraper")
-	if _, err := w.scrape(t.Context(), h); err != nil {
-		t.Error(err)
+	_, body, err := get(t.Context(), url, w.as(metav1.NamespaceDefault, "scraper").BearerToken)
+	for _, usual := range []string{
+		`workqueue_depth{controller="namespaceleader"`, `name="namespaceleader"`, "process_resident_memory_bytes ",
+		`controller_runtime_reconcile_time_seconds_bucket{controller="namespaceleader"`, "process_cpu_seconds_total ",
+	} {
+		if err != nil || !strings.Contains(body, usual) {
+			t.Errorf("the dashboard asks for %s, and no such series is there: %v", usual, err)
+		}
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
-	"time"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"

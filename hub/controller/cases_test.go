@@ -1,0 +1,66 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
+)
+
+// With a case anyone decides as the hub did. A namespace on which nothing is decided is left out.
+func TestCasesAreWhatDecisionsRestOn(t *testing.T) {
+	for name, test := range map[string]struct {
+		decides bool
+		want    int
+	}{"a decision is made": {true, 1}, "no decision is made": {false, 0}} {
+		inBubble(t, name, func(t *testing.T) {
+			c, _, api := newTestHub(t)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			var texts []json.RawMessage
+			ended := make(chan error)
+			go func() {
+				ended <- c.Cases(ctx, shop.Namespace, func(is json.RawMessage) error {
+					texts = append(texts, is)
+					return nil
+				})
+			}()
+			synctest.Wait()
+			if test.decides {
+				_, err := c.reconcileNamespace(ctx, aboutShop)
+				must(t, err)
+			}
+			if err := <-ended; err != nil || len(texts) != test.want {
+				t.Fatalf("%d cases, %v", len(texts), err)
+			}
+			for _, text := range texts {
+				var is decide.Case
+				must(t, json.Unmarshal(text, &is))
+				o := &v1alpha1.NamespaceLeader{}
+				must(t, api.Get(ctx, shop, o))
+				stored := o.Spec
+				d := is.Next()
+				if is.Namespace != shop.Name || is.Patience <= 0 || d.Record.Leader != stored.Leader ||
+					string(d.Record.State) != string(stored.State) || d.Record.Epoch != stored.Epoch {
+					t.Errorf("%+v is decided, and the hub has stored %+v", d.Record, stored)
+				}
+			}
+			if len(c.cases.of) > 0 {
+				t.Error("a case is still waited for")
+			}
+		})
+	}
+}
+
+func TestCasesAreThoseOfTheReplicaThatDecides(t *testing.T) {
+	c, f, _ := newTestHub(t)
+	f.other = "platform"
+	if err := c.Cases(t.Context(), shop.Namespace, nil); !errors.Is(err, ErrStandby) {
+		t.Errorf("another installation serves the fleet: %v", err)
+	}
+}
