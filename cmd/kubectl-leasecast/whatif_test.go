@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
+)
+
+// With the hub's own cases, what-if says within what time another cluster leads: D = 15 s, ε = 1 s, and the hub takes a
+// cluster as lost after 10 s.
+func TestWhatIfSaysWithinWhatTime(t *testing.T) {
+	edited := func(edit func(*v1alpha1.LeadershipPolicySpec)) change {
+		p := well().policies[0].DeepCopy()
+		edit(&p.Spec)
+		return change{policy: decide.ParsePolicy(p)}
+	}
+	for name, test := range map[string]struct {
+		renewed time.Duration // before now
+		assumed change
+		next    string
+		within  int64
+	}{
+		"the leader is drained: a term from now":     {4 * time.Second, change{drain: "east"}, "west", 16},
+		"it is lost: a term from its last renewal":   {4 * time.Second, change{without: "east"}, "west", 12},
+		"it is lost, long after its last renewal":    {14 * time.Second, change{without: "east"}, "west", 11},
+		"the other one is lost":                      {4 * time.Second, change{without: "west"}, "east", 0},
+		"the policy prefers the other one":           {0, edited(prefer("west")), "west", 16},
+		"the policy excludes the leader's cluster":   {0, edited(selects("west")), "west", 16},
+		"the policy gives more time, nobody is lost": {0, edited(longer), "east", 0},
+	} {
+		s := well(leading("shop", "east"))
+		is := s.caseOf(&s.records[0], decide.ParsePolicy(&s.policies[0]))
+		is.Patience, is.State.FleetDuration, is.State.FleetSkew = 10*time.Second, 15*time.Second, time.Second
+		is.State.Sent.Until = now.Add(15*time.Second - test.renewed)
+		is.State.Sent.BootUntil = is.Now.Boot + 15*time.Second - test.renewed
+		is.State.Sent.Skew = time.Second
+		s.cases = map[string]decide.Case{"shop": is}
+		s.clusters[1].Labels["site"] = "west"
+		got := s.whatIf(test.assumed)
+		if len(got) != 1 || got[0].Next != test.next || got[0].WithinSeconds != test.within {
+			t.Errorf("%s: %+v, want %s within %d s", name, got, test.next, test.within)
+		}
+	}
+}
+
+func prefer(cluster string) func(*v1alpha1.LeadershipPolicySpec) {
+	return func(s *v1alpha1.LeadershipPolicySpec) {
+		s.Overrides = []v1alpha1.Override{{Namespace: "shop", Cluster: cluster}}
+	}
+}
+
+func selects(site string) func(*v1alpha1.LeadershipPolicySpec) {
+	return func(s *v1alpha1.LeadershipPolicySpec) {
+		s.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"site": site}}
+	}
+}
+
+func longer(s *v1alpha1.LeadershipPolicySpec) { s.Timings.LeaseDurationMilliseconds = 60_000 }
+
+// The change that what-if assumes is written as Git holds it.
+func TestWhatIfWritesThePriorities(t *testing.T) {
+	p, out := &plugin{}, &bytes.Buffer{}
+	p.Out = out
+	err := p.printChange(well(), change{priorities: map[string]int32{"west": 200, "east": 0}})
+	const want = `---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata:
+  labels:
+    leasecast.dev/priority: "0"
+  name: east
+  namespace: default
+---
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata:
+  labels:
+    leasecast.dev/priority: "200"
+  name: west
+  namespace: default
+`
+	if out.String() != want || err != nil {
+		t.Errorf("%v, got %s", err, out)
+	}
+	if err := p.printChange(well(), change{drain: "east"}); err == nil || !strings.Contains(err.Error(), "annotation") {
+		t.Errorf("a drain: %v", err)
+	}
+}
+
+// A token is sent to an address of this machine only: its certificate is not checked.
+func TestHubAddressIsOfThisMachine(t *testing.T) {
+	for address, accepted := range map[string]bool{
+		"127.0.0.1:8443": true, "[::1]:8443": true, "10.0.0.1:8443": false, "localhost:8443": false, "127.0.0.1": false,
+		"example.org:443": false,
+	} {
+		p := &plugin{hubAddress: address}
+		if _, _, err := p.reach(t.Context(), nil, nil, ""); (err == nil) != accepted {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
