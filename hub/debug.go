@@ -4,16 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"net/http/pprof"
-	"strconv"
-	"strings"
 	"time"
 
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/leasecast/leasecast/hub/controller"
@@ -27,9 +21,6 @@ const (
 	VersionHeader = "Leasecast-Version"
 	// DebugAccount is the account in the hub's namespace that may get all this (config/rbac).
 	DebugAccount = "leasecast-debug"
-	// MaxVerbosity is more than any log message asks for. Larger values would overflow zap's type.
-	MaxVerbosity = 10
-
 	// casesTimeout bounds how long the cases of a fleet are collected.
 	casesTimeout = 20 * time.Second
 )
@@ -46,13 +37,12 @@ func addDebugging(local manager.Manager, o Options, cases casesFunc) (err error)
 // debugging returns the handlers by their paths.
 func debugging(o Options, cases casesFunc) map[string]http.HandlerFunc {
 	one := make(chan struct{}, 1)
-	return map[string]http.HandlerFunc{
+	handlers := map[string]http.HandlerFunc{
 		"/debug/pprof/":        pprof.Index,
 		"/debug/pprof/cmdline": pprof.Cmdline,
 		"/debug/pprof/profile": pprof.Profile,
 		"/debug/pprof/symbol":  pprof.Symbol,
 		"/debug/pprof/trace":   pprof.Trace,
-		"/debug/verbosity":     verbosity(o.LogLevel),
 		CasesPath: func(w http.ResponseWriter, r *http.Request) {
 			select {
 			case one <- struct{}{}:
@@ -63,6 +53,10 @@ func debugging(o Options, cases casesFunc) map[string]http.HandlerFunc {
 			}
 		},
 	}
+	if o.Verbosity != nil {
+		handlers["/debug/verbosity"] = o.Verbosity
+	}
+	return handlers
 }
 
 // casesFunc is [controller.Controller.Cases].
@@ -81,25 +75,5 @@ func serveCases(w http.ResponseWriter, r *http.Request, version string, cases ca
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusInternalServerError)
-	}
-}
-
-// verbosity returns the verbosity of the log, and sets it by PUT until the process ends.
-func verbosity(level *zap.AtomicLevel) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		if level == nil {
-			http.Error(w, "this log has no level that can be set", http.StatusNotFound)
-			return
-		}
-		if r.Method == http.MethodPut {
-			text, err := io.ReadAll(io.LimitReader(r.Body, 16))
-			n, invalid := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 8)
-			if err != nil || invalid != nil || n > MaxVerbosity {
-				http.Error(w, fmt.Sprintf("the body must be a number up to %d", MaxVerbosity), http.StatusBadRequest)
-				return
-			}
-			level.SetLevel(zapcore.Level(-int8(n)))
-		}
-		_, _ = fmt.Fprintln(w, -int(level.Level()))
 	}
 }

@@ -10,40 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/zap"
-
 	"github.com/leasecast/leasecast/hub/controller"
 )
-
-func TestVerbosityIsANumberUpTo10(t *testing.T) {
-	level := zap.NewAtomicLevel()
-	serve := debugging(Options{LogLevel: &level}, nil)["/debug/verbosity"]
-	for _, test := range []struct {
-		method, sent string
-		status       int
-		is           int8
-	}{
-		{http.MethodGet, "7", http.StatusOK, 0},
-		{http.MethodPut, "3\n", http.StatusOK, 3},
-		{http.MethodPut, "10", http.StatusOK, 10},
-		{http.MethodPut, "11", http.StatusBadRequest, 10},
-		{http.MethodPut, "-1", http.StatusBadRequest, 10},
-		{http.MethodPut, "", http.StatusBadRequest, 10},
-		{http.MethodPut, strings.Repeat(" ", 20) + "1", http.StatusBadRequest, 10},
-		{http.MethodPut, "0", http.StatusOK, 0},
-	} {
-		w := httptest.NewRecorder()
-		serve(w, httptest.NewRequest(test.method, "/debug/verbosity", strings.NewReader(test.sent)))
-		if is := -int8(level.Level()); w.Code != test.status || is != test.is {
-			t.Errorf("%s %q: status %d, verbosity %d", test.method, test.sent, w.Code, is)
-		}
-	}
-	w := httptest.NewRecorder()
-	debugging(Options{}, nil)["/debug/verbosity"](w, httptest.NewRequest(http.MethodPut, "/", strings.NewReader("1")))
-	if w.Code != http.StatusNotFound {
-		t.Errorf("a log without a level: status %d", w.Code)
-	}
-}
 
 func TestCasesAreServedToOneClientAtATime(t *testing.T) {
 	entered, leave := make(chan string), make(chan error)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,8 +77,8 @@ type Options struct {
 	Metrics prometheus.Registerer
 	// Version is the version of the program, for the metrics.
 	Version string
-	// LogLevel is the level of the log, if it can be set at the metrics port. It may be nil.
-	LogLevel *zap.AtomicLevel
+	// Verbosity serves the verbosity of the log at the metrics port, and sets it by PUT. Nil: it cannot be set.
+	Verbosity http.HandlerFunc
 	// Clock is read for every renewTime and expiry. Default: the clocks of this machine.
 	Clock lease.Clock
 }

@@ -79,8 +79,8 @@ func run(ctx context.Context) error {
 	}
 
 	zapConfig := zap.NewProductionConfig()
-	zapConfig.Level = zap.NewAtomicLevelAt(zapcore.Level(-min(max(verbose, 0), hub.MaxVerbosity)))
-	o.LogLevel, zapConfig.Sampling = &zapConfig.Level, nil
+	zapConfig.Level = zap.NewAtomicLevelAt(zapcore.Level(-min(max(verbose, 0), maxVerbosity)))
+	o.Verbosity, zapConfig.Sampling = verbosity(zapConfig.Level), nil
 	zapConfig.EncoderConfig.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	zl, err := zapConfig.Build()
 	if err != nil {

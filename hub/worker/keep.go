@@ -34,12 +34,12 @@ func (w *Worker) keep(ctx context.Context) {
 			_, served = w.Hub.Serve(ctx, w.Member.Fleet)
 		}
 		if !served || !w.mayWrite() {
-			w.Keeper.Forget()
+			w.Forget()
 			continue
 		}
 		// What cannot be read may have changed or not. Everything stays as it is.
 		if d, err := w.desired(ctx); err == nil {
-			w.Keeper.Keep(ctx, d)
+			w.Keep(ctx, d)
 		} else {
 			w.Log.V(1).Info("What is to be kept in the cluster cannot be read", "err", err.Error())
 		}

@@ -404,7 +404,7 @@ func TestRemove_LeavesFencesOfOtherHubsAndFleets(t *testing.T) {
 				})
 			}
 		}
-		err := r.Keeper.Remove(t.Context())
+		err := r.Remove(t.Context())
 		if err != nil || len(r.east.holds("/shops.fleet")) > 0 || len(r.east.holds(guard.Name)) > 0 {
 			t.Errorf("%v; stored: %q", err, r.east.holds("admission"))
 		}

@@ -45,7 +45,7 @@ func (w *Worker) leave(ctx context.Context) {
 	} else if ours {
 		return
 	}
-	if err := w.Keeper.Remove(ctx); err == nil {
+	if err := w.Remove(ctx); err == nil {
 		w.Fleet.Forget(m.Key)
 	}
 }
