@@ -73,7 +73,8 @@ func TestDashboard(t *testing.T) {
 					t.Errorf("%q uses the unknown variable %s", p.Title, v[1])
 				}
 			}
-			queries = append(queries, map[string]string{"record": "dashboard:query", "expr": variable.ReplaceAllString(plain, ".*")})
+			plain = variable.ReplaceAllString(plain, ".*")
+			queries = append(queries, map[string]string{"record": "dashboard:query", "expr": plain})
 		}
 	}
 	for _, name := range metric.FindAllString(series, -1) {

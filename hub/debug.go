@@ -25,8 +25,8 @@ const (
 	casesTimeout = 20 * time.Second
 )
 
-// addDebugging serves profiles, the log's verbosity and the cases of fleets at the metrics port. Its filter asks who may
-// get or put each path.
+// addDebugging serves profiles, the log's verbosity and the cases of fleets at the metrics port, whose filter asks who
+// may get or put each path.
 func addDebugging(local manager.Manager, o Options, cases casesFunc) (err error) {
 	for path, handler := range debugging(o, cases) {
 		err = errors.Join(err, local.AddMetricsServerExtraHandler(path, handler))

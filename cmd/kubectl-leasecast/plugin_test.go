@@ -195,6 +195,10 @@ func TestStatusIsOneScreen(t *testing.T) {
 }
 
 func TestWhatIf(t *testing.T) {
+	becomes := func(next, why, waits string) outcome {
+		return outcome{Namespace: "shop", Leader: "east", Next: next, Reason: why, Waits: waits}
+	}
+	good, better := well(leading("shop", "east")), change{priorities: map[string]int32{"west": 200}}
 	manual := well(leading("shop", "east"))
 	manual.policies[0].Spec.Failover = v1alpha1.Manual
 	alone := leading("shop", "east")
@@ -210,23 +214,26 @@ func TestWhatIf(t *testing.T) {
 		assumed change
 		want    outcome
 	}{
-		"it is lost, and alone":         {well(alone), change{without: "east"}, outcome{"shop", "east", "", "", "", 0}},
-		"it is frozen, and drained":     {frozen, change{drain: "east"}, outcome{"shop", "east", "east", "", "", 0}},
-		"it is drained, the other sick": {well(sick), change{drain: "east"}, outcome{"shop", "east", "east", "", "", 0}},
-		"another one, and it is paused": {well(paused), change{drain: "west"}, outcome{"shop", "east", "east", "", "", 0}},
-		"it is fenced, by hand":         {manual, change{fenced: "east"}, outcome{"shop", "east", "west", "Fenced", "", 0}},
-		"the leader is lost":            {well(leading("shop", "east")), change{without: "east"}, outcome{"shop", "east", "west", "Unreachable", "", 0}},
-		"another one is lost":           {well(leading("shop", "east")), change{without: "west"}, outcome{"shop", "east", "east", "", "", 0}},
-		"it is lost, by hand":           {manual, change{without: "east"}, outcome{"shop", "east", "", "", "FailoverPending", 0}},
-		"the leader is drained":         {well(leading("shop", "east")), change{drain: "east"}, outcome{"shop", "east", "west", "Drained", "", 0}},
-		"it is drained, and alone":      {well(alone), change{drain: "east"}, outcome{"shop", "east", "east", "", "", 0}},
-		"another one gets better":       {well(leading("shop", "east")), change{priorities: map[string]int32{"west": 200}}, outcome{"shop", "east", "west", "PriorityChanged", "", 0}},
-		"a better one only came back":   {well(leading("shop", "west")), change{}, outcome{"shop", "west", "west", "", "", 0}},
-		"a move":                        {well(leading("shop", "east")), change{to: "west"}, outcome{"shop", "east", "west", "Ordered", "", 0}},
+		"it is lost, and alone":         {well(alone), change{without: "east"}, becomes("", "", "")},
+		"it is frozen, and drained":     {frozen, change{drain: "east"}, becomes("east", "", "")},
+		"it is drained, the other sick": {well(sick), change{drain: "east"}, becomes("east", "", "")},
+		"another one, and it is paused": {well(paused), change{drain: "west"}, becomes("east", "", "")},
+		"it is fenced, by hand":         {manual, change{fenced: "east"}, becomes("west", "Fenced", "")},
+		"the leader is lost":            {good, change{without: "east"}, becomes("west", "Unreachable", "")},
+		"another one is lost":           {good, change{without: "west"}, becomes("east", "", "")},
+		"it is lost, by hand":           {manual, change{without: "east"}, becomes("", "", "FailoverPending")},
+		"the leader is drained":         {good, change{drain: "east"}, becomes("west", "Drained", "")},
+		"it is drained, and alone":      {well(alone), change{drain: "east"}, becomes("east", "", "")},
+		"another one gets better":       {good, better, becomes("west", "PriorityChanged", "")},
+		"a move":                        {good, change{to: "west"}, becomes("west", "Ordered", "")},
 	} {
 		if got := test.s.whatIf(test.assumed); !slices.Equal(got, []outcome{test.want}) {
 			t.Errorf("%s: %+v", name, got)
 		}
+	}
+	stays := outcome{Namespace: "shop", Leader: "west", Next: "west"}
+	if got := well(leading("shop", "west")).whatIf(change{}); !slices.Equal(got, []outcome{stays}) {
+		t.Errorf("a better one only came back: %+v", got)
 	}
 }
 

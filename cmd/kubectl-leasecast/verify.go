@@ -69,7 +69,8 @@ func (p *plugin) verifyCommand() *cobra.Command {
 	c.Flags().StringToStringVar(&kubeconfigs, "member-kubeconfigs", nil,
 		"kubeconfig `files` in place of the Secrets, as CLUSTER=FILE")
 	p.outputs(c, "json", "yaml")
-	c.Flags().DurationVar(&watch, "watch", 0, "compare each second for a time, and write a page; without a time until Ctrl-C")
+	c.Flags().DurationVar(&watch, "watch", 0,
+		"compare each second for a time, and write a page; without a time until Ctrl-C")
 	c.Flags().Lookup("watch").NoOptDefVal = "8760h"
 	c.Flags().StringVar(&page, "report", "leasecast.html", "with --watch: the `file` of the page")
 	c.MarkFlagsMutuallyExclusive("watch", "output")

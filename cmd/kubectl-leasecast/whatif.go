@@ -85,7 +85,8 @@ func (s *snapshot) caseOf(r *v1alpha1.NamespaceLeader, policy *decide.Policy) de
 	state := election.State{Record: ledger.RecordOf(&r.Spec), Sent: election.Sent{Final: true}}
 	state.Frozen = act.Freeze(policy.Object.Annotations).In(s.at) || act.Freeze(r.Annotations).In(s.at)
 	state.Tenure.Started = lease.Reading{Wall: s.hub.since}
-	is := decide.Case{Namespace: r.Name, Now: lease.Reading{Wall: s.at, Boot: 24 * time.Hour}, Policy: &policy.Election, State: state}
+	is := decide.Case{Namespace: r.Name, Policy: &policy.Election, State: state}
+	is.Now = lease.Reading{Wall: s.at, Boot: 24 * time.Hour}
 	for _, of := range r.Status.Candidates {
 		c := election.Candidate{
 			Name: of.Name, Priority: of.Priority, Reason: of.Reason, Answering: true, Fitness: fitness(of),

@@ -12,8 +12,8 @@ import (
 	"github.com/leasecast/leasecast/hub/decide"
 )
 
-// With the hub's own cases, what-if says within what time another cluster leads: D = 15 s, ε = 1 s, and the hub takes a
-// cluster as lost after 10 s.
+// With the hub's own cases, what-if says within what time another cluster leads. D is 15 s and ε 1 s, and the hub takes
+// a cluster as lost after 10 s.
 func TestWhatIfSaysWithinWhatTime(t *testing.T) {
 	edited := func(edit func(*v1alpha1.LeadershipPolicySpec)) change {
 		p := well().policies[0].DeepCopy()

@@ -86,7 +86,7 @@ func (p *Page) AddFault(s Span, text string) {
 	slices.SortStableFunc(p.Faults, func(a, b report.Fault) int { return cmp.Compare(a.From, b.From) })
 }
 
-// Spans are those of a cluster's acts in a namespace, joined where they are closer together than that.
+// Spans are when a cluster acted in a namespace. Spans that are at most within apart are joined.
 func (p *Page) Spans(acts []Act, namespace, cluster string, within time.Duration) []report.Span {
 	var all []report.Span
 	for _, s := range SpansOf(acts, namespace, cluster) {

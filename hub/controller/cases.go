@@ -21,8 +21,8 @@ var ErrStandby = errors.New("this replica of the hub does not decide for the fle
 const casesAtOnce = 100
 
 // Cases has all recorded namespaces of a fleet decided on, and yields what these decisions rest on, each as the JSON of
-// a [decide.Case]. Where nothing may be decided now, it waits until ctx ends, and leaves that namespace out. It must not
-// be called by two at once.
+// a [decide.Case]. Where nothing may be decided now, it waits until ctx ends, and leaves that namespace out. Only one
+// may call it at a time.
 func (c *Controller) Cases(ctx context.Context, fleetName string, yield func(json.RawMessage) error) error {
 	if !c.Serves(fleetName) {
 		return fmt.Errorf("%w %q", ErrStandby, fleetName)

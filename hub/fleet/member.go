@@ -85,7 +85,7 @@ type Member struct {
 	// true when the Cluster is gone.
 	DeleteForMove bool
 
-	// Expires is when the client certificate in use expires, or zero if there is none.
+	// Expires is when the client certificate in use expires, or zero without one.
 	Expires time.Time
 	// Labels are those of the Cluster.
 	Labels map[string]string

@@ -99,7 +99,7 @@ func (s *Store) Refresh(ctx context.Context, fleet string) (Seal, error) {
 	return s.cache(fleet, found), nil
 }
 
-// read returns the Secret of a fleet, or an empty one without a resourceVersion if there is none.
+// read returns the Secret of a fleet, or an empty one without a resourceVersion if it does not exist.
 func (s *Store) read(ctx context.Context, fleet string) (*corev1.Secret, error) {
 	var secret corev1.Secret
 	err := s.reader.Get(ctx, types.NamespacedName{Namespace: fleet, Name: SecretName}, &secret)
