@@ -20,7 +20,7 @@ func TestCasesAreServedToOneClientAtATime(t *testing.T) {
 	) error {
 		entered <- fleet
 		return errors.Join(yield(json.RawMessage(`{}`)), <-leave)
-	})[CasesPath]
+	})[CasesPath].ServeHTTP
 	ask := func() *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
 		serve(w, httptest.NewRequest(http.MethodGet, CasesPath+"?namespace=fleet", nil))
@@ -57,7 +57,7 @@ func TestReplicaThatDoesNotDecideServesNoCases(t *testing.T) {
 		w := httptest.NewRecorder()
 		debugging(Options{}, func(context.Context, string, func(json.RawMessage) error) error {
 			return test.err
-		})[CasesPath](w, httptest.NewRequest(http.MethodGet, CasesPath, nil))
+		})[CasesPath].ServeHTTP(w, httptest.NewRequest(http.MethodGet, CasesPath, nil))
 		if w.Code != test.status || !strings.Contains(w.Body.String(), test.err.Error()) {
 			t.Errorf("%s: status %d: %s", name, w.Code, w.Body)
 		}

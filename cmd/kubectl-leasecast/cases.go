@@ -47,12 +47,12 @@ func (p *plugin) addCases(ctx context.Context, s *snapshot) error {
 	if err != nil {
 		return err
 	}
-	review, err := api.CoreV1().ServiceAccounts(p.hubNamespace).CreateToken(ctx, hub.DebugAccount,
+	review, err := api.CoreV1().ServiceAccounts(p.hubNamespace).CreateToken(ctx, hub.CasesAccount,
 		&authenticationv1.TokenRequest{
 			Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](600)},
 		}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("token of the account %s: %w", hub.DebugAccount, err)
+		return fmt.Errorf("token of the account %s: %w", hub.CasesAccount, err)
 	}
 	address, stop, err := p.reach(ctx, config, api, s.hub.holder)
 	if err != nil {

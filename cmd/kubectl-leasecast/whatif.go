@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -80,6 +81,16 @@ func (s *snapshot) whatIf(assumed change) (all []outcome) {
 	return all
 }
 
+// unshown counts the namespaces of which the hub has shown no case.
+func (s *snapshot) unshown(all []outcome) (n int) {
+	for _, o := range all {
+		if _, shown := s.cases[o.Namespace]; !shown {
+			n++
+		}
+	}
+	return n
+}
+
 // caseOf is what a decision on a record would rest on, as far as the record and its status say.
 func (s *snapshot) caseOf(r *v1alpha1.NamespaceLeader, policy *decide.Policy) decide.Case {
 	state := election.State{Record: ledger.RecordOf(&r.Spec), Sent: election.Sent{Final: true}}
@@ -114,8 +125,9 @@ func (s *snapshot) weight(namespace, cluster string) uint64 {
 
 // assume changes a case.
 func (s *snapshot) assume(is *decide.Case, assumed change) {
-	if p := assumed.policy; p != nil && is.Policy != nil && p.Object.Name == s.owner(is.Namespace) {
-		is.Policy = &p.Election
+	is.State.Paced = false // planned changes take turns: this one's comes
+	if p := assumed.policy; p != nil && p.Object.Name == s.owner(is.Namespace) {
+		is.Policy, is.Patience = &p.Election, p.Thresholds.UnreachableAfter
 		for i := range is.Candidates {
 			s.place(&is.Candidates[i], is.Namespace, p)
 		}
@@ -177,13 +189,14 @@ func foresee(is decide.Case) (o outcome, after time.Duration) {
 	began, d := is.Now, election.Decision{}
 	o.Leader = is.State.Record.Leader
 	leader, known := named(is.Candidates, o.Leader)
-	if known && leader.Answering && is.State.Record.State == election.Leading {
-		// The hub may just have renewed.
+	if known && is.State.Record.State == election.Leading {
+		if leader.Reason == reason.Unreachable {
+			is.Now = later(is.Now, is.Patience)
+		}
+		// Until then the hub may have sent renewals, also to a leader that does not answer.
 		is.State.Sent.Until = is.Now.Wall.Add(is.State.Record.Duration)
 		is.State.Sent.BootUntil = is.Now.Boot + is.State.Record.Duration
 		is.State.Sent.Skew, is.State.Sent.Stop = is.State.Record.Skew, is.State.Record.Stop
-	} else if known && leader.Reason == reason.Unreachable {
-		is.Now = later(is.Now, is.Patience)
 	}
 	is.State.Sent.Final = true
 	for range mostSteps {
@@ -201,8 +214,8 @@ func foresee(is decide.Case) (o outcome, after time.Duration) {
 		}
 	}
 	o.Waits = string(d.Waiting)
-	if o.Next = d.Record.Leader; d.Record.State != election.Leading {
-		o.Next = d.Record.Next
+	if d.Record.State == election.Leading {
+		o.Next = d.Record.Leader
 	}
 	return o, is.Now.Boot - began.Boot
 }
@@ -261,6 +274,9 @@ func (p *plugin) whatIfCommand() *cobra.Command {
 				_, _ = fmt.Fprintf(p.ErrOut, "No times, by the records alone: %s\n", printable(err.Error()))
 			}
 			outcomes := s.whatIf(assumed)
+			if n := s.unshown(outcomes); len(s.cases) > 0 && n > 0 {
+				_, _ = fmt.Fprintf(p.ErrOut, "%d namespaces by the records alone: the hub has not shown them\n", n)
+			}
 			if done, err := p.printed(outcomes); done || err != nil {
 				return err
 			}
@@ -310,13 +326,35 @@ func (assumed *change) parse(
 		return fmt.Errorf("%s: no policy %q in fleet %q: what-if compares with one that is in effect", file, edited.Name,
 			s.fleet)
 	}
+	before := o
 	o = o.DeepCopy()
 	o.Spec = edited.Spec
 	if err := api.Update(ctx, o, client.DryRunAll); err != nil {
 		return fmt.Errorf("%s: %w", file, explainError(err))
 	}
+	if err := s.foreseeable(before, o); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
 	if assumed.policy = decide.ParsePolicy(o); assumed.policy.Invalid != nil {
 		return fmt.Errorf("%s: %w", file, assumed.policy.Invalid)
+	}
+	return nil
+}
+
+// foreseeable returns why it cannot be foreseen what another version of a policy would do, or nil. Of a Cluster that
+// took no part so far, and of what was not required, the hub has no case.
+func (s *snapshot) foreseeable(before, after *v1alpha1.LeadershipPolicy) error {
+	was, is := decide.ParsePolicy(before), decide.ParsePolicy(after)
+	for i := range s.clusters {
+		of := labels.Set(s.clusters[i].Labels)
+		if is.Clusters.Matches(of) && !was.Clusters.Matches(of) {
+			return fmt.Errorf("it also selects the Cluster %s, which takes no part so far: what-if does not know how that one is",
+				s.clusters[i].Name)
+		}
+	}
+	if !equality.Semantic.DeepEqual(before.Spec.Namespaces, after.Spec.Namespaces) ||
+		!equality.Semantic.DeepEqual(before.Spec.Requires, after.Spec.Requires) {
+		return errors.New("what-if cannot foresee other namespaces, nor another requires: leave them as they are")
 	}
 	return nil
 }

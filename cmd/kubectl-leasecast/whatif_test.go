@@ -27,8 +27,7 @@ func TestWhatIfSaysWithinWhatTime(t *testing.T) {
 		within  int64
 	}{
 		"the leader is drained: a term from now":     {4 * time.Second, change{drain: "east"}, "west", 16},
-		"it is lost: a term from its last renewal":   {4 * time.Second, change{without: "east"}, "west", 12},
-		"it is lost, long after its last renewal":    {14 * time.Second, change{without: "east"}, "west", 11},
+		"it is lost: a term after that is certain":   {4 * time.Second, change{without: "east"}, "west", 26},
 		"the other one is lost":                      {4 * time.Second, change{without: "west"}, "east", 0},
 		"the policy prefers the other one":           {0, edited(prefer("west")), "west", 16},
 		"the policy excludes the leader's cluster":   {0, edited(selects("west")), "west", 16},
@@ -61,7 +60,37 @@ func selects(site string) func(*v1alpha1.LeadershipPolicySpec) {
 	}
 }
 
+func names(namespaces ...string) func(*v1alpha1.LeadershipPolicySpec) {
+	return func(s *v1alpha1.LeadershipPolicySpec) { s.Namespaces.Names = namespaces }
+}
+
+func requires(s *v1alpha1.LeadershipPolicySpec) { s.Requires = &v1alpha1.Requires{Reader: true} }
+
 func longer(s *v1alpha1.LeadershipPolicySpec) { s.Timings.LeaseDurationMilliseconds = 60_000 }
+
+// What the hub has no case of cannot be foreseen.
+func TestWhatIfRefusesWhatItCannotForesee(t *testing.T) {
+	for name, test := range map[string]struct {
+		before, after func(*v1alpha1.LeadershipPolicySpec)
+		refused       string
+	}{
+		"another override":   {longer, prefer("west"), ""},
+		"fewer clusters":     {longer, selects("west"), ""},
+		"one more Cluster":   {selects("west"), longer, "the Cluster east, which"},
+		"another namespace":  {longer, names("till"), "namespaces"},
+		"more that must run": {longer, requires, "requires"},
+	} {
+		s := well(leading("shop", "east"))
+		s.clusters[1].Labels["site"] = "west"
+		before, after := s.policies[0].DeepCopy(), s.policies[0].DeepCopy()
+		test.before(&before.Spec)
+		test.after(&after.Spec)
+		err := s.foreseeable(before, after)
+		if (err != nil) != (test.refused != "") || err != nil && !strings.Contains(err.Error(), test.refused) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
 
 // The change that what-if assumes is written as Git holds it.
 func TestWhatIfWritesThePriorities(t *testing.T) {

@@ -67,7 +67,7 @@ func run(ctx context.Context) error {
 	flag.BoolVar(&o.LocalAddresses, "allow-local-addresses", false,
 		"let kubeconfigs name loopback and link-local addresses; for fleets on one machine")
 	flag.BoolVar(&showVersion, "version", false, "print the version and end")
-	flag.IntVar(&verbose, "v", 0, "verbosity of the log, up to 10; 0 logs changes only")
+	flag.IntVar(&verbose, "v", 0, "verbosity of the log, up to 5; 0 logs changes only")
 	flag.Parse() // controller-runtime registers --kubeconfig
 	if showVersion {
 		fmt.Println("leasecast-hub", version, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)

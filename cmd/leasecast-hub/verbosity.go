@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// maxVerbosity is more than any message asks for. Larger values would overflow zap's type.
-const maxVerbosity = 10
+// maxVerbosity is as much as any message of the hub asks for. From 8 on client-go logs bodies, and so Secrets.
+const maxVerbosity = 5
 
 // verbosity returns the verbosity of the log, and sets it by PUT until the process ends.
 func verbosity(level zap.AtomicLevel) http.HandlerFunc {

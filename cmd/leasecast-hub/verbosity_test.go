@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 )
 
-func TestVerbosityIsANumberUpTo10(t *testing.T) {
+func TestVerbosityIsANumberUpTo5(t *testing.T) {
 	level := zap.NewAtomicLevel()
 	serve := verbosity(level)
 	for _, test := range []struct {
@@ -19,11 +19,11 @@ func TestVerbosityIsANumberUpTo10(t *testing.T) {
 	}{
 		{http.MethodGet, "7", http.StatusOK, 0},
 		{http.MethodPut, "3\n", http.StatusOK, 3},
-		{http.MethodPut, "10", http.StatusOK, 10},
-		{http.MethodPut, "11", http.StatusBadRequest, 10},
-		{http.MethodPut, "-1", http.StatusBadRequest, 10},
-		{http.MethodPut, "", http.StatusBadRequest, 10},
-		{http.MethodPut, strings.Repeat(" ", 20) + "1", http.StatusBadRequest, 10},
+		{http.MethodPut, "5", http.StatusOK, 5},
+		{http.MethodPut, "6", http.StatusBadRequest, 5},
+		{http.MethodPut, "-1", http.StatusBadRequest, 5},
+		{http.MethodPut, "", http.StatusBadRequest, 5},
+		{http.MethodPut, strings.Repeat(" ", 20) + "1", http.StatusBadRequest, 5},
 		{http.MethodPut, "0", http.StatusOK, 0},
 	} {
 		w := httptest.NewRecorder()

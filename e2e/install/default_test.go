@@ -83,22 +83,27 @@ func (w *world) metricsAreGuarded(t *testing.T, h *hub) {
 
 func (w *world) debuggingIsGuarded(t *testing.T, h *hub) {
 	scraper := w.as(metav1.NamespaceDefault, "scraper").BearerToken
-	debugger := w.as(harness.HubNamespace, leasecast.DebugAccount).BearerToken
+	foresees := w.as(harness.HubNamespace, leasecast.CasesAccount).BearerToken
+	w.kubectl("create", "serviceaccount", "debugger")
+	w.kubectl("create", "clusterrolebinding", "debugger", "--clusterrole=leasecast-debug",
+		"--serviceaccount=default:debugger")
+	debugger := w.as(metav1.NamespaceDefault, "debugger").BearerToken
 	for _, test := range []struct {
 		method, path, token, sent string
 		status                    int
 		answer                    string
 	}{
-		{http.MethodGet, "/debug/pprof/", scraper, "", http.StatusForbidden, ""},
+		{http.MethodGet, "/leasecast/debug/pprof/", scraper, "", http.StatusForbidden, ""},
+		{http.MethodGet, "/leasecast/debug/pprof/", foresees, "", http.StatusForbidden, ""},
 		{http.MethodGet, leasecast.CasesPath + "?namespace=default", scraper, "", http.StatusForbidden, ""},
-		{http.MethodPut, "/debug/verbosity", scraper, "2", http.StatusForbidden, ""},
-		{http.MethodGet, "/debug/pprof/", debugger, "", http.StatusOK, "goroutine"},
-		{http.MethodGet, leasecast.CasesPath + "?namespace=default", debugger, "", http.StatusOK, `"Namespace":"shop"`},
-		{http.MethodGet, leasecast.CasesPath + "?namespace=none", debugger, "", http.StatusOK, ""},
-		{http.MethodPut, "/debug/verbosity", debugger, "11", http.StatusBadRequest, "up to 10"},
-		{http.MethodPut, "/debug/verbosity", debugger, "-1", http.StatusBadRequest, "up to 10"},
-		{http.MethodPut, "/debug/verbosity", debugger, "2\n", http.StatusOK, "2\n"},
-		{http.MethodGet, "/debug/verbosity", debugger, "", http.StatusOK, "2\n"},
+		{http.MethodPut, "/leasecast/debug/verbosity", scraper, "2", http.StatusForbidden, ""},
+		{http.MethodGet, "/leasecast/debug/pprof/heap?debug=1", debugger, "", http.StatusOK, "heap profile"},
+		{http.MethodGet, leasecast.CasesPath + "?namespace=default", foresees, "", http.StatusOK, `"Namespace":"shop"`},
+		{http.MethodGet, leasecast.CasesPath + "?namespace=none", foresees, "", http.StatusOK, ""},
+		{http.MethodPut, "/leasecast/debug/verbosity", debugger, "6", http.StatusBadRequest, "up to 5"},
+		{http.MethodPut, "/leasecast/debug/verbosity", debugger, "-1", http.StatusBadRequest, "up to 5"},
+		{http.MethodPut, "/leasecast/debug/verbosity", debugger, "2\n", http.StatusOK, "2\n"},
+		{http.MethodGet, "/leasecast/debug/verbosity", debugger, "", http.StatusOK, "2\n"},
 	} {
 		status, body, err := ask(t.Context(), test.method, "https://"+h.metrics+test.path, test.token, test.sent)
 		if err != nil || status != test.status || !strings.Contains(body, test.answer) {

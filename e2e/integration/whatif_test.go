@@ -31,16 +31,16 @@ func (w *world) serveDebugging() (address string) {
 	port, err := fleet.ReservePort()
 	w.Must(err)
 	w.MetricsAddress = fmt.Sprintf("127.0.0.1:%d", port)
-	ctx, account := w.T.Context(), metav1.ObjectMeta{Namespace: w.System, Name: hub.DebugAccount}
+	ctx, account := w.T.Context(), metav1.ObjectMeta{Namespace: w.System, Name: hub.CasesAccount}
 	w.Must(w.Hub.Create(ctx, &corev1.ServiceAccount{ObjectMeta: account}))
 	w.Must(w.Hub.Create(ctx, &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: w.System + "-debug"},
-		Rules:      []rbacv1.PolicyRule{{Verbs: []string{"get", "put"}, NonResourceURLs: []string{"/debug/*"}}},
+		ObjectMeta: metav1.ObjectMeta{Name: w.System + "-what-if"},
+		Rules:      []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: []string{hub.CasesPath}}},
 	}))
 	w.Must(w.Hub.Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: w.System + "-debug"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: w.System + "-debug"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.System, Name: hub.DebugAccount}},
+		ObjectMeta: metav1.ObjectMeta{Name: w.System + "-what-if"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: w.System + "-what-if"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: w.System, Name: hub.CasesAccount}},
 	}))
 	return w.MetricsAddress
 }

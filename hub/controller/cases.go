@@ -21,8 +21,8 @@ var ErrStandby = errors.New("this replica of the hub does not decide for the fle
 const casesAtOnce = 100
 
 // Cases has all recorded namespaces of a fleet decided on, and yields what these decisions rest on, each as the JSON of
-// a [decide.Case]. Where nothing may be decided now, it waits until ctx ends, and leaves that namespace out. Only one
-// may call it at a time.
+// a [decide.Case]. It leaves out namespaces on which nothing is decided. Where a decision cannot be made now, it ends
+// with ctx. Only one may call it at a time.
 func (c *Controller) Cases(ctx context.Context, fleetName string, yield func(json.RawMessage) error) error {
 	if !c.Serves(fleetName) {
 		return fmt.Errorf("%w %q", ErrStandby, fleetName)
@@ -51,11 +51,14 @@ func (c *Controller) yieldCases(
 	for range records {
 		select {
 		case is := <-answers:
+			if is == nil {
+				continue
+			}
 			if err := yield(is); err != nil {
 				return err
 			}
 		case <-ctx.Done():
-			return nil
+			return ctx.Err()
 		}
 	}
 	return nil
@@ -79,15 +82,18 @@ func (r *caseRequests) ask(records []v1alpha1.NamespaceLeader, answers chan<- js
 	}
 }
 
-// answer hands over the case of a decision, if it is asked for.
+// answer hands over the case of a decision, if it is asked for. Where no policy owns the namespace, there is none.
 func (r *caseRequests) answer(v *decide.Snapshot, is decide.Case) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if v.Policy == nil || !r.of[v.Key] {
+	asked, answers := r.of[v.Key], r.answers
+	delete(r.of, v.Key)
+	r.mu.Unlock()
+	if !asked {
 		return
 	}
-	delete(r.of, v.Key)
-	if text, err := json.Marshal(is); err == nil {
-		r.answers <- text
+	var text json.RawMessage
+	if is.Policy != nil {
+		text, _ = json.Marshal(is) // numbers, texts and instants always marshal
 	}
+	answers <- text // there is room
 }

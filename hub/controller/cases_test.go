@@ -12,7 +12,7 @@ import (
 	"github.com/leasecast/leasecast/hub/decide"
 )
 
-// With a case anyone decides as the hub did. A namespace on which nothing is decided is left out.
+// With a case anyone decides as the hub did. Where no decision is made in time, the caller learns that.
 func TestCasesAreWhatDecisionsRestOn(t *testing.T) {
 	for name, test := range map[string]struct {
 		decides bool
@@ -35,7 +35,7 @@ func TestCasesAreWhatDecisionsRestOn(t *testing.T) {
 				_, err := c.reconcileNamespace(ctx, aboutShop)
 				must(t, err)
 			}
-			if err := <-ended; err != nil || len(texts) != test.want {
+			if err := <-ended; (err == nil) != test.decides || len(texts) != test.want {
 				t.Fatalf("%d cases, %v", len(texts), err)
 			}
 			for _, text := range texts {
@@ -63,4 +63,20 @@ func TestCasesAreThoseOfTheReplicaThatDecides(t *testing.T) {
 	if err := c.Cases(t.Context(), shop.Namespace, nil); !errors.Is(err, ErrStandby) {
 		t.Errorf("another installation serves the fleet: %v", err)
 	}
+}
+
+// A namespace that no policy owns holds nobody up.
+func TestCasesLeaveOutWhatNoPolicyOwns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _, api := newTestHub(t)
+		must(t, api.Delete(t.Context(), policyOf("fleet", "shops", "")))
+		ended := make(chan error)
+		go func() {
+			ended <- c.Cases(t.Context(), shop.Namespace, func(is json.RawMessage) error { return errors.New(string(is)) })
+		}()
+		synctest.Wait()
+		_, err := c.reconcileNamespace(t.Context(), aboutShop)
+		must(t, err)
+		must(t, <-ended)
+	})
 }

@@ -61,6 +61,7 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 		return reconcile.Result{RequeueAfter: rest}, nil
 	}
 	if v.Stop != "" {
+		c.cases.answer(v, decide.Case{})
 		log.FromContext(ctx).V(1).Info("Nothing is decided", "namespaceLeader", klog.KRef(v.Key.Namespace, v.Key.Name),
 			"reason", v.Stop)
 		if !v.Renews {

@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 )
@@ -20,8 +19,9 @@ const readRequired = 3 * time.Second
 
 // readHealth reads an object, and judges its health. An error may pass: nothing was learned. An object that does not
 // exist any more is healthy: a watch shows its end.
-func readHealth(ctx context.Context, client rest.Interface, of schema.GroupVersionResource, namespace, name string) (
-	is objectHealth, err error) {
+func readHealth(
+	ctx context.Context, client rest.Interface, of schema.GroupVersionResource, namespace, name string,
+) (is objectHealth, version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readRequired)
 	defer cancel()
 	prefix := "/apis/" + of.Group
@@ -32,22 +32,22 @@ func readHealth(ctx context.Context, client rest.Interface, of schema.GroupVersi
 		SetHeader("Accept", transport.Plain).Do(ctx).Raw()
 	switch {
 	case apierrors.IsNotFound(err):
-		return objectHealth{}, nil
+		return objectHealth{}, "", nil
 	case apierrors.IsForbidden(err):
-		return objectHealth{err: errNoRight}, nil
+		return objectHealth{err: errNoRight}, "", nil
 	case errors.Is(err, transport.ErrTooLarge):
-		return objectHealth{err: errTooLarge}, nil
+		return objectHealth{err: errTooLarge}, "", nil
 	case err != nil:
-		return objectHealth{}, err
+		return objectHealth{}, "", err
 	}
 	wrong, version, err := whatIsWrong(of.GroupResource(), body)
 	if err != nil {
-		return objectHealth{err: errNoStatus}, nil // the error may hold what a tenant wrote
+		return objectHealth{err: errNoStatus}, "", nil // the error may hold what a tenant wrote
 	}
 	if wrong != "" {
 		wrong = fmt.Sprintf("%s %s %s", of.GroupResource(), transport.Shorten(name), wrong)
 	}
-	return objectHealth{version: version, unhealthy: wrong}, nil
+	return objectHealth{unhealthy: wrong}, version, nil
 }
 
 // whatIsWrong judges an object by its status, and says what is wrong, or nothing. It returns the object's version.
@@ -60,44 +60,61 @@ func whatIsWrong(of schema.GroupResource, object []byte) (wrong, version string,
 	}
 	switch of {
 	case schema.GroupResource{Group: "apps", Resource: "statefulsets"}:
-		var o struct {
-			Spec   struct{ Replicas *int32 }
-			Status struct{ AvailableReplicas int32 }
-		}
-		err = json.Unmarshal(object, &o)
-		wrong = fewer(o.Status.AvailableReplicas, ptr.Deref(o.Spec.Replicas, 1))
+		wrong, err = statefulSet(object)
 	case schema.GroupResource{Group: "apps", Resource: "daemonsets"}:
-		var o struct {
-			Status struct{ NumberAvailable, DesiredNumberScheduled int32 }
-		}
-		err = json.Unmarshal(object, &o)
-		wrong = fewer(o.Status.NumberAvailable, o.Status.DesiredNumberScheduled)
+		wrong, err = daemonSet(object)
 	default:
-		var o struct {
-			Status struct{ Conditions []condition }
-		}
-		err = json.Unmarshal(object, &o)
-		wrong = byConditions(o.Status.Conditions)
+		wrong, err = byConditions(object)
 	}
 	return wrong, o.Metadata.ResourceVersion, err
 }
 
-type condition struct{ Type, Status string }
+func statefulSet(object []byte) (string, error) {
+	var o struct {
+		Spec   struct{ Replicas *int32 }
+		Status struct{ AvailableReplicas int32 }
+	}
+	if err := json.Unmarshal(object, &o); err != nil {
+		return "", err
+	}
+	wanted := int32(1)
+	if o.Spec.Replicas != nil {
+		wanted = *o.Spec.Replicas
+	}
+	return fewer(o.Status.AvailableReplicas, wanted), nil
+}
+
+func daemonSet(object []byte) (string, error) {
+	var o struct {
+		Status struct{ NumberAvailable, DesiredNumberScheduled int32 }
+	}
+	err := json.Unmarshal(object, &o)
+	return fewer(o.Status.NumberAvailable, o.Status.DesiredNumberScheduled), err
+}
 
 // byConditions judges by the condition Available, or else Ready.
-func byConditions(conditions []condition) string {
-	is := map[string]string{}
-	for _, c := range conditions {
-		is[c.Type] = c.Status
-	}
-	for _, kind := range []string{"Available", "Ready"} {
-		if status, has := is[kind]; has && status == "True" {
-			return ""
-		} else if has {
-			return "is not " + kind
+func byConditions(object []byte) (string, error) {
+	var o struct {
+		Status struct {
+			Conditions []struct{ Type, Status string }
 		}
 	}
-	return "has neither the condition Available nor Ready"
+	if err := json.Unmarshal(object, &o); err != nil {
+		return "", err
+	}
+	is := map[string]string{}
+	for _, c := range o.Status.Conditions {
+		is[c.Type] = c.Status
+	}
+	for _, condition := range []string{"Available", "Ready"} {
+		switch status, has := is[condition]; {
+		case has && status == "True":
+			return "", nil
+		case has:
+			return "is not " + condition, nil
+		}
+	}
+	return "has neither the condition Available nor Ready", nil
 }
 
 // fewer says that fewer replicas are available than there must be, or nothing. It names no number, which would change.

@@ -75,8 +75,8 @@ func (w *Worker) Required(namespace string, of Requires) (is Required) {
 	w.required.mu.Lock()
 	defer w.required.mu.Unlock()
 	for _, resource := range of.Resources {
-		known := w.required.in(resource, namespace)
-		is.Unhealthy, is.Err = cmp.Or(is.Unhealthy, known.Unhealthy), cmp.Or(is.Err, known.Err)
+		unhealthy, err := w.required.in(resource, namespace)
+		is.Unhealthy, is.Err = cmp.Or(is.Unhealthy, unhealthy), cmp.Or(is.Err, err)
 	}
 	return is
 }
@@ -96,48 +96,48 @@ type required struct {
 type requiredObjects struct {
 	resource schema.GroupVersionResource
 	end      func()
-	// unread holds the namespaces with objects to be read, or to be dropped.
+	// unread holds the namespaces with objects to be read.
 	unread workqueue.TypedDelayingInterface[string]
-	err    error                               // why nothing is known
-	of     map[string]map[string]*objectHealth // by namespace and name
+	err    error // why nothing is known
+	of     map[string]map[string]*objectHealth
 	n      int
+	gone   map[string]bool // the namespaces in which objects have gone since their last turn
 }
 
 // objectHealth is what is known of one object.
 type objectHealth struct {
 	version   string // that the health is of
 	changed   bool   // it is to be read
-	gone      bool   // it is to be dropped
 	unhealthy string // what is wrong, or empty
 	err       error  // it was not read, or cannot be
 }
 
-// in returns what is known of a resource in a namespace. The caller holds mu.
-func (r *required) in(resource schema.GroupVersionResource, namespace string) Required {
+// in returns what is not healthy in a namespace, and why not all is known. The caller holds mu.
+func (r *required) in(resource schema.GroupVersionResource, namespace string) (unhealthy string, err error) {
 	o := r.of[resource]
 	switch {
 	case o == nil && r.left:
-		return Required{Err: errKinds}
+		return "", errKinds
 	case o == nil:
-		return Required{Err: ErrUnread}
+		return "", ErrUnread
 	case o.err != nil:
-		return Required{Err: fmt.Errorf("%s: %w", resource.GroupResource(), o.err)}
+		return "", fmt.Errorf("%s: %w", resource.GroupResource(), o.err)
 	default:
 		return o.in(namespace)
 	}
 }
 
 // in is the same of one resource. The caller holds the lock.
-func (o *requiredObjects) in(namespace string) (all Required) {
+func (o *requiredObjects) in(namespace string) (unhealthy string, err error) {
 	for _, is := range o.of[namespace] {
-		if is.unhealthy != "" && (all.Unhealthy == "" || is.unhealthy < all.Unhealthy) { // the same one each time
-			all.Unhealthy = is.unhealthy
+		if is.unhealthy != "" && (unhealthy == "" || is.unhealthy < unhealthy) { // the same one each time
+			unhealthy = is.unhealthy
 		}
-		if is.err != nil && (all.Err == nil || is.err.Error() < all.Err.Error()) {
-			all.Err = is.err
+		if is.err != nil && (err == nil || is.err.Error() < err.Error()) {
+			err = is.err
 		}
 	}
-	return all
+	return unhealthy, err
 }
 
 // run watches what the policies require until ctx ends.
@@ -175,7 +175,7 @@ func (r *required) run(ctx context.Context) {
 func newRequiredObjects(resource schema.GroupVersionResource, end func()) *requiredObjects {
 	return &requiredObjects{
 		resource: resource, end: end, err: ErrUnread, of: map[string]map[string]*objectHealth{},
-		unread: workqueue.NewTypedDelayingQueue[string](),
+		unread: workqueue.NewTypedDelayingQueue[string](), gone: map[string]bool{},
 	}
 }
 
@@ -237,7 +237,7 @@ func (r *required) watch(ctx context.Context, client metadata.ResourceInterface,
 func (r *required) noteList(o *requiredObjects, items []metav1.PartialObjectMetadata) error {
 	r.mu.Lock()
 	before := o.of
-	o.err, o.of, o.n = nil, map[string]map[string]*objectHealth{}, len(items)
+	o.err, o.of, o.n = nil, map[string]map[string]*objectHealth{}, 0
 	for i := range items {
 		item := &items[i]
 		is := before[item.Namespace][item.Name]
@@ -259,17 +259,16 @@ func (o *requiredObjects) put(item *metav1.PartialObjectMetadata, is *objectHeal
 	if o.of[item.Namespace] == nil {
 		o.of[item.Namespace] = map[string]*objectHealth{}
 	}
+	if o.of[item.Namespace][item.Name] == nil {
+		o.n++
+	}
 	o.of[item.Namespace][item.Name] = is
-	if is.changed, is.gone = is.version != item.ResourceVersion, false; is.changed {
-		o.enqueue(item.Namespace)
+	if is.changed = is.version != item.ResourceVersion; is.changed {
+		o.unread.AddAfter(item.Namespace, namespacePause) // so each has a turn a second at most, whatever its tenants do
 	}
 }
 
-// enqueue gives a namespace a turn. It has one a second at most, whatever its tenants do.
-func (o *requiredObjects) enqueue(namespace string) { o.unread.AddAfter(namespace, namespacePause) }
-
-// note notes an event. An object that has changed is as healthy as it was until it is read, and one that has gone until
-// the turn of its namespace.
+// note notes an event. An object that has changed is as healthy as it was until it is read.
 func (r *required) note(o *requiredObjects, event watch.Event) error {
 	item, ok := event.Object.(*metav1.PartialObjectMetadata)
 	switch {
@@ -284,14 +283,17 @@ func (r *required) note(o *requiredObjects, event watch.Event) error {
 	defer r.mu.Unlock()
 	is := o.of[item.Namespace][item.Name]
 	switch {
-	case event.Type == watch.Deleted && is != nil:
-		is.gone = true
-		o.enqueue(item.Namespace)
+	case event.Type == watch.Deleted && is == nil:
 	case event.Type == watch.Deleted:
+		delete(o.of[item.Namespace], item.Name)
+		if o.n--; len(o.of[item.Namespace]) == 0 {
+			delete(o.of, item.Namespace)
+		}
+		o.gone[item.Namespace] = true
+		o.unread.AddAfter(item.Namespace, namespacePause)
 	case is == nil && o.n >= maxRequired:
 		return errTooMany
 	case is == nil:
-		o.n++
 		o.put(item, &objectHealth{err: ErrUnread})
 	default:
 		o.put(item, is)
@@ -341,19 +343,29 @@ func (r *required) readAll(ctx context.Context, o *requiredObjects) {
 			return
 		}
 		before := r.stateOf(o, namespace)
+		gone := r.takeGone(o, namespace)
 		r.readSome(ctx, client, o, namespace, pace)
 		o.unread.Done(namespace)
-		if before != r.stateOf(o, namespace) { // a status that only says that it is alive changes nothing
+		if gone || before != r.stateOf(o, namespace) { // a status that only says that it is alive changes nothing
 			r.Hub.Changed(r.Member.Key, namespace)
 		}
 	}
 }
 
-// stateOf is what is known of a namespace.
-func (r *required) stateOf(o *requiredObjects, namespace string) Required {
+// stateOf is what is known of a namespace, and takeGone reports whether objects have gone since its last turn.
+func (r *required) stateOf(o *requiredObjects, namespace string) (is Required) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return o.in(namespace)
+	is.Unhealthy, is.Err = o.in(namespace)
+	return is
+}
+
+func (r *required) takeGone(o *requiredObjects, namespace string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	gone := o.gone[namespace]
+	delete(o.gone, namespace)
+	return gone
 }
 
 // readSome is one turn of a namespace.
@@ -368,7 +380,7 @@ func (r *required) readSome(
 		if pace.Wait(ctx) != nil {
 			return // ctx has ended
 		}
-		is, err := readHealth(ctx, client, o.resource, namespace, name)
+		is, version, err := readHealth(ctx, client, o.resource, namespace, name)
 		r.mu.Lock()
 		if known := o.of[namespace][name]; known != nil {
 			switch {
@@ -377,7 +389,7 @@ func (r *required) readSome(
 			case is.err != nil:
 				known.unhealthy, known.err = "", is.err
 			default:
-				known.version, known.unhealthy, known.err = is.version, is.unhealthy, nil
+				known.version, known.unhealthy, known.err = version, is.unhealthy, nil
 			}
 		}
 		r.mu.Unlock()
@@ -385,25 +397,18 @@ func (r *required) readSome(
 			break
 		}
 	}
-	o.enqueue(namespace)
+	o.unread.AddAfter(namespace, namespacePause)
 }
 
-// next takes an object of a namespace that is to be read, and drops those that have gone.
+// next takes an object of a namespace that is to be read.
 func (r *required) next(o *requiredObjects, namespace string) (name string, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name, is := range o.of[namespace] {
-		switch {
-		case is.gone:
-			delete(o.of[namespace], name)
-			o.n--
-		case is.changed:
+		if is.changed {
 			is.changed = false
 			return name, true
 		}
-	}
-	if len(o.of[namespace]) == 0 {
-		delete(o.of, namespace)
 	}
 	return "", false
 }

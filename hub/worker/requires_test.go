@@ -90,11 +90,8 @@ func TestRequired_IsWhatWasReadOfTheNewestList(t *testing.T) {
 	}
 	read(o, "b", "2", "b is sick")
 	gone := watch.Event{Type: watch.Deleted, Object: &listed("shop/b=3")[0]}
-	if err := w.required.note(o, gone); err != nil || w.ofShop().Unhealthy == "" {
-		t.Errorf("b is gone, until the turn of its namespace: %v, %+v", err, w.ofShop())
-	}
-	if _, more := w.required.next(o, "shop"); more || w.ofShop() != (Required{}) || o.n != 1 {
-		t.Errorf("b is gone: %+v, %d are kept", w.ofShop(), o.n)
+	if err := w.required.note(o, gone); err != nil || w.ofShop() != (Required{}) || o.n != 1 {
+		t.Errorf("b is gone: %v, %+v, %d are kept", err, w.ofShop(), o.n)
 	}
 	if is := w.Required("nothing", Requires{Resources: []schema.GroupVersionResource{ofDeployments}}); is != (Required{}) {
 		t.Errorf("where no object has the label: %+v", is)
