@@ -8,6 +8,7 @@ import (
 	"net/http/pprof"
 	"time"
 
+	utilclock "k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/leasecast/leasecast/hub/controller"
@@ -67,8 +68,8 @@ type casesFunc func(ctx context.Context, fleet string, yield func(json.RawMessag
 func serveCases(w http.ResponseWriter, r *http.Request, version string, cases casesFunc) {
 	ctx, cancel := context.WithTimeout(r.Context(), casesTimeout)
 	defer cancel()
-	// A client that does not read must not keep others out.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(2 * casesTimeout)) // a recorder has none
+	now := utilclock.RealClock{}.Now() // a client that does not read must not keep others out
+	_ = http.NewResponseController(w).SetWriteDeadline(now.Add(2 * casesTimeout)) // a recorder has none
 	w.Header().Set(VersionHeader, version)
 	begun := false
 	err := cases(ctx, r.URL.Query().Get("namespace"), func(is json.RawMessage) error {
