@@ -68,7 +68,7 @@ type casesFunc func(ctx context.Context, fleet string, yield func(json.RawMessag
 func serveCases(w http.ResponseWriter, r *http.Request, version string, cases casesFunc) {
 	ctx, cancel := context.WithTimeout(r.Context(), casesTimeout)
 	defer cancel()
-	now := utilclock.RealClock{}.Now() // a client that does not read must not keep others out
+	now := utilclock.RealClock{}.Now()                                            // a client that does not read must not keep others out
 	_ = http.NewResponseController(w).SetWriteDeadline(now.Add(2 * casesTimeout)) // a recorder has none
 	w.Header().Set(VersionHeader, version)
 	begun := false
