@@ -68,8 +68,8 @@ type casesFunc func(ctx context.Context, fleet string, yield func(json.RawMessag
 func serveCases(w http.ResponseWriter, r *http.Request, version string, cases casesFunc) {
 	ctx, cancel := context.WithTimeout(r.Context(), casesTimeout)
 	defer cancel()
-	now := utilclock.RealClock{}.Now()                                            // a client that does not read must not keep others out
-	_ = http.NewResponseController(w).SetWriteDeadline(now.Add(2 * casesTimeout)) // a recorder has none
+	// A client that does not read must not keep others out. Only a recorder of a test has no deadline.
+	_ = http.NewResponseController(w).SetWriteDeadline(utilclock.RealClock{}.Now().Add(2 * casesTimeout))
 	w.Header().Set(VersionHeader, version)
 	begun := false
 	err := cases(ctx, r.URL.Query().Get("namespace"), func(is json.RawMessage) error {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/cmd/kubectl-leasecast/report"
 )
 
 // order is an act of an operator: annotations on one object. An empty text removes one.
@@ -126,7 +127,7 @@ func (p *plugin) await(ctx context.Context, api client.Client, fleet string, o *
 		}
 		if left != last {
 			last = left
-			_, _ = fmt.Fprintln(p.ErrOut, printable(left))
+			_, _ = fmt.Fprintln(p.ErrOut, report.Printable(left))
 		}
 		return done, err
 	})

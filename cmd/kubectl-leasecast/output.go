@@ -10,11 +10,12 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/term"
 	"sigs.k8s.io/yaml"
+
+	"github.com/leasecast/leasecast/cmd/kubectl-leasecast/report"
 )
 
 // watchEvery is how often --watch shows a command's output again.
@@ -80,18 +81,8 @@ func (p *plugin) table() *table {
 // line prints a line, however long it is.
 func (t *table) line(format string, args ...any) {
 	if t.err == nil {
-		_, t.err = fmt.Fprintln(t.to, strings.TrimRight(printable(fmt.Sprintf(format, args...)), " "))
+		_, t.err = fmt.Fprintln(t.to, strings.TrimRight(report.Printable(fmt.Sprintf(format, args...)), " "))
 	}
-}
-
-// printable replaces what a terminal would act on: much comes from members, and from whoever annotates objects.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '\uFFFD'
-		}
-		return r
-	}, text)
 }
 
 // row adds a row. The rows are printed by end.

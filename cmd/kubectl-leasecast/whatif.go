@@ -23,6 +23,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/cmd/kubectl-leasecast/report"
 	"github.com/leasecast/leasecast/hub/act"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
@@ -271,7 +272,7 @@ func (p *plugin) whatIfCommand() *cobra.Command {
 				return p.printChange(s, assumed)
 			}
 			if err := p.addCases(c.Context(), s); err != nil {
-				_, _ = fmt.Fprintf(p.ErrOut, "No times, by the records alone: %s\n", printable(err.Error()))
+				_, _ = fmt.Fprintf(p.ErrOut, "No times, by the records alone: %s\n", report.Printable(err.Error()))
 			}
 			outcomes := s.whatIf(assumed)
 			if n := s.unshown(outcomes); len(s.cases) > 0 && n > 0 {
@@ -348,7 +349,7 @@ func (s *snapshot) foreseeable(before, after *v1alpha1.LeadershipPolicy) error {
 	for i := range s.clusters {
 		of := labels.Set(s.clusters[i].Labels)
 		if is.Clusters.Matches(of) && !was.Clusters.Matches(of) {
-			return fmt.Errorf("it also selects the Cluster %s, which takes no part so far: what-if does not know how that one is",
+			return fmt.Errorf("it also selects the Cluster %s, which takes no part so far: nothing is known of its health",
 				s.clusters[i].Name)
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/leasecast/leasecast/hub/decide"
 )
 
-// With the hub's own cases, what-if says within what time another cluster leads. D is 15 s and ε 1 s, and the hub takes
-// a cluster as lost after 10 s.
+// With the hub's own cases, what-if says within what time another cluster leads, also where planned changes take turns.
+// D is 15 s, ε is 1 s, and a cluster is lost after 10 s.
 func TestWhatIfSaysWithinWhatTime(t *testing.T) {
 	edited := func(edit func(*v1alpha1.LeadershipPolicySpec)) change {
 		p := well().policies[0].DeepCopy()
@@ -35,6 +35,7 @@ func TestWhatIfSaysWithinWhatTime(t *testing.T) {
 	} {
 		s := well(leading("shop", "east"))
 		is := s.caseOf(&s.records[0], decide.ParsePolicy(&s.policies[0]))
+		is.State.Paced = true
 		is.Patience, is.State.FleetDuration, is.State.FleetSkew = 10*time.Second, 15*time.Second, time.Second
 		is.State.Sent.Until = now.Add(15*time.Second - test.renewed)
 		is.State.Sent.BootUntil = is.Now.Boot + 15*time.Second - test.renewed

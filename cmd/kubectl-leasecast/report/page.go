@@ -34,11 +34,12 @@ var ticks = []int{1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 4
 var pageText string
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"text": printable, "seconds": seconds, "coarse": duration.HumanDuration, "add": func(a, b int) int { return a + b },
+	"text": Printable, "seconds": seconds, "coarse": duration.HumanDuration, "add": func(a, b int) int { return a + b },
 }).Parse(pageText))
 
-// printable replaces what does not show, or changes the direction of a text: names and messages come from members.
-func printable(text string) string {
+// Printable replaces what does not show, what a terminal would act on, and what changes the direction of a text: names
+// and messages come from members, and from whoever annotates objects.
+func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return '\uFFFD'
