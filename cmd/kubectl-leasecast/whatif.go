@@ -60,15 +60,16 @@ type outcome struct {
 func (s *snapshot) whatIf(assumed change) (all []outcome) {
 	for i := range s.records {
 		r := &s.records[i]
-		policy := s.policy(r.Spec.Policy)
-		if policy == nil || r.Spec.State == v1alpha1.StateRetired {
+		owner := s.policy(r.Spec.Policy)
+		if owner == nil || r.Spec.State == v1alpha1.StateRetired {
 			continue
 		}
+		policy := decide.ParsePolicy(owner)
 		is, shown := s.cases[r.Name]
 		if !shown {
-			is = s.caseOf(r, decide.ParsePolicy(policy))
+			is = s.caseOf(r, policy)
 		}
-		s.assume(&is, assumed)
+		s.assume(&is, policy, assumed)
 		o, after := foresee(is)
 		if shown && o.Next != "" && o.Next != o.Leader {
 			o.WithinSeconds = int64((after + time.Second - 1) / time.Second)
@@ -124,10 +125,11 @@ func (s *snapshot) weight(namespace, cluster string) uint64 {
 	return decide.Weight(namespace, o.Annotations[v1alpha1.ClusterUIDAnnotation])
 }
 
-// assume changes a case.
-func (s *snapshot) assume(is *decide.Case, assumed change) {
+// assume changes a case under a policy.
+func (s *snapshot) assume(is *decide.Case, policy *decide.Policy, assumed change) {
 	is.State.Paced = false // planned changes take turns: this one's comes
-	if p := assumed.policy; p != nil && p.Object.Name == s.owner(is.Namespace) {
+	if p := assumed.policy; p != nil && p.Object.Name == policy.Object.Name {
+		policy = p
 		is.Policy, is.Patience = &p.Election, p.Thresholds.UnreachableAfter
 		for i := range is.Candidates {
 			s.place(&is.Candidates[i], is.Namespace, p)
@@ -139,7 +141,7 @@ func (s *snapshot) assume(is *decide.Case, assumed change) {
 		c.Prepared = c.Answering
 		c.Ordered = c.Ordered || c.Name == assumed.to
 		c.Drained = c.Drained || c.Name == assumed.drain
-		if priority, edited := assumed.priorities[c.Name]; edited {
+		if priority, edited := assumed.priorities[c.Name]; edited && policy.Overrides[is.Namespace] != c.Name {
 			c.Priority = priority
 		}
 		switch c.Name {
@@ -170,15 +172,6 @@ func (s *snapshot) place(c *election.Candidate, namespace string, p *decide.Poli
 	if !p.Clusters.Matches(labels.Set(o.Labels)) {
 		c.Fitness, c.Reason = election.Unfit, reason.NotSelected
 	}
-}
-
-// owner returns the policy that owns a namespace by its record.
-func (s *snapshot) owner(namespace string) string {
-	r, err := s.record(namespace)
-	if err != nil {
-		return ""
-	}
-	return r.Spec.Policy
 }
 
 // mostSteps bounds how many decisions are foreseen on one namespace.

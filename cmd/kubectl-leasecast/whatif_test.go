@@ -20,6 +20,8 @@ func TestWhatIfSaysWithinWhatTime(t *testing.T) {
 		edit(&p.Spec)
 		return change{policy: decide.ParsePolicy(p)}
 	}
+	lowered := edited(prefer("east"))
+	lowered.priorities = map[string]int32{"east": 1}
 	for name, test := range map[string]struct {
 		renewed time.Duration // before now
 		assumed change
@@ -30,6 +32,7 @@ func TestWhatIfSaysWithinWhatTime(t *testing.T) {
 		"it is lost: a term after that is certain":   {4 * time.Second, change{without: "east"}, "west", 26},
 		"the other one is lost":                      {4 * time.Second, change{without: "west"}, "east", 0},
 		"the policy prefers the other one":           {0, edited(prefer("west")), "west", 16},
+		"a low label where the policy prefers it":    {0, lowered, "east", 0},
 		"the policy excludes the leader's cluster":   {0, edited(selects("west")), "west", 16},
 		"the policy gives more time, nobody is lost": {0, edited(longer), "east", 0},
 	} {
