@@ -136,5 +136,8 @@ func (p *Publisher) Forget(namespace string) {
 		if idle && l.known.read && l.known.lease == nil && !p.silence.holds(l.key) {
 			p.syncers.remove(l)
 		}
+		if l.want.Role == assign.Absent {
+			l.want.Term = lease.Term{} // a record that comes late may be older, and has to get its new term
+		}
 	}
 }

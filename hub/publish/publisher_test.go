@@ -8,6 +8,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
+	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/hub/assign"
 )
 
@@ -195,6 +196,23 @@ no Lease, held after it was removed: forgotten
 			})
 		})
 	}
+}
+
+// Rule 7: a record that the API server stores late, after the hub has deleted it, may have an older epoch. Its term has
+// run out, so its leader gets a new one.
+func TestARecordThatComesLateMayBeOlder(t *testing.T) {
+	inBubble(t, func(w *publisherTest) {
+		key := keyOf("a")
+		l := w.syncer(key)
+		l.want = assign.Assignment{Role: assign.Absent, Term: lease.Term{Epoch: 21}}
+		w.Forget("a")
+		w.Assign(key, assign.Assignment{Role: assign.Lead, Term: lease.Term{Epoch: 12, Duration: 6 * second}},
+			ackTimings)
+		w.Work(w.ctx, key)
+		if !l.status.Lost {
+			w.t.Errorf("the term is not lost: %+v", l.status)
+		}
+	})
 }
 
 // Rule 11: a hub that its Clusters leave removes its mark from all Leases.
