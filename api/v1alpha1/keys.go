@@ -53,6 +53,10 @@ const (
 	// PinProofAnnotation proves that the hub has pinned that UID itself. It is made with the fleet's seal.
 	PinProofAnnotation = "leasecast.dev/cluster-uid-proof"
 
+	// LeaderLabelPrefix and the name of a namespace are a label, "true", on the Cluster that leads it, where the policy
+	// has publish.clusterLabels. It is a hint.
+	LeaderLabelPrefix = "leader.leasecast.dev/"
+
 	// ManagedLabel, "true", marks the Leases. Readers and the hub watch only these.
 	ManagedLabel = "leasecast.dev/managed"
 	// ManagedByLabel names the writer of the Leases.

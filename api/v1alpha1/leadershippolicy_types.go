@@ -38,6 +38,7 @@ type LeadershipPolicy struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.fencing) || !has(self.fencing.leaderElectionLocks) || has(self.namespaces.names) && size(self.namespaces.names) == 1 && !has(self.namespaces.selector)",message="leaderElectionLocks follow the leader of one namespace: name exactly one in namespaces.names, and select none"
 // +kubebuilder:validation:XValidation:rule="!has(self.fencing) || !has(self.fencing.leaderElectionLocks) || !self.fencing.leaderElectionLocks.exists(l, l.name == (has(self.leaseName) ? self.leaseName : 'leasecast'))",message="a lock has the name of the Leases that the hub writes itself: take it out of leaderElectionLocks, or choose another leaseName"
 // +kubebuilder:validation:XValidation:rule="!has(self.timings) || !has(self.timings.leaseDurationMilliseconds) || self.timings.leaseDurationMilliseconds <= 3600000 || has(self.failover) && self.failover == 'Manual' && (!has(self.fencing) || !has(self.fencing.leaderElectionLocks) && !has(self.fencing.schedules))",message="leaseDurationMilliseconds of more than 3600000 needs failover Manual, and neither leaderElectionLocks nor schedules in fencing"
+// +kubebuilder:validation:XValidation:rule="!has(self.publish) || !has(self.publish.clusterLabels) || !self.publish.clusterLabels || has(self.namespaces.names) && size(self.namespaces.names) <= 32 && !has(self.namespaces.selector)",message="each namespace of clusterLabels is a label of a Cluster: name at most 32 in namespaces.names, and select none"
 type LeadershipPolicySpec struct {
 	// clusterSelector narrows the Clusters that take part to those whose labels match.
 	// Without it every Cluster of this namespace with a priority label takes part.
@@ -154,6 +155,21 @@ type LeadershipPolicySpec struct {
 	// leader. So programs that know nothing of Leases act in one cluster only.
 	// +optional
 	Fencing *Fencing `json:"fencing,omitempty"`
+
+	// publish shows who leads to controllers that know nothing of Leases. What it shows is a hint: it is late by nature,
+	// and nobody may rely on it to act in one cluster only.
+	// +optional
+	Publish *Publish `json:"publish,omitempty"`
+}
+
+// Publish shows who leads to controllers that know nothing of Leases.
+//
+// +kubebuilder:validation:MinProperties=1
+type Publish struct {
+	// clusterLabels keeps the label leader.leasecast.dev/<namespace>: "true" on the Cluster that leads, for Cluster API's
+	// ClusterResourceSets and others that select Clusters. Meanwhile the hub removes that label from other Clusters.
+	// +optional
+	ClusterLabels *bool `json:"clusterLabels,omitempty"`
 }
 
 // Choice is who does something: the hub, or an operator.

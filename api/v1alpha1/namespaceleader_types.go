@@ -224,6 +224,18 @@ type Candidate struct {
 	Readers int32 `json:"readers,omitempty"`
 }
 
+// ClusterDecision names a Cluster that was chosen, as Argo CD's clusterDecisionResource generator reads it.
+type ClusterDecision struct {
+	// clusterName is the name of the Cluster.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ClusterName string `json:"clusterName,omitempty"`
+	// reason says why it was chosen.
+	// +optional
+	Reason reason.Reason `json:"reason,omitempty"` //nolint:kubeapilinter // its type bounds its length, in another package
+}
+
 // Change is one entry of the history: who led from when, and why.
 type Change struct {
 	// time of the change by the hub's clock.
@@ -296,6 +308,12 @@ type NamespaceLeaderStatus struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
+	// decisions has the Cluster that leads. It is empty while nobody leads. It is a hint for other controllers: a status
+	// is late by nature, and a former leader may act until its Lease runs out.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1
+	Decisions []ClusterDecision `json:"decisions"` //nolint:kubeapilinter // always there, for those who read a list
 	// candidates are the Clusters of the policy, best first. Of more than 32, it has the leader
 	// and those that may lead before others.
 	// +optional

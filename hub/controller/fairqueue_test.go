@@ -11,8 +11,8 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 )
 
-// requestOf names a namespace like <recorded or new>-<policy>-<member>-<number>, which is the lane that it waits in.
-func requestOf(name string) mcreconcile.Request {
+// asking names a namespace like <recorded or new>-<policy>-<member>-<number>, which is the lane that it waits in.
+func asking(name string) mcreconcile.Request {
 	return requestAbout(types.NamespacedName{Namespace: "fleet", Name: name})
 }
 
@@ -60,7 +60,7 @@ func TestDecisionsAreMadeInTurn(t *testing.T) {
 			q := newFairQueue(laneByName)("", workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
 			defer q.ShutDown()
 			for _, asked := range test.asked {
-				q.Add(requestOf(asked))
+				q.Add(asking(asked))
 			}
 			var got []string
 			for range test.asked {
@@ -82,7 +82,7 @@ func TestDecisionsAreMadeInTurn(t *testing.T) {
 func TestQueueWithWorkInItShutsDown(t *testing.T) {
 	q := newFairQueue(laneByName)("", workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
 	for _, name := range many("new-shops-far", 100) {
-		q.Add(requestOf(name))
+		q.Add(asking(name))
 	}
 	q.ShutDown()
 	for range 100 {

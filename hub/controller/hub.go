@@ -36,6 +36,7 @@ type hub struct {
 	writer      func(fleet.Member) kubernetes.Interface // reaches a member
 	recordQueue queue
 	policyQueue queue
+	labelQueue  queue
 }
 
 // now reads the clocks for a decision. It truncates the wall clock to what a record can store, so that a record is
@@ -92,6 +93,11 @@ func (w *queue) source() source.TypedSource[mcreconcile.Request] {
 	})
 }
 
+// requestOf asks for the reconciliation of one object.
+func requestOf(key types.NamespacedName) mcreconcile.Request {
+	return mcreconcile.Request{Request: reconcile.Request{NamespacedName: key}}
+}
+
 // add enqueues a decision. Before the controller has started this does nothing: its first lists enqueue everything.
 func (w *queue) add(key types.NamespacedName) { w.addIn(0, key) }
 
@@ -100,6 +106,6 @@ func (w *queue) addIn(wait time.Duration, key types.NamespacedName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.q != nil {
-		w.q.AddAfter(mcreconcile.Request{Request: reconcile.Request{NamespacedName: key}}, wait)
+		w.q.AddAfter(requestOf(key), wait)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
@@ -54,6 +53,7 @@ func (s *sources) memberChanged(key fleet.Key) {
 	for _, w := range s.members.workers(key.Fleet) {
 		w.Wake()
 	}
+	s.labelQueue.add(types.NamespacedName{Namespace: key.Fleet, Name: key.Name})
 	s.recordProblem(key)
 	s.warmSeal(key.Fleet)
 }
@@ -170,7 +170,7 @@ func (s *sources) recordChanges() handler.TypedEventHandler[*v1alpha1.NamespaceL
 	type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
 	show := func(o *v1alpha1.NamespaceLeader, deleted bool, q queue) {
 		if s.ledger.Show(o, deleted) {
-			q.Add(mcreconcile.Request{Request: reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}})
+			q.Add(requestOf(client.ObjectKeyFromObject(o)))
 		}
 	}
 	return handler.TypedFuncs[*v1alpha1.NamespaceLeader, mcreconcile.Request]{
@@ -190,7 +190,7 @@ func (s *sources) recordChanges() handler.TypedEventHandler[*v1alpha1.NamespaceL
 // requestFor enqueues the object itself.
 func requestFor[T client.Object]() handler.TypedEventHandler[T, mcreconcile.Request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o T) []mcreconcile.Request {
-		return []mcreconcile.Request{{Request: reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}}}
+		return []mcreconcile.Request{requestOf(client.ObjectKeyFromObject(o))}
 	})
 }
 
@@ -200,7 +200,7 @@ func (s *sources) namespacesOfPolicy(ctx context.Context, p *v1alpha1.Leadership
 	s.policies.changed(p.Namespace) // before the namespaces are listed: each event from now on sees the change
 	var rs []mcreconcile.Request
 	for _, key := range s.namespacesOf(ctx, p.Namespace) {
-		rs = append(rs, mcreconcile.Request{Request: reconcile.Request{NamespacedName: key}})
+		rs = append(rs, requestOf(key))
 	}
 	return rs
 }
@@ -252,6 +252,6 @@ func (s *sources) mcNamespaces(
 		if err != nil || !s.ledger.Knows(key) && !s.isManaged(ctx, key, ns.Labels, member) {
 			return nil
 		}
-		return []mcreconcile.Request{{Request: reconcile.Request{NamespacedName: key}}}
+		return []mcreconcile.Request{requestOf(key)}
 	})
 }

@@ -38,6 +38,7 @@ func Status(v *decide.Snapshot, p decide.Plan) v1alpha1.NamespaceLeaderStatus {
 	for _, r := range ranked {
 		s.Candidates = append(s.Candidates, statusOf(v, named[r.Name], earlier))
 	}
+	s.Decisions = decisions(p.Record)
 	some := ShownCandidates(s.Candidates, p.Record.Leader)
 	s.Candidates, s.OmittedCandidates = some, int32(min(len(s.Candidates)-len(some), math.MaxInt32))
 	if v.Policy != nil {
@@ -54,6 +55,14 @@ func Status(v *decide.Snapshot, p decide.Plan) v1alpha1.NamespaceLeaderStatus {
 	setFrozen(&s.Conditions, p)
 	setFailoverPending(&s.Conditions, v, p)
 	return s
+}
+
+// decisions has the leader, for other controllers. The API server refuses null for a list.
+func decisions(r election.Record) []v1alpha1.ClusterDecision {
+	if r.State != election.Leading {
+		return []v1alpha1.ClusterDecision{}
+	}
+	return []v1alpha1.ClusterDecision{{ClusterName: r.Leader, Reason: r.Reason}}
 }
 
 // setFrozen sets or removes the condition that people have frozen who leads.
