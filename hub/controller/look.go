@@ -63,7 +63,7 @@ func (ms *members) observe(ctx context.Context, v *decide.Snapshot, now lease.Re
 		}
 		m.Sync = m.Publisher.SyncStatus(name)
 		for _, cp := range m.Initial.Leases {
-			ms.Tenure.ObserveEarlierRenewTime(cp.RenewTime)
+			ms.Tenure.ObserveEarlier(cp.RenewTime)
 		}
 		m.Leases = leasesIn(m.Publisher, v.Key.Name)
 	}

@@ -54,9 +54,10 @@
 //     as it was sent. If the wall clock was ahead at a renewal, this delays the grant by another D + ε at most:
 //     readers refuse a renewTime in the future.
 //  6. A new tenure does not know what earlier ones sent. They can have written until the deadline that the election's
-//     Lease shows. Where that Lease was deleted or is implausible, they can have written until h after the start of
-//     the new tenure, which decides nothing before then. So two tenures never decide at once. The clock of the
-//     earlier one may be behind by ε, unless it ended in order. The record's D, ε and stop time are added to that,
+//     Lease shows. Where that Lease was deleted or is implausible, or where a record or a Lease of theirs is later,
+//     they can have written until h after the start of the new tenure, which decides nothing before then. So two
+//     tenures never decide at once. The clock of the earlier one may be behind by ε, unless it ended in order. The
+//     record's D, ε and stop time are added to that,
 //     and no less than the seal has for its policy: a record can come from a backup. For a lost record the seal has
 //     the values for every policy that may have owned it. The values fall once what was promised under them has
 //     passed. Nothing that a member shows shortens the wait. A record without a D is a lost one. Sealed Leases found

@@ -67,6 +67,9 @@ func (l *Ledger) Take(ctx context.Context, key types.NamespacedName) (*Entry, er
 			e.Recheck()
 			return e, fmt.Errorf("record %s: %w", key, err)
 		}
+		if found != nil && e.known == nil && found.Spec.Since != nil {
+			l.Tenure.ObserveEarlier(found.Spec.Since.Time) // an earlier tenure was at work then
+		}
 		l.accept(e, found, l.Clock.Now().Wall)
 	}
 	if e.Object != nil {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/reason"
@@ -287,6 +288,36 @@ func TestRecordIsReadLiveOnce(t *testing.T) {
 	reads("and not again", 0)
 	e.Recheck()
 	reads("after a failed write", 1)
+}
+
+// Rule 6: an earlier tenure was at work when it last changed a record. A record from after the end that the election's
+// Lease shows proves that Lease wrong, as by a clock that was far behind. What this tenure wrote proves nothing.
+func TestARecordShowsThatTheElectionsLeaseIsWrong(t *testing.T) {
+	for name, test := range map[string]struct {
+		before    time.Duration // the start
+		inherited time.Duration // after the start
+	}{
+		"before the end of the earlier tenure": {time.Hour, 6*time.Second - time.Hour},
+		"after it":                             {time.Minute, 6 * time.Second},
+	} {
+		spec := specOf(20, "this")
+		spec.Since = ptr.To(metav1.NewMicroTime(start.Wall.Add(-test.before)))
+		l, _ := newTestLedger(t, spec)
+		e := take(t, l)
+		if _, is := l.Tenure.Started(); !is.Equal(start.Wall.Add(test.inherited)) {
+			t.Errorf("%s: inherited %v after the start, want %v", name, is.Sub(start.Wall), test.inherited)
+		}
+		own := eastLeads(21)
+		own.Since = start.Wall
+		if _, err := l.Write(t.Context(), e, Change{Record: own, Persist: true}); err != nil {
+			t.Fatal(err)
+		}
+		e.Recheck()
+		take(t, l)
+		if _, is := l.Tenure.Started(); !is.Equal(start.Wall.Add(test.inherited)) {
+			t.Errorf("%s: after a write of this tenure inherited %v after the start", name, is.Sub(start.Wall))
+		}
+	}
 }
 
 // Whoever may write records may fill their metadata, which the hub does not change. Of a large one it remembers little.

@@ -40,7 +40,7 @@ func (r right) replay(x int) (*tenure.Tenure, *scriptedLock) {
 	_, _, _ = l.wrapped.Get(context.Background())
 	update(r.won, r.won)
 	if !r.doubt.IsZero() {
-		t.ObserveEarlierRenewTime(r.doubt)
+		t.ObserveEarlier(r.doubt)
 	}
 	// A Tenure refuses what is not unbroken: those in between are any that led there.
 	for at := r.won; at.Wall.Before(r.stamp.Wall); {

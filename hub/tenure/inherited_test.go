@@ -96,7 +96,7 @@ func TestInheritedByWhatWasReplaced(t *testing.T) {
 }
 
 // Rule 6: a renewTime that is later than what was inherited shows that the election's Lease was wrong.
-func TestObserveEarlierRenewTime(t *testing.T) {
+func TestObserveEarlier(t *testing.T) {
 	playEach(t, map[string]string{
 		"within what was inherited":             "found b -8; wins 2 3 5; observe -2; inherited -2",
 		"after what was inherited":              "found b -8; wins 2 3 5; observe -1.999; inherited 11",

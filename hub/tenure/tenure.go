@@ -84,13 +84,14 @@ func (t *Tenure) Started() (started lease.Reading, inherited time.Time) {
 	return t.started, t.inherited
 }
 
-// ObserveEarlierRenewTime records a renewTime that an earlier tenure wrote into a member. If it is later than
-// inherited, the election's Lease was wrong, as after a restore of the hub's etcd. The earlier tenure can then have
-// written until earlierDuration after the start of this one.
-func (t *Tenure) ObserveEarlierRenewTime(renewTime time.Time) {
+// ObserveEarlier records an instant at which an earlier tenure was at work: a renewTime that it wrote into a member, or
+// its last change of a record. If that is later than inherited, the election's Lease was wrong, as after a restore of
+// the hub's etcd, or by a clock that is far behind. The earlier tenure can then have written until earlierDuration
+// after the start of this one.
+func (t *Tenure) ObserveEarlier(at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.held && renewTime.After(t.inherited) {
+	if t.held && at.After(t.inherited) {
 		if latest := t.started.Wall.Add(t.earlierDuration); latest.After(t.inherited) {
 			t.inherited = latest
 		}

@@ -196,7 +196,7 @@ func (r *replica) step(words []string) error {
 	case "overlap":
 		r.Overlap(at(1), time.Duration(n[1]*float64(second)))
 	case "observe":
-		r.ObserveEarlierRenewTime(wall(n[1]))
+		r.ObserveEarlier(wall(n[1]))
 	case "clock":
 		r.clock.Set(at(n[1]))
 	case "wall":
