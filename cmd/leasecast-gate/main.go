@@ -17,6 +17,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/zapr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"k8s.io/client-go/rest"
@@ -26,6 +28,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/member"
 	"github.com/leasecast/leasecast/member/command"
+	"github.com/leasecast/leasecast/member/metrics"
 )
 
 // version is stamped by the linker (see Makefile).
@@ -33,7 +36,7 @@ var version = "devel"
 
 const usage = `leasecast-gate runs a program only where this cluster leads a namespace:
   leasecast-gate -namespace shop -- program arguments...    run it, and stop it in time
-  leasecast-gate -namespace shop -listen 127.0.0.1:4040     run nothing, and serve /leader
+  leasecast-gate -namespace shop -listen 127.0.0.1:4040     run nothing, and serve /leader and /metrics
   leasecast-gate check -namespace shop                      exit code 0: leads, 1: does not, 2: cannot tell
 `
 
@@ -92,7 +95,7 @@ func parse(args []string) (f flags, err error) {
 		args = args[1:]
 		set.DurationVar(&f.timeout, "timeout", 5*time.Second, "how long to wait for the API server")
 	} else {
-		set.StringVar(&f.listen, "listen", "", "host:port to serve /leader on; empty: nowhere")
+		set.StringVar(&f.listen, "listen", "", "host:port to serve /leader and /metrics on; empty: nowhere")
 		set.BoolVar(&f.register, "register", true, "register the program, so that a planned change takes a moment")
 		set.StringVar(&f.registerIn, "register-in", "", "namespace to register in; empty: the Pod's own")
 		set.DurationVar(&f.stopAhead, "stop-ahead", 0,
@@ -191,7 +194,7 @@ func gate(f flags) (int, error) {
 		if err != nil {
 			return command.Failed, err
 		}
-		s = serve(listener, command.Handler(m, f.namespace), log)
+		s = serve(listener, handler(m, f.namespace), log)
 		defer s.end()
 	}
 	if len(f.command) == 0 { // then parse has required -listen
@@ -200,6 +203,16 @@ func gate(f flags) (int, error) {
 	return command.Run(context.Background(), m, command.Options{
 		Namespace: f.namespace, Command: f.command, StopAhead: f.stopAhead, Signals: signals, Clock: o.Clock, Logger: log,
 	})
+}
+
+// handler serves /leader, and the metrics of the namespace.
+func handler(m *member.Member, namespace string) http.Handler {
+	collector, registry, mux := metrics.New(), prometheus.NewRegistry(), http.NewServeMux()
+	collector.Add(m)
+	registry.MustRegister(collector)
+	mux.Handle("/", command.Handler(m, namespace))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	return mux
 }
 
 // server serves /leader until end is called.

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -210,6 +212,14 @@ func TestSidecarsAndScriptsAreToldWhoLeads(t *testing.T) {
 			}
 			return err
 		})
+		leads := 0
+		if step.want.Leads {
+			leads = 1
+		}
+		shown := fmt.Sprintf("leasecast_reader_leads{namespace=%q} %d\n", ns, leads)
+		if got := harness.Get(get(t.Context(), address, "/metrics"))(t); !strings.Contains(got, shown) {
+			t.Errorf("%s: metrics\n%s\nwant %s", step.what, got, shown)
+		}
 		if code := check(t, access, ns, patience); code != step.check {
 			t.Errorf("%s: check exits with %d, want %d", step.what, code, step.check)
 		}
@@ -235,6 +245,20 @@ func addressOf(t *testing.T, gate *process.Process) (address string) {
 		return nil
 	})
 	return address
+}
+
+// get returns what a gate serves at a path.
+func get(ctx context.Context, address, path string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
+	if err != nil {
+		return "", err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	body, err := io.ReadAll(resp.Body)
+	return string(body), errors.Join(err, resp.Body.Close())
 }
 
 func ask(ctx context.Context, address string) (a command.Answer, status int, err error) {
