@@ -171,8 +171,9 @@ func (s *scene) shown(t *testing.T) map[string]string {
 		shown[place] = string(text)
 	}
 	harness.Must(t, s.logged(shown))
+	token := harness.Get(s.Scraper(t.Context()))(t)
 	for _, address := range s.metrics {
-		text, err := s.scrape(t.Context(), address)
+		text, err := harness.Scrape(t.Context(), address, token)
 		harness.Must(t, err)
 		if !strings.Contains(text, "leasecast_build_info") {
 			t.Errorf("the hub at %s has no metrics", address)

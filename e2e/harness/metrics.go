@@ -1,4 +1,4 @@
-package hostile
+package harness
 
 import (
 	"context"
@@ -12,16 +12,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/leasecast/leasecast/e2e/harness"
 )
 
-// scrape returns the metrics of a replica, as a Prometheus reads them.
-func (s *scene) scrape(ctx context.Context, address string) (string, error) {
-	token, err := s.scraper(ctx)
-	if err != nil {
-		return "", err
-	}
+// Scrape returns the metrics of a replica, as a Prometheus with a token of [Drill.Scraper] reads them.
+func Scrape(ctx context.Context, address, token string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/metrics", nil)
 	if err != nil {
 		return "", err
@@ -43,19 +37,19 @@ func (s *scene) scrape(ctx context.Context, address string) (string, error) {
 	return string(body), err
 }
 
-// scraper is a token of an account that may read the metrics, and nothing else.
-func (s *scene) scraper(ctx context.Context) (token string, err error) {
-	meta := metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: "scraper"}
+// Scraper returns a token of an account that may read the metrics, and nothing else.
+func (d *Drill) Scraper(ctx context.Context) (token string, err error) {
+	meta := metav1.ObjectMeta{Namespace: FleetNamespace, Name: "scraper"}
 	for _, o := range []client.Object{&corev1.ServiceAccount{ObjectMeta: meta}, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: meta.Name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "leasecast-metrics-reader"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: meta.Namespace, Name: meta.Name}},
 	}} {
-		if err := s.Hub.Create(ctx, o); client.IgnoreAlreadyExists(err) != nil {
+		if err := d.Hub.Create(ctx, o); client.IgnoreAlreadyExists(err) != nil {
 			return "", err
 		}
 	}
-	config, err := s.Fleet.Hub().TokenConfig(ctx, meta.Namespace, meta.Name)
+	config, err := d.Fleet.Hub().TokenConfig(ctx, meta.Namespace, meta.Name)
 	if err != nil {
 		return "", err
 	}
