@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +29,10 @@ type fakeMember struct {
 	namespaces []string
 	allows     string // the namespace where its administrator allows fences from outside
 	lock       *coordinationv1.Lease
+	goes       string // the namespace that is being deleted
 	removed    string // the fences whose names contain it are not in force; "all"
+	removedIn  string // the namespace in which no fence is in force
+	hides      bool   // whoever asks may not read Leases
 	forbids    bool   // whoever asks may not create Leases
 	endless    bool   // it has more Namespaces than anybody reads
 	unread     bool   // it cannot be reached
@@ -50,6 +54,9 @@ func (m *fakeMember) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		list := corev1.NamespaceList{}
 		for _, name := range m.namespaces {
 			ns := corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			if name == m.goes {
+				ns.Status.Phase = corev1.NamespaceTerminating
+			}
 			if name == m.allows {
 				ns.Labels = map[string]string{v1alpha1.FencingLabel: v1alpha1.FencingAllowed}
 			}
@@ -59,17 +66,19 @@ func (m *fakeMember) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			list.Continue = "more"
 		}
 		answer(http.StatusOK, list)
+	case r.Method == http.MethodGet && m.hides:
+		answer(http.StatusForbidden, apierrors.NewForbidden(coordinationv1.Resource("leases"), "x", nil).Status())
 	case r.Method == http.MethodGet && m.lock != nil && parts[len(parts)-1] == m.lock.Name:
 		answer(http.StatusOK, m.lock)
-	case r.Method == http.MethodPost && r.URL.Query().Get("dryRun") == "All":
-		m.probed(w, r, answer)
+	case r.Method == http.MethodPost && r.URL.Query().Get("dryRun") == "All" && slices.Contains(m.namespaces, parts[4]):
+		m.probed(w, r, parts[4], answer)
 	default:
 		answer(http.StatusNotFound, apierrors.NewNotFound(coordinationv1.Resource("leases"), "x").Status())
 	}
 }
 
-// probed answers to a probe as the fence in force does: it refuses it, or warns.
-func (m *fakeMember) probed(w http.ResponseWriter, r *http.Request, answer func(int, any)) {
+// probed answers to a probe in a namespace as the fence in force does: it refuses it, or warns.
+func (m *fakeMember) probed(w http.ResponseWriter, r *http.Request, namespace string, answer func(int, any)) {
 	var probe coordinationv1.Lease
 	_ = json.NewDecoder(r.Body).Decode(&probe)
 	part := strings.Replace(strings.TrimPrefix(probe.Name, "leasecast-"), "-probe", "", 1) // gate- or wall-, and a version
@@ -77,11 +86,22 @@ func (m *fakeMember) probed(w http.ResponseWriter, r *http.Request, answer func(
 		err := apierrors.NewForbidden(coordinationv1.Resource("leases"), probe.Name, errors.New(why))
 		answer(http.StatusForbidden, err.Status())
 	}
+	if namespace == m.goes {
+		status := apierrors.NewForbidden(coordinationv1.Resource("leases"), probe.Name, errors.New("it goes")).Status()
+		status.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+		answer(http.StatusForbidden, status)
+		return
+	}
 	if m.forbids {
 		refuse(`User "eve" cannot create resource "leases"`)
 		return
 	}
 	for _, f := range guard.Fences("", m.policy, nil) {
+		lock, isLock := f.Lock()
+		silent := f.Warns() && !slices.Contains(m.namespaces, "shop") // it has no Lease
+		if isLock && (lock.Namespace != namespace || silent) || namespace == m.removedIn {
+			continue
+		}
 		for _, name := range f.Names() {
 			if !strings.Contains(name, part) || m.removed == "all" || m.removed != "" && strings.Contains(name, m.removed) {
 				continue
@@ -142,8 +162,11 @@ The hub says InForce: in force in all 2 clusters
 LOCK        CLUSTER  HOLDER   RENEWED  LEADS
 shop/stock  east     stock-1  2s ago   true
 `
+	const wellWide = wellDenied + "shop/stock  west     -        never    false\n"
+	const oneIsAsked = "shops: 2 fences in 1 clusters"
 	type fleet struct {
 		*snapshot
+		wide       bool
 		east, west *fakeMember
 		fencing    *v1alpha1.Fencing
 	}
@@ -151,6 +174,14 @@ shop/stock  east     stock-1  2s ago   true
 		f.fencing.LeaderElectionLocks[0].Namespace = "kube-system"
 		f.east.namespaces, f.west.namespaces = []string{"shop", "kube-system"}, []string{"shop", "kube-system"}
 		f.east.allows = "kube-system"
+	}
+	gone := func(f *fleet) { // west has the lock's namespace only
+		elsewhere(f)
+		f.west.namespaces, f.west.allows, f.west.removed = []string{"kube-system"}, "kube-system", "lock"
+	}
+	selects := func(f *fleet, cluster string) {
+		f.clusters[0].Labels["name"], f.clusters[1].Labels["name"] = "east", "west"
+		f.policies[0].Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"name": cluster}}
 	}
 	older := func(f *fleet, namespace string) {
 		o := f.policies[0].DeepCopy()
@@ -163,7 +194,29 @@ shop/stock  east     stock-1  2s ago   true
 		want    string
 		bad     bool
 	}{
-		"all is well": {func(*fleet) {}, wellDenied, false},
+		"all is well":                   {func(*fleet) {}, wellDenied, false},
+		"all is well, in a wide table":  {func(f *fleet) { f.wide = true }, wellWide, false},
+		"a cluster is not selected":     {func(f *fleet) { selects(f, "east") }, oneIsAsked, false},
+		"a leader is not selected more": {func(f *fleet) { selects(f, "west") }, wellDenied, false},
+		"a leader for others is not selected": {func(f *fleet) {
+			selects(f, "west")
+			f.records[0].Spec.Policy = "others"
+		}, oneIsAsked, false},
+		"a lock's namespace is in a cluster without the policy's": {gone, "NotEnforced  kube-system/stock: in namespace", true},
+		"the same, and the fence warns": {func(f *fleet) {
+			gone(f)
+			f.fencing.Enforcement, f.west.removed = v1alpha1.EnforcementWarn, ""
+		}, "problems: 0", false},
+		"a namespace goes away": {func(f *fleet) { f.west.goes = "shop" }, wellDenied, false},
+		"the second namespace is not fenced": {func(f *fleet) {
+			f.policies[0].Spec.Namespaces.Names = []string{"shop", "till"}
+			f.west.namespaces, f.west.removedIn = f.policies[0].Spec.Namespaces.Names, "till"
+		}, "leasecast.dev: in namespace till", true},
+		"Leases may not be read": {func(f *fleet) { f.west.hides = true }, "Unread  the lock shop/stock: leases", true},
+		"a follower's lock is longer than the policy says": {func(f *fleet) {
+			f.west.lock = heldLock("stock-2", 20*time.Second)
+			*f.west.lock.Spec.LeaseDurationSeconds = 60
+		}, "stock-2 holds the lock", true},
 		"all warn": {func(f *fleet) { f.fencing.Enforcement = v1alpha1.EnforcementWarn },
 			"shops: 4 fences in 2 clusters, problems: 0.", false},
 		"a follower holds a lock that warns": {func(f *fleet) {
@@ -198,7 +251,7 @@ shop/stock  east     stock-1  2s ago   true
 			f.west.unread = true
 		}, "Unread  it cannot be read from here: no route", true},
 		"a member has no end": {func(f *fleet) { f.west.endless = true }, "more than 10000 Namespaces", true},
-		"a cluster is not selected": {func(f *fleet) {
+		"a cluster has no priority": {func(f *fleet) {
 			delete(f.clusters[1].Labels, v1alpha1.PriorityLabel)
 		}, "2 fences in 1 clusters", false},
 		"another policy owns the namespace": {func(f *fleet) {
@@ -249,11 +302,19 @@ shop/stock  east     stock-1  2s ago   true
 			member := func(lock *coordinationv1.Lease) *fakeMember {
 				return &fakeMember{namespaces: []string{"shop"}, lock: lock}
 			}
-			f := &fleet{s, member(heldLock("stock-1", 2*time.Second)), member(nil), s.policies[0].Spec.Fencing}
+			f := &fleet{s, false, member(heldLock("stock-1", 2*time.Second)), member(nil), s.policies[0].Spec.Fencing}
 			test.differs(f)
 			f.east.policy = s.policy("shops").DeepCopy()
 			f.west.policy = f.east.policy
-			got, is := checked(t, f.snapshot, map[string]*fakeMember{"east": f.east, "west": f.west}, false)
+			got, is := checked(t, f.snapshot, map[string]*fakeMember{"east": f.east, "west": f.west}, f.wide)
+			if strings.HasPrefix(test.want, wellDenied) && got != test.want {
+				t.Errorf("got %s", got)
+			}
+			if is != nil && strings.Contains(got, "NotEnforced") != slices.ContainsFunc(is.Fences, func(m memberFence) bool {
+				return m.Problem == "NotEnforced"
+			}) {
+				t.Errorf("programs see %+v", is.Fences)
+			}
 			if bad := is == nil || len(is.Problems) > 0; bad != test.bad || !strings.Contains(got, test.want) {
 				t.Errorf("problems %t, want %q in\n%s", bad, test.want, got)
 			}

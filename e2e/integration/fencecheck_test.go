@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -32,6 +33,9 @@ func TestThePluginChecksAFenceBeforeItRefusesAndAfter(t *testing.T) {
 	w.Leads("east", a, firstElection, all...)
 	w.awaitPolicy("p", v1alpha1.ConditionFenced, metav1.ConditionTrue, "Warns")
 	w.shows(0, []string{"p: 9 fences in 3 clusters, problems: 0", "every cluster warns"}, "fence", "check", "p")
+	if out, _ := w.plugin("", "fence", "check", "p"); strings.Contains(out, "Warning:") {
+		t.Errorf("it prints the warnings that it asks for:\n%s", out)
+	}
 	w.elect(lock, all...)
 	w.shows(2, []string{"p: 9 fences in 3 clusters, problems: 2", "HeldElsewhere",
 		"stock-in-west holds the lock " + a + "/stock",
