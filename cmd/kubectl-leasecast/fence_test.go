@@ -96,6 +96,7 @@ func (m *fakeMember) probed(w http.ResponseWriter, r *http.Request, namespace st
 		refuse(`User "eve" cannot create resource "leases"`)
 		return
 	}
+	w.Header().Add("Warning", `299 - "this comes from another policy"`)
 	for _, f := range guard.Fences("", m.policy, nil) {
 		lock, isLock := f.Lock()
 		silent := f.Warns() && !slices.Contains(m.namespaces, "shop") // it has no Lease
@@ -111,7 +112,7 @@ func (m *fakeMember) probed(w http.ResponseWriter, r *http.Request, namespace st
 					"this Lease: it is asked for to see whether the fence is in force")
 				return
 			}
-			w.Header().Set("Warning", fmt.Sprintf("299 - %q", "Validation failed for ValidatingAdmissionPolicy '"+name+"'"))
+			w.Header().Add("Warning", fmt.Sprintf("299 - %q", "Validation failed for ValidatingAdmissionPolicy '"+name+"'"))
 		}
 	}
 	answer(http.StatusCreated, probe)
@@ -271,6 +272,11 @@ shop/stock  east     stock-1  2s ago   true
 				Type: v1alpha1.ConditionFenceTargetsFound, Status: metav1.ConditionFalse, Reason: "LockIdle", Message: "shop/stock",
 			})
 		}, "policy shops  -       LockIdle  shop/stock", true},
+		"the hub says that a clock is off": {func(f *fleet) {
+			f.policies[0].Status.Conditions = append(f.policies[0].Status.Conditions, metav1.Condition{
+				Type: v1alpha1.ConditionClocksAgree, Status: metav1.ConditionFalse, Reason: "ClockSkewed",
+			})
+		}, wellDenied, false},
 		"the hub has not looked yet": {func(f *fleet) {
 			f.policies[0].Status.Conditions = nil
 		}, "The hub says nothing yet", false},
