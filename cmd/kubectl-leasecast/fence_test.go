@@ -203,7 +203,7 @@ shop/stock  east     stock-1  2s ago   true
 			selects(f, "west")
 			f.records[0].Spec.Policy = "others"
 		}, oneIsAsked, false},
-		"a lock's namespace is in a cluster without the policy's": {gone, "NotEnforced  kube-system/stock: in namespace", true},
+		"a lock's namespace is there, the policy's is not": {gone, "NotEnforced  kube-system/stock: in namespace", true},
 		"the same, and the fence warns": {func(f *fleet) {
 			gone(f)
 			f.fencing.Enforcement, f.west.removed = v1alpha1.EnforcementWarn, ""
