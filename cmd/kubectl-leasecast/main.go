@@ -88,7 +88,8 @@ func (p *plugin) command(name string) *cobra.Command {
 	p.flags.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().StringVar(&p.hubNamespace, "hub-namespace", "leasecast-system",
 		"the namespace that the hub runs in")
-	root.AddCommand(p.statusCommand(), p.explainCommand(), p.historyCommand(), p.whatIfCommand(), p.verifyCommand())
+	root.AddCommand(p.statusCommand(), p.explainCommand(), p.historyCommand(), p.whatIfCommand(), p.verifyCommand(),
+		p.fencesCommand())
 	root.AddCommand(p.actCommands()...)
 	root.AddCommand(p.bundleCommand())
 	return root

@@ -43,7 +43,8 @@ type verification struct {
 }
 
 func (p *plugin) verifyCommand() *cobra.Command {
-	kubeconfigs, watch, page := map[string]string{}, time.Duration(0), ""
+	watch, page := time.Duration(0), ""
+	var kubeconfigs map[string]string
 	c := &cobra.Command{
 		Use: "verify", Short: "Compare the Leases in all members with the records", Args: cobra.NoArgs,
 		Example: example("verify", "verify --member-kubeconfigs east=east.kubeconfig,west=west.kubeconfig",
@@ -66,8 +67,7 @@ func (p *plugin) verifyCommand() *cobra.Command {
 			return cmp.Or(v.print(p.table()), v.verdict())
 		},
 	}
-	c.Flags().StringToStringVar(&kubeconfigs, "member-kubeconfigs", nil,
-		"kubeconfig `files` in place of the Secrets, as CLUSTER=FILE")
+	kubeconfigFlag(c, &kubeconfigs)
 	p.outputs(c, "json", "yaml")
 	c.Flags().DurationVar(&watch, "watch", 0,
 		"compare each second for a time, and write a page; without a time until Ctrl-C")
@@ -90,7 +90,11 @@ func (p *plugin) look(kubeconfigs map[string]string, timeout time.Duration) (
 		if c, ok := members.Load(name); ok {
 			return c.(client.Client), nil
 		}
-		c, err := p.member(ctx, api, fleet, name, kubeconfigs[name])
+		config, err := p.member(ctx, api, fleet, name, kubeconfigs[name])
+		if err != nil {
+			return nil, err
+		}
+		c, err := client.New(config, client.Options{Scheme: scheme})
 		if err == nil {
 			members.Store(name, c)
 		}
@@ -138,11 +142,17 @@ func (v *verification) print(t *table) error {
 	return t.err
 }
 
-// member connects to a member, by a file or by the Secret of Cluster API. Whoever may write that Secret must not have
-// this machine run a program or send a file: it is read as the hub reads it.
-func (p *plugin) member(ctx context.Context, api client.Client, fleet, name, file string) (client.Client, error) {
-	var config *rest.Config
-	var err error
+// kubeconfigFlag adds the flag that names kubeconfigs of members.
+func kubeconfigFlag(c *cobra.Command, to *map[string]string) {
+	c.Flags().StringToStringVar(to, "member-kubeconfigs", nil,
+		"kubeconfig `files` in place of the Secrets, as CLUSTER=FILE")
+}
+
+// member returns the way to a member, by a file or by the Secret of Cluster API. Whoever may write that Secret must not
+// have this machine run a program or send a file: it is read as the hub reads it.
+func (p *plugin) member(
+	ctx context.Context, api client.Client, fleet, name, file string,
+) (config *rest.Config, err error) {
 	if file != "" {
 		config, err = clientcmd.BuildConfigFromFlags("", file)
 	} else {
@@ -158,8 +168,9 @@ func (p *plugin) member(ctx context.Context, api client.Client, fleet, name, fil
 	if err != nil {
 		return nil, err
 	}
-	config.Timeout = memberTimeout
-	return client.New(config, client.Options{Scheme: scheme})
+	config.Timeout, config.WarningHandler = memberTimeout, rest.NoWarnings{}
+	config.QPS, config.Burst = -1, -1 // one person asks
+	return config, nil
 }
 
 // verify reads the Leases of all members, all at once, and then compares them.

@@ -41,7 +41,7 @@ func (w *world) plugin(input string, args ...string) (out string, code int) {
 		return path
 	}
 	args = append(args, "--kubeconfig", kubeconfig("hub", w.Servers.Hub()), "-n", w.Fleet, "--hub-namespace", w.System)
-	if args[0] == "verify" {
+	if args[0] == "verify" || args[0] == "fence" {
 		for _, m := range all {
 			args = append(args, "--member-kubeconfigs", m+"="+kubeconfig(m, w.Servers.Member(m)))
 		}

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 )
 
 var (
@@ -52,6 +54,11 @@ func (p Policy) probed(ctx context.Context, member kubernetes.Interface, namespa
 	// A copy: encoding writes to it, and other goroutines send it at the same time.
 	_, err := member.CoordinationV1().Leases(namespace).
 		Create(ctx, p.probe.DeepCopy(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return p.judge(err)
+}
+
+// judge returns what the answer to a probe shows.
+func (p Policy) judge(err error) error {
 	switch {
 	case err == nil:
 		return fmt.Errorf("a Lease that nobody may create was let through: %w", ErrNotEnforced)
@@ -64,6 +71,37 @@ func (p Policy) probed(ctx context.Context, member kubernetes.Interface, namespa
 	default:
 		return err
 	}
+}
+
+// Verify returns nil if the fence is in force in a namespace. Then its gate or one of its walls rejects a probe there,
+// or warns of it if the fence only warns. The fence of a lock is in force in the lock's namespace. The error is as that
+// of Policy.Verify, and does not name the fence.
+func (f Fence) Verify(ctx context.Context, member kubernetes.Interface, namespace string) (missing error) {
+	for _, p := range append([]Policy{f.gate}, f.walls...) {
+		probed := p.probed
+		if f.warns {
+			probed = p.warned
+		}
+		err := probed(ctx, member, namespace)
+		if !errors.Is(err, ErrNotEnforced) {
+			return err
+		}
+		missing = cmp.Or(missing, err)
+	}
+	return missing
+}
+
+// warned is probed for a policy that only warns.
+func (p Policy) warned(ctx context.Context, member kubernetes.Interface, namespace string) error {
+	answer := member.CoordinationV1().RESTClient().Post().Namespace(namespace).Resource("leases").
+		VersionedParams(&metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}, scheme.ParameterCodec).
+		Body(p.probe.DeepCopy()).Do(ctx)
+	for _, w := range answer.Warnings() {
+		if strings.Contains(w.Text, p.Policy.Name) {
+			return nil
+		}
+	}
+	return p.judge(answer.Error())
 }
 
 // RefusesWriter reports whether a member's answer rejects a Lease because its writer lacks the right of the hub.
