@@ -31,6 +31,9 @@ type order struct {
 	done func(*snapshot) (done bool, left string, err error)
 }
 
+// actPatience bounds how long the hub is asked, before an act, for the times of what would move.
+const actPatience = 3 * time.Second
+
 // actFlags are the flags of all acts.
 type actFlags struct {
 	yes, wait     bool
@@ -53,6 +56,9 @@ func (p *plugin) act(
 		if err != nil {
 			return err
 		}
+		asking, stop := context.WithTimeout(c.Context(), actPatience)
+		_ = p.addCases(asking, s) // what it does not show in time has no time, and is judged by its record
+		stop()
 		o, err := of(s, args, *f)
 		if err != nil {
 			return err
