@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -138,8 +139,9 @@ func (q *fenceQuestion) check(ctx context.Context) *fenceCheck {
 	parts := make([]fenceCheck, len(q.clusters))
 	var asked sync.WaitGroup
 	for i := range q.clusters {
-		m := fleet.Member{Key: fleet.Key{Fleet: q.fleet, Name: q.clusters[i].Name}, Labels: q.clusters[i].Labels}
-		if _, takesPart := m.Labels[v1alpha1.PriorityLabel]; !takesPart || !q.policy.Selects(m) && !q.leads(q.policy, m) {
+		m := fleet.Member{Key: fleet.Key{Fleet: q.fleet, Name: q.clusters[i].Name}, Labels: fleet.Selectable(q.clusters[i].Labels)}
+		_, takesPart := m.Labels[v1alpha1.PriorityLabel]
+		if (!takesPart || !q.policy.Selects(m)) && !q.leads(q.policy, m) {
 			continue
 		}
 		f.Clusters++
@@ -152,6 +154,9 @@ func (q *fenceQuestion) check(ctx context.Context) *fenceCheck {
 		})
 	}
 	asked.Wait()
+	if f.Clusters == 0 {
+		f.add("policy "+f.Policy, "NoFence", "no Cluster that takes part is selected: nothing is fenced")
+	}
 	for _, part := range parts {
 		f.Fences, f.Problems = append(f.Fences, part.Fences...), append(f.Problems, part.Problems...)
 	}
@@ -196,9 +201,14 @@ func (q *fenceQuestion) ask(ctx context.Context, m fleet.Member, f *fenceCheck) 
 	if err != nil {
 		return err
 	}
+	leases, err := api.CoordinationV1().Leases("").List(ctx,
+		metav1.ListOptions{LabelSelector: v1alpha1.ManagedLabel + "=true", Limit: mostNamespaces})
+	if err != nil {
+		return err
+	}
 	leads := func(p *decide.Policy) bool { return q.leads(p, m) }
 	fences, _, err := decide.FencesIn("", q.policies, m, q.lost, leads)
-	d := guard.NewDesired(fences, nil, namespaces.Items, nil)
+	d := guard.NewDesired(fences, nil, namespaces.Items, leases.Items)
 	for i, fence := range d.Fences {
 		if fence.PolicyName() != q.policy.Object.Name {
 			continue
@@ -206,13 +216,13 @@ func (q *fenceQuestion) ask(ctx context.Context, m fleet.Member, f *fenceCheck) 
 		is, in := memberFence{Cluster: m.Name, Fence: fence.Name()}, slices.Sorted(maps.Keys(d.Spaces[i]))
 		if lock, isLock := fence.Lock(); isLock {
 			q.readLock(ctx, api, fence, &is, f)
-			if !fence.Warns() || len(in) > 0 { // without a Lease one that warns is silent
-				in = []string{lock.Namespace}
+			if in = []string{lock.Namespace}; fence.Warns() && !slices.Contains(slices.Collect(maps.Values(d.Spaces[i])), true) {
+				in = nil // without a Lease one that warns is silent
 			}
 		}
 		why, err := "NotAllowed", d.Denied[fence.Name()]
-		for ; err == nil && len(in) > 0; in = in[1:] {
-			why, err = q.probe(ctx, api, fence, in[0])
+		if err == nil {
+			why, err = q.probeAll(ctx, api, fence, in)
 		}
 		if err != nil {
 			is.Problem = why
@@ -220,7 +230,35 @@ func (q *fenceQuestion) ask(ctx context.Context, m fleet.Member, f *fenceCheck) 
 		}
 		f.Fences = append(f.Fences, is)
 	}
+	if len(f.Fences) == 0 && err == nil {
+		f.add(m.Name, "NoFence", "the policy fences nothing here: another policy owns its namespace or its lock")
+	}
 	return err
+}
+
+// probesAtOnce is how many probes a member answers at once.
+const probesAtOnce = 16
+
+// probeAll returns why a fence is not in force in the first of these namespaces where it is not.
+func (q *fenceQuestion) probeAll(
+	ctx context.Context, api kubernetes.Interface, fence guard.Fence, in []string,
+) (string, error) {
+	why, failed := make([]string, len(in)), make([]error, len(in))
+	var probes errgroup.Group
+	probes.SetLimit(probesAtOnce)
+	for i, namespace := range in {
+		probes.Go(func() error {
+			why[i], failed[i] = q.probe(ctx, api, fence, namespace)
+			return nil
+		})
+	}
+	_ = probes.Wait()
+	for i, err := range failed {
+		if err != nil {
+			return why[i], err
+		}
+	}
+	return "", nil
 }
 
 // readLock adds who holds a lock. This machine's clock says whether it is still held.

@@ -27,6 +27,7 @@ import (
 	"github.com/leasecast/leasecast/hub/act"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/ledger"
 )
 
@@ -169,7 +170,7 @@ func (s *snapshot) place(c *election.Candidate, namespace string, p *decide.Poli
 	if c.Weight = 0; p.Spread {
 		c.Weight = s.weight(namespace, c.Name)
 	}
-	if !p.Clusters.Matches(labels.Set(o.Labels)) {
+	if !p.Clusters.Matches(labels.Set(fleet.Selectable(o.Labels))) {
 		c.Fitness, c.Reason = election.Unfit, reason.NotSelected
 	}
 }
@@ -340,7 +341,7 @@ func (assumed *change) parse(
 func (s *snapshot) foreseeable(before, after *v1alpha1.LeadershipPolicy) error {
 	was, is := decide.ParsePolicy(before), decide.ParsePolicy(after)
 	for i := range s.clusters {
-		of := labels.Set(s.clusters[i].Labels)
+		of := labels.Set(fleet.Selectable(s.clusters[i].Labels))
 		if is.Clusters.Matches(of) && !was.Clusters.Matches(of) {
 			return fmt.Errorf("it also selects the Cluster %s, which takes no part so far: nothing is known of its health",
 				s.clusters[i].Name)

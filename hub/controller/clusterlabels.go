@@ -4,15 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
@@ -20,15 +23,20 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/hub/fleet"
 )
 
 // labelOwner is the field manager of the labels that clusterLabels keeps.
 const labelOwner = client.FieldOwner("leasecast-leader-labels")
 
+// labelsWait delays the labels of a Cluster, so that many changes of leaders at once are one patch of it.
+const labelsWait = time.Second
+
 // clusterLabels keeps the labels of LeadershipPolicy.spec.publish.clusterLabels on Clusters. It reads caches alone:
-// nothing is decided by these labels.
-type clusterLabels struct{ *hub }
+// nothing is decided by these labels (fleet.Selectable).
+type clusterLabels struct {
+	*hub
+	policies *policies
+}
 
 func (l clusterLabels) setup(mgr mcmanager.Manager) error {
 	local := mgr.GetLocalManager()
@@ -37,7 +45,7 @@ func (l clusterLabels) setup(mgr mcmanager.Manager) error {
 		return err
 	}
 	for _, err := range []error{
-		c.Watch(l.labelQueue.source()),
+		c.Watch(source.TypedKind(local.GetCache(), &clusterv1.Cluster{}, requestFor[*clusterv1.Cluster]())),
 		c.Watch(source.TypedKind(local.GetCache(), &v1alpha1.NamespaceLeader{}, leaders())),
 		c.Watch(source.TypedKind(local.GetCache(), &v1alpha1.LeadershipPolicy{},
 			handler.TypedEnqueueRequestsFromMapFunc(l.clustersOf))),
@@ -54,7 +62,7 @@ func leaders() handler.TypedEventHandler[*v1alpha1.NamespaceLeader, mcreconcile.
 	type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
 	add := func(q queue, o *v1alpha1.NamespaceLeader) {
 		if o.Spec.Leader != "" {
-			q.Add(requestOf(types.NamespacedName{Namespace: o.Namespace, Name: o.Spec.Leader}))
+			q.AddAfter(requestOf(types.NamespacedName{Namespace: o.Namespace, Name: o.Spec.Leader}), labelsWait)
 		}
 	}
 	return handler.TypedFuncs[*v1alpha1.NamespaceLeader, mcreconcile.Request]{
@@ -76,8 +84,13 @@ func leaders() handler.TypedEventHandler[*v1alpha1.NamespaceLeader, mcreconcile.
 
 // clustersOf enqueues the Clusters in the fleet of a policy.
 func (l clusterLabels) clustersOf(ctx context.Context, p *v1alpha1.LeadershipPolicy) (rs []mcreconcile.Request) {
-	for _, m := range l.source.members(p.Namespace) {
-		rs = append(rs, requestOf(types.NamespacedName{Namespace: m.Fleet, Name: m.Name}))
+	l.policies.changed(p.Namespace)
+	var all clusterv1.ClusterList
+	if err := l.Client.List(ctx, &all, client.InNamespace(p.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Clusters could not be listed", "fleet", p.Namespace)
+	}
+	for i := range all.Items {
+		rs = append(rs, requestOf(client.ObjectKeyFromObject(&all.Items[i])))
 	}
 	return rs
 }
@@ -86,21 +99,24 @@ func (l clusterLabels) clustersOf(ctx context.Context, p *v1alpha1.LeadershipPol
 func (l clusterLabels) reconcile(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	m, ok := l.Fleet.Member(fleet.Key{Fleet: req.Namespace, Name: req.Name})
-	if !ok || m.Deleting || m.Gone || m.Paused {
+	cl := &clusterv1.Cluster{}
+	if err := l.Client.Get(ctx, req.NamespacedName, cl, client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if annotations.IsPaused(cl, cl) {
 		return reconcile.Result{}, nil
 	}
-	wanted, err := l.wanted(ctx, m)
+	wanted, err := l.wanted(ctx, cl)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	edits := map[string]any{}
 	for label := range wanted {
-		if m.Labels[label] != "true" {
+		if cl.Labels[label] != "true" {
 			edits[label] = "true"
 		}
 	}
-	for label := range m.Labels {
+	for label := range cl.Labels {
 		if strings.HasPrefix(label, v1alpha1.LeaderLabelPrefix) && !wanted[label] {
 			edits[label] = nil
 		}
@@ -108,7 +124,7 @@ func (l clusterLabels) reconcile(ctx context.Context, req mcreconcile.Request) (
 	if len(edits) == 0 {
 		return reconcile.Result{}, nil
 	}
-	if !l.Serves(m.Fleet) {
+	if !l.Serves(cl.Namespace) {
 		return reconcile.Result{RequeueAfter: notYet}, nil
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": edits}})
@@ -116,21 +132,22 @@ func (l clusterLabels) reconcile(ctx context.Context, req mcreconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	// A merge patch, because an apply would create a Cluster that is gone.
-	cl := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: m.Fleet, Name: m.Name}}
-	err = l.Client.Patch(ctx, cl, client.RawPatch(types.MergePatchType, patch), labelOwner)
+	to := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: cl.Namespace, Name: cl.Name}}
+	err = l.Client.Patch(ctx, to, client.RawPatch(types.MergePatchType, patch), labelOwner)
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
 
-// wanted returns the labels that the Cluster of a member should have.
-func (l clusterLabels) wanted(ctx context.Context, m fleet.Member) (map[string]bool, error) {
+// wanted returns the labels that a Cluster should have.
+func (l clusterLabels) wanted(ctx context.Context, cl *clusterv1.Cluster) (map[string]bool, error) {
 	wanted := map[string]bool{}
-	stored, err := listPolicies(ctx, l.Client, m.Fleet)
-	for _, p := range stored {
-		if p.Spec.Publish == nil || !ptr.Deref(p.Spec.Publish.ClusterLabels, false) {
+	policies, err := l.policies.asShown(ctx, cl.Namespace)
+	for _, p := range policies {
+		spec := p.Object.Spec
+		if spec.Publish == nil || !ptr.Deref(spec.Publish.ClusterLabels, false) {
 			continue
 		}
-		for _, r := range l.ledger.CachedOf(ctx, m.Fleet, p.Spec.Namespaces.Names) {
-			if r.Spec.Policy == p.Name && r.Spec.State == v1alpha1.StateLeading && r.Spec.Leader == m.Name {
+		for _, r := range l.ledger.CachedOf(ctx, cl.Namespace, spec.Namespaces.Names) {
+			if r.Spec.Policy == p.Object.Name && r.Spec.State == v1alpha1.StateLeading && r.Spec.Leader == cl.Name {
 				wanted[v1alpha1.LeaderLabelPrefix+r.Name] = true
 			}
 		}

@@ -111,7 +111,7 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 		policies.Watch(c.policyQueue.source()),
 		policies.Watch(source.TypedKind(local.GetCache(), &v1alpha1.LeadershipPolicy{},
 			requestFor[*v1alpha1.LeadershipPolicy]())),
-		clusterLabels{c.hub}.setup(mgr),
+		clusterLabels{c.hub, c.policies}.setup(mgr),
 		mgr.Add(c),
 		local.Add(c.hubClock),
 	} {

@@ -36,7 +36,6 @@ type hub struct {
 	writer      func(fleet.Member) kubernetes.Interface // reaches a member
 	recordQueue queue
 	policyQueue queue
-	labelQueue  queue
 }
 
 // now reads the clocks for a decision. It truncates the wall clock to what a record can store, so that a record is

@@ -53,7 +53,6 @@ func (s *sources) memberChanged(key fleet.Key) {
 	for _, w := range s.members.workers(key.Fleet) {
 		w.Wake()
 	}
-	s.labelQueue.add(types.NamespacedName{Namespace: key.Fleet, Name: key.Name})
 	s.recordProblem(key)
 	s.warmSeal(key.Fleet)
 }

@@ -30,12 +30,28 @@ func SlimCluster(o any) (any, error) {
 		CreationTimestamp: c.CreationTimestamp, DeletionTimestamp: c.DeletionTimestamp,
 		Annotations: slimAnnotations(c.Annotations),
 	}}
-	if !readSpec(c, nil).keeps() {
-		return slim, nil // it takes no part, and nothing of ours is there
+	slim.Labels, slim.Spec.Paused = slimLabels(c.Labels), c.Spec.Paused
+	if !readSpec(c, nil).keeps() { // it takes no part: nothing of ours is there but such a label, perhaps
+		maps.DeleteFunc(slim.Labels, func(name, _ string) bool { return !strings.HasPrefix(name, v1alpha1.LeaderLabelPrefix) })
+		if len(slim.Labels) == 0 {
+			slim.Labels = nil
+		}
 	}
-	slim.Labels = slimLabels(c.Labels)
-	slim.Spec.Paused = c.Spec.Paused
 	return slim, nil
+}
+
+// Selectable returns the labels of a Cluster by which policies select it: those that show who leads are left out, or
+// who leads would depend on who leads. The caller must not change them.
+func Selectable(all map[string]string) map[string]string {
+	shows := func(name, _ string) bool { return strings.HasPrefix(name, v1alpha1.LeaderLabelPrefix) }
+	for name := range all {
+		if shows(name, "") {
+			all = maps.Clone(all)
+			maps.DeleteFunc(all, shows)
+			break
+		}
+	}
+	return all
 }
 
 // slimAnnotations are those that the hub reads. The marks of a pause and of a move count by being there.

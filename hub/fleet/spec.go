@@ -55,7 +55,7 @@ func readSpec(c *clusterv1.Cluster, key seal.Key) spec {
 		uid:      c.UID,
 		created:  c.CreationTimestamp.Time,
 		pin:      c.Annotations[v1alpha1.ClusterUIDAnnotation],
-		labels:   c.Labels,
+		labels:   Selectable(c.Labels),
 		drain:    act.Drain(c.Annotations),
 		fenced:   c.Annotations[v1alpha1.FencedAnnotation],
 		deleting: c.DeletionTimestamp != nil,

@@ -67,15 +67,23 @@ func (l *Ledger) Take(ctx context.Context, key types.NamespacedName) (*Entry, er
 			e.Recheck()
 			return e, fmt.Errorf("record %s: %w", key, err)
 		}
-		if found != nil && e.known == nil && found.Spec.Since != nil {
-			l.Tenure.ObserveEarlier(found.Spec.Since.Time) // an earlier tenure was at work then
-		}
+		l.observeEarlier(e, found)
 		l.accept(e, found, l.Clock.Now().Wall)
 	}
 	if e.Object != nil {
 		e.Record = RecordOf(&e.Object.Spec)
 	}
 	return e, nil
+}
+
+// observeEarlier has the tenure know when an earlier one was at work, if a record that is read first shows that.
+func (l *Ledger) observeEarlier(e *Entry, found *v1alpha1.NamespaceLeader) {
+	if e.known != nil || found == nil || found.Spec.Hub != l.HubID || found.Spec.Since == nil {
+		return
+	}
+	if started, _ := l.Tenure.Started(); !found.Spec.Since.After(started.Wall) {
+		l.Tenure.ObserveEarlier(found.Spec.Since.Time)
+	}
 }
 
 // entry returns the entry of a namespace, and creates it if necessary. current: no other client's write was seen since
@@ -253,7 +261,8 @@ func (l *Ledger) WriteStatus(ctx context.Context, e *Entry, status v1alpha1.Name
 	for i := range status.Conditions {
 		status.Conditions[i].ObservedGeneration = e.Object.Generation
 	}
-	if equal(&e.Object.Status, &status) {
+	was := e.Object.Status.Decisions
+	if equal(&e.Object.Status, &status) && (was == nil) == (status.Decisions == nil) { // a list that is not there is none
 		return nil
 	}
 	object := e.Object.DeepCopy()

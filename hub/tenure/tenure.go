@@ -92,6 +92,7 @@ func (t *Tenure) ObserveEarlier(at time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.held && at.After(t.inherited) {
+		t.orderly = false
 		if latest := t.started.Wall.Add(t.earlierDuration); latest.After(t.inherited) {
 			t.inherited = latest
 		}
