@@ -46,7 +46,8 @@ type alertWorld struct {
 }
 
 func newAlertWorld(t *testing.T) *alertWorld {
-	w := newWorld(t, brief, map[string]string{"east": "100"})
+	timings := harness.PolicyTimings(10*time.Second, time.Second, 5*time.Second, epsilon)
+	w := newWorld(t, timings, map[string]string{"east": "100"})
 	w.allowFences("east", "west")
 	clock, kubeconfig := w.clockOf("west")
 	w.addCluster("west", "50", kubeconfig)
@@ -141,10 +142,11 @@ func (w *alertWorld) drills() []alertDrill {
 				w.Leads(to, w.a, w.ordered(), all...)
 				w.awaitScrape()
 			}
-			w.lose("east", "south")
+			w.Servers.Member("east").Proxy().BlackHole()
+			w.Servers.Member("south").Proxy().BlackHole()
 			w.Leads("west", w.a, w.lost(), "west")
 		},
-		mend: w.find,
+		mend: w.reconnect,
 		alarms: []alarm{
 			{"LeasecastFlapping", namespace(w.a), "", nil},
 			{"LeasecastFailedOver", "", "", nil},
@@ -160,11 +162,13 @@ func (w *alertWorld) drills() []alertDrill {
 		name: "clusters that are lost one after the other", lasts: 10 * time.Minute, steady: 11,
 		cause: func() {
 			w.awaitEligible("east", w.a)
-			w.lose("west")
-			w.awaitScrape() // so that another cluster may lead when this one is missed, and none when its term ends
-			w.lose("east", "south")
+			// What is reset is missed soon: when west is, another cluster may lead, and before its term ends none may.
+			w.Servers.Member("west").Proxy().Reset()
+			w.awaitPhase(w.a, v1alpha1.StateDraining)
+			w.Servers.Member("east").Proxy().Reset()
+			w.Servers.Member("south").Proxy().Reset()
 		},
-		mend: w.find,
+		mend: w.reconnect,
 		alarms: []alarm{
 			{"LeasecastNobodyLeads", namespace(w.a), nobody(w.a, v1alpha1.StateDraining), is(1)},
 			{"LeasecastNobodyLeads", namespace(w.t), nobody(w.t, v1alpha1.StateDraining), is(1)},
@@ -186,26 +190,19 @@ func (w *alertWorld) drills() []alertDrill {
 	}}
 }
 
-// secondHub has another hub of the same seal grant a namespace in a member for two minutes.
+// secondHub has another hub of the same seal grant a namespace in a member for a minute.
 func (w *alertWorld) secondHub(member, namespace string) {
 	w.Eventually("the other hub writes", soon, func() error {
 		l := must.Get(w.LeaseIn(member, namespace))
 		c, _ := wire.Read(l)
-		c.Hub, c.Holder, c.RenewTime, c.Duration = "another", c.Cluster, time.Now(), 2*time.Minute
+		c.Hub, c.Holder, c.RenewTime, c.Duration = "another", c.Cluster, time.Now(), time.Minute
 		must.Do(seal.Write(w.sealKey(), c, l))
 		return w.Members[member].Update(w.T.Context(), l)
 	})
 }
 
-// lose cuts the hub off from members.
-func (w *alertWorld) lose(members ...string) {
-	for _, m := range members {
-		w.Servers.Member(m).Proxy().BlackHole()
-	}
-}
-
-// find ends that.
-func (w *alertWorld) find() {
+// reconnect ends all faults of the network.
+func (w *alertWorld) reconnect() {
 	for _, m := range all {
 		w.Servers.Member(m).Proxy().Heal()
 	}
@@ -227,15 +224,31 @@ func (w *alertWorld) await(alarms []alarm, want bool, scrapes int) (last int) {
 		for n := range min(scrapes, len(all)) {
 			s := all[len(all)-1-n]
 			for _, a := range alarms {
-				if a.shows != nil && a.shows(s.value(a.series)) != want || !want && s.value("leasecast_hub_elected") != 1 {
+				if a.shows != nil && a.shows(s.value(a.series)) != want {
 					return fmt.Errorf("%s: %s is %v", a.alert, a.series, s.value(a.series))
 				}
+			}
+			if !want {
+				must.Do(w.isWell(s))
 			}
 		}
 		last = len(all) - 1
 		return nil
 	})
 	return last
+}
+
+// isWell returns an error unless a scrape shows a hub that is elected and connected to all members.
+func (w *alertWorld) isWell(s scrape) error {
+	if s.value("leasecast_hub_elected") != 1 {
+		return fmt.Errorf("no hub is elected")
+	}
+	for _, m := range all {
+		if s.value(fmt.Sprintf(`leasecast_member_state{fleet=%q,member=%q,state="Connected"}`, w.Fleet, m)) != 1 {
+			return fmt.Errorf("%s is not connected: %v", m, s.series)
+		}
+	}
+	return nil
 }
 
 // Each alert fires while its cause lasts, and clears after it. The causes are real, and promtool reads what the metrics
