@@ -47,7 +47,7 @@ export KUSTOMIZE := $(TOOLS)/kustomize-$(KUSTOMIZE_VERSION)
 HELM_VERSION := v3.21.4
 export HELM := $(TOOLS)/helm-$(HELM_VERSION)
 PROMTOOL_VERSION := v0.316.0
-PROMTOOL := $(TOOLS)/promtool-$(PROMTOOL_VERSION)
+export PROMTOOL := $(TOOLS)/promtool-$(PROMTOOL_VERSION)
 KUBE_API_LINTER := $(TOOLS)/golangci-lint-kube-api-linter-$(KUBE_API_LINTER_VERSION)
 
 # Built like the programs, so that a fresh machine compiles what they share once.
@@ -273,7 +273,7 @@ core: k8s capi build $(KUSTOMIZE) ## Run the core of the tests on real API serve
 
 # The packages that take longest start first.
 .PHONY: integration
-integration: k8s capi build $(KUSTOMIZE) $(HELM) ## Run the other tests of the whole and the drills, with the race detector
+integration: k8s capi build $(KUSTOMIZE) $(HELM) $(PROMTOOL) ## Run the other tests of the whole and the drills, with the race detector
 	go build -race ./e2e/...
 	$(e2e-test) ./e2e/integration ./e2e/clusterctlmove $$(go list ./e2e/... | grep -Ev '$(subst $(subst ,, ),|,$(CORE:./e2e/%=/e2e/%$$))')
 

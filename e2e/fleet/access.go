@@ -50,8 +50,13 @@ func (s *Server) AdminConfig() *rest.Config { return rest.CopyConfig(s.admin) }
 // UserConfig returns a configuration with a client certificate for a user of these groups, straight at the API server.
 // RBAC grants the user nothing at first.
 func (s *Server) UserConfig(name string, groups ...string) (*rest.Config, error) {
+	return s.UserConfigUntil(time.Now().Add(certs.DefaultCertDuration), name, groups...)
+}
+
+// UserConfigUntil is UserConfig with a client certificate that expires at an instant.
+func (s *Server) UserConfigUntil(expiry time.Time, name string, groups ...string) (*rest.Config, error) {
 	user, err := s.ca.sign(certs.Config{CommonName: name, Organization: groups,
-		Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+		Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}, expiry)
 	config := s.anonymousConfig()
 	config.CertData, config.KeyData = user.Cert, user.Key
 	return config, err
@@ -185,10 +190,13 @@ func newAuthority(name string) (*authority, error) {
 func (a *authority) pem() []byte { return certs.EncodeCertPEM(a.cert) }
 
 // sign makes a private key and its certificate.
-func (a *authority) sign(config certs.Config) (certs.KeyPair, error) {
+func (a *authority) sign(config certs.Config, expiry time.Time) (certs.KeyPair, error) {
 	return must.Return(func() certs.KeyPair {
 		key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 		signed := must.Get(config.NewSignedCert(key, a.cert, a.key))
+		signed.NotAfter = expiry.UTC() // NewSignedCert has one lifetime for all
+		raw := must.Get(x509.CreateCertificate(rand.Reader, signed, a.cert, key.Public(), a.key))
+		signed = must.Get(x509.ParseCertificate(raw))
 		return certs.KeyPair{Cert: certs.EncodeCertPEM(signed), Key: must.Get(keyutil.MarshalPrivateKeyToPEM(key))}
 	})
 }

@@ -171,7 +171,7 @@ func (s *Server) writeFiles(audit string) {
 	serving := must.Get(s.ca.sign(certs.Config{
 		CommonName: "kube-apiserver", Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		AltNames: certs.AltNames{DNSNames: []string{"localhost"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}},
-	}))
+	}, time.Now().Add(certs.DefaultCertDuration)))
 	must.Do(os.Mkdir(s.dir, 0o700))
 	for name, content := range map[string][]byte{
 		"ca.crt": s.ca.pem(), "apiserver.crt": serving.Cert, "apiserver.key": serving.Key, auditPolicy: []byte(audit),

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -41,6 +42,8 @@ type World struct {
 	Timings v1alpha1.Timings
 	// MetricsAddress is where hubs serve their metrics; "0" is nowhere.
 	MetricsAddress string
+	// Metrics is the registry of the hub's metrics. Nil: they are not collected. One hub of a process can use a registry.
+	Metrics prometheus.Registerer
 	// StopHub stops the hub, if one runs, and returns when it has stopped.
 	StopHub func()
 
@@ -128,7 +131,7 @@ func (w *World) RunHub(as *rest.Config, namespace string, clock lease.Clock) *Hu
 	w.T.Cleanup(cancel)
 	mgr := Get(hub.NewManager(ctx, as, hub.Options{
 		Namespace: namespace, FleetNamespaces: []string{w.Fleet}, MetricsAddress: w.MetricsAddress, ProbeAddress: "0",
-		Clock: clock, LocalAddresses: true, Version: "devel",
+		Metrics: w.Metrics, Clock: clock, LocalAddresses: true, Version: "devel",
 	}))(w.T)
 	ended, stopped := make(chan error, 1), make(chan struct{})
 	go func() {

@@ -301,7 +301,7 @@ func (w *world) clockOf(member string) (*wrongClock, []byte) {
 		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}},
 		{NonResourceURLs: []string{"*"}, Verbs: []string{"*"}},
 	}))(w.T)
-	server := harness.Get(url.Parse(cfg.Host))(w.T)
+	server := harness.Get(url.Parse(w.Servers.Member(member).ViaProxy(cfg).Host))(w.T)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(cfg.CAData)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}

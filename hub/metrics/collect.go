@@ -45,8 +45,9 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.NewInvalidMetric(leaderInfo, err)
 		return
 	}
+	now := m.Clock.Now().Wall
 	for i := range records {
-		m.collectRecord(ch, &records[i])
+		m.collectRecord(ch, &records[i], now)
 	}
 	offsets := m.fleet.Offsets()
 	for name := range fleets {
@@ -114,9 +115,13 @@ func (m *Metrics) read(ctx context.Context) (records []v1alpha1.NamespaceLeader,
 	return records, fleets, nil
 }
 
-func (m *Metrics) collectRecord(ch chan<- prometheus.Metric, r *v1alpha1.NamespaceLeader) {
+func (m *Metrics) collectRecord(ch chan<- prometheus.Metric, r *v1alpha1.NamespaceLeader, now time.Time) {
 	key := client.ObjectKeyFromObject(r)
-	sendGauge(ch, leaderInfo, 1, key.Namespace, key.Name, r.Spec.Leader, string(r.Spec.State))
+	leader := r.Spec.Leader
+	if until := r.Spec.NotBefore; r.Spec.State == v1alpha1.StateDraining && until != nil && until.Time.Before(now) {
+		leader = "" // its term has ended, and no other cluster may lead
+	}
+	sendGauge(ch, leaderInfo, 1, key.Namespace, key.Name, leader, string(r.Spec.State))
 	if since := r.Spec.Since; since != nil {
 		sendGauge(ch, leaderSince, float64(since.UnixMicro())/1e6, key.Namespace, key.Name)
 	}

@@ -103,7 +103,7 @@ var (
 	elected   = describe("leasecast_hub_elected", "1 on the replica that has the right to write.")
 
 	leaderInfo = describe("leasecast_namespace_leader_info",
-		"Always 1; the labels are the leader and the state of the record.", "fleet", "namespace", "leader", "state")
+		"Always 1; the labels are who leads, and the state of the record.", "fleet", "namespace", "leader", "state")
 	leaderSince = describe("leasecast_namespace_leader_since_timestamp_seconds",
 		"When the leader or the state of the namespace last changed.", "fleet", "namespace")
 	failoverTook = describe("leasecast_last_failover_duration_seconds",

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -148,6 +149,20 @@ func TestSeries(t *testing.T) {
 		"leasecast_clock_offset_seconds{bound=least,fleet=default,member=east}":                   -0.05,
 		"leasecast_clock_offset_seconds{bound=most,fleet=default,member=east}":                    0.02,
 	})
+}
+
+// A record keeps the name of a leader that is lost while no other cluster may lead. After its term nobody leads.
+func TestNobodyLeadsAfterATermWithoutSuccessor(t *testing.T) {
+	_, draining, _ := replaced(reason.Unreachable, reason.FailedOver) // until 6 s; each reading takes a second
+	m, _ := newMetrics(t, cluster(), draining)
+	const leads = "leasecast_namespace_leader_info{fleet=default,leader=%s,namespace=shop,state=Draining}"
+	expect(t, series(t, m), map[string]float64{fmt.Sprintf(leads, "east"): 1})
+	for range 6 {
+		series(t, m)
+	}
+	got := series(t, m)
+	expect(t, got, map[string]float64{fmt.Sprintf(leads, ""): 1})
+	without(t, got, "leader=east")
 }
 
 // What operators ask for, and what is wrong with policies, has series while it is so.
