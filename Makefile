@@ -98,7 +98,7 @@ kind-up: kubectl capi image $(KIND) $(KUSTOMIZE) ## Start a hub and three member
 	$(RUN) ./e2e/kind up
 
 .PHONY: kind-drill
-kind-drill: kubectl build $(KIND) $(KUSTOMIZE) ## Break these clusters in ROUNDS ways, judged by what guestbooks did; writes out/kind-drill.json
+kind-drill: kubectl $(KIND) $(KUSTOMIZE) ## Break these clusters in ROUNDS ways, judged by what guestbooks did; writes out/kind-drill.json
 	$(RUN) ./e2e/kind -rounds $(ROUNDS) drill
 
 .PHONY: kind-down

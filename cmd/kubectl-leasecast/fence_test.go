@@ -34,6 +34,7 @@ type fakeMember struct {
 	removedIn  string // the namespace in which no fence is in force
 	hides      bool   // whoever asks may not read Leases
 	forbids    bool   // whoever asks may not create Leases
+	vacant     bool   // the hub has written no Lease there yet
 	endless    bool   // it has more Namespaces than anybody reads
 	unread     bool   // it cannot be reached
 }
@@ -68,6 +69,12 @@ func (m *fakeMember) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(http.StatusOK, list)
 	case r.Method == http.MethodGet && m.hides:
 		answer(http.StatusForbidden, apierrors.NewForbidden(coordinationv1.Resource("leases"), "x", nil).Status())
+	case r.URL.Path == "/apis/coordination.k8s.io/v1/leases":
+		list := coordinationv1.LeaseList{}
+		if !m.vacant {
+			list.Items = []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "leasecast"}}}
+		}
+		answer(http.StatusOK, list)
 	case r.Method == http.MethodGet && m.lock != nil && parts[len(parts)-1] == m.lock.Name:
 		answer(http.StatusOK, m.lock)
 	case r.Method == http.MethodPost && r.URL.Query().Get("dryRun") == "All" && slices.Contains(m.namespaces, parts[4]):
@@ -99,7 +106,7 @@ func (m *fakeMember) probed(w http.ResponseWriter, r *http.Request, namespace st
 	w.Header().Add("Warning", `299 - "this comes from another policy"`)
 	for _, f := range guard.Fences("", m.policy, nil) {
 		lock, isLock := f.Lock()
-		silent := f.Warns() && !slices.Contains(m.namespaces, "shop") // it has no Lease
+		silent := f.Warns() && (m.vacant || !slices.Contains(m.namespaces, "shop")) // it has no Lease
 		if isLock && (lock.Namespace != namespace || silent) || namespace == m.removedIn {
 			continue
 		}
@@ -213,13 +220,16 @@ shop/stock  east     stock-1  2s ago   true
 			f.policies[0].Spec.Namespaces.Names = []string{"shop", "till"}
 			f.west.namespaces, f.west.removedIn = f.policies[0].Spec.Namespaces.Names, "till"
 		}, "leasecast.dev: in namespace till", true},
-		"Leases may not be read": {func(f *fleet) { f.west.hides = true }, "Unread  the lock shop/stock: leases", true},
+		"Leases may not be read": {func(f *fleet) { f.west.hides = true }, "Unread  it cannot be read from here: leases", true},
 		"a follower's lock is longer than the policy says": {func(f *fleet) {
 			f.west.lock = heldLock("stock-2", 20*time.Second)
 			*f.west.lock.Spec.LeaseDurationSeconds = 60
 		}, "stock-2 holds the lock", true},
 		"all warn": {func(f *fleet) { f.fencing.Enforcement = v1alpha1.EnforcementWarn },
 			"shops: 4 fences in 2 clusters, problems: 0.", false},
+		"all warn, and nobody has led yet": {func(f *fleet) {
+			f.fencing.Enforcement, f.east.vacant, f.west.vacant = v1alpha1.EnforcementWarn, true, true
+		}, "problems: 0", false},
 		"a follower holds a lock that warns": {func(f *fleet) {
 			f.fencing.Enforcement, f.west.lock = v1alpha1.EnforcementWarn, heldLock("stock-2", 3*time.Second)
 		}, "west   east    HeldElsewhere  stock-2 holds the lock shop/stock, renewed 3s ago: with enforcement Deny the " +

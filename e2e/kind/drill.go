@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -126,7 +127,7 @@ func (st *stage) ask(ctx context.Context) {
 	leader := awaitSettled(ctx, st.hub, recoverLimit)
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	out := must.Get(execute(ctx, nil, filepath.Join(st.root, "bin", "kubectl-leasecast"), "what-if",
+	out := must.Get(execute(ctx, nil, filepath.Join(st.root, "dist", runtime.GOARCH, "kubectl-leasecast"), "what-if",
 		"--kubeconfig="+st.kubeconfig(hub), "-n="+harness.FleetNamespace, "--without="+leader, "-o=json"))
 	must.FailIf(!strings.Contains(out, `"withinSeconds"`), "what-if got no times from the hub: %s", out)
 	st.say("what-if --without %s: %s", leader, strings.Join(strings.Fields(out), " "))

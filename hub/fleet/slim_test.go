@@ -100,6 +100,12 @@ func TestLittleIsKeptOfAClusterThatIsNobodys(t *testing.T) {
 	if readSpec(none, nil).keeps() || len(none.Labels) > 0 {
 		t.Errorf("kept is %+v", none)
 	}
+	shows := slimmed(t, largeCluster(func(c *clusterv1.Cluster) {
+		c.Labels["region"], c.Labels[v1alpha1.LeaderLabelPrefix+"shop"] = "here", "true"
+	}))
+	if len(shows.Labels) != 1 || shows.Labels[v1alpha1.LeaderLabelPrefix+"shop"] != "true" {
+		t.Errorf("of one that was shown as a leader is kept: %v", shows.Labels)
+	}
 	if n := sizeOf(t, none); n > 1<<11 {
 		t.Errorf("%d bytes are kept", n)
 	}

@@ -46,6 +46,9 @@ func TestReadSpec(t *testing.T) {
 		"label: takes part": {func(c *clusterv1.Cluster) {
 			c.Labels = map[string]string{v1alpha1.PriorityLabel: "x"}
 		}, func(s spec) bool { return s.takesPart() && s.keeps() }},
+		"what shows who leads selects nothing": {func(c *clusterv1.Cluster) {
+			c.Labels = map[string]string{v1alpha1.PriorityLabel: "x", v1alpha1.LeaderLabelPrefix + "shop": "true"}
+		}, func(s spec) bool { return len(s.labels) == 1 && s.takesPart() }},
 		"pin without label: kept": {func(c *clusterv1.Cluster) {
 			c.Annotations = map[string]string{v1alpha1.ClusterUIDAnnotation: "u"}
 		}, func(s spec) bool { return !s.takesPart() && s.keeps() && s.pin == "u" }},

@@ -363,6 +363,24 @@ func TestStatusThatIsGoneHasTheRecordReadAgain(t *testing.T) {
 	}
 }
 
+// A controller that reads the list of decisions fails where there is none, as an older hub left it.
+func TestAListOfDecisionsIsWrittenWhereThereIsNone(t *testing.T) {
+	l, api := newTestLedger(t, specOf(20, "this"))
+	write := func(decisions []v1alpha1.ClusterDecision) (version string) {
+		status := v1alpha1.NamespaceLeaderStatus{Message: "nobody leads", Decisions: decisions}
+		if err := l.WriteStatus(t.Context(), take(t, l), status); err != nil {
+			t.Fatal(err)
+		}
+		return stored(t, api).ResourceVersion
+	}
+	older := write(nil)
+	if is := write([]v1alpha1.ClusterDecision{}); is == older {
+		t.Error("there is no list still")
+	} else if write([]v1alpha1.ClusterDecision{}) != is {
+		t.Error("it is written again")
+	}
+}
+
 func TestStatusNamesItsGeneration(t *testing.T) {
 	l, api := newTestLedger(t, specOf(20, "this"))
 	e := take(t, l)

@@ -314,10 +314,12 @@ func TestRelease(t *testing.T) {
 		"not after a read that failed":           "wins 0; lost; fails read; answered; fails release 1",
 		// client-go's elector releases whatever it reads last. An old request may also be applied late, while another
 		// replica has the right to write.
-		"not another replica's":                 "wins 0; found b 8; read; fails release 9; untouched; never 1",
-		"not the own, of an earlier term":       "wins 0; found a 0 acquired=-200; read; fails release 9; untouched; never 1",
-		"not the own, of an older write":        "wins 0; found a -0.001; read; fails release 9; untouched; never 1",
-		"not the own, of a later term":          "wins 0; found a 0 later; read; fails release 9; untouched; never 1",
+		"not another replica's":           "wins 0; found b 8; read; fails release 9; untouched; never 1",
+		"not the own, of an earlier term": "wins 0; found a 0 acquired=-200; read; fails release 9; untouched; never 1",
+		"not the own, of an older write":  "wins 0; found a -0.001; read; fails release 9; untouched; never 1",
+		"not the own, of a later term":    "wins 0; found a 0 later; read; fails release 9; untouched; never 1",
+		"not orderly, the release before it was wrong": "found released -3; wins 0; observe -2; clock 1; read; release 1; " +
+			"disorderly",
 		"orderly, it began in order":            "found released -3; wins 0; overlap 0; clock 1; read; release 1; orderly",
 		"orderly, any earlier tenure has ended": "wins 0; overlap 0; clock 6; read; release 6; orderly",
 		"orderly, any earlier tenure has ended by a slow clock": "wins 0; overlap 0.25; clock 6.25; read; release 6.25; " +
