@@ -159,7 +159,7 @@ type LeadershipPolicySpec struct {
 	// publish shows who leads to controllers that know nothing of Leases. What it shows is a hint: it is late by nature,
 	// and nobody may rely on it to act in one cluster only.
 	// +optional
-	Publish *Publish `json:"publish,omitempty"`
+	Publish Publish `json:"publish,omitempty,omitzero"`
 }
 
 // Publish shows who leads to controllers that know nothing of Leases.

@@ -48,7 +48,7 @@ func TestWhoLeadsIsShownToOtherControllers(t *testing.T) {
 	w := newWorld(t, brief, three)
 	a, b := w.namespace("a", all...), w.namespace("b", all...)
 	shows := w.NewPolicy("shows", a)
-	shows.Spec.Publish = &v1alpha1.Publish{ClusterLabels: ptr.To(true)}
+	shows.Spec.Publish = v1alpha1.Publish{ClusterLabels: ptr.To(true)}
 	w.Must(w.Hub.Create(t.Context(), shows))
 	w.Policy("silent", b)
 	w.startHub()
@@ -70,7 +70,7 @@ func TestWhoLeadsIsShownToOtherControllers(t *testing.T) {
 	w.awaitHints(a, "west", "west")
 
 	t.Log("the policy shows nothing any more")
-	w.editPolicy("shows", func(p *v1alpha1.LeadershipPolicySpec) { p.Publish = nil })
+	w.editPolicy("shows", func(p *v1alpha1.LeadershipPolicySpec) { p.Publish = v1alpha1.Publish{} })
 	w.awaitHints(a, "west", "")
 
 	t.Log("nobody may lead")

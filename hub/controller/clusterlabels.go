@@ -143,7 +143,7 @@ func (l clusterLabels) wanted(ctx context.Context, cl *clusterv1.Cluster) (map[s
 	policies, err := l.policies.asShown(ctx, cl.Namespace)
 	for _, p := range policies {
 		spec := p.Object.Spec
-		if spec.Publish == nil || !ptr.Deref(spec.Publish.ClusterLabels, false) {
+		if !ptr.Deref(spec.Publish.ClusterLabels, false) {
 			continue
 		}
 		for _, r := range l.ledger.CachedOf(ctx, cl.Namespace, spec.Namespaces.Names) {

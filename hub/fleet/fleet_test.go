@@ -21,11 +21,12 @@ import (
 func TestMembersAreConnectedPinnedAndProbed(t *testing.T) {
 	h := startHub(t, "connect", true)
 	east := register(t, servers(t).Member("east"), "connect", "100")
-	took := h.awaitMember(t, east, "east is healthy", retryPause, healthy)
+	well := func(m fleet.Member) bool { return healthy(m) && m.Problem == (fleet.Problem{}) }
+	took := h.awaitMember(t, east, "east is healthy", retryPause, well)
 	t.Logf("healthy after %v", took)
 
 	m, _ := h.Member(east)
-	if m.Priority != 100 || m.PriorityReason != "" || m.Identity() != "east.connect" || m.Problem != (fleet.Problem{}) {
+	if m.Priority != 100 || m.PriorityReason != "" || m.Identity() != "east.connect" {
 		t.Errorf("%+v", m)
 	}
 	kubeSystem, err := m.Writer().CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
