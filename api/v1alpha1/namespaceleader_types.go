@@ -34,7 +34,7 @@ type NamespaceLeader struct {
 	Spec NamespaceLeaderSpec `json:"spec,omitempty,omitzero"`
 	// status explains the record to people. The hub decides nothing by it.
 	// +optional
-	Status NamespaceLeaderStatus `json:"status,omitempty,omitzero"` //nolint:kubeapilinter // no pointer: clients rely on it
+	Status NamespaceLeaderStatus `json:"status,omitempty,omitzero"` //nolint:kubeapilinter // no pointer
 }
 
 // RecordState is where a namespace is between one leader and the next.

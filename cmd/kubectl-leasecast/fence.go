@@ -139,7 +139,8 @@ func (q *fenceQuestion) check(ctx context.Context) *fenceCheck {
 	parts := make([]fenceCheck, len(q.clusters))
 	var asked sync.WaitGroup
 	for i := range q.clusters {
-		m := fleet.Member{Key: fleet.Key{Fleet: q.fleet, Name: q.clusters[i].Name}, Labels: fleet.Selectable(q.clusters[i].Labels)}
+		o := &q.clusters[i]
+		m := fleet.Member{Key: fleet.Key{Fleet: q.fleet, Name: o.Name}, Labels: fleet.Selectable(o.Labels)}
 		_, takesPart := m.Labels[v1alpha1.PriorityLabel]
 		if (!takesPart || !q.policy.Selects(m)) && !q.leads(q.policy, m) {
 			continue

@@ -220,7 +220,8 @@ shop/stock  east     stock-1  2s ago   true
 			f.policies[0].Spec.Namespaces.Names = []string{"shop", "till"}
 			f.west.namespaces, f.west.removedIn = f.policies[0].Spec.Namespaces.Names, "till"
 		}, "leasecast.dev: in namespace till", true},
-		"Leases may not be read": {func(f *fleet) { f.west.hides = true }, "Unread  it cannot be read from here: leases", true},
+		"Leases may not be read": {func(f *fleet) { f.west.hides = true },
+			"Unread  it cannot be read from here: leases", true},
 		"a follower's lock is longer than the policy says": {func(f *fleet) {
 			f.west.lock = heldLock("stock-2", 20*time.Second)
 			*f.west.lock.Spec.LeaseDurationSeconds = 60
