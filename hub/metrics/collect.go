@@ -46,8 +46,16 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	now := m.Clock.Now().Wall
+	waits := map[change]int{}
 	for i := range records {
-		m.collectRecord(ch, &records[i], now)
+		r := &records[i]
+		m.collectRecord(ch, r, now)
+		if r.Spec.State == v1alpha1.StateVacant || r.Spec.State == v1alpha1.StateDraining {
+			waits[change{r.Namespace, string(r.Spec.Reason)}]++
+		}
+	}
+	for of, n := range waits {
+		sendGauge(ch, waiting, float64(n), of.fleet, of.reason)
 	}
 	offsets := m.fleet.Offsets()
 	for name := range fleets {

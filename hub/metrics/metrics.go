@@ -106,6 +106,8 @@ var (
 		"Always 1; the labels are who leads, and the state of the record.", "fleet", "namespace", "leader", "state")
 	leaderSince = describe("leasecast_namespace_leader_since_timestamp_seconds",
 		"When the leader or the state of the namespace last changed.", "fleet", "namespace")
+	waiting = describe("leasecast_waiting_namespaces",
+		"Namespaces that wait for a leader, by the reason of their records.", "fleet", "reason")
 	failoverTook = describe("leasecast_last_failover_duration_seconds",
 		"From the decision to replace a lost leader to the next term, the last time.", "fleet", "namespace")
 	failoverFloor = describe("leasecast_last_failover_floor_seconds",
@@ -141,7 +143,7 @@ var (
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		buildInfo, elected, leaderInfo, leaderSince, failoverTook, failoverFloor,
+		buildInfo, elected, leaderInfo, leaderSince, waiting, failoverTook, failoverFloor,
 		memberState, guardInForce, registrations, clockOffset, renewalAge, renewalRatio, contested, drainedUntil,
 		policyCondition, namespaceCondition, leaderChanges, credentialsExpire,
 	} {

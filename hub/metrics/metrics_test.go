@@ -156,7 +156,9 @@ func TestNobodyLeadsAfterATermWithoutSuccessor(t *testing.T) {
 	_, draining, _ := replaced(reason.Unreachable, reason.FailedOver) // until 6 s; each reading takes a second
 	m, _ := newMetrics(t, cluster(), draining)
 	const leads = "leasecast_namespace_leader_info{fleet=default,leader=%s,namespace=shop,state=Draining}"
-	expect(t, series(t, m), map[string]float64{fmt.Sprintf(leads, "east"): 1})
+	expect(t, series(t, m), map[string]float64{
+		fmt.Sprintf(leads, "east"): 1, "leasecast_waiting_namespaces{fleet=default,reason=Unreachable}": 1,
+	})
 	for range 6 {
 		series(t, m)
 	}
@@ -181,6 +183,7 @@ func TestSeriesOfConditions(t *testing.T) {
 	m, w := newMetrics(t, cluster(), o, policy)
 	w.members[0].Drain.Until, w.members[0].Expires = start.Add(time.Hour), start.Add(2*time.Hour)
 	got := series(t, m)
+	without(t, got, "leasecast_waiting_namespaces") // its leader is there
 	expect(t, got, map[string]float64{
 		"leasecast_policy_condition{condition=Fenced,fleet=default,policy=shops}":      0,
 		"leasecast_policy_condition{condition=Accepted,fleet=default,policy=shops}":    1,
