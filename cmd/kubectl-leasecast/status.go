@@ -286,7 +286,8 @@ func (f *fleetStatus) print(t *table, wide bool) error {
 	}
 	for i, c := range f.Clusters {
 		if i >= most && !c.bad {
-			t.line("and %d more", len(f.Clusters)-i)
+			t.end()
+			t.line("and %d more: -o wide shows all", len(f.Clusters)-i)
 			break
 		}
 		t.row(c.Name, c.Priority, string(c.State), strconv.Itoa(c.Leads), c.Note)

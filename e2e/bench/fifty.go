@@ -5,9 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -77,57 +74,6 @@ func measureFifty(ctx context.Context, b *bench) {
 	hub := sample(ctx, b.LatestHub().PID(), fiftyWindow)
 	b.say("with 50 members the hub takes %.3f cores and %.0f MiB", hub.cores, hub.rssMiB)
 	b.figures["hub.rssMiB50"] = hub.rssMiB
-	b.measureLooking(ctx)
-}
-
-// looks is how often the hub and the plugin are looked at. The slowest look counts.
-const looks = 5
-
-// measureLooking has the fleet lead 1,000 namespaces, and measures what the plugin's status and a scrape take.
-func (b *bench) measureLooking(ctx context.Context) {
-	metrics := fmt.Sprintf("127.0.0.1:%d", must.Get(fleet.ReservePort()))
-	must.Do(b.LatestHub().Stop())
-	must.Get(b.StartHub("--metrics-address=" + metrics))
-	kubeconfig, token := filepath.Join(b.dir(), "admin.kubeconfig"), must.Get(b.Scraper(ctx))
-	must.Do(fleet.WriteKubeconfig(kubeconfig, harness.HubName, b.Fleet.Hub().AdminConfig()))
-	for _, name := range teams(renewedNamespaces)[ledBeside:] {
-		for _, cluster := range clusters {
-			must.Do(b.Members[cluster].Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
-		}
-	}
-	policy := &v1alpha1.LeadershipPolicy{}
-	must.Do(b.Hub.Get(ctx, client.ObjectKey{Namespace: harness.FleetNamespace, Name: harness.PolicyName}, policy))
-	policy.Spec.Namespaces.Names = teams(renewedNamespaces)
-	must.Do(b.Hub.Update(ctx, policy))
-	b.awaitLed(ctx, clusters[0], renewedNamespaces)
-	screen := ""
-	must.Do(b.Await(ctx, leadLimit, "all is well", func(ctx context.Context) (err error) {
-		screen, err = status(ctx, kubeconfig)
-		return err
-	}))
-	var shown, scraped time.Duration
-	for range looks {
-		began := time.Now()
-		must.Get(status(ctx, kubeconfig))
-		shown, began = max(shown, time.Since(began)), time.Now()
-		must.Get(harness.Scrape(ctx, metrics, token))
-		scraped = max(scraped, time.Since(began))
-	}
-	lines := strings.Count(screen, "\n")
-	b.say("of %d namespaces the status has %d lines in %.2f s, and a scrape takes %.0f ms",
-		renewedNamespaces, lines, shown.Seconds(), ms(scraped))
-	b.figures["plugin.statusSeconds"], b.figures["plugin.statusLines"] = shown.Seconds(), float64(lines)
-	b.figures["scrape.milliseconds"] = ms(scraped)
-}
-
-// status returns what the plugin shows of the fleet. Its error says that something needs attention.
-func status(ctx context.Context, kubeconfig string) (string, error) {
-	out, err := exec.CommandContext(ctx, filepath.Join("bin", "kubectl-leasecast"), "status",
-		"--kubeconfig="+kubeconfig, "-n="+harness.FleetNamespace, "--hub-namespace="+harness.HubNamespace).CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("%w: %s", err, out)
-	}
-	return string(out), err
 }
 
 // renamed shows another UID of the same length.

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/must"
+)
+
+const (
+	// looks is how often the hub and the plugin are looked at. The slowest look counts.
+	looks = 5
+	// looksLimit bounds the wait for all to be well.
+	looksLimit = 4 * time.Minute
+	// idle Clusters take no part.
+	idle = 47
+)
+
+// measureLook measures what the plugin's status and a scrape take.
+func measureLook(ctx context.Context, b *bench) {
+	b.awaitLed(ctx, clusters[0], renewedNamespaces)
+	cluster := &clusterv1.Cluster{}
+	must.Do(b.Hub.Get(ctx, client.ObjectKey{Namespace: harness.FleetNamespace, Name: clusters[0]}, cluster))
+	metrics := fmt.Sprintf("127.0.0.1:%d", must.Get(fleet.ReservePort()))
+	must.Do(b.LatestHub().Stop())
+	must.Get(b.StartHub("--metrics-address=" + metrics))
+	kubeconfig, token := filepath.Join(b.dir(), "admin.kubeconfig"), must.Get(b.Scraper(ctx))
+	must.Do(fleet.WriteKubeconfig(kubeconfig, harness.HubName, b.Fleet.Hub().AdminConfig()))
+	for n := range idle {
+		name := fmt.Sprintf("idle-%02d", n)
+		must.Do(b.Hub.Create(ctx, &clusterv1.Cluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: name}, Spec: cluster.Spec,
+		}))
+	}
+	var shown, scraped time.Duration
+	screen, well := "", 0
+	must.Do(b.Await(ctx, looksLimit, "all is well", func(ctx context.Context) (err error) {
+		began := time.Now()
+		if screen, err = status(ctx, kubeconfig); err == nil && !strings.Contains(screen, "1000 namespaces, 50 Clusters") {
+			err = errors.New(screen)
+		}
+		if err != nil {
+			shown, well = 0, 0
+			return err
+		}
+		shown, well = max(shown, time.Since(began)), well+1
+		return must.ErrorIf(well < looks, "it was so %d times in a row", well)
+	}))
+	for range looks {
+		began := time.Now()
+		must.Get(harness.Scrape(ctx, metrics, token))
+		scraped = max(scraped, time.Since(began))
+	}
+	lines := strings.Count(screen, "\n")
+	b.say("of %d namespaces the status has %d lines in %.2f s, and a scrape takes %.0f ms",
+		renewedNamespaces, lines, shown.Seconds(), ms(scraped))
+	b.figures["plugin.statusSeconds"], b.figures["plugin.statusLines"] = shown.Seconds(), float64(lines)
+	b.figures["scrape.milliseconds"] = ms(scraped)
+}
+
+// status returns what the plugin shows of the fleet. Its error says that something needs attention.
+func status(ctx context.Context, kubeconfig string) (string, error) {
+	out, err := exec.CommandContext(ctx, filepath.Join("bin", "kubectl-leasecast"), "status",
+		"--kubeconfig="+kubeconfig, "-n="+harness.FleetNamespace, "--hub-namespace="+harness.HubNamespace).CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, out)
+	}
+	return string(out), err
+}
