@@ -71,7 +71,8 @@ up: k8s build $(KUSTOMIZE) ## Start the demo's fleet and leave it running: what 
 down: ## Stop the fleet that `make up` started
 	$(RUN) ./e2e/demo down
 
-# Which measurements to make: steady, blackhole, reader, failover, handover, change, fence, renewal. None: all.
+# Which measurements to make: steady, blackhole, reader, failover, handover, change, drain, fence, renewal, look, fifty.
+# None: all.
 PARTS :=
 
 .PHONY: bench

@@ -11,7 +11,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -23,6 +22,7 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet"
 )
 
 // labelOwner is the field manager of the labels that clusterLabels keeps.
@@ -103,7 +103,7 @@ func (l clusterLabels) reconcile(ctx context.Context, req mcreconcile.Request) (
 	if err := l.Client.Get(ctx, req.NamespacedName, cl, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if annotations.IsPaused(cl, cl) {
+	if fleet.IsPaused(cl) {
 		return reconcile.Result{}, nil
 	}
 	wanted, err := l.wanted(ctx, cl)

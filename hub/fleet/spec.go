@@ -49,7 +49,6 @@ type spec struct {
 
 // readSpec reads a Cluster. key is that of the fleet's seal, if it is known.
 func readSpec(c *clusterv1.Cluster, key seal.Key) spec {
-	_, paused := c.Annotations[clusterv1.PausedAnnotation]
 	_, moved := c.Annotations[deleteForMove]
 	s := spec{
 		uid:      c.UID,
@@ -59,11 +58,17 @@ func readSpec(c *clusterv1.Cluster, key seal.Key) spec {
 		drain:    act.Drain(c.Annotations),
 		fenced:   c.Annotations[v1alpha1.FencedAnnotation],
 		deleting: c.DeletionTimestamp != nil,
-		paused:   paused || ptr.Deref(c.Spec.Paused, false),
+		paused:   IsPaused(c),
 		moved:    moved,
 	}
 	s.pinProved = s.pin != "" && seal.IsPin(key, c.Namespace, c.Name, s.pin, c.Annotations[v1alpha1.PinProofAnnotation])
 	return s
+}
+
+// IsPaused reports whether a Cluster is paused, by its spec or by annotation.
+func IsPaused(c *clusterv1.Cluster) bool {
+	_, paused := c.Annotations[clusterv1.PausedAnnotation]
+	return paused || ptr.Deref(c.Spec.Paused, false)
 }
 
 func (s spec) equal(o spec) bool { return reflect.DeepEqual(s, o) }
