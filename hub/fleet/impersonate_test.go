@@ -141,7 +141,7 @@ func TestRightsOfAnEarlierProcessAreUsedAtOnceAndRepairedLater(t *testing.T) {
 	watches := false
 	for _, r := range requests { // in their order
 		switch {
-		case r.Received.Before(began):
+		case r.Received.Before(began), r.User == "system:apiserver": // it keeps the status of priorities by itself
 		case r.User == ownUser(t.Name()) && r.Verb == "watch":
 			watches = true
 		case r.Verb == "patch" && strings.Contains(r.URI, ownRights(t.Name()).Name()) && !watches:
