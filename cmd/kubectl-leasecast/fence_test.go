@@ -273,6 +273,14 @@ shop/stock  east     stock-1  2s ago   true
 		"an older policy fences the lock": {func(f *fleet) {
 			older(f, "bank")
 		}, "shops: 2 fences in 2 clusters", false},
+		"an older policy fences its only lock": {func(f *fleet) {
+			older(f, "bank")
+			f.fencing.Writes = nil
+		}, "west   -       NoFence  the policy fences nothing here", true},
+		"no Cluster is selected": {func(f *fleet) {
+			selects(f, "south")
+			f.records = nil
+		}, "NoFence  no Cluster that takes part is selected", true},
 		"the hub says what is missing": {func(f *fleet) {
 			f.policies[0].Status.Conditions[0] = metav1.Condition{
 				Type: v1alpha1.ConditionFenced, Status: metav1.ConditionFalse, Reason: "Unfenced", Message: "west (no rights)",

@@ -78,8 +78,11 @@ func (p *plugin) table() *table {
 	return t
 }
 
-// line prints a line, however long it is.
+// line prints a line, however long it is, below the rows so far.
 func (t *table) line(format string, args ...any) {
+	if t.rows.Len() > 0 {
+		t.end()
+	}
 	if t.err == nil {
 		_, t.err = fmt.Fprintln(t.to, strings.TrimRight(report.Printable(fmt.Sprintf(format, args...)), " "))
 	}

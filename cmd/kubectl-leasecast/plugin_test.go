@@ -187,6 +187,9 @@ func TestStatusIsOneScreen(t *testing.T) {
 	if lines := strings.Count(got, "\n"); lines > 40 || bad || time.Since(began) > time.Second {
 		t.Errorf("%d lines within %v:\n%s", lines, time.Since(began), got)
 	}
+	if table, rest, _ := strings.Cut(got, " more: -o wide shows all"); rest == "" || !strings.Contains(table, "CLUSTER") {
+		t.Errorf("the rest of the Clusters is not below their table:\n%s", got)
+	}
 	for line := range strings.Lines(got[strings.Index(got, "CLUSTER"):]) { // sentences before it are never cut
 		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 60 {
 			t.Errorf("too long: %q", line)

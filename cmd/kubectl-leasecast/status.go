@@ -286,7 +286,6 @@ func (f *fleetStatus) print(t *table, wide bool) error {
 	}
 	for i, c := range f.Clusters {
 		if i >= most && !c.bad {
-			t.end()
 			t.line("and %d more: -o wide shows all", len(f.Clusters)-i)
 			break
 		}
@@ -310,7 +309,6 @@ func printProblems(t *table, of string, all []problem, wide bool) {
 	t.row(of, "LEADER", "REASON", "NEXT STEP")
 	for i, is := range all {
 		if i == mostRows && !wide {
-			t.end()
 			t.line("and %d more: -o wide shows all", len(all)-i)
 			return
 		}

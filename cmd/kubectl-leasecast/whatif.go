@@ -407,8 +407,7 @@ func printOutcomes(t *table, all []outcome) error {
 		t.row("NAMESPACE", "FROM", "TO", "WITHIN", "REASON", "WAITS FOR")
 		for i, o := range slices.Concat(lost, moves) {
 			if i == mostOutcomes {
-				t.end()
-				t.line("and %d more: -o yaml of what-if shows all", len(moves)+len(lost)-i)
+				t.line("and %d more: -o json of what-if shows all", len(moves)+len(lost)-i)
 				break
 			}
 			t.row(o.Namespace, cmp.Or(o.Leader, "-"), cmp.Or(o.Next, "nobody"), within(o.WithinSeconds), o.Reason, o.Waits)

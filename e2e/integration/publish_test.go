@@ -57,7 +57,7 @@ func TestWhoLeadsIsShownToOtherControllers(t *testing.T) {
 	w.awaitHints(a, "east", "east")
 	w.awaitHints(b, "east", "")
 
-	t.Log("somebody labels a Cluster that does not lead")
+	t.Log("an administrator labels a Cluster that does not lead")
 	west := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "west"}}
 	mine := west.DeepCopy()
 	mine.Labels = map[string]string{v1alpha1.LeaderLabelPrefix + a: "true"}

@@ -2,12 +2,9 @@ package integration
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -51,7 +48,7 @@ func (w *world) record() *recording {
 	w.T.Cleanup(func() { cancel(); group.Wait() })
 	group.Go(func() {
 		wait.UntilWithContext(ctx, func(ctx context.Context) {
-			text, err := scrapeText(ctx, w.MetricsAddress, token)
+			text, err := harness.Scrape(ctx, w.MetricsAddress, token)
 			if err != nil {
 				text = ""
 			}
@@ -59,28 +56,6 @@ func (w *world) record() *recording {
 		}, time.Second)
 	})
 	return r
-}
-
-func scrapeText(ctx context.Context, address, token string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/metrics", nil)
-	if err != nil {
-		return "", err
-	}
-	request.Header.Set("Authorization", "Bearer "+token)
-	https := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // the hub signs its certificate itself
-		DisableKeepAlives: true,
-	}}
-	answer, err := https.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	body, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = errors.New(answer.Status)
-	}
-	return string(body), err
 }
 
 // add appends a scrape. The format of Prometheus has one series and its value in a line, and promtool reads the same.

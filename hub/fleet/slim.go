@@ -32,7 +32,7 @@ func SlimCluster(o any) (any, error) {
 	}}
 	slim.Labels, slim.Spec.Paused = slimLabels(c.Labels), c.Spec.Paused
 	if !readSpec(c, nil).keeps() { // it takes no part: nothing of ours is there but such a label, perhaps
-		maps.DeleteFunc(slim.Labels, func(name, _ string) bool { return !strings.HasPrefix(name, v1alpha1.LeaderLabelPrefix) })
+		maps.DeleteFunc(slim.Labels, func(name, value string) bool { return !showsLeader(name, value) })
 		if len(slim.Labels) == 0 {
 			slim.Labels = nil
 		}
@@ -43,16 +43,18 @@ func SlimCluster(o any) (any, error) {
 // Selectable returns the labels of a Cluster by which policies select it: those that show who leads are left out, or
 // who leads would depend on who leads. The caller must not change them.
 func Selectable(all map[string]string) map[string]string {
-	shows := func(name, _ string) bool { return strings.HasPrefix(name, v1alpha1.LeaderLabelPrefix) }
-	for name := range all {
-		if shows(name, "") {
+	for name, value := range all {
+		if showsLeader(name, value) {
 			all = maps.Clone(all)
-			maps.DeleteFunc(all, shows)
+			maps.DeleteFunc(all, showsLeader)
 			break
 		}
 	}
 	return all
 }
+
+// showsLeader reports whether a label is one of publish.clusterLabels.
+func showsLeader(name, _ string) bool { return strings.HasPrefix(name, v1alpha1.LeaderLabelPrefix) }
 
 // slimAnnotations are those that the hub reads. The marks of a pause and of a move count by being there.
 func slimAnnotations(all map[string]string) map[string]string {

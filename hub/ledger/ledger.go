@@ -262,7 +262,7 @@ func (l *Ledger) WriteStatus(ctx context.Context, e *Entry, status v1alpha1.Name
 		status.Conditions[i].ObservedGeneration = e.Object.Generation
 	}
 	was := e.Object.Status.Decisions
-	if equal(&e.Object.Status, &status) && (was == nil) == (status.Decisions == nil) { // a list that is not there is none
+	if equal(&e.Object.Status, &status) && (was == nil) == (status.Decisions == nil) { // an absent list equals an empty one otherwise
 		return nil
 	}
 	object := e.Object.DeepCopy()

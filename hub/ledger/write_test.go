@@ -294,13 +294,16 @@ func TestRecordIsReadLiveOnce(t *testing.T) {
 // Lease shows proves that Lease wrong, as by a clock that was far behind. What this tenure wrote proves nothing.
 func TestARecordShowsThatTheElectionsLeaseIsWrong(t *testing.T) {
 	for name, test := range map[string]struct {
+		hub       string
 		before    time.Duration // the start
 		inherited time.Duration // after the start
 	}{
-		"before the end of the earlier tenure": {time.Hour, 6*time.Second - time.Hour},
-		"after it":                             {time.Minute, 6 * time.Second},
+		"before the end of the earlier tenure": {"this", time.Hour, 6*time.Second - time.Hour},
+		"after it":                             {"this", time.Minute, 6 * time.Second},
+		"after it, by another hub":             {"other", time.Minute, 6*time.Second - time.Hour},
+		"after the start, by a wrong clock":    {"this", -time.Hour, 6*time.Second - time.Hour},
 	} {
-		spec := specOf(20, "this")
+		spec := specOf(20, test.hub)
 		spec.Since = ptr.To(metav1.NewMicroTime(start.Wall.Add(-test.before)))
 		l, _ := newTestLedger(t, spec)
 		e := take(t, l)
