@@ -34,6 +34,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/controller"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/follow"
 	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/metrics"
 	"github.com/leasecast/leasecast/hub/seal"
@@ -143,11 +144,13 @@ func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Man
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
-	return mgr, setup(mgr, o, t, f, id)
+	return mgr, setup(mgr, o, t, f, id, meta)
 }
 
 // setup adds the hub's parts to a manager.
-func setup(mgr mcmanager.Manager, o Options, t *tenure.Tenure, f *fleet.Provider, id string) error {
+func setup(
+	mgr mcmanager.Manager, o Options, t *tenure.Tenure, f *fleet.Provider, id string, meta metadata.Interface,
+) error {
 	if err := f.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("hub: fleet: %w", err)
 	}
@@ -160,6 +163,7 @@ func setup(mgr mcmanager.Manager, o Options, t *tenure.Tenure, f *fleet.Provider
 		Clock:        o.Clock,
 		HubID:        id,
 		OwnNamespace: o.Namespace,
+		Metadata:     meta,
 	})
 	if err := c.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("hub: controller: %w", err)
@@ -200,6 +204,8 @@ func managerOptions(o Options, serving server.Options, lock resourcelock.Interfa
 		&clusterv1.Cluster{}:         {Transform: fleet.SlimCluster},
 		&v1alpha1.LeadershipPolicy{}: {Transform: slimOwn},
 		&v1alpha1.NamespaceLeader{}:  {Transform: slimOwn},
+		// What is patched is read whole, its fields' managers aside.
+		&v1alpha1.LeaderResourceSet{}: {Transform: follow.Slim},
 	}
 	if len(o.FleetNamespaces) > 0 {
 		opts.Cache.DefaultNamespaces = map[string]ctrlcache.Config{}

@@ -164,3 +164,25 @@ const (
 	// ClockContradicted: the clocks of all clusters prove that the hub's own is so wrong that no cluster could lead by it.
 	ClockContradicted Reason = "ClockContradicted"
 )
+
+// What LeaderResourceSets report.
+const (
+	// InPlace: each reachable cluster has what the set keeps there.
+	InPlace Reason = "InPlace"
+	// Applying: not all clusters have it yet.
+	Applying Reason = "Applying"
+	// NotManaged: no policy manages the namespace of the set, so everything stays as it is.
+	NotManaged Reason = "NotManaged"
+	// InvalidSource: a source of a set cannot be read, or not all of it can be used.
+	InvalidSource Reason = "InvalidSource"
+	// NoSuchKind: the cluster does not serve the kind of an object. The hub tries again within seconds.
+	NoSuchKind Reason = "NoSuchKind"
+	// AppliedByOther: another manager has applied a field of an object, with another value.
+	AppliedByOther Reason = "AppliedByOther"
+	// KeptByOther: another set keeps the object.
+	KeptByOther Reason = "KeptByOther"
+	// NotAllowed: the hub lacks a right in the cluster that an object needs.
+	NotAllowed Reason = "NotAllowed"
+	// Rejected: the API server of the cluster has rejected an object.
+	Rejected Reason = "Rejected"
+)

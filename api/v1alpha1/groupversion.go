@@ -19,7 +19,8 @@ var GroupVersion = schema.GroupVersion{Group: "leasecast.dev", Version: "v1alpha
 var schemeBuilder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&LeadershipPolicy{}, &LeadershipPolicyList{},
-		&NamespaceLeader{}, &NamespaceLeaderList{})
+		&NamespaceLeader{}, &NamespaceLeaderList{},
+		&LeaderResourceSet{}, &LeaderResourceSetList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 })

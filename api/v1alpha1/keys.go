@@ -57,6 +57,14 @@ const (
 	// has publish.clusterLabels. It is a hint.
 	LeaderLabelPrefix = "leader.leasecast.dev/"
 
+	// SetLabel on an object in a member names the LeaderResourceSet that keeps it there, by a hash of its namespace and
+	// name.
+	SetLabel = "leasecast.dev/resource-set"
+	// KindsAnnotation on a LeaderResourceSet lists the kinds that it may have in members. The hub finds them by it.
+	KindsAnnotation = "leasecast.dev/kinds"
+	// SetFinalizer keeps a LeaderResourceSet until its objects are deleted in the members.
+	SetFinalizer = "leasecast.dev/resource-set"
+
 	// ManagedLabel, "true", marks the Leases. Readers and the hub watch only these.
 	ManagedLabel = "leasecast.dev/managed"
 	// ManagedByLabel names the writer of the Leases.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +34,15 @@ var scheme = func() *runtime.Scheme {
 		utilruntime.Must(add(s))
 	}
 	return s
+}()
+
+// mapper maps these kinds, all of them in namespaces, without a question to the API server.
+var mapper = func() meta.RESTMapper {
+	m := meta.NewDefaultRESTMapper(nil)
+	for kind := range scheme.AllKnownTypes() {
+		m.Add(kind, meta.RESTScopeNamespace)
+	}
+	return m
 }()
 
 // snapshot is what the management cluster says of one fleet.
@@ -68,17 +78,22 @@ func load(ctx context.Context, c client.Client, fleet, hubNamespace string, now 
 	var clusters clusterv1.ClusterList
 	var policies v1alpha1.LeadershipPolicyList
 	var records v1alpha1.NamespaceLeaderList
+	reads, at := errgroup.WithContext(ctx)
 	for _, list := range []client.ObjectList{&records, &policies, &clusters} {
-		if err := c.List(ctx, list, client.InNamespace(fleet)); err != nil {
-			return nil, explainError(err)
-		}
+		reads.Go(func() error { return c.List(at, list, client.InNamespace(fleet)) })
+	}
+	reads.Go(func() error {
+		s.hub = loadHub(at, c, hubNamespace)
+		return nil
+	})
+	if err := reads.Wait(); err != nil {
+		return nil, explainError(err)
 	}
 	s.clusters, s.policies, s.records = clusters.Items, policies.Items, records.Items
 	slices.SortFunc(s.records, func(a, b v1alpha1.NamespaceLeader) int { return strings.Compare(a.Name, b.Name) })
 	if len(s.clusters)+len(s.policies)+len(s.records) == 0 {
 		return nil, fmt.Errorf("namespace %q has no Cluster, policy or record: name the fleet's namespace by -n", fleet)
 	}
-	s.hub = loadHub(ctx, c, hubNamespace)
 	return s, nil
 }
 

@@ -70,7 +70,7 @@ func (p *plugin) connectTo() (client.WithWatch, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper})
 	return c, fleet, err
 }
 

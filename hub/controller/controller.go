@@ -6,6 +6,7 @@ import (
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -42,6 +43,8 @@ type Options struct {
 	HubID string
 	// OwnNamespace is the namespace that the hub runs in. A member namespace of that name is never managed.
 	OwnNamespace string
+	// Metadata reads the hub's API server.
+	Metadata metadata.Interface
 }
 
 // Controller decides who leads each managed namespace. Make it with New and add it to
@@ -57,6 +60,7 @@ type Controller struct {
 	hubClock *hubClock
 	moves    *moves
 	cases    caseRequests
+	metadata metadata.Interface
 	// large spaces the decisions on large records without a policy. Each keeps the hub's API server busy for a while.
 	large *rate.Limiter
 }
@@ -70,7 +74,7 @@ func New(o Options) *Controller {
 	}
 	h.ledger = ledger.New(&h.Options)
 	c := &Controller{
-		hub: h, hubClock: &hubClock{hub: h}, large: rate.NewLimiter(1, 1),
+		hub: h, metadata: o.Metadata, hubClock: &hubClock{hub: h}, large: rate.NewLimiter(1, 1),
 		moves: &moves{of: map[types.NamespacedName]string{}},
 	}
 	c.members = &members{hub: h, of: map[fleet.Key]*memberState{}, workersHub: workersHub{c}}
@@ -112,6 +116,7 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 		policies.Watch(source.TypedKind(local.GetCache(), &v1alpha1.LeadershipPolicy{},
 			requestFor[*v1alpha1.LeadershipPolicy]())),
 		clusterLabels{c.hub, c.policies}.setup(mgr),
+		c.followLeaders(mgr),
 		mgr.Add(c),
 		local.Add(c.hubClock),
 	} {

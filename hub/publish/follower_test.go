@@ -1,6 +1,10 @@
 package publish
 
-import "testing"
+import (
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+)
 
 // No reader acts by a follower's Lease that names another leader. So it is written after the Leases of leaders.
 func TestFollowersLeaseWaitsForLeaders(t *testing.T) {
@@ -115,4 +119,40 @@ in the future, and a newer Lease is in the way: reported
 	lease south 21 at -2; assign follow west 20 fresh=10; read; ok; wait;
 	status Newer=21 Problem=LeaseLost MinRenewTime=10
 `)
+}
+
+// A new replica reads all Leases of a member, some of them after its watch has shown them. No event follows.
+func TestALeaseThatAWatchHasShownIsNotReadAgain(t *testing.T) {
+	obj := leaseOf("ns", []string{"west", "7", "at", "0"})
+	later := obj.DeepCopy()
+	later.ResourceVersion += "0"
+	for name, test := range map[string]struct {
+		watch, read *coordinationv1.Lease
+		gone, want  bool
+	}{
+		"the state that is read":                          {watch: obj, read: obj, want: true},
+		"an earlier state":                                {watch: obj, read: later},
+		"its end, though it is there":                     {watch: obj, read: obj, gone: true},
+		"nothing yet":                                     {read: obj},
+		"another object of that version, after a restore": {watch: obj, read: readdressed(obj)},
+	} {
+		s := newSyncerTest(t)
+		if test.watch != nil {
+			s.syncer.observe(test.watch)
+		}
+		if test.gone {
+			s.syncer.observe(nil)
+		}
+		s.syncer.setKnown(test.read)
+		if got := s.syncer.known.watched; got != test.want {
+			t.Errorf("the watch has shown %s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// readdressed is another object of the same name and version.
+func readdressed(obj *coordinationv1.Lease) *coordinationv1.Lease {
+	other := obj.DeepCopy()
+	other.UID = "another"
+	return other
 }

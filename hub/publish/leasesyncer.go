@@ -115,24 +115,32 @@ func (l *leaseSyncer) assign(a assign.Assignment, t Timings) {
 // Leases only, so a Lease that it no longer shows may just have lost its label: a read must show that, too.
 func (l *leaseSyncer) observe(obj *coordinationv1.Lease) {
 	k := l.known.lease
-	if k != nil && obj != nil && k.UID == obj.UID && k.ResourceVersion == obj.ResourceVersion && sameContent(k, obj) {
+	if l.known.isStill(obj) {
 		l.known.watched, l.lookAgain = true, 0
 		return
 	}
 	l.observations++
 	if obj == nil {
 		l.known.invalidate()
+		l.known.watched = false
 		return
 	}
 	if k != nil {
 		newer, err := resourceversion.CompareResourceVersion(obj.ResourceVersion, k.ResourceVersion)
 		if k.UID != obj.UID || err != nil || newer <= 0 {
 			l.known.invalidate()
+			l.known.watched = false
 			return
 		}
 	}
 	l.setKnown(obj)
 	l.known.watched, l.lookAgain = true, 0
+}
+
+// isStill reports whether an object is the known one in the known version.
+func (k *known) isStill(obj *coordinationv1.Lease) bool {
+	return k.lease != nil && obj != nil && k.lease.UID == obj.UID &&
+		k.lease.ResourceVersion == obj.ResourceVersion && sameContent(k.lease, obj)
 }
 
 // sameContent reports whether two objects of one version have the same content. They have, unless the member's etcd
@@ -142,9 +150,12 @@ func sameContent(a, b *coordinationv1.Lease) bool {
 		maps.Equal(a.Annotations, b.Annotations)
 }
 
-// setKnown records a live answer: the Lease, or nil if it does not exist.
+// setKnown records a live answer: the Lease, or nil if it does not exist. A watch sends no state twice, so what it has
+// shown stays shown.
 func (l *leaseSyncer) setKnown(obj *coordinationv1.Lease) {
+	watched := l.known.watched && l.known.isStill(obj)
 	if l.known = l.self.see(obj); l.known.ours {
 		l.ownUID = obj.UID
 	}
+	l.known.watched = watched
 }

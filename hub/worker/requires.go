@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -23,15 +22,12 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/labelled"
 )
 
 const (
 	// maxKinds is how many resources are watched in a member, and maxRequired how many objects are kept of one.
 	maxKinds, maxRequired = 32, 2000
-	// listRequired bounds a list. watchRequired is how long a watch lasts at least; up to twice that.
-	listRequired, watchRequired = 10 * time.Second, 5 * time.Minute
-	// requiredPause is the pause before a resource is listed again whose watch has ended.
-	requiredPause = 5 * time.Second
 	// namespacePause is the pause between two turns of a namespace, and turn how many objects are read in one. Tenants
 	// write those objects, as often as they like.
 	namespacePause, turn = time.Second, 50
@@ -191,46 +187,22 @@ func (r *required) follow(ctx context.Context, o *requiredObjects) {
 			r.Log.V(1).Info("What policies require cannot be watched", "resource", o.resource.String(), "err", bare(err))
 			r.fail(o, err)
 		}
-	}, requiredPause)
+	}, labelled.Pause)
 }
 
 // watch lists the objects, and notes what changes until the watch ends. Nothing is known before the watch was opened.
 func (r *required) watch(ctx context.Context, client metadata.ResourceInterface, o *requiredObjects) error {
-	const labelled = v1alpha1.RequiredLabel + "=true"
-	listing, cancel := context.WithTimeout(ctx, listRequired)
-	defer cancel()
-	// Without a resource version an API server heeds the limit.
-	list, err := client.List(listing, metav1.ListOptions{LabelSelector: labelled, Limit: maxRequired})
-	switch {
-	case err != nil:
-		return err
-	case list.Continue != "":
+	err := labelled.Watch{
+		Client: client, Selector: v1alpha1.RequiredLabel + "=true", Most: maxRequired,
+		Listed: func(list *metav1.PartialObjectMetadataList) error { return r.noteList(o, list.Items) },
+		Changed: func(how watch.EventType, item *metav1.PartialObjectMetadata) error {
+			return r.note(o, how, item)
+		},
+	}.Run(ctx)
+	if errors.Is(err, labelled.ErrTooMany) {
 		return errTooMany
 	}
-	seconds := int64((watchRequired + rand.N(watchRequired)).Seconds())
-	changes, err := client.Watch(ctx, metav1.ListOptions{
-		LabelSelector: labelled, ResourceVersion: list.ResourceVersion, AllowWatchBookmarks: true, TimeoutSeconds: &seconds,
-	})
-	if err != nil {
-		return err
-	}
-	defer changes.Stop()
-	if err := r.noteList(o, list.Items); err != nil {
-		return err
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case event, open := <-changes.ResultChan():
-			if !open {
-				return nil // it has lasted as long as was asked for, or the connection is gone: a list shows that
-			}
-			if err := r.note(o, event); err != nil {
-				return err
-			}
-		}
-	}
+	return err
 }
 
 // noteList notes all objects there are. What is known of a version stays.
@@ -269,22 +241,16 @@ func (o *requiredObjects) put(item *metav1.PartialObjectMetadata, is *objectHeal
 }
 
 // note notes an event. An object that has changed is as healthy as it was until it is read.
-func (r *required) note(o *requiredObjects, event watch.Event) error {
-	item, ok := event.Object.(*metav1.PartialObjectMetadata)
-	switch {
-	case event.Type == watch.Error:
-		return apierrors.FromObject(event.Object)
-	case !ok, event.Type == watch.Bookmark:
-		return nil
-	case item.Namespace == "":
+func (r *required) note(o *requiredObjects, how watch.EventType, item *metav1.PartialObjectMetadata) error {
+	if item.Namespace == "" {
 		return errNoScope
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	is := o.of[item.Namespace][item.Name]
 	switch {
-	case event.Type == watch.Deleted && is == nil:
-	case event.Type == watch.Deleted:
+	case how == watch.Deleted && is == nil:
+	case how == watch.Deleted:
 		delete(o.of[item.Namespace], item.Name)
 		if o.n--; len(o.of[item.Namespace]) == 0 {
 			delete(o.of, item.Namespace)

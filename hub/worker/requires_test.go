@@ -74,8 +74,7 @@ func TestRequired_IsWhatWasReadOfTheNewestList(t *testing.T) {
 	if is := w.ofShop(); is.Err != nil || is.Unhealthy != "b is sick" {
 		t.Errorf("b is sick: %+v", is)
 	}
-	event := watch.Event{Type: watch.Modified, Object: &listed("shop/b=2")[0]}
-	if err := w.required.note(o, event); err != nil || w.ofShop().Unhealthy != "b is sick" || !o.of["shop"]["b"].changed {
+	if err := w.required.note(o, watch.Modified, &listed("shop/b=2")[0]); err != nil || w.ofShop().Unhealthy != "b is sick" || !o.of["shop"]["b"].changed {
 		t.Errorf("b has changed: %v, %+v", err, w.ofShop())
 	}
 	w.required.fail(o, errors.New("the watch is gone"))
@@ -89,8 +88,7 @@ func TestRequired_IsWhatWasReadOfTheNewestList(t *testing.T) {
 		t.Errorf("b is another one than was read: %+v", is)
 	}
 	read(o, "b", "2", "b is sick")
-	gone := watch.Event{Type: watch.Deleted, Object: &listed("shop/b=3")[0]}
-	if err := w.required.note(o, gone); err != nil || w.ofShop() != (Required{}) || o.n != 1 {
+	if err := w.required.note(o, watch.Deleted, &listed("shop/b=3")[0]); err != nil || w.ofShop() != (Required{}) || o.n != 1 {
 		t.Errorf("b is gone: %v, %+v, %d are kept", err, w.ofShop(), o.n)
 	}
 	if is := w.Required("nothing", Requires{Resources: []schema.GroupVersionResource{ofDeployments}}); is != (Required{}) {
@@ -134,13 +132,13 @@ func TestRequired_IsBounded(t *testing.T) {
 		w, o, _ := requiring(t)
 		var err error
 		for i := 0; err == nil; i++ {
-			err = w.required.note(o, watch.Event{Type: watch.Added, Object: &listed(fmt.Sprintf("shop/%d=1", i))[0]})
+			err = w.required.note(o, watch.Added, &listed(fmt.Sprintf("shop/%d=1", i))[0])
 		}
 		if o.n != maxRequired || !errors.Is(err, errTooMany) {
 			t.Errorf("%d are kept, %v", o.n, err)
 		}
 		for range 100 {
-			if err := w.required.note(o, watch.Event{Type: watch.Modified, Object: &listed("shop/7=2")[0]}); err != nil {
+			if err := w.required.note(o, watch.Modified, &listed("shop/7=2")[0]); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -152,8 +150,7 @@ func TestRequired_IsBounded(t *testing.T) {
 		if o.n != 0 || len(o.of) != 0 {
 			t.Error("they are kept although nothing is known of them")
 		}
-		inNone := watch.Event{Type: watch.Added, Object: &metav1.PartialObjectMetadata{}}
-		if err := w.required.note(o, inNone); !errors.Is(err, errNoScope) || o.n != 0 {
+		if err := w.required.note(o, watch.Added, &metav1.PartialObjectMetadata{}); !errors.Is(err, errNoScope) || o.n != 0 {
 			t.Errorf("one in no namespace: %v", err)
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -16,38 +17,49 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// pageSize is how many Secrets are read at once where the API server does not stream lists, as before Kubernetes 1.34.
+// pageSize is how many Secrets, or sources of resource sets, are read at once where the API server does not stream lists, as before Kubernetes 1.34.
 // Each has at most 1.5 MiB of metadata.
 const pageSize = 20
 
 // informer returns an informer of the Secrets' metadata in a namespace.
 func (s *Store) informer(namespace string) (toolscache.SharedIndexInformer, error) {
-	secrets := s.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(namespace)
-	pages := reducedPages(secrets)
+	return NewInformer(s.Metadata, corev1.SchemeGroupVersion.WithResource("secrets"), namespace, reduced, slim)
+}
+
+// NewInformer returns an informer of the metadata of what tenants of the hub's API server write, a resource in one
+// namespace. reduce drops what is not needed from the objects of a list, and slim from what a cache keeps.
+func NewInformer(
+	of metadata.Interface, resource schema.GroupVersionResource, namespace string,
+	reduce func(*metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata, slim toolscache.TransformFunc,
+) (toolscache.SharedIndexInformer, error) {
+	objects := of.Resource(resource).Namespace(namespace)
+	pages := reducedPages(objects, reduce)
 	lists := &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 			all, _, err := pages.List(ctx, metav1.ListOptions{})
 			return all, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return secrets.Watch(ctx, o)
+			return objects.Watch(ctx, o)
 		},
 	}
-	informer := toolscache.NewSharedIndexInformer(toolscache.ToListWatcherWithWatchListSemantics(lists, s.Metadata),
+	informer := toolscache.NewSharedIndexInformer(toolscache.ToListWatcherWithWatchListSemantics(lists, of),
 		&metav1.PartialObjectMetadata{}, 0, toolscache.Indexers{})
 	return informer, informer.SetTransform(slim)
 }
 
 // reducedPages returns a pager that reduces each page before it reads the next one. Its lists name no version, so the
 // API server reads pages from etcd. From its cache it would return the list as a whole.
-func reducedPages(secrets metadata.ResourceInterface) *pager.ListPager {
+func reducedPages(
+	objects metadata.ResourceInterface, reduce func(*metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata,
+) *pager.ListPager {
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		page, err := secrets.List(ctx, o)
+		page, err := objects.List(ctx, o)
 		if err != nil {
 			return nil, err
 		}
 		for i := range page.Items {
-			page.Items[i] = *reduced(&page.Items[i])
+			page.Items[i] = *reduce(&page.Items[i])
 		}
 		return page, nil
 	})

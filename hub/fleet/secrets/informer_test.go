@@ -90,7 +90,7 @@ func TestEachPageIsReducedBeforeTheNextOneIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	secrets := client.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace("a")
-	page, err := reducedPages(secrets).PageFn(t.Context(), metav1.ListOptions{})
+	page, err := reducedPages(secrets, reduced).PageFn(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,10 @@ import (
 // the hub sees it: the errors of requests, the Status that an API server answers with, and the one that ends a watch.
 // So logs, events, status and metrics can repeat an error as it is.
 
+// MaxCauses is how many causes of an error are kept. They show a client that it asked for a version of the future, or
+// which fields others have applied. There may be more.
+const MaxCauses = 16
+
 const (
 	// leastSecret is how long a token must be to be hidden in messages.
 	leastSecret = 8
@@ -24,10 +28,9 @@ const (
 	// looks for its own words in the refusals of the admission policy.
 	maxMessage = 256
 	maxText    = 2 << 10
-	// maxWord bounds a word of a Status that is no message, such as its reason, and maxCauses how many types of causes
-	// are kept. They show a client that it asked for a version of the future.
-	maxWord, maxCauses = 64, 4
-	statusKind         = "Status"
+	// maxWord bounds a word of a Status that is no message, such as its reason.
+	maxWord    = 64
+	statusKind = "Status"
 )
 
 // Clean makes a member's words fit to be shown: short, in one line, printable, and without the token, which a member
@@ -128,8 +131,10 @@ func tidy(said metav1.Status, clean func(string) string) *metav1.Status {
 	}
 	if said.Details != nil {
 		s.Details = &metav1.StatusDetails{}
-		for _, c := range said.Details.Causes[:min(len(said.Details.Causes), maxCauses)] {
-			s.Details.Causes = append(s.Details.Causes, metav1.StatusCause{Type: metav1.CauseType(word(string(c.Type)))})
+		for _, c := range said.Details.Causes[:min(len(said.Details.Causes), MaxCauses)] {
+			s.Details.Causes = append(s.Details.Causes, metav1.StatusCause{
+				Type: metav1.CauseType(word(string(c.Type))), Message: Shorten(clean(c.Message)), Field: Shorten(clean(c.Field)),
+			})
 		}
 	}
 	return s

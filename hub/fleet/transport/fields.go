@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
 // What is read of members, by the numbers of the fields in generated.proto of k8s.io/api and k8s.io/apimachinery. Who
@@ -60,7 +62,8 @@ var (
 
 var ofStatus = message{
 	2: text(mark), 3: text(maxText), 4: text(mark), 6: integer, // status, message, reason, code
-	5: one(message{4: several(maxCauses, message{1: text(mark)})}), // details.causes.type
+	// details.causes: type, message and field
+	5: one(message{4: several(MaxCauses, message{1: text(mark), 2: text(nameText), 3: text(nameText)})}),
 }
 
 var (
@@ -82,7 +85,9 @@ var (
 		3: one(message{4: instant}),                                                  // status.lastScheduleTime
 	})
 	onlyIdentity = object(identity, nil)
-	ofReview     = message{3: one(message{1: integer})} // status.allowed
+	// ofMarked is for metadata alone: what sets have in the member is found by a label.
+	ofMarked = object(with(identity, message{11: entry(v1alpha1.SetLabel)}), nil)
+	ofReview = message{3: one(message{1: integer})} // status.allowed
 	// onlyDescribed is for objects that are compared by their metadata, and replaced as a whole.
 	onlyDescribed = object(described, nil)
 )

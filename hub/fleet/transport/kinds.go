@@ -15,7 +15,8 @@ const (
 	maxKept, maxLarge = 16 << 10, 256 << 10
 	// onlyMetadata asks for the metadata of objects alone.
 	onlyMetadata = "as=PartialObjectMetadata"
-	// Plain is the Accept header of a request for one object of any kind. Its answer has at most maxLarge bytes.
+	// Plain is the Accept header of a request for one object of any kind, or for what kinds a version of a group has. Its
+	// answer has at most maxLarge bytes.
 	Plain = jsonType
 )
 
@@ -80,10 +81,10 @@ func (o Options) questionOf(req *http.Request) (question, error) {
 	accepted := req.Header.Get("Accept")
 	ofMetadata := strings.Contains(accepted, onlyMetadata)
 	switch {
-	case req.Method == http.MethodGet && name != "" && accepted == Plain:
+	case req.Method == http.MethodGet && (name != "" || isGroupVersion(path)) && accepted == Plain:
 		return question{path: path, plain: true}, nil
-	case !known && ofMetadata:
-		k = kind{of: onlyIdentity, most: maxKept}
+	case ofMetadata:
+		k = kind{of: ofMarked, most: maxKept}
 	case !known:
 		return question{}, fmt.Errorf("%w: %.100q", errUnlisted, req.URL.Path)
 	}
@@ -124,6 +125,12 @@ func resourceOf(path string) (resource, name string) {
 		resource += "/" + strings.Join(of[2:], "/")
 	}
 	return resource, name
+}
+
+// isGroupVersion reports whether a path shows what kinds a version of an API group has.
+func isGroupVersion(path string) bool {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	return parts[0] == "api" && len(parts) == 2 || parts[0] == "apis" && len(parts) == 3
 }
 
 // fields returns what is kept of an answer of a kind: the object or list that was asked for, or a Status instead.

@@ -1,0 +1,324 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/must"
+)
+
+// allowFollow grants the hub in members what config/follow does once it is aggregated: these clusters have no
+// controller for that. more are rules of an administrator.
+func (w *world) allowFollow(more []rbacv1.PolicyRule, members ...string) {
+	for _, m := range members {
+		role := &rbacv1.ClusterRole{
+			ObjectMeta: metav1.ObjectMeta{Name: "leasecast-hub-follow"},
+			Rules:      append(rules(w, "../../config/follow/workloads_role.yaml"), more...),
+		}
+		w.Must(client.IgnoreNotFound(w.Members[m].Delete(w.T.Context(), role.DeepCopy())))
+		w.Must(w.Members[m].Create(w.T.Context(), role))
+	}
+}
+
+// workload is a Deployment with so many replicas.
+func workload(name string, replicas int) string {
+	return fmt.Sprintf(`
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: %s
+spec:
+  replicas: %d
+  selector: {matchLabels: {app: %s}}
+  template:
+    metadata: {labels: {app: %s}}
+    spec: {containers: [{name: shop, image: shop}]}
+`, name, replicas, name, name)
+}
+
+// settings is a ConfigMap with one entry.
+func settings(name, entry string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {%s}\n", name, entry)
+}
+
+// source writes a ConfigMap with manifests into the fleet's namespace.
+func (w *world) source(name string, manifests ...string) {
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: name}}
+	data := map[string]string{"all.yaml": strings.Join(manifests, "\n---\n")}
+	if err := w.Hub.Get(w.T.Context(), client.ObjectKeyFromObject(o), o); apierrors.IsNotFound(err) {
+		o.Data = data
+		w.Must(w.Hub.Create(w.T.Context(), o))
+		return
+	}
+	o.Data = data
+	w.Must(w.Hub.Update(w.T.Context(), o))
+}
+
+// resourceSet creates a set of ConfigMaps, each with who it is for, as in "leader=Leader".
+func (w *world) resourceSet(name, namespace string, sources ...string) *v1alpha1.LeaderResourceSet {
+	o := &v1alpha1.LeaderResourceSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: name}}
+	o.Spec.Namespace = namespace
+	for _, s := range sources {
+		from, role, _ := strings.Cut(s, "=")
+		o.Spec.Resources = append(o.Spec.Resources, v1alpha1.LeaderResource{
+			Kind: v1alpha1.SourceConfigMap, Name: from, For: v1alpha1.ClusterRole(role),
+		})
+	}
+	w.Must(w.Hub.Create(w.T.Context(), o))
+	return o
+}
+
+// awaitReady waits until the set's condition Ready has a reason, and a message with these words.
+func (w *world) awaitReady(set string, why reason.Reason, words ...string) {
+	w.T.Helper()
+	w.Eventually(fmt.Sprintf("set %s is %s", set, why), soon, func() error {
+		o := &v1alpha1.LeaderResourceSet{}
+		if err := w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: w.Fleet, Name: set}, o); err != nil {
+			return err
+		}
+		is := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionReady)
+		if is == nil || is.Reason != string(why) {
+			return fmt.Errorf("%+v", o.Status)
+		}
+		return contains(is.Message, words...)
+	})
+}
+
+// replicas waits until the Deployment has so many replicas in each member, as in "east 2 west 0". -1: it is not there.
+func (w *world) replicas(namespace, name, want string) {
+	w.T.Helper()
+	w.Eventually(name+" has replicas "+want, soon, func() error {
+		words, got := strings.Fields(want), []string{}
+		for i := 0; i < len(words); i += 2 {
+			o := &appsv1.Deployment{}
+			err := w.Members[words[i]].Get(w.T.Context(), types.NamespacedName{Namespace: namespace, Name: name}, o)
+			n := int32(-1)
+			if err == nil {
+				n = *o.Spec.Replicas
+			}
+			w.Must(client.IgnoreNotFound(err))
+			got = append(got, words[i], fmt.Sprint(n))
+		}
+		return must.ErrorIf(strings.Join(got, " ") != want, "%v", got)
+	})
+}
+
+// setting waits until a ConfigMap has this data in a member, as fmt prints it. Empty: it is not there.
+func (w *world) setting(member, namespace, name, want string) {
+	w.T.Helper()
+	w.Eventually(fmt.Sprintf("%s has %s with %q", member, name, want), soon, func() error {
+		o := &corev1.ConfigMap{}
+		err := w.Members[member].Get(w.T.Context(), types.NamespacedName{Namespace: namespace, Name: name}, o)
+		w.Must(client.IgnoreNotFound(err))
+		got := ""
+		if err == nil {
+			got = fmt.Sprint(o.Data)
+		}
+		return must.ErrorIf(got != want, "%q", got)
+	})
+}
+
+// A stock Deployment follows the leader, and what was edited or deleted is repaired: the stories of Cluster API's issue
+// 4807.
+func TestObjectsFollowTheLeader(t *testing.T) {
+	t.Parallel()
+	w, a, _ := eastLeads(t, brief)
+	w.allowFollow(nil, all...)
+	w.source("leader", workload("shop", 2), settings("mine", "role: leader"))
+	w.source("followers", workload("shop", 0))
+	w.source("both", settings("shared", "a: x, b: w"))
+	w.resourceSet("shop", a, "leader=Leader", "followers=Followers", "both=All")
+	w.replicas(a, "shop", "east 2 west 0 south 0")
+	w.setting("east", a, "mine", "map[role:leader]")
+	w.setting("west", a, "mine", "")
+	w.setting("west", a, "shared", "map[a:x b:w]")
+	w.awaitReady("shop", reason.InPlace, "3 clusters")
+
+	t.Log("the leader changes: the Deployment is replaced in place")
+	was := &appsv1.Deployment{}
+	w.Must(w.Members["east"].Get(t.Context(), types.NamespacedName{Namespace: a, Name: "shop"}, was))
+	w.order(a, "west")
+	w.Leads("west", a, w.ordered(), all...)
+	w.replicas(a, "shop", "east 0 west 2 south 0")
+	w.setting("west", a, "mine", "map[role:leader]")
+	w.setting("east", a, "mine", "")
+	is := &appsv1.Deployment{}
+	w.Must(w.Members["east"].Get(t.Context(), types.NamespacedName{Namespace: a, Name: "shop"}, is))
+	if is.UID != was.UID {
+		t.Error("it was deleted and created again")
+	}
+
+	t.Log("a source changes: a new entry, one less, and an object less")
+	w.source("both", settings("shared", "a: z"), settings("more", "c: c"))
+	w.setting("south", a, "shared", "map[a:z]")
+	w.setting("south", a, "more", "map[c:c]")
+	w.source("both", settings("shared", "a: z"))
+	w.setting("south", a, "more", "")
+
+	t.Log("somebody edits an object, scales one and deletes another")
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: a, Name: "shared"}}
+	w.Must(w.Members["south"].Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"data":{"a":"drift"}}`)),
+		client.FieldOwner("kubectl-edit")))
+	w.setting("south", a, "shared", "map[a:z]")
+	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: a, Name: "shop"}}
+	w.Must(w.Members["south"].Patch(t.Context(), d, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":7}}`)),
+		client.FieldOwner("kubectl-scale")))
+	w.replicas(a, "shop", "east 0 west 2 south 0")
+	w.Must(w.Members["west"].Delete(t.Context(), d))
+	w.replicas(a, "shop", "west 2")
+
+	t.Log("the set is deleted: its objects go")
+	w.Must(w.Hub.Delete(t.Context(), &v1alpha1.LeaderResourceSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "shop"}}))
+	w.replicas(a, "shop", "east -1 west -1 south -1")
+	w.setting("east", a, "shared", "")
+	w.Eventually("the set is gone", soon, func() error {
+		err := w.Hub.Get(t.Context(), types.NamespacedName{Namespace: w.Fleet, Name: "shop"}, &v1alpha1.LeaderResourceSet{})
+		return must.ErrorIf(!apierrors.IsNotFound(err), "%v", err)
+	})
+}
+
+// What is wrong with one object is said, and keeps no other object from its place.
+func TestWhatIsWrongWithAnObjectIsSaid(t *testing.T) {
+	t.Parallel()
+	w, a, _ := eastLeads(t, steady)
+	crds := rbacv1.PolicyRule{
+		APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"},
+		Verbs: []string{"get", "list", "watch", "create", "patch", "delete"},
+	}
+	shops := rbacv1.PolicyRule{
+		APIGroups: []string{w.Fleet + ".example.com"}, Resources: []string{"shops"},
+		Verbs: []string{"get", "list", "watch", "create", "patch", "delete"},
+	}
+	w.allowFollow(nil, all...)
+	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: keys}\n"
+	w.source("all", settings("good", "a: x"), secret)
+	w.resourceSet("first", a, "all=All")
+	w.awaitReady("first", reason.NotAllowed, "Secret "+a+"/keys", "config/follow")
+	w.setting("west", a, "good", "map[a:x]")
+
+	t.Log("a source that is missing, or no YAML: nothing is deleted meanwhile")
+	w.source("all", "{", settings("new", "b: w"))
+	w.awaitReady("first", reason.InvalidSource, "ConfigMap all, key all.yaml")
+	w.setting("west", a, "good", "map[a:x]")
+	w.source("all", settings("new", "b: w"))
+	w.setting("west", a, "new", "map[b:w]")
+	w.setting("west", a, "good", "")
+	w.awaitReady("first", reason.InPlace)
+	w.Must(w.Hub.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "all"}}))
+	w.awaitReady("first", reason.InvalidSource, "there is no ConfigMap all")
+	w.source("all", settings("new", "b: w"))
+
+	t.Log("another set wants the same object: the older one has it")
+	w.source("rival", settings("new", "b: z"), settings("alone", "c: c"))
+	w.resourceSet("second", a, "rival=All")
+	w.awaitReady("second", reason.KeptByOther, "ConfigMap "+a+"/new", "the set first keeps it")
+	w.setting("west", a, "alone", "map[c:c]")
+	w.setting("west", a, "new", "map[b:w]")
+
+	t.Log("another manager has applied a field")
+	applied := &unstructured.Unstructured{}
+	applied.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})
+	applied.SetNamespace(a)
+	applied.SetName("theirs")
+	w.Must(unstructured.SetNestedField(applied.Object, "theirs", "data", "a"))
+	w.Must(w.Members["east"].Apply(t.Context(), client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner("argocd")))
+	w.source("rival", settings("theirs", "a: ours"))
+	w.awaitReady("second", reason.AppliedByOther, "cluster east", "argocd", "force")
+	w.setting("west", a, "theirs", "map[a:ours]")
+	w.setting("east", a, "theirs", "map[a:theirs]")
+	w.editSet("second", func(s *v1alpha1.LeaderResourceSetSpec) { s.Force = true })
+	w.setting("east", a, "theirs", "map[a:ours]")
+	w.awaitReady("second", reason.InPlace)
+
+	t.Log("an object of a kind that is defined later, by another source, which needs the verb place")
+	w.allowFollow([]rbacv1.PolicyRule{crds, shops}, all...)
+	group := w.Fleet + ".example.com"
+	shop := fmt.Sprintf("apiVersion: %s/v1\nkind: Shop\nmetadata: {name: corner}\n", group)
+	w.source("rival", shop)
+	w.awaitReady("second", reason.NoSuchKind, "Shop "+a+"/corner")
+	w.source("rival", shop, definition(group))
+	w.awaitReady("second", reason.NotAllowed, "CustomResourceDefinition shops."+group, "may not place")
+	crds.Verbs = append(crds.Verbs, "place")
+	w.allowFollow([]rbacv1.PolicyRule{crds, shops}, all...)
+	w.awaitReady("second", reason.InPlace)
+	w.Must(w.Hub.Delete(t.Context(), &v1alpha1.LeaderResourceSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "second"}}))
+	w.Eventually("the definition is gone", soon, func() error {
+		o := &unstructured.Unstructured{}
+		o.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+		err := w.Members["south"].Get(t.Context(), types.NamespacedName{Name: "shops." + group}, o)
+		return must.ErrorIf(!apierrors.IsNotFound(err), "%v", err)
+	})
+}
+
+// definition is that of the kind Shop in a group.
+func definition(group string) string {
+	return fmt.Sprintf(`
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: shops.%s
+spec:
+  group: %s
+  scope: Namespaced
+  names: {kind: Shop, plural: shops}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object}}
+`, group, group)
+}
+
+// editSet edits a set.
+func (w *world) editSet(name string, edit func(*v1alpha1.LeaderResourceSetSpec)) {
+	o := &v1alpha1.LeaderResourceSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: name}}
+	w.Must(w.Hub.Get(w.T.Context(), client.ObjectKeyFromObject(o), o))
+	base := o.DeepCopy()
+	edit(&o.Spec)
+	w.Must(w.Hub.Patch(w.T.Context(), o, client.MergeFrom(base)))
+}
+
+// A set that stops to select a cluster, or whose cluster cannot be reached, and one in a namespace without a policy.
+func TestASetGoesWhereItsPolicyGoes(t *testing.T) {
+	t.Parallel()
+	w, a, _ := eastLeads(t, brief)
+	w.allowFollow(nil, all...)
+	w.source("all", settings("here", "a: x"))
+	w.resourceSet("set", a, "all=All")
+	w.setting("south", a, "here", "map[a:x]")
+	w.editPolicy("p", func(s *v1alpha1.LeadershipPolicySpec) {
+		s.ClusterSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: v1alpha1.PriorityLabel, Operator: metav1.LabelSelectorOpNotIn, Values: []string{three["south"]}},
+		}}
+	})
+	w.setting("south", a, "here", "")
+	w.awaitReady("set", reason.InPlace, "2 clusters")
+
+	t.Log("the leader cannot be reached: it keeps its form, and the set says so")
+	w.Servers.Member("east").Proxy().BlackHole()
+	w.Leads("west", a, w.lost(), "west")
+	w.awaitReady("set", reason.Unreachable, "cluster east")
+	w.source("all", settings("here", "a: w"))
+	w.setting("west", a, "here", "map[a:w]")
+	w.Servers.Member("east").Proxy().Heal()
+	w.setting("east", a, "here", "map[a:w]")
+
+	t.Log("the policy goes: everything stays")
+	w.Must(w.Hub.Delete(t.Context(), &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "p"}}))
+	w.awaitReady("set", reason.NotManaged, a)
+	w.setting("west", a, "here", "map[a:w]")
+}

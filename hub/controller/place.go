@@ -1,0 +1,53 @@
+package controller
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/follow"
+)
+
+// followLeaders adds what keeps resource sets in place to a manager.
+func (c *Controller) followLeaders(mgr mcmanager.Manager) error {
+	return follow.New(follow.Options{
+		Fleet: c.Fleet, Place: c.place, Clock: c.Clock, Metadata: c.metadata,
+		MayWrite: func(fleetName string) bool { return c.MayWrite(fleetName, c.Clock.Now()) },
+		Queue: func(
+			f reconcile.TypedFunc[mcreconcile.Request], concurrent int,
+		) controller.TypedOptions[mcreconcile.Request] {
+			return controllerOptions(mgr.GetLocalManager(), f, concurrent)
+		},
+	}).SetupWithManager(mgr)
+}
+
+// place returns who leads a namespace, and which clusters its policy covers, from caches.
+func (c *Controller) place(ctx context.Context, namespace types.NamespacedName) (p follow.Place, err error) {
+	records := c.ledger.CachedOf(ctx, namespace.Namespace, []string{namespace.Name})
+	if len(records) == 0 || records[0].Spec.State == v1alpha1.StateRetired {
+		return p, nil
+	}
+	record := records[0].Spec
+	policies, err := c.policies.asShown(ctx, namespace.Namespace)
+	for _, policy := range policies {
+		if policy.Object.Name != record.Policy {
+			continue
+		}
+		p.Managed, p.Clusters = true, map[string]bool{}
+		for _, m := range c.source.members(namespace.Namespace) {
+			if policy.Includes(&decide.Member{Member: m}) {
+				p.Clusters[m.Name] = true
+			}
+		}
+	}
+	if record.State == v1alpha1.StateLeading {
+		p.Leader = record.Leader
+	}
+	return p, err
+}

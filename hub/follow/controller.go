@@ -1,0 +1,364 @@
+package follow
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	ctrlsource "sigs.k8s.io/controller-runtime/pkg/source"
+	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
+	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet"
+)
+
+const (
+	// passesAtOnce is how many sets are worked on concurrently, and passesInMember how many of them in one member.
+	passesAtOnce, passesInMember = 16, 2
+	// busyPause is the pause before a set is tried again in a member where others are worked on.
+	busyPause = 200 * time.Millisecond
+	// gather delays work on what others have changed, so that several changes are one pass.
+	gather = 300 * time.Millisecond
+	// maxAnnotation bounds an annotation of a set that is read, in bytes.
+	maxAnnotation = 16 << 10
+	// repairs is how many objects of a set in a member are repaired at once, and repairEvery the time between two of them
+	// in the long run: what others change again and again must not keep the hub busy.
+	repairs, repairEvery = 10, 10 * time.Second
+)
+
+// Options configure a Controller. All fields are required.
+type Options struct {
+	Fleet Fleet
+	// Place returns who leads a namespace of a fleet, and which clusters its policy covers.
+	Place func(ctx context.Context, namespace types.NamespacedName) (Place, error)
+	// MayWrite reports whether this replica may write for a fleet now.
+	MayWrite func(fleetName string) bool
+	// Clock tells intervals.
+	Clock lease.Clock
+	// Metadata reads the hub's API server.
+	Metadata metadata.Interface
+	// Queue makes the controller's options.
+	Queue func(reconcile.TypedFunc[mcreconcile.Request], int) controller.TypedOptions[mcreconcile.Request]
+}
+
+// Fleet is the part of [fleet.Provider] that a Controller uses.
+type Fleet interface {
+	Member(key fleet.Key) (fleet.Member, bool)
+	Members(fleetName string) []fleet.Member
+}
+
+// Place is where the objects of a set belong.
+type Place struct {
+	// Managed: there is a record of the namespace, and its policy.
+	Managed  bool
+	Leader   string // the Cluster that leads, or empty
+	Clusters map[string]bool
+}
+
+// role is that of a cluster, or empty if the policy does not cover it.
+func (p Place) role(cluster string) v1alpha1.ClusterRole {
+	switch {
+	case !p.Clusters[cluster]:
+		return ""
+	case cluster == p.Leader:
+		return v1alpha1.RoleLeader
+	default:
+		return v1alpha1.RoleFollowers
+	}
+}
+
+// Controller keeps the objects of sets in place. Make it with New and add it to a manager with SetupWithManager.
+type Controller struct {
+	Options
+	client  client.Client
+	live    client.Reader
+	work    sync.WaitGroup // watches
+	running context.Context
+	stop    context.CancelFunc
+
+	mu       sync.Mutex // guards what follows; never held across I/O
+	queue    workqueue.TypedRateLimitingInterface[mcreconcile.Request]
+	members  map[fleet.Key]*member
+	sets     map[types.NamespacedName]*setState
+	watching map[sourcesOf]context.CancelFunc
+}
+
+// member is one that the manager has engaged.
+type member struct {
+	ended     context.Context
+	inventory *inventory
+	passes    chan struct{} // holds those under way
+}
+
+// setState is what is known of a set.
+type setState struct {
+	identity string
+	kinds    map[schema.GroupVersionKind]bool
+	in       map[string]*setIn
+}
+
+// setIn is a set in one cluster. Only the request for the set there uses applied, full and repairs.
+type setIn struct {
+	result  v1alpha1.ClusterResources
+	clean   bool // the set has nothing there any more
+	failed  int  // how many passes in a row had a problem
+	applied map[id]appliedObject
+	full    time.Duration // when all was applied last; 0: never
+	repairs *rate.Limiter
+}
+
+// New returns a Controller.
+func New(o Options) *Controller {
+	c := &Controller{
+		Options: o, members: map[fleet.Key]*member{}, sets: map[types.NamespacedName]*setState{},
+		watching: map[sourcesOf]context.CancelFunc{},
+	}
+	c.running, c.stop = context.WithCancel(context.Background())
+	return c
+}
+
+// SetupWithManager adds the controller to a manager.
+func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
+	local := mgr.GetLocalManager()
+	c.client, c.live = local.GetClient(), local.GetAPIReader()
+	sets, err := mccontroller.New("leaderresourceset", mgr, c.Options.Queue(c.reconcile, passesAtOnce))
+	if err != nil {
+		return err
+	}
+	cache := local.GetCache()
+	for _, err := range []error{
+		sets.Watch(ctrlsource.TypedFunc[mcreconcile.Request](c.takeQueue)),
+		sets.Watch(ctrlsource.TypedKind(cache, &v1alpha1.LeaderResourceSet{}, on(c, sameSet,
+			func(o *v1alpha1.LeaderResourceSet) { c.changed(client.ObjectKeyFromObject(o), "") }))),
+		sets.Watch(ctrlsource.TypedKind(cache, &v1alpha1.NamespaceLeader{}, on(c, sameLeader,
+			func(o *v1alpha1.NamespaceLeader) { c.eachSet(o.Namespace, o.Name, "") }))),
+		sets.Watch(ctrlsource.TypedKind(cache, &v1alpha1.LeadershipPolicy{}, on(c, sameGeneration,
+			func(o *v1alpha1.LeadershipPolicy) { c.eachSet(o.Namespace, "", "") }))),
+		sets.Watch(ctrlsource.TypedKind(cache, &clusterv1.Cluster{}, on(c, sameCluster,
+			func(o *clusterv1.Cluster) { c.eachSet(o.Namespace, "", o.Name) }))),
+		mgr.Add(c),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Controller) takeQueue(
+	_ context.Context, q workqueue.TypedRateLimitingInterface[mcreconcile.Request],
+) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue = q
+	return nil
+}
+
+// on handles the events of a kind that change something.
+func on[T client.Object](c *Controller, same func(a, b T) bool, do func(T)) handler.TypedEventHandler[T, mcreconcile.Request] {
+	type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
+	return handler.TypedFuncs[T, mcreconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[T], _ queue) { do(e.Object) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[T], _ queue) {
+			if !same(e.ObjectOld, e.ObjectNew) {
+				do(e.ObjectNew)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[T], _ queue) { do(e.Object) },
+	}
+}
+
+func sameGeneration(a, b *v1alpha1.LeadershipPolicy) bool { return a.Generation == b.Generation }
+
+func sameSet(a, b *v1alpha1.LeaderResourceSet) bool {
+	return a.Generation == b.Generation && a.UID == b.UID && a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
+		len(a.Finalizers) == len(b.Finalizers)
+}
+
+func sameLeader(a, b *v1alpha1.NamespaceLeader) bool {
+	return a.Spec.Leader == b.Spec.Leader && a.Spec.State == b.Spec.State && a.Spec.Policy == b.Spec.Policy
+}
+
+func sameCluster(a, b *clusterv1.Cluster) bool {
+	return fleet.IsPaused(a) == fleet.IsPaused(b) && a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
+		maps.Equal(fleet.Selectable(a.Labels), fleet.Selectable(b.Labels)) && maps.Equal(a.Annotations, b.Annotations)
+}
+
+// eachSet enqueues the sets of a fleet, those of one namespace if it is not empty, in one cluster or in all.
+func (c *Controller) eachSet(fleetName, namespace, clusterName string) {
+	for _, set := range c.setsOf(context.Background(), fleetName) {
+		if namespace == "" || namespace == set.Spec.Namespace {
+			c.changed(client.ObjectKeyFromObject(&set), clusterName)
+		}
+	}
+}
+
+// setsOf returns the sets of a fleet from a cache, oldest first. The caller must not change them.
+func (c *Controller) setsOf(ctx context.Context, fleetName string) []v1alpha1.LeaderResourceSet {
+	var all v1alpha1.LeaderResourceSetList
+	if err := c.client.List(ctx, &all, client.InNamespace(fleetName), client.UnsafeDisableDeepCopy); err != nil {
+		return nil // the cache has not started: all is enqueued when it has
+	}
+	slices.SortFunc(all.Items, func(a, b v1alpha1.LeaderResourceSet) int {
+		if older := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); older != 0 {
+			return older
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return all.Items
+}
+
+// changed enqueues a set in one cluster, or in all and for its status.
+func (c *Controller) changed(set types.NamespacedName, clusterName string) {
+	if clusterName != "" {
+		c.add(0, set, clusterName)
+		return
+	}
+	c.add(0, set, "")
+	for _, m := range c.Fleet.Members(set.Namespace) {
+		c.add(0, set, m.Name)
+	}
+}
+
+func (c *Controller) add(wait time.Duration, set types.NamespacedName, clusterName string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.addLocked(wait, set, clusterName)
+}
+
+func (c *Controller) addLocked(wait time.Duration, set types.NamespacedName, clusterName string) {
+	r := mcreconcile.Request{Request: reconcile.Request{NamespacedName: set}}
+	if clusterName != "" {
+		r.ClusterName = fleet.Key{Fleet: set.Namespace, Name: clusterName}.ClusterName()
+	}
+	if c.queue != nil {
+		c.queue.AddAfter(r, wait)
+	}
+}
+
+// Slim drops from a set what no cache needs. Annotations that others write may be large.
+func Slim(o any) (any, error) {
+	if set, ok := o.(*v1alpha1.LeaderResourceSet); ok {
+		set.ManagedFields = nil
+		maps.DeleteFunc(set.Annotations, func(key, value string) bool {
+			return key != v1alpha1.KindsAnnotation && key != deleteForMove || len(value) > maxAnnotation
+		})
+	}
+	return o, nil
+}
+
+// Start ends what was begun when ctx ends.
+func (c *Controller) Start(ctx context.Context) error {
+	<-ctx.Done()
+	c.stop()
+	c.work.Wait()
+	return nil
+}
+
+// Engage implements multicluster.Aware.
+func (c *Controller) Engage(ctx context.Context, name multicluster.ClusterName, _ cluster.Cluster) error {
+	key, err := fleet.ParseKey(name)
+	if err != nil {
+		return err
+	}
+	now, ok := c.Fleet.Member(key)
+	if !ok {
+		return nil
+	}
+	m := &member{ended: ctx, passes: make(chan struct{}, passesInMember)}
+	m.inventory = &inventory{
+		tenants: now.Tenants, watches: &c.work, of: map[schema.GroupVersionKind]*kindState{},
+		seen: func(identity string) { c.seen(key, identity) },
+	}
+	c.mu.Lock()
+	c.members[key] = m
+	c.mu.Unlock()
+	context.AfterFunc(ctx, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.members[key] == m {
+			delete(c.members, key)
+		}
+	})
+	c.eachSet(key.Fleet, "", key.Name)
+	return nil
+}
+
+// seen enqueues the set with an identity in a member, or those that have failed there if it is empty.
+func (c *Controller) seen(key fleet.Key, identity string) {
+	c.mu.Lock()
+	var found []types.NamespacedName
+	for name, s := range c.sets {
+		in := s.in[key.Name]
+		if name.Namespace == key.Fleet && (s.identity == identity || identity == "" && in != nil && in.failed > 0) {
+			found = append(found, name)
+		}
+	}
+	c.mu.Unlock()
+	for _, name := range found {
+		c.add(gather, name, key.Name)
+	}
+}
+
+// state returns what is known of a set, and creates it if necessary. The caller holds the lock.
+func (c *Controller) state(set types.NamespacedName) *setState {
+	s := c.sets[set]
+	if s == nil {
+		s = &setState{identity: identity(set.Namespace, set.Name), in: map[string]*setIn{}}
+		c.sets[set] = s
+	}
+	return s
+}
+
+// inCluster is the same of a set in a cluster. The caller holds the lock.
+func (s *setState) inCluster(name string) *setIn {
+	in := s.in[name]
+	if in == nil {
+		in = &setIn{
+			result: v1alpha1.ClusterResources{Name: name}, applied: map[id]appliedObject{},
+			repairs: rate.NewLimiter(rate.Every(repairEvery), repairs),
+		}
+		s.in[name] = in
+	}
+	return in
+}
+
+// forget drops what is known of a set, and ends the watches that nobody needs any more.
+func (c *Controller) forget(set types.NamespacedName) {
+	c.mu.Lock()
+	delete(c.sets, set)
+	used := map[string]map[schema.GroupVersionKind]bool{}
+	for name, s := range c.sets {
+		if used[name.Namespace] == nil {
+			used[name.Namespace] = map[schema.GroupVersionKind]bool{}
+		}
+		maps.Copy(used[name.Namespace], s.kinds)
+	}
+	members := maps.Clone(c.members)
+	c.mu.Unlock()
+	for key, m := range members {
+		m.inventory.keep(used[key.Fleet])
+	}
+	c.keepSources(set.Namespace)
+}
+
+var _ mcmanager.Runnable = (*Controller)(nil)

@@ -1,0 +1,360 @@
+package follow
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
+)
+
+const (
+	// fieldManager owns what the hub applies, of all sets: an object passes from one set to another.
+	fieldManager = "leasecast-resource-sets"
+	// inMetadata asks for the metadata of an object, however large the object is.
+	inMetadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+	// replicas is the field that is always applied: it says where the workload runs.
+	replicas = ".spec.replicas"
+	// place is the verb that an object elsewhere than in the namespace of its set needs, beside those for its kind.
+	place = "place"
+)
+
+// errStopped: this replica may not write any more.
+var errStopped = errors.New("this replica of the hub does not write any more")
+
+// pass is one look at a set in a member.
+type pass struct {
+	*inventory
+	client   rest.Interface
+	mayWrite func() bool
+	// rival returns the name of an older set of the fleet with an identity, if there is one, or of any set elsewhere.
+	rival func(set string) (name string, older bool)
+
+	// repair takes the right to repair one object that others have changed.
+	repair func() bool
+	// ended is done when the member is not engaged any more.
+	ended context.Context
+
+	set     string // its identity
+	space   string // its namespace
+	force   bool
+	kinds   map[schema.GroupVersionKind]bool // that it may have anywhere: it names them
+	applied map[id]appliedObject             // what it has applied in the member
+	again   bool                             // all is applied, whether it has changed or not
+	context context.Context
+}
+
+// appliedObject is what a set has applied.
+type appliedObject struct {
+	hash string
+	marked
+}
+
+// apply puts the form in place. It returns what is not, and an error if the member, or this replica, is at its end.
+func (p *pass) apply(f form) (problems []v1alpha1.ResourceProblem, err error) {
+	problems = slices.Clone(f.problems)
+	kept := map[id]bool{}
+	for _, o := range f.objects {
+		is, bad, err := p.applyOne(o)
+		kept[is] = true
+		if err != nil {
+			return problems, err
+		}
+		if bad != nil {
+			problems = append(problems, *bad)
+		}
+	}
+	maps.DeleteFunc(p.applied, func(is id, _ appliedObject) bool { return !kept[is] })
+	return problems, nil
+}
+
+// served returns the kinds of a form that can be watched in the member. Others cannot be applied either.
+func (p *pass) served(f form) map[schema.GroupVersionKind]bool {
+	all := map[schema.GroupVersionKind]bool{}
+	for _, o := range f.objects {
+		if _, err := p.start(p.ended, o.kind); err == nil {
+			all[o.kind] = true
+		}
+	}
+	return all
+}
+
+// applyOne applies an object if it has changed. is names the object, as far as that is known.
+func (p *pass) applyOne(o object) (is id, bad *v1alpha1.ResourceProblem, err error) {
+	is = o.in(p.space)
+	refuse := func(why reason.Reason, message string) (id, *v1alpha1.ResourceProblem, error) {
+		wrong := problem(is.String(), why, message)
+		return is, &wrong, nil
+	}
+	k, err := p.start(p.ended, o.kind)
+	if why, message := p.unlisted(o.kind, err); err != nil {
+		return refuse(why, message)
+	}
+	if !p.kinds[o.kind] {
+		return refuse(reason.Applying, "its kind is about to be applied for the first time")
+	}
+	if is.namespace = o.namespace; k.namespaced {
+		is = o.in(p.space)
+	}
+	name := types.NamespacedName{Namespace: is.namespace, Name: is.name}
+	was, has := p.applied[is]
+	drifted := has && p.drifted(o.kind, name, was.marked)
+	switch same := has && was.hash == o.hash; {
+	case same && !drifted && !p.again:
+		return is, nil, nil
+	case same && drifted && !p.repair():
+		return refuse(reason.AppliedByOther, "others change it again and again: the hub repairs it only every "+
+			repairEvery.String()+" in this cluster")
+	}
+	known, _ := p.object(o.kind, name)
+	if known.set != "" && known.set != p.set && !known.gone {
+		if rival, older := p.rival(known.set); older {
+			return refuse(reason.KeptByOther, rival+" keeps it: take the object out of one of the two")
+		}
+	}
+	if p.elsewhere(is) {
+		switch may, err := p.may(k, is); {
+		case err != nil:
+			return is, nil, err
+		case !may:
+			return refuse(reason.NotAllowed, p.advice(o.kind.GroupKind(), place))
+		}
+	}
+	delete(p.applied, is)
+	ours := has || known.set == p.set
+	now, err := p.patch(k, is, o, ours)
+	if bad, err := p.explain(is, err); bad != nil || err != nil {
+		return is, bad, err
+	}
+	p.applied[is] = appliedObject{o.hash, now}
+	return is, nil, nil
+}
+
+// unlisted says why it is not known what there is of a kind.
+func (p *pass) unlisted(of schema.GroupVersionKind, err error) (reason.Reason, string) {
+	switch {
+	case err == nil:
+		return "", ""
+	case errors.Is(err, errNoKind):
+		return reason.NoSuchKind, fmt.Sprintf("%v: install its definition, or correct %s", err, of)
+	case apierrors.IsForbidden(err):
+		return reason.NotAllowed, p.advice(of.GroupKind(), "list and watch")
+	case errors.Is(err, errNotListed):
+		return reason.Applying, err.Error()
+	default:
+		return reason.Unreachable, "what there is of this kind cannot be listed: " + err.Error()
+	}
+}
+
+// elsewhere reports whether an object is not of those that every set may have.
+func (p *pass) elsewhere(is id) bool {
+	own := is.kind.Group == v1alpha1.GroupVersion.Group || is.kind.Group == "coordination.k8s.io"
+	return is.namespace != p.space || own
+}
+
+// may asks whether the hub may put an object there.
+func (p *pass) may(k kind, is id) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: place, Group: k.Group, Version: k.Version, Resource: k.Resource, Namespace: is.namespace, Name: is.name,
+		},
+	}}
+	ctx, cancel := context.WithTimeout(p.context, requestTimeout)
+	defer cancel()
+	answer := &authorizationv1.SelfSubjectAccessReview{}
+	err := p.client.Post().AbsPath(append(prefix(authorizationv1.SchemeGroupVersion), "selfsubjectaccessreviews")...).
+		Body(review).Do(ctx).Into(answer)
+	return answer.Status.Allowed, err
+}
+
+// patch applies an object. Fields that others own are taken over where the set may do that.
+func (p *pass) patch(k kind, is id, o object, ours bool) (marked, error) {
+	u := unstructured.Unstructured{Object: runtime.DeepCopyJSON(o.content)}
+	u.SetNamespace(is.namespace)
+	labels := u.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[v1alpha1.SetLabel] = p.set
+	u.SetLabels(labels)
+	body, err := json.Marshal(u.Object)
+	if err != nil {
+		return marked{}, err
+	}
+	now, err := p.send(k, is, body, p.force)
+	if apierrors.IsConflict(err) && mayTakeOver(err, ours) {
+		now, err = p.send(k, is, body, true)
+	}
+	return now, err
+}
+
+func (p *pass) send(k kind, is id, body []byte, force bool) (marked, error) {
+	if !p.mayWrite() {
+		return marked{}, errStopped
+	}
+	ctx, cancel := context.WithTimeout(p.context, requestTimeout)
+	defer cancel()
+	now := &metav1.PartialObjectMetadata{}
+	request := p.client.Patch(types.ApplyPatchType).AbsPath(pathTo(k, is)...).Param("fieldManager", fieldManager).
+		SetHeader("Accept", inMetadata).Body(body)
+	if force {
+		request.Param("force", "true")
+	}
+	err := request.Do(ctx).Into(now)
+	_, m := markedOf(now)
+	return m, err
+}
+
+// mayTakeOver reports whether an apply with these conflicts may be forced: what others have edited in an object of the
+// set is drift. What others apply is theirs, except for the replicas.
+func mayTakeOver(conflict error, ours bool) bool {
+	var status apierrors.APIStatus
+	if !errors.As(conflict, &status) || status.Status().Details == nil {
+		return false
+	}
+	causes := status.Status().Details.Causes
+	return len(causes) > 0 && len(causes) < transport.MaxCauses &&
+		!slices.ContainsFunc(causes, func(c metav1.StatusCause) bool {
+			edited := strings.Contains(c.Message, " using ") // the API server says so of updates alone
+			return c.Field != replicas && !(ours && edited)
+		})
+}
+
+// explain makes a problem of one object out of an error, or returns the error if it is about more.
+func (p *pass) explain(is id, err error) (*v1alpha1.ResourceProblem, error) {
+	var wrong v1alpha1.ResourceProblem
+	switch {
+	case err == nil:
+		return nil, nil
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot "):
+		wrong = problem(is.String(), reason.NotAllowed, p.advice(is.kind, "get, create, patch and delete"))
+	case apierrors.IsConflict(err):
+		wrong = problem(is.String(), reason.AppliedByOther,
+			err.Error()+"; leave these fields out, or set force in the set")
+	case apierrors.IsNotFound(err):
+		wrong = problem(is.String(), reason.NamespaceMissing, err.Error())
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsForbidden(err),
+		apierrors.IsRequestEntityTooLargeError(err), apierrors.IsMethodNotSupported(err), apierrors.IsInternalError(err):
+		wrong = problem(is.String(), reason.Rejected, err.Error())
+	default:
+		return nil, err
+	}
+	return &wrong, nil
+}
+
+// advice says how the hub gets a right.
+func (p *pass) advice(of schema.GroupKind, verbs string) string {
+	return fmt.Sprintf("the hub may not %s %s there: apply config/follow in the cluster, with a ClusterRole for it that "+
+		"has the label leasecast.dev/aggregate-to-follow=true", verbs, of)
+}
+
+// prune deletes what the set has in the member and a form does not have. It returns how many objects are left, as far
+// as watches show.
+func (p *pass) prune(f form) (left int, problems []v1alpha1.ResourceProblem, err error) {
+	kept := map[id]bool{}
+	for _, o := range f.objects {
+		kept[o.in(p.space)] = true
+		kept[id{o.kind.GroupKind(), o.namespace, o.name}] = true // its kind may be in no namespace
+	}
+	for of := range p.kinds {
+		k, err := p.start(p.ended, of)
+		if errors.Is(err, errNoKind) {
+			continue // then there is nothing
+		}
+		if why, message := p.unlisted(of, err); err != nil {
+			left++
+			problems = append(problems, problem(of.Kind, why, message))
+			continue
+		}
+		for name, has := range p.setsObjects(of, p.set) {
+			is := id{of.GroupKind(), name.Namespace, name.Name}
+			if kept[is] {
+				continue
+			}
+			left++
+			bad, err := p.explain(is, p.delete(k, is, has))
+			if err != nil {
+				return left, problems, err
+			}
+			if bad != nil {
+				problems = append(problems, *bad)
+			}
+			delete(p.applied, is)
+		}
+	}
+	return left, problems, nil
+}
+
+// delete deletes an object, as long as it is the one that a watch has shown.
+func (p *pass) delete(k kind, is id, has marked) error {
+	if !p.mayWrite() {
+		return errStopped
+	}
+	ctx, cancel := context.WithTimeout(p.context, requestTimeout)
+	defer cancel()
+	background := metav1.DeletePropagationBackground
+	options, err := json.Marshal(metav1.DeleteOptions{
+		TypeMeta:          metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
+		PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &has.uid},
+	})
+	if err != nil {
+		return err
+	}
+	err = p.client.Delete().AbsPath(pathTo(k, is)...).SetHeader("Accept", inMetadata).
+		SetHeader("Content-Type", runtime.ContentTypeJSON).Body(options).Do(ctx).Error()
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is another object by now
+		return nil
+	}
+	return err
+}
+
+// codecs are for what the hub reads and writes beside objects, which are JSON.
+var codecs = func() serializer.CodecFactory {
+	s := runtime.NewScheme()
+	utilruntime.Must(metav1.AddMetaToScheme(s))
+	utilruntime.Must(authorizationv1.AddToScheme(s))
+	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
+	return serializer.NewCodecFactory(s)
+}()
+
+// newClient returns a client for objects of any kind.
+func newClient(config *rest.Config) (rest.Interface, error) {
+	config = rest.CopyConfig(config)
+	config.NegotiatedSerializer = codecs.WithoutConversion()
+	return rest.UnversionedRESTClientFor(config)
+}
+
+// prefix is where the paths of an API group and version begin.
+func prefix(gv schema.GroupVersion) []string {
+	if gv.Group == "" {
+		return []string{"/api", gv.Version}
+	}
+	return []string{"/apis", gv.Group, gv.Version}
+}
+
+func pathTo(k kind, is id) []string {
+	segments := prefix(k.GroupVersion())
+	if k.namespaced {
+		segments = append(segments, "namespaces", is.namespace)
+	}
+	return append(segments, k.Resource, is.name)
+}
+
+func isSubresource(name string) bool { return strings.Contains(name, "/") }

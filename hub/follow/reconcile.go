@@ -1,0 +1,257 @@
+package follow
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet"
+)
+
+const (
+	// notYet is how often a replica that may not write looks whether it may.
+	notYet = 5 * time.Second
+	// retryFirst and retryMost are the pauses before a problem is looked at again. A definition that comes later is used
+	// within seconds.
+	retryFirst, retryMost = time.Second, 5 * time.Second
+	// silentPause is the pause before a cluster is tried again that does not answer.
+	silentPause = 5 * time.Second
+)
+
+// reconcile works on a set in one cluster, or on its status.
+func (c *Controller) reconcile(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+	set := &v1alpha1.LeaderResourceSet{}
+	err := c.client.Get(ctx, req.NamespacedName, set)
+	switch {
+	case apierrors.IsNotFound(err):
+		c.forget(req.NamespacedName)
+		return reconcile.Result{}, nil
+	case err != nil:
+		return reconcile.Result{}, err
+	case !c.MayWrite(set.Namespace):
+		return reconcile.Result{RequeueAfter: notYet}, nil
+	case req.ClusterName == "":
+		return c.reconcileStatus(ctx, set)
+	}
+	key, err := fleet.ParseKey(req.ClusterName)
+	if err != nil {
+		return reconcile.Result{}, reconcile.TerminalError(err)
+	}
+	return c.reconcileIn(ctx, set, key)
+}
+
+// reconcileIn puts in place what a set keeps in a cluster.
+func (c *Controller) reconcileIn(
+	ctx context.Context, set *v1alpha1.LeaderResourceSet, key fleet.Key,
+) (reconcile.Result, error) {
+	name := client.ObjectKeyFromObject(set)
+	m, known := c.Fleet.Member(key)
+	if !known || m.Gone || m.Deleting {
+		c.mu.Lock()
+		delete(c.state(name).in, key.Name)
+		c.mu.Unlock()
+		c.add(0, name, "")
+		return reconcile.Result{}, nil
+	}
+	p, err := c.Place(ctx, types.NamespacedName{Namespace: key.Fleet, Name: set.Spec.Namespace})
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	going := !set.DeletionTimestamp.IsZero()
+	if m.Paused || m.IsFenced() || m.DeleteForMove || !p.Managed && !going || moves(set) {
+		return reconcile.Result{}, nil // it stays as it is; an event says when that changes
+	}
+	role := p.role(key.Name)
+	if going {
+		role = ""
+	}
+	c.mu.Lock()
+	at, s := c.members[key], c.state(name)
+	if at == nil && role == "" && !isShown(set, key.Name) { // it never had anything of the set
+		c.mu.Unlock()
+		return reconcile.Result{}, nil
+	}
+	in := s.inCluster(key.Name)
+	c.mu.Unlock()
+	if at == nil || m.Problem.Reason == reason.Unreachable {
+		why := problem("", reason.Unreachable, "the hub has no connection to the cluster: what is there stays as it is")
+		c.report(name, in, role, nil, []v1alpha1.ResourceProblem{why})
+		return reconcile.Result{RequeueAfter: silentPause}, nil
+	}
+	select {
+	case at.passes <- struct{}{}:
+		defer func() { <-at.passes }()
+	default:
+		return reconcile.Result{RequeueAfter: busyPause}, nil
+	}
+	f := form{whole: true}
+	if role != "" {
+		sources, err := c.readSources(ctx, set)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		f = parse(sources).formOf(role, set.Spec.Namespace)
+	}
+	return c.pass(ctx, set, at, in, f, role)
+}
+
+// isShown reports whether the status of a set shows a cluster.
+func isShown(set *v1alpha1.LeaderResourceSet, name string) bool {
+	return slices.ContainsFunc(set.Status.Clusters, func(c v1alpha1.ClusterResources) bool { return c.Name == name })
+}
+
+// pass applies a form and deletes what it does not have.
+func (c *Controller) pass(
+	ctx context.Context, set *v1alpha1.LeaderResourceSet, at *member, in *setIn, f form, role v1alpha1.ClusterRole,
+) (reconcile.Result, error) {
+	name, now := client.ObjectKeyFromObject(set), c.Clock.Now().Boot
+	interval := time.Duration(set.Spec.IntervalSeconds) * time.Second
+	tenants, err := newClient(at.inventory.tenants())
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	p := &pass{
+		context: ctx, inventory: at.inventory, client: tenants, ended: at.ended,
+		mayWrite: func() bool { return c.MayWrite(set.Namespace) },
+		rival:    func(id string) (string, bool) { return c.rival(ctx, set, id) },
+		repair:   func() bool { return in.repairs.AllowN(time.Time{}.Add(c.Clock.Now().Boot), 1) },
+		set:      identity(set.Namespace, set.Name), space: set.Spec.Namespace, force: set.Spec.Force,
+		kinds: c.kindsOf(name, set, f), applied: in.applied, again: in.full == 0 || now-in.full >= interval,
+	}
+	if ready, err := c.prepared(ctx, set, p.served(f)); !ready || err != nil {
+		return reconcile.Result{RequeueAfter: busyPause}, err
+	}
+	problems, err := p.apply(f)
+	placed, left := len(p.applied), 0
+	if err == nil && f.whole && ptr.Deref(set.Spec.Prune, true) {
+		var more []v1alpha1.ResourceProblem
+		left, more, err = p.prune(f)
+		problems = append(problems, more...)
+	}
+	switch {
+	case errors.Is(err, errStopped):
+		return reconcile.Result{RequeueAfter: notYet}, nil
+	case err != nil:
+		problems = append(problems, problem("", reason.Unreachable, "the cluster did not answer: "+err.Error()))
+	}
+	if p.again && err == nil {
+		in.full = now
+	}
+	if failed := c.report(name, in, role, &result{f.hash, placed, left}, problems); failed > 0 {
+		return reconcile.Result{RequeueAfter: min(retryFirst<<min(failed-1, 8), retryMost)}, nil
+	}
+	if role == "" {
+		return reconcile.Result{}, nil
+	}
+	return reconcile.Result{RequeueAfter: in.full + interval - now}, nil
+}
+
+// result is what a pass has reached.
+type result struct {
+	hash         string
+	placed, left int
+}
+
+// report keeps the result of work in a cluster, and has it shown if it is another one. done is nil if there was none. It
+// returns how many times in a row the work has failed.
+func (c *Controller) report(
+	set types.NamespacedName, in *setIn, role v1alpha1.ClusterRole, done *result, problems []v1alpha1.ResourceProblem,
+) (failed int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if in.failed++; len(problems) == 0 && (done == nil || done.left == 0) {
+		in.failed = 0
+	}
+	was, clean := in.result, in.clean
+	is := was
+	is.Role, is.Problems = role, problems[:min(len(problems), maxProblems)]
+	in.clean = false
+	if done != nil {
+		is.Objects = ptr.To(int32(done.placed + done.left))
+		in.clean = role == "" && done.left == 0 && len(problems) == 0
+		if len(problems) == 0 && is.Hash != done.hash {
+			is.Hash, is.AppliedTime = done.hash, ptr.To(metav1.NewTime(c.Clock.Now().Wall.Truncate(time.Second)))
+		}
+	}
+	if in.result = is; !equality.Semantic.DeepEqual(was, is) || clean != in.clean {
+		c.addLocked(0, set, "")
+	}
+	return in.failed
+}
+
+// moves reports whether clusterctl is moving a set to another management cluster.
+func moves(set *v1alpha1.LeaderResourceSet) bool {
+	_, is := set.Annotations[deleteForMove]
+	return is
+}
+
+// rival returns the name of the set that has an identity, and whether the object is its: if it is older, or in no fleet
+// that is known here.
+func (c *Controller) rival(ctx context.Context, set *v1alpha1.LeaderResourceSet, id string) (name string, older bool) {
+	for _, other := range c.setsOf(ctx, set.Namespace) {
+		switch {
+		case other.Name == set.Name:
+			older = true // sets that come after it are younger
+		case identity(other.Namespace, other.Name) == id:
+			return "the set " + other.Name, !older
+		}
+	}
+	return "a set of another fleet, or one that was deleted without its objects,", true
+}
+
+// kindsOf returns the kinds that a set may have in members, by its annotation and by its form in one of them.
+func (c *Controller) kindsOf(
+	name types.NamespacedName, set *v1alpha1.LeaderResourceSet, f form,
+) map[schema.GroupVersionKind]bool {
+	named := readKinds(set.Annotations[v1alpha1.KindsAnnotation])
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.state(name)
+	if s.kinds == nil {
+		s.kinds = map[schema.GroupVersionKind]bool{}
+	}
+	maps.Copy(s.kinds, named)
+	for _, o := range f.objects {
+		s.kinds[o.kind] = true
+	}
+	return named
+}
+
+// prepared has a set name the kinds before anything of them is applied, and has it keep the finalizer where it prunes. It
+// reports whether the set is so already.
+func (c *Controller) prepared(
+	ctx context.Context, set *v1alpha1.LeaderResourceSet, kinds map[schema.GroupVersionKind]bool,
+) (bool, error) {
+	named := readKinds(set.Annotations[v1alpha1.KindsAnnotation])
+	all := maps.Clone(named)
+	maps.Copy(all, kinds)
+	prunes, final := ptr.Deref(set.Spec.Prune, true), slices.Contains(set.Finalizers, v1alpha1.SetFinalizer)
+	if len(all) == len(named) && prunes == final {
+		return true, nil
+	}
+	to := set.DeepCopy()
+	to.Finalizers = slices.DeleteFunc(to.Finalizers, func(f string) bool { return f == v1alpha1.SetFinalizer })
+	if prunes {
+		to.Finalizers = append(to.Finalizers, v1alpha1.SetFinalizer)
+	}
+	metav1.SetMetaDataAnnotation(&to.ObjectMeta, v1alpha1.KindsAnnotation, writeKinds(all))
+	err := c.client.Patch(ctx, to, client.MergeFromWithOptions(set, client.MergeFromWithOptimisticLock{}))
+	if apierrors.IsConflict(err) {
+		return false, nil // another request for the set was faster
+	}
+	return false, err
+}

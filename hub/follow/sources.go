@@ -1,0 +1,195 @@
+package follow
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
+)
+
+const (
+	// maxObjects is how many objects all sources of a set may have, and maxKinds of how many kinds.
+	maxObjects, maxKinds = 500, 32
+	// maxSources bounds the sources of a set together, in bytes.
+	maxSources = 2 << 20
+	// maxMarks bounds the characters of a source that begin or divide keys and entries: a few bytes each become hundreds
+	// in memory while they are parsed.
+	maxMarks = 200_000
+	marks    = "-,:?[{"
+)
+
+// Whoever writes a source could multiply a long text by aliases. A byte before a token of YAML ends the token before it.
+var anchor, alias = regexp.MustCompile(`(?:^|[^!-~]|[\[{,:?!'"-])&[0-9A-Za-z_-]`),
+	regexp.MustCompile(`(?:^|[^!-~]|[\[{,:?!'"-])\*[0-9A-Za-z_-]`)
+
+// parsing is held while a source is parsed, because that takes much more memory than its text.
+var parsing sync.Mutex
+
+// source is a ConfigMap or a Secret of a set, as it was read.
+type source struct {
+	v1alpha1.LeaderResource
+	data    map[string][]byte
+	problem *v1alpha1.ResourceProblem // it could not be read
+}
+
+// object is one that a set wants. Its namespace may be empty: an object in a namespace is in that of the set.
+type object struct {
+	kind            schema.GroupVersionKind
+	namespace, name string
+	role            v1alpha1.ClusterRole
+	content         map[string]any
+	hash            string
+}
+
+// id names an object in a member. Versions of one kind are the same objects.
+type id struct {
+	kind            schema.GroupKind
+	namespace, name string
+}
+
+func (i id) String() string {
+	if i.namespace == "" {
+		return i.kind.Kind + " " + i.name
+	}
+	return i.kind.Kind + " " + i.namespace + "/" + i.name
+}
+
+// manifests are the objects of the sources of a set.
+type manifests struct {
+	objects  []object
+	problems []v1alpha1.ResourceProblem // sources or documents that are left out: what they hold is not known
+}
+
+// parse reads the objects of sources, in their order. It goes on where something is wrong.
+func parse(sources []source) (m manifests) {
+	size, kinds := 0, map[schema.GroupVersionKind]bool{}
+	for _, s := range sources {
+		name := string(s.Kind) + " " + s.Name
+		if s.problem != nil {
+			m.problems = append(m.problems, *s.problem)
+			continue
+		}
+		for _, key := range slices.Sorted(maps.Keys(s.data)) {
+			if size += len(s.data[key]); size > maxSources {
+				m.refuse(name, fmt.Errorf("the sources have more than %d bytes: make another set", maxSources))
+				return m
+			}
+			where := name + ", key " + key
+			n := 0
+			err := documents(s.data[key], func(content map[string]any) error {
+				n++
+				o, err := newObject(content, s.For)
+				switch {
+				case err != nil:
+					m.refuse(fmt.Sprintf("%s, document %d", where, n), err)
+				case len(m.objects) == maxObjects:
+					return fmt.Errorf("the sources have more than %d objects: make another set", maxObjects)
+				case !kinds[o.kind] && len(kinds) == maxKinds:
+					return fmt.Errorf("the sources have objects of more than %d kinds: make another set", maxKinds)
+				default:
+					kinds[o.kind] = true
+					m.objects = append(m.objects, o)
+				}
+				return nil
+			})
+			if err != nil {
+				m.refuse(where, err)
+			}
+		}
+	}
+	return m
+}
+
+func (m *manifests) refuse(where string, err error) {
+	m.problems = append(m.problems, problem(transport.Shorten(where), reason.InvalidSource, err.Error()))
+}
+
+func problem(object string, why reason.Reason, message string) v1alpha1.ResourceProblem {
+	return v1alpha1.ResourceProblem{Object: object, Reason: why, Message: transport.Shorten(message)}
+}
+
+// documents calls do with each document of a YAML stream, or with the objects of a stream of JSON. Empty ones do not count.
+func documents(text []byte, do func(map[string]any) error) error {
+	n := 0
+	for _, c := range []byte(marks) {
+		n += bytes.Count(text, []byte{c})
+	}
+	switch {
+	case n > maxMarks:
+		return fmt.Errorf("it has %d of the characters %s: at most %d are read", n, marks, maxMarks)
+	case anchor.Match(text) && alias.Match(text):
+		return errors.New("it may have a YAML alias, which is refused: write out what it stands for")
+	}
+	parsing.Lock()
+	defer parsing.Unlock()
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		content := map[string]any{}
+		if err := yaml.Unmarshal(document, &content); err != nil {
+			return errors.New("it is no object in YAML or JSON") // the error may quote a Secret
+		}
+		if len(content) == 0 {
+			continue
+		}
+		if err := do(content); err != nil {
+			return err
+		}
+	}
+}
+
+func isPath(segment string) bool { return len(path.IsValidPathSegmentName(segment)) == 0 }
+
+// newObject checks a document, and drops from it what API servers write themselves.
+func newObject(content map[string]any, role v1alpha1.ClusterRole) (object, error) {
+	u := unstructured.Unstructured{Object: content}
+	o := object{kind: u.GroupVersionKind(), namespace: u.GetNamespace(), name: u.GetName(), role: role, content: content}
+	switch {
+	case o.kind.Kind == "" || o.kind.Version == "":
+		return o, errors.New("it has no apiVersion and kind")
+	case u.IsList() || strings.HasSuffix(o.kind.Kind, "List") && content["items"] != nil:
+		return o, errors.New("it is a List: write its items as documents of their own")
+	case o.name == "" && u.GetGenerateName() != "":
+		return o, fmt.Errorf("%s has generateName, so each apply would create another object: give it a name", o.kind.Kind)
+	case o.name == "":
+		return o, fmt.Errorf("%s has no name", o.kind.Kind)
+	case !isPath(o.kind.Group) || !isPath(o.kind.Version) || !isPath(o.name) || !isPath(o.namespace):
+		return o, errors.New("its apiVersion, namespace or name cannot be part of a path")
+	}
+	metadata, _ := content["metadata"].(map[string]any)
+	for _, key := range []string{
+		"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink", "generateName",
+	} {
+		delete(metadata, key)
+	}
+	delete(content, "status")
+	text, err := json.Marshal(content)
+	sum := sha256.Sum256(text)
+	o.hash = hex.EncodeToString(sum[:8])
+	return o, err
+}

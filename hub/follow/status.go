@@ -1,0 +1,144 @@
+package follow
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+const (
+	// maxClusters is how many clusters a status has, and maxProblems how many problems of one.
+	maxClusters, maxProblems = 32, 8
+	// deletionBound is how long a set that is deleted waits for clusters that cannot be reached. Then its objects stay.
+	deletionBound = time.Hour
+	// deletionLook is how often it looks whether that has passed.
+	deletionLook = time.Minute
+	// deleteForMove is on objects that clusterctl move deletes here, because they are in another management cluster now.
+	deleteForMove = "clusterctl.cluster.x-k8s.io/delete-for-move"
+)
+
+// reconcileStatus shows what was reached in the clusters, and lets a set go that is deleted.
+func (c *Controller) reconcileStatus(ctx context.Context, set *v1alpha1.LeaderResourceSet) (reconcile.Result, error) {
+	if !set.DeletionTimestamp.IsZero() {
+		return c.release(ctx, set)
+	}
+	place, err := c.Place(ctx, types.NamespacedName{Namespace: set.Namespace, Name: set.Spec.Namespace})
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	c.watchSources(set)
+	status := statusOf(set, place, c.results(client.ObjectKeyFromObject(set)), c.Clock.Now().Wall)
+	if equality.Semantic.DeepEqual(status, set.Status) {
+		return reconcile.Result{}, nil
+	}
+	to := set.DeepCopy()
+	to.Status = status
+	return reconcile.Result{}, client.IgnoreNotFound(c.client.Status().Patch(ctx, to, client.MergeFrom(set)))
+}
+
+// results returns what was reached in each cluster, those that have nothing any more left out.
+func (c *Controller) results(set types.NamespacedName) map[string]v1alpha1.ClusterResources {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := map[string]v1alpha1.ClusterResources{}
+	for name, in := range c.state(set).in {
+		if !in.clean && (in.result.Role != "" || in.result.Objects != nil || len(in.result.Problems) > 0) {
+			all[name] = in.result
+		}
+	}
+	return all
+}
+
+// statusOf returns the status of a set.
+func statusOf(
+	set *v1alpha1.LeaderResourceSet, place Place, results map[string]v1alpha1.ClusterResources, now time.Time,
+) v1alpha1.LeaderResourceSetStatus {
+	status := v1alpha1.LeaderResourceSetStatus{
+		ObservedGeneration: set.Generation, Conditions: slices.Clone(set.Status.Conditions),
+	}
+	status.Clusters = slices.SortedFunc(maps.Values(results), func(a, b v1alpha1.ClusterResources) int {
+		return cmp.Or(-cmp.Compare(len(a.Problems), len(b.Problems)), strings.Compare(a.Name, b.Name))
+	})
+	ready := metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: string(reason.InPlace),
+		Message:            fmt.Sprintf("%d clusters have what the set keeps there", len(results)),
+		ObservedGeneration: set.Generation, LastTransitionTime: metav1.NewTime(now),
+	}
+	not := func(status metav1.ConditionStatus, why reason.Reason, message string) {
+		ready.Status, ready.Reason, ready.Message = status, string(why), message
+	}
+	waiting := slices.DeleteFunc(slices.Sorted(maps.Keys(place.Clusters)), func(name string) bool {
+		return results[name].Role != "" && results[name].Objects != nil
+	})
+	switch {
+	case !place.Managed:
+		not(metav1.ConditionFalse, reason.NotManaged, fmt.Sprintf(
+			"no policy manages namespace %s: what is there stays as it is; see kubectl get nsleader", set.Spec.Namespace))
+	case len(status.Clusters) > 0 && len(status.Clusters[0].Problems) > 0:
+		first := status.Clusters[0]
+		not(metav1.ConditionFalse, first.Problems[0].Reason, "cluster "+first.Name+": "+text(first.Problems[0]))
+	case len(waiting) > 0:
+		not(metav1.ConditionUnknown, reason.Applying, "cluster "+waiting[0]+": the hub has not applied it yet")
+	}
+	status.Clusters = status.Clusters[:min(len(status.Clusters), maxClusters)]
+	meta.SetStatusCondition(&status.Conditions, ready)
+	return status
+}
+
+func text(p v1alpha1.ResourceProblem) string {
+	return strings.TrimPrefix(p.Object+": "+p.Message, ": ")
+}
+
+// release removes the finalizer from a set that is deleted, once its objects are.
+func (c *Controller) release(ctx context.Context, set *v1alpha1.LeaderResourceSet) (reconcile.Result, error) {
+	if !slices.Contains(set.Finalizers, v1alpha1.SetFinalizer) {
+		return reconcile.Result{}, nil
+	}
+	if prunes := ptr.Deref(set.Spec.Prune, true); prunes && !moves(set) {
+		left := c.left(set)
+		waited := c.Clock.Now().Wall.Sub(set.DeletionTimestamp.Time)
+		if len(left) > 0 && waited < deletionBound {
+			return reconcile.Result{RequeueAfter: deletionLook}, nil
+		}
+		if len(left) > 0 {
+			log.FromContext(ctx).Info("Objects of a deleted set are left in clusters that could not be reached",
+				"set", klog.KObj(set), "clusters", left)
+		}
+	}
+	to := set.DeepCopy()
+	to.Finalizers = slices.DeleteFunc(to.Finalizers, func(f string) bool { return f == v1alpha1.SetFinalizer })
+	return reconcile.Result{}, client.IgnoreNotFound(
+		c.client.Patch(ctx, to, client.MergeFromWithOptions(set, client.MergeFromWithOptimisticLock{})))
+}
+
+// left returns the clusters that may have objects of a set.
+func (c *Controller) left(set *v1alpha1.LeaderResourceSet) (names []string) {
+	members := c.Fleet.Members(set.Namespace)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.state(client.ObjectKeyFromObject(set))
+	for _, m := range members {
+		in := s.in[m.Name]
+		if has := in != nil && !in.clean || in == nil && isShown(set, m.Name); has && !m.Gone && !m.Deleting {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
