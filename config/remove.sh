@@ -48,6 +48,10 @@ seals() {
 	$kubectl get secrets -A --field-selector metadata.name=leasecast-seal -o go-template='{{range .items}}{{$ours := false}}{{with .metadata.labels}}{{if eq (or (index . "app.kubernetes.io/managed-by") "") "leasecast"}}{{$ours = true}}{{end}}{{end}}{{with .metadata.annotations}}{{if index . "leasecast.dev/hub"}}{{$ours = true}}{{end}}{{end}}{{if $ours}}{{.metadata.namespace}}{{"\n"}}{{end}}{{end}}'
 }
 
+# First: the hub finds what sets keep in members only while these take part. An earlier version has no sets.
+if [ -n "$($kubectl get crd leaderresourcesets.leasecast.dev --ignore-not-found -o name)" ]; then
+	$kubectl delete leaderresourcesets.leasecast.dev -A --all --timeout="${limit}s"
+fi
 $kubectl delete leadershippolicies.leasecast.dev -A --all
 wait_until "records" records
 $kubectl label clusters.cluster.x-k8s.io -A -l leasecast.dev/priority leasecast.dev/priority-

@@ -20,6 +20,7 @@
 //   - guard: the admission policies that protect the Leases in each member, and the fences that policies ask for;
 //   - tenure: until when this replica has the right to write;
 //   - seal: the key that Leases are sealed with;
+//   - follow: keeps the objects of LeaderResourceSets in place in the members;
 //   - metrics: what Prometheus reads of all this.
 //
 // The other side, the readers, is package member.

@@ -185,4 +185,8 @@ const (
 	NotAllowed Reason = "NotAllowed"
 	// Rejected: the API server of the cluster has rejected an object.
 	Rejected Reason = "Rejected"
+	// InOrder: the last planned change has waited until the old leader's cluster had given way.
+	InOrder Reason = "InOrder"
+	// OutOfOrder: a planned change has gone on before that, because its time was over.
+	OutOfOrder Reason = "OutOfOrder"
 )

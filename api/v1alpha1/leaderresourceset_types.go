@@ -56,6 +56,15 @@ type LeaderResourceSetSpec struct {
 	// +kubebuilder:validation:Minimum=10
 	// +kubebuilder:validation:Maximum=86400
 	IntervalSeconds int32 `json:"intervalSeconds,omitempty"`
+	// confirmWithinSeconds bounds how long a planned change waits: the old leader's cluster gets
+	// the followers' objects while it still leads, and no Pod may be left of the Deployments,
+	// StatefulSets and CronJobs that these stop. After that the change goes on, and the condition
+	// InOrder says so.
+	// +optional
+	// +default=60
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600
+	ConfirmWithinSeconds int32 `json:"confirmWithinSeconds,omitempty"`
 	// prune deletes the objects in the members that have left their source, or the form that the
 	// cluster has. It also deletes all of them with the set.
 	// +optional
@@ -111,11 +120,14 @@ const (
 	RoleAll ClusterRole = "All"
 )
 
+// ConditionInOrder of a LeaderResourceSet is False when the last planned change has not waited for it any longer.
+const ConditionInOrder = "InOrder"
+
 // LeaderResourceSetStatus is what the hub makes of a set.
 //
 // +kubebuilder:validation:MinProperties=1
 type LeaderResourceSetStatus struct {
-	// conditions are Ready: the sources are sound, and each reachable cluster has its objects.
+	// conditions are Ready: the sources are sound, and each cluster has its objects; and InOrder.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

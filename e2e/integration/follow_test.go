@@ -85,12 +85,18 @@ func (w *world) resourceSet(name, namespace string, sources ...string) *v1alpha1
 // awaitReady waits until the set's condition Ready has a reason, and a message with these words.
 func (w *world) awaitReady(set string, why reason.Reason, words ...string) {
 	w.T.Helper()
+	w.awaitSet(set, v1alpha1.ConditionReady, why, words...)
+}
+
+// awaitSet is the same of any condition.
+func (w *world) awaitSet(set, kind string, why reason.Reason, words ...string) {
+	w.T.Helper()
 	w.Eventually(fmt.Sprintf("set %s is %s", set, why), soon, func() error {
 		o := &v1alpha1.LeaderResourceSet{}
 		if err := w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: w.Fleet, Name: set}, o); err != nil {
 			return err
 		}
-		is := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionReady)
+		is := meta.FindStatusCondition(o.Status.Conditions, kind)
 		if is == nil || is.Reason != string(why) {
 			return fmt.Errorf("%+v", o.Status)
 		}
@@ -321,4 +327,69 @@ func TestASetGoesWhereItsPolicyGoes(t *testing.T) {
 	w.Must(w.Hub.Delete(t.Context(), &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "p"}}))
 	w.awaitReady("set", reason.NotManaged, a)
 	w.setting("west", a, "here", "map[a:w]")
+}
+
+// noOrder takes an order back.
+func (w *world) noOrder(namespace string) {
+	o := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: namespace}}
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, v1alpha1.MoveToAnnotation)
+	w.Must(w.Hub.Patch(w.T.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch))))
+}
+
+// pod creates a Pod of a workload, as a Deployment's controller would. No kubelet runs it.
+func (w *world) pod(member, namespace, app string) *corev1.Pod {
+	o := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: app, Labels: map[string]string{"app": app}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: app, Image: app}}},
+	}
+	w.Must(w.Members[member].Create(w.T.Context(), o))
+	return o
+}
+
+// A planned change waits until no Pod is left of what the old leader's cluster has stopped.
+func TestAPlannedChangeWaitsUntilTheOldLeaderHasStopped(t *testing.T) {
+	t.Parallel()
+	w, a, epoch := eastLeads(t, brief)
+	w.allowFollow(nil, all...)
+	w.source("leader", workload("shop", 2))
+	w.source("followers", workload("shop", 0))
+	w.resourceSet("shop", a, "leader=Leader", "followers=Followers")
+	w.replicas(a, "shop", "east 2 west 0 south 0")
+	running := w.pod("east", a, "shop")
+
+	t.Log("an order: east stops, and leads on while the Pod is there")
+	w.order(a, "west")
+	w.replicas(a, "shop", "east 0 west 0 south 0")
+	j := w.keeps("east", a)
+	j.outlive()
+	j.check()
+	t.Log("the order is taken back: east runs it again")
+	w.noOrder(a)
+	w.replicas(a, "shop", "east 2 west 0 south 0")
+	if got := w.Leads("east", a, soon, all...); got != epoch {
+		t.Errorf("epoch %d, want %d", got, epoch)
+	}
+	t.Log("ordered again, and the Pod ends")
+	w.order(a, "west")
+	w.replicas(a, "shop", "east 0 west 0 south 0")
+	w.Must(w.Members["east"].Delete(t.Context(), running, client.GracePeriodSeconds(0)))
+	w.Leads("west", a, w.ordered(), all...)
+	w.replicas(a, "shop", "east 0 west 2 south 0")
+	w.awaitSet("shop", v1alpha1.ConditionInOrder, reason.InOrder)
+
+	t.Log("a Pod does not end: the change goes on when its time is over")
+	w.editSet("shop", func(s *v1alpha1.LeaderResourceSetSpec) { s.ConfirmWithinSeconds = 3 })
+	w.pod("west", a, "shop")
+	w.order(a, "south")
+	w.Leads("south", a, w.ordered(), all...)
+	w.replicas(a, "shop", "east 0 west 0 south 2")
+	w.awaitSet("shop", v1alpha1.ConditionInOrder, reason.OutOfOrder, "away from west", "Deployment "+a+"/shop")
+
+	t.Log("a leader that is lost is waited for by nobody")
+	w.pod("south", a, "shop")
+	w.Servers.Member("south").Proxy().BlackHole()
+	w.Leads("east", a, w.lost(), "east", "west")
+	w.replicas(a, "shop", "east 2 west 0 south 2")
+	w.Servers.Member("south").Proxy().Heal()
+	w.replicas(a, "shop", "east 2 west 0 south 0")
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -59,6 +60,7 @@ func drill(ctx context.Context, p *place, rounds int) {
 	needEngine(ctx)
 	st := &stage{place: p, hub: p.client(), logs: map[string]*actLog{}}
 	st.begin(ctx)
+	st.ask(ctx)
 	began := harness.Now().Boot
 	var rs []round
 	var broken error
@@ -118,6 +120,17 @@ func (st *stage) begin(ctx context.Context) {
 			must.Do(os.Remove(file))
 		}
 	}
+}
+
+// ask asks the hub, through the API server's tunnel to its Pod, what the loss of the leader would do.
+func (st *stage) ask(ctx context.Context) {
+	leader := awaitSettled(ctx, st.hub, recoverLimit)
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	out := must.Get(execute(ctx, nil, filepath.Join(st.root, "dist", runtime.GOARCH, "kubectl-leasecast"), "what-if",
+		"--kubeconfig="+st.kubeconfig(hub), "-n="+harness.FleetNamespace, "--without="+leader, "-o=json"))
+	must.FailIf(!strings.Contains(out, `"withinSeconds"`), "what-if got no times from the hub: %s", out)
+	st.say("what-if --without %s: %s", leader, strings.Join(strings.Fields(out), " "))
 }
 
 // acts returns all acts so far, also of processes that have ended. An act of a process that ended has ended with it.

@@ -24,6 +24,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/follow"
 	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/seal"
@@ -61,6 +62,7 @@ type Controller struct {
 	moves    *moves
 	cases    caseRequests
 	metadata metadata.Interface
+	sets     *follow.Controller // nil before it is set up, and in the simulation
 	// large spaces the decisions on large records without a policy. Each keeps the hub's API server busy for a while.
 	large *rate.Limiter
 }
@@ -75,7 +77,7 @@ func New(o Options) *Controller {
 	h.ledger = ledger.New(&h.Options)
 	c := &Controller{
 		hub: h, metadata: o.Metadata, hubClock: &hubClock{hub: h}, large: rate.NewLimiter(1, 1),
-		moves: &moves{of: map[types.NamespacedName]string{}},
+		moves: &moves{of: map[types.NamespacedName]string{}, giving: map[types.NamespacedName]bool{}},
 	}
 	c.members = &members{hub: h, of: map[fleet.Key]*memberState{}, workersHub: workersHub{c}}
 	c.policies = &policies{hub: h, shown: map[string][]*decide.Policy{}}

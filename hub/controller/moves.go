@@ -17,6 +17,8 @@ import (
 type moves struct {
 	mu sync.Mutex
 	of map[types.NamespacedName]string
+	// giving are those of them whose change waits until the leader's cluster has given way.
+	giving map[types.NamespacedName]bool
 }
 
 // begin counts a planned change of a namespace. It returns false if the policy has as many as may go on at once.
@@ -36,6 +38,15 @@ func (m *moves) begin(v *decide.Snapshot) bool {
 	return true
 }
 
+// setWaiting notes whether a planned change waits until the leader's cluster has given way.
+func (m *moves) setWaiting(namespace types.NamespacedName, waits bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if delete(m.giving, namespace); waits {
+		m.giving[namespace] = true
+	}
+}
+
 // found counts a change that an earlier tenure has begun, by the record as the first list shows it. No decision is made
 // before that list.
 func (m *moves) found(o *v1alpha1.NamespaceLeader) {
@@ -50,7 +61,9 @@ func (m *moves) found(o *v1alpha1.NamespaceLeader) {
 func (m *moves) note(v *decide.Snapshot, p decide.Plan) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r := p.Record; v.Policy == nil || p.Waiting == reason.Frozen || r.State != election.Draining ||
+	if r := p.Record; m.giving[v.Key] {
+		return // it counts while it waits
+	} else if v.Policy == nil || p.Waiting == reason.Frozen || r.State != election.Draining ||
 		!election.Planned(r.Reason) {
 		delete(m.of, v.Key)
 	} else {

@@ -16,7 +16,7 @@ import (
 
 // followLeaders adds what keeps resource sets in place to a manager.
 func (c *Controller) followLeaders(mgr mcmanager.Manager) error {
-	return follow.New(follow.Options{
+	f := follow.New(follow.Options{
 		Fleet: c.Fleet, Place: c.place, Clock: c.Clock, Metadata: c.metadata,
 		MayWrite: func(fleetName string) bool { return c.MayWrite(fleetName, c.Clock.Now()) },
 		Queue: func(
@@ -24,7 +24,22 @@ func (c *Controller) followLeaders(mgr mcmanager.Manager) error {
 		) controller.TypedOptions[mcreconcile.Request] {
 			return controllerOptions(mgr.GetLocalManager(), f, concurrent)
 		},
-	}).SetupWithManager(mgr)
+	})
+	c.sets = f
+	return f.SetupWithManager(mgr)
+}
+
+// givesWay reports whether a planned change may begin: what follows the leader has been stopped in its cluster.
+func (c *Controller) givesWay(v *decide.Snapshot) bool {
+	r := v.State.Record
+	return c.sets == nil || c.sets.GiveWay(v.Key, r.Leader, r.Epoch)
+}
+
+// leadsOn ends that, if it was so: no planned change goes on.
+func (c *Controller) leadsOn(namespace types.NamespacedName) {
+	if c.sets != nil {
+		c.sets.Stay(namespace)
+	}
 }
 
 // place returns who leads a namespace, and which clusters its policy covers, from caches.
@@ -47,7 +62,7 @@ func (c *Controller) place(ctx context.Context, namespace types.NamespacedName) 
 		}
 	}
 	if record.State == v1alpha1.StateLeading {
-		p.Leader = record.Leader
+		p.Leader, p.Epoch = record.Leader, record.Epoch
 	}
 	return p, err
 }

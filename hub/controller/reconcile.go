@@ -185,6 +185,12 @@ func (c *Controller) decide(v *decide.Snapshot) decide.Plan {
 	}
 	p := v.Decide(c.now(), c.sent(v.Key, closed), false)
 	paced := p.Planned && !c.moves.begin(v)
+	waits := p.Planned && !paced && !c.givesWay(v)
+	c.moves.setWaiting(v.Key, waits)
+	if !p.Planned && p.Record.State == election.Leading {
+		c.leadsOn(v.Key)
+	}
+	paced = paced || waits
 	if paced {
 		p = v.Decide(c.now(), c.sent(v.Key, closed), true)
 	}

@@ -77,11 +77,11 @@ func atOnce(r mcmanager.Runnable) int {
 }
 
 func TestWhatAManagerRuns(t *testing.T) {
-	for refused, want := range []error{nil, errRefused, errRefused, errRefused, errRefused, errRefused} {
+	for refused, want := range []error{nil, errRefused, errRefused, errRefused, errRefused, errRefused, errRefused, errRefused} {
 		c := New(Options{Fleet: fleet.New(fleet.Options{}), Tenure: tenure.New(fixedClock(testStart), 6*time.Second),
 			Clock: fixedClock(testStart)})
 		m := &fakeManager{local: newFakeLocalManager(withTestAPI(t, c)), refuses: refused}
-		m.local.refuses = refused == 5
+		m.local.refuses = refused == 7
 		c.Client, c.Live, c.events = nil, nil, nil
 		if err := c.SetupWithManager(m); !errors.Is(err, want) {
 			t.Fatalf("with the runnable %d refused: %v, want %v", refused, err, want)
@@ -92,7 +92,7 @@ func TestWhatAManagerRuns(t *testing.T) {
 		if c.Client == nil || c.Live == nil || c.events == nil {
 			t.Error("it has no clients of the hub's API server")
 		}
-		if len(m.added) != 4 || m.added[3] != mcmanager.Runnable(c) ||
+		if len(m.added) != 6 || m.added[5] != mcmanager.Runnable(c) ||
 			!slices.Contains(m.local.added, manager.Runnable(c.hubClock)) {
 			t.Fatalf("added are %v and %v", m.added, m.local.added)
 		}

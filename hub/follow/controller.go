@@ -71,6 +71,7 @@ type Place struct {
 	// Managed: there is a record of the namespace, and its policy.
 	Managed  bool
 	Leader   string // the Cluster that leads, or empty
+	Epoch    int64
 	Clusters map[string]bool
 }
 
@@ -100,6 +101,7 @@ type Controller struct {
 	members  map[fleet.Key]*member
 	sets     map[types.NamespacedName]*setState
 	watching map[sourcesOf]context.CancelFunc
+	giving   map[types.NamespacedName]giving
 }
 
 // member is one that the manager has engaged.
@@ -113,14 +115,17 @@ type member struct {
 type setState struct {
 	identity string
 	kinds    map[schema.GroupVersionKind]bool
+	late     *late
 	in       map[string]*setIn
 }
 
 // setIn is a set in one cluster. Only the request for the set there uses applied, full and repairs.
 type setIn struct {
 	result  v1alpha1.ClusterResources
-	clean   bool // the set has nothing there any more
-	failed  int  // how many passes in a row had a problem
+	clean   bool   // the set has nothing there any more
+	gaveWay int64  // the term in which the cluster has given way
+	why     string // why it has not
+	failed  int    // how many passes in a row had a problem
 	applied map[id]appliedObject
 	full    time.Duration // when all was applied last; 0: never
 	repairs *rate.Limiter
@@ -130,7 +135,7 @@ type setIn struct {
 func New(o Options) *Controller {
 	c := &Controller{
 		Options: o, members: map[fleet.Key]*member{}, sets: map[types.NamespacedName]*setState{},
-		watching: map[sourcesOf]context.CancelFunc{},
+		watching: map[sourcesOf]context.CancelFunc{}, giving: map[types.NamespacedName]giving{},
 	}
 	c.running, c.stop = context.WithCancel(context.Background())
 	return c

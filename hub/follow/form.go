@@ -22,6 +22,9 @@ type form struct {
 	hash     string
 	// whole: nothing that may belong to it is missing. Only then what it does not have is deleted.
 	whole bool
+	// given is the term in which the cluster gives way, or 0, and stops are the workloads that must have no Pods then.
+	given int64
+	stops map[id]string
 }
 
 // formOf returns the form for a cluster with a role, Leader or Followers. Of two objects with one identity the first

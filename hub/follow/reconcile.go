@@ -75,9 +75,12 @@ func (c *Controller) reconcileIn(
 	if m.Paused || m.IsFenced() || m.DeleteForMove || !p.Managed && !going || moves(set) {
 		return reconcile.Result{}, nil // it stays as it is; an event says when that changes
 	}
-	role := p.role(key.Name)
-	if going {
+	role, given := p.role(key.Name), c.given(types.NamespacedName{Namespace: key.Fleet, Name: set.Spec.Namespace}, p, key.Name)
+	switch {
+	case going:
 		role = ""
+	case given != 0:
+		role = v1alpha1.RoleFollowers
 	}
 	c.mu.Lock()
 	at, s := c.members[key], c.state(name)
@@ -104,7 +107,11 @@ func (c *Controller) reconcileIn(
 		if err != nil {
 			return reconcile.Result{}, err
 		}
-		f = parse(sources).formOf(role, set.Spec.Namespace)
+		m := parse(sources)
+		f = m.formOf(role, set.Spec.Namespace)
+		if given != 0 {
+			f.given, f.stops = given, m.stopped(set.Spec.Namespace)
+		}
 	}
 	return c.pass(ctx, set, at, in, f, role)
 }
@@ -151,6 +158,16 @@ func (c *Controller) pass(
 	if p.again && err == nil {
 		in.full = now
 	}
+	runs := ""
+	if f.given != 0 && err == nil && len(problems) == 0 && left == 0 {
+		if runs, err = p.left(f.stops); err != nil {
+			problems = append(problems, problem("Pod", reason.NotAllowed, p.advice(schema.GroupKind{Kind: "Pod"}, "list")))
+		}
+	}
+	c.give(in, f.given, runs, problems)
+	if runs != "" {
+		return reconcile.Result{RequeueAfter: stoppedPause}, nil
+	}
 	if failed := c.report(name, in, role, &result{f.hash, placed, left}, problems); failed > 0 {
 		return reconcile.Result{RequeueAfter: min(retryFirst<<min(failed-1, 8), retryMost)}, nil
 	}
@@ -158,6 +175,20 @@ func (c *Controller) pass(
 		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{RequeueAfter: in.full + interval - now}, nil
+}
+
+// give notes whether a cluster has given way in a term.
+func (c *Controller) give(in *setIn, epoch int64, runs string, problems []v1alpha1.ResourceProblem) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case runs != "":
+		in.why = "Pods are left of " + runs
+	case len(problems) > 0:
+		in.why = text(problems[0])
+	default:
+		in.gaveWay, in.why = epoch, "it was not reached"
+	}
 }
 
 // result is what a pass has reached.

@@ -163,6 +163,15 @@ func documents(text []byte, do func(map[string]any) error) error {
 	}
 }
 
+// into decodes what is needed of an object.
+func into(o object, to any) error {
+	text, err := json.Marshal(o.content)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, to)
+}
+
 func isPath(segment string) bool { return len(path.IsValidPathSegmentName(segment)) == 0 }
 
 // newObject checks a document, and drops from it what API servers write themselves.

@@ -44,13 +44,40 @@ func (c *Controller) reconcileStatus(ctx context.Context, set *v1alpha1.LeaderRe
 		return reconcile.Result{}, err
 	}
 	c.watchSources(set)
-	status := statusOf(set, place, c.results(client.ObjectKeyFromObject(set)), c.Clock.Now().Wall)
+	name := client.ObjectKeyFromObject(set)
+	status := statusOf(set, place, c.results(name), c.Clock.Now().Wall)
+	c.setInOrder(&status, name, place)
 	if equality.Semantic.DeepEqual(status, set.Status) {
 		return reconcile.Result{}, nil
 	}
 	to := set.DeepCopy()
 	to.Status = status
 	return reconcile.Result{}, client.IgnoreNotFound(c.client.Status().Patch(ctx, to, client.MergeFrom(set)))
+}
+
+// setInOrder says how the last planned change went, as far as this replica knows.
+func (c *Controller) setInOrder(
+	status *v1alpha1.LeaderResourceSetStatus, set types.NamespacedName, place Place,
+) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	is := metav1.Condition{
+		Type: v1alpha1.ConditionInOrder, ObservedGeneration: status.ObservedGeneration,
+		LastTransitionTime: metav1.NewTime(c.Clock.Now().Wall),
+	}
+	s := c.state(set)
+	if s.late != nil {
+		is.Status, is.Reason, is.Message = metav1.ConditionFalse, string(reason.OutOfOrder), s.late.why
+		meta.SetStatusCondition(&status.Conditions, is)
+		return
+	}
+	for _, in := range s.in {
+		if in.gaveWay != 0 {
+			is.Status, is.Reason = metav1.ConditionTrue, string(reason.InOrder)
+			is.Message = "the last planned change has waited until the old leader's cluster had given way"
+			meta.SetStatusCondition(&status.Conditions, is)
+		}
+	}
 }
 
 // results returns what was reached in each cluster, those that have nothing any more left out.

@@ -183,6 +183,7 @@ func TestRemove_LeavesTheRightsOfOtherHubs(t *testing.T) {
 			"ClusterRole":      second(admin.RbacV1().ClusterRoles().Get(t.Context(), name, get)),
 			"binding":          second(admin.RbacV1().ClusterRoleBindings().Get(t.Context(), name, get)),
 			"fencing binding":  second(admin.RbacV1().ClusterRoleBindings().Get(t.Context(), name+"-fencing", get)),
+			"follow binding":   second(admin.RbacV1().ClusterRoleBindings().Get(t.Context(), name+"-follow", get)),
 			"requires binding": second(admin.RbacV1().ClusterRoleBindings().Get(t.Context(), name+"-requires", get)),
 			"FlowSchema":       second(admin.FlowcontrolV1().FlowSchemas().Get(t.Context(), name, get)),
 		} {
@@ -204,7 +205,7 @@ func TestRemove_TriesEverything(t *testing.T) {
 		tried++
 		return true, nil, apierrors.NewInternalError(errors.New("no etcd"))
 	})
-	if err := own.Remove(t.Context(), client); !apierrors.IsInternalError(err) || tried != 5 {
-		t.Errorf("%v after %d deletions, want an error after 5", err, tried)
+	if err := own.Remove(t.Context(), client); !apierrors.IsInternalError(err) || tried != 6 {
+		t.Errorf("%v after %d deletions, want an error after 6", err, tried)
 	}
 }

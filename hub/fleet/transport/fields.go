@@ -44,8 +44,11 @@ var (
 	integer = field{}
 	// instant is a Time or a MicroTime.
 	instant = one(message{1: integer, 2: integer})
-	// identity is what is kept of the metadata of every object: name, namespace, uid, resourceVersion and generation.
-	identity = message{1: text(nameText), 3: text(nameText), 5: text(mark), 6: text(mark), 7: integer}
+	// identity is what is kept of the metadata of every object: name, namespace, uid, resourceVersion, generation, and the
+	// label of what resource sets keep.
+	identity = message{
+		1: text(nameText), 3: text(nameText), 5: text(mark), 6: text(mark), 7: integer, 11: entry(v1alpha1.SetLabel),
+	}
 	// nameOnly is what is left of an object that exceeds a bound. A Namespace keeps the label that names it.
 	nameOnly = message{1: one(with(identity, message{9: instant, 11: entry(corev1.LabelMetadataName)}))}
 	// described is the metadata of objects that are written back: what others have put there stays.
@@ -85,9 +88,7 @@ var (
 		3: one(message{4: instant}),                                                  // status.lastScheduleTime
 	})
 	onlyIdentity = object(identity, nil)
-	// ofMarked is for metadata alone: what sets have in the member is found by a label.
-	ofMarked = object(with(identity, message{11: entry(v1alpha1.SetLabel)}), nil)
-	ofReview = message{3: one(message{1: integer})} // status.allowed
+	ofReview     = message{3: one(message{1: integer})} // status.allowed
 	// onlyDescribed is for objects that are compared by their metadata, and replaced as a whole.
 	onlyDescribed = object(described, nil)
 )

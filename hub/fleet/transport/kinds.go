@@ -83,8 +83,8 @@ func (o Options) questionOf(req *http.Request) (question, error) {
 	switch {
 	case req.Method == http.MethodGet && (name != "" || isGroupVersion(path)) && accepted == Plain:
 		return question{path: path, plain: true}, nil
-	case ofMetadata:
-		k = kind{of: ofMarked, most: maxKept}
+	case !known && ofMetadata:
+		k = kind{of: onlyIdentity, most: maxKept}
 	case !known:
 		return question{}, fmt.Errorf("%w: %.100q", errUnlisted, req.URL.Path)
 	}

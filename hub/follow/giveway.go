@@ -1,0 +1,184 @@
+package follow
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// stoppedPause is the pause between two looks at whether Pods are left.
+const stoppedPause = 500 * time.Millisecond
+
+// inMetadataList asks for the metadata of the objects of a list.
+const inMetadataList = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+// giving is a leader's cluster that gives way before a planned change: it gets its follower's form while it leads.
+type giving struct {
+	leader string
+	epoch  int64
+	since  time.Duration
+}
+
+// GiveWay reports whether a planned change away from a leader may go on: its cluster has the follower's form of each set
+// of the namespace, and no Pod runs there that a set has stopped. The first call for a term begins that. After the sets'
+// confirmWithinSeconds it goes on anyway, and the sets say so. Who leads does not depend on it.
+func (c *Controller) GiveWay(namespace types.NamespacedName, leader string, epoch int64) bool {
+	sets := c.ordered(namespace)
+	if len(sets) == 0 {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g, now := c.giving[namespace], c.Clock.Now().Boot
+	if g.leader != leader || g.epoch != epoch {
+		g = giving{leader, epoch, now}
+		c.giving[namespace] = g
+	}
+	all := true
+	for i := range sets {
+		name := client.ObjectKeyFromObject(&sets[i])
+		s := c.state(name)
+		if in := s.inCluster(leader); in.gaveWay == epoch {
+			continue
+		}
+		within := time.Duration(sets[i].Spec.ConfirmWithinSeconds) * time.Second
+		if s.late == nil || s.late.epoch != epoch {
+			s.late = nil
+		}
+		switch {
+		case now-g.since < within:
+			all = false
+			c.addLocked(0, name, leader)
+		case s.late == nil:
+			s.late = &late{epoch, fmt.Sprintf("the change away from %s went on after %v, before its cluster had given way: %s",
+				leader, within, s.in[leader].why)}
+			c.addLocked(0, name, "")
+			log.Log.Info("A planned change has not waited for a resource set any longer", "reason", reason.OutOfOrder,
+				"set", klog.KObj(&sets[i]), "namespaceLeader", klog.KRef(namespace.Namespace, namespace.Name), "why", s.in[leader].why)
+		}
+	}
+	return all
+}
+
+// late says that a planned change has not waited for a set any longer.
+type late struct {
+	epoch int64
+	why   string
+}
+
+// Stay ends that, because the leader leads on.
+func (c *Controller) Stay(namespace types.NamespacedName) {
+	c.mu.Lock()
+	g, gave := c.giving[namespace]
+	delete(c.giving, namespace)
+	c.mu.Unlock()
+	if gave {
+		c.eachSet(namespace.Namespace, namespace.Name, g.leader)
+	}
+}
+
+// ordered returns the sets of a namespace that have different forms.
+func (c *Controller) ordered(namespace types.NamespacedName) (sets []v1alpha1.LeaderResourceSet) {
+	for _, set := range c.setsOf(context.Background(), namespace.Namespace) {
+		for _, r := range set.Spec.Resources {
+			if r.For != v1alpha1.RoleAll && set.Spec.Namespace == namespace.Name && set.DeletionTimestamp.IsZero() {
+				sets = append(sets, set)
+				break
+			}
+		}
+	}
+	return sets
+}
+
+// given returns the epoch of the term in which a cluster gives way, or 0.
+func (c *Controller) given(namespace types.NamespacedName, p Place, cluster string) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if g := c.giving[namespace]; g.leader == cluster && g.leader == p.Leader && g.epoch == p.Epoch {
+		return g.epoch
+	}
+	return 0
+}
+
+// stopped returns the workloads that a set runs where the leader is and not in the follower's form, each by the selector
+// of its Pods.
+func (m manifests) stopped(space string) map[id]string {
+	runs := map[id]string{}
+	for _, o := range m.objects {
+		if o.role == v1alpha1.RoleFollowers {
+			continue
+		}
+		if selector := podsOf(o); selector != "" {
+			runs[o.in(space)] = selector
+		}
+	}
+	for _, o := range m.objects {
+		if o.role != v1alpha1.RoleLeader && !isStopped(o) {
+			delete(runs, o.in(space))
+		}
+	}
+	return runs
+}
+
+// podsOf is the selector of a workload's Pods. It is empty for other objects, and where no label tells its Pods.
+func podsOf(o object) string {
+	switch o.kind.GroupKind() {
+	case schema.GroupKind{Group: "apps", Kind: "Deployment"}, schema.GroupKind{Group: "apps", Kind: "StatefulSet"}:
+		var w struct {
+			Spec struct{ Selector *metav1.LabelSelector }
+		}
+		if into(o, &w) != nil {
+			return ""
+		}
+		selector, err := metav1.LabelSelectorAsSelector(w.Spec.Selector)
+		if err != nil || selector.Empty() {
+			return ""
+		}
+		return selector.String()
+	case schema.GroupKind{Group: "batch", Kind: "CronJob"}:
+		of, _, _ := unstructured.NestedStringMap(o.content, "spec", "jobTemplate", "spec", "template", "metadata", "labels")
+		return labels.SelectorFromSet(of).String()
+	default:
+		return ""
+	}
+}
+
+// isStopped reports whether a workload runs nothing in this form.
+func isStopped(o object) bool {
+	suspended, _, _ := unstructured.NestedBool(o.content, "spec", "suspend")
+	var w struct{ Spec struct{ Replicas *int32 } }
+	return suspended || into(o, &w) == nil && w.Spec.Replicas != nil && *w.Spec.Replicas == 0
+}
+
+// left says which of some workloads have Pods in the member. Pods that have ended do not count.
+func (p *pass) left(runs map[id]string) (string, error) {
+	var names []string
+	for is, selector := range runs {
+		ctx, cancel := context.WithTimeout(p.context, requestTimeout)
+		list := &metav1.PartialObjectMetadataList{}
+		err := p.client.Get().AbsPath("/api/v1").Namespace(p.space).Resource("pods").
+			Param("labelSelector", selector).Param("fieldSelector", "status.phase!=Succeeded,status.phase!=Failed").
+			Param("limit", "1").SetHeader("Accept", inMetadataList).Do(ctx).Into(list)
+		cancel()
+		if err != nil {
+			return "", err
+		}
+		if len(list.Items) > 0 {
+			names = append(names, is.String())
+		}
+	}
+	return strings.Join(names, ", "), nil
+}

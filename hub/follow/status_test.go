@@ -1,0 +1,101 @@
+package follow
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+)
+
+// has is what a cluster has, with so many objects and problems of a reason.
+func has(name string, objects int32, problems int, why reason.Reason) v1alpha1.ClusterResources {
+	c := v1alpha1.ClusterResources{Name: name, Role: v1alpha1.RoleFollowers, Objects: ptr.To(objects)}
+	for i := range problems {
+		c.Problems = append(c.Problems, problem(fmt.Sprintf("ConfigMap shop/%d", i), why, "do it"))
+	}
+	return c
+}
+
+func TestReady(t *testing.T) {
+	two := Place{Managed: true, Leader: "east", Clusters: map[string]bool{"east": true, "west": true}}
+	for name, test := range map[string]struct {
+		place   Place
+		results []v1alpha1.ClusterResources
+		want    string
+	}{
+		"all is in place": {
+			two, []v1alpha1.ClusterResources{has("east", 3, 0, ""), has("west", 3, 0, "")}, "True InPlace 2 clusters have",
+		},
+		"one was not reached yet": {two, []v1alpha1.ClusterResources{has("east", 3, 0, "")}, "Unknown Applying cluster west:"},
+		"one has a problem": {
+			two, []v1alpha1.ClusterResources{has("east", 3, 0, ""), has("west", 2, 1, reason.Rejected)},
+			"False Rejected cluster west: ConfigMap shop/0: do it",
+		},
+		"one has a problem, and one was not reached yet": {
+			two, []v1alpha1.ClusterResources{has("west", 2, 1, reason.Rejected)}, "False Rejected cluster west:",
+		},
+		"one cannot be reached": {
+			two, []v1alpha1.ClusterResources{has("east", 3, 0, ""), {Name: "west", Problems: []v1alpha1.ResourceProblem{
+				problem("", reason.Unreachable, "it is away"),
+			}}}, "False Unreachable cluster west: it is away",
+		},
+		"one that is not selected any more has a problem": {
+			two, []v1alpha1.ClusterResources{has("east", 3, 0, ""), has("west", 3, 0, ""), {
+				Name: "south", Problems: []v1alpha1.ResourceProblem{problem("", reason.Unreachable, "it is away")},
+			}}, "False Unreachable cluster south: it is away",
+		},
+		"no policy": {Place{}, []v1alpha1.ClusterResources{has("east", 3, 0, "")}, "False NotManaged no policy manages"},
+	} {
+		set := &v1alpha1.LeaderResourceSet{}
+		set.Generation, set.Spec.Namespace = 7, "shop"
+		results := map[string]v1alpha1.ClusterResources{}
+		for _, c := range test.results {
+			results[c.Name] = c
+		}
+		status := statusOf(set, test.place, results, time.Unix(1, 0))
+		is := status.Conditions[0]
+		got := fmt.Sprintf("%s %s %s", is.Status, is.Reason, is.Message)
+		if !strings.HasPrefix(got, test.want) || is.ObservedGeneration != 7 || status.ObservedGeneration != 7 {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+		set.Status = status
+		if again := statusOf(set, test.place, results, time.Unix(9, 0)); !again.Conditions[0].LastTransitionTime.Equal(
+			&metav1.Time{Time: time.Unix(1, 0)}) {
+			t.Errorf("%s: it is written again without a change", name)
+		}
+	}
+}
+
+// A status is bounded, and has those with problems first.
+func TestStatusOfManyClusters(t *testing.T) {
+	results, place := map[string]v1alpha1.ClusterResources{}, Place{Managed: true, Clusters: map[string]bool{}}
+	for i := range 100 {
+		name := fmt.Sprintf("c%02d", i)
+		results[name], place.Clusters[name] = has(name, 1, i/99, reason.Rejected), true
+	}
+	status := statusOf(&v1alpha1.LeaderResourceSet{}, place, results, time.Unix(1, 0))
+	if len(status.Clusters) != maxClusters || status.Clusters[0].Name != "c99" || status.Clusters[1].Name != "c00" {
+		t.Errorf("%d clusters, the first is %s", len(status.Clusters), status.Clusters[0].Name)
+	}
+}
+
+func TestRole(t *testing.T) {
+	p := Place{Managed: true, Leader: "east", Clusters: map[string]bool{"east": true, "west": true}}
+	for name, want := range map[string]v1alpha1.ClusterRole{
+		"east": v1alpha1.RoleLeader, "west": v1alpha1.RoleFollowers, "south": "",
+	} {
+		if got := p.role(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+	p.Leader = ""
+	if got := p.role("east"); got != v1alpha1.RoleFollowers {
+		t.Errorf("while nobody leads east is %q", got)
+	}
+}
