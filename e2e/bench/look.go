@@ -17,6 +17,7 @@ import (
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/e2e/process"
 )
 
 const (
@@ -55,7 +56,7 @@ func measureLook(ctx context.Context, b *bench) {
 		now := strings.Join(decided.FindAllString(all, -1), "\n")
 		was := before
 		before = now
-		time.Sleep(quiet)
+		must.Do(process.Pass(ctx, quiet))
 		return must.ErrorIf(now != was, "it has decided:\n%s", now)
 	}))
 	var shown, scraped []time.Duration

@@ -114,6 +114,14 @@ var measurements = []measurement{
 		measure: measureLook,
 	},
 	{
+		name: "follow", what: "how soon objects follow the leader, and what 200 sets cost",
+		figures: []figure{
+			{"follow.applySeconds", 2}, {"follow.repairSeconds", 2}, {"follow.writesPerSecond", 0}, {"follow.cores", 0.02},
+			{"follow.rssMiB", 30},
+		},
+		fleet: harness.Options{Timings: harness.Default, AuditReads: true, Members: members(namespace)}, measure: measureFollow,
+	},
+	{
 		name: "fifty", what: "what memory 50 members take", figures: []figure{{"hub.rssMiB50", 160}},
 		fleet: fiftyFleet(), measure: measureFifty,
 	},

@@ -45,7 +45,7 @@ func (d *Drill) installHub(ctx context.Context) {
 
 func (d *Drill) hubKubeconfig() string { return filepath.Join(d.dir, HubName+".kubeconfig") }
 
-// Allow applies a folder of config in a member: fencing or requires.
+// Allow applies a folder of config in a member: fencing, follow or requires.
 func (d *Drill) Allow(ctx context.Context, member, folder string) error {
 	return Apply(ctx, d.Fleet.Member(member), d.dir, folder)
 }

@@ -1,7 +1,9 @@
 package integration
 
 import (
+	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -15,23 +17,39 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
 )
 
-// allowFollow grants the hub in members what config/follow does once it is aggregated: these clusters have no
-// controller for that. more are rules of an administrator.
+// allowFollow applies the roles of config/follow in members, and another one that is aggregated, if an administrator has
+// more rules.
 func (w *world) allowFollow(more []rbacv1.PolicyRule, members ...string) {
+	w.T.Helper()
 	for _, m := range members {
-		role := &rbacv1.ClusterRole{
-			ObjectMeta: metav1.ObjectMeta{Name: "leasecast-hub-follow"},
-			Rules:      append(rules(w, "../../config/follow/workloads_role.yaml"), more...),
+		roles := []*rbacv1.ClusterRole{{}, {}, {
+			ObjectMeta: metav1.ObjectMeta{
+				Name: w.Fleet + "-more", Labels: map[string]string{"leasecast.dev/aggregate-to-follow": "true"},
+			},
+			Rules: more,
+		}}
+		for i, file := range []string{"hub_role.yaml", "workloads_role.yaml"} {
+			w.Must(yaml.UnmarshalStrict(harness.Get(os.ReadFile("../../config/follow/"+file))(w.T), roles[i]))
 		}
-		w.Must(client.IgnoreNotFound(w.Members[m].Delete(w.T.Context(), role.DeepCopy())))
-		w.Must(w.Members[m].Create(w.T.Context(), role))
+		for _, role := range roles {
+			w.Must(client.IgnoreNotFound(w.Members[m].Delete(w.T.Context(), role.DeepCopy())))
+			w.Must(w.Members[m].Create(w.T.Context(), role))
+		}
 	}
+	w.T.Cleanup(func() {
+		for _, m := range members {
+			role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: w.Fleet + "-more"}}
+			w.Must(client.IgnoreNotFound(w.Members[m].Delete(context.Background(), role)))
+		}
+	})
 }
 
 // workload is a Deployment with so many replicas.

@@ -126,7 +126,7 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 			return err
 		}
 	}
-	c.Fleet.Subscribe(c.sources.memberChanged)
+	c.Fleet.Subscribe(c.memberChanged)
 	return nil
 }
 

@@ -11,13 +11,14 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/follow"
 )
 
 // followLeaders adds what keeps resource sets in place to a manager.
 func (c *Controller) followLeaders(mgr mcmanager.Manager) error {
 	f := follow.New(follow.Options{
-		Fleet: c.Fleet, Place: c.place, Clock: c.Clock, Metadata: c.metadata,
+		Fleet: c.Fleet, Place: c.place, Clock: c.Clock, Metadata: c.metadata, PolicyChanged: c.policies.changed,
 		MayWrite: func(fleetName string) bool { return c.MayWrite(fleetName, c.Clock.Now()) },
 		Queue: func(
 			f reconcile.TypedFunc[mcreconcile.Request], concurrent int,
@@ -42,6 +43,21 @@ func (c *Controller) leadsOn(namespace types.NamespacedName) {
 	}
 }
 
+// decided shows sets whether this hub has decided on a namespace.
+func (c *Controller) decided(namespace types.NamespacedName, is bool) {
+	if c.sets != nil {
+		c.sets.Decided(namespace, is)
+	}
+}
+
+// memberChanged passes on that a member has changed.
+func (c *Controller) memberChanged(key fleet.Key) {
+	c.sources.memberChanged(key)
+	if c.sets != nil {
+		c.sets.MemberChanged(key)
+	}
+}
+
 // place returns who leads a namespace, and which clusters its policy covers, from caches.
 func (c *Controller) place(ctx context.Context, namespace types.NamespacedName) (p follow.Place, err error) {
 	records := c.ledger.CachedOf(ctx, namespace.Namespace, []string{namespace.Name})
@@ -51,7 +67,7 @@ func (c *Controller) place(ctx context.Context, namespace types.NamespacedName) 
 	record := records[0].Spec
 	policies, err := c.policies.asShown(ctx, namespace.Namespace)
 	for _, policy := range policies {
-		if policy.Object.Name != record.Policy {
+		if policy.Object.Name != record.Policy || policy.Unknown { // whom it selects is not known
 			continue
 		}
 		p.Managed, p.Clusters = true, map[string]bool{}

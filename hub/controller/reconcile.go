@@ -62,6 +62,8 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	}
 	if v.Stop != "" {
 		c.cases.answer(v, decide.Case{})
+		c.leadsOn(v.Key)
+		c.moves.setWaiting(v.Key, false)
 		log.FromContext(ctx).V(1).Info("Nothing is decided", "namespaceLeader", klog.KRef(v.Key.Namespace, v.Key.Name),
 			"reason", v.Stop)
 		if !v.Renews {
@@ -99,6 +101,7 @@ func (c *Controller) carryOut(
 		return 0, false, err
 	}
 	c.moves.note(v, p) // now that the record says so
+	c.decided(v.Key, v.Policy != nil && p.Waiting != reason.OtherHub && p.Waiting != reason.Moved)
 	v.FitSince, v.UnhealthySince = p.FitSince, p.UnhealthySince
 	if end, ended := explain.OrderEnd(v, p); ended {
 		if err := c.ledger.RemoveOrder(ctx, v.Entry); err != nil {
@@ -187,7 +190,7 @@ func (c *Controller) decide(v *decide.Snapshot) decide.Plan {
 	paced := p.Planned && !c.moves.begin(v)
 	waits := p.Planned && !paced && !c.givesWay(v)
 	c.moves.setWaiting(v.Key, waits)
-	if !p.Planned && p.Record.State == election.Leading {
+	if p.Record.State == election.Leading && !p.Planned || paced {
 		c.leadsOn(v.Key)
 	}
 	paced = paced || waits

@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -13,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/util/workqueue"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -33,7 +33,7 @@ import (
 
 const (
 	// passesAtOnce is how many sets are worked on concurrently, and passesInMember how many of them in one member.
-	passesAtOnce, passesInMember = 16, 2
+	passesAtOnce, passesInMember = 8, 2
 	// busyPause is the pause before a set is tried again in a member where others are worked on.
 	busyPause = 200 * time.Millisecond
 	// gather delays work on what others have changed, so that several changes are one pass.
@@ -52,6 +52,8 @@ type Options struct {
 	Place func(ctx context.Context, namespace types.NamespacedName) (Place, error)
 	// MayWrite reports whether this replica may write for a fleet now.
 	MayWrite func(fleetName string) bool
+	// PolicyChanged has Place see the present policies of a fleet.
+	PolicyChanged func(fleetName string)
 	// Clock tells intervals.
 	Clock lease.Clock
 	// Metadata reads the hub's API server.
@@ -102,6 +104,8 @@ type Controller struct {
 	sets     map[types.NamespacedName]*setState
 	watching map[sourcesOf]context.CancelFunc
 	giving   map[types.NamespacedName]giving
+	decided  map[types.NamespacedName]bool // the namespaces on which this replica has decided
+	seenAs   map[fleet.Key]string          // what sets depend on of each member
 }
 
 // member is one that the manager has engaged.
@@ -119,16 +123,18 @@ type setState struct {
 	in       map[string]*setIn
 }
 
-// setIn is a set in one cluster. Only the request for the set there uses applied, full and repairs.
+// setIn is a set in one cluster. Only the request for the set there uses what follows failed.
 type setIn struct {
-	result  v1alpha1.ClusterResources
-	clean   bool   // the set has nothing there any more
-	gaveWay int64  // the term in which the cluster has given way
-	why     string // why it has not
-	failed  int    // how many passes in a row had a problem
-	applied map[id]appliedObject
-	full    time.Duration // when all was applied last; 0: never
-	repairs *rate.Limiter
+	result   v1alpha1.ClusterResources
+	clean    bool    // the set has nothing there any more
+	gaveWay  int64   // the term in which the cluster has given way
+	why      string  // why it has not
+	failed   int     // how many passes in a row had a problem
+	at       *member // with its inventory, in which restores were seen: applied is about these
+	restores int
+	applied  map[id]appliedObject
+	full     time.Duration // when all was applied last; 0: never
+	repairs  *rate.Limiter
 }
 
 // New returns a Controller.
@@ -136,6 +142,7 @@ func New(o Options) *Controller {
 	c := &Controller{
 		Options: o, members: map[fleet.Key]*member{}, sets: map[types.NamespacedName]*setState{},
 		watching: map[sourcesOf]context.CancelFunc{}, giving: map[types.NamespacedName]giving{},
+		decided: map[types.NamespacedName]bool{}, seenAs: map[fleet.Key]string{},
 	}
 	c.running, c.stop = context.WithCancel(context.Background())
 	return c
@@ -145,21 +152,22 @@ func New(o Options) *Controller {
 func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 	local := mgr.GetLocalManager()
 	c.client, c.live = local.GetClient(), local.GetAPIReader()
-	sets, err := mccontroller.New("leaderresourceset", mgr, c.Options.Queue(c.reconcile, passesAtOnce))
+	sets, err := mccontroller.New("leaderresourceset", mgr, c.Queue(c.reconcile, passesAtOnce))
 	if err != nil {
 		return err
 	}
 	cache := local.GetCache()
 	for _, err := range []error{
 		sets.Watch(ctrlsource.TypedFunc[mcreconcile.Request](c.takeQueue)),
-		sets.Watch(ctrlsource.TypedKind(cache, &v1alpha1.LeaderResourceSet{}, on(c, sameSet,
+		sets.Watch(ctrlsource.TypedKind(cache, &v1alpha1.LeaderResourceSet{}, on(sameSet,
 			func(o *v1alpha1.LeaderResourceSet) { c.changed(client.ObjectKeyFromObject(o), "") }))),
-		sets.Watch(ctrlsource.TypedKind(cache, &v1alpha1.NamespaceLeader{}, on(c, sameLeader,
+		sets.Watch(ctrlsource.TypedKind(cache, &v1alpha1.NamespaceLeader{}, on(sameLeader,
 			func(o *v1alpha1.NamespaceLeader) { c.eachSet(o.Namespace, o.Name, "") }))),
-		sets.Watch(ctrlsource.TypedKind(cache, &v1alpha1.LeadershipPolicy{}, on(c, sameGeneration,
-			func(o *v1alpha1.LeadershipPolicy) { c.eachSet(o.Namespace, "", "") }))),
-		sets.Watch(ctrlsource.TypedKind(cache, &clusterv1.Cluster{}, on(c, sameCluster,
-			func(o *clusterv1.Cluster) { c.eachSet(o.Namespace, "", o.Name) }))),
+		sets.Watch(ctrlsource.TypedKind(cache, &v1alpha1.LeadershipPolicy{}, on(sameGeneration,
+			func(o *v1alpha1.LeadershipPolicy) {
+				c.PolicyChanged(o.Namespace)
+				c.eachSet(o.Namespace, "", "")
+			}))),
 		mgr.Add(c),
 	} {
 		if err != nil {
@@ -179,7 +187,9 @@ func (c *Controller) takeQueue(
 }
 
 // on handles the events of a kind that change something.
-func on[T client.Object](c *Controller, same func(a, b T) bool, do func(T)) handler.TypedEventHandler[T, mcreconcile.Request] {
+func on[T client.Object](
+	same func(a, b T) bool, do func(T),
+) handler.TypedEventHandler[T, mcreconcile.Request] {
 	type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
 	return handler.TypedFuncs[T, mcreconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[T], _ queue) { do(e.Object) },
@@ -203,9 +213,33 @@ func sameLeader(a, b *v1alpha1.NamespaceLeader) bool {
 	return a.Spec.Leader == b.Spec.Leader && a.Spec.State == b.Spec.State && a.Spec.Policy == b.Spec.Policy
 }
 
-func sameCluster(a, b *clusterv1.Cluster) bool {
-	return fleet.IsPaused(a) == fleet.IsPaused(b) && a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
-		maps.Equal(fleet.Selectable(a.Labels), fleet.Selectable(b.Labels)) && maps.Equal(a.Annotations, b.Annotations)
+// MemberChanged enqueues the sets in a member if something has changed on which they depend.
+func (c *Controller) MemberChanged(key fleet.Key) {
+	m, known := c.Fleet.Member(key)
+	is := fmt.Sprint(known, m.Gone, m.Deleting, m.Paused, m.DeleteForMove, m.IsFenced(), m.Connected, m.PriorityReason,
+		m.Problem.Reason, fleet.Selectable(m.Labels)) // maps are printed in order
+	c.mu.Lock()
+	same := c.seenAs[key] == is
+	if c.seenAs[key] = is; !known {
+		delete(c.seenAs, key)
+	}
+	c.mu.Unlock()
+	if !same {
+		c.eachSet(key.Fleet, "", key.Name)
+	}
+}
+
+// Decided notes whether this replica has decided on a namespace, and no other hub has.
+func (c *Controller) Decided(namespace types.NamespacedName, is bool) {
+	c.mu.Lock()
+	was := c.decided[namespace]
+	if delete(c.decided, namespace); is {
+		c.decided[namespace] = true
+	}
+	c.mu.Unlock()
+	if is != was {
+		c.eachSet(namespace.Namespace, namespace.Name, "")
+	}
 }
 
 // eachSet enqueues the sets of a fleet, those of one namespace if it is not empty, in one cluster or in all.
@@ -334,13 +368,18 @@ func (c *Controller) state(set types.NamespacedName) *setState {
 	return s
 }
 
-// inCluster is the same of a set in a cluster. The caller holds the lock.
-func (s *setState) inCluster(name string) *setIn {
+// inCluster is the same of a set in a cluster, which its status may show. The caller holds the lock.
+func (s *setState) inCluster(name string, shown []v1alpha1.ClusterResources) *setIn {
 	in := s.in[name]
 	if in == nil {
 		in = &setIn{
 			result: v1alpha1.ClusterResources{Name: name}, applied: map[id]appliedObject{},
 			repairs: rate.NewLimiter(rate.Every(repairEvery), repairs),
+		}
+		for _, was := range shown { // by an earlier replica
+			if was.Name == name {
+				in.result.Hash, in.result.AppliedTime = was.Hash, was.AppliedTime
+			}
 		}
 		s.in[name] = in
 	}

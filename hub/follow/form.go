@@ -24,7 +24,7 @@ type form struct {
 	whole bool
 	// given is the term in which the cluster gives way, or 0, and stops are the workloads that must have no Pods then.
 	given int64
-	stops map[id]string
+	stops map[id]pods
 }
 
 // formOf returns the form for a cluster with a role, Leader or Followers. Of two objects with one identity the first
@@ -70,15 +70,6 @@ func (o object) order() int {
 	}
 }
 
-// kinds returns the kinds of all objects.
-func (m manifests) kinds() map[schema.GroupVersionKind]bool {
-	all := map[schema.GroupVersionKind]bool{}
-	for _, o := range m.objects {
-		all[o.kind] = true
-	}
-	return all
-}
-
 // writeKinds is the value of v1alpha1.KindsAnnotation, and readKinds its inverse. What cannot be read names no kind.
 func writeKinds(all map[schema.GroupVersionKind]bool) string {
 	var texts []string
@@ -92,6 +83,9 @@ func writeKinds(all map[schema.GroupVersionKind]bool) string {
 func readKinds(text string) map[schema.GroupVersionKind]bool {
 	all := map[schema.GroupVersionKind]bool{}
 	for _, kind := range strings.Split(text, ",") {
+		if len(all) == maxNamed {
+			break
+		}
 		at := strings.LastIndex(kind, "/")
 		if at < 0 {
 			continue

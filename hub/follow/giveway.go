@@ -3,12 +3,13 @@ package follow
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
@@ -51,7 +52,7 @@ func (c *Controller) GiveWay(namespace types.NamespacedName, leader string, epoc
 	for i := range sets {
 		name := client.ObjectKeyFromObject(&sets[i])
 		s := c.state(name)
-		if in := s.inCluster(leader); in.gaveWay == epoch {
+		if in := s.inCluster(leader, sets[i].Status.Clusters); in.gaveWay == epoch {
 			continue
 		}
 		within := time.Duration(sets[i].Spec.ConfirmWithinSeconds) * time.Second
@@ -84,6 +85,11 @@ func (c *Controller) Stay(namespace types.NamespacedName) {
 	c.mu.Lock()
 	g, gave := c.giving[namespace]
 	delete(c.giving, namespace)
+	for name, set := range c.sets {
+		if in := set.in[g.leader]; gave && name.Namespace == namespace.Namespace && in != nil && in.gaveWay == g.epoch {
+			in.gaveWay = 0
+		}
+	}
 	c.mu.Unlock()
 	if gave {
 		c.eachSet(namespace.Namespace, namespace.Name, g.leader)
@@ -113,16 +119,18 @@ func (c *Controller) given(namespace types.NamespacedName, p Place, cluster stri
 	return 0
 }
 
-// stopped returns the workloads that a set runs where the leader is and not in the follower's form, each by the selector
-// of its Pods.
-func (m manifests) stopped(space string) map[id]string {
-	runs := map[id]string{}
+// pods tells the Pods of a workload by their labels, and by how their names begin.
+type pods struct{ selector, prefix string }
+
+// stopped returns the workloads that a set runs where the leader is and not in the follower's form.
+func (m manifests) stopped(space string) map[id]pods {
+	runs := map[id]pods{}
 	for _, o := range m.objects {
 		if o.role == v1alpha1.RoleFollowers {
 			continue
 		}
-		if selector := podsOf(o); selector != "" {
-			runs[o.in(space)] = selector
+		if of := podsOf(o); of.selector != "" {
+			runs[o.in(space)] = of
 		}
 	}
 	for _, o := range m.objects {
@@ -133,26 +141,26 @@ func (m manifests) stopped(space string) map[id]string {
 	return runs
 }
 
-// podsOf is the selector of a workload's Pods. It is empty for other objects, and where no label tells its Pods.
-func podsOf(o object) string {
+// podsOf tells the Pods of a workload. Other objects have none.
+func podsOf(o object) pods {
 	switch o.kind.GroupKind() {
 	case schema.GroupKind{Group: "apps", Kind: "Deployment"}, schema.GroupKind{Group: "apps", Kind: "StatefulSet"}:
 		var w struct {
 			Spec struct{ Selector *metav1.LabelSelector }
 		}
 		if into(o, &w) != nil {
-			return ""
+			return pods{}
 		}
 		selector, err := metav1.LabelSelectorAsSelector(w.Spec.Selector)
 		if err != nil || selector.Empty() {
-			return ""
+			return pods{} // no API server accepts it
 		}
-		return selector.String()
+		return pods{selector: selector.String()}
 	case schema.GroupKind{Group: "batch", Kind: "CronJob"}:
-		of, _, _ := unstructured.NestedStringMap(o.content, "spec", "jobTemplate", "spec", "template", "metadata", "labels")
-		return labels.SelectorFromSet(of).String()
+		// The Jobs are named after it, and their Pods after them.
+		return pods{selector: batchv1.JobNameLabel, prefix: o.name + "-"}
 	default:
-		return ""
+		return pods{}
 	}
 }
 
@@ -164,21 +172,24 @@ func isStopped(o object) bool {
 }
 
 // left says which of some workloads have Pods in the member. Pods that have ended do not count.
-func (p *pass) left(runs map[id]string) (string, error) {
+func (p *pass) left(runs map[id]pods) (string, error) {
 	var names []string
-	for is, selector := range runs {
+	for is, of := range runs {
 		ctx, cancel := context.WithTimeout(p.context, requestTimeout)
 		list := &metav1.PartialObjectMetadataList{}
 		err := p.client.Get().AbsPath("/api/v1").Namespace(p.space).Resource("pods").
-			Param("labelSelector", selector).Param("fieldSelector", "status.phase!=Succeeded,status.phase!=Failed").
-			Param("limit", "1").SetHeader("Accept", inMetadataList).Do(ctx).Into(list)
+			Param("labelSelector", of.selector).Param("fieldSelector", "status.phase!=Succeeded,status.phase!=Failed").
+			SetHeader("Accept", inMetadataList).Do(ctx).Into(list)
 		cancel()
 		if err != nil {
 			return "", err
 		}
-		if len(list.Items) > 0 {
+		if slices.ContainsFunc(list.Items, func(o metav1.PartialObjectMetadata) bool {
+			return strings.HasPrefix(o.Name, of.prefix)
+		}) {
 			names = append(names, is.String())
 		}
 	}
+	slices.Sort(names)
 	return strings.Join(names, ", "), nil
 }

@@ -30,8 +30,8 @@ func TestWhatIsStopped(t *testing.T) {
 		"it runs everywhere":           {workload("Deployment", "a", 2), workload("Deployment", "a", 1), "", ""},
 		"replicas are left open there": {workload("Deployment", "a", 2), strings.Replace(workload("Deployment", "a", 0), "replicas: 0,", "", 1), "", ""},
 		"for all":                      {"", "", workload("Deployment", "a", 2), ""},
-		"suspended":                    {cronJob("a", "job: a", false), cronJob("a", "job: a", true), "", "CronJob shop/a by job=a"},
-		"suspended, without labels":    {cronJob("a", "", false), cronJob("a", "", true), "", ""},
+		"suspended":                    {cronJob("a", "job: a", false), cronJob("a", "job: a", true), "", "CronJob shop/a by batch.kubernetes.io/job-namea-"},
+		"suspended, without labels":    {cronJob("a", "", false), cronJob("a", "", true), "", "CronJob shop/a by batch.kubernetes.io/job-namea-"},
 		"with an empty selector": {
 			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {selector: {}}\n", "", "", "",
 		},
@@ -42,7 +42,7 @@ func TestWhatIsStopped(t *testing.T) {
 		var got []string
 		runs := m.stopped("shop")
 		for is := range maps.Keys(runs) {
-			got = append(got, is.String()+" by "+runs[is])
+			got = append(got, is.String()+" by "+runs[is].selector+runs[is].prefix)
 		}
 		slices.Sort(got)
 		if strings.Join(got, ", ") != test.want {

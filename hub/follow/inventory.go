@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -27,8 +28,8 @@ const (
 	maxMarked = 10_000
 	// requestTimeout bounds a request to a member.
 	requestTimeout = 10 * time.Second
-	// kindPause is the pause before a kind is asked for again that could not be watched.
-	kindPause = time.Second
+	// kindPause and kindPauseMost are the pauses before a kind is asked for again that could not be watched.
+	kindPause, kindPauseMost = time.Second, 10 * time.Second
 )
 
 var (
@@ -62,6 +63,8 @@ type inventory struct {
 
 	mu sync.Mutex // guards what follows, and all kindStates; never held across I/O
 	of map[schema.GroupVersionKind]*kindState
+	// restored is how often a list was older than the one before, as after a restore of the member.
+	restored int
 }
 
 // kindState is what is known of a kind.
@@ -99,24 +102,35 @@ func (v *inventory) keep(used map[schema.GroupVersionKind]bool) {
 	}
 }
 
-// follow watches a kind until ctx ends.
+// follow watches a kind until ctx ends. The longer it fails, the longer it waits.
 func (v *inventory) follow(ctx context.Context, of schema.GroupVersionKind, s *kindState) {
-	for ctx.Err() == nil {
-		err := v.watch(ctx, of, s)
-		if err == nil {
-			continue
+	pause := wait.Backoff{Duration: kindPause, Factor: 1.3, Jitter: 0.1, Steps: 16, Cap: kindPauseMost}
+	_ = wait.PollUntilContextCancel(ctx, labelled.Pause, true, func(ctx context.Context) (bool, error) {
+		for {
+			err := v.watch(ctx, of, s)
+			if err == nil {
+				pause.Duration, pause.Steps = kindPause, 16
+				return false, nil // it has lasted: it is opened again after a pause
+			}
+			if apierrors.IsNotFound(err) {
+				err = errNoKind // its definition may be gone again
+			}
+			v.mu.Lock()
+			s.err = err
+			v.mu.Unlock()
+			if sleep(ctx, pause.Step()) != nil {
+				return true, nil
+			}
 		}
-		if apierrors.IsNotFound(err) {
-			err = errNoKind // its definition may be gone again
-		}
-		v.mu.Lock()
-		s.err = err
-		v.mu.Unlock()
-		select {
-		case <-time.After(kindPause):
-		case <-ctx.Done():
-		}
-	}
+	})
+}
+
+// sleep waits, or returns an error when ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-timer.Done()
+	return ctx.Err()
 }
 
 func (v *inventory) watch(ctx context.Context, of schema.GroupVersionKind, s *kindState) error {
@@ -135,8 +149,7 @@ func (v *inventory) watch(ctx context.Context, of schema.GroupVersionKind, s *ki
 			return nil
 		},
 		Changed: func(how watch.EventType, o *metav1.PartialObjectMetadata) error {
-			v.note(s, how, o)
-			return nil
+			return v.note(s, how, o)
 		},
 	}.Run(ctx)
 }
@@ -146,6 +159,10 @@ func (v *inventory) noteList(s *kindState, k kind, list *metav1.PartialObjectMet
 	sets := map[string]bool{"": s.err != nil}
 	for _, is := range s.of {
 		sets[is.set] = true
+	}
+	if later(s.listed, list.ResourceVersion) {
+		v.restored++
+		sets[""] = true
 	}
 	s.kind, s.err, s.listed, s.of = k, nil, list.ResourceVersion, map[types.NamespacedName]marked{}
 	for i := range list.Items {
@@ -160,16 +177,28 @@ func (v *inventory) noteList(s *kindState, k kind, list *metav1.PartialObjectMet
 	}
 }
 
-func (v *inventory) note(s *kindState, how watch.EventType, o *metav1.PartialObjectMetadata) {
+func (v *inventory) note(s *kindState, how watch.EventType, o *metav1.PartialObjectMetadata) error {
 	name, is := markedOf(o)
 	is.gone = how == watch.Deleted
 	v.mu.Lock()
 	was, known := s.of[name]
+	if !known && len(s.of) >= maxMarked {
+		v.mu.Unlock()
+		return labelled.ErrTooMany // a list shows how many there are, without those that have gone
+	}
 	s.of[name] = is
 	v.mu.Unlock()
 	if status := known && !is.gone && !was.gone && is.generation != 0 && is.generation == was.generation; !status {
 		v.seen(is.set)
 	}
+	return nil
+}
+
+// restores is how often the member was seen in an older state than before.
+func (v *inventory) restores() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.restored
 }
 
 func markedOf(o *metav1.PartialObjectMetadata) (types.NamespacedName, marked) {

@@ -47,8 +47,9 @@ type pass struct {
 	// rival returns the name of an older set of the fleet with an identity, if there is one, or of any set elsewhere.
 	rival func(set string) (name string, older bool)
 
-	// repair takes the right to repair one object that others have changed.
-	repair func() bool
+	// mayRepair reports whether an object may be repaired that others have changed, and repaired counts one.
+	mayRepair func() bool
+	repaired  func()
 	// ended is done when the member is not engaged any more.
 	ended context.Context
 
@@ -99,52 +100,61 @@ func (p *pass) served(f form) map[schema.GroupVersionKind]bool {
 // applyOne applies an object if it has changed. is names the object, as far as that is known.
 func (p *pass) applyOne(o object) (is id, bad *v1alpha1.ResourceProblem, err error) {
 	is = o.in(p.space)
-	refuse := func(why reason.Reason, message string) (id, *v1alpha1.ResourceProblem, error) {
+	k, err := p.start(p.ended, o.kind)
+	if why, message := p.unlisted(o.kind, err); err != nil {
 		wrong := problem(is.String(), why, message)
 		return is, &wrong, nil
 	}
-	k, err := p.start(p.ended, o.kind)
-	if why, message := p.unlisted(o.kind, err); err != nil {
-		return refuse(why, message)
-	}
-	if !p.kinds[o.kind] {
-		return refuse(reason.Applying, "its kind is about to be applied for the first time")
-	}
-	if is.namespace = o.namespace; k.namespaced {
-		is = o.in(p.space)
+	if !k.namespaced {
+		is.namespace = "" // whatever the manifest says
 	}
 	name := types.NamespacedName{Namespace: is.namespace, Name: is.name}
 	was, has := p.applied[is]
 	drifted := has && p.drifted(o.kind, name, was.marked)
-	switch same := has && was.hash == o.hash; {
-	case same && !drifted && !p.again:
+	if has && was.hash == o.hash && !drifted && !p.again {
 		return is, nil, nil
-	case same && drifted && !p.repair():
-		return refuse(reason.AppliedByOther, "others change it again and again: the hub repairs it only every "+
-			repairEvery.String()+" in this cluster")
 	}
 	known, _ := p.object(o.kind, name)
-	if known.set != "" && known.set != p.set && !known.gone {
-		if rival, older := p.rival(known.set); older {
-			return refuse(reason.KeptByOther, rival+" keeps it: take the object out of one of the two")
-		}
-	}
-	if p.elsewhere(is) {
-		switch may, err := p.may(k, is); {
-		case err != nil:
-			return is, nil, err
-		case !may:
-			return refuse(reason.NotAllowed, p.advice(o.kind.GroupKind(), place))
-		}
-	}
 	delete(p.applied, is)
-	ours := has || known.set == p.set
-	now, err := p.patch(k, is, o, ours)
-	if bad, err := p.explain(is, err); bad != nil || err != nil {
+	if bad, err := p.refusal(o, k, is, known); bad != nil || err != nil {
 		return is, bad, err
+	}
+	if drifted && was.hash == o.hash && !p.mayRepair() {
+		wrong := problem(is.String(), reason.AppliedByOther, "others change it again and again: the hub repairs it only every "+
+			repairEvery.String()+" in this cluster")
+		p.applied[is] = was
+		return is, &wrong, nil
+	}
+	now, err := p.patch(k, is, o, has || known.set == p.set)
+	if bad, err := p.explain(is, o.secret, err); bad != nil || err != nil {
+		return is, bad, err
+	}
+	if drifted && now.version != known.version {
+		p.repaired() // what others have written beside it is no drift
 	}
 	p.applied[is] = appliedObject{o.hash, now}
 	return is, nil, nil
+}
+
+// refusal says why an object is not applied, though the member would let the hub do it.
+func (p *pass) refusal(o object, k kind, is id, known marked) (*v1alpha1.ResourceProblem, error) {
+	var wrong v1alpha1.ResourceProblem
+	if !p.kinds[o.kind] {
+		wrong = problem(is.String(), reason.Applying, "its kind is about to be applied for the first time")
+		return &wrong, nil
+	}
+	if known.set != "" && known.set != p.set && !known.gone {
+		if rival, older := p.rival(known.set); older {
+			wrong = problem(is.String(), reason.KeptByOther, rival+" keeps it: take the object out of one of the two")
+			return &wrong, nil
+		}
+	}
+	may, err := p.mayPlace(k, is)
+	if err != nil || may {
+		return nil, err
+	}
+	wrong = problem(is.String(), reason.NotAllowed, p.advice(is.kind, place))
+	return &wrong, nil
 }
 
 // unlisted says why it is not known what there is of a kind.
@@ -163,14 +173,12 @@ func (p *pass) unlisted(of schema.GroupVersionKind, err error) (reason.Reason, s
 	}
 }
 
-// elsewhere reports whether an object is not of those that every set may have.
-func (p *pass) elsewhere(is id) bool {
+// mayPlace reports whether the hub may put an object there: in the namespace of its set, or where it may place it.
+func (p *pass) mayPlace(k kind, is id) (bool, error) {
 	own := is.kind.Group == v1alpha1.GroupVersion.Group || is.kind.Group == "coordination.k8s.io"
-	return is.namespace != p.space || own
-}
-
-// may asks whether the hub may put an object there.
-func (p *pass) may(k kind, is id) (bool, error) {
+	if is.namespace == p.space && !own {
+		return true, nil
+	}
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Verb: place, Group: k.Group, Version: k.Version, Resource: k.Resource, Namespace: is.namespace, Name: is.name,
@@ -233,12 +241,13 @@ func mayTakeOver(conflict error, ours bool) bool {
 	return len(causes) > 0 && len(causes) < transport.MaxCauses &&
 		!slices.ContainsFunc(causes, func(c metav1.StatusCause) bool {
 			edited := strings.Contains(c.Message, " using ") // the API server says so of updates alone
-			return c.Field != replicas && !(ours && edited)
+			return c.Field != replicas && (!ours || !edited)
 		})
 }
 
-// explain makes a problem of one object out of an error, or returns the error if it is about more.
-func (p *pass) explain(is id, err error) (*v1alpha1.ResourceProblem, error) {
+// explain makes a problem of one object out of an error, or returns the error if it is about more. What an API server says
+// of a secret object may quote it.
+func (p *pass) explain(is id, secret bool, err error) (*v1alpha1.ResourceProblem, error) {
 	var wrong v1alpha1.ResourceProblem
 	switch {
 	case err == nil:
@@ -253,6 +262,9 @@ func (p *pass) explain(is id, err error) (*v1alpha1.ResourceProblem, error) {
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsForbidden(err),
 		apierrors.IsRequestEntityTooLargeError(err), apierrors.IsMethodNotSupported(err), apierrors.IsInternalError(err):
 		wrong = problem(is.String(), reason.Rejected, err.Error())
+		if secret {
+			wrong.Message = "the API server has rejected it, with words that may quote a Secret: apply it by hand to see them"
+		}
 	default:
 		return nil, err
 	}
@@ -266,17 +278,17 @@ func (p *pass) advice(of schema.GroupKind, verbs string) string {
 }
 
 // prune deletes what the set has in the member and a form does not have. It returns how many objects are left, as far
-// as watches show.
+// as watches show. An object that others have copied to where the set may have none is not the set's.
 func (p *pass) prune(f form) (left int, problems []v1alpha1.ResourceProblem, err error) {
 	kept := map[id]bool{}
 	for _, o := range f.objects {
 		kept[o.in(p.space)] = true
-		kept[id{o.kind.GroupKind(), o.namespace, o.name}] = true // its kind may be in no namespace
+		kept[id{o.kind.GroupKind(), "", o.name}] = true // its kind may be in no namespace
 	}
 	for of := range p.kinds {
 		k, err := p.start(p.ended, of)
-		if errors.Is(err, errNoKind) {
-			continue // then there is nothing
+		if errors.Is(err, errNoKind) || apierrors.IsForbidden(err) {
+			continue // then there is nothing, or nothing that the hub may delete
 		}
 		if why, message := p.unlisted(of, err); err != nil {
 			left++
@@ -288,8 +300,13 @@ func (p *pass) prune(f form) (left int, problems []v1alpha1.ResourceProblem, err
 			if kept[is] {
 				continue
 			}
+			if may, err := p.mayPlace(k, is); err != nil {
+				return left, problems, err
+			} else if !may {
+				continue
+			}
 			left++
-			bad, err := p.explain(is, p.delete(k, is, has))
+			bad, err := p.explain(is, true, p.delete(k, is, has))
 			if err != nil {
 				return left, problems, err
 			}

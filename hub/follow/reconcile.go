@@ -23,6 +23,8 @@ import (
 )
 
 const (
+	// passTimeout bounds a pass with all its requests.
+	passTimeout = 2 * time.Minute
 	// notYet is how often a replica that may not write looks whether it may.
 	notYet = 5 * time.Second
 	// retryFirst and retryMost are the pauses before a problem is looked at again. A definition that comes later is used
@@ -34,6 +36,8 @@ const (
 
 // reconcile works on a set in one cluster, or on its status.
 func (c *Controller) reconcile(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	defer cancel()
 	set := &v1alpha1.LeaderResourceSet{}
 	err := c.client.Get(ctx, req.NamespacedName, set)
 	switch {
@@ -59,6 +63,7 @@ func (c *Controller) reconcileIn(
 	ctx context.Context, set *v1alpha1.LeaderResourceSet, key fleet.Key,
 ) (reconcile.Result, error) {
 	name := client.ObjectKeyFromObject(set)
+	later := reconcile.Result{RequeueAfter: time.Duration(set.Spec.IntervalSeconds) * time.Second}
 	m, known := c.Fleet.Member(key)
 	if !known || m.Gone || m.Deleting {
 		c.mu.Lock()
@@ -67,28 +72,17 @@ func (c *Controller) reconcileIn(
 		c.add(0, name, "")
 		return reconcile.Result{}, nil
 	}
-	p, err := c.Place(ctx, types.NamespacedName{Namespace: key.Fleet, Name: set.Spec.Namespace})
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	going := !set.DeletionTimestamp.IsZero()
-	if m.Paused || m.IsFenced() || m.DeleteForMove || !p.Managed && !going || moves(set) {
-		return reconcile.Result{}, nil // it stays as it is; an event says when that changes
-	}
-	role, given := p.role(key.Name), c.given(types.NamespacedName{Namespace: key.Fleet, Name: set.Spec.Namespace}, p, key.Name)
-	switch {
-	case going:
-		role = ""
-	case given != 0:
-		role = v1alpha1.RoleFollowers
+	role, given, stays, err := c.roleIn(ctx, set, m)
+	if err != nil || stays {
+		return later, err
 	}
 	c.mu.Lock()
 	at, s := c.members[key], c.state(name)
 	if at == nil && role == "" && !isShown(set, key.Name) { // it never had anything of the set
 		c.mu.Unlock()
-		return reconcile.Result{}, nil
+		return later, nil
 	}
-	in := s.inCluster(key.Name)
+	in := s.inCluster(key.Name, set.Status.Clusters)
 	c.mu.Unlock()
 	if at == nil || m.Problem.Reason == reason.Unreachable {
 		why := problem("", reason.Unreachable, "the hub has no connection to the cluster: what is there stays as it is")
@@ -116,6 +110,35 @@ func (c *Controller) reconcileIn(
 	return c.pass(ctx, set, at, in, f, role)
 }
 
+// roleIn returns the role of a member, or that what it has stays as it is. given is the term in which it gives way.
+func (c *Controller) roleIn(
+	ctx context.Context, set *v1alpha1.LeaderResourceSet, m fleet.Member,
+) (role v1alpha1.ClusterRole, given int64, stays bool, err error) {
+	namespace := types.NamespacedName{Namespace: set.Namespace, Name: set.Spec.Namespace}
+	p, err := c.where(ctx, namespace)
+	going := !set.DeletionTimestamp.IsZero()
+	switch {
+	case err != nil, m.Paused, m.IsFenced(), m.DeleteForMove, moves(set), !p.Managed && !going:
+		return "", 0, true, err
+	case going:
+		return "", 0, false, nil
+	}
+	if given = c.given(namespace, p, m.Name); given != 0 {
+		return v1alpha1.RoleFollowers, given, false, nil
+	}
+	return p.role(m.Name), 0, false, nil
+}
+
+// where returns where the objects of a namespace's sets belong. A record that this replica has not decided on yet may be
+// old, as after a restore of the management cluster.
+func (c *Controller) where(ctx context.Context, namespace types.NamespacedName) (Place, error) {
+	p, err := c.Place(ctx, namespace)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.Managed = p.Managed && c.decided[namespace]
+	return p, err
+}
+
 // isShown reports whether the status of a set shows a cluster.
 func isShown(set *v1alpha1.LeaderResourceSet, name string) bool {
 	return slices.ContainsFunc(set.Status.Clusters, func(c v1alpha1.ClusterResources) bool { return c.Name == name })
@@ -127,58 +150,72 @@ func (c *Controller) pass(
 ) (reconcile.Result, error) {
 	name, now := client.ObjectKeyFromObject(set), c.Clock.Now().Boot
 	interval := time.Duration(set.Spec.IntervalSeconds) * time.Second
-	tenants, err := newClient(at.inventory.tenants())
+	if was := at.inventory.restores(); in.at != at || in.restores != was { // it is another cluster, or an older state of it
+		in.at, in.restores, in.applied, in.full = at, was, map[id]appliedObject{}, 0
+	}
+	p, err := c.newPass(ctx, set, at, in, f)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	p := &pass{
-		context: ctx, inventory: at.inventory, client: tenants, ended: at.ended,
-		mayWrite: func() bool { return c.MayWrite(set.Namespace) },
-		rival:    func(id string) (string, bool) { return c.rival(ctx, set, id) },
-		repair:   func() bool { return in.repairs.AllowN(time.Time{}.Add(c.Clock.Now().Boot), 1) },
-		set:      identity(set.Namespace, set.Name), space: set.Spec.Namespace, force: set.Spec.Force,
-		kinds: c.kindsOf(name, set, f), applied: in.applied, again: in.full == 0 || now-in.full >= interval,
-	}
+	p.again = in.full == 0 || now-in.full >= interval
 	if ready, err := c.prepared(ctx, set, p.served(f)); !ready || err != nil {
 		return reconcile.Result{RequeueAfter: busyPause}, err
 	}
 	problems, err := p.apply(f)
-	placed, left := len(p.applied), 0
+	done := result{f.hash, len(p.applied), 0}
 	if err == nil && f.whole && ptr.Deref(set.Spec.Prune, true) {
 		var more []v1alpha1.ResourceProblem
-		left, more, err = p.prune(f)
+		done.left, more, err = p.prune(f)
 		problems = append(problems, more...)
+	}
+	runs := ""
+	if f.given != 0 && err == nil && len(problems) == 0 && done.left == 0 {
+		runs, err = p.left(f.stops)
 	}
 	switch {
 	case errors.Is(err, errStopped):
 		return reconcile.Result{RequeueAfter: notYet}, nil
+	case apierrors.IsForbidden(err):
+		problems = append(problems, problem("Pod", reason.NotAllowed, p.advice(schema.GroupKind{Kind: "Pod"}, "list")))
 	case err != nil:
 		problems = append(problems, problem("", reason.Unreachable, "the cluster did not answer: "+err.Error()))
-	}
-	if p.again && err == nil {
+	case p.again:
 		in.full = now
 	}
-	runs := ""
-	if f.given != 0 && err == nil && len(problems) == 0 && left == 0 {
-		if runs, err = p.left(f.stops); err != nil {
-			problems = append(problems, problem("Pod", reason.NotAllowed, p.advice(schema.GroupKind{Kind: "Pod"}, "list")))
-		}
-	}
-	c.give(in, f.given, runs, problems)
-	if runs != "" {
+	c.give(name, in, f.given, runs, problems)
+	failed := c.report(name, in, role, &done, problems)
+	switch {
+	case runs != "":
 		return reconcile.Result{RequeueAfter: stoppedPause}, nil
-	}
-	if failed := c.report(name, in, role, &result{f.hash, placed, left}, problems); failed > 0 {
+	case failed > 0:
 		return reconcile.Result{RequeueAfter: min(retryFirst<<min(failed-1, 8), retryMost)}, nil
+	case role == "":
+		return reconcile.Result{RequeueAfter: interval}, nil
+	default:
+		return reconcile.Result{RequeueAfter: in.full + interval - now}, nil
 	}
-	if role == "" {
-		return reconcile.Result{}, nil
-	}
-	return reconcile.Result{RequeueAfter: in.full + interval - now}, nil
 }
 
-// give notes whether a cluster has given way in a term.
-func (c *Controller) give(in *setIn, epoch int64, runs string, problems []v1alpha1.ResourceProblem) {
+func (c *Controller) newPass(
+	ctx context.Context, set *v1alpha1.LeaderResourceSet, at *member, in *setIn, f form,
+) (*pass, error) {
+	tenants, err := newClient(at.inventory.tenants())
+	clock := func() time.Time { return time.Time{}.Add(c.Clock.Now().Boot) }
+	return &pass{
+		context: ctx, inventory: at.inventory, client: tenants, ended: at.ended,
+		mayWrite:  func() bool { return c.MayWrite(set.Namespace) },
+		rival:     func(id string) (string, bool) { return c.rival(ctx, set, id) },
+		mayRepair: func() bool { return in.repairs.TokensAt(clock()) >= 1 },
+		repaired:  func() { in.repairs.AllowN(clock(), 1) },
+		set:       identity(set.Namespace, set.Name), space: set.Spec.Namespace, force: set.Spec.Force,
+		kinds: c.kindsOf(client.ObjectKeyFromObject(set), set, f), applied: in.applied,
+	}, err
+}
+
+// give notes whether a cluster has given way in a term, as long as it has to.
+func (c *Controller) give(
+	set types.NamespacedName, in *setIn, epoch int64, runs string, problems []v1alpha1.ResourceProblem,
+) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -187,7 +224,12 @@ func (c *Controller) give(in *setIn, epoch int64, runs string, problems []v1alph
 	case len(problems) > 0:
 		in.why = text(problems[0])
 	default:
-		in.gaveWay, in.why = epoch, "it was not reached"
+		in.why = "it was not reached"
+		for of, g := range c.giving {
+			if of.Namespace == set.Namespace && g.epoch == epoch && g.leader == in.result.Name {
+				in.gaveWay = epoch
+			}
+		}
 	}
 }
 
@@ -230,8 +272,8 @@ func moves(set *v1alpha1.LeaderResourceSet) bool {
 	return is
 }
 
-// rival returns the name of the set that has an identity, and whether the object is its: if it is older, or in no fleet
-// that is known here.
+// rival returns the name of the set that has an identity, and whether the object is its: if it is older, or if it is not
+// in the fleet, unless the set may take that over.
 func (c *Controller) rival(ctx context.Context, set *v1alpha1.LeaderResourceSet, id string) (name string, older bool) {
 	for _, other := range c.setsOf(ctx, set.Namespace) {
 		switch {
@@ -241,7 +283,7 @@ func (c *Controller) rival(ctx context.Context, set *v1alpha1.LeaderResourceSet,
 			return "the set " + other.Name, !older
 		}
 	}
-	return "a set of another fleet, or one that was deleted without its objects,", true
+	return "a set of another fleet, or one that was deleted without its objects,", !set.Spec.Force
 }
 
 // kindsOf returns the kinds that a set may have in members, by its annotation and by its form in one of them.
@@ -270,8 +312,11 @@ func (c *Controller) prepared(
 	named := readKinds(set.Annotations[v1alpha1.KindsAnnotation])
 	all := maps.Clone(named)
 	maps.Copy(all, kinds)
+	if len(all) > maxNamed {
+		all = kinds // what it had of others long ago stays
+	}
 	prunes, final := ptr.Deref(set.Spec.Prune, true), slices.Contains(set.Finalizers, v1alpha1.SetFinalizer)
-	if len(all) == len(named) && prunes == final {
+	if maps.Equal(all, named) && prunes == final {
 		return true, nil
 	}
 	to := set.DeepCopy()

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"sync"
 
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -29,12 +29,14 @@ import (
 const (
 	// maxObjects is how many objects all sources of a set may have, and maxKinds of how many kinds.
 	maxObjects, maxKinds = 500, 32
+	// maxNamed is how many kinds a set names at most: those that it had earlier, too.
+	maxNamed = 64
 	// maxSources bounds the sources of a set together, in bytes.
 	maxSources = 2 << 20
-	// maxMarks bounds the characters of a source that begin or divide keys and entries: a few bytes each become hundreds
-	// in memory while they are parsed.
-	maxMarks = 200_000
-	marks    = "-,:?[{"
+	// maxMarks bounds the characters of all sources that begin or divide keys and entries: a few bytes each become
+	// hundreds in memory.
+	maxMarks = 100_000
+	marking  = "-,:?[{"
 )
 
 // Whoever writes a source could multiply a long text by aliases. A byte before a token of YAML ends the token before it.
@@ -58,6 +60,7 @@ type object struct {
 	role            v1alpha1.ClusterRole
 	content         map[string]any
 	hash            string
+	secret          bool // its content must not be shown
 }
 
 // id names an object in a member. Versions of one kind are the same objects.
@@ -81,7 +84,7 @@ type manifests struct {
 
 // parse reads the objects of sources, in their order. It goes on where something is wrong.
 func parse(sources []source) (m manifests) {
-	size, kinds := 0, map[schema.GroupVersionKind]bool{}
+	size, marks, kinds := 0, maxMarks, map[schema.GroupVersionKind]bool{}
 	for _, s := range sources {
 		name := string(s.Kind) + " " + s.Name
 		if s.problem != nil {
@@ -95,9 +98,10 @@ func parse(sources []source) (m manifests) {
 			}
 			where := name + ", key " + key
 			n := 0
-			err := documents(s.data[key], func(content map[string]any) error {
+			err := documents(s.data[key], &marks, func(content map[string]any) error {
 				n++
 				o, err := newObject(content, s.For)
+				o.secret = s.Kind == v1alpha1.SourceSecret || o.kind.Kind == "Secret"
 				switch {
 				case err != nil:
 					m.refuse(fmt.Sprintf("%s, document %d", where, n), err)
@@ -128,14 +132,14 @@ func problem(object string, why reason.Reason, message string) v1alpha1.Resource
 }
 
 // documents calls do with each document of a YAML stream, or with the objects of a stream of JSON. Empty ones do not count.
-func documents(text []byte, do func(map[string]any) error) error {
-	n := 0
-	for _, c := range []byte(marks) {
-		n += bytes.Count(text, []byte{c})
+// marks is how many of the characters that it counts are left, for this text and others.
+func documents(text []byte, marks *int, do func(map[string]any) error) error {
+	for _, c := range []byte(marking) {
+		*marks -= bytes.Count(text, []byte{c})
 	}
 	switch {
-	case n > maxMarks:
-		return fmt.Errorf("it has %d of the characters %s: at most %d are read", n, marks, maxMarks)
+	case *marks < 0:
+		return fmt.Errorf("the sources have more than %d of the characters %s: make another set", maxMarks, marking)
 	case anchor.Match(text) && alias.Match(text):
 		return errors.New("it may have a YAML alias, which is refused: write out what it stands for")
 	}
@@ -172,7 +176,7 @@ func into(o object, to any) error {
 	return json.Unmarshal(text, to)
 }
 
-func isPath(segment string) bool { return len(path.IsValidPathSegmentName(segment)) == 0 }
+func isPath(segment string) bool { return len(content.IsPathSegmentName(segment)) == 0 }
 
 // newObject checks a document, and drops from it what API servers write themselves.
 func newObject(content map[string]any, role v1alpha1.ClusterRole) (object, error) {

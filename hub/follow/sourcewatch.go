@@ -26,9 +26,12 @@ type sourcesOf struct {
 // readSources reads the sources of a set from the hub's API server. What is wrong with one of them is its problem; an
 // error may pass.
 func (c *Controller) readSources(ctx context.Context, set *v1alpha1.LeaderResourceSet) ([]source, error) {
-	all := make([]source, 0, len(set.Spec.Resources))
+	all, size := make([]source, 0, len(set.Spec.Resources)), 0
 	for _, r := range set.Spec.Resources {
-		s := source{LeaderResource: r, data: map[string][]byte{}}
+		if size > maxSources {
+			break // the first ones are too much already
+		}
+		s := source{LeaderResource: r}
 		data, err := c.readSource(ctx, types.NamespacedName{Namespace: set.Namespace, Name: r.Name}, r.Kind)
 		var message string
 		switch name := string(r.Kind) + " " + r.Name; {
@@ -40,6 +43,9 @@ func (c *Controller) readSources(ctx context.Context, set *v1alpha1.LeaderResour
 			return nil, err
 		case data == nil:
 			message = fmt.Sprintf("the Secret must have the type %s: create it again with that type", v1alpha1.SourceSecretType)
+		}
+		for _, value := range data {
+			size += len(value)
 		}
 		if s.data = data; message != "" {
 			s.problem = &v1alpha1.ResourceProblem{

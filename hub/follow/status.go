@@ -39,14 +39,14 @@ func (c *Controller) reconcileStatus(ctx context.Context, set *v1alpha1.LeaderRe
 	if !set.DeletionTimestamp.IsZero() {
 		return c.release(ctx, set)
 	}
-	place, err := c.Place(ctx, types.NamespacedName{Namespace: set.Namespace, Name: set.Spec.Namespace})
+	place, err := c.where(ctx, types.NamespacedName{Namespace: set.Namespace, Name: set.Spec.Namespace})
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	c.watchSources(set)
 	name := client.ObjectKeyFromObject(set)
 	status := statusOf(set, place, c.results(name), c.Clock.Now().Wall)
-	c.setInOrder(&status, name, place)
+	c.setInOrder(&status, name)
 	if equality.Semantic.DeepEqual(status, set.Status) {
 		return reconcile.Result{}, nil
 	}
@@ -56,9 +56,7 @@ func (c *Controller) reconcileStatus(ctx context.Context, set *v1alpha1.LeaderRe
 }
 
 // setInOrder says how the last planned change went, as far as this replica knows.
-func (c *Controller) setInOrder(
-	status *v1alpha1.LeaderResourceSetStatus, set types.NamespacedName, place Place,
-) {
+func (c *Controller) setInOrder(status *v1alpha1.LeaderResourceSetStatus, set types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	is := metav1.Condition{
@@ -163,7 +161,8 @@ func (c *Controller) left(set *v1alpha1.LeaderResourceSet) (names []string) {
 	s := c.state(client.ObjectKeyFromObject(set))
 	for _, m := range members {
 		in := s.in[m.Name]
-		if has := in != nil && !in.clean || in == nil && isShown(set, m.Name); has && !m.Gone && !m.Deleting {
+		mayHave := in != nil && !in.clean || in == nil && (isShown(set, m.Name) || c.members[m.Key] != nil)
+		if mayHave && !m.Gone && !m.Deleting {
 			names = append(names, m.Name)
 		}
 	}
