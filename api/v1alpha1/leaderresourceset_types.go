@@ -97,8 +97,8 @@ type LeaderResource struct {
 // +kubebuilder:validation:Enum=ConfigMap;Secret
 type SourceKind string
 
+// The kinds of sources.
 const (
-	// SourceConfigMap and SourceSecret are the kinds of sources.
 	SourceConfigMap SourceKind = "ConfigMap"
 	SourceSecret    SourceKind = "Secret"
 )

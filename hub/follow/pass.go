@@ -68,6 +68,21 @@ type appliedObject struct {
 	marked
 }
 
+// work puts a form in place. It says what has Pods that must have none, if the cluster gives way.
+func (p *pass) work(f form, prunes bool) (done result, runs string, problems []v1alpha1.ResourceProblem, err error) {
+	problems, err = p.apply(f)
+	done = result{hash: f.hash, placed: len(p.applied)}
+	if err == nil && f.whole && prunes {
+		var more []v1alpha1.ResourceProblem
+		done.left, more, err = p.prune(f)
+		problems = append(problems, more...)
+	}
+	if f.given != 0 && err == nil && len(problems) == 0 && done.left == 0 {
+		runs, err = p.left(f.stops)
+	}
+	return done, runs, problems, err
+}
+
 // apply puts the form in place. It returns what is not, and an error if the member, or this replica, is at its end.
 func (p *pass) apply(f form) (problems []v1alpha1.ResourceProblem, err error) {
 	problems = slices.Clone(f.problems)

@@ -161,17 +161,7 @@ func (c *Controller) pass(
 	if ready, err := c.prepared(ctx, set, p.served(f)); !ready || err != nil {
 		return reconcile.Result{RequeueAfter: busyPause}, err
 	}
-	problems, err := p.apply(f)
-	done := result{f.hash, len(p.applied), 0}
-	if err == nil && f.whole && ptr.Deref(set.Spec.Prune, true) {
-		var more []v1alpha1.ResourceProblem
-		done.left, more, err = p.prune(f)
-		problems = append(problems, more...)
-	}
-	runs := ""
-	if f.given != 0 && err == nil && len(problems) == 0 && done.left == 0 {
-		runs, err = p.left(f.stops)
-	}
+	done, runs, problems, err := p.work(f, ptr.Deref(set.Spec.Prune, true))
 	switch {
 	case errors.Is(err, errStopped):
 		return reconcile.Result{RequeueAfter: notYet}, nil
