@@ -6,8 +6,9 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 )
 
-// LeaderResourceSet keeps objects in place in the clusters of a namespace's policy: some where the leader is, some where
-// it is not. Their manifests are in ConfigMaps and Secrets beside it, as those of a ClusterResourceSet are.
+// LeaderResourceSet keeps objects in place in the clusters of a namespace's policy: some where the
+// leader is, some where it is not. Their manifests are in ConfigMaps and Secrets beside it, as those
+// of a ClusterResourceSet are.
 //
 // It is no fence. A cluster that the hub cannot reach goes on to run what it ran.
 //

@@ -79,8 +79,9 @@ func measureLook(ctx context.Context, b *bench) {
 		scraped = append(scraped, time.Since(began))
 	}
 	lines := strings.Count(screen, "\n")
-	b.say("of %d namespaces the status has %d lines in %.2f s, at worst %.2f s, and a scrape takes %.0f ms, at worst %.0f ms",
-		renewedNamespaces, lines, median(shown).Seconds(), quantile(shown, 1).Seconds(), ms(median(scraped)), ms(quantile(scraped, 1)))
+	b.say("of %d namespaces the status has %d lines in %.2f s, at worst %.2f s", renewedNamespaces, lines,
+		median(shown).Seconds(), quantile(shown, 1).Seconds())
+	b.say("a scrape takes %.0f ms, at worst %.0f ms", ms(median(scraped)), ms(quantile(scraped, 1)))
 	b.figures["plugin.statusSeconds"], b.figures["plugin.statusLines"] = median(shown).Seconds(), float64(lines)
 	b.figures["scrape.milliseconds"] = ms(median(scraped))
 }

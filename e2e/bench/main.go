@@ -119,7 +119,8 @@ var measurements = []measurement{
 			{"follow.applySeconds", 2}, {"follow.repairSeconds", 2}, {"follow.writesPerSecond", 0}, {"follow.cores", 0.02},
 			{"follow.rssMiB", 30},
 		},
-		fleet: harness.Options{Timings: harness.Default, AuditReads: true, Members: members(namespace)}, measure: measureFollow,
+		fleet:   harness.Options{Timings: harness.Default, AuditReads: true, Members: members(namespace)},
+		measure: measureFollow,
 	},
 	{
 		name: "fifty", what: "what memory 50 members take", figures: []figure{{"hub.rssMiB50", 160}},

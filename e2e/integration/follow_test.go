@@ -25,8 +25,8 @@ import (
 	"github.com/leasecast/leasecast/e2e/must"
 )
 
-// allowFollow applies the roles of config/follow in members, and another one that is aggregated, if an administrator has
-// more rules.
+// allowFollow applies the roles of config/follow in members, and another one that is aggregated with more rules of an
+// administrator.
 func (w *world) allowFollow(more []rbacv1.PolicyRule, members ...string) {
 	w.T.Helper()
 	for _, m := range members {
@@ -98,6 +98,18 @@ func (w *world) resourceSet(name, namespace string, sources ...string) *v1alpha1
 	}
 	w.Must(w.Hub.Create(w.T.Context(), o))
 	return o
+}
+
+// deleteSet deletes a set.
+func (w *world) deleteSet(name string) {
+	o := &v1alpha1.LeaderResourceSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: name}}
+	w.Must(w.Hub.Delete(w.T.Context(), o))
+}
+
+// change edits an object in a member, as somebody with kubectl would.
+func (w *world) change(member string, o client.Object, patch string) {
+	w.Must(w.Members[member].Patch(w.T.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch)),
+		client.FieldOwner("kubectl-edit")))
 }
 
 // awaitReady waits until the set's condition Ready has a reason, and a message with these words.
@@ -195,24 +207,29 @@ func TestObjectsFollowTheLeader(t *testing.T) {
 
 	t.Log("somebody edits an object, scales one and deletes another")
 	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: a, Name: "shared"}}
-	w.Must(w.Members["south"].Patch(t.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"data":{"a":"drift"}}`)),
-		client.FieldOwner("kubectl-edit")))
+	w.change("south", o, `{"data":{"a":"drift"}}`)
 	w.setting("south", a, "shared", "map[a:z]")
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: a, Name: "shop"}}
-	w.Must(w.Members["south"].Patch(t.Context(), d, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":7}}`)),
-		client.FieldOwner("kubectl-scale")))
+	w.change("south", d, `{"spec":{"replicas":7}}`)
 	w.replicas(a, "shop", "east 0 west 2 south 0")
 	w.Must(w.Members["west"].Delete(t.Context(), d))
 	w.replicas(a, "shop", "west 2")
 
-	t.Log("the set is deleted: its objects go")
-	w.Must(w.Hub.Delete(t.Context(), &v1alpha1.LeaderResourceSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "shop"}}))
+	t.Log("the set is deleted: its objects go, and no copy that somebody has made with all labels")
+	w.Must(w.Members["east"].Get(t.Context(), client.ObjectKeyFromObject(o), o))
+	other := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: w.Fleet + "-copy", Labels: o.Labels}, Data: o.Data,
+	}
+	w.Must(w.Members["east"].Create(t.Context(), other))
+	w.deleteSet("shop")
 	w.replicas(a, "shop", "east -1 west -1 south -1")
 	w.setting("east", a, "shared", "")
 	w.Eventually("the set is gone", soon, func() error {
 		err := w.Hub.Get(t.Context(), types.NamespacedName{Namespace: w.Fleet, Name: "shop"}, &v1alpha1.LeaderResourceSet{})
 		return must.ErrorIf(!apierrors.IsNotFound(err), "%v", err)
 	})
+	w.setting("east", "default", other.Name, "map[a:z]")
+	w.Must(w.Members["east"].Delete(t.Context(), other))
 }
 
 // What is wrong with one object is said, and keeps no other object from its place.
@@ -259,7 +276,8 @@ func TestWhatIsWrongWithAnObjectIsSaid(t *testing.T) {
 	applied.SetNamespace(a)
 	applied.SetName("theirs")
 	w.Must(unstructured.SetNestedField(applied.Object, "theirs", "data", "a"))
-	w.Must(w.Members["east"].Apply(t.Context(), client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner("argocd")))
+	w.Must(w.Members["east"].Apply(t.Context(), client.ApplyConfigurationFromUnstructured(applied),
+		client.FieldOwner("argocd")))
 	w.source("rival", settings("theirs", "a: ours"))
 	w.awaitReady("second", reason.AppliedByOther, "cluster east", "argocd", "force")
 	w.setting("west", a, "theirs", "map[a:ours]")
@@ -274,27 +292,33 @@ func TestWhatIsWrongWithAnObjectIsSaid(t *testing.T) {
 	shop := fmt.Sprintf("apiVersion: %s/v1\nkind: Shop\nmetadata: {name: corner}\n", group)
 	w.source("rival", shop)
 	w.awaitReady("second", reason.NoSuchKind, "Shop "+a+"/corner")
-	w.source("rival", shop, definition(group))
+	w.source("rival", shop, definition(group, a))
 	w.awaitReady("second", reason.NotAllowed, "CustomResourceDefinition shops."+group, "may not place")
 	crds.Verbs = append(crds.Verbs, "place")
 	w.allowFollow([]rbacv1.PolicyRule{crds, shops}, all...)
 	w.awaitReady("second", reason.InPlace)
-	w.Must(w.Hub.Delete(t.Context(), &v1alpha1.LeaderResourceSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "second"}}))
+	j := w.keeps("east", a) // for a while: what has a namespace in the manifest alone stays
+	j.outlive()
+	w.awaitReady("second", reason.InPlace)
+	w.deleteSet("second")
 	w.Eventually("the definition is gone", soon, func() error {
 		o := &unstructured.Unstructured{}
-		o.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+		o.SetGroupVersionKind(schema.GroupVersionKind{
+			Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition",
+		})
 		err := w.Members["south"].Get(t.Context(), types.NamespacedName{Name: "shops." + group}, o)
 		return must.ErrorIf(!apierrors.IsNotFound(err), "%v", err)
 	})
 }
 
-// definition is that of the kind Shop in a group.
-func definition(group string) string {
+// definition is that of the kind Shop in a group. It has a namespace, as what Helm renders often has.
+func definition(group, namespace string) string {
 	return fmt.Sprintf(`
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata:
   name: shops.%s
+  namespace: %s
 spec:
   group: %s
   scope: Namespaced
@@ -304,7 +328,7 @@ spec:
     served: true
     storage: true
     schema: {openAPIV3Schema: {type: object}}
-`, group, group)
+`, group, namespace, group)
 }
 
 // editSet edits a set.
@@ -342,7 +366,8 @@ func TestASetGoesWhereItsPolicyGoes(t *testing.T) {
 	w.setting("east", a, "here", "map[a:w]")
 
 	t.Log("the policy goes: everything stays")
-	w.Must(w.Hub.Delete(t.Context(), &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "p"}}))
+	p := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "p"}}
+	w.Must(w.Hub.Delete(t.Context(), p))
 	w.awaitReady("set", reason.NotManaged, a)
 	w.setting("west", a, "here", "map[a:w]")
 }

@@ -77,7 +77,11 @@ func atOnce(r mcmanager.Runnable) int {
 }
 
 func TestWhatAManagerRuns(t *testing.T) {
-	for refused, want := range []error{nil, errRefused, errRefused, errRefused, errRefused, errRefused, errRefused, errRefused} {
+	for refused := range 8 {
+		want := errRefused
+		if refused == 0 {
+			want = nil
+		}
 		c := New(Options{Fleet: fleet.New(fleet.Options{}), Tenure: tenure.New(fixedClock(testStart), 6*time.Second),
 			Clock: fixedClock(testStart)})
 		m := &fakeManager{local: newFakeLocalManager(withTestAPI(t, c)), refuses: refused}

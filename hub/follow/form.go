@@ -53,7 +53,7 @@ func (m manifests) formOf(role v1alpha1.ClusterRole, space string) (f form) {
 	return f
 }
 
-// in is the identity of an object of a set in a namespace, as long as it is not known whether its kind is in namespaces.
+// in is the identity of an object of a set in a namespace, before it is known whether its kind is in namespaces.
 func (o object) in(space string) id {
 	return id{o.kind.GroupKind(), cmp.Or(o.namespace, space), o.name}
 }

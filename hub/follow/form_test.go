@@ -21,7 +21,8 @@ func TestFormOf(t *testing.T) {
 		of(v1alpha1.RoleAll, settings("c")+"---\n"+namespace+"---\n"+other),
 	})
 	forms := map[v1alpha1.ClusterRole]string{
-		v1alpha1.RoleLeader:    "Namespace/shop CustomResourceDefinition/x ConfigMap/shop/a ConfigMap/shop/c ConfigMap/other/a",
+		v1alpha1.RoleLeader: "Namespace/shop CustomResourceDefinition/x ConfigMap/shop/a ConfigMap/shop/c " +
+			"ConfigMap/other/a",
 		v1alpha1.RoleFollowers: "Namespace/shop ConfigMap/shop/a ConfigMap/shop/b ConfigMap/shop/c ConfigMap/other/a",
 	}
 	hashes := map[string]bool{}

@@ -33,9 +33,9 @@ type giving struct {
 	since  time.Duration
 }
 
-// GiveWay reports whether a planned change away from a leader may go on: its cluster has the follower's form of each set
-// of the namespace, and no Pod runs there that a set has stopped. The first call for a term begins that. After the sets'
-// confirmWithinSeconds it goes on anyway, and the sets say so. Who leads does not depend on it.
+// GiveWay reports whether a planned change away from a leader may go on: its cluster has the follower's form of each
+// set of the namespace, and no Pod runs there that a set has stopped. The first call for a term begins that. After the
+// confirmWithinSeconds of the sets it goes on anyway, and the sets say so.
 func (c *Controller) GiveWay(namespace types.NamespacedName, leader string, epoch int64) bool {
 	sets := c.ordered(namespace)
 	if len(sets) == 0 {
@@ -68,7 +68,8 @@ func (c *Controller) GiveWay(namespace types.NamespacedName, leader string, epoc
 				leader, within, s.in[leader].why)}
 			c.addLocked(0, name, "")
 			log.Log.Info("A planned change has not waited for a resource set any longer", "reason", reason.OutOfOrder,
-				"set", klog.KObj(&sets[i]), "namespaceLeader", klog.KRef(namespace.Namespace, namespace.Name), "why", s.in[leader].why)
+				"set", klog.KObj(&sets[i]), "namespaceLeader", klog.KRef(namespace.Namespace, namespace.Name),
+				"why", s.in[leader].why)
 		}
 	}
 	return all

@@ -135,8 +135,8 @@ func (p *pass) applyOne(o object) (is id, bad *v1alpha1.ResourceProblem, err err
 		return is, bad, err
 	}
 	if drifted && was.hash == o.hash && !p.mayRepair() {
-		wrong := problem(is.String(), reason.AppliedByOther, "others change it again and again: the hub repairs it only every "+
-			repairEvery.String()+" in this cluster")
+		wrong := problem(is.String(), reason.AppliedByOther,
+			"others change it again and again: the hub repairs it only every "+repairEvery.String()+" in this cluster")
 		p.applied[is] = was
 		return is, &wrong, nil
 	}
@@ -260,8 +260,8 @@ func mayTakeOver(conflict error, ours bool) bool {
 		})
 }
 
-// explain makes a problem of one object out of an error, or returns the error if it is about more. What an API server says
-// of a secret object may quote it.
+// explain makes a problem of one object out of an error, or returns the error if it is about more. What an API server
+// says of a secret object may quote it.
 func (p *pass) explain(is id, secret bool, err error) (*v1alpha1.ResourceProblem, error) {
 	var wrong v1alpha1.ResourceProblem
 	switch {

@@ -129,8 +129,8 @@ func (c *Controller) roleIn(
 	return p.role(m.Name), 0, false, nil
 }
 
-// where returns where the objects of a namespace's sets belong. A record that this replica has not decided on yet may be
-// old, as after a restore of the management cluster.
+// where returns where the objects of a namespace's sets belong. A record that this replica has not decided on yet may
+// be old, as after a restore of the management cluster.
 func (c *Controller) where(ctx context.Context, namespace types.NamespacedName) (Place, error) {
 	p, err := c.Place(ctx, namespace)
 	c.mu.Lock()
@@ -150,7 +150,8 @@ func (c *Controller) pass(
 ) (reconcile.Result, error) {
 	name, now := client.ObjectKeyFromObject(set), c.Clock.Now().Boot
 	interval := time.Duration(set.Spec.IntervalSeconds) * time.Second
-	if was := at.inventory.restores(); in.at != at || in.restores != was { // it is another cluster, or an older state of it
+	if was := at.inventory.restores(); in.at != at || in.restores != was {
+		// It is another cluster, or an older state of it.
 		in.at, in.restores, in.applied, in.full = at, was, map[id]appliedObject{}, 0
 	}
 	p, err := c.newPass(ctx, set, at, in, f)
@@ -229,8 +230,8 @@ type result struct {
 	placed, left int
 }
 
-// report keeps the result of work in a cluster, and has it shown if it is another one. done is nil if there was none. It
-// returns how many times in a row the work has failed.
+// report keeps the result of work in a cluster, and has it shown if it is another one. done is nil if there was none.
+// It returns how many times in a row the work has failed.
 func (c *Controller) report(
 	set types.NamespacedName, in *setIn, role v1alpha1.ClusterRole, done *result, problems []v1alpha1.ResourceProblem,
 ) (failed int) {
@@ -262,8 +263,8 @@ func moves(set *v1alpha1.LeaderResourceSet) bool {
 	return is
 }
 
-// rival returns the name of the set that has an identity, and whether the object is its: if it is older, or if it is not
-// in the fleet, unless the set may take that over.
+// rival returns the name of the set that has an identity, and whether the object is its: if it is older, or if it is
+// not in the fleet, unless the set may take that over.
 func (c *Controller) rival(ctx context.Context, set *v1alpha1.LeaderResourceSet, id string) (name string, older bool) {
 	for _, other := range c.setsOf(ctx, set.Namespace) {
 		switch {
@@ -294,8 +295,8 @@ func (c *Controller) kindsOf(
 	return named
 }
 
-// prepared has a set name the kinds before anything of them is applied, and has it keep the finalizer where it prunes. It
-// reports whether the set is so already.
+// prepared has a set name the kinds before anything of them is applied, and has it keep the finalizer where it prunes.
+// It reports whether the set is so already.
 func (c *Controller) prepared(
 	ctx context.Context, set *v1alpha1.LeaderResourceSet, kinds map[schema.GroupVersionKind]bool,
 ) (bool, error) {

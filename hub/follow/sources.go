@@ -39,7 +39,8 @@ const (
 	marking  = "-,:?[{"
 )
 
-// Whoever writes a source could multiply a long text by aliases. A byte before a token of YAML ends the token before it.
+// Whoever writes a source could multiply a long text by aliases. Before an anchor or an alias is the end of another
+// token.
 var anchor, alias = regexp.MustCompile(`(?:^|[^!-~]|[\[{,:?!'"-])&[0-9A-Za-z_-]`),
 	regexp.MustCompile(`(?:^|[^!-~]|[\[{,:?!'"-])\*[0-9A-Za-z_-]`)
 
@@ -131,8 +132,8 @@ func problem(object string, why reason.Reason, message string) v1alpha1.Resource
 	return v1alpha1.ResourceProblem{Object: object, Reason: why, Message: transport.Shorten(message)}
 }
 
-// documents calls do with each document of a YAML stream, or with the objects of a stream of JSON. Empty ones do not count.
-// marks is how many of the characters that it counts are left, for this text and others.
+// documents calls do with each document of a YAML stream, or with the objects of a stream of JSON. Empty ones do not
+// count. marks is how many of the characters that it counts are left, for this text and others.
 func documents(text []byte, marks *int, do func(map[string]any) error) error {
 	for _, c := range []byte(marking) {
 		*marks -= bytes.Count(text, []byte{c})

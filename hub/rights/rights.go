@@ -2,8 +2,8 @@
 //
 // Cluster API's kubeconfigs are those of administrators. With one of these the hub impersonates a user of its own,
 // which has the role of config/member, and the roles of config/fencing, config/follow and config/requires where they are
-// applied. So RBAC, admission, fairness and audit see that user. It exists by its name alone: nothing in the member proves or stores an
-// identity, and nothing expires. Only who may impersonate everybody can use its rights.
+// applied. So RBAC, admission, fairness and audit see that user. It exists by its name alone: nothing in the member
+// proves or stores an identity, and nothing expires. Only who may impersonate everybody can use its rights.
 //
 // The member itself reports whether a kubeconfig is an administrator's. So nobody sets an annotation for that, and a
 // tenant cannot set a wrong one.

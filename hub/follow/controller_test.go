@@ -1,0 +1,202 @@
+package follow
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
+
+	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet"
+)
+
+var shop = types.NamespacedName{Namespace: "fleet", Name: "shop"}
+
+// clock is set by hand.
+type clock struct{ boot time.Duration }
+
+func (c *clock) Now() lease.Reading { return lease.Reading{Wall: time.Unix(1, 0), Boot: c.boot} }
+
+// members are those of a fleet, as they are set by hand.
+type members map[fleet.Key]fleet.Member
+
+func (m members) Member(key fleet.Key) (fleet.Member, bool) { is, ok := m[key]; return is, ok }
+
+func (m members) Members(string) (all []fleet.Member) {
+	for _, is := range m {
+		all = append(all, is)
+	}
+	return all
+}
+
+// hub is a controller with these sets in namespace shop, each with a source of a role. It has east, which leads.
+func hub(t *testing.T, roles ...v1alpha1.ClusterRole) (*Controller, *clock, members) {
+	s := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(s); err != nil {
+		t.Fatal(err)
+	}
+	var objects []client.Object
+	for _, role := range roles {
+		o := &v1alpha1.LeaderResourceSet{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: strings.ToLower(string(role))}}
+		o.Spec.Namespace, o.Spec.ConfirmWithinSeconds = "shop", 60
+		o.Spec.Resources = []v1alpha1.LeaderResource{{Kind: v1alpha1.SourceConfigMap, Name: "s", For: role}}
+		objects = append(objects, o)
+	}
+	east := fleet.Key{Fleet: "fleet", Name: "east"}
+	now, all := &clock{}, members{east: {Key: east, Connected: true}}
+	c := New(Options{Clock: now, Fleet: all, Place: func(context.Context, types.NamespacedName) (Place, error) {
+		return Place{Managed: true, Leader: "east", Epoch: 7, Clusters: map[string]bool{"east": true}}, nil
+	}})
+	c.client = fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).Build()
+	c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
+	t.Cleanup(c.queue.ShutDown)
+	return c, now, all
+}
+
+// asked takes the requests that wait, as "set in cluster" with commas between.
+func (c *Controller) asked() string {
+	var all []string
+	for c.queue.Len() > 0 {
+		r, _ := c.queue.Get()
+		c.queue.Done(r)
+		all = append(all, r.Name+" in "+strings.TrimPrefix(r.ClusterName.String(), "fleet/"))
+	}
+	return strings.Join(all, ",")
+}
+
+func TestAPlannedChangeWaitsForSetsWithTwoForms(t *testing.T) {
+	for name, test := range map[string]struct {
+		roles []v1alpha1.ClusterRole
+		waits bool
+	}{
+		"no set":               {nil, false},
+		"one form":             {[]v1alpha1.ClusterRole{v1alpha1.RoleAll}, false},
+		"a form of the leader": {[]v1alpha1.ClusterRole{v1alpha1.RoleAll, v1alpha1.RoleLeader}, true},
+	} {
+		c, now, _ := hub(t, test.roles...)
+		if got := !c.GiveWay(shop, "east", 7); got != test.waits {
+			t.Errorf("%s: it waits: %v", name, got)
+		}
+		if c.GiveWay(types.NamespacedName{Namespace: "fleet", Name: "bank"}, "east", 7) == false {
+			t.Errorf("%s: another namespace waits", name)
+		}
+		if !test.waits {
+			continue
+		}
+		if asked := c.asked(); asked != "leader in east" {
+			t.Errorf("%s: asked are %q", name, asked)
+		}
+		set := types.NamespacedName{Namespace: "fleet", Name: "leader"}
+		in := c.sets[set].in["east"]
+		c.give(set, in, 7, "Deployment shop/web", nil)
+		if c.GiveWay(shop, "east", 7) {
+			t.Errorf("%s: it goes on while Pods are left", name)
+		}
+		c.give(set, in, 7, "", nil)
+		if !c.GiveWay(shop, "east", 7) {
+			t.Errorf("%s: it waits although the cluster has given way", name)
+		}
+		if c.GiveWay(shop, "east", 8) {
+			t.Errorf("%s: what was given in one term counts in the next one", name)
+		}
+		c.give(set, in, 8, "", nil)
+		c.Stay(shop)
+		c.give(set, in, 8, "", nil) // by a pass that had begun before
+		if c.GiveWay(shop, "east", 8) {
+			t.Errorf("%s: it has given way although the leader has stayed since", name)
+		}
+		c.give(set, in, 8, "Deployment shop/web", nil)
+		now.boot += 59 * time.Second
+		if c.GiveWay(shop, "east", 8) || c.sets[set].late != nil {
+			t.Errorf("%s: it does not wait for a minute", name)
+		}
+		now.boot += time.Second
+		if !c.GiveWay(shop, "east", 8) || !strings.Contains(c.sets[set].late.why, "Deployment shop/web") {
+			t.Errorf("%s: it waits longer than a minute, or does not say for what: %+v", name, c.sets[set].late)
+		}
+	}
+}
+
+// A record may be old, or another hub's, until this replica has decided on it.
+func TestNothingFollowsARecordBeforeADecision(t *testing.T) {
+	c, _, _ := hub(t, v1alpha1.RoleAll)
+	is := func() bool {
+		p, err := c.where(t.Context(), shop)
+		return err == nil && p.Managed
+	}
+	if is() {
+		t.Error("before a decision")
+	}
+	c.Decided(shop, true)
+	if asked := c.asked(); !is() || asked != "all in ,all in east" {
+		t.Errorf("after a decision: asked are %q", asked)
+	}
+	c.Decided(shop, true)
+	if asked := c.asked(); asked != "" {
+		t.Errorf("after one more decision: asked are %q", asked)
+	}
+	if c.Decided(shop, false); is() {
+		t.Error("when another hub decides")
+	}
+}
+
+func TestAMemberIsLookedAtWhenItHasChanged(t *testing.T) {
+	c, _, all := hub(t, v1alpha1.RoleAll)
+	east := fleet.Key{Fleet: "fleet", Name: "east"}
+	for i, change := range []struct {
+		make  func(*fleet.Member)
+		looks bool
+	}{
+		{func(*fleet.Member) {}, true},
+		{func(*fleet.Member) {}, false},
+		{func(m *fleet.Member) { m.Paused = true }, true},
+		{func(m *fleet.Member) { m.Priority++ }, false},
+		{func(m *fleet.Member) { m.Labels = map[string]string{"tier": "gold"} }, true},
+		{func(m *fleet.Member) { m.Connected = false }, true},
+	} {
+		m := all[east]
+		change.make(&m)
+		all[east] = m
+		c.MemberChanged(east)
+		if asked := c.asked(); (asked == "all in east") != change.looks {
+			t.Errorf("change %d: asked are %q", i, asked)
+		}
+	}
+}
+
+// What an API server says of a Secret may quote it.
+func TestNoSecretIsSaid(t *testing.T) {
+	gk := schema.GroupKind{Kind: "Secret"}
+	err := apierrors.NewInvalid(gk, "keys", field.ErrorList{field.Invalid(field.NewPath("data"), "hunter2", "no base64")})
+	for _, secret := range []bool{true, false} {
+		wrong, _ := (&pass{}).explain(id{kind: gk, name: "keys"}, secret, err)
+		if said := strings.Contains(wrong.Message, "hunter2"); said == secret {
+			t.Errorf("secret: %v, said: %q", secret, wrong.Message)
+		}
+	}
+}
+
+// After a restore a member shows an older state: everything is applied again.
+func TestARestoreOfAMemberIsNoticed(t *testing.T) {
+	seen := map[string]int{}
+	v := &inventory{seen: func(set string) { seen[set]++ }, of: map[schema.GroupVersionKind]*kindState{}}
+	s := &kindState{of: map[types.NamespacedName]marked{}}
+	for _, version := range []string{"10", "10", "20", "15", "30"} {
+		v.noteList(s, kind{}, &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: version}})
+	}
+	if v.restores() != 1 || seen[""] != 1 {
+		t.Errorf("%d restores, %d looks", v.restores(), seen[""])
+	}
+}
