@@ -75,6 +75,8 @@ type Place struct {
 	Leader   string // the Cluster that leads, or empty
 	Epoch    int64
 	Clusters map[string]bool
+	// undecided: it may be managed, but this replica has not decided on it yet.
+	undecided bool
 }
 
 // role is that of a cluster, or empty if the policy does not cover it.
@@ -104,7 +106,7 @@ type Controller struct {
 	sets     map[types.NamespacedName]*setState
 	watching map[sourcesOf]context.CancelFunc
 	giving   map[types.NamespacedName]giving
-	decided  map[types.NamespacedName]bool // the namespaces on which this replica has decided
+	decided  map[types.NamespacedName]bool // on which namespaces this replica has decided, and no other hub
 	seenAs   map[fleet.Key]string          // what sets depend on of each member
 }
 
@@ -232,12 +234,10 @@ func (c *Controller) MemberChanged(key fleet.Key) {
 // Decided notes whether this replica has decided on a namespace, and no other hub has.
 func (c *Controller) Decided(namespace types.NamespacedName, is bool) {
 	c.mu.Lock()
-	was := c.decided[namespace]
-	if delete(c.decided, namespace); is {
-		c.decided[namespace] = true
-	}
+	was, known := c.decided[namespace]
+	c.decided[namespace] = is
 	c.mu.Unlock()
-	if is != was {
+	if is != was || !known {
 		c.eachSet(namespace.Namespace, namespace.Name, "")
 	}
 }

@@ -136,7 +136,7 @@ func TestNothingFollowsARecordBeforeADecision(t *testing.T) {
 		p, err := c.where(t.Context(), shop)
 		return err == nil && p.Managed
 	}
-	if is() {
+	if p, _ := c.where(t.Context(), shop); is() || !p.undecided {
 		t.Error("before a decision")
 	}
 	c.Decided(shop, true)
@@ -147,7 +147,8 @@ func TestNothingFollowsARecordBeforeADecision(t *testing.T) {
 	if asked := c.asked(); asked != "" {
 		t.Errorf("after one more decision: asked are %q", asked)
 	}
-	if c.Decided(shop, false); is() {
+	c.Decided(shop, false)
+	if p, _ := c.where(t.Context(), shop); is() || p.undecided {
 		t.Error("when another hub decides")
 	}
 }

@@ -135,7 +135,8 @@ func (c *Controller) where(ctx context.Context, namespace types.NamespacedName) 
 	p, err := c.Place(ctx, namespace)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.Managed = p.Managed && c.decided[namespace]
+	is, known := c.decided[namespace]
+	p.undecided, p.Managed = p.Managed && !known, p.Managed && is
 	return p, err
 }
 

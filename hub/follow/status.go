@@ -44,6 +44,9 @@ func (c *Controller) reconcileStatus(ctx context.Context, set *v1alpha1.LeaderRe
 		return reconcile.Result{}, err
 	}
 	c.watchSources(set)
+	if place.undecided {
+		return reconcile.Result{RequeueAfter: notYet}, nil // what an earlier replica has said stands
+	}
 	name := client.ObjectKeyFromObject(set)
 	status := statusOf(set, place, c.results(name), c.Clock.Now().Wall)
 	c.setInOrder(&status, name)
@@ -115,7 +118,7 @@ func statusOf(
 	switch {
 	case !place.Managed:
 		not(metav1.ConditionFalse, reason.NotManaged, fmt.Sprintf(
-			"no policy manages namespace %s: what is there stays as it is; see kubectl get nsleader", set.Spec.Namespace))
+			"no policy of this hub manages namespace %s: what is there stays as it is; see kubectl get nsleader", set.Spec.Namespace))
 	case len(status.Clusters) > 0 && len(status.Clusters[0].Problems) > 0:
 		first := status.Clusters[0]
 		not(metav1.ConditionFalse, first.Problems[0].Reason, "cluster "+first.Name+": "+text(first.Problems[0]))

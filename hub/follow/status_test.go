@@ -50,7 +50,7 @@ func TestReady(t *testing.T) {
 				Name: "south", Problems: []v1alpha1.ResourceProblem{problem("", reason.Unreachable, "it is away")},
 			}}, "False Unreachable cluster south: it is away",
 		},
-		"no policy": {Place{}, []v1alpha1.ClusterResources{has("east", 3, 0, "")}, "False NotManaged no policy manages"},
+		"no policy": {Place{}, []v1alpha1.ClusterResources{has("east", 3, 0, "")}, "False NotManaged no policy of this hub manages"},
 	} {
 		set := &v1alpha1.LeaderResourceSet{}
 		set.Generation, set.Spec.Namespace = 7, "shop"
