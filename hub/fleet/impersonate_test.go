@@ -91,11 +91,13 @@ func TestOnlyTheseRequestsAreSentAsAdministrator(t *testing.T) {
 		"patch clusterroles/rights":                  true, // install
 		"patch clusterrolebindings/rights":           true,
 		"patch clusterrolebindings/rights-fencing":   true,
+		"patch clusterrolebindings/rights-follow":    true,
 		"patch clusterrolebindings/rights-requires":  true,
 		"patch flowschemas/rights":                   true,
 		"delete flowschemas/rights":                  true, // remove
 		"delete clusterrolebindings/rights":          true,
 		"delete clusterrolebindings/rights-fencing":  true,
+		"delete clusterrolebindings/rights-follow":   true,
 		"delete clusterrolebindings/rights-requires": true,
 		"delete clusterroles/rights":                 true,
 	}
