@@ -100,24 +100,24 @@ func TestAPlannedChangeWaitsForSetsWithTwoForms(t *testing.T) {
 		}
 		set := types.NamespacedName{Namespace: "fleet", Name: "leader"}
 		in := c.sets[set].in["east"]
-		c.give(set, in, 7, "Deployment shop/web", nil)
+		c.give(shop, in, 7, "Deployment shop/web", nil)
 		if c.GiveWay(shop, "east", 7) {
 			t.Errorf("%s: it goes on while Pods are left", name)
 		}
-		c.give(set, in, 7, "", nil)
+		c.give(shop, in, 7, "", nil)
 		if !c.GiveWay(shop, "east", 7) {
 			t.Errorf("%s: it waits although the cluster has given way", name)
 		}
 		if c.GiveWay(shop, "east", 8) {
 			t.Errorf("%s: what was given in one term counts in the next one", name)
 		}
-		c.give(set, in, 8, "", nil)
+		c.give(shop, in, 8, "", nil)
 		c.Stay(shop)
-		c.give(set, in, 8, "", nil) // by a pass that had begun before
+		c.give(shop, in, 8, "", nil) // by a pass that had begun before
 		if c.GiveWay(shop, "east", 8) {
 			t.Errorf("%s: it has given way although the leader has stayed since", name)
 		}
-		c.give(set, in, 8, "Deployment shop/web", nil)
+		c.give(shop, in, 8, "Deployment shop/web", nil)
 		now.boot += 59 * time.Second
 		if c.GiveWay(shop, "east", 8) || c.sets[set].late != nil {
 			t.Errorf("%s: it does not wait for a minute", name)
@@ -125,6 +125,10 @@ func TestAPlannedChangeWaitsForSetsWithTwoForms(t *testing.T) {
 		now.boot += time.Second
 		if !c.GiveWay(shop, "east", 8) || !strings.Contains(c.sets[set].late.why, "Deployment shop/web") {
 			t.Errorf("%s: it waits longer than a minute, or does not say for what: %+v", name, c.sets[set].late)
+		}
+		c.GiveWay(shop, "east", 9)
+		if c.give(shop, in, 9, "", nil); !c.GiveWay(shop, "east", 9) || c.sets[set].late != nil {
+			t.Errorf("%s: what was late before is said of the next change: %+v", name, c.sets[set].late)
 		}
 	}
 }

@@ -52,13 +52,13 @@ func (c *Controller) GiveWay(namespace types.NamespacedName, leader string, epoc
 	for i := range sets {
 		name := client.ObjectKeyFromObject(&sets[i])
 		s := c.state(name)
+		if s.late != nil && s.late.epoch != epoch {
+			s.late = nil // that was another change
+		}
 		if in := s.inCluster(leader, sets[i].Status.Clusters); in.gaveWay == epoch {
 			continue
 		}
 		within := time.Duration(sets[i].Spec.ConfirmWithinSeconds) * time.Second
-		if s.late == nil || s.late.epoch != epoch {
-			s.late = nil
-		}
 		switch {
 		case now-g.since < within:
 			all = false

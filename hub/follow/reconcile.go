@@ -174,7 +174,7 @@ func (c *Controller) pass(
 	case p.again:
 		in.full = now
 	}
-	c.give(name, in, f.given, runs, problems)
+	c.give(types.NamespacedName{Namespace: set.Namespace, Name: set.Spec.Namespace}, in, f.given, runs, problems)
 	failed := c.report(name, in, role, &done, problems)
 	switch {
 	case runs != "":
@@ -204,9 +204,9 @@ func (c *Controller) newPass(
 	}, err
 }
 
-// give notes whether a cluster has given way in a term, as long as it has to.
+// give notes whether a cluster has given way in a term of a namespace, as long as it has to.
 func (c *Controller) give(
-	set types.NamespacedName, in *setIn, epoch int64, runs string, problems []v1alpha1.ResourceProblem,
+	namespace types.NamespacedName, in *setIn, epoch int64, runs string, problems []v1alpha1.ResourceProblem,
 ) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -217,10 +217,8 @@ func (c *Controller) give(
 		in.why = text(problems[0])
 	default:
 		in.why = "it was not reached"
-		for of, g := range c.giving {
-			if of.Namespace == set.Namespace && g.epoch == epoch && g.leader == in.result.Name {
-				in.gaveWay = epoch
-			}
+		if g := c.giving[namespace]; g.epoch == epoch && g.leader == in.result.Name {
+			in.gaveWay = epoch
 		}
 	}
 }
