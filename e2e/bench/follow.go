@@ -76,7 +76,8 @@ func measureFollow(ctx context.Context, b *bench) {
 			return !r.Writes() || strings.Contains(r.URI, "/leases/") // renewals
 		}))
 	}
-	b.say("a changed source is in place in %.2f s, at worst %.2f s", median(applied).Seconds(), quantile(applied, 1).Seconds())
+	b.say("a changed source is in place in %.2f s, at worst %.2f s",
+		median(applied).Seconds(), quantile(applied, 1).Seconds())
 	b.say("an edit is repaired in %.2f s, at worst %.2f s", median(repaired).Seconds(), quantile(repaired, 1).Seconds())
 	b.say("%d sets: %d writes in %v; the hub takes %.3f cores and %.0f MiB, and %.3f and %.0f without them",
 		resourceSets, writes, followWindow, after.cores, after.rssMiB, before.cores, before.rssMiB)

@@ -49,7 +49,8 @@ func hub(t *testing.T, roles ...v1alpha1.ClusterRole) (*Controller, *clock, memb
 	}
 	var objects []client.Object
 	for _, role := range roles {
-		o := &v1alpha1.LeaderResourceSet{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: strings.ToLower(string(role))}}
+		o := &v1alpha1.LeaderResourceSet{}
+		o.Namespace, o.Name = "fleet", strings.ToLower(string(role))
 		o.Spec.Namespace, o.Spec.ConfirmWithinSeconds = "shop", 60
 		o.Spec.Resources = []v1alpha1.LeaderResource{{Kind: v1alpha1.SourceConfigMap, Name: "s", For: role}}
 		objects = append(objects, o)

@@ -23,15 +23,17 @@ func cronJob(name, labels string, suspend bool) string {
 }
 
 func TestWhatIsStopped(t *testing.T) {
+	two, none := workload("Deployment", "a", 2), workload("Deployment", "a", 0)
+	jobs := "CronJob shop/a by batch.kubernetes.io/job-namea-"
 	for name, test := range map[string]struct{ leader, followers, all, want string }{
 		"nothing":                      {settings("a"), settings("a"), "", ""},
-		"scaled down":                  {workload("Deployment", "a", 2), workload("Deployment", "a", 0), "", "Deployment shop/a by app=a"},
+		"scaled down":                  {two, none, "", "Deployment shop/a by app=a"},
 		"not in the followers' form":   {workload("StatefulSet", "a", 2), "", "", "StatefulSet shop/a by app=a"},
-		"it runs everywhere":           {workload("Deployment", "a", 2), workload("Deployment", "a", 1), "", ""},
-		"replicas are left open there": {workload("Deployment", "a", 2), strings.Replace(workload("Deployment", "a", 0), "replicas: 0,", "", 1), "", ""},
-		"for all":                      {"", "", workload("Deployment", "a", 2), ""},
-		"suspended":                    {cronJob("a", "job: a", false), cronJob("a", "job: a", true), "", "CronJob shop/a by batch.kubernetes.io/job-namea-"},
-		"suspended, without labels":    {cronJob("a", "", false), cronJob("a", "", true), "", "CronJob shop/a by batch.kubernetes.io/job-namea-"},
+		"it runs everywhere":           {two, workload("Deployment", "a", 1), "", ""},
+		"replicas are left open there": {two, strings.Replace(none, "replicas: 0,", "", 1), "", ""},
+		"for all":                      {"", "", two, ""},
+		"suspended":                    {cronJob("a", "job: a", false), cronJob("a", "job: a", true), "", jobs},
+		"suspended, without labels":    {cronJob("a", "", false), cronJob("a", "", true), "", jobs},
 		"with an empty selector": {
 			"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {selector: {}}\n", "", "", "",
 		},

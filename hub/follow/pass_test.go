@@ -23,6 +23,9 @@ func TestDrift(t *testing.T) {
 		change(&m)
 		return &m
 	}
+	old := marked{set: "s", uid: "u", version: "9", generation: 1}
+	bare, edited := marked{set: "s", uid: "u", version: "10"}, marked{set: "s", uid: "u", version: "20"}
+	odd, odder := marked{set: "s", version: "a", generation: 2}, marked{set: "s", version: "b", generation: 3}
 	for what, test := range map[string]struct {
 		applied marked
 		shown   *marked
@@ -32,15 +35,15 @@ func TestDrift(t *testing.T) {
 		"shown as it was applied":                  {mine, &mine, "5", false},
 		"not shown yet":                            {mine, nil, "5", false},
 		"not in a later list":                      {mine, nil, "11", true},
-		"shown as it was before":                   {mine, &marked{set: "s", uid: "u", version: "9", generation: 1}, "5", false},
+		"shown as it was before":                   {mine, &old, "5", false},
 		"its status has changed":                   {mine, with(func(*marked) {}), "5", false},
 		"its spec was edited":                      {mine, with(func(m *marked) { m.generation = 3 }), "5", true},
 		"it was deleted":                           {mine, with(func(m *marked) { m.gone = true }), "5", true},
 		"it was deleted before it was applied":     {mine, &marked{set: "s", version: "9", gone: true}, "5", false},
 		"it was created again by others":           {mine, with(func(m *marked) { m.uid = "v" }), "5", true},
 		"another set has taken it":                 {mine, with(func(m *marked) { m.set = "other" }), "5", true},
-		"a kind without generations was edited":    {marked{"s", "u", "10", 0, false}, &marked{"s", "u", "20", 0, false}, "5", true},
-		"versions are no numbers: on the interval": {marked{"s", "u", "a", 2, false}, &marked{"s", "u", "b", 3, false}, "5", false},
+		"a kind without generations was edited":    {bare, &edited, "5", true},
+		"versions are no numbers: on the interval": {odd, &odder, "5", false},
 	} {
 		v := &inventory{of: map[schema.GroupVersionKind]*kindState{ofConfigMaps: {
 			listed: test.listed, of: map[types.NamespacedName]marked{},
@@ -62,7 +65,7 @@ func conflict(causes ...metav1.StatusCause) error {
 }
 
 func TestWhatMayBeTakenOver(t *testing.T) {
-	edited := metav1.StatusCause{Message: `conflict with "kubectl-edit" using v1 at 2026-01-01T00:00:00Z`, Field: ".data.a"}
+	edited := metav1.StatusCause{Message: `conflict with "kubectl-edit" using v1`, Field: ".data.a"}
 	applied := metav1.StatusCause{Message: `conflict with "argocd"`, Field: ".data.b"}
 	scaled := metav1.StatusCause{Message: `conflict with "argocd"`, Field: ".spec.replicas"}
 	many := make([]metav1.StatusCause, transport.MaxCauses)
@@ -82,7 +85,8 @@ func TestWhatMayBeTakenOver(t *testing.T) {
 		"more than can be checked": {conflict(many...), false, false},
 		"no conflict":              {apierrors.NewBadRequest("x"), false, false},
 	} {
-		if ours, theirs := mayTakeOver(test.err, true), mayTakeOver(test.err, false); ours != test.ours || theirs != test.theirs {
+		ours, theirs := mayTakeOver(test.err, true), mayTakeOver(test.err, false)
+		if ours != test.ours || theirs != test.theirs {
 			t.Errorf("%s: %v and %v, want %v and %v", name, ours, theirs, test.ours, test.theirs)
 		}
 	}

@@ -117,8 +117,8 @@ func statusOf(
 	})
 	switch {
 	case !place.Managed:
-		not(metav1.ConditionFalse, reason.NotManaged, fmt.Sprintf(
-			"no policy of this hub manages namespace %s: what is there stays as it is; see kubectl get nsleader", set.Spec.Namespace))
+		not(metav1.ConditionFalse, reason.NotManaged, "no policy of this hub manages namespace "+set.Spec.Namespace+
+			": what is there stays as it is; see kubectl get nsleader")
 	case len(status.Clusters) > 0 && len(status.Clusters[0].Problems) > 0:
 		first := status.Clusters[0]
 		not(metav1.ConditionFalse, first.Problems[0].Reason, "cluster "+first.Name+": "+text(first.Problems[0]))

@@ -24,6 +24,7 @@ func has(name string, objects int32, problems int, why reason.Reason) v1alpha1.C
 
 func TestReady(t *testing.T) {
 	two := Place{Managed: true, Leader: "east", Clusters: map[string]bool{"east": true, "west": true}}
+	one := []v1alpha1.ClusterResources{has("east", 3, 0, "")}
 	for name, test := range map[string]struct {
 		place   Place
 		results []v1alpha1.ClusterResources
@@ -32,7 +33,7 @@ func TestReady(t *testing.T) {
 		"all is in place": {
 			two, []v1alpha1.ClusterResources{has("east", 3, 0, ""), has("west", 3, 0, "")}, "True InPlace 2 clusters have",
 		},
-		"one was not reached yet": {two, []v1alpha1.ClusterResources{has("east", 3, 0, "")}, "Unknown Applying cluster west:"},
+		"one was not reached yet": {two, one, "Unknown Applying cluster west:"},
 		"one has a problem": {
 			two, []v1alpha1.ClusterResources{has("east", 3, 0, ""), has("west", 2, 1, reason.Rejected)},
 			"False Rejected cluster west: ConfigMap shop/0: do it",
@@ -50,7 +51,7 @@ func TestReady(t *testing.T) {
 				Name: "south", Problems: []v1alpha1.ResourceProblem{problem("", reason.Unreachable, "it is away")},
 			}}, "False Unreachable cluster south: it is away",
 		},
-		"no policy": {Place{}, []v1alpha1.ClusterResources{has("east", 3, 0, "")}, "False NotManaged no policy of this hub manages"},
+		"no policy": {Place{}, one, "False NotManaged no policy of this hub manages"},
 	} {
 		set := &v1alpha1.LeaderResourceSet{}
 		set.Generation, set.Spec.Namespace = 7, "shop"

@@ -1,8 +1,8 @@
 // Package rights gives a hub its rights in a member.
 //
 // Cluster API's kubeconfigs are those of administrators. With one of these the hub impersonates a user of its own,
-// which has the role of config/member, and the roles of config/fencing, config/follow and config/requires where they are
-// applied. So RBAC, admission, fairness and audit see that user. It exists by its name alone: nothing in the member
+// which has the role of config/member, and the roles of config/fencing, config/follow and config/requires where they
+// are applied. So RBAC, admission, fairness and audit see that user. It exists by its name alone: nothing in the member
 // proves or stores an identity, and nothing expires. Only who may impersonate everybody can use its rights.
 //
 // The member itself reports whether a kubeconfig is an administrator's. So nobody sets an annotation for that, and a
@@ -36,8 +36,8 @@ const (
 	UserPrefix = "leasecast:hub:"
 )
 
-// optional are the ClusterRoles of config/fencing, config/follow and config/requires, without their prefix. A binding to
-// one grants nothing until it is applied.
+// optional are the ClusterRoles of config/fencing, config/follow and config/requires, without their prefix. A binding
+// to one grants nothing until it is applied.
 var optional = []string{"fencing", "follow", "requires"}
 
 // Rights are those of one hub in a member. Each hub has its own, so that two hubs of a move do not remove each other's.

@@ -74,7 +74,8 @@ func TestRequired_IsWhatWasReadOfTheNewestList(t *testing.T) {
 	if is := w.ofShop(); is.Err != nil || is.Unhealthy != "b is sick" {
 		t.Errorf("b is sick: %+v", is)
 	}
-	if err := w.required.note(o, watch.Modified, &listed("shop/b=2")[0]); err != nil || w.ofShop().Unhealthy != "b is sick" || !o.of["shop"]["b"].changed {
+	err := w.required.note(o, watch.Modified, &listed("shop/b=2")[0])
+	if err != nil || w.ofShop().Unhealthy != "b is sick" || !o.of["shop"]["b"].changed {
 		t.Errorf("b has changed: %v, %+v", err, w.ofShop())
 	}
 	w.required.fail(o, errors.New("the watch is gone"))
@@ -88,7 +89,8 @@ func TestRequired_IsWhatWasReadOfTheNewestList(t *testing.T) {
 		t.Errorf("b is another one than was read: %+v", is)
 	}
 	read(o, "b", "2", "b is sick")
-	if err := w.required.note(o, watch.Deleted, &listed("shop/b=3")[0]); err != nil || w.ofShop() != (Required{}) || o.n != 1 {
+	err = w.required.note(o, watch.Deleted, &listed("shop/b=3")[0])
+	if err != nil || w.ofShop() != (Required{}) || o.n != 1 {
 		t.Errorf("b is gone: %v, %+v, %d are kept", err, w.ofShop(), o.n)
 	}
 	if is := w.Required("nothing", Requires{Resources: []schema.GroupVersionResource{ofDeployments}}); is != (Required{}) {

@@ -17,8 +17,8 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-// pageSize is how many Secrets, or sources of resource sets, are read at once where the API server does not stream lists,
-// as before Kubernetes 1.34. Each has at most 1.5 MiB of metadata.
+// pageSize is how many Secrets, or sources of resource sets, are read at once where the API server does not stream
+// lists, as before Kubernetes 1.34. Each has at most 1.5 MiB of metadata.
 const pageSize = 20
 
 // informer returns an informer of the Secrets' metadata in a namespace.
