@@ -60,7 +60,7 @@ type LeaderResourceSetSpec struct {
 	// confirmWithinSeconds bounds how long a planned change waits: the old leader's cluster gets
 	// the followers' objects while it still leads, and no Pod may be left of the Deployments,
 	// StatefulSets and CronJobs that these stop. After that the change goes on, and the condition
-	// InOrder says so.
+	// InOrder is False.
 	// +optional
 	// +default=60
 	// +kubebuilder:validation:Minimum=1
@@ -82,7 +82,7 @@ type LeaderResource struct {
 	// kind is ConfigMap or Secret. A Secret must have the type addons.cluster.x-k8s.io/resource-set.
 	// +required
 	Kind SourceKind `json:"kind,omitempty"`
-	// name is that of the ConfigMap or Secret, in the namespace of the set.
+	// name names the ConfigMap or Secret, in the namespace of the set.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -148,7 +148,7 @@ type LeaderResourceSetStatus struct {
 
 // ClusterResources is what one cluster has of a set.
 type ClusterResources struct {
-	// name is that of the Cluster.
+	// name names the Cluster.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -156,7 +156,7 @@ type ClusterResources struct {
 	// role is Leader or Followers. It is absent if the set keeps nothing there any more.
 	// +optional
 	Role ClusterRole `json:"role,omitempty"`
-	// hash is that of the manifests that were applied last without a problem.
+	// hash identifies the manifests that were applied last without a problem.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64

@@ -25,7 +25,7 @@ const (
 	resourceSets = 200
 	// followRounds is how many sources are changed, and how many objects are edited.
 	followRounds = 10
-	// followLook is how often it is looked whether an object is in place.
+	// followLook is the pause between two reads of an object that is not in place yet.
 	followLook = 20 * time.Millisecond
 	// followWindow is how long the hub is watched without and with sets.
 	followWindow = 30 * time.Second

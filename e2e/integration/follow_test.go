@@ -106,7 +106,7 @@ func (w *world) deleteSet(name string) {
 	w.Must(w.Hub.Delete(w.T.Context(), o))
 }
 
-// change edits an object in a member, as somebody with kubectl would.
+// change edits an object in a member, as kubectl edit does.
 func (w *world) change(member string, o client.Object, patch string) {
 	w.Must(w.Members[member].Patch(w.T.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch)),
 		client.FieldOwner("kubectl-edit")))
@@ -205,7 +205,7 @@ func TestObjectsFollowTheLeader(t *testing.T) {
 	w.source("both", settings("shared", "a: z"))
 	w.setting("south", a, "more", "")
 
-	t.Log("somebody edits an object, scales one and deletes another")
+	t.Log("an object is edited, one is scaled, and one is deleted")
 	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: a, Name: "shared"}}
 	w.change("south", o, `{"data":{"a":"drift"}}`)
 	w.setting("south", a, "shared", "map[a:z]")
@@ -215,7 +215,7 @@ func TestObjectsFollowTheLeader(t *testing.T) {
 	w.Must(w.Members["west"].Delete(t.Context(), d))
 	w.replicas(a, "shop", "west 2")
 
-	t.Log("the set is deleted: its objects go, and no copy that somebody has made with all labels")
+	t.Log("the set is deleted: its objects go, and no copy with the same labels elsewhere")
 	w.Must(w.Members["east"].Get(t.Context(), client.ObjectKeyFromObject(o), o))
 	other := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: w.Fleet + "-copy", Labels: o.Labels}, Data: o.Data,
@@ -311,7 +311,7 @@ func TestWhatIsWrongWithAnObjectIsSaid(t *testing.T) {
 	})
 }
 
-// definition is that of the kind Shop in a group. It has a namespace, as what Helm renders often has.
+// definition defines the kind Shop in a group. It has a namespace, as what Helm renders often has.
 func definition(group, namespace string) string {
 	return fmt.Sprintf(`
 apiVersion: apiextensions.k8s.io/v1
@@ -356,7 +356,7 @@ func TestASetGoesWhereItsPolicyGoes(t *testing.T) {
 	w.setting("south", a, "here", "")
 	w.awaitReady("set", reason.InPlace, "2 clusters")
 
-	t.Log("the leader cannot be reached: it keeps its form, and the set says so")
+	t.Log("the leader cannot be reached: it keeps its form, and the set is not Ready")
 	w.Servers.Member("east").Proxy().BlackHole()
 	w.Leads("west", a, w.lost(), "west")
 	w.awaitReady("set", reason.Unreachable, "cluster east")

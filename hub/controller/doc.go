@@ -26,5 +26,6 @@
 //   - sources: what enqueues requests;
 //   - seals: the seals of fleets;
 //   - policyStatuses: the statuses of policies;
-//   - Controller: the decisions.
+//   - Controller: the decisions;
+//   - place: shows package follow who leads where. Resource sets are asked before a planned change, and decide nothing.
 package controller

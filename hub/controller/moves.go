@@ -17,7 +17,7 @@ import (
 type moves struct {
 	mu sync.Mutex
 	of map[types.NamespacedName]string
-	// giving are those of them whose change waits until the leader's cluster has given way.
+	// giving are the namespaces whose change waits until the leader's cluster has given way.
 	giving map[types.NamespacedName]bool
 }
 

@@ -54,7 +54,7 @@ type Options struct {
 	MayWrite func(fleetName string) bool
 	// PolicyChanged has Place see the present policies of a fleet.
 	PolicyChanged func(fleetName string)
-	// Clock tells intervals.
+	// Clock measures intervals.
 	Clock lease.Clock
 	// Metadata reads the hub's API server.
 	Metadata metadata.Interface
@@ -79,7 +79,7 @@ type Place struct {
 	undecided bool
 }
 
-// role is that of a cluster, or empty if the policy does not cover it.
+// role returns the role of a cluster, or nothing if the policy does not cover it.
 func (p Place) role(cluster string) v1alpha1.ClusterRole {
 	switch {
 	case !p.Clusters[cluster]:
@@ -242,7 +242,7 @@ func (c *Controller) Decided(namespace types.NamespacedName, is bool) {
 	}
 }
 
-// eachSet enqueues the sets of a fleet, those of one namespace if it is not empty, in one cluster or in all.
+// eachSet enqueues the sets of a fleet, or of one namespace if it is not empty, in one cluster or in all.
 func (c *Controller) eachSet(fleetName, namespace, clusterName string) {
 	for _, set := range c.setsOf(context.Background(), fleetName) {
 		if namespace == "" || namespace == set.Spec.Namespace {

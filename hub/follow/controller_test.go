@@ -29,7 +29,7 @@ type clock struct{ boot time.Duration }
 
 func (c *clock) Now() lease.Reading { return lease.Reading{Wall: time.Unix(1, 0), Boot: c.boot} }
 
-// members are those of a fleet, as they are set by hand.
+// members are the members of a fleet, set by hand.
 type members map[fleet.Key]fleet.Member
 
 func (m members) Member(key fleet.Key) (fleet.Member, bool) { is, ok := m[key]; return is, ok }

@@ -85,16 +85,18 @@ type late struct {
 func (c *Controller) Stay(namespace types.NamespacedName) {
 	c.mu.Lock()
 	g, gave := c.giving[namespace]
+	if !gave { // as for nearly all decisions
+		c.mu.Unlock()
+		return
+	}
 	delete(c.giving, namespace)
 	for name, set := range c.sets {
-		if in := set.in[g.leader]; gave && name.Namespace == namespace.Namespace && in != nil && in.gaveWay == g.epoch {
+		if in := set.in[g.leader]; name.Namespace == namespace.Namespace && in != nil && in.gaveWay == g.epoch {
 			in.gaveWay = 0
 		}
 	}
 	c.mu.Unlock()
-	if gave {
-		c.eachSet(namespace.Namespace, namespace.Name, g.leader)
-	}
+	c.eachSet(namespace.Namespace, namespace.Name, g.leader)
 }
 
 // ordered returns the sets of a namespace that have different forms.
@@ -120,7 +122,7 @@ func (c *Controller) given(namespace types.NamespacedName, p Place, cluster stri
 	return 0
 }
 
-// pods tells the Pods of a workload by their labels, and by how their names begin.
+// pods selects the Pods of a workload, by their labels and by how their names begin.
 type pods struct{ selector, prefix string }
 
 // stopped returns the workloads that a set runs where the leader is and not in the follower's form.
@@ -142,7 +144,7 @@ func (m manifests) stopped(space string) map[id]pods {
 	return runs
 }
 
-// podsOf tells the Pods of a workload. Other objects have none.
+// podsOf returns how the Pods of a workload are found. Other objects have none.
 func podsOf(o object) pods {
 	switch o.kind.GroupKind() {
 	case schema.GroupKind{Group: "apps", Kind: "Deployment"}, schema.GroupKind{Group: "apps", Kind: "StatefulSet"}:

@@ -248,7 +248,7 @@ func (v *inventory) drifted(of schema.GroupVersionKind, name types.NamespacedNam
 }
 
 // later reports whether a resource version is later than another one. API servers whose versions are no numbers show
-// changes that cannot be told from what was applied: these are repaired on the interval.
+// changes that look like what was applied: these are repaired on the interval.
 func later(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order > 0

@@ -255,7 +255,7 @@ func mayTakeOver(conflict error, ours bool) bool {
 	causes := status.Status().Details.Causes
 	return len(causes) > 0 && len(causes) < transport.MaxCauses &&
 		!slices.ContainsFunc(causes, func(c metav1.StatusCause) bool {
-			edited := strings.Contains(c.Message, " using ") // the API server says so of updates alone
+			edited := strings.Contains(c.Message, " using ") // the API server writes this for updates alone
 			return c.Field != replicas && (!ours || !edited)
 		})
 }

@@ -27,7 +27,7 @@ const (
 	passTimeout = 2 * time.Minute
 	// notYet is how often a replica that may not write looks whether it may.
 	notYet = 5 * time.Second
-	// retryFirst and retryMost are the pauses before a problem is looked at again. A definition that comes later is used
+	// retryFirst and retryMost are the pauses before a problem is tried again. A definition that comes later is used
 	// within seconds.
 	retryFirst, retryMost = time.Second, 5 * time.Second
 	// silentPause is the pause before a cluster is tried again that does not answer.

@@ -54,7 +54,7 @@ type source struct {
 	problem *v1alpha1.ResourceProblem // it could not be read
 }
 
-// object is one that a set wants. Its namespace may be empty: an object in a namespace is in that of the set.
+// object is one that a set wants. Its namespace may be empty: then it is in the namespace of the set.
 type object struct {
 	kind            schema.GroupVersionKind
 	namespace, name string

@@ -36,7 +36,7 @@ func TestWhatIsWrongWithASource(t *testing.T) {
 		"no kind":                  {"apiVersion: v1\nmetadata: {name: a}", "document 2: it has no apiVersion and kind"},
 		"no apiVersion":            {"kind: ConfigMap\nmetadata: {name: a}", "document 2: it has no apiVersion and kind"},
 		"no name":                  {"apiVersion: v1\nkind: ConfigMap", "ConfigMap has no name"},
-		"generateName":             {"apiVersion: v1\nkind: Job\nmetadata: {generateName: a-}", "would create another object"},
+		"generateName":             {"apiVersion: v1\nkind: Job\nmetadata: {generateName: a-}", "create another object"},
 		"a List":                   {"apiVersion: v1\nkind: List\nitems: []", "it is a List: write its items"},
 		"a list of a kind":         {"apiVersion: v1\nkind: ConfigMapList\nmetadata: {name: a}\nitems: [{}]", "it is a List"},
 		"a path for a name":        {settings("../../secrets/x"), "cannot be part of a path"},
