@@ -120,7 +120,6 @@ type member struct {
 // setState is what is known of a set.
 type setState struct {
 	identity string
-	kinds    map[schema.GroupVersionKind]bool
 	late     *late
 	in       map[string]*setIn
 }
@@ -368,18 +367,13 @@ func (c *Controller) state(set types.NamespacedName) *setState {
 	return s
 }
 
-// inCluster is the same of a set in a cluster, which its status may show. The caller holds the lock.
-func (s *setState) inCluster(name string, shown []v1alpha1.ClusterResources) *setIn {
+// inCluster is the same of a set in a cluster. The caller holds the lock.
+func (s *setState) inCluster(name string) *setIn {
 	in := s.in[name]
 	if in == nil {
 		in = &setIn{
 			result: v1alpha1.ClusterResources{Name: name}, applied: map[id]appliedObject{},
 			repairs: rate.NewLimiter(rate.Every(repairEvery), repairs),
-		}
-		for _, was := range shown { // by an earlier replica
-			if was.Name == name {
-				in.result.Hash, in.result.AppliedTime = was.Hash, was.AppliedTime
-			}
 		}
 		s.in[name] = in
 	}
@@ -390,17 +384,16 @@ func (s *setState) inCluster(name string, shown []v1alpha1.ClusterResources) *se
 func (c *Controller) forget(set types.NamespacedName) {
 	c.mu.Lock()
 	delete(c.sets, set)
-	used := map[string]map[schema.GroupVersionKind]bool{}
-	for name, s := range c.sets {
-		if used[name.Namespace] == nil {
-			used[name.Namespace] = map[schema.GroupVersionKind]bool{}
-		}
-		maps.Copy(used[name.Namespace], s.kinds)
-	}
 	members := maps.Clone(c.members)
 	c.mu.Unlock()
+	used := map[schema.GroupVersionKind]bool{}
+	for _, is := range c.setsOf(context.Background(), set.Namespace) {
+		maps.Copy(used, readKinds(is.Annotations[v1alpha1.KindsAnnotation]))
+	}
 	for key, m := range members {
-		m.inventory.keep(used[key.Fleet])
+		if key.Fleet == set.Namespace {
+			m.inventory.keep(used)
+		}
 	}
 	c.keepSources(set.Namespace)
 }

@@ -194,6 +194,22 @@ func TestNoSecretIsSaid(t *testing.T) {
 	}
 }
 
+// One object whose webhook is slow keeps no other one from its place. A member that is silent ends the pass.
+func TestTwoObjectsOfAPassMayGetNoAnswer(t *testing.T) {
+	p, late := &pass{context: t.Context()}, apierrors.NewTimeoutError("webhook", 0)
+	for n, want := range []bool{true, true, false} {
+		wrong, err := p.explain(id{name: "a"}, false, late)
+		if is := wrong != nil && err == nil; is != want {
+			t.Errorf("timeout %d: a problem of the object: %v, want %v", n+1, is, want)
+		}
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, err := (&pass{context: ended}).explain(id{name: "a"}, false, context.DeadlineExceeded); err == nil {
+		t.Error("a pass that is over goes on")
+	}
+}
+
 // After a restore a member shows an older state: everything is applied again.
 func TestARestoreOfAMemberIsNoticed(t *testing.T) {
 	seen := map[string]int{}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,9 +23,6 @@ import (
 
 // stoppedPause is the pause between two looks at whether Pods are left.
 const stoppedPause = 500 * time.Millisecond
-
-// inMetadataList asks for the metadata of the objects of a list.
-const inMetadataList = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 // giving is a leader's cluster that gives way before a planned change: it gets its follower's form while it leads.
 type giving struct {
@@ -55,7 +53,7 @@ func (c *Controller) GiveWay(namespace types.NamespacedName, leader string, epoc
 		if s.late != nil && s.late.epoch != epoch {
 			s.late = nil // that was another change
 		}
-		if in := s.inCluster(leader, sets[i].Status.Clusters); in.gaveWay == epoch {
+		if in := s.inCluster(leader); in.gaveWay == epoch {
 			continue
 		}
 		within := time.Duration(sets[i].Spec.ConfirmWithinSeconds) * time.Second
@@ -179,10 +177,8 @@ func (p *pass) left(runs map[id]pods) (string, error) {
 	var names []string
 	for is, of := range runs {
 		ctx, cancel := context.WithTimeout(p.context, requestTimeout)
-		list := &metav1.PartialObjectMetadataList{}
-		err := p.client.Get().AbsPath("/api/v1").Namespace(p.space).Resource("pods").
-			Param("labelSelector", of.selector).Param("fieldSelector", "status.phase!=Succeeded,status.phase!=Failed").
-			SetHeader("Accept", inMetadataList).Do(ctx).Into(list)
+		list, err := p.objects.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(p.of.Spec.Namespace).List(ctx,
+			metav1.ListOptions{LabelSelector: of.selector, FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"})
 		cancel()
 		if err != nil {
 			return "", err

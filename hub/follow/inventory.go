@@ -2,9 +2,8 @@ package follow
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
@@ -134,16 +134,12 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 func (v *inventory) watch(ctx context.Context, of schema.GroupVersionKind, s *kindState) error {
-	k, err := find(ctx, v.tenants(), of)
-	if err != nil {
-		return err
-	}
-	client, err := metadata.NewForConfig(v.tenants())
+	k, err := find(v.tenants(), of)
 	if err != nil {
 		return err
 	}
 	return labelled.Watch{
-		Client: client.Resource(k.GroupVersionResource), Selector: v1alpha1.SetLabel, Most: maxMarked,
+		Client: metadata.NewForConfigOrDie(v.tenants()).Resource(k.GroupVersionResource), Selector: v1alpha1.SetLabel, Most: maxMarked,
 		Listed: func(list *metav1.PartialObjectMetadataList) error {
 			v.noteList(s, k, list)
 			return nil
@@ -255,29 +251,19 @@ func later(a, b string) bool {
 }
 
 // find asks a member how it serves a kind.
-func find(ctx context.Context, config *rest.Config, of schema.GroupVersionKind) (kind, error) {
-	client, err := newClient(config)
+func find(config *rest.Config, of schema.GroupVersionKind) (kind, error) {
+	config = rest.CopyConfig(config)
+	config.AcceptContentTypes, config.Timeout = transport.Plain, requestTimeout
+	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return kind{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	body, err := client.Get().AbsPath(prefix(of.GroupVersion())...).SetHeader("Accept", transport.Plain).Do(ctx).Raw()
+	all, err := client.ServerResourcesForGroupVersion(of.GroupVersion().String())
 	if err != nil {
 		return kind{}, err
 	}
-	var all struct {
-		Resources []struct {
-			Name, Kind string
-			Namespaced bool
-			Verbs      []string
-		}
-	}
-	if err := json.Unmarshal(body, &all); err != nil {
-		return kind{}, fmt.Errorf("what kinds %s has cannot be read", of.GroupVersion())
-	}
-	for _, r := range all.Resources {
-		if r.Kind == of.Kind && len(r.Verbs) > 0 && !isSubresource(r.Name) {
+	for _, r := range all.APIResources {
+		if r.Kind == of.Kind && len(r.Verbs) > 0 && !strings.Contains(r.Name, "/") {
 			return kind{of.GroupVersion().WithResource(r.Name), r.Namespaced}, nil
 		}
 	}

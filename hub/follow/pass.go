@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,10 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	"k8s.io/client-go/rest"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/utils/ptr"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -28,13 +29,15 @@ import (
 const (
 	// fieldManager owns what the hub applies, of all sets: an object passes from one set to another.
 	fieldManager = "leasecast-resource-sets"
-	// inMetadata asks for the metadata of an object, however large the object is.
-	inMetadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 	// replicas is the field that is always applied: it says where the workload runs.
 	replicas = ".spec.replicas"
 	// place is the verb that an object elsewhere than in the namespace of its set needs, beside those for its kind.
 	place = "place"
 )
+
+// maxSilent is how many objects of a pass may get no answer in time before it ends: until then, it is about the object, as
+// where a webhook is slow.
+const maxSilent = 2
 
 // errStopped: this replica may not write any more.
 var errStopped = errors.New("this replica of the hub does not write any more")
@@ -42,25 +45,21 @@ var errStopped = errors.New("this replica of the hub does not write any more")
 // pass is one look at a set in a member.
 type pass struct {
 	*inventory
-	client   rest.Interface
-	mayWrite func() bool
-	// rival returns the name of an older set of the fleet with an identity, if there is one, or of any set elsewhere.
-	rival func(set string) (name string, older bool)
-
-	// mayRepair reports whether an object may be repaired that others have changed, and repaired counts one.
-	mayRepair func() bool
-	repaired  func()
-	// ended is done when the member is not engaged any more.
-	ended context.Context
-
-	set     string // its identity
-	space   string // its namespace
-	force   bool
-	kinds   map[schema.GroupVersionKind]bool // that it may have anywhere: it names them
-	applied map[id]appliedObject             // what it has applied in the member
-	again   bool                             // all is applied, whether it has changed or not
-	context context.Context
+	controller *Controller
+	of         *v1alpha1.LeaderResourceSet
+	in         *setIn
+	set        string // its identity
+	context    context.Context
+	ended      context.Context // done when the member is not engaged any more
+	objects    metadata.Interface
+	reviews    authorizationclient.SelfSubjectAccessReviewInterface
+	kinds      map[schema.GroupVersionKind]bool // that it may have anywhere: it names them
+	again      bool                             // all is applied, whether it has changed or not
+	silent     int                              // how many objects got no answer
 }
+
+// now is the time for what limits repairs.
+func (p *pass) now() time.Time { return time.Time{}.Add(p.controller.Clock.Now().Boot) }
 
 // appliedObject is what a set has applied.
 type appliedObject struct {
@@ -71,7 +70,7 @@ type appliedObject struct {
 // work puts a form in place. It says what has Pods that must have none, if the cluster gives way.
 func (p *pass) work(f form, prunes bool) (done result, runs string, problems []v1alpha1.ResourceProblem, err error) {
 	problems, err = p.apply(f)
-	done = result{hash: f.hash, placed: len(p.applied)}
+	done = result{hash: f.hash, placed: len(p.in.applied)}
 	if err == nil && f.whole && prunes {
 		var more []v1alpha1.ResourceProblem
 		done.left, more, err = p.prune(f)
@@ -97,7 +96,7 @@ func (p *pass) apply(f form) (problems []v1alpha1.ResourceProblem, err error) {
 			problems = append(problems, *bad)
 		}
 	}
-	maps.DeleteFunc(p.applied, func(is id, _ appliedObject) bool { return !kept[is] })
+	maps.DeleteFunc(p.in.applied, func(is id, _ appliedObject) bool { return !kept[is] })
 	return problems, nil
 }
 
@@ -114,7 +113,7 @@ func (p *pass) served(f form) map[schema.GroupVersionKind]bool {
 
 // applyOne applies an object if it has changed. is names the object, as far as that is known.
 func (p *pass) applyOne(o object) (is id, bad *v1alpha1.ResourceProblem, err error) {
-	is = o.in(p.space)
+	is = o.in(p.of.Spec.Namespace)
 	k, err := p.start(p.ended, o.kind)
 	if why, message := p.unlisted(o.kind, err); err != nil {
 		wrong := problem(is.String(), why, message)
@@ -124,20 +123,20 @@ func (p *pass) applyOne(o object) (is id, bad *v1alpha1.ResourceProblem, err err
 		is.namespace = "" // whatever the manifest says
 	}
 	name := types.NamespacedName{Namespace: is.namespace, Name: is.name}
-	was, has := p.applied[is]
+	was, has := p.in.applied[is]
 	drifted := has && p.drifted(o.kind, name, was.marked)
 	if has && was.hash == o.hash && !drifted && !p.again {
 		return is, nil, nil
 	}
 	known, _ := p.object(o.kind, name)
-	delete(p.applied, is)
+	delete(p.in.applied, is)
 	if bad, err := p.refusal(o, k, is, known); bad != nil || err != nil {
 		return is, bad, err
 	}
-	if drifted && was.hash == o.hash && !p.mayRepair() {
+	if drifted && was.hash == o.hash && p.in.repairs.TokensAt(p.now()) < 1 {
 		wrong := problem(is.String(), reason.AppliedByOther,
 			"others change it again and again: the hub repairs it only every "+repairEvery.String()+" in this cluster")
-		p.applied[is] = was
+		p.in.applied[is] = was
 		return is, &wrong, nil
 	}
 	now, err := p.patch(k, is, o, has || known.set == p.set)
@@ -145,9 +144,9 @@ func (p *pass) applyOne(o object) (is id, bad *v1alpha1.ResourceProblem, err err
 		return is, bad, err
 	}
 	if drifted && now.version != known.version {
-		p.repaired() // what others have written beside it is no drift
+		p.in.repairs.AllowN(p.now(), 1) // what others have written beside it is no drift
 	}
-	p.applied[is] = appliedObject{o.hash, now}
+	p.in.applied[is] = appliedObject{o.hash, now}
 	return is, nil, nil
 }
 
@@ -159,7 +158,7 @@ func (p *pass) refusal(o object, k kind, is id, known marked) (*v1alpha1.Resourc
 		return &wrong, nil
 	}
 	if known.set != "" && known.set != p.set && !known.gone {
-		if rival, older := p.rival(known.set); older {
+		if rival, older := p.controller.rival(p.context, p.of, known.set); older {
 			wrong = problem(is.String(), reason.KeptByOther, rival+" keeps it: take the object out of one of the two")
 			return &wrong, nil
 		}
@@ -191,7 +190,7 @@ func (p *pass) unlisted(of schema.GroupVersionKind, err error) (reason.Reason, s
 // mayPlace reports whether the hub may put an object there: in the namespace of its set, or where it may place it.
 func (p *pass) mayPlace(k kind, is id) (bool, error) {
 	own := is.kind.Group == v1alpha1.GroupVersion.Group || is.kind.Group == "coordination.k8s.io"
-	if is.namespace == p.space && !own {
+	if is.namespace == p.of.Spec.Namespace && !own {
 		return true, nil
 	}
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
@@ -201,10 +200,8 @@ func (p *pass) mayPlace(k kind, is id) (bool, error) {
 	}}
 	ctx, cancel := context.WithTimeout(p.context, requestTimeout)
 	defer cancel()
-	answer := &authorizationv1.SelfSubjectAccessReview{}
-	err := p.client.Post().AbsPath(append(prefix(authorizationv1.SchemeGroupVersion), "selfsubjectaccessreviews")...).
-		Body(review).Do(ctx).Into(answer)
-	return answer.Status.Allowed, err
+	answer, err := p.reviews.Create(ctx, review, metav1.CreateOptions{})
+	return err == nil && answer.Status.Allowed, err
 }
 
 // patch applies an object. Fields that others own are taken over where the set may do that.
@@ -221,7 +218,7 @@ func (p *pass) patch(k kind, is id, o object, ours bool) (marked, error) {
 	if err != nil {
 		return marked{}, err
 	}
-	now, err := p.send(k, is, body, p.force)
+	now, err := p.send(k, is, body, p.of.Spec.Force)
 	if apierrors.IsConflict(err) && mayTakeOver(err, ours) {
 		now, err = p.send(k, is, body, true)
 	}
@@ -229,20 +226,18 @@ func (p *pass) patch(k kind, is id, o object, ours bool) (marked, error) {
 }
 
 func (p *pass) send(k kind, is id, body []byte, force bool) (marked, error) {
-	if !p.mayWrite() {
+	if !p.controller.MayWrite(p.of.Namespace) {
 		return marked{}, errStopped
 	}
 	ctx, cancel := context.WithTimeout(p.context, requestTimeout)
 	defer cancel()
-	now := &metav1.PartialObjectMetadata{}
-	request := p.client.Patch(types.ApplyPatchType).AbsPath(pathTo(k, is)...).Param("fieldManager", fieldManager).
-		SetHeader("Accept", inMetadata).Body(body)
-	if force {
-		request.Param("force", "true")
+	now, err := p.objects.Resource(k.GroupVersionResource).Namespace(is.namespace).Patch(ctx, is.name,
+		types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: fieldManager, Force: &force})
+	if err != nil {
+		return marked{}, err
 	}
-	err := request.Do(ctx).Into(now)
 	_, m := markedOf(now)
-	return m, err
+	return m, nil
 }
 
 // mayTakeOver reports whether an apply with these conflicts may be forced: what others have edited in an object of the
@@ -280,10 +275,17 @@ func (p *pass) explain(is id, secret bool, err error) (*v1alpha1.ResourceProblem
 		if secret {
 			wrong.Message = "the API server has rejected it, with words that may quote a Secret: apply it by hand to see them"
 		}
+	case p.silent < maxSilent && p.context.Err() == nil && isTimeout(err):
+		p.silent++
+		wrong = problem(is.String(), reason.Unreachable, "the API server did not answer in time: see its admission webhooks")
 	default:
 		return nil, err
 	}
 	return &wrong, nil
+}
+
+func isTimeout(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
 }
 
 // advice says how the hub gets a right.
@@ -297,7 +299,7 @@ func (p *pass) advice(of schema.GroupKind, verbs string) string {
 func (p *pass) prune(f form) (left int, problems []v1alpha1.ResourceProblem, err error) {
 	kept := map[id]bool{}
 	for _, o := range f.objects {
-		kept[o.in(p.space)] = true
+		kept[o.in(p.of.Spec.Namespace)] = true
 		kept[id{o.kind.GroupKind(), "", o.name}] = true // its kind may be in no namespace
 	}
 	for of := range p.kinds {
@@ -328,7 +330,7 @@ func (p *pass) prune(f form) (left int, problems []v1alpha1.ResourceProblem, err
 			if bad != nil {
 				problems = append(problems, *bad)
 			}
-			delete(p.applied, is)
+			delete(p.in.applied, is)
 		}
 	}
 	return left, problems, nil
@@ -336,57 +338,16 @@ func (p *pass) prune(f form) (left int, problems []v1alpha1.ResourceProblem, err
 
 // delete deletes an object, as long as it is the one that a watch has shown.
 func (p *pass) delete(k kind, is id, has marked) error {
-	if !p.mayWrite() {
+	if !p.controller.MayWrite(p.of.Namespace) {
 		return errStopped
 	}
 	ctx, cancel := context.WithTimeout(p.context, requestTimeout)
 	defer cancel()
-	background := metav1.DeletePropagationBackground
-	options, err := json.Marshal(metav1.DeleteOptions{
-		TypeMeta:          metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
-		PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &has.uid},
+	err := p.objects.Resource(k.GroupVersionResource).Namespace(is.namespace).Delete(ctx, is.name, metav1.DeleteOptions{
+		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground), Preconditions: &metav1.Preconditions{UID: &has.uid},
 	})
-	if err != nil {
-		return err
-	}
-	err = p.client.Delete().AbsPath(pathTo(k, is)...).SetHeader("Accept", inMetadata).
-		SetHeader("Content-Type", runtime.ContentTypeJSON).Body(options).Do(ctx).Error()
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // it is another object by now
 		return nil
 	}
 	return err
 }
-
-// codecs are for what the hub reads and writes beside objects, which are JSON.
-var codecs = func() serializer.CodecFactory {
-	s := runtime.NewScheme()
-	utilruntime.Must(metav1.AddMetaToScheme(s))
-	utilruntime.Must(authorizationv1.AddToScheme(s))
-	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
-	return serializer.NewCodecFactory(s)
-}()
-
-// newClient returns a client for objects of any kind.
-func newClient(config *rest.Config) (rest.Interface, error) {
-	config = rest.CopyConfig(config)
-	config.NegotiatedSerializer = codecs.WithoutConversion()
-	return rest.UnversionedRESTClientFor(config)
-}
-
-// prefix is where the paths of an API group and version begin.
-func prefix(gv schema.GroupVersion) []string {
-	if gv.Group == "" {
-		return []string{"/api", gv.Version}
-	}
-	return []string{"/apis", gv.Group, gv.Version}
-}
-
-func pathTo(k kind, is id) []string {
-	segments := prefix(k.GroupVersion())
-	if k.namespaced {
-		segments = append(segments, "namespaces", is.namespace)
-	}
-	return append(segments, k.Resource, is.name)
-}
-
-func isSubresource(name string) bool { return strings.Contains(name, "/") }

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -82,7 +84,7 @@ func (c *Controller) reconcileIn(
 		c.mu.Unlock()
 		return later, nil
 	}
-	in := s.inCluster(key.Name, set.Status.Clusters)
+	in := s.inCluster(key.Name)
 	c.mu.Unlock()
 	if at == nil || m.Problem.Reason == reason.Unreachable {
 		why := problem("", reason.Unreachable, "the hub has no connection to the cluster: what is there stays as it is")
@@ -155,11 +157,13 @@ func (c *Controller) pass(
 		// It is another cluster, or an older state of it.
 		in.at, in.restores, in.applied, in.full = at, was, map[id]appliedObject{}, 0
 	}
-	p, err := c.newPass(ctx, set, at, in, f)
-	if err != nil {
-		return reconcile.Result{}, err
+	config := at.inventory.tenants()
+	p := &pass{
+		controller: c, of: set, in: in, set: identity(set.Namespace, set.Name),
+		kinds: readKinds(set.Annotations[v1alpha1.KindsAnnotation]), inventory: at.inventory, context: ctx, ended: at.ended, objects: metadata.NewForConfigOrDie(config),
+		reviews: authorizationclient.NewForConfigOrDie(config).SelfSubjectAccessReviews(),
+		again:   in.full == 0 || now-in.full >= interval,
 	}
-	p.again = in.full == 0 || now-in.full >= interval
 	if ready, err := c.prepared(ctx, set, p.served(f)); !ready || err != nil {
 		return reconcile.Result{RequeueAfter: busyPause}, err
 	}
@@ -186,22 +190,6 @@ func (c *Controller) pass(
 	default:
 		return reconcile.Result{RequeueAfter: in.full + interval - now}, nil
 	}
-}
-
-func (c *Controller) newPass(
-	ctx context.Context, set *v1alpha1.LeaderResourceSet, at *member, in *setIn, f form,
-) (*pass, error) {
-	tenants, err := newClient(at.inventory.tenants())
-	clock := func() time.Time { return time.Time{}.Add(c.Clock.Now().Boot) }
-	return &pass{
-		context: ctx, inventory: at.inventory, client: tenants, ended: at.ended,
-		mayWrite:  func() bool { return c.MayWrite(set.Namespace) },
-		rival:     func(id string) (string, bool) { return c.rival(ctx, set, id) },
-		mayRepair: func() bool { return in.repairs.TokensAt(clock()) >= 1 },
-		repaired:  func() { in.repairs.AllowN(clock(), 1) },
-		set:       identity(set.Namespace, set.Name), space: set.Spec.Namespace, force: set.Spec.Force,
-		kinds: c.kindsOf(client.ObjectKeyFromObject(set), set, f), applied: in.applied,
-	}, err
 }
 
 // give notes whether a cluster has given way in a term of a namespace, as long as it has to.
@@ -274,24 +262,6 @@ func (c *Controller) rival(ctx context.Context, set *v1alpha1.LeaderResourceSet,
 		}
 	}
 	return "a set of another fleet, or one that was deleted without its objects,", !set.Spec.Force
-}
-
-// kindsOf returns the kinds that a set may have in members, by its annotation and by its form in one of them.
-func (c *Controller) kindsOf(
-	name types.NamespacedName, set *v1alpha1.LeaderResourceSet, f form,
-) map[schema.GroupVersionKind]bool {
-	named := readKinds(set.Annotations[v1alpha1.KindsAnnotation])
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s := c.state(name)
-	if s.kinds == nil {
-		s.kinds = map[schema.GroupVersionKind]bool{}
-	}
-	maps.Copy(s.kinds, named)
-	for _, o := range f.objects {
-		s.kinds[o.kind] = true
-	}
-	return named
 }
 
 // prepared has a set name the kinds before anything of them is applied, and has it keep the finalizer where it prunes.

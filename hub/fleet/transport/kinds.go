@@ -83,7 +83,7 @@ func (o Options) questionOf(req *http.Request) (question, error) {
 	switch {
 	case req.Method == http.MethodGet && (name != "" || isGroupVersion(path)) && accepted == Plain:
 		return question{path: path, plain: true}, nil
-	case !known && ofMetadata:
+	case !known && (ofMetadata || req.Method == http.MethodDelete): // no client reads what was deleted
 		k = kind{of: onlyIdentity, most: maxKept}
 	case !known:
 		return question{}, fmt.Errorf("%w: %.100q", errUnlisted, req.URL.Path)
