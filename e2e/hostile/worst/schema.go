@@ -141,24 +141,3 @@ func denser(message reflect.Type, on []reflect.Type) element {
 func pointer(message reflect.Type, f field) bool {
 	return message.Field(f.index).Type.Kind() == reflect.Pointer
 }
-
-// recursion returns a path from a message to a field of a type that holds itself, and the path from that type to
-// itself. Both are nil if there is none.
-func recursion(message reflect.Type) (to, again path) {
-	var from func(p path, message reflect.Type, on []reflect.Type)
-	from = func(p path, message reflect.Type, on []reflect.Type) {
-		for _, f := range fields(message) {
-			if again != nil || !isMessage(f.of) {
-				continue
-			}
-			q := append(slices.Clip(p), f)
-			if at := slices.Index(on, f.of); at >= 0 {
-				to, again = slices.Clone(q[:at]), slices.Clone(q[at:])
-				return
-			}
-			from(q, f.of, append(slices.Clip(on), f.of))
-		}
-	}
-	from(nil, message, []reflect.Type{message})
-	return to, again
-}

@@ -67,11 +67,6 @@ func shapes(message reflect.Type) (all []shape) {
 			return wrap(e, p[:len(p)-1], e.elements(p.last(), content.encode(e), size))
 		}})
 	}
-	if to, again := recursion(message); again != nil {
-		all = append(all, shape{"nested " + again.String(), func(e encoding, size int) []byte {
-			return wrap(e, to, nested(e, again, size))
-		}})
-	}
 	all = append(all, shape{"long texts", func(e encoding, size int) []byte {
 		rest := size - len(texts(e, message, 0, nil))
 		return texts(e, message, max(0, rest/countTexts(message, nil)), nil)
@@ -113,21 +108,6 @@ func many(e encoding, f field, size int) []byte {
 		all, written = append(all, entry), written+len(entry)+1
 	}
 	return e.entries(f, all)
-}
-
-// deepest bounds how deep messages are nested: each level costs the drill itself the bytes of all below it.
-const deepest = 5_000
-
-// nested is a message in itself, and so on.
-func nested(e encoding, again path, size int) (content []byte) {
-	for range deepest {
-		next := wrap(e, again, content)
-		if len(next) > size {
-			break
-		}
-		content = next
-	}
-	return content
 }
 
 // countTexts counts what texts fills.

@@ -11,11 +11,9 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -23,16 +21,6 @@ import (
 )
 
 var codecs = scheme.Codecs
-
-// decoded is what client-go makes of an answer.
-func decoded(t *testing.T, codecs serializer.CodecFactory, body []byte) kruntime.Object {
-	t.Helper()
-	o, _, err := codecs.UniversalDeserializer().Decode(body, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
-}
 
 func TestFewBytesDecodeToMuch(t *testing.T) {
 	const size = 32 << 10
@@ -70,7 +58,10 @@ func held(t *testing.T, body []byte) float64 {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	o := decoded(t, codecs, body)
+	o, _, err := codecs.UniversalDeserializer().Decode(body, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	runtime.ReadMemStats(&after)
 	runtime.KeepAlive(o)
 	return float64(after.TotalAlloc - before.TotalAlloc)
@@ -112,35 +103,6 @@ func TestEachWayIsMadeInBothEncodings(t *testing.T) {
 		if is := ways["CronJobList of "+way]; !slices.Equal(is, both) {
 			t.Errorf("%s is made in %v", way, is)
 		}
-	}
-}
-
-func TestATypeThatHoldsItselfIsNested(t *testing.T) {
-	types := kruntime.NewScheme()
-	if err := apiextensionsv1.AddToScheme(types); err != nil {
-		t.Fatal(err)
-	}
-	of := apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition")
-	var nested int
-	for _, b := range Bodies(of, reflect.TypeFor[apiextensionsv1.CustomResourceDefinition](), 16<<10) {
-		if !strings.Contains(b.Name, "nested") {
-			continue
-		}
-		nested++
-		crd, ok := decoded(t, serializer.NewCodecFactory(types), b.Object()).(*apiextensionsv1.CustomResourceDefinition)
-		if !ok {
-			t.Fatal("it is no CustomResourceDefinition")
-		}
-		deep := 0
-		for at := crd.Spec.Versions[0].Schema.OpenAPIV3Schema; at != nil && len(at.AllOf) > 0; at = &at.AllOf[0] {
-			deep++
-		}
-		if deep < 100 {
-			t.Errorf("%s is %d deep", b.Name, deep)
-		}
-	}
-	if nested != 2 {
-		t.Errorf("it is nested in %d encodings", nested)
 	}
 }
 
