@@ -47,7 +47,7 @@ var measurements = []measurement{
 			{"writes.membersPerSecond", 44}, {"writes.hubPerSecond", 0}, {"ours.requestsPerSecond", noAim},
 			{"peer.requestsPerSecond", noAim}, {"requestsRatio", 0.2},
 		},
-		fleet:   harness.Options{Timings: harness.Default, AuditReads: true, Members: members(teams(ledNamespaces)...)},
+		fleet:   harness.Options{Timings: harness.Default, Audit: true, Members: members(teams(ledNamespaces)...)},
 		measure: measureSteady,
 	},
 	{
@@ -81,7 +81,7 @@ var measurements = []measurement{
 			{"change.recordWrites", 2}, {"change.statusWrites", 1}, {"change.events", 1}, {"change.liveReads", 0},
 			{"mass.handoverOverFloorSeconds", 3}, {"mass.failoverOverFloorSeconds", 3},
 		},
-		fleet:   harness.Options{Timings: harness.Fast, AuditReads: true, Members: members(teams(changed)...)},
+		fleet:   harness.Options{Timings: harness.Fast, Audit: true, Members: members(teams(changed)...)},
 		measure: measureChange, looks: true,
 	},
 	{
@@ -119,7 +119,7 @@ var measurements = []measurement{
 			{"follow.applySeconds", 2}, {"follow.repairSeconds", 2}, {"follow.writesPerSecond", 0}, {"follow.cores", 0.02},
 			{"follow.rssMiB", 30},
 		},
-		fleet:   harness.Options{Timings: harness.Default, AuditReads: true, Members: members(namespace)},
+		fleet:   harness.Options{Timings: harness.Default, Audit: true, Members: members(namespace)},
 		measure: measureFollow,
 	},
 	{

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,28 +15,17 @@ import (
 const (
 	auditPolicy = "audit.yaml"
 	auditLog    = "audit.log"
+
+	// auditAll has every request logged when it is answered, and a watch once more when it ends.
+	auditAll = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules: [{level: Metadata}]
+`
 )
 
 // writeVerbs are the verbs, as audit logs spell them, that ask for a write.
 var writeVerbs = []string{"create", "update", "patch", "delete", "deletecollection"}
-
-// auditPolicy is the policy for the options: log all requests, or those for a write, or nothing. A request is logged
-// when it is answered, and a watch once more when it ends.
-func (o Options) auditPolicy() string {
-	const all = `apiVersion: audit.k8s.io/v1
-kind: Policy
-omitStages: [RequestReceived]
-rules: [{level: Metadata%s}]
-`
-	switch {
-	case o.AuditReads:
-		return fmt.Sprintf(all, "")
-	case o.Audit:
-		return fmt.Sprintf(all, ", verbs: ["+strings.Join(writeVerbs, ", ")+"]")
-	default:
-		return ""
-	}
-}
 
 // Request is a request that an API server answered.
 type Request struct {
@@ -59,15 +47,8 @@ func (r Request) String() string {
 // Writes reports whether the request asks for a write.
 func (r Request) Writes() bool { return slices.Contains(writeVerbs, r.Verb) }
 
-// Writes are the requests for a write that the API server has answered so far, in the order of the answers. They are
-// logged with [Options.Audit] only.
-func (s *Server) Writes() ([]Request, error) {
-	requests, err := s.Requests()
-	return slices.DeleteFunc(requests, func(r Request) bool { return !r.Writes() }), err
-}
-
 // Requests are the requests that the API server has answered so far, in the order of the answers. A watch is answered
-// when it begins. Reads are logged with [Options.AuditReads] only.
+// when it begins. They are logged with [Options.Audit] only.
 func (s *Server) Requests() (requests []Request, err error) {
 	seen := map[string]bool{}
 	err = lines.Follow(s.file(auditLog)).News(func(line []byte) error {

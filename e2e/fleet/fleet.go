@@ -36,10 +36,8 @@ type Options struct {
 	Members []string
 	// Uninstalled leaves our CRDs out of the hub: an installation is to create them.
 	Uninstalled bool
-	// Audit has each API server log every write: see [Server.Writes].
+	// Audit has each API server log every request: see [Server.Requests].
 	Audit bool
-	// AuditReads has it log every request: see [Server.Requests].
-	AuditReads bool
 	// APIServerFlags are given to each API server besides what it needs.
 	APIServerFlags []string
 	// Progress, if set, gets a line when the fleet is ready.

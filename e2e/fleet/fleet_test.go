@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -28,7 +29,7 @@ const patience = 30 * time.Second
 func TestFleet(t *testing.T) {
 	f := NewWith(t, Options{Members: []string{"east", "west"}, Audit: true})
 	t.Run("an API server that restarts keeps data, address and PKI", func(t *testing.T) { restart(t, f.Member("east")) })
-	t.Run("writes are logged, reads are not", func(t *testing.T) { audit(t, f.Member("east")) })
+	t.Run("reads and writes are logged", func(t *testing.T) { audit(t, f.Member("east")) })
 	t.Run("a restored server has the data and versions of the snapshot", func(t *testing.T) {
 		restore(t, f.Member("west"))
 	})
@@ -68,10 +69,8 @@ func restart(t *testing.T, s *Server) {
 func audit(t *testing.T, s *Server) {
 	all, err := s.Requests()
 	check(t, err)
-	writes, err := s.Writes()
-	check(t, err)
-	if len(writes) == 0 || len(writes) != len(all) {
-		t.Errorf("%d requests are logged, %d of them writes", len(all), len(writes))
+	if reads := slices.DeleteFunc(slices.Clone(all), Request.Writes); len(reads) == 0 || len(reads) == len(all) {
+		t.Errorf("%d requests are logged, %d of them reads", len(all), len(reads))
 	}
 }
 

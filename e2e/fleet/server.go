@@ -51,7 +51,7 @@ func newServer(name, dir, assets string, o Options) *Server {
 		address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
 	s.admin = must.Get(s.UserConfig("leasecast-fleet-admin", "system:masters"))
 	s.client = must.Get(s.newClient())
-	s.writeFiles(o.auditPolicy())
+	s.writeFiles()
 	program := func(name string, args ...string) *program {
 		return &program{name: name + " of " + s.name, path: filepath.Join(assets, name), args: args,
 			log: s.file(name + ".log")}
@@ -167,14 +167,14 @@ func (s *Server) file(name string) string { return filepath.Join(s.dir, name) }
 func (s *Server) etcdData() string { return s.file("etcd") }
 
 // writeFiles writes what the programs read.
-func (s *Server) writeFiles(audit string) {
+func (s *Server) writeFiles() {
 	serving := must.Get(s.ca.sign(certs.Config{
 		CommonName: "kube-apiserver", Usages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		AltNames: certs.AltNames{DNSNames: []string{"localhost"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}},
 	}, time.Now().Add(certs.DefaultCertDuration)))
 	must.Do(os.Mkdir(s.dir, 0o700))
 	for name, content := range map[string][]byte{
-		"ca.crt": s.ca.pem(), "apiserver.crt": serving.Cert, "apiserver.key": serving.Key, auditPolicy: []byte(audit),
+		"ca.crt": s.ca.pem(), "apiserver.crt": serving.Cert, "apiserver.key": serving.Key, auditPolicy: []byte(auditAll),
 	} {
 		must.Do(os.WriteFile(s.file(name), content, 0o600))
 	}
@@ -210,7 +210,7 @@ func (s *Server) apiserverArgs(port int, o Options) []string {
 		"--endpoint-reconciler-type=none", // no Pod looks for the API server inside the cluster
 		"--profiling=false",
 	}
-	if o.auditPolicy() != "" {
+	if o.Audit {
 		args = append(args, "--audit-policy-file="+s.file(auditPolicy), "--audit-log-path="+s.file(auditLog),
 			"--audit-log-maxsize=0") // one file, whatever its size
 	}

@@ -83,10 +83,8 @@ type Options struct {
 	MostMoves int32
 	// Dir is the folder for the logs, the act logs and the kubeconfigs of the processes. Start empties it.
 	Dir string
-	// Audit has the API servers log every write: see [fleet.Server.Writes].
+	// Audit has the API servers log every request: see [fleet.Server.Requests].
 	Audit bool
-	// AuditReads has them log every request: see [fleet.Server.Requests].
-	AuditReads bool
 	// Progress, if set, gets a line for each step.
 	Progress func(line string)
 }
@@ -127,8 +125,7 @@ func Start(ctx context.Context, o Options) (d *Drill, err error) {
 		for _, m := range o.Members {
 			names = append(names, m.Name)
 		}
-		f := must.Get(fleet.Start(ctx, fleet.Options{Members: names, Audit: o.Audit, AuditReads: o.AuditReads,
-			Progress: o.Progress}))
+		f := must.Get(fleet.Start(ctx, fleet.Options{Members: names, Audit: o.Audit, Progress: o.Progress}))
 		d = &Drill{Fleet: f, Timings: o.Timings, dir: o.Dir, programs: programs, guestbooks: map[string]*Guestbook{}}
 		d.populate(ctx, o)
 	})

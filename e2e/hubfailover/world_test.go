@@ -8,7 +8,7 @@
 //
 // # Who wrote it
 //
-// Every API server keeps an audit log of all requests for a write, and a replica calls itself
+// Every API server keeps an audit log of all requests, and a replica calls itself
 // leasecast-hub/<its identity in the election> in each of its requests: so a write is
 // the writer's own word for who it is, noted by the server that got it.
 package hubfailover
@@ -311,9 +311,8 @@ func writesOf(t *testing.T, p *pair, r *replica, instant time.Time) []string {
 	}
 	var found []string
 	for _, s := range p.d.Fleet.Servers() {
-		writes := harness.Get(s.Writes())(t)
-		for _, w := range writes {
-			if strings.Contains(w.Agent, r.identity) && w.Received.After(instant) {
+		for _, w := range harness.Get(s.Requests())(t) {
+			if w.Writes() && strings.Contains(w.Agent, r.identity) && w.Received.After(instant) {
 				found = append(found, s.Name()+": "+w.String())
 			}
 		}
