@@ -57,8 +57,8 @@ func allNamespaces() (all []string) {
 	return slices.Compact(all)
 }
 
-// keeping is how ended processes are restarted, as after a crash in a Deployment.
-var keeping = process.Backoff{First: 500 * time.Millisecond, Most: 500 * time.Millisecond}
+// keeping is the wait before an ended process is started again.
+const keeping = 500 * time.Millisecond
 
 // readerRules are all that a reader may do.
 var readerRules = []rbacv1.PolicyRule{
@@ -114,7 +114,7 @@ func (st *stage) begin(ctx context.Context) {
 		must.Do(fleet.WriteKubeconfig(st.kubeconfig(m.Name), m.Name, config))
 		again := func(run int) (*process.Process, error) { return st.startReader(m, run) }
 		st.keepers[m.Name] = process.Keep(st.running, m.Name+" reader", must.Get(again(1)), again,
-			process.KeepOptions{Backoff: keeping})
+			process.KeepOptions{Wait: keeping})
 	}
 	for i, name := range hubReplicas {
 		again := func(int) (*process.Process, error) { return st.d.StartHub() }
@@ -122,7 +122,7 @@ func (st *stage) begin(ctx context.Context) {
 		if i > 0 {
 			first = must.Get(again(1))
 		}
-		st.keepers[name] = process.Keep(st.running, name, first, again, process.KeepOptions{Backoff: keeping, MayEnd: true})
+		st.keepers[name] = process.Keep(st.running, name, first, again, process.KeepOptions{Wait: keeping, MayEnd: true})
 	}
 	o := &Outcome{}
 	st.awaitWell(ctx, o)

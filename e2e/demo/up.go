@@ -165,5 +165,5 @@ The fleet is up: hub, east (100), west (50), south (10). Try, in this folder:
   tail -f out/up/*.acts                       # what the guestbooks do
 
 make down stops it.
-`, kubectl, east, hub, harness.KubeletLike.First, serveLog())
+`, kubectl, east, hub, harness.RestartAfter, serveLog())
 }

@@ -31,8 +31,8 @@ const (
 	acquired, acted = "Successfully acquired lease", "act"
 )
 
-// restarts are the waits before a program that has ended is started again.
-var restarts = process.Backoff{First: time.Second, Most: 2 * time.Second, Reset: 10 * time.Second}
+// restarts is the wait before a program that has ended is started again.
+const restarts = time.Second
 
 // instance is a program in one member. It ends when it loses its lock, and is started again, as by a kubelet. It is
 // judged by its log, by its ends, and by what it wrote.
@@ -77,7 +77,7 @@ func (i *instance) start(ctx context.Context, d *harness.Drill) {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	i.stop = stop
 	i.keeper = process.Keep(running, first.Name(), first, func(int) (*process.Process, error) { return start() },
-		process.KeepOptions{Backoff: restarts, MayEnd: true, Ended: func(*process.Process, time.Duration) { i.ended() }})
+		process.KeepOptions{Wait: restarts, MayEnd: true, Ended: func(*process.Process) { i.ended() }})
 	if i.stock != nil {
 		i.undoes.Go(func() {
 			for process.Pass(running, undoEvery) == nil {

@@ -95,9 +95,8 @@ func (s *Site) Election(ctx context.Context, namespace string) (l *coordinationv
 	return l, strings.TrimSpace(ptr.Deref(l.Spec.HolderIdentity, "")), err
 }
 
-// KubeletLike are the waits of [Drill.Keep], for a user who watches. A kubelet waits 10 s, doubles up to 5 minutes, and
-// resets after 10 minutes.
-var KubeletLike = process.Backoff{First: time.Second, Most: 30 * time.Second, Reset: time.Minute}
+// RestartAfter is how long [Drill.Keep] waits before it starts a program again.
+const RestartAfter = time.Second
 
 // Keep restarts hub and guestbooks whenever they end, until ctx ends. It reports each end and each restart to progress.
 // From then on [Drill.Check] reports restarts that failed, not ends. Call the returned function between the end of ctx
@@ -110,8 +109,8 @@ func (d *Drill) Keep(ctx context.Context, progress func(line string)) (wait func
 				progress(fmt.Sprintf("%s runs as process %d", p.Name(), p.PID()))
 			}
 			return p, err
-		}, process.KeepOptions{Backoff: KubeletLike, MayEnd: true, Ended: func(p *process.Process, wait time.Duration) {
-			progress(fmt.Sprintf("%s has ended (%s), see %s; it starts again in %s", p.Name(), p.How(), p.Log(), wait))
+		}, process.KeepOptions{Wait: RestartAfter, MayEnd: true, Ended: func(p *process.Process) {
+			progress(fmt.Sprintf("%s has ended (%s), see %s; it starts again", p.Name(), p.How(), p.Log()))
 		}}))
 	}
 	d.mu.Lock()

@@ -10,25 +10,14 @@ import (
 	"time"
 )
 
-// Backoff is how long a [Keeper] waits before it starts a program again. The first wait is First. Each further one is
-// twice as long, up to Most. After a run of at least Reset the next wait is First again.
-type Backoff struct{ First, Most, Reset time.Duration }
-
-// next returns the wait after a run that lasted this long. The wait before that run was last, zero for the first run.
-func (b Backoff) next(last, lasted time.Duration) time.Duration {
-	if last == 0 || lasted >= b.Reset {
-		return b.First
-	}
-	return min(2*last, b.Most)
-}
-
 // KeepOptions describe how to keep a program running.
 type KeepOptions struct {
-	Backoff Backoff
+	// Wait is the time from the end of a process to the start of the next one.
+	Wait time.Duration
 	// MayEnd allows the program to end by itself, unless its log shows a crash. Otherwise such an end fails Check.
 	MayEnd bool
 	// Ended, if set, is called before each wait.
-	Ended func(p *Process, wait time.Duration)
+	Ended func(p *Process)
 }
 
 // Keeper keeps one program running, as a kubelet does: when a process ends, it starts the next one after a wait.
@@ -57,7 +46,6 @@ func Keep(ctx context.Context, name string, first *Process, start func(run int) 
 
 func (k *Keeper) keep(ctx context.Context) {
 	defer close(k.done)
-	wait, began := time.Duration(0), time.Now()
 	for run := 2; ; run++ {
 		p := k.Current()
 		select {
@@ -66,14 +54,12 @@ func (k *Keeper) keep(ctx context.Context) {
 			return
 		}
 		k.checkEnd(p)
-		wait = k.o.Backoff.next(wait, time.Since(began))
 		if k.o.Ended != nil {
-			k.o.Ended(p, wait)
+			k.o.Ended(p)
 		}
-		if Pass(ctx, wait) != nil {
+		if Pass(ctx, k.o.Wait) != nil {
 			return
 		}
-		began = time.Now()
 		k.replace(run)
 	}
 }

@@ -15,15 +15,9 @@ import (
 
 const runs = "while :; do sleep 1; done"
 
-// kept is a shell script that a Keeper keeps running.
-type kept struct {
-	*process.Keeper
-	waits chan time.Duration
-}
-
 // keep keeps the script of each run; the last one serves all further runs. An empty script cannot be started.
-func keep(t *testing.T, o process.KeepOptions, scripts ...string) kept {
-	dir, waits := t.TempDir(), make(chan time.Duration, 100)
+func keep(t *testing.T, o process.KeepOptions, scripts ...string) *process.Keeper {
+	dir := t.TempDir()
 	start := func(run int) (*process.Process, error) {
 		script := scripts[min(run, len(scripts))-1]
 		if script == "" {
@@ -31,7 +25,6 @@ func keep(t *testing.T, o process.KeepOptions, scripts ...string) kept {
 		}
 		return process.Start(fmt.Sprintf("run-%d", run), filepath.Join(dir, fmt.Sprint(run)), "/bin/sh", "-c", script)
 	}
-	o.Ended = func(_ *process.Process, wait time.Duration) { waits <- wait }
 	first := harness.Get(start(1))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	k := process.Keep(ctx, "script", first, start, o)
@@ -40,35 +33,22 @@ func keep(t *testing.T, o process.KeepOptions, scripts ...string) kept {
 		<-k.Done()
 		harness.Must(t, k.Current().Kill())
 	})
-	return kept{k, waits}
+	return k
 }
 
-func (k kept) awaitRun(t *testing.T, run int) {
+func awaitRun(t *testing.T, k *process.Keeper, run int) {
 	await(t, fmt.Sprintf("run %d", run), func() bool { return k.Current().Name() == fmt.Sprintf("run-%d", run) })
 }
 
-func TestWaitsDoubleUntilARunLasts(t *testing.T) {
-	for name, c := range map[string]struct {
-		reset time.Duration
-		want  string
-	}{
-		"no run lasts":    {time.Hour, "[10ms 20ms 40ms 40ms]"},
-		"every run lasts": {1, "[10ms 10ms 10ms 10ms]"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := process.KeepOptions{MayEnd: true,
-				Backoff: process.Backoff{First: 10 * time.Millisecond, Most: 40 * time.Millisecond, Reset: c.reset}}
-			k := keep(t, o, "exit 1", "exit 1", "exit 1", "exit 1", runs)
-			var waits []time.Duration
-			for range 4 {
-				waits = append(waits, <-k.waits)
-			}
-			if got := fmt.Sprint(waits); got != c.want {
-				t.Errorf("waits %s, want %s", got, c.want)
-			}
-			harness.Must(t, k.Check())
-		})
+func TestKeeperWaitsBeforeItStartsAProgramAgain(t *testing.T) {
+	const wait = 200 * time.Millisecond
+	begin := time.Now()
+	k := keep(t, process.KeepOptions{MayEnd: true, Wait: wait}, "exit 1", runs)
+	awaitRun(t, k, 2)
+	if took := time.Since(begin); took < wait {
+		t.Errorf("the next run began after %v", took)
 	}
+	harness.Must(t, k.Check())
 }
 
 func TestKeeperReportsAnUnexpectedEnd(t *testing.T) {
@@ -83,7 +63,7 @@ func TestKeeperReportsAnUnexpectedEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := keep(t, process.KeepOptions{MayEnd: c.mayEnd}, c.scripts...)
-			k.awaitRun(t, len(c.scripts)) // also after a start that failed
+			awaitRun(t, k, len(c.scripts)) // also after a start that failed
 			if err := k.Check(); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("check: %v, want %q", err, c.want)
 			}
@@ -98,7 +78,7 @@ func TestKillDelaysTheNextStart(t *testing.T) {
 	if !alive || err != nil {
 		t.Fatalf("alive %v, %v", alive, err)
 	}
-	k.awaitRun(t, 2)
+	awaitRun(t, k, 2)
 	if took := time.Since(begin); took < 200*time.Millisecond {
 		t.Errorf("the next run began after %v", took)
 	}
