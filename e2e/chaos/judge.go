@@ -73,18 +73,6 @@ func margin(verdicts []harness.Verdict) (least time.Duration, ok bool) {
 	return least, ok
 }
 
-// stale counts the writes that the fenced register took after a write of a later term.
-func stale(writes []register.Write) (taken int) {
-	highest := map[string]int64{}
-	for _, w := range writes {
-		if w.Taken && w.Epoch < highest[w.Namespace] {
-			taken++
-		}
-		highest[w.Namespace] = max(highest[w.Namespace], w.Epoch)
-	}
-	return taken
-}
-
 // writer is the member whose reader wrote a value.
 func writer(w register.Write) string {
 	name, _, _ := strings.Cut(w.Value, "-")
@@ -222,25 +210,4 @@ func until(ops []porcupine.Operation, instant int64) []porcupine.Operation {
 		}
 	}
 	return known
-}
-
-// clockError is the least error of a reader's clock: by how much the store saw a write outside of the call, as the
-// reader dates it. A large error makes the evidence worthless.
-func clockError(calls map[string][]history.Call, writes []register.Write) (worst time.Duration, member string) {
-	seen := map[string]time.Duration{}
-	for _, w := range writes {
-		seen[w.Value] = w.At
-	}
-	for _, m := range slices.Sorted(maps.Keys(calls)) {
-		for _, c := range calls[m] {
-			at, ok := seen[c.Value]
-			if !ok || c.Right == nil || c.Result == history.Unknown {
-				continue
-			}
-			if off := max(c.At-at, at-c.Returned); off > worst {
-				worst, member = off, m
-			}
-		}
-	}
-	return worst, member
 }

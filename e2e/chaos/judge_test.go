@@ -248,18 +248,6 @@ func TestCallsThatTheClockCannotOrderAreConcurrent(t *testing.T) {
 	}
 }
 
-func TestClockErrorIsWhatTheStoreSawOutsideOfACall(t *testing.T) {
-	at := func(instant time.Duration) []register.Write {
-		return []register.Write{{At: instant, Namespace: "shop", State: register.State{Epoch: 5, Value: "a"}, Taken: true}}
-	}
-	calls := map[string][]history.Call{"east": {write(10, 20, 5, "a", history.OK)}}
-	for instant, want := range map[time.Duration]time.Duration{15: 0, 10: 0, 20: 0, 7: 3, 24: 4} {
-		if off, _ := clockError(calls, at(instant*time.Millisecond)); off != want*time.Millisecond {
-			t.Errorf("seen at %d ms: want %d ms, got %v", instant, want, off)
-		}
-	}
-}
-
 func TestAHistoryEndsWhereItIsKnownOfAllReaders(t *testing.T) {
 	// West's file was read before it told of the write that east read and told of.
 	calls := map[string][]history.Call{"east": {readOf(0, 1, 5, "a"), readOf(10, 11, 5, "b")}}

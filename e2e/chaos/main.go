@@ -117,7 +117,6 @@ type report struct {
 	Stuck        int        `json:"stuck"`
 	Registers    int        `json:"registersChecked"`
 	Linearizable int        `json:"registersLinearizable"`
-	StaleFenced  int        `json:"staleFenced"`
 	Failed       []string   `json:"failedSeeds"`
 	Runs         []*Outcome `json:"runs"`
 }
@@ -136,7 +135,6 @@ func (r *report) add(o *Outcome) {
 	r.Stuck += o.stuck
 	r.Registers += o.registers
 	r.Linearizable += o.registers - o.unordered
-	r.StaleFenced += o.stale
 	if o.Failed() {
 		r.Failed = append(r.Failed, fmt.Sprint(o.Seed))
 	}
