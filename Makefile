@@ -61,7 +61,7 @@ help: ## Show this list
 
 .PHONY: demo
 demo: k8s build $(KUSTOMIZE) ## Watch a fleet elect leaders, lose one, and hand over; writes out/report.html and out/demo.json
-	$(RUN) ./e2e/demo
+	$(RUN) ./e2e/drill demo
 
 .PHONY: up
 up: k8s build $(KUSTOMIZE) ## Start the demo's fleet and leave it running: what ends is restarted; kubeconfigs in out/

@@ -21,6 +21,8 @@ const (
 	serveArg = "serve"
 	// ready is the last line of the server's progress.
 	ready = "ready"
+	// actLimit bounds the wait for the first acts.
+	actLimit = time.Minute
 	// upLimit bounds the start.
 	upLimit = 10 * time.Minute
 	// downLimit bounds an orderly end; then the server is killed, and the kernel kills what it started.
@@ -71,11 +73,11 @@ func serve(ctx context.Context) {
 	must.Do(lock.Truncate(0))
 	must.Get(fmt.Fprintln(lock, os.Getpid()))
 	n := harness.NewNarrator()
-	d := must.Get(harness.Start(ctx, cast("up", 5*time.Second, n.Step)))
+	d := must.Get(harness.Start(ctx, cast(n.Step)))
 	err := must.Try(func() {
 		for _, namespace := range namespaces {
 			in := func(a harness.Act) bool { return a.Namespace == namespace }
-			a := must.Get(d.AwaitAct(ctx, changeLimit, "a guestbook acts in "+namespace, in))
+			a := must.Get(d.AwaitAct(ctx, actLimit, "a guestbook acts in "+namespace, in))
 			n.Step(fmt.Sprintf("%s: the guestbook in %s acts", namespace, a.Cluster))
 		}
 		must.Do(d.Fleet.WriteKubeconfigs(outDir))

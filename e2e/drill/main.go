@@ -2,6 +2,7 @@
 // with who could act, who acted, and each gap against its floor. Use it through make:
 //
 //	make drill SCENARIO=leader-lost
+//	make demo                            also writes out/demo.json
 //
 // It exits with 1 if two clusters ever acted at once, or if the fleet does not do what the scenario expects.
 package main
@@ -34,6 +35,9 @@ var (
 	namespaces = []string{"ledger", "shop"}
 )
 
+// demoFile has the figures of the demo.
+var demoFile = filepath.Join("out", "demo.json")
+
 // scenario is what is played, once east leads both namespaces.
 type scenario struct {
 	title string
@@ -47,6 +51,19 @@ type drill struct {
 	view *harness.View
 	// leaders are the clusters that must have acted, in order, in each namespace.
 	leaders []string
+	figures figures
+	isDemo  bool // so the figures are written
+}
+
+// figures are the content of out/demo.json. Of the namespaces the slowest counts. What did not happen is null.
+type figures struct {
+	// Failover is the time from the fault to the first act of the next leader, Floor its lower bound.
+	Failover *float64 `json:"failover.seconds"`
+	Floor    *float64 `json:"failover.floorSeconds"`
+	// Handover is the time from the edit of the label to the first act of the next leader.
+	Handover *float64 `json:"handover.seconds"`
+	// Overlaps counts all that harness.Judge finds wrong.
+	Overlaps int `json:"overlaps"`
 }
 
 func main() {
@@ -58,14 +75,14 @@ func run(ctx context.Context, name string) {
 	s, ok := scenarios[name]
 	must.FailIf(!ok, "unknown scenario %q: make drill SCENARIO=… takes one of %s, cronjob, unmodified", name,
 		strings.Join(slices.Sorted(maps.Keys(scenarios)), ", "))
-	must.Do(os.RemoveAll(harness.ReportFile), "remove the last report")
+	must.Do(errors.Join(os.RemoveAll(harness.ReportFile), os.RemoveAll(demoFile)), "remove the last report")
 	n := harness.NewNarrator()
 	n.Say(s.title)
 	o := harness.Options{Members: harness.Members(members, namespaces...), Timings: harness.Fast,
 		ActEvery: 100 * time.Millisecond, Dir: filepath.Join("out", "drill"), Progress: n.Step}
 	started := must.Get(harness.Start(ctx, o))
 	err := must.Try(func() {
-		d := &drill{Narrator: n, Drill: started, view: must.Get(started.Look(ctx))}
+		d := &drill{Narrator: n, Drill: started, view: must.Get(started.Look(ctx)), isDemo: name == "demo"}
 		defer d.view.Close()
 		limited, cancel := context.WithTimeoutCause(ctx, playLimit, fmt.Errorf("it takes more than %s", playLimit))
 		defer cancel()
@@ -81,15 +98,17 @@ func run(ctx context.Context, name string) {
 	must.Do(errors.Join(err, started.Stop()))
 }
 
-// next waits until a cluster has acted in all namespaces after an instant. It must be the next leader of each.
-func (d *drill) next(ctx context.Context, cluster string, after time.Duration) {
-	d.leaders = append(d.leaders, cluster)
+// next returns the first act of a cluster in each namespace after an instant. It must be the next leader of each.
+func (d *drill) next(ctx context.Context, cluster string, after time.Duration) (first map[string]time.Duration) {
+	d.leaders, first = append(d.leaders, cluster), map[string]time.Duration{}
 	for _, namespace := range namespaces {
 		a := must.Get(d.AwaitAct(ctx, changeLimit, cluster+" acts in "+namespace, func(a harness.Act) bool {
 			return a.Namespace == namespace && a.Cluster == cluster && a.Begin > after
 		}))
+		first[namespace] = a.Begin
 		d.Step(fmt.Sprintf("%s: the guestbook in %s acts, in epoch %d", namespace, cluster, a.Epoch))
 	}
+	return first
 }
 
 // stays watches for a while. What acts then is judged at the end.
@@ -115,6 +134,7 @@ func (d *drill) judge(title string, played error) {
 	verdicts := harness.Judge(acts)
 	for _, b := range harness.Breaches(verdicts) {
 		problems = append(problems, b.String())
+		d.figures.Overlaps++
 	}
 	for _, v := range verdicts {
 		if played == nil && !slices.Equal(v.Leaders, d.leaders) {
@@ -123,6 +143,9 @@ func (d *drill) judge(title string, played error) {
 	}
 	page := d.view.Report(title, d.Narrator, acts, problems...)
 	must.Do(page.WriteFile(harness.ReportFile))
+	if d.isDemo {
+		must.Do(harness.WriteReport(demoFile, d.figures))
+	}
 	sentence, kept := page.Verdict()
 	d.Say(sentence)
 	d.Step("drawn in " + harness.ReportFile + ", logs in out/drill")

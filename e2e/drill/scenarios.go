@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -18,6 +19,7 @@ import (
 
 // scenarios are by the names that make drill takes.
 var scenarios = map[string]scenario{
+	"demo":        {"A leader is lost, comes back, and another one is ordered.", demo},
 	"leader-lost": {"The leader's API server hangs; its controllers go on, and are not notified.", leaderLost},
 	"partition":   {"Nothing passes between the hub and the leader, which goes on.", partition},
 	"drain":       {"An operator drains the leader's cluster for a while.", drain},
@@ -27,17 +29,43 @@ var scenarios = map[string]scenario{
 	"flapping":    {"The link to the leader breaks again and again.", flapping},
 }
 
+// leaderLost also measures the failover against its floor.
 func leaderLost(ctx context.Context, d *drill) {
-	east := d.Fleet.Member("east")
+	east, f := d.Fleet.Member("east"), &d.figures
 	at := harness.Now().Boot
 	must.Do(east.Pause())
-	d.Did(at, "east's API server is paused")
-	d.next(ctx, "west", at)
+	d.Did(at, fmt.Sprintf("east's API server is paused (SIGSTOP to process %d)", east.PIDs().APIServer))
+	for namespace, acted := range d.next(ctx, "west", at) {
+		stamp, ok := harness.LastRenewTime(d.view.Leases["east"].Seen(), namespace, at)
+		must.FailIf(!ok, "%s: no Lease was seen in east that let it act", namespace)
+		if took := (acted - at).Seconds(); f.Failover == nil || took > *f.Failover {
+			floor := harness.Floor(d.Timings, at, stamp, 0).Seconds()
+			f.Failover, f.Floor = &took, &floor
+		}
+	}
+	d.Step(fmt.Sprintf("failover took %.2f s; no lease of these timings could have let go of east before %.2f s",
+		*f.Failover, *f.Floor))
 	healed := harness.Now().Boot
 	must.Do(east.Resume())
 	d.Undid(healed, "east's API server goes on")
 	d.recovered(ctx)
 	d.stays(ctx, "west")
+}
+
+// demo is leaderLost and a planned change.
+func demo(ctx context.Context, d *drill) {
+	leaderLost(ctx, d)
+	d.Say("A planned change: the operator gives south the highest priority.")
+	at := harness.Now().Boot
+	must.Do(d.SetPriority(ctx, "south", 200))
+	d.Did(at, "kubectl label cluster south leasecast.dev/priority=200 --overwrite")
+	for _, acted := range d.next(ctx, "south", at) {
+		if took := (acted - at).Seconds(); d.figures.Handover == nil || took > *d.figures.Handover {
+			d.figures.Handover = &took
+		}
+	}
+	d.Step(fmt.Sprintf("handover took %.2f s", *d.figures.Handover))
+	d.stays(ctx, "south")
 }
 
 // cut cuts the hub off from east.
