@@ -3,18 +3,14 @@ package integration
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
@@ -232,64 +228,4 @@ func TestALeaseThatAnotherHubHasSealedIsLeftAloneAndNobodyIsDeposed(t *testing.T
 			j.check()
 		})
 	}
-}
-
-func TestWhoMayEditANamespaceCannotTouchItsLease(t *testing.T) {
-	t.Parallel()
-	w, a, _ := eastLeads(t, steady)
-	w.awaitEligible("west", a)
-	j := w.keeps("east", a)
-	for _, m := range []string{"east", "west"} {
-		t.Run(m, func(t *testing.T) {
-			inner := w.on(t)
-			inner.tenantIsRefused(m, a)
-		})
-	}
-	j.check()
-}
-
-func (w *world) tenantIsRefused(member, namespace string) {
-	t, ctx := w.T, w.T.Context()
-	cfg := harness.Get(w.Servers.Member(member).UserConfig("tenant"))(w.T)
-	w.Must(w.Members[member].Create(ctx, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenant"},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "edit"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "tenant"}},
-	}))
-	tenant := harness.Get(client.New(cfg, client.Options{Mapper: w.Members[member].RESTMapper()}))(w.T)
-	own := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "own"}}
-	w.Eventually("the tenant has its rights", soon, func() error { return tenant.Create(ctx, own.DeepCopy()) })
-
-	before := harness.Get(w.LeaseIn(member, namespace))(w.T)
-	refused := func(what string, err error) {
-		t.Helper()
-		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only the Leasecast hub writes or deletes") {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	for name, edit := range edits {
-		var err error
-		w.Eventually("an answer", soon, func() error { // that is not about a renewal in between
-			l, e := w.LeaseIn(member, namespace)
-			w.Must(e)
-			edit(l)
-			if err = tenant.Update(ctx, l); apierrors.IsConflict(err) {
-				return err
-			}
-			return nil
-		})
-		refused(name, err)
-	}
-	refused("delete", tenant.Delete(ctx, before.DeepCopy()))
-	managed := client.MatchingLabels{v1alpha1.ManagedLabel: "true"}
-	refused("delete all", tenant.DeleteAllOf(ctx, &coordinationv1.Lease{}, client.InNamespace(namespace), managed))
-	forged := before.DeepCopy()
-	forged.ObjectMeta = metav1.ObjectMeta{
-		Namespace:   namespace,
-		Name:        "forged",
-		Labels:      before.Labels,
-		Annotations: before.Annotations,
-	}
-	refused("create", tenant.Create(ctx, forged))
-	w.Must(tenant.Delete(ctx, own))
 }
