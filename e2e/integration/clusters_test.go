@@ -139,33 +139,6 @@ func TestTwoClustersThatLeadToOneMemberAreToldApart(t *testing.T) {
 	j.check()
 }
 
-// badPriorities are values that a label can hold and that are no priority.
-var badPriorities = map[string]string{
-	"a word":             "abc",
-	"empty":              "",
-	"an exponent":        "1e3",
-	"twenty digits":      "12345678901234567890",
-	"one above 32 bits":  "2147483648",
-	"digits and letters": "10x",
-}
-
-func TestAPriorityThatIsNoIntegerMakesNoCandidateAndDisturbsNobody(t *testing.T) {
-	t.Parallel()
-	w, a, _ := eastLeads(t, steady)
-	j := w.keeps("east", a)
-	for name, value := range badPriorities {
-		t.Run(name, func(t *testing.T) {
-			w := w.on(t)
-			w.setPriority("south", value)
-			w.awaitUnfit("south", a, reason.InvalidPriority, v1alpha1.PriorityLabel, `"`+value+`"`, "0 to 2147483647")
-			w.awaitEvent("south", reason.InvalidPriority, `"`+value+`"`)
-			w.setPriority("south", "10")
-			w.awaitEligible("south", a)
-		})
-	}
-	t.Logf("longest time between two renewals: %v", j.check())
-}
-
 func TestALeaderWhosePriorityBecomesIllegibleLosesNothing(t *testing.T) {
 	t.Parallel()
 	w, a, _ := eastLeads(t, brief)

@@ -20,20 +20,6 @@ import (
 
 var three = map[string]string{"east": "100", "west": "50", "south": "10"}
 
-func TestEveryNamespaceHasTheBestClusterAsItsLeader(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, steady, three)
-	a := w.namespace("a", all...)
-	b := w.namespace("b", "west", "south")
-	w.Policy("p", a, b)
-	w.startHub()
-	w.Leads("east", a, firstElection, all...)
-	w.Leads("west", b, firstElection, "west", "south")
-	if _, err := w.LeaseIn("east", b); err == nil {
-		t.Error("there is a Lease in a member without the namespace")
-	}
-}
-
 // Namespaces are seen one after the other, although they are created at the same moment.
 func TestNewNamespacesGetTheBestClusterWhereverTheyAreSeenFirst(t *testing.T) {
 	t.Parallel()
@@ -57,41 +43,6 @@ func TestNewNamespacesGetTheBestClusterWhereverTheyAreSeenFirst(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestTheLossOfALeaderIsSurvivedAndItsReturnChangesNothing(t *testing.T) {
-	t.Parallel()
-	w, a, before := eastLeads(t, brief)
-
-	w.Servers.Member("east").Proxy().BlackHole()
-	after := w.Leads("west", a, w.lost(), "west", "south")
-	if after <= before {
-		t.Errorf("epoch %d after %d", after, before)
-	}
-	w.Servers.Member("east").Proxy().Heal()
-	w.awaitEligible("east", a)
-	if now := w.Leads("west", a, w.silent(), all...); now != after {
-		t.Errorf("recovery moved the leader: epoch %d, was %d", now, after)
-	}
-}
-
-func TestAnEditOfAPriorityMovesTheLeader(t *testing.T) {
-	t.Parallel()
-	w, a, _ := eastLeads(t, brief)
-	w.setPriority("south", "200")
-	w.Leads("south", a, w.ordered(), all...)
-	r := harness.Get(w.Record(a))(w.T)
-	if got := r.Spec.Reason; got != "HandedOver" {
-		t.Errorf("reason %s", got)
-	}
-	w.Eventually("the history tells why", soon, func() error { // the status follows the record
-		r, err := w.Record(a)
-		h := r.Status.History
-		if err == nil && (len(h) < 3 || h[1].State != v1alpha1.StateDraining || h[1].Reason != "PriorityChanged") {
-			err = fmt.Errorf("it says %+v", h)
-		}
-		return err
-	})
 }
 
 // atOnce is how long a hub may take to stop: after h its successor would go on without that.

@@ -51,27 +51,6 @@ var waysOut = map[string]struct {
 	"its Cluster is deleted": {func(w *world, c string) { w.forgetCluster(c) }, reason.Gone},
 }
 
-func TestAClusterThatLeavesKeepsNothingOfOursAndDisturbsNobody(t *testing.T) {
-	t.Parallel()
-	for name, out := range waysOut {
-		t.Run(name, func(t *testing.T) {
-			w, a, b, _ := eastLeadsTwo(t, steady)
-			j := w.keeps("east", a)
-			out.goes(w, "south")
-			w.noLease("south", a, soon)
-			w.noLease("south", b, soon)
-			w.left("south")
-			w.Eventually("it is no candidate", soon, func() error {
-				if c, err := w.Candidate(a, "south"); err == nil {
-					return fmt.Errorf("%+v", c)
-				}
-				return nil
-			})
-			j.check()
-		})
-	}
-}
-
 func TestAClusterThatComesBackWhileItLeavesIsGuardedAgain(t *testing.T) {
 	t.Parallel()
 	w, a, _ := eastLeads(t, steady)

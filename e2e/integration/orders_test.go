@@ -74,6 +74,7 @@ func TestAnOrderedMoveGoesAgainstPrioritiesOnce(t *testing.T) {
 	j.check()
 	w.setPriority("east", "400")
 	w.Leads("east", a, w.ordered(), all...)
+	w.awaitHistory(a, reason.PriorityChanged, "")
 }
 
 func TestWhereOperatorsFailOverTheHubReplacesNobody(t *testing.T) {
