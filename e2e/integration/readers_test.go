@@ -34,21 +34,6 @@ func (w *world) reader(in, namespace string) *member.Member {
 	return m
 }
 
-func TestReadersLeadOnInTheirTermAfterARepairAndItGetsNoLonger(t *testing.T) {
-	t.Parallel()
-	w, a, epoch := eastLeads(t, steady)
-	key := w.sealKey()
-	east := w.reader("east", a)
-	w.leadsByReader(east, a, epoch)
-	for name, edit := range edits {
-		t.Run(name, func(t *testing.T) {
-			inner := w.on(t)
-			inner.spoil("east", a, key, epoch, edit)
-			inner.leadsByReader(east, a, epoch)
-		})
-	}
-}
-
 func TestAnEditThatReadersBelieveIsRepairedAndOvercomeByANewTerm(t *testing.T) {
 	t.Parallel()
 	for name, edit := range burning {

@@ -100,13 +100,14 @@ func TestWhateverSomebodyEditsInALeaseIsRepairedWithinASecond(t *testing.T) {
 	w, a, b, epoch := eastLeadsTwo(t, patient) // and a renewal seldom comes before the repair
 	j, key := w.keeps("east", b), w.sealKey()
 	before := harness.Get(w.Record(a))(w.T)
-	repairs := w.seeRepairs(a)
+	repairs, reader := w.seeRepairs(a), w.reader("east", a)
 	for name, edit := range edits {
 		for _, m := range []string{"east", "west"} {
 			t.Run(name+" in "+m, func(t *testing.T) {
 				inner := w.on(t)
 				inner.spoil(m, a, key, epoch, edit)
 				inner.unmoved(before)
+				inner.leadsByReader(reader, a, epoch) // in its term, which gets no longer
 			})
 		}
 	}

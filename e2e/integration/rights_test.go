@@ -330,7 +330,14 @@ func TestABrokenRotationCostsNoLeadershipAndIsReported(t *testing.T) {
 			reason: reason.InvalidKubeconfig,
 			words:  []string{"Secret east-kubeconfig", "no v1 Config"},
 		},
-		"empty": {func() { w.rotate("east", nil) }, reason.NoKubeconfig, []string{"Secret east-kubeconfig"}},
+		"deleted": {
+			spoil: func() {
+				secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "east-kubeconfig"}}
+				w.Must(w.Hub.Delete(t.Context(), secret))
+			},
+			reason: reason.NoKubeconfig,
+			words:  []string{"Secret east-kubeconfig"},
+		},
 		"dead address": {
 			spoil:  func() { w.rotate("east", kubeconfigTo(t, deadAddress(t), ca)) },
 			reason: reason.Unreachable,
@@ -352,19 +359,6 @@ func TestABrokenRotationCostsNoLeadershipAndIsReported(t *testing.T) {
 			inner.rotate("east", inner.kubeconfig("east"))
 		})
 	}
-	j.check()
-}
-
-func TestADeletedSecretCostsNoLeadershipAndIsReported(t *testing.T) {
-	t.Parallel()
-	w, a, _ := eastLeads(t, steady)
-	j := w.keeps("east", a)
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "east-kubeconfig"}}
-	w.Must(w.Hub.Delete(t.Context(), secret))
-	w.awaitEvent("east", reason.NoKubeconfig, "Secret east-kubeconfig", "the last good kubeconfig stays in use")
-	j.grow(2)
-	w.awaitEligible("east", a)
-	w.rotate("east", w.kubeconfig("east"))
 	j.check()
 }
 
