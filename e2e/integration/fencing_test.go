@@ -195,9 +195,10 @@ func TestATickRunsWhereItsClusterLedWhenItCame(t *testing.T) {
 	create("east", job(a, time.Now()), "this cluster does not lead the namespace")
 }
 
-func TestAFenceThatAnAdministratorDeletesIsPutBack(t *testing.T) {
+func TestWhatAnAdministratorDeletesWhereAFenceIs(t *testing.T) {
 	t.Parallel()
-	w, _, _ := fenced(t, steady)
+	w, a, acts := fenced(t, steady)
+	t.Log("the fence is put back")
 	ours := client.MatchingLabels{v1alpha1.FenceLabel: w.Fleet}
 	w.Must(w.Members["west"].DeleteAllOf(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{}, ours))
 	w.awaitEvent("west", reason.FenceMended, "restored it")
@@ -205,12 +206,8 @@ func TestAFenceThatAnAdministratorDeletesIsPutBack(t *testing.T) {
 		t.Error("the fences are gone")
 	}
 	w.awaitPolicy("p", v1alpha1.ConditionFenced, metav1.ConditionTrue, "InForce")
-}
 
-// Without the Lease everybody is refused what is fenced, so the hub must be able to write it again.
-func TestALeaseThatIsDeletedWhereAFenceIsComesBack(t *testing.T) {
-	t.Parallel()
-	w, a, acts := fenced(t, steady)
+	t.Log("the Lease is written again: without it everybody is refused what is fenced")
 	for _, m := range []string{"west", "east"} {
 		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: a, Name: v1alpha1.DefaultLeaseName}}
 		w.Must(w.Members[m].Delete(t.Context(), l))
@@ -219,30 +216,36 @@ func TestALeaseThatIsDeletedWhereAFenceIsComesBack(t *testing.T) {
 		})
 	}
 	w.actsIn("east", acts)
+
+	t.Log("the namespace goes")
+	w.deleteNamespace(a, "south")
+	w.namespaceGone(a, "south")
 }
 
 func TestFencesGoWithWhatAskedForThem(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(w *world){
-		"the policy asks for none any more": func(w *world) {
-			p := &v1alpha1.LeadershipPolicy{}
-			w.Must(w.Hub.Get(w.T.Context(), types.NamespacedName{Namespace: w.Fleet, Name: "p"}, p))
-			before := p.DeepCopy()
-			p.Spec.Fencing = nil
-			w.Must(w.Hub.Patch(w.T.Context(), p, client.MergeFrom(before)))
-		},
-		"the policy is deleted":          func(w *world) { w.deletePolicy("p") },
-		"the cluster takes no part more": func(w *world) { w.removePriority("south") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			w, _, _ := fenced(t, steady)
-			if err := w.fences("south"); err == nil {
-				t.Fatal("there is no fence")
-			}
-			end(w)
-			w.Eventually("the fences are gone", soon, func() error { return w.fences("south") })
-		})
+	w, _, _ := fenced(t, steady)
+	gone := func(members ...string) {
+		for _, m := range members {
+			w.Eventually("the fences in "+m+" are gone", soon, func() error { return w.fences(m) })
+		}
 	}
+	asks := func(fencing *v1alpha1.Fencing) {
+		w.editPolicy("p", func(s *v1alpha1.LeadershipPolicySpec) { s.Fencing = fencing })
+	}
+	w.removePriority("south")
+	gone("south")
+	if err := w.fences("west"); err == nil {
+		t.Error("they are gone where nothing has changed")
+	}
+	asks(nil)
+	gone("east", "west")
+	asks(fencing.DeepCopy())
+	w.Eventually("the fences are back", soon, func() error {
+		return must.ErrorIf(w.fences("east") == nil || w.fences("west") == nil, "they are not")
+	})
+	w.deletePolicy("p")
+	gone("east", "west")
 }
 
 // What is fenced before and after an edit is fenced at every moment in between. Programs in followers try all the time.
@@ -375,13 +378,6 @@ func TestAMemberThatCannotBeFencedIsNotChosen(t *testing.T) {
 	w.account("south", "hub", append(w.memberRules(), rules(w, "../../config/fencing/hub_role.yaml")...))
 	w.awaitEligible("south", a)
 	w.awaitPolicy("p", v1alpha1.ConditionFenced, metav1.ConditionTrue, "InForce")
-}
-
-func TestAFencedNamespaceCanBeDeleted(t *testing.T) {
-	t.Parallel()
-	w, a, _ := fenced(t, steady)
-	w.deleteNamespace(a, "south")
-	w.namespaceGone(a, "south")
 }
 
 // yearly makes a CronJob that is never due in a test.

@@ -279,22 +279,3 @@ func TestANamespaceThatComesBackBeforeItsRecordIsGoneGoesOnAboveIt(t *testing.T)
 	w.Policy("q", a)
 	w.handedOver(a, "west", epoch, last, all...)
 }
-
-func TestALeaseOfSomebodyElseDoesNotKeepAClusterFromLeaving(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, steady, three)
-	a, b := w.namespace("a", all...), w.namespace("b", all...)
-	foreign := foreignLease(a)
-	w.Must(w.Members["south"].Create(t.Context(), foreign))
-	w.Policy("p", a, b)
-	w.startHub()
-	w.Leads("east", b, firstElection, all...)
-	w.awaitUnfit("south", a, reason.ForeignLease)
-	w.removePriority("south")
-	w.noLease("south", b, soon)
-	w.left("south")
-	w.awaitUnpinned("south")
-	if now := harness.Get(w.LeaseIn("south", a))(w.T); now.ResourceVersion != foreign.ResourceVersion {
-		t.Errorf("it was written: %+v", now)
-	}
-}
