@@ -2,7 +2,6 @@ package steady
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -22,61 +21,9 @@ import (
 const (
 	// minute is how long nothing may happen.
 	minute = time.Minute
-	// leaseDuration is that of the default profile.
-	leaseDuration = 15 * time.Second
+	// leaseDuration is patient enough for a busy machine.
+	leaseDuration = 10 * time.Second
 )
-
-// TestASteadyMinuteOfRenewalsChangesNothingButLeases watches everything that the hub and
-// three members let one watch. What is renewed must be the leaders' Leases; what must
-// not be written is everything else.
-func TestASteadyMinuteOfRenewalsChangesNothingButLeases(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, leaseDuration, "east", "west", "south")
-	for name, priority := range map[string]string{"east": "100", "west": "50", "south": "10"} {
-		harness.Get(w.Servers.RegisterMember(t.Context(), w.Servers.Member(name), harness.FleetNamespace, priority))(w.T)
-	}
-	w.Namespace("a", "east", "west", "south")
-	w.Namespace("b", "east", "west", "south")
-	w.Namespace("c", "west", "south")
-	leaders := map[string]string{"a": "east", "b": "east", "c": "west"}
-	w.policy(slices.Collect(maps.Keys(leaders))...)
-
-	everything, watched := w.watchAllBut(leases)
-	renewals := w.watchLeases()
-	begin := time.Now()
-	w.startHub()
-	w.leads("east", "a", 20*time.Second, "east", "west", "south")
-	w.leads("east", "b", 20*time.Second, "east", "west", "south")
-	w.leads("west", "c", 20*time.Second, "west", "south")
-	everything.quiet(t, begin, 3*time.Second, 45*time.Second)
-	t.Logf("led and quiet for 3 s after %.1f s; %d changes until then", time.Since(begin).Seconds(), everything.count())
-
-	first, from := renewals.count(), time.Now()
-	w.silent(everything, minute)
-	renewals.intact(t)
-	seen := renewals.after(first)
-
-	for server, resources := range watched {
-		t.Logf("%s: %d resources watched, %s", server, len(resources), tally(seen, server))
-	}
-	watchedWhatMatters(t, watched)
-	onlyKnownLeases(t, seen, leaders)
-	for namespace, leader := range leaders {
-		renewed(t, from, of(seen, leader, namespace))
-	}
-	w.canaries(everything)
-}
-
-// tally counts the writes per Lease of a server.
-func tally(seen []change, server string) string {
-	counts := map[string]int{}
-	for _, c := range seen {
-		if c.server == server {
-			counts[c.name()]++
-		}
-	}
-	return fmt.Sprintf("writes of Leases in a minute: %v", counts)
-}
 
 // watchedWhatMatters guards against a discovery that finds too little.
 func watchedWhatMatters(t *testing.T, watched map[string][]schema.GroupResource) {

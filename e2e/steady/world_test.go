@@ -54,12 +54,12 @@ func TestMain(m *testing.M) {
 // world is a fleet of its own, whose hub knows the RBAC of config/ and no Cluster yet.
 type world struct{ *harness.World }
 
-func newWorld(t *testing.T, duration time.Duration, members ...string) *world {
+func newWorld(t *testing.T, members ...string) *world {
 	servers := fleet.NewWith(t, fleet.Options{Members: members})
 	w := &world{harness.NewWorld(t, servers, harness.FleetNamespace, harness.HubNamespace,
 		// It renews as often as the fast profile, but is patient: these tests are about silence, not speed, and a busy
 		// machine must not break it.
-		harness.PolicyTimings(duration, renewInterval, 3*time.Second, 250*time.Millisecond))}
+		harness.PolicyTimings(leaseDuration, renewInterval, 3*time.Second, 250*time.Millisecond))}
 	w.Must(harness.Apply(t.Context(), servers.Hub(), t.TempDir(), "rbac", "fleet"))
 	return w
 }
