@@ -113,14 +113,10 @@ func books(t *testing.T, ns string, n int) (names []string) {
 
 // write writes the Lease as the hub does, and returns its deadline on the boot clock.
 func write(t *testing.T, ns, holder string, epoch int64, d time.Duration) (deadline time.Duration) {
-	return harness.Get(put(t.Context(), ns, holder, epoch, d))(t)
-}
-
-// put is write for other goroutines than the test's.
-func put(ctx context.Context, ns, holder string, epoch int64, d time.Duration) (deadline time.Duration, err error) {
 	now := clocks.Now()
 	term := lease.Term{Holder: holder, Epoch: epoch, AcquireTime: now.Wall, RenewTime: now.Wall, Duration: d}
-	return now.Boot + d, harness.PutLease(ctx, admin, ns, us, term)
+	harness.Must(t, harness.PutLease(t.Context(), admin, ns, us, term))
+	return now.Boot + d
 }
 
 func copyIn(t *testing.T, ns string) *coordinationv1.Lease {

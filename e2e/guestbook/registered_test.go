@@ -46,46 +46,6 @@ func registration(ctx context.Context, ns string) (lease.Registration, error) {
 	return wire.ReadRegistration(&all[0])
 }
 
-// hasReleased is a condition.
-func hasReleased(ns string, epoch int64) func(context.Context) error {
-	return func(ctx context.Context) error {
-		r, err := registration(ctx, ns)
-		if err == nil && !r.HasReleased(ns, epoch) {
-			err = fmt.Errorf("epoch %d is not released: %v", epoch, r.Released)
-		}
-		return err
-	}
-}
-
-func TestARevokedTermIsReleasedWhenItsWorkHasReturned(t *testing.T) {
-	ns := namespace(t)
-	write(t, ns, us, 1, time.Hour)
-	cfg := registering(t, ns)
-	m := newMember(t, cfg, member.Options{Namespaces: []string{ns}, Registration: harness.Registration(t, cfg, ns)})
-	await(t, "this cluster leads", leads(m, ns, true))
-	r := harness.Get(registration(t.Context(), ns))(t)
-	if r.Account != ns || len(r.Namespaces) != 1 || r.Namespaces[0] != ns {
-		t.Errorf("registered %+v", r)
-	}
-	ctx, done, err := m.Context(t.Context(), ns)
-	harness.Must(t, err)
-	write(t, ns, "", 2, time.Hour)
-	await(t, "the work is cancelled", func(context.Context) error {
-		return must.ErrorIf(ctx.Err() == nil, "it is not")
-	})
-	harness.Must(t, harness.Stay(t.Context(), time.Second, "the term is not released while the work goes on",
-		func(ctx context.Context) error {
-			r := must.Get(registration(ctx, ns))
-			return must.ErrorIf(r.HasReleased(ns, 1), "it is")
-		}))
-	began := clocks.Now().Boot
-	done()
-	await(t, "the term is released", hasReleased(ns, 1))
-	t.Logf("released within %v of the last CancelFunc", clocks.Now().Boot-began)
-	write(t, ns, us, 3, time.Hour)
-	await(t, "this cluster leads again", leads(m, ns, true))
-}
-
 // A process that was killed leaves its registration behind. The next one is another reader.
 func TestARestartedReaderIsAnotherReader(t *testing.T) {
 	ns := namespace(t)
@@ -113,50 +73,6 @@ func TestARestartedReaderIsAnotherReader(t *testing.T) {
 	if len(left) != 1 || *left[0].Spec.HolderIdentity != before.Identity {
 		t.Errorf("%d registrations are left, want that of the process that was killed", len(left))
 	}
-}
-
-// What the hub's list did not find because the registration came after it must see the revocation that came before.
-func TestARevocationBetweenRegisteringAndTrustingIsSeen(t *testing.T) {
-	ns := namespace(t)
-	cfg := registering(t, ns)
-	for epoch := int64(1); epoch < 20; epoch += 2 {
-		write(t, ns, us, epoch, time.Hour)
-		promoted := make(chan member.Term, 1)
-		ctx, stop := context.WithCancel(t.Context())
-		m, err := member.New(cfg, member.Options{Namespaces: []string{ns}, Registration: harness.Registration(t, cfg, ns)})
-		harness.Must(t, err)
-		m.Listen(member.Listener{Promoted: func(_ string, term member.Term) { promoted <- term }})
-		revoked := make(chan error, 1)
-		go func() { revoked <- revokeWhenRegistered(ctx, ns, epoch+1) }()
-		ended := make(chan error, 1)
-		go func() { ended <- m.Start(ctx) }()
-		harness.Must(t, <-revoked)
-		// It may have led for a moment, before it saw the revocation; then it has released what it did.
-		await(t, "the revoked epoch is released", hasReleased(ns, epoch))
-		select {
-		case term := <-promoted:
-			if term.Holds() {
-				t.Errorf("leads in epoch %d after it has released it", term.Epoch())
-			}
-		default:
-		}
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// revokeWhenRegistered writes that nobody leads as soon as there is a registration.
-func revokeWhenRegistered(ctx context.Context, ns string, epoch int64) error {
-	if err := harness.Await(ctx, patience, "there is a registration", func(ctx context.Context) error {
-		_, err := registration(ctx, ns)
-		return err
-	}); err != nil {
-		return err
-	}
-	_, err := put(ctx, ns, "", epoch, time.Hour)
-	return err
 }
 
 // A reader that was stopped for longer than its registration lasts acts only after it has registered again.
