@@ -34,9 +34,6 @@ var (
 // stubborn acts in two processes, and heeds no SIGTERM.
 const stubborn = `trap '' TERM; act() { while :; do date +%s%N >>"$0"; sleep 0.02; done; }; act & act`
 
-// polite takes half a second to end.
-const polite = `trap 'sleep 0.5; exit 0' TERM; while :; do date +%s%N >>"$0"; sleep 0.02; done`
-
 func start(t *testing.T, args ...string) *process.Process {
 	p := harness.Get(process.Start("gate", filepath.Join(t.TempDir(), "log"), program,
 		append([]string{"-kubeconfig=" + access}, args...)...))(t)
@@ -107,28 +104,6 @@ func TestTheProgramActsInItsTermsOnly(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-// A planned change waits for the program, and no longer.
-func TestARevokedTermIsReleasedWhenTheProgramHasEnded(t *testing.T) {
-	ns, file := namespace(t), filepath.Join(t.TempDir(), "acts")
-	gate := start(t, "-namespace="+ns, "-register-in="+ns, "--", "sh", "-c", polite, file)
-	write(t, ns, us, 1, time.Minute)
-	await(t, "it acts", actedAfter(t, file, time.Time{}))
-	write(t, ns, "", 2, time.Minute)
-	revoked := time.Now()
-	await(t, "the term is released", released(ns, 1))
-	took := time.Since(revoked)
-	t.Logf("released after %v", took)
-	if took < 500*time.Millisecond || took > 5*time.Second {
-		t.Errorf("the term was released after %v, want what the program takes to end, 0.5 s, and a moment", took)
-	}
-	write(t, ns, us, 3, time.Minute)
-	await(t, "it acts again", actedAfter(t, file, time.Now()))
-	harness.Must(t, gate.Stop())
-	if !gate.InOrder() {
-		t.Errorf("the gate ends with %s, want the program's exit code 0", gate.How())
 	}
 }
 
