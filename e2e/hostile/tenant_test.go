@@ -10,7 +10,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -73,8 +72,8 @@ func (s *scene) tenant(ctx context.Context, member, namespace, name string) (*te
 	})
 }
 
-// registration is one of the tenant's, for its own namespace, and with these changes.
-func (t *tenant) registration(name string, changes ...func(*coordinationv1.Lease)) *coordinationv1.Lease {
+// register creates a registration of the tenant, for its own namespace.
+func (t *tenant) register(ctx context.Context, name string) (*coordinationv1.Lease, error) {
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: name}}
 	_ = wire.WriteRegistration(lease.Registration{ // nothing in it can be wrong
 		Identity:   name,
@@ -83,26 +82,7 @@ func (t *tenant) registration(name string, changes ...func(*coordinationv1.Lease
 		Duration:   15 * time.Second,
 		Account:    t.account,
 	}, l)
-	for _, change := range changes {
-		change(l)
-	}
-	return l
-}
-
-// register creates a registration.
-func (t *tenant) register(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	return t.leases.Create(ctx, l, metav1.CreateOptions{})
-}
-
-// refusal returns an error unless the API server has refused something, with these words.
-func refusal(what string, err error, words string) error {
-	switch {
-	case err == nil:
-		return fmt.Errorf("%s: it was let through", what)
-	case !apierrors.IsInvalid(err) && !apierrors.IsForbidden(err), !strings.Contains(err.Error(), words):
-		return fmt.Errorf("%s: it was not refused with %q: %w", what, words, err)
-	}
-	return nil
 }
 
 // over and over has some workers do something until the context ends. n is different in each round.
