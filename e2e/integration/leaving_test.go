@@ -166,20 +166,6 @@ func TestAClusterThatThePolicyNoLongerSelectsLosesItsLeases(t *testing.T) {
 	j.check()
 }
 
-func TestANamespaceThatLeavesOneMemberLeavesNothingThere(t *testing.T) {
-	t.Parallel()
-	w, a, b, _ := eastLeadsTwo(t, steady)
-	ja, jb := w.keeps("east", a), w.keeps("east", b)
-	w.deleteNamespace(a, "south")
-	w.namespaceGone(a, "south")
-	w.awaitUnfit("south", a, reason.NamespaceMissing)
-	// It returns under its name, and is a namespace like any other.
-	w.Must(w.Members["south"].Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a}}))
-	w.Leads("east", a, soon, all...)
-	ja.check()
-	jb.check()
-}
-
 // longSeconds is D of longPolicy.
 const longSeconds = 10
 
@@ -259,23 +245,4 @@ func TestWhatLeavesForGoodIsRetiredAndItsRecordGoesOnceItsEpochIsOutlived(t *tes
 	if epoch := w.Leads("east", dropped, firstElection, all...); epoch <= epochs[dropped] {
 		t.Errorf("epoch %d, was %d", epoch, epochs[dropped])
 	}
-}
-
-func TestANamespaceThatComesBackBeforeItsRecordIsGoneGoesOnAboveIt(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, steady, three)
-	w.Timings.LeaseDurationMilliseconds = 1000 * longSeconds
-	a := w.namespace("a", all...)
-	w.longPolicy("p", a)
-	w.startHub()
-	epoch := w.Leads("east", a, firstElection, all...)
-	last := w.follow("east", a)
-	w.deletePolicy("p")
-	w.awaitPhase(a, v1alpha1.StateRetired)
-	for _, m := range all {
-		w.noLease(m, a, soon)
-	}
-	w.setPriority("west", "200")
-	w.Policy("q", a)
-	w.handedOver(a, "west", epoch, last, all...)
 }

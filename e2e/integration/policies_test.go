@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/reason"
@@ -93,29 +92,6 @@ func TestAPolicyWithAnotherLeaseNameTakesOverInANewTermAfterTheBound(t *testing.
 		w.noLease(m, a, soon)
 	}
 	w.awaitPolicy("newer", v1alpha1.ConditionAccepted, metav1.ConditionTrue, "Accepted")
-}
-
-func TestAPolicyThatSelectsOtherClustersHandsOverWhenItTakesOver(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, brief, three)
-	a, b := w.namespace("a", all...), w.namespace("b", all...)
-	for _, m := range []string{"west", "south"} {
-		w.editCluster(m, func(c *clusterv1.Cluster) { c.Labels["side"] = "left" })
-	}
-	older := w.Policy("older", a)
-	w.later(older)
-	newer := w.NewPolicy("newer", a, b)
-	newer.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"side": "left"}}
-	w.Must(w.Hub.Create(t.Context(), newer))
-	w.startHub()
-	epoch := w.Leads("east", a, firstElection, all...)
-	w.Leads("west", b, firstElection, "west", "south")
-	j := w.keeps("west", b)
-	last := w.follow("east", a)
-	w.deletePolicy("older")
-	w.handedOver(a, "west", epoch, last, "west", "south")
-	w.noLease("east", a, soon)
-	j.check()
 }
 
 func TestThePolicyThatIsDeletedWhileAMemberIsAwayIsClearedUpThereToo(t *testing.T) {

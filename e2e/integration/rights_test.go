@@ -101,10 +101,6 @@ func TestAMemberThatRefusesTheHubItsRightsIsNotChosenAndSaysWhichAreMissing(t *t
 			rules:  func(*world) []rbacv1.PolicyRule { return nil },
 			reason: reason.Forbidden, words: []string{"403", "cannot get resource \"namespaces\"", "config/member"}, event: true,
 		},
-		"no Leases": {
-			rules:  func(w *world) []rbacv1.PolicyRule { return w.rulesWithout("coordination.k8s.io") },
-			reason: reason.Forbidden, words: []string{"leases", "config/member"}, event: true,
-		},
 		"no admission policies": {
 			rules:  func(w *world) []rbacv1.PolicyRule { return w.rulesWithout("admissionregistration.k8s.io") },
 			reason: reason.Unguarded, words: []string{"protects the Leases", "config/member"},
