@@ -34,6 +34,8 @@ const epsilon = 250 * time.Millisecond
 var (
 	// steady is for terms that must not end. A member may be silent for 5 s, and a renewal may be late by more.
 	steady = harness.PolicyTimings(15*time.Second, time.Second, 5*time.Second, epsilon)
+	// lasting is for terms that must outlast a restart of the hub on a machine that runs other tests.
+	lasting = harness.PolicyTimings(30*time.Second, time.Second, 5*time.Second, epsilon)
 	// brief is for terms whose end a test awaits. A member may be silent for as long.
 	brief = harness.PolicyTimings(8*time.Second, time.Second, 5*time.Second, epsilon)
 	// In a patient world a pause of the machine is no missed renewal, and a renewal seldom comes in between.

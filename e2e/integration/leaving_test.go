@@ -98,6 +98,7 @@ func TestALeaderThatLeavesIsDrainedInOrder(t *testing.T) {
 }
 
 func TestAClusterThatLeavesWhileItIsAwayIsClearedUpWhenItReturns(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		goes           func(w *world, cluster string)
 		restart, stays bool

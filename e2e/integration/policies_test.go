@@ -95,6 +95,7 @@ func TestAPolicyWithAnotherLeaseNameTakesOverInANewTermAfterTheBound(t *testing.
 }
 
 func TestThePolicyThatIsDeletedWhileAMemberIsAwayIsClearedUpThereToo(t *testing.T) {
+	t.Parallel()
 	for name, restart := range map[string]bool{"by the same hub": false, "by a hub that was restarted": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, steady, three)

@@ -191,7 +191,8 @@ func (w *world) edit(member, namespace string, edit func(*coordinationv1.Lease))
 }
 
 func TestALeaseThatIsStrippedOfItsMarksIsRepairedByARestartedHubToo(t *testing.T) {
-	w, a, epoch := eastLeads(t, steady)
+	t.Parallel()
+	w, a, epoch := eastLeads(t, lasting)
 	key := w.sealKey()
 	before := harness.Get(w.Record(a))(w.T)
 	w.StopHub()

@@ -44,8 +44,8 @@ const fleets = 2
 var all = []string{"east", "west", "south"}
 
 // TestMain starts the fleets. Each test has a fleet to itself, with a hub, Clusters and namespaces of its own. Tests
-// are parallel, except for two kinds that run first. After a test restarts its hub, the next hub has less than a term
-// for its first renewal. A test that manages every namespace would manage what others left behind.
+// are parallel, except for two kinds that run first. Some judge how soon a hub stops or takes over. A test that manages
+// every namespace would manage what others left behind.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	harness.Logs(testing.Verbose())
@@ -195,7 +195,7 @@ func twoLed(t *testing.T, timings v1alpha1.Timings, members ...string) (w *world
 // steadyPolicy is Policy for namespaces in which nothing may happen, whatever happens in others.
 func (w *world) steadyPolicy(name string, namespaces ...string) {
 	p := w.NewPolicy(name, namespaces...)
-	p.Spec.Timings = steady
+	p.Spec.Timings = lasting
 	w.Must(w.Hub.Create(w.T.Context(), p))
 }
 
