@@ -130,41 +130,6 @@ func largeKubeconfigs(ctx context.Context, s *scene) error {
 	})
 }
 
-// absurdClusters makes Clusters with names, priorities and annotations that nobody would choose.
-func absurdClusters(ctx context.Context, s *scene) error {
-	c, err := s.hubTenant(ctx)
-	if err != nil {
-		return err
-	}
-	var honest clusterv1.Cluster
-	if err := s.Hub.Get(ctx, client.ObjectKey{Namespace: harness.FleetNamespace, Name: "east"}, &honest); err != nil {
-		return err
-	}
-	priorities := []string{
-		"", "0", "1e9", "0x7f", "1.5", "1_000", "1000",
-		"99999999999999999999", "9223372036854775807", "2147483647", strings.Repeat("9", 63),
-	}
-	if err := each(ctx, 50, func(ctx context.Context, n int) error {
-		name := fmt.Sprintf("%d.%s", n, strings.Repeat("a", 200+n))
-		o := clusterOf(name, priorities[n%len(priorities)])
-		o.Annotations = map[string]string{
-			v1alpha1.ClusterUIDAnnotation: honest.Annotations[v1alpha1.ClusterUIDAnnotation],
-			"example.com/large":           megabyte[:100<<10],
-		}
-		return unlessEnded(ctx, c.Create(ctx, o))
-	}); err != nil {
-		return err
-	}
-	err = s.Await(ctx, patience, "the record shows one of the Clusters", func(ctx context.Context) error {
-		is, err := s.Candidate(ctx, shop, "9."+strings.Repeat("a", 209))
-		if err == nil && is.Eligible {
-			err = errors.New("it may lead")
-		}
-		return err
-	})
-	return unlessEnded(ctx, err)
-}
-
 // silentClusters is how many Clusters a tenant makes that the hub never reaches.
 const silentClusters = 200
 
