@@ -8,24 +8,15 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"testing"
 	"time"
 )
 
 // startLimit bounds what comes before the tests of a package that share a fleet.
 const startLimit = 3 * time.Minute
 
-// TB is the part of testing.TB that NewWith needs. It keeps package testing out of the programs that use a fleet.
-type TB interface {
-	Helper()
-	Cleanup(func())
-	Context() context.Context
-	Logf(format string, args ...any)
-	Errorf(format string, args ...any)
-	Fatalf(format string, args ...any)
-}
-
 // NewWith starts a fleet for a test and stops it when the test is over. A fleet that does not start fails the test.
-func NewWith(t TB, o Options) *Fleet {
+func NewWith(t testing.TB, o Options) *Fleet {
 	t.Helper()
 	o.Progress = func(line string) { t.Logf("%s", line) }
 	f, err := Start(t.Context(), o)
@@ -41,7 +32,7 @@ func NewWith(t TB, o Options) *Fleet {
 }
 
 // FreeAddress is an address of loopback for a program to listen at. See [ReservePort].
-func FreeAddress(t TB) string {
+func FreeAddress(t testing.TB) string {
 	t.Helper()
 	port, err := ReservePort()
 	if err != nil {

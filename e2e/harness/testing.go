@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -21,22 +22,12 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/member"
 )
 
-// TB is the part of testing.TB that this package needs. It keeps package testing out of the programs.
-type TB interface {
-	fleet.TB
-	TempDir() string
-	Failed() bool
-	Log(args ...any)
-	Error(args ...any)
-}
-
 // Must fails the test at once on an error. It shows the lines of test files that led to the call.
-func Must(t TB, err error) {
+func Must(t testing.TB, err error) {
 	if err == nil {
 		return
 	}
@@ -53,8 +44,8 @@ func Must(t TB, err error) {
 }
 
 // Get returns a value unless there is an error, which fails the test: Get(f())(t).
-func Get[T any](value T, err error) func(TB) T {
-	return func(t TB) T {
+func Get[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
 		t.Helper()
 		Must(t, err)
 		return value
@@ -62,19 +53,19 @@ func Get[T any](value T, err error) func(TB) T {
 }
 
 // Eventually is [Await] for a test.
-func Eventually(t TB, limit time.Duration, what string, condition func(context.Context) error) {
+func Eventually(t testing.TB, limit time.Duration, what string, condition func(context.Context) error) {
 	t.Helper()
 	Must(t, Await(t.Context(), limit, what, condition))
 }
 
 // Eventually is [Drill.Await] for a test.
-func (d *Drill) Eventually(t TB, limit time.Duration, what string, condition func(context.Context) error) {
+func (d *Drill) Eventually(t testing.TB, limit time.Duration, what string, condition func(context.Context) error) {
 	t.Helper()
 	Must(t, d.Await(t.Context(), limit, what, condition))
 }
 
 // After returns when the boot clock shows the instant.
-func After(t TB, instant time.Duration) {
+func After(t testing.TB, instant time.Duration) {
 	t.Helper()
 	Eventually(t, time.Hour, "the time has come", func(context.Context) error {
 		left := instant - Now().Boot
@@ -83,7 +74,7 @@ func After(t TB, instant time.Duration) {
 }
 
 // RunMember runs the member library until the test is over, or until stop, which returns when it has ended.
-func RunMember(t TB, cfg *rest.Config, o member.Options) (m *member.Member, stop func()) {
+func RunMember(t testing.TB, cfg *rest.Config, o member.Options) (m *member.Member, stop func()) {
 	m = Get(member.New(cfg, o))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -94,14 +85,14 @@ func RunMember(t TB, cfg *rest.Config, o member.Options) (m *member.Member, stop
 }
 
 // AwaitSync returns when a Member has its first lists.
-func AwaitSync(t TB, m *member.Member) {
+func AwaitSync(t testing.TB, m *member.Member) {
 	ctx, cancel := context.WithTimeout(t.Context(), syncPatience)
 	defer cancel()
 	Must(t, m.WaitForSync(ctx))
 }
 
 // Registration is one for clients of this configuration.
-func Registration(t TB, cfg *rest.Config, namespace string) *member.Registration {
+func Registration(t testing.TB, cfg *rest.Config, namespace string) *member.Registration {
 	return &member.Registration{Namespace: namespace, Client: Get(rest.HTTPClientFor(cfg))(t)}
 }
 
@@ -119,7 +110,7 @@ func PutLease(ctx context.Context, c client.Client, namespace, cluster string, t
 
 // New starts a drill in a temporary folder for a test, and stops it when the test is over. If the test fails it keeps
 // the folder and logs its path.
-func New(t TB, o Options) *Drill {
+func New(t testing.TB, o Options) *Drill {
 	t.Helper()
 	o.Progress = func(line string) { t.Log(line) }
 	d, err := startInTemp(t.Context(), o)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -41,7 +42,7 @@ func (d *Drill) Look(ctx context.Context) (*View, error) {
 }
 
 // LookFor begins a view that ends with the test.
-func (d *Drill) LookFor(t TB) *View {
+func (d *Drill) LookFor(t testing.TB) *View {
 	v := Get(d.Look(t.Context()))(t)
 	t.Cleanup(v.Close)
 	return v

@@ -5,6 +5,7 @@ import (
 	"runtime/pprof"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,7 +35,7 @@ const (
 // fleet, one after the other, each with a fleet namespace and a hub of its own.
 type World struct {
 	*Site
-	T       TB
+	T       testing.TB
 	Servers *fleet.Fleet
 	// Fleet is the namespace of Clusters, policies and records, System the hub's namespace.
 	Fleet, System string
@@ -51,7 +52,7 @@ type World struct {
 }
 
 // NewWorld connects to a fleet and creates the two namespaces if need be. It registers no member and starts no hub.
-func NewWorld(t TB, f *fleet.Fleet, fleetNamespace, system string, timings v1alpha1.Timings) *World {
+func NewWorld(t testing.TB, f *fleet.Fleet, fleetNamespace, system string, timings v1alpha1.Timings) *World {
 	w := &World{T: t, Servers: f, Fleet: fleetNamespace, System: system, Timings: timings,
 		MetricsAddress: "0", StopHub: func() {}}
 	scheme := hub.Scheme()
@@ -65,7 +66,7 @@ func NewWorld(t TB, f *fleet.Fleet, fleetNamespace, system string, timings v1alp
 }
 
 // On is the world for a subtest, which starts and stops no hub.
-func (w *World) On(t TB) *World {
+func (w *World) On(t testing.TB) *World {
 	on := *w
 	on.T = t
 	return &on

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -104,14 +105,14 @@ func (c *changes) add(seen change) {
 }
 
 // intact fails the test if a watch has ended: then silence means nothing.
-func (c *changes) intact(t harness.TB) {
+func (c *changes) intact(t testing.TB) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	harness.Must(t, errors.Join(c.broken...))
 }
 
 // follow collects the events of a watch until the test is over.
-func (c *changes) follow(t harness.TB, server string, resource schema.GroupResource, w watch.Interface) {
+func (c *changes) follow(t testing.TB, server string, resource schema.GroupResource, w watch.Interface) {
 	done := make(chan struct{})
 	t.Cleanup(func() {
 		w.Stop()
@@ -138,7 +139,7 @@ func (c *changes) read(server string, resource schema.GroupResource, w watch.Int
 }
 
 // quiet waits until nothing has been seen for a while.
-func (c *changes) quiet(t harness.TB, since time.Time, span, within time.Duration) {
+func (c *changes) quiet(t testing.TB, since time.Time, span, within time.Duration) {
 	t.Helper()
 	harness.Eventually(t, within, fmt.Sprintf("quiet for %v", span), func(context.Context) error {
 		c.intact(t)
@@ -205,7 +206,7 @@ func (w *world) watchAllBut(not schema.GroupResource) (*changes, map[string][]sc
 }
 
 // watchable lists what a server lets one list and watch, each with the kind of its list in its preferred version.
-func watchable(t harness.TB, s *fleet.Server) map[schema.GroupResource]schema.GroupVersionKind {
+func watchable(t testing.TB, s *fleet.Server) map[schema.GroupResource]schema.GroupVersionKind {
 	client := harness.Get(discovery.NewDiscoveryClientForConfig(s.AdminConfig()))(t)
 	lists := harness.Get(discovery.ServerPreferredResources(client))(t)
 	all := map[schema.GroupResource]schema.GroupVersionKind{}
