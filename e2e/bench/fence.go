@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -93,7 +91,6 @@ func (b *bench) measureFencedWrites(ctx context.Context) {
 			ms(median(with)), ms(median(without)), ms(quantile(with, 0.99)), ms(quantile(without, 0.99)))
 	}
 	b.figures["fence.p50Milliseconds"], b.figures["fence.p99Milliseconds"] = ms(median(p50)), ms(median(p99))
-	b.fenceWasMeasured(ctx, fenced, unfenced)
 }
 
 // timed is how long a write takes. It is no dry run, which fences let through.
@@ -102,20 +99,4 @@ func timed(ctx context.Context, in typedcorev1.ConfigMapInterface) (time.Duratio
 	written := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "written-"}}
 	_, err := in.Create(ctx, written, metav1.CreateOptions{})
 	return harness.Now().Boot - begin, err
-}
-
-// fenceWasMeasured fails unless the fence decided: without the hub it refuses, and the other namespace admits.
-func (b *bench) fenceWasMeasured(ctx context.Context, fenced, unfenced typedcorev1.ConfigMapInterface) {
-	must.Do(b.LatestHub().Kill())
-	must.Do(b.Await(ctx, leadLimit, "the term is over", func(ctx context.Context) error {
-		_, err := timed(ctx, fenced)
-		switch {
-		case err == nil:
-			return errors.New("the fence lets a write through")
-		case !apierrors.IsForbidden(err):
-			return err
-		}
-		_, err = timed(ctx, unfenced)
-		return err
-	}))
 }
