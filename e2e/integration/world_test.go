@@ -8,7 +8,6 @@ import (
 	"encoding/pem"
 	"flag"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -231,7 +230,7 @@ func kubeconfigTo(t *testing.T, address string, ca []byte) []byte {
 
 // muteServer completes TLS, keeps the connection alive, and answers no request. It
 // returns its address and its CA.
-func muteServer(t *testing.T) (address string, ca []byte, certificate tls.Certificate) {
+func muteServer(t *testing.T) (address string, ca []byte) {
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 	}))
@@ -242,41 +241,7 @@ func muteServer(t *testing.T) (address string, ca []byte, certificate tls.Certif
 		s.Close()
 	})
 	ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	return s.Listener.Addr().String(), ca, s.TLS.Certificates[0]
-}
-
-// deafServer accepts connections, completes TLS if it has a certificate, and then only
-// listens.
-func deafServer(t *testing.T, certificate *tls.Certificate) (address string) {
-	l := harness.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	if certificate != nil {
-		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{*certificate}, NextProtos: []string{"h2"}})
-	}
-	var group sync.WaitGroup
-	var mu sync.Mutex
-	var conns []net.Conn
-	group.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			conns = append(conns, conn)
-			mu.Unlock()
-			group.Go(func() { _, _ = io.Copy(io.Discard, conn) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		mu.Lock()
-		for _, conn := range conns {
-			_ = conn.Close()
-		}
-		mu.Unlock()
-		group.Wait()
-	})
-	return l.Addr().String()
+	return s.Listener.Addr().String(), ca
 }
 
 // deadAddress is one at which nobody listens. Its port is taken until the test ends, so that nobody else listens there.
