@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -137,62 +136,6 @@ func TestProgramsThatKnowNothingOfLeasesActInTheLeaderOnly(t *testing.T) {
 	if changes != 2 {
 		t.Errorf("there were %d changes of who acts, want 2: %v", changes, acts())
 	}
-}
-
-// job is one that a CronJob's controller creates for a tick, or that somebody makes by hand.
-func job(namespace string, tick time.Time) *batchv1.Job {
-	o := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
-		Namespace:    namespace,
-		GenerateName: "tick-",
-		Labels:       map[string]string{"run": "once"},
-	}}
-	if !tick.IsZero() {
-		o.Annotations = map[string]string{"batch.kubernetes.io/cronjob-scheduled-timestamp": tick.UTC().Format(time.RFC3339)}
-	}
-	o.Spec.Template.Spec = corev1.PodSpec{
-		RestartPolicy: corev1.RestartPolicyNever,
-		Containers:    []corev1.Container{{Name: "c", Image: "i"}},
-	}
-	return o
-}
-
-func TestATickRunsWhereItsClusterLedWhenItCame(t *testing.T) {
-	t.Parallel()
-	w, a, _ := fenced(t, steady)
-	create := func(in string, o *batchv1.Job, want string) {
-		t.Helper()
-		err := w.Members[in].Create(t.Context(), o)
-		if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("in %s: %v, want %q", in, err, want)
-		}
-	}
-	tick := time.Now()
-	w.Eventually("the Lease counts", soon, func() error {
-		return w.Members["east"].Create(t.Context(), job(a, time.Time{}))
-	})
-	w.Eventually("the Lease counts in west, too", soon, func() error {
-		err := w.Members["west"].Create(t.Context(), job(a, tick))
-		if err == nil {
-			t.Fatal("a tick ran in west")
-		}
-		if !strings.Contains(err.Error(), "this cluster does not lead the namespace") {
-			return fmt.Errorf("west answers %w", err)
-		}
-		return nil
-	})
-	create("east", job(a, tick), "")
-	other := job(a, tick)
-	other.Labels = nil
-	create("west", other, "")
-
-	w.setPriority("west", "1000")
-	w.Leads("west", a, w.ordered(), all...)
-	w.Eventually("the Lease counts", soon, func() error {
-		return w.Members["west"].Create(t.Context(), job(a, time.Time{}))
-	})
-	create("west", job(a, tick), "before this cluster led the namespace")
-	create("west", job(a, time.Now()), "")
-	create("east", job(a, time.Now()), "this cluster does not lead the namespace")
 }
 
 func TestWhatAnAdministratorDeletesWhereAFenceIs(t *testing.T) {
@@ -383,7 +326,10 @@ func (w *world) yearly(member, namespace, name string, labels map[string]string)
 	o.Spec.Schedule = "@yearly"
 	o.Spec.JobTemplate = batchv1.JobTemplateSpec{
 		ObjectMeta: metav1.ObjectMeta{Labels: labels},
-		Spec:       job(namespace, time.Time{}).Spec,
+	}
+	o.Spec.JobTemplate.Spec.Template.Spec = corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever,
+		Containers:    []corev1.Container{{Name: "c", Image: "i"}},
 	}
 	w.Must(w.Members[member].Create(w.T.Context(), o))
 	return o

@@ -1,9 +1,6 @@
 package integration
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -171,27 +168,6 @@ func TestTheRightsOfConfigMemberAreEnoughForEverythingTheHubDoesThere(t *testing
 	w.Leads("east", a, w.ordered(), "east")
 	w.noLease("south", a, soon)
 	w.left("south")
-}
-
-func TestDeletedBindingOfTheHubCostsNoLeadership(t *testing.T) {
-	t.Parallel()
-	w, a, _ := eastLeads(t, steady)
-	l := harness.Get(w.LeaseIn("east", a))(w.T)
-	hub := sha256.Sum256([]byte(l.Annotations[v1alpha1.HubAnnotation])) // each hub has a role of its own
-	c, name := w.Members["east"], client.ObjectKey{Name: "leasecast-hub-" + hex.EncodeToString(hub[:5])}
-	binding := &rbacv1.ClusterRoleBinding{}
-	w.Must(c.Get(t.Context(), name, binding))
-	j, first := w.keeps("east", a), binding.UID
-	w.Must(c.Delete(t.Context(), binding))
-	w.Eventually("the binding is back", soon, func() error {
-		err := c.Get(t.Context(), name, binding)
-		if err == nil && binding.UID == first {
-			err = errors.New("it is the old one")
-		}
-		return err
-	})
-	j.grow(3)
-	j.check()
 }
 
 // user is a user of a member by client certificate, with the rights of an
