@@ -121,27 +121,6 @@ func (w *world) awaitReaders(namespace string, want map[string]int32) {
 	})
 }
 
-func TestRegisteredReadersAreCountedInTheStatusAndToldInEvents(t *testing.T) {
-	t.Parallel()
-	w, a, _ := eastLeads(t, steady)
-	const came, gone = reason.Reason("ReaderRegistered"), reason.Reason("ReaderGone")
-	w.awaitReaders(a, map[string]int32{"east": 0, "west": 0, "south": 0})
-
-	first := w.registered("east", a)
-	w.awaitReaders(a, map[string]int32{"east": 1, "west": 0, "south": 0})
-	w.awaitEvent("east", came, a+"/leasecast-reader-", "has registered for namespaces "+a)
-	second := w.registered("east", a)
-	w.registered("west", a)
-	w.awaitReaders(a, map[string]int32{"east": 2, "west": 1, "south": 0})
-	w.awaitEvent("west", came)
-
-	first()
-	w.awaitReaders(a, map[string]int32{"east": 1, "west": 1, "south": 0})
-	w.awaitEvent("east", gone, a+"/leasecast-reader-", "is not registered any more")
-	second()
-	w.awaitReaders(a, map[string]int32{"east": 0, "west": 1, "south": 0})
-}
-
 // elect runs a stock elector in each member, with a lock in that member.
 func (w *world) elect(lock v1alpha1.LockFence, members ...string) {
 	ctx, cancel := context.WithCancel(w.T.Context())
