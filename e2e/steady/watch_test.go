@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -150,31 +149,15 @@ func (c *changes) quiet(t testing.TB, since time.Time, span, within time.Duratio
 	})
 }
 
-// silent fails the test for everything that is seen in a span of time that begins now, and
-// tells what the hub's events say about it.
+// silent fails the test for everything that is seen in a span of time that begins now.
 func (w *world) silent(c *changes, span time.Duration) {
 	w.T.Helper()
 	begin := c.count()
 	w.Must(process.Pass(w.T.Context(), span))
 	c.intact(w.T)
 	if seen := c.after(begin); len(seen) > 0 {
-		w.T.Errorf("%d changes in %v of what should be silence:\n%s%s", len(seen), span, lines(seen), w.told())
+		w.T.Errorf("%d changes in %v of what should be silence:\n%s", len(seen), span, lines(seen))
 	}
-}
-
-// told are the notes of the hub's events, oldest first.
-func (w *world) told() string {
-	list := &eventsv1.EventList{}
-	if err := w.Hub.List(w.T.Context(), list, client.InNamespace(harness.FleetNamespace)); err != nil {
-		return err.Error()
-	}
-	slices.SortFunc(list.Items, func(a, b eventsv1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
-	var b strings.Builder
-	for _, e := range list.Items {
-		fmt.Fprintf(&b, "\t%s %s %s: %s: %s\n", e.EventTime.Format("15:04:05.000"), e.Regarding.Kind, e.Regarding.Name,
-			e.Reason, e.Note)
-	}
-	return b.String()
 }
 
 func lines(cs []change) string {
@@ -197,7 +180,7 @@ func (w *world) watchAllBut(not schema.GroupResource) (*changes, map[string][]sc
 				watched[s.Name()] = append(watched[s.Name()], resource)
 				list := &metav1.PartialObjectMetadataList{}
 				list.SetGroupVersionKind(kind)
-				group.Go(func() error { return must.Try(func() { w.watch(c, s, resource, list, true) }) })
+				group.Go(func() error { return must.Try(func() { w.watch(c, s, resource, list) }) })
 			}
 		}
 	}
@@ -219,19 +202,15 @@ func watchable(t testing.TB, s *fleet.Server) map[schema.GroupResource]schema.Gr
 	return all
 }
 
-// watch follows the objects of a resource, from now on or with those that are there. It fails by package must.
-func (w *world) watch(c *changes, s *fleet.Server, resource schema.GroupResource, list client.ObjectList, fromNow bool,
-	in ...client.ListOption) {
+// watch follows the objects of a resource from now on. It fails by package must.
+func (w *world) watch(c *changes, s *fleet.Server, resource schema.GroupResource, list client.ObjectList) {
 	// The world's clients have a timeout.
 	watcher := must.Get(client.NewWithWatch(s.AdminConfig(), client.Options{Scheme: w.Hub.Scheme()}))
-	from := &client.ListOptions{}
-	if fromNow {
-		ctx, cancel := context.WithTimeout(w.T.Context(), requestTimeout)
-		defer cancel()
-		must.Do(watcher.List(ctx, list, in...), "%s: list %s", s.Name(), resource)
-		from.Raw = &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}
-	}
-	watch, err := watcher.Watch(w.T.Context(), list, append(in, from)...)
+	ctx, cancel := context.WithTimeout(w.T.Context(), requestTimeout)
+	defer cancel()
+	must.Do(watcher.List(ctx, list), "%s: list %s", s.Name(), resource)
+	from := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}}
+	watch, err := watcher.Watch(w.T.Context(), list, from)
 	must.Do(err, "%s: watch %s", s.Name(), resource)
 	c.follow(w.T, s.Name(), resource, watch)
 }
@@ -241,7 +220,7 @@ func (w *world) watchLeases() *changes {
 	c := &changes{}
 	w.Must(must.Try(func() {
 		for _, s := range w.Servers.Servers() {
-			w.watch(c, s, leases, &coordinationv1.LeaseList{}, true)
+			w.watch(c, s, leases, &coordinationv1.LeaseList{})
 		}
 	}))
 	return c
