@@ -11,43 +11,41 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/e2e/harness"
 )
 
+// renewed is a Lease of an epoch that was seen and stamped at these instants of the boot clock.
+func renewed(seen, stamped time.Duration, epoch int64) harness.Led {
+	began := time.Unix(0, 0)
+	return harness.Led{At: lease.Reading{Boot: seen, Wall: began.Add(seen)},
+		Content: lease.Content{Term: lease.Term{RenewTime: began.Add(stamped), Epoch: epoch}}}
+}
+
 func TestDelays(t *testing.T) {
-	const r = 10 * time.Second
 	for name, c := range map[string]struct {
-		copies   []renewal // in seconds
+		copies   []harness.Led
 		from, to time.Duration
-		want     []time.Duration // in seconds
+		want     []time.Duration
 	}{
-		"a renewal is as late as its sighting is after r": {copies: []renewal{{0, 0, 1}, {12, 11, 1}}, to: 15,
-			want: []time.Duration{2}},
-		"what comes early is punctual": {copies: []renewal{{0, 0, 1}, {5, 5, 1}}, to: 14, want: []time.Duration{0}},
-		"the next one is due r after the renewTime, not after the sight": {copies: []renewal{{0, 0, 1}, {14, 10, 1},
-			{23, 22, 1}}, to: 24, want: []time.Duration{4, 3}},
-		"a renewal that never comes is late until the end": {copies: []renewal{{0, 0, 1}}, to: 60,
+		"a renewal is as late as its sighting is after r": {copies: []harness.Led{renewed(0, 0, 1), renewed(12, 11, 1)},
+			to: 15, want: []time.Duration{2}},
+		"what comes early is punctual": {copies: []harness.Led{renewed(0, 0, 1), renewed(5, 5, 1)}, to: 14,
+			want: []time.Duration{0}},
+		"the next one is due r after the renewTime, not after the sight": {copies: []harness.Led{renewed(0, 0, 1),
+			renewed(14, 10, 1), renewed(23, 22, 1)}, to: 24, want: []time.Duration{4, 3}},
+		"a renewal that never comes is late until the end": {copies: []harness.Led{renewed(0, 0, 1)}, to: 60,
 			want: []time.Duration{50}},
-		"one that comes after the end is late until the end": {copies: []renewal{{0, 0, 1}, {70, 70, 1}}, to: 60,
-			want: []time.Duration{50}},
-		"what was due before the beginning does not count": {copies: []renewal{{0, 0, 1}, {30, 30, 1}},
-			from: 20, to: 40, want: nil},
-		"what is due after the end does not count": {copies: []renewal{{35, 35, 1}}, to: 40, want: nil},
-		"nothing was seen":                         {to: 40, want: nil},
+		"one that comes after the end is late until the end": {copies: []harness.Led{renewed(0, 0, 1),
+			renewed(70, 70, 1)}, to: 60, want: []time.Duration{50}},
+		"what was due before the beginning does not count": {copies: []harness.Led{renewed(0, 0, 1), renewed(30, 30, 1)},
+			from: 20, to: 40},
+		"what is due after the end does not count": {copies: []harness.Led{renewed(35, 35, 1)}, to: 40},
+		"nothing was seen":                         {to: 40},
 	} {
-		t.Run(name, func(t *testing.T) {
-			var copies []renewal
-			for _, s := range c.copies {
-				copies = append(copies, renewal{seen: s.seen * time.Second, stamped: s.stamped * time.Second})
-			}
-			var got []time.Duration
-			for _, d := range delays(copies, r, c.from*time.Second, c.to*time.Second) {
-				got = append(got, d/time.Second)
-			}
-			if diff := cmp.Diff(c.want, got, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("delays (-want +got):\n%s", diff)
-			}
-		})
+		if diff := cmp.Diff(c.want, delays(c.copies, 10, c.from, c.to), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: delays (-want +got):\n%s", name, diff)
+		}
 	}
 }
 
@@ -71,12 +69,13 @@ func TestQuantileAndMedian(t *testing.T) {
 
 func TestRenewalsThatComeLateAreMissed(t *testing.T) {
 	const s = time.Second
-	ages, missed := renewalAges(map[string][]renewal{
-		"punctual":         {{1 * s, 0, 7}, {6 * s, 5 * s, 7}, {11 * s, 10 * s, 7}},
-		"late":             {{1 * s, 0, 7}, {12 * s, 11 * s, 7}},
-		"another term":     {{1 * s, 0, 7}, {6 * s, 5 * s, 8}, {11 * s, 10 * s, 8}},
-		"missing at last":  {{1 * s, 0, 7}},
-		"before the start": {{-9 * s, -10 * s, 7}, {-4 * s, -5 * s, 7}, {1 * s, 0, 7}, {11 * s, 10 * s, 7}},
+	ages, missed := renewalAges(map[string][]harness.Led{
+		"punctual":        {renewed(1*s, 0, 7), renewed(6*s, 5*s, 7), renewed(11*s, 10*s, 7)},
+		"late":            {renewed(1*s, 0, 7), renewed(12*s, 11*s, 7)},
+		"another term":    {renewed(1*s, 0, 7), renewed(6*s, 5*s, 8), renewed(11*s, 10*s, 8)},
+		"missing at last": {renewed(1*s, 0, 7)},
+		"before the start": {renewed(-9*s, -10*s, 7), renewed(-4*s, -5*s, 7), renewed(1*s, 0, 7),
+			renewed(11*s, 10*s, 7)},
 	}, 10*s, 0, 15*s)
 	if len(ages) != 7 || quantile(ages, 1) != 12*s || missed != 3 {
 		t.Errorf("ages %v, %d missed; want 7 up to 12 s, and 3", ages, missed)

@@ -71,25 +71,8 @@ func measureBlackHole(ctx context.Context, b *bench) {
 func allDelays(watches map[string]*harness.Watch[*coordinationv1.Lease], r, from, to time.Duration) []time.Duration {
 	var all []time.Duration
 	for _, w := range watches {
-		for _, copies := range renewals(w.Seen()) {
+		for _, copies := range harness.LedIn(w.Seen()) {
 			all = append(all, delays(copies, r, from, to)...)
-		}
-	}
-	return all
-}
-
-// renewal is a Lease of a leader, when it was seen and when it was stamped, on the boot clock.
-type renewal struct {
-	seen, stamped time.Duration
-	epoch         int64
-}
-
-// renewals are those of one member by namespace.
-func renewals(seen []harness.Sighting[*coordinationv1.Lease]) map[string][]renewal {
-	all := map[string][]renewal{}
-	for namespace, led := range harness.LedIn(seen) {
-		for _, l := range led {
-			all[namespace] = append(all[namespace], renewal{l.At.Boot, l.Stamp(), l.Epoch})
 		}
 	}
 	return all
@@ -98,12 +81,12 @@ func renewals(seen []harness.Sighting[*coordinationv1.Lease]) map[string][]renew
 // delays returns of each renewal of one Lease that was due between two instants how much later it was seen than it was
 // due, which is every r after the last stamp. One that is still missing when the time is over counts as seen then.
 // One that came early counts as punctual.
-func delays(copies []renewal, r, from, to time.Duration) []time.Duration {
+func delays(copies []harness.Led, r, from, to time.Duration) []time.Duration {
 	var all []time.Duration
 	for i, last := range copies {
-		due, seen := last.stamped+r, to
+		due, seen := last.Stamp()+r, to
 		if i+1 < len(copies) {
-			seen = min(copies[i+1].seen, to)
+			seen = min(copies[i+1].At.Boot, to)
 		}
 		if due >= from && due < to {
 			all = append(all, max(0, seen-due))
@@ -137,7 +120,7 @@ func measureRenewal(ctx context.Context, b *bench) {
 	ended := harness.Now().Boot
 	must.Do(b.Check())
 	b.awaitLed(ctx, clusters[0], renewedNamespaces)
-	ages, missed := renewalAges(renewals(leases.Seen()), 2*b.Timings.Renew, began, ended)
+	ages, missed := renewalAges(harness.LedIn(leases.Seen()), 2*b.Timings.Renew, began, ended)
 	rate := float64(len(ages)) / (ended - began).Seconds()
 	if due := renewedNamespaces / b.Timings.Renew.Seconds(); rate < due/2 {
 		must.Fail("only %.0f renewals a second were seen, want some %.0f", rate, due)
@@ -211,19 +194,19 @@ func updateLoop(ctx context.Context, kubeconfig string) {
 
 // renewalAges returns how old the Leases of leaders were when a renewal was seen between two instants, and how many
 // renewals were late: their stamp came later than limit after the one before.
-func renewalAges(all map[string][]renewal, limit, from, to time.Duration) (ages []time.Duration, missed int) {
+func renewalAges(all map[string][]harness.Led, limit, from, to time.Duration) (ages []time.Duration, missed int) {
 	for _, copies := range all {
-		for i, is := range copies {
-			next := renewal{seen: to, stamped: to}
-			if i+1 < len(copies) {
-				next = copies[i+1]
-			}
-			if next.stamped-is.stamped > limit || next.epoch != is.epoch && i+1 < len(copies) {
+		for i, is := range copies[1:] {
+			was := copies[i]
+			if is.Stamp()-was.Stamp() > limit || is.Epoch != was.Epoch {
 				missed++
 			}
-			if i+1 < len(copies) && next.seen >= from && next.seen < to {
-				ages = append(ages, next.seen-is.stamped)
+			if is.At.Boot >= from && is.At.Boot < to {
+				ages = append(ages, is.At.Boot-was.Stamp())
 			}
+		}
+		if to-copies[len(copies)-1].Stamp() > limit {
+			missed++
 		}
 	}
 	return ages, missed

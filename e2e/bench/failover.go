@@ -179,10 +179,10 @@ func (b *bench) change(ctx context.Context, old, what string, cause func()) time
 			if cluster == old {
 				continue
 			}
-			for namespace, copies := range renewals(w.Take()) {
+			for namespace, copies := range harness.LedIn(w.Take()) {
 				for _, c := range copies {
-					if first, known := led[namespace]; c.seen > at && (!known || c.seen < first) {
-						led[namespace] = c.seen
+					if first, known := led[namespace]; c.At.Boot > at && (!known || c.At.Boot < first) {
+						led[namespace] = c.At.Boot
 					}
 				}
 			}

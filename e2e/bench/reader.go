@@ -125,10 +125,10 @@ func measureResync(ctx context.Context, b *bench) {
 			return err
 		}))
 		if run > 0 { // the first term began before the controller did
-			led := renewals(b.view.Leases[clusters[0]].Seen())[namespace]
-			promoted := slices.IndexFunc(led, func(r renewal) bool { return r.epoch == epoch })
+			led := harness.LedIn(b.view.Leases[clusters[0]].Seen())[namespace]
+			promoted := slices.IndexFunc(led, func(l harness.Led) bool { return l.Epoch == epoch })
 			must.FailIf(promoted < 0, "no Lease of epoch %d was seen", epoch)
-			took = append(took, last-led[promoted].seen)
+			took = append(took, last-led[promoted].At.Boot)
 			b.say("%d objects were reconciled %.3f s after the Lease's event", resyncObjects, took[run-1].Seconds())
 		}
 		for i, cluster := range []string{clusters[1], clusters[0]} { // takes over, and gives back
