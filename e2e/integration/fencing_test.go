@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/reason"
@@ -303,11 +304,11 @@ func (w *world) fences(member string) error {
 // the reason.
 func TestAMemberThatCannotBeFencedIsNotChosen(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, steady, map[string]string{"east": "100"})
+	w := newWorld(t, brief, map[string]string{"east": "100"})
 	w.allowFences("east")
 	a := w.namespace("a", "east", "south")
 	p := w.NewPolicy("p", a)
-	p.Spec.Fencing = fencing.DeepCopy()
+	p.Spec.Fencing, p.Spec.InitialDelaySeconds = fencing.DeepCopy(), ptr.To[int32](0) // south is not waited for
 	w.Must(w.Hub.Create(t.Context(), p))
 	w.addCluster("south", "1000", w.kubeconfigFor("south", w.account("south", "hub", w.memberRules())))
 	w.startHub()

@@ -146,10 +146,10 @@ func (w *world) namespaceGone(namespace string, members ...string) {
 func TestANamespaceThatOneMemberHasIsLedThereAndByNobodyElse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, steady, three)
-	a, only := w.namespace("a", all...), w.namespace("only", "south")
-	w.Policy("p", a, only)
+	a, only := w.namespace("a", all...), w.alone("only", "south")
+	w.Policy("p", a)
 	w.startHub()
-	w.Leads("south", only, firstElection, "south")
+	w.Leads("south", only, soon, "south")
 	w.Leads("east", a, firstElection, all...)
 	j := w.keeps("east", a)
 	w.awaitUnfit("east", only, reason.NamespaceMissing, "does not exist there")

@@ -27,6 +27,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -170,25 +171,36 @@ func eastLeads(t *testing.T, timings v1alpha1.Timings) (w *world, a string, epoc
 // eastLeadsTwo is a world in which east leads the namespaces a and b of all members. The epoch is that of a. The
 // timings are those of a, and b is steady.
 func eastLeadsTwo(t *testing.T, timings v1alpha1.Timings) (w *world, a, b string, epoch int64) {
-	return twoLed(t, timings, all...)
-}
-
-// eastAndWestLead is a world in which east leads namespace a of all members, and west leads namespace b, which east
-// does not have. The epoch is that of a. The timings are those of a, and b is steady.
-func eastAndWestLead(t *testing.T, timings v1alpha1.Timings) (w *world, a, b string, epoch int64) {
-	return twoLed(t, timings, "west", "south")
-}
-
-// twoLed has namespace b in these members, of which the first one leads it.
-func twoLed(t *testing.T, timings v1alpha1.Timings, members ...string) (w *world, a, b string, epoch int64) {
 	w = newWorld(t, timings, three)
-	a, b = w.namespace("a", all...), w.namespace("b", members...)
+	a, b = w.namespace("a", all...), w.namespace("b", all...)
 	w.Policy("p", a)
 	w.steadyPolicy("beside", b)
 	w.startHub()
 	epoch = w.Leads("east", a, firstElection, all...)
-	w.Leads(members[0], b, firstElection, members...)
+	w.Leads("east", b, firstElection, all...)
 	return w, a, b, epoch
+}
+
+// eastAndWestLead is a world in which east leads namespace a of all members, and west leads namespace b, which only
+// west has. The epoch is that of a. The timings are those of a, and b is steady.
+func eastAndWestLead(t *testing.T, timings v1alpha1.Timings) (w *world, a, b string, epoch int64) {
+	w = newWorld(t, timings, three)
+	a, b = w.namespace("a", all...), w.alone("b", "west")
+	w.Policy("p", a)
+	w.startHub()
+	epoch = w.Leads("east", a, firstElection, all...)
+	w.Leads("west", b, soon, "west")
+	return w, a, b, epoch
+}
+
+// alone creates a namespace in one member, which leads it by a steady policy as soon as it can: no better cluster is
+// waited for.
+func (w *world) alone(suffix, member string) string {
+	name := w.namespace(suffix, member)
+	p := w.NewPolicy(name, name)
+	p.Spec.Timings, p.Spec.InitialDelaySeconds = lasting, ptr.To[int32](0)
+	w.Must(w.Hub.Create(w.T.Context(), p))
+	return name
 }
 
 // steadyPolicy is Policy for namespaces in which nothing may happen, whatever happens in others.
