@@ -85,7 +85,7 @@ func (st *policyStatuses) reconcilePolicy(ctx context.Context, req mcreconcile.R
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	after.RequeueAfter = soonest(after.RequeueAfter, lowers)
+	after.RequeueAfter = decide.Soonest(after.RequeueAfter, lowers)
 	if equality.Semantic.DeepEqual(before.Status, object.Status) {
 		return after, nil
 	}
@@ -121,9 +121,7 @@ func (st *policyStatuses) fillPolicyStatus(
 			Member: m, TakesPart: true, Verdict: m.Health(p.Thresholds), ClockVerdict: m.Clock(now, p.Election.Timings.Skew),
 		}
 		members = append(members, mv)
-		if n := mv.Verdict.Next; n > 0 && (result.RequeueAfter == 0 || n < result.RequeueAfter) {
-			result.RequeueAfter = n
-		}
+		result.RequeueAfter = decide.Soonest(result.RequeueAfter, mv.Verdict.Next)
 	}
 	s.Clusters = &clusters
 	s.UnreachableAfterMilliseconds = int32(p.Thresholds.UnreachableAfter.Milliseconds())
@@ -137,7 +135,7 @@ func (st *policyStatuses) fillPolicyStatus(
 	set(explain.ClustersReachable(decide.MostUnreachable(members, p.Thresholds.UnreachableAfter), members))
 	set(explain.ClocksAgree(members))
 	set(explain.SecretsGranted(st.Fleet.MissingGrant(object.Namespace), st.seals.why(object.Namespace)))
-	result.RequeueAfter = soonest(result.RequeueAfter, recount)
+	result.RequeueAfter = decide.Soonest(result.RequeueAfter, recount)
 	if !st.source.synced() { // a fence may be missing in a Cluster that is not known yet
 		result.RequeueAfter = notYet
 		return result

@@ -89,7 +89,7 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	case written && p.After == 0:
 		return reconcile.Result{RequeueAfter: rightAway}, nil // decide again on the new record
 	default:
-		return reconcile.Result{RequeueAfter: soonest(p.Health, p.After, wait)}, nil
+		return reconcile.Result{RequeueAfter: decide.Soonest(p.Health, p.After, wait)}, nil
 	}
 }
 
@@ -167,16 +167,6 @@ func (c *Controller) explain(
 	}
 	c.recordEvents(v)
 	return 0, c.ledger.WriteStatus(ctx, v.Entry, status)
-}
-
-// soonest returns the shortest of some waits. A wait of 0 means never.
-func soonest(waits ...time.Duration) (first time.Duration) {
-	for _, wait := range waits {
-		if wait > 0 && (first == 0 || wait < first) {
-			first = wait
-		}
-	}
-	return first
 }
 
 // decide decides. If renewals must stop, they stop before promises are counted: that is possible only when nothing more
