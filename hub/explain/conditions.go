@@ -19,8 +19,9 @@ import (
 // The statuses of conditions.
 const yes, no, unknown = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
 
+// condition cuts the message to what an API server stores.
 func condition(kind string, is metav1.ConditionStatus, why reason.Reason, message string) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: is, Reason: string(why), Message: message}
+	return metav1.Condition{Type: kind, Status: is, Reason: string(why), Message: cut(message, 1024)}
 }
 
 // Accepted returns the condition of a policy that has lost namespaces to others, and whose Leases are refused. warning
@@ -29,12 +30,12 @@ func Accepted(p *decide.Policy, lost []string, refused, warning string) metav1.C
 	const kind = v1alpha1.ConditionAccepted
 	switch {
 	case p.Invalid != nil:
-		return condition(kind, no, reason.InvalidPolicy, cut(p.Invalid.Error(), 1024))
+		return condition(kind, no, reason.InvalidPolicy, p.Invalid.Error())
 	case len(lost) > 0:
 		return condition(kind, no, reason.Conflict,
-			cut("other policies own these namespaces, so this one has no effect there: "+strings.Join(lost, ", "), 1024))
+			"other policies own these namespaces, so this one has no effect there: "+strings.Join(lost, ", "))
 	case refused != "":
-		return condition(kind, no, reason.Conflict, cut(refused, 1024))
+		return condition(kind, no, reason.Conflict, refused)
 	default:
 		return condition(kind, yes, reason.Accepted, "the policy is valid and acted on"+warning)
 	}
@@ -121,8 +122,8 @@ func ClustersReachable(most bool, ms []decide.Member) metav1.Condition {
 			names = append(names, m.Name)
 		}
 	}
-	return condition(kind, no, reason.MostUnreachable, cut("most clusters became unreachable at once, so it may be the "+
-		"hub that is cut off: "+strings.Join(names, ", "), 1024))
+	return condition(kind, no, reason.MostUnreachable, "most clusters became unreachable at once, so it may be the hub "+
+		"that is cut off: "+strings.Join(names, ", "))
 }
 
 // ClocksAgree names the clusters with a clock that is off, or that was not measured yet. The candidates' messages
@@ -142,11 +143,10 @@ func ClocksAgree(ms []decide.Member) metav1.Condition {
 	switch {
 	case len(off) > 0:
 		return condition(kind, no, reason.ClockSkewed,
-			cut("the clock is farther from the hub's than maxClockSkewMilliseconds in "+strings.Join(off, ", ")+
-				"; where no cluster agrees with the hub, its own clock may be off", 1024))
+			"the clock is farther from the hub's than maxClockSkewMilliseconds in "+strings.Join(off, ", ")+
+				"; where no cluster agrees with the hub, its own clock may be off")
 	case len(open) > 0:
-		return condition(kind, unknown, "NotMeasured",
-			cut("not measured closely enough yet: "+strings.Join(open, ", "), 1024))
+		return condition(kind, unknown, "NotMeasured", "not measured closely enough yet: "+strings.Join(open, ", "))
 	default:
 		return condition(kind, yes, "Agree", "")
 	}
@@ -157,7 +157,7 @@ func SecretsGranted(missing, brokenSeal string) metav1.Condition {
 	const kind = v1alpha1.ConditionSecretsGranted
 	switch {
 	case missing != "":
-		return condition(kind, no, "GrantMissing", cut(missing, 1024))
+		return condition(kind, no, "GrantMissing", missing)
 	case brokenSeal != "":
 		return condition(kind, no, reason.InvalidSeal, brokenSeal)
 	default:
@@ -170,10 +170,10 @@ func AllManaged(left string, most int) metav1.Condition {
 	if left == "" {
 		return condition(v1alpha1.ConditionAllManaged, yes, reason.AllManaged, "")
 	}
-	return condition(v1alpha1.ConditionAllManaged, no, reason.TooManyNamespaces, cut(fmt.Sprintf(
+	return condition(v1alpha1.ConditionAllManaged, no, reason.TooManyNamespaces, fmt.Sprintf(
 		"the selector matches namespaces that exist in one cluster only and are not managed: %s; "+
 			"at most %d such namespaces are, those with a record first, then the oldest: create them in a second cluster, "+
-			"name them in spec.namespaces.names, or narrow the selector", left, most), 1024))
+			"name them in spec.namespaces.names, or narrow the selector", left, most))
 }
 
 // cut shortens a text to n bytes.

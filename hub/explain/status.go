@@ -140,7 +140,7 @@ func leasesInPlace(v *decide.Snapshot) metav1.Condition {
 	if len(in) == 0 {
 		return condition(v1alpha1.ConditionLeasesInPlace, yes, "InPlace", "")
 	}
-	return condition(v1alpha1.ConditionLeasesInPlace, no, why, cut(strings.Join(in, "; "), 1024))
+	return condition(v1alpha1.ConditionLeasesInPlace, no, why, strings.Join(in, "; "))
 }
 
 // InProgress reports whether a change of the leader, or the end of a record, is in progress that needs no explanation

@@ -47,11 +47,11 @@ func locksHeld(found []LockFinding) metav1.Condition {
 	switch {
 	case len(idle) > 0:
 		return condition("", no, reason.LockIdle,
-			cut("compare leaderElectionLocks with the Lease that the controller elects itself with, and see that it runs "+
-				"there with its election on: "+strings.Join(idle, "; "), 1024))
+			"compare leaderElectionLocks with the Lease that the controller elects itself with, and see that it runs "+
+				"there with its election on: "+strings.Join(idle, "; "))
 	case len(open) > 0:
 		return condition("", unknown, reason.LockUnseen,
-			cut("nobody was seen to hold these locks since a cluster leads: "+strings.Join(open, ", "), 1024))
+			"nobody was seen to hold these locks since a cluster leads: "+strings.Join(open, ", "))
 	default:
 		return condition("", yes, reason.TargetsFound, "each fenced lock has a holder in the cluster that leads")
 	}
@@ -81,11 +81,11 @@ func accountsFound(found []AccountFinding) metav1.Condition {
 	}
 	switch {
 	case len(missing) > 0:
-		return condition("", no, reason.AccountMissing, cut("compare serviceAccounts with the accounts that the programs "+
-			"run as: "+strings.Join(missing, "; "), 1024))
+		return condition("", no, reason.AccountMissing, "compare serviceAccounts with the accounts that the programs "+
+			"run as: "+strings.Join(missing, "; "))
 	case len(open) > 0:
 		return condition("", unknown, reason.AccountUnseen,
-			cut("no cluster has shown yet whether it has these service accounts: "+strings.Join(open, ", "), 1024))
+			"no cluster has shown yet whether it has these service accounts: "+strings.Join(open, ", "))
 	default:
 		return condition("", yes, reason.TargetsFound, "each fenced service account exists in a cluster")
 	}
