@@ -140,29 +140,13 @@ func controllerOptions(
 ) controller.TypedOptions[mcreconcile.Request] {
 	o := controller.TypedOptions[mcreconcile.Request]{
 		MaxConcurrentReconciles: concurrent,
-		Reconciler:              withoutErrorsOfStopping(f),
+		Reconciler:              f,
 		SkipNameValidation:      ptr.To(true), // a process may hold several hubs, as tests do
 		UsePriorityQueue:        ptr.To(false),
 		Logger:                  mgr.GetLogger(),
 	}
 	o.DefaultFromConfig(mgr.GetControllerOptions())
 	return o
-}
-
-// withoutErrorsOfStopping drops the errors of a hub that is stopping. It also drops a result that comes with an
-// error, which the queue would ignore with a warning.
-func withoutErrorsOfStopping(f reconcile.TypedFunc[mcreconcile.Request]) reconcile.TypedFunc[mcreconcile.Request] {
-	return func(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
-		result, err := f(ctx, req)
-		switch {
-		case err == nil:
-			return result, nil
-		case ctx.Err() != nil:
-			return reconcile.Result{}, nil
-		default:
-			return reconcile.Result{}, err
-		}
-	}
 }
 
 // Start runs the work for members until ctx ends. It returns when all of that work has stopped, so that nothing is

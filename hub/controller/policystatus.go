@@ -90,10 +90,10 @@ func (st *policyStatuses) reconcilePolicy(ctx context.Context, req mcreconcile.R
 		return after, nil
 	}
 	err = st.Client.Status().Update(ctx, object)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return after, nil // the other writer's event enqueues it again
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		return reconcile.Result{}, err
 	}
-	return after, err
+	return after, nil // the event of another writer enqueues it again
 }
 
 // fillPolicyStatus fills in the status of a policy. It returns when to check again.

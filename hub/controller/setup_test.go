@@ -15,9 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
-	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/tenure"
@@ -113,32 +111,6 @@ func TestOptionsOfAController(t *testing.T) {
 	if o.MaxConcurrentReconciles != 7 || o.UsePriorityQueue == nil || *o.UsePriorityQueue || o.SkipNameValidation == nil ||
 		!*o.SkipNameValidation || o.CacheSyncTimeout != time.Minute {
 		t.Errorf("%+v", o)
-	}
-}
-
-func TestWhatTheQueueGetsOfADecision(t *testing.T) {
-	later, failed := reconcile.Result{RequeueAfter: time.Second}, errors.New("failed")
-	for name, test := range map[string]struct {
-		stopping bool
-		err      error
-		want     reconcile.Result
-		wantErr  error
-	}{
-		"a result":                     {false, nil, later, nil},
-		"a result and an error":        {false, failed, reconcile.Result{}, failed},
-		"an error of a hub that stops": {true, failed, reconcile.Result{}, nil},
-	} {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		if test.stopping {
-			cancel()
-		}
-		got, err := withoutErrorsOfStopping(func(context.Context, mcreconcile.Request) (reconcile.Result, error) {
-			return later, test.err
-		})(ctx, mcreconcile.Request{})
-		if got != test.want || !errors.Is(err, test.wantErr) {
-			t.Errorf("%s: %v, %v; want %v, %v", name, got, err, test.want, test.wantErr)
-		}
 	}
 }
 
