@@ -146,15 +146,15 @@ func (c *Controller) persist(ctx context.Context, v *decide.Snapshot, p decide.P
 	return written, err
 }
 
-// explain records the events of a record, and writes its status, or returns how long to wait. A planned change is
-// explained once, when the new leader has its Lease. A change that takes longer is also explained before.
+// explain records the events of a record, and writes its status, or returns how long to wait. The records of many
+// namespaces come first.
 func (c *Controller) explain(
 	ctx context.Context, v *decide.Snapshot, status v1alpha1.NamespaceLeaderStatus,
 ) (time.Duration, error) {
 	if v.Object == nil {
 		return 0, nil
 	}
-	if wait := c.ledger.StatusDueIn(v.Entry, explain.InProgress(&v.Object.Spec, status)); wait > 0 {
+	if wait := c.ledger.StatusDueIn(v.Entry); wait > 0 {
 		return wait, nil
 	}
 	for _, kind := range []string{v1alpha1.ConditionFrozen, v1alpha1.ConditionFailoverPending} {

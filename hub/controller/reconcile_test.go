@@ -146,10 +146,10 @@ func TestWhenANamespaceIsDecidedOnAgain(t *testing.T) {
 	health := func(next time.Duration) change {
 		return func(_ *Controller, f *fakeMembers, _ testAPI) { f.verdict.Next = next }
 	}
-	// The bound of what the last tenure may have promised passes in 3 s.
+	// The bound of what the last tenure may have promised passes in half a second, before the status is due.
 	bound := func(health time.Duration) change {
 		return func(c *Controller, f *fakeMembers, api testAPI) {
-			c.Tenure, f.verdict.Next = succeeding(t, testStart, 6*time.Second, -68*time.Second), health
+			c.Tenure, f.verdict.Next = succeeding(t, testStart, 6*time.Second, -70500*time.Millisecond), health
 			changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
 				o.Spec.State, o.Spec.Reason = v1alpha1.StateDraining, "PriorityChanged"
 			})
@@ -185,12 +185,12 @@ func TestWhenANamespaceIsDecidedOnAgain(t *testing.T) {
 		},
 		"a health changes before all else":       {health(time.Millisecond), time.Millisecond, false},
 		"a health changes after all else":        {health(time.Hour), rightAway, false},
-		"a bound passes":                         {bound(0), 3 * time.Second, false},
-		"a bound passes before a health changes": {bound(4 * time.Second), 3 * time.Second, false},
-		"a health changes before a bound passes": {bound(time.Second), time.Second, false},
+		"a bound passes":                         {bound(0), time.Second / 2, false},
+		"a bound passes before a health changes": {bound(4 * time.Second), time.Second / 2, false},
+		"a health changes before a bound passes": {bound(time.Second / 4), time.Second / 4, false},
 		"a record that stays has yet to be explained": {func(c *Controller, _ *fakeMembers, _ testAPI) {
 			_, _ = c.reconcileNamespace(t.Context(), aboutShop)
-		}, 4 * time.Second, false},
+		}, time.Second, false},
 		"each request has a deadline": {func(c *Controller, _ *fakeMembers, api testAPI) {
 			c.Client, c.Live, c.Seals = bounded(api), bounded(api), seal.NewStore(bounded(api), bounded(api))
 		}, rightAway, false},

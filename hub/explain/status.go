@@ -143,14 +143,6 @@ func leasesInPlace(v *decide.Snapshot) metav1.Condition {
 	return condition(v1alpha1.ConditionLeasesInPlace, no, why, strings.Join(in, "; "))
 }
 
-// InProgress reports whether a change of the leader, or the end of a record, is in progress that needs no explanation
-// before its end: nothing is wrong.
-func InProgress(s *v1alpha1.NamespaceLeaderSpec, status v1alpha1.NamespaceLeaderStatus) bool {
-	return s.State == v1alpha1.StateRetired ||
-		s.State == v1alpha1.StateDraining && election.Planned(s.Reason) ||
-		s.State == v1alpha1.StateLeading && !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady)
-}
-
 // ShownCandidates returns the candidates that a status shows, in their order: the leader, then those that may lead,
 // then others, as many as a person reads.
 func ShownCandidates(all []v1alpha1.Candidate, leader string) (some []v1alpha1.Candidate) {

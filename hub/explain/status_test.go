@@ -191,28 +191,6 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// A planned change is explained when it is done. A change that goes wrong is explained at once.
-func TestInProgress(t *testing.T) {
-	for name, test := range map[string]struct {
-		state v1alpha1.RecordState
-		why   reason.Reason
-		ready metav1.ConditionStatus
-		want  bool
-	}{
-		"the new leader has its Lease":        {v1alpha1.StateLeading, reason.PriorityChanged, metav1.ConditionTrue, false},
-		"its Lease is not written yet":        {v1alpha1.StateLeading, reason.Elected, metav1.ConditionFalse, true},
-		"the old leader's term has not ended": {v1alpha1.StateDraining, reason.PriorityChanged, metav1.ConditionFalse, true},
-		"the old leader is lost":              {v1alpha1.StateDraining, reason.Unreachable, metav1.ConditionFalse, false},
-		"nobody leads":                        {v1alpha1.StateVacant, reason.NoCandidate, metav1.ConditionFalse, false},
-	} {
-		var s v1alpha1.NamespaceLeaderStatus
-		s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: test.ready}}
-		if got := InProgress(&v1alpha1.NamespaceLeaderSpec{State: test.state, Reason: test.why}, s); got != test.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
 func TestLeasesInPlace(t *testing.T) {
 	with := func(name string, r reason.Reason) member {
 		is := publish.SyncStatus{Problem: r, Message: "text of " + string(r)}

@@ -230,8 +230,6 @@ func (l *Ledger) write(ctx context.Context, e *Entry, object *v1alpha1.Namespace
 func equal(a, b any) bool { return reflect.DeepEqual(a, b) || equality.Semantic.DeepEqual(a, b) }
 
 const (
-	// changeTakes is how long a change may be in progress before the status reports it.
-	changeTakes = 4 * time.Second
 	// statusWaits is how long a status waits after this replica has written any record. When many namespaces change
 	// their leaders at once, their records come first.
 	statusWaits = time.Second
@@ -239,20 +237,15 @@ const (
 	statusLatest = 10 * time.Second
 )
 
-// StatusDueIn returns how long the status of a record must wait. changing: a change is in progress that needs no
-// explanation before its end.
-func (l *Ledger) StatusDueIn(e *Entry, changing bool) time.Duration {
+// StatusDueIn returns how long the status of a record must wait.
+func (l *Ledger) StatusDueIn(e *Entry) time.Duration {
 	if e.written == 0 {
 		return 0 // this tenure has not written the record
 	}
 	l.mu.Lock()
 	last := l.written
 	l.mu.Unlock()
-	at := min(last+statusWaits, e.written+statusLatest)
-	if changing {
-		at = max(at, e.written+changeTakes)
-	}
-	return max(0, at-l.Clock.Now().Boot)
+	return max(0, min(last+statusWaits, e.written+statusLatest)-l.Clock.Now().Boot)
 }
 
 // WriteStatus writes the status of a record, if it has changed.

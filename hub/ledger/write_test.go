@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -398,31 +397,26 @@ func TestStatusNamesItsGeneration(t *testing.T) {
 	}
 }
 
-// A status waits until a change is done or takes long, and until the records of other namespaces are written.
+// A status waits until the records of other namespaces are written.
 func TestStatusWaitsForTheWritesOfRecords(t *testing.T) {
 	for name, test := range map[string]struct {
-		changing     bool
-		after, other time.Duration // since the record, and since any record was written; other 0: as after
-		want         time.Duration
+		own, other, want time.Duration // since the record, and since any record was written
 	}{
-		"written long ago":                       {false, statusWaits, 0, 0},
-		"written just now":                       {false, 0, 0, statusWaits},
-		"a change in progress":                   {true, time.Second, 0, changeTakes - time.Second},
-		"a change that takes long":               {true, changeTakes, 0, 0},
-		"a change that takes long, and others'":  {true, changeTakes, 1, statusWaits - 1},
-		"other records are written":              {false, 2 * statusWaits, 1, statusWaits - 1},
-		"others are written for long":            {false, statusLatest - 1, 1, 1},
-		"others are written, and it waited long": {false, statusLatest, 1, 0},
+		"written long ago":                       {statusWaits, statusWaits, 0},
+		"written just now":                       {0, 0, statusWaits},
+		"other records are written":              {2 * statusWaits, 1, statusWaits - 1},
+		"others are written for long":            {statusLatest - 1, 1, 1},
+		"others are written, and it waited long": {statusLatest, 1, 0},
 	} {
 		l := New(&Options{Clock: fixedClock(start)})
-		e := &Entry{written: start.Boot - test.after}
-		l.written = start.Boot - cmp.Or(test.other, test.after)
-		if got := l.StatusDueIn(e, test.changing); got != test.want {
+		e := &Entry{written: start.Boot - test.own}
+		l.written = start.Boot - test.other
+		if got := l.StatusDueIn(e); got != test.want {
 			t.Errorf("%s: due in %v, want %v", name, got, test.want)
 		}
 	}
 	// Machines start their clocks at 0, which is no time at which a record was written.
-	if got := New(&Options{Clock: fixedClock{Boot: time.Millisecond}}).StatusDueIn(&Entry{}, false); got != 0 {
+	if got := New(&Options{Clock: fixedClock{Boot: time.Millisecond}}).StatusDueIn(&Entry{}); got != 0 {
 		t.Errorf("a record that this tenure has not written: due in %v", got)
 	}
 }
