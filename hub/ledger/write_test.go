@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -21,42 +19,15 @@ import (
 
 // Rule 2: a decision that rests on an outdated record is not persisted.
 func TestRecordIsWrittenByCompareAndSwap(t *testing.T) {
-	for name, test := range map[string]struct {
-		before func(context.Context, client.Client, *v1alpha1.NamespaceLeader) error
-		want   func(error) bool
-	}{
-		"nobody has written it since": {nil, func(err error) bool { return err == nil }},
-		"another client has written it since": {
-			func(ctx context.Context, c client.Client, o *v1alpha1.NamespaceLeader) error {
-				o.Spec.Leader, o.Spec.Epoch = "west", 21
-				return c.Update(ctx, o)
-			}, apierrors.IsConflict,
-		},
-		"another client has deleted it since": {
-			func(ctx context.Context, c client.Client, o *v1alpha1.NamespaceLeader) error { return c.Delete(ctx, o) },
-			apierrors.IsNotFound,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l, api := newTestLedger(t, specOf(20, "this"))
-			e := take(t, l)
-			if test.before != nil {
-				if err := test.before(t.Context(), api, stored(t, api)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			written, err := l.Write(t.Context(), e, Change{Record: eastLeads(22), Persist: true})
-			if !test.want(err) || written != (err == nil) {
-				t.Errorf("written %v, error: %v", written, err)
-			}
-			o := &v1alpha1.NamespaceLeader{}
-			if err := client.IgnoreNotFound(api.Get(t.Context(), shop, o)); err != nil {
-				t.Fatal(err)
-			}
-			if (o.Spec.Epoch == 22) != written {
-				t.Errorf("stored is epoch %d", o.Spec.Epoch)
-			}
-		})
+	l, api := newTestLedger(t, specOf(20, "this"))
+	e, o := take(t, l), stored(t, api)
+	o.Spec.Leader, o.Spec.Epoch = "west", 21
+	if err := api.Update(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	written, err := l.Write(t.Context(), e, Change{Record: eastLeads(22), Persist: true})
+	if !apierrors.IsConflict(err) || written || stored(t, api).Spec.Epoch != 21 {
+		t.Errorf("written %v, error: %v, stored %+v", written, err, stored(t, api).Spec)
 	}
 }
 
@@ -227,7 +198,6 @@ func TestGrantIsRememberedOnceItIsWritten(t *testing.T) {
 		"a new term":               {21, election.Leading, reason.Elected, 21, 0},
 		"an adopted term":          {20, election.Leading, reason.Adopted, 0, 20},
 		"a term that resumes":      {20, election.Leading, reason.Resumed, 0, 0},
-		"a revoked term":           {21, election.Draining, reason.PriorityChanged, 0, 0},
 		"an adopted one that ends": {20, election.Draining, reason.Adopted, 0, 0},
 	} {
 		l, _ := newTestLedger(t, specOf(20, "this"))
@@ -331,6 +301,7 @@ func TestMetadataOfARecordStaysWhereItIs(t *testing.T) {
 			o.Labels = map[string]string{"team": strings.Repeat("x", size)}
 			o.Annotations = map[string]string{v1alpha1.FrozenUntilAnnotation: "2026", "example.com/by": "people"}
 			o.Finalizers, o.OwnerReferences = []string{"example.com/keep"}, []metav1.OwnerReference{{Name: "owner", UID: "1"}}
+			o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
 			if err := api.Update(t.Context(), o); err != nil {
 				t.Fatal(err)
 			}
@@ -340,7 +311,8 @@ func TestMetadataOfARecordStaysWhereItIs(t *testing.T) {
 					t.Fatal(err)
 				}
 				known, large := e.known.ObjectMeta, size > 20
-				if known.Annotations[v1alpha1.FrozenUntilAnnotation] != "2026" || known.Size() > 1<<10 || e.Large != large {
+				if known.Annotations[v1alpha1.FrozenUntilAnnotation] != "2026" || known.Size() > 1<<10 ||
+					e.Large != large || len(known.ManagedFields) > 0 {
 					t.Errorf("the hub remembers %d bytes, large: %v, annotations %q", known.Size(), e.Large, known.Annotations)
 				}
 				is := stored(t, api)
