@@ -94,10 +94,18 @@ func TestPolicyReadyIsTheSumOfTheOtherConditions(t *testing.T) {
 	}
 }
 
-func TestSecretsGranted(t *testing.T) {
+func TestConditionsOfAFleet(t *testing.T) {
+	lost := []member{measured("east", agrees, unreached), measured("west", agrees)}
+	const most = "most clusters became unreachable at once, so it may be the hub that is cut off: east"
 	for want, got := range map[string]metav1.Condition{
 		"True Granted": SecretsGranted("", ""), "False InvalidSeal too short": SecretsGranted("", "too short"),
 		"False GrantMissing bind the role": SecretsGranted("bind the role", "no seal"), // which the grant may mend
+		"True Reachable":                   ClustersReachable(false, lost),
+		"False MostUnreachable " + most:    ClustersReachable(true, lost),
+		"True AllManaged":                  AllManaged("", 5),
+		"False TooManyNamespaces the selector matches namespaces that exist in one cluster only and are not managed: " +
+			"3 in far; at most 5 such namespaces are, those with a record first, then the oldest: create them in a second " +
+			"cluster, name them in spec.namespaces.names, or narrow the selector": AllManaged("3 in far", 5),
 	} {
 		if brief(got) != want {
 			t.Errorf("%q, want %q", brief(got), want)
