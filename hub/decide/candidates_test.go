@@ -28,9 +28,7 @@ func TestSuccessorIsPreparedOrRefusedInThisDrain(t *testing.T) {
 		facts             publish.SyncStatus
 		prepared, refused bool
 	}{
-		"nothing is known":              {publish.SyncStatus{}, false, false},
 		"written for this drain":        {publish.SyncStatus{InPlace: true, MinRenewTime: since}, true, false},
-		"not written yet":               {publish.SyncStatus{MinRenewTime: since}, false, false},
 		"written for an earlier drain":  {publish.SyncStatus{InPlace: true, MinRenewTime: earlier}, false, false},
 		"written for no drain":          {publish.SyncStatus{InPlace: true}, false, false},
 		"written for a later drain":     {publish.SyncStatus{InPlace: true, MinRenewTime: later}, false, false},
@@ -66,11 +64,9 @@ func TestCandidatesAreJudgedAgainWhenTheFirstHealthMayChange(t *testing.T) {
 		east, west func(*member)
 		want       time.Duration
 	}{
-		"none changes by time alone":  {next(0), next(0), 0},
 		"the first one":               {next(2 * second), next(5 * second), 2 * second},
 		"the last one":                {next(5 * second), next(2 * second), 2 * second},
 		"one in the next instant":     {next(1), next(0), 1},
-		"only the last one":           {next(0), next(3 * second), 3 * second},
 		"the first one takes no part": {outside, next(second), second},
 	} {
 		cs, after := decidetest.Candidates(shopView(election.Record{}, measured("east", agrees, test.east),
@@ -97,12 +93,8 @@ func TestMostUnreachable(t *testing.T) {
 		members []member
 		want    bool
 	}{
-		"no member":                               {nil, false},
-		"none of two":                             {[]member{fine, fine}, false},
-		"one of two":                              {[]member{lost(0), fine}, false},
 		"two of four":                             {[]member{lost(0), fine, lost(0), fine}, false},
 		"two of three":                            {[]member{lost(0), lost(0), fine}, true},
-		"one of one":                              {[]member{lost(0)}, true},
 		"one of two, and a lost one outside":      {[]member{lost(0), fine, outside(lost(0))}, false},
 		"one of one, and a healthy one outside":   {[]member{lost(0), outside(fine)}, true},
 		"one of one, and a later lost outside":    {[]member{lost(0), outside(lost(time.Hour))}, true},
@@ -134,7 +126,6 @@ func TestAssignments(t *testing.T) {
 	ending := func(m *member) { m.Namespace.Status.Phase = corev1.NamespaceTerminating }
 	gone := func(_ *decide.Snapshot, p *decide.Plan) { p.Gone = true }
 	moved := func(v *decide.Snapshot, _ *decide.Plan) { v.Moved = true }
-	unclaimed := func(v *decide.Snapshot, _ *decide.Plan) { v.Policy = nil }
 	onlyRecorded := func(v *decide.Snapshot, _ *decide.Plan) {
 		v.Policy, v.Object, v.Members = nil, owned("a!"), slices.Clone(v.Members)
 		v.Claim(decidetest.Policies("a!"))
@@ -162,7 +153,6 @@ func TestAssignments(t *testing.T) {
 		"the policy names the Lease":         {unnamed, with(), nil, "east/new leads"},
 		"another hub's Lease is renamed":     {renamed, with(there), moved, "east/another leads"},
 		"nothing depends on the record":      {west, with(), gone, "east/leasecast is absent"},
-		"nothing names the Lease":            {election.Record{}, with(), unclaimed, ""},
 		"only the record is known":           {east, all, onlyRecorded, "east/leasecast leads"},
 	} {
 		v, p := shopView(test.record, test.members...), decide.Plan{Decision: election.Decision{Record: test.record}}

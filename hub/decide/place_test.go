@@ -119,11 +119,10 @@ func TestLongLeaseDuration(t *testing.T) {
 		policy *decide.Policy
 		valid  bool
 	}{
-		"a day, and failover by hand":              {policy(v1alpha1.Manual, day, nil), true},
-		"a day, and failover by the hub":           {policy(v1alpha1.Automatic, day, nil), false},
-		"a day, and a fenced lock":                 {policy(v1alpha1.Manual, day, stock), false},
-		"an hour, failover by the hub, and a lock": {policy(v1alpha1.Automatic, hour, stock), true},
-		"an hour, failover by hand, and a lock":    {policy(v1alpha1.Manual, hour, stock), true},
+		"a day, and failover by hand":           {policy(v1alpha1.Manual, day, nil), true},
+		"a day, and failover by the hub":        {policy(v1alpha1.Automatic, day, nil), false},
+		"a day, and a fenced lock":              {policy(v1alpha1.Manual, day, stock), false},
+		"an hour, failover by hand, and a lock": {policy(v1alpha1.Manual, hour, stock), true},
 	} {
 		if (test.policy.Invalid == nil) != test.valid {
 			t.Errorf("%s: %v", name, test.policy.Invalid)

@@ -194,9 +194,7 @@ func TestFenced(t *testing.T) {
 			"False Unfenced the policy old fences the lock stock/stock"},
 		"the hub writes the lock for an older policy": {lock, fences("old", nil, writesStock), nil, "False Unfenced " +
 			"the lock stock/stock has the name of the Leases that the hub writes for the policy old"},
-		"an older policy fences another lock": {lock, fences("old", decidetest.Locks(like)), nil, "True InForce"},
 		"an older policy fences it elsewhere": {lock, fences("old", lock, elsewhere), nil, "True InForce"},
-		"an older policy fences nothing":      {lock, fences("old", nil), nil, "True InForce"},
 	} {
 		p := fences("young", test.fencing)
 		f := Fences{Policy: p, Wanted: p.FencesBut("this", nil), Members: []member{measured("east", agrees)},

@@ -19,21 +19,15 @@ func TestInherited(t *testing.T) {
 		overlap   float64 // from the start on
 		ends      float64 // from the start on, whatever the Lease said; 0: the most
 	}{
-		"renewed 13 s ago":                         {"a -8", -2, 0, 0},
 		"renewed 7 s ago":                          {"a -2", 4, 0, 0},
 		"renewed 6 s ago":                          {"a -1", 5, 1, 0},
-		"renewed 5 s ago":                          {"a 0", 6, 2, 0},
 		"renewed now":                              {"a 5", 11, most, 0},
 		"renewed in the future":                    {"a 5.001", 11, most, 0},
 		"13 s ago, for 15 s":                       {"a -8 for=15", 7, 3, 16},
-		"a second ago, for 20 s":                   {"a 4 for=20", 24, 20, 21},
 		"13 s ago, for 1 s":                        {"a -8 for=1", -2, 0, 0},
-		"2 s ago, for 1 s":                         {"a 3 for=1", 9, 5, 0},
 		"13 s ago, for no time":                    {"a -8 for=0", 11, most, 0},
 		"13 s ago, for a year":                     {"a -8 for=31536000", 11, most, 0},
-		"an hour ago":                              {"a -3595", -3589, 0, 0},
 		"released in order":                        {"released -3", -3, 0, 0},
-		"released in order now":                    {"released 5", 5, 0, 0},
 		"released in order in the future":          {"released 5.001", 11, most, 0},
 		"its holder was edited away":               {"a -3 held-by=", 3, 0, 0},
 		"released in order, and edited to be held": {"released -3 held-by=a", 3, 0, 0},
@@ -100,7 +94,6 @@ func TestObserveEarlier(t *testing.T) {
 	playEach(t, map[string]string{
 		"within what was inherited":             "found b -8; wins 2 3 5; observe -2; inherited -2",
 		"after what was inherited":              "found b -8; wins 2 3 5; observe -1.999; inherited 11",
-		"after what was inherited, then before": "found b -8; wins 2 3 5; observe -1.999; observe -50; inherited 11",
 		"more than h after the start":           "found b -8; wins 2 3 5; observe 500; inherited 11",
 		"after more than h was inherited":       "found b 4.999; wins 2 3 5; observe 10.9995; inherited 11",
 		"after a tenure of an election of 60 s": "found b -1 for=60; wins 2 3 5; observe 60; inherited 65",

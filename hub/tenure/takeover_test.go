@@ -44,14 +44,13 @@ func TestTakeOverPromptly(t *testing.T) {
 		shown  string
 		waits  time.Duration
 	}{
-		"2.2 s before its end":          {holder: "a", after: h + second - nearEnd, waits: nearEnd},
-		"1 ns before that":              {holder: "a", after: h + second - nearEnd - 1, shown: "a"},
-		"at its end":                    {holder: "a", after: h + second},
-		"renewed now":                   {holder: "a", shown: "a"},
-		"the own, 2.2 s before its end": {holder: "b", after: h + second - nearEnd, shown: "b"},
-		"the own, long after its end":   {holder: "b", age: time.Hour, after: h + time.Minute, shown: "b"},
-		"renewed while it waits":        {holder: "a", after: h, renews: second / 2, shown: "a", waits: second},
-		"the caller gives up":           {holder: "a", after: h, limit: second / 2, shown: "a", waits: second / 2},
+		"2.2 s before its end":        {holder: "a", after: h + second - nearEnd, waits: nearEnd},
+		"1 ns before that":            {holder: "a", after: h + second - nearEnd - 1, shown: "a"},
+		"at its end":                  {holder: "a", after: h + second},
+		"renewed now":                 {holder: "a", shown: "a"},
+		"the own, long after its end": {holder: "b", age: time.Hour, after: h + time.Minute, shown: "b"},
+		"renewed while it waits":      {holder: "a", after: h, renews: second / 2, shown: "a", waits: second},
+		"the caller gives up":         {holder: "a", after: h, limit: second / 2, shown: "a", waits: second / 2},
 		"by a clock that is an hour late, renewed within half of h": {holder: "a", age: time.Hour, after: h/2 - second/10,
 			renews: -1, shown: "a"},
 	} {
