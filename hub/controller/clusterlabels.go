@@ -4,15 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -27,9 +24,6 @@ import (
 
 // labelOwner is the field manager of the labels that clusterLabels keeps.
 const labelOwner = client.FieldOwner("leasecast-leader-labels")
-
-// labelsWait delays the labels of a Cluster, so that many changes of leaders at once are one patch of it.
-const labelsWait = time.Second
 
 // clusterLabels keeps the labels of LeadershipPolicy.spec.publish.clusterLabels on Clusters. It reads caches alone:
 // nothing is decided by these labels (fleet.Selectable).
@@ -46,7 +40,8 @@ func (l clusterLabels) setup(mgr mcmanager.Manager) error {
 	}
 	for _, err := range []error{
 		c.Watch(source.TypedKind(local.GetCache(), &clusterv1.Cluster{}, requestFor[*clusterv1.Cluster]())),
-		c.Watch(source.TypedKind(local.GetCache(), &v1alpha1.NamespaceLeader{}, leaders())),
+		c.Watch(source.TypedKind(local.GetCache(), &v1alpha1.NamespaceLeader{},
+			handler.TypedEnqueueRequestsFromMapFunc(leaderOf))),
 		c.Watch(source.TypedKind(local.GetCache(), &v1alpha1.LeadershipPolicy{},
 			handler.TypedEnqueueRequestsFromMapFunc(l.clustersOf))),
 	} {
@@ -57,29 +52,12 @@ func (l clusterLabels) setup(mgr mcmanager.Manager) error {
 	return nil
 }
 
-// leaders enqueues the Clusters that lead and that led, where a record has changed its leader, state or policy.
-func leaders() handler.TypedEventHandler[*v1alpha1.NamespaceLeader, mcreconcile.Request] {
-	type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
-	add := func(q queue, o *v1alpha1.NamespaceLeader) {
-		if o.Spec.Leader != "" {
-			q.AddAfter(requestOf(types.NamespacedName{Namespace: o.Namespace, Name: o.Spec.Leader}), labelsWait)
-		}
+// leaderOf enqueues the Cluster that a record names, and for a change of it also the one that it named before.
+func leaderOf(_ context.Context, o *v1alpha1.NamespaceLeader) []mcreconcile.Request {
+	if o.Spec.Leader == "" {
+		return nil
 	}
-	return handler.TypedFuncs[*v1alpha1.NamespaceLeader, mcreconcile.Request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*v1alpha1.NamespaceLeader], q queue) {
-			add(q, e.Object)
-		},
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*v1alpha1.NamespaceLeader], q queue) {
-			was, is := e.ObjectOld.Spec, e.ObjectNew.Spec
-			if was.Leader != is.Leader || was.State != is.State || was.Policy != is.Policy {
-				add(q, e.ObjectOld)
-				add(q, e.ObjectNew)
-			}
-		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*v1alpha1.NamespaceLeader], q queue) {
-			add(q, e.Object)
-		},
-	}
+	return []mcreconcile.Request{requestOf(types.NamespacedName{Namespace: o.Namespace, Name: o.Spec.Leader})}
 }
 
 // clustersOf enqueues the Clusters in the fleet of a policy.
