@@ -2,7 +2,7 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
+	"maps"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,30 +88,21 @@ func (l clusterLabels) reconcile(ctx context.Context, req mcreconcile.Request) (
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	edits := map[string]any{}
+	labelled := cl.DeepCopy()
+	maps.DeleteFunc(labelled.Labels, func(label, _ string) bool {
+		return strings.HasPrefix(label, v1alpha1.LeaderLabelPrefix) && !wanted[label]
+	})
 	for label := range wanted {
-		if cl.Labels[label] != "true" {
-			edits[label] = "true"
-		}
+		metav1.SetMetaDataLabel(&labelled.ObjectMeta, label, "true")
 	}
-	for label := range cl.Labels {
-		if strings.HasPrefix(label, v1alpha1.LeaderLabelPrefix) && !wanted[label] {
-			edits[label] = nil
-		}
-	}
-	if len(edits) == 0 {
+	if maps.Equal(labelled.Labels, cl.Labels) {
 		return reconcile.Result{}, nil
 	}
 	if !l.Serves(cl.Namespace) {
 		return reconcile.Result{RequeueAfter: notYet}, nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": edits}})
-	if err != nil {
-		return reconcile.Result{}, err
-	}
 	// A merge patch, because an apply would create a Cluster that is gone.
-	to := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: cl.Namespace, Name: cl.Name}}
-	err = l.Client.Patch(ctx, to, client.RawPatch(types.MergePatchType, patch), labelOwner)
+	err = l.Client.Patch(ctx, labelled, client.MergeFrom(cl), labelOwner)
 	return reconcile.Result{}, client.IgnoreNotFound(err)
 }
 
