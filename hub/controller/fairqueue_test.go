@@ -77,19 +77,3 @@ func TestDecisionsAreMadeInTurn(t *testing.T) {
 		})
 	}
 }
-
-// A hub that does not stop gives up its election late.
-func TestQueueWithWorkInItShutsDown(t *testing.T) {
-	q := newFairQueue(laneByName)("", workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
-	for _, name := range many("new-shops-far", 100) {
-		q.Add(asking(name))
-	}
-	q.ShutDown()
-	for range 100 {
-		r, _ := q.Get()
-		q.Done(r)
-	}
-	if _, over := q.Get(); !over {
-		t.Error("the queue goes on")
-	}
-}
