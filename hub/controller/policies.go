@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -154,17 +153,11 @@ func (r *policies) closedLocks(ctx context.Context, p *decide.Policy) (closed []
 	if len(p.Election.Locks) == 0 || len(p.Object.Spec.Namespaces.Names) == 0 {
 		return nil
 	}
-	key := types.NamespacedName{Namespace: p.Object.Namespace, Name: p.Object.Spec.Namespaces.Names[0]}
-	o := &v1alpha1.NamespaceLeader{}
-	if err := r.Client.Get(ctx, key, o, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
-		return nil
+	var open []string
+	for _, o := range r.ledger.CachedOf(ctx, p.Object.Namespace, p.Object.Spec.Namespaces.Names[:1]) {
+		open = o.Spec.OpenLocks
 	}
-	for _, lock := range p.Election.Locks {
-		if !slices.Contains(o.Spec.OpenLocks, lock) {
-			closed = append(closed, lock)
-		}
-	}
-	return closed
+	return slices.DeleteFunc(slices.Clone(p.Election.Locks), func(lock string) bool { return slices.Contains(open, lock) })
 }
 
 // setProbing has the members of a fleet probed, and their clocks judged, for each policy there that selects them.

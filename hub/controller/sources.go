@@ -106,13 +106,12 @@ func (s *sources) fleetChangedIn(wait time.Duration, fleetName string) {
 func (s *sources) policiesChangedIn(wait time.Duration, fleetName string) {
 	ctx, cancel := context.WithTimeout(context.Background(), listTimeout)
 	defer cancel()
-	var ps v1alpha1.LeadershipPolicyList
-	if err := s.Client.List(ctx, &ps, client.InNamespace(fleetName)); err != nil {
+	stored, err := listPolicies(ctx, s.Client, fleetName)
+	if err != nil {
 		log.FromContext(ctx).Error(err, "Policies could not be listed", "fleet", fleetName)
-		return
 	}
-	for i := range ps.Items {
-		s.policyQueue.addIn(wait, client.ObjectKeyFromObject(&ps.Items[i]))
+	for _, p := range stored {
+		s.policyQueue.addIn(wait, client.ObjectKeyFromObject(p))
 	}
 }
 
@@ -133,12 +132,12 @@ func (s *sources) leaseChanged(key fleet.Key, namespace string) {
 // it, or a Lease that the hub may have written in a member.
 func (s *sources) namespacesOf(ctx context.Context, fleetName string) []types.NamespacedName {
 	names := map[string]bool{}
-	var records v1alpha1.NamespaceLeaderList
-	if err := s.Client.List(ctx, &records, client.InNamespace(fleetName)); err != nil {
+	records, err := s.ledger.Cached(ctx, fleetName)
+	if err != nil {
 		log.FromContext(ctx).Error(err, "Records could not be listed", "fleet", fleetName)
 	}
-	for i := range records.Items {
-		names[records.Items[i].Name] = true
+	for i := range records {
+		names[records[i].Name] = true
 	}
 	for _, p := range s.members.publishers(fleetName) {
 		for _, name := range p.MayHaveWritten() {
