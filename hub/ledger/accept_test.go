@@ -47,9 +47,7 @@ func TestOlderRecordIsRestored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l, api := newTestLedger(t, nil)
 			if test.found != nil {
-				if err := api.Create(t.Context(), test.found); err != nil {
-					t.Fatal(err)
-				}
+				must(t, api.Create(t.Context(), test.found))
 			}
 			e, _ := l.entry(shop)
 			e.known, e.recheck = test.known, true
@@ -84,9 +82,7 @@ func TestRecordOfAnotherHubIsReadForEveryDecision(t *testing.T) {
 		if !e.Moved || e.Restored || e.Record.Leader != "west" || live.n != i+1 {
 			t.Errorf("moved %v, restored %v, led by %s after %d reads", e.Moved, e.Restored, e.Record.Leader, live.n)
 		}
-		if err := l.WriteStatus(t.Context(), e, v1alpha1.NamespaceLeaderStatus{Message: strconv.Itoa(i)}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.WriteStatus(t.Context(), e, v1alpha1.NamespaceLeaderStatus{Message: strconv.Itoa(i)}))
 	}
 	for mark, want := range map[string]bool{"": false, "this": false, v1alpha1.NoHub: true} {
 		edit(t, l, api, func(s *v1alpha1.NamespaceLeaderSpec) { s.Hub = mark })

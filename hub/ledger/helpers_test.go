@@ -51,32 +51,32 @@ func (oneElection) Update(context.Context, resourcelock.LeaderElectionRecord) er
 func newTestLedger(t *testing.T, spec *v1alpha1.NamespaceLeaderSpec) (*Ledger, client.WithWatch) {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must(t, v1alpha1.AddToScheme(scheme))
 	api := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&v1alpha1.NamespaceLeader{}).Build()
 	if spec != nil {
 		o := NewRecord(shop)
 		o.Spec = *spec.DeepCopy()
-		if err := api.Create(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
+		must(t, api.Create(t.Context(), o))
 	}
 	of := tenure.New(fixedClock(start), 6*time.Second)
 	lock := of.Lock(oneElection{said: resourcelock.LeaderElectionRecord{
 		HolderIdentity: "other", LeaseDurationSeconds: 6, LeaderTransitions: 1,
 		AcquireTime: metav1.NewTime(start.Wall.Add(-2 * time.Hour)), RenewTime: metav1.NewTime(start.Wall.Add(-time.Hour)),
 	}})
-	if _, _, err := lock.Get(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	_, _, err := lock.Get(t.Context())
+	must(t, err)
 	mine := resourcelock.LeaderElectionRecord{HolderIdentity: "me", RenewTime: metav1.NewTime(start.Wall)}
-	if err := lock.Update(t.Context(), mine); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lock.Update(t.Context(), mine))
 	return New(&Options{
 		Client: api, Live: api, Tenure: of, Clock: after(time.Hour), HubID: "this",
 	}), api
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // eastLeads is the record of a term of east.
@@ -93,13 +93,18 @@ func specOf(epoch int64, hub string) *v1alpha1.NamespaceLeaderSpec {
 	return s
 }
 
+// persist writes what a decision makes of a record.
+func persist(t *testing.T, l *Ledger, e *Entry, is Change) {
+	t.Helper()
+	_, err := l.Write(t.Context(), e, is)
+	must(t, err)
+}
+
 // take takes shop for a decision.
 func take(t *testing.T, l *Ledger) *Entry {
 	t.Helper()
 	e, err := l.Take(t.Context(), shop)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return e
 }
 
@@ -108,9 +113,7 @@ func edit(t *testing.T, l *Ledger, api client.Client, change func(*v1alpha1.Name
 	t.Helper()
 	o := stored(t, api)
 	change(&o.Spec)
-	if err := api.Update(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.Update(t.Context(), o))
 	l.Show(o, false)
 }
 
@@ -118,9 +121,7 @@ func edit(t *testing.T, l *Ledger, api client.Client, change func(*v1alpha1.Name
 func remove(t *testing.T, l *Ledger, api client.Client) {
 	t.Helper()
 	o := stored(t, api)
-	if err := api.Delete(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.Delete(t.Context(), o))
 	l.Show(o, true)
 }
 
@@ -128,9 +129,7 @@ func remove(t *testing.T, l *Ledger, api client.Client) {
 func stored(t *testing.T, api client.Client) *v1alpha1.NamespaceLeader {
 	t.Helper()
 	o := &v1alpha1.NamespaceLeader{}
-	if err := api.Get(t.Context(), shop, o); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.Get(t.Context(), shop, o))
 	return o
 }
 

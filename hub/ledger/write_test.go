@@ -22,9 +22,7 @@ func TestRecordIsWrittenByCompareAndSwap(t *testing.T) {
 	l, api := newTestLedger(t, specOf(20, "this"))
 	e, o := take(t, l), stored(t, api)
 	o.Spec.Leader, o.Spec.Epoch = "west", 21
-	if err := api.Update(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.Update(t.Context(), o))
 	written, err := l.Write(t.Context(), e, Change{Record: eastLeads(22), Persist: true})
 	if !apierrors.IsConflict(err) || written || stored(t, api).Spec.Epoch != 21 {
 		t.Errorf("written %v, error: %v, stored %+v", written, err, stored(t, api).Spec)
@@ -38,9 +36,7 @@ func TestRemovedOrder(t *testing.T) {
 		annotate := func(to string) {
 			o := stored(t, api)
 			o.Annotations = map[string]string{v1alpha1.MoveToAnnotation: to, v1alpha1.MoveReasonAnnotation: "words", "a": "b"}
-			if err := api.Update(t.Context(), o); err != nil {
-				t.Fatal(err)
-			}
+			must(t, api.Update(t.Context(), o))
 		}
 		annotate("west")
 		e := take(t, l)
@@ -156,14 +152,10 @@ func TestRecordThatThisHubWritesHasItsOwnUID(t *testing.T) {
 			l, api := newTestLedger(t, specOf(20, test.hub))
 			o := stored(t, api)
 			o.UID, o.Annotations = "own", map[string]string{v1alpha1.RecordAnnotation: "copied"}
-			if err := api.Update(t.Context(), o); err != nil {
-				t.Fatal(err)
-			}
+			must(t, api.Update(t.Context(), o))
 			e := take(t, l)
 			change := Change{Record: eastLeads(21), Persist: true, TakesOver: test.takesOver}
-			if _, err := l.Write(t.Context(), e, change); err != nil {
-				t.Fatal(err)
-			}
+			persist(t, l, e, change)
 			if got := stored(t, api).Annotations[v1alpha1.RecordAnnotation]; got != test.want {
 				t.Errorf("the annotation is %q, want %q", got, test.want)
 			}
@@ -204,9 +196,7 @@ func TestGrantIsRememberedOnceItIsWritten(t *testing.T) {
 		e := take(t, l)
 		r := eastLeads(test.epoch)
 		r.State, r.Reason = test.state, test.why
-		if _, err := l.Write(t.Context(), e, Change{Record: r, Persist: true}); err != nil {
-			t.Fatal(err)
-		}
+		persist(t, l, e, Change{Record: r, Persist: true})
 		if e.Granted != test.granted || e.Adopted != test.adopted {
 			t.Errorf("%s: granted %d, adopted %d; want %d, %d", name, e.Granted, e.Adopted, test.granted, test.adopted)
 		}
@@ -230,15 +220,11 @@ func TestRecordIsReadLiveOnce(t *testing.T) {
 	reads("once", 1)
 	e := reads("and not again", 0)
 	is := Change{Record: eastLeads(21), Persist: true, Message: "an upgrade"}
-	if _, err := l.Write(t.Context(), e, is); err != nil {
-		t.Fatal(err)
-	}
+	persist(t, l, e, is)
 	if len(e.Changes) != 1 || e.Changes[0].Epoch != 21 || e.Changes[0].Message != "an upgrade" {
 		t.Errorf("changes for the status: %+v", e.Changes)
 	}
-	if err := l.WriteStatus(t.Context(), e, v1alpha1.NamespaceLeaderStatus{Message: "new"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.WriteStatus(t.Context(), e, v1alpha1.NamespaceLeaderStatus{Message: "new"}))
 	if o := stored(t, api); l.Show(o, false) || len(e.Changes) > 0 {
 		t.Error("its own write is a change")
 	}
@@ -281,9 +267,7 @@ func TestARecordShowsThatTheElectionsLeaseIsWrong(t *testing.T) {
 		}
 		own := eastLeads(21)
 		own.Since = start.Wall
-		if _, err := l.Write(t.Context(), e, Change{Record: own, Persist: true}); err != nil {
-			t.Fatal(err)
-		}
+		persist(t, l, e, Change{Record: own, Persist: true})
 		e.Recheck()
 		take(t, l)
 		if _, is := l.Tenure.Started(); !is.Equal(start.Wall.Add(test.inherited)) {
@@ -302,14 +286,10 @@ func TestMetadataOfARecordStaysWhereItIs(t *testing.T) {
 			o.Annotations = map[string]string{v1alpha1.FrozenUntilAnnotation: "2026", "example.com/by": "people"}
 			o.Finalizers, o.OwnerReferences = []string{"example.com/keep"}, []metav1.OwnerReference{{Name: "owner", UID: "1"}}
 			o.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
-			if err := api.Update(t.Context(), o); err != nil {
-				t.Fatal(err)
-			}
+			must(t, api.Update(t.Context(), o))
 			for _, epoch := range []int64{21, 22} {
 				e := take(t, l)
-				if _, err := l.Write(t.Context(), e, Change{Record: eastLeads(epoch), Persist: true}); err != nil {
-					t.Fatal(err)
-				}
+				persist(t, l, e, Change{Record: eastLeads(epoch), Persist: true})
 				known, large := e.known.ObjectMeta, size > 20
 				if known.Annotations[v1alpha1.FrozenUntilAnnotation] != "2026" || known.Size() > 1<<10 ||
 					e.Large != large || len(known.ManagedFields) > 0 {
@@ -329,9 +309,7 @@ func TestMetadataOfARecordStaysWhereItIs(t *testing.T) {
 func TestStatusThatIsGoneHasTheRecordReadAgain(t *testing.T) {
 	l, api := newTestLedger(t, specOf(20, "this"))
 	e := take(t, l)
-	if err := api.Delete(t.Context(), stored(t, api)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, api.Delete(t.Context(), stored(t, api)))
 	if err := l.WriteStatus(t.Context(), e, v1alpha1.NamespaceLeaderStatus{Message: "new"}); err != nil || !e.recheck {
 		t.Errorf("%v; the record is read again: %v", err, e.recheck)
 	}
@@ -342,9 +320,7 @@ func TestAListOfDecisionsIsWrittenWhereThereIsNone(t *testing.T) {
 	l, api := newTestLedger(t, specOf(20, "this"))
 	write := func(decisions []v1alpha1.ClusterDecision) (version string) {
 		status := v1alpha1.NamespaceLeaderStatus{Message: "nobody leads", Decisions: decisions}
-		if err := l.WriteStatus(t.Context(), take(t, l), status); err != nil {
-			t.Fatal(err)
-		}
+		must(t, l.WriteStatus(t.Context(), take(t, l), status))
 		return stored(t, api).ResourceVersion
 	}
 	older := write(nil)
@@ -361,9 +337,7 @@ func TestStatusNamesItsGeneration(t *testing.T) {
 	e.Object = e.Object.DeepCopy()
 	e.Object.Generation = 3
 	s := v1alpha1.NamespaceLeaderStatus{Conditions: []metav1.Condition{{Type: "Ready", Status: "True", Reason: "Elected"}}}
-	if err := l.WriteStatus(t.Context(), e, s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.WriteStatus(t.Context(), e, s))
 	if s := stored(t, api).Status; s.ObservedGeneration != 3 || s.Conditions[0].ObservedGeneration != 3 {
 		t.Errorf("%+v", s)
 	}
