@@ -42,13 +42,6 @@ func TestTheHubWaitsForItsAPIServer(t *testing.T) {
 			most:    10*time.Minute + askEvery,
 			lines:   20,
 		},
-		"it says nothing for ten minutes": {
-			before:  silent,
-			answers: 10 * time.Minute,
-			least:   10 * time.Minute,
-			most:    10*time.Minute + askEvery,
-			lines:   20,
-		},
 		"it says nothing to one of requests": {before: silent, answers: 1, least: askTimeout, most: askTimeout, lines: 1},
 	}
 	for name, c := range cases {
