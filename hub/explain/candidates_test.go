@@ -1,14 +1,12 @@
 package explain
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/leasecast/leasecast/api/reason"
@@ -219,18 +217,6 @@ func TestClocksDecideWhoMayLead(t *testing.T) {
 		if _, got := first(shopView(election.Record{}, test.members...)); !strings.HasPrefix(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
-	}
-}
-
-func TestMissingMessageIsTheSameForEachAnswer(t *testing.T) {
-	answer := apierrors.NewInternalError(errors.New("port 2"))
-	for _, cause := range []error{guard.ErrForbidden, guard.ErrUnsupported, guard.ErrNotEnforced, guard.ErrUnchecked} {
-		if got := missingMessage(fmt.Errorf("check: %w (%w)", cause, answer)); got != cause.Error() {
-			t.Errorf("%q, want %q", got, cause)
-		}
-	}
-	if got := missingMessage(answer); got != guard.ErrUnchecked.Error() {
-		t.Errorf("without a cause: %q", got)
 	}
 }
 
