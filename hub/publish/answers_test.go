@@ -166,18 +166,11 @@ lost, in each term
 another message for the same problem: no
 	follows; edited; update west 20 renewTime 0s; unanswered; changed; read; unanswered; unchanged
 the Lease is in doubt: its mark is not known
-	assign follow west 20; read; ok; create west 20 renewTime 0s; ok; gone; read; mark unknown
-another client's Lease: no mark is known
-	lease west 20 at 0 stripped; assign follow west 20; unwatched; read; ok; wait 2s; mark unknown
+	assign follow west 20; read; ok; create west 20 renewTime 0s; ok; gone; read; mark none
 the mark is found, then another term is assigned: changed
 	follows; mark ours; assign follow south 21; changed; unchanged
 the mark is found before any assignment: changed
 	lease west 20 at 0; shown; wait; mark ours; assign follow south 21; changed
-no mark is found before any assignment: changed
-	lease west 20 at 0 by=; shown; wait; mark none; assign follow south 21; changed
-no mark is found, then hold is assigned: changed
-	lease east 20 at 0 by=; assign lead east 20; read; ok; update east 20 renewTime 0s promise 15s; mark none;
-	assign hold east 20; changed; unchanged
 `)
 }
 

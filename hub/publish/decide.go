@@ -49,7 +49,9 @@ const (
 // A request in flight leaves the status unchanged. The status changes by an answer, or when there is nothing to do.
 func (l *leaseSyncer) next(now lease.Reading, may, answered bool) step {
 	l.notePoisoned(now)
-	l.status.noteMark(l.known)
+	if l.known.read {
+		l.status.Marked = l.known.marked
+	}
 	before := l.status
 	l.status.InPlace, l.status.Newer, l.status.Problem, l.status.Message = false, 0, "", ""
 	s := l.decide(now, may, answered)

@@ -182,7 +182,7 @@ func statusOf(words []string) (s SyncStatus) {
 // withoutMarks returns what statusOf can write.
 func (f SyncStatus) withoutMarks() SyncStatus {
 	f = f.withoutMessages()
-	f.Marked, f.Unmarked, f.Released = false, false, 0
+	f.Marked, f.Released = false, 0
 	return f
 }
 

@@ -105,7 +105,7 @@ a sealed Lease of an absurd epoch: replaced
 func TestRelinquishedLease(t *testing.T) {
 	play(t, `
 a leader's: its mark is removed, its term and renewTime stay
-	leads; mark unknown; relinquish; at 4; update east 20 renewTime 0s; ok; wait; mark none; hub none
+	leads; mark none; relinquish; at 4; update east 20 renewTime 0s; ok; wait; mark none; hub none
 a leader's, assigned again: not renewed any more
 	leads; relinquish; at 4; update east 20 renewTime 0s; ok; assign lead east 20 first; at 9; wait
 a follower's: its mark is removed

@@ -42,19 +42,11 @@ type SyncStatus struct {
 	// write keeps trying.
 	Failing reason.Reason
 	Failure string
-	// Marked: the Lease carries this hub's mark. Unmarked: it is sealed with this hub's key and carries no mark.
-	// See Publisher.Relinquish.
-	Marked, Unmarked bool
+	// Marked: the Lease carries this hub's mark. See Publisher.Relinquish.
+	Marked bool
 	// Problem is what is in the way, or empty. Message explains it.
 	Problem reason.Reason
 	Message string
-}
-
-// noteMark records whose mark the Lease carries. While the Lease has to be read again, the last result stays.
-func (f *SyncStatus) noteMark(k known) {
-	if k.read {
-		f.Marked, f.Unmarked = k.marked, k.sealed && k.content.Hub == ""
-	}
 }
 
 // reported is the status that the controller was last called for, without its messages.
@@ -68,9 +60,9 @@ func (r *reported) changes(f SyncStatus) bool {
 	return *r != before
 }
 
-// restart takes a status that the controller need not be called for, except for its marks.
+// restart takes a status that the controller need not be called for, except for its mark.
 func (r *reported) restart(f SyncStatus) {
-	f.Marked, f.Unmarked = r.Marked, r.Unmarked
+	f.Marked = r.Marked
 	*r = reported(f.withoutMessages())
 }
 
