@@ -19,8 +19,7 @@ type silence struct {
 	lastAnswer time.Duration                  // boot reading
 	silent     bool                           // the last request was not answered, or there was none
 	prober     *types.NamespacedName          // the one syncer that sends requests
-	parked     []types.NamespacedName         // the syncers that wait for an answer, or to become the prober
-	isParked   sets.Set[types.NamespacedName] // the same ones
+	parked     sets.Set[types.NamespacedName] // the syncers that wait for an answer, or to become the prober
 }
 
 // noteOutcome records the outcome of a request, and reports it for the member's health.
@@ -47,20 +46,16 @@ func (s *silence) admits(key types.NamespacedName, now lease.Reading) (admitted,
 	if !s.silent || s.prober == nil || *s.prober == key {
 		return true, !s.silent && now.Boot-s.lastAnswer <= answeredWithin
 	}
-	if !s.isParked.Has(key) {
-		s.isParked.Insert(key)
-		s.parked = append(s.parked, key)
-	}
+	s.parked.Insert(key)
 	return false, false
 }
 
-// unpark enqueues the n syncers that have been parked longest. The caller holds mu.
+// unpark enqueues n of the parked syncers. The caller holds mu.
 func (s *silence) unpark(n int) {
-	for _, key := range s.parked[:n] {
-		s.isParked.Delete(key)
+	for range n {
+		key, _ := s.parked.PopAny()
 		s.Queue.Add(key)
 	}
-	s.parked = s.parked[n:]
 }
 
 // chooseProber makes a syncer that is about to send a request the prober, if the member is silent. A syncer without a
@@ -82,5 +77,5 @@ func (s *silence) chooseProber(key types.NamespacedName, asks bool) {
 func (s *silence) holds(key types.NamespacedName) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.isParked.Has(key) || s.prober != nil && *s.prober == key
+	return s.parked.Has(key) || s.prober != nil && *s.prober == key
 }
