@@ -7,10 +7,10 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
@@ -47,7 +47,7 @@ func (r *Readers) removeRegistration(ctx context.Context, obj *coordinationv1.Le
 			Preconditions: &metav1.Preconditions{UID: &obj.UID, ResourceVersion: &obj.ResourceVersion},
 		})
 		if err != nil {
-			return ignoreNotFound(err)
+			return client.IgnoreNotFound(err)
 		}
 	}
 	// A list of one: only lists of registrations are read with all that they may hold (package transport).
@@ -64,14 +64,7 @@ func (r *Readers) removeRegistration(ctx context.Context, obj *coordinationv1.Le
 	}
 	wire.FreeRegistration(&found.Items[i])
 	_, err = api.Update(ctx, &found.Items[i], metav1.UpdateOptions{FieldManager: v1alpha1.ManagedByValue})
-	return ignoreNotFound(err)
-}
-
-func ignoreNotFound(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+	return client.IgnoreNotFound(err)
 }
 
 // slack returns ε.
