@@ -22,16 +22,9 @@ func TestFencedCluster(t *testing.T) {
 	}
 	const both, prepared = "east 100 fenced, west 50", "east 100 fenced, west 50 prepared"
 	rows := map[string]decision{
-		"a follower is: it is no candidate": {now: at(5), state: leading(), among: "east 100, west 50 fenced",
-			want: "Leading east 20 Elected persist"},
 		"the leader is: its term ends":                                {now: at(5), state: leading(), among: both, want: begins},
 		"the leader is, while the namespace is frozen: its term ends": {now: at(5), state: leading(frozen), among: both, want: begins},
-		"the leader is, where operators fail over: its term ends":     {now: at(5), policy: policy(manual), state: leading(), among: both, want: begins},
-		"the leader is, and most others cannot be reached: its term ends": {now: at(5), state: leading(mostUnreachable), among: both,
-			want: begins},
-		"the leader is renewed: first that stops": {now: at(5), state: leading(having(renewing(sent(0)))), among: both,
-			want: "stop renewing"},
-		"its term ends: the record accepts that": {now: at(4), state: fenced(), among: prepared, want: accepts},
+		"its term ends: the record accepts that":                      {now: at(4), state: fenced(), among: prepared, want: accepts},
 		"its term ends, and this hub has just started: waits for an answer": {now: at(4),
 			state: draining(reason.Fenced, during(young())), among: prepared,
 			want: "Draining east 20 Fenced next west waiting WaitingForExpiry after 4s"},
@@ -39,8 +32,6 @@ func TestFencedCluster(t *testing.T) {
 			want: "Draining east 20 Fenced next west waiting WaitingForExpiry after 7s"},
 		"accepted, and the successor is prepared: granted": {now: at(4), state: fenced(accepted), among: prepared,
 			want: "Leading west 21 HandedOver persist"},
-		"accepted by an earlier tenure: granted when it has had the time to answer": {now: at(9), state: draining(reason.Fenced, recorded(accepted),
-			during(inheriting(3)), having(nothing())), among: prepared, want: "Leading west 21 HandedOver persist"},
 		"accepted by an earlier tenure, and this one has just started: waits for an answer": {now: at(4),
 			state: draining(reason.Fenced, recorded(accepted), during(inheriting(3)), having(nothing())), among: prepared,
 			want: "Draining east 20 Fenced next west waiting WaitingForExpiry after 4s persist"},

@@ -51,7 +51,6 @@ func TestLockOpens(t *testing.T) {
 			0},
 		"it is open, in a new term": {33,
 			draining(reason.Unreachable, recorded(opened("shop/stock")), ended), stock, taken, stock, 0},
-		"clusters may still admit it, in a new term: no": {33, draining(reason.Unreachable, ended), stock, taken, nil, 0},
 		"it is open in a lost record: no": {100,
 			lost(recorded(func(r *election.Record) { r.OpenLocks = stock })), stock, both, nil, 0},
 	} {
