@@ -1,6 +1,7 @@
 package election
 
 import (
+	"slices"
 	"time"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -50,13 +51,8 @@ func promiseExpiry(s State, p bounds) expiry {
 	p.skew = max(p.skew, s.Sent.Skew)
 	b := inheritedExpiry(s, p)
 	if !s.Sent.Until.IsZero() {
-		if own := s.Sent.Until.Add(p.skew + s.Sent.Stop); own.After(b.wall) {
-			b.wall = own
-		}
+		b.wall = latest(b.wall, s.Sent.Until.Add(p.skew+s.Sent.Stop), s.Sent.EarlierEnd.Add(late))
 		b.boot = max(b.boot, s.Sent.BootUntil+p.skew+s.Sent.Stop, s.Sent.BootEarlierEnd+late)
-		if earlier := s.Sent.EarlierEnd.Add(late); earlier.After(b.wall) {
-			b.wall = earlier
-		}
 	}
 	return b
 }
@@ -69,14 +65,15 @@ func inheritedExpiry(s State, p bounds) expiry {
 	d := max(p.d, longest(s), s.LargestDuration)
 	skew := max(p.skew, s.Record.Skew, s.LargestSkew)
 	stop := max(s.Record.Stop, s.LargestStop)
-	b := expiry{wall: s.Tenure.Inherited.Add(d + skew + stop)}
-	if other := s.Tenure.Started.Wall.Add(d + skew + stop); s.Record.Reason == reason.OtherHub && other.After(b.wall) {
-		b.wall = other
+	b := expiry{wall: s.Tenure.Inherited.Add(d + skew + stop), extra: max(d+skew, time.Second)}
+	if s.Record.Reason == reason.OtherHub {
+		b.wall = latest(b.wall, s.Tenure.Started.Wall.Add(d+skew+stop))
 	}
 	b.boot = s.Tenure.Started.Boot + b.wall.Sub(s.Tenure.Started.Wall)
-	b.extra = max(d+skew, time.Second)
 	return b
 }
+
+func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
 
 // longest returns the longest D that an earlier tenure can have sent. That is the record's D or, if the record is
 // lost or older than what was sent, the largest D ever.

@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -54,12 +55,7 @@ func (l *Promises) add(key types.NamespacedName, epoch int64, sent lease.Reading
 	l.byNamespace[key] = p
 }
 
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
+func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
 
 // Get returns what was promised for a namespace of a fleet. It is final once no Publisher has an assignment
 // to lead there.
