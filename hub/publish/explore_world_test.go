@@ -199,11 +199,10 @@ func (e *explorer) mayWrite(s *world, r *replica) bool {
 
 // sent is what the tenure has promised.
 func (e *explorer) sent(r *replica, closed bool) election.Sent {
-	p := r.promise
+	sent := r.promise.Sent
 	if e.broken.stampsNotCounted {
-		p = Promise{}
+		sent = election.Sent{}
 	}
-	return election.Sent{
-		Until: p.Until, BootUntil: p.BootUntil, Skew: p.Skew, Final: closed,
-	}
+	sent.Final = closed
+	return sent
 }
