@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
@@ -43,11 +42,10 @@ func (r *Readers) removeRegistration(ctx context.Context, obj *coordinationv1.Le
 	defer cancel()
 	api := r.Client.Leases(obj.Namespace)
 	if obj.DeletionTimestamp.IsZero() {
-		err := api.Delete(ctx, obj.Name, metav1.DeleteOptions{
+		if err := api.Delete(ctx, obj.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{UID: &obj.UID, ResourceVersion: &obj.ResourceVersion},
-		})
-		if err != nil {
-			return client.IgnoreNotFound(err)
+		}); err != nil {
+			return err
 		}
 	}
 	// A list of one: only lists of registrations are read with all that they may hold (package transport).
@@ -64,7 +62,7 @@ func (r *Readers) removeRegistration(ctx context.Context, obj *coordinationv1.Le
 	}
 	wire.FreeRegistration(&found.Items[i])
 	_, err = api.Update(ctx, &found.Items[i], metav1.UpdateOptions{FieldManager: v1alpha1.ManagedByValue})
-	return client.IgnoreNotFound(err)
+	return err
 }
 
 // slack returns ε.

@@ -1,14 +1,12 @@
 package publish
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/leasecast/leasecast/hub/assign"
@@ -214,31 +212,6 @@ ends at 27 s, that Lease has a smaller ε now: removed at 45 s
 ends at 27 s, no ε is known: removed at 90 s
 	start; after 12s; see r; after 77999ms; registered r; after 2ms; unregistered r
 `)
-}
-
-// A registration that is gone needs no removal.
-func TestExpiredRegistrationIsRemoved(t *testing.T) {
-	missing := apierrors.NewNotFound(leases, "r")
-	for name, test := range map[string]struct {
-		verb  string
-		err   error
-		fails bool
-	}{
-		"the deletion is refused":  {"delete", errForbidden, true},
-		"gone before the deletion": {"delete", missing, false},
-		"the update is refused":    {"update", errForbidden, true},
-		"gone before the update":   {"update", missing, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(w *publisherTest) {
-				obj := w.register("r")
-				w.member.becomes(link(func(context.Context, request) error { return test.err }).only(test.verb), nil)
-				if err := w.Readers.removeRegistration(w.ctx, obj); (err != nil) != test.fails {
-					w.t.Errorf("it fails with %v", err)
-				}
-			})
-		})
-	}
 }
 
 func TestSlowReadersAreReported(t *testing.T) {
