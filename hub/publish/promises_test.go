@@ -49,21 +49,3 @@ func TestPromises(t *testing.T) {
 		})
 	}
 }
-
-// The renewal of one Lease without its I/O.
-func BenchmarkRenewal(b *testing.B) {
-	r := newSyncerTest(b)
-	r.play("leads")
-	now := 0.0
-	b.ReportAllocs()
-	for b.Loop() {
-		now += 5
-		s := r.syncer.next(at(now), true, true)
-		if s.action != update {
-			b.Fatalf("at %v: %s", now, describe(s))
-		}
-		if r.syncer.handleAnswer(s, s.lease, nil) != 0 {
-			b.Fatal("not settled")
-		}
-	}
-}
