@@ -14,7 +14,6 @@ import (
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
-	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/worker"
 )
 
@@ -65,7 +64,7 @@ func (ms *members) observe(ctx context.Context, v *decide.Snapshot, now lease.Re
 		for _, cp := range m.Initial.Leases {
 			ms.Tenure.ObserveEarlier(cp.RenewTime)
 		}
-		m.Leases = leasesIn(m.Publisher, v.Key.Name)
+		m.Leases = m.Publisher.LeasesIn(v.Key.Name)
 	}
 }
 
@@ -76,15 +75,6 @@ func (ms *members) addRequired(v *decide.Snapshot, m *decide.Member) {
 	} else if w := ms.worker(m.Key); w != nil {
 		m.Required = w.Required(v.Key.Name, *v.Policy.Requires)
 	}
-}
-
-// leasesIn returns the Leases of a namespace in a member.
-func leasesIn(p *publish.Publisher, namespace string) (all []decide.Lease) {
-	for _, key := range p.LeasesIn(namespace) {
-		content, sealed, known := p.Find(key)
-		all = append(all, decide.Lease{Key: key, Content: content, Known: known, Sealed: sealed})
-	}
-	return all
 }
 
 // awaitedFences returns the fences that the policy asks for in the namespace. Fences that only warn are not waited

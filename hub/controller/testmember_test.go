@@ -111,7 +111,7 @@ func (m *testMember) assigns(p *publish.Publisher, r election.Record, grants boo
 	if grants && r.Reason != reason.Adopted {
 		m.entry.Granted = r.Epoch
 	}
-	v.Members[0].Leases = leasesIn(p, v.Key.Name)
+	v.Members[0].Leases = p.LeasesIn(v.Key.Name)
 	m.c.assign(v, planOf(election.Decision{Record: r}))
 	m.work(p)
 }

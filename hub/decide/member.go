@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/hub/election"
@@ -54,11 +53,7 @@ func (m *Member) required() election.Required {
 }
 
 // Lease is a Lease that exists in a member, or that was not read yet.
-type Lease struct {
-	Key types.NamespacedName
-	lease.Content
-	Known, Sealed bool
-}
+type Lease = publish.Lease
 
 // Refusal is the state of a lock's fence in a member.
 type Refusal struct {

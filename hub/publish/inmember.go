@@ -53,16 +53,23 @@ func (p *Publisher) mayHaveWrittenIn(namespace string) bool {
 	return false
 }
 
+// Lease is a Lease that exists in a member, or that was not read yet.
+type Lease struct {
+	Key types.NamespacedName
+	lease.Content
+	Known, Sealed bool
+}
+
 // LeasesIn is Leases for one namespace, without those that no hub has marked: a label alone makes no Lease a hub's.
-func (p *Publisher) LeasesIn(namespace string) (keys []types.NamespacedName) {
+func (p *Publisher) LeasesIn(namespace string) (all []Lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.syncers.in(namespace) {
-		if l.known.mayBeHubs(l.ownUID) {
-			keys = append(keys, l.key)
+		if k := &l.known; k.mayBeHubs(l.ownUID) {
+			all = append(all, Lease{Key: l.key, Content: k.content, Known: k.lease != nil, Sealed: k.sealed})
 		}
 	}
-	return keys
+	return all
 }
 
 // Remaining reports what is left in the member. ours: Leases that are, or may be, this hub's. others: Leases with
@@ -108,18 +115,6 @@ func (p *Publisher) ObserveGone(key types.NamespacedName) {
 		l.observe(nil)
 		p.Queue.Add(key)
 	}
-}
-
-// Find returns the known content of the Lease of that name, and whether it is sealed. It returns false if no
-// Lease is known.
-func (p *Publisher) Find(key types.NamespacedName) (c lease.Content, sealed, ok bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	l := p.syncers.find(key)
-	if l == nil || l.known.lease == nil {
-		return lease.Content{}, false, false
-	}
-	return l.known.content, l.known.sealed, true
 }
 
 // Forget drops what is known of a namespace without a record or a promise, whose epoch is below the seconds since

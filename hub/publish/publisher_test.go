@@ -73,11 +73,11 @@ a reader's registration is deleted: called
 a reader's release is found by the next list: called
 	register r; led; revoke; mark; register r released=20; after 200ms; called ns
 a watch shows a Lease with the hub's label alone: not called
-	start; mark; lease a unsealed hub= cluster=; show a; after 1s; called; leases-in a 0
+	start; mark; lease a unsealed hub= cluster=; show a; after 1s; called; found a no
 a watch shows a Lease with the mark of a hub: called
-	start; mark; lease a unsealed hub=hub cluster=; show a; after 1s; called a; leases-in a 1
+	start; mark; lease a unsealed hub=hub cluster=; show a; after 1s; called a; found a unsealed
 a watch shows a relinquished Lease whose seal cannot be checked: called
-	start; mark; lease a unsealed hub= cluster=east; show a; after 1s; called a a; leases-in a 1
+	start; mark; lease a unsealed hub= cluster=east; show a; after 1s; called a a; found a unsealed
 `)
 	t.Run("a status that changes before a request: not called yet", func(t *testing.T) {
 		inBubble(t, func(w *publisherTest) {
@@ -99,7 +99,7 @@ func TestInitial(t *testing.T) {
 	playPublisher(t, `
 sealed Leases, and others with the hub's label
 	lease sealed east 20 at 0; lease forged unsealed; initial unread; start; initial sealed; leases forged sealed;
-	leases-in forged 1
+	found forged unsealed
 another hub's Lease: reported before any assignment, until it is deleted
 	lease a by=another unsealed; start; status a Problem=OtherHub; hold a; after 1m; found a unsealed; sent get 0;
 	deleted a; found a no; status a none
@@ -150,7 +150,7 @@ an edited Lease
 another hub's
 	lease a unsealed by=another; show a; remaining others; found a unsealed; leases a; written
 another client's
-	lease a stripped; show a; remaining; found a unsealed; leases a; written
+	lease a stripped; show a; remaining; found a no; leases a; written
 removed
 	start; follow a; after 0s; absent a; after 0s; remaining; found a no; leases; written
 `)
