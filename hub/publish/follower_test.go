@@ -14,14 +14,6 @@ a Lease that names the earlier leader: 500 ms
 a third leader is assigned in the meantime: again 500 ms
 	follows; assign follow south 21; wait 500ms; at 0.4; assign follow west 22; wait 500ms; at 0.9;
 	update west 22 renewTime 900ms
-a Lease without a mark: no wait
-	lease west 20 at -2 by=; assign follow south 21; read; ok; update south 21 renewTime 0s
-an edited Lease: no wait
-	follows; edited; assign follow south 21; update south 21 renewTime 0s
-no Lease: no wait
-	assign follow south 21; read; ok; create south 21 renewTime 0s
-a Lease that lets this cluster lead: no wait
-	lease east 19 at -2; assign follow south 21; read; ok; update south 21 renewTime 0s
 a MinRenewTime is assigned: no wait
 	follows; assign follow south 21 fresh=0; update south 21 renewTime 0s
 `)
@@ -35,18 +27,8 @@ deleted: created
 	follows; deleted; at 100; read; ok; create west 20 renewTime 1m40s; ok; wait; status InPlace
 edited: updated
 	follows; edited; at 100; update west 20 renewTime 1m40s; ok; wait; status InPlace
-edited to lead here: updated
-	follows; edit holder=east.fleet; shown; update west 20 renewTime 0s
-sealed, of another term: updated
-	lease east 19 at -2; assign follow west 20; read; ok; update west 20 renewTime 0s
-sealed, of another holder: updated
-	lease south 20 at -2; assign follow west 20; read; ok; update west 20 renewTime 0s
-old: kept
-	follows; at 100000; wait; status InPlace
 not labelled: updated
 	follows; edit unlabelled; gone; read; ok; update west 20 renewTime 0s; ok; wait; status InPlace
-edited to an absurd epoch: removed first
-	follows; edit epoch=2147483647; shown; remove; ok; create west 20 renewTime 0s
 an epoch that the API cannot store: not written
 	assign follow west 2147483648; read; ok; wait; status Problem=Unwritable
 the policy's ε changes: updated
@@ -59,13 +41,6 @@ no policy has an ε: kept
 // If a Lease is deleted before a watch has shown it, no event comes.
 func TestFollowersLeaseIsReadAgainUntilAWatchShowsIt(t *testing.T) {
 	play(t, `
-found by a read: every 2 s until it is shown
-	unwatched; lease west 7 at 0; assign follow west 7; read; ok; wait 2s; at 2; read; ok; wait 2s; watched; shown;
-	at 3; wait; at 60; wait
-found by a read, decided again in between: after 2 s all the same
-	unwatched; lease west 7 at 0; assign follow west 7; read; ok; wait 2s; at 1; wait 1s; at 2; read
-created, and shown: not read
-	unwatched; assign follow west 7; read; ok; create west 7 renewTime 0s; ok; wait 2s; shown; watched; at 2; wait
 created, and shown as another client has written it since: not read
 	unwatched; assign follow west 7; read; ok; create west 7 renewTime 0s; ok; wait 2s; touched; shown; watched; at 2; wait
 `)
@@ -75,9 +50,6 @@ created, and shown as another client has written it since: not read
 func TestLeaseWithAMinRenewTime(t *testing.T) {
 	const asked = "\tfollows; assign follow west 20 fresh=10; at 10; update west 20 renewTime 10s;"
 	play(t, `
-an equal, older Lease: written again
-	follows; assign follow west 20 fresh=10; status MinRenewTime=10; at 10; update west 20 renewTime 10s; ok; wait;
-	status InPlace MinRenewTime=10
 of that instant, rounded to microseconds: in place
 	assign follow west 20 fresh=0.000000999; read; ok; create west 20 renewTime 0s; ok; wait;
 	status InPlace MinRenewTime=0.000000999
@@ -101,9 +73,6 @@ forbidden, then a later MinRenewTime is assigned: not refused yet
 `+asked+` forbidden; assign follow west 20 fresh=20; status MinRenewTime=20 Failing=Forbidden Problem=Forbidden
 not written, then the next term is assigned: cleared
 	follows; assign follow west 20 fresh=10; assign follow south 21; status none
-a write from before the assignment is unanswered: not refused
-	follows; edited; update west 20 renewTime 0s; assign follow west 20 fresh=10; unanswered;
-	status MinRenewTime=10 Failing=Unreachable Problem=Unreachable
 a write for an earlier MinRenewTime is unanswered: not refused
 `+asked+` assign follow west 20 fresh=20; unanswered; status MinRenewTime=20 Failing=Unreachable Problem=Unreachable
 a leader's Lease is forbidden: not refused
@@ -115,9 +84,6 @@ in the future by half a second: written then
 in the future by a day, then corrected: decided again every second
 	follows; assign follow west 20 fresh=86400; wait 1s; at 1; wait 1s; assign follow west 20 fresh=1;
 	update west 20 renewTime 1s
-in the future, and a newer Lease is in the way: reported
-	lease south 21 at -2; assign follow west 20 fresh=10; read; ok; wait;
-	status Newer=21 Problem=LeaseLost MinRenewTime=10
 `)
 }
 

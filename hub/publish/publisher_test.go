@@ -26,10 +26,6 @@ a dead link: nothing is promised
 	start; lead a; after 20s; link swallows; after 1ms; remember a; after 10s; same-promise a
 no right to write: nothing is sent until it is back
 	start; lead a; follow b; after 4s; may-not; after 1ms; mark; after 5s; sent any 0; may; after 100ms; sent update 1
-the wall clock was stepped back and corrected: renewed within r
-	start; lead a; after 1ms; steps -1h; after 6s; steps 1h; after 5s; leads a
-a Lease is not assigned any more: removed
-	start; follow a; after 0s; absent a; after 0s; missing a
 renewals stop: a follower's Lease is still created again
 	start; follow a; after 0s; stop-renewing a; deleted a; exists a
 `)

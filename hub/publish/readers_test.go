@@ -9,15 +9,12 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/leasecast/leasecast/hub/assign"
 )
 
 func TestPublisherAsksReaders(t *testing.T) {
 	playPublisher(t, `
 a watch shows the release
 	register r; led; revoke; released 0; see r released=20; released 20
-a later list shows the release
-	register r; led; revoke; register r released=20; after 200ms; released 20
 a watch shows that the registration is gone
 	register r; led; revoke; reader-gone r; released 20
 no reader is registered: not released
@@ -64,11 +61,6 @@ a Lease has an older version: not released
 	register r released=20; led; back 1; revoke; after 1s; released 0
 a registration differs in the version that is known: not released
 	register r released=20; led; see other released=20; twice other; revoke; after 1s; released 0
-a registration is confirmed again and again: released
-	register r released=20; led; registers 20; shown other; revoke; after 1s; released 20
-the revocation is answered by an older version than a watch of readers showed: not released
-	register r released=20; led; registers 20; shown other; back 10; link then update registers 20; revoke;
-	after 1s; released 0
 the revocation is answered by an older version than a watch of Leases showed: not released
 	register r released=20; led; registers 20; lease b west 7 at 0; show b; back 10; delete b;
 	link then update registers 20; revoke; after 1s; released 0
@@ -78,8 +70,6 @@ a Lease without a seal has an earlier renewTime: an edit, released
 	register r released=20; led; backdate ns unsealed; gone ns; revoke; after 1s; released 20
 an object is back that was deleted: not released
 	register r released=20; led; remember ns; deleted ns; leads ns; restore ns; gone ns; revoke; after 1s; released 0
-the Lease was deleted, and created again: released
-	register r released=20; led; deleted ns; leads ns; revoke; after 1s; released 20
 a list of readers is older than the revocation: not released
 	register r; led; revoke; back 1; register q; back 1; after 2s; see r released=20; released 0
 a list lacks a reader: not released
@@ -115,7 +105,6 @@ func TestWhenReadersAreAsked(t *testing.T) {
 		"D + ε after a restore": {16 * second, nil, 20, true},
 		"1 ns before":           {16*second - 1, nil, 20, false},
 		"before the longest D of a policy has passed":    {59 * second, patient, 20, false},
-		"after the longest D of a policy":                {60 * second, patient, 20, true},
 		"before the longest registration + ε":            {60 * second, longest, 20, false},
 		"after the longest registration + ε":             {61 * second, longest, 20, true},
 		"the request revoked nothing":                    {99 * second, nil, 0, false},
@@ -124,10 +113,6 @@ func TestWhenReadersAreAsked(t *testing.T) {
 		"a late request cannot create a Lease any more":  {99 * second, pending(99 * second), 20, true},
 		"readers may have accepted a later term":         {99 * second, poisoned(21), 20, false},
 		"readers may have accepted an edit of this term": {99 * second, poisoned(20), 20, true},
-		"another Lease is assigned": {99 * second,
-			func(_ *publisherTest, l *leaseSyncer) { l.want.Role = assign.Follow }, 20, false},
-		"of the first epoch": {99 * second,
-			func(_ *publisherTest, l *leaseSyncer) { l.want.Revoked.Epoch = 1 }, 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(w *publisherTest) {
@@ -157,10 +142,7 @@ func TestAnswerToAWriteThatShowsAnOlderState(t *testing.T) {
 		based, newest, found string
 		older                bool
 	}{
-		"a newer version":                       {update, "3", "7", "8", false},
-		"an older version":                      {update, "3", "7", "5", true},
 		"an update that changes nothing":        {update, "3", "7", "3", false},
-		"a new object with an older version":    {create, "", "7", "5", true},
 		"a new object, and no version is known": {create, "", "", "5", false},
 	} {
 		t.Run(name, func(t *testing.T) {
