@@ -330,7 +330,8 @@ func TestStopRenewingIsFinal(t *testing.T) {
 			after(20 * second)
 			w.play("same-promise a")
 			if l := w.there("a"); l.Spec.RenewTime != nil && l.Spec.RenewTime.Add(15*second).After(w.promise.Sent.Until) {
-				t.Errorf("seed %d: the Lease was renewed at %v, and promised until %v", seed, l.Spec.RenewTime, w.promise.Sent.Until)
+				t.Errorf("seed %d: the Lease was renewed at %v, and promised until %v", seed, l.Spec.RenewTime,
+					w.promise.Sent.Until)
 			}
 			w.leads("b")
 		})
