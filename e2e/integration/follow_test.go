@@ -188,6 +188,8 @@ func TestObjectsFollowTheLeader(t *testing.T) {
 	was := &appsv1.Deployment{}
 	w.Must(w.Members["east"].Get(t.Context(), types.NamespacedName{Namespace: a, Name: "shop"}, was))
 	w.order(a, "west")
+	w.replicas(a, "shop", "east 0 west 0 south 0")
+	w.observed("east", a, "shop")
 	w.Leads("west", a, w.ordered(), all...)
 	w.replicas(a, "shop", "east 0 west 2 south 0")
 	w.setting("west", a, "mine", "map[role:leader]")
@@ -389,6 +391,14 @@ func (w *world) pod(member, namespace, app string) *corev1.Pod {
 	return o
 }
 
+// observed writes the status of a Deployment that its controller has scaled to 0. No such controller runs here.
+func (w *world) observed(member, namespace, name string) {
+	o := &appsv1.Deployment{}
+	w.Must(w.Members[member].Get(w.T.Context(), types.NamespacedName{Namespace: namespace, Name: name}, o))
+	o.Status.ObservedGeneration = o.Generation
+	w.Must(w.Members[member].Status().Update(w.T.Context(), o))
+}
+
 // A planned change waits until no Pod is left of what the old leader's cluster has stopped.
 func TestAPlannedChangeWaitsUntilTheOldLeaderHasStopped(t *testing.T) {
 	t.Parallel()
@@ -412,10 +422,14 @@ func TestAPlannedChangeWaitsUntilTheOldLeaderHasStopped(t *testing.T) {
 	if got := w.Leads("east", a, soon, all...); got != epoch {
 		t.Errorf("epoch %d, want %d", got, epoch)
 	}
-	t.Log("ordered again, and the Pod ends")
+	t.Log("ordered again, and the Pod ends: east leads on until the controller has observed that")
 	w.order(a, "west")
 	w.replicas(a, "shop", "east 0 west 0 south 0")
 	w.Must(w.Members["east"].Delete(t.Context(), running, client.GracePeriodSeconds(0)))
+	j = w.keeps("east", a)
+	j.outlive()
+	j.check()
+	w.observed("east", a, "shop")
 	w.Leads("west", a, w.ordered(), all...)
 	w.replicas(a, "shop", "east 0 west 2 south 0")
 	w.awaitSet("shop", v1alpha1.ConditionInOrder, reason.InOrder)

@@ -2,6 +2,8 @@ package follow
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +11,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -19,6 +22,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
 )
 
 // stoppedPause is the pause between two looks at whether Pods are left.
@@ -121,7 +125,11 @@ func (c *Controller) given(namespace types.NamespacedName, p Place, cluster stri
 }
 
 // pods selects the Pods of a workload, by their labels and by how their names begin.
-type pods struct{ selector, prefix string }
+type pods struct {
+	selector, prefix string
+	// of is the kind of a workload whose status shows what its controller has observed. A CronJob's does not.
+	of schema.GroupVersionKind
+}
 
 // stopped returns the workloads that a set runs where the leader is and not in the follower's form.
 func (m manifests) stopped(space string) map[id]pods {
@@ -156,7 +164,7 @@ func podsOf(o object) pods {
 		if err != nil || selector.Empty() {
 			return pods{} // no API server accepts it
 		}
-		return pods{selector: selector.String()}
+		return pods{selector: selector.String(), of: o.kind}
 	case schema.GroupKind{Group: "batch", Kind: "CronJob"}:
 		// The Jobs are named after it, and their Pods after them.
 		return pods{selector: batchv1.JobNameLabel, prefix: o.name + "-"}
@@ -172,23 +180,68 @@ func isStopped(o object) bool {
 	return suspended || into(o, &w) == nil && w.Spec.Replicas != nil && *w.Spec.Replicas == 0
 }
 
-// left says which of some workloads have Pods in the member. Pods that have ended do not count.
+// left says which of some workloads have Pods in the member, or may get some. Pods that have ended do not count.
 func (p *pass) left(runs map[id]pods) (string, error) {
 	var names []string
 	for is, of := range runs {
-		ctx, cancel := context.WithTimeout(p.context, requestTimeout)
-		list, err := p.objects.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(p.of.Spec.Namespace).List(ctx,
-			metav1.ListOptions{LabelSelector: of.selector, FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"})
-		cancel()
-		if err != nil {
-			return "", err
-		}
-		if slices.ContainsFunc(list.Items, func(o metav1.PartialObjectMetadata) bool {
-			return strings.HasPrefix(o.Name, of.prefix)
-		}) {
+		if err := p.hasStopped(is, of); errors.Is(err, errRuns) {
 			names = append(names, is.String())
+		} else if err != nil {
+			return "", err
 		}
 	}
 	slices.Sort(names)
 	return strings.Join(names, ", "), nil
+}
+
+// errRuns: a workload has Pods, or its controller may create some.
+var errRuns = errors.New("it runs")
+
+// hasStopped returns nil if a workload has no Pod and its controller has observed that it is to have none. The Pods are
+// listed afterwards: until then the controller may create some.
+func (p *pass) hasStopped(is id, of pods) error {
+	ctx, cancel := context.WithTimeout(p.context, requestTimeout)
+	defer cancel()
+	if of.of.Kind != "" {
+		if err := p.hasObserved(ctx, is, of.of); err != nil {
+			return err
+		}
+	}
+	pods := p.objects.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(p.of.Spec.Namespace)
+	list, err := pods.List(ctx, metav1.ListOptions{
+		LabelSelector: of.selector, FieldSelector: "status.phase!=Succeeded,status.phase!=Failed",
+	})
+	if err == nil && slices.ContainsFunc(list.Items, func(o metav1.PartialObjectMetadata) bool {
+		return strings.HasPrefix(o.Name, of.prefix)
+	}) {
+		return errRuns
+	}
+	return err
+}
+
+// hasObserved returns nil if the status of a workload is that of its last version, and counts no replicas.
+func (p *pass) hasObserved(ctx context.Context, is id, of schema.GroupVersionKind) error {
+	k, err := p.start(p.ended, of)
+	if err != nil {
+		return err
+	}
+	body, err := p.client.RESTClient().Get().AbsPath("/apis", of.Group, of.Version).Namespace(is.namespace).
+		Resource(k.Resource).Name(is.name).SetHeader("Accept", transport.Plain).Do(ctx).Raw()
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var w struct {
+		Metadata struct{ Generation int64 }
+		Status   struct {
+			ObservedGeneration int64
+			Replicas           int32
+		}
+	}
+	if json.Unmarshal(body, &w) != nil || w.Status.ObservedGeneration < w.Metadata.Generation || w.Status.Replicas > 0 {
+		return errRuns
+	}
+	return nil
 }

@@ -52,10 +52,10 @@ type pass struct {
 	context    context.Context
 	ended      context.Context // done when the member is not engaged any more
 	objects    metadata.Interface
-	reviews    authorizationclient.SelfSubjectAccessReviewInterface
-	kinds      map[schema.GroupVersionKind]bool // that it may have anywhere: it names them
-	again      bool                             // all is applied, whether it has changed or not
-	silent     int                              // how many objects got no answer
+	client     authorizationclient.AuthorizationV1Interface // for reviews, and for JSON of any group
+	kinds      map[schema.GroupVersionKind]bool             // that it may have anywhere: it names them
+	again      bool                                         // all is applied, whether it has changed or not
+	silent     int                                          // how many objects got no answer
 }
 
 // now is the time for what limits repairs.
@@ -200,7 +200,7 @@ func (p *pass) mayPlace(k kind, is id) (bool, error) {
 	}}
 	ctx, cancel := context.WithTimeout(p.context, requestTimeout)
 	defer cancel()
-	answer, err := p.reviews.Create(ctx, review, metav1.CreateOptions{})
+	answer, err := p.client.SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 	return err == nil && answer.Status.Allowed, err
 }
 

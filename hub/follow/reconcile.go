@@ -75,8 +75,11 @@ func (c *Controller) reconcileIn(
 		return reconcile.Result{}, nil
 	}
 	role, given, stays, err := c.roleIn(ctx, set, m)
-	if err != nil || stays {
-		return later, err
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if stays {
+		return later, nil
 	}
 	c.mu.Lock()
 	at, s := c.members[key], c.state(name)
@@ -161,8 +164,8 @@ func (c *Controller) pass(
 	p := &pass{
 		controller: c, of: set, in: in, set: identity(set.Namespace, set.Name),
 		kinds: readKinds(set.Annotations[v1alpha1.KindsAnnotation]), inventory: at.inventory, context: ctx, ended: at.ended, objects: metadata.NewForConfigOrDie(config),
-		reviews: authorizationclient.NewForConfigOrDie(config).SelfSubjectAccessReviews(),
-		again:   in.full == 0 || now-in.full >= interval,
+		client: authorizationclient.NewForConfigOrDie(config),
+		again:  in.full == 0 || now-in.full >= interval,
 	}
 	if ready, err := c.prepared(ctx, set, p.served(f)); !ready || err != nil {
 		return reconcile.Result{RequeueAfter: busyPause}, err
@@ -200,7 +203,7 @@ func (c *Controller) give(
 	defer c.mu.Unlock()
 	switch {
 	case runs != "":
-		in.why = "Pods are left of " + runs
+		in.why = "Pods are left, or may be created, of " + runs
 	case len(problems) > 0:
 		in.why = text(problems[0])
 	default:
