@@ -340,6 +340,12 @@ pair: k8s build $(KUSTOMIZE) ## Take away the hub in every way: KILLS kills, a r
 	@rm -f out/pair.json
 	go test -v -count=1 -timeout 2h ./e2e/hubfailover -args -kills=$(KILLS) -asleep=$(ASLEEP) -every
 
+.PHONY: follow
+follow: ROUNDS := 10
+follow: k8s build $(KUSTOMIZE) ## Have Pods of a real Deployment follow the leader in ROUNDS planned changes and ROUNDS failovers; writes out/follow.json
+	@rm -f out/follow.json
+	go test -v -count=1 -timeout 2h ./e2e/follow -args -rounds=$(ROUNDS) -report=$(CURDIR)/out/follow.json
+
 .PHONY: hostile
 hostile: k8s build $(KUSTOMIZE) ## Play hostile members and tenants against two replicas of the hub, for 12 minutes at most; writes out/hostile.json
 	@mkdir -p out && rm -f out/hostile.json
