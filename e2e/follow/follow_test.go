@@ -1,5 +1,5 @@
-// Package follow tests a stock Deployment that follows the leader: the sample of config, a hub process under the RBAC of
-// config, and in each member the real Deployment controller and a fake node.
+// Package follow tests a stock Deployment that follows the leader: the sample of config, a hub process under the RBAC
+// of config, and in each member the real Deployment controller and a fake node.
 package follow
 
 import (
@@ -146,8 +146,8 @@ func (s *stage) awaitRuns(member string, pods int, limit time.Duration) {
 	})
 }
 
-// both returns from the first Pod that a cluster ran after an instant to the last one of the cluster that led before. It
-// is negative if nobody ran any in between.
+// both returns the time from the first Pod of a cluster after an instant to the last one of the old leader. It is
+// negative if nobody ran any in between.
 func (s *stage) both(old, next string, since time.Duration) time.Duration {
 	s.t.Helper()
 	var last, first time.Duration = 0, harness.Unfinished
@@ -190,8 +190,8 @@ func (s *stage) moved(old, next string, began time.Duration) time.Duration {
 	return both
 }
 
-// failOver loses the leader until the next one runs its Pods. It returns how long after the end of the old term the next
-// one began, how long both clusters ran Pods, and how long the lost one did when it was back.
+// failOver loses the leader until the next one runs its Pods. It returns how long after the end of the old term the
+// next one began, how long both clusters ran Pods, and how long the lost one did when it was back.
 func (s *stage) failOver() (late, both, after time.Duration) {
 	old, began := s.leader(""), harness.Now().Boot
 	var next string
