@@ -3,7 +3,6 @@ package steady
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -27,12 +26,11 @@ func TestTheHubAndClusterAPILeaveEachOtherAlone(t *testing.T) {
 	t.Parallel()
 	members := []string{"east", "west", "south"}
 	w := newWorld(t, members...)
-	manager := w.startCAPI()
-	w.installGiven()
-	w.register("west", "50", true)
-	w.register("south", "10", true)
+	manager := w.StartCoreManager()
+	w.Provide("west", "50", true)
+	w.Provide("south", "10", true)
 	// The best cluster is one that Cluster API has no sight of.
-	w.register("east", "100", false)
+	w.Provide("east", "100", false)
 	w.Namespace("a", members...)
 	w.policy("a")
 	everything, watched := w.watchAllBut(leases)
@@ -41,17 +39,17 @@ func TestTheHubAndClusterAPILeaveEachOtherAlone(t *testing.T) {
 	w.startHub()
 
 	epoch := w.leads("east", "a", 20*time.Second, members...)
-	w.shows("west", "RemoteConnectionProbe=True")
-	w.shows("east", "Available=False", "RemoteConnectionProbe=False")
+	w.AwaitConditions("west", "RemoteConnectionProbe=True")
+	w.AwaitConditions("east", "Available=False", "RemoteConnectionProbe=False")
 	w.stillLeads("east", "a", epoch)
 	t.Logf("%.1f s: east leads; Cluster API does not see it", time.Since(begin).Seconds())
 
-	w.changeSecret("east", func(s *corev1.Secret) {
+	w.ChangeKubeconfig("east", func(s *corev1.Secret) {
 		metav1.SetMetaDataLabel(&s.ObjectMeta, clusterv1.ClusterNameLabel, "east")
 	})
-	manager.stop() // it tries again each 30 s only, or when it starts
-	manager.start()
-	w.shows("east", "RemoteConnectionProbe=True")
+	manager.Stop() // it tries again each 30 s only, or when it starts
+	manager.Start()
+	w.AwaitConditions("east", "RemoteConnectionProbe=True")
 	w.stillLeads("east", "a", epoch)
 	t.Logf("%.1f s: Cluster API sees east", time.Since(begin).Seconds())
 
@@ -71,27 +69,6 @@ func TestTheHubAndClusterAPILeaveEachOtherAlone(t *testing.T) {
 	t.Logf("the Cluster was gone after %.1f s, west led after %.1f s, nothing was left in east after %.1f s",
 		took[0].Seconds(), took[1].Seconds(), took[2].Seconds())
 	everything.quiet(t, time.Now(), 5*time.Second, 30*time.Second)
-}
-
-// shows waits until Cluster API reports conditions of a Cluster.
-func (w *world) shows(cluster string, conditions ...string) {
-	w.Eventually(fmt.Sprintf("Cluster API reports %v of %s", conditions, cluster), 45*time.Second, func() error {
-		c := &clusterv1.Cluster{}
-		key := types.NamespacedName{Namespace: harness.FleetNamespace, Name: cluster}
-		if err := w.Hub.Get(w.T.Context(), key, c); err != nil {
-			return err
-		}
-		var shown []string
-		for _, is := range c.Status.Conditions {
-			shown = append(shown, fmt.Sprintf("%s=%s", is.Type, is.Status))
-		}
-		for _, want := range conditions {
-			if !slices.Contains(shown, want) {
-				return fmt.Errorf("it reports %q", shown)
-			}
-		}
-		return nil
-	})
 }
 
 // stillLeads checks that a term goes on.
@@ -116,7 +93,7 @@ func (w *world) deleteCluster(name, namespace string, epoch int64) (took [3]time
 		return gone(w.Hub.Get(w.T.Context(), client.ObjectKeyFromObject(cluster), cluster))
 	})
 	took[0] = time.Since(begin)
-	w.Must(w.Hub.Delete(w.T.Context(), kubeconfigSecret(name)))
+	w.Must(w.Hub.Delete(w.T.Context(), w.KubeconfigSecret(name)))
 	if after := w.leads("west", namespace, 30*time.Second, "west", "south"); after <= epoch {
 		w.T.Errorf("epoch %d after %d", after, epoch)
 	}
@@ -161,7 +138,7 @@ func (w *world) trace(members ...string) {
 		if got := w.writtenBy(harness.HubName, cluster); !slices.Equal(got, want) {
 			w.T.Errorf("Cluster %s: the hub has written %q, want %q", name, got, want)
 		}
-		secret := kubeconfigSecret(name)
+		secret := w.KubeconfigSecret(name)
 		w.Must(w.Hub.Get(w.T.Context(), client.ObjectKeyFromObject(secret), secret))
 		if got := w.writtenBy(harness.HubName, secret); len(got) > 0 {
 			w.T.Errorf("Secret %s: the hub has written %q", secret.Name, got)
