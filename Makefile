@@ -40,6 +40,7 @@ export KUBEBUILDER_ASSETS := $(CACHE)/k8s/$(K8S_VERSION)
 OLDER_ASSETS := $(CACHE)/k8s/$(OLDER_K8S_VERSION)
 export CAPI_ASSETS := $(CACHE)/capi/$(CAPI_VERSION)
 export ELECTOR_ASSETS := $(CACHE)/electors
+export ARGOCD_ASSETS := $(CACHE)/argocd
 TOOLS := $(CACHE)/tools
 export CONTROLLER_GEN := $(TOOLS)/controller-gen-$(CONTROLLER_GEN_VERSION)
 export GOLANGCI_LINT := $(TOOLS)/golangci-lint-$(GOLANGCI_LINT_VERSION)
@@ -274,7 +275,7 @@ core: k8s capi build $(KUSTOMIZE) ## Run the core of the tests on real API serve
 
 # The packages that take longest start first. The first one takes 20 minutes by itself on two cores.
 .PHONY: integration
-integration: k8s capi build $(KUSTOMIZE) $(HELM) $(PROMTOOL) ## Run the other tests of the whole and the drills, with the race detector
+integration: k8s capi argocd build $(KUSTOMIZE) $(HELM) $(PROMTOOL) ## Run the other tests of the whole and the drills, with the race detector
 	go build -race ./e2e/...
 	$(e2e-test) -timeout 30m ./e2e/integration ./e2e/clusterctlmove $$(go list ./e2e/... | grep -Ev '$(subst $(subst ,, ),|,$(CORE:./e2e/%=/e2e/%$$))')
 
@@ -411,6 +412,11 @@ capi: ## Build the real Cluster API manager and clusterctl into the cache
 	$(BUILD_ONCE) $(CAPI_ASSETS) e2e/capi \
 		capi-manager=sigs.k8s.io/cluster-api/core \
 		clusterctl=sigs.k8s.io/cluster-api/cmd/clusterctl
+
+# Argo CD needs a newer Go than the rest.
+.PHONY: argocd
+argocd: ## Build the real ApplicationSet controller of Argo CD into the cache
+	@LDFLAGS="-s -w" GOTOOLCHAIN=go$(call pinned,go,e2e/argocd/go.mod) $(BUILD_ONCE) $(ARGOCD_ASSETS) e2e/argocd argocd=$(OURS)/e2e/argocd
 
 ELECTORS := github.com/leasecast/leasecast/e2e/fences
 
