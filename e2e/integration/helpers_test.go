@@ -40,6 +40,8 @@ var (
 	brief = harness.PolicyTimings(8*time.Second, time.Second, 5*time.Second, epsilon)
 	// In a patient world a pause of the machine is no missed renewal, and a renewal seldom comes in between.
 	patient = harness.PolicyTimings(15*time.Second, 3*time.Second, 3*time.Second, epsilon)
+	// standard are the timings of a policy that names none, as in the samples.
+	standard = harness.PolicyTimings(15*time.Second, 5*time.Second, 3*time.Second, time.Second)
 )
 
 // duration and renew are those of the world's policies.

@@ -117,7 +117,12 @@ type world struct{ *harness.World }
 
 // newWorld registers the members with their priorities. The hub is not started.
 func newWorld(t *testing.T, timings v1alpha1.Timings, priorities map[string]string) *world {
-	f, name := borrow(t), fmt.Sprintf("fleet-%d", worlds.Add(1))
+	return newWorldIn(t, fmt.Sprintf("fleet-%d", worlds.Add(1)), timings, priorities)
+}
+
+// newWorldIn is newWorld with this fleet namespace, which no other world uses.
+func newWorldIn(t *testing.T, name string, timings v1alpha1.Timings, priorities map[string]string) *world {
+	f := borrow(t)
 	w := &world{harness.NewWorld(t, f, name, name+"-system", timings)}
 	for name, priority := range priorities {
 		harness.Get(f.RegisterMember(t.Context(), f.Member(name), w.Fleet, priority))(w.T)
