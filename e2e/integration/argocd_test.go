@@ -23,11 +23,21 @@ import (
 )
 
 const (
+	// argocdAssets is the environment variable that names the folder of the ApplicationSet controller.
 	argocdAssets = "ARGOCD_ASSETS"
 	argocdModule = "github.com/argoproj/argo-cd/v3"
 	// argocdLatest is how long Argo CD may take to act on a record: it reads it every 10 s, as the sample says.
 	argocdLatest = 10*time.Second + soon
 )
+
+// argocdProgram is the real ApplicationSet controller.
+func argocdProgram(t *testing.T) string {
+	program := filepath.Join(os.Getenv(argocdAssets), "argocd")
+	if _, err := os.Stat(program); err != nil {
+		t.Fatalf("%s must name the folder of argocd: run `make argocd`: %v", argocdAssets, err)
+	}
+	return program
+}
 
 // argocdManifests is the folder of Argo CD's own manifests, in its module. The module needs a newer Go than this one.
 func argocdManifests(t *testing.T) string {
@@ -66,11 +76,7 @@ func (w *world) installArgoCD(manifests string) {
 }
 
 // startArgoCD starts the real ApplicationSet controller with the rights of its own account.
-func (w *world) startArgoCD() {
-	program := filepath.Join(os.Getenv(argocdAssets), "argocd")
-	if _, err := os.Stat(program); err != nil {
-		w.T.Fatalf("%s must name the folder of argocd: run `make argocd`: %v", argocdAssets, err)
-	}
+func (w *world) startArgoCD(program string) {
 	dir := w.T.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	account := harness.Get(w.Servers.Hub().TokenConfig(w.T.Context(), w.Fleet, "argocd-applicationset-controller"))(w.T)
@@ -112,13 +118,14 @@ func (w *world) awaitApplication(cluster string, within time.Duration) {
 // Application, does not run here.
 func TestArgoCDDeploysWhereTheLeaderIs(t *testing.T) {
 	t.Parallel()
+	program := argocdProgram(t)
 	w := newWorldIn(t, "argocd", standard, three)
 	w.Namespace("shop", all...)
 	w.installArgoCD(argocdManifests(t))
 	w.kubectl(w.Servers.Hub(), "apply", "-f", "argocd.yaml")
 	w.startHub()
 	w.Leads("east", "shop", firstElection, all...)
-	w.startArgoCD()
+	w.startArgoCD(program)
 	w.awaitApplication("east", argocdLatest)
 
 	t.Log("the leader is lost")
