@@ -96,8 +96,6 @@ const (
 	InvalidKubeconfig Reason = "InvalidKubeconfig"
 	// WrongCluster: the kubeconfig leads to another cluster than the one pinned.
 	WrongCluster Reason = "WrongCluster"
-	// SendsTooMuch: the cluster answers with what no API server sends, and was disconnected for a while.
-	SendsTooMuch Reason = "SendsTooMuch"
 	// DuplicateCluster: two Clusters lead to the same API server.
 	DuplicateCluster Reason = "DuplicateCluster"
 	// Deleting: the Cluster is being deleted.

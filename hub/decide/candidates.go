@@ -223,8 +223,7 @@ func (v *Snapshot) failing(m *Member, now time.Time) bool {
 // connected, or warn.
 func excludes(r reason.Reason) bool {
 	switch r {
-	case reason.NameTooLong, reason.WrongCluster, reason.DuplicateCluster, reason.SendsTooMuch, reason.Deleting,
-		reason.Gone:
+	case reason.NameTooLong, reason.WrongCluster, reason.DuplicateCluster, reason.Deleting, reason.Gone:
 		return true
 	default:
 		return false

@@ -79,7 +79,6 @@ func (c *connection) run(ctx context.Context) {
 // most before the next step, and true when the member is forgotten.
 func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 	s, now := c.get(), c.clock.Now()
-	wait := s.quarantine.until - now.Boot
 	switch {
 	case c.mayLeave(s, now):
 		return c.leave(ctx, s)
@@ -91,12 +90,6 @@ func (c *connection) step(ctx context.Context) (time.Duration, bool) {
 			return retry, false
 		}
 		return s.untilForgotten(now), false
-	case wait > 0:
-		c.end() // returns the memory of its caches
-		if s.target != nil || s.contact != s.quarantine.problem {
-			c.drop(s.target, s.quarantine.problem) // a step under way may have connected it again
-		}
-		return wait, false
 	case !c.useKubeconfig(ctx, s):
 		return retry, false
 	}

@@ -8,8 +8,7 @@
 //
 // Every answer passes package transport, which keeps the few fields that the hub uses and bounds them, before anything
 // is decoded. To read another field or another kind, add it to fields.go and kinds.go there. A flood is read more
-// slowly, or not seen. Only an answer about one Lease that is larger than any Lease has the member disconnected
-// (quarantine.go).
+// slowly, or not seen.
 //
 // # Who is a member
 //

@@ -78,7 +78,7 @@ func (i *installer) install(ctx context.Context, t *transport.Target) error {
 	now := i.clock.Now()
 	i.installed = &now
 	i.change(func(s *state) {
-		if s.refused = false; s.cluster != nil && s.contact != s.quarantine.problem {
+		if s.refused = false; s.cluster != nil {
 			s.contact = Problem{} // of an installation that failed
 		}
 	})

@@ -48,7 +48,7 @@ func (s *state) problem(k Key, owners map[string]Key) Problem {
 		return Problem{reason.Deleting, "the Cluster is being deleted"}
 	case name != "":
 		return Problem{reason.NameTooLong, name}
-	case s.contact.Reason == reason.WrongCluster, s.contact.Reason == reason.SendsTooMuch:
+	case s.contact.Reason == reason.WrongCluster:
 		return s.contact
 	case owned && owner != k:
 		return Problem{reason.DuplicateCluster,

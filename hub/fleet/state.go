@@ -74,7 +74,6 @@ type state struct {
 	// contact says why there is no target or cluster. kubeconfig says why the newest kubeconfig is not in
 	// use.
 	contact, kubeconfig Problem
-	quarantine          quarantine
 
 	// demand is how the member is probed, and tracks are the outcomes under its timeouts.
 	demand demand
@@ -100,7 +99,7 @@ func newMember(s *shared, k Key) *member {
 	const managed, ofReaders = v1alpha1.ManagedLabel + "=true", v1alpha1.ReaderLabel + "=true"
 	m.requests = transport.NewSwappable(k.Identity(), transport.Options{
 		Agent: s.options.UserAgent, Room: s.room, ReadersSelector: ofReaders,
-		RequestSent: m.requestSent, Refused: m.noteRefusal, Exceeded: m.sentTooMuch, Reduced: m.logReduced,
+		RequestSent: m.requestSent, Refused: m.noteRefusal, Reduced: m.logReduced,
 		Held: map[string]*transport.Held{
 			transport.HeldBy(transport.Namespaces, ""):    transport.NewHeld("Namespaces", m.holds),
 			transport.HeldBy(transport.Leases, managed):   transport.NewHeld("Leases of the hub", m.holds),

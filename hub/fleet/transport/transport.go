@@ -32,8 +32,6 @@ type Options struct {
 	RequestSent func() AnswerFunc
 	// Refused is called with the clean words of each answer that forbids a request.
 	Refused func(words string)
-	// Exceeded is called with the error of an answer about one Lease that is larger than any object.
-	Exceeded func(error)
 	// Reduced is called with a resource, and the namespace and name of an object in an answer that is too large. Only its
 	// identity is read.
 	Reduced func(resource, name string)
@@ -162,11 +160,7 @@ func (l *lane) RoundTrip(req *http.Request) (*http.Response, error) {
 		err = r.check(resp)
 	}
 	if err != nil {
-		err = cleanError(err, t.scrub)
-		if l.Exceeded != nil && asked.path == Leases && !asked.list && errors.Is(err, ErrTooLarge) {
-			l.Exceeded(err)
-		}
-		return nil, err
+		return nil, cleanError(err, t.scrub)
 	}
 	return resp, nil
 }
