@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
@@ -45,8 +44,6 @@ type member struct {
 	lastAnswer atomic.Pointer[lease.Reading]
 	// wake and wakeProbe hold one wake-up each, for the connection and the prober.
 	wake, wakeProbe chan struct{}
-	// reductions are logged once a minute.
-	reductions rate.Sometimes
 
 	mu    sync.Mutex
 	state state
@@ -91,15 +88,14 @@ type state struct {
 func newMember(s *shared, k Key) *member {
 	m := &member{
 		shared: s, key: k,
-		wake:       make(chan struct{}, 1),
-		wakeProbe:  make(chan struct{}, 1),
-		reductions: rate.Sometimes{Interval: time.Minute},
-		state:      state{demand: defaultDemand, tracks: health.Tracks{}.Under(defaultDemand.timeouts)},
+		wake:      make(chan struct{}, 1),
+		wakeProbe: make(chan struct{}, 1),
+		state:     state{demand: defaultDemand, tracks: health.Tracks{}.Under(defaultDemand.timeouts)},
 	}
 	const managed, ofReaders = v1alpha1.ManagedLabel + "=true", v1alpha1.ReaderLabel + "=true"
 	m.requests = transport.NewSwappable(k.Identity(), transport.Options{
 		Agent: s.options.UserAgent, Room: s.room, ReadersSelector: ofReaders,
-		RequestSent: m.requestSent, Refused: m.noteRefusal, Reduced: m.logReduced,
+		RequestSent: m.requestSent, Refused: m.noteRefusal,
 		Held: map[string]*transport.Held{
 			transport.HeldBy(transport.Namespaces, ""):    transport.NewHeld("Namespaces", m.holds),
 			transport.HeldBy(transport.Leases, managed):   transport.NewHeld("Leases of the hub", m.holds),
@@ -246,13 +242,6 @@ func (m *member) holds(err error) {
 }
 
 func (m *member) noteReaders(err error) { m.omitsReaders.Store(err != nil) }
-
-// logReduced logs an object of which only the identity is read.
-func (m *member) logReduced(resource, name string) {
-	m.reductions.Do(func() {
-		m.logger().Info("An object is too large: only its name is read", "resource", resource, "object", name)
-	})
-}
 
 // observation is the outcome of a request that was sent at a time, with a context that bounds it and its error.
 func (m *member) observation(ctx context.Context, bound time.Duration, k health.Kind, at lease.Reading,

@@ -34,7 +34,6 @@ type receipt struct {
 	held    *Held // nil: what the answer shows is not cached
 	clean   func(string) string
 	refused func(words string)
-	reduced func(object []byte)
 }
 
 // check reads an answer, or has each event of a watch read as it comes. Only what the hub uses is kept of it, before it
@@ -130,7 +129,7 @@ var scratches = sync.Pool{New: func() any { return &scratch{from: bufio.NewReade
 func (r receipt) sieved(slow paced, taken *share) ([]byte, error) {
 	with := scratches.Get().(*scratch)
 	with.from.Reset(slow)
-	s := &sieve{from: with.from, most: r.most, reduced: r.reduced, kept: with.kept[:0]}
+	s := &sieve{from: with.from, most: r.most, kept: with.kept[:0]}
 	defer func() {
 		if with.from.Reset(nil); cap(s.kept) <= smallAnswer {
 			with.kept = s.kept

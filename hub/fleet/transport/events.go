@@ -76,7 +76,7 @@ func (e *events) next() ([]byte, error) {
 
 // event reads an event of n bytes, which is a metav1.WatchEvent, and returns what is kept of it.
 func (e *events) event(n int64, taken *share) ([]byte, error) {
-	s := &sieve{from: e.from, most: e.most, reduced: e.reduced, kept: e.kept[:0], share: taken}
+	s := &sieve{from: e.from, most: e.most, kept: e.kept[:0], share: taken}
 	kind, seen := "", false
 	object := func(number protowire.Number, n int64) error {
 		if number != 1 || seen {

@@ -51,8 +51,6 @@ type sieve struct {
 	longest int64
 	// over: a text is longer, or a field comes more often, than it may. That one was left out.
 	over bool
-	// reduced, if set, is called with what is kept of an object that exceeds a bound.
-	reduced func(object []byte)
 	// share, if set, takes room for what is kept.
 	share *share
 	// item reports whether an item of a list is kept, with what was kept of it. nil: all are.
@@ -192,9 +190,6 @@ func (s *sieve) reduce(from int) {
 		small.kept = nil // what was kept is well-formed
 	}
 	s.kept, s.over = append(s.kept[:from], small.kept...), false
-	if s.reduced != nil {
-		s.reduced(small.kept)
-	}
 }
 
 // insertLength puts the length of a message before it, which was kept from an index on.

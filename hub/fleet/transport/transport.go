@@ -32,9 +32,6 @@ type Options struct {
 	RequestSent func() AnswerFunc
 	// Refused is called with the clean words of each answer that forbids a request.
 	Refused func(words string)
-	// Reduced is called with a resource, and the namespace and name of an object in an answer that is too large. Only its
-	// identity is read.
-	Reduced func(resource, name string)
 	// ReadersSelector selects the registrations of readers, which tenants write.
 	ReadersSelector string
 	// Room bounds what is kept of answers while they are read. Members share it.
@@ -150,9 +147,6 @@ func (l *lane) RoundTrip(req *http.Request) (*http.Response, error) {
 		r := receipt{
 			question: asked, ctx: ctx, pace: l.pace, clean: t.scrub, refused: l.Refused, room: l.Room,
 			held: l.Held[HeldBy(asked.path, asked.selector)],
-		}
-		if l.Reduced != nil {
-			r.reduced = func(object []byte) { l.Reduced(asked.path, Shorten(nameOf(object))) }
 		}
 		if asked.isOfReaders {
 			r.pace = l.readers
