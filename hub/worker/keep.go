@@ -7,9 +7,11 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
 	"github.com/leasecast/leasecast/hub/guard"
 )
 
@@ -24,7 +26,7 @@ var (
 
 // keep keeps the guard and the fences of the member, and removes them once the member takes no part, until ctx ends.
 func (w *Worker) keep(ctx context.Context) {
-	for ; ctx.Err() == nil; w.pause(ctx, keepEvery) {
+	for ; ctx.Err() == nil; _ = wake.For(ctx, clock.RealClock{}, keepEvery, w.wake) {
 		served := w.Hub.Served(w.Member.Fleet)
 		if w.leaving() {
 			w.leave(ctx)
@@ -43,16 +45,6 @@ func (w *Worker) keep(ctx context.Context) {
 		} else {
 			w.Log.V(1).Info("What is to be kept in the cluster cannot be read", "err", err.Error())
 		}
-	}
-}
-
-// pause waits for d, for a call of Wake, or until ctx ends.
-func (w *Worker) pause(ctx context.Context, d time.Duration) {
-	timer, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	select {
-	case <-w.wake:
-	case <-timer.Done():
 	}
 }
 

@@ -29,6 +29,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/fleet/wake"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/publish"
@@ -134,12 +135,7 @@ func (w *Worker) Publisher() *publish.Publisher {
 }
 
 // Wake has the worker check whether the member is leaving, and which installation serves its fleet.
-func (w *Worker) Wake() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-}
+func (w *Worker) Wake() { wake.Wake(w.wake) }
 
 // Run guards and publishes until ctx ends. When it returns, no request is in flight.
 func (w *Worker) Run(ctx context.Context) {

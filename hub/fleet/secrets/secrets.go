@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
+	"github.com/leasecast/leasecast/hub/fleet/wake"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -143,10 +144,7 @@ func (s *Store) run(ctx context.Context, name string, f *fleet) {
 				return
 			}
 		}
-		select {
-		case <-s.Timers.After(pause):
-		case <-ctx.Done():
-		}
+		_ = wake.For(ctx, s.Timers, pause, nil) // the loop ends with ctx
 	}
 }
 
