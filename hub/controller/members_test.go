@@ -234,14 +234,14 @@ func TestEventsOfWorkers(t *testing.T) {
 		m := newTestFleetAtWork(t)
 		records := func() {
 			h, reader := workersHub{m.Controller}, types.NamespacedName{Namespace: "pods", Name: "a"}
-			h.RecordReader(eastKey, reader, corev1.EventTypeNormal, "ReaderGone", "pods/a is gone")
+			h.RecordReader(eastKey, reader, corev1.EventTypeNormal, "ReaderSilent", "pods/a is silent")
 			h.RecordMended(eastKey, "the fence was put back")
 			h.RecordReader(eastKey, types.NamespacedName{}, corev1.EventTypeWarning, "TooMany", "no more of them are read")
 		}
 		records()
 		m.standby()
 		records()
-		want := []string{"*v1beta2.Cluster Normal ReaderGone: pods/a is gone",
+		want := []string{"*v1beta2.Cluster Normal ReaderSilent: pods/a is silent",
 			"*v1beta2.Cluster Warning FenceMended: the fence was put back",
 			"*v1beta2.Cluster Warning TooMany: no more of them are read"}
 		if !slices.Equal(m.events.events, want) || !slices.Equal(m.events.related, []string{"Lease pods/a"}) {

@@ -2,28 +2,23 @@ package worker
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/hub/publish"
 )
 
-// readers passes the registrations in the member to [publish.Readers], and reports them to people.
+// readers passes the registrations in the member to [publish.Readers].
 type readers struct {
 	*Worker
-	events flowcontrol.PassiveRateLimiter
 	// changed holds the namespaces whose readers have changed and whose status does not show that yet. "": all.
 	changed workqueue.TypedDelayingInterface[string]
 }
@@ -112,10 +107,7 @@ func (w *Worker) watchReaders(ctx context.Context, to *publish.Readers) (unwatch
 		w.Log.Error(err, "The readers in the cluster cannot be watched", "reason", "Unwatched")
 		return func() {}
 	}
-	rs := &readers{
-		Worker: w, changed: workqueue.NewTypedDelayingQueue[string](),
-		events: flowcontrol.NewTokenBucketPassiveRateLimiter(float32(time.Second)/float32(readerEventEvery), readerEvents),
-	}
+	rs := &readers{Worker: w, changed: workqueue.NewTypedDelayingQueue[string]()}
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(rs.report)
@@ -162,14 +154,11 @@ func (rs *readers) informer(
 			l, _ := o.(*coordinationv1.Lease)
 			return indexed(l), nil
 		}},
-		Handler: toolscache.ResourceEventHandlerDetailedFuncs{
-			AddFunc: func(o any, initial bool) {
+		Handler: toolscache.ResourceEventHandlerFuncs{
+			AddFunc: func(o any) {
 				if l, ok := o.(*coordinationv1.Lease); ok {
 					seen(l)
 					rs.mark(l)
-					if !initial {
-						rs.record(l, "ReaderRegistered", "has registered for "+scope(l))
-					}
 				}
 			},
 			UpdateFunc: func(_, o any) {
@@ -189,7 +178,6 @@ func (rs *readers) informer(
 						to.ObserveGone(l.UID)
 					}
 					rs.mark(l)
-					rs.record(l, "ReaderGone", "is not registered any more")
 				}
 			},
 		},
@@ -198,16 +186,9 @@ func (rs *readers) informer(
 	return index, informer
 }
 
-// Tenants register and unregister as fast as their API server answers. What the management cluster stores of that
-// is bounded.
-const (
-	// readersEvery is the least time between two writes of a status because readers have registered or gone.
-	readersEvery = time.Second
-	// readerEvents is how many events about readers are recorded at once; each readerEventEvery allows one more.
-	// More would fill the management cluster's store, which keeps each for an hour.
-	readerEvents     = 30
-	readerEventEvery = 10 * time.Second
-)
+// readersEvery is the least time between two writes of a status because readers have registered or gone. Tenants do
+// that as fast as their API server answers.
+const readersEvery = time.Second
 
 // mark has the statuses of the namespaces that a reader follows written.
 func (rs *readers) mark(l *coordinationv1.Lease) {
@@ -226,21 +207,4 @@ func (rs *readers) report() {
 		rs.Hub.Changed(rs.Member.Key, namespace)
 		rs.changed.Done(namespace)
 	}
-}
-
-// record records an event on the Cluster about a reader, because planned changes wait for all readers. If many
-// register or leave at once, it records the first of them.
-func (rs *readers) record(l *coordinationv1.Lease, why, what string) {
-	if rs.events.TryAccept() {
-		name := types.NamespacedName{Namespace: l.Namespace, Name: l.Name}
-		rs.Hub.RecordReader(rs.Member.Key, name, corev1.EventTypeNormal, why, name.String()+" "+what)
-	}
-}
-
-// scope returns in words which namespaces a reader follows.
-func scope(l *coordinationv1.Lease) string {
-	if namespaces := follows(l); namespaces[0] != "" {
-		return "namespaces " + strings.Join(namespaces, ", ")
-	}
-	return "all namespaces"
 }
