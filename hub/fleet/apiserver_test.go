@@ -52,28 +52,23 @@ func plainServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	return s
 }
 
-// kubeconfigTo is a kubeconfig that leads to the server. The server's certificate holds the name example.com, too.
-func kubeconfigTo(t *testing.T, s *httptest.Server, serverName, token string) []byte {
+// accessTo is the access of a kubeconfig that leads to the server.
+func accessTo(t *testing.T, s *httptest.Server) transport.Access {
 	t.Helper()
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 	text, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "c",
 		"contexts": []any{map[string]any{"name": "c", "context": map[string]any{"cluster": "c", "user": "u"}}},
 		"clusters": []any{map[string]any{"name": "c", "cluster": map[string]any{
-			"server": s.URL, "tls-server-name": serverName, "certificate-authority-data": ca,
+			"server": s.URL,
+			"certificate-authority-data": pem.EncodeToMemory(
+				&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}),
 		}}},
-		"users": []any{map[string]any{"name": "u", "user": map[string]any{"token": token}}},
+		"users": []any{map[string]any{"name": "u", "user": map[string]any{"token": "token"}}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return text
-}
-
-// accessTo is the access of such a kubeconfig.
-func accessTo(t *testing.T, s *httptest.Server, serverName, token string) transport.Access {
-	t.Helper()
-	a, err := transport.ParseKubeconfig(kubeconfigTo(t, s, serverName, token))
+	a, err := transport.ParseKubeconfig(text)
 	if err != nil {
 		t.Fatal(err)
 	}

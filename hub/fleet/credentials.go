@@ -120,7 +120,6 @@ func (c *connection) use(t *transport.Target) {
 		earlier.Close()
 	}
 	wake.Wake(c.wakeProbe)
-	c.answered.Fire() // to prove: informers whose connection has just ended need not wait for a probe
 	c.logger().Info("Credentials in use", "clusterUID", t.UID, "rotation", earlier != nil, "user", t.User)
 }
 

@@ -1,10 +1,6 @@
 package fleet
 
 import (
-	"fmt"
-	"io"
-	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -98,120 +94,13 @@ func answered(c *clocktest.Hand, read, write time.Duration) health.Tracks {
 	return tracks
 }
 
-func TestNewCredentialsReplaceTheOldOnes(t *testing.T) {
-	for name, test := range map[string]struct {
-		serverName string // that the new kubeconfig expects
-		goesOn     bool   // what is under way
-	}{
-		"another token keeps the connections":        {"", true},
-		"another authority replaces the connections": {"example.com", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			arrived := make(chan string, 10)
-			finish := make(chan struct{})
-			s := plainServer(t, func(w http.ResponseWriter, r *http.Request) {
-				w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
-				w.(http.Flusher).Flush()
-				arrived <- r.Header.Get("Authorization")
-				select {
-				case <-finish:
-					replyNamespace(w, "renewed")
-				case <-r.Context().Done():
-				}
-			})
-			m, _ := newTestMember(t)
-			c := connectionOf(t, m)
-			c.use(targetTo(t, accessTo(t, s, "", "the-old-identity"), nil))
-			watch, begun := begin(m.informers, "/watch?watch=true")
-			<-begun
-			renewals := &http.Client{Transport: m.requests.Renewals()}
-			renewal := get(t, renewals, "/renewal")
-			<-arrived
-			<-arrived
-			c.use(targetTo(t, accessTo(t, s, test.serverName, "the-new-identity"), nil))
-			if !test.goesOn {
-				if got := within(t, watch); got != "" {
-					t.Errorf("the watch ended with %q, want a clean end", got)
-				}
-				if got := within(t, renewal); strings.Contains(got, "renewed") {
-					t.Error("the old connection is open")
-				}
-			}
-			next := get(t, renewals, "/renewal")
-			if got := within(t, arrived); got != "Bearer the-new-identity" {
-				t.Errorf("the next renewal came with %q", got)
-			}
-			close(finish)
-			for _, over := range []<-chan string{next, renewal}[:1+map[bool]int{true: 1}[test.goesOn]] {
-				if got := within(t, over); !strings.Contains(got, "renewed") {
-					t.Errorf("a renewal ended with %q", got)
-				}
-			}
-		})
-	}
-}
-
 // within returns what comes within a time in which nothing probes.
 func within[T any](t *testing.T, from <-chan T) (got T) {
 	t.Helper()
 	select {
 	case got = <-from:
-	case <-time.After(rotationPatience):
+	case <-time.After(10 * time.Second):
 		t.Fatal("nothing comes")
 	}
 	return got
-}
-
-// rotationPatience bounds waits for what comes at once, or never: nothing here probes.
-const rotationPatience = 10 * time.Second
-
-func TestInformersCutOffBySwapGoOnAtOnce(t *testing.T) {
-	arrived := make(chan struct{}, 10)
-	s := plainServer(t, func(w http.ResponseWriter, r *http.Request) {
-		arrived <- struct{}{}
-		if r.Header.Get("Authorization") != "Bearer the-new-identity" {
-			<-r.Context().Done() // without a word
-			return
-		}
-		replyNamespace(w, "listed")
-	})
-	m, _ := newTestMember(t)
-	c := connectionOf(t, m)
-	c.use(targetTo(t, accessTo(t, s, "", "the-old-identity"), nil))
-	over := make(chan string, 1)
-	go func() { over <- <-get(t, m.informers, "/list") }()
-	<-arrived
-
-	c.use(targetTo(t, accessTo(t, s, "example.com", "the-new-identity"), nil))
-	if got := within(t, over); !strings.Contains(got, "listed") {
-		t.Error(got)
-	}
-}
-
-// get sends a request. It returns where the body of the answer, or the error, will come.
-func get(t *testing.T, client *http.Client, path string) (over <-chan string) {
-	t.Helper()
-	over, _ = begin(client, path)
-	return over
-}
-
-// begin is get. It also returns what is closed when the header of the answer has come.
-func begin(client *http.Client, path string) (over <-chan string, header <-chan struct{}) {
-	result, begun := make(chan string, 1), make(chan struct{})
-	go func() {
-		resp, err := client.Get(fmt.Sprintf("https://%s.invalid/api/v1/namespaces%s", testKey.Identity(), path))
-		close(begun)
-		if err != nil {
-			result <- err.Error()
-			return
-		}
-		defer func() { _ = resp.Body.Close() }()
-		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			result <- err.Error()
-			return
-		}
-		result <- string(body)
-	}()
-	return result, begun
 }

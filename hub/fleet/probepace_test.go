@@ -28,7 +28,7 @@ func TestProbesThatAreSentLateAreDueAfterTheirInterval(t *testing.T) {
 	const interval = time.Second
 	m, clock := newTestMember(t)
 	c := connectionOf(t, m)
-	target := targetTo(t, accessTo(t, s, "", "token"), nil)
+	target := targetTo(t, accessTo(t, s), nil)
 	target.UID = "u"
 	c.use(target)
 	m.state.spec.pin, m.state.cluster = "u", struct{ cluster.Cluster }{}

@@ -133,7 +133,7 @@ func TestSilenceIsJudgedUnderEachTimeout(t *testing.T) {
 		<-r.Context().Done()
 	})
 	_, m := newTestProvider(&leaseclock.System{})
-	m.state.target = targetTo(t, accessTo(t, s, "", "token"), nil)
+	m.state.target = targetTo(t, accessTo(t, s), nil)
 	m.requests.Lead(m.state.target)
 	m.setProbing([]Probing{
 		{Clusters: labels.Everything(), Interval: hasty, Timeout: hasty},

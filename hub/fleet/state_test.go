@@ -200,7 +200,7 @@ func TestSubscribersHearOfWhatTheySee(t *testing.T) {
 }
 
 func TestOnlyATargetInUseIsDropped(t *testing.T) {
-	access := accessTo(t, apiServer(t, nil), "", "the-token")
+	access := accessTo(t, apiServer(t, nil))
 	for name, isInUse := range map[string]bool{"the target in use": true, "one that was replaced before": false} {
 		t.Run(name, func(t *testing.T) {
 			m, _ := newTestMember(t)
