@@ -116,24 +116,6 @@ func TestWhatASampleProves(t *testing.T) {
 
 const century = 100 * 365 * 24 * time.Hour
 
-func TestLeastAndMost(t *testing.T) {
-	for name, tc := range map[string]struct {
-		i           skew.Interval
-		least, most time.Duration
-	}{
-		"it may be right":     {skew.Interval{Lo: -2, Hi: 1}, 0, 2},
-		"it is ahead":         {skew.Interval{Lo: 2, Hi: 5}, 2, 5},
-		"it is behind":        {skew.Interval{Lo: -5, Hi: -2}, 2, 5},
-		"it is exactly right": {skew.Interval{}, 0, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if tc.i.Least() != tc.least || tc.i.Most() != tc.most {
-				t.Errorf("least %v, most %v; want %v, %v", tc.i.Least(), tc.i.Most(), tc.least, tc.most)
-			}
-		})
-	}
-}
-
 func TestSampleOf(t *testing.T) {
 	const date = "Sun, 01 Mar 2026 12:00:07 GMT"
 	for name, tc := range map[string]struct {

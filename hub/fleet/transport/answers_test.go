@@ -79,7 +79,10 @@ func TestWhatNoAPIServerSendsIsNotDecoded(t *testing.T) {
 		"a list with too many":     {"", protobufType, enclose("v1", "NamespaceList", marshalled(many)), ErrTooLarge},
 		"a list with one of 4 MB":  {"", protobufType, sized(2*maxObject, maxObject+1), ErrTooLarge},
 		"an object of 8 MB":        {"/a", protobufType, sized(2 * maxObject), ErrTooLarge},
-		"an event of 2 GB":         {"?watch=true", watchType, []byte{0x7f, 0xff, 0xff, 0xff, 0}, ErrTooLarge},
+		"a list that ends early": {
+			"", protobufType, enclose("v1", "NamespaceList", marshalled(many))[:1000], io.ErrUnexpectedEOF,
+		},
+		"an event of 2 GB": {"?watch=true", watchType, []byte{0x7f, 0xff, 0xff, 0xff, 0}, ErrTooLarge},
 		"an event of another type": {
 			"?watch=true", watchType, eventOf("PLANTED", "Namespace", namespace("a", nil)), errMalformed,
 		},

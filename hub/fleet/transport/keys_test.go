@@ -91,7 +91,6 @@ func TestWhichKeysAreUsed(t *testing.T) {
 			ca:      rsaCertificate(t, number(4097)),
 			wantErr: "certificate-authority-data holds an " + large,
 		},
-		"a CA of 65,536 bits": {rsaCertificate(t, number(65536)), nil, nil, large},
 		"a CA of 65,536 bits behind others": {
 			ca:      append(rsaCertificate(t, number(2048)), rsaCertificate(t, number(65536))...),
 			wantErr: large,
@@ -104,16 +103,6 @@ func TestWhichKeysAreUsed(t *testing.T) {
 		"an issuer of it of 65,536 bits": {
 			cert:    append(ownCert, rsaCertificate(t, number(65536))...),
 			key:     inPEM(x509.MarshalPKCS1PrivateKey(own)),
-			wantErr: large,
-		},
-		"a key of 65,536 bits": {
-			cert:    ownCert,
-			key:     inPEM(rsaKey(t, 65536, 65536, 32768, 32768)),
-			wantErr: "client-key-data holds an " + large,
-		},
-		"a key of 65,536 bits in PKCS #8": {
-			cert:    ownCert,
-			key:     inPEM(inPKCS8(t, rsaKey(t, 65536, 65536, 32768, 32768))),
 			wantErr: large,
 		},
 		"a key of 4,097 bits":                   {nil, ownCert, inPEM(rsaKey(t, 4097, 2048, 1024, 1024)), large},
