@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"path"
 	"slices"
 	"strconv"
@@ -50,6 +51,7 @@ type memberAPI struct {
 	// intercept answers a request instead, unless it returns nil.
 	intercept func(*http.Request) *metav1.Status
 	takes     func(*http.Request) time.Duration // how long an answer takes, if it is not nil
+	fails     func(*http.Request) error         // why there is no answer, if it is not nil
 }
 
 func newMemberAPI() *memberAPI {
@@ -159,6 +161,11 @@ func (a *memberAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, req.Context().Err()
 		}
 	}
+	if a.fails != nil {
+		if err := a.fails(req); err != nil {
+			return nil, err
+		}
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	answer := func(code int, body io.ReadCloser) (*http.Response, error) {
@@ -188,6 +195,7 @@ func (a *memberAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 		return answer(http.StatusOK, body)
 	case req.Method == http.MethodGet && kinds[path.Base(p)] != "":
 		list := a.list(p, query.Get("labelSelector"), query.Get("fieldSelector"))
+		paged(list, query)
 		if strings.Contains(req.Header.Get("Accept"), "as=PartialObjectMetadataList") {
 			list["apiVersion"], list["kind"] = "meta.k8s.io/v1", "PartialObjectMetadataList"
 		}
@@ -229,6 +237,18 @@ func (a *memberAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 	default:
 		return say(http.StatusOK, asked(req, have))
 	}
+}
+
+// paged leaves the page of a list that a query asks for.
+func paged(list map[string]any, query url.Values) {
+	items := list["items"].([]any)
+	from, _ := strconv.Atoi(query.Get("continue"))
+	to := len(items)
+	if limit, _ := strconv.Atoi(query.Get("limit")); limit > 0 && from+limit < to {
+		to = from + limit
+		list["metadata"].(map[string]any)["continue"] = strconv.Itoa(to)
+	}
+	list["items"] = items[from:to]
 }
 
 // asked returns the metadata of an object if the request asks for that alone.

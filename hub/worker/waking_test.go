@@ -2,8 +2,10 @@ package worker
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/guard"
 )
 
@@ -163,6 +166,46 @@ func TestObserver_WakesTheOtherCronJobs(t *testing.T) {
 		}
 		if (len(logged) == 1) == row.woken || len(logged) == 1 && !strings.Contains(logged[0], `"namespace"="shop"`) {
 			t.Errorf("logged: %q", logged)
+		}
+	})
+}
+
+// Tenants make any number of CronJobs, and fill them. A list with one that is too large is not asked for again.
+func TestObserver_WakesCronJobsByPages(t *testing.T) {
+	type row struct {
+		fails error // the list of the second page
+		woken int
+	}
+	rows(t, map[string]row{
+		"all are read":     {nil, 115},
+		"one is too large": {transport.ErrTooLarge, cronJobsPage},
+	}, func(t *testing.T, row row) {
+		r := newEnv(t, allJobs)
+		var logged []string
+		r.observer.Log = funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{})
+		for n := range 115 {
+			r.cronJobs(fmt.Sprintf("bill-%03d", n))
+		}
+		lists := 0
+		r.east.fails = func(req *http.Request) error {
+			if req.URL.Query().Get("continue") != strconv.Itoa(cronJobsPage) {
+				return nil
+			}
+			lists++
+			return row.fails
+		}
+		end := r.observes()
+		pass(20 * time.Second)
+		end()
+		woken := 0
+		for n := range 115 {
+			if r.scheduled(fmt.Sprintf("bill-%03d", n)) != -time.Hour {
+				woken++
+			}
+		}
+		tries := map[error]int{nil: 2, transport.ErrTooLarge: 1}[row.fails]
+		if woken != row.woken || lists != tries || (len(logged) == 1) != (row.fails != nil) {
+			t.Errorf("%d are woken, by %d lists, want %d by %d; logged: %q", woken, lists, row.woken, tries, logged)
 		}
 	})
 }
