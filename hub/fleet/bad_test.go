@@ -95,7 +95,7 @@ func badNeighbors(t *testing.T, namespace string) map[fleet.Key]reason.Reason {
 }
 
 func TestBadMembersAreShownAndDelayNobody(t *testing.T) {
-	before := goroutines()
+	before := len(ours())
 	makeNamespace(t, "bad")
 	bad := badNeighbors(t, "bad")
 	h := startHub(t, "bad", true)
@@ -151,9 +151,7 @@ func TestMemberThatRefusesToBeWatchedIsForbidden(t *testing.T) {
 	t.Logf("healthy %v after the rights were given", h.awaitMember(t, k, "it is healthy", 10*time.Second, healthy))
 }
 
-// goroutines are the stacks of those that run code of this repository's hub or of its informers.
-func goroutines() int { return len(ours()) }
-
+// ours are the stacks of the goroutines that run code of this repository's hub or of its informers.
 func ours() []string {
 	buffer := make([]byte, 4<<20)
 	buffer = buffer[:goruntime.Stack(buffer, true)]

@@ -57,20 +57,6 @@ func padded(kubeconfig []byte) []byte {
 	return append(append(kubeconfig, "\n#"...), bytes.Repeat([]byte("x"), secrets.MaxKubeconfig-len(kubeconfig)-2)...)
 }
 
-func TestSecretsWithoutClustersStarveNoCluster(t *testing.T) {
-	makeNamespace(t, "unneeded")
-	writeGreedily(t, "unneeded")
-	setKubeconfig(t, fleet.Key{Fleet: "unneeded", Name: "early"}, padded(proxied(t, servers(t).Member("west"))))
-	h := startHub(t, "unneeded", true)
-	<-h.Synced()
-	east := fleet.Key{Fleet: "unneeded", Name: "east"}
-	registerAs(t, east, padded(proxied(t, servers(t).Member("east"))))
-	h.awaitMember(t, east, "its Secret is made beside them", retryPause, connected)
-	early := fleet.Key{Fleet: "unneeded", Name: "early"}
-	registerAs(t, early, nil)
-	h.awaitMember(t, early, "its Secret was there first", retryPause, connected)
-}
-
 func TestManyClustersStarveNoneThatWasSeenBefore(t *testing.T) {
 	makeNamespace(t, "greedy")
 	east := fleet.Key{Fleet: "greedy", Name: "east"}
