@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -94,36 +95,6 @@ func TestWhichPoliciesAMemberIsProbedFor(t *testing.T) {
 	}
 }
 
-// A far cluster answers after 200 ms. One policy waits for 50 ms, another one for 3 s.
-func TestAnImpatientPolicyMakesNoMemberUnreachableForAnother(t *testing.T) {
-	m, c := newTestMember(t)
-	m.setProbing([]Probing{
-		{Clusters: labels.Everything(), Interval: time.Second, Timeout: 50 * time.Millisecond},
-		{Clusters: labels.Everything(), Interval: time.Second, Timeout: 3 * time.Second},
-	})
-	for range 60 {
-		sent := c.Now()
-		for _, k := range []health.Kind{health.Read, health.Write} {
-			m.observe(health.Observation{Kind: k, At: sent, OK: true, Took: 200 * time.Millisecond})
-			m.observe(health.Observation{
-				Kind: k, At: sent, Took: 50 * time.Millisecond, Silent: true, Reason: reason.Unreachable,
-			})
-		}
-		c.Advance(time.Second)
-	}
-	for timeout, want := range map[time.Duration]health.State{
-		50 * time.Millisecond: health.Unknown, 3 * time.Second: health.Healthy,
-	} {
-		th := health.Thresholds{Timeout: timeout, UnreachableAfter: 2 * time.Second, RecoverAfter: time.Second}
-		if v := (Member{live: m}).Health(th); v.State != want {
-			t.Errorf("for whoever waits %v it is %v: %s", timeout, v.State, v.Message)
-		}
-	}
-	if s := m.get(); s.problem(testKey, nil).Reason == reason.Unreachable {
-		t.Errorf("its Cluster shows %v", s.problem(testKey, nil))
-	}
-}
-
 // A silent member has failed for who is impatient, and is asked again, while who is patient still waits.
 func TestSilenceIsJudgedUnderEachTimeout(t *testing.T) {
 	const hasty, patient = 20 * time.Millisecond, time.Hour
@@ -145,11 +116,14 @@ func TestSilenceIsJudgedUnderEachTimeout(t *testing.T) {
 	for range 5 {
 		within(t, arrived)
 	}
-	for track := m.get().tracks.Of(hasty); track.Failure() == (health.Observation{}); track = m.get().tracks.Of(hasty) {
+	late := func(timeout time.Duration) bool {
+		return strings.Contains(Member{live: m}.Health(health.Thresholds{Timeout: timeout}).Message, "in time")
+	}
+	for !late(hasty) {
 		within(t, arrived)
 	}
-	if track := m.get().tracks.Of(patient); track.Failure() != (health.Observation{}) {
-		t.Errorf("it has failed for who is patient: %+v", track.Failure())
+	if s := m.get(); late(patient) || s.problem(testKey, nil).Reason == reason.Unreachable {
+		t.Errorf("it has failed for who is patient, or its Cluster shows %v", s.problem(testKey, nil))
 	}
 	cancel()
 	probing.Wait()
@@ -169,13 +143,5 @@ func TestAProbeThatWasCutOffHasFailedUnderItsOwnTimeout(t *testing.T) {
 	answer := m.observation(t.Context(), time.Second, health.Write, o.At, errors.New("refused"))
 	if answer.Silent || answer.Took != time.Millisecond {
 		t.Errorf("an answer: %+v", answer)
-	}
-	m.observe(o)
-	under, patient := m.get().tracks.Under([]time.Duration{time.Second}), m.get().tracks
-	if track := under.Observe(o).MostPatient(); track.Failure().Message != "cut off" {
-		t.Errorf("under its timeout: %+v", track.Failure())
-	}
-	if track := patient.MostPatient(); track.Failure() != (health.Observation{}) {
-		t.Errorf("under a longer one: %+v", track.Failure())
 	}
 }
