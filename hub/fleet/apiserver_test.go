@@ -1,17 +1,13 @@
 package fleet
 
 import (
-	"bytes"
 	"encoding/json"
 	"encoding/pem"
-	"fmt"
-	"io"
-	"maps"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -20,30 +16,8 @@ import (
 
 var testKey = Key{Fleet: "prod", Name: "east"}
 
-// apiServer serves TLS, with HTTP/2. Objects that it answers in JSON are sent in protobuf to who asks for that.
+// apiServer serves TLS, with HTTP/2.
 func apiServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
-	t.Helper()
-	return plainServer(t, func(w http.ResponseWriter, r *http.Request) {
-		answer := httptest.NewRecorder()
-		handler(answer, r)
-		maps.Copy(w.Header(), answer.Header())
-		body := answer.Body.Bytes()
-		o, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
-		if err == nil && strings.Contains(r.Header.Get("Accept"), "protobuf") {
-			var all bytes.Buffer
-			if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(o, &all); err != nil {
-				t.Error(err)
-			}
-			body = all.Bytes()
-			w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
-		}
-		w.WriteHeader(answer.Code)
-		_, _ = w.Write(body) // a client may not wait for the answer
-	})
-}
-
-// plainServer is apiServer for a handler that speaks protobuf.
-func plainServer(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	s := httptest.NewUnstartedServer(handler)
 	s.EnableHTTP2 = true
@@ -83,17 +57,8 @@ func targetTo(t *testing.T, a transport.Access, old *transport.Target) *transpor
 	return tg
 }
 
-func kubeSystem(w http.ResponseWriter, uid string) {
-	w.Header().Set("Content-Type", "application/json")
-	reply(w, fmt.Sprintf(`{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":%q}}`, uid))
+// answerWith answers with an object in protobuf.
+func answerWith(w http.ResponseWriter, o runtime.Object) {
+	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
+	_ = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(o, w) // a client may not wait for the answer
 }
-
-// replyNamespace answers with a Namespace in protobuf that has nothing but a short name.
-func replyNamespace(w http.ResponseWriter, name string) {
-	n := byte(len(name))
-	w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
-	reply(w, string([]byte{'k', '8', 's', 0, 0x12, n + 4, 0x0a, n + 2, 0x0a, n})+name)
-}
-
-// reply ignores that a client may not wait for the answer.
-func reply(w io.Writer, text string) { _, _ = io.WriteString(w, text) }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -16,7 +18,7 @@ import (
 func dated(c lease.Clock, ahead *time.Duration) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Date", c.Now().Wall.Add(*ahead).UTC().Format(http.TimeFormat))
-		replyNamespace(w, "fine")
+		answerWith(w, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fine"}})
 	}
 }
 
@@ -34,7 +36,7 @@ func ask(t *testing.T, via http.RoundTripper) {
 func TestAnswersMeasureTheClock(t *testing.T) {
 	m, clock := newTestMember(t)
 	ahead := 10 * time.Second
-	s := plainServer(t, dated(clock, &ahead))
+	s := apiServer(t, dated(clock, &ahead))
 	c := connectionOf(t, m)
 	c.use(targetTo(t, accessTo(t, s), nil))
 	m.setProbing([]Probing{

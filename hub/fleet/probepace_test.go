@@ -7,6 +7,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
@@ -17,13 +18,11 @@ import (
 // the same: one that fails then must not have twice the interval behind it.
 func TestProbesThatAreSentLateAreDueAfterTheirInterval(t *testing.T) {
 	s := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
 		if strings.HasSuffix(r.URL.Path, "/namespaces/kube-system") {
-			kubeSystem(w, "u")
+			answerWith(w, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "u"}})
 			return
 		}
-		reply(w, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1",`+
-			`"metadata":{"name":"`+probeName+`","resourceVersion":"1"}}`)
+		answerWith(w, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: probeName, ResourceVersion: "1"}})
 	})
 	const interval = time.Second
 	m, clock := newTestMember(t)
