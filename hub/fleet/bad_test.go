@@ -1,13 +1,11 @@
 package fleet_test
 
 import (
-	"crypto/tls"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	goruntime "runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,40 +27,9 @@ import (
 // for it.
 func silentServer(t *testing.T) []byte {
 	t.Helper()
-	// Only for a certificate that clients can verify.
-	lender := httptest.NewUnstartedServer(nil)
-	lender.StartTLS()
-	certificate := lender.TLS.Certificates[0]
-	root := lender.Certificate()
-	lender.Close()
-
-	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
-		Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2", "http/1.1"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var group sync.WaitGroup
-	end := make(chan struct{})
-	group.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			group.Go(func() {
-				defer func() { _ = conn.Close() }()
-				_ = conn.(*tls.Conn).HandshakeContext(t.Context()) // who does not complete it hears nothing either
-				<-end
-			})
-		}
-	})
-	t.Cleanup(func() {
-		close(end)
-		_ = listener.Close()
-		group.Wait()
-	})
-	return tokenKubeconfig(t, "https://"+listener.Addr().String(), root)
+	s := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	t.Cleanup(s.Close)
+	return tokenKubeconfig(t, s.URL, s.Certificate())
 }
 
 // badNeighbors registers one member of each kind that cannot be connected.
@@ -95,9 +62,9 @@ func badNeighbors(t *testing.T, namespace string) map[fleet.Key]reason.Reason {
 }
 
 func TestBadMembersAreShownAndDelayNobody(t *testing.T) {
-	before := len(ours())
 	makeNamespace(t, "bad")
 	bad := badNeighbors(t, "bad")
+	before := len(ours())
 	h := startHub(t, "bad", true)
 	<-h.Synced()
 	if got := len(h.Members("bad")); got != len(bad) {
