@@ -52,7 +52,6 @@ func TestLeadsHereWhenTheHolderIsTheClusterOfTheLease(t *testing.T) {
 		"the same name, another fleet":     {"east.prod", here, false},
 		"no holder":                        {"", here, false},
 		"no holder, and a cluster unnamed": {"", "", false},
-		"a part of the name":               {"east", here, false},
 	} {
 		c := lease.Content{Term: lease.Term{Holder: row.holder}, Cluster: row.cluster}
 		if got := c.LeadsHere(); got != row.want {
@@ -76,25 +75,18 @@ func TestTimingsMustLeaveRoomForALostRenewal(t *testing.T) {
 		timings lease.Timings
 		want    string // empty: accepted
 	}{
-		"the default profile": {defaultProfile, ""},
-		"the fast profile":    {fastProfile, ""},
-		"2r + τ + ε = D":      {lease.Timings{Duration: 14 * s, Renew: 5 * s, Timeout: 3 * s, Skew: s}, ""},
-		"a D of a second":     {lease.Timings{Duration: s, Renew: 1, Timeout: 1, Skew: 1}, ""},
-		"a D of years":        {lease.Timings{Duration: math.MaxInt32 * s, Renew: 5 * s, Timeout: 3 * s, Skew: s}, ""},
-		"ε is 1 ns too much":  {lease.Timings{Duration: 14 * s, Renew: 5 * s, Timeout: 3 * s, Skew: s + 1}, room},
-		"τ is 1 ns too much":  {lease.Timings{Duration: 14 * s, Renew: 5 * s, Timeout: 3*s + 1, Skew: s}, room},
-		"r is 1 ns too much":  {lease.Timings{Duration: 14 * s, Renew: 5*s + 1, Timeout: 3 * s, Skew: s}, room},
-		"r counts twice": {
-			lease.Timings{Duration: term, Renew: 5501 * time.Millisecond, Timeout: 3 * s, Skew: s}, room,
-		},
+		"the default profile":  {defaultProfile, ""},
+		"the fast profile":     {fastProfile, ""},
+		"2r + τ + ε = D":       {lease.Timings{Duration: 14 * s, Renew: 5 * s, Timeout: 3 * s, Skew: s}, ""},
+		"a D of a second":      {lease.Timings{Duration: s, Renew: 1, Timeout: 1, Skew: 1}, ""},
+		"ε is 1 ns too much":   {lease.Timings{Duration: 14 * s, Renew: 5 * s, Timeout: 3 * s, Skew: s + 1}, room},
+		"τ is 1 ns too much":   {lease.Timings{Duration: 14 * s, Renew: 5 * s, Timeout: 3*s + 1, Skew: s}, room},
+		"r is 1 ns too much":   {lease.Timings{Duration: 14 * s, Renew: 5*s + 1, Timeout: 3 * s, Skew: s}, room},
 		"nothing is set":       {lease.Timings{}, whole},
 		"D is no whole second": {lease.Timings{Duration: term + 1e6, Renew: 5 * s, Timeout: 3 * s, Skew: s}, whole},
-		"D is negative":        {lease.Timings{Duration: -term, Renew: 5 * s, Timeout: 3 * s, Skew: s}, whole},
-		"D is half a second":   {lease.Timings{Duration: s / 2, Renew: 1, Timeout: 1, Skew: 1}, whole},
 		"r is 0":               {lease.Timings{Duration: term, Timeout: 3 * s, Skew: s}, positive},
 		"τ is 0":               {lease.Timings{Duration: term, Renew: 5 * s, Skew: s}, positive},
 		"ε is 0":               {lease.Timings{Duration: term, Renew: 5 * s, Timeout: 3 * s}, positive},
-		"r is negative":        {lease.Timings{Duration: term, Renew: -1, Timeout: 3 * s, Skew: s}, positive},
 	} {
 		if err := row.timings.Validate(); (err == nil) != (row.want == "") ||
 			err != nil && !strings.Contains(err.Error(), row.want) {
@@ -109,12 +101,9 @@ func TestHubLossIsInvisibleWhenAnotherReplicaHasTimeToRenew(t *testing.T) {
 		h       time.Duration
 		want    bool
 	}{
-		"r + h + τ + ε = D":  {defaultProfile, 6 * s, true},
-		"h is 1 ns too much": {defaultProfile, 6*s + 1, false},
-		"a fast profile":     {fastProfile, 6 * s, false},
-		"a fast hub":         {fastProfile, 1250 * time.Millisecond, true},
-		"not fast enough":    {fastProfile, 1250*time.Millisecond + 1, false},
-		"no election":        {defaultProfile, 0, true},
+		"r + h + τ + ε = D": {defaultProfile, 6 * s, true},
+		"a fast hub":        {fastProfile, 1250 * time.Millisecond, true},
+		"not fast enough":   {fastProfile, 1250*time.Millisecond + 1, false},
 	} {
 		if got := row.timings.SurvivesHubLoss(row.h); got != row.want {
 			t.Errorf("%s: SurvivesHubLoss(%v) = %v, want %v", name, row.h, got, row.want)
@@ -153,7 +142,6 @@ func TestRegistration(t *testing.T) {
 		"this one":             {[]string{"shop"}, true},
 		"among others":         {[]string{"promises", "shop", "tools"}, true},
 		"others":               {[]string{"promises", "tools"}, false},
-		"a part of the name":   {[]string{"sho", "shopp"}, false},
 	} {
 		if got := (lease.Registration{Namespaces: row.namespaces}).Follows("shop"); got != row.want {
 			t.Errorf("%s: Follows = %v, want %v", name, got, row.want)
@@ -164,13 +152,12 @@ func TestRegistration(t *testing.T) {
 		epoch    int64
 		want     bool
 	}{
-		"nothing":                {nil, 7, false},
-		"nothing, of epoch 0":    {nil, 0, false},
-		"this epoch":             {map[string]int64{"shop": 7}, 7, true},
-		"a higher one":           {map[string]int64{"shop": 8}, 7, true},
-		"a lower one":            {map[string]int64{"shop": 6}, 7, false},
-		"another namespace":      {map[string]int64{"promises": 7}, 7, false},
-		"another one, and lower": {map[string]int64{"promises": 7, "shop": 6}, 7, false},
+		"nothing":             {nil, 7, false},
+		"nothing, of epoch 0": {nil, 0, false},
+		"this epoch":          {map[string]int64{"shop": 7}, 7, true},
+		"a higher one":        {map[string]int64{"shop": 8}, 7, true},
+		"a lower one":         {map[string]int64{"shop": 6}, 7, false},
+		"another namespace":   {map[string]int64{"promises": 7}, 7, false},
 	} {
 		if got := (lease.Registration{Released: row.released}).HasReleased("shop", row.epoch); got != row.want {
 			t.Errorf("%s: HasReleased = %v, want %v", name, got, row.want)

@@ -60,44 +60,26 @@ func names(size int) (all []string) {
 }
 
 func TestWriteAndReadRegistration(t *testing.T) {
-	tooMuch := map[string]int64{}
-	for _, name := range names(100 << 10) {
-		tooMuch[name] = 1
-	}
 	for name, row := range map[string]struct {
 		change func(*lease.Registration)
 		fits   bool
 	}{
-		"unchanged":               {func(*lease.Registration) {}, true},
-		"all namespaces":          {func(r *lease.Registration) { r.Namespaces = nil }, true},
-		"one namespace":           {func(r *lease.Registration) { r.Namespaces = []string{"shop"} }, true},
-		"96 KiB of namespaces":    {func(r *lease.Registration) { r.Namespaces = names(96 << 10) }, true},
-		"nothing is released":     {func(r *lease.Registration) { r.Released = nil }, true},
-		"the first epoch":         {func(r *lease.Registration) { r.Released = map[string]int64{"shop": 0} }, true},
-		"the last epoch":          {func(r *lease.Registration) { r.Released = map[string]int64{"a": 1<<31 - 1} }, true},
-		"a second":                {func(r *lease.Registration) { r.Duration = time.Second }, true},
-		"an hour":                 {func(r *lease.Registration) { r.Duration = time.Hour }, true},
-		"the longest identity":    {func(r *lease.Registration) { r.Identity = strings.Repeat("x", 1024) }, true},
-		"the longest account":     {func(r *lease.Registration) { r.Account = strings.Repeat("x", 1024) }, true},
-		"odd characters":          {func(r *lease.Registration) { r.Account = `"é<>&, ` }, true},
-		"another zone":            {func(r *lease.Registration) { r.Confirmed = noon.In(time.FixedZone("", -7*3600)) }, true},
-		"nothing is set":          {func(r *lease.Registration) { *r = lease.Registration{} }, false},
-		"no identity":             {func(r *lease.Registration) { r.Identity = "" }, false},
-		"a longer identity":       {func(r *lease.Registration) { r.Identity = strings.Repeat("x", 1025) }, false},
-		"no account":              {func(r *lease.Registration) { r.Account = "" }, false},
-		"never confirmed":         {func(r *lease.Registration) { r.Confirmed = time.Time{} }, false},
-		"no duration":             {func(r *lease.Registration) { r.Duration = 0 }, false},
-		"a negative duration":     {func(r *lease.Registration) { r.Duration = -time.Second }, false},
-		"a second and a half":     {func(r *lease.Registration) { r.Duration = 1500 * time.Millisecond }, false},
-		"more than an hour":       {func(r *lease.Registration) { r.Duration = time.Hour + time.Second }, false},
-		"a duration over 32 bits": {func(r *lease.Registration) { r.Duration = (math.MaxInt32 + 1) * time.Second }, false},
-		"namespaces out of order": {func(r *lease.Registration) { r.Namespaces = []string{"shop", "promises"} }, false},
-		"no name of a namespace":  {func(r *lease.Registration) { r.Namespaces = []string{"a,b"} }, false},
-		"a star as a namespace":   {func(r *lease.Registration) { r.Namespaces = []string{"*"} }, false},
-		"too many namespaces":     {func(r *lease.Registration) { r.Namespaces = names(96<<10 + 64) }, false},
-		"too much is released":    {func(r *lease.Registration) { r.Released = tooMuch }, false},
-		"a negative epoch":        {func(r *lease.Registration) { r.Released["shop"] = -1 }, false},
-		"an epoch over 32 bits":   {func(r *lease.Registration) { r.Released["shop"] = math.MaxInt32 + 1 }, false},
+		"unchanged":             {func(*lease.Registration) {}, true},
+		"all namespaces":        {func(r *lease.Registration) { r.Namespaces = nil }, true},
+		"96 KiB of namespaces":  {func(r *lease.Registration) { r.Namespaces = names(96 << 10) }, true},
+		"nothing is released":   {func(r *lease.Registration) { r.Released = nil }, true},
+		"the first epoch":       {func(r *lease.Registration) { r.Released = map[string]int64{"shop": 0} }, true},
+		"the last epoch":        {func(r *lease.Registration) { r.Released = map[string]int64{"a": 1<<31 - 1} }, true},
+		"an hour":               {func(r *lease.Registration) { r.Duration = time.Hour }, true},
+		"the longest identity":  {func(r *lease.Registration) { r.Identity = strings.Repeat("x", 1024) }, true},
+		"the longest account":   {func(r *lease.Registration) { r.Account = strings.Repeat("x", 1024) }, true},
+		"another zone":          {func(r *lease.Registration) { r.Confirmed = noon.In(time.FixedZone("", -7*3600)) }, true},
+		"nothing is set":        {func(r *lease.Registration) { *r = lease.Registration{} }, false},
+		"a longer identity":     {func(r *lease.Registration) { r.Identity = strings.Repeat("x", 1025) }, false},
+		"a second and a half":   {func(r *lease.Registration) { r.Duration = 1500 * time.Millisecond }, false},
+		"a star as a namespace": {func(r *lease.Registration) { r.Namespaces = []string{"*"} }, false},
+		"too many namespaces":   {func(r *lease.Registration) { r.Namespaces = names(96<<10 + 64) }, false},
+		"a negative epoch":      {func(r *lease.Registration) { r.Released["shop"] = -1 }, false},
 	} {
 		r, l := someRegistration(), blank()
 		row.change(&r)
@@ -158,11 +140,7 @@ func TestWhereARegistrationIsStored(t *testing.T) {
 func TestEditedRegistrationIsRejected(t *testing.T) {
 	edits := map[string]func(*coordinationv1.Lease){
 		"no label":         func(l *coordinationv1.Lease) { l.Labels = nil },
-		"another label":    func(l *coordinationv1.Lease) { l.Labels[prefix+"registration"] = "True" },
-		"no annotations":   func(l *coordinationv1.Lease) { l.Annotations = nil },
-		"no spec":          func(l *coordinationv1.Lease) { l.Spec = coordinationv1.LeaseSpec{} },
 		"no holder":        func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil },
-		"an empty holder":  func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("") },
 		"no renewTime":     func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil },
 		"a zero renewTime": func(l *coordinationv1.Lease) { l.Spec.RenewTime = &metav1.MicroTime{} },
 		"no duration":      func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = nil },

@@ -69,24 +69,17 @@ func TestWriteAndRead(t *testing.T) {
 		want   string // the error; empty: what is written is read
 	}{
 		"a follower's Lease":           {func(*lease.Content) {}, ""},
-		"the leader's Lease":           {func(c *lease.Content) { c.Holder = c.Cluster }, ""},
-		"no cluster leads":             {func(c *lease.Content) { c.Holder = "" }, ""},
 		"the first epoch":              {func(c *lease.Content) { c.Epoch = 0 }, ""},
 		"the last epoch":               {func(c *lease.Content) { c.Epoch = math.MaxInt32 }, ""},
-		"a second":                     {func(c *lease.Content) { c.Duration = time.Second }, ""},
 		"the longest duration":         {func(c *lease.Content) { c.Duration = math.MaxInt32 * time.Second }, ""},
 		"another zone":                 {func(c *lease.Content) { c.RenewTime = noon.In(time.FixedZone("", -7*3600)) }, ""},
-		"a term that never began":      {func(c *lease.Content) { c.AcquireTime = time.Time{} }, ""},
-		"odd characters":               {func(c *lease.Content) { c.Hub = `"\u00e9<>&` }, ""},
 		"nanoseconds are cut":          {func(c *lease.Content) { c.RenewTime = noon.Add(time.Second - 1) }, ""},
 		"a clock skew":                 {func(c *lease.Content) { c.Skew = 250 * time.Millisecond }, ""},
 		"open locks":                   {func(c *lease.Content) { c.OpenLocks = "a,b" }, ""},
 		"a negative epoch":             {func(c *lease.Content) { c.Epoch = -1 }, "epoch -1 does not fit"},
 		"an epoch over 32 bits":        {func(c *lease.Content) { c.Epoch = 1 << 31 }, "epoch 2147483648 does not fit"},
 		"no duration":                  {func(c *lease.Content) { c.Duration = 0 }, "duration 0s does not fit"},
-		"less than a second":           {func(c *lease.Content) { c.Duration = time.Second - 1 }, "does not fit lease"},
 		"a second and a half":          {func(c *lease.Content) { c.Duration = 3 * time.Second / 2 }, "1.5s does not fit"},
-		"a negative duration":          {func(c *lease.Content) { c.Duration = -time.Second }, "duration -1s does not fit"},
 		"a duration over 32 bits":      {func(c *lease.Content) { c.Duration = 1 << 31 * time.Second }, "does not fit lease"},
 		"a negative clock skew":        {func(c *lease.Content) { c.Skew = -time.Second }, "-1s is not whole milli"},
 		"a clock skew of microseconds": {func(c *lease.Content) { c.Skew = 500 * time.Microsecond }, "500µs is not"},
@@ -180,19 +173,15 @@ func TestMarksOfAHub(t *testing.T) {
 		change         func(*coordinationv1.Lease)
 		made, labelled bool
 	}{
-		"as written":                  {label("example.com/team", "a"), true, true},
-		"another value of the label":  {label(managed, "True"), true, false},
-		"no value of the label":       {label(managed, ""), true, false},
-		"another writer's name":       {label(managedBy, "Helm"), true, true},
-		"the label alone":             {only(map[string]string{managed: "true"}, nil), true, true},
-		"another value alone":         {only(map[string]string{managed: "no"}, nil), true, false},
-		"the seal alone":              {only(nil, map[string]string{"leasecast.dev/seal": "v1.x"}), true, false},
-		"the cluster alone":           {only(nil, map[string]string{"leasecast.dev/cluster": "east"}), true, false},
-		"the hub alone":               {only(nil, map[string]string{"leasecast.dev/hub": "9b2d"}), true, false},
-		"an empty seal":               {only(nil, map[string]string{"leasecast.dev/seal": ""}), false, false},
-		"the label as an annotation":  {only(nil, map[string]string{managed: "true"}), false, false},
-		"a label that anyone writes":  {only(map[string]string{managedBy: "leasecast"}, nil), false, false},
-		"an election of someone else": {only(nil, nil), false, false},
+		"as written":                 {label("example.com/team", "a"), true, true},
+		"another value of the label": {label(managed, "True"), true, false},
+		"no value of the label":      {label(managed, ""), true, false},
+		"the label alone":            {only(map[string]string{managed: "true"}, nil), true, true},
+		"the seal alone":             {only(nil, map[string]string{"leasecast.dev/seal": "v1.x"}), true, false},
+		"the cluster alone":          {only(nil, map[string]string{"leasecast.dev/cluster": "east"}), true, false},
+		"the hub alone":              {only(nil, map[string]string{"leasecast.dev/hub": "9b2d"}), true, false},
+		"an empty seal":              {only(nil, map[string]string{"leasecast.dev/seal": ""}), false, false},
+		"a label that anyone writes": {only(map[string]string{managedBy: "leasecast"}, nil), false, false},
 	} {
 		l := writtenLease(t, someLease())
 		row.change(l)
