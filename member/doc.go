@@ -54,9 +54,8 @@
 //
 // A Lease that no hub can have written, without a renewTime or with a duration that no policy allows, permits nothing.
 //
-// A clock that is ahead makes Leases arrive old. They may arrive so old that a term runs out before it is renewed. The
-// next term then begins no earlier than one duration after that one began. So the cluster leads now and then instead of
-// flapping with each renewal, and the Member logs the cause.
+// A clock that is ahead makes Leases arrive old. They may arrive so old that a term runs out before it is renewed, and
+// the next renewal begins another one. The Member logs the cause.
 //
 // # What is promised, and what is not
 //

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -200,43 +199,26 @@ func TestLog_OfALeaseThatIsNotBelieved(t *testing.T) {
 	})
 }
 
-// A clock that is ahead by little costs as much of each term. One that is ahead by nearly D makes terms run out. Then
-// they begin no more often than once in D. The hub renews every third of D, for an hour.
+// A clock that is ahead by little costs as much of each term. One that is ahead by nearly D makes terms run out. The hub
+// renews every third of D.
 func TestLog_OfAClockThatIsAhead(t *testing.T) {
 	each(t, map[string]time.Duration{"2 s": 2 * time.Second, "12 s": 12 * time.Second},
 		func(t *testing.T, off time.Duration) {
 			r := startTestMember(t, member.Options{})
-			var mu sync.Mutex
-			var began []time.Duration
-			defer r.Listen(member.Listener{Promoted: func(string, member.Term) {
-				mu.Lock()
-				defer mu.Unlock()
-				began = append(began, r.clock.Now().Boot)
-			}})()
 			r.clock.Step(off)
-			for range time.Hour / (duration / 3) {
+			const renewals = 100
+			for range renewals {
 				r.write(ns, us, 7, ahead(-off))
 				pass(duration / 3)
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			lost := r.log.with("any more", "it ran out: the last Lease was 12.0 s old on arrival, and lasts 15 s; "+
-				"this machine's clock is ahead of the hub's")
-			late, few, many := 0, 1, 1
+			late, lost := 0, 0
 			if off > duration/2 {
-				late, few, many = 1, 100, int(time.Hour/duration)
-			}
-			if n := len(began); n < few || n > many || late > 0 && len(lost) < few {
-				t.Errorf("%d terms began in an hour, want %d to %d; %d lines of lost ones", n, few, many, len(lost))
-			}
-			for i := 1; i < len(began); i++ {
-				if between := began[i] - began[i-1]; between < duration {
-					t.Fatalf("term %d began %v after the one before, want %v at least", i, between, duration)
-				}
+				late, lost = 1, renewals
 			}
 			r.log.expect(t, "the clock", late, "A Lease was 12.0 s old on arrival, and lasts 15 s: "+
 				"this machine's clock is ahead of the hub's, or the hub does not renew it")
-			r.log.expect(t, "terms that end", len(lost), "any more")
+			r.log.expect(t, "terms that end", lost, "any more", "it ran out: the last Lease was 12.0 s old on arrival, "+
+				"and lasts 15 s; this machine's clock is ahead of the hub's")
 			pass(duration)
 			if s := r.State(ns); s.Leads || s.Leader != us {
 				t.Errorf("State = %+v", s)

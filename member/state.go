@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/leasecast/leasecast/api/lease"
 )
 
 // State is a reader's view of one namespace.
@@ -139,9 +137,6 @@ func (t *terms) why(n *nsState) string {
 	case !n.seen.LeadsHere():
 		return fmt.Sprintf("%s leads in epoch %d", n.seen.Holder, n.seen.Epoch)
 	}
-	if n.waits(n.reader.Current(), t.clock.Now()) {
-		return t.ranOut(n, n.arrived) + "; the next term begins " + exactly(n.seen.Duration) + " after this one began"
-	}
 	return t.ranOut(n, n.arrived)
 }
 
@@ -178,14 +173,6 @@ func (t *terms) notLeader(namespace string) error {
 // watched reports whether a Member with these Options.Namespaces receives Leases of the namespace.
 func watched(only []string, namespace string) bool {
 	return len(only) == 0 || slices.Contains(only, namespace)
-}
-
-// waits reports whether the next term has to wait, because the last one of its epoch ran out early. Otherwise a reader
-// whose clock is ahead by nearly D would lead and stop with each renewal. A reader that sees renewals in time does not
-// wait.
-func (n *nsState) waits(p lease.Permit, now lease.Reading) bool {
-	d := n.seen.Duration
-	return n.lapsed == p.Epoch && now.Boot < n.began+d && p.Remaining(now) < d/2
 }
 
 // seconds formats a measured duration, to a tenth of a second.

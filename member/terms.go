@@ -69,8 +69,6 @@ type nsState struct {
 	leases  map[string]lease.Content // by the name of the Lease
 	last    int64                    // the epoch of the last term that began here
 	terms   int64                    // how many began here
-	began   time.Duration            // when the last one did, as in Reading.Boot
-	lapsed  int64                    // the epoch of the last term that ran out
 	seen    lease.Content            // the last Lease that was believed
 	arrived arrival                  // of that Lease
 	problem problem                  // of the Lease that was seen last
@@ -236,14 +234,14 @@ func (t *terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string)
 		}
 		t.end(n, tm, why)
 	}
-	if leads && !n.waits(p, now) {
+	if leads {
 		tm := &term{
 			epoch: p.Epoch, cluster: n.seen.Cluster, arrived: n.arrived, clock: t.clock, terms: t, ns: n,
 			open: map[*context.CancelCauseFunc]struct{}{},
 		}
 		tm.permit.Store(&p)
 		t.led[n] = tm
-		n.last, n.began = p.Epoch, now.Boot
+		n.last = p.Epoch
 		n.terms++
 		n.term.Store(tm)
 		t.arm(now, p)
@@ -257,7 +255,6 @@ func (t *terms) expired(n *nsState, tm *term, now lease.Reading) string {
 	if !t.releases.holds(now) {
 		return unconfirmed
 	}
-	n.lapsed = tm.epoch
 	return t.ranOut(n, tm.arrived)
 }
 

@@ -198,33 +198,6 @@ func TestTerm_EndsForChecksAndContexts(t *testing.T) {
 	}
 }
 
-// A clock that is ahead makes Leases arrive old, and terms run out early. The next one begins no earlier than one
-// duration after the last one began, unless it has another epoch or its Lease arrives in time.
-func TestTerm_WaitsAfterOneThatRanOutEarly(t *testing.T) {
-	type row struct {
-		first, second time.Duration // the age of the Leases
-		epoch         int64         // of the second
-		leads         bool
-	}
-	each(t, map[string]row{
-		"old again":                    {12 * time.Second, 12 * time.Second, 7, false},
-		"old again, in the next epoch": {12 * time.Second, 12 * time.Second, 8, true},
-		"in time":                      {5 * time.Second, 0, 7, true}, // as a reader that starts finds the first
-	}, func(t *testing.T, row row) {
-		c := newTestTerms(t)
-		c.write(ns, us, 7, ahead(-row.first))
-		pass(duration - row.first + recheck)
-		if c.leads() {
-			t.Error("leads after the term")
-		}
-		c.write(ns, us, row.epoch, ahead(-row.second))
-		s := c.State(ns)
-		if s.Leads != row.leads || strings.Contains(s.Why, "; the next term begins 15 s after this one began") == row.leads {
-			t.Errorf("State = %+v, want leads = %v", s, row.leads)
-		}
-	})
-}
-
 func TestTerm_StaysTheSameThroughRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestTerms(t)

@@ -100,9 +100,6 @@ func (r *Reader) Allowed(c Content) time.Duration {
 	return min(r.Skew, c.Skew)
 }
 
-// Current is what the last observation permits.
-func (r *Reader) Current() Permit { return r.current }
-
 // Highest is the highest epoch that was believed.
 func (r *Reader) Highest() int64 { return r.highest }
 
