@@ -37,7 +37,6 @@
 //   - a Lease that is not believed, and why;
 //   - a clock that is off;
 //   - a namespace without a Lease;
-//   - a policy that allows clocks to differ by more than Options.MaxClockSkew;
 //   - a Member that was not started.
 //
 // [Member.State] returns the same for one namespace, and so does the [NotLeaderError] of [Member.Context]. For a
@@ -49,8 +48,7 @@
 // The policy's maxClockSkewMilliseconds travels in every Lease, sealed by the hub. A Member refuses a Lease whose
 // renewTime is further ahead of its clock than that, or than [Options.MaxClockSkew], whichever is less. A Member cannot
 // verify the seal. So until the hub reverts it, an edit of the Lease can make the bound stricter, or as lenient as the
-// option but no more. If a Lease lacks the annotation, because its hub is older or the Lease was edited, the option
-// alone counts, and the Member logs this.
+// option but no more. If a Lease lacks the annotation, because it was edited, the option alone counts.
 //
 // A Lease that no hub can have written, without a renewTime or with a duration that no policy allows, permits nothing.
 //

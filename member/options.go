@@ -27,7 +27,7 @@ type Options struct {
 	// MaxClockSkew is ε: twice the largest error of any clock that takes part. A Lease whose renewTime is further in the
 	// future is not believed. The policy's maxClockSkewMilliseconds travels in the Lease, and the smaller of the two
 	// counts. So this is the most that a reader allows, whatever an edit of a Lease says. It counts alone for a Lease
-	// without that annotation, as older hubs write them, and the Member logs this. At most 1h. Default: 1s.
+	// without that annotation. At most 1h. Default: 1s.
 	MaxClockSkew time.Duration
 	// Clock judges the terms. Its method Now returns a reading of the wall clock and of a clock that counts in suspend and
 	// is never set. A program leaves it empty. Tests take a clock from package api/lease/clock/clocktest, or use

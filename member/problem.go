@@ -60,20 +60,6 @@ func invalid(c lease.Content) string {
 	return ""
 }
 
-// skewProblem returns how the policy's clock skew and this reader's contradict each other.
-func (n *nsState) skewProblem() problem {
-	switch own := n.reader.Skew; {
-	case n.skew <= 0:
-		return problem{"missing skew", "A Lease does not say how far clocks may differ by the policy, so " +
-			"Options.MaxClockSkew counts: its hub is an older one, or an edit removed the annotation " +
-			v1alpha1.MaxClockSkewAnnotation}
-	case n.skew > own:
-		return problem{"skew " + n.skew.String(), fmt.Sprintf("The policy allows clocks to differ by %v, this reader by %v, "+
-			"so it refuses Leases that the policy allows: set Options.MaxClockSkew to the policy's", n.skew, own)}
-	}
-	return problem{}
-}
-
 // arrival describes a Lease that names its own cluster. It has the Lease's age when first seen, by the wall clock, and
 // how long it lasts after its renewTime.
 type arrival struct {

@@ -67,17 +67,13 @@ func (r *reporter) namespaces() (all []string) {
 
 // logState logs who leads the namespace and what is wrong with its Lease, if either has changed.
 func (m *Member) logState(namespace string) {
-	s, problems := m.terms.report(namespace)
+	s, p := m.terms.report(namespace)
 	log := m.log.WithValues("namespace", namespace)
-	kind := ""
-	for subject, p := range problems {
-		if _, due := m.reporter.due(subject+namespace, p.kind, false); due && p.kind != "" {
-			log.Info(p.text)
-		}
-		kind += p.kind
+	if _, due := m.reporter.due("Lease of "+namespace, p.kind, false); due && p.kind != "" {
+		log.Info(p.text)
 	}
 	state := fmt.Sprint(s.Leads, s.Leader, s.Epoch, s.Terms)
-	if s.Leader == "" && kind == "" { // otherwise Why has figures that change
+	if s.Leader == "" && p.kind == "" { // otherwise Why has figures that change
 		state += s.Why
 	}
 	before, due := m.reporter.due(leaderOf+namespace, state, false)
@@ -118,20 +114,17 @@ func (m *Member) logStates(scope string, items []coordinationv1.Lease) {
 	}
 }
 
-// report returns the State of a namespace, and the problems of its Lease and of clocks.
-func (t *terms) report(namespace string) (State, map[string]problem) {
+// report returns the State of a namespace, and the problem of its Lease.
+func (t *terms) report(namespace string) (State, problem) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s, problems := t.state(namespace), map[string]problem{"Lease of ": {}, "skew of ": {}}
-	n := t.lookup(namespace)
+	s, n := t.state(namespace), t.lookup(namespace)
 	if n == nil || len(n.leases) == 0 {
-		return s, problems
+		return s, problem{}
 	}
-	lease := n.problem
-	if lease.kind == "" && n.seen.LeadsHere() && n.arrived.late() {
-		lease = problem{"late", fmt.Sprintf("A Lease was %s old on arrival, and lasts %s: this machine's clock is ahead of "+
+	if n.problem.kind == "" && n.seen.LeadsHere() && n.arrived.late() {
+		return s, problem{"late", fmt.Sprintf("A Lease was %s old on arrival, and lasts %s: this machine's clock is ahead of "+
 			"the hub's, or the hub does not renew it", seconds(n.arrived.age), exactly(n.arrived.lasts))}
 	}
-	problems["Lease of "], problems["skew of "] = lease, n.skewProblem()
-	return s, problems
+	return s, n.problem
 }

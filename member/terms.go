@@ -72,7 +72,6 @@ type nsState struct {
 	seen    lease.Content            // the last Lease that was believed
 	arrived arrival                  // of that Lease
 	problem problem                  // of the Lease that was seen last
-	skew    time.Duration            // by the policy, as in the last Lease; 0: not in it
 	past    map[*term]struct{}       // terms that are over while work of them goes on, or may
 }
 
@@ -136,7 +135,6 @@ func (t *terms) Observe(l *coordinationv1.Lease) {
 	}
 	n := t.know(c.Namespace)
 	n.leases[c.Name] = c
-	n.skew = c.Skew
 	t.apply(n, n.take(c, now), now, "")
 }
 
