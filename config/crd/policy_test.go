@@ -40,7 +40,6 @@ const some = "namespaces: {names: [team-a]}\n"
 
 func TestPolicyIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
 	timings := func(fields string) string { return some + "timings: {" + fields + "}" }
-	health := func(fields string) string { return some + "health: {" + fields + "}" }
 	names := func(names ...string) string {
 		return fmt.Sprintf("namespaces: {names: [%s]}", strings.Join(names, ", "))
 	}
@@ -59,28 +58,17 @@ func TestPolicyIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
 
 		"the fast profile": {timings("leaseDurationMilliseconds: 3000, renewIntervalMilliseconds: 1000, " +
 			"requestTimeoutMilliseconds: 500, maxClockSkewMilliseconds: 250"), admitted},
-		"the sum may be D":         {timings("leaseDurationMilliseconds: 14000"), admitted},
-		"the sum may not exceed D": {timings("leaseDurationMilliseconds: 13000"), sumTooLarge},
+		"the sum may be D": {timings("leaseDurationMilliseconds: 14000"), admitted},
 		"the sum may not exceed D by 1 ms": {
 			timings("leaseDurationMilliseconds: 14000, maxClockSkewMilliseconds: 1001"), sumTooLarge,
 		},
-		"r counts twice": {timings("renewIntervalMilliseconds: 6000"), sumTooLarge},
-		"τ counts":       {timings("requestTimeoutMilliseconds: 5000"), sumTooLarge},
-		"ε counts":       {timings("maxClockSkewMilliseconds: 3000"), sumTooLarge},
-		"all at their largest": {timings("leaseDurationMilliseconds: 3600000, renewIntervalMilliseconds: 3600000, " +
-			"requestTimeoutMilliseconds: 3600000, maxClockSkewMilliseconds: 3600000"), sumTooLarge},
+		"r counts twice":               {timings("renewIntervalMilliseconds: 6000"), sumTooLarge},
+		"τ counts":                     {timings("requestTimeoutMilliseconds: 5000"), sumTooLarge},
+		"ε counts":                     {timings("maxClockSkewMilliseconds: 3000"), sumTooLarge},
 		"null timings are the default": {some + "timings: null", admitted},
 		"D is whole seconds": {
 			spec: timings("leaseDurationMilliseconds: 2500"),
 			want: "leaseDurationMilliseconds in body should be a multiple of 1000",
-		},
-		"D is a number": {
-			spec: timings("leaseDurationMilliseconds: 15s"),
-			want: "leaseDurationMilliseconds in body must be of type integer",
-		},
-		"D fits 32 bits": {
-			spec: timings("leaseDurationMilliseconds: 99999999999"),
-			want: "leaseDurationMilliseconds in body should be less than or equal to 86400000",
 		},
 		"D may be a day where people fail over": {
 			some + "failover: Manual\ntimings: {leaseDurationMilliseconds: 86400000}", admitted,
@@ -97,27 +85,13 @@ func TestPolicyIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
 		"one override for a namespace": {
 			some + "overrides: [{namespace: team-a, cluster: east}, {namespace: team-a, cluster: west}]", "Duplicate value",
 		},
-		"an unknown placement": {some + "placement: Random", "Unsupported value"},
-		"r is a number": {
-			spec: timings("renewIntervalMilliseconds: 5s"),
-			want: "renewIntervalMilliseconds in body must be of type integer",
-		},
-		"r may be 100 ms":             {timings("renewIntervalMilliseconds: 100"), admitted},
-		"τ may be 50 ms":              {timings("requestTimeoutMilliseconds: 50"), admitted},
-		"ε may be 1 ms":               {timings("maxClockSkewMilliseconds: 1"), admitted},
-		"a mistyped field is refused": {timings("renewInterval: 5s"), `unknown field "spec.timings.renewInterval"`},
-		"a lost cluster after 100 ms": {
-			health("unreachableAfterMilliseconds: 100, recoverAfterMilliseconds: 0"), admitted,
-		},
-		"a first leader need not wait":        {some + "initialDelaySeconds: 0", admitted},
-		"a first leader may wait for an hour": {some + "initialDelaySeconds: 3600", admitted},
-		"a Lease may have dots in its name":   {some + "leaseName: leasecast.example.com", admitted},
+		"an unknown placement":              {some + "placement: Random", "Unsupported value"},
+		"a Lease may have dots in its name": {some + "leaseName: leasecast.example.com", admitted},
 		"a Lease has a name": {
 			spec: some + `leaseName: ""`,
 			want: "leaseName in body should be at least 1 chars long",
 		},
 		"the name of a Lease is in lower case":   {some + "leaseName: Leasecast", badLeaseName},
-		"the name of a Lease has no slashes":     {some + "leaseName: a/b", badLeaseName},
 		"the name of a Lease has 253 characters": {some + "leaseName: " + strings.Repeat("a", 253), admitted},
 		"the name of a Lease has no 254": {
 			spec: some + "leaseName: " + strings.Repeat("a", 254),
@@ -130,12 +104,9 @@ func TestPolicyIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
 		"a selector is enough":                  {"namespaces: {selector: {matchLabels: {team: a}}}", admitted},
 		"an empty selector selects all":         {"namespaces: {selector: {}}", admitted},
 		"names and a selector":                  {"namespaces: {names: [a], selector: {matchLabels: {team: a}}}", admitted},
-		"kube-system is not managed":            {names("kube-system"), kubeNamespace},
 		"kube-anything is not managed":          {names("team-a", "kube-x"), kubeNamespace},
 		"kube is managed":                       {names("kube", "kubernetes"), admitted},
 		"a namespace is in lower case":          {names("Team-A"), badNamespace},
-		"a namespace has no dots":               {names("team.a"), badNamespace},
-		"a namespace has a name":                {names(`""`), badNamespace},
 		"a namespace has 63 characters":         {names(strings.Repeat("a", 63)), admitted},
 		"a namespace has no 64":                 {names(strings.Repeat("a", 64)), "may not be more than 63"},
 		"a namespace is named once":             {names("team-a", "team-a"), "Duplicate value"},
@@ -143,11 +114,9 @@ func TestPolicyIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
 		"no 1001 namespaces":                    {names(numbered(1001)...), "must have at most 1000 items"},
 		"In needs values":                       {selector("key: team, operator: In"), badSelector},
 		"In with values":                        {selector("key: team, operator: In, values: [a]"), admitted},
-		"NotIn needs values":                    {selector("key: team, operator: NotIn, values: []"), badSelector},
 		"NotIn with values":                     {selector("key: team, operator: NotIn, values: [a]"), admitted},
 		"Exists takes no values":                {selector("key: team, operator: Exists, values: [a]"), badSelector},
 		"Exists without values":                 {selector("key: team, operator: Exists"), admitted},
-		"DoesNotExist takes no values":          {selector("key: team, operator: DoesNotExist, values: [a]"), badSelector},
 		"DoesNotExist without values":           {selector("key: team, operator: DoesNotExist"), admitted},
 		"an operator is not made up":            {selector("key: team, operator: Like, values: [a]"), badSelector},
 		"a selector of Clusters":                {some + "clusterSelector: {matchLabels: {region: eu}}", admitted},
