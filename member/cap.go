@@ -21,8 +21,8 @@ import (
 // If the term is over, the write is not sent, and the error wraps ErrNotBegun and ErrLost. Otherwise CapWrites lowers
 // the `timeout` parameter to the remaining time. So the API server gives up on a write that has waited past the term in
 // the server's own queue. The server counts from when it received the request, so the time on the way is not covered. A
-// write that fails when its term is over, for instance because its context has ended, returns an error that wraps
-// ErrLost alone. Such a write may have happened.
+// write that gets no answer when its term is over, for instance because its context has ended, returns an error that
+// wraps ErrLost alone. Such a write may have happened.
 //
 // Client-go does not send a write whose context ended before, or while it waited for its rate limit or a Retry-After.
 // Such a write fails with the error of its context, which is context.Canceled. context.Cause then returns that the term
@@ -60,36 +60,10 @@ func (c *capped) RoundTrip(req *http.Request) (*http.Response, error) {
 		send = c.await
 	}
 	resp, err := send(req, left, settled)
-	if err != nil {
-		return nil, t.cut(err)
+	if err != nil && !t.Holds() {
+		err = fmt.Errorf("%w: epoch %d: %w", ErrLost, t.Epoch(), err)
 	}
-	if resp.StatusCode != http.StatusSwitchingProtocols {
-		resp.Body = &answer{resp.Body, t}
-	}
-	return resp, nil
-}
-
-// cut wraps the error of an act with ErrLost if the term is over.
-func (t Term) cut(err error) error {
-	if t.Holds() {
-		return err
-	}
-	return fmt.Errorf("%w: epoch %d: %w", ErrLost, t.Epoch(), err)
-}
-
-// answer is the response body of a write. Its read errors wrap ErrLost once the term is over.
-type answer struct {
-	io.ReadCloser
-	term Term
-}
-
-// Read implements io.Reader.
-func (a *answer) Read(p []byte) (int, error) {
-	n, err := a.ReadCloser.Read(p)
-	if err != nil && err != io.EOF { //nolint:errorlint // readers compare with it, too
-		err = a.term.cut(err)
-	}
-	return n, err
+	return resp, err
 }
 
 // send sends a write and passes to settled whether its outcome is known.

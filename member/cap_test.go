@@ -62,19 +62,6 @@ func hanging(req *http.Request) (*http.Response, error) {
 	return nil, req.Context().Err()
 }
 
-// halfway answers with a body that has no end.
-func halfway(req *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(readUntil(req.Context().Done()))}, nil
-}
-
-// readUntil blocks until then, as the answer of a request does whose context ends.
-type readUntil <-chan struct{}
-
-func (r readUntil) Read([]byte) (int, error) {
-	<-r
-	return 0, context.Canceled
-}
-
 func TestCapWrites_LowersTheTimeoutToWhatRemains(t *testing.T) {
 	type row struct {
 		method, query string
@@ -210,9 +197,7 @@ func TestCapWrites_ReportsAWriteThatTheEndOfItsTermCutOff(t *testing.T) {
 	}{
 		"another cluster leads":                       {hanging, demoted, true},
 		"the term runs out":                           {hanging, goesOn, true},
-		"another cluster leads as the answer is read": {halfway, demoted, true},
 		"the program stops":                           {hanging, stops, false},
-		"the program stops as the answer is read":     {halfway, stops, false},
 		"the term goes on, and the connection breaks": {breaking, goesOn, false},
 	} {
 		each(t, map[string]member.Options{name: {}, name + ", registered": registering(t)},
