@@ -21,21 +21,9 @@ import (
 // If there is a registration, it also fails when the last confirmation is older than StaleAfter. It fails with
 // ErrStopped once the Member has stopped.
 //
-// The Member logs when it begins to fail, every minute while it fails, and when it succeeds again.
-//
 // Put it on readiness. A Member connects again by itself, so a liveness probe would restart every Pod for nothing while
 // an API server is silent. Only ErrStopped needs another process, and a manager that has stopped ends its own.
 func (m *Member) Healthz(*http.Request) error {
-	err := m.health()
-	if err == nil {
-		m.reporter.works("Healthz", "Healthz succeeds again")
-	} else if _, due := m.reporter.due("Healthz", "fails", true); due {
-		m.log.Info("Healthz fails", "reason", err.Error())
-	}
-	return err
-}
-
-func (m *Member) health() error {
 	if m.terms.over() {
 		return fmt.Errorf("member: %w: make a new one, or end this process", ErrStopped)
 	}

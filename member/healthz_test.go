@@ -122,30 +122,3 @@ func TestHealthz_OfTheRegistration(t *testing.T) {
 			"s, want at most 40s; "+adviceRegistration)
 	})
 }
-
-func TestHealthz_IsLoggedWhenItFailsAndEveryMinute(t *testing.T) {
-	started(t, member.Options{}, func(t *testing.T, r *testMember) {
-		for _, step := range []struct {
-			when         string
-			server       behavior
-			over         time.Duration
-			fails, works int // lines
-		}{
-			{"while it works", works, 5 * time.Second, 0, 0},
-			{"when it fails", hangs, 30 * time.Second, 1, 0},
-			{"a minute later", hangs, time.Minute, 2, 0},
-			{"when it works again", works, 30 * time.Second, 2, 1},
-			{"long after that", works, 2 * time.Minute, 2, 1},
-		} {
-			if r.become(step.server); step.server == hangs {
-				r.fail()
-			}
-			for range step.over / time.Second { // as a kubelet may ask
-				_ = r.Healthz(nil)
-				pass(time.Second)
-			}
-			r.log.expect(t, step.when, step.fails, `"msg"="Healthz fails"`, "the API server has not answered for")
-			r.log.expect(t, step.when, step.works, `"msg"="Healthz succeeds again"`)
-		}
-	})
-}
