@@ -48,7 +48,7 @@ const retryPause = 30 * time.Second
 var shared = sync.OnceValues(func() (*e2e.Fleet, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	return e2e.Start(ctx, e2e.Options{Members: []string{"east", "west"}, AuditReads: true})
+	return e2e.Start(ctx, e2e.Options{Members: []string{"east", "west"}, Audit: true})
 })
 
 // started is what shared has started, for TestMain.
