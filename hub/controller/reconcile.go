@@ -197,9 +197,11 @@ func (c *Controller) decide(v *decide.Snapshot) decide.Plan {
 // sent returns what this tenure has promised for the namespace. closed means that no publisher may stamp a Lease
 // for it any more.
 func (c *Controller) sent(key types.NamespacedName, closed bool) election.Sent {
-	sent := c.promises.Get(key).Sent
-	sent.Final = closed
-	return sent
+	p := c.promises.Get(key)
+	return election.Sent{
+		Until: p.Until, BootUntil: p.BootUntil, Skew: p.Skew, Stop: p.Stop, Final: closed,
+		EarlierEnd: p.EarlierEnd, BootEarlierEnd: p.BootEarlierEnd,
+	}
 }
 
 // changed logs a change, and queues its event.

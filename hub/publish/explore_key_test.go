@@ -201,7 +201,7 @@ func (w *writer) replica(e *explorer, x int) {
 		stamp = r.right.stamp.Wall
 	}
 	w.time(stamp, exploredH)
-	w.time(r.promise.Sent.Until, e.skew)
+	w.time(r.promise.Until, e.skew)
 	w.epoch(r.promise.Epoch)
 	w.epoch(r.granted)
 	w.int(max(r.highest, r.granted, w.s.record.Epoch))

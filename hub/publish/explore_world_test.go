@@ -199,10 +199,11 @@ func (e *explorer) mayWrite(s *world, r *replica) bool {
 
 // sent is what the tenure has promised.
 func (e *explorer) sent(r *replica, closed bool) election.Sent {
-	sent := r.promise.Sent
+	p := r.promise
 	if e.broken.stampsNotCounted {
-		sent = election.Sent{}
+		p = Promise{}
 	}
-	sent.Final = closed
-	return sent
+	return election.Sent{
+		Until: p.Until, BootUntil: p.BootUntil, Skew: p.Skew, Final: closed,
+	}
 }

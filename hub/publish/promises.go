@@ -8,13 +8,22 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/hub/election"
 )
 
 // Promise is what this tenure has promised for one namespace, in all members and terms together.
 type Promise struct {
-	// Sent is final once no Publisher has an assignment to lead in the namespace.
-	Sent election.Sent
+	// Until is the latest renewTime + the duration sent with it, by the hub's wall clock.
+	Until time.Time
+	// BootUntil is the latest boot reading at a send + the duration sent.
+	BootUntil time.Duration
+	// Skew is the ε of the last promise. It has to pass after Until and after BootUntil.
+	Skew time.Duration
+	// Stop is the stop time of fenced locks in the last promise. It has to pass after Skew.
+	Stop time.Duration
+	// EarlierEnd is the end of what was sent under a larger ε or stop time, with both included.
+	EarlierEnd time.Time
+	// BootEarlierEnd is EarlierEnd on the boot clock.
+	BootEarlierEnd time.Duration
 	// Epoch is the epoch of the last promise.
 	Epoch int64
 }
@@ -34,22 +43,22 @@ func NewPromises() *Promises {
 func (l *Promises) add(key types.NamespacedName, epoch int64, sent lease.Reading, d, skew, stop time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := l.byNamespace[key]
-	p := &all.Sent
+	p := l.byNamespace[key]
 	if rest := p.Skew + p.Stop; skew < p.Skew || stop < p.Stop {
 		p.EarlierEnd = latest(p.EarlierEnd, p.Until.Add(rest))
 		p.BootEarlierEnd = max(p.BootEarlierEnd, p.BootUntil+rest)
 	}
 	p.Skew, p.Stop = skew, stop
 	p.Until = latest(p.Until, sent.Wall.Add(d))
+	p.Epoch = epoch
 	p.BootUntil = max(p.BootUntil, sent.Boot+d)
-	all.Epoch = epoch
-	l.byNamespace[key] = all
+	l.byNamespace[key] = p
 }
 
 func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
 
-// Get returns what was promised for a namespace of a fleet.
+// Get returns what was promised for a namespace of a fleet. It is final once no Publisher has an assignment
+// to lead there.
 func (l *Promises) Get(key types.NamespacedName) Promise {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -28,8 +28,8 @@ func TestPromises(t *testing.T) {
 					inSeconds(s[2]), inSeconds(s[3]), inSeconds(s[4]))
 			}
 			p := l.Get(key)
-			ends := latest(p.Sent.EarlierEnd, p.Sent.Until.Add(p.Sent.Skew+p.Sent.Stop))
-			bootEnds := max(p.Sent.BootEarlierEnd, p.Sent.BootUntil+p.Sent.Skew+p.Sent.Stop)
+			ends := latest(p.EarlierEnd, p.Until.Add(p.Skew+p.Stop))
+			bootEnds := max(p.BootEarlierEnd, p.BootUntil+p.Skew+p.Stop)
 			if ends != wall(test.wall) || bootEnds != at(test.boot).Boot || p.Epoch != 19+int64(len(test.sent)) {
 				t.Errorf("all ends at %v and %v, in epoch %d", ends.Sub(zero), bootEnds-at(0).Boot, p.Epoch)
 			}

@@ -251,7 +251,7 @@ the member has never answered
 				if s, _ := w.nextStep(keyOf("a")); s.action != test.want {
 					w.t.Errorf("the next step is to %s", describe(s))
 				}
-				if w.promised("a").Sent.Skew != ackTimings.Skew {
+				if w.promised("a").Skew != ackTimings.Skew {
 					w.t.Errorf("promised: %+v", w.promised("a"))
 				}
 			})
@@ -295,8 +295,7 @@ func TestPromiseIsRecordedBeforeItIsSent(t *testing.T) {
 			w.member.becomes(func(ctx context.Context, req request) error {
 				if c := req.lease; c.Holder == "east.fleet" {
 					p := w.promised(req.key.Namespace)
-					if c.Deadline().After(p.Sent.Until) || p.Epoch != c.Epoch ||
-						c.RenewTime.Sub(w.began)+c.Duration > p.Sent.BootUntil {
+					if c.Deadline().After(p.Until) || p.Epoch != c.Epoch || c.RenewTime.Sub(w.began)+c.Duration > p.BootUntil {
 						w.t.Errorf("seed %d: %s is sent %+v, but %+v was promised", seed, req.key, c, p)
 					}
 				}
@@ -329,9 +328,8 @@ func TestStopRenewingIsFinal(t *testing.T) {
 			w.play("remember a")
 			after(20 * second)
 			w.play("same-promise a")
-			if l := w.there("a"); l.Spec.RenewTime != nil && l.Spec.RenewTime.Add(15*second).After(w.promise.Sent.Until) {
-				t.Errorf("seed %d: the Lease was renewed at %v, and promised until %v", seed, l.Spec.RenewTime,
-					w.promise.Sent.Until)
+			if l := w.there("a"); l.Spec.RenewTime != nil && l.Spec.RenewTime.Add(15*second).After(w.promise.Until) {
+				t.Errorf("seed %d: the Lease was renewed at %v, and promised until %v", seed, l.Spec.RenewTime, w.promise.Until)
 			}
 			w.leads("b")
 		})
