@@ -1,9 +1,9 @@
 package election
 
 import (
+	"maps"
+	"slices"
 	"time"
-
-	"k8s.io/apimachinery/pkg/conversion"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
@@ -52,8 +52,13 @@ func Assign(r Record, fleet, cluster string, duration time.Duration, first bool)
 	return a
 }
 
-// instants are equal in whatever location.
-var instants = conversion.EqualitiesOrDie(time.Time.Equal)
-
 // same reports whether two records are equal.
-func same(a, b Record) bool { return instants.DeepEqual(a, b) }
+func same(a, b Record) bool {
+	return a.Leader == b.Leader && a.Epoch == b.Epoch && a.Revoked == b.Revoked &&
+		a.State == b.State && a.Reason == b.Reason &&
+		a.Since.Equal(b.Since) && a.AcquireTime.Equal(b.AcquireTime) && a.Duration == b.Duration &&
+		a.Skew == b.Skew && a.Stop == b.Stop && slices.Equal(a.OpenLocks, b.OpenLocks) &&
+		a.UnfencedLeader == b.UnfencedLeader &&
+		a.LeaseName == b.LeaseName && a.NotBefore.Equal(b.NotBefore) && a.Next == b.Next &&
+		maps.Equal(a.Observed, b.Observed) && a.Rebalanced.Equal(b.Rebalanced) && a.Fence.equal(b.Fence)
+}

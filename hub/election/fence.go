@@ -20,7 +20,7 @@ func (r *Record) noteFence(now lease.Reading, p Policy, s State, holder Candidat
 	case r.Fence.UID != "" && holder.Answered.Wall.After(r.Fence.At):
 		r.Fence.Voided = true
 	}
-	return !instants.DeepEqual(r.Fence, before)
+	return !r.Fence.equal(before)
 }
 
 // timeToProbe returns how long the leader's cluster still has to answer: r + τ from its latest answer, and from the
@@ -33,4 +33,8 @@ func timeToProbe(now lease.Reading, p Policy, s State, holder Candidate) time.Du
 func (r Record) isOff(now lease.Reading, p Policy, s State, holder Candidate) bool {
 	return timeToProbe(now, p, s, holder) == 0 && r.Fence.UID != "" && r.Fence.UID == holder.Fenced && !r.Fence.Voided &&
 		!s.stale() && !s.OtherHub
+}
+
+func (a Acceptance) equal(b Acceptance) bool {
+	return a.UID == b.UID && a.At.Equal(b.At) && a.Voided == b.Voided
 }

@@ -91,9 +91,15 @@ func TestRecordAfterDecision(t *testing.T) {
 // Any difference to the persisted record is persisted. The record of a fleet that moves is known in all its fields.
 func TestAnyDifferenceIsPersisted(t *testing.T) {
 	for name, change := range map[string]func(*election.State){
+		"leader":            recorded(ledBy("east")),
+		"epoch":             seen(31),
+		"revoked epoch":     recorded(func(r *election.Record) { r.Revoked = 29 }),
 		"state":             recorded(func(r *election.Record) { r.State, r.Since = election.Retired, wall(2) }),
 		"reason":            recorded(func(r *election.Record) { r.Reason, r.Since = reason.NoCandidate, wall(2) }),
 		"start of the term": recorded(func(r *election.Record) { r.AcquireTime = wall(-5) }),
+		"D":                 recorded(lasting(10 * second)),
+		"Lease name":        recorded(renamed),
+		"bound":             recorded(notBefore(9)),
 		"no difference":     func(*election.State) {},
 	} {
 		t.Run(name, func(t *testing.T) {
