@@ -231,7 +231,6 @@ func TestRebalance(t *testing.T) {
 
 // An equal cluster that joins takes nothing where namespaces are spread. One whose priority is edited does.
 func TestSpread(t *testing.T) {
-	const moves = "Draining east 20 PriorityChanged next west after 11s persist"
 	decide(t, map[string]decision{
 		"a heavier cluster joins: stays": {now: at(5), state: leading(), among: "east 100 light, new 100 heavy, west 50",
 			want: "Leading east 20 Elected next new persist"},
