@@ -308,8 +308,8 @@ type NamespaceLeaderStatus struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
-	// decisions has the Cluster that leads. It is empty while nobody leads. It is a hint for other controllers: a status
-	// is late by nature, and a former leader may act until its Lease runs out.
+	// decisions has the Cluster that the record names as the leader. It is empty while the record names none. It is a hint
+	// for other controllers: a status is late by nature, and a former leader may act until its Lease runs out.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1
