@@ -35,7 +35,7 @@ var (
 
 const (
 	// namespace and name are those of the sample's Deployment.
-	namespace, name = "shop", "shop"
+	namespace, name = "web", "web"
 	// replicas is how many Pods of it run where the leader is.
 	replicas = 2
 	// patience bounds the wait for a step of a change.
@@ -89,6 +89,9 @@ func newStage(t *testing.T) *stage {
 	for text := range strings.SplitSeq(string(raw), "\n---\n") {
 		o := &unstructured.Unstructured{}
 		s.must(yaml.Unmarshal([]byte(text), &o.Object))
+		if o.GetKind() == "LeadershipPolicy" {
+			continue // the drill has one, with shorter terms
+		}
 		s.must(d.Hub.Create(t.Context(), o))
 	}
 	s.awaitRuns(s.leader(""), replicas, patience)
