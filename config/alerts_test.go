@@ -32,8 +32,8 @@ func readRules(t *testing.T, file string, into any) {
 	}
 }
 
-// Each alert has a severity, a summary of one sentence, a section in the runbook and a test, and uses series of the hub.
-// The object for Prometheus' operator has the same alerts.
+// Each alert has a severity, a summary of one sentence, a section in the runbook and a test, and uses series of the
+// hub. The object for Prometheus' operator has the same alerts.
 func TestAlertsSayWhatToDo(t *testing.T) {
 	var plain rules
 	var object struct{ Spec rules }

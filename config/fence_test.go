@@ -56,7 +56,8 @@ func TestFenceNeedsAVerbOfItsOwn(t *testing.T) {
 		return c.Create(t.Context(), o.DeepCopy(), client.DryRunAll)
 	}
 	refused := func(err error) bool {
-		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "needs the verb fence on clusters of leasecast.dev")
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(),
+			"needs the verb fence on clusters of leasecast.dev")
 	}
 	enforced := func(context.Context) (bool, error) {
 		return refused(created(controller, declared)) && created(operator, declared) == nil, nil

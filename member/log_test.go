@@ -199,8 +199,8 @@ func TestLog_OfALeaseThatIsNotBelieved(t *testing.T) {
 	})
 }
 
-// A clock that is ahead by little costs as much of each term. One that is ahead by nearly D makes terms run out. The hub
-// renews every third of D.
+// A clock that is ahead by little costs as much of each term. One that is ahead by nearly D makes terms run out. The
+// hub renews every third of D.
 func TestLog_OfAClockThatIsAhead(t *testing.T) {
 	each(t, map[string]time.Duration{"2 s": 2 * time.Second, "12 s": 12 * time.Second},
 		func(t *testing.T, off time.Duration) {

@@ -123,8 +123,9 @@ func (t *terms) report(namespace string) (State, problem) {
 		return s, problem{}
 	}
 	if n.problem.kind == "" && n.seen.LeadsHere() && n.arrived.late() {
-		return s, problem{"late", fmt.Sprintf("A Lease was %s old on arrival, and lasts %s: this machine's clock is ahead of "+
-			"the hub's, or the hub does not renew it", seconds(n.arrived.age), exactly(n.arrived.lasts))}
+		return s, problem{"late",
+			fmt.Sprintf("A Lease was %s old on arrival, and lasts %s: this machine's clock is ahead of "+
+				"the hub's, or the hub does not renew it", seconds(n.arrived.age), exactly(n.arrived.lasts))}
 	}
 	return s, n.problem
 }

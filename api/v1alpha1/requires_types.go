@@ -8,8 +8,8 @@ type Requires struct {
 	// resources are kinds of objects. Those in the namespace with the label
 	// leasecast.dev/required=true must be healthy: Deployments, StatefulSets and DaemonSets by
 	// their status, others by their condition Available. Objects without that condition need
-	// the condition Ready. Where no object has the label, all is healthy. Do not label a program that is Ready only while it
-	// leads. A cluster with more than 2,000 such objects of a kind, or a fleet whose policies
+	// the condition Ready. Where no object has the label, all is healthy. Do not label a program that is Ready only while
+	// it leads. A cluster with more than 2,000 such objects of a kind, or a fleet whose policies
 	// name more than 32 kinds, counts as one that cannot be read.
 	// +optional
 	// +listType=atomic

@@ -30,7 +30,8 @@ func micro(ago time.Duration) *metav1.MicroTime { return &metav1.MicroTime{Time:
 func cluster(name, priority string) clusterv1.Cluster {
 	o := clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: name, Labels: map[string]string{"team": "infra"},
-		Annotations: map[string]string{v1alpha1.ClusterUIDAnnotation: "uid-" + name, "kubectl.kubernetes.io/last-applied": "a-secret"},
+		Annotations: map[string]string{v1alpha1.ClusterUIDAnnotation: "uid-" + name,
+			"kubectl.kubernetes.io/last-applied": "a-secret"},
 	}}
 	if priority != "" {
 		o.Labels[v1alpha1.PriorityLabel] = priority
@@ -138,8 +139,9 @@ func TestStatusNamesWhatNeedsAttention(t *testing.T) {
 		"a Lease is in the way": {well(leading("shop", "east",
 			condition(v1alpha1.ConditionLeasesInPlace, metav1.ConditionFalse, "west: not ours"))), "west: not ours"},
 		"the leader is lost": {well(leading("shop", "east", lost)), "shop       east    Unreachable  no answer"},
-		"nobody leads":       {well(leading("shop", "east", vacant)), "shop       -       NoCandidate  no cluster is eligible"},
-		"a cluster is lost":  {well(leading("shop", "west", lost)), "east     100       Unreachable  0      no answer"},
+		"nobody leads": {well(leading("shop", "east", vacant)),
+			"shop       -       NoCandidate  no cluster is eligible"},
+		"a cluster is lost": {well(leading("shop", "west", lost)), "east     100       Unreachable  0      no answer"},
 		"the hub is gone for a moment": {func() *snapshot {
 			s := well(leading("shop", "east"))
 			s.hub.renewed = now.Add(-16 * time.Second)

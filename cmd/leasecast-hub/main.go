@@ -40,7 +40,8 @@ func main() {
 	}
 }
 
-// namespaces returns names that are separated by commas. Empty text means all namespaces; other text names at least one.
+// namespaces returns names that are separated by commas. Empty text means all namespaces; other text names at least
+// one.
 func namespaces(list string) ([]string, error) {
 	names := strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
 	if list != "" && len(names) == 0 {

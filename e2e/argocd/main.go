@@ -1,5 +1,5 @@
-// Command argocd is the real ApplicationSet controller of Argo CD (Apache-2.0). Argo CD's own program holds its servers,
-// too, which take longer to build.
+// Command argocd is the real ApplicationSet controller of Argo CD (Apache-2.0). Argo CD's own program holds its
+// servers, too, which take longer to build.
 package main
 
 import (

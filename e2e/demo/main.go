@@ -1,5 +1,5 @@
-// Command demo leaves the fleet of the demo running, on real control planes. It needs what `make k8s build` builds; use it
-// through make. The demo itself is a scenario of e2e/drill.
+// Command demo leaves the fleet of the demo running, on real control planes. It needs what `make k8s build` builds;
+// use it through make. The demo itself is a scenario of e2e/drill.
 //
 //	go run ./e2e/demo up      starts the fleet and leaves it running; kubeconfigs in out/
 //	go run ./e2e/demo down    stops it

@@ -162,8 +162,8 @@ func rotation(ctx context.Context, d *drill) {
 	must.Do(errors.Join(errs...))
 }
 
-// flapping breaks a link for longer than the hub waits, and no shorter than it takes to be a candidate again. East loses
-// the lead once.
+// flapping breaks a link for longer than the hub waits, and no shorter than it takes to be a candidate again. East
+// loses the lead once.
 func flapping(ctx context.Context, d *drill) {
 	first := d.cut()
 	d.next(ctx, "west", first)

@@ -138,8 +138,8 @@ func (v *View) Report(title string, n *Narrator, acts []Act, problems ...string)
 	return p
 }
 
-// floor is when another cluster may act at the earliest: see [Floor]. After a loss of the hub a cluster may begin a term
-// of its own when the hub is back.
+// floor is when another cluster may act at the earliest: see [Floor]. After a loss of the hub a cluster may begin a
+// term of its own when the hub is back.
 func (v *View) floor(n *Narrator, namespace string, g report.Gap, zero time.Duration) (earliest time.Duration) {
 	for _, m := range n.marks {
 		if m.outage && m.To > g.From+zero && m.From < g.To+zero {
@@ -162,8 +162,9 @@ func namespacesOf(acts []Act) (all []string) {
 	return slices.Compact(all)
 }
 
-// permits returns when a member's Lease in a namespace let it act, if its reader saw each version when we did: from when
-// it names the member to its deadline, or until it names another. It also returns what was promised, to each deadline.
+// permits returns when a member's Lease in a namespace let it act, if its reader saw each version when we did: from
+// when it names the member to its deadline, or until it names another. It also returns what was promised, to each
+// deadline.
 func permits(seen []Sighting[*coordinationv1.Lease], namespace string) (could, promised []Span) {
 	for _, s := range seen {
 		c, _ := wire.Read(s.Object)

@@ -114,8 +114,8 @@ func (w *world) awaitApplication(cluster string, within time.Duration) {
 	})
 }
 
-// The sample is applied as it is. No cluster leads twice: Argo CD's application controller, which ends the deletion of an
-// Application, does not run here.
+// The sample is applied as it is. No cluster leads twice: Argo CD's application controller, which ends the deletion of
+// an Application, does not run here.
 func TestArgoCDDeploysWhereTheLeaderIs(t *testing.T) {
 	t.Parallel()
 	program := argocdProgram(t)

@@ -93,7 +93,8 @@ func TestWhereOperatorsFailOverTheHubReplacesNobody(t *testing.T) {
 			return err
 		}
 		is := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionFailoverPending)
-		return must.ErrorIf(is == nil || !strings.HasSuffix(is.Message, command), "its conditions are %+v", r.Status.Conditions)
+		return must.ErrorIf(is == nil || !strings.HasSuffix(is.Message, command), "its conditions are %+v",
+			r.Status.Conditions)
 	})
 	// The leader comes back after its term, and goes on in a new one.
 	w.Servers.Member("east").Proxy().Heal()

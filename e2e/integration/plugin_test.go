@@ -94,12 +94,14 @@ func TestThePluginShowsAFleetAndActsThere(t *testing.T) {
 	w.shows(0, []string{"3 Leases were read: 0 disagree"}, "verify")
 	page := filepath.Join(w.T.TempDir(), "page.html")
 	w.runs(0, []string{page, "one could act in each namespace all the time"}, "verify", "--watch=3s", "--report", page)
-	if text, err := os.ReadFile(page); err != nil || contains(string(text), "Leasecast, fleet "+w.Fleet, "east could act") != nil {
+	if text, err := os.ReadFile(page); err != nil || contains(string(text), "Leasecast, fleet "+w.Fleet,
+		"east could act") != nil {
 		t.Errorf("the page: %v: %s", err, text)
 	}
 
 	t.Log("an act asks, and does nothing without a yes")
-	if out, code := w.plugin("no\n", "drain", "east", "--until", "1h"); code != 1 || contains(out, "nothing was changed") != nil {
+	if out, code := w.plugin("no\n", "drain", "east", "--until", "1h"); code != 1 || contains(out,
+		"nothing was changed") != nil {
 		t.Errorf("%d: %s", code, out)
 	}
 	w.runs(1, []string{"write a time within a year"}, "drain", "east", "--until", "yesterday")
@@ -118,7 +120,8 @@ func TestThePluginShowsAFleetAndActsThere(t *testing.T) {
 	w.Leads("east", a, w.ordered(), all...)
 
 	t.Log("a cluster is declared to be off by typing its name")
-	if out, code := w.plugin("yes\n", "fence-cluster", "east", "--yes"); code != 1 || contains(out, "TWO CLUSTERS LEAD") != nil {
+	if out, code := w.plugin("yes\n", "fence-cluster", "east", "--yes"); code != 1 || contains(out,
+		"TWO CLUSTERS LEAD") != nil {
 		t.Errorf("%d: %s", code, out)
 	}
 

@@ -147,7 +147,8 @@ func TestWhatIsRequiredAndCannotBeReadMovesNothing(t *testing.T) {
 	a := w.namespace("a", "east", "south")
 	w.Policy("p", a)
 	w.requires(func(r *v1alpha1.Requires) {
-		r.Resources = append(r.Resources, v1alpha1.RequiredResources{Group: "apps", Version: "v9", Names: []string{"daemonsets"}})
+		r.Resources = append(r.Resources, v1alpha1.RequiredResources{Group: "apps", Version: "v9",
+			Names: []string{"daemonsets"}})
 	})
 	w.addCluster("south", "1000", w.kubeconfigFor("south", w.account("south", "hub", w.memberRules())))
 	w.startHub()

@@ -81,7 +81,8 @@ func drill(ctx context.Context, p *place, rounds int) {
 
 // page draws the rounds. No Leases are watched here, so no floors are known.
 func page(began time.Duration, rounds []round, acts []harness.Act, flaws error) *harness.Page {
-	p := harness.NewPage("Drill on kind", "Acts are what guestbook controllers logged. All clocks are one machine's.", began,
+	p := harness.NewPage("Drill on kind", "Acts are what guestbook controllers logged. All clocks are one machine's.",
+		began,
 		harness.Now().Boot)
 	if flaws != nil {
 		p.Problems = strings.Split(flaws.Error(), "\n")

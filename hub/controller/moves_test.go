@@ -63,7 +63,8 @@ func TestPlannedChangesOfAPolicyAreCounted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := New(Options{})
 			for _, n := range test.before {
-				c.moves.note(viewOf("fleet", n.policy, n.namespace), planOf(election.Decision{Record: n.record, Waiting: n.waiting}))
+				c.moves.note(viewOf("fleet", n.policy, n.namespace), planOf(election.Decision{Record: n.record,
+					Waiting: n.waiting}))
 			}
 			for _, o := range test.found {
 				c.moves.found(o)

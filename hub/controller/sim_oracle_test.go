@@ -218,8 +218,8 @@ func (o *oracle) holds(s *stock) {
 }
 
 // plans judges a record that begins to replace a leader because people asked for another one: not while the replica
-// that writes it has known since before its decision that a fence of the leader is missing. A record that was deleted or
-// created again is only restored.
+// that writes it has known since before its decision that a fence of the leader is missing. A record that was deleted
+// or created again is only restored.
 func (o *oracle) plans(r *replica, name string, old, now *v1alpha1.NamespaceLeader) {
 	is := o.records[name] // wrote has made it
 	restored := now.Spec.State == v1alpha1.StateDraining && is.drains == now.Spec.Epoch

@@ -125,9 +125,10 @@
 //     earlier one. An answer after that voids the acceptance, for this term. Where a newer term than the recorded
 //     one was seen, nothing is accepted. No clock but the hub's counts.
 //  26. A policy may require objects, or a reader, to be healthy in a cluster. Where one of them has not been healthy
-//     for as long as the policy allows, the cluster ranks last. A leader there is replaced, without a pace, where all of
-//     it has been healthy for as long in a cluster that may lead. Otherwise it stays. What cannot be read moves nothing.
-//     A planned change goes only where the state of what is required is no worse. A lost leader may be replaced by any.
+//     for as long as the policy allows, the cluster ranks last. A leader there is replaced, without a pace, where all
+//     of it has been healthy for as long in a cluster that may lead. Otherwise it stays. What cannot be read moves
+//     nothing. A planned change goes only where the state of what is required is no worse. A lost leader may be
+//     replaced by any.
 //
 // # Where each rule lives
 //

@@ -22,14 +22,18 @@ func TestFencedCluster(t *testing.T) {
 	}
 	const both, prepared = "east 100 fenced, west 50", "east 100 fenced, west 50 prepared"
 	rows := map[string]decision{
-		"the leader is: its term ends":                                {now: at(5), state: leading(), among: both, want: begins},
-		"the leader is, while the namespace is frozen: its term ends": {now: at(5), state: leading(frozen), among: both, want: begins},
-		"its term ends: the record accepts that":                      {now: at(4), state: fenced(), among: prepared, want: accepts},
+		"the leader is: its term ends": {now: at(5), state: leading(), among: both,
+			want: begins},
+		"the leader is, while the namespace is frozen: its term ends": {now: at(5), state: leading(frozen), among: both,
+			want: begins},
+		"its term ends: the record accepts that": {now: at(4), state: fenced(), among: prepared,
+			want: accepts},
 		"its term ends, and this hub has just started: waits for an answer": {now: at(4),
 			state: draining(reason.Fenced, during(young())), among: prepared,
 			want: "Draining east 20 Fenced next west waiting WaitingForExpiry after 4s"},
-		"its term ends, but it has answered a moment ago: waits for r + τ": {now: at(4), state: fenced(), among: "east 100 fenced answered, west 50 prepared",
-			want: "Draining east 20 Fenced next west waiting WaitingForExpiry after 7s"},
+		"its term ends, but it has answered a moment ago: waits for r + τ": {now: at(4), state: fenced(),
+			among: "east 100 fenced answered, west 50 prepared",
+			want:  "Draining east 20 Fenced next west waiting WaitingForExpiry after 7s"},
 		"accepted, and the successor is prepared: granted": {now: at(4), state: fenced(accepted), among: prepared,
 			want: "Leading west 21 HandedOver persist"},
 		"accepted by an earlier tenure, and this one has just started: waits for an answer": {now: at(4),
@@ -39,8 +43,9 @@ func TestFencedCluster(t *testing.T) {
 			want: "Leading west 21 HandedOver persist"},
 		"accepted, and the successor is not prepared: waits for that": {now: at(4), state: fenced(accepted), among: both,
 			want: "Draining east 20 Fenced next west waiting WaitingForClusters"},
-		"accepted, and nobody may follow: waits": {now: at(4), state: fenced(accepted), among: "east 100 fenced, west 50 Unreachable",
-			want: "Draining east 20 Fenced next west waiting NoCandidate after 12s"},
+		"accepted, and nobody may follow: waits": {now: at(4), state: fenced(accepted),
+			among: "east 100 fenced, west 50 Unreachable",
+			want:  "Draining east 20 Fenced next west waiting NoCandidate after 12s"},
 		"accepted, and it has answered since: voided": {now: at(4), state: fenced(accepted),
 			among: "east 100 fenced answered, west 50 prepared", want: accepts},
 		"voided: waits": {now: at(4), state: fenced(accepted, voided), among: prepared, want: waits},
@@ -53,8 +58,9 @@ func TestFencedCluster(t *testing.T) {
 		"accepted, and a newer term was seen: waits": {now: at(4),
 			state: draining(reason.Fenced, recorded(accepted), seen(30)), among: prepared,
 			want: "Draining east 20 Fenced next west waiting WaitingForExpiry after 12s"},
-		"not accepted, and a newer term was seen: waits": {now: at(4), state: draining(reason.Fenced, seen(30)), among: prepared,
-			want: "Draining east 20 Fenced next west waiting WaitingForExpiry after 12s"},
+		"not accepted, and a newer term was seen: waits": {now: at(4), state: draining(reason.Fenced, seen(30)),
+			among: prepared,
+			want:  "Draining east 20 Fenced next west waiting WaitingForExpiry after 12s"},
 	}
 	decide(t, rows)
 	for name, test := range map[string]struct {
@@ -62,8 +68,9 @@ func TestFencedCluster(t *testing.T) {
 		among string
 		want  election.Acceptance
 	}{
-		"accepted":   {fenced(), prepared, election.Acceptance{UID: "uid of east", At: wall(4)}},
-		"voided":     {fenced(accepted), "east 100 fenced answered, west 50", election.Acceptance{UID: "uid of east", At: wall(2), Voided: true}},
+		"accepted": {fenced(), prepared, election.Acceptance{UID: "uid of east", At: wall(4)}},
+		"voided": {fenced(accepted), "east 100 fenced answered, west 50", election.Acceptance{UID: "uid of east",
+			At: wall(2), Voided: true}},
 		"taken back": {fenced(accepted), "east 100 Unreachable, west 50", election.Acceptance{}},
 	} {
 		if got := election.Next(at(4), policy(), test.state, among(test.among)).Record.Fence; got != test.want {

@@ -44,9 +44,11 @@ func TestOrderedMove(t *testing.T) {
 		"from a leader that has begun to answer: kept until it is known": {now: at(5), state: leading(),
 			among: "east 100 unknown answering, west 50 ordered", want: kept + " after 11s"},
 		"its term has ended: goes to that cluster": {now: at(16), state: draining(reason.Ordered),
-			among: "east 100, south 70 prepared, west 50 ordered prepared", want: "Leading west 21 HandedOver next east persist"},
-		"done: priorities move nothing back": {now: at(5), state: leading(recorded(ledBy("west"))), among: "east 100, west 50",
-			want: "Leading west 20 Elected next east persist"},
+			among: "east 100, south 70 prepared, west 50 ordered prepared",
+			want:  "Leading west 21 HandedOver next east persist"},
+		"done: priorities move nothing back": {now: at(5), state: leading(recorded(ledBy("west"))),
+			among: "east 100, west 50",
+			want:  "Leading west 20 Elected next east persist"},
 	})
 }
 
@@ -58,15 +60,21 @@ func TestRefusedOrder(t *testing.T) {
 		refused bool
 		waiting reason.Reason
 	}{
-		"the cluster may lead":                              {5, election.Leading, "east 100, west 50 ordered", false, ""},
-		"there is no such cluster":                          {5, election.Leading, "east 100, west 50", true, ""},
-		"the cluster cannot be reached":                     {5, election.Leading, "east 100, west 50 Unreachable ordered", true, ""},
-		"the cluster is drained":                            {5, election.Leading, "east 100, west 50 drained ordered", true, ""},
-		"this hub has just started":                         {5, election.Leading, "east 100, west 50 unknown ordered", false, ""},
-		"this hub has started, and the cluster is silent":   {15, election.Leading, "east 100, west 50 unknown ordered", true, ""},
-		"a change is under way, and the cluster is lost":    {5, election.Draining, "east 100, west 50 Unreachable ordered", false, ""},
+		"the cluster may lead":     {5, election.Leading, "east 100, west 50 ordered", false, ""},
+		"there is no such cluster": {5, election.Leading, "east 100, west 50", true, ""},
+		"the cluster cannot be reached": {5, election.Leading, "east 100, west 50 Unreachable ordered",
+			true, ""},
+		"the cluster is drained": {5, election.Leading, "east 100, west 50 drained ordered",
+			true, ""},
+		"this hub has just started": {5, election.Leading, "east 100, west 50 unknown ordered",
+			false, ""},
+		"this hub has started, and the cluster is silent": {15, election.Leading, "east 100, west 50 unknown ordered",
+			true, ""},
+		"a change is under way, and the cluster is lost": {5, election.Draining, "east 100, west 50 Unreachable ordered",
+			false, ""},
 		"nobody leads, and there is no such cluster either": {5, election.Vacant, "east 100", true, ""},
-		"nobody else gets a term, and the cluster is lost": {5, election.Draining, "east 100, west 50 Unreachable ordered", true,
+		"nobody else gets a term, and the cluster is lost": {5, election.Draining, "east 100, west 50 Unreachable ordered",
+			true,
 			reason.FailoverPending},
 	} {
 		s := leading(during(young()))
@@ -134,7 +142,8 @@ func TestFailback(t *testing.T) {
 		"for long enough, but of the leader's priority: stays": {now: at(5),
 			state: led(fitSince(map[string]float64{"east": -295})), among: "east 50, west 50", want: stays + " persist"},
 		"for long enough, but a move was ordered since: stays": {now: at(5),
-			state: led(fitSince(map[string]float64{"east": -900}), recorded(func(r *election.Record) { r.AcquireTime = wall(0) })),
+			state: led(fitSince(map[string]float64{"east": -900}),
+				recorded(func(r *election.Record) { r.AcquireTime = wall(0) })),
 			among: "east 100, west 50", want: stays + " after 4m55s"},
 		"for long enough, but drained: stays": {now: at(5), state: led(fitSince(map[string]float64{"east": -295})),
 			among: "east 100 drained, west 50", want: "Leading west 20 Elected persist"},

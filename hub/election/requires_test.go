@@ -34,7 +34,8 @@ func TestRequired(t *testing.T) {
 		"the healthy one is drained: kept": {now: at(5), state: leading(), among: "east 100 failed, west 50 drained",
 			want: "Leading east 20 Elected persist"},
 		"operators fail over by hand: they are asked": {now: at(5), policy: policy(manual, unhealthyAfter),
-			state: leading(), among: "east 100 failed, west 50", want: "Leading east 20 Elected next west waiting FailoverPending"},
+			state: leading(), among: "east 100 failed, west 50",
+			want: "Leading east 20 Elected next west waiting FailoverPending"},
 
 		"the term has ended: the healthy one leads": {now: at(16), state: draining(reason.RequiredUnhealthy),
 			among: "east 100 failed, south 70 unreadable prepared, west 50 prepared",
@@ -74,7 +75,8 @@ func TestRequiredComesBeforeOrders(t *testing.T) {
 			state: leading(recorded(ledBy("west")), having(sent(495)), fitSince(map[string]float64{"west": 0})),
 			want:  "Leading west 20 Elected next east persist"},
 	})
-	refused := election.RefusesOrder(at(5), *policy(), leading(), election.Decision{Record: record(election.Leading, "east")},
+	refused := election.RefusesOrder(at(5), *policy(), leading(), election.Decision{Record: record(election.Leading,
+		"east")},
 		among("east 100, west 50 ordered failed"))
 	if !refused {
 		t.Error("a move to where it has failed is not refused")

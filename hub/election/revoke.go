@@ -41,7 +41,8 @@ func ready(now lease.Reading, p Policy, s State, ranked []Candidate) (Candidate,
 // observation.
 func mustWait(p Policy, s State, ranked []Candidate, c Candidate) bool {
 	holder, _ := named(ranked, s.Record.Leader)
-	return !c.Ordered && holder.Fenced == "" && c.Name != s.Record.Leader && s.MostUnreachable && !p.FailOverWhenMostUnreachable &&
+	return !c.Ordered && holder.Fenced == "" && c.Name != s.Record.Leader && s.MostUnreachable &&
+		!p.FailOverWhenMostUnreachable &&
 		isObservation(s.Record.Reason)
 }
 

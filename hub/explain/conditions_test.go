@@ -181,7 +181,8 @@ func TestFenced(t *testing.T) {
 		"only a warning": {warns, nil, nil, "True Warns every cluster warns, and nothing is refused"},
 		"locks": {both, nil, nil, "True InForce in force in all 1 clusters; refused in every cluster until each earlier " +
 			"holder must have stopped: stock/x; a change of leader takes 4s more, for the lock stock/stock"},
-		"not enforced":           {jobs, nil, guard.ErrNotEnforced, unfenced + "the cluster does not refuse yet what it must)"},
+		"not enforced": {jobs, nil, guard.ErrNotEnforced,
+			unfenced + "the cluster does not refuse yet what it must)"},
 		"forbidden":              {jobs, nil, guard.ErrForbidden, unfenced + forbidden + ")"},
 		"forbidden by a webhook": {jobs, nil, refused, unfenced + forbidden + ": forbidden: says a webhook)"},
 		"not allowed": {lock, nil, guard.NotAllowedError{Namespaces: []string{"stock"}}, unfenced + "an administrator of " +

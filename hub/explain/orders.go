@@ -68,7 +68,8 @@ func invalidFence(m fleet.Member) string {
 func fenced(r election.Record) string {
 	until := r.NotBefore.UTC().Format(time.RFC3339)
 	if r.Fence.Voided {
-		return fmt.Sprintf("%s has answered although it was declared to be off: the next term waits until %s", r.Leader, until)
+		return fmt.Sprintf("%s has answered although it was declared to be off: the next term waits until %s", r.Leader,
+			until)
 	}
 	return fmt.Sprintf("%s counts as off: if it acts before %s, two clusters lead", r.Leader, until)
 }

@@ -139,7 +139,8 @@ func (v *inventory) watch(ctx context.Context, of schema.GroupVersionKind, s *ki
 		return err
 	}
 	return labelled.Watch{
-		Client: metadata.NewForConfigOrDie(v.tenants()).Resource(k.GroupVersionResource), Selector: v1alpha1.SetLabel, Most: maxMarked,
+		Client: metadata.NewForConfigOrDie(v.tenants()).Resource(k.GroupVersionResource), Selector: v1alpha1.SetLabel,
+		Most: maxMarked,
 		Listed: func(list *metav1.PartialObjectMetadataList) error {
 			v.noteList(s, k, list)
 			return nil

@@ -35,8 +35,8 @@ const (
 	place = "place"
 )
 
-// maxSilent is how many objects of a pass may get no answer in time before it ends: until then, it is about the object, as
-// where a webhook is slow.
+// maxSilent is how many objects of a pass may get no answer in time before it ends: until then, it is about the
+// object, as where a webhook is slow.
 const maxSilent = 2
 
 // errStopped: this replica may not write any more.

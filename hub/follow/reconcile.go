@@ -163,9 +163,10 @@ func (c *Controller) pass(
 	config := at.inventory.tenants()
 	p := &pass{
 		controller: c, of: set, in: in, set: identity(set.Namespace, set.Name),
-		kinds: readKinds(set.Annotations[v1alpha1.KindsAnnotation]), inventory: at.inventory, context: ctx, ended: at.ended, objects: metadata.NewForConfigOrDie(config),
-		client: authorizationclient.NewForConfigOrDie(config),
-		again:  in.full == 0 || now-in.full >= interval,
+		kinds: readKinds(set.Annotations[v1alpha1.KindsAnnotation]), inventory: at.inventory, context: ctx, ended: at.ended,
+		objects: metadata.NewForConfigOrDie(config),
+		client:  authorizationclient.NewForConfigOrDie(config),
+		again:   in.full == 0 || now-in.full >= interval,
 	}
 	if ready, err := c.prepared(ctx, set, p.served(f)); !ready || err != nil {
 		return reconcile.Result{RequeueAfter: busyPause}, err

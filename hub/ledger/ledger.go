@@ -255,7 +255,8 @@ func (l *Ledger) WriteStatus(ctx context.Context, e *Entry, status v1alpha1.Name
 		status.Conditions[i].ObservedGeneration = e.Object.Generation
 	}
 	was := e.Object.Status.Decisions
-	if equal(&e.Object.Status, &status) && (was == nil) == (status.Decisions == nil) { // an absent list equals an empty one otherwise
+	if equal(&e.Object.Status, &status) &&
+		(was == nil) == (status.Decisions == nil) { // an absent list equals an empty one otherwise
 		return nil
 	}
 	object := e.Object.DeepCopy()

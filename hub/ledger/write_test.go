@@ -31,7 +31,8 @@ func TestRecordIsWrittenByCompareAndSwap(t *testing.T) {
 
 // An order that has ended is removed, and nothing else of the metadata. An order that was written since stays.
 func TestRemovedOrder(t *testing.T) {
-	for name, since := range map[string]bool{"the record was not written since": false, "another client has written it": true} {
+	for name, since := range map[string]bool{"the record was not written since": false,
+		"another client has written it": true} {
 		l, api := newTestLedger(t, specOf(20, "this"))
 		annotate := func(to string) {
 			o := stored(t, api)

@@ -18,12 +18,15 @@ func TestVerdict(t *testing.T) {
 		steps string
 		want  skew.State
 	}{
-		"no answer yet":                                             {"", skew.Unknown},
-		"far off in the first answer":                               {"offset 4s; answers 1", skew.Suspected},
-		"far off in the first answer, then right":                   {"offset 4s; answers 1; offset 0s; answers 1", skew.Within},
-		"far off in the first answer, then again":                   {"offset 4s; answers 1; offset -4s; answers 1", skew.Suspected},
-		"one answer, after 0.9 s":                                   {"pass 900ms; offset 400ms; answer 5ms 5ms", skew.Unknown},
-		"right":                                                     {"probes 5s 60s", skew.Within},
+		"no answer yet":               {"", skew.Unknown},
+		"far off in the first answer": {"offset 4s; answers 1", skew.Suspected},
+		"far off in the first answer, then right": {"offset 4s; answers 1; offset 0s; answers 1",
+			skew.Within},
+		"far off in the first answer, then again": {"offset 4s; answers 1; offset -4s; answers 1",
+			skew.Suspected},
+		"one answer, after 0.9 s": {"pass 900ms; offset 400ms; answer 5ms 5ms",
+			skew.Unknown},
+		"right": {"probes 5s 60s", skew.Within},
 		"ahead by nearly ε, as a good clock may be":                 {"offset 990ms; probes 5s 300s", skew.Unknown},
 		"behind by nearly ε":                                        {"offset -990ms; probes 5s 300s", skew.Unknown},
 		"off by half of ε":                                          {"offset 500ms; probes 5s 300s", skew.Within},

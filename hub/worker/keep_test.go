@@ -215,7 +215,8 @@ func TestFence_ThatChangedWhileOthersServedIsNotReportedAsEdited(t *testing.T) {
 		defer r.runs(r.keep)()
 		r.will(func(r *env) { r.standby = true })
 		pass(2 * time.Second)
-		r.east.alters("policies/"+allJobs.Name(), func(o *unstructured.Unstructured) { o.SetGeneration(o.GetGeneration() + 1) })
+		r.east.alters("policies/"+allJobs.Name(),
+			func(o *unstructured.Unstructured) { o.SetGeneration(o.GetGeneration() + 1) })
 		r.forget()
 		r.will(func(r *env) { r.standby = false })
 		pass(guard.LookEvery + 2*keepEvery)

@@ -26,16 +26,19 @@ func TestWhatIsWrong(t *testing.T) {
 		"a Deployment is not Available": {deployments,
 			`{"status":{"conditions":[{"type":"Available","status":"False"},{"type":"Ready","status":"True"}]}}`,
 			"is not Available"},
-		"a Deployment has no status yet":   {deployments, `{"spec":{"replicas":3}}`, "has neither the condition Available nor"},
-		"a StatefulSet has its replicas":   {statefulSets, `{"spec":{"replicas":2},"status":{"availableReplicas":2}}`, ""},
-		"a StatefulSet has fewer":          {statefulSets, `{"spec":{"replicas":2},"status":{"availableReplicas":1}}`, "has fewer"},
+		"a Deployment has no status yet": {deployments, `{"spec":{"replicas":3}}`,
+			"has neither the condition Available nor"},
+		"a StatefulSet has its replicas": {statefulSets, `{"spec":{"replicas":2},"status":{"availableReplicas":2}}`, ""},
+		"a StatefulSet has fewer": {statefulSets, `{"spec":{"replicas":2},"status":{"availableReplicas":1}}`,
+			"has fewer"},
 		"a StatefulSet has none by choice": {statefulSets, `{"spec":{"replicas":0}}`, ""},
 		"a StatefulSet names no number":    {statefulSets, `{"spec":{}}`, "has fewer"},
 		"a DaemonSet is on all nodes": {daemonSets,
 			`{"status":{"desiredNumberScheduled":3,"numberAvailable":3}}`, ""},
 		"a DaemonSet is not on all nodes": {daemonSets,
 			`{"status":{"desiredNumberScheduled":3,"numberAvailable":2}}`, "has fewer"},
-		"another kind is Ready": {databases, `{"spec":{"replicas":"many"},"status":{"conditions":[{"type":"Ready","status":"True"}]}}`,
+		"another kind is Ready": {databases,
+			`{"spec":{"replicas":"many"},"status":{"conditions":[{"type":"Ready","status":"True"}]}}`,
 			""},
 		"another kind is not Ready": {databases, `{"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}}`,
 			"is not Ready"},
@@ -47,7 +50,8 @@ func TestWhatIsWrong(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, wrong, err)
 		}
 	}
-	if _, version, err := whatIsWrong(databases, []byte(`{"metadata":{"resourceVersion":"7"}}`)); version != "7" || err != nil {
+	if _, version, err := whatIsWrong(databases, []byte(`{"metadata":{"resourceVersion":"7"}}`)); version != "7" ||
+		err != nil {
 		t.Errorf("its version is %q, %v", version, err)
 	}
 	for name, object := range map[string]string{

@@ -218,7 +218,8 @@ func TestWatchLeases_PassesEventsToThePublisher(t *testing.T) {
 			{"an addition", func() { h.OnAdd(l, false) }, true},
 			{"a deletion", func() { h.OnDelete(l) }, false},
 			{"a change", func() { h.OnUpdate(nil, l) }, true},
-			{"a missed deletion", func() { h.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "shop/leasecast", Obj: l}) }, false},
+			{"a missed deletion", func() { h.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "shop/leasecast", Obj: l}) },
+				false},
 		} {
 			step.event()
 			if r.writes(); len(p.LeasesIn("shop")) > 0 != step.known {

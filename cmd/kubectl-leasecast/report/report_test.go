@@ -105,7 +105,8 @@ func texts(nodes []*html.Node) (all []string) {
 
 func TestThePageHasVerdictTimelineFaultsAndGaps(t *testing.T) {
 	d := write(t, "failover", failover("shop"))
-	const verdict = "✓ Kept. No two clusters acted at once; nobody acted for 5.00 s at worst, in shop, 2.00 s above the floor."
+	const verdict = "✓ Kept. No two clusters acted at once; " +
+		"nobody acted for 5.00 s at worst, in shop, 2.00 s above the floor."
 	if got := text(d.all("p", "verdict")[0]); got != verdict {
 		t.Errorf("verdict %q", got)
 	}
@@ -203,8 +204,10 @@ func TestVerdict(t *testing.T) {
 		"the same cluster again": {[]report.Row{row("east", span(0, 10), span(15, 30))}, nil, "for 5.00 s at worst", true},
 		"a renewal that is seen twice": {[]report.Row{row("east", span(0, 20), span(5, 10), span(15, 30))}, nil,
 			"all the time", true},
-		"a change without a gap": {[]report.Row{row("east", span(0, 10)), row("west", span(10, 30))}, nil, "all the time", true},
-		"nobody at the end":      {[]report.Row{row("east", span(0, 10))}, nil, "shop: nobody at the end, for 20.00 s so far", false},
+		"a change without a gap": {[]report.Row{row("east", span(0, 10)), row("west", span(10, 30))}, nil, "all the time",
+			true},
+		"nobody at the end": {[]report.Row{row("east", span(0, 10))}, nil,
+			"shop: nobody at the end, for 20.00 s so far", false},
 		"something else, and two at once": {[]report.Row{row("east", span(0, 10)), row("west", span(8, 30))},
 			func(r *report.Report) { r.Problems = []string{"an epoch fell"} }, "an epoch fell; and 1 more.", false},
 	} {
