@@ -58,7 +58,7 @@ const (
 	LeaderLabelPrefix = "leader.leasecast.dev/"
 
 	// SetLabel on an object in a member names the LeaderResourceSet that keeps it there, by a hash of its namespace and
-	// name.
+	// name, and the object itself by another one. So a label that others copy to another object marks nothing.
 	SetLabel = "leasecast.dev/resource-set"
 	// KindsAnnotation on a LeaderResourceSet lists the kinds that it may have in members. The hub finds them by it.
 	KindsAnnotation = "leasecast.dev/kinds"

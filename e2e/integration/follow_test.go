@@ -217,12 +217,16 @@ func TestObjectsFollowTheLeader(t *testing.T) {
 	w.Must(w.Members["west"].Delete(t.Context(), d))
 	w.replicas(a, "shop", "west 2")
 
-	t.Log("the set is deleted: its objects go, and no copy with the same labels elsewhere")
+	t.Log("the set is deleted: its objects go, and no copy with the same labels")
 	w.Must(w.Members["east"].Get(t.Context(), client.ObjectKeyFromObject(o), o))
 	other := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: w.Fleet + "-copy", Labels: o.Labels}, Data: o.Data,
 	}
 	w.Must(w.Members["east"].Create(t.Context(), other))
+	renamed := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: a, Name: "renamed", Labels: o.Labels}, Data: o.Data,
+	}
+	w.Must(w.Members["east"].Create(t.Context(), renamed))
 	w.deleteSet("shop")
 	w.replicas(a, "shop", "east -1 west -1 south -1")
 	w.setting("east", a, "shared", "")
@@ -231,6 +235,7 @@ func TestObjectsFollowTheLeader(t *testing.T) {
 		return must.ErrorIf(!apierrors.IsNotFound(err), "%v", err)
 	})
 	w.setting("east", "default", other.Name, "map[a:z]")
+	w.setting("east", a, "renamed", "map[a:z]")
 	w.Must(w.Members["east"].Delete(t.Context(), other))
 }
 
@@ -264,6 +269,19 @@ func TestWhatIsWrongWithAnObjectIsSaid(t *testing.T) {
 	w.Must(w.Hub.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "all"}}))
 	w.awaitReady("first", reason.InvalidSource, "there is no ConfigMap all")
 	w.source("all", settings("new", "b: w"))
+
+	t.Log("another manager applies a Deployment: its replicas alone are taken over")
+	deployment := &unstructured.Unstructured{}
+	w.Must(yaml.Unmarshal([]byte(strings.Replace(workload("theirs", 3), "image: shop", "image: other", 1)),
+		&deployment.Object))
+	deployment.SetNamespace(a)
+	w.Must(w.Members["east"].Apply(t.Context(), client.ApplyConfigurationFromUnstructured(deployment),
+		client.FieldOwner("argocd")))
+	w.source("all", settings("new", "b: w"), workload("theirs", 0))
+	w.awaitReady("first", reason.AppliedByOther, "cluster east", "Deployment "+a+"/theirs")
+	w.replicas(a, "theirs", "east 0 west 0")
+	w.source("all", settings("new", "b: w"))
+	w.awaitReady("first", reason.InPlace)
 
 	t.Log("another set wants the same object: the older one has it")
 	w.source("rival", settings("new", "b: z"), settings("alone", "c: c"))
@@ -404,7 +422,7 @@ func TestAPlannedChangeWaitsUntilTheOldLeaderHasStopped(t *testing.T) {
 	t.Parallel()
 	w, a, epoch := eastLeads(t, brief)
 	w.allowFollow(nil, all...)
-	w.source("leader", workload("shop", 2))
+	w.source("leader", workload("shop", 2), settings("mine", "role: leader"))
 	w.source("followers", workload("shop", 0))
 	w.resourceSet("shop", a, "leader=Leader", "followers=Followers")
 	w.replicas(a, "shop", "east 2 west 0 south 0")

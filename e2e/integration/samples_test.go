@@ -11,6 +11,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
 )
@@ -76,9 +78,15 @@ func TestSamplesFollowTheLeader(t *testing.T) {
 	t.Log("a planned change")
 	w.order("web", "west")
 	w.order("external-dns", "west")
+	for _, name := range []string{"web", "external-dns"} {
+		w.replicas(name, name, "east 0")
+		w.observed("east", name, name)
+	}
 	leads("west", all...)
 	swapped := map[string]string{"east": "follower", "west": "leader", "south": "follower"}
 	w.samplesFollow("east 0 west 2 south 0", "east 0 west 1 south 0", swapped)
+	w.awaitSet("web", v1alpha1.ConditionInOrder, reason.InOrder)
+	w.awaitSet("external-dns", v1alpha1.ConditionInOrder, reason.InOrder)
 
 	t.Log("the leader is lost: its Pods run on, and its ConfigMap says leader, until it is reached again")
 	w.Servers.Member("west").Proxy().BlackHole()

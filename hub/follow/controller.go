@@ -372,7 +372,7 @@ func (s *setState) inCluster(name string) *setIn {
 	in := s.in[name]
 	if in == nil {
 		in = &setIn{
-			result: v1alpha1.ClusterResources{Name: name}, applied: map[id]appliedObject{},
+			result: v1alpha1.ClusterResources{Name: name}, applied: map[id]appliedObject{}, why: notReached,
 			repairs: rate.NewLimiter(rate.Every(repairEvery), repairs),
 		}
 		s.in[name] = in

@@ -97,7 +97,14 @@ func readKinds(text string) map[schema.GroupVersionKind]bool {
 	return all
 }
 
-// identity is the value of v1alpha1.SetLabel on the objects of a set. It stays when the set moves to another hub.
+// label is the value of v1alpha1.SetLabel on an object of a set. It is of this object only: others copy labels, as
+// Kubernetes does from Services to EndpointSlices.
+func label(set string, is id) string {
+	sum := sha256.Sum256([]byte(is.kind.String() + "/" + is.namespace + "/" + is.name))
+	return set + "-" + hex.EncodeToString(sum[:6])
+}
+
+// identity begins the values of v1alpha1.SetLabel on the objects of a set. It stays when the set moves to another hub.
 func identity(namespace, name string) string {
 	sum := sha256.Sum256([]byte(namespace + "/" + name))
 	return hex.EncodeToString(sum[:16])

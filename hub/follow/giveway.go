@@ -50,7 +50,7 @@ func (c *Controller) GiveWay(namespace types.NamespacedName, leader string, epoc
 		g = giving{leader, epoch, now}
 		c.giving[namespace] = g
 	}
-	all := true
+	all, over := true, []int(nil)
 	for i := range sets {
 		name := client.ObjectKeyFromObject(&sets[i])
 		s := c.state(name)
@@ -66,15 +66,29 @@ func (c *Controller) GiveWay(namespace types.NamespacedName, leader string, epoc
 			all = false
 			c.addLocked(0, name, leader)
 		case s.late == nil:
-			s.late = &late{epoch, fmt.Sprintf("the change away from %s went on after %v, before its cluster had given way: %s",
-				leader, within, s.in[leader].why)}
-			c.addLocked(0, name, "")
-			log.Log.Info("A planned change has not waited for a resource set any longer", "reason", reason.OutOfOrder,
-				"set", klog.KObj(&sets[i]), "namespaceLeader", klog.KRef(namespace.Namespace, namespace.Name),
-				"why", s.in[leader].why)
+			over = append(over, i)
+		}
+	}
+	if all { // it goes on
+		for _, i := range over {
+			c.isLate(&sets[i], namespace, leader, epoch)
 		}
 	}
 	return all
+}
+
+// isLate notes that a planned change does not wait for a set any longer. The caller holds the lock.
+func (c *Controller) isLate(
+	set *v1alpha1.LeaderResourceSet, namespace types.NamespacedName, leader string, epoch int64,
+) {
+	name := client.ObjectKeyFromObject(set)
+	s := c.state(name)
+	why := s.in[leader].why
+	s.late = &late{epoch, fmt.Sprintf("the change away from %s went on after %d s, before its cluster had given way: %s",
+		leader, set.Spec.ConfirmWithinSeconds, why)}
+	c.addLocked(0, name, "")
+	log.Log.Info("A planned change has not waited for a resource set any longer", "reason", reason.OutOfOrder,
+		"set", klog.KObj(set), "namespaceLeader", klog.KRef(namespace.Namespace, namespace.Name), "why", why)
 }
 
 // late says that a planned change has not waited for a set any longer.
@@ -127,18 +141,21 @@ func (c *Controller) given(namespace types.NamespacedName, p Place, cluster stri
 // pods selects the Pods of a workload, by their labels and by how their names begin.
 type pods struct {
 	selector, prefix string
-	// of is the kind of a workload whose status shows what its controller has observed. A CronJob's does not.
-	of schema.GroupVersionKind
+	of               schema.GroupVersionKind // of the workload
 }
 
-// stopped returns the workloads that a set runs where the leader is and not in the follower's form.
-func (m manifests) stopped(space string) map[id]pods {
-	runs := map[id]pods{}
+// stopped returns the workloads that a set runs where the leader is and not in the follower's form. What is in no
+// form of a follower goes on where the set does not prune.
+func (m manifests) stopped(space string, prunes bool) map[id]pods {
+	runs, follows := map[id]pods{}, map[id]bool{}
+	for _, o := range m.objects {
+		follows[o.in(space)] = follows[o.in(space)] || o.role != v1alpha1.RoleLeader
+	}
 	for _, o := range m.objects {
 		if o.role == v1alpha1.RoleFollowers {
 			continue
 		}
-		if of := podsOf(o); of.selector != "" {
+		if of := podsOf(o); of.selector != "" && (prunes || follows[o.in(space)]) {
 			runs[o.in(space)] = of
 		}
 	}
@@ -167,7 +184,7 @@ func podsOf(o object) pods {
 		return pods{selector: selector.String(), of: o.kind}
 	case schema.GroupKind{Group: "batch", Kind: "CronJob"}:
 		// The Jobs are named after it, and their Pods after them.
-		return pods{selector: batchv1.JobNameLabel, prefix: o.name + "-"}
+		return pods{selector: batchv1.JobNameLabel, prefix: o.name + "-", of: o.kind}
 	default:
 		return pods{}
 	}
@@ -197,18 +214,16 @@ func (p *pass) left(runs map[id]pods) (string, error) {
 // errRuns: a workload has Pods, or its controller may create some.
 var errRuns = errors.New("it runs")
 
-// hasStopped returns nil if a workload has no Pod and its controller has observed that it is to have none. The Pods are
-// listed afterwards: until then the controller may create some.
+// hasStopped returns nil if a workload has no Pod, and its controller creates none. The Pods are listed afterwards:
+// until then the controller may create some.
 func (p *pass) hasStopped(is id, of pods) error {
 	ctx, cancel := context.WithTimeout(p.context, requestTimeout)
 	defer cancel()
-	if of.of.Kind != "" {
-		if err := p.hasObserved(ctx, is, of.of); err != nil {
-			return err
-		}
+	if err := p.createsNone(ctx, is, of.of); err != nil {
+		return err
 	}
-	pods := p.objects.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(p.of.Spec.Namespace)
-	list, err := pods.List(ctx, metav1.ListOptions{
+	inNamespace := p.objects.Resource(corev1.SchemeGroupVersion.WithResource("pods")).Namespace(is.namespace)
+	list, err := inNamespace.List(ctx, metav1.ListOptions{
 		LabelSelector: of.selector, FieldSelector: "status.phase!=Succeeded,status.phase!=Failed",
 	})
 	if err == nil && slices.ContainsFunc(list.Items, func(o metav1.PartialObjectMetadata) bool {
@@ -219,10 +234,16 @@ func (p *pass) hasStopped(is id, of pods) error {
 	return err
 }
 
-// hasObserved returns nil if the status of a workload is that of its last version, and counts no replicas.
-func (p *pass) hasObserved(ctx context.Context, is id, of schema.GroupVersionKind) error {
+// createsNone returns nil if a workload is gone or suspended, or if its controller has observed that it is to have no
+// replicas.
+func (p *pass) createsNone(ctx context.Context, is id, of schema.GroupVersionKind) error {
 	k, err := p.start(p.ended, of)
-	if err != nil {
+	switch {
+	case errors.Is(err, errNoKind):
+		return nil
+	case errors.Is(err, errNotListed):
+		return errRuns // that is known in a moment
+	case err != nil:
 		return err
 	}
 	body, err := p.client.RESTClient().Get().AbsPath("/apis", of.Group, of.Version).Namespace(is.namespace).
@@ -235,12 +256,21 @@ func (p *pass) hasObserved(ctx context.Context, is id, of schema.GroupVersionKin
 	}
 	var w struct {
 		Metadata struct{ Generation int64 }
-		Status   struct {
+		Spec     struct {
+			Suspend  bool
+			Replicas *int32
+		}
+		Status struct {
 			ObservedGeneration int64
 			Replicas           int32
 		}
 	}
-	if json.Unmarshal(body, &w) != nil || w.Status.ObservedGeneration < w.Metadata.Generation || w.Status.Replicas > 0 {
+	if json.Unmarshal(body, &w) != nil {
+		return errRuns
+	}
+	scaled := w.Spec.Replicas != nil && *w.Spec.Replicas == 0 && w.Status.Replicas == 0 &&
+		w.Status.ObservedGeneration >= w.Metadata.Generation
+	if !w.Spec.Suspend && !scaled {
 		return errRuns
 	}
 	return nil

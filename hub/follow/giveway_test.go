@@ -42,7 +42,7 @@ func TestWhatIsStopped(t *testing.T) {
 			of(v1alpha1.RoleLeader, test.leader), of(v1alpha1.RoleFollowers, test.followers), of(v1alpha1.RoleAll, test.all),
 		})
 		var got []string
-		runs := m.stopped("shop")
+		runs := m.stopped("shop", true)
 		for is := range maps.Keys(runs) {
 			got = append(got, is.String()+" by "+runs[is].selector+runs[is].prefix)
 		}
@@ -50,5 +50,9 @@ func TestWhatIsStopped(t *testing.T) {
 		if strings.Join(got, ", ") != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
+	}
+	alone := parse([]source{of(v1alpha1.RoleLeader, two)})
+	if got := alone.stopped("shop", false); len(got) != 0 {
+		t.Errorf("it is not pruned, so it goes on: %v", got)
 	}
 }

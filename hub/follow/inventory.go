@@ -142,16 +142,18 @@ func (v *inventory) watch(ctx context.Context, of schema.GroupVersionKind, s *ki
 		Client: metadata.NewForConfigOrDie(v.tenants()).Resource(k.GroupVersionResource), Selector: v1alpha1.SetLabel,
 		Most: maxMarked,
 		Listed: func(list *metav1.PartialObjectMetadataList) error {
-			v.noteList(s, k, list)
+			v.noteList(s, of, k, list)
 			return nil
 		},
 		Changed: func(how watch.EventType, o *metav1.PartialObjectMetadata) error {
-			return v.note(s, how, o)
+			return v.note(s, of, how, o)
 		},
 	}.Run(ctx)
 }
 
-func (v *inventory) noteList(s *kindState, k kind, list *metav1.PartialObjectMetadataList) {
+func (v *inventory) noteList(
+	s *kindState, of schema.GroupVersionKind, k kind, list *metav1.PartialObjectMetadataList,
+) {
 	v.mu.Lock()
 	sets := map[string]bool{"": s.err != nil}
 	for _, is := range s.of {
@@ -163,8 +165,9 @@ func (v *inventory) noteList(s *kindState, k kind, list *metav1.PartialObjectMet
 	}
 	s.kind, s.err, s.listed, s.of = k, nil, list.ResourceVersion, map[types.NamespacedName]marked{}
 	for i := range list.Items {
-		name, is := markedOf(&list.Items[i])
-		s.of[name], sets[is.set] = is, true
+		if name, is, ok := markedOf(of.GroupKind(), &list.Items[i]); ok {
+			s.of[name], sets[is.set] = is, true
+		}
 	}
 	v.mu.Unlock()
 	for set, is := range sets {
@@ -174,12 +177,20 @@ func (v *inventory) noteList(s *kindState, k kind, list *metav1.PartialObjectMet
 	}
 }
 
-func (v *inventory) note(s *kindState, how watch.EventType, o *metav1.PartialObjectMetadata) error {
-	name, is := markedOf(o)
-	is.gone = how == watch.Deleted
+func (v *inventory) note(
+	s *kindState, of schema.GroupVersionKind, how watch.EventType, o *metav1.PartialObjectMetadata,
+) error {
+	name, is, ok := markedOf(of.GroupKind(), o)
+	is.gone = how == watch.Deleted || !ok
 	v.mu.Lock()
 	was, known := s.of[name]
-	if !known && len(s.of) >= maxMarked {
+	switch {
+	case !ok && !known:
+		v.mu.Unlock()
+		return nil
+	case !ok:
+		is.set = was.set
+	case !known && len(s.of) >= maxMarked:
 		v.mu.Unlock()
 		return labelled.ErrTooMany // a list shows how many there are, without those that have gone
 	}
@@ -198,9 +209,13 @@ func (v *inventory) restores() int {
 	return v.restored
 }
 
-func markedOf(o *metav1.PartialObjectMetadata) (types.NamespacedName, marked) {
+// markedOf reads an object. ok: its label is not one that was copied from another object.
+func markedOf(of schema.GroupKind, o *metav1.PartialObjectMetadata) (name types.NamespacedName, is marked, ok bool) {
+	value := o.Labels[v1alpha1.SetLabel]
+	set, _, _ := strings.Cut(value, "-")
 	return types.NamespacedName{Namespace: o.Namespace, Name: o.Name},
-		marked{set: o.Labels[v1alpha1.SetLabel], uid: o.UID, version: o.ResourceVersion, generation: o.Generation}
+		marked{set: set, uid: o.UID, version: o.ResourceVersion, generation: o.Generation},
+		value == label(set, id{of, o.Namespace, o.Name})
 }
 
 // setsObjects returns the objects of a set of one kind.

@@ -29,6 +29,8 @@ import (
 const (
 	// fieldManager owns what the hub applies, of all sets: an object passes from one set to another.
 	fieldManager = "leasecast-resource-sets"
+	// scaleManager owns the replicas of an object whose other fields others apply.
+	scaleManager = "leasecast-replicas"
 	// replicas is the field that is always applied: it says where the workload runs.
 	replicas = ".spec.replicas"
 	// place is the verb that an object elsewhere than in the namespace of its set needs, beside those for its kind.
@@ -76,7 +78,7 @@ func (p *pass) work(f form, prunes bool) (done result, runs string, problems []v
 		done.left, more, err = p.prune(f)
 		problems = append(problems, more...)
 	}
-	if f.given != 0 && err == nil && len(problems) == 0 && done.left == 0 {
+	if f.given != 0 && err == nil {
 		runs, err = p.left(f.stops)
 	}
 	return done, runs, problems, err
@@ -212,31 +214,54 @@ func (p *pass) patch(k kind, is id, o object, ours bool) (marked, error) {
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[v1alpha1.SetLabel] = p.set
+	labels[v1alpha1.SetLabel] = label(p.set, is)
 	u.SetLabels(labels)
 	body, err := json.Marshal(u.Object)
 	if err != nil {
 		return marked{}, err
 	}
-	now, err := p.send(k, is, body, p.of.Spec.Force)
-	if apierrors.IsConflict(err) && mayTakeOver(err, ours) {
-		now, err = p.send(k, is, body, true)
+	now, err := p.send(k, is, body, fieldManager, p.of.Spec.Force)
+	switch {
+	case !apierrors.IsConflict(err):
+	case mayTakeOver(err, ours):
+		now, err = p.send(k, is, body, fieldManager, true)
+	default:
+		if failed := p.scale(k, is, o); failed != nil {
+			return now, failed
+		}
 	}
 	return now, err
 }
 
-func (p *pass) send(k kind, is id, body []byte, force bool) (marked, error) {
+// scale applies the replicas of an object alone, if it has any, because the rest is not taken over.
+func (p *pass) scale(k kind, is id, o object) error {
+	n, has, err := unstructured.NestedFieldNoCopy(o.content, "spec", "replicas")
+	if !has || err != nil {
+		return nil //nolint:nilerr // there is nothing to scale
+	}
+	u := unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": n}}}
+	u.SetGroupVersionKind(o.kind)
+	u.SetNamespace(is.namespace)
+	u.SetName(is.name)
+	body, err := json.Marshal(u.Object)
+	if err == nil {
+		_, err = p.send(k, is, body, scaleManager, true)
+	}
+	return err
+}
+
+func (p *pass) send(k kind, is id, body []byte, manager string, force bool) (marked, error) {
 	if !p.controller.MayWrite(p.of.Namespace) {
 		return marked{}, errStopped
 	}
 	ctx, cancel := context.WithTimeout(p.context, requestTimeout)
 	defer cancel()
 	now, err := p.objects.Resource(k.GroupVersionResource).Namespace(is.namespace).Patch(ctx, is.name,
-		types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: fieldManager, Force: &force})
+		types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: manager, Force: &force})
 	if err != nil {
 		return marked{}, err
 	}
-	_, m := markedOf(now)
+	_, m, _ := markedOf(is.kind, now)
 	return m, nil
 }
 
@@ -262,7 +287,7 @@ func (p *pass) explain(is id, secret bool, err error) (*v1alpha1.ResourceProblem
 	switch {
 	case err == nil:
 		return nil, nil
-	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot "):
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), `" cannot `):
 		wrong = problem(is.String(), reason.NotAllowed, p.advice(is.kind, "get, create, patch and delete"))
 	case apierrors.IsConflict(err):
 		wrong = problem(is.String(), reason.AppliedByOther,

@@ -109,7 +109,7 @@ func (c *Controller) reconcileIn(
 		m := parse(sources)
 		f = m.formOf(role, set.Spec.Namespace)
 		if given != 0 {
-			f.given, f.stops = given, m.stopped(set.Spec.Namespace)
+			f.given, f.stops = given, m.stopped(set.Spec.Namespace, ptr.Deref(set.Spec.Prune, true))
 		}
 	}
 	return c.pass(ctx, set, at, in, f, role)
@@ -176,19 +176,24 @@ func (c *Controller) pass(
 	case errors.Is(err, errStopped):
 		return reconcile.Result{RequeueAfter: notYet}, nil
 	case apierrors.IsForbidden(err):
-		problems = append(problems, problem("Pod", reason.NotAllowed, p.advice(schema.GroupKind{Kind: "Pod"}, "list")))
+		problems = append(problems, problem("", reason.NotAllowed, "the hub may not see whether Pods are left: "+
+			err.Error()+"; apply config/follow in the cluster"))
 	case err != nil:
 		problems = append(problems, problem("", reason.Unreachable, "the cluster did not answer: "+err.Error()))
 	case p.again:
 		in.full = now
 	}
-	c.give(types.NamespacedName{Namespace: set.Namespace, Name: set.Spec.Namespace}, in, f.given, runs, problems)
-	failed := c.report(name, in, role, &done, problems)
+	failed := ""
+	if err != nil {
+		failed = text(problems[len(problems)-1])
+	}
+	c.give(types.NamespacedName{Namespace: set.Namespace, Name: set.Spec.Namespace}, in, f.given, runs, failed)
+	times := c.report(name, in, role, &done, problems)
 	switch {
 	case runs != "":
 		return reconcile.Result{RequeueAfter: stoppedPause}, nil
-	case failed > 0:
-		return reconcile.Result{RequeueAfter: min(retryFirst<<min(failed-1, 8), retryMost)}, nil
+	case times > 0:
+		return reconcile.Result{RequeueAfter: min(retryFirst<<min(times-1, 8), retryMost)}, nil
 	case role == "":
 		return reconcile.Result{RequeueAfter: interval}, nil
 	default:
@@ -196,19 +201,23 @@ func (c *Controller) pass(
 	}
 }
 
-// give notes whether a cluster has given way in a term of a namespace, as long as it has to.
+// notReached is why a cluster has not given way in which there was no pass, as in a paused one.
+const notReached = "the hub does not write there, or has not yet"
+
+// give notes whether a cluster has given way in a term of a namespace, as long as it has to. failed says why the pass
+// could not end.
 func (c *Controller) give(
-	namespace types.NamespacedName, in *setIn, epoch int64, runs string, problems []v1alpha1.ResourceProblem,
+	namespace types.NamespacedName, in *setIn, epoch int64, runs, failed string,
 ) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case runs != "":
 		in.why = "Pods are left, or may be created, of " + runs
-	case len(problems) > 0:
-		in.why = text(problems[0])
+	case failed != "":
+		in.why = failed
 	default:
-		in.why = "it was not reached"
+		in.why = notReached
 		if g := c.giving[namespace]; g.epoch == epoch && g.leader == in.result.Name {
 			in.gaveWay = epoch
 		}
@@ -280,12 +289,12 @@ func (c *Controller) prepared(
 		all = kinds // what it had of others long ago stays
 	}
 	prunes, final := ptr.Deref(set.Spec.Prune, true), slices.Contains(set.Finalizers, v1alpha1.SetFinalizer)
-	if maps.Equal(all, named) && prunes == final {
+	if maps.Equal(all, named) && (prunes == final || !set.DeletionTimestamp.IsZero()) {
 		return true, nil
 	}
 	to := set.DeepCopy()
 	to.Finalizers = slices.DeleteFunc(to.Finalizers, func(f string) bool { return f == v1alpha1.SetFinalizer })
-	if prunes {
+	if prunes && (final || set.DeletionTimestamp.IsZero()) { // nothing may be added to what is deleted
 		to.Finalizers = append(to.Finalizers, v1alpha1.SetFinalizer)
 	}
 	metav1.SetMetaDataAnnotation(&to.ObjectMeta, v1alpha1.KindsAnnotation, writeKinds(all))
