@@ -7,7 +7,8 @@
 //
 // Nothing is decided by what this package does. A cluster that cannot be reached keeps its form.
 //
-// The hub finds its objects by a label with the identity of the set, as an ApplySet has it (KEP-3659), and of the object:
-// a label that was copied marks nothing. The kinds that a set may have anywhere are an annotation of the set, written before the first object of a kind is. So a hub that knows
-// nothing else, such as the target of a clusterctl move, finds and deletes all of them.
+// The hub finds its objects by a label with the identity of the set, as an ApplySet has it (KEP-3659), and of the
+// object: a label that was copied marks nothing. The kinds that a set may have anywhere are an annotation of the set,
+// written before the first object of a kind is. So a hub that knows nothing else, such as the target of a clusterctl
+// move, finds and deletes all of them.
 package follow
