@@ -273,7 +273,7 @@ core: k8s capi build $(KUSTOMIZE) ## Run the core of the tests on real API serve
 	go build -race ./e2e/...
 	$(e2e-test) $(CORE)
 
-# The packages that take longest start first. The first one takes 20 minutes by itself on two cores.
+# The packages that take longest start first. The first one takes 16 minutes on two cores, beside the others.
 .PHONY: integration
 integration: k8s capi argocd build $(KUSTOMIZE) $(HELM) $(PROMTOOL) ## Run the other tests of the whole and the drills, with the race detector
 	go build -race ./e2e/...
