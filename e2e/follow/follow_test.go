@@ -44,7 +44,7 @@ const (
 	back = 30 * time.Second
 	// settling is how long after the end of a term a busy machine may begin the next one. A change that waits for Pods
 	// takes longer.
-	settling = 5 * time.Second
+	settling = 2 * time.Second
 )
 
 var (
