@@ -211,6 +211,19 @@ func (p *pass) left(runs map[id]pods) (string, error) {
 	return strings.Join(names, ", "), nil
 }
 
+// obstacle says why it is not known what runs, or nothing: the pass has failed, or a source could not be read, which may
+// hold a workload.
+func obstacle(f form, problems []v1alpha1.ResourceProblem, err error) string {
+	switch {
+	case err != nil:
+		return text(problems[len(problems)-1])
+	case !f.whole:
+		return text(f.problems[0])
+	default:
+		return ""
+	}
+}
+
 // errRuns: a workload has Pods, or its controller may create some.
 var errRuns = errors.New("it runs")
 

@@ -183,11 +183,8 @@ func (c *Controller) pass(
 	case p.again:
 		in.full = now
 	}
-	failed := ""
-	if err != nil {
-		failed = text(problems[len(problems)-1])
-	}
-	c.give(types.NamespacedName{Namespace: set.Namespace, Name: set.Spec.Namespace}, in, f.given, runs, failed)
+	c.give(types.NamespacedName{Namespace: set.Namespace, Name: set.Spec.Namespace}, in, f.given, runs,
+		obstacle(f, problems, err))
 	times := c.report(name, in, role, &done, problems)
 	switch {
 	case runs != "":
@@ -204,18 +201,17 @@ func (c *Controller) pass(
 // notReached is why a cluster has not given way in which there was no pass, as in a paused one.
 const notReached = "the hub does not write there, or has not yet"
 
-// give notes whether a cluster has given way in a term of a namespace, as long as it has to. failed says why the pass
-// could not end.
+// give notes whether a cluster has given way in a term of a namespace, as long as it has to.
 func (c *Controller) give(
-	namespace types.NamespacedName, in *setIn, epoch int64, runs, failed string,
+	namespace types.NamespacedName, in *setIn, epoch int64, runs, obstacle string,
 ) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case runs != "":
 		in.why = "Pods are left, or may be created, of " + runs
-	case failed != "":
-		in.why = failed
+	case obstacle != "":
+		in.why = obstacle
 	default:
 		in.why = notReached
 		if g := c.giving[namespace]; g.epoch == epoch && g.leader == in.result.Name {
