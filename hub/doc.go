@@ -60,11 +60,6 @@
 // for that fleet and writes nothing. It explains this in an event on each policy. If the mark goes, the one
 // that served restores it at once, and the other one leaves it ten seconds for that.
 //
-// Whoever renames the hub's namespace replaces one installation by another. Stop the old one for good.
-// Replace the RoleBinding leasecast-hub-fleet of each fleet, because its subject names the old namespace.
-// Delete the Leases with the label leasecast.dev/managed in all members, because its mark is on them. Take
-// the mark off the seal (kubectl -n <fleet> annotate secret leasecast-seal leasecast.dev/hub-). The order does not
-// matter. The new one finds records of another hub, and goes on as the target of a move whose source has
-// died: D + ε after the last Lease is gone somebody leads again. The Leases keep that safe. If the old one is
-// alive after all, the two never both have the mark on the one Lease that counts.
+// Whoever renames the hub's namespace replaces one installation by another: the README of this folder lists the
+// steps. The new one finds records of another hub, and goes on as the target of a move whose source has died.
 package hub

@@ -290,7 +290,7 @@ const ConditionLeasesInPlace = "LeasesInPlace"
 //
 // +kubebuilder:validation:MinProperties=1
 type NamespaceLeaderStatus struct {
-	// conditions are Ready and LeasesInPlace.
+	// conditions are Ready, LeasesInPlace and, while they apply, Frozen and FailoverPending.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
