@@ -151,6 +151,8 @@ func (w *alertWorld) drills() []alertDrill {
 			{"LeasecastFlapping", namespace(w.a), "", nil},
 			{"LeasecastFailedOver", "", "", nil},
 			{"LeasecastFailoverPending", namespace(w.manual), record(w.manual, v1alpha1.ConditionFailoverPending), is(1)},
+			{"LeasecastLeaderAway", `member="east"`, "", nil},
+			{"LeasecastLeaderAway", `member="south"`, "", nil},
 			{"LeasecastRenewalsLate", `member="east"`, member("leasecast_renewal_age_ratio", "east"), isLate},
 			{"LeasecastRenewalsLate", `member="south"`, member("leasecast_renewal_age_ratio", "south"), isLate},
 			{"LeasecastMemberNotConnected", `member="east"`, away("east"), is(1)},
@@ -172,6 +174,8 @@ func (w *alertWorld) drills() []alertDrill {
 		alarms: []alarm{
 			{"LeasecastNobodyLeads", namespace(w.a), nobody(w.a, v1alpha1.StateDraining), is(1)},
 			{"LeasecastNobodyLeads", namespace(w.t), nobody(w.t, v1alpha1.StateDraining), is(1)},
+			{"LeasecastLeaderAway", `member="east"`, "", nil},
+			{"LeasecastLeaderAway", `member="south"`, "", nil},
 			{"LeasecastRenewalsLate", `member="east"`, member("leasecast_renewal_age_ratio", "east"), isLate},
 			{"LeasecastRenewalsLate", `member="south"`, member("leasecast_renewal_age_ratio", "south"), isLate},
 			{"LeasecastMemberNotConnected", `member="east"`, away("east"), is(1)},
