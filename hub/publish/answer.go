@@ -6,6 +6,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/assign"
@@ -52,6 +53,24 @@ const (
 	pauseRefused = time.Second
 	pauseSilent  = 100 * time.Millisecond
 )
+
+// handleAnswer passes an answer to its syncer, and reports whether the syncer goes on at once.
+func (p *Publisher) handleAnswer(key types.NamespacedName, s step, obj *coordinationv1.Lease, err error) bool {
+	if err == nil && obj != nil {
+		p.Readers.see(obj.ResourceVersion, s.showsOlderState(p.Key, obj))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.syncer(key)
+	pause := l.handleAnswer(s, obj, err)
+	if l.noteRevocation(s, err, p.Clock.Now()) {
+		p.Readers.ask(key, s.revokes, l.timings.LongestPromise)
+	}
+	if pause > 0 {
+		p.Queue.AddAfter(key, pause)
+	}
+	return pause == 0
+}
 
 // handleAnswer records the answer to a step, and returns how long to wait before the next one. Zero means no wait.
 func (l *leaseSyncer) handleAnswer(s step, obj *coordinationv1.Lease, err error) time.Duration {

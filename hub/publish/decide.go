@@ -4,6 +4,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
@@ -27,6 +28,28 @@ type step struct {
 	revokes       int64  // the epoch that this request ends, or zero
 	before        known  // what was known at the decision
 	newestVersion string // the highest version that the member had shown at the decision
+}
+
+// nextStep returns the next request of a syncer. One reading of the clocks decides whether the tenure still lasts,
+// and is the renewTime. The promise is recorded before the request is sent.
+func (p *Publisher) nextStep(key types.NamespacedName) (s step, timeout time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.Clock.Now()
+	p.silence.admit(key, now, func(answered bool) (asks bool) {
+		l := p.syncer(key)
+		s, timeout = l.next(now, p.MayWrite(now), answered), l.timings.Timeout
+		s.newestVersion = p.Readers.newestVersion()
+		if s.promised > 0 {
+			p.Promises.add(types.NamespacedName{Namespace: p.Fleet, Name: key.Namespace},
+				l.want.Term.Epoch, s.reading, s.promised, l.timings.Skew, l.timings.Stop)
+		}
+		return s.action != idle
+	})
+	if s.after > 0 {
+		p.Queue.AddAfter(key, s.after)
+	}
+	return s, timeout
 }
 
 // recheck is how often a Lease that no watch has shown is read again.

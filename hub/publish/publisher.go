@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -16,7 +14,6 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
-	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/assign"
 	"github.com/leasecast/leasecast/hub/seal"
 )
@@ -145,20 +142,6 @@ func (p *Publisher) SyncStatus(key types.NamespacedName) (s SyncStatus) {
 	return s
 }
 
-// syncer returns the syncer of a Lease, and creates it if necessary. The caller holds mu.
-func (p *Publisher) syncer(key types.NamespacedName) *leaseSyncer {
-	l := p.syncers.find(key)
-	if l == nil {
-		l = &leaseSyncer{
-			key:          key,
-			self:         self{cluster: p.Cluster, uid: p.ClusterUID, hub: p.Hub, key: p.Key},
-			relinquished: p.relinquished,
-		}
-		p.syncers.add(l)
-	}
-	return l
-}
-
 // Work runs the syncer of one Lease until it has nothing to do. Run calls it for each key of the queue, and never
 // concurrently for the same Lease.
 func (p *Publisher) Work(ctx context.Context, key types.NamespacedName) {
@@ -173,10 +156,10 @@ func (p *Publisher) Work(ctx context.Context, key types.NamespacedName) {
 		p.Readers.removeExpired(ctx)
 		return
 	}
-	for ctx.Err() == nil {
+	for goesOn := true; goesOn && ctx.Err() == nil; {
 		s, timeout := p.nextStep(key)
 		if s.action == idle {
-			return
+			break
 		}
 		sent := p.Clock.Now()
 		obj, err := p.send(ctx, key, s, timeout)
@@ -184,88 +167,7 @@ func (p *Publisher) Work(ctx context.Context, key types.NamespacedName) {
 			return // ended by this hub: that shows nothing about the member
 		}
 		p.silence.noteOutcome(s.action != read, sent, err)
-		if !p.handleAnswer(key, s, obj, err) {
-			return
-		}
+		goesOn = p.handleAnswer(key, s, obj, err)
 	}
-}
-
-// nextStep returns the next request of a syncer. One reading of the clocks decides whether the tenure still lasts,
-// and is the renewTime. The promise is recorded before the request is sent.
-func (p *Publisher) nextStep(key types.NamespacedName) (step, time.Duration) {
-	p.mu.Lock()
-	now := p.Clock.Now()
-	admitted, answered := p.silence.admits(key, now)
-	if !admitted {
-		p.mu.Unlock()
-		return step{}, 0
-	}
-	l := p.syncer(key)
-	s := l.next(now, p.MayWrite(now), answered)
-	s.newestVersion = p.Readers.newestVersion()
-	if s.promised > 0 {
-		p.Promises.add(types.NamespacedName{Namespace: p.Fleet, Name: key.Namespace},
-			l.want.Term.Epoch, s.reading, s.promised, l.timings.Skew, l.timings.Stop)
-	}
-	if s.after > 0 {
-		p.Queue.AddAfter(key, s.after)
-	}
-	p.silence.chooseProber(key, s.action != idle)
-	timeout := l.timings.Timeout
-	changed := s.action == idle && l.reported.changes(l.status)
-	p.mu.Unlock()
-	if changed {
-		p.Changed(key.Namespace)
-	}
-	return s, timeout
-}
-
-// handleAnswer passes an answer to its syncer, and reports whether the syncer goes on at once.
-func (p *Publisher) handleAnswer(key types.NamespacedName, s step, obj *coordinationv1.Lease, err error) bool {
-	if err == nil && obj != nil {
-		p.Readers.see(obj.ResourceVersion, s.showsOlderState(p.Key, obj))
-	}
-	p.mu.Lock()
-	l := p.syncer(key)
-	pause := l.handleAnswer(s, obj, err)
-	switch now := p.Clock.Now(); {
-	case err == nil && l.revoked(s, now):
-		p.Readers.ask(key, s.revokes, l.timings.LongestPromise)
-	case outcomeOf(err) == ambiguous && s.createsLeader():
-		l.createPendingUntil = max(l.createPendingUntil, now.Boot+l.timings.LongestPromise)
-	}
-	if pause > 0 {
-		p.Queue.AddAfter(key, pause)
-	}
-	changed := pause > 0 && l.reported.changes(l.status)
-	p.mu.Unlock()
-	if changed {
-		p.Changed(key.Namespace)
-	}
-	return pause == 0
-}
-
-// send sends the request of a step, within the timeout.
-func (p *Publisher) send(
-	ctx context.Context, key types.NamespacedName, s step, timeout time.Duration,
-) (*coordinationv1.Lease, error) {
-	if timeout <= 0 {
-		timeout = listTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	api := p.Client.Leases(key.Namespace)
-	switch s.action {
-	case read:
-		return api.Get(ctx, key.Name, metav1.GetOptions{})
-	case create:
-		return api.Create(ctx, s.lease, metav1.CreateOptions{FieldManager: v1alpha1.ManagedByValue})
-	case update:
-		return api.Update(ctx, s.lease, metav1.UpdateOptions{FieldManager: v1alpha1.ManagedByValue})
-	default: // remove
-		uid, version := s.lease.UID, s.lease.ResourceVersion
-		return nil, api.Delete(ctx, key.Name, metav1.DeleteOptions{
-			Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version},
-		})
-	}
+	p.reportChange(key)
 }

@@ -26,21 +26,21 @@ func (l *leaseSyncer) revoke(now lease.Reading) step {
 	return s
 }
 
-// revoked reports whether the answered request of a step has certainly revoked its term for all readers. It has not:
+// noteRevocation reports whether a step has certainly revoked its term for all readers, by its answer. It has not:
 //
 //   - while a late request may still create a leader's Lease, if this one is deleted;
 //   - if readers may have accepted an edit with a higher epoch.
-func (l *leaseSyncer) revoked(s step, now lease.Reading) bool {
-	return l.want.Role == assign.Revoke && l.want.Revoked.Epoch == s.revokes &&
-		now.Boot >= l.createPendingUntil && l.status.PoisonedEpoch <= s.revokes
-}
-
-// createsLeader reports whether the request creates a leader's Lease. A late creation is applied, even long after it
-// was sent. A late update or removal fails by its preconditions.
-func (s step) createsLeader() bool {
-	if s.action != create {
+func (l *leaseSyncer) noteRevocation(s step, err error, now lease.Reading) bool {
+	if err == nil {
+		return l.want.Role == assign.Revoke && l.want.Revoked.Epoch == s.revokes &&
+			now.Boot >= l.createPendingUntil && l.status.PoisonedEpoch <= s.revokes
+	}
+	if s.action != create || outcomeOf(err) != ambiguous {
 		return false
 	}
-	c, _ := wire.Read(s.lease)
-	return c.LeadsHere()
+	// A late creation is applied, even long after it was sent. A late update or removal fails by its preconditions.
+	if c, _ := wire.Read(s.lease); c.LeadsHere() {
+		l.createPendingUntil = max(l.createPendingUntil, now.Boot+l.timings.LongestPromise)
+	}
+	return false
 }

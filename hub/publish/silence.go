@@ -38,31 +38,17 @@ func (s *silence) noteOutcome(write bool, sent lease.Reading, err error) {
 	s.Report(write, sent, err)
 }
 
-// admits reports whether a syncer may send a request, and whether the member has just answered one. While another
-// syncer is the prober of a silent member, it parks this one.
-func (s *silence) admits(key types.NamespacedName, now lease.Reading) (admitted, answered bool) {
+// admit has a syncer decide, unless another one is the prober of a silent member: then this one is parked. decide gets
+// whether the member has just answered, and returns whether it is about to send a request. It is then the prober of a
+// silent member. A syncer without a request leaves that to another one.
+func (s *silence) admit(key types.NamespacedName, now lease.Reading, decide func(answered bool) (asks bool)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.silent || s.prober == nil || *s.prober == key {
-		return true, !s.silent && now.Boot-s.lastAnswer <= answeredWithin
+	if s.silent && s.prober != nil && *s.prober != key {
+		s.parked.Insert(key)
+		return
 	}
-	s.parked.Insert(key)
-	return false, false
-}
-
-// unpark enqueues n of the parked syncers. The caller holds mu.
-func (s *silence) unpark(n int) {
-	for range n {
-		key, _ := s.parked.PopAny()
-		s.Queue.Add(key)
-	}
-}
-
-// chooseProber makes a syncer that is about to send a request the prober, if the member is silent. A syncer without a
-// request leaves that to another one.
-func (s *silence) chooseProber(key types.NamespacedName, asks bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	asks := decide(!s.silent && now.Boot-s.lastAnswer <= answeredWithin)
 	switch {
 	case !s.silent:
 	case asks:
@@ -70,6 +56,14 @@ func (s *silence) chooseProber(key types.NamespacedName, asks bool) {
 	default:
 		s.prober = nil
 		s.unpark(min(1, len(s.parked)))
+	}
+}
+
+// unpark enqueues n of the parked syncers. The caller holds mu.
+func (s *silence) unpark(n int) {
+	for range n {
+		key, _ := s.parked.PopAny()
+		s.Queue.Add(key)
 	}
 }
 

@@ -3,6 +3,8 @@ package publish
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/leasecast/leasecast/api/reason"
 )
 
@@ -70,4 +72,15 @@ func (r *reported) restart(f SyncStatus) {
 func (f SyncStatus) withoutMessages() SyncStatus {
 	f.Message, f.Failure = "", ""
 	return f
+}
+
+// reportChange calls the controller if the status of a Lease has changed.
+func (p *Publisher) reportChange(key types.NamespacedName) {
+	p.mu.Lock()
+	l := p.syncers.find(key)
+	changed := l != nil && l.reported.changes(l.status)
+	p.mu.Unlock()
+	if changed {
+		p.Changed(key.Namespace)
+	}
 }

@@ -44,3 +44,17 @@ func (s syncers) all() iter.Seq[*leaseSyncer] {
 		}
 	}
 }
+
+// syncer returns the syncer of a Lease, and creates it if necessary. The caller holds mu.
+func (p *Publisher) syncer(key types.NamespacedName) *leaseSyncer {
+	l := p.syncers.find(key)
+	if l == nil {
+		l = &leaseSyncer{
+			key:          key,
+			self:         self{cluster: p.Cluster, uid: p.ClusterUID, hub: p.Hub, key: p.Key},
+			relinquished: p.relinquished,
+		}
+		p.syncers.add(l)
+	}
+	return l
+}
