@@ -308,7 +308,7 @@ type Health struct {
 	// whenMostUnreachable says what happens to the namespaces of unreachable leaders when
 	// more than half of the clusters become unreachable within one unreachableAfterMilliseconds, so
 	// that it may well be the hub that is cut off. FailOver: a cluster that can still be
-	// reached takes over, as always. Hold: nobody is replaced until one comes back. Either
+	// reached leads next, as always. Hold: nobody is replaced until one comes back. Either
 	// way at most one cluster leads, and the condition ClustersReachable shows it.
 	// +optional
 	// +kubebuilder:validation:Enum=FailOver;Hold

@@ -22,7 +22,7 @@ type Requires struct {
 	// +optional
 	Reader bool `json:"reader,omitempty"` //nolint:kubeapilinter // yes or no, and no other answer
 	// unhealthyAfterSeconds is how long some of it must not have been healthy, and how long all of
-	// it must have been healthy in the cluster that takes over. A new replica of the hub starts
+	// it must have been healthy in the cluster that leads next. A new replica of the hub starts
 	// to count again.
 	// +optional
 	// +default=30
