@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
@@ -36,13 +35,11 @@ const (
 	passesAtOnce, passesInMember = 8, 2
 	// busyPause is the pause before a set is tried again in a member where others are worked on.
 	busyPause = 200 * time.Millisecond
-	// gather delays work on what others have changed, so that several changes are one pass.
-	gather = 300 * time.Millisecond
+	// gather delays work on what others have changed, so that several changes are one pass. What others change again and
+	// again is repaired that often.
+	gather = time.Second
 	// maxAnnotation bounds an annotation of a set that is read, in bytes.
 	maxAnnotation = 16 << 10
-	// repairs is how many objects of a set in a member are repaired at once, and repairEvery the time between two of them
-	// in the long run: what others change again and again must not keep the hub busy.
-	repairs, repairEvery = 10, 10 * time.Second
 )
 
 // Options configure a Controller. All fields are required.
@@ -104,7 +101,7 @@ type Controller struct {
 	queue    workqueue.TypedRateLimitingInterface[mcreconcile.Request]
 	members  map[fleet.Key]*member
 	sets     map[types.NamespacedName]*setState
-	watching map[sourcesOf]context.CancelFunc
+	watching map[sourcesOf]bool
 	giving   map[types.NamespacedName]giving
 	decided  map[types.NamespacedName]bool // on which namespaces this replica has decided, and no other hub
 	seenAs   map[fleet.Key]string          // what sets depend on of each member
@@ -126,23 +123,21 @@ type setState struct {
 
 // setIn is a set in one cluster. Only the request for the set there uses what follows failed.
 type setIn struct {
-	result   v1alpha1.ClusterResources
-	clean    bool    // the set has nothing there any more
-	gaveWay  int64   // the term in which the cluster has given way
-	why      string  // why it has not
-	failed   int     // how many passes in a row had a problem
-	at       *member // with its inventory, in which restores were seen: applied is about these
-	restores int
-	applied  map[id]appliedObject
-	full     time.Duration // when all was applied last; 0: never
-	repairs  *rate.Limiter
+	result  v1alpha1.ClusterResources
+	clean   bool    // the set has nothing there any more
+	gaveWay int64   // the term in which the cluster has given way
+	why     string  // why it has not
+	failed  int     // how many passes in a row had a problem
+	at      *member // applied is about it
+	applied map[id]appliedObject
+	full    time.Duration // when all was applied last; 0: never
 }
 
 // New returns a Controller.
 func New(o Options) *Controller {
 	c := &Controller{
 		Options: o, members: map[fleet.Key]*member{}, sets: map[types.NamespacedName]*setState{},
-		watching: map[sourcesOf]context.CancelFunc{}, giving: map[types.NamespacedName]giving{},
+		watching: map[sourcesOf]bool{}, giving: map[types.NamespacedName]giving{},
 		decided: map[types.NamespacedName]bool{}, seenAs: map[fleet.Key]string{},
 	}
 	c.running, c.stop = context.WithCancel(context.Background())
@@ -371,31 +366,10 @@ func (c *Controller) state(set types.NamespacedName) *setState {
 func (s *setState) inCluster(name string) *setIn {
 	in := s.in[name]
 	if in == nil {
-		in = &setIn{
-			result: v1alpha1.ClusterResources{Name: name}, applied: map[id]appliedObject{}, why: notReached,
-			repairs: rate.NewLimiter(rate.Every(repairEvery), repairs),
-		}
+		in = &setIn{result: v1alpha1.ClusterResources{Name: name}, why: notReached}
 		s.in[name] = in
 	}
 	return in
-}
-
-// forget drops what is known of a set, and ends the watches that nobody needs any more.
-func (c *Controller) forget(set types.NamespacedName) {
-	c.mu.Lock()
-	delete(c.sets, set)
-	members := maps.Clone(c.members)
-	c.mu.Unlock()
-	used := map[schema.GroupVersionKind]bool{}
-	for _, is := range c.setsOf(context.Background(), set.Namespace) {
-		maps.Copy(used, readKinds(is.Annotations[v1alpha1.KindsAnnotation]))
-	}
-	for key, m := range members {
-		if key.Fleet == set.Namespace {
-			m.inventory.keep(used)
-		}
-	}
-	c.keepSources(set.Namespace)
 }
 
 var _ mcmanager.Runnable = (*Controller)(nil)

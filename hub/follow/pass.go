@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -55,13 +54,10 @@ type pass struct {
 	ended      context.Context // done when the member is not engaged any more
 	objects    metadata.Interface
 	client     authorizationclient.AuthorizationV1Interface // for reviews, and for JSON of any group
-	kinds      map[schema.GroupVersionKind]bool             // that it may have anywhere: it names them
+	kinds      map[schema.GroupVersionKind]bool             // that the set may have anywhere: it names them
 	again      bool                                         // all is applied, whether it has changed or not
 	silent     int                                          // how many objects got no answer
 }
-
-// now is the time for what limits repairs.
-func (p *pass) now() time.Time { return time.Time{}.Add(p.controller.Clock.Now().Boot) }
 
 // appliedObject is what a set has applied.
 type appliedObject struct {
@@ -102,90 +98,58 @@ func (p *pass) apply(f form) (problems []v1alpha1.ResourceProblem, err error) {
 	return problems, nil
 }
 
-// served returns the kinds of a form that can be watched in the member. Others cannot be applied either.
-func (p *pass) served(f form) map[schema.GroupVersionKind]bool {
-	all := map[schema.GroupVersionKind]bool{}
-	for _, o := range f.objects {
-		if _, err := p.start(p.ended, o.kind); err == nil {
-			all[o.kind] = true
-		}
-	}
-	return all
-}
-
 // applyOne applies an object if it has changed. is names the object, as far as that is known.
 func (p *pass) applyOne(o object) (is id, bad *v1alpha1.ResourceProblem, err error) {
 	is = o.in(p.of.Spec.Namespace)
 	k, err := p.start(p.ended, o.kind)
-	if why, message := p.unlisted(o.kind, err); err != nil {
-		wrong := problem(is.String(), why, message)
-		return is, &wrong, nil
+	if err != nil {
+		return is, new(p.unlisted(is.String(), o.kind, err)), nil
 	}
 	if !k.namespaced {
 		is.namespace = "" // whatever the manifest says
 	}
-	name := types.NamespacedName{Namespace: is.namespace, Name: is.name}
+	known := p.object(o.kind, types.NamespacedName{Namespace: is.namespace, Name: is.name})
 	was, has := p.in.applied[is]
-	drifted := has && p.drifted(o.kind, name, was.marked)
-	if has && was.hash == o.hash && !drifted && !p.again {
+	if has && was.hash == o.hash && !drifted(known, was.marked) && !p.again {
 		return is, nil, nil
 	}
-	known, _ := p.object(o.kind, name)
 	delete(p.in.applied, is)
-	if bad, err := p.refusal(o, k, is, known); bad != nil || err != nil {
+	if bad, err := p.refusal(k, is, known); bad != nil || err != nil {
 		return is, bad, err
-	}
-	if drifted && was.hash == o.hash && p.in.repairs.TokensAt(p.now()) < 1 {
-		wrong := problem(is.String(), reason.AppliedByOther,
-			"others change it again and again: the hub repairs it only every "+repairEvery.String()+" in this cluster")
-		p.in.applied[is] = was
-		return is, &wrong, nil
 	}
 	now, err := p.patch(k, is, o, has || known.set == p.set)
 	if bad, err := p.explain(is, o.secret, err); bad != nil || err != nil {
 		return is, bad, err
-	}
-	if drifted && now.version != known.version {
-		p.in.repairs.AllowN(p.now(), 1) // what others have written beside it is no drift
 	}
 	p.in.applied[is] = appliedObject{o.hash, now}
 	return is, nil, nil
 }
 
 // refusal says why an object is not applied, though the member would let the hub do it.
-func (p *pass) refusal(o object, k kind, is id, known marked) (*v1alpha1.ResourceProblem, error) {
-	var wrong v1alpha1.ResourceProblem
-	if !p.kinds[o.kind] {
-		wrong = problem(is.String(), reason.Applying, "its kind is about to be applied for the first time")
-		return &wrong, nil
-	}
-	if known.set != "" && known.set != p.set && !known.gone {
+func (p *pass) refusal(k kind, is id, known marked) (*v1alpha1.ResourceProblem, error) {
+	if known.set != "" && known.set != p.set {
 		if rival, older := p.controller.rival(p.context, p.of, known.set); older {
-			wrong = problem(is.String(), reason.KeptByOther, rival+" keeps it: take the object out of one of the two")
-			return &wrong, nil
+			return new(problem(is.String(), reason.KeptByOther, rival+" keeps it: take the object out of one of the two")), nil
 		}
 	}
 	may, err := p.mayPlace(k, is)
 	if err != nil || may {
 		return nil, err
 	}
-	wrong = problem(is.String(), reason.NotAllowed, p.advice(is.kind, place))
-	return &wrong, nil
+	return new(problem(is.String(), reason.NotAllowed, p.advice(is.kind, place))), nil
 }
 
 // unlisted says why it is not known what there is of a kind.
-func (p *pass) unlisted(of schema.GroupVersionKind, err error) (reason.Reason, string) {
+func (p *pass) unlisted(object string, of schema.GroupVersionKind, err error) v1alpha1.ResourceProblem {
 	switch {
-	case err == nil:
-		return "", ""
 	case errors.Is(err, errNoKind):
-		return reason.NoSuchKind, fmt.Sprintf("%v: install its definition, or correct %s", err, of)
+		return problem(object, reason.NoSuchKind, fmt.Sprintf("%v: install its definition, or correct %s", err, of))
 	case apierrors.IsForbidden(err):
-		return reason.NotAllowed, p.advice(of.GroupKind(), "list and watch")
+		return problem(object, reason.NotAllowed, p.advice(of.GroupKind(), "list and watch"))
 	case errors.Is(err, errNotListed):
-		return reason.Applying, err.Error()
+		return problem(object, reason.Applying, err.Error())
 	default:
-		return reason.Unreachable, "what there is of this kind cannot be listed: " + err.Error()
+		return problem(object, reason.Unreachable, "what there is of this kind cannot be listed: "+err.Error())
 	}
 }
 
@@ -283,30 +247,28 @@ func mayTakeOver(conflict error, ours bool) bool {
 // explain makes a problem of one object out of an error, or returns the error if it is about more. What an API server
 // says of a secret object may quote it.
 func (p *pass) explain(is id, secret bool, err error) (*v1alpha1.ResourceProblem, error) {
-	var wrong v1alpha1.ResourceProblem
+	why, message := reason.Rejected, ""
 	switch {
 	case err == nil:
 		return nil, nil
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), `" cannot `):
-		wrong = problem(is.String(), reason.NotAllowed, p.advice(is.kind, "get, create, patch and delete"))
+		why, message = reason.NotAllowed, p.advice(is.kind, "get, create, patch and delete")
 	case apierrors.IsConflict(err):
-		wrong = problem(is.String(), reason.AppliedByOther,
-			err.Error()+"; leave these fields out, or set force in the set")
+		why, message = reason.AppliedByOther, err.Error()+"; leave these fields out, or set force in the set"
 	case apierrors.IsNotFound(err):
-		wrong = problem(is.String(), reason.NamespaceMissing, err.Error())
+		why, message = reason.NamespaceMissing, err.Error()
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsForbidden(err),
 		apierrors.IsRequestEntityTooLargeError(err), apierrors.IsMethodNotSupported(err), apierrors.IsInternalError(err):
-		wrong = problem(is.String(), reason.Rejected, err.Error())
-		if secret {
-			wrong.Message = "the API server has rejected it, with words that may quote a Secret: apply it by hand to see them"
+		if message = err.Error(); secret {
+			message = "the API server has rejected it, with words that may quote a Secret: apply it by hand to see them"
 		}
 	case p.silent < maxSilent && p.context.Err() == nil && isTimeout(err):
 		p.silent++
-		wrong = problem(is.String(), reason.Unreachable, "the API server did not answer in time: see its admission webhooks")
+		why, message = reason.Unreachable, "the API server did not answer in time: see its admission webhooks"
 	default:
 		return nil, err
 	}
-	return &wrong, nil
+	return new(problem(is.String(), why, message)), nil
 }
 
 func isTimeout(err error) bool {
@@ -332,9 +294,9 @@ func (p *pass) prune(f form) (left int, problems []v1alpha1.ResourceProblem, err
 		if errors.Is(err, errNoKind) || apierrors.IsForbidden(err) {
 			continue // then there is nothing, or nothing that the hub may delete
 		}
-		if why, message := p.unlisted(of, err); err != nil {
+		if err != nil {
 			left++
-			problems = append(problems, problem(of.Kind, why, message))
+			problems = append(problems, p.unlisted(of.Kind, of, err))
 			continue
 		}
 		for name, has := range p.setsObjects(of, p.set) {

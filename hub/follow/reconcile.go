@@ -44,7 +44,9 @@ func (c *Controller) reconcile(ctx context.Context, req mcreconcile.Request) (re
 	err := c.client.Get(ctx, req.NamespacedName, set)
 	switch {
 	case apierrors.IsNotFound(err):
-		c.forget(req.NamespacedName)
+		c.mu.Lock()
+		delete(c.sets, req.NamespacedName)
+		c.mu.Unlock()
 		return reconcile.Result{}, nil
 	case err != nil:
 		return reconcile.Result{}, err
@@ -156,9 +158,8 @@ func (c *Controller) pass(
 ) (reconcile.Result, error) {
 	name, now := client.ObjectKeyFromObject(set), c.Clock.Now().Boot
 	interval := time.Duration(set.Spec.IntervalSeconds) * time.Second
-	if was := at.inventory.restores(); in.at != at || in.restores != was {
-		// It is another cluster, or an older state of it.
-		in.at, in.restores, in.applied, in.full = at, was, map[id]appliedObject{}, 0
+	if in.at != at { // it may be another cluster
+		in.at, in.applied, in.full = at, map[id]appliedObject{}, 0
 	}
 	config := at.inventory.tenants()
 	p := &pass{
@@ -168,7 +169,7 @@ func (c *Controller) pass(
 		client:  authorizationclient.NewForConfigOrDie(config),
 		again:   in.full == 0 || now-in.full >= interval,
 	}
-	if ready, err := c.prepared(ctx, set, p.served(f)); !ready || err != nil {
+	if ready, err := c.prepared(ctx, set, f); !ready || err != nil {
 		return reconcile.Result{RequeueAfter: busyPause}, err
 	}
 	done, runs, problems, err := p.work(f, ptr.Deref(set.Spec.Prune, true))
@@ -276,12 +277,14 @@ func (c *Controller) rival(ctx context.Context, set *v1alpha1.LeaderResourceSet,
 // prepared has a set name the kinds before anything of them is applied, and has it keep the finalizer where it prunes.
 // It reports whether the set is so already.
 func (c *Controller) prepared(
-	ctx context.Context, set *v1alpha1.LeaderResourceSet, kinds map[schema.GroupVersionKind]bool,
+	ctx context.Context, set *v1alpha1.LeaderResourceSet, f form,
 ) (bool, error) {
-	named := readKinds(set.Annotations[v1alpha1.KindsAnnotation])
+	named, kinds := readKinds(set.Annotations[v1alpha1.KindsAnnotation]), map[schema.GroupVersionKind]bool{}
+	for _, o := range f.objects {
+		kinds[o.kind] = true
+	}
 	all := maps.Clone(named)
-	maps.Copy(all, kinds)
-	if len(all) > maxNamed {
+	if maps.Copy(all, kinds); len(all) > maxNamed {
 		all = kinds // what it had of others long ago stays
 	}
 	prunes, final := ptr.Deref(set.Spec.Prune, true), slices.Contains(set.Finalizers, v1alpha1.SetFinalizer)

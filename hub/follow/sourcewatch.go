@@ -80,18 +80,15 @@ func (c *Controller) readSource(
 	return data, err
 }
 
-// watchSources watches the kinds of sources that a set has, by their metadata.
+// watchSources watches the kinds of sources that a set has, by their metadata, until the Controller ends.
 func (c *Controller) watchSources(set *v1alpha1.LeaderResourceSet) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, r := range set.Spec.Resources {
-		of := sourcesOf{set.Namespace, r.Kind}
-		c.mu.Lock()
-		_, is := c.watching[of]
-		if !is {
-			ctx, end := context.WithCancel(c.running)
-			c.watching[of] = end
-			c.work.Go(func() { c.followSources(ctx, of) })
+		if of := (sourcesOf{set.Namespace, r.Kind}); !c.watching[of] {
+			c.watching[of] = true
+			c.work.Go(func() { c.followSources(c.running, of) })
 		}
-		c.mu.Unlock()
 	}
 }
 
@@ -145,24 +142,6 @@ func (c *Controller) sourceChanged(of sourcesOf, o any) {
 				c.changed(client.ObjectKeyFromObject(&set), "")
 				break
 			}
-		}
-	}
-}
-
-// keepSources ends the watches of sources in a fleet that no set has any more.
-func (c *Controller) keepSources(fleetName string) {
-	used := map[sourcesOf]bool{}
-	for _, set := range c.setsOf(context.Background(), fleetName) {
-		for _, r := range set.Spec.Resources {
-			used[sourcesOf{fleetName, r.Kind}] = true
-		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for of, end := range c.watching {
-		if of.fleet == fleetName && !used[of] {
-			end()
-			delete(c.watching, of)
 		}
 	}
 }
