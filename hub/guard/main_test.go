@@ -73,27 +73,14 @@ func onLeases(verbs ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: verbs}
 }
 
-// hubRules are the rules of config/member, each with one resource and one verb.
-func hubRules(t *testing.T) (rules []rbacv1.PolicyRule) {
+// hubRules are the rules of config/member.
+func hubRules(t *testing.T) []rbacv1.PolicyRule {
 	t.Helper()
 	var role rbacv1.ClusterRole
 	if err := yaml.UnmarshalStrict(member.HubRole, &role); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range role.Rules {
-		for _, verb := range r.Verbs {
-			one := r
-			one.Verbs = []string{verb}
-			if len(r.Resources) == 0 {
-				rules = append(rules, one)
-			}
-			for _, resource := range r.Resources {
-				one.Resources = []string{resource}
-				rules = append(rules, one)
-			}
-		}
-	}
-	return rules
+	return role.Rules
 }
 
 // account is a ServiceAccount in the namespace leasecast-system with these rules in the whole cluster.
