@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -116,7 +115,7 @@ func ParsePolicy(o *v1alpha1.LeadershipPolicy) *Policy {
 		if s.from == nil {
 			continue
 		}
-		selector, err := selectorOf(s.from)
+		selector, err := metav1.LabelSelectorAsSelector(s.from)
 		if err != nil {
 			p.Invalid, p.unreadable = err, p.unreadable || s.to == &p.Clusters || s.to == &p.Namespaces
 			selector = labels.Nothing()
@@ -186,17 +185,6 @@ func (p *Policy) fencesLock(l locks.Lock) bool {
 	return slices.ContainsFunc(locks.Of(p.Object.Spec.Fencing), func(o locks.Lock) bool {
 		return o.NamespacedName == l.NamespacedName
 	})
-}
-
-// selectorOf parses a selector. Of several faults it always reports the same one, because each change would be
-// written into the status.
-func selectorOf(s *metav1.LabelSelector) (labels.Selector, error) {
-	ordered := &metav1.LabelSelector{MatchExpressions: slices.Clone(s.MatchExpressions)}
-	for _, key := range slices.Sorted(maps.Keys(s.MatchLabels)) {
-		ordered.MatchExpressions = append(ordered.MatchExpressions,
-			metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{s.MatchLabels[key]}})
-	}
-	return metav1.LabelSelectorAsSelector(ordered)
 }
 
 // required returns what must be healthy where a leader is, and after what time something has failed.

@@ -2,7 +2,6 @@ package decide_test
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -219,21 +218,6 @@ func TestPolicyWithAnInvalidSelectorIsInvalid(t *testing.T) {
 func fencesObjects(labels map[string]string) func(*v1alpha1.LeadershipPolicySpec) {
 	return func(s *v1alpha1.LeadershipPolicySpec) {
 		s.Fencing = &v1alpha1.Fencing{Writes: []v1alpha1.WriteFence{{ObjectLabels: labels}}}
-	}
-}
-
-// The status would be written again and again otherwise.
-func TestPolicyWithManyFaultsNamesTheSameEachTime(t *testing.T) {
-	o := decidetest.PolicyFor("fleet", "shops", "shop")
-	o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{}}
-	for n := range 10 {
-		o.Spec.ClusterSelector.MatchLabels[fmt.Sprint("no label ", n)] = ""
-	}
-	first := decide.ParsePolicy(o).Invalid
-	for range 20 {
-		if again := decide.ParsePolicy(o).Invalid; first == nil || again.Error() != first.Error() {
-			t.Fatalf("%v, then %v", first, again)
-		}
 	}
 }
 
