@@ -47,11 +47,10 @@ func (h *hubClock) contradicted() error {
 	}
 	offsets := h.source.offsets()
 	all := slices.AppendSeq(make([]skew.Interval, 0, len(offsets)), maps.Values(offsets))
-	found, ok := skew.Contradicted(all, l.skew, l.duration)
-	if !ok {
-		return nil
+	if why := skew.Contradicted(all, l.skew, l.duration); why != "" {
+		return fmt.Errorf("%s: set the clock of this machine right (NTP or chrony)", why)
 	}
-	return fmt.Errorf("%v: set the clock of this machine right (NTP or chrony)", found)
+	return nil
 }
 
 var _ manager.LeaderElectionRunnable = (*hubClock)(nil)

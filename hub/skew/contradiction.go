@@ -5,17 +5,9 @@ import (
 	"time"
 )
 
-// Contradiction is the proof that the hub's own clock is so wrong that nobody can lead by its Leases.
-type Contradiction struct {
-	// Ahead says that the hub's clock is ahead of the clusters', and not behind.
-	Ahead bool
-	// Least is how far off it is for certain. Clusters is how many prove that.
-	Least    time.Duration
-	Clusters int
-}
-
-// Contradicted judges the hub's clock by the offsets of the API servers of all clusters that were measured,
-// the largest ε and the largest D of any policy. It is contradicted if all of them prove one of two things:
+// Contradicted returns why the hub's own clock is so wrong that nobody can lead by its Leases, or "". It judges by the
+// offsets of the API servers of all clusters that were measured, the largest ε and the largest D of any policy. The
+// hub's clock is contradicted if all of them prove one of two things:
 //
 //   - it is ahead of theirs by more than ε: readers refuse its renewTime as one in the future;
 //   - it is behind theirs by at least D: its Leases have expired when they arrive.
@@ -23,35 +15,21 @@ type Contradiction struct {
 // With a smaller error terms work, though they are shorter. That is no reason to stop where there may be no
 // other replica. One cluster proves nothing, because its own clock may be wrong. Nor does a cluster that was
 // not measured. Without a policy nothing is renewed.
-func Contradicted(offsets []Interval, eps, d time.Duration) (Contradiction, bool) {
+func Contradicted(offsets []Interval, eps, d time.Duration) string {
 	if len(offsets) < 2 || d <= 0 {
-		return Contradiction{}, false
+		return ""
 	}
-	ahead, behind := offsets[0].hubAhead(), offsets[0].hubBehind()
+	ahead, behind := -offsets[0].Hi, offsets[0].Lo // for certain
 	for _, o := range offsets[1:] {
-		ahead, behind = min(ahead, o.hubAhead()), min(behind, o.hubBehind())
+		ahead, behind = min(ahead, -o.Hi), min(behind, o.Lo)
 	}
+	const why = "the clock of this hub is at least %v %s those of all %d clusters that were measured"
 	switch {
 	case ahead > eps:
-		return Contradiction{Ahead: true, Least: ahead, Clusters: len(offsets)}, true
+		return fmt.Sprintf(why, round(ahead), "ahead of", len(offsets))
 	case behind >= d:
-		return Contradiction{Least: behind, Clusters: len(offsets)}, true
+		return fmt.Sprintf(why, round(behind), "behind", len(offsets))
+	default:
+		return ""
 	}
-	return Contradiction{}, false
-}
-
-// hubAhead is how far the hub's clock is certainly ahead of the other one, hubBehind how far behind. It is
-// negative if it may be the other way round.
-func (i Interval) hubAhead() time.Duration { return -i.Hi }
-
-func (i Interval) hubBehind() time.Duration { return i.Lo }
-
-// String says how wrong the clock is, for people.
-func (c Contradiction) String() string {
-	where := "behind"
-	if c.Ahead {
-		where = "ahead of"
-	}
-	return fmt.Sprintf("the clock of this hub is at least %v %s those of all %d clusters that were measured",
-		round(c.Least), where, c.Clusters)
 }
