@@ -1,12 +1,14 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -88,30 +90,25 @@ func (p Place) role(cluster string) v1alpha1.ClusterRole {
 	}
 }
 
+type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
+
 // Controller keeps the objects of sets in place. Make it with New and add it to a manager with SetupWithManager.
 type Controller struct {
 	Options
 	client  client.Client
 	live    client.Reader
+	queue   atomic.Pointer[queue]
 	work    sync.WaitGroup // watches
 	running context.Context
 	stop    context.CancelFunc
 
 	mu       sync.Mutex // guards what follows; never held across I/O
-	queue    workqueue.TypedRateLimitingInterface[mcreconcile.Request]
 	members  map[fleet.Key]*member
 	sets     map[types.NamespacedName]*setState
 	watching map[sourcesOf]bool
 	giving   map[types.NamespacedName]giving
 	decided  map[types.NamespacedName]bool // on which namespaces this replica has decided, and no other hub
 	seenAs   map[fleet.Key]string          // what sets depend on of each member
-}
-
-// member is one that the manager has engaged.
-type member struct {
-	ended     context.Context
-	inventory *inventory
-	passes    chan struct{} // holds those under way
 }
 
 // setState is what is known of a set.
@@ -155,11 +152,11 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 	cache := local.GetCache()
 	for _, err := range []error{
 		sets.Watch(ctrlsource.TypedFunc[mcreconcile.Request](c.takeQueue)),
-		sets.Watch(ctrlsource.TypedKind(cache, &v1alpha1.LeaderResourceSet{}, on(sameSet,
+		sets.Watch(ctrlsource.TypedKind(cache, &v1alpha1.LeaderResourceSet{}, on(
 			func(o *v1alpha1.LeaderResourceSet) { c.changed(client.ObjectKeyFromObject(o), "") }))),
-		sets.Watch(ctrlsource.TypedKind(cache, &v1alpha1.NamespaceLeader{}, on(sameLeader,
+		sets.Watch(ctrlsource.TypedKind(cache, &v1alpha1.NamespaceLeader{}, on(
 			func(o *v1alpha1.NamespaceLeader) { c.eachSet(o.Namespace, o.Name, "") }))),
-		sets.Watch(ctrlsource.TypedKind(cache, &v1alpha1.LeadershipPolicy{}, on(sameGeneration,
+		sets.Watch(ctrlsource.TypedKind(cache, &v1alpha1.LeadershipPolicy{}, on(
 			func(o *v1alpha1.LeadershipPolicy) {
 				c.PolicyChanged(o.Namespace)
 				c.eachSet(o.Namespace, "", "")
@@ -173,40 +170,22 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 	return nil
 }
 
-func (c *Controller) takeQueue(
-	_ context.Context, q workqueue.TypedRateLimitingInterface[mcreconcile.Request],
-) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.queue = q
+func (c *Controller) takeQueue(_ context.Context, q queue) error {
+	c.queue.Store(&q)
 	return nil
 }
 
-// on handles the events of a kind that change something.
-func on[T client.Object](
-	same func(a, b T) bool, do func(T),
-) handler.TypedEventHandler[T, mcreconcile.Request] {
-	type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
+// on handles the events of a kind, but changes of metadata and status.
+func on[T client.Object](do func(T)) handler.TypedEventHandler[T, mcreconcile.Request] {
 	return handler.TypedFuncs[T, mcreconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[T], _ queue) { do(e.Object) },
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[T], _ queue) {
-			if !same(e.ObjectOld, e.ObjectNew) {
-				do(e.ObjectNew)
+			if was, is := e.ObjectOld, e.ObjectNew; was.GetGeneration() != is.GetGeneration() || was.GetUID() != is.GetUID() {
+				do(is)
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[T], _ queue) { do(e.Object) },
 	}
-}
-
-func sameGeneration(a, b *v1alpha1.LeadershipPolicy) bool { return a.Generation == b.Generation }
-
-func sameSet(a, b *v1alpha1.LeaderResourceSet) bool {
-	return a.Generation == b.Generation && a.UID == b.UID && a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
-		len(a.Finalizers) == len(b.Finalizers)
-}
-
-func sameLeader(a, b *v1alpha1.NamespaceLeader) bool {
-	return a.Spec.Leader == b.Spec.Leader && a.Spec.State == b.Spec.State && a.Spec.Policy == b.Spec.Policy
 }
 
 // MemberChanged enqueues the sets in a member if something has changed on which they depend.
@@ -252,10 +231,7 @@ func (c *Controller) setsOf(ctx context.Context, fleetName string) []v1alpha1.Le
 		return nil // the cache has not started: all is enqueued when it has
 	}
 	slices.SortFunc(all.Items, func(a, b v1alpha1.LeaderResourceSet) int {
-		if older := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); older != 0 {
-			return older
-		}
-		return strings.Compare(a.Name, b.Name)
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
 	return all.Items
 }
@@ -273,18 +249,12 @@ func (c *Controller) changed(set types.NamespacedName, clusterName string) {
 }
 
 func (c *Controller) add(wait time.Duration, set types.NamespacedName, clusterName string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.addLocked(wait, set, clusterName)
-}
-
-func (c *Controller) addLocked(wait time.Duration, set types.NamespacedName, clusterName string) {
 	r := mcreconcile.Request{Request: reconcile.Request{NamespacedName: set}}
 	if clusterName != "" {
 		r.ClusterName = fleet.Key{Fleet: set.Namespace, Name: clusterName}.ClusterName()
 	}
-	if c.queue != nil {
-		c.queue.AddAfter(r, wait)
+	if q := c.queue.Load(); q != nil {
+		(*q).AddAfter(r, wait)
 	}
 }
 
@@ -317,10 +287,9 @@ func (c *Controller) Engage(ctx context.Context, name multicluster.ClusterName, 
 	if !ok {
 		return nil
 	}
-	m := &member{ended: ctx, passes: make(chan struct{}, passesInMember)}
-	m.inventory = &inventory{
-		tenants: now.Tenants, watches: &c.work, of: map[schema.GroupVersionKind]*kindState{},
-		seen: func(identity string) { c.seen(key, identity) },
+	m := &member{
+		ended: ctx, passes: make(chan struct{}, passesInMember), tenants: now.Tenants, watches: &c.work,
+		of: map[schema.GroupVersionKind]*kindState{}, seen: func(identity string) { c.seen(key, identity) },
 	}
 	c.mu.Lock()
 	c.members[key] = m

@@ -61,17 +61,18 @@ func hub(t *testing.T, roles ...v1alpha1.ClusterRole) (*Controller, *clock, memb
 		return Place{Managed: true, Leader: "east", Epoch: 7, Clusters: map[string]bool{"east": true}}, nil
 	}})
 	c.client = fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).Build()
-	c.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
-	t.Cleanup(c.queue.ShutDown)
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
+	t.Cleanup(q.ShutDown)
+	c.queue.Store(&q)
 	return c, now, all
 }
 
 // asked takes the requests that wait, as "set in cluster" with commas between.
 func (c *Controller) asked() string {
 	var all []string
-	for c.queue.Len() > 0 {
-		r, _ := c.queue.Get()
-		c.queue.Done(r)
+	for q := *c.queue.Load(); q.Len() > 0; {
+		r, _ := q.Get()
+		q.Done(r)
 		all = append(all, r.Name+" in "+strings.TrimPrefix(r.ClusterName.String(), "fleet/"))
 	}
 	return strings.Join(all, ",")
@@ -101,24 +102,24 @@ func TestAPlannedChangeWaitsForSetsWithTwoForms(t *testing.T) {
 		}
 		set := types.NamespacedName{Namespace: "fleet", Name: "leader"}
 		in := c.sets[set].in["east"]
-		c.give(shop, in, 7, "Deployment shop/web", "")
+		c.give(shop, in, 7, "Pods of Deployment shop/web")
 		if c.GiveWay(shop, "east", 7) {
 			t.Errorf("%s: it goes on while Pods are left", name)
 		}
-		c.give(shop, in, 7, "", "")
+		c.give(shop, in, 7, "")
 		if !c.GiveWay(shop, "east", 7) {
 			t.Errorf("%s: it waits although the cluster has given way", name)
 		}
 		if c.GiveWay(shop, "east", 8) {
 			t.Errorf("%s: what was given in one term counts in the next one", name)
 		}
-		c.give(shop, in, 8, "", "")
+		c.give(shop, in, 8, "")
 		c.Stay(shop)
-		c.give(shop, in, 8, "", "") // by a pass that had begun before
+		c.give(shop, in, 8, "") // by a pass that had begun before
 		if c.GiveWay(shop, "east", 8) {
 			t.Errorf("%s: it has given way although the leader has stayed since", name)
 		}
-		c.give(shop, in, 8, "Deployment shop/web", "")
+		c.give(shop, in, 8, "Pods of Deployment shop/web")
 		now.boot += 59 * time.Second
 		if c.GiveWay(shop, "east", 8) || c.sets[set].late != nil {
 			t.Errorf("%s: it does not wait for a minute", name)
@@ -128,7 +129,7 @@ func TestAPlannedChangeWaitsForSetsWithTwoForms(t *testing.T) {
 			t.Errorf("%s: it waits longer than a minute, or does not say for what: %+v", name, c.sets[set].late)
 		}
 		c.GiveWay(shop, "east", 9)
-		if c.give(shop, in, 9, "", ""); !c.GiveWay(shop, "east", 9) || c.sets[set].late != nil {
+		if c.give(shop, in, 9, ""); !c.GiveWay(shop, "east", 9) || c.sets[set].late != nil {
 			t.Errorf("%s: what was late before is said of the next change: %+v", name, c.sets[set].late)
 		}
 	}

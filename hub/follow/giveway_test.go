@@ -81,7 +81,7 @@ func TestWhatCannotBeReadMayRun(t *testing.T) {
 		"the cluster is silent":   {form{whole: true}, rejected, errors.New("no answer"), "Service a: it is rejected"},
 		"it is silent, and again": {form{problems: missing}, append(missing, rejected...), errRuns, "Service a: it is rejected"},
 	} {
-		if got := obstacle(test.f, test.problems, test.err); got != test.want {
+		if got := obstacle(test.f, "", test.problems, test.err); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}
@@ -125,7 +125,7 @@ func TestAWorkloadHasStopped(t *testing.T) {
 		p := &pass{
 			context: t.Context(), of: &v1alpha1.LeaderResourceSet{Spec: v1alpha1.LeaderResourceSetSpec{Namespace: "shop"}},
 			objects: metadata.NewForConfigOrDie(config), client: authorizationclient.NewForConfigOrDie(config),
-			inventory: &inventory{of: map[schema.GroupVersionKind]*kindState{deployments: {kind: resource}}},
+			member: &member{of: map[schema.GroupVersionKind]*kindState{deployments: {kind: resource}}},
 		}
 		is := id{deployments.GroupKind(), "bank", "web"}
 		if err := p.hasStopped(is, pods{selector: "app=web", of: deployments}); !errors.Is(err, test.want) {

@@ -49,8 +49,10 @@ type marked struct {
 	generation int64
 }
 
-// inventory is what sets have in a member, by the kind. Watches show it.
-type inventory struct {
+// member is one that the manager has engaged, with what sets have there, by the kind. Watches show it.
+type member struct {
+	ended   context.Context
+	passes  chan struct{} // holds those under way
 	tenants func() *rest.Config
 	// seen is called with the identity of a set when one of its objects may have been changed by others, and with nothing
 	// when a kind is known that was not.
@@ -69,21 +71,21 @@ type kindState struct {
 	of  map[types.NamespacedName]marked
 }
 
-// start watches a kind until ctx ends, unless it is watched. It returns what is known, or why nothing is.
-func (v *inventory) start(ctx context.Context, of schema.GroupVersionKind) (kind, error) {
+// start watches a kind unless it is watched. It returns what is known, or why nothing is.
+func (v *member) start(of schema.GroupVersionKind) (kind, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	s := v.of[of]
 	if s == nil {
 		s = &kindState{err: errNotListed, of: map[types.NamespacedName]marked{}}
 		v.of[of] = s
-		v.watches.Go(func() { v.follow(ctx, of, s) })
+		v.watches.Go(func() { v.follow(v.ended, of, s) })
 	}
 	return s.kind, s.err
 }
 
 // follow watches a kind until ctx ends.
-func (v *inventory) follow(ctx context.Context, of schema.GroupVersionKind, s *kindState) {
+func (v *member) follow(ctx context.Context, of schema.GroupVersionKind, s *kindState) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		err := v.watch(ctx, of, s)
 		if apierrors.IsNotFound(err) {
@@ -97,7 +99,7 @@ func (v *inventory) follow(ctx context.Context, of schema.GroupVersionKind, s *k
 	}, labelled.Pause)
 }
 
-func (v *inventory) watch(ctx context.Context, of schema.GroupVersionKind, s *kindState) error {
+func (v *member) watch(ctx context.Context, of schema.GroupVersionKind, s *kindState) error {
 	k, err := find(v.tenants(), of)
 	if err != nil {
 		return err
@@ -115,7 +117,7 @@ func (v *inventory) watch(ctx context.Context, of schema.GroupVersionKind, s *ki
 	}.Run(ctx)
 }
 
-func (v *inventory) noteList(
+func (v *member) noteList(
 	s *kindState, of schema.GroupVersionKind, k kind, list *metav1.PartialObjectMetadataList,
 ) {
 	v.mu.Lock()
@@ -138,7 +140,7 @@ func (v *inventory) noteList(
 	}
 }
 
-func (v *inventory) note(
+func (v *member) note(
 	s *kindState, of schema.GroupVersionKind, how watch.EventType, o *metav1.PartialObjectMetadata,
 ) error {
 	name, is, ok := markedOf(of.GroupKind(), o)
@@ -173,7 +175,7 @@ func markedOf(of schema.GroupKind, o *metav1.PartialObjectMetadata) (name types.
 }
 
 // setsObjects returns the objects of a set of one kind.
-func (v *inventory) setsObjects(of schema.GroupVersionKind, set string) map[types.NamespacedName]marked {
+func (v *member) setsObjects(of schema.GroupVersionKind, set string) map[types.NamespacedName]marked {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	all := map[types.NamespacedName]marked{}
@@ -185,7 +187,7 @@ func (v *inventory) setsObjects(of schema.GroupVersionKind, set string) map[type
 }
 
 // object returns what a watch shows of one object: nothing, if it is not there.
-func (v *inventory) object(of schema.GroupVersionKind, name types.NamespacedName) marked {
+func (v *member) object(of schema.GroupVersionKind, name types.NamespacedName) marked {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if s := v.of[of]; s != nil {

@@ -45,13 +45,12 @@ var errStopped = errors.New("this replica of the hub does not write any more")
 
 // pass is one look at a set in a member.
 type pass struct {
-	*inventory
+	*member
 	controller *Controller
 	of         *v1alpha1.LeaderResourceSet
 	in         *setIn
 	set        string // its identity
 	context    context.Context
-	ended      context.Context // done when the member is not engaged any more
 	objects    metadata.Interface
 	client     authorizationclient.AuthorizationV1Interface // for reviews, and for JSON of any group
 	kinds      map[schema.GroupVersionKind]bool             // that the set may have anywhere: it names them
@@ -65,11 +64,24 @@ type appliedObject struct {
 	marked
 }
 
-// work puts a form in place. It says what has Pods that must have none, if the cluster gives way.
+// work puts a form in place. It returns what is not, what has Pods that must have none if the cluster gives way, and an
+// error if the member, or this replica, is at its end.
 func (p *pass) work(f form, prunes bool) (done result, runs string, problems []v1alpha1.ResourceProblem, err error) {
-	problems, err = p.apply(f)
-	done = result{hash: f.hash, placed: len(p.in.applied)}
-	if err == nil && f.whole && prunes {
+	problems, done.hash = slices.Clone(f.problems), f.hash
+	kept := map[id]bool{}
+	for _, o := range f.objects {
+		is, bad, err := p.applyOne(o)
+		if err != nil {
+			done.placed = len(p.in.applied)
+			return done, "", problems, err
+		}
+		if kept[is] = true; bad != nil {
+			problems = append(problems, *bad)
+		}
+	}
+	maps.DeleteFunc(p.in.applied, func(is id, _ appliedObject) bool { return !kept[is] })
+	done.placed = len(p.in.applied)
+	if f.whole && prunes {
 		var more []v1alpha1.ResourceProblem
 		done.left, more, err = p.prune(f)
 		problems = append(problems, more...)
@@ -80,28 +92,10 @@ func (p *pass) work(f form, prunes bool) (done result, runs string, problems []v
 	return done, runs, problems, err
 }
 
-// apply puts the form in place. It returns what is not, and an error if the member, or this replica, is at its end.
-func (p *pass) apply(f form) (problems []v1alpha1.ResourceProblem, err error) {
-	problems = slices.Clone(f.problems)
-	kept := map[id]bool{}
-	for _, o := range f.objects {
-		is, bad, err := p.applyOne(o)
-		kept[is] = true
-		if err != nil {
-			return problems, err
-		}
-		if bad != nil {
-			problems = append(problems, *bad)
-		}
-	}
-	maps.DeleteFunc(p.in.applied, func(is id, _ appliedObject) bool { return !kept[is] })
-	return problems, nil
-}
-
 // applyOne applies an object if it has changed. is names the object, as far as that is known.
 func (p *pass) applyOne(o object) (is id, bad *v1alpha1.ResourceProblem, err error) {
 	is = o.in(p.of.Spec.Namespace)
-	k, err := p.start(p.ended, o.kind)
+	k, err := p.start(o.kind)
 	if err != nil {
 		return is, new(p.unlisted(is.String(), o.kind, err)), nil
 	}
@@ -290,7 +284,7 @@ func (p *pass) prune(f form) (left int, problems []v1alpha1.ResourceProblem, err
 		kept[id{o.kind.GroupKind(), "", o.name}] = true // its kind may be in no namespace
 	}
 	for of := range p.kinds {
-		k, err := p.start(p.ended, of)
+		k, err := p.start(of)
 		if errors.Is(err, errNoKind) || apierrors.IsForbidden(err) {
 			continue // then there is nothing, or nothing that the hub may delete
 		}

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -161,10 +162,10 @@ func (c *Controller) pass(
 	if in.at != at { // it may be another cluster
 		in.at, in.applied, in.full = at, map[id]appliedObject{}, 0
 	}
-	config := at.inventory.tenants()
+	config := at.tenants()
 	p := &pass{
 		controller: c, of: set, in: in, set: identity(set.Namespace, set.Name),
-		kinds: readKinds(set.Annotations[v1alpha1.KindsAnnotation]), inventory: at.inventory, context: ctx, ended: at.ended,
+		kinds: readKinds(set.Annotations[v1alpha1.KindsAnnotation]), member: at, context: ctx,
 		objects: metadata.NewForConfigOrDie(config),
 		client:  authorizationclient.NewForConfigOrDie(config),
 		again:   in.full == 0 || now-in.full >= interval,
@@ -184,8 +185,8 @@ func (c *Controller) pass(
 	case p.again:
 		in.full = now
 	}
-	c.give(types.NamespacedName{Namespace: set.Namespace, Name: set.Spec.Namespace}, in, f.given, runs,
-		obstacle(f, problems, err))
+	c.give(types.NamespacedName{Namespace: set.Namespace, Name: set.Spec.Namespace}, in, f.given,
+		obstacle(f, runs, problems, err))
 	times := c.report(name, in, role, &done, problems)
 	switch {
 	case runs != "":
@@ -202,22 +203,13 @@ func (c *Controller) pass(
 // notReached is why a cluster has not given way in which there was no pass, as in a paused one.
 const notReached = "the hub does not write there, or has not yet"
 
-// give notes whether a cluster has given way in a term of a namespace, as long as it has to.
-func (c *Controller) give(
-	namespace types.NamespacedName, in *setIn, epoch int64, runs, obstacle string,
-) {
+// give notes whether a cluster has given way in a term of a namespace, or why it has not.
+func (c *Controller) give(namespace types.NamespacedName, in *setIn, epoch int64, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case runs != "":
-		in.why = "Pods are left, or may be created, of " + runs
-	case obstacle != "":
-		in.why = obstacle
-	default:
-		in.why = notReached
-		if g := c.giving[namespace]; g.epoch == epoch && g.leader == in.result.Name {
-			in.gaveWay = epoch
-		}
+	in.why = cmp.Or(why, notReached)
+	if g := c.giving[namespace]; why == "" && g.epoch == epoch && g.leader == in.result.Name {
+		in.gaveWay = epoch
 	}
 }
 
@@ -249,7 +241,7 @@ func (c *Controller) report(
 		}
 	}
 	if in.result = is; !equality.Semantic.DeepEqual(was, is) || clean != in.clean {
-		c.addLocked(0, set, "")
+		c.add(0, set, "")
 	}
 	return in.failed
 }

@@ -2,7 +2,8 @@ package follow
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,52 +29,48 @@ type sourcesOf struct {
 func (c *Controller) readSources(ctx context.Context, set *v1alpha1.LeaderResourceSet) ([]source, error) {
 	all, size := make([]source, 0, len(set.Spec.Resources)), 0
 	for _, r := range set.Spec.Resources {
-		if size > maxSources {
-			break // the first ones are too much already
-		}
-		s := source{LeaderResource: r}
 		data, err := c.readSource(ctx, types.NamespacedName{Namespace: set.Namespace, Name: r.Name}, r.Kind)
-		var message string
-		switch name := string(r.Kind) + " " + r.Name; {
+		s, name := source{LeaderResource: r, data: data}, string(r.Kind)+" "+r.Name
+		switch {
 		case apierrors.IsNotFound(err):
-			message = "there is no " + name + " in the namespace of the set: create it, or take it out of the set"
+			s.problem = new(problem(name, reason.InvalidSource,
+				"there is no "+name+" in the namespace of the set: create it, or take it out of the set"))
 		case apierrors.IsForbidden(err):
-			message = "the hub may not read it: update the ClusterRole " + secrets.Role + " by the manifests of this version"
+			s.problem = new(problem(name, reason.InvalidSource,
+				"the hub may not read it: update the ClusterRole "+secrets.Role+" by the manifests of this version"))
+		case errors.Is(err, errType):
+			s.problem = new(problem(name, reason.InvalidSource, err.Error()))
 		case err != nil:
 			return nil, err
-		case data == nil:
-			message = fmt.Sprintf("the Secret must have the type %s: create it again with that type", v1alpha1.SourceSecretType)
 		}
 		for _, value := range data {
 			size += len(value)
 		}
-		if s.data = data; message != "" {
-			s.problem = &v1alpha1.ResourceProblem{
-				Object: string(r.Kind) + " " + r.Name, Reason: reason.InvalidSource, Message: message,
-			}
+		if all = append(all, s); size > maxSources {
+			break // these are too much already
 		}
-		all = append(all, s)
 	}
 	return all, nil
 }
 
-// readSource returns the data of a source, or nil if it is a Secret of another type.
+var errType = errors.New("the Secret must have the type " + v1alpha1.SourceSecretType +
+	": create it again with that type")
+
+// readSource returns the data of a source.
 func (c *Controller) readSource(
 	ctx context.Context, key types.NamespacedName, kind v1alpha1.SourceKind,
 ) (map[string][]byte, error) {
 	if kind == v1alpha1.SourceSecret {
 		secret := &corev1.Secret{}
-		if err := c.live.Get(ctx, key, secret); err != nil || secret.Type != v1alpha1.SourceSecretType {
-			return nil, err
+		err := c.live.Get(ctx, key, secret)
+		if err == nil && secret.Type != v1alpha1.SourceSecretType {
+			return nil, errType
 		}
-		return secret.Data, nil
+		return secret.Data, err
 	}
-	from := &corev1.ConfigMap{}
+	from, data := &corev1.ConfigMap{}, map[string][]byte{}
 	err := c.live.Get(ctx, key, from)
-	data := from.BinaryData
-	if data == nil {
-		data = map[string][]byte{}
-	}
+	maps.Copy(data, from.BinaryData)
 	for name, value := range from.Data {
 		data[name] = []byte(value)
 	}
