@@ -58,7 +58,6 @@ type sealTest struct {
 
 	mu               sync.Mutex
 	before           func(verb string) error // called before a request is carried out
-	answer           func()                  // called before an update is answered
 	writes, requests int
 }
 
@@ -112,12 +111,9 @@ func (s *sealTest) serve(ctx context.Context, verb string, carry func() error) e
 		return err
 	}
 	s.mu.Lock()
-	before, answer := s.before, s.answer
+	before := s.before
 	if s.requests++; verb != "get" {
 		s.writes++
-	}
-	if verb == "update" {
-		s.answer = nil
 	}
 	s.mu.Unlock()
 	if before != nil {
@@ -125,11 +121,7 @@ func (s *sealTest) serve(ctx context.Context, verb string, carry func() error) e
 			return err
 		}
 	}
-	err := carry()
-	if verb == "update" && answer != nil {
-		answer()
-	}
-	return err
+	return carry()
 }
 
 func (s *sealTest) onRequest(before func(verb string) error) {
@@ -203,8 +195,7 @@ func boundsOf(words []string) seal.Bounds {
 //     serve of another fleet. "replica" goes on with the store of another replica;
 //   - remove, edit: what an administrator does with the Secret;
 //   - fails, works: requests of a verb, or all, fail from now on, or succeed again. "once" has the next request of a
-//     verb fail, or runs a step of another replica before it, or of the same one. "answer" runs a step before the next
-//     update is answered;
+//     verb fail, or runs a step of another replica before it, or of the same one;
 //   - keep: the key of the last result is remembered.
 //
 // The others are conditions. "bounds" must hold in this replica and in one that starts.
@@ -336,9 +327,8 @@ func (s *sealTest) events(args []string) map[string]func() {
 				return nil
 			})
 		},
-		"answer": func() { s.answer = func() { s.play(rest(0)) } },
-		"keep":   func() { s.kept = s.got.Key },
-		"count":  func() { s.writes, s.requests = 0, 0 },
+		"keep":  func() { s.kept = s.got.Key },
+		"count": func() { s.writes, s.requests = 0, 0 },
 	}
 }
 
