@@ -37,9 +37,9 @@ const (
 	passesAtOnce, passesInMember = 8, 2
 	// busyPause is the pause before a set is tried again in a member where others are worked on.
 	busyPause = 200 * time.Millisecond
-	// gather delays work on what others have changed, so that several changes are one pass. What others change again and
-	// again is repaired that often.
-	gather = time.Second
+	// gather delays work on what others have changed, so that several changes are one pass. Another second follows each
+	// repair: others may change an object again and again.
+	gather, afterRepair = 300 * time.Millisecond, time.Second
 	// maxAnnotation bounds an annotation of a set that is read, in bytes.
 	maxAnnotation = 16 << 10
 )
@@ -121,11 +121,12 @@ type setState struct {
 // setIn is a set in one cluster. Only the request for the set there uses what follows failed.
 type setIn struct {
 	result  v1alpha1.ClusterResources
-	clean   bool    // the set has nothing there any more
-	gaveWay int64   // the term in which the cluster has given way
-	why     string  // why it has not
-	failed  int     // how many passes in a row had a problem
-	at      *member // applied is about it
+	clean   bool          // the set has nothing there any more
+	gaveWay int64         // the term in which the cluster has given way
+	why     string        // why it has not
+	rests   time.Duration // no repair begins before that
+	failed  int           // how many passes in a row had a problem
+	at      *member       // applied is about it
 	applied map[id]appliedObject
 	full    time.Duration // when all was applied last; 0: never
 }
@@ -308,16 +309,16 @@ func (c *Controller) Engage(ctx context.Context, name multicluster.ClusterName, 
 // seen enqueues the set with an identity in a member, or those that have failed there if it is empty.
 func (c *Controller) seen(key fleet.Key, identity string) {
 	c.mu.Lock()
-	var found []types.NamespacedName
+	defer c.mu.Unlock()
+	now := c.Clock.Now().Boot
 	for name, s := range c.sets {
 		in := s.in[key.Name]
-		if name.Namespace == key.Fleet && (s.identity == identity || identity == "" && in != nil && in.failed > 0) {
-			found = append(found, name)
+		if name.Namespace != key.Fleet || in == nil {
+			continue
 		}
-	}
-	c.mu.Unlock()
-	for _, name := range found {
-		c.add(gather, name, key.Name)
+		if s.identity == identity || identity == "" && in.failed > 0 {
+			c.add(max(gather, in.rests-now), name, key.Name)
+		}
 	}
 }
 

@@ -55,6 +55,7 @@ type pass struct {
 	client     authorizationclient.AuthorizationV1Interface // for reviews, and for JSON of any group
 	kinds      map[schema.GroupVersionKind]bool             // that the set may have anywhere: it names them
 	again      bool                                         // all is applied, whether it has changed or not
+	repaired   bool                                         // others had changed an object
 	silent     int                                          // how many objects got no answer
 }
 
@@ -115,6 +116,7 @@ func (p *pass) applyOne(o object) (is id, bad *v1alpha1.ResourceProblem, err err
 	if bad, err := p.explain(is, o.secret, err); bad != nil || err != nil {
 		return is, bad, err
 	}
+	p.repaired = p.repaired || was.hash == o.hash && was.version != now.version
 	p.in.applied[is] = appliedObject{o.hash, now}
 	return is, nil, nil
 }

@@ -174,6 +174,11 @@ func (c *Controller) pass(
 		return reconcile.Result{RequeueAfter: busyPause}, err
 	}
 	done, runs, problems, err := p.work(f, ptr.Deref(set.Spec.Prune, true))
+	if p.repaired {
+		c.mu.Lock()
+		in.rests = c.Clock.Now().Boot + afterRepair
+		c.mu.Unlock()
+	}
 	switch {
 	case errors.Is(err, errStopped):
 		return reconcile.Result{RequeueAfter: notYet}, nil
