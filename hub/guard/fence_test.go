@@ -26,6 +26,8 @@ const (
 	timeless = allowed // it carries no time of the API server
 	anytime  = "accepted anywhere"
 	aConfig  = "create configmaps"
+	// readyStatus is what a controller writes.
+	readyStatus = `merge deployments/status {"status":{"observedGeneration":7}}`
 	// untimed has managedFields without times.
 	untimed = aConfig + ` ; merge configmaps {"metadata":{"managedFields":[{"manager":"other","operation":"Update",` +
 		`"apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{"f:a":{}}}}]}}`
@@ -65,8 +67,7 @@ var writes = map[string]write{
 		anytime},
 	"apply that changes nothing": {"apply configmaps", "apply configmaps", anytime, anytime},
 	"apply of another's values":  {"apply configmaps?fieldManager=another", "apply configmaps", allowed, timeless},
-	"status": {"create deployments", `merge deployments/status {"status":{"observedGeneration":7}}`,
-		allowed, termIsOver},
+	"status":                     {"create deployments", readyStatus, allowed, termIsOver},
 	"scale": {"create deployments", `update deployments/scale {"spec":{"replicas":5}}`,
 		allowed, timeless},
 	"delete":              {aConfig, "delete configmaps", allowed, timeless},
@@ -173,6 +174,9 @@ func TestWriteFence_OfObjectsRejectsEveryWriter(t *testing.T) {
 		"removal of another value":    {otherConfig, relabels("null"), anytime, anytime},
 		"delete":                      {ledConfig, "delete configmaps", allowed, timeless},
 		"delete of what has no label": {aConfig, "delete configmaps", anytime, anytime},
+		"status":                      {"create deployments {" + led + "}", readyStatus, allowed, termIsOver},
+		"scale, which has no labels": {"create deployments {" + led + "}", `update deployments/scale {"spec":{"replicas":5}}`,
+			anytime, anytime},
 	}
 	leader, follower, ended := newNamespace(t), newNamespace(t), newNamespace(t)
 	states := map[string]*state{leader: &eastLeads, follower: &westLeads, ended: &termEnded}

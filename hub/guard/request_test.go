@@ -347,13 +347,10 @@ var (
 		ServiceAccounts: []v1alpha1.FencedServiceAccount{{Name: "checkout"}},
 		Resources:       append(apps, v1alpha1.FencedResources{Names: []string{"configmaps", "pods"}}),
 	}}}
-	// ledConfigMaps and ledDeployments have a label, whoever writes them.
+	// ledConfigMaps have a label, whoever writes them. So have Deployments.
 	ledConfigMaps = v1alpha1.Fencing{Writes: []v1alpha1.WriteFence{{
 		ObjectLabels: map[string]string{"led": "shop"},
-		Resources:    []v1alpha1.FencedResources{{Names: []string{"configmaps"}}},
-	}}}
-	ledDeployments = v1alpha1.Fencing{Writes: []v1alpha1.WriteFence{{
-		ObjectLabels: map[string]string{"led": "shop"}, Resources: apps,
+		Resources:    append(apps, v1alpha1.FencedResources{Names: []string{"configmaps"}}),
 	}}}
 	allJobs = v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}
 )
