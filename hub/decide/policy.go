@@ -102,25 +102,21 @@ func ParsePolicy(o *v1alpha1.LeadershipPolicy) *Policy {
 	for _, n := range o.Spec.Namespaces.Names {
 		p.Names[n] = true
 	}
-	p.Clusters, p.Namespaces = labels.Everything(), labels.Nothing()
-	type selection struct {
-		from *metav1.LabelSelector
-		to   *labels.Selector
-	}
-	selections := []selection{{o.Spec.ClusterSelector, &p.Clusters}, {o.Spec.Namespaces.Selector, &p.Namespaces}}
-	for _, s := range fencedLabels(o.Spec.Fencing) {
-		selections = append(selections, selection{s, new(labels.Selector)}) // API servers select by these
-	}
-	for _, s := range selections {
-		if s.from == nil {
-			continue
+	parsed := func(from *metav1.LabelSelector, otherwise labels.Selector, selects bool) labels.Selector {
+		if from == nil {
+			return otherwise
 		}
-		selector, err := metav1.LabelSelectorAsSelector(s.from)
+		selector, err := metav1.LabelSelectorAsSelector(from)
 		if err != nil {
-			p.Invalid, p.unreadable = err, p.unreadable || s.to == &p.Clusters || s.to == &p.Namespaces
-			selector = labels.Nothing()
+			p.Invalid, p.unreadable = err, p.unreadable || selects
+			return labels.Nothing()
 		}
-		*s.to = selector
+		return selector
+	}
+	p.Clusters = parsed(o.Spec.ClusterSelector, labels.Everything(), true)
+	p.Namespaces = parsed(o.Spec.Namespaces.Selector, labels.Nothing(), true)
+	for _, s := range fencedLabels(o.Spec.Fencing) {
+		parsed(s, nil, false) // API servers select by these
 	}
 	if err := p.Election.Timings.Validate(); err != nil {
 		p.Invalid = err
