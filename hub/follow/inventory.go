@@ -28,6 +28,8 @@ const (
 	maxMarked = 10_000
 	// requestTimeout bounds a request to a member.
 	requestTimeout = 10 * time.Second
+	// kindPause is the pause before a kind is listed again whose watch has ended, or that is not served yet.
+	kindPause = 1500 * time.Millisecond
 )
 
 var (
@@ -96,7 +98,7 @@ func (v *member) follow(ctx context.Context, of schema.GroupVersionKind, s *kind
 			s.err = err
 			v.mu.Unlock()
 		}
-	}, labelled.Pause)
+	}, kindPause)
 }
 
 func (v *member) watch(ctx context.Context, of schema.GroupVersionKind, s *kindState) error {
