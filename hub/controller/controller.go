@@ -7,24 +7,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
-	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 	mcsource "sigs.k8s.io/multicluster-runtime/pkg/source"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/fleet"
-	"github.com/leasecast/leasecast/hub/follow"
 	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/seal"
@@ -52,17 +46,16 @@ type Options struct {
 // a manager with SetupWithManager. Each part has a lock of its own; none is held across I/O.
 type Controller struct {
 	*hub
-	members  *members
-	policies *policies
-	lone     *loneNamespaces
-	sources  *sources
-	seals    *seals
-	statuses *policyStatuses
-	hubClock *hubClock
-	moves    *moves
-	cases    caseRequests
-	metadata metadata.Interface
-	sets     *follow.Controller // nil before it is set up, and in the simulation
+	members   *members
+	policies  *policies
+	lone      *loneNamespaces
+	sources   *sources
+	seals     *seals
+	statuses  *policyStatuses
+	hubClock  *hubClock
+	moves     *moves
+	cases     caseRequests
+	following *following
 	// large spaces the decisions on large records without a policy. Each keeps the hub's API server busy for a while.
 	large *rate.Limiter
 }
@@ -76,11 +69,12 @@ func New(o Options) *Controller {
 	}
 	h.ledger = ledger.New(&h.Options)
 	c := &Controller{
-		hub: h, metadata: o.Metadata, hubClock: &hubClock{hub: h}, large: rate.NewLimiter(1, 1),
+		hub: h, hubClock: &hubClock{hub: h}, large: rate.NewLimiter(1, 1),
 		moves: &moves{of: map[types.NamespacedName]string{}, giving: map[types.NamespacedName]bool{}},
 	}
 	c.members = &members{hub: h, of: map[fleet.Key]*memberState{}, workersHub: workersHub{c}}
 	c.policies = &policies{hub: h, shown: map[string][]*decide.Policy{}}
+	c.following = &following{hub: h, policies: c.policies, metadata: o.Metadata}
 	c.lone = &loneNamespaces{hub: h, members: c.members, of: map[types.NamespacedName]*loneSet{}}
 	c.sources = &sources{hub: h, members: c.members, policies: c.policies, lone: c.lone, moves: c.moves}
 	c.seals = &seals{
@@ -118,7 +112,7 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 		policies.Watch(source.TypedKind(local.GetCache(), &v1alpha1.LeadershipPolicy{},
 			requestFor[*v1alpha1.LeadershipPolicy]())),
 		clusterLabels{c.hub, c.policies}.setup(mgr),
-		c.followLeaders(mgr),
+		c.following.setup(mgr),
 		mgr.Add(c),
 		local.Add(c.hubClock),
 	} {
@@ -126,27 +120,11 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 			return err
 		}
 	}
-	c.Fleet.Subscribe(c.memberChanged)
+	c.Fleet.Subscribe(func(key fleet.Key) {
+		c.sources.memberChanged(key)
+		c.following.memberChanged(key)
+	})
 	return nil
-}
-
-// controllerOptions fills in what multicluster-runtime leaves empty: the manager's defaults, its logger among them.
-//
-// It uses client-go's queues. The priority queue of controller-runtime v0.24.1 can block forever when it is shut
-// down with work in it (controller-runtime issue 3538). A hub that does not stop gives up its election half a
-// minute late.
-func controllerOptions(
-	mgr manager.Manager, f reconcile.TypedFunc[mcreconcile.Request], concurrent int,
-) controller.TypedOptions[mcreconcile.Request] {
-	o := controller.TypedOptions[mcreconcile.Request]{
-		MaxConcurrentReconciles: concurrent,
-		Reconciler:              f,
-		SkipNameValidation:      ptr.To(true), // a process may hold several hubs, as tests do
-		UsePriorityQueue:        ptr.To(false),
-		Logger:                  mgr.GetLogger(),
-	}
-	o.DefaultFromConfig(mgr.GetControllerOptions())
-	return o
 }
 
 // Start runs the work for members until ctx ends. It returns when all of that work has stopped, so that nothing is

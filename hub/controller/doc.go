@@ -26,6 +26,7 @@
 //   - sources: what enqueues requests;
 //   - seals: the seals of fleets;
 //   - policyStatuses: the statuses of policies;
+//   - following: shows package follow who leads where. Resource sets are asked before a planned change, and decide nothing;
 //   - Controller: the decisions;
-//   - place: shows package follow who leads where. Resource sets are asked before a planned change, and decide nothing.
+//   - workersHub: the hub as the workers see it.
 package controller

@@ -10,6 +10,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/ledger"
 )
 
 // gather collects everything that a decision rests on. Caches can only be late.
@@ -89,4 +90,13 @@ func (c *Controller) checkMove(ctx context.Context, v *decide.Snapshot) error {
 		}
 	}
 	return nil
+}
+
+// drop forgets a namespace without a record.
+func (c *Controller) drop(e *ledger.Entry) {
+	c.promises.Forget(e.Key)
+	for _, p := range c.members.publishers(e.Key.Namespace) {
+		p.Forget(e.Key.Name)
+	}
+	c.ledger.Drop(e)
 }

@@ -10,7 +10,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
@@ -20,6 +23,14 @@ import (
 	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/seal"
+)
+
+const (
+	// decideTimeout bounds one decision with all its calls to the hub's API server, and listTimeout a list from a cache.
+	decideTimeout, listTimeout = 20 * time.Second, 5 * time.Second
+	// notYet is the delay before a retry while the tenure does not hold, and rightAway before the next decision after a
+	// change.
+	notYet, rightAway = time.Second, time.Millisecond
 )
 
 // hub is what the parts of a controller share. Nothing in it changes once the manager has started.
@@ -107,4 +118,23 @@ func (w *queue) addIn(wait time.Duration, key types.NamespacedName) {
 	if w.q != nil {
 		w.q.AddAfter(requestOf(key), wait)
 	}
+}
+
+// controllerOptions fills in what multicluster-runtime leaves empty: the manager's defaults, its logger among them.
+//
+// It uses client-go's queues. The priority queue of controller-runtime v0.24.1 can block forever when it is shut
+// down with work in it (controller-runtime issue 3538). A hub that does not stop gives up its election half a
+// minute late.
+func controllerOptions(
+	mgr manager.Manager, f reconcile.TypedFunc[mcreconcile.Request], concurrent int,
+) controller.TypedOptions[mcreconcile.Request] {
+	o := controller.TypedOptions[mcreconcile.Request]{
+		MaxConcurrentReconciles: concurrent,
+		Reconciler:              f,
+		SkipNameValidation:      ptr.To(true), // a process may hold several hubs, as tests do
+		UsePriorityQueue:        ptr.To(false),
+		Logger:                  mgr.GetLogger(),
+	}
+	o.DefaultFromConfig(mgr.GetControllerOptions())
+	return o
 }

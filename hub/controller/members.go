@@ -8,22 +8,16 @@ import (
 	"sync"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
-	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/publish"
-	"github.com/leasecast/leasecast/hub/seal"
 	"github.com/leasecast/leasecast/hub/worker"
 )
 
@@ -235,80 +229,6 @@ func (ms *members) work(key fleet.Key) (Work, bool) {
 		return Work{Guarded: w.Unguarded() == nil, Readers: w.Publisher().Readers.Count()}, true
 	}
 	return Work{}, false
-}
-
-// workersHub is the hub as workers see it.
-type workersHub struct{ *Controller }
-
-func (h workersHub) Serve(ctx context.Context, fleetName string) (seal.Key, bool) {
-	s, ok := h.seals.serve(ctx, fleetName)
-	return s.Key, ok
-}
-
-func (h workersHub) Served(fleetName string) bool {
-	here, _ := h.source.served(fleetName)
-	return here
-}
-
-func (h workersHub) Changed(key fleet.Key, namespace string) {
-	h.sources.leaseChanged(key, namespace)
-}
-
-func (h workersHub) FenceNews(key fleet.Key) { h.sources.policiesChangedIn(0, key.Fleet) }
-
-func (h workersHub) Fences(ctx context.Context, key fleet.Key) (fs []guard.Fence, invalid []string, err error) {
-	m, ok := h.Fleet.Member(key)
-	if !ok {
-		return nil, nil, nil
-	}
-	policies, err := h.policies.valid(ctx, key.Fleet)
-	if err != nil {
-		return nil, nil, err
-	}
-	lost := func(p *decide.Policy) ([]string, error) { return h.policies.lostIn(ctx, p, policies, m) }
-	return decide.FencesIn(h.HubID, policies, m, lost, func(p *decide.Policy) bool {
-		return h.policies.leadsFor(ctx, p, m)
-	})
-}
-
-func (h workersHub) Requires(ctx context.Context, key fleet.Key) (rs []schema.GroupVersionResource, err error) {
-	m, ok := h.Fleet.Member(key)
-	if !ok {
-		return nil, nil
-	}
-	policies, err := h.policies.asShown(ctx, key.Fleet)
-	for _, p := range policies {
-		if p.Requires != nil && p.Includes(&decide.Member{Member: m}) {
-			rs = append(rs, p.Requires.Resources...)
-		}
-	}
-	return rs, err
-}
-
-func (h workersHub) RelinquishRecords(ctx context.Context, fleetName string) error {
-	return h.ledger.Relinquish(ctx, fleetName)
-}
-
-func (h workersHub) RecordReader(key fleet.Key, registration types.NamespacedName, kind, why, message string) {
-	if !h.Serves(key.Fleet) {
-		return
-	}
-	if registration == (types.NamespacedName{}) {
-		h.recordOnCluster(key, nil, kind, why, "Register", message)
-		return
-	}
-	// Events about the same objects are merged into one, with the first one's message. So each relates to its own
-	// registration.
-	h.recordOnCluster(key, &corev1.ObjectReference{
-		APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Namespace: registration.Namespace,
-		Name: registration.Name,
-	}, kind, why, "Register", message)
-}
-
-func (h workersHub) RecordMended(key fleet.Key, message string) {
-	if h.Serves(key.Fleet) {
-		h.recordOnCluster(key, nil, corev1.EventTypeWarning, string(reason.FenceMended), "Fence", message)
-	}
 }
 
 // stopRenewing ends all renewals of a namespace, in every member.

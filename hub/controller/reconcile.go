@@ -27,15 +27,6 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-const (
-	// decideTimeout bounds one decision with all its calls to the hub's API server.
-	decideTimeout = 20 * time.Second
-	// notYet is the delay before a retry while the tenure does not hold.
-	notYet = time.Second
-	// rightAway is the delay before the next decision after a change.
-	rightAway = time.Millisecond
-)
-
 // reconcileNamespace decides on one namespace.
 func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Request) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, decideTimeout)
@@ -62,7 +53,7 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	}
 	if v.Stop != "" {
 		c.cases.answer(v, decide.Case{})
-		c.leadsOn(v.Key)
+		c.following.leadsOn(v.Key)
 		c.moves.setWaiting(v.Key, false)
 		log.FromContext(ctx).V(1).Info("Nothing is decided", "namespaceLeader", klog.KRef(v.Key.Namespace, v.Key.Name),
 			"reason", v.Stop)
@@ -101,7 +92,7 @@ func (c *Controller) carryOut(
 		return 0, false, err
 	}
 	c.moves.note(v, p) // now that the record says so
-	c.decided(v.Key, v.Policy != nil && p.Waiting != reason.OtherHub && p.Waiting != reason.Moved)
+	c.following.decided(v.Key, v.Policy != nil && p.Waiting != reason.OtherHub && p.Waiting != reason.Moved)
 	v.FitSince, v.UnhealthySince = p.FitSince, p.UnhealthySince
 	if end, ended := explain.OrderEnd(v, p); ended {
 		if err := c.ledger.RemoveOrder(ctx, v.Entry); err != nil {
@@ -178,10 +169,10 @@ func (c *Controller) decide(v *decide.Snapshot) decide.Plan {
 	}
 	p := v.Decide(c.now(), c.sent(v.Key, closed), false)
 	paced := p.Planned && !c.moves.begin(v)
-	waits := p.Planned && !paced && !c.givesWay(v)
+	waits := p.Planned && !paced && !c.following.givesWay(v)
 	c.moves.setWaiting(v.Key, waits)
 	if p.Record.State == election.Leading && !p.Planned || paced {
-		c.leadsOn(v.Key)
+		c.following.leadsOn(v.Key)
 	}
 	paced = paced || waits
 	if paced {
@@ -254,15 +245,6 @@ func (c *Controller) finish(ctx context.Context, v *decide.Snapshot) error {
 		c.drop(v.Entry)
 	}
 	return err
-}
-
-// drop forgets a namespace without a record.
-func (c *Controller) drop(e *ledger.Entry) {
-	c.promises.Forget(e.Key)
-	for _, p := range c.members.publishers(e.Key.Namespace) {
-		p.Forget(e.Key.Name)
-	}
-	c.ledger.Drop(e)
 }
 
 // noteClaim remembers which policies claim a namespace. If that has changed, it enqueues their statuses.

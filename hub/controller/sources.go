@@ -22,9 +22,6 @@ import (
 	"github.com/leasecast/leasecast/hub/fleet"
 )
 
-// listTimeout bounds a list from a cache.
-const listTimeout = 5 * time.Second
-
 // warmTimeout bounds a standby's read of a seal.
 const warmTimeout = 2 * time.Second
 
