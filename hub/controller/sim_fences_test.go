@@ -157,9 +157,7 @@ type simWorker struct {
 	found map[string]seenFence
 	asked []string // the names of those that the last turn has kept
 	next  time.Duration
-	busy  bool
 	ended bool
-	again func() // look, bound once
 
 	// wanted and kept are what the policies ask for by so many edits and writes of records, as the cache showed until
 	// then.
@@ -181,9 +179,8 @@ type seenFence struct {
 
 func newSimWorker(ct *contact, p *publish.Publisher) *simWorker {
 	s := &simWorker{fakeWorker: &fakeWorker{publisher: p}, ct: ct, found: map[string]seenFence{}, edits: -1}
-	s.again = s.look
 	if len(ct.r.w.locks) > 0 {
-		s.look()
+		ct.r.spawn(s.run)
 	}
 	return s
 }
@@ -218,23 +215,18 @@ func (s *simWorker) FencedSince(f guard.Fence, namespace string) (time.Duration,
 	return s.found[f.Name()].since, s.Unfenced(f, namespace)
 }
 
-// look is one turn.
-func (s *simWorker) look() {
+// run is the worker's loop.
+func (s *simWorker) run() {
 	r := s.ct.r
-	if s.ended || !r.alive {
-		return
-	}
-	r.after(fencesLook, s.again)
-	if s.busy || !s.ct.connected || !r.controller.Serves(simFleet) {
-		return
-	}
-	s.want()
-	if names := namesOfFences(s.wanted); r.w.now >= s.next || !slices.Equal(names, s.asked) {
-		s.asked, s.busy = names, true
-		r.spawn(func() {
+	for r.sleep(fencesLook) && !s.ended {
+		if !s.ct.connected || !r.controller.Serves(simFleet) {
+			continue
+		}
+		s.want()
+		if names := namesOfFences(s.wanted); r.w.now >= s.next || !slices.Equal(names, s.asked) {
+			s.asked = names
 			s.check(s.wanted, slices.Clone(s.kept))
-			s.busy = false
-		})
+		}
 	}
 }
 

@@ -45,6 +45,7 @@ type hubServer struct {
 	edits    int // of policies and Clusters
 	writes   int // of records
 	secret   *corev1.Secret
+	sealed   seal.Bounds // in the secret
 }
 
 type recordThen struct {
@@ -152,7 +153,7 @@ func (c hubClient) Update(_ context.Context, o client.Object, _ ...client.Update
 			return apierrors.NewConflict(corev1.Resource("secrets"), secret.Name, errRefused)
 		}
 		h.version++
-		h.secret = secret.DeepCopy()
+		h.secret, h.sealed = secret.DeepCopy(), sealed(secret)
 		h.secret.ResourceVersion = strconv.FormatInt(h.version, 10)
 		h.markChanged(seal.MarkOf(h.secret))
 		return nil

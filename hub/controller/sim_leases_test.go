@@ -164,91 +164,87 @@ func (w *world) newLeaseServer(id int, name string) leaseServer {
 	}
 }
 
-// leaseClient is the client of one process.
+// leaseClient is the client of one process. It has the methods that the hub uses.
 type leaseClient struct {
-	p       *proc
-	server  *leaseServer
-	timeout time.Duration // of a request
-	list    time.Duration // of a list
+	coordinationclient.LeaseInterface
+	p         *proc
+	server    *leaseServer
+	namespace string
+	timeout   time.Duration // of a request
+	list      time.Duration // of a list
 }
 
 func (c leaseClient) Leases(namespace string) coordinationclient.LeaseInterface {
-	return leaseAPI{leaseClient: c, namespace: namespace}
+	c.namespace = namespace
+	return c
 }
 
-// leaseAPI has the methods that the hub uses.
-type leaseAPI struct {
-	coordinationclient.LeaseInterface
-	leaseClient
-	namespace string
-}
-
-func (a leaseAPI) key(name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: a.namespace, Name: name}
+func (c leaseClient) key(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: c.namespace, Name: name}
 }
 
 // tell traces a request, if somebody reads it.
-func (a leaseAPI) tell(verb string, key types.NamespacedName, obj *coordinationv1.Lease) {
-	if a.p.w.trace != nil {
-		a.p.w.say(a.p.name, "sends %s to %s: %s", verb, a.server.name, describeLease(key, obj))
+func (c leaseClient) tell(verb string, key types.NamespacedName, obj *coordinationv1.Lease) {
+	if c.p.w.trace != nil {
+		c.p.w.say(c.p.name, "sends %s to %s: %s", verb, c.server.name, describeLease(key, obj))
 	}
 }
 
-func (a leaseAPI) Get(_ context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
-	return call(a.p, &a.server.machine, a.timeout, func() (*coordinationv1.Lease, error) {
-		if err := a.server.refuse(a.key(name)); err != nil {
+func (c leaseClient) Get(_ context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
+	return call(c.p, &c.server.machine, c.timeout, func() (*coordinationv1.Lease, error) {
+		if err := c.server.refuse(c.key(name)); err != nil {
 			return nil, err
 		}
-		if l := a.server.leases[a.key(name)]; l != nil {
+		if l := c.server.leases[c.key(name)]; l != nil {
 			return l, nil
 		}
 		return nil, apierrors.NewNotFound(leaseResource, name)
 	})
 }
 
-func (a leaseAPI) Create(
+func (c leaseClient) Create(
 	_ context.Context, obj *coordinationv1.Lease, _ metav1.CreateOptions,
 ) (*coordinationv1.Lease, error) {
-	a.tell("create", a.key(obj.Name), obj)
-	a.p.w.oracle.sends(a.p.w, obj)
-	return call(a.p, &a.server.machine, a.timeout, func() (*coordinationv1.Lease, error) {
-		return a.server.create(a.key(obj.Name), obj)
+	c.tell("create", c.key(obj.Name), obj)
+	c.p.w.oracle.sends(c.p.w, obj)
+	return call(c.p, &c.server.machine, c.timeout, func() (*coordinationv1.Lease, error) {
+		return c.server.create(c.key(obj.Name), obj)
 	})
 }
 
-func (a leaseAPI) Update(
+func (c leaseClient) Update(
 	_ context.Context, obj *coordinationv1.Lease, _ metav1.UpdateOptions,
 ) (*coordinationv1.Lease, error) {
-	a.tell("update", a.key(obj.Name), obj)
-	a.p.w.oracle.sends(a.p.w, obj)
+	c.tell("update", c.key(obj.Name), obj)
+	c.p.w.oracle.sends(c.p.w, obj)
 	sent := *obj // the caller may change its own afterwards
-	return call(a.p, &a.server.machine, a.timeout, func() (*coordinationv1.Lease, error) {
-		return a.server.update(a.key(sent.Name), &sent)
+	return call(c.p, &c.server.machine, c.timeout, func() (*coordinationv1.Lease, error) {
+		return c.server.update(c.key(sent.Name), &sent)
 	})
 }
 
-func (a leaseAPI) Delete(_ context.Context, name string, o metav1.DeleteOptions) error {
-	a.p.w.say(a.p.name, "sends delete to %s: %s/%s", a.server.name, a.namespace, name)
-	return invoke(a.p, &a.server.machine, a.timeout, func() error { return a.server.remove(a.key(name), o.Preconditions) })
+func (c leaseClient) Delete(_ context.Context, name string, o metav1.DeleteOptions) error {
+	c.p.w.say(c.p.name, "sends delete to %s: %s/%s", c.server.name, c.namespace, name)
+	return invoke(c.p, &c.server.machine, c.timeout, func() error { return c.server.remove(c.key(name), o.Preconditions) })
 }
 
-func (a leaseAPI) List(_ context.Context, o metav1.ListOptions) (*coordinationv1.LeaseList, error) {
+func (c leaseClient) List(_ context.Context, o metav1.ListOptions) (*coordinationv1.LeaseList, error) {
 	match := managed
 	if o.LabelSelector == readerSelector {
 		match = isRegistration
 	}
-	timeout := a.list
+	timeout := c.list
 	if o.TimeoutSeconds != nil {
 		timeout = time.Duration(*o.TimeoutSeconds) * time.Second
 	}
-	return call(a.p, &a.server.machine, timeout, func() (*coordinationv1.LeaseList, error) {
-		if err := a.server.refuse(a.key("")); err != nil {
+	return call(c.p, &c.server.machine, timeout, func() (*coordinationv1.LeaseList, error) {
+		if err := c.server.refuse(c.key("")); err != nil {
 			return nil, err
 		}
-		list := &coordinationv1.LeaseList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(a.server.version, 10)}}
-		state := a.server.leases
+		list := &coordinationv1.LeaseList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.FormatInt(c.server.version, 10)}}
+		state := c.server.leases
 		if o.ResourceVersion != "" { // from a cache, with whatever version
-			state, _ = a.server.then(a.p.w.now - a.p.w.between(0, a.p.w.timings.Duration))
+			state, _ = c.server.then(c.p.w.now - c.p.w.between(0, c.p.w.timings.Duration))
 		}
 		for _, key := range sortedKeys(state) {
 			if l := state[key]; match(l) {
@@ -279,7 +275,6 @@ type watcher struct {
 	p        *proc
 	server   *leaseServer
 	match    func(*coordinationv1.Lease) bool
-	news     func() // deliver, bound once
 	seen     func(*coordinationv1.Lease)
 	gone     func(types.NamespacedName)
 	view     map[types.NamespacedName]*coordinationv1.Lease
@@ -311,7 +306,6 @@ func (s *leaseServer) watcher(p *proc, lateness float64, match func(*coordinatio
 	wt := &watcher{
 		p: p, server: s, match: match, lateness: lateness, view: map[types.NamespacedName]*coordinationv1.Lease{},
 	}
-	wt.news = wt.deliver
 	s.watchers = append(s.watchers, wt)
 	return wt
 }
@@ -342,7 +336,7 @@ func (wt *watcher) kick() {
 	if w.faulty && w.chance(wt.lateness) {
 		lag = w.between(0, w.timings.Duration)
 	}
-	wt.p.after(lag, wt.news)
+	wt.p.after(lag, wt.deliver)
 }
 
 func (wt *watcher) deliver() {

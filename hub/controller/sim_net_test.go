@@ -52,163 +52,125 @@ func (p *proc) reaches(m *machine) bool {
 	return *p.link(m) == link{} && !m.down && m.frozen <= p.w.now
 }
 
-// request is a request to a server. apply carries it out there. Who sent it hears of the outcome, at
-// most once, or of a timeout: a task that waits for it, or else answer.
-type request[T any] struct {
-	p       *proc
-	m       *machine
-	apply   func() (T, error)
-	task    *task
-	answer  func(T, error)
-	out     T
-	err     error
-	settled bool
-	unheard bool // no answer comes
-}
-
-// What happens to a request: it reaches its server, the answer comes back, or nobody waits any longer.
-type (
-	arrival[T any] request[T]
-	outcome[T any] request[T]
-	expiry[T any]  request[T]
-)
-
-func (q *arrival[T]) happen() { (*request[T])(q).arrive() }
-func (q *outcome[T]) happen() { (*request[T])(q).settle() }
-func (q *expiry[T]) happen()  { (*request[T])(q).expire() }
-
-// send sends a request.
-func (q *request[T]) send(timeout time.Duration) {
-	p, w := q.p, q.p.w
-	w.plan(timeout, p, (*expiry[T])(q))
-	if p.link(q.m).noRequests || w.faulty && w.chance(w.loss) {
-		return
-	}
-	lag := w.lag()
-	if q.m == &w.hub.machine && w.faulty && w.chance(w.lateHub) {
-		lag = w.between(w.h, 2*w.h+w.timings.Duration) // it may arrive in the next tenure
-	}
-	w.plan(lag, nil, (*arrival[T])(q))
-	if w.faulty && w.chance(w.twice) { // nobody answers, and its effect is delivered once more, late
-		q.unheard = true
-		again := &request[T]{p: p, m: q.m, apply: q.apply, settled: true}
-		w.plan(w.lag()+w.between(0, 2*w.timings.Timeout), nil, (*arrival[T])(again))
-	}
-}
-
-// arrive is the request reaching its server.
-func (q *request[T]) arrive() {
-	w := q.p.w
-	if q.m.frozen > w.now {
-		w.plan(q.m.frozen-w.now, nil, (*arrival[T])(q))
-		return
-	}
-	var out T
-	var err error
-	switch {
-	case q.m.down:
-		err = errRefused
-	case w.faulty && w.chance(w.busy):
-		err = apierrors.NewTooManyRequests("busy", 1)
-	default:
-		out, err = q.apply()
-		if w.faulty && w.chance(w.broken) { // carried out, but the answer does not say so
-			var none T
-			out, err = none, apierrors.NewInternalError(errors.New("etcd did not answer in time"))
+// send sends a request, which apply carries out at the server. answer hears of the outcome, at most once, or of a
+// timeout.
+func send[T any](p *proc, m *machine, timeout time.Duration, apply func() (T, error), answer func(T, error)) {
+	w, isSettled, isHeard := p.w, false, true
+	settle := func(out T, err error) {
+		if !isSettled {
+			isSettled = true
+			answer(out, err)
 		}
 	}
-	if q.unheard || q.p.link(q.m).noAnswers || w.faulty && w.chance(w.loss) {
-		return
-	}
-	if !q.settled {
-		q.out, q.err = out, err
-	}
-	w.plan(w.lag(), q.p, (*outcome[T])(q))
-}
-
-func (q *request[T]) expire() {
-	if !q.settled {
+	p.after(timeout, func() {
 		var none T
-		q.out, q.err = none, context.DeadlineExceeded
-		q.settle()
-	}
-}
-
-func (q *request[T]) settle() {
-	if q.settled {
+		settle(none, context.DeadlineExceeded)
+	})
+	if p.link(m).noRequests || w.faulty && w.chance(w.loss) {
 		return
 	}
-	if q.settled = true; q.task != nil {
-		q.task.step()
-	} else {
-		q.answer(q.out, q.err)
+	var arrive func()
+	arrive = func() {
+		if m.frozen > w.now {
+			w.after(m.frozen-w.now, arrive)
+			return
+		}
+		out, err := serve(m, apply)
+		if isHeard && !p.link(m).noAnswers && !(w.faulty && w.chance(w.loss)) {
+			p.after(w.lag(), func() { settle(out, err) })
+		}
+	}
+	lag := w.lag()
+	if m == &w.hub.machine && w.faulty && w.chance(w.lateHub) {
+		lag = w.between(w.h, 2*w.h+w.timings.Duration) // it may arrive in the next tenure
+	}
+	w.after(lag, arrive)
+	if w.faulty && w.chance(w.twice) { // nobody answers, and its effect is delivered once more, late
+		isHeard = false
+		w.after(w.lag()+w.between(0, 2*w.timings.Timeout), arrive)
 	}
 }
 
-// send sends a request, of whose outcome answer hears.
-func send[T any](p *proc, m *machine, timeout time.Duration, apply func() (T, error), answer func(T, error)) {
-	(&request[T]{p: p, m: m, apply: apply, answer: answer}).send(timeout)
+// serve is what a server does with a request that has reached it.
+func serve[T any](m *machine, apply func() (T, error)) (out T, err error) {
+	w := m.w
+	switch {
+	case m.down:
+		return out, errRefused
+	case w.faulty && w.chance(w.busy):
+		return out, apierrors.NewTooManyRequests("busy", 1)
+	}
+	done, err := apply()
+	if w.faulty && w.chance(w.broken) { // carried out, but the answer does not say so
+		return out, apierrors.NewInternalError(errors.New("etcd did not answer in time"))
+	}
+	return done, err
 }
 
 // call is a request of the running task, which waits for the answer.
-func call[T any](p *proc, m *machine, timeout time.Duration, apply func() (T, error)) (T, error) {
+func call[T any](p *proc, m *machine, timeout time.Duration, apply func() (T, error)) (out T, err error) {
 	if m.direct {
 		return apply()
 	}
-	var none T
 	t := p.w.cur
 	if !p.alive || t == nil || t.killed {
+		return out, errEnded
+	}
+	send(p, m, timeout, apply, func(answer T, failure error) {
+		out, err = answer, failure
+		t.step()
+	})
+	if !t.wait() {
+		var none T
 		return none, errEnded
 	}
-	q := &request[T]{p: p, m: m, apply: apply, task: t}
-	if q.send(timeout); !t.wait() {
-		return none, errEnded
-	}
-	return q.out, q.err
+	return out, err
 }
 
 // item is one key of a queue. It is worked on once at a time, and keeps its earliest timer only.
 type item struct {
-	p                              *proc
-	queued, running, again, writes bool
-	ended                          func() bool   // whether nothing begins any more; may be nil
-	due                            time.Duration // of the timer that is set; zero: none
-	start, work, enqueue           func()        // bound once
+	p                      *proc
+	do                     func()
+	queue                  *queueState
+	queued, running, again bool
+	writes                 bool          // Leases in a member
+	due                    time.Duration // of the timer that is set; zero: none
 }
 
-func newItem(p *proc, do func()) *item {
-	i := &item{p: p}
-	i.enqueue = i.add
-	i.work = func() {
-		do()
-		if i.running = false; i.again {
-			i.again = false
-			i.add()
-		}
-	}
-	i.start = func() {
-		if i.queued = false; i.ended != nil && i.ended() {
-			return
-		}
-		i.running = true
-		p.spawn(i.work).writes = i.writes
-	}
-	return i
-}
+// queueState is what the items of a queue share. Before it is open they wait, and none begins once it has ended.
+type queueState struct{ isOpen, ended bool }
+
+func newItem(p *proc, do func()) *item { return &item{p: p, do: do, queue: &queueState{isOpen: true}} }
 
 // add has the item worked on, now or once more.
 func (i *item) add() {
 	switch {
-	case !i.p.alive, i.ended != nil && i.ended():
+	case !i.p.alive, i.queue.ended:
 	case i.running:
 		i.again = true
 	case !i.queued:
-		i.queued = true
-		i.p.after(10*time.Microsecond, i.start)
+		if i.queued = true; i.queue.isOpen {
+			i.p.after(10*time.Microsecond, i.start)
+		}
 	}
 }
 
-func (i *item) addAfter(d time.Duration) { i.p.soonest(&i.due, d, i.enqueue) }
+func (i *item) start() {
+	if i.queued = false; !i.queue.ended {
+		i.running = true
+		i.p.spawn(i.work).writes = i.writes
+	}
+}
+
+func (i *item) work() {
+	i.do()
+	if i.running = false; i.again {
+		i.again = false
+		i.add()
+	}
+}
+
+func (i *item) addAfter(d time.Duration) { i.p.soonest(&i.due, d, i.add) }
 
 // soonest has something happen after a while, unless that is to happen sooner already. due remembers when.
 func (p *proc) soonest(due *time.Duration, d time.Duration, do func()) {
@@ -234,31 +196,28 @@ func invoke(p *proc, m *machine, timeout time.Duration, apply func() error) erro
 // simQueue is the queue of a publisher.
 type simQueue struct {
 	workqueue.TypedDelayingInterface[types.NamespacedName]
-	r      *replica
-	work   func(types.NamespacedName)
-	isOpen bool
-	items  map[types.NamespacedName]*item
+	queueState
+	r     *replica
+	work  func(types.NamespacedName)
+	items map[types.NamespacedName]*item
 
 	watches []*watcher
 	cancel  context.CancelFunc
 	isRead  bool // or has given up reading
-	ended   bool // nothing begins any more
-	early   []types.NamespacedName
 }
 
 func (q *simQueue) open() {
 	q.isOpen = true
-	for _, k := range q.early {
-		q.Add(k)
+	for _, k := range sortedKeys(q.items) {
+		if i := q.items[k]; i.queued {
+			i.p.after(10*time.Microsecond, i.start)
+		}
 	}
-	q.early = nil
 }
 
 func (q *simQueue) item(k types.NamespacedName) *item {
 	if q.items[k] == nil {
-		i := newItem(q.r.proc, func() { q.work(k) })
-		i.writes, i.ended, i.enqueue = true, func() bool { return q.ended }, func() { q.Add(k) }
-		q.items[k] = i
+		q.items[k] = &item{p: q.r.proc, do: func() { q.work(k) }, queue: &q.queueState, writes: true}
 	}
 	return q.items[k]
 }
@@ -274,12 +233,6 @@ func (q *simQueue) busy() bool {
 }
 
 // Add has the Lease worked on.
-func (q *simQueue) Add(k types.NamespacedName) {
-	if q.isOpen || q.ended || !q.r.alive {
-		q.item(k).add()
-	} else {
-		q.early = append(q.early, k)
-	}
-}
+func (q *simQueue) Add(k types.NamespacedName) { q.item(k).add() }
 
 func (q *simQueue) AddAfter(k types.NamespacedName, d time.Duration) { q.item(k).addAfter(d) }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
@@ -163,16 +164,16 @@ func (o *oracle) sends(w *world, obj *coordinationv1.Lease) {
 	if c.Hub == "" || !c.LeadsHere() {
 		return
 	}
-	if b := w.sealed(); c.Duration > b.Duration || c.Skew > b.Skew {
+	if b := w.hub.sealed; c.Duration > b.Duration || c.Skew > b.Skew {
 		o.fail(w, "%s: a Lease with D %v and ε %v is sent, and the seal has %v and %v", c.Namespace, c.Duration, c.Skew,
 			b.Duration, b.Skew)
 	}
 }
 
-// sealed returns the largest bounds of all policies in the seal.
-func (w *world) sealed() (b seal.Bounds) {
+// sealed returns the largest bounds of all policies in a seal.
+func sealed(secret *corev1.Secret) (b seal.Bounds) {
 	var all map[string]struct{ LeaseDuration, MaxClockSkew, StopTime string }
-	_ = json.Unmarshal(w.hub.secret.Data["policies"], &all)
+	_ = json.Unmarshal(secret.Data["policies"], &all)
 	for _, texts := range all {
 		d, _ := time.ParseDuration(texts.LeaseDuration)
 		skew, _ := time.ParseDuration(texts.MaxClockSkew)

@@ -23,10 +23,9 @@ type member struct {
 	revoked     time.Duration // when a leader's Lease gave way to nobody's last
 	servers     []*apiServer
 	fences      []storedFence
-	unfenceable time.Duration            // until then it refuses to store a fence, and to remove one
-	unguarded   time.Duration            // until then the guard of its Leases is not in force
-	required    worker.Required          // what policies require there
-	probed      func() (struct{}, error) // answersProbe, bound once
+	unfenceable time.Duration   // until then it refuses to store a fence, and to remove one
+	unguarded   time.Duration   // until then the guard of its Leases is not in force
+	required    worker.Required // what policies require there
 }
 
 func (m *member) identity() string { return lease.Identity(m.name, simFleet) }
@@ -34,7 +33,7 @@ func (m *member) identity() string { return lease.Identity(m.name, simFleet) }
 func (w *world) newMember(i int) *member {
 	name := "m" + strconv.Itoa(i)
 	m := &member{index: i, uid: "uid-" + name, leaseServer: w.newLeaseServer(i+1, name)}
-	m.noted, m.probed = m.noteRevocation, m.answersProbe
+	m.noted = m.noteRevocation
 	if len(w.locks) > 0 {
 		m.servers = w.newServers()
 	}

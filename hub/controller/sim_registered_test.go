@@ -36,9 +36,7 @@ type registration struct {
 	over   map[string]int64 // what has ended, by namespace
 	may    map[string]int64 // of that, what may be released
 	unsure bool             // an update got no answer
-	busy   bool
-	due    time.Duration // of the timer that is set; zero: none
-	pumped func()        // pump, bound once
+	*item                   // has done what there is to do, one thing at a time
 }
 
 // drawRegistered draws what concerns registered readers. An acknowledgement takes a tenure that has lasted
@@ -88,7 +86,7 @@ func (r *reader) stop(key types.NamespacedName, p lease.Permit) {
 		i := slices.Index(r.lates, l)
 		r.lates = slices.Delete(r.lates, i, i+1)
 		r.w.say(r.name, "%s: has stopped in epoch %d", key, l.permit.Epoch)
-		r.reg.pump()
+		r.reg.add()
 	})
 }
 
@@ -97,14 +95,14 @@ func (r *reader) ended(c lease.Content) {
 	if r.reg != nil && !c.LeadsHere() && c.Epoch > 0 &&
 		!c.RenewTime.After(r.host.read(r.w.now).Wall.Add(r.w.timings.Skew)) {
 		r.reg.over[c.Namespace] = max(r.reg.over[c.Namespace], c.Epoch-1)
-		r.reg.pump()
+		r.reg.add()
 	}
 }
 
 func (r *reader) register() {
 	r.reg = &registration{r: r, over: map[string]int64{}, may: map[string]int64{}}
-	r.reg.pumped = r.reg.pump
-	r.reg.pump()
+	r.reg.item = newItem(r.proc, r.reg.next)
+	r.reg.add()
 }
 
 // releasable is what nothing is under way of any more, until the next call.
@@ -135,47 +133,27 @@ func (g *registration) api(namespace string) coordinationclient.LeaseInterface {
 		list: 3 * time.Second}.Leases(namespace)
 }
 
-// pump has done what there is to do, one thing at a time.
-func (g *registration) pump() {
-	r := g.r
-	if !r.alive || g.busy {
-		return
-	}
-	wait := g.sent + g.says.Duration/3 - r.host.read(r.w.now).Boot
-	if g.stored != nil && g.trusts && maps.Equal(g.releasable(), g.says.Released) && wait > 0 {
-		g.again(wait)
-		return
-	}
-	g.busy = true
-	r.spawn(func() {
-		pause := g.work()
-		g.busy = false
-		if pause > 0 {
-			g.again(pause)
-		} else {
-			g.pump()
-		}
-	})
-}
-
-func (g *registration) again(d time.Duration) { g.r.soonest(&g.due, d, g.pumped) }
-
-// work does one thing, and returns how long to wait before the next.
-func (g *registration) work() time.Duration {
+// next does the next thing that there is to do, if any.
+func (g *registration) next() {
 	var err error
+	wait := g.sent + g.says.Duration/3 - g.r.host.read(g.r.w.now).Boot
 	switch {
 	case g.stored == nil:
 		err = g.create()
 	case !g.trusts:
 		err = g.list()
+	case wait > 0 && maps.Equal(g.releasable(), g.says.Released):
+		g.addAfter(wait)
+		return
 	default:
 		err = g.confirm()
 	}
-	if err != nil {
-		g.r.w.say(g.r.name, "registration: %v", err)
-		return 100 * time.Millisecond
+	if err == nil {
+		g.add()
+		return
 	}
-	return 0
+	g.r.w.say(g.r.name, "registration: %v", err)
+	g.addAfter(100 * time.Millisecond)
 }
 
 func (g *registration) write(l *coordinationv1.Lease) lease.Reading {
@@ -294,12 +272,12 @@ func (r *reader) leave(then func()) {
 	g := r.reg
 	r.w.say(r.name, "leaves")
 	clear(r.permits)
-	if g == nil || g.stored == nil || g.busy || len(r.lates) > 0 {
+	if g == nil || g.stored == nil || g.running || len(r.lates) > 0 {
 		then() // not in order
 		return
 	}
 	name, uid := g.stored.Name, g.stored.UID
-	g.trusts, g.busy = false, true
+	g.trusts, g.queue.ended = false, true
 	r.spawn(func() {
 		_ = g.api(podSpace).Delete(r.ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 		r.w.after(0, then)

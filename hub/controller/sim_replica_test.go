@@ -61,7 +61,6 @@ type contact struct {
 	spaces    map[string]*corev1.Namespace
 	entitled  lease.Reading // at the last probe that was; zero: there was none
 	deprived  bool
-	again     func()    // probe, bound once
 	over      bool      // another one has taken its place
 	queue     *simQueue // of the publisher, while there is one
 	worker    *simWorker
@@ -120,9 +119,7 @@ func (w *world) newReplica(host *hostClock, number, installation int) *replica {
 }
 
 func (r *replica) newContact(m *member) *contact {
-	ct := &contact{r: r, m: m, spaces: map[string]*corev1.Namespace{stockSpace: {}}}
-	ct.again = ct.probe
-	return ct
+	return &contact{r: r, m: m, spaces: map[string]*corev1.Namespace{stockSpace: {}}}
 }
 
 func nothing() (struct{}, error) { return struct{}{}, nil }
@@ -133,7 +130,7 @@ func (ct *contact) probe() {
 		return
 	}
 	r, w, now := ct.r, ct.r.w, ct.r.host.read(ct.r.w.now)
-	send(r.proc, &ct.m.machine, w.timings.Timeout, ct.m.probed, func(_ struct{}, err error) {
+	send(r.proc, &ct.m.machine, w.timings.Timeout, ct.m.answersProbe, func(_ struct{}, err error) {
 		if err == nil && !ct.connected {
 			ct.connected = true
 			ct.look()
@@ -148,12 +145,12 @@ func (ct *contact) probe() {
 		}
 		ct.entitled, ct.deprived = now, false
 		if last, ok := ct.track.Last(health.Write); ct.connected && (!ok || now.Boot-last.Boot >= w.timings.Renew) {
-			send(r.proc, &ct.m.machine, w.timings.Timeout, ct.m.probed, func(_ struct{}, err error) {
+			send(r.proc, &ct.m.machine, w.timings.Timeout, ct.m.answersProbe, func(_ struct{}, err error) {
 				ct.observe(observed(health.Write, now, err))
 			})
 		}
 	}
-	r.after(w.timings.Renew, ct.again)
+	r.after(w.timings.Renew, ct.probe)
 }
 
 func observed(k health.Kind, at lease.Reading, err error) health.Observation {

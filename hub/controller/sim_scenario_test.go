@@ -69,15 +69,15 @@ func (s *scenario) settle() time.Duration {
 func (s *scenario) length() time.Duration { return s.faults + s.settle() }
 
 // newWorld draws a world from a seed.
-func newWorld(seed uint64, trace io.Writer, crew *crew) *world {
-	return newWorldOf(nil, seed, trace, crew)
+func newWorld(seed uint64, trace io.Writer) *world {
+	return newWorldOf(nil, seed, trace)
 }
 
 // newWorldOf draws a world of a kind from a seed, which draws the kind as well if it is nil.
-func newWorldOf(of *special, seed uint64, trace io.Writer, crew *crew) *world {
+func newWorldOf(of *special, seed uint64, trace io.Writer) *world {
 	var key [32]byte
 	binary.LittleEndian.PutUint64(key[:], seed)
-	w := &world{rng: rand.New(rand.NewChaCha8(key)), trace: trace, crew: crew, faulty: true}
+	w := &world{rng: rand.New(rand.NewChaCha8(key)), trace: trace, faulty: true}
 	w.seed = seed
 	w.drawTimings()
 	w.h = time.Duration(pick(w.rng, []int{1, 2, 2, 3, 3, 3})) * time.Second
@@ -257,7 +257,7 @@ func (w *world) judge() {
 		}
 	}
 	// A takeover counts with the largest ε, which nothing else tells.
-	sealed := w.sealed()
+	sealed := w.hub.sealed
 	if sealed.Skew < w.timings.Skew {
 		w.stuck("the seal remembers an ε of %v, and the policy's is %v", sealed.Skew, w.timings.Skew)
 	}

@@ -130,8 +130,8 @@ func TestStories(t *testing.T) {
 			w.hubChanged()
 		},
 	} {
-		playAll(t, name, 50, func(seed uint64, crew *crew) *world {
-			w := usualWorld(seed, crew)
+		playAll(t, name, 50, func(seed uint64) *world {
+			w := usualWorld(seed)
 			switch {
 			case w == nil:
 			case w.h != time.Second: // a longer election hides what a grant forgets
@@ -347,8 +347,8 @@ func TestStoriesOfLocks(t *testing.T) {
 		},
 	} {
 		for name, happens := range stories {
-			playAll(t, name, 40, func(seed uint64, crew *crew) *world {
-				w := newWorldOf(of, seed, nil, crew)
+			playAll(t, name, 40, func(seed uint64) *world {
+				w := newWorldOf(of, seed, nil)
 				w.playStory(happens)
 				return w
 			})

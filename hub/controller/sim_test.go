@@ -44,14 +44,13 @@ type simFigures struct {
 }
 
 // simulate runs one seed and returns the oracle's verdict. trace may be nil.
-func simulate(seed uint64, trace io.Writer, crew *crew) (verdict oracle) {
-	w := newWorld(seed, trace, crew)
+func simulate(seed uint64, trace io.Writer) (verdict oracle) {
+	w := newWorld(seed, trace)
 	defer func() {
 		if p := recover(); p != nil {
 			w.stuck("panic: %v", p)
 			w.say("ORACLE", "%s", debug.Stack())
 			verdict = w.oracle
-			crew.idle = nil // their state is unknown
 		}
 	}()
 	w.play()
@@ -61,9 +60,7 @@ func simulate(seed uint64, trace io.Writer, crew *crew) (verdict oracle) {
 // replay runs one seed again and returns its trace.
 func replay(seed uint64) (oracle, string) {
 	var trace strings.Builder
-	var crew crew
-	defer crew.end()
-	verdict := simulate(seed, &trace, &crew)
+	verdict := simulate(seed, &trace)
 	return verdict, trace.String()
 }
 
@@ -138,14 +135,12 @@ func (s *simulation) rate() float64 { return float64(s.figures.Seeds) / time.Sin
 
 // run runs seeds, one after the other, until all are done or too many have failed.
 func (s *simulation) run() {
-	var crew crew
-	defer crew.end()
 	for failed := 0; failed < *simStop; {
 		seed := s.next.Add(1) - 1
 		if seed >= *simFrom+uint64(*simSeeds) {
 			return
 		}
-		verdict := simulate(seed, nil, &crew)
+		verdict := simulate(seed, nil)
 		if failed = s.add(seed, &verdict); verdict.violation != "" && failed <= 3 {
 			_, trace := replay(seed)
 			lines := strings.SplitAfter(trace, "\n")
@@ -194,18 +189,16 @@ func writeFigures(t *testing.T, path string, figures any) {
 // playAll plays n worlds in a test of its own, and fails at the first violation. play plays the world of a seed, or
 // returns nil where that is no world of the kind. The race detector makes worlds ten times as dear: with it a few
 // show that nothing races, and make sim plays all.
-func playAll(t *testing.T, name string, n uint64, play func(seed uint64, crew *crew) *world) {
+func playAll(t *testing.T, name string, n uint64, play func(seed uint64) *world) {
 	log.SetLogger(logr.Discard())
 	if raceDetector {
 		n /= 10
 	}
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
-		var crew crew
-		defer crew.end()
 		played := uint64(0)
 		for seed := uint64(1); played < n; seed++ {
-			w := play(seed, &crew)
+			w := play(seed)
 			if w == nil {
 				continue
 			}
@@ -217,8 +210,8 @@ func playAll(t *testing.T, name string, n uint64, play func(seed uint64, crew *c
 }
 
 // usualWorld draws a world, and returns nil if it has anything special.
-func usualWorld(seed uint64, crew *crew) *world {
-	w := newWorld(seed, nil, crew)
+func usualWorld(seed uint64) *world {
+	w := newWorld(seed, nil)
 	if w.usual() {
 		return w
 	}
@@ -242,8 +235,8 @@ func TestNarrowWorlds(t *testing.T) {
 			"a priority label comes or goes",
 		},
 	} {
-		playAll(t, name, 280, func(seed uint64, crew *crew) *world {
-			w := usualWorld(seed, crew)
+		playAll(t, name, 280, func(seed uint64) *world {
+			w := usualWorld(seed)
 			if w == nil {
 				return nil
 			}
@@ -270,8 +263,8 @@ func TestSpecialWorlds(t *testing.T) {
 		}
 	})
 	for _, of := range specials {
-		playAll(t, of.name, 100, func(seed uint64, crew *crew) *world {
-			w := newWorldOf(&of.special, seed, nil, crew)
+		playAll(t, of.name, 100, func(seed uint64) *world {
+			w := newWorldOf(&of.special, seed, nil)
 			w.play()
 			mu.Lock()
 			defer mu.Unlock()

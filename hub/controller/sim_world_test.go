@@ -8,6 +8,7 @@ import (
 	"iter"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -34,7 +35,7 @@ type world struct {
 	events eventHeap
 	seq    uint64
 	cur    *task
-	crew   *crew
+	idle   []*task   // that have nothing to do
 	trace  io.Writer // nil: nobody reads it
 
 	hub      *hubServer
@@ -58,16 +59,8 @@ type simEvent struct {
 	at  time.Duration
 	seq uint64
 	p   *proc // in which it happens; nil: in none
-	do  happening
+	do  func()
 }
-
-// happening is what an event does. Most are requests on their way, which need no function made
-// for each of their steps.
-type happening interface{ happen() }
-
-type doing func()
-
-func (do doing) happen() { do() }
 
 // eventHeap has four children to a node: less deep, and they lie side by side.
 type eventHeap []simEvent
@@ -115,9 +108,9 @@ func (h *eventHeap) pop() simEvent {
 }
 
 // after has something happen, whatever becomes of any process.
-func (w *world) after(d time.Duration, do func()) { w.plan(d, nil, doing(do)) }
+func (w *world) after(d time.Duration, do func()) { w.plan(d, nil, do) }
 
-func (w *world) plan(d time.Duration, p *proc, do happening) {
+func (w *world) plan(d time.Duration, p *proc, do func()) {
 	w.seq++
 	w.events.push(simEvent{at: w.now + max(0, d), seq: w.seq, p: p, do: do})
 }
@@ -129,7 +122,7 @@ func (w *world) run(until time.Duration) {
 		if w.now = e.at; e.p != nil {
 			e.p.do(e.do)
 		} else {
-			e.do.happen()
+			e.do()
 		}
 	}
 	w.now = max(w.now, until)
@@ -211,7 +204,7 @@ type proc struct {
 	stopNext time.Duration
 	froze    lease.Reading
 	muted    bool // no watch or list of it shows anything new
-	backlog  []happening
+	backlog  []func()
 	tasks    []*task
 	links    []link // by server
 	ctx      context.Context
@@ -255,15 +248,15 @@ func (p *proc) Now() lease.Reading {
 
 // after has something happen in the process, if it still lives then and once it is not
 // stopped any more.
-func (p *proc) after(d time.Duration, do func()) { p.w.plan(d, p, doing(do)) }
+func (p *proc) after(d time.Duration, do func()) { p.w.plan(d, p, do) }
 
-func (p *proc) do(do happening) {
+func (p *proc) do(do func()) {
 	switch {
 	case !p.alive:
 	case p.frozen:
 		p.backlog = append(p.backlog, do)
 	default:
-		do.happen()
+		do()
 	}
 }
 
@@ -317,29 +310,29 @@ func (p *proc) crash() {
 type task struct {
 	p       *proc
 	do      func() // nil: it has nothing left to do
-	resume  func() // step, bound once
 	next    func() (struct{}, bool)
-	stop    func()
 	yield   func(struct{}) bool
 	started bool
 	killed  bool
 	writes  bool // Leases in a member
 }
 
-// crew keeps coroutines that have nothing to do, for the next tasks: a new one has to
-// grow its stack first.
-type crew struct{ idle []*task }
+// idle are coroutines that have nothing to do, for the next tasks: a new one has to grow its stack first.
+var idle struct {
+	sync.Mutex
+	tasks []*task
+}
 
-func (c *crew) task() *task {
-	if n := len(c.idle); n > 0 {
-		t := c.idle[n-1]
-		c.idle[n-1] = nil // or this would keep the world in which the task ends
-		c.idle = c.idle[:n-1]
+func newTask() *task {
+	idle.Lock()
+	defer idle.Unlock()
+	if n := len(idle.tasks); n > 0 {
+		t := idle.tasks[n-1]
+		idle.tasks = idle.tasks[:n-1]
 		return t
 	}
 	t := &task{}
-	t.resume = t.step
-	t.next, t.stop = iter.Pull(func(yield func(struct{}) bool) {
+	t.next, _ = iter.Pull(func(yield func(struct{}) bool) {
 		t.yield = yield
 		for ok := true; ok; ok = yield(struct{}{}) {
 			t.do()
@@ -349,20 +342,12 @@ func (c *crew) task() *task {
 	return t
 }
 
-// end lets all of them go.
-func (c *crew) end() {
-	for _, t := range c.idle {
-		t.stop()
-	}
-	c.idle = nil
-}
-
 // spawn starts a task. It first runs when the present event is over.
 func (p *proc) spawn(do func()) *task {
-	t := p.w.crew.task()
+	t := newTask()
 	t.p, t.do = p, do
 	p.tasks = append(p.tasks, t)
-	p.after(0, t.resume)
+	p.after(0, t.step)
 	return t
 }
 
@@ -396,7 +381,9 @@ func (t *task) leave() {
 		p.tasks = slices.Delete(p.tasks, i, i+1)
 	}
 	t.p, t.do, t.started, t.killed, t.writes = nil, nil, false, false, false
-	p.w.crew.idle = append(p.w.crew.idle, t)
+	idle.Lock()
+	defer idle.Unlock()
+	idle.tasks = append(idle.tasks, t)
 }
 
 // wait leaves the task until step is called. It returns false if the process has ended.
@@ -408,7 +395,7 @@ func (p *proc) sleep(d time.Duration) bool {
 	if !p.alive || t == nil || t.killed {
 		return false
 	}
-	p.after(d, t.resume)
+	p.after(d, t.step)
 	return t.wait()
 }
 

@@ -23,7 +23,7 @@ import (
 // newTestLeases returns a member's API server of Leases, with namespace shop. It answers at once, outside of a world.
 func newTestLeases() *leaseServer {
 	secret := &corev1.Secret{Data: map[string][]byte{"policies": boundsOf("10m", "1m", "0s", "shops")}}
-	server := (&world{hub: &hubServer{secret: secret}}).newLeaseServer(0, "east")
+	server := (&world{hub: &hubServer{secret: secret, sealed: sealed(secret)}}).newLeaseServer(0, "east")
 	server.direct, server.spaces["shop"] = true, space{}
 	return &server
 }

@@ -50,16 +50,14 @@ func calmWorld(t *testing.T, seed uint64) *world {
 func bareWorld(t *testing.T, seed uint64) *world {
 	t.Helper()
 	log.SetLogger(logr.Discard())
-	crew := &crew{}
-	w := newWorld(seed, nil, crew)
+	w := newWorld(seed, nil)
 	for ; !w.usual() || w.acknowledged; seed += 1000 { // registrations would be counted as writes
 		w.end()
-		w = newWorld(seed, nil, crew)
+		w = newWorld(seed, nil)
 	}
 	w.kinds, w.acknowledged, w.faulty = nil, false, false
 	t.Cleanup(func() {
 		w.end()
-		crew.end()
 		if w.oracle.violation != "" {
 			t.Error(w.oracle.violation)
 		}
