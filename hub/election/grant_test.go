@@ -39,8 +39,6 @@ func TestRetiredRecord(t *testing.T) {
 		"draining, the policy is gone": {now: at(5), noPolicy: true, state: draining(reason.Unreachable),
 			want: "Retired east 20 PolicyGone after 25s persist"},
 		"expired, the epoch is level with the seconds": {now: at(40.999), noPolicy: true, state: noted, want: stays},
-		"expired, the epoch of a Lease is level with them": {now: at(41), noPolicy: true, state: retired(seen(21)),
-			want: stays},
 		"lost: the epoch of a Lease is recorded first": {now: at(60), noPolicy: true,
 			state: stateOf(election.Record{}, sent(0), seen(21)), want: "Retired nobody 21 PolicyGone persist"},
 	})
@@ -62,10 +60,6 @@ func TestElect(t *testing.T) {
 			want: "Vacant nobody 20 NoCandidate waiting NoCandidate"},
 		"a better one is not known for D": {now: at(15), state: restarted, among: "east 100 unknown, west 50",
 			want: "Leading west 21 Elected persist"},
-		"a better one is lost: not waited for": {now: at(1), state: restarted, among: "east 100 Unreachable, west 50",
-			want: "Leading west 21 Elected persist"},
-		"an equal one is not known yet, and its name comes later": {now: at(1), state: restarted,
-			among: "east 50, west 50 unknown", want: "Leading east 21 Elected persist"},
 		"an equal one is not known yet, and its name comes first": {now: at(1), state: restarted,
 			among: "east 50 unknown, west 50", want: waits + "14s persist"},
 	})
@@ -83,8 +77,6 @@ func TestFirstLeaderWaitsForBetterClusters(t *testing.T) {
 	decide(t, map[string]decision{
 		"the better one does not have the namespace, which is seen now": {now: at(100), policy: patient, state: lost(),
 			among: missing, want: waits + "10s persist"},
-		"the better one is not known": {now: at(109), policy: patient, state: firstSeen(100),
-			among: "east 100 unknown, west 50", want: waits + "1s persist"},
 		"the better one is not guarded": {now: at(109.999), policy: patient, state: firstSeen(100),
 			among: "east 100 Unguarded, west 50", want: waits + "1ms persist"},
 		"the better one is not known, the delay has passed, and the hub has just restarted": {now: at(5), policy: patient,

@@ -27,16 +27,10 @@ func TestLeaseRaisesRecord(t *testing.T) {
 	decide(t, map[string]decision{
 		"newer, the record is lost": {now: at(2), state: raised(lost(), newer), among: both, want: west},
 		"newer, another leads":      {now: at(2), state: raised(leading(), newer), among: both, want: west},
-		"newer, no policy":          {now: at(2), noPolicy: true, state: raised(lost(), newer), want: "stop renewing"},
 		"newer, expired by the wall clock": {now: clocks(14, 2), state: raised(leading(), newer), among: both,
-			want: "stop renewing"},
-		"newer, expired, another leads": {now: at(14), state: raised(leading(), newer), among: both,
 			want: "stop renewing"},
 		"newer, expired on the boot clock, renewed by a clock that was ahead": {
 			now: at(14), state: raised(lost(), hourAhead), among: both, want: "stop renewing",
-		},
-		"the same epoch and leader": {
-			now: at(2), state: raised(leading(), foundIn("east", epoch, -1)), among: both, want: kept,
 		},
 		"the same epoch and leader, draining": {
 			now: at(2), state: raised(draining(reason.Unreachable), foundIn("east", epoch, -1)), among: both,
@@ -48,7 +42,6 @@ func TestLeaseRaisesRecord(t *testing.T) {
 		},
 		"older, another leads": {now: at(2), state: raised(leading(), older), among: both,
 			want: kept},
-		"older, vacant": {now: at(2), state: raised(vacant(), older), among: both, want: "stop renewing"},
 	})
 }
 
@@ -101,23 +94,15 @@ func TestMovedRecord(t *testing.T) {
 		"a live Lease": {now: at(2), state: here(election.Record{}, term), among: paused, want: adopted},
 		"a live Lease, the record has retired": {now: at(2),
 			state: here(record(election.Retired, "west", raisedTo(30)), term), among: paused, want: adopted},
-		"a live Lease, after none was found": {now: at(2), state: here(untaken, term), among: both,
-			want: "Leading west 30 Adopted next east waiting Moved persist"},
 		"a Lease with the other hub's mark": {now: at(2), state: here(election.Record{}, otherHub), among: paused,
 			want: "lost waiting OtherHub"},
 		"the leader's Lease is not taken, it is unreachable": {now: at(200), state: here(west),
 			among: "east 100, west 50 Unreachable", want: waits},
-		"the leader's Lease is not taken, its Cluster is gone": {now: at(200), state: here(west), among: "east 100",
-			want: waits},
-		"the leader's Lease has expired: all are taken": {now: at(2),
-			state: here(west, found(foundIn("west", 30, -15)), leaseLost), among: both, want: taken},
 		"the leader's Lease has expired: first, renewals stop": {now: at(2),
 			state: here(west, leaseLost, having(renewing(nothing()))), among: both, want: "stop renewing"},
 		"no live Lease: all are taken": {now: at(2), state: here(election.Record{}), among: both, want: taken},
 		"no live Lease, not all are read": {now: at(200), state: here(election.Record{}),
 			among: "east 100, west 50 unknown", want: "lost waiting WaitingForClusters"},
-		"all are being taken: no grant": {now: at(200), state: here(untaken), among: both,
-			want: "Vacant nobody 30 Moved waiting Moved"},
 		"no policy: retired like any other": {now: at(2), noPolicy: true,
 			state: here(election.Record{}, having(renewing(nothing()))), among: "east 100", want: "stop renewing"},
 		"an empty list decides nothing": {now: at(2), state: here(election.Record{}), want: "lost waiting NoCandidate"},

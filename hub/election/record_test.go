@@ -14,18 +14,11 @@ import (
 // The whole record after each kind of decision.
 func TestRecordAfterDecision(t *testing.T) {
 	now := wall(20)
-	change := func(r election.Record, changes ...func(*election.Record)) election.Record {
-		for _, change := range changes {
-			change(&r)
-		}
-		return r
-	}
 	locks := []string{"shop/stock"}
 	fences := func(p *election.Policy) { p.LeaseName, p.Locks, p.StopTime = "other", locks, 9*second }
 	bounded := func(s *election.State) {
 		s.LargestDuration, s.LargestSkew, s.LargestStop = 60*second, 2*second, 9*second
 	}
-	late := sent(10)
 	for name, test := range map[string]struct {
 		policy *election.Policy
 		state  election.State
@@ -48,18 +41,6 @@ func TestRecordAfterDecision(t *testing.T) {
 				Epoch: epoch, State: election.Vacant, Reason: reason.NoCandidate, Since: now, Duration: 15 * second, Skew: second,
 				Stop: 17 * second, OpenLocks: locks, LeaseName: "leasecast", Observed: map[string]int32{"east": 7, "west": 50},
 			},
-		},
-		"drained: when it ends, and who is next": {
-			policy: policy(), state: leading(having(late)), among: "east 100 Unreachable, west 50",
-			want: change(leading().Record, func(r *election.Record) {
-				r.State, r.Reason, r.Since, r.NotBefore = election.Draining, reason.Unreachable, now, wall(26)
-			}),
-		},
-		"resumed: the same term": {
-			policy: policy(), state: draining(reason.Unreachable, having(late)), among: "east 100, west 50",
-			want: change(draining(reason.Unreachable).Record, func(r *election.Record) {
-				r.State, r.Reason, r.Since, r.NotBefore = election.Leading, reason.Resumed, now, time.Time{}
-			}),
 		},
 		"adopted: the term of the Lease, the largest D, and all priorities": {
 			policy: policy(), state: lost(during(young()), found(foundIn("west", 30, 10)), bounded),
@@ -220,12 +201,9 @@ func TestAssign(t *testing.T) {
 			is(assign.Follow, "east", epoch)},
 		"draining, its leader":    {drain, "east", true, is(assign.Hold, "east", epoch)},
 		"draining, its successor": {drain, "west", false, fresh},
-		"draining, its leader is its successor": {
-			record(election.Draining, "east", followedBy("east")), "east", false, is(assign.Hold, "east", epoch),
-		},
-		"revoked, its leader":    {revoking, "east", false, revoke},
-		"revoked, its successor": {revoking, "west", false, fresh},
-		"vacant":                 {record(election.Vacant, ""), "east", false, is(assign.Follow, "", epoch)},
+		"revoked, its leader":     {revoking, "east", false, revoke},
+		"revoked, its successor":  {revoking, "west", false, fresh},
+		"vacant":                  {record(election.Vacant, ""), "east", false, is(assign.Follow, "", epoch)},
 		"vacant, while a Lease may be live": {
 			record(election.Vacant, "", because(reason.WaitingForExpiry)), "east", false, is(assign.Hold, "", epoch),
 		},

@@ -26,7 +26,6 @@ func TestRequired(t *testing.T) {
 			among: "east 100 failed, west 50 prepared", want: "Leading east 21 NewTerm next west persist"},
 		"it has failed in the leader's cluster: begins": {now: at(5), state: leading(), among: "east 100 failed, west 50",
 			want: begins},
-		"it cannot be read there: kept": {now: at(5), state: leading(), among: "east 100 unreadable, west 50", want: kept},
 		"it has failed everywhere: kept": {now: at(5), state: leading(), among: "east 100 failed, west 50 failed",
 			want: "Leading east 20 Elected next west"},
 		"it is healthy in the last one only: that one is next": {now: at(5), state: leading(),
@@ -40,14 +39,9 @@ func TestRequired(t *testing.T) {
 		"the term has ended: the healthy one leads": {now: at(16), state: draining(reason.RequiredUnhealthy),
 			among: "east 100 failed, south 70 unreadable prepared, west 50 prepared",
 			want:  "Leading west 21 HandedOver next south persist"},
-		"it is healthy again later: nothing moves back": {now: at(5), state: leading(recorded(ledBy("west"))),
-			among: "east 100, west 50", want: "Leading west 20 Elected next east persist"},
 		"the leader is lost, and it has failed in all others: the best of them is next": {now: at(5), state: leading(),
 			among: "east 100 Unreachable, south 70 failed, west 50 failed",
 			want:  "Draining east 20 Unreachable next south after 11s persist"},
-		"the leader is lost, and it has failed in the better one": {now: at(5), state: leading(),
-			among: "east 100 Unreachable, south 70 failed, west 50",
-			want:  "Draining east 20 Unreachable next west after 11s persist"},
 		"nobody leads, and it has failed everywhere": {now: at(500), state: vacant(),
 			among: "east 100 failed, west 50 failed", want: "Leading east 480 Elected next west persist"},
 	}
@@ -70,10 +64,6 @@ func TestRequiredComesBeforeOrders(t *testing.T) {
 	decide(t, map[string]decision{
 		"an order, the leader is lost, and it has failed in all others": {now: at(5), state: leading(),
 			policy: policy(manual), among: "east 100 Unreachable, west 50 ordered failed", want: ordered},
-		"a raised priority": {now: at(5), state: leading(), among: "east 100, west 101 failed", want: kept},
-		"a failback": {now: at(500), policy: policy(failback), among: "east 100 failed, west 50",
-			state: leading(recorded(ledBy("west")), having(sent(495)), fitSince(map[string]float64{"west": 0})),
-			want:  "Leading west 20 Elected next east persist"},
 	})
 	refused := election.RefusesOrder(at(5), *policy(), leading(), election.Decision{Record: record(election.Leading,
 		"east")},

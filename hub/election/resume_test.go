@@ -24,9 +24,6 @@ func TestDrainingTermResumes(t *testing.T) {
 			among: "east 100 unknown answering, west 50 prepared", want: drains + "11s"},
 		"a newer term was seen: no": {now: at(5), state: draining(reason.LeaseLost, seen(epoch+1)), among: both,
 			want: waits("LeaseLost", "east", "11s persist")},
-		"this tenure has sent nothing, so its deadline is not known: no": {now: at(5),
-			state: draining(reason.Unreachable, during(young()), having(nothing())), among: both,
-			want: waits("Unreachable", "east", "11s persist")},
 		"retired, the policy is back: it drains first": {now: at(5), state: retired(), among: both,
 			want: waits("PolicyGone", "east", "11s persist")},
 		"the policy is back with another Lease name: no": {now: at(5),
@@ -38,7 +35,6 @@ func TestDrainingTermResumes(t *testing.T) {
 // Rule 12: who gets the next term when the draining one has expired. After an outage of the hub, clusters have D to
 // answer.
 func TestNextTermAfterExpiry(t *testing.T) {
-	betterWest := recorded(observing(map[string]int32{"east": 100, "west": 200}))
 	restarted := func(why reason.Reason, changes ...func(*election.State)) election.State {
 		return draining(why, append(changes, during(afterOutage()), having(nothing()))...)
 	}
@@ -46,10 +42,6 @@ func TestNextTermAfterExpiry(t *testing.T) {
 		return "Draining " + leader + " 20 " + why + " next west waiting WaitingForClusters after 1ms"
 	}
 	decide(t, map[string]decision{
-		"the leader is back, though a better one is there: recovery moves nothing": {
-			now: at(16), state: draining(reason.LeaseLost, betterWest), among: "east 100, west 200 prepared",
-			want: "Leading east 21 NewTerm next west persist",
-		},
 		"the leader is back, and a better one was not reached yet": {
 			now: at(14.999), state: restarted(reason.LeaseLost), among: "east 100, north 200 unknown",
 			want: "Leading east 21 NewTerm persist",
