@@ -91,51 +91,24 @@ func until(t *testing.T, limit time.Duration, is func() bool, see func()) {
 	}
 }
 
-func TestWithTheRealElector(t *testing.T) {
-	for name, test := range map[string]func(*testing.T, *store){
-		"a hub that is cut off may not write, although its elector still leads": func(t *testing.T, s *store) {
-			a := start(t, s, "a", direct)
-			until(t, 10*second, a.Holds, nil)
-			a.cutOff()
-			began := time.Now()
-			until(t, h, func() bool { return !a.Holds() }, nil)
-			if !a.elector.IsLeader() {
-				t.Error("the elector gives up as early")
+func TestHubThatStopsIsFollowedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &store{}
+		a := start(t, s, "a", direct)
+		until(t, 10*second, a.Holds, nil)
+		b := start(t, s, "b", direct)
+		<-time.After(h + second) // what was before a has ended
+		stopped := time.Now()
+		a.stop()
+		until(t, 5*second, b.Holds, func() {
+			if a.Holds() && time.Now().After(stopped) {
+				t.Error("a may write after it was stopped")
 			}
-			if d := time.Since(began); d > h {
-				t.Errorf("it renewed for %v", d)
-			}
-		},
-		"a hub that stops is followed at once": func(t *testing.T, s *store) {
-			a := start(t, s, "a", direct)
-			until(t, 10*second, a.Holds, nil)
-			b := start(t, s, "b", direct)
-			<-time.After(h + second) // what was before a has ended
-			stopped := time.Now()
-			a.stop()
-			until(t, 5*second, b.Holds, func() {
-				if a.Holds() && time.Now().After(stopped) {
-					t.Error("a may write after it was stopped")
-				}
-			})
-			if _, inherited := b.Started(); inherited.Sub(stopped) > 10*time.Millisecond || inherited.Before(stopped) {
-				t.Errorf("stopped at %v, inherited %v", stopped, inherited)
-			}
-		},
-		"a hub that renews holds for a minute": func(t *testing.T, s *store) {
-			a := start(t, s, "a", direct)
-			until(t, 10*second, a.Holds, nil)
-			for end := time.Now().Add(60 * second); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
-				if !a.Holds() {
-					t.Fatal("it does not hold")
-				}
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { test(t, &store{}) })
 		})
-	}
+		if _, inherited := b.Started(); inherited.Sub(stopped) > 10*time.Millisecond || inherited.Before(stopped) {
+			t.Errorf("stopped at %v, inherited %v", stopped, inherited)
+		}
+	})
 }
 
 // Whatever happens to the requests of the election, a tenure inherits no less than the last instant at which an earlier

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/leasecast/leasecast/hub/tenure"
 )
@@ -62,33 +60,5 @@ func TestRefuseIf(t *testing.T) {
 		if r.play("read; release 2"); s.get().HolderIdentity != "" {
 			t.Errorf("held by %q", s.get().HolderIdentity)
 		}
-	})
-}
-
-// client-go's elector gives up at its renew deadline and releases. Then the standby takes over.
-func TestElectorThatIsRefusedGivesUp(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &store{}
-		a := start(t, s, "a", direct)
-		refuseA := refusing(a.Tenure)
-		until(t, 10*second, a.Holds, nil)
-		b := start(t, s, "b", direct)
-		refuseB := refusing(b.Tenure)
-		<-time.After(h + second)
-		refuseA.Store(true)
-		refuseB.Store(true)
-		select {
-		case <-a.ended:
-		case <-time.After(10 * second):
-			t.Fatal("it has not given up")
-		}
-		for range 30 {
-			<-time.After(second)
-			if b.Holds() {
-				t.Fatal("a candidate that is refused has won")
-			}
-		}
-		refuseB.Store(false)
-		until(t, 3*second, b.Holds, nil)
 	})
 }

@@ -47,7 +47,6 @@ func TestTakeOverPromptly(t *testing.T) {
 		"2.2 s before its end":        {holder: "a", after: h + second - nearEnd, waits: nearEnd},
 		"1 ns before that":            {holder: "a", after: h + second - nearEnd - 1, shown: "a"},
 		"at its end":                  {holder: "a", after: h + second},
-		"renewed now":                 {holder: "a", shown: "a"},
 		"the own, long after its end": {holder: "b", age: time.Hour, after: h + time.Minute, shown: "b"},
 		"renewed while it waits":      {holder: "a", after: h, renews: second / 2, shown: "a", waits: second},
 		"the caller gives up":         {holder: "a", after: h, limit: second / 2, shown: "a", waits: second / 2},

@@ -236,12 +236,10 @@ func playEach(t *testing.T, scripts map[string]string) {
 func TestDeadline(t *testing.T) {
 	playEach(t, map[string]string{
 		"elected, the answer takes 4 s": "wins 0 0 4; until 6 6; holds 5; not-holds 6",
-		"elected, sent 4 s late":        "wins 0 4; until 6 6; holds 5; not-holds 6",
 		"elected, by nanoseconds more":  "wins 0.0000009 0.0000009 1; until 6 6; holds 5; not-holds 6",
 		"elected, unanswered":           "unanswered; fails wins 0; never 0",
 		"renewed":                       "wins 0; wins 2 2 3; until 8 8; holds 7; not-holds 8",
 		"the renewal is lost":           "wins 0; lost; fails claims a 2; until 6 6",
-		"the renewal is unanswered":     "wins 0; unanswered; fails claims a 2; until 6 6",
 		"the wall clock was stepped back before the request was sent, at 1 s": "fails read; wall -100 1; creates a 0; " +
 			"until 6 7",
 	})
@@ -255,9 +253,7 @@ func TestTenureGoesOnOnlyUnbroken(t *testing.T) {
 		"renewed at the deadline, wall clock":   "wins 0; read; clock 2; fails claims a 6; until 6 6",
 		"renewed, sent at the deadline":         "wins 0; read; clock 6; fails claims a 5; until 6 6",
 		"another replica holds the election":    "wins 0; found b 0; read; clock 2; fails claims a 2; until 6 6",
-		"another replica released it":           "wins 0; found released 1; read; clock 2; fails claims a 2; until 6 6",
 		"another term of the own":               "wins 0; found a 0 later; read; clock 2; fails claims a 2; until 6 6",
-		"the elector counts another term":       "wins 0; read; clock 2; fails claims a 2 later; until 6 6",
 		"the elector acquires it again":         "wins 0; read; clock 2; fails claims a 2 never-renewed; until 6 6",
 		"the Lease was deleted: created again":  "wins 0; found none; fails read; clock 1; fails creates a 1; until 6 6",
 		"after a read that failed":              "wins 0; lost; fails read; answered; claims a 2",
@@ -304,7 +300,6 @@ func TestRelease(t *testing.T) {
 	playEach(t, map[string]string{
 		"ends the tenure for good, carried out":  "wins 0; read; release 1" + ends,
 		"ends the tenure for good, lost":         "wins 0; read; lost; fails release 1" + ends,
-		"ends the tenure for good, unanswered":   "wins 0; read; unanswered; fails release 1" + ends,
 		"right after it was won, without a read": "wins 0; release 1",
 		"not after a read that failed":           "wins 0; lost; fails read; answered; fails release 1",
 		// client-go's elector releases whatever it reads last. An old request may also be applied late, while another
@@ -312,13 +307,10 @@ func TestRelease(t *testing.T) {
 		"not another replica's":           "wins 0; found b 8; read; fails release 9; untouched; never 1",
 		"not the own, of an earlier term": "wins 0; found a 0 acquired=-200; read; fails release 9; untouched; never 1",
 		"not the own, of an older write":  "wins 0; found a -0.001; read; fails release 9; untouched; never 1",
-		"not the own, of a later term":    "wins 0; found a 0 later; read; fails release 9; untouched; never 1",
 		"not orderly, the release before it was wrong": "found released -3; wins 0; observe -2; clock 1; read; release 1; " +
 			"disorderly",
 		"orderly, it began in order":            "found released -3; wins 0; overlap 0; clock 1; read; release 1; orderly",
 		"orderly, any earlier tenure has ended": "wins 0; overlap 0; clock 6; read; release 6; orderly",
-		"orderly, any earlier tenure has ended by a slow clock": "wins 0; overlap 0.25; clock 6.25; read; release 6.25; " +
-			"orderly",
 		"not orderly, an earlier tenure may be at work for 1 ms": "wins 0; overlap 0; clock 5.999; read; release 5.999; " +
 			"disorderly; successor 5.999; inherited-least 6",
 		"not orderly, an earlier tenure may be at work by a slow clock for 1 ms": "wins 0; overlap 0.25; clock 6.249; " +
