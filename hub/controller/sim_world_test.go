@@ -35,7 +35,6 @@ type world struct {
 	events eventHeap
 	seq    uint64
 	cur    *task
-	idle   []*task   // that have nothing to do
 	trace  io.Writer // nil: nobody reads it
 
 	hub      *hubServer

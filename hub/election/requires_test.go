@@ -59,7 +59,6 @@ func TestRequired(t *testing.T) {
 
 // What people order does not bring a leader from where it is healthy to where it has failed.
 func TestRequiredComesBeforeOrders(t *testing.T) {
-	const kept = "Leading east 20 Elected next west"
 	ordered := "Draining east 20 Ordered next west after 11s persist"
 	decide(t, map[string]decision{
 		"an order, the leader is lost, and it has failed in all others": {now: at(5), state: leading(),
