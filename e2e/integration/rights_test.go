@@ -1,27 +1,20 @@
 package integration
 
 import (
-	"fmt"
 	"os"
 	"slices"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
-	"github.com/leasecast/leasecast/e2e/proxy"
 )
 
 // guardName is the name of the admission policy in each member, and of its binding.
@@ -85,105 +78,6 @@ func incomplete() *coordinationv1.Lease {
 	}}
 }
 
-func TestAMemberThatRefusesTheHubItsRightsIsNotChosenAndSaysWhichAreMissing(t *testing.T) {
-	t.Parallel()
-	tests := map[string]struct {
-		rules  func(w *world) []rbacv1.PolicyRule
-		reason reason.Reason
-		words  []string
-		event  bool
-	}{
-		"nothing at all": {
-			rules:  func(*world) []rbacv1.PolicyRule { return nil },
-			reason: reason.Forbidden, words: []string{"403", "cannot get resource \"namespaces\"", "config/member"}, event: true,
-		},
-		"no admission policies": {
-			rules:  func(w *world) []rbacv1.PolicyRule { return w.rulesWithout("admissionregistration.k8s.io") },
-			reason: reason.Unguarded, words: []string{"protects the Leases", "config/member"},
-		},
-		"not the hub's own verb": {
-			rules:  func(w *world) []rbacv1.PolicyRule { return w.rulesWithout("publish") },
-			reason: reason.Forbidden, words: []string{"needs the permission to publish", "config/member"},
-		},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, steady, map[string]string{"east": "100", "west": "50"})
-			a := w.namespace("a", all...)
-			w.Policy("p", a)
-			w.removeGuard("south")
-			cfg := w.account("south", "hub", test.rules(w))
-			w.addCluster("south", "1000", w.kubeconfigFor("south", cfg))
-			w.startHub()
-			w.Leads("east", a, firstElection, "east", "west")
-			j := w.keeps("east", a)
-			w.awaitUnfit("south", a, test.reason, test.words...)
-			if test.event {
-				w.awaitEvent("south", test.reason, test.words...)
-			}
-			// Once the rights are granted it may lead. That alone moves nothing.
-			w.account("south", "hub", w.memberRules())
-			w.awaitEligible("south", a)
-			j.check()
-		})
-	}
-}
-
-func TestTheRightsOfConfigMemberAreEnoughForEverythingTheHubDoesThere(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, brief, map[string]string{"east": "100"})
-	a := w.namespace("a", "east", "south")
-	w.Policy("p", a)
-	w.removeGuard("south")
-	w.addCluster("south", "1000", w.kubeconfigFor("south", w.account("south", "hub", w.memberRules())))
-	w.startHub()
-	epoch := w.Leads("south", a, firstElection, "east", "south")
-	j := w.keeps("south", a)
-	w.Eventually("the guard is in force", soon, func() error {
-		if err := w.Members["south"].Create(t.Context(), incomplete(), client.DryRunAll); !apierrors.IsInvalid(err) {
-			return unawaited(err)
-		}
-		return nil
-	})
-	j.check()
-
-	// It repairs, and the guard lets it.
-	l := harness.Get(w.LeaseIn("south", a))(w.T)
-	w.Must(w.Members["south"].Delete(t.Context(), l))
-	w.Eventually("the Lease is back", soon, func() error {
-		_, err := w.LeaseIn("south", a)
-		return err
-	})
-	if got := w.Leads("south", a, soon, "east", "south"); got != epoch {
-		t.Errorf("epoch %d after the repair, was %d", got, epoch)
-	}
-	// It repairs the guard too.
-	w.removeGuard("south")
-	w.Eventually("the guard is back", 20*time.Second, func() error {
-		policy := &admissionv1.ValidatingAdmissionPolicy{}
-		return w.Members["south"].Get(t.Context(), types.NamespacedName{Name: guardName}, policy)
-	})
-	// And it leaves.
-	w.removePriority("south")
-	w.Leads("east", a, w.ordered(), "east")
-	w.noLease("south", a, soon)
-	w.left("south")
-}
-
-// user is a user of a member by client certificate, with the rights of an
-// administrator until revoke is called.
-func (w *world) user(member, name string) (cfg *rest.Config, revoke func()) {
-	name = w.Fleet + "-" + name
-	cfg = harness.Get(w.Servers.Member(member).UserConfig(name))(w.T)
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
-	}
-	w.Must(w.Members[member].Create(w.T.Context(), binding))
-	return cfg, func() { w.Must(w.Members[member].Delete(w.T.Context(), binding)) }
-}
-
 // tokenUser is a service account with the rights of config/member until revoke is
 // called. It carries nothing but a token.
 func (w *world) tokenUser(member, name string) (cfg *rest.Config, revoke func()) {
@@ -223,66 +117,4 @@ func TestARotatedTokenIsUsedWithinTwoRenewalsAndNoneIsMissed(t *testing.T) {
 	w.unmoved(r)
 	jb.check()
 	w.awaitEligible("east", a)
-}
-
-func TestAKubeconfigWithAnotherAddressIsUsedWithinTwoRenewalsAndNoneIsMissed(t *testing.T) {
-	t.Parallel()
-	w, a, b, _ := eastAndWestLead(t, patient)
-	ja, jb := w.keeps("east", a), w.keeps("west", b)
-
-	other := harness.Get(proxy.New(w.Servers.Member("east").Proxy().Target()))(w.T)
-	t.Cleanup(func() { _ = other.Close() })
-	cfg := w.Servers.Member("east").AdminConfig()
-	cfg.Host = "https://" + other.Addr()
-	content := harness.Get(fleet.Kubeconfig("east", cfg))(w.T)
-	begin := time.Now()
-	w.rotate("east", content)
-	w.Eventually("the other address is used", 2*w.renew(), func() error {
-		if other.Stats().Connections < 2 {
-			return fmt.Errorf("%d connections, want those of watches and of renewals", other.Stats().Connections)
-		}
-		return nil
-	})
-	t.Logf("the other address is used after %v", time.Since(begin))
-	ja.grow(1)
-	w.Servers.Member("east").Proxy().BlackHole() // the old way is gone
-	ja.grow(3)
-	ja.missedNone()
-	jb.check()
-}
-
-func TestCredentialsThatWereRevokedBeforeTheRotationCostNoLeadership(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, steady, map[string]string{"west": "50", "south": "10"})
-	a := w.namespace("a", all...)
-	w.Policy("p", a)
-	first, revoke := w.user("east", "first")
-	w.addCluster("east", "100", w.kubeconfigFor("east", first))
-	w.startHub()
-	epoch := w.Leads("east", a, firstElection, all...)
-	next, _ := w.user("east", "second")
-	j := w.keeps("east", a)
-	j.grow(2)
-	revoke()
-	w.rotate("east", w.kubeconfigFor("east", next))
-	j.grow(2) // by the second user: the first may not
-	w.awaitEligible("east", a)
-	// A renewal that came in between was refused, and may have begun a replacement. The term goes on all the same.
-	if now := w.Leads("east", a, firstElection, all...); now != epoch {
-		t.Errorf("east leads in epoch %d, want %d still", now, epoch)
-	}
-	w.keeps("east", a).check()
-}
-
-func TestAKubeconfigThatLeadsToAnotherClusterCostsTheLeadershipInOrder(t *testing.T) {
-	t.Parallel()
-	w, a, b, epoch := eastAndWestLead(t, brief)
-	j, last := w.keeps("west", b), w.follow("east", a)
-	w.rotate("east", w.kubeconfig("west"))
-	w.awaitUnfit("east", a, reason.WrongCluster, "correct the kubeconfig")
-	w.handedOver(a, "west", epoch, last, "west", "south")
-	w.rotate("east", w.kubeconfig("east"))
-	w.awaitEligible("east", a)
-	w.Leads("west", a, soon, all...)
-	j.check()
 }
