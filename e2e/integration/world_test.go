@@ -8,21 +8,18 @@ import (
 	"encoding/pem"
 	"flag"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -186,18 +183,6 @@ func eastLeadsTwo(t *testing.T, timings v1alpha1.Timings) (w *world, a, b string
 	return w, a, b, epoch
 }
 
-// eastAndWestLead is a world in which east leads namespace a of all members, and west leads namespace b, which only
-// west has. The epoch is that of a. The timings are those of a, and b is steady.
-func eastAndWestLead(t *testing.T, timings v1alpha1.Timings) (w *world, a, b string, epoch int64) {
-	w = newWorld(t, timings, three)
-	a, b = w.namespace("a", all...), w.alone("b", "west")
-	w.Policy("p", a)
-	w.startHub()
-	epoch = w.Leads("east", a, firstElection, all...)
-	w.Leads("west", b, soon, "west")
-	return w, a, b, epoch
-}
-
 // alone creates a namespace in one member, which leads it by a steady policy as soon as it can: no better cluster is
 // waited for.
 func (w *world) alone(suffix, member string) string {
@@ -235,40 +220,6 @@ func (w *world) kubeconfig(member string) []byte {
 // kubeconfigFor turns a configuration of a member into a kubeconfig through its proxy.
 func (w *world) kubeconfigFor(member string, cfg *rest.Config) []byte {
 	return harness.Get(fleet.Kubeconfig(member, w.Servers.Member(member).ViaProxy(cfg)))(w.T)
-}
-
-// kubeconfigTo is that of a server that is none of the fleet's.
-func kubeconfigTo(t *testing.T, address string, ca []byte) []byte {
-	content := harness.Get(fleet.Kubeconfig("stranger", &rest.Config{
-		Host: "https://" + address, BearerToken: "token", TLSClientConfig: rest.TLSClientConfig{CAData: ca},
-	}))(t)
-	return content
-}
-
-// muteServer completes TLS, keeps the connection alive, and answers no request. It
-// returns its address and its CA.
-func muteServer(t *testing.T) (address string, ca []byte) {
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		<-r.Context().Done()
-	}))
-	s.EnableHTTP2 = true
-	s.StartTLS()
-	t.Cleanup(func() {
-		s.CloseClientConnections()
-		s.Close()
-	})
-	ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	return s.Listener.Addr().String(), ca
-}
-
-// deadAddress is one at which nobody listens. Its port is taken until the test ends, so that nobody else listens there.
-func deadAddress(t *testing.T) string {
-	fd := harness.Get(unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0))(t)
-	unix.CloseOnExec(fd)
-	t.Cleanup(func() { _ = unix.Close(fd) })
-	harness.Must(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
-	bound := harness.Get(unix.Getsockname(fd))(t)
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(bound.(*unix.SockaddrInet4).Port))
 }
 
 // wrongClock makes a member's API server look as if its clock were off: a proxy that ends TLS
@@ -354,30 +305,4 @@ func TestAClusterWhoseClockIsOffLosesTheLeadInOrder(t *testing.T) {
 	})
 	w.awaitPolicy("clocks", v1alpha1.ConditionClocksAgree, metav1.ConditionTrue, "Agree")
 	led.check() // and takes nothing back
-}
-
-// If all clocks are off, it is the hub's that is: nobody loses anything for that.
-func TestIfAllClocksAreOffNobodyIsReplaced(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, steady, nil)
-	var clocks []*wrongClock
-	for name, priority := range map[string]string{"east": "100", "west": "50"} {
-		clock, kubeconfig := w.clockOf(name)
-		w.addCluster(name, priority, kubeconfig)
-		clocks = append(clocks, clock)
-	}
-	ns := w.namespace("a", "east", "west")
-	w.Policy("clocks", ns) // steady, so that one is not gone before the other is measured
-	w.startHub()
-	epoch := w.Leads("east", ns, firstElection, "east", "west")
-	w.awaitPolicy("clocks", v1alpha1.ConditionClocksAgree, metav1.ConditionTrue, "Agree")
-	for _, clock := range clocks {
-		clock.set(5 * time.Second)
-	}
-	w.awaitUnfit("east", ns, reason.ClockSkewed)
-	w.awaitUnfit("west", ns, reason.ClockSkewed)
-	if after := w.Leads("east", ns, soon, "east", "west"); after != epoch {
-		t.Errorf("east leads in epoch %d, was %d", after, epoch)
-	}
-	w.keeps("east", ns).check()
 }
