@@ -48,12 +48,3 @@ func TestAClusterThatIsDeclaredToBeOffIsReplacedBeforeItsTermHasExpired(t *testi
 	w.fence("east", "")
 	w.awaitEligible("east", a)
 }
-
-// A cluster that answers is not off: its term is waited for.
-func TestAClusterThatAnswersIsNotOff(t *testing.T) {
-	t.Parallel()
-	w, a, epoch := eastLeads(t, brief)
-	last := w.follow("east", a)
-	w.fence("east", w.cluster("east").Annotations[v1alpha1.ClusterUIDAnnotation])
-	w.handedOver(a, "west", epoch, last, all...)
-}

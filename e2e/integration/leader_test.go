@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -14,36 +13,10 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
 )
 
 var three = map[string]string{"east": "100", "west": "50", "south": "10"}
-
-// Namespaces are seen one after the other, although they are created at the same moment.
-func TestNewNamespacesGetTheBestClusterWhereverTheyAreSeenFirst(t *testing.T) {
-	t.Parallel()
-	w, _, _ := eastLeads(t, steady)
-	var names []string
-	for i := range 20 {
-		names = append(names, fmt.Sprintf("%s-new-%d", w.Fleet, i))
-	}
-	w.Policy("new", names...)
-	for _, m := range []string{"south", "west", "east"} { // the worst first
-		for _, name := range names {
-			w.Namespace(name, m)
-		}
-	}
-	for _, name := range names {
-		w.Leads("east", name, firstElection, all...)
-		r := harness.Get(w.Record(name))(w.T)
-		for _, change := range r.Status.History {
-			if change.Leader != "" && change.Leader != "east" {
-				t.Errorf("%s was led by %s first", name, change.Leader)
-			}
-		}
-	}
-}
 
 // atOnce is how long a hub may take to stop: after h its successor would go on without that.
 const atOnce = 6 * time.Second
@@ -113,7 +86,7 @@ func (w *world) ledSince(since time.Time, namespace string, within time.Duration
 }
 
 // The wall clock of the elected replica is set back by an hour: all that it writes has expired. All members contradict
-// it, so it resigns. The standby takes over, and no replica with such a clock is elected.
+// it, so it resigns, and the standby takes over.
 func TestAHubWhoseClockWasSetBackMakesRoom(t *testing.T) {
 	w := newWorld(t, brief, map[string]string{"east": "100", "west": "50"})
 	ns := w.namespace("a", "east", "west")
@@ -143,32 +116,5 @@ func TestAHubWhoseClockWasSetBackMakesRoom(t *testing.T) {
 	within(t, "led again", time.Since(began), bound)
 	if _, holder, err := w.Election(t.Context(), w.System); err != nil || holder == "" || holder == firstName {
 		t.Errorf("the election is held by %q, %v", holder, err)
-	}
-
-	again := w.runHub(w.System, wrong) // it is restarted, and its clock is as wrong as before
-	again.warm("east", "west")
-	w.ledSince(time.Now(), ns, soon, "east", "west")
-	standby.Stop()
-	for end := time.Now().Add(electionTime + 3*time.Second); time.Now().Before(end); {
-		w.Eventually("nobody is elected with a wrong clock", soon, func() error {
-			_, holder, err := w.Election(t.Context(), w.System)
-			if err == nil && holder != "" {
-				t.Fatalf("the election is held by %q", holder)
-			}
-			return err
-		})
-	}
-	wrong.set(0)
-	w.Eventually("the replica is elected once its clock is right", soon, func() error {
-		if _, holder, err := w.Election(t.Context(), w.System); err != nil || holder == "" {
-			return errors.Join(err, errors.New("nobody is elected"))
-		}
-		return nil
-	})
-	w.ledSince(time.Now(), ns, bound+soon, "east", "west")
-	select {
-	case err := <-again.Ended:
-		t.Errorf("it ended with %v", err)
-	default:
 	}
 }

@@ -127,43 +127,6 @@ func TestALeaderWhoseProgramIsNotHealthyIsReplaced(t *testing.T) {
 	w.Leads("east", a, w.ordered(), all...)
 }
 
-func TestARequiredReader(t *testing.T) {
-	t.Parallel()
-	w, a, _ := eastLeads(t, brief)
-	stop := w.registered("east", a)
-	w.registered("south", a)
-	w.awaitReaders(a, map[string]int32{"east": 1, "south": 1})
-	w.requires(func(r *v1alpha1.Requires) { r.Resources, r.Reader = nil, true })
-	w.awaitReason("west", a, reason.RequiredUnhealthy, "no registered reader")
-	stop()
-	w.Leads("south", a, w.ordered(), all...)
-}
-
-// A requirement that cannot be read moves nothing, and the record says what to do.
-func TestWhatIsRequiredAndCannotBeReadMovesNothing(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, steady, map[string]string{"east": "100"})
-	w.allowRequires("east")
-	a := w.namespace("a", "east", "south")
-	w.Policy("p", a)
-	w.requires(func(r *v1alpha1.Requires) {
-		r.Resources = append(r.Resources, v1alpha1.RequiredResources{Group: "apps", Version: "v9",
-			Names: []string{"daemonsets"}})
-	})
-	w.addCluster("south", "1000", w.kubeconfigFor("south", w.account("south", "hub", w.memberRules())))
-	w.startHub()
-	w.Leads("south", a, firstElection, "east", "south")
-	j := w.keeps("south", a)
-	w.awaitReason("south", a, reason.RequiredUnknown, "config/requires")
-	w.awaitReason("east", a, reason.RequiredUnknown, "daemonsets.apps", "does not serve it")
-	j.outlive()
-	j.check()
-	w.requires(nil)
-	w.awaitReason("east", a, reason.Eligible)
-	w.account("south", "hub", append(w.memberRules(), rules(w, "../../config/requires/hub_role.yaml")...))
-	w.awaitReason("south", a, reason.Eligible)
-}
-
 func TestPoliciesRequireSomethingOrNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, steady, nil)
