@@ -13,7 +13,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/leasecast/leasecast/api/lease/wire"
-	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
@@ -27,38 +26,17 @@ func (w *world) sealKey() seal.Key {
 	return s.Data["key"]
 }
 
-// edits are what an administrator of a member can do to a Lease: the guard refuses it to
-// everybody else.
+// edits are what an administrator of a member can do to a Lease: the guard refuses it to everybody else. The tests of
+// hub/publish and hub/seal have one for each field.
 var edits = map[string]func(l *coordinationv1.Lease){
 	"another holder": func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("somebody.else") },
-	"no holder":      func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("") },
-	"this member as holder": func(l *coordinationv1.Lease) {
-		l.Spec.HolderIdentity = ptr.To(l.Annotations[v1alpha1.ClusterAnnotation])
-	},
 	"a renewTime in the future": func(l *coordinationv1.Lease) {
 		l.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(time.Hour)}
 	},
-	"a renewTime in the past": func(l *coordinationv1.Lease) {
-		l.Spec.RenewTime = &metav1.MicroTime{Time: time.Now().Add(-time.Hour)}
-	},
-	"another start":   func(l *coordinationv1.Lease) { l.Spec.AcquireTime = &metav1.MicroTime{Time: time.Now()} },
-	"an absurd epoch": func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions = 2147483647 },
-	"no label":        func(l *coordinationv1.Lease) { l.Labels = nil },
-	"another label value": func(l *coordinationv1.Lease) {
-		metav1.SetMetaDataLabel(&l.ObjectMeta, v1alpha1.ManagedLabel, "false")
-	},
+	"an absurd epoch":         func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions = 2147483647 },
 	"no seal":                 func(l *coordinationv1.Lease) { delete(l.Annotations, v1alpha1.SealAnnotation) },
-	"another seal":            func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.SealAnnotation] = "v1.AAAA" },
-	"another cluster":         func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.ClusterAnnotation] = "some.other" },
-	"another cluster's UID":   func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.ClusterUIDAnnotation] = "0000" },
 	"another hub":             func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.HubAnnotation] = "0000" },
 	"no label, no annotation": func(l *coordinationv1.Lease) { l.Labels, l.Annotations = nil, nil },
-}
-
-// burning are edits after which readers, who know no seal, no longer believe the truth.
-var burning = map[string]func(l *coordinationv1.Lease){
-	"a longer duration": func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = ptr.To[int32](3600) },
-	"a higher epoch":    func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions += 7 },
 }
 
 // intact reports what is wrong with a Lease of a term. It knows the seal.
@@ -97,76 +75,27 @@ func (w *world) unmoved(before *v1alpha1.NamespaceLeader) {
 
 func TestWhateverSomebodyEditsInALeaseIsRepairedWithinASecond(t *testing.T) {
 	t.Parallel()
-	w, a, b, epoch := eastLeadsTwo(t, patient) // and a renewal seldom comes before the repair
-	j, key := w.keeps("east", b), w.sealKey()
-	before := harness.Get(w.Record(a))(w.T)
-	repairs, reader := w.seeRepairs(a), w.reader("east", a)
+	w, a, epoch := eastLeads(t, patient) // and a renewal seldom comes before the repair
+	j, key, reader := w.keeps("east", a), w.sealKey(), w.reader("east", a)
+	var repairs []time.Duration
 	for name, edit := range edits {
 		for _, m := range []string{"east", "west"} {
 			t.Run(name+" in "+m, func(t *testing.T) {
 				inner := w.on(t)
-				inner.spoil(m, a, key, epoch, edit)
-				inner.unmoved(before)
+				repairs = append(repairs, took(func() { inner.spoil(m, a, key, epoch, edit) }))
 				inner.leadsByReader(reader, a, epoch) // in its term, which gets no longer
 			})
 		}
 	}
 	for _, m := range all {
-		t.Run("deleted in "+m, func(t *testing.T) {
-			inner := w.on(t)
-			l := harness.Get(inner.LeaseIn(m, a))(inner.T)
-			inner.Must(inner.Members[m].Delete(t.Context(), l))
-			inner.repaired(m, a, key, "east", epoch)
-			inner.unmoved(before)
-		})
+		l := harness.Get(w.LeaseIn(m, a))(t)
+		w.Must(w.Members[m].Delete(t.Context(), l))
+		repairs = append(repairs, took(func() { w.repaired(m, a, key, "east", epoch) }))
 	}
-	// In east the edit that names this member changes nothing.
-	w.areQuick(repairs(key, epoch), 2*len(edits)-1+len(all))
-	// Renewals go on, in the same term.
-	w.follow("east", a)
-	w.keeps("east", a).check()
-	j.check()
-}
-
-// seeRepairs watches the Leases of a namespace until the returned function is called. That returns how long each Lease
-// was not intact: from the edited version to the hub's, both as the watch observed them. A delay of all watches does
-// not count.
-func (w *world) seeRepairs(namespace string) func(key seal.Key, epoch int64) []time.Duration {
-	var watches []*harness.Watch[*coordinationv1.Lease]
-	for _, m := range all {
-		watches = append(watches, w.watch(m, namespace))
-	}
-	return func(key seal.Key, epoch int64) (repairs []time.Duration) {
-		for _, watch := range watches {
-			watch.Stop()
-			var spoilt *time.Duration
-			for _, s := range watch.Seen() {
-				switch intact := !s.Gone && w.intact(s.Object, key, "east", epoch) == nil; {
-				case intact && spoilt != nil:
-					repairs = append(repairs, s.At.Boot-*spoilt)
-					spoilt = nil
-				case !intact && spoilt == nil:
-					spoilt = &s.At.Boot
-				}
-			}
-		}
-		return repairs
-	}
-}
-
-// areQuick fails the test unless 90% of the wanted repairs were observed, and 90% of those within a second. A machine
-// that pauses delays one or two.
-func (w *world) areQuick(repairs []time.Duration, want int) {
-	w.T.Helper()
-	slices.Sort(repairs)
-	n := len(repairs)
-	if n < want*9/10 { // a watch that breaks may miss one
-		w.T.Fatalf("%d repairs were seen of %d: %v", n, want, repairs)
-	}
-	w.T.Logf("%d repairs: median %v, slowest %v", n, repairs[n/2], repairs[n-1])
-	if most := repairs[n*9/10]; most > time.Second {
-		w.T.Errorf("nine of ten repairs took up to %v, want a second at most; all: %v", most, repairs)
-	}
+	slices.Sort(repairs) // a busy machine delays a few
+	within(t, "half of the repairs", repairs[len(repairs)/2], time.Second)
+	w.unmoved(j.before)
+	w.keeps("east", a).check() // renewals go on
 }
 
 // spoil edits a Lease and waits for its repair.
@@ -188,46 +117,4 @@ func (w *world) edit(member, namespace string, edit func(*coordinationv1.Lease))
 		return w.Members[member].Update(w.T.Context(), l)
 	})
 	return stamp
-}
-
-func TestALeaseThatIsStrippedOfItsMarksIsRepairedByARestartedHubToo(t *testing.T) {
-	t.Parallel()
-	w, a, epoch := eastLeads(t, lasting)
-	key := w.sealKey()
-	before := harness.Get(w.Record(a))(w.T)
-	w.StopHub()
-	w.startHub()
-	// The new hub has written nothing into a follower yet.
-	w.keeps("east", a).grow(2)
-	for _, m := range []string{"west", "east"} {
-		w.spoil(m, a, key, epoch, edits["no label, no annotation"])
-	}
-	w.unmoved(before)
-}
-
-func TestALeaseThatAnotherHubHasSealedIsLeftAloneAndNobodyIsDeposed(t *testing.T) {
-	t.Parallel()
-	for name, m := range map[string]string{"the leader's": "east", "a follower's": "west"} {
-		t.Run(name, func(t *testing.T) {
-			w, a, b, _ := eastLeadsTwo(t, brief)
-			before := harness.Get(w.Record(a))(w.T)
-			j, key := w.keeps("east", b), w.sealKey()
-			var theirs *coordinationv1.Lease
-			w.Eventually("the other hub writes", soon, func() error {
-				theirs = must.Get(w.LeaseIn(m, a))
-				c, _ := wire.Read(theirs)
-				c.Hub = "11111111-2222-3333-4444-555555555555"
-				w.Must(seal.Write(key, c, theirs))
-				return w.Members[m].Update(t.Context(), theirs)
-			})
-			w.awaitUnfit(m, a, reason.OtherHub, "written by the hub 11111111-2222-3333-4444-555555555555", "stop that hub")
-			w.awaitCondition(a, v1alpha1.ConditionLeasesInPlace, metav1.ConditionFalse, "OtherHub", m+": Lease")
-			j.outlive()
-			if now := harness.Get(w.LeaseIn(m, a))(w.T); now.ResourceVersion != theirs.ResourceVersion {
-				t.Errorf("it was written: %+v", now)
-			}
-			w.unmoved(before)
-			j.check()
-		})
-	}
 }
