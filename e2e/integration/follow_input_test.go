@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,15 +8,12 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -47,11 +43,7 @@ func (w *world) awaitIn(set, cluster string, objects int32, problem string) {
 func TestWhatASetCannotPlaceDisturbsNothingElse(t *testing.T) {
 	t.Parallel()
 	w, a, _ := eastLeads(t, steady)
-	group := w.Fleet + ".example.com"
-	w.allowFollow([]rbacv1.PolicyRule{{
-		APIGroups: []string{group}, Resources: []string{"shops"},
-		Verbs: []string{"get", "list", "watch", "create", "patch", "delete"},
-	}}, all...)
+	w.allowFollow(nil, all...)
 	w.source("beside", settings("beside", "a: x"))
 	w.resourceSet("beside", a, "beside=All")
 
@@ -73,19 +65,6 @@ func TestWhatASetCannotPlaceDisturbsNothingElse(t *testing.T) {
 		t.Errorf("%d objects are in place", len(placed))
 	}
 	w.awaitReady("beside", reason.InPlace)
-
-	t.Log("only the leader's cluster has a definition that both forms need")
-	shops := &apiextensionsv1.CustomResourceDefinition{}
-	w.Must(yaml.UnmarshalStrict([]byte(definition(group, "")), shops))
-	w.Must(w.Members["east"].Create(t.Context(), shops))
-	t.Cleanup(func() { w.Must(w.Members["east"].Delete(context.Background(), shops)) })
-	shop := fmt.Sprintf("apiVersion: %s/v1\nkind: Shop\nmetadata: {name: corner}\n", group)
-	w.source("leader", shop)
-	w.source("followers", shop, settings("rest", "b: w"))
-	w.resourceSet("shop", a, "leader=Leader", "followers=Followers")
-	w.awaitIn("shop", "east", 1, "")
-	w.awaitIn("shop", "west", 1, "NoSuchKind Shop "+a+"/corner")
-	w.setting("west", a, "rest", "map[b:w]")
 
 	t.Log("a quota of one cluster rejects one of ten objects")
 	w.noServices("south", a)

@@ -106,12 +106,6 @@ func (w *world) deleteSet(name string) {
 	w.Must(w.Hub.Delete(w.T.Context(), o))
 }
 
-// change edits an object in a member, as kubectl edit does.
-func (w *world) change(member string, o client.Object, patch string) {
-	w.Must(w.Members[member].Patch(w.T.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch)),
-		client.FieldOwner("kubectl-edit")))
-}
-
 // awaitReady waits until the set's condition Ready has a reason, and a message with these words.
 func (w *world) awaitReady(set string, why reason.Reason, words ...string) {
 	w.T.Helper()
@@ -168,77 +162,6 @@ func (w *world) setting(member, namespace, name, want string) {
 	})
 }
 
-// A stock Deployment follows the leader, and what was edited or deleted is repaired: the stories of Cluster API's issue
-// 4807.
-func TestObjectsFollowTheLeader(t *testing.T) {
-	t.Parallel()
-	w, a, _ := eastLeads(t, brief)
-	w.allowFollow(nil, all...)
-	w.source("leader", workload("shop", 2), settings("mine", "role: leader"))
-	w.source("followers", workload("shop", 0))
-	w.source("both", settings("shared", "a: x, b: w"))
-	w.resourceSet("shop", a, "leader=Leader", "followers=Followers", "both=All")
-	w.replicas(a, "shop", "east 2 west 0 south 0")
-	w.setting("east", a, "mine", "map[role:leader]")
-	w.setting("west", a, "mine", "")
-	w.setting("west", a, "shared", "map[a:x b:w]")
-	w.awaitReady("shop", reason.InPlace, "3 clusters")
-
-	t.Log("the leader changes: the Deployment is replaced in place")
-	was := &appsv1.Deployment{}
-	w.Must(w.Members["east"].Get(t.Context(), types.NamespacedName{Namespace: a, Name: "shop"}, was))
-	w.order(a, "west")
-	w.replicas(a, "shop", "east 0 west 0 south 0")
-	w.observed("east", a, "shop")
-	w.Leads("west", a, w.ordered(), all...)
-	w.replicas(a, "shop", "east 0 west 2 south 0")
-	w.setting("west", a, "mine", "map[role:leader]")
-	w.setting("east", a, "mine", "")
-	is := &appsv1.Deployment{}
-	w.Must(w.Members["east"].Get(t.Context(), types.NamespacedName{Namespace: a, Name: "shop"}, is))
-	if is.UID != was.UID {
-		t.Error("it was deleted and created again")
-	}
-
-	t.Log("a source changes: a new entry, one less, and an object less")
-	w.source("both", settings("shared", "a: z"), settings("more", "c: c"))
-	w.setting("south", a, "shared", "map[a:z]")
-	w.setting("south", a, "more", "map[c:c]")
-	w.source("both", settings("shared", "a: z"))
-	w.setting("south", a, "more", "")
-
-	t.Log("an object is edited, one is scaled, and one is deleted")
-	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: a, Name: "shared"}}
-	w.change("south", o, `{"data":{"a":"drift"}}`)
-	w.setting("south", a, "shared", "map[a:z]")
-	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: a, Name: "shop"}}
-	w.change("south", d, `{"spec":{"replicas":7}}`)
-	w.replicas(a, "shop", "east 0 west 2 south 0")
-	w.Must(w.Members["west"].Delete(t.Context(), d))
-	w.replicas(a, "shop", "west 2")
-
-	t.Log("the set is deleted: its objects go, and no copy with the same labels")
-	w.Must(w.Members["east"].Get(t.Context(), client.ObjectKeyFromObject(o), o))
-	other := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: w.Fleet + "-copy", Labels: o.Labels}, Data: o.Data,
-	}
-	w.Must(w.Members["east"].Create(t.Context(), other))
-	renamed := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: a, Name: "renamed", Labels: o.Labels}, Data: o.Data,
-	}
-	w.Must(w.Members["east"].Create(t.Context(), renamed))
-	w.deleteSet("shop")
-	w.replicas(a, "shop", "east -1 west -1 south -1")
-	w.setting("east", a, "shared", "")
-	w.Eventually("the set is gone", soon, func() error {
-		err := w.Hub.Get(t.Context(), types.NamespacedName{Namespace: w.Fleet, Name: "shop"}, &v1alpha1.LeaderResourceSet{})
-		return must.ErrorIf(!apierrors.IsNotFound(err), "%v", err)
-	})
-	w.setting("east", "default", other.Name, "map[a:z]")
-	w.setting("east", a, "renamed", "map[a:z]")
-	w.Must(w.Members["east"].Delete(t.Context(), other))
-}
-
 // What is wrong with one object is said, and keeps no other object from its place.
 func TestWhatIsWrongWithAnObjectIsSaid(t *testing.T) {
 	t.Parallel()
@@ -258,18 +181,6 @@ func TestWhatIsWrongWithAnObjectIsSaid(t *testing.T) {
 	w.awaitReady("first", reason.NotAllowed, "Secret "+a+"/keys", "config/follow")
 	w.setting("west", a, "good", "map[a:x]")
 
-	t.Log("a source that is missing, or no YAML: nothing is deleted meanwhile")
-	w.source("all", "{", settings("new", "b: w"))
-	w.awaitReady("first", reason.InvalidSource, "ConfigMap all, key all.yaml")
-	w.setting("west", a, "good", "map[a:x]")
-	w.source("all", settings("new", "b: w"))
-	w.setting("west", a, "new", "map[b:w]")
-	w.setting("west", a, "good", "")
-	w.awaitReady("first", reason.InPlace)
-	w.Must(w.Hub.Delete(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "all"}}))
-	w.awaitReady("first", reason.InvalidSource, "there is no ConfigMap all")
-	w.source("all", settings("new", "b: w"))
-
 	t.Log("another manager applies a Deployment: its replicas alone are taken over")
 	deployment := &unstructured.Unstructured{}
 	w.Must(yaml.Unmarshal([]byte(strings.Replace(workload("theirs", 3), "image: shop", "image: other", 1)),
@@ -277,34 +188,18 @@ func TestWhatIsWrongWithAnObjectIsSaid(t *testing.T) {
 	deployment.SetNamespace(a)
 	w.Must(w.Members["east"].Apply(t.Context(), client.ApplyConfigurationFromUnstructured(deployment),
 		client.FieldOwner("argocd")))
-	w.source("all", settings("new", "b: w"), workload("theirs", 0))
+	w.source("all", settings("good", "a: x"), workload("theirs", 0))
 	w.awaitReady("first", reason.AppliedByOther, "cluster east", "Deployment "+a+"/theirs")
 	w.replicas(a, "theirs", "east 0 west 0")
-	w.source("all", settings("new", "b: w"))
+	w.source("all", settings("good", "a: x"))
 	w.awaitReady("first", reason.InPlace)
 
 	t.Log("another set wants the same object: the older one has it")
-	w.source("rival", settings("new", "b: z"), settings("alone", "c: c"))
+	w.source("rival", settings("good", "a: z"), settings("alone", "c: c"))
 	w.resourceSet("second", a, "rival=All")
-	w.awaitReady("second", reason.KeptByOther, "ConfigMap "+a+"/new", "the set first keeps it")
+	w.awaitReady("second", reason.KeptByOther, "ConfigMap "+a+"/good", "the set first keeps it")
 	w.setting("west", a, "alone", "map[c:c]")
-	w.setting("west", a, "new", "map[b:w]")
-
-	t.Log("another manager has applied a field")
-	applied := &unstructured.Unstructured{}
-	applied.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})
-	applied.SetNamespace(a)
-	applied.SetName("theirs")
-	w.Must(unstructured.SetNestedField(applied.Object, "theirs", "data", "a"))
-	w.Must(w.Members["east"].Apply(t.Context(), client.ApplyConfigurationFromUnstructured(applied),
-		client.FieldOwner("argocd")))
-	w.source("rival", settings("theirs", "a: ours"))
-	w.awaitReady("second", reason.AppliedByOther, "cluster east", "argocd", "force")
-	w.setting("west", a, "theirs", "map[a:ours]")
-	w.setting("east", a, "theirs", "map[a:theirs]")
-	w.editSet("second", func(s *v1alpha1.LeaderResourceSetSpec) { s.Force = true })
-	w.setting("east", a, "theirs", "map[a:ours]")
-	w.awaitReady("second", reason.InPlace)
+	w.setting("west", a, "good", "map[a:x]")
 
 	t.Log("an object of a kind that is defined later, by another source, which needs the verb place")
 	w.allowFollow([]rbacv1.PolicyRule{crds, shops}, all...)
@@ -329,6 +224,11 @@ func TestWhatIsWrongWithAnObjectIsSaid(t *testing.T) {
 		err := w.Members["south"].Get(t.Context(), types.NamespacedName{Name: "shops." + group}, o)
 		return must.ErrorIf(!apierrors.IsNotFound(err), "%v", err)
 	})
+
+	t.Log("the policy goes: everything stays")
+	w.deletePolicy("p")
+	w.awaitReady("first", reason.NotManaged, a)
+	w.setting("west", a, "good", "map[a:x]")
 }
 
 // definition defines the kind Shop in a group. It has a namespace, as what Helm renders often has.
@@ -358,38 +258,6 @@ func (w *world) editSet(name string, edit func(*v1alpha1.LeaderResourceSetSpec))
 	base := o.DeepCopy()
 	edit(&o.Spec)
 	w.Must(w.Hub.Patch(w.T.Context(), o, client.MergeFrom(base)))
-}
-
-// A set that stops to select a cluster, or whose cluster cannot be reached, and one in a namespace without a policy.
-func TestASetGoesWhereItsPolicyGoes(t *testing.T) {
-	t.Parallel()
-	w, a, _ := eastLeads(t, brief)
-	w.allowFollow(nil, all...)
-	w.source("all", settings("here", "a: x"))
-	w.resourceSet("set", a, "all=All")
-	w.setting("south", a, "here", "map[a:x]")
-	w.editPolicy("p", func(s *v1alpha1.LeadershipPolicySpec) {
-		s.ClusterSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-			{Key: v1alpha1.PriorityLabel, Operator: metav1.LabelSelectorOpNotIn, Values: []string{three["south"]}},
-		}}
-	})
-	w.setting("south", a, "here", "")
-	w.awaitReady("set", reason.InPlace, "2 clusters")
-
-	t.Log("the leader cannot be reached: it keeps its form, and the set is not Ready")
-	w.Servers.Member("east").Proxy().BlackHole()
-	w.Leads("west", a, w.lost(), "west")
-	w.awaitReady("set", reason.Unreachable, "cluster east")
-	w.source("all", settings("here", "a: w"))
-	w.setting("west", a, "here", "map[a:w]")
-	w.Servers.Member("east").Proxy().Heal()
-	w.setting("east", a, "here", "map[a:w]")
-
-	t.Log("the policy goes: everything stays")
-	p := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "p"}}
-	w.Must(w.Hub.Delete(t.Context(), p))
-	w.awaitReady("set", reason.NotManaged, a)
-	w.setting("west", a, "here", "map[a:w]")
 }
 
 // noOrder takes an order back.
@@ -459,12 +327,4 @@ func TestAPlannedChangeWaitsUntilTheOldLeaderHasStopped(t *testing.T) {
 	w.Leads("south", a, w.ordered(), all...)
 	w.replicas(a, "shop", "east 0 west 0 south 2")
 	w.awaitSet("shop", v1alpha1.ConditionInOrder, reason.OutOfOrder, "away from west", "Deployment "+a+"/shop")
-
-	t.Log("a leader that is lost is waited for by nobody")
-	w.pod("south", a, "shop")
-	w.Servers.Member("south").Proxy().BlackHole()
-	w.Leads("east", a, w.lost(), "east", "west")
-	w.replicas(a, "shop", "east 2 west 0 south 2")
-	w.Servers.Member("south").Proxy().Heal()
-	w.replicas(a, "shop", "east 2 west 0 south 0")
 }
