@@ -4,7 +4,6 @@ go 1.26.3
 
 require (
 	github.com/CycloneDX/cyclonedx-go v0.12.0
-	github.com/anishathalye/porcupine v1.3.1
 	github.com/go-logr/logr v1.4.4
 	github.com/go-logr/zapr v1.3.0
 	github.com/google/go-cmp v0.7.0

@@ -64,7 +64,7 @@ func TestAuthorInheritsTheOldestVersionsAndNothingOfTheHub(t *testing.T) {
 				}
 			}
 			hub := []string{Ours, "sigs.k8s.io/cluster-api", "sigs.k8s.io/cluster-api/api", "sigs.k8s.io/multicluster-runtime",
-				"github.com/CycloneDX/cyclonedx-go", "github.com/google/licensecheck", "github.com/anishathalye/porcupine"}
+				"github.com/CycloneDX/cyclonedx-go", "github.com/google/licensecheck"}
 			for _, module := range slices.Concat(hub, test.absent) {
 				if version, found := versions[module]; found {
 					t.Errorf("%s %s is inherited", module, version)

@@ -16,17 +16,14 @@
 //
 // # What is judged
 //
-// The judge does not rely on what the hub reports. A reader asks package member whether it may act, works for a while,
-// and writes into a register outside of all clusters. It logs five instants on the boot clock, which all processes
-// share: when it asked, when it had the answer, the deadline in the answer, and when the write began and ended.
+// The judge does not rely on what the hub reports. A reader asks package member whether it may act. Of each yes it logs
+// three instants on the boot clock, which all processes share: when it asked, when it had the answer, and the deadline
+// in the answer.
 //
 //   - Overlaps. From the answer to its deadline the reader may act, whatever becomes of it. Two such spans of different
 //     clusters must not overlap. A later span must not have a lower epoch. No two clusters may have the same epoch
 //     ([harness.Judge]). This is more than what readers do: a paused or killed reader is judged by what it might have
-//     done.
-//   - Registers. Writes carry their epoch. The fenced register of a namespace refuses a lower epoch than the highest
-//     that it has accepted. The calls of all readers must be linearizable, which porcupine checks. The register must
-//     never accept a write of a term after one of a later term, also from a reader that was paused before its write.
+//     done, and epochs fence any store that they act on.
 //   - Stuck. After the last fault every namespace must have a leader that acts in time. The limit is what the protocol
 //     needs plus a slack; play.go defines both.
 package main

@@ -60,8 +60,8 @@ func (o *Outcome) String() string {
 	if o.Failed() {
 		how = "FAILED"
 	}
-	return fmt.Sprintf("seed %d %s: %d faults, %d acts, %d changes, margin %.2f s, gap %.1f s, back after %.1f s",
-		o.Seed, how, len(o.Faults), o.acts, o.Changes, o.Margin, o.Gap, o.Recovery)
+	return fmt.Sprintf("seed %d %s: %d faults, %d answers, %d changes, margin %.2f s, gap %.1f s, back after %.1f s",
+		o.Seed, how, len(o.Faults), o.answers, o.Changes, o.Margin, o.Gap, o.Recovery)
 }
 
 // details are for a schedule that failed, or that was asked for: its faults, what is wrong, and where it is drawn.
@@ -106,19 +106,17 @@ func (o *Outcome) page() *harness.Page {
 type report struct {
 	Schedules int `json:"schedules"`
 	Faults    int `json:"faults"`
-	Acts      int `json:"acts"`
+	Answers   int `json:"answers"`
 	Changes   int `json:"leaderChanges"`
 	Overlaps  int `json:"overlaps"`
 	// Margin is the least time between a leader's last deadline and its successor's first permit.
 	Margin   float64 `json:"leastMarginSeconds"`
 	WorstGap float64 `json:"worstGapSeconds"`
 	// Recovery is the longest time from the end of the last fault until every namespace had a leader that acts.
-	Recovery     float64    `json:"worstRecoverySeconds"`
-	Stuck        int        `json:"stuck"`
-	Registers    int        `json:"registersChecked"`
-	Linearizable int        `json:"registersLinearizable"`
-	Failed       []string   `json:"failedSeeds"`
-	Runs         []*Outcome `json:"runs"`
+	Recovery float64    `json:"worstRecoverySeconds"`
+	Stuck    int        `json:"stuck"`
+	Failed   []string   `json:"failedSeeds"`
+	Runs     []*Outcome `json:"runs"`
 }
 
 // add counts an outcome.
@@ -128,13 +126,11 @@ func (r *report) add(o *Outcome) {
 	if o.Changes > 0 && (r.Changes == 0 || o.Margin < r.Margin) {
 		r.Margin = o.Margin
 	}
-	r.Acts += o.acts
+	r.Answers += o.answers
 	r.Changes += o.Changes
 	r.Overlaps += o.overlaps
 	r.WorstGap, r.Recovery = max(r.WorstGap, o.Gap), max(r.Recovery, o.Recovery)
 	r.Stuck += o.stuck
-	r.Registers += o.registers
-	r.Linearizable += o.registers - o.unordered
 	if o.Failed() {
 		r.Failed = append(r.Failed, fmt.Sprint(o.Seed))
 	}
@@ -145,11 +141,11 @@ func (r *report) add(o *Outcome) {
 func (r *report) String() string {
 	var out strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }
-	line("%d schedules, %d faults, %d acts, %d changes of leader", r.Schedules, r.Faults, r.Acts, r.Changes)
+	line("%d schedules, %d faults, %d answers, %d changes of leader", r.Schedules, r.Faults, r.Answers,
+		r.Changes)
 	line("overlaps                %d   (least margin between two leaders: %.3f s)", r.Overlaps, r.Margin)
 	line("stuck                   %d   (worst recovery %.1f s, limit %.1f s; worst gap %.1f s)",
 		r.Stuck, r.Recovery, (floor + slack).Seconds(), r.WorstGap)
-	line("histories linearizable  %d of %d", r.Linearizable, r.Registers)
 	if len(r.Failed) > 0 {
 		line("FAILED seeds            %s", strings.Join(r.Failed, " "))
 	}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -14,11 +16,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/leasecast/leasecast/api/lease/clock"
-	"github.com/leasecast/leasecast/e2e/chaos/history"
-	"github.com/leasecast/leasecast/e2e/chaos/register"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/lines"
 	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/process"
 )
@@ -67,8 +67,7 @@ var readerRules = []rbacv1.PolicyRule{
 
 // stage is a fleet on which schedules are played, one after the other.
 type stage struct {
-	d     *harness.Drill
-	store *register.Server
+	d *harness.Drill
 	// keepers run the hub's replicas and the readers, by replica or member.
 	keepers map[string]*process.Keeper
 	dir     string
@@ -76,15 +75,10 @@ type stage struct {
 	stop    context.CancelFunc
 	locks   sync.Map // of *sync.Mutex, by name
 
-	mu        sync.Mutex
-	histories map[string][]*told // by member
-	counter   int                // for names and priorities that are used once
-}
-
-// told is the history of one reader process.
-type told struct {
-	*history.File
-	process *process.Process
+	mu      sync.Mutex
+	logs    map[string][]*lines.File // of all readers that ran, by member
+	answers []answer                 // of all readers, in the order in which they had them
+	counter int                      // for names and priorities that are used once
 }
 
 // start starts everything, and returns when all is well. After an error nothing is left running.
@@ -93,8 +87,7 @@ func start(ctx context.Context, dir string, progress func(string)) (*stage, erro
 	if err != nil {
 		return nil, err
 	}
-	st := &stage{d: d, dir: dir, store: register.Serve(&clock.System{}), keepers: map[string]*process.Keeper{},
-		histories: map[string][]*told{}, counter: 1000}
+	st := &stage{d: d, dir: dir, keepers: map[string]*process.Keeper{}, logs: map[string][]*lines.File{}, counter: 1000}
 	st.running, st.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if err := must.Try(func() { st.begin(ctx) }); err != nil {
 		return nil, errors.Join(err, st.close())
@@ -134,44 +127,39 @@ func (st *stage) kubeconfig(member string) string {
 	return filepath.Join(st.dir, "reader-"+member+".kubeconfig")
 }
 
-// startReader starts a run of a member's reader. All values that it writes begin with its name: the member's, a dash
-// and the run.
+// startReader starts a run of a member's reader.
 func (st *stage) startReader(m harness.Member, run int) (*process.Process, error) {
 	name := fmt.Sprintf("%s-%d", m.Name, run)
-	file := filepath.Join(st.dir, name+".history")
+	file := filepath.Join(st.dir, name+".permits")
 	p, err := process.Start("reader "+name, filepath.Join(st.dir, "reader-"+name+".log"), filepath.Join(st.dir, "reader"),
 		"-kubeconfig="+st.kubeconfig(m.Name), "-namespaces="+strings.Join(m.Namespaces, ","),
-		"-register="+st.store.URL, "-history="+file, "-name="+name, "-max-clock-skew="+harness.Fast.Skew.String())
+		"-permits="+file, "-max-clock-skew="+harness.Fast.Skew.String())
 	if err != nil {
 		return nil, err
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.histories[m.Name] = append(st.histories[m.Name], &told{history.Follow(file), p})
+	st.logs[m.Name] = append(st.logs[m.Name], lines.Follow(file))
 	return p, nil
 }
 
-// calls returns, by member, the calls of its readers that had not returned before the instant. Those of readers that
-// were killed before it are left out: they have taken effect by then, or never will.
-func (st *stage) calls(since time.Duration) map[string][]history.Call {
+// told returns the answers that readers had so far, in order. Those whose deadline was before the instant are dropped.
+func (st *stage) told(since time.Duration) []answer {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	all := map[string][]history.Call{}
-	for member, histories := range st.histories {
-		for _, h := range histories {
-			dead := false
-			select {
-			case <-h.process.Ended():
-				dead = true
-			default:
-			}
-			calls := must.Get(h.Calls(since))
-			all[member] = append(all[member], slices.DeleteFunc(calls, func(c history.Call) bool {
-				return dead && c.Returned == history.Pending && c.At < since
-			})...)
+	for member, logs := range st.logs {
+		for _, log := range logs {
+			must.Do(log.News(func(raw []byte) error {
+				a := answer{cluster: member}
+				err := json.Unmarshal(raw, &a.Line)
+				st.answers = append(st.answers, a)
+				return err
+			}))
 		}
 	}
-	return all
+	st.answers = slices.DeleteFunc(st.answers, func(a answer) bool { return a.Deadline() < since })
+	slices.SortStableFunc(st.answers, func(a, b answer) int { return cmp.Compare(a.Told, b.Told) })
+	return slices.Clone(st.answers)
 }
 
 // number returns a new number on each call.
@@ -230,7 +218,5 @@ func (st *stage) close() error {
 		<-k.Done()
 		errs = append(errs, k.Current().Kill())
 	}
-	errs = append(errs, st.d.Stop())
-	st.store.Close()
-	return errors.Join(errs...)
+	return errors.Join(append(errs, st.d.Stop())...)
 }
