@@ -1,22 +1,27 @@
-// Package steady tests that the hub writes nothing but renewals: for a steady minute, and beside the real
-// Cluster API manager. The hub of these tests runs under the RBAC of config/, as an installed one does.
+// Package steady tests that nothing but renewals is written in a steady minute, by the hub or beside it by the real
+// Cluster API manager. The API servers' audit logs have who wrote what. The hub runs under the RBAC of config/, as an
+// installed one does.
 package steady
 
 import (
 	"os"
+	"strings"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
+	"github.com/leasecast/leasecast/hub"
 )
-
-// requestTimeout bounds a call of an API server.
-const requestTimeout = 10 * time.Second
 
 // The timings of the policies here.
 const (
+	// leaseDuration is patient enough for a busy machine.
+	leaseDuration    = 10 * time.Second
 	renewInterval    = time.Second
 	unreachableAfter = 10 * time.Second
 )
@@ -30,7 +35,7 @@ func TestMain(m *testing.M) {
 type world struct{ *harness.World }
 
 func newWorld(t *testing.T, members ...string) *world {
-	servers := fleet.NewWith(t, fleet.Options{Members: members})
+	servers := fleet.NewWith(t, fleet.Options{Members: members, Audit: true})
 	w := &world{harness.NewWorld(t, servers, harness.FleetNamespace, harness.HubNamespace,
 		// It renews as often as the fast profile, but is patient: these tests are about silence, not speed, and a busy
 		// machine must not break it.
@@ -64,4 +69,60 @@ func (w *world) leads(leader, namespace string, within time.Duration, members ..
 		return err
 	})
 	return epoch
+}
+
+// lease is the path of a Lease on an API server.
+func lease(namespace, name string) string {
+	return "/apis/coordination.k8s.io/v1/namespaces/" + namespace + "/leases/" + name
+}
+
+// write is one that an API server was asked for.
+type write struct {
+	fleet.Request
+	server, path string
+}
+
+func (w write) String() string { return w.server + ": " + w.Request.String() }
+
+// written returns the writes since an instant, but those of the API servers themselves and those that store nothing.
+func (w *world) written(since time.Time) (all []write) {
+	for _, s := range w.Servers.Servers() {
+		for _, r := range harness.Get(s.Requests())(w.T) {
+			path, query, _ := strings.Cut(r.URI, "?")
+			storesNothing := strings.Contains(query, "dryRun=All") || strings.HasSuffix(path, "reviews")
+			if r.Writes() && r.Received.After(since) && r.User != "system:apiserver" && !storesNothing {
+				all = append(all, write{r, s.Name(), path})
+			}
+		}
+	}
+	return all
+}
+
+// unexpected returns the writes since an instant other than renewals of a leader's Lease, of the hub's election, and
+// the probes of the members' write path.
+func (w *world) unexpected(leader, namespace string, since time.Time) (all []write) {
+	known := map[string]bool{
+		"hub " + lease(harness.HubNamespace, hub.ElectionName):     true,
+		leader + " " + lease(namespace, v1alpha1.DefaultLeaseName): true,
+	}
+	probe := lease(metav1.NamespaceSystem, "leasecast-hub-probe")
+	for _, is := range w.written(since) {
+		if !known[is.server+" "+is.path] && is.path != probe {
+			all = append(all, is)
+		}
+	}
+	return all
+}
+
+// quiet waits until nothing unexpected has been written for a while.
+func (w *world) quiet(leader, namespace string, span, within time.Duration) {
+	w.T.Helper()
+	since := time.Now()
+	w.Eventually("quiet for "+span.String(), within, func() error {
+		if all := w.unexpected(leader, namespace, since); len(all) > 0 {
+			since = all[len(all)-1].Received
+			must.Fail("%v", all)
+		}
+		return must.ErrorIf(time.Since(since) < span, "since %v", since)
+	})
 }
