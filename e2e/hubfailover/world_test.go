@@ -35,7 +35,7 @@ import (
 var (
 	kills  = flag.Int("kills", 3, "how often the writing replica is killed")
 	asleep = flag.Duration("asleep", 20*time.Second, "how long a stopped replica sleeps")
-	every  = flag.Bool("every", false, "restart the hub at every step of a handover, and lose records in every way")
+	every  = flag.Bool("every", false, "kill the hub at every step of a handover")
 )
 
 const (
@@ -93,7 +93,6 @@ type replica struct {
 type pair struct {
 	d        *harness.Drill
 	replicas []*replica // those that live
-	raised   int        // by how much the priority of east is higher than it was
 }
 
 // renewedNow returns when the holder of the election renews it, with the instant of the renewal.
