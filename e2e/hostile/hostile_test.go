@@ -73,7 +73,7 @@ var attacks = []attack{
 
 	{
 		name:   "a tenant of the hub writes Secrets and kubeconfigs that nobody would",
-		tenant: together(largeSecrets, largeKubeconfigs, bombs),
+		tenant: together(largeSecrets, largeKubeconfigs),
 		ofHub:  true,
 	},
 	{

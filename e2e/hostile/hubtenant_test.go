@@ -25,42 +25,22 @@ import (
 // ofTenant is the label of what a tenant of the hub writes.
 const ofTenant = "example.com/tenant"
 
-// hubTenant may write what a fleet consists of into its namespace, and nothing else.
-func (s *scene) hubTenant(ctx context.Context) (client.Client, error) {
-	meta := metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: "tenant"}
+// newHubTenant may write what a fleet consists of, and nothing else.
+func newHubTenant(ctx context.Context, d *harness.Drill) (client.Client, error) {
 	writes := []string{"get", "create", "update", "patch", "delete"}
-	for _, o := range []client.Object{
-		&corev1.ServiceAccount{ObjectMeta: meta},
-		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: writes},
-			{APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"clusters"}, Verbs: writes},
-			{
-				APIGroups: []string{v1alpha1.GroupVersion.Group},
-				Resources: []string{"leadershippolicies", "namespaceleaders"},
-				Verbs:     writes,
-			},
-		}},
-		&rbacv1.RoleBinding{
-			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: meta.Namespace, Name: meta.Name}},
+	config, err := d.Fleet.Hub().ServiceAccountConfig(ctx, harness.FleetNamespace, "tenant", []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: writes},
+		{APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"clusters"}, Verbs: writes},
+		{
+			APIGroups: []string{v1alpha1.GroupVersion.Group},
+			Resources: []string{"leadershippolicies", "namespaceleaders"},
+			Verbs:     writes,
 		},
-	} {
-		if err := s.Hub.Create(ctx, o); client.IgnoreAlreadyExists(err) != nil {
-			return nil, err
-		}
-	}
-	config, err := s.Fleet.Hub().TokenConfig(ctx, meta.Namespace, meta.Name)
-	if err != nil {
-		return nil, err
-	}
-	config.QPS = -1
-	c, err := client.New(config, client.Options{Scheme: s.Hub.Scheme()})
-	if err != nil {
-		return nil, err
-	}
-	return c, harness.Await(ctx, patience, "the tenant of the hub may read Secrets", func(ctx context.Context) error {
-		return client.IgnoreNotFound(c.Get(ctx, client.ObjectKey{Namespace: meta.Namespace, Name: "none"}, &corev1.Secret{}))
 	})
+	if err != nil {
+		return nil, err
+	}
+	return client.New(config, client.Options{Scheme: d.Hub.Scheme()})
 }
 
 // secretOf is a Secret of the tenant, with so many bytes.
@@ -89,10 +69,7 @@ func clusterOf(name, priority string) *clusterv1.Cluster {
 
 // largeSecrets writes 300 Secrets of a megabyte that no Cluster needs.
 func largeSecrets(ctx context.Context, s *scene) error {
-	c, err := s.hubTenant(ctx)
-	if err != nil {
-		return err
-	}
+	c := s.hubTenant
 	return each(ctx, 300, func(ctx context.Context, n int) error {
 		secret := secretOf(fmt.Sprint("large-", n), 1)
 		grow(secret, n)
@@ -103,10 +80,7 @@ func largeSecrets(ctx context.Context, s *scene) error {
 // largeKubeconfigs writes kubeconfigs that are larger than any that is read, and more of others than are kept together.
 // One of the large ones is of a Cluster.
 func largeKubeconfigs(ctx context.Context, s *scene) error {
-	c, err := s.hubTenant(ctx)
-	if err != nil {
-		return err
-	}
+	c := s.hubTenant
 	const bulky = "bulky"
 	cluster, secret := clusterOf(bulky, "1"), secretOf(bulky+"-kubeconfig", 200<<10)
 	if err := errors.Join(c.Create(ctx, cluster), c.Create(ctx, secret)); err != nil {
@@ -136,10 +110,7 @@ const silentClusters = 200
 // unreachableClusters creates Clusters that outrank all others. A third of the kubeconfigs name a server that never
 // answers, a third an address without a listener, and a third no address.
 func unreachableClusters(ctx context.Context, s *scene) error {
-	c, err := s.hubTenant(ctx)
-	if err != nil {
-		return err
-	}
+	c := s.hubTenant
 	deaf, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0") // nobody accepts
 	if err != nil {
 		return err

@@ -136,10 +136,7 @@ func grow(o metav1.Object, way int) {
 
 // largeClusters makes 340 Clusters that do not take part.
 func largeClusters(ctx context.Context, s *scene) error {
-	c, err := s.hubTenant(ctx)
-	if err != nil {
-		return err
-	}
+	c := s.hubTenant
 	return each(ctx, 340, func(ctx context.Context, n int) error {
 		o := &clusterv1.Cluster{ObjectMeta: ofTenants(fmt.Sprint("large-", n))}
 		o.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "127.0.0.1", Port: 1}
@@ -153,10 +150,7 @@ const beside = "beside"
 
 // largePolicies writes policies with 560 KiB of selectors. One is of a namespace that is there.
 func largePolicies(ctx context.Context, s *scene) error {
-	c, err := s.hubTenant(ctx)
-	if err != nil {
-		return err
-	}
+	c := s.hubTenant
 	for _, admin := range s.Members {
 		if err := admin.Create(ctx, namespaceNamed(beside)); client.IgnoreAlreadyExists(err) != nil {
 			return err
@@ -187,10 +181,7 @@ func largePolicies(ctx context.Context, s *scene) error {
 
 // largeRecords writes records that are no policy's.
 func largeRecords(ctx context.Context, s *scene) error {
-	c, err := s.hubTenant(ctx)
-	if err != nil {
-		return err
-	}
+	c := s.hubTenant
 	honest, err := s.Record(ctx, shop)
 	if err != nil {
 		return err
@@ -205,10 +196,7 @@ func largeRecords(ctx context.Context, s *scene) error {
 // restlessPolicies edits a large policy, by its annotations alone, five times a second. More would keep the API server
 // busy.
 func restlessPolicies(ctx context.Context, s *scene) error {
-	c, err := s.hubTenant(ctx)
-	if err != nil {
-		return err
-	}
+	c := s.hubTenant
 	p := &v1alpha1.LeadershipPolicy{ObjectMeta: ofTenants(beside)}
 	for n := 0; ctx.Err() == nil; n++ {
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"example.com/n":"%d"}}}`, n)

@@ -275,7 +275,7 @@ func (s *scene) recover(t *testing.T) {
 	t.Helper()
 	err := s.Await(t.Context(), 5*time.Second, "the honest members may lead", func(ctx context.Context) error {
 		for _, p := range s.Hubs()[len(s.Hubs())-2:] {
-			if residentBytes(p.PID()) == 0 {
+			if !p.Running() {
 				return fmt.Errorf("%s has ended", p.Name())
 			}
 		}

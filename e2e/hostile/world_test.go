@@ -65,11 +65,12 @@ var stage *scene
 
 type scene struct {
 	*harness.Drill
-	front   *front.Front
-	figures map[string]figures
-	spoiler *front.Spoiler // nil until something is spoilt
-	highest int            // priority that was given
-	metrics []string       // the addresses at which the replicas serve them
+	front     *front.Front
+	hubTenant client.Client
+	figures   map[string]figures
+	spoiler   *front.Spoiler // nil until something is spoilt
+	highest   int            // priority that was given
+	metrics   []string       // the addresses at which the replicas serve them
 }
 
 // figures are what is known of one attack.
@@ -165,7 +166,11 @@ func prepare(ctx context.Context, d *harness.Drill) error {
 	if err != nil {
 		return err
 	}
-	stage = &scene{Drill: d, front: f, figures: map[string]figures{}, highest: 100}
+	tenant, err := newHubTenant(ctx, d)
+	if err != nil {
+		return err
+	}
+	stage = &scene{Drill: d, front: f, hubTenant: tenant, figures: map[string]figures{}, highest: 100}
 	kubeconfig, err := f.Kubeconfig(token)
 	if err != nil {
 		return err
