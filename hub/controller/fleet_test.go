@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	kubernetesfake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/metadata"
@@ -26,7 +25,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/seal"
@@ -56,71 +54,22 @@ type testFleet struct {
 	seen   *controllertest.FakeInformer // of Clusters
 }
 
-// metadataWatch shows the metadata of the Secrets that a watch shows. Unlike watch.Filter it ends when nobody reads any
-// more.
-type metadataWatch struct {
-	watch.Interface
-	events chan watch.Event
-}
-
-func (w metadataWatch) ResultChan() <-chan watch.Event { return w.events }
-
-func newMetadataWatch(of watch.Interface) metadataWatch {
-	w := metadataWatch{of, make(chan watch.Event, 100)}
-	go func() {
-		defer close(w.events)
-		for e := range of.ResultChan() {
-			if s, ok := e.Object.(*corev1.Secret); ok {
-				e.Object = &metav1.PartialObjectMetadata{ObjectMeta: s.ObjectMeta}
-			}
-			w.events <- e
-		}
-	}()
-	return w
-}
-
-// granted is the API server behind a client, where the hub may do everything with Secrets.
-func granted(of client.WithWatch) (kubernetes.Interface, metadata.Interface) {
+// granted is an API server where the hub may do everything with Secrets, of which there are none.
+func granted() (kubernetes.Interface, metadata.Interface) {
 	api := kubernetesfake.NewClientset()
 	api.PrependReactor("create", "selfsubjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
 		allowed := authorizationv1.SubjectAccessReviewStatus{Allowed: true}
 		return true, &authorizationv1.SelfSubjectAccessReview{Status: allowed}, nil
 	})
-	api.PrependReactor("get", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		secret, name := &corev1.Secret{}, a.(clienttesting.GetAction).GetName()
-		return true, secret, of.Get(context.Background(), client.ObjectKey{Namespace: a.GetNamespace(), Name: name}, secret)
-	})
-	shown := metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())
-	shown.PrependReactor("list", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		secrets := &corev1.SecretList{}
-		err := of.List(context.Background(), secrets, client.InNamespace(a.GetNamespace()))
-		list := &metav1.List{ListMeta: secrets.ListMeta}
-		for _, s := range secrets.Items {
-			list.Items = append(list.Items,
-				runtime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: s.ObjectMeta}})
-		}
-		return true, list, err
-	})
-	shown.PrependWatchReactor("secrets", func(a clienttesting.Action) (bool, watch.Interface, error) {
-		w, err := of.Watch(context.Background(), &corev1.SecretList{}, client.InNamespace(a.GetNamespace()))
-		if err != nil {
-			return true, nil, err
-		}
-		return true, newMetadataWatch(w), nil
-	})
-	return api, shown
+	scheme := metadatafake.NewTestScheme()
+	_ = metav1.AddMetaToScheme(scheme)
+	return api, metadatafake.NewSimpleMetadataClient(scheme)
 }
 
 // newTestFleet is to be called in a bubble of synctest. Its clock stands still.
 func newTestFleet(t *testing.T, objects ...client.Object) *testFleet {
 	t.Helper()
-	return newTestFleetBy(t, fixedClock(testStart), objects...)
-}
-
-// newTestFleetBy goes by a clock.
-func newTestFleetBy(t *testing.T, clock lease.Clock, objects ...client.Object) *testFleet {
-	t.Helper()
-	scheme := testScheme(t)
+	scheme, clock := testScheme(t), fixedClock(testStart)
 	m := &testFleet{t: t, events: &fakeRecorder{}}
 	m.api = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&v1alpha1.LeadershipPolicy{}, &v1alpha1.NamespaceLeader{}).Build()
@@ -130,7 +79,7 @@ func newTestFleetBy(t *testing.T, clock lease.Clock, objects ...client.Object) *
 		t.Fatal(err)
 	}
 	own := seal.Mark("uid", "leasecast-system")
-	api, secrets := granted(m.api)
+	api, secrets := granted()
 	f := fleet.New(fleet.Options{
 		HubID: own, API: api, Metadata: secrets, MayWrite: func() bool { return true }, Clock: clock, LocalAddresses: true,
 	})
@@ -221,6 +170,12 @@ func pinned(name string) *clusterv1.Cluster {
 	c := clusterOf("fleet", name, "5")
 	c.Annotations = map[string]string{v1alpha1.ClusterUIDAnnotation: "uid"}
 	return c
+}
+
+func namespaceOf(name, team string) corev1.Namespace {
+	return corev1.Namespace{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: "uid", ResourceVersion: "1", Labels: map[string]string{"team": team}},
+	}
 }
 
 // recordOf is the empty record of a namespace.
