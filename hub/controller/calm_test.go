@@ -37,18 +37,6 @@ func (m *member) refuses(ns string, err error) {
 // calmWorld is one without faults in which every namespace is led.
 func calmWorld(t *testing.T, seed uint64) *world {
 	t.Helper()
-	w := bareWorld(t, seed)
-	w.calmDown()
-	w.faulty = false
-	if w.oracle.violation != "" {
-		t.Fatal(w.oracle.violation)
-	}
-	return w
-}
-
-// bareWorld is one without faults that has just begun.
-func bareWorld(t *testing.T, seed uint64) *world {
-	t.Helper()
 	log.SetLogger(logr.Discard())
 	w := newWorld(seed, nil)
 	for ; !w.usual() || w.acknowledged; seed += 1000 { // registrations would be counted as writes
@@ -62,6 +50,11 @@ func bareWorld(t *testing.T, seed uint64) *world {
 			t.Error(w.oracle.violation)
 		}
 	})
+	w.calmDown()
+	w.faulty = false
+	if w.oracle.violation != "" {
+		t.Fatal(w.oracle.violation)
+	}
 	return w
 }
 
@@ -82,28 +75,13 @@ func TestAClusterThatCannotBeWritten(t *testing.T) {
 	for how, refusal := range refusals {
 		for name, test := range map[string]func(t *testing.T, w *world, ns string, refusal error){
 			"does not lead on: another takes over":                 leaderRefuses,
-			"leads again soon after it can be written":             soleLeaderRefuses,
 			"nor does anybody lead if all refuse, and it says why": allRefuse,
-			"does not get what it is the best for":                 betterRefuses,
 		} {
 			t.Run(name+", "+how, func(t *testing.T) {
 				w := calmWorld(t, 3)
 				test(t, w, w.spaces[0], refusal)
 			})
 		}
-		t.Run("does not keep the first term of a namespace, "+how, func(t *testing.T) {
-			w := bareWorld(t, 3)
-			best := w.members[0]
-			for _, m := range w.members {
-				if w.hub.clusters[m.name].priority > w.hub.clusters[best.name].priority {
-					best = m
-				}
-			}
-			best.refuses(w.spaces[0], refusal)
-			if w.awaitLeader(t, w.spaces[0], w.settle()) == best {
-				t.Error("it leads")
-			}
-		})
 	}
 }
 
@@ -119,23 +97,6 @@ func leaderRefuses(t *testing.T, w *world, ns string, refusal error) {
 	if w.leader(ns) == nil || w.hub.records[ns].Spec.Epoch != epoch {
 		t.Errorf("the successor does not stay: %+v", w.hub.records[ns].Spec)
 	}
-}
-
-func soleLeaderRefuses(t *testing.T, w *world, ns string, refusal error) {
-	old := w.leader(ns).m
-	for _, m := range w.members {
-		if m != old {
-			delete(m.spaces, ns)
-			m.spacesChanged()
-		}
-	}
-	old.refuses(ns, refusal)
-	w.run(w.now + time.Minute)
-	if w.leader(ns) != nil {
-		t.Fatal("somebody leads whose Lease cannot be written")
-	}
-	old.refuses(ns, nil)
-	w.awaitLeader(t, ns, 2*time.Second)
 }
 
 func allRefuse(t *testing.T, w *world, ns string, refusal error) {
@@ -161,38 +122,6 @@ func allRefuse(t *testing.T, w *world, ns string, refusal error) {
 	w.awaitLeader(t, ns, 2*time.Second)
 }
 
-func betterRefuses(t *testing.T, w *world, ns string, refusal error) {
-	old := w.leader(ns).m
-	for _, m := range w.members {
-		if m != old {
-			m.refuses(ns, refusal)
-			w.prefer(m)
-			break
-		}
-	}
-	w.run(w.now + 10*time.Second)
-	writes := len(w.hub.history[ns])
-	for range 60 {
-		w.run(w.now + time.Second)
-		if l := w.leader(ns); l == nil || l.m != old {
-			t.Fatal("the leader does not lead on")
-		}
-	}
-	if n := len(w.hub.history[ns]) - writes; n > 1 {
-		t.Errorf("the record was written %d times in a minute in which nothing happened", n)
-	}
-}
-
-// prefer gives a member a higher priority than any other has.
-func (w *world) prefer(m *member) {
-	clusters := maps.Clone(w.hub.clusters)
-	c := clusters[m.name]
-	c.priority = 100
-	clusters[m.name] = c
-	w.hub.clusters = clusters
-	w.hubChanged()
-}
-
 // What failed while nobody could be reached says nothing of what can be written once that is over.
 func TestAnOutageOfTheHubsNetworkMovesNoLeader(t *testing.T) {
 	for seed := range uint64(20) {
@@ -216,64 +145,59 @@ func TestAnOutageOfTheHubsNetworkMovesNoLeader(t *testing.T) {
 	}
 }
 
-// changes has something in a member change all Leases that are written there.
-func (m *member) changes(how func(*coordinationv1.Lease)) {
-	before := m.noted
-	m.noted = func(old, obj *coordinationv1.Lease) {
+// What changes Leases on their way, as an admission webhook may, would change each that puts them right.
+func TestAClusterThatChangesWhatIsWritten(t *testing.T) {
+	w := calmWorld(t, 3)
+	ns, old := w.spaces[0], w.leader(w.spaces[0]).m
+	noted := old.noted
+	old.noted = func(before, obj *coordinationv1.Lease) {
 		if managed(obj) {
-			obj.Labels, obj.Annotations = maps.Clone(obj.Labels), maps.Clone(obj.Annotations)
-			how(obj)
+			obj.Annotations = maps.Clone(obj.Annotations)
+			obj.Annotations[v1alpha1.ClusterUIDAnnotation] = ""
 		}
-		before(old, obj)
+		noted(before, obj)
+	}
+	w.run(w.now + 2*w.timings.Duration)
+	if w.awaitLeader(t, ns, w.settle()) == old {
+		t.Fatal("it leads on")
+	}
+	w.run(w.now + 10*time.Second)
+	version := old.version
+	w.run(w.now + time.Minute)
+	if n := old.version - version; n > 60*int64(len(w.spaces)) {
+		t.Errorf("it was written %d times in a minute", n)
+	}
+	for _, c := range w.hub.records[ns].Status.Candidates {
+		if c.Name == old.name && (c.Eligible || c.Reason != reason.Unwritable ||
+			!strings.Contains(c.Message, ns+"/leasecast")) {
+			t.Errorf("the candidate is %+v", c)
+		}
+	}
+	old.noted = noted
+	w.run(w.now + 5*time.Second)
+	for _, c := range w.hub.records[ns].Status.Candidates {
+		if !c.Eligible {
+			t.Errorf("the candidate is %+v, although nothing changes what is written any more", c)
+		}
 	}
 }
 
-// What changes Leases on their way, as an admission webhook may, would change each that puts them right.
-func TestAClusterThatChangesWhatIsWritten(t *testing.T) {
-	t.Run("does not lead, says why, and is written seldom", func(t *testing.T) {
-		w := calmWorld(t, 3)
-		ns, old := w.spaces[0], w.leader(w.spaces[0]).m
-		noted := old.noted
-		old.changes(func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.ClusterUIDAnnotation] = "" })
-		w.run(w.now + 2*w.timings.Duration)
-		if w.awaitLeader(t, ns, w.settle()) == old {
-			t.Fatal("it leads on")
-		}
-		w.run(w.now + 10*time.Second)
-		version := old.version
-		w.run(w.now + time.Minute)
-		if n := old.version - version; n > 60*int64(len(w.spaces)) {
-			t.Errorf("it was written %d times in a minute", n)
-		}
-		for _, c := range w.hub.records[ns].Status.Candidates {
-			if c.Name == old.name && (c.Eligible || c.Reason != reason.Unwritable ||
-				!strings.Contains(c.Message, ns+"/leasecast")) {
-				t.Errorf("the candidate is %+v", c)
+// One cluster may prove that the hub's clock is off before the others are measured as closely.
+func TestLeadersKeepTheirTermsWhileTheHubsClockIsOffByLittleMoreThanEpsilon(t *testing.T) {
+	for name, sign := range map[string]time.Duration{"ahead": 1, "behind": -1} {
+		t.Run(name, func(t *testing.T) {
+			w := calmWorld(t, 3)
+			ns := w.spaces[0]
+			w.wrongFrom = true
+			before := w.hub.records[ns].Spec
+			for _, r := range w.replicas {
+				r.host.step(sign * (w.timings.Skew + 100*time.Millisecond))
 			}
-		}
-		old.noted = noted
-		w.run(w.now + 5*time.Second)
-		for _, c := range w.hub.records[ns].Status.Candidates {
-			if !c.Eligible {
-				t.Errorf("the candidate is %+v, although nothing changes what is written any more", c)
+			for end := w.now + 30*time.Second; w.now < end; w.run(w.now + 100*time.Millisecond) {
+				if is := w.hub.records[ns].Spec; is.State != v1alpha1.StateLeading || is.Epoch != before.Epoch {
+					t.Fatalf("%s in epoch %d (%s), was %d", is.State, is.Epoch, is.Reason, before.Epoch)
+				}
 			}
-		}
-	})
-	t.Run("leads on if that is a label that only people read", func(t *testing.T) {
-		w := calmWorld(t, 3)
-		ns, old := w.spaces[0], w.leader(w.spaces[0]).m
-		for _, m := range w.members {
-			m.changes(func(l *coordinationv1.Lease) { l.Labels[v1alpha1.ManagedByLabel] = "platform-team" })
-		}
-		version := old.version
-		for range 60 {
-			w.run(w.now + time.Second)
-			if l := w.leader(ns); l == nil || l.m != old {
-				t.Fatal("the leader does not lead on")
-			}
-		}
-		if n := old.version - version; n > 70*int64(len(w.spaces)) {
-			t.Errorf("it was written %d times in a minute", n)
-		}
-	})
+		})
+	}
 }
