@@ -145,9 +145,10 @@ ARCH := $(shell go env GOARCH)
 KUBECTL := kubectl
 SOURCE_IMAGE := ghcr.io/leasecast/leasecast-hub
 
+image-tag = $(lastword $(subst :, ,$(IMAGE)))
 # A folder of config/, with IMAGE.
 render = mkdir -p dist/.$(1) && printf 'resources: [../../config/$(1)]\nimages: [{name: $(SOURCE_IMAGE), newName: "%s", newTag: "%s"}]\n' \
-	'$(IMAGE:%:$(lastword $(subst :, ,$(IMAGE)))=%)' '$(lastword $(subst :, ,$(IMAGE)))' >dist/.$(1)/kustomization.yaml && \
+	'$(IMAGE:%:$(image-tag)=%)' '$(image-tag)' >dist/.$(1)/kustomization.yaml && \
 	$(KUSTOMIZE) build dist/.$(1)
 
 .PHONY: image
@@ -163,7 +164,12 @@ build-installer: $(KUSTOMIZE) $(HELM) ## Make the release files in dist/: instal
 	$(call render,default) >dist/install.yaml
 	$(call render,addon) >dist/addon-components.yaml
 	cp config/addon/metadata.yaml dist/metadata.yaml
-	{ cat dist/install.yaml; echo ---; cat config/prometheus/service_monitor.yaml; } | $(RUN) ./config/chart -version $(VERSION) -out dist/leasecast
+	mkdir -p dist/leasecast/templates
+	$(KUSTOMIZE) build config/chart >dist/chart.yaml && { echo ---; cat config/prometheus/service_monitor.yaml; } >>dist/chart.yaml
+	awk -f config/chart/templates.awk dist/chart.yaml >dist/leasecast/templates/leasecast.yaml
+	cp config/chart/NOTES.txt dist/leasecast/templates/ && cp config/chart/values.schema.json dist/leasecast/
+	sed 's/VERSION/$(VERSION)/; s/^version: v/version: /' config/chart/Chart.yaml >dist/leasecast/Chart.yaml
+	sed 's|REPOSITORY|$(IMAGE:%:$(image-tag)=%)|; s|TAG|$(image-tag)|' config/chart/values.yaml >dist/leasecast/values.yaml
 	$(HELM) lint --quiet --strict dist/leasecast
 	$(HELM) package --destination dist dist/leasecast
 
