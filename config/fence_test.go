@@ -4,12 +4,10 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,33 +16,14 @@ import (
 
 // Who may declare that a cluster is off. Everything else about Clusters is left to RBAC.
 func TestFenceNeedsAVerbOfItsOwn(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := clusterv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
+	every := rbacv1.PolicyRule{
+		APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"clusters"}, Verbs: []string{"*"},
 	}
-	as := func(account, role string) client.Client {
-		for _, args := range [][]string{
-			{"create", "serviceaccount", account},
-			{"create", "clusterrole", role, "--verb=*", "--resource=clusters.cluster.x-k8s.io"},
-			{"create", "rolebinding", account, "--clusterrole=" + role, "--serviceaccount=default:" + account},
-		} {
-			if _, err := management.kubectl(t.Context(), append(args, "--namespace=default")...); err != nil {
-				t.Fatal(err)
-			}
-		}
-		c, err := client.New(management.as(t, "default", account), client.Options{Scheme: scheme})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
+	fences := rbacv1.PolicyRule{
+		APIGroups: []string{"leasecast.dev"}, Resources: []string{"clusters"}, Verbs: []string{"fence"},
 	}
-	operator, controller := as("fencing-operator", "fencing-operator"), as("some-controller", "some-controller")
-	const rule = `[{"op":"add","path":"/rules/-",` +
-		`"value":{"apiGroups":["leasecast.dev"],"resources":["clusters"],"verbs":["fence"]}}]`
-	_, err := management.kubectl(t.Context(), "patch", "clusterrole", "fencing-operator", "--type=json", "-p", rule)
-	if err != nil {
-		t.Fatal(err)
-	}
+	operator := typed(t, management.granted(t, "fencing-operator", "fencing-operator", every, fences))
+	controller := typed(t, management.granted(t, "some-controller", "some-controller", every))
 	declared := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "default", Name: "off", Labels: map[string]string{"a": "b"},
 	}}
@@ -59,12 +38,9 @@ func TestFenceNeedsAVerbOfItsOwn(t *testing.T) {
 		return apierrors.IsForbidden(err) && strings.Contains(err.Error(),
 			"needs the verb fence on clusters of leasecast.dev")
 	}
-	enforced := func(context.Context) (bool, error) {
-		return refused(created(controller, declared)) && created(operator, declared) == nil, nil
-	}
-	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, timeout, true, enforced); err != nil {
-		t.Fatalf("the controller: %v; the operator: %v", created(controller, declared), created(operator, declared))
-	}
+	awaitEnforced(t, func(context.Context) bool {
+		return refused(created(controller, declared)) && created(operator, declared) == nil
+	})
 	for _, o := range []*clusterv1.Cluster{declared, plain} {
 		if err := operator.Create(t.Context(), o); err != nil {
 			t.Fatal(err)

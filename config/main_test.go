@@ -16,11 +16,16 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
 )
 
@@ -103,12 +108,12 @@ func (s *server) kubectl(ctx context.Context, args ...string) (string, error) {
 }
 
 // may asks whether a user may do something. Verbs and resources are as in a Role.
-func (s *server) may(t *testing.T, user, verb, namespace, group, resource, subresource, name string) bool {
+func (s *server) may(t *testing.T, user, verb, namespace, group, resource, name string) bool {
 	t.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: user,
 		ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: verb, Namespace: namespace, Group: group, Resource: resource, Subresource: subresource, Name: name,
+			Verb: verb, Namespace: namespace, Group: group, Resource: resource, Name: name,
 		},
 	}}
 	review, err := s.client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
@@ -129,4 +134,46 @@ func (s *server) as(t *testing.T, namespace, account string) *rest.Config {
 	config := rest.AnonymousClientConfig(s.config)
 	config.BearerToken = token.Status.Token
 	return config
+}
+
+// granted makes a service account in the namespace default that has a role there, and returns its client. With rules it
+// makes the role, too.
+func (s *server) granted(t *testing.T, account, role string, rules ...rbacv1.PolicyRule) *rest.Config {
+	t.Helper()
+	if len(rules) > 0 {
+		_, err := s.client.RbacV1().ClusterRoles().Create(t.Context(),
+			&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role}, Rules: rules}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{
+		{"serviceaccount", account}, {"rolebinding", account, "--clusterrole=" + role, "--serviceaccount=default:" + account},
+	} {
+		if _, err := s.kubectl(t.Context(), append([]string{"create", "--namespace=default"}, args...)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s.as(t, "default", account)
+}
+
+// typed is a client for our objects and Clusters.
+func typed(t *testing.T, config *rest.Config) client.Client {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err := errors.Join(err, v1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// awaitEnforced waits until the API server has learned of a right or a policy, about a second after its creation.
+func awaitEnforced(t *testing.T, enforced func(ctx context.Context) bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, timeout, true,
+		func(ctx context.Context) (bool, error) { return enforced(ctx), nil })
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -4,15 +4,10 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -20,46 +15,15 @@ import (
 
 // Who may do what to a record. What is free for an administrator is what moves, restores and acts need.
 func TestSpecOfARecordIsChangedByHubsOnly(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
-	as := func(config *rest.Config) client.Client {
-		c, err := client.New(config, client.Options{Scheme: scheme})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	admin, hub := as(management.config), as(management.as(t, hubNamespace, hubAccount))
-	granted := func(account, role string) client.Client {
-		_, err := management.client.CoreV1().ServiceAccounts("default").Create(t.Context(),
-			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := management.kubectl(t.Context(), "create", "rolebinding", account, "--namespace=default",
-			"--clusterrole="+role, "--serviceaccount=default:"+account); err != nil {
-			t.Fatal(err)
-		}
-		return as(management.as(t, "default", account))
-	}
-	_, err := management.client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
-		ObjectMeta: metav1.ObjectMeta{Name: "records-editor"},
-		Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{"leasecast.dev"}, Resources: []string{"namespaceleaders", "namespaceleaders/status"},
-			Verbs: strings.Fields(everyVerb),
-		}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, editor := granted("second-hub", "leasecast-hub"), granted("records-editor", "records-editor")
-	if _, err := management.kubectl(t.Context(), "create", "clusterrole", "records-patcher",
-		"--verb=get,update,patch", "--resource=namespaceleaders.leasecast.dev"); err != nil {
-		t.Fatal(err)
-	}
-	operator := granted("records-patcher", "records-patcher") // as who freezes and moves
+	admin, hub := typed(t, management.config), typed(t, management.as(t, hubNamespace, hubAccount))
+	second := typed(t, management.granted(t, "second-hub", "leasecast-hub"))
+	editor := typed(t, management.granted(t, "records-editor", "records-editor", rbacv1.PolicyRule{
+		APIGroups: []string{"leasecast.dev"}, Resources: []string{"namespaceleaders", "namespaceleaders/status"},
+		Verbs: strings.Fields(everyVerb),
+	}))
+	operator := typed(t, management.granted(t, "records-operator", "records-operator", rbacv1.PolicyRule{
+		APIGroups: []string{"leasecast.dev"}, Resources: []string{"namespaceleaders"}, Verbs: []string{"get", "update", "patch"},
+	})) // as who freezes and moves
 
 	since := metav1.NowMicro()
 	o := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "edited"}}
@@ -88,27 +52,25 @@ func TestSpecOfARecordIsChangedByHubsOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	update := func(change func(*v1alpha1.NamespaceLeader)) func(context.Context, client.Client) error {
+	type action = func(context.Context, client.Client) error
+	updateOf := func(o *v1alpha1.NamespaceLeader, change func(*v1alpha1.NamespaceLeader)) action {
 		return func(ctx context.Context, c client.Client) error {
 			changed := o.DeepCopy()
 			change(changed)
 			return c.Update(ctx, changed, client.DryRunAll)
 		}
 	}
-	leader := update(func(o *v1alpha1.NamespaceLeader) { o.Spec.Leader = "west" })
-	// API servers learn of an admission policy and of a binding a second later.
-	enforced := func(ctx context.Context) (bool, error) {
+	update := func(change func(*v1alpha1.NamespaceLeader)) action { return updateOf(o, change) }
+	west := func(o *v1alpha1.NamespaceLeader) { o.Spec.Leader = "west" }
+	leader := update(west)
+	awaitEnforced(t, func(ctx context.Context) bool {
 		return leader(ctx, admin) != nil && leader(ctx, second) == nil &&
-			strings.Contains(leader(ctx, editor).Error(), "leasecast-records"), nil
-	}
-	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, timeout, true, enforced); err != nil {
-		t.Fatalf("%v: the administrator: %v; another hub: %v; whoever may update: %v", err,
-			leader(t.Context(), admin), leader(t.Context(), second), leader(t.Context(), editor))
-	}
+			strings.Contains(leader(ctx, editor).Error(), "leasecast-records")
+	})
 	everybody := []client.Client{hub, second, admin, editor, operator}
 	replacers := everybody[:4] // may create and delete records
 	for name, test := range map[string]struct {
-		does func(context.Context, client.Client) error
+		does action
 		by   []client.Client // the others are refused
 	}{
 		"another leader": {leader, everybody[:2]},
@@ -117,16 +79,8 @@ func TestSpecOfARecordIsChangedByHubsOnly(t *testing.T) {
 		"the record of another hub": {update(func(o *v1alpha1.NamespaceLeader) {
 			o.Spec.Leader, o.Spec.Hub = "west", "another"
 		}), replacers},
-		"another leader in a copy": {func(ctx context.Context, c client.Client) error {
-			changed := copied.DeepCopy()
-			changed.Spec.Leader = "west"
-			return c.Update(ctx, changed, client.DryRunAll)
-		}, replacers},
-		"another leader in a record that a hub has written": {func(ctx context.Context, c client.Client) error {
-			changed := written.DeepCopy()
-			changed.Spec.Leader = "west"
-			return c.Update(ctx, changed, client.DryRunAll)
-		}, everybody[:2]},
+		"another leader in a copy":                          {updateOf(copied, west), replacers},
+		"another leader in a record that a hub has written": {updateOf(written, west), everybody[:2]},
 		"metadata": {update(func(o *v1alpha1.NamespaceLeader) {
 			o.Labels, o.Finalizers = map[string]string{"team": "shop"}, []string{"example.com/backup"}
 		}), everybody},
