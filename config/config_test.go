@@ -2,19 +2,24 @@ package config_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -47,6 +52,40 @@ func TestKubectlAppliesEverythingWithoutAWarning(t *testing.T) {
 	}
 	if strings.Contains(out, "Warning") {
 		t.Errorf("config/samples:\n%s", out)
+	}
+}
+
+func TestWhatKubectlGetPrints(t *testing.T) {
+	c, since := typed(t, management.config), metav1.NewMicroTime(time.Now().Add(-90*time.Minute))
+	meta := metav1.ObjectMeta{Namespace: "default", Name: "printed"}
+	record := &v1alpha1.NamespaceLeader{ObjectMeta: meta, Spec: v1alpha1.NamespaceLeaderSpec{
+		Leader: "east", State: v1alpha1.StateLeading, Epoch: 7, Reason: reason.Elected, Next: "west", Since: &since,
+		LeaseDurationSeconds: 15, LeaseName: v1alpha1.DefaultLeaseName,
+	}}
+	policy := &v1alpha1.LeadershipPolicy{ObjectMeta: meta, Spec: v1alpha1.LeadershipPolicySpec{
+		Namespaces: v1alpha1.NamespaceSelection{Names: []string{"team-a"}},
+	}}
+	if err := errors.Join(c.Create(t.Context(), record), c.Create(t.Context(), policy)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = c.Delete(context.Background(), record), c.Delete(context.Background(), policy) })
+	policy.Status = v1alpha1.LeadershipPolicyStatus{
+		Namespaces: ptr.To[int32](3),
+		Clusters:   ptr.To[int32](2),
+		Conditions: []metav1.Condition{{
+			Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Ready", LastTransitionTime: metav1.Now(),
+		}},
+	}
+	if err := c.Status().Update(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	for short, want := range map[string]string{
+		"nsleader": "printed east Leading 7 Elected west 90m", "lspol": "printed True Ready 3 2 ",
+	} {
+		out, err := management.kubectl(t.Context(), "get", short, "printed", "--no-headers")
+		if got := strings.Join(strings.Fields(out), " "); err != nil || !strings.HasPrefix(got, want) {
+			t.Errorf("kubectl get %s prints %q, want %q", short, got, want)
+		}
 	}
 }
 

@@ -46,13 +46,6 @@ func TestPolicyIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
 	selector := func(expression string) string {
 		return "namespaces: {selector: {matchExpressions: [{" + expression + "}]}}"
 	}
-	numbered := func(n int) (all []string) {
-		for i := range n {
-			all = append(all, fmt.Sprintf("team-%d", i))
-		}
-		return all
-	}
-
 	tests := map[string]struct{ spec, want string }{
 		"one namespace is enough": {some, admitted},
 
@@ -62,14 +55,9 @@ func TestPolicyIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
 		"the sum may not exceed D by 1 ms": {
 			timings("leaseDurationMilliseconds: 14000, maxClockSkewMilliseconds: 1001"), sumTooLarge,
 		},
-		"r counts twice":               {timings("renewIntervalMilliseconds: 6000"), sumTooLarge},
-		"τ counts":                     {timings("requestTimeoutMilliseconds: 5000"), sumTooLarge},
-		"ε counts":                     {timings("maxClockSkewMilliseconds: 3000"), sumTooLarge},
-		"null timings are the default": {some + "timings: null", admitted},
-		"D is whole seconds": {
-			spec: timings("leaseDurationMilliseconds: 2500"),
-			want: "leaseDurationMilliseconds in body should be a multiple of 1000",
-		},
+		"r counts twice": {timings("renewIntervalMilliseconds: 6000"), sumTooLarge},
+		"τ counts":       {timings("requestTimeoutMilliseconds: 5000"), sumTooLarge},
+		"ε counts":       {timings("maxClockSkewMilliseconds: 3000"), sumTooLarge},
 		"D may be a day where people fail over": {
 			some + "failover: Manual\ntimings: {leaseDurationMilliseconds: 86400000}", admitted,
 		},
@@ -82,44 +70,17 @@ func TestPolicyIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
 		"D may not be a day where schedules are fenced": {
 			some + "failover: Manual\ntimings: {leaseDurationMilliseconds: 86400000}\nfencing: {schedules: {}}", tooLong,
 		},
-		"one override for a namespace": {
-			some + "overrides: [{namespace: team-a, cluster: east}, {namespace: team-a, cluster: west}]", "Duplicate value",
-		},
-		"an unknown placement":              {some + "placement: Random", "Unsupported value"},
-		"a Lease may have dots in its name": {some + "leaseName: leasecast.example.com", admitted},
-		"a Lease has a name": {
-			spec: some + `leaseName: ""`,
-			want: "leaseName in body should be at least 1 chars long",
-		},
-		"the name of a Lease is in lower case":   {some + "leaseName: Leasecast", badLeaseName},
-		"the name of a Lease has 253 characters": {some + "leaseName: " + strings.Repeat("a", 253), admitted},
-		"the name of a Lease has no 254": {
-			spec: some + "leaseName: " + strings.Repeat("a", 254),
-			want: "may not be more than 253",
-		},
-		"there is a spec":                       {"", "spec: Required value"},
-		"there is a choice of namespaces":       {"leaseName: leasecast", "spec.namespaces: Required value"},
+		"the name of a Lease is in lower case":  {some + "leaseName: Leasecast", badLeaseName},
 		"the choice of namespaces is not empty": {"namespaces: {}", noNamespaces},
-		"the list of namespaces is not empty":   {names(), noNamespaces},
-		"a selector is enough":                  {"namespaces: {selector: {matchLabels: {team: a}}}", admitted},
 		"an empty selector selects all":         {"namespaces: {selector: {}}", admitted},
 		"names and a selector":                  {"namespaces: {names: [a], selector: {matchLabels: {team: a}}}", admitted},
 		"kube-anything is not managed":          {names("team-a", "kube-x"), kubeNamespace},
 		"kube is managed":                       {names("kube", "kubernetes"), admitted},
 		"a namespace is in lower case":          {names("Team-A"), badNamespace},
-		"a namespace has 63 characters":         {names(strings.Repeat("a", 63)), admitted},
-		"a namespace has no 64":                 {names(strings.Repeat("a", 64)), "may not be more than 63"},
-		"a namespace is named once":             {names("team-a", "team-a"), "Duplicate value"},
-		"1000 namespaces":                       {names(numbered(1000)...), admitted},
-		"no 1001 namespaces":                    {names(numbered(1001)...), "must have at most 1000 items"},
 		"In needs values":                       {selector("key: team, operator: In"), badSelector},
 		"In with values":                        {selector("key: team, operator: In, values: [a]"), admitted},
-		"NotIn with values":                     {selector("key: team, operator: NotIn, values: [a]"), admitted},
 		"Exists takes no values":                {selector("key: team, operator: Exists, values: [a]"), badSelector},
-		"Exists without values":                 {selector("key: team, operator: Exists"), admitted},
-		"DoesNotExist without values":           {selector("key: team, operator: DoesNotExist"), admitted},
 		"an operator is not made up":            {selector("key: team, operator: Like, values: [a]"), badSelector},
-		"a selector of Clusters":                {some + "clusterSelector: {matchLabels: {region: eu}}", admitted},
 		"an operator for Clusters is not made up": {
 			spec: some + "clusterSelector: {matchExpressions: [{key: a, operator: Is}]}",
 			want: badSelector,
@@ -130,43 +91,11 @@ func TestPolicyIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			text := "spec:\n  " + strings.ReplaceAll(test.spec, "\n", "\n  ")
-			if test.spec == "" {
-				text = ""
-			}
 			mustBe(t, c.Create(t.Context(), object(t, "LeadershipPolicy", text)), test.want)
 		})
 	}
 }
 
-// A number outside of its bounds is refused. The message names the bound.
-func TestNumbersOfAPolicyHaveBounds(t *testing.T) {
-	tests := map[string]struct {
-		spec        string // with a verb for the number
-		least, most int
-	}{
-		"leaseDurationMilliseconds":    {"timings: {leaseDurationMilliseconds: %d}", 1000, 86_400_000},
-		"renewIntervalMilliseconds":    {"timings: {renewIntervalMilliseconds: %d}", 100, 3_600_000},
-		"requestTimeoutMilliseconds":   {"timings: {requestTimeoutMilliseconds: %d}", 50, 3_600_000},
-		"maxClockSkewMilliseconds":     {"timings: {maxClockSkewMilliseconds: %d}", 1, 3_600_000},
-		"unreachableAfterMilliseconds": {"health: {unreachableAfterMilliseconds: %d}", 100, 3_600_000},
-		"recoverAfterMilliseconds":     {"health: {recoverAfterMilliseconds: %d}", 0, 3_600_000},
-		"initialDelaySeconds":          {"initialDelaySeconds: %d", 0, 3600},
-		"failbackAfterSeconds":         {"failbackAfterSeconds: %d", 1, 86_400},
-	}
-	c := newClient(t)
-	for field, test := range tests {
-		t.Run(field, func(t *testing.T) {
-			for number, bound := range map[int]string{
-				test.least - 1: fmt.Sprintf("greater than or equal to %d", test.least),
-				-test.most:     fmt.Sprintf("greater than or equal to %d", test.least),
-				test.most + 1:  fmt.Sprintf("less than or equal to %d", test.most),
-			} {
-				spec := "spec:\n  " + strings.TrimSpace(some) + "\n  " + fmt.Sprintf(test.spec, number)
-				mustBe(t, c.Create(t.Context(), object(t, "LeadershipPolicy", spec)), field+" in body should be "+bound)
-			}
-		})
-	}
-}
 func TestPolicyMayBeChangedButForTheNameOfItsLease(t *testing.T) {
 	tests := map[string]struct {
 		before string // leaseName
