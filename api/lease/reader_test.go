@@ -122,34 +122,6 @@ func TestReaderLeadsUntilTheEarlierOfBothClocks(t *testing.T) {
 	}
 }
 
-func TestRemainingIsWhatTheEarlierClockLeaves(t *testing.T) {
-	suspended := at(0)
-	suspended.Boot += term
-	observed := feed(&lease.Reader{Skew: skew}, see(at(0), 0, here, 7))
-	confirmed := lease.Registration{Confirmed: noon, Duration: term}.Permit(at(0))
-	for name, row := range map[string]struct {
-		now  lease.Reading
-		want time.Duration
-	}{
-		"at first":                      {at(0), term},
-		"just before the end":           {at(term - 1), 1},
-		"at the end":                    {at(term), 0},
-		"the wall clock is ahead":       {stepped(10*s, 2*s), 3 * s},
-		"the wall clock is behind":      {stepped(10*s, -2*s), 5 * s},
-		"suspended with the wall clock": {suspended, 0},
-		"after the end":                 {at(time.Hour), 0},
-	} {
-		for of, p := range map[string]lease.Permit{"a Lease": observed, "a confirmation": confirmed} {
-			if got := p.Remaining(row.now); got != row.want || p.Holds(row.now) != (row.want > 0) {
-				t.Errorf("%s, of %s: Remaining = %v, want %v; holds %v", name, of, got, row.want, p.Holds(row.now))
-			}
-		}
-		if (lease.Permit{}).Holds(row.now) || (lease.Permit{}).Remaining(row.now) != 0 {
-			t.Errorf("%s: the zero Permit permits something", name)
-		}
-	}
-}
-
 // Only a Lease without a holder ends epochs that a reader may release: all below its own.
 func TestOver(t *testing.T) {
 	for name, row := range map[string]struct {

@@ -12,54 +12,6 @@ import (
 // noon is an instant at which tests begin.
 var noon = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-func TestTermEndsAtItsDeadline(t *testing.T) {
-	base := lease.Term{Holder: here, Epoch: 7, AcquireTime: noon, RenewTime: noon, Duration: term}
-	if got, want := base.Deadline(), noon.Add(term); !got.Equal(want) {
-		t.Errorf("Deadline = %v, want %v", got, want)
-	}
-	for at, live := range map[time.Duration]bool{-time.Hour: true, 0: true, term - 1: true, term: false} {
-		if got := base.Live(noon.Add(at)); got != live {
-			t.Errorf("Live %v after the renewTime = %v, want %v", at, got, live)
-		}
-	}
-	if (lease.Term{}).Live(noon) {
-		t.Error("the zero Term is live")
-	}
-}
-
-func TestSameTermIsHolderAndEpoch(t *testing.T) {
-	base := lease.Term{Holder: here, Epoch: 7, AcquireTime: noon, RenewTime: noon, Duration: term}
-	for other, want := range map[lease.Term]bool{
-		base: true,
-		{Holder: here, Epoch: 7, AcquireTime: noon, RenewTime: noon.Add(s), Duration: time.Hour}: true, // renewed
-		{Holder: there, Epoch: 7, AcquireTime: noon, RenewTime: noon, Duration: term}:            false,
-		{Epoch: 7, AcquireTime: noon, RenewTime: noon, Duration: term}:                           false,
-		{Holder: here, Epoch: 8, AcquireTime: noon, RenewTime: noon, Duration: term}:             false,
-	} {
-		if base.SameTerm(other) != want || other.SameTerm(base) != want {
-			t.Errorf("%+v is of the same term = %v, want %v", other, !want, want)
-		}
-	}
-}
-
-func TestLeadsHereWhenTheHolderIsTheClusterOfTheLease(t *testing.T) {
-	for name, row := range map[string]struct {
-		holder, cluster string
-		want            bool
-	}{
-		"this cluster":                     {lease.Identity("east", "default"), here, true},
-		"another cluster":                  {there, here, false},
-		"the same name, another fleet":     {"east.prod", here, false},
-		"no holder":                        {"", here, false},
-		"no holder, and a cluster unnamed": {"", "", false},
-	} {
-		c := lease.Content{Term: lease.Term{Holder: row.holder}, Cluster: row.cluster}
-		if got := c.LeadsHere(); got != row.want {
-			t.Errorf("%s: LeadsHere = %v, want %v", name, got, row.want)
-		}
-	}
-}
-
 var (
 	defaultProfile = lease.Timings{Duration: term, Renew: 5 * s, Timeout: 3 * s, Skew: s}
 	fastProfile    = lease.Timings{Duration: 3 * s, Renew: s, Timeout: s / 2, Skew: s / 4}
@@ -132,21 +84,7 @@ func TestEpochsStartFromTheSecondsSince2025(t *testing.T) {
 	}
 }
 
-func TestRegistration(t *testing.T) {
-	for name, row := range map[string]struct {
-		namespaces []string
-		want       bool
-	}{
-		"all":                  {nil, true},
-		"an empty list is all": {[]string{}, true},
-		"this one":             {[]string{"shop"}, true},
-		"among others":         {[]string{"promises", "shop", "tools"}, true},
-		"others":               {[]string{"promises", "tools"}, false},
-	} {
-		if got := (lease.Registration{Namespaces: row.namespaces}).Follows("shop"); got != row.want {
-			t.Errorf("%s: Follows = %v, want %v", name, got, row.want)
-		}
-	}
+func TestARegistrationHasReleasedItsEpochAndThoseBelow(t *testing.T) {
 	for name, row := range map[string]struct {
 		released map[string]int64
 		epoch    int64
@@ -162,8 +100,5 @@ func TestRegistration(t *testing.T) {
 		if got := (lease.Registration{Released: row.released}).HasReleased("shop", row.epoch); got != row.want {
 			t.Errorf("%s: HasReleased = %v, want %v", name, got, row.want)
 		}
-	}
-	if got := (lease.Registration{Confirmed: noon, Duration: term}).Until(); !got.Equal(noon.Add(term)) {
-		t.Errorf("Until = %v", got)
 	}
 }
