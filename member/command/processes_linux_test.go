@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -239,8 +238,6 @@ const (
 	stubborn = `trap '' TERM HUP INT; echo $$ >>"$0/pids"; while :; do date +%s%N >>"$0/acts"; sleep 0.02; done`
 	// family is two of these.
 	family = `(exec sh -c "$1" "$0") & exec sh -c "$1" "$0"`
-	// heeds leaves one of these behind when it gets SIGTERM.
-	heeds = `trap 'exit 9' TERM; (exec sh -c "$1" "$0") & while :; do sleep 0.02; done`
 	// daemonizes starts stubborn as a daemon: in a session of its own, and adopted because its parent has ended. Then it
 	// stays. The daemon has a child that is not stubborn's own.
 	daemonizes = `(setsid sh -c '(exec sh -c "$1" "$0") & exec sh -c "$1" "$0"' "$0" "$1" </dev/null >/dev/null ` +
@@ -340,18 +337,6 @@ func TestRun_ExitCode(t *testing.T) {
 	}
 }
 
-// The program decides what a signal to the gate means. What it leaves behind does not outlive the gate.
-func TestRun_EndsAfterAllOfItsProgram(t *testing.T) {
-	g := startScript(t, heeds)
-	g.lease(us, 1, time.Minute)
-	orphans := g.numbers("pids", 1)
-	g.signal(syscall.SIGTERM)
-	if code := g.code(); code != 9 {
-		t.Errorf("exit code %d, want that of the program, 9", code)
-	}
-	g.expectGone(orphans, time.Now())
-}
-
 // A daemon leaves the group. The gate adopts it, so it has to end with its term like all others.
 func TestDaemon_ActsNoLongerThanItsTerm(t *testing.T) {
 	soon := func(happens func(g *realGate)) func(g *realGate) time.Time {
@@ -382,20 +367,6 @@ func TestDaemon_ActsNoLongerThanItsTerm(t *testing.T) {
 			g.expectGone(pids, row.happens(g))
 			g.signal(syscall.SIGCONT)
 		})
-	}
-}
-
-// Until the last daemon of a term is gone no other term begins.
-func TestDaemon_IsGoneBeforeTheNextTerm(t *testing.T) {
-	g := startScript(t, daemonizes)
-	g.lease(us, 1, time.Minute)
-	first := g.numbers("pids", 2)
-	g.lease(them, 2, time.Minute)
-	g.lease(us, 3, time.Minute)
-	all := g.numbers("pids", 4)
-	g.expectGone(all[:2], time.Now())
-	if !slices.Equal(first, all[:2]) {
-		t.Errorf("daemons %v, then %v", first, all)
 	}
 }
 
