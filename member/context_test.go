@@ -5,28 +5,9 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/leasecast/leasecast/member"
 )
-
-// The clock is checked every 100 ms. A term that is seen just before its end does not wait for the check of another.
-func TestContext_EndsAtItsDeadlineBesideOtherTerms(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const left = 37 * time.Millisecond
-		c := newTestTerms(t)
-		c.write("other", us, 7)
-		pass(1)
-		c.write(ns, us, 7, ahead(left-duration))
-		ctx, done := contextOf(t, c, ns)
-		defer done()
-		pass(left)
-		synctest.Wait()
-		if ctx.Err() == nil {
-			t.Error("the context outlives its deadline")
-		}
-	})
-}
 
 func TestContext_EndsWithItsWorkAndItsParent(t *testing.T) {
 	errStop := errors.New("stop")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -55,29 +54,6 @@ func ExampleCapWrites() {
 	// Output:
 	// the term is over: true
 	// nothing was sent: true
-}
-
-// A Member that registers reports when its work has stopped. For that it must see the writes of the program.
-func ExampleRegistration() {
-	cfg := &rest.Config{Host: "https://127.0.0.1:1"}
-	cfg.Wrap(member.CapWrites)
-	client, err := rest.HTTPClientFor(cfg) // under controller-runtime: mgr.GetHTTPClient()
-	if err != nil {
-		panic(err)
-	}
-	_, err = kubernetes.NewForConfigAndClient(cfg, client) // the clients that write
-	if err != nil {
-		panic(err)
-	}
-	registration := &member.Registration{Client: client, Namespace: "shop-system"}
-	_, err = member.New(cfg, member.Options{Logger: logr.Discard(), Registration: registration})
-	fmt.Println("registers:", err == nil)
-	registration = &member.Registration{Client: http.DefaultClient, Namespace: "shop-system"}
-	_, err = member.New(cfg, member.Options{Registration: registration})
-	fmt.Println("without CapWrites:", errors.Is(err, member.ErrMisused))
-	// Output:
-	// registers: true
-	// without CapWrites: true
 }
 
 // A program on plain client-go: Lead is to clusters what
@@ -138,20 +114,6 @@ func ExampleMember_Lead_cron() {
 	// Output:
 	// backing up
 	// backing up
-}
-
-// The check costs tens of nanoseconds, so it can stand in front of every act.
-func ExampleMember_Term() {
-	fake := membertest.New()
-	_, ok := fake.Term("shop")
-	fmt.Println("leading:", ok)
-	fake.Promote("shop")
-	if term, ok := fake.Term("shop"); ok {
-		fmt.Println("leading in epoch", term.Epoch(), "for another", term.Remaining())
-	}
-	// Output:
-	// leading: false
-	// leading in epoch 1 for another 15s
 }
 
 // A listener is notified of the current state first, then of every change.

@@ -1,7 +1,6 @@
 package member_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -144,27 +143,6 @@ func TestListener_IsNotNotifiedAfterItsRemoval(t *testing.T) {
 		busyMade.expect(t, "after, and it was busy")
 		own.expect(t, "after it removed itself")
 		other.expect(t, "others were removed", "shop demoted", "shop promoted in 8")
-	})
-}
-
-// By then contexts have ended. However late the call comes, its reason is that of the loss.
-func TestListener_IsNotifiedWhyATermHasEnded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, made := newTestTerms(t), &calls{}
-		c.write("other", us, 1) // keeps the clocks being checked
-		c.write(ns, us, 7)
-		ctx, done := contextOf(t, c, ns)
-		defer done()
-		l, release := busy(made.listener())
-		l.Demoted = func(name string, reason error) {
-			made.add(fmt.Sprint(name, ": ", context.Cause(ctx) != nil, c.leads(), reason))
-		}
-		defer c.Listen(l)()
-		made.take()
-		c.write(ns, them, 8)
-		pass(10 * recheck)
-		release()
-		made.expect(t, "late", "shop: true false the term is over: namespace shop, epoch 7: west.fleet leads in epoch 8")
 	})
 }
 

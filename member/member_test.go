@@ -3,7 +3,6 @@ package member_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -88,24 +87,6 @@ func TestStart_ReturnsWhenWhatItBeganHasEnded(t *testing.T) {
 		}
 		if row.server != refuses {
 			r.log.expect(t, "the end is no failure", 0, "Cannot")
-		}
-	})
-}
-
-func TestMember_AsksForNoMoreThanItsNamespaces(t *testing.T) {
-	const all, selector = "/apis/coordination.k8s.io/v1/leases", "?leasecast.dev/managed=true"
-	const a, b = "/apis/coordination.k8s.io/v1/namespaces/a/leases", "/apis/coordination.k8s.io/v1/namespaces/b/leases"
-	each(t, map[string]struct{ namespaces, want []string }{
-		"none given: all":      {nil, []string{"list " + all, "watch " + all}},
-		"each given one, once": {[]string{"b", "a", "b"}, []string{"list " + a, "list " + b, "watch " + a, "watch " + b}},
-	}, func(t *testing.T, row struct{ namespaces, want []string }) {
-		r := startTestMember(t, member.Options{Namespaces: row.namespaces})
-		asked := slices.Sorted(slices.Values(r.requests("")))
-		for i, request := range asked {
-			asked[i] = strings.TrimSuffix(request, selector)
-		}
-		if !slices.Equal(asked, row.want) {
-			t.Errorf("asked for %q, want %q", asked, row.want)
 		}
 	})
 }

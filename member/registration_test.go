@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -38,27 +37,6 @@ func TestRegistration_NamesWhatItsReaderFollows(t *testing.T) {
 		if l.Namespace != home || !strings.HasPrefix(l.Name, "leasecast-reader-") || len(l.OwnerReferences) > 0 ||
 			len(l.Finalizers) != 1 {
 			t.Errorf("the registration is %v", l.ObjectMeta)
-		}
-	})
-}
-
-// A process that starts again cannot know what the one before may still be doing.
-func TestRegistration_IsAnotherOneForEachStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		host, err := os.Hostname()
-		if err != nil {
-			t.Fatal(err)
-		}
-		identities, names := map[string]bool{}, map[string]bool{}
-		for range 3 {
-			l := startTestMember(t, registering(t)).registered()[0]
-			identities[*l.Spec.HolderIdentity], names[l.Name] = true, true
-			if strings.Contains("-"+l.Name+"-", "-"+host+"-") || len(*l.Spec.HolderIdentity) < 20 {
-				t.Errorf("the registration %s of %s is named for the Pod, or for nothing", l.Name, *l.Spec.HolderIdentity)
-			}
-		}
-		if len(identities) != 3 || len(names) != 3 {
-			t.Errorf("3 starts, identities %v, names %v", identities, names)
 		}
 	})
 }
@@ -97,17 +75,6 @@ func TestRegistration_ComesBeforeEveryTerm(t *testing.T) {
 			if step.when == "registered" && len(r.registration(t).Released) > 0 { // also the one whose answer was lost
 				t.Errorf("registered %+v", r.registration(t))
 			}
-		}
-	})
-}
-
-func TestRegistration_NamesItsAccountOrIsNotMade(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newTestMember(t, registering(t))
-		r.become(unnamed)
-		r.start()
-		if pass(lasts); len(r.wrote(0)) > 0 {
-			t.Errorf("wrote %v", r.wrote(0))
 		}
 	})
 }

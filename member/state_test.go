@@ -5,8 +5,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/leasecast/leasecast/member"
 )
 
 const (
@@ -17,47 +15,6 @@ const (
 	cannotFollow = "; its Leases cannot be followed: "
 	checkTheWay  = "check the address of the API server, its CA and the way to it"
 )
-
-func TestState_NamesWhatKeepsLeasesFromComing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newTestMember(t, member.Options{Namespaces: []string{ns}})
-		until := func(refused bool) { // lists are tried again after a time that is drawn
-			for range int(staleAfter / time.Second) {
-				synctest.Wait()
-				if s := r.State(ns); strings.Contains(s.Why+s.Trouble, adviceReader) == refused && (refused || s.Trouble == "") {
-					return
-				}
-				pass(time.Second)
-			}
-		}
-		follows := func() { r.become(works); until(false) }
-		refused := func() { r.become(refuses); r.fail(); until(true) }
-		r.write(ns, us, 1)
-		r.become(refuses)
-		for _, step := range []struct {
-			when         string
-			happens      func()
-			leads        bool
-			why, trouble string
-		}{
-			{"no rights at the start", r.start, false, "the Leases of namespace shop have not been listed yet: " + adviceReader,
-				adviceReader},
-			{"with rights", follows, true, "", ""},
-			{"without rights in its term", refused, true, "", adviceReader},
-			{"after its term", func() { pass(duration) }, false,
-				" s old on arrival, and lasts 15 s" + cannotFollow + adviceReader, adviceReader},
-			{"a follower", func() { r.write(ns, them, 2); follows(); refused() }, false,
-				"west.fleet leads in epoch 2" + cannotFollow + adviceReader, adviceReader},
-			{"without a Lease", func() { follows(); r.remove(ns, leaseName); pass(time.Second); refused() }, false,
-				gone + cannotFollow + adviceReader, adviceReader},
-			{"without an answer", func() { r.become(hangs); pass(staleAfter) }, false,
-				gone + cannotFollow + checkTheWay, checkTheWay},
-		} {
-			step.happens()
-			r.expectState(t, step.when, step.leads, step.why, step.trouble)
-		}
-	})
-}
 
 func TestState_NamesWhatKeepsItFromRegistering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

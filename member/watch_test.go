@@ -149,23 +149,6 @@ func TestList_IsOneForManyTermsOfASilentHub(t *testing.T) {
 	})
 }
 
-func TestList_ComesAtTheLatestAfterHalfOfStaleAfter(t *testing.T) {
-	started(t, member.Options{}, func(t *testing.T, r *testMember) {
-		pass(time.Hour)
-		if got, most := r.lists(), int(time.Hour/(staleAfter/4)); got > most || got < most/2 {
-			t.Errorf("%d lists in an hour, want %d to %d", got, most/2, most)
-		}
-		lists, since := r.lists(), time.Duration(0)
-		for range time.Hour / time.Second {
-			if pass(time.Second); r.lists() > lists {
-				lists, since = r.lists(), 0
-			} else if since += time.Second; since >= staleAfter/2 {
-				t.Fatalf("no list for %v, want less than %v between two", since, staleAfter/2)
-			}
-		}
-	})
-}
-
 func TestWatch_GetsAnotherConnectionForShorterTerms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := leading(t, 1)

@@ -2,7 +2,6 @@ package gate_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -170,21 +169,6 @@ func TestResync_RepeatsAListUntilItSucceedsOrTheTermEnds(t *testing.T) {
 		before := r.lists.Load()
 		if <-time.After(time.Minute); r.lists.Load() != before {
 			t.Errorf("%d lists after the term", r.lists.Load()-before)
-		}
-	})
-	synctest.Test(t, func(t *testing.T) { // as those of a cache that never fills
-		f, r := membertest.New(), &testReader{before: func(ctx context.Context, _ int64) error {
-			<-ctx.Done()
-			return errors.New("timeout: failed waiting for the informer to sync")
-		}}
-		ctx, lines := logged(t.Context())
-		stop := startResync(ctx, t, forMaps(f), r, newQueue[reconcile.Request]())
-		for _, happens := range []func(){func() { f.Promote(ns) }, func() { f.Demote(ns) }, func() { f.Promote(ns) }, stop} {
-			happens()
-			synctest.Wait()
-		}
-		if got := lines(); len(got) > 0 {
-			t.Errorf("lists end with their terms, and it logs %q", got)
 		}
 	})
 }
