@@ -243,7 +243,8 @@ func TestLeasesOfTheHubHaveThePriorityOfElections(t *testing.T) {
 }
 
 func TestThePodOfTheHubIsAdmittedInARestrictedNamespace(t *testing.T) {
-	deployment, err := management.client.AppsV1().Deployments(hubNamespace).Get(t.Context(), hubAccount, metav1.GetOptions{})
+	deployments := management.client.AppsV1().Deployments(hubNamespace)
+	deployment, err := deployments.Get(t.Context(), hubAccount, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,9 +57,9 @@ func WriteRegistration(r lease.Registration, l *coordinationv1.Lease) error {
 	return err
 }
 
-// ReadRegistration returns the content of a registration. A member's admission policy bounds what a reader may write. So
-// this checks only what the hub relies on, and returns an error that names the Lease. Such a reader counts as one that
-// has never released anything.
+// ReadRegistration returns the content of a registration. A member's admission policy bounds what a reader may write.
+// So this checks only what the hub relies on, and returns an error that names the Lease. Such a reader counts as one
+// that has never released anything.
 func ReadRegistration(l *coordinationv1.Lease) (lease.Registration, error) {
 	r := lease.Registration{Account: l.Annotations[v1alpha1.ReaderAccountAnnotation]}
 	if p := l.Spec.HolderIdentity; p != nil {
@@ -72,7 +72,8 @@ func ReadRegistration(l *coordinationv1.Lease) (lease.Registration, error) {
 		r.Duration = time.Duration(*p) * time.Second
 	}
 	var wrong, unnamed, unreleased error
-	if r.Identity == "" || r.Account == "" || r.Confirmed.IsZero() || r.Duration <= 0 || r.Duration > lease.MaxRegistration {
+	if r.Identity == "" || r.Account == "" || r.Confirmed.IsZero() ||
+		r.Duration <= 0 || r.Duration > lease.MaxRegistration {
 		wrong = fmt.Errorf("want holderIdentity, renewTime, the annotation %s, and leaseDurationSeconds of 1 to %.f",
 			v1alpha1.ReaderAccountAnnotation, lease.MaxRegistration.Seconds())
 	}
