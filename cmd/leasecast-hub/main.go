@@ -40,6 +40,9 @@ func main() {
 	}
 }
 
+// maxVerbosity is as much as any message of the hub asks for. From 8 on client-go logs bodies, and so Secrets.
+const maxVerbosity = 5
+
 // namespaces returns names that are separated by commas. Empty text means all namespaces; other text names at least
 // one.
 func namespaces(list string) ([]string, error) {
@@ -81,7 +84,7 @@ func run(ctx context.Context) error {
 
 	zapConfig := zap.NewProductionConfig()
 	zapConfig.Level = zap.NewAtomicLevelAt(zapcore.Level(-min(max(verbose, 0), maxVerbosity)))
-	o.Verbosity, zapConfig.Sampling = verbosity(zapConfig.Level), nil
+	o.Verbosity, zapConfig.Sampling = zapConfig.Level.ServeHTTP, nil
 	zapConfig.EncoderConfig.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	zl, err := zapConfig.Build()
 	if err != nil {

@@ -96,15 +96,15 @@ func (w *world) debuggingIsGuarded(t *testing.T, h *hub) {
 		{http.MethodGet, "/leasecast/debug/pprof/", scraper, "", http.StatusForbidden, ""},
 		{http.MethodGet, "/leasecast/debug/pprof/", foresees, "", http.StatusForbidden, ""},
 		{http.MethodGet, leasecast.CasesPath + "?namespace=default", scraper, "", http.StatusForbidden, ""},
-		{http.MethodPut, "/leasecast/debug/verbosity", scraper, "2", http.StatusForbidden, ""},
+		{http.MethodPut, "/leasecast/debug/verbosity", scraper, `{"level":"debug"}`, http.StatusForbidden, ""},
 		{http.MethodGet, "/leasecast/debug/pprof/heap?debug=1", debugger, "", http.StatusOK, "heap profile"},
 		{http.MethodGet, leasecast.CasesPath + "?namespace=default", foresees, "", http.StatusOK, `"Namespace":"shop"`},
 		{http.MethodGet, leasecast.CasesPath + "?namespace=none", foresees, "", http.StatusInternalServerError,
 			"unknown namespace"},
-		{http.MethodPut, "/leasecast/debug/verbosity", debugger, "6", http.StatusBadRequest, "up to 5"},
-		{http.MethodPut, "/leasecast/debug/verbosity", debugger, "-1", http.StatusBadRequest, "up to 5"},
-		{http.MethodPut, "/leasecast/debug/verbosity", debugger, "2\n", http.StatusOK, "2\n"},
-		{http.MethodGet, "/leasecast/debug/verbosity", debugger, "", http.StatusOK, "2\n"},
+		{http.MethodPut, "/leasecast/debug/verbosity", debugger, `{"level":"Level(-8)"}`, http.StatusBadRequest,
+			"unrecognized level"},
+		{http.MethodPut, "/leasecast/debug/verbosity", debugger, `{"level":"debug"}`, http.StatusOK, `"debug"`},
+		{http.MethodGet, "/leasecast/debug/verbosity", debugger, "", http.StatusOK, `"debug"`},
 	} {
 		status, body, err := ask(t.Context(), test.method, "https://"+h.metrics+test.path, test.token, test.sent)
 		if err != nil || status != test.status || !strings.Contains(body, test.answer) {
