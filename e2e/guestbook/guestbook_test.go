@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/leasecast/leasecast/api/v1alpha1"
 	webappv1 "github.com/leasecast/leasecast/e2e/guestbook/api"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
@@ -138,54 +136,6 @@ func leads(m *member.Member, ns string, want bool) func(context.Context) error {
 	}
 }
 
-func TestMemberFollowsARealCluster(t *testing.T) {
-	ns := namespace(t)
-	write(t, ns, us, 1, time.Minute)
-	m := newMember(t, cluster.AdminConfig(), member.Options{})
-	harness.AwaitSync(t, m)
-	if err := leads(m, ns, true)(t.Context()); err != nil {
-		t.Error("after the first list:", err)
-	}
-	write(t, ns, them, 2, time.Minute)
-	await(t, "another cluster leads", leads(m, ns, false))
-	write(t, ns, us, 3, time.Minute)
-	await(t, "this one leads again", leads(m, ns, true))
-
-	l := copyIn(t, ns)
-	delete(l.Labels, v1alpha1.ManagedLabel)
-	harness.Must(t, admin.Update(t.Context(), l))
-	await(t, "a Lease without its label is none", leads(m, ns, false))
-	write(t, ns, us, 3, time.Minute)
-	await(t, "the Lease is repaired", leads(m, ns, true))
-	harness.Must(t, admin.Delete(t.Context(), copyIn(t, ns)))
-	await(t, "a missing Lease means no", leads(m, ns, false))
-}
-
-// With Namespaces, a Role in each is enough. Without, it is not: so this test would
-// notice if the one asked for more, or the other for less.
-func TestNamespacedRightsSuffice(t *testing.T) {
-	a, b, secret := namespace(t), namespace(t), namespace(t)
-	cfg := user(t, a, a, b)
-	for _, ns := range []string{a, b, secret} {
-		write(t, ns, us, 1, time.Minute)
-	}
-	m := newMember(t, cfg, member.Options{Namespaces: []string{a, b}})
-	harness.AwaitSync(t, m)
-	for ns, want := range map[string]bool{a: true, b: true, secret: false} {
-		if err := leads(m, ns, want)(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
-
-	greedy := newMember(t, cfg, member.Options{})
-	short, cancelShort := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancelShort()
-	err := greedy.WaitForSync(short)
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "all namespaces") {
-		t.Errorf("without Namespaces: err = %v, want none listed", err)
-	}
-}
-
 // The watch of a follower in which nothing happens is alive. One behind a dead link is
 // not, nor is one of an API server that is cut off from etcd; both come back by
 // themselves.
@@ -237,33 +187,6 @@ func nothingFails(f func()) func() error {
 	return func() error {
 		f()
 		return nil
-	}
-}
-
-// A member learns who leads as soon as its API server is back.
-func TestMemberComesBackWithItsAPIServer(t *testing.T) {
-	ns := namespace(t)
-	m := newMember(t, cluster.AdminConfig(), member.Options{Namespaces: []string{ns}})
-	var deadline time.Duration
-	await(t, "this cluster leads", func(ctx context.Context) error {
-		// A busy machine may take longer than one term.
-		if deadline-clocks.Now().Boot < 3*time.Second {
-			deadline = write(t, ns, us, 1, 5*time.Second)
-		}
-		return leads(m, ns, true)(ctx)
-	})
-	harness.Must(t, cluster.Kill())
-	await(t, "the term runs out", leads(m, ns, false))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	harness.Must(t, cluster.Restart(ctx))
-	write(t, ns, us, 2, time.Minute)
-	written := clocks.Now().Boot
-	await(t, "this cluster leads again", leads(m, ns, true))
-	took := clocks.Now().Boot - written
-	t.Logf("leads again %v after the Lease was written", took)
-	if took > 10*time.Second {
-		t.Errorf("leads again %v after the Lease was written, want less than 10s: retries wait at most 4.5s", took)
 	}
 }
 

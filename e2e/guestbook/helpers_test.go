@@ -29,7 +29,6 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/clock"
-	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	webappv1 "github.com/leasecast/leasecast/e2e/guestbook/api"
 	"github.com/leasecast/leasecast/e2e/harness"
@@ -117,12 +116,6 @@ func write(t *testing.T, ns, holder string, epoch int64, d time.Duration) (deadl
 	term := lease.Term{Holder: holder, Epoch: epoch, AcquireTime: now.Wall, RenewTime: now.Wall, Duration: d}
 	harness.Must(t, harness.PutLease(t.Context(), admin, ns, us, term))
 	return now.Boot + d
-}
-
-func copyIn(t *testing.T, ns string) *coordinationv1.Lease {
-	l := &coordinationv1.Lease{}
-	harness.Must(t, admin.Get(t.Context(), client.ObjectKey{Namespace: ns, Name: v1alpha1.DefaultLeaseName}, l))
-	return l
 }
 
 // await fails the test if the condition does not come about.

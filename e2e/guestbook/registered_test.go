@@ -46,35 +46,6 @@ func registration(ctx context.Context, ns string) (lease.Registration, error) {
 	return wire.ReadRegistration(&all[0])
 }
 
-// A process that was killed leaves its registration behind. The next one is another reader.
-func TestARestartedReaderIsAnotherReader(t *testing.T) {
-	ns := namespace(t)
-	names := books(t, ns, 1)
-	write(t, ns, us, 1, time.Hour)
-	cfg := registering(t, ns)
-	first := start(t, cfg, "first", ns, "-register="+ns)
-	await(t, "the first acts", first.acted(names, 1))
-	before := harness.Get(registration(t.Context(), ns))(t)
-	harness.Must(t, first.Kill())
-	second := start(t, cfg, "second", ns, "-register="+ns)
-	await(t, "the second acts", second.acted(names, 1))
-	all := harness.Get(registrations(t.Context(), ns))(t)
-	for _, l := range all {
-		r := harness.Get(wire.ReadRegistration(&l))(t)
-		if len(r.Released) > 0 || len(l.Finalizers) != 1 || len(l.OwnerReferences) > 0 {
-			t.Errorf("registration %s: %+v %+v", l.Name, l.ObjectMeta, r)
-		}
-	}
-	if len(all) != 2 || *all[0].Spec.HolderIdentity == *all[1].Spec.HolderIdentity {
-		t.Errorf("%d registrations, want one of each process", len(all))
-	}
-	second.terminate()
-	left := harness.Get(registrations(t.Context(), ns))(t)
-	if len(left) != 1 || *left[0].Spec.HolderIdentity != before.Identity {
-		t.Errorf("%d registrations are left, want that of the process that was killed", len(left))
-	}
-}
-
 // A reader that was stopped for longer than its registration lasts acts only after it has registered again.
 func TestAPausedReaderActsOnlyWithANewRegistration(t *testing.T) {
 	t.Parallel()
