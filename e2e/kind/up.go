@@ -204,7 +204,6 @@ const (
 	// madeMark is a file in a node that kind has finished. If kind is aborted, kubeadm goes on in the node: such a cluster
 	// answers, but its node admits no Pods.
 	madeMark = "/var/lib/leasecast-made"
-	missing  = "missing"
 )
 
 // subnets are tried one after the other: one may be in use on this machine.
@@ -261,15 +260,10 @@ func ensureNetwork(ctx context.Context) {
 func (p *place) ensureCluster(ctx context.Context, c cluster, image string, cgroupV1 bool) {
 	// The guestbooks, which run without rights, write there.
 	must.Do(errors.Join(os.MkdirAll(p.acts(c), 0o755), os.Chmod(p.acts(c), 0o777)))
-	switch reason := must.Get(p.reuse(ctx, c)); reason {
-	case "":
+	if _, err := docker(ctx, "container", "inspect", c.node()); err == nil {
+		must.Do(p.reuse(ctx, c), "%s cannot be used: make kind-down, and begin again", c.inKind())
 		p.say("%s runs already", c.inKind())
 		return
-	case missing:
-	default:
-		reason, _, _ = strings.Cut(reason, "\n")
-		p.say("%s is half-made (%s): deleting it", c.inKind(), reason)
-		must.Get(kind(ctx, nil, "delete", "cluster", "--name", c.inKind()))
 	}
 	raw := must.Get(os.ReadFile(filepath.Join(p.root, "kind-configs", c.name+".yaml")))
 	p.say("making %s", c.inKind())
@@ -295,55 +289,23 @@ func (p *place) owned(ctx context.Context, clusters ...cluster) error {
 
 // madeFor is the folder for a cluster's act logs in the checkout that made it; empty unless both exist.
 func madeFor(ctx context.Context, c cluster) string {
-	folder := logsOf(ctx, c)
+	folder, _ := docker(ctx, "container", "inspect", "--format",
+		`{{range .Mounts}}{{if eq .Destination "`+actsInNode+`"}}{{.Source}}{{end}}{{end}}`, c.node())
 	if _, err := os.Stat(folder); errors.Is(err, os.ErrNotExist) {
 		return ""
 	}
 	return folder
 }
 
-// logsOf is the folder of a cluster's act logs; empty if there is no such cluster.
-func logsOf(ctx context.Context, c cluster) string {
-	folder, _ := docker(ctx, "container", "inspect", "--format",
-		`{{range .Mounts}}{{if eq .Destination "`+actsInNode+`"}}{{.Source}}{{end}}{{end}}`, c.node())
-	return folder
-}
-
-// reuse returns why a cluster cannot be used as it is, or nothing if it answers.
-func (p *place) reuse(ctx context.Context, c cluster) (reason string, err error) {
-	out, err := docker(ctx, "ps", "--all", "--filter", "label=io.x-k8s.kind.cluster="+c.inKind(), "--format",
-		"{{.Names}} {{.State}}")
-	if err != nil {
-		return "", err
-	}
-	if out == "" {
-		return missing, nil
-	}
-	name, state, _ := strings.Cut(out, " ")
-	if name != c.node() || strings.Contains(out, "\n") {
-		return "its containers are " + strings.ReplaceAll(out, "\n", ", "), nil
-	}
-	if err := p.owned(ctx, c); err != nil {
-		return "", err
-	}
-	if logs := logsOf(ctx, c); logs != p.acts(c) {
-		return fmt.Sprintf("its act logs go to %q", logs), nil
-	}
-	if err := must.Try(func() {
-		switch state {
-		case "paused":
-			must.Get(docker(ctx, "unpause", c.node()))
-		case "exited", "created":
-			p.say("starting the stopped node of %s", c.inKind())
-			must.Get(docker(ctx, "start", c.node()))
-		}
+// reuse starts the node of a cluster if need be, and returns when it answers.
+func (p *place) reuse(ctx context.Context, c cluster) error {
+	_, _ = docker(ctx, "unpause", c.node()) // an error means that it is not paused
+	return must.Try(func() {
+		must.Get(docker(ctx, "start", c.node()))
 		must.Get(kind(ctx, nil, "export", "kubeconfig", "--name", c.inKind(), "--kubeconfig", p.kubeconfig(c)))
 		must.Get(c.on(ctx, "test -f "+madeMark))
 		must.Do(p.answers(ctx, c, time.Minute))
-	}); err != nil {
-		return err.Error(), ctx.Err()
-	}
-	return "", nil
+	})
 }
 
 // answers returns when the cluster's API server answers and its node is ready.
