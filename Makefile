@@ -381,7 +381,7 @@ DRILL :=
 FENCE_DRILLS := cronjob unmodified
 
 .PHONY: drill
-drill: k8s $(if $(filter unmodified,$(SCENARIO)),capi electors) build $(KUSTOMIZE) ## Play and narrate SCENARIO=leader-lost, partition, drain, hub-lost, failback, rotation or flapping, drawn in out/report.html; or drill fences: cronjob, unmodified
+drill: k8s $(if $(filter unmodified,$(SCENARIO)),electors) build $(KUSTOMIZE) ## Play and narrate SCENARIO=leader-lost, partition, drain, hub-lost, failback, rotation or flapping, drawn in out/report.html; or drill fences: cronjob, unmodified
 	$(RUN) $(if $(filter $(FENCE_DRILLS),$(SCENARIO)),./e2e/fences,./e2e/drill) $(SCENARIO) $(DRILL)
 
 .PHONY: versions

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,7 +43,7 @@ type instance struct {
 	client client.WithWatch
 	way    *hanging // of an elector, else nil
 	keeper *process.Keeper
-	seen   *harness.Watch[client.Object] // of a controller
+	seen   *harness.Watch[*corev1.ConfigMap] // of the kube-controller-manager
 	stop   context.CancelFunc
 	undoes sync.WaitGroup // until nothing is undone any more
 
@@ -53,24 +54,23 @@ type instance struct {
 	upkeep upkeep
 }
 
-// upkeep is what a controller keeps, and the drill undoes.
+// upkeep is the ConfigMap that the kube-controller-manager keeps, and the drill deletes.
 type upkeep struct {
-	last   client.Object // as it was seen last
-	isKept bool          // that is as the program keeps it
-	rests  bool          // nothing is undone
-	undone time.Duration // when the first request to undo that was sent; zero: not yet
-	failed error         // why it cannot be undone
+	last   *corev1.ConfigMap // nil: there is none
+	rests  bool              // it is not deleted
+	undone time.Duration     // when the first request to delete it was sent; zero: not yet
+	failed error             // why it cannot be deleted
 }
 
 // start starts the program.
 func (i *instance) start(ctx context.Context, d *harness.Drill) {
 	start := i.startElector
-	if i.stock == nil {
+	if i.isElector() {
 		i.way = must.Get(newHanging(d.Fleet.Member(i.member).AdminConfig(), i.limits))
 	} else {
-		start = i.install(ctx, d, i.member)
-		i.seen = must.Get(harness.Observe(ctx, i.client, i.list, i.object, client.InNamespace(i.namespace),
-			client.MatchingFields{"metadata.name": i.named}))
+		start = func() (*process.Process, error) { return d.StartControllers(i.member, publisher, i.flags()...) }
+		i.seen = must.Get(harness.Observe(ctx, i.client, &corev1.ConfigMapList{}, &corev1.ConfigMap{},
+			client.InNamespace(i.namespace), client.MatchingFields{"metadata.name": published}))
 	}
 	first := must.Get(start())
 	i.log = lines.Follow(first.Log())
@@ -78,7 +78,7 @@ func (i *instance) start(ctx context.Context, d *harness.Drill) {
 	i.stop = stop
 	i.keeper = process.Keep(running, first.Name(), first, func(int) (*process.Process, error) { return start() },
 		process.KeepOptions{Wait: restarts, MayEnd: true, Ended: func(*process.Process) { i.ended() }})
-	if i.stock != nil {
+	if !i.isElector() {
 		i.undoes.Go(func() {
 			for process.Pass(running, undoEvery) == nil {
 				i.take()
@@ -193,42 +193,46 @@ func (i *instance) acts() (writes, holds []harness.Act) {
 	return slices.Clone(i.writes), holds
 }
 
-// take notes what a controller wrote since the last call. It was written after the request to undo the write before was
-// sent, in the second that the API server put on it or later, and before it was seen.
+// take notes which ConfigMaps were created since the last call. One was created after the request to delete the one
+// before was sent, in the second that the API server put on it or later, and before it was seen.
 func (i *instance) take() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	u := &i.upkeep
 	for _, s := range i.seen.Take() {
-		isKept := !s.Gone && i.did(s.Object)
-		if isKept && (!u.isKept || s.Object.GetUID() != u.last.GetUID()) {
-			begin := max(u.undone, harness.BootOf(written(s.Object), s.At))
-			i.writes = append(i.writes, i.act("write "+i.named, begin, s.At.Boot))
+		switch {
+		case s.Gone:
+			u.last = nil
+			continue
+		case u.last == nil || s.Object.UID != u.last.UID:
+			begin := max(u.undone, harness.BootOf(s.Object.CreationTimestamp.Time, s.At))
+			i.writes = append(i.writes, i.act("write "+published, begin, s.At.Boot))
 			u.undone = 0
 		}
-		u.last, u.isKept = s.Object, isKept
+		u.last = s.Object
 	}
 }
 
-// remove undoes what a controller has done.
+// remove deletes the ConfigMap.
 func (i *instance) remove(ctx context.Context) {
 	i.mu.Lock()
-	last, isKept := i.upkeep.last, i.upkeep.isKept && !i.upkeep.rests
-	if isKept && i.upkeep.undone == 0 {
+	last := i.upkeep.last
+	rests := last == nil || i.upkeep.rests
+	if !rests && i.upkeep.undone == 0 {
 		i.upkeep.undone = harness.Now().Boot
 	}
 	i.mu.Unlock()
-	if !isKept {
+	if rests {
 		return
 	}
-	err := i.undo(ctx, i.client, last)
+	err := i.client.Delete(ctx, last, client.Preconditions{UID: &last.UID})
 	hangs := apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || apierrors.IsInternalError(err)
 	if client.IgnoreNotFound(err) == nil || apierrors.IsConflict(err) || hangs || ctx.Err() != nil {
 		return
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.upkeep.failed = errors.Join(i.upkeep.failed, fmt.Errorf("undo what %s wrote in %s: %w", i.name, i.member, err))
+	i.upkeep.failed = errors.Join(i.upkeep.failed, fmt.Errorf("delete what %s wrote in %s: %w", i.name, i.member, err))
 }
 
 // rest sets whether what a controller does is left as it is.
@@ -242,5 +246,5 @@ func (i *instance) rest(rests bool) {
 func (i *instance) idle() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.upkeep.rests && i.upkeep.isKept
+	return i.upkeep.rests && i.upkeep.last != nil
 }

@@ -1,25 +1,17 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/harness"
-	"github.com/leasecast/leasecast/e2e/must"
-	"github.com/leasecast/leasecast/e2e/process"
 )
 
 // program is one that elects itself with a lock of its cluster and does not read our Leases. It runs in each member. It
-// is a controller, which has a stock, or an elector.
+// is an elector, or the kube-controller-manager. One of that one's controllers makes a ConfigMap in each namespace, and
+// makes it again when it is deleted. The drill deletes it all the time.
 type program struct {
 	name string
 	// namespace is what its clusters lead, by a policy of its own.
@@ -27,24 +19,17 @@ type program struct {
 	lock      v1alpha1.LockFence
 	stop      time.Duration // that the hub has to wait for
 	dir       string        // for the logs of electors
-
-	*stock
 	build
 }
 
-// stock is what only a program has that its project makes. It keeps something as it has to be, and the drill undoes
-// that all the time.
-type stock struct {
-	// list and object are of the kind that it writes, and named is the one object.
-	list   client.ObjectList
-	object client.Object
-	named  string
-	// did reports whether the object is as the program keeps it, and undo changes that.
-	did  func(o client.Object) bool
-	undo func(ctx context.Context, c client.Client, o client.Object) error
-	// install makes a member ready for it. It returns how to start one more process there.
-	install func(ctx context.Context, d *harness.Drill, member string) (start func() (*process.Process, error))
-}
+// isElector reports whether the program is one of ours.
+func (p *program) isElector() bool { return p.binary != "" }
+
+const (
+	// publisher is the controller of the kube-controller-manager, and published the ConfigMap that it makes.
+	publisher = "root-ca-certificate-publisher-controller"
+	published = "kube-root-ca.crt"
+)
 
 // build is what only an elector has: the library that it is made with, and how.
 type build struct {
@@ -70,74 +55,20 @@ func fence(namespace, name string) v1alpha1.LockFence {
 	return f
 }
 
-// flags are those of a Kubernetes program's elector, and for a log that can be read.
+// flags are those of the kube-controller-manager's elector, and for a log that can be read.
 func (p *program) flags() []string {
 	return []string{
-		"--logging-format=json",
+		"--logging-format=json", "--leader-elect=true",
+		"--leader-elect-resource-namespace=" + p.lock.Namespace, "--leader-elect-resource-name=" + p.lock.Name,
 		fmt.Sprintf("--leader-elect-lease-duration=%ds", p.lock.LeaseDurationSeconds),
 		fmt.Sprintf("--leader-elect-renew-deadline=%ds", p.lock.RenewDeadlineSeconds),
 		fmt.Sprintf("--leader-elect-retry-period=%ds", p.lock.RetryPeriodSeconds),
 	}
 }
 
-// controllerManager is the kube-controller-manager. One of its controllers makes a ConfigMap in each namespace, and
-// makes it again when it is deleted.
+// controllerManager is the kube-controller-manager.
 func controllerManager() *program {
-	p := &program{name: "kube-controller-manager", namespace: "shop", lock: fence("upkeep", "upkeep"), stop: quick}
-	p.stock = &stock{
-		list: &corev1.ConfigMapList{}, object: &corev1.ConfigMap{}, named: "kube-root-ca.crt",
-		did: func(client.Object) bool { return true },
-		undo: func(ctx context.Context, c client.Client, o client.Object) error {
-			uid := o.GetUID()
-			return c.Delete(ctx, o, client.Preconditions{UID: &uid})
-		},
-	}
-	p.install = func(_ context.Context, d *harness.Drill, member string) func() (*process.Process, error) {
-		args := append(p.flags(), "--leader-elect=true",
-			"--leader-elect-resource-namespace="+p.lock.Namespace, "--leader-elect-resource-name="+p.lock.Name)
-		return func() (*process.Process, error) {
-			return d.StartControllers(member, "root-ca-certificate-publisher-controller", args...)
-		}
-	}
-	return p
-}
-
-// clusterAPI is the core manager of Cluster API. It puts its finalizer on a Cluster, and puts it back when it is
-// removed. Nothing else comes of a Cluster that has no infrastructure.
-func clusterAPI() *program {
-	p := &program{name: "Cluster API", namespace: "clusters", stop: quick,
-		lock: fence("capi-system", "controller-leader-election-capi")}
-	p.stock = &stock{
-		list: &clusterv1.ClusterList{}, object: &clusterv1.Cluster{}, named: "kept",
-		did: func(o client.Object) bool { return controllerutil.ContainsFinalizer(o, clusterv1.ClusterFinalizer) },
-		undo: func(ctx context.Context, c client.Client, o client.Object) error {
-			with, ok := o.DeepCopyObject().(client.Object)
-			if !ok {
-				return fmt.Errorf("%T is no object", o)
-			}
-			controllerutil.RemoveFinalizer(with, clusterv1.ClusterFinalizer)
-			return c.Patch(ctx, with, client.MergeFromWithOptions(o, client.MergeFromWithOptimisticLock{}))
-		},
-	}
-	p.install = func(ctx context.Context, d *harness.Drill, member string) func() (*process.Process, error) {
-		must.Do(d.Fleet.Member(member).InstallCAPI(ctx), "the CRDs of Cluster API in %s", member)
-		kept := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.named}}
-		kept.Spec.ClusterNetwork.APIServerPort = 6443 // a Cluster has to say something
-		must.Do(d.Members[member].Create(ctx, kept))
-		manager := must.Get(d.CAPI(member))
-		return func() (*process.Process, error) { return manager.StartElected(p.lock.Namespace, p.flags()...) }
-	}
-	return p
-}
-
-// written is when an object was written last, in whole seconds by the clock of its API server.
-func written(o client.Object) (at time.Time) {
-	for _, f := range o.GetManagedFields() {
-		if f.Time != nil && f.Time.After(at) {
-			at = f.Time.Time
-		}
-	}
-	return at
+	return &program{name: "kube-controller-manager", namespace: "shop", lock: fence("upkeep", "upkeep"), stop: quick}
 }
 
 // The programs that electors are, by their libraries.

@@ -18,11 +18,6 @@ import (
 // capiAssets is the environment variable that names the folder of capi-manager.
 const capiAssets = "CAPI_ASSETS"
 
-// inPod runs a program in a mount namespace with the file that a Pod has. The first argument is the Pod's namespace.
-// The others are the program and its arguments.
-const inPod = `of=/run/secrets/kubernetes.io/serviceaccount && mount -t tmpfs tmpfs /run && mkdir -p "$of" &&
-printf %s "$0" > "$of/namespace" && exec "$@"`
-
 // CAPI is where the real core manager of Cluster API runs in processes, one at a time.
 type CAPI struct {
 	// CA is the certificate of its webhooks, for 127.0.0.1.
@@ -49,36 +44,11 @@ func NewCAPI(name, dir string, config *rest.Config) (*CAPI, error) {
 		fleet.WriteKubeconfig(filepath.Join(dir, "kubeconfig"), name, config))
 }
 
-// CAPI prepares the manager for a member.
-func (d *Drill) CAPI(member string) (*CAPI, error) {
-	name := "capi-" + member
-	return NewCAPI(name, filepath.Join(d.dir, name), d.Fleet.Member(member).AdminConfig())
-}
-
 // Start starts a process of the manager, which has no election.
 func (c *CAPI) Start() (*process.Process, error) {
-	return process.Start(c.name, c.log(), c.program, c.args()...)
-}
-
-// StartElected starts a process that elects itself in a namespace. The manager has an election in a Pod only, so it
-// finds a Pod's file. That needs the right to mount, as root or in a user namespace.
-func (c *CAPI) StartElected(namespace string, args ...string) (*process.Process, error) {
-	unshare := []string{"--mount"}
-	if os.Geteuid() != 0 {
-		unshare = append(unshare, "--map-root-user")
-	}
-	unshare = append(unshare, "sh", "-c", inPod, namespace, c.program, "--leader-elect")
-	return process.Start(c.name, c.log(), "unshare", append(append(unshare, c.args()...), args...)...)
-}
-
-func (c *CAPI) log() string { return filepath.Join(c.dir, "log") }
-
-func (c *CAPI) args() []string {
-	return []string{
-		"--kubeconfig=" + filepath.Join(c.dir, "kubeconfig"), "--webhook-port=" + strconv.Itoa(c.Port),
-		"--webhook-cert-dir=" + c.dir,
-		"--health-addr=0", "--diagnostics-address=0",
-	}
+	return process.Start(c.name, filepath.Join(c.dir, "log"), c.program,
+		"--kubeconfig="+filepath.Join(c.dir, "kubeconfig"), "--webhook-port="+strconv.Itoa(c.Port),
+		"--webhook-cert-dir="+c.dir, "--health-addr=0", "--diagnostics-address=0")
 }
 
 // StartControllers is [StartControllers] in a member.
