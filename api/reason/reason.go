@@ -159,13 +159,31 @@ const (
 	InvalidPolicy Reason = "InvalidPolicy"
 	// InvalidSeal: the Secret with the key of the fleet's seal cannot be used, so that nothing is written for the fleet.
 	InvalidSeal Reason = "InvalidSeal"
+	// Ready: all other conditions are fine.
+	Ready Reason = "Ready"
+	// Reachable: most clusters of the policy answer.
+	Reachable Reason = "Reachable"
+	// Agree: the clocks of all clusters agree with the hub's.
+	Agree Reason = "Agree"
+	// NotMeasured: a clock was not measured closely enough yet.
+	NotMeasured Reason = "NotMeasured"
+	// Granted: the hub may read the Secrets of the fleet.
+	Granted Reason = "Granted"
+	// GrantMissing: the hub may not read them, so it does nothing for the fleet.
+	GrantMissing Reason = "GrantMissing"
+	// InForce: each cluster enforces the fences of the policy.
+	InForce Reason = "InForce"
+	// Warns: the fences of the policy warn, and refuse nothing.
+	Warns Reason = "Warns"
+	// RecordRestored: a record that was deleted, or created again from a backup, is restored.
+	RecordRestored Reason = "RecordRestored"
 	// ClockContradicted: the clocks of all clusters prove that the hub's own is so wrong that no cluster could lead by it.
 	ClockContradicted Reason = "ClockContradicted"
 )
 
 // What LeaderResourceSets report.
 const (
-	// InPlace: each reachable cluster has what the set keeps there.
+	// InPlace: each reachable cluster has what the set keeps there. Of a record: all Leases say what they must.
 	InPlace Reason = "InPlace"
 	// Applying: not all clusters have it yet.
 	Applying Reason = "Applying"

@@ -15,7 +15,7 @@ import (
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Namespaces",type=integer,JSONPath=`.status.namespaces`
 // +kubebuilder:printcolumn:name="Clusters",type=integer,JSONPath=`.status.clusters`
-// +kubebuilder:printcolumn:name="Fenced",type=string,JSONPath=`.status.conditions[?(@.type=="Fenced")].status`
+// +kubebuilder:printcolumn:name="Fences",type=string,JSONPath=`.status.conditions[?(@.type=="FencesInForce")].status`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io=","clusterctl.cluster.x-k8s.io/move="}
 type LeadershipPolicy struct {
@@ -347,9 +347,9 @@ const (
 	// selector matches in one cluster only. It manages at most 500 of these: those that have a record, then the oldest.
 	// The message has how many are left out, and in which clusters.
 	ConditionAllManaged = "AllManaged"
-	// ConditionFenced is set while the policy asks for fencing, once the hub knows all Clusters. It is False while a fence
-	// is missing in a cluster, which then is not newly chosen, and while no cluster takes part.
-	ConditionFenced = "Fenced"
+	// ConditionFencesInForce is set while the policy asks for fencing, once the hub knows all Clusters. It is False
+	// while a fence is missing in a cluster, which then is not newly chosen, and while no cluster takes part.
+	ConditionFencesInForce = "FencesInForce"
 	// ConditionFenceTargetsFound is set while the policy fences locks or service accounts. It is False while one of the
 	// locks has had no holder in the cluster that leads for 2 minutes or three of its lease durations, or while no
 	// cluster has one of the accounts: its name may be wrong. It is Unknown until that was seen, and while no cluster
@@ -362,7 +362,7 @@ const (
 // +kubebuilder:validation:MinProperties=1
 type LeadershipPolicyStatus struct {
 	// conditions are Ready, Accepted, ClustersReachable, ClocksAgree, SecretsGranted, AllManaged
-	// and, where fencing is asked for, Fenced. Ready is the sum of the others: it is False if
+	// and, where fencing is asked for, FencesInForce. Ready is the sum of the others: it is False if
 	// one is False, and its message has their messages. Where locks or service accounts are
 	// fenced, there is FenceTargetsFound: False warns that no program holds a lock in the
 	// cluster that leads, or that no cluster has a service account, so that its name may be

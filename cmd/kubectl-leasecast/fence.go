@@ -128,10 +128,10 @@ func (s *snapshot) askFences(name string) (*fenceQuestion, error) {
 func (q *fenceQuestion) check(ctx context.Context) *fenceCheck {
 	f := &fenceCheck{Policy: q.policy.Object.Name, Hub: "nothing yet"}
 	for _, c := range q.policy.Object.Status.Conditions {
-		if c.Type == v1alpha1.ConditionFenced {
+		if c.Type == v1alpha1.ConditionFencesInForce {
 			f.Hub = c.Reason + ": " + c.Message
 		}
-		about := c.Type == v1alpha1.ConditionFenced || c.Type == v1alpha1.ConditionFenceTargetsFound
+		about := c.Type == v1alpha1.ConditionFencesInForce || c.Type == v1alpha1.ConditionFenceTargetsFound
 		if about && c.Status == metav1.ConditionFalse {
 			f.add("policy "+f.Policy, c.Reason, c.Message)
 		}

@@ -160,7 +160,7 @@ func TestStatusNamesWhatNeedsAttention(t *testing.T) {
 		"a policy": {func() *snapshot {
 			s := well()
 			s.policies[0].Status.Conditions[0] = metav1.Condition{
-				Type: v1alpha1.ConditionFenced, Status: metav1.ConditionFalse, Reason: "Unfenced", Message: "in west",
+				Type: v1alpha1.ConditionFencesInForce, Status: metav1.ConditionFalse, Reason: "Unfenced", Message: "in west",
 			}
 			return s
 		}(), "shops   -       Fenced: Unfenced  in west"},

@@ -124,7 +124,7 @@ func (s *stage) begin(ctx context.Context, d *harness.Drill) {
 		fenced := must.Get(s.AwaitFenced(ctx, p.namespace))
 		if want := fmt.Sprintf("takes %v more, for the lock %s/%s", p.stop, p.lock.Namespace,
 			p.lock.Name); !strings.Contains(fenced, want) {
-			must.Fail("%s: its policy's condition Fenced is %q, want that it %s", p.name, fenced, want)
+			must.Fail("%s: its policy's condition FencesInForce is %q, want that it %s", p.name, fenced, want)
 		}
 	}
 	for _, p := range s.programs {

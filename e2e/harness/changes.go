@@ -95,15 +95,15 @@ func (d *Drill) awaitLive(ctx context.Context, namespace string) (leader string)
 	return leader
 }
 
-// AwaitFenced returns the message of a policy's condition Fenced, once it is true.
+// AwaitFenced returns the message of a policy's condition FencesInForce, once it is true.
 func (d *Drill) AwaitFenced(ctx context.Context, policy string) (message string, err error) {
 	err = d.Await(ctx, changePatience, "the fences are in force", func(ctx context.Context) error {
 		p := &v1alpha1.LeadershipPolicy{}
 		must.Do(d.Hub.Get(ctx, client.ObjectKey{Namespace: FleetNamespace, Name: policy}, p))
-		if !meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionFenced) {
+		if !meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionFencesInForce) {
 			return fmt.Errorf("its conditions are %+v", p.Status.Conditions)
 		}
-		message = meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionFenced).Message
+		message = meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionFencesInForce).Message
 		return nil
 	})
 	return message, err

@@ -125,7 +125,7 @@ func (w *alertWorld) drills() []alertDrill {
 		},
 		alarms: []alarm{
 			{"LeasecastGuardNotInForce", `member="south"`, member("leasecast_guard_in_force", "south"), is(0)},
-			{"LeasecastFenceNotInForce", `policy="p"`, policy("p", v1alpha1.ConditionFenced), is(0)},
+			{"LeasecastFenceNotInForce", `policy="p"`, policy("p", v1alpha1.ConditionFencesInForce), is(0)},
 			{"LeasecastNobodyLeads", namespace(w.Fleet + "-n"), nobody(w.Fleet+"-n", v1alpha1.StateVacant), is(1)},
 			{"LeasecastPolicyNotInEffect", `policy="late"`, policy("late", v1alpha1.ConditionAccepted), is(0)},
 			{"LeasecastClockOff", `policy="p"`, policy("p", v1alpha1.ConditionClocksAgree), is(0)},

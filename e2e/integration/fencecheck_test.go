@@ -31,7 +31,7 @@ func TestThePluginChecksAFenceBeforeItRefusesAndAfter(t *testing.T) {
 	w.Must(w.Hub.Create(t.Context(), p))
 	w.startHub()
 	w.Leads("east", a, firstElection, all...)
-	w.awaitPolicy("p", v1alpha1.ConditionFenced, metav1.ConditionTrue, "Warns")
+	w.awaitPolicy("p", v1alpha1.ConditionFencesInForce, metav1.ConditionTrue, "Warns")
 	w.shows(0, []string{"p: 9 fences in 3 clusters, problems: 0", "every cluster warns"}, "fence", "check", "p")
 	if out, _ := w.plugin("", "fence", "check", "p"); strings.Contains(out, "Warning:") {
 		t.Errorf("it prints the warnings that it asks for:\n%s", out)

@@ -96,7 +96,7 @@ func fenced(t *testing.T, timings v1alpha1.Timings) (w *world, a string, acts fu
 	w.Must(w.Hub.Create(t.Context(), p))
 	w.startHub()
 	w.Leads("east", a, firstElection, all...)
-	w.awaitPolicy("p", v1alpha1.ConditionFenced, metav1.ConditionTrue, "InForce")
+	w.awaitPolicy("p", v1alpha1.ConditionFencesInForce, metav1.ConditionTrue, "InForce")
 	acts = w.unaware(a, all...)
 	w.actsIn("east", acts)
 	return w, a, acts
@@ -175,7 +175,7 @@ func TestAnEditOfAFenceLetsNothingThrough(t *testing.T) {
 		w.Must(w.Hub.Patch(t.Context(), p, client.MergeFrom(old)))
 		w.Eventually("the edit is in force", time.Minute, func() error {
 			w.Must(w.Hub.Get(t.Context(), client.ObjectKeyFromObject(p), old))
-			cond := meta.FindStatusCondition(old.Status.Conditions, v1alpha1.ConditionFenced)
+			cond := meta.FindStatusCondition(old.Status.Conditions, v1alpha1.ConditionFencesInForce)
 			return must.ErrorIf(cond == nil || cond.ObservedGeneration != p.Generation || cond.Reason != "InForce",
 				"the condition is %+v", cond)
 		})

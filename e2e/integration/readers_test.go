@@ -141,7 +141,7 @@ func TestAFencedLockThatIsHeldWhereItsClusterLeads(t *testing.T) {
 	w.Must(w.Hub.Create(t.Context(), p))
 	w.startHub()
 	w.Leads("east", a, firstElection, all...)
-	w.awaitPolicy("p", v1alpha1.ConditionFenced, metav1.ConditionTrue, "InForce")
+	w.awaitPolicy("p", v1alpha1.ConditionFencesInForce, metav1.ConditionTrue, "InForce")
 	w.awaitPolicy("p", v1alpha1.ConditionFenceTargetsFound, metav1.ConditionFalse, string(reason.AccountMissing),
 		"there is no ServiceAccount chekout in east, south, west")
 	w.Must(w.Hub.Get(t.Context(), client.ObjectKeyFromObject(p), p))

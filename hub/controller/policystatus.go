@@ -156,7 +156,7 @@ func (st *policyStatuses) noteFences(
 		Policy: p, Wanted: p.FencesBut(st.HubID, lost), Members: members, Closed: st.policies.closedLocks(ctx, p),
 	}
 	if len(f.Wanted) == 0 {
-		meta.RemoveStatusCondition(&object.Status.Conditions, v1alpha1.ConditionFenced)
+		meta.RemoveStatusCondition(&object.Status.Conditions, v1alpha1.ConditionFencesInForce)
 		return
 	}
 	for _, m := range members {

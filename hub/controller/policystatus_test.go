@@ -134,7 +134,7 @@ func TestStatusOfAPolicy(t *testing.T) {
 			v1alpha1.ConditionAccepted: "True Accepted ", v1alpha1.ConditionReady: "False Unfenced ",
 			v1alpha1.ConditionClustersReachable: "True Reachable ",
 			v1alpha1.ConditionClocksAgree:       "Unknown NotMeasured not measured closely enough yet: east, west",
-			v1alpha1.ConditionFenced:            "False Unfenced east (",
+			v1alpha1.ConditionFencesInForce:            "False Unfenced east (",
 			v1alpha1.ConditionFenceTargetsFound: "Unknown LockUnseen nobody was seen to hold these locks since a cluster " +
 				"leads: stock/stock; no cluster has shown yet whether it has these service accounts: checkout",
 		} {
@@ -163,11 +163,11 @@ func TestNoFenceIsInForceBeforeTheClustersAreKnown(t *testing.T) {
 		known := m.source
 		m.source = &fakeMembers{unsynced: true}
 		s, again := m.status()
-		if inShort(s.Conditions, v1alpha1.ConditionFenced) != "nothing" || again.RequeueAfter != notYet {
+		if inShort(s.Conditions, v1alpha1.ConditionFencesInForce) != "nothing" || again.RequeueAfter != notYet {
 			t.Errorf("%+v, again in %v", s.Conditions, again.RequeueAfter)
 		}
 		m.source = known
-		if s, _ := m.status(); !strings.HasPrefix(inShort(s.Conditions, v1alpha1.ConditionFenced), "False Unfenced") {
+		if s, _ := m.status(); !strings.HasPrefix(inShort(s.Conditions, v1alpha1.ConditionFencesInForce), "False Unfenced") {
 			t.Errorf("without Clusters: %+v", s.Conditions)
 		}
 	})

@@ -105,7 +105,7 @@ func PolicyReady(conditions []metav1.Condition) metav1.Condition {
 	}
 	ready := worstOf(v1alpha1.ConditionReady, others)
 	if ready.Status == yes {
-		ready.Reason, ready.Message = "Ready", ""
+		ready.Reason, ready.Message = string(reason.Ready), ""
 	}
 	return ready
 }
@@ -114,7 +114,7 @@ func PolicyReady(conditions []metav1.Condition) metav1.Condition {
 func ClustersReachable(most bool, ms []decide.Member) metav1.Condition {
 	const kind = v1alpha1.ConditionClustersReachable
 	if !most {
-		return condition(kind, yes, "Reachable", "")
+		return condition(kind, yes, reason.Reachable, "")
 	}
 	var names []string
 	for _, m := range ms {
@@ -146,9 +146,9 @@ func ClocksAgree(ms []decide.Member) metav1.Condition {
 			"the clock is farther from the hub's than maxClockSkewMilliseconds in "+strings.Join(off, ", ")+
 				"; where no cluster agrees with the hub, its own clock may be off")
 	case len(open) > 0:
-		return condition(kind, unknown, "NotMeasured", "not measured closely enough yet: "+strings.Join(open, ", "))
+		return condition(kind, unknown, reason.NotMeasured, "not measured closely enough yet: "+strings.Join(open, ", "))
 	default:
-		return condition(kind, yes, "Agree", "")
+		return condition(kind, yes, reason.Agree, "")
 	}
 }
 
@@ -157,11 +157,11 @@ func SecretsGranted(missing, brokenSeal string) metav1.Condition {
 	const kind = v1alpha1.ConditionSecretsGranted
 	switch {
 	case missing != "":
-		return condition(kind, no, "GrantMissing", missing)
+		return condition(kind, no, reason.GrantMissing, missing)
 	case brokenSeal != "":
 		return condition(kind, no, reason.InvalidSeal, brokenSeal)
 	default:
-		return condition(kind, yes, "Granted", "")
+		return condition(kind, yes, reason.Granted, "")
 	}
 }
 

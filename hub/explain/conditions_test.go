@@ -80,13 +80,13 @@ func TestPolicyReadyIsTheSumOfTheOtherConditions(t *testing.T) {
 		return metav1.Condition{Type: kind, Status: status, Reason: why, Message: message}
 	}
 	was, yes := is("Ready", "False", "Before", ""), is("Accepted", "True", "Accepted", "fine")
-	open, no := is("ClocksAgree", "Unknown", "NotMeasured", "not yet"), is("Fenced", "False", "Unfenced", "south")
+	open, no := is("ClocksAgree", "Unknown", "NotMeasured", "not yet"), is("FencesInForce", "False", "Unfenced", "south")
 	worse := is("SecretsGranted", "False", "GrantMissing", "bind")
 	for want, others := range map[string][]metav1.Condition{
 		"True Ready": {was, yes},
 		"Unknown NotMeasured ClocksAgree: not yet":           {yes, open},
-		"False Unfenced Fenced: south":                       {open, yes, no},
-		"False Unfenced Fenced: south; SecretsGranted: bind": {no, worse},
+		"False Unfenced FencesInForce: south":                       {open, yes, no},
+		"False Unfenced FencesInForce: south; SecretsGranted: bind": {no, worse},
 	} {
 		if got := brief(PolicyReady(others)); got != want {
 			t.Errorf("%q, want %q", got, want)

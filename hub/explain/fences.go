@@ -45,9 +45,9 @@ func Fenced(f Fences) metav1.Condition {
 	}
 	switch {
 	case len(open) > 0:
-		return condition(v1alpha1.ConditionFenced, no, reason.Unfenced, strings.Join(open, "; "))
+		return condition(v1alpha1.ConditionFencesInForce, no, reason.Unfenced, strings.Join(open, "; "))
 	case f.Wanted[0].Warns():
-		return condition(v1alpha1.ConditionFenced, yes, "Warns", "every cluster warns, and nothing is refused")
+		return condition(v1alpha1.ConditionFencesInForce, yes, reason.Warns, "every cluster warns, and nothing is refused")
 	}
 	message := fmt.Sprintf("in force in all %d clusters", len(f.Members))
 	if len(f.Closed) > 0 {
@@ -57,7 +57,7 @@ func Fenced(f Fences) metav1.Condition {
 		message += fmt.Sprintf("; a change of leader takes %v more, for the lock %s: "+
 			"shorten its elector's durations to shorten that", l.StopTime(), l.NamespacedName)
 	}
-	return condition(v1alpha1.ConditionFenced, yes, "InForce", message)
+	return condition(v1alpha1.ConditionFencesInForce, yes, reason.InForce, message)
 }
 
 // answerIn returns a member's answer in an error, after a colon, or "" without one.

@@ -138,7 +138,7 @@ func leasesInPlace(v *decide.Snapshot) metav1.Condition {
 		}
 	}
 	if len(in) == 0 {
-		return condition(v1alpha1.ConditionLeasesInPlace, yes, "InPlace", "")
+		return condition(v1alpha1.ConditionLeasesInPlace, yes, reason.InPlace, "")
 	}
 	return condition(v1alpha1.ConditionLeasesInPlace, no, why, strings.Join(in, "; "))
 }

@@ -136,7 +136,7 @@ func (l *Ledger) Write(ctx context.Context, e *Entry, is Change) (written bool, 
 	logger := log.FromContext(ctx).WithValues("namespaceLeader", klog.KRef(e.Key.Namespace, e.Key.Name))
 	switch {
 	case e.Restored:
-		logger.Info("A record that was deleted, or created again from a backup, is restored", "reason", "RecordRestored")
+		logger.Info("A record that was deleted, or created again from a backup, is restored", "reason", reason.RecordRestored)
 	case is.TakesOver:
 		logger.Info("A record of another hub is taken over", "leader", is.Record.Leader, "epoch", is.Record.Epoch,
 			"from", e.Found.Hub, "reason", reason.Moved)

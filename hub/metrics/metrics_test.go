@@ -171,7 +171,7 @@ func TestNobodyLeadsAfterATermWithoutSuccessor(t *testing.T) {
 func TestSeriesOfConditions(t *testing.T) {
 	policy := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "shops"}}
 	policy.Status.Conditions = []metav1.Condition{
-		{Type: v1alpha1.ConditionFenced, Status: metav1.ConditionFalse},
+		{Type: v1alpha1.ConditionFencesInForce, Status: metav1.ConditionFalse},
 		{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue},
 		{Type: v1alpha1.ConditionClocksAgree, Status: metav1.ConditionUnknown},
 	}
@@ -185,7 +185,7 @@ func TestSeriesOfConditions(t *testing.T) {
 	got := series(t, m)
 	without(t, got, "leasecast_waiting_namespaces") // its leader is there
 	expect(t, got, map[string]float64{
-		"leasecast_policy_condition{condition=Fenced,fleet=default,policy=shops}":      0,
+		"leasecast_policy_condition{condition=FencesInForce,fleet=default,policy=shops}":      0,
 		"leasecast_policy_condition{condition=Accepted,fleet=default,policy=shops}":    1,
 		"leasecast_namespace_condition{condition=Frozen,fleet=default,namespace=shop}": 1,
 		"leasecast_member_drained_until_timestamp_seconds{fleet=default,member=east}":  float64(start.Add(time.Hour).Unix()),

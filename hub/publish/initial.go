@@ -76,7 +76,7 @@ func (p *Publisher) ReadAll(ctx context.Context) bool {
 	}
 	p.silence.noteOutcome(false, sent, err)
 	if err != nil {
-		p.Log.V(1).Info("The Leases of the member could not be read", "reason", "Unreachable", "err", err.Error())
+		p.Log.V(1).Info("The Leases of the member could not be read", "reason", reason.Unreachable, "err", err.Error())
 		return false
 	}
 	p.Readers.begin(list.ResourceVersion)
