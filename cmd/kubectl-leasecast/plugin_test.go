@@ -163,7 +163,7 @@ func TestStatusNamesWhatNeedsAttention(t *testing.T) {
 				Type: v1alpha1.ConditionFencesInForce, Status: metav1.ConditionFalse, Reason: "Unfenced", Message: "in west",
 			}
 			return s
-		}(), "shops   -       Fenced: Unfenced  in west"},
+		}(), "shops   -       FencesInForce: Unfenced  in west"},
 	} {
 		got, bad := shown(test.s, 0)
 		if !strings.Contains(got, test.want) || !bad {
