@@ -17,7 +17,7 @@ func (v *Snapshot) Claim(policies []*Policy) {
 		m := &v.Members[i]
 		m.TakesPart = v.Policy != nil && v.Policy.Includes(m)
 	}
-	if v.Policy == nil && recorded == "" && v.unread(policies) {
+	if v.Policy == nil && recorded == "" && anyUnread(v.Members, policies) {
 		// The record is lost. A Lease in a cluster that was not read yet may show more, so nothing is removed.
 		v.Stop = "whether a policy claims the namespace is not known before every cluster has been read"
 	}
@@ -70,9 +70,9 @@ func (v *Snapshot) claimedBy(p *Policy, recorded string) bool {
 	return len(v.Members) == 0 && p.Object.Name == recorded
 }
 
-// unread reports whether a member that one of the policies selects was not read yet.
-func (v *Snapshot) unread(policies []*Policy) bool {
-	return slices.ContainsFunc(v.Members, func(m Member) bool {
+// anyUnread reports whether a member that one of the policies selects was not read yet.
+func anyUnread(ms []Member, policies []*Policy) bool {
+	return slices.ContainsFunc(ms, func(m Member) bool {
 		return !m.IsRead && slices.ContainsFunc(policies, func(p *Policy) bool { return p.Includes(&m) })
 	})
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // Snapshot is everything that one decision on a namespace rests on. It is made in two steps, Claim and Complete,
-// because the owner's settings say how members are judged. After that nothing changes it.
+// because the owner's settings say how members are judged. After that only its Entry changes, by what is carried out.
 type Snapshot struct {
 	*ledger.Entry
 	HubID   string

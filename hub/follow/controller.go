@@ -1,20 +1,15 @@
 package follow
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
-	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -90,25 +85,20 @@ func (p Place) role(cluster string) v1alpha1.ClusterRole {
 	}
 }
 
-type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
-
 // Controller keeps the objects of sets in place. Make it with New and add it to a manager with SetupWithManager.
 type Controller struct {
 	Options
-	client  client.Client
-	live    client.Reader
-	queue   atomic.Pointer[queue]
+	*requests
+	sources *sources
 	work    sync.WaitGroup // watches
-	running context.Context
 	stop    context.CancelFunc
 
-	mu       sync.Mutex // guards what follows; never held across I/O
-	members  map[fleet.Key]*member
-	sets     map[types.NamespacedName]*setState
-	watching map[sourcesOf]bool
-	giving   map[types.NamespacedName]giving
-	decided  map[types.NamespacedName]bool // on which namespaces this replica has decided, and no other hub
-	seenAs   map[fleet.Key]string          // what sets depend on of each member
+	mu      sync.Mutex // guards what follows; never held across I/O
+	members map[fleet.Key]*member
+	sets    map[types.NamespacedName]*setState
+	giving  map[types.NamespacedName]giving
+	decided map[types.NamespacedName]bool // on which namespaces this replica has decided, and no other hub
+	seenAs  map[fleet.Key]string          // what sets depend on of each member
 }
 
 // setState is what is known of a set.
@@ -134,18 +124,22 @@ type setIn struct {
 // New returns a Controller.
 func New(o Options) *Controller {
 	c := &Controller{
-		Options: o, members: map[fleet.Key]*member{}, sets: map[types.NamespacedName]*setState{},
-		watching: map[sourcesOf]bool{}, giving: map[types.NamespacedName]giving{},
+		Options: o, requests: &requests{fleet: o.Fleet}, members: map[fleet.Key]*member{},
+		sets: map[types.NamespacedName]*setState{}, giving: map[types.NamespacedName]giving{},
 		decided: map[types.NamespacedName]bool{}, seenAs: map[fleet.Key]string{},
 	}
-	c.running, c.stop = context.WithCancel(context.Background())
+	running, stop := context.WithCancel(context.Background())
+	c.sources = &sources{
+		requests: c.requests, metadata: o.Metadata, running: running, work: &c.work, watching: map[sourcesOf]bool{},
+	}
+	c.stop = stop
 	return c
 }
 
 // SetupWithManager adds the controller to a manager.
 func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 	local := mgr.GetLocalManager()
-	c.client, c.live = local.GetClient(), local.GetAPIReader()
+	c.client, c.sources.live = local.GetClient(), local.GetAPIReader()
 	sets, err := mccontroller.New("leaderresourceset", mgr, c.Queue(c.reconcile, passesAtOnce))
 	if err != nil {
 		return err
@@ -168,11 +162,6 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 			return err
 		}
 	}
-	return nil
-}
-
-func (c *Controller) takeQueue(_ context.Context, q queue) error {
-	c.queue.Store(&q)
 	return nil
 }
 
@@ -213,49 +202,6 @@ func (c *Controller) Decided(namespace types.NamespacedName, is bool) {
 	c.mu.Unlock()
 	if is != was || !known {
 		c.eachSet(namespace.Namespace, namespace.Name, "")
-	}
-}
-
-// eachSet enqueues the sets of a fleet, or of one namespace if it is not empty, in one cluster or in all.
-func (c *Controller) eachSet(fleetName, namespace, clusterName string) {
-	for _, set := range c.setsOf(context.Background(), fleetName) {
-		if namespace == "" || namespace == set.Spec.Namespace {
-			c.changed(client.ObjectKeyFromObject(&set), clusterName)
-		}
-	}
-}
-
-// setsOf returns the sets of a fleet from a cache, oldest first. The caller must not change them.
-func (c *Controller) setsOf(ctx context.Context, fleetName string) []v1alpha1.LeaderResourceSet {
-	var all v1alpha1.LeaderResourceSetList
-	if err := c.client.List(ctx, &all, client.InNamespace(fleetName), client.UnsafeDisableDeepCopy); err != nil {
-		return nil // the cache has not started: all is enqueued when it has
-	}
-	slices.SortFunc(all.Items, func(a, b v1alpha1.LeaderResourceSet) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
-	})
-	return all.Items
-}
-
-// changed enqueues a set in one cluster, or in all and for its status.
-func (c *Controller) changed(set types.NamespacedName, clusterName string) {
-	if clusterName != "" {
-		c.add(0, set, clusterName)
-		return
-	}
-	c.add(0, set, "")
-	for _, m := range c.Fleet.Members(set.Namespace) {
-		c.add(0, set, m.Name)
-	}
-}
-
-func (c *Controller) add(wait time.Duration, set types.NamespacedName, clusterName string) {
-	r := mcreconcile.Request{Request: reconcile.Request{NamespacedName: set}}
-	if clusterName != "" {
-		r.ClusterName = fleet.Key{Fleet: set.Namespace, Name: clusterName}.ClusterName()
-	}
-	if q := c.queue.Load(); q != nil {
-		(*q).AddAfter(r, wait)
 	}
 }
 

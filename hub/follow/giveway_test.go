@@ -79,7 +79,9 @@ func TestWhatCannotBeReadMayRun(t *testing.T) {
 		"an object is rejected":   {form{whole: true}, rejected, nil, ""},
 		"a source is missing":     {form{problems: missing}, missing, nil, "ConfigMap a: it is missing"},
 		"the cluster is silent":   {form{whole: true}, rejected, errors.New("no answer"), "Service a: it is rejected"},
-		"it is silent, and again": {form{problems: missing}, append(missing, rejected...), errRuns, "Service a: it is rejected"},
+		"it is silent, and again": {
+			form{problems: missing}, append(missing, rejected...), errRuns, "Service a: it is rejected",
+		},
 	} {
 		if got := obstacle(test.f, "", test.problems, test.err); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)

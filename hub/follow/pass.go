@@ -124,7 +124,7 @@ func (p *pass) applyOne(o object) (is id, bad *v1alpha1.ResourceProblem, err err
 // refusal says why an object is not applied, though the member would let the hub do it.
 func (p *pass) refusal(k kind, is id, known marked) (*v1alpha1.ResourceProblem, error) {
 	if known.set != "" && known.set != p.set {
-		if rival, older := p.controller.rival(p.context, p.of, known.set); older {
+		if rival, older := rival(p.controller.setsOf(p.context, p.of.Namespace), p.of, known.set); older {
 			return new(problem(is.String(), reason.KeptByOther, rival+" keeps it: take the object out of one of the two")), nil
 		}
 	}

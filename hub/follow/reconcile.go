@@ -105,7 +105,7 @@ func (c *Controller) reconcileIn(
 	}
 	f := form{whole: true}
 	if role != "" {
-		sources, err := c.readSources(ctx, set)
+		sources, err := c.sources.read(ctx, set)
 		if err != nil {
 			return reconcile.Result{}, err
 		}
@@ -257,10 +257,12 @@ func moves(set *v1alpha1.LeaderResourceSet) bool {
 	return is
 }
 
-// rival returns the name of the set that has an identity, and whether the object is its: if it is older, or if it is
-// not in the fleet, unless the set may take that over.
-func (c *Controller) rival(ctx context.Context, set *v1alpha1.LeaderResourceSet, id string) (name string, older bool) {
-	for _, other := range c.setsOf(ctx, set.Namespace) {
+// rival returns the name of the set of all that has an identity, and whether the object is its: if it is older, or if
+// it is not in the fleet, unless the set may take that over.
+func rival(
+	all []v1alpha1.LeaderResourceSet, set *v1alpha1.LeaderResourceSet, id string,
+) (name string, older bool) {
+	for _, other := range all {
 		switch {
 		case other.Name == set.Name:
 			older = true // sets that come after it are younger

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -24,29 +26,41 @@ type sourcesOf struct {
 	kind  v1alpha1.SourceKind
 }
 
-// readSources reads the sources of a set from the hub's API server. What is wrong with one of them is its problem; an
+// sources reads the sources of sets, and enqueues the sets whose sources change.
+type sources struct {
+	*requests
+	live     client.Reader
+	metadata metadata.Interface
+	running  context.Context // watches end with it
+	work     *sync.WaitGroup // watches
+
+	mu       sync.Mutex
+	watching map[sourcesOf]bool
+}
+
+// read reads the sources of a set from the hub's API server. What is wrong with one of them is its problem; an
 // error may pass.
-func (c *Controller) readSources(ctx context.Context, set *v1alpha1.LeaderResourceSet) ([]source, error) {
+func (s *sources) read(ctx context.Context, set *v1alpha1.LeaderResourceSet) ([]source, error) {
 	all, size := make([]source, 0, len(set.Spec.Resources)), 0
 	for _, r := range set.Spec.Resources {
-		data, err := c.readSource(ctx, types.NamespacedName{Namespace: set.Namespace, Name: r.Name}, r.Kind)
-		s, name := source{LeaderResource: r, data: data}, string(r.Kind)+" "+r.Name
+		data, err := s.readOne(ctx, types.NamespacedName{Namespace: set.Namespace, Name: r.Name}, r.Kind)
+		is, name := source{LeaderResource: r, data: data}, string(r.Kind)+" "+r.Name
 		switch {
 		case apierrors.IsNotFound(err):
-			s.problem = new(problem(name, reason.InvalidSource,
+			is.problem = new(problem(name, reason.InvalidSource,
 				"there is no "+name+" in the namespace of the set: create it, or take it out of the set"))
 		case apierrors.IsForbidden(err):
-			s.problem = new(problem(name, reason.InvalidSource,
+			is.problem = new(problem(name, reason.InvalidSource,
 				"the hub may not read it: update the ClusterRole "+secrets.Role+" by the manifests of this version"))
 		case errors.Is(err, errType):
-			s.problem = new(problem(name, reason.InvalidSource, err.Error()))
+			is.problem = new(problem(name, reason.InvalidSource, err.Error()))
 		case err != nil:
 			return nil, err
 		}
 		for _, value := range data {
 			size += len(value)
 		}
-		if all = append(all, s); size > maxSources {
+		if all = append(all, is); size > maxSources {
 			break // these are too much already
 		}
 	}
@@ -56,20 +70,20 @@ func (c *Controller) readSources(ctx context.Context, set *v1alpha1.LeaderResour
 var errType = errors.New("the Secret must have the type " + v1alpha1.SourceSecretType +
 	": create it again with that type")
 
-// readSource returns the data of a source.
-func (c *Controller) readSource(
+// readOne returns the data of a source.
+func (s *sources) readOne(
 	ctx context.Context, key types.NamespacedName, kind v1alpha1.SourceKind,
 ) (map[string][]byte, error) {
 	if kind == v1alpha1.SourceSecret {
 		secret := &corev1.Secret{}
-		err := c.live.Get(ctx, key, secret)
+		err := s.live.Get(ctx, key, secret)
 		if err == nil && secret.Type != v1alpha1.SourceSecretType {
 			return nil, errType
 		}
 		return secret.Data, err
 	}
 	from, data := &corev1.ConfigMap{}, map[string][]byte{}
-	err := c.live.Get(ctx, key, from)
+	err := s.live.Get(ctx, key, from)
 	maps.Copy(data, from.BinaryData)
 	for name, value := range from.Data {
 		data[name] = []byte(value)
@@ -77,25 +91,25 @@ func (c *Controller) readSource(
 	return data, err
 }
 
-// watchSources watches the kinds of sources that a set has, by their metadata, until the Controller ends.
-func (c *Controller) watchSources(set *v1alpha1.LeaderResourceSet) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// watch watches the kinds of sources that a set has, by their metadata, until the Controller ends.
+func (s *sources) watch(set *v1alpha1.LeaderResourceSet) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, r := range set.Spec.Resources {
-		if of := (sourcesOf{set.Namespace, r.Kind}); !c.watching[of] {
-			c.watching[of] = true
-			c.work.Go(func() { c.followSources(c.running, of) })
+		if of := (sourcesOf{set.Namespace, r.Kind}); !s.watching[of] {
+			s.watching[of] = true
+			s.work.Go(func() { s.follow(s.running, of) })
 		}
 	}
 }
 
-// followSources watches sources until ctx ends. An informer goes on after errors.
-func (c *Controller) followSources(ctx context.Context, of sourcesOf) {
+// follow watches sources until ctx ends. An informer goes on after errors.
+func (s *sources) follow(ctx context.Context, of sourcesOf) {
 	resource := corev1.SchemeGroupVersion.WithResource("configmaps")
 	if of.kind == v1alpha1.SourceSecret {
 		resource = corev1.SchemeGroupVersion.WithResource("secrets")
 	}
-	informer, err := secrets.NewInformer(c.Metadata, resource, of.fleet, onlyName, func(o any) (any, error) {
+	informer, err := secrets.NewInformer(s.metadata, resource, of.fleet, onlyName, func(o any) (any, error) {
 		if full, ok := o.(*metav1.PartialObjectMetadata); ok {
 			return onlyName(full), nil
 		}
@@ -103,14 +117,14 @@ func (c *Controller) followSources(ctx context.Context, of sourcesOf) {
 	})
 	if err == nil {
 		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: func(o any) { c.sourceChanged(of, o) },
+			AddFunc: func(o any) { s.sourceChanged(of, o) },
 			UpdateFunc: func(was, is any) {
 				a, b := was.(*metav1.PartialObjectMetadata), is.(*metav1.PartialObjectMetadata)
 				if a.ResourceVersion != b.ResourceVersion {
-					c.sourceChanged(of, is)
+					s.sourceChanged(of, is)
 				}
 			},
-			DeleteFunc: func(o any) { c.sourceChanged(of, o) },
+			DeleteFunc: func(o any) { s.sourceChanged(of, o) },
 		})
 	}
 	if err != nil {
@@ -128,15 +142,15 @@ func onlyName(full *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata 
 }
 
 // sourceChanged enqueues the sets that have a source.
-func (c *Controller) sourceChanged(of sourcesOf, o any) {
+func (s *sources) sourceChanged(of sourcesOf, o any) {
 	name, err := toolscache.DeletionHandlingObjectToName(o)
 	if err != nil {
 		return
 	}
-	for _, set := range c.setsOf(context.Background(), of.fleet) {
+	for _, set := range s.setsOf(context.Background(), of.fleet) {
 		for _, r := range set.Spec.Resources {
 			if r.Kind == of.kind && r.Name == name.Name {
-				c.changed(client.ObjectKeyFromObject(&set), "")
+				s.changed(client.ObjectKeyFromObject(&set), "")
 				break
 			}
 		}

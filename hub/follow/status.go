@@ -43,7 +43,7 @@ func (c *Controller) reconcileStatus(ctx context.Context, set *v1alpha1.LeaderRe
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	c.watchSources(set)
+	c.sources.watch(set)
 	if place.undecided {
 		return reconcile.Result{RequeueAfter: notYet}, nil // what an earlier replica has said stands
 	}
