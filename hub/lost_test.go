@@ -63,7 +63,7 @@ func managerWith(t *testing.T, lock resourcelock.Interface) manager.Manager {
 	return mgr
 }
 
-func TestALostElectionIsTold(t *testing.T) {
+func TestALostElectionIsLogged(t *testing.T) {
 	failed := errors.New("the work of an elected replica failed")
 	cases := map[string]struct {
 		work manager.RunnableFunc // of the elected replica

@@ -148,7 +148,7 @@ func TestDaemonsOfTwoClustersNeverActTogether(t *testing.T) {
 	}
 }
 
-func TestSidecarsAndScriptsAreToldWhoLeads(t *testing.T) {
+func TestSidecarsAndScriptsReadWhoLeads(t *testing.T) {
 	ns := namespace(t)
 	address := addressOf(t, start(t, "-namespace="+ns, "-listen=127.0.0.1:0"))
 	steps := []struct {

@@ -139,7 +139,7 @@ func leads(m *member.Member, ns string, want bool) func(context.Context) error {
 // The watch of a follower in which nothing happens is alive. One behind a dead link is
 // not, nor is one of an API server that is cut off from etcd; both come back by
 // themselves.
-func TestHealthzTellsAQuietWatchFromADeadOne(t *testing.T) {
+func TestHealthzDistinguishesAQuietWatchFromADeadOne(t *testing.T) {
 	const staleAfter = 10 * time.Second
 	ns := namespace(t)
 	m := newMember(t, cluster.ViaProxy(cluster.AdminConfig()), member.Options{

@@ -115,7 +115,7 @@ func foreignLease(namespace string) *coordinationv1.Lease {
 	}
 }
 
-func TestALeaseThatSomebodyElseMadeIsNeverOverwritten(t *testing.T) {
+func TestALeaseOfAnotherClientIsNeverOverwritten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, steady, three)
 	a, b := w.namespace("a", all...), w.namespace("b", all...)

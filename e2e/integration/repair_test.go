@@ -73,7 +73,7 @@ func (w *world) unmoved(before *v1alpha1.NamespaceLeader) {
 	}
 }
 
-func TestWhateverSomebodyEditsInALeaseIsRepairedWithinASecond(t *testing.T) {
+func TestAnEditOfALeaseIsRepairedWithinASecond(t *testing.T) {
 	t.Parallel()
 	w, a, epoch := eastLeads(t, patient) // and a renewal seldom comes before the repair
 	j, key, reader := w.keeps("east", a), w.sealKey(), w.reader("east", a)

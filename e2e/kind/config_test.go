@@ -69,7 +69,7 @@ func TestEachClusterHasItsOwnNameAndSubnets(t *testing.T) {
 	}
 }
 
-func TestAKubeletOnCgroupV1IsToldToAcceptIt(t *testing.T) {
+func TestAKubeletOnCgroupV1IsConfiguredToAcceptIt(t *testing.T) {
 	k := read(t, members[0], "", true)
 	kubelet, containerd := k.KubeadmConfigPatches, k.ContainerdConfigPatches
 	if len(kubelet) != 1 || !strings.Contains(kubelet[0], "failCgroupV1: false") {

@@ -16,7 +16,7 @@ var choosing = []mutant{
 	{"9: an empty list of members decides", ofElection, "hub/election.decide",
 		`len(cs) == 0`, `false`},
 	{"9: what was not read belongs to no policy", ofDecide, "hub/decide.Snapshot.Claim",
-		`v.Policy == nil && recorded == "" && v.unread(policies)`, `false`},
+		`v.Policy == nil && recorded == "" && anyUnread(v.Members, policies)`, `false`},
 
 	{"10: a hub that is cut off fails over", ofElection, "hub/election.unlessAlone",
 		`s.MostUnreachable && !p.FailOverWhenMostUnreachable`, `false`},

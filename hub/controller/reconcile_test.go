@@ -227,7 +227,7 @@ func TestAFreezeHasAnEvent(t *testing.T) {
 }
 
 // A decision that could not be carried out may have been made on what is not stored any more.
-func TestADecisionThatFailsIsMadeAnewOnWhatIsStored(t *testing.T) {
+func TestADecisionThatFailsIsMadeAgainOnWhatIsStored(t *testing.T) {
 	unsealed := func(refusal error) func(*Controller, testAPI) {
 		return func(c *Controller, api testAPI) {
 			changeStored(t, api, policyOf("fleet", "shops", "shop"), func(p *v1alpha1.LeadershipPolicy) {

@@ -32,7 +32,7 @@ func (h workersHub) Changed(key fleet.Key, namespace string) {
 	h.sources.leaseChanged(key, namespace)
 }
 
-func (h workersHub) FenceNews(key fleet.Key) { h.sources.policiesChangedIn(0, key.Fleet) }
+func (h workersHub) FencesChanged(key fleet.Key) { h.sources.policiesChangedIn(0, key.Fleet) }
 
 func (h workersHub) Fences(ctx context.Context, key fleet.Key) (fs []guard.Fence, invalid []string, err error) {
 	m, ok := h.Fleet.Member(key)

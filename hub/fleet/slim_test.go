@@ -95,7 +95,7 @@ func TestWhatIsKeptOfACluster(t *testing.T) {
 	}
 }
 
-func TestLittleIsKeptOfAClusterThatIsNobodys(t *testing.T) {
+func TestLittleIsKeptOfAnUnownedCluster(t *testing.T) {
 	none := slimmed(t, largeCluster(func(c *clusterv1.Cluster) { c.Labels["region"] = "here" }))
 	if readSpec(none, nil).keeps() || len(none.Labels) > 0 {
 		t.Errorf("kept is %+v", none)

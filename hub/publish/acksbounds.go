@@ -30,11 +30,11 @@ var tooMany = fmt.Sprintf("the cluster has more than %d registrations of readers
 type digest [sha256.Size]byte
 
 func digestOf(l *coordinationv1.Lease) digest {
-	told := coordinationv1.Lease{
+	acknowledged := coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Labels: l.Labels, Annotations: l.Annotations},
 		Spec:       l.Spec,
 	}
-	content, err := told.Marshal() // deterministic: sorted map keys, times in microseconds
+	content, err := acknowledged.Marshal() // deterministic: sorted map keys, times in microseconds
 	if err != nil {
 		return digest{} // plain data always marshals
 	}

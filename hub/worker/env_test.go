@@ -167,7 +167,7 @@ func (r *env) Changed(_ fleet.Key, namespace string) {
 	r.locked(func() { r.changed = append(r.changed, namespace) })
 }
 
-func (r *env) FenceNews(fleet.Key) { r.locked(func() { r.statuses++ }) }
+func (r *env) FencesChanged(fleet.Key) { r.locked(func() { r.statuses++ }) }
 
 func (r *env) Requires(context.Context, fleet.Key) (required []schema.GroupVersionResource, err error) {
 	r.locked(func() { required = r.required })

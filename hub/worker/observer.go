@@ -132,7 +132,7 @@ func (o *observer) publish() {
 	o.lockStates, o.accountStates = locks, accounts
 	o.mu.Unlock()
 	if changed {
-		o.Hub.FenceNews(o.Member.Key)
+		o.Hub.FencesChanged(o.Member.Key)
 	}
 }
 

@@ -81,8 +81,8 @@ type Hub interface {
 	MayWrite(fleetName string, now lease.Reading) bool
 	// Changed enqueues a decision because a namespace in the member changed. An empty namespace stands for all.
 	Changed(key fleet.Key, namespace string)
-	// FenceNews enqueues the policies' statuses because the state of what they fence in the member changed.
-	FenceNews(key fleet.Key)
+	// FencesChanged enqueues the policies' statuses because the state of what they fence in the member changed.
+	FencesChanged(key fleet.Key)
 	// Fences returns the fences that the policies of the member's fleet ask for there, from a cache. It names the
 	// invalid policies, whose fences are not known.
 	Fences(ctx context.Context, key fleet.Key) (wanted []guard.Fence, invalid []string, err error)

@@ -13,7 +13,7 @@ import (
 
 const ns = "shop"
 
-func TestFakeLeadsWhereItIsTold(t *testing.T) {
+func TestFakeLeadsWhereTheTestSaysSo(t *testing.T) {
 	const nearly = membertest.Duration - time.Second
 	cases := map[string]struct {
 		happens func(f *membertest.Fake)

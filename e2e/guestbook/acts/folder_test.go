@@ -8,7 +8,7 @@ import (
 	"github.com/leasecast/leasecast/e2e/guestbook/acts"
 )
 
-func TestALogInAFolderTellsWhetherItsProcessLives(t *testing.T) {
+func TestALogInAFolderShowsWhetherItsProcessLives(t *testing.T) {
 	folder := t.TempDir()
 	first, err := acts.Create(folder)
 	if err != nil {

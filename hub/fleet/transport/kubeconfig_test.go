@@ -186,7 +186,7 @@ func TestAccessExpiresWithItsCertificate(t *testing.T) {
 	}
 }
 
-func TestParseKubeconfigThatIsNone(t *testing.T) {
+func TestParseKubeconfig_RejectsOtherText(t *testing.T) {
 	for name, tc := range map[string]struct {
 		data    string
 		wantErr string
