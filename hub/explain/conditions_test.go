@@ -84,7 +84,7 @@ func TestPolicyReadyIsTheSumOfTheOtherConditions(t *testing.T) {
 	worse := is("SecretsGranted", "False", "GrantMissing", "bind")
 	for want, others := range map[string][]metav1.Condition{
 		"True Ready": {was, yes},
-		"Unknown NotMeasured ClocksAgree: not yet":           {yes, open},
+		"Unknown NotMeasured ClocksAgree: not yet":                  {yes, open},
 		"False Unfenced FencesInForce: south":                       {open, yes, no},
 		"False Unfenced FencesInForce: south; SecretsGranted: bind": {no, worse},
 	} {

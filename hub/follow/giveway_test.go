@@ -75,10 +75,10 @@ func TestWhatCannotBeReadMayRun(t *testing.T) {
 		err      error
 		want     string
 	}{
-		"all is in place":         {form{whole: true}, nil, nil, ""},
-		"an object is rejected":   {form{whole: true}, rejected, nil, ""},
-		"a source is missing":     {form{problems: missing}, missing, nil, "ConfigMap a: it is missing"},
-		"the cluster is silent":   {form{whole: true}, rejected, errors.New("no answer"), "Service a: it is rejected"},
+		"all is in place":       {form{whole: true}, nil, nil, ""},
+		"an object is rejected": {form{whole: true}, rejected, nil, ""},
+		"a source is missing":   {form{problems: missing}, missing, nil, "ConfigMap a: it is missing"},
+		"the cluster is silent": {form{whole: true}, rejected, errors.New("no answer"), "Service a: it is rejected"},
 		"it is silent, and again": {
 			form{problems: missing}, append(missing, rejected...), errRuns, "Service a: it is rejected",
 		},

@@ -30,11 +30,11 @@ var tooMany = fmt.Sprintf("the cluster has more than %d registrations of readers
 type digest [sha256.Size]byte
 
 func digestOf(l *coordinationv1.Lease) digest {
-	acknowledged := coordinationv1.Lease{
+	written := coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Labels: l.Labels, Annotations: l.Annotations},
 		Spec:       l.Spec,
 	}
-	content, err := acknowledged.Marshal() // deterministic: sorted map keys, times in microseconds
+	content, err := written.Marshal() // deterministic: sorted map keys, times in microseconds
 	if err != nil {
 		return digest{} // plain data always marshals
 	}
