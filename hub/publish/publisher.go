@@ -70,7 +70,7 @@ func New(o Options) *Publisher {
 	return &Publisher{
 		Options:    o,
 		Readers:    &Readers{Options: o, acks: newAcks()},
-		silence:    silence{Options: o, silent: true, parked: sets.New[types.NamespacedName]()},
+		silence:    silence{Options: o, silent: true, isParked: sets.New[types.NamespacedName]()},
 		syncers:    syncers{},
 		listWithin: firstList,
 	}

@@ -171,7 +171,7 @@ no Lease, held after it was removed: forgotten
 	}{
 		"another one is the prober": {func(w *publisherTest, _ *leaseSyncer) { w.silence.prober = &other }, false},
 		"it is the prober":          {func(w *publisherTest, _ *leaseSyncer) { w.silence.prober = &own }, true},
-		"it is parked":              {func(w *publisherTest, _ *leaseSyncer) { w.silence.parked.Insert(own) }, true},
+		"it is parked":              {func(w *publisherTest, _ *leaseSyncer) { w.silence.isParked.Insert(own) }, true},
 		"it has a Lease to write":   {func(_ *publisherTest, l *leaseSyncer) { l.want.Role = assign.Follow }, true},
 		"its Lease has to be read":  {func(_ *publisherTest, l *leaseSyncer) { l.known.read = false }, true},
 		"its Lease exists": {

@@ -19,7 +19,8 @@ type silence struct {
 	lastAnswer time.Duration                  // boot reading
 	silent     bool                           // the last request was not answered, or there was none
 	prober     *types.NamespacedName          // the one syncer that sends requests
-	parked     sets.Set[types.NamespacedName] // the syncers that wait for an answer, or to become the prober
+	parked     []types.NamespacedName         // the syncers that wait for an answer, or to become the prober
+	isParked   sets.Set[types.NamespacedName] // the same
 }
 
 // noteOutcome records the outcome of a request, and reports it for the member's health.
@@ -45,7 +46,10 @@ func (s *silence) admit(key types.NamespacedName, now lease.Reading, decide func
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.silent && s.prober != nil && *s.prober != key {
-		s.parked.Insert(key)
+		if !s.isParked.Has(key) {
+			s.isParked.Insert(key)
+			s.parked = append(s.parked, key)
+		}
 		return
 	}
 	asks := decide(!s.silent && now.Boot-s.lastAnswer <= answeredWithin)
@@ -59,17 +63,18 @@ func (s *silence) admit(key types.NamespacedName, now lease.Reading, decide func
 	}
 }
 
-// unpark enqueues n of the parked syncers. The caller holds mu.
+// unpark enqueues n of the parked syncers, in the order in which they came. The caller holds mu.
 func (s *silence) unpark(n int) {
-	for range n {
-		key, _ := s.parked.PopAny()
+	for _, key := range s.parked[:n] {
+		s.isParked.Delete(key)
 		s.Queue.Add(key)
 	}
+	s.parked = s.parked[n:]
 }
 
 // holds reports whether a syncer is the prober, or is parked.
 func (s *silence) holds(key types.NamespacedName) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.parked.Has(key) || s.prober != nil && *s.prober == key
+	return s.isParked.Has(key) || s.prober != nil && *s.prober == key
 }
