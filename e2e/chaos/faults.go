@@ -48,7 +48,7 @@ func await(ctx context.Context, met func(context.Context) error) error {
 	return harness.Await(ctx, effectPatience, "it has its effect", met)
 }
 
-func (st *stage) pauseProcess(ctx context.Context, a *Applied) {
+func (st *testbed) pauseProcess(ctx context.Context, a *Applied) {
 	p := must.Get(st.keepers[a.Target].Pause())
 	if p == nil {
 		a.saw(false, "there was no process")
@@ -61,7 +61,7 @@ func (st *stage) pauseProcess(ctx context.Context, a *Applied) {
 	}
 }
 
-func (st *stage) killProcess(ctx context.Context, a *Applied) {
+func (st *testbed) killProcess(ctx context.Context, a *Applied) {
 	k := st.keepers[a.Target]
 	was := k.Current().PID()
 	alive := must.Get(k.Kill(ctx, a.For))
@@ -76,7 +76,7 @@ func (st *stage) killProcess(ctx context.Context, a *Applied) {
 
 // sleepThrough pauses a reader while its cluster loses what it leads. The link of the cluster goes dead, and the reader
 // resumes when the successors act.
-func (st *stage) sleepThrough(ctx context.Context, a *Applied) {
+func (st *testbed) sleepThrough(ctx context.Context, a *Applied) {
 	link := st.server(a.Target).Proxy()
 	link.BlackHole()
 	defer link.Heal()
@@ -88,7 +88,7 @@ func etcd(p fleet.PIDs) int      { return p.Etcd }
 
 // pausing pauses an API server or its etcd.
 func pausing(pid func(fleet.PIDs) int, pause, resume func(*fleet.Server) error) player {
-	return func(st *stage, ctx context.Context, a *Applied) {
+	return func(st *testbed, ctx context.Context, a *Applied) {
 		s := st.server(a.Target)
 		must.Do(pause(s))
 		a.saw(true, "process %d was paused", pid(s.PIDs()))
@@ -100,7 +100,7 @@ func pausing(pid func(fleet.PIDs) int, pause, resume func(*fleet.Server) error) 
 // killing kills an API server or its etcd, and restarts it after a while.
 func killing(pid func(fleet.PIDs) int, kill func(*fleet.Server) error,
 	restart func(*fleet.Server, context.Context) error) player {
-	return func(st *stage, ctx context.Context, a *Applied) {
+	return func(st *testbed, ctx context.Context, a *Applied) {
 		s := st.server(a.Target)
 		was := pid(s.PIDs())
 		must.Do(kill(s))
@@ -112,7 +112,7 @@ func killing(pid func(fleet.PIDs) int, kill func(*fleet.Server) error,
 }
 
 // restore restores etcd, after a while, to what it holds now.
-func (st *stage) restore(ctx context.Context, a *Applied) {
+func (st *testbed) restore(ctx context.Context, a *Applied) {
 	s := st.server(a.Target)
 	snapshot := must.Get(s.Snapshot(ctx))
 	must.Do(process.Pass(ctx, a.For))
@@ -123,7 +123,7 @@ func (st *stage) restore(ctx context.Context, a *Applied) {
 }
 
 // version asks etcd for its latest resourceVersion.
-func (st *stage) version(ctx context.Context, server string) uint64 {
+func (st *testbed) version(ctx context.Context, server string) uint64 {
 	list := &corev1.NamespaceList{}
 	insist(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -135,7 +135,7 @@ func (st *stage) version(ctx context.Context, server string) uint64 {
 
 // halfOpen kills the API server behind a link that hides it, and restarts it. The hub's connections stay open and lead
 // nowhere.
-func (st *stage) halfOpen(ctx context.Context, a *Applied) {
+func (st *testbed) halfOpen(ctx context.Context, a *Applied) {
 	s := st.server(a.Target)
 	link := s.Proxy()
 	link.CutFromMember()
@@ -150,7 +150,7 @@ func (st *stage) halfOpen(ctx context.Context, a *Applied) {
 
 // breaking breaks the link between the hub and a server.
 func breaking(set func(*proxy.Proxy)) player {
-	return func(st *stage, ctx context.Context, a *Applied) {
+	return func(st *testbed, ctx context.Context, a *Applied) {
 		link := st.server(a.Target).Proxy()
 		defer link.Heal()
 		before := link.Stats().Connections
@@ -167,7 +167,7 @@ func breaking(set func(*proxy.Proxy)) player {
 	}
 }
 
-func (st *stage) delay(ctx context.Context, a *Applied) {
+func (st *testbed) delay(ctx context.Context, a *Applied) {
 	d := time.Duration(a.Choice+1) * 100 * time.Millisecond
 	breaking(func(p *proxy.Proxy) { p.Delay(d) })(st, ctx, a)
 	a.Effect = fmt.Sprintf("%v each way: %s", d, a.Effect)
@@ -178,7 +178,7 @@ const leastKept = 300
 
 // letThroughLate holds what the hub sends, and drops all that comes after the first request. At the end it lets that
 // request through, when the term that it would have renewed is long over.
-func (st *stage) letThroughLate(ctx context.Context, a *Applied) {
+func (st *testbed) letThroughLate(ctx context.Context, a *Applied) {
 	link := st.server(a.Target).Proxy()
 	defer link.Heal()
 	link.HoldToMember()

@@ -24,7 +24,7 @@ func main() {
 	must.Run("chaos", func(ctx context.Context) { chaos(ctx, *seed, *n) })
 }
 
-// chaos plays the schedules and reports. It goes on after one that fails, and ends early when the stage is broken.
+// chaos plays the schedules and reports. It goes on after one that fails, and ends early when the testbed is broken.
 func chaos(ctx context.Context, first uint64, n int) {
 	began := time.Now()
 	say := func(line string) { fmt.Printf("%7.1f s  %s\n", time.Since(began).Seconds(), line) }

@@ -27,7 +27,7 @@ const userLabel = "leasecast.dev/chaos-user"
 
 // rotate writes the kubeconfig of another member into the Secret, and after a while that of a new user of the right
 // one. Then it revokes the rights of the user before.
-func (st *stage) rotate(ctx context.Context, a *Applied) {
+func (st *testbed) rotate(ctx context.Context, a *Applied) {
 	others := slices.DeleteFunc(memberNames(), func(name string) bool { return name == a.Target })
 	wrong := must.Get(st.d.Fleet.Member(others[a.Choice]).ProxiedKubeconfig())
 	st.setKubeconfig(ctx, a.Target, wrong)
@@ -38,7 +38,7 @@ func (st *stage) rotate(ctx context.Context, a *Applied) {
 }
 
 // newUser gives the hub a new user in a member, and revokes the rights of the last one.
-func (st *stage) newUser(ctx context.Context, member string) {
+func (st *testbed) newUser(ctx context.Context, member string) {
 	server, c := st.d.Fleet.Member(member), st.d.Members[member]
 	name := fmt.Sprintf("leasecast-hub-%d", st.number())
 	last := &rbacv1.ClusterRoleBindingList{}
@@ -60,14 +60,14 @@ func (st *stage) newUser(ctx context.Context, member string) {
 	}
 }
 
-func (st *stage) setKubeconfig(ctx context.Context, member string, kubeconfig []byte) {
+func (st *testbed) setKubeconfig(ctx context.Context, member string, kubeconfig []byte) {
 	insist(ctx, func(ctx context.Context) error {
 		return st.d.Fleet.SetKubeconfig(ctx, harness.FleetNamespace, member, kubeconfig)
 	})
 }
 
 // prefer changes the priority of a cluster: above or below all others.
-func (st *stage) prefer(ctx context.Context, a *Applied) {
+func (st *testbed) prefer(ctx context.Context, a *Applied) {
 	priority := st.number()
 	if a.Choice == 1 {
 		priority = 1
@@ -77,7 +77,7 @@ func (st *stage) prefer(ctx context.Context, a *Applied) {
 }
 
 // eligible returns nil if the records say that a cluster is eligible wherever it takes part.
-func (st *stage) eligible(ctx context.Context, cluster string) error {
+func (st *testbed) eligible(ctx context.Context, cluster string) error {
 	return must.Try(func() {
 		for _, namespace := range namespacesOf(cluster) {
 			must.Do(st.d.Eligible(ctx, namespace, cluster))
@@ -86,7 +86,7 @@ func (st *stage) eligible(ctx context.Context, cluster string) error {
 }
 
 // recreateNamespace deletes a namespace, waits until it is gone, and makes it again.
-func (st *stage) recreateNamespace(ctx context.Context, a *Applied) {
+func (st *testbed) recreateNamespace(ctx context.Context, a *Applied) {
 	c := st.d.Members[a.Target]
 	object := func() *corev1.Namespace {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.Namespace}}
@@ -112,7 +112,7 @@ func (st *stage) recreateNamespace(ctx context.Context, a *Applied) {
 }
 
 // lease reads the Lease in the fault's namespace, once its API server answers. It is nil if there is none.
-func (st *stage) lease(ctx context.Context, a *Applied) (l *coordinationv1.Lease) {
+func (st *testbed) lease(ctx context.Context, a *Applied) (l *coordinationv1.Lease) {
 	insist(ctx, func(ctx context.Context) (err error) {
 		if l, err = st.d.LeaseIn(ctx, a.Target, a.Namespace); apierrors.IsNotFound(err) {
 			l, err = nil, nil
@@ -126,7 +126,7 @@ func (st *stage) lease(ctx context.Context, a *Applied) (l *coordinationv1.Lease
 }
 
 // mended describes when the hub repaired a Lease, if it did: another one is there, or another version.
-func (st *stage) mended(ctx context.Context, a *Applied, old func(*coordinationv1.Lease) bool) string {
+func (st *testbed) mended(ctx context.Context, a *Applied, old func(*coordinationv1.Lease) bool) string {
 	began := harness.Now().Boot
 	err := await(ctx, func(ctx context.Context) error {
 		is, err := st.d.LeaseIn(ctx, a.Target, a.Namespace)
@@ -141,7 +141,7 @@ func (st *stage) mended(ctx context.Context, a *Applied, old func(*coordinationv
 	return fmt.Sprintf("mended after %.2f s", (harness.Now().Boot - began).Seconds())
 }
 
-func (st *stage) deleteLease(ctx context.Context, a *Applied) {
+func (st *testbed) deleteLease(ctx context.Context, a *Applied) {
 	was := st.lease(ctx, a)
 	if was == nil {
 		return
@@ -172,7 +172,7 @@ var edits = []struct {
 	{"seal garbled", func(l *coordinationv1.Lease) { l.Annotations[v1alpha1.SealAnnotation] = "v1.garbled" }},
 }
 
-func (st *stage) editLease(ctx context.Context, a *Applied) {
+func (st *testbed) editLease(ctx context.Context, a *Applied) {
 	e := edits[a.Choice]
 	l := st.lease(ctx, a)
 	if l == nil {

@@ -64,8 +64,8 @@ func (o *Outcome) wrong(format string, args ...any) {
 
 func seconds(d time.Duration) float64 { return math.Round(d.Seconds()*1000) / 1000 }
 
-// play plays a schedule and judges it. After an error the schedule cannot be judged, and the stage is broken.
-func (st *stage) play(ctx context.Context, s Schedule) (*Outcome, error) {
+// play plays a schedule and judges it. After an error the schedule cannot be judged, and the testbed is broken.
+func (st *testbed) play(ctx context.Context, s Schedule) (*Outcome, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, playLimit, fmt.Errorf("it takes longer than %s", playLimit))
 	defer cancel()
 	o := &Outcome{Seed: s.Seed, Verdict: []string{}, began: harness.Now().Boot}
@@ -73,7 +73,7 @@ func (st *stage) play(ctx context.Context, s Schedule) (*Outcome, error) {
 	return o, err
 }
 
-func (st *stage) playFaults(ctx context.Context, s Schedule, o *Outcome) {
+func (st *testbed) playFaults(ctx context.Context, s Schedule, o *Outcome) {
 	all, faultCtx := errgroup.WithContext(ctx)
 	for _, f := range s.Faults {
 		a := &Applied{Fault: f}
@@ -95,7 +95,7 @@ func (st *stage) playFaults(ctx context.Context, s Schedule, o *Outcome) {
 	st.judge(o)
 }
 
-func (st *stage) playFault(ctx context.Context, began time.Duration, a *Applied) {
+func (st *testbed) playFault(ctx context.Context, began time.Duration, a *Applied) {
 	must.Do(process.Pass(ctx, began+a.At-harness.Now().Boot))
 	if a.Target == Leader {
 		a.Target = st.leader(a.Namespace)
@@ -107,7 +107,7 @@ func (st *stage) playFault(ctx context.Context, began time.Duration, a *Applied)
 }
 
 // leader is the member whose reader was the last to be allowed to act in a namespace.
-func (st *stage) leader(namespace string) string {
+func (st *testbed) leader(namespace string) string {
 	for _, a := range slices.Backward(st.told(0)) {
 		if a.Namespace == namespace {
 			return a.cluster
@@ -118,7 +118,7 @@ func (st *stage) leader(namespace string) string {
 }
 
 // awaitWell waits until all is well again, and adds what is not well in time to the verdict.
-func (st *stage) awaitWell(ctx context.Context, o *Outcome) {
+func (st *testbed) awaitWell(ctx context.Context, o *Outcome) {
 	var last time.Duration
 	var stuck []string
 	err := harness.Await(ctx, floor+slack, "every namespace has a leader that acts", func(context.Context) error {
@@ -144,7 +144,7 @@ func (st *stage) awaitWell(ctx context.Context, o *Outcome) {
 }
 
 // well is a condition: every cluster is eligible and every namespace is led.
-func (st *stage) well(ctx context.Context) error {
+func (st *testbed) well(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	for _, member := range memberNames() {
@@ -159,7 +159,7 @@ func (st *stage) well(ctx context.Context) error {
 }
 
 // judge judges the evidence.
-func (st *stage) judge(o *Outcome) {
+func (st *testbed) judge(o *Outcome) {
 	answers := st.told(o.began - overlap)
 	o.ended = harness.Now().Boot
 	if o.permits = permits(answers); len(o.permits) == 0 {

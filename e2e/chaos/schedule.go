@@ -38,8 +38,8 @@ const (
 )
 
 // player plays a fault from beginning to end. When it returns, everything is as before, except what the product has to
-// repair. After an error the stage is broken.
-type player func(*stage, context.Context, *Applied)
+// repair. After an error the testbed is broken.
+type player func(*testbed, context.Context, *Applied)
 
 // place is where faults of a kind happen.
 type place int
@@ -71,8 +71,8 @@ func of(parts ...string) []string { return parts }
 
 // kinds are in a fixed order: the same seed draws the same faults.
 var kinds = []*kind{
-	{"hub-pause", 6, half, 8 * second, 0, inReplica, of(itself), 0, (*stage).pauseProcess},
-	{"hub-kill", 6, tenth, 3 * second, second, inReplica, of(itself), 0, (*stage).killProcess},
+	{"hub-pause", 6, half, 8 * second, 0, inReplica, of(itself), 0, (*testbed).pauseProcess},
+	{"hub-kill", 6, tenth, 3 * second, second, inReplica, of(itself), 0, (*testbed).killProcess},
 	{"apiserver-pause", 5, half, 6 * second, 0, inServer, of(server), 0,
 		pausing(apiServer, (*fleet.Server).Pause, (*fleet.Server).Resume)},
 	{"apiserver-kill", 4, tenth, 3 * second, 5 * second, inServer, of(server), 0,
@@ -81,22 +81,22 @@ var kinds = []*kind{
 		pausing(etcd, (*fleet.Server).PauseEtcd, (*fleet.Server).ResumeEtcd)},
 	{"etcd-kill", 3, tenth, 3 * second, 2 * second, inServer, of(server), 0,
 		killing(etcd, (*fleet.Server).KillEtcd, (*fleet.Server).RestartEtcd)},
-	{"etcd-restore", 3, half, 5 * second, 7 * second, inMember, of(server), 0, (*stage).restore},
-	{"reader-pause", 4, half, 6 * second, 0, inMember, of(itself), 0, (*stage).pauseProcess},
-	{"reader-kill", 4, tenth, 2 * second, second, inMember, of(itself), 0, (*stage).killProcess},
-	{"reader-sleeps-through", 8, 6 * second, 8 * second, 0, inLeader, of(link, itself), 0, (*stage).sleepThrough},
+	{"etcd-restore", 3, half, 5 * second, 7 * second, inMember, of(server), 0, (*testbed).restore},
+	{"reader-pause", 4, half, 6 * second, 0, inMember, of(itself), 0, (*testbed).pauseProcess},
+	{"reader-kill", 4, tenth, 2 * second, second, inMember, of(itself), 0, (*testbed).killProcess},
+	{"reader-sleeps-through", 8, 6 * second, 8 * second, 0, inLeader, of(link, itself), 0, (*testbed).sleepThrough},
 	{"link-cut-to", 4, half, 6 * second, 0, inServer, of(link), 0, breaking((*proxy.Proxy).CutToMember)},
 	{"link-cut-from", 4, half, 6 * second, 0, inServer, of(link), 0, breaking((*proxy.Proxy).CutFromMember)},
 	{"link-black-hole", 4, half, 6 * second, 0, inServer, of(link), 0, breaking((*proxy.Proxy).BlackHole)},
-	{"link-half-open", 3, half, 3 * second, 5 * second, inMember, of(link, server), 0, (*stage).halfOpen},
-	{"link-delay", 4, second, 6 * second, 0, inServer, of(link), 9, (*stage).delay},
+	{"link-half-open", 3, half, 3 * second, 5 * second, inMember, of(link, server), 0, (*testbed).halfOpen},
+	{"link-delay", 4, second, 6 * second, 0, inServer, of(link), 9, (*testbed).delay},
 	{"link-reset", 3, half, 5 * second, 0, inServer, of(link), 0, breaking((*proxy.Proxy).Reset)},
-	{"late-renewal", 6, 4 * second, 7 * second, 0, inLeader, of(link), 0, (*stage).letThroughLate},
-	{"lease-delete", 4, 0, 0, 0, inNamespace, of(server), 0, (*stage).deleteLease},
-	{"lease-edit", 5, 0, 0, 0, inNamespace, of(server), len(edits), (*stage).editLease},
-	{"kubeconfig-rotate", 3, 2 * second, 5 * second, 0, inMember, of(kubeconfig, server, hubServer), 2, (*stage).rotate},
-	{"namespace-delete", 3, tenth, second, 7 * second, inNamespace, of(server), 0, (*stage).recreateNamespace},
-	{"priority-change", 4, 0, 0, 0, inMember, of(label, hubServer), 2, (*stage).prefer},
+	{"late-renewal", 6, 4 * second, 7 * second, 0, inLeader, of(link), 0, (*testbed).letThroughLate},
+	{"lease-delete", 4, 0, 0, 0, inNamespace, of(server), 0, (*testbed).deleteLease},
+	{"lease-edit", 5, 0, 0, 0, inNamespace, of(server), len(edits), (*testbed).editLease},
+	{"kubeconfig-rotate", 3, 2 * second, 5 * second, 0, inMember, of(kubeconfig, server, hubServer), 2, (*testbed).rotate},
+	{"namespace-delete", 3, tenth, second, 7 * second, inNamespace, of(server), 0, (*testbed).recreateNamespace},
+	{"priority-change", 4, 0, 0, 0, inMember, of(label, hubServer), 2, (*testbed).prefer},
 }
 
 // Fault is one fault of a schedule.

@@ -44,20 +44,20 @@ var fencedLabel = map[string]string{"run": "once"}
 // change is a way to change the leader.
 type change struct {
 	name string
-	make func(*cronStage, context.Context) (leader string, err error)
+	make func(*cronTestbed, context.Context) (leader string, err error)
 }
 
 var changes = []change{
-	{"handover", func(s *cronStage, ctx context.Context) (string, error) { return s.HandOver(ctx, cronNamespace) }},
-	{"failover", func(s *cronStage, ctx context.Context) (string, error) {
+	{"handover", func(s *cronTestbed, ctx context.Context) (string, error) { return s.HandOver(ctx, cronNamespace) }},
+	{"failover", func(s *cronTestbed, ctx context.Context) (string, error) {
 		return "", s.FailOver(ctx, cronNamespace, func(ctx context.Context, _ string) error {
 			return process.Pass(ctx, away)
 		})
 	}},
-	{"the hub is killed", func(s *cronStage, ctx context.Context) (string, error) {
+	{"the hub is killed", func(s *cronTestbed, ctx context.Context) (string, error) {
 		return s.KillHub(ctx, cronNamespace, away)
 	}},
-	{"the hub is paused", func(s *cronStage, ctx context.Context) (string, error) {
+	{"the hub is paused", func(s *cronTestbed, ctx context.Context) (string, error) {
 		return s.PauseHub(ctx, cronNamespace, away)
 	}},
 }
@@ -76,8 +76,8 @@ func (r tickVerdict) failed() error {
 	return must.ErrorIf(r.Ticks == r.Lost, "no tick ran: nothing was seen")
 }
 
-// cronStage is a fleet with a CronJob controller in each member.
-type cronStage struct {
+// cronTestbed is a fleet with a CronJob controller in each member.
+type cronTestbed struct {
 	*harness.Drill
 	say         func(string)
 	cronJobs    int // that tick each minute
@@ -87,13 +87,13 @@ type cronStage struct {
 }
 
 // fleet has one policy, which fences CronJobs.
-func (s *cronStage) fleet() harness.Options {
+func (s *cronTestbed) fleet() harness.Options {
 	return harness.Options{Timings: harness.Fast, Members: harness.Members(clusters, cronNamespace),
 		Fencing: &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{MatchLabels: fencedLabel}}}
 }
 
 // begin makes the CronJobs, starts their controllers, and returns when a cluster leads.
-func (s *cronStage) begin(ctx context.Context, d *harness.Drill) {
+func (s *cronTestbed) begin(ctx context.Context, d *harness.Drill) {
 	s.Drill, s.view = d, must.Get(d.Look(ctx))
 	must.Get(s.AwaitFenced(ctx, harness.PolicyName)) // before that Jobs are created anywhere
 	for _, m := range clusters {
@@ -111,7 +111,7 @@ func (s *cronStage) begin(ctx context.Context, d *harness.Drill) {
 }
 
 // leaveAsleep takes the right to wake CronJobs from the hub.
-func (s *cronStage) leaveAsleep(ctx context.Context, member string) {
+func (s *cronTestbed) leaveAsleep(ctx context.Context, member string) {
 	role := &rbacv1.ClusterRole{}
 	must.Do(s.Members[member].Get(ctx, client.ObjectKey{Name: fencingRole}, role))
 	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
@@ -131,7 +131,7 @@ func cronJob(i int) *batchv1.CronJob {
 }
 
 // close ends what begin has started.
-func (s *cronStage) close() error {
+func (s *cronTestbed) close() error {
 	var errs []error
 	for _, p := range s.controllers {
 		errs = append(errs, p.Stop())
@@ -143,7 +143,7 @@ func (s *cronStage) close() error {
 }
 
 // play changes the leader once a minute until there were enough ticks, and judges them.
-func (s *cronStage) play(ctx context.Context, d *harness.Drill) report {
+func (s *cronTestbed) play(ctx context.Context, d *harness.Drill) report {
 	defer func() { _ = s.close() }() // at worst they end with this program
 	s.begin(ctx, d)
 	must.Do(s.Await(ctx, 3*time.Minute, "all CronJobs tick", func(ctx context.Context) error {
@@ -180,7 +180,7 @@ func (s *cronStage) play(ctx context.Context, d *harness.Drill) report {
 }
 
 // runs are all Jobs of CronJobs in all members.
-func (s *cronStage) runs(ctx context.Context) (all []run) {
+func (s *cronTestbed) runs(ctx context.Context) (all []run) {
 	for _, m := range clusters {
 		var jobs batchv1.JobList
 		must.Do(s.Members[m].List(ctx, &jobs, client.InNamespace(cronNamespace)), "the Jobs in %s", m)
@@ -199,7 +199,7 @@ func (s *cronStage) runs(ctx context.Context) (all []run) {
 }
 
 // terms are those that were seen.
-func (s *cronStage) terms() (all []term) {
+func (s *cronTestbed) terms() (all []term) {
 	for place, led := range s.view.Terms() {
 		member, _, _ := strings.Cut(place.Cluster, ".")
 		of := map[int64]term{}

@@ -20,7 +20,7 @@ import (
 func TestAnUnmodifiedControllerWorksInOneClusterOnly(t *testing.T) {
 	harness.Quiet()
 	p := controllerManager()
-	s := &stage{say: func(line string) { t.Log(line) }, programs: []*program{p}}
+	s := &testbed{say: func(line string) { t.Log(line) }, programs: []*program{p}}
 	d := harness.New(t, s.fleet())
 	t.Cleanup(func() { harness.Must(t, s.close()) })
 	var v verdict
@@ -53,7 +53,7 @@ const (
 // The CronJob controllers of followers have backed off when the leader changes.
 func TestTheFirstTickAfterAHandoverRunsOnceAndPromptly(t *testing.T) {
 	harness.Quiet()
-	s := &cronStage{say: func(line string) { t.Log(line) }, cronJobs: 5}
+	s := &cronTestbed{say: func(line string) { t.Log(line) }, cronJobs: 5}
 	d := harness.New(t, s.fleet())
 	t.Cleanup(func() { harness.Must(t, s.close()) })
 	harness.Must(t, must.Try(func() { s.begin(t.Context(), d) }))

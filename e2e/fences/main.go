@@ -65,11 +65,11 @@ func drill(ctx context.Context, args []string) {
 	var played scenario
 	switch name {
 	case "cronjob":
-		s := &cronStage{say: say, cronJobs: 25}
+		s := &cronTestbed{say: say, cronJobs: 25}
 		flags.BoolVar(&s.unwoken, "unwoken", false, "take away the right to wake CronJobs")
 		played = s
 	case "unmodified":
-		s := &stage{say: say, programs: append([]*program{controllerManager()}, electors(dir)...)}
+		s := &testbed{say: say, programs: append([]*program{controllerManager()}, electors(dir)...)}
 		flags.IntVar(&s.rounds, "rounds", len(rounds), "how many rounds to play")
 		flags.BoolFunc("misstate", "have all policies state what is not true for most programs", func(string) error {
 			misstate(s.programs)

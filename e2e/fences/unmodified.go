@@ -88,8 +88,8 @@ func (r result) failed() error {
 	return nil
 }
 
-// stage is a fleet with programs in each member.
-type stage struct {
+// testbed is a fleet with programs in each member.
+type testbed struct {
 	*harness.Drill
 	say       func(string)
 	rounds    int
@@ -99,7 +99,7 @@ type stage struct {
 }
 
 // fleet has a policy for each program, which fences its lock.
-func (s *stage) fleet() harness.Options {
+func (s *testbed) fleet() harness.Options {
 	o := harness.Options{Timings: harness.Fast, Fences: map[string]*v1alpha1.Fencing{}}
 	var namespaces []string
 	for _, p := range s.programs {
@@ -111,7 +111,7 @@ func (s *stage) fleet() harness.Options {
 }
 
 // begin starts the programs, and returns when each of them writes.
-func (s *stage) begin(ctx context.Context, d *harness.Drill) {
+func (s *testbed) begin(ctx context.Context, d *harness.Drill) {
 	s.Drill, s.view = d, must.Get(d.Look(ctx))
 	for _, p := range s.programs {
 		for _, m := range clusters {
@@ -140,7 +140,7 @@ func (s *stage) begin(ctx context.Context, d *harness.Drill) {
 }
 
 // close ends what begin has started.
-func (s *stage) close() error {
+func (s *testbed) close() error {
 	var group errgroup.Group
 	for _, i := range s.instances {
 		group.Go(i.close)
@@ -154,7 +154,7 @@ func (s *stage) close() error {
 
 // awaitWrites returns when each of these programs is led by another cluster than that, and has written something there
 // from now on. It waits for the slowest lock, twice, because a lock may have to be opened first.
-func (s *stage) awaitWrites(ctx context.Context, than string, programs []*program) {
+func (s *testbed) awaitWrites(ctx context.Context, than string, programs []*program) {
 	since := harness.Now().Boot
 	slowest := slices.MaxFunc(programs, func(a, b *program) int { return int(a.stop - b.stop) }).stop
 	must.Do(s.Await(ctx, 2*slowest+patience, "each program writes where its cluster leads",
@@ -174,14 +174,14 @@ func (s *stage) awaitWrites(ctx context.Context, than string, programs []*progra
 }
 
 // instance is a program in a member.
-func (s *stage) instance(p *program, member string) *instance {
+func (s *testbed) instance(p *program, member string) *instance {
 	return s.instances[slices.IndexFunc(s.instances, func(i *instance) bool {
 		return i.program == p && i.member == member
 	})]
 }
 
 // check returns an error if a program does not start, or cannot be watched.
-func (s *stage) check() error {
+func (s *testbed) check() error {
 	var errs []error
 	for _, i := range s.instances {
 		errs = append(errs, i.check())
@@ -190,7 +190,7 @@ func (s *stage) check() error {
 }
 
 // judge judges all that was seen, each program by itself.
-func (s *stage) judge() map[string]verdict {
+func (s *testbed) judge() map[string]verdict {
 	promises := map[string][]promise{} // by namespace
 	for place, led := range s.view.Terms() {
 		member, _, _ := strings.Cut(place.Cluster, ".")
@@ -213,7 +213,7 @@ func (s *stage) judge() map[string]verdict {
 }
 
 // play changes the leader some times, and judges what the programs did.
-func (s *stage) play(ctx context.Context, d *harness.Drill) report {
+func (s *testbed) play(ctx context.Context, d *harness.Drill) report {
 	defer func() { _ = s.close() }() // at worst they end with this program
 	s.begin(ctx, d)
 	r := result{AnsweredLate: late{acquisition: 0, renewal: 0, giveUp: 0}}
@@ -236,7 +236,7 @@ func (s *stage) play(ctx context.Context, d *harness.Drill) report {
 
 // failOver has the hub lose a leader, until all programs that it led write in another cluster. It returns how many they
 // are.
-func (s *stage) failOver(ctx context.Context, f fault) (changed int) {
+func (s *testbed) failOver(ctx context.Context, f fault) (changed int) {
 	from := must.Get(s.AwaitLeader(ctx, s.programs[0].namespace, ""))
 	s.awaitWrites(ctx, "", s.programs)
 	var led []*program
@@ -278,7 +278,7 @@ func (s *stage) failOver(ctx context.Context, f fault) (changed int) {
 }
 
 // restart returns when all electors have asked for their locks again.
-func (s *stage) restart(ctx context.Context, electors []*instance) {
+func (s *testbed) restart(ctx context.Context, electors []*instance) {
 	var group errgroup.Group
 	for _, e := range electors {
 		group.Go(func() error { return e.restart(ctx) })
@@ -296,7 +296,7 @@ func (s *stage) restart(ctx context.Context, electors []*instance) {
 
 // rest returns when these controllers have nothing to do. A write that is under way when etcd hangs is stored when it
 // goes on again. No stop time covers that: the program has sent it while it held its lock.
-func (s *stage) rest(ctx context.Context, controllers []*instance) {
+func (s *testbed) rest(ctx context.Context, controllers []*instance) {
 	for _, c := range controllers {
 		c.rest(true)
 	}
@@ -311,7 +311,7 @@ func (s *stage) rest(ctx context.Context, controllers []*instance) {
 }
 
 // lose has the hub lose a cluster, and returns when the programs write in another one.
-func (s *stage) lose(ctx context.Context, f fault, from string, led []*program, admit chan struct{}) {
+func (s *testbed) lose(ctx context.Context, f fault, from string, led []*program, admit chan struct{}) {
 	server := s.Fleet.Member(from)
 	server.Proxy().BlackHole()
 	defer server.Proxy().Heal()
@@ -331,7 +331,7 @@ func (s *stage) lose(ctx context.Context, f fault, from string, led []*program, 
 }
 
 // awaitStopped returns when no answer to electors is held back any more, and they have stopped.
-func (s *stage) awaitStopped(ctx context.Context, electors []*instance) {
+func (s *testbed) awaitStopped(ctx context.Context, electors []*instance) {
 	must.Do(s.Await(ctx, patience, "the electors have stopped", func(context.Context) error {
 		for _, e := range electors {
 			if e.way.held.Load() > 0 {

@@ -59,8 +59,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// stage is a drill with the sample in place. The maps are by member.
-type stage struct {
+// testbed is a drill with the sample in place. The maps are by member.
+type testbed struct {
 	*harness.Drill
 	t           *testing.T
 	view        *harness.View
@@ -68,9 +68,9 @@ type stage struct {
 	controllers map[string]*process.Process
 }
 
-func newStage(t *testing.T) *stage {
+func newStage(t *testing.T) *testbed {
 	d := harness.New(t, harness.Options{Timings: timings, Members: harness.Members(clusters, namespace)})
-	s := &stage{Drill: d, t: t, view: d.LookFor(t), pods: map[string]*harness.Watch[*corev1.Pod]{},
+	s := &testbed{Drill: d, t: t, view: d.LookFor(t), pods: map[string]*harness.Watch[*corev1.Pod]{},
 		controllers: map[string]*process.Process{}}
 	t.Cleanup(func() {
 		for _, p := range s.controllers {
@@ -99,25 +99,25 @@ func newStage(t *testing.T) *stage {
 }
 
 // startControllers runs what turns Deployments into Pods in a member.
-func (s *stage) startControllers(member string) {
+func (s *testbed) startControllers(member string) {
 	p, err := s.StartControllers(member, "deployment-controller,replicaset-controller", "--leader-elect=false")
 	s.must(err)
 	s.controllers[member] = p
 }
 
-func (s *stage) must(err error) {
+func (s *testbed) must(err error) {
 	s.t.Helper()
 	harness.Must(s.t, err)
 }
 
 // leader waits until another cluster than that leads.
-func (s *stage) leader(than string) string {
+func (s *testbed) leader(than string) string {
 	s.t.Helper()
 	return harness.Get(s.AwaitLeader(s.t.Context(), namespace, than))(s.t)
 }
 
 // ran is when a Pod was bound to a node and had not ended. To is harness.Unfinished while it runs.
-func (s *stage) ran(member string) []harness.Span {
+func (s *testbed) ran(member string) []harness.Span {
 	var spans []harness.Span
 	index := map[types.UID]int{}
 	for _, seen := range s.pods[member].Seen() {
@@ -134,7 +134,7 @@ func (s *stage) ran(member string) []harness.Span {
 }
 
 // awaitRuns waits until so many Pods run in a member, and its Deployment reports them as ready.
-func (s *stage) awaitRuns(member string, pods int, limit time.Duration) {
+func (s *testbed) awaitRuns(member string, pods int, limit time.Duration) {
 	s.t.Helper()
 	s.Eventually(s.t, limit, fmt.Sprintf("%d Pods run in %s", pods, member), func(ctx context.Context) error {
 		o := &appsv1.Deployment{}
@@ -151,7 +151,7 @@ func (s *stage) awaitRuns(member string, pods int, limit time.Duration) {
 
 // both returns the time from the first Pod of a cluster after an instant to the last one of the old leader. It is
 // negative if nobody ran any in between.
-func (s *stage) both(old, next string, since time.Duration) time.Duration {
+func (s *testbed) both(old, next string, since time.Duration) time.Duration {
 	s.t.Helper()
 	var last, first time.Duration = 0, harness.Unfinished
 	for _, span := range s.ran(old) {
@@ -169,7 +169,7 @@ func (s *stage) both(old, next string, since time.Duration) time.Duration {
 }
 
 // order begins a planned change from the leader.
-func (s *stage) order() (old, next string) {
+func (s *testbed) order() (old, next string) {
 	s.t.Helper()
 	old = s.leader("")
 	next = clusters[1-slices.Index(clusters, old)]
@@ -181,7 +181,7 @@ func (s *stage) order() (old, next string) {
 }
 
 // moved waits for the end of a planned change, and returns how long both clusters ran Pods.
-func (s *stage) moved(old, next string, began time.Duration) time.Duration {
+func (s *testbed) moved(old, next string, began time.Duration) time.Duration {
 	s.t.Helper()
 	s.leader(old)
 	s.awaitRuns(next, replicas, patience)
@@ -195,7 +195,7 @@ func (s *stage) moved(old, next string, began time.Duration) time.Duration {
 
 // failOver loses the leader until the next one runs its Pods. It returns how long after the end of the old term the
 // next one began, how long both clusters ran Pods, and how long the lost one did when it was back.
-func (s *stage) failOver() (late, both, after time.Duration) {
+func (s *testbed) failOver() (late, both, after time.Duration) {
 	old, began := s.leader(""), harness.Now().Boot
 	var next string
 	var healed time.Duration
@@ -253,11 +253,11 @@ func TestPodsFollowTheLeader(t *testing.T) {
 	f := figures{Rounds: *rounds}
 	for _, test := range []struct {
 		name string
-		do   func(*stage, *figures)
+		do   func(*testbed, *figures)
 	}{
-		{"a planned change waits for controllers that are away", func(s *stage, _ *figures) { s.moveWithoutControllers() }},
-		{"Pods of both clusters never run at once in a planned change", (*stage).moveAll},
-		{"a failover does not wait for Pods, and the lost cluster stops its own when it is back", (*stage).failOverAll},
+		{"a planned change waits for controllers that are away", func(s *testbed, _ *figures) { s.moveWithoutControllers() }},
+		{"Pods of both clusters never run at once in a planned change", (*testbed).moveAll},
+		{"a failover does not wait for Pods, and the lost cluster stops its own when it is back", (*testbed).failOverAll},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s.t = t
@@ -271,7 +271,7 @@ func TestPodsFollowTheLeader(t *testing.T) {
 	}
 }
 
-func (s *stage) moveAll(f *figures) {
+func (s *testbed) moveAll(f *figures) {
 	var gaps []time.Duration
 	for i := range *rounds {
 		began := harness.Now().Boot
@@ -284,7 +284,7 @@ func (s *stage) moveAll(f *figures) {
 	f.Gap = spreadOf(gaps)
 }
 
-func (s *stage) failOverAll(f *figures) {
+func (s *testbed) failOverAll(f *figures) {
 	var lates, boths, backs []time.Duration
 	for i := range *rounds {
 		late, both, back := s.failOver()
@@ -300,7 +300,7 @@ func (s *stage) failOverAll(f *figures) {
 
 // moveWithoutControllers makes a planned change while the old leader has no Pod and no controllers, but a ReplicaSet
 // with replicas: a controller that starts creates its Pods before another one scales it.
-func (s *stage) moveWithoutControllers() {
+func (s *testbed) moveWithoutControllers() {
 	began, ctx := harness.Now().Boot, s.t.Context()
 	leader := s.leader("")
 	s.must(s.controllers[leader].Stop())

@@ -27,8 +27,8 @@ const (
 	h = 6 * time.Second
 )
 
-// stage is a drill between east and west, of which one leads.
-type stage struct {
+// testbed is a drill between east and west, of which one leads.
+type testbed struct {
 	*harness.Drill
 	t      *testing.T
 	view   *harness.View
@@ -37,7 +37,7 @@ type stage struct {
 	before int // changes, when the handover began
 }
 
-func newStage(t *testing.T) *stage {
+func newStage(t *testing.T) *testbed {
 	d := harness.New(t, harness.Options{
 		Timings: harness.Default, ActEvery: 20 * time.Millisecond, Register: true,
 		Members: []harness.Member{
@@ -45,14 +45,14 @@ func newStage(t *testing.T) *stage {
 			{Name: "west", Priority: 50, Namespaces: []string{namespace}},
 		},
 	})
-	s := &stage{Drill: d, t: t, view: d.LookFor(t), raised: 1000}
+	s := &testbed{Drill: d, t: t, view: d.LookFor(t), raised: 1000}
 	first, err := d.AwaitAct(t.Context(), patience, "the first leader acts", func(harness.Act) bool { return true })
 	harness.Must(t, err)
 	s.leader = first.Cluster
 	return s
 }
 
-func (s *stage) other() string {
+func (s *testbed) other() string {
 	if s.leader == "east" {
 		return "west"
 	}
@@ -60,7 +60,7 @@ func (s *stage) other() string {
 }
 
 // begin raises the other cluster above the leader.
-func (s *stage) begin() {
+func (s *testbed) begin() {
 	harness.Must(s.t, s.AwaitEligible(s.t.Context(), patience, s.other(), namespace))
 	s.before = len(s.changes())
 	s.raised++
@@ -69,7 +69,7 @@ func (s *stage) begin() {
 
 // end waits until the other cluster acts after what begin has begun, checks that no two ever acted together, and
 // returns how long nobody acted and when the other one began.
-func (s *stage) end() (gap, began time.Duration) {
+func (s *testbed) end() (gap, began time.Duration) {
 	s.t.Helper()
 	harness.Get(s.AwaitAct(s.t.Context(), patience, s.other()+" acts",
 		func(harness.Act) bool { return len(s.changes()) > s.before }))(s.t)
@@ -82,7 +82,7 @@ func (s *stage) end() (gap, began time.Duration) {
 	return last.Gap(), last.First
 }
 
-func (s *stage) changes() []harness.Change {
+func (s *testbed) changes() []harness.Change {
 	s.t.Helper()
 	acts := harness.Get(s.Acts())(s.t)
 	verdicts := harness.Judge(acts)
@@ -96,7 +96,7 @@ func (s *stage) changes() []harness.Change {
 }
 
 // revoked waits until the record and the leader's Lease show that the term is revoked.
-func (s *stage) revoked() {
+func (s *testbed) revoked() {
 	harness.Must(s.t, s.Await(s.t.Context(), patience, "the term is revoked", func(ctx context.Context) error {
 		if r := must.Get(s.Record(ctx, namespace)); r.Spec.State != v1alpha1.StateDraining || r.Spec.RevokedEpoch == 0 {
 			return fmt.Errorf("state %s, revoked epoch %d: %s", r.Spec.State, r.Spec.RevokedEpoch, r.Status.Message)
@@ -110,7 +110,7 @@ func (s *stage) revoked() {
 }
 
 // ranOut fails the test unless the next term began when the last stamp of the old leader had run out, and soon after.
-func (s *stage) ranOut(old string, began, more time.Duration) {
+func (s *testbed) ranOut(old string, began, more time.Duration) {
 	s.t.Helper()
 	stamp, ok := harness.LastRenewTime(s.view.Leases[old].Seen(), namespace, began)
 	if !ok {
@@ -125,7 +125,7 @@ func (s *stage) ranOut(old string, began, more time.Duration) {
 
 func TestHandover(t *testing.T) {
 	s := newStage(t)
-	run := func(name string, f func(*stage)) bool {
+	run := func(name string, f func(*testbed)) bool {
 		return t.Run(name, func(t *testing.T) {
 			s.t = t
 			f(s)
@@ -133,9 +133,9 @@ func TestHandover(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name string
-		do   func(*stage)
+		do   func(*testbed)
 	}{
-		{"a planned change needs no term to run out", func(s *stage) {
+		{"a planned change needs no term to run out", func(s *testbed) {
 			for range 6 {
 				s.begin()
 				gap, _ := s.end()
@@ -145,7 +145,7 @@ func TestHandover(t *testing.T) {
 				}
 			}
 		}},
-		{"a hub that dies when it has told the leader to stop leaves the rest to the term", func(s *stage) {
+		{"a hub that dies when it has told the leader to stop leaves the rest to the term", func(s *testbed) {
 			old := s.leader
 			book := s.Guestbook(old)
 			harness.Must(s.t, book.Pause())
@@ -158,7 +158,7 @@ func TestHandover(t *testing.T) {
 			_, began := s.end()
 			s.ranOut(old, began, 2*h)
 		}},
-		{"a reader that died costs what is left of the term, and no more", func(s *stage) {
+		{"a reader that died costs what is left of the term, and no more", func(s *testbed) {
 			old := s.leader
 			harness.Must(s.t, s.Guestbook(old).Kill())
 			s.begin()

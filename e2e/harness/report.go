@@ -35,10 +35,10 @@ type mark struct {
 // NewNarrator returns a Narrator that begins now.
 func NewNarrator() *Narrator { return &Narrator{zero: Now().Boot} }
 
-// Say begins a scene.
+// Say begins a section.
 func (n *Narrator) Say(text string) { fmt.Print("\n" + text + "\n") }
 
-// Step reports progress within a scene.
+// Step reports progress within a section.
 func (n *Narrator) Step(text string) {
 	fmt.Printf("  %6.1f s  %s\n", (Now().Boot - n.zero).Seconds(), text)
 }

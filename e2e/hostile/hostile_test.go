@@ -93,13 +93,13 @@ var attacks = []attack{
 func TestHonestMembersDoNotNotice(t *testing.T) {
 	for _, a := range attacks {
 		if *full || a.short {
-			t.Run(a.name, func(t *testing.T) { stage.play(t, a, mostOverFloor) })
+			t.Run(a.name, func(t *testing.T) { shared.play(t, a, mostOverFloor) })
 		}
 	}
 }
 
 // play plays one attack. A lost leader must be replaced so much later than D + ε.
-func (s *scene) play(t *testing.T, a attack, overFloor time.Duration) {
+func (s *testbed) play(t *testing.T, a attack, overFloor time.Duration) {
 	s.restart(t)
 	leader, err := s.leader(t.Context())
 	harness.Must(t, err)
@@ -130,7 +130,7 @@ func (s *scene) play(t *testing.T, a attack, overFloor time.Duration) {
 }
 
 // note adds the figures of an attack to the report.
-func (s *scene) note(t *testing.T, name string, f figures) {
+func (s *testbed) note(t *testing.T, name string, f figures) {
 	t.Helper()
 	s.figures[name] = f
 	t.Logf("%+v, %d requests so far", f, s.front.Requests())
@@ -141,10 +141,10 @@ func (s *scene) note(t *testing.T, name string, f figures) {
 
 // enter plays first, then starts do, which runs until the returned function is called. The test's cleanup removes what
 // the tenants wrote.
-func (s *scene) enter(t *testing.T, first, do play) (leave func()) {
+func (s *testbed) enter(t *testing.T, first, do play) (leave func()) {
 	t.Helper()
 	if do == nil {
-		do = func(context.Context, *scene) error { return nil }
+		do = func(context.Context, *testbed) error { return nil }
 	}
 	t.Cleanup(func() {
 		ctx := context.Background()
@@ -169,7 +169,7 @@ func (s *scene) enter(t *testing.T, first, do play) (leave func()) {
 }
 
 // hubRevision counts what was written into the management cluster so far.
-func (s *scene) hubRevision(t *testing.T) int {
+func (s *testbed) hubRevision(t *testing.T) int {
 	t.Helper()
 	var list v1alpha1.LeadershipPolicyList
 	harness.Must(t, s.Hub.List(t.Context(), &list))
@@ -179,7 +179,7 @@ func (s *scene) hubRevision(t *testing.T) int {
 }
 
 // endure lets an attack go on, and sees how the hub shows it.
-func (s *scene) endure(t *testing.T, a attack) {
+func (s *testbed) endure(t *testing.T, a attack) {
 	t.Helper()
 	lasts, shown := briefly, a.shown == ""
 	if *full {
@@ -212,7 +212,7 @@ func (s *scene) endure(t *testing.T, a attack) {
 }
 
 // tells returns nil if there is an event with a reason.
-func (s *scene) tells(ctx context.Context, why reason.Reason) error {
+func (s *testbed) tells(ctx context.Context, why reason.Reason) error {
 	var list eventsv1.EventList
 	if err := s.Hub.List(ctx, &list); err != nil {
 		return err
@@ -226,7 +226,7 @@ func (s *scene) tells(ctx context.Context, why reason.Reason) error {
 }
 
 // during looks at the processes and calls look every now and then.
-func (s *scene) during(ctx context.Context, d time.Duration, look func(context.Context)) error {
+func (s *testbed) during(ctx context.Context, d time.Duration, look func(context.Context)) error {
 	end := time.Now().Add(d)
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
@@ -245,7 +245,7 @@ func (s *scene) during(ctx context.Context, d time.Duration, look func(context.C
 }
 
 // loseLeader cuts the leader off and returns how much later than D + ε another one leads.
-func (s *scene) loseLeader(t *testing.T, leader string) time.Duration {
+func (s *testbed) loseLeader(t *testing.T, leader string) time.Duration {
 	t.Helper()
 	began := time.Now()
 	proxy := s.Fleet.Member(leader).Proxy()
@@ -262,7 +262,7 @@ func (s *scene) loseLeader(t *testing.T, leader string) time.Duration {
 }
 
 // handOver raises an honest member above all, and returns for how long nobody leads until it does.
-func (s *scene) handOver(t *testing.T, to string) time.Duration {
+func (s *testbed) handOver(t *testing.T, to string) time.Duration {
 	t.Helper()
 	s.Eventually(t, patience, "it follows the present leader", func(ctx context.Context) error {
 		leader, err := s.leader(ctx)

@@ -68,7 +68,7 @@ func clusterOf(name, priority string) *clusterv1.Cluster {
 }
 
 // largeSecrets writes 300 Secrets of a megabyte that no Cluster needs.
-func largeSecrets(ctx context.Context, s *scene) error {
+func largeSecrets(ctx context.Context, s *testbed) error {
 	c := s.hubTenant
 	return each(ctx, 300, func(ctx context.Context, n int) error {
 		secret := secretOf(fmt.Sprint("large-", n), 1)
@@ -79,7 +79,7 @@ func largeSecrets(ctx context.Context, s *scene) error {
 
 // largeKubeconfigs writes kubeconfigs that are larger than any that is read, and more of others than are kept together.
 // One of the large ones is of a Cluster.
-func largeKubeconfigs(ctx context.Context, s *scene) error {
+func largeKubeconfigs(ctx context.Context, s *testbed) error {
 	c := s.hubTenant
 	const bulky = "bulky"
 	cluster, secret := clusterOf(bulky, "1"), secretOf(bulky+"-kubeconfig", 200<<10)
@@ -109,7 +109,7 @@ const silentClusters = 200
 
 // unreachableClusters creates Clusters that outrank all others. A third of the kubeconfigs name a server that never
 // answers, a third an address without a listener, and a third no address.
-func unreachableClusters(ctx context.Context, s *scene) error {
+func unreachableClusters(ctx context.Context, s *testbed) error {
 	c := s.hubTenant
 	deaf, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0") // nobody accepts
 	if err != nil {
@@ -143,7 +143,7 @@ func unreachableClusters(ctx context.Context, s *scene) error {
 }
 
 // removeOfTenant removes what tenants have written into the management cluster, and their large objects in members.
-func (s *scene) removeOfTenant(ctx context.Context) error {
+func (s *testbed) removeOfTenant(ctx context.Context) error {
 	remove := func(c client.Client, namespace string, kinds ...client.Object) (errs []error) {
 		for _, kind := range kinds {
 			remove := func(ctx context.Context) error {

@@ -47,7 +47,7 @@ func cronJobOf(namespace, name string, size int) *batchv1.CronJob {
 }
 
 // largeCronJobs writes thirteen CronJobs of 1.4 MB into a namespace of each member.
-func largeCronJobs(ctx context.Context, s *scene) error {
+func largeCronJobs(ctx context.Context, s *testbed) error {
 	for member := range s.Members {
 		t, err := s.tenant(ctx, member, stalls, "scheduler")
 		if err != nil {
@@ -65,7 +65,7 @@ func largeCronJobs(ctx context.Context, s *scene) error {
 }
 
 // fencedSchedules has that namespace led and fenced, so that the first term begins there.
-func fencedSchedules(ctx context.Context, s *scene) error {
+func fencedSchedules(ctx context.Context, s *testbed) error {
 	p, err := s.policyOf(ctx, stalls)
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func fencedSchedules(ctx context.Context, s *scene) error {
 }
 
 // policyOf is a policy of a tenant for a namespace of its name, with the timings of the others.
-func (s *scene) policyOf(ctx context.Context, name string) (*v1alpha1.LeadershipPolicy, error) {
+func (s *testbed) policyOf(ctx context.Context, name string) (*v1alpha1.LeadershipPolicy, error) {
 	honest := &v1alpha1.LeadershipPolicy{}
 	if err := s.Hub.Get(ctx, client.ObjectKey{Namespace: harness.FleetNamespace, Name: shop}, honest); err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (s *scene) policyOf(ctx context.Context, name string) (*v1alpha1.Leadership
 }
 
 // largeLeases writes 50 MB of Leases in kube-system that look like those of the hub.
-func largeLeases(ctx context.Context, s *scene) error {
+func largeLeases(ctx context.Context, s *testbed) error {
 	t, err := s.tenant(ctx, far, metav1.NamespaceSystem, "elector")
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func grow(o metav1.Object, way int) {
 }
 
 // largeClusters makes 340 Clusters that do not take part.
-func largeClusters(ctx context.Context, s *scene) error {
+func largeClusters(ctx context.Context, s *testbed) error {
 	c := s.hubTenant
 	return each(ctx, 340, func(ctx context.Context, n int) error {
 		o := &clusterv1.Cluster{ObjectMeta: ofTenants(fmt.Sprint("large-", n))}
@@ -149,7 +149,7 @@ func largeClusters(ctx context.Context, s *scene) error {
 const beside = "beside"
 
 // largePolicies writes policies with 560 KiB of selectors. One is of a namespace that is there.
-func largePolicies(ctx context.Context, s *scene) error {
+func largePolicies(ctx context.Context, s *testbed) error {
 	c := s.hubTenant
 	for _, admin := range s.Members {
 		if err := admin.Create(ctx, namespaceNamed(beside)); client.IgnoreAlreadyExists(err) != nil {
@@ -180,7 +180,7 @@ func largePolicies(ctx context.Context, s *scene) error {
 }
 
 // largeRecords writes records that are no policy's.
-func largeRecords(ctx context.Context, s *scene) error {
+func largeRecords(ctx context.Context, s *testbed) error {
 	c := s.hubTenant
 	honest, err := s.Record(ctx, shop)
 	if err != nil {
@@ -195,7 +195,7 @@ func largeRecords(ctx context.Context, s *scene) error {
 
 // restlessPolicies edits a large policy, by its annotations alone, five times a second. More would keep the API server
 // busy.
-func restlessPolicies(ctx context.Context, s *scene) error {
+func restlessPolicies(ctx context.Context, s *testbed) error {
 	c := s.hubTenant
 	p := &v1alpha1.LeadershipPolicy{ObjectMeta: ofTenants(beside)}
 	for n := 0; ctx.Err() == nil; n++ {

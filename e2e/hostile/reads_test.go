@@ -36,7 +36,7 @@ const (
 // The hostile member joins, is fenced, leads, wakes CronJobs and leaves. The test records what the hub reads.
 // Then it does so again and again, and the worst answers of each of these reads are sent: see packages front and worst.
 func TestWhateverTheHubReadsIsBounded(t *testing.T) {
-	s := stage
+	s := shared
 	s.restart(t)
 	s.liveHonestly(t)
 	spoiler, err := front.NewSpoiler(&s.front.Reads)
@@ -90,7 +90,7 @@ func grouped(reads []front.Read) map[string][]front.Read {
 
 // chosen returns the reads of a group that are spoilt: those that still miss an answer, so that what follows them is
 // sent, and then all. Namespaces and Leases are listed where a watch fails.
-func (s *scene) chosen(group string) []front.Read {
+func (s *testbed) chosen(group string) []front.Read {
 	missing, all := grouped(s.spoiler.Missing())[group], grouped(s.front.Reads.All())[group]
 	if len(missing) == 0 || group == "watch" {
 		return all
@@ -102,7 +102,7 @@ func (s *scene) chosen(group string) []front.Read {
 var groups = []string{"create", "watch", "create", "list", "create", whenWoken, "get"}
 
 // nextGroup is the group whose turn it is. Those that miss nothing are passed over while others do.
-func (s *scene) nextGroup(turn int) string {
+func (s *testbed) nextGroup(turn int) string {
 	missing := grouped(s.spoiler.Missing())
 	for i := range groups {
 		if group := groups[(turn+i)%len(groups)]; len(missing[group]) > 0 {
@@ -113,7 +113,7 @@ func (s *scene) nextGroup(turn int) string {
 }
 
 // liveHonestly has the hostile member leave and join, and returns when the hub has done for it all that it does.
-func (s *scene) liveHonestly(t *testing.T) {
+func (s *testbed) liveHonestly(t *testing.T) {
 	t.Helper()
 	s.Eventually(t, patience, "the hostile member leads its own namespace, and its CronJob is woken",
 		func(ctx context.Context) error {
@@ -144,7 +144,7 @@ func (s *scene) liveHonestly(t *testing.T) {
 }
 
 // hasLeft returns nil once the hub has removed all that it had in the hostile member. It removes the pin at the end.
-func (s *scene) hasLeft(ctx context.Context) error {
+func (s *testbed) hasLeft(ctx context.Context) error {
 	o := &clusterv1.Cluster{}
 	err := s.Hub.Get(ctx, client.ObjectKey{Namespace: harness.FleetNamespace, Name: far}, o)
 	if err == nil && o.Annotations[v1alpha1.ClusterUIDAnnotation] != "" {
@@ -154,7 +154,7 @@ func (s *scene) hasLeft(ctx context.Context) error {
 }
 
 // takePart has the Cluster of the hostile member take part, or leave.
-func (s *scene) takePart(ctx context.Context, does bool) error {
+func (s *testbed) takePart(ctx context.Context, does bool) error {
 	if does {
 		return s.SetPriority(ctx, far, 10)
 	}
@@ -164,7 +164,7 @@ func (s *scene) takePart(ctx context.Context, does bool) error {
 }
 
 // deletePolicies deletes what the hub keeps in the hostile member, so that the hub makes it again.
-func (s *scene) deletePolicies(t *testing.T) {
+func (s *testbed) deletePolicies(t *testing.T) {
 	t.Helper()
 	for _, kind := range []client.Object{
 		&admissionv1.ValidatingAdmissionPolicy{},
@@ -175,7 +175,7 @@ func (s *scene) deletePolicies(t *testing.T) {
 }
 
 // editPolicies edits what the hub keeps in the hostile member, so that the hub restores it.
-func (s *scene) editPolicies(t *testing.T) {
+func (s *testbed) editPolicies(t *testing.T) {
 	t.Helper()
 	api, kept := s.Members[far], client.HasLabels{v1alpha1.ManagedByLabel}
 	var policies admissionv1.ValidatingAdmissionPolicyList
@@ -195,7 +195,7 @@ func (s *scene) editPolicies(t *testing.T) {
 
 // spoil plays a round: the hostile member leaves and joins, again and again, while reads are spoilt. At its end an
 // honest leader may be lost besides.
-func (s *scene) spoil(t *testing.T, name string, turn *int, losesLeader bool) {
+func (s *testbed) spoil(t *testing.T, name string, turn *int, losesLeader bool) {
 	leader, err := s.leader(t.Context())
 	harness.Must(t, err)
 	v, u := s.LookFor(t), s.watchUsage(t)
@@ -228,7 +228,7 @@ func (s *scene) spoil(t *testing.T, name string, turn *int, losesLeader bool) {
 
 // cycle has the hostile member leave and join, and edits what the hub keeps there. In each step reads are spoilt that
 // are sent then: when it joins those of a group.
-func (s *scene) cycle(t *testing.T, group string) {
+func (s *testbed) cycle(t *testing.T, group string) {
 	t.Helper()
 	s.spoiler.Choose(s.chosen(whenLeaving))
 	harness.Must(t, s.takePart(t.Context(), false))
@@ -271,7 +271,7 @@ func (s *scene) cycle(t *testing.T, group string) {
 }
 
 // recover returns when both honest members may lead. Where a replica has ended, the replicas are replaced.
-func (s *scene) recover(t *testing.T) {
+func (s *testbed) recover(t *testing.T) {
 	t.Helper()
 	err := s.Await(t.Context(), 5*time.Second, "the honest members may lead", func(ctx context.Context) error {
 		for _, p := range s.Hubs()[len(s.Hubs())-2:] {

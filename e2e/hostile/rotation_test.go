@@ -17,7 +17,7 @@ import (
 
 // As config/README.md says: while no hub runs, the key is replaced.
 func TestTheKeyOfTheSealCanBeRotated(t *testing.T) {
-	s := stage
+	s := shared
 	s.restart(t)
 	before, err := s.Record(t.Context(), shop)
 	harness.Must(t, err)
@@ -53,7 +53,7 @@ func TestTheKeyOfTheSealCanBeRotated(t *testing.T) {
 
 // A program that applies manifests may replace the Secret by the empty one that an installation came with.
 func TestASealThatIsResetIsWrittenBack(t *testing.T) {
-	s := stage
+	s := shared
 	s.restart(t)
 	before, err := s.Record(t.Context(), shop)
 	harness.Must(t, err)

@@ -30,7 +30,7 @@ const echoed = "this is what you said"
 
 // TestNoSecretIsShown has the hostile member echo the hub's secrets wherever it can, and looks for them in all output.
 func TestNoSecretIsShown(t *testing.T) {
-	s := stage
+	s := shared
 	s.restart(t)
 	secrets := s.secrets(t) // only read from here on: the front's goroutines read it too
 	var tokens sync.Map     // which the hub used
@@ -98,7 +98,7 @@ const (
 )
 
 // secrets are what nobody may read, by what they are.
-func (s *scene) secrets(t *testing.T) map[string]string {
+func (s *testbed) secrets(t *testing.T) map[string]string {
 	t.Helper()
 	get := func(name, key string) []byte {
 		var secret corev1.Secret
@@ -158,7 +158,7 @@ func echoAll(w http.ResponseWriter, r *http.Request, secrets map[string]string) 
 }
 
 // shown is all that people read, by place.
-func (s *scene) shown(t *testing.T) map[string]string {
+func (s *testbed) shown(t *testing.T) map[string]string {
 	t.Helper()
 	shown := map[string]string{}
 	for place, list := range map[string]client.ObjectList{
@@ -184,7 +184,7 @@ func (s *scene) shown(t *testing.T) map[string]string {
 }
 
 // logged adds the logs of all replicas to what is shown.
-func (s *scene) logged(shown map[string]string) error {
+func (s *testbed) logged(shown map[string]string) error {
 	for _, p := range s.Hubs() {
 		text, err := os.ReadFile(p.Log())
 		if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -28,7 +28,7 @@ const atOnce = 8
 const serviceAccount = "system:serviceaccount:"
 
 // play is what a tenant does until the context ends. It returns an error if it may do what it must not.
-type play func(ctx context.Context, s *scene) error
+type play func(ctx context.Context, s *testbed) error
 
 // tenant is a service account that may edit one namespace of one member, by the ClusterRole edit of Kubernetes.
 type tenant struct {
@@ -38,7 +38,7 @@ type tenant struct {
 }
 
 // tenant makes one, or finds it.
-func (s *scene) tenant(ctx context.Context, member, namespace, name string) (*tenant, error) {
+func (s *testbed) tenant(ctx context.Context, member, namespace, name string) (*tenant, error) {
 	admin := s.Members[member]
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	binding := &rbacv1.RoleBinding{
@@ -117,7 +117,7 @@ func each(ctx context.Context, many int, do func(ctx context.Context, n int) err
 }
 
 // removeRegistrations removes what tenants have registered.
-func (s *scene) removeRegistrations(ctx context.Context) error {
+func (s *testbed) removeRegistrations(ctx context.Context) error {
 	for member, admin := range s.Members {
 		var list coordinationv1.LeaseList
 		if err := admin.List(ctx, &list, client.HasLabels{v1alpha1.ReaderLabel}); err != nil {

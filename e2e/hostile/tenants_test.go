@@ -14,7 +14,7 @@ import (
 var megabyte = strings.Repeat("m", 1<<20)
 
 // manyRegistrations writes more valid registrations than the hub keeps for a member.
-func manyRegistrations(ctx context.Context, s *scene) error {
+func manyRegistrations(ctx context.Context, s *testbed) error {
 	t, err := s.tenant(ctx, far, shop, "many")
 	if err != nil {
 		return err
@@ -27,7 +27,7 @@ func manyRegistrations(ctx context.Context, s *scene) error {
 
 // manyBeside writes registrations in an honest member, for a namespace that is not led.
 func manyBeside(member string) play {
-	return func(ctx context.Context, s *scene) error {
+	return func(ctx context.Context, s *testbed) error {
 		t, err := s.tenant(ctx, member, "beside", "many")
 		if err != nil {
 			return err
@@ -40,7 +40,7 @@ func manyBeside(member string) play {
 }
 
 // rewritten writes few registrations as fast as the API server answers.
-func rewritten(ctx context.Context, s *scene) error {
+func rewritten(ctx context.Context, s *testbed) error {
 	t, err := s.tenant(ctx, far, shop, "restless")
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func rewritten(ctx context.Context, s *scene) error {
 }
 
 // comingAndGoing registers, and takes back, as fast as the API server answers.
-func comingAndGoing(ctx context.Context, s *scene) error {
+func comingAndGoing(ctx context.Context, s *testbed) error {
 	t, err := s.tenant(ctx, far, shop, "fickle")
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func unlessEnded(ctx context.Context, err error) error {
 
 // together has several tenants act at once.
 func together(plays ...play) play {
-	return func(ctx context.Context, s *scene) error {
+	return func(ctx context.Context, s *testbed) error {
 		return each(ctx, len(plays), func(ctx context.Context, n int) error { return plays[n](ctx, s) })
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // A member whose watches do not last is read now and then, so that no edit stays there for long.
 func TestWhatNoWatchShowsIsRepaired(t *testing.T) {
-	s := stage
+	s := shared
 	s.restart(t)
 	s.front.Play(onWatches(expired))
 	defer s.front.Play(nil)

@@ -27,7 +27,7 @@ type usage struct {
 }
 
 // watchUsage begins to look at the two replicas until the test ends or stop is called.
-func (s *scene) watchUsage(t *testing.T) *usage {
+func (s *testbed) watchUsage(t *testing.T) *usage {
 	ctx, cancel := context.WithCancel(t.Context())
 	u := &usage{end: cancel, latest: s.latest}
 	hubs := s.Hubs()

@@ -25,12 +25,12 @@ func TestManyNamespacesOfOnePolicyHoldUpNoOther(t *testing.T) {
 	if *full {
 		const managed = 500 // at most, of those in one member: see hub/controller
 		a := attack{name: "14,000 namespaces of one member match a policy", before: manyNamespaces, makes: managed}
-		stage.play(t, a, mostBesideMany)
+		shared.play(t, a, mostBesideMany)
 	}
 }
 
 // manyNamespaces makes them, and then a policy that selects them.
-func manyNamespaces(ctx context.Context, s *scene) error {
+func manyNamespaces(ctx context.Context, s *testbed) error {
 	selected := map[string]string{"example.com/many": "true"}
 	p, err := s.policyOf(ctx, "many")
 	if err != nil {

@@ -60,10 +60,10 @@ const (
 // booths are namespaces of far alone, with schedules that are fenced: so many terms begin when it joins.
 var booths = []string{bazaar, "booth-1", "booth-2", "booth-3", "booth-4"}
 
-// stage is the fleet that the attacks share, one after the other. Each leaves it well.
-var stage *scene
+// shared is the fleet that the attacks share, one after the other. Each leaves it well.
+var shared *testbed
 
-type scene struct {
+type testbed struct {
 	*harness.Drill
 	front     *front.Front
 	hubTenant client.Client
@@ -170,7 +170,7 @@ func prepare(ctx context.Context, d *harness.Drill) error {
 	if err != nil {
 		return err
 	}
-	stage = &scene{Drill: d, front: f, hubTenant: tenant, figures: map[string]figures{}, highest: 100}
+	shared = &testbed{Drill: d, front: f, hubTenant: tenant, figures: map[string]figures{}, highest: 100}
 	kubeconfig, err := f.Kubeconfig(token)
 	if err != nil {
 		return err
@@ -179,7 +179,7 @@ func prepare(ctx context.Context, d *harness.Drill) error {
 		return err
 	}
 	if *full {
-		if err := stage.startReaders(); err != nil {
+		if err := shared.startReaders(); err != nil {
 			return err
 		}
 	}
@@ -219,7 +219,7 @@ func required(namespace string) *appsv1.Deployment {
 }
 
 // startReaders runs a registered reader in each honest member. Without readers, planned changes await the end of terms.
-func (s *scene) startReaders() error {
+func (s *testbed) startReaders() error {
 	for _, name := range []string{"east", "west"} {
 		config := s.Fleet.Member(name).AdminConfig()
 		config.Wrap(member.CapWrites)
@@ -241,14 +241,14 @@ func (s *scene) startReaders() error {
 }
 
 // restart replaces both replicas, so that no attack finds the memory of another one.
-func (s *scene) restart(t *testing.T) {
+func (s *testbed) restart(t *testing.T) {
 	t.Helper()
 	s.front.Play(nil)
 	s.stopHubs(t)
 	s.startHubs(t)
 }
 
-func (s *scene) stopHubs(t *testing.T) {
+func (s *testbed) stopHubs(t *testing.T) {
 	t.Helper()
 	for _, p := range s.Hubs() {
 		harness.Must(t, p.Stop())
@@ -256,7 +256,7 @@ func (s *scene) stopHubs(t *testing.T) {
 }
 
 // startHubs starts two replicas, and returns when they do their work.
-func (s *scene) startHubs(t *testing.T) {
+func (s *testbed) startHubs(t *testing.T) {
 	t.Helper()
 	began := time.Now()
 	s.metrics = nil
@@ -288,7 +288,7 @@ func (s *scene) startHubs(t *testing.T) {
 }
 
 // leader is the honest member that leads.
-func (s *scene) leader(ctx context.Context) (string, error) {
+func (s *testbed) leader(ctx context.Context) (string, error) {
 	for _, m := range []string{"east", "west"} {
 		if _, err := s.Leading(ctx, m, shop, m); err == nil {
 			return m, nil
@@ -298,7 +298,7 @@ func (s *scene) leader(ctx context.Context) (string, error) {
 }
 
 // latest says what the worst answers were so far.
-func (s *scene) latest() string {
+func (s *testbed) latest() string {
 	if s.spoiler == nil {
 		return ""
 	}
@@ -307,7 +307,7 @@ func (s *scene) latest() string {
 }
 
 // delays returns by how much the latest renewal of the leader came late, and how many of its terms lapsed.
-func (s *scene) delays(v *harness.View, leader string) (worst float64, lapsed int) {
+func (s *testbed) delays(v *harness.View, leader string) (worst float64, lapsed int) {
 	var delays []time.Duration
 	for place, seen := range v.Terms() {
 		if place.Namespace != shop || place.Cluster != leader+"."+harness.FleetNamespace {

@@ -193,21 +193,21 @@ func TestAHandoverOutlivesTheHub(t *testing.T) {
 }
 
 func interrupt(t *testing.T, s step, from, to string, priority int) {
-	writer := stage.settled(t)
-	o := &handover{view: look(t, stage), from: from, to: to, priority: priority, epochs: map[string]int64{}}
+	writer := shared.settled(t)
+	o := &handover{view: look(t, shared), from: from, to: to, priority: priority, epochs: map[string]int64{}}
 	t.Cleanup(func() {
 		o.toSuccessor().Heal()
-		stage.d.Fleet.Hub().Proxy().Heal()
+		shared.d.Fleet.Hub().Proxy().Heal()
 	})
 	for _, namespace := range moved {
-		r := harness.Get(stage.d.Record(t.Context(), namespace))(t)
+		r := harness.Get(shared.d.Record(t.Context(), namespace))(t)
 		o.epochs[namespace] = r.Spec.Epoch
 	}
 	s.reach(o)
 	harness.Must(t, writer.Kill())
 	killed := harness.Now().Boot
-	stage.drop(writer)
-	if r := harness.Get(stage.d.Record(t.Context(), moved[0]))(t); !s.reached(o, r.Spec) {
+	shared.drop(writer)
+	if r := harness.Get(shared.d.Record(t.Context(), moved[0]))(t); !s.reached(o, r.Spec) {
 		t.Fatalf("the replica died at another step: leader %s, state %s, a first Lease: %t", r.Spec.Leader, r.Spec.State,
 			o.firstLease())
 	}

@@ -51,12 +51,12 @@ func TestAKilledWriterIsNotMissed(t *testing.T) {
 	t.Logf("seed %d", seed)
 	var f figures
 	for range *kills {
-		writer := stage.settled(t)
-		v := look(t, stage)
+		writer := shared.settled(t)
+		v := look(t, shared)
 		harness.After(t, harness.Now().Boot+time.Duration(random.Int64N(int64(harness.Default.Renew))))
 		harness.Must(t, writer.Kill())
 		lost := harness.Now().Boot
-		stage.drop(writer)
+		shared.drop(writer)
 		f.takenOver(v, lost)
 		v.undecided()
 		if t.Failed() {
@@ -69,21 +69,21 @@ func TestAKilledWriterIsNotMissed(t *testing.T) {
 // TestAWriterThatWakesWritesNothing: a replica is paused and resumed long after it has lost the election. No term
 // ends meanwhile. It sends no write to any API server from then on.
 func TestAWriterThatWakesWritesNothing(t *testing.T) {
-	writer := stage.settled(t)
-	v := look(t, stage)
+	writer := shared.settled(t)
+	v := look(t, shared)
 	harness.Must(t, writer.Pause())
 	lost := harness.Now().Boot
 	asleepSince := time.Now()
-	stage.drop(writer)
+	shared.drop(writer)
 	var f figures
 	f.takenOver(v, lost)
 	v.undecided()
 	t.Log(f.String())
-	if len(writesOf(t, stage, writer, time.Time{})) == 0 {
+	if len(writesOf(t, shared, writer, time.Time{})) == 0 {
 		t.Fatalf("%s wrote nothing even while it was elected: writes are not told apart", writer.Name())
 	}
 	harness.After(t, lost+*asleep)
-	if late := writesOf(t, stage, writer, asleepSince); len(late) > 0 {
+	if late := writesOf(t, shared, writer, asleepSince); len(late) > 0 {
 		t.Fatalf("%s wrote while it slept: clocks or names are wrong: %v", writer.Name(), late)
 	}
 
@@ -91,7 +91,7 @@ func TestAWriterThatWakesWritesNothing(t *testing.T) {
 	harness.Must(t, writer.Resume())
 	// It gives up and begins again as a standby; that is watched for two renewals of everybody.
 	harness.After(t, harness.Now().Boot+2*harness.Default.Renew)
-	for _, w := range writesOf(t, stage, writer, woke) {
+	for _, w := range writesOf(t, shared, writer, woke) {
 		t.Errorf("written after waking: %s", w)
 	}
 	harness.Must(t, writer.Check())
@@ -109,19 +109,19 @@ func TestAWriterThatWakesWritesNothing(t *testing.T) {
 // TestAWriterThatLeavesInOrderIsFollowedAtOnce: SIGTERM releases the election, and the other replica
 // takes it at once.
 func TestAWriterThatLeavesInOrderIsFollowedAtOnce(t *testing.T) {
-	writer := stage.settled(t)
-	v := look(t, stage)
-	renewed := stage.renewedNow(t)
+	writer := shared.settled(t)
+	v := look(t, shared)
+	renewed := shared.renewedNow(t)
 	asked := harness.Now().Boot
 	harness.Must(t, writer.Stop())
 	ended, lost := time.Now(), harness.Now().Boot
-	stage.drop(writer)
+	shared.drop(writer)
 	var next *replica
 	harness.Eventually(t, patience, "the other replica is elected", func(ctx context.Context) (err error) {
-		next, err = stage.writer(ctx)
+		next, err = shared.writer(ctx)
 		return err
 	})
-	l, _, err := stage.d.Election(t.Context(), harness.HubNamespace)
+	l, _, err := shared.d.Election(t.Context(), harness.HubNamespace)
 	harness.Must(t, err)
 	elected := harness.BootOf(l.Spec.AcquireTime.Time, harness.Now())
 	t.Logf("%s ended after %.2f s; %s was elected %.2f s later", writer.Name(), (lost - asked).Seconds(), next.Name(),
@@ -134,10 +134,10 @@ func TestAWriterThatLeavesInOrderIsFollowedAtOnce(t *testing.T) {
 	var f figures
 	f.takenOver(v, lost)
 	v.undecided()
-	if len(writesOf(t, stage, writer, time.Time{})) == 0 {
+	if len(writesOf(t, shared, writer, time.Time{})) == 0 {
 		t.Errorf("%s wrote nothing even while it was elected: writes are not told apart", writer.Name())
 	}
-	if late := writesOf(t, stage, writer, ended); len(late) > 0 {
+	if late := writesOf(t, shared, writer, ended); len(late) > 0 {
 		t.Errorf("it wrote after it had ended: %v", late)
 	}
 	t.Log(f.String())

@@ -32,18 +32,18 @@ func (p *pair) records(t *testing.T) map[string]*v1alpha1.NamespaceLeader {
 // TestLostRecordsAreFoundInTheLeases: a replica that takes over without records adopts the terms that the
 // members show. Leaders, epochs and guestbooks notice nothing.
 func TestLostRecordsAreFoundInTheLeases(t *testing.T) {
-	writer := stage.settled(t)
-	before := stage.records(t)
-	v := look(t, stage)
+	writer := shared.settled(t)
+	before := shared.records(t)
+	v := look(t, shared)
 	harness.Must(t, writer.Kill())
 	lost := harness.Now().Boot
-	stage.drop(writer)
-	for _, r := range stage.records(t) {
-		harness.Must(t, stage.d.Hub.Delete(t.Context(), r))
+	shared.drop(writer)
+	for _, r := range shared.records(t) {
+		harness.Must(t, shared.d.Hub.Delete(t.Context(), r))
 	}
 	harness.Eventually(t, harness.Default.Duration+slack, "all terms are adopted", func(ctx context.Context) error {
 		for namespace, was := range before {
-			r, err := stage.d.Record(ctx, namespace)
+			r, err := shared.d.Record(ctx, namespace)
 			if err != nil {
 				return err
 			}
@@ -69,20 +69,20 @@ func TestLostRecordsAreFoundInTheLeases(t *testing.T) {
 // TestARecordOfABackupChangesNoLeader: a record that is created again from a backup, with another leader and a lower
 // epoch, is restored while a replica leads by it. It costs nobody a term.
 func TestARecordOfABackupChangesNoLeader(t *testing.T) {
-	stage.settled(t)
-	before := stage.records(t)[moved[0]]
-	v := look(t, stage)
+	shared.settled(t)
+	before := shared.records(t)[moved[0]]
+	v := look(t, shared)
 	older := &v1alpha1.NamespaceLeader{
 		ObjectMeta: metav1.ObjectMeta{Namespace: before.Namespace, Name: before.Name, Labels: before.Labels},
 		Spec:       before.Spec,
 	}
 	older.Spec.Leader, older.Spec.Epoch = "west", older.Spec.Epoch-3
-	harness.Must(t, stage.d.Hub.Delete(t.Context(), before.DeepCopy()))
-	harness.Must(t, stage.d.Hub.Create(t.Context(), older))
+	harness.Must(t, shared.d.Hub.Delete(t.Context(), before.DeepCopy()))
+	harness.Must(t, shared.d.Hub.Create(t.Context(), older))
 	at := harness.Now().Boot
 	harness.Eventually(t, harness.Default.Duration+harness.Default.Skew+slack, "the record is restored",
 		func(ctx context.Context) error {
-			r, err := stage.d.Record(ctx, moved[0])
+			r, err := shared.d.Record(ctx, moved[0])
 			if err != nil {
 				return err
 			}

@@ -58,9 +58,9 @@ var leaders = map[string]string{
 	"mail": "south",
 }
 
-// stage is the fleet that the tests share, one after the other. Each test leaves two replicas and the leaders
+// shared is the fleet that the tests share, one after the other. Each test leaves two replicas and the leaders
 // above.
-var stage *pair
+var shared *pair
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -78,7 +78,7 @@ func run(m *testing.M) int {
 			{Name: "south", Priority: 10, Namespaces: []string{"shop", "bank", "mail"}},
 		},
 	}, func(_ context.Context, d *harness.Drill) error {
-		stage = &pair{d: d, replicas: []*replica{{Process: d.Hubs()[0]}}}
+		shared = &pair{d: d, replicas: []*replica{{Process: d.Hubs()[0]}}}
 		return nil
 	})
 }

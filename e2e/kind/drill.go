@@ -41,8 +41,8 @@ const (
 
 func resultFile() string { return filepath.Join("out", "kind-drill.json") }
 
-// stage is a drill that goes on.
-type stage struct {
+// testbed is a drill that goes on.
+type testbed struct {
 	*place
 	hub  client.Client
 	logs map[string]*actLog // of all guestbooks, by file
@@ -58,7 +58,7 @@ type actLog struct {
 func drill(ctx context.Context, p *place, rounds int) {
 	must.Do(os.RemoveAll(resultFile()), "remove the last result")
 	needEngine(ctx)
-	st := &stage{place: p, hub: p.client(), logs: map[string]*actLog{}}
+	st := &testbed{place: p, hub: p.client(), logs: map[string]*actLog{}}
 	st.begin(ctx)
 	st.ask(ctx)
 	began := harness.Now().Boot
@@ -100,7 +100,7 @@ func page(began time.Duration, rounds []round, acts []harness.Act, flaws error) 
 }
 
 // begin gives the drill fresh logs, and waits until all is well.
-func (st *stage) begin(ctx context.Context) {
+func (st *testbed) begin(ctx context.Context) {
 	must.Do(must.Try(func() { awaitSettled(ctx, st.hub, recoverLimit) }),
 		"the drill breaks what make kind-up has made: run that first")
 	st.say("restarting the guestbooks")
@@ -124,7 +124,7 @@ func (st *stage) begin(ctx context.Context) {
 }
 
 // ask asks the hub, through the API server's tunnel to its Pod, what the loss of the leader would do.
-func (st *stage) ask(ctx context.Context) {
+func (st *testbed) ask(ctx context.Context) {
 	leader := awaitSettled(ctx, st.hub, recoverLimit)
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -135,7 +135,7 @@ func (st *stage) ask(ctx context.Context) {
 }
 
 // acts returns all acts so far, also of processes that have ended. An act of a process that ended has ended with it.
-func (st *stage) acts() ([]harness.Act, error) {
+func (st *testbed) acts() ([]harness.Act, error) {
 	return must.Return(func() (all []harness.Act) {
 		for _, c := range members {
 			for _, file := range must.Get(acts.Logs(st.place.acts(c))) {
@@ -159,7 +159,7 @@ func (st *stage) acts() ([]harness.Act, error) {
 
 // round makes one fault when all is well, waits for its outcome, and puts things right. A wrong outcome is no error: it
 // is in the round.
-func (st *stage) round(ctx context.Context, f fault, r *round) {
+func (st *testbed) round(ctx context.Context, f fault, r *round) {
 	r.Leader = awaitSettled(ctx, st.hub, recoverLimit)
 	i := slices.IndexFunc(members, func(c cluster) bool { return c.name == r.Leader })
 	must.FailIf(i < 0, "%q leads, which is no member of the drill", r.Leader)
@@ -190,7 +190,7 @@ func (st *stage) round(ctx context.Context, f fault, r *round) {
 }
 
 // follow waits for the outcome of a fault that was begun at an instant and is complete now.
-func (st *stage) follow(ctx context.Context, expect outcome, leader cluster, at time.Duration, undo func() error,
+func (st *testbed) follow(ctx context.Context, expect outcome, leader cluster, at time.Duration, undo func() error,
 	r *round) {
 	complete := harness.Now().Boot
 	switch expect {
@@ -220,7 +220,7 @@ func (st *stage) follow(ctx context.Context, expect outcome, leader cluster, at 
 }
 
 // awaitAct returns the first act that matches.
-func (st *stage) awaitAct(ctx context.Context, limit time.Duration, what string,
+func (st *testbed) awaitAct(ctx context.Context, limit time.Duration, what string,
 	match func(harness.Act) bool) (first harness.Act, err error) {
 	err = harness.Await(ctx, limit, what, func(context.Context) (err error) {
 		first, err = harness.FirstAct(st.acts, match)
@@ -231,7 +231,7 @@ func (st *stage) awaitAct(ctx context.Context, limit time.Duration, what string,
 
 // warm returns nil if a member's guestbook could act at once: one of its replicas holds its own election, and renews
 // that.
-func (st *stage) warm(ctx context.Context, c cluster) error {
+func (st *testbed) warm(ctx context.Context, c cluster) error {
 	return fresh(c, must.Get(st.kubectl(ctx, c, "--request-timeout=5s", "-n", guestbookHome, "get", "lease", "guestbook",
 		"-o", "jsonpath={.spec.renewTime}")), time.Now())
 }

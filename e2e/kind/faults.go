@@ -42,7 +42,7 @@ type fault struct {
 type undo func(context.Context) error
 
 // breaker breaks things, and returns what puts them right, also after an error.
-type breaker func(ctx context.Context, s *stage, leader cluster) (undo, error)
+type breaker func(ctx context.Context, s *testbed, leader cluster) (undo, error)
 
 // faults are made in this order, over and over. A short drill makes the first few.
 var faults = []fault{
@@ -71,14 +71,14 @@ func in(ctx context.Context, c cluster, script, back string) (undo, error) {
 }
 
 // pauseControlPlane leaves guestbooks and kubelet running: only their API is gone.
-func pauseControlPlane(ctx context.Context, _ *stage, leader cluster) (undo, error) {
+func pauseControlPlane(ctx context.Context, _ *testbed, leader cluster) (undo, error) {
 	return in(ctx, leader, "pkill -STOP -x kube-apiserver; pkill -STOP -x etcd",
 		"pkill -CONT -x kube-apiserver; pkill -CONT -x etcd")
 }
 
 // withoutCAPI makes a fault while Cluster API's manager is gone. Its webhooks then refuse every write to a Cluster.
 func withoutCAPI(then breaker) breaker {
-	return func(ctx context.Context, s *stage, leader cluster) (undo, error) {
+	return func(ctx context.Context, s *testbed, leader cluster) (undo, error) {
 		scale := func(ctx context.Context, replicas string) error {
 			return done(s.kubectl(ctx, hub, "-n", capiHome, "scale", "--replicas="+replicas, "deployment/"+capiDeployment))
 		}
@@ -98,19 +98,19 @@ func withoutCAPI(then breaker) breaker {
 }
 
 // killControlPlane takes the manifests away, too: the kubelet would restart the processes within a second.
-func killControlPlane(ctx context.Context, _ *stage, leader cluster) (undo, error) {
+func killControlPlane(ctx context.Context, _ *testbed, leader cluster) (undo, error) {
 	return in(ctx, leader,
 		"cd /etc/kubernetes; mkdir -p held; mv manifests/kube-apiserver.yaml manifests/etcd.yaml held/; pkill -KILL -x "+
 			"kube-apiserver; pkill -KILL -x etcd",
 		"cd /etc/kubernetes; mv held/*.yaml manifests/")
 }
 
-func killNode(ctx context.Context, _ *stage, leader cluster) (undo, error) {
+func killNode(ctx context.Context, _ *testbed, leader cluster) (undo, error) {
 	back := func(ctx context.Context) error { return done(docker(ctx, "start", leader.node())) }
 	return back, done(docker(ctx, "kill", leader.node()))
 }
 
-func killHubNode(ctx context.Context, s *stage, _ cluster) (undo, error) {
+func killHubNode(ctx context.Context, s *testbed, _ cluster) (undo, error) {
 	return killNode(ctx, s, hub)
 }
 
@@ -121,7 +121,7 @@ func address(ctx context.Context, c cluster) (string, error) {
 
 // cut drops packets between hub and leader in one direction.
 func cut(rule string) breaker {
-	return func(ctx context.Context, _ *stage, leader cluster) (undo, error) {
+	return func(ctx context.Context, _ *testbed, leader cluster) (undo, error) {
 		ip, err := address(ctx, hub)
 		if err != nil {
 			return nothing, err
@@ -131,7 +131,7 @@ func cut(rule string) breaker {
 	}
 }
 
-func disconnect(ctx context.Context, _ *stage, leader cluster) (undo, error) {
+func disconnect(ctx context.Context, _ *testbed, leader cluster) (undo, error) {
 	ip, err := address(ctx, leader)
 	if err != nil {
 		return nothing, err
@@ -143,7 +143,7 @@ func disconnect(ctx context.Context, _ *stage, leader cluster) (undo, error) {
 }
 
 // killHubPod kills the process of the replica that has the right to write. It has no time to release that.
-func killHubPod(ctx context.Context, s *stage, _ cluster) (undo, error) {
+func killHubPod(ctx context.Context, s *testbed, _ cluster) (undo, error) {
 	l := &coordinationv1.Lease{}
 	if err := s.hub.Get(ctx, client.ObjectKey{Namespace: harness.HubNamespace, Name: harness.HubName}, l); err != nil {
 		return nothing, err
@@ -162,7 +162,7 @@ func killHubPod(ctx context.Context, s *stage, _ cluster) (undo, error) {
 	return nothing, errors.New("no Pod of the hub holds its election")
 }
 
-func rollHub(ctx context.Context, s *stage, _ cluster) (undo, error) {
+func rollHub(ctx context.Context, s *testbed, _ cluster) (undo, error) {
 	err := done(s.kubectl(ctx, hub, "-n", harness.HubNamespace, "rollout", "restart", "deployment/"+harness.HubName))
 	if err == nil {
 		err = s.rolledOut(ctx, hub, harness.HubNamespace, harness.HubName)
@@ -170,7 +170,7 @@ func rollHub(ctx context.Context, s *stage, _ cluster) (undo, error) {
 	return nothing, err
 }
 
-func editPriority(ctx context.Context, s *stage, leader cluster) (undo, error) {
+func editPriority(ctx context.Context, s *testbed, leader cluster) (undo, error) {
 	r, err := record(ctx, s.hub)
 	if err != nil {
 		return nothing, err
@@ -192,7 +192,7 @@ func successor(leader cluster) cluster {
 }
 
 // rotate gives the hub another client certificate for the same administrator.
-func rotate(ctx context.Context, s *stage, leader cluster) (undo, error) {
+func rotate(ctx context.Context, s *testbed, leader cluster) (undo, error) {
 	kubeconfig, err := leader.on(ctx, fmt.Sprintf(
 		"kubeadm kubeconfig user --config /kind/kubeadm.conf --org system:masters --client-name leasecast-%d 2>/dev/null",
 		time.Now().Unix()))

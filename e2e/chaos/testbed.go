@@ -65,13 +65,13 @@ var readerRules = []rbacv1.PolicyRule{
 	{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "list", "watch"}},
 }
 
-// stage is a fleet on which schedules are played, one after the other.
-type stage struct {
+// testbed is a fleet on which schedules are played, one after the other.
+type testbed struct {
 	d *harness.Drill
 	// keepers run the hub's replicas and the readers, by replica or member.
 	keepers map[string]*process.Keeper
 	dir     string
-	running context.Context // ends with the stage
+	running context.Context // ends with the testbed
 	stop    context.CancelFunc
 	locks   sync.Map // of *sync.Mutex, by name
 
@@ -82,12 +82,12 @@ type stage struct {
 }
 
 // start starts everything, and returns when all is well. After an error nothing is left running.
-func start(ctx context.Context, dir string, progress func(string)) (*stage, error) {
+func start(ctx context.Context, dir string, progress func(string)) (*testbed, error) {
 	d, err := harness.Start(ctx, harness.Options{Members: cast, Timings: harness.Fast, Dir: dir, Progress: progress})
 	if err != nil {
 		return nil, err
 	}
-	st := &stage{d: d, dir: dir, keepers: map[string]*process.Keeper{}, logs: map[string][]*lines.File{}, counter: 1000}
+	st := &testbed{d: d, dir: dir, keepers: map[string]*process.Keeper{}, logs: map[string][]*lines.File{}, counter: 1000}
 	st.running, st.stop = context.WithCancel(context.WithoutCancel(ctx))
 	if err := must.Try(func() { st.begin(ctx) }); err != nil {
 		return nil, errors.Join(err, st.close())
@@ -96,7 +96,7 @@ func start(ctx context.Context, dir string, progress func(string)) (*stage, erro
 }
 
 // begin starts the hub's replicas and the readers.
-func (st *stage) begin(ctx context.Context) {
+func (st *testbed) begin(ctx context.Context) {
 	build := exec.CommandContext(ctx, "go", "build", "-o", filepath.Join(st.dir, "reader"),
 		"github.com/leasecast/leasecast/e2e/chaos/reader")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -123,12 +123,12 @@ func (st *stage) begin(ctx context.Context) {
 	must.FailIf(o.Failed(), "before the first schedule: %v", o.Verdict)
 }
 
-func (st *stage) kubeconfig(member string) string {
+func (st *testbed) kubeconfig(member string) string {
 	return filepath.Join(st.dir, "reader-"+member+".kubeconfig")
 }
 
 // startReader starts a run of a member's reader.
-func (st *stage) startReader(m harness.Member, run int) (*process.Process, error) {
+func (st *testbed) startReader(m harness.Member, run int) (*process.Process, error) {
 	name := fmt.Sprintf("%s-%d", m.Name, run)
 	file := filepath.Join(st.dir, name+".permits")
 	p, err := process.Start("reader "+name, filepath.Join(st.dir, "reader-"+name+".log"), filepath.Join(st.dir, "reader"),
@@ -144,7 +144,7 @@ func (st *stage) startReader(m harness.Member, run int) (*process.Process, error
 }
 
 // told returns the answers that readers had so far, in order. Those whose deadline was before the instant are dropped.
-func (st *stage) told(since time.Duration) []answer {
+func (st *testbed) told(since time.Duration) []answer {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	for member, logs := range st.logs {
@@ -163,7 +163,7 @@ func (st *stage) told(since time.Duration) []answer {
 }
 
 // number returns a new number on each call.
-func (st *stage) number() int {
+func (st *testbed) number() int {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.counter++
@@ -171,7 +171,7 @@ func (st *stage) number() int {
 }
 
 // lock takes locks, which all callers take in the same order, and returns what releases them.
-func (st *stage) lock(names []string) (unlock func()) {
+func (st *testbed) lock(names []string) (unlock func()) {
 	var taken []*sync.Mutex
 	for _, name := range slices.Sorted(slices.Values(names)) {
 		l, _ := st.locks.LoadOrStore(name, &sync.Mutex{})
@@ -186,7 +186,7 @@ func (st *stage) lock(names []string) (unlock func()) {
 }
 
 // server is that of a member or the hub's.
-func (st *stage) server(name string) *fleet.Server {
+func (st *testbed) server(name string) *fleet.Server {
 	if name == hubServer {
 		return st.d.Fleet.Hub()
 	}
@@ -194,7 +194,7 @@ func (st *stage) server(name string) *fleet.Server {
 }
 
 // client is the administrator's, straight at the API server of a member or the hub.
-func (st *stage) client(server string) client.Client {
+func (st *testbed) client(server string) client.Client {
 	if server == hubServer {
 		return st.d.Hub
 	}
@@ -202,7 +202,7 @@ func (st *stage) client(server string) client.Client {
 }
 
 // check returns an error if a process ended that must not end.
-func (st *stage) check() error {
+func (st *testbed) check() error {
 	var errs []error
 	for _, k := range st.keepers {
 		errs = append(errs, k.Check())
@@ -211,7 +211,7 @@ func (st *stage) check() error {
 }
 
 // close ends everything and returns when all is gone.
-func (st *stage) close() error {
+func (st *testbed) close() error {
 	st.stop()
 	var errs []error
 	for _, k := range st.keepers {
