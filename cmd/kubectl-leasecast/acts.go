@@ -41,8 +41,11 @@ type actFlags struct {
 	timeout       time.Duration
 }
 
+// operator has the commands by which people change who leads.
+type operator struct{ *plugin }
+
 // act makes a command of an act.
-func (p *plugin) act(
+func (p operator) act(
 	c *cobra.Command, completes func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective),
 	of func(s *snapshot, args []string, f actFlags) (*order, error),
 ) (*cobra.Command, *actFlags) {
@@ -81,7 +84,7 @@ func (p *plugin) act(
 }
 
 // confirm says what an act does, and asks.
-func (p *plugin) confirm(o *order, yes bool) error {
+func (p operator) confirm(o *order, yes bool) error {
 	t := p.table()
 	if o.outcomes != nil {
 		t.err = printOutcomes(t, o.outcomes)
@@ -120,7 +123,7 @@ func annotate(ctx context.Context, api client.Client, o *order) error {
 }
 
 // await shows the progress of an act until it is done.
-func (p *plugin) await(ctx context.Context, api client.Client, fleet string, o *order, timeout time.Duration) error {
+func (p operator) await(ctx context.Context, api client.Client, fleet string, o *order, timeout time.Duration) error {
 	last := ""
 	err := wait.PollUntilContextTimeout(ctx, time.Second, timeout, true, func(ctx context.Context) (bool, error) {
 		s, err := load(ctx, api, fleet, p.hubNamespace, p.now())
@@ -163,7 +166,7 @@ func until(c *cobra.Command, f *actFlags) {
 }
 
 // actCommands are the acts of operators.
-func (p *plugin) actCommands() []*cobra.Command {
+func (p operator) actCommands() []*cobra.Command {
 	cluster := func(s *snapshot, name string) (*clusterv1.Cluster, error) { return s.cluster(name) }
 	drain, f := p.act(&cobra.Command{
 		Use: "drain CLUSTER", Short: "Move what a Cluster leads elsewhere, and give it nothing until an instant",
@@ -265,7 +268,7 @@ func leadsNothing(cluster string) func(*snapshot) (bool, string, error) {
 	}
 }
 
-func (p *plugin) moveCommand() *cobra.Command {
+func (p operator) moveCommand() *cobra.Command {
 	move, f := p.act(&cobra.Command{
 		Use: "move NAMESPACE CLUSTER", Short: "Give one namespace to a Cluster, once, also against priorities",
 		Args:    cobra.ExactArgs(2),
@@ -301,7 +304,7 @@ func (p *plugin) moveCommand() *cobra.Command {
 	return move
 }
 
-func (p *plugin) rebalanceCommand() *cobra.Command {
+func (p operator) rebalanceCommand() *cobra.Command {
 	c, _ := p.act(&cobra.Command{
 		Use: "rebalance POLICY", Short: "Give each namespace of a policy to its best Cluster, once", Args: cobra.ExactArgs(1),
 		Example: example("rebalance shops --yes"),
@@ -318,7 +321,7 @@ func (p *plugin) rebalanceCommand() *cobra.Command {
 	return c
 }
 
-func (p *plugin) fenceCommand() *cobra.Command {
+func (p operator) fenceCommand() *cobra.Command {
 	c, _ := p.act(&cobra.Command{
 		Use: "fence-cluster CLUSTER", Short: "Declare that a cluster is off: others get its namespaces without a wait",
 		Args: cobra.ExactArgs(1), Example: example("fence-cluster east --wait"),

@@ -90,7 +90,7 @@ func (p *plugin) command(name string) *cobra.Command {
 		"the namespace that the hub runs in")
 	root.AddCommand(p.statusCommand(), p.explainCommand(), p.historyCommand(), p.whatIfCommand(), p.verifyCommand(),
 		p.fencesCommand())
-	root.AddCommand(p.actCommands()...)
+	root.AddCommand(operator{p}.actCommands()...)
 	root.AddCommand(p.bundleCommand())
 	return root
 }

@@ -68,7 +68,7 @@ type testbed struct {
 	controllers map[string]*process.Process
 }
 
-func newStage(t *testing.T) *testbed {
+func newTestbed(t *testing.T) *testbed {
 	d := harness.New(t, harness.Options{Timings: timings, Members: harness.Members(clusters, namespace)})
 	s := &testbed{Drill: d, t: t, view: d.LookFor(t), pods: map[string]*harness.Watch[*corev1.Pod]{},
 		controllers: map[string]*process.Process{}}
@@ -249,7 +249,7 @@ type figures struct {
 }
 
 func TestPodsFollowTheLeader(t *testing.T) {
-	s := newStage(t)
+	s := newTestbed(t)
 	f := figures{Rounds: *rounds}
 	for _, test := range []struct {
 		name string

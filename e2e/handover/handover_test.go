@@ -37,7 +37,7 @@ type testbed struct {
 	before int // changes, when the handover began
 }
 
-func newStage(t *testing.T) *testbed {
+func newTestbed(t *testing.T) *testbed {
 	d := harness.New(t, harness.Options{
 		Timings: harness.Default, ActEvery: 20 * time.Millisecond, Register: true,
 		Members: []harness.Member{
@@ -124,7 +124,7 @@ func (s *testbed) ranOut(old string, began, more time.Duration) {
 }
 
 func TestHandover(t *testing.T) {
-	s := newStage(t)
+	s := newTestbed(t)
 	run := func(name string, f func(*testbed)) bool {
 		return t.Run(name, func(t *testing.T) {
 			s.t = t
