@@ -237,8 +237,8 @@ func pressing(all []metav1.Condition) (some []metav1.Condition) {
 	return some
 }
 
-// newIdentity names this process as a candidate in the hub's election. A restarted one is
-// another candidate.
+// newIdentity names this process as a contender in the hub's election. A restarted one is
+// another contender.
 func newIdentity() (string, error) {
 	host, err := os.Hostname()
 	if err != nil {

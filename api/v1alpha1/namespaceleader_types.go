@@ -55,7 +55,7 @@ const (
 	StateRetired RecordState = "Retired"
 )
 
-// NoHub is the mark of a record that its hub has released, because its Clusters moved to another management cluster.
+// NoHub is the mark of a record that its hub has let go, because its Clusters moved to another management cluster.
 const NoHub = "none"
 
 // NamespaceLeaderSpec is the record. Only the hub writes it, by compare-and-swap.

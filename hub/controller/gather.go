@@ -28,7 +28,7 @@ func (c *Controller) gather(ctx context.Context, key types.NamespacedName) (v *d
 	e, err := c.ledger.Take(ctx, key)
 	defer func() {
 		if err != nil {
-			c.ledger.Release(e)
+			c.ledger.Return(e)
 		}
 	}()
 	if err != nil {

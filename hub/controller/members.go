@@ -95,7 +95,7 @@ func (ms *members) noteProblem(key fleet.Key, known bool, is fleet.Problem) (was
 	defer ms.mu.Unlock()
 	s := ms.member(key)
 	was, s.known, s.problem = s.problem, known, is
-	ms.release(key)
+	ms.forget(key)
 	return was
 }
 
@@ -119,8 +119,8 @@ func (ms *members) member(key fleet.Key) *memberState {
 	return s
 }
 
-// release forgets a member once its Cluster is gone and no worker runs. The caller holds the lock.
-func (ms *members) release(key fleet.Key) {
+// forget drops a member once its Cluster is gone and no worker runs. The caller holds the lock.
+func (ms *members) forget(key fleet.Key) {
 	if s := ms.of[key]; s != nil && !s.known && s.engaged.ctx == nil && s.worker == nil {
 		delete(ms.of, key)
 	}
@@ -170,7 +170,7 @@ func (ms *members) begin(key fleet.Key) {
 		if s.worker = nil; s.engaged.ctx == e.ctx {
 			s.engaged = engagement{}
 		}
-		ms.release(key)
+		ms.forget(key)
 	})
 }
 

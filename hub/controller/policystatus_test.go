@@ -28,7 +28,7 @@ import (
 func claimed(t *testing.T, c *Controller, namespace string, names ...string) {
 	t.Helper()
 	v := &decide.Snapshot{Entry: entryOf(t, c, types.NamespacedName{Namespace: "fleet", Name: namespace})}
-	defer c.ledger.Release(v.Entry)
+	defer c.ledger.Return(v.Entry)
 	if ps := claims(names...); len(ps) > 0 {
 		v.Policy, v.Losers = ps[0], ps[1:]
 	}

@@ -43,7 +43,7 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	defer c.ledger.Release(v.Entry)
+	defer c.ledger.Return(v.Entry)
 	if v.Policy == nil && v.Large && !c.large.AllowN(asked.Wall, 1) {
 		return reconcile.Result{RequeueAfter: notYet}, nil
 	}

@@ -131,7 +131,7 @@ func (r runner) sync(ctx context.Context, k Key, group *sync.WaitGroup) {
 	s, err := r.readHub(ctx, k)
 	switch {
 	case apierrors.IsNotFound(err):
-		r.secrets.Release(k.Fleet, k.Name)
+		r.secrets.Forget(k.Fleet, k.Name)
 		if m != nil {
 			m.gone(r.movedUID(k))
 		}
@@ -141,7 +141,7 @@ func (r runner) sync(ctx context.Context, k Key, group *sync.WaitGroup) {
 		log.FromContext(ctx).Error(err, "Cluster not read", "cluster", klog.KRef(k.Fleet, k.Name))
 		return
 	case m == nil && !s.keeps():
-		r.secrets.Release(k.Fleet, k.Name)
+		r.secrets.Forget(k.Fleet, k.Name)
 		return
 	case !r.opened(ctx, k.Fleet):
 		return // it is enqueued again once the Secrets can be read, or the missing grant is known

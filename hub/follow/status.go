@@ -37,7 +37,7 @@ const (
 // reconcileStatus shows what was reached in the clusters, and lets a set go that is deleted.
 func (c *Controller) reconcileStatus(ctx context.Context, set *v1alpha1.LeaderResourceSet) (reconcile.Result, error) {
 	if !set.DeletionTimestamp.IsZero() {
-		return c.release(ctx, set)
+		return c.removeFinalizer(ctx, set)
 	}
 	place, err := c.where(ctx, types.NamespacedName{Namespace: set.Namespace, Name: set.Spec.Namespace})
 	if err != nil {
@@ -132,8 +132,8 @@ func text(p v1alpha1.ResourceProblem) string {
 	return strings.TrimPrefix(p.Object+": "+p.Message, ": ")
 }
 
-// release removes the finalizer from a set that is deleted, once its objects are.
-func (c *Controller) release(ctx context.Context, set *v1alpha1.LeaderResourceSet) (reconcile.Result, error) {
+// removeFinalizer removes the finalizer from a set that is deleted, once its objects are.
+func (c *Controller) removeFinalizer(ctx context.Context, set *v1alpha1.LeaderResourceSet) (reconcile.Result, error) {
 	if !slices.Contains(set.Finalizers, v1alpha1.SetFinalizer) {
 		return reconcile.Result{}, nil
 	}

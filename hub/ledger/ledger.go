@@ -101,8 +101,8 @@ func (l *Ledger) entry(key types.NamespacedName) (e *Entry, current bool) {
 	return e, current
 }
 
-// Release ends a decision. Most namespaces of a member are unowned: nothing of them is kept.
-func (l *Ledger) Release(e *Entry) {
+// Return ends a decision. Most namespaces of a member are unowned: nothing of them is kept.
+func (l *Ledger) Return(e *Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e.Claim == (Claim{}) && e.Object == nil && e.known == nil && e.Highest == 0 {

@@ -404,7 +404,7 @@ func TestNothingIsKeptOfNamespacesWithoutARecord(t *testing.T) {
 		e := &Entry{Taken: Taken{Key: shop}}
 		l.entries[shop] = e
 		test.change(e)
-		l.Release(e)
+		l.Return(e)
 		if _, kept := l.entries[shop]; kept != test.kept {
 			t.Errorf("%s: kept %v, want %v", name, kept, test.kept)
 		}

@@ -4,7 +4,7 @@ import "fmt"
 
 // RefuseIf makes the lock reject requests to win or renew the election while veto returns an error. veto explains
 // why Leases of this process would be useless. The elector then gives up at its renew deadline, or goes on as a
-// candidate that does not win. A release is not rejected. veto is called before each such request and must not
+// contender that does not win. A release is not rejected. veto is called before each such request and must not
 // block. Call RefuseIf before Lock is used.
 func (t *Tenure) RefuseIf(veto func() error) { t.veto = veto }
 

@@ -11,11 +11,11 @@ import (
 // maxClockDifference is how far the wall clocks of two replicas may be apart: the default ε of a policy.
 const maxClockDifference = time.Second
 
-// longestWait is how long before the end of another replica's tenure a candidate may start to wait for it. It must
+// longestWait is how long before the end of another replica's tenure a contender may start to wait for it. It must
 // not be shorter than the pause of client-go's elector between two reads, which is up to 2.2 retry periods.
 const longestWait = 2200 * time.Millisecond
 
-// TakeOverPromptly wraps the lock of a hub's election. So a candidate takes over as soon as the tenure of a lost
+// TakeOverPromptly wraps the lock of a hub's election. So a contender takes over as soon as the tenure of a lost
 // replica has certainly ended.
 //
 // client-go's elector counts the duration of an election from when it saw the last renewal, and reads again every 1
@@ -23,9 +23,9 @@ const longestWait = 2200 * time.Millisecond
 // anything. That is more than 2r + τ + ε ≤ D leaves. The renewTime in the Lease shows when the tenure ends. So a
 // read shortly before that end waits for it, and a read after it finds the election free.
 //
-// If the clocks of two replicas are too far apart, a candidate would take the election from a living replica. That
+// If the clocks of two replicas are too far apart, a contender would take the election from a living replica. That
 // does no harm, but the other would take it back at once. So the tenure must also have gone without a renewal for
-// half its duration, in this candidate's own time. The lock serves one elector.
+// half its duration, in this contender's own time. The lock serves one elector.
 func TakeOverPromptly(inner resourcelock.Interface, c clock.WithTicker) resourcelock.Interface {
 	return &prompt{Interface: inner, clock: c}
 }
@@ -35,7 +35,7 @@ type prompt struct {
 	clock clock.WithTicker
 
 	last  resourcelock.LeaderElectionRecord // as last read
-	since time.Time                         // when this candidate first read it
+	since time.Time                         // when this contender first read it
 }
 
 // Get shows an election without a holder once the holder's tenure is over.

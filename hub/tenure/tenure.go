@@ -305,7 +305,7 @@ func (t *Tenure) inherit(started lease.Reading) {
 		t.inherited, t.orderly = r.RenewTime.Time, true
 	case r.AcquireTime.Equal(&r.RenewTime):
 		// The election was won and never renewed. The renewTime may be older than the Lease, or than the end of the
-		// tenure before it. A candidate can be paused between reading its clock and its request.
+		// tenure before it. A contender can be paused between reading its clock and its request.
 	default:
 		t.earlierDuration = max(t.h, lasts*time.Second)
 		t.inherited = r.RenewTime.Add(t.earlierDuration)

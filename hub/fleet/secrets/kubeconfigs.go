@@ -50,7 +50,7 @@ func (s *Store) Kubeconfig(fleet, cluster string) Kubeconfig {
 	f := s.fleets[fleet]
 	is := f.metadata(fleet, name)
 	if is == nil {
-		f.release(name)
+		f.forget(name)
 		return Kubeconfig{Missing: cmp.Or(f.missingGrant(), "there is no Secret "+name)}
 	}
 	at := f.index(name)
@@ -70,11 +70,11 @@ func (s *Store) Kubeconfig(fleet, cluster string) Kubeconfig {
 	return k.kubeconfig
 }
 
-// Release drops a kubeconfig that its Cluster does not need any more.
-func (s *Store) Release(fleet, cluster string) {
+// Forget drops a kubeconfig that its Cluster does not need any more.
+func (s *Store) Forget(fleet, cluster string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.fleets[fleet].release(cluster + KubeconfigSuffix)
+	s.fleets[fleet].forget(cluster + KubeconfigSuffix)
 }
 
 // Seal returns the mark and the key of a fleet's seal as they were seen last, and reads the key again if it may have
@@ -91,7 +91,7 @@ func (s *Store) Seal(fleet string) (mark string, key seal.Key) {
 	return seal.MarkOf(is), f.seal.key
 }
 
-func (f *fleet) release(name string) {
+func (f *fleet) forget(name string) {
 	if f == nil {
 		return
 	}

@@ -115,7 +115,7 @@ func TestAKubeconfigIsKeptWhileAClusterNeedsIt(t *testing.T) {
 		if got := w.shows("east"); got != "first" || !slices.Equal(told, []string{"a/east-kubeconfig"}) {
 			t.Errorf("%q is shown, told of %v", got, told)
 		}
-		w.Release("a", "east")
+		w.Forget("a", "east")
 		if got := w.shows("east"); got != unread {
 			t.Errorf("%q is shown although it was released", got)
 		}
@@ -198,7 +198,7 @@ func TestWhoseKubeconfigsAreKept(t *testing.T) {
 
 func TestARefusedKubeconfigIsReadWhenThereIsRoomAgain(t *testing.T) {
 	for name, free := range map[string]func(t *testing.T, w *world){
-		"because a Cluster is deleted": func(_ *testing.T, w *world) { w.Release("a", "a0") },
+		"because a Cluster is deleted": func(_ *testing.T, w *world) { w.Forget("a", "a0") },
 		"because a Secret is deleted": func(t *testing.T, w *world) {
 			w.remove(t, "a0-kubeconfig")
 			synctest.Wait()
