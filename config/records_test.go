@@ -22,7 +22,8 @@ func TestSpecOfARecordIsChangedByHubsOnly(t *testing.T) {
 		Verbs: strings.Fields(everyVerb),
 	}))
 	operator := typed(t, management.granted(t, "records-operator", "records-operator", rbacv1.PolicyRule{
-		APIGroups: []string{"leasecast.dev"}, Resources: []string{"namespaceleaders"}, Verbs: []string{"get", "update", "patch"},
+		APIGroups: []string{"leasecast.dev"}, Resources: []string{"namespaceleaders"},
+		Verbs: []string{"get", "update", "patch"},
 	})) // as who freezes and moves
 
 	since := metav1.NowMicro()

@@ -239,7 +239,8 @@ shop/stock  east     stock-1  2s ago   true
 		}, "NoFence  no Cluster that takes part is selected", true},
 		"the hub says what is missing": {func(f *fleet) {
 			f.policies[0].Status.Conditions[0] = metav1.Condition{
-				Type: v1alpha1.ConditionFencesInForce, Status: metav1.ConditionFalse, Reason: "Unfenced", Message: "west (no rights)",
+				Type: v1alpha1.ConditionFencesInForce, Status: metav1.ConditionFalse, Reason: "Unfenced",
+				Message: "west (no rights)",
 			}
 		}, "policy shops  -       Unfenced  west (no rights)", true},
 		"the hub says that a lock is idle": {func(f *fleet) {

@@ -26,7 +26,8 @@
 //   - sources: what enqueues requests;
 //   - seals: the seals of fleets;
 //   - policyStatuses: the statuses of policies;
-//   - following: shows package follow who leads where. Resource sets are asked before a planned change, and decide nothing;
+//   - following: shows package follow who leads where. Resource sets are asked before a planned change, and decide
+//     nothing;
 //   - Controller: the decisions;
 //   - workersHub: the hub as the workers see it.
 package controller

@@ -123,7 +123,8 @@ func fencedBy(err error) *memberState {
 // What one cluster has shown of a lock or an account counts, and each is named once.
 func TestPolicyShowsTheTargetsOfItsFences(t *testing.T) {
 	type accounts = map[v1alpha1.FencedServiceAccount]worker.AccountState
-	own, ci := v1alpha1.FencedServiceAccount{Name: "builder"}, v1alpha1.FencedServiceAccount{Namespace: "ci", Name: "builder"}
+	own := v1alpha1.FencedServiceAccount{Name: "builder"}
+	ci := v1alpha1.FencedServiceAccount{Namespace: "ci", Name: "builder"}
 	o := fencing(decidetest.Locks(simLock))
 	o.Spec.Fencing.Writes = []v1alpha1.WriteFence{{
 		ServiceAccounts: []v1alpha1.FencedServiceAccount{ci, own, ci},

@@ -188,7 +188,8 @@ func TestSeriesOfConditions(t *testing.T) {
 		"leasecast_policy_condition{condition=FencesInForce,fleet=default,policy=shops}": 0,
 		"leasecast_policy_condition{condition=Accepted,fleet=default,policy=shops}":      1,
 		"leasecast_namespace_condition{condition=Frozen,fleet=default,namespace=shop}":   1,
-		"leasecast_member_drained_until_timestamp_seconds{fleet=default,member=east}":    float64(start.Add(time.Hour).Unix()),
+		"leasecast_member_drained_until_timestamp_seconds{fleet=default,member=east}": float64(
+			start.Add(time.Hour).Unix()),
 		"leasecast_kubeconfig_expiry_timestamp_seconds{fleet=default,member=east}": float64(
 			start.Add(2 * time.Hour).Unix()),
 		"leasecast_contested_namespaces{fleet=default}": 0,

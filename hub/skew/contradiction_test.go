@@ -39,7 +39,8 @@ func TestContradicted(t *testing.T) {
 		"a policy with so large an ε": {[]Interval{around(-time.Minute), around(-time.Minute)}, time.Hour, time.Hour, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Contradicted(tc.offsets, tc.eps, tc.d); (got != "") != (tc.words != "") || !strings.Contains(got, tc.words) {
+			got := Contradicted(tc.offsets, tc.eps, tc.d)
+			if (got != "") != (tc.words != "") || !strings.Contains(got, tc.words) {
 				t.Error(got)
 			}
 		})

@@ -46,7 +46,8 @@ func written(t testing.TB, r lease.Registration) *coordinationv1.Lease {
 
 func sameRegistration(a, b lease.Registration) bool {
 	return a.Confirmed.Equal(b.Confirmed) && maps.Equal(a.Released, b.Released) &&
-		slices.Equal(a.Namespaces, b.Namespaces) && a.Identity == b.Identity && a.Account == b.Account && a.Duration == b.Duration
+		slices.Equal(a.Namespaces, b.Namespaces) && a.Identity == b.Identity && a.Account == b.Account &&
+		a.Duration == b.Duration
 }
 
 func TestWriteAndReadRegistration(t *testing.T) {
