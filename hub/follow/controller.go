@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
@@ -32,11 +33,13 @@ const (
 	passesAtOnce, passesInMember = 8, 2
 	// busyPause is the pause before a set is tried again in a member where others are worked on.
 	busyPause = 200 * time.Millisecond
-	// gather delays work on what others have changed, so that several changes are one pass. Another second follows each
-	// repair: others may change an object again and again.
-	gather, afterRepair = 300 * time.Millisecond, time.Second
+	// gather delays work on what others have changed, so that several changes are one pass.
+	gather = 300 * time.Millisecond
 	// maxAnnotation bounds an annotation of a set that is read, in bytes.
 	maxAnnotation = 16 << 10
+	// repairs is how many objects of a set in a member are repaired at once, and repairEvery the time between two of them
+	// in the long run: what others change again and again must not keep the hub busy.
+	repairs, repairEvery = 10, 10 * time.Second
 )
 
 // Options configure a Controller. All fields are required.
@@ -101,6 +104,13 @@ type Controller struct {
 	seenAs  map[fleet.Key]string          // what sets depend on of each member
 }
 
+// member is one that the manager has engaged.
+type member struct {
+	ended     context.Context
+	inventory *inventory
+	passes    chan struct{} // holds those under way
+}
+
 // setState is what is known of a set.
 type setState struct {
 	identity string
@@ -110,15 +120,16 @@ type setState struct {
 
 // setIn is a set in one cluster. Only the request for the set there uses what follows failed.
 type setIn struct {
-	result  v1alpha1.ClusterResources
-	clean   bool          // the set has nothing there any more
-	gaveWay int64         // the term in which the cluster has given way
-	why     string        // why it has not
-	rests   time.Duration // no repair begins before that
-	failed  int           // how many passes in a row had a problem
-	at      *member       // applied is about it
-	applied map[id]appliedObject
-	full    time.Duration // when all was applied last; 0: never
+	result   v1alpha1.ClusterResources
+	clean    bool    // the set has nothing there any more
+	gaveWay  int64   // the term in which the cluster has given way
+	why      string  // why it has not
+	failed   int     // how many passes in a row had a problem
+	at       *member // with its inventory, in which restores were seen: applied is about these
+	restores int
+	applied  map[id]appliedObject
+	full     time.Duration // when all was applied last; 0: never
+	repairs  *rate.Limiter
 }
 
 // New returns a Controller.
@@ -129,10 +140,11 @@ func New(o Options) *Controller {
 		decided: map[types.NamespacedName]bool{}, seenAs: map[fleet.Key]string{},
 	}
 	running, stop := context.WithCancel(context.Background())
-	c.sources = &sources{
-		requests: c.requests, metadata: o.Metadata, running: running, work: &c.work, watching: map[sourcesOf]bool{},
-	}
 	c.stop = stop
+	c.sources = &sources{
+		requests: c.requests, metadata: o.Metadata, running: running, work: &c.work,
+		watching: map[sourcesOf]context.CancelFunc{},
+	}
 	return c
 }
 
@@ -147,11 +159,11 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 	cache := local.GetCache()
 	for _, err := range []error{
 		sets.Watch(ctrlsource.TypedFunc[mcreconcile.Request](c.takeQueue)),
-		sets.Watch(ctrlsource.TypedKind(cache, &v1alpha1.LeaderResourceSet{}, on(
+		sets.Watch(ctrlsource.TypedKind(cache, &v1alpha1.LeaderResourceSet{}, on(sameSet,
 			func(o *v1alpha1.LeaderResourceSet) { c.changed(client.ObjectKeyFromObject(o), "") }))),
-		sets.Watch(ctrlsource.TypedKind(cache, &v1alpha1.NamespaceLeader{}, on(
+		sets.Watch(ctrlsource.TypedKind(cache, &v1alpha1.NamespaceLeader{}, on(sameLeader,
 			func(o *v1alpha1.NamespaceLeader) { c.eachSet(o.Namespace, o.Name, "") }))),
-		sets.Watch(ctrlsource.TypedKind(cache, &v1alpha1.LeadershipPolicy{}, on(
+		sets.Watch(ctrlsource.TypedKind(cache, &v1alpha1.LeadershipPolicy{}, on(sameGeneration,
 			func(o *v1alpha1.LeadershipPolicy) {
 				c.PolicyChanged(o.Namespace)
 				c.eachSet(o.Namespace, "", "")
@@ -165,17 +177,30 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 	return nil
 }
 
-// on handles the events of a kind, but changes of metadata and status.
-func on[T client.Object](do func(T)) handler.TypedEventHandler[T, mcreconcile.Request] {
+// on handles the events of a kind that change something.
+func on[T client.Object](
+	same func(a, b T) bool, do func(T),
+) handler.TypedEventHandler[T, mcreconcile.Request] {
 	return handler.TypedFuncs[T, mcreconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[T], _ queue) { do(e.Object) },
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[T], _ queue) {
-			if was, is := e.ObjectOld, e.ObjectNew; was.GetGeneration() != is.GetGeneration() || was.GetUID() != is.GetUID() {
-				do(is)
+			if !same(e.ObjectOld, e.ObjectNew) {
+				do(e.ObjectNew)
 			}
 		},
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[T], _ queue) { do(e.Object) },
 	}
+}
+
+func sameGeneration(a, b *v1alpha1.LeadershipPolicy) bool { return a.Generation == b.Generation }
+
+func sameSet(a, b *v1alpha1.LeaderResourceSet) bool {
+	return a.Generation == b.Generation && a.UID == b.UID && a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
+		len(a.Finalizers) == len(b.Finalizers)
+}
+
+func sameLeader(a, b *v1alpha1.NamespaceLeader) bool {
+	return a.Spec.Leader == b.Spec.Leader && a.Spec.State == b.Spec.State && a.Spec.Policy == b.Spec.Policy
 }
 
 // MemberChanged enqueues the sets in a member if something has changed on which they depend.
@@ -234,9 +259,10 @@ func (c *Controller) Engage(ctx context.Context, name multicluster.ClusterName, 
 	if !ok {
 		return nil
 	}
-	m := &member{
-		ended: ctx, passes: make(chan struct{}, passesInMember), tenants: now.Tenants, watches: &c.work,
-		of: map[schema.GroupVersionKind]*kindState{}, seen: func(identity string) { c.seen(key, identity) },
+	m := &member{ended: ctx, passes: make(chan struct{}, passesInMember)}
+	m.inventory = &inventory{
+		tenants: now.Tenants, watches: &c.work, of: map[schema.GroupVersionKind]*kindState{},
+		seen: func(identity string) { c.seen(key, identity) },
 	}
 	c.mu.Lock()
 	c.members[key] = m
@@ -255,16 +281,16 @@ func (c *Controller) Engage(ctx context.Context, name multicluster.ClusterName, 
 // seen enqueues the set with an identity in a member, or those that have failed there if it is empty.
 func (c *Controller) seen(key fleet.Key, identity string) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.Clock.Now().Boot
+	var found []types.NamespacedName
 	for name, s := range c.sets {
 		in := s.in[key.Name]
-		if name.Namespace != key.Fleet || in == nil {
-			continue
+		if name.Namespace == key.Fleet && (s.identity == identity || identity == "" && in != nil && in.failed > 0) {
+			found = append(found, name)
 		}
-		if s.identity == identity || identity == "" && in.failed > 0 {
-			c.add(max(gather, in.rests-now), name, key.Name)
-		}
+	}
+	c.mu.Unlock()
+	for _, name := range found {
+		c.add(gather, name, key.Name)
 	}
 }
 
@@ -282,10 +308,31 @@ func (c *Controller) state(set types.NamespacedName) *setState {
 func (s *setState) inCluster(name string) *setIn {
 	in := s.in[name]
 	if in == nil {
-		in = &setIn{result: v1alpha1.ClusterResources{Name: name}, why: notReached}
+		in = &setIn{
+			result: v1alpha1.ClusterResources{Name: name}, applied: map[id]appliedObject{}, why: notReached,
+			repairs: rate.NewLimiter(rate.Every(repairEvery), repairs),
+		}
 		s.in[name] = in
 	}
 	return in
+}
+
+// forget drops what is known of a set, and ends the watches that nobody needs any more.
+func (c *Controller) forget(set types.NamespacedName) {
+	c.mu.Lock()
+	delete(c.sets, set)
+	members := maps.Clone(c.members)
+	c.mu.Unlock()
+	used := map[schema.GroupVersionKind]bool{}
+	for _, is := range c.setsOf(context.Background(), set.Namespace) {
+		maps.Copy(used, readKinds(is.Annotations[v1alpha1.KindsAnnotation]))
+	}
+	for key, m := range members {
+		if key.Fleet == set.Namespace {
+			m.inventory.keep(used)
+		}
+	}
+	c.sources.keep(set.Namespace)
 }
 
 var _ mcmanager.Runnable = (*Controller)(nil)

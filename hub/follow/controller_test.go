@@ -102,24 +102,24 @@ func TestAPlannedChangeWaitsForSetsWithTwoForms(t *testing.T) {
 		}
 		set := types.NamespacedName{Namespace: "fleet", Name: "leader"}
 		in := c.sets[set].in["east"]
-		c.give(shop, in, 7, "Pods of Deployment shop/web")
+		c.give(shop, in, 7, "Deployment shop/web", "")
 		if c.GiveWay(shop, "east", 7) {
 			t.Errorf("%s: it goes on while Pods are left", name)
 		}
-		c.give(shop, in, 7, "")
+		c.give(shop, in, 7, "", "")
 		if !c.GiveWay(shop, "east", 7) {
 			t.Errorf("%s: it waits although the cluster has given way", name)
 		}
 		if c.GiveWay(shop, "east", 8) {
 			t.Errorf("%s: what was given in one term counts in the next one", name)
 		}
-		c.give(shop, in, 8, "")
+		c.give(shop, in, 8, "", "")
 		c.Stay(shop)
-		c.give(shop, in, 8, "") // by a pass that had begun before
+		c.give(shop, in, 8, "", "") // by a pass that had begun before
 		if c.GiveWay(shop, "east", 8) {
 			t.Errorf("%s: it has given way although the leader has stayed since", name)
 		}
-		c.give(shop, in, 8, "Pods of Deployment shop/web")
+		c.give(shop, in, 8, "Deployment shop/web", "")
 		now.boot += 59 * time.Second
 		if c.GiveWay(shop, "east", 8) || c.sets[set].late != nil {
 			t.Errorf("%s: it does not wait for a minute", name)
@@ -129,7 +129,7 @@ func TestAPlannedChangeWaitsForSetsWithTwoForms(t *testing.T) {
 			t.Errorf("%s: it waits longer than a minute, or does not say for what: %+v", name, c.sets[set].late)
 		}
 		c.GiveWay(shop, "east", 9)
-		if c.give(shop, in, 9, ""); !c.GiveWay(shop, "east", 9) || c.sets[set].late != nil {
+		if c.give(shop, in, 9, "", ""); !c.GiveWay(shop, "east", 9) || c.sets[set].late != nil {
 			t.Errorf("%s: what was late before is said of the next change: %+v", name, c.sets[set].late)
 		}
 	}
@@ -232,5 +232,19 @@ func TestACopiedLabelMarksNothing(t *testing.T) {
 		if ok != test.want || is.set != identity("fleet", "set") {
 			t.Errorf("%s: %v of %q", name, ok, is.set)
 		}
+	}
+}
+
+// After a restore a member shows an older state: everything is applied again.
+func TestARestoreOfAMemberIsNoticed(t *testing.T) {
+	seen := map[string]int{}
+	v := &inventory{seen: func(set string) { seen[set]++ }, of: map[schema.GroupVersionKind]*kindState{}}
+	s := &kindState{of: map[types.NamespacedName]marked{}}
+	for _, version := range []string{"10", "10", "20", "15", "30"} {
+		list := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: version}}
+		v.noteList(s, ofConfigMaps, kind{}, list)
+	}
+	if v.restores() != 1 || seen[""] != 1 {
+		t.Errorf("%d restores, %d looks", v.restores(), seen[""])
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -72,8 +73,8 @@ func (o object) order() int {
 // writeKinds is the value of v1alpha1.KindsAnnotation, and readKinds its inverse. What cannot be read names no kind.
 func writeKinds(all map[schema.GroupVersionKind]bool) string {
 	var texts []string
-	for k := range all {
-		texts = append(texts, k.Kind+"."+k.Version+"."+k.Group)
+	for k := range maps.Keys(all) {
+		texts = append(texts, k.GroupVersion().String()+"/"+k.Kind)
 	}
 	slices.Sort(texts)
 	return strings.Join(texts, ",")
@@ -82,9 +83,15 @@ func writeKinds(all map[schema.GroupVersionKind]bool) string {
 func readKinds(text string) map[schema.GroupVersionKind]bool {
 	all := map[schema.GroupVersionKind]bool{}
 	for _, kind := range strings.Split(text, ",") {
-		k, _ := schema.ParseKindArg(kind)
-		if k != nil && k.Kind != "" && k.Version != "" && len(all) < maxNamed {
-			all[*k] = true
+		if len(all) == maxNamed {
+			break
+		}
+		at := strings.LastIndex(kind, "/")
+		if at < 0 {
+			continue
+		}
+		if gv, err := schema.ParseGroupVersion(kind[:at]); err == nil && gv.Version != "" && kind[at+1:] != "" {
+			all[gv.WithKind(kind[at+1:])] = true
 		}
 	}
 	return all

@@ -67,10 +67,10 @@ func TestKindsOfAnAnnotation(t *testing.T) {
 		{Version: "v1", Kind: "ConfigMap"}: true, {Group: "apps", Version: "v1", Kind: "Deployment"}: true,
 	}
 	text := writeKinds(all)
-	if text != "ConfigMap.v1.,Deployment.v1.apps" || !maps.Equal(readKinds(text), all) {
+	if text != "apps/v1/Deployment,v1/ConfigMap" || !maps.Equal(readKinds(text), all) {
 		t.Errorf("%q, %v", text, readKinds(text))
 	}
-	for _, text := range []string{"", ",", "v1", "..", "ConfigMap.v1", ".v1.apps", "Deployment..apps"} {
+	for _, text := range []string{"", ",", "v1", "/", "a/b/c/d", "v1/", "/ConfigMap", "apps//Deployment"} {
 		if kinds := readKinds(text); len(kinds) > 0 {
 			t.Errorf("%q is %v", text, slices.Collect(maps.Keys(kinds)))
 		}

@@ -50,38 +50,34 @@ func (c *Controller) GiveWay(namespace types.NamespacedName, leader string, epoc
 		g = giving{leader, epoch, now}
 		c.giving[namespace] = g
 	}
-	all, over := true, []*v1alpha1.LeaderResourceSet(nil)
+	all, over := true, []int(nil)
 	for i := range sets {
-		set := &sets[i]
-		name := client.ObjectKeyFromObject(set)
+		name := client.ObjectKeyFromObject(&sets[i])
 		s := c.state(name)
 		if s.late != nil && s.late.epoch != epoch {
 			s.late = nil // that was another change
 		}
+		if in := s.inCluster(leader); in.gaveWay == epoch {
+			continue
+		}
+		within := time.Duration(sets[i].Spec.ConfirmWithinSeconds) * time.Second
 		switch {
-		case s.inCluster(leader).gaveWay == epoch:
-		case now-g.since < time.Duration(set.Spec.ConfirmWithinSeconds)*time.Second:
+		case now-g.since < within:
 			all = false
 			c.add(0, name, leader)
 		case s.late == nil:
-			over = append(over, set)
+			over = append(over, i)
 		}
 	}
 	if all { // it goes on
-		for _, set := range over {
-			c.isLate(set, namespace, leader, epoch)
+		for _, i := range over {
+			c.isLate(&sets[i], namespace, leader, epoch)
 		}
 	}
 	return all
 }
 
-// late says that a planned change has not waited for a set any longer.
-type late struct {
-	epoch int64
-	why   string
-}
-
-// isLate notes that. The caller holds the lock.
+// isLate notes that a planned change does not wait for a set any longer. The caller holds the lock.
 func (c *Controller) isLate(
 	set *v1alpha1.LeaderResourceSet, namespace types.NamespacedName, leader string, epoch int64,
 ) {
@@ -93,6 +89,12 @@ func (c *Controller) isLate(
 	c.add(0, name, "")
 	log.Log.Info("A planned change has not waited for a resource set any longer", "reason", reason.OutOfOrder,
 		"set", klog.KObj(set), "namespaceLeader", klog.KRef(namespace.Namespace, namespace.Name), "why", why)
+}
+
+// late says that a planned change has not waited for a set any longer.
+type late struct {
+	epoch int64
+	why   string
 }
 
 // Stay ends that, because the leader leads on.
@@ -114,10 +116,10 @@ func (c *Controller) Stay(namespace types.NamespacedName) {
 }
 
 // ordered returns the sets of a namespace that have different forms.
-func (c *Controller) ordered(namespace types.NamespacedName) (sets []v1alpha1.LeaderResourceSet) {
-	for _, set := range c.setsOf(context.Background(), namespace.Namespace) {
-		for _, r := range set.Spec.Resources {
-			if r.For != v1alpha1.RoleAll && set.Spec.Namespace == namespace.Name && set.DeletionTimestamp.IsZero() {
+func (r *requests) ordered(namespace types.NamespacedName) (sets []v1alpha1.LeaderResourceSet) {
+	for _, set := range r.setsOf(context.Background(), namespace.Namespace) {
+		for _, from := range set.Spec.Resources {
+			if from.For != v1alpha1.RoleAll && set.Spec.Namespace == namespace.Name && set.DeletionTimestamp.IsZero() {
 				sets = append(sets, set)
 				break
 			}
@@ -145,14 +147,21 @@ type pods struct {
 // stopped returns the workloads that a set runs where the leader is and not in the follower's form. What is in no
 // form of a follower goes on where the set does not prune.
 func (m manifests) stopped(space string, prunes bool) map[id]pods {
-	follows, runs := map[id]object{}, map[id]pods{}
-	for _, o := range m.formOf(v1alpha1.RoleFollowers, space).objects {
-		follows[o.in(space)] = o
+	runs, follows := map[id]pods{}, map[id]bool{}
+	for _, o := range m.objects {
+		follows[o.in(space)] = follows[o.in(space)] || o.role != v1alpha1.RoleLeader
 	}
-	for _, o := range m.formOf(v1alpha1.RoleLeader, space).objects {
-		to, stays := follows[o.in(space)]
-		if of := podsOf(o); of.selector != "" && (stays && isStopped(to) || !stays && prunes) {
+	for _, o := range m.objects {
+		if o.role == v1alpha1.RoleFollowers {
+			continue
+		}
+		if of := podsOf(o); of.selector != "" && (prunes || follows[o.in(space)]) {
 			runs[o.in(space)] = of
+		}
+	}
+	for _, o := range m.objects {
+		if o.role != v1alpha1.RoleLeader && !isStopped(o) {
+			delete(runs, o.in(space))
 		}
 	}
 	return runs
@@ -202,12 +211,10 @@ func (p *pass) left(runs map[id]pods) (string, error) {
 	return strings.Join(names, ", "), nil
 }
 
-// obstacle says why a cluster has not given way, or nothing: Pods are left, or it is not known what runs. The pass has
-// failed then, or a source could not be read, which may hold a workload.
-func obstacle(f form, runs string, problems []v1alpha1.ResourceProblem, err error) string {
+// obstacle says why it is not known what runs, or nothing: the pass has failed, or a source could not be read, which may
+// hold a workload.
+func obstacle(f form, problems []v1alpha1.ResourceProblem, err error) string {
 	switch {
-	case runs != "":
-		return "Pods are left, or may be created, of " + runs
 	case err != nil:
 		return text(problems[len(problems)-1])
 	case !f.whole:
@@ -243,7 +250,7 @@ func (p *pass) hasStopped(is id, of pods) error {
 // createsNone returns nil if a workload is gone or suspended, or if its controller has observed that it is to have no
 // replicas.
 func (p *pass) createsNone(ctx context.Context, is id, of schema.GroupVersionKind) error {
-	k, err := p.start(of)
+	k, err := p.start(p.ended, of)
 	switch {
 	case errors.Is(err, errNoKind):
 		return nil

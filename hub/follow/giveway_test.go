@@ -83,7 +83,7 @@ func TestWhatCannotBeReadMayRun(t *testing.T) {
 			form{problems: missing}, append(missing, rejected...), errRuns, "Service a: it is rejected",
 		},
 	} {
-		if got := obstacle(test.f, "", test.problems, test.err); got != test.want {
+		if got := obstacle(test.f, test.problems, test.err); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}
@@ -127,7 +127,7 @@ func TestAWorkloadHasStopped(t *testing.T) {
 		p := &pass{
 			context: t.Context(), of: &v1alpha1.LeaderResourceSet{Spec: v1alpha1.LeaderResourceSetSpec{Namespace: "shop"}},
 			objects: metadata.NewForConfigOrDie(config), client: authorizationclient.NewForConfigOrDie(config),
-			member: &member{of: map[schema.GroupVersionKind]*kindState{deployments: {kind: resource}}},
+			inventory: &inventory{of: map[schema.GroupVersionKind]*kindState{deployments: {kind: resource}}},
 		}
 		is := id{deployments.GroupKind(), "bank", "web"}
 		if err := p.hasStopped(is, pods{selector: "app=web", of: deployments}); !errors.Is(err, test.want) {

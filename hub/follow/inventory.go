@@ -3,7 +3,6 @@ package follow
 import (
 	"context"
 	"errors"
-	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -12,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/discovery"
@@ -28,8 +28,8 @@ const (
 	maxMarked = 10_000
 	// requestTimeout bounds a request to a member.
 	requestTimeout = 10 * time.Second
-	// kindPause is the pause before a kind is listed again whose watch has ended, or that is not served yet.
-	kindPause = 1500 * time.Millisecond
+	// kindPause and kindPauseMost are the pauses before a kind is asked for again that could not be watched.
+	kindPause, kindPauseMost = time.Second, 10 * time.Second
 )
 
 var (
@@ -43,18 +43,17 @@ type kind struct {
 	namespaced bool
 }
 
-// marked is an object with the label of a set.
+// marked is an object with the label of a set. One that is gone is kept until its set has looked.
 type marked struct {
 	set        string
 	uid        types.UID
 	version    string
 	generation int64
+	gone       bool
 }
 
-// member is one that the manager has engaged, with what sets have there, by the kind. Watches show it.
-type member struct {
-	ended   context.Context
-	passes  chan struct{} // holds those under way
+// inventory is what sets have in a member, by the kind. Watches show it.
+type inventory struct {
 	tenants func() *rest.Config
 	// seen is called with the identity of a set when one of its objects may have been changed by others, and with nothing
 	// when a kind is known that was not.
@@ -64,44 +63,77 @@ type member struct {
 
 	mu sync.Mutex // guards what follows, and all kindStates; never held across I/O
 	of map[schema.GroupVersionKind]*kindState
+	// restored is how often a list was older than the one before, as after a restore of the member.
+	restored int
 }
 
 // kindState is what is known of a kind.
 type kindState struct {
 	kind
-	err error // why nothing is known
-	of  map[types.NamespacedName]marked
+	end    context.CancelFunc
+	listed string // the version of the last list
+	err    error  // why nothing is known
+	of     map[types.NamespacedName]marked
 }
 
-// start watches a kind unless it is watched. It returns what is known, or why nothing is.
-func (v *member) start(of schema.GroupVersionKind) (kind, error) {
+// start watches a kind until ctx ends, unless it is watched. It returns what is known, or why nothing is.
+func (v *inventory) start(ctx context.Context, of schema.GroupVersionKind) (kind, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	s := v.of[of]
 	if s == nil {
-		s = &kindState{err: errNotListed, of: map[types.NamespacedName]marked{}}
+		ctx, end := context.WithCancel(ctx)
+		s = &kindState{end: end, err: errNotListed, of: map[types.NamespacedName]marked{}}
 		v.of[of] = s
-		v.watches.Go(func() { v.follow(v.ended, of, s) })
+		v.watches.Go(func() { v.follow(ctx, of, s) })
 	}
 	return s.kind, s.err
 }
 
-// follow watches a kind until ctx ends.
-func (v *member) follow(ctx context.Context, of schema.GroupVersionKind, s *kindState) {
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		err := v.watch(ctx, of, s)
-		if apierrors.IsNotFound(err) {
-			err = errNoKind // its definition may be gone again
+// keep ends the watches of kinds that no set has.
+func (v *inventory) keep(used map[schema.GroupVersionKind]bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for of, s := range v.of {
+		if !used[of] {
+			s.end()
+			delete(v.of, of)
 		}
-		if err != nil {
+	}
+}
+
+// follow watches a kind until ctx ends. The longer it fails, the longer it waits.
+func (v *inventory) follow(ctx context.Context, of schema.GroupVersionKind, s *kindState) {
+	pause := wait.Backoff{Duration: kindPause, Factor: 1.3, Jitter: 0.1, Steps: 16, Cap: kindPauseMost}
+	_ = wait.PollUntilContextCancel(ctx, labelled.Pause, true, func(ctx context.Context) (bool, error) {
+		for {
+			err := v.watch(ctx, of, s)
+			if err == nil {
+				pause.Duration, pause.Steps = kindPause, 16
+				return false, nil // it has lasted: it is opened again after a pause
+			}
+			if apierrors.IsNotFound(err) {
+				err = errNoKind // its definition may be gone again
+			}
 			v.mu.Lock()
 			s.err = err
 			v.mu.Unlock()
+			if sleep(ctx, pause.Step()) != nil {
+				return true, nil
+			}
 		}
-	}, kindPause)
+	})
 }
 
-func (v *member) watch(ctx context.Context, of schema.GroupVersionKind, s *kindState) error {
+// sleep waits, or returns an error when ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	<-timer.Done()
+	return ctx.Err()
+}
+
+func (v *inventory) watch(ctx context.Context, of schema.GroupVersionKind, s *kindState) error {
 	k, err := find(v.tenants(), of)
 	if err != nil {
 		return err
@@ -119,52 +151,62 @@ func (v *member) watch(ctx context.Context, of schema.GroupVersionKind, s *kindS
 	}.Run(ctx)
 }
 
-func (v *member) noteList(
+func (v *inventory) noteList(
 	s *kindState, of schema.GroupVersionKind, k kind, list *metav1.PartialObjectMetadataList,
 ) {
 	v.mu.Lock()
-	sets := map[string]bool{}
-	if s.err != nil {
-		sets[""] = true
-	}
+	sets := map[string]bool{"": s.err != nil}
 	for _, is := range s.of {
 		sets[is.set] = true
 	}
-	s.kind, s.err, s.of = k, nil, map[types.NamespacedName]marked{}
+	if later(s.listed, list.ResourceVersion) {
+		v.restored++
+		sets[""] = true
+	}
+	s.kind, s.err, s.listed, s.of = k, nil, list.ResourceVersion, map[types.NamespacedName]marked{}
 	for i := range list.Items {
 		if name, is, ok := markedOf(of.GroupKind(), &list.Items[i]); ok {
 			s.of[name], sets[is.set] = is, true
 		}
 	}
 	v.mu.Unlock()
-	for set := range sets {
-		v.seen(set)
+	for set, is := range sets {
+		if is {
+			v.seen(set)
+		}
 	}
 }
 
-func (v *member) note(
+func (v *inventory) note(
 	s *kindState, of schema.GroupVersionKind, how watch.EventType, o *metav1.PartialObjectMetadata,
 ) error {
 	name, is, ok := markedOf(of.GroupKind(), o)
-	gone := how == watch.Deleted || !ok
+	is.gone = how == watch.Deleted || !ok
 	v.mu.Lock()
 	was, known := s.of[name]
 	switch {
-	case gone:
-		delete(s.of, name)
+	case !ok && !known:
+		v.mu.Unlock()
+		return nil
+	case !ok:
 		is.set = was.set
 	case !known && len(s.of) >= maxMarked:
 		v.mu.Unlock()
-		return labelled.ErrTooMany // a list shows how many there are
-	default:
-		s.of[name] = is
+		return labelled.ErrTooMany // a list shows how many there are, without those that have gone
 	}
+	s.of[name] = is
 	v.mu.Unlock()
-	status := known && is.generation != 0 && is.generation == was.generation
-	if gone && known || !gone && !status {
+	if status := known && !is.gone && !was.gone && is.generation != 0 && is.generation == was.generation; !status {
 		v.seen(is.set)
 	}
 	return nil
+}
+
+// restores is how often the member was seen in an older state than before.
+func (v *inventory) restores() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.restored
 }
 
 // markedOf reads an object. ok: its label is not one that was copied from another object.
@@ -177,32 +219,51 @@ func markedOf(of schema.GroupKind, o *metav1.PartialObjectMetadata) (name types.
 }
 
 // setsObjects returns the objects of a set of one kind.
-func (v *member) setsObjects(of schema.GroupVersionKind, set string) map[types.NamespacedName]marked {
+func (v *inventory) setsObjects(of schema.GroupVersionKind, set string) map[types.NamespacedName]marked {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	all := map[types.NamespacedName]marked{}
 	if s := v.of[of]; s != nil && s.err == nil {
-		maps.Copy(all, s.of)
+		for name, is := range s.of {
+			if is.set == set && !is.gone {
+				all[name] = is
+			}
+		}
 	}
-	maps.DeleteFunc(all, func(_ types.NamespacedName, is marked) bool { return is.set != set })
 	return all
 }
 
-// object returns what a watch shows of one object: nothing, if it is not there.
-func (v *member) object(of schema.GroupVersionKind, name types.NamespacedName) marked {
+// object returns what is known of one object.
+func (v *inventory) object(of schema.GroupVersionKind, name types.NamespacedName) (is marked, listed string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if s := v.of[of]; s != nil {
-		return s.of[name]
+		return s.of[name], s.listed
 	}
-	return marked{}
+	return marked{}, ""
 }
 
-// drifted reports whether a watch shows another object than the one that a set has applied. Watches may be late: an
-// apply of what is in place changes nothing.
-func drifted(shown, applied marked) bool {
-	return shown.uid != applied.uid || shown.set != applied.set || shown.generation != applied.generation ||
-		shown.generation == 0 && shown.version != applied.version
+// drifted reports whether an object that a set has applied was changed or deleted by others since. Watches may be late:
+// what they show counts if it is later than the version that was applied.
+func (v *inventory) drifted(of schema.GroupVersionKind, name types.NamespacedName, applied marked) bool {
+	is, listed := v.object(of, name)
+	switch {
+	case is.version == "":
+		return later(listed, applied.version)
+	case !later(is.version, applied.version):
+		return false
+	case is.gone, is.set != applied.set, is.uid != applied.uid:
+		return true
+	default:
+		return is.generation == 0 || is.generation != applied.generation
+	}
+}
+
+// later reports whether a resource version is later than another one. API servers whose versions are no numbers show
+// changes that look like what was applied: these are repaired on the interval.
+func later(a, b string) bool {
+	order, err := resourceversion.CompareResourceVersion(a, b)
+	return err == nil && order > 0
 }
 
 // find asks a member how it serves a kind.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -45,19 +46,22 @@ var errStopped = errors.New("this replica of the hub does not write any more")
 
 // pass is one look at a set in a member.
 type pass struct {
-	*member
+	*inventory
 	controller *Controller
 	of         *v1alpha1.LeaderResourceSet
 	in         *setIn
 	set        string // its identity
 	context    context.Context
+	ended      context.Context // done when the member is not engaged any more
 	objects    metadata.Interface
 	client     authorizationclient.AuthorizationV1Interface // for reviews, and for JSON of any group
-	kinds      map[schema.GroupVersionKind]bool             // that the set may have anywhere: it names them
+	kinds      map[schema.GroupVersionKind]bool             // that it may have anywhere: it names them
 	again      bool                                         // all is applied, whether it has changed or not
-	repaired   bool                                         // others had changed an object
 	silent     int                                          // how many objects got no answer
 }
+
+// now is the time for what limits repairs.
+func (p *pass) now() time.Time { return time.Time{}.Add(p.controller.Clock.Now().Boot) }
 
 // appliedObject is what a set has applied.
 type appliedObject struct {
@@ -65,24 +69,11 @@ type appliedObject struct {
 	marked
 }
 
-// work puts a form in place. It returns what is not, what has Pods that must have none if the cluster gives way, and an
-// error if the member, or this replica, is at its end.
+// work puts a form in place. It says what has Pods that must have none, if the cluster gives way.
 func (p *pass) work(f form, prunes bool) (done result, runs string, problems []v1alpha1.ResourceProblem, err error) {
-	problems, done.hash = slices.Clone(f.problems), f.hash
-	kept := map[id]bool{}
-	for _, o := range f.objects {
-		is, bad, err := p.applyOne(o)
-		if err != nil {
-			done.placed = len(p.in.applied)
-			return done, "", problems, err
-		}
-		if kept[is] = true; bad != nil {
-			problems = append(problems, *bad)
-		}
-	}
-	maps.DeleteFunc(p.in.applied, func(is id, _ appliedObject) bool { return !kept[is] })
-	done.placed = len(p.in.applied)
-	if f.whole && prunes {
+	problems, err = p.apply(f)
+	done = result{hash: f.hash, placed: len(p.in.applied)}
+	if err == nil && f.whole && prunes {
 		var more []v1alpha1.ResourceProblem
 		done.left, more, err = p.prune(f)
 		problems = append(problems, more...)
@@ -93,59 +84,108 @@ func (p *pass) work(f form, prunes bool) (done result, runs string, problems []v
 	return done, runs, problems, err
 }
 
+// apply puts the form in place. It returns what is not, and an error if the member, or this replica, is at its end.
+func (p *pass) apply(f form) (problems []v1alpha1.ResourceProblem, err error) {
+	problems = slices.Clone(f.problems)
+	kept := map[id]bool{}
+	for _, o := range f.objects {
+		is, bad, err := p.applyOne(o)
+		kept[is] = true
+		if err != nil {
+			return problems, err
+		}
+		if bad != nil {
+			problems = append(problems, *bad)
+		}
+	}
+	maps.DeleteFunc(p.in.applied, func(is id, _ appliedObject) bool { return !kept[is] })
+	return problems, nil
+}
+
+// served returns the kinds of a form that can be watched in the member. Others cannot be applied either.
+func (p *pass) served(f form) map[schema.GroupVersionKind]bool {
+	all := map[schema.GroupVersionKind]bool{}
+	for _, o := range f.objects {
+		if _, err := p.start(p.ended, o.kind); err == nil {
+			all[o.kind] = true
+		}
+	}
+	return all
+}
+
 // applyOne applies an object if it has changed. is names the object, as far as that is known.
 func (p *pass) applyOne(o object) (is id, bad *v1alpha1.ResourceProblem, err error) {
 	is = o.in(p.of.Spec.Namespace)
-	k, err := p.start(o.kind)
-	if err != nil {
-		return is, new(p.unlisted(is.String(), o.kind, err)), nil
+	k, err := p.start(p.ended, o.kind)
+	if why, message := p.unlisted(o.kind, err); err != nil {
+		wrong := problem(is.String(), why, message)
+		return is, &wrong, nil
 	}
 	if !k.namespaced {
 		is.namespace = "" // whatever the manifest says
 	}
-	known := p.object(o.kind, types.NamespacedName{Namespace: is.namespace, Name: is.name})
+	name := types.NamespacedName{Namespace: is.namespace, Name: is.name}
 	was, has := p.in.applied[is]
-	if has && was.hash == o.hash && !drifted(known, was.marked) && !p.again {
+	drifted := has && p.drifted(o.kind, name, was.marked)
+	if has && was.hash == o.hash && !drifted && !p.again {
 		return is, nil, nil
 	}
+	known, _ := p.object(o.kind, name)
 	delete(p.in.applied, is)
-	if bad, err := p.refusal(k, is, known); bad != nil || err != nil {
+	if bad, err := p.refusal(o, k, is, known); bad != nil || err != nil {
 		return is, bad, err
+	}
+	if drifted && was.hash == o.hash && p.in.repairs.TokensAt(p.now()) < 1 {
+		wrong := problem(is.String(), reason.AppliedByOther,
+			"others change it again and again: the hub repairs it only every "+repairEvery.String()+" in this cluster")
+		p.in.applied[is] = was
+		return is, &wrong, nil
 	}
 	now, err := p.patch(k, is, o, has || known.set == p.set)
 	if bad, err := p.explain(is, o.secret, err); bad != nil || err != nil {
 		return is, bad, err
 	}
-	p.repaired = p.repaired || was.hash == o.hash && was.version != now.version
+	if drifted && now.version != known.version {
+		p.in.repairs.AllowN(p.now(), 1) // what others have written beside it is no drift
+	}
 	p.in.applied[is] = appliedObject{o.hash, now}
 	return is, nil, nil
 }
 
 // refusal says why an object is not applied, though the member would let the hub do it.
-func (p *pass) refusal(k kind, is id, known marked) (*v1alpha1.ResourceProblem, error) {
-	if known.set != "" && known.set != p.set {
+func (p *pass) refusal(o object, k kind, is id, known marked) (*v1alpha1.ResourceProblem, error) {
+	var wrong v1alpha1.ResourceProblem
+	if !p.kinds[o.kind] {
+		wrong = problem(is.String(), reason.Applying, "its kind is about to be applied for the first time")
+		return &wrong, nil
+	}
+	if known.set != "" && known.set != p.set && !known.gone {
 		if rival, older := rival(p.controller.setsOf(p.context, p.of.Namespace), p.of, known.set); older {
-			return new(problem(is.String(), reason.KeptByOther, rival+" keeps it: take the object out of one of the two")), nil
+			wrong = problem(is.String(), reason.KeptByOther, rival+" keeps it: take the object out of one of the two")
+			return &wrong, nil
 		}
 	}
 	may, err := p.mayPlace(k, is)
 	if err != nil || may {
 		return nil, err
 	}
-	return new(problem(is.String(), reason.NotAllowed, p.advice(is.kind, place))), nil
+	wrong = problem(is.String(), reason.NotAllowed, p.advice(is.kind, place))
+	return &wrong, nil
 }
 
 // unlisted says why it is not known what there is of a kind.
-func (p *pass) unlisted(object string, of schema.GroupVersionKind, err error) v1alpha1.ResourceProblem {
+func (p *pass) unlisted(of schema.GroupVersionKind, err error) (reason.Reason, string) {
 	switch {
+	case err == nil:
+		return "", ""
 	case errors.Is(err, errNoKind):
-		return problem(object, reason.NoSuchKind, fmt.Sprintf("%v: install its definition, or correct %s", err, of))
+		return reason.NoSuchKind, fmt.Sprintf("%v: install its definition, or correct %s", err, of)
 	case apierrors.IsForbidden(err):
-		return problem(object, reason.NotAllowed, p.advice(of.GroupKind(), "list and watch"))
+		return reason.NotAllowed, p.advice(of.GroupKind(), "list and watch")
 	case errors.Is(err, errNotListed):
-		return problem(object, reason.Applying, err.Error())
+		return reason.Applying, err.Error()
 	default:
-		return problem(object, reason.Unreachable, "what there is of this kind cannot be listed: "+err.Error())
+		return reason.Unreachable, "what there is of this kind cannot be listed: " + err.Error()
 	}
 }
 
@@ -243,28 +283,30 @@ func mayTakeOver(conflict error, ours bool) bool {
 // explain makes a problem of one object out of an error, or returns the error if it is about more. What an API server
 // says of a secret object may quote it.
 func (p *pass) explain(is id, secret bool, err error) (*v1alpha1.ResourceProblem, error) {
-	why, message := reason.Rejected, ""
+	var wrong v1alpha1.ResourceProblem
 	switch {
 	case err == nil:
 		return nil, nil
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), `" cannot `):
-		why, message = reason.NotAllowed, p.advice(is.kind, "get, create, patch and delete")
+		wrong = problem(is.String(), reason.NotAllowed, p.advice(is.kind, "get, create, patch and delete"))
 	case apierrors.IsConflict(err):
-		why, message = reason.AppliedByOther, err.Error()+"; leave these fields out, or set force in the set"
+		wrong = problem(is.String(), reason.AppliedByOther,
+			err.Error()+"; leave these fields out, or set force in the set")
 	case apierrors.IsNotFound(err):
-		why, message = reason.NamespaceMissing, err.Error()
+		wrong = problem(is.String(), reason.NamespaceMissing, err.Error())
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsForbidden(err),
 		apierrors.IsRequestEntityTooLargeError(err), apierrors.IsMethodNotSupported(err), apierrors.IsInternalError(err):
-		if message = err.Error(); secret {
-			message = "the API server has rejected it, with words that may quote a Secret: apply it by hand to see them"
+		wrong = problem(is.String(), reason.Rejected, err.Error())
+		if secret {
+			wrong.Message = "the API server has rejected it, with words that may quote a Secret: apply it by hand to see them"
 		}
 	case p.silent < maxSilent && p.context.Err() == nil && isTimeout(err):
 		p.silent++
-		why, message = reason.Unreachable, "the API server did not answer in time: see its admission webhooks"
+		wrong = problem(is.String(), reason.Unreachable, "the API server did not answer in time: see its admission webhooks")
 	default:
 		return nil, err
 	}
-	return new(problem(is.String(), why, message)), nil
+	return &wrong, nil
 }
 
 func isTimeout(err error) bool {
@@ -286,13 +328,13 @@ func (p *pass) prune(f form) (left int, problems []v1alpha1.ResourceProblem, err
 		kept[id{o.kind.GroupKind(), "", o.name}] = true // its kind may be in no namespace
 	}
 	for of := range p.kinds {
-		k, err := p.start(of)
+		k, err := p.start(p.ended, of)
 		if errors.Is(err, errNoKind) || apierrors.IsForbidden(err) {
 			continue // then there is nothing, or nothing that the hub may delete
 		}
-		if err != nil {
+		if why, message := p.unlisted(of, err); err != nil {
 			left++
-			problems = append(problems, p.unlisted(of.Kind, of, err))
+			problems = append(problems, problem(of.Kind, why, message))
 			continue
 		}
 		for name, has := range p.setsObjects(of, p.set) {

@@ -6,31 +6,53 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 )
 
 var ofConfigMaps = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 
+// What watches show is late. Only what is later than the version that was applied is drift.
 func TestDrift(t *testing.T) {
-	applied := marked{set: "s", uid: "u", version: "10", generation: 2}
-	data := marked{set: "s", uid: "u", version: "10"}
-	for name, test := range map[string]struct {
-		applied, shown marked
-		want           bool
+	name := types.NamespacedName{Namespace: "shop", Name: "a"}
+	mine := marked{set: "s", uid: "u", version: "10", generation: 2}
+	with := func(change func(*marked)) *marked {
+		m := mine
+		m.version = "20"
+		change(&m)
+		return &m
+	}
+	old := marked{set: "s", uid: "u", version: "9", generation: 1}
+	bare, edited := marked{set: "s", uid: "u", version: "10"}, marked{set: "s", uid: "u", version: "20"}
+	odd, odder := marked{set: "s", version: "a", generation: 2}, marked{set: "s", version: "b", generation: 3}
+	for what, test := range map[string]struct {
+		applied marked
+		shown   *marked
+		listed  string
+		want    bool
 	}{
-		"as it was applied":                     {applied, applied, false},
-		"its status has changed":                {applied, marked{"s", "u", "20", 2}, false},
-		"its spec was edited":                   {applied, marked{"s", "u", "20", 3}, true},
-		"it was deleted":                        {applied, marked{}, true},
-		"it was created again by others":        {applied, marked{"s", "v", "20", 2}, true},
-		"another set has taken it":              {applied, marked{"other", "u", "20", 2}, true},
-		"the cluster was restored":              {applied, marked{"s", "u", "5", 1}, true},
-		"a kind without generations":            {data, data, false},
-		"a kind without generations was edited": {data, marked{"s", "u", "20", 0}, true},
+		"shown as it was applied":                  {mine, &mine, "5", false},
+		"not shown yet":                            {mine, nil, "5", false},
+		"not in a later list":                      {mine, nil, "11", true},
+		"shown as it was before":                   {mine, &old, "5", false},
+		"its status has changed":                   {mine, with(func(*marked) {}), "5", false},
+		"its spec was edited":                      {mine, with(func(m *marked) { m.generation = 3 }), "5", true},
+		"it was deleted":                           {mine, with(func(m *marked) { m.gone = true }), "5", true},
+		"it was deleted before it was applied":     {mine, &marked{set: "s", version: "9", gone: true}, "5", false},
+		"it was created again by others":           {mine, with(func(m *marked) { m.uid = "v" }), "5", true},
+		"another set has taken it":                 {mine, with(func(m *marked) { m.set = "other" }), "5", true},
+		"a kind without generations was edited":    {bare, &edited, "5", true},
+		"versions are no numbers: on the interval": {odd, &odder, "5", false},
 	} {
-		if got := drifted(test.shown, test.applied); got != test.want {
-			t.Errorf("%s: %v, want %v", name, got, test.want)
+		v := &inventory{of: map[schema.GroupVersionKind]*kindState{ofConfigMaps: {
+			listed: test.listed, of: map[types.NamespacedName]marked{},
+		}}}
+		if test.shown != nil {
+			v.of[ofConfigMaps].of[name] = *test.shown
+		}
+		if got := v.drifted(ofConfigMaps, name, test.applied); got != test.want {
+			t.Errorf("%s: %v, want %v", what, got, test.want)
 		}
 	}
 }

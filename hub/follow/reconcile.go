@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -45,9 +44,7 @@ func (c *Controller) reconcile(ctx context.Context, req mcreconcile.Request) (re
 	err := c.client.Get(ctx, req.NamespacedName, set)
 	switch {
 	case apierrors.IsNotFound(err):
-		c.mu.Lock()
-		delete(c.sets, req.NamespacedName)
-		c.mu.Unlock()
+		c.forget(req.NamespacedName)
 		return reconcile.Result{}, nil
 	case err != nil:
 		return reconcile.Result{}, err
@@ -159,26 +156,22 @@ func (c *Controller) pass(
 ) (reconcile.Result, error) {
 	name, now := client.ObjectKeyFromObject(set), c.Clock.Now().Boot
 	interval := time.Duration(set.Spec.IntervalSeconds) * time.Second
-	if in.at != at { // it may be another cluster
-		in.at, in.applied, in.full = at, map[id]appliedObject{}, 0
+	if was := at.inventory.restores(); in.at != at || in.restores != was {
+		// It is another cluster, or an older state of it.
+		in.at, in.restores, in.applied, in.full = at, was, map[id]appliedObject{}, 0
 	}
-	config := at.tenants()
+	config := at.inventory.tenants()
 	p := &pass{
 		controller: c, of: set, in: in, set: identity(set.Namespace, set.Name),
-		kinds: readKinds(set.Annotations[v1alpha1.KindsAnnotation]), member: at, context: ctx,
+		kinds: readKinds(set.Annotations[v1alpha1.KindsAnnotation]), inventory: at.inventory, context: ctx, ended: at.ended,
 		objects: metadata.NewForConfigOrDie(config),
 		client:  authorizationclient.NewForConfigOrDie(config),
 		again:   in.full == 0 || now-in.full >= interval,
 	}
-	if ready, err := c.prepared(ctx, set, f); !ready || err != nil {
+	if ready, err := c.prepared(ctx, set, p.served(f)); !ready || err != nil {
 		return reconcile.Result{RequeueAfter: busyPause}, err
 	}
 	done, runs, problems, err := p.work(f, ptr.Deref(set.Spec.Prune, true))
-	if p.repaired {
-		c.mu.Lock()
-		in.rests = c.Clock.Now().Boot + afterRepair
-		c.mu.Unlock()
-	}
 	switch {
 	case errors.Is(err, errStopped):
 		return reconcile.Result{RequeueAfter: notYet}, nil
@@ -190,8 +183,8 @@ func (c *Controller) pass(
 	case p.again:
 		in.full = now
 	}
-	c.give(types.NamespacedName{Namespace: set.Namespace, Name: set.Spec.Namespace}, in, f.given,
-		obstacle(f, runs, problems, err))
+	c.give(types.NamespacedName{Namespace: set.Namespace, Name: set.Spec.Namespace}, in, f.given, runs,
+		obstacle(f, problems, err))
 	times := c.report(name, in, role, &done, problems)
 	switch {
 	case runs != "":
@@ -208,13 +201,22 @@ func (c *Controller) pass(
 // notReached is why a cluster has not given way in which there was no pass, as in a paused one.
 const notReached = "the hub does not write there, or has not yet"
 
-// give notes whether a cluster has given way in a term of a namespace, or why it has not.
-func (c *Controller) give(namespace types.NamespacedName, in *setIn, epoch int64, why string) {
+// give notes whether a cluster has given way in a term of a namespace, as long as it has to.
+func (c *Controller) give(
+	namespace types.NamespacedName, in *setIn, epoch int64, runs, obstacle string,
+) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	in.why = cmp.Or(why, notReached)
-	if g := c.giving[namespace]; why == "" && g.epoch == epoch && g.leader == in.result.Name {
-		in.gaveWay = epoch
+	switch {
+	case runs != "":
+		in.why = "Pods are left, or may be created, of " + runs
+	case obstacle != "":
+		in.why = obstacle
+	default:
+		in.why = notReached
+		if g := c.giving[namespace]; g.epoch == epoch && g.leader == in.result.Name {
+			in.gaveWay = epoch
+		}
 	}
 }
 
@@ -276,14 +278,12 @@ func rival(
 // prepared has a set name the kinds before anything of them is applied, and has it keep the finalizer where it prunes.
 // It reports whether the set is so already.
 func (c *Controller) prepared(
-	ctx context.Context, set *v1alpha1.LeaderResourceSet, f form,
+	ctx context.Context, set *v1alpha1.LeaderResourceSet, kinds map[schema.GroupVersionKind]bool,
 ) (bool, error) {
-	named, kinds := readKinds(set.Annotations[v1alpha1.KindsAnnotation]), map[schema.GroupVersionKind]bool{}
-	for _, o := range f.objects {
-		kinds[o.kind] = true
-	}
+	named := readKinds(set.Annotations[v1alpha1.KindsAnnotation])
 	all := maps.Clone(named)
-	if maps.Copy(all, kinds); len(all) > maxNamed {
+	maps.Copy(all, kinds)
+	if len(all) > maxNamed {
 		all = kinds // what it had of others long ago stays
 	}
 	prunes, final := ptr.Deref(set.Spec.Prune, true), slices.Contains(set.Finalizers, v1alpha1.SetFinalizer)

@@ -1,7 +1,6 @@
 package follow
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -49,7 +48,10 @@ func (r *requests) setsOf(ctx context.Context, fleetName string) []v1alpha1.Lead
 		return nil // the cache has not started: all is enqueued when it has
 	}
 	slices.SortFunc(all.Items, func(a, b v1alpha1.LeaderResourceSet) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+		if older := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); older != 0 {
+			return older
+		}
+		return strings.Compare(a.Name, b.Name)
 	})
 	return all.Items
 }

@@ -2,8 +2,7 @@ package follow
 
 import (
 	"context"
-	"errors"
-	"maps"
+	"fmt"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,7 +34,7 @@ type sources struct {
 	work     *sync.WaitGroup // watches
 
 	mu       sync.Mutex
-	watching map[sourcesOf]bool
+	watching map[sourcesOf]context.CancelFunc
 }
 
 // read reads the sources of a set from the hub's API server. What is wrong with one of them is its problem; an
@@ -43,63 +42,70 @@ type sources struct {
 func (s *sources) read(ctx context.Context, set *v1alpha1.LeaderResourceSet) ([]source, error) {
 	all, size := make([]source, 0, len(set.Spec.Resources)), 0
 	for _, r := range set.Spec.Resources {
+		if size > maxSources {
+			break // the first ones are too much already
+		}
+		is := source{LeaderResource: r}
 		data, err := s.readOne(ctx, types.NamespacedName{Namespace: set.Namespace, Name: r.Name}, r.Kind)
-		is, name := source{LeaderResource: r, data: data}, string(r.Kind)+" "+r.Name
-		switch {
+		var message string
+		switch name := string(r.Kind) + " " + r.Name; {
 		case apierrors.IsNotFound(err):
-			is.problem = new(problem(name, reason.InvalidSource,
-				"there is no "+name+" in the namespace of the set: create it, or take it out of the set"))
+			message = "there is no " + name + " in the namespace of the set: create it, or take it out of the set"
 		case apierrors.IsForbidden(err):
-			is.problem = new(problem(name, reason.InvalidSource,
-				"the hub may not read it: update the ClusterRole "+secrets.Role+" by the manifests of this version"))
-		case errors.Is(err, errType):
-			is.problem = new(problem(name, reason.InvalidSource, err.Error()))
+			message = "the hub may not read it: update the ClusterRole " + secrets.Role + " by the manifests of this version"
 		case err != nil:
 			return nil, err
+		case data == nil:
+			message = fmt.Sprintf("the Secret must have the type %s: create it again with that type", v1alpha1.SourceSecretType)
 		}
 		for _, value := range data {
 			size += len(value)
 		}
-		if all = append(all, is); size > maxSources {
-			break // these are too much already
+		if is.data = data; message != "" {
+			is.problem = &v1alpha1.ResourceProblem{
+				Object: string(r.Kind) + " " + r.Name, Reason: reason.InvalidSource, Message: message,
+			}
 		}
+		all = append(all, is)
 	}
 	return all, nil
 }
 
-var errType = errors.New("the Secret must have the type " + v1alpha1.SourceSecretType +
-	": create it again with that type")
-
-// readOne returns the data of a source.
+// readOne returns the data of a source, or nil if it is a Secret of another type.
 func (s *sources) readOne(
 	ctx context.Context, key types.NamespacedName, kind v1alpha1.SourceKind,
 ) (map[string][]byte, error) {
 	if kind == v1alpha1.SourceSecret {
 		secret := &corev1.Secret{}
-		err := s.live.Get(ctx, key, secret)
-		if err == nil && secret.Type != v1alpha1.SourceSecretType {
-			return nil, errType
+		if err := s.live.Get(ctx, key, secret); err != nil || secret.Type != v1alpha1.SourceSecretType {
+			return nil, err
 		}
-		return secret.Data, err
+		return secret.Data, nil
 	}
-	from, data := &corev1.ConfigMap{}, map[string][]byte{}
+	from := &corev1.ConfigMap{}
 	err := s.live.Get(ctx, key, from)
-	maps.Copy(data, from.BinaryData)
+	data := from.BinaryData
+	if data == nil {
+		data = map[string][]byte{}
+	}
 	for name, value := range from.Data {
 		data[name] = []byte(value)
 	}
 	return data, err
 }
 
-// watch watches the kinds of sources that a set has, by their metadata, until the Controller ends.
+// watch watches the kinds of sources that a set has, by their metadata.
 func (s *sources) watch(set *v1alpha1.LeaderResourceSet) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, r := range set.Spec.Resources {
-		if of := (sourcesOf{set.Namespace, r.Kind}); !s.watching[of] {
-			s.watching[of] = true
-			s.work.Go(func() { s.follow(s.running, of) })
+		of := sourcesOf{set.Namespace, r.Kind}
+		s.mu.Lock()
+		_, is := s.watching[of]
+		if !is {
+			ctx, end := context.WithCancel(s.running)
+			s.watching[of] = end
+			s.work.Go(func() { s.follow(ctx, of) })
 		}
+		s.mu.Unlock()
 	}
 }
 
@@ -153,6 +159,24 @@ func (s *sources) sourceChanged(of sourcesOf, o any) {
 				s.changed(client.ObjectKeyFromObject(&set), "")
 				break
 			}
+		}
+	}
+}
+
+// keep ends the watches of sources in a fleet that no set has any more.
+func (s *sources) keep(fleetName string) {
+	used := map[sourcesOf]bool{}
+	for _, set := range s.setsOf(context.Background(), fleetName) {
+		for _, r := range set.Spec.Resources {
+			used[sourcesOf{fleetName, r.Kind}] = true
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for of, end := range s.watching {
+		if of.fleet == fleetName && !used[of] {
+			end()
+			delete(s.watching, of)
 		}
 	}
 }

@@ -67,16 +67,18 @@ func (c *Controller) setInOrder(status *v1alpha1.LeaderResourceSetStatus, set ty
 		LastTransitionTime: metav1.NewTime(c.Clock.Now().Wall),
 	}
 	s := c.state(set)
-	switch {
-	case s.late != nil:
+	if s.late != nil {
 		is.Status, is.Reason, is.Message = metav1.ConditionFalse, string(reason.OutOfOrder), s.late.why
-	case slices.ContainsFunc(slices.Collect(maps.Values(s.in)), func(in *setIn) bool { return in.gaveWay != 0 }):
-		is.Status, is.Reason = metav1.ConditionTrue, string(reason.InOrder)
-		is.Message = "the last planned change has waited until the old leader's cluster had given way"
-	default:
+		meta.SetStatusCondition(&status.Conditions, is)
 		return
 	}
-	meta.SetStatusCondition(&status.Conditions, is)
+	for _, in := range s.in {
+		if in.gaveWay != 0 {
+			is.Status, is.Reason = metav1.ConditionTrue, string(reason.InOrder)
+			is.Message = "the last planned change has waited until the old leader's cluster had given way"
+			meta.SetStatusCondition(&status.Conditions, is)
+		}
+	}
 }
 
 // results returns what was reached in each cluster, those that have nothing any more left out.
