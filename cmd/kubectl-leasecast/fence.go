@@ -36,7 +36,7 @@ const (
 // fenceCheck is what the command fence check has found.
 type fenceCheck struct {
 	Policy   string        `json:"policy"`
-	Hub      string        `json:"hub"` // the policy's condition Fenced
+	Hub      string        `json:"hub"` // the policy's condition FencesInForce
 	Clusters int           `json:"clusters"`
 	Problems []problem     `json:"problems"`
 	Fences   []memberFence `json:"fences"`
@@ -302,7 +302,7 @@ func (q *fenceQuestion) probe(
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot create resource"):
 		why, next = "Forbidden", "give --member-kubeconfigs one that may create Leases"
 	case errors.Is(err, guard.ErrNotEnforced):
-		why, next = "NotEnforced", "the hub restores it within seconds, or its condition Fenced says why it cannot"
+		why, next = "NotEnforced", "the hub restores it within seconds, or its condition FencesInForce says why it cannot"
 		if !q.hub.alive(q.at) {
 			next = "start the hub, which restores it"
 		}

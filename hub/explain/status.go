@@ -143,23 +143,25 @@ func leasesInPlace(v *decide.Snapshot) metav1.Condition {
 	return condition(v1alpha1.ConditionLeasesInPlace, no, why, strings.Join(in, "; "))
 }
 
-// ShownCandidates returns the candidates that a status shows, as many as a person reads. Of more it shows the leader
-// first, then those that may lead, then others.
-func ShownCandidates(all []v1alpha1.Candidate, leader string) []v1alpha1.Candidate {
-	if len(all) <= v1alpha1.MaxCandidates {
-		return all
-	}
-	rank := func(c v1alpha1.Candidate) int {
-		switch {
-		case c.Name == leader:
-			return 0
-		case c.Eligible:
-			return 1
-		default:
-			return 2
+// ShownCandidates returns the candidates that a status shows, in their order: the leader, then those that may lead,
+// then others, as many as a person reads.
+func ShownCandidates(all []v1alpha1.Candidate, leader string) (some []v1alpha1.Candidate) {
+	left, shown := v1alpha1.MaxCandidates, make([]bool, len(all))
+	show := func(matches func(v1alpha1.Candidate) bool) {
+		for i, c := range all {
+			if left > 0 && !shown[i] && matches(c) {
+				shown[i] = true
+				left--
+			}
 		}
 	}
-	some := slices.Clone(all)
-	slices.SortStableFunc(some, func(a, b v1alpha1.Candidate) int { return cmp.Compare(rank(a), rank(b)) })
-	return some[:v1alpha1.MaxCandidates]
+	show(func(c v1alpha1.Candidate) bool { return c.Name == leader })
+	show(func(c v1alpha1.Candidate) bool { return c.Eligible })
+	show(func(v1alpha1.Candidate) bool { return true })
+	for i, c := range all {
+		if shown[i] {
+			some = append(some, c)
+		}
+	}
+	return some
 }

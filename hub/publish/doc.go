@@ -6,8 +6,8 @@
 // only its own workers, and gets one request at a time.
 //
 // The Publisher owns the syncers, Readers own what the readers have registered and released (readers.go), and silence
-// owns who waits for an answer (silence.go). Each has its own lock. The Publisher's is taken before one of the others,
-// never after it.
+// owns who waits for an answer (silence.go). Each has its own lock. The Publisher's is taken first, then that of
+// silence, then those of Readers, Promises and the tenure.
 //
 // # Rules of the protocol that live here
 //

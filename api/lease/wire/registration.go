@@ -16,8 +16,12 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// everywhere stands for all namespaces.
-const everywhere = "*"
+const (
+	// everywhere stands for all namespaces.
+	everywhere = "*"
+	// maxList bounds the list of namespaces, in bytes, as a member's admission policy does: each name costs time to check.
+	maxList = 96 << 10
+)
 
 // WriteRegistration puts the registration into l, and the finalizer that keeps it from vanishing while its process may
 // act. Other content of l stays, and so does the time of its first confirmation. Times are cut to microseconds: a
@@ -99,6 +103,10 @@ func ReadClaims(l *coordinationv1.Lease) []string {
 func readNamespaces(text string) ([]string, error) {
 	if text == everywhere {
 		return nil, nil
+	}
+	if len(text) > maxList {
+		return nil, fmt.Errorf("annotation %s has %d bytes: at most %d are read",
+			v1alpha1.ReaderNamespacesAnnotation, len(text), maxList)
 	}
 	names := strings.Split(text, ",")
 	for _, name := range names {

@@ -119,7 +119,7 @@ func TestEditedRegistrationIsRejected(t *testing.T) {
 	}
 	for key, values := range map[string][]string{
 		"account":    {""},
-		"namespaces": {"", "promises,,shop", "promises, shop", "*,shop"},
+		"namespaces": {"", "promises,,shop", "promises, shop", "*,shop", strings.Repeat("shop,", 20000) + "shop"},
 		"released":   {"", "shop=7", `["shop"]`, `{"shop":7`, `{"shop":7} {}`, `{"shop":7.5}`, `{"shop":"7"}`},
 	} {
 		edits["no "+key] = func(l *coordinationv1.Lease) { delete(l.Annotations, prefix+key) }
