@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -242,7 +243,8 @@ func (w *alertWorld) await(alarms []alarm, want bool, scrapes int) (last int) {
 	return last
 }
 
-// isWell returns an error unless a scrape shows a hub that is elected and connected to all members.
+// isWell returns an error unless a scrape shows a hub that is elected and connected to all members, and policies whose
+// conditions are not False.
 func (w *alertWorld) isWell(s scrape) error {
 	if s.value("leasecast_hub_elected") != 1 {
 		return fmt.Errorf("no hub is elected")
@@ -250,6 +252,12 @@ func (w *alertWorld) isWell(s scrape) error {
 	for _, m := range all {
 		if s.value(fmt.Sprintf(`leasecast_member_state{fleet=%q,member=%q,state="Connected"}`, w.Fleet, m)) != 1 {
 			return fmt.Errorf("%s is not connected: %v", m, s.series)
+		}
+	}
+	for series, value := range s.series {
+		of := strings.Contains(series, fmt.Sprintf("fleet=%q", w.Fleet))
+		if of && value == 0 && strings.HasPrefix(series, "leasecast_policy_condition{") {
+			return fmt.Errorf("a policy is not well yet: %s", series)
 		}
 	}
 	return nil
