@@ -160,6 +160,7 @@ image: ## Make an image of the hub and leasecast-gate without a registry or Dock
 
 .PHONY: build-installer
 build-installer: $(KUSTOMIZE) $(HELM) ## Make the release files in dist/: install.yaml, the Helm chart, the add-on of clusterctl
+	$(if $(findstring :,$(notdir $(IMAGE))),,$(error IMAGE=$(IMAGE) has no tag: write name:tag))
 	@rm -rf dist/leasecast && mkdir -p dist
 	$(call render,default) >dist/install.yaml
 	$(call render,addon) >dist/addon-components.yaml
