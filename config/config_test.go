@@ -20,6 +20,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -193,6 +194,30 @@ func TestTheHubCreatesTheSecretOfItsSealAndNoOther(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestTheHubMayDoItsWorkInAMemberAndNoMore(t *testing.T) {
+	const coordination, admission, rbac = "coordination.k8s.io", "admissionregistration.k8s.io", "rbac.authorization.k8s.io"
+	const policies, bindings = "validatingadmissionpolicies", "validatingadmissionpolicybindings"
+	ask(t, member, hubUser, map[string]access{
+		"writes Leases":                {"get list watch create update delete", "", coordination, "leases", "", yes},
+		"one at a time":                {"patch deletecollection", "", coordination, "leases", "", no},
+		"follows namespaces":           {"get list watch", "", "", "namespaces", "", yes},
+		"does not change them":         {"create update patch delete", "", "", "namespaces", "", no},
+		"keeps its policy":             {"get create update delete", "", admission, policies, guard.Name, yes},
+		"keeps its binding":            {"get create update delete", "", admission, bindings, guard.Name, yes},
+		"keeps that for registrations": {"get create update delete", "", admission, policies, guard.RegistrationsName, yes},
+		"keeps the binding of that":    {"get create update delete", "", admission, bindings, guard.RegistrationsName, yes},
+		"follows no policies":          {"list watch patch deletecollection", "", admission, policies, guard.Name, no},
+		"follows no bindings":          {"list watch patch deletecollection", "", admission, bindings, guard.Name, no},
+		"leaves others' policies":      {"get list watch update patch delete", "", admission, policies, "other", no},
+		"leaves others' bindings":      {"get list watch update patch delete", "", admission, bindings, "other", no},
+		"no webhooks":                  {everyVerb, "", admission, "validatingwebhookconfigurations", "", no},
+		"no Secrets":                   {everyVerb, "", "", "secrets", "", no},
+		"no programs to run":           {everyVerb, "", "", "pods", "", no},
+		"no rights to give":            {everyVerb + " bind escalate", "", rbac, "clusterroles", "", no},
+		"nobody to impersonate":        {"impersonate", "", "", "users", "", no},
+	})
 }
 
 // config/reader gives no right but those to Leases. A quick start with these roles shows that they suffice:
