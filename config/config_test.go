@@ -197,7 +197,8 @@ func TestTheHubCreatesTheSecretOfItsSealAndNoOther(t *testing.T) {
 }
 
 func TestTheHubMayDoItsWorkInAMemberAndNoMore(t *testing.T) {
-	const coordination, admission, rbac = "coordination.k8s.io", "admissionregistration.k8s.io", "rbac.authorization.k8s.io"
+	const coordination, admission = "coordination.k8s.io", "admissionregistration.k8s.io"
+	const rbac = "rbac.authorization.k8s.io"
 	const policies, bindings = "validatingadmissionpolicies", "validatingadmissionpolicybindings"
 	ask(t, member, hubUser, map[string]access{
 		"writes Leases":                {"get list watch create update delete", "", coordination, "leases", "", yes},

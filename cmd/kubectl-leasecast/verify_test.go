@@ -82,7 +82,9 @@ kind: Config
 current-context: x
 contexts: [{name: x, context: {cluster: c, user: u}}]
 clusters: [{name: c, cluster: {server: "https://203.0.113.1"}}]
-users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/true, interactiveMode: Never}}}]
+users:
+- name: u
+  user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: /bin/true, interactiveMode: Never}}
 `)},
 	}
 	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(secret).Build()

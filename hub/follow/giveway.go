@@ -211,8 +211,8 @@ func (p *pass) left(runs map[id]pods) (string, error) {
 	return strings.Join(names, ", "), nil
 }
 
-// obstacle says why it is not known what runs, or nothing: the pass has failed, or a source could not be read, which may
-// hold a workload.
+// obstacle says why it is not known what runs, or nothing: the pass has failed, or a source could not be read, which
+// may hold a workload.
 func obstacle(f form, problems []v1alpha1.ResourceProblem, err error) string {
 	switch {
 	case err != nil:

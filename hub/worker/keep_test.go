@@ -119,7 +119,7 @@ func TestKeeper_RequestsToAMemberInOrder(t *testing.T) {
 	})
 }
 
-// Whatever others change is restored within a second (hub/guard TestKeeper_RevertsEdits). In between the fence was open.
+// Whatever others change is restored within a second (hub/guard TestKeeper_RevertsEdits). Until then the fence is open.
 func TestFence_ThatOthersChangeIsInForceFromItsRestorationOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newEnv(t, allJobs)
