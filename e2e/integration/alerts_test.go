@@ -5,7 +5,6 @@ import (
 	"math"
 	"os"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -243,8 +242,8 @@ func (w *alertWorld) await(alarms []alarm, want bool, scrapes int) (last int) {
 	return last
 }
 
-// isWell returns an error unless a scrape shows a hub that is elected and connected to all members, and policies whose
-// conditions are not False.
+// isWell returns an error unless a scrape shows a hub that is elected and connected to all members, and no fence that
+// is missing.
 func (w *alertWorld) isWell(s scrape) error {
 	if s.value("leasecast_hub_elected") != 1 {
 		return fmt.Errorf("no hub is elected")
@@ -254,11 +253,10 @@ func (w *alertWorld) isWell(s scrape) error {
 			return fmt.Errorf("%s is not connected: %v", m, s.series)
 		}
 	}
-	for series, value := range s.series {
-		of := strings.Contains(series, fmt.Sprintf("fleet=%q", w.Fleet))
-		if of && value == 0 && strings.HasPrefix(series, "leasecast_policy_condition{") {
-			return fmt.Errorf("a policy is not well yet: %s", series)
-		}
+	fences := fmt.Sprintf(`leasecast_policy_condition{condition=%q,fleet=%q,policy="p"}`,
+		v1alpha1.ConditionFencesInForce, w.Fleet)
+	if s.value(fences) == 0 {
+		return fmt.Errorf("a fence is not in force again")
 	}
 	return nil
 }
