@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -45,31 +46,57 @@ func written(t testing.TB, r lease.Registration) *coordinationv1.Lease {
 }
 
 func sameRegistration(a, b lease.Registration) bool {
-	return a.Confirmed.Equal(b.Confirmed) && maps.Equal(a.Released, b.Released) &&
-		slices.Equal(a.Namespaces, b.Namespaces) && a.Identity == b.Identity && a.Account == b.Account &&
-		a.Duration == b.Duration
+	a.Confirmed, b.Confirmed = a.Confirmed.UTC(), b.Confirmed.UTC()
+	return reflect.DeepEqual(a, b)
+}
+
+// names returns namespaces that take so many bytes with the commas between them, in multiples of 64 and one more.
+func names(size int) (all []string) {
+	all = []string{"0", strings.Repeat("1", 62)}
+	for i := range size/64 - 1 {
+		all = append(all, fmt.Sprintf("2%062d", i))
+	}
+	return all
 }
 
 func TestWriteAndReadRegistration(t *testing.T) {
-	for name, change := range map[string]func(*lease.Registration){
-		"unchanged":           func(*lease.Registration) {},
-		"all namespaces":      func(r *lease.Registration) { r.Namespaces = nil },
-		"nothing is released": func(r *lease.Registration) { r.Released = nil },
-		"an hour":             func(r *lease.Registration) { r.Duration = time.Hour },
-		"another zone":        func(r *lease.Registration) { r.Confirmed = noon.In(time.FixedZone("", -7*3600)) },
+	for name, row := range map[string]struct {
+		change func(*lease.Registration)
+		fits   bool
+	}{
+		"unchanged":             {func(*lease.Registration) {}, true},
+		"all namespaces":        {func(r *lease.Registration) { r.Namespaces = nil }, true},
+		"96 KiB of namespaces":  {func(r *lease.Registration) { r.Namespaces = names(96 << 10) }, true},
+		"nothing is released":   {func(r *lease.Registration) { r.Released = nil }, true},
+		"the first epoch":       {func(r *lease.Registration) { r.Released = map[string]int64{"shop": 0} }, true},
+		"the last epoch":        {func(r *lease.Registration) { r.Released = map[string]int64{"a": 1<<31 - 1} }, true},
+		"an hour":               {func(r *lease.Registration) { r.Duration = time.Hour }, true},
+		"the longest identity":  {func(r *lease.Registration) { r.Identity = strings.Repeat("x", 1024) }, true},
+		"the longest account":   {func(r *lease.Registration) { r.Account = strings.Repeat("x", 1024) }, true},
+		"another zone":          {func(r *lease.Registration) { r.Confirmed = noon.In(time.FixedZone("", -7*3600)) }, true},
+		"nothing is set":        {func(r *lease.Registration) { *r = lease.Registration{} }, false},
+		"a longer identity":     {func(r *lease.Registration) { r.Identity = strings.Repeat("x", 1025) }, false},
+		"a second and a half":   {func(r *lease.Registration) { r.Duration = 1500 * time.Millisecond }, false},
+		"a star as a namespace": {func(r *lease.Registration) { r.Namespaces = []string{"*"} }, false},
+		"too many namespaces":   {func(r *lease.Registration) { r.Namespaces = names(96<<10 + 64) }, false},
+		"a negative epoch":      {func(r *lease.Registration) { r.Released["shop"] = -1 }, false},
 	} {
 		r, l := someRegistration(), blank()
-		change(&r)
+		row.change(&r)
 		err := wire.WriteRegistration(r, l)
+		if !row.fits {
+			if err == nil || !strings.HasPrefix(err.Error(), "registration shops/leasecast-reader-x: ") ||
+				!equality.Semantic.DeepEqual(l, blank()) {
+				t.Errorf("%s: error %v, written %v", name, err, l)
+			}
+			continue
+		}
 		if got, failed := wire.ReadRegistration(stored(t, l)); err != nil || failed != nil || !sameRegistration(got, r) {
 			t.Errorf("%s: read    %+v (%v)\nwritten %+v (%v)", name, got, failed, r, err)
 		}
 		if claims := wire.ReadClaims(l); !slices.Equal(claims, r.Namespaces) {
 			t.Errorf("%s: ReadClaims = %q", name, claims)
 		}
-	}
-	if err := wire.WriteRegistration(lease.Registration{}, blank()); err == nil {
-		t.Error("a registration that nobody can read is written without an error")
 	}
 }
 
@@ -112,15 +139,20 @@ func TestWhereARegistrationIsStored(t *testing.T) {
 // A hub waits until the term has run out for a reader whose registration it cannot read.
 func TestEditedRegistrationIsRejected(t *testing.T) {
 	edits := map[string]func(*coordinationv1.Lease){
-		"no holder":    func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil },
-		"no renewTime": func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil },
-		"no duration":  func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = nil },
-		"68 years":     func(l *coordinationv1.Lease) { *l.Spec.LeaseDurationSeconds = math.MaxInt32 },
+		"no label":         func(l *coordinationv1.Lease) { l.Labels = nil },
+		"no holder":        func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil },
+		"no renewTime":     func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil },
+		"a zero renewTime": func(l *coordinationv1.Lease) { l.Spec.RenewTime = &metav1.MicroTime{} },
+		"no duration":      func(l *coordinationv1.Lease) { l.Spec.LeaseDurationSeconds = nil },
+		"68 years":         func(l *coordinationv1.Lease) { *l.Spec.LeaseDurationSeconds = math.MaxInt32 },
 	}
+	endless := strings.Repeat("a", 100<<10)
 	for key, values := range map[string][]string{
-		"account":    {""},
-		"namespaces": {"", "promises,,shop", "promises, shop", "*,shop", strings.Repeat("shop,", 20000) + "shop"},
-		"released":   {"", "shop=7", `["shop"]`, `{"shop":7`, `{"shop":7} {}`, `{"shop":7.5}`, `{"shop":"7"}`},
+		"account":    {},
+		"namespaces": {"", "promises,,shop", "promises, shop", "shop,shop", "*,shop", endless},
+		"released": {"", "shop=7", `["shop"]`, `[]`, `{7:8}`, `{"shop":7`, `{"shop":7} {}`, `{"shop":7,"shop":8}`, `{"":7}`,
+			`{"shop":null}`, `{"shop":7.5}`, `{"shop":"7"}`, `{"shop":-1}`, `{"shop":2147483648}`,
+			`{}` + strings.Repeat(" ", 100<<10)},
 	} {
 		edits["no "+key] = func(l *coordinationv1.Lease) { delete(l.Annotations, prefix+key) }
 		for _, value := range values {
@@ -142,6 +174,11 @@ func TestEditedRegistrationIsRejected(t *testing.T) {
 			t.Errorf("%s: ReadClaims = %q, want all", name, claims)
 		}
 	}
+	l := written(t, someRegistration())
+	l.Annotations[prefix+"released"] = `{"shop":7` + strings.Repeat(" ", 96<<10-10) + "}"
+	if r, err := wire.ReadRegistration(l); err != nil || !maps.Equal(r.Released, map[string]int64{"shop": 7}) {
+		t.Errorf("96 KiB of releases: read %+v (%v)", r, err)
+	}
 }
 
 // Whatever a Lease contains, reading it ends in an error or in what can be written again.
@@ -151,6 +188,9 @@ func FuzzReadRegistration(f *testing.F) {
 		`"promises,shop"`: `"*"`, released: `{}`, `"leaseDurationSeconds":15`: `"leaseDurationSeconds":-1`,
 		`12:00:00.123456Z`: `13:00:00.123456+01:00`, `"holderIdentity":"pod-1_6f1c"`: `"holderIdentity":null`,
 	})
+	for _, by := range []string{`{\"old\":7,\"old\":8}`, `{\"old\":[[[[`, `null`} {
+		seed(f, written(f, someRegistration()), map[string]string{released: by})
+	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		l := &coordinationv1.Lease{}
 		if json.Unmarshal(text, l) != nil {
