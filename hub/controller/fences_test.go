@@ -1,8 +1,7 @@
 package controller
 
 import (
-	"reflect"
-	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -120,45 +119,85 @@ func fencedBy(err error) *memberState {
 	return &memberState{worker: &fakeWorker{unfenced: func(guard.Fence, string) error { return err }}}
 }
 
-// What one cluster has shown of a lock or an account counts, and each is named once.
+func TestPolicyShowsItsFences(t *testing.T) {
+	like := simLock
+	like.Name = "like"
+	jobs := &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}
+	both, denied := decidetest.Locks(simLock, like), guard.NotAllowedError{Namespaces: []string{"stock"}}
+	for name, test := range map[string]struct {
+		fencing *v1alpha1.Fencing
+		east    *memberState
+		want    string // as a prefix
+	}{
+		"no fence":            {nil, fencedBy(nil), "nothing"},
+		"in force":            {jobs, fencedBy(nil), "True InForce in force in all 1 clusters"},
+		"missing":             {jobs, fencedBy(guard.ErrNotEnforced), "False Unfenced east (the cluster does"},
+		"no work in a member": {jobs, &memberState{}, "False Unfenced east (it has not been checked yet"},
+		"closed locks": {both, fencedBy(nil), "True InForce in force in all 1 clusters; refused in every cluster until " +
+			"each earlier holder must have stopped: stock/like, stock/stock; a change of leader takes 4s more, for the lock"},
+		"two fences are not allowed": {both, fencedBy(denied), "False Unfenced east " +
+			"(an administrator of the cluster has to allow what is fenced outside the policy's namespaces: kubectl label " +
+			"namespace stock leasecast.dev/fencing=allowed)"},
+	} {
+		c, _, _ := newTestHub(t)
+		c.members.of[eastKey] = test.east
+		o := fencing(test.fencing)
+		o.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFencesInForce, Status: metav1.ConditionUnknown}}
+		members := []decide.Member{{Member: fleet.Member{Key: eastKey}}}
+		c.statuses.noteFences(t.Context(), decide.ParsePolicy(o), o, members, nil)
+		if got := inShort(o.Status.Conditions, v1alpha1.ConditionFencesInForce); !strings.HasPrefix(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// A lock counts where its holder was seen, and an account if one cluster has it. Each is named once.
 func TestPolicyShowsTheTargetsOfItsFences(t *testing.T) {
 	type accounts = map[v1alpha1.FencedServiceAccount]worker.AccountState
 	own := v1alpha1.FencedServiceAccount{Name: "builder"}
 	ci := v1alpha1.FencedServiceAccount{Namespace: "ci", Name: "builder"}
-	o := fencing(decidetest.Locks(simLock))
-	o.Spec.Fencing.Writes = []v1alpha1.WriteFence{{
+	lock, jobs := decidetest.Locks(simLock), &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}
+	writes := &v1alpha1.Fencing{Writes: []v1alpha1.WriteFence{{
 		ServiceAccounts: []v1alpha1.FencedServiceAccount{ci, own, ci},
 		Resources:       []v1alpha1.FencedResources{{Names: []string{"pods"}}},
-	}}
-	c := New(Options{HubID: "this"})
-	c.members.of[eastKey] = &memberState{worker: &fakeWorker{
-		accounts: accounts{own: worker.AccountMissing, ci: worker.AccountMissing},
-	}}
-	c.members.of[westKey] = &memberState{worker: &fakeWorker{
-		lock: worker.LockIdle, accounts: accounts{ci: worker.AccountFound},
-	}}
-	members := []decide.Member{{}, {Member: fleet.Member{Key: eastKey}}, {Member: fleet.Member{Key: westKey}}}
-	locks := []explain.LockFinding{{Lock: "stock/stock", Member: "west", State: worker.LockIdle}}
-	if got := c.statuses.findLocks(o, members); !slices.Equal(got, locks) {
-		t.Errorf("locks %+v, want %+v", got, locks)
-	}
-	found := []explain.AccountFinding{
-		{Account: "ci/builder", Exists: true, MissingIn: []string{"east"}},
-		{Account: "builder", MissingIn: []string{"east"}},
-	}
-	if got := c.statuses.findAccounts(o, members); !reflect.DeepEqual(got, found) {
-		t.Errorf("accounts %+v, want %+v", got, found)
-	}
-}
-
-// One command allows what two fences ask for.
-func TestPolicyShowsEachNamespaceThatDeniesItsFencesOnce(t *testing.T) {
-	c, like := New(Options{HubID: "this"}), simLock
-	like.Name = "like"
-	c.members.of[eastKey] = fencedBy(guard.NotAllowedError{Namespaces: []string{"stock"}})
-	fences := guard.Fences("this", fencing(decidetest.Locks(simLock, like)), nil)
-	got := c.statuses.missingFence(decide.Member{Member: fleet.Member{Key: eastKey}}, fences)
-	if len(fences) != 2 || !slices.Equal(guard.DeniedIn(got), []string{"stock"}) {
-		t.Errorf("of %d fences: %v", len(fences), got)
+	}}}
+	warns := lock.DeepCopy()
+	warns.Enforcement = v1alpha1.EnforcementWarn
+	missing, idle := fakeWorker{lock: worker.LockMissing}, fakeWorker{lock: worker.LockIdle}
+	for name, test := range map[string]struct {
+		fencing    *v1alpha1.Fencing
+		east, west fakeWorker
+		want       string // as a part
+	}{
+		"no lock and no account": {jobs, fakeWorker{}, fakeWorker{}, "nothing"},
+		"no fence":               {nil, fakeWorker{}, fakeWorker{}, "nothing"},
+		"a lock is held in west": {lock, fakeWorker{}, fakeWorker{lock: worker.LockHeld}, "True TargetsFound"},
+		"a lock is missing":      {lock, missing, fakeWorker{}, "no Lease stock/stock in east, which"},
+		"a lock is idle":         {lock, fakeWorker{}, idle, "renews the Lease stock/stock in west, which"},
+		"a lock of a warning":    {warns, missing, fakeWorker{}, "False LockIdle "},
+		"a lock was not seen":    {lock, fakeWorker{}, fakeWorker{}, "Unknown LockUnseen "},
+		"an account in west": {
+			writes, fakeWorker{accounts: accounts{own: worker.AccountFound, ci: worker.AccountMissing}},
+			fakeWorker{accounts: accounts{ci: worker.AccountFound}}, "True TargetsFound",
+		},
+		"an account is missing": {
+			writes, fakeWorker{accounts: accounts{ci: worker.AccountMissing}},
+			fakeWorker{accounts: accounts{ci: worker.AccountMissing}}, "there is no ServiceAccount ci/builder in east, west",
+		},
+		"accounts were not seen": {writes, fakeWorker{}, fakeWorker{}, "these service accounts: ci/builder, builder"},
+	} {
+		c := New(Options{HubID: "this"})
+		c.members.of[eastKey], c.members.of[westKey] = &memberState{worker: &test.east}, &memberState{worker: &test.west}
+		o := fencing(test.fencing)
+		o.Status.Conditions = []metav1.Condition{
+			{Type: v1alpha1.ConditionFenceTargetsFound, Status: metav1.ConditionUnknown},
+		}
+		members := []decide.Member{{}, {Member: fleet.Member{Key: eastKey}}, {Member: fleet.Member{Key: westKey}}}
+		cond, applies := explain.TargetsFound(c.statuses.findLocks(o, members), c.statuses.findAccounts(o, members))
+		setCondition(o, cond, applies)
+		if got := inShort(o.Status.Conditions, v1alpha1.ConditionFenceTargetsFound); !strings.Contains(got, test.want) ||
+			applies && o.Status.Conditions[0].ObservedGeneration != 7 {
+			t.Errorf("%s: %q, want %q (%+v)", name, got, test.want, o.Status.Conditions)
+		}
 	}
 }

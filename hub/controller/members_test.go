@@ -140,6 +140,25 @@ func TestAMemberIsRememberedUntilItsClusterAndTheWorkThereHaveGone(t *testing.T)
 	})
 }
 
+// An engagement that failed is tried again, so that a member may be engaged twice until the same end.
+func TestAMemberThatIsEngagedTwiceIsForgottenOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newTestFleetAtWork(t)
+		m.members.running = t.Context()
+		ctx, end := context.WithCancel(t.Context())
+		for range 2 {
+			must(t, m.Engage(ctx, eastKey.ClusterName(), emptyCluster{}))
+		}
+		if m.atWorkIn(eastKey) == nil {
+			t.Error("nothing works there")
+		}
+		end()
+		if left := m.atWorkIn(eastKey); left != nil || len(m.members.of) > 0 {
+			t.Errorf("there is still %p, remembered are %v", left, m.members.of)
+		}
+	})
+}
+
 // What was engaged before this replica is elected is worked on from then on, and until the end.
 func TestWhatAReplicaDoesFromItsElectionOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -189,6 +208,25 @@ func TestWhatAReplicaDoesFromItsElectionOn(t *testing.T) {
 	})
 }
 
+func TestWorkInAMember(t *testing.T) {
+	c := New(Options{})
+	m, err := c.members.lookAt(t.Context(), fleet.Member{Key: eastKey}, "shop")
+	if err != nil || m.Publisher != nil || m.Unguarded == nil || m.Readers != 0 || len(c.members.publishers("fleet")) > 0 {
+		t.Errorf("without a worker: %+v, %v", m, err)
+	}
+	c.members.of[eastKey] = atWork(nil)
+	if work, ok := c.Work(eastKey); ok {
+		t.Errorf("a worker that has no seal yet: %+v", work)
+	}
+	for want, unguarded := range map[bool]error{true: nil, false: errRefused} {
+		w := &fakeWorker{publisher: newTestMember(t).publisher(), unguarded: unguarded}
+		c.members.of[eastKey] = &memberState{worker: w}
+		if work, ok := c.Work(eastKey); !ok || work.Guarded != want {
+			t.Errorf("%v: %+v, %v; want %v", unguarded, work, ok, want)
+		}
+	}
+}
+
 // Only the replica that may write records events about readers and about fences that it has reverted. An event that is
 // related to a registration is not merged with the next one.
 func TestEventsOfWorkers(t *testing.T) {
@@ -208,6 +246,26 @@ func TestEventsOfWorkers(t *testing.T) {
 			"*v1beta2.Cluster Warning TooMany: no more of them are read"}
 		if !slices.Equal(m.events.events, want) || !slices.Equal(m.events.related, []string{"Lease pods/a"}) {
 			t.Errorf("events %q, related to %q; want %q", m.events.events, m.events.related, want)
+		}
+	})
+}
+
+func TestReportsOfWorkersTriggerDecisions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newTestFleet(t, pinned("east"),
+			policyOf("fleet", "shops", "shop"), policyOf("fleet", "tills", "till"), policyOf("fleet2", "others", "other"))
+		asked(&m.recordQueue)
+		asked(&m.policyQueue)
+		h := workersHub{m.Controller}
+		h.Changed(eastKey, "shop")
+		records, policies := asked(&m.recordQueue), asked(&m.policyQueue)
+		if !slices.Equal(records, []string{"fleet/shop"}) || len(policies) > 0 {
+			t.Errorf("a Lease changed: %q, policies %q", records, policies)
+		}
+		h.FencesChanged(eastKey)
+		records, policies = asked(&m.recordQueue), asked(&m.policyQueue)
+		if len(records) > 0 || !slices.Equal(policies, []string{"fleet/shops", "fleet/tills"}) {
+			t.Errorf("a fence changed: %q, policies %q", records, policies)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -173,6 +175,33 @@ func TestNoFenceIsInForceBeforeTheClustersAreKnown(t *testing.T) {
 	})
 }
 
+// Members count as lost at once if they were lost within the time that a member takes to count as lost.
+func TestPolicyShowsThatMostClustersAreLost(t *testing.T) {
+	const reachable, most = "True Reachable ", "False MostUnreachable most clusters became unreachable at once, so it " +
+		"may be the hub that is cut off: east, west"
+	for name, test := range map[string]struct {
+		west time.Duration // since when it is lost
+		want string
+	}{
+		"one of three":                      {0, reachable},
+		"two of three":                      {time.Minute, most},
+		"two of three, one after the other": {time.Minute + 5*time.Second, most},
+		"two of three, not in one window":   {time.Minute + 15*time.Second, reachable},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			m := newTestFleet(t, policyOf("fleet", "shops", "shop"), clusterOf("fleet", "east", "5"),
+				clusterOf("fleet", "north", "5"), clusterOf("fleet", "west", "5"))
+			m.ill("east", time.Minute, 0)
+			m.ill("north", 0, 0)
+			m.ill("west", test.west, 0)
+			s, _ := m.status()
+			if got := inShort(s.Conditions, v1alpha1.ConditionClustersReachable); got != test.want {
+				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
 func TestPolicyIsReconciledAgainWhenTheFirstHealthMayChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		objects := []client.Object{policyOf("fleet", "shops", "shop")}
@@ -199,7 +228,7 @@ func TestPolicyStatusIsWrittenWhenItChanges(t *testing.T) {
 		m := newTestFleet(t, policyOf("fleet", "shops", "shop"), clusterOf("fleet", "east", "5"))
 		var w traffic
 		var answer error
-		m.Client = w.to(refusing(bounded(m.api), &answer, "status"))
+		m.Client = w.to(refusing(m.api, &answer, "status"))
 		for range 2 {
 			if m.status(); w.statuses != 1 {
 				t.Errorf("it was written %d times, want once", w.statuses)
@@ -224,12 +253,6 @@ func TestPolicyStatusIsWrittenWhenItChanges(t *testing.T) {
 		if result, err := m.statuses.reconcilePolicy(t.Context(), gone); err != nil || result != (reconcile.Result{}) {
 			t.Errorf("a deleted policy: %+v, %v", result, err)
 		}
-		for _, verb := range []string{"get", "list"} {
-			m.Client = failing(m.api, verb)
-			if _, err := m.statuses.reconcilePolicy(t.Context(), requestAbout(shops)); !errors.Is(err, errRefused) {
-				t.Errorf("without an answer to %s: %v", verb, err)
-			}
-		}
 		m.standby()
 		n := w.statuses
 		if result, err := m.statuses.reconcilePolicy(t.Context(), requestAbout(shops)); err != nil ||
@@ -237,6 +260,40 @@ func TestPolicyStatusIsWrittenWhenItChanges(t *testing.T) {
 			t.Errorf("a standby: %+v, %v, %d writes", result, err, w.statuses-n)
 		}
 	})
+}
+
+// What the hub's API server did not answer is asked again.
+func TestReconcileOfAPolicyFails(t *testing.T) {
+	nth := func(n int) func(testAPI) testAPI { // the list that fails
+		return func(api testAPI) testAPI {
+			return checked(api, func(_ context.Context, verb string, _ runtime.Object) error {
+				if verb == "list" {
+					if n--; n == 0 {
+						return errRefused
+					}
+				}
+				return nil
+			})
+		}
+	}
+	unread := func(api testAPI) testAPI { return failing(api, "get") }
+	for name, test := range map[string]struct {
+		change func(testAPI) testAPI
+		fails  error
+	}{
+		"each request has a deadline":         {bounded, nil},
+		"the policy cannot be read":           {unread, errRefused},
+		"the policies cannot be listed":       {nth(1), errRefused},
+		"the policies cannot be listed again": {nth(2), errRefused},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			m := newTestFleet(t, policyOf("fleet", "shops", "shop"))
+			m.Client = test.change(m.api)
+			if _, err := m.statuses.reconcilePolicy(t.Context(), requestAbout(shops)); !errors.Is(err, test.fails) {
+				t.Errorf("%v, want %v", err, test.fails)
+			}
+		})
+	}
 }
 
 func TestPoliciesAreListedOldestFirst(t *testing.T) {

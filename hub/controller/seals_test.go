@@ -2,6 +2,8 @@ package controller
 
 import (
 	"context"
+	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -30,12 +32,9 @@ func TestPolicyShowsThatTheSealIsLost(t *testing.T) {
 		emptied := sealOf("fleet")
 		emptied.Annotations = map[string]string{v1alpha1.HubAnnotation: m.HubID}
 		must(t, m.api.Create(t.Context(), emptied.DeepCopy()))
-		for i, notified := range [][]string{{"fleet/shops"}, nil} {
+		for range 2 {
 			if _, ok := m.seals.serve(t.Context(), "fleet"); ok {
 				t.Fatal("the fleet is served by a seal that is lost")
-			}
-			if got := asked(&m.policyQueue); !slices.Equal(got, notified) {
-				t.Errorf("try %d: policies %q, want %q", i, got, notified)
 			}
 		}
 		s, _ := m.status()
@@ -112,6 +111,52 @@ func TestSealThatCannotBeWrittenIsReportedOnce(t *testing.T) {
 				if !use(ctx) || c.seals.why("fleet") != "" {
 					t.Errorf("raises %v: it can be written now: %q", raises, c.seals.why("fleet"))
 				}
+			}
+		})
+	}
+}
+
+// Whether the seal can be used changes what a worker does in the fleet. Decisions check again by themselves. A passing
+// error neither hides nor repairs what people have to repair.
+func TestWhoIsNotifiedOfASealThatCannotBeUsed(t *testing.T) {
+	broken, none := fmt.Errorf("%w: it is short", seal.ErrBroken), []string(nil)
+	records, policies := []string{"fleet/shop"}, []string{"fleet/shops"}
+	type notified struct {
+		log               int
+		records, policies []string
+	}
+	for name, test := range map[string]struct {
+		raise       bool
+		was, is     error
+		want        notified
+		shown, ends bool // the decision
+	}{
+		"it is broken":                           {false, nil, broken, notified{1, records, policies}, true, true},
+		"it cannot be raised":                    {true, nil, broken, notified{1, none, policies}, true, true},
+		"it is broken, as before":                {false, broken, broken, notified{0, none, none}, true, true},
+		"it cannot be raised, as before":         {true, broken, broken, notified{0, none, none}, true, true},
+		"it is whole again":                      {false, broken, nil, notified{0, records, policies}, false, false},
+		"it can be raised again":                 {true, broken, nil, notified{0, none, policies}, false, false},
+		"it can be used, as before":              {false, nil, nil, notified{0, none, none}, false, false},
+		"it cannot be read now":                  {false, nil, errRefused, notified{1, none, none}, false, false},
+		"it cannot be raised now, as a decision": {true, nil, errRefused, notified{0, none, none}, false, false},
+		"another installation was faster":        {false, nil, seal.ErrServed, notified{0, none, none}, false, false},
+		"it is broken, and cannot be read now":   {false, broken, errRefused, notified{1, none, none}, true, false},
+		"it cannot be raised, nor be read now":   {true, broken, errRefused, notified{0, none, none}, true, false},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			m := newTestFleet(t, recordOf("fleet", "shop"), policyOf("fleet", "shops", "shop"),
+				policyOf("fleet2", "others", "other"))
+			use := useOfSeal{"fleet", test.raise}
+			m.seals.note(t.Context(), use, test.was)
+			asked(&m.recordQueue)
+			asked(&m.policyQueue)
+			ctx, lines := counted(t)
+			ends := m.seals.note(ctx, use, test.is)
+			got := notified{*lines, asked(&m.recordQueue), asked(&m.policyQueue)}
+			if shown := m.seals.why("fleet") != ""; !reflect.DeepEqual(got, test.want) || shown != test.shown ||
+				ends != test.ends {
+				t.Errorf("%+v, shown: %v, ends a decision: %v; want %+v", got, shown, ends, test)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"reflect"
 	"slices"
@@ -110,5 +111,32 @@ func TestOptionsOfAController(t *testing.T) {
 	if o.MaxConcurrentReconciles != 7 || o.UsePriorityQueue == nil || *o.UsePriorityQueue || o.SkipNameValidation == nil ||
 		!*o.SkipNameValidation || o.CacheSyncTimeout != time.Minute {
 		t.Errorf("%+v", o)
+	}
+}
+
+// The first lists of a controller enqueue everything.
+func TestNothingIsEnqueuedBeforeAControllerHasStarted(t *testing.T) {
+	var w queue
+	w.add(shop)
+	q := newTestQueue(t)
+	if err := w.source().Start(t.Context(), q); err != nil || q.Len() != 0 {
+		t.Fatalf("%v, %d requests", err, q.Len())
+	}
+	w.add(shop)
+	if got := asked(&w); !slices.Equal(got, []string{"fleet/shop"}) {
+		t.Errorf("enqueued are %q", got)
+	}
+}
+
+// A replica that is stopped before all Clusters are known does nothing.
+func TestReplicaThatIsStoppedEarly(t *testing.T) {
+	c := New(Options{Fleet: fleet.New(fleet.Options{})})
+	if err := c.Engage(t.Context(), "no-member", nil); err == nil || len(c.members.of) > 0 || c.source.synced() {
+		t.Errorf("an invalid member: %v, engaged %v, synced %v", err, c.members.of, c.source.synced())
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := c.Start(ctx); err != nil || c.members.running != nil {
+		t.Errorf("%v, running %v", err, c.members.running)
 	}
 }

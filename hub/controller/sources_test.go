@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
+	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/explain"
 	"github.com/leasecast/leasecast/hub/fleet"
@@ -245,4 +246,39 @@ func TestAPolicyCountsFromItsEventOn(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What this tenure has read or written needs no decision. A deletion is always another client's: the hub forgets what
+// it deletes.
+func TestWhichEventsOfARecordTriggerADecision(t *testing.T) {
+	for name, test := range map[string]struct{ own, gone, triggers bool }{
+		"this tenure has written it":    {own: true},
+		"another client has written it": {triggers: true},
+		"another client has deleted it": {own: true, gone: true, triggers: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _, api := newTestHub(t)
+			c.Clock = fixedClock(lease.Reading{Wall: testStart.Wall, Boot: testStart.Boot + time.Hour})
+			entryOf(t, c, shop)
+			o := recordOf("fleet", "shop")
+			must(t, api.Get(t.Context(), shop, o))
+			if !test.own {
+				o.ResourceVersion = "another"
+			}
+			q := newTestQueue(t)
+			if h := c.sources.recordChanges(); test.gone {
+				h.Delete(t.Context(), event.TypedDeleteEvent[*v1alpha1.NamespaceLeader]{Object: o}, q)
+			} else {
+				h.Create(t.Context(), event.TypedCreateEvent[*v1alpha1.NamespaceLeader]{Object: o}, q)
+				h.Update(t.Context(), event.TypedUpdateEvent[*v1alpha1.NamespaceLeader]{ObjectNew: o}, q)
+			}
+			if got := asked(&queue{q: q}); (len(got) == 1 && got[0] == "fleet/shop") != test.triggers || len(got) > 1 {
+				t.Errorf("decisions on %q", got)
+			}
+			var n traffic
+			if c.Live = n.to(api); entryOf(t, c, shop) == nil || (n.reads > 0) != test.triggers {
+				t.Errorf("the record is read %d times", n.reads)
+			}
+		})
+	}
 }

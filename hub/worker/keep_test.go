@@ -89,6 +89,43 @@ func TestWorker_WritesNothingOnceItsHubMayNotWrite(t *testing.T) {
 	})
 }
 
+func TestUnguarded_ReturnsWhatTheMemberAnswers(t *testing.T) {
+	notHub := failure(http.StatusForbidden, metav1.StatusReasonForbidden)
+	notHub.Message = guard.Policies()[0].Policy.Spec.Validations[0].Message
+	type row struct {
+		look, try   *metav1.Status
+		want, later error // at first, and after the guard was in force
+	}
+	rows(t, map[string]row{
+		"the guard rejects the probe":           {nil, nil, nil, nil},
+		"the guard accepts the probe":           {nil, accepted, guard.ErrNotEnforced, guard.ErrNotEnforced},
+		"the hub may not install it":            {forbidden, nil, guard.ErrForbidden, guard.ErrForbidden},
+		"the hub may not publish":               {nil, notHub, guard.ErrForbidden, guard.ErrForbidden},
+		"the member does not serve the kind":    {notFound, nil, guard.ErrUnsupported, guard.ErrUnsupported},
+		"the member is silent":                  {internal, internal, ErrUnchecked, nil},
+		"the member does not answer the probes": {nil, internal, ErrUnchecked, nil},
+	}, func(t *testing.T, row row) {
+		r := newEnv(t)
+		r.look, r.try = row.look, row.try
+		end := r.runs(r.keep)
+		pass(5 * time.Second)
+		if end(); !same(r.Unguarded(), row.want) {
+			t.Errorf("the guard: %v, want %v", r.Unguarded(), row.want)
+		}
+		r = newEnv(t)
+		r.kept()
+		defer r.runs(r.keep)()
+		r.will(func(r *env) { r.look, r.try = row.look, row.try })
+		pass(guard.VerifyEvery + guard.IdleEvery)
+		if !same(r.Unguarded(), row.later) {
+			t.Errorf("later the guard: %v, want %v", r.Unguarded(), row.later)
+		}
+		if got := slices.Contains(r.enqueued(), ""); got != (row.later != nil) {
+			t.Errorf("a decision is enqueued: %v", got)
+		}
+	})
+}
+
 // A member that is in order costs two lists a second while it has fences, and two in ten seconds without any.
 func TestKeeper_RequestsToAMemberInOrder(t *testing.T) {
 	type row struct {
@@ -119,27 +156,95 @@ func TestKeeper_RequestsToAMemberInOrder(t *testing.T) {
 	})
 }
 
-// Whatever others change is restored within a second (hub/guard TestKeeper_RevertsEdits). Until then the fence is open.
-func TestFence_ThatOthersChangeIsInForceFromItsRestorationOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+func TestFence_ThatOthersChangeIsRestoredInASecond(t *testing.T) {
+	type row struct {
+		change   func(*env)
+		reported bool
+	}
+	gate := "bindings/" + allJobs.Name()
+	actions := func(o *unstructured.Unstructured) map[string]any { return o.Object["spec"].(map[string]any) }
+	rows(t, map[string]row{
+		"its wall is deleted":      {func(r *env) { r.east.loses("wall") }, true},
+		"its bindings are deleted": {func(r *env) { r.east.loses("bindings/shops.fleet") }, true},
+		"everything is deleted":    {func(r *env) { r.east.loses("shops.fleet") }, true},
+		"the anchor is deleted":    {func(r *env) { r.east.loses(guard.AnchorName) }, false},
+		"the guard is deleted":     {func(r *env) { r.east.loses(guard.Name) }, false},
+		"its gate loses its labels": {func(r *env) {
+			r.east.alters("policies/"+allJobs.Name(), func(o *unstructured.Unstructured) { o.SetLabels(nil) })
+		}, true},
+		"its gate only audits": {func(r *env) {
+			r.east.alters(gate, func(o *unstructured.Unstructured) {
+				actions(o)["validationActions"] = []any{"Audit"}
+				o.SetGeneration(o.GetGeneration() + 1)
+			})
+		}, true},
+	}, func(t *testing.T, row row) {
 		r := newEnv(t, allJobs)
 		r.kept()
+		stored := len(r.east.holds("admission"))
 		before, err := r.FencedSince(allJobs, "shop")
 		if err != nil || len(r.events) > 0 {
 			t.Fatalf("%v; events are %q", err, r.events)
 		}
 		defer r.runs(r.keep)()
 		pass(5 * time.Second)
-		r.east.alters("bindings/"+allJobs.Name(), func(o *unstructured.Unstructured) {
-			o.Object["spec"].(map[string]any)["validationActions"] = []any{"Audit"}
-			o.SetGeneration(o.GetGeneration() + 1)
-		})
+		row.change(r)
 		pass(guard.LookEvery + 2*keepEvery)
-		if len(r.events) != 1 || !strings.Contains(r.events[0], "restored") {
+		if n := len(r.east.holds("admission")); n != stored || !r.stores(allJobs) {
+			t.Errorf("%d of %d objects are stored", n, stored)
+		}
+		r.east.alters(gate, func(o *unstructured.Unstructured) {
+			if is := actions(o)["validationActions"].([]any); is[0] != "Deny" {
+				t.Errorf("the gate has the actions %v", is)
+			}
+		})
+		if (len(r.events) == 1) != row.reported || row.reported && !strings.Contains(r.events[0], "restored") {
 			t.Errorf("events are %q", r.events)
 		}
-		if since, err := r.FencedSince(allJobs, "shop"); err != nil || since <= before {
+		if since, err := r.FencedSince(allJobs, "shop"); err != nil || (since > before) != row.reported {
 			t.Errorf("it is in force since %v, %v; before that since %v", since, err, before)
+		}
+	})
+}
+
+// Another replica of the hub may have rewritten the fence while this one did not serve the fleet.
+func TestFence_ThatChangedWhileOthersServedIsNotReportedAsEdited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newEnv(t, allJobs)
+		r.kept()
+		defer r.runs(r.keep)()
+		r.will(func(r *env) { r.standby = true })
+		pass(2 * time.Second)
+		r.east.alters("policies/"+allJobs.Name(),
+			func(o *unstructured.Unstructured) { o.SetGeneration(o.GetGeneration() + 1) })
+		r.forget()
+		r.will(func(r *env) { r.standby = false })
+		pass(guard.LookEvery + 2*keepEvery)
+		if len(r.at("PUT", "policies/"+allJobs.Name())) == 0 {
+			t.Error("it is not written again")
+		}
+		if len(r.events) > 0 {
+			t.Errorf("events are %q", r.events)
+		}
+	})
+}
+
+// A hub that may not list fences knows the guard by its names.
+func TestGuard_IsWrittenOnceWhereItMayNotBeListed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newEnv(t)
+		r.answer = func(req *http.Request) *metav1.Status {
+			if strings.Contains(req.URL.Path, "admission") && req.URL.Query().Get("labelSelector") != "" {
+				return forbidden
+			}
+			return nil
+		}
+		defer r.runs(r.keep)()
+		pass(5 * time.Second)
+		r.forget()
+		pass(3 * guard.IdleEvery)
+		if writes := append(r.at("PUT", "admission"), r.at("POST", "admission")...); len(writes) > 0 || r.Unguarded() != nil {
+			t.Errorf("written again at %v; the guard: %v", writes, r.Unguarded())
 		}
 	})
 }

@@ -90,6 +90,27 @@ func revoking(t *testing.T) (r *env, reader *coordinationv1.Lease, released func
 	return r, reader, released, end
 }
 
+func TestReaders_ReleaseATermByTheWatch(t *testing.T) {
+	rows(t, map[string][]string{
+		"it is new": {"ADDED"}, "it is changed": {"ADDED", "MODIFIED"},
+	}, func(t *testing.T, kinds []string) {
+		r, reader, released, end := revoking(t)
+		defer end()
+		for i, kind := range kinds {
+			l := reader.DeepCopy()
+			l.ResourceVersion = fmt.Sprint(90 + i)
+			if i == len(kinds)-1 {
+				writes(l, lease.Registration{
+					Identity: "reader", Account: "reader", Confirmed: r.Clock.Now().Wall, Released: map[string]int64{"shop": 20},
+				})
+			}
+			if r.east.sends(kind, l); released() != (i == len(kinds)-1) {
+				t.Errorf("after %q the term is released: %v", kinds[:i+1], released())
+			}
+		}
+	})
+}
+
 // A reader whose registration a new list lacks may still act: its end may have been a restore of the member's etcd.
 func TestReaders_MissingInANewListMayStillAct(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

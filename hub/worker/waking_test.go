@@ -134,6 +134,42 @@ func TestObserver_WakesACronJobByItsStatus(t *testing.T) {
 	})
 }
 
+// A CronJob that is gone needs nothing. The others do.
+func TestObserver_WakesTheOtherCronJobs(t *testing.T) {
+	type row struct {
+		answer *metav1.Status
+		woken  bool // all that are left
+		tries  int  // of the first one
+	}
+	rows(t, map[string]row{
+		"it is woken":            {nil, true, 2},
+		"it is gone":             {notFound, true, 2},
+		"others have changed it": {conflict, false, wakeTries},
+		"the member forbids it":  {forbidden, false, 1},
+		"the member is silent":   {internal, false, wakeTries},
+	}, func(t *testing.T, row row) {
+		r := newEnv(t, allJobs)
+		var logged []string
+		r.observer.Log = funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{})
+		r.cronJobs("bill", "till")
+		r.answer = func(req *http.Request) *metav1.Status {
+			if strings.HasSuffix(req.URL.Path, "/bill/status") {
+				return row.answer
+			}
+			return nil
+		}
+		end := r.observes()
+		pass(20 * time.Second)
+		end()
+		if woken := r.scheduled("till") != -time.Hour; woken != row.woken || len(r.at(wakeCronJob)) != row.tries {
+			t.Errorf("the other one is woken: %v; tried at %v", woken, r.at(wakeCronJob))
+		}
+		if (len(logged) == 1) == row.woken || len(logged) == 1 && !strings.Contains(logged[0], `"namespace"="shop"`) {
+			t.Errorf("logged: %q", logged)
+		}
+	})
+}
+
 // Tenants make any number of CronJobs, and fill them. A list with one that is too large is not asked for again.
 func TestObserver_WakesCronJobsByPages(t *testing.T) {
 	type row struct {
