@@ -263,7 +263,7 @@ func TestLeasesOfTheHubHaveThePriorityOfElections(t *testing.T) {
 		}
 		_ = response.Body.Close()
 		if got := response.Header.Get("X-Kubernetes-Pf-Prioritylevel-Uid"); got == "" || got == string(level.UID) != want {
-			t.Errorf("GET %s has the priority level %s, that of elections is %s", path, got, level.UID)
+			t.Errorf("GET %s has the priority level %s, elections have %s", path, got, level.UID)
 		}
 	}
 }

@@ -23,9 +23,9 @@ type answer struct {
 func permits(answers []answer) []harness.Act {
 	var spans []harness.Act
 	for _, a := range answers {
-		if a.Deadline() >= a.Told {
+		if a.Deadline() >= a.Answered {
 			spans = append(spans, harness.Act{
-				Cluster: a.cluster, Namespace: a.Namespace, Epoch: a.Epoch, Begin: a.Told, End: a.Deadline(), What: "permit",
+				Cluster: a.cluster, Namespace: a.Namespace, Epoch: a.Epoch, Begin: a.Answered, End: a.Deadline(), What: "permit",
 			})
 		}
 	}
@@ -70,9 +70,9 @@ func worstGap(answers []answer) (worst time.Duration) {
 	last := map[string]time.Duration{}
 	for _, a := range answers {
 		if was, ok := last[a.Namespace]; ok {
-			worst = max(worst, a.Told-was)
+			worst = max(worst, a.Answered-was)
 		}
-		last[a.Namespace] = a.Told
+		last[a.Namespace] = a.Answered
 	}
 	return worst
 }
@@ -82,9 +82,9 @@ func worstGap(answers []answer) (worst time.Duration) {
 func recovery(answers []answer, over time.Duration) (last time.Duration, stuck []string) {
 	first := map[string]time.Duration{}
 	for _, a := range answers {
-		if _, ok := first[a.Namespace]; !ok && a.Told >= over {
-			first[a.Namespace] = a.Told
-			last = max(last, a.Told-over)
+		if _, ok := first[a.Namespace]; !ok && a.Answered >= over {
+			first[a.Namespace] = a.Answered
+			last = max(last, a.Answered-over)
 		}
 	}
 	for _, namespace := range allNamespaces() {

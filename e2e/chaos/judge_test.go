@@ -12,8 +12,8 @@ import (
 const ms = time.Millisecond
 
 // yes is an answer that a cluster's reader had at the instant, with some time left.
-func yes(cluster string, asked, told, left time.Duration, epoch int64) answer {
-	return answer{permit.Line{Namespace: "shop", Epoch: epoch, Asked: asked, Told: told, Left: left}, cluster}
+func yes(cluster string, asked, answered, left time.Duration, epoch int64) answer {
+	return answer{permit.Line{Namespace: "shop", Epoch: epoch, Asked: asked, Answered: answered, Left: left}, cluster}
 }
 
 func TestPermitsOfTwoClustersMustNotMeet(t *testing.T) {
@@ -84,8 +84,8 @@ func TestWorstGap(t *testing.T) {
 func TestRecoveryNamesTheNamespacesInWhichNobodyActs(t *testing.T) {
 	var answers []answer
 	for _, namespace := range allNamespaces() {
-		for _, told := range []time.Duration{990 * ms, 3000 * ms, 9000 * ms} {
-			a := yes("east", told-ms, told, ms, 6)
+		for _, answered := range []time.Duration{990 * ms, 3000 * ms, 9000 * ms} {
+			a := yes("east", answered-ms, answered, ms, 6)
 			a.Namespace = namespace
 			answers = append(answers, a)
 		}
@@ -93,7 +93,7 @@ func TestRecoveryNamesTheNamespacesInWhichNobodyActs(t *testing.T) {
 	if last, stuck := recovery(answers, 1000*ms); last != 2000*ms || stuck != nil {
 		t.Errorf("want 2s and nobody stuck, got %v, %v", last, stuck)
 	}
-	answers = slices.DeleteFunc(answers, func(a answer) bool { return a.Namespace == "mail" && a.Told > 2000*ms })
+	answers = slices.DeleteFunc(answers, func(a answer) bool { return a.Namespace == "mail" && a.Answered > 2000*ms })
 	if _, stuck := recovery(answers, 1000*ms); len(stuck) != 1 {
 		t.Errorf("want mail to be stuck, got %v", stuck)
 	}

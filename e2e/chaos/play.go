@@ -108,7 +108,7 @@ func (st *testbed) playFault(ctx context.Context, began time.Duration, a *Applie
 
 // leader is the member whose reader was the last to be allowed to act in a namespace.
 func (st *testbed) leader(namespace string) string {
-	for _, a := range slices.Backward(st.told(0)) {
+	for _, a := range slices.Backward(st.answersSince(0)) {
 		if a.Namespace == namespace {
 			return a.cluster
 		}
@@ -123,7 +123,7 @@ func (st *testbed) awaitWell(ctx context.Context, o *Outcome) {
 	var stuck []string
 	err := harness.Await(ctx, floor+slack, "every namespace has a leader that acts", func(context.Context) error {
 		must.Do(st.check())
-		if last, stuck = recovery(st.told(0), o.over); len(stuck) > 0 {
+		if last, stuck = recovery(st.answersSince(0), o.over); len(stuck) > 0 {
 			return errors.New(stuck[0])
 		}
 		return nil
@@ -160,13 +160,13 @@ func (st *testbed) well(ctx context.Context) error {
 
 // judge judges the evidence.
 func (st *testbed) judge(o *Outcome) {
-	answers := st.told(o.began - overlap)
+	answers := st.answersSince(o.began - overlap)
 	o.ended = harness.Now().Boot
 	if o.permits = permits(answers); len(o.permits) == 0 {
 		must.Fail("nobody acted: nothing was seen")
 	}
 	for _, a := range answers {
-		if a.Told >= o.began {
+		if a.Answered >= o.began {
 			o.answers++
 		}
 	}

@@ -143,8 +143,8 @@ func (st *testbed) startReader(m harness.Member, run int) (*process.Process, err
 	return p, nil
 }
 
-// told returns the answers that readers had so far, in order. Those whose deadline was before the instant are dropped.
-func (st *testbed) told(since time.Duration) []answer {
+// answersSince returns the answers that readers had so far, in order. Those whose deadline was before the instant are dropped.
+func (st *testbed) answersSince(since time.Duration) []answer {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	for member, logs := range st.logs {
@@ -158,7 +158,7 @@ func (st *testbed) told(since time.Duration) []answer {
 		}
 	}
 	st.answers = slices.DeleteFunc(st.answers, func(a answer) bool { return a.Deadline() < since })
-	slices.SortStableFunc(st.answers, func(a, b answer) int { return cmp.Compare(a.Told, b.Told) })
+	slices.SortStableFunc(st.answers, func(a, b answer) int { return cmp.Compare(a.Answered, b.Answered) })
 	return slices.Clone(st.answers)
 }
 

@@ -120,6 +120,25 @@ an answer while the hub stops: counts
 `)
 }
 
+// The order is fixed, so that a seed of the simulation replays.
+func TestSyncersOfASilentMemberGoOnInTheOrderInWhichTheyCame(t *testing.T) {
+	w := newPublisherTest(t)
+	w.silence.admit(keyOf("prober"), w.Clock.Now(), func(bool) bool { return true })
+	want := []string{"d", "b", "a", "c", "f", "e"}
+	for _, name := range append(want, want...) {
+		w.silence.admit(keyOf(name), w.Clock.Now(), func(bool) bool {
+			t.Errorf("%s decides beside the prober", name)
+			return false
+		})
+	}
+	w.silence.noteOutcome(false, w.Clock.Now(), nil)
+	for _, name := range want {
+		if key, _ := w.Queue.Get(); key != keyOf(name) {
+			t.Errorf("%s goes on in the place of %s", key, name)
+		}
+	}
+}
+
 // A list replaces a watch that does not last. No watch shows the changes in these tests.
 func TestReadAgainReplacesAWatch(t *testing.T) {
 	const follows = "start; follow a; after 1s; show a; after 1s; "

@@ -7,9 +7,9 @@ import "time"
 type Line struct {
 	Namespace string `json:"ns"`
 	Epoch     int64  `json:"epoch"`
-	// The question was asked after Asked and had been answered at Told.
-	Asked time.Duration `json:"asked"`
-	Told  time.Duration `json:"told"`
+	// The question was asked after Asked and the answer had come at Answered.
+	Asked    time.Duration `json:"asked"`
+	Answered time.Duration `json:"answered"`
 	// Left is what the reader had left by the answer. It counts from an instant after Asked.
 	Left time.Duration `json:"left"`
 }

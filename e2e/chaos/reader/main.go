@@ -81,9 +81,9 @@ func (r *reader) ask(namespace string) error {
 	asked := r.clock.Now().Boot
 	term, ok := r.member.Term(namespace)
 	left := term.Remaining()
-	told := r.clock.Now().Boot
+	answered := r.clock.Now().Boot
 	if !ok || left <= 0 {
 		return nil
 	}
-	return r.permits.Write(permit.Line{Namespace: namespace, Epoch: term.Epoch(), Asked: asked, Told: told, Left: left})
+	return r.permits.Write(permit.Line{Namespace: namespace, Epoch: term.Epoch(), Asked: asked, Answered: answered, Left: left})
 }
