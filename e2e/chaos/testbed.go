@@ -143,7 +143,8 @@ func (st *testbed) startReader(m harness.Member, run int) (*process.Process, err
 	return p, nil
 }
 
-// answersSince returns the answers that readers had so far, in order. Those whose deadline was before the instant are dropped.
+// answersSince returns the answers that readers had so far, in order. Those whose deadline was before the instant are
+// dropped.
 func (st *testbed) answersSince(since time.Duration) []answer {
 	st.mu.Lock()
 	defer st.mu.Unlock()

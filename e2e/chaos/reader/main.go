@@ -85,5 +85,7 @@ func (r *reader) ask(namespace string) error {
 	if !ok || left <= 0 {
 		return nil
 	}
-	return r.permits.Write(permit.Line{Namespace: namespace, Epoch: term.Epoch(), Asked: asked, Answered: answered, Left: left})
+	return r.permits.Write(permit.Line{
+		Namespace: namespace, Epoch: term.Epoch(), Asked: asked, Answered: answered, Left: left,
+	})
 }
