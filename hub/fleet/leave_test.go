@@ -12,10 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcbuilder "sigs.k8s.io/multicluster-runtime/pkg/builder"
+	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/reason"
@@ -265,4 +267,47 @@ func TestControllersThatStartLateSeeAllMembers(t *testing.T) {
 		}
 		return ""
 	})
+}
+
+// lastLook is a controller that looks at what it works in once it has been stopped.
+type lastLook struct {
+	engagements
+	worksIn context.Context
+	saw     error
+}
+
+func (l *lastLook) Engage(ctx context.Context, name multicluster.ClusterName, cl cluster.Cluster) error {
+	l.worksIn = ctx
+	return l.engagements.Engage(ctx, name, cl)
+}
+
+func (l *lastLook) Start(ctx context.Context) error {
+	<-ctx.Done()
+	l.saw = l.worksIn.Err()
+	return nil
+}
+
+// Otherwise a hub that is stopped reports that every cluster has left, and nobody corrects that until the next one.
+func TestMembersLeaveAfterTheControllersOfAHubThatStops(t *testing.T) {
+	h, mgr := newHub(t, "stops", true, manager.Options{})
+	controller := &lastLook{}
+	if err := mgr.Add(controller); err != nil {
+		t.Fatal(err)
+	}
+	h.start(t, mgr)
+	east := register(t, servers(t).Member("east"), "stops", "100")
+	h.awaitMember(t, east, "east is connected", retryPause, healthy)
+	await(t, "the controller works in east", retryPause, func() string {
+		if begun, _ := controller.count(east); begun == 1 {
+			return ""
+		}
+		return "not engaged"
+	})
+	h.stop()
+	if controller.saw != nil {
+		t.Errorf("when the controller stopped, its work in east was %v", controller.saw)
+	}
+	if err := controller.worksIn.Err(); err == nil {
+		t.Error("the hub has stopped, and its work in east goes on")
+	}
 }

@@ -10,6 +10,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -19,13 +20,11 @@ import (
 // would also start a provider that has a Start method, and on the elected replica only.
 type runner struct{ *Provider }
 
-var (
-	_ manager.Runnable               = runner{}
-	_ manager.LeaderElectionRunnable = runner{}
-)
+var _ manager.Runnable = runner{}
 
-// NeedLeaderElection is false: the fleet runs on every replica.
-func (runner) NeedLeaderElection() bool { return false }
+// GetCache makes the fleet one of the manager's caches. Those run on every replica, and stop after the controllers: a
+// controller that stops must not see all members leave first, and report that.
+func (r runner) GetCache() cache.Cache { return r.mgr.GetLocalManager().GetCache() }
 
 // Start runs the fleet until ctx ends, and returns when all its goroutines have ended.
 func (r runner) Start(ctx context.Context) error {
