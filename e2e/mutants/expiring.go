@@ -29,7 +29,7 @@ var expiring = []mutant{
 		`started.Wall.Add(t.h)`, `started.Wall.Add(-time.Minute)`},
 	{"6: an older record shortens what was inherited", ofElection, "hub/election.inheritedExpiry",
 		`max(p.d, longest(s), s.LargestDuration)`, `max(p.d, longest(s))`},
-	{"6: a new tenure reads the record from a cache", simulation, "hub/ledger.Ledger.Take",
+	{"6: a new tenure reads the record from a cache", ofController, "hub/ledger.Ledger.Take",
 		`l.Live.Get(ctx, key, found)`, `l.Client.Get(ctx, key, found)`},
 	{"6: two tenures decide at once", ofController, "hub/controller.Controller.reconcileNamespace",
 		`rest > 0`, `rest < 0`},

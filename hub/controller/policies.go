@@ -150,11 +150,11 @@ func (r *policies) claims(ctx context.Context, owner *decide.Policy, namespace s
 
 // closedLocks returns the policy's locks that no cluster may hold yet, by the cached record.
 func (r *policies) closedLocks(ctx context.Context, p *decide.Policy) (closed []string) {
-	if len(p.Election.Locks) == 0 || len(p.Object.Spec.Namespaces.Names) == 0 {
+	if len(p.Election.Locks) == 0 {
 		return nil
 	}
-	var open []string
-	for _, o := range r.ledger.CachedOf(ctx, p.Object.Namespace, p.Object.Spec.Namespaces.Names[:1]) {
+	var open []string // of the one namespace that a policy with locks names
+	for _, o := range r.ledger.CachedOf(ctx, p.Object.Namespace, p.Object.Spec.Namespaces.Names) {
 		open = o.Spec.OpenLocks
 	}
 	return slices.DeleteFunc(slices.Clone(p.Election.Locks), func(lock string) bool { return slices.Contains(open, lock) })

@@ -155,6 +155,15 @@ func TestStatusOfAPolicy(t *testing.T) {
 		if *s.Namespaces != 1 || !strings.HasPrefix(got, "False Conflict ") {
 			t.Errorf("%d namespaces, accepted: %s", *s.Namespaces, got)
 		}
+		must(t, m.api.Get(t.Context(), shops, p))
+		p.Spec.Fencing, p.Generation = nil, 8
+		must(t, m.api.Update(t.Context(), p))
+		s, _ = m.status()
+		for _, kind := range []string{v1alpha1.ConditionFencesInForce, v1alpha1.ConditionFenceTargetsFound} {
+			if got := inShort(s.Conditions, kind); got != "nothing" {
+				t.Errorf("without fences %s is %s", kind, got)
+			}
+		}
 	})
 }
 
