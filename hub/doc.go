@@ -9,6 +9,7 @@
 //   - rights: the role of the user that the hub impersonates in a member;
 //   - health: the hub's observations of a member become healthy, unhealthy or unknown;
 //   - skew: how far the clock of a member's API server is from the hub's, by the Date of its answers;
+//   - act: what operators order by annotations;
 //   - assign: what the Lease in one member has to say;
 //   - election: the rules by their numbers, as pure functions; start reading there;
 //   - ledger: the record of each namespace, with what this tenure remembers of it;
@@ -21,6 +22,7 @@
 //   - tenure: until when this replica has the right to write;
 //   - seal: the key that Leases are sealed with;
 //   - follow: keeps the objects of LeaderResourceSets in place in the members;
+//   - labelled: watches the metadata of labelled objects in a member;
 //   - metrics: what Prometheus reads of all this.
 //
 // The other side, the readers, is package member.
@@ -30,7 +32,7 @@
 // clusterctl move pauses the Clusters and creates all objects on the target, without their status. Then it
 // deletes them on the source, in any order, each with the annotation delete-for-move. A record is a spec, so
 // it arrives whole, and the hub writes its status again. From the second step on two hubs see the same
-// members. Only the members can tell each of them what the other one does. So the mark of a hub on a Lease is
+// members. Each learns only from the members what the other one does. So the mark of a hub on a Lease is
 // the right to write it, and it passes by compare-and-swap:
 //
 //   - The source renews live Leases until its first Cluster is annotated. While all Clusters are paused

@@ -23,11 +23,15 @@
 //   - members: the workers, and what decisions see of the members;
 //   - policies: the policies of a fleet, and what they own;
 //   - loneNamespaces: which namespaces a policy manages that exist in one cluster only;
+//   - moves: the planned changes that are under way;
 //   - sources: what enqueues requests;
 //   - seals: the seals of fleets;
 //   - policyStatuses: the statuses of policies;
 //   - following: shows package follow who leads where. Resource sets are asked before a planned change, and decide
 //     nothing;
+//   - cases: what the latest decisions rest on, for the plugin;
+//   - hubClock: whether this replica's own clock is wrong;
+//   - clusterLabels: the labels of a policy's publish.clusterLabels;
 //   - Controller: the decisions;
 //   - workersHub: the hub as the workers see it.
 package controller

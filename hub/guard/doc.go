@@ -3,7 +3,7 @@
 //
 // Namespace editors may write Leases by default. Without the policies a tenant could elect itself, or release a
 // term in another reader's name. ValidatingAdmissionPolicies, enforced by the member's own API server, let only the
-// hub or the reader write what is theirs. A member is guarded only where both policies are enforced.
+// hub or the reader write what is theirs. A member is guarded only where both admission policies are enforced.
 //
 // # What is protected
 //
@@ -11,7 +11,7 @@
 // after the request. Creating, changing and deleting one is protected, also as a collection. So only the hub can
 // add such a key to a Lease or remove it. Other Leases are not affected. The namespaces kube-system, kube-public
 // and kube-node-lease are excluded: they are never managed, and the heartbeats of nodes must not depend on this
-// policy.
+// admission policy.
 //
 // For every writer, the hub included, a managed Lease must be complete, and leaseTransitions, the epoch, never falls
 // by an update. A namespace that is being deleted deletes its Leases.
@@ -38,7 +38,7 @@
 //
 // A LeadershipPolicy may ask for fences (fence.go): README.md lists what they catch. Their expressions are in cel.go.
 //
-// The manifests of the two policies above are managed-leases.yaml and reader-registrations.yaml.
+// The manifests of the two admission policies above are managed-leases.yaml and reader-registrations.yaml.
 //
 // # How they are kept
 //
@@ -51,7 +51,7 @@
 //   - Probes show what is in force (verify.go). Unguarded and FencedSince return that.
 //   - Fences that are not desired are removed last.
 //
-// A policy takes effect about a second after it was written, and ends as late. So writing it proves nothing. Verify
+// An admission policy takes effect about a second after it was written, and ends as late. So writing it proves nothing. Verify
 // asks the API server to reject a write that nobody may do. The answer is about the API server that gave it. Others
 // of the same cluster may be behind.
 package guard

@@ -52,7 +52,7 @@ func New(o *Options) *Ledger {
 // Take returns the entry of a namespace for one decision. It reads the record live once. After that it uses what
 // this tenure wrote last, until a watch shows another client's write or a write fails. A decision on an outdated
 // record does no harm: its write fails (compare-and-swap). No other tenure decides before this one has lost the
-// right to act. The caller must Release the entry.
+// right to act. The caller must Return the entry.
 func (l *Ledger) Take(ctx context.Context, key types.NamespacedName) (*Entry, error) {
 	e, current := l.entry(key)
 	e.Taken = Taken{Key: key}

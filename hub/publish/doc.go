@@ -2,12 +2,12 @@
 //
 // A syncer is a small state machine without a clock, a client or a goroutine. Its input is the Lease's assigned
 // content, the known Lease, and one reading of the clocks. It returns the next request (leasesyncer.go, decide.go).
-// The Publisher runs syncers on a few workers and does the I/O (publisher.go). A member that does not answer blocks
-// only its own workers, and gets one request at a time.
+// The Publisher runs syncers on a few goroutines and does the I/O (publisher.go). A member that does not answer blocks
+// only its own goroutines, and gets one request at a time.
 //
 // The Publisher owns the syncers, Readers own what the readers have registered and released (readers.go), and silence
-// owns who waits for an answer (silence.go). Each has its own lock. The Publisher's is taken first, then that of
-// silence, then those of Readers, Promises and the tenure.
+// owns who waits for an answer (silence.go). Each has its own lock. They are taken in this order: Publisher, silence,
+// Readers, Promises, tenure.
 //
 // # Rules of the protocol that live here
 //
