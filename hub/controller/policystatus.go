@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -18,11 +19,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
+	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/explain"
 	"github.com/leasecast/leasecast/hub/guard"
+	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/worker"
 )
@@ -132,7 +135,9 @@ func (st *policyStatuses) fillPolicyStatus(
 	warning += explain.OrdersWarning(p, members, now.Wall)
 	set(managed)
 	set(explain.Accepted(p, lost, explain.LeaseRefused(policies, p, members), warning))
-	set(explain.ClustersReachable(decide.MostUnreachable(members, p.Thresholds.UnreachableAfter), members))
+	most, settled := st.mostUnreachable(p, members, now)
+	set(explain.ClustersReachable(most, members))
+	result.RequeueAfter = decide.Soonest(result.RequeueAfter, settled)
 	set(explain.ClocksAgree(members))
 	set(explain.SecretsGranted(st.Fleet.MissingGrant(object.Namespace), st.seals.why(object.Namespace)))
 	result.RequeueAfter = decide.Soonest(result.RequeueAfter, recount)
@@ -145,6 +150,21 @@ func (st *policyStatuses) fillPolicyStatus(
 	setCondition(object, targets, applies)
 	set(explain.PolicyReady(s.Conditions))
 	return result
+}
+
+// mostUnreachable reports whether most members are lost. Members that this tenure has not reached yet do not count at its
+// start. It returns after how long they will.
+func (st *policyStatuses) mostUnreachable(
+	p *decide.Policy, members []decide.Member, now lease.Reading,
+) (most bool, settled time.Duration) {
+	window := p.Thresholds.UnreachableAfter
+	started, _ := st.Tenure.Started()
+	if settled = max(0, started.Boot+window-now.Boot); settled > 0 {
+		members = slices.DeleteFunc(slices.Clone(members), func(m decide.Member) bool {
+			return m.Verdict.State == health.Unknown
+		})
+	}
+	return decide.MostUnreachable(members, window, started), settled
 }
 
 // noteFences sets the policy's condition that names the members in which a fence is missing. lost are the namespaces

@@ -211,6 +211,37 @@ func TestPolicyShowsThatMostClustersAreLost(t *testing.T) {
 	}
 }
 
+// A hub that is cut off and restarted has not reached them yet. At the start that shows nothing.
+func TestPolicyShowsThatMostClustersAreLostSinceARestart(t *testing.T) {
+	for name, test := range map[string]struct {
+		began time.Duration // before now
+		want  string
+		again time.Duration
+	}{
+		"at once":          {0, "True Reachable ", 10 * time.Second},
+		"10 s later":       {10 * time.Second, "False MostUnreachable ", 0},
+		"just before 10 s": {9 * time.Second, "True Reachable ", time.Second},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			objects := []client.Object{policyOf("fleet", "shops", "shop"), clusterOf("fleet", "north", "5")}
+			for _, name := range []string{"east", "west"} {
+				cl := clusterOf("fleet", name, "5")
+				cl.Annotations = map[string]string{v1alpha1.ClusterUIDAnnotation: name}
+				objects = append(objects, cl)
+			}
+			m := newTestFleet(t, objects...)
+			m.ill("north", 0, 0)
+			began := lease.Reading{Wall: testStart.Wall.Add(-test.began), Boot: testStart.Boot - test.began}
+			m.Tenure = succeeding(t, began, time.Minute, -time.Hour)
+			s, result := m.status()
+			if got := inShort(s.Conditions, v1alpha1.ConditionClustersReachable); !strings.HasPrefix(got, test.want) ||
+				test.again > 0 && result.RequeueAfter != test.again {
+				t.Errorf("%q, again in %v; want %q, %v", got, result.RequeueAfter, test.want, test.again)
+			}
+		})
+	}
+}
+
 func TestPolicyIsReconciledAgainWhenTheFirstHealthMayChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		objects := []client.Object{policyOf("fleet", "shops", "shop")}

@@ -88,7 +88,10 @@ func TestMostUnreachable(t *testing.T) {
 	}
 	outside := func(m member) member { m.TakesPart = false; return m }
 	lost := func(since time.Duration) member { return at(health.Unhealthy, since) }
-	fine, back, never := at(health.Healthy, 0), at(health.Healthy, time.Hour), at(health.Unknown, 0)
+	fine, back, never := at(health.Healthy, 0), at(health.Healthy, time.Hour), member{TakesPart: true}
+	unseen := never // by this tenure, which began at start
+	unseen.UID = "pinned"
+	began := election.Tenure{Started: lease.Reading{Wall: start.Wall, Boot: time.Hour}}
 	for name, test := range map[string]struct {
 		members []member
 		want    bool
@@ -99,6 +102,8 @@ func TestMostUnreachable(t *testing.T) {
 		"one of one, and a healthy one outside":   {[]member{lost(0), outside(fine)}, true},
 		"one of one, and a later lost outside":    {[]member{lost(0), outside(lost(time.Hour))}, true},
 		"one of one, and one never reached":       {[]member{lost(0), never}, true},
+		"two of three, which a restart forgot":    {[]member{unseen, unseen, fine}, true},
+		"one of three, and a restart forgot one":  {[]member{unseen, lost(window + 1), fine}, false},
 		"two of three, within one window":         {[]member{lost(0), lost(window), fine}, true},
 		"two of three, not within one window":     {[]member{lost(0), lost(window + 1), fine}, false},
 		"two of three, the last one comes first":  {[]member{lost(window + 1), lost(0), fine}, false},
@@ -106,7 +111,7 @@ func TestMostUnreachable(t *testing.T) {
 	} {
 		v := shopView(election.Record{}, test.members...)
 		v.Policy.Thresholds.UnreachableAfter = window
-		if v.Complete(decide.Fleet{Now: start}); v.State.MostUnreachable != test.want {
+		if v.Complete(decide.Fleet{Now: start, Tenure: began}); v.State.MostUnreachable != test.want {
 			t.Errorf("%s: %v, want %v", name, v.State.MostUnreachable, test.want)
 		}
 	}

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -75,26 +76,33 @@ func lacksFence(err error) bool {
 	return errors.Is(err, guard.ErrForbidden) || errors.Is(err, guard.ErrUnsupported) || apierrors.IsInvalid(err)
 }
 
+// Lost reports whether the member was reached once, by any tenure, and cannot be reached now.
+func (m *Member) Lost() bool {
+	return m.Verdict.State == health.Unhealthy || m.Verdict.State == health.Unknown && m.UID != ""
+}
+
 // MostUnreachable reports whether more than half of the members that were ever reached became unreachable within
-// one window.
-func MostUnreachable(ms []Member, window time.Duration) bool {
-	reached, newest := 0, lease.Reading{}
+// one window. A member that this tenure has not reached yet counts as lost since its start: a hub that is cut off
+// does not forget it by a restart.
+func MostUnreachable(ms []Member, window time.Duration, tenure lease.Reading) bool {
+	reached := 0
+	var since []time.Duration
 	for _, m := range ms {
-		if !m.TakesPart || m.Verdict.State == health.Unknown {
+		lost := m.Lost()
+		if !m.TakesPart || !lost && m.Verdict.State == health.Unknown {
 			continue
 		}
 		reached++
-		if m.Verdict.State == health.Unhealthy && m.Verdict.Since.Boot > newest.Boot {
-			newest = m.Verdict.Since
+		if lost {
+			since = append(since, cmp.Or(m.Verdict.Since.Boot, tenure.Boot))
 		}
 	}
-	lost := 0
-	for _, m := range ms {
-		if m.TakesPart && m.Verdict.State == health.Unhealthy && newest.Boot-m.Verdict.Since.Boot <= window {
-			lost++
-		}
+	if len(since) == 0 {
+		return false
 	}
-	return 2*lost > reached
+	newest := slices.Max(since)
+	since = slices.DeleteFunc(since, func(at time.Duration) bool { return newest-at > window })
+	return 2*len(since) > reached
 }
 
 // HubClockInDoubt reports whether a member's clock is off, and no member's clock is proved to agree with the hub's.

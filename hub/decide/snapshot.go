@@ -60,7 +60,7 @@ func (v *Snapshot) Complete(f Fleet) {
 	s.LargestDuration, s.LargestSkew, s.LargestStop = largest.Duration, largest.Skew, largest.Stop
 	if v.Policy != nil {
 		s.LargestDuration = max(s.LargestDuration, v.Policy.Election.Timings.Duration)
-		s.MostUnreachable = MostUnreachable(v.Members, v.Policy.Thresholds.UnreachableAfter)
+		s.MostUnreachable = MostUnreachable(v.Members, v.Policy.Thresholds.UnreachableAfter, f.Tenure.Started)
 	}
 	v.Highest = max(v.Highest, v.Granted, s.Record.Epoch)
 	s.Highest = v.Highest // the record may have been lost since

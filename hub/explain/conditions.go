@@ -12,7 +12,6 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
-	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/skew"
 )
 
@@ -118,7 +117,7 @@ func ClustersReachable(most bool, ms []decide.Member) metav1.Condition {
 	}
 	var names []string
 	for _, m := range ms {
-		if m.Verdict.State == health.Unhealthy {
+		if m.Lost() {
 			names = append(names, m.Name)
 		}
 	}
