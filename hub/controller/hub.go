@@ -31,6 +31,8 @@ const (
 	// notYet is the delay before a retry while the tenure does not hold, and rightAway before the next decision after a
 	// change.
 	notYet, rightAway = time.Second, time.Millisecond
+	// retryFirst and retrySlowest bound the pause before a request that failed is tried again.
+	retryFirst, retrySlowest = 5 * time.Millisecond, 5 * time.Second
 )
 
 // hub is what the parts of a controller share. Nothing in it changes once the manager has started.
@@ -125,6 +127,9 @@ func (w *queue) addIn(wait time.Duration, key types.NamespacedName) {
 // It uses client-go's queues. The priority queue of controller-runtime v0.24.1 can block forever when it is shut
 // down with work in it (controller-runtime issue 3538). A hub that does not stop gives up its election half a
 // minute late.
+//
+// Each request has a pause of its own, so that many failures do not delay each other. The pause stays short: a decision
+// is due as soon as the fault ends.
 func controllerOptions(
 	mgr manager.Manager, f reconcile.TypedFunc[mcreconcile.Request], concurrent int,
 ) controller.TypedOptions[mcreconcile.Request] {
@@ -134,6 +139,8 @@ func controllerOptions(
 		SkipNameValidation:      ptr.To(true), // a process may hold several hubs, as tests do
 		UsePriorityQueue:        ptr.To(false),
 		Logger:                  mgr.GetLogger(),
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[mcreconcile.Request](
+			retryFirst, retrySlowest),
 	}
 	o.DefaultFromConfig(mgr.GetControllerOptions())
 	return o

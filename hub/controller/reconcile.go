@@ -73,6 +73,8 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 		return reconcile.Result{RequeueAfter: rightAway}, nil // another client wrote: decide again
 	case errors.Is(err, errSeal): // a condition reports it
 		return reconcile.Result{RequeueAfter: standBackAgain}, nil
+	case isWithoutFleet(err):
+		return c.endWithFleet(v, p), nil
 	case err != nil:
 		return reconcile.Result{}, err
 	case p.Gone:
@@ -82,6 +84,26 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	default:
 		return reconcile.Result{RequeueAfter: decide.Soonest(p.Health, p.After, wait)}, nil
 	}
+}
+
+// isWithoutFleet reports whether a record could not be created because the fleet's namespace is gone, or is being
+// deleted. API servers also answer NotFound without the definition of records. Then nothing may be forgotten.
+func isWithoutFleet(err error) bool {
+	var status apierrors.APIStatus
+	gone := apierrors.IsNotFound(err) && errors.As(err, &status) && status.Status().Details != nil &&
+		status.Status().Details.Kind == "namespaces"
+	return gone || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+// endWithFleet returns when to decide again on a namespace whose record cannot be stored. It forgets the namespace once
+// the record could be deleted: no policy claims the namespace, and all that was promised has passed.
+func (c *Controller) endWithFleet(v *decide.Snapshot, p decide.Plan) reconcile.Result {
+	v.State.Record = p.Record // as if it were stored
+	if p.Record.State == election.Retired && c.decide(v).Gone {
+		c.drop(v.Entry)
+		return reconcile.Result{}
+	}
+	return reconcile.Result{RequeueAfter: standBackAgain}
 }
 
 // carryOut persists a decision, and has the publishers act on it. It returns when to decide again, or 0 for never.

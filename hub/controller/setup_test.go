@@ -114,6 +114,38 @@ func TestOptionsOfAController(t *testing.T) {
 	}
 }
 
+// A decision that fails is made again within seconds of the cure, however often it has failed and however many fail.
+func TestRequestThatFailsIsTriedAgainWithinSeconds(t *testing.T) {
+	for name, test := range map[string]struct {
+		requests, failures int
+		within             time.Duration // of the last failure
+	}{
+		"one request that has failed 30 times":     {1, 30, 5 * time.Second},
+		"1,000 requests that have failed once":     {1000, 1, time.Second},
+		"1,000 requests that have failed 30 times": {1000, 30, 5 * time.Second},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			o := controllerOptions(&fakeLocalManager{}, nil, 1)
+			q := newFairQueue(laneByName)("", o.RateLimiter)
+			defer q.ShutDown()
+			failed := many("recorded-shops-far", test.requests)
+			for range test.failures {
+				for _, name := range failed {
+					q.AddRateLimited(asking(name))
+				}
+				last := time.Now()
+				for range failed {
+					r, _ := q.Get()
+					q.Done(r)
+				}
+				if took := time.Since(last); took > test.within {
+					t.Fatalf("tried again after %v, want at most %v", took, test.within)
+				}
+			}
+		})
+	}
+}
+
 // The first lists of a controller enqueue everything.
 func TestNothingIsEnqueuedBeforeAControllerHasStarted(t *testing.T) {
 	var w queue

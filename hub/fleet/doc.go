@@ -46,7 +46,8 @@
 // # Which cluster is this
 //
 // At first contact, the replica that has the right to write pins the UID of the member's kube-system
-// namespace, in the annotation leasecast.dev/cluster-uid of its Cluster. Another UID behind the same name is
+// namespace, in the annotation leasecast.dev/cluster-uid of its Cluster. It does not do so while the Secret is missing
+// or unusable: the connection may lead to an earlier cluster of that name. Another UID behind the same name is
 // WrongCluster. The same UID behind two Clusters is DuplicateCluster for one of them: the pinned one keeps
 // it, then the older one, then the first by name. A pin counts when contact has found that UID. It also counts when
 // the annotation leasecast.dev/cluster-uid-proof shows, by the fleet's seal, that the hub itself has pinned it. To

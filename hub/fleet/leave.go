@@ -21,13 +21,16 @@ import (
 const leavePoll = time.Second
 
 // pin writes the UID on the Cluster. It returns false until the UID is seen there. A Cluster that does not
-// take part is not pinned any more.
+// take part is not pinned any more. One without a usable kubeconfig is not pinned yet: the target in use may belong to
+// an earlier Cluster of this name.
 func (c *connection) pin(ctx context.Context) bool {
 	s := c.get()
 	key := c.sealKey(c.key.Fleet)
 	switch {
 	case !s.spec.takesPart():
 		return true
+	case s.spec.pin == "" && s.kubeconfig.Reason != "":
+		return false
 	case s.spec.pin == "":
 	case s.spec.pinProved, !s.pinned(), len(key) == 0:
 		return true

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -127,6 +128,33 @@ func TestDeletedClusterStaysUntilForgotten(t *testing.T) {
 	h.awaitForgotten(t, east)
 	if probeOf(t, servers(t).Member("east")) {
 		t.Error("the probe Lease was left behind")
+	}
+}
+
+// The connection of a deleted Cluster is kept for a while. It proves nothing about a new Cluster of the same name.
+func TestClusterMadeAgainIsPinnedByItsOwnKubeconfig(t *testing.T) {
+	h := startHub(t, "made-again", true)
+	k := register(t, servers(t).Member("east"), "made-again", "100")
+	h.awaitMember(t, k, "it is healthy", retryPause, healthy)
+	old, _ := h.Member(k)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: k.Fleet, Name: k.Name + "-kubeconfig"}}
+	must(t, h.client.Delete(t.Context(), secret))
+	must(t, h.client.Delete(t.Context(), getCluster(t, k)))
+	h.awaitMember(t, k, "the Cluster is gone", retryPause, func(m fleet.Member) bool { return m.Gone })
+
+	registerAs(t, k, nil)
+	h.awaitMember(t, k, "there is no kubeconfig", retryPause, func(m fleet.Member) bool {
+		return !m.Gone && m.Problem.Reason == reason.NoKubeconfig
+	})
+	never(t, 2500*time.Millisecond, func() bool { // a pin is tried each second
+		return getCluster(t, k).Annotations[v1alpha1.ClusterUIDAnnotation] != ""
+	})
+
+	setKubeconfig(t, k, proxied(t, servers(t).Member("west")))
+	h.awaitMember(t, k, "it is healthy with its own kubeconfig", retryPause, healthy)
+	m, _ := h.Member(k)
+	if pin := getCluster(t, k).Annotations[v1alpha1.ClusterUIDAnnotation]; pin != m.UID || pin == old.UID {
+		t.Errorf("pinned to %s, reached %s, the deleted Cluster was pinned to %s", pin, m.UID, old.UID)
 	}
 }
 

@@ -165,9 +165,10 @@ func (p *Provider) Forget(k Key) {
 // may call the provider.
 func (p *Provider) Subscribe(f func(Key)) { p.subscriber.Store(&f) }
 
-// notifySubscriber calls it until the queue is shut down.
-func (p *Provider) notifySubscriber() {
-	for k, ended := p.changed.Get(); !ended; k, ended = p.changed.Get() {
+// notifySubscriber calls the subscriber until ctx ends. Then all members close, and calls about that would only delay
+// the release of the election. It returns when the queue is shut down.
+func (p *Provider) notifySubscriber(ctx context.Context) {
+	for k, ended := p.changed.Get(); !ended && ctx.Err() == nil; k, ended = p.changed.Get() {
 		if f := p.subscriber.Load(); f != nil {
 			(*f)(k)
 		}

@@ -41,7 +41,7 @@ func (r runner) Start(ctx context.Context) error {
 		r.secrets.Open(ctx, name)
 	}
 	group.Go(func() { r.detectPauses(ctx) })
-	group.Go(r.notifySubscriber)
+	group.Go(func() { r.notifySubscriber(ctx) })
 	group.Go(func() { r.awaitElection(ctx) })
 	r.work.Add(everything)
 	for k, ended := r.work.Get(); !ended; k, ended = r.work.Get() {

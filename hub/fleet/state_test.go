@@ -1,7 +1,9 @@
 package fleet
 
 import (
+	"context"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -193,9 +195,25 @@ func TestSubscribersHearOfWhatTheySee(t *testing.T) {
 	p.Subscribe(func(k Key) { changed = append(changed, k) })
 	m.setSpec(spec{})
 	m.changed.ShutDown()
-	p.notifySubscriber()
+	p.notifySubscriber(t.Context())
 	if !slices.Equal(changed, []Key{testKey}) {
 		t.Errorf("the subscriber was called for %v", changed)
+	}
+}
+
+// A hub that stops closes all members before it gives up its election. Each call would delay that.
+func TestSubscriberIsNotCalledAtTheStop(t *testing.T) {
+	p := New(Options{})
+	calls := 0
+	p.Subscribe(func(Key) { calls++ })
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	for i := range 100 {
+		p.changed.Add(Key{Fleet: "fleet", Name: strconv.Itoa(i)})
+	}
+	p.changed.ShutDown()
+	if p.notifySubscriber(ctx); calls > 0 {
+		t.Errorf("the subscriber was called %d times", calls)
 	}
 }
 
