@@ -66,9 +66,7 @@ func (p operator) act(
 		if err != nil {
 			return err
 		}
-		if !s.hub.alive(s.at) {
-			o.will += " THE HUB IS NOT AT WORK: nothing happens before it is."
-		}
+		o.will += s.hub.warning(s.at)
 		if err := p.confirm(o, f.yes); err != nil {
 			return err
 		}
