@@ -146,10 +146,10 @@ func (p operator) await(ctx context.Context, api client.Client, fleet string, o 
 
 // instant reads --until: an instant, or how long from now on.
 func (f actFlags) instant(now time.Time) (string, error) {
-	if d, err := time.ParseDuration(f.until); err == nil && d > 0 {
-		return now.Add(d).UTC().Format(time.RFC3339), nil
-	}
 	at, err := time.Parse(time.RFC3339, f.until)
+	if d, other := time.ParseDuration(f.until); other == nil {
+		at, err = now.Add(d), nil
+	}
 	if err != nil || !at.After(now) || at.After(now.AddDate(1, 0, 0)) {
 		return "", fmt.Errorf("--until=%q: write a time within a year, as 2h or as 2026-01-31T18:00:00Z", f.until)
 	}

@@ -277,6 +277,7 @@ func TestInstantOfAnAct(t *testing.T) {
 	for until, want := range map[string]string{
 		"2h": "2026-03-01T14:00:00Z", "2026-03-02T12:00:00+01:00": "2026-03-02T11:00:00Z",
 		"": "", "yesterday": "", "-2h": "", "2026-03-01T11:00:00Z": "", "2028-03-01T11:00:00Z": "",
+		"8760h": "2027-03-01T12:00:00Z", "9000h": "", "0s": "",
 	} {
 		if got, err := (actFlags{until: until}).instant(now); got != want || (err == nil) != (want != "") {
 			t.Errorf("--until=%q: %q, %v", until, got, err)
