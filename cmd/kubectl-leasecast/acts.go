@@ -27,7 +27,7 @@ type order struct {
 	// typed is a word that has to be typed in place of a yes, or empty.
 	typed string
 	// done reports whether a fleet shows that the act is done, and what is left to be done. An error ends the wait: the
-	// act has come to nothing.
+	// act has come to nothing. It is nil where an act has no flag --wait.
 	done func(*snapshot) (done bool, left string, err error)
 }
 
@@ -52,8 +52,6 @@ func (p operator) act(
 	f := &actFlags{}
 	c.ValidArgsFunction = completes
 	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
-	c.Flags().BoolVar(&f.wait, "wait", false, "show the progress until it is done")
-	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "how long to wait")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		s, api, err := p.read(c.Context())
 		if err != nil {
@@ -73,7 +71,7 @@ func (p operator) act(
 		if err := annotate(c.Context(), api, o); err != nil {
 			return explainError(err)
 		}
-		if !f.wait || o.done == nil {
+		if !f.wait {
 			return nil
 		}
 		return p.await(c.Context(), api, s.fleet, o, f.timeout)
@@ -163,6 +161,12 @@ func until(c *cobra.Command, f *actFlags) {
 	_ = c.MarkFlagRequired("until")
 }
 
+// waits adds the flags of acts whose end can be awaited.
+func waits(c *cobra.Command, f *actFlags) {
+	c.Flags().BoolVar(&f.wait, "wait", false, "show the progress until it is done")
+	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "how long to wait")
+}
+
 // actCommands are the acts of operators.
 func (p operator) actCommands() []*cobra.Command {
 	cluster := func(s *snapshot, name string) (*clusterv1.Cluster, error) { return s.cluster(name) }
@@ -183,6 +187,7 @@ func (p operator) actCommands() []*cobra.Command {
 		}, err
 	})
 	until(drain, f)
+	waits(drain, f)
 
 	undrain, _ := p.act(&cobra.Command{
 		Use: "undrain CLUSTER", Short: "End a drain; that moves nothing", Args: cobra.ExactArgs(1),
@@ -299,6 +304,7 @@ func (p operator) moveCommand() *cobra.Command {
 		}, nil
 	})
 	move.Flags().StringVar(&f.reason, "reason", "", "why, for people")
+	waits(move, f)
 	return move
 }
 
@@ -320,7 +326,7 @@ func (p operator) rebalanceCommand() *cobra.Command {
 }
 
 func (p operator) fenceCommand() *cobra.Command {
-	c, _ := p.act(&cobra.Command{
+	c, f := p.act(&cobra.Command{
 		Use: "fence-cluster CLUSTER", Short: "Declare that a cluster is off: others get its namespaces without a wait",
 		Args: cobra.ExactArgs(1), Example: example("fence-cluster east --wait"),
 	}, p.clusters, func(s *snapshot, args []string, _ actFlags) (*order, error) {
@@ -340,5 +346,6 @@ func (p operator) fenceCommand() *cobra.Command {
 			done:        leadsNothing(o.Name),
 		}, nil
 	})
+	waits(c, f)
 	return c
 }

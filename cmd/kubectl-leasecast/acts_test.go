@@ -78,3 +78,27 @@ func TestAnActSaysWhetherTheHubIsAtWork(t *testing.T) {
 		}
 	}
 }
+
+// An act whose end cannot be awaited refuses --wait: a script would go on too early.
+func TestOnlyActsWithAnEndWait(t *testing.T) {
+	for name, test := range map[string]struct {
+		args   []string
+		waited bool
+	}{
+		"drain":         {[]string{"drain", "east", "--until=2h"}, true},
+		"move":          {[]string{"move", "shop", "west"}, true},
+		"fence-cluster": {[]string{"fence-cluster", "east"}, true},
+		"undrain":       {[]string{"undrain", "east"}, false},
+		"freeze":        {[]string{"freeze", "shops", "--until=2h"}, false},
+		"unfreeze":      {[]string{"unfreeze", "shops"}, false},
+		"rebalance":     {[]string{"rebalance", "shops"}, false},
+	} {
+		for _, flag := range []string{"--wait", "--timeout=1ms"} {
+			_, err := run(well(leading("shop", "east")), nil, append(test.args, flag)...) // without a yes nothing changes
+			refused := err != nil && strings.Contains(err.Error(), "unknown flag")
+			if refused == test.waited || err == nil {
+				t.Errorf("%s %s: %v", name, flag, err)
+			}
+		}
+	}
+}
