@@ -123,6 +123,14 @@ func TestStatusNamesWhatNeedsAttention(t *testing.T) {
 		r.Spec.State, r.Spec.Leader, r.Spec.Reason = v1alpha1.StateVacant, "", reason.NoCandidate
 		r.Status.Message = "no cluster is eligible"
 	}
+	fenced := func(uid string) *snapshot {
+		s := well(leading("shop", "east"))
+		s.clusters[0].Annotations[v1alpha1.FencedAnnotation] = uid
+		return s
+	}
+	unpinned := fenced("")
+	delete(unpinned.clusters[0].Annotations, v1alpha1.ClusterUIDAnnotation)
+	const noEffect = "it has no effect: kubectl leasecast fence-cluster east"
 	for name, test := range map[string]struct {
 		s    *snapshot
 		want string
@@ -141,7 +149,12 @@ func TestStatusNamesWhatNeedsAttention(t *testing.T) {
 		"the leader is lost": {well(leading("shop", "east", lost)), "shop       east    Unreachable  no answer"},
 		"nobody leads": {well(leading("shop", "east", vacant)),
 			"shop       -       NoCandidate  no cluster is eligible"},
-		"a cluster is lost": {well(leading("shop", "west", lost)), "east     100       Unreachable  0      no answer"},
+		"a cluster is lost": {well(leading("shop", "west", lost)),
+			"east     100       Unreachable  0      no answer"},
+		"a cluster is fenced":                {fenced("uid-east"), "east     100       Fenced      1"},
+		"a fence without a UID":              {fenced(""), "InvalidFence  1      " + noEffect},
+		"a fence with another UID":           {fenced("uid-west"), "InvalidFence  1      " + noEffect},
+		"a fence of a cluster never reached": {unpinned, "InvalidFence  1      " + noEffect},
 		"the hub is gone for a moment": {func() *snapshot {
 			s := well(leading("shop", "east"))
 			s.hub.renewed = now.Add(-16 * time.Second)

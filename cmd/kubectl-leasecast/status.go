@@ -216,8 +216,11 @@ func clustersOf(s *snapshot, leading map[string]int) []clusterStatus {
 		if drain := act.Drain(o.Annotations).At(s.at); drain.In(s.at) {
 			c.State, c.Note, c.bad = reason.Drained, drain.String(), false
 		}
-		if _, fenced := o.Annotations[v1alpha1.FencedAnnotation]; fenced {
+		if uid, declared := o.Annotations[v1alpha1.FencedAnnotation]; declared {
 			c.State, c.bad = reason.Fenced, true
+			if uid == "" || uid != o.Annotations[v1alpha1.ClusterUIDAnnotation] {
+				c.State, c.Note = reason.InvalidFence, "it has no effect: kubectl leasecast fence-cluster "+o.Name
+			}
 		}
 		all = append(all, c)
 	}

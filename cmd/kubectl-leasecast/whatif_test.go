@@ -153,7 +153,7 @@ func TestWhatIfEndsWithTwoWhereNobodyCouldLead(t *testing.T) {
 		for _, output := range []string{"", "json"} {
 			alone := leading("shop", "east")
 			alone.Status.Candidates[1].Eligible, alone.Status.Candidates[1].Reason = false, reason.Paused
-			out, err := run(well(alone), nil, "what-if", test.flag, "-o="+output)
+			out, err := run(well(alone), nil, "what-if", test.flag, "-o", output)
 			if test.bad != errors.Is(err, errAttention) || !test.bad && err != nil {
 				t.Errorf("%s, -o %q: %v: %s", name, output, err, out)
 			}
