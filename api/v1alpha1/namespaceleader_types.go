@@ -277,8 +277,9 @@ const ConditionReady = "Ready"
 // names no instant within a year, which freezes nothing, and not there otherwise.
 const ConditionFrozen = "Frozen"
 
-// ConditionFailoverPending of a NamespaceLeader is True while its leader cannot be reached and the policy leaves it to
-// operators to replace it. The message has the command.
+// ConditionFailoverPending of a NamespaceLeader is True while its leader should be replaced and the policy leaves that
+// to operators. The message has the command. It stays as it was while the hub has just started and does not know the
+// leader's state.
 const ConditionFailoverPending = "FailoverPending"
 
 // ConditionLeasesInPlace of a NamespaceLeader is True when every reachable cluster
