@@ -315,8 +315,8 @@ type NamespaceLeaderStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1
 	Decisions []ClusterDecision `json:"decisions"` //nolint:kubeapilinter // always there, for those who read a list
-	// candidates are the Clusters of the policy, best first. Of more than 32, it has the leader
-	// and those that may lead before others.
+	// candidates are the Clusters of the policy, best first. Of more than 32, it has the leader.
+	// Those that may lead get half of the other places before those that may not.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

@@ -188,6 +188,33 @@ func TestStatusNamesWhatNeedsAttention(t *testing.T) {
 	}
 }
 
+// A record has no room for all Clusters of a large fleet. One without a priority label takes no part in any.
+func TestStatusSaysWhereAClusterIsInNoRecord(t *testing.T) {
+	const note = "no record shows it: kubectl -n default describe cluster north"
+	missing := func(r *v1alpha1.NamespaceLeader) {
+		r.Status.Candidates = append(r.Status.Candidates,
+			v1alpha1.Candidate{Name: "north", Reason: reason.NamespaceMissing})
+	}
+	for name, test := range map[string]struct {
+		priority string
+		r        v1alpha1.NamespaceLeader
+		want     string
+	}{
+		"it has a priority": {"10", leading("shop", "east"),
+			"north    10        Unseen      0      " + note + "\n"},
+		"it has no priority": {"", leading("shop", "east"),
+			"north    -         NoPriority  0\n"},
+		"a record shows that the namespace is missing": {"10", leading("shop", "east", missing),
+			"north    10        Unseen      0\n"},
+	} {
+		s := well(test.r)
+		s.clusters = append(s.clusters, cluster("north", test.priority))
+		if got, bad := shown(s, 0); !strings.Contains(got, test.want) || bad {
+			t.Errorf("%s: attention %t, want %q in\n%s", name, bad, test.want, got)
+		}
+	}
+}
+
 // 1,000 namespaces and 50 Clusters are one screen, and on a narrow terminal no line is longer than it.
 func TestStatusIsOneScreen(t *testing.T) {
 	s := well()
