@@ -83,7 +83,7 @@ func TestFailoverPending(t *testing.T) {
 		}}
 	}
 	east, west := measured("east", agrees, reached), measured("west", agrees, reached)
-	gone, first := measured("east", agrees, unreached), []member{measured("east", agrees, silent), west}
+	gone, starting := measured("east", agrees, unreached), []member{measured("east", agrees, silent), west}
 	type changes []func(*decide.Snapshot)
 	for name, test := range map[string]struct {
 		changes changes
@@ -103,11 +103,11 @@ func TestFailoverPending(t *testing.T) {
 		"the leader's clock is off, and its term has ended": {changes{ended(reason.Unreachable)},
 			[]member{measured("east", twoAhead, reached), west},
 			"True ClockSkewed the leader east cannot go on (ClockSkewed)" + leftToYou},
-		"the hub starts, and the leader was lost":     {changes{starts, stands}, first, stood},
-		"the hub starts, and the leader was not lost": {changes{starts}, first, ""},
-		"the hub starts, and is to replace it":        {changes{starts, stands, automatic}, first, ""},
+		"the hub starts, and the leader was lost":     {changes{starts, stands}, starting, stood},
+		"the hub starts, and the leader was not lost": {changes{starts}, starting, ""},
+		"the hub starts, and is to replace it":        {changes{starts, stands, automatic}, starting, ""},
 		"the hub starts, and a move is under way": {changes{starts, stands, ended(reason.Ordered)},
-			first, ""},
+			starting, ""},
 	} {
 		v := shopView(eastLeads(20), test.ms...)
 		v.Object = &v1alpha1.NamespaceLeader{}
