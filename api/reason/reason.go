@@ -59,7 +59,7 @@ const (
 	RequiredUnhealthy Reason = "RequiredUnhealthy"
 	// RequiredUnknown: the hub cannot read something that the policy requires to be healthy in the cluster.
 	RequiredUnknown Reason = "RequiredUnknown"
-	// FailoverPending: the leader cannot be reached, and the policy leaves it to operators to replace it.
+	// FailoverPending: the leader should be replaced, and the policy leaves that to operators.
 	FailoverPending Reason = "FailoverPending"
 	// Fenced: an operator has declared that the cluster is off, so it is no candidate.
 	Fenced Reason = "Fenced"

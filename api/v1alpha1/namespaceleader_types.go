@@ -277,8 +277,9 @@ const ConditionReady = "Ready"
 // names no instant within a year, which freezes nothing, and not there otherwise.
 const ConditionFrozen = "Frozen"
 
-// ConditionFailoverPending of a NamespaceLeader is True while its leader cannot be reached and the policy leaves it to
-// operators to replace it. The message has the command.
+// ConditionFailoverPending of a NamespaceLeader is True while its leader should be replaced and the policy leaves that
+// to operators. The message has the command. It stays as it was while the hub has just started and does not know the
+// leader's state.
 const ConditionFailoverPending = "FailoverPending"
 
 // ConditionLeasesInPlace of a NamespaceLeader is True when every reachable cluster
@@ -314,8 +315,8 @@ type NamespaceLeaderStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1
 	Decisions []ClusterDecision `json:"decisions"` //nolint:kubeapilinter // always there, for those who read a list
-	// candidates are the Clusters of the policy, best first. Of more than 32, it has the leader
-	// and those that may lead before others.
+	// candidates are the Clusters of the policy, best first. Of more than 32, it has the leader.
+	// Those that may lead get half of the other places before those that may not.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

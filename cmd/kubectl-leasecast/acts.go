@@ -27,7 +27,7 @@ type order struct {
 	// typed is a word that has to be typed in place of a yes, or empty.
 	typed string
 	// done reports whether a fleet shows that the act is done, and what is left to be done. An error ends the wait: the
-	// act has come to nothing.
+	// act has come to nothing. It is nil where an act has no flag --wait.
 	done func(*snapshot) (done bool, left string, err error)
 }
 
@@ -52,8 +52,6 @@ func (p operator) act(
 	f := &actFlags{}
 	c.ValidArgsFunction = completes
 	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
-	c.Flags().BoolVar(&f.wait, "wait", false, "show the progress until it is done")
-	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "how long to wait")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		s, api, err := p.read(c.Context())
 		if err != nil {
@@ -66,16 +64,14 @@ func (p operator) act(
 		if err != nil {
 			return err
 		}
-		if !s.hub.alive(s.at) {
-			o.will += " THE HUB IS NOT AT WORK: nothing happens before it is."
-		}
+		o.will += s.hub.warning(s.at)
 		if err := p.confirm(o, f.yes); err != nil {
 			return err
 		}
 		if err := annotate(c.Context(), api, o); err != nil {
 			return explainError(err)
 		}
-		if !f.wait || o.done == nil {
+		if !f.wait {
 			return nil
 		}
 		return p.await(c.Context(), api, s.fleet, o, f.timeout)
@@ -148,10 +144,10 @@ func (p operator) await(ctx context.Context, api client.Client, fleet string, o 
 
 // instant reads --until: an instant, or how long from now on.
 func (f actFlags) instant(now time.Time) (string, error) {
-	if d, err := time.ParseDuration(f.until); err == nil && d > 0 {
-		return now.Add(d).UTC().Format(time.RFC3339), nil
-	}
 	at, err := time.Parse(time.RFC3339, f.until)
+	if d, other := time.ParseDuration(f.until); other == nil {
+		at, err = now.Add(d), nil
+	}
 	if err != nil || !at.After(now) || at.After(now.AddDate(1, 0, 0)) {
 		return "", fmt.Errorf("--until=%q: write a time within a year, as 2h or as 2026-01-31T18:00:00Z", f.until)
 	}
@@ -163,6 +159,12 @@ func until(c *cobra.Command, f *actFlags) {
 	c.Flags().StringVar(&f.until, "until", "", "the end of it, as 2h or as 2026-01-31T18:00:00Z")
 	c.Flags().StringVar(&f.reason, "reason", "", "why, for people")
 	_ = c.MarkFlagRequired("until")
+}
+
+// waits adds the flags of acts whose end can be awaited.
+func waits(c *cobra.Command, f *actFlags) {
+	c.Flags().BoolVar(&f.wait, "wait", false, "show the progress until it is done")
+	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "how long to wait")
 }
 
 // actCommands are the acts of operators.
@@ -185,6 +187,7 @@ func (p operator) actCommands() []*cobra.Command {
 		}, err
 	})
 	until(drain, f)
+	waits(drain, f)
 
 	undrain, _ := p.act(&cobra.Command{
 		Use: "undrain CLUSTER", Short: "End a drain; that moves nothing", Args: cobra.ExactArgs(1),
@@ -301,6 +304,7 @@ func (p operator) moveCommand() *cobra.Command {
 		}, nil
 	})
 	move.Flags().StringVar(&f.reason, "reason", "", "why, for people")
+	waits(move, f)
 	return move
 }
 
@@ -322,7 +326,7 @@ func (p operator) rebalanceCommand() *cobra.Command {
 }
 
 func (p operator) fenceCommand() *cobra.Command {
-	c, _ := p.act(&cobra.Command{
+	c, f := p.act(&cobra.Command{
 		Use: "fence-cluster CLUSTER", Short: "Declare that a cluster is off: others get its namespaces without a wait",
 		Args: cobra.ExactArgs(1), Example: example("fence-cluster east --wait"),
 	}, p.clusters, func(s *snapshot, args []string, _ actFlags) (*order, error) {
@@ -342,5 +346,6 @@ func (p operator) fenceCommand() *cobra.Command {
 			done:        leadsNothing(o.Name),
 		}, nil
 	})
+	waits(c, f)
 	return c
 }

@@ -72,6 +72,18 @@ func (h hubState) alive(now time.Time) bool {
 	return h.unknown == "" && h.holder != "" && now.Before(h.renewed.Add(h.duration))
 }
 
+// warning returns what to add to an act's text about the hub that carries it out, or "".
+func (h hubState) warning(now time.Time) string {
+	switch {
+	case h.unknown != "":
+		return " It is not known whether the hub is at work, so this may happen at once: " + h.unknown + "."
+	case !h.alive(now):
+		return " THE HUB IS NOT AT WORK: nothing happens before it is."
+	default:
+		return ""
+	}
+}
+
 // load reads a fleet. What it may not read about the hub is no error.
 func load(ctx context.Context, c client.Client, fleet, hubNamespace string, now time.Time) (*snapshot, error) {
 	s := &snapshot{fleet: fleet, at: now}

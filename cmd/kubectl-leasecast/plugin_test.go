@@ -123,6 +123,14 @@ func TestStatusNamesWhatNeedsAttention(t *testing.T) {
 		r.Spec.State, r.Spec.Leader, r.Spec.Reason = v1alpha1.StateVacant, "", reason.NoCandidate
 		r.Status.Message = "no cluster is eligible"
 	}
+	fenced := func(uid string) *snapshot {
+		s := well(leading("shop", "east"))
+		s.clusters[0].Annotations[v1alpha1.FencedAnnotation] = uid
+		return s
+	}
+	unpinned := fenced("")
+	delete(unpinned.clusters[0].Annotations, v1alpha1.ClusterUIDAnnotation)
+	const noEffect = "it has no effect: kubectl leasecast fence-cluster east"
 	for name, test := range map[string]struct {
 		s    *snapshot
 		want string
@@ -141,7 +149,12 @@ func TestStatusNamesWhatNeedsAttention(t *testing.T) {
 		"the leader is lost": {well(leading("shop", "east", lost)), "shop       east    Unreachable  no answer"},
 		"nobody leads": {well(leading("shop", "east", vacant)),
 			"shop       -       NoCandidate  no cluster is eligible"},
-		"a cluster is lost": {well(leading("shop", "west", lost)), "east     100       Unreachable  0      no answer"},
+		"a cluster is lost": {well(leading("shop", "west", lost)),
+			"east     100       Unreachable  0      no answer"},
+		"a cluster is fenced":                {fenced("uid-east"), "east     100       Fenced      1"},
+		"a fence without a UID":              {fenced(""), "InvalidFence  1      " + noEffect},
+		"a fence with another UID":           {fenced("uid-west"), "InvalidFence  1      " + noEffect},
+		"a fence of a cluster never reached": {unpinned, "InvalidFence  1      " + noEffect},
 		"the hub is gone for a moment": {func() *snapshot {
 			s := well(leading("shop", "east"))
 			s.hub.renewed = now.Add(-16 * time.Second)
@@ -171,6 +184,33 @@ func TestStatusNamesWhatNeedsAttention(t *testing.T) {
 		}
 		if !test.s.hub.alive(now) && strings.Contains(got, "needs attention.") {
 			t.Errorf("%s: it says that all is well:\n%s", name, got)
+		}
+	}
+}
+
+// A record has no room for all Clusters of a large fleet. One without a priority label takes no part in any.
+func TestStatusSaysWhereAClusterIsInNoRecord(t *testing.T) {
+	const note = "no record shows it: kubectl -n default describe cluster north"
+	missing := func(r *v1alpha1.NamespaceLeader) {
+		r.Status.Candidates = append(r.Status.Candidates,
+			v1alpha1.Candidate{Name: "north", Reason: reason.NamespaceMissing})
+	}
+	for name, test := range map[string]struct {
+		priority string
+		r        v1alpha1.NamespaceLeader
+		want     string
+	}{
+		"it has a priority": {"10", leading("shop", "east"),
+			"north    10        Unseen      0      " + note + "\n"},
+		"it has no priority": {"", leading("shop", "east"),
+			"north    -         NoPriority  0\n"},
+		"a record shows that the namespace is missing": {"10", leading("shop", "east", missing),
+			"north    10        Unseen      0\n"},
+	} {
+		s := well(test.r)
+		s.clusters = append(s.clusters, cluster("north", test.priority))
+		if got, bad := shown(s, 0); !strings.Contains(got, test.want) || bad {
+			t.Errorf("%s: attention %t, want %q in\n%s", name, bad, test.want, got)
 		}
 	}
 }
@@ -277,6 +317,7 @@ func TestInstantOfAnAct(t *testing.T) {
 	for until, want := range map[string]string{
 		"2h": "2026-03-01T14:00:00Z", "2026-03-02T12:00:00+01:00": "2026-03-02T11:00:00Z",
 		"": "", "yesterday": "", "-2h": "", "2026-03-01T11:00:00Z": "", "2028-03-01T11:00:00Z": "",
+		"8760h": "2027-03-01T12:00:00Z", "9000h": "", "0s": "",
 	} {
 		if got, err := (actFlags{until: until}).instant(now); got != want || (err == nil) != (want != "") {
 			t.Errorf("--until=%q: %q, %v", until, got, err)

@@ -24,6 +24,9 @@ import (
 // mostRows is how many rows of Clusters, and of namespaces, a screen has.
 const mostRows = 15
 
+// unseen is the state of a Cluster of which no record says anything but that namespaces are missing.
+const unseen reason.Reason = "Unseen"
+
 // writtenWithin is how long the first Lease of a term, and the status that shows it, usually take at most.
 const writtenWithin = 10 * time.Second
 
@@ -212,12 +215,17 @@ func clustersOf(s *snapshot, leading map[string]int) []clusterStatus {
 		c.State, c.Note, c.bad = worst(states[o.Name])
 		if c.Priority == "" {
 			c.Priority, c.State, c.bad = "-", reason.NoPriority, false
+		} else if len(states[o.Name]) == 0 {
+			c.Note = fmt.Sprintf("no record shows it: kubectl -n %s describe cluster %s", s.fleet, o.Name)
 		}
 		if drain := act.Drain(o.Annotations).At(s.at); drain.In(s.at) {
 			c.State, c.Note, c.bad = reason.Drained, drain.String(), false
 		}
-		if _, fenced := o.Annotations[v1alpha1.FencedAnnotation]; fenced {
+		if uid, declared := o.Annotations[v1alpha1.FencedAnnotation]; declared {
 			c.State, c.bad = reason.Fenced, true
+			if uid == "" || uid != o.Annotations[v1alpha1.ClusterUIDAnnotation] {
+				c.State, c.Note = reason.InvalidFence, "it has no effect: kubectl leasecast fence-cluster "+o.Name
+			}
 		}
 		all = append(all, c)
 	}
@@ -231,7 +239,7 @@ func rank(c clusterStatus) int {
 	switch {
 	case c.bad:
 		return 2
-	case c.Note != "":
+	case c.Note != "" && c.State != unseen: // in a large fleet, many of them are well
 		return 1
 	default:
 		return 0
@@ -241,7 +249,7 @@ func rank(c clusterStatus) int {
 // worst returns the state of a Cluster: what speaks against it in most namespaces, or that it may lead. That a
 // namespace does not exist there is no state of the Cluster.
 func worst(states map[v1alpha1.Candidate]int) (why reason.Reason, note string, bad bool) {
-	why, most := "Unseen", 0
+	why, most := unseen, 0
 	for _, c := range slices.SortedFunc(maps.Keys(states), func(a, b v1alpha1.Candidate) int {
 		return cmp.Or(cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Message, b.Message))
 	}) {

@@ -272,12 +272,12 @@ func (p *plugin) whatIfCommand() *cobra.Command {
 			if n := s.unshown(outcomes); len(s.cases) > 0 && n > 0 {
 				_, _ = fmt.Fprintf(p.ErrOut, "%d namespaces by the records alone: the hub has not shown them\n", n)
 			}
-			if done, err := p.printed(outcomes); done || err != nil {
-				return err
+			done, err := p.printed(outcomes)
+			if !done {
+				err = printOutcomes(p.table(), outcomes)
 			}
-			err = printOutcomes(p.table(), outcomes)
-			if slices.ContainsFunc(outcomes, func(o outcome) bool { return o.Next == "" }) {
-				err = cmp.Or(err, errAttention)
+			if err == nil && slices.ContainsFunc(outcomes, func(o outcome) bool { return o.Next == "" }) {
+				err = errAttention
 			}
 			return err
 		},

@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
 )
@@ -135,6 +137,26 @@ func TestHubAddressIsOfThisMachine(t *testing.T) {
 		p := &plugin{hubAddress: address}
 		if _, _, err := p.reach(t.Context(), nil, nil, ""); (err == nil) != accepted {
 			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+// What nobody could lead needs attention, also where a program reads the outcomes.
+func TestWhatIfEndsWithTwoWhereNobodyCouldLead(t *testing.T) {
+	for name, test := range map[string]struct {
+		flag string
+		bad  bool
+	}{
+		"the leader is lost, and alone": {"--without=east", true},
+		"another one is lost":           {"--without=west", false},
+	} {
+		for _, output := range []string{"", "json"} {
+			alone := leading("shop", "east")
+			alone.Status.Candidates[1].Eligible, alone.Status.Candidates[1].Reason = false, reason.Paused
+			out, err := run(well(alone), nil, "what-if", test.flag, "-o", output)
+			if test.bad != errors.Is(err, errAttention) || !test.bad && err != nil {
+				t.Errorf("%s, -o %q: %v: %s", name, output, err, out)
+			}
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/ledger"
 )
 
@@ -41,21 +42,28 @@ func OrderEnd(v *decide.Snapshot, p decide.Plan) (ledger.Event, bool) {
 	}, true
 }
 
-// setFailoverPending sets or removes the condition that an operator has to replace the leader.
+// setFailoverPending sets or removes the condition that an operator has to replace the leader. While the leader's state
+// is unknown, as after a start of the hub, the condition stays as it was: an alert would end and begin again.
 func setFailoverPending(conditions *[]metav1.Condition, v *decide.Snapshot, p decide.Plan) {
 	i := slices.IndexFunc(p.Candidates, func(c decide.Candidate) bool { return c.Name == p.Record.Leader })
 	if p.Waiting != reason.FailoverPending || i < 0 {
-		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionFailoverPending)
+		if i < 0 || p.Candidates[i].Fitness != election.Unknown || v.Policy == nil ||
+			!v.Policy.Election.ManualFailover || election.Planned(p.Record.Reason) {
+			meta.RemoveStatusCondition(conditions, v1alpha1.ConditionFailoverPending)
+		}
 		return
 	}
-	c, since := &p.Candidates[i], ""
-	if at := c.Member.Verdict.Since.Wall; !at.IsZero() {
-		since = " since " + at.UTC().Format(time.RFC3339)
+	c, problem, since := &p.Candidates[i], "cannot go on", ""
+	switch verdict := c.Member.Verdict; {
+	case verdict.State == health.Unhealthy:
+		since = " since " + verdict.Since.Wall.UTC().Format(time.RFC3339)
+	case verdict.State == health.Healthy && p.Record.State == election.Leading:
+		problem = "should be replaced" // it goes on, and is renewed
 	}
 	meta.SetStatusCondition(conditions, condition(v1alpha1.ConditionFailoverPending, yes, c.Reason,
-		fmt.Sprintf("the leader %s cannot go on (%s%s), and the policy leaves it to you to replace it: kubectl annotate "+
-			"nsleader -n %s %s %s=%s", c.Name, c.Reason, since, v.Key.Namespace, v.Key.Name, v1alpha1.MoveToAnnotation,
-			cmp.Or(p.Record.Next, "CLUSTER"))))
+		fmt.Sprintf("the leader %s %s (%s%s), and the policy leaves it to you to replace it: kubectl annotate "+
+			"nsleader -n %s %s %s=%s", c.Name, problem, c.Reason, since, v.Key.Namespace, v.Key.Name,
+			v1alpha1.MoveToAnnotation, cmp.Or(p.Record.Next, "CLUSTER"))))
 }
 
 // invalidFence explains what is wrong with the declaration that a cluster is off.

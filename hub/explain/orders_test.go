@@ -7,14 +7,17 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/act"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/decide/decidetest"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/worker"
 )
 
 func unreached(m *member) {
@@ -54,29 +57,73 @@ func TestHowAnOrderEnds(t *testing.T) {
 	}
 }
 
+// leftToYou ends the message of the condition FailoverPending.
+const leftToYou = ", and the policy leaves it to you to replace it: kubectl annotate nsleader -n fleet shop " +
+	"leasecast.dev/move-to=west"
+
 func TestFailoverPending(t *testing.T) {
-	lost, east, west := measured("east", agrees, unreached), measured("east", agrees), measured("west", agrees)
+	const lost = "True Unreachable the leader east cannot go on (Unreachable since 2026-03-01T12:00:00Z)" + leftToYou
+	const stood = "True Unreachable as it was"
+	reached := func(m *member) { m.Verdict.Since = lease.Reading{Wall: decidetest.Start.Wall.Add(-24 * time.Hour)} }
+	sick := func(m *member) { m.Required.Unhealthy = "a Deployment is not Available" }
+	silent := func(m *member) { m.Verdict = health.Verdict{} }
+	ended := func(why reason.Reason) func(*decide.Snapshot) {
+		return func(v *decide.Snapshot) {
+			r := &v.State.Record
+			r.State, r.Reason, r.Next = election.Draining, why, "west"
+		}
+	}
+	automatic := func(v *decide.Snapshot) { v.Policy.Election.ManualFailover = false }
+	starts := func(v *decide.Snapshot) {
+		v.Policy.Election.Timings.Duration, v.State.Tenure.Started = 15*time.Second, decidetest.Start
+	}
+	stands := func(v *decide.Snapshot) {
+		v.Object.Status.Conditions = []metav1.Condition{{
+			Type: v1alpha1.ConditionFailoverPending, Status: yes, Reason: "Unreachable", Message: "as it was",
+		}}
+	}
+	east, west := measured("east", agrees, reached), measured("west", agrees, reached)
+	gone, starting := measured("east", agrees, unreached), []member{measured("east", agrees, silent), west}
+	type changes []func(*decide.Snapshot)
 	for name, test := range map[string]struct {
-		manual bool
-		ms     []member
-		want   string
+		changes changes
+		ms      []member
+		want    string
 	}{
-		"the leader is lost": {true, []member{lost, west}, "True Unreachable the leader east cannot go on " +
-			"(Unreachable since 2026-03-01T12:00:00Z), and the policy leaves it to you to replace it: kubectl annotate " +
-			"nsleader -n fleet shop leasecast.dev/move-to=west"},
-		"the leader is lost, and the hub replaces it": {false, []member{lost, west}, ""},
-		"the leader is lost, and nobody could follow": {true, []member{lost}, ""},
-		"the leader is fit":                           {true, []member{east, west}, ""},
+		"the leader is lost":                          {nil, []member{gone, west}, lost},
+		"the leader is lost, and the hub replaces it": {changes{automatic}, []member{gone, west}, ""},
+		"the leader is lost, and nobody could follow": {nil, []member{gone}, ""},
+		"the leader is fit":                           {nil, []member{east, west}, ""},
+		"the leader is fit again":                     {changes{stands}, []member{east, west}, ""},
+		"the leader's clock is off, and it goes on": {nil, []member{measured("east", twoAhead, reached), west},
+			"True ClockSkewed the leader east should be replaced (ClockSkewed)" + leftToYou},
+		"what is required is not healthy, and it goes on": {nil,
+			[]member{measured("east", agrees, reached, sick), west},
+			"True RequiredUnhealthy the leader east should be replaced (RequiredUnhealthy)" + leftToYou},
+		"the leader's clock is off, and its term has ended": {changes{ended(reason.Unreachable)},
+			[]member{measured("east", twoAhead, reached), west},
+			"True ClockSkewed the leader east cannot go on (ClockSkewed)" + leftToYou},
+		"the hub starts, and the leader was lost":     {changes{starts, stands}, starting, stood},
+		"the hub starts, and the leader was not lost": {changes{starts}, starting, ""},
+		"the hub starts, and is to replace it":        {changes{starts, stands, automatic}, starting, ""},
+		"the hub starts, and a move is under way": {changes{starts, stands, ended(reason.Ordered)},
+			starting, ""},
 	} {
 		v := shopView(eastLeads(20), test.ms...)
-		v.Policy.Election.ManualFailover, v.Policy.Election.LeaseName = test.manual, "leasecast"
+		v.Object = &v1alpha1.NamespaceLeader{}
+		v.Policy.Election.ManualFailover, v.Policy.Election.LeaseName = true, "leasecast"
+		v.Policy.Requires, v.Policy.Election.UnhealthyAfter = &worker.Requires{Reader: true}, 30*time.Second
+		v.UnhealthySince, v.FitSince = map[string]time.Duration{"east": 0}, map[string]time.Duration{"west": 0}
+		for _, change := range test.changes {
+			change(v)
+		}
 		p := v.Decide(decidetest.Start, election.Sent{Final: true}, false)
 		got := ""
 		if c := meta.FindStatusCondition(Status(v, p).Conditions, v1alpha1.ConditionFailoverPending); c != nil {
 			got = fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
 		}
 		if got != test.want {
-			t.Errorf("%s: %q", name, got)
+			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}
 }

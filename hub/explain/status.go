@@ -143,21 +143,23 @@ func leasesInPlace(v *decide.Snapshot) metav1.Condition {
 	return condition(v1alpha1.ConditionLeasesInPlace, no, why, strings.Join(in, "; "))
 }
 
-// ShownCandidates returns the candidates that a status shows, in their order: the leader, then those that may lead,
-// then others, as many as a person reads.
+// ShownCandidates returns the candidates that a status shows, in their order, as many as a person reads. It has the
+// leader. Those that may lead get half of the other places before those that may not: a problem must be seen.
 func ShownCandidates(all []v1alpha1.Candidate, leader string) (some []v1alpha1.Candidate) {
 	left, shown := v1alpha1.MaxCandidates, make([]bool, len(all))
-	show := func(matches func(v1alpha1.Candidate) bool) {
+	show := func(most int, matches func(v1alpha1.Candidate) bool) {
 		for i, c := range all {
-			if left > 0 && !shown[i] && matches(c) {
+			if most > 0 && !shown[i] && matches(c) {
 				shown[i] = true
+				most--
 				left--
 			}
 		}
 	}
-	show(func(c v1alpha1.Candidate) bool { return c.Name == leader })
-	show(func(c v1alpha1.Candidate) bool { return c.Eligible })
-	show(func(v1alpha1.Candidate) bool { return true })
+	show(left, func(c v1alpha1.Candidate) bool { return c.Name == leader })
+	show(left/2, func(c v1alpha1.Candidate) bool { return c.Eligible })
+	show(left, func(c v1alpha1.Candidate) bool { return !c.Eligible })
+	show(left, func(v1alpha1.Candidate) bool { return true })
 	for i, c := range all {
 		if shown[i] {
 			some = append(some, c)

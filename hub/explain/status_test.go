@@ -262,6 +262,19 @@ func TestStatusShowsTheLeaderThenEligibleCandidates(t *testing.T) {
 	}
 }
 
+func TestStatusShowsACandidateWithAProblemAmongManyEligibleOnes(t *testing.T) {
+	var all []v1alpha1.Candidate
+	for n := range 40 {
+		all = append(all, v1alpha1.Candidate{Name: fmt.Sprint(n), Eligible: true, Reason: reason.Eligible})
+	}
+	all = append(all, v1alpha1.Candidate{Name: "lost", Reason: reason.Unreachable})
+	got := ShownCandidates(all, "0")
+	want := slices.Concat(all[:31], all[40:]) // what the problems leave free, eligible ones get
+	if !slices.Equal(got, want) {
+		t.Errorf("shows %d: %+v", len(got), got)
+	}
+}
+
 // The order of the policy comes first, then that of the record. One without effect is shown where none counts.
 func TestFrozen(t *testing.T) {
 	at := func(text string) map[string]string {
