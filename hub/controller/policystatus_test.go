@@ -133,10 +133,10 @@ func TestStatusOfAPolicy(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		for kind, want := range map[string]string{
-			v1alpha1.ConditionAccepted: "True Accepted ", v1alpha1.ConditionReady: "False Unfenced ",
+			v1alpha1.ConditionAccepted: "True Accepted ", v1alpha1.ConditionReady: "Unknown NotMeasured ",
 			v1alpha1.ConditionClustersReachable: "True Reachable ",
 			v1alpha1.ConditionClocksAgree:       "Unknown NotMeasured not measured closely enough yet: east, west",
-			v1alpha1.ConditionFencesInForce:     "False Unfenced east (",
+			v1alpha1.ConditionFencesInForce:     "Unknown FenceUnchecked east (",
 			v1alpha1.ConditionFenceTargetsFound: "Unknown LockUnseen nobody was seen to hold these locks since a cluster " +
 				"leads: stock/stock; no cluster has shown yet whether it has these service accounts: checkout",
 		} {
