@@ -173,6 +173,8 @@ const (
 	GrantMissing Reason = "GrantMissing"
 	// InForce: each cluster enforces the fences of the policy.
 	InForce Reason = "InForce"
+	// FenceUnchecked: it is not known yet whether a cluster enforces a fence of the policy.
+	FenceUnchecked Reason = "FenceUnchecked"
 	// Warns: the fences of the policy warn, and refuse nothing.
 	Warns Reason = "Warns"
 	// RecordRestored: a record that was deleted, or created again from a backup, is restored.

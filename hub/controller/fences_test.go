@@ -132,7 +132,7 @@ func TestPolicyShowsItsFences(t *testing.T) {
 		"no fence":            {nil, fencedBy(nil), "nothing"},
 		"in force":            {jobs, fencedBy(nil), "True InForce in force in all 1 clusters"},
 		"missing":             {jobs, fencedBy(guard.ErrNotEnforced), "False Unfenced east (the cluster does"},
-		"no work in a member": {jobs, &memberState{}, "False Unfenced east (it has not been checked yet"},
+		"no work in a member": {jobs, &memberState{}, "Unknown FenceUnchecked east (it has not been checked"},
 		"closed locks": {both, fencedBy(nil), "True InForce in force in all 1 clusters; refused in every cluster until " +
 			"each earlier holder must have stopped: stock/like, stock/stock; a change of leader takes 4s more, for the lock"},
 		"two fences are not allowed": {both, fencedBy(denied), "False Unfenced east " +

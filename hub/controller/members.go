@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -217,8 +218,8 @@ func (ms *members) publishers(fleetName string) (ps []*publish.Publisher) {
 
 // Work is the state of the work in one member.
 type Work struct {
-	// Guarded: the admission policies that protect the Leases are in force.
-	Guarded bool
+	// Guarded: the admission policies that protect the Leases are in force. Checked: this tenure has checked that.
+	Guarded, Checked bool
 	// Readers is how many registrations of readers there are.
 	Readers int
 }
@@ -226,7 +227,9 @@ type Work struct {
 // work returns the state of the work in a member.
 func (ms *members) work(key fleet.Key) (Work, bool) {
 	if w := ms.worker(key); w != nil && w.Publisher() != nil {
-		return Work{Guarded: w.Unguarded() == nil, Readers: w.Publisher().Readers.Count()}, true
+		err := w.Unguarded()
+		checked := !errors.Is(err, worker.ErrUnchecked)
+		return Work{Guarded: err == nil, Checked: checked, Readers: w.Publisher().Readers.Count()}, true
 	}
 	return Work{}, false
 }

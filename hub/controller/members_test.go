@@ -23,6 +23,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/worker"
 )
 
 // emptyCluster is an engaged cluster whose caches show nothing.
@@ -218,11 +219,13 @@ func TestWorkInAMember(t *testing.T) {
 	if work, ok := c.Work(eastKey); ok {
 		t.Errorf("a worker that has no seal yet: %+v", work)
 	}
-	for want, unguarded := range map[bool]error{true: nil, false: errRefused} {
+	for want, unguarded := range map[Work]error{
+		{Guarded: true, Checked: true}: nil, {Checked: true}: errRefused, {}: worker.ErrUnchecked,
+	} {
 		w := &fakeWorker{publisher: newTestMember(t).publisher(), unguarded: unguarded}
 		c.members.of[eastKey] = &memberState{worker: w}
-		if work, ok := c.Work(eastKey); !ok || work.Guarded != want {
-			t.Errorf("%v: %+v, %v; want %v", unguarded, work, ok, want)
+		if work, ok := c.Work(eastKey); !ok || work != want {
+			t.Errorf("%v: %+v, %v; want %+v", unguarded, work, ok, want)
 		}
 	}
 }

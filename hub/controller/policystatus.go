@@ -78,6 +78,15 @@ func (st *policyStatuses) reconcilePolicy(ctx context.Context, req mcreconcile.R
 			explain.StandsBack(object.Namespace, other, st.OwnNamespace))
 		return reconcile.Result{RequeueAfter: standBackAgain}, nil
 	}
+	if !st.source.synced() { // a fence may be missing in a Cluster that is not known yet
+		return reconcile.Result{RequeueAfter: notYet}, nil
+	}
+	if object.Status.ObservedGeneration == object.Generation {
+		pending, err := st.decisionsPending(ctx, object.Namespace)
+		if pending || err != nil { // what an earlier tenure wrote stands
+			return reconcile.Result{RequeueAfter: notYet}, err
+		}
+	}
 	policies, err := st.policies.valid(ctx, object.Namespace)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -97,6 +106,23 @@ func (st *policyStatuses) reconcilePolicy(ctx context.Context, req mcreconcile.R
 		return reconcile.Result{}, err
 	}
 	return after, nil // the event of another writer enqueues it again
+}
+
+// decisionsPending reports whether this tenure has not decided yet on a namespace of a fleet that has a record. So it
+// does not know all claims. After the time that one decision may take, it reports false: some are never decided on.
+func (st *policyStatuses) decisionsPending(ctx context.Context, fleetName string) (bool, error) {
+	if started, _ := st.Tenure.Started(); st.now().Boot-started.Boot >= decideTimeout {
+		return false, nil
+	}
+	records, err := st.ledger.Cached(ctx, fleetName)
+	if err != nil {
+		return false, err
+	}
+	claimed := map[string]bool{}
+	st.ledger.Claims(fleetName, func(namespace string, cl ledger.Claim) { claimed[namespace] = cl != ledger.Claim{} })
+	return slices.ContainsFunc(records, func(o v1alpha1.NamespaceLeader) bool {
+		return o.Spec.State != v1alpha1.StateRetired && !claimed[o.Name]
+	}), nil
 }
 
 // fillPolicyStatus fills in the status of a policy. It returns when to check again.
@@ -141,10 +167,6 @@ func (st *policyStatuses) fillPolicyStatus(
 	set(explain.ClocksAgree(members))
 	set(explain.SecretsGranted(st.Fleet.MissingGrant(object.Namespace), st.seals.why(object.Namespace)))
 	result.RequeueAfter = decide.Soonest(result.RequeueAfter, recount)
-	if !st.source.synced() { // a fence may be missing in a Cluster that is not known yet
-		result.RequeueAfter = notYet
-		return result
-	}
 	st.noteFences(ctx, p, object, members, st.policies.lostNames(ctx, p, policies))
 	targets, applies := explain.TargetsFound(st.findLocks(object, members), st.findAccounts(object, members))
 	setCondition(object, targets, applies)

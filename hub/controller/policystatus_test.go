@@ -9,10 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -133,10 +135,10 @@ func TestStatusOfAPolicy(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		for kind, want := range map[string]string{
-			v1alpha1.ConditionAccepted: "True Accepted ", v1alpha1.ConditionReady: "False Unfenced ",
+			v1alpha1.ConditionAccepted: "True Accepted ", v1alpha1.ConditionReady: "Unknown NotMeasured ",
 			v1alpha1.ConditionClustersReachable: "True Reachable ",
 			v1alpha1.ConditionClocksAgree:       "Unknown NotMeasured not measured closely enough yet: east, west",
-			v1alpha1.ConditionFencesInForce:     "False Unfenced east (",
+			v1alpha1.ConditionFencesInForce:     "Unknown FenceUnchecked east (",
 			v1alpha1.ConditionFenceTargetsFound: "Unknown LockUnseen nobody was seen to hold these locks since a cluster " +
 				"leads: stock/stock; no cluster has shown yet whether it has these service accounts: checkout",
 		} {
@@ -164,6 +166,57 @@ func TestStatusOfAPolicy(t *testing.T) {
 				t.Errorf("without fences %s is %s", kind, got)
 			}
 		}
+	})
+}
+
+// A tenure begins without claims. What an earlier one wrote stands until the records are decided on.
+func TestPolicyStatusStandsBeforeTheFirstDecisions(t *testing.T) {
+	decided := func(m *testFleet) { claimed(m.t, m.Controller, "shop", "shops") }
+	passes := func(d time.Duration) func(*testFleet) {
+		return func(m *testFleet) { m.Clock = fixedClock{Wall: testStart.Wall.Add(d), Boot: testStart.Boot + d} }
+	}
+	for name, test := range map[string]struct {
+		change func(*testFleet)
+		stands bool
+	}{
+		"nothing was decided":       {func(*testFleet) {}, true},
+		"all records were decided":  {decided, false},
+		"the policy was changed":    {func(m *testFleet) { m.edits(8) }, false},
+		"no decision for 19.999 s":  {passes(decideTimeout - time.Millisecond), true},
+		"no decision for 20 s":      {passes(decideTimeout), false},
+		"Clusters are not known":    {func(m *testFleet) { decided(m); m.source = &fakeMembers{unsynced: true} }, true},
+		"a new policy, no Clusters": {func(m *testFleet) { m.edits(8); m.source = &fakeMembers{unsynced: true} }, true},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			p, o, retired := policyOf("fleet", "shops", "shop"), recordOf("fleet", "shop"), recordOf("fleet", "old")
+			p.Status = v1alpha1.LeadershipPolicyStatus{
+				ObservedGeneration: 7, Namespaces: ptr.To[int32](2), Clusters: ptr.To[int32](3),
+				Conditions: []metav1.Condition{{
+					Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse, Reason: "Conflict", Message: "till (to older)",
+				}},
+			}
+			o.Spec, retired.Spec = said20(), said20()
+			retired.Spec.State = v1alpha1.StateRetired
+			m := newTestFleet(t, p, o, retired, clusterOf("fleet", "east", "5"))
+			test.change(m)
+			s, again := m.status()
+			if stands := equality.Semantic.DeepEqual(s, p.Status); stands != test.stands {
+				t.Errorf("it stands: %v; %+v", stands, s)
+			}
+			if test.stands && again.RequeueAfter != notYet {
+				t.Errorf("again in %v", again.RequeueAfter)
+			}
+			if !test.stands && (*s.Clusters != 1 || inShort(s.Conditions, v1alpha1.ConditionClocksAgree) == "nothing") {
+				t.Errorf("not all of it was written: %+v", s)
+			}
+		})
+	}
+}
+
+// edits gives policy shops another generation.
+func (m *testFleet) edits(generation int64) {
+	changeStored(m.t, m.api, policyOf("fleet", "shops", ""), func(p *v1alpha1.LeadershipPolicy) {
+		p.Generation = generation
 	})
 }
 

@@ -169,7 +169,8 @@ func TestFenced(t *testing.T) {
 	lock, both := decidetest.Locks(decidetest.StockLock), decidetest.Locks(decidetest.StockLock, like)
 	webhook := apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("says a webhook"))
 	refused := fmt.Errorf("%w (%w)", guard.ErrForbidden, webhook)
-	const unfenced = "False Unfenced east ("
+	const unfenced, unchecked = "False Unfenced east (", "Unknown FenceUnchecked east (it has not been checked yet)"
+	const refuses = "the cluster does not refuse yet what it must)"
 	const forbidden = "the cluster forbids it: apply config/member there, and config/fencing for fences"
 	for name, test := range map[string]struct {
 		fencing *v1alpha1.Fencing
@@ -181,16 +182,20 @@ func TestFenced(t *testing.T) {
 		"only a warning": {warns, nil, nil, "True Warns every cluster warns, and nothing is refused"},
 		"locks": {both, nil, nil, "True InForce in force in all 1 clusters; refused in every cluster until each earlier " +
 			"holder must have stopped: stock/x; a change of leader takes 4s more, for the lock stock/stock"},
-		"not enforced": {jobs, nil, guard.ErrNotEnforced,
-			unfenced + "the cluster does not refuse yet what it must)"},
+		"not enforced":           {jobs, nil, guard.ErrNotEnforced, unfenced + refuses},
 		"forbidden":              {jobs, nil, guard.ErrForbidden, unfenced + forbidden + ")"},
 		"forbidden by a webhook": {jobs, nil, refused, unfenced + forbidden + ": forbidden: says a webhook)"},
 		"not allowed": {lock, nil, guard.NotAllowedError{Namespaces: []string{"stock"}}, unfenced + "an administrator of " +
 			"the cluster has to allow what is fenced outside the policy's namespaces: kubectl label namespace stock"},
 		"not stored": {jobs, nil, apierrors.NewInvalid(schema.GroupKind{}, "gate", nil),
 			unfenced + "the cluster does not store a fence that the policy asks for: change the policy: "},
-		"not supported": {jobs, nil, guard.ErrUnsupported, unfenced + "the cluster serves no ValidatingAdmissionPolicies"},
-		"not checked":   {jobs, nil, errors.New("later"), unfenced + "it has not been checked yet)"},
+		"not supported":           {jobs, nil, guard.ErrUnsupported, unfenced + "the cluster serves no ValidatingAdmissionPolicies"},
+		"not checked":             {jobs, nil, guard.ErrUnchecked, unchecked},
+		"stored, and not checked": {jobs, nil, guard.ErrStored, unchecked},
+		"one not checked, and one not enforced": {jobs, nil, errors.Join(guard.ErrUnchecked, guard.ErrNotEnforced),
+			unfenced + refuses},
+		"not checked, and an older policy fences the lock": {lock, fences("old", lock), guard.ErrUnchecked,
+			"False Unfenced the policy old fences the lock stock/stock"},
 		"an older policy fences the lock": {lock, fences("old", lock), nil,
 			"False Unfenced the policy old fences the lock stock/stock"},
 		"the hub writes the lock for an older policy": {lock, fences("old", nil, writesStock), nil, "False Unfenced " +
@@ -219,6 +224,11 @@ func TestFenced(t *testing.T) {
 	none := Fences{Policy: p, Wanted: p.FencesBut("this", nil)}
 	if got := brief(Fenced(none)); got != "False Unfenced no cluster takes part yet" {
 		t.Errorf("without clusters: %q", got)
+	}
+	none.Members = []member{measured("east", agrees), measured("west", agrees)}
+	none.Missing = []error{guard.ErrUnchecked, guard.ErrNotEnforced}
+	if got := brief(Fenced(none)); got != "False Unfenced west ("+refuses+"; east (it has not been checked yet)" {
+		t.Errorf("east was not checked, and it is missing in west: %q", got)
 	}
 }
 

@@ -26,26 +26,35 @@ type Fences struct {
 	Closed  []string // locks that no cluster may hold yet
 }
 
-// Fenced returns the condition that names the members in which a fence is missing.
+// Fenced returns the condition that names the members in which a fence is missing, or was not checked.
 func Fenced(f Fences) metav1.Condition {
-	var open []string
+	var open, unchecked []string
 	if len(f.Members) == 0 {
 		open = append(open, "no cluster takes part yet")
 	}
 	for i, m := range f.Members {
-		if err := f.Missing[i]; err != nil {
-			open = append(open, m.Name+" ("+missingMessage(err)+answerIn(err)+")")
+		err := f.Missing[i]
+		if err == nil {
+			continue
+		}
+		message := missingMessage(err)
+		if message == guard.ErrUnchecked.Error() {
+			unchecked = append(unchecked, m.Name+" ("+message+")")
+		} else {
+			open = append(open, m.Name+" ("+message+answerIn(err)+")")
 		}
 	}
 	if f.Policy.Refused != "" {
 		open = append(open, f.Policy.Refused)
 	}
 	if f.Policy.Unknown {
-		open = []string{"the policy is invalid: the fences that it had stay as they were"}
+		open, unchecked = []string{"the policy is invalid: the fences that it had stay as they were"}, nil
 	}
 	switch {
 	case len(open) > 0:
-		return condition(v1alpha1.ConditionFencesInForce, no, reason.Unfenced, strings.Join(open, "; "))
+		return condition(v1alpha1.ConditionFencesInForce, no, reason.Unfenced, strings.Join(append(open, unchecked...), "; "))
+	case len(unchecked) > 0:
+		return condition(v1alpha1.ConditionFencesInForce, unknown, reason.FenceUnchecked, strings.Join(unchecked, "; "))
 	case f.Wanted[0].Warns():
 		return condition(v1alpha1.ConditionFencesInForce, yes, reason.Warns, "every cluster warns, and nothing is refused")
 	}

@@ -178,7 +178,9 @@ func (m *Metrics) collectMember(ch chan<- prometheus.Metric, member fleet.Member
 		sendGauge(ch, credentialsExpire, float64(member.Expires.Unix()), member.Fleet, member.Name)
 	}
 	if work, ok := m.decider.Work(member.Key); ok {
-		sendGauge(ch, guardInForce, number(work.Guarded), member.Fleet, member.Name)
+		if work.Checked {
+			sendGauge(ch, guardInForce, number(work.Guarded), member.Fleet, member.Name)
+		}
 		sendGauge(ch, registrations, float64(work.Readers), member.Fleet, member.Name)
 	}
 }

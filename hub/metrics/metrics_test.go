@@ -33,8 +33,9 @@ func (c *clock) Now() lease.Reading {
 
 // world is what the metrics read.
 type world struct {
-	members []fleet.Member
-	serves  bool
+	members   []fleet.Member
+	serves    bool
+	unchecked bool // the guard in east was not checked yet
 }
 
 func (w *world) Members(name string) (ms []fleet.Member) {
@@ -53,7 +54,7 @@ func (w *world) Offsets() map[fleet.Key]skew.Interval {
 func (w *world) Serves(string) bool { return w.serves }
 
 func (w *world) Work(key fleet.Key) (controller.Work, bool) {
-	return controller.Work{Guarded: true, Readers: 3}, key == east
+	return controller.Work{Guarded: !w.unchecked, Checked: !w.unchecked, Readers: 3}, key == east
 }
 
 var east = fleet.Key{Fleet: "default", Name: "east"}
@@ -149,6 +150,15 @@ func TestSeries(t *testing.T) {
 		"leasecast_clock_offset_seconds{bound=least,fleet=default,member=east}":                   -0.05,
 		"leasecast_clock_offset_seconds{bound=most,fleet=default,member=east}":                    0.02,
 	})
+}
+
+// An alert must not state that a guard is missing before the hub has checked it.
+func TestGuardHasNoSeriesBeforeItIsChecked(t *testing.T) {
+	m, w := newMetrics(t, cluster())
+	w.unchecked = true
+	got := series(t, m)
+	without(t, got, "leasecast_guard_in_force")
+	expect(t, got, map[string]float64{"leasecast_reader_registrations{fleet=default,member=east}": 3})
 }
 
 // A record keeps the name of a leader that is lost while no other cluster may lead. After its term nobody leads.
