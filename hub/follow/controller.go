@@ -294,12 +294,17 @@ func (c *Controller) seen(key fleet.Key, identity string) {
 	}
 }
 
-// state returns what is known of a set, and creates it if necessary. The caller holds the lock.
-func (c *Controller) state(set types.NamespacedName) *setState {
-	s := c.sets[set]
+// state returns what is known of a set, and creates it if necessary: from the status, because what an earlier replica
+// has reached stands. The caller holds the lock.
+func (c *Controller) state(set *v1alpha1.LeaderResourceSet) *setState {
+	name := client.ObjectKeyFromObject(set)
+	s := c.sets[name]
 	if s == nil {
 		s = &setState{identity: identity(set.Namespace, set.Name), in: map[string]*setIn{}}
-		c.sets[set] = s
+		c.sets[name] = s
+		for _, shown := range set.Status.Clusters {
+			s.inCluster(shown.Name).result = shown
+		}
 	}
 	return s
 }

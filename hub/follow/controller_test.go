@@ -60,7 +60,8 @@ func hub(t *testing.T, roles ...v1alpha1.ClusterRole) (*Controller, *clock, memb
 	c := New(Options{Clock: now, Fleet: all, Place: func(context.Context, types.NamespacedName) (Place, error) {
 		return Place{Managed: true, Leader: "east", Epoch: 7, Clusters: map[string]bool{"east": true}}, nil
 	}})
-	c.client = fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).Build()
+	c.client = fake.NewClientBuilder().WithScheme(s).WithObjects(objects...).
+		WithStatusSubresource(&v1alpha1.LeaderResourceSet{}).Build()
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
 	t.Cleanup(q.ShutDown)
 	c.queue.Store(&q)

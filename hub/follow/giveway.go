@@ -53,7 +53,7 @@ func (c *Controller) GiveWay(namespace types.NamespacedName, leader string, epoc
 	all, over := true, []int(nil)
 	for i := range sets {
 		name := client.ObjectKeyFromObject(&sets[i])
-		s := c.state(name)
+		s := c.state(&sets[i])
 		if s.late != nil && s.late.epoch != epoch {
 			s.late = nil // that was another change
 		}
@@ -82,7 +82,7 @@ func (c *Controller) isLate(
 	set *v1alpha1.LeaderResourceSet, namespace types.NamespacedName, leader string, epoch int64,
 ) {
 	name := client.ObjectKeyFromObject(set)
-	s := c.state(name)
+	s := c.state(set)
 	why := s.in[leader].why
 	s.late = &late{epoch, fmt.Sprintf("the change away from %s went on after %d s, before its cluster had given way: %s",
 		leader, set.Spec.ConfirmWithinSeconds, why)}

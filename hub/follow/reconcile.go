@@ -69,7 +69,7 @@ func (c *Controller) reconcileIn(
 	m, known := c.Fleet.Member(key)
 	if !known || m.Gone || m.Deleting {
 		c.mu.Lock()
-		delete(c.state(name).in, key.Name)
+		delete(c.state(set).in, key.Name)
 		c.mu.Unlock()
 		c.add(0, name, "")
 		return reconcile.Result{}, nil
@@ -82,7 +82,7 @@ func (c *Controller) reconcileIn(
 		return later, nil
 	}
 	c.mu.Lock()
-	at, s := c.members[key], c.state(name)
+	at, s := c.members[key], c.state(set)
 	if at == nil && role == "" && !isShown(set, key.Name) { // it never had anything of the set
 		c.mu.Unlock()
 		return later, nil

@@ -47,9 +47,8 @@ func (c *Controller) reconcileStatus(ctx context.Context, set *v1alpha1.LeaderRe
 	if place.undecided {
 		return reconcile.Result{RequeueAfter: notYet}, nil // what an earlier replica has said stands
 	}
-	name := client.ObjectKeyFromObject(set)
-	status := statusOf(set, place, c.results(name), c.Clock.Now().Wall)
-	c.setInOrder(&status, name)
+	status := statusOf(set, place, c.results(set), c.Clock.Now().Wall)
+	c.setInOrder(&status, set)
 	if equality.Semantic.DeepEqual(status, set.Status) {
 		return reconcile.Result{}, nil
 	}
@@ -59,7 +58,7 @@ func (c *Controller) reconcileStatus(ctx context.Context, set *v1alpha1.LeaderRe
 }
 
 // setInOrder says how the last planned change went, as far as this replica knows.
-func (c *Controller) setInOrder(status *v1alpha1.LeaderResourceSetStatus, set types.NamespacedName) {
+func (c *Controller) setInOrder(status *v1alpha1.LeaderResourceSetStatus, set *v1alpha1.LeaderResourceSet) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	is := metav1.Condition{
@@ -81,14 +80,17 @@ func (c *Controller) setInOrder(status *v1alpha1.LeaderResourceSetStatus, set ty
 	}
 }
 
-// results returns what was reached in each cluster, those that have nothing any more left out.
-func (c *Controller) results(set types.NamespacedName) map[string]v1alpha1.ClusterResources {
+// results returns what was reached in each cluster, those that have nothing any more left out. An earlier replica may
+// have reached clusters that are gone.
+func (c *Controller) results(set *v1alpha1.LeaderResourceSet) map[string]v1alpha1.ClusterResources {
+	members := c.Fleet.Members(set.Namespace)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := map[string]v1alpha1.ClusterResources{}
-	for name, in := range c.state(set).in {
-		if !in.clean && (in.result.Role != "" || in.result.Objects != nil || len(in.result.Problems) > 0) {
-			all[name] = in.result
+	all, s := map[string]v1alpha1.ClusterResources{}, c.state(set)
+	for _, m := range members {
+		in := s.in[m.Name]
+		if in != nil && !in.clean && (in.result.Role != "" || in.result.Objects != nil || len(in.result.Problems) > 0) {
+			all[m.Name] = in.result
 		}
 	}
 	return all
@@ -161,7 +163,7 @@ func (c *Controller) left(set *v1alpha1.LeaderResourceSet) (names []string) {
 	members := c.Fleet.Members(set.Namespace)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s := c.state(client.ObjectKeyFromObject(set))
+	s := c.state(set)
 	for _, m := range members {
 		in := s.in[m.Name]
 		mayHave := in != nil && !in.clean || in == nil && (isShown(set, m.Name) || c.members[m.Key] != nil)

@@ -1,13 +1,17 @@
 package follow
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -98,5 +102,45 @@ func TestRole(t *testing.T) {
 	p.Leader = ""
 	if got := p.role("east"); got != v1alpha1.RoleFollowers {
 		t.Errorf("while nobody leads east is %q", got)
+	}
+}
+
+// A takeover changes nothing of a status: neither what is in place nor since when.
+func TestStatusOfAnEarlierReplicaStands(t *testing.T) {
+	c, _, _ := hub(t)
+	east, long := has("east", 3, 0, ""), metav1.Unix(-3600, 0)
+	east.Role, east.Hash, east.AppliedTime = v1alpha1.RoleLeader, "h", &long
+	set := &v1alpha1.LeaderResourceSet{}
+	set.Namespace, set.Name, set.Spec.Namespace = "fleet", "set", "shop"
+	err := c.client.Create(t.Context(), set)
+	set.Status.Clusters = []v1alpha1.ClusterResources{east, has("west", 3, 0, "")} // west is gone since
+	if err := errors.Join(err, c.client.Status().Update(t.Context(), set)); err != nil {
+		t.Fatal(err)
+	}
+	c.Decided(shop, true)
+	name := client.ObjectKeyFromObject(set)
+	status := func() v1alpha1.LeaderResourceSetStatus {
+		t.Helper()
+		_, err := c.reconcileStatus(t.Context(), set)
+		if err := errors.Join(err, c.client.Get(t.Context(), name, set)); err != nil {
+			t.Fatal(err)
+		}
+		return *set.Status.DeepCopy()
+	}
+	before := status()
+	if got := before.Clusters; len(got) != 1 || !equality.Semantic.DeepEqual(got[0], east) ||
+		!meta.IsStatusConditionTrue(before.Conditions, v1alpha1.ConditionReady) {
+		t.Errorf("before a pass: %+v", before)
+	}
+	passed := func(hash string) v1alpha1.LeaderResourceSetStatus {
+		t.Helper()
+		c.report(name, c.state(set).inCluster("east"), v1alpha1.RoleLeader, &result{hash: hash, placed: 3}, nil)
+		return status()
+	}
+	if after := passed("h"); !equality.Semantic.DeepEqual(after, before) {
+		t.Errorf("after a pass with the same hash: %+v, before %+v", after, before)
+	}
+	if got := passed("i").Clusters[0]; got.Hash != "i" || !got.AppliedTime.Equal(ptr.To(metav1.Unix(1, 0))) {
+		t.Errorf("after a pass with another hash: %+v", got)
 	}
 }
