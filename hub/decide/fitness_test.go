@@ -195,7 +195,8 @@ func TestClocksDecideWhoMayLead(t *testing.T) {
 	with := func(ms ...member) []member { return ms }
 	outside, paused := func(m *member) { m.TakesPart = false }, func(m *member) { m.Paused = true }
 	lost := func(m *member) { m.Verdict = health.Verdict{State: health.Unhealthy, Reason: reason.Unreachable} }
-	east, west, south := measured("east", decidetest.TwoAhead), measured("west", agrees), measured("south", decidetest.Vague)
+	ahead, vague := decidetest.TwoAhead, decidetest.Vague
+	east, west, south := measured("east", ahead), measured("west", agrees), measured("south", vague)
 	for name, test := range map[string]struct {
 		members []member
 		want    string // of the first, as a prefix
@@ -209,8 +210,8 @@ func TestClocksDecideWhoMayLead(t *testing.T) {
 		"the only clock is off":                    {with(east), "keeps " + off},
 		"no second answer agrees yet":              {with(measured("east", suspected), west), "keeps " + off},
 		"the one that agrees takes no part":        {with(east, measured("west", agrees, outside)), "keeps " + off},
-		"an unreachable member whose clock is off": {with(measured("east", decidetest.TwoAhead, lost), west), "unfit Unreachable"},
-		"a paused member whose clock is off":       {with(measured("east", decidetest.TwoAhead, paused), west), "unfit " + off},
+		"an unreachable member whose clock is off": {with(measured("east", ahead, lost), west), "unfit Unreachable"},
+		"a paused member whose clock is off":       {with(measured("east", ahead, paused), west), "unfit " + off},
 	} {
 		if _, got := first(shopView(election.Record{}, test.members...)); !strings.HasPrefix(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)

@@ -58,11 +58,12 @@ func TestWhoseWordsAChangeHas(t *testing.T) {
 	}
 	west, east := says("west"), says("east")
 	west.Ordered = true
+	south := says("south")
 	for why, want := range map[reason.Reason]string{
 		reason.Drained: "drain of east", reason.RequiredUnhealthy: "a till in east", reason.Ordered: "an order",
 		reason.PriorityChanged: "",
 	} {
-		p := decide.Plan{Candidates: []decide.Candidate{west, east}, Move: act.Move{To: "west", Reason: "an order"}}
+		p := decide.Plan{Candidates: []decide.Candidate{south, west, east}, Move: act.Move{To: "west", Reason: "an order"}}
 		p.Record = election.Record{Leader: "east", Reason: why}
 		if got := p.Order(); got != want {
 			t.Errorf("%s: %q, want %q", why, got, want)

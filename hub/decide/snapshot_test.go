@@ -149,7 +149,7 @@ func TestMovedRecordIsInheritedFromNow(t *testing.T) {
 	}
 }
 
-// Rule 8: what another hub that leads can have promised counts from the last time at which it was seen, also after that.
+// Rule 8: what another hub that leads can have promised counts from the first decision that does not see it any more.
 func TestPromisesOfAnotherHubThatLeads(t *testing.T) {
 	const minute = time.Minute
 	theirs := leaseOf(20, func(c *lease.Content) { c.Hub, c.Duration, c.Skew = "another", minute, 4*time.Second })
@@ -170,7 +170,8 @@ func TestPromisesOfAnotherHubThatLeads(t *testing.T) {
 		if test.inherited {
 			want.Tenure.Inherited, want.LargestDuration, want.LargestSkew = later(2*time.Second).Wall, minute, 4*time.Second
 		}
-		for at, leases := range [][]decide.Lease{{{Content: theirs, Known: true}}, {{Content: theirs, Known: true}}, nil, nil} {
+		is := []decide.Lease{{Content: theirs, Known: true}}
+		for at, leases := range [][]decide.Lease{is, is, nil, nil} {
 			v.State, v.Members[0].Leases = election.State{}, leases
 			v.Complete(decide.Fleet{Now: later(time.Duration(at) * time.Second), Tenure: election.Tenure{Inherited: start.Wall}})
 		}
