@@ -142,3 +142,28 @@ func TestInvalidOwnerKeepsWhatItClaims(t *testing.T) {
 		}
 	}
 }
+
+// A policy has no effect in a namespace that another one owns, and still claims.
+func TestNamespaceThatAnotherPolicyOwns(t *testing.T) {
+	ps := decidetest.Policies("a", "b", "c!")
+	retired := owned("b")
+	retired.Spec.State = v1alpha1.StateRetired
+	for name, test := range map[string]struct {
+		record *v1alpha1.NamespaceLeader
+		claims string // the policy that claims the namespace
+		want   bool
+	}{
+		"another one owns it":                         {owned("b"), "b", true},
+		"another one owned it, and claims it no more": {owned("b"), "a", false},
+		"the owner is invalid, its claim not known":   {owned("c!"), "a", true},
+		"it owns it itself":                           {owned("a"), "a", false},
+		"it has no owner":                             {owned(""), "a", false},
+		"the owner is deleted":                        {owned("x"), "x", false},
+		"the record is retired":                       {retired, "b", false},
+	} {
+		claims := func(p *decide.Policy) bool { return p.Object.Name == test.claims }
+		if got := decide.OwnedByOther(test.record, ps[0], ps, claims); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

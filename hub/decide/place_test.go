@@ -180,4 +180,8 @@ func TestRequiredFails(t *testing.T) {
 	if p := decideAt(34 * time.Second); p.Candidates[0].Required != election.RequiredUnhealthy {
 		t.Error("it was healthy for a moment, and has failed at once")
 	}
+	v.Members[1].Required = east.Required
+	if p := decideAt(35 * time.Second); p.Health != 29*time.Second {
+		t.Errorf("the first of two fails in %v", p.Health)
+	}
 }

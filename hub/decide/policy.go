@@ -322,12 +322,10 @@ func FencesIn(
 		}
 		for _, f := range p.FencesBut(hub, elsewhere) {
 			lock, is := f.Lock()
-			if is && (taken[lock.NamespacedName] || WriterOf(policies[:i], lock.Name) != "") {
+			if taken[lock.NamespacedName] || WriterOf(policies[:i], lock.Name) != "" {
 				continue
 			}
-			if is {
-				taken[lock.NamespacedName] = true
-			}
+			taken[lock.NamespacedName] = is
 			fs = append(fs, f)
 		}
 	}

@@ -30,6 +30,13 @@ func fencing(name string, zone map[string]string, f *v1alpha1.Fencing) *decide.P
 	return decide.ParsePolicy(o)
 }
 
+// named is a policy that fences nothing, whose Leases have a name.
+func named(name, lease string) *decide.Policy {
+	p := fencing(name, nil, nil)
+	p.Object.Spec.LeaseName = lease
+	return p
+}
+
 // A lock that two policies fence in one cluster has one leader: that of the older policy.
 func TestYoungerPolicyOpensNoLockOfAnOlderOne(t *testing.T) {
 	warns := stock.DeepCopy()
@@ -46,12 +53,16 @@ func TestYoungerPolicyOpensNoLockOfAnOlderOne(t *testing.T) {
 		"the older one fences nothing":         {fencing("old", nil, nil), young(nil), false, true, false},
 		"the older one only warns":             {fencing("old", zoneB, warns), young(zoneA), false, true, false},
 		"the older one has lost its namespace": {fencing("old", nil, stock), young(nil), true, true, true},
+		"the hub writes it for the older one":  {named("old", "stock"), young(nil), false, false, false},
 	} {
 		policies := []*decide.Policy{test.older, test.younger}
 		decide.ShareLocks(policies, members, func(*decide.Policy) bool { return test.lost })
 		if old, young := len(test.older.Election.Locks) > 0,
 			len(test.younger.Election.Locks) > 0; old != test.old || young != test.young {
 			t.Errorf("%s: the older opens it: %v, the younger: %v; want %v, %v", name, old, young, test.old, test.young)
+		}
+		if why := test.younger.Refused; (why == "") != test.young || test.older.Refused != "" {
+			t.Errorf("%s: refused because of %q, the older one because of %q", name, why, test.older.Refused)
 		}
 		if got := test.younger.Election.StopTime; (got == 4*time.Second) != test.young {
 			t.Errorf("%s: its stop time is %v", name, got)
@@ -85,7 +96,11 @@ func TestWhatFencesMakeOfATerm(t *testing.T) {
 			&f{Enforcement: warns, LeaderElectionLocks: []v1alpha1.LockFence{slow}}, true, 0,
 		},
 	} {
-		p := decide.ParsePolicy(decidetest.Fencing(test.fencing)).Election
+		parsed := decide.ParsePolicy(decidetest.Fencing(test.fencing))
+		if l := parsed.SlowestLock(); (l != nil) != (test.stop > 0) || l != nil && l.StopTime() != test.stop {
+			t.Errorf("%s: the slowest lock is %v", name, l)
+		}
+		p := parsed.Election
 		if p.Acknowledged != test.acknowledged || p.StopTime != test.stop {
 			t.Errorf("%s: acknowledged %v, stop time %v; want %v, %v", name, p.Acknowledged, p.StopTime, test.acknowledged,
 				test.stop)
@@ -97,11 +112,6 @@ func TestWhatFencesMakeOfATerm(t *testing.T) {
 func TestFencesInAMember(t *testing.T) {
 	other := decidetest.StockLock
 	other.Name = "other"
-	named := func(name, lease string) *decide.Policy {
-		p := fencing(name, nil, nil)
-		p.Object.Spec.LeaseName = lease
-		return p
-	}
 	invalid, unlike := fencing("old", nil, stock), decidetest.Locks(other)
 	invalid.Unknown = true
 	none, leads := func(*decide.Policy) bool { return false }, func(*decide.Policy) bool { return true }
@@ -141,7 +151,7 @@ func TestFencesInAMember(t *testing.T) {
 func TestDefaultsOfAPolicy(t *testing.T) {
 	p := decide.ParsePolicy(decidetest.PolicyFor("fleet", "shops", "shop"))
 	if p.Invalid != nil || !p.Election.FailOverWhenMostUnreachable || p.Election.Acknowledged ||
-		p.Election.LeaseName != v1alpha1.DefaultLeaseName {
+		p.Election.LeaseName != v1alpha1.DefaultLeaseName || p.MostMoves != int(v1alpha1.DefaultMaxConcurrentMoves) {
 		t.Errorf("%+v, %v", p.Election, p.Invalid)
 	}
 	if want := (health.Thresholds{Timeout: 3 * time.Second, UnreachableAfter: 10 * time.Second,
@@ -158,12 +168,12 @@ func TestFieldsOfAPolicy(t *testing.T) {
 	o.Spec.LeaseName, o.Spec.Handover, o.Spec.Health.WhenMostUnreachable = "active", v1alpha1.HandoverRegisteredReaders,
 		v1alpha1.HoldWhenMostUnreachable
 	o.Spec.Health.UnreachableAfterMilliseconds, o.Spec.Health.RecoverAfterMilliseconds = 7000, ptr.To[int32](9000)
-	o.Spec.InitialDelaySeconds = ptr.To[int32](3)
+	o.Spec.InitialDelaySeconds, o.Spec.MaxConcurrentMoves = ptr.To[int32](3), 7
 	o.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"region": "here"}}
 	o.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "shops"}}
 	p := decide.ParsePolicy(o)
 	if p.Invalid != nil || p.Election.FailOverWhenMostUnreachable || !p.Election.Acknowledged ||
-		p.Election.LeaseName != "active" || p.Election.InitialDelay != 3*time.Second {
+		p.Election.LeaseName != "active" || p.Election.InitialDelay != 3*time.Second || p.MostMoves != 7 {
 		t.Errorf("%+v, %v", p.Election, p.Invalid)
 	}
 	o.Spec.InitialDelaySeconds = nil // as before there was such a field
@@ -234,8 +244,17 @@ func TestLeaderOfAnInvalidPolicyIsRenewedUnderItsClockSkew(t *testing.T) {
 	} {
 		v := &decide.Snapshot{Entry: decidetest.Entry(shop), Members: []member{in("east"), in("west")}}
 		v.Object = owned("a!")
-		v.Record = election.Record{State: election.Leading, Leader: "east", Duration: test.duration, Skew: test.recorded}
+		v.Record = election.Record{State: election.Leading, Leader: "east", Duration: test.duration, Skew: test.recorded,
+			Stop: 7 * time.Second, LeaseName: "active", OpenLocks: []string{"shop/stock"}}
 		v.Claim(decidetest.Policies("a!"))
+		if p := v.Policy.Election; p.StopTime != 7*time.Second || p.LeaseName != "active" ||
+			!slices.Equal(p.Locks, v.Record.OpenLocks) {
+			t.Errorf("D %v, ε %v: its locks and its Lease are not those of the record: %+v", test.duration, test.recorded, p)
+		}
+		if h := v.Policy.Thresholds; h.Timeout != v.Policy.Election.Timings.Timeout ||
+			h.RecoverAfter != v.Policy.Election.Timings.Renew || h.UnreachableAfter != 2*h.RecoverAfter {
+			t.Errorf("D %v, ε %v: unreachable by %+v", test.duration, test.recorded, h)
+		}
 		if got := v.Policy.Election.Timings; got.Skew != test.want || got.Validate() != nil || v.Members[1].TakesPart {
 			t.Errorf("D %v, ε %v: %+v, want ε %v and no other candidate", test.duration, test.recorded, got, test.want)
 		}

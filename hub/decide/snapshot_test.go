@@ -149,6 +149,40 @@ func TestMovedRecordIsInheritedFromNow(t *testing.T) {
 	}
 }
 
+// Rule 8: what another hub that leads can have promised counts from the first decision that does not see it any more.
+func TestPromisesOfAnotherHubThatLeads(t *testing.T) {
+	const minute = time.Minute
+	theirs := leaseOf(20, func(c *lease.Content) { c.Hub, c.Duration, c.Skew = "another", minute, 4*time.Second })
+	claimed := shopView(election.Record{}).Policy
+	for name, test := range map[string]struct {
+		policy    *decide.Policy
+		found     *v1alpha1.NamespaceLeaderSpec
+		inherited bool
+	}{
+		"a policy claims the namespace":    {claimed, nil, true},
+		"it has a record":                  {nil, &v1alpha1.NamespaceLeaderSpec{}, true},
+		"this hub has no part in it":       {nil, nil, false},
+		"a policy claims it, and recorded": {claimed, &v1alpha1.NamespaceLeaderSpec{}, true},
+	} {
+		v := found(election.Record{})
+		v.Policy, v.Found = test.policy, test.found
+		want := election.State{Tenure: election.Tenure{Inherited: start.Wall}}
+		if test.inherited {
+			want.Tenure.Inherited, want.LargestDuration, want.LargestSkew = later(2*time.Second).Wall, minute, 4*time.Second
+		}
+		is := []decide.Lease{{Content: theirs, Known: true}}
+		for at, leases := range [][]decide.Lease{is, is, nil, nil} {
+			v.State, v.Members[0].Leases = election.State{}, leases
+			v.Complete(decide.Fleet{Now: later(time.Duration(at) * time.Second), Tenure: election.Tenure{Inherited: start.Wall}})
+		}
+		got := v.State
+		if !got.Tenure.Inherited.Equal(want.Tenure.Inherited) || got.LargestDuration != want.LargestDuration ||
+			got.LargestSkew != want.LargestSkew {
+			t.Errorf("%s: inherited %v, D %v, ε %v", name, got.Tenure.Inherited, got.LargestDuration, got.LargestSkew)
+		}
+	}
+}
+
 // Rule 7: epochs rise above all that was ever seen, also in a cluster that takes no part.
 func TestHighestEpoch(t *testing.T) {
 	floor := lease.EpochFloor(start.Wall)
@@ -161,6 +195,7 @@ func TestHighestEpoch(t *testing.T) {
 		"a record's that was lost since":        {0, 50, 10, 20, 50},
 		"a clock that was ahead gave the seen":  {0, floor + 1e9, 10, 20, 20},
 		"a clock that was ahead gave the found": {0, 0, 10, floor + 1e9, 10},
+		"a clock that was ahead gave all":       {0, floor + 1e9, 0, floor + 1e9, 0},
 	} {
 		v := found(election.Record{State: election.Vacant, Epoch: test.recorded}, leaseOf(test.found))
 		v.Granted, v.Highest, v.Members[0].TakesPart = test.granted, test.seen, false

@@ -166,10 +166,36 @@ func TestRecordGetsShorterDAt(t *testing.T) {
 			}
 		})
 	}
-	t.Run("a longer D is recorded before any Lease has it", func(t *testing.T) {
-		d := election.Next(at(0), policy(duration(60*second)), leading(having(renewing(sent(0)))), among("east 100, west 50"))
-		if say(d) != kept+" persist" || d.Record.Duration != 60*second {
-			t.Errorf("%s, D %v", say(d), d.Record.Duration)
+}
+
+// Rules 2 and 5: a larger D, ε or stop time is recorded before any Lease has it, and a smaller one once all is over.
+func TestRecordGetsTheBoundsOfThePolicy(t *testing.T) {
+	for name, change := range map[string]func(*election.Policy){
+		"D":         duration(60 * second),
+		"ε":         func(p *election.Policy) { p.Timings.Skew = 4 * second },
+		"stop time": stopTime(17 * second),
+	} {
+		larger, smaller := policy(change), policy()
+		bounds := func(p *election.Policy) [3]time.Duration {
+			return [3]time.Duration{p.Timings.Duration, p.Timings.Skew, p.StopTime}
 		}
-	})
+		s := leading(having(renewing(sent(0))))
+		for _, step := range []struct {
+			now    float64
+			policy *election.Policy
+			final  bool
+			want   string
+		}{
+			{0, larger, false, kept + " persist"}, {500, smaller, false, "stop renewing"}, {500, smaller, true, kept + " persist"},
+		} {
+			s.Sent.Final = step.final
+			d := election.Next(at(step.now), step.policy, s, among("east 100, west 50"))
+			r := d.Record
+			is := [3]time.Duration{r.Duration, r.Skew, r.Stop}
+			if say(d) != step.want || !d.StopRenewing && is != bounds(step.policy) {
+				t.Errorf("%s after %v s: %s, bounds %v", name, step.now, say(d), is)
+			}
+			s.Record = r
+		}
+	}
 }

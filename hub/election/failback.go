@@ -27,7 +27,7 @@ func settled(now lease.Reading, p Policy, s State, ranked []Candidate) (Candidat
 func untilFailback(now lease.Reading, p Policy, s State, ranked []Candidate) (wait time.Duration) {
 	holder, _ := named(ranked, s.Record.Leader)
 	for _, c := range ranked {
-		if since, fit := s.FitSince[c.Name]; p.Failback > 0 && fit && compareMerit(c, holder) > 0 {
+		if since, fit := s.FitSince[c.Name]; fit && compareMerit(c, holder) > 0 {
 			wait = soonest(wait, max(p.Failback-(now.Boot-since), s.Record.AcquireTime.Add(p.Failback).Sub(now.Wall)))
 		}
 	}

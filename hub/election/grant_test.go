@@ -1,6 +1,7 @@
 package election_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -42,6 +43,20 @@ func TestRetiredRecord(t *testing.T) {
 		"lost: the epoch of a Lease is recorded first": {now: at(60), noPolicy: true,
 			state: stateOf(election.Record{}, sent(0), seen(21)), want: "Retired nobody 21 PolicyGone persist"},
 	})
+}
+
+// What has failed comes last. Among the others an order comes first, then priority, weight and name.
+func TestRank(t *testing.T) {
+	want := among("low 1 ordered, a 100 heavy, b 100 light, c 100 light, d 50, best 900 failed ordered, e 900 failed, f 1 failed")
+	cs := slices.Clone(want)
+	slices.Reverse(cs)
+	for range want {
+		cs = append(cs[1:], cs[0])
+		ranked := slices.Clone(cs)
+		if election.Rank(ranked); !slices.Equal(ranked, want) {
+			t.Errorf("%+v", ranked)
+		}
+	}
 }
 
 // Rule 13: the best of those that may lead gets a namespace without a leader.

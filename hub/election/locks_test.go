@@ -43,6 +43,8 @@ func TestLockOpens(t *testing.T) {
 			170.75, leading(rejected, func(s *election.State) { s.FleetStop = 155 * second }), stock, both, nil, 250 * ms,
 		},
 		"it is open": {5, leading(recorded(opened("shop/stock"))), stock, both, stock, 0},
+		"it is open, and all have rejected it for long": {500, leading(rejected, recorded(opened("shop/stock"))), stock, both,
+			stock, 0},
 		"it is open in a lost record: no": {100,
 			lost(recorded(func(r *election.Record) { r.OpenLocks = stock })), stock, both, nil, 0},
 	} {

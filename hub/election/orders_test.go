@@ -123,6 +123,9 @@ func TestFailback(t *testing.T) {
 	rows := map[string]decision{
 		"for less than that: stays": {now: at(5), state: led(fitSince(map[string]float64{"east": -290})),
 			among: "east 100, west 50", want: stays + " after 5s"},
+		"for less than that, and a worse one for longer: stays": {now: at(5),
+			state: led(fitSince(map[string]float64{"east": -200, "south": -290})), among: "east 100, west 50, south 10",
+			want: stays + " after 1m35s persist"},
 		"for long enough: moves": {now: at(5), state: led(fitSince(map[string]float64{"east": -295})),
 			among: "east 100, west 50", want: moves},
 		"for long enough, but a move was ordered since: stays": {now: at(5),

@@ -48,7 +48,7 @@ func anyState(r *rand.Rand) (election.State, []election.Candidate) {
 			Name: name, Priority: int32(50 * r.IntN(3)), Fitness: election.Fitness(r.IntN(4)),
 			Reason:    []reason.Reason{reason.Unreachable, reason.Deleting, reason.Unguarded}[r.IntN(3)],
 			Answering: r.IntN(2) == 0, Prepared: r.IntN(2) == 0, Refused: r.IntN(4) == 0,
-			Drained: r.IntN(4) == 0,
+			Drained: r.IntN(4) == 0, Required: election.Required(r.IntN(4)),
 		})
 	}
 	return s, cs

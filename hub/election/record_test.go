@@ -19,6 +19,7 @@ func TestRecordAfterDecision(t *testing.T) {
 	bounded := func(s *election.State) {
 		s.LargestDuration, s.LargestSkew, s.LargestStop = 60*second, 2*second, 9*second
 	}
+	lostBounds := recorded(func(r *election.Record) { r.Skew, r.Stop, r.OpenLocks = second, 17*second, locks })
 	for name, test := range map[string]struct {
 		policy *election.Policy
 		state  election.State
@@ -59,6 +60,28 @@ func TestRecordAfterDecision(t *testing.T) {
 				Stop: 17 * second, LeaseName: "leasecast", Observed: map[string]int32{"west": 50},
 			},
 		},
+		"another hub leads: the largest bounds": {
+			policy: policy(), state: vacant(otherHub, bounded), among: "east 100, west 50",
+			want: election.Record{
+				Epoch: epoch, State: election.Vacant, Reason: reason.OtherHub, Since: now, AcquireTime: wall(-400),
+				Duration: 60 * second, Skew: 2 * second, Stop: 9 * second, LeaseName: "leasecast",
+				Observed: map[string]int32{"east": 100, "west": 50},
+			},
+		},
+		"another hub leads, and the record is lost: the largest bounds, and no open locks": {
+			policy: policy(fences), state: lost(otherHub, bounded, lostBounds), among: "east 100, west 50",
+			want: election.Record{
+				State: election.Vacant, Reason: reason.OtherHub, Since: now, Duration: 60 * second, Skew: 2 * second,
+				Stop: 17 * second, LeaseName: "other",
+			},
+		},
+		"lost: the largest bounds, and no open locks": {
+			policy: policy(fences), state: lost(bounded, lostBounds, during(young())), among: "east 100, west 50",
+			want: election.Record{
+				State: election.Vacant, Reason: reason.WaitingForExpiry, Since: now, NotBefore: wall(79), Next: "east",
+				Duration: 60 * second, Skew: 2 * second, Stop: 17 * second, LeaseName: "other",
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := election.Next(at(20), test.policy, test.state, among(test.among))
@@ -81,6 +104,11 @@ func TestAnyDifferenceIsPersisted(t *testing.T) {
 		"D":                 recorded(lasting(10 * second)),
 		"Lease name":        recorded(renamed),
 		"bound":             recorded(notBefore(9)),
+		"open locks":        recorded(func(r *election.Record) { r.OpenLocks = []string{"shop/stock"} }),
+		"unfenced leader":   recorded(func(r *election.Record) { r.UnfencedLeader = "east" }),
+		"successor":         recorded(followedBy("west")),
+		"priorities":        recorded(observing(map[string]int32{"east": 50})),
+		"fence":             recorded(accepted),
 		"no difference":     func(*election.State) {},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -206,6 +234,9 @@ func TestAssign(t *testing.T) {
 		"vacant":                  {record(election.Vacant, ""), "east", false, is(assign.Follow, "", epoch)},
 		"vacant, while a Lease may be live": {
 			record(election.Vacant, "", because(reason.WaitingForExpiry)), "east", false, is(assign.Hold, "", epoch),
+		},
+		"vacant, while another hub may lead": {
+			record(election.Vacant, "", because(reason.OtherHub)), "east", false, is(assign.Hold, "", epoch),
 		},
 		"vacant, there was never a leader": {record(election.Vacant, "", raisedTo(0)), "east", false, is(assign.Hold, "", 0)},
 		"retired": {record(election.Retired, "east"), "east", true,

@@ -17,8 +17,10 @@ func TestLeaderIsKeptWithoutProofAgainstIt(t *testing.T) {
 	inDoubt := []func(*election.State){during(young()), having(nothing())}
 	afterOutage := []func(*election.State){during(afterOutage()), having(nothing())}
 	decide(t, map[string]decision{
-		"a fit leader":               {now: at(500), state: leading(), among: "east 100, west 50", want: kept},
-		"an empty list, leading":     {now: at(500), state: leading(), want: kept + " waiting NoCandidate"},
+		"a fit leader":           {now: at(500), state: leading(), among: "east 100, west 50", want: kept},
+		"an empty list, leading": {now: at(500), state: leading(), want: kept + " waiting NoCandidate"},
+		"an empty list, while a lock is not fenced any more and priorities count again": {now: at(500),
+			policy: policy(rebalanceAt(5)), state: leading(recorded(opened("a/l"))), want: kept + " waiting NoCandidate"},
 		"an empty list, record lost": {now: at(500), state: lost(), want: "lost waiting NoCandidate"},
 		"unknown, while a promise under the policy's D may last and the record has less": {now: at(15.5),
 			state: leading(append(inDoubt, recorded(lasting(5*second)))...), among: "east 100 unknown, west 50",

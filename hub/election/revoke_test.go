@@ -24,6 +24,7 @@ func TestRevocation(t *testing.T) {
 		return drain(append([]func(*election.State){recorded(revoked)}, changes...)...)
 	}
 	fenced := having(withStop(17*second, sent(0)))
+	slower := having(withEarlier(8, sent(0)))
 	inherited := []func(*election.State){during(young()), having(sent(10)), recorded(notBefore(26))}
 	leaderless := asked(released, recorded(because(reason.Gone), ledBy("")))
 	decide(t, map[string]decision{
@@ -49,6 +50,12 @@ func TestRevocation(t *testing.T) {
 			want: waits + "14s"},
 		"draining, locks were fenced under it: no": {now: at(2), policy: ack, state: drain(fenced, recorded(notBefore(33))),
 			among: both, want: waits + "16s"},
+		"draining, slower locks were fenced before, by the wall clock: no": {now: clocks(2, 9), policy: ack, among: both,
+			state: drain(slower), want: waits + "14s"},
+		"draining, slower locks were fenced before, by the boot clock: no": {now: clocks(9, 2), policy: ack, among: both,
+			state: drain(slower), want: waits + "14s"},
+		"draining, slower locks were fenced before, and must have been released: revoked": {now: at(8), policy: ack,
+			among: both, state: drain(slower), want: asks + "8s persist"},
 		"draining, most are unreachable: no": {now: at(2), policy: ack,
 			among: "east 100 Unreachable answering, west 50 prepared", state: draining(reason.Unreachable, mostUnreachable),
 			want: drains + "14s"},

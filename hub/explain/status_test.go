@@ -17,11 +17,8 @@ import (
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/decide/decidetest"
 	"github.com/leasecast/leasecast/hub/election"
-	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/publish"
 )
-
-var statusNow = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // planOf is the plan of a decision about some candidates.
 func planOf(d election.Decision, cs ...decide.Candidate) decide.Plan {
@@ -56,38 +53,6 @@ func TestStatus(t *testing.T) {
 	v.Policy = nil
 	if s := Status(v, planOf(election.Decision{Record: eastLeads(20)})); s.ObservedPolicyGeneration != 7 {
 		t.Errorf("without a policy the generation of the last one is not named any more: %d", s.ObservedPolicyGeneration)
-	}
-}
-
-func TestHistoryHasTheNewestChanges(t *testing.T) {
-	at := metav1.NewMicroTime(statusNow.Add(time.Second))
-	for name, test := range map[string]struct {
-		change func(*election.Record)
-		want   bool
-	}{
-		"no change":      {func(*election.Record) {}, false},
-		"another reason": {func(r *election.Record) { r.Reason = reason.Resumed }, false},
-		"another leader": {func(r *election.Record) { r.Leader = "west" }, true},
-		"another state":  {func(r *election.Record) { r.State = election.Draining }, true},
-		"another epoch":  {func(r *election.Record) { r.Epoch = 21 }, true},
-	} {
-		now := eastLeads(20)
-		now.Since = at.Time
-		test.change(&now)
-		got := ledger.History(now, ledger.History(eastLeads(20), nil))
-		want := v1alpha1.Change{
-			Time: at, Leader: now.Leader, Epoch: now.Epoch, State: v1alpha1.RecordState(now.State), Reason: now.Reason,
-		}
-		if (len(got) == 2) != test.want || test.want && got[0] != want {
-			t.Errorf("%s: %+v, want the newest change first: %v", name, got, test.want)
-		}
-	}
-	var past []v1alpha1.Change
-	for epoch := int64(1); epoch <= v1alpha1.MaxHistory+3; epoch++ {
-		past = ledger.History(eastLeads(epoch), past)
-		if n := len(past); n != int(min(epoch, v1alpha1.MaxHistory)) || past[0].Epoch != epoch {
-			t.Fatalf("after %d changes %d are kept, the newest of epoch %d", epoch, n, past[0].Epoch)
-		}
 	}
 }
 

@@ -20,20 +20,23 @@ func TestRecordIsStoredAndReadAsItWas(t *testing.T) {
 		Leader: "east", Epoch: 20, Revoked: 19, State: election.Draining, Reason: reason.Unreachable,
 		Since: at, AcquireTime: at.Add(1e9), Duration: 15 * time.Second, Skew: time.Second, Stop: 7 * time.Second,
 		OpenLocks: []string{"a/b"}, UnfencedLeader: "west", LeaseName: "leasecast",
-		NotBefore: at.Add(2e9), Next: "west", Observed: map[string]int32{"east": 9},
+		NotBefore: at.Add(2e9), Next: "west", Observed: map[string]int32{"east": 9}, Rebalanced: at.Add(3e9),
+		Fence: election.Acceptance{UID: "uid of east", At: at.Add(4e9), Voided: true},
 	}
 	s := v1alpha1.NamespaceLeaderSpec{
 		ObservedPriorities: []v1alpha1.ObservedPriority{{Name: "east", Priority: 8}, {Name: "west"}},
 	}
-	odd := want
-	odd.Since, odd.AcquireTime = at.Add(789), want.AcquireTime.Add(789) // a record holds microseconds
-	Store(odd, &s)
-	if diff := cmp.Diff(want, RecordOf(&s)); diff != "" {
-		t.Error(diff)
+	odd := want // a record holds microseconds, and whole seconds of a stop time
+	odd.Since, odd.AcquireTime, odd.Stop = at.Add(789), want.AcquireTime.Add(789), 6*time.Second+1
+	for _, r := range []election.Record{odd, want} {
+		Store(r, &s)
+		if diff := cmp.Diff(want, RecordOf(&s)); diff != "" {
+			t.Error(diff)
+		}
 	}
 	Store(election.Record{}, &s)
-	if s.Since != nil || s.AcquireTime != nil || s.NotBefore != nil {
-		t.Errorf("times of an empty record: %+v", s)
+	if s.Since != nil || s.AcquireTime != nil || s.NotBefore != nil || s.Fence != (v1alpha1.FenceRecord{}) {
+		t.Errorf("times and fence of an empty record: %+v", s)
 	}
 }
 

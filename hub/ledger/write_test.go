@@ -53,6 +53,9 @@ func TestRemovedOrder(t *testing.T) {
 		if got := fmt.Sprint(stored(t, api).Annotations); got != want[since] {
 			t.Errorf("%s: %s", name, got)
 		}
+		if l.Show(stored(t, api), false) != since {
+			t.Errorf("%s: a watch shows another client's write: %t", name, !since)
+		}
 		if written, err := l.Write(t.Context(), e, Change{Record: eastLeads(22), Persist: true}); written == since {
 			t.Errorf("%s: the record is written after that: %t, %v", name, written, err)
 		}
@@ -244,6 +247,7 @@ func TestRecordIsReadLiveOnce(t *testing.T) {
 	reads("and not again", 0)
 	e.Recheck()
 	reads("after a failed write", 1)
+	reads("and not again", 0)
 }
 
 // Rule 6: an earlier tenure was at work when it last changed a record. A record from after the end that the election's
@@ -292,8 +296,9 @@ func TestMetadataOfARecordStaysWhereItIs(t *testing.T) {
 				e := take(t, l)
 				persist(t, l, e, Change{Record: eastLeads(epoch), Persist: true})
 				known, large := e.known.ObjectMeta, size > 20
+				others := len(known.Labels) + len(known.Finalizers) + len(known.OwnerReferences)
 				if known.Annotations[v1alpha1.FrozenUntilAnnotation] != "2026" || known.Size() > 1<<10 ||
-					e.Large != large || len(known.ManagedFields) > 0 {
+					e.Large != large || len(known.ManagedFields) > 0 || (others == 0) != large {
 					t.Errorf("the hub remembers %d bytes, large: %v, annotations %q", known.Size(), e.Large, known.Annotations)
 				}
 				is := stored(t, api)

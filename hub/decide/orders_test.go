@@ -1,0 +1,107 @@
+package decide_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/act"
+	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/decide/decidetest"
+	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/health"
+	"github.com/leasecast/leasecast/hub/worker"
+)
+
+// Rule 21: an order to move the namespace is carried out, or refused. A decision comes again while it waits.
+func TestOrderToMoveANamespace(t *testing.T) {
+	lost := func(m *member) { m.Verdict = health.Verdict{State: health.Unhealthy, Reason: reason.Unreachable} }
+	moved := func(v *decide.Snapshot) { v.Moved = true }
+	unclaimed := func(v *decide.Snapshot) { v.Policy = nil }
+	for name, test := range map[string]struct {
+		to             string
+		west           member
+		change         func(*decide.Snapshot)
+		begun, refused bool
+		again          time.Duration
+	}{
+		"there is none":               {"", measured("west", agrees), nil, false, false, 0},
+		"to a cluster that may lead":  {"west", measured("west", agrees), nil, true, false, time.Second},
+		"to one that cannot":          {"west", measured("west", agrees, lost), nil, false, true, time.Second},
+		"the record is another hub's": {"west", measured("west", agrees), moved, false, false, 0},
+		"no policy claims it":         {"west", measured("west", agrees), unclaimed, false, false, 0},
+	} {
+		v := shopView(decidetest.EastLeads(20), measured("east", agrees), test.west)
+		v.Object, v.Policy.Election.LeaseName = &v1alpha1.NamespaceLeader{}, "leasecast"
+		v.Object.Annotations = map[string]string{v1alpha1.MoveToAnnotation: test.to, v1alpha1.MoveReasonAnnotation: "words"}
+		if test.change != nil {
+			test.change(v)
+		}
+		p := v.Decide(start, election.Sent{Final: true}, false)
+		begun := p.Record.Reason == reason.Ordered && p.Order() == "words"
+		if begun != test.begun || p.Refused != test.refused || p.Health != test.again {
+			t.Errorf("%s: begun %t, refused %t, again after %v (%+v)", name, begun, p.Refused, p.Health, p.Record)
+		}
+		if v.Object = nil; v.Move() != (act.Move{}) {
+			t.Errorf("%s: an order without a record: %+v", name, v.Move())
+		}
+	}
+}
+
+// The history has the words of the operator who ordered a change, or what was not healthy.
+func TestWhoseWordsAChangeHas(t *testing.T) {
+	says := func(name string) decide.Candidate {
+		c := decide.Candidate{Member: &member{Required: worker.Required{Unhealthy: "a till in " + name}}}
+		c.Name, c.Member.Drain = name, act.Act{Reason: "drain of " + name}
+		return c
+	}
+	west, east := says("west"), says("east")
+	west.Ordered = true
+	south := says("south")
+	for why, want := range map[reason.Reason]string{
+		reason.Drained: "drain of east", reason.RequiredUnhealthy: "a till in east", reason.Ordered: "an order",
+		reason.PriorityChanged: "",
+	} {
+		p := decide.Plan{Candidates: []decide.Candidate{south, west, east}, Move: act.Move{To: "west", Reason: "an order"}}
+		p.Record = election.Record{Leader: "east", Reason: why}
+		if got := p.Order(); got != want {
+			t.Errorf("%s: %q, want %q", why, got, want)
+		}
+	}
+}
+
+// How long a cluster has been able to lead counts where the policy fails back or requires something.
+func TestWhatIsRememberedOfCandidates(t *testing.T) {
+	for name, test := range map[string]struct {
+		change         func(*decide.Policy)
+		fit, unhealthy bool
+	}{
+		"neither":               {func(*decide.Policy) {}, false, false},
+		"it fails back":         {func(p *decide.Policy) { p.Election.Failback = time.Minute }, true, false},
+		"it requires something": {func(p *decide.Policy) { p.Requires = &worker.Requires{} }, true, true},
+	} {
+		v := shopView(decidetest.EastLeads(20), measured("east", agrees))
+		test.change(v.Policy)
+		p := v.Decide(start, election.Sent{Final: true}, false)
+		_, fit := p.FitSince["east"]
+		if fit != test.fit || (p.UnhealthySince != nil) != test.unhealthy {
+			t.Errorf("%s: able to lead since %v, unhealthy since %v", name, p.FitSince, p.UnhealthySince)
+		}
+	}
+}
+
+func TestAllPaused(t *testing.T) {
+	east, paused := measured("east", agrees), measured("west", agrees, func(m *member) { m.Paused = true })
+	for name, test := range map[string]struct {
+		members []member
+		want    bool
+	}{
+		"no member": {nil, false}, "one of two": {[]member{paused, east}, false},
+		"all": {[]member{paused, paused}, true}, "none": {[]member{east}, false},
+	} {
+		if got := decide.AllPaused(test.members); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
