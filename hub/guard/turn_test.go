@@ -2,6 +2,7 @@ package guard_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/guard"
 )
 
@@ -205,4 +215,157 @@ func TestKeeper_SendsWhatIsDue(t *testing.T) {
 	l.will(0, "write shops")
 	h.at += 5 * time.Second
 	h.keeps(t, f, map[string]bool{ns: false})
+}
+
+// desires has the hub keep these fences in one namespace, and nothing else.
+func (h *hub) desires(ns string, leased bool, fences ...guard.Fence) {
+	h.desired = guard.Desired{}
+	h.desired.Leases = map[types.NamespacedName]bool{{Namespace: ns, Name: v1alpha1.DefaultLeaseName}: leased}
+	for _, f := range fences {
+		space := map[string]bool{}
+		if f.Selects(ns, nil) {
+			space[ns] = leased
+		}
+		h.desired.Fences, h.desired.Spaces = append(h.desired.Fences, f), append(h.desired.Spaces, space)
+	}
+}
+
+// A fence is removed when what follows is in force. In between, nothing would be rejected.
+func TestKeeper_RemovesAFenceWhenTheNextOneIsInForce(t *testing.T) {
+	h, l := linked(t)
+	ns, client := newNamespace(t), administrator(t)
+	before, after := fenceOf(t, policy("shops", allJobs, ns)), fenceOf(t, policy("shops", ledConfigMaps, ns))
+	tills := fenceOf(t, policy("tills", allJobs, ns))
+	denied := guard.NotAllowedError{Namespaces: []string{"ci"}}
+	h.keeps(t, before, map[string]bool{ns: false})
+	for _, step := range []struct {
+		when  string
+		do    func()
+		fence guard.Fence
+		stays bool
+	}{
+		{"the next one is rejected", func() { h.desires(ns, false, after); l.will(422, "write shops") }, before, true},
+		{"the next one is not answered", func() { l.will(500, "write shops") }, before, true},
+		{"the next one is not in force", func() { l.will(0, "write shops"); l.will(201, "probe fence") }, before, true},
+		{"the next one is in force", func() { l.will(0, "probe fence") }, before, false},
+		{"its policy is invalid", func() { h.desired = guard.Desired{Invalid: []string{"shops"}} }, after, true},
+		{"another one is not answered", func() { h.desires(ns, false, tills); l.will(500, "write tills") }, after, true},
+		{"another one is rejected", func() { l.will(422, "write tills") }, after, false},
+		{"it is in force", func() { l.will(0, "write tills") }, tills, true},
+		{"it is not allowed any more", func() { h.desired.Denied = map[string]error{tills.Name(): denied} }, tills, false},
+	} {
+		step.do()
+		h.at += 5 * time.Second
+		h.turn(t.Context())
+		stored := func(ctx context.Context) error {
+			_, err := read(ctx, client, step.fence.Names()[1]) // its wall: there is no Lease
+			return err
+		}
+		if err := stored(t.Context()); step.stays && err != nil {
+			t.Errorf("%s: %v", step.when, err)
+		} else if !step.stays {
+			eventually(t, step.when, func(ctx context.Context) error {
+				if h.turn(ctx); !apierrors.IsNotFound(stored(ctx)) {
+					return errors.New("it is stored")
+				}
+				return nil
+			})
+		}
+	}
+	if err := h.Unfenced(tills, ns); !slices.Equal(guard.DeniedIn(err), denied.Namespaces) {
+		t.Errorf("what is not allowed is missing: %v", err)
+	}
+}
+
+// What the earlier policy fenced stays fenced until the fence of the next one rejects.
+func TestKeeper_LeavesNoNamespaceWithoutAFence(t *testing.T) {
+	h, l := linked(t)
+	client := administrator(t)
+	for name, leased := range map[string]bool{"a Lease": true, "no Lease": false} {
+		t.Run(name, func(t *testing.T) {
+			ns := newNamespace(t)
+			if leased {
+				shows(t, ns, westLeads)
+			}
+			shops := policy("shops", allJobs, ns)
+			earlier, next := fenceOf(t, shops), fenceOf(t, policy("tills", allJobs, ns))
+			lost := guard.Fences("hub", shops, []string{ns})[0]
+			h.desires(ns, leased, earlier)
+			h.keeps(t, earlier, map[string]bool{ns: leased})
+			fenced := func(ctx context.Context) bool { // by the gate where there is a Lease, and else by the wall
+				names := lost.Names()
+				gate, err := read(ctx, client, names[0])
+				wall, _ := read(ctx, client, names[1])
+				return err == nil && gate.Binding.Annotations["leasecast.dev/bound"] == ns ||
+					wall.Binding.Annotations["leasecast.dev/bound"] == "/"
+			}
+			l.will(500, "write tills")
+			h.desires(ns, leased, lost, next)
+			for range 2 {
+				h.at += guard.LookEvery
+				h.turn(t.Context())
+			}
+			if !fenced(t.Context()) {
+				t.Error("the earlier fence is gone, and the next one is not there")
+			}
+			l.will(0, "write tills")
+			eventually(t, "the next fence is the only one", func(ctx context.Context) error {
+				if h.turn(ctx); fenced(ctx) {
+					return errors.New("the earlier one is in force")
+				}
+				return h.Unfenced(next, ns)
+			})
+		})
+	}
+}
+
+// A namespace that goes away is not fenced: its cleanup must not depend on a Lease.
+func TestNewDesired(t *testing.T) {
+	o := policy("shops", allJobs, "shop", "bank", "deleted", "terminating")
+	elsewhere := policy("locks", lockIn("ci"), "shop")
+	fences := append(guard.Fences("hub", o, nil), guard.Fences("hub", elsewhere, nil)...)
+	now, goes := metav1.Now(), corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating}
+	got := guard.NewDesired(fences, []string{"odd"}, []corev1.Namespace{
+		{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, {ObjectMeta: metav1.ObjectMeta{Name: "bank"}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "deleted", DeletionTimestamp: &now}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "terminating"}, Status: goes},
+		{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, {ObjectMeta: metav1.ObjectMeta{Name: "ci"}},
+	}, []coordinationv1.Lease{
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: v1alpha1.DefaultLeaseName}},
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "another"}},
+	})
+	want := []map[string]bool{{"shop": true, "bank": false}, {"shop": true}}
+	if diff := cmp.Diff(want, got.Spaces); diff != "" || len(got.Fences) != 2 || len(got.Invalid) != 1 {
+		t.Errorf("the namespaces (-want +got):\n%s", diff)
+	}
+	denied := got.Denied[fences[1].Name()]
+	if !slices.Equal(guard.DeniedIn(denied), []string{"ci"}) || len(got.Denied) != 1 {
+		t.Errorf("denied are %v", got.Denied)
+	}
+}
+
+func TestFence_VerifyProbesOneNamespace(t *testing.T) {
+	parallel(t)
+	ns, other, client := newNamespace(t), newNamespace(t), administrator(t)
+	for _, mode := range []v1alpha1.Enforcement{v1alpha1.EnforcementDeny, v1alpha1.EnforcementWarn} {
+		fencing := allJobs
+		fencing.Enforcement = mode
+		f := fenceOf(t, policy("shops", fencing, ns))
+		hubOf(t).keeps(t, f, map[string]bool{ns: false})
+		eventually(t, "it is in force", func(ctx context.Context) error { return f.Verify(ctx, client, ns) })
+		if err := f.Verify(t.Context(), client, other); !errors.Is(err, guard.ErrNotEnforced) {
+			t.Errorf("%s, where it is not: %v", mode, err)
+		}
+	}
+}
+
+// An API server accepts no longer name.
+func TestFence_OfALongNameHasAValidName(t *testing.T) {
+	o := policy(strings.Repeat("a", 148)+".-."+strings.Repeat("b", 100), allJobs, "shop")
+	o.Namespace = strings.Repeat("f", 63)
+	for _, name := range guard.Fences("hub", o, nil)[0].Names() {
+		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+			t.Errorf("%s: %s", name, problems)
+		}
+	}
 }
