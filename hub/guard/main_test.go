@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -202,6 +203,9 @@ type hub struct {
 	fleet   string
 	desired guard.Desired
 	mended  int
+	changed atomic.Int64
+	now     func() time.Duration
+	at      time.Duration // of a clock that the test sets
 }
 
 var hubs sync.Map // by the names of tests
@@ -220,10 +224,11 @@ func hubOf(t *testing.T) *hub {
 
 func newHub(client kubernetes.Interface, fleetName string) *hub {
 	h, began := &hub{fleet: fleetName}, time.Now()
+	h.now = func() time.Duration { return time.Hour + time.Since(began) }
 	h.Keeper = guard.NewKeeper(guard.Options{
 		Member: client, Hub: "hub", Fleet: fleetName, Log: logr.Discard(),
-		Now: func() time.Duration { return time.Hour + time.Since(began) }, MayWrite: func() bool { return true },
-		Changed: func() {}, Mended: func(string) { h.mended++ },
+		Now: func() time.Duration { return h.now() }, MayWrite: func() bool { return true },
+		Changed: func() { h.changed.Add(1) }, Mended: func(string) { h.mended++ },
 	})
 	return h
 }

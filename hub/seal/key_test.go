@@ -110,9 +110,12 @@ func TestSealNeedsItsKey(t *testing.T) {
 func TestSealIsTheSameInEveryVersion(t *testing.T) {
 	long := sealedLease()
 	long.Namespace, long.Cluster, long.Holder = strings.Repeat("n", 63), strings.Repeat("c", 253), strings.Repeat("h", 253)
+	withLocks := sealedLease()
+	withLocks.Skew, withLocks.OpenLocks = 1500*time.Millisecond, lease.LockIDs([]string{"shop/elector"})
 	for want, c := range map[string]lease.Content{
 		"v1.gL3KIKEXpyWZJyDv-AlwP67S2fM7nqtgJtmENYuJRSs": sealedLease(),
 		"v1.7txJLNn626606wXr6_eGSNn2BhzPnGJIRurltT_6nDQ": long,
+		"v1.QTKH_jbQoi90ssBlNnX9tmVRx80HoW0j-1sytlhWv3c": withLocks,
 		"v1.SmsakOnzSoyFaiCBrU9M6lvjnCtF2GWWZZnxwSRHdMo": {},
 	} {
 		if got := sealKey.Seal(c); got != want {

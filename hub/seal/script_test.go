@@ -358,9 +358,10 @@ func (s *sealTest) conditions(args []string) map[string]func() bool {
 		"largest": func() bool { return s.got.Largest() == boundsOf(args) }, // of the last result
 		"of":      func() bool { return ofPolicy(s.store) && ofPolicy(s.newStore()) },
 		"mark":    func() bool { return seal.MarkOf(s.secret()) == marks[args[0]] },
-		"moves": func() bool { // clusterctl move takes the Secret along
-			_, ok := s.secret().Labels["clusterctl.cluster.x-k8s.io/move"]
-			return ok
+		"moves": func() bool { // clusterctl move takes the Secret along, which shows whose it is
+			labels := s.secret().Labels
+			_, ok := labels["clusterctl.cluster.x-k8s.io/move"]
+			return ok && labels["app.kubernetes.io/managed-by"] == "leasecast"
 		},
 		"team": func() bool {
 			o := s.secret()

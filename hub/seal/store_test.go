@@ -1,6 +1,7 @@
 package seal_test
 
 import (
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -122,6 +123,26 @@ lowered, but another replica has raised: has the larger ones
 lowered, then raised: has the larger ones
 `+begin+`; lower fast=3s,250ms,0s; raise slow 15s 1s 155s; of fast 3s 250ms 0s; of slow 15s 1s 155s
 `)
+}
+
+// What policies need is no more than the seal has, and a policy that needs nothing is dropped.
+func TestNeeded(t *testing.T) {
+	has := seal.Seal{Policies: both}
+	for name, test := range map[string]struct{ needs, want map[string]seal.Bounds }{
+		"as much":             {both, both},
+		"no policy is left":   {nil, nil},
+		"nothing is needed":   {map[string]seal.Bounds{"slow": {}}, nil},
+		"one that it has not": {map[string]seal.Bounds{"new": {Duration: second}}, nil},
+		"less of each": {map[string]seal.Bounds{"slow": {Duration: second, Skew: second / 2, Stop: second}},
+			map[string]seal.Bounds{"slow": {Duration: second, Skew: second / 2, Stop: second}}},
+		"more of each": {map[string]seal.Bounds{"slow": {Duration: time.Hour, Skew: time.Hour, Stop: time.Hour}},
+			map[string]seal.Bounds{"slow": both["slow"]}},
+		"only a stop time": {map[string]seal.Bounds{"slow": {Stop: second}}, map[string]seal.Bounds{"slow": {Stop: second}}},
+	} {
+		if got := has.Needed(test.needs); !maps.Equal(got, test.want) {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
 }
 
 // Rule 8: another installation is one on the same management cluster, in another namespace.

@@ -265,8 +265,7 @@ func (t *Tenure) release() (latest time.Time, mark time.Duration) {
 	if t.orderly || now.Boot >= t.started.Boot+t.earlierLasts(t.skew) {
 		mark = releaseMark
 	}
-	// Rounded up, because a Lease stores microseconds.
-	return latest.Truncate(time.Microsecond).Add(time.Microsecond), mark
+	return latest.Add(time.Microsecond), mark // a Lease stores whole microseconds
 }
 
 // won records that a request which carried r, sent at the reading, succeeded.

@@ -313,7 +313,7 @@ func TestRelease(t *testing.T) {
 		"orderly, any earlier tenure has ended": "wins 0; overlap 0; clock 6; read; release 6; orderly",
 		"not orderly, an earlier tenure may be at work for 1 ms": "wins 0; overlap 0; clock 5.999; read; release 5.999; " +
 			"disorderly; successor 5.999; inherited-least 6",
-		"not orderly, an earlier tenure may be at work by a slow clock for 1 ms": "wins 0; overlap 0.25; clock 6.249; " +
-			"read; release 6.249; disorderly; successor 6.249; inherited-least 6",
+		"not orderly, an earlier tenure may be at work by a slow clock for 1 ms": "wins 0; overlap 0.25; overlap 0; " +
+			"clock 6.249; read; release 6.249; disorderly; successor 6.249; inherited-least 6",
 	})
 }

@@ -65,7 +65,7 @@ func TestLeave_RemovesTheGuardAndForgetsTheMember(t *testing.T) {
 		r.reads()
 		r.is("east", goes)
 		row.change(r)
-		r.leave(t.Context())
+		r.runs(r.keep)()
 		if removed := len(r.east.holds(guard.Name)) == 0; removed != row.removed {
 			t.Errorf("the guard is removed: %v, want %v", removed, row.removed)
 		}

@@ -265,6 +265,7 @@ func asked(req *http.Request, o *unstructured.Unstructured) *unstructured.Unstru
 // kinds are the resources that can be listed, and the kinds of these lists.
 var kinds = map[string]string{
 	"cronjobs":                          "CronJobList",
+	"deployments":                       "DeploymentList",
 	"leases":                            "LeaseList",
 	"serviceaccounts":                   "ServiceAccountList",
 	"validatingadmissionpolicies":       "ValidatingAdmissionPolicyList",

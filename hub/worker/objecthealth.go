@@ -108,7 +108,7 @@ func byConditions(object []byte) (string, error) {
 	}
 	for _, condition := range []string{"Available", "Ready"} {
 		switch status, has := is[condition]; {
-		case has && status == "True":
+		case status == "True":
 			return "", nil
 		case has:
 			return "is not " + condition, nil

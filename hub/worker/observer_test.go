@@ -225,7 +225,11 @@ func TestObserver_StatesByAnswers(t *testing.T) {
 		if r.renews(0); row.holder {
 			r.renews(lasts)
 		} else {
-			pass(lasts)
+			pass(time.Minute)
+			if lock := r.LockOf(stockLock); lock != LockUnseen {
+				t.Errorf("after a minute, the state is %d: it may still be taken", lock)
+			}
+			pass(lasts - time.Minute)
 		}
 		if lock, found := r.LockOf(stockLock), r.AccountOf(row.account); lock != row.lock || found != row.found {
 			t.Errorf("the states are %d and %d, want %d and %d", lock, found, row.lock, row.found)

@@ -3,18 +3,24 @@ package worker
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
+	"github.com/leasecast/leasecast/hub/labelled"
 )
 
 var ofDeployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
@@ -115,7 +121,14 @@ func TestRequired_SaysWhyNothingIsKnown(t *testing.T) {
 			t.Errorf("%s: %+v, decisions on %q", name, is, c.of)
 		}
 	}
-	w := New(Options{Hub: &changes{}, Member: fleet.Member{Key: eastKey}})
+	w, o, _ := requiring(t, "shop/a=1", "shop/b=1", "shop/c=1")
+	o.of["shop"]["a"].err, o.of["shop"]["b"].unhealthy, o.of["shop"]["c"].unhealthy = errNoRight, "b is sick", "c is sick"
+	for range 20 { // the same of several, or decisions would be enqueued again and again
+		if is := w.ofShop(); is != (Required{"b is sick", ErrUnread}) {
+			t.Fatalf("of several: %+v", is)
+		}
+	}
+	w = New(Options{Hub: &changes{}, Member: fleet.Member{Key: eastKey}})
 	if is := w.ofShop(); !errors.Is(is.Err, ErrUnread) {
 		t.Errorf("it is not watched yet: %+v", is)
 	}
@@ -154,6 +167,97 @@ func TestRequired_IsBounded(t *testing.T) {
 		}
 		if err := w.required.note(o, watch.Added, &metav1.PartialObjectMetadata{}); !errors.Is(err, errNoScope) || o.n != 0 {
 			t.Errorf("one in no namespace: %v", err)
+		}
+	})
+}
+
+// deployment stores one in namespace shop that policies require, with the condition Available, and returns its event.
+func (r *env) deployment(name, available string) (event *metav1.PartialObjectMetadata) {
+	o := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: name, Labels: map[string]string{v1alpha1.RequiredLabel: "true"},
+	}}
+	status := corev1.ConditionStatus(available)
+	o.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentAvailable, Status: status}}
+	o.ResourceVersion = r.east.store("/apis/apps/v1", "deployments", o).GetResourceVersion()
+	return &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata"},
+		ObjectMeta: o.ObjectMeta,
+	}
+}
+
+// A worker lists and watches what policies require, reads what changes, and has the namespace decided again.
+func TestRequired_FollowsTheObjectsInTheMember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const billIsSick, tillIsSick = "deployments.apps bill is not Available", "deployments.apps till is not Available"
+		r := newEnv(t)
+		r.required = []schema.GroupVersionResource{ofDeployments}
+		r.deployment("till", "False")
+		var lost error
+		r.east.fails = func(*http.Request) (err error) {
+			r.locked(func() { err = lost })
+			return err
+		}
+		answers := func(status *metav1.Status, err error) func(*env) {
+			return func(r *env) {
+				lost = err
+				r.answer = func(*http.Request) *metav1.Status { return status }
+			}
+		}
+		requires := func(resources ...schema.GroupVersionResource) func(*env) {
+			return func(r *env) { r.required = resources }
+		}
+		defer r.runs(r.Worker.required.run)()
+		for _, step := range []struct {
+			when      string
+			change    func(*env)
+			event     string // of the object that has changed, if any
+			name      string
+			available string
+			want      Required
+			enqueued  []string
+		}{
+			{"the list shows one that is sick", nil, "", "", "", Required{Unhealthy: tillIsSick}, []string{"", "shop"}},
+			{"another one is sick", nil, "ADDED", "bill", "False", Required{Unhealthy: billIsSick}, []string{"shop"}},
+			{"it becomes healthy", nil, "MODIFIED", "bill", "True", Required{Unhealthy: tillIsSick}, []string{"shop"}},
+			{"the first one does, the member is silent", answers(internal, nil), "MODIFIED", "till", "True",
+				Required{Unhealthy: tillIsSick}, nil},
+			{"the member answers again", answers(nil, nil), "", "", "", Required{}, []string{"shop"}},
+			{"it may not be read", answers(forbidden, nil), "MODIFIED", "till", "True",
+				Required{Err: errNoRight}, []string{"shop"}},
+			{"it is too large", answers(nil, transport.ErrTooLarge), "MODIFIED", "till", "True",
+				Required{Err: errTooLarge}, []string{"shop"}},
+			{"the other one becomes sick", answers(nil, nil), "MODIFIED", "bill", "False",
+				Required{billIsSick, errTooLarge}, []string{"shop"}},
+			{"the first one is deleted", nil, "DELETED", "till", "True",
+				Required{Unhealthy: billIsSick}, []string{"shop"}},
+			{"the other one changes, its health does not", nil, "MODIFIED", "bill", "False",
+				Required{Unhealthy: billIsSick}, nil},
+			{"no policy requires the kind", requires(), "", "", "", Required{Err: ErrUnread}, nil},
+			{"one does again, it may not be listed", func(r *env) {
+				answers(forbidden, nil)(r)
+				requires(ofDeployments, ofDeployments)(r)
+			}, "", "", "", Required{Err: errNoRight}, []string{""}},
+			{"it may be listed", answers(nil, nil), "", "", "", Required{Unhealthy: billIsSick}, []string{"", "shop"}},
+		} {
+			if step.change != nil {
+				r.will(step.change)
+			}
+			if step.event != "" {
+				r.east.sends(step.event, r.deployment(step.name, step.available))
+			}
+			pass(labelled.Pause + 2*namespacePause)
+			if is := r.ofShop(); is.Unhealthy != step.want.Unhealthy || !same(is.Err, step.want.Err) {
+				t.Errorf("%s: %+v, want %+v", step.when, is, step.want)
+			}
+			if enqueued := r.enqueued(); !slices.Equal(slices.Compact(enqueued), step.enqueued) {
+				t.Errorf("%s: enqueued %q, want %q", step.when, enqueued, step.enqueued)
+			}
+			r.will(func(r *env) {
+				if len(r.sent) > 10 {
+					t.Errorf("%s: %d requests", step.when, len(r.sent))
+				}
+				r.sent = nil
+			})
 		}
 	})
 }

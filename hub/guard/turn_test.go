@@ -1,0 +1,371 @@
+package guard_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/guard"
+)
+
+// link connects a hub with the API server. It records what is sent, and can answer instead.
+type link struct {
+	next  http.RoundTripper
+	fleet *regexp.Regexp // finds the policy of a fence
+
+	mu      sync.Mutex
+	sent    map[string]int // requests by what they are, as in "write shops"
+	answers map[string]int // status codes by that
+}
+
+func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
+	var body []byte
+	if req.Body != nil {
+		body, _ = io.ReadAll(req.Body)
+		req.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	what := l.what(req, req.URL.Path+string(body))
+	l.mu.Lock()
+	l.sent[what]++
+	code := l.answers[what]
+	l.mu.Unlock()
+	if code == 0 {
+		return l.next.RoundTrip(req)
+	}
+	answer := http.Response{StatusCode: code, Header: http.Header{}, Body: http.NoBody, Request: req}
+	if code == http.StatusCreated { // what is stored
+		answer.Header.Set("Content-Type", "application/json")
+		answer.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	return &answer, nil
+}
+
+func (l *link) what(req *http.Request, text string) string {
+	of := "fence"
+	if found := l.fleet.FindStringSubmatch(text); found != nil {
+		of = found[1]
+	}
+	if strings.Contains(text, "leasecast-guard-probe") || strings.Contains(text, guard.Name) ||
+		strings.Contains(text, guard.RegistrationsName) {
+		of = "guard"
+	}
+	verb := map[string]string{http.MethodGet: "read ", http.MethodDelete: "remove "}[req.Method]
+	switch {
+	case req.URL.Query().Get("labelSelector") != "":
+		return "list"
+	case strings.HasSuffix(req.URL.Path, "/leases"):
+		verb = "probe "
+	case strings.Contains(text, guard.AnchorName+`"`), strings.HasSuffix(text, guard.AnchorName):
+		of = "anchor"
+	}
+	if verb == "" {
+		verb = "write "
+	}
+	return verb + of
+}
+
+// taken returns what was sent, as in "list*2, probe guard*2", and forgets it.
+func (l *link) taken() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all []string
+	for _, what := range slices.Sorted(maps.Keys(l.sent)) {
+		all = append(all, fmt.Sprintf("%s*%d", what, l.sent[what]))
+	}
+	clear(l.sent)
+	return strings.Join(all, ", ")
+}
+
+// will has the API server answer these requests by a status code. With 0, it carries them out.
+func (l *link) will(code int, what ...string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, w := range what {
+		l.answers[w] = code
+	}
+}
+
+// linked gives the test a hub with a link, and with a clock that stands until the test sets it.
+func linked(t *testing.T) (*hub, *link) {
+	t.Helper()
+	parallel(t)
+	fleet := hubOf(t).fleet
+	l := &link{
+		fleet: regexp.MustCompile(`(\w+)\.` + fleet + `\.`), sent: map[string]int{}, answers: map[string]int{},
+	}
+	config := server.AdminConfig()
+	config.ContentType = "application/json"
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		l.next = next
+		return l
+	})
+	h := newHub(clientFor(t, config), fleet)
+	h.now = func() time.Duration { return h.at }
+	h.at = time.Hour
+	hubs.Store(t.Name(), h)
+	return h, l
+}
+
+// stands fails the test unless the guard and a fence are in force or missing because of these errors.
+func (h *hub) stands(t *testing.T, when string, f guard.Fence, ns string, unguarded, unfenced error) {
+	t.Helper()
+	for what, is := range map[string][2]error{
+		"the guard": {h.Unguarded(), unguarded}, "the fence": {h.Unfenced(f, ns), unfenced},
+	} {
+		if !errors.Is(is[0], is[1]) || (is[0] == nil) != (is[1] == nil) {
+			t.Errorf("%s: %s is missing: %v, want %v", when, what, is[0], is[1])
+		}
+	}
+}
+
+// A turn sends what is due by the clock, and what was rejected or not answered, and no more.
+func TestKeeper_SendsWhatIsDue(t *testing.T) {
+	h, l := linked(t)
+	ns := newNamespace(t)
+	f := fenceOf(t, policy("shops", allJobs, ns))
+	h.keeps(t, f, map[string]bool{ns: false})
+	desired := h.desired
+	l.taken()
+	const lists, probes = "list*2", "probe fence*1, probe guard*2"
+	for _, step := range []struct {
+		when                string
+		after               time.Duration
+		do                  func()
+		sent                string
+		unguarded, unfenced error
+		changed             bool
+	}{
+		{"at once", 0, nil, "", nil, nil, false},
+		{"1 ns before the next look", guard.LookEvery - 1, nil, "", nil, nil, false},
+		{"at the next look", 1, nil, lists, nil, nil, false},
+		{"1 ns before the next probes", guard.VerifyEvery - guard.LookEvery - 1, nil, lists, nil, nil, false},
+		{"at the next probes", 1, nil, probes, nil, nil, false},
+		{"1 ns before those after them", guard.VerifyEvery - 1, nil, lists, nil, nil, false},
+		{"the probes are not answered", 1, func() { l.will(500, "probe fence", "probe guard") },
+			"probe fence*1, probe guard*1", nil, nil, false},
+		{"they are answered again", 0, func() { l.will(0, "probe fence", "probe guard") }, probes, nil, nil, false},
+		{"the fence is not in force", guard.VerifyEvery, func() { l.will(201, "probe fence") },
+			"list*2, " + probes, nil, guard.ErrNotEnforced, true},
+		{"it is not in force yet", 0, nil, "probe fence*1", nil, guard.ErrNotEnforced, false},
+		{"it is in force", 0, func() { l.will(0, "probe fence") }, "probe fence*1", nil, nil, true},
+
+		{"the hub may not list", guard.LookEvery, func() { l.will(403, "list") }, "list*1, read guard*4",
+			nil, guard.ErrForbidden, true},
+		{"the lists are not answered", guard.LookEvery, func() { l.will(500, "list", "read guard") },
+			"list*1, read guard*1", nil, guard.ErrForbidden, false},
+		{"they are still not answered", 0, nil, "list*1, read guard*1", nil, guard.ErrForbidden, false},
+		{"the member does not serve the kind", 0, func() { l.will(404, "list") }, "list*1",
+			guard.ErrUnsupported, guard.ErrUnsupported, true},
+		{"1 ns before the next try", time.Second - 1, nil, "", guard.ErrUnsupported, guard.ErrUnsupported, false},
+		{"at the next try", 1, nil, "list*1", guard.ErrUnsupported, guard.ErrUnsupported, false},
+		{"the hub may list again", time.Second, func() { l.will(0, "list", "read guard") }, "list*2, probe guard*2",
+			nil, nil, true},
+
+		{"all is written again, the guard may not be", 0, func() { h.Forget(); l.will(403, "write guard") },
+			"list*2, probe fence*1, write anchor*2, write guard*1, write shops*2", guard.ErrForbidden, nil, true},
+		{"1 ns before it is tried again", time.Second - 1, nil, lists, guard.ErrForbidden, nil, false},
+		{"it is tried again", 1, nil, "write guard*1", guard.ErrForbidden, nil, false},
+		{"it may be written", time.Second, func() { l.will(0, "write guard") },
+			"list*2, probe guard*2, write guard*4", nil, nil, true},
+
+		{"no fence is desired", 0, func() { h.desired = guard.Desired{} }, "list*2, remove shops*2",
+			nil, guard.ErrUnchecked, true},
+		{"1 ns before the next look without fences", guard.IdleEvery - 1, nil, "", nil, guard.ErrUnchecked, false},
+		{"at the next look without fences", 1, nil, lists, nil, guard.ErrUnchecked, false},
+		{"the fence is desired again, it may not be written", 0, func() {
+			h.desired = desired
+			l.will(403, "write shops")
+		}, "write shops*1", nil, guard.ErrForbidden, true},
+		{"1 ns before it is tried again", 5*time.Second - 1, nil, lists, nil, guard.ErrForbidden, false},
+		{"it is tried again", 1, nil, "write shops*1", nil, guard.ErrForbidden, false},
+	} {
+		if step.do != nil {
+			step.do()
+		}
+		before := h.changed.Load()
+		h.at += step.after
+		h.turn(t.Context())
+		if sent := l.taken(); sent != step.sent {
+			t.Errorf("%s: sent %q, want %q", step.when, sent, step.sent)
+		}
+		h.stands(t, step.when, f, ns, step.unguarded, step.unfenced)
+		if changed := h.changed.Load() > before; changed != step.changed {
+			t.Errorf("%s: a change is reported: %v", step.when, changed)
+		}
+	}
+	l.will(0, "write shops")
+	h.at += 5 * time.Second
+	h.keeps(t, f, map[string]bool{ns: false})
+}
+
+// desires has the hub keep these fences in one namespace, and nothing else.
+func (h *hub) desires(ns string, leased bool, fences ...guard.Fence) {
+	h.desired = guard.Desired{}
+	h.desired.Leases = map[types.NamespacedName]bool{{Namespace: ns, Name: v1alpha1.DefaultLeaseName}: leased}
+	for _, f := range fences {
+		space := map[string]bool{}
+		if f.Selects(ns, nil) {
+			space[ns] = leased
+		}
+		h.desired.Fences, h.desired.Spaces = append(h.desired.Fences, f), append(h.desired.Spaces, space)
+	}
+}
+
+// A fence is removed when what follows is in force. In between, nothing would be rejected.
+func TestKeeper_RemovesAFenceWhenTheNextOneIsInForce(t *testing.T) {
+	h, l := linked(t)
+	ns, client := newNamespace(t), administrator(t)
+	before, after := fenceOf(t, policy("shops", allJobs, ns)), fenceOf(t, policy("shops", ledConfigMaps, ns))
+	tills := fenceOf(t, policy("tills", allJobs, ns))
+	denied := guard.NotAllowedError{Namespaces: []string{"ci"}}
+	h.keeps(t, before, map[string]bool{ns: false})
+	for _, step := range []struct {
+		when  string
+		do    func()
+		fence guard.Fence
+		stays bool
+	}{
+		{"the next one is rejected", func() { h.desires(ns, false, after); l.will(422, "write shops") }, before, true},
+		{"the next one is not answered", func() { l.will(500, "write shops") }, before, true},
+		{"the next one is not in force", func() { l.will(0, "write shops"); l.will(201, "probe fence") }, before, true},
+		{"the next one is in force", func() { l.will(0, "probe fence") }, before, false},
+		{"its policy is invalid", func() { h.desired = guard.Desired{Invalid: []string{"shops"}} }, after, true},
+		{"another one is not answered", func() { h.desires(ns, false, tills); l.will(500, "write tills") }, after, true},
+		{"another one is rejected", func() { l.will(422, "write tills") }, after, false},
+		{"it is in force", func() { l.will(0, "write tills") }, tills, true},
+		{"it is not allowed any more", func() { h.desired.Denied = map[string]error{tills.Name(): denied} }, tills, false},
+	} {
+		step.do()
+		h.at += 5 * time.Second
+		h.turn(t.Context())
+		stored := func(ctx context.Context) error {
+			_, err := read(ctx, client, step.fence.Names()[1]) // its wall: there is no Lease
+			return err
+		}
+		if err := stored(t.Context()); step.stays && err != nil {
+			t.Errorf("%s: %v", step.when, err)
+		} else if !step.stays {
+			eventually(t, step.when, func(ctx context.Context) error {
+				if h.turn(ctx); !apierrors.IsNotFound(stored(ctx)) {
+					return errors.New("it is stored")
+				}
+				return nil
+			})
+		}
+	}
+	if err := h.Unfenced(tills, ns); !slices.Equal(guard.DeniedIn(err), denied.Namespaces) {
+		t.Errorf("what is not allowed is missing: %v", err)
+	}
+}
+
+// What the earlier policy fenced stays fenced until the fence of the next one rejects.
+func TestKeeper_LeavesNoNamespaceWithoutAFence(t *testing.T) {
+	h, l := linked(t)
+	client := administrator(t)
+	for name, leased := range map[string]bool{"a Lease": true, "no Lease": false} {
+		t.Run(name, func(t *testing.T) {
+			ns := newNamespace(t)
+			if leased {
+				shows(t, ns, westLeads)
+			}
+			shops := policy("shops", allJobs, ns)
+			earlier, next := fenceOf(t, shops), fenceOf(t, policy("tills", allJobs, ns))
+			lost := guard.Fences("hub", shops, []string{ns})[0]
+			h.desires(ns, leased, earlier)
+			h.keeps(t, earlier, map[string]bool{ns: leased})
+			fenced := func(ctx context.Context) bool { // by the gate where there is a Lease, and else by the wall
+				names := lost.Names()
+				gate, err := read(ctx, client, names[0])
+				wall, _ := read(ctx, client, names[1])
+				return err == nil && gate.Binding.Annotations["leasecast.dev/bound"] == ns ||
+					wall.Binding.Annotations["leasecast.dev/bound"] == "/"
+			}
+			l.will(500, "write tills")
+			h.desires(ns, leased, lost, next)
+			for range 2 {
+				h.at += guard.LookEvery
+				h.turn(t.Context())
+			}
+			if !fenced(t.Context()) {
+				t.Error("the earlier fence is gone, and the next one is not there")
+			}
+			l.will(0, "write tills")
+			eventually(t, "the next fence is the only one", func(ctx context.Context) error {
+				if h.turn(ctx); fenced(ctx) {
+					return errors.New("the earlier one is in force")
+				}
+				return h.Unfenced(next, ns)
+			})
+		})
+	}
+}
+
+// A namespace that goes away is not fenced: its cleanup must not depend on a Lease.
+func TestNewDesired(t *testing.T) {
+	o := policy("shops", allJobs, "shop", "bank", "deleted", "terminating")
+	elsewhere := policy("locks", lockIn("ci"), "shop")
+	fences := append(guard.Fences("hub", o, nil), guard.Fences("hub", elsewhere, nil)...)
+	now, goes := metav1.Now(), corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating}
+	got := guard.NewDesired(fences, []string{"odd"}, []corev1.Namespace{
+		{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, {ObjectMeta: metav1.ObjectMeta{Name: "bank"}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "deleted", DeletionTimestamp: &now}},
+		{ObjectMeta: metav1.ObjectMeta{Name: "terminating"}, Status: goes},
+		{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, {ObjectMeta: metav1.ObjectMeta{Name: "ci"}},
+	}, []coordinationv1.Lease{
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: v1alpha1.DefaultLeaseName}},
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "bank", Name: "another"}},
+	})
+	want := []map[string]bool{{"shop": true, "bank": false}, {"shop": true}}
+	if diff := cmp.Diff(want, got.Spaces); diff != "" || len(got.Fences) != 2 || len(got.Invalid) != 1 {
+		t.Errorf("the namespaces (-want +got):\n%s", diff)
+	}
+	denied := got.Denied[fences[1].Name()]
+	if !slices.Equal(guard.DeniedIn(denied), []string{"ci"}) || len(got.Denied) != 1 {
+		t.Errorf("denied are %v", got.Denied)
+	}
+}
+
+func TestFence_VerifyProbesOneNamespace(t *testing.T) {
+	parallel(t)
+	ns, other, client := newNamespace(t), newNamespace(t), administrator(t)
+	for _, mode := range []v1alpha1.Enforcement{v1alpha1.EnforcementDeny, v1alpha1.EnforcementWarn} {
+		fencing := allJobs
+		fencing.Enforcement = mode
+		f := fenceOf(t, policy("shops", fencing, ns))
+		hubOf(t).keeps(t, f, map[string]bool{ns: false})
+		eventually(t, "it is in force", func(ctx context.Context) error { return f.Verify(ctx, client, ns) })
+		if err := f.Verify(t.Context(), client, other); !errors.Is(err, guard.ErrNotEnforced) {
+			t.Errorf("%s, where it is not: %v", mode, err)
+		}
+	}
+}
+
+// An API server accepts no longer name.
+func TestFence_OfALongNameHasAValidName(t *testing.T) {
+	o := policy(strings.Repeat("a", 148)+".-."+strings.Repeat("b", 100), allJobs, "shop")
+	o.Namespace = strings.Repeat("f", 63)
+	for _, name := range guard.Fences("hub", o, nil)[0].Names() {
+		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+			t.Errorf("%s: %s", name, problems)
+		}
+	}
+}
