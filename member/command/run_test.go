@@ -135,7 +135,7 @@ func TestRun_LogsOnceThatStopAheadIsCut(t *testing.T) {
 		}, funcr.Options{})
 		for epoch := range int64(3) {
 			g.lease(us, 1+epoch)
-			pass(2 * look)
+			pass(d / 2) // in which the program of the last term is killed
 		}
 		mu.Lock()
 		defer mu.Unlock()
