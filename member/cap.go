@@ -24,9 +24,10 @@ import (
 // write that gets no answer when its term is over, for instance because its context has ended, returns an error that
 // wraps ErrLost alone. Such a write may have happened.
 //
-// Client-go does not send a write whose context ended before, or while it waited for its rate limit or a Retry-After.
-// Such a write fails with the error of its context, which is context.Canceled. context.Cause then returns that the term
-// is over.
+// Client-go does not send a write whose context ended before, or while it waited for its rate limit or for the
+// Retry-After of an answer 429. Such a write fails with the error of its context, which is context.Canceled.
+// context.Cause then returns that the term is over. Client-go would also repeat a write after a server error with a
+// Retry-After, though the first one may take effect. So CapWrites removes that header.
 //
 // A term is not released (see Registration) while such a write is in flight. A write without an answer, or with a
 // server error, may still take effect. The term is then not released until the time that remained when the write was
@@ -47,7 +48,7 @@ func (c *capped) RoundTrip(req *http.Request) (*http.Response, error) {
 		if req.Body != nil {
 			_ = req.Body.Close() // a RoundTripper must do so also on errors
 		}
-		return nil, fmt.Errorf("%s %s: %w: %w: epoch %d", req.Method, req.URL.Path, ErrNotBegun, ErrLost, t.Epoch())
+		return nil, fmt.Errorf("%s %s: %w: %w", req.Method, req.URL.Path, ErrNotBegun, t.lost())
 	}
 	query := req.URL.Query()
 	if asked, err := time.ParseDuration(query.Get("timeout")); err != nil || asked <= 0 || asked > left {
@@ -61,7 +62,7 @@ func (c *capped) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp, err := send(req, left, settled)
 	if err != nil && !t.Holds() {
-		err = fmt.Errorf("%w: epoch %d: %w", ErrLost, t.Epoch(), err)
+		err = fmt.Errorf("%w: %w", t.lost(), err)
 	}
 	return resp, err
 }
@@ -70,7 +71,11 @@ func (c *capped) RoundTrip(req *http.Request) (*http.Response, error) {
 func (c *capped) send(req *http.Request, _ time.Duration, settled func(known bool)) (*http.Response, error) {
 	resp, err := c.next.RoundTrip(req)
 	// A server error may hide that the write takes effect later, as a timeout does.
-	settled(err == nil && resp.StatusCode < http.StatusInternalServerError)
+	known := err == nil && resp.StatusCode < http.StatusInternalServerError
+	if err == nil && !known {
+		resp.Header.Del("Retry-After") // by which client-go would repeat the write
+	}
+	settled(known)
 	return resp, err
 }
 

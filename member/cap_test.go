@@ -3,12 +3,17 @@ package member_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"github.com/leasecast/leasecast/member"
 )
@@ -108,17 +113,21 @@ func TestCapWrites_LowersTheTimeoutToWhatRemains(t *testing.T) {
 }
 
 func TestCapWrites_SendsNothingAfterTheTerm(t *testing.T) {
-	each(t, map[string]func(c *testTerms){
-		"demoted":                func(c *testTerms) { c.write(ns, them, 8) },
-		"another term has begun": func(c *testTerms) { c.write(ns, us, 8) },
-		"suspended just before":  func(c *testTerms) { c.clock.Suspend(duration) },
-		"less than 1ms is left":  func(*testTerms) { pass(duration - 999*time.Microsecond) },
-	}, func(t *testing.T, happens func(c *testTerms)) {
+	type row struct {
+		happens func(c *testTerms)
+		why     string
+	}
+	each(t, map[string]row{
+		"demoted":                {func(c *testTerms) { c.write(ns, them, 8) }, "west.fleet leads in epoch 8"},
+		"another term has begun": {func(c *testTerms) { c.write(ns, us, 8) }, "the next one has begun in epoch 8"},
+		"suspended just before":  {func(c *testTerms) { c.clock.Suspend(duration) }, "it ran out"},
+		"less than 1ms is left":  {func(*testTerms) { pass(duration - 999*time.Microsecond) }, "it ran out"},
+	}, func(t *testing.T, row row) {
 		c := newTestTerms(t)
 		c.write(ns, us, 7)
 		ctx, done := contextOf(t, c, ns)
 		defer done()
-		happens(c)
+		row.happens(c)
 		req := request(ctx, t, http.MethodPut, "")
 		resp, err := member.CapWrites(transport(func(req *http.Request) (*http.Response, error) {
 			t.Error("sent")
@@ -130,8 +139,12 @@ func TestCapWrites_SendsNothingAfterTheTerm(t *testing.T) {
 		if !errors.Is(err, member.ErrLost) || !errors.Is(err, member.ErrNotBegun) || !req.Body.(*body).closed {
 			t.Errorf("err = %v, body %+v; want ErrNotBegun with ErrLost, and the body closed", err, req.Body)
 		}
-		if member.Check(ctx) == nil {
-			t.Error("the term holds after that")
+		text := "not begun: the term is over: namespace shop, epoch 7: " + row.why
+		if prefix := "PUT /apis/v1/things/x: " + text; !strings.HasPrefix(fmt.Sprint(err), prefix) {
+			t.Errorf("err = %v, want %q", err, prefix)
+		}
+		if err := member.Check(ctx); !strings.HasPrefix(fmt.Sprint(err), text) {
+			t.Errorf("Check after that: %v, want %q", err, text)
 		}
 	})
 }
@@ -220,9 +233,44 @@ func TestCapWrites_ReportsAWriteThatTheEndOfItsTermCutOff(t *testing.T) {
 				if errors.Is(err, member.ErrLost) != row.lost || errors.Is(err, member.ErrNotBegun) || err == nil {
 					t.Errorf("err = %v, want ErrLost: %v", err, row.lost)
 				}
+				if row.lost && !strings.Contains(err.Error(), "the term is over: namespace shop, epoch 7: ") {
+					t.Errorf("err = %v, want the namespace in it", err)
+				}
 				pass(duration) // so long is the answer waited for
 			})
 	}
+}
+
+// Client-go repeats a request by itself if its answer has a Retry-After. After a server error the first one may still
+// take effect.
+func TestCapWrites_SendsAWriteOnceWhoseOutcomeIsUnknown(t *testing.T) {
+	type row struct{ code, sends int }
+	each(t, map[string]row{
+		"the server failed":          {http.StatusInternalServerError, 1},
+		"the server is unavailable":  {http.StatusServiceUnavailable, 1},
+		"the server refused for now": {http.StatusTooManyRequests, 2},
+	}, func(t *testing.T, row row) {
+		c, sends := newTestTerms(t), 0
+		c.write(ns, us, 7)
+		ctx, done := contextOf(t, c, ns)
+		defer done()
+		next := transport(func(req *http.Request) (*http.Response, error) {
+			if sends++; sends > 1 {
+				return answering(http.StatusOK, 0)(req)
+			}
+			header := http.Header{"Retry-After": {"1"}}
+			return &http.Response{StatusCode: row.code, Header: header, Body: http.NoBody}, nil
+		})
+		clients, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: "http://member", QPS: -1},
+			&http.Client{Transport: member.CapWrites(next)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = clients.CoreV1().ConfigMaps(ns).Delete(ctx, "book", metav1.DeleteOptions{})
+		if repeated := row.sends > 1; sends != row.sends || (err == nil) != repeated || errors.Is(err, member.ErrNotBegun) {
+			t.Errorf("%d sends, err = %v; want %d, and no ErrNotBegun", sends, err, row.sends)
+		}
+	})
 }
 
 // A registered Member waits for the answer, but its caller does not.

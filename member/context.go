@@ -39,7 +39,7 @@ func (t *terms) Context(ctx context.Context, namespace string) (context.Context,
 // For a context without a term, Check looks at the end of the context only.
 func Check(ctx context.Context) error {
 	if t, ok := ctx.Value(termKey{}).(Term); ok && !t.Holds() {
-		return fmt.Errorf("%w: %w: epoch %d", ErrNotBegun, ErrLost, t.Epoch())
+		return fmt.Errorf("%w: %w", ErrNotBegun, t.lost())
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", ErrNotBegun, context.Cause(ctx))

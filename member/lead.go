@@ -50,5 +50,5 @@ func (t *terms) leadOnce(
 	}
 	defer done()
 	err = f(ctx)
-	return ctx.Err() != nil, err
+	return Check(ctx) != nil, err // f may have found the term over by the clock, before ctx ends
 }

@@ -50,6 +50,34 @@ func TestLead_RunsInEachTermAndOnlyThere(t *testing.T) {
 	})
 }
 
+// The clocks show the end of a term before its context ends, as after a suspend.
+func TestLead_GoesOnAfterATermThatItsFunctionFindsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, made := newTestTerms(t), &calls{}
+		c.write(ns, us, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		result := make(chan error, 1)
+		go func() {
+			result <- c.Lead(ctx, ns, func(ctx context.Context) error {
+				epoch, _ := member.EpochFrom(ctx)
+				if made.add(fmt.Sprint("begin ", epoch)); epoch == 1 {
+					c.clock.Suspend(duration)
+					return member.Check(ctx)
+				}
+				<-ctx.Done()
+				return nil
+			})
+		}()
+		made.expect(t, "in the first term", "begin 1")
+		c.write(ns, us, 2)
+		made.expect(t, "in the next term", "begin 2")
+		cancel()
+		if err := <-result; !errors.Is(err, context.Canceled) {
+			t.Errorf("Lead returned %v, want context.Canceled", err)
+		}
+	})
+}
+
 func TestLead_Returns(t *testing.T) {
 	errStop := errors.New("stop")
 	type row struct {

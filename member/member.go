@@ -202,7 +202,7 @@ func (m *Member) Namespaces() []string {
 //   - context.Cause(ctx), when ctx ends;
 //   - an error that wraps ErrStopped, when the Member has stopped.
 //
-// In any case f is no longer running. What f returns after its context has ended is dropped, because f had to stop.
+// In any case f is no longer running. What f returns after its term is over is dropped, because f had to stop.
 func (m *Member) Lead(ctx context.Context, namespace string, f func(ctx context.Context) error) error {
 	if namespace != "" {
 		m.logState(namespace) // it may be misspelled

@@ -3,6 +3,7 @@ package member
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -55,6 +56,17 @@ func (t Term) Remaining() time.Duration {
 	return t.t.remaining()
 }
 
+// lost returns why the term is over. It wraps ErrLost.
+func (t Term) lost() error {
+	all := t.t.terms
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	if t.t.cause != nil {
+		return t.t.cause
+	}
+	return t.t.lost(all.expired(t.t.ns, t.t, t.t.clock.Now()))
+}
+
 // term is the state behind a Term.
 type term struct {
 	epoch   int64
@@ -90,6 +102,11 @@ func (t *term) holds() bool {
 			return false
 		}
 	}
+}
+
+// lost returns the error of a term that is over for this reason.
+func (t *term) lost(why string) error {
+	return fmt.Errorf("%w: namespace %s, epoch %d: %s", ErrLost, t.ns.name, t.epoch, why)
 }
 
 func (t *term) remaining() time.Duration {

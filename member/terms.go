@@ -262,7 +262,7 @@ func (t *terms) end(n *nsState, tm *term, why string) {
 	tm.permit.Store(nil)
 	n.term.Store(nil)
 	delete(t.led, n)
-	tm.cause = fmt.Errorf("%w: namespace %s, epoch %d: %s", ErrLost, n.name, tm.epoch, why)
+	tm.cause = tm.lost(why)
 	for cancel := range tm.open {
 		(*cancel)(tm.cause)
 	}

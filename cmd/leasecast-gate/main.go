@@ -99,7 +99,8 @@ func parse(args []string) (f flags, err error) {
 		set.BoolVar(&f.register, "register", true, "register the program, so that a planned change takes a moment")
 		set.StringVar(&f.registerIn, "register-in", "", "namespace to register in; empty: the Pod's own")
 		set.DurationVar(&f.stopAhead, "stop-ahead", 0,
-			"how long before the deadline SIGTERM is sent, at most a third of the term's duration; 0: a quarter of it")
+			"how long before the deadline SIGTERM is sent, at most a third of the term's duration; 0: a quarter of it; "+
+				"unless -register=false the duration counts as 15s at most, so this is 5s at most")
 	}
 	if err := set.Parse(args); err != nil {
 		return f, err

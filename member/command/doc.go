@@ -9,7 +9,8 @@
 // quarter of the term's duration is left without a renewal. It gets SIGTERM at once when the term is revoked or lost.
 // It gets SIGKILL a tenth of the duration before the deadline that it was started or renewed under, however far its
 // shutdown has got. With a short StopAhead that is half of StopAhead, and never less than 100 ms.
-// It gets SIGKILL at once when another cluster leads. A program that was stopped so is started again in the next term,
+// It gets SIGKILL at once when another cluster leads. In a registered gate the term's duration counts as 15 s at most,
+// so StopAhead is 5 s at most. A program that was stopped so is started again in the next term,
 // or when the term is renewed after all.
 //
 // A process that leaves the group, as a daemon does, becomes a child of the gate when its parent ends. The gate kills

@@ -143,15 +143,16 @@ func (g *processes) end() {
 	}
 }
 
-// killChildrenOf kills what the program has left to a gate that is paused, until none is left, but for a second at
-// most. A gate that is dead has no children.
+// killChildrenOf kills what the program has left to a gate that is paused, until none is left. It takes at most half of
+// leastKillAhead, because the group must be killed before the deadline, too. A gate that is dead has no children.
 func killChildrenOf(gate int) {
 	own, err := readStat(os.Getpid())
 	if err != nil {
 		return
 	}
 	system := &clock.System{}
-	for until := after(system.Now(), time.Second); !until.come(system.Now()); <-(utilclock.RealClock{}).After(soonest) {
+	until := after(system.Now(), leastKillAhead/2)
+	for ; !until.come(system.Now()); <-(utilclock.RealClock{}).After(soonest) {
 		children, err := childrenOf(gate, own.started)
 		children = slices.DeleteFunc(children, func(c stat) bool { return c.zombie || c.pid == own.pid })
 		if err != nil || len(children) == 0 {
@@ -178,8 +179,8 @@ func RunWatchdog() {
 	if _, err := io.WriteString(os.Stdout, "\n"); err == nil {
 		_ = os.Stdout.Close()
 		watch(&clock.System{}, limits)
+		killChildrenOf(gate) // the gate has read the line, so gate is its pid
 	}
-	killChildrenOf(gate)
 	_ = syscall.Kill(0, syscall.SIGKILL)
 	os.Exit(Failed) // never reached: it has killed itself
 }

@@ -386,3 +386,34 @@ func TestRun_KeepsChildrenFromBeforeIt(t *testing.T) {
 		t.Error("the gate has killed a process that it did not start")
 	}
 }
+
+// A watchdog whose gate was killed before it watches has another parent by then. That is this test, which has a child.
+func TestWatchdog_WithoutItsGateKillsNoOtherProcess(t *testing.T) {
+	dir := t.TempDir()
+	read, unread, err := os.Pipe()
+	if err := errors.Join(err, read.Close()); err != nil {
+		t.Fatal(err)
+	}
+	watchdog := exec.Command("sh", "-c", `read go && exec "$0" "$1"`, os.Args[0], Watchdog) // starts before its sibling
+	watchdog.SysProcAttr, watchdog.Stdout = &syscall.SysProcAttr{Setpgid: true}, unread
+	begin, err := watchdog.StdinPipe()
+	if err := errors.Join(err, watchdog.Start(), unread.Close()); err != nil {
+		t.Fatal(err)
+	}
+	sibling := exec.Command("sh", "-c", "while :; do sleep 0.02; done", dir)
+	if err := sibling.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = sibling.Process.Kill(), sibling.Wait() })
+	_, err = io.WriteString(begin, "go\n")
+	if err := errors.Join(err, begin.Close()); err != nil {
+		t.Fatal(err)
+	}
+	_ = watchdog.Wait() // it kills itself
+	if status := watchdog.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
+		t.Errorf("the watchdog ends with %v, want SIGKILL", watchdog.ProcessState)
+	}
+	if !alive(dir, sibling.Process.Pid) {
+		t.Error("the watchdog has killed a process that its gate did not start")
+	}
+}

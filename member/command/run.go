@@ -42,6 +42,7 @@ type Options struct {
 	// Command is the program and its arguments.
 	Command []string
 	// StopAhead is how long before the deadline SIGTERM is sent, at most a third of the term's duration. 0: a quarter.
+	// In a registered Member the duration counts as 15 s at most.
 	StopAhead time.Duration
 	// Signals are passed on to the program.
 	Signals <-chan os.Signal
@@ -115,6 +116,7 @@ type runner struct {
 	mu      sync.Mutex
 	current group // nil: none runs
 	asked   bool  // a signal has asked the gate to end
+	cut     bool  // it was logged that StopAhead is cut
 	code    int   // of the last run
 	cancel  context.CancelCauseFunc
 }
@@ -162,12 +164,25 @@ func (r *runner) pass(s syscall.Signal) {
 // lead runs the program in one term, again and again if it had to be stopped.
 func (r *runner) lead(ctx context.Context) error {
 	term, _ := member.TermFrom(ctx)
+	r.logCut()
 	for r.await(ctx, term) {
 		if err := r.once(ctx, term); err != nil {
 			return err
 		}
 	}
 	return context.Cause(ctx)
+}
+
+// logCut logs once that SIGTERM comes later than StopAhead asks for.
+func (r *runner) logCut() {
+	most := r.leader.State(r.Namespace).Duration / 3
+	if r.cut || r.StopAhead <= most {
+		return
+	}
+	r.cut = true
+	r.Logger.Info("StopAhead is longer than a third of the term's duration, so SIGTERM is sent later: lower StopAhead or "+
+		"raise the duration, which counts as 15 s at most in a registered gate",
+		"namespace", r.Namespace, "stopAhead", r.StopAhead.String(), "used", most.String())
 }
 
 // await returns true when enough of the term is left to start the program, and false when the context ends.
@@ -229,8 +244,8 @@ func (r *runner) once(ctx context.Context, term member.Term) error {
 		case syscall.SIGKILL:
 			return nil
 		case syscall.SIGTERM:
+			g.signal(syscall.SIGTERM) // before the log, which may block
 			r.Logger.Info("Stops the program", "namespace", r.Namespace, "epoch", term.Epoch())
-			g.signal(syscall.SIGTERM)
 		}
 		if !now.until.near(limit) {
 			if err := g.limit(now.until); err != nil {
@@ -253,23 +268,23 @@ func (r *runner) unlessKilled(err error, limit instant, term member.Term) error 
 
 // begin passes signals on to a group from now on. If the gate was already asked to end, the group gets SIGTERM at once.
 func (r *runner) begin(g group, term member.Term) {
-	r.Logger.Info("Runs the program", "namespace", r.Namespace, "epoch", term.Epoch())
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.current = g
 	if r.asked {
 		g.signal(syscall.SIGTERM)
 	}
+	r.mu.Unlock() // the log may block, and signals must be passed on
+	r.Logger.Info("Runs the program", "namespace", r.Namespace, "epoch", term.Epoch())
 }
 
 // finish returns when nothing is left of a group. The term is not released before that.
 func (r *runner) finish(g group) {
 	g.end()
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.current, r.code = nil, g.code()
-	r.Logger.Info("The program has ended", "namespace", r.Namespace, "code", r.code)
 	if r.asked {
 		r.cancel(errAsked)
 	}
+	r.mu.Unlock()
+	r.Logger.Info("The program has ended", "namespace", r.Namespace, "code", g.code())
 }

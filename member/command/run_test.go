@@ -6,10 +6,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/go-logr/logr/funcr"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
@@ -76,6 +80,67 @@ func TestRun_StopsAndKillsTheProgram(t *testing.T) {
 		}
 		if want := after(began, row.killed); row.asked >= 0 && !f.until.near(want) && f.until.in(began) > row.killed+look {
 			t.Errorf("the watchdog kills %v after the start, want %v", f.until.in(began), row.killed)
+		}
+	})
+}
+
+// A full pipe blocks the log. The program must be stopped nonetheless.
+func TestRun_StopsTheProgramWhileItsLogBlocks(t *testing.T) {
+	type row struct {
+		blocks  string // the line that does
+		happens func(g *testGate)
+	}
+	each(t, map[string]row{
+		"the log of the stop":  {"Stops the program", func(*testGate) { pass(d*3/4 + look) }},
+		"the log of the start": {"Runs the program", func(g *testGate) { g.signals <- syscall.SIGTERM }},
+	}, func(t *testing.T, row row) {
+		g, unblocked := newTestGate(t, nil, 0), make(chan struct{})
+		g.Logger = funcr.New(func(_, line string) {
+			if strings.Contains(line, row.blocks) {
+				<-unblocked
+			}
+		}, funcr.Options{})
+		g.lease(us, 1)
+		f := g.group()
+		row.happens(g)
+		synctest.Wait()
+		f.set(func(f *fakeGroup) {
+			if f.asked == 0 {
+				t.Error("the program gets no SIGTERM")
+			}
+		})
+		close(unblocked)
+	})
+}
+
+func TestRun_LogsOnceThatStopAheadIsCut(t *testing.T) {
+	type row struct {
+		stopAhead time.Duration
+		want      int
+	}
+	each(t, map[string]row{
+		"longer than a third of the duration": {20 * time.Second, 1},
+		"a third of the duration":             {d / 3, 0},
+		"not given":                           {0, 0},
+	}, func(t *testing.T, row row) {
+		g := newTestGate(t, nil, row.stopAhead)
+		var mu sync.Mutex
+		var lines []string
+		g.Logger = funcr.New(func(_, line string) {
+			mu.Lock()
+			defer mu.Unlock()
+			if strings.Contains(line, `"stopAhead"="20s" "used"="4s"`) {
+				lines = append(lines, line)
+			}
+		}, funcr.Options{})
+		for epoch := range int64(3) {
+			g.lease(us, 1+epoch)
+			pass(d / 2) // in which the program of the last term is killed
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(lines) != row.want {
+			t.Errorf("%d lines, want %d: %q", len(lines), row.want, lines)
 		}
 	})
 }

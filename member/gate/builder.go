@@ -99,7 +99,8 @@ func (b *TypedBuilder[request]) Owns(object client.Object, predicates ...predica
 }
 
 // Watches adds another kind, and the handler that maps its objects to requests. A promotion passes all of the objects
-// to the handler, whose requests of other namespaces are dropped.
+// to the handler, whose requests of other namespaces are dropped. So these objects are listed once for each promoted
+// namespace, one namespace after the other.
 func (b *TypedBuilder[request]) Watches(
 	object client.Object, h handler.TypedEventHandler[client.Object, request], predicates ...predicate.Predicate,
 ) *TypedBuilder[request] {
@@ -177,7 +178,9 @@ func (b *TypedBuilder[request]) Complete(r reconcile.TypedReconciler[request]) e
 
 // resync returns the source of the requests that a promotion enqueues.
 func (b *TypedBuilder[request]) resync(reader client.Reader) (*resync[request], error) {
-	back := &resync[request]{name: b.name, member: b.member, reader: reader, namespace: b.namespace}
+	back := &resync[request]{
+		name: b.name, member: b.member, reader: reader, namespace: b.namespace, slot: make(chan struct{}, 1),
+	}
 	for _, w := range b.watches {
 		if w.owned {
 			w.handler = b.enqueueOwner()

@@ -46,7 +46,7 @@ func fence(ctx context.Context, a act, write func(context.Context) error) error 
 	}
 	err := write(capped)
 	if err != nil && !term.Holds() {
-		return fmt.Errorf("%w: %w", member.ErrLost, err)
+		return fmt.Errorf("%v: %w: epoch %d: %w", a, member.ErrLost, term.Epoch(), err)
 	}
 	return err
 }

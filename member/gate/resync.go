@@ -44,6 +44,7 @@ type resync[request comparable] struct {
 	reader    client.Reader
 	watches   []*watch[request]
 	namespace func(request) string
+	slot      chan struct{} // held while objects of all namespaces are listed
 }
 
 // Start implements source.TypedSource.
@@ -71,6 +72,14 @@ func (s *resync[request]) enqueueAll(
 	promoted := &promotion[request]{TypedRateLimitingInterface: queue, belongs: belongs}
 	for _, w := range s.watches {
 		w.untilListed(ctx, logger.WithValues("type", w.kind), func(ctx context.Context) (int, error) {
+			if !w.local { // many promotions at once must not hold a list of all objects each
+				select {
+				case s.slot <- struct{}{}:
+					defer func() { <-s.slot }()
+				case <-ctx.Done():
+					return 0, ctx.Err()
+				}
+			}
 			return w.enqueue(ctx, s.reader, namespace, promoted)
 		})
 	}

@@ -173,6 +173,42 @@ func TestResync_RepeatsAListUntilItSucceedsOrTheTermEnds(t *testing.T) {
 	})
 }
 
+// A failover promotes many namespaces at once. A list of all objects for each of them, at once, could take all memory.
+func TestResync_ListsAllNamespacesOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, most atomic.Int64
+		f, q := membertest.New(), newQueue[reconcile.Request]()
+		r := &testReader{Reader: clientWith(object(ns, "a")), before: func(context.Context, int64) error {
+			most.Store(max(most.Load(), running.Add(1)))
+			defer running.Add(-1)
+			<-time.After(time.Second)
+			return nil
+		}}
+		h := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) (all []reconcile.Request) {
+			for i := range 10 {
+				all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object(fmt.Sprint("n", i), "x"))})
+			}
+			return all
+		})
+		b := gate.ControllerManagedBy(manager(), f).Watches(&corev1.ConfigMap{}, h)
+		startResync(t.Context(), t, b, r, q)
+		var want []string
+		for i := range 10 {
+			f.Promote(fmt.Sprint("n", i))
+			want = append(want, fmt.Sprintf("n%d/x", i))
+		}
+		<-time.After(5*time.Second + time.Millisecond)
+		f.Demote("n9") // may wait for its turn
+		<-time.After(10 * time.Second)
+		if n := most.Load(); n != 1 {
+			t.Errorf("%d lists at a time, want 1", n)
+		}
+		f.Promote("n9")
+		<-time.After(2 * time.Second)
+		expect(t, q, "in the end", want...)
+	})
+}
+
 func TestResync_LogsWhatItListed(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion})
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMapList"), meta.RESTScopeNamespace) // as discovery adds it
