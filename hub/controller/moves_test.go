@@ -2,11 +2,14 @@ package controller
 
 import (
 	"testing"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/act"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/ledger"
@@ -71,6 +74,50 @@ func TestPlannedChangesOfAPolicyAreCounted(t *testing.T) {
 			}
 			if got := c.moves.begin(viewOf(test.fleet, "shops", "shop")); got != test.want {
 				t.Errorf("it may begin: %v", got)
+			}
+		})
+	}
+}
+
+// Rule 19: a planned change waits for others of its policy, and until what follows the leader has stopped there.
+func TestPlannedChangeWaits(t *testing.T) {
+	set := &v1alpha1.LeaderResourceSet{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "set"}}
+	set.Spec = v1alpha1.LeaderResourceSetSpec{Namespace: "shop", ConfirmWithinSeconds: 60,
+		Resources: []v1alpha1.LeaderResource{{For: v1alpha1.RoleLeader}}}
+	for name, test := range map[string]struct {
+		others int
+		set    *v1alpha1.LeaderResourceSet
+		state  election.RecordState
+		gives  bool // it waits until the leader's cluster has given way
+	}{
+		"nothing follows the leader":           {0, nil, election.Draining, false},
+		"what follows the leader has to stop":  {0, set, election.Leading, true},
+		"others of the policy are under way":   {1, nil, election.Leading, false},
+		"others are, and something follows it": {1, set, election.Leading, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, f, api := newTestHub(t)
+			if test.set != nil {
+				must(t, api.Create(t.Context(), test.set.DeepCopy()))
+			}
+			must(t, c.following.setup(&fakeManager{local: newFakeLocalManager(api)}))
+			changeStored(t, api, policyOf("fleet", "shops", ""), func(p *v1alpha1.LeadershipPolicy) {
+				p.Spec.MaxConcurrentMoves = 1
+			})
+			for range test.others {
+				c.moves.of[types.NamespacedName{Namespace: "fleet", Name: "till"}] = "shops"
+			}
+			f.verdict.Answering, f.offset = true, agrees
+			f.shown[0].Priority, f.shown[0].Drain = 5, act.Act{Until: testStart.Wall.Add(time.Hour)}
+			west := f.shown[0]
+			west.Key, west.Drain = westKey, act.Act{}
+			f.shown, c.members.of[westKey] = append(f.shown, west), c.members.of[eastKey]
+			v, err := c.gather(t.Context(), shop)
+			must(t, err)
+			p := c.decide(v)
+			if p.Record.State != test.state || c.moves.giving[shop] != test.gives {
+				t.Errorf("%s, because of %s; waits for the leader's cluster: %v", p.Record.State, p.Record.Reason,
+					c.moves.giving[shop])
 			}
 		})
 	}
