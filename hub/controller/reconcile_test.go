@@ -353,8 +353,9 @@ func TestPresentTermIsRenewedWhileNothingIsDecided(t *testing.T) {
 			f := &fakeMembers{}
 			m.c.source = f
 			test.change(m, f)
-			if got, err := m.c.reconcileNamespace(t.Context(), aboutShop); err != nil || got.RequeueAfter != notYet {
-				t.Fatalf("%+v, %v", got, err)
+			if got, err := m.c.reconcileNamespace(t.Context(), aboutShop); err != nil || got.RequeueAfter != notYet ||
+				m.c.moves.giving[shop] {
+				t.Fatalf("%+v, %v; waits for the leader's cluster: %v", got, err, m.c.moves.giving[shop])
 			}
 			if renews := m.renews(p); renews != test.renews {
 				t.Errorf("renewed: %v, want %v", renews, test.renews)
