@@ -62,6 +62,7 @@ const (
 	silent              // gets no write, and the connection does not break
 	forbidden           // 403 to writes
 	unseen              // 403 to reads of one Lease
+	unnamed             // 403 to the question who the caller is
 )
 
 var refusals = map[behavior]metav1.StatusReason{
@@ -305,7 +306,7 @@ func (s *fakeServer) object(req *http.Request, b behavior) (*http.Response, erro
 	reviews := strings.HasSuffix(req.URL.Path, "/selfsubjectreviews")
 	reads := req.Method == http.MethodGet
 	switch {
-	case reads && b == unseen, !reads && !reviews && b == forbidden:
+	case reviews && b == unnamed, reads && b == unseen, !reads && !reviews && b == forbidden:
 		return refused(metav1.StatusReasonForbidden), nil
 	case reviews:
 		return answer(http.StatusCreated, &authenticationv1.SelfSubjectReview{

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 
 	"github.com/leasecast/leasecast/member"
 )
@@ -162,6 +164,25 @@ func TestNew_KeepsWrappersAndDropsLimits(t *testing.T) {
 			t.Errorf("the caller's configuration was changed: %v", cfg)
 		}
 	})
+}
+
+// Pings find out that a connection has died without notice, and a Transport of the program's own may send none. By
+// default this goes to client-go's logger.
+func TestNew_LogsATransportThatMayNotPing(t *testing.T) {
+	l := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
+	klog.SetLogger(l)
+	defer klog.ClearLogger()
+	for _, own := range []http.RoundTripper{nil, http.DefaultTransport} {
+		synctest.Test(t, func(t *testing.T) {
+			if _, err := member.New(&rest.Config{Host: "http://member", Transport: own}, member.Options{}); err != nil {
+				t.Fatal(err)
+			}
+		})
+		text := l.GetSink().(ktesting.Underlier).GetBuffer().String()
+		if strings.Contains(text, "has a Transport of its own") != (own != nil) {
+			t.Errorf("with the Transport %v klog was given:\n%s", own, text)
+		}
+	}
 }
 
 // The smaller one of the option and the policy counts.

@@ -79,6 +79,17 @@ func TestRegistration_ComesBeforeEveryTerm(t *testing.T) {
 	})
 }
 
+func TestRegistration_NamesItsAccountOrIsNotMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestMember(t, registering(t))
+		r.become(unnamed)
+		r.start()
+		if pass(lasts); len(r.wrote(0)) > 0 {
+			t.Errorf("wrote %v", r.wrote(0))
+		}
+	})
+}
+
 // The hub lists the registrations after it has revoked. A registration that this list lacks must see the revocation,
 // however far the API server's cache is behind.
 func TestRegistration_SeesARevocationBeforeIt(t *testing.T) {

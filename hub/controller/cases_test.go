@@ -58,7 +58,11 @@ func TestCasesAreWhatDecisionsRestOn(t *testing.T) {
 }
 
 func TestCasesAreThoseOfTheReplicaThatDecides(t *testing.T) {
-	c, f, _ := newTestHub(t)
+	c, f, api := newTestHub(t)
+	c.Client = failing(api, "list")
+	if err := c.Cases(t.Context(), shop.Namespace, nil); !errors.Is(err, errRefused) {
+		t.Errorf("the records cannot be listed: %v", err)
+	}
 	f.other = "platform"
 	if err := c.Cases(t.Context(), shop.Namespace, nil); !errors.Is(err, ErrStandby) {
 		t.Errorf("another installation serves the fleet: %v", err)

@@ -49,7 +49,7 @@ func TestDecisionsAreMadeInTurn(t *testing.T) {
 			append(many("new-shops-far", 3), "recorded-desks--0"), []string{"recorded-desks--0", "new-shops-far-0"},
 		},
 		"but every eighth has none": {
-			append(many("recorded-shops-far", 1000), "new-desks--0", "recorded-desks--0"),
+			append(many("recorded-shops-far", 1000), "new-desks--0", "new-desks--1", "recorded-desks--0"),
 			[]string{
 				"recorded-shops-far-0", "recorded-desks--0", "recorded-shops-far-1", "recorded-shops-far-2", "recorded-shops-far-3",
 				"recorded-shops-far-4", "recorded-shops-far-5", "new-desks--0", "recorded-shops-far-6",

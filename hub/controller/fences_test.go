@@ -184,7 +184,7 @@ func TestPolicyShowsTheTargetsOfItsFences(t *testing.T) {
 			writes, fakeWorker{accounts: accounts{ci: worker.AccountMissing}},
 			fakeWorker{accounts: accounts{ci: worker.AccountMissing}}, "there is no ServiceAccount ci/builder in east, west",
 		},
-		"accounts were not seen": {writes, fakeWorker{}, fakeWorker{}, "these service accounts: ci/builder, builder"},
+		"accounts were not seen": {writes, fakeWorker{}, fakeWorker{}, "these service accounts: ci/builder, builder."},
 	} {
 		c := New(Options{HubID: "this"})
 		c.members.of[eastKey], c.members.of[westKey] = &memberState{worker: &test.east}, &memberState{worker: &test.west}
@@ -195,7 +195,7 @@ func TestPolicyShowsTheTargetsOfItsFences(t *testing.T) {
 		members := []decide.Member{{}, {Member: fleet.Member{Key: eastKey}}, {Member: fleet.Member{Key: westKey}}}
 		cond, applies := explain.TargetsFound(c.statuses.findLocks(o, members), c.statuses.findAccounts(o, members))
 		setCondition(o, cond, applies)
-		if got := inShort(o.Status.Conditions, v1alpha1.ConditionFenceTargetsFound); !strings.Contains(got, test.want) ||
+		if got := inShort(o.Status.Conditions, v1alpha1.ConditionFenceTargetsFound); !strings.Contains(got+".", test.want) ||
 			applies && o.Status.Conditions[0].ObservedGeneration != 7 {
 			t.Errorf("%s: %q, want %q (%+v)", name, got, test.want, o.Status.Conditions)
 		}

@@ -114,12 +114,12 @@ func TestPolicyManagesABoundedNumberOfLoneNamespaces(t *testing.T) {
 		s.makes("far", "nobodys", "", 9999)
 		s.makes("aside", "aside", "shops", -1) // no policy speaks of that member
 		stores(t, c, "lone-590")
-		stores(t, c, "lone-591")
+		claimed(t, c, "lone-591", "shops") // the cache does not show its record yet
 
 		got := managedAll(t, c)
 		for name, want := range map[string]bool{
 			"lone-000": true, "lone-497": true, "lone-498": false, "lone-599": false, // the oldest
-			"lone-590": true, "lone-591": true, // what has a record
+			"lone-590": true, "lone-591": true, // what the policy owns
 			"shared": true, "named-in-shops": true, "other": true, "nobodys": false, "aside": false,
 		} {
 			if got[name] != want {
@@ -137,10 +137,23 @@ func TestPolicyManagesABoundedNumberOfLoneNamespaces(t *testing.T) {
 			t.Errorf("the policy says %+v", cond)
 		}
 
-		for member, want := range map[string]bool{"aside": false, "far": true} {
-			key, in := types.NamespacedName{Namespace: "fleet", Name: "one-more-desk"}, fleet.Key{Fleet: "fleet", Name: member}
-			if got := c.sources.isManaged(t.Context(), key, map[string]string{"team": "desks"}, in); got != want {
-				t.Errorf("a new namespace in %s is managed: %v", member, got)
+		s.makes("aside", "beside", "shops", 9999)
+		s.makes("west", "twice", "shops", 9999)
+		for _, test := range []struct {
+			name, team, member string
+			want               bool
+		}{
+			{"one-more-desk", "desks", "aside", false}, {"one-more-desk", "desks", "far", true},
+			{"one-more", "shops", "far", false}, {"beside", "shops", "far", false}, {"twice", "shops", "far", true},
+		} {
+			key, in := types.NamespacedName{Namespace: "fleet", Name: test.name}, fleet.Key{Fleet: "fleet", Name: test.member}
+			if got := c.sources.isManaged(t.Context(), key, map[string]string{"team": test.team}, in); got != test.want {
+				t.Errorf("the new namespace %s in %s is managed: %v", test.name, test.member, got)
+			}
+		}
+		for fleetName, want := range map[string]lane{"fleet": {"fleet", "shops", "far"}, "fleet2": {fleet: "fleet2"}} {
+			if got, _ := c.lone.laneOf(types.NamespacedName{Namespace: fleetName, Name: "lone-000"}); got != want {
+				t.Errorf("a namespace of %s waits in %+v", fleetName, got)
 			}
 		}
 
@@ -152,9 +165,38 @@ func TestPolicyManagesABoundedNumberOfLoneNamespaces(t *testing.T) {
 		if got := asked(&c.recordQueue); !slices.Contains(got, "fleet/lone-498") || slices.Contains(got, "fleet/lone-499") {
 			t.Error("the room that is left is not given to the oldest")
 		}
+		c.members.of[eastKey] = &memberState{}
+		s.makes("east", "lone-598", "shops", 9999)
+		v, err := c.gather(t.Context(), types.NamespacedName{Namespace: "fleet", Name: "lone-598"})
+		if must(t, err); v.Policy != nil {
+			t.Error("a cluster that was not read yet counts")
+		}
 		// Where another cluster has it, too, it is none of those.
 		if s.makes("east", "lone-599", "shops", 9999); !managedAll(t, c)["lone-599"] {
 			t.Error("a namespace in two clusters is left out")
+		}
+	})
+}
+
+func TestConditionNamesTheFirstNamespaceThatIsLeftOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := showing(t, clocktest.NewBubble(testStart))
+		for i := range maxLone + 1 {
+			s.makes("far", fmt.Sprintf("lone-%03d", i), "shops", i)
+			if i < maxLone-1 {
+				continue
+			}
+			managedAll(t, c)
+			if got := asked(&c.policyQueue); len(got) > 0 {
+				t.Errorf("policies are asked for at once: %q", got)
+			}
+			if cond, _ := conditionOf(t, c); (cond.Status == metav1.ConditionTrue) != (i < maxLone) {
+				t.Errorf("of %d: %+v", i+1, cond)
+			}
+		}
+		pass(time.Second)
+		if got := asked(&c.policyQueue); !slices.Equal(got, []string{"fleet/shops"}) {
+			t.Errorf("policies are asked for: %q", got)
 		}
 	})
 }

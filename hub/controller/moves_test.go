@@ -2,11 +2,15 @@ package controller
 
 import (
 	"testing"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/act"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/ledger"
@@ -71,6 +75,96 @@ func TestPlannedChangesOfAPolicyAreCounted(t *testing.T) {
 			}
 			if got := c.moves.begin(viewOf(test.fleet, "shops", "shop")); got != test.want {
 				t.Errorf("it may begin: %v", got)
+			}
+		})
+	}
+}
+
+// drainedEast has namespace shop decided on while the Cluster of its leader, east, is drained, or is not, so many
+// seconds after the start. West may lead.
+func drainedEast(t *testing.T, set *v1alpha1.LeaderResourceSet) (*Controller, func(seconds int, drained bool) decide.Plan) {
+	t.Helper()
+	c, f, api := newTestHub(t)
+	if set != nil {
+		must(t, api.Create(t.Context(), set.DeepCopy()))
+	}
+	changeStored(t, api, policyOf("fleet", "shops", ""), func(p *v1alpha1.LeadershipPolicy) {
+		p.Spec.MaxConcurrentMoves = 1
+	})
+	clock := clocktest.NewHand(testStart)
+	c.Clock = clock
+	must(t, c.following.setup(&fakeManager{local: newFakeLocalManager(api)}))
+	f.verdict.Answering, f.offset, f.shown[0].Priority = true, agrees, 5
+	west := f.shown[0]
+	west.Key = westKey
+	f.shown, c.members.of[westKey] = append(f.shown, west), c.members.of[eastKey]
+	return c, func(seconds int, drained bool) decide.Plan {
+		clock.Advance(testStart.Wall.Add(time.Duration(seconds) * time.Second).Sub(clock.Now().Wall))
+		if f.shown[0].Drain = (act.Act{}); drained {
+			f.shown[0].Drain.Until = testStart.Wall.Add(time.Hour)
+		}
+		v, err := c.gather(t.Context(), shop)
+		must(t, err)
+		defer c.ledger.Return(v.Entry)
+		return c.decide(v)
+	}
+}
+
+// follows is a resource set with objects that only the leader's cluster has.
+var follows = &v1alpha1.LeaderResourceSet{
+	ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "set"},
+	Spec: v1alpha1.LeaderResourceSetSpec{Namespace: "shop", ConfirmWithinSeconds: 60,
+		Resources: []v1alpha1.LeaderResource{{For: v1alpha1.RoleLeader}}},
+}
+
+// Rule 19: a planned change waits for others of its policy, and until what follows the leader has stopped there.
+func TestPlannedChangeWaits(t *testing.T) {
+	for name, test := range map[string]struct {
+		others bool
+		set    *v1alpha1.LeaderResourceSet
+		state  election.RecordState
+		gives  bool // it waits until the leader's cluster has given way
+	}{
+		"nothing follows the leader":           {false, nil, election.Draining, false},
+		"what follows the leader has to stop":  {false, follows, election.Leading, true},
+		"another of the policy is under way":   {true, nil, election.Leading, false},
+		"another is, and something follows it": {true, follows, election.Leading, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, decides := drainedEast(t, test.set)
+			if test.others {
+				c.moves.of[types.NamespacedName{Namespace: "fleet", Name: "till"}] = "shops"
+			}
+			if p := decides(0, true); p.Record.State != test.state || c.moves.giving[shop] != test.gives {
+				t.Errorf("%s, because of %s; waits for the leader's cluster: %v", p.Record.State, p.Record.Reason,
+					c.moves.giving[shop])
+			}
+		})
+	}
+}
+
+// The cluster of a leader has confirmWithinSeconds from the beginning of the change.
+func TestPlannedChangeGoesOnWithoutConfirmation(t *testing.T) {
+	type step struct {
+		seconds int
+		drained bool
+	}
+	for name, test := range map[string]struct {
+		before []step
+		want   election.RecordState
+	}{
+		"the time has passed":              {[]step{{0, true}, {59, true}}, election.Draining},
+		"the drain ended, and began again": {[]step{{0, true}, {30, false}, {31, true}}, election.Leading},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, decides := drainedEast(t, follows)
+			for _, s := range test.before {
+				if p := decides(s.seconds, s.drained); p.Record.State != election.Leading {
+					t.Errorf("after %d s: %s", s.seconds, p.Record.State)
+				}
+			}
+			if p := decides(61, true); p.Record.State != test.want {
+				t.Errorf("after 61 s: %s, want %s", p.Record.State, test.want)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"testing"
@@ -145,6 +146,7 @@ func TestPolicyThatOwnsNoNamespaceFencesNothing(t *testing.T) {
 func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 	slow := seal.Bounds{Duration: 60 * time.Second, Skew: 5 * time.Second, Stop: 155 * time.Second}
 	now := seal.Bounds{Duration: 15 * time.Second, Skew: time.Second}
+	var again time.Duration
 	start := func(t *testing.T) (*Controller, func(after time.Duration) map[string]seal.Bounds) {
 		t.Helper()
 		c, _, _ := newTestHub(t)
@@ -159,7 +161,7 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 			c.Clock = fixedClock(at)
 			policies, err := c.policies.valid(t.Context(), "fleet")
 			if err == nil {
-				_, err = c.seals.lower(t.Context(), "fleet", policies)
+				again, err = c.seals.lower(t.Context(), "fleet", policies)
 			}
 			must(t, err)
 			s, err := c.Seals.Find(t.Context(), "fleet")
@@ -169,18 +171,26 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 	}
 	fallen := map[string]seal.Bounds{"shops": now}
 	t.Run("not before what was promised has passed", func(t *testing.T) {
-		_, at := start(t)
+		c, at := start(t)
 		at(0)
-		if got := at(slow.Total() - 1); got["shops"] != slow || got["deleted"] != slow {
-			t.Errorf("%v", got)
+		if got := at(slow.Total() - 1); got["shops"] != slow || got["deleted"] != slow || again != 1 {
+			t.Errorf("%v, again in %v", got, again)
 		}
+		api := c.Client.(testAPI)
+		c.Client = failing(api, "list")
+		if _, err := c.seals.lower(t.Context(), "fleet", nil); !errors.Is(err, errRefused) {
+			t.Errorf("the records cannot be listed: %v", err)
+		}
+		c.Client = api
 		if got := at(slow.Total()); !maps.Equal(got, fallen) {
 			t.Errorf("then %v", got)
 		}
 	})
 	t.Run("not before earlier tenures have ended", func(t *testing.T) {
 		_, at := start(t)
-		at(-time.Second)
+		if at(-time.Second); again != time.Second {
+			t.Errorf("again in %v", again)
+		}
 		if got := at(slow.Total() - time.Second); got["shops"] != slow || got["deleted"] != slow {
 			t.Errorf("%v", got)
 		}

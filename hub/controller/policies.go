@@ -150,9 +150,6 @@ func (r *policies) claims(ctx context.Context, owner *decide.Policy, namespace s
 
 // closedLocks returns the policy's locks that no cluster may hold yet, by the cached record.
 func (r *policies) closedLocks(ctx context.Context, p *decide.Policy) (closed []string) {
-	if len(p.Election.Locks) == 0 {
-		return nil
-	}
 	var open []string // of the one namespace that a policy with locks names
 	for _, o := range r.ledger.CachedOf(ctx, p.Object.Namespace, p.Object.Spec.Namespaces.Names) {
 		open = o.Spec.OpenLocks

@@ -135,6 +135,40 @@ func TestEventsOfAChange(t *testing.T) {
 	}
 }
 
+// A policy's conditions show the bounds and the closed locks of its records.
+func TestChangesOfARecordThatTriggerItsPolicy(t *testing.T) {
+	was := eastLeads(20)
+	was.Skew, was.Stop = time.Second, time.Second
+	for name, test := range map[string]struct {
+		change   func(*election.Record)
+		policy   string
+		triggers bool
+	}{
+		"nothing changes":     {func(*election.Record) {}, "shops", false},
+		"D falls":             {func(r *election.Record) { r.Duration-- }, "shops", true},
+		"ε falls":             {func(r *election.Record) { r.Skew-- }, "shops", true},
+		"the stop time falls": {func(r *election.Record) { r.Stop-- }, "shops", true},
+		"all of them rise":    {func(r *election.Record) { r.Duration++; r.Skew++; r.Stop++ }, "shops", false},
+		"a lock is opened":    {func(r *election.Record) { r.OpenLocks = []string{"stock/stock"} }, "shops", true},
+		"no policy owns it":   {func(r *election.Record) { r.Duration-- }, "", false},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			c, v, now := New(Options{}), shopView(was), was
+			c.policyQueue.q = newTestQueue(t)
+			if test.policy == "" {
+				v.Policy = nil
+			}
+			test.change(&now)
+			c.changed(t.Context(), v, planOf(election.Decision{Record: now}))
+			early := asked(&c.policyQueue)
+			pass(time.Second) // the cache shows the record by then
+			if got := asked(&c.policyQueue); len(early) > 0 || slices.Equal(got, []string{"fleet/shops"}) != test.triggers {
+				t.Errorf("policies %q at once, %q later", early, got)
+			}
+		})
+	}
+}
+
 // The next decision comes at the first instant at which anything may change by time alone.
 func TestWhenANamespaceIsDecidedOnAgain(t *testing.T) {
 	type change = func(*Controller, *fakeMembers, testAPI)
@@ -373,8 +407,9 @@ func TestPresentTermIsRenewedWhileNothingIsDecided(t *testing.T) {
 			f := &fakeMembers{}
 			m.c.source = f
 			test.change(m, f)
-			if got, err := m.c.reconcileNamespace(t.Context(), aboutShop); err != nil || got.RequeueAfter != notYet {
-				t.Fatalf("%+v, %v", got, err)
+			if got, err := m.c.reconcileNamespace(t.Context(), aboutShop); err != nil || got.RequeueAfter != notYet ||
+				m.c.moves.giving[shop] {
+				t.Fatalf("%+v, %v; waits for the leader's cluster: %v", got, err, m.c.moves.giving[shop])
 			}
 			if renews := m.renews(p); renews != test.renews {
 				t.Errorf("renewed: %v, want %v", renews, test.renews)

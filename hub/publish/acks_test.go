@@ -157,6 +157,19 @@ func many(n int, follows string) (all []coordinationv1.Lease) {
 	return all
 }
 
+// releasing returns so many registrations, each with releases of a thousand other namespaces, which take 80 kB.
+func releasing(n int) (all []coordinationv1.Lease) {
+	for i := range n {
+		all = append(all, *registered(fmt.Sprint("r-", i), 1, func(r *lease.Registration) {
+			r.Released = map[string]int64{"ns": 20}
+			for i := range 1000 {
+				r.Released[fmt.Sprintf("namespace-with-a-long-name-%05d", i)] = 20
+			}
+		}))
+	}
+	return all
+}
+
 func TestAboveABoundNoAnswerCounts(t *testing.T) {
 	wide := "" // 47 kB
 	for i := range 1000 {
@@ -171,6 +184,8 @@ func TestAboveABoundNoAnswerCounts(t *testing.T) {
 		"one more than a member may have":    {many(maxRegistrations+1, "ns"), true},
 		"fewer bytes than a member may have": {many(160, wide), false},
 		"more bytes than a member may have":  {many(240, wide), true},
+		"fewer bytes of releases":            {releasing(100), false},
+		"more bytes of releases":             {releasing(110), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newAcks()
@@ -249,6 +264,7 @@ func TestUnreadableRegistrationDelaysOnlyItsNamespaces(t *testing.T) {
 // endlessPages is a member whose lists of registrations never end.
 type endlessPages struct {
 	coordinationclient.LeaseInterface
+	page []coordinationv1.Lease
 	sent *int
 }
 
@@ -256,18 +272,25 @@ func (e endlessPages) Leases(string) coordinationclient.LeaseInterface { return 
 
 func (e endlessPages) List(context.Context, metav1.ListOptions) (*coordinationv1.LeaseList, error) {
 	*e.sent++
-	large := coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-		Annotations: map[string]string{"large": strings.Repeat("x", 1<<20)},
-	}}
 	more := metav1.ListMeta{Continue: "more"}
-	return &coordinationv1.LeaseList{ListMeta: more, Items: []coordinationv1.Lease{large}}, nil
+	return &coordinationv1.LeaseList{ListMeta: more, Items: slices.Clone(e.page)}, nil
 }
 
 func TestPagesOfReadersAreBounded(t *testing.T) {
-	sent := 0
-	r := Readers{Options: Options{Client: endlessPages{sent: &sent}}}
-	_, whole, err := r.pages(t.Context())
-	if most := maxRegistrationsBytes >> 20; whole || err != nil || sent != most {
-		t.Errorf("%d pages of 1 MiB, want %d; whole: %v, %v", sent, most, whole, err)
+	large := coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+		Annotations: map[string]string{"large": strings.Repeat("x", 1<<20)},
+	}}
+	for name, test := range map[string]struct {
+		page []coordinationv1.Lease
+		most int
+	}{
+		"pages of 1 MiB":             {[]coordinationv1.Lease{large}, maxRegistrationsBytes >> 20},
+		"pages of 500 registrations": {many(readersPage, "ns"), maxRegistrations/readersPage + 1},
+	} {
+		sent := 0
+		r := Readers{Options: Options{Client: endlessPages{page: test.page, sent: &sent}}}
+		if _, whole, err := r.pages(t.Context()); whole || err != nil || sent != test.most {
+			t.Errorf("%s: %d, want %d; whole: %v, %v", name, sent, test.most, whole, err)
+		}
 	}
 }

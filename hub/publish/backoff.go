@@ -17,7 +17,7 @@ func (s step) writes() bool { return s.action == create || s.action == update }
 func (l *leaseSyncer) noteFailure(why reason.Reason, words string, pause time.Duration) time.Duration {
 	l.status.Failing, l.status.Failure = why, words
 	if l.failedWrites++; l.failedWrites > fastRetries {
-		return max(pause, pauseRefused)
+		return pauseRefused
 	}
 	return pause
 }

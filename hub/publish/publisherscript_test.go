@@ -93,6 +93,15 @@ func duration(text string) time.Duration {
 	return d
 }
 
+// withSkew returns timings with the ε after the name of a Lease, if there is one.
+func withSkew(args []string) Timings {
+	timings := testTimings
+	if len(args) > 1 {
+		timings.Skew = duration(args[1])
+	}
+	return timings
+}
+
 // actions returns what happens to a Publisher. first is the first argument, or "".
 func (w *publisherTest) actions(first string, args []string) map[string]func() {
 	return map[string]func(){
@@ -108,16 +117,12 @@ func (w *publisherTest) actions(first string, args []string) map[string]func() {
 			}
 		},
 		"follow": func() {
-			timings := testTimings
-			if len(args) > 1 {
-				timings.Skew = duration(args[1])
-			}
-			w.Assign(keyOf(first), assign.Assignment{Role: assign.Follow, Term: term("west", 20)}, timings)
+			w.Assign(keyOf(first), assign.Assignment{Role: assign.Follow, Term: term("west", 20)}, withSkew(args))
 		},
 		"hold": func() {
 			w.Assign(keyOf(first), assign.Assignment{Role: assign.Hold, Term: term("east", 20)}, testTimings)
 		},
-		"absent": func() { w.Assign(keyOf(first), assign.Assignment{Role: assign.Absent}, testTimings) },
+		"absent": func() { w.Assign(keyOf(first), assign.Assignment{Role: assign.Absent}, withSkew(args)) },
 		"led": func() {
 			w.start()
 			w.assignLead("ns", 20, ackTimings)

@@ -190,6 +190,8 @@ ends at 27 s, another Lease has a smaller ε: removed at 45 s
 	start; follow b 5s; follow c 1s; after 12s; see r; after 32999ms; registered r; after 2ms; unregistered r
 ends at 27 s, that Lease has a smaller ε now: removed at 45 s
 	start; follow b 5s; follow b 1s; after 12s; see r; after 32999ms; registered r; after 2ms; unregistered r
+ends at 27 s, ε rises to 5 s where no Lease is assigned: removed at 45 s
+	start; absent b 1s; absent b 5s; after 12s; see r; after 32999ms; registered r; after 2ms; unregistered r
 ends at 27 s, no ε is known: removed at 90 s
 	start; after 12s; see r; after 77999ms; registered r; after 2ms; unregistered r
 `)
