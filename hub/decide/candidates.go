@@ -39,6 +39,7 @@ func (v *Snapshot) candidates(now time.Time) (cs []Candidate, after time.Duratio
 		}
 		if !m.TakesPart {
 			if m.Name == v.State.Record.Leader && v.Policy != nil {
+				c.Fitness = election.Unfit
 				c.Reason = takesNoPart(m.Member)
 				cs = append(cs, c)
 			}

@@ -322,10 +322,12 @@ func FencesIn(
 		}
 		for _, f := range p.FencesBut(hub, elsewhere) {
 			lock, is := f.Lock()
-			if taken[lock.NamespacedName] || WriterOf(policies[:i], lock.Name) != "" {
+			if is && (taken[lock.NamespacedName] || WriterOf(policies[:i], lock.Name) != "") {
 				continue
 			}
-			taken[lock.NamespacedName] = is
+			if is {
+				taken[lock.NamespacedName] = true
+			}
 			fs = append(fs, f)
 		}
 	}

@@ -124,6 +124,7 @@ func (s *Store) rewrite(
 	}
 	writes, err := change(secret)
 	switch {
+	case err != nil:
 	case writes && secret.ResourceVersion == "":
 		err = s.writer.Create(ctx, secret)
 	case writes:
