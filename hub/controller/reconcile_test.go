@@ -7,9 +7,7 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -330,58 +328,6 @@ func TestARetiredRecordGoesWhenItsTimeHasCome(t *testing.T) {
 		if gone := apierrors.IsNotFound(api.Get(t.Context(), shop, &v1alpha1.NamespaceLeader{})); gone == refused {
 			t.Errorf("%s: it is gone: %v", name, gone)
 		}
-	}
-}
-
-// A fleet's namespace that is deleted takes its records with it, and nothing can be created there.
-func TestNamespacesOfADeletedFleetAreForgotten(t *testing.T) {
-	gone := apierrors.NewNotFound(corev1.Resource("namespaces"), "fleet")
-	ends := apierrors.NewForbidden(recordResource, "shop", errRefused)
-	ends.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
-	undefined := apierrors.NewNotFound(recordResource, "shop")
-	for name, test := range map[string]struct {
-		answers        []error // to the creation of the record, one for each decision
-		policy, closed bool    // closed: all that was promised has passed
-		fails, known   bool    // after the last decision
-	}{
-		"the namespace is gone":                       {answers: []error{gone}, closed: true},
-		"the namespace is being deleted":              {answers: []error{ends}, closed: true},
-		"it is being deleted, then gone":              {answers: []error{ends, gone}, closed: true},
-		"it is gone, and a promise has not passed":    {answers: []error{gone, gone}, known: true},
-		"it is gone, and a policy is cached":          {answers: []error{gone}, policy: true, closed: true, known: true},
-		"the definition of records is gone":           {answers: []error{undefined}, closed: true, fails: true, known: true},
-		"another failure, then the namespace is gone": {answers: []error{errRefused, gone}, closed: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c, f, api := newTestHub(t)
-			f.shown[0].Priority, f.verdict.Answering = 5, true
-			if !test.closed { // the last tenure may have promised a minute, half a minute ago
-				c.Tenure = succeeding(t, testStart, 6*time.Second, -36*time.Second)
-			}
-			if _, err := c.reconcileNamespace(t.Context(), aboutShop); err != nil {
-				t.Fatal(err)
-			}
-			record := recordOf("fleet", "shop")
-			must(t, api.Get(t.Context(), shop, record))
-			must(t, api.Delete(t.Context(), record))
-			c.ledger.Show(record, true)
-			if !test.policy {
-				must(t, api.Delete(t.Context(), policyOf("fleet", "shops", "shop")))
-			}
-			var again reconcile.Result
-			var err error
-			for _, answer := range test.answers {
-				c.Client = refusing(api, &answer, "create")
-				again, err = c.reconcileNamespace(t.Context(), aboutShop)
-			}
-			if (err != nil) != test.fails {
-				t.Errorf("error %v, want one: %v", err, test.fails)
-			}
-			known, waits := c.ledger.Knows(shop), again.RequeueAfter > 0
-			if known != test.known || waits != (test.known && !test.fails) {
-				t.Errorf("known %v, again in %v; want it known: %v", known, again.RequeueAfter, test.known)
-			}
-		})
 	}
 }
 
