@@ -84,6 +84,36 @@ func TestEpochsStartFromTheSecondsSince2025(t *testing.T) {
 	}
 }
 
+func TestTermIsOneHoldersInOneEpoch(t *testing.T) {
+	is := lease.Term{Holder: here, Epoch: 7, RenewTime: noon}
+	for other, want := range map[lease.Term]bool{
+		{Holder: here, Epoch: 7, RenewTime: noon.Add(s)}: true, {Holder: there, Epoch: 7, RenewTime: noon}: false,
+		{Holder: here, Epoch: 8, RenewTime: noon}: false,
+	} {
+		if got := is.SameTerm(other); got != want {
+			t.Errorf("%+v: the same term: %v", other, got)
+		}
+	}
+}
+
+// A confirmation ends on each of the two clocks.
+func TestARegistrationPermitsForItsDuration(t *testing.T) {
+	p := lease.Registration{Confirmed: noon, Duration: term}.Permit(at(0))
+	for name, row := range map[string]struct {
+		now  lease.Reading
+		want bool
+	}{
+		"just before the end":            {at(term - 1), true},
+		"at the end by the wall clock":   {stepped(term-1, 1), false},
+		"at the end by the boot clock":   {stepped(term, -s), false},
+		"a wall clock that was set back": {stepped(term-1, -time.Hour), true},
+	} {
+		if got := p.Holds(row.now); got != row.want {
+			t.Errorf("%s: permitted %v", name, got)
+		}
+	}
+}
+
 func TestARegistrationHasReleasedItsEpochAndThoseBelow(t *testing.T) {
 	for name, row := range map[string]struct {
 		released map[string]int64

@@ -143,6 +143,15 @@ func TestInvalidOwnerKeepsWhatItClaims(t *testing.T) {
 	}
 }
 
+// API servers compare the labels of a fence, so what such a policy claims is known.
+func TestPolicyWithAnInvalidFenceKeepsNothingElse(t *testing.T) {
+	o := decidetest.PolicyFor("fleet", "a", "till")
+	fencesObjects(map[string]string{"led": "no value!"})(&o.Spec)
+	if v := claimed([]*decide.Policy{decide.ParsePolicy(o)}, "a", in("east")); v.Policy != nil {
+		t.Errorf("owned by %+v", v.Policy)
+	}
+}
+
 // A policy has no effect in a namespace that another one owns, and still claims.
 func TestNamespaceThatAnotherPolicyOwns(t *testing.T) {
 	ps := decidetest.Policies("a", "b", "c!")

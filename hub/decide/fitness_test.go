@@ -126,6 +126,13 @@ func TestFitness(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}
+	answered := func(m *member) { m.Answered = start }
+	if c, _ := first(shopView(west, east(declared("uid"), answered))); c.Fenced != "uid" || c.Answered != start {
+		t.Errorf("declared to be off: %+v", c)
+	}
+	if c, _ := first(shopView(west, east(declared("other"), answered))); c.Fenced != "" {
+		t.Errorf("another one is declared: %+v", c)
+	}
 	for name, change := range map[string]func(*decide.Policy){
 		"operators fail over by hand": func(p *decide.Policy) { p.Election.ManualFailover = true },
 		"people have frozen it":       func(p *decide.Policy) { p.Freeze.Until = start.Wall.Add(time.Second) },

@@ -68,6 +68,39 @@ func TestWhoseWordsAChangeHas(t *testing.T) {
 		if got := p.Order(); got != want {
 			t.Errorf("%s: %q, want %q", why, got, want)
 		}
+		if p.Candidates = []decide.Candidate{south}; p.Order() != "" {
+			t.Errorf("%s, and neither the leader nor an ordered cluster is there: %q", why, p.Order())
+		}
+	}
+}
+
+// Rule 20: the policy's order comes first, then the record's. One that cannot be read counts for nothing.
+func TestWhoHasFrozenANamespace(t *testing.T) {
+	at := func(until, by string) map[string]string {
+		return map[string]string{v1alpha1.FrozenUntilAnnotation: until, v1alpha1.FrozenReasonAnnotation: by}
+	}
+	const soon, past, never = "2026-01-01T00:00:01Z", "2026-01-01T00:00:00Z", "in May"
+	for name, test := range map[string]struct {
+		policy, record string // until when
+		by             string
+		invalid        bool
+	}{
+		"the policy":                            {soon, past, "policy", false},
+		"the record":                            {past, soon, "record", false},
+		"both":                                  {soon, soon, "policy", false},
+		"neither any more":                      {past, past, "", false},
+		"the policy's cannot, the record's can": {never, soon, "record", false},
+		"the record's cannot be read":           {past, never, "", true},
+	} {
+		v := shopView(decidetest.EastLeads(20), measured("east", agrees))
+		v.Policy.Freeze = act.Freeze(at(test.policy, "policy"))
+		v.Object = &v1alpha1.NamespaceLeader{}
+		v.Object.Annotations = at(test.record, "record")
+		p := v.Decide(start, election.Sent{Final: true}, false)
+		if p.Frozen != (test.by != "") || p.Frozen && (p.Freeze.Reason != test.by || p.Health != time.Second) ||
+			(p.Freeze.Invalid != "") != test.invalid {
+			t.Errorf("%s: frozen %t, %+v, again after %v", name, p.Frozen, p.Freeze, p.Health)
+		}
 	}
 }
 

@@ -93,6 +93,13 @@ func TestWhatAPolicyAsksOfAnOperator(t *testing.T) {
 	wanted := []schema.GroupVersionResource{
 		{Group: "apps", Version: "v1", Resource: "deployments"}, {Group: "example.com", Version: "v2", Resource: "tills"},
 	}
+	later := o.DeepCopy()
+	later.Generation++
+	later.Spec.FailbackAfterSeconds, later.Spec.Requires.UnhealthyAfterSeconds, later.Spec.Requires.Reader = 70, 40, true
+	if p := decide.ParsePolicy(later); p.Election.Failback != 70*time.Second || !p.Requires.Reader ||
+		p.Election.UnhealthyAfter != 40*time.Second {
+		t.Errorf("with times of its own: %+v", p)
+	}
 	if p := parsed(); !slices.Equal(p.Requires.Resources, wanted) || p.Requires.Reader ||
 		p.Election.UnhealthyAfter != 30*time.Second {
 		t.Errorf("what must be healthy: %+v for %v", p.Requires, p.Election.UnhealthyAfter)

@@ -116,10 +116,16 @@ func TestLeasesOfOtherHubs(t *testing.T) {
 		v.Members[0].Leases = []decide.Lease{
 			{Content: is, Known: true, Sealed: test.sealed}, {Content: unread}, {Content: absurd, Known: true, Sealed: true},
 		}
-		bounds := map[string]seal.Bounds{"deleted": {Skew: second, Stop: test.stop}}
+		bounds := map[string]seal.Bounds{"deleted": {Duration: 20 * second, Skew: second, Stop: test.stop}}
 		v.Complete(decide.Fleet{Now: later(test.after), Seal: seal.Seal{Policies: bounds}})
 		if is := v.State.Found != nil; is != test.found || v.State.OtherHub != test.otherHub {
 			t.Errorf("%s: found %v, another hub: %v; want %v, %v", name, is, v.State.OtherHub, test.found, test.otherHub)
+		}
+		if f := v.State.Found; f != nil && f.Boot != later(test.after).Boot+15*second {
+			t.Errorf("%s: it may be live until %v", name, f.Boot)
+		}
+		if v.State.LargestDuration != 20*second || v.State.LargestSkew != second {
+			t.Errorf("%s: D %v, ε %v", name, v.State.LargestDuration, v.State.LargestSkew)
 		}
 		if raised := v.State.Highest == 20; raised != (test.moved && test.sealed && test.hub != "another") {
 			t.Errorf("%s: the highest epoch is %d", name, v.State.Highest)
@@ -286,7 +292,12 @@ func TestLockIsRefusedOnlyWhereEveryReachedMemberSaysSo(t *testing.T) {
 			}
 		}
 	}
-	v := shopView(election.Record{}, east, east)
+	v := shopView(election.Record{}, refuses("east", time.Hour, nil, unhealthy))
+	v.Policy = fencing("shops", nil, stock)
+	if v.Complete(decide.Fleet{Now: start}); len(v.State.RefusedSince) > 0 {
+		t.Errorf("no member is reached: %v", v.State.RefusedSince)
+	}
+	v = shopView(election.Record{}, east, east)
 	v.Policy = fencing("shops", nil, stock)
 	for at, is := range []func(*member){unhealthy, func(*member) {}, unhealthy} {
 		v.Members[1] = refuses("west", 0, guard.ErrNotEnforced, is)

@@ -186,7 +186,8 @@ func TestRecordGetsTheBoundsOfThePolicy(t *testing.T) {
 			final  bool
 			want   string
 		}{
-			{0, larger, false, kept + " persist"}, {500, smaller, false, "stop renewing"}, {500, smaller, true, kept + " persist"},
+			{0, larger, false, kept + " persist"}, {500, smaller, false, "stop renewing"},
+			{500, smaller, true, kept + " persist"},
 		} {
 			s.Sent.Final = step.final
 			d := election.Next(at(step.now), step.policy, s, among("east 100, west 50"))

@@ -47,7 +47,8 @@ func TestRetiredRecord(t *testing.T) {
 
 // What has failed comes last. Among the others an order comes first, then priority, weight and name.
 func TestRank(t *testing.T) {
-	want := among("low 1 ordered, a 100 heavy, b 100 light, c 100 light, d 50, best 900 failed ordered, e 900 failed, f 1 failed")
+	want := among("low 1 ordered, a 100 heavy, b 100 light, c 100 light, d 50, " +
+		"best 900 failed ordered, e 900 failed, f 1 failed")
 	cs := slices.Clone(want)
 	slices.Reverse(cs)
 	for range want {

@@ -54,7 +54,11 @@ func TestRefusedOrder(t *testing.T) {
 		refused bool
 		waiting reason.Reason
 	}{
-		"the cluster may lead":     {5, election.Leading, "east 100, west 50 ordered", false, ""},
+		"the cluster may lead":             {5, election.Leading, "east 100, west 50 ordered", false, ""},
+		"the leader is named":              {5, election.Leading, "east 100 ordered, west 50", false, ""},
+		"the leader is named, and is lost": {5, election.Leading, "east 100 Unreachable ordered, west 50", true, ""},
+		"it is lost, another one may answer": {5, election.Leading, "east 100, south 70 unknown, west 50 Unreachable ordered",
+			true, ""},
 		"there is no such cluster": {5, election.Leading, "east 100, west 50", true, ""},
 		"the cluster cannot be reached": {5, election.Leading, "east 100, west 50 Unreachable ordered",
 			true, ""},

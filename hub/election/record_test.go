@@ -19,7 +19,7 @@ func TestRecordAfterDecision(t *testing.T) {
 	bounded := func(s *election.State) {
 		s.LargestDuration, s.LargestSkew, s.LargestStop = 60*second, 2*second, 9*second
 	}
-	lostBounds := recorded(func(r *election.Record) { r.Skew, r.Stop, r.OpenLocks = second, 17*second, locks })
+	lostBounds := recorded(func(r *election.Record) { r.Skew, r.Stop, r.OpenLocks = 3*second, 17*second, locks })
 	for name, test := range map[string]struct {
 		policy *election.Policy
 		state  election.State
@@ -71,15 +71,22 @@ func TestRecordAfterDecision(t *testing.T) {
 		"another hub leads, and the record is lost: the largest bounds, and no open locks": {
 			policy: policy(fences), state: lost(otherHub, bounded, lostBounds), among: "east 100, west 50",
 			want: election.Record{
-				State: election.Vacant, Reason: reason.OtherHub, Since: now, Duration: 60 * second, Skew: 2 * second,
+				State: election.Vacant, Reason: reason.OtherHub, Since: now, Duration: 60 * second, Skew: 3 * second,
 				Stop: 17 * second, LeaseName: "other",
 			},
 		},
 		"lost: the largest bounds, and no open locks": {
 			policy: policy(fences), state: lost(bounded, lostBounds, during(young())), among: "east 100, west 50",
 			want: election.Record{
-				State: election.Vacant, Reason: reason.WaitingForExpiry, Since: now, NotBefore: wall(79), Next: "east",
-				Duration: 60 * second, Skew: 2 * second, Stop: 17 * second, LeaseName: "other",
+				State: election.Vacant, Reason: reason.WaitingForExpiry, Since: now, NotBefore: wall(80), Next: "east",
+				Duration: 60 * second, Skew: 3 * second, Stop: 17 * second, LeaseName: "other",
+			},
+		},
+		"lost without a trace: the seal's bounds": {
+			policy: policy(), state: lost(bounded, during(young())), among: "east 100, west 50",
+			want: election.Record{
+				State: election.Vacant, Reason: reason.WaitingForExpiry, Since: now, NotBefore: wall(71), Next: "east",
+				Duration: 60 * second, Skew: 2 * second, Stop: 9 * second, LeaseName: "leasecast",
 			},
 		},
 	} {

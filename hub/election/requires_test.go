@@ -12,7 +12,7 @@ import (
 func unhealthyAfter(p *election.Policy) { p.UnhealthyAfter = 30 * second }
 
 // long has all clusters healthy for long enough, where they are healthy at all.
-var long = fitSince(map[string]float64{"east": -30, "west": -30, "south": -30})
+var long = fitSince(map[string]float64{"east": -25, "west": -25, "south": -25})
 
 // Rule 26: what the policy requires must be healthy where a leader is.
 func TestRequired(t *testing.T) {

@@ -75,6 +75,18 @@ func TestMessagesOfConditionsAreCut(t *testing.T) {
 	}
 }
 
+// A retry may mend what is not named here.
+func TestBrokenSeal(t *testing.T) {
+	const advice = ": the hub must be able to update this Secret"
+	invalid := apierrors.NewInvalid(schema.GroupKind{Kind: "Secret"}, seal.SecretName, nil)
+	broken, away := fmt.Errorf("too short: %w", seal.ErrBroken), errors.New("no answer")
+	for err, want := range map[error]string{broken: broken.Error(), invalid: invalid.Error() + advice, away: ""} {
+		if got := BrokenSeal(err); !strings.HasPrefix(got, want) || want == "" && got != "" {
+			t.Errorf("%v: %q", err, got)
+		}
+	}
+}
+
 func TestPolicyReadyIsTheSumOfTheOtherConditions(t *testing.T) {
 	is := func(kind string, status metav1.ConditionStatus, why, message string) metav1.Condition {
 		return metav1.Condition{Type: kind, Status: status, Reason: why, Message: message}

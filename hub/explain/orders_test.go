@@ -145,3 +145,30 @@ func TestOrdersWarning(t *testing.T) {
 		t.Errorf("where nothing is wrong: %q", got)
 	}
 }
+
+// An operator who has declared a cluster to be off sees what the hub made of it, once.
+func TestEventOfADeclaration(t *testing.T) {
+	accepted, none := eastLeads(20), eastLeads(20)
+	accepted.Fence = election.Acceptance{UID: "uid", At: decidetest.Start.Wall}
+	accepted.NotBefore = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+	voided := accepted
+	voided.Fence.Voided = true
+	for name, test := range map[string]struct {
+		was, is election.Record
+		want    string
+	}{
+		"it is accepted": {none, accepted,
+			"Warning Fenced east counts as off: if it acts before 2026-03-01T12:00:00Z, two clusters lead"},
+		"it is voided": {accepted, voided, "Warning Fenced east has answered although it was declared to be off: " +
+			"the next term waits until 2026-03-01T12:00:00Z"},
+		"it stays accepted":   {accepted, accepted, ""},
+		"it was taken back":   {accepted, none, ""},
+		"nothing is declared": {none, none, ""},
+	} {
+		e, is := FenceEvent(test.was, test.is)
+		got := strings.TrimSpace(fmt.Sprintf("%s %s %s", e.Kind, e.Reason, e.Message))
+		if got != test.want || is != (test.want != "") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
