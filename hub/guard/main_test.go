@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -200,12 +200,13 @@ func parallel(t *testing.T) {
 // hub keeps the guard and the fences of one test.
 type hub struct {
 	*guard.Keeper
-	fleet   string
-	desired guard.Desired
-	mended  int
-	changed atomic.Int64
-	now     func() time.Duration
-	at      time.Duration // of a clock that the test sets
+	fleet    string
+	desired  guard.Desired
+	mended   int
+	silences int // that were logged
+	changed  atomic.Int64
+	now      func() time.Duration
+	at       time.Duration // of a clock that the test sets
 }
 
 var hubs sync.Map // by the names of tests
@@ -226,7 +227,12 @@ func newHub(client kubernetes.Interface, fleetName string) *hub {
 	h, began := &hub{fleet: fleetName}, time.Now()
 	h.now = func() time.Duration { return time.Hour + time.Since(began) }
 	h.Keeper = guard.NewKeeper(guard.Options{
-		Member: client, Hub: "hub", Fleet: fleetName, Log: logr.Discard(),
+		Member: client, Hub: "hub", Fleet: fleetName,
+		Log: funcr.New(func(_, args string) {
+			if strings.Contains(args, "cannot be checked") {
+				h.silences++
+			}
+		}, funcr.Options{}),
 		Now: func() time.Duration { return h.now() }, MayWrite: func() bool { return true },
 		Changed: func() { h.changed.Add(1) }, Mended: func(string) { h.mended++ },
 	})

@@ -212,6 +212,9 @@ func TestKeeper_SendsWhatIsDue(t *testing.T) {
 			t.Errorf("%s: a change is reported: %v", step.when, changed)
 		}
 	}
+	if h.silences != 2 {
+		t.Errorf("the log has %d silences, want 2: of the probes, and of the lists", h.silences)
+	}
 	l.will(0, "write shops")
 	h.at += 5 * time.Second
 	h.keeps(t, f, map[string]bool{ns: false})

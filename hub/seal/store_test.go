@@ -77,6 +77,8 @@ no Secret can be created: fails
 	remove; once create no; raise shops 60s 2s 17s -> no; replica 2; serve own; key
 while another replica creates the Secret: fails, and succeeds the next time with its key
 	remove; once create serve own; raise shops 60s 2s 17s -> exists; raise shops 60s 2s 17s; bounds 60s 2s 17s; mark own
+another replica creates the Secret after it was not found: keeps its key
+	remove; once get once get serve own; raise shops 60s 2s 17s; bounds 60s 2s 17s; mark own
 the Secret was deleted: creates it with the key in use and the larger bounds
 	find; keep; remove; raise shops 3s 2s 0s; kept; remove; raise shops 60s 250ms 0s; kept; bounds 60s 2s 0s; moves
 the Secret has another key: writes nothing, and asks to restart the hub
@@ -221,6 +223,8 @@ two replicas fill it at once: both get one key
 	edit reset EMPTY; once update serve own; serve own; key
 served, a seal is known: filled with that
 	find; keep; edit reset EMPTY; serve own; kept; bounds 15s 1s 0s
+served while the fleet moves, a seal is known: filled with that
+	find; keep; edit reset EMPTY; serve own moving; kept; mark own
 served, a seal is known, the mark stays: filled with that
 	find; keep; serve own; edit EMPTY; serve own; kept; mark own
 raised, a seal is known: filled with that and the larger bounds

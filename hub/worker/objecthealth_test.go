@@ -55,7 +55,8 @@ func TestWhatIsWrong(t *testing.T) {
 		t.Errorf("its version is %q, %v", version, err)
 	}
 	for name, object := range map[string]string{
-		"no JSON": "{", "a list": "[]", "conditions of another type": `{"status":{"conditions":{"Ready":"True"}}}`,
+		"no JSON": "{", "a version of another type": `{"metadata":{"resourceVersion":7}}`,
+		"a list": "[]", "conditions of another type": `{"status":{"conditions":{"Ready":"True"}}}`,
 	} {
 		if wrong, _, err := whatIsWrong(databases, []byte(object)); err == nil {
 			t.Errorf("%s: no error, but %q", name, wrong)

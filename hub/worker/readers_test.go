@@ -236,3 +236,18 @@ func TestReaders_ThatComeAndGoCostFewWritesOnTheHub(t *testing.T) {
 		}
 	})
 }
+
+// A policy that requires a reader needs one that follows the namespace.
+func TestRequired_ReaderFollowsTheNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newEnv(t)
+		defer r.watches()()
+		r.east.sends("ADDED", newRegistration("keeper", "ledger"))
+		if is := r.Required("shop", Requires{Reader: true}); is.Unhealthy == "" || is.Err != nil {
+			t.Errorf("no reader follows it: %+v", is)
+		}
+		if is := r.Required("ledger", Requires{Reader: true}); is != (Required{}) {
+			t.Errorf("a reader follows it: %+v", is)
+		}
+	})
+}

@@ -128,6 +128,10 @@ func TestRequired_SaysWhyNothingIsKnown(t *testing.T) {
 			t.Fatalf("of several: %+v", is)
 		}
 	}
+	w.required.left = true
+	if is := w.ofShop(); !errors.Is(is.Err, ErrUnread) {
+		t.Errorf("too many are required, and it is watched: %+v", is)
+	}
 	w = New(Options{Hub: &changes{}, Member: fleet.Member{Key: eastKey}})
 	if is := w.ofShop(); !errors.Is(is.Err, ErrUnread) {
 		t.Errorf("it is not watched yet: %+v", is)
