@@ -240,7 +240,7 @@ func (r *registrar) confirm(ctx context.Context, released map[string]int64) erro
 	}
 	content := r.content
 	content.Account, content.Released, content.Confirmed = r.account, released, sent.Wall
-	stored, err := r.write(ctx, content, nil)
+	stored, err := r.write(ctx, content, false)
 	if err != nil {
 		return err
 	}
@@ -253,16 +253,17 @@ func (r *registrar) confirm(ctx context.Context, released map[string]int64) erro
 }
 
 // write creates the registration, or updates what is stored. After a conflict, with an earlier write of its own or with
-// an edit, the next write goes above what is stored. It returns errLost if the registration was deleted.
+// an edit, the next write goes above what is stored. The last write frees the registration, which can then be deleted.
+// write returns errLost if the registration was deleted before.
 func (r *registrar) write(
-	ctx context.Context, content lease.Registration, change func(*coordinationv1.Lease),
+	ctx context.Context, content lease.Registration, last bool,
 ) (stored *coordinationv1.Lease, err error) {
 	l := r.stored.DeepCopy()
 	if err := wire.WriteRegistration(content, l); err != nil {
 		return nil, err
 	}
-	if change != nil {
-		change(l)
+	if last {
+		wire.FreeRegistration(l)
 	}
 	if l.UID == "" {
 		stored, err = r.leases.Create(ctx, l, metav1.CreateOptions{})
@@ -289,7 +290,7 @@ func (r *registrar) write(
 		return nil, errors.Join(err, failure)
 	case err != nil:
 		return nil, fmt.Errorf("write registration %s: %w", klog.KObj(l), err)
-	case change == nil && stored.DeletionTimestamp != nil:
+	case !last && stored.DeletionTimestamp != nil:
 		return nil, fmt.Errorf("%w: an edit has deleted it", errLost)
 	}
 	return stored, nil
@@ -319,9 +320,9 @@ func (r *registrar) remove(ctx context.Context) error {
 	}
 	content := r.content
 	content.Released, content.Confirmed = released, r.member.clock.Now().Wall
-	stored, err := r.write(ctx, content, wire.FreeRegistration)
+	stored, err := r.write(ctx, content, true)
 	if apierrors.IsConflict(err) { // with an earlier write that had no answer
-		stored, err = r.write(ctx, content, wire.FreeRegistration)
+		stored, err = r.write(ctx, content, true)
 	}
 	if err != nil {
 		return err
