@@ -115,6 +115,12 @@ func TestLog_OfANamespaceWithoutALease(t *testing.T) {
 			t.Cleanup(cancel)
 			go func() { _ = r.Lead(ctx, "typo", func(context.Context) error { return nil }) }()
 		}, inTypo},
+		"a list lacks a follower's": {[]string{ns}, func(_ *testing.T, r *testMember) {
+			r.write(ns, them, 2)
+			synctest.Wait()
+			r.strand()
+			r.remove(ns, leaseName)
+		}, `"msg"="This cluster does not lead" "namespace"="shop" "reason"="` + gone},
 		"the cluster has none": {nil, func(_ *testing.T, r *testMember) { r.remove(ns, leaseName) },
 			"There are no Leases of a hub in this cluster"},
 	}, func(t *testing.T, row row) {

@@ -39,6 +39,11 @@ func TestPlaceOfResourceSets(t *testing.T) {
 			if got, err := c.following.place(t.Context(), shop); err != nil || !reflect.DeepEqual(got, test.want) {
 				t.Errorf("%+v, %v; want %+v", got, err, test.want)
 			}
+			c.policies.changed("fleet")
+			c.Client = failing(api, "list")
+			if _, err := c.following.place(t.Context(), shop); err == nil && test.want.Clusters != nil {
+				t.Error("the policies cannot be listed, and there is no error")
+			}
 		})
 	}
 }

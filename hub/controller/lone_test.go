@@ -115,11 +115,14 @@ func TestPolicyManagesABoundedNumberOfLoneNamespaces(t *testing.T) {
 		s.makes("aside", "aside", "shops", -1) // no policy speaks of that member
 		stores(t, c, "lone-590")
 		claimed(t, c, "lone-591", "shops") // the cache does not show its record yet
+		written := eastLease(20)
+		written.Namespace = "lone-592" // its record may be lost
+		c.members.of[eastKey] = atWork(publisherThatRead(t, testStart.Wall, testKey, written))
 
 		got := managedAll(t, c)
 		for name, want := range map[string]bool{
-			"lone-000": true, "lone-497": true, "lone-498": false, "lone-599": false, // the oldest
-			"lone-590": true, "lone-591": true, // what the policy owns
+			"lone-000": true, "lone-496": true, "lone-497": false, "lone-599": false, // the oldest
+			"lone-590": true, "lone-591": true, "lone-592": true, // what the policy owns
 			"shared": true, "named-in-shops": true, "other": true, "nobodys": false, "aside": false,
 		} {
 			if got[name] != want {
@@ -162,7 +165,7 @@ func TestPolicyManagesABoundedNumberOfLoneNamespaces(t *testing.T) {
 		delete(s.spaces["far"], "lone-000")
 		pass(again)
 		conditionOf(t, c)
-		if got := asked(&c.recordQueue); !slices.Contains(got, "fleet/lone-498") || slices.Contains(got, "fleet/lone-499") {
+		if got := asked(&c.recordQueue); !slices.Contains(got, "fleet/lone-497") || slices.Contains(got, "fleet/lone-498") {
 			t.Error("the room that is left is not given to the oldest")
 		}
 		c.members.of[eastKey] = &memberState{}

@@ -82,7 +82,9 @@ func TestPlannedChangesOfAPolicyAreCounted(t *testing.T) {
 
 // drainedEast has namespace shop decided on while the Cluster of its leader, east, is drained, or is not, so many
 // seconds after the start. West may lead.
-func drainedEast(t *testing.T, set *v1alpha1.LeaderResourceSet) (*Controller, func(seconds int, drained bool) decide.Plan) {
+func drainedEast(
+	t *testing.T, set *v1alpha1.LeaderResourceSet,
+) (c *Controller, decides func(seconds int, drained bool) decide.Plan) {
 	t.Helper()
 	c, f, api := newTestHub(t)
 	if set != nil {
