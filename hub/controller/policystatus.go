@@ -174,8 +174,8 @@ func (st *policyStatuses) fillPolicyStatus(
 	return result
 }
 
-// mostUnreachable reports whether most members are lost. Members that this tenure has not reached yet do not count at its
-// start. It returns after how long they will.
+// mostUnreachable reports whether most members are lost. Members that this tenure has not reached yet do not count at
+// its start. It returns after how long they will.
 func (st *policyStatuses) mostUnreachable(
 	p *decide.Policy, members []decide.Member, now lease.Reading,
 ) (most bool, settled time.Duration) {

@@ -51,7 +51,7 @@
 //   - Probes show what is in force (verify.go). Unguarded and FencedSince return that.
 //   - Fences that are not desired are removed last.
 //
-// An admission policy takes effect about a second after it was written, and ends as late. So writing it proves nothing. Verify
-// asks the API server to reject a write that nobody may do. The answer is about the API server that gave it. Others
-// of the same cluster may be behind.
+// An admission policy takes effect about a second after it was written, and ends as late. So writing it proves nothing.
+// Verify asks the API server to reject a write that nobody may do. The answer is about the API server that gave it.
+// Others of the same cluster may be behind.
 package guard
