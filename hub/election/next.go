@@ -110,20 +110,28 @@ func keep(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		wait = soonest(wait, pacedAgain)
 	}
 	if ok && holder.Fitness == Unknown {
-		wait = soonest(wait, max(timeToAnswer(now, p, s), promiseExpiry(s, p.bounds()).wait(now)))
+		answer := timeToAnswer(now, p, s)
+		if wait = soonest(wait, max(answer, promiseExpiry(s, p.bounds()).wait(now))); p.ManualFailover {
+			wait = soonest(wait, answer)
+		}
 	}
 	opens := time.Duration(0)
 	r.OpenLocks, opens = openLocks(now, p, s)
 	r.UnfencedLeader = stillUnfenced(r, r.Leader, cs)
 	d := Decision{Record: r, Persist: !same(r, s.Record)}
 	d.After = soonest(wait, opens, untilFailback(now, p, s, cs), p.RebalanceAt.Sub(now.Wall))
-	if p.ManualFailover {
-		p.ManualFailover = false
-		if whyDepose(now, p, s, cs) != "" {
-			d.Waiting = reason.FailoverPending
-		}
+	if p.ManualFailover && failoverPending(now, p, s, cs, holder) {
+		d.Waiting = reason.FailoverPending
 	}
 	return d
+}
+
+// failoverPending reports whether the hub would replace the leader, if operators did not fail over. A leader that was
+// not reached in the time to answer counts before its promises have passed, which may take a day.
+func failoverPending(now lease.Reading, p Policy, s State, cs []Candidate, holder Candidate) bool {
+	silent := holder.Fitness == Unknown && timeToAnswer(now, p, s) == 0 && !s.Frozen
+	p.ManualFailover = false
+	return whyDepose(now, p, s, cs) != "" || silent && unlessAlone(reason.NeverReached, p, s, cs) != ""
 }
 
 // raise raises the record's bounds to the policy's, because Leases are sent under it.

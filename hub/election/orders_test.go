@@ -87,7 +87,17 @@ func TestRefusedOrder(t *testing.T) {
 // Rule 22: where operators fail over by hand, the hub replaces no leader because it cannot reach it.
 func TestManualFailover(t *testing.T) {
 	const pending = "Leading east 20 Elected next west waiting FailoverPending"
+	day := policy(manual, duration(24*time.Hour)) // the hub has begun at zero, and a promise of a day may stand
+	began := []func(*election.State){during(young()), having(nothing()), recorded(lasting(24 * time.Hour))}
 	rows := map[string]decision{
+		"it was not reached for a minute since the hub began: pending": {now: at(60), policy: day,
+			state: leading(began...), among: "east 100 unknown, west 50", want: pending + " after 23h59m1s"},
+		"it was not reached for less than that: again then": {now: at(59), policy: day,
+			state: leading(began...), among: "east 100 unknown, west 50", want: kept + " after 1s"},
+		"it was not reached, and no other cluster may lead: kept": {now: at(60), policy: day, state: leading(began...),
+			among: "east 100 unknown, west 50 Unreachable", want: "Leading east 20 Elected after 23h59m1s persist"},
+		"it was not reached, and the namespace is frozen: kept": {now: at(60), policy: day,
+			state: leading(append(began, frozen)...), among: "east 100 unknown, west 50", want: kept + " after 23h59m1s"},
 		"the leader cannot be reached: kept": {now: at(5), among: "east 100 Unreachable, west 50", want: pending},
 		"its clock is off: kept":             {now: at(5), among: "east 100 ClockSkewed, west 50", want: pending},
 		"its Cluster is deleted: replaced": {now: at(5), among: "east 100 Deleting, west 50",
@@ -107,7 +117,9 @@ func TestManualFailover(t *testing.T) {
 			want: "Leading west 21 FailedOver persist"},
 	}
 	for name, row := range rows {
-		row.policy = policy(manual)
+		if row.policy == nil {
+			row.policy = policy(manual)
+		}
 		if row.state.Record.Lost() {
 			row.state = leading()
 		}
