@@ -37,9 +37,6 @@ const (
 	simulator = "hub/controller"
 )
 
-// worlds are the tests of the simulation that run every simulated package.
-var worlds = []string{"TestSimulation", "TestStories"}
-
 // suite is the tests of one package, compiled with all mutants.
 type suite struct {
 	dir    string
@@ -60,9 +57,8 @@ func (t *trial) suites(ctx context.Context, made *mutate.Mutants, own map[string
 	list := overlay(t.dir, made.Files)
 	needed := map[string]bool{}
 	for dir := range own {
-		needed[dir] = true
-		if targetIn(dir).simulated {
-			needed[simulator] = true
+		for _, of := range append(targetIn(dir).above, dir) {
+			needed[of] = true
 		}
 	}
 	all := map[string]*suite{}
@@ -73,7 +69,8 @@ func (t *trial) suites(ctx context.Context, made *mutate.Mutants, own map[string
 		build(ctx, dir, s.binary, "-overlay", list)
 		p := targetIn(dir)
 		names := slices.DeleteFunc(testsIn(dir), func(name string) bool {
-			return slices.Contains(p.skip, name) || own[dir] == nil && !slices.Contains(worlds, name)
+			// The simulation of all worlds is enough for what is below it.
+			return slices.Contains(p.skip, name) || own[dir] == nil && strings.HasSuffix(name, "Worlds")
 		})
 		if p.shared {
 			names = []string{strings.Join(names, "|")}
@@ -127,16 +124,12 @@ func (t *trial) runSuite(ctx context.Context, s *suite, of []*test, limit time.D
 }
 
 // kill runs the tests that reach a mutant until one notices it, and returns which: first the quick tests of its
-// package, then the others, then the simulation.
+// package, then the others, then likewise those above it.
 func (t *trial) kill(ctx context.Context, suites map[string]*suite, m mutate.Mutant) (bool, string) {
-	own := suites[m.Package]
-	rounds := []round{{own, own.reaching(m.Number, true)}, {own, own.reaching(m.Number, false)}}
-	if targetIn(m.Package).simulated && m.Package != simulator {
-		s := suites[simulator]
-		simulated := append(s.reaching(m.Number, true), s.reaching(m.Number, false)...)
-		rounds = append(rounds, round{s, slices.DeleteFunc(simulated, func(one *test) bool {
-			return !slices.Contains(worlds, one.name)
-		})})
+	var rounds []round
+	for _, dir := range append([]string{m.Package}, targetIn(m.Package).above...) {
+		s := suites[dir]
+		rounds = append(rounds, round{s, s.reaching(m.Number, true)}, round{s, s.reaching(m.Number, false)})
 	}
 	how := "no quick test reaches it"
 	for _, r := range rounds {
