@@ -378,6 +378,13 @@ func TestRun_KeepsChildrenFromBeforeIt(t *testing.T) {
 	g := startGate(t, dir, "sh", "-c", script, "sh", dir, stubborn,
 		os.Args[0], asGate, "sh", "-c", "while :; do sleep 0.02; done")
 	before := g.numbers("pids", 1)[0]
+	ran, err := readStat(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.await("a later tick of the kernel: a process of the same one might be the program's", func() bool {
+		return uint64((&clock.System{}).Now().Boot/(10*time.Millisecond)) > ran.started
+	})
 	g.lease(us, 1, time.Minute)
 	g.awaitLog("Runs the program")
 	g.lease(them, 2, time.Minute)
