@@ -259,6 +259,8 @@ func (c *Controller) Engage(ctx context.Context, name multicluster.ClusterName, 
 	if !ok {
 		return nil
 	}
+	ctx, end := context.WithCancel(ctx) // the member stays engaged until this controller has stopped
+	stopped := context.AfterFunc(c.sources.running, end)
 	m := &member{ended: ctx, passes: make(chan struct{}, passesInMember)}
 	m.inventory = &inventory{
 		tenants: now.Tenants, watches: &c.work, of: map[schema.GroupVersionKind]*kindState{},
@@ -268,6 +270,7 @@ func (c *Controller) Engage(ctx context.Context, name multicluster.ClusterName, 
 	c.members[key] = m
 	c.mu.Unlock()
 	context.AfterFunc(ctx, func() {
+		stopped()
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.members[key] == m {

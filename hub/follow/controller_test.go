@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -247,5 +249,32 @@ func TestARestoreOfAMemberIsNoticed(t *testing.T) {
 	}
 	if v.restores() != 1 || seen[""] != 1 {
 		t.Errorf("%d restores, %d looks", v.restores(), seen[""])
+	}
+}
+
+// The members of a hub that stops leave after its controllers have stopped. None may wait for the other.
+func TestWatchesEndBeforeTheMembersLeave(t *testing.T) {
+	c, _, _ := hub(t)
+	if err := c.Engage(t.Context(), "fleet/east", nil); err != nil {
+		t.Fatal(err)
+	}
+	east := c.members[fleet.Key{Fleet: "fleet", Name: "east"}]
+	east.inventory.tenants = func() *rest.Config { return &rest.Config{Host: "http://127.0.0.1:1"} }
+	if _, err := east.inventory.start(east.ended, ofConfigMaps); !errors.Is(err, errNotListed) {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	ended := make(chan error)
+	go func() { ended <- c.Start(ctx) }()
+	late := time.NewTimer(10 * time.Second)
+	defer late.Stop()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-late.C:
+		t.Error("the controller waits for a watch, which waits for the end of the hub")
 	}
 }
