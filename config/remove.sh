@@ -18,7 +18,7 @@ wait_until() {
 		elif [ -n "$left" ]; then
 			problem="after $limit s there are still $what:
 $left
-the hub must run and reach the clusters; a cluster that refuses the removal: see the events of its Cluster; a cluster that is gone for good: delete its Cluster, or the annotation"
+the hub must run and reach the clusters; a cluster that refuses the removal: see the events of its Cluster; a cluster that is gone for good: delete its Cluster, or the annotation; a fleet whose Clusters are all paused: unpause them"
 		else
 			return 0
 		fi
@@ -66,4 +66,4 @@ fleets=$(seals)
 for fleet in $fleets; do
 	$kubectl -n "$fleet" delete --ignore-not-found secret/leasecast-seal
 done
-echo "nothing of the hub is left in the members; remove the hub itself now"
+echo "nothing that the hub has written is left in the members; remove the hub itself now"

@@ -68,10 +68,7 @@ func (t *trial) suites(ctx context.Context, made *mutate.Mutants, own map[string
 		s := &suite{dir: dir, binary: filepath.Join(t.dir, strings.ReplaceAll(dir, "/", "_"))}
 		build(ctx, dir, s.binary, "-overlay", list)
 		p := targetIn(dir)
-		names := slices.DeleteFunc(testsIn(dir), func(name string) bool {
-			// The simulation of all worlds is enough for what is below it.
-			return slices.Contains(p.skip, name) || own[dir] == nil && strings.HasSuffix(name, "Worlds")
-		})
+		names := slices.DeleteFunc(testsIn(dir), func(name string) bool { return slices.Contains(p.skip, name) })
 		if p.shared {
 			names = []string{strings.Join(names, "|")}
 		}
@@ -129,7 +126,10 @@ func (t *trial) kill(ctx context.Context, suites map[string]*suite, m mutate.Mut
 	var rounds []round
 	for _, dir := range append([]string{m.Package}, targetIn(m.Package).above...) {
 		s := suites[dir]
-		rounds = append(rounds, round{s, s.reaching(m.Number, true)}, round{s, s.reaching(m.Number, false)})
+		slow := slices.DeleteFunc(s.reaching(m.Number, false), func(one *test) bool {
+			return dir != m.Package && strings.HasSuffix(one.name, "Worlds") // the simulation of all worlds is enough
+		})
+		rounds = append(rounds, round{s, s.reaching(m.Number, true)}, round{s, slow})
 	}
 	how := "no quick test reaches it"
 	for _, r := range rounds {

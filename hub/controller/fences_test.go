@@ -144,7 +144,8 @@ func TestPolicyShowsItsFences(t *testing.T) {
 		o := fencing(test.fencing)
 		o.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFencesInForce, Status: metav1.ConditionUnknown}}
 		members := []decide.Member{{Member: fleet.Member{Key: eastKey}}}
-		c.statuses.noteFences(t.Context(), decide.ParsePolicy(o), o, members, nil)
+		p := decide.ParsePolicy(o)
+		c.statuses.noteFences(t.Context(), explain.Fences{Policy: p, Wanted: p.FencesBut(c.HubID, nil), Members: members}, o)
 		if got := inShort(o.Status.Conditions, v1alpha1.ConditionFencesInForce); !strings.HasPrefix(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}

@@ -83,8 +83,11 @@ func (st *policyStatuses) reconcilePolicy(ctx context.Context, req mcreconcile.R
 	}
 	if object.Status.ObservedGeneration == object.Generation {
 		pending, err := st.decisionsPending(ctx, object.Namespace)
-		if pending || err != nil { // what an earlier tenure wrote stands
-			return reconcile.Result{RequeueAfter: notYet}, err
+		switch {
+		case err != nil:
+			return reconcile.Result{}, err
+		case pending: // what an earlier tenure wrote stands
+			return reconcile.Result{RequeueAfter: notYet}, nil
 		}
 	}
 	policies, err := st.policies.valid(ctx, object.Namespace)
@@ -167,7 +170,12 @@ func (st *policyStatuses) fillPolicyStatus(
 	set(explain.ClocksAgree(members))
 	set(explain.SecretsGranted(st.Fleet.MissingGrant(object.Namespace), st.seals.why(object.Namespace)))
 	result.RequeueAfter = decide.Soonest(result.RequeueAfter, recount)
-	st.noteFences(ctx, p, object, members, st.policies.lostNames(ctx, p, policies))
+	started, _ := st.Tenure.Started()
+	young := max(0, started.Boot+time.Minute-now.Boot)
+	result.RequeueAfter = decide.Soonest(result.RequeueAfter, young)
+	st.noteFences(ctx, explain.Fences{
+		Policy: p, Wanted: p.FencesBut(st.HubID, st.policies.lostNames(ctx, p, policies)), Members: members, Young: young > 0,
+	}, object)
 	targets, applies := explain.TargetsFound(st.findLocks(object, members), st.findAccounts(object, members))
 	setCondition(object, targets, applies)
 	set(explain.PolicyReady(s.Conditions))
@@ -189,19 +197,14 @@ func (st *policyStatuses) mostUnreachable(
 	return decide.MostUnreachable(members, window, started), settled
 }
 
-// noteFences sets the policy's condition that names the members in which a fence is missing. lost are the namespaces
-// that the policy names and does not own.
-func (st *policyStatuses) noteFences(
-	ctx context.Context, p *decide.Policy, object *v1alpha1.LeadershipPolicy, members []decide.Member, lost []string,
-) {
-	f := explain.Fences{
-		Policy: p, Wanted: p.FencesBut(st.HubID, lost), Members: members, Closed: st.policies.closedLocks(ctx, p),
-	}
+// noteFences sets the policy's condition that names the members in which a fence is missing.
+func (st *policyStatuses) noteFences(ctx context.Context, f explain.Fences, object *v1alpha1.LeadershipPolicy) {
 	if len(f.Wanted) == 0 {
 		meta.RemoveStatusCondition(&object.Status.Conditions, v1alpha1.ConditionFencesInForce)
 		return
 	}
-	for _, m := range members {
+	f.Closed = st.policies.closedLocks(ctx, f.Policy)
+	for _, m := range f.Members {
 		f.Missing = append(f.Missing, st.missingFence(m, f.Wanted))
 	}
 	setCondition(object, explain.Fenced(f), true)

@@ -19,6 +19,7 @@ import (
 	"github.com/leasecast/leasecast/hub/decide/decidetest"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
+	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/seal"
 	"github.com/leasecast/leasecast/hub/worker"
 )
@@ -217,7 +218,7 @@ func TestFenced(t *testing.T) {
 	} {
 		p := fences("young", test.fencing)
 		f := Fences{Policy: p, Wanted: p.FencesBut("this", nil), Members: []member{measured("east", agrees)},
-			Missing: []error{test.missing}}
+			Missing: []error{test.missing}, Young: true}
 		if len(p.Locks) > 0 {
 			f.Closed = []string{"stock/x"}
 		}
@@ -239,9 +240,23 @@ func TestFenced(t *testing.T) {
 		t.Errorf("without clusters: %q", got)
 	}
 	none.Members = []member{measured("east", agrees), measured("west", agrees)}
-	none.Missing = []error{guard.ErrUnchecked, guard.ErrNotEnforced}
+	none.Missing, none.Young = []error{guard.ErrUnchecked, guard.ErrNotEnforced}, true
 	if got := brief(Fenced(none)); got != "False Unfenced west ("+refuses+"; east (it has not been checked yet)" {
 		t.Errorf("east was not checked, and it is missing in west: %q", got)
+	}
+	for name, test := range map[string]struct {
+		change func(*member)
+		want   string
+	}{
+		"it answers":             {func(m *member) { m.Connected, m.Verdict.State = true, health.Healthy }, unfenced},
+		"it cannot be reached":   {func(m *member) { m.Connected, m.Verdict.State = true, health.Unhealthy }, "Unknown "},
+		"there is no connection": {func(m *member) { m.Connected, m.Verdict.State = false, health.Healthy }, "Unknown "},
+	} {
+		old := Fences{Policy: p, Wanted: none.Wanted, Members: []member{measured("east", agrees, test.change)},
+			Missing: []error{guard.ErrUnchecked}}
+		if got := brief(Fenced(old)); !strings.HasPrefix(got, test.want) {
+			t.Errorf("it was not checked in the first minute, and %s: %q, want %q", name, got, test.want)
+		}
 	}
 }
 

@@ -24,6 +24,8 @@ type Fences struct {
 	// Missing is why fences are missing in each of the members; nil: all are in force.
 	Missing []error
 	Closed  []string // locks that no cluster may hold yet
+	// Young: this tenure has just begun, and may not have checked the fences of clusters that answer.
+	Young bool
 }
 
 // Fenced returns the condition that names the members in which a fence is missing, or was not checked.
@@ -38,7 +40,7 @@ func Fenced(f Fences) metav1.Condition {
 			continue
 		}
 		message := missingMessage(err)
-		if message == guard.ErrUnchecked.Error() {
+		if message == guard.ErrUnchecked.Error() && (f.Young || !m.IsReached()) {
 			unchecked = append(unchecked, m.Name+" ("+message+")")
 		} else {
 			open = append(open, m.Name+" ("+message+answerIn(err)+")")

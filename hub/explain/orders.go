@@ -42,12 +42,12 @@ func OrderEnd(v *decide.Snapshot, p decide.Plan) (ledger.Event, bool) {
 	}, true
 }
 
-// setFailoverPending sets or removes the condition that an operator has to replace the leader. While the leader's state
-// is unknown, as after a start of the hub, the condition stays as it was: an alert would end and begin again.
+// setFailoverPending sets or removes the condition that an operator has to replace the leader. After a start of the hub it
+// stays as it was, while a leader that was not reached yet has time to answer: an alert would end and begin again.
 func setFailoverPending(conditions *[]metav1.Condition, v *decide.Snapshot, p decide.Plan) {
 	i := slices.IndexFunc(p.Candidates, func(c decide.Candidate) bool { return c.Name == p.Record.Leader })
 	if p.Waiting != reason.FailoverPending || i < 0 {
-		if i < 0 || p.Candidates[i].Fitness != election.Unknown || v.Policy == nil ||
+		if i < 0 || p.Candidates[i].Fitness != election.Unknown || !p.Unanswered ||
 			!v.Policy.Election.ManualFailover || election.Planned(p.Record.Reason) {
 			meta.RemoveStatusCondition(conditions, v1alpha1.ConditionFailoverPending)
 		}

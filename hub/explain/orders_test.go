@@ -103,7 +103,10 @@ func TestFailoverPending(t *testing.T) {
 		"the leader's clock is off, and its term has ended": {changes{ended(reason.Unreachable)},
 			[]member{measured("east", twoAhead, reached), west},
 			"True ClockSkewed the leader east cannot go on (ClockSkewed)" + leftToYou},
-		"the hub starts, and the leader was lost":     {changes{starts, stands}, starting, stood},
+		"the hub starts, and the leader was lost": {changes{starts, stands}, starting, stood},
+		"the hub started a minute ago, and nobody could follow": {changes{starts, stands, func(v *decide.Snapshot) {
+			v.State.Tenure.Started.Boot -= time.Minute
+		}}, starting[:1], ""},
 		"the hub starts, and the leader was not lost": {changes{starts}, starting, ""},
 		"the hub starts, and is to replace it":        {changes{starts, stands, automatic}, starting, ""},
 		"the hub starts, and a move is under way": {changes{starts, stands, ended(reason.Ordered)},

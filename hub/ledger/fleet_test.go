@@ -12,7 +12,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
 
-// A hub whose Clusters move takes its mark off its own records. It leaves those of another hub alone.
+// A hub whose Clusters move takes its mark off its own records. It leaves another hub's alone.
 func TestRelinquishedRecords(t *testing.T) {
 	for mark, want := range map[string]string{"this": v1alpha1.NoHub, "": v1alpha1.NoHub, "another": "another"} {
 		l, api := newTestLedger(t, specOf(20, mark))

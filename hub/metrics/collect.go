@@ -178,7 +178,7 @@ func (m *Metrics) collectMember(ch chan<- prometheus.Metric, member fleet.Member
 		sendGauge(ch, credentialsExpire, float64(member.Expires.Unix()), member.Fleet, member.Name)
 	}
 	if work, ok := m.decider.Work(member.Key); ok {
-		if work.Checked {
+		if work.Checked || member.Problem.Reason == "" { // what answers can be checked
 			sendGauge(ch, guardInForce, number(work.Guarded), member.Fleet, member.Name)
 		}
 		sendGauge(ch, registrations, float64(work.Readers), member.Fleet, member.Name)

@@ -153,12 +153,15 @@ func TestSeries(t *testing.T) {
 }
 
 // An alert must not state that a guard is missing before the hub has checked it.
-func TestGuardHasNoSeriesBeforeItIsChecked(t *testing.T) {
+// A guard that is not checked although the cluster answers cannot be checked: that raises an alert.
+func TestGuardHasNoSeriesBeforeItCanBeChecked(t *testing.T) {
 	m, w := newMetrics(t, cluster())
 	w.unchecked = true
 	got := series(t, m)
 	without(t, got, "leasecast_guard_in_force")
 	expect(t, got, map[string]float64{"leasecast_reader_registrations{fleet=default,member=east}": 3})
+	w.members[0].Problem = fleet.Problem{}
+	expect(t, series(t, m), map[string]float64{"leasecast_guard_in_force{fleet=default,member=east}": 0})
 }
 
 // A record keeps the name of a leader that is lost while no other cluster may lead. After its term nobody leads.

@@ -143,15 +143,16 @@ func (g *processes) end() {
 	}
 }
 
-// killChildrenOf kills what the program has left to a gate that is paused, until none is left. It takes at most half of
-// leastKillAhead, because the group must be killed before the deadline, too. A gate that is dead has no children.
+// killChildrenOf kills what the program has left to a gate that is paused, until none is left. It takes at most twice
+// leastKillAhead, because the group must be killed before the deadline, too: a term of 2 s leaves that, unless StopAhead
+// is shorter than 400 ms. A gate that is dead has no children.
 func killChildrenOf(gate int) {
 	own, err := readStat(os.Getpid())
 	if err != nil {
 		return
 	}
 	system := &clock.System{}
-	until := after(system.Now(), leastKillAhead/2)
+	until := after(system.Now(), 2*leastKillAhead)
 	for ; !until.come(system.Now()); <-(utilclock.RealClock{}).After(soonest) {
 		children, err := childrenOf(gate, own.started)
 		children = slices.DeleteFunc(children, func(c stat) bool { return c.zombie || c.pid == own.pid })

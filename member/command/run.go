@@ -176,7 +176,7 @@ func (r *runner) lead(ctx context.Context) error {
 // logCut logs once that SIGTERM comes later than StopAhead asks for.
 func (r *runner) logCut() {
 	most := r.leader.State(r.Namespace).Duration / 3
-	if r.cut || r.StopAhead <= most {
+	if r.cut || most == 0 || r.StopAhead <= most { // 0: the term is over
 		return
 	}
 	r.cut = true
