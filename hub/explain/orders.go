@@ -42,8 +42,8 @@ func OrderEnd(v *decide.Snapshot, p decide.Plan) (ledger.Event, bool) {
 	}, true
 }
 
-// setFailoverPending sets or removes the condition that an operator has to replace the leader. After a start of the hub it
-// stays as it was, while a leader that was not reached yet has time to answer: an alert would end and begin again.
+// setFailoverPending sets or removes the condition that an operator has to replace the leader. After a start of the hub
+// it stays as it was, while a leader that was not reached yet has time to answer: an alert would end and begin again.
 func setFailoverPending(conditions *[]metav1.Condition, v *decide.Snapshot, p decide.Plan) {
 	i := slices.IndexFunc(p.Candidates, func(c decide.Candidate) bool { return c.Name == p.Record.Leader })
 	if p.Waiting != reason.FailoverPending || i < 0 {

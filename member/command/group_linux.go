@@ -144,8 +144,8 @@ func (g *processes) end() {
 }
 
 // killChildrenOf kills what the program has left to a gate that is paused, until none is left. It takes at most twice
-// leastKillAhead, because the group must be killed before the deadline, too: a term of 2 s leaves that, unless StopAhead
-// is shorter than 400 ms. A gate that is dead has no children.
+// leastKillAhead, because the group must be killed before the deadline, too. A term of 2 s leaves that, unless
+// StopAhead is shorter than 400 ms. A gate that is dead has no children.
 func killChildrenOf(gate int) {
 	own, err := readStat(os.Getpid())
 	if err != nil {
