@@ -31,9 +31,9 @@
 //
 // All of them are compiled into the tests of their package at once, and a variable of the environment chooses one.
 // Each test is run once without a mutant, to see which places it reaches. A mutant is then tried by the tests that
-// reach it: those of its own package, and tests of packages above that look at what it does, as the simulation does.
-// Tests that start a real API server of their own are left out; those of hub/guard share one. A mutant by which a test
-// takes far too long is killed.
+// reach it: those of its own package, and the simulation where that runs the package. Tests that start a real API
+// server of their own are left out; those of hub/guard share one. A mutant by which a test takes far too long is
+// killed.
 //
 // A sample is tried, -all of them, or those that -only names:
 //

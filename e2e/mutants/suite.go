@@ -37,6 +37,9 @@ const (
 	simulator = "hub/controller"
 )
 
+// worlds are the tests of the simulation that run every simulated package.
+var worlds = []string{"TestSimulation", "TestStories"}
+
 // suite is the tests of one package, compiled with all mutants.
 type suite struct {
 	dir    string
@@ -57,8 +60,9 @@ func (t *trial) suites(ctx context.Context, made *mutate.Mutants, own map[string
 	list := overlay(t.dir, made.Files)
 	needed := map[string]bool{}
 	for dir := range own {
-		for _, of := range append(targetIn(dir).above, dir) {
-			needed[of] = true
+		needed[dir] = true
+		if targetIn(dir).simulated {
+			needed[simulator] = true
 		}
 	}
 	all := map[string]*suite{}
@@ -68,7 +72,9 @@ func (t *trial) suites(ctx context.Context, made *mutate.Mutants, own map[string
 		s := &suite{dir: dir, binary: filepath.Join(t.dir, strings.ReplaceAll(dir, "/", "_"))}
 		build(ctx, dir, s.binary, "-overlay", list)
 		p := targetIn(dir)
-		names := slices.DeleteFunc(testsIn(dir), func(name string) bool { return slices.Contains(p.skip, name) })
+		names := slices.DeleteFunc(testsIn(dir), func(name string) bool {
+			return slices.Contains(p.skip, name) || own[dir] == nil && !slices.Contains(worlds, name)
+		})
 		if p.shared {
 			names = []string{strings.Join(names, "|")}
 		}
@@ -121,15 +127,16 @@ func (t *trial) runSuite(ctx context.Context, s *suite, of []*test, limit time.D
 }
 
 // kill runs the tests that reach a mutant until one notices it, and returns which: first the quick tests of its
-// package, then the others, then likewise those above it.
+// package, then the others, then the simulation.
 func (t *trial) kill(ctx context.Context, suites map[string]*suite, m mutate.Mutant) (bool, string) {
-	var rounds []round
-	for _, dir := range append([]string{m.Package}, targetIn(m.Package).above...) {
-		s := suites[dir]
-		slow := slices.DeleteFunc(s.reaching(m.Number, false), func(one *test) bool {
-			return dir != m.Package && strings.HasSuffix(one.name, "Worlds") // the simulation of all worlds is enough
-		})
-		rounds = append(rounds, round{s, s.reaching(m.Number, true)}, round{s, slow})
+	own := suites[m.Package]
+	rounds := []round{{own, own.reaching(m.Number, true)}, {own, own.reaching(m.Number, false)}}
+	if targetIn(m.Package).simulated && m.Package != simulator {
+		s := suites[simulator]
+		simulated := append(s.reaching(m.Number, true), s.reaching(m.Number, false)...)
+		rounds = append(rounds, round{s, slices.DeleteFunc(simulated, func(one *test) bool {
+			return !slices.Contains(worlds, one.name)
+		})})
 	}
 	how := "no quick test reaches it"
 	for _, r := range rounds {
