@@ -349,7 +349,8 @@ const (
 	ConditionAllManaged = "AllManaged"
 	// ConditionFencesInForce is set while the policy asks for fencing, once the hub knows all Clusters. It is False
 	// while a fence is missing in a cluster, which then is not newly chosen, and while no cluster takes part. Otherwise it
-	// is Unknown while a fence was not checked in a cluster, which is not newly chosen either.
+	// is Unknown while a fence was not checked: in the first minute after a start of the hub, and in a cluster that cannot
+	// be reached since. Such a cluster is not newly chosen either.
 	ConditionFencesInForce = "FencesInForce"
 	// ConditionFenceTargetsFound is set while the policy fences locks or service accounts. It is False while one of the
 	// locks has had no holder in the cluster that leads for 2 minutes or three of its lease durations, or while no

@@ -98,8 +98,9 @@ func isWithoutFleet(err error) bool {
 // endWithFleet returns when to decide again on a namespace whose record cannot be stored. It forgets the namespace once
 // the record could be deleted: no policy claims the namespace, and all that was promised has passed.
 func (c *Controller) endWithFleet(v *decide.Snapshot, p decide.Plan) reconcile.Result {
-	v.State.Record = p.Record // as if it were stored
-	if p.Record.State == election.Retired && c.decide(v).Gone {
+	stored := *v // as if the record were
+	stored.State.Record = p.Record
+	if p.Record.State == election.Retired && c.decide(&stored).Gone {
 		c.drop(v.Entry)
 		return reconcile.Result{}
 	}

@@ -83,8 +83,9 @@
 //  12. Recovery moves nothing, but rule 23. A healthy leader is replaced when people order it: rules 18, 21 and 24,
 //     and edited priorities. Rule 26 replaces one whose programs are not. Such a change waits while a fence of locks or
 //     schedules is missing in the leader's cluster: programs there would go on. After an outage of the hub, when
-//     everything promised has passed, each cluster has D from the start of the tenure to answer (rule 22: one minute).
-//     As long as no cluster can replace a leader that cannot be reached, the record keeps its name.
+//     everything promised has passed, each cluster has D from the start of the tenure to answer, where operators fail
+//     over a minute at most. As long as no cluster can replace a leader that cannot be reached, the record keeps its
+//     name.
 //  13. A candidate has the namespace, active and matching, and can be written. Its clock is not proved to be off, and
 //     before two answers agree on it the latest shows no such thing: an epoch from a wrong clock would stay. It is
 //     guarded, and fenced where the policy asks for that. A namespace is managed while it matches anywhere. Its
