@@ -142,12 +142,13 @@ func TestAManagerIsElectedInTheLeaderOnly(t *testing.T) {
 		Metrics: metricsserver.Options{BindAddress: "0"},
 	}))(t)
 	p := &pods{t: t, elected: map[string]bool{}}
-	harness.Must(t, errors.Join(mgr.Add(m), mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+	harness.Must(t, mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		p.set("east-1", true)
 		<-ctx.Done()
 		p.set("east-1", false)
 		return nil
-	}))))
+	})))
+	go func() { _ = m.Start(t.Context()) }()
 	write(t, ns, them, 1, time.Minute)
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

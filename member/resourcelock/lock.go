@@ -3,12 +3,15 @@
 //
 //	m, err := member.New(cfg, member.Options{Namespaces: []string{"shop"}})
 //	...
+//	running, stop := context.WithCancel(context.Background()) // goes on until the manager has stopped
+//	defer stop()
+//	go m.Start(running)
 //	lock, ctx, done := resourcelock.New(ctx, m, "shop", leaseLock) // the lock of client-go
 //	defer done()
 //	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
 //		LeaderElection: true, LeaderElectionResourceLockInterface: lock, LeaderElectionReleaseOnCancel: true})
 //	...
-//	err = errors.Join(mgr.Add(m), mgr.Start(ctx)) // the context that New has returned
+//	err = mgr.Start(ctx) // the context that New has returned
 //
 // Nothing else in a controller has to change. A Pod in a follower is no candidate: each of its tries is refused at
 // once, without a write. The elector tries again after its retry period. The elector logs each refusal as an error. A
@@ -25,9 +28,10 @@
 // So the hub has nothing to wait for: the lock's stop time is zero. Do not name it in a policy's leaderElectionLocks.
 // They make every change wait for an elector that learns of the end of a term by refusals.
 //
-// A registered [member.Member] does not release the term before done is called. Call it when all work has finished. Run
-// such a Member beside the manager, by go m.Start, and stop it after done. A Member in the manager would wait for done
-// until its time is up.
+// A manager that is asked to stop renews the lock until its work has finished, so that no other replica begins before.
+// A lock can be renewed in its term only. So run the [member.Member] beside the manager, and stop it after done: in the
+// manager it would end the term first. A registered Member does not release the term before done is called. Call it
+// when all work has finished.
 package resourcelock
 
 import (
@@ -57,8 +61,9 @@ type Lock struct {
 
 var _ resourcelock.Interface = (*Lock)(nil)
 
-// New decorates a lock, and returns the context for the election and for everything that acts under the lock. done ends
-// that context. Call it when everything has stopped.
+// New decorates a lock, and returns the context for the election and for everything that acts under the lock. When ctx
+// ends, the work ends, and a lock that is held can still be renewed while the work stops. done ends both. Call it when
+// everything has stopped.
 func New(
 	ctx context.Context, l member.Leader, namespace string, inner resourcelock.Interface,
 ) (lock *Lock, work context.Context, done func()) {
@@ -92,9 +97,6 @@ func (l *Lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 
 // take writes the lock in the current term, and fails if the term is over when the answer arrives.
 func (l *Lock) take(ctx context.Context, write func(context.Context) error) error {
-	if l.ctx.Err() != nil {
-		return l.over()
-	}
 	work, finish, err := l.present(ctx)
 	if err != nil {
 		return fmt.Errorf("lock %s: %w", l.Describe(), err)
@@ -123,6 +125,9 @@ func (l *Lock) present(ctx context.Context) (work context.Context, finish contex
 	if term != nil {
 		return term, func() {}, member.Check(term) // done reports when the work has finished
 	}
+	if l.ctx.Err() != nil {
+		return nil, nil, context.Cause(l.ctx)
+	}
 	// The work under the lock may go on after ctx, and the term is not released before that.
 	return l.leader.Context(context.WithoutCancel(ctx), l.namespace)
 }
@@ -136,9 +141,9 @@ func (l *Lock) taken(work context.Context, finish context.CancelFunc) error {
 	}
 	l.mu.Unlock()
 	switch {
-	case ended: // while the lock was written
+	case ended && first: // while the lock was written
 		finish()
-		return l.over()
+		return fmt.Errorf("lock %s: %w", l.Describe(), context.Cause(l.ctx))
 	case first:
 		context.AfterFunc(work, func() { l.end(context.Cause(work)) })
 	default:
@@ -146,5 +151,3 @@ func (l *Lock) taken(work context.Context, finish context.CancelFunc) error {
 	}
 	return nil
 }
-
-func (l *Lock) over() error { return fmt.Errorf("lock %s: %w", l.Describe(), context.Cause(l.ctx)) }

@@ -81,11 +81,14 @@ type candidate struct {
 	lock *resourcelock.Lock
 	ctx  context.Context
 	done func()
+	stop func() // asks the program to stop
 }
 
 func newCandidate(t *testing.T) *candidate {
 	c := &candidate{Fake: membertest.New(), server: &server{}}
-	c.lock, c.ctx, c.done = resourcelock.New(t.Context(), c, ns, inner{c.server, "pod-1"})
+	ctx, stop := context.WithCancel(t.Context())
+	c.stop = stop
+	c.lock, c.ctx, c.done = resourcelock.New(ctx, c, ns, inner{c.server, "pod-1"})
 	t.Cleanup(c.done)
 	return c
 }
@@ -100,6 +103,10 @@ func each[T any](t *testing.T, rows map[string]T, f func(t *testing.T, c *candid
 
 func TestTheLockIsTakenOnlyWhereTheClusterLeads(t *testing.T) {
 	broken, released := errors.New("broken"), clientlock.LeaderElectionRecord{}
+	take := func(c *candidate) {
+		c.Promote(ns)
+		_ = c.lock.Create(context.Background(), mine)
+	}
 	type row struct {
 		happens func(c *candidate)
 		write   clientlock.LeaderElectionRecord
@@ -107,21 +114,24 @@ func TestTheLockIsTakenOnlyWhereTheClusterLeads(t *testing.T) {
 		writes  int // that reach the server, by the last of all tries
 	}
 	each(t, map[string]row{
-		"a leader":               {func(c *candidate) { c.Promote(ns) }, mine, nil, 1},
-		"a follower":             {func(c *candidate) { c.Demote(ns) }, mine, member.ErrNotLeader, 0},
-		"a follower releases it": {func(c *candidate) { c.Demote(ns) }, released, nil, 1},
-		"no Lease":               {func(*candidate) {}, mine, member.ErrNotLeader, 0},
-		"the term has run out":   {func(c *candidate) { c.Promote(ns); c.Expire() }, mine, member.ErrNotLeader, 0},
-		"done was called":        {func(c *candidate) { c.Promote(ns); c.done() }, mine, context.Canceled, 0},
-		"the server refuses it":  {func(c *candidate) { c.Promote(ns); c.fails = broken }, mine, broken, 1},
-		"done before the answer": {func(c *candidate) { c.Promote(ns); c.during = c.done }, mine, context.Canceled, 1},
+		"a leader":                    {func(c *candidate) { c.Promote(ns) }, mine, nil, 1},
+		"a follower":                  {func(c *candidate) { c.Demote(ns) }, mine, member.ErrNotLeader, 0},
+		"a follower releases it":      {func(c *candidate) { c.Demote(ns) }, released, nil, 1},
+		"no Lease":                    {func(*candidate) {}, mine, member.ErrNotLeader, 0},
+		"the term has run out":        {func(c *candidate) { c.Promote(ns); c.Expire() }, mine, member.ErrNotLeader, 0},
+		"done was called":             {func(c *candidate) { c.Promote(ns); c.done() }, mine, context.Canceled, 0},
+		"the server refuses it":       {func(c *candidate) { c.Promote(ns); c.fails = broken }, mine, broken, 1},
+		"done before the answer":      {func(c *candidate) { c.Promote(ns); c.during = c.done }, mine, context.Canceled, 1},
+		"stopping before it is taken": {func(c *candidate) { c.Promote(ns); c.stop() }, mine, context.Canceled, 0},
+		"stopping while it is held":   {func(c *candidate) { take(c); c.stop() }, mine, nil, 2},
+		"stopping, and the term ends": {func(c *candidate) { take(c); c.stop(); c.Demote(ns) }, mine, member.ErrLost, 1},
+		"done while it is held":       {func(c *candidate) { take(c); c.done() }, mine, context.Canceled, 1},
 		"the term ends before the answer": {func(c *candidate) {
 			c.Promote(ns)
 			c.during = func() { c.Demote(ns) }
 		}, mine, member.ErrLost, 1},
 		"a later term": {func(c *candidate) {
-			c.Promote(ns)
-			_ = c.lock.Create(context.Background(), mine)
+			take(c)
 			c.Demote(ns)
 			c.Promote(ns)
 			synctest.Wait()
