@@ -40,6 +40,7 @@ type verification struct {
 	Unread        []disagreement `json:"unread,omitempty"` // members that cannot be reached from here
 	Disagreements []disagreement `json:"disagreements,omitempty"`
 	seen          []sight
+	at            time.Time // of the latest reading
 }
 
 func (p *plugin) verifyCommand() *cobra.Command {
@@ -94,7 +95,7 @@ func (p *plugin) look(kubeconfigs map[string]string, timeout time.Duration) (
 		if err != nil {
 			return nil, err
 		}
-		c, err := client.New(config, client.Options{Scheme: scheme})
+		c, err := client.New(config, client.Options{Scheme: scheme, Mapper: mapper})
 		if err == nil {
 			members.Store(name, c)
 		}
@@ -179,6 +180,8 @@ func (s *snapshot) verify(
 ) *verification {
 	found := make([]coordinationv1.LeaseList, len(s.clusters))
 	failed := make([]error, len(s.clusters))
+	read := make([]time.Time, len(s.clusters)) // when each has answered: one that hangs must not age the others' Leases
+	v := &verification{at: time.Now()}
 	var reads sync.WaitGroup
 	for i := range s.clusters {
 		reads.Go(func() {
@@ -186,11 +189,15 @@ func (s *snapshot) verify(
 			if err == nil {
 				err = api.List(ctx, &found[i], client.MatchingLabels{v1alpha1.ManagedLabel: "true"})
 			}
-			failed[i] = err
+			failed[i], read[i] = err, time.Now()
 		})
 	}
 	reads.Wait()
-	v, now := &verification{}, time.Now()
+	for i := range read {
+		if failed[i] == nil && read[i].After(v.at) {
+			v.at = read[i]
+		}
+	}
 	holders, shown := map[string][]string{}, map[string]bool{}
 	for i := range s.clusters {
 		o := &s.clusters[i]
@@ -203,7 +210,7 @@ func (s *snapshot) verify(
 		}
 		for j := range found[i].Items {
 			l, _ := wire.Read(&found[i].Items[j])
-			if l.LeadsHere() && l.Live(now) {
+			if l.LeadsHere() && l.Live(v.at) {
 				holders[l.Namespace] = append(holders[l.Namespace], o.Name)
 			}
 			r, err := s.record(l.Namespace)
@@ -213,7 +220,7 @@ func (s *snapshot) verify(
 			v.Leases++
 			v.seen = append(v.seen, sight{o.Name, l})
 			shown[l.Namespace+"/"+o.Name] = true
-			if problem := disagrees(r, l, o.Name, s.fleet, now); problem != "" {
+			if problem := disagrees(r, l, o.Name, s.fleet, read[i]); problem != "" {
 				v.Disagreements = append(v.Disagreements, disagreement{l.Namespace, o.Name, problem})
 			}
 		}

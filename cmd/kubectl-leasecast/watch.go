@@ -54,20 +54,26 @@ func (p *plugin) watchLeases(
 	if err != nil {
 		return err
 	}
+	return p.watch(ctx, length, file, look)
+}
+
+func (p *plugin) watch(
+	ctx context.Context, length time.Duration, file string,
+	look func(context.Context) (*snapshot, *verification, error),
+) error {
 	ctx, cancel := context.WithTimeout(ctx, length)
 	defer cancel()
 	w := &watch{page: report.Report{Began: p.now()}, terms: map[string][]*ledTerm{}, early: map[string]bool{}}
 	p.table().line("Watching every Lease of the fleet, once a second. The page is %s. Ctrl-C ends this.", file)
 	for {
-		at := p.now().Sub(w.page.Began)
 		s, v, err := look(ctx)
 		if s == nil {
 			return err
 		}
 		if ctx.Err() == nil { // otherwise the poll was cut off
-			w.add(s, v, err, at)
+			w.add(s, v, err, v.at.Sub(w.page.Began))
 		}
-		r := w.report(p.now().Sub(w.page.Began))
+		r := w.report(w.last) // what came after the readings is not known
 		if err := r.WriteFile(file); err != nil {
 			return err
 		}

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -91,6 +96,26 @@ func TestWatchWhileTheHubIsGone(t *testing.T) {
 	if len(r.Faults) != 1 || r.Faults[0].Length() != 4*time.Second {
 		t.Errorf("faults %v", r.Faults)
 	}
+}
+
+// A last poll that is cut off, while a member hangs in it, has found nothing: not that the Leases before it ran out.
+func TestAWatchEndsWithItsLastReadings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, page := newWatched(), filepath.Join(t.TempDir(), "page")
+		began, polls, out := time.Now(), 0, strings.Builder{}
+		p := newPlugin(genericiooptions.IOStreams{Out: &out})
+		err := p.watch(t.Context(), time.Minute, page, func(ctx context.Context) (*snapshot, *verification, error) {
+			if polls++; polls > 1 {
+				<-ctx.Done()
+			}
+			l := leaseShown("east", "east", 7, 0, 0)
+			l.AcquireTime, l.RenewTime = began, began
+			return w.s, &verification{seen: []sight{l}, at: began.Add(time.Second)}, nil
+		})
+		if err != nil || polls != 2 || !strings.Contains(out.String(), "No two clusters could act at once") {
+			t.Errorf("%v after %d polls: %s", err, polls, out.String())
+		}
+	})
 }
 
 // What one poll alone has seen may be a change that goes on, unless two clusters lead.
