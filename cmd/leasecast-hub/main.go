@@ -73,6 +73,9 @@ func run(ctx context.Context) error {
 	flag.BoolVar(&showVersion, "version", false, "print the version and end")
 	flag.IntVar(&verbose, "v", 0, "verbosity of the log, up to 5; 0 logs changes only")
 	flag.Parse() // controller-runtime registers --kubeconfig
+	if flag.NArg() > 0 {
+		return fmt.Errorf("%q is no flag, and the flags after it would not count", flag.Arg(0))
+	}
 	if showVersion {
 		fmt.Println("leasecast-hub", version, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
 		return nil
