@@ -34,6 +34,8 @@ type order struct {
 // actPatience bounds how long the hub is asked, before an act, for the times of what would move.
 const actPatience = 3 * time.Second
 
+var errUnchanged = errors.New("nothing was changed")
+
 // actFlags are the flags of all acts.
 type actFlags struct {
 	yes, wait     bool
@@ -65,7 +67,7 @@ func (p operator) act(
 			return err
 		}
 		o.will += s.hub.warning(s.at)
-		if err := p.confirm(o, f.yes); err != nil {
+		if err := p.confirm(c.Context(), o, f.yes); err != nil {
 			return err
 		}
 		if err := annotate(c.Context(), api, o); err != nil {
@@ -80,7 +82,7 @@ func (p operator) act(
 }
 
 // confirm says what an act does, and asks.
-func (p operator) confirm(o *order, yes bool) error {
+func (p operator) confirm(ctx context.Context, o *order, yes bool) error {
 	t := p.table()
 	if o.outcomes != nil {
 		t.err = printOutcomes(t, o.outcomes)
@@ -95,11 +97,20 @@ func (p operator) confirm(o *order, yes bool) error {
 		wanted = o.typed
 	}
 	_, _ = fmt.Fprintf(p.ErrOut, "Type %s to go on: ", wanted)
-	answer, err := bufio.NewReader(p.In).ReadString('\n')
-	if strings.TrimSpace(answer) != wanted {
-		return errors.Join(errors.New("nothing was changed"), err)
+	answered := make(chan error, 1)
+	go func() {
+		answer, err := bufio.NewReader(p.In).ReadString('\n')
+		if strings.TrimSpace(answer) != wanted {
+			answered <- errors.Join(errUnchanged, err)
+		}
+		close(answered)
+	}()
+	select {
+	case err := <-answered:
+		return err
+	case <-ctx.Done():
+		return errors.Join(errUnchanged, context.Cause(ctx))
 	}
-	return nil
 }
 
 // annotate writes the annotations.
@@ -136,7 +147,10 @@ func (p operator) await(ctx context.Context, api client.Client, fleet string, o 
 		}
 		return done, err
 	})
-	if wait.Interrupted(err) {
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("%w; the order stays: %s", context.Cause(ctx), last)
+	case wait.Interrupted(err):
 		return fmt.Errorf("it is not done within %v: %s", timeout, last)
 	}
 	return err
