@@ -266,12 +266,13 @@ func (s *snapshot) policyOrRecord(name string) (client.Object, error) {
 	return nil, fmt.Errorf("no policy %q in fleet %q: for one namespace write namespace/%s", name, s.fleet, name)
 }
 
-// leadsNothing is done when a Cluster leads nothing any more. What nobody else may lead stays, and is waited for.
+// leadsNothing is done when a Cluster leads nothing any more. What nobody else may lead stays, and is waited for. A
+// retired record is not: nobody gets its namespace.
 func leadsNothing(cluster string) func(*snapshot) (bool, string, error) {
 	return func(s *snapshot) (bool, string, error) {
 		left, stays := 0, 0
 		for i := range s.records {
-			if r := &s.records[i]; r.Spec.Leader == cluster {
+			if r := &s.records[i]; r.Spec.Leader == cluster && r.Spec.State != v1alpha1.StateRetired {
 				if left++; r.Spec.State == v1alpha1.StateLeading && r.Spec.Next == "" {
 					stays++
 				}

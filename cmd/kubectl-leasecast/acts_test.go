@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub"
 )
 
@@ -101,6 +102,31 @@ func TestCtrlCEndsAnAct(t *testing.T) {
 	} {
 		if err := test.act(); err == nil || err.Error() != test.want {
 			t.Errorf("%s: %v, want %s", name, err, test.want)
+		}
+	}
+}
+
+// A retired record keeps the name of its last leader, for up to a day.
+func TestADrainWaitsForTheNamespacesThatItMoves(t *testing.T) {
+	set := func(state v1alpha1.RecordState, next string) func(*v1alpha1.NamespaceLeader) {
+		return func(r *v1alpha1.NamespaceLeader) { r.Spec.State, r.Spec.Next = state, next }
+	}
+	for name, test := range map[string]struct {
+		r    v1alpha1.NamespaceLeader
+		done bool
+		left string
+	}{
+		"it leads":              {leading("shop", "east"), false, "1 namespaces are left to move"},
+		"another Cluster leads": {leading("shop", "west"), true, "0 namespaces are left to move"},
+		"its term drains": {leading("shop", "east", set(v1alpha1.StateDraining, "west")), false,
+			"1 namespaces are left to move"},
+		"no other may lead": {leading("shop", "east", set(v1alpha1.StateLeading, "")), false,
+			"1 namespaces are left to move; no other Cluster may lead 1 of them"},
+		"the record is retired": {leading("shop", "east", set(v1alpha1.StateRetired, "")), true,
+			"0 namespaces are left to move"},
+	} {
+		if done, left, err := leadsNothing("east")(well(test.r)); done != test.done || left != test.left || err != nil {
+			t.Errorf("%s: %t, %q, %v", name, done, left, err)
 		}
 	}
 }
