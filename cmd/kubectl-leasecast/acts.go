@@ -39,6 +39,7 @@ var errUnchanged = errors.New("nothing was changed")
 // actFlags are the flags of all acts.
 type actFlags struct {
 	yes, wait     bool
+	outcomes      bool // are shown before the act
 	until, reason string
 	timeout       time.Duration
 }
@@ -59,9 +60,11 @@ func (p operator) act(
 		if err != nil {
 			return err
 		}
-		asking, stop := context.WithTimeout(c.Context(), actPatience)
-		_ = p.addCases(asking, s) // what it does not show in time has no time, and is judged by its record
-		stop()
+		if f.outcomes {
+			asking, stop := context.WithTimeout(c.Context(), actPatience)
+			_ = p.addCases(asking, s) // what it does not show in time has no time, and is judged by its record
+			stop()
+		}
 		o, err := of(s, args, *f)
 		if err != nil {
 			return err
@@ -175,8 +178,9 @@ func until(c *cobra.Command, f *actFlags) {
 	_ = c.MarkFlagRequired("until")
 }
 
-// waits adds the flags of acts whose end can be awaited.
+// waits adds the flags of acts whose outcomes are shown before, and whose end can be awaited.
 func waits(c *cobra.Command, f *actFlags) {
+	f.outcomes = true
 	c.Flags().BoolVar(&f.wait, "wait", false, "show the progress until it is done")
 	c.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "how long to wait")
 }

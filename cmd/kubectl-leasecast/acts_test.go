@@ -5,7 +5,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,7 +52,7 @@ func run(s *snapshot, others []client.Object, args ...string) (out string, err e
 		return fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build(), s.fleet, nil
 	}
 	c := p.command("kubectl-leasecast")
-	c.SetArgs(append(args, "--kubeconfig=/dev/null", "--server=http://127.0.0.1:1"))
+	c.SetArgs(append([]string{"--kubeconfig=/dev/null", "--server=http://127.0.0.1:1"}, args...))
 	err = c.Execute()
 	return text.String(), err
 }
@@ -131,8 +134,12 @@ func TestADrainWaitsForTheNamespacesThatItMoves(t *testing.T) {
 	}
 }
 
-// An act whose end cannot be awaited refuses --wait: a script would go on too early.
-func TestOnlyActsWithAnEndWait(t *testing.T) {
+// An act whose end cannot be awaited refuses --wait: a script would go on too early. Its outcomes are not
+// shown, so it does not ask the hub for them, which may be away in an incident.
+func TestOnlyActsThatShowOutcomesAskTheHubAndWait(t *testing.T) {
+	asked := atomic.Bool{}
+	hub := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Store(true) }))
+	t.Cleanup(hub.Close)
 	for name, test := range map[string]struct {
 		args   []string
 		waited bool
@@ -151,6 +158,11 @@ func TestOnlyActsWithAnEndWait(t *testing.T) {
 			if refused == test.waited || err == nil {
 				t.Errorf("%s %s: %v", name, flag, err)
 			}
+		}
+		asked.Store(false)
+		_, _ = run(well(leading("shop", "east")), nil, append(test.args, "--server="+hub.URL)...)
+		if asked.Load() != test.waited {
+			t.Errorf("%s asks the hub: %t", name, !test.waited)
 		}
 	}
 }
