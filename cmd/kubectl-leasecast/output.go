@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 	"unicode/utf8"
@@ -21,14 +22,18 @@ import (
 // watchEvery is how often --watch shows a command's output again.
 const watchEvery = 2 * time.Second
 
-// watched runs a command once, or again and again until the context ends.
+// watched runs a command once, or again and again until the context ends, also when a later read fails.
 func (p *plugin) watched(ctx context.Context, watch bool, show func(context.Context) error) error {
 	if !watch {
 		return show(ctx)
 	}
-	for {
-		if err := show(ctx); err != nil && !errors.Is(err, errAttention) {
+	for first := true; ; first = false {
+		switch err := show(ctx); {
+		case err == nil, errors.Is(err, errAttention), ctx.Err() != nil:
+		case first, errors.Is(err, syscall.EPIPE):
 			return err
+		default:
+			_, _ = fmt.Fprintln(p.ErrOut, "error:", report.Printable(err.Error()))
 		}
 		select {
 		case <-ctx.Done():

@@ -10,11 +10,14 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -236,6 +239,40 @@ func TestStatusIsOneScreen(t *testing.T) {
 		if utf8.RuneCountInString(strings.TrimSuffix(line, "\n")) > 60 {
 			t.Errorf("too long: %q", line)
 		}
+	}
+}
+
+// status -w is left open during an incident, in which a read may fail.
+func TestAWatchedCommandEndsAtAFailureOfItsFirstReadOnly(t *testing.T) {
+	broken := errors.New("no answer")
+	for name, test := range map[string]struct {
+		results []error // of one run after the other; then it is interrupted
+		runs    int
+		want    error
+		printed string
+	}{
+		"the first read fails":    {[]error{broken}, 1, broken, ""},
+		"a later read fails":      {[]error{nil, broken, nil}, 4, nil, "error: no answer\n"},
+		"attention is needed":     {[]error{errAttention}, 2, nil, ""},
+		"nobody reads the output": {[]error{nil, syscall.EPIPE}, 2, syscall.EPIPE, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var printed strings.Builder
+				p, runs := newPlugin(genericiooptions.IOStreams{Out: io.Discard, ErrOut: &printed}), 0
+				ctx, end := context.WithCancel(t.Context())
+				err := p.watched(ctx, true, func(context.Context) error {
+					if runs++; runs > len(test.results) {
+						end()
+						return ctx.Err()
+					}
+					return test.results[runs-1]
+				})
+				if !errors.Is(err, test.want) || runs != test.runs || printed.String() != test.printed {
+					t.Errorf("%v after %d runs, printed %q", err, runs, printed.String())
+				}
+			})
+		})
 	}
 }
 
