@@ -67,7 +67,7 @@ type hubState struct {
 	unknown string
 }
 
-// alive reports whether a replica of the hub may write at an instant.
+// alive reports whether a replica of the hub may write at an instant, which this machine's clock shows.
 func (h hubState) alive(now time.Time) bool {
 	return h.unknown == "" && h.holder != "" && now.Before(h.renewed.Add(h.duration))
 }
@@ -78,7 +78,7 @@ func (h hubState) warning(now time.Time) string {
 	case h.unknown != "":
 		return " It is not known whether the hub is at work, so this may happen at once: " + h.unknown + "."
 	case !h.alive(now):
-		return " THE HUB IS NOT AT WORK: nothing happens before it is."
+		return " THE HUB IS NOT AT WORK by this machine's clock: nothing happens before it is."
 	default:
 		return ""
 	}

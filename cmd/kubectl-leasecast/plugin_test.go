@@ -162,7 +162,7 @@ func TestStatusNamesWhatNeedsAttention(t *testing.T) {
 			s := well(leading("shop", "east"))
 			s.hub.renewed = now.Add(-16 * time.Second)
 			return s
-		}(), "the hub is gone: hub-a last renewed its election 16s ago; terms run out"},
+		}(), "the hub is gone: hub-a last renewed its election 16s ago by this machine's clock; terms run out"},
 		"the hub is gone, and terms are over": {func() *snapshot {
 			s := well(leading("shop", "east"))
 			s.hub.renewed = now.Add(-31 * time.Second)

@@ -133,7 +133,8 @@ func hubStatusOf(s *snapshot) hubStatus {
 	case s.hub.holder == "":
 		h.Message = "no replica of the hub writes: none is elected; terms run out"
 	default:
-		h.Message = fmt.Sprintf("the hub is gone: %s last renewed its election %s; terms run out", s.hub.holder, renewed)
+		h.Message = fmt.Sprintf("the hub is gone: %s last renewed its election %s by this machine's clock; terms run out",
+			s.hub.holder, renewed)
 	}
 	return h
 }
