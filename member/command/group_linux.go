@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"os/exec"
@@ -32,7 +33,10 @@ func newGroups(command []string) (start func(until instant, epoch int64) (group,
 		return nil, fmt.Errorf("%w: no command is given", errNotFound)
 	}
 	path, err := exec.LookPath(command[0])
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EISDIR):
+		return nil, fmt.Errorf("%w: %w", errCannotExec, err)
+	case err != nil:
 		return nil, fmt.Errorf("%w: %w", errNotFound, err)
 	}
 	self, err := os.Executable()

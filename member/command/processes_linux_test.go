@@ -314,21 +314,28 @@ func TestRun_ExitCode(t *testing.T) {
 	if err := os.WriteFile(notExecutable, []byte("\x7fELF is what it is not"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	noBit := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(noBit, []byte("#!/bin/sh\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	const variables = `tr '\0' '\n' </proc/$$/environ | grep -q "of another gate" && exit 3; exit 4`
 	for name, row := range map[string]struct {
 		program []string
 		want    int
+		early   bool // the gate ends before it reads a Lease
 	}{
-		"the program's":                       {[]string{"sh", "-c", "exit 7"}, 7},
-		"the epoch of its term":               {[]string{"sh", "-c", "exit $LEASECAST_EPOCH"}, 1},
-		"no variable of another gate is left": {[]string{"sh", "-c", variables}, 4},
-		"128 and the signal that ended it":    {[]string{"sh", "-c", "kill -KILL $$"}, 137},
-		"the program is missing":              {[]string{"no-such-program"}, NotFound},
-		"it cannot be started":                {[]string{notExecutable}, CannotExec},
+		"the program's":                       {[]string{"sh", "-c", "exit 7"}, 7, false},
+		"the epoch of its term":               {[]string{"sh", "-c", "exit $LEASECAST_EPOCH"}, 1, false},
+		"no variable of another gate is left": {[]string{"sh", "-c", variables}, 4, false},
+		"128 and the signal that ended it":    {[]string{"sh", "-c", "kill -KILL $$"}, 137, false},
+		"the program is missing":              {[]string{"no-such-program"}, NotFound, true},
+		"it cannot be started":                {[]string{notExecutable}, CannotExec, false},
+		"it may not be executed":              {[]string{noBit}, CannotExec, true},
+		"it is a folder":                      {[]string{t.TempDir()}, CannotExec, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := startGate(t, t.TempDir(), append([]string{os.Args[0], asGate}, row.program...)...)
-			if row.want != NotFound {
+			if !row.early {
 				g.lease(us, 1, time.Minute)
 			}
 			if got := g.code(); got != row.want {
