@@ -34,6 +34,9 @@ import (
 // version is stamped by the linker (see Makefile).
 var version = "devel"
 
+// leastStopAhead leaves a program time between SIGTERM and SIGKILL, though the term is checked every 100 ms only.
+const leastStopAhead = 500 * time.Millisecond
+
 const usage = `leasecast-gate runs a program only where this cluster leads a namespace:
   leasecast-gate -namespace shop -- program arguments...    run it, and stop it in time
   leasecast-gate -namespace shop -listen 127.0.0.1:4040     run nothing, and serve /leader and /metrics
@@ -99,7 +102,7 @@ func parse(args []string) (f flags, err error) {
 		set.BoolVar(&f.register, "register", true, "register the program, so that a planned change takes a moment")
 		set.StringVar(&f.registerIn, "register-in", "", "namespace to register in; empty: the Pod's own")
 		set.DurationVar(&f.stopAhead, "stop-ahead", 0,
-			"how long before the deadline SIGTERM is sent, at most a third of the term's duration; 0: a quarter of it; "+
+			"how long before the deadline SIGTERM is sent, 500ms to a third of the term's duration; 0: a quarter of it; "+
 				"unless -register=false the duration counts as 15s at most, so this is 5s at most")
 	}
 	if err := set.Parse(args); err != nil {
@@ -109,8 +112,8 @@ func parse(args []string) (f flags, err error) {
 	switch {
 	case f.namespace == "":
 		err = errors.New("-namespace is empty: name the namespace that this cluster has to lead")
-	case f.stopAhead < 0:
-		err = fmt.Errorf("-stop-ahead is %v: must not be negative", f.stopAhead)
+	case f.stopAhead != 0 && f.stopAhead < leastStopAhead:
+		err = fmt.Errorf("-stop-ahead is %v: must be 0 or at least %v", f.stopAhead, leastStopAhead)
 	case f.check && len(f.command) > 0:
 		err = fmt.Errorf("check takes no program, and got %q", f.command)
 	case !f.check && len(f.command) == 0 && f.listen == "":

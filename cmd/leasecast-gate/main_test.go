@@ -30,7 +30,9 @@ func TestParse(t *testing.T) {
 		"-- sleep 1":                                 {nil, "-namespace is empty"},
 		"check":                                      {nil, "-namespace is empty"},
 		"check -namespace shop -- sleep 1":           {nil, "check takes no program"},
-		"-namespace shop -stop-ahead=-1s -- sleep 1": {nil, "must not be negative"},
+		"-namespace shop -stop-ahead=-1s -- sleep 1": {nil, "must be 0 or at least 500ms"},
+		"-namespace shop -stop-ahead=499ms -- true":  {nil, "must be 0 or at least 500ms"},
+		"-namespace shop -stop-ahead=500ms -- true":  {[]string{"true"}, ""},
 	} {
 		f, err := parse(strings.Fields(args))
 		switch {
