@@ -16,6 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub"
 )
 
 var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
@@ -324,7 +326,12 @@ func TestABundleHoldsNoSecret(t *testing.T) {
 	s := well(leading("shop", "east"))
 	var archive bytes.Buffer
 	b := newBundle(&archive, s)
-	b.objects(context.Background(), fake.NewClientBuilder().WithScheme(scheme).Build())
+	event := func(name, by, message string) *corev1.Event {
+		return &corev1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, ReportingController: by,
+			Message: message}
+	}
+	b.objects(context.Background(), fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		event("ours", hub.ElectionName, "east leads"), event("theirs", "kubelet", "a-secret")).Build())
 	if err := b.close(); err != nil {
 		t.Fatal(err)
 	}
@@ -340,12 +347,15 @@ func TestABundleHoldsNoSecret(t *testing.T) {
 		if bytes.Contains(text, []byte("a-secret")) {
 			t.Errorf("%s holds a secret", header.Name)
 		}
-		if strings.HasSuffix(header.Name, "clusters.yaml") && !bytes.Contains(text, []byte("uid-east")) {
-			t.Errorf("the pins are missing: %s", text)
+		for file, part := range map[string]string{"clusters": "uid-east", "events": "east leads"} {
+			if header.Name == "leasecast/"+file+".yaml" && !bytes.Contains(text, []byte(part)) {
+				t.Errorf("%q is missing in %s: %s", part, file, text)
+			}
 		}
 	}
-	want := []string{"status.yaml", "records.yaml", "policies.yaml", "clusters.yaml", "events.yaml"}
-	if len(names) != len(want) {
+	want := []string{"leasecast/status.yaml", "leasecast/records.yaml", "leasecast/policies.yaml",
+		"leasecast/clusters.yaml", "leasecast/events.yaml"}
+	if !slices.Equal(names, want) {
 		t.Errorf("it has %q", names)
 	}
 }
