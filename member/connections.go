@@ -18,7 +18,8 @@ const (
 	leastTimeout = 250 * time.Millisecond
 )
 
-// connections are how a Member reaches its API server. Pings find a dead one within a third of the shortest term.
+// connections are how a Member reaches its API server. Pings find a dead one within a third of the shortest term,
+// or two leastTimeout if that is longer.
 type connections struct {
 	cfg *rest.Config
 

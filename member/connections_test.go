@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestPingsFindADeadConnectionWithinAThirdOfTheShortestTerm(t *testing.T) {
+func TestPingsFindADeadConnectionWithinAThirdOfTheShortestTermOrHalfASecond(t *testing.T) {
 	c, err := newConnections(&rest.Config{})
 	if err != nil {
 		t.Fatal(err)

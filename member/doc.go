@@ -64,10 +64,10 @@
 //
 // # A connection that died silently
 //
-// Pings notice a dead connection within a third of the shortest duration that a Lease has shown. The Member then lists
-// the Leases on another connection, and watches on from there, within another second. So a dead connection costs no
-// term, as long as a new one can be made. The connections are the Member's own, unless the configuration has a
-// Transport. In that case the Transport decides about pings.
+// Pings notice a dead connection within a third of the shortest duration that a Lease has shown, or within 0.5 s if
+// that is longer. The Member then lists the Leases on another connection, and watches on from there, within another
+// second. So a dead connection costs no term of 3 s or more, as long as a new one can be made. The connections are the
+// Member's own, unless the configuration has a Transport. In that case the Transport decides about pings.
 //
 // A hub renews a term before half of its duration has passed. If a watch shows nothing for two thirds of the duration
 // of a term that is led, the Member lists the Leases as well. The list counts as a sign of life, so a silent hub costs
