@@ -24,7 +24,8 @@ import (
 	"github.com/leasecast/leasecast/member"
 )
 
-// Builder builds a controller that acts only where its cluster leads. It is used as controller-runtime's own:
+// Builder builds a controller that acts only where its cluster leads. It is used as controller-runtime's own, with the
+// differences that the package lists:
 //
 //	gate.ControllerManagedBy(mgr, m).For(&webappv1.Guestbook{}).Owns(&corev1.ConfigMap{}).Complete(r)
 type Builder = TypedBuilder[reconcile.Request]

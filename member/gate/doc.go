@@ -9,10 +9,15 @@
 //		mgr.AddReadyzCheck("leases", m.Healthz),
 //		gate.ControllerManagedBy(mgr, m).For(&webappv1.Guestbook{}).Complete(reconciler))
 //
-// The last line is all that a controller needs, and each controller of a program needs it. It differs from
-// ctrl.NewControllerManagedBy in two ways. Requests of a namespace that another cluster leads are skipped. When this
-// cluster is promoted, it enqueues all that a start of the controller would enqueue for the namespace. This is every
-// object of For, and what the handlers of Watches make of their objects, through the same predicates.
+// The last line is all that a controller needs, and each controller of a program needs it. The
+// controller differs from one of ctrl.NewControllerManagedBy in two ways. Requests of a namespace that another cluster
+// leads are skipped. When this cluster is promoted, it enqueues all that a start of the controller would enqueue for
+// the namespace. This is every object of For, and what the handlers of Watches make of their objects, through the same
+// predicates.
+//
+// The builder takes predicates as they are, without builder.WithPredicates. In place of WatchesMetadata and
+// builder.OnlyMetadata, pass a PartialObjectMetadata with its kind. In place of WithLogConstructor, set the
+// LogConstructor in WithOptions. There is no Build, and no builder.MatchEveryOwner.
 //
 // # Cluster-scoped kinds, and requests of other types
 //

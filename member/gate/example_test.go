@@ -51,7 +51,7 @@ var nothing = reconcile.Func(func(context.Context, reconcile.Request) (reconcile
 	return reconcile.Result{}, nil
 })
 
-// What a controller-runtime builder can, this one can. Predicates count on promotion, too.
+// It is used as controller-runtime's builder. Predicates count on promotion, too.
 func ExampleControllerManagedBy() {
 	mgr, fake := manager(), membertest.New() // in a program: m, err := member.New(mgr.GetConfig(), …), and mgr.Add(m)
 	gold := predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetLabels()["tier"] == "gold" })
