@@ -234,8 +234,9 @@ func expire(now lease.Reading, p Policy, s State, cs []Candidate, b expiry) Deci
 // successorOf returns the candidate that gets the next term if it is granted now. That is the best candidate,
 // unless the cause for which the leader was drained is gone. Recovery moves nothing, so the leader then leads
 // again, in a new term. Where people have frozen who leads, or fail over by hand, nobody else gets one. Lead is given
-// back only to a cluster that was able to lead for long enough. A leader in which something required has failed is
-// followed by a cluster in which all of it is healthy, if there still is one.
+// back only to a cluster that was able to lead for long enough. An order or an edit leads to no cluster in which what
+// is required is in a worse state. A leader in which something required has failed is followed by a cluster in which
+// all of it is healthy, if there still is one.
 func successorOf(now lease.Reading, p Policy, s State, ranked []Candidate) (Candidate, bool) {
 	holder, ok := named(ranked, s.Record.Leader)
 	if ok && mayGoOn(holder) && whyDepose(now, p, s, ranked) == "" {
@@ -247,6 +248,8 @@ func successorOf(now lease.Reading, p Policy, s State, ranked []Candidate) (Cand
 	if s.Record.State == Draining {
 		c, ok := Candidate{}, false
 		switch s.Record.Reason {
+		case reason.Drained, reason.Ordered, reason.PriorityChanged:
+			c, ok = best(ranked, func(c Candidate) bool { return mayFollow(c, holder) })
 		case reason.Failback:
 			c, ok = settled(now, p, s, ranked)
 		case reason.RequiredUnhealthy:

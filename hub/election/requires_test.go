@@ -1,6 +1,7 @@
 package election_test
 
 import (
+	"fmt"
 	"maps"
 	"testing"
 	"time"
@@ -70,6 +71,26 @@ func TestRequiredComesBeforeOrders(t *testing.T) {
 	if !refused {
 		t.Error("a move to where it has failed is not refused")
 	}
+}
+
+// Rule 26: a planned change begins because of one cluster, and goes to no better one in which what is required is worse.
+func TestPlannedChangeGoesWhereWhatIsRequiredIsNoWorse(t *testing.T) {
+	const clusters, next = "east 100%s, west 80%s prepared, south 50%s prepared", " next south after 11s persist"
+	const sick, blind = " unhealthy", " unreadable"
+	decide(t, map[string]decision{
+		"the leader is drained, and the better cluster is unhealthy": {now: at(5), state: leading(),
+			among: fmt.Sprintf(clusters, " drained", sick, ""), want: "Draining east 20 Drained" + next},
+		"its drained term has ended, and the better cluster cannot be read": {now: at(16),
+			state: draining(reason.Drained), among: fmt.Sprintf(clusters, " drained", blind, ""),
+			want: "Leading south 21 HandedOver next west persist"},
+		"its drained term has ended, and no other cluster is as healthy": {now: at(16), state: draining(reason.Drained),
+			among: fmt.Sprintf(clusters, " drained", blind, sick), want: "Leading east 21 NewTerm next west persist"},
+		"its drained term has ended, and it is lost": {now: at(16), state: draining(reason.Drained),
+			among: fmt.Sprintf(clusters, " drained Unreachable", blind, ""),
+			want:  "Leading west 21 HandedOver next south persist"},
+		"another one is raised, and the better cluster is unhealthy": {now: at(5), state: leading(),
+			among: fmt.Sprintf("east 100, west 900%s, south 200", sick), want: "Draining east 20 PriorityChanged" + next},
+	})
 }
 
 // What is counted is how long every decision found it unhealthy.
