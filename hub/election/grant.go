@@ -12,6 +12,10 @@ func grant(now lease.Reading, p Policy, s State, c Candidate, cs []Candidate) Re
 	open, _ := openLocks(now, p, s)
 	before := s.Record
 	before.noteUnfenced(cs)
+	counted := before.Observed // a new term of the same leader acts on no edit, so those that wait go on waiting
+	if c.Name != before.Leader {
+		counted = observedPriorities(before, cs, true)
+	}
 	return Record{
 		Leader:      c.Name,
 		Epoch:       nextEpoch(now.Wall, max(s.Record.Epoch, s.Highest)),
@@ -27,7 +31,7 @@ func grant(now lease.Reading, p Policy, s State, c Candidate, cs []Candidate) Re
 
 		UnfencedLeader: stillUnfenced(before, c.Name, cs),
 		Next:           next(cs, c.Name),
-		Observed:       observedPriorities(s.Record, cs, true),
+		Observed:       counted,
 		Rebalanced:     s.Record.Rebalanced,
 	}
 }

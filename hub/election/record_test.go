@@ -35,6 +35,14 @@ func TestRecordAfterDecision(t *testing.T) {
 				Observed: map[string]int32{"east": 7, "west": 8, "south": 9},
 			},
 		},
+		"granted to the same leader: an edit that waits still waits": {
+			policy: policy(), state: draining(reason.LeaseLost, frozen), among: "east 100, west 200 prepared",
+			want: election.Record{
+				Leader: "east", Epoch: 21, State: election.Leading, Reason: reason.NewTerm, Since: now, AcquireTime: now,
+				Duration: 15 * second, Skew: second, LeaseName: "leasecast", Next: "west",
+				Observed: map[string]int32{"east": 100, "west": 50},
+			},
+		},
 		"vacated: what outlasts the term stays": {
 			policy: policy(duration(3*second), fences), state: draining(reason.Deleting, recorded(opened(locks...))),
 			among: "east 7 Deleting, west 8 Unreachable",
