@@ -77,8 +77,8 @@ func TestCandidatesAreJudgedAgainWhenTheFirstHealthMayChange(t *testing.T) {
 	}
 }
 
-// If most clusters are lost at once, it may be the hub that is cut off. Those that were lost within one window of the
-// last one count.
+// If most clusters are lost at once, it may be the hub that is cut off. What is lost before or after that changes
+// nothing.
 func TestMostUnreachable(t *testing.T) {
 	const window = 10 * time.Second
 	at := func(state health.State, since time.Duration) member {
@@ -96,18 +96,22 @@ func TestMostUnreachable(t *testing.T) {
 		members []member
 		want    bool
 	}{
-		"two of four":                             {[]member{lost(0), fine, lost(0), fine}, false},
-		"two of three":                            {[]member{lost(0), lost(0), fine}, true},
-		"one of two, and a lost one outside":      {[]member{lost(0), fine, outside(lost(0))}, false},
-		"one of one, and a healthy one outside":   {[]member{lost(0), outside(fine)}, true},
-		"one of one, and a later lost outside":    {[]member{lost(0), outside(lost(time.Hour))}, true},
-		"one of one, and one never reached":       {[]member{lost(0), never}, true},
-		"two of three, which a restart forgot":    {[]member{unseen, unseen, fine}, true},
-		"one of three, and a restart forgot one":  {[]member{unseen, lost(window + 1), fine}, false},
-		"two of three, within one window":         {[]member{lost(0), lost(window), fine}, true},
-		"two of three, not within one window":     {[]member{lost(0), lost(window + 1), fine}, false},
-		"two of three, the last one comes first":  {[]member{lost(window + 1), lost(0), fine}, false},
-		"two of three, the third came back later": {[]member{lost(0), lost(0), back}, true},
+		"two of four":                            {[]member{lost(0), fine, lost(0), fine}, false},
+		"two of three":                           {[]member{lost(0), lost(0), fine}, true},
+		"one of two, and a lost one outside":     {[]member{lost(0), fine, outside(lost(0))}, false},
+		"one of one, and a healthy one outside":  {[]member{lost(0), outside(fine)}, true},
+		"one of one, and a later lost outside":   {[]member{lost(0), outside(lost(time.Hour))}, true},
+		"one of one, and one never reached":      {[]member{lost(0), never}, true},
+		"two of three, which a restart forgot":   {[]member{unseen, unseen, fine}, true},
+		"one of three, and a restart forgot one": {[]member{unseen, lost(window + 1), fine}, false},
+		"two of three, within one window":        {[]member{lost(0), lost(window), fine}, true},
+		"two of three, not within one window":    {[]member{lost(0), lost(window + 1), fine}, false},
+		"two of three, the last one comes first": {[]member{lost(window + 1), lost(0), fine}, false},
+		"three of five, and a fourth one an hour later": {
+			[]member{lost(time.Hour), lost(0), lost(window), lost(1), fine}, true,
+		},
+		"two of four within one window, and a third one later": {[]member{lost(0), lost(1), lost(window + 2), fine}, false},
+		"two of three, the third came back later":              {[]member{lost(0), lost(0), back}, true},
 	} {
 		v := shopView(election.Record{}, test.members...)
 		v.Policy.Thresholds.UnreachableAfter = window

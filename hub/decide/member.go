@@ -97,12 +97,13 @@ func MostUnreachable(ms []Member, window time.Duration, tenure lease.Reading) bo
 			since = append(since, cmp.Or(m.Verdict.Since.Boot, tenure.Boot))
 		}
 	}
-	if len(since) == 0 {
-		return false
+	slices.Sort(since)
+	for most := reached / 2; most < len(since); since = since[1:] {
+		if since[most]-since[0] <= window {
+			return true
+		}
 	}
-	newest := slices.Max(since)
-	since = slices.DeleteFunc(since, func(at time.Duration) bool { return newest-at > window })
-	return 2*len(since) > reached
+	return false
 }
 
 // HubClockInDoubt reports whether a member's clock is off, and no member's clock is proved to agree with the hub's.
