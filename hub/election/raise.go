@@ -33,5 +33,6 @@ func raise(now lease.Reading, p Policy, s State, cs []Candidate) (Record, bool) 
 		LeaseName:   p.LeaseName,
 		Next:        next(cs, st.Cluster),
 		Observed:    observedPriorities(r, cs, true),
+		Rebalanced:  r.Rebalanced,
 	}, true
 }

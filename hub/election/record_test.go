@@ -51,13 +51,13 @@ func TestRecordAfterDecision(t *testing.T) {
 				Stop: 17 * second, OpenLocks: locks, LeaseName: "leasecast", Observed: map[string]int32{"east": 7, "west": 50},
 			},
 		},
-		"adopted: the term of the Lease, the largest D, and all priorities": {
-			policy: policy(), state: lost(during(young()), found(foundIn("west", 30, 10)), bounded),
+		"adopted: the term of the Lease, the largest D, and all priorities, as by a rebalance that is over": {
+			policy: policy(rebalanceAt(-30)), state: lost(during(young()), found(foundIn("west", 30, 10)), bounded),
 			among: "east 100 Unguarded, west 50",
 			want: election.Record{
 				Leader: "west", Epoch: 30, State: election.Leading, Reason: reason.Adopted, Since: now, AcquireTime: wall(-30),
 				Duration: 60 * second, Skew: 2 * second, Stop: 9 * second, LeaseName: "leasecast",
-				Observed: map[string]int32{"east": 100, "west": 50},
+				Observed: map[string]int32{"east": 100, "west": 50}, Rebalanced: wall(-30),
 			},
 		},
 		"moved: the largest D, and the priorities of those that are ready": {
