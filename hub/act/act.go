@@ -3,6 +3,7 @@ package act
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -11,7 +12,7 @@ import (
 const (
 	// longest is how far ahead an act may end. What is later is a typing error.
 	longest = 366 * 24 * time.Hour
-	// maxReason bounds what is kept of the reason, in bytes.
+	// maxReason bounds what is kept of the reason, in bytes. Records take no longer messages.
 	maxReason = 256
 )
 
@@ -53,9 +54,11 @@ func MoveOf(annotations map[string]string) Move {
 
 // words returns what an operator says in an annotation.
 func words(annotations map[string]string, key string) string {
-	text := annotations[key]
-	return text[:min(len(text), maxReason)]
+	return Cut(annotations[key])
 }
+
+// Cut shortens a text to what a record takes.
+func Cut(text string) string { return strings.ToValidUTF8(text[:min(len(text), maxReason)], "") }
 
 func read(annotations map[string]string, key, why string) Act {
 	text, ordered := annotations[key]

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
@@ -32,12 +33,13 @@ func TestWhichActsHold(t *testing.T) {
 			an + `"` + strings.Repeat("9", 64) + `": set it to an instant like 2026-01-31T18:00:00Z`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			annotations := map[string]string{v1alpha1.DrainReasonAnnotation: strings.Repeat("x", 500)}
+			annotations := map[string]string{v1alpha1.DrainReasonAnnotation: "x" + strings.Repeat("ö", 500)}
 			if test.until != "" {
 				annotations[v1alpha1.DrainUntilAnnotation] = test.until
 			}
 			d := Drain(annotations).At(now)
-			if d.In(now) != test.in || d.Invalid != test.invalid || len(d.Reason) > maxReason {
+			if d.In(now) != test.in || d.Invalid != test.invalid || len(d.Reason) > maxReason ||
+				!utf8.ValidString(d.Reason) {
 				t.Errorf("drained: %v, invalid: %q, a reason of %d bytes", d.In(now), d.Invalid, len(d.Reason))
 			}
 		})
