@@ -350,7 +350,7 @@ func (p Plan) Order() string {
 		case p.Record.Reason == reason.Drained && c.Name == p.Record.Leader:
 			return c.Member.Drain.Reason
 		case p.Record.Reason == reason.RequiredUnhealthy && c.Name == p.Record.Leader:
-			return c.Member.Required.Unhealthy
+			return act.Cut(c.Member.Required.Unhealthy)
 		case p.Record.Reason == reason.Ordered && c.Ordered:
 			return p.Move.Reason
 		}

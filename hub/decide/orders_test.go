@@ -1,6 +1,7 @@
 package decide_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -49,10 +50,10 @@ func TestOrderToMoveANamespace(t *testing.T) {
 	}
 }
 
-// The history has the words of the operator who ordered a change, or what was not healthy.
+// The history has the words of the operator who ordered a change, or what was not healthy, as far as a record takes it.
 func TestWhoseWordsAChangeHas(t *testing.T) {
 	says := func(name string) decide.Candidate {
-		c := decide.Candidate{Member: &member{Required: worker.Required{Unhealthy: "a till in " + name}}}
+		c := decide.Candidate{Member: &member{Required: worker.Required{Unhealthy: name + strings.Repeat(" ", 256)}}}
 		c.Name, c.Member.Drain = name, act.Act{Reason: "drain of " + name}
 		return c
 	}
@@ -60,7 +61,7 @@ func TestWhoseWordsAChangeHas(t *testing.T) {
 	west.Ordered = true
 	south := says("south")
 	for why, want := range map[reason.Reason]string{
-		reason.Drained: "drain of east", reason.RequiredUnhealthy: "a till in east", reason.Ordered: "an order",
+		reason.Drained: "drain of east", reason.RequiredUnhealthy: "east" + strings.Repeat(" ", 252), reason.Ordered: "an order",
 		reason.PriorityChanged: "",
 	} {
 		p := decide.Plan{Candidates: []decide.Candidate{south, west, east}, Move: act.Move{To: "west", Reason: "an order"}}
