@@ -98,12 +98,16 @@ func TestDescribe(t *testing.T) {
 	r := func(phase election.RecordState, why reason.Reason, next string) election.Record {
 		return election.Record{State: phase, Reason: why, Leader: "east", Epoch: 20, Next: next, NotBefore: noon}
 	}
+	unfenced := func(r election.Record) election.Record { r.UnfencedLeader = "west"; return r }
 	for name, test := range map[string]struct {
 		record  election.Record
 		waiting reason.Reason
 		awaited string
 		want    string
 	}{
+		"led after a cluster without its fence": {unfenced(r(leading, reason.FailedOver, "")), "", "",
+			"east leads in epoch 20; a fence was missing in west, which led before: programs there may still act"},
+		"a cluster without its fence led, and nobody does": {unfenced(r(vacant, reason.NoCandidate, "")), "", "", none},
 		"led": {r(leading, reason.Elected, ""), reason.MostUnreachable, "", "east leads in epoch 20"},
 		"a hub that may be cut off": {r(draining, reason.Unreachable, "west"), reason.MostUnreachable, "",
 			"east is lost, but so are most clusters: nobody is chosen until one comes back"},
@@ -121,6 +125,7 @@ func TestDescribe(t *testing.T) {
 		"a namespace that has moved": {r(vacant, reason.Moved, ""), reason.Moved, "",
 			"the record came from another hub; nobody is chosen before the Leases in all clusters are this hub's"},
 		"a promise":               {r(vacant, expiry, "west"), expiry, "", promised + "west" + at},
+		"another hub's promise":   {r(vacant, reason.OtherHub, "west"), expiry, "", promised + "west" + at},
 		"a better cluster":        {r(vacant, clusters, "west"), clusters, "north", "north" + better},
 		"a better cluster, later": {r(vacant, clusters, "west"), "", "", "another cluster" + better},
 		"no candidate":            {r(vacant, reason.NoCandidate, ""), "", "", none},

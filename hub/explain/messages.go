@@ -114,7 +114,7 @@ func Describe(d election.Decision) string {
 		return "another hub writes the Leases, so this one decides nothing; see the condition LeasesInPlace"
 	case waiting == reason.Moved:
 		return "the record came from another hub; nobody is chosen before the Leases in all clusters are this hub's"
-	case r.Reason == reason.WaitingForExpiry:
+	case waiting == reason.WaitingForExpiry:
 		return fmt.Sprintf("an earlier promise may still stand; next is %s, not before %s", successor, at)
 	case r.Reason == reason.WaitingForClusters:
 		return fmt.Sprintf("%s ranks higher and is not ready yet; if it does not become so in time, next is %s; see "+
