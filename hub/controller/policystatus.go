@@ -145,7 +145,7 @@ func (st *policyStatuses) fillPolicyStatus(
 	var members []decide.Member
 	now := st.now()
 	for _, m := range st.Fleet.Members(object.Namespace) {
-		if m.Gone || m.PriorityReason != "" || !p.Selects(m) {
+		if !p.Includes(&decide.Member{Member: m}) {
 			continue
 		}
 		clusters++

@@ -124,21 +124,23 @@ func TestStatusOfAPolicy(t *testing.T) {
 			c.Labels["region"] = "here"
 			return c
 		}
+		without := here("d-without", "")
+		delete(without.Labels, v1alpha1.PriorityLabel)
 		m := newTestFleet(t, p, here("a-gone", "5"), here("b-invalid", "high"), clusterOf("fleet", "c-elsewhere", "5"),
-			here("east", "5"), here("west", "5"))
+			without, here("east", "5"), here("west", "5"))
 		m.loses("a-gone")
 		claimed(t, m.Controller, "shop", "shops")
 		claimed(t, m.Controller, "till", "shops")
 		s, _ := m.status()
-		if *s.Namespaces != 2 || *s.Clusters != 2 || s.ObservedGeneration != 7 || s.UnreachableAfterMilliseconds != 10_000 ||
+		if *s.Namespaces != 2 || *s.Clusters != 3 || s.ObservedGeneration != 7 || s.UnreachableAfterMilliseconds != 10_000 ||
 			*s.RecoverAfterMilliseconds != 5000 {
 			t.Errorf("%+v", s)
 		}
 		for kind, want := range map[string]string{
 			v1alpha1.ConditionAccepted: "True Accepted ", v1alpha1.ConditionReady: "Unknown NotMeasured ",
 			v1alpha1.ConditionClustersReachable: "True Reachable ",
-			v1alpha1.ConditionClocksAgree:       "Unknown NotMeasured not measured closely enough yet: east, west",
-			v1alpha1.ConditionFencesInForce:     "Unknown FenceUnchecked east (",
+			v1alpha1.ConditionClocksAgree:       "Unknown NotMeasured not measured closely enough yet: b-invalid, east, west",
+			v1alpha1.ConditionFencesInForce:     "Unknown FenceUnchecked b-invalid (",
 			v1alpha1.ConditionFenceTargetsFound: "Unknown LockUnseen nobody was seen to hold these locks since a cluster " +
 				"leads: stock/stock; no cluster has shown yet whether it has these service accounts: checkout",
 		} {
