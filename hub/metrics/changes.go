@@ -15,13 +15,12 @@ import (
 // change is a kind of changes that are counted.
 type change struct{ fleet, reason string }
 
-// failover is the last replacement of a lost leader, or one in progress while done is false.
+// failover is how long the last replacement of a lost leader took, if one is done.
 type failover struct {
-	began time.Time
-	// until is the time from which the lost leader cannot act any more.
-	until       time.Time
 	done        bool
 	took, floor time.Duration
+	// began is since when a leader is being replaced, or zero, and until the time from which it cannot act any more.
+	began, until time.Time
 }
 
 // watch counts every change of a record.
@@ -53,18 +52,18 @@ func (m *Metrics) changed(was, is *v1alpha1.NamespaceLeader) {
 	key := client.ObjectKeyFromObject(is)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if o.State != n.State || o.Leader != n.Leader || o.Epoch != n.Epoch {
+	if o.State != n.State || o.Leader != n.Leader {
 		m.changes[change{is.Namespace, string(n.Reason)}]++
 	}
+	f := m.failovers[key]
 	switch {
 	case n.State == v1alpha1.StateDraining && n.Since != nil && n.NotBefore != nil:
-		m.failovers[key] = failover{began: n.Since.Time, until: n.NotBefore.Time}
+		f.began, f.until = n.Since.Time, n.NotBefore.Time
 	case n.State == v1alpha1.StateLeading && o.State != v1alpha1.StateLeading && n.AcquireTime != nil:
-		f, ok := m.failovers[key]
-		delete(m.failovers, key)
-		if ok && !f.done && n.Reason == reason.FailedOver {
+		if n.Reason == reason.FailedOver && !f.began.IsZero() {
 			f.done, f.took, f.floor = true, n.AcquireTime.Sub(f.began), max(0, f.until.Sub(f.began))
-			m.failovers[key] = f
 		}
+		f.began = time.Time{}
 	}
+	m.failovers[key] = f
 }

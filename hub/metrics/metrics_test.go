@@ -233,7 +233,13 @@ func TestFailoverIsTimed(t *testing.T) {
 	m.changed(was, draining)
 	without(t, series(t, m), "failover")
 	m.changed(draining, later)
-	m.changed(later, leading)
+	revoked := later.DeepCopy()
+	revoked.Spec.Epoch++
+	m.changed(later, revoked)
+	m.changed(revoked, leading)
+	was, draining, again := replaced(reason.Drained, reason.HandedOver)
+	m.changed(was, draining)
+	m.changed(draining, again)
 	expect(t, series(t, m), map[string]float64{
 		"leasecast_last_failover_duration_seconds{fleet=default,namespace=shop}": 9,
 		"leasecast_last_failover_floor_seconds{fleet=default,namespace=shop}":    8,
