@@ -173,7 +173,7 @@ func (c *Controller) explain(
 	}
 	for _, kind := range []string{v1alpha1.ConditionFrozen, v1alpha1.ConditionFailoverPending} {
 		is := meta.FindStatusCondition(status.Conditions, kind)
-		if is != nil && meta.FindStatusCondition(v.Object.Status.Conditions, kind) == nil {
+		if is != nil && !meta.IsStatusConditionPresentAndEqual(v.Object.Status.Conditions, kind, is.Status) {
 			v.Events = append(v.Events, ledger.Event{
 				Kind: corev1.EventTypeWarning, Reason: reason.Reason(is.Reason), Message: is.Message,
 			})

@@ -239,24 +239,26 @@ func TestWhenANamespaceIsDecidedOnAgain(t *testing.T) {
 	}
 }
 
-// An event tells that people have frozen who leads, once.
+// A freeze has one event, also after one that was mistyped, which has its own.
 func TestAFreezeHasAnEvent(t *testing.T) {
 	c, f, api := newTestHub(t)
 	recorder := &fakeRecorder{}
 	c.events, f.shown[0].Priority, f.verdict.Answering = recorder, 5, true
-	changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
-		until := testStart.Wall.Add(time.Hour).Format(time.RFC3339)
-		o.Annotations = map[string]string{v1alpha1.FrozenUntilAnnotation: until}
-	})
-	for range 3 {
-		if _, err := c.reconcileNamespace(t.Context(), aboutShop); err != nil {
-			t.Fatal(err)
+	for _, until := range []string{"in May", testStart.Wall.Add(time.Hour).Format(time.RFC3339)} {
+		changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
+			o.Annotations = map[string]string{v1alpha1.FrozenUntilAnnotation: until}
+		})
+		entryOf(t, c, shop).Recheck()
+		for range 3 {
+			_, err := c.reconcileNamespace(t.Context(), aboutShop)
+			must(t, err)
+			c.Clock = fixedClock(lease.Reading{Wall: testStart.Wall, Boot: testStart.Boot + time.Hour}) // the status is due
 		}
-		c.Clock = fixedClock(lease.Reading{Wall: testStart.Wall, Boot: testStart.Boot + time.Hour}) // the status is due
 	}
-	told := slices.DeleteFunc(recorder.events, func(e string) bool { return !strings.Contains(e, "Frozen") })
-	if len(told) != 1 {
-		t.Errorf("events %q", told)
+	for _, why := range []string{" InvalidFreeze: ", " Frozen: "} {
+		if all := strings.Join(recorder.events, "\n"); strings.Count(all, why) != 1 {
+			t.Errorf("not one event%sin %s", why, all)
+		}
 	}
 }
 
