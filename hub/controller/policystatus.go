@@ -23,6 +23,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/explain"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/health"
@@ -100,7 +101,7 @@ func (st *policyStatuses) reconcilePolicy(ctx context.Context, req mcreconcile.R
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	after.RequeueAfter = decide.Soonest(after.RequeueAfter, lowers)
+	after.RequeueAfter = election.Soonest(after.RequeueAfter, lowers)
 	if equality.Semantic.DeepEqual(before.Status, object.Status) {
 		return after, nil
 	}
@@ -153,7 +154,7 @@ func (st *policyStatuses) fillPolicyStatus(
 			Member: m, TakesPart: true, Verdict: m.Health(p.Thresholds), ClockVerdict: m.Clock(now, p.Election.Timings.Skew),
 		}
 		members = append(members, mv)
-		result.RequeueAfter = decide.Soonest(result.RequeueAfter, mv.Verdict.Next)
+		result.RequeueAfter = election.Soonest(result.RequeueAfter, mv.Verdict.Next)
 	}
 	s.Clusters = &clusters
 	s.UnreachableAfterMilliseconds = int32(p.Thresholds.UnreachableAfter.Milliseconds())
@@ -166,13 +167,13 @@ func (st *policyStatuses) fillPolicyStatus(
 	set(explain.Accepted(p, lost, explain.LeaseRefused(policies, p, members), warning))
 	most, settled := st.mostUnreachable(p, members, now)
 	set(explain.ClustersReachable(most, members))
-	result.RequeueAfter = decide.Soonest(result.RequeueAfter, settled)
+	result.RequeueAfter = election.Soonest(result.RequeueAfter, settled)
 	set(explain.ClocksAgree(members))
 	set(explain.SecretsGranted(st.Fleet.MissingGrant(object.Namespace), st.seals.why(object.Namespace)))
-	result.RequeueAfter = decide.Soonest(result.RequeueAfter, recount)
+	result.RequeueAfter = election.Soonest(result.RequeueAfter, recount)
 	started, _ := st.Tenure.Started()
 	young := max(0, started.Boot+time.Minute-now.Boot)
-	result.RequeueAfter = decide.Soonest(result.RequeueAfter, young)
+	result.RequeueAfter = election.Soonest(result.RequeueAfter, young)
 	st.noteFences(ctx, explain.Fences{
 		Policy: p, Wanted: p.FencesBut(st.HubID, st.policies.lostNames(ctx, p, policies)), Members: members, Young: young > 0,
 	}, object)

@@ -82,7 +82,7 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	case written && p.After == 0:
 		return reconcile.Result{RequeueAfter: rightAway}, nil // decide again on the new record
 	default:
-		return reconcile.Result{RequeueAfter: decide.Soonest(p.Health, p.After, wait)}, nil
+		return reconcile.Result{RequeueAfter: election.Soonest(p.Health, p.After, wait)}, nil
 	}
 }
 

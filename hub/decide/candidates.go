@@ -55,25 +55,15 @@ func (v *Snapshot) candidates(now time.Time) (cs []Candidate, after time.Duratio
 		}
 		if c.Drained = m.Drain.In(now); c.Drained {
 			c.drain()
-			after = Soonest(after, m.Drain.Until.Sub(now))
+			after = election.Soonest(after, m.Drain.Until.Sub(now))
 		}
 		c.Unfenced, c.Required = fenceOf(m.UnfencedByLease), m.required()
 		c.Refused = m.Sync.Refused && m.Sync.MinRenewTime.Equal(v.State.Record.Since)
 		c.Prepared = m.Sync.InPlace && m.Sync.MinRenewTime.Equal(v.State.Record.Since)
 		cs = append(cs, c)
-		after = Soonest(after, m.Verdict.Next)
+		after = election.Soonest(after, m.Verdict.Next)
 	}
 	return cs, after
-}
-
-// Soonest returns the shortest of some waits. A wait that is not positive means never.
-func Soonest(waits ...time.Duration) (first time.Duration) {
-	for _, wait := range waits {
-		if wait > 0 && (first == 0 || wait < first) {
-			first = wait
-		}
-	}
-	return first
 }
 
 // drain shows a candidate as drained, unless it must not lead at all.
@@ -267,13 +257,13 @@ func (p *Plan) failRequired(now, after time.Duration) (next time.Duration) {
 	for i := range p.Candidates {
 		c := &p.Candidates[i]
 		if since, fit := p.FitSince[c.Name]; fit {
-			next = Soonest(next, after-(now-since))
+			next = election.Soonest(next, after-(now-since))
 		}
 		if c.Required != election.RequiredUnhealthy {
 			continue
 		}
 		if rest := after - (now - p.UnhealthySince[c.Name]); rest > 0 {
-			next = Soonest(next, rest)
+			next = election.Soonest(next, rest)
 		} else {
 			c.Required = election.RequiredFailed
 		}
@@ -370,7 +360,7 @@ func (v *Snapshot) Decide(now lease.Reading, sent election.Sent, paced bool) (p 
 	p.Candidates, p.Health = v.candidates(now.Wall)
 	p.Freeze = v.freeze(now.Wall)
 	if p.Frozen = p.Freeze.In(now.Wall); p.Frozen {
-		p.Health = Soonest(p.Health, p.Freeze.Until.Sub(now.Wall))
+		p.Health = election.Soonest(p.Health, p.Freeze.Until.Sub(now.Wall))
 	}
 	p.Move = v.Move()
 	requires := policy != nil && v.Policy.Requires != nil
@@ -379,7 +369,7 @@ func (v *Snapshot) Decide(now lease.Reading, sent election.Sent, paced bool) (p 
 	}
 	if requires {
 		p.UnhealthySince = election.UnhealthySince(now, v.UnhealthySince, elected(p.Candidates))
-		p.Health = Soonest(p.Health, p.failRequired(now.Boot, policy.UnhealthyAfter))
+		p.Health = election.Soonest(p.Health, p.failRequired(now.Boot, policy.UnhealthyAfter))
 	}
 	state.Sent, state.Paced, state.Frozen, state.FitSince = sent, paced, p.Frozen, p.FitSince
 	p.Case = Case{Namespace: v.Key.Name, Now: now, Policy: policy, State: state, Candidates: elected(p.Candidates)}
@@ -388,7 +378,7 @@ func (v *Snapshot) Decide(now lease.Reading, sent election.Sent, paced bool) (p 
 	}
 	p.Decision = p.Case.Next()
 	if policy != nil && p.Move.To != "" {
-		p.Health = Soonest(p.Health, time.Second) // candidates have a bounded time to become ready
+		p.Health = election.Soonest(p.Health, time.Second) // candidates have a bounded time to become ready
 		p.Refused = election.RefusesOrder(now, *policy, state, p.Decision, p.Case.Candidates)
 	}
 	return p

@@ -28,7 +28,7 @@ func untilFailback(now lease.Reading, p Policy, s State, ranked []Candidate) (wa
 	holder, _ := named(ranked, s.Record.Leader)
 	for _, c := range ranked {
 		if since, fit := s.FitSince[c.Name]; fit && compareMerit(c, holder) > 0 {
-			wait = soonest(wait, max(p.Failback-(now.Boot-since), s.Record.AcquireTime.Add(p.Failback).Sub(now.Wall)))
+			wait = Soonest(wait, max(p.Failback-(now.Boot-since), s.Record.AcquireTime.Add(p.Failback).Sub(now.Wall)))
 		}
 	}
 	return wait

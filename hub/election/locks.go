@@ -25,7 +25,7 @@ func openLocks(now lease.Reading, p Policy, s State) (open []string, wait time.D
 			continue
 		}
 		if rest := since + p.lockOpensAfter(s) - now.Boot; rest > 0 {
-			wait = soonest(wait, rest)
+			wait = Soonest(wait, rest)
 			continue
 		}
 		open = append(open, lock)

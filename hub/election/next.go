@@ -108,19 +108,19 @@ func keep(now lease.Reading, p Policy, s State, cs []Candidate) Decision {
 		}
 	}
 	if s.Paced {
-		wait = soonest(wait, pacedAgain)
+		wait = Soonest(wait, pacedAgain)
 	}
 	if ok && holder.Fitness == Unknown {
 		answer := timeToAnswer(now, p, s)
-		if wait = soonest(wait, max(answer, promiseExpiry(s, p.bounds()).wait(now))); p.ManualFailover {
-			wait = soonest(wait, answer)
+		if wait = Soonest(wait, max(answer, promiseExpiry(s, p.bounds()).wait(now))); p.ManualFailover {
+			wait = Soonest(wait, answer)
 		}
 	}
 	opens := time.Duration(0)
 	r.OpenLocks, opens = openLocks(now, p, s)
 	r.UnfencedLeader = stillUnfenced(r, r.Leader, cs)
 	d := Decision{Record: r, Persist: !same(r, s.Record)}
-	d.After = soonest(wait, opens, untilFailback(now, p, s, cs), p.RebalanceAt.Sub(now.Wall))
+	d.After = Soonest(wait, opens, untilFailback(now, p, s, cs), p.RebalanceAt.Sub(now.Wall))
 	if p.ManualFailover && failoverPending(now, p, s, cs, holder) {
 		d.Waiting = reason.FailoverPending
 	}
@@ -152,8 +152,8 @@ func outlasting(now lease.Reading, p Policy, s State) time.Duration {
 	return max(min(own, r.Duration+r.Skew+r.Stop), inheritedExpiry(s, p.bounds()).wait(now))
 }
 
-// soonest returns the shortest of some waits. A wait of zero means never.
-func soonest(waits ...time.Duration) (first time.Duration) {
+// Soonest returns the shortest of some waits. A wait that is not positive means never.
+func Soonest(waits ...time.Duration) (first time.Duration) {
 	for _, wait := range waits {
 		if wait > 0 && (first == 0 || wait < first) {
 			first = wait
@@ -226,7 +226,7 @@ func expire(now lease.Reading, p Policy, s State, cs []Candidate, b expiry) Deci
 	}
 	d := Decision{Record: r, Persist: !same(r, s.Record), Waiting: waiting(r), After: b.wait(now)}
 	if holder, _ := named(cs, r.Leader); holder.Fenced != "" {
-		d.After = soonest(d.After, timeToProbe(now, p, s, holder))
+		d.After = Soonest(d.After, timeToProbe(now, p, s, holder))
 	}
 	return d
 }
