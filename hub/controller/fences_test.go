@@ -3,10 +3,12 @@ package controller
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/decide/decidetest"
@@ -14,6 +16,7 @@ import (
 	"github.com/leasecast/leasecast/hub/explain"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
+	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/worker"
 )
 
@@ -148,6 +151,24 @@ func TestPolicyShowsItsFences(t *testing.T) {
 		c.statuses.noteFences(t.Context(), explain.Fences{Policy: p, Wanted: p.FencesBut(c.HubID, nil), Members: members}, o)
 		if got := inShort(o.Status.Conditions, v1alpha1.ConditionFencesInForce); !strings.HasPrefix(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// A tenure has a minute to check the fences of clusters that answer.
+func TestFenceThatIsNotCheckedCountsAsMissingAfterAMinute(t *testing.T) {
+	for after, want := range map[time.Duration]string{
+		time.Minute - 1: "Unknown FenceUnchecked east (", time.Minute: "False Unfenced east (",
+	} {
+		c, _, _ := newTestHub(t)
+		c.Clock = fixedClock(lease.Reading{Wall: testStart.Wall, Boot: testStart.Boot + after})
+		o, m := fencing(&v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}), fleet.Member{Key: eastKey, Connected: true}
+		p, answers := decide.ParsePolicy(o), health.Verdict{State: health.Healthy}
+		again := c.statuses.noteFences(t.Context(), explain.Fences{Policy: p, Wanted: p.FencesBut(c.HubID, nil),
+			Members: []decide.Member{{Member: m, Verdict: answers}}}, o)
+		got := inShort(o.Status.Conditions, v1alpha1.ConditionFencesInForce)
+		if !strings.HasPrefix(got, want) || again != time.Minute-after {
+			t.Errorf("after %v: %q, again in %v; want %q", after, got, again, want)
 		}
 	}
 }

@@ -171,12 +171,9 @@ func (st *policyStatuses) fillPolicyStatus(
 	set(explain.ClocksAgree(members))
 	set(explain.SecretsGranted(st.Fleet.MissingGrant(object.Namespace), st.seals.why(object.Namespace)))
 	result.RequeueAfter = election.Soonest(result.RequeueAfter, recount)
-	started, _ := st.Tenure.Started()
-	young := max(0, started.Boot+time.Minute-now.Boot)
-	result.RequeueAfter = election.Soonest(result.RequeueAfter, young)
-	st.noteFences(ctx, explain.Fences{
-		Policy: p, Wanted: p.FencesBut(st.HubID, st.policies.lostNames(ctx, p, policies)), Members: members, Young: young > 0,
-	}, object)
+	result.RequeueAfter = election.Soonest(result.RequeueAfter, st.noteFences(ctx, explain.Fences{
+		Policy: p, Wanted: p.FencesBut(st.HubID, st.policies.lostNames(ctx, p, policies)), Members: members,
+	}, object))
 	targets, applies := explain.TargetsFound(st.findLocks(object, members), st.findAccounts(object, members))
 	setCondition(object, targets, applies)
 	set(explain.PolicyReady(s.Conditions))
@@ -198,17 +195,24 @@ func (st *policyStatuses) mostUnreachable(
 	return decide.MostUnreachable(members, window, started), settled
 }
 
-// noteFences sets the policy's condition that names the members in which a fence is missing.
-func (st *policyStatuses) noteFences(ctx context.Context, f explain.Fences, object *v1alpha1.LeadershipPolicy) {
+// noteFences sets the policy's condition that names the members in which a fence is missing. It returns after how long
+// one that could not be checked counts as missing, or zero.
+func (st *policyStatuses) noteFences(
+	ctx context.Context, f explain.Fences, object *v1alpha1.LeadershipPolicy,
+) (young time.Duration) {
 	if len(f.Wanted) == 0 {
 		meta.RemoveStatusCondition(&object.Status.Conditions, v1alpha1.ConditionFencesInForce)
-		return
+		return 0
 	}
+	started, _ := st.Tenure.Started()
+	young = max(0, started.Boot+time.Minute-st.now().Boot)
+	f.Young = young > 0
 	f.Closed = st.policies.closedLocks(ctx, f.Policy)
 	for _, m := range f.Members {
 		f.Missing = append(f.Missing, st.missingFence(m, f.Wanted))
 	}
 	setCondition(object, explain.Fenced(f), true)
+	return young
 }
 
 // setCondition sets a condition of a policy, or removes it unless it applies.
