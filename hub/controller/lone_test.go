@@ -109,6 +109,7 @@ func TestPolicyManagesABoundedNumberOfLoneNamespaces(t *testing.T) {
 		}
 		s.makes("far", "shared", "shops", 9999)
 		s.makes("west", "shared", "shops", 9999)
+		stores(t, c, "shared") // its record takes no place
 		s.makes("far", "named-in-shops", "shops", 9999)
 		s.makes("far", "other", "desks", 9999)
 		s.makes("far", "nobodys", "", 9999)

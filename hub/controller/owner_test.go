@@ -96,6 +96,32 @@ func TestPolicyFencesNothingInAnyMemberWhileAnotherOneOwnsTheNamespace(t *testin
 	}
 }
 
+// The fences of a member are made once for each list of what is lost there. It has what the policy names or selects
+// there, in one order.
+func TestPolicyLosesInAMemberWhatItNamesOrSelectsThereInOrder(t *testing.T) {
+	c, s, api := newTestHub(t)
+	west := fleet.Member{Key: westKey, Connected: true}
+	s.shown, s.space = []fleet.Member{{Key: eastKey, Connected: true}, west}, nil
+	s.spaces = map[string]map[string]corev1.Namespace{
+		"east": {"elsewhere": namespaceOf("elsewhere", "")},
+		"west": {"shop": namespaceOf("shop", ""), "desk": namespaceOf("desk", "shop"), "aside": namespaceOf("aside", "")},
+	}
+	for _, name := range []string{"desk", "aside", "elsewhere"} {
+		o := recordOf("fleet", name)
+		o.Spec.Policy, o.Spec.State = "shops", v1alpha1.StateLeading
+		must(t, api.Create(t.Context(), o))
+	}
+	owner, other := policyOf("fleet", "shops", "shop"), policyOf("fleet", "younger", "shop")
+	owner.Spec.Namespaces.Selector = &metav1.LabelSelector{}
+	other.Spec.Namespaces.Names = append(other.Spec.Namespaces.Names, "elsewhere")
+	other.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "shop"}}
+	ps := []*decide.Policy{decide.ParsePolicy(owner), decide.ParsePolicy(other)}
+	lost, err := c.policies.lostIn(t.Context(), ps[1], ps, west)
+	if err != nil || !slices.Equal(lost, []string{"desk", "elsewhere", "shop"}) {
+		t.Errorf("it has lost %v, %v", lost, err)
+	}
+}
+
 // Rule 17: a policy in conflict has no effect at all, also where it fences elsewhere.
 func TestPolicyThatOwnsNoNamespaceFencesNothing(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -183,6 +209,20 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 		}
 		c.Client = api
 		if got := at(slow.Total()); !maps.Equal(got, fallen) {
+			t.Errorf("then %v", got)
+		}
+	})
+	t.Run("not before decisions that began with an older policy have ended", func(t *testing.T) {
+		c, at := start(t)
+		at(0)
+		at(slow.Total())
+		short := seal.Bounds{Duration: 20 * time.Second, Skew: time.Second}
+		must(t, c.Seals.Raise(t.Context(), "fleet", "shops", short))
+		at(time.Hour)
+		if got := at(time.Hour + 3*decideTimeout - 1); got["shops"] != short || again != 1 {
+			t.Errorf("%v, again in %v", got, again)
+		}
+		if got := at(time.Hour + 3*decideTimeout); !maps.Equal(got, fallen) {
 			t.Errorf("then %v", got)
 		}
 	})

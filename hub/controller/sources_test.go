@@ -209,7 +209,7 @@ func TestWhichNamespacesOfAMemberTriggerADecision(t *testing.T) {
 // A member shows any number of Leases. Only those count that the hub tracks.
 func TestWhichLeasesConcernTheHub(t *testing.T) {
 	for namespace, want := range map[string]bool{"unowned": false, "claimed": true, "recorded": true, "remembered": true,
-		"written": true, "writte": false} {
+		"written": true, "writte": false, "policies cannot be listed": true} {
 		inBubble(t, namespace, func(t *testing.T) {
 			m := newTestFleet(t, policyOf("fleet", "shops", "claimed"), recordOf("fleet", "recorded"))
 			written := eastLease(20)
@@ -218,6 +218,9 @@ func TestWhichLeasesConcernTheHub(t *testing.T) {
 			m.ledger.Show(recordOf("fleet", "recorded"), false)
 			entryOf(t, m.Controller, types.NamespacedName{Namespace: "fleet", Name: "remembered"})
 			key := types.NamespacedName{Namespace: "fleet", Name: namespace}
+			if namespace == "policies cannot be listed" {
+				m.Client = failing(m.api, "list")
+			}
 			if got := m.sources.isConcerned(t.Context(), key); got != want {
 				t.Errorf("it is concerned: %v", got)
 			}

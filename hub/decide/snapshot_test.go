@@ -314,27 +314,32 @@ func TestWhichBoundsOfTheSealCountForARecord(t *testing.T) {
 	for i, name := range []string{"shops", "younger", "other", "deleted"} {
 		s.Policies[name] = seal.Bounds{Stop: time.Duration(i+1) * time.Second, Duration: time.Duration(i) * 10 * time.Second}
 	}
+	younger := s.Policies["younger"]
+	younger.Skew = 2 * time.Second
+	s.Policies["younger"] = younger // it selects the namespace, too
 	all := decidetest.Policies("shops", "younger", "other")
 	record := func(policy string) *v1alpha1.NamespaceLeaderSpec {
 		return &v1alpha1.NamespaceLeaderSpec{Policy: policy, State: v1alpha1.StateLeading, LeaseDurationSeconds: 15}
 	}
 	emptied := &v1alpha1.NamespaceLeaderSpec{Policy: "other"}
 	for name, test := range map[string]struct {
-		found   *v1alpha1.NamespaceLeaderSpec
-		stop, d time.Duration
+		found         *v1alpha1.NamespaceLeaderSpec
+		stop, d, skew time.Duration
 	}{
-		"the owner's":                           {record("shops"), time.Second, 15 * time.Second},
-		"the former owner's too":                {record("other"), 3 * time.Second, 20 * time.Second},
-		"a lost record: a deleted policy's":     {nil, 4 * time.Second, 30 * time.Second},
-		"an emptied record: a deleted policy's": {emptied, 4 * time.Second, 30 * time.Second},
+		"the owner's":            {record("shops"), time.Second, 15 * time.Second, 0},
+		"the former owner's too": {record("other"), 3 * time.Second, 20 * time.Second, 0},
+		"a lost record: those of a deleted policy and of all that select it": {
+			nil, 4 * time.Second, 30 * time.Second, younger.Skew},
+		"an emptied record: those of a deleted policy and of all that select it": {
+			emptied, 4 * time.Second, 30 * time.Second, younger.Skew},
 	} {
 		v := &decide.Snapshot{Entry: decidetest.Entry(shop), Policy: all[0], Losers: all[1:2]}
 		if v.Found = test.found; test.found != nil {
 			v.Record = ledger.RecordOf(test.found)
 		}
 		v.Complete(decide.Fleet{Seal: s, Policies: all})
-		if is := v.State; is.LargestStop != test.stop || is.LargestDuration != test.d {
-			t.Errorf("%s: stop time %v, D %v", name, is.LargestStop, is.LargestDuration)
+		if is := v.State; is.LargestStop != test.stop || is.LargestDuration != test.d || is.LargestSkew != test.skew {
+			t.Errorf("%s: stop time %v, D %v, ε %v", name, is.LargestStop, is.LargestDuration, is.LargestSkew)
 		}
 	}
 	if b := decide.BoundsOf(decidetest.Policies("shops", "unknown!")[1:]); b != (seal.Bounds{}) {

@@ -6,10 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -142,6 +144,7 @@ func TestNewRecordHasTheMarksOfMovesAndOfThisHub(t *testing.T) {
 }
 
 // clusterctl move copies records with their annotations. A copy is known by the UID of another record.
+// A log has who was the hub of a record before.
 func TestRecordThatThisHubWritesHasItsOwnUID(t *testing.T) {
 	for name, test := range map[string]struct {
 		hub       string
@@ -159,7 +162,14 @@ func TestRecordThatThisHubWritesHasItsOwnUID(t *testing.T) {
 			must(t, api.Update(t.Context(), o))
 			e := take(t, l)
 			change := Change{Record: eastLeads(21), Persist: true, TakesOver: test.takesOver}
-			persist(t, l, e, change)
+			logged := ""
+			ctx := log.IntoContext(t.Context(), funcr.New(func(_, line string) { logged += line }, funcr.Options{}))
+			if written, err := l.Write(ctx, e, change); err != nil || !written {
+				t.Fatalf("written %v, %v", written, err)
+			}
+			if strings.Contains(logged, `"from"="other"`) != test.takesOver {
+				t.Errorf("logged: %q", logged)
+			}
 			if got := stored(t, api).Annotations[v1alpha1.RecordAnnotation]; got != test.want {
 				t.Errorf("the annotation is %q, want %q", got, test.want)
 			}
