@@ -161,6 +161,7 @@ func TestFenceThatIsNotCheckedCountsAsMissingAfterAMinute(t *testing.T) {
 		time.Minute - 1: "Unknown FenceUnchecked east (", time.Minute: "False Unfenced east (",
 	} {
 		c, _, _ := newTestHub(t)
+		c.members.of[eastKey] = fencedBy(worker.ErrUnchecked)
 		c.Clock = fixedClock(lease.Reading{Wall: testStart.Wall, Boot: testStart.Boot + after})
 		o, m := fencing(&v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}), fleet.Member{Key: eastKey, Connected: true}
 		p, answers := decide.ParsePolicy(o), health.Verdict{State: health.Healthy}

@@ -61,8 +61,8 @@ func TestWhoseWordsAChangeHas(t *testing.T) {
 	west.Ordered = true
 	south := says("south")
 	for why, want := range map[reason.Reason]string{
-		reason.Drained: "drain of east", reason.RequiredUnhealthy: "east" + strings.Repeat(" ", 252), reason.Ordered: "an order",
-		reason.PriorityChanged: "",
+		reason.Drained: "drain of east", reason.RequiredUnhealthy: "east" + strings.Repeat(" ", 252),
+		reason.Ordered: "an order", reason.PriorityChanged: "",
 	} {
 		p := decide.Plan{Candidates: []decide.Candidate{south, west, east}, Move: act.Move{To: "west", Reason: "an order"}}
 		p.Record = election.Record{Leader: "east", Reason: why}

@@ -73,7 +73,8 @@ func TestRequiredComesBeforeOrders(t *testing.T) {
 	}
 }
 
-// Rule 26: a planned change begins because of one cluster, and goes to no better one in which what is required is worse.
+// Rule 26: a planned change begins because of one cluster, and goes to no better one in which what is required is
+// worse.
 func TestPlannedChangeGoesWhereWhatIsRequiredIsNoWorse(t *testing.T) {
 	const clusters, next = "east 100%s, west 80%s prepared, south 50%s prepared", " next south after 11s persist"
 	const sick, blind = " unhealthy", " unreadable"
