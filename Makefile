@@ -345,7 +345,6 @@ ASLEEP := 60s
 
 .PHONY: pair
 pair: k8s build $(KUSTOMIZE) ## Take away the hub in every way: KILLS kills, a replica ASLEEP, every step of a handover
-	@rm -f out/pair.json
 	go test -v -count=1 -timeout 2h ./e2e/hubfailover -args -kills=$(KILLS) -asleep=$(ASLEEP) -every
 
 .PHONY: follow
@@ -420,10 +419,9 @@ capi: ## Build the real Cluster API manager and clusterctl into the cache
 		capi-manager=sigs.k8s.io/cluster-api/core \
 		clusterctl=sigs.k8s.io/cluster-api/cmd/clusterctl
 
-# Argo CD needs a newer Go than the rest.
 .PHONY: argocd
 argocd: ## Build the real ApplicationSet controller of Argo CD into the cache
-	@LDFLAGS="-s -w" GOTOOLCHAIN=go$(call pinned,go,e2e/argocd/go.mod) $(BUILD_ONCE) $(ARGOCD_ASSETS) e2e/argocd argocd=$(OURS)/e2e/argocd
+	@LDFLAGS="-s -w" $(BUILD_ONCE) $(ARGOCD_ASSETS) e2e/argocd argocd=$(OURS)/e2e/argocd
 
 ELECTORS := github.com/leasecast/leasecast/e2e/fences
 

@@ -12,7 +12,8 @@ set -eu
 folder=$1 module=$2
 shift 2
 mkdir -p "$folder"
-export CGO_ENABLED=0 GOWORK=off
+# Some programs need a newer Go than this repository, and CI's Go may be set to take no other one.
+export CGO_ENABLED=0 GOWORK=off GOTOOLCHAIN=auto
 
 # Packages of this repository are built anew when they change; others change with go.sum.
 ours=github.com/leasecast/leasecast
