@@ -92,7 +92,7 @@ NODE_SOURCES := $(addprefix e2e/kind/node/,image.sh cni.template default-cni.yam
 export NODE_IMAGE := leasecast.dev/kind-node:$(K8S_VERSION)-$(shell \
 	{ echo $(KIND_VERSION) $(CONTAINERD_VERSION); cat $(NODE_SOURCES); } | cksum | cut -d' ' -f1)
 export HUB_IMAGE = $(IMAGE)
-export HUB_ARCHIVE = dist/leasecast-hub-$(ARCH).tar
+export HUB_ARCHIVE = $(DIST)/leasecast-hub-$(ARCH).tar
 ROUNDS := 20
 
 .PHONY: kind-up
@@ -142,37 +142,39 @@ node-programs: k8s
 VERSION := v0.1.0
 IMAGE := ghcr.io/leasecast/leasecast-hub:$(VERSION)
 ARCH := $(shell go env GOARCH)
+# Where `make image` and `make build-installer` write.
+DIST := dist
 KUBECTL := kubectl
 SOURCE_IMAGE := ghcr.io/leasecast/leasecast-hub
 
 image-tag = $(lastword $(subst :, ,$(IMAGE)))
 # A folder of config/, with IMAGE.
-render = mkdir -p dist/.$(1) && printf 'resources: [../../config/$(1)]\nimages: [{name: $(SOURCE_IMAGE), newName: "%s", newTag: "%s"}]\n' \
+render = $(if $(findstring :,$(notdir $(IMAGE))),,$(error IMAGE=$(IMAGE) has no tag: write name:tag)) \
+	mkdir -p dist/.$(1) && printf 'resources: [../../config/$(1)]\nimages: [{name: $(SOURCE_IMAGE), newName: "%s", newTag: "%s"}]\n' \
 	'$(IMAGE:%:$(image-tag)=%)' '$(image-tag)' >dist/.$(1)/kustomization.yaml && \
 	$(KUSTOMIZE) build dist/.$(1)
 
 .PHONY: image
 image: ## Make an image of the hub and leasecast-gate without a registry or Docker: dist/leasecast-hub-ARCH.tar, for docker load and kind load, and its SBOM
-	@mkdir -p dist/$(ARCH)
-	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o dist/$(ARCH)/ ./cmd/...
-	$(RUN) ./config/image -program dist/$(ARCH)/leasecast-hub,dist/$(ARCH)/leasecast-gate -name $(IMAGE) -arch $(ARCH) -out dist/leasecast-hub-$(ARCH).tar
-	$(RUN) ./config/sbom -version $(VERSION) -arch $(ARCH) -out dist/leasecast-hub-$(ARCH).cdx.json ./cmd/...
+	@mkdir -p $(DIST)/$(ARCH)
+	CGO_ENABLED=0 GOOS=linux GOARCH=$(ARCH) go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(DIST)/$(ARCH)/ ./cmd/...
+	$(RUN) ./config/image -program $(DIST)/$(ARCH)/leasecast-hub,$(DIST)/$(ARCH)/leasecast-gate -name $(IMAGE) -arch $(ARCH) -out $(DIST)/leasecast-hub-$(ARCH).tar
+	$(RUN) ./config/sbom -version $(VERSION) -arch $(ARCH) -out $(DIST)/leasecast-hub-$(ARCH).cdx.json ./cmd/...
 
 .PHONY: build-installer
 build-installer: $(KUSTOMIZE) $(HELM) ## Make the release files in dist/: install.yaml, the Helm chart, the add-on of clusterctl
-	$(if $(findstring :,$(notdir $(IMAGE))),,$(error IMAGE=$(IMAGE) has no tag: write name:tag))
-	@rm -rf dist/leasecast && mkdir -p dist
-	$(call render,default) >dist/install.yaml
-	$(call render,addon) >dist/addon-components.yaml
-	cp config/addon/metadata.yaml dist/metadata.yaml
-	mkdir -p dist/leasecast/templates
-	$(KUSTOMIZE) build config/chart >dist/chart.yaml && { echo ---; cat config/prometheus/service_monitor.yaml; } >>dist/chart.yaml
-	awk -f config/chart/templates.awk dist/chart.yaml >dist/leasecast/templates/leasecast.yaml
-	cp config/chart/NOTES.txt dist/leasecast/templates/ && cp config/chart/values.schema.json dist/leasecast/
-	sed 's/VERSION/$(VERSION)/; s/^version: v/version: /' config/chart/Chart.yaml >dist/leasecast/Chart.yaml
-	sed 's|REPOSITORY|$(IMAGE:%:$(image-tag)=%)|; s|TAG|$(image-tag)|' config/chart/values.yaml >dist/leasecast/values.yaml
-	$(HELM) lint --quiet --strict dist/leasecast
-	$(HELM) package --destination dist dist/leasecast
+	@rm -rf $(DIST)/leasecast && mkdir -p $(DIST)
+	$(call render,default) >$(DIST)/install.yaml
+	$(call render,addon) >$(DIST)/addon-components.yaml
+	cp config/addon/metadata.yaml $(DIST)/metadata.yaml
+	mkdir -p $(DIST)/leasecast/templates
+	$(KUSTOMIZE) build config/chart >$(DIST)/chart.yaml && { echo ---; cat config/prometheus/service_monitor.yaml; } >>$(DIST)/chart.yaml
+	awk -f config/chart/templates.awk $(DIST)/chart.yaml >$(DIST)/leasecast/templates/leasecast.yaml
+	cp config/chart/NOTES.txt $(DIST)/leasecast/templates/ && cp config/chart/values.schema.json $(DIST)/leasecast/
+	sed 's/VERSION/$(VERSION)/; s/^version: v/version: /' config/chart/Chart.yaml >$(DIST)/leasecast/Chart.yaml
+	sed 's|REPOSITORY|$(IMAGE:%:$(image-tag)=%)|; s|TAG|$(image-tag)|' config/chart/values.yaml >$(DIST)/leasecast/values.yaml
+	$(HELM) lint --quiet --strict $(DIST)/leasecast
+	$(HELM) package --destination $(DIST) $(DIST)/leasecast
 
 .PHONY: install
 install: $(KUSTOMIZE) ## Install the CRDs into the cluster of the current kubeconfig

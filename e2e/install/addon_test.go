@@ -30,9 +30,9 @@ func (w *world) clusterctl(args ...string) string {
 	}
 	release := filepath.Join(w.dir, "addon-leasecast", "v0.1.0")
 	w.Must(os.MkdirAll(release, 0o755))
-	run(w.t, []string{"MAKEFLAGS=", "MAKELEVEL="}, nil, "make", "build-installer")
+	dist := installer(w.t)
 	for _, name := range []string{"addon-components.yaml", "metadata.yaml"} {
-		content := harness.Get(os.ReadFile(filepath.Join(root(w.t), "dist", name)))(w.T)
+		content := harness.Get(os.ReadFile(filepath.Join(dist, name)))(w.T)
 		w.Must(os.WriteFile(filepath.Join(release, name), content, 0o600))
 	}
 	config := filepath.Join(w.dir, "clusterctl.yaml")

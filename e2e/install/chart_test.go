@@ -20,16 +20,22 @@ import (
 	"github.com/leasecast/leasecast/e2e/harness"
 )
 
-// helm renders the chart of dist/ as for a management cluster of today.
-func helm(t *testing.T, args ...string) (string, error) {
+// installer makes the files of a release, in a folder of the test.
+func installer(t *testing.T) (dist string) {
+	dist = t.TempDir()
+	run(t, []string{"MAKEFLAGS=", "MAKELEVEL="}, nil, "make", "build-installer", "DIST="+dist)
+	return dist
+}
+
+// helm renders the chart of such a folder as for a management cluster of today.
+func helm(t *testing.T, dist string, args ...string) (string, error) {
 	t.Helper()
 	program := os.Getenv("HELM")
 	if program == "" {
 		t.Fatal("HELM is not set: it must name the helm program; make builds it and sets this")
 	}
-	cmd := exec.CommandContext(t.Context(), program, append([]string{"template", "leasecast", "dist/leasecast",
+	cmd := exec.CommandContext(t.Context(), program, append([]string{"template", "leasecast", filepath.Join(dist, "leasecast"),
 		"--namespace=" + hubNamespace, "--kube-version=v1.36.3"}, args...)...)
-	cmd.Dir = root(t)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
@@ -69,9 +75,9 @@ func said(v any) any {
 }
 
 func TestTheChartInstallsWhatTheManifestsInstall(t *testing.T) {
-	run(t, []string{"MAKEFLAGS=", "MAKELEVEL="}, nil, "make", "build-installer")
-	manifest := harness.Get(os.ReadFile(filepath.Join(root(t), "dist", "install.yaml")))(t)
-	rendered, err := helm(t)
+	dist := installer(t)
+	manifest := harness.Get(os.ReadFile(filepath.Join(dist, "install.yaml")))(t)
+	rendered, err := helm(t, dist)
 	if err != nil {
 		t.Fatal(rendered)
 	}
@@ -111,7 +117,7 @@ func at(o map[string]any, path ...string) map[string]any {
 }
 
 func TestValuesOfTheChart(t *testing.T) {
-	run(t, []string{"MAKEFLAGS=", "MAKELEVEL="}, nil, "make", "build-installer")
+	dist := installer(t)
 	has := func(name string) func(map[string]map[string]any) bool {
 		return func(all map[string]map[string]any) bool { return all[name] != nil }
 	}
@@ -125,6 +131,11 @@ func TestValuesOfTheChart(t *testing.T) {
 			return strings.HasSuffix(c["image"].(string), suffix)
 		}
 	}
+	says := func(text string) func(map[string]map[string]any) bool {
+		return func(all map[string]map[string]any) bool {
+			return strings.Contains(fmt.Sprint(all["Deployment "+hubNamespace+"/leasecast-hub"]), text)
+		}
+	}
 	for value, test := range map[string]struct {
 		what string
 		ok   func(map[string]map[string]any) bool
@@ -135,14 +146,29 @@ func TestValuesOfTheChart(t *testing.T) {
 		"networkPolicy.enabled=false": {"has no NetworkPolicy", lacks("NetworkPolicy " + hubNamespace + "/leasecast-hub")},
 		"podDisruptionBudget.enabled=false": {"has no PodDisruptionBudget",
 			lacks("PodDisruptionBudget " + hubNamespace + "/leasecast-hub")},
-		"crds.install=false":       {"has no CRDs", lacks("CustomResourceDefinition /namespaceleaders.leasecast.dev")},
-		"image.tag=v9":             {"names the image", image("/leasecast-hub:v9")},
-		"image.tag=v9@sha256:12ab": {"names tag and digest", image("/leasecast-hub:v9@sha256:12ab")},
-		"image.tag=sha256:12ab":    {"names the digest", image("/leasecast-hub@sha256:12ab")},
-		"logVerbosity=10":          {"has a Deployment", has("Deployment " + hubNamespace + "/leasecast-hub")},
-		`fleetNamespaces=["123"]`:  {"grants 123", has("RoleBinding 123/leasecast-hub-fleet")},
-		"goMemLimit=800MiB": {"limits the heap", func(all map[string]map[string]any) bool {
-			return strings.Contains(fmt.Sprint(all["Deployment "+hubNamespace+"/leasecast-hub"]), "value:800MiB")
+		"crds.install=false":            {"has no CRDs", lacks("CustomResourceDefinition /namespaceleaders.leasecast.dev")},
+		"image.tag=v9":                  {"names the image", image("/leasecast-hub:v9")},
+		"image.tag=v9@sha256:12ab":      {"names tag and digest", image("/leasecast-hub:v9@sha256:12ab")},
+		"image.tag=sha256:12ab":         {"names the digest", image("/leasecast-hub@sha256:12ab")},
+		"logVerbosity=5":                {"logs all", says("--v=5")},
+		`fleetNamespaces=["123"]`:       {"grants 123", has("RoleBinding 123/leasecast-hub-fleet")},
+		"goMemLimit=800MiB":             {"limits the heap", says("value:800MiB")},
+		"resources.limits.cpu=3":        {"limits the processors", says("limits:map[cpu:3 memory:512Mi]")},
+		"priorityClassName=low":         {"has a class", says("priorityClassName:low")},
+		"affinity.podAffinity.a=b":      {"has an affinity", says("affinity:map[podAffinity:map[a:b]]")},
+		"nodeSelector.disk=ssd":         {"selects nodes", says("nodeSelector:map[disk:ssd]")},
+		"tolerations[0].key=hub":        {"tolerates taints", says("tolerations:[map[key:hub]]")},
+		"imagePullSecrets[0].name=pull": {"may pull the image", says("imagePullSecrets:[map[name:pull]]")},
+		"podAnnotations.a=b":            {"annotates Pods", says("annotations:map[a:b]")},
+		"serviceAccount.annotations.a=b": {"annotates the hub's account alone", func(all map[string]map[string]any) bool {
+			annotated := func(account string) bool {
+				return strings.Contains(fmt.Sprint(all["ServiceAccount "+hubNamespace+"/"+account]), "a:b")
+			}
+			return annotated("leasecast-hub") && !annotated("leasecast-what-if")
+		}},
+		"crds.keep=false": {"deletes the CRDs with the chart", func(all map[string]map[string]any) bool {
+			metadata := at(all["CustomResourceDefinition /namespaceleaders.leasecast.dev"], "metadata")
+			return strings.Contains(fmt.Sprint(metadata["annotations"]), "helm.sh/resource-policy:delete")
 		}},
 		"replicaCount=1": {"lets a node be drained", func(all map[string]map[string]any) bool {
 			spec := at(all["PodDisruptionBudget "+hubNamespace+"/leasecast-hub"], "spec")
@@ -153,7 +179,7 @@ func TestValuesOfTheChart(t *testing.T) {
 		if strings.Contains(value, `"`) {
 			set = "--set-json="
 		}
-		rendered, err := helm(t, set+value)
+		rendered, err := helm(t, dist, set+value)
 		if err != nil {
 			t.Errorf("%s: %s", value, rendered)
 		} else if !test.ok(objects(t, rendered)) {
@@ -162,19 +188,31 @@ func TestValuesOfTheChart(t *testing.T) {
 	}
 	for _, value := range []string{"replicaCount=0", "replicas=2", "fleetNamespaces={Not_A_Name}",
 		"image.pullPolicy=Sometimes", "networkPolicy.enabled=perhaps",
-		"logVerbosity=11", "logVerbosity=-1", "goMemLimit=1Gi"} {
+		"logVerbosity=6", "logVerbosity=-1", "goMemLimit=1Gi"} {
 		name, _, _ := strings.Cut(value, "=")
-		if rendered, err := helm(t, "--set="+value); err == nil || !strings.Contains(rendered,
+		if rendered, err := helm(t, dist, "--set="+value); err == nil || !strings.Contains(rendered,
 			strings.ReplaceAll(name, ".", "/")) {
 			t.Errorf("%s makes no sense, and helm says: %s", value, rendered[:min(300, len(rendered))])
 		}
 	}
 }
 
+func TestAnImageWithoutATagIsNotInstalled(t *testing.T) {
+	for _, target := range []string{"deploy", "build-installer"} {
+		cmd := exec.CommandContext(t.Context(), "make", "--dry-run", target, "IMAGE=registry.example/hub")
+		cmd.Dir, cmd.Env = root(t), append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=")
+		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "has no tag: write name:tag") {
+			t.Errorf("make %s: %v\n%s", target, err, out)
+		}
+	}
+}
+
 func TestTheImageIsOurProgramsAndNotRoot(t *testing.T) {
 	const name = "example.org/hub:v1.2.3"
-	run(t, []string{"MAKEFLAGS=", "MAKELEVEL="}, nil, "make", "image", "VERSION=v1.2.3", "IMAGE="+name, "ARCH=amd64")
-	archive := harness.Get(os.ReadFile(filepath.Join(root(t), "dist", "leasecast-hub-amd64.tar")))(t)
+	dist := t.TempDir()
+	run(t, []string{"MAKEFLAGS=", "MAKELEVEL="}, nil, "make", "image", "VERSION=v1.2.3", "IMAGE="+name, "ARCH=amd64",
+		"DIST="+dist)
+	archive := harness.Get(os.ReadFile(filepath.Join(dist, "leasecast-hub-amd64.tar")))(t)
 	image := untar(t, archive)
 	var manifest []struct {
 		Config   string
