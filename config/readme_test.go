@@ -9,18 +9,28 @@ import (
 )
 
 var (
-	namedTest = regexp.MustCompile("`((?:api|config|e2e|hub|member)[a-z0-9/]*) ([A-Za-z^][^ `]*)`")
+	namedTest = regexp.MustCompile("`((?:api|config|e2e|hub|member)[a-z0-9/]*)\\s([A-Za-z^][^ `]*)`")
 	testFunc  = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	choice    = regexp.MustCompile(`^(.*)\((.*)\)(.*)$`)
 )
 
-// What README.md promises, it promises by the tests that it names.
-func TestTheTestsThatTheReadmeNamesAreThere(t *testing.T) {
-	text, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
+// What the READMEs promise, they promise by the tests that they name.
+func TestTheTestsThatReadmesNameAreThere(t *testing.T) {
+	var text strings.Builder
+	for _, pattern := range []string{"../*.md", "../*/*.md", "../*/*/*.md"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			content, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text.Write(content)
+		}
 	}
-	named := namedTest.FindAllStringSubmatch(string(text), -1)
+	named := namedTest.FindAllStringSubmatch(text.String(), -1)
 	if len(named) < 30 {
 		t.Errorf("only %d tests are named", len(named))
 	}
