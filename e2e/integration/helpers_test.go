@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -351,6 +352,21 @@ func (w *world) handedOver(namespace, to string, epoch int64, last func() time.T
 		w.T.Errorf("granted at %v, before the bound %v", r.Spec.AcquireTime, bound)
 	}
 	w.T.Logf("granted %v after the bound", r.Spec.AcquireTime.Sub(bound))
+}
+
+// comesBack watches a leader that has just become unreachable until its term has ended, and for as long as another
+// cluster would then take to lead. None may. Then the leader is reached again, and leads in a new term.
+func (w *world) comesBack(leader, namespace string, epoch int64) {
+	w.T.Helper()
+	w.Must(harness.Stay(w.T.Context(), w.term()+2*w.renew(), "the record names "+leader, func(context.Context) error {
+		r := must.Get(w.Record(namespace))
+		return must.ErrorIf(r.Spec.Leader != leader, "%q leads; history %+v", r.Spec.Leader, r.Status.History)
+	}))
+	w.Servers.Member(leader).Proxy().Heal()
+	w.ledSince(time.Now(), namespace, w.lost(), leader)
+	if now := w.Leads(leader, namespace, soon, all...); now <= epoch {
+		w.T.Errorf("epoch %d after %d", now, epoch)
+	}
 }
 
 // unawaited makes an error of any answer that is not the awaited one.

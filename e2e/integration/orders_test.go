@@ -96,11 +96,7 @@ func TestWhereOperatorsFailOverTheHubReplacesNobody(t *testing.T) {
 		return must.ErrorIf(is == nil || !strings.HasSuffix(is.Message, command), "its conditions are %+v",
 			r.Status.Conditions)
 	})
-	// The leader comes back after its term, and goes on in a new one.
-	w.Servers.Member("east").Proxy().Heal()
-	if now := w.Leads("east", a, w.lost(), all...); now < epoch {
-		t.Errorf("epoch %d after %d", now, epoch)
-	}
+	w.comesBack("east", a, epoch)
 	w.Servers.Member("east").Proxy().BlackHole()
 	w.awaitUnfit("east", a, reason.Unreachable)
 	w.order(a, "south")
