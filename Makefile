@@ -66,11 +66,11 @@ demo: k8s build $(KUSTOMIZE) ## Watch a fleet elect leaders, lose one, and hand 
 
 .PHONY: up
 up: k8s build $(KUSTOMIZE) ## Start the demo's fleet and leave it running: what ends is restarted; kubeconfigs in out/
-	$(RUN) ./e2e/demo up
+	$(RUN) ./e2e/drill up
 
 .PHONY: down
 down: ## Stop the fleet that `make up` started
-	$(RUN) ./e2e/demo down
+	$(RUN) ./e2e/drill down
 
 # Which measurements to make: steady, blackhole, reader, failover, handover, change, drain, fence, renewal, look, fifty,
 # follow. None: all.
@@ -356,7 +356,7 @@ follow: k8s build $(KUSTOMIZE) ## Have Pods of a real Deployment follow the lead
 	go test -v -count=1 -timeout 2h ./e2e/follow -args -rounds=$(ROUNDS) -report=$(CURDIR)/out/follow.json
 
 .PHONY: hostile
-hostile: k8s build $(KUSTOMIZE) ## Play hostile members and tenants against two replicas of the hub, for 12 minutes at most; writes out/hostile.json
+hostile: k8s build $(KUSTOMIZE) ## Play hostile members and tenants against two replicas of the hub, for some 12 minutes; writes out/hostile.json
 	@mkdir -p out && rm -f out/hostile.json
 	go test -v -count=1 -timeout 30m ./e2e/hostile -args -full -report=$(CURDIR)/out/hostile.json
 

@@ -4,7 +4,11 @@
 //	make drill SCENARIO=leader-lost
 //	make demo                            also writes out/demo.json
 //
-// It exits with 1 if two clusters ever acted at once, or if the fleet does not do what the scenario expects.
+// It exits with 1 if two clusters ever acted at once, or if the fleet does not do what the scenario expects. It also
+// leaves such a fleet running, with kubeconfigs in out/, and stops it:
+//
+//	make up
+//	make down
 package main
 
 import (
@@ -35,8 +39,11 @@ var (
 	namespaces = []string{"ledger", "shop"}
 )
 
+// outDir is the folder of everything that is left behind, below the current one.
+const outDir = "out"
+
 // demoFile has the figures of the demo.
-var demoFile = filepath.Join("out", "demo.json")
+var demoFile = filepath.Join(outDir, "demo.json")
 
 // scenario is what is played, once east leads both namespaces.
 type scenario struct {
@@ -68,7 +75,24 @@ type figures struct {
 
 func main() {
 	harness.Quiet()
-	must.Run("drill", func(ctx context.Context) { run(ctx, strings.Join(os.Args[1:], " ")) })
+	must.Run("drill", func(ctx context.Context) {
+		switch name := strings.Join(os.Args[1:], " "); name {
+		case "up":
+			up(ctx)
+		case "down":
+			down(ctx)
+		case serveArg:
+			serve(ctx)
+		default:
+			run(ctx, name)
+		}
+	})
+}
+
+// cast is the fleet, whose logs are in a folder below out.
+func cast(folder string, actEvery time.Duration, progress func(string)) harness.Options {
+	return harness.Options{Members: harness.Members(members, namespaces...), Timings: harness.Fast,
+		ActEvery: actEvery, Dir: filepath.Join(outDir, folder), Progress: progress}
 }
 
 func run(ctx context.Context, name string) {
@@ -78,9 +102,7 @@ func run(ctx context.Context, name string) {
 	must.Do(errors.Join(os.RemoveAll(harness.ReportFile), os.RemoveAll(demoFile)), "remove the last report")
 	n := harness.NewNarrator()
 	n.Say(s.title)
-	o := harness.Options{Members: harness.Members(members, namespaces...), Timings: harness.Fast,
-		ActEvery: 100 * time.Millisecond, Dir: filepath.Join("out", "drill"), Progress: n.Step}
-	started := must.Get(harness.Start(ctx, o))
+	started := must.Get(harness.Start(ctx, cast("drill", 100*time.Millisecond, n.Step)))
 	err := must.Try(func() {
 		d := &drill{Narrator: n, Drill: started, view: must.Get(started.Look(ctx)), isDemo: name == "demo"}
 		defer d.view.Close()

@@ -34,8 +34,8 @@ func helm(t *testing.T, dist string, args ...string) (string, error) {
 	if program == "" {
 		t.Fatal("HELM is not set: it must name the helm program; make builds it and sets this")
 	}
-	cmd := exec.CommandContext(t.Context(), program, append([]string{"template", "leasecast", filepath.Join(dist, "leasecast"),
-		"--namespace=" + hubNamespace, "--kube-version=v1.36.3"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), program, append([]string{"template", "leasecast",
+		filepath.Join(dist, "leasecast"), "--namespace=" + hubNamespace, "--kube-version=v1.36.3"}, args...)...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/leasecast/leasecast/hub"
 )
 
-// upTest is a fleet that a real `demo up` started, in a folder of its own.
+// upTest is a fleet that a real `drill up` started, in a folder of its own.
 type upTest struct {
 	t            *testing.T
 	dir, program string
@@ -63,23 +63,13 @@ func TestTheFleetThatIsUpRestartsItsPrograms(t *testing.T) {
 
 func startUp(t *testing.T) *upTest {
 	t.Helper()
-	root := filepath.Join("..", "..", outDir)
-	harness.Must(t, os.MkdirAll(root, 0o755))
-	root = harness.Get(filepath.Abs(root))(t)
-	dir := harness.Get(os.MkdirTemp(root, "up-test-"))(t) // within the repository, where the programs are built
-	u := &upTest{t: t, dir: dir, program: filepath.Join(dir, "demo"), members: map[string]client.Client{}}
+	dir := folder(t)
+	u := &upTest{t: t, dir: dir, program: filepath.Join(dir, "drill"), members: map[string]client.Client{}}
 	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", u.program, ".").CombinedOutput()
 	if err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	t.Cleanup(func() {
-		u.down()
-		if t.Failed() {
-			t.Log("logs are in", dir)
-			return
-		}
-		harness.Must(t, os.RemoveAll(dir))
-	})
+	t.Cleanup(u.down)
 	t.Log(u.run(t.Context(), "up"))
 	pid := harness.Get(os.ReadFile(filepath.Join(dir, pidFile())))(t)
 	u.server = harness.Get(strconv.Atoi(strings.TrimSpace(string(pid))))(t)
@@ -97,7 +87,7 @@ func (u *upTest) run(ctx context.Context, args ...string) string {
 	cmd.Dir = u.dir
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		u.t.Fatalf("demo %v: %v\n%s", args, err, out)
+		u.t.Fatalf("drill %v: %v\n%s", args, err, out)
 	}
 	return string(out)
 }

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// serveArg makes the demo the process that owns a fleet which was left running.
+	// serveArg makes this program the process that owns a fleet which was left running.
 	serveArg = "serve"
 	// ready is the last line of the server's progress.
 	ready = "ready"
@@ -73,7 +73,7 @@ func serve(ctx context.Context) {
 	must.Do(lock.Truncate(0))
 	must.Get(fmt.Fprintln(lock, os.Getpid()))
 	n := harness.NewNarrator()
-	d := must.Get(harness.Start(ctx, cast(n.Step)))
+	d := must.Get(harness.Start(ctx, cast("up", 5*time.Second, n.Step)))
 	err := must.Try(func() {
 		for _, namespace := range namespaces {
 			in := func(a harness.Act) bool { return a.Namespace == namespace }
@@ -152,7 +152,7 @@ func instructions(d *harness.Drill) string {
 	east := d.Fleet.Member("east").PIDs().APIServer
 	hub := d.Hubs()[0].PID()
 	return fmt.Sprintf(`
-The fleet is up: hub, east (100), west (50), south (10). Try, in this folder:
+The fleet is up: hub, east (100), west (99), south (98). Try, in this folder:
 
   alias k=%s
   k --kubeconfig out/hub.kubeconfig get namespaceleaders --watch      # who leads, and why
