@@ -19,7 +19,6 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
-	"github.com/leasecast/leasecast/e2e/hostile/front"
 )
 
 const (
@@ -34,17 +33,17 @@ const (
 )
 
 // The hostile member joins, is fenced, leads, wakes CronJobs and leaves. The test records what the hub reads.
-// Then it does so again and again, and the worst answers of each of these reads are sent: see packages front and worst.
+// Then it does so again and again, and the worst answers of each of these reads are sent: see package worst.
 func TestWhateverTheHubReadsIsBounded(t *testing.T) {
 	s := shared
 	s.restart(t)
 	s.liveHonestly(t)
-	spoiler, err := front.NewSpoiler(&s.front.Reads)
+	spoiler, err := NewSpoiler(&s.reads)
 	harness.Must(t, err)
 	s.spoiler = spoiler
-	t.Logf("the hub reads %v", s.front.Reads.All())
-	for _, r := range s.front.Reads.All() {
-		if _, err := s.front.Reads.Types(r); err != nil {
+	t.Logf("the hub reads %v", s.reads.All())
+	for _, r := range s.reads.All() {
+		if _, err := s.reads.Types(r); err != nil {
 			t.Error(err)
 		}
 	}
@@ -69,8 +68,8 @@ const (
 )
 
 // grouped returns the reads by their groups.
-func grouped(reads []front.Read) map[string][]front.Read {
-	groups := map[string][]front.Read{}
+func grouped(reads []Read) map[string][]Read {
+	groups := map[string][]Read{}
 	for _, r := range reads {
 		group := r.Verb
 		switch {
@@ -90,8 +89,8 @@ func grouped(reads []front.Read) map[string][]front.Read {
 
 // chosen returns the reads of a group that are spoilt: those that still miss an answer, so that what follows them is
 // sent, and then all. Namespaces and Leases are listed where a watch fails.
-func (s *testbed) chosen(group string) []front.Read {
-	missing, all := grouped(s.spoiler.Missing())[group], grouped(s.front.Reads.All())[group]
+func (s *testbed) chosen(group string) []Read {
+	missing, all := grouped(s.spoiler.Missing())[group], grouped(s.reads.All())[group]
 	if len(missing) == 0 || group == "watch" {
 		return all
 	}

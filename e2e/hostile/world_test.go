@@ -66,11 +66,12 @@ var shared *testbed
 type testbed struct {
 	*harness.Drill
 	front     *front.Front
+	reads     Reads // what the API server was asked for while the front was honest
 	hubTenant client.Client
 	figures   map[string]figures
-	spoiler   *front.Spoiler // nil until something is spoilt
-	highest   int            // priority that was given
-	metrics   []string       // the addresses at which the replicas serve them
+	spoiler   *Spoiler // nil until something is spoilt
+	highest   int      // priority that was given
+	metrics   []string // the addresses at which the replicas serve them
 }
 
 // figures are what is known of one attack.
@@ -171,6 +172,7 @@ func prepare(ctx context.Context, d *harness.Drill) error {
 		return err
 	}
 	shared = &testbed{Drill: d, front: f, hubTenant: tenant, figures: map[string]figures{}, highest: 100}
+	f.Observe(shared.reads.Recorded)
 	kubeconfig, err := f.Kubeconfig(token)
 	if err != nil {
 		return err

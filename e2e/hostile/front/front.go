@@ -26,9 +26,6 @@ type Act func(w http.ResponseWriter, r *http.Request, honest http.Handler)
 
 // Front is such a server. Its methods may be called from any goroutine.
 type Front struct {
-	// Reads is what was read while the front was honest.
-	Reads Reads
-
 	server   *httptest.Server
 	honest   http.Handler
 	requests atomic.Int64
@@ -48,7 +45,7 @@ func New(config *rest.Config) (*Front, error) {
 		return nil, fmt.Errorf("reach the API server: %w", err)
 	}
 	f := &Front{}
-	f.honest = f.Reads.Recorded(&httputil.ReverseProxy{
+	f.honest = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(to)
 			r.Out.Header.Del("Authorization")   // the front has its own
@@ -57,7 +54,7 @@ func New(config *rest.Config) (*Front, error) {
 		Transport:     transport,
 		FlushInterval: -1,
 		ErrorLog:      log.New(io.Discard, "", 0), // the hub hangs up all the time
-	})
+	}
 	f.server = httptest.NewUnstartedServer(f)
 	f.server.EnableHTTP2 = true
 	f.server.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -65,6 +62,9 @@ func New(config *rest.Config) (*Front, error) {
 	f.server.StartTLS()
 	return f, nil
 }
+
+// Observe wraps the API server, before the first request.
+func (f *Front) Observe(by func(http.Handler) http.Handler) { f.honest = by(f.honest) }
 
 // Kubeconfig leads to the front, with a token.
 func (f *Front) Kubeconfig(token string) ([]byte, error) {

@@ -1,4 +1,4 @@
-package front
+package hostile
 
 import (
 	"bytes"
@@ -119,7 +119,7 @@ func (s *Reads) Types(r Read) (all []Type, err error) {
 	}
 	var errs []error
 	for of := range kinds {
-		is, known := types.AllKnownTypes()[of]
+		is, known := knownTypes.AllKnownTypes()[of]
 		if !known {
 			errs = append(errs, fmt.Errorf("%v: no Go type is known for %v", r, of))
 			continue
@@ -130,8 +130,8 @@ func (s *Reads) Types(r Read) (all []Type, err error) {
 	return all, errors.Join(errs...)
 }
 
-// types are those that client-go knows.
-var types = func() *runtime.Scheme {
+// knownTypes are those that client-go knows.
+var knownTypes = func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	utilruntime.Must(clientscheme.AddToScheme(s))
 	utilruntime.Must(metav1.AddMetaToScheme(s))
@@ -143,7 +143,7 @@ func kindOf(r Read) (schema.GroupVersionKind, bool) {
 	if r.Subresource != "" && r.Subresource != "status" {
 		return schema.GroupVersionKind{}, false
 	}
-	for of := range types.AllKnownTypes() {
+	for of := range knownTypes.AllKnownTypes() {
 		plural, _ := meta.UnsafeGuessKindToResource(of)
 		if of.Group == r.Group && of.Version == r.Version && plural.Resource == r.Resource {
 			if r.Verb == "list" {

@@ -1,4 +1,4 @@
-package front
+package hostile
 
 import (
 	"cmp"
@@ -34,8 +34,8 @@ type plan struct {
 	sent     int
 }
 
-// must is how many of the first answers are to be sent: the worst one, and an error.
-const must = 2
+// firstAnswers is how many of the first answers must be sent: the worst one, and an error.
+const firstAnswers = 2
 
 // answer is one of the worst. Its status is that of HTTP.
 type answer struct {
@@ -85,7 +85,7 @@ func (s *Spoiler) Missing() (all []Read) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for r, p := range s.plans {
-		if p.sent < must {
+		if p.sent < firstAnswers {
 			all = append(all, r)
 		}
 	}
@@ -165,7 +165,7 @@ func (s *Spoiler) next(r Read) (answer, bool) {
 	}
 	p.requests++
 	isOften := r.Verb == "get" && slices.Contains([]string{"leases", "namespaces"}, r.Resource)
-	if !s.chosen[r] || p.requests%2 == 1 && (isOften || p.sent >= must) {
+	if !s.chosen[r] || p.requests%2 == 1 && (isOften || p.sent >= firstAnswers) {
 		return answer{}, false
 	}
 	a := p.answers[p.sent%len(p.answers)]

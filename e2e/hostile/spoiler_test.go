@@ -1,4 +1,4 @@
-package front
+package hostile
 
 import (
 	"fmt"
@@ -23,8 +23,8 @@ func answering(status int, body string) http.Handler {
 	})
 }
 
-// enveloped begins as an object of a kind does in protobuf.
-func enveloped(t *testing.T, apiVersion, kind string) string {
+// envelope begins as an object of a kind does in protobuf.
+func envelope(t *testing.T, apiVersion, kind string) string {
 	t.Helper()
 	data, err := (&runtime.Unknown{
 		TypeMeta: runtime.TypeMeta{APIVersion: apiVersion, Kind: kind},
@@ -39,7 +39,7 @@ func enveloped(t *testing.T, apiVersion, kind string) string {
 func TestWhatAHubReadsIsFoundByItsRequests(t *testing.T) {
 	event, err := (&metav1.WatchEvent{
 		Type:   "ADDED",
-		Object: runtime.RawExtension{Raw: []byte(enveloped(t, "v1", "Namespace"))},
+		Object: runtime.RawExtension{Raw: []byte(envelope(t, "v1", "Namespace"))},
 	}).Marshal()
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestWhatAHubReadsIsFoundByItsRequests(t *testing.T) {
 			method: "GET",
 			path:   "/api/v1/namespaces/shop",
 			status: 200,
-			answer: enveloped(t, "v1", "Namespace"),
+			answer: envelope(t, "v1", "Namespace"),
 			read:   "get namespaces.v1",
 			kinds:  []string{"Namespace"},
 		},
@@ -193,15 +193,15 @@ func TestWorstAnswersAreSentToEachReadThatComesSeldomAndToEachSecondOther(t *tes
 				if w.Body.Len() <= 1<<10 {
 					continue // the API server's own
 				}
-				if n < must {
+				if n < firstAnswers {
 					first++
 				}
 				encoding, _, _ := strings.Cut(w.Header().Get("Content-Type"), ";")
 				kind, ok := kindIn(w.Body.Bytes()[:headSize])
 				seen[encoding+" "+kind.Kind] = seen[encoding+" "+kind.Kind] || ok
 			}
-			if want := map[bool]int{true: must, false: must / 2}[c.each]; first != want || len(s.Missing()) > 0 {
-				t.Errorf("%d of the first %d were spoilt, want %d; %v are missing", first, must, want, s.Missing())
+			if want := map[bool]int{true: firstAnswers, false: firstAnswers / 2}[c.each]; first != want || len(s.Missing()) > 0 {
+				t.Errorf("%d of the first %d were spoilt, want %d; %v are missing", first, firstAnswers, want, s.Missing())
 			}
 			for _, encoding := range []string{runtime.ContentTypeProtobuf, "application/json"} {
 				if !seen[encoding+" "+c.answer] || !seen[encoding+" Status"] {
