@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/leasecast/leasecast/e2e/author"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
@@ -36,7 +35,7 @@ const mostLines = 30
 // where its cluster leads.
 func TestTheQuickStartActsWhereItsClusterLeads(t *testing.T) {
 	root := harness.Get(filepath.Abs("../.."))(t)
-	code := harness.Get(author.Snippet(filepath.Join(root, "README.md")))(t)
+	code := harness.Get(snippet(filepath.Join(root, "README.md")))(t)
 	if n := ownLines(code); n > mostLines {
 		t.Errorf("the quick start has %d lines, want at most %d", n, mostLines)
 	} else {
@@ -129,7 +128,7 @@ func ownLines(code string) (n int) {
 
 // buildAlone builds a program as its author does.
 func buildAlone(t *testing.T, root, code string) (program string) {
-	m := harness.Get(author.NewModule(t.Context(), t.TempDir(), root, "member", map[string]string{
+	m := harness.Get(newModule(t.Context(), t.TempDir(), root, "member", map[string]string{
 		"main.go": code,
 		// Its metrics are at an address that other programs have too.
 		"metrics.go": `package main
@@ -139,7 +138,7 @@ import "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 func init() { server.DefaultBindAddress = "0" }
 `,
 	}))(t)
-	return harness.Get(m.Build(t.Context()))(t)
+	return harness.Get(m.build(t.Context()))(t)
 }
 
 // asReader gives the programs of the test the service account of the member library's README, with the rights that its

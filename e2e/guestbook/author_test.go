@@ -1,4 +1,4 @@
-package author
+package guestbook
 
 import (
 	"context"
@@ -27,7 +27,7 @@ func main() {
 
 func TestAuthorInheritsTheOldestVersionsAndNothingOfTheHub(t *testing.T) {
 	root := harness.Get(filepath.Abs("../.."))(t)
-	quickStart := harness.Get(Snippet(filepath.Join(root, "README.md")))(t)
+	quickStart := harness.Get(snippet(filepath.Join(root, "README.md")))(t)
 	tests := map[string]struct {
 		requires, program string
 		oldest            []string // modules that are as old as our module allows
@@ -40,30 +40,30 @@ func TestAuthorInheritsTheOldestVersionsAndNothingOfTheHub(t *testing.T) {
 		"a program that reads records": {
 			requires: "api", program: apiProgram,
 			oldest: []string{"k8s.io/api", "k8s.io/apimachinery"},
-			absent: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", Ours + "/member"},
+			absent: []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", ours + "/member"},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // for what has to be compiled first
 			defer cancel()
-			m := harness.Get(NewModule(ctx, t.TempDir(), root, test.requires, map[string]string{"main.go": test.program}))(t)
-			t.Setenv("GOTOOLCHAIN", "go"+Version(root, test.requires, "go"))
-			if _, err := m.Build(ctx); err != nil {
+			m := harness.Get(newModule(ctx, t.TempDir(), root, test.requires, map[string]string{"main.go": test.program}))(t)
+			t.Setenv("GOTOOLCHAIN", "go"+versionOf(root, test.requires, "go"))
+			if _, err := m.build(ctx); err != nil {
 				t.Fatal(err)
 			}
-			list := harness.Get(m.Go(ctx, "list", "-m", "all"))(t)
+			list := harness.Get(m.run(ctx, "list", "-m", "all"))(t)
 			versions := map[string]string{}
 			for line := range strings.Lines(list) {
 				module, version, _ := strings.Cut(strings.TrimSpace(line), " ")
 				versions[module], _, _ = strings.Cut(version, " => ")
 			}
 			for _, module := range test.oldest {
-				if want := Version(root, test.requires, module); want == "" || versions[module] != want {
+				if want := versionOf(root, test.requires, module); want == "" || versions[module] != want {
 					t.Errorf("%s is built with %q, want %q", module, versions[module], want)
 				}
 			}
-			hub := []string{Ours, "sigs.k8s.io/cluster-api", "sigs.k8s.io/cluster-api/api", "sigs.k8s.io/multicluster-runtime",
+			hub := []string{ours, "sigs.k8s.io/cluster-api", "sigs.k8s.io/cluster-api/api", "sigs.k8s.io/multicluster-runtime",
 				"github.com/CycloneDX/cyclonedx-go", "github.com/google/licensecheck"}
 			for _, module := range slices.Concat(hub, test.absent) {
 				if version, found := versions[module]; found {
@@ -83,11 +83,11 @@ func TestTheOldestVersionsAreDocumented(t *testing.T) {
 	} {
 		row := "| `" + module + "`, `" + module + "/v0.1.0` "
 		for _, what := range needs {
-			oldest, found := strings.CutSuffix(Version(root, module, what), ".0")
+			oldest, found := strings.CutSuffix(versionOf(root, module, what), ".0")
 			if !found {
 				t.Errorf("%s needs %s of a patch release: raise it only if it must be", module, what)
 			}
-			latest := minor(Version(root, "", what))
+			latest := minor(versionOf(root, "", what))
 			row += "| " + oldest + " to " + latest
 			if what == "sigs.k8s.io/controller-runtime" {
 				row += ", in `member/gate`"
