@@ -1,5 +1,6 @@
 // Package beside runs Cluster API's ClusterResourceSets (CRS) and LeaderResourceSets (LRS) in one fleet, with the same
-// sources. Each test is a row of the table in config/README.md, and observes both.
+// sources. Each test is a row of the table in config/README.md, and observes both. Another test shows that in a steady
+// minute hub and Cluster API write nothing but renewals.
 package beside
 
 import (
@@ -68,12 +69,12 @@ func newWorld(t *testing.T, namespaces ...string) *world {
 	w := &world{harness.NewWorld(t, servers, "shops", "leasecast-system",
 		harness.PolicyTimings(15*time.Second, time.Second, 5*time.Second, 250*time.Millisecond))}
 	w.Must(addonsv1.AddToScheme(w.Hub.Scheme()))
-	w.StartCoreManager()
+	w.startCoreManager()
 	collector := harness.Get(harness.StartControllers(servers.Hub(), folder, "garbage-collector-controller",
 		"--leader-elect=false"))(t)
 	t.Cleanup(func() { w.Must(collector.Stop()) })
 	for i, name := range all {
-		w.Provide(name, fmt.Sprint(100-i), true)
+		w.provide(name, fmt.Sprint(100-i), true)
 	}
 	w.label(plain, addons, ptr.To("yes"))
 	for _, name := range led {
@@ -98,7 +99,7 @@ func newWorld(t *testing.T, namespaces ...string) *world {
 	for _, name := range namespaces {
 		w.Leads("east", name, 2*soon, led...)
 	}
-	w.AwaitConditions(plain, "RemoteConnectionProbe=True")
+	w.awaitConditions(plain, "RemoteConnectionProbe=True")
 	return w
 }
 

@@ -1,4 +1,4 @@
-package harness
+package beside
 
 import (
 	"context"
@@ -20,6 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,6 +31,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/process"
 )
@@ -36,31 +39,67 @@ import (
 // capiTimeout bounds the start of Cluster API's manager.
 const capiTimeout = 2 * time.Minute
 
-// CoreManager is the real core manager of Cluster API on a world's management cluster. It runs under the RBAC of its
+// capiAssets is the environment variable that names the folder of capi-manager.
+const capiAssets = "CAPI_ASSETS"
+
+// capi is where the real core manager of Cluster API runs in processes, one at a time.
+type capi struct {
+	// ca is the certificate of its webhooks, for 127.0.0.1.
+	ca []byte
+	// port is its webhooks' port.
+	port int
+
+	name, program, dir string
+}
+
+// newCAPI prepares the manager in a folder, which gets its log. config is its access to the cluster.
+func newCAPI(name, dir string, config *rest.Config) (*capi, error) {
+	program := filepath.Join(os.Getenv(capiAssets), "capi-manager")
+	if _, err := os.Stat(program); err != nil {
+		return nil, fmt.Errorf("%s must name the folder of capi-manager: run `make capi`: %w", capiAssets, err)
+	}
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+	port, portErr := fleet.ReservePort()
+	return &capi{ca: certificate, port: port, name: name, program: program, dir: dir}, errors.Join(
+		err, portErr,
+		os.MkdirAll(dir, 0o700),
+		os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600),
+		os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600),
+		fleet.WriteKubeconfig(filepath.Join(dir, "kubeconfig"), name, config))
+}
+
+// start starts a process of the manager, which has no election.
+func (c *capi) start() (*process.Process, error) {
+	return process.Start(c.name, filepath.Join(c.dir, "log"), c.program,
+		"--kubeconfig="+filepath.Join(c.dir, "kubeconfig"), "--webhook-port="+strconv.Itoa(c.port),
+		"--webhook-cert-dir="+c.dir, "--health-addr=0", "--diagnostics-address=0")
+}
+
+// coreManager is the real core manager of Cluster API on a world's management cluster. It runs under the RBAC of its
 // own module and behind its own webhooks, as clusterctl installs it. It has no election, and CRDs without conversion.
-type CoreManager struct {
-	*CAPI
-	w       *World
+type coreManager struct {
+	*capi
+	w       *world
 	module  string // the folder of Cluster API's module
 	process *process.Process
 }
 
-// StartCoreManager returns when the manager's webhooks are in force, and stops it when the test is over.
-func (w *World) StartCoreManager() *CoreManager {
-	module := Get(fleet.ModuleDir(w.T.Context(), "sigs.k8s.io/cluster-api"))(w.T)
-	c := &CoreManager{w: w, module: module}
+// startCoreManager returns when the manager's webhooks are in force, and stops it when the test is over.
+func (w *world) startCoreManager() *coreManager {
+	module := harness.Get(fleet.ModuleDir(w.T.Context(), "sigs.k8s.io/cluster-api"))(w.T)
+	c := &coreManager{w: w, module: module}
 	role := &rbacv1.ClusterRole{}
 	c.read("core/config/rbac/role.yaml", func(document []byte) {
 		w.Must(yaml.UnmarshalStrict(document, role))
 	})
 	config, err := w.Servers.Hub().ServiceAccountConfig(w.T.Context(), "capi-system", "capi-manager", role.Rules)
 	w.Must(err)
-	c.CAPI = Get(NewCAPI("Cluster API", w.T.TempDir(), config))(w.T)
+	c.capi = harness.Get(newCAPI("Cluster API", w.T.TempDir(), config))(w.T)
 	w.T.Cleanup(c.Stop)
 	c.Start()
 	c.installWebhooks()
-	Get(envtest.InstallCRDs(w.Servers.Hub().AdminConfig(), envtest.CRDInstallOptions{
-		Paths: []string{filepath.Join(Get(fleet.ModuleDir(w.T.Context(), ours))(w.T), "e2e/kind/given.yaml")},
+	harness.Get(envtest.InstallCRDs(w.Servers.Hub().AdminConfig(), envtest.CRDInstallOptions{
+		Paths: []string{"../kind/given.yaml"},
 		// A busy machine takes longer than the default.
 		MaxTime: capiTimeout, ErrorIfPathMissing: true,
 	}))(w.T)
@@ -68,8 +107,8 @@ func (w *World) StartCoreManager() *CoreManager {
 }
 
 // Start starts the manager and returns when it serves its webhooks.
-func (c *CoreManager) Start() {
-	c.process = Get(c.CAPI.Start())(c.w.T)
+func (c *coreManager) Start() {
+	c.process = harness.Get(c.start())(c.w.T)
 	c.w.Eventually("Cluster API serves its webhooks", capiTimeout, func() error {
 		c.w.Must(c.process.Check())
 		return c.serves()
@@ -77,13 +116,13 @@ func (c *CoreManager) Start() {
 }
 
 // serves reports whether the webhooks are served.
-func (c *CoreManager) serves() error {
+func (c *coreManager) serves() error {
 	ctx, cancel := context.WithTimeout(c.w.T.Context(), time.Second)
 	defer cancel()
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(c.CA)
+	roots.AppendCertsFromPEM(c.ca)
 	dialer := &tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}}
-	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(c.Port)))
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(c.port)))
 	if err != nil {
 		return err
 	}
@@ -91,15 +130,15 @@ func (c *CoreManager) serves() error {
 }
 
 // Stop kills the manager and returns when it is gone.
-func (c *CoreManager) Stop() {
+func (c *coreManager) Stop() {
 	if c.process != nil {
 		c.w.Must(c.process.Kill())
 	}
 }
 
 // read hands over each YAML document of a file of Cluster API's module.
-func (c *CoreManager) read(file string, each func(document []byte)) {
-	content := Get(os.ReadFile(filepath.Join(c.module, filepath.FromSlash(file))))(c.w.T)
+func (c *coreManager) read(file string, each func(document []byte)) {
+	content := harness.Get(os.ReadFile(filepath.Join(c.module, filepath.FromSlash(file))))(c.w.T)
 	for _, document := range strings.Split("\n"+string(content), "\n---\n") {
 		if strings.TrimSpace(document) != "" {
 			each([]byte(document))
@@ -109,12 +148,12 @@ func (c *CoreManager) read(file string, each func(document []byte)) {
 
 // installWebhooks installs Cluster API's own configurations, which name a Service, with the address of the process. It
 // returns when they are in force.
-func (c *CoreManager) installWebhooks() {
+func (c *coreManager) installWebhooks() {
 	scheme := c.w.Hub.Scheme()
 	c.read("core/config/webhook/manifests.yaml", func(document []byte) {
 		kind := metav1.TypeMeta{}
 		c.w.Must(yaml.Unmarshal(document, &kind))
-		object := Get(scheme.New(kind.GroupVersionKind()))(c.w.T)
+		object := harness.Get(scheme.New(kind.GroupVersionKind()))(c.w.T)
 		c.w.Must(yaml.UnmarshalStrict(document, object))
 		switch o := object.(type) {
 		case *admissionv1.MutatingWebhookConfiguration:
@@ -142,19 +181,19 @@ func (c *CoreManager) installWebhooks() {
 	})
 }
 
-func (c *CoreManager) address(to *admissionv1.WebhookClientConfig) {
-	to.URL = ptr.To(fmt.Sprintf("https://127.0.0.1:%d%s", c.Port, *to.Service.Path))
+func (c *coreManager) address(to *admissionv1.WebhookClientConfig) {
+	to.URL = ptr.To(fmt.Sprintf("https://127.0.0.1:%d%s", c.port, *to.Service.Path))
 	to.Service = nil
-	to.CABundle = c.CA
+	to.CABundle = c.ca
 }
 
 // given is a kind of infrastructure that is there already: Cluster API admits no Cluster without one. Its objects are
 // provisioned from the start, so it takes no controller.
 var given = schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1", Kind: "GivenCluster"}
 
-// Provide registers a member as a provider of Cluster API does: its infrastructure, a Cluster, and a kubeconfig Secret
+// provide registers a member as a provider of Cluster API does: its infrastructure, a Cluster, and a kubeconfig Secret
 // that the Cluster owns. Cluster API does not see a Secret without its label.
-func (w *World) Provide(name, priority string, labelled bool) {
+func (w *world) provide(name, priority string, labelled bool) {
 	member := w.Servers.Member(name)
 	infrastructure := &unstructured.Unstructured{Object: map[string]any{
 		"status": map[string]any{"initialization": map[string]any{"provisioned": true}},
@@ -164,10 +203,10 @@ func (w *World) Provide(name, priority string, labelled bool) {
 	infrastructure.SetName(name)
 	w.Must(w.Hub.Create(w.T.Context(), infrastructure))
 
-	kubeconfig := Get(member.ProxiedKubeconfig())(w.T)
+	kubeconfig := harness.Get(member.ProxiedKubeconfig())(w.T)
 	w.Must(w.Servers.SetKubeconfig(w.T.Context(), w.Fleet, name, kubeconfig))
 	if !labelled {
-		w.ChangeKubeconfig(name, func(s *corev1.Secret) { delete(s.Labels, clusterv1.ClusterNameLabel) })
+		w.changeKubeconfig(name, func(s *corev1.Secret) { delete(s.Labels, clusterv1.ClusterNameLabel) })
 	}
 
 	endpoint := netip.MustParseAddrPort(member.Proxy().Addr())
@@ -183,27 +222,27 @@ func (w *World) Provide(name, priority string, labelled bool) {
 		},
 	}
 	w.Must(w.Hub.Create(w.T.Context(), cluster))
-	w.ChangeKubeconfig(name, func(s *corev1.Secret) {
+	w.changeKubeconfig(name, func(s *corev1.Secret) {
 		w.Must(controllerutil.SetControllerReference(cluster, s, w.Hub.Scheme()))
 	})
 }
 
-// KubeconfigSecret names the kubeconfig Secret of a Cluster.
-func (w *World) KubeconfigSecret(cluster string) *corev1.Secret {
+// kubeconfigSecret names the kubeconfig Secret of a Cluster.
+func (w *world) kubeconfigSecret(cluster string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: cluster + "-kubeconfig"}}
 }
 
-// ChangeKubeconfig edits the kubeconfig Secret of a Cluster.
-func (w *World) ChangeKubeconfig(cluster string, change func(*corev1.Secret)) {
-	s := w.KubeconfigSecret(cluster)
+// changeKubeconfig edits the kubeconfig Secret of a Cluster.
+func (w *world) changeKubeconfig(cluster string, change func(*corev1.Secret)) {
+	s := w.kubeconfigSecret(cluster)
 	w.Must(w.Hub.Get(w.T.Context(), client.ObjectKeyFromObject(s), s))
 	base := s.DeepCopy()
 	change(s)
 	w.Must(w.Hub.Patch(w.T.Context(), s, client.MergeFrom(base)))
 }
 
-// AwaitConditions waits until Cluster API reports conditions of a Cluster, as in "RemoteConnectionProbe=True".
-func (w *World) AwaitConditions(cluster string, conditions ...string) {
+// awaitConditions waits until Cluster API reports conditions of a Cluster, as in "RemoteConnectionProbe=True".
+func (w *world) awaitConditions(cluster string, conditions ...string) {
 	w.Eventually(fmt.Sprintf("Cluster API reports %v of %s", conditions, cluster), capiTimeout, func() error {
 		c := &clusterv1.Cluster{}
 		must.Do(w.Hub.Get(w.T.Context(), client.ObjectKey{Namespace: w.Fleet, Name: cluster}, c))

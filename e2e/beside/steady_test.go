@@ -1,4 +1,4 @@
-package steady
+package beside
 
 import (
 	"errors"
@@ -28,31 +28,30 @@ const minute = time.Minute
 // TestTheHubAndClusterAPILeaveEachOtherAlone runs the hub beside the real Cluster API. In a steady minute nothing is
 // written but renewals, on the hub and in three members.
 func TestTheHubAndClusterAPILeaveEachOtherAlone(t *testing.T) {
-	t.Parallel()
 	members := []string{"east", "west", "south"}
-	w := newWorld(t, members...)
-	manager := w.StartCoreManager()
-	w.Provide("west", "50", true)
-	w.Provide("south", "10", true)
+	w := newQuietWorld(t, members...)
+	manager := w.startCoreManager()
+	w.provide("west", "50", true)
+	w.provide("south", "10", true)
 	// The best cluster is one that Cluster API has no sight of.
-	w.Provide("east", "100", false)
+	w.provide("east", "100", false)
 	w.Namespace("a", members...)
 	w.policy("a")
 	begin := time.Now()
 	w.startHub()
 
 	epoch := w.leads("east", "a", 20*time.Second, members...)
-	w.AwaitConditions("west", "RemoteConnectionProbe=True")
-	w.AwaitConditions("east", "Available=False", "RemoteConnectionProbe=False")
+	w.awaitConditions("west", "RemoteConnectionProbe=True")
+	w.awaitConditions("east", "Available=False", "RemoteConnectionProbe=False")
 	w.stillLeads("east", "a", epoch)
 	t.Logf("%.1f s: east leads; Cluster API does not see it", time.Since(begin).Seconds())
 
-	w.ChangeKubeconfig("east", func(s *corev1.Secret) {
+	w.changeKubeconfig("east", func(s *corev1.Secret) {
 		metav1.SetMetaDataLabel(&s.ObjectMeta, clusterv1.ClusterNameLabel, "east")
 	})
 	manager.Stop() // it tries again each 30 s only, or when it starts
 	manager.Start()
-	w.AwaitConditions("east", "RemoteConnectionProbe=True")
+	w.awaitConditions("east", "RemoteConnectionProbe=True")
 	w.stillLeads("east", "a", epoch)
 	t.Logf("%.1f s: Cluster API sees east", time.Since(begin).Seconds())
 
@@ -127,7 +126,7 @@ func (w *world) deleteCluster(name, namespace string, epoch int64) (took [3]time
 		return gone(w.Hub.Get(w.T.Context(), client.ObjectKeyFromObject(cluster), cluster))
 	})
 	took[0] = time.Since(begin)
-	w.Must(w.Hub.Delete(w.T.Context(), w.KubeconfigSecret(name)))
+	w.Must(w.Hub.Delete(w.T.Context(), w.kubeconfigSecret(name)))
 	if after := w.leads("west", namespace, 30*time.Second, "west", "south"); after <= epoch {
 		w.T.Errorf("epoch %d after %d", after, epoch)
 	}
@@ -172,7 +171,7 @@ func (w *world) trace(members ...string) {
 		if got := writtenBy(harness.HubName, cluster); got != want {
 			w.T.Errorf("Cluster %s: the hub has written %s, want %s", name, got, want)
 		}
-		secret := w.KubeconfigSecret(name)
+		secret := w.kubeconfigSecret(name)
 		w.Must(w.Hub.Get(w.T.Context(), client.ObjectKeyFromObject(secret), secret))
 		if got := writtenBy(harness.HubName, secret); got != "" {
 			w.T.Errorf("Secret %s: the hub has written %s", secret.Name, got)

@@ -1,10 +1,6 @@
-// Package steady tests that nothing but renewals is written in a steady minute, by the hub or beside it by the real
-// Cluster API manager. The API servers' audit logs have who wrote what. The hub runs under the RBAC of config/, as an
-// installed one does.
-package steady
+package beside
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -26,15 +22,9 @@ const (
 	unreachableAfter = 10 * time.Second
 )
 
-func TestMain(m *testing.M) {
-	harness.Logs(false)
-	os.Exit(m.Run())
-}
-
-// world is a fleet of its own, whose hub knows the RBAC of config/ and no Cluster yet.
-type world struct{ *harness.World }
-
-func newWorld(t *testing.T, members ...string) *world {
+// newQuietWorld is a fleet of its own, whose hub has the rights of an installed one and knows no Cluster yet.
+// Its API servers' audit logs have who wrote what.
+func newQuietWorld(t *testing.T, members ...string) *world {
 	servers := fleet.NewWith(t, fleet.Options{Members: members, Audit: true})
 	w := &world{harness.NewWorld(t, servers, harness.FleetNamespace, harness.HubNamespace,
 		// It renews as often as the fast profile, but is patient: these tests are about silence, not speed, and a busy
