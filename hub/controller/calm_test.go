@@ -76,6 +76,7 @@ func TestAClusterThatCannotBeWritten(t *testing.T) {
 		for name, test := range map[string]func(t *testing.T, w *world, ns string, refusal error){
 			"does not lead on: another takes over":                 leaderRefuses,
 			"nor does anybody lead if all refuse, and it says why": allRefuse,
+			"recovers from an outage":                              recovers,
 		} {
 			t.Run(name+", "+how, func(t *testing.T) {
 				w := calmWorld(t, 3)
@@ -120,6 +121,21 @@ func allRefuse(t *testing.T, w *world, ns string, refusal error) {
 		m.refuses(ns, nil)
 	}
 	w.awaitLeader(t, ns, 2*time.Second)
+}
+
+func recovers(t *testing.T, w *world, ns string, refusal error) {
+	old := w.leader(ns).m
+	old.refuses(ns, refusal)
+	for _, r := range w.replicas {
+		w.cutAs(r.proc, &old.machine, link{true, true}, 2*w.timings.Duration)
+	}
+	w.run(w.now + 2*w.timings.Duration)
+	w.run(w.now + w.settle())
+	for _, c := range w.hub.records[ns].Status.Candidates {
+		if c.Reason == reason.Recovering {
+			t.Errorf("the candidate is %+v", c)
+		}
+	}
 }
 
 // What failed while nobody could be reached says nothing of what can be written once that is over.

@@ -13,9 +13,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/leasecast/leasecast/api/lease"
 	leaseclock "github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/api/reason"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/health"
 )
 
@@ -127,6 +129,28 @@ func TestSilenceIsJudgedUnderEachTimeout(t *testing.T) {
 	}
 	cancel()
 	probing.Wait()
+}
+
+// Requests for Leases that are answered with an error are not held against a member: its probes are.
+func TestAMemberThatAnswersWithErrorsAloneFailsItsProbes(t *testing.T) {
+	for _, status := range []int{http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			s := apiServer(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+			_, m := newTestProvider(&leaseclock.System{})
+			m.state.target = targetTo(t, accessTo(t, s), nil)
+			m.requests.Lead(m.state.target)
+			p := newProber(m)
+			for kind, probe := range map[health.Kind]func(
+				context.Context, *transport.Target, lease.Reading,
+			) (lease.Reading, error){health.Read: p.read, health.Write: p.write} {
+				p.send(t.Context(), m.get(), kind, m.clock.Now(), probe)
+				p.sending.Wait()
+				if o := m.state.tracks[0].Track.Failure(); o.Kind != kind || o.Reason != reason.Unreachable {
+					t.Errorf("the %s has observed %+v", kind, o)
+				}
+			}
+		})
+	}
 }
 
 // A probe may take several requests. Its timeout is for all of them, and so is the judgement.

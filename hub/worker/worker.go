@@ -193,17 +193,18 @@ func (w *Worker) newPublisher(key seal.Key) *publish.Publisher {
 	})
 }
 
-// Report records a request with the member's health. It ignores rejections: one may concern a single namespace, and
-// the probe covers the member as a whole.
+// Report records a request with the member's health. It ignores every answer but a success: an error may concern a
+// single namespace, as where a webhook fails. The probe covers the member as a whole.
 func Report(observe func(health.Observation), write bool, sent, now lease.Reading, err error) {
 	o := health.Observation{Kind: health.Read, At: sent, Took: now.Boot - sent.Boot}
 	if write {
 		o.Kind = health.Write
 	}
+	var answer apierrors.APIStatus
 	switch {
 	case err == nil, apierrors.IsNotFound(err):
 		o.OK = true
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsInvalid(err):
+	case errors.As(err, &answer):
 		return
 	default:
 		o.Silent = errors.Is(err, context.DeadlineExceeded)

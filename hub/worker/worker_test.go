@@ -39,14 +39,16 @@ func TestReport_ObservesWhatARequestShows(t *testing.T) {
 		err  error
 		want *health.Observation
 	}{
-		"an answer":           {nil, &health.Observation{OK: true}},
-		"no such Lease":       {apierrors.NewNotFound(leases, "shop"), &health.Observation{OK: true}},
-		"forbidden":           {apierrors.NewForbidden(leases, "shop", errRefused), nil},
-		"invalid credentials": {apierrors.NewUnauthorized("who"), nil},
-		"invalid":             {apierrors.NewInvalid(schema.GroupKind{Kind: "Lease"}, "shop", nil), nil},
-		"silence":             {failed(context.DeadlineExceeded), silence(true, "context deadline exceeded")},
-		"no route":            {failed(errors.New("no route")), silence(false, "no route")},
-		"another error":       {errors.New("lost"), silence(false, "lost")},
+		"an answer":            {nil, &health.Observation{OK: true}},
+		"no such Lease":        {apierrors.NewNotFound(leases, "shop"), &health.Observation{OK: true}},
+		"forbidden":            {apierrors.NewForbidden(leases, "shop", errRefused), nil},
+		"invalid credentials":  {apierrors.NewUnauthorized("who"), nil},
+		"invalid":              {apierrors.NewInvalid(schema.GroupKind{Kind: "Lease"}, "shop", nil), nil},
+		"a webhook that fails": {apierrors.NewInternalError(errors.New("failed calling webhook")), nil},
+		"an invalid request":   {apierrors.NewBadRequest("no"), nil},
+		"silence":              {failed(context.DeadlineExceeded), silence(true, "context deadline exceeded")},
+		"no route":             {failed(errors.New("no route")), silence(false, "no route")},
+		"another error":        {errors.New("lost"), silence(false, "lost")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answered := lease.Reading{Wall: testStart.Wall, Boot: testStart.Boot + time.Second}
