@@ -47,6 +47,8 @@ type Options struct {
 	// TellOfReader is called when a registration has made a handover slow. It is called with the empty name when
 	// all registrations together have. It must not block.
 	TellOfReader func(registration types.NamespacedName, why reason.Reason, message string)
+	// TooLarge is wrapped by the error of a request whose answer is larger than the registrations that are kept.
+	TooLarge error
 	// Queue holds the names of Leases that have something to do. Run shuts it down.
 	Queue workqueue.TypedDelayingInterface[types.NamespacedName]
 	Log   logr.Logger

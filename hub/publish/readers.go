@@ -2,6 +2,7 @@ package publish
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -136,6 +137,8 @@ func (r *Readers) list(ctx context.Context) (answered bool) {
 			if len(r.acks.expired(r.Clock.Now())) > 0 {
 				r.Queue.Add(removeExpiredKey)
 			}
+		} else if errors.Is(err, r.TooLarge) {
+			r.acks.full = true
 		}
 		full, was = r.acks.full, r.toldFull
 		r.toldFull = full

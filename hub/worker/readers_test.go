@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/assign"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/publish"
 )
 
@@ -209,6 +211,27 @@ func TestReaders_WatchThatShowsTooManyRests(t *testing.T) {
 		}
 		if !slices.Contains(r.enqueued(), "shop") {
 			t.Error("no decision is enqueued for those that are there")
+		}
+	})
+}
+
+// A page of registrations may be larger than what is read of one answer, as where tenants fill annotations.
+func TestReaders_LargerThanAnAnswerAreTooMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newEnv(t)
+		r.east.fails = func(req *http.Request) error {
+			if strings.Contains(req.URL.RawQuery, "reader.leasecast.dev") {
+				return fmt.Errorf("leases: %w", transport.ErrTooLarge)
+			}
+			return nil
+		}
+		if p := r.reads(); !p.Readers.TooMany() || len(r.events) != 1 {
+			t.Errorf("too many: %v, events: %q", p.Readers.TooMany(), r.events)
+		}
+		r.east.fails = nil
+		pass(20 * time.Second)
+		if r.writes(); r.Publisher().Readers.TooMany() {
+			t.Error("too many, although all were listed since")
 		}
 	})
 }

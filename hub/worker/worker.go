@@ -29,6 +29,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/fleet/wake"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/health"
@@ -188,8 +189,9 @@ func (w *Worker) newPublisher(key seal.Key) *publish.Publisher {
 		TellOfReader: func(registration types.NamespacedName, why reason.Reason, message string) {
 			w.Hub.RecordReader(m.Key, registration, corev1.EventTypeWarning, string(why), message)
 		},
-		Queue: workqueue.NewTypedDelayingQueue[types.NamespacedName](),
-		Log:   w.Log,
+		TooLarge: transport.ErrTooLarge,
+		Queue:    workqueue.NewTypedDelayingQueue[types.NamespacedName](),
+		Log:      w.Log,
 	})
 }
 
