@@ -61,13 +61,17 @@ func (r *acks) ask(key types.NamespacedName, epoch int64) {
 	r.questions[key.Namespace] = &question{lease: key, epoch: epoch, number: r.asked}
 }
 
-// cancel ends the question about a Lease, and returns the names of the readers that have not answered.
+// cancel ends the question about a Lease, and returns the names of the readers that have not answered. It returns nil
+// if no answer counted.
 func (r *acks) cancel(key types.NamespacedName) (waiting []string) {
 	q := r.questions[key.Namespace]
 	if q == nil || q.lease != key {
 		return nil
 	}
 	delete(r.questions, key.Namespace)
+	if q.unanswerable {
+		return nil
+	}
 	for uid := range q.waiting {
 		if e := r.registrations[uid]; e != nil {
 			waiting = append(waiting, e.lease.Namespace+"/"+e.lease.Name)

@@ -205,6 +205,8 @@ readers that did not release a term: at most five
 	reported pods/a:ReaderSilent pods/b:ReaderSilent pods/c:ReaderSilent pods/d:ReaderSilent pods/e:ReaderSilent
 too many registrations, shown by a watch
 	see-many `+tooMany+`; list-readers; reported /:TooManyReaders
+too many registrations while a reader has not released a term: no reader is reported
+	register r; led; revoke; after 1s; register-many `+tooMany+`; list-readers; next; reported /:TooManyReaders
 too many registrations, listed twice: reported once
 	register-many `+tooMany+`; list-readers; list-readers; reported /:TooManyReaders
 `)
