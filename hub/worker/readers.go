@@ -60,15 +60,15 @@ func (w *Worker) Readers(namespace string) int {
 // for none.
 func (w *Worker) requiredReader(namespace string) Required {
 	w.mu.Lock()
-	is := w.registered
+	is, p := w.registered, w.publisher
 	w.mu.Unlock()
 	switch {
 	case is.count(namespace, "") > 0:
 		return Required{}
+	case w.Member.OmitsReaders(), p != nil && p.Readers.TooMany():
+		return Required{Err: errNoReaders}
 	case is.index == nil || !is.synced():
 		return Required{Err: ErrUnread}
-	case w.Member.OmitsReaders():
-		return Required{Err: errNoReaders}
 	default:
 		return Required{Unhealthy: "no registered reader follows the namespace"}
 	}

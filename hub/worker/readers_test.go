@@ -202,8 +202,13 @@ func TestReaders_WatchThatShowsTooManyRests(t *testing.T) {
 			r.east.sends("ADDED", newRegistration("more", "shop"))
 			pass(time.Second)
 		}
-		if n, rests := r.Readers("shop"), len(row.listed) > 1; rests != (n == 0) {
-			t.Errorf("%d readers are counted; the watch rests: %v", n, rests)
+		required := Required{}
+		if len(row.listed) > 1 {
+			required.Err = errNoReaders
+		}
+		is := r.Required("shop", Requires{Reader: true})
+		if n := r.Readers("shop"); is != required || (n == 0) != (is.Err != nil) {
+			t.Errorf("%d readers are counted, required is %+v, want %+v", n, is, required)
 		}
 		pass(readersPause + 2*time.Second)
 		if got := r.at(listReaders, "resourceVersion"); !slices.Equal(got, row.listed) {
