@@ -235,6 +235,26 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 			t.Errorf("%v", got)
 		}
 	})
+	t.Run("after a write that failed, too", func(t *testing.T) {
+		c, at := start(t)
+		api, refusal := c.Client.(testAPI), errRefused
+		c.Seals = seal.NewStore(api, refusing(api, &refusal, "update"))
+		at(0)
+		at(slow.Total() - 1)
+		later := c.Clock.Now()
+		later.Boot++
+		c.Clock = fixedClock(later)
+		policies, err := c.policies.valid(t.Context(), "fleet")
+		must(t, err)
+		if _, err := c.seals.lower(t.Context(), "fleet", policies); !errors.Is(err, errRefused) {
+			t.Fatalf("the write did not fail: %v", err)
+		}
+		refusal = nil
+		at(slow.Total())
+		if s, err := seal.NewStore(api, api).Find(t.Context(), "fleet"); err != nil || !maps.Equal(s.Policies, fallen) {
+			t.Errorf("the Secret holds %v (%v)", s.Policies, err)
+		}
+	})
 	t.Run("not while a record needs them", func(t *testing.T) {
 		c, at := start(t)
 		changeStored(t, c.Client, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {

@@ -132,6 +132,7 @@ func (ss *seals) why(fleetName string) string {
 type lowering struct {
 	before, after map[string]seal.Bounds
 	since         time.Duration // boot reading since when nothing needs the larger bounds
+	begun         bool          // the seal in use has the smaller bounds; the Secret may still hold the larger ones
 }
 
 // lowersAfter is the least time that nothing must have needed the larger bounds before they are lowered. A decision
@@ -157,6 +158,14 @@ func (ss *seals) lower(
 		}
 		needed[p.Object.Name] = p.Bounds()
 	}
+	ss.mu.Lock()
+	was := ss.lowerings[fleetName]
+	ss.mu.Unlock()
+	if was.begun && maps.Equal(s.Policies, was.after) {
+		if err := ss.Seals.Lower(ctx, fleetName, was.before, was.after); err != nil {
+			return 0, err
+		}
+	}
 	if maps.Equal(s.Needed(needed), s.Policies) {
 		ss.setLowering(fleetName, nil)
 		return 0, nil
@@ -174,12 +183,17 @@ func (ss *seals) lower(
 		ss.setLowering(fleetName, nil)
 		return 0, nil
 	}
-	is.since = ss.setLowering(fleetName, &lowering{is.before, is.after, now})
+	is.since = ss.setLowering(fleetName, &lowering{before: is.before, after: is.after, since: now})
 	if rest := is.since + max(lowersAfter, s.Largest().Total()) - now; rest > 0 {
 		return rest, nil
 	}
+	is.begun = true
+	ss.setLowering(fleetName, &is)
+	if err := ss.Seals.Lower(ctx, fleetName, is.before, is.after); err != nil {
+		return 0, err
+	}
 	ss.setLowering(fleetName, nil)
-	return 0, ss.Seals.Lower(ctx, fleetName, is.before, is.after)
+	return 0, nil
 }
 
 // setLowering remembers a pending reduction, or forgets it if nil is passed. It returns since when the reduction
@@ -191,8 +205,8 @@ func (ss *seals) setLowering(fleetName string, is *lowering) (since time.Duratio
 		delete(ss.lowerings, fleetName)
 		return 0
 	}
-	if was, waits := ss.lowerings[fleetName]; waits && maps.Equal(was.before, is.before) &&
-		maps.Equal(was.after, is.after) {
+	if was, waits := ss.lowerings[fleetName]; waits && was.begun == is.begun &&
+		maps.Equal(was.before, is.before) && maps.Equal(was.after, is.after) {
 		return was.since
 	}
 	ss.lowerings[fleetName] = *is

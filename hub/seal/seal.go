@@ -216,7 +216,7 @@ func (s *Store) Raise(ctx context.Context, fleet, policy string, b Bounds) error
 
 // Lower replaces the bounds of policies by smaller ones, and drops the bounds of other policies, if the Secret
 // still holds before. Call it when everything promised under the larger bounds has passed. From the call on, Raise
-// does not rely on the larger ones, even if the answer for the Secret is lost.
+// does not rely on the larger ones, even if the answer for the Secret is lost. After an error, call it again.
 func (s *Store) Lower(ctx context.Context, fleet string, before, after map[string]Bounds) error {
 	lowered, ok := s.assume(fleet, before, after)
 	if !ok {
@@ -227,12 +227,12 @@ func (s *Store) Lower(ctx context.Context, fleet string, before, after map[strin
 	})
 }
 
-// assume lowers the bounds in the seal in use, if it still holds before.
+// assume lowers the bounds in the seal in use, if it still holds before, or has been lowered already.
 func (s *Store) assume(fleet string, before, after map[string]Bounds) (lowered Seal, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seal, known := s.seals[fleet]
-	if !known || !maps.Equal(seal.Policies, before) {
+	if !known || !maps.Equal(seal.Policies, before) && !maps.Equal(seal.Policies, after) {
 		return Seal{}, false
 	}
 	lowered = Seal{Key: seal.Key, Policies: after}

@@ -122,6 +122,11 @@ lowered, but raised since it was read: sends no request, and has the larger ones
 lowered, but another replica has raised: has the larger ones
 `+begin+`; replica 2; raise fast 15s 1s 155s; replica 1; lower fast=3s,250ms,0s; replica 3; of fast 15s 1s 155s;
 	of slow 15s 1s 155s
+lowered again after a write that failed: has the smaller ones
+`+begin+`; once update no; lower fast=3s,250ms,0s -> no; lower fast=3s,250ms,0s; of fast 3s 250ms 0s; of slow 0s 0s 0s
+lowered again after a write that failed, but raised in between: has the larger ones
+`+begin+`; once update no; lower fast=3s,250ms,0s -> no; raise slow 15s 1s 155s; raise fast 15s 1s 155s;
+	lower fast=3s,250ms,0s; of fast 15s 1s 155s; of slow 15s 1s 155s
 lowered, then raised: has the larger ones
 `+begin+`; lower fast=3s,250ms,0s; raise slow 15s 1s 155s; of fast 3s 250ms 0s; of slow 15s 1s 155s
 `)
