@@ -88,6 +88,17 @@ func TestLog_OfAMemberThatIsNotStarted(t *testing.T) {
 	})
 }
 
+func TestLog_OfAMemberThatStopsUnregistered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newTestMember(t, registering(t, ns))
+		r.become(forbidden)
+		r.start()
+		pass(time.Second)
+		r.stop()
+		r.log.expect(t, "stopped", 0, `"msg"="Registered"`)
+	})
+}
+
 // A reader cannot distinguish a namespace that is missing from one in no policy.
 func TestLog_OfANamespaceWithoutALease(t *testing.T) {
 	const why = "there is no Lease of a hub (the namespace is missing, or no LeadershipPolicy selects it)"

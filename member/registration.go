@@ -142,11 +142,8 @@ func (r *registrar) run(ctx context.Context, follow func(ctx context.Context)) {
 		r.stored = &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "leasecast-reader-" + identity},
 		}
-		if r.confirmUntilDone(ctx, nil) != nil {
-			continue // it was deleted at once
-		}
-		if ctx.Err() != nil {
-			return
+		if r.confirmUntilDone(ctx, nil) != nil || ctx.Err() != nil {
+			continue // it was deleted at once, or there is none
 		}
 		r.member.log.Info("Registered", "registration", klog.KObj(r.stored), "account", r.account)
 		following, cancel := context.WithCancel(ctx)
