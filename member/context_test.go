@@ -82,7 +82,8 @@ func TestState_AndContextNameTheLeader(t *testing.T) {
 			switch {
 			case err == nil:
 				done()
-			case !errors.As(err, &no) || !errors.Is(err, member.ErrNotLeader) || no.State != want:
+			case !errors.As(err, &no) || !errors.Is(err, member.ErrNotLeader) ||
+				errors.Is(err, member.ErrStopped) || no.State != want:
 				t.Errorf("Context: err = %v, want %+v", err, want)
 			}
 		}

@@ -268,6 +268,10 @@ func TestFences_OneForEachListAndLock(t *testing.T) {
 	if len(names) != 10 {
 		t.Errorf("10 fences have the names %q", slices.Sorted(maps.Keys(names)))
 	}
+	o.Spec.Fencing = nil
+	if fences := guard.Fences("hub", o, nil); len(fences) > 0 {
+		t.Errorf("%d fences of a policy without fencing", len(fences))
+	}
 	if fences := guard.Fences("hub", policy("locks", lockIn("a"), "shop"), []string{"shop"}); len(fences) > 0 {
 		t.Errorf("%d fences of a lock by a namespace that another policy owns", len(fences))
 	}

@@ -54,7 +54,7 @@ const fastRetries = 10
 // at all. If the last write failed, it may have failed in an outage that is over. So the syncer first tries a write
 // that changes nothing and promises nothing.
 func (l *leaseSyncer) loseTerm(now lease.Reading) step {
-	if l.status.Failing == "" || l.known.lease == nil || !l.known.ours {
+	if l.status.Failing == "" || !l.known.ours {
 		l.status.Lost = true
 		return step{}
 	}

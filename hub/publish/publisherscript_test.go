@@ -318,5 +318,6 @@ func (w *publisherTest) words(first string, args []string) map[string]func() []s
 		"unregistered": func() []string { return is(first, w.member.lease(readerKey(first)) == nil) },
 		"finalizer":    func() []string { return is(first, len(w.member.lease(readerKey(first)).Finalizers) > 0) },
 		"readers":      func() []string { return []string{strconv.Itoa(w.Readers.Count())} },
+		"too-many":     func() []string { return is("yes", w.Readers.TooMany()) },
 	}
 }

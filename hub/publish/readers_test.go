@@ -201,12 +201,13 @@ func TestSlowReadersAreReported(t *testing.T) {
 	tooMany := strconv.Itoa(maxRegistrations + 1)
 	playPublisher(t, `
 readers that did not release a term: at most five
-	register a; register b; register c; register d; register e; register f; led; revoke; after 1s; next;
+	register a; register b; register c; register d; register e; register f; led; revoke; after 1s; too-many; next;
 	reported pods/a:ReaderSilent pods/b:ReaderSilent pods/c:ReaderSilent pods/d:ReaderSilent pods/e:ReaderSilent
 too many registrations, shown by a watch
 	see-many `+tooMany+`; list-readers; reported /:TooManyReaders
 too many registrations while a reader has not released a term: no reader is reported
-	register r; led; revoke; after 1s; register-many `+tooMany+`; list-readers; next; reported /:TooManyReaders
+	register r; led; revoke; after 1s; register-many `+tooMany+`; list-readers; too-many yes; next;
+	reported /:TooManyReaders
 too many registrations, listed twice: reported once
 	register-many `+tooMany+`; list-readers; list-readers; reported /:TooManyReaders
 `)
