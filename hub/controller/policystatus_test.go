@@ -345,8 +345,12 @@ func TestPolicyStatusIsWrittenWhenItChanges(t *testing.T) {
 		}
 		answer = nil
 		gone := requestAbout(types.NamespacedName{Namespace: "fleet", Name: "gone"})
+		m.statuses.lone.of[gone.NamespacedName] = &loneSet{}
 		if result, err := m.statuses.reconcilePolicy(t.Context(), gone); err != nil || result != (reconcile.Result{}) {
 			t.Errorf("a deleted policy: %+v, %v", result, err)
+		}
+		if m.statuses.lone.of[gone.NamespacedName] != nil {
+			t.Error("what was counted of a deleted policy is kept")
 		}
 		m.standby()
 		n := w.statuses
