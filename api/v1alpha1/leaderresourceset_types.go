@@ -114,7 +114,8 @@ const SourceSecretType = "addons.cluster.x-k8s.io/resource-set"
 type ClusterRole string
 
 const (
-	// RoleLeader is the cluster that leads by the record. While nobody leads, no cluster has it.
+	// RoleLeader is the cluster that leads by the record, or leads on in a new term. While nobody leads, no other cluster
+	// has it.
 	RoleLeader ClusterRole = "Leader"
 	// RoleFollowers are all other clusters of the policy.
 	RoleFollowers ClusterRole = "Followers"

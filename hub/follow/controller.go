@@ -200,7 +200,8 @@ func sameSet(a, b *v1alpha1.LeaderResourceSet) bool {
 }
 
 func sameLeader(a, b *v1alpha1.NamespaceLeader) bool {
-	return a.Spec.Leader == b.Spec.Leader && a.Spec.State == b.Spec.State && a.Spec.Policy == b.Spec.Policy
+	return a.Spec.Leader == b.Spec.Leader && a.Spec.State == b.Spec.State && a.Spec.Policy == b.Spec.Policy &&
+		a.Spec.Next == b.Spec.Next
 }
 
 // MemberChanged enqueues the sets in a member if something has changed on which they depend.

@@ -278,3 +278,14 @@ func TestWatchesEndBeforeTheMembersLeave(t *testing.T) {
 		t.Error("the controller waits for a watch, which waits for the end of the hub")
 	}
 }
+
+// A leader that was to lead on in a new term, and will not, stops in its cluster.
+func TestSetsAreLookedAtWhenAnotherClusterIsToLeadNext(t *testing.T) {
+	was := &v1alpha1.NamespaceLeader{}
+	was.Spec.Leader, was.Spec.State, was.Spec.Next = "east", v1alpha1.StateDraining, "east"
+	is := was.DeepCopy()
+	is.Spec.Next = "west"
+	if sameLeader(was, is) || !sameLeader(was, was) {
+		t.Error("the next leader does not count, or a record without a change does")
+	}
+}
