@@ -128,7 +128,7 @@ type setIn struct {
 	at       *member // with its inventory, in which restores were seen: applied is about these
 	restores int
 	applied  map[id]appliedObject
-	full     time.Duration // when all was applied last; 0: never
+	full     time.Duration // when all was applied last; 0: not since applied is empty
 	repairs  *rate.Limiter
 }
 

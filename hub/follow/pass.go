@@ -56,7 +56,6 @@ type pass struct {
 	objects    metadata.Interface
 	client     authorizationclient.AuthorizationV1Interface // for reviews, and for JSON of any group
 	kinds      map[schema.GroupVersionKind]bool             // that it may have anywhere: it names them
-	again      bool                                         // all is applied, whether it has changed or not
 	silent     int                                          // how many objects got no answer
 }
 
@@ -127,7 +126,7 @@ func (p *pass) applyOne(o object) (is id, bad *v1alpha1.ResourceProblem, err err
 	name := types.NamespacedName{Namespace: is.namespace, Name: is.name}
 	was, has := p.in.applied[is]
 	drifted := has && p.drifted(o.kind, name, was.marked)
-	if has && was.hash == o.hash && !drifted && !p.again {
+	if has && was.hash == o.hash && !drifted {
 		return is, nil, nil
 	}
 	known, _ := p.object(o.kind, name)

@@ -1,13 +1,25 @@
 package follow
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 )
 
@@ -57,8 +69,87 @@ func TestDrift(t *testing.T) {
 	}
 }
 
+var ofDeployments = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
+
+// passIn returns a pass over the set "all", in a member that answers each patch by hand. It returns what was sent, in
+// order, and the problems.
+func passIn(t *testing.T, answer func(r *http.Request, body string) (code int)) (
+	pass func(ctx context.Context, manifests string) (sent string, problems []v1alpha1.ResourceProblem), now *clock,
+) {
+	var sent []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		name := path.Base(r.URL.Path)
+		sent = append(sent, name)
+		w.Header().Set("Content-Type", "application/json")
+		if code := answer(r, string(body)); code != http.StatusOK {
+			status := conflict(metav1.StatusCause{Message: `conflict with "argocd"`, Field: ".spec.template"}).ErrStatus
+			status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+			w.WriteHeader(code)
+			_ = json.NewEncoder(w).Encode(status)
+			return
+		}
+		_, _ = fmt.Fprintf(w, `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","metadata":{"name":%q}}`, name)
+	}))
+	t.Cleanup(server.Close)
+	c, now, _ := hub(t, v1alpha1.RoleAll)
+	now.boot, c.MayWrite = time.Hour, func(string) bool { return true }
+	set := &v1alpha1.LeaderResourceSet{}
+	if err := c.client.Get(t.Context(), types.NamespacedName{Namespace: "fleet", Name: "all"}, set); err != nil {
+		t.Fatal(err)
+	}
+	set.Spec.Prune, set.Spec.IntervalSeconds = ptr.To(false), 300
+	set.Annotations = map[string]string{v1alpha1.KindsAnnotation: "apps/v1/Deployment,v1/ConfigMap"}
+	in := c.state(set).inCluster("east")
+	east := &member{ended: t.Context(), inventory: &inventory{
+		tenants: func() *rest.Config { return &rest.Config{Host: server.URL} },
+		of: map[schema.GroupVersionKind]*kindState{
+			ofConfigMaps:  {kind: kind{ofConfigMaps.GroupVersion().WithResource("configmaps"), true}},
+			ofDeployments: {kind: kind{ofDeployments.GroupVersion().WithResource("deployments"), true}},
+		},
+	}}
+	return func(ctx context.Context, text string) (string, []v1alpha1.ResourceProblem) {
+		sent = nil
+		m := parse([]source{of(v1alpha1.RoleAll, text)})
+		_, err := c.pass(ctx, set, east, in, m.formOf(v1alpha1.RoleLeader, "shop"), v1alpha1.RoleLeader)
+		if err != nil {
+			t.Error(err)
+		}
+		return strings.Join(sent, " "), in.result.Problems
+	}, now
+}
+
+// However long a member takes: a pass whose time is over is gone on with, also after the interval.
+func TestAPassGoesOnWhereTheLastOneEnded(t *testing.T) {
+	ctx, end := context.WithCancel(t.Context())
+	pass, now := passIn(t, func(r *http.Request, _ string) int {
+		if ctx.Err() == nil && path.Base(r.URL.Path) == "b" {
+			end()
+		}
+		return http.StatusOK
+	})
+	all := settings("a") + "---\n" + settings("b") + "---\n" + settings("c")
+	for _, step := range []struct {
+		what, want string
+		ctx        context.Context
+		passes     time.Duration
+		problems   int
+	}{
+		{"the pass ends at b", "a b", ctx, 0, 1},
+		{"the next one, after the interval", "b c", t.Context(), 6 * time.Minute, 0},
+		{"one more", "", t.Context(), 4 * time.Minute, 0},
+		{"one after the interval", "a b c", t.Context(), time.Minute, 0},
+	} {
+		now.boot += step.passes
+		sent, problems := pass(step.ctx, all)
+		if sent != step.want || len(problems) != step.problems {
+			t.Errorf("%s: sent are %q, want %q: %v", step.what, sent, step.want, problems)
+		}
+	}
+}
+
 // conflict is how API servers say who owns fields: of updates they say by what version.
-func conflict(causes ...metav1.StatusCause) error {
+func conflict(causes ...metav1.StatusCause) *apierrors.StatusError {
 	err := apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "a", nil)
 	err.ErrStatus.Details.Causes = causes
 	return err

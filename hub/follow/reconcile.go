@@ -156,8 +156,9 @@ func (c *Controller) pass(
 ) (reconcile.Result, error) {
 	name, now := client.ObjectKeyFromObject(set), c.Clock.Now().Boot
 	interval := time.Duration(set.Spec.IntervalSeconds) * time.Second
-	if was := at.inventory.restores(); in.at != at || in.restores != was {
-		// It is another cluster, or an older state of it.
+	was := at.inventory.restores()
+	if in.at != at || in.restores != was || in.full != 0 && now-in.full >= interval {
+		// It is another cluster, an older state of it, or time to apply all again. A pass goes on where the last one ended.
 		in.at, in.restores, in.applied, in.full = at, was, map[id]appliedObject{}, 0
 	}
 	config := at.inventory.tenants()
@@ -166,7 +167,6 @@ func (c *Controller) pass(
 		kinds: readKinds(set.Annotations[v1alpha1.KindsAnnotation]), inventory: at.inventory, context: ctx, ended: at.ended,
 		objects: metadata.NewForConfigOrDie(config),
 		client:  authorizationclient.NewForConfigOrDie(config),
-		again:   in.full == 0 || now-in.full >= interval,
 	}
 	if ready, err := c.prepared(ctx, set, p.served(f)); !ready || err != nil {
 		return reconcile.Result{RequeueAfter: busyPause}, err
@@ -180,7 +180,7 @@ func (c *Controller) pass(
 			err.Error()+"; apply config/follow in the cluster"))
 	case err != nil:
 		problems = append(problems, problem("", reason.Unreachable, "the cluster did not answer: "+err.Error()))
-	case p.again:
+	case in.full == 0:
 		in.full = now
 	}
 	c.give(types.NamespacedName{Namespace: set.Namespace, Name: set.Spec.Namespace}, in, f.given, runs,
