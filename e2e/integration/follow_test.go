@@ -191,6 +191,9 @@ func TestWhatIsWrongWithAnObjectIsSaid(t *testing.T) {
 	w.source("all", settings("good", "a: x"), workload("theirs", 0))
 	w.awaitReady("first", reason.AppliedByOther, "cluster east", "Deployment "+a+"/theirs")
 	w.replicas(a, "theirs", "east 0 west 0")
+	t.Log("the form leaves them out: they are released")
+	w.source("all", settings("good", "a: x"), strings.Replace(workload("theirs", 0), "  replicas: 0\n", "", 1))
+	w.replicas(a, "theirs", "east 1 west 1")
 	w.source("all", settings("good", "a: x"))
 	w.awaitReady("first", reason.InPlace)
 

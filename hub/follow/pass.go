@@ -232,13 +232,13 @@ func (p *pass) patch(k kind, is id, o object, ours bool) (marked, error) {
 	return now, err
 }
 
-// scale applies the replicas of an object alone, if it has any, because the rest is not taken over.
+// scale applies the replicas of an object alone, because the rest is not taken over. If it has none, that releases
+// those of the cluster's other form.
 func (p *pass) scale(k kind, is id, o object) error {
-	n, has, err := unstructured.NestedFieldNoCopy(o.content, "spec", "replicas")
-	if !has || err != nil {
-		return nil //nolint:nilerr // there is nothing to scale
+	u := unstructured.Unstructured{Object: map[string]any{}}
+	if n, has, err := unstructured.NestedFieldNoCopy(o.content, "spec", "replicas"); has && err == nil {
+		u.Object["spec"] = map[string]any{"replicas": n}
 	}
-	u := unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": n}}}
 	u.SetGroupVersionKind(o.kind)
 	u.SetNamespace(is.namespace)
 	u.SetName(is.name)

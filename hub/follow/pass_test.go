@@ -148,6 +148,28 @@ func TestAPassGoesOnWhereTheLastOneEnded(t *testing.T) {
 	}
 }
 
+// An autoscaler does nothing at 0 replicas: where the form leaves them out, those of the other form are released.
+func TestReplicasFollowWhereAnotherManagerAppliesTheRest(t *testing.T) {
+	for name, test := range map[string]struct{ text, want string }{
+		"the form has replicas":    {workload("Deployment", "web", 0), `"spec":{"replicas":0}`},
+		"the form leaves them out": {strings.Replace(workload("Deployment", "web", 0), "replicas: 0,", "", 1), ""},
+	} {
+		scaled := "nothing was sent"
+		pass, _ := passIn(t, func(r *http.Request, body string) int {
+			if r.URL.Query().Get("fieldManager") == fieldManager {
+				return http.StatusConflict
+			}
+			scaled = body
+			return http.StatusOK
+		})
+		_, problems := pass(t.Context(), test.text)
+		if !strings.Contains(scaled, `"name":"web"`) || !strings.Contains(scaled, test.want) ||
+			strings.Contains(scaled, "spec") != (test.want != "") || len(problems) != 1 {
+			t.Errorf("%s: %s; %v", name, scaled, problems)
+		}
+	}
+}
+
 // conflict is how API servers say who owns fields: of updates they say by what version.
 func conflict(causes ...metav1.StatusCause) *apierrors.StatusError {
 	err := apierrors.NewConflict(schema.GroupResource{Resource: "configmaps"}, "a", nil)
