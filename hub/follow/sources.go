@@ -182,6 +182,7 @@ func isPath(segment string) bool { return len(content.IsPathSegmentName(segment)
 // newObject checks a document, and drops from it what API servers write themselves.
 func newObject(content map[string]any, role v1alpha1.ClusterRole) (object, error) {
 	u := unstructured.Unstructured{Object: content}
+	metadata, _ := content["metadata"].(map[string]any)
 	o := object{kind: u.GroupVersionKind(), namespace: u.GetNamespace(), name: u.GetName(), role: role, content: content}
 	switch {
 	case o.kind.Kind == "" || o.kind.Version == "":
@@ -194,8 +195,9 @@ func newObject(content map[string]any, role v1alpha1.ClusterRole) (object, error
 		return o, fmt.Errorf("%s has no name", o.kind.Kind)
 	case !isPath(o.kind.Group) || !isPath(o.kind.Version) || !isPath(o.name) || !isPath(o.namespace):
 		return o, errors.New("its apiVersion, namespace or name cannot be part of a path")
+	case metadata["labels"] != nil && u.GetLabels() == nil:
+		return o, fmt.Errorf("%s has a label whose value is no text: put it in quotes", o.kind.Kind)
 	}
-	metadata, _ := content["metadata"].(map[string]any)
 	for _, key := range []string{
 		"managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink", "generateName",
 	} {
