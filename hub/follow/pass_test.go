@@ -125,6 +125,7 @@ func TestAPassGoesOnWhereTheLastOneEnded(t *testing.T) {
 	pass, now := passIn(t, func(r *http.Request, _ string) int {
 		if ctx.Err() == nil && path.Base(r.URL.Path) == "b" {
 			end()
+			<-r.Context().Done()
 		}
 		return http.StatusOK
 	})

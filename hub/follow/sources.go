@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 
+	goyaml "go.yaml.in/yaml/v2"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -132,8 +133,9 @@ func problem(object string, why reason.Reason, message string) v1alpha1.Resource
 	return v1alpha1.ResourceProblem{Object: object, Reason: why, Message: transport.Shorten(message)}
 }
 
-// documents calls do with each document of a YAML stream, or with the objects of a stream of JSON. Empty ones do not
-// count. marks is how many of the characters that it counts are left, for this text and others.
+// documents calls do with each document of a YAML stream. JSON is YAML. Empty documents do not count, and what comes
+// after an object without a line between is refused. marks is how many of the characters that it counts are left, for
+// this text and others.
 func documents(text []byte, marks *int, do func(map[string]any) error) error {
 	for _, c := range []byte(marking) {
 		*marks -= bytes.Count(text, []byte{c})
@@ -158,6 +160,10 @@ func documents(text []byte, marks *int, do func(map[string]any) error) error {
 		content := map[string]any{}
 		if err := yaml.Unmarshal(document, &content); err != nil {
 			return errors.New("it is no object in YAML or JSON") // the error may quote a Secret
+		}
+		whole := goyaml.NewDecoder(bytes.NewReader(document))
+		if _, rest := whole.Decode(&struct{}{}), whole.Decode(&struct{}{}); !errors.Is(rest, io.EOF) {
+			return errors.New("something comes after an object: divide objects by lines with ---")
 		}
 		if len(content) == 0 {
 			continue

@@ -43,6 +43,9 @@ func TestWhatIsWrongWithASource(t *testing.T) {
 		"a path for a namespace":   {settings("a, namespace: a/b"), "cannot be part of a path"},
 		"a path for a group":       {"apiVersion: ../v1\nkind: ConfigMap\nmetadata: {name: a}", "cannot be part of a path"},
 		"a label that is a number": {settings("a, labels: {version: 2}"), "ConfigMap has a label whose value is no text"},
+		"a stream of JSON":         {`{"apiVersion":"v1"} {"apiVersion":"v1"}`, "divide objects by lines with ---"},
+		"the end of a document":    {settings("a") + "...\n" + settings("b"), "divide objects by lines with ---"},
+		"an object at its margin":  {"  apiVersion: v1\n" + settings("a"), "divide objects by lines with ---"},
 		"too many objects":         {many, "more than 500 objects: make another set"},
 		"too many kinds":           {kinds, "more than 32 kinds"},
 		"too much":                 {"# " + strings.Repeat("x", maxSources), "more than 2097152 bytes"},
@@ -82,6 +85,7 @@ func TestWhatASourceMayHold(t *testing.T) {
 		"a shell script":                 {script, 1},
 		"JSON":                           {`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`, 1},
 		"no labels":                      {settings("a, labels: {}") + "---\n" + settings("b, labels: "), 2},
+		"the end of the last one":        {settings("a") + "...\n# b\n", 1},
 		"two documents":                  {settings("a") + "---\n" + settings("b"), 2},
 		"an anchor that nothing repeats": {"apiVersion: &a v1\nkind: ConfigMap\nmetadata: {name: a}\n", 1},
 	} {
