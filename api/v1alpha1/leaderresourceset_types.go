@@ -60,8 +60,8 @@ type LeaderResourceSetSpec struct {
 	// confirmWithinSeconds bounds how long a planned change waits: the old leader's cluster gets
 	// the followers' objects while it still leads, and no Pod may be left of the Deployments,
 	// StatefulSets and CronJobs that these stop. The status of a Deployment or StatefulSet must
-	// be that of its last version, and count no replicas. After that the change goes on, and the
-	// condition InOrder is False.
+	// be that of its last version, and count no replicas. A CronJob must have no active Job. After
+	// that the change goes on, and the condition InOrder is False.
 	// +optional
 	// +default=60
 	// +kubebuilder:validation:Minimum=1

@@ -247,8 +247,8 @@ func (p *pass) hasStopped(is id, of pods) error {
 	return err
 }
 
-// createsNone returns nil if a workload is gone or suspended, or if its controller has observed that it is to have no
-// replicas.
+// createsNone returns nil if a workload is gone, if it is suspended and has no active Job, or if its controller has
+// observed that it is to have no replicas.
 func (p *pass) createsNone(ctx context.Context, is id, of schema.GroupVersionKind) error {
 	k, err := p.start(p.ended, of)
 	switch {
@@ -276,6 +276,7 @@ func (p *pass) createsNone(ctx context.Context, is id, of schema.GroupVersionKin
 		Status struct {
 			ObservedGeneration int64
 			Replicas           int32
+			Active             []struct{} // Jobs of a CronJob, which create Pods also while it is suspended
 		}
 	}
 	if json.Unmarshal(body, &w) != nil {
@@ -283,7 +284,7 @@ func (p *pass) createsNone(ctx context.Context, is id, of schema.GroupVersionKin
 	}
 	scaled := w.Spec.Replicas != nil && *w.Spec.Replicas == 0 && w.Status.Replicas == 0 &&
 		w.Status.ObservedGeneration >= w.Metadata.Generation
-	if !w.Spec.Suspend && !scaled {
+	if !scaled && (!w.Spec.Suspend || len(w.Status.Active) > 0) {
 		return errRuns
 	}
 	return nil

@@ -97,9 +97,12 @@ func TestAWorkloadHasStopped(t *testing.T) {
 		object, pod string // pod is the namespace of one that is left
 		want        error
 	}{
-		"scaled to 0":                  {zero, "", nil},
-		"deleted":                      {"", "", nil},
-		"suspended":                    {`{"spec":{"suspend":true}}`, "", nil},
+		"scaled to 0": {zero, "", nil},
+		"deleted":     {"", "", nil},
+		"suspended":   {`{"spec":{"suspend":true}}`, "", nil},
+		"suspended, with an active Job": {
+			`{"spec":{"suspend":true},"status":{"active":[{"kind":"Job","name":"web-1"}]}}`, "", errRuns,
+		},
 		"a Pod is left":                {zero, "bank", errRuns},
 		"a Pod of another namespace":   {zero, "shop", nil},
 		"not observed yet":             {strings.Replace(zero, `n":2},"spec"`, `n":3},"spec"`, 1), "", errRuns},
