@@ -8,9 +8,12 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -120,7 +123,7 @@ type setState struct {
 
 // setIn is a set in one cluster. Only the request for the set there uses what follows failed.
 type setIn struct {
-	result   v1alpha1.ClusterResources
+	result   reached
 	clean    bool    // the set has nothing there any more
 	gaveWay  int64   // the term in which the cluster has given way
 	why      string  // why it has not
@@ -130,6 +133,12 @@ type setIn struct {
 	applied  map[id]appliedObject
 	full     time.Duration // when all was applied last; 0: not since applied is empty
 	repairs  *rate.Limiter
+}
+
+// reached is what a cluster has of a set.
+type reached struct {
+	v1alpha1.ClusterResources
+	Generation int64 // of the set, in the last pass
 }
 
 // New returns a Controller.
@@ -306,8 +315,12 @@ func (c *Controller) state(set *v1alpha1.LeaderResourceSet) *setState {
 	if s == nil {
 		s = &setState{identity: identity(set.Namespace, set.Name), in: map[string]*setIn{}}
 		c.sets[name] = s
+		ready := ptr.Deref(meta.FindStatusCondition(set.Status.Conditions, v1alpha1.ConditionReady), metav1.Condition{})
+		if ready.Status != metav1.ConditionTrue {
+			ready.ObservedGeneration = 0 // not all clusters had it
+		}
 		for _, shown := range set.Status.Clusters {
-			s.inCluster(shown.Name).result = shown
+			s.inCluster(shown.Name).result = reached{shown, ready.ObservedGeneration}
 		}
 	}
 	return s
@@ -318,7 +331,7 @@ func (s *setState) inCluster(name string) *setIn {
 	in := s.in[name]
 	if in == nil {
 		in = &setIn{
-			result: v1alpha1.ClusterResources{Name: name}, applied: map[id]appliedObject{}, why: notReached,
+			result: reached{ClusterResources: v1alpha1.ClusterResources{Name: name}}, applied: map[id]appliedObject{}, why: notReached,
 			repairs: rate.NewLimiter(rate.Every(repairEvery), repairs),
 		}
 		s.in[name] = in

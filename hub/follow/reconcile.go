@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -75,23 +76,25 @@ func (c *Controller) reconcileIn(
 		return reconcile.Result{}, nil
 	}
 	role, given, stays, err := c.roleIn(ctx, set, m)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	if stays {
-		return later, nil
+	if err != nil || stays == reason.NotManaged {
+		return later, err
 	}
 	c.mu.Lock()
 	at, s := c.members[key], c.state(set)
-	if at == nil && role == "" && !isShown(set, key.Name) { // it never had anything of the set
-		c.mu.Unlock()
+	if has := s.in[key.Name]; role == "" && (has == nil || has.clean) && (at == nil || stays != "") {
+		c.mu.Unlock() // it has nothing of the set
 		return later, nil
 	}
 	in := s.inCluster(key.Name)
 	c.mu.Unlock()
+	if stays != "" {
+		why := problem("", stays, "the Cluster is "+strings.ToLower(string(stays))+": what is there stays as it is")
+		c.report(set, in, role, nil, []v1alpha1.ResourceProblem{why})
+		return later, nil
+	}
 	if at == nil || m.Problem.Reason == reason.Unreachable {
 		why := problem("", reason.Unreachable, "the hub has no connection to the cluster: what is there stays as it is")
-		c.report(name, in, role, nil, []v1alpha1.ResourceProblem{why})
+		c.report(set, in, role, nil, []v1alpha1.ResourceProblem{why})
 		return reconcile.Result{RequeueAfter: silentPause}, nil
 	}
 	select {
@@ -115,23 +118,29 @@ func (c *Controller) reconcileIn(
 	return c.pass(ctx, set, at, in, f, role)
 }
 
-// roleIn returns the role of a member, or that what it has stays as it is. given is the term in which it gives way.
+// roleIn returns the role of a member, and why what it has stays as it is, if it does. given is the term in which it
+// gives way.
 func (c *Controller) roleIn(
 	ctx context.Context, set *v1alpha1.LeaderResourceSet, m fleet.Member,
-) (role v1alpha1.ClusterRole, given int64, stays bool, err error) {
+) (role v1alpha1.ClusterRole, given int64, stays reason.Reason, err error) {
 	namespace := types.NamespacedName{Namespace: set.Namespace, Name: set.Spec.Namespace}
 	p, err := c.where(ctx, namespace)
 	going := !set.DeletionTimestamp.IsZero()
 	switch {
-	case err != nil, m.Paused, m.IsFenced(), m.DeleteForMove, moves(set), !p.Managed && !going:
-		return "", 0, true, err
-	case going:
-		return "", 0, false, nil
+	case err != nil, m.DeleteForMove, moves(set), !p.Managed && !going:
+		return "", 0, reason.NotManaged, err
+	case !going:
+		role = p.role(m.Name)
 	}
-	if given = c.given(namespace, p, m.Name); given != 0 {
-		return v1alpha1.RoleFollowers, given, false, nil
+	switch given = c.given(namespace, p, m.Name); {
+	case m.Paused:
+		return role, 0, reason.Paused, nil
+	case m.IsFenced():
+		return role, 0, reason.Fenced, nil
+	case given != 0 && !going:
+		return v1alpha1.RoleFollowers, given, "", nil
 	}
-	return p.role(m.Name), 0, false, nil
+	return role, 0, "", nil
 }
 
 // where returns where the objects of a namespace's sets belong. A record that this replica has not decided on yet may
@@ -154,7 +163,7 @@ func isShown(set *v1alpha1.LeaderResourceSet, name string) bool {
 func (c *Controller) pass(
 	ctx context.Context, set *v1alpha1.LeaderResourceSet, at *member, in *setIn, f form, role v1alpha1.ClusterRole,
 ) (reconcile.Result, error) {
-	name, now := client.ObjectKeyFromObject(set), c.Clock.Now().Boot
+	now := c.Clock.Now().Boot
 	interval := time.Duration(set.Spec.IntervalSeconds) * time.Second
 	was := at.inventory.restores()
 	if in.at != at || in.restores != was || in.full != 0 && now-in.full >= interval {
@@ -185,7 +194,7 @@ func (c *Controller) pass(
 	}
 	c.give(types.NamespacedName{Namespace: set.Namespace, Name: set.Spec.Namespace}, in, f.given, runs,
 		obstacle(f, problems, err))
-	times := c.report(name, in, role, &done, problems)
+	times := c.report(set, in, role, &done, problems)
 	switch {
 	case runs != "":
 		return reconcile.Result{RequeueAfter: stoppedPause}, nil
@@ -229,7 +238,8 @@ type result struct {
 // report keeps the result of work in a cluster, and has it shown if it is another one. done is nil if there was none.
 // It returns how many times in a row the work has failed.
 func (c *Controller) report(
-	set types.NamespacedName, in *setIn, role v1alpha1.ClusterRole, done *result, problems []v1alpha1.ResourceProblem,
+	set *v1alpha1.LeaderResourceSet, in *setIn, role v1alpha1.ClusterRole, done *result,
+	problems []v1alpha1.ResourceProblem,
 ) (failed int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -241,6 +251,7 @@ func (c *Controller) report(
 	is.Role, is.Problems = role, problems[:min(len(problems), maxProblems)]
 	in.clean = false
 	if done != nil {
+		is.Generation = set.Generation
 		is.Objects = ptr.To(int32(done.placed + done.left))
 		in.clean = role == "" && done.left == 0 && len(problems) == 0
 		if len(problems) == 0 && is.Hash != done.hash {
@@ -248,7 +259,7 @@ func (c *Controller) report(
 		}
 	}
 	if in.result = is; !equality.Semantic.DeepEqual(was, is) || clean != in.clean {
-		c.add(0, set, "")
+		c.add(0, client.ObjectKeyFromObject(set), "")
 	}
 	return in.failed
 }

@@ -47,6 +47,9 @@ func (c *Controller) reconcileStatus(ctx context.Context, set *v1alpha1.LeaderRe
 	if place.undecided {
 		return reconcile.Result{RequeueAfter: notYet}, nil // what an earlier replica has said stands
 	}
+	if c.given(types.NamespacedName{Namespace: set.Namespace, Name: set.Spec.Namespace}, place, place.Leader) != 0 {
+		place.Leader = "" // its cluster gets the followers' form
+	}
 	status := statusOf(set, place, c.results(set), c.Clock.Now().Wall)
 	c.setInOrder(&status, set)
 	if equality.Semantic.DeepEqual(status, set.Status) {
@@ -82,11 +85,11 @@ func (c *Controller) setInOrder(status *v1alpha1.LeaderResourceSetStatus, set *v
 
 // results returns what was reached in each cluster, those that have nothing any more left out. An earlier replica may
 // have reached clusters that are gone.
-func (c *Controller) results(set *v1alpha1.LeaderResourceSet) map[string]v1alpha1.ClusterResources {
+func (c *Controller) results(set *v1alpha1.LeaderResourceSet) map[string]reached {
 	members := c.Fleet.Members(set.Namespace)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all, s := map[string]v1alpha1.ClusterResources{}, c.state(set)
+	all, s := map[string]reached{}, c.state(set)
 	for _, m := range members {
 		in := s.in[m.Name]
 		if in != nil && !in.clean && (in.result.Role != "" || in.result.Objects != nil || len(in.result.Problems) > 0) {
@@ -98,12 +101,15 @@ func (c *Controller) results(set *v1alpha1.LeaderResourceSet) map[string]v1alpha
 
 // statusOf returns the status of a set.
 func statusOf(
-	set *v1alpha1.LeaderResourceSet, place Place, results map[string]v1alpha1.ClusterResources, now time.Time,
+	set *v1alpha1.LeaderResourceSet, place Place, results map[string]reached, now time.Time,
 ) v1alpha1.LeaderResourceSetStatus {
 	status := v1alpha1.LeaderResourceSetStatus{
 		ObservedGeneration: set.Generation, Conditions: slices.Clone(set.Status.Conditions),
 	}
-	status.Clusters = slices.SortedFunc(maps.Values(results), func(a, b v1alpha1.ClusterResources) int {
+	for _, is := range results {
+		status.Clusters = append(status.Clusters, is.ClusterResources)
+	}
+	slices.SortFunc(status.Clusters, func(a, b v1alpha1.ClusterResources) int {
 		return cmp.Or(-cmp.Compare(len(a.Problems), len(b.Problems)), strings.Compare(a.Name, b.Name))
 	})
 	ready := metav1.Condition{
@@ -115,7 +121,8 @@ func statusOf(
 		ready.Status, ready.Reason, ready.Message = status, string(why), message
 	}
 	waiting := slices.DeleteFunc(slices.Sorted(maps.Keys(place.Clusters)), func(name string) bool {
-		return results[name].Role != "" && results[name].Objects != nil
+		is := results[name]
+		return is.Role == place.role(name) && is.Objects != nil && is.Generation == set.Generation
 	})
 	switch {
 	case !place.Managed:

@@ -10,11 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/fleet"
 )
 
 // has is what a cluster has, with so many objects and problems of a reason.
@@ -27,7 +29,7 @@ func has(name string, objects int32, problems int, why reason.Reason) v1alpha1.C
 }
 
 func TestReady(t *testing.T) {
-	two := Place{Managed: true, Leader: "east", Clusters: map[string]bool{"east": true, "west": true}}
+	two := Place{Managed: true, Clusters: map[string]bool{"east": true, "west": true}}
 	one := []v1alpha1.ClusterResources{has("east", 3, 0, "")}
 	for name, test := range map[string]struct {
 		place   Place
@@ -36,6 +38,10 @@ func TestReady(t *testing.T) {
 	}{
 		"all is in place": {
 			two, []v1alpha1.ClusterResources{has("east", 3, 0, ""), has("west", 3, 0, "")}, "True InPlace 2 clusters have",
+		},
+		"one does not have its role yet": {
+			Place{Managed: true, Leader: "east", Clusters: two.Clusters},
+			[]v1alpha1.ClusterResources{has("east", 3, 0, ""), has("west", 3, 0, "")}, "Unknown Applying cluster east:",
 		},
 		"one was not reached yet": {two, one, "Unknown Applying cluster west:"},
 		"one has a problem": {
@@ -59,9 +65,9 @@ func TestReady(t *testing.T) {
 	} {
 		set := &v1alpha1.LeaderResourceSet{}
 		set.Generation, set.Spec.Namespace = 7, "shop"
-		results := map[string]v1alpha1.ClusterResources{}
+		results := map[string]reached{}
 		for _, c := range test.results {
-			results[c.Name] = c
+			results[c.Name] = reached{c, 7}
 		}
 		status := statusOf(set, test.place, results, time.Unix(1, 0))
 		is := status.Conditions[0]
@@ -79,10 +85,10 @@ func TestReady(t *testing.T) {
 
 // A status is bounded, and has those with problems first.
 func TestStatusOfManyClusters(t *testing.T) {
-	results, place := map[string]v1alpha1.ClusterResources{}, Place{Managed: true, Clusters: map[string]bool{}}
+	results, place := map[string]reached{}, Place{Managed: true, Clusters: map[string]bool{}}
 	for i := range 100 {
 		name := fmt.Sprintf("c%02d", i)
-		results[name], place.Clusters[name] = has(name, 1, i/99, reason.Rejected), true
+		results[name], place.Clusters[name] = reached{ClusterResources: has(name, 1, i/99, reason.Rejected)}, true
 	}
 	status := statusOf(&v1alpha1.LeaderResourceSet{}, place, results, time.Unix(1, 0))
 	if len(status.Clusters) != maxClusters || status.Clusters[0].Name != "c99" || status.Clusters[1].Name != "c00" {
@@ -134,7 +140,7 @@ func TestStatusOfAnEarlierReplicaStands(t *testing.T) {
 	}
 	passed := func(hash string) v1alpha1.LeaderResourceSetStatus {
 		t.Helper()
-		c.report(name, c.state(set).inCluster("east"), v1alpha1.RoleLeader, &result{hash: hash, placed: 3}, nil)
+		c.report(set, c.state(set).inCluster("east"), v1alpha1.RoleLeader, &result{hash: hash, placed: 3}, nil)
 		return status()
 	}
 	if after := passed("h"); !equality.Semantic.DeepEqual(after, before) {
@@ -142,5 +148,80 @@ func TestStatusOfAnEarlierReplicaStands(t *testing.T) {
 	}
 	if got := passed("i").Clusters[0]; got.Hash != "i" || !got.AppliedTime.Equal(ptr.To(metav1.Unix(1, 0))) {
 		t.Errorf("after a pass with another hash: %+v", got)
+	}
+}
+
+// Ready is about the newest generation of a set, in each cluster of the policy. That is east, which leads and was passed.
+func TestReadyAfter(t *testing.T) {
+	type world struct {
+		*Controller
+		set *v1alpha1.LeaderResourceSet
+		all members
+	}
+	pass := func(w *world, role v1alpha1.ClusterRole) {
+		w.report(w.set, w.state(w.set).inCluster("east"), role, &result{placed: 3}, nil)
+	}
+	edit := func(w *world) { w.set.Generation++ }
+	member := func(w *world, m fleet.Member) {
+		m.Key.Fleet, m.UID, m.Connected = "fleet", "u", true
+		w.all[m.Key] = m
+		if _, err := w.reconcileIn(t.Context(), w.set, m.Key); err != nil {
+			t.Error(err)
+		}
+	}
+	east, west := fleet.Key{Name: "east"}, fleet.Key{Name: "west"}
+	for name, test := range map[string]struct {
+		do   func(*world)
+		then func(*world)
+		want string
+	}{
+		"an edit":            {edit, nil, "Unknown Applying cluster east"},
+		"an edit and a pass": {edit, func(w *world) { pass(w, v1alpha1.RoleLeader) }, "True InPlace 1 clusters"},
+		"a takeover":         {nil, func(w *world) { clear(w.sets) }, "True InPlace 1 clusters"},
+		"an edit, and a takeover before the pass": {edit, func(w *world) { clear(w.sets) }, "Unknown Applying cluster east"},
+		"the leader's cluster gives way": {nil, func(w *world) {
+			w.giving[shop] = giving{leader: "east", epoch: 7}
+			pass(w, v1alpha1.RoleFollowers)
+		}, "True InPlace 1 clusters"},
+		"its Cluster is paused": {
+			nil, func(w *world) { member(w, fleet.Member{Key: east, Paused: true}) }, "False Paused cluster east: the Cluster",
+		},
+		"its Cluster is fenced": {
+			nil, func(w *world) { member(w, fleet.Member{Key: east, Fenced: "u"}) }, "False Fenced cluster east: the Cluster",
+		},
+		"a Cluster without the set is paused": {
+			nil, func(w *world) { member(w, fleet.Member{Key: west, Paused: true}) }, "True InPlace 1 clusters",
+		},
+	} {
+		c, _, all := hub(t, v1alpha1.RoleAll)
+		w := &world{c, &v1alpha1.LeaderResourceSet{}, all}
+		key := types.NamespacedName{Namespace: "fleet", Name: "all"}
+		got := ""
+		status := func() {
+			_, err := c.reconcileStatus(t.Context(), w.set)
+			generation := w.set.Generation
+			if err := errors.Join(err, c.client.Get(t.Context(), key, w.set)); err != nil {
+				t.Fatal(err)
+			}
+			is := meta.FindStatusCondition(w.set.Status.Conditions, v1alpha1.ConditionReady)
+			w.set.Generation, got = generation, fmt.Sprintf("%s %s %s", is.Status, is.Reason, is.Message)
+		}
+		if err := c.client.Get(t.Context(), key, w.set); err != nil {
+			t.Fatal(err)
+		}
+		w.set.Generation = 1
+		c.Decided(shop, true)
+		c.sources.watching[sourcesOf{"fleet", v1alpha1.SourceConfigMap}] = func() {}
+		pass(w, v1alpha1.RoleLeader)
+		status()
+		for _, do := range []func(*world){test.do, test.then} {
+			if do != nil {
+				do(w)
+				status()
+			}
+		}
+		if !strings.HasPrefix(got, test.want) {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
 	}
 }
