@@ -38,6 +38,10 @@ records() {
 	$kubectl get namespaceleaders.leasecast.dev -A -o name
 }
 
+sets() {
+	$kubectl get leaderresourcesets.leasecast.dev -A -o name
+}
+
 # grants prints the namespaces with a RoleBinding of that name to the hub's role.
 grants() {
 	$kubectl get rolebindings.rbac.authorization.k8s.io -A --field-selector metadata.name=leasecast-hub-fleet -o go-template='{{range .items}}{{if and (eq .roleRef.kind "ClusterRole") (eq .roleRef.name "leasecast-hub-fleet")}}{{.metadata.namespace}}{{"\n"}}{{end}}{{end}}'
@@ -50,7 +54,8 @@ seals() {
 
 # First: the hub finds what sets keep in members only while these take part. An earlier version has no sets.
 if [ -n "$($kubectl get crd leaderresourcesets.leasecast.dev --ignore-not-found -o name)" ]; then
-	$kubectl delete leaderresourcesets.leasecast.dev -A --all --timeout="${limit}s"
+	$kubectl delete leaderresourcesets.leasecast.dev -A --all --wait=false
+	wait_until "resource sets" sets
 fi
 $kubectl delete leadershippolicies.leasecast.dev -A --all
 wait_until "records" records

@@ -98,7 +98,7 @@ const (
 	WrongCluster Reason = "WrongCluster"
 	// DuplicateCluster: two Clusters lead to the same API server.
 	DuplicateCluster Reason = "DuplicateCluster"
-	// Deleting: the Cluster is being deleted.
+	// Deleting: the Cluster, or the resource set, is being deleted.
 	Deleting Reason = "Deleting"
 	// Gone: the Cluster does not exist any more.
 	Gone Reason = "Gone"

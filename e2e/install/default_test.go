@@ -287,6 +287,7 @@ echo "$line"
 
 func TestTheRemovalGoesOnOnlyWhenItKnowsThatNothingIsLeft(t *testing.T) {
 	const clusters, records = "clusters.cluster.x-k8s.io", "namespaceleaders.leasecast.dev"
+	const crd, sets = "crd", "leaderresourcesets.leasecast.dev"
 	const bindings, secrets = "rolebindings.rbac.authorization.k8s.io", "secrets"
 	const deletesSeal = "-n a delete --ignore-not-found secret/leasecast-seal"
 	for name, test := range map[string]struct {
@@ -300,6 +301,9 @@ func TestTheRemovalGoesOnOnlyWhenItKnowsThatNothingIsLeft(t *testing.T) {
 			false},
 		"Clusters that are pinned hold it up":     {map[string][]string{clusters: {"a/east", "a/east"}}, "0", true},
 		"Clusters that cannot be read hold it up": {map[string][]string{clusters: {"FAIL", "FAIL"}}, "0", true},
+		"so do resource sets": {map[string][]string{crd: {"crd/" + sets}, sets: {"a/shop"}}, "0", true},
+		"a look at the resource sets that fails is repeated": {map[string][]string{crd: {"crd/" + sets},
+			sets: {"FAIL", "a/shop", ""}}, "60", false},
 		"so do records": {map[string][]string{records: {"FAIL"}}, "0", true},
 		"so do grants":  {map[string][]string{bindings: {"FAIL"}}, "60", true},
 		"so do seals":   {map[string][]string{secrets: {"FAIL"}}, "60", true},

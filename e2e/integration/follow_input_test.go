@@ -113,6 +113,7 @@ func TestADeletedSetWaitsForAClusterThatIsAway(t *testing.T) {
 	w.setting("east", a, "here", "")
 	w.setting("west", a, "here", "")
 	w.setting("south", a, "here", "map[a:x]")
+	w.awaitReady("set", reason.Deleting, "deleted in south:")
 
 	set := &v1alpha1.LeaderResourceSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "set"}}
 	w.Must(w.Hub.Get(t.Context(), client.ObjectKeyFromObject(set), set))

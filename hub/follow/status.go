@@ -26,7 +26,7 @@ import (
 const (
 	// maxClusters is how many clusters a status has, and maxProblems how many problems of one.
 	maxClusters, maxProblems = 32, 8
-	// deletionBound is how long a set that is deleted waits for clusters that cannot be reached. Then its objects stay.
+	// deletionBound is how long a set that is deleted waits for clusters that are not emptied. Then its objects stay.
 	deletionBound = time.Hour
 	// deletionLook is how often it looks whether that has passed.
 	deletionLook = time.Minute
@@ -52,12 +52,19 @@ func (c *Controller) reconcileStatus(ctx context.Context, set *v1alpha1.LeaderRe
 	}
 	status := statusOf(set, place, c.results(set), c.Clock.Now().Wall)
 	c.setInOrder(&status, set)
+	return reconcile.Result{}, c.show(ctx, set, status)
+}
+
+// show writes a status, unless the set has it.
+func (c *Controller) show(
+	ctx context.Context, set *v1alpha1.LeaderResourceSet, status v1alpha1.LeaderResourceSetStatus,
+) error {
 	if equality.Semantic.DeepEqual(status, set.Status) {
-		return reconcile.Result{}, nil
+		return nil
 	}
 	to := set.DeepCopy()
 	to.Status = status
-	return reconcile.Result{}, client.IgnoreNotFound(c.client.Status().Patch(ctx, to, client.MergeFrom(set)))
+	return client.IgnoreNotFound(c.client.Status().Patch(ctx, to, client.MergeFrom(set)))
 }
 
 // setInOrder says how the last planned change went, as far as this replica knows.
@@ -149,13 +156,19 @@ func (c *Controller) removeFinalizer(ctx context.Context, set *v1alpha1.LeaderRe
 		return reconcile.Result{}, nil
 	}
 	if prunes := ptr.Deref(set.Spec.Prune, true); prunes && !moves(set) {
-		left := c.left(set)
-		waited := c.Clock.Now().Wall.Sub(set.DeletionTimestamp.Time)
-		if len(left) > 0 && waited < deletionBound {
-			return reconcile.Result{RequeueAfter: deletionLook}, nil
+		left, now := c.left(set), c.Clock.Now().Wall
+		if len(left) > 0 && now.Sub(set.DeletionTimestamp.Time) < deletionBound {
+			status := statusOf(set, Place{}, c.results(set), now)
+			meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+				Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(reason.Deleting),
+				Message: "not all of its objects are deleted in " + strings.Join(left[:min(len(left), maxClusters)], ", ") +
+					": see the problems of these clusters, and the finalizers of the objects",
+				ObservedGeneration: set.Generation,
+			})
+			return reconcile.Result{RequeueAfter: deletionLook}, c.show(ctx, set, status)
 		}
 		if len(left) > 0 {
-			log.FromContext(ctx).Info("Objects of a deleted set are left in clusters that could not be reached",
+			log.FromContext(ctx).Info("Objects of a deleted set are left in clusters that were not emptied",
 				"set", klog.KObj(set), "clusters", left)
 		}
 	}

@@ -189,6 +189,9 @@ func TestReadyAfter(t *testing.T) {
 		"its Cluster is fenced": {
 			nil, func(w *world) { member(w, fleet.Member{Key: east, Fenced: "u"}) }, "False Fenced cluster east: the Cluster",
 		},
+		"its deletion": {nil, func(w *world) {
+			w.set.DeletionTimestamp, w.set.Finalizers = ptr.To(metav1.Unix(1, 0)), []string{v1alpha1.SetFinalizer}
+		}, "False Deleting not all of its objects are deleted in east: see"},
 		"a Cluster without the set is paused": {
 			nil, func(w *world) { member(w, fleet.Member{Key: west, Paused: true}) }, "True InPlace 1 clusters",
 		},
