@@ -301,7 +301,7 @@ func TestTheRemovalGoesOnOnlyWhenItKnowsThatNothingIsLeft(t *testing.T) {
 			false},
 		"Clusters that are pinned hold it up":     {map[string][]string{clusters: {"a/east", "a/east"}}, "0", true},
 		"Clusters that cannot be read hold it up": {map[string][]string{clusters: {"FAIL", "FAIL"}}, "0", true},
-		"so do resource sets": {map[string][]string{crd: {"crd/" + sets}, sets: {"a/shop"}}, "0", true},
+		"so do resource sets":                     {map[string][]string{crd: {"crd/" + sets}, sets: {"a/shop"}}, "0", true},
 		"a look at the resource sets that fails is repeated": {map[string][]string{crd: {"crd/" + sets},
 			sets: {"FAIL", "a/shop", ""}}, "60", false},
 		"so do records": {map[string][]string{records: {"FAIL"}}, "0", true},

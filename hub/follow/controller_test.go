@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
 )
@@ -211,6 +213,22 @@ func TestTwoObjectsOfAPassMayGetNoAnswer(t *testing.T) {
 	end()
 	if _, err := (&pass{context: ended}).explain(id{name: "a"}, false, context.DeadlineExceeded); err == nil {
 		t.Error("a pass that is over goes on")
+	}
+}
+
+// What an API server has against one object keeps no other one from its place.
+func TestAnAnswerIsAboutOneObject(t *testing.T) {
+	for code, want := range map[int]bool{
+		http.StatusBadRequest: true, http.StatusForbidden: true, http.StatusMethodNotAllowed: true,
+		http.StatusNotAcceptable: true, http.StatusRequestEntityTooLarge: true, http.StatusUnsupportedMediaType: true,
+		http.StatusUnprocessableEntity: true, http.StatusInternalServerError: true,
+		http.StatusUnauthorized: false, http.StatusTooManyRequests: false, http.StatusServiceUnavailable: false,
+	} {
+		answer := apierrors.NewGenericServerResponse(code, "patch", schema.GroupResource{}, "a", "", 0, true)
+		wrong, err := (&pass{context: t.Context()}).explain(id{name: "a"}, false, answer)
+		if is := wrong != nil && wrong.Reason == reason.Rejected && err == nil; is != want {
+			t.Errorf("%d: a rejection of the object: %v, want %v", code, is, want)
+		}
 	}
 }
 

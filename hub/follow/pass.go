@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -293,8 +294,7 @@ func (p *pass) explain(is id, secret bool, err error) (*v1alpha1.ResourceProblem
 			err.Error()+"; leave these fields out, or set force in the set")
 	case apierrors.IsNotFound(err):
 		wrong = problem(is.String(), reason.NamespaceMissing, err.Error())
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsForbidden(err),
-		apierrors.IsRequestEntityTooLargeError(err), apierrors.IsMethodNotSupported(err), apierrors.IsInternalError(err):
+	case isRejection(err), apierrors.IsInternalError(err):
 		wrong = problem(is.String(), reason.Rejected, err.Error())
 		if secret {
 			wrong.Message = "the API server has rejected it, with words that may quote a Secret: apply it by hand to see them"
@@ -306,6 +306,16 @@ func (p *pass) explain(is id, secret bool, err error) (*v1alpha1.ResourceProblem
 		return nil, err
 	}
 	return &wrong, nil
+}
+
+// isRejection reports whether an API server has rejected a request for what it asks, and not for who asks, or how often.
+func isRejection(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= 400 && code < 500 && code != http.StatusUnauthorized && code != http.StatusTooManyRequests
 }
 
 func isTimeout(err error) bool {
