@@ -6,6 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
@@ -91,6 +95,21 @@ func TestWhatASourceMayHold(t *testing.T) {
 	} {
 		if m := parse([]source{of(v1alpha1.RoleAll, test.text)}); len(m.problems) > 0 || len(m.objects) != test.want {
 			t.Errorf("%s: %d objects, %+v", name, len(m.objects), m.problems)
+		}
+	}
+}
+
+// An empty source is no problem. What the set had of it is deleted.
+func TestASourceMayBeEmpty(t *testing.T) {
+	meta := metav1.ObjectMeta{Namespace: "fleet", Name: "s"}
+	live := fake.NewClientBuilder().WithObjects(&corev1.ConfigMap{ObjectMeta: meta},
+		&corev1.Secret{ObjectMeta: meta, Type: v1alpha1.SourceSecretType}).Build()
+	for _, kind := range []v1alpha1.SourceKind{v1alpha1.SourceConfigMap, v1alpha1.SourceSecret} {
+		set := &v1alpha1.LeaderResourceSet{ObjectMeta: meta}
+		set.Spec.Resources = []v1alpha1.LeaderResource{{Kind: kind, Name: "s", For: v1alpha1.RoleAll}}
+		all, err := (&sources{live: live}).read(t.Context(), set)
+		if m := parse(all); err != nil || len(all) != 1 || len(m.problems) > 0 {
+			t.Errorf("%s: %+v, %v", kind, m.problems, err)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,19 +76,18 @@ func (s *sources) read(ctx context.Context, set *v1alpha1.LeaderResourceSet) ([]
 func (s *sources) readOne(
 	ctx context.Context, key types.NamespacedName, kind v1alpha1.SourceKind,
 ) (map[string][]byte, error) {
+	data := map[string][]byte{}
 	if kind == v1alpha1.SourceSecret {
 		secret := &corev1.Secret{}
 		if err := s.live.Get(ctx, key, secret); err != nil || secret.Type != v1alpha1.SourceSecretType {
 			return nil, err
 		}
-		return secret.Data, nil
+		maps.Copy(data, secret.Data)
+		return data, nil
 	}
 	from := &corev1.ConfigMap{}
 	err := s.live.Get(ctx, key, from)
-	data := from.BinaryData
-	if data == nil {
-		data = map[string][]byte{}
-	}
+	maps.Copy(data, from.BinaryData)
 	for name, value := range from.Data {
 		data[name] = []byte(value)
 	}
