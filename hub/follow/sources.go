@@ -38,6 +38,8 @@ const (
 	// hundreds in memory.
 	maxMarks = 100_000
 	marking  = "-,:?[{"
+	// maxObject bounds the name of an object in a status, in bytes. The API has the same bound.
+	maxObject = 512
 )
 
 // Whoever writes a source could multiply a long text by aliases. Before an anchor or an alias is the end of another
@@ -130,6 +132,7 @@ func (m *manifests) refuse(where string, err error) {
 }
 
 func problem(object string, why reason.Reason, message string) v1alpha1.ResourceProblem {
+	object = strings.ToValidUTF8(object[:min(len(object), maxObject)], "")
 	return v1alpha1.ResourceProblem{Object: object, Reason: why, Message: transport.Shorten(message)}
 }
 

@@ -114,6 +114,15 @@ func TestASourceMayBeEmpty(t *testing.T) {
 	}
 }
 
+// A status with a longer name would be refused, with all that it says.
+func TestAProblemOfAnObjectWithALongName(t *testing.T) {
+	long := strings.Repeat("ä", 300)
+	is := problem("ConfigMap shop/"+long, reason.Rejected, "no").Object
+	if len(is) > 512 || len(is) < 500 || !strings.HasPrefix("ConfigMap shop/"+long, is) {
+		t.Errorf("%d bytes: %s", len(is), is)
+	}
+}
+
 // What API servers write themselves is no part of a manifest: an object that was copied from one is the same.
 func TestWhatAnAPIServerWritesIsLeftOut(t *testing.T) {
 	copied := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, uid: x, resourceVersion: '7', generation: 3, " +
