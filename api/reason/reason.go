@@ -121,6 +121,7 @@ const (
 	// Unwatched: watches in the cluster do not last, so that the hub lists instead of watching.
 	Unwatched Reason = "Unwatched"
 	// TooManyObjects: the cluster has more namespaces, or more Leases of the hub, than are kept: the others are not seen.
+	// Of a resource set: it has more labelled objects of a kind, so none of that kind is kept up to date.
 	TooManyObjects Reason = "TooManyObjects"
 	// NameTooLong: `<cluster>.<fleet>` is longer than a holderIdentity or label allows.
 	NameTooLong Reason = "NameTooLong"

@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -24,6 +25,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/labelled"
 )
 
 var shop = types.NamespacedName{Namespace: "fleet", Name: "shop"}
@@ -228,6 +230,19 @@ func TestAnAnswerIsAboutOneObject(t *testing.T) {
 		wrong, err := (&pass{context: t.Context()}).explain(id{name: "a"}, false, answer)
 		if is := wrong != nil && wrong.Reason == reason.Rejected && err == nil; is != want {
 			t.Errorf("%d: a rejection of the object: %v, want %v", code, is, want)
+		}
+	}
+}
+
+// A tenant of a member may put the label of sets on thousands of objects. That is no fault of the connection.
+func TestWhyAKindIsNotListed(t *testing.T) {
+	for want, err := range map[reason.Reason]error{
+		"": nil, reason.NoSuchKind: errNoKind, reason.Applying: errNotListed, reason.Unreachable: errors.New("no answer"),
+		reason.TooManyObjects: fmt.Errorf("%w: more than %d", labelled.ErrTooMany, maxMarked),
+		reason.NotAllowed:     apierrors.NewForbidden(schema.GroupResource{}, "", nil),
+	} {
+		if why, message := (&pass{}).unlisted(ofConfigMaps, err); why != want || (message == "") != (want == "") {
+			t.Errorf("%v: %s %q, want %s", err, why, message, want)
 		}
 	}
 }

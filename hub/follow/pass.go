@@ -25,6 +25,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
+	"github.com/leasecast/leasecast/hub/labelled"
 )
 
 const (
@@ -184,6 +185,8 @@ func (p *pass) unlisted(of schema.GroupVersionKind, err error) (reason.Reason, s
 		return reason.NotAllowed, p.advice(of.GroupKind(), "list and watch")
 	case errors.Is(err, errNotListed):
 		return reason.Applying, err.Error()
+	case errors.Is(err, labelled.ErrTooMany):
+		return reason.TooManyObjects, err.Error() + ": delete those that no set keeps (label " + v1alpha1.SetLabel + ")"
 	default:
 		return reason.Unreachable, "what there is of this kind cannot be listed: " + err.Error()
 	}
