@@ -32,8 +32,9 @@ import (
 )
 
 const (
-	// passesAtOnce is how many sets are worked on concurrently, and passesInMember how many of them in one member.
-	passesAtOnce, passesInMember = 8, 2
+	// passesAtOnce is how many sets are worked on concurrently, and passesInMember how many of them in one member. They
+	// mostly wait for members, but each may hold 20 MiB of manifests.
+	passesAtOnce, passesInMember = 16, 2
 	// busyPause is the pause before a set is tried again in a member where others are worked on.
 	busyPause = 200 * time.Millisecond
 	// gather delays work on what others have changed, so that several changes are one pass.

@@ -26,8 +26,9 @@ import (
 )
 
 const (
-	// passTimeout bounds a pass with all its requests.
-	passTimeout = 2 * time.Minute
+	// passTimeout bounds a pass with all its requests, and so how long others wait for slow members. The next pass goes
+	// on where it ended. It must outlast maxSilent requests without an answer.
+	passTimeout = time.Minute
 	// notYet is how often a replica that may not write looks whether it may.
 	notYet = 5 * time.Second
 	// retryFirst and retryMost are the pauses before a problem is tried again. A definition that comes later is used
