@@ -236,8 +236,8 @@ func (p *pass) patch(k kind, is id, o object, ours bool) (marked, error) {
 	return now, err
 }
 
-// scale applies the replicas of an object alone, because the rest is not taken over. If it has none, that releases
-// those of the cluster's other form.
+// scale applies the replicas of an object alone, because the rest is not taken over. If the form leaves them out, that
+// releases the replicas of the cluster's other form.
 func (p *pass) scale(k kind, is id, o object) error {
 	u := unstructured.Unstructured{Object: map[string]any{}}
 	if n, has, err := unstructured.NestedFieldNoCopy(o.content, "spec", "replicas"); has && err == nil {

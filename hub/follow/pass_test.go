@@ -149,7 +149,7 @@ func TestAPassGoesOnWhereTheLastOneEnded(t *testing.T) {
 	}
 }
 
-// An autoscaler does nothing at 0 replicas: where the form leaves them out, those of the other form are released.
+// An autoscaler does nothing at 0 replicas: where the form leaves them out, they are released.
 func TestReplicasFollowWhereAnotherManagerAppliesTheRest(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"the form has replicas":    {workload("Deployment", "web", 0), `"spec":{"replicas":0}`},

@@ -163,7 +163,7 @@ func TestReadyAfter(t *testing.T) {
 	}
 	edit := func(w *world) { w.set.Generation++ }
 	member := func(w *world, m fleet.Member) {
-		m.Key.Fleet, m.UID, m.Connected = "fleet", "u", true
+		m.Fleet, m.UID, m.Connected = "fleet", "u", true
 		w.all[m.Key] = m
 		if _, err := w.reconcileIn(t.Context(), w.set, m.Key); err != nil {
 			t.Error(err)
