@@ -39,6 +39,8 @@ const (
 	busyPause = 200 * time.Millisecond
 	// gather delays work on what others have changed, so that several changes are one pass.
 	gather = 300 * time.Millisecond
+	// listTimeout bounds a list from a cache.
+	listTimeout = 5 * time.Second
 	// maxAnnotation bounds an annotation of a set that is read, in bytes.
 	maxAnnotation = 16 << 10
 	// repairs is how many objects of a set in a member are repaired at once, and repairEvery the time between two of them
@@ -144,15 +146,15 @@ type reached struct {
 
 // New returns a Controller.
 func New(o Options) *Controller {
+	running, stop := context.WithCancel(context.Background())
 	c := &Controller{
-		Options: o, requests: &requests{fleet: o.Fleet}, members: map[fleet.Key]*member{},
+		Options: o, requests: &requests{fleet: o.Fleet, running: running}, members: map[fleet.Key]*member{},
 		sets: map[types.NamespacedName]*setState{}, giving: map[types.NamespacedName]giving{},
 		decided: map[types.NamespacedName]bool{}, seenAs: map[fleet.Key]string{},
 	}
-	running, stop := context.WithCancel(context.Background())
 	c.stop = stop
 	c.sources = &sources{
-		requests: c.requests, metadata: o.Metadata, running: running, work: &c.work,
+		requests: c.requests, metadata: o.Metadata, work: &c.work,
 		watching: map[sourcesOf]context.CancelFunc{},
 	}
 	return c
@@ -271,7 +273,7 @@ func (c *Controller) Engage(ctx context.Context, name multicluster.ClusterName, 
 		return nil
 	}
 	ctx, end := context.WithCancel(ctx) // the member stays engaged until this controller has stopped
-	stopped := context.AfterFunc(c.sources.running, end)
+	stopped := context.AfterFunc(c.running, end)
 	m := &member{ended: ctx, passes: make(chan struct{}, passesInMember)}
 	m.inventory = &inventory{
 		tenants: now.Tenants, watches: &c.work, of: map[schema.GroupVersionKind]*kindState{},
@@ -347,7 +349,7 @@ func (c *Controller) forget(set types.NamespacedName) {
 	members := maps.Clone(c.members)
 	c.mu.Unlock()
 	used := map[schema.GroupVersionKind]bool{}
-	for _, is := range c.setsOf(context.Background(), set.Namespace) {
+	for _, is := range c.setsOf(set.Namespace) {
 		maps.Copy(used, readKinds(is.Annotations[v1alpha1.KindsAnnotation]))
 	}
 	for key, m := range members {

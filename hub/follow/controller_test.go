@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -320,5 +323,44 @@ func TestSetsAreLookedAtWhenAnotherClusterIsToLeadNext(t *testing.T) {
 	is.Spec.Next = "west"
 	if sameLeader(was, is) || !sameLeader(was, was) {
 		t.Error("the next leader does not count, or a record without a change does")
+	}
+}
+
+// Caches that have not started by the time that a hub stops never do.
+func TestAHubThatStopsWaitsForNoList(t *testing.T) {
+	for name, test := range map[string]struct {
+		elected bool
+		within  time.Duration
+		stops   bool
+	}{
+		"a standby lists nothing":     {false, 0, false},
+		"an elected replica stops":    {true, 0, true},
+		"a list takes a bounded time": {true, listTimeout, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, _, _ := hub(t, v1alpha1.RoleAll)
+				if !test.elected {
+					c.queue.Store(nil)
+				}
+				c.client = interceptor.NewClient(c.client.(client.WithWatch), interceptor.Funcs{
+					List: func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
+						<-ctx.Done()
+						return ctx.Err()
+					},
+				})
+				begun := time.Now()
+				var group sync.WaitGroup
+				group.Go(func() { c.MemberChanged(fleet.Key{Fleet: "fleet", Name: "east"}) })
+				synctest.Wait()
+				if test.stops {
+					c.stop()
+				}
+				group.Wait()
+				if took := time.Since(begun); took > test.within {
+					t.Errorf("it took %v", took)
+				}
+			})
+		})
 	}
 }

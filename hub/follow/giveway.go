@@ -117,7 +117,7 @@ func (c *Controller) Stay(namespace types.NamespacedName) {
 
 // ordered returns the sets of a namespace that have different forms.
 func (r *requests) ordered(namespace types.NamespacedName) (sets []v1alpha1.LeaderResourceSet) {
-	for _, set := range r.setsOf(context.Background(), namespace.Namespace) {
+	for _, set := range r.setsOf(namespace.Namespace) {
 		for _, from := range set.Spec.Resources {
 			if from.For != v1alpha1.RoleAll && set.Spec.Namespace == namespace.Name && set.DeletionTimestamp.IsZero() {
 				sets = append(sets, set)

@@ -161,7 +161,7 @@ func (p *pass) refusal(o object, k kind, is id, known marked) (*v1alpha1.Resourc
 		return &wrong, nil
 	}
 	if known.set != "" && known.set != p.set && !known.gone {
-		if rival, older := rival(p.controller.setsOf(p.context, p.of.Namespace), p.of, known.set); older {
+		if rival, older := rival(p.controller.setsOf(p.of.Namespace), p.of, known.set); older {
 			wrong = problem(is.String(), reason.KeptByOther, rival+" keeps it: take the object out of one of the two")
 			return &wrong, nil
 		}

@@ -21,9 +21,10 @@ type queue = workqueue.TypedRateLimitingInterface[mcreconcile.Request]
 
 // requests finds sets in a cache, and enqueues them. Before the controller has started it enqueues nothing.
 type requests struct {
-	fleet  Fleet
-	client client.Client
-	queue  atomic.Pointer[queue]
+	fleet   Fleet
+	client  client.Client
+	running context.Context // ends when the controller stops, and its watches with it
+	queue   atomic.Pointer[queue]
 }
 
 // takeQueue keeps the queue of the controller, when that starts.
@@ -34,15 +35,21 @@ func (r *requests) takeQueue(_ context.Context, q queue) error {
 
 // eachSet enqueues the sets of a fleet, or of one namespace if it is not empty, in one cluster or in all.
 func (r *requests) eachSet(fleetName, namespace, clusterName string) {
-	for _, set := range r.setsOf(context.Background(), fleetName) {
+	if r.queue.Load() == nil {
+		return
+	}
+	for _, set := range r.setsOf(fleetName) {
 		if namespace == "" || namespace == set.Spec.Namespace {
 			r.changed(client.ObjectKeyFromObject(&set), clusterName)
 		}
 	}
 }
 
-// setsOf returns the sets of a fleet from a cache, oldest first. The caller must not change them.
-func (r *requests) setsOf(ctx context.Context, fleetName string) []v1alpha1.LeaderResourceSet {
+// setsOf returns the sets of a fleet from a cache, oldest first. The caller must not change them. A controller that
+// stops does not wait for a cache that has not started.
+func (r *requests) setsOf(fleetName string) []v1alpha1.LeaderResourceSet {
+	ctx, cancel := context.WithTimeout(r.running, listTimeout)
+	defer cancel()
 	var all v1alpha1.LeaderResourceSetList
 	if err := r.client.List(ctx, &all, client.InNamespace(fleetName), client.UnsafeDisableDeepCopy); err != nil {
 		return nil // the cache has not started: all is enqueued when it has

@@ -31,7 +31,6 @@ type sources struct {
 	*requests
 	live     client.Reader
 	metadata metadata.Interface
-	running  context.Context // watches end with it
 	work     *sync.WaitGroup // watches
 
 	mu       sync.Mutex
@@ -153,7 +152,7 @@ func (s *sources) sourceChanged(of sourcesOf, o any) {
 	if err != nil {
 		return
 	}
-	for _, set := range s.setsOf(context.Background(), of.fleet) {
+	for _, set := range s.setsOf(of.fleet) {
 		for _, r := range set.Spec.Resources {
 			if r.Kind == of.kind && r.Name == name.Name {
 				s.changed(client.ObjectKeyFromObject(&set), "")
@@ -166,7 +165,7 @@ func (s *sources) sourceChanged(of sourcesOf, o any) {
 // keep ends the watches of sources in a fleet that no set has any more.
 func (s *sources) keep(fleetName string) {
 	used := map[sourcesOf]bool{}
-	for _, set := range s.setsOf(context.Background(), fleetName) {
+	for _, set := range s.setsOf(fleetName) {
 		for _, r := range set.Spec.Resources {
 			used[sourcesOf{fleetName, r.Kind}] = true
 		}
