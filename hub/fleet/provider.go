@@ -23,7 +23,6 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	leaseclock "github.com/leasecast/leasecast/api/lease/clock"
 	"github.com/leasecast/leasecast/hub/fleet/secrets"
-	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/rights"
 )
 
@@ -75,7 +74,6 @@ func New(o Options) *Provider {
 		rights:  rights.Of(o.HubID),
 		clock:   o.Clock,
 		timers:  clock.RealClock{},
-		room:    transport.NewRoom(),
 		log:     logr.Discard(),
 		work:    workqueue.NewTyped[Key](),
 		changed: workqueue.NewTyped[Key](),

@@ -2,9 +2,9 @@ package fleet
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/semaphore"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
@@ -25,7 +25,7 @@ type shared struct {
 	mgr     mcmanager.Manager
 	secrets *secrets.Store
 	pauses  pauses
-	room    *semaphore.Weighted
+	read    atomic.Int64 // what is kept of answers while they are read: see transport.Room
 
 	// work has the keys whose objects in the hub changed, and changed those that subscribers are notified of.
 	work, changed workqueue.TypedInterface[Key]

@@ -94,7 +94,7 @@ func newMember(s *shared, k Key) *member {
 	}
 	const managed, ofReaders = v1alpha1.ManagedLabel + "=true", v1alpha1.ReaderLabel + "=true"
 	m.requests = transport.NewSwappable(k.Identity(), transport.Options{
-		Agent: s.options.UserAgent, Room: s.room, ReadersSelector: ofReaders,
+		Agent: s.options.UserAgent, Room: transport.NewRoom(&s.read), ReadersSelector: ofReaders,
 		RequestSent: m.requestSent, Refused: m.noteRefusal,
 		Held: map[string]*transport.Held{
 			transport.HeldBy(transport.Namespaces, ""):    transport.NewHeld("Namespaces", m.holds),

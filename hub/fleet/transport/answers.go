@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"sync"
 	"time"
-
-	"golang.org/x/sync/semaphore"
 )
 
 const (
@@ -30,7 +28,7 @@ type receipt struct {
 	question
 	ctx     context.Context
 	pace    *pace
-	room    *semaphore.Weighted
+	room    *Room
 	held    *Held // nil: what the answer shows is not cached
 	clean   func(string) string
 	refused func(words string)

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 
-	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 )
 
@@ -25,8 +25,8 @@ const (
 	// maps, and its places in indexes.
 	maxHeld      = 20 << 20
 	heldOverhead = 1 << 10
-	// maxRead bounds what is kept of the answers of all members while they are read, in bytes. smallAnswer is free: no
-	// renewal waits for room.
+	// maxRead bounds what is kept of the answers of all members while they are read, in bytes. Each takes at most half of
+	// what the others leave: one that holds back its answers fills nothing. smallAnswer is free: no renewal waits for room.
 	maxRead     = 32 << 20
 	smallAnswer = 64 << 10
 )
@@ -34,12 +34,18 @@ const (
 // errNoRoom is returned for an answer while too many others are read.
 var errNoRoom = errors.New("too many large answers are read at once: this one is asked for again")
 
-// NewRoom returns the room for the answers of all members.
-func NewRoom() *semaphore.Weighted { return semaphore.NewWeighted(maxRead) }
+// Room is what the answers of one member take, and those of all members.
+type Room struct {
+	all *atomic.Int64
+	own atomic.Int64
+}
 
-// share is the part of a room that one answer takes until it is closed. A nil room has no bound.
+// NewRoom returns the room of one member. all counts what all members take.
+func NewRoom(all *atomic.Int64) *Room { return &Room{all: all} }
+
+// share is the part of a room that one answer takes until it is released. A nil room has no bound.
 type share struct {
-	room  *semaphore.Weighted
+	room  *Room
 	taken int64
 }
 
@@ -52,17 +58,21 @@ func (s *share) grow(to int) error {
 	if more <= 0 {
 		return nil
 	}
-	if !s.room.TryAcquire(more) {
+	if s.take(more) > maxRead {
 		return errNoRoom
 	}
-	s.taken += more
 	return nil
+}
+
+// take takes that much, and returns what all members take, with this one counted twice.
+func (s *share) take(more int64) int64 {
+	s.taken += more
+	return s.room.own.Add(more) + s.room.all.Add(more)
 }
 
 func (s *share) release() {
 	if s.taken > 0 {
-		s.room.Release(s.taken)
-		s.taken = 0
+		s.take(-s.taken)
 	}
 }
 

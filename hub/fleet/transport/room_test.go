@@ -6,6 +6,10 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,28 +21,66 @@ import (
 
 // What several members send at once has one bound. What is small needs no room: no renewal waits.
 func TestLargeListsOfAllMembersShareOneRoom(t *testing.T) {
-	room := NewRoom()
-	east := NewSwappable("east.prod", Options{Room: room})
+	var all atomic.Int64
+	east := NewSwappable("east.prod", Options{Room: NewRoom(&all)})
 	large := func(w http.ResponseWriter, r *http.Request) {
 		list := &corev1.NamespaceList{Items: make([]corev1.Namespace, 1_000)}
 		says(protobufType, enclose("v1", "NamespaceList", marshalled(list)))(w, r)
 	}
 	small := says(protobufType, enclose("v1", "NamespaceList", marshalled(&corev1.NamespaceList{})))
-	if !room.TryAcquire(maxRead) { // others take all of it
-		t.Fatal("there is less room")
-	}
+	all.Store(maxRead) // others take all of it
 	if _, _, err := answer(t, east, Namespaces, large); !errors.Is(err, errNoRoom) {
 		t.Errorf("a large list without room: %v, want %v", err, errNoRoom)
 	}
 	if _, _, err := answer(t, east, Namespaces, small); err != nil {
 		t.Errorf("a small answer without room: %v", err)
 	}
-	room.Release(maxRead)
+	all.Store(0)
 	if _, _, err := answer(t, east, Namespaces, large); err != nil {
 		t.Errorf("a large list with room: %v", err)
 	}
-	if !room.TryAcquire(maxRead) {
+	if all.Load() != 0 {
 		t.Error("a list that is closed still takes room")
+	}
+}
+
+// A member can send all but the last byte of a list, and of a list of registrations, and keep what they take.
+func TestAMemberThatHoldsBackItsListsLeavesRoomForThoseOfOthers(t *testing.T) {
+	leases := func(n int, of coordinationv1.Lease) []byte {
+		list := &coordinationv1.LeaseList{Items: slices.Repeat([]coordinationv1.Lease{of}, n)}
+		return enclose("coordination.k8s.io/v1", "LeaseList", marshalled(list))
+	}
+	large := coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+		"large": string(make([]byte, maxKept-listOverhead)),
+	}}}
+	most := maxList / (len(marshalled(&large)) + listOverhead)
+	held, finish := leases(most, large), make(chan struct{})
+	var all atomic.Int64
+	hostile := NewSwappable("east.prod", Options{Room: NewRoom(&all), ReadersSelector: "readers"})
+	hostile.Lead(targetTo(t, accessTo(t, apiServer(t, true, func(w http.ResponseWriter, _ *http.Request) {
+		says(protobufType, held[:len(held)-1])(w, nil)
+		w.(http.Flusher).Flush()
+		<-finish
+	}), "", "t"), nil))
+	var refused atomic.Bool
+	var group sync.WaitGroup
+	for _, query := range []string{"", "?labelSelector=readers"} {
+		group.Go(func() {
+			_, err := (&http.Client{Transport: hostile.Caches()}).Get("https://east.prod.invalid" + Leases + query)
+			if errors.Is(err, errNoRoom) {
+				refused.Store(true)
+			}
+		})
+	}
+	defer group.Wait()
+	defer close(finish)
+	for !refused.Load() && all.Load() < 2*(maxList-2*smallAnswer) {
+		runtime.Gosched() // until both lists are read as far as they are sent
+	}
+	honest := NewSwappable("east.prod", Options{Room: NewRoom(&all)})
+	own := says(protobufType, leases(500, coordinationv1.Lease{}))
+	if _, _, err := answer(t, honest, Leases, own); err != nil {
+		t.Errorf("500 Leases of another member: %v", err)
 	}
 }
 
@@ -58,11 +100,9 @@ func TestAnEventTakesRoomForWhatIsKept(t *testing.T) {
 		"a large annotation is kept": {Leases, eventOf("ADDED", "Lease", kept), errNoRoom},
 	} {
 		t.Run(name, func(t *testing.T) {
-			room := NewRoom()
-			if !room.TryAcquire(maxRead) { // others take all of it
-				t.Fatal("there is less room")
-			}
-			east := NewSwappable("east.prod", Options{Room: room})
+			var all atomic.Int64
+			all.Store(maxRead) // others take all of it
+			east := NewSwappable("east.prod", Options{Room: NewRoom(&all)})
 			_, _, err := answer(t, east, tc.path+"?watch=true", says(watchType, tc.event))
 			if !errors.Is(err, tc.want) {
 				t.Errorf("%v, want %v", err, tc.want)

@@ -12,7 +12,6 @@ import (
 	"net/url"
 	"sync/atomic"
 
-	"golang.org/x/sync/semaphore"
 	"k8s.io/client-go/rest"
 )
 
@@ -34,8 +33,8 @@ type Options struct {
 	Refused func(words string)
 	// ReadersSelector selects the registrations of readers, which tenants write.
 	ReadersSelector string
-	// Room bounds what is kept of answers while they are read. Members share it.
-	Room *semaphore.Weighted
+	// Room bounds what is kept of answers while they are read.
+	Room *Room
 	// Held counts what caches hold, by the path and the selector of their lists: see HeldBy.
 	Held map[string]*Held
 }
