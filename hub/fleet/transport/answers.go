@@ -135,7 +135,7 @@ func (r receipt) sieved(slow paced, taken *share) ([]byte, error) {
 		scratches.Put(with)
 	}()
 	if !r.list {
-		s.longest = maxObject
+		s.longest, s.share = maxObject, taken
 	} else if r.pace != nil {
 		select {
 		case r.pace.lists <- struct{}{}:

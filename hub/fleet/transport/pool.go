@@ -24,8 +24,12 @@ const (
 	pingTimeout = 1500 * time.Millisecond
 )
 
-// maxHeader bounds the header of an answer.
-const maxHeader = 64 << 10
+const (
+	// maxHeader bounds the header of an answer.
+	maxHeader = 64 << 10
+	// maxUnread bounds what has come of an answer with HTTP/2 and was not read yet. A hundred requests may be under way.
+	maxUnread = 256 << 10
+)
 
 var errPoolClosed = errors.New("the connection was replaced")
 
@@ -65,6 +69,7 @@ func newPool(a Access) *pool {
 		ForceAttemptHTTP2:      true,
 		HTTP2:                  pings.Timing{After: pingAfter, Timeout: pingTimeout}.HTTP2(),
 	}
+	p.transport.HTTP2.MaxReceiveBufferPerStream = maxUnread
 	return p
 }
 

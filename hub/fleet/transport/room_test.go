@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -85,25 +86,35 @@ func TestAMemberThatHoldsBackItsListsLeavesRoomForThoseOfOthers(t *testing.T) {
 }
 
 // A member that announces a large event and sends nothing takes no room from others.
-func TestAnEventTakesRoomForWhatIsKept(t *testing.T) {
+func TestAnEventOrASingleObjectTakesRoomForWhatIsKept(t *testing.T) {
 	skipped := namespace("shop", nil)
 	skipped.Annotations = map[string]string{"large": string(make([]byte, 1<<20))}
 	kept := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Name: "reader", Annotations: map[string]string{"large": string(make([]byte, annotation))},
 	}}
 	for name, tc := range map[string]struct {
-		path  string
-		event []byte
-		want  error
+		path string
+		says http.HandlerFunc
+		want error
 	}{
-		"nothing large is kept":      {Namespaces, eventOf("ADDED", "Namespace", skipped), nil},
-		"a large annotation is kept": {Leases, eventOf("ADDED", "Lease", kept), errNoRoom},
+		"nothing large is kept of an event": {
+			Namespaces + "?watch=true", says(watchType, eventOf("ADDED", "Namespace", skipped)), nil,
+		},
+		"a large annotation is kept of an event": {
+			Leases + "?watch=true", says(watchType, eventOf("ADDED", "Lease", kept)), errNoRoom,
+		},
+		"nothing large is kept of an object": {
+			Namespaces + "/shop", says(protobufType, enclose("v1", "Namespace", marshalled(skipped))), nil,
+		},
+		"a large annotation is kept of an object": {
+			Leases + "/reader", says(protobufType, enclose("v1", "Lease", marshalled(kept))), errNoRoom,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var all atomic.Int64
 			all.Store(maxRead) // others take all of it
 			east := NewSwappable("east.prod", Options{Room: NewRoom(&all)})
-			_, _, err := answer(t, east, tc.path+"?watch=true", says(watchType, tc.event))
+			_, _, err := answer(t, east, tc.path, tc.says)
 			if !errors.Is(err, tc.want) {
 				t.Errorf("%v, want %v", err, tc.want)
 			}
@@ -124,4 +135,36 @@ func TestALargeEventThatDoesNotComeEndsItsWatch(t *testing.T) {
 			t.Errorf("it ends after %v, want %v", took, eventTimeout)
 		}
 	})
+}
+
+func TestWhatIsUnreadOfAHundredAnswersIsBounded(t *testing.T) {
+	const answers = 100
+	var sent [answers]atomic.Int64
+	s := apiServer(t, true, func(w http.ResponseWriter, r *http.Request) {
+		i, err := strconv.Atoi(r.URL.Path[1:])
+		for part := make([]byte, buffered); err == nil; {
+			w.(http.Flusher).Flush()
+			if _, err = w.Write(part); err == nil {
+				sent[i].Add(buffered)
+			}
+		}
+	})
+	unread := &http.Client{Transport: targetTo(t, accessTo(t, s, "", "t"), nil).renewals.transport}
+	for i := range answers {
+		resp, err := unread.Get(s.URL + "/" + strconv.Itoa(i))
+		if err != nil || resp.ProtoMajor != 2 {
+			t.Fatal(err, "or it is not HTTP/2")
+		}
+		defer func() { _ = resp.Body.Close() }()
+	}
+	for i := range answers {
+		for sent[i].Load() < maxUnread-2*buffered {
+			runtime.Gosched() // until no more is taken of any
+		}
+	}
+	for i := range answers {
+		if n := sent[i].Load(); n > maxUnread+2*buffered {
+			t.Fatalf("%d KiB have come of an answer that is not read", n>>10)
+		}
+	}
 }
