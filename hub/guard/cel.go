@@ -83,8 +83,10 @@ const (
 	// cleansUp lets a terminating namespace delete its content, and remove that content's finalizers.
 	cleansUp = "request.operation != 'CREATE' && namespaceObject.status.phase == 'Terminating'"
 	// notTheCluster excludes the users of the cluster itself: its programs, its nodes, and the controllers that
-	// clean up. It also excludes the hub, which writes the status of CronJobs.
+	// clean up. It also excludes the hub, by its own user and by the account of config/member: it writes the status of
+	// CronJobs, and keeps objects.
 	notTheCluster = "(!request.userInfo.username.startsWith('" + rights.UserPrefix + "') && " +
+		"request.userInfo.username != 'system:serviceaccount:leasecast-system:leasecast-hub' && " +
 		"(!request.userInfo.username.startsWith('system:') || " +
 		"request.userInfo.username.startsWith('system:serviceaccount:') && " +
 		"!request.userInfo.username.startsWith('system:serviceaccount:kube-')))"

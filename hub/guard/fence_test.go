@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/hub/rights"
 )
 
 // write is one way to write, after an administrator has prepared something.
@@ -186,6 +187,12 @@ func TestWriteFence_OfObjectsRejectsEveryWriter(t *testing.T) {
 		"a controller of the cluster": func(string) *kubernetes.Clientset {
 			return clientFor(t, accountConfig(t, metav1.NamespaceSystem, "namespace-controller", everyResource))
 		},
+		"the hub": func(string) *kubernetes.Clientset {
+			return impersonating(t, server.AdminConfig(), rights.UserPrefix+"a")
+		},
+		"the hub with a prepared kubeconfig": func(string) *kubernetes.Clientset {
+			return impersonating(t, server.AdminConfig(), "system:serviceaccount:leasecast-system:leasecast-hub")
+		},
 	}
 	for who := range writers {
 		for what, w := range rows {
@@ -209,7 +216,7 @@ func TestWriteFence_OfObjectsRejectsEveryWriter(t *testing.T) {
 			for what, w := range rows {
 				t.Run(who+"/"+answer(rows["create"])+"/"+what, func(t *testing.T) {
 					want := answer(w)
-					if w.leader == anytime || who == "a controller of the cluster" {
+					if w.leader == anytime || who == "a controller of the cluster" || strings.HasPrefix(who, "the hub") {
 						want = allowed
 					}
 					mustAnswer(t, writer, ns, nameOf(who+what), w.do, want)
