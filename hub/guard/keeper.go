@@ -11,8 +11,6 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
-
-	"github.com/leasecast/leasecast/api/reason"
 )
 
 const (
@@ -61,7 +59,7 @@ type Keeper struct {
 	lookAt, verifyAt, guardAt time.Duration // boot readings
 	// failed is why the last snapshot could not be taken, and unlisted why it lacks the fences.
 	failed, unlisted error
-	silent           bool // the last turn got no answer about some fences
+	silent           bool // the last turn got no answer about the guard or some fences
 
 	store *store
 
@@ -99,8 +97,11 @@ func (k *Keeper) Keep(ctx context.Context, d Desired) {
 	}
 	k.noteGuard(unguarded)
 	silent := k.keepFences(ctx, d, cmp.Or(failed, k.unlisted), due)
+	if !isAnswer(unguarded) {
+		silent = cmp.Or(unguarded, silent)
+	}
 	k.noteSilence(silent)
-	if due && silent == nil && (unguarded == nil || isAnswer(unguarded)) {
+	if due && silent == nil {
 		k.verifyAt = now + VerifyEvery
 	}
 }
@@ -166,8 +167,10 @@ func (k *Keeper) keepGuard(ctx context.Context, now time.Duration, due bool) err
 	}
 	for _, p := range k.guard {
 		is, err := k.store.ensurePolicy(ctx, p)
-		if due = due || is != unchanged; err != nil {
+		if rejects(err) {
 			k.guardAt = now + guardRetry
+		}
+		if due = due || is != unchanged; err != nil {
 			return err
 		}
 	}
@@ -257,10 +260,10 @@ func (k *Keeper) removeFences(ctx context.Context, kept, policies map[string]boo
 	return nil
 }
 
-// noteSilence logs that fences could not be checked, once until they can be again.
+// noteSilence logs that the guard or fences could not be checked, once until they can be again.
 func (k *Keeper) noteSilence(err error) {
 	was := k.silent
 	if k.silent = err != nil; err != nil && !was {
-		k.Log.Error(err, "Fences of the cluster cannot be checked, and stay as they are", "reason", reason.Unfenced)
+		k.Log.Error(err, "The guard or fences of the cluster cannot be checked, and stay as they are")
 	}
 }

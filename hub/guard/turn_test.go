@@ -167,6 +167,9 @@ func TestKeeper_SendsWhatIsDue(t *testing.T) {
 			"list*2, " + probes, nil, guard.ErrNotEnforced, true},
 		{"it is not in force yet", 0, nil, "probe fence*1", nil, guard.ErrNotEnforced, false},
 		{"it is in force", 0, func() { l.will(0, "probe fence") }, "probe fence*1", nil, nil, true},
+		{"the guard's probe alone is not answered", guard.VerifyEvery, func() { l.will(500, "probe guard") },
+			"list*2, probe fence*1, probe guard*1", nil, nil, false},
+		{"it is answered again", 0, func() { l.will(0, "probe guard") }, probes, nil, nil, false},
 
 		{"the hub may not list", guard.LookEvery, func() { l.will(403, "list") }, "list*1, read guard*4",
 			nil, guard.ErrForbidden, true},
@@ -180,6 +183,9 @@ func TestKeeper_SendsWhatIsDue(t *testing.T) {
 		{"the hub may list again", time.Second, func() { l.will(0, "list", "read guard") }, "list*2, probe guard*2",
 			nil, nil, true},
 
+		{"all is written again, the guard's write is not answered", 0, func() { h.Forget(); l.will(500, "write guard") },
+			"list*2, probe fence*1, write anchor*2, write guard*1, write shops*2", nil, nil, false},
+		{"it is still not answered", 0, nil, "list*2, probe fence*1, write guard*1", nil, nil, false},
 		{"all is written again, the guard may not be", 0, func() { h.Forget(); l.will(403, "write guard") },
 			"list*2, probe fence*1, write anchor*2, write guard*1, write shops*2", guard.ErrForbidden, nil, true},
 		{"1 ns before it is tried again", time.Second - 1, nil, lists, guard.ErrForbidden, nil, false},
@@ -212,8 +218,9 @@ func TestKeeper_SendsWhatIsDue(t *testing.T) {
 			t.Errorf("%s: a change is reported: %v", step.when, changed)
 		}
 	}
-	if h.silences != 2 {
-		t.Errorf("the log has %d silences, want 2: of the probes, and of the lists", h.silences)
+	if h.silences != 4 {
+		t.Errorf("the log has %d silences, want 4: of the probes, of the guard's alone, of the lists, and of its write",
+			h.silences)
 	}
 	l.will(0, "write shops")
 	h.at += 5 * time.Second
