@@ -70,8 +70,8 @@ func IsAdministrator(ctx context.Context, client kubernetes.Interface) (bool, er
 	return answer.Status.Allowed, nil
 }
 
-// Install creates the roles' bindings, the role and the FlowSchema, or sets their fields back. What others have added
-// to these objects stays.
+// Install creates the roles' bindings, the role and the FlowSchema, or sets their fields back. Rules and subjects that
+// others have added go; their labels and annotations stay.
 func (r Rights) Install(ctx context.Context, admin kubernetes.Interface) error {
 	role, schema, err := r.fromFiles()
 	if err != nil {
