@@ -26,7 +26,8 @@ const (
 	maxHeld      = 20 << 20
 	heldOverhead = 1 << 10
 	// maxRead bounds what is kept of the answers of all members while they are read, in bytes. Each takes at most half of
-	// what the others leave: one that holds back its answers fills nothing. smallAnswer is free: no renewal waits for room.
+	// what the others leave, so that one which holds back its answers does not fill it. smallAnswer is free: no renewal
+	// waits for room.
 	maxRead     = 32 << 20
 	smallAnswer = 64 << 10
 )
