@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -97,7 +98,12 @@ func (s *sealTest) newStore() *seal.Store {
 			return s.serve(ctx, "create", func() error { return c.Create(ctx, o, opts...) })
 		},
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
-			return s.serve(ctx, "update", func() error { return c.Update(ctx, o, opts...) })
+			return s.serve(ctx, "update", func() error {
+				if equality.Semantic.DeepEqual(o, s.secret()) {
+					s.t.Error("an update that changes nothing: a real API server keeps the resourceVersion")
+				}
+				return c.Update(ctx, o, opts...)
+			})
 		},
 	})
 	return seal.NewStore(c, c)

@@ -34,6 +34,8 @@ const (
 	keySize      = 32
 	callTimeout  = 10 * time.Second
 	serveTries   = 3
+	// replacesAnnotation has the resourceVersion of the Secret that a write has replaced.
+	replacesAnnotation = "leasecast.dev/replaces"
 )
 
 // MaxStop is the largest stop time that a policy can ask for.
@@ -58,13 +60,14 @@ type Store struct {
 	reader client.Reader // live, so that a Secret made by another replica is seen
 	writer client.Client
 
-	mu    sync.Mutex // never held across I/O
-	seals map[string]Seal
+	mu       sync.Mutex // never held across I/O
+	seals    map[string]Seal
+	lowering map[string]bool // a write that lowers the bounds may still arrive
 }
 
 // NewStore returns a store. reader must not be a cache.
 func NewStore(reader client.Reader, writer client.Client) *Store {
-	return &Store{reader: reader, writer: writer, seals: map[string]Seal{}}
+	return &Store{reader: reader, writer: writer, seals: map[string]Seal{}, lowering: map[string]bool{}}
 }
 
 // Find returns the seal of a fleet. Without a Secret it returns the zero Seal: a hub that has not reached a cluster of
@@ -128,6 +131,8 @@ func (s *Store) rewrite(
 	case writes && secret.ResourceVersion == "":
 		err = s.writer.Create(ctx, secret)
 	case writes:
+		// An update that changes nothing would not keep an older one from its place.
+		metav1.SetMetaDataAnnotation(&secret.ObjectMeta, replacesAnnotation, secret.ResourceVersion)
 		err = s.writer.Update(ctx, secret)
 	}
 	if err != nil {
@@ -200,7 +205,8 @@ func newKey() Key {
 }
 
 // Raise makes the Secret hold bounds of a policy that are at least this large. Call it before any record or Lease
-// depends on them. It sends no request if the bounds are large enough. It creates a missing Secret, with the key in use
+// depends on them. It sends no request if the bounds are large enough. It writes them again while they may still be
+// lowered, so that a late write of Lower fails. It creates a missing Secret, with the key in use
 // or a first one. It returns ErrBroken if the Secret has another key.
 func (s *Store) Raise(ctx context.Context, fleet, policy string, b Bounds) error {
 	seal, err := s.Find(ctx, fleet)
@@ -210,7 +216,7 @@ func (s *Store) Raise(ctx context.Context, fleet, policy string, b Bounds) error
 	}
 	want = seal.raised(want)
 	return s.change(ctx, fleet, want, func(found Seal) (Seal, bool) {
-		return found.raised(want), !found.covers(want)
+		return found.raised(want), !found.covers(want) || s.isLowering(fleet)
 	})
 }
 
@@ -222,9 +228,21 @@ func (s *Store) Lower(ctx context.Context, fleet string, before, after map[strin
 	if !ok {
 		return nil
 	}
-	return s.change(ctx, fleet, lowered, func(found Seal) (Seal, bool) {
+	err := s.change(ctx, fleet, lowered, func(found Seal) (Seal, bool) {
 		return lowered, maps.Equal(found.Policies, before)
 	})
+	if err == nil {
+		s.mu.Lock()
+		delete(s.lowering, fleet)
+		s.mu.Unlock()
+	}
+	return err
+}
+
+func (s *Store) isLowering(fleet string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lowering[fleet]
 }
 
 // assume lowers the bounds in the seal in use, if it still holds before, or has been lowered already.
@@ -236,7 +254,7 @@ func (s *Store) assume(fleet string, before, after map[string]Bounds) (lowered S
 		return Seal{}, false
 	}
 	lowered = Seal{Key: seal.Key, Policies: after}
-	s.seals[fleet] = lowered
+	s.seals[fleet], s.lowering[fleet] = lowered, true
 	return lowered, true
 }
 

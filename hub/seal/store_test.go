@@ -127,6 +127,9 @@ lowered again after a write that failed: has the smaller ones
 lowered again after a write that failed, but raised in between: has the larger ones
 `+begin+`; once update no; lower fast=3s,250ms,0s -> no; raise slow 15s 1s 155s; raise fast 15s 1s 155s;
 	lower fast=3s,250ms,0s; of fast 15s 1s 155s; of slow 15s 1s 155s
+raised while it is lowered: has the larger ones
+`+begin+`; once update same raise slow 15s 1s 155s; lower fast=3s,250ms,0s -> conflict;
+	of fast 3s 250ms 0s; of slow 15s 1s 155s; replica 2; find; of slow 15s 1s 155s
 lowered, then raised: has the larger ones
 `+begin+`; lower fast=3s,250ms,0s; raise slow 15s 1s 155s; of fast 3s 250ms 0s; of slow 15s 1s 155s
 `)

@@ -67,7 +67,10 @@ func TestAMemberThatHoldsBackItsListsLeavesRoomForThoseOfOthers(t *testing.T) {
 	var group sync.WaitGroup
 	for _, query := range []string{"", "?labelSelector=readers"} {
 		group.Go(func() {
-			_, err := (&http.Client{Transport: hostile.Caches()}).Get("https://east.prod.invalid" + Leases + query)
+			r, err := (&http.Client{Transport: hostile.Caches()}).Get("https://east.prod.invalid" + Leases + query)
+			if err == nil {
+				_ = r.Body.Close()
+			}
 			if errors.Is(err, errNoRoom) {
 				refused.Store(true)
 			}
