@@ -334,7 +334,8 @@ func (s *setState) inCluster(name string) *setIn {
 	in := s.in[name]
 	if in == nil {
 		in = &setIn{
-			result: reached{ClusterResources: v1alpha1.ClusterResources{Name: name}}, applied: map[id]appliedObject{}, why: notReached,
+			result: reached{ClusterResources: v1alpha1.ClusterResources{Name: name}}, why: notReached,
+			applied: map[id]appliedObject{},
 			repairs: rate.NewLimiter(rate.Every(repairEvery), repairs),
 		}
 		s.in[name] = in

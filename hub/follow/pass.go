@@ -311,7 +311,7 @@ func (p *pass) explain(is id, secret bool, err error) (*v1alpha1.ResourceProblem
 	return &wrong, nil
 }
 
-// isRejection reports whether an API server has rejected a request for what it asks, and not for who asks, or how often.
+// isRejection reports whether an API server has rejected a request for what it asks, not for who asks or how often.
 func isRejection(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

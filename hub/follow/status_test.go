@@ -151,7 +151,7 @@ func TestStatusOfAnEarlierReplicaStands(t *testing.T) {
 	}
 }
 
-// Ready is about the newest generation of a set, in each cluster of the policy. That is east, which leads and was passed.
+// Ready is about the newest generation of a set, in each cluster of the policy: here in east, which leads.
 func TestReadyAfter(t *testing.T) {
 	type world struct {
 		*Controller
