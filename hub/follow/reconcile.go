@@ -77,8 +77,11 @@ func (c *Controller) reconcileIn(
 		return reconcile.Result{}, nil
 	}
 	role, given, stays, err := c.roleIn(ctx, set, m)
-	if err != nil || stays == reason.NotManaged {
-		return later, err
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if stays == reason.NotManaged {
+		return later, nil
 	}
 	c.mu.Lock()
 	at, s := c.members[key], c.state(set)

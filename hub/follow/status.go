@@ -165,7 +165,10 @@ func (c *Controller) removeFinalizer(ctx context.Context, set *v1alpha1.LeaderRe
 					": see the problems of these clusters, and the finalizers of the objects",
 				ObservedGeneration: set.Generation,
 			})
-			return reconcile.Result{RequeueAfter: deletionLook}, c.show(ctx, set, status)
+			if err := c.show(ctx, set, status); err != nil {
+				return reconcile.Result{}, err
+			}
+			return reconcile.Result{RequeueAfter: deletionLook}, nil
 		}
 		if len(left) > 0 {
 			log.FromContext(ctx).Info("Objects of a deleted set are left in clusters that were not emptied",
