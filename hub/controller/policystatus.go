@@ -97,17 +97,16 @@ func (st *policyStatuses) reconcilePolicy(ctx context.Context, req mcreconcile.R
 	}
 	before := object.DeepCopy()
 	after := st.fillPolicyStatus(ctx, policies, object)
-	lowers, err := st.seals.lower(ctx, object.Namespace, policies)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
+	lowers, failed := st.seals.lower(ctx, object.Namespace, policies)
 	after.RequeueAfter = election.Soonest(after.RequeueAfter, lowers)
-	if equality.Semantic.DeepEqual(before.Status, object.Status) {
-		return after, nil
+	if !equality.Semantic.DeepEqual(before.Status, object.Status) {
+		err := st.Client.Status().Update(ctx, object) // it may say why the bounds cannot be lowered
+		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			return reconcile.Result{}, errors.Join(err, failed)
+		}
 	}
-	err = st.Client.Status().Update(ctx, object)
-	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-		return reconcile.Result{}, err
+	if failed != nil {
+		return reconcile.Result{}, failed
 	}
 	return after, nil // the event of another writer enqueues it again
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/ledger"
+	"github.com/leasecast/leasecast/hub/seal"
 )
 
 // claimed notes that policies claim a namespace. The first one owns it.
@@ -314,6 +315,29 @@ func TestPolicyIsReconciledAgainWhenTheFirstHealthMayChange(t *testing.T) {
 		}
 		if _, result := m.status(); result.RequeueAfter != next("north") {
 			t.Errorf("again in %v, want %v", result.RequeueAfter, next("north"))
+		}
+	})
+}
+
+// The status says why the seal cannot be used: it must not wait for the seal.
+func TestPolicyStatusIsWrittenWhileBoundsCannotBeLowered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newTestFleet(t, policyOf("fleet", "shops", "shop"), clusterOf("fleet", "east", "5"))
+		bounds := map[string]seal.Bounds{"shops": decide.ParsePolicy(policyOf("fleet", "shops", "shop")).Bounds()}
+		var answer error
+		broken := refusing(m.api, &answer, "get")
+		m.Seals = seal.NewStore(broken, broken)
+		must(t, m.Seals.Raise(t.Context(), "fleet", "shops", bounds["shops"]))
+		m.seals.setLowering("fleet", &lowering{before: bounds, after: bounds, begun: true})
+		now := m.Clock.Now()
+		now.Boot += m.Tenure.EarlierEndIn(now, bounds["shops"].Skew)
+		m.Clock = fixedClock(now)
+		answer = errRefused
+		_, err := m.statuses.reconcilePolicy(t.Context(), requestAbout(shops))
+		is := &v1alpha1.LeadershipPolicy{}
+		must(t, m.api.Get(t.Context(), shops, is))
+		if !errors.Is(err, errRefused) || len(is.Status.Conditions) == 0 {
+			t.Errorf("%v, and the status is %+v", err, is.Status)
 		}
 	})
 }
