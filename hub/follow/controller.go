@@ -134,7 +134,7 @@ type setIn struct {
 	at       *member // with its inventory, in which restores were seen: applied is about these
 	restores int
 	applied  map[id]appliedObject
-	full     time.Duration // when all was applied last; 0: not since applied is empty
+	full     time.Duration // when all was applied last; 0: not since applied was cleared
 	repairs  *rate.Limiter
 }
 
@@ -350,7 +350,11 @@ func (c *Controller) forget(set types.NamespacedName) {
 	members := maps.Clone(c.members)
 	c.mu.Unlock()
 	used := map[schema.GroupVersionKind]bool{}
-	for _, is := range c.setsOf(set.Namespace) {
+	sets, err := c.setsOf(set.Namespace)
+	if err != nil {
+		return
+	}
+	for _, is := range sets {
 		maps.Copy(used, readKinds(is.Annotations[v1alpha1.KindsAnnotation]))
 	}
 	for key, m := range members {

@@ -98,6 +98,16 @@ func TestAPlannedChangeWaitsForSetsWithTwoForms(t *testing.T) {
 		"a form of the leader": {[]v1alpha1.ClusterRole{v1alpha1.RoleAll, v1alpha1.RoleLeader}, true},
 	} {
 		c, now, _ := hub(t, test.roles...)
+		sets := c.client
+		c.client = interceptor.NewClient(sets.(client.WithWatch), interceptor.Funcs{
+			List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+				return errors.New("not synced")
+			},
+		})
+		if c.GiveWay(shop, "east", 7) {
+			t.Errorf("%s: it goes on before the sets are known", name)
+		}
+		c.client = sets
 		if got := !c.GiveWay(shop, "east", 7); got != test.waits {
 			t.Errorf("%s: it waits: %v", name, got)
 		}
@@ -357,7 +367,7 @@ func TestAHubThatStopsWaitsForNoList(t *testing.T) {
 					c.stop()
 				}
 				group.Wait()
-				if took := time.Since(begun); took > test.within {
+				if took := time.Since(begun); took != test.within {
 					t.Errorf("it took %v", took)
 				}
 			})

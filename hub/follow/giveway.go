@@ -39,9 +39,9 @@ type giving struct {
 // set of the namespace, and no Pod runs there that a set has stopped. The first call for a term begins that. After the
 // confirmWithinSeconds of the sets it goes on anyway, and the sets say so.
 func (c *Controller) GiveWay(namespace types.NamespacedName, leader string, epoch int64) bool {
-	sets := c.ordered(namespace)
-	if len(sets) == 0 {
-		return true
+	sets, err := c.ordered(namespace)
+	if err != nil || len(sets) == 0 {
+		return err == nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,8 +116,9 @@ func (c *Controller) Stay(namespace types.NamespacedName) {
 }
 
 // ordered returns the sets of a namespace that have different forms.
-func (r *requests) ordered(namespace types.NamespacedName) (sets []v1alpha1.LeaderResourceSet) {
-	for _, set := range r.setsOf(namespace.Namespace) {
+func (r *requests) ordered(namespace types.NamespacedName) (sets []v1alpha1.LeaderResourceSet, err error) {
+	all, err := r.setsOf(namespace.Namespace)
+	for _, set := range all {
 		for _, from := range set.Spec.Resources {
 			if from.For != v1alpha1.RoleAll && set.Spec.Namespace == namespace.Name && set.DeletionTimestamp.IsZero() {
 				sets = append(sets, set)
@@ -125,7 +126,7 @@ func (r *requests) ordered(namespace types.NamespacedName) (sets []v1alpha1.Lead
 			}
 		}
 	}
-	return sets
+	return sets, err
 }
 
 // given returns the epoch of the term in which a cluster gives way, or 0.

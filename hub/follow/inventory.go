@@ -29,7 +29,7 @@ const (
 	// requestTimeout bounds a request to a member.
 	requestTimeout = 10 * time.Second
 	// kindPause and kindPauseMost are the pauses before a kind is asked for again that could not be watched.
-	kindPause, kindPauseMost = time.Second, 10 * time.Second
+	kindPause, kindPauseMost = time.Second, 5 * time.Second
 )
 
 var (

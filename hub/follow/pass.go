@@ -161,7 +161,11 @@ func (p *pass) refusal(o object, k kind, is id, known marked) (*v1alpha1.Resourc
 		return &wrong, nil
 	}
 	if known.set != "" && known.set != p.set && !known.gone {
-		if rival, older := rival(p.controller.setsOf(p.of.Namespace), p.of, known.set); older {
+		sets, err := p.controller.setsOf(p.of.Namespace)
+		if err != nil {
+			return nil, errStopped
+		}
+		if rival, older := rival(sets, p.of, known.set); older {
 			wrong = problem(is.String(), reason.KeptByOther, rival+" keeps it: take the object out of one of the two")
 			return &wrong, nil
 		}
@@ -240,8 +244,12 @@ func (p *pass) patch(k kind, is id, o object, ours bool) (marked, error) {
 // releases the replicas of the cluster's other form.
 func (p *pass) scale(k kind, is id, o object) error {
 	u := unstructured.Unstructured{Object: map[string]any{}}
-	if n, has, err := unstructured.NestedFieldNoCopy(o.content, "spec", "replicas"); has && err == nil {
+	n, has, err := unstructured.NestedFieldNoCopy(o.content, "spec", "replicas")
+	switch {
+	case has && err == nil:
 		u.Object["spec"] = map[string]any{"replicas": n}
+	case o.kind.Group != "apps":
+		return nil
 	}
 	u.SetGroupVersionKind(o.kind)
 	u.SetNamespace(is.namespace)

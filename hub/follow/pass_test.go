@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 )
@@ -74,7 +75,7 @@ var ofDeployments = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: 
 // passIn returns a pass over the set "all", in a member that answers each patch by hand. It returns what was sent, in
 // order, and the problems.
 func passIn(t *testing.T, answer func(r *http.Request, body string) (code int)) (
-	pass func(ctx context.Context, manifests string) (sent string, problems []v1alpha1.ResourceProblem), now *clock,
+	pass func(ctx context.Context, manifests string) (sent string, is reached), now *clock,
 ) {
 	var sent []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -108,23 +109,42 @@ func passIn(t *testing.T, answer func(r *http.Request, body string) (code int)) 
 			ofDeployments: {kind: kind{ofDeployments.GroupVersion().WithResource("deployments"), true}},
 		},
 	}}
-	return func(ctx context.Context, text string) (string, []v1alpha1.ResourceProblem) {
+	return func(ctx context.Context, text string) (string, reached) {
 		sent = nil
 		m := parse([]source{of(v1alpha1.RoleAll, text)})
 		_, err := c.pass(ctx, set, east, in, m.formOf(v1alpha1.RoleLeader, "shop"), v1alpha1.RoleLeader)
 		if err != nil {
 			t.Error(err)
 		}
-		return strings.Join(sent, " "), in.result.Problems
+		return strings.Join(sent, " "), in.result
 	}, now
 }
 
 // However long a member takes: a pass whose time is over is gone on with, also after the interval.
-func TestAPassGoesOnWhereTheLastOneEnded(t *testing.T) {
+// expiring is a context whose time is over when end is called.
+type expiring struct {
+	context.Context
+	end context.CancelFunc
+}
+
+func newExpiring(t *testing.T) expiring {
 	ctx, end := context.WithCancel(t.Context())
+	return expiring{ctx, end}
+}
+
+func (e expiring) Err() error {
+	if e.Context.Err() != nil {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+func TestAPassGoesOnWhereTheLastOneEnded(t *testing.T) {
+	var ctx expiring
+	var ends bool
 	pass, now := passIn(t, func(r *http.Request, _ string) int {
-		if ctx.Err() == nil && path.Base(r.URL.Path) == "b" {
-			end()
+		if ends && path.Base(r.URL.Path) == "b" {
+			ctx.end()
 			<-r.Context().Done()
 		}
 		return http.StatusOK
@@ -132,19 +152,24 @@ func TestAPassGoesOnWhereTheLastOneEnded(t *testing.T) {
 	all := settings("a") + "---\n" + settings("b") + "---\n" + settings("c")
 	for _, step := range []struct {
 		what, want string
-		ctx        context.Context
 		passes     time.Duration
-		problems   int
+		ends       bool
+		objects    int32
 	}{
-		{"the pass ends at b", "a b", ctx, 0, 1},
-		{"the next one, after the interval", "b c", t.Context(), 6 * time.Minute, 0},
-		{"one more", "", t.Context(), 4 * time.Minute, 0},
-		{"one after the interval", "a b c", t.Context(), time.Minute, 0},
+		{"the pass ends at b", "a b", 0, true, 1},
+		{"the next one, after the interval", "b c", 6 * time.Minute, false, 3},
+		{"one more", "", 4 * time.Minute, false, 3},
+		{"one after the interval, which ends at b", "a b", time.Minute, true, 2},
+		{"the next one", "b c", time.Second, false, 3},
 	} {
 		now.boot += step.passes
-		sent, problems := pass(step.ctx, all)
-		if sent != step.want || len(problems) != step.problems {
-			t.Errorf("%s: sent are %q, want %q: %v", step.what, sent, step.want, problems)
+		ctx, ends = newExpiring(t), step.ends
+		sent, is := pass(ctx, all)
+		if sent != step.want || *is.Objects != step.objects {
+			t.Errorf("%s: sent are %q, want %q: %+v", step.what, sent, step.want, is)
+		}
+		if len(is.Problems) > 0 != step.ends || step.ends && is.Problems[0].Reason != reason.Applying {
+			t.Errorf("%s: %+v", step.what, is.Problems)
 		}
 	}
 }
@@ -163,10 +188,10 @@ func TestReplicasFollowWhereAnotherManagerAppliesTheRest(t *testing.T) {
 			scaled = body
 			return http.StatusOK
 		})
-		_, problems := pass(t.Context(), test.text)
+		_, is := pass(t.Context(), test.text)
 		if !strings.Contains(scaled, `"name":"web"`) || !strings.Contains(scaled, test.want) ||
-			strings.Contains(scaled, "spec") != (test.want != "") || len(problems) != 1 {
-			t.Errorf("%s: %s; %v", name, scaled, problems)
+			strings.Contains(scaled, "spec") != (test.want != "") || len(is.Problems) != 1 {
+			t.Errorf("%s: %s; %v", name, scaled, is.Problems)
 		}
 	}
 }

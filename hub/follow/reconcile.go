@@ -170,9 +170,15 @@ func (c *Controller) pass(
 	now := c.Clock.Now().Boot
 	interval := time.Duration(set.Spec.IntervalSeconds) * time.Second
 	was := at.inventory.restores()
-	if in.at != at || in.restores != was || in.full != 0 && now-in.full >= interval {
-		// It is another cluster, an older state of it, or time to apply all again. A pass goes on where the last one ended.
+	if in.at != at || in.restores != was { // it is another cluster, or an older state of it
 		in.at, in.restores, in.applied, in.full = at, was, map[id]appliedObject{}, 0
+	}
+	if in.full != 0 && now-in.full >= interval { // all is applied again; a pass goes on where the last one ended
+		for is, has := range in.applied {
+			has.hash = ""
+			in.applied[is] = has
+		}
+		in.full = 0
 	}
 	config := at.inventory.tenants()
 	p := &pass{
@@ -191,6 +197,8 @@ func (c *Controller) pass(
 	case apierrors.IsForbidden(err):
 		problems = append(problems, problem("", reason.NotAllowed, "the hub may not see whether Pods are left: "+
 			err.Error()+"; apply config/follow in the cluster"))
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		problems = append(problems, problem("", reason.Applying, "it takes longer than one pass, and goes on"))
 	case err != nil:
 		problems = append(problems, problem("", reason.Unreachable, "the cluster did not answer: "+err.Error()))
 	case in.full == 0:

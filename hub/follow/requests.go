@@ -38,7 +38,8 @@ func (r *requests) eachSet(fleetName, namespace, clusterName string) {
 	if r.queue.Load() == nil {
 		return
 	}
-	for _, set := range r.setsOf(fleetName) {
+	sets, _ := r.setsOf(fleetName) // when the cache has started, all is enqueued
+	for _, set := range sets {
 		if namespace == "" || namespace == set.Spec.Namespace {
 			r.changed(client.ObjectKeyFromObject(&set), clusterName)
 		}
@@ -47,12 +48,12 @@ func (r *requests) eachSet(fleetName, namespace, clusterName string) {
 
 // setsOf returns the sets of a fleet from a cache, oldest first. The caller must not change them. A controller that
 // stops does not wait for a cache that has not started.
-func (r *requests) setsOf(fleetName string) []v1alpha1.LeaderResourceSet {
+func (r *requests) setsOf(fleetName string) ([]v1alpha1.LeaderResourceSet, error) {
 	ctx, cancel := context.WithTimeout(r.running, listTimeout)
 	defer cancel()
 	var all v1alpha1.LeaderResourceSetList
 	if err := r.client.List(ctx, &all, client.InNamespace(fleetName), client.UnsafeDisableDeepCopy); err != nil {
-		return nil // the cache has not started: all is enqueued when it has
+		return nil, err
 	}
 	slices.SortFunc(all.Items, func(a, b v1alpha1.LeaderResourceSet) int {
 		if older := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); older != 0 {
@@ -60,7 +61,7 @@ func (r *requests) setsOf(fleetName string) []v1alpha1.LeaderResourceSet {
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
-	return all.Items
+	return all.Items, nil
 }
 
 // changed enqueues a set in one cluster, or in all and for its status.

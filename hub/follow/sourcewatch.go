@@ -152,7 +152,8 @@ func (s *sources) sourceChanged(of sourcesOf, o any) {
 	if err != nil {
 		return
 	}
-	for _, set := range s.setsOf(of.fleet) {
+	sets, _ := s.setsOf(of.fleet) // when the cache has started, all is enqueued
+	for _, set := range sets {
 		for _, r := range set.Spec.Resources {
 			if r.Kind == of.kind && r.Name == name.Name {
 				s.changed(client.ObjectKeyFromObject(&set), "")
@@ -165,7 +166,11 @@ func (s *sources) sourceChanged(of sourcesOf, o any) {
 // keep ends the watches of sources in a fleet that no set has any more.
 func (s *sources) keep(fleetName string) {
 	used := map[sourcesOf]bool{}
-	for _, set := range s.setsOf(fleetName) {
+	sets, err := s.setsOf(fleetName)
+	if err != nil {
+		return
+	}
+	for _, set := range sets {
 		for _, r := range set.Spec.Resources {
 			used[sourcesOf{fleetName, r.Kind}] = true
 		}
