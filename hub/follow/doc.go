@@ -1,9 +1,9 @@
 // Package follow keeps the objects of LeaderResourceSets in place in the members: see [v1alpha1.LeaderResourceSet].
 //
 // A set has a form for the leader's cluster and one for the others (sources.go, form.go: pure functions). Work on a set
-// in a member is one request of a queue: sixteen at once, and two of them in one member. A pass applies what has changed
-// by server-side apply, then deletes what the form does not have any more (pass.go). One metadata watch for each kind
-// in a member shows what sets have there, and what others have changed or deleted (inventory.go).
+// in a member is one request of a queue: sixteen at once, and two of them in one member. A pass applies what has
+// changed by server-side apply, then deletes what the form does not have any more (pass.go). One metadata watch for
+// each kind in a member shows what sets have there, and what others have changed or deleted (inventory.go).
 //
 // Nothing is decided by what this package does. A cluster that cannot be reached keeps its form.
 //
