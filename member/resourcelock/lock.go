@@ -4,8 +4,9 @@
 //	m, err := member.New(cfg, member.Options{Namespaces: []string{"shop"}})
 //	...
 //	running, stop := context.WithCancel(context.Background()) // goes on until the manager has stopped
-//	defer stop()
-//	go m.Start(running)
+//	left := make(chan error, 1)
+//	go func() { left <- m.Start(running) }()
+//	defer func() { stop(); <-left }() // a registered Member takes its registration along
 //	lock, ctx, done := resourcelock.New(ctx, m, "shop", leaseLock) // the lock of client-go
 //	defer done()
 //	mgr, err := ctrl.NewManager(cfg, ctrl.Options{

@@ -78,8 +78,12 @@ func TestAMemberThatHoldsBackItsListsLeavesRoomForThoseOfOthers(t *testing.T) {
 	}
 	defer group.Wait()
 	defer close(finish)
+	late := time.Now().Add(20 * time.Second)
 	for !refused.Load() && all.Load() < 2*(maxList-2*smallAnswer) {
-		runtime.Gosched() // until both lists are read as far as they are sent
+		if time.Now().After(late) {
+			t.Fatal("the lists are not read as far as they are sent")
+		}
+		runtime.Gosched()
 	}
 	honest := NewSwappable("east.prod", Options{Room: NewRoom(&all)})
 	own := says(protobufType, leases(500, coordinationv1.Lease{}))
@@ -160,9 +164,13 @@ func TestWhatIsUnreadOfAHundredAnswersIsBounded(t *testing.T) {
 		}
 		defer func() { _ = resp.Body.Close() }()
 	}
+	late := time.Now().Add(20 * time.Second)
 	for i := range answers {
 		for sent[i].Load() < maxUnread-2*buffered {
-			runtime.Gosched() // until no more is taken of any
+			if time.Now().After(late) {
+				t.Fatalf("%d KiB have come of an answer: less than may", sent[i].Load()>>10)
+			}
+			runtime.Gosched()
 		}
 	}
 	for i := range answers {
