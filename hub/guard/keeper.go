@@ -59,7 +59,8 @@ type Keeper struct {
 	lookAt, verifyAt, guardAt time.Duration // boot readings
 	// failed is why the last snapshot could not be taken, and unlisted why it lacks the fences.
 	failed, unlisted error
-	silent           bool // the last turn got no answer about the guard or some fences
+	unwritten        error // why the guard could not be written, until guardAt
+	silent           bool  // the last turn got no answer about the guard or some fences
 
 	store *store
 
@@ -97,13 +98,14 @@ func (k *Keeper) Keep(ctx context.Context, d Desired) {
 	}
 	k.noteGuard(unguarded)
 	silent := k.keepFences(ctx, d, cmp.Or(failed, k.unlisted), due)
-	if !isAnswer(unguarded) {
-		silent = cmp.Or(unguarded, silent)
-	}
-	k.noteSilence(silent)
-	if due && silent == nil {
+	isKnown := unguarded == nil || isAnswer(unguarded)
+	if due && silent == nil && (isKnown || now < k.guardAt) {
 		k.verifyAt = now + VerifyEvery
 	}
+	if !isKnown {
+		silent = unguarded
+	}
+	k.noteSilence(silent)
 }
 
 // Remove removes the fences of this hub and the guard. A hub that may not list fences has installed none.
@@ -163,14 +165,12 @@ func (k *Keeper) look(ctx context.Context, now time.Duration, d Desired) error {
 func (k *Keeper) keepGuard(ctx context.Context, now time.Duration, due bool) error {
 	was := k.Unguarded()
 	if now < k.guardAt {
-		return was
+		return k.unwritten
 	}
 	for _, p := range k.guard {
 		is, err := k.store.ensurePolicy(ctx, p)
-		if rejects(err) {
-			k.guardAt = now + guardRetry
-		}
 		if due = due || is != unchanged; err != nil {
+			k.guardAt, k.unwritten = now+guardRetry, err
 			return err
 		}
 	}
