@@ -198,7 +198,7 @@ func (s *snapshot) verify(
 			v.at = read[i]
 		}
 	}
-	holders, shown := map[string][]string{}, map[string]bool{}
+	holders, shown := map[string][]holder{}, map[string]bool{}
 	for i := range s.clusters {
 		o := &s.clusters[i]
 		if failed[i] != nil {
@@ -210,8 +210,8 @@ func (s *snapshot) verify(
 		}
 		for j := range found[i].Items {
 			l, _ := wire.Read(&found[i].Items[j])
-			if l.LeadsHere() && l.Live(v.at) {
-				holders[l.Namespace] = append(holders[l.Namespace], o.Name)
+			if l.LeadsHere() {
+				holders[l.Namespace] = append(holders[l.Namespace], holder{sight{o.Name, l}, read[i]})
 			}
 			r, err := s.record(l.Namespace)
 			if err != nil || l.Name != r.Spec.LeaseName {
@@ -226,8 +226,8 @@ func (s *snapshot) verify(
 		}
 	}
 	v.addMissing(s, shown)
-	for namespace, names := range holders {
-		if len(names) > 1 {
+	for namespace, all := range holders {
+		if names := atOnce(all); len(names) > 0 {
 			v.Disagreements = append(v.Disagreements, disagreement{namespace, fmt.Sprint(names), moreThanOne})
 		}
 	}
@@ -235,6 +235,25 @@ func (s *snapshot) verify(
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Cluster, b.Cluster))
 	})
 	return v
+}
+
+// holder is a cluster whose Lease let it lead when it was read.
+type holder struct {
+	sight
+	read time.Time
+}
+
+// atOnce returns the clusters that lead at once with another one, by the later reading of the two.
+func atOnce(all []holder) (names []string) {
+	for i, a := range all {
+		if slices.ContainsFunc(slices.Delete(slices.Clone(all), i, i+1), func(b holder) bool {
+			at := slices.MaxFunc([]time.Time{a.read, b.read}, time.Time.Compare)
+			return a.Live(at) && b.Live(at)
+		}) {
+			names = append(names, a.cluster)
+		}
+	}
+	return names
 }
 
 // addMissing adds the leaders whose Lease no member shows.

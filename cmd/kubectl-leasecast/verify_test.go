@@ -44,6 +44,7 @@ func leaseIn(t *testing.T, cluster, leader string, epoch int64, renewed time.Dur
 type verifyRow struct {
 	east, west *coordinationv1.Lease // nil: there is no Lease
 	hangs      string                // a member without an answer
+	slow       string                // a member that answers when the Leases of others have run out
 	want       string                // empty: all is well
 }
 
@@ -51,17 +52,25 @@ func verifyRows(t *testing.T) map[string]verifyRow {
 	t.Helper()
 	const ago = memberTimeout - time.Second // such a Lease has not run out, and has when a member has hung for so long
 	return map[string]verifyRow{
-		"all is well": {leaseIn(t, "east", "east", 7, 0), leaseIn(t, "west", "east", 7, time.Hour), "", ""},
-		"the leader has no Lease": {nil, leaseIn(t, "west", "east", 7, time.Hour), "",
+		"all is well": {leaseIn(t, "east", "east", 7, 0), leaseIn(t, "west", "east", 7, time.Hour), "", "", ""},
+		"the leader has no Lease": {nil, leaseIn(t, "west", "east", 7, time.Hour), "", "",
 			"shop       east     it leads by the record, and has no Lease"},
-		"its Lease has run out": {leaseIn(t, "east", "east", 7, time.Minute), nil, "", "its Lease has run out"},
-		"its Lease is newer":    {leaseIn(t, "east", "east", 9, 0), nil, "", "epoch 9, above the record's 7"},
-		"two lead": {leaseIn(t, "east", "east", 7, 0), leaseIn(t, "west", "west", 7, 0), "",
+		"its Lease has run out": {leaseIn(t, "east", "east", 7, time.Minute), nil, "", "", "its Lease has run out"},
+		"its Lease is newer":    {leaseIn(t, "east", "east", 9, 0), nil, "", "", "epoch 9, above the record's 7"},
+		"two lead": {leaseIn(t, "east", "east", 7, 0), leaseIn(t, "west", "west", 7, 0), "", "",
 			"MORE THAN ONE CLUSTER LEADS"},
-		"two lead, and another member hangs": {leaseIn(t, "east", "east", 7, ago), leaseIn(t, "west", "west", 7, ago), "lab",
-			"MORE THAN ONE CLUSTER LEADS"},
-		"a follower hangs": {leaseIn(t, "east", "east", 7, ago), nil, "west",
+		"two lead, and another member hangs": {
+			leaseIn(t, "east", "east", 7, ago), leaseIn(t, "west", "west", 7, ago), "lab", "", moreThanOne,
+		},
+		"a follower hangs": {leaseIn(t, "east", "east", 7, ago), nil, "west", "",
 			"0 disagree with their records.\n\nNAMESPACE  CLUSTER  PROBLEM\n-          west     it cannot be read from here"},
+		"two lead, and another member is slow": {
+			leaseIn(t, "east", "east", 7, ago), leaseIn(t, "west", "west", 7, ago), "", "lab", moreThanOne,
+		},
+		"a second leader is read when the first one's Lease has run out": {
+			leaseIn(t, "east", "east", 7, ago), leaseIn(t, "west", "west", 7, 0), "", "west",
+			"its Lease lets it lead, and by the record east leads",
+		},
 	}
 }
 
@@ -81,6 +90,9 @@ func testVerify(t *testing.T, test verifyRow) {
 		l := map[string]*coordinationv1.Lease{"east": test.east, "west": test.west}[member]
 		if l != nil {
 			b = b.WithObjects(l)
+		}
+		if member == test.slow {
+			<-time.NewTimer(memberTimeout - time.Millisecond).C
 		}
 		if member == test.hangs {
 			<-ctx.Done()
