@@ -178,6 +178,7 @@ func TestAPassGoesOnWhereTheLastOneEnded(t *testing.T) {
 func TestReplicasFollowWhereAnotherManagerAppliesTheRest(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"the form has replicas":    {workload("Deployment", "web", 0), `"spec":{"replicas":0}`},
+		"a kind without replicas":  {settings("web"), "nothing was sent"},
 		"the form leaves them out": {strings.Replace(workload("Deployment", "web", 0), "replicas: 0,", "", 1), ""},
 	} {
 		scaled := "nothing was sent"
@@ -189,6 +190,12 @@ func TestReplicasFollowWhereAnotherManagerAppliesTheRest(t *testing.T) {
 			return http.StatusOK
 		})
 		_, is := pass(t.Context(), test.text)
+		if test.want == "nothing was sent" {
+			if scaled != test.want {
+				t.Errorf("%s: %s", name, scaled)
+			}
+			continue
+		}
 		if !strings.Contains(scaled, `"name":"web"`) || !strings.Contains(scaled, test.want) ||
 			strings.Contains(scaled, "spec") != (test.want != "") || len(is.Problems) != 1 {
 			t.Errorf("%s: %s; %v", name, scaled, is.Problems)
