@@ -101,13 +101,15 @@ func (l *Ledger) entry(key types.NamespacedName) (e *Entry, current bool) {
 	return e, current
 }
 
-// Return ends a decision. Most namespaces of a member are unowned: nothing of them is kept.
+// Return ends a decision. The entry keeps what this tenure remembers, and not the object that the decision took. Most
+// namespaces of a member are unowned: nothing of them is kept.
 func (l *Ledger) Return(e *Entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e.Claim == (Claim{}) && e.Object == nil && e.known == nil && e.Highest == 0 {
 		delete(l.entries, e.Key)
 	}
+	e.Taken = Taken{}
 }
 
 // Change is what a decision makes of a record.

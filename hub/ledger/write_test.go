@@ -423,5 +423,8 @@ func TestNothingIsKeptOfNamespacesWithoutARecord(t *testing.T) {
 		if _, kept := l.entries[shop]; kept != test.kept {
 			t.Errorf("%s: kept %v, want %v", name, kept, test.kept)
 		}
+		if e.Object != nil {
+			t.Errorf("%s: a second copy of the record is kept between decisions", name)
+		}
 	}
 }

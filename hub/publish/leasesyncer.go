@@ -116,6 +116,7 @@ func (l *leaseSyncer) assign(a assign.Assignment, t Timings) {
 func (l *leaseSyncer) observe(obj *coordinationv1.Lease) {
 	k := l.known.lease
 	if l.known.isStill(obj) {
+		l.known.lease = obj // shared with the cache: one copy is kept
 		l.known.watched, l.lookAgain = true, 0
 		return
 	}
