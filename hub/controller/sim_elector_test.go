@@ -1,12 +1,14 @@
 package controller
 
 import (
-	"bytes"
+	"context"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -22,13 +24,63 @@ func (r *replica) election() types.NamespacedName { return electionKeys[r.instal
 // hubID is the mark of the replica's installation.
 func (r *replica) hubID() string { return simHub + "/" + r.election().Namespace }
 
+// electionLock does what client-go's LeaseLock does, but for two things. It never changes a Lease that it was answered:
+// that is the server's own. And it returns no JSON: the elector compares records by recordText.
+type electionLock struct {
+	resourcelock.Interface // has the rest, which nothing uses
+	leases                 coordinationclient.LeaseInterface
+	key                    types.NamespacedName
+	identity               string
+	lease                  *coordinationv1.Lease // as last read or written
+}
+
+func (l *electionLock) Identity() string { return l.identity }
+
+func (l *electionLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	found, err := l.leases.Get(ctx, l.key.Name, metav1.GetOptions{})
+	if err != nil {
+		return nil, nil, err
+	}
+	l.lease = found
+	return resourcelock.LeaseSpecToLeaderElectionRecord(&found.Spec), nil, nil
+}
+
+func (l *electionLock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) (err error) {
+	obj := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.key.Namespace, Name: l.key.Name}}
+	obj.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&r)
+	l.lease, err = l.leases.Create(ctx, obj, metav1.CreateOptions{})
+	return err
+}
+
+func (l *electionLock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	obj := new(*l.lease)
+	obj.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&r)
+	stored, err := l.leases.Update(ctx, obj, metav1.UpdateOptions{})
+	if err == nil {
+		l.lease = stored
+	}
+	return err
+}
+
+// recordText is a record as its JSON has it, with times in whole seconds.
+type recordText struct {
+	holder                                  string
+	seconds, transitions, acquired, renewed int64
+}
+
+func textOf(r *resourcelock.LeaderElectionRecord) recordText {
+	return recordText{
+		r.HolderIdentity, int64(r.LeaseDurationSeconds), int64(r.LeaderTransitions), r.AcquireTime.Unix(), r.RenewTime.Unix(),
+	}
+}
+
 // elector does with the real tenure's lock what client-go's elector does, in the same
 // order: update at once while the last record is still valid, or else read and judge.
 type elector struct {
 	r          *replica
 	lock       resourcelock.Interface
 	observed   resourcelock.LeaderElectionRecord
-	raw        []byte
+	text       recordText    // of the last record that was read
 	observedAt time.Duration // boot
 }
 
@@ -58,7 +110,7 @@ func (e *elector) try() bool {
 			return true
 		}
 	}
-	old, raw, err := e.lock.Get(ctx)
+	old, _, err := e.lock.Get(ctx)
 	if apierrors.IsNotFound(err) {
 		if e.lock.Create(ctx, mine) != nil {
 			return false
@@ -70,9 +122,9 @@ func (e *elector) try() bool {
 		return false
 	}
 	// client-go compares whole seconds only, by which an election of one second would change hands among healthy replicas.
-	if !bytes.Equal(e.raw, raw) || e.r.w.h == time.Second && !old.RenewTime.Equal(&e.observed.RenewTime) {
+	if text := textOf(old); e.text != text || e.r.w.h == time.Second && !old.RenewTime.Equal(&e.observed.RenewTime) {
 		e.note(*old)
-		e.raw = raw
+		e.text = text
 	}
 	if old.HolderIdentity != "" && e.valid(now.Boot) && !e.leads() {
 		return false

@@ -10,7 +10,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
@@ -420,11 +419,8 @@ func (ct *contact) end(then func()) {
 // two thirds of h, retry a sixth. When the election is lost the process ends.
 func (r *replica) campaign() {
 	w := r.w
-	e := &elector{r: r, lock: r.tenure.Lock(&resourcelock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Namespace: r.election().Namespace, Name: r.election().Name},
-		Client:     leaseClient{p: r.proc, server: &w.hub.leaseServer, timeout: w.h / 3},
-		LockConfig: resourcelock.ResourceLockConfig{Identity: r.name},
-	})}
+	leases := leaseClient{p: r.proc, server: &w.hub.leaseServer, timeout: w.h / 3}.Leases(r.election().Namespace)
+	e := &elector{r: r, lock: r.tenure.Lock(&electionLock{leases: leases, key: r.election(), identity: r.name})}
 	if w.prompt {
 		e.lock = tenure.TakeOverPromptly(e.lock, taskClock{p: r.proc})
 	}
