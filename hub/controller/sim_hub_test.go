@@ -78,8 +78,11 @@ func (h *hubServer) putRecord(name string, o *v1alpha1.NamespaceLeader) *v1alpha
 		delete(h.records, name)
 	}
 	h.history[name] = append(h.history[name], recordThen{h.w.now, o})
+	shown := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{
+		Namespace: simFleet, Name: name, ResourceVersion: strconv.FormatInt(version, 10),
+	}}
 	for _, r := range h.w.replicas {
-		r.after(h.w.lag()+r.cacheLag, func() { r.showRecord(name, version, o == nil) })
+		r.after(h.w.lag()+r.cacheLag, func() { r.showRecord(shown, version, o == nil) })
 	}
 	switch {
 	case h.w.trace == nil:

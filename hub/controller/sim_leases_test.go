@@ -217,9 +217,8 @@ func (c leaseClient) Update(
 ) (*coordinationv1.Lease, error) {
 	c.tell("update", c.key(obj.Name), obj)
 	c.p.w.oracle.sends(c.p.w, obj)
-	sent := *obj // the caller may change its own afterwards
 	return call(c.p, &c.server.machine, c.timeout, func() (*coordinationv1.Lease, error) {
-		return c.server.update(c.key(sent.Name), &sent)
+		return c.server.update(c.key(obj.Name), obj) // which the caller does not change afterwards
 	})
 }
 

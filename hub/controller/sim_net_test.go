@@ -52,42 +52,59 @@ func (p *proc) reaches(m *machine) bool {
 	return *p.link(m) == link{} && !m.down && m.frozen <= p.w.now
 }
 
-// send sends a request, which apply carries out at the server. answer hears of the outcome, at most once, or of a
-// timeout.
-func send[T any](p *proc, m *machine, timeout time.Duration, apply func() (T, error), answer func(T, error)) {
-	w, isSettled, isHeard := p.w, false, true
-	settle := func(out T, err error) {
-		if !isSettled {
-			isSettled = true
-			answer(out, err)
-		}
-	}
-	p.after(timeout, func() {
-		var none T
-		settle(none, context.DeadlineExceeded)
-	})
+// request is one request of a process to a server, which apply carries out there.
+type request[T any] struct {
+	p                  *proc
+	m                  *machine
+	apply              func() (T, error)
+	answered           func() // is called once: with the answer in out and err, or with a timeout
+	out                T
+	err                error
+	isSettled, isTwice bool
+}
+
+func send[T any](p *proc, m *machine, timeout time.Duration, apply func() (T, error), answered func()) *request[T] {
+	w, r := p.w, &request[T]{p: p, m: m, apply: apply, answered: answered}
+	p.after(timeout, r.expire)
 	if p.link(m).noRequests || w.faulty && w.chance(w.loss) {
-		return
-	}
-	var arrive func()
-	arrive = func() {
-		if m.frozen > w.now {
-			w.after(m.frozen-w.now, arrive)
-			return
-		}
-		out, err := serve(m, apply)
-		if isHeard && !p.link(m).noAnswers && !(w.faulty && w.chance(w.loss)) {
-			p.after(w.lag(), func() { settle(out, err) })
-		}
+		return r
 	}
 	lag := w.lag()
 	if m == &w.hub.machine && w.faulty && w.chance(w.lateHub) {
 		lag = w.between(w.h, 2*w.h+w.timings.Duration) // it may arrive in the next tenure
 	}
-	w.after(lag, arrive)
-	if w.faulty && w.chance(w.twice) { // nobody answers, and its effect is delivered once more, late
-		isHeard = false
-		w.after(w.lag()+w.between(0, 2*w.timings.Timeout), arrive)
+	w.after(lag, r.arrive)
+	if r.isTwice = w.faulty && w.chance(w.twice); r.isTwice { // nobody answers, and its effect is delivered once more, late
+		w.after(w.lag()+w.between(0, 2*w.timings.Timeout), r.arrive)
+	}
+	return r
+}
+
+func (r *request[T]) arrive() {
+	w, m := r.p.w, r.m
+	if m.frozen > w.now {
+		w.after(m.frozen-w.now, r.arrive)
+		return
+	}
+	out, err := serve(m, r.apply)
+	if !r.isTwice && !r.p.link(m).noAnswers && !(w.faulty && w.chance(w.loss)) {
+		r.out, r.err = out, err
+		r.p.after(w.lag(), r.settle)
+	}
+}
+
+func (r *request[T]) settle() {
+	if !r.isSettled {
+		r.isSettled = true
+		r.answered()
+	}
+}
+
+func (r *request[T]) expire() {
+	if !r.isSettled {
+		var none T
+		r.out, r.err = none, context.DeadlineExceeded
+		r.settle()
 	}
 }
 
@@ -116,15 +133,11 @@ func call[T any](p *proc, m *machine, timeout time.Duration, apply func() (T, er
 	if !p.alive || t == nil || t.killed {
 		return out, errEnded
 	}
-	send(p, m, timeout, apply, func(answer T, failure error) {
-		out, err = answer, failure
-		t.step()
-	})
+	r := send(p, m, timeout, apply, t.again)
 	if !t.wait() {
-		var none T
-		return none, errEnded
+		return out, errEnded
 	}
-	return out, err
+	return r.out, r.err
 }
 
 // item is one key of a queue. It is worked on once at a time, and keeps its earliest timer only.
@@ -135,12 +148,17 @@ type item struct {
 	queued, running, again bool
 	writes                 bool          // Leases in a member
 	due                    time.Duration // of the timer that is set; zero: none
+	begin, run, wake       func()        // start, work and add, as values that are made once
 }
 
 // queueState is what the items of a queue share. Before it is open they wait, and none begins once it has ended.
 type queueState struct{ isOpen, ended bool }
 
-func newItem(p *proc, do func()) *item { return &item{p: p, do: do, queue: &queueState{isOpen: true}} }
+func newItem(p *proc, do func()) *item {
+	i := &item{p: p, do: do, queue: &queueState{isOpen: true}}
+	i.begin, i.run, i.wake = i.start, i.work, i.add
+	return i
+}
 
 // add has the item worked on, now or once more.
 func (i *item) add() {
@@ -150,7 +168,7 @@ func (i *item) add() {
 		i.again = true
 	case !i.queued:
 		if i.queued = true; i.queue.isOpen {
-			i.p.after(10*time.Microsecond, i.start)
+			i.p.after(10*time.Microsecond, i.begin)
 		}
 	}
 }
@@ -158,7 +176,7 @@ func (i *item) add() {
 func (i *item) start() {
 	if i.queued = false; !i.queue.ended {
 		i.running = true
-		i.p.spawn(i.work).writes = i.writes
+		i.p.spawn(i.run).writes = i.writes
 	}
 }
 
@@ -170,7 +188,7 @@ func (i *item) work() {
 	}
 }
 
-func (i *item) addAfter(d time.Duration) { i.p.soonest(&i.due, d, i.add) }
+func (i *item) addAfter(d time.Duration) { i.p.soonest(&i.due, d, i.wake) }
 
 // soonest has something happen after a while, unless that is to happen sooner already. due remembers when.
 func (p *proc) soonest(due *time.Duration, d time.Duration, do func()) {
@@ -210,14 +228,16 @@ func (q *simQueue) open() {
 	q.isOpen = true
 	for _, k := range sortedKeys(q.items) {
 		if i := q.items[k]; i.queued {
-			i.p.after(10*time.Microsecond, i.start)
+			i.p.after(10*time.Microsecond, i.begin)
 		}
 	}
 }
 
 func (q *simQueue) item(k types.NamespacedName) *item {
 	if q.items[k] == nil {
-		q.items[k] = &item{p: q.r.proc, do: func() { q.work(k) }, queue: &q.queueState, writes: true}
+		i := newItem(q.r.proc, func() { q.work(k) })
+		i.queue, i.writes = &q.queueState, true
+		q.items[k] = i
 	}
 	return q.items[k]
 }

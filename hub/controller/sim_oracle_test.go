@@ -239,7 +239,7 @@ func (o *oracle) plans(r *replica, name string, old, now *v1alpha1.NamespaceLead
 		return
 	}
 	asked := now.Spec.Reason == reason.Ordered || now.Spec.Reason == reason.Drained
-	if asked && (r.decisions[name].lost[old.Spec.Leader] || r.contacts[i].lost()) {
+	if asked && (slices.Contains(r.decisions[name].lost, old.Spec.Leader) || r.contacts[i].lost()) {
 		return // a lost leader is replaced without its fences, also by an order, or a drain where people fail over
 	}
 	for fence, is := range r.contacts[i].worker.found {

@@ -156,9 +156,14 @@ func (g *registration) next() {
 	g.addAfter(100 * time.Millisecond)
 }
 
-func (g *registration) write(l *coordinationv1.Lease) lease.Reading {
+// write writes what the reader says into a Lease. Mostly only the time differs from what is there.
+func (g *registration) write(l *coordinationv1.Lease, differs bool) lease.Reading {
 	now := g.r.host.read(g.r.w.now)
 	g.says.Confirmed = now.Wall
+	if !differs {
+		l.Spec.RenewTime = &metav1.MicroTime{Time: now.Wall.Truncate(time.Microsecond)}
+		return now
+	}
 	if err := wire.WriteRegistration(g.says, l); err != nil {
 		panic(err)
 	}
@@ -174,7 +179,7 @@ func (g *registration) create() error {
 		g.says.Namespaces = w.spaces
 	}
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: podSpace, Name: id}}
-	sent := g.write(l)
+	sent := g.write(l, true)
 	stored, err := g.api(podSpace).Create(g.r.ctx, l, metav1.CreateOptions{})
 	if err != nil {
 		return err // the next try has another name
@@ -220,6 +225,7 @@ func (g *registration) list() error {
 }
 
 func (g *registration) confirm() error {
+	differs := g.unsure
 	if g.unsure {
 		found, err := g.api(podSpace).Get(g.r.ctx, g.stored.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) || err == nil && found.UID != g.stored.UID {
@@ -233,8 +239,10 @@ func (g *registration) confirm() error {
 	}
 	l := new(*g.stored)
 	before := g.says.Released
-	g.says.Released = maps.Clone(g.releasable())
-	sent := g.write(l)
+	if now := g.releasable(); !maps.Equal(now, before) {
+		g.says.Released, differs = maps.Clone(now), true
+	}
+	sent := g.write(l, differs)
 	stored, err := g.api(podSpace).Update(g.r.ctx, l, metav1.UpdateOptions{})
 	switch {
 	case err == nil && within(g.until, g.r.host.read(g.r.w.now)):

@@ -8,7 +8,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
@@ -72,7 +71,7 @@ type decision struct {
 	second   int // of true time
 	looks    int // within it
 	began    time.Duration
-	lost     map[string]bool // the members that a failover may have replaced then
+	lost     []string // the members that a failover may have replaced then
 }
 
 func (w *world) newReplica(host *hostClock, number, installation int) *replica {
@@ -129,12 +128,13 @@ func (ct *contact) probe() {
 		return
 	}
 	r, w, now := ct.r, ct.r.w, ct.r.host.read(ct.r.w.now)
-	send(r.proc, &ct.m.machine, w.timings.Timeout, ct.m.answersProbe, func(_ struct{}, err error) {
-		if err == nil && !ct.connected {
+	var read, write *request[struct{}]
+	read = send(r.proc, &ct.m.machine, w.timings.Timeout, ct.m.answersProbe, func() {
+		if read.err == nil && !ct.connected {
 			ct.connected = true
 			ct.look()
 		}
-		ct.observe(observed(health.Read, now, err))
+		ct.observe(observed(health.Read, now, read.err))
 	})
 	if !r.tenure.MayWrite(now) {
 		ct.deprived = true
@@ -144,8 +144,8 @@ func (ct *contact) probe() {
 		}
 		ct.entitled, ct.deprived = now, false
 		if last, ok := ct.track.Last(health.Write); ct.connected && (!ok || now.Boot-last.Boot >= w.timings.Renew) {
-			send(r.proc, &ct.m.machine, w.timings.Timeout, ct.m.answersProbe, func(_ struct{}, err error) {
-				ct.observe(observed(health.Write, now, err))
+			write = send(r.proc, &ct.m.machine, w.timings.Timeout, ct.m.answersProbe, func() {
+				ct.observe(observed(health.Write, now, write.err))
 			})
 		}
 	}
@@ -243,16 +243,13 @@ func (w *world) hubChanged() {
 }
 
 // showRecord shows a version of a record, as a watch would: in order, and the last one of several.
-func (r *replica) showRecord(name string, version int64, deleted bool) {
-	if version < r.shown[name] {
+func (r *replica) showRecord(o *v1alpha1.NamespaceLeader, version int64, deleted bool) {
+	if version < r.shown[o.Name] {
 		return
 	}
-	r.shown[name] = version
-	o := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{
-		Namespace: simFleet, Name: name, ResourceVersion: strconv.FormatInt(version, 10),
-	}}
+	r.shown[o.Name] = version
 	if r.controller.ledger.Show(o, deleted) {
-		r.reconcile(name)
+		r.reconcile(o.Name)
 	}
 }
 
@@ -279,9 +276,11 @@ func (r *replica) reconcile(name string) {
 }
 
 func (r *replica) decideOn(name string, d *decision) {
-	d.began, d.lost = r.w.now, map[string]bool{}
+	d.began, d.lost = r.w.now, d.lost[:0]
 	for _, ct := range r.contacts {
-		d.lost[ct.m.name] = ct.lost()
+		if ct.lost() {
+			d.lost = append(d.lost, ct.m.name)
+		}
 	}
 	r.w.oracle.looks(r, name, d)
 	req := mcreconcile.Request{

@@ -183,8 +183,10 @@ func (w *world) newClock() *hostClock {
 const drift = 0.02
 
 func (c *hostClock) read(now time.Duration) lease.Reading {
-	share := min(1, float64(now)/float64(c.over))
-	off := c.from + time.Duration(share*float64(c.to-c.from)) + c.jump
+	off := c.from + c.jump
+	if c.to != c.from {
+		off += time.Duration(min(1, float64(now)/float64(c.over)) * float64(c.to-c.from))
+	}
 	return lease.Reading{Wall: c.w.start.Add(now + off), Boot: c.base + time.Duration(float64(now)*c.rate)}
 }
 
@@ -310,6 +312,7 @@ type task struct {
 	p       *proc
 	do      func() // nil: it has nothing left to do
 	next    func() (struct{}, bool)
+	again   func() // step, as a value that is made once
 	yield   func(struct{}) bool
 	started bool
 	killed  bool
@@ -331,6 +334,7 @@ func newTask() *task {
 		return t
 	}
 	t := &task{}
+	t.again = t.step
 	t.next, _ = iter.Pull(func(yield func(struct{}) bool) {
 		t.yield = yield
 		for ok := true; ok; ok = yield(struct{}{}) {
@@ -346,7 +350,7 @@ func (p *proc) spawn(do func()) *task {
 	t := newTask()
 	t.p, t.do = p, do
 	p.tasks = append(p.tasks, t)
-	p.after(0, t.step)
+	p.after(0, t.again)
 	return t
 }
 
@@ -394,7 +398,7 @@ func (p *proc) sleep(d time.Duration) bool {
 	if !p.alive || t == nil || t.killed {
 		return false
 	}
-	p.after(d, t.step)
+	p.after(d, t.again)
 	return t.wait()
 }
 

@@ -2,6 +2,7 @@ package health
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -158,9 +159,9 @@ func (t *Track) State(now lease.Reading, th Thresholds) Verdict {
 // worse combines the verdicts on two kinds: unknown before unhealthy before healthy, and in a tie the one that
 // began later.
 func worse(a, b Verdict) Verdict {
-	rank := map[State]int{Unknown: 2, Unhealthy: 1, Healthy: 0}
+	rank := func(s State) int { return slices.Index([]State{Healthy, Unhealthy, Unknown}, s) }
 	w := a
-	if rank[b.State] > rank[a.State] || b.State == a.State && b.Since.Boot > a.Since.Boot {
+	if rank(b.State) > rank(a.State) || b.State == a.State && b.Since.Boot > a.Since.Boot {
 		w = b
 	}
 	w.Answering = a.Answering

@@ -145,9 +145,9 @@ func (k *known) isStill(obj *coordinationv1.Lease) bool {
 }
 
 // sameContent reports whether two objects of one version have the same content. They have, unless the member's etcd
-// was restored: it then uses versions a second time.
+// was restored: it then uses versions a second time. An informer shows the same object again when it resyncs.
 func sameContent(a, b *coordinationv1.Lease) bool {
-	return equality.Semantic.DeepEqual(a.Spec, b.Spec) && maps.Equal(a.Labels, b.Labels) &&
+	return a == b || equality.Semantic.DeepEqual(a.Spec, b.Spec) && maps.Equal(a.Labels, b.Labels) &&
 		maps.Equal(a.Annotations, b.Annotations)
 }
 
