@@ -65,24 +65,30 @@ func (c *Controller) reconcileNamespace(ctx context.Context, req mcreconcile.Req
 	p := c.decide(v)
 	c.cases.answer(v, p.Case)
 	wait, written, err := c.carryOut(ctx, v, p)
-	if err != nil {
-		v.Recheck()
-	}
 	switch {
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		return reconcile.Result{RequeueAfter: rightAway}, nil // another client wrote: decide again
-	case errors.Is(err, errSeal): // a condition reports it
-		return reconcile.Result{RequeueAfter: standBackAgain}, nil
-	case isWithoutFleet(err):
-		return c.endWithFleet(v, p), nil
 	case err != nil:
-		return reconcile.Result{}, err
+		v.Recheck()
+		return c.decideAgain(v, p, err)
 	case p.Gone:
 		return reconcile.Result{}, nil
 	case written && p.After == 0:
 		return reconcile.Result{RequeueAfter: rightAway}, nil // decide again on the new record
 	default:
 		return reconcile.Result{RequeueAfter: election.Soonest(p.Health, p.After, wait)}, nil
+	}
+}
+
+// decideAgain returns when to decide again on a namespace whose decision could not be carried out.
+func (c *Controller) decideAgain(v *decide.Snapshot, p decide.Plan, err error) (reconcile.Result, error) {
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
+		return reconcile.Result{RequeueAfter: rightAway}, nil // another client wrote
+	case errors.Is(err, errSeal): // a condition reports it
+		return reconcile.Result{RequeueAfter: standBackAgain}, nil
+	case isWithoutFleet(err):
+		return c.endWithFleet(v, p), nil
+	default:
+		return reconcile.Result{}, err
 	}
 }
 

@@ -30,6 +30,7 @@ type Candidate struct {
 // after is when one of them may change by time alone, or zero.
 func (v *Snapshot) candidates(now time.Time) (cs []Candidate, after time.Duration) {
 	hubInDoubt, move := HubClockInDoubt(v.Members), v.Move()
+	cs = make([]Candidate, 0, len(v.Members))
 	for i := range v.Members {
 		m := &v.Members[i]
 		c := Candidate{Member: m}
