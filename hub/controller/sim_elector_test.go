@@ -25,7 +25,7 @@ func (r *replica) election() types.NamespacedName { return electionKeys[r.instal
 func (r *replica) hubID() string { return simHub + "/" + r.election().Namespace }
 
 // electionLock does what client-go's LeaseLock does, but for two things. It never changes a Lease that it was answered:
-// that is the server's own. And it returns no JSON: the elector compares records by recordText.
+// that is the server's own. And it returns no JSON: the elector compares records by inSeconds.
 type electionLock struct {
 	resourcelock.Interface // has the rest, which nothing uses
 	leases                 coordinationclient.LeaseInterface
@@ -62,16 +62,10 @@ func (l *electionLock) Update(ctx context.Context, r resourcelock.LeaderElection
 	return err
 }
 
-// recordText is a record as its JSON has it, with times in whole seconds.
-type recordText struct {
-	holder                                  string
-	seconds, transitions, acquired, renewed int64
-}
-
-func textOf(r *resourcelock.LeaderElectionRecord) recordText {
-	return recordText{
-		r.HolderIdentity, int64(r.LeaseDurationSeconds), int64(r.LeaderTransitions), r.AcquireTime.Unix(), r.RenewTime.Unix(),
-	}
+// inSeconds returns a record as its JSON has it, with times in whole seconds.
+func inSeconds(r resourcelock.LeaderElectionRecord) resourcelock.LeaderElectionRecord {
+	r.AcquireTime, r.RenewTime = metav1.Unix(r.AcquireTime.Unix(), 0), metav1.Unix(r.RenewTime.Unix(), 0)
+	return r
 }
 
 // elector does with the real tenure's lock what client-go's elector does, in the same
@@ -80,8 +74,8 @@ type elector struct {
 	r          *replica
 	lock       resourcelock.Interface
 	observed   resourcelock.LeaderElectionRecord
-	text       recordText    // of the last record that was read
-	observedAt time.Duration // boot
+	read       resourcelock.LeaderElectionRecord // inSeconds, as it was last read
+	observedAt time.Duration                     // boot
 }
 
 func (e *elector) leads() bool { return e.observed.HolderIdentity == e.lock.Identity() }
@@ -111,7 +105,7 @@ func (e *elector) try() bool {
 		}
 	}
 	old, _, err := e.lock.Get(ctx)
-	if apierrors.IsNotFound(err) {
+	if err != nil && apierrors.IsNotFound(err) {
 		if e.lock.Create(ctx, mine) != nil {
 			return false
 		}
@@ -122,9 +116,9 @@ func (e *elector) try() bool {
 		return false
 	}
 	// client-go compares whole seconds only, by which an election of one second would change hands among healthy replicas.
-	if text := textOf(old); e.text != text || e.r.w.h == time.Second && !old.RenewTime.Equal(&e.observed.RenewTime) {
+	if read := inSeconds(*old); e.read != read || e.r.w.h == time.Second && !old.RenewTime.Equal(&e.observed.RenewTime) {
 		e.note(*old)
-		e.text = text
+		e.read = read
 	}
 	if old.HolderIdentity != "" && e.valid(now.Boot) && !e.leads() {
 		return false
@@ -184,7 +178,7 @@ func (firedTimer) Stop() bool { return false }
 // loseElection deletes the Leases of the hub's elections.
 func (w *world) loseElection() {
 	for _, key := range electionKeys {
-		if w.faulty && w.hub.leases[key] != nil {
+		if w.hub.leases[key] != nil {
 			_ = w.hub.remove(key, nil)
 		}
 	}

@@ -66,7 +66,7 @@ var allFaults = []fault{
 	}, edits: true},
 	{name: "D goes up, the elected replica is killed, D goes down, and the leaders' labels go", do: func(w *world) {
 		w.setD(w.durations[len(w.durations)-1])
-		w.after(w.between(w.timings.Renew, 3*w.timings.Renew), func() {
+		w.soon(w.timings.Renew, 3*w.timings.Renew, func() {
 			w.killElected()
 			w.setD(w.durations[0])
 			w.drainAll()
@@ -167,7 +167,7 @@ var allFaults = []fault{
 			w.cutAs(r.proc, &w.hub.machine, link{true, true}, w.between(w.h/3, w.h))
 		}
 		w.loseElection()
-		w.after(w.between(10*time.Millisecond, w.h), w.loseElection)
+		w.soon(10*time.Millisecond, w.h, w.loseElection)
 	}},
 	{name: "the Lease of the hub's election is deleted, who makes it anew ends, and the leaders' labels go",
 		do: func(w *world) {
@@ -179,7 +179,7 @@ var allFaults = []fault{
 				}
 			}
 			w.loseElection()
-			w.after(w.between(w.h/3, w.h), w.drainAll)
+			w.soon(w.h/3, w.h, w.drainAll)
 		}, edits: true},
 	{name: "the Lease of the hub's election is edited", do: (*world).editElection},
 	deadReader,
@@ -208,11 +208,7 @@ func (w *world) elected() []*replica {
 }
 
 // killElected kills the elected replica.
-func (w *world) killElected() {
-	if w.faulty {
-		w.crash(w.elected())
-	}
-}
+func (w *world) killElected() { w.crash(w.elected()) }
 
 // crash kills replicas.
 func (w *world) crash(replicas []*replica) {
@@ -292,9 +288,6 @@ func (w *world) setSkew(skew time.Duration) {
 }
 
 func (w *world) setTimings(set func(*v1alpha1.Timings)) {
-	if !w.faulty {
-		return
-	}
 	for _, p := range w.hub.policies {
 		w.editPolicyNamed(p.Name, func(p *v1alpha1.LeadershipPolicy) { set(&p.Spec.Timings) })
 	}
@@ -362,14 +355,12 @@ func (w *world) toggleSpace(m *member, ns string) {
 // restoreMember goes back to a state of some time ago.
 func (w *world) restoreMember() {
 	m, then := pick(w.rng, w.members), w.now
-	b := m.snapshot()
-	w.after(w.between(100*time.Millisecond, 10*time.Second), func() {
-		if !w.faulty || !w.promised(m, then) {
-			return
+	restore := m.snapshot()
+	w.soon(100*time.Millisecond, 10*time.Second, func() {
+		if w.promised(m, then) {
+			w.say("FAULT", "%s is as it was at %.4f", m.name, then.Seconds())
+			restore()
 		}
-		w.say("FAULT", "%s is as it was at %.4f", m.name, then.Seconds())
-		m.restore(b)
-		m.spacesChanged()
 	})
 }
 

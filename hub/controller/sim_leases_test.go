@@ -51,33 +51,19 @@ type change struct {
 	lease *coordinationv1.Lease
 }
 
-// backup is what a snapshot of the server's etcd holds.
-type backup struct {
-	version int64
-	leases  map[types.NamespacedName]*coordinationv1.Lease
-	spaces  map[string]space
-	fences  []storedFence
-}
-
-func (m *member) snapshot() backup {
-	return backup{m.version, maps.Clone(m.leases), maps.Clone(m.spaces), slices.Clone(m.fences)}
-}
-
-// restore puts an earlier state in place.
-func (m *member) restore(b backup) {
-	m.leaseServer.restore(b)
-	m.fences = slices.Clone(b.fences)
-}
-
-// restore puts an earlier state in place. Its versions go back with it.
-func (s *leaseServer) restore(b backup) {
-	s.version, s.leases, s.spaces = b.version, maps.Clone(b.leases), maps.Clone(b.spaces)
-	s.log, s.restored = nil, s.restored+1
-	for _, key := range sortedKeys(s.leases) {
-		s.log = append(s.log, change{s.w.now, key, s.leases[key]})
-	}
-	for _, wt := range s.watchers {
-		wt.relist(0)
+// snapshot takes one of the member's etcd, and returns what restores it. Versions go back with it.
+func (m *member) snapshot() (restore func()) {
+	version, leases, spaces, fences := m.version, maps.Clone(m.leases), maps.Clone(m.spaces), slices.Clone(m.fences)
+	return func() {
+		m.version, m.leases, m.spaces, m.fences = version, leases, spaces, fences
+		m.log, m.restored = nil, m.restored+1
+		for _, key := range sortedKeys(m.leases) {
+			m.log = append(m.log, change{m.w.now, key, m.leases[key]})
+		}
+		for _, wt := range m.watchers {
+			wt.relist(0)
+		}
+		m.spacesChanged()
 	}
 }
 

@@ -125,13 +125,9 @@ var shortenedFault = fault{name: "controllers are started with shorter durations
 		if w.chance(0.7) {
 			w.cutLeader(l)
 		}
-		w.after(w.between(0, w.timings.Renew/2), func() {
-			if w.faulty {
-				w.shorten(l)
-			}
-		})
+		w.soon(0, w.timings.Renew/2, func() { w.shorten(l) })
 		if w.chance(0.4) {
-			w.after(w.between(w.timings.Renew/2, w.timings.Renew), w.killElected)
+			w.soon(w.timings.Renew/2, w.timings.Renew, w.killElected)
 		}
 	}, edits: true}
 

@@ -160,6 +160,9 @@ func (o *oracle) wrote(w *world, name string, old, now *v1alpha1.NamespaceLeader
 // sends judges a Lease that is on its way (rule 2): the seal holds the D and the ε under which it is sent. A tenure
 // that finds no record counts with these.
 func (o *oracle) sends(w *world, obj *coordinationv1.Lease) {
+	if !managed(obj) {
+		return
+	}
 	c, _ := wire.Read(obj)
 	if c.Hub == "" || !c.LeadsHere() {
 		return

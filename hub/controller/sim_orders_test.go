@@ -44,11 +44,9 @@ var fenceFault = fault{name: "a member is off, and declared to be", do: func(w *
 // freezeFault has people freeze who leads in the namespaces of a policy, or end that.
 var freezeFault = fault{name: "a policy is frozen", do: func(w *world) {
 	until := w.start.Add(w.now + w.longOrShort()).Format(time.RFC3339)
-	if p := w.somePolicy(); p != nil {
-		w.editPolicyNamed(p.Name, func(p *v1alpha1.LeadershipPolicy) {
-			metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.FrozenUntilAnnotation, until)
-		})
-	}
+	w.editSomePolicy(func(p *v1alpha1.LeadershipPolicy) {
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.FrozenUntilAnnotation, until)
+	})
 }, edits: true}
 
 // moveFault has people order a move, also to a Cluster that is not there.
@@ -68,11 +66,9 @@ var moveFault = fault{name: "a move is ordered", do: func(w *world) {
 // rebalanceFault has all priorities count as edited, soon.
 var rebalanceFault = fault{name: "a policy is rebalanced", do: func(w *world) {
 	at := w.start.Add(w.now + w.between(-time.Second, 3*time.Second)).Format(time.RFC3339)
-	if p := w.somePolicy(); p != nil {
-		w.editPolicyNamed(p.Name, func(p *v1alpha1.LeadershipPolicy) {
-			metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.RebalanceAtAnnotation, at)
-		})
-	}
+	w.editSomePolicy(func(p *v1alpha1.LeadershipPolicy) {
+		metav1.SetMetaDataAnnotation(&p.ObjectMeta, v1alpha1.RebalanceAtAnnotation, at)
+	})
 }, edits: true}
 
 // requireFault has what policies require turn unhealthy in a member, or not be read there, or be healthy again.
@@ -92,7 +88,5 @@ var overrideFault = fault{name: "an override is edited", do: func(w *world) {
 	if w.chance(0.3) {
 		prefer = nil
 	}
-	if p := w.somePolicy(); p != nil {
-		w.editPolicyNamed(p.Name, func(p *v1alpha1.LeadershipPolicy) { p.Spec.Overrides = prefer })
-	}
+	w.editSomePolicy(func(p *v1alpha1.LeadershipPolicy) { p.Spec.Overrides = prefer })
 }, edits: true}

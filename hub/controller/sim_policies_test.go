@@ -39,14 +39,6 @@ func (w *world) firstPolicies() (ps []*v1alpha1.LeadershipPolicy) {
 	return ps
 }
 
-// somePolicy returns one that there is, or nil.
-func (w *world) somePolicy() *v1alpha1.LeadershipPolicy {
-	if len(w.hub.policies) == 0 {
-		return nil
-	}
-	return pick(w.rng, w.hub.policies)
-}
-
 // policy returns the one of a name, or nil.
 func (w *world) policy(name string) *v1alpha1.LeadershipPolicy {
 	i := slices.IndexFunc(w.hub.policies, func(p *v1alpha1.LeadershipPolicy) bool { return p.Name == name })
@@ -94,6 +86,13 @@ func (w *world) editPolicyNamed(name string, edit func(*v1alpha1.LeadershipPolic
 	}
 }
 
+// editSomePolicy edits one of the policies, if there is any.
+func (w *world) editSomePolicy(edit func(*v1alpha1.LeadershipPolicy)) {
+	if len(w.hub.policies) > 0 {
+		w.editPolicyNamed(pick(w.rng, w.hub.policies).Name, edit)
+	}
+}
+
 // makePolicy makes one of those that the world begins with again.
 func (w *world) makePolicy(name string) {
 	w.made++
@@ -110,14 +109,13 @@ func (w *world) someLeaseName() string {
 
 // editPolicy gives a policy another D, and sometimes another name for the Leases. Where there is none, it makes one.
 func (w *world) editPolicy() {
-	p := w.somePolicy()
-	if p == nil {
+	if len(w.hub.policies) == 0 {
 		w.makePolicy(policyNames[0])
 		return
 	}
-	d, name := pick(w.rng, w.durations), w.someLeaseName()
-	w.editPolicyNamed(p.Name, func(p *v1alpha1.LeadershipPolicy) {
-		p.Spec.Timings.LeaseDurationMilliseconds, p.Spec.LeaseName = 1000*d, name
+	w.editSomePolicy(func(p *v1alpha1.LeadershipPolicy) {
+		p.Spec.Timings.LeaseDurationMilliseconds = 1000 * pick(w.rng, w.durations)
+		p.Spec.LeaseName = w.someLeaseName()
 	})
 }
 
@@ -236,11 +234,7 @@ var movedLockFault = fault{name: "a lock moves to another policy", do: func(w *w
 		slices.Reverse(steps)
 	}
 	steps[0]()
-	w.after(w.between(0, 2*time.Second), func() {
-		if w.faulty {
-			steps[1]()
-		}
-	})
+	w.soon(0, 2*time.Second, steps[1])
 }, edits: true}
 
 // fencedBut are the locks of a policy but one.
@@ -263,11 +257,7 @@ var swappedFault = fault{name: "two policies change places", do: func(w *world) 
 		})
 	}
 	steps[0]()
-	w.after(w.between(0, 3*time.Second), func() {
-		if w.faulty {
-			steps[1]()
-		}
-	})
+	w.soon(0, 3*time.Second, steps[1])
 }, edits: true}
 
 // unfencedFault has a policy fence a lock no more, for a moment or for long.
@@ -278,8 +268,8 @@ var unfencedFault = fault{name: "a policy fences a lock no more, for a while", d
 			continue
 		}
 		w.refence(name, w.fencedBut(name, l))
-		w.after(w.between(0, pick(w.rng, []time.Duration{2, 10})*time.Second), func() {
-			if w.faulty && !w.fences(policyNames[0], l) && !w.fences(policyNames[1], l) {
+		w.soon(0, pick(w.rng, []time.Duration{2, 10})*time.Second, func() {
+			if !w.fences(policyNames[0], l) && !w.fences(policyNames[1], l) {
 				w.refence(name, append(w.fencedBut(name, l), l.stated(0)))
 			}
 		})
@@ -289,30 +279,18 @@ var unfencedFault = fault{name: "a policy fences a lock no more, for a while", d
 
 // invalidFault makes a policy invalid, or valid again.
 var invalidFault = fault{name: "a policy turns invalid, or valid again", do: func(w *world) {
-	p := w.somePolicy()
-	if p == nil {
-		return
-	}
-	valid := p.Spec.Timings.RenewIntervalMilliseconds > 0
-	what := w.rng.IntN(2)
-	w.editPolicyNamed(p.Name, func(p *v1alpha1.LeadershipPolicy) {
-		w.setValid(p)
-		switch {
-		case !valid || p.Spec.Fencing == nil && what == 0:
-		case what == 0:
+	w.editSomePolicy(func(p *v1alpha1.LeadershipPolicy) {
+		valid, what := p.Spec.Timings.RenewIntervalMilliseconds > 0, w.rng.IntN(2)
+		p.Spec.Timings.RenewIntervalMilliseconds = int32(w.timings.Renew / time.Millisecond)
+		w.fence(p)
+		if !valid || p.Spec.Fencing == nil && what == 0 {
+			return
+		}
+		if p.Spec.Timings.RenewIntervalMilliseconds = 0; what == 0 {
 			p.Spec.Fencing.LeaderElectionLocks[0].Name = p.LeaseName()
-			p.Spec.Timings.RenewIntervalMilliseconds = 0
-		default:
-			p.Spec.Timings.RenewIntervalMilliseconds = 0
 		}
 	})
 }, edits: true}
-
-// setValid takes back what makes a policy invalid.
-func (w *world) setValid(p *v1alpha1.LeadershipPolicy) {
-	p.Spec.Timings.RenewIntervalMilliseconds = int32(w.timings.Renew / time.Millisecond)
-	w.fence(p)
-}
 
 // refusingFault has a member refuse to store and to remove fences, for a while.
 var refusingFault = fault{name: "a member refuses fences", do: func(w *world) {

@@ -339,7 +339,7 @@ func (m *member) noteRevocation(old, obj *coordinationv1.Lease) {
 	if len(m.w.locks) > 0 && !isRegistration(obj) {
 		m.w.after(0, m.restartStocks)
 	}
-	if old == nil || isRegistration(obj) {
+	if old == nil || isRegistration(obj) || !m.w.acknowledged {
 		return
 	}
 	was, _ := wire.Read(old)
@@ -381,10 +381,7 @@ func (w *world) knownToAll(m *member, obj *coordinationv1.Lease) bool {
 
 // handOver raises one cluster above all others, now and then.
 func (w *world) handOver() {
-	w.after(w.between(time.Second, 5*time.Second), func() {
-		if !w.faulty {
-			return
-		}
+	w.soon(time.Second, 5*time.Second, func() {
 		w.editCluster(w.someCluster(), func(c *simCluster) { w.raised++; c.priority, c.label = w.raised, true })
 		w.handOver()
 	})

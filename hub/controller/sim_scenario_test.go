@@ -216,10 +216,7 @@ func (w *world) play() {
 }
 
 func (w *world) nextFault() {
-	w.after(w.between(10*time.Millisecond, w.calm), func() {
-		if !w.faulty {
-			return
-		}
+	w.soon(10*time.Millisecond, w.calm, func() {
 		f := w.kinds[w.rng.IntN(len(w.kinds))]
 		w.say("FAULT", "%s", f.name)
 		f.do(w)

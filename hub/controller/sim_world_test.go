@@ -109,8 +109,20 @@ func (h *eventHeap) pop() simEvent {
 // after has something happen, whatever becomes of any process.
 func (w *world) after(d time.Duration, do func()) { w.plan(d, nil, do) }
 
+// soon has something happen between lo and hi from now, if faults may still happen then.
+func (w *world) soon(lo, hi time.Duration, do func()) {
+	w.after(w.between(lo, hi), func() {
+		if w.faulty {
+			do()
+		}
+	})
+}
+
 func (w *world) plan(d time.Duration, p *proc, do func()) {
 	w.seq++
+	if p != nil && !p.alive {
+		return // it does not come back
+	}
 	w.events.push(simEvent{at: w.now + max(0, d), seq: w.seq, p: p, do: do})
 }
 
