@@ -16,6 +16,7 @@ import (
 // TestStories plays traces that need several things in the right order, which seeds draw
 // too seldom: in the worlds of the simulation, with its oracle, under many clocks, and with no other fault.
 func TestStories(t *testing.T) {
+	playWorlds(t)
 	for name, happens := range map[string]func(w *world){
 		"D is raised, lowered, and forgotten with the records while the leader is out of reach": func(w *world) {
 			w.cutOff(w.longTerm())
@@ -279,6 +280,7 @@ func (w *world) cutOffHeld() {
 // TestStoriesOfLocks plays what makes a lock be held for longer than its policy says now, or where the policy that it
 // moves to does not see it.
 func TestStoriesOfLocks(t *testing.T) {
+	playWorlds(t)
 	for of, stories := range map[*special]map[string]func(w *world){
 		&slowLock: {
 			"the stop time falls while the leader is out of reach": func(w *world) {

@@ -64,9 +64,25 @@ func replay(seed uint64) (oracle, string) {
 	return verdict, trace.String()
 }
 
+// playWorlds prepares a test that plays worlds. Each of them is 3 MB, and garbage once it is over, so memory is rarely
+// collected until the test ends.
+func playWorlds(t *testing.T) {
+	log.SetLogger(logr.Discard())
+	percent := 8000
+	if raceDetector {
+		percent = 2000
+	}
+	// What little stays of each world counts many times over.
+	earlier, limit := debug.SetGCPercent(percent), debug.SetMemoryLimit(4<<30)
+	t.Cleanup(func() {
+		debug.SetGCPercent(earlier)
+		debug.SetMemoryLimit(limit)
+	})
+}
+
 // TestSimulationReplays: everything that happens follows from the seed.
 func TestSimulationReplays(t *testing.T) {
-	log.SetLogger(logr.Discard())
+	playWorlds(t)
 	for seed := range uint64(20) {
 		_, one := replay(seed + 1)
 		_, two := replay(seed + 1)
@@ -80,13 +96,7 @@ func TestSimulationReplays(t *testing.T) {
 // under faults drawn from seeds: readers of two clusters never act together, epochs
 // never fall, and once the faults are over every namespace gets its leader.
 func TestSimulation(t *testing.T) {
-	log.SetLogger(logr.Discard())
-	percent := 8000 // a world is 3 MB, and garbage once it is over
-	if raceDetector {
-		percent = 2000
-	}
-	defer debug.SetGCPercent(debug.SetGCPercent(percent))
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(4 << 30)) // what little stays of each world counts many times over
+	playWorlds(t)
 	if *simSeed != 0 {
 		verdict, trace := replay(*simSeed)
 		fmt.Print(trace)
@@ -190,7 +200,6 @@ func writeFigures(t *testing.T, path string, figures any) {
 // returns nil where that is no world of the kind. The race detector makes worlds ten times as dear: with it a few
 // show that nothing races, and make sim plays all.
 func playAll(t *testing.T, name string, n uint64, play func(seed uint64) *world) {
-	log.SetLogger(logr.Discard())
 	if raceDetector {
 		n /= 10
 	}
@@ -223,6 +232,7 @@ func usualWorld(seed uint64) *world {
 // much of those: a rule that only their coincidence breaks would need very many seeds that know
 // all faults.
 func TestNarrowWorlds(t *testing.T) {
+	playWorlds(t)
 	for name, few := range map[string][]string{
 		"a replica that stamps is stopped, and others cannot reach the leader": {
 			"the elected replica is stopped at its next reading, the others are cut off from a member",
@@ -255,6 +265,7 @@ func TestNarrowWorlds(t *testing.T) {
 // TestSpecialWorlds runs seeds of each special kind of world, of which the simulation draws only some. Some clusters in
 // them are known to be without their fences, and some without the guard.
 func TestSpecialWorlds(t *testing.T) {
+	playWorlds(t)
 	var mu sync.Mutex
 	seen := map[reason.Reason]bool{}
 	t.Cleanup(func() {
