@@ -88,9 +88,7 @@ var allFaults = []fault{
 		w.hub.frozen = w.now + w.between(100*time.Millisecond, 12*time.Second)
 	}},
 	{name: "an API server of a member is down", do: func(w *world) {
-		m := pick(w.rng, w.members)
-		m.down = true
-		w.after(w.between(100*time.Millisecond, 12*time.Second), func() { m.down = false })
+		w.cutOff(pick(w.rng, w.members), w.between(100*time.Millisecond, 12*time.Second))
 	}, member: true},
 	{name: "a reader restarts", do: func(w *world) { w.restartReader(w.rng.IntN(len(w.readers))) }},
 	{name: "a reader leaves in order, and another comes", do: func(w *world) {
@@ -120,8 +118,8 @@ var allFaults = []fault{
 			})
 		}
 		w.after(d, func() {
-			r.host.jump, r.muted = 0, false
-			r.wt.relist(0)
+			r.host.jump = 0
+			r.hear()
 		})
 	}, clock: true},
 	{name: "the wall clock of the elected replica's host steps forward", do: func(w *world) {
@@ -240,6 +238,12 @@ func (w *world) cut(m *machine, from ...*replica) {
 func (w *world) cutAs(p *proc, m *machine, l link, d time.Duration) {
 	*p.link(m) = l
 	w.after(d, func() { *p.link(m) = link{} })
+}
+
+// cutOff takes a member's API server away for a while. Its readers live on.
+func (w *world) cutOff(m *member, d time.Duration) {
+	m.down = true
+	w.after(d, func() { m.down = false })
 }
 
 // someCluster draws the name of a Cluster.

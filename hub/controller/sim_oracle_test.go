@@ -91,11 +91,6 @@ type recordOracle struct {
 	drains int64  // the epoch that a hub has begun to replace as planned, and not resumed
 }
 
-func (o *oracle) begin() {
-	o.highest, o.last, o.records = map[string]int64{}, map[string]*member{}, map[string]*recordOracle{}
-	o.candidates = map[reason.Reason]bool{}
-}
-
 // decides judges a replica that sends a record: while it may do so nobody else may. One that is stopped may hold the
 // lock of its tenure, and looks again when it wakes.
 func (o *oracle) decides(r *replica, name string) {

@@ -61,8 +61,7 @@ func (w *world) newReader(m *member, number int, host *hostClock) *reader {
 		r.register()
 		return r
 	}
-	m.watch(r.proc, w.lateWatch, r.seen, r.gone)
-	r.wt = m.watchers[len(m.watchers)-1]
+	r.wt = m.watch(r.proc, w.lateWatch, r.seen, r.gone)
 	return r
 }
 

@@ -119,7 +119,8 @@ func newWorldOf(of *special, seed uint64, trace io.Writer) *world {
 		of = &drawn
 	}
 	of.draw(w)
-	w.oracle.begin()
+	w.oracle.highest, w.oracle.last = map[string]int64{}, map[string]*member{}
+	w.oracle.records, w.oracle.candidates = map[string]*recordOracle{}, map[reason.Reason]bool{}
 	w.populate()
 	return w
 }

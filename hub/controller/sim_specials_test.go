@@ -213,13 +213,15 @@ var deadReader = fault{name: "the connection of a reader dies silently", do: fun
 		return
 	}
 	r.muted = true
-	w.after(w.between(w.timings.Renew, w.timings.Duration), func() {
-		r.muted = false
-		if r.wt != nil {
-			r.wt.relist(0)
-		}
-	})
+	w.after(w.between(w.timings.Renew, w.timings.Duration), r.hear)
 }}
+
+// hear ends that a reader hears nothing. Its watch begins again.
+func (r *reader) hear() {
+	if r.muted = false; r.wt != nil {
+		r.wt.relist(0)
+	}
+}
 
 // reattach has the elected replica let go of a member and take it up again, as when its kubeconfig changes.
 var reattach = fault{name: "a member is attached anew", do: func(w *world) {
@@ -450,14 +452,9 @@ func (o *otherHub) write(m *member) {
 		if err := seal.Write(otherKey, c, obj); err != nil {
 			panic(err)
 		}
-		if obj.UID == "" {
-			_, err := m.create(key, obj)
-			if err != nil {
-				panic(err)
-			}
-			continue
+		if _, err := m.update(key, obj); err != nil {
+			panic(err)
 		}
-		m.put(key, obj, obj.UID)
 	}
 }
 

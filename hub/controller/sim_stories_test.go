@@ -19,12 +19,12 @@ func TestStories(t *testing.T) {
 	playWorlds(t)
 	for name, happens := range map[string]func(w *world){
 		"D is raised, lowered, and forgotten with the records while the leader is out of reach": func(w *world) {
-			w.cutOff(w.longTerm())
+			w.cutOff(w.longTerm(), 2*w.timings.Duration)
 			w.setD(w.durations[0])
 			w.loseRecords()
 		},
 		"D is raised and lowered, and both replicas end while the leader is out of reach": func(w *world) {
-			w.cutOff(w.longTerm())
+			w.cutOff(w.longTerm(), 2*w.timings.Duration)
 			w.setD(w.durations[0])
 			w.crash(w.replicas)
 		},
@@ -71,7 +71,7 @@ func TestStories(t *testing.T) {
 			w.run(w.now + 3*time.Second) // so that the seconds lead beyond the epoch that the hub forgets
 			for _, m := range w.members {
 				if m != old {
-					w.cutOff(m)
+					w.cutOff(m, 2*w.timings.Duration)
 				}
 			}
 			old.down = false
@@ -224,12 +224,6 @@ func (w *world) stopAtReadings(d time.Duration) {
 		w.run(w.now + 4*w.timings.Duration)
 		w.lead()
 	}
-}
-
-// cutOff takes a member's API server away. Its readers live on.
-func (w *world) cutOff(m *member) {
-	m.down = true
-	w.after(2*w.timings.Duration, func() { m.down = false })
 }
 
 // slowLock is a world whose one lock is that of an old client-go without any timeout, and nothing else happens.
