@@ -74,7 +74,8 @@ func send[T any](p *proc, m *machine, timeout time.Duration, apply func() (T, er
 		lag = w.between(w.h, 2*w.h+w.timings.Duration) // it may arrive in the next tenure
 	}
 	w.after(lag, r.arrive)
-	if r.isTwice = w.faulty && w.chance(w.twice); r.isTwice { // nobody answers, and its effect is delivered once more, late
+	// Nobody answers, and its effect is delivered once more, late.
+	if r.isTwice = w.faulty && w.chance(w.twice); r.isTwice {
 		w.after(w.lag()+w.between(0, 2*w.timings.Timeout), r.arrive)
 	}
 	return r
