@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
 )
 
 const (
@@ -19,8 +21,6 @@ const (
 	longestRetryAfter = 2
 	// maxError is how much is read of an answer that is an error.
 	maxError = 32 << 10
-	// buffered is how much is read of a body at once.
-	buffered = 8 << 10
 )
 
 // receipt is what an answer is checked against.
@@ -48,6 +48,10 @@ func (r receipt) check(resp *http.Response) error {
 	if resp.StatusCode >= http.StatusMultipleChoices {
 		return r.checkError(resp, slow)
 	}
+	if r.dropped {
+		setBody(resp, nil, protobufType)
+		return nil
+	}
 	if r.plain {
 		return r.checkPlain(resp, slow)
 	}
@@ -59,7 +63,7 @@ func (r receipt) check(resp *http.Response) error {
 		r.held.begin()
 	}
 	if r.watch {
-		resp.Body = &events{receipt: r, source: resp.Body, from: bufio.NewReaderSize(slow, buffered), paced: slow}
+		resp.Body = &events{receipt: r, source: resp.Body, from: bufio.NewReader(slow), paced: slow}
 		return nil
 	}
 	taken := &share{room: r.room}
@@ -115,54 +119,66 @@ func setBody(resp *http.Response, body []byte, contentType string) {
 	resp.Header.Set("Content-Type", contentType)
 }
 
-// scratch is what one answer after the other is read with.
-type scratch struct {
-	from *bufio.Reader
-	kept []byte
-}
-
-var scratches = sync.Pool{New: func() any { return &scratch{from: bufio.NewReaderSize(nil, buffered)} }}
-
 // sieved reads an answer, and returns what is kept of it.
-func (r receipt) sieved(slow paced, taken *share) ([]byte, error) {
-	with := scratches.Get().(*scratch)
-	with.from.Reset(slow)
-	s := &sieve{from: with.from, most: r.most, kept: with.kept[:0]}
-	defer func() {
-		if with.from.Reset(nil); cap(s.kept) <= smallAnswer {
-			with.kept = s.kept
+func (r receipt) sieved(slow paced, taken *share) (kept []byte, err error) {
+	body := bufio.NewReaderSize(slow, 512) // what is larger is read past it
+	n, err := open(body)
+	switch {
+	case err != nil:
+	case r.list:
+		kept, err = r.sieveList(body, n, taken, slow)
+	case n > maxObject:
+		err = fmt.Errorf("%w: it has %d bytes", ErrTooLarge, n)
+	default:
+		var whole []byte
+		if err = taken.grow(n); err == nil {
+			whole, err = readBytes(body, nil, n)
 		}
-		scratches.Put(with)
-	}()
-	if !r.list {
-		s.longest, s.share = maxObject, taken
-	} else if r.pace != nil {
-		select {
-		case r.pace.lists <- struct{}{}:
-			defer func() { <-r.pace.lists }()
-		case <-r.ctx.Done():
-			return nil, r.ctx.Err()
+		if err == nil {
+			kept, err = r.object(nil, whole)
 		}
 	}
-	size := 0
-	s.item = func(object []byte) (bool, error) {
-		if size += len(object) + listOverhead; size > maxList {
-			return false, fmt.Errorf("%w: the list has more than %d MiB, each object with %d bytes for itself",
-				ErrTooLarge, maxList>>20, listOverhead)
-		}
-		if err := taken.grow(size); err != nil {
-			return false, err
-		}
-		return r.held.admit(object), slow.wait(objectCost)
-	}
-	kind, err := s.envelope(endOfBody, r.fields)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.path, err)
 	}
-	if !r.list && kind != statusKind {
-		s.reduce(0)
+	return r.enclose(kept), nil
+}
+
+// sieveList reads a list of n bytes, one object after the other.
+func (r receipt) sieveList(body io.Reader, n int, taken *share, slow paced) (list []byte, err error) {
+	limited := &io.LimitedReader{R: body, N: int64(n)}
+	parts, of := bufio.NewReader(limited), map[protowire.Number]kind{1: {of: listMeta, most: maxKept}, 2: r.kind}
+	var whole, kept []byte
+	for size := 0; ; {
+		number, n, err := nextField(parts)
+		switch {
+		case errors.Is(err, io.EOF) && limited.N == 0:
+			return list, nil
+		case err != nil:
+			return nil, unexpected(err)
+		case n > maxObject:
+			return nil, fmt.Errorf("%w: an object has %d bytes", ErrTooLarge, n)
+		}
+		if err = taken.grow(size + n); err == nil {
+			whole, err = readBytes(parts, whole, n)
+		}
+		if err == nil {
+			kept, err = of[number].object(kept[:0], whole)
+		}
+		if size += len(kept) + listOverhead; err == nil && size > maxList {
+			err = fmt.Errorf("%w: the list has more than %d MiB, each object with %d bytes for itself",
+				ErrTooLarge, maxList>>20, listOverhead)
+		}
+		if err == nil {
+			err = slow.wait(objectCost)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if number == 1 || number == 2 && r.held.admit(kept) {
+			list = protowire.AppendBytes(protowire.AppendTag(list, number, protowire.BytesType), kept)
+		}
 	}
-	return r.enclose(kind, s.kept), nil
 }
 
 // shorterWait is a Retry-After, or the longest that is heeded.

@@ -9,10 +9,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -21,7 +19,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 
 	"github.com/leasecast/leasecast/hub/fleet/wake"
@@ -90,9 +87,6 @@ func TestWhatNoAPIServerSendsIsNotDecoded(t *testing.T) {
 		"an event with a long type": {
 			"?watch=true", watchType, eventOf(strings.Repeat("A", 65), "Namespace", namespace("a", nil)), errMalformed,
 		},
-		"an event whose type comes after its object": {
-			"?watch=true", watchType, lateType(namespace("a", nil)), errMalformed,
-		},
 		"an event that ends early": {
 			"?watch=true", watchType, eventOf("ADDED", "Namespace", namespace("a", nil))[:30], io.ErrUnexpectedEOF,
 		},
@@ -113,22 +107,6 @@ func sized(lengths ...uint64) []byte {
 		body = protowire.AppendVarint(append(body, 2<<3|2), n)
 	}
 	return body
-}
-
-// lateType is an event whose type comes after its object.
-func lateType(o marshaler) []byte {
-	object := &metav1.WatchEvent{Object: kruntime.RawExtension{Raw: enclose("v1", "Namespace", marshalled(o))}}
-	const emptyType, added = 2, 2 + len("ADDED") // bytes: the field's tag and length, and the text
-	all := slices.Concat(marshalled(object)[emptyType:], marshalled(&metav1.WatchEvent{Type: "ADDED"})[:added])
-	return slices.Concat(binary.BigEndian.AppendUint32(nil, uint32(len(all))), all)
-}
-
-func TestLongTypeOfAnEventIsNotRead(t *testing.T) {
-	event := eventOf(strings.Repeat("A", 3<<20), "Namespace", namespace("a", nil))[prefix:]
-	e := &events{receipt: receipt{question: ask(Namespaces)}, from: bufio.NewReader(bytes.NewReader(event))}
-	if took := allocated(func() { _, _ = e.event(int64(len(event)), nil) }); took > maxAllocated {
-		t.Errorf("%d KiB were allocated", took>>10)
-	}
 }
 
 func TestHonestAnswersSayTheSameAsBefore(t *testing.T) {
@@ -258,8 +236,8 @@ func TestAFloodIsReadAtAPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := eventOf("MODIFIED", "Namespace", namespace("shop", nil))
 		e := &events{receipt: receipt{question: ask(Namespaces)}, source: http.NoBody}
-		e.paced = paced{t.Context(), endless{one}, newPace(nil)}
-		e.from = bufio.NewReaderSize(e.paced, buffered)
+		e.paced = paced{t.Context(), endless{one}, newPace()}
+		e.from = bufio.NewReader(e.paced)
 		began, n := time.Now(), 0
 		for time.Since(began) < 10*time.Second {
 			if _, err := io.CopyN(io.Discard, e, int64(len(one))); err != nil {
@@ -277,56 +255,6 @@ func TestAFloodIsReadAtAPace(t *testing.T) {
 type endless struct{ text []byte }
 
 func (r endless) Read(p []byte) (int, error) { return copy(p, r.text), nil }
-
-// What is kept of two lists at once could be twice the bound. Renewals are no lists.
-func TestListsAreReadOneAfterTheOther(t *testing.T) {
-	body := enclose("v1", "NamespaceList", marshalled(&corev1.NamespaceList{}))
-	single := enclose("v1", "Namespace", marshalled(namespace("one", nil)))
-	begun, finish := make(chan struct{}, 2), make(chan struct{})
-	l := newTestTransport()
-	l.Lead(targetTo(t, accessTo(t, apiServer(t, true, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", protobufType)
-		if r.URL.Path != Namespaces {
-			_, _ = w.Write(single)
-			return
-		}
-		_, _ = w.Write(body[:1])
-		w.(http.Flusher).Flush()
-		begun <- struct{}{}
-		if r.URL.Query().Get("limit") == "1" {
-			<-finish
-		}
-		_, _ = w.Write(body[1:])
-	}), "", "t"), nil))
-	ended := make(chan string, 4)
-	get := func(from http.RoundTripper, path string) {
-		resp, err := (&http.Client{Transport: from}).Get("https://east.prod.invalid" + path)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		_ = resp.Body.Close()
-		ended <- path
-	}
-	var group sync.WaitGroup
-	group.Go(func() { get(l.Caches(), Namespaces+"?limit=1") })
-	<-begun
-	for len(l.caches.pace.lists) == 0 {
-		runtime.Gosched() // until the first list is read
-	}
-	group.Go(func() { get(l.Renewals(), Namespaces+"?limit=2") })
-	<-begun
-	get(l.Renewals(), Namespaces+"/one")
-	get(l.Tenants(), Namespaces+"/one")
-	if n := len(ended); n != 2 {
-		t.Errorf("%d answers beside two single objects, while a list is read", n-2)
-	}
-	close(finish)
-	group.Wait()
-	if n := len(ended); n != 4 {
-		t.Errorf("%d lists have ended", n-2)
-	}
-}
 
 func TestNoHeaderMakesTheHubWaitOrSpeaksToPeople(t *testing.T) {
 	for says, want := range map[string]string{

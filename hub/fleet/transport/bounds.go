@@ -89,12 +89,9 @@ func (b roomy) Close() error {
 }
 
 // pace is how fast something is read. What comes faster waits, and so does the member that sends it.
-type pace struct {
-	*rate.Limiter
-	lists chan struct{} // holds one: lists are read one after the other
-}
+type pace = rate.Limiter
 
-func newPace(lists chan struct{}) *pace { return &pace{rate.NewLimiter(paceRate, paceBurst), lists} }
+func newPace() *pace { return rate.NewLimiter(paceRate, paceBurst) }
 
 // paced reads at a pace. Without one nothing waits.
 type paced struct {

@@ -1,8 +1,6 @@
 package transport
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"mime"
@@ -114,9 +112,12 @@ func cleanStatus(body []byte, contentType string, code int, clean func(string) s
 
 // decodeStatus decodes a Status in Kubernetes' envelope.
 func decodeStatus(body []byte, status *metav1.Status) bool {
-	s := &sieve{from: bufio.NewReader(bytes.NewReader(body))}
-	_, err := s.envelope(int64(len(body)), func(string) message { return ofStatus })
-	return err == nil && status.Unmarshal(s.kept) == nil
+	object, err := unwrap(body)
+	if err != nil {
+		return false
+	}
+	kept, _, err := ofStatus.sieve(nil, object)
+	return err == nil && status.Unmarshal(kept) == nil
 }
 
 // tidy returns the clean part of a Status that is kept. It is a failure.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -21,7 +20,7 @@ const (
 	eventTimeout = 10 * time.Second
 )
 
-// events is the body of a watch. Of each event only what the hub uses is kept, as it is read.
+// events is the body of a watch. Of each event only what the hub uses is handed on.
 type events struct {
 	receipt
 	source io.Closer
@@ -30,7 +29,6 @@ type events struct {
 
 	left []byte // what of the present event was not read yet
 	err  error  // that ends the watch
-	kept []byte // the buffer of the sieve
 }
 
 func (e *events) Close() error { return e.source.Close() }
@@ -67,68 +65,46 @@ func (e *events) next() ([]byte, error) {
 	}
 	taken := &share{room: e.room}
 	defer taken.release()
-	event, err := e.event(int64(n), taken)
+	if err := taken.grow(int(n)); err != nil {
+		return nil, err
+	}
+	whole, err := readBytes(e.from, nil, int(n))
+	if err != nil {
+		return nil, err
+	}
+	event, err := e.event(whole)
 	if err != nil {
 		return nil, fmt.Errorf("%s: an event of a watch: %w", e.path, err)
 	}
 	return event, nil
 }
 
-// event reads an event of n bytes, which is a metav1.WatchEvent, and returns what is kept of it.
-func (e *events) event(n int64, taken *share) ([]byte, error) {
-	s := &sieve{from: e.from, most: e.most, kept: e.kept[:0], share: taken}
-	kind, seen := "", false
-	object := func(number protowire.Number, n int64) error {
-		if number != 1 || seen {
-			return s.skip(n)
-		}
-		seen = true
-		_, err := s.envelope(s.at+n, func(of string) message {
-			if kind == string(watch.Error) {
-				of = statusKind
-			}
-			return e.fields(of)
-		})
-		return err
-	}
-	err := s.parts(n, func(number protowire.Number, n int64) (err error) {
-		switch {
-		case number == 1 && kind == "":
-			kind, err = s.word(n)
-		case number == 2 && kind != "": // a runtime.RawExtension
-			err = s.parts(s.at+n, object)
-		default:
-			err = s.skip(n)
-		}
-		return err
-	})
-	if err == nil && !seen {
-		err = fmt.Errorf("%w: it has no object after its type", errMalformed)
-	}
+// event returns what is kept of an event, which is a metav1.WatchEvent: nothing, if it is not to be shown.
+func (e *events) event(whole []byte) ([]byte, error) {
+	object, err := unwrap(textOf(textOf(whole, 2), 1)) // in a runtime.RawExtension
 	if err != nil {
 		return nil, err
 	}
-	shown, err := e.shown(kind, s)
-	if cap(s.kept) <= smallAnswer {
-		e.kept = s.kept
+	event := watch.EventType(textOf(whole, 1))
+	if event == watch.Error {
+		status, _, err := ofStatus.sieve(nil, object)
+		if err != nil {
+			return nil, err
+		}
+		return e.failed(status)
 	}
-	return shown, err
-}
-
-// shown is an event of a type as it is handed on. It is nil for one that is not.
-func (e *events) shown(event string, s *sieve) ([]byte, error) {
-	switch watch.EventType(event) {
-	case watch.Error:
-		return e.failed(s.kept)
+	kept, err := e.object(nil, object)
+	if err != nil {
+		return nil, err
+	}
+	switch event {
 	case watch.Bookmark:
-		return framed(event, e.enclose("", s.kept)), nil
 	case watch.Added, watch.Modified:
-		if s.reduce(0); !e.held.admit(s.kept) {
+		if !e.held.admit(kept) {
 			return nil, nil
 		}
 	case watch.Deleted:
-		s.reduce(0)
-		held, again := e.held.remove(s.kept)
+		held, again := e.held.remove(kept)
 		switch {
 		case again:
 			return e.failed(expired)
@@ -138,7 +114,7 @@ func (e *events) shown(event string, s *sieve) ([]byte, error) {
 	default:
 		return nil, fmt.Errorf("%w: its type is %.64q", errMalformed, event)
 	}
-	return framed(event, e.enclose("", s.kept)), nil
+	return framed(string(event), e.enclose(kept)), nil
 }
 
 // failed is the event that ends a watch, with a clean Status.

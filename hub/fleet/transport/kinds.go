@@ -3,7 +3,6 @@ package transport
 import (
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"strings"
 )
@@ -72,6 +71,7 @@ type question struct {
 	first       bool // the answer begins a list of everything
 	isOfReaders bool // the answer shows registrations of readers
 	plain       bool // the answer is JSON, and not sieved
+	dropped     bool // no client reads the answer: what was deleted
 }
 
 // questionOf returns what a request asks for, or an error if the hub has no use for the answer.
@@ -83,7 +83,9 @@ func (o Options) questionOf(req *http.Request) (question, error) {
 	switch {
 	case req.Method == http.MethodGet && (name != "" || isGroupVersion(path)) && accepted == Plain:
 		return question{path: path, plain: true}, nil
-	case !known && (ofMetadata || req.Method == http.MethodDelete): // no client reads what was deleted
+	case req.Method == http.MethodDelete:
+		return question{path: path, dropped: true}, nil
+	case !known && ofMetadata:
 		k = kind{of: onlyIdentity, most: maxKept}
 	case !known:
 		return question{}, fmt.Errorf("%w: %.100q", errUnlisted, req.URL.Path)
@@ -133,24 +135,11 @@ func isGroupVersion(path string) bool {
 	return parts[0] == "api" && len(parts) == 2 || parts[0] == "apis" && len(parts) == 3
 }
 
-// fields returns what is kept of an answer of a kind: the object or list that was asked for, or a Status instead.
-func (q question) fields(kind string) message {
-	switch {
-	case kind == statusKind:
-		return ofStatus
-	case q.list:
-		return message{1: one(listMeta), 2: {of: q.of, times: math.MaxInt, object: true}}
+// enclose puts what was kept of an answer into an envelope of the kind that was asked for.
+func (q question) enclose(kept []byte) []byte {
+	name := q.name
+	if q.list {
+		name += "List"
 	}
-	return q.of
-}
-
-// enclose puts what was kept of an answer of a kind into an envelope of the kind that was asked for.
-func (q question) enclose(kind string, kept []byte) []byte {
-	switch {
-	case kind == statusKind:
-		return enclose("v1", statusKind, kept)
-	case q.list:
-		return enclose(q.apiVersion, q.name+"List", kept)
-	}
-	return enclose(q.apiVersion, q.name, kept)
+	return enclose(q.apiVersion, name, kept)
 }

@@ -92,30 +92,20 @@ func TestAMemberThatHoldsBackItsListsLeavesRoomForThoseOfOthers(t *testing.T) {
 	}
 }
 
-// A member that announces a large event and sends nothing takes no room from others.
-func TestAnEventOrASingleObjectTakesRoomForWhatIsKept(t *testing.T) {
-	skipped := namespace("shop", nil)
-	skipped.Annotations = map[string]string{"large": string(make([]byte, 1<<20))}
-	kept := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-		Name: "reader", Annotations: map[string]string{"large": string(make([]byte, annotation))},
-	}}
+func TestAnEventOrASingleObjectThatIsLargeTakesRoom(t *testing.T) {
+	large := namespace("shop", nil)
+	large.Annotations = map[string]string{"large": string(make([]byte, smallAnswer))}
+	event := func(o marshaler) http.HandlerFunc { return says(watchType, eventOf("ADDED", "Namespace", o)) }
+	object := func(o marshaler) http.HandlerFunc { return says(protobufType, enclose("v1", "Namespace", marshalled(o))) }
 	for name, tc := range map[string]struct {
 		path string
 		says http.HandlerFunc
 		want error
 	}{
-		"nothing large is kept of an event": {
-			Namespaces + "?watch=true", says(watchType, eventOf("ADDED", "Namespace", skipped)), nil,
-		},
-		"a large annotation is kept of an event": {
-			Leases + "?watch=true", says(watchType, eventOf("ADDED", "Lease", kept)), errNoRoom,
-		},
-		"nothing large is kept of an object": {
-			Namespaces + "/shop", says(protobufType, enclose("v1", "Namespace", marshalled(skipped))), nil,
-		},
-		"a large annotation is kept of an object": {
-			Leases + "/reader", says(protobufType, enclose("v1", "Lease", marshalled(kept))), errNoRoom,
-		},
+		"a small event":  {Namespaces + "?watch=true", event(namespace("shop", nil)), nil},
+		"a large event":  {Namespaces + "?watch=true", event(large), errNoRoom},
+		"a small object": {Namespaces + "/shop", object(namespace("shop", nil)), nil},
+		"a large object": {Namespaces + "/shop", object(large), errNoRoom},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var all atomic.Int64
@@ -145,14 +135,14 @@ func TestALargeEventThatDoesNotComeEndsItsWatch(t *testing.T) {
 }
 
 func TestWhatIsUnreadOfAHundredAnswersIsBounded(t *testing.T) {
-	const answers = 100
+	const answers, part = 100, 8 << 10
 	var sent [answers]atomic.Int64
 	s := apiServer(t, true, func(w http.ResponseWriter, r *http.Request) {
 		i, err := strconv.Atoi(r.URL.Path[1:])
-		for part := make([]byte, buffered); err == nil; {
+		for err == nil {
 			w.(http.Flusher).Flush()
-			if _, err = w.Write(part); err == nil {
-				sent[i].Add(buffered)
+			if _, err = w.Write(make([]byte, part)); err == nil {
+				sent[i].Add(part)
 			}
 		}
 	})
@@ -166,7 +156,7 @@ func TestWhatIsUnreadOfAHundredAnswersIsBounded(t *testing.T) {
 	}
 	late := time.Now().Add(20 * time.Second)
 	for i := range answers {
-		for sent[i].Load() < maxUnread-2*buffered {
+		for sent[i].Load() < maxUnread-2*part {
 			if time.Now().After(late) {
 				t.Fatalf("%d KiB have come of an answer: less than may", sent[i].Load()>>10)
 			}
@@ -174,7 +164,7 @@ func TestWhatIsUnreadOfAHundredAnswersIsBounded(t *testing.T) {
 		}
 	}
 	for i := range answers {
-		if n := sent[i].Load(); n > maxUnread+2*buffered {
+		if n := sent[i].Load(); n > maxUnread+2*part {
 			t.Fatalf("%d KiB have come of an answer that is not read", n>>10)
 		}
 	}

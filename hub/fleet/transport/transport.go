@@ -64,13 +64,12 @@ var _ http.RoundTripper = (*lane)(nil)
 
 // NewSwappable returns transports that lead nowhere yet. name is the name of their member.
 func NewSwappable(name string, o Options) *Swappable {
-	lists, listsOfTenants := make(chan struct{}, 1), make(chan struct{}, 1)
 	// A name that nobody can own: should a request ever miss the transport, it goes nowhere.
-	s := &Swappable{Options: o, host: name + ".invalid", readers: newPace(listsOfTenants)}
+	s := &Swappable{Options: o, host: name + ".invalid", readers: newPace()}
 	caches, renewals := func(t *Target) *pool { return t.caches }, func(t *Target) *pool { return t.renewals }
-	s.caches = lane{s, caches, newPace(lists)}
-	s.renewals = lane{s, renewals, newPace(lists)}
-	s.tenants = lane{s, caches, newPace(listsOfTenants)}
+	s.caches = lane{s, caches, newPace()}
+	s.renewals = lane{s, renewals, newPace()}
+	s.tenants = lane{s, caches, newPace()}
 	return s
 }
 
