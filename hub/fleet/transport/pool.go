@@ -5,8 +5,10 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"sync"
+	"sync/atomic"
 	"time"
+
+	"k8s.io/client-go/util/connrotation"
 
 	"github.com/leasecast/leasecast/member/pings"
 )
@@ -36,14 +38,11 @@ var errPoolClosed = errors.New("the connection was replaced")
 // pool holds the connections to one API server with one TLS identity: one with HTTP/2, several otherwise.
 type pool struct {
 	transport *http.Transport
-
-	mu     sync.Mutex
-	conns  map[net.Conn]struct{}
-	closed bool
+	dialer    *connrotation.Dialer
+	closed    atomic.Bool
 }
 
 func newPool(a Access) *pool {
-	p := &pool{conns: map[net.Conn]struct{}{}}
 	dialer := &net.Dialer{
 		Timeout: dialTimeout,
 		// For servers without HTTP/2, which have no pings.
@@ -52,15 +51,10 @@ func newPool(a Access) *pool {
 	if !a.Local {
 		dialer.ControlContext = refuseLocal
 	}
+	p := &pool{dialer: connrotation.NewDialer(dialer.DialContext)}
 	p.transport = &http.Transport{
-		Proxy: http.ProxyFromEnvironment,
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-			conn, err := dialer.DialContext(ctx, network, address)
-			if err != nil {
-				return nil, err
-			}
-			return p.track(conn)
-		},
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            p.dial,
 		TLSClientConfig:        a.tlsConfig(),
 		TLSHandshakeTimeout:    tlsTimeout,
 		ResponseHeaderTimeout:  headerTimeout,
@@ -73,41 +67,19 @@ func newPool(a Access) *pool {
 	return p
 }
 
-// close ends all connections, with whatever they carry, and admits no new one.
-func (p *pool) close() {
-	p.mu.Lock()
-	conns := p.conns
-	p.conns, p.closed = nil, true
-	p.mu.Unlock()
-	for conn := range conns {
-		_ = conn.Close() // there is nothing left to flush
-	}
-	p.transport.CloseIdleConnections()
-}
-
-func (p *pool) track(conn net.Conn) (net.Conn, error) {
-	p.mu.Lock()
-	closed := p.closed
-	if !closed {
-		p.conns[conn] = struct{}{}
-	}
-	p.mu.Unlock()
-	if closed {
-		_ = conn.Close()
+// dial connects, unless the pool is closed. A connection that was made in the meantime ends.
+func (p *pool) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := p.dialer.DialContext(ctx, network, address)
+	if err == nil && p.closed.Load() {
+		_ = conn.Close() // there is nothing to flush
 		return nil, errPoolClosed
 	}
-	return &pooledConn{Conn: conn, pool: p}, nil
+	return conn, err
 }
 
-// pooledConn leaves the pool when it is closed.
-type pooledConn struct {
-	net.Conn
-	pool *pool
-}
-
-func (c *pooledConn) Close() error {
-	c.pool.mu.Lock()
-	delete(c.pool.conns, c.Conn)
-	c.pool.mu.Unlock()
-	return c.Conn.Close()
+// close ends all connections, with whatever they carry, and admits no new one.
+func (p *pool) close() {
+	p.closed.Store(true)
+	p.dialer.CloseAll()
+	p.transport.CloseIdleConnections()
 }
