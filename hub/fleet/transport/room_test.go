@@ -20,31 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What several members send at once has one bound. What is small needs no room: no renewal waits.
-func TestLargeListsOfAllMembersShareOneRoom(t *testing.T) {
-	var all atomic.Int64
-	east := NewSwappable("east.prod", Options{Room: NewRoom(&all)})
-	large := func(w http.ResponseWriter, r *http.Request) {
-		list := &corev1.NamespaceList{Items: make([]corev1.Namespace, 1_000)}
-		says(protobufType, enclose("v1", "NamespaceList", marshalled(list)))(w, r)
-	}
-	small := says(protobufType, enclose("v1", "NamespaceList", marshalled(&corev1.NamespaceList{})))
-	all.Store(maxRead) // others take all of it
-	if _, _, err := answer(t, east, Namespaces, large); !errors.Is(err, errNoRoom) {
-		t.Errorf("a large list without room: %v, want %v", err, errNoRoom)
-	}
-	if _, _, err := answer(t, east, Namespaces, small); err != nil {
-		t.Errorf("a small answer without room: %v", err)
-	}
-	all.Store(0)
-	if _, _, err := answer(t, east, Namespaces, large); err != nil {
-		t.Errorf("a large list with room: %v", err)
-	}
-	if all.Load() != 0 {
-		t.Error("a list that is closed still takes room")
-	}
-}
-
 // A member can send all but the last byte of a list, and of a list of registrations, and keep what they take.
 func TestAMemberThatHoldsBackItsListsLeavesRoomForThoseOfOthers(t *testing.T) {
 	leases := func(n int, of coordinationv1.Lease) []byte {
@@ -92,28 +67,39 @@ func TestAMemberThatHoldsBackItsListsLeavesRoomForThoseOfOthers(t *testing.T) {
 	}
 }
 
-func TestAnEventOrASingleObjectThatIsLargeTakesRoom(t *testing.T) {
+// What several members send at once has one bound. What is small needs no room: no renewal waits.
+func TestAnEventOrASingleObjectOrAListThatIsLargeTakesRoom(t *testing.T) {
 	large := namespace("shop", nil)
 	large.Annotations = map[string]string{"large": string(make([]byte, smallAnswer))}
 	event := func(o marshaler) http.HandlerFunc { return says(watchType, eventOf("ADDED", "Namespace", o)) }
-	object := func(o marshaler) http.HandlerFunc { return says(protobufType, enclose("v1", "Namespace", marshalled(o))) }
+	object := func(o marshaler) http.HandlerFunc {
+		return says(protobufType, enclose("v1", "Namespace", marshalled(o)))
+	}
+	list := func(n int) http.HandlerFunc {
+		l := &corev1.NamespaceList{Items: make([]corev1.Namespace, n)}
+		return says(protobufType, enclose("v1", "NamespaceList", marshalled(l)))
+	}
 	for name, tc := range map[string]struct {
 		path string
 		says http.HandlerFunc
-		want error
+		want error // without room
 	}{
 		"a small event":  {Namespaces + "?watch=true", event(namespace("shop", nil)), nil},
 		"a large event":  {Namespaces + "?watch=true", event(large), errNoRoom},
 		"a small object": {Namespaces + "/shop", object(namespace("shop", nil)), nil},
 		"a large object": {Namespaces + "/shop", object(large), errNoRoom},
+		"a small list":   {Namespaces, list(0), nil},
+		"a large list":   {Namespaces, list(1_000), errNoRoom},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var all atomic.Int64
-			all.Store(maxRead) // others take all of it
 			east := NewSwappable("east.prod", Options{Room: NewRoom(&all)})
-			_, _, err := answer(t, east, tc.path, tc.says)
-			if !errors.Is(err, tc.want) {
-				t.Errorf("%v, want %v", err, tc.want)
+			for of, want := range map[int64]error{0: nil, maxRead: tc.want} { // what others take
+				all.Store(of)
+				_, _, err := answer(t, east, tc.path, tc.says)
+				if left := all.Load(); !errors.Is(err, want) || left != of {
+					t.Errorf("%v, want %v; %d bytes of room are taken afterwards, and were %d before", err, want, left, of)
+				}
 			}
 		})
 	}

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -272,82 +275,55 @@ func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { ret
 
 // An informer's requests wait for the member, and go on when it answers.
 func TestARetryWaitsForAnAnswer(t *testing.T) {
-	s := apiServer(t, true, func(w http.ResponseWriter, _ *http.Request) {
-		answerNamespace(w, metav1.ObjectMeta{Name: "here"})
-	})
-	l := newTestTransport()
-	var answered wake.Signal
-	tried := make(chan struct{}, 10)
-	next := roundTripper(func(req *http.Request) (*http.Response, error) {
-		defer func() { tried <- struct{}{} }()
-		return l.Caches().RoundTrip(req)
-	})
-	client := &http.Client{Transport: NewRetry(next, &answered, clock.RealClock{})}
-	done := make(chan string, 1)
-	go func() {
-		resp, err := client.Get("https://east.prod.invalid/api/v1/namespaces/here")
-		if err != nil {
-			done <- err.Error()
-			return
+	synctest.Test(t, func(t *testing.T) {
+		var answered wake.Signal
+		isBack := false
+		client := &http.Client{Transport: NewRetry(roundTripper(func(req *http.Request) (*http.Response, error) {
+			if !isBack || req.Context().Err() != nil {
+				return nil, errNoTarget
+			}
+			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+		}), &answered, clock.RealClock{})}
+		ask := func(ctx context.Context) error {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://east.prod.invalid"+Namespaces, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := client.Do(req)
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			return err
 		}
-		body, _ := io.ReadAll(resp.Body)
-		_ = resp.Body.Close()
-		done <- string(body)
-	}()
-	<-tried
-	l.Lead(targetTo(t, accessTo(t, s, "", "t"), nil))
-	select {
-	case got := <-done:
-		t.Fatalf("it did not wait for an answer: %s", got)
-	case <-time.After(2 * retryPause):
-	}
-	answered.Fire()
-	select {
-	case got := <-done:
-		if !strings.Contains(got, "here") {
-			t.Error(got)
+		done := make(chan error, 1)
+		go func() { done <- ask(t.Context()) }()
+		synctest.Wait()
+		isBack = true
+		if err := wake.For(t.Context(), clock.RealClock{}, time.Minute, nil); err != nil || len(done) > 0 {
+			t.Errorf("it did not wait for an answer: %v", err)
 		}
-	case <-time.After(5 * time.Second):
-		t.Error("it still waits")
-	}
-
-	l.Lead(nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://east.prod.invalid/api/v1/namespaces", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := client.Do(req)
-	if err == nil {
-		_ = resp.Body.Close()
-	}
-	if !errors.Is(err, errNoTarget) && !errors.Is(err, context.Canceled) {
-		t.Errorf("a cancelled request: %v", err)
-	}
+		answered.Fire()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := ask(ctx); !errors.Is(err, errNoTarget) && !errors.Is(err, context.Canceled) {
+			t.Errorf("a cancelled request: %v", err)
+		}
+	})
 }
 
 // To an informer a lost watch looks like one that the server has ended: it begins the next one at once.
 func TestLostWatchEndsWithoutAnError(t *testing.T) {
-	one := eventOf("ADDED", "Namespace", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
-	s := apiServer(t, true, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", protobufType)
-		_, _ = w.Write(one)
-		w.(http.Flusher).Flush()
-		<-r.Context().Done()
-	})
-	l := newTestTransport()
-	tg := targetTo(t, accessTo(t, s, "", "t"), nil)
-	l.Lead(tg)
-	client := &http.Client{Transport: NewRetry(l.Caches(), &wake.Signal{}, clock.RealClock{})}
-	resp, err := client.Get("https://east.prod.invalid/api/v1/namespaces?watch=true")
+	client := &http.Client{Transport: NewRetry(roundTripper(func(*http.Request) (*http.Response, error) {
+		lost := iotest.ErrReader(net.ErrClosed)
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(lost)}, nil
+	}), &wake.Signal{}, clock.RealClock{})}
+	resp, err := client.Get("https://east.prod.invalid" + Namespaces + "?watch=true")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.ReadFull(resp.Body, make([]byte, prefix)); err != nil {
-		t.Fatal(err)
-	}
-	tg.caches.close()
 	if _, err = io.ReadAll(resp.Body); err != nil {
 		t.Errorf("it ends with %v", err)
 	}
