@@ -2,7 +2,6 @@ package config_test
 
 import (
 	"os"
-	"path/filepath"
 	"reflect"
 	"regexp"
 	"strings"
@@ -21,9 +20,10 @@ type rules struct {
 	}
 }
 
-func readRules(t *testing.T, file string, into any) {
+// readYAML reads a file in YAML or JSON.
+func readYAML(t *testing.T, file string, into any) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("prometheus", file))
+	text, err := os.ReadFile(file)
 	if err == nil {
 		err = yaml.Unmarshal(text, into)
 	}
@@ -37,8 +37,8 @@ func readRules(t *testing.T, file string, into any) {
 func TestAlertsSayWhatToDo(t *testing.T) {
 	var plain rules
 	var object struct{ Spec rules }
-	readRules(t, "rules.yaml", &plain)
-	readRules(t, "prometheus_rule.yaml", &object)
+	readYAML(t, "prometheus/rules.yaml", &plain)
+	readYAML(t, "prometheus/prometheus_rule.yaml", &object)
 	if !reflect.DeepEqual(plain, object.Spec) {
 		t.Error("prometheus_rule.yaml has other rules than rules.yaml: run make generate")
 	}

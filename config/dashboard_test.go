@@ -1,7 +1,6 @@
 package config_test
 
 import (
-	"encoding/json"
 	"os"
 	"regexp"
 	"slices"
@@ -31,7 +30,7 @@ func TestDashboard(t *testing.T) {
 			List []struct{ Name, Definition string }
 		}
 	}
-	read(t, "grafana/leasecast.json", &dashboard)
+	readYAML(t, "grafana/leasecast.json", &dashboard)
 	metric, variable := regexp.MustCompile(`leasecast_[a-z_]+`), regexp.MustCompile(`\$\{?([a-z]+)`)
 	content, err := os.ReadFile("../hub/metrics/metrics.go")
 	if err != nil {
@@ -90,16 +89,5 @@ func TestDashboard(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-func read(t *testing.T, file string, into any) {
-	t.Helper()
-	text, err := os.ReadFile(file)
-	if err == nil {
-		err = json.Unmarshal(text, into)
-	}
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -53,13 +53,7 @@ func TestFencingIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
 			want: "a namespace name must be a DNS label",
 		},
 	}
-	c := newClient(t)
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			text := "spec:\n  " + strings.ReplaceAll(test.spec, "\n", "\n  ")
-			mustBe(t, c.Create(t.Context(), object(t, "LeadershipPolicy", text)), test.want)
-		})
-	}
+	checkSpecs(t, tests)
 }
 
 func TestALockIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
@@ -113,11 +107,5 @@ func TestALockIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
 		"locks follow one namespace":            {policy("names: [team-a, team-b]", usual), oneNamespace},
 		"no other namespaces are selected":      {policy(one+", selector: {}", usual), oneNamespace},
 	}
-	c := newClient(t)
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			text := "spec:\n  " + strings.ReplaceAll(test.spec, "\n", "\n  ")
-			mustBe(t, c.Create(t.Context(), object(t, "LeadershipPolicy", text)), test.want)
-		})
-	}
+	checkSpecs(t, tests)
 }

@@ -4,6 +4,7 @@ package crd_test
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,4 +59,16 @@ func object(t *testing.T, kind, text string) *unstructured.Unstructured {
 	o.SetNamespace("default")
 	o.SetGenerateName("test-")
 	return o
+}
+
+// checkSpecs creates a policy with each spec, which is admitted or refused in the words of want.
+func checkSpecs(t *testing.T, tests map[string]struct{ spec, want string }) {
+	t.Helper()
+	c := newClient(t)
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			text := "spec:\n  " + strings.ReplaceAll(test.spec, "\n", "\n  ")
+			mustBe(t, c.Create(t.Context(), object(t, "LeadershipPolicy", text)), test.want)
+		})
+	}
 }

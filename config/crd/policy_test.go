@@ -87,13 +87,7 @@ func TestPolicyIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
 		},
 		"a field that does not exist is not lost": {some + "failsBack: Automatic", `unknown field "spec.failsBack"`},
 	}
-	c := newClient(t)
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			text := "spec:\n  " + strings.ReplaceAll(test.spec, "\n", "\n  ")
-			mustBe(t, c.Create(t.Context(), object(t, "LeadershipPolicy", text)), test.want)
-		})
-	}
+	checkSpecs(t, tests)
 }
 
 func TestPolicyMayBeChangedButForTheNameOfItsLease(t *testing.T) {
