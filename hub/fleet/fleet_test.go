@@ -2,8 +2,6 @@ package fleet_test
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -44,12 +42,7 @@ func TestMembersAreConnectedPinnedAndProbed(t *testing.T) {
 	if _, managed := probe.Labels[v1alpha1.ManagedLabel]; managed || *probe.Spec.HolderIdentity != "hub-of-"+t.Name() {
 		t.Errorf("probe Lease: labels %v, holder %v", probe.Labels, *probe.Spec.HolderIdentity)
 	}
-	await(t, "it is engaged, now that it is pinned", 2*time.Second, func() string {
-		if begun, ended := h.engaged.count(east); begun != 1 || ended != 0 {
-			return fmt.Sprintf("engaged %d times, ended %d times", begun, ended)
-		}
-		return ""
-	})
+	awaitEngaged(t, &h.engaged, east)
 	if cl, err := h.Get(t.Context(), east.ClusterName()); err != nil || cl != m.Cluster() {
 		t.Errorf("Get: %v, %v", cl, err)
 	}
@@ -109,55 +102,45 @@ func TestCachesHoldNamespacesAndManagedLeasesOnly(t *testing.T) {
 	}
 }
 
+// Other faults of the way to a member, and of its API server: make chaos.
 func TestLostMemberIsNoticedAndComesBack(t *testing.T) {
 	server := servers(t).Member("east")
-	for _, fault := range []struct {
-		name       string
-		begin, end func(*testing.T)
-	}{
-		{"black hole", func(*testing.T) { server.Proxy().BlackHole() }, func(*testing.T) { server.Proxy().Heal() }},
-		{"refused", func(*testing.T) { server.Proxy().Reset() }, func(*testing.T) { server.Proxy().Heal() }},
-		{"paused", func(t *testing.T) { must(t, server.Pause()) }, func(t *testing.T) { must(t, server.Resume()) }},
-	} {
-		t.Run(fault.name, func(t *testing.T) {
-			namespace := "lost-" + strings.ReplaceAll(fault.name, " ", "-")
-			h := startHub(t, namespace, true)
-			t.Cleanup(func() { fault.end(t) })
-			east := register(t, server, namespace, "100")
-			west := register(t, servers(t).Member("west"), namespace, "50")
-			h.awaitMember(t, east, "east is healthy", retryPause, healthy)
-			h.awaitMember(t, west, "west is healthy", retryPause, healthy)
+	h := startHub(t, "lost-member", true)
+	t.Cleanup(server.Proxy().Heal)
+	east := register(t, server, "lost-member", "100")
+	west := register(t, servers(t).Member("west"), "lost-member", "50")
+	h.awaitMember(t, east, "east is healthy", retryPause, healthy)
+	h.awaitMember(t, west, "west is healthy", retryPause, healthy)
 
-			fault.begin(t)
-			took := h.awaitMember(t, east, "east is unhealthy", 10*time.Second, func(m fleet.Member) bool {
-				return m.Health(thresholds).State == health.Unhealthy
-			})
-			t.Logf("unhealthy after %v, with a threshold of %v", took, thresholds.UnreachableAfter)
-			m, _ := h.Member(east)
-			if !m.Connected || m.Problem.Reason != reason.Unreachable {
-				t.Errorf("connected %v, problem %v", m.Connected, m.Problem)
-			}
-			t.Log(m.Problem.Message)
-			awaitDeadConnections(t, h, east)
-			var namespaces corev1.NamespaceList
-			if err := m.Cluster().GetClient().List(t.Context(), &namespaces); err != nil || len(namespaces.Items) < 4 {
-				t.Errorf("the caches lost their last answer: %v, %v", namespaces.Items, err)
-			}
-			if w, _ := h.Member(west); w.Health(thresholds).State != health.Healthy {
-				t.Errorf("west suffers from it: %+v", w.Health(thresholds))
-			}
+	server.Proxy().BlackHole()
+	took := h.awaitMember(t, east, "east is unhealthy", 10*time.Second, func(m fleet.Member) bool {
+		return m.Health(thresholds).State == health.Unhealthy
+	})
+	t.Logf("unhealthy after %v, with a threshold of %v", took, thresholds.UnreachableAfter)
+	m, _ := h.Member(east)
+	if !m.Connected || m.Problem.Reason != reason.Unreachable {
+		t.Errorf("connected %v, problem %v", m.Connected, m.Problem)
+	}
+	h.awaitMember(t, east, "the watches are lost too", retryPause, func(m fleet.Member) bool {
+		v := m.Health(thresholds)
+		return v.State == health.Unhealthy && time.Since(v.Since.Wall) > 4*time.Second
+	})
+	var namespaces corev1.NamespaceList
+	if err := m.Cluster().GetClient().List(t.Context(), &namespaces); err != nil || len(namespaces.Items) < 4 {
+		t.Errorf("the caches lost their last answer: %v, %v", namespaces.Items, err)
+	}
+	if w, _ := h.Member(west); w.Health(thresholds).State != health.Healthy {
+		t.Errorf("west suffers from it: %+v", w.Health(thresholds))
+	}
 
-			fault.end(t)
-			took = h.awaitMember(t, east, "east answers", 5*time.Second, func(m fleet.Member) bool {
-				return m.Health(thresholds).Answering
-			})
-			t.Logf("answers %v after the return", took)
-			t.Logf("caches follow %v later", awaitCached(t, h, east, server))
-			h.awaitMember(t, east, "east is healthy again", 10*time.Second, healthy)
-			if begun, ended := h.engaged.count(east); begun != 1 || ended != 0 {
-				t.Errorf("engaged %d times, ended %d times", begun, ended)
-			}
-		})
+	server.Proxy().Heal()
+	took = h.awaitMember(t, east, "east answers", 5*time.Second, func(m fleet.Member) bool {
+		return m.Health(thresholds).Answering
+	})
+	t.Logf("answers %v after the return; caches follow %v later", took, awaitCached(t, h, east, server))
+	h.awaitMember(t, east, "east is healthy again", 10*time.Second, healthy)
+	if begun, ended := h.engaged.count(east); begun != 1 || ended != 0 {
+		t.Errorf("engaged %d times, ended %d times", begun, ended)
 	}
 }
 
@@ -166,13 +149,4 @@ func must(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// awaitDeadConnections waits until the member's watches must have noticed the loss.
-func awaitDeadConnections(t *testing.T, h *hub, k fleet.Key) {
-	t.Helper()
-	h.awaitMember(t, k, "the watches are lost too", retryPause, func(m fleet.Member) bool {
-		v := m.Health(thresholds)
-		return v.State == health.Unhealthy && time.Since(v.Since.Wall) > 4*time.Second
-	})
 }

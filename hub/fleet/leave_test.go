@@ -3,7 +3,6 @@ package fleet_test
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -14,12 +13,8 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	mcbuilder "sigs.k8s.io/multicluster-runtime/pkg/builder"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
-	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -111,23 +106,33 @@ func TestMemberWithoutLabelStaysUntilForgotten(t *testing.T) {
 }
 
 func TestDeletedClusterStaysUntilForgotten(t *testing.T) {
-	h := startHub(t, "deleted", true)
-	east := register(t, servers(t).Member("east"), "deleted", "100")
-	h.awaitMember(t, east, "east is healthy", retryPause, healthy)
-	if err := h.client.Delete(t.Context(), getCluster(t, east)); err != nil {
-		t.Fatal(err)
-	}
-	h.awaitMember(t, east, "the Cluster is gone", retryPause, func(m fleet.Member) bool {
-		return m.Gone && m.Problem.Reason == reason.Gone
-	})
-	m, _ := h.Member(east)
-	if !m.Connected || whoami(t, m) != ownUser(t.Name()) {
-		t.Errorf("the connection is gone too: %+v", m)
-	}
-	h.Forget(east)
-	h.awaitForgotten(t, east)
-	if probeOf(t, servers(t).Member("east")) {
-		t.Error("the probe Lease was left behind")
+	server := servers(t).Member("east")
+	for name, moves := range map[string]bool{"deleted": false, "moved": true} {
+		t.Run(name, func(t *testing.T) {
+			h := startHub(t, name, true)
+			east := register(t, server, name, "100")
+			h.awaitMember(t, east, "east is healthy", retryPause, healthy)
+			if moves {
+				edit(t, east, func(c *clusterv1.Cluster) {
+					c.Annotations = map[string]string{"clusterctl.cluster.x-k8s.io/delete-for-move": ""}
+				})
+				h.awaitMember(t, east, "the move is seen", retryPause, func(m fleet.Member) bool { return m.DeleteForMove })
+			}
+			must(t, h.client.Delete(t.Context(), getCluster(t, east)))
+			h.awaitMember(t, east, "the Cluster is gone", retryPause, hasProblem(reason.Gone))
+			m, _ := h.Member(east)
+			if !m.Connected || whoami(t, m) != ownUser(t.Name()) || !m.Gone || m.DeleteForMove != moves {
+				t.Errorf("the connection is gone too, or the move was not seen: %+v", m)
+			}
+			h.Forget(east)
+			h.awaitForgotten(t, east)
+			if probeOf(t, server) != moves {
+				t.Error("the probe Lease was left behind, or removed although the other hub may be using it")
+			}
+			if hasRights(t, server, t.Name()) {
+				t.Error("the rights were left behind; another hub has rights of its own")
+			}
+		})
 	}
 }
 
@@ -158,31 +163,6 @@ func TestClusterMadeAgainIsPinnedByItsOwnKubeconfig(t *testing.T) {
 	}
 }
 
-func TestMovedClusterIsLeftAlone(t *testing.T) {
-	h := startHub(t, "moved", true)
-	server := servers(t).Member("east")
-	east := register(t, server, "moved", "100")
-	h.awaitMember(t, east, "east is healthy", retryPause, healthy)
-	edit(t, east, func(c *clusterv1.Cluster) {
-		c.Annotations = map[string]string{"clusterctl.cluster.x-k8s.io/delete-for-move": ""}
-	})
-	h.awaitMember(t, east, "the move is seen", retryPause, func(m fleet.Member) bool { return m.DeleteForMove })
-	if err := h.client.Delete(t.Context(), getCluster(t, east)); err != nil {
-		t.Fatal(err)
-	}
-	h.awaitMember(t, east, "the Cluster is gone", retryPause, func(m fleet.Member) bool {
-		return m.Gone && m.DeleteForMove
-	})
-	h.Forget(east)
-	h.awaitForgotten(t, east)
-	if !probeOf(t, server) {
-		t.Error("the probe Lease was removed, but the other hub may be using it")
-	}
-	if hasRights(t, server, t.Name()) {
-		t.Error("the rights were left behind, but the other hub has rights of its own")
-	}
-}
-
 func TestStandbyIsWarmAndWritesNothing(t *testing.T) {
 	h := startHub(t, "standby", false)
 	server := servers(t).Member("west")
@@ -203,12 +183,7 @@ func TestStandbyIsWarmAndWritesNothing(t *testing.T) {
 	h.mayWrite.Store(true)
 	took := h.awaitMember(t, west, "west is healthy once this replica may write", 5*time.Second, healthy)
 	t.Logf("healthy %v after the election", took)
-	await(t, "it is engaged once", retryPause, func() string {
-		if begun, _ := h.engaged.count(west); begun != 1 {
-			return fmt.Sprintf("engaged %d times", begun)
-		}
-		return ""
-	})
+	awaitEngaged(t, &h.engaged, west)
 	// Writes that nobody sends are not held against the member, not even by the first failure after.
 	h.mayWrite.Store(false)
 	var before string
@@ -230,8 +205,8 @@ func TestStandbyIsWarmAndWritesNothing(t *testing.T) {
 	}
 }
 
-// The controllers of a standby learn of members long before they start, and of the end of some.
-func TestControllersThatStartLateSeeAllMembers(t *testing.T) {
+// A cluster that a manager has must not end before the controllers start. So none is engaged before the election.
+func TestMembersAreEngagedWhenThisReplicaIsElected(t *testing.T) {
 	makeNamespace(t, "takeover")
 	other := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "takeover", Name: "hub"},
@@ -250,21 +225,6 @@ func TestControllersThatStartLateSeeAllMembers(t *testing.T) {
 		RenewDeadline: ptr.To(40 * time.Second),
 		RetryPeriod:   ptr.To(200 * time.Millisecond),
 	})
-	var seen sync.Map
-	err := mcbuilder.ControllerManagedBy(mgr).Named("takeover").
-		For(
-			&coordinationv1.Lease{},
-			mcbuilder.WithEngageWithLocalCluster(false),
-			mcbuilder.WithEngageWithProviderClusters(true),
-		).
-		WithOptions(controller.TypedOptions[mcreconcile.Request]{SkipNameValidation: ptr.To(true)}). // for go test -count
-		Complete(mcreconcile.Func(func(_ context.Context, r mcreconcile.Request) (reconcile.Result, error) {
-			seen.Store(string(r.ClusterName)+"/"+r.Name, true)
-			return reconcile.Result{}, nil
-		}))
-	if err != nil {
-		t.Fatal(err)
-	}
 	h.start(t, mgr)
 	east := register(t, servers(t).Member("east"), "takeover", "100")
 	west := register(t, servers(t).Member("west"), "takeover", "50")
@@ -274,24 +234,24 @@ func TestControllersThatStartLateSeeAllMembers(t *testing.T) {
 	h.awaitMember(t, west, "west takes no part", retryPause, takesNoPart)
 	h.Forget(west)
 	h.awaitForgotten(t, west)
-
-	name := managedLease(t, servers(t).Member("east"))
-	if err := elections.Delete(t.Context(), "hub", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
+	if begun, _ := h.engaged.count(east); begun != 0 {
+		t.Error("east is engaged before the election")
 	}
-	await(t, "the controller sees east's Lease", retryPause, func() string {
-		if _, ok := seen.Load("takeover/east/" + name); !ok {
-			return "not yet"
-		}
-		return ""
-	})
-	// A member that comes back later is watched like the others.
+
+	must(t, elections.Delete(t.Context(), "hub", metav1.DeleteOptions{}))
+	awaitEngaged(t, &h.engaged, east)
 	edit(t, west, func(c *clusterv1.Cluster) { c.Labels = map[string]string{v1alpha1.PriorityLabel: "50"} })
-	h.awaitMember(t, west, "west is back", retryPause, healthy)
-	name = managedLease(t, servers(t).Member("west"))
-	await(t, "the controller sees west's Lease", retryPause, func() string {
-		if _, ok := seen.Load("takeover/west/" + name); !ok {
-			return "not yet"
+	awaitEngaged(t, &h.engaged, west)
+}
+
+// awaitEngaged waits until a controller has a member, once.
+func awaitEngaged(t *testing.T, e interface {
+	count(fleet.Key) (begun, ended int)
+}, k fleet.Key) {
+	t.Helper()
+	await(t, k.Name+" is engaged once", retryPause, func() string {
+		if begun, ended := e.count(k); begun != 1 || ended != 0 {
+			return fmt.Sprintf("engaged %d times, ended %d times", begun, ended)
 		}
 		return ""
 	})
@@ -325,12 +285,7 @@ func TestMembersLeaveAfterTheControllersOfAHubThatStops(t *testing.T) {
 	h.start(t, mgr)
 	east := register(t, servers(t).Member("east"), "stops", "100")
 	h.awaitMember(t, east, "east is connected", retryPause, healthy)
-	await(t, "the controller works in east", retryPause, func() string {
-		if begun, _ := controller.count(east); begun == 1 {
-			return ""
-		}
-		return "not engaged"
-	})
+	awaitEngaged(t, controller, east)
 	h.stop()
 	if controller.saw != nil {
 		t.Errorf("when the controller stopped, its work in east was %v", controller.saw)

@@ -47,8 +47,12 @@ func TestWhoServesAFleet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, c := newTestMember(t)
 			m.options.HubID = ownMark
+			last := ""
 			for _, l := range tc.looks {
-				m.noteServed(m.key.Fleet, l.mark)
+				if isNew := m.noteServed(m.key.Fleet, l.mark); isNew != (l.mark != last) || m.noteServed(m.key.Fleet, l.mark) {
+					t.Errorf("the mark %q after %q is reported as new: %t, or twice", l.mark, last, isNew)
+				}
+				last = l.mark
 				c.Advance(l.after)
 			}
 			if here, other := m.Served(m.key.Fleet); here != tc.here || other != tc.other {
@@ -61,18 +65,5 @@ func TestWhoServesAFleet(t *testing.T) {
 				t.Error("nothing may be written for another fleet")
 			}
 		})
-	}
-}
-
-func TestANewMarkIsReportedOnce(t *testing.T) {
-	m, _ := newTestMember(t)
-	m.options.HubID = ownMark
-	for i, tc := range []struct {
-		mark string
-		new  bool
-	}{{"", false}, {besideMark, true}, {besideMark, false}, {ownMark, true}, {"", true}} {
-		if got := m.noteServed(m.key.Fleet, tc.mark); got != tc.new {
-			t.Errorf("look %d: new: %t", i, got)
-		}
 	}
 }
