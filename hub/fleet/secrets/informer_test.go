@@ -57,7 +57,14 @@ func TestAnAPIServerThatStreamsNoListIsReadByPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	informer, err := New(Options{Metadata: client}).informer("a")
+	seen := 0
+	reduce := func(full *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
+		if seen++; len(limits) != seen { // each page has one Secret
+			t.Errorf("%s is reduced after %d pages were read", full.Name, len(limits))
+		}
+		return reduced(full)
+	}
+	informer, err := NewInformer(client, corev1.SchemeGroupVersion.WithResource("secrets"), "a", reduce, slim)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,21 +88,5 @@ func TestAnAPIServerThatStreamsNoListIsReadByPages(t *testing.T) {
 	}
 	if want := []string{"", "", ""}; !slices.Equal(versions, want) {
 		t.Errorf("the pages have the versions %v, want none", versions)
-	}
-}
-
-func TestEachPageIsReducedBeforeTheNextOneIsRead(t *testing.T) {
-	client, err := metadata.NewForConfig(pagedServer(t, func(string, string) {}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	secrets := client.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace("a")
-	page, err := reducedPages(secrets, reduced).PageFn(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	items := page.(*metav1.PartialObjectMetadataList).Items
-	if len(items) != 1 || items[0].Name != "0-kubeconfig" || items[0].Labels != nil {
-		t.Errorf("a page has %+v, want one Secret without labels", items)
 	}
 }
