@@ -85,6 +85,10 @@ func TestPolicyIsAdmittedOrRefusedInWordsThatHelp(t *testing.T) {
 			spec: some + "clusterSelector: {matchExpressions: [{key: a, operator: Is}]}",
 			want: badSelector,
 		},
+		"something is required": {some + "requires: {}", "name resources, or set reader to true"},
+		"what is required is no subresource": {
+			some + "requires: {resources: [{group: apps, names: [Deployments/status]}]}", "in the plural",
+		},
 		"a field that does not exist is not lost": {some + "failsBack: Automatic", `unknown field "spec.failsBack"`},
 	}
 	checkSpecs(t, tests)

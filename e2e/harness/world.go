@@ -16,9 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/hub"
@@ -97,33 +95,11 @@ func (w *World) release() {
 }
 
 // StartHub runs a hub in this process, with this access to its API server, until the test ends or StopHub is called.
-func (w *World) StartHub(as *rest.Config) {
-	r := w.RunHub(as, w.System, nil)
-	w.StopHub = sync.OnceFunc(func() {
-		r.Stop()
-		select {
-		case err := <-r.Ended:
-			if err != nil {
-				w.T.Errorf("hub: %v", err)
-			}
-		default: // it does not stop, which Stop has reported
-		}
-	})
-	w.T.Cleanup(w.StopHub)
-}
+func (w *World) StartHub(as *rest.Config) { w.StopHub = w.RunHub(as, w.System) }
 
-// HubRun is a hub in this process.
-type HubRun struct {
-	Manager mcmanager.Manager
-	// Ended gets the error that ended the hub, or nil.
-	Ended <-chan error
-	// Stop stops the hub and returns when it has stopped.
-	Stop func()
-}
-
-// RunHub runs one of several hubs, in a namespace and by a clock of its own, until the test ends. A nil clock is that
-// of this machine. The first hub of the world's namespace waits for no predecessor.
-func (w *World) RunHub(as *rest.Config, namespace string, clock lease.Clock) *HubRun {
+// RunHub runs one of several hubs, in a namespace of its own, until the test ends or stop is called, which returns when
+// the hub has stopped. The first hub of the world's namespace waits for no predecessor.
+func (w *World) RunHub(as *rest.Config, namespace string) (stop func()) {
 	if namespace == w.System && !w.started {
 		w.release()
 		w.started = true
@@ -132,25 +108,25 @@ func (w *World) RunHub(as *rest.Config, namespace string, clock lease.Clock) *Hu
 	w.T.Cleanup(cancel)
 	mgr := Get(hub.NewManager(ctx, as, hub.Options{
 		Namespace: namespace, FleetNamespaces: []string{w.Fleet}, MetricsAddress: w.MetricsAddress, ProbeAddress: "0",
-		Metrics: w.Metrics, Clock: clock, LocalAddresses: true, Version: "devel",
+		Metrics: w.Metrics, LocalAddresses: true, Version: "devel",
 	}))(w.T)
-	ended, stopped := make(chan error, 1), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		ended <- mgr.Start(ctx)
-	}()
-	r := &HubRun{Manager: mgr, Ended: ended, Stop: sync.OnceFunc(func() {
+	ended := make(chan error, 1)
+	go func() { ended <- mgr.Start(ctx) }()
+	stop = sync.OnceFunc(func() {
 		cancel()
 		select {
-		case <-stopped:
+		case err := <-ended:
+			if err != nil {
+				w.T.Errorf("hub: %v", err)
+			}
 		case <-time.After(stopLimit):
 			var stacks strings.Builder
 			_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1) // a Builder returns no error
 			w.T.Errorf("the hub does not stop within %v; its goroutines:\n%s", stopLimit, stacks.String())
 		}
-	})}
-	w.T.Cleanup(r.Stop)
-	return r
+	})
+	w.T.Cleanup(stop)
+	return stop
 }
 
 // Namespace creates a namespace in the members.

@@ -11,9 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
-	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
@@ -23,25 +21,9 @@ import (
 // takeBack is for how long a hub leaves a mark to its owner that has gone from the seal.
 const takeBack = 10 * time.Second
 
-// process is a hub of which there are several.
-type process struct {
-	*harness.HubRun
-	w *world
-}
-
-// runHub runs a hub in a namespace, by the clocks of this machine if clock is nil.
-func (w *world) runHub(namespace string, clock lease.Clock) *process {
-	return &process{w.RunHub(w.Servers.Hub().AdminConfig(), namespace, clock), w}
-}
-
-// warm waits until a hub has full caches of these members, for which they had to answer it.
-func (p *process) warm(members ...string) {
-	for _, m := range members {
-		p.w.Eventually("the hub is connected with "+m, soon, func() error {
-			_, err := p.Manager.GetCluster(p.w.T.Context(), multicluster.ClusterName(p.w.Fleet+"/"+m))
-			return err
-		})
-	}
+// runHub runs a hub in a namespace.
+func (w *world) runHub(namespace string) (stop func()) {
+	return w.RunHub(w.Servers.Hub().AdminConfig(), namespace)
 }
 
 // mark is that of a hub in a namespace.
@@ -99,10 +81,10 @@ func TestTwoInstallationsOnOneManagementCluster(t *testing.T) {
 	w.Must(w.Hub.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: other}}))
 	ns := w.namespace("a", "east", "west")
 	w.Policy("p", ns)
-	first := w.runHub(w.System, nil)
+	stopFirst := w.runHub(w.System)
 	epoch := w.Leads("east", ns, firstElection, "east", "west")
 
-	w.runHub(other, nil)
+	w.runHub(other)
 	w.says("p", other, w.System)
 	led := w.keeps("east", ns)
 	led.grow(5)
@@ -117,7 +99,7 @@ func TestTwoInstallationsOnOneManagementCluster(t *testing.T) {
 
 	last = w.follow("west", ns)
 	epoch = w.Leads("west", ns, soon, "west")
-	first.Stop()
+	stopFirst()
 	bound := last().Add(w.term())
 	w.clear() // the Leases in the members
 	w.markGoes()
@@ -130,7 +112,7 @@ func TestTwoInstallationsOnOneManagementCluster(t *testing.T) {
 			after, epoch, r.Spec.AcquireTime, bound)
 	}
 
-	w.runHub(w.System, nil)
+	w.runHub(w.System)
 	w.says("p", w.System, other)
 	w.keeps("west", ns).check()
 	w.hubOf(ns, "west", w.mark(other))

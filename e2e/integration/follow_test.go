@@ -263,13 +263,6 @@ func (w *world) editSet(name string, edit func(*v1alpha1.LeaderResourceSetSpec))
 	w.Must(w.Hub.Patch(w.T.Context(), o, client.MergeFrom(base)))
 }
 
-// noOrder takes an order back.
-func (w *world) noOrder(namespace string) {
-	o := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: namespace}}
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, v1alpha1.MoveToAnnotation)
-	w.Must(w.Hub.Patch(w.T.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch))))
-}
-
 // pod creates a Pod of a workload, as a Deployment's controller would. No kubelet runs it.
 func (w *world) pod(member, namespace, app string) *corev1.Pod {
 	o := &corev1.Pod{

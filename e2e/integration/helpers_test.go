@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,7 +10,6 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -125,15 +123,6 @@ func (w *world) awaitEvent(cluster string, why reason.Reason, words ...string) {
 	})
 }
 
-// awaitCondition waits until a condition of a record has this status and reason, in
-// words that include these.
-func (w *world) awaitCondition(namespace, kind string, status metav1.ConditionStatus, why string, words ...string) {
-	w.Eventually(fmt.Sprintf("condition %s of %s is %s, %s", kind, namespace, status, why), soon, func() error {
-		r := must.Get(w.Record(namespace))
-		return conditionIs(r.Status.Conditions, kind, status, why, words...)
-	})
-}
-
 // awaitPolicy is awaitCondition for a policy.
 func (w *world) awaitPolicy(name, kind string, status metav1.ConditionStatus, why string, words ...string) {
 	w.Eventually(fmt.Sprintf("condition %s of policy %s is %s, %s", kind, name, status, why), soon, func() error {
@@ -205,13 +194,6 @@ func (w *world) noLease(member, namespace string, within time.Duration) {
 		}
 		return fmt.Errorf("there is one: %+v", l.Spec)
 	})
-}
-
-// deleteNamespace deletes a namespace in members, and does not wait until it is gone.
-func (w *world) deleteNamespace(namespace string, members ...string) {
-	for _, m := range members {
-		w.Must(w.Members[m].Delete(w.T.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
-	}
 }
 
 // deletePolicy deletes a policy of the world.
@@ -352,21 +334,6 @@ func (w *world) handedOver(namespace, to string, epoch int64, last func() time.T
 		w.T.Errorf("granted at %v, before the bound %v", r.Spec.AcquireTime, bound)
 	}
 	w.T.Logf("granted %v after the bound", r.Spec.AcquireTime.Sub(bound))
-}
-
-// comesBack watches a leader that has just become unreachable until its term has ended, and for as long as another
-// cluster would then take to lead. None may. Then the leader is reached again, and leads in a new term.
-func (w *world) comesBack(leader, namespace string, epoch int64) {
-	w.T.Helper()
-	w.Must(harness.Stay(w.T.Context(), w.term()+2*w.renew(), "the record names "+leader, func(context.Context) error {
-		r := must.Get(w.Record(namespace))
-		return must.ErrorIf(r.Spec.Leader != leader, "%q leads; history %+v", r.Spec.Leader, r.Status.History)
-	}))
-	w.Servers.Member(leader).Proxy().Heal()
-	w.ledSince(time.Now(), namespace, w.lost(), leader)
-	if now := w.Leads(leader, namespace, soon, all...); now <= epoch {
-		w.T.Errorf("epoch %d after %d", now, epoch)
-	}
 }
 
 // unawaited makes an error of any answer that is not the awaited one.

@@ -25,7 +25,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/reason"
@@ -170,19 +169,6 @@ func eastLeads(t *testing.T, timings v1alpha1.Timings) (w *world, a string, epoc
 	return w, a, w.Leads("east", a, firstElection, all...)
 }
 
-// eastLeadsTwo is a world in which east leads the namespaces a and b of all members. The epoch is that of a. The
-// timings are those of a, and b is steady.
-func eastLeadsTwo(t *testing.T, timings v1alpha1.Timings) (w *world, a, b string, epoch int64) {
-	w = newWorld(t, timings, three)
-	a, b = w.namespace("a", all...), w.namespace("b", all...)
-	w.Policy("p", a)
-	w.steadyPolicy("beside", b)
-	w.startHub()
-	epoch = w.Leads("east", a, firstElection, all...)
-	w.Leads("east", b, firstElection, all...)
-	return w, a, b, epoch
-}
-
 // alone creates a namespace in one member, which leads it by a steady policy as soon as it can: no better cluster is
 // waited for.
 func (w *world) alone(suffix, member string) string {
@@ -191,25 +177,6 @@ func (w *world) alone(suffix, member string) string {
 	p.Spec.Timings, p.Spec.InitialDelaySeconds = lasting, ptr.To[int32](0)
 	w.Must(w.Hub.Create(w.T.Context(), p))
 	return name
-}
-
-// steadyPolicy is Policy for namespaces in which nothing may happen, whatever happens in others.
-func (w *world) steadyPolicy(name string, namespaces ...string) {
-	p := w.NewPolicy(name, namespaces...)
-	p.Spec.Timings = lasting
-	w.Must(w.Hub.Create(w.T.Context(), p))
-}
-
-// setPriority edits the priority label of a Cluster.
-func (w *world) setPriority(cluster, priority string) {
-	w.editCluster(cluster, func(c *clusterv1.Cluster) {
-		metav1.SetMetaDataLabel(&c.ObjectMeta, v1alpha1.PriorityLabel, priority)
-	})
-}
-
-// removePriority removes the label.
-func (w *world) removePriority(cluster string) {
-	w.editCluster(cluster, func(c *clusterv1.Cluster) { delete(c.Labels, v1alpha1.PriorityLabel) })
 }
 
 // kubeconfig is that of a member's administrator, through its proxy.
