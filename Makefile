@@ -272,7 +272,7 @@ oldest: ## Run the tests of api and member with the oldest Go, Kubernetes and co
 
 # The core of what runs on real API servers: elections and handovers. The tests of guard and fences are in step unit, and
 # what waits most of the time, as drills of fences and failovers of the hub, is in step integration.
-CORE := $(addprefix ./e2e/,handover harness fleet process proxy)
+CORE := $(addprefix ./e2e/,drill handover harness fleet process proxy)
 
 # Each package starts a fleet of its own, so few run at a time. Compiling before that keeps it off their clocks.
 e2e-test = go test -race -count=1 -vet=off -timeout 20m -p 2

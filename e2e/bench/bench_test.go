@@ -49,24 +49,6 @@ func TestDelays(t *testing.T) {
 	}
 }
 
-func TestQuantileAndMedian(t *testing.T) {
-	var hundred []time.Duration
-	for i := range 100 {
-		hundred = append(hundred, time.Duration(100-i))
-	}
-	for q, want := range map[float64]time.Duration{0.01: 1, 0.5: 50, 0.99: 99, 1: 100} {
-		if got := quantile(hundred, q); got != want {
-			t.Errorf("quantile %v of 1 to 100 is %d, want %d", q, got, want)
-		}
-	}
-	if got := quantile([]time.Duration{7}, 0.99); got != 7 {
-		t.Errorf("quantile of one value is %d, want it", got)
-	}
-	if got := median([]time.Duration{9, 1, 5}); got != 5 {
-		t.Errorf("median of 1, 5 and 9 is %d, want 5", got)
-	}
-}
-
 func TestRenewalsThatComeLateAreMissed(t *testing.T) {
 	const s = time.Second
 	ages, missed := renewalAges(map[string][]harness.Led{
@@ -79,12 +61,6 @@ func TestRenewalsThatComeLateAreMissed(t *testing.T) {
 	}, 10*s, 0, 15*s)
 	if len(ages) != 7 || quantile(ages, 1) != 12*s || missed != 3 {
 		t.Errorf("ages %v, %d missed; want 7 up to 12 s, and 3", ages, missed)
-	}
-}
-
-func TestTheUseOfAProcessIsSampled(t *testing.T) {
-	if u := sample(t.Context(), os.Getpid(), time.Millisecond); u.rssMiB < 1 {
-		t.Errorf("this process takes %+v, want some memory", u)
 	}
 }
 

@@ -59,28 +59,6 @@ func TestPermitsOfTwoClustersMustNotMeet(t *testing.T) {
 	}
 }
 
-func TestMarginIsTheLeastTimeBetweenADeadlineAndASuccessor(t *testing.T) {
-	verdicts := harness.Judge(permits([]answer{
-		yes("east", 1000*ms, 1001*ms, 3000*ms, 5), yes("west", 4250*ms, 4260*ms, 3000*ms, 6),
-		yes("east", 20000*ms, 20001*ms, 3000*ms, 7),
-	}))
-	if got, ok := margin(verdicts); !ok || got != 260*ms {
-		t.Errorf("want 260ms, got %v, %v", got, ok)
-	}
-	if _, ok := margin(nil); ok {
-		t.Error("there is a margin without a change")
-	}
-}
-
-func TestWorstGap(t *testing.T) {
-	answers := []answer{
-		yes("east", 999*ms, 1000*ms, ms, 5), yes("east", 1499*ms, 1500*ms, ms, 5), yes("west", 2599*ms, 2600*ms, ms, 6),
-	}
-	if got := worstGap(answers); got != 1100*ms {
-		t.Errorf("want 1.1s, got %v", got)
-	}
-}
-
 func TestRecoveryNamesTheNamespacesInWhichNobodyActs(t *testing.T) {
 	var answers []answer
 	for _, namespace := range allNamespaces() {

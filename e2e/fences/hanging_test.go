@@ -1,23 +1,14 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"k8s.io/client-go/rest"
-
-	"github.com/leasecast/leasecast/e2e/harness"
-	"github.com/leasecast/leasecast/e2e/must"
 )
-
-const soon = 30 * time.Second
 
 // theLease is what an elector writes.
 func theLease(holder, acquired, renewed string) string {
@@ -77,59 +68,4 @@ func TestAnAnswerComesAsLateAsItMay(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestAHangingAPIServerHoldsBackWhatItAdmits(t *testing.T) {
-	var asked atomic.Int32
-	code := http.StatusOK
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		asked.Add(1)
-		w.WriteHeader(code)
-		_, _ = io.WriteString(w, "decided")
-	}))
-	defer server.Close()
-	h := harness.Get(newHanging(&rest.Config{Host: server.URL}, limits{renew: time.Hour, unbounded: true}))(t)
-	defer h.close()
-	answers := make(chan error, 1)
-	put := func(body string) {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, h.URL+"/leases/stock", strings.NewReader(body))
-		harness.Must(t, err)
-		go func() {
-			a, err := http.DefaultClient.Do(r)
-			if err != nil {
-				answers <- err
-				return
-			}
-			defer func() { _ = a.Body.Close() }()
-			if text, _ := io.ReadAll(a.Body); a.StatusCode != code || string(text) != "decided" {
-				err = fmt.Errorf("the answer is %d %s", a.StatusCode, text)
-			}
-			answers <- err
-		}()
-	}
-	await := func(what string, waiting, held, requests int32) {
-		harness.Eventually(t, soon, what, func(context.Context) error {
-			return must.ErrorIf(h.waiting.Load() != waiting || h.held.Load() != held || asked.Load() != requests,
-				"it is not so yet")
-		})
-	}
-
-	admit := make(chan struct{})
-	h.begin(admit)
-	put(theLease("a", "05", "05"))
-	await("the request waits", 1, 0, 0)
-	close(admit)
-	await("the answer waits", 0, 1, 1)
-	select {
-	case err := <-answers:
-		t.Fatalf("it came: %v", err)
-	default:
-	}
-	h.release()
-	harness.Must(t, <-answers)
-
-	h.begin(admit)
-	code = http.StatusForbidden
-	put(theLease("a", "05", "07"))
-	harness.Must(t, <-answers) // what is refused comes at once
 }

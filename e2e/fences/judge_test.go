@@ -1,7 +1,6 @@
 package main
 
 import (
-	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -85,66 +84,6 @@ func TestWhatTwoControllersDid(t *testing.T) {
 	}
 }
 
-// The old holder goes on for all its stop time. A hub that waits for it grants the next term after that.
-func TestAHubThatDoesNotWaitForTheStopTimeIsNoticed(t *testing.T) {
-	const ends = 20 // the term of east
-	stop := int(stopTime / time.Second)
-	for name, test := range map[string]struct {
-		grant    int // when west leads
-		overlaps bool
-	}{
-		"it waits for the stop time":   {ends + stop + 1, false},
-		"it waits for half of it":      {ends + stop/2, true},
-		"it does not wait for anybody": {ends, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			promises := []promise{led("east", 1, 10, ends), led("west", 2, test.grant, test.grant+20)}
-			v := judge(
-				[]harness.Act{act("east", 12, 13), act("west", test.grant+2, test.grant+3)},
-				[]harness.Act{act("east", 11, ends+stop), act("west", test.grant+1, test.grant+15)},
-				promises, stopTime)
-			if (v.Overlaps > 0) != test.overlaps || v.Late > 0 {
-				t.Errorf("judged %+v, want overlaps: %v", v, test.overlaps)
-			}
-		})
-	}
-}
-
-func TestProgramsAreJudgedEachByItself(t *testing.T) {
-	got := together(map[string]verdict{
-		"a": {Writes: 2, Holds: 3, Changes: 1, Overlaps: 1, WorstGapSeconds: 4, ClosestSeconds: 3,
-			Breaches: []string{"two at once"}},
-		"b": {Writes: 5, Holds: 4, Changes: 2, Late: 1, WorstGapSeconds: 3, ClosestSeconds: 2, Breaches: []string{"late"}},
-	})
-	want := verdict{
-		Writes: 7, Holds: 7, Changes: 3, Overlaps: 1, Late: 1, WorstGapSeconds: 4, ClosestSeconds: 2,
-		Breaches: []string{"a: two at once", "b: late"},
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("together they did %+v, want %+v", got, want)
-	}
-}
-
-func TestADrillFailsIfAControllerWorkedWhereItMustNot(t *testing.T) {
-	for name, test := range map[string]struct {
-		v     verdict
-		fails bool
-	}{
-		"one after the other":    {verdict{Writes: 3, Holds: 2, Changes: 1}, false},
-		"two at once":            {verdict{Writes: 3, Holds: 2, Changes: 1, Breaches: []string{"two at once"}}, true},
-		"nobody wrote":           {verdict{}, true},
-		"one alone ever wrote":   {verdict{Writes: 3, Holds: 1}, true},
-		"no log tells of a lock": {verdict{Writes: 3, Changes: 1}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			programs := map[string]verdict{"one": test.v}
-			if err := (result{verdict: together(programs), Programs: programs}).failed(); (err != nil) != test.fails {
-				t.Errorf("it fails with %v, want %v", err, test.fails)
-			}
-		})
-	}
-}
-
 // noon is the tick that is judged, and the first one of its CronJob.
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
@@ -203,24 +142,6 @@ func TestWhatBecameOfTicks(t *testing.T) {
 				got.Lost != test.want.Lost || got.LostWhileLed != test.want.LostWhileLed ||
 				got.WorstFirstTickSeconds != test.want.WorstFirstTickSeconds {
 				t.Errorf("judged %+v, want %+v", got, test.want)
-			}
-		})
-	}
-}
-
-func TestADrillFailsIfATickRanWhereItMustNot(t *testing.T) {
-	for name, test := range map[string]struct {
-		v     tickVerdict
-		fails bool
-	}{
-		"all ran":        {tickVerdict{Ticks: 3}, false},
-		"some were lost": {tickVerdict{Ticks: 3, Lost: 2}, false},
-		"nothing ran":    {tickVerdict{Ticks: 3, Lost: 3}, true},
-		"one ran twice":  {tickVerdict{Ticks: 3, RanTwice: 1, Breaches: []string{"bill ran twice"}}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if err := test.v.failed(); (err != nil) != test.fails {
-				t.Errorf("it fails with %v, want %v", err, test.fails)
 			}
 		})
 	}

@@ -7,113 +7,19 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // patience bounds every wait of these tests.
 const patience = 30 * time.Second
 
-// TestFleet uses one fleet for all that leaves it whole, and stops it.
-func TestFleet(t *testing.T) {
-	f := NewWith(t, Options{Members: []string{"east", "west"}, Audit: true})
-	t.Run("an API server that restarts keeps data, address and PKI", func(t *testing.T) { restart(t, f.Member("east")) })
-	t.Run("reads and writes are logged", func(t *testing.T) { audit(t, f.Member("east")) })
-	t.Run("a restored server has the data and versions of the snapshot", func(t *testing.T) {
-		restore(t, f.Member("west"))
-	})
-	t.Run("Stop leaves no process and no file", func(t *testing.T) { stop(t, f) })
-}
-
-func restart(t *testing.T, s *Server) {
-	config, err := s.ServiceAccountConfig(t.Context(), "default", "survivor", []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
-	})
-	check(t, err)
-	c, err := client.New(s.ViaProxy(config), client.Options{})
-	check(t, err)
-	system := client.ObjectKey{Name: metav1.NamespaceSystem}
-	before, after := &corev1.Namespace{}, &corev1.Namespace{}
-	check(t, c.Get(t.Context(), system, before))
-	pids := s.PIDs()
-	check(t, s.Kill())
-	if err := s.client.Get(t.Context(), system, after); !errors.Is(err, syscall.ECONNREFUSED) {
-		t.Errorf("want connections refused after Kill, got %v", err)
-	}
-	restarted := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // the thread ends with this goroutine; the server must not
-		restarted <- s.Restart(t.Context())
-	}()
-	check(t, <-restarted)
-	if now := s.PIDs(); now.APIServer == 0 || now.APIServer == pids.APIServer || now.Etcd != pids.Etcd {
-		t.Errorf("want a new API server and the same etcd, had %+v, got %+v", pids, now)
-	}
-	check(t, c.Get(t.Context(), system, after))
-	if before.UID != after.UID {
-		t.Errorf("kube-system changed from %s to %s", before.UID, after.UID)
-	}
-}
-
-func audit(t *testing.T, s *Server) {
-	all, err := s.Requests()
-	check(t, err)
-	if reads := slices.DeleteFunc(slices.Clone(all), Request.Writes); len(reads) == 0 || len(reads) == len(all) {
-		t.Errorf("%d requests are logged, %d of them reads", len(all), len(reads))
-	}
-}
-
-// restore also shows that a snapshot can be restored twice.
-func restore(t *testing.T, s *Server) {
-	create := func(name string) *corev1.ConfigMap {
-		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
-		check(t, s.client.Create(t.Context(), object))
-		return object
-	}
-	kept := create("kept")
-	snapshot, err := s.Snapshot(t.Context())
-	check(t, err)
-	for range 2 {
-		for i := range 200 { // more than a start of the server writes itself
-			create("lost-" + strconv.Itoa(i))
-		}
-		lost := create("lost")
-		check(t, s.Restore(t.Context(), snapshot))
-		got, list := &corev1.ConfigMap{}, &corev1.ConfigMapList{}
-		check(t, s.client.Get(t.Context(), client.ObjectKeyFromObject(kept), got))
-		if got.UID != kept.UID || got.ResourceVersion != kept.ResourceVersion {
-			t.Errorf("the snapshot held %v, the server has %v", kept, got)
-		}
-		if err := s.client.Get(t.Context(), client.ObjectKeyFromObject(lost), got); !apierrors.IsNotFound(err) {
-			t.Errorf("an object that the snapshot does not hold: %v", err)
-		}
-		check(t, s.client.List(t.Context(), list))
-		if version(t, list.ResourceVersion) >= version(t, lost.ResourceVersion) {
-			t.Errorf("resourceVersion is %s, want less than %s", list.ResourceVersion, lost.ResourceVersion)
-		}
-	}
-	check(t, snapshot.Discard())
-}
-
-func version(t *testing.T, resourceVersion string) uint64 {
-	t.Helper()
-	n, err := strconv.ParseUint(resourceVersion, 10, 64)
-	check(t, err)
-	return n
-}
-
-func stop(t *testing.T, f *Fleet) {
+func TestStopLeavesNoProcessAndNoFile(t *testing.T) {
+	f := NewWith(t, Options{Members: []string{"east"}})
 	east := f.Member("east")
 	check(t, errors.Join(east.Pause(), east.PauseEtcd(), f.Hub().Kill()))
 	pids := []int{east.PIDs().Etcd, east.PIDs().APIServer, f.Hub().PIDs().Etcd}

@@ -1,12 +1,10 @@
 package hostile
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -154,81 +152,6 @@ func TestWhatAHubReadsIsFoundByItsRequests(t *testing.T) {
 				t.Errorf("it can be spoilt, or not: %v", err)
 			}
 		})
-	}
-}
-
-// Each kind of answer, in each encoding, and an error.
-func TestWorstAnswersAreSentToEachReadThatComesSeldomAndToEachSecondOther(t *testing.T) {
-	for name, c := range map[string]struct {
-		method, path, apiVersion, answer string
-		each                             bool
-	}{
-		"a single object":      {"GET", cronJobs + "/bill", "batch/v1", "CronJob", true},
-		"a Namespace":          {"GET", "/api/v1/namespaces/shop", "v1", "Namespace", false},
-		"a page of a list":     {"GET", cronJobs, "batch/v1", "CronJobList", true},
-		"an answer to a write": {"PATCH", cronJobs + "/bill", "batch/v1", "CronJob", true},
-		"a watch":              {"GET", cronJobs + "?watch=1", "batch/v1", "CronJob", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			asked := 0
-			honest := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				asked++
-				_, _ = fmt.Fprintf(w, `{"kind":%q,"apiVersion":%q}`, c.answer, c.apiVersion)
-			})
-			ask := func(h func(http.ResponseWriter, *http.Request)) *httptest.ResponseRecorder {
-				w := httptest.NewRecorder()
-				h(w, httptest.NewRequest(c.method, c.path, nil))
-				return w
-			}
-			var reads Reads
-			ask(reads.Recorded(honest).ServeHTTP)
-			s, err := NewSpoiler(&reads)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.Choose(reads.All())
-			seen, first := map[string]bool{}, 0
-			for n := range 60 {
-				w := ask(func(w http.ResponseWriter, r *http.Request) { s.Act(w, r, honest) })
-				if w.Body.Len() <= 1<<10 {
-					continue // the API server's own
-				}
-				if n < firstAnswers {
-					first++
-				}
-				encoding, _, _ := strings.Cut(w.Header().Get("Content-Type"), ";")
-				kind, ok := kindIn(w.Body.Bytes()[:headSize])
-				seen[encoding+" "+kind.Kind] = seen[encoding+" "+kind.Kind] || ok
-			}
-			if want := map[bool]int{true: firstAnswers, false: firstAnswers / 2}[c.each]; first != want || len(s.Missing()) > 0 {
-				t.Errorf("%d of the first %d were spoilt, want %d; %v are missing", first, firstAnswers, want, s.Missing())
-			}
-			for _, encoding := range []string{runtime.ContentTypeProtobuf, "application/json"} {
-				if !seen[encoding+" "+c.answer] || !seen[encoding+" Status"] {
-					t.Errorf("in %s there was not each of %s and Status: %v", encoding, c.answer, seen)
-				}
-			}
-			if asked < 30 {
-				t.Errorf("the API server was asked %d times: what is written is written", asked)
-			}
-		})
-	}
-}
-
-func TestWhatIsNotChosenIsAnsweredAsEver(t *testing.T) {
-	var reads Reads
-	honest := answering(200, `{"kind":"CronJobList","apiVersion":"batch/v1"}`)
-	reads.Recorded(honest).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", cronJobs, nil))
-	s, err := NewSpoiler(&reads)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 4 {
-		w := httptest.NewRecorder()
-		s.Act(w, httptest.NewRequest("GET", cronJobs, nil), honest)
-		if w.Body.Len() > 1<<10 {
-			t.Error("it was spoilt")
-		}
 	}
 }
 

@@ -206,24 +206,6 @@ func TestPreflightNamesEachMissingThingAndItsFix(t *testing.T) {
 	}
 }
 
-func TestKindsOwnImageIsUsedWhereItCanBe(t *testing.T) {
-	t.Setenv("NODE_IMAGE", "ours")
-	for name, c := range map[string]struct {
-		m    machine
-		want string
-	}{
-		"kind's":                {machine{cgroupVersion: "2", stockImage: true}, ""},
-		"kind's before ours":    {machine{cgroupVersion: "2", stockImage: true, ownImage: true}, ""},
-		"ours":                  {machine{cgroupVersion: "2", ownImage: true}, "ours"},
-		"ours where it must be": {machine{cgroupVersion: "1", stockImage: true, ownImage: true}, "ours"},
-		"none, as all is there": {machine{cgroupVersion: "2"}, ""},
-	} {
-		if got := c.m.image(); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
-		}
-	}
-}
-
 func TestWithoutDockerTheFixIsNamed(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "unix://"+t.TempDir()+"/none.sock")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

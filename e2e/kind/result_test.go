@@ -146,18 +146,3 @@ func TestALeaderThatMustGoOn(t *testing.T) {
 		check(t, name, err, c.want)
 	}
 }
-
-func TestAGuestbookThatCouldActRenewsItsElection(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 20, 0, time.UTC)
-	for name, c := range map[string]struct {
-		renewTime string
-		want      string // empty: it could act
-	}{
-		"renewed a moment ago":         {"2026-01-02T03:04:18.500000Z", ""},
-		"renewed before its node died": {"2026-01-02T03:04:05.000000Z", "has not renewed that for 15s"},
-		"never":                        {"", "elected none"},
-	} {
-		err := fresh(members[0], c.renewTime, now)
-		check(t, name, err, c.want)
-	}
-}

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -30,24 +29,6 @@ func TestALineCountsOnceItIsWhole(t *testing.T) {
 		})
 		if err != nil || !slices.Equal(got, step.want) {
 			t.Errorf("after %q: %q, %v; want %q", step.written, got, err, step.want)
-		}
-	}
-}
-
-func TestALineThatIsRefusedComesAgain(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "file")
-	f := Follow(path)
-	write(t, path, "good\nbad\ngood\n")
-	refused := errors.New("refused")
-	for range 2 {
-		err := f.News(func(line []byte) error {
-			if string(line) == "bad" {
-				return refused
-			}
-			return nil
-		})
-		if !errors.Is(err, refused) || !strings.Contains(err.Error(), path+", at byte 5") {
-			t.Errorf("got %v", err)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -182,19 +181,6 @@ func TestSkippedTestsExist(t *testing.T) {
 				t.Errorf("%s has no %s to skip", p.dir, name)
 			}
 		}
-	}
-}
-
-// TestOnlyWhatMatches: a name that nothing has is an error, and the figures of an earlier run are gone.
-func TestOnlyWhatMatches(t *testing.T) {
-	out := filepath.Join(t.TempDir(), "mutants.json")
-	harness.Must(t, os.WriteFile(out, []byte("{}"), 0o600))
-	err := must.Try(func() { run(t.Context(), &trial{atOnce: 1}, generation{}, "^nothing has this name$", out) })
-	if err == nil || !strings.Contains(err.Error(), "no mutant matches") {
-		t.Errorf("got %v", err)
-	}
-	if _, err := os.Stat(out); !os.IsNotExist(err) {
-		t.Error("the figures of an earlier run are still there")
 	}
 }
 

@@ -66,9 +66,6 @@ func New(target string) (*Proxy, error) {
 // Addr is the "127.0.0.1:port" that clients connect to.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// Target is the address that connections are forwarded to.
-func (p *Proxy) Target() string { return p.target }
-
 // Delay makes every byte that arrives from now on wait for d, in each direction: a round trip takes 2d longer. Bytes
 // under way keep the delay they arrived with. Zero ends the delay.
 func (p *Proxy) Delay(d time.Duration) { p.change(func() { p.rules.delay = d }) }

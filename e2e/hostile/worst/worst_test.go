@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"reflect"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 
@@ -77,31 +76,6 @@ func TestTheWorstOfEveryTypeIsDecoded(t *testing.T) {
 			if _, _, err := codecs.UniversalDeserializer().Decode(b.Object(), nil, nil); err != nil {
 				t.Errorf("%s of %s: %v", b.Name, of.GroupVersion(), err)
 			}
-		}
-	}
-}
-
-func TestEachWayIsMadeInBothEncodings(t *testing.T) {
-	ways := map[string][]string{}
-	kind := batchv1.SchemeGroupVersion.WithKind("CronJobList")
-	for _, b := range Bodies(kind, reflect.TypeFor[batchv1.CronJobList](), 32<<10) {
-		way := strings.TrimSuffix(b.Name, " in "+b.ContentType)
-		ways[way] = append(ways[way], b.ContentType)
-		if size := len(b.Object()); size < 16<<10 || size > 33<<10 {
-			t.Errorf("%s has %d bytes", b.Name, size)
-		}
-	}
-	both := []string{kruntime.ContentTypeProtobuf, "application/json"}
-	for _, way := range []string{
-		"elements in items",
-		"long texts",
-		"entries in items.metadata.labels",
-		"one entry in items.metadata.annotations",
-		"managedFields",
-		"what nobody knows",
-	} {
-		if is := ways["CronJobList of "+way]; !slices.Equal(is, both) {
-			t.Errorf("%s is made in %v", way, is)
 		}
 	}
 }
