@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -42,77 +41,51 @@ const capiTimeout = 2 * time.Minute
 // capiAssets is the environment variable that names the folder of capi-manager.
 const capiAssets = "CAPI_ASSETS"
 
-// capi is where the real core manager of Cluster API runs in processes, one at a time.
-type capi struct {
-	// ca is the certificate of its webhooks, for 127.0.0.1.
-	ca []byte
-	// port is its webhooks' port.
-	port int
-
-	name, program, dir string
-}
-
-// newCAPI prepares the manager in a folder, which gets its log. config is its access to the cluster.
-func newCAPI(name, dir string, config *rest.Config) (*capi, error) {
-	program := filepath.Join(os.Getenv(capiAssets), "capi-manager")
-	if _, err := os.Stat(program); err != nil {
-		return nil, fmt.Errorf("%s must name the folder of capi-manager: run `make capi`: %w", capiAssets, err)
-	}
-	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
-	port, portErr := fleet.ReservePort()
-	return &capi{ca: certificate, port: port, name: name, program: program, dir: dir}, errors.Join(
-		err, portErr,
-		os.MkdirAll(dir, 0o700),
-		os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600),
-		os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600),
-		fleet.WriteKubeconfig(filepath.Join(dir, "kubeconfig"), name, config))
-}
-
-// start starts a process of the manager, which has no election.
-func (c *capi) start() (*process.Process, error) {
-	return process.Start(c.name, filepath.Join(c.dir, "log"), c.program,
-		"--kubeconfig="+filepath.Join(c.dir, "kubeconfig"), "--webhook-port="+strconv.Itoa(c.port),
-		"--webhook-cert-dir="+c.dir, "--health-addr=0", "--diagnostics-address=0")
-}
-
 // coreManager is the real core manager of Cluster API on a world's management cluster. It runs under the RBAC of its
 // own module and behind its own webhooks, as clusterctl installs it. It has no election, and CRDs without conversion.
 type coreManager struct {
-	*capi
-	w       *world
-	module  string // the folder of Cluster API's module
-	process *process.Process
+	w      *world
+	module string // the folder of Cluster API's module
+	ca     []byte // the certificate of its webhooks, for 127.0.0.1
+	port   int    // of its webhooks
 }
 
 // startCoreManager returns when the manager's webhooks are in force, and stops it when the test is over.
-func (w *world) startCoreManager() *coreManager {
-	module := harness.Get(fleet.ModuleDir(w.T.Context(), "sigs.k8s.io/cluster-api"))(w.T)
-	c := &coreManager{w: w, module: module}
+func (w *world) startCoreManager() {
+	program := filepath.Join(os.Getenv(capiAssets), "capi-manager")
+	if _, err := os.Stat(program); err != nil {
+		w.T.Fatalf("%s must name the folder of capi-manager: run `make capi`: %v", capiAssets, err)
+	}
+	c := &coreManager{w: w, module: harness.Get(fleet.ModuleDir(w.T.Context(), "sigs.k8s.io/cluster-api"))(w.T)}
 	role := &rbacv1.ClusterRole{}
 	c.read("core/config/rbac/role.yaml", func(document []byte) {
 		w.Must(yaml.UnmarshalStrict(document, role))
 	})
 	config, err := w.Servers.Hub().ServiceAccountConfig(w.T.Context(), "capi-system", "capi-manager", role.Rules)
 	w.Must(err)
-	c.capi = harness.Get(newCAPI("Cluster API", w.T.TempDir(), config))(w.T)
-	w.T.Cleanup(c.Stop)
-	c.Start()
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+	w.Must(err)
+	dir := w.T.TempDir()
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	w.Must(errors.Join(
+		os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600),
+		os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600),
+		fleet.WriteKubeconfig(kubeconfig, "Cluster API", config)))
+	c.ca, c.port = certificate, harness.Get(fleet.ReservePort())(w.T)
+	p := harness.Get(process.Start("Cluster API", filepath.Join(dir, "log"), program,
+		"--kubeconfig="+kubeconfig, "--webhook-port="+strconv.Itoa(c.port),
+		"--webhook-cert-dir="+dir, "--health-addr=0", "--diagnostics-address=0"))(w.T)
+	w.T.Cleanup(func() { w.Must(p.Kill()) })
+	w.Eventually("Cluster API serves its webhooks", capiTimeout, func() error {
+		w.Must(p.Check())
+		return c.serves()
+	})
 	c.installWebhooks()
 	harness.Get(envtest.InstallCRDs(w.Servers.Hub().AdminConfig(), envtest.CRDInstallOptions{
 		Paths: []string{"../kind/given.yaml"},
 		// A busy machine takes longer than the default.
 		MaxTime: capiTimeout, ErrorIfPathMissing: true,
 	}))(w.T)
-	return c
-}
-
-// Start starts the manager and returns when it serves its webhooks.
-func (c *coreManager) Start() {
-	c.process = harness.Get(c.start())(c.w.T)
-	c.w.Eventually("Cluster API serves its webhooks", capiTimeout, func() error {
-		c.w.Must(c.process.Check())
-		return c.serves()
-	})
 }
 
 // serves reports whether the webhooks are served.
@@ -127,13 +100,6 @@ func (c *coreManager) serves() error {
 		return err
 	}
 	return conn.Close()
-}
-
-// Stop kills the manager and returns when it is gone.
-func (c *coreManager) Stop() {
-	if c.process != nil {
-		c.w.Must(c.process.Kill())
-	}
 }
 
 // read hands over each YAML document of a file of Cluster API's module.
@@ -192,8 +158,8 @@ func (c *coreManager) address(to *admissionv1.WebhookClientConfig) {
 var given = schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1", Kind: "GivenCluster"}
 
 // provide registers a member as a provider of Cluster API does: its infrastructure, a Cluster, and a kubeconfig Secret
-// that the Cluster owns. Cluster API does not see a Secret without its label.
-func (w *world) provide(name, priority string, labelled bool) {
+// that the Cluster owns.
+func (w *world) provide(name, priority string) {
 	member := w.Servers.Member(name)
 	infrastructure := &unstructured.Unstructured{Object: map[string]any{
 		"status": map[string]any{"initialization": map[string]any{"provisioned": true}},
@@ -205,9 +171,6 @@ func (w *world) provide(name, priority string, labelled bool) {
 
 	kubeconfig := harness.Get(member.ProxiedKubeconfig())(w.T)
 	w.Must(w.Servers.SetKubeconfig(w.T.Context(), w.Fleet, name, kubeconfig))
-	if !labelled {
-		w.changeKubeconfig(name, func(s *corev1.Secret) { delete(s.Labels, clusterv1.ClusterNameLabel) })
-	}
 
 	endpoint := netip.MustParseAddrPort(member.Proxy().Addr())
 	cluster := &clusterv1.Cluster{
@@ -222,7 +185,7 @@ func (w *world) provide(name, priority string, labelled bool) {
 		},
 	}
 	w.Must(w.Hub.Create(w.T.Context(), cluster))
-	w.changeKubeconfig(name, func(s *corev1.Secret) {
+	edit(w, w.Hub, w.kubeconfigSecret(name), func(s *corev1.Secret) {
 		w.Must(controllerutil.SetControllerReference(cluster, s, w.Hub.Scheme()))
 	})
 }
@@ -230,15 +193,6 @@ func (w *world) provide(name, priority string, labelled bool) {
 // kubeconfigSecret names the kubeconfig Secret of a Cluster.
 func (w *world) kubeconfigSecret(cluster string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: cluster + "-kubeconfig"}}
-}
-
-// changeKubeconfig edits the kubeconfig Secret of a Cluster.
-func (w *world) changeKubeconfig(cluster string, change func(*corev1.Secret)) {
-	s := w.kubeconfigSecret(cluster)
-	w.Must(w.Hub.Get(w.T.Context(), client.ObjectKeyFromObject(s), s))
-	base := s.DeepCopy()
-	change(s)
-	w.Must(w.Hub.Patch(w.T.Context(), s, client.MergeFrom(base)))
 }
 
 // awaitConditions waits until Cluster API reports conditions of a Cluster, as in "RemoteConnectionProbe=True".

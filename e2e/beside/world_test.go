@@ -74,7 +74,7 @@ func newWorld(t *testing.T, namespaces ...string) *world {
 		"--leader-elect=false"))(t)
 	t.Cleanup(func() { w.Must(collector.Stop()) })
 	for i, name := range all {
-		w.provide(name, fmt.Sprint(100-i), true)
+		w.provide(name, fmt.Sprint(100-i))
 	}
 	w.label(plain, addons, ptr.To("yes"))
 	for _, name := range led {
