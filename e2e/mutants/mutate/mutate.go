@@ -28,14 +28,14 @@
 //     the order does not matter;
 //   - a divisor that becomes zero, and the sizes in a make;
 //   - && for || and the other way round, because what notices that one operand decides nothing notices that too;
-//   - what does not compile.
+//   - bools of a named type, constants that may overflow, and boundaries of times that are no time.Time, because the
+//     mutant may not compile.
 package mutate
 
 import (
 	"bytes"
 	"context"
 	"fmt"
-	"go/types"
 	"slices"
 	"strings"
 
@@ -59,8 +59,6 @@ type Mutants struct {
 	All []Mutant
 	// Files are the mutated ones, by their absolute paths.
 	Files map[string][]byte
-	// Misfits are the names of those that do not compile, and are left out.
-	Misfits []string
 }
 
 // Make makes all mutants of the packages, which are given as to go list, in dir.
@@ -93,14 +91,7 @@ func (s *source) mutate(made *Mutants) {
 	for _, f := range s.files {
 		sites = append(sites, s.sites(f)...)
 	}
-	misfits := s.misfits(sites)
-	sites = slices.DeleteFunc(sites, func(one *site) bool {
-		if misfits[one] {
-			made.Misfits = append(made.Misfits, one.name)
-		}
-		return misfits[one.first]
-	})
-	if errs := s.errors(sites); len(errs) > 0 {
+	if _, _, errs := s.compile(func(f *file) []byte { return f.render(sites) }, nil); len(errs) > 0 {
 		must.Fail("package %s: the mutated code does not compile: %w", s.path, errs[0])
 	}
 	seen := map[string]int{}
@@ -120,34 +111,6 @@ func (s *source) mutate(made *Mutants) {
 			made.Files[f.full] = text
 		}
 	}
-}
-
-// errors are the compiler's errors with these sites mutated.
-func (s *source) errors(sites []*site) []types.Error {
-	_, _, errs := s.compile(func(f *file) []byte { return f.render(sites) }, nil)
-	return errs
-}
-
-// misfits are the sites at an error which do not compile without the others either.
-func (s *source) misfits(sites []*site) map[*site]bool {
-	tried := map[*site]bool{}
-	for _, e := range s.errors(sites) {
-		at := e.Fset.Position(e.Pos)
-		for _, one := range sites {
-			if _, known := tried[one.first]; known || one.file.full != at.Filename || !one.covers(at.Line) {
-				continue
-			}
-			alone := slices.DeleteFunc(slices.Clone(sites), func(other *site) bool { return other.first != one.first })
-			tried[one.first] = len(s.errors(alone)) > 0
-		}
-	}
-	return tried
-}
-
-// covers reports whether a line of the file belongs to the site.
-func (s *site) covers(line int) bool {
-	first := 1 + bytes.Count(s.file.text[:s.start], []byte("\n"))
-	return first <= line && line <= first+bytes.Count(s.file.text[s.start:s.end], []byte("\n"))
 }
 
 // alias is the name of package chosen in mutated files.

@@ -87,7 +87,7 @@ func (w *walk) expression(e ast.Expr) bool {
 	}
 	isConstant := of.Value != nil
 	switch t := of.Type; {
-	case isBasic(t, types.IsBoolean):
+	case types.Default(t) == types.Typ[types.Bool]:
 		w.truth(e, isConstant)
 	case isDuration(t):
 		w.duration(e, of)
@@ -166,7 +166,8 @@ func (w *walk) leaf(e ast.Expr, parent ast.Node) {
 		return
 	}
 	w.add(e, negated, "comparison: !%s", w.brief(e))
-	if inverse := map[string]string{"Before": "After", "After": "Before"}[method.Sel.Name]; inverse != "" {
+	inverse := map[string]string{"Before": "After", "After": "Before"}[method.Sel.Name]
+	if inverse != "" && isNamed(w.info.Types[method.X].Type, "time", "Time") {
 		w.instead(e, "!("+w.literal(method.X)+")."+inverse+"("+w.literal(call.Args[0])+")", "or equal")
 	}
 }
@@ -200,12 +201,15 @@ func (w *walk) duration(e ast.Expr, of types.TypeAndValue) {
 	w.add(e, zero, "duration: %s → 0", w.brief(e))
 }
 
+// mostBits bounds the constants that are changed: one more would overflow the smallest type that is counted with.
+const mostBits = 30
+
 // integer changes a constant by one, unless it is one of a list of names.
 func (w *walk) integer(e ast.Expr, of types.TypeAndValue) {
 	p, at := w.parent(e)
 	n, named := of.Type.(*types.Named)
 	t, ok := w.nameOfType(of.Type)
-	if !w.counts(p, at) || named && n.Obj().Pkg() != nil || !ok {
+	if !w.counts(p, at) || named && n.Obj().Pkg() != nil || !ok || constant.BitLen(of.Value) > mostBits {
 		return
 	}
 	for _, by := range []string{"+", "-"} {
