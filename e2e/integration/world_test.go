@@ -3,15 +3,9 @@ package integration
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"flag"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -21,7 +15,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -31,6 +24,7 @@ import (
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
+	"github.com/leasecast/leasecast/e2e/hostile/front"
 	"github.com/leasecast/leasecast/e2e/must"
 )
 
@@ -189,45 +183,32 @@ func (w *world) kubeconfigFor(member string, cfg *rest.Config) []byte {
 	return harness.Get(fleet.Kubeconfig(member, w.Servers.Member(member).ViaProxy(cfg)))(w.T)
 }
 
-// wrongClock makes a member's API server look as if its clock were off: a proxy that ends TLS
-// writes the Date of its answers.
+// wrongClock makes a member's API server look as if its clock were off: it writes the Date of its answers.
 type wrongClock struct{ off atomic.Int64 }
 
 func (c *wrongClock) set(off time.Duration) { c.off.Store(int64(off)) }
 
-// clockOf puts such a proxy in front of a member and returns a kubeconfig that leads to it.
+// dated is an answer with that Date.
+type dated struct {
+	http.ResponseWriter
+	by *wrongClock
+}
+
+func (w dated) WriteHeader(status int) {
+	w.Header().Set("Date", time.Now().Add(time.Duration(w.by.off.Load())).UTC().Format(http.TimeFormat))
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Unwrap lets watches flush.
+func (w dated) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// clockOf puts a front with such a clock before a member and returns a kubeconfig that leads to it.
 func (w *world) clockOf(member string) (*wrongClock, []byte) {
-	cfg := harness.Get(w.Servers.Member(member).ServiceAccountConfig(w.T.Context(), w.System, "hub", []rbacv1.PolicyRule{
-		{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}},
-		{NonResourceURLs: []string{"*"}, Verbs: []string{"*"}},
-	}))(w.T)
-	server := harness.Get(url.Parse(w.Servers.Member(member).ViaProxy(cfg).Host))(w.T)
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(cfg.CAData)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
-	c := &wrongClock{}
-	s := httptest.NewUnstartedServer(&httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(server) },
-		Transport:     transport,
-		FlushInterval: -1, // watches
-		ModifyResponse: func(r *http.Response) error {
-			r.Header.Set("Date", time.Now().Add(time.Duration(c.off.Load())).UTC().Format(http.TimeFormat))
-			return nil
-		},
-	})
-	s.EnableHTTP2 = true
-	s.StartTLS()
-	w.T.Cleanup(func() {
-		s.CloseClientConnections()
-		s.Close()
-		transport.CloseIdleConnections()
-	})
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-	kubeconfig := harness.Get(fleet.Kubeconfig(member, &rest.Config{
-		Host: s.URL, BearerToken: cfg.BearerToken,
-		TLSClientConfig: rest.TLSClientConfig{CAData: ca},
-	}))(w.T)
-	return c, kubeconfig
+	server, c := w.Servers.Member(member), &wrongClock{}
+	f := harness.Get(front.New(server.ViaProxy(server.AdminConfig())))(w.T)
+	w.T.Cleanup(f.Close)
+	f.Play(func(w http.ResponseWriter, r *http.Request, honest http.Handler) { honest.ServeHTTP(dated{w, c}, r) })
+	return c, harness.Get(f.Kubeconfig("token"))(w.T)
 }
 
 // letOff is how long a cluster whose clock was put right may take to be a candidate again: calm for
