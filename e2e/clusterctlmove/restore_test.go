@@ -92,40 +92,6 @@ func TestARecordFromABackupIsARecord(t *testing.T) {
 	v.undisturbed()
 }
 
-// TestARestoredMemberKeepsItsTerms restores a member's etcd, and with it older Leases and resourceVersions. The leader
-// keeps its term, and the hub's watches recover.
-func TestARestoredMemberKeepsItsTerms(t *testing.T) {
-	epochs := first.led(t)
-	v := look(t)
-	east := first.Fleet.Member("east")
-	snapshot := harness.Get(east.Snapshot(t.Context()))(t)
-	v.settled() // so that the Leases of the snapshot are older
-	harness.Must(t, east.Restore(t.Context(), snapshot))
-	restored := harness.Now()
-	first.Eventually(t, patience, "shop is renewed in east", func(ctx context.Context) error {
-		c := must.Get(copyIn(ctx, "east", "shop"))
-		return must.ErrorIf(!c.RenewTime.After(restored.Wall), "it was renewed at %v", c.RenewTime)
-	})
-	first.goesOn(t, epochs)
-	first.Eventually(t, patience, "the guestbook in east goes on", func(context.Context) error {
-		acts := must.Get(first.Guestbook("east").Acts.Acts())
-		return must.ErrorIf(len(acts) == 0 || acts[len(acts)-1].Begin < restored.Boot, "it has not acted since")
-	})
-	repairs(t, "east", "depot")
-	v.undisturbed()
-	t.Logf("epochs are as they were %.1f s after the restore", (harness.Now().Boot - restored.Boot).Seconds())
-}
-
-// repairs deletes a follower's Lease, and returns when the hub has put it back.
-func repairs(t *testing.T, member, namespace string) {
-	l := harness.Get(first.LeaseIn(t.Context(), member, namespace))(t)
-	harness.Must(t, first.Members[member].Delete(t.Context(), l))
-	first.Eventually(t, patience, "the Lease in "+member+" is put back", func(ctx context.Context) error {
-		now := must.Get(first.LeaseIn(ctx, member, namespace))
-		return must.ErrorIf(now.UID == l.UID, "it is not deleted yet")
-	})
-}
-
 // nobodyLeads makes a namespace in west, which may not be chosen, and returns when the record says that nobody leads.
 func (at site) nobodyLeads(t *testing.T, namespace string) {
 	p := &v1alpha1.LeadershipPolicy{}
