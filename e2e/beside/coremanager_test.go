@@ -185,7 +185,7 @@ func (w *world) provide(name, priority string) {
 		},
 	}
 	w.Must(w.Hub.Create(w.T.Context(), cluster))
-	edit(w, w.Hub, w.kubeconfigSecret(name), func(s *corev1.Secret) {
+	harness.Edit(w.T, w.Hub, w.kubeconfigSecret(name), func(s *corev1.Secret) {
 		w.Must(controllerutil.SetControllerReference(cluster, s, w.Hub.Scheme()))
 	})
 }

@@ -29,7 +29,7 @@ func TestTheHubAndClusterAPILeaveEachOtherAlone(t *testing.T) {
 	w := &world{harness.NewWorld(t, audited, harness.FleetNamespace, harness.HubNamespace,
 		// It renews as often as the fast profile, but is patient: a busy machine must not break the silence.
 		harness.PolicyTimings(10*time.Second, time.Second, 3*time.Second, 250*time.Millisecond))}
-	w.Must(harness.Apply(t.Context(), audited.Hub(), t.TempDir(), "rbac", "fleet"))
+	w.Must(harness.Apply(t.Context(), audited.Hub(), "rbac", "fleet"))
 	w.startCoreManager()
 	for i, name := range all {
 		w.provide(name, fmt.Sprint(100-i))

@@ -20,6 +20,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
 )
 
@@ -159,7 +160,7 @@ func (r *row) appliedByOther() {
 	r.awaitIn(plain, "one", "map[a:second]")
 	r.awaitLRS(reason.AppliedByOther, "ConfigMap "+r.name+"/one", "argocd")
 	r.awaitInLed("one", "map[a:first b:first]")
-	edit(r.world, r.Hub, r.lrs(), func(o *v1alpha1.LeaderResourceSet) { o.Spec.Force = true })
+	harness.Edit(r.T, r.Hub, r.lrs(), func(o *v1alpha1.LeaderResourceSet) { o.Spec.Force = true })
 	r.awaitInLed("one", "map[a:second b:first]")
 	r.awaitLRS(reason.InPlace)
 }
@@ -309,7 +310,7 @@ func (r *row) leaderChanges() {
 	r.awaitIn("west", "one", "map[role:follower]")
 
 	record := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: r.Fleet, Name: r.name}}
-	edit(r.world, r.Hub, record, func(o *v1alpha1.NamespaceLeader) {
+	harness.Edit(r.T, r.Hub, record, func(o *v1alpha1.NamespaceLeader) {
 		metav1.SetMetaDataAnnotation(&o.ObjectMeta, v1alpha1.MoveToAnnotation, "west")
 	})
 	r.Leads("west", r.name, soon, led...)
@@ -329,7 +330,7 @@ func (r *row) leaderChanges() {
 func (r *row) clusterUnselected() {
 	r.start("a: x")
 	r.label(plain, addons, nil)
-	edit(r.world, r.Hub, &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: r.Fleet, Name: "p"}},
+	harness.Edit(r.T, r.Hub, &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: r.Fleet, Name: "p"}},
 		func(p *v1alpha1.LeadershipPolicy) { p.Spec.ClusterSelector = onlyPriorities("100") })
 	r.awaitIn("west", "one", "")
 	r.source("later", r.manifest("later", "z: z"))

@@ -78,7 +78,7 @@ func newWorld(t *testing.T, namespaces ...string) *world {
 	}
 	w.label(plain, addons, ptr.To("yes"))
 	for _, name := range led {
-		w.Must(harness.Apply(t.Context(), servers.Member(name), folder, "follow"))
+		w.Must(harness.Apply(t.Context(), servers.Member(name), "follow"))
 		w.Must(w.Members[name].Create(t.Context(), &rbacv1.ClusterRole{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: "follow-shops", Labels: map[string]string{"leasecast.dev/aggregate-to-follow": "true"},
@@ -112,22 +112,13 @@ func onlyPriorities(values ...string) *metav1.LabelSelector {
 
 // label sets or removes a label of a Cluster.
 func (w *world) label(cluster, key string, value *string) {
-	edit(w, w.Hub, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: cluster}},
+	harness.Edit(w.T, w.Hub, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: cluster}},
 		func(c *clusterv1.Cluster) {
 			delete(c.Labels, key)
 			if value != nil {
 				c.Labels[key] = *value
 			}
 		})
-}
-
-// edit changes an object.
-func edit[O client.Object](w *world, c client.Client, o O, change func(O)) {
-	w.T.Helper()
-	w.Must(c.Get(w.T.Context(), client.ObjectKeyFromObject(o), o))
-	base := o.DeepCopyObject().(client.Object)
-	change(o)
-	w.Must(c.Patch(w.T.Context(), o, client.MergeFrom(base)))
 }
 
 // row is a row of the table. Its namespace in the members, its CRS and its LRS have one name.
@@ -233,7 +224,7 @@ func (r *row) reconcileCRS() {
 }
 
 func (r *row) addToCRS(source string) {
-	edit(r.world, r.Hub, r.crs(), func(o *addonsv1.ClusterResourceSet) {
+	harness.Edit(r.T, r.Hub, r.crs(), func(o *addonsv1.ClusterResourceSet) {
 		o.Spec.Resources = append(o.Spec.Resources,
 			addonsv1.ResourceRef{Kind: "ConfigMap", Name: r.name + "-" + source})
 	})

@@ -7,24 +7,19 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
-	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/process"
 )
 
@@ -145,62 +140,25 @@ func init() { server.DefaultBindAddress = "0" }
 // commands grant.
 func asReader(t *testing.T, root string) {
 	t.Helper()
-	dir := t.TempDir()
-	operator := kubeconfig(t, dir, "admin", "system:masters")
 	for _, command := range commands(t, filepath.Join(root, "member/README.md")) {
 		args := strings.Fields(command)
 		if args[0] != "kubectl" {
 			t.Fatalf("%s is no command of kubectl", command)
 		}
-		cmd := exec.CommandContext(t.Context(), filepath.Join(os.Getenv(fleet.AssetsVariable), "kubectl"),
-			append([]string{"--kubeconfig", operator}, args[1:]...)...)
-		cmd.Dir = root
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", command, err, out)
-		}
+		harness.Must(t, harness.Kubectl(t.Context(), cluster, "", args[1:]...))
 	}
 	const user = "system:serviceaccount:shop:shops"
-	t.Setenv("KUBECONFIG", kubeconfig(t, dir, user, accountGroups...))
 	cfg := harness.Get(cluster.UserConfig(user, accountGroups...))(t)
-	awaitRights(t, cfg, "shop", "shops")
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	harness.Must(t, fleet.WriteKubeconfig(file, "shops", cfg))
+	t.Setenv("KUBECONFIG", file)
+	reader := harness.Get(client.New(cfg, client.Options{}))(t)
+	for _, list := range []client.ObjectList{&corev1.ConfigMapList{}, &coordinationv1.LeaseList{}} {
+		await(t, fmt.Sprintf("it may read %T", list), func(ctx context.Context) error { return reader.List(ctx, list) })
+	}
 }
 
 var accountGroups = []string{"system:serviceaccounts", "system:serviceaccounts:shop"}
-
-// awaitRights returns when the API server grants a service account every right of the ClusterRoles bound to it. The
-// authorizer observes a stored binding with a delay.
-func awaitRights(t *testing.T, as *rest.Config, namespace, account string) {
-	t.Helper()
-	var bindings rbacv1.ClusterRoleBindingList
-	harness.Must(t, admin.List(t.Context(), &bindings))
-	var rules []rbacv1.PolicyRule
-	for _, b := range bindings.Items {
-		if slices.Contains(b.Subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}) {
-			role := &rbacv1.ClusterRole{}
-			harness.Must(t, admin.Get(t.Context(), client.ObjectKey{Name: b.RoleRef.Name}, role))
-			rules = append(rules, role.Rules...)
-		}
-	}
-	if len(rules) < 2 {
-		t.Fatalf("%s/%s has %d rules, want those of what it reads and of Leases", namespace, account, len(rules))
-	}
-	reader := harness.Get(client.New(as, client.Options{}))(t)
-	for _, rule := range rules {
-		for _, verb := range rule.Verbs {
-			what := authorizationv1.ResourceAttributes{Group: rule.APIGroups[0], Resource: rule.Resources[0], Verb: verb}
-			await(t, "the account may "+verb+" "+what.Resource, func(ctx context.Context) error {
-				review := &authorizationv1.SelfSubjectAccessReview{
-					Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &what},
-				}
-				must.Do(reader.Create(ctx, review))
-				if !review.Status.Allowed {
-					return errors.New(review.Status.Reason)
-				}
-				return nil
-			})
-		}
-	}
-}
 
 // commands are the lines of the first snippet without a language in a file of Markdown.
 func commands(t *testing.T, file string) (all []string) {
@@ -215,14 +173,6 @@ func commands(t *testing.T, file string) (all []string) {
 		all = append(all, strings.TrimSpace(line))
 	}
 	return all
-}
-
-// kubeconfig writes a file for a user and returns its path.
-func kubeconfig(t *testing.T, dir, user string, groups ...string) string {
-	cfg := harness.Get(cluster.UserConfig(user, groups...))(t)
-	file := filepath.Join(dir, strings.ReplaceAll(user, ":", "-")+".kubeconfig")
-	harness.Must(t, fleet.WriteKubeconfig(file, user, cfg))
-	return file
 }
 
 // says reports whether one line of a log contains all the texts.

@@ -38,16 +38,25 @@ func Build(ctx context.Context) (Programs, error) {
 	})
 }
 
-// Apply applies folders of config/, as the administrator of a server does. dir gets a kubeconfig.
-func Apply(ctx context.Context, s *fleet.Server, dir string, folders ...string) error {
+// Kubectl runs kubectl in a folder of the repository, as the administrator of a server.
+func Kubectl(ctx context.Context, s *fleet.Server, folder string, args ...string) error {
 	return must.Try(func() {
-		root := must.Get(fleet.ModuleDir(ctx, ours))
-		kubeconfig := filepath.Join(dir, s.Name()+".kubeconfig")
+		dir := must.Get(os.MkdirTemp("", "leasecast-kubectl-"))
+		defer func() { _ = os.RemoveAll(dir) }()
+		kubeconfig := filepath.Join(dir, "kubeconfig")
 		must.Do(fleet.WriteKubeconfig(kubeconfig, s.Name(), s.AdminConfig()))
-		kubectl := filepath.Join(os.Getenv(fleet.AssetsVariable), "kubectl")
+		kubectl := exec.CommandContext(ctx, filepath.Join(os.Getenv(fleet.AssetsVariable), "kubectl"),
+			append([]string{"--kubeconfig=" + kubeconfig, "--cache-dir=" + filepath.Join(dir, "cache")}, args...)...)
+		kubectl.Dir = filepath.Join(must.Get(fleet.ModuleDir(ctx, ours)), folder)
+		run(kubectl)
+	})
+}
+
+// Apply applies folders of config/, as the administrator of a server does.
+func Apply(ctx context.Context, s *fleet.Server, folders ...string) error {
+	return must.Try(func() {
 		for _, folder := range folders {
-			run(exec.CommandContext(ctx, kubectl, "--kubeconfig="+kubeconfig, "--cache-dir="+filepath.Join(dir, "cache"),
-				"apply", "--server-side", "--force-conflicts", "-k", filepath.Join(root, "config", folder)))
+			must.Do(Kubectl(ctx, s, "config", "apply", "--server-side", "--force-conflicts", "-k", folder))
 		}
 	})
 }

@@ -38,7 +38,7 @@ const (
 // the proxy of the hub's server. The fleet has the CRDs.
 func (d *Drill) installHub(ctx context.Context) {
 	s := d.Fleet.Hub()
-	must.Do(Apply(ctx, s, d.dir, "rbac", "fleet"))
+	must.Do(Apply(ctx, s, "rbac", "fleet"))
 	config := must.Get(s.TokenConfig(ctx, HubNamespace, HubName))
 	must.Do(fleet.WriteKubeconfig(d.hubKubeconfig(), HubName, s.ViaProxy(config)))
 }
@@ -47,7 +47,7 @@ func (d *Drill) hubKubeconfig() string { return filepath.Join(d.dir, HubName+".k
 
 // Allow applies a folder of config in a member: fencing, follow or requires.
 func (d *Drill) Allow(ctx context.Context, member, folder string) error {
-	return Apply(ctx, d.Fleet.Member(member), d.dir, folder)
+	return Apply(ctx, d.Fleet.Member(member), folder)
 }
 
 // StartHub starts one more replica of the hub, and does not wait until it is elected. The flags override the drill's.

@@ -64,6 +64,15 @@ func (d *Drill) Eventually(t testing.TB, limit time.Duration, what string, condi
 	Must(t, d.Await(t.Context(), limit, what, condition))
 }
 
+// Edit changes an object, as kubectl edit does.
+func Edit[O client.Object](t testing.TB, c client.Client, o O, change func(O)) {
+	t.Helper()
+	Must(t, c.Get(t.Context(), client.ObjectKeyFromObject(o), o))
+	base := o.DeepCopyObject().(client.Object)
+	change(o)
+	Must(t, c.Patch(t.Context(), o, client.MergeFrom(base)))
+}
+
 // After returns when the boot clock shows the instant.
 func After(t testing.TB, instant time.Duration) {
 	t.Helper()

@@ -94,25 +94,22 @@ func (w *World) release() {
 	}))
 }
 
-// StartHub runs a hub in this process, with this access to its API server, until the test ends or StopHub is called.
-func (w *World) StartHub(as *rest.Config) { w.StopHub = w.RunHub(as, w.System) }
-
-// RunHub runs one of several hubs, in a namespace of its own, until the test ends or stop is called, which returns when
-// the hub has stopped. The first hub of the world's namespace waits for no predecessor.
-func (w *World) RunHub(as *rest.Config, namespace string) (stop func()) {
-	if namespace == w.System && !w.started {
+// StartHub runs a hub in this process, with this access to its API server, until the test ends or StopHub is called,
+// which returns when the hub has stopped. The first hub of a world waits for no predecessor.
+func (w *World) StartHub(as *rest.Config) {
+	if !w.started {
 		w.release()
 		w.started = true
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	w.T.Cleanup(cancel)
 	mgr := Get(hub.NewManager(ctx, as, hub.Options{
-		Namespace: namespace, FleetNamespaces: []string{w.Fleet}, MetricsAddress: w.MetricsAddress, ProbeAddress: "0",
+		Namespace: w.System, FleetNamespaces: []string{w.Fleet}, MetricsAddress: w.MetricsAddress, ProbeAddress: "0",
 		Metrics: w.Metrics, LocalAddresses: true, Version: "devel",
 	}))(w.T)
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()
-	stop = sync.OnceFunc(func() {
+	w.StopHub = sync.OnceFunc(func() {
 		cancel()
 		select {
 		case err := <-ended:
@@ -125,8 +122,7 @@ func (w *World) RunHub(as *rest.Config, namespace string) (stop func()) {
 			w.T.Errorf("the hub does not stop within %v; its goroutines:\n%s", stopLimit, stacks.String())
 		}
 	})
-	w.T.Cleanup(stop)
-	return stop
+	w.T.Cleanup(w.StopHub)
 }
 
 // Namespace creates a namespace in the members.

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/leasecast/leasecast/api/lease/wire"
@@ -48,7 +47,7 @@ type alertWorld struct {
 func newAlertWorld(t *testing.T) *alertWorld {
 	timings := harness.PolicyTimings(10*time.Second, time.Second, 5*time.Second, epsilon)
 	w := newWorld(t, timings, map[string]string{"east": "100"})
-	w.allowFences("east", "west")
+	w.allow("fencing", "east", "west")
 	clock, kubeconfig := w.clockOf("west")
 	w.addCluster("west", "50", kubeconfig)
 	w.addCluster("south", "10", w.kubeconfigFor("south", w.account("south", "hub", w.memberRules())))
@@ -83,19 +82,18 @@ func (w *alertWorld) drills() []alertDrill {
 	nobody := func(name string, state v1alpha1.RecordState) string {
 		return fmt.Sprintf(`leasecast_namespace_leader_info{fleet=%q,leader="",namespace=%q,state=%q}`, w.Fleet, name, state)
 	}
-	a := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: w.a}}
 	return []alertDrill{{
 		name: "what operators have forgotten", lasts: 25 * time.Hour, steady: 2,
 		cause: func() {
 			until := time.Now().Add(30 * time.Hour).UTC().Format(time.RFC3339)
-			w.freeze(a, until)
+			w.freeze(w.a, until)
 			w.drain("south", until)
 			expiring, err := w.Servers.Member("east").UserConfigUntil(time.Now().Add(48*time.Hour), "old", "system:masters")
 			w.Must(err)
 			w.rotate("east", w.kubeconfigFor("east", expiring))
 		},
 		mend: func() {
-			w.freeze(a, "")
+			w.freeze(w.a, "")
 			w.drain("south", "")
 			w.rotate("east", w.kubeconfig("east"))
 		},

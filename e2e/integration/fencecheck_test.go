@@ -17,7 +17,7 @@ import (
 func TestThePluginChecksAFenceBeforeItRefusesAndAfter(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, steady, three)
-	w.allowFences(all...)
+	w.allow("fencing", all...)
 	a := w.namespace("a", all...)
 	lock := v1alpha1.LockFence{
 		Namespace: a, Name: "stock", LeaseDurationSeconds: 6, RenewDeadlineSeconds: 4, RetryPeriodSeconds: 1,
@@ -43,9 +43,7 @@ func TestThePluginChecksAFenceBeforeItRefusesAndAfter(t *testing.T) {
 	w.shows(2, []string{`"holder": "stock-in-west"`, `"reason": "HeldElsewhere"`}, "fence", "check", "p", "-o", "json")
 
 	t.Log("the fence refuses, so the electors in followers stop")
-	before := p.DeepCopy()
-	p.Spec.Fencing.Enforcement = v1alpha1.EnforcementDeny
-	w.Must(w.Hub.Patch(t.Context(), p, client.MergeFrom(before)))
+	w.editPolicy("p", func(s *v1alpha1.LeadershipPolicySpec) { s.Fencing.Enforcement = v1alpha1.EnforcementDeny })
 	w.shows(0, []string{"p: 9 fences in 3 clusters, problems: 0", "InForce: in force in all 3 clusters"},
 		"fence", "check", "p")
 

@@ -74,22 +74,11 @@ func (w *world) actsIn(member string, acts func() []act) {
 	})
 }
 
-// allowFences gives the accounts of hubs in these members the rights of config/fencing.
-func (w *world) allowFences(members ...string) {
-	for _, m := range members {
-		role := &rbacv1.ClusterRole{
-			ObjectMeta: metav1.ObjectMeta{Name: "leasecast-hub-fencing"},
-			Rules:      rules(w, "../../config/fencing/hub_role.yaml"),
-		}
-		w.Must(client.IgnoreAlreadyExists(w.Members[m].Create(w.T.Context(), role)))
-	}
-}
-
 // fenced is a world in which east leads namespace a of all members. Programs that know nothing of Leases act in all of
 // them.
 func fenced(t *testing.T, timings v1alpha1.Timings) (w *world, a string, acts func() []act) {
 	w = newWorld(t, timings, three)
-	w.allowFences(all...)
+	w.allow("fencing", all...)
 	a = w.namespace("a", all...)
 	p := w.NewPolicy("p", a)
 	p.Spec.Fencing = fencing.DeepCopy()
@@ -168,14 +157,11 @@ func TestAnEditOfAFenceLetsNothingThrough(t *testing.T) {
 		{"no Jobs are fenced any more", func(s *spec) { s.Fencing.Schedules = nil }},
 	} {
 		before, begin := len(acts()), time.Now()
-		p := &v1alpha1.LeadershipPolicy{}
-		w.Must(w.Hub.Get(t.Context(), types.NamespacedName{Namespace: w.Fleet, Name: "p"}, p))
-		old := p.DeepCopy()
-		edit.of(&p.Spec)
-		w.Must(w.Hub.Patch(t.Context(), p, client.MergeFrom(old)))
+		w.editPolicy("p", edit.of)
 		w.Eventually("the edit is in force", time.Minute, func() error {
-			w.Must(w.Hub.Get(t.Context(), client.ObjectKeyFromObject(p), old))
-			cond := meta.FindStatusCondition(old.Status.Conditions, v1alpha1.ConditionFencesInForce)
+			p := &v1alpha1.LeadershipPolicy{}
+			must.Do(w.Hub.Get(t.Context(), types.NamespacedName{Namespace: w.Fleet, Name: "p"}, p))
+			cond := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionFencesInForce)
 			return must.ErrorIf(cond == nil || cond.ObservedGeneration != p.Generation || cond.Reason != "InForce",
 				"the condition is %+v", cond)
 		})

@@ -43,7 +43,7 @@ func (w *world) awaitIn(set, cluster string, objects int32, problem string) {
 func TestWhatASetCannotPlaceDisturbsNothingElse(t *testing.T) {
 	t.Parallel()
 	w, a, _ := eastLeads(t, steady)
-	w.allowFollow(nil, all...)
+	w.allow("follow", all...)
 	w.source("beside", settings("beside", "a: x"))
 	w.resourceSet("beside", a, "beside=All")
 
@@ -103,7 +103,7 @@ func (w *world) noServices(member, namespace string) {
 func TestADeletedSetWaitsForAClusterThatIsAway(t *testing.T) {
 	t.Parallel()
 	w, a, _ := eastLeads(t, brief)
-	w.allowFollow(nil, all...)
+	w.allow("follow", all...)
 	w.source("all", settings("here", "a: x"))
 	w.resourceSet("set", a, "all=All")
 	w.awaitReady("set", reason.InPlace, "3 clusters")

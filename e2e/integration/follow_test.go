@@ -3,7 +3,6 @@ package integration
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -17,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/yaml"
 
 	"github.com/leasecast/leasecast/api/reason"
@@ -25,31 +25,25 @@ import (
 	"github.com/leasecast/leasecast/e2e/must"
 )
 
-// allowFollow applies the roles of config/follow in members, and another one that is aggregated with more rules of an
-// administrator.
-func (w *world) allowFollow(more []rbacv1.PolicyRule, members ...string) {
+// allow applies a folder of config in members: fencing, follow or requires.
+func (w *world) allow(folder string, members ...string) {
 	w.T.Helper()
 	for _, m := range members {
-		roles := []*rbacv1.ClusterRole{{}, {}, {
-			ObjectMeta: metav1.ObjectMeta{
-				Name: w.Fleet + "-more", Labels: map[string]string{"leasecast.dev/aggregate-to-follow": "true"},
-			},
-			Rules: more,
-		}}
-		for i, file := range []string{"hub_role.yaml", "workloads_role.yaml"} {
-			w.Must(yaml.UnmarshalStrict(harness.Get(os.ReadFile("../../config/follow/"+file))(w.T), roles[i]))
-		}
-		for _, role := range roles {
-			w.Must(client.IgnoreNotFound(w.Members[m].Delete(w.T.Context(), role.DeepCopy())))
-			w.Must(w.Members[m].Create(w.T.Context(), role))
-		}
+		w.Must(harness.Apply(w.T.Context(), w.Servers.Member(m), folder))
 	}
-	w.T.Cleanup(func() {
-		for _, m := range members {
-			role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: w.Fleet + "-more"}}
-			w.Must(client.IgnoreNotFound(w.Members[m].Delete(context.Background(), role)))
-		}
-	})
+}
+
+// allowMore gives hubs more rules for what follows the leader, by a role that is aggregated, until the test ends.
+func (w *world) allowMore(rules []rbacv1.PolicyRule, members ...string) {
+	w.T.Helper()
+	for _, m := range members {
+		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: w.Fleet + "-more"}}
+		harness.Get(controllerutil.CreateOrUpdate(w.T.Context(), w.Members[m], role, func() error {
+			role.Labels, role.Rules = map[string]string{"leasecast.dev/aggregate-to-follow": "true"}, rules
+			return nil
+		}))(w.T)
+		w.T.Cleanup(func() { w.Must(client.IgnoreNotFound(w.Members[m].Delete(context.Background(), role))) })
+	}
 }
 
 // workload is a Deployment with so many replicas.
@@ -174,7 +168,7 @@ func TestWhatIsWrongWithAnObjectIsSaid(t *testing.T) {
 		APIGroups: []string{w.Fleet + ".example.com"}, Resources: []string{"shops"},
 		Verbs: []string{"get", "list", "watch", "create", "patch", "delete"},
 	}
-	w.allowFollow(nil, all...)
+	w.allow("follow", all...)
 	secret := "apiVersion: v1\nkind: Secret\nmetadata: {name: keys}\n"
 	w.source("all", settings("good", "a: x"), secret)
 	w.resourceSet("first", a, "all=All")
@@ -205,7 +199,7 @@ func TestWhatIsWrongWithAnObjectIsSaid(t *testing.T) {
 	w.setting("west", a, "good", "map[a:x]")
 
 	t.Log("an object of a kind that is defined later, by another source, which needs the verb place")
-	w.allowFollow([]rbacv1.PolicyRule{crds, shops}, all...)
+	w.allowMore([]rbacv1.PolicyRule{crds, shops}, all...)
 	group := w.Fleet + ".example.com"
 	shop := fmt.Sprintf("apiVersion: %s/v1\nkind: Shop\nmetadata: {name: corner}\n", group)
 	w.source("rival", shop)
@@ -213,7 +207,7 @@ func TestWhatIsWrongWithAnObjectIsSaid(t *testing.T) {
 	w.source("rival", shop, definition(group, a))
 	w.awaitReady("second", reason.NotAllowed, "CustomResourceDefinition shops."+group, "may not place")
 	crds.Verbs = append(crds.Verbs, "place")
-	w.allowFollow([]rbacv1.PolicyRule{crds, shops}, all...)
+	w.allowMore([]rbacv1.PolicyRule{crds, shops}, all...)
 	w.awaitReady("second", reason.InPlace)
 	j := w.keeps("east", a) // for a while: what has a namespace in the manifest alone stays
 	j.outlive()
@@ -254,15 +248,6 @@ spec:
 `, group, namespace, group)
 }
 
-// editSet edits a set.
-func (w *world) editSet(name string, edit func(*v1alpha1.LeaderResourceSetSpec)) {
-	o := &v1alpha1.LeaderResourceSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: name}}
-	w.Must(w.Hub.Get(w.T.Context(), client.ObjectKeyFromObject(o), o))
-	base := o.DeepCopy()
-	edit(&o.Spec)
-	w.Must(w.Hub.Patch(w.T.Context(), o, client.MergeFrom(base)))
-}
-
 // pod creates a Pod of a workload, as a Deployment's controller would. No kubelet runs it.
 func (w *world) pod(member, namespace, app string) *corev1.Pod {
 	o := &corev1.Pod{
@@ -285,7 +270,7 @@ func (w *world) observed(member, namespace, name string) {
 func TestAPlannedChangeWaitsUntilTheOldLeaderHasStopped(t *testing.T) {
 	t.Parallel()
 	w, a, epoch := eastLeads(t, brief)
-	w.allowFollow(nil, all...)
+	w.allow("follow", all...)
 	w.source("leader", workload("shop", 2), settings("mine", "role: leader"))
 	w.source("followers", workload("shop", 0))
 	w.resourceSet("shop", a, "leader=Leader", "followers=Followers")
@@ -299,7 +284,7 @@ func TestAPlannedChangeWaitsUntilTheOldLeaderHasStopped(t *testing.T) {
 	j.outlive()
 	j.check()
 	t.Log("the order is taken back: east runs it again")
-	w.noOrder(a)
+	w.order(a, "")
 	w.replicas(a, "shop", "east 2 west 0 south 0")
 	if got := w.Leads("east", a, soon, all...); got != epoch {
 		t.Errorf("epoch %d, want %d", got, epoch)
@@ -317,7 +302,8 @@ func TestAPlannedChangeWaitsUntilTheOldLeaderHasStopped(t *testing.T) {
 	w.awaitSet("shop", v1alpha1.ConditionInOrder, reason.InOrder)
 
 	t.Log("a Pod does not end: the change goes on when its time is over")
-	w.editSet("shop", func(s *v1alpha1.LeaderResourceSetSpec) { s.ConfirmWithinSeconds = 3 })
+	set := &v1alpha1.LeaderResourceSet{ObjectMeta: w.inFleet("shop")}
+	harness.Edit(t, w.Hub, set, func(s *v1alpha1.LeaderResourceSet) { s.Spec.ConfirmWithinSeconds = 3 })
 	w.pod("west", a, "shop")
 	w.order(a, "south")
 	w.Leads("south", a, w.ordered(), all...)

@@ -163,10 +163,12 @@ func (w *world) cluster(name string) *clusterv1.Cluster {
 
 // editCluster changes a Cluster.
 func (w *world) editCluster(name string, edit func(*clusterv1.Cluster)) {
-	c := w.cluster(name)
-	base := c.DeepCopy()
-	edit(c)
-	w.Must(w.Hub.Patch(w.T.Context(), c, client.MergeFrom(base)))
+	harness.Edit(w.T, w.Hub, &clusterv1.Cluster{ObjectMeta: w.inFleet(name)}, edit)
+}
+
+// inFleet is the metadata of an object of the fleet.
+func (w *world) inFleet(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: w.Fleet, Name: name}
 }
 
 // addCluster makes a Cluster and, unless it is nil, its kubeconfig Secret.

@@ -1,41 +1,32 @@
 package integration
 
 import (
-	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
+	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
 )
 
-// order orders to move a namespace, as kubectl annotate does.
+// order orders to move a namespace, as kubectl annotate does; empty: no longer.
 func (w *world) order(namespace, to string) {
-	o := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: namespace}}
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q,%q:"the database is there"}}}`,
-		v1alpha1.MoveToAnnotation, to, v1alpha1.MoveReasonAnnotation)
-	w.Must(w.Hub.Patch(w.T.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch))))
+	record := &v1alpha1.NamespaceLeader{ObjectMeta: w.inFleet(namespace)}
+	harness.Edit(w.T, w.Hub, record, func(r *v1alpha1.NamespaceLeader) {
+		metav1.SetMetaDataAnnotation(&r.ObjectMeta, v1alpha1.MoveToAnnotation, to)
+		if to == "" {
+			delete(r.Annotations, v1alpha1.MoveToAnnotation)
+		}
+	})
 }
 
 // editPolicy edits the spec of a policy.
 func (w *world) editPolicy(name string, edit func(*v1alpha1.LeadershipPolicySpec)) {
-	p := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: name}}
-	w.Must(w.Hub.Get(w.T.Context(), client.ObjectKeyFromObject(p), p))
-	base := p.DeepCopy()
-	edit(&p.Spec)
-	w.Must(w.Hub.Patch(w.T.Context(), p, client.MergeFrom(base)))
-}
-
-// noOrder takes an order back.
-func (w *world) noOrder(namespace string) {
-	o := &v1alpha1.NamespaceLeader{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: namespace}}
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, v1alpha1.MoveToAnnotation)
-	w.Must(w.Hub.Patch(w.T.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch))))
+	policy := &v1alpha1.LeadershipPolicy{ObjectMeta: w.inFleet(name)}
+	harness.Edit(w.T, w.Hub, policy, func(p *v1alpha1.LeadershipPolicy) { edit(&p.Spec) })
 }
 
 // drain drains a Cluster until an instant, as kubectl annotate does; empty: no longer.
@@ -64,16 +55,15 @@ func (w *world) awaitHistory(namespace string, why reason.Reason, words string) 
 // inAnHour is an instant as people write it.
 func inAnHour() string { return time.Now().Add(time.Hour).UTC().Format(time.RFC3339) }
 
-// freeze freezes a policy or a record until an instant, as kubectl annotate does; empty: no longer.
-func (w *world) freeze(o client.Object, until string) {
-	w.Must(w.Hub.Get(w.T.Context(), client.ObjectKeyFromObject(o), o))
-	base := o.DeepCopyObject().(client.Object)
-	annotations := map[string]string{v1alpha1.FrozenReasonAnnotation: "an incident"}
-	if until != "" {
-		annotations[v1alpha1.FrozenUntilAnnotation] = until
-	}
-	o.SetAnnotations(annotations)
-	w.Must(w.Hub.Patch(w.T.Context(), o, client.MergeFrom(base)))
+// freeze freezes a record until an instant, as kubectl annotate does; empty: no longer.
+func (w *world) freeze(namespace, until string) {
+	record := &v1alpha1.NamespaceLeader{ObjectMeta: w.inFleet(namespace)}
+	harness.Edit(w.T, w.Hub, record, func(r *v1alpha1.NamespaceLeader) {
+		metav1.SetMetaDataAnnotation(&r.ObjectMeta, v1alpha1.FrozenUntilAnnotation, until)
+		if until == "" {
+			delete(r.Annotations, v1alpha1.FrozenUntilAnnotation)
+		}
+	})
 }
 
 // setPriority edits the priority label of a Cluster.

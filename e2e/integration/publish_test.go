@@ -58,10 +58,9 @@ func TestWhoLeadsIsShownToOtherControllers(t *testing.T) {
 	w.awaitHints(b, "east", "")
 
 	t.Log("an administrator labels a Cluster that does not lead")
-	west := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "west"}}
-	mine := west.DeepCopy()
-	mine.Labels = map[string]string{v1alpha1.LeaderLabelPrefix + a: "true"}
-	w.Must(w.Hub.Patch(t.Context(), mine, client.MergeFrom(west)))
+	w.editCluster("west", func(c *clusterv1.Cluster) {
+		metav1.SetMetaDataLabel(&c.ObjectMeta, v1alpha1.LeaderLabelPrefix+a, "true")
+	})
 	w.awaitHints(a, "east", "east")
 
 	t.Log("the leader is lost")

@@ -7,7 +7,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,17 +14,6 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
-
-// allowRequires applies config/requires in members.
-func (w *world) allowRequires(members ...string) {
-	for _, m := range members {
-		role := &rbacv1.ClusterRole{
-			ObjectMeta: metav1.ObjectMeta{Name: "leasecast-hub-requires"},
-			Rules:      rules(w, "../../config/requires/hub_role.yaml"),
-		}
-		w.Must(client.IgnoreAlreadyExists(w.Members[m].Create(w.T.Context(), role)))
-	}
-}
 
 // deployment creates a Deployment with the label, whose status says whether it is Available.
 func (w *world) deployment(member, namespace string, available bool) {
@@ -75,7 +63,7 @@ func (w *world) awaitReason(cluster, namespace string, why reason.Reason, words 
 func TestALeaderWhoseProgramIsNotHealthyIsReplaced(t *testing.T) {
 	t.Parallel()
 	w, a, epoch := eastLeads(t, brief)
-	w.allowRequires(all...)
+	w.allow("requires", all...)
 	w.editPolicy("p", func(s *v1alpha1.LeadershipPolicySpec) {
 		s.Requires = &v1alpha1.Requires{UnhealthyAfterSeconds: 2, Resources: []v1alpha1.RequiredResources{
 			{Group: "apps", Names: []string{"deployments"}},

@@ -1,9 +1,6 @@
 package integration
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,15 +17,7 @@ import (
 // kubectl runs kubectl in config/samples, as the administrator of a server.
 func (w *world) kubectl(s *fleet.Server, args ...string) {
 	w.T.Helper()
-	dir := w.T.TempDir()
-	kubeconfig := filepath.Join(dir, "kubeconfig")
-	w.Must(fleet.WriteKubeconfig(kubeconfig, s.Name(), s.AdminConfig()))
-	cmd := exec.CommandContext(w.T.Context(), filepath.Join(os.Getenv(fleet.AssetsVariable), "kubectl"),
-		append([]string{"--kubeconfig=" + kubeconfig, "--cache-dir=" + filepath.Join(dir, "cache")}, args...)...)
-	cmd.Dir = "../../config/samples"
-	if out, err := cmd.CombinedOutput(); err != nil {
-		w.T.Fatalf("%s: %v\n%s", cmd, err, out)
-	}
+	w.Must(harness.Kubectl(w.T.Context(), s, "config/samples", args...))
 }
 
 // samplesFollow waits until the samples' Deployments have so many replicas, and each cluster has this role.
@@ -61,8 +50,8 @@ func TestSamplesFollowTheLeader(t *testing.T) {
 		member := w.Servers.Member(m)
 		w.kubectl(member, "create", "namespace", "web")
 		w.kubectl(member, "apply", "-f", "external-dns-member.yaml")
-		w.kubectl(member, "apply", "--server-side", "--force-conflicts", "-k", "../follow")
 	}
+	w.allow("follow", all...)
 	w.mayPublish("east")
 	w.kubectl(w.Servers.Hub(), "apply", "-f", "follow.yaml", "-f", "external-dns.yaml")
 	w.startHub()
