@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/procfs"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,15 +49,12 @@ func TestTheFleetThatIsUpRestartsItsPrograms(t *testing.T) {
 		u.led()
 	}
 
-	children := u.children()
+	started := u.children()
 	u.down()
-	for _, pid := range append(children, u.server) {
-		u.await(fmt.Sprintf("process %d is gone", pid), func() error {
-			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-			if errors.Is(err, os.ErrNotExist) || strings.Contains(string(stat), ") Z ") { // dead, if not reaped
-				return nil
-			}
-			return errors.Join(errors.New(strings.Join(cmdline(pid), " ")), err)
+	for _, p := range started {
+		u.await(fmt.Sprintf("process %d is gone", p.PID), func() error {
+			stat, err := p.Stat()
+			return must.ErrorIf(err == nil && stat.State != "Z", "it is %s", stat.Comm) // dead, if not reaped
 		})
 	}
 }
@@ -125,36 +123,21 @@ func (u *upTest) led() {
 
 // find returns the processes of a program that the server started.
 func (u *upTest) find(program string) (pids []int) {
-	for _, pid := range u.children() {
-		if line := cmdline(pid); len(line) > 0 && filepath.Base(line[0]) == program {
-			pids = append(pids, pid)
+	for _, p := range u.children() {
+		if line, err := p.CmdLine(); err == nil && len(line) > 0 && filepath.Base(line[0]) == program {
+			pids = append(pids, p.PID)
 		}
 	}
 	return pids
 }
 
 // children are the processes that the server started.
-func (u *upTest) children() (pids []int) {
-	stats := harness.Get(filepath.Glob("/proc/[0-9]*/stat"))(u.t)
-	for _, file := range stats {
-		stat, err := os.ReadFile(file)
-		if err != nil {
-			continue // it has ended
-		}
-		_, rest, _ := strings.Cut(string(stat), ") ") // the state, the parent
-		fields := strings.Fields(rest)
-		if len(fields) > 1 && fields[0] != "Z" && fields[1] == strconv.Itoa(u.server) {
-			pid := harness.Get(strconv.Atoi(filepath.Base(filepath.Dir(file))))(u.t)
-			pids = append(pids, pid)
+func (u *upTest) children() (all []procfs.Proc) {
+	for _, p := range harness.Get(procfs.AllProcs())(u.t) {
+		stat, err := p.Stat() // an error: it has ended
+		if err == nil && stat.PPID == u.server && stat.State != "Z" {
+			all = append(all, p)
 		}
 	}
-	return pids
-}
-
-func cmdline(pid int) []string {
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil {
-		return nil
-	}
-	return strings.Split(strings.TrimRight(string(line), "\x00"), "\x00")
+	return all
 }
