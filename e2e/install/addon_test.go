@@ -12,11 +12,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/e2e/fleet"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
 )
@@ -78,47 +76,10 @@ func TestTheAddOnOfClusterctlLeadsOnceItIsGrantedAFleet(t *testing.T) {
 		return nil
 	})
 
-	w.tenantsAreApart(t)
-
 	// What was seen stays, and the hub goes on with it.
 	w.kubectl("-n", w.Fleet, "delete", "rolebinding", "leasecast-hub-fleet")
 	if _, err := w.Leading("east", "shop", "east", "west"); err != nil {
 		t.Error(err)
-	}
-}
-
-// tenantsAreApart has a tenant, whom the hub serves too, claim the namespace of another fleet, with a Cluster of the
-// same name.
-func (w *world) tenantsAreApart(t *testing.T) {
-	t.Helper()
-	before := harness.Get(w.Leading("east", "shop", "east", "west"))(w.T)
-	w.kubectl("create", "namespace", "tenant")
-	w.kubectl("-n", "tenant", "create", "rolebinding", "leasecast-hub-fleet", "--clusterrole=leasecast-hub-fleet",
-		"--serviceaccount="+hubNamespace+":"+hubName)
-	c := &clusterv1.Cluster{}
-	w.Must(w.Hub.Get(t.Context(), client.ObjectKey{Namespace: w.Fleet, Name: "east"}, c))
-	w.Must(w.Hub.Create(t.Context(), &clusterv1.Cluster{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "tenant", Name: "east",
-			Labels: map[string]string{fleet.PriorityLabel: "1000"}, Annotations: c.Annotations},
-		Spec: c.Spec,
-	}))
-	p := w.NewPolicy("greedy", "shop")
-	p.Namespace = "tenant"
-	w.Must(w.Hub.Create(t.Context(), p))
-	harness.Eventually(t, patience, "the tenant's policy is answered", func(ctx context.Context) error {
-		must.Do(w.Hub.Get(ctx, client.ObjectKeyFromObject(p), p))
-		return must.ErrorIf(p.Status.Namespaces == nil, "not yet")
-	})
-	if n := *p.Status.Namespaces; n != 0 {
-		t.Errorf("the tenant's policy manages %d namespaces", n)
-	}
-	records := &v1alpha1.NamespaceLeaderList{}
-	w.Must(w.Hub.List(t.Context(), records, client.InNamespace("tenant")))
-	if len(records.Items) > 0 {
-		t.Errorf("the tenant has a record: %+v", records.Items[0])
-	}
-	if after, err := w.Leading("east", "shop", "east", "west"); err != nil || after != before {
-		t.Errorf("epoch %d, was %d: %v", after, before, err)
 	}
 }
 
