@@ -57,7 +57,6 @@ type instance struct {
 // upkeep is the ConfigMap that the kube-controller-manager keeps, and the drill deletes.
 type upkeep struct {
 	last   *corev1.ConfigMap // nil: there is none
-	rests  bool              // it is not deleted
 	undone time.Duration     // when the first request to delete it was sent; zero: not yet
 	failed error             // why it cannot be deleted
 }
@@ -217,12 +216,11 @@ func (i *instance) take() {
 func (i *instance) remove(ctx context.Context) {
 	i.mu.Lock()
 	last := i.upkeep.last
-	rests := last == nil || i.upkeep.rests
-	if !rests && i.upkeep.undone == 0 {
+	if last != nil && i.upkeep.undone == 0 {
 		i.upkeep.undone = harness.Now().Boot
 	}
 	i.mu.Unlock()
-	if rests {
+	if last == nil {
 		return
 	}
 	err := i.client.Delete(ctx, last, client.Preconditions{UID: &last.UID})
@@ -233,18 +231,4 @@ func (i *instance) remove(ctx context.Context) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.upkeep.failed = errors.Join(i.upkeep.failed, fmt.Errorf("delete what %s wrote in %s: %w", i.name, i.member, err))
-}
-
-// rest sets whether what a controller does is left as it is.
-func (i *instance) rest(rests bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.upkeep.rests = rests
-}
-
-// idle reports whether a controller has nothing to do.
-func (i *instance) idle() bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.upkeep.rests && i.upkeep.last != nil
 }

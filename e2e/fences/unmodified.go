@@ -29,8 +29,6 @@ const (
 	lateAdmission = 800 * time.Millisecond
 	// stopped is how long an elector that has stopped has done nothing.
 	stopped = time.Second
-	// etcdLimit is how long etcd hangs. An API server leaves a connection to etcd that is silent for 40 s.
-	etcdLimit = 35 * time.Second
 )
 
 // clusters are the members. The first one leads first.
@@ -45,12 +43,10 @@ const (
 	whileRenewing fault = "the hub loses the leader, whose API server hangs while electors renew"
 	// whileTaking: its electors are restarted, and take their locks shortly before the end of the term.
 	whileTaking fault = "the hub loses the leader, whose API server hangs while electors take their locks"
-	// withoutEtcd: its etcd hangs, so each write to it hangs in the API server.
-	withoutEtcd fault = "the hub loses the leader, whose etcd hangs"
 )
 
 // rounds are the faults, in order.
-var rounds = []fault{whileTaking, whileRenewing, withoutEtcd, whileTaking, whileRenewing}
+var rounds = []fault{whileTaking, whileRenewing, whileTaking, whileRenewing}
 
 // result is out/drill-unmodified.json.
 type result struct {
@@ -241,17 +237,13 @@ func (s *testbed) failOver(ctx context.Context, f fault) (changed int) {
 	s.awaitWrites(ctx, "", s.programs)
 	var led []*program
 	var namespaces []string
-	var electors, controllers []*instance
+	var electors []*instance
 	for _, p := range s.programs {
-		i := s.instance(p, from)
-		if i.way == nil {
-			controllers = append(controllers, i)
-		}
 		if must.Get(s.Record(ctx, p.namespace)).Spec.Leader != from {
 			continue
 		}
 		led, namespaces = append(led, p), append(namespaces, p.namespace)
-		if i.way != nil {
+		if i := s.instance(p, from); i.way != nil {
 			electors = append(electors, i)
 		}
 	}
@@ -260,18 +252,10 @@ func (s *testbed) failOver(ctx context.Context, f fault) (changed int) {
 		e.way.begin(admit)
 		defer e.way.release()
 	}
-	switch f {
-	case whileTaking:
+	if f == whileTaking {
 		s.restart(ctx, electors)
-	case withoutEtcd:
-		s.rest(ctx, controllers)
-		defer func() {
-			for _, c := range controllers {
-				c.rest(false)
-			}
-		}()
 	}
-	s.lose(ctx, f, from, led, admit)
+	s.lose(ctx, from, led, admit)
 	s.awaitStopped(ctx, electors)
 	must.Do(s.AwaitEligible(ctx, patience, from, namespaces...))
 	return len(led)
@@ -294,24 +278,8 @@ func (s *testbed) restart(ctx context.Context, electors []*instance) {
 	}))
 }
 
-// rest returns when these controllers have nothing to do. A write that is under way when etcd hangs is stored when it
-// goes on again. No stop time covers that: the program has sent it while it held its lock.
-func (s *testbed) rest(ctx context.Context, controllers []*instance) {
-	for _, c := range controllers {
-		c.rest(true)
-	}
-	must.Do(s.Await(ctx, patience, "the controllers have nothing to do", func(context.Context) error {
-		for _, c := range controllers {
-			if !c.idle() {
-				return fmt.Errorf("%s has", c.name)
-			}
-		}
-		return nil
-	}))
-}
-
 // lose has the hub lose a cluster, and returns when the programs write in another one.
-func (s *testbed) lose(ctx context.Context, f fault, from string, led []*program, admit chan struct{}) {
+func (s *testbed) lose(ctx context.Context, from string, led []*program, admit chan struct{}) {
 	server := s.Fleet.Member(from)
 	server.Proxy().BlackHole()
 	defer server.Proxy().Heal()
@@ -320,12 +288,6 @@ func (s *testbed) lose(ctx context.Context, f fault, from string, led []*program
 		defer close(admit)
 		return process.Pass(groupCtx, lateAdmission)
 	})
-	if f == withoutEtcd {
-		must.Do(server.PauseEtcd())
-		group.Go(func() error {
-			return errors.Join(process.Pass(groupCtx, etcdLimit), server.ResumeEtcd())
-		})
-	}
 	group.Go(func() error { return must.Try(func() { s.awaitWrites(groupCtx, from, led) }) })
 	must.Do(group.Wait())
 }
