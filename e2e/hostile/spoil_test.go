@@ -19,8 +19,6 @@ const (
 // request gets to the API server, so that the hub goes on to its next read. Of most reads, which come seldom, each is
 // spoilt until all the answers that must be sent were. Its methods may be called from any goroutine.
 type Spoiler struct {
-	reads *Reads
-
 	mu     sync.Mutex // guards what follows
 	chosen map[Read]bool
 	plans  map[Read]*plan
@@ -46,9 +44,9 @@ type answer struct {
 
 // NewSpoiler makes a spoiler of what was read so far. It is an error if nobody knows how to spoil one of these reads.
 func NewSpoiler(reads *Reads) (*Spoiler, error) {
-	s := &Spoiler{reads: reads, plans: map[Read]*plan{}}
+	s := &Spoiler{plans: map[Read]*plan{}}
 	for _, r := range reads.All() {
-		p, err := newPlan(reads, r)
+		p, err := newPlan(r)
 		if err != nil {
 			return nil, err
 		}
@@ -57,8 +55,8 @@ func NewSpoiler(reads *Reads) (*Spoiler, error) {
 	return s, nil
 }
 
-func newPlan(reads *Reads, r Read) (*plan, error) {
-	types, err := reads.Types(r)
+func newPlan(r Read) (*plan, error) {
+	types, err := TypesOf(r)
 	if err != nil {
 		return nil, err
 	}
@@ -156,9 +154,9 @@ func (s *Spoiler) next(r Read) (answer, bool) {
 	defer s.mu.Unlock()
 	p := s.plans[r]
 	if p == nil { // nobody has read this before
-		made, err := newPlan(s.reads, r)
+		made, err := newPlan(r)
 		if err != nil {
-			return answer{}, false // its kind will be seen in the answer, or missed at the end
+			return answer{}, false // the next run fails for it
 		}
 		p = made
 		s.plans[r], s.chosen[r] = p, true
