@@ -248,65 +248,10 @@ spec:
 `, group, namespace, group)
 }
 
-// pod creates a Pod of a workload, as a Deployment's controller would. No kubelet runs it.
-func (w *world) pod(member, namespace, app string) *corev1.Pod {
-	o := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: app, Labels: map[string]string{"app": app}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: app, Image: app}}},
-	}
-	w.Must(w.Members[member].Create(w.T.Context(), o))
-	return o
-}
-
 // observed writes the status of a Deployment that its controller has scaled to 0. No such controller runs here.
 func (w *world) observed(member, namespace, name string) {
 	o := &appsv1.Deployment{}
 	w.Must(w.Members[member].Get(w.T.Context(), types.NamespacedName{Namespace: namespace, Name: name}, o))
 	o.Status.ObservedGeneration = o.Generation
 	w.Must(w.Members[member].Status().Update(w.T.Context(), o))
-}
-
-// A planned change waits until no Pod is left of what the old leader's cluster has stopped.
-func TestAPlannedChangeWaitsUntilTheOldLeaderHasStopped(t *testing.T) {
-	t.Parallel()
-	w, a, epoch := eastLeads(t, brief)
-	w.allow("follow", all...)
-	w.source("leader", workload("shop", 2), settings("mine", "role: leader"))
-	w.source("followers", workload("shop", 0))
-	w.resourceSet("shop", a, "leader=Leader", "followers=Followers")
-	w.replicas(a, "shop", "east 2 west 0 south 0")
-	running := w.pod("east", a, "shop")
-
-	t.Log("an order: east stops, and leads on while the Pod is there")
-	w.order(a, "west")
-	w.replicas(a, "shop", "east 0 west 0 south 0")
-	j := w.keeps("east", a)
-	j.outlive()
-	j.check()
-	t.Log("the order is taken back: east runs it again")
-	w.order(a, "")
-	w.replicas(a, "shop", "east 2 west 0 south 0")
-	if got := w.Leads("east", a, soon, all...); got != epoch {
-		t.Errorf("epoch %d, want %d", got, epoch)
-	}
-	t.Log("ordered again, and the Pod ends: east leads on until the controller has observed that")
-	w.order(a, "west")
-	w.replicas(a, "shop", "east 0 west 0 south 0")
-	w.Must(w.Members["east"].Delete(t.Context(), running, client.GracePeriodSeconds(0)))
-	j = w.keeps("east", a)
-	j.outlive()
-	j.check()
-	w.observed("east", a, "shop")
-	w.Leads("west", a, w.ordered(), all...)
-	w.replicas(a, "shop", "east 0 west 2 south 0")
-	w.awaitSet("shop", v1alpha1.ConditionInOrder, reason.InOrder)
-
-	t.Log("a Pod does not end: the change goes on when its time is over")
-	set := &v1alpha1.LeaderResourceSet{ObjectMeta: w.inFleet("shop")}
-	harness.Edit(t, w.Hub, set, func(s *v1alpha1.LeaderResourceSet) { s.Spec.ConfirmWithinSeconds = 3 })
-	w.pod("west", a, "shop")
-	w.order(a, "south")
-	w.Leads("south", a, w.ordered(), all...)
-	w.replicas(a, "shop", "east 0 west 0 south 2")
-	w.awaitSet("shop", v1alpha1.ConditionInOrder, reason.OutOfOrder, "away from west", "Deployment "+a+"/shop")
 }
