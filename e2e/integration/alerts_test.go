@@ -159,30 +159,6 @@ func (w *alertWorld) drills() []alertDrill {
 			{"LeasecastMostUnreachable", `policy="manual"`, policy("manual", v1alpha1.ConditionClustersReachable), is(0)},
 		},
 	}, {
-		name: "clusters that are lost one after the other", lasts: 10 * time.Minute, steady: 11,
-		cause: func() {
-			w.awaitEligible("east", w.a)
-			// What is reset is missed soon: when west is, another cluster may lead, and before its term ends none may.
-			w.Servers.Member("west").Proxy().Reset()
-			w.awaitPhase(w.a, v1alpha1.StateDraining)
-			w.Servers.Member("east").Proxy().Reset()
-			w.Servers.Member("south").Proxy().Reset()
-		},
-		mend: w.reconnect,
-		alarms: []alarm{
-			{"LeasecastNobodyLeads", namespace(w.a), nobody(w.a, v1alpha1.StateDraining), is(1)},
-			{"LeasecastNobodyLeads", namespace(w.t), nobody(w.t, v1alpha1.StateDraining), is(1)},
-			{"LeasecastLeaderAway", `member="east"`, "", nil},
-			{"LeasecastLeaderAway", `member="south"`, "", nil},
-			{"LeasecastRenewalsLate", `member="east"`, member("leasecast_renewal_age_ratio", "east"), isLate},
-			{"LeasecastRenewalsLate", `member="south"`, member("leasecast_renewal_age_ratio", "south"), isLate},
-			{"LeasecastMemberNotConnected", `member="east"`, away("east"), is(1)},
-			{"LeasecastMemberNotConnected", `member="south"`, away("south"), is(1)},
-			{"LeasecastMemberNotConnected", `member="west"`, away("west"), is(1)},
-			{"LeasecastMostUnreachable", `policy="p"`, policy("p", v1alpha1.ConditionClustersReachable), is(0)},
-			{"LeasecastMostUnreachable", `policy="manual"`, policy("manual", v1alpha1.ConditionClustersReachable), is(0)},
-		},
-	}, {
 		name: "no hub", lasts: 10 * time.Minute, steady: 3,
 		cause: func() { w.StopHub() },
 		mend:  w.startHub,
