@@ -1,20 +1,11 @@
 package integration
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/must"
 )
-
-// awaitPhase waits until a record is in a phase.
-func (w *world) awaitPhase(namespace string, phase v1alpha1.RecordState) {
-	w.Eventually(fmt.Sprintf("%s is %s", namespace, phase), soon, func() error {
-		r := must.Get(w.Record(namespace))
-		return must.ErrorIf(r.Spec.State != phase, "%s, leader %q, %s", r.Spec.State, r.Spec.Leader, r.Status.Message)
-	})
-}
 
 // awaitUnpinned waits until a Cluster carries nothing of the hub's any more.
 func (w *world) awaitUnpinned(cluster string) {

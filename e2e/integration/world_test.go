@@ -31,11 +31,12 @@ import (
 // fleets is how many fleets the tests of this package share, and so how many of them run at once.
 const fleets = 2
 
-var all = []string{"east", "west", "south"}
+var (
+	all   = []string{"east", "west", "south"}
+	three = map[string]string{"east": "100", "west": "50", "south": "10"}
+)
 
-// TestMain starts the fleets. Each test has a fleet to itself, with a hub, Clusters and namespaces of its own. Tests
-// are parallel, except for two kinds that run first. Some judge how soon a hub stops or takes over. A test that manages
-// every namespace would manage what others left behind.
+// TestMain starts the fleets. Each test has a fleet to itself, with a hub, Clusters and namespaces of its own.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	harness.Logs(testing.Verbose())
