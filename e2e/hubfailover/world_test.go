@@ -95,22 +95,6 @@ type pair struct {
 	replicas []*replica // those that live
 }
 
-// renewedNow returns when the holder of the election renews it, with the instant of the renewal.
-func (p *pair) renewedNow(t *testing.T) time.Time {
-	before, _, err := p.d.Election(t.Context(), harness.HubNamespace)
-	harness.Must(t, err)
-	var renewed time.Time
-	harness.Eventually(t, patience, "the election is renewed", func(ctx context.Context) error {
-		now, _, err := p.d.Election(ctx, harness.HubNamespace)
-		if err != nil {
-			return err
-		}
-		renewed = now.Spec.RenewTime.Time
-		return must.ErrorIf(!renewed.After(before.Spec.RenewTime.Time), "it is not")
-	})
-	return renewed
-}
-
 // writer returns the replica that holds the election. An unknown identity is that of the one replica whose identity
 // is not known yet.
 func (p *pair) writer(ctx context.Context) (*replica, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
-	"github.com/leasecast/leasecast/e2e/must"
 )
 
 // clusterctl runs the real program with a local repository that holds a release of the add-on.
@@ -98,25 +96,4 @@ func (w *world) missing(ctx context.Context) (command string, err error) {
 		return "", fmt.Errorf("no command in %q", c.Message)
 	}
 	return command, nil
-}
-
-func TestAHubIsNotReadyWithoutTheGrantOfAFleetThatItWasGiven(t *testing.T) {
-	w := newWorld(t)
-	w.make("deploy")
-	w.kubectl("-n", w.Fleet, "delete", "rolebinding", "leasecast-hub-fleet")
-	h := w.startHub()
-	harness.Eventually(t, patience, "it says what is missing", func(ctx context.Context) error {
-		status, body, err := get(ctx, "http://"+h.probe+"/readyz?verbose", "")
-		if err != nil {
-			return err
-		}
-		if status == http.StatusOK {
-			return errors.New("it is ready")
-		}
-		log := must.Get(os.ReadFile(h.Log()))
-		return must.ErrorIf(!strings.Contains(string(log), "create rolebinding leasecast-hub-fleet"),
-			"%s: the log does not name the grant", body)
-	})
-	w.kubectl("apply", "--server-side", "-k", "config/fleet")
-	harness.Eventually(t, patience, "it is ready", h.ready)
 }
