@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -12,11 +11,6 @@ import (
 	"testing"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/leasecast/leasecast/api/lease/wire"
-	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/must"
 	"github.com/leasecast/leasecast/e2e/process"
@@ -46,8 +40,6 @@ func start(t *testing.T, args ...string) *process.Process {
 // late is how late a busy machine may deliver SIGKILL, which the gate sends 100 ms before the deadline. The tests of
 // member/command check that the gate sends it in time.
 const late = time.Second
-
-var registrations = client.MatchingLabels{v1alpha1.ReaderLabel: "true"}
 
 // After the last deadline nothing acts, whatever has happened to the hub or to the gate.
 func TestTheProgramActsInItsTermsOnly(t *testing.T) {
@@ -101,47 +93,6 @@ func TestTheProgramActsInItsTermsOnly(t *testing.T) {
 				t.Error(err)
 			}
 		})
-	}
-}
-
-// released is a condition: a registered reader has released a term.
-func released(in string, epoch int64) condition {
-	return func(ctx context.Context) error {
-		var all coordinationv1.LeaseList
-		must.Do(admin.List(ctx, &all, client.InNamespace(in), registrations))
-		for i := range all.Items {
-			if r, err := wire.ReadRegistration(&all.Items[i]); err == nil && r.HasReleased(in, epoch) {
-				return nil
-			}
-		}
-		return fmt.Errorf("epoch %d is not released by one of %d readers", epoch, len(all.Items))
-	}
-}
-
-// daemonizes starts stubborn as a daemon, in a session of its own and without a parent. Then it stays, until it is
-// asked to end.
-const daemonizes = `(setsid sh -c "$1" "$0" </dev/null >/dev/null 2>&1 &); while :; do sleep 0.02; done`
-
-// Two clusters are played by two namespaces. The daemons of one never act beside those of the other.
-func TestDaemonsOfTwoClustersNeverActTogether(t *testing.T) {
-	east, west := namespace(t), namespace(t)
-	dir := t.TempDir()
-	file := func(in string) string { return filepath.Join(dir, in) }
-	for _, in := range []string{east, west} {
-		start(t, "-namespace="+in, "-register-in="+in, "--", "sh", "-c", daemonizes, file(in), stubborn)
-	}
-	leader, next := east, west
-	for epoch := int64(1); epoch < 9; epoch += 2 {
-		write(t, leader, us, epoch, time.Minute)
-		granted := time.Now()
-		await(t, "its daemon acts", actedAfter(t, file(leader), granted))
-		if all := acts(t, file(next)); len(all) > 0 && all[len(all)-1].After(granted) {
-			t.Errorf("epoch %d: the daemon of the cluster that has released its term acts %v after the next one began",
-				epoch, all[len(all)-1].Sub(granted))
-		}
-		write(t, leader, "", epoch+1, time.Minute)
-		await(t, "the term is released", released(leader, epoch))
-		leader, next = next, leader
 	}
 }
 
