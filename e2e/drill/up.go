@@ -25,7 +25,7 @@ const (
 	actLimit = time.Minute
 	// upLimit bounds the start.
 	upLimit = 10 * time.Minute
-	// downLimit bounds an orderly end; then the server is killed, and the kernel kills what it started.
+	// downLimit bounds an orderly end.
 	downLimit = time.Minute
 )
 
@@ -120,30 +120,21 @@ func owner() (pid int, lock *os.File) {
 
 // down stops the fleet that is up, and returns when it is gone.
 func down(ctx context.Context) {
-	if _, err := os.Stat(pidFile()); errors.Is(err, os.ErrNotExist) {
-		fmt.Println("the fleet is not up")
-		return
-	}
+	must.Do(os.MkdirAll(outDir, 0o755))
 	pid, lock := owner()
-	if lock != nil { // its owner was killed, and took everything along
-		fmt.Println("the fleet is not up; removing the pid file of one that was")
+	if lock != nil { // it never was, or its owner was killed and took everything along
+		fmt.Println("the fleet is not up")
 		must.Do(errors.Join(os.Remove(pidFile()), lock.Close()))
 		return
 	}
 	fmt.Printf("stopping the fleet, process %d\n", pid)
 	must.Do(syscall.Kill(pid, syscall.SIGTERM))
-	gone := func(context.Context) error {
+	must.Do(harness.Await(ctx, downLimit, "the fleet is down", func(context.Context) error {
 		return must.Try(func() {
 			lock := lockPID()
 			must.Do(errors.Join(os.Remove(pidFile()), lock.Close())) // in this order: the lock guards the name
 		})
-	}
-	err := harness.Await(ctx, downLimit, "the fleet is down", gone)
-	if err != nil && ctx.Err() == nil {
-		err = errors.Join(fmt.Errorf("it was killed instead: %w", err), syscall.Kill(pid, syscall.SIGKILL),
-			harness.Await(ctx, downLimit, "the fleet is gone", gone))
-	}
-	must.Do(err)
+	}))
 }
 
 // instructions are what to try with a fleet that is up.
