@@ -3,9 +3,9 @@
 // simulation or the tests of one package must notice it. The others are generated (package mutate) in all places of the
 // packages that decide, write, read and fence. They are the score.
 //
-// It prints a table and writes out/mutants.json. It fails if a written mutant survives, does not compile, or if what it
-// replaces is not there exactly once. It fails if fewer than 95 % of the generated mutants that it tried are killed. The
-// tests must pass on the code as it is.
+// It prints a table and writes out/mutants.json. It fails if a written mutant survives, does not compile, or if what
+// it replaces is not there exactly once. It fails if fewer than 95 % of the generated mutants that it tried are killed.
+// The tests must pass on the code as it is.
 //
 // # How to add a written mutant
 //
