@@ -1,6 +1,7 @@
 package main
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -32,6 +33,11 @@ func TestWhatTwoControllersDid(t *testing.T) {
 			[]harness.Act{act("east", 11, 22), act("west", 32, 41)},
 			verdict{Writes: 2, Changes: 1, WorstGapSeconds: 21, ClosestSeconds: 10},
 		},
+		"one after the other, and the first again": {
+			[]harness.Act{act("east", 12, 13), act("west", 33, 34), act("east", 51, 52)},
+			[]harness.Act{act("east", 11, 22), act("west", 32, 41), act("east", 50, 70)},
+			verdict{Writes: 3, Changes: 2, WorstGapSeconds: 21, ClosestSeconds: 9},
+		},
 		"a process that held its lock until the next one took its own": {
 			nil, []harness.Act{act("east", 11, 32), act("west", 32, 41)},
 			verdict{Overlaps: 1},
@@ -51,8 +57,14 @@ func TestWhatTwoControllersDid(t *testing.T) {
 		"a write after the stop time": {
 			[]harness.Act{act("east", 28, 29)}, nil, verdict{Writes: 1, Late: 1},
 		},
+		"a write that may have come before the end of the stop time": {
+			[]harness.Act{act("east", 26, 29)}, nil, verdict{Writes: 1},
+		},
 		"a write after the stop time of a term that goes on later": {
 			[]harness.Act{act("east", 69, 70), act("east", 81, 82)}, nil, verdict{Writes: 2, Late: 1},
+		},
+		"a write before the first term": {
+			[]harness.Act{act("east", 8, 9)}, nil, verdict{Writes: 1, Late: 1},
 		},
 		"a write in a cluster that never led": {
 			[]harness.Act{act("south", 12, 13)}, nil, verdict{Writes: 1, Late: 1},
@@ -68,6 +80,66 @@ func TestWhatTwoControllersDid(t *testing.T) {
 				got.Late != test.want.Late || got.WorstGapSeconds != test.want.WorstGapSeconds ||
 				got.ClosestSeconds != test.want.ClosestSeconds {
 				t.Errorf("judged %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+// The old holder goes on for all its stop time. A hub that waits for it grants the next term after that.
+func TestAHubThatDoesNotWaitForTheStopTimeIsNoticed(t *testing.T) {
+	const ends = 20 // the term of east
+	stop := int(stopTime / time.Second)
+	for name, test := range map[string]struct {
+		grant    int // when west leads
+		overlaps bool
+	}{
+		"it waits for the stop time":   {ends + stop + 1, false},
+		"it waits for half of it":      {ends + stop/2, true},
+		"it does not wait for anybody": {ends, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			promises := []promise{led("east", 1, 10, ends), led("west", 2, test.grant, test.grant+20)}
+			v := judge(
+				[]harness.Act{act("east", 12, 13), act("west", test.grant+2, test.grant+3)},
+				[]harness.Act{act("east", 11, ends+stop), act("west", test.grant+1, test.grant+15)},
+				promises, stopTime)
+			if (v.Overlaps > 0) != test.overlaps || v.Late > 0 {
+				t.Errorf("judged %+v, want overlaps: %v", v, test.overlaps)
+			}
+		})
+	}
+}
+
+func TestProgramsAreJudgedEachByItself(t *testing.T) {
+	got := together(map[string]verdict{
+		"a": {Writes: 2, Holds: 3, Changes: 1, Overlaps: 1, WorstGapSeconds: 4, ClosestSeconds: 3,
+			Breaches: []string{"two at once"}},
+		"b": {Writes: 5, Holds: 4, Changes: 2, Late: 1, WorstGapSeconds: 3, ClosestSeconds: 2, Breaches: []string{"late"}},
+	})
+	want := verdict{
+		Writes: 7, Holds: 7, Changes: 3, Overlaps: 1, Late: 1, WorstGapSeconds: 4, ClosestSeconds: 2,
+		Breaches: []string{"a: two at once", "b: late"},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("together they did %+v, want %+v", got, want)
+	}
+}
+
+func TestADrillFailsIfAControllerWorkedWhereItMustNot(t *testing.T) {
+	for name, test := range map[string]struct {
+		v     verdict
+		fails bool
+	}{
+		"one after the other":    {verdict{Writes: 3, Holds: 2, Changes: 1}, false},
+		"two at once":            {verdict{Writes: 3, Holds: 2, Changes: 1, Breaches: []string{"two at once"}}, true},
+		"nobody wrote":           {verdict{}, true},
+		"one alone ever wrote":   {verdict{Writes: 3, Holds: 1}, true},
+		"no log tells of a lock": {verdict{Writes: 3, Changes: 1}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			programs := map[string]verdict{"one": test.v}
+			if err := (result{verdict: together(programs), Programs: programs}).failed(); (err != nil) != test.fails {
+				t.Errorf("it fails with %v, want %v", err, test.fails)
 			}
 		})
 	}
@@ -103,6 +175,8 @@ func TestWhatBecameOfTicks(t *testing.T) {
 			tickVerdict{Ticks: 1, RanInFollower: 1, WorstFirstTickSeconds: 200}},
 		"it ran after the term": {one, []run{ran("east", 0, 200)}, led,
 			tickVerdict{Ticks: 1, RanInFollower: 1, WorstFirstTickSeconds: 200}},
+		"it ran in a term that began after it": {one, []run{ran("east", 0, 5)}, []term{leads("east", 0.5, 200)},
+			tickVerdict{Ticks: 1, RanInFollower: 1}},
 		"it ran in two clusters, one after another": {one, []run{ran("east", 0, 0), ran("west", 0, 30)},
 			[]term{leads("east", -100, 10), leads("west", 20, 50)}, tickVerdict{Ticks: 1, RanTwice: 1, RanInFollower: 1}},
 		"it ran in two clusters that led both": {one, []run{ran("east", 0, 0), ran("west", 0, 1)},
@@ -114,6 +188,7 @@ func TestWhatBecameOfTicks(t *testing.T) {
 			tickVerdict{Ticks: 1, Lost: 1, LostWhileLed: 1, WorstFirstTickSeconds: 200}},
 		"nobody ran it, and its cluster lost soon": {one, nil, []term{leads("east", -100, 2)},
 			tickVerdict{Ticks: 1, Lost: 1, WorstFirstTickSeconds: 2}},
+		"the first was late": {one, []run{ran("east", 0, 45)}, led, tickVerdict{Ticks: 1, WorstFirstTickSeconds: 45}},
 		"the first was lost, and the second in time": {two, []run{ran("east", 1, 60)}, led,
 			tickVerdict{Ticks: 2, Lost: 1, LostWhileLed: 1, WorstFirstTickSeconds: 60}},
 	} {
@@ -128,6 +203,24 @@ func TestWhatBecameOfTicks(t *testing.T) {
 				got.Lost != test.want.Lost || got.LostWhileLed != test.want.LostWhileLed ||
 				got.WorstFirstTickSeconds != test.want.WorstFirstTickSeconds {
 				t.Errorf("judged %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestADrillFailsIfATickRanWhereItMustNot(t *testing.T) {
+	for name, test := range map[string]struct {
+		v     tickVerdict
+		fails bool
+	}{
+		"all ran":        {tickVerdict{Ticks: 3}, false},
+		"some were lost": {tickVerdict{Ticks: 3, Lost: 2}, false},
+		"nothing ran":    {tickVerdict{Ticks: 3, Lost: 3}, true},
+		"one ran twice":  {tickVerdict{Ticks: 3, RanTwice: 1, Breaches: []string{"bill ran twice"}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := test.v.failed(); (err != nil) != test.fails {
+				t.Errorf("it fails with %v, want %v", err, test.fails)
 			}
 		})
 	}
