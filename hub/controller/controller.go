@@ -147,7 +147,4 @@ func (c *Controller) Engage(ctx context.Context, name multicluster.ClusterName, 
 	return c.members.engage(ctx, name, cl)
 }
 
-// Work returns the state of the work in a member. It returns false while nothing is written there.
-func (c *Controller) Work(key fleet.Key) (Work, bool) { return c.members.work(key) }
-
 var _ mcmanager.Runnable = (*Controller)(nil)

@@ -24,9 +24,8 @@ import (
 
 // memberState is what this tenure remembers of one member. The controller's lock guards it.
 type memberState struct {
-	known     bool          // its Cluster exists
-	problem   fleet.Problem // of the last event on its Cluster
-	connected bool          // it was connected at some time
+	known     bool // its Cluster exists
+	connected bool // it was connected at some time
 	engaged   engagement
 	worker    memberWorker  // nil unless it runs
 	ended     chan struct{} // closed when the latest worker has ended
@@ -89,25 +88,17 @@ func (ms *members) keys() []fleet.Key {
 	return slices.Collect(maps.Keys(ms.of))
 }
 
-// noteProblem remembers the problem of the last event on a member's Cluster, and returns the one before. known: the
-// Cluster exists.
-func (ms *members) noteProblem(key fleet.Key, known bool, is fleet.Problem) (was fleet.Problem) {
+// noteChange notes whether a member's Cluster exists, and whether the member was ever connected while this replica
+// watched. It returns false for one that never was.
+func (ms *members) noteChange(key fleet.Key) (connected bool) {
+	m, exists := ms.Fleet.Member(key)
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
 	s := ms.member(key)
-	was, s.known, s.problem = s.problem, known, is
-	ms.forget(key)
-	return was
-}
-
-// isStranger reports whether a member was never connected while this replica watched.
-func (ms *members) isStranger(key fleet.Key) bool {
-	m, _ := ms.Fleet.Member(key)
-	ms.mu.Lock()
-	defer ms.mu.Unlock()
-	s := ms.member(key)
+	s.known = exists
 	s.connected = s.connected || m.Connected || s.worker != nil || s.engaged.ctx != nil
-	return !s.connected
+	ms.forget(key)
+	return s.connected
 }
 
 // member returns the state of a member, and creates it if necessary. The caller holds the lock.
@@ -224,14 +215,15 @@ type Work struct {
 	Readers int
 }
 
-// work returns the state of the work in a member.
-func (ms *members) work(key fleet.Key) (Work, bool) {
-	if w := ms.worker(key); w != nil && w.Publisher() != nil {
-		err := w.Unguarded()
-		checked := !errors.Is(err, worker.ErrUnchecked)
-		return Work{Guarded: err == nil, Checked: checked, Readers: w.Publisher().Readers.Count()}, true
+// Work returns the state of the work in a member. It returns false while nothing is written there.
+func (c *Controller) Work(key fleet.Key) (Work, bool) {
+	w := c.members.worker(key)
+	if w == nil || w.Publisher() == nil {
+		return Work{}, false
 	}
-	return Work{}, false
+	err := w.Unguarded()
+	checked := !errors.Is(err, worker.ErrUnchecked)
+	return Work{Guarded: err == nil, Checked: checked, Readers: w.Publisher().Readers.Count()}, true
 }
 
 // stopRenewing ends all renewals of a namespace, in every member.

@@ -126,36 +126,17 @@ func TestAMemberIsRememberedUntilItsClusterAndTheWorkThereHaveGone(t *testing.T)
 		m.members.running = t.Context()
 		north := fleet.Key{Fleet: "fleet", Name: "north"} // one that the fleet does not know
 		end := m.engages(eastKey)
-		m.sources.recordProblem(eastKey)
+		m.sources.memberChanged(eastKey)
 		m.loses("east")
 		m.Fleet.Forget(eastKey)
 		synctest.Wait()
-		if m.sources.recordProblem(eastKey); m.atWorkIn(eastKey) == nil {
+		if m.sources.memberChanged(eastKey); m.atWorkIn(eastKey) == nil {
 			t.Error("it is forgotten while the work there goes on")
 		}
 		end()
 		m.engages(north)()
 		if synctest.Wait(); len(m.members.of) != 0 {
 			t.Errorf("remembered are %v", m.members.of)
-		}
-	})
-}
-
-// An engagement that failed is tried again, so that a member may be engaged twice until the same end.
-func TestAMemberThatIsEngagedTwiceIsForgottenOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newTestFleetAtWork(t)
-		m.members.running = t.Context()
-		ctx, end := context.WithCancel(t.Context())
-		for range 2 {
-			must(t, m.Engage(ctx, eastKey.ClusterName(), emptyCluster{}))
-		}
-		if m.atWorkIn(eastKey) == nil {
-			t.Error("nothing works there")
-		}
-		end()
-		if left := m.atWorkIn(eastKey); left != nil || len(m.members.of) > 0 {
-			t.Errorf("there is still %p, remembered are %v", left, m.members.of)
 		}
 	})
 }
@@ -249,26 +230,6 @@ func TestEventsOfWorkers(t *testing.T) {
 			"*v1beta2.Cluster Warning TooMany: no more of them are read"}
 		if !slices.Equal(m.events.events, want) || !slices.Equal(m.events.related, []string{"Lease pods/a"}) {
 			t.Errorf("events %q, related to %q; want %q", m.events.events, m.events.related, want)
-		}
-	})
-}
-
-func TestReportsOfWorkersTriggerDecisions(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newTestFleet(t, pinned("east"),
-			policyOf("fleet", "shops", "shop"), policyOf("fleet", "tills", "till"), policyOf("fleet2", "others", "other"))
-		asked(&m.recordQueue)
-		asked(&m.policyQueue)
-		h := workersHub{m.Controller}
-		h.Changed(eastKey, "shop")
-		records, policies := asked(&m.recordQueue), asked(&m.policyQueue)
-		if !slices.Equal(records, []string{"fleet/shop"}) || len(policies) > 0 {
-			t.Errorf("a Lease changed: %q, policies %q", records, policies)
-		}
-		h.FencesChanged(eastKey)
-		records, policies = asked(&m.recordQueue), asked(&m.policyQueue)
-		if len(records) > 0 || !slices.Equal(policies, []string{"fleet/shops", "fleet/tills"}) {
-			t.Errorf("a fence changed: %q, policies %q", records, policies)
 		}
 	})
 }

@@ -42,9 +42,9 @@ type sources struct {
 // Whoever may create Clusters can create hundreds that keep failing in different ways. Such a cluster cannot lead,
 // so one decision a second is enough for all of them.
 func (s *sources) memberChanged(key fleet.Key) {
-	wait := time.Duration(0)
-	if s.members.isStranger(key) {
-		wait = strangersWait
+	wait := strangersWait
+	if s.members.noteChange(key) {
+		wait = 0
 	}
 	s.fleetChangedIn(wait, key.Fleet)
 	for _, w := range s.members.workers(key.Fleet) {
@@ -67,16 +67,14 @@ func (s *sources) warmSeal(fleetName string) {
 	}
 }
 
-// recordProblem records a Cluster's problem as an event on it, once for each reason. A replica without the right to
-// write only tracks that the Cluster exists.
+// recordProblem records a Cluster's problem as an event on it, if this replica has the right to write. The recorder
+// counts one that is recorded again with the same reason, and keeps it from expiring.
 func (s *sources) recordProblem(key fleet.Key) {
 	m, ok := s.Fleet.Member(key)
-	var is fleet.Problem
-	if ok && s.Serves(key.Fleet) {
-		is = explain.Problem(m)
+	if !ok || !s.Serves(key.Fleet) {
+		return
 	}
-	was := s.members.noteProblem(key, ok, is)
-	if is.Reason != "" && is.Reason != was.Reason {
+	if is := explain.Problem(m); is.Reason != "" {
 		s.recordOnCluster(key, nil, corev1.EventTypeWarning, string(is.Reason), "Join", is.Message)
 	}
 }

@@ -18,7 +18,6 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/hub/explain"
 	"github.com/leasecast/leasecast/hub/fleet"
 )
 
@@ -29,13 +28,14 @@ func newTestQueue(t *testing.T) workqueue.TypedRateLimitingInterface[mcreconcile
 	return q
 }
 
-func TestProblemOfAClusterIsRecordedOnceForEachReason(t *testing.T) {
+// The recorder counts what is recorded again.
+func TestProblemOfAClusterIsRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newTestFleet(t, clusterOf("fleet", "east", "high"))
 		records := func(when string, want ...string) {
 			t.Helper()
 			m.events.events = nil
-			m.sources.recordProblem(eastKey)
+			m.sources.memberChanged(eastKey)
 			if !slices.Equal(m.events.events, want) {
 				t.Errorf("%s: %q, want %q", when, m.events.events, want)
 			}
@@ -43,21 +43,10 @@ func TestProblemOfAClusterIsRecordedOnceForEachReason(t *testing.T) {
 		const noKubeconfig = "*v1beta2.Cluster Warning NoKubeconfig: there is no Secret east-kubeconfig"
 		const invalid = `*v1beta2.Cluster Warning InvalidPriority: the label leasecast.dev/priority is "high": set it to ` +
 			"an integer from 0 to 2147483647"
-		labelled := func(label string) {
-			m.changes("east", func(c *clusterv1.Cluster) { c.Labels[v1alpha1.PriorityLabel] = label })
-		}
 		records("an invalid label", invalid)
-		records("the same again")
-		labelled("higher")
-		records("the same reason with another message")
-		labelled("5")
-		records("another reason", noKubeconfig)
-		labelled("high")
-		records("the first reason, once more", invalid)
-
 		elected := m.Tenure
 		m.standby()
-		labelled("5")
+		m.changes("east", func(c *clusterv1.Cluster) { c.Labels[v1alpha1.PriorityLabel] = "5" })
 		records("a standby")
 		m.Tenure = elected
 		m.sources.recordProblems()
@@ -65,19 +54,12 @@ func TestProblemOfAClusterIsRecordedOnceForEachReason(t *testing.T) {
 			t.Errorf("what was found before the election: %q", m.events.events)
 		}
 		m.isServed(false, "platform")
-		labelled("high")
 		records("an installation that stands back")
 		m.isServed(false, "")
-		records("it serves the fleet", invalid)
-
-		east := m.member("east")
-		if east.Problem, east.PriorityReason = (fleet.Problem{}), ""; explain.Problem(east) != (fleet.Problem{}) {
-			t.Errorf("without a problem: %+v", explain.Problem(east))
-		}
+		records("it serves the fleet", noKubeconfig)
 		must(t, m.api.Delete(t.Context(), clusterOf("fleet", "east", "")))
-		m.members.of[eastKey].problem = fleet.Problem{}
 		records("a Cluster that is gone")
-		if m.sources.recordProblem(fleet.Key{Fleet: "fleet", Name: "north"}); len(m.members.of) != 1 {
+		if m.sources.memberChanged(fleet.Key{Fleet: "fleet", Name: "north"}); len(m.members.of) != 1 {
 			t.Errorf("members are %v, want the one that exists", m.members.of)
 		}
 	})
@@ -113,12 +95,15 @@ func TestDecisionsThatAMemberTriggers(t *testing.T) {
 		if a.woken != 1 || b.woken != 0 || len(m.events.events) != 1 {
 			t.Errorf("woken: %d in the fleet, %d elsewhere; events %q", a.woken, b.woken, m.events.events)
 		}
-		m.sources.leaseChanged(eastKey, "shop")
+		h := workersHub{m.Controller}
+		h.Changed(eastKey, "shop")
 		expects("a Lease changed", []string{"fleet/shop"}, nil)
-		m.sources.leaseChanged(eastKey, "unowned")
+		h.Changed(eastKey, "unowned")
 		expects("an unowned Lease changed", nil, nil)
-		m.sources.leaseChanged(eastKey, "")
+		h.Changed(eastKey, "")
 		expects("a member was read", all, shops)
+		h.FencesChanged(eastKey)
+		expects("a fence changed", nil, shops)
 		m.Client = m.api
 		var named []string
 		for _, r := range m.sources.namespacesOfPolicy(t.Context(), policyOf("fleet2", "others", "other")) {
@@ -167,62 +152,45 @@ func TestClustersThatWereNeverConnectedTriggerOneDecisionASecond(t *testing.T) {
 	})
 }
 
-// A member can show a hundred thousand namespaces. An unowned one costs no call to the hub's API server.
+// A member can show a hundred thousand namespaces and Leases. An unowned one costs no call to the hub's API server.
 func TestWhichNamespacesOfAMemberTriggerADecision(t *testing.T) {
-	team := map[string]string{"team": "shops"}
 	for name, test := range map[string]struct {
 		member, namespace string
-		labels            map[string]string
 		refused           bool // the policies cannot be listed
 		want              bool
+		ofLease           bool // that a Lease there changed triggers one
 	}{
-		"a policy names it":                  {"fleet/east", "shop", nil, false, true},
-		"a policy selects it":                {"fleet/east", "till", team, false, true},
-		"it has a record":                    {"fleet/east", "kept", nil, false, true},
-		"this tenure remembers it":           {"fleet/east", "remembered", nil, false, true},
-		"it is unowned":                      {"fleet/east", "flood", nil, false, false},
-		"a policy of another fleet names it": {"fleet/east", "desk", nil, false, false},
-		"the policies cannot be listed":      {"fleet/east", "flood", nil, true, true},
-		"the member's name is invalid":       {"no-member", "shop", nil, false, false},
+		"a policy names it":                  {"fleet/east", "shop", false, true, true},
+		"it has a record":                    {"fleet/east", "kept", false, true, true},
+		"this tenure remembers it":           {"fleet/east", "remembered", false, true, true},
+		"the hub may have written a Lease":   {"fleet/east", "written", false, false, true},
+		"it is unowned":                      {"fleet/east", "flood", false, false, false},
+		"a policy of another fleet names it": {"fleet/east", "desk", false, false, false},
+		"the policies cannot be listed":      {"fleet/east", "flood", true, true, true},
+		"the member's name is invalid":       {"no-member", "shop", false, false, true},
 	} {
 		inBubble(t, name, func(t *testing.T) {
-			p := policyOf("fleet", "shops", "shop")
-			p.Spec.Namespaces.Selector = &metav1.LabelSelector{MatchLabels: team}
-			m := newTestFleet(t, p, policyOf("others", "desks", "desk"), recordOf("fleet", "kept"))
+			m := newTestFleet(t, policyOf("fleet", "shops", "shop"), policyOf("others", "desks", "desk"),
+				recordOf("fleet", "kept"))
 			m.ledger.Show(recordOf("fleet", "kept"), false)
 			entryOf(t, m.Controller, types.NamespacedName{Namespace: "fleet", Name: "remembered"})
+			written := eastLease(20)
+			written.Namespace = "written"
+			m.members.of[eastKey] = atWork(publisherThatRead(t, testStart.Wall, testKey, written))
 			if test.refused {
 				m.Client = failing(m.api, "list")
 			}
 			q := newTestQueue(t)
-			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: test.namespace, Labels: test.labels}}
+			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: test.namespace}}
 			m.sources.mcNamespaces(multicluster.ClusterName(test.member), nil).Create(t.Context(),
 				event.TypedCreateEvent[*corev1.Namespace]{Object: ns}, q)
 			got := asked(&queue{q: q})
 			if want := []string{"fleet/" + test.namespace}; len(got) > 0 != test.want || test.want && !slices.Equal(got, want) {
 				t.Errorf("decisions on %q", got)
 			}
-		})
-	}
-}
-
-// A member shows any number of Leases. Only those count that the hub tracks.
-func TestWhichLeasesConcernTheHub(t *testing.T) {
-	for namespace, want := range map[string]bool{"unowned": false, "claimed": true, "recorded": true, "remembered": true,
-		"written": true, "writte": false, "policies cannot be listed": true} {
-		inBubble(t, namespace, func(t *testing.T) {
-			m := newTestFleet(t, policyOf("fleet", "shops", "claimed"), recordOf("fleet", "recorded"))
-			written := eastLease(20)
-			written.Namespace = "written"
-			m.members.of[eastKey] = atWork(publisherThatRead(t, testStart.Wall, testKey, written))
-			m.ledger.Show(recordOf("fleet", "recorded"), false)
-			entryOf(t, m.Controller, types.NamespacedName{Namespace: "fleet", Name: "remembered"})
-			key := types.NamespacedName{Namespace: "fleet", Name: namespace}
-			if namespace == "policies cannot be listed" {
-				m.Client = failing(m.api, "list")
-			}
-			if got := m.sources.isConcerned(t.Context(), key); got != want {
-				t.Errorf("it is concerned: %v", got)
+			key := types.NamespacedName{Namespace: "fleet", Name: test.namespace}
+			if got := m.sources.isConcerned(t.Context(), key); got != test.ofLease {
+				t.Errorf("a Lease there triggers a decision: %v", got)
 			}
 		})
 	}

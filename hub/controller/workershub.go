@@ -5,6 +5,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -71,16 +72,16 @@ func (h workersHub) RecordReader(key fleet.Key, registration types.NamespacedNam
 	if !h.Serves(key.Fleet) {
 		return
 	}
-	if registration == (types.NamespacedName{}) {
-		h.recordOnCluster(key, nil, kind, why, "Register", message)
-		return
-	}
 	// Events about the same objects are merged into one, with the first one's message. So each relates to its own
 	// registration.
-	h.recordOnCluster(key, &corev1.ObjectReference{
-		APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Namespace: registration.Namespace,
-		Name: registration.Name,
-	}, kind, why, "Register", message)
+	var related runtime.Object
+	if registration != (types.NamespacedName{}) {
+		related = &corev1.ObjectReference{
+			APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease", Namespace: registration.Namespace,
+			Name: registration.Name,
+		}
+	}
+	h.recordOnCluster(key, related, kind, why, "Register", message)
 }
 
 func (h workersHub) RecordMended(key fleet.Key, message string) {
