@@ -121,7 +121,7 @@ func (c *Controller) carryOut(
 		return 0, false, err
 	}
 	c.moves.note(v, p) // now that the record says so
-	c.following.decided(v.Key, v.Policy != nil && p.Waiting != reason.OtherHub && p.Waiting != reason.Moved)
+	c.following.decided(v.Key, v.Decides(p))
 	v.FitSince, v.UnhealthySince = p.FitSince, p.UnhealthySince
 	if end, ended := explain.OrderEnd(v, p); ended {
 		if err := c.ledger.RemoveOrder(ctx, v.Entry); err != nil {

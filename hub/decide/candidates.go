@@ -112,8 +112,8 @@ func (c *Candidate) keepWithoutPriority(counted map[string]int32) {
 	c.Reason, c.Detail = reason.InvalidPriority, ""
 }
 
-// fitness judges one member; the first rule that applies decides. Reasons that exclude a member permanently come
-// first, then missing knowledge, then reasons that may pass.
+// fitness judges one member that takes part, so that there is a policy; the first rule that applies decides. Reasons
+// that exclude a member permanently come first, then missing knowledge, then reasons that may pass.
 func (v *Snapshot) fitness(m *Member, now time.Time) (election.Fitness, reason.Reason, string) {
 	switch p := m.Problem; {
 	case m.IsFenced():
@@ -126,7 +126,7 @@ func (v *Snapshot) fitness(m *Member, now time.Time) (election.Fitness, reason.R
 		return unknown(m)
 	case m.Verdict.State == health.Unhealthy:
 		return election.Unfit, m.Verdict.Reason, m.Verdict.Message
-	case m.Namespace == nil || v.Policy == nil || !v.Policy.Matches(v.Key.Name, m.Namespace.Labels):
+	case m.Namespace == nil || !v.Policy.Matches(v.Key.Name, m.Namespace.Labels):
 		return election.Unfit, reason.NamespaceMissing, ""
 	case m.Namespace.Status.Phase == corev1.NamespaceTerminating || !m.Namespace.DeletionTimestamp.IsZero():
 		return election.Unfit, reason.NamespaceTerminating, ""
@@ -199,7 +199,7 @@ func (v *Snapshot) failing(m *Member, now time.Time) bool {
 		return false
 	case m.Name != r.Leader:
 		return true
-	case v.Policy != nil && v.Policy.Election.ManualFailover, v.freeze(now).In(now):
+	case v.Policy.Election.ManualFailover, v.freeze(now).In(now):
 		return false
 	}
 	switch r.Reason {
@@ -234,9 +234,6 @@ func unknown(m *Member) (election.Fitness, reason.Reason, string) {
 
 // place sets what the policy prefers for a namespace, beside priorities.
 func (p *Policy) place(c *Candidate, namespace string) {
-	if p == nil {
-		return
-	}
 	if p.Overrides[namespace] == c.Name {
 		c.Priority = math.MaxInt32
 	}
@@ -332,6 +329,11 @@ func (v *Snapshot) freeze(now time.Time) (freeze act.Act) {
 		return own
 	}
 	return freeze
+}
+
+// Decides reports whether this hub decides who leads: a policy claims the namespace, and no other hub has it.
+func (v *Snapshot) Decides(p Plan) bool {
+	return v.Policy != nil && p.Waiting != reason.OtherHub && p.Waiting != reason.Moved
 }
 
 // Order returns the words of the operator who ordered the change that a plan begins, or what was not healthy, or "".

@@ -19,7 +19,7 @@ import (
 func TestOrderToMoveANamespace(t *testing.T) {
 	lost := func(m *member) { m.Verdict = health.Verdict{State: health.Unhealthy, Reason: reason.Unreachable} }
 	moved := func(v *decide.Snapshot) { v.Moved = true }
-	unclaimed := func(v *decide.Snapshot) { v.Policy = nil }
+	unclaimed := func(v *decide.Snapshot) { v.Policy = nil; v.Claim(nil) }
 	for name, test := range map[string]struct {
 		to             string
 		west           member
@@ -121,6 +121,26 @@ func TestWhatIsRememberedOfCandidates(t *testing.T) {
 		_, fit := p.FitSince["east"]
 		if fit != test.fit || (p.UnhealthySince != nil) != test.unhealthy {
 			t.Errorf("%s: able to lead since %v, unhealthy since %v", name, p.FitSince, p.UnhealthySince)
+		}
+	}
+}
+
+// What follows the leader is kept in place where this hub decides who leads.
+func TestWhereThisHubDecides(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*decide.Snapshot)
+		want   bool
+	}{
+		"a policy claims the namespace": {func(*decide.Snapshot) {}, true},
+		"none does":                     {func(v *decide.Snapshot) { v.Policy = nil; v.Claim(nil) }, false},
+		"another hub leads":             {func(v *decide.Snapshot) { v.State.OtherHub = true }, false},
+		"its record is another hub's":   {func(v *decide.Snapshot) { v.State.Moved = true }, false},
+	} {
+		v := shopView(decidetest.EastLeads(20), measured("east", agrees))
+		v.Policy.Election.LeaseName = "leasecast"
+		test.change(v)
+		if p := v.Decide(start, election.Sent{Final: true}, false); v.Decides(p) != test.want {
+			t.Errorf("%s: it decides: %v (%s)", name, v.Decides(p), p.Waiting)
 		}
 	}
 }
