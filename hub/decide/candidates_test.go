@@ -28,13 +28,12 @@ func TestSuccessorIsPreparedOrRefusedInThisDrain(t *testing.T) {
 		facts             publish.SyncStatus
 		prepared, refused bool
 	}{
-		"written for this drain":        {publish.SyncStatus{InPlace: true, MinRenewTime: since}, true, false},
-		"written for an earlier drain":  {publish.SyncStatus{InPlace: true, MinRenewTime: earlier}, false, false},
-		"written for no drain":          {publish.SyncStatus{InPlace: true}, false, false},
-		"written for a later drain":     {publish.SyncStatus{InPlace: true, MinRenewTime: later}, false, false},
-		"refused in this drain":         {publish.SyncStatus{Refused: true, MinRenewTime: since}, false, true},
-		"refused in an earlier drain":   {publish.SyncStatus{Refused: true, MinRenewTime: earlier}, false, false},
-		"refused, and nothing is known": {publish.SyncStatus{Refused: true}, false, false},
+		"written for this drain":       {publish.SyncStatus{InPlace: true, MinRenewTime: since}, true, false},
+		"written for an earlier drain": {publish.SyncStatus{InPlace: true, MinRenewTime: earlier}, false, false},
+		"written for no drain":         {publish.SyncStatus{InPlace: true}, false, false},
+		"written for a later drain":    {publish.SyncStatus{InPlace: true, MinRenewTime: later}, false, false},
+		"refused in this drain":        {publish.SyncStatus{Refused: true, MinRenewTime: since}, false, true},
+		"refused in an earlier drain":  {publish.SyncStatus{Refused: true, MinRenewTime: earlier}, false, false},
 	} {
 		r := election.Record{State: election.Draining, Leader: "east", Epoch: 20, Since: since, Next: "west"}
 		cs, _ := decidetest.Candidates(shopView(r, measured("west", agrees, func(m *member) { m.Sync = test.facts })))
@@ -61,8 +60,6 @@ func TestCandidatesAreJudgedAgainWhenTheFirstHealthMayChange(t *testing.T) {
 		want       time.Duration
 	}{
 		"the first one":               {next(2 * second), next(5 * second), 2 * second},
-		"the last one":                {next(5 * second), next(2 * second), 2 * second},
-		"one in the next instant":     {next(1), next(0), 1},
 		"the first one takes no part": {outside, next(second), second},
 	} {
 		cs, after := decidetest.Candidates(shopView(election.Record{}, measured("east", agrees, test.east),
@@ -94,9 +91,7 @@ func TestMostUnreachable(t *testing.T) {
 	}{
 		"two of four":                            {[]member{lost(0), fine, lost(0), fine}, false},
 		"two of three":                           {[]member{lost(0), lost(0), fine}, true},
-		"one of two, and a lost one outside":     {[]member{lost(0), fine, outside(lost(0))}, false},
 		"one of one, and a healthy one outside":  {[]member{lost(0), outside(fine)}, true},
-		"one of one, and a later lost outside":   {[]member{lost(0), outside(lost(time.Hour))}, true},
 		"one of one, and one never reached":      {[]member{lost(0), never}, true},
 		"two of three, which a restart forgot":   {[]member{unseen, unseen, fine}, true},
 		"one of three, and a restart forgot one": {[]member{unseen, lost(window + 1), fine}, false},
@@ -106,8 +101,7 @@ func TestMostUnreachable(t *testing.T) {
 		"three of five, and a fourth one an hour later": {
 			[]member{lost(time.Hour), lost(0), lost(window), lost(1), fine}, true,
 		},
-		"two of four within one window, and a third one later": {[]member{lost(0), lost(1), lost(window + 2), fine}, false},
-		"two of three, the third came back later":              {[]member{lost(0), lost(0), back}, true},
+		"two of three, the third came back later": {[]member{lost(0), lost(0), back}, true},
 	} {
 		v := shopView(election.Record{}, test.members...)
 		v.Policy.Thresholds.UnreachableAfter = window
@@ -135,7 +129,6 @@ func TestAssignments(t *testing.T) {
 		v.Policy, v.Object, v.Members = nil, owned("a!"), slices.Clone(v.Members)
 		v.Claim(decidetest.Policies("a!"))
 	}
-	old := []member{measured("west", agrees, there)}
 	all := []member{measured("a", agrees), measured("east", agrees), measured("z", agrees)}
 	for name, test := range map[string]struct {
 		record  election.Record
@@ -146,7 +139,6 @@ func TestAssignments(t *testing.T) {
 		"the leader's cluster comes first": {
 			east, all, nil, "east/leasecast leads, a/leasecast follows, z/leasecast follows",
 		},
-		"it takes no part":                   {west, with(outside), nil, "east/leasecast is absent"},
 		"the leader takes no part":           {east, with(outside), nil, "east/leasecast leads"},
 		"the namespace is missing":           {east, with(without), nil, "east/leasecast stays"},
 		"the namespace terminates":           {west, with(ending), nil, "east/leasecast stays"},
@@ -154,7 +146,6 @@ func TestAssignments(t *testing.T) {
 		"no namespace, and it takes no part": {west, with(without, outside), nil, "east/leasecast is absent"},
 		"it has no publisher":                {west, with(func(m *member) { m.Publisher = nil }), nil, ""},
 		"the leader's Lease is renamed":      {renamed, with(there), nil, "east/leasecast is absent, east/another leads"},
-		"a follower's Lease is renamed":      {renamed, old, nil, "west/leasecast is absent, west/another follows"},
 		"the policy names the Lease":         {unnamed, with(), nil, "east/new leads"},
 		"another hub's Lease is renamed":     {renamed, with(there), moved, "east/another leads"},
 		"nothing depends on the record":      {west, with(), gone, "east/leasecast is absent"},

@@ -47,7 +47,6 @@ func TestYoungerPolicyOpensNoLockOfAnOlderOne(t *testing.T) {
 		older, younger   *decide.Policy
 		old, young, lost bool
 	}{
-		"both fence it everywhere":             {fencing("old", nil, stock), young(nil), true, false, false},
 		"they share one cluster":               {fencing("old", zoneA, stock), young(nil), true, false, false},
 		"they share none":                      {fencing("old", zoneA, stock), young(zoneB), true, true, false},
 		"the older one fences nothing":         {fencing("old", nil, nil), young(nil), false, true, false},
@@ -88,7 +87,6 @@ func TestWhatFencesMakeOfATerm(t *testing.T) {
 	}{
 		"of writes":                        {&f{Writes: []v1alpha1.WriteFence{{}}}, true, 0},
 		"of schedules":                     {&f{Schedules: jobs}, false, 0},
-		"of schedules, with a warning":     {&f{Enforcement: warns, Schedules: jobs}, true, 0},
 		"of a lock whose timeouts are set": {decidetest.Locks(quick), false, 17 * time.Second},
 		"of a lock with default timeouts":  {decidetest.Locks(unstated), false, 192 * time.Second},
 		"of locks: the slowest counts":     {decidetest.Locks(quick, slow, quick), false, 75 * time.Second},
@@ -128,7 +126,6 @@ func TestFencesInAMember(t *testing.T) {
 	}{
 		"both fence the lock":                   {policies{old, young}, none, 1, nil},
 		"they fence different locks":            {policies{fencing("old", nil, unlike), young}, none, 2, nil},
-		"the older one is about other clusters": {policies{fencing("old", zoneB, stock), young}, none, 1, nil},
 		"the older one fences nothing":          {policies{fencing("old", nil, nil), young}, none, 1, nil},
 		"the older one's fences are not known":  {policies{invalid, young}, none, 1, []string{"old"}},
 		"the hub writes the lock for the older": {policies{named("old", "stock"), young}, none, 0, nil},

@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -34,23 +33,14 @@ func TestMessageOfACandidate(t *testing.T) {
 		m.Drain, m.Labels = act.Act{Until: until, Reason: "an upgrade"}, map[string]string{v1alpha1.PriorityLabel: "high"}
 	})
 	for why, want := range map[reason.Reason]string{
-		reason.Eligible:             "",
-		reason.Gone:                 "the Cluster does not exist any more",
-		reason.NoPriority:           "the Cluster has no label leasecast.dev/priority, so it takes no part",
-		reason.NotSelected:          "the clusterSelector of the policy does not match the Cluster",
-		reason.Deleting:             "the Cluster is being deleted",
-		reason.NamespaceMissing:     "the namespace does not exist there, or does not match the policy",
-		reason.NamespaceTerminating: "the namespace is being deleted there",
-		reason.Paused:               "the Cluster is paused: it keeps what it has, and is never newly chosen",
-		reason.NeverReached:         "the hub has not reached the cluster yet",
-		reason.Unguarded:            "the policy that protects the Leases" + open,
-		reason.Unfenced:             "a fence that the policy asks for" + open,
+		reason.Eligible:  "",
+		reason.Paused:    "the Cluster is paused: it keeps what it has, and is never newly chosen",
+		reason.Unguarded: "the policy that protects the Leases" + open,
+		reason.Unfenced:  "a fence that the policy asks for" + open,
 		reason.InvalidPriority: `the label leasecast.dev/priority is "high": set it to an integer from 0 to 2147483647; ` +
 			"until then it keeps what it leads, and is never newly chosen",
 		reason.ClockSkewed: "the API server's clock is 1.99s to 2.01s ahead of the hub's, and maxClockSkewMilliseconds is " +
 			"1000: set that clock right (NTP or chrony on the machine), or the hub's if no cluster agrees with it",
-		reason.Fenced: "an operator has declared that it is off: it leads nothing until the annotation " +
-			v1alpha1.FencedAnnotation + " is gone",
 		reason.InvalidFence: "the annotation " + v1alpha1.FencedAnnotation + ` is "another", and the UID of the cluster is ` +
 			`"uid": set it to that, or remove it`,
 		reason.Drained: "it is drained until " + until.UTC().Format(time.RFC3339) +
@@ -68,20 +58,6 @@ func TestMessageOfACandidate(t *testing.T) {
 		c := candidateOf("text")
 		if c.Reason = why; message(nil, &c) != want {
 			t.Errorf("%s, with what was reported: %q", why, message(nil, &c))
-		}
-	}
-}
-
-// Whoever looks at the policy sees what is wrong and what to do.
-func TestStandsBack(t *testing.T) {
-	got := StandsBack("fleet", "platform", "leasecast-system")
-	for _, part := range []string{
-		"the hub in namespace platform serves", "the one in leasecast-system changes nothing",
-		"kubectl delete leases -A -l leasecast.dev/managed",
-		"kubectl -n fleet annotate secret leasecast-seal leasecast.dev/hub-",
-	} {
-		if !strings.Contains(got, part) {
-			t.Errorf("%q is not in %q", part, got)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package explain
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -60,13 +61,23 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
-// An API server refuses a longer message.
-func TestMessagesOfConditionsAreCut(t *testing.T) {
+// An API server refuses longer messages.
+func TestMessagesAreCut(t *testing.T) {
 	long := strings.Repeat("x", 2000)
 	missing, _ := TargetsFound([]LockFinding{{Lock: long}}, []AccountFinding{{Account: long}})
 	for name, c := range map[string]metav1.Condition{"one": SecretsGranted(long, ""), "the worst of several": missing} {
 		if len(c.Message) != 1024 {
 			t.Errorf("%s: %d bytes, a condition takes 1024", name, len(c.Message))
+		}
+	}
+	c := candidateOf(long)
+	c.Member.Readers = math.MaxInt
+	if got := statusOf(nil, &c, nil); len(got.Message) != 1024 || got.Readers != math.MaxInt32 {
+		t.Errorf("a message of %d bytes, %d readers", len(got.Message), got.Readers)
+	}
+	for text, want := range map[string]string{"abcd": "abcd", "abcde": "abcd", "abcé": "abc"} { // é has two bytes
+		if got := cut(text, 4); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 	refusal := apierrors.NewForbidden(corev1.Resource("secrets"), seal.SecretName, errors.New(long))
@@ -204,12 +215,7 @@ func TestFenced(t *testing.T) {
 			unfenced + "the cluster does not store a fence that the policy asks for: change the policy: "},
 		"not supported": {jobs, nil, guard.ErrUnsupported,
 			unfenced + "the cluster serves no ValidatingAdmissionPolicies"},
-		"not checked":             {jobs, nil, guard.ErrUnchecked, unchecked},
-		"stored, and not checked": {jobs, nil, guard.ErrStored, unchecked},
-		"one not checked, and one not enforced": {jobs, nil, errors.Join(guard.ErrUnchecked, guard.ErrNotEnforced),
-			unfenced + refuses},
-		"not checked, and an older policy fences the lock": {lock, fences("old", lock), guard.ErrUnchecked,
-			"False Unfenced the policy old fences the lock stock/stock"},
+		"not checked": {jobs, nil, guard.ErrUnchecked, unchecked},
 		"an older policy fences the lock": {lock, fences("old", lock), nil,
 			"False Unfenced the policy old fences the lock stock/stock"},
 		"the hub writes the lock for an older policy": {lock, fences("old", nil, writesStock), nil, "False Unfenced " +

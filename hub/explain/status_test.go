@@ -2,9 +2,7 @@ package explain
 
 import (
 	"fmt"
-	"math"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -63,16 +61,12 @@ func TestMessageStaysWhileAFickleReasonDoes(t *testing.T) {
 		cluster         string // that had the reason
 		eligible, stays bool
 	}{
-		"unreachable":                 {reason.Unreachable, reason.Unreachable, "east", false, true},
-		"recovering":                  {reason.Recovering, reason.Recovering, "east", false, true},
-		"never reached":               {reason.NeverReached, reason.NeverReached, "east", false, true},
-		"forbidden":                   {reason.Forbidden, reason.Forbidden, "east", false, true},
-		"a skewed clock":              {reason.ClockSkewed, reason.ClockSkewed, "east", false, true},
+		"what a member answered":      {reason.Unreachable, reason.Unreachable, "east", false, true},
+		"what is measured":            {reason.ClockSkewed, reason.ClockSkewed, "east", false, true},
 		"another reason":              {reason.Unreachable, reason.Recovering, "east", false, false},
 		"another cluster":             {reason.Unreachable, reason.Unreachable, "west", false, false},
 		"it was eligible":             {reason.ClockSkewed, reason.ClockSkewed, "east", true, false},
 		"a reason that is not fickle": {reason.Paused, reason.Paused, "east", false, false},
-		"there was no reason before":  {reason.Unreachable, "", "east", false, false},
 	} {
 		c := candidateOf("new")
 		c.Name, c.Reason, c.Fitness = "east", test.now, election.Unfit
@@ -83,25 +77,6 @@ func TestMessageStaysWhileAFickleReasonDoes(t *testing.T) {
 		if got := statusOf(nil, &c, old); (got.Message == "old") != test.stays {
 			t.Errorf("%s: %q", name, got.Message)
 		}
-	}
-}
-
-func TestTextsAreCutToWhatTheRecordTakes(t *testing.T) {
-	for name, test := range map[string]struct{ in, want string }{
-		"shorter":                           {"abc", "abc"},
-		"as long":                           {"abcd", "abcd"},
-		"longer":                            {"abcde", "abcd"},
-		"in the middle of what is one sign": {"abcé", "abc"},
-	} {
-		if got := cut(test.in, 4); got != test.want {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
-		}
-	}
-	long := strings.Repeat("x", 2000)
-	c := candidateOf(long)
-	c.Member.Readers = math.MaxInt
-	if got := statusOf(nil, &c, nil); len(got.Message) != 1024 || got.Readers != math.MaxInt32 {
-		t.Errorf("a message of %d bytes, %d readers", len(got.Message), got.Readers)
 	}
 }
 
@@ -199,91 +174,58 @@ func TestStatusContinuesTheOneBefore(t *testing.T) {
 	}
 }
 
-// A status that is too large is refused, and then explains nothing.
-func TestStatusCountsOmittedCandidates(t *testing.T) {
-	var cs []decide.Candidate
-	for n := range 1000 {
-		c := candidateOf(strings.Repeat("x", 1024))
-		c.Name, c.Fitness = fmt.Sprintf("c%d", n), election.Unfit
-		cs = append(cs, c)
+// A person reads 32 candidates: the leader, and those that may lead beside those that may not.
+func TestStatusShowsABoundedNumberOfCandidates(t *testing.T) {
+	many := func(n int, eligible func(int) bool) (all []v1alpha1.Candidate) {
+		for i := range n {
+			all = append(all, v1alpha1.Candidate{Name: fmt.Sprint(i), Eligible: eligible(i)})
+		}
+		return all
 	}
-	for _, all := range []int{3, 32, 33, 1000} {
-		s := Status(shopView(eastLeads(20)), planOf(election.Decision{Record: eastLeads(20)}, cs[:all]...))
-		if len(s.Candidates) != min(all, 32) || int(s.OmittedCandidates) != max(0, all-32) {
-			t.Errorf("of %d it shows %d and omits %d", all, len(s.Candidates), s.OmittedCandidates)
+	all, most := many(100, func(i int) bool { return i >= 50 && i < 60 }), many(41, func(i int) bool { return i < 40 })
+	for name, test := range map[string]struct {
+		all    []v1alpha1.Candidate
+		leader string
+		want   []v1alpha1.Candidate
+	}{
+		"few":                   {all[:32], "99", all[:32]},
+		"few may lead":          {all, "99", slices.Concat(all[:21], all[50:60], all[99:])},
+		"most may lead":         {most, "0", slices.Concat(most[:31], most[40:])},
+		"none may, nobody does": {all[:50], "", all[:32]},
+	} {
+		if got := ShownCandidates(test.all, test.leader); !slices.Equal(got, test.want) {
+			t.Errorf("%s: shows %d: %+v", name, len(got), got)
 		}
 	}
-}
-
-func TestStatusShowsTheLeaderThenEligibleCandidates(t *testing.T) {
-	var all []v1alpha1.Candidate
-	for n := range 100 {
-		all = append(all, v1alpha1.Candidate{Name: fmt.Sprint(n), Eligible: n >= 50 && n < 60})
+	var cs []decide.Candidate
+	for n := range 33 {
+		c := candidateOf("")
+		c.Name = fmt.Sprint(n)
+		cs = append(cs, c)
 	}
-	got := ShownCandidates(all, "99")
-	want := slices.Concat(all[:21], all[50:60], all[99:]) // the first of those that may not lead fill up
-	if !slices.Equal(got, want) {
-		t.Errorf("shows %d: %+v", len(got), got)
+	s := Status(shopView(eastLeads(20)), planOf(election.Decision{Record: eastLeads(20)}, cs...))
+	if len(s.Candidates) != 32 || s.OmittedCandidates != 1 {
+		t.Errorf("of 33 it shows %d and omits %d", len(s.Candidates), s.OmittedCandidates)
 	}
 }
 
-func TestStatusShowsACandidateWithAProblemAmongManyEligibleOnes(t *testing.T) {
-	var all []v1alpha1.Candidate
-	for n := range 40 {
-		all = append(all, v1alpha1.Candidate{Name: fmt.Sprint(n), Eligible: true, Reason: reason.Eligible})
-	}
-	all = append(all, v1alpha1.Candidate{Name: "lost", Reason: reason.Unreachable})
-	got := ShownCandidates(all, "0")
-	want := slices.Concat(all[:31], all[40:]) // what the problems leave free, eligible ones get
-	if !slices.Equal(got, want) {
-		t.Errorf("shows %d: %+v", len(got), got)
-	}
-}
-
-// The order of the policy comes first, then that of the record. One without effect is shown where none counts.
 func TestFrozen(t *testing.T) {
-	at := func(text string) map[string]string {
-		return map[string]string{v1alpha1.FrozenUntilAnnotation: text, v1alpha1.FrozenReasonAnnotation: "an incident"}
-	}
-	const soon, later, past = "2026-01-01T00:00:01Z", "2026-01-01T01:00:00Z", "2026-01-01T00:00:00Z"
-	const frozen = "True Frozen frozen until " + soon +
-		" (an incident): the leader is renewed, and no other cluster is chosen"
-	const invalid = "False InvalidFreeze the annotation leasecast.dev/frozen-until is \"in May\": " +
-		"set it to an instant like 2026-01-31T18:00:00Z"
-	for name, test := range map[string]struct {
-		policy, record string // until when; empty: no order
-		want           string // the condition, or empty
-		after          time.Duration
-	}{
-		"nothing is frozen":                     {"", "", "", 0},
-		"the policy is":                         {soon, "", frozen, time.Second},
-		"the record is":                         {"", soon, frozen, time.Second},
-		"both are: the policy's is shown":       {soon, later, frozen, time.Second},
-		"the policy was, the record is":         {past, soon, frozen, time.Second},
-		"it was":                                {past, "", "", 0},
-		"the policy's order cannot be read":     {"in May", "", invalid, 0},
-		"the record's order cannot be read":     {"", "in May", invalid, 0},
-		"the policy's cannot, the record's can": {"in May", soon, frozen, time.Second},
-		"the record's cannot, the policy's can": {soon, "in May", frozen, time.Second},
+	until := decidetest.Start.Wall.Add(time.Second)
+	for want, p := range map[string]decide.Plan{
+		"": {},
+		"True Frozen frozen until 2026-01-01T00:00:01Z (an incident): the leader is renewed, and no other cluster is " +
+			"chosen": {Frozen: true, Freeze: act.Act{Until: until, Reason: "an incident"}},
+		"False InvalidFreeze in May": {Freeze: act.Act{Invalid: "in May"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			v := shopView(eastLeads(20), measured("east", agrees))
-			v.Object = &v1alpha1.NamespaceLeader{}
-			v.Object.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFrozen, Status: metav1.ConditionTrue}}
-			if test.policy != "" {
-				v.Policy.Freeze = act.Freeze(at(test.policy))
-			}
-			if test.record != "" {
-				v.Object.Annotations = at(test.record)
-			}
-			p := v.Decide(decidetest.Start, election.Sent{}, false)
-			got := ""
-			if c := meta.FindStatusCondition(Status(v, p).Conditions, v1alpha1.ConditionFrozen); c != nil {
-				got = fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
-			}
-			if got != test.want || p.Health != test.after {
-				t.Errorf("%q, again after %v; want %q, %v", got, p.Health, test.want, test.after)
-			}
-		})
+		v := shopView(eastLeads(20), measured("east", agrees))
+		v.Object = &v1alpha1.NamespaceLeader{}
+		v.Object.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFrozen, Status: metav1.ConditionTrue}}
+		got := ""
+		if c := meta.FindStatusCondition(Status(v, p).Conditions, v1alpha1.ConditionFrozen); c != nil {
+			got = brief(*c)
+		}
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
