@@ -248,30 +248,21 @@ func TestFailoverIsTimed(t *testing.T) {
 	})
 }
 
-func TestPlannedChangeIsNoFailover(t *testing.T) {
-	m, _ := newMetrics(t, cluster(), record(v1alpha1.StateLeading, "west", 8, reason.HandedOver))
-	was, draining, leading := replaced(reason.PriorityChanged, reason.HandedOver)
-	m.changed(was, draining)
-	m.changed(draining, leading)
-	without(t, series(t, m), "failover")
-}
-
-// A standby has counted what the other replica did. When it is elected, that is no change of its own.
-func TestAStandbyForgetsWhatItCounted(t *testing.T) {
-	m, _ := newMetrics(t, cluster(), record(v1alpha1.StateLeading, "west", 8, reason.FailedOver))
-	m.Elected = func() bool { return false }
-	m.changed(&v1alpha1.NamespaceLeader{}, record(v1alpha1.StateLeading, "west", 8, reason.FailedOver))
-	series(t, m)
-	m.Elected = func() bool { return true }
-	without(t, series(t, m), "changes")
-}
-
-func TestSeriesOfAFleetEndWithIt(t *testing.T) {
-	m, w := newMetrics(t, cluster(), record(v1alpha1.StateLeading, "west", 8, reason.FailedOver))
-	m.changed(&v1alpha1.NamespaceLeader{}, record(v1alpha1.StateLeading, "west", 8, reason.FailedOver))
-	expect(t, series(t, m), map[string]float64{"leasecast_leader_changes_total{fleet=default,reason=FailedOver}": 1})
-	w.serves = false
-	series(t, m)
-	w.serves = true
-	without(t, series(t, m), "changes")
+// What others have changed is no change of this replica's.
+func TestChangesAreForgotten(t *testing.T) {
+	changed := map[string]float64{"leasecast_leader_changes_total{fleet=default,reason=FailedOver}": 1}
+	for name, away := range map[string]func(m *Metrics, w *world, is bool){
+		"while another one is elected":       func(m *Metrics, _ *world, is bool) { m.Elected = func() bool { return !is } },
+		"while another one serves the fleet": func(_ *Metrics, w *world, is bool) { w.serves = !is },
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, w := newMetrics(t, cluster(), record(v1alpha1.StateLeading, "west", 8, reason.FailedOver))
+			m.changed(&v1alpha1.NamespaceLeader{}, record(v1alpha1.StateLeading, "west", 8, reason.FailedOver))
+			expect(t, series(t, m), changed)
+			away(m, w, true)
+			series(t, m)
+			away(m, w, false)
+			without(t, series(t, m), "changes")
+		})
+	}
 }
