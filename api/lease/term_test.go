@@ -132,3 +132,9 @@ func TestARegistrationHasReleasedItsEpochAndThoseBelow(t *testing.T) {
 		}
 	}
 }
+
+func TestLeaseWithoutAHolderLeadsNowhere(t *testing.T) {
+	if (lease.Content{}).LeadsHere() {
+		t.Error("a Lease that names neither a holder nor a cluster leads")
+	}
+}
