@@ -4,7 +4,7 @@ package main
 var choosing = []mutant{
 	{"8: the leader of another hub is deposed", ofElection, "hub/election.decide",
 		`s.OtherHub`, `false`},
-	{"8: what another hub promised ends with its Leases", ofController, "hub/decide.Snapshot.inherit",
+	{"8: what another hub promised ends with its Leases", ofDecide, "hub/decide.Snapshot.inherit",
 		`s.Tenure.Inherited = v.OtherHub`, ``},
 	{"8: a Lease with the mark of another hub is overwritten", ofPublish, "hub/publish.leaseSyncer.blocked",
 		`c.Hub != "" && c.Hub != l.self.hub`, `false`},

@@ -2,13 +2,10 @@ package controller
 
 import (
 	"errors"
-	"maps"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -76,7 +73,6 @@ func TestAClusterThatCannotBeWritten(t *testing.T) {
 		for name, test := range map[string]func(t *testing.T, w *world, ns string, refusal error){
 			"does not lead on: another takes over":                 leaderRefuses,
 			"nor does anybody lead if all refuse, and it says why": allRefuse,
-			"recovers from an outage":                              recovers,
 		} {
 			t.Run(name+", "+how, func(t *testing.T) {
 				w := calmWorld(t, 3)
@@ -123,21 +119,6 @@ func allRefuse(t *testing.T, w *world, ns string, refusal error) {
 	w.awaitLeader(t, ns, 2*time.Second)
 }
 
-func recovers(t *testing.T, w *world, ns string, refusal error) {
-	old := w.leader(ns).m
-	old.refuses(ns, refusal)
-	for _, r := range w.replicas {
-		w.cutAs(r.proc, &old.machine, link{true, true}, 2*w.timings.Duration)
-	}
-	w.run(w.now + 2*w.timings.Duration)
-	w.run(w.now + w.settle())
-	for _, c := range w.hub.records[ns].Status.Candidates {
-		if c.Reason == reason.Recovering {
-			t.Errorf("the candidate is %+v", c)
-		}
-	}
-}
-
 // What failed while nobody could be reached says nothing of what can be written once that is over.
 func TestAnOutageOfTheHubsNetworkMovesNoLeader(t *testing.T) {
 	for seed := range uint64(20) {
@@ -157,43 +138,6 @@ func TestAnOutageOfTheHubsNetworkMovesNoLeader(t *testing.T) {
 			if l := w.leader(ns); l == nil || l.m != leaders[ns] {
 				t.Errorf("seed %d: %s led %s before: %+v", seed, leaders[ns].name, ns, w.hub.records[ns].Spec)
 			}
-		}
-	}
-}
-
-// What changes Leases on their way, as an admission webhook may, would change each that puts them right.
-func TestAClusterThatChangesWhatIsWritten(t *testing.T) {
-	w := calmWorld(t, 3)
-	ns, old := w.spaces[0], w.leader(w.spaces[0]).m
-	noted := old.noted
-	old.noted = func(before, obj *coordinationv1.Lease) {
-		if managed(obj) {
-			obj.Annotations = maps.Clone(obj.Annotations)
-			obj.Annotations[v1alpha1.ClusterUIDAnnotation] = ""
-		}
-		noted(before, obj)
-	}
-	w.run(w.now + 2*w.timings.Duration)
-	if w.awaitLeader(t, ns, w.settle()) == old {
-		t.Fatal("it leads on")
-	}
-	w.run(w.now + 10*time.Second)
-	version := old.version
-	w.run(w.now + time.Minute)
-	if n := old.version - version; n > 60*int64(len(w.spaces)) {
-		t.Errorf("it was written %d times in a minute", n)
-	}
-	for _, c := range w.hub.records[ns].Status.Candidates {
-		if c.Name == old.name && (c.Eligible || c.Reason != reason.Unwritable ||
-			!strings.Contains(c.Message, ns+"/leasecast")) {
-			t.Errorf("the candidate is %+v", c)
-		}
-	}
-	old.noted = noted
-	w.run(w.now + 5*time.Second)
-	for _, c := range w.hub.records[ns].Status.Candidates {
-		if !c.Eligible {
-			t.Errorf("the candidate is %+v, although nothing changes what is written any more", c)
 		}
 	}
 }

@@ -15,11 +15,18 @@ import (
 // With a case anyone decides as the hub did. Where no decision is made in time, the caller learns that.
 func TestCasesAreWhatDecisionsRestOn(t *testing.T) {
 	for name, test := range map[string]struct {
-		decides bool
-		want    int
-	}{"a decision is made": {true, 1}, "no decision is made": {false, 0}} {
+		decides, owned bool
+		want           int
+	}{
+		"a decision is made":                        {true, true, 1},
+		"no decision is made":                       {false, true, 0},
+		"what no policy owns holds up no other one": {true, false, 0},
+	} {
 		inBubble(t, name, func(t *testing.T) {
 			c, _, api := newTestHub(t)
+			if !test.owned {
+				must(t, api.Delete(t.Context(), policyOf("fleet", "shops", "")))
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			var texts []json.RawMessage
@@ -67,20 +74,4 @@ func TestCasesAreThoseOfTheReplicaThatDecides(t *testing.T) {
 	if err := c.Cases(t.Context(), shop.Namespace, nil); !errors.Is(err, ErrStandby) {
 		t.Errorf("another installation serves the fleet: %v", err)
 	}
-}
-
-// A namespace that no policy owns holds nobody up.
-func TestCasesLeaveOutWhatNoPolicyOwns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, _, api := newTestHub(t)
-		must(t, api.Delete(t.Context(), policyOf("fleet", "shops", "")))
-		ended := make(chan error)
-		go func() {
-			ended <- c.Cases(t.Context(), shop.Namespace, func(is json.RawMessage) error { return errors.New(string(is)) })
-		}()
-		synctest.Wait()
-		_, err := c.reconcileNamespace(t.Context(), aboutShop)
-		must(t, err)
-		must(t, <-ended)
-	})
 }

@@ -21,13 +21,11 @@ func TestNamespacesOfADeletedFleetAreForgotten(t *testing.T) {
 		policy, closed bool    // closed: all that was promised has passed
 		fails, known   bool    // after the last decision
 	}{
-		"the namespace is gone":                       {answers: []error{gone}, closed: true},
-		"the namespace is being deleted":              {answers: []error{ends}, closed: true},
-		"it is being deleted, then gone":              {answers: []error{ends, gone}, closed: true},
-		"it is gone, and a promise has not passed":    {answers: []error{gone, gone}, known: true},
-		"it is gone, and a policy is cached":          {answers: []error{gone}, policy: true, closed: true, known: true},
-		"the definition of records is gone":           {answers: []error{undefined}, closed: true, fails: true, known: true},
-		"another failure, then the namespace is gone": {answers: []error{errRefused, gone}, closed: true},
+		"the namespace is gone":                    {answers: []error{gone}, closed: true},
+		"the namespace is being deleted":           {answers: []error{ends}, closed: true},
+		"it is gone, and a promise has not passed": {answers: []error{gone, gone}, known: true},
+		"it is gone, and a policy is cached":       {answers: []error{gone}, policy: true, closed: true, known: true},
+		"the definition of records is gone":        {answers: []error{undefined}, closed: true, fails: true, known: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, f, api := newTestHub(t)

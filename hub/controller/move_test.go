@@ -3,9 +3,6 @@ package controller
 import (
 	"errors"
 	"testing"
-	"testing/synctest"
-
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
@@ -90,7 +87,6 @@ func TestWhenARecordOfAnotherHubIsTakenOver(t *testing.T) {
 		taken   bool
 	}{
 		"its Leases are this hub's": {func(*decide.Snapshot, *election.Decision) {}, nil, true},
-		"it cannot be written":      {func(*decide.Snapshot, *election.Decision) {}, errRefused, false},
 		"it has to be written": {
 			func(_ *decide.Snapshot, d *election.Decision) { d.Persist, d.Record.Next = true, "west" }, nil, false,
 		},
@@ -117,33 +113,4 @@ func TestWhenARecordOfAnotherHubIsTakenOver(t *testing.T) {
 			}
 		})
 	}
-}
-
-// If this hub ever finds one of its records again, the record is not its own any more.
-func TestRecordsOfAFleetAreRelinquished(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newTestFleet(t)
-		for key, mark := range map[string]string{"another": "another", "old": "", "mine": m.HubID} {
-			o := recordOf("fleet", key)
-			o.Spec.Hub = mark
-			must(t, m.api.Create(t.Context(), o))
-		}
-		must(t, m.api.Create(t.Context(), recordOf("fleet2", "elsewhere")))
-		for _, verb := range []string{"list", "patch"} {
-			m.Client = failing(m.api, verb)
-			if err := (workersHub{m.Controller}).RelinquishRecords(t.Context(), "fleet"); err == nil {
-				t.Errorf("no error, although records cannot be read or written: %s", verb)
-			}
-		}
-		m.Client = m.api
-		must(t, (workersHub{m.Controller}).RelinquishRecords(t.Context(), "fleet"))
-		for o, want := range map[*v1alpha1.NamespaceLeader]string{
-			recordOf("fleet", "another"): "another", recordOf("fleet", "old"): v1alpha1.NoHub,
-			recordOf("fleet", "mine"): v1alpha1.NoHub, recordOf("fleet2", "elsewhere"): "",
-		} {
-			if err := m.api.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil || o.Spec.Hub != want {
-				t.Errorf("%s has the mark %q (%v), want %q", o.Name, o.Spec.Hub, err, want)
-			}
-		}
-	})
 }

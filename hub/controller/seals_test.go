@@ -133,16 +133,12 @@ func TestWhoIsNotifiedOfASealThatCannotBeUsed(t *testing.T) {
 	}{
 		"it is broken":                           {false, nil, broken, notified{1, records, policies}, true, true},
 		"it cannot be raised":                    {true, nil, broken, notified{1, none, policies}, true, true},
-		"it is broken, as before":                {false, broken, broken, notified{0, none, none}, true, true},
-		"it cannot be raised, as before":         {true, broken, broken, notified{0, none, none}, true, true},
 		"it is whole again":                      {false, broken, nil, notified{0, records, policies}, false, false},
 		"it can be raised again":                 {true, broken, nil, notified{0, none, policies}, false, false},
-		"it can be used, as before":              {false, nil, nil, notified{0, none, none}, false, false},
 		"it cannot be read now":                  {false, nil, errRefused, notified{1, none, none}, false, false},
 		"it cannot be raised now, as a decision": {true, nil, errRefused, notified{0, none, none}, false, false},
 		"another installation was faster":        {false, nil, seal.ErrServed, notified{0, none, none}, false, false},
 		"it is broken, and cannot be read now":   {false, broken, errRefused, notified{1, none, none}, true, false},
-		"it cannot be raised, nor be read now":   {true, broken, errRefused, notified{0, none, none}, true, false},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			m := newTestFleet(t, recordOf("fleet", "shop"), policyOf("fleet", "shops", "shop"),
