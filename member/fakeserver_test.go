@@ -51,7 +51,6 @@ const (
 	clings              // never answers, and ends a request a second after its context
 	broken              // refuses connections
 	refuses             // 403 to everything
-	strangers           // 401 to everything
 	listsOnly           // 403 to watches
 	deaf                // lets watches begin, but they show nothing and never end
 	hasty               // ends watches at once
@@ -64,11 +63,6 @@ const (
 	unseen              // 403 to reads of one Lease
 	unnamed             // 403 to the question who the caller is
 )
-
-var refusals = map[behavior]metav1.StatusReason{
-	refuses:   metav1.StatusReasonForbidden,
-	strangers: metav1.StatusReasonUnauthorized,
-}
 
 // slow is how long a late or delayed write takes.
 const slow = 2 * time.Second
@@ -216,10 +210,8 @@ func (s *fakeServer) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, ctx.Err()
 	case b == broken:
 		return nil, errBroken
-	case refusals[b] != "":
-		return refused(refusals[b]), nil
-	case b == listsOnly && verb == "watch":
-		return refused(metav1.StatusReasonForbidden), nil
+	case b == refuses, b == listsOnly && verb == "watch":
+		return forbids(), nil
 	case verb == "list":
 		list := s.list(namespaceIn(req.URL.Path), query.Get("resourceVersion"))
 		select {
@@ -307,7 +299,7 @@ func (s *fakeServer) object(req *http.Request, b behavior) (*http.Response, erro
 	reads := req.Method == http.MethodGet
 	switch {
 	case reviews && b == unnamed, reads && b == unseen, !reads && !reviews && b == forbidden:
-		return refused(metav1.StatusReasonForbidden), nil
+		return forbids(), nil
 	case reviews:
 		return answer(http.StatusCreated, &authenticationv1.SelfSubjectReview{
 			TypeMeta: metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"},
@@ -447,8 +439,8 @@ func (s *fakeServer) wrote(before int) (calls []apiCall) {
 
 func failure(reason metav1.StatusReason) *metav1.Status {
 	code := map[metav1.StatusReason]int32{
-		metav1.StatusReasonBadRequest: 400, metav1.StatusReasonUnauthorized: 401, metav1.StatusReasonForbidden: 403,
-		metav1.StatusReasonNotFound: 404, metav1.StatusReasonConflict: 409, metav1.StatusReasonAlreadyExists: 409,
+		metav1.StatusReasonBadRequest: 400, metav1.StatusReasonForbidden: 403, metav1.StatusReasonNotFound: 404,
+		metav1.StatusReasonConflict: 409, metav1.StatusReasonAlreadyExists: 409,
 		metav1.StatusReasonExpired: 410,
 	}[reason]
 	return &metav1.Status{
@@ -457,8 +449,8 @@ func failure(reason metav1.StatusReason) *metav1.Status {
 	}
 }
 
-func refused(reason metav1.StatusReason) *http.Response {
-	return answer(int(failure(reason).Code), failure(reason))
+func forbids() *http.Response {
+	return answer(http.StatusForbidden, failure(metav1.StatusReasonForbidden))
 }
 
 func answer(code int, object any) *http.Response {

@@ -12,7 +12,7 @@ import (
 //
 // After StaleAfter/2 without an event the Member lists everything again, by a consistent read. So a watch without
 // events is not stale. A watch is stale behind a dead link, without permission, or if etcd is cut off.
-// Before the first list, time counts from New, and the error says that nothing was ever listed.
+// Before the first list, time counts from New.
 //
 // It fails earlier if a watch has ended, and lists have had no answer for a third of the shortest duration that a Lease
 // has shown, and at most 5 s. Pings find a connection that died silently, within as long. They need the Member's own
@@ -28,9 +28,10 @@ func (m *Member) Healthz(*http.Request) error {
 		return fmt.Errorf("member: %w: make a new one, or end this process", ErrStopped)
 	}
 	now := m.clock.Now().Boot
-	if m.registrar != nil && m.started.Load() {
-		if err := m.registrar.health(now); err != nil {
-			return err
+	if r := m.registrar; r != nil && m.started.Load() {
+		if age := now - time.Duration(r.confirmed.Load()); age > m.stale {
+			return fmt.Errorf("member: the registration in namespace %s was not confirmed for %v, want at most %v; %s",
+				r.namespace, age.Round(time.Millisecond), m.stale, textOf(&r.problem))
 		}
 	}
 	for _, w := range m.watchers {
@@ -46,28 +47,15 @@ func (w *watcher) health(now time.Duration) error {
 	m := w.member
 	age, asked := now-time.Duration(w.seen.Load()), time.Duration(w.asked.Load())
 	_, duration := m.connections.get()
+	var view string
 	switch {
 	case asked > 0 && w.everListed() && now-asked >= duration/3:
-		return fmt.Errorf("member: the watch of leases in %s is dead: the API server has not answered for %v; %s",
-			w, (now - asked).Round(time.Millisecond), cure(w.problem.Load()))
-	case age <= m.stale:
-		return nil
-	case !m.started.Load():
-		return fmt.Errorf("member: the leases in %s were never listed, because the Member is not started: %s", w, howToStart)
-	case !w.everListed():
-		return fmt.Errorf("member: the leases in %s were never listed, for %v by now; %s",
-			w, age.Round(time.Millisecond), cure(w.problem.Load()))
-	}
-	return fmt.Errorf("member: the watch of leases in %s is stale: nothing was seen for %v, want at most %v; %s",
-		w, age.Round(time.Millisecond), m.stale, cure(w.problem.Load()))
-}
-
-// health is Healthz for the registration.
-func (r *registrar) health(now time.Duration) error {
-	age := now - time.Duration(r.confirmed.Load())
-	if age <= r.member.stale {
+		view = fmt.Sprintf("is dead: the API server has not answered for %v", (now - asked).Round(time.Millisecond))
+	case age > m.stale:
+		view = fmt.Sprintf("is stale: nothing was seen for %v, want at most %v", age.Round(time.Millisecond), m.stale)
+	default:
 		return nil
 	}
-	return fmt.Errorf("member: the registration in namespace %s was not confirmed for %v, want at most %v; %s",
-		r.namespace, age.Round(time.Millisecond), r.member.stale, cure(r.problem.Load()))
+	trouble, _ := m.status(w.namespace)
+	return fmt.Errorf("member: the watch of leases in %s %s", w, because(view, trouble))
 }

@@ -16,23 +16,23 @@ import (
 
 func TestLog_OfTheLeaderAndEveryChange(t *testing.T) {
 	started(t, member.Options{}, func(t *testing.T, r *testMember) {
-		leads := func(leader string, epoch int) string {
-			return fmt.Sprintf(`"msg"="This cluster does not lead" "namespace"="shop" "leader"=%q "epoch"=%d`, leader, epoch)
-		}
-		because := func(reason string) string {
-			return fmt.Sprintf(`"msg"="This cluster does not lead" "namespace"="shop" "reason"=%q`, reason)
+		follows := func(epoch int, leader, reason string) string {
+			return fmt.Sprintf(`"msg"="This cluster does not lead" "namespace"="shop" "epoch"=%d "leader"=%q "reason"=%q`,
+				epoch, leader, reason)
 		}
 		for _, step := range []struct {
 			when    string
 			happens func()
 			line    string
 		}{
-			{"at first", func() { r.write(ns, them, 1) }, leads(them, 1)},
-			{"nothing has changed", func() { r.write(ns, them, 1); pass(10 * staleAfter) }, leads(them, 1)},
-			{"another leads", func() { r.write(ns, "south.fleet", 2) }, leads("south.fleet", 2)},
-			{"no cluster leads", func() { r.write(ns, none, 3) }, because("no cluster leads in epoch 3")},
-			{"the Lease is gone", func() { r.remove(ns, leaseName) }, because(gone)},
-			{"it is back", func() { r.write(ns, them, 4) }, leads(them, 4)},
+			{"at first", func() { r.write(ns, them, 1) }, follows(1, them, "west.fleet leads in epoch 1")},
+			{"nothing has changed", func() { r.write(ns, them, 1); pass(10 * staleAfter) },
+				follows(1, them, "west.fleet leads in epoch 1")},
+			{"another leads", func() { r.write(ns, "south.fleet", 2) },
+				follows(2, "south.fleet", "south.fleet leads in epoch 2")},
+			{"no cluster leads", func() { r.write(ns, none, 3) }, follows(3, "", "no cluster leads in epoch 3")},
+			{"the Lease is gone", func() { r.remove(ns, leaseName) }, follows(3, "", gone)},
+			{"it is back", func() { r.write(ns, them, 4) }, follows(4, them, "west.fleet leads in epoch 4")},
 			{"promoted", func() { r.write(ns, us, 5) },
 				`"msg"="This cluster leads" "namespace"="shop" "epoch"=5 "cluster"="east.fleet"`},
 			{"demoted", func() { r.write(ns, them, 6) }, `"msg"="This cluster does not lead any more" "namespace"="shop" ` +
@@ -45,7 +45,7 @@ func TestLog_OfTheLeaderAndEveryChange(t *testing.T) {
 }
 
 func TestLog_OfMissingRights(t *testing.T) {
-	const refused = "Cannot follow leases: bind leasecast-reader (config/reader) to the account of this program"
+	const refused = "Cannot follow leases: " + missingRights
 	for _, leads := range []bool{false, true} {
 		started(t, member.Options{}, func(t *testing.T, r *testMember) {
 			if leads {
@@ -63,40 +63,14 @@ func TestLog_OfMissingRights(t *testing.T) {
 				t.Errorf("%d lines in ten minutes, want one a minute", n)
 			}
 			if leads {
-				r.log.expect(t, "its term", 1, "This cluster does not lead any more", ranOut+cannotFollow+adviceReader)
+				r.log.expect(t, "its term", 1, "This cluster does not lead any more",
+					ranOut+"; the Leases of all namespaces cannot be followed: "+missingRights)
 			}
 			r.become(works)
 			pass(2 * time.Minute)
 			r.log.expect(t, "with rights", 1, "Follows leases again")
 		})
 	}
-}
-
-func TestLog_OfAMemberThatIsNotStarted(t *testing.T) {
-	const text = "is not started, so nothing is led: add it to the manager by mgr.Add, or call Start"
-	synctest.Test(t, func(t *testing.T) {
-		r := newTestMember(t, member.Options{})
-		pass(10*time.Second - time.Millisecond)
-		r.log.expect(t, "before 10 s", 0, text)
-		pass(time.Millisecond)
-		r.log.expect(t, "after 10 s", 1, text)
-		r.expectState(t, "", false, "the Member is not started: add it to the manager by mgr.Add, or call Start", "")
-	})
-	started(t, member.Options{}, func(t *testing.T, r *testMember) {
-		pass(time.Minute)
-		r.log.expect(t, "started", 0, text)
-	})
-}
-
-func TestLog_OfAMemberThatStopsUnregistered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newTestMember(t, registering(t, ns))
-		r.become(forbidden)
-		r.start()
-		pass(time.Second)
-		r.stop()
-		r.log.expect(t, "stopped", 0, `"msg"="Registered"`)
-	})
 }
 
 // A reader cannot distinguish a namespace that is missing from one in no policy.
@@ -107,7 +81,8 @@ func TestLog_OfANamespaceWithoutALease(t *testing.T) {
 		happens func(t *testing.T, r *testMember)
 		line    string // logged once
 	}
-	const inTypo = `"level"=0 "msg"="This cluster does not lead" "namespace"="typo" "reason"="` + why + `"`
+	const inTypo = `"level"=0 "msg"="This cluster does not lead" "namespace"="typo" "epoch"=0 "leader"="" "reason"="` +
+		why + `"`
 	each(t, map[string]row{
 		"it is among the options": {[]string{"typo", ns}, func(t *testing.T, r *testMember) {
 			if s := r.State("typo"); s.Why != why || s.Leads || s.Leader != "" {
@@ -131,7 +106,7 @@ func TestLog_OfANamespaceWithoutALease(t *testing.T) {
 			synctest.Wait()
 			r.strand()
 			r.remove(ns, leaseName)
-		}, `"msg"="This cluster does not lead" "namespace"="shop" "reason"="` + gone},
+		}, `"msg"="This cluster does not lead" "namespace"="shop" "epoch"=2 "leader"="" "reason"="` + gone},
 		"the cluster has none": {nil, func(_ *testing.T, r *testMember) { r.remove(ns, leaseName) },
 			"There are no Leases of a hub in this cluster"},
 	}, func(t *testing.T, row row) {

@@ -70,7 +70,10 @@ func New(cfg *rest.Config, o Options) (*Member, error) {
 		m.log.Info("The configuration has a Transport of its own. If that Transport does not ping its connections, a dead " +
 			"one is noticed late: leave Transport empty if you can")
 	}
-	m.terms.only, m.terms.status, m.terms.overdue = o.Namespaces, m.status, m.overdue
+	m.terms.only, m.terms.status = o.Namespaces, m.status
+	m.terms.overdue = func(namespace string, now, duration time.Duration) {
+		m.watcherOf(namespace).overdue(now, duration) // only what is watched is led
+	}
 	namespaces := o.Namespaces
 	if len(namespaces) == 0 {
 		namespaces = []string{allNamespaces}
@@ -136,13 +139,14 @@ func (m *Member) follow(ctx context.Context) {
 	all.Wait()
 }
 
-// overdue is called when the renewal of a term in the namespace is overdue.
-func (m *Member) overdue(namespace string, now, duration time.Duration) {
+// watcherOf returns the watcher of a namespace, nil if it is not watched.
+func (m *Member) watcherOf(namespace string) *watcher {
 	for _, w := range m.watchers {
 		if w.namespace == allNamespaces || w.namespace == namespace {
-			w.overdue(now, duration)
+			return w
 		}
 	}
+	return nil
 }
 
 // Term returns the term in which this cluster leads the namespace now, and false if it does not lead. It takes no lock
@@ -239,11 +243,8 @@ func (m *Member) WaitForSync(ctx context.Context) error {
 		case <-w.synced:
 		case <-m.terms.ended:
 		case <-ctx.Done():
-			unknown, stale := m.status(w.namespace)
-			if stale != "" {
-				unknown += ": " + stale
-			}
-			return fmt.Errorf("member: %s: %w", unknown, context.Cause(ctx))
+			trouble, _ := m.status(w.namespace)
+			return fmt.Errorf("member: %s: %w", trouble, context.Cause(ctx))
 		}
 		if m.terms.over() {
 			return fmt.Errorf("member: %w", ErrStopped)

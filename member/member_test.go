@@ -114,7 +114,7 @@ func TestMember_MethodsFail(t *testing.T) {
 			r := newTestMember(t, watching)
 			r.become(refuses)
 			r.start()
-			r.expectState(t, "before", false, adviceReader, adviceReader)
+			r.expectState(t, "before", false, missingRights, missingRights)
 			r.stop()
 			return r
 		}, ns, member.ErrStopped, "", "the Member has stopped"},
@@ -176,9 +176,8 @@ func TestWaitForSync_NamesWhatIsMissing(t *testing.T) {
 		want   string
 	}
 	each(t, map[string]row{
-		"not started": {false, "member: the Member is not started: add it to the manager by mgr.Add, or call Start: "},
-		"not listed": {true, "member: the Leases of namespace shop have not been listed yet: " +
-			checkTheWay + ": list leases: "},
+		"not started": {false, "member: " + notStarted + ": "},
+		"not listed":  {true, "member: the Leases of namespace shop cannot be followed: list leases: "},
 	}, func(t *testing.T, row row) {
 		r := newTestMember(t, member.Options{Namespaces: []string{ns}})
 		r.become(hangs)

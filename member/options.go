@@ -33,8 +33,8 @@ type Options struct {
 	// is never set. A program leaves it empty. Tests take a clock from package api/lease/clock/clocktest, or use
 	// membertest.New, which has its own. Default: the clocks of this machine, clock.System of package api/lease/clock.
 	Clock lease.Clock
-	// Logger receives the leader and every change of it, and each problem with what to do about it. Default: klog's, as in
-	// client-go. A logger without a sink, as logr.Discard returns, also selects the default.
+	// Logger receives the leader and every change of it, and each problem. Default: klog's, as in client-go. A logger
+	// without a sink, as logr.Discard returns, also selects the default.
 	Logger logr.Logger
 	// Registration registers the Member as a reader that reports when it has stopped, for handovers without a gap.
 	// Default: nil, not registered.

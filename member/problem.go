@@ -28,7 +28,7 @@ func (n *nsState) take(c lease.Content, now lease.Reading) lease.Permit {
 	case lease.Believed:
 		n.problem = problem{}
 		if !c.RenewTime.Equal(n.seen.RenewTime) { // no two Leases of a hub have the same renewTime
-			n.arrived = arrival{age: now.Wall.Sub(c.RenewTime), lasts: c.Duration, at: now.Boot}
+			n.arrived = arrival{age: now.Wall.Sub(c.RenewTime), lasts: c.Duration}
 		}
 		n.seen = c
 		return n.reader.Observe(c, now)
@@ -62,10 +62,7 @@ func invalid(c lease.Content) string {
 
 // arrival describes a Lease that names its own cluster. It has the Lease's age when first seen, by the wall clock, and
 // how long it lasts after its renewTime.
-type arrival struct {
-	age, lasts time.Duration
-	at         time.Duration // as in Reading.Boot
-}
+type arrival struct{ age, lasts time.Duration }
 
 // late reports whether more than half of the duration had passed. Where clocks agree this is rare: the hub renews about
 // every third of the duration.

@@ -214,7 +214,8 @@ func (r *registrar) confirmUntilDone(ctx context.Context, released map[string]in
 		case errors.Is(err, errLost):
 			return err
 		case ctx.Err() == nil:
-			r.failed(err)
+			r.problem.Store(r.member.reporter.failed("registration", "Cannot register, or confirm the registration", err,
+				"namespace", r.namespace))
 		}
 	}
 	return nil

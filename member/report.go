@@ -4,12 +4,20 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
-	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/leasecast/leasecast/api/lease"
+)
+
+const (
+	howToStart    = "add it to the manager by mgr.Add, or call Start"
+	missingRights = "bind the ClusterRoles of config/reader to the account of this program: leasecast-reader in each of " +
+		"its Options.Namespaces, or by a ClusterRoleBinding if it follows all or more than 16, and leasecast-registration " +
+		"where it registers"
 )
 
 // repeatEvery is how often a persistent problem is logged again.
@@ -43,6 +51,19 @@ func (r *reporter) due(subject, state string, repeat bool) (before string, due b
 	return last.state, true
 }
 
+// failed logs a failure of a subject, and which rights it lacks: at once, and every minute while it lasts. It returns
+// both for people.
+func (r *reporter) failed(subject, what string, err error, values ...any) *string {
+	text := err.Error()
+	if apierrors.IsForbidden(err) {
+		what, text = what+": "+missingRights, missingRights+": "+text
+	}
+	if _, due := r.due(subject, what, true); due {
+		r.log.Error(err, what, values...)
+	}
+	return &text
+}
+
 // works logs that a subject works again, if a failure was logged before.
 func (r *reporter) works(subject, text string, values ...any) {
 	if _, due := r.due(subject, "", false); due {
@@ -50,19 +71,43 @@ func (r *reporter) works(subject, text string, values ...any) {
 	}
 }
 
-// leaderOf begins the subjects of logState.
-const leaderOf = "leader of "
-
-// namespaces returns the namespaces whose leader was logged.
-func (r *reporter) namespaces() (all []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for subject := range r.last {
-		if namespace, found := strings.CutPrefix(subject, leaderOf); found {
-			all = append(all, namespace)
-		}
+// status returns why the Leases of the namespace are not followed, empty while they are. It is known if the last state
+// of them counts nonetheless.
+func (m *Member) status(namespace string) (trouble string, known bool) {
+	if !m.started.Load() {
+		return "the Member is not started: " + howToStart, false
 	}
-	return all
+	if r := m.registrar; r != nil && !m.terms.releases.holds(m.clock.Now()) {
+		return because("its registration in namespace "+r.namespace+" is not confirmed", textOf(&r.problem)), false
+	}
+	w := m.watcherOf(namespace)
+	if w == nil {
+		return "", true
+	}
+	trouble, known = textOf(&w.problem), w.known.Load()
+	switch {
+	case trouble != "":
+		trouble = "the Leases of " + w.String() + " cannot be followed: " + trouble
+	case !known:
+		trouble = "the Leases of " + w.String() + " have not been listed yet"
+	}
+	return trouble, known
+}
+
+// textOf returns the last problem, empty if it is over.
+func textOf(problem *atomic.Pointer[string]) string {
+	if text := problem.Load(); text != nil {
+		return *text
+	}
+	return ""
+}
+
+// because appends a cause to a text, if there is one.
+func because(text, cause string) string {
+	if cause == "" {
+		return text
+	}
+	return text + "; " + cause
 }
 
 // logState logs who leads the namespace and what is wrong with its Lease, if either has changed.
@@ -76,42 +121,35 @@ func (m *Member) logState(namespace string) {
 	if s.Leader == "" && p.kind == "" { // otherwise Why has figures that change
 		state += s.Why
 	}
-	before, due := m.reporter.due(leaderOf+namespace, state, false)
+	before, due := m.reporter.due("leader of "+namespace, state, false)
 	switch {
 	case !due:
 	case s.Leads:
 		log.Info("This cluster leads", "epoch", s.Epoch, "cluster", s.Cluster)
 	case strings.HasPrefix(before, "true"):
 		log.Info("This cluster does not lead any more", "epoch", s.Epoch, "leader", s.Leader, "reason", s.Why)
-	case s.Leader != "" && s.Leader != s.Cluster:
-		log.Info("This cluster does not lead", "leader", s.Leader, "epoch", s.Epoch, "cluster", s.Cluster)
 	default:
-		log.Info("This cluster does not lead", "reason", s.Why)
+		log.Info("This cluster does not lead", "epoch", s.Epoch, "leader", s.Leader, "reason", s.Why)
 	}
 }
 
-// logStates logs the changes of the namespaces in a list. A namespace without a Lease is in the list of its own scope.
-func (m *Member) logStates(scope string, items []coordinationv1.Lease) {
+// logStates logs the changes that a list of Leases has brought. A namespace without a Lease is in the list of its own
+// scope.
+func (m *Member) logStates(scope string, listed int) {
 	if scope != allNamespaces {
 		m.logState(scope)
 		return
 	}
-	if len(items) == 0 {
+	if listed == 0 {
 		if _, due := m.reporter.due("all Leases", "missing", false); due {
 			m.log.Info("There are no Leases of a hub in this cluster, so nothing is led: no LeadershipPolicy selects any " +
 				"of its namespaces, or it has no hub")
 		}
 	}
-	seen := map[string]bool{}
-	for i := range items {
-		seen[items[i].Namespace] = true
-	}
-	for _, namespace := range m.reporter.namespaces() {
-		seen[namespace] = true
-	}
-	for namespace := range seen {
-		m.logState(namespace)
-	}
+	m.terms.namespaces.Range(func(namespace, _ any) bool {
+		m.logState(namespace.(string))
+		return true
+	})
 }
 
 // report returns the State of a namespace, and the problem of its Lease.

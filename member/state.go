@@ -1,6 +1,7 @@
 package member
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -87,8 +88,8 @@ func (t *terms) Namespaces() (names []string) {
 // state is State for a caller that holds mu.
 func (t *terms) state(namespace string) State {
 	s := State{Namespace: namespace}
-	unknown, stale := t.status(namespace)
-	s.Trouble = stale
+	trouble, known := t.status(namespace)
+	s.Trouble = trouble
 	n := t.lookup(namespace)
 	if n != nil {
 		s.Cluster, s.Epoch, s.Duration, s.Terms = n.seen.Cluster, n.seen.Epoch, n.seen.Duration, n.terms
@@ -98,9 +99,7 @@ func (t *terms) state(namespace string) State {
 		if len(n.leases) > 0 {
 			s.Leader = n.seen.Holder
 		}
-		if s.Trouble == "" {
-			s.Trouble = n.problem.text
-		}
+		s.Trouble = cmp.Or(trouble, n.problem.text)
 		if tm := n.term.Load(); tm != nil && tm.holds() {
 			s.Leads, s.Leader, s.Cluster, s.Epoch = true, tm.cluster, tm.cluster, tm.epoch
 			return s
@@ -111,14 +110,10 @@ func (t *terms) state(namespace string) State {
 		s.Why, s.Trouble = ErrNotWatched.Error(), ""
 	case t.over():
 		s.Why, s.Trouble = ErrStopped.Error(), ""
-	case unknown != "" && stale != "":
-		s.Why = unknown + ": " + stale
-	case unknown != "":
-		s.Why = unknown
+	case !known:
+		s.Why = trouble
 	default:
-		if s.Why = t.why(n); stale != "" && !strings.Contains(s.Why, stale) {
-			s.Why += "; its Leases cannot be followed: " + stale
-		}
+		s.Why = because(t.why(n), trouble)
 	}
 	return s
 }
@@ -137,23 +132,15 @@ func (t *terms) why(n *nsState) string {
 	case !n.seen.LeadsHere():
 		return fmt.Sprintf("%s leads in epoch %d", n.seen.Holder, n.seen.Epoch)
 	}
-	return t.ranOut(n, n.arrived)
+	return ranOut(n.arrived)
 }
 
 // ranOut returns why a term ran out whose last renewal is known.
-func (t *terms) ranOut(n *nsState, last arrival) string {
+func ranOut(renewal arrival) string {
 	text := fmt.Sprintf("it ran out: the last Lease was %s old on arrival, and lasts %s",
-		seconds(max(last.age, 0)), exactly(last.lasts))
-	_, stale := t.status(n.name)
-	switch {
-	case n.problem.text != "":
-		return text + "; since then " + n.problem.text
-	case stale != "":
-		return text + "; its Leases cannot be followed: " + stale
-	case last.late():
-		return text + "; this machine's clock is ahead of the hub's, or Leases are late"
-	case t.clock.Now().Boot-last.at > 2*last.lasts: // before that the hub may be about to replace the leader
-		return text + "; look at the NamespaceLeader " + n.name + ", and whether the hub runs"
+		seconds(max(renewal.age, 0)), exactly(renewal.lasts))
+	if renewal.late() {
+		text += "; this machine's clock is ahead of the hub's, or Leases are late"
 	}
 	return text
 }

@@ -1,6 +1,7 @@
 package member
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -43,9 +44,9 @@ type terms struct {
 	skew  time.Duration
 
 	// A Member sets these three before anything is observed. The caller of both functions holds mu.
-	only    []string                                        // the watched namespaces; empty: all
-	status  func(namespace string) (unknown, stale string)  // why a namespace is unknown, or its Leases are stale
-	overdue func(namespace string, now, term time.Duration) // a renewal of a term that lasts so long is overdue
+	only    []string                                            // the watched namespaces; empty: all
+	status  func(namespace string) (trouble string, known bool) // as Member.status
+	overdue func(namespace string, now, term time.Duration)     // a renewal of a term that lasts so long is overdue
 
 	// namespaces holds a *nsState under each name. Term reads it without a lock.
 	namespaces sync.Map
@@ -84,7 +85,7 @@ func init() {
 func newTerms(clock lease.Clock, skew time.Duration) *terms {
 	t := &terms{
 		clock: clock, skew: skew, led: map[*nsState]*term{}, ended: make(chan struct{}),
-		status:  func(string) (unknown, stale string) { return "", "" },
+		status:  func(string) (trouble string, known bool) { return "", true },
 		overdue: func(string, time.Duration, time.Duration) {},
 	}
 	t.notifier.terms, t.notifier.idle.L = t, &t.mu
@@ -253,7 +254,8 @@ func (t *terms) expired(n *nsState, tm *term, now lease.Reading) string {
 	if !t.releases.holds(now) {
 		return unconfirmed
 	}
-	return t.ranOut(n, tm.arrived)
+	trouble, _ := t.status(n.name)
+	return because(ranOut(tm.arrived), cmp.Or(n.problem.text, trouble))
 }
 
 // end ends a term at once: first checks fail, then its contexts are cancelled, then listeners are notified. Cancelling

@@ -88,7 +88,7 @@ const (
 	nextBegan = "the next one has begun in epoch 8"
 	ranOut    = "it ran out: the last Lease was 0.0 s old on arrival, and lasts 15 s"
 	lateAfter = " s old on arrival, and lasts 15 s; this machine's clock is ahead of the hub's, or Leases are late"
-	hourAhead = "; since then Lease shop/leasecast in epoch 7: " +
+	hourAhead = "; Lease shop/leasecast in epoch 7: " +
 		"its renewTime is 3600.0 s ahead of this clock, allowed 1 s: not believed"
 )
 

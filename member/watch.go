@@ -91,7 +91,7 @@ func (w *watcher) run(ctx context.Context) {
 			err = fmt.Errorf("watch leases: ended after %v", lasted)
 		}
 		if err != nil && !errors.Is(err, errRelist) && ctx.Err() == nil {
-			w.failed(err)
+			w.problem.Store(w.member.reporter.failed("watch of "+w.String(), "Cannot follow leases", err, "scope", w.String()))
 			pause(ctx, w.delay(), nil)
 		}
 	}
@@ -144,7 +144,9 @@ func (w *watcher) handleEvents(ctx context.Context, stream watch.Interface) erro
 				return err
 			}
 		case <-steady.C():
-			w.works()
+			w.delay = backoff.DelayFunc()
+			w.problem.Store(nil)
+			w.member.reporter.works("watch of "+w.String(), "Follows leases again", "scope", w.String())
 		case <-idle.C():
 			return errRelist
 		case <-ctx.Done():
@@ -180,7 +182,7 @@ func (w *watcher) list(ctx context.Context) (version string, err error) {
 	if !w.everListed() {
 		close(w.synced)
 	}
-	w.member.logStates(w.namespace, list.Items)
+	w.member.logStates(w.namespace, len(list.Items))
 	for i := range list.Items {
 		if _, err := w.suit(&list.Items[i]); err != nil {
 			return "", err
