@@ -6,38 +6,39 @@ import (
 
 // Lead implements Member.Lead.
 func (t *terms) Lead(ctx context.Context, namespace string, f func(ctx context.Context) error) error {
-	no := func() error {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		return t.notLeader(namespace)
-	}
-	if namespace == "" || !watched(t.only, namespace) {
-		return no()
-	}
-	promoted := make(chan struct{}, 1)
-	remove := t.notifier.listen(namespace, Listener{Promoted: func(string, Term) {
-		select {
-		case promoted <- struct{}{}:
-		default: // a promotion is pending already
-		}
-	}})
-	defer remove()
 	for {
+		begins, err := t.next(namespace)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case t.over():
-			return no()
+		case err != nil:
+			return err
 		}
 		if ended, err := t.leadOnce(ctx, namespace, f); !ended {
 			return err
 		}
 		select {
-		case <-promoted:
+		case <-begins:
 		case <-t.ended:
 		case <-ctx.Done():
 		}
 	}
+}
+
+// next returns a channel that is closed when the next term in the namespace begins. It returns an error if none ever
+// will.
+func (t *terms) next(namespace string) (begins <-chan struct{}, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if namespace == "" || !watched(t.only, namespace) || t.over() {
+		return nil, t.notLeader(namespace)
+	}
+	waiting := t.waiting[namespace]
+	if waiting == nil {
+		waiting = make(chan struct{})
+		t.waiting[namespace] = waiting
+	}
+	return waiting, nil
 }
 
 // leadOnce runs f in the current term, if there is one. It returns ended if the caller must wait for another term.

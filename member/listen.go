@@ -26,7 +26,6 @@ type notifier struct {
 // listening is one listener and its last notification for each namespace.
 type listening struct {
 	Listener
-	only    string // the only namespace that it observes; empty: all
 	views   map[*nsState]*view
 	removed bool
 }
@@ -39,8 +38,8 @@ type view struct {
 	busy bool  // a goroutine is calling it
 }
 
-// listen adds a listener for one namespace, or for all if only is empty.
-func (n *notifier) listen(only string, l Listener) (remove func()) {
+// listen adds a listener.
+func (n *notifier) listen(l Listener) (remove func()) {
 	if l.Promoted == nil {
 		l.Promoted = func(string, Term) {}
 	}
@@ -49,7 +48,7 @@ func (n *notifier) listen(only string, l Listener) (remove func()) {
 	}
 	n.terms.mu.Lock()
 	defer n.terms.mu.Unlock()
-	ls := &listening{Listener: l, only: only, views: map[*nsState]*view{}}
+	ls := &listening{Listener: l, views: map[*nsState]*view{}}
 	n.listeners = append(n.listeners, ls)
 	n.terms.namespaces.Range(func(_, v any) bool {
 		n.notify(ls, v.(*nsState))
@@ -78,9 +77,6 @@ func (n *notifier) announce(ns *nsState) {
 // notify starts a goroutine that notifies one listener. It does nothing if the listener is up to date or such a
 // goroutine already runs, which checks again after every call.
 func (n *notifier) notify(ls *listening, ns *nsState) {
-	if ls.only != "" && ls.only != ns.name {
-		return
-	}
 	v := ls.views[ns]
 	if v == nil {
 		v = &view{}

@@ -2,7 +2,6 @@ package member
 
 import (
 	"maps"
-	"math"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -10,22 +9,8 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-// limit bounds all terms, in addition to their own deadlines.
-type limit struct {
-	none bool // no registration is needed, so there is no limit
-	lease.Permit
-}
-
-// Holds reports whether terms may go on now.
-func (l *limit) Holds(now lease.Reading) bool { return l.none || l.Permit.Holds(now) }
-
-// Remaining returns how long terms may go on at most.
-func (l *limit) Remaining(now lease.Reading) time.Duration {
-	if l.none {
-		return math.MaxInt64
-	}
-	return l.Permit.Remaining(now)
-}
+// forever is longer than any process runs.
+const forever = 100 * 365 * 24 * time.Hour
 
 // maxReleases is how many namespaces one registration may have released at a time: so many names fit into it, however
 // long. Others wait.
@@ -35,18 +20,18 @@ const maxReleases = 1000
 // terms.mu.
 type releases struct {
 	terms   *terms
-	limit   atomic.Pointer[limit]
-	needed  bool                  // a registration is needed
-	open    bool                  // Leases may be believed: there is a registration, or none is needed
-	vacant  map[*nsState]struct{} // where no cluster leads, by the last Lease that was believed
-	changed chan struct{}         // holds a value when something may have changed
+	limit   atomic.Pointer[lease.Permit] // bounds all terms, in addition to their own deadlines
+	needed  bool                         // a registration is needed
+	open    bool                         // Leases may be believed: there is a registration, or none is needed
+	vacant  map[*nsState]struct{}        // where no cluster leads, by the last Lease that was believed
+	changed chan struct{}                // holds a value when something may have changed
 }
 
 // require makes all terms depend on a registration. No Lease is believed before the first confirmation. It is called
 // before anything is observed.
 func (r *releases) require() {
 	r.needed, r.open = true, false
-	r.limit.Store(&limit{})
+	r.limit.Store(&lease.Permit{})
 }
 
 // holds reports whether the last confirmation is still valid, or none is needed.
@@ -89,7 +74,7 @@ func (r *releases) confirmed(p lease.Permit) bool {
 		return false
 	}
 	r.open = true
-	r.limit.Store(&limit{Permit: p})
+	r.limit.Store(&p)
 	return true
 }
 
@@ -100,7 +85,7 @@ func (r *releases) lost(why string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r.open = false
-	r.limit.Store(&limit{})
+	r.limit.Store(&lease.Permit{})
 	for n, tm := range t.led {
 		t.end(n, tm, why)
 	}

@@ -57,9 +57,10 @@ type terms struct {
 	notifier notifier
 	releases releases
 	led      map[*nsState]*term
-	timer    utilclock.Timer // runs while led is not empty
-	due      time.Duration   // when it fires, on the clock that Reading.Boot shows
-	ended    chan struct{}   // closed when all terms have ended for good, see over
+	waiting  map[string]chan struct{} // closed when a term begins in the namespace, where Lead waits for one
+	timer    utilclock.Timer          // runs while led is not empty
+	due      time.Duration            // when it fires, on the clock that Reading.Boot shows
+	ended    chan struct{}            // closed when all terms have ended for good, see over
 }
 
 // nsState is what is known about one namespace. All but term is guarded by terms.mu.
@@ -84,18 +85,19 @@ func init() {
 // future a renewTime may lie.
 func newTerms(clock lease.Clock, skew time.Duration) *terms {
 	t := &terms{
-		clock: clock, skew: skew, led: map[*nsState]*term{}, ended: make(chan struct{}),
+		clock: clock, skew: skew, led: map[*nsState]*term{}, waiting: map[string]chan struct{}{}, ended: make(chan struct{}),
 		status:  func(string) (trouble string, known bool) { return "", true },
 		overdue: func(string, time.Duration, time.Duration) {},
 	}
 	t.notifier.terms, t.notifier.idle.L = t, &t.mu
 	t.releases = releases{terms: t, open: true, vacant: map[*nsState]struct{}{}, changed: make(chan struct{}, 1)}
-	t.releases.limit.Store(&limit{none: true})
+	unlimited := lease.Registration{Confirmed: clock.Now().Wall, Duration: forever}.Permit(clock.Now())
+	t.releases.limit.Store(&unlimited)
 	return t
 }
 
 // Listen implements Member.Listen.
-func (t *terms) Listen(l Listener) (remove func()) { return t.notifier.listen("", l) }
+func (t *terms) Listen(l Listener) (remove func()) { return t.notifier.listen(l) }
 
 // Term implements Member.Term.
 func (t *terms) Term(namespace string) (Term, bool) {
@@ -244,6 +246,10 @@ func (t *terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string)
 		n.terms++
 		n.term.Store(tm)
 		t.arm(now, p)
+		if waiting := t.waiting[n.name]; waiting != nil {
+			close(waiting)
+			delete(t.waiting, n.name)
+		}
 	}
 	t.notifier.announce(n)
 	t.releases.observe(n)
