@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -37,9 +36,8 @@ type fakeServer struct {
 	asked   []string      // verb, path and selector of each request
 	lag     time.Duration // how old a list is when it arrives
 	uids    int
-	writes  []apiCall                 // all that were carried out
-	after   func(apiCall)             // is called when a call was carried out, before its answer
-	behind  *coordinationv1.LeaseList // the content of the cache, for callers that accept it; nil: all
+	writes  []apiCall     // all that were carried out
+	after   func(apiCall) // is called when a call was carried out, before its answer
 }
 
 // behavior is what the server does with requests.
@@ -61,7 +59,6 @@ const (
 	silent              // gets no write, and the connection does not break
 	forbidden           // 403 to writes
 	unseen              // 403 to reads of one Lease
-	unnamed             // 403 to the question who the caller is
 )
 
 // slow is how long a late or delayed write takes.
@@ -148,14 +145,6 @@ func (s *fakeServer) hangUp() {
 // strand has the connection of every watch under way die without notice.
 func (s *fakeServer) strand() { s.watches(func(st *stream) { st.stranded.Store(true) }) }
 
-// snapshot returns a function that restores the server to its present content.
-func (s *fakeServer) snapshot() (restore func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	leases, history := maps.Clone(s.leases), slices.Clone(s.history)
-	return func() { s.locked(func() { s.leases, s.history = leases, history }) }
-}
-
 func (s *fakeServer) record(kind string, l *coordinationv1.Lease) {
 	l.TypeMeta = metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}
 	l.ResourceVersion = strconv.Itoa(len(s.history) + 1)
@@ -213,7 +202,10 @@ func (s *fakeServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	case b == refuses, b == listsOnly && verb == "watch":
 		return forbids(), nil
 	case verb == "list":
-		list := s.list(namespaceIn(req.URL.Path), query.Get("resourceVersion"))
+		if query.Get("resourceVersion") != "" {
+			panic("a list must be as new as etcd")
+		}
+		list := s.list(namespaceIn(req.URL.Path))
 		select {
 		case <-time.After(lag):
 			return list, nil
@@ -230,13 +222,10 @@ func (s *fakeServer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// list answers with what is stored, unless the caller is content with the server's cache.
-func (s *fakeServer) list(namespace, version string) *http.Response {
+// list answers with what is stored.
+func (s *fakeServer) list(namespace string) *http.Response {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if version == "0" && s.behind != nil {
-		return answer(http.StatusOK, s.behind)
-	}
 	list := coordinationv1.LeaseList{
 		TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "LeaseList"},
 		ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(len(s.history))},
@@ -298,7 +287,7 @@ func (s *fakeServer) object(req *http.Request, b behavior) (*http.Response, erro
 	reviews := strings.HasSuffix(req.URL.Path, "/selfsubjectreviews")
 	reads := req.Method == http.MethodGet
 	switch {
-	case reviews && b == unnamed, reads && b == unseen, !reads && !reviews && b == forbidden:
+	case reads && b == unseen, !reads && !reviews && b == forbidden:
 		return forbids(), nil
 	case reviews:
 		return answer(http.StatusCreated, &authenticationv1.SelfSubjectReview{

@@ -269,29 +269,24 @@ func (r *registrar) write(
 		stored, err = r.leases.Update(ctx, l, metav1.UpdateOptions{})
 	}
 	switch {
+	case err == nil:
+		return stored, nil
 	case apierrors.IsNotFound(err) && l.UID != "":
 		return nil, fmt.Errorf("%w: an edit has removed it: %w", errLost, err)
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
-		current, failure := r.leases.Get(ctx, l.Name, metav1.GetOptions{})
-		if apierrors.IsNotFound(failure) {
-			return nil, fmt.Errorf("%w: an edit has removed it: %w", errLost, failure)
-		}
-		if failure == nil && l.UID != "" && current.UID != l.UID {
-			return nil, fmt.Errorf("%w: an edit has replaced it", errLost)
-		}
-		if failure == nil && current.DeletionTimestamp != nil {
-			return nil, fmt.Errorf("%w: an edit has deleted it", errLost)
-		}
-		if failure == nil {
-			r.stored = current
-		}
-		return nil, errors.Join(err, failure)
-	case err != nil:
+	case !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err):
 		return nil, fmt.Errorf("write registration %s: %w", klog.KObj(l), err)
-	case !last && stored.DeletionTimestamp != nil:
+	}
+	current, failure := r.leases.Get(ctx, l.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(failure):
+		return nil, fmt.Errorf("%w: an edit has removed it: %w", errLost, failure)
+	case failure != nil:
+		return nil, errors.Join(err, failure)
+	case l.UID != "" && current.UID != l.UID, current.DeletionTimestamp != nil:
 		return nil, fmt.Errorf("%w: an edit has deleted it", errLost)
 	}
-	return stored, nil
+	r.stored = current
+	return nil, err
 }
 
 // leave removes the registration when all terms have ended for good, once all work has finished. If that takes too long

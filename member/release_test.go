@@ -118,24 +118,6 @@ func TestRelease_OfTermsThatAreOver(t *testing.T) {
 	})
 }
 
-func TestRelease_EndsTheTermForGood(t *testing.T) {
-	registered(t, func(t *testing.T, r *testMember) {
-		if r.write(ns, none, 8); !r.released(t) {
-			t.Fatal("not released")
-		}
-		for range 3 {
-			if r.write(ns, us, 7); r.leads(ns) {
-				t.Fatal("leads in an epoch that it has released")
-			}
-			r.remove(ns, leaseName)
-			synctest.Wait()
-		}
-		if r.write(ns, us, 9); !r.leads(ns) {
-			t.Error("does not lead in the next epoch")
-		}
-	})
-}
-
 func TestRelease_AfterTheRegistrationWasLost(t *testing.T) {
 	lose := func(r *testMember) {
 		r.remove(home, r.registered()[0].Name)
@@ -163,39 +145,12 @@ func TestRelease_AfterTheRegistrationWasLost(t *testing.T) {
 	})
 }
 
-// So many names fit into a registration, however long they are.
-func TestRelease_WaitsForRoom(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newTestMember(t, registering(t))
-		const room = 1000
-		for i := range room + 2 {
-			r.write(name(i), none, 8)
-		}
-		r.start()
-		synctest.Wait()
-		if got := r.registration(t); len(got.Released) != room || got.HasReleased(name(room), 7) {
-			t.Errorf("%d releases, want the first %d", len(got.Released), room)
-		}
-		r.write(name(0), them, 9) // granted, so the hub waits no more
-		pass(confirm)
-		synctest.Wait()
-		if got := r.registration(t); len(got.Released) != room || !got.HasReleased(name(room), 7) {
-			t.Errorf("%d releases when there is room for the last, want %d", len(got.Released), room)
-		}
-		before := len(r.wrote(0))
-		r.stop()
-		last, err := wire.ReadRegistration(r.wrote(before)[0].sent)
-		if err != nil || len(last.Released) != room {
-			t.Errorf("%d releases at the end, want %d: %v", len(last.Released), room, err)
-		}
-	})
-}
-
-// Many namespaces change hands at once when a cluster is drained.
+// Many namespaces change hands at once when a cluster is drained. So many names fit into a registration, however long
+// they are, and the others wait.
 func TestRelease_OfManyTermsTakesFewWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newTestMember(t, registering(t))
-		const many = 200
+		const room, many = 1000, 1002
 		for i := range many {
 			r.write(name(i), us, 7)
 		}
@@ -208,14 +163,22 @@ func TestRelease_OfManyTermsTakesFewWrites(t *testing.T) {
 			pass(time.Millisecond)
 		}
 		pass(2*slow + time.Second)
-		if got, writes := r.registration(t), len(r.wrote(before)); len(got.Released) != many || writes > 3 {
-			t.Errorf("released %d of %d in %d writes", len(got.Released), many, writes)
+		if got, writes := r.registration(t), len(r.wrote(before)); len(got.Released) != room ||
+			got.HasReleased(name(room), 7) || writes > 3 {
+			t.Errorf("%d releases in %d writes, want the first %d", len(got.Released), writes, room)
 		}
 		r.become(works)
 		r.write(name(0), them, 9) // granted, so the hub waits no more
 		pass(confirm)
-		if got := r.registration(t); len(got.Released) != many-1 || got.HasReleased(name(0), 7) {
-			t.Errorf("%d releases are left, want %d", len(got.Released), many-1)
+		if got := r.registration(t); len(got.Released) != room || got.HasReleased(name(0), 7) ||
+			!got.HasReleased(name(room), 7) {
+			t.Errorf("%d releases when there is room for another, want %d", len(got.Released), room)
+		}
+		before = len(r.wrote(0))
+		r.stop()
+		last, err := wire.ReadRegistration(r.wrote(before)[0].sent)
+		if err != nil || len(last.Released) != room {
+			t.Errorf("%d releases at the end, want %d: %v", len(last.Released), room, err)
 		}
 	})
 }

@@ -161,26 +161,6 @@ func TestWatch_GetsAnotherConnectionForShorterTerms(t *testing.T) {
 	})
 }
 
-func TestWatch_FollowsAServerThatWasRestored(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := leading(t, 2)
-		restore := r.snapshot()
-		r.write(name(1), them, 8)
-		r.write(name(2), us, 7)
-		synctest.Wait()
-		restore()
-		r.fail()
-		pass(time.Second)
-		if r.leads(name(2)) {
-			t.Error("leads by a Lease that does not exist any more")
-		}
-		r.write(name(3), us, 7)
-		if !r.leads(name(3)) {
-			t.Error("takes what happens after the restore for old")
-		}
-	})
-}
-
 func TestMember_FollowsByListsWhereWatchesFail(t *testing.T) {
 	type row struct {
 		server behavior
