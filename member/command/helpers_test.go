@@ -50,34 +50,44 @@ func leaseOf(
 	return l
 }
 
+// pausing is the clock of a process that is paused around each of its readings.
+type pausing struct {
+	*clocktest.Bubble
+	pause time.Duration
+}
+
+func (c *pausing) Now() lease.Reading {
+	c.Suspend(c.pause)
+	now := c.Bubble.Now()
+	c.Suspend(c.pause)
+	return now
+}
+
 // testGate is a gate in a bubble, with groups that are no processes.
 type testGate struct {
 	*runner
 	fed.Terms
-	t     *testing.T
-	clock *clocktest.Bubble
-	ended chan struct{} // the gate has
-	exit  int
-	err   error
-
+	t       *testing.T
+	clock   *clocktest.Bubble // of its terms
+	paused  *pausing          // the gate's own
 	signals chan os.Signal
+	ended   chan struct{} // the gate has
+	exit    int
+	err     error
 
 	mu      sync.Mutex
 	started []*fakeGroup
 	starts  func() error // if set, a start calls it first
 }
 
-// newTestGate starts a gate. Its terms have the clock of a gate that is paused, without the pauses.
-func newTestGate(t *testing.T, paused *pausing, stopAhead time.Duration) *testGate {
-	g := &testGate{t: t, ended: make(chan struct{}), signals: make(chan os.Signal)}
-	o := Options{Namespace: ns, StopAhead: stopAhead, Signals: g.signals, Logger: logr.Discard()}
-	if paused != nil {
-		g.clock, o.Clock = paused.Bubble, paused
-	} else {
-		g.clock = clocktest.NewBubble(clocktest.Start)
-		o.Clock = g.clock
+// newTestGate starts a gate.
+func newTestGate(t *testing.T, stopAhead time.Duration) *testGate {
+	clock := clocktest.NewBubble(clocktest.Start)
+	g := &testGate{
+		t: t, Terms: fed.New(clock, time.Second), clock: clock, paused: &pausing{Bubble: clock},
+		signals: make(chan os.Signal), ended: make(chan struct{}),
 	}
-	g.Terms = fed.New(g.clock, time.Second)
+	o := Options{Namespace: ns, StopAhead: stopAhead, Signals: g.signals, Clock: g.paused, Logger: logr.Discard()}
 	g.runner = &runner{Options: o, leader: g.Terms, start: func(until instant, _ int64) (group, error) {
 		if g.starts != nil {
 			if err := g.starts(); err != nil {

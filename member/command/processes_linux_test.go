@@ -149,6 +149,16 @@ func (g *realGate) signal(s syscall.Signal) {
 	}
 }
 
+// send sends a process signals.
+func (g *realGate) send(pid int, all ...syscall.Signal) {
+	g.t.Helper()
+	for _, s := range all {
+		if err := syscall.Kill(pid, s); err != nil {
+			g.t.Error(err)
+		}
+	}
+}
+
 // await returns when a condition holds.
 func (g *realGate) await(what string, condition func() bool) {
 	g.t.Helper()
@@ -223,16 +233,6 @@ func alive(argument string, pid int) bool {
 	return err == nil && strings.Contains(string(arguments), argument)
 }
 
-// watchdogOf is the process that leads a process's group.
-func watchdogOf(t *testing.T, pid int) int {
-	t.Helper()
-	group, err := syscall.Getpgid(pid)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return group
-}
-
 const (
 	// stubborn writes its number into the file pids, and the time into acts again and again, whatever signal it gets.
 	stubborn = `trap '' TERM HUP INT; echo $$ >>"$0/pids"; while :; do date +%s%N >>"$0/acts"; sleep 0.02; done`
@@ -244,41 +244,67 @@ const (
 		`2>&1 &); while :; do sleep 0.02; done`
 )
 
-func TestGroup_ActsNoLongerThanItsTerm(t *testing.T) {
-	const tooEarly = realStopAhead - 500*time.Millisecond // when SIGTERM comes, which these programs ignore, they act on
-	send := func(s syscall.Signal, pid int) error { return syscall.Kill(pid, s) }
+// Whatever fails, no process of a program acts longer than its term. A daemon leaves the group. The gate adopts it, so
+// it has to end with its term like all others.
+func TestProcesses_ActNoLongerThanTheirTerm(t *testing.T) {
+	const long, tooEarly = time.Minute, realStopAhead - 500*time.Millisecond // SIGTERM comes then, which these ignore
+	type fault = func(g *realGate, watchdog int, deadline time.Time) (gone time.Time)
+	until := func(happens func(g *realGate, watchdog int)) fault {
+		return func(g *realGate, watchdog int, deadline time.Time) time.Time { happens(g, watchdog); return deadline }
+	}
+	soon := func(happens func(g *realGate, watchdog int)) fault { // long before the deadline
+		return func(g *realGate, watchdog int, _ time.Time) time.Time {
+			happens(g, watchdog)
+			return time.Now().Add(moment)
+		}
+	}
+	gate := func(s syscall.Signal) func(g *realGate, _ int) { return func(g *realGate, _ int) { g.signal(s) } }
+	guard := func(all ...syscall.Signal) func(g *realGate, watchdog int) {
+		return func(g *realGate, watchdog int) { g.send(watchdog, all...) }
+	}
+	leads := func(holder string) func(g *realGate, _ int) {
+		return func(g *realGate, _ int) { g.lease(holder, 2, long) }
+	}
 	for name, row := range map[string]struct {
-		fault  func(gate, watchdog int) error
-		atOnce bool // the group is killed long before the deadline
+		script   string
+		duration time.Duration
+		fault    fault
 	}{
-		"nothing fails":          {func(int, int) error { return nil }, false},
-		"the gate is paused":     {func(gate, _ int) error { return send(syscall.SIGSTOP, gate) }, false},
-		"the gate is killed":     {func(gate, _ int) error { return send(syscall.SIGKILL, gate) }, true},
-		"the watchdog is paused": {func(_, watchdog int) error { return send(syscall.SIGSTOP, watchdog) }, false},
-		"the watchdog is killed": {func(_, watchdog int) error { return send(syscall.SIGKILL, watchdog) }, true},
-		"the watchdog gets signals": {func(_, dog int) error {
-			return errors.Join(send(syscall.SIGTERM, dog), send(syscall.SIGINT, dog), send(syscall.SIGHUP, dog))
-		}, false},
+		"nothing fails":             {family, short, until(func(*realGate, int) {})},
+		"the gate is paused":        {family, short, until(gate(syscall.SIGSTOP))},
+		"the gate is killed":        {family, long, soon(gate(syscall.SIGKILL))},
+		"the watchdog is paused":    {family, short, until(guard(syscall.SIGSTOP))},
+		"the watchdog is killed":    {family, long, soon(guard(syscall.SIGKILL))},
+		"the watchdog gets signals": {family, short, until(guard(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP))},
+		// They are killed as soon as one of their keepers runs.
+		"all are paused together": {family, short, func(g *realGate, watchdog int, deadline time.Time) time.Time {
+			for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
+				g.send(-watchdog, s) // first: a gate that has woken kills the group, and then nobody is left to signal
+				if g.signal(s); s == syscall.SIGSTOP {
+					<-time.After(time.Until(deadline) + time.Second)
+				}
+			}
+			return time.Now().Add(moment)
+		}},
+		"a daemon, another cluster leads": {daemonizes, long, soon(leads(them))},
+		"a daemon, the term is revoked":   {daemonizes, long, soon(leads(""))},
+		"a daemon, the gate gets SIGTERM": {daemonizes, long, soon(gate(syscall.SIGTERM))},
+		"a daemon, the gate is paused":    {daemonizes, short, until(gate(syscall.SIGSTOP))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g, duration := startScript(t, family), short
-			if row.atOnce {
-				duration = time.Minute
-			}
-			pids, deadline := g.renewing(duration, 2)
+			g := startScript(t, row.script)
+			pids, deadline := g.renewing(row.duration, 2)
 			g.numbers("acts", 1) // it has not ended before its first act
-			if err := row.fault(g.cmd.Process.Pid, watchdogOf(t, pids[0])); err != nil {
-				t.Fatal(err)
+			leader, err := syscall.Getpgid(pids[0])
+			if err != nil || alive(Watchdog, leader) != (row.script == family) {
+				t.Fatalf("process %d leads the group, and is the watchdog = %v (%v)", leader, alive(Watchdog, leader), err)
 			}
-			killed := deadline
-			if row.atOnce {
-				killed = time.Now().Add(moment)
-			}
+			killed := row.fault(g, leader, deadline)
 			g.expectGone(pids, killed)
 			gone, acts := time.Now(), g.numbers("acts", 1)
-			if last := time.Unix(0, int64(acts[len(acts)-1])); !row.atOnce && deadline.Sub(last) > tooEarly {
-				t.Errorf("the last act came %v before the deadline: the group was killed too early", deadline.Sub(last))
+			if last := time.Unix(0, int64(acts[len(acts)-1])); killed.Equal(deadline) && deadline.Sub(last) > tooEarly {
+				t.Errorf("the last act came %v before the deadline: the processes were killed too early", deadline.Sub(last))
 			}
 			<-time.After(300 * time.Millisecond)
 			acts = g.numbers("acts", 1) // a write that was under way may have ended since
@@ -288,23 +314,6 @@ func TestGroup_ActsNoLongerThanItsTerm(t *testing.T) {
 			g.signal(syscall.SIGCONT)
 		})
 	}
-}
-
-// A gate and a program were paused together: the program is killed as soon as one of its keepers runs.
-func TestGroup_ThatWasPausedWithTheGateIsKilledWhenTheyWake(t *testing.T) {
-	g := startScript(t, family)
-	pids, deadline := g.renewing(short, 2)
-	group := watchdogOf(t, pids[0])
-	for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
-		// The group first: a gate that has woken kills it, and then nobody is left to signal.
-		if err := errors.Join(syscall.Kill(-group, s), syscall.Kill(g.cmd.Process.Pid, s)); err != nil {
-			t.Fatal(err)
-		}
-		if s == syscall.SIGSTOP {
-			<-time.After(time.Until(deadline) + time.Second)
-		}
-	}
-	g.expectGone(pids, time.Now().Add(moment)) // without a kill they live forever
 }
 
 func TestRun_ExitCode(t *testing.T) {
@@ -341,39 +350,6 @@ func TestRun_ExitCode(t *testing.T) {
 			if got := g.code(); got != row.want {
 				t.Errorf("exit code %d, want %d", got, row.want)
 			}
-		})
-	}
-}
-
-// A daemon leaves the group. The gate adopts it, so it has to end with its term like all others.
-func TestDaemon_ActsNoLongerThanItsTerm(t *testing.T) {
-	soon := func(happens func(g *realGate)) func(g *realGate) time.Time {
-		return func(g *realGate) time.Time { happens(g); return time.Now().Add(moment) }
-	}
-	for name, row := range map[string]struct {
-		duration time.Duration
-		happens  func(g *realGate) (deadline time.Time)
-	}{
-		"another cluster leads": {time.Minute, soon(func(g *realGate) { g.lease(them, 2, time.Minute) })},
-		"the term is revoked":   {time.Minute, soon(func(g *realGate) { g.lease("", 2, time.Minute) })},
-		"the gate gets SIGTERM": {time.Minute, soon(func(g *realGate) { g.signal(syscall.SIGTERM) })},
-		"the gate is paused": {short, func(g *realGate) time.Time {
-			deadline := g.lease(us, 1, short)
-			g.signal(syscall.SIGSTOP)
-			return deadline
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			g := startScript(t, daemonizes)
-			pids, _ := g.renewing(row.duration, 2)
-			for _, pid := range pids {
-				if group := watchdogOf(t, pid); alive(Watchdog, group) {
-					t.Fatalf("process %d is no daemon: a watchdog leads its group", pid)
-				}
-			}
-			g.expectGone(pids, row.happens(g))
-			g.signal(syscall.SIGCONT)
 		})
 	}
 }

@@ -116,7 +116,6 @@ type runner struct {
 	mu      sync.Mutex
 	current group // nil: none runs
 	asked   bool  // a signal has asked the gate to end
-	cut     bool  // it was logged that StopAhead is cut
 	code    int   // of the last run
 	cancel  context.CancelCauseFunc
 }
@@ -164,25 +163,12 @@ func (r *runner) pass(s syscall.Signal) {
 // lead runs the program in one term, again and again if it had to be stopped.
 func (r *runner) lead(ctx context.Context) error {
 	term, _ := member.TermFrom(ctx)
-	r.logCut()
 	for r.await(ctx, term) {
 		if err := r.once(ctx, term); err != nil {
 			return err
 		}
 	}
 	return context.Cause(ctx)
-}
-
-// logCut logs once that SIGTERM comes later than StopAhead asks for.
-func (r *runner) logCut() {
-	most := r.leader.State(r.Namespace).Duration / 3
-	if r.cut || most == 0 || r.StopAhead <= most { // 0: the term is over
-		return
-	}
-	r.cut = true
-	r.Logger.Info("StopAhead is longer than a third of the term's duration, so SIGTERM is sent later: lower StopAhead or "+
-		"raise the duration, which counts as 15 s at most in a registered gate",
-		"namespace", r.Namespace, "stopAhead", r.StopAhead.String(), "used", most.String())
 }
 
 // await returns true when enough of the term is left to start the program, and false when the context ends.
@@ -217,14 +203,15 @@ func (r *runner) see(ctx context.Context, term member.Term) situation {
 // has ended by itself.
 func (r *runner) once(ctx context.Context, term member.Term) error {
 	var now run
-	if now.next(r.see(ctx, term)) != 0 {
+	first := r.see(ctx, term)
+	if now.next(first) != 0 {
 		return nil
 	}
 	g, err := r.start(now.until, term.Epoch())
 	if err != nil {
 		return r.unlessKilled(err, now.until, term)
 	}
-	r.begin(g, term)
+	r.begin(g, term, first.stopAhead)
 	defer r.finish(g)
 	limit, done := now.until, ctx.Done()
 	for {
@@ -267,14 +254,14 @@ func (r *runner) unlessKilled(err error, limit instant, term member.Term) error 
 }
 
 // begin passes signals on to a group from now on. If the gate was already asked to end, the group gets SIGTERM at once.
-func (r *runner) begin(g group, term member.Term) {
+func (r *runner) begin(g group, term member.Term, stopAhead time.Duration) {
 	r.mu.Lock()
 	r.current = g
 	if r.asked {
 		g.signal(syscall.SIGTERM)
 	}
 	r.mu.Unlock() // the log may block, and signals must be passed on
-	r.Logger.Info("Runs the program", "namespace", r.Namespace, "epoch", term.Epoch())
+	r.Logger.Info("Runs the program", "namespace", r.Namespace, "epoch", term.Epoch(), "stopAhead", stopAhead.String())
 }
 
 // finish returns when nothing is left of a group. The term is not released before that.

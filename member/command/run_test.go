@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -15,8 +14,6 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 
-	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/lease/clock/clocktest"
 	"github.com/leasecast/leasecast/member/membertest"
 )
 
@@ -57,7 +54,7 @@ func TestRun_StopsAndKillsTheProgram(t *testing.T) {
 			after1s(func(g *testGate) { g.lease(us, 1) })(g)
 		}, s + d*3/4, s + deadline},
 	}, func(t *testing.T, row row) {
-		g := newTestGate(t, nil, row.stopAhead)
+		g := newTestGate(t, row.stopAhead)
 		began := g.clock.Now()
 		g.lease(us, 1)
 		f := g.group()
@@ -94,7 +91,7 @@ func TestRun_StopsTheProgramWhileItsLogBlocks(t *testing.T) {
 		"the log of the stop":  {"Stops the program", func(*testGate) { pass(d*3/4 + look) }},
 		"the log of the start": {"Runs the program", func(g *testGate) { g.signals <- syscall.SIGTERM }},
 	}, func(t *testing.T, row row) {
-		g, unblocked := newTestGate(t, nil, 0), make(chan struct{})
+		g, unblocked := newTestGate(t, 0), make(chan struct{})
 		g.Logger = funcr.New(func(_, line string) {
 			if strings.Contains(line, row.blocks) {
 				<-unblocked
@@ -113,56 +110,12 @@ func TestRun_StopsTheProgramWhileItsLogBlocks(t *testing.T) {
 	})
 }
 
-func TestRun_LogsOnceThatStopAheadIsCut(t *testing.T) {
-	type row struct {
-		stopAhead time.Duration
-		want      int
-	}
-	each(t, map[string]row{
-		"longer than a third of the duration": {20 * time.Second, 1},
-		"a third of the duration":             {d / 3, 0},
-		"not given":                           {0, 0},
-	}, func(t *testing.T, row row) {
-		g := newTestGate(t, nil, row.stopAhead)
-		var mu sync.Mutex
-		var lines []string
-		g.Logger = funcr.New(func(_, line string) {
-			mu.Lock()
-			defer mu.Unlock()
-			if strings.Contains(line, `"stopAhead"="20s" "used"="4s"`) {
-				lines = append(lines, line)
-			}
-		}, funcr.Options{})
-		for epoch := range int64(3) {
-			g.lease(us, 1+epoch)
-			pass(d / 2) // in which the program of the last term is killed
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if len(lines) != row.want {
-			t.Errorf("%d lines, want %d: %q", len(lines), row.want, lines)
-		}
-	})
-}
-
-// pausing is the clock of a process that is paused around each of its readings.
-type pausing struct {
-	*clocktest.Bubble
-	pause time.Duration
-}
-
-func (c *pausing) Now() lease.Reading {
-	c.Suspend(c.pause)
-	now := c.Bubble.Now()
-	c.Suspend(c.pause)
-	return now
-}
-
 // The gate reads its clock and the rest of its term. Between the two it may be paused.
 func TestRun_PausedSetsNoLateDeadline(t *testing.T) {
 	pauses := map[string]time.Duration{"not paused": 0, "paused": 200 * time.Millisecond}
 	each(t, pauses, func(t *testing.T, pause time.Duration) {
-		g := newTestGate(t, &pausing{clocktest.NewBubble(clocktest.Start), pause}, 0)
+		g := newTestGate(t, 0)
+		g.paused.pause = pause
 		deadline := g.clock.Now().Boot + d
 		g.lease(us, 1)
 		for range 5 {
@@ -178,7 +131,7 @@ func TestRun_PausedSetsNoLateDeadline(t *testing.T) {
 
 func TestRun_StartsTheProgramOnceInEachTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newTestGate(t, nil, 0)
+		g := newTestGate(t, 0)
 		for _, step := range []struct {
 			when    string
 			happens func()
@@ -243,7 +196,7 @@ func TestRun_Ends(t *testing.T) {
 		}, Failed, errUnguarded},
 		"the watchdog ends": {true, func(g *testGate) { close(g.group().left) }, Failed, errUnguarded},
 	}, func(t *testing.T, row row) {
-		g := newTestGate(t, nil, 0)
+		g := newTestGate(t, 0)
 		if row.leads {
 			g.lease(us, 1)
 			g.group()
@@ -282,7 +235,7 @@ func TestRun_GoesOnAfterATerm(t *testing.T) {
 			pass(look)
 		}},
 	}, func(t *testing.T, row row) {
-		g := newTestGate(t, nil, 0)
+		g := newTestGate(t, 0)
 		g.starts = row.starts
 		g.lease(us, 1)
 		f, before := g.group(), g.runs()
@@ -304,7 +257,7 @@ func TestRun_GoesOnAfterATerm(t *testing.T) {
 
 func TestRun_PassesSignalsOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newTestGate(t, nil, 0)
+		g := newTestGate(t, 0)
 		g.lease(us, 1)
 		synctest.Wait()
 		want := []syscall.Signal{syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2}
