@@ -30,11 +30,11 @@ var ErrReadOnly = errors.New("this client is read-only, because only the leader 
 // ErrReadOnly. It is meant for the reconcilers of Observe.
 func ReadOnly(c client.Client) client.Client { return &guarded{c, refuse} }
 
-// guard makes or refuses a write. Errors name its act.
-type guard func(ctx context.Context, a act, write func(context.Context) error) error
+// guard makes or refuses a write.
+type guard func(ctx context.Context, write func(context.Context) error) error
 
 // fence makes a write, within its term if it has one.
-func fence(ctx context.Context, a act, write func(context.Context) error) error {
+func fence(ctx context.Context, write func(context.Context) error) error {
 	term, gated := member.TermFrom(ctx)
 	if !gated {
 		return write(ctx)
@@ -42,33 +42,17 @@ func fence(ctx context.Context, a act, write func(context.Context) error) error 
 	capped, cancel := context.WithTimeout(ctx, term.Remaining())
 	defer cancel()
 	if err := member.Check(ctx); err != nil {
-		return fmt.Errorf("%v: %w", a, err)
+		return err
 	}
 	err := write(capped)
 	if err != nil && !term.Holds() {
-		return fmt.Errorf("%v: %w: epoch %d: %w", a, member.ErrLost, term.Epoch(), err)
+		return fmt.Errorf("%w: epoch %d: %w", member.ErrLost, term.Epoch(), err)
 	}
 	return err
 }
 
 // refuse makes no write.
-func refuse(_ context.Context, a act, _ func(context.Context) error) error {
-	return fmt.Errorf("%w: refused to %v", ErrReadOnly, a)
-}
-
-// act is a verb and its object.
-type act struct {
-	verb   string
-	object any
-}
-
-// String implements fmt.Stringer.
-func (a act) String() string {
-	if o, ok := a.object.(client.Object); ok {
-		return fmt.Sprintf("%s %T %s", a.verb, o, client.ObjectKeyFromObject(o))
-	}
-	return fmt.Sprintf("%s %T", a.verb, a.object)
-}
+func refuse(context.Context, func(context.Context) error) error { return ErrReadOnly }
 
 // guarded is a client whose writes go through a guard.
 type guarded struct {
@@ -77,76 +61,61 @@ type guarded struct {
 }
 
 func (g *guarded) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-	return g.guard(ctx, act{"apply", o}, func(ctx context.Context) error { return g.Client.Apply(ctx, o, opts...) })
+	return g.guard(ctx, func(ctx context.Context) error { return g.Client.Apply(ctx, o, opts...) })
 }
 
 func (g *guarded) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
-	return g.guard(ctx, act{"create", o}, func(ctx context.Context) error { return g.Client.Create(ctx, o, opts...) })
+	return g.guard(ctx, func(ctx context.Context) error { return g.Client.Create(ctx, o, opts...) })
 }
 
 func (g *guarded) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
-	return g.guard(ctx, act{"delete", o}, func(ctx context.Context) error { return g.Client.Delete(ctx, o, opts...) })
+	return g.guard(ctx, func(ctx context.Context) error { return g.Client.Delete(ctx, o, opts...) })
 }
 
 func (g *guarded) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
-	return g.guard(ctx, act{"update", o}, func(ctx context.Context) error { return g.Client.Update(ctx, o, opts...) })
+	return g.guard(ctx, func(ctx context.Context) error { return g.Client.Update(ctx, o, opts...) })
 }
 
 func (g *guarded) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-	return g.guard(ctx, act{"patch", o}, func(ctx context.Context) error { return g.Client.Patch(ctx, o, p, opts...) })
+	return g.guard(ctx, func(ctx context.Context) error { return g.Client.Patch(ctx, o, p, opts...) })
 }
 
 func (g *guarded) DeleteAllOf(ctx context.Context, o client.Object, opts ...client.DeleteAllOfOption) error {
-	return g.guard(ctx, act{"delete all of", o}, func(ctx context.Context) error {
-		return g.Client.DeleteAllOf(ctx, o, opts...)
-	})
+	return g.guard(ctx, func(ctx context.Context) error { return g.Client.DeleteAllOf(ctx, o, opts...) })
 }
 
 func (g *guarded) Status() client.SubResourceWriter { return g.SubResource("status") }
 
 func (g *guarded) SubResource(name string) client.SubResourceClient {
-	return &guardedSubResource{g.Client.SubResource(name), g.guard, name}
+	return &guardedSubResource{g.Client.SubResource(name), g.guard}
 }
 
 // guardedSubResource reads like the embedded client. Its writes go through a guard.
 type guardedSubResource struct {
 	client.SubResourceClient
 	guard guard
-	name  string
-}
-
-func (s *guardedSubResource) act(verb string, o any) act {
-	return act{verb + " the " + s.name + " of", o}
 }
 
 func (s *guardedSubResource) Create(
 	ctx context.Context, o, sub client.Object, opts ...client.SubResourceCreateOption,
 ) error {
-	return s.guard(ctx, s.act("create", o), func(ctx context.Context) error {
-		return s.SubResourceClient.Create(ctx, o, sub, opts...)
-	})
+	return s.guard(ctx, func(ctx context.Context) error { return s.SubResourceClient.Create(ctx, o, sub, opts...) })
 }
 
 func (s *guardedSubResource) Update(
 	ctx context.Context, o client.Object, opts ...client.SubResourceUpdateOption,
 ) error {
-	return s.guard(ctx, s.act("update", o), func(ctx context.Context) error {
-		return s.SubResourceClient.Update(ctx, o, opts...)
-	})
+	return s.guard(ctx, func(ctx context.Context) error { return s.SubResourceClient.Update(ctx, o, opts...) })
 }
 
 func (s *guardedSubResource) Patch(
 	ctx context.Context, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption,
 ) error {
-	return s.guard(ctx, s.act("patch", o), func(ctx context.Context) error {
-		return s.SubResourceClient.Patch(ctx, o, p, opts...)
-	})
+	return s.guard(ctx, func(ctx context.Context) error { return s.SubResourceClient.Patch(ctx, o, p, opts...) })
 }
 
 func (s *guardedSubResource) Apply(
 	ctx context.Context, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption,
 ) error {
-	return s.guard(ctx, s.act("apply", o), func(ctx context.Context) error {
-		return s.SubResourceClient.Apply(ctx, o, opts...)
-	})
+	return s.guard(ctx, func(ctx context.Context) error { return s.SubResourceClient.Apply(ctx, o, opts...) })
 }

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -25,17 +24,14 @@ import (
 // relist is the backoff after a list that failed.
 var relist = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 7, Cap: 5 * time.Second}
 
-// tellEvery is how often a list that keeps failing is logged.
-const tellEvery = time.Minute
-
 // promotionPriority is the priority of the first request that a promotion enqueues. It is above the priority of the
 // list at a controller's start, in which all objects of one namespace come before the next namespace.
 const promotionPriority = handler.LowPriority + 20
 
 // resync is a source that enqueues every request of a namespace when this cluster has begun to lead it. These are the
 // requests that a start of the controller would enqueue. A list that fails is repeated until it succeeds or the term is
-// over. It is logged at once and every minute. A namespace outside the manager's cache is skipped, because this
-// controller gets no request of it.
+// over. The first failure is logged. A namespace outside the manager's cache is skipped, because this controller gets
+// no request of it.
 //
 // It uses the logger of the controller's context, if there is one, and the Member's otherwise.
 type resync[request comparable] struct {
@@ -89,8 +85,7 @@ func (s *resync[request]) enqueueAll(
 func (w *watch[request]) untilListed(
 	ctx context.Context, logger logr.Logger, list func(ctx context.Context) (int, error),
 ) {
-	var told string // the last failure logged, and when
-	var at time.Time
+	failed := false
 	_ = relist.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		n, err := list(ctx)
 		switch {
@@ -98,10 +93,10 @@ func (w *watch[request]) untilListed(
 		case outsideOfCache(err):
 			logger.Info("Nothing is resynced after a promotion, because the manager's cache leaves this namespace out")
 		case err != nil:
-			if now := (clock.RealClock{}).Now(); err.Error() != told || now.Sub(at) >= tellEvery {
-				told, at = err.Error(), now
+			if !failed {
 				logger.Error(err, "Could not list what to resync after a promotion, and tries again until the term is over")
 			}
+			failed = true
 			return false, nil
 		default:
 			logger.Info("Resynced after a promotion", "objects", n)
@@ -149,8 +144,8 @@ func (w *watch[request]) passes(created event.CreateEvent) bool {
 	return true
 }
 
-// promotion is the queue for the requests of a promotion. It accepts requests of the promoted namespace only, at a low
-// priority.
+// promotion is the queue for the requests of a promotion. It adds requests of the promoted namespace only, at a low
+// priority. A handler's delayed ones pass unchanged.
 type promotion[request comparable] struct {
 	workqueue.TypedRateLimitingInterface[request]
 	belongs func(request) bool
@@ -171,18 +166,4 @@ func (p *promotion[request]) Add(req request) {
 	}
 	priority := promotionPriority - bits.Len64(p.added.Add(1)-1)
 	queue.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, req)
-}
-
-// AddAfter implements workqueue.TypedDelayingInterface.
-func (p *promotion[request]) AddAfter(req request, d time.Duration) {
-	if p.belongs(req) {
-		p.TypedRateLimitingInterface.AddAfter(req, d)
-	}
-}
-
-// AddRateLimited implements workqueue.TypedRateLimitingInterface.
-func (p *promotion[request]) AddRateLimited(req request) {
-	if p.belongs(req) {
-		p.TypedRateLimitingInterface.AddRateLimited(req)
-	}
 }
