@@ -11,7 +11,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/tools/leaderelection"
 	clientlock "k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/leasecast/leasecast/member"
@@ -191,39 +190,4 @@ func TestTheLockIsNotRenewedInTheNextTerm(t *testing.T) {
 		}
 		c.done()
 	}
-}
-
-// The elector of client-go, with a lock in a cluster that does not lead at first.
-func TestAnElectionWaitsForTheCluster(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCandidate(t)
-		c.Demote(ns)
-		led, stopped := make(chan struct{}), make(chan struct{})
-		go leaderelection.RunOrDie(c.ctx, leaderelection.LeaderElectionConfig{
-			Lock:            c.lock,
-			LeaseDuration:   15 * time.Second,
-			RenewDeadline:   10 * time.Second,
-			RetryPeriod:     2 * time.Second,
-			ReleaseOnCancel: true,
-			Callbacks: leaderelection.LeaderCallbacks{
-				OnStartedLeading: func(context.Context) { close(led) },
-				OnStoppedLeading: func() { close(stopped) },
-			},
-		})
-		<-time.After(time.Minute)
-		if c.writes > 0 {
-			t.Errorf("%d writes in a follower, want none", c.writes)
-		}
-		c.Promote(ns)
-		<-led
-		c.Demote(ns)
-		began := time.Now()
-		<-stopped
-		if took := time.Since(began); took > 0 {
-			t.Errorf("the election was given up after %v, want at once", took)
-		}
-		if c.record.HolderIdentity != "" {
-			t.Errorf("%s still holds the lock, want it to be released", c.record.HolderIdentity)
-		}
-	})
 }
