@@ -51,7 +51,7 @@ func (c *capped) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("%s %s: %w: %w", req.Method, req.URL.Path, ErrNotBegun, t.lost())
 	}
 	query := req.URL.Query()
-	if asked, err := time.ParseDuration(query.Get("timeout")); err != nil || asked <= 0 || asked > left {
+	if asked, _ := time.ParseDuration(query.Get("timeout")); asked <= 0 || asked > left { // none is 0, as in the server
 		query.Set("timeout", left.String())
 		req = req.Clone(req.Context()) // a RoundTripper must not modify its request
 		req.URL.RawQuery = query.Encode()

@@ -76,6 +76,7 @@ func TestCapWrites_LowersTheTimeoutToWhatRemains(t *testing.T) {
 	each(t, map[string]row{
 		"a create":                             {http.MethodPost, "", true, "timeout=10s"},
 		"an update":                            {http.MethodPut, "", true, "timeout=10s"},
+		"a timeout that is none":               {http.MethodPut, "?timeout=soon", true, "timeout=10s"},
 		"a patch with parameters":              {http.MethodPatch, "?force=true", true, "force=true&timeout=10s"},
 		"a deletion":                           {http.MethodDelete, "", true, "timeout=10s"},
 		"a longer timeout":                     {http.MethodPost, "?timeout=30s", true, "timeout=10s"},
@@ -204,14 +205,16 @@ func TestCapWrites_ReportsAWriteThatTheEndOfItsTermCutOff(t *testing.T) {
 	stops := func(_ *testMember, stop func()) { stop() }
 	goesOn := func(*testMember, func()) {}
 	for name, row := range map[string]struct {
-		next transport
-		ends func(r *testMember, stop func())
-		lost bool
+		next     transport
+		ends     func(r *testMember, stop func())
+		lost     bool
+		answered bool // in the end: a registered Member's caller has left by then
 	}{
-		"another cluster leads":                       {hanging, demoted, true},
-		"the term runs out":                           {hanging, goesOn, true},
-		"the program stops":                           {hanging, stops, false},
-		"the term goes on, and the connection breaks": {breaking, goesOn, false},
+		"another cluster leads":                       {hanging, demoted, true, false},
+		"the term runs out":                           {hanging, goesOn, true, false},
+		"the program stops":                           {hanging, stops, false, false},
+		"the term goes on, and the connection breaks": {breaking, goesOn, false, false},
+		"the answer comes after the term":             {answering(http.StatusOK, 2*time.Second), demoted, true, true},
 	} {
 		each(t, map[string]member.Options{name: {}, name + ", registered": registering(t)},
 			func(t *testing.T, o member.Options) {
@@ -230,6 +233,12 @@ func TestCapWrites_ReportsAWriteThatTheEndOfItsTermCutOff(t *testing.T) {
 				pass(time.Second)
 				row.ends(r, stop)
 				err = <-failed
+				if row.answered && o.Registration == nil {
+					if err != nil {
+						t.Errorf("err = %v of a write that was answered", err)
+					}
+					return
+				}
 				if errors.Is(err, member.ErrLost) != row.lost || errors.Is(err, member.ErrNotBegun) || err == nil {
 					t.Errorf("err = %v, want ErrLost: %v", err, row.lost)
 				}

@@ -81,22 +81,13 @@ func TestListener_IsNotifiedOfEveryChangeInOrder(t *testing.T) {
 			step.happens()
 			made.expect(t, step.when, step.want...)
 		}
-	})
-}
-
-func TestListener_IsNotifiedFirstOfTheCurrentState(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, made := newTestTerms(t), &calls{}
-		c.write("led", us, 7)
-		c.write("followed", them, 7)
-		c.write("lost", us, 7)
-		c.write("lost", them, 8)
-		c.Replace("empty", nil)
-		defer c.Listen(made.listener())()
-		got := slices.Sorted(slices.Values(made.take()))
-		want := []string{"empty does not lead", "followed does not lead", "led promoted in 7", "lost does not lead"}
-		if !slices.Equal(got, want) {
-			t.Errorf("calls %q, want %q", got, want)
+		c.write("followed", them, 1)
+		late := &calls{}
+		defer c.Listen(late.listener())()
+		current := slices.Sorted(slices.Values(late.take()))
+		want := []string{"empty does not lead", "followed does not lead", "shop promoted in 5"}
+		if !slices.Equal(current, want) {
+			t.Errorf("calls of a late listener %q, want %q", current, want)
 		}
 	})
 }

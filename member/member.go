@@ -66,10 +66,6 @@ func New(cfg *rest.Config, o Options) (*Member, error) {
 		connections: connections,
 		reporter:    reporter{log: o.Logger, clock: o.Clock, last: map[string]report{}},
 	}
-	if cfg.Transport != nil {
-		m.log.Info("The configuration has a Transport of its own. If that Transport does not ping its connections, a dead " +
-			"one is noticed late: leave Transport empty if you can")
-	}
 	m.terms.only, m.terms.status = o.Namespaces, m.status
 	m.terms.overdue = func(namespace string, now, duration time.Duration) {
 		m.watcherOf(namespace).overdue(now, duration) // only what is watched is led

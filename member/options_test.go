@@ -166,22 +166,18 @@ func TestNew_KeepsWrappersAndDropsLimits(t *testing.T) {
 	})
 }
 
-// Pings find out that a connection has died without notice, and a Transport of the program's own may send none. By
-// default this goes to client-go's logger.
-func TestNew_LogsATransportThatMayNotPing(t *testing.T) {
+func TestNew_LogsToKlogByDefault(t *testing.T) {
 	l := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	klog.SetLogger(l)
 	defer klog.ClearLogger()
-	for _, own := range []http.RoundTripper{nil, http.DefaultTransport} {
-		synctest.Test(t, func(t *testing.T) {
-			if _, err := member.New(&rest.Config{Host: "http://member", Transport: own}, member.Options{}); err != nil {
-				t.Fatal(err)
-			}
-		})
-		text := l.GetSink().(ktesting.Underlier).GetBuffer().String()
-		if strings.Contains(text, "has a Transport of its own") != (own != nil) {
-			t.Errorf("with the Transport %v klog was given:\n%s", own, text)
+	synctest.Test(t, func(t *testing.T) {
+		if _, err := member.New(&rest.Config{}, member.Options{}); err != nil {
+			t.Fatal(err)
 		}
+		pass(time.Minute)
+	})
+	if text := l.GetSink().(ktesting.Underlier).GetBuffer().String(); !strings.Contains(text, "is not started") {
+		t.Errorf("klog was given:\n%s", text)
 	}
 }
 
