@@ -32,16 +32,16 @@ func (h history) believed() (kept history) {
 	return kept
 }
 
-// permits reports, of a history that is believed, whether the holder may act at now: the last Lease leads here, and has
-// time left on both clocks. Time counts from the first observation of the latest deadline in that term, and from the
-// last one too, where its deadline is earlier.
-func (h history) permits(now lease.Reading) bool {
+// remaining returns, of a history that is believed, how long the holder may act from now on: the last Lease leads here,
+// and has time left on both clocks. Time counts from the first observation of the latest deadline in that term, and from
+// the last one too, where its deadline is earlier.
+func (h history) remaining(now lease.Reading) time.Duration {
 	if len(h) == 0 {
-		return false
+		return 0
 	}
 	last := h[len(h)-1]
 	if last.gone || !last.copy.LeadsHere() {
-		return false
+		return 0
 	}
 	var best *seen
 	for _, s := range h {
@@ -55,7 +55,7 @@ func (h history) permits(now lease.Reading) bool {
 	if deadline.Before(best.copy.Deadline()) {
 		end = min(end, last.at.Boot+deadline.Sub(last.at.Wall))
 	}
-	return now.Wall.Before(deadline) && now.Boot < end
+	return max(0, min(deadline.Sub(now.Wall), end-now.Boot))
 }
 
 // world draws histories: Leases of rising and falling epochs, delivered in any order and again, pauses, and steps of
@@ -89,9 +89,13 @@ func (w *world) next() seen {
 		return seen{at: w.now, copy: w.sent[w.IntN(len(w.sent))]}
 	}
 	holder := []string{here, here, there, ""}[w.IntN(4)]
-	c := leaseAt(w.now.Wall.Sub(noon)+w.between(-20*s, 2*s), holder, int64(3+len(w.sent)/4+w.IntN(2)))
+	ahead, allowed := w.between(-20*s, 2*s), time.Duration(w.IntN(3))*skew*2/3
+	if w.IntN(4) == 0 { // at a bound
+		ahead = []time.Duration{skew, allowed}[w.IntN(2)] + time.Duration(w.IntN(2))
+	}
+	c := leaseAt(w.now.Wall.Sub(noon)+ahead, holder, int64(3+len(w.sent)/4+w.IntN(2)))
 	c.Duration = time.Duration(1+w.IntN(15)) * s
-	c.Skew = time.Duration(w.IntN(3)) * skew * 2 / 3
+	c.Skew = allowed
 	if w.IntN(20) == 0 {
 		c.Epoch = lease.EpochFloor(w.now.Wall) + 1<<21 // absurd
 	}
@@ -131,12 +135,13 @@ func TestReaderPermitsExactlyWhatItsHistoryPermits(t *testing.T) {
 			h = append(h, observed)
 			p, kept := feed(r, observed), h.believed()
 			for _, now := range w.probes(h) {
-				want := kept.permits(now)
-				cases[want]++
-				if p.Holds(now) != want || (p.Remaining(now) > 0) != want {
+				want := kept.remaining(now)
+				holds := want > 0
+				cases[holds]++
+				if p.Holds(now) != holds || p.Remaining(now) != want {
 					t.Fatalf("seed %d: Holds(%v) = %v for %v, want %v", seed, now, p.Holds(now), p.Remaining(now), want)
 				}
-				if want && p.Epoch != kept[len(kept)-1].copy.Epoch {
+				if holds && p.Epoch != kept[len(kept)-1].copy.Epoch {
 					t.Fatalf("seed %d: permitted in epoch %d, want %d", seed, p.Epoch, kept[len(kept)-1].copy.Epoch)
 				}
 			}
