@@ -278,11 +278,9 @@ func (r *registrar) write(
 	}
 	current, failure := r.leases.Get(ctx, l.Name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(failure):
-		return nil, fmt.Errorf("%w: an edit has removed it: %w", errLost, failure)
-	case failure != nil:
+	case failure != nil && !apierrors.IsNotFound(failure):
 		return nil, errors.Join(err, failure)
-	case l.UID != "" && current.UID != l.UID, current.DeletionTimestamp != nil:
+	case failure != nil, l.UID != "" && current.UID != l.UID, current.DeletionTimestamp != nil:
 		return nil, fmt.Errorf("%w: an edit has deleted it", errLost)
 	}
 	r.stored = current

@@ -171,7 +171,7 @@ func TestRegistration_IsKeptOrReplaced(t *testing.T) {
 		"a write never arrives":               {repeated(dropped, fault), true, 1},
 		"a request gets no answer":            {repeated(silent, confirm+100*time.Millisecond), true, 1},
 		"it cannot be read": {func(r *testMember, _ *apiCall) {
-			r.become(dropped)
+			r.become(unanswered)
 			pass(confirm + time.Millisecond)
 			r.become(unseen)
 			pass(confirm)
