@@ -19,11 +19,11 @@ var (
 	ofDecide     = tests{pkg: "./hub/decide", run: "^Test"}
 	ofExplain    = tests{pkg: "./hub/explain", run: "^Test"}
 	ofIdentity   = tests{pkg: "./hub/fleet", run: "^Test(IdentityOf|Owners)$"}
-	ofFences     = tests{pkg: "./hub/worker", run: "Fence"}
 )
 
 // The tests of admission policies need a real API server.
 var (
+	ofFences     = tests{pkg: "./hub/guard", run: "^Test(NewDesired|Keeper_)"}
 	ofGuard      = tests{pkg: "./hub/guard", run: "^TestGuard_OnlyTheHubWritesLeases$"}
 	ofWriteFence = tests{pkg: "./hub/guard", run: "^TestWriteFence_RejectsWritesOutsideTheTerm$"}
 	ofLockFence  = tests{pkg: "./hub/guard", run: "^TestLockFence_RejectsOutsideTheTerm$"}

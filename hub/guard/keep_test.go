@@ -79,7 +79,7 @@ func TestKeeper_RevertsEdits(t *testing.T) {
 	guarded(t)
 	ns, client, h := newNamespace(t), administrator(t), hubOf(t)
 	fence := fences(t, checkoutWrites, map[string]*state{ns: &westLeads})
-	objects := append(fence.Names(), guard.Name, guard.RegistrationsName)
+	objects := append(fence.Names(), guard.AnchorName, guard.Name, guard.RegistrationsName)
 	for _, name := range objects {
 		before, err := read(t.Context(), client, name)
 		if err != nil {
@@ -109,10 +109,13 @@ func TestKeeper_RevertsEdits(t *testing.T) {
 		for what, edit := range edits {
 			t.Run(name+"/"+what, func(t *testing.T) {
 				mended := h.mended
+				since, _ := h.FencedSince(fence, ns)
 				changed := edited(t, client, name, edit) || what == "labels are replaced" // the hub lists by its label
 				eventually(t, "it is restored", restored)
-				if reported := h.mended > mended; reported != (changed && slices.Contains(fence.Names(), name)) {
-					t.Errorf("an edit of a fence is reported: %v", reported)
+				again, _ := h.FencedSince(fence, ns)
+				isEdit := changed && slices.Contains(fence.Names(), name)
+				if reported := h.mended > mended; reported != isEdit || (again > since) != isEdit {
+					t.Errorf("an edit of a fence is reported: %v; in force since %v, and since %v", reported, since, again)
 				}
 				now, err := read(t.Context(), client, name)
 				if team := now.Policy.Labels["example.com/team"]; err != nil || what == "labels are replaced" && team == "" {
@@ -120,13 +123,17 @@ func TestKeeper_RevertsEdits(t *testing.T) {
 				}
 			})
 		}
-		t.Run(name+"/it is deleted", func(t *testing.T) {
-			policies := client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
-			if err := policies.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			eventually(t, "it is restored", restored)
-		})
+		v1 := client.AdmissionregistrationV1()
+		for what, remove := range map[string]func(context.Context, string, metav1.DeleteOptions) error{
+			"policy": v1.ValidatingAdmissionPolicies().Delete, "binding": v1.ValidatingAdmissionPolicyBindings().Delete,
+		} {
+			t.Run(name+"/its "+what+" is deleted", func(t *testing.T) {
+				if err := remove(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "it is restored", restored)
+			})
+		}
 	}
 	for _, p := range guard.Policies() {
 		now, err := read(t.Context(), client, p.Policy.Name)
@@ -164,17 +171,32 @@ func TestVerify_NoticesAnotherVersion(t *testing.T) {
 	}
 }
 
-func TestVerify_NeedsTheRightToWriteLeases(t *testing.T) {
+func TestVerify_NeedsTheRightsOfTheHub(t *testing.T) {
 	guarded(t)
-	err := guard.Verify(t.Context(), account(t, "hub-without-leases", everyURL))
-	if !errors.Is(err, guard.ErrNotEnforced) {
-		t.Errorf("%v, want %v", err, guard.ErrNotEnforced)
+	for want, client := range map[error]kubernetes.Interface{
+		guard.ErrNotEnforced: account(t, "hub-without-leases", everyURL),
+		guard.ErrForbidden:   account(t, "lease-editor", onLeases("*")),
+	} {
+		if err := guard.Verify(t.Context(), client); !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
 	}
 }
 
-func TestRemove_LeavesNothing(t *testing.T) {
+func TestRemove_LeavesOnlyFencesOfOtherHubsAndFleets(t *testing.T) {
 	guarded(t)
-	client := administrator(t)
+	client, ns := administrator(t), newNamespace(t)
+	fence := fences(t, checkoutWrites, map[string]*state{ns: nil})
+	other := hubOf(t).Keeper.Options
+	other.Hub = "another"
+	for _, h := range []*guard.Keeper{guard.NewKeeper(other), newHub(client, "branch").Keeper} {
+		if err := h.Remove(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := read(t.Context(), client, fence.Names()[1]); err != nil {
+			t.Errorf("a fence of another hub or fleet: %v", err)
+		}
+	}
 	for range 2 { // what is missing counts as removed
 		if err := hubOf(t).Remove(t.Context()); err != nil {
 			t.Fatal(err)

@@ -60,7 +60,10 @@ func (l *link) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 func (l *link) what(req *http.Request, text string) string {
-	of := "fence"
+	of := "gate"
+	if strings.Contains(text, "leasecast-wall-probe") {
+		of = "wall"
+	}
 	if found := l.fleet.FindStringSubmatch(text); found != nil {
 		of = found[1]
 	}
@@ -145,7 +148,7 @@ func TestKeeper_SendsWhatIsDue(t *testing.T) {
 	h.keeps(t, f, map[string]bool{ns: false})
 	desired := h.desired
 	l.taken()
-	const lists, probes = "list*2", "probe fence*1, probe guard*2"
+	const lists, probes = "list*2", "probe guard*2, probe wall*1"
 	for _, step := range []struct {
 		when                string
 		after               time.Duration
@@ -160,16 +163,19 @@ func TestKeeper_SendsWhatIsDue(t *testing.T) {
 		{"1 ns before the next probes", guard.VerifyEvery - guard.LookEvery - 1, nil, lists, nil, nil, false},
 		{"at the next probes", 1, nil, probes, nil, nil, false},
 		{"1 ns before those after them", guard.VerifyEvery - 1, nil, lists, nil, nil, false},
-		{"the probes are not answered", 1, func() { l.will(500, "probe fence", "probe guard") },
-			"probe fence*1, probe guard*1", nil, nil, false},
-		{"they are answered again", 0, func() { l.will(0, "probe fence", "probe guard") }, probes, nil, nil, false},
-		{"the fence is not in force", guard.VerifyEvery, func() { l.will(201, "probe fence") },
+		{"the probes are not answered", 1, func() { l.will(500, "probe wall", "probe guard") },
+			"probe guard*1, probe wall*1", nil, nil, false},
+		{"they are answered again", 0, func() { l.will(0, "probe wall", "probe guard") }, probes, nil, nil, false},
+		{"the fence is not in force", guard.VerifyEvery, func() { l.will(201, "probe wall") },
 			"list*2, " + probes, nil, guard.ErrNotEnforced, true},
-		{"it is not in force yet", 0, nil, "probe fence*1", nil, guard.ErrNotEnforced, false},
-		{"it is in force", 0, func() { l.will(0, "probe fence") }, "probe fence*1", nil, nil, true},
+		{"it is not in force yet", 0, nil, "probe wall*1", nil, guard.ErrNotEnforced, false},
+		{"it is in force", 0, func() { l.will(0, "probe wall") }, "probe wall*1", nil, nil, true},
 		{"the guard's probe alone is not answered", guard.VerifyEvery, func() { l.will(500, "probe guard") },
-			"list*2, probe fence*1, probe guard*1", nil, nil, false},
+			"list*2, probe guard*1, probe wall*1", nil, nil, false},
 		{"it is answered again", 0, func() { l.will(0, "probe guard") }, probes, nil, nil, false},
+		{"the guard is not in force", guard.VerifyEvery, func() { l.will(201, "probe guard") },
+			"list*2, probe guard*1, probe wall*1", guard.ErrNotEnforced, nil, true},
+		{"the guard is in force", 0, func() { l.will(0, "probe guard") }, "probe guard*2", nil, nil, true},
 
 		{"the hub may not list", guard.LookEvery, func() { l.will(403, "list") }, "list*1, read guard*4",
 			nil, guard.ErrForbidden, true},
@@ -184,11 +190,11 @@ func TestKeeper_SendsWhatIsDue(t *testing.T) {
 			nil, nil, true},
 
 		{"all is written again, the guard's write is not answered", 0, func() { h.Forget(); l.will(500, "write guard") },
-			"list*2, probe fence*1, write anchor*2, write guard*1, write shops*2", nil, nil, false},
+			"list*2, probe wall*1, write anchor*2, write guard*1, write shops*2", nil, nil, false},
 		{"1 ns before it is sent again", time.Second - 1, nil, lists, nil, nil, false},
 		{"it is still not answered", 1, nil, "write guard*1", nil, nil, false},
 		{"all is written again, the guard may not be", 0, func() { h.Forget(); l.will(403, "write guard") },
-			"list*2, probe fence*1, write anchor*2, write guard*1, write shops*2", guard.ErrForbidden, nil, true},
+			"list*2, probe wall*1, write anchor*2, write guard*1, write shops*2", guard.ErrForbidden, nil, true},
 		{"1 ns before it is tried again", time.Second - 1, nil, lists, guard.ErrForbidden, nil, false},
 		{"it is tried again", 1, nil, "write guard*1", guard.ErrForbidden, nil, false},
 		{"it may be written", time.Second, func() { l.will(0, "write guard") },
@@ -219,9 +225,9 @@ func TestKeeper_SendsWhatIsDue(t *testing.T) {
 			t.Errorf("%s: a change is reported: %v", step.when, changed)
 		}
 	}
-	if h.silences != 4 {
-		t.Errorf("the log has %d silences, want 4: of the probes, of the guard's alone, of the lists, and of its write",
-			h.silences)
+	if h.silences != 4 || h.mended > 0 {
+		t.Errorf("the log has %d silences, want 4: of the probes, of the guard's alone, of the lists, and of its write; "+
+			"and %d edits by others were reported", h.silences, h.mended)
 	}
 	l.will(0, "write shops")
 	h.at += 5 * time.Second
@@ -241,6 +247,95 @@ func (h *hub) desires(ns string, leased bool, fences ...guard.Fence) {
 	}
 }
 
+// A leader's programs are refused since the first probe that showed it.
+func TestFencedSince_StartsAgainWhenAProbeWasAccepted(t *testing.T) {
+	h, l := linked(t)
+	ns := newNamespace(t)
+	f := fenceOf(t, policy("shops", allJobs, ns))
+	h.keeps(t, f, map[string]bool{ns: false})
+	first := h.at
+	for _, step := range []struct {
+		code  int
+		since time.Duration
+		err   error
+	}{
+		{0, first, nil}, {201, 0, guard.ErrNotEnforced}, {0, first + 3*guard.VerifyEvery, nil},
+	} {
+		l.will(step.code, "probe wall")
+		h.at += guard.VerifyEvery
+		h.turn(t.Context())
+		if since, err := h.FencedSince(f, ns); since != step.since || !errors.Is(err, step.err) {
+			t.Errorf("after %v it is in force since %v, %v; want %v, %v", h.at, since, err, step.since, step.err)
+		}
+	}
+}
+
+// Every namespace has a gate or a wall at any time. A gate is where there is a Lease, and the wall excludes where the
+// gate was seen to reject.
+func TestKeeper_HasAGateOrAWall(t *testing.T) {
+	h, l := linked(t)
+	ns, client := newNamespace(t), administrator(t)
+	f := fenceOf(t, policy("shops", allJobs, ns))
+	for _, step := range []struct {
+		when       string
+		leased     bool
+		gate, wall string // what they cover, and exclude; "-": not stored
+		do         func()
+		err        error
+	}{
+		{"there is no Lease", false, "-", "/", func() {}, nil},
+		{"the gate is not in force", true, ns, "/", func() { shows(t, ns, westLeads); l.will(201, "probe gate") }, nil},
+		{"the gate is in force", true, ns, "/" + ns, func() { l.will(0, "probe gate") }, nil},
+		{"the Lease is lost", false, ns, "/" + ns, func() {}, nil},
+		{"another hub process has begun, and nothing is answered", false, ns, "/" + ns, func() {
+			h.Keeper = guard.NewKeeper(h.Keeper.Options)
+			l.will(500, "probe gate", "write shops")
+		}, guard.ErrStored},
+		{"it is answered", false, ns, "/" + ns, func() { l.will(0, "probe gate", "write shops") }, nil},
+	} {
+		step.do()
+		h.desires(ns, step.leased, f)
+		h.at += guard.LookEvery
+		before := h.changed.Load()
+		eventually(t, step.when, func(ctx context.Context) error {
+			h.turn(ctx)
+			bound := []string{"-", "-"}
+			for i, name := range f.Names() {
+				if s, err := read(ctx, client, name); err == nil {
+					bound[i] = s.Binding.Annotations["leasecast.dev/bound"]
+				}
+			}
+			if err := h.Unfenced(f, ns); !errors.Is(err, step.err) || (err == nil) != (step.err == nil) ||
+				!slices.Equal(bound, []string{step.gate, step.wall}) {
+				return fmt.Errorf("the gate covers and the wall excludes %q; missing: %w", bound, err)
+			}
+			return nil
+		})
+		if step.err != nil && h.changed.Load() == before {
+			t.Errorf("%s: no change is reported", step.when)
+		}
+	}
+}
+
+// A member may reject one fence, or be silent about it.
+func TestKeeper_AFenceHoldsUpNoOther(t *testing.T) {
+	h, l := linked(t)
+	ns := newNamespace(t)
+	bad, good := fenceOf(t, policy("shops", allJobs, ns)), fenceOf(t, policy("tills", allJobs, ns))
+	for _, code := range []int{422, 500} {
+		l.will(code, "write shops")
+		h.drops(t)
+		h.desires(ns, false, bad, good)
+		eventually(t, "the other one is in force", func(ctx context.Context) error {
+			h.turn(ctx)
+			return h.Unfenced(good, ns)
+		})
+		if h.Unfenced(bad, ns) == nil {
+			t.Errorf("a fence that is answered with %d is in force", code)
+		}
+	}
+}
+
 // A fence is removed when what follows is in force. In between, nothing would be rejected.
 func TestKeeper_RemovesAFenceWhenTheNextOneIsInForce(t *testing.T) {
 	h, l := linked(t)
@@ -257,8 +352,8 @@ func TestKeeper_RemovesAFenceWhenTheNextOneIsInForce(t *testing.T) {
 	}{
 		{"the next one is rejected", func() { h.desires(ns, false, after); l.will(422, "write shops") }, before, true},
 		{"the next one is not answered", func() { l.will(500, "write shops") }, before, true},
-		{"the next one is not in force", func() { l.will(0, "write shops"); l.will(201, "probe fence") }, before, true},
-		{"the next one is in force", func() { l.will(0, "probe fence") }, before, false},
+		{"the next one is not in force", func() { l.will(0, "write shops"); l.will(201, "probe wall") }, before, true},
+		{"the next one is in force", func() { l.will(0, "probe wall") }, before, false},
 		{"its policy is invalid", func() { h.desired = guard.Desired{Invalid: []string{"shops"}} }, after, true},
 		{"another one is not answered", func() { h.desires(ns, false, tills); l.will(500, "write tills") }, after, true},
 		{"another one is rejected", func() { l.will(422, "write tills") }, after, false},

@@ -45,11 +45,9 @@ var (
 var (
 	internal    = failure(http.StatusInternalServerError, metav1.StatusReasonInternalError)
 	forbidden   = failure(http.StatusForbidden, metav1.StatusReasonForbidden)
-	invalid     = failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 	notFound    = failure(http.StatusNotFound, metav1.StatusReasonNotFound)
 	conflict    = failure(http.StatusConflict, metav1.StatusReasonConflict)
 	unavailable = failure(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable)
-	accepted    = &metav1.Status{} // to a probe
 )
 
 // The installations of the hub.
@@ -70,10 +68,7 @@ type env struct {
 
 	mu       sync.Mutex
 	sent     []request
-	look     *metav1.Status                     // the answer to requests for admission policies, unless nil
-	try      *metav1.Status                     // the answer to the guard's probe, unless nil
 	answer   func(*http.Request) *metav1.Status // comes before all other answers, unless it returns nil
-	open     []string                           // parts of the names of policies that are not in force yet
 	observed []health.Observation
 	members  map[fleet.Key]fleet.Member
 	by       string // the installation that serves the fleet
@@ -81,7 +76,6 @@ type env struct {
 	unsealed bool // the seal of the fleet cannot be obtained
 	wanted   []guard.Fence
 	required []schema.GroupVersionResource
-	broken   []string      // invalid policies
 	unread   error         // the policies cannot be read
 	reading  chan struct{} // if it is not nil, reading the policies takes until it is closed
 	records  error         // why they cannot be relinquished
@@ -180,7 +174,7 @@ func (r *env) Fences(context.Context, fleet.Key) (wanted []guard.Fence, invalid 
 	}
 	r.locked(func() {
 		if err = r.unread; err == nil {
-			wanted, invalid = r.wanted, r.broken
+			wanted = r.wanted
 		}
 	})
 	return wanted, invalid, err
@@ -240,15 +234,10 @@ func (r *env) intercept(req *http.Request) *metav1.Status {
 			return s
 		}
 	}
-	switch {
-	case strings.Contains(req.URL.Path, "admissionregistration"):
-		return r.look
-	case probe == guardProbe:
-		if r.try == accepted {
-			return nil
-		} else if r.try != nil {
-			return r.try
-		}
+	switch probe {
+	case "":
+		return nil
+	case guardProbe:
 		s := failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid)
 		for _, p := range guard.Policies() {
 			for _, v := range p.Policy.Spec.Validations {
@@ -256,10 +245,9 @@ func (r *env) intercept(req *http.Request) *metav1.Status {
 			}
 		}
 		return s
-	case probe != "":
-		return r.east.rejects(probe, req, r.open)
+	default:
+		return r.east.rejects(probe)
 	}
-	return nil
 }
 
 // at returns the instants of requests that contain all these texts.
@@ -274,12 +262,6 @@ func (r *env) at(texts ...string) (at []time.Duration) {
 	})
 	return at
 }
-
-// What some requests contain.
-const (
-	lists  = "GET http://east/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies?"
-	probes = "probe-"
-)
 
 // forget begins the record of requests again.
 func (r *env) forget() {
@@ -382,22 +364,6 @@ func (r *env) knows(name string) bool {
 func (r *env) stores(of guard.Fence) bool {
 	wall := of.Names()[1]
 	return len(r.east.holds("policies/"+wall)) == 1 && len(r.east.holds("bindings/"+wall)) == 1
-}
-
-// answers has the member answer writes of these policies' fences like that.
-func (r *env) answers(status *metav1.Status, policies ...string) {
-	r.will(func(r *env) {
-		r.answer = func(req *http.Request) *metav1.Status {
-			what := req.URL.Path + string(bodyOf(req))
-			for _, policy := range policies {
-				if req.Method != http.MethodGet && strings.Contains(req.URL.Path, "admission") &&
-					strings.Contains(what, policy+".fleet.") {
-					return status
-				}
-			}
-			return nil
-		}
-	})
 }
 
 // fences are what a policy fences in namespace shop.

@@ -18,10 +18,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -222,14 +220,7 @@ func (a *memberAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 		return say(http.StatusConflict, failure(http.StatusConflict, metav1.StatusReasonConflict))
 	case req.Method == http.MethodPut:
 		object.SetUID(have.GetUID())
-		same := equality.Semantic.DeepEqual(object.Object["spec"], have.Object["spec"])
-		if object.SetGeneration(have.GetGeneration()); !same {
-			object.SetGeneration(have.GetGeneration() + 1)
-		}
-		if same && maps.Equal(object.GetLabels(), have.GetLabels()) &&
-			maps.Equal(object.GetAnnotations(), have.GetAnnotations()) {
-			return say(http.StatusOK, asked(req, have))
-		}
+		object.SetGeneration(have.GetGeneration())
 		return say(http.StatusOK, asked(req, a.put(p, object)))
 	case req.Method == http.MethodDelete:
 		delete(a.stored, p)
@@ -351,27 +342,12 @@ func bodyOf(req *http.Request) []byte {
 	return body
 }
 
-// rejects answers the probe of a fence. It is rejected where its policy is stored and bound, unless a part of its name
-// is open.
-func (a *memberAPI) rejects(probe string, req *http.Request, open []string) *metav1.Status {
-	ns := path.Base(path.Dir(req.URL.Path))
-	which, version, _ := strings.Cut(strings.TrimPrefix(probe, "leasecast-"), "-probe-")
-	namespace := labels.Merge(a.namespaces[ns], labels.Set{corev1.LabelMetadataName: ns})
-	for p, o := range a.stored {
-		name := path.Base(p)
-		isOpen := slices.ContainsFunc(open, func(part string) bool { return strings.Contains(name, part) })
-		if isOpen || !strings.Contains(p, "bindings/") || !strings.Contains(name, "."+which+"-"+version+".") {
-			continue
-		}
-		var b admissionv1.ValidatingAdmissionPolicyBinding
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &b); err != nil {
-			panic(err)
-		}
-		s, err := metav1.LabelSelectorAsSelector(b.Spec.MatchResources.NamespaceSelector)
-		if err != nil {
-			panic(err)
-		}
-		if s.Matches(namespace) && a.stored[strings.Replace(p, "policybindings", "policies", 1)] != nil {
+// rejects answers the probe of a fence. It is rejected where a policy of that version is stored and bound.
+func (a *memberAPI) rejects(probe string) *metav1.Status {
+	version := strings.Replace(strings.TrimPrefix(probe, "leasecast-"), "-probe-", "-", 1)
+	for p := range a.stored {
+		if name := path.Base(p); strings.Contains(p, "bindings/") && strings.Contains(name, "."+version+".") &&
+			a.stored[strings.Replace(p, "policybindings", "policies", 1)] != nil {
 			status := failure(http.StatusForbidden, metav1.StatusReasonForbidden)
 			status.Message = fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%[1]s' denied request: nobody may "+
 				"create this Lease: it is asked for to see whether the fence is in force", name)
@@ -379,29 +355,6 @@ func (a *memberAPI) rejects(probe string, req *http.Request, open []string) *met
 		}
 	}
 	return nil
-}
-
-// bound returns the namespaces that a stored binding covers or excludes, as it is marked, or "-" if it is not stored.
-func (a *memberAPI) bound(name string) string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	o := a.stored["/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/"+name]
-	if o == nil {
-		return "-"
-	}
-	return o.GetAnnotations()["leasecast.dev/bound"]
-}
-
-// alters replaces the objects whose paths contain a text by changed copies.
-func (a *memberAPI) alters(text string, change func(*unstructured.Unstructured)) {
-	paths := a.holds(text)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, p := range paths {
-		o := a.stored[p].DeepCopy()
-		change(o)
-		a.put(p, o)
-	}
 }
 
 func encoded(object any) []byte {

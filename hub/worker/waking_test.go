@@ -265,7 +265,7 @@ func TestRun_DoesAllWork(t *testing.T) {
 		for what, requests := range map[string][]string{
 			"lists Leases again": {"GET", "/leases?", "labelSelector=leasecast.dev"}, "keeps the guard": {guardProbe},
 			"reads locks": {readLock}, "reads accounts": {readAccount}, "wakes CronJobs": {wakeCronJob},
-			"keeps fences": {"gate-" + probes}, "watches registrations": {"watch=true", "reader.leasecast.dev"},
+			"keeps fences": {"gate-probe-"}, "watches registrations": {"watch=true", "reader.leasecast.dev"},
 		} {
 			if len(r.at(requests...)) == 0 {
 				t.Errorf("nothing %s", what)
