@@ -63,47 +63,6 @@ func (w *Worker) ofShop() Required {
 	return w.Required("shop", Requires{Resources: []schema.GroupVersionResource{ofDeployments}})
 }
 
-// read notes what a read of an object has shown.
-func read(o *requiredObjects, name, version, unhealthy string) {
-	is := o.of["shop"][name]
-	is.version, is.changed, is.unhealthy, is.err = version, false, unhealthy, nil
-}
-
-// What is known of a namespace, while a watch shows its objects and they are read.
-func TestRequired_IsWhatWasReadOfTheNewestList(t *testing.T) {
-	w, o, _ := requiring(t, "shop/a=1", "shop/b=1", "bank/c=1")
-	if is := w.ofShop(); !errors.Is(is.Err, ErrUnread) || is.Unhealthy != "" {
-		t.Errorf("before they are read: %+v", is)
-	}
-	read(o, "a", "1", "")
-	read(o, "b", "1", "b is sick")
-	if is := w.ofShop(); is.Err != nil || is.Unhealthy != "b is sick" {
-		t.Errorf("b is sick: %+v", is)
-	}
-	err := w.required.note(o, watch.Modified, &listed("shop/b=2")[0])
-	if err != nil || w.ofShop().Unhealthy != "b is sick" || !o.of["shop"]["b"].changed {
-		t.Errorf("b has changed: %v, %+v", err, w.ofShop())
-	}
-	w.required.fail(o, errors.New("the watch is gone"))
-	if is := w.ofShop(); !errors.Is(is.Err, errFailing) || is.Unhealthy != "" {
-		t.Errorf("nothing is watched: %+v", is)
-	}
-	if err := w.required.noteList(o, listed("shop/a=1", "shop/b=2")); err != nil {
-		t.Fatal(err)
-	}
-	if is := w.ofShop(); !errors.Is(is.Err, ErrUnread) || is.Unhealthy != "" || o.of["shop"]["a"].changed {
-		t.Errorf("b is another one than was read: %+v", is)
-	}
-	read(o, "b", "2", "b is sick")
-	err = w.required.note(o, watch.Deleted, &listed("shop/b=3")[0])
-	if err != nil || w.ofShop() != (Required{}) || o.n != 1 {
-		t.Errorf("b is gone: %v, %+v, %d are kept", err, w.ofShop(), o.n)
-	}
-	if is := w.Required("nothing", Requires{Resources: []schema.GroupVersionResource{ofDeployments}}); is != (Required{}) {
-		t.Errorf("where no object has the label: %+v", is)
-	}
-}
-
 func TestRequired_SaysWhyNothingIsKnown(t *testing.T) {
 	gr := ofDeployments.GroupResource()
 	for name, test := range map[string]struct{ is, want error }{
@@ -236,6 +195,13 @@ func TestRequired_FollowsTheObjectsInTheMember(t *testing.T) {
 				Required{Unhealthy: billIsSick}, []string{"shop"}},
 			{"the other one changes, its health does not", nil, "MODIFIED", "bill", "False",
 				Required{Unhealthy: billIsSick}, nil},
+			{"the watch is lost, and it may not be listed", answers(unavailable, nil), "ERROR", "", "",
+				Required{Err: errFailing}, []string{""}},
+			{"another list shows what was read", func(r *env) {
+				answers(nil, nil)(r)
+				r.east.loses("/till")
+			}, "", "", "",
+				Required{Unhealthy: billIsSick}, []string{""}},
 			{"no policy requires the kind", requires(), "", "", "", Required{Err: ErrUnread}, nil},
 			{"one does again, it may not be listed", func(r *env) {
 				answers(forbidden, nil)(r)
@@ -246,7 +212,9 @@ func TestRequired_FollowsTheObjectsInTheMember(t *testing.T) {
 			if step.change != nil {
 				r.will(step.change)
 			}
-			if step.event != "" {
+			if step.event == "ERROR" {
+				r.east.sends(step.event, failure(http.StatusGone, metav1.StatusReasonExpired))
+			} else if step.event != "" {
 				r.east.sends(step.event, r.deployment(step.name, step.available))
 			}
 			pass(labelled.Pause + 2*namespacePause)

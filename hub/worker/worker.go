@@ -151,13 +151,11 @@ func (w *Worker) Run(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	unwatch, err := w.watchLeases(ctx, p)
-	if err != nil {
+	if err := w.watchLeases(ctx, p); err != nil {
 		p.Queue.ShutDown() // as Run would have done
 		w.Log.Error(err, "The Leases in the cluster cannot be watched", "reason", reason.Unreachable)
 		return
 	}
-	defer unwatch()
 	defer w.watchReaders(ctx, p.Readers)()
 	w.mu.Lock()
 	w.publisher = p
@@ -236,29 +234,29 @@ func (w *Worker) readUnwatched(ctx context.Context, p *publish.Publisher) {
 	}, readEvery)
 }
 
-// watchLeases passes the hub's Leases in the member's cache to the publisher.
-func (w *Worker) watchLeases(ctx context.Context, p *publish.Publisher) (unwatch func(), err error) {
+// watchLeases passes the hub's Leases in the member's cache to the publisher. The cache ends with the engagement.
+func (w *Worker) watchLeases(ctx context.Context, p *publish.Publisher) error {
 	informer, err := w.Cluster.GetCache().GetInformer(ctx, &coordinationv1.Lease{})
-	if err != nil {
-		return nil, err
+	if err == nil {
+		_, err = informer.AddEventHandler(leaseEvents(p))
 	}
-	gone := func(o any) {
-		if key, err := toolscache.DeletionHandlingObjectToName(o); err == nil {
-			p.ObserveGone(types.NamespacedName(key))
-		}
-	}
+	return err
+}
+
+// leaseEvents passes the events of Leases to the publisher.
+func leaseEvents(p *publish.Publisher) toolscache.ResourceEventHandler {
 	seen := func(o any) {
 		if l, ok := o.(*coordinationv1.Lease); ok {
 			p.Observe(l)
 		}
 	}
-	registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    seen,
 		UpdateFunc: func(_, o any) { seen(o) },
-		DeleteFunc: gone,
-	})
-	if err != nil {
-		return nil, err
+		DeleteFunc: func(o any) {
+			if key, err := toolscache.DeletionHandlingObjectToName(o); err == nil {
+				p.ObserveGone(types.NamespacedName(key))
+			}
+		},
 	}
-	return func() { _ = informer.RemoveEventHandler(registration) }, nil
 }

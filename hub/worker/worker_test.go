@@ -15,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/reason"
@@ -82,12 +80,11 @@ func TestRun_BeginsWhereItsHubServesTheFleet(t *testing.T) {
 		"another installation serves the fleet": {them, false, false},
 		"this replica is a standby":             {"", true, false},
 	}, func(t *testing.T, row row) {
-		r, h := newEnv(t), &handlers{}
-		r.by, r.standby, r.Cluster = row.by, row.standby, handled{r.east, h}
+		r := newEnv(t)
+		r.by, r.standby = row.by, row.standby
 		end := r.runs(r.Run)
 		pass(time.Second)
-		if begins := r.Publisher() != nil; begins != row.begins || (h.ResourceEventHandler != nil) != begins ||
-			(len(r.east.holds("/")) > 0) != begins {
+		if begins := r.Publisher() != nil; begins != row.begins || (len(r.east.holds("/")) > 0) != begins {
 			t.Errorf("it begins: %v, want %v; stored: %q", begins, row.begins, r.east.holds("/"))
 		}
 		r.will(func(r *env) { r.by, r.standby = "", false })
@@ -95,7 +92,7 @@ func TestRun_BeginsWhereItsHubServesTheFleet(t *testing.T) {
 		if r.Publisher() == nil {
 			t.Error("it does not begin later")
 		}
-		if end(); h.ResourceEventHandler != nil || !r.Publisher().Queue.ShuttingDown() {
+		if end(); !r.Publisher().Queue.ShuttingDown() {
 			t.Error("it goes on after the end")
 		}
 		r = newEnv(t)
@@ -165,52 +162,11 @@ func TestPublisher_WritesForItsHub(t *testing.T) {
 	})
 }
 
-// handled is a member with a cache that keeps the handler that it is given.
-type handled struct {
-	*memberAPI
-	handlers *handlers
-}
-
-func (c handled) GetCache() cache.Cache {
-	return handledCache{memberCache{c.informers, c.memberAPI}, c.handlers}
-}
-
-type handledCache struct {
-	memberCache
-	handlers *handlers
-}
-
-func (c handledCache) GetInformer(context.Context, client.Object, ...cache.InformerGetOption) (cache.Informer, error) {
-	return c.handlers, nil
-}
-
-// handlers is the informer of Leases there.
-type handlers struct {
-	cache.Informer
-	toolscache.ResourceEventHandler // the one that was added
-	refuses                         error
-}
-
-func (h *handlers) AddEventHandler(added toolscache.ResourceEventHandler) (
-	toolscache.ResourceEventHandlerRegistration, error) {
-	h.ResourceEventHandler = added
-	return nil, h.refuses
-}
-
-func (h *handlers) RemoveEventHandler(toolscache.ResourceEventHandlerRegistration) error {
-	h.ResourceEventHandler = nil
-	return nil
-}
-
 func TestWatchLeases_PassesEventsToThePublisher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, h := newEnv(t), &handlers{}
+		r, l := newEnv(t), managedLease("shop")
 		p := r.reads()
-		r.Cluster = handled{r.east, h}
-		if _, err := r.watchLeases(t.Context(), p); err != nil {
-			t.Fatal(err)
-		}
-		l := managedLease("shop")
+		h := leaseEvents(p)
 		for _, step := range []struct {
 			what  string
 			event func()
@@ -232,12 +188,9 @@ func TestWatchLeases_PassesEventsToThePublisher(t *testing.T) {
 }
 
 func TestRun_LeavesAMemberWhoseLeasesCannotBeWatched(t *testing.T) {
-	rows(t, map[string]func(*env){
-		"the cache has no Leases":     func(r *env) { r.east.informers.Error = errRefused },
-		"the handler cannot be added": func(r *env) { r.Cluster = handled{r.east, &handlers{refuses: errRefused}} },
-	}, func(t *testing.T, change func(*env)) {
+	synctest.Test(t, func(t *testing.T) {
 		r := newEnv(t)
-		change(r)
+		r.east.informers.Error = errRefused
 		r.Run(t.Context())
 		if held := r.east.holds("/"); len(held) > 0 || r.Publisher() != nil {
 			t.Errorf("it works there; stored: %q", held)
