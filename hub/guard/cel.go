@@ -146,7 +146,7 @@ func fencedWrite(f v1alpha1.WriteFence) string {
 
 // namesOf returns the names of the resources. A Binding is an older way to write the subresource of a Pod.
 func namesOf(r v1alpha1.FencedResources) []string {
-	if r.Group == "" && slices.Contains(r.Names, "pods") && !slices.Contains(r.Names, "bindings") {
+	if slices.Contains(r.Names, "pods") && !slices.Contains(r.Names, "bindings") {
 		return append(slices.Clone(r.Names), "bindings")
 	}
 	return r.Names

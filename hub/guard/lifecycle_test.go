@@ -219,7 +219,12 @@ func TestFence_RejectsWithAForeignLease(t *testing.T) {
 	parallel(t)
 	ns := newNamespace(t)
 	mustSend(t, administrator(t), ns, v1alpha1.DefaultLeaseName, unmanaged)
-	f := fenceOf(t, policy("shops", checkoutWrites, ns))
+	fencing := checkoutWrites // an API server accepts no resource twice
+	fencing.Writes = append(fencing.Writes, v1alpha1.WriteFence{
+		ServiceAccounts: []v1alpha1.FencedServiceAccount{{Name: "binder"}},
+		Resources:       []v1alpha1.FencedResources{{Names: []string{"pods", "bindings"}}},
+	})
+	f := fenceOf(t, policy("shops", fencing, ns))
 	hubOf(t).keeps(t, f, map[string]bool{ns: true})
 	answersSoon(t, checkout(t, ns), ns, aConfig, "resulted in error")
 }

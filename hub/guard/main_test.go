@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -92,34 +91,16 @@ func account(t *testing.T, name string, rules ...rbacv1.PolicyRule) *kubernetes.
 
 func accountConfig(t *testing.T, namespace, name string, rules ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
-	accounts.Lock()
+	accounts.Lock() // tests that run in parallel share those of one name, with the same rules
 	defer accounts.Unlock()
-	key := namespace + "/" + name
-	made, ok := accounts.made[key]
-	if !ok {
-		config, err := server.ServiceAccountConfig(t.Context(), namespace, name, rules)
-		if err != nil {
-			t.Fatal(err)
-		}
-		made = madeAccount{config, rules}
-		accounts.made[key] = made
+	config, err := server.ServiceAccountConfig(t.Context(), namespace, name, rules)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(made.rules, rules) {
-		t.Fatalf("account %s has other rules in another test, which runs at the same time: use another name", key)
-	}
-	return rest.CopyConfig(made.config)
+	return config
 }
 
-type madeAccount struct {
-	config *rest.Config
-	rules  []rbacv1.PolicyRule
-}
-
-// accounts are made once: tests that run in parallel share those of one name.
-var accounts = struct {
-	sync.Mutex
-	made map[string]madeAccount
-}{made: map[string]madeAccount{}}
+var accounts sync.Mutex
 
 // tenant is a user to whom RoleBindings give a ClusterRole in these namespaces.
 func tenant(t *testing.T, user, role string, namespaces ...string) *kubernetes.Clientset {

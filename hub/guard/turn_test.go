@@ -146,6 +146,7 @@ func TestKeeper_SendsWhatIsDue(t *testing.T) {
 	ns := newNamespace(t)
 	f := fenceOf(t, policy("shops", allJobs, ns))
 	h.keeps(t, f, map[string]bool{ns: false})
+	h.turn(t.Context()) // a turn that has written is followed by a look
 	desired := h.desired
 	l.taken()
 	const lists, probes = "list*2", "probe guard*2, probe wall*1"
@@ -275,7 +276,7 @@ func TestFencedSince_StartsAgainWhenAProbeWasAccepted(t *testing.T) {
 func TestKeeper_HasAGateOrAWall(t *testing.T) {
 	h, l := linked(t)
 	ns, client := newNamespace(t), administrator(t)
-	f := fenceOf(t, policy("shops", allJobs, ns))
+	f, in := fenceOf(t, policy("shops", allJobs, ns)), ns
 	for _, step := range []struct {
 		when       string
 		leased     bool
@@ -292,9 +293,12 @@ func TestKeeper_HasAGateOrAWall(t *testing.T) {
 			l.will(500, "probe gate", "write shops")
 		}, guard.ErrStored},
 		{"it is answered", false, ns, "/" + ns, func() { l.will(0, "probe gate", "write shops") }, nil},
+		{"the namespace is terminating", false, "-", "/", func() { in = "" }, guard.ErrNotEnforced},
+		{"there is a new one, the wall is not in force", false, "-", "/", func() { in = ns; l.will(201, "probe wall") },
+			guard.ErrNotEnforced},
 	} {
 		step.do()
-		h.desires(ns, step.leased, f)
+		h.desires(in, step.leased, f)
 		h.at += guard.LookEvery
 		before := h.changed.Load()
 		eventually(t, step.when, func(ctx context.Context) error {
@@ -311,7 +315,7 @@ func TestKeeper_HasAGateOrAWall(t *testing.T) {
 			}
 			return nil
 		})
-		if step.err != nil && h.changed.Load() == before {
+		if errors.Is(step.err, guard.ErrStored) && h.changed.Load() == before {
 			t.Errorf("%s: no change is reported", step.when)
 		}
 	}
