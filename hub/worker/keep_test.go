@@ -23,6 +23,7 @@ func TestKeeper_WritesWhereItsHubServesTheFleet(t *testing.T) {
 	}
 	rows(t, map[string]row{
 		"it serves the fleet":            {func(*env) {}, true, true},
+		"no installation serves it yet":  {func(r *env) { r.by = "" }, true, true},
 		"another installation serves it": {func(r *env) { r.by = them }, false, false},
 		"another replica may write":      {func(r *env) { r.standby = true }, false, false},
 		"the seal is not known":          {func(r *env) { r.by, r.unsealed = "", true }, false, false},

@@ -54,12 +54,13 @@ func TestWhatIsWrong(t *testing.T) {
 		err != nil {
 		t.Errorf("its version is %q, %v", version, err)
 	}
-	for name, object := range map[string]string{
-		"no JSON": "{", "a version of another type": `{"metadata":{"resourceVersion":7}}`,
-		"a list": "[]", "conditions of another type": `{"status":{"conditions":{"Ready":"True"}}}`,
+	for object, of := range map[string]schema.GroupResource{
+		`{`: databases, `[]`: databases, `{"metadata":{"resourceVersion":7}}`: databases,
+		`{"status":{"conditions":{"Ready":"True"}}}`: databases,
+		`{"status":{"availableReplicas":"2"}}`:       statefulSets, `{"spec":{"replicas":"2"}}`: statefulSets,
 	} {
-		if wrong, _, err := whatIsWrong(databases, []byte(object)); err == nil {
-			t.Errorf("%s: no error, but %q", name, wrong)
+		if wrong, _, err := whatIsWrong(of, []byte(object)); err == nil {
+			t.Errorf("%s: no error, but %q", object, wrong)
 		}
 	}
 }

@@ -230,7 +230,12 @@ func TestReaders_ThatComeAndGoCostFewWritesOnTheHub(t *testing.T) {
 func TestRequired_ReaderFollowsTheNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newEnv(t)
-		defer r.watches()()
+		p := r.reads()
+		r.enqueued()
+		defer r.watchReaders(t.Context(), p.Readers)()
+		if pass(time.Second); !slices.Contains(r.enqueued(), "") {
+			t.Error("no decision is enqueued when it is known that there is no reader")
+		}
 		r.east.sends("ADDED", newRegistration("keeper", "ledger"))
 		if is := r.Required("shop", Requires{Reader: true}); is.Unhealthy == "" || is.Err != nil {
 			t.Errorf("no reader follows it: %+v", is)
