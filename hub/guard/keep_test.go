@@ -187,7 +187,7 @@ func TestRemove_LeavesOnlyFencesOfOtherHubsAndFleets(t *testing.T) {
 	guarded(t)
 	client, ns := administrator(t), newNamespace(t)
 	fence := fences(t, checkoutWrites, map[string]*state{ns: nil})
-	other := hubOf(t).Keeper.Options
+	other := hubOf(t).Options
 	other.Hub = "another"
 	for _, h := range []*guard.Keeper{guard.NewKeeper(other), newHub(client, "branch").Keeper} {
 		if err := h.Remove(t.Context()); err != nil {

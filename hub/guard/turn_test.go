@@ -289,7 +289,7 @@ func TestKeeper_HasAGateOrAWall(t *testing.T) {
 		{"the gate is in force", true, ns, "/" + ns, func() { l.will(0, "probe gate") }, nil},
 		{"the Lease is lost", false, ns, "/" + ns, func() {}, nil},
 		{"another hub process has begun, and nothing is answered", false, ns, "/" + ns, func() {
-			h.Keeper = guard.NewKeeper(h.Keeper.Options)
+			h.Keeper = guard.NewKeeper(h.Options)
 			l.will(500, "probe gate", "write shops")
 		}, guard.ErrStored},
 		{"it is answered", false, ns, "/" + ns, func() { l.will(0, "probe gate", "write shops") }, nil},
