@@ -29,7 +29,6 @@ type acks struct {
 // registration is a reader's registration as it was last seen.
 type registration struct {
 	lease      *coordinationv1.Lease // its name, version and times
-	content    digest                // of all other fields
 	reader     lease.Registration
 	bytes      int
 	unreadable bool // it is invalid: such a reader has never released anything
@@ -45,7 +44,8 @@ type question struct {
 	lease  types.NamespacedName
 	epoch  int64
 	number int
-	// waiting are the readers that have not released it; nil before a list has shown the readers.
+	// waiting are the readers that have not released it; nil before a list has shown the readers. While an answer
+	// counts, all of them are known.
 	waiting      map[types.UID]bool
 	unanswerable bool // no answer of readers counts any more
 	released     bool // all readers have released it, which is final
@@ -73,9 +73,8 @@ func (r *acks) cancel(key types.NamespacedName) (waiting []string) {
 		return nil
 	}
 	for uid := range q.waiting {
-		if e := r.registrations[uid]; e != nil {
-			waiting = append(waiting, e.lease.Namespace+"/"+e.lease.Name)
-		}
+		e := r.registrations[uid]
+		waiting = append(waiting, e.lease.Namespace+"/"+e.lease.Name)
 	}
 	slices.Sort(waiting)
 	return waiting
@@ -84,7 +83,7 @@ func (r *acks) cancel(key types.NamespacedName) (waiting []string) {
 // unanswered reports whether a question may still be answered.
 func (r *acks) unanswered() bool {
 	for _, q := range r.questions {
-		if !q.unanswerable && (q.waiting == nil || len(q.waiting) > 0) {
+		if !q.unanswerable && !q.released {
 			return true
 		}
 	}
@@ -105,18 +104,19 @@ func (r *acks) observe(obj *coordinationv1.Lease, now lease.Reading) {
 func (r *acks) contradicts(items []coordinationv1.Lease) bool {
 	return slices.ContainsFunc(items, func(obj coordinationv1.Lease) bool {
 		e := r.registrations[obj.UID]
-		return e != nil && e.lease.ResourceVersion == obj.ResourceVersion && e.content != digestOf(&obj)
+		return e != nil && e.lease.ResourceVersion == obj.ResourceVersion &&
+			!e.says(newRegistration(&obj, lease.Reading{}, r.slack()))
 	})
 }
 
 // put records a version of a registration as the present one.
 func (r *acks) put(obj *coordinationv1.Lease, now lease.Reading) {
-	content := digestOf(obj)
+	is := newRegistration(obj, now, r.slack())
 	if e := r.registrations[obj.UID]; e != nil && e.lease.ResourceVersion == obj.ResourceVersion &&
-		!e.missing && e.content == content {
+		!e.missing && e.says(is) {
 		return
 	}
-	r.store(newRegistration(obj, content, now, r.slack()))
+	r.store(is)
 }
 
 // gone records the end of a registration. Its finalizer was removed by a reader that had stopped, or because the
@@ -181,8 +181,7 @@ func (r *acks) answered() (namespaces []string) {
 		}
 		for uid := range q.waiting {
 			// No Lease has shown readers a later epoch, so a reader that released a later one has not acted.
-			if e := r.registrations[uid]; e != nil && !e.unreadable && e.reader.HasReleased(namespace, q.epoch) &&
-				e.reader.Released[namespace] <= q.epoch {
+			if released, ok := r.registrations[uid].reader.Released[namespace]; ok && released == q.epoch {
 				delete(q.waiting, uid)
 			}
 		}

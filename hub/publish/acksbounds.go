@@ -1,8 +1,9 @@
 package publish
 
 import (
-	"crypto/sha256"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -26,23 +27,8 @@ const (
 var tooMany = fmt.Sprintf("the cluster has more than %d registrations of readers, or more than %d MiB of them",
 	maxRegistrations, maxRegistrationsBytes>>20)
 
-// digest identifies the content of a registration.
-type digest [sha256.Size]byte
-
-func digestOf(l *coordinationv1.Lease) digest {
-	written := coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Labels: l.Labels, Annotations: l.Annotations},
-		Spec:       l.Spec,
-	}
-	content, err := written.Marshal() // deterministic: sorted map keys, times in microseconds
-	if err != nil {
-		return digest{} // plain data always marshals
-	}
-	return sha256.Sum256(content)
-}
-
 // newRegistration keeps the fields of a Lease that count.
-func newRegistration(l *coordinationv1.Lease, content digest, now lease.Reading, skew time.Duration) *registration {
+func newRegistration(l *coordinationv1.Lease, now lease.Reading, skew time.Duration) *registration {
 	reader, err := wire.ReadRegistration(l)
 	if err != nil {
 		reader = lease.Registration{Namespaces: wire.ReadClaims(l)}
@@ -58,7 +44,6 @@ func newRegistration(l *coordinationv1.Lease, content digest, now lease.Reading,
 			},
 			Spec: coordinationv1.LeaseSpec{RenewTime: l.Spec.RenewTime},
 		},
-		content:    content,
 		reader:     reader,
 		unreadable: err != nil,
 		future:     err == nil && reader.Confirmed.After(now.Wall.Add(skew)),
@@ -72,6 +57,13 @@ func newRegistration(l *coordinationv1.Lease, content digest, now lease.Reading,
 		e.bytes += len(name) + 48
 	}
 	return e
+}
+
+// says reports whether two versions of a registration say the same.
+func (e *registration) says(o *registration) bool {
+	a, b := e.reader, o.reader
+	return e.unreadable == o.unreadable && a.Confirmed.Equal(b.Confirmed) && a.Duration == b.Duration &&
+		slices.Equal(a.Namespaces, b.Namespaces) && maps.Equal(a.Released, b.Released)
 }
 
 // store keeps a registration, unless it exceeds a bound.
