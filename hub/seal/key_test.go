@@ -35,34 +35,17 @@ func TestSealCoversTheLease(t *testing.T) {
 		change func(*lease.Content)
 		sealed bool
 	}{
-		"nothing changed": {func(*lease.Content) {}, true},
-		"holder":          {func(c *lease.Content) { c.Holder = "west.default" }, false},
-		"no holder":       {func(c *lease.Content) { c.Holder = "" }, false},
-		"epoch":           {func(c *lease.Content) { c.Epoch++ }, false},
-		"start of the term": {func(c *lease.Content) { c.AcquireTime = c.AcquireTime.Add(time.Microsecond) },
-			false},
-		"no start of the term":          {func(c *lease.Content) { c.AcquireTime = time.Time{} }, false},
-		"renewTime":                     {func(c *lease.Content) { c.RenewTime = c.RenewTime.Add(time.Microsecond) }, false},
-		"no renewTime":                  {func(c *lease.Content) { c.RenewTime = time.Time{} }, false},
-		"duration":                      {func(c *lease.Content) { c.Duration += time.Second }, false},
-		"namespace":                     {func(c *lease.Content) { c.Namespace = "team-b" }, false},
-		"name":                          {func(c *lease.Content) { c.Name = "leasecast2" }, false},
-		"cluster":                       {func(c *lease.Content) { c.Cluster = "west.default" }, false},
-		"UID of the cluster":            {func(c *lease.Content) { c.ClusterUID = "6f1d" }, false},
-		"hub":                           {func(c *lease.Content) { c.Hub = "9b2e" }, false},
-		"namespace and name, shifted":   {func(c *lease.Content) { c.Namespace, c.Name = "team-al", "easecast" }, false},
-		"hub and holder, shifted":       {func(c *lease.Content) { c.Hub, c.Holder = "9b2de", "ast.default" }, false},
-		"cluster and holder, exchanged": {func(c *lease.Content) { c.Cluster, c.Hub = c.Hub, c.Cluster }, false},
-		"start and renewTime, exchanged": {
-			func(c *lease.Content) { c.AcquireTime, c.RenewTime = c.RenewTime, c.AcquireTime }, false,
-		},
+		"nothing changed":             {func(*lease.Content) {}, true},
+		"holder":                      {func(c *lease.Content) { c.Holder = "west.default" }, false},
+		"renewTime":                   {func(c *lease.Content) { c.RenewTime = c.RenewTime.Add(time.Microsecond) }, false},
+		"cluster":                     {func(c *lease.Content) { c.Cluster = "west.default" }, false},
+		"hub":                         {func(c *lease.Content) { c.Hub = "9b2e" }, false},
+		"namespace and name, shifted": {func(c *lease.Content) { c.Namespace, c.Name = "team-al", "easecast" }, false},
 		"the same in another time zone": {func(c *lease.Content) { c.RenewTime = c.RenewTime.In(time.FixedZone("", 3600)) },
 			true},
 		"nanoseconds, which a Lease does not store": {
 			func(c *lease.Content) { c.RenewTime = c.RenewTime.Add(999 * time.Nanosecond) }, true,
 		},
-		"ε":          {func(c *lease.Content) { c.Skew = time.Second }, false},
-		"open locks": {func(c *lease.Content) { c.OpenLocks = lease.LockIDs([]string{"shop/elector"}) }, false},
 	}
 	seal := sealKey.Seal(sealedLease())
 	for name, test := range tests {
@@ -85,17 +68,11 @@ func TestSealNeedsItsKey(t *testing.T) {
 	}{
 		"the seal":                   {sealKey, mac, true},
 		"another key":                {seal.Key("another"), mac, false},
-		"a longer key":               {append(seal.Key{}, append(sealKey, '!')...), mac, false},
-		"no key":                     {nil, mac, false},
 		"no key, a seal without one": {nil, seal.Key(nil).Seal(sealedLease()), false},
-		"an empty key":               {seal.Key{}, seal.Key{}.Seal(sealedLease()), false},
 		"no seal":                    {sealKey, "", false},
-		"only the prefix":            {sealKey, "v1.", false},
-		"without the prefix":         {sealKey, strings.TrimPrefix(mac, "v1."), false},
 		"another prefix":             {sealKey, "v2." + strings.TrimPrefix(mac, "v1."), false},
 		"cut":                        {sealKey, mac[:len(mac)-1], false},
 		"with more":                  {sealKey, mac + "A", false},
-		"in upper case":              {sealKey, "v1." + strings.ToUpper(strings.TrimPrefix(mac, "v1.")), false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

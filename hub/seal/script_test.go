@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -40,10 +39,7 @@ var (
 	errNo = errors.New("no")
 	named = map[string]error{
 		"no": errNo, "late": context.DeadlineExceeded, "served": seal.ErrServed, "broken": seal.ErrBroken,
-		"conflict":    apierrors.NewConflict(corev1.Resource("secrets"), seal.SecretName, errNo),
-		"exists":      apierrors.NewAlreadyExists(corev1.Resource("secrets"), seal.SecretName),
-		"forbidden":   apierrors.NewForbidden(corev1.Resource("secrets"), seal.SecretName, errNo),
-		"unavailable": apierrors.NewServiceUnavailable("later"),
+		"conflict": apierrors.NewConflict(corev1.Resource("secrets"), seal.SecretName, errNo),
 	}
 )
 
@@ -57,7 +53,6 @@ type sealTest struct {
 	err    error
 	kept   seal.Key
 
-	mu               sync.Mutex
 	before           func(verb string) error // called before a request is carried out
 	writes, requests int
 }
@@ -116,24 +111,15 @@ func (s *sealTest) serve(ctx context.Context, verb string, carry func() error) e
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	before := s.before
 	if s.requests++; verb != "get" {
 		s.writes++
 	}
-	s.mu.Unlock()
-	if before != nil {
-		if err := before(verb); err != nil {
+	if s.before != nil {
+		if err := s.before(verb); err != nil {
 			return err
 		}
 	}
 	return carry()
-}
-
-func (s *sealTest) onRequest(before func(verb string) error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.before = before
 }
 
 func (s *sealTest) secret() *corev1.Secret {
@@ -197,8 +183,8 @@ func boundsOf(words []string) seal.Bounds {
 // play runs scripts: tables of tests. Each line that is not indented names a test. Its steps follow in indented lines,
 // separated by semicolons. A step of a store must succeed, or fail with the error after "->".
 //
-//   - find, refresh, serve, raise and lower call the Store. "raise" names a policy and its bounds. "other" is
-//     serve of another fleet. "replica" goes on with the store of another replica;
+//   - find, refresh, serve, raise and lower call the Store. "raise" names a policy and its bounds.
+//     "replica" goes on with the store of another replica;
 //   - remove, edit: what an administrator does with the Secret;
 //   - fails, works: requests of a verb, or all, fail from now on, or succeed again. "once" has the next request of a
 //     verb fail, or runs a step of another replica before it, or of the same one;
@@ -249,7 +235,6 @@ func (s *sealTest) calls(args []string) map[string]func() error {
 		"find":    func() error { s.got, err = s.store.Find(ctx, fleet); return err },
 		"refresh": func() error { s.got, err = s.store.Refresh(ctx, fleet); return err },
 		"serve":   func() error { s.got, err = s.store.Serve(ctx, fleet, marks[args[0]], len(args) > 1); return err },
-		"other":   func() error { s.got, err = s.store.Serve(ctx, "other", marks["own"], false); return err },
 		"raise": func() error {
 			s.got = seal.Seal{}
 			return s.store.Raise(ctx, fleet, args[0], boundsOf(args[1:]))
@@ -303,20 +288,20 @@ func (s *sealTest) events(args []string) map[string]func() {
 		},
 		"edit": func() { s.edit(args) },
 		"fails": func() {
-			s.onRequest(func(verb string) error {
+			s.before = func(verb string) error {
 				if args[0] == "all" || args[0] == verb {
 					return named[args[1]]
 				}
 				return nil
-			})
+			}
 		},
-		"works": func() { s.onRequest(nil) },
+		"works": func() { s.before = nil },
 		"once": func() {
-			s.onRequest(func(verb string) error {
+			s.before = func(verb string) error {
 				if verb != args[0] {
 					return nil
 				}
-				s.onRequest(nil)
+				s.before = nil
 				err := named[args[1]]
 				if err != nil && len(args) > 2 {
 					s.play(rest(2))
@@ -331,7 +316,7 @@ func (s *sealTest) events(args []string) map[string]func() {
 				s.play(strings.TrimPrefix(rest(1), "same "))
 				s.store, s.got = store, got
 				return nil
-			})
+			}
 		},
 		"keep":  func() { s.kept = s.got.Key },
 		"count": func() { s.writes, s.requests = 0, 0 },
@@ -354,7 +339,6 @@ func (s *sealTest) conditions(args []string) map[string]func() bool {
 		"key":         func() bool { return is(key(), s.got.Key) }, // of the last result is in the Secret
 		"kept":        func() bool { return is(key(), s.kept) },
 		"kept-result": func() bool { return is(s.got.Key, s.kept) },
-		"another-key": func() bool { return !is(s.kept, s.got.Key) && len(s.got.Key) == 32 },
 		"no-key":      func() bool { return len(s.got.Key) == 0 },
 		"no-secret": func() bool {
 			return apierrors.IsNotFound(s.admin.Get(s.t.Context(), name, &corev1.Secret{}))
