@@ -19,8 +19,6 @@ renewals forbidden for a moment, as when an API server starts: no problem of the
 	leads; at 5; update east 20 renewTime 5s promise 20s; forbidden; at 6; update east 20 renewTime 6s promise 21s;
 	forbidden; problem Unreachable; at 7; update east 20 renewTime 7s promise 22s; ok; at 12;
 	update east 20 renewTime 12s promise 27s; forbidden; problem Unreachable
-a renewal unauthorized: the member's health judges that
-	leads; at 5; update east 20 renewTime 5s promise 20s; unauthorized; problem Unreachable
 unanswered, but done: read
 	leads; at 5; update east 20 renewTime 5s promise 20s; unanswered but done; at 8; read; ok; wait 2s; status InPlace
 a second conflict in a row: after a pause, because another client may write in a loop
@@ -34,9 +32,6 @@ a finalizer keeps a removed Lease: tried again after a pause
 no namespace: tried again after a pause
 	assign follow west 20; read; ok; create west 20 renewTime 0s; no namespace;
 	status Failing=NamespaceMissing Problem=NamespaceMissing; create west 20 renewTime 0s
-a repair forbidden: in place, but failing, and tried again
-	follows; edited; update west 20 renewTime 0s; forbidden; status InPlace Failing=Forbidden Problem=Forbidden;
-	update west 20 renewTime 0s; ok; wait; status InPlace
 drained because a renewal was forbidden: tried by a write that changes nothing
 	leads; at 10; update east 20 renewTime 10s promise 25s; forbidden; assign hold east 20; update east 20 renewTime 0s;
 	forbidden; at 11; update east 20 renewTime 0s; ok; wait; status none
@@ -56,7 +51,6 @@ func TestWriteWithAnUnknownOutcomeIsRead(t *testing.T) {
 		pause time.Duration // until it is tried again; 0: the pause after a rejection
 	}{
 		"the API server gave up waiting, 504": {apierrors.NewTimeoutError("request did not complete", 0), true, pauseSilent},
-		"no answer in time":                   {errTimeout, true, pauseSilent},
 		"the hub has no right to it, 403":     {errForbidden, false, 0},
 		"its credentials have expired, 401":   {apierrors.NewUnauthorized("expired"), false, pauseSilent},
 		"the API server finds it invalid, 422": {apierrors.NewInvalid(schema.GroupKind{Kind: "Lease"}, "leasecast", nil),
@@ -123,8 +117,6 @@ the mark is found before any assignment: changed
 // The controller must know where Leases cannot be written, and where they can be again.
 func TestFailedWrites(t *testing.T) {
 	play(t, `
-unanswered, but done: failing until it is read
-	assign follow west 20; read; ok; create west 20 renewTime 0s; unanswered but done; read; ok; wait; status InPlace
 unanswered, then no Lease is assigned: not failing
 	assign follow west 20; read; ok; create west 20 renewTime 0s; unanswered; assign absent; read; ok; wait;
 	status InPlace

@@ -15,12 +15,8 @@ func TestPromises(t *testing.T) {
 	}{
 		"one promise":                     {[][5]float64{{0, 0, 15, 2, 0}}, 17, 17},
 		"a shorter D":                     {[][5]float64{{0, 0, 60, 1, 0}, {10, 10, 15, 1, 0}}, 61, 61},
-		"a larger ε after a longer D":     {[][5]float64{{0, 0, 15, 1, 0}, {0, 0, 3, 2, 0}}, 17, 17},
 		"a smaller ε, a wall clock ahead": {[][5]float64{{0, 0, 15, 5, 0}, {5, 3, 15, 1, 0}}, 21, 20},
-		"a smaller ε, a late wall clock":  {[][5]float64{{0, 0, 15, 5, 0}, {3, 5, 15, 1, 0}}, 20, 21},
-		"locks are fenced from then on":   {[][5]float64{{0, 0, 15, 1, 0}, {1, 1, 15, 1, 17}}, 34, 34},
 		"locks are no longer fenced":      {[][5]float64{{0, 0, 15, 1, 17}, {16, 16, 15, 1, 0}}, 33, 33},
-		"a smaller ε, a larger stop time": {[][5]float64{{0, 0, 15, 5, 0}, {1, 1, 15, 1, 2}}, 20, 20},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, key := NewPromises(), keyOf("a")
