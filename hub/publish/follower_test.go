@@ -24,6 +24,8 @@ edited: updated
 	follows; edited; at 100; update west 20 renewTime 1m40s; ok; wait; status InPlace
 an epoch that the API cannot store: not written
 	assign follow west 2147483648; read; ok; wait; status Problem=Unwritable
+the policy's ε changes: updated
+	follows; ε 1; update west 20 renewTime 0s; ok; wait; allows 1; ε 0.25; update west 20 renewTime 0s; ok; allows 0.25
 no policy has an ε: kept
 	follows; ε 1; update west 20 renewTime 0s; ok; ε 0; wait; allows 1
 `)

@@ -26,8 +26,6 @@ func TestWhoseALeaseIs(t *testing.T) {
 	play(t, `
 edited to name another hub: repaired
 	follows; edit hub=another; shown; update west 20 renewTime 0s
-edited to name another hub, read at the start: repaired
-	lease west 20 at -2 hub=another; assign follow west 20; read; ok; update west 20 renewTime 0s
 edited to name another cluster, with another duration: repaired
 	follows; edit cluster=west.fleet duration=10; shown; update west 20 renewTime 0s
 an object once seen sealed, without labels and annotations: repaired

@@ -126,8 +126,6 @@ a Lease in place: not written
 
 func TestWhatIsFoundInTheMember(t *testing.T) {
 	playPublisher(t, `
-no Lease
-	remaining; found a no; leases; written
 not read yet
 	follow a; remaining ours; found a no; leases a; written a
 the own Lease

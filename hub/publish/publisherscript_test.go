@@ -139,7 +139,6 @@ func (w *publisherTest) actions(first string, args []string) map[string]func() {
 		"next": func() { // the next term
 			w.Assign(keyOf("ns"), assign.Assignment{Role: assign.Follow, Term: term("west", 22)}, ackTimings)
 		},
-		"stop-renewing": func() { w.StopRenewing(first) },
 		"stop-prober": func() { // of a silent member
 			w.silence.mu.Lock()
 			namespace := w.silence.prober.Namespace
@@ -209,12 +208,7 @@ func (w *publisherTest) changes(first string, args []string) map[string]func() {
 				w.register("other", "released=20")
 			}
 		},
-		"see": func() { w.Readers.Observe(w.register(first, args[1:]...)) },
-		"see-many": func() {
-			for i := range int(number(first)) {
-				w.play("see r-" + strconv.Itoa(i) + " " + strings.Join(args[1:], " "))
-			}
-		},
+		"see":         func() { w.Readers.Observe(w.register(first, args[1:]...)) },
 		"shown":       func() { w.Readers.Observe(w.member.lease(readerKey(first))) }, // a registration
 		"reader-gone": func() { w.Readers.ObserveGone(types.UID(first)) },
 		"replace": func() { // a registration by another one of that name

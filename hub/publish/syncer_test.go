@@ -23,10 +23,9 @@ type syncerTest struct {
 	syncer *leaseSyncer
 	member *testMember
 	now    lease.Reading
-	// may: the tenure has the right to write. answers: the member has just answered. unwatched: no watch has shown yet
-	// what an answer did.
-	may, answers, unwatched bool
-	pending, kept           step
+	// may: the tenure has the right to write. unwatched: no watch has shown yet what an answer did.
+	may, unwatched bool
+	pending        step
 
 	// heldObject and heldError are the answer to a request that is carried out, and not yet answered.
 	heldObject *coordinationv1.Lease
@@ -35,7 +34,7 @@ type syncerTest struct {
 }
 
 func newSyncerTest(t testing.TB) *syncerTest {
-	return &syncerTest{t: t, member: newTestMember(), now: at(0), may: true, answers: true, syncer: &leaseSyncer{
+	return &syncerTest{t: t, member: newTestMember(), now: at(0), may: true, syncer: &leaseSyncer{
 		key:  keyOf("ns"),
 		self: self{cluster: "east.fleet", uid: "uid-of-east", hub: "hub", key: testKey},
 	}}
@@ -72,7 +71,7 @@ func (s *syncerTest) assign(words []string) {
 func (s *syncerTest) next(want string) {
 	s.t.Helper()
 	s.syncer.known.watched = !s.unwatched
-	s.pending = s.syncer.next(s.now, s.may, s.answers)
+	s.pending = s.syncer.next(s.now, s.may, true)
 	if got := describe(s.pending); got != want {
 		s.t.Fatalf("at %v the next step is to %s, want %s", s.now.Wall.Sub(zero), got, want)
 	}
@@ -136,16 +135,16 @@ func (s *syncerTest) status(want SyncStatus) {
 //
 //   - read, create, update, remove, wait: the syncer's next step must be this one, as describe has it. "firstRenewal"
 //     is how long after zero the first renewal of a term is due that began at zero;
-//   - ok, unanswered, unanswered but done, forbidden, no namespace, unauthorized, conflict: its outcome. "stored" with
+//   - ok, unanswered, unanswered but done, forbidden, no namespace, conflict: its outcome. "stored" with
 //     a pause and changes: the member stores it with these, and the syncer pauses. Between "carried" and "answered" it
-//     is carried out and not answered. "late" carries out the request of "keep";
+//     is carried out and not answered;
 //   - status, problem, message, mark, hub, allows, changed, unchanged: the condition that must hold of the status, of
 //     the hub's mark in it and on the Lease, of the Lease's ε, and of whether the controller is called;
 //   - assign with a role and a term, lease with a term: a sealed Lease is put into the member, which no watch shows;
 //   - at, wall, boot: the time on both clocks, or on one;
 //   - edit with changes, touched, vanishes: what happens to the Lease; shown, gone: what a watch shows. "edited" and
-//     "deleted" are shown at once. "event" shows other content under the same version. "shown old" shows, and "back"
-//     restores, the Lease of "remember".
+//     "deleted" are shown at once. "event" shows other content under the same version. "back" restores
+//     the Lease of "remember".
 func play(t *testing.T, scripts string) {
 	t.Helper()
 	for name, steps := range scriptsOf(t, scripts) {
@@ -216,18 +215,10 @@ func (s *syncerTest) outcomes(words []string) map[string]func() {
 			}
 			s.answer(nil, errTimeout, cmp.Or(map[string]time.Duration{"long": pauseRefused}[words[len(words)-1]], pauseSilent))
 		},
-		"forbidden":    func() { s.answer(nil, errForbidden, pauseRefused) },
-		"unauthorized": func() { s.answer(nil, apierrors.NewUnauthorized("expired"), pauseSilent) },
-		"no":           func() { s.answer(nil, apierrors.NewNotFound(leases, "ns"), pauseRefused) }, // namespace
-		"carried":      func() { s.heldObject, s.heldError = s.carry() },
-		"answered":     func() { s.answer(s.heldObject, s.heldError, 0) },
-		"keep":         func() { s.kept = s.pending },
-		"late": func() {
-			s.pending, s.kept = s.kept, s.pending
-			_, err := s.carry()
-			must(err)
-			s.pending = s.kept
-		},
+		"forbidden": func() { s.answer(nil, errForbidden, pauseRefused) },
+		"no":        func() { s.answer(nil, apierrors.NewNotFound(leases, "ns"), pauseRefused) }, // namespace
+		"carried":   func() { s.heldObject, s.heldError = s.carry() },
+		"answered":  func() { s.answer(s.heldObject, s.heldError, 0) },
 		"stored": func() {
 			obj, err := s.carry()
 			must(err)
@@ -261,8 +252,6 @@ func (s *syncerTest) events(words []string) map[string]func() {
 		"boot":       func() { s.now.Boot = at(n()).Boot },
 		"ε":          func() { s.syncer.timings.Skew = inSeconds(n()) },
 		"may":        func() { s.may = len(words) == 1 },
-		"silent":     func() { s.answers = false },
-		"heard":      func() { s.answers = true },
 		"unwatched":  func() { s.unwatched = true },
 		"watched":    func() { s.unwatched = false },
 		"in":         func() { s.syncer.known.invalidate() }, // doubt
@@ -276,15 +265,10 @@ func (s *syncerTest) events(words []string) map[string]func() {
 		},
 		"edited":   all("edit holder=another.client; shown"),
 		"touched":  all("edit"),
-		"version":  func() { s.member.version = int(n()) },
 		"remember": func() { s.remembered = s.there() },
 		"back":     func() { s.member.set(keyOf("ns"), s.remembered) },
 		"shown": func() {
-			if len(words) > 1 { // old
-				s.syncer.observe(s.remembered)
-			} else {
-				s.syncer.observe(s.there())
-			}
+			s.syncer.observe(s.there())
 		},
 		"gone":     func() { s.syncer.observe(nil) },
 		"vanishes": func() { s.member.put(keyOf("ns"), nil) },
