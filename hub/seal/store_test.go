@@ -41,6 +41,8 @@ func TestRaise(t *testing.T) {
 each bound alone: persisted before it returns
 	raise shops 60s 0s 0s; bounds 60s 1s 0s; raise shops 0s 1500ms 0s; bounds 60s 1500ms 0s; raise shops 0s 0s 17s;
 	bounds 60s 1500ms 17s
+no Secret: creates it
+	remove; raise shops 60s 2s 17s; bounds 60s 2s 17s
 to what another replica has raised: writes nothing
 	find; replica 2; find; replica 3; raise shops 60s 2s 17s; replica 1; raise shops 60s 0s 0s; replica 2;
 	raise shops 60s 2s 17s; wrote 1; replica 1; bounds 60s 2s 17s
