@@ -128,6 +128,8 @@ confirmed every 5 s: stays
 	confirm; after 5s; confirm; after 5s; confirm; after 10s; registered r
 confirmed between the deletion and the removal of its finalizer: keeps the finalizer
 	register r; start; follow b 1s; link then delete confirm; after 31s; finalizer r
+the list between the two is refused: stays
+	register r; start; follow b 1s; link then delete link refuses list; after 32s; finalizer r
 gone with its deletion: nothing is updated
 	register r; start; follow b 1s; after 5s; mark; link then delete unregister r; after 27s; unregistered r; sent update 0
 replaced by another one of that name: that one stays
