@@ -14,11 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	ctrlsource "sigs.k8s.io/controller-runtime/pkg/source"
 	mccontroller "sigs.k8s.io/multicluster-runtime/pkg/controller"
@@ -168,18 +170,19 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 	if err != nil {
 		return err
 	}
-	cache := local.GetCache()
+	from := local.GetCache()
 	for _, err := range []error{
 		sets.Watch(ctrlsource.TypedFunc[mcreconcile.Request](c.takeQueue)),
-		sets.Watch(ctrlsource.TypedKind(cache, &v1alpha1.LeaderResourceSet{}, on(sameSet,
-			func(o *v1alpha1.LeaderResourceSet) { c.changed(client.ObjectKeyFromObject(o), "") }))),
-		sets.Watch(ctrlsource.TypedKind(cache, &v1alpha1.NamespaceLeader{}, on(sameLeader,
-			func(o *v1alpha1.NamespaceLeader) { c.eachSet(o.Namespace, o.Name, "") }))),
-		sets.Watch(ctrlsource.TypedKind(cache, &v1alpha1.LeadershipPolicy{}, on(sameGeneration,
-			func(o *v1alpha1.LeadershipPolicy) {
-				c.PolicyChanged(o.Namespace)
-				c.eachSet(o.Namespace, "", "")
-			}))),
+		sets.Watch(specsOf(from, &v1alpha1.LeaderResourceSet{}, func(o *v1alpha1.LeaderResourceSet) {
+			c.changed(client.ObjectKeyFromObject(o), "")
+		})),
+		sets.Watch(specsOf(from, &v1alpha1.NamespaceLeader{}, func(o *v1alpha1.NamespaceLeader) {
+			c.eachSet(o.Namespace, o.Name, "")
+		})),
+		sets.Watch(specsOf(from, &v1alpha1.LeadershipPolicy{}, func(o *v1alpha1.LeadershipPolicy) {
+			c.PolicyChanged(o.Namespace)
+			c.eachSet(o.Namespace, "", "")
+		})),
 		mgr.Add(c),
 	} {
 		if err != nil {
@@ -189,31 +192,16 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 	return nil
 }
 
-// on handles the events of a kind that change something.
-func on[T client.Object](
-	same func(a, b T) bool, do func(T),
-) handler.TypedEventHandler[T, mcreconcile.Request] {
-	return handler.TypedFuncs[T, mcreconcile.Request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[T], _ queue) { do(e.Object) },
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[T], _ queue) {
-			if !same(e.ObjectOld, e.ObjectNew) {
-				do(e.ObjectNew)
-			}
-		},
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[T], _ queue) { do(e.Object) },
-	}
-}
-
-func sameGeneration(a, b *v1alpha1.LeadershipPolicy) bool { return a.Generation == b.Generation }
-
-func sameSet(a, b *v1alpha1.LeaderResourceSet) bool {
-	return a.Generation == b.Generation && a.UID == b.UID && a.DeletionTimestamp.Equal(b.DeletionTimestamp) &&
-		len(a.Finalizers) == len(b.Finalizers)
-}
-
-func sameLeader(a, b *v1alpha1.NamespaceLeader) bool {
-	return a.Spec.Leader == b.Spec.Leader && a.Spec.State == b.Spec.State && a.Spec.Policy == b.Spec.Policy &&
-		a.Spec.Next == b.Spec.Next
+// specsOf is a source that calls changed when an object of a kind comes, goes, or has another generation: its spec was
+// edited, or its deletion has begun.
+func specsOf[T client.Object](
+	from cache.Cache, kind T, changed func(T),
+) ctrlsource.TypedSyncingSource[mcreconcile.Request] {
+	return ctrlsource.TypedKind(from, kind, handler.TypedFuncs[T, mcreconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[T], _ queue) { changed(e.Object) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[T], _ queue) { changed(e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[T], _ queue) { changed(e.Object) },
+	}, predicate.TypedGenerationChangedPredicate[T]{})
 }
 
 // MemberChanged enqueues the sets in a member if something has changed on which they depend.

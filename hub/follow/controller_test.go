@@ -325,17 +325,6 @@ func TestWatchesEndBeforeTheMembersLeave(t *testing.T) {
 	}
 }
 
-// A leader that was to lead on in a new term, and will not, stops in its cluster.
-func TestSetsAreLookedAtWhenAnotherClusterIsToLeadNext(t *testing.T) {
-	was := &v1alpha1.NamespaceLeader{}
-	was.Spec.Leader, was.Spec.State, was.Spec.Next = "east", v1alpha1.StateDraining, "east"
-	is := was.DeepCopy()
-	is.Spec.Next = "west"
-	if sameLeader(was, is) || !sameLeader(was, was) {
-		t.Error("the next leader does not count, or a record without a change does")
-	}
-}
-
 // Caches that have not started by the time that a hub stops never do.
 func TestAHubThatStopsWaitsForNoList(t *testing.T) {
 	for name, test := range map[string]struct {
