@@ -107,7 +107,7 @@ type Controller struct {
 	mu      sync.Mutex // guards what follows; never held across I/O
 	members map[fleet.Key]*member
 	sets    map[types.NamespacedName]*setState
-	giving  map[types.NamespacedName]giving
+	giving  map[types.NamespacedName]*giving
 	decided map[types.NamespacedName]bool // on which namespaces this replica has decided, and no other hub
 	seenAs  map[fleet.Key]string          // what sets depend on of each member
 }
@@ -122,7 +122,8 @@ type member struct {
 // setState is what is known of a set.
 type setState struct {
 	identity string
-	late     *late
+	last     *giving // the last planned change that went on
+	late     string  // why it has not waited for the set, or empty
 	in       map[string]*setIn
 }
 
@@ -130,7 +131,7 @@ type setState struct {
 type setIn struct {
 	result   reached
 	clean    bool    // the set has nothing there any more
-	gaveWay  int64   // the term in which the cluster has given way
+	gaveWay  *giving // for what the cluster has given way
 	why      string  // why it has not
 	failed   int     // how many passes in a row had a problem
 	at       *member // with its inventory, in which restores were seen: applied is about these
@@ -151,7 +152,7 @@ func New(o Options) *Controller {
 	running, stop := context.WithCancel(context.Background())
 	c := &Controller{
 		Options: o, requests: &requests{fleet: o.Fleet, running: running}, members: map[fleet.Key]*member{},
-		sets: map[types.NamespacedName]*setState{}, giving: map[types.NamespacedName]giving{},
+		sets: map[types.NamespacedName]*setState{}, giving: map[types.NamespacedName]*giving{},
 		decided: map[types.NamespacedName]bool{}, seenAs: map[fleet.Key]string{},
 	}
 	c.stop = stop

@@ -122,35 +122,36 @@ func TestAPlannedChangeWaitsForSetsWithTwoForms(t *testing.T) {
 		}
 		set := types.NamespacedName{Namespace: "fleet", Name: "leader"}
 		in := c.sets[set].in["east"]
-		c.give(shop, in, 7, "Deployment shop/web", "")
+		c.give(in, c.giving[shop], "Pods are left")
 		if c.GiveWay(shop, "east", 7) {
 			t.Errorf("%s: it goes on while Pods are left", name)
 		}
-		c.give(shop, in, 7, "", "")
-		if !c.GiveWay(shop, "east", 7) {
+		c.give(in, c.giving[shop], "")
+		if !c.GiveWay(shop, "east", 7) || c.sets[set].late != "" {
 			t.Errorf("%s: it waits although the cluster has given way", name)
 		}
 		if c.GiveWay(shop, "east", 8) {
 			t.Errorf("%s: what was given in one term counts in the next one", name)
 		}
-		c.give(shop, in, 8, "", "")
+		before := c.giving[shop]
+		c.give(in, before, "")
 		c.Stay(shop)
-		c.give(shop, in, 8, "", "") // by a pass that had begun before
+		c.give(in, before, "") // by a pass that had begun before
 		if c.GiveWay(shop, "east", 8) {
 			t.Errorf("%s: it has given way although the leader has stayed since", name)
 		}
-		c.give(shop, in, 8, "Deployment shop/web", "")
+		c.give(in, c.giving[shop], "Pods are left")
 		now.boot += 59 * time.Second
-		if c.GiveWay(shop, "east", 8) || c.sets[set].late != nil {
+		if c.GiveWay(shop, "east", 8) || c.sets[set].late != "" {
 			t.Errorf("%s: it does not wait for a minute", name)
 		}
 		now.boot += time.Second
-		if !c.GiveWay(shop, "east", 8) || !strings.Contains(c.sets[set].late.why, "Deployment shop/web") {
-			t.Errorf("%s: it waits longer than a minute, or does not say for what: %+v", name, c.sets[set].late)
+		if !c.GiveWay(shop, "east", 8) || !strings.Contains(c.sets[set].late, "Pods are left") {
+			t.Errorf("%s: it waits longer than a minute, or does not say for what: %q", name, c.sets[set].late)
 		}
 		c.GiveWay(shop, "east", 9)
-		if c.give(shop, in, 9, "", ""); !c.GiveWay(shop, "east", 9) || c.sets[set].late != nil {
-			t.Errorf("%s: what was late before is said of the next change: %+v", name, c.sets[set].late)
+		if c.give(in, c.giving[shop], ""); !c.GiveWay(shop, "east", 9) || c.sets[set].late != "" {
+			t.Errorf("%s: what was late before is said of the next change: %q", name, c.sets[set].late)
 		}
 	}
 }

@@ -22,8 +22,8 @@ type form struct {
 	hash     string
 	// whole: nothing that may belong to it is missing. Only then what it does not have is deleted.
 	whole bool
-	// given is the term in which the cluster gives way, or 0, and stops are the workloads that must have no Pods then.
-	given int64
+	// given is for what the cluster gives way, or nil, and stops are the workloads that must have no Pods then.
+	given *giving
 	stops map[id]pods
 }
 

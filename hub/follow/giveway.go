@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,73 +47,52 @@ func (c *Controller) GiveWay(namespace types.NamespacedName, leader string, epoc
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	g, now := c.giving[namespace], c.Clock.Now().Boot
-	if g.leader != leader || g.epoch != epoch {
-		g = giving{leader, epoch, now}
+	if g == nil || g.leader != leader || g.epoch != epoch {
+		g = &giving{leader, epoch, now}
 		c.giving[namespace] = g
 	}
-	all, over := true, []int(nil)
+	waits := false
 	for i := range sets {
-		name := client.ObjectKeyFromObject(&sets[i])
-		s := c.state(&sets[i])
-		if s.late != nil && s.late.epoch != epoch {
-			s.late = nil // that was another change
-		}
-		if in := s.inCluster(leader); in.gaveWay == epoch {
-			continue
-		}
 		within := time.Duration(sets[i].Spec.ConfirmWithinSeconds) * time.Second
-		switch {
-		case now-g.since < within:
-			all = false
-			c.add(0, name, leader)
-		case s.late == nil:
-			over = append(over, i)
+		if in := c.state(&sets[i]).inCluster(leader); in.gaveWay != g && now-g.since < within {
+			waits = true
+			c.add(0, client.ObjectKeyFromObject(&sets[i]), leader)
 		}
 	}
-	if all { // it goes on
-		for _, i := range over {
-			c.isLate(&sets[i], namespace, leader, epoch)
-		}
+	if waits {
+		return false
 	}
-	return all
+	for i := range sets {
+		c.goesOn(&sets[i], namespace.Name, g)
+	}
+	return true
 }
 
-// isLate notes that a planned change does not wait for a set any longer. The caller holds the lock.
-func (c *Controller) isLate(
-	set *v1alpha1.LeaderResourceSet, namespace types.NamespacedName, leader string, epoch int64,
-) {
-	name := client.ObjectKeyFromObject(set)
+// goesOn notes whether a planned change that goes on has waited for a set. The caller holds the lock.
+func (c *Controller) goesOn(set *v1alpha1.LeaderResourceSet, namespace string, g *giving) {
 	s := c.state(set)
-	why := s.in[leader].why
-	s.late = &late{epoch, fmt.Sprintf("the change away from %s went on after %d s, before its cluster had given way: %s",
-		leader, set.Spec.ConfirmWithinSeconds, why)}
-	c.add(0, name, "")
-	log.Log.Info("A planned change has not waited for a resource set any longer", "reason", reason.OutOfOrder,
-		"set", klog.KObj(set), "namespaceLeader", klog.KRef(namespace.Namespace, namespace.Name), "why", why)
-}
-
-// late says that a planned change has not waited for a set any longer.
-type late struct {
-	epoch int64
-	why   string
+	if s.last == g {
+		return
+	}
+	s.last, s.late = g, ""
+	if in := s.in[g.leader]; in.gaveWay != g {
+		s.late = fmt.Sprintf("the change away from %s went on after %d s, before its cluster had given way: %s", g.leader,
+			set.Spec.ConfirmWithinSeconds, in.why)
+		log.Log.Info("A planned change has not waited for a resource set any longer", "reason", reason.OutOfOrder,
+			"set", klog.KObj(set), "namespaceLeader", klog.KRef(set.Namespace, namespace), "why", in.why)
+	}
+	c.add(0, client.ObjectKeyFromObject(set), "")
 }
 
 // Stay ends that, because the leader leads on.
 func (c *Controller) Stay(namespace types.NamespacedName) {
 	c.mu.Lock()
-	g, gave := c.giving[namespace]
-	if !gave { // as for nearly all decisions
-		c.mu.Unlock()
-		return
-	}
+	g := c.giving[namespace]
 	delete(c.giving, namespace)
-	for name, set := range c.sets {
-		if in := set.in[g.leader]; name.Namespace == namespace.Namespace && in != nil && in.gaveWay == g.epoch {
-			in.gaveWay = 0
-		}
-	}
 	c.mu.Unlock()
-	c.eachSet(namespace.Namespace, namespace.Name, g.leader)
+	if g != nil { // unlike after nearly all decisions
+		c.eachSet(namespace.Namespace, namespace.Name, g.leader)
+	}
 }
 
 // ordered returns the sets of a namespace that have different forms.
@@ -129,14 +109,27 @@ func (r *requests) ordered(namespace types.NamespacedName) (sets []v1alpha1.Lead
 	return sets, err
 }
 
-// given returns the epoch of the term in which a cluster gives way, or 0.
-func (c *Controller) given(namespace types.NamespacedName, p Place, cluster string) int64 {
+// given returns for what a cluster gives way, or nil.
+func (c *Controller) given(namespace types.NamespacedName, p Place, cluster string) *giving {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if g := c.giving[namespace]; g.leader == cluster && g.leader == p.Leader && g.epoch == p.Epoch {
-		return g.epoch
+	if g := c.giving[namespace]; g != nil && g.leader == cluster && g.leader == p.Leader && g.epoch == p.Epoch {
+		return g
 	}
-	return 0
+	return nil
+}
+
+// notReached is why a cluster has not given way in which there was no pass, as in a paused one.
+const notReached = "the hub does not write there, or has not yet"
+
+// give notes that a cluster has given way, or why it has not.
+func (c *Controller) give(in *setIn, g *giving, obstacle string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	in.why = cmp.Or(obstacle, notReached)
+	if obstacle == "" && g != nil {
+		in.gaveWay = g
+	}
 }
 
 // pods selects the Pods of a workload, by their labels and by how their names begin.
@@ -212,10 +205,12 @@ func (p *pass) left(runs map[id]pods) (string, error) {
 	return strings.Join(names, ", "), nil
 }
 
-// obstacle says why it is not known what runs, or nothing: the pass has failed, or a source could not be read, which
-// may hold a workload.
-func obstacle(f form, problems []v1alpha1.ResourceProblem, err error) string {
+// obstacle says what runs, or why that is not known: the pass has failed, or a source could not be read, which may hold
+// a workload. It is empty if nothing runs.
+func obstacle(f form, runs string, problems []v1alpha1.ResourceProblem, err error) string {
 	switch {
+	case runs != "":
+		return "Pods are left, or may be created, of " + runs
 	case err != nil:
 		return text(problems[len(problems)-1])
 	case !f.whole:

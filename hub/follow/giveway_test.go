@@ -71,19 +71,21 @@ func TestWhatCannotBeReadMayRun(t *testing.T) {
 	rejected := []v1alpha1.ResourceProblem{{Object: "Service a", Message: "it is rejected"}}
 	for name, test := range map[string]struct {
 		f        form
+		runs     string
 		problems []v1alpha1.ResourceProblem
 		err      error
 		want     string
 	}{
-		"all is in place":       {form{whole: true}, nil, nil, ""},
-		"an object is rejected": {form{whole: true}, rejected, nil, ""},
-		"a source is missing":   {form{problems: missing}, missing, nil, "ConfigMap a: it is missing"},
-		"the cluster is silent": {form{whole: true}, rejected, errors.New("no answer"), "Service a: it is rejected"},
+		"all is in place":       {form{whole: true}, "", nil, nil, ""},
+		"a Pod is left":         {form{whole: true}, "Deployment a", nil, nil, "Pods are left, or may be created, of Deployment a"},
+		"an object is rejected": {form{whole: true}, "", rejected, nil, ""},
+		"a source is missing":   {form{problems: missing}, "", missing, nil, "ConfigMap a: it is missing"},
+		"the cluster is silent": {form{whole: true}, "", rejected, errors.New("no answer"), "Service a: it is rejected"},
 		"it is silent, and again": {
-			form{problems: missing}, append(missing, rejected...), errRuns, "Service a: it is rejected",
+			form{problems: missing}, "", append(missing, rejected...), errRuns, "Service a: it is rejected",
 		},
 	} {
-		if got := obstacle(test.f, test.problems, test.err); got != test.want {
+		if got := obstacle(test.f, test.runs, test.problems, test.err); got != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 	}

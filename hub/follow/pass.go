@@ -79,7 +79,7 @@ func (p *pass) work(f form, prunes bool) (done result, runs string, problems []v
 		done.left, more, err = p.prune(f)
 		problems = append(problems, more...)
 	}
-	if f.given != 0 && err == nil {
+	if f.given != nil && err == nil {
 		runs, err = p.left(f.stops)
 	}
 	return done, runs, problems, err

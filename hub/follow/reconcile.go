@@ -115,36 +115,36 @@ func (c *Controller) reconcileIn(
 		}
 		m := parse(sources)
 		f = m.formOf(role, set.Spec.Namespace)
-		if given != 0 {
+		if given != nil {
 			f.given, f.stops = given, m.stopped(set.Spec.Namespace, ptr.Deref(set.Spec.Prune, true))
 		}
 	}
 	return c.pass(ctx, set, at, in, f, role)
 }
 
-// roleIn returns the role of a member, and why what it has stays as it is, if it does. given is the term in which it
-// gives way.
+// roleIn returns the role of a member, and why what it has stays as it is, if it does. given is for what it gives
+// way.
 func (c *Controller) roleIn(
 	ctx context.Context, set *v1alpha1.LeaderResourceSet, m fleet.Member,
-) (role v1alpha1.ClusterRole, given int64, stays reason.Reason, err error) {
+) (role v1alpha1.ClusterRole, given *giving, stays reason.Reason, err error) {
 	namespace := types.NamespacedName{Namespace: set.Namespace, Name: set.Spec.Namespace}
 	p, err := c.where(ctx, namespace)
 	going := !set.DeletionTimestamp.IsZero()
 	switch {
 	case err != nil, m.DeleteForMove, moves(set), !p.Managed && !going:
-		return "", 0, reason.NotManaged, err
+		return "", nil, reason.NotManaged, err
 	case !going:
 		role = p.role(m.Name)
 	}
 	switch given = c.given(namespace, p, m.Name); {
 	case m.Paused:
-		return role, 0, reason.Paused, nil
+		return role, nil, reason.Paused, nil
 	case m.IsFenced():
-		return role, 0, reason.Fenced, nil
-	case given != 0 && !going:
+		return role, nil, reason.Fenced, nil
+	case given != nil && !going:
 		return v1alpha1.RoleFollowers, given, "", nil
 	}
-	return role, 0, "", nil
+	return role, nil, "", nil
 }
 
 // where returns where the objects of a namespace's sets belong. A record that this replica has not decided on yet may
@@ -204,8 +204,7 @@ func (c *Controller) pass(
 	case in.full == 0:
 		in.full = now
 	}
-	c.give(types.NamespacedName{Namespace: set.Namespace, Name: set.Spec.Namespace}, in, f.given, runs,
-		obstacle(f, problems, err))
+	c.give(in, f.given, obstacle(f, runs, problems, err))
 	times := c.report(set, in, role, &done, problems)
 	switch {
 	case runs != "":
@@ -216,28 +215,6 @@ func (c *Controller) pass(
 		return reconcile.Result{RequeueAfter: interval}, nil
 	default:
 		return reconcile.Result{RequeueAfter: in.full + interval - now}, nil
-	}
-}
-
-// notReached is why a cluster has not given way in which there was no pass, as in a paused one.
-const notReached = "the hub does not write there, or has not yet"
-
-// give notes whether a cluster has given way in a term of a namespace, as long as it has to.
-func (c *Controller) give(
-	namespace types.NamespacedName, in *setIn, epoch int64, runs, obstacle string,
-) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case runs != "":
-		in.why = "Pods are left, or may be created, of " + runs
-	case obstacle != "":
-		in.why = obstacle
-	default:
-		in.why = notReached
-		if g := c.giving[namespace]; g.epoch == epoch && g.leader == in.result.Name {
-			in.gaveWay = epoch
-		}
 	}
 }
 

@@ -47,7 +47,7 @@ func (c *Controller) reconcileStatus(ctx context.Context, set *v1alpha1.LeaderRe
 	if place.undecided {
 		return reconcile.Result{RequeueAfter: notYet}, nil // what an earlier replica has said stands
 	}
-	if c.given(types.NamespacedName{Namespace: set.Namespace, Name: set.Spec.Namespace}, place, place.Leader) != 0 {
+	if c.given(types.NamespacedName{Namespace: set.Namespace, Name: set.Spec.Namespace}, place, place.Leader) != nil {
 		place.Leader = "" // its cluster gets the followers' form
 	}
 	status := statusOf(set, place, c.results(set), c.Clock.Now().Wall)
@@ -71,23 +71,19 @@ func (c *Controller) show(
 func (c *Controller) setInOrder(status *v1alpha1.LeaderResourceSetStatus, set *v1alpha1.LeaderResourceSet) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	is := metav1.Condition{
-		Type: v1alpha1.ConditionInOrder, ObservedGeneration: status.ObservedGeneration,
-		LastTransitionTime: metav1.NewTime(c.Clock.Now().Wall),
-	}
 	s := c.state(set)
-	if s.late != nil {
-		is.Status, is.Reason, is.Message = metav1.ConditionFalse, string(reason.OutOfOrder), s.late.why
-		meta.SetStatusCondition(&status.Conditions, is)
+	if s.last == nil {
 		return
 	}
-	for _, in := range s.in {
-		if in.gaveWay != 0 {
-			is.Status, is.Reason = metav1.ConditionTrue, string(reason.InOrder)
-			is.Message = "the last planned change has waited until the old leader's cluster had given way"
-			meta.SetStatusCondition(&status.Conditions, is)
-		}
+	is := metav1.Condition{
+		Type: v1alpha1.ConditionInOrder, ObservedGeneration: status.ObservedGeneration,
+		LastTransitionTime: metav1.NewTime(c.Clock.Now().Wall), Status: metav1.ConditionTrue, Reason: string(reason.InOrder),
+		Message: "the last planned change has waited until the old leader's cluster had given way",
 	}
+	if s.late != "" {
+		is.Status, is.Reason, is.Message = metav1.ConditionFalse, string(reason.OutOfOrder), s.late
+	}
+	meta.SetStatusCondition(&status.Conditions, is)
 }
 
 // results returns what was reached in each cluster, those that have nothing any more left out. An earlier replica may

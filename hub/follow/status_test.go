@@ -180,7 +180,7 @@ func TestReadyAfter(t *testing.T) {
 		"a takeover":         {nil, func(w *world) { clear(w.sets) }, "True InPlace 1 clusters"},
 		"an edit, and a takeover before the pass": {edit, func(w *world) { clear(w.sets) }, "Unknown Applying cluster east"},
 		"the leader's cluster gives way": {nil, func(w *world) {
-			w.giving[shop] = giving{leader: "east", epoch: 7}
+			w.giving[shop] = &giving{leader: "east", epoch: 7}
 			pass(w, v1alpha1.RoleFollowers)
 		}, "True InPlace 1 clusters"},
 		"its Cluster is paused": {
