@@ -134,8 +134,7 @@ type setIn struct {
 	gaveWay  *giving // for what the cluster has given way
 	why      string  // why it has not
 	failed   int     // how many passes in a row had a problem
-	at       *member // with its inventory, in which restores were seen: applied is about these
-	restores int
+	at       *member // which has what is applied
 	applied  map[id]appliedObject
 	full     time.Duration // when all was applied last; 0: not since applied was cleared
 	repairs  *rate.Limiter

@@ -285,20 +285,6 @@ func TestACopiedLabelMarksNothing(t *testing.T) {
 	}
 }
 
-// After a restore a member shows an older state: everything is applied again.
-func TestARestoreOfAMemberIsNoticed(t *testing.T) {
-	seen := map[string]int{}
-	v := &inventory{seen: func(set string) { seen[set]++ }, of: map[schema.GroupVersionKind]*kindState{}}
-	s := &kindState{of: map[types.NamespacedName]marked{}}
-	for _, version := range []string{"10", "10", "20", "15", "30"} {
-		list := &metav1.PartialObjectMetadataList{ListMeta: metav1.ListMeta{ResourceVersion: version}}
-		v.noteList(s, ofConfigMaps, kind{}, list)
-	}
-	if v.restores() != 1 || seen[""] != 1 {
-		t.Errorf("%d restores, %d looks", v.restores(), seen[""])
-	}
-}
-
 // The members of a hub that stops leave after its controllers have stopped. None may wait for the other.
 func TestWatchesEndBeforeTheMembersLeave(t *testing.T) {
 	c, _, _ := hub(t)

@@ -63,8 +63,6 @@ type inventory struct {
 
 	mu sync.Mutex // guards what follows, and all kindStates; never held across I/O
 	of map[schema.GroupVersionKind]*kindState
-	// restored is how often a list was older than the one before, as after a restore of the member.
-	restored int
 }
 
 // kindState is what is known of a kind.
@@ -159,10 +157,6 @@ func (v *inventory) noteList(
 	for _, is := range s.of {
 		sets[is.set] = true
 	}
-	if later(s.listed, list.ResourceVersion) {
-		v.restored++
-		sets[""] = true
-	}
 	s.kind, s.err, s.listed, s.of = k, nil, list.ResourceVersion, map[types.NamespacedName]marked{}
 	for i := range list.Items {
 		if name, is, ok := markedOf(of.GroupKind(), &list.Items[i]); ok {
@@ -200,13 +194,6 @@ func (v *inventory) note(
 		v.seen(is.set)
 	}
 	return nil
-}
-
-// restores is how often the member was seen in an older state than before.
-func (v *inventory) restores() int {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.restored
 }
 
 // markedOf reads an object. ok: its label is not one that was copied from another object.

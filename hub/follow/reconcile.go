@@ -169,9 +169,8 @@ func (c *Controller) pass(
 ) (reconcile.Result, error) {
 	now := c.Clock.Now().Boot
 	interval := time.Duration(set.Spec.IntervalSeconds) * time.Second
-	was := at.inventory.restores()
-	if in.at != at || in.restores != was { // it is another cluster, or an older state of it
-		in.at, in.restores, in.applied, in.full = at, was, map[id]appliedObject{}, 0
+	if in.at != at { // it may be another cluster
+		in.at, in.applied, in.full = at, map[id]appliedObject{}, 0
 	}
 	if in.full != 0 && now-in.full >= interval { // all is applied again; a pass goes on where the last one ended
 		for is, has := range in.applied {
