@@ -129,15 +129,15 @@ type setState struct {
 
 // setIn is a set in one cluster. Only the request for the set there uses what follows failed.
 type setIn struct {
-	result   reached
-	clean    bool    // the set has nothing there any more
-	gaveWay  *giving // for what the cluster has given way
-	why      string  // why it has not
-	failed   int     // how many passes in a row had a problem
-	at       *member // which has what is applied
-	applied  map[id]appliedObject
-	full     time.Duration // when all was applied last; 0: not since applied was cleared
-	repairs  *rate.Limiter
+	result  reached
+	clean   bool    // the set has nothing there any more
+	gaveWay *giving // for what the cluster has given way
+	why     string  // why it has not
+	failed  int     // how many passes in a row had a problem
+	at      *member // which has what is applied
+	applied map[id]appliedObject
+	full    time.Duration // when all was applied last; 0: not since applied was cleared
+	repairs *rate.Limiter
 }
 
 // reached is what a cluster has of a set.
@@ -157,7 +157,7 @@ func New(o Options) *Controller {
 	c.stop = stop
 	c.sources = &sources{
 		requests: c.requests, metadata: o.Metadata, work: &c.work,
-		watching: map[sourcesOf]context.CancelFunc{},
+		watching: map[sourcesOf]bool{},
 	}
 	return c
 }
@@ -331,7 +331,7 @@ func (s *setState) inCluster(name string) *setIn {
 	return in
 }
 
-// forget drops what is known of a set, and ends the watches that nobody needs any more.
+// forget drops what is known of a set, and ends the watches in members that nobody needs any more.
 func (c *Controller) forget(set types.NamespacedName) {
 	c.mu.Lock()
 	delete(c.sets, set)
@@ -350,7 +350,6 @@ func (c *Controller) forget(set types.NamespacedName) {
 			m.inventory.keep(used)
 		}
 	}
-	c.sources.keep(set.Namespace)
 }
 
 var _ mcmanager.Runnable = (*Controller)(nil)

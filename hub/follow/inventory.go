@@ -28,8 +28,8 @@ const (
 	maxMarked = 10_000
 	// requestTimeout bounds a request to a member.
 	requestTimeout = 10 * time.Second
-	// kindPause and kindPauseMost are the pauses before a kind is asked for again that could not be watched.
-	kindPause, kindPauseMost = time.Second, 5 * time.Second
+	// kindPause is the pause before a kind is asked for again. A definition that comes later is found within it.
+	kindPause = 3 * time.Second
 )
 
 var (
@@ -100,35 +100,19 @@ func (v *inventory) keep(used map[schema.GroupVersionKind]bool) {
 	}
 }
 
-// follow watches a kind until ctx ends. The longer it fails, the longer it waits.
+// follow watches a kind until ctx ends. A watch that has failed or ended begins again after a pause.
 func (v *inventory) follow(ctx context.Context, of schema.GroupVersionKind, s *kindState) {
-	pause := wait.Backoff{Duration: kindPause, Factor: 1.3, Jitter: 0.1, Steps: 16, Cap: kindPauseMost}
-	_ = wait.PollUntilContextCancel(ctx, labelled.Pause, true, func(ctx context.Context) (bool, error) {
-		for {
-			err := v.watch(ctx, of, s)
-			if err == nil {
-				pause.Duration, pause.Steps = kindPause, 16
-				return false, nil // it has lasted: it is opened again after a pause
-			}
-			if apierrors.IsNotFound(err) {
-				err = errNoKind // its definition may be gone again
-			}
-			v.mu.Lock()
-			s.err = err
-			v.mu.Unlock()
-			if sleep(ctx, pause.Step()) != nil {
-				return true, nil
-			}
+	wait.JitterUntilWithContext(ctx, func(ctx context.Context) {
+		err := v.watch(ctx, of, s)
+		if apierrors.IsNotFound(err) {
+			err = errNoKind // its definition may be gone again
 		}
-	})
-}
-
-// sleep waits, or returns an error when ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
-	timer, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	<-timer.Done()
-	return ctx.Err()
+		if err != nil {
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			s.err = err
+		}
+	}, kindPause, 0.1, true)
 }
 
 func (v *inventory) watch(ctx context.Context, of schema.GroupVersionKind, s *kindState) error {

@@ -34,75 +34,67 @@ type sources struct {
 	work     *sync.WaitGroup // watches
 
 	mu       sync.Mutex
-	watching map[sourcesOf]context.CancelFunc
+	watching map[sourcesOf]bool
 }
 
 // read reads the sources of a set from the hub's API server. What is wrong with one of them is its problem; an
 // error may pass.
-func (s *sources) read(ctx context.Context, set *v1alpha1.LeaderResourceSet) ([]source, error) {
-	all, size := make([]source, 0, len(set.Spec.Resources)), 0
+func (s *sources) read(ctx context.Context, set *v1alpha1.LeaderResourceSet) (all []source, err error) {
+	size := 0
 	for _, r := range set.Spec.Resources {
 		if size > maxSources {
 			break // the first ones are too much already
 		}
-		is := source{LeaderResource: r}
-		data, err := s.readOne(ctx, types.NamespacedName{Namespace: set.Namespace, Name: r.Name}, r.Kind)
-		var message string
-		switch name := string(r.Kind) + " " + r.Name; {
-		case apierrors.IsNotFound(err):
-			message = "there is no " + name + " in the namespace of the set: create it, or take it out of the set"
-		case apierrors.IsForbidden(err):
-			message = "the hub may not read it: update the ClusterRole " + secrets.Role + " by the manifests of this version"
-		case err != nil:
+		is, err := s.readOne(ctx, set.Namespace, r)
+		if err != nil {
 			return nil, err
-		case data == nil:
-			message = fmt.Sprintf("the Secret must have the type %s: create it again with that type", v1alpha1.SourceSecretType)
 		}
-		for _, value := range data {
+		for _, value := range is.data {
 			size += len(value)
-		}
-		if is.data = data; message != "" {
-			is.problem = &v1alpha1.ResourceProblem{
-				Object: string(r.Kind) + " " + r.Name, Reason: reason.InvalidSource, Message: message,
-			}
 		}
 		all = append(all, is)
 	}
 	return all, nil
 }
 
-// readOne returns the data of a source, or nil if it is a Secret of another type.
-func (s *sources) readOne(
-	ctx context.Context, key types.NamespacedName, kind v1alpha1.SourceKind,
-) (map[string][]byte, error) {
-	data := map[string][]byte{}
-	if kind == v1alpha1.SourceSecret {
-		secret := &corev1.Secret{}
-		if err := s.live.Get(ctx, key, secret); err != nil || secret.Type != v1alpha1.SourceSecretType {
-			return nil, err
-		}
-		maps.Copy(data, secret.Data)
-		return data, nil
+func (s *sources) readOne(ctx context.Context, namespace string, r v1alpha1.LeaderResource) (source, error) {
+	var config corev1.ConfigMap
+	var secret corev1.Secret
+	var o client.Object = &config
+	if r.Kind == v1alpha1.SourceSecret {
+		o = &secret
 	}
-	from := &corev1.ConfigMap{}
-	err := s.live.Get(ctx, key, from)
-	maps.Copy(data, from.BinaryData)
-	for name, value := range from.Data {
-		data[name] = []byte(value)
+	is, name, message := source{LeaderResource: r, data: map[string][]byte{}}, string(r.Kind)+" "+r.Name, ""
+	switch err := s.live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: r.Name}, o); {
+	case apierrors.IsNotFound(err):
+		message = "there is no " + name + " in the namespace of the set: create it, or take it out of the set"
+	case apierrors.IsForbidden(err):
+		message = "the hub may not read it: update the ClusterRole " + secrets.Role + " by the manifests of this version"
+	case err != nil:
+		return is, err
+	case r.Kind == v1alpha1.SourceSecret && secret.Type != v1alpha1.SourceSecretType:
+		message = fmt.Sprintf("the Secret must have the type %s: create it again with that type", v1alpha1.SourceSecretType)
 	}
-	return data, err
+	if message != "" {
+		is.problem = &v1alpha1.ResourceProblem{Object: name, Reason: reason.InvalidSource, Message: message}
+		return is, nil
+	}
+	maps.Copy(is.data, secret.Data)
+	maps.Copy(is.data, config.BinaryData)
+	for key, value := range config.Data {
+		is.data[key] = []byte(value)
+	}
+	return is, nil
 }
 
-// watch watches the kinds of sources that a set has, by their metadata.
+// watch watches the kinds of sources that a set has, by their metadata, until the controller stops.
 func (s *sources) watch(set *v1alpha1.LeaderResourceSet) {
 	for _, r := range set.Spec.Resources {
 		of := sourcesOf{set.Namespace, r.Kind}
 		s.mu.Lock()
-		_, is := s.watching[of]
-		if !is {
-			ctx, end := context.WithCancel(s.running)
-			s.watching[of] = end
-			s.work.Go(func() { s.follow(ctx, of) })
+		if !s.watching[of] {
+			s.watching[of] = true
+			s.work.Go(func() { s.follow(s.running, of) })
 		}
 		s.mu.Unlock()
 	}
@@ -122,13 +114,8 @@ func (s *sources) follow(ctx context.Context, of sourcesOf) {
 	})
 	if err == nil {
 		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: func(o any) { s.sourceChanged(of, o) },
-			UpdateFunc: func(was, is any) {
-				a, b := was.(*metav1.PartialObjectMetadata), is.(*metav1.PartialObjectMetadata)
-				if a.ResourceVersion != b.ResourceVersion {
-					s.sourceChanged(of, is)
-				}
-			},
+			AddFunc:    func(o any) { s.sourceChanged(of, o) },
+			UpdateFunc: func(_, o any) { s.sourceChanged(of, o) },
 			DeleteFunc: func(o any) { s.sourceChanged(of, o) },
 		})
 	}
@@ -159,28 +146,6 @@ func (s *sources) sourceChanged(of sourcesOf, o any) {
 				s.changed(client.ObjectKeyFromObject(&set), "")
 				break
 			}
-		}
-	}
-}
-
-// keep ends the watches of sources in a fleet that no set has any more.
-func (s *sources) keep(fleetName string) {
-	used := map[sourcesOf]bool{}
-	sets, err := s.setsOf(fleetName)
-	if err != nil {
-		return
-	}
-	for _, set := range sets {
-		for _, r := range set.Spec.Resources {
-			used[sourcesOf{fleetName, r.Kind}] = true
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for of, end := range s.watching {
-		if of.fleet == fleetName && !used[of] {
-			end()
-			delete(s.watching, of)
 		}
 	}
 }
