@@ -16,9 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -204,14 +204,25 @@ func TestAMemberIsLookedAtWhenItHasChanged(t *testing.T) {
 	}
 }
 
-// What an API server says of a Secret may quote it.
-func TestNoSecretIsSaid(t *testing.T) {
-	gk := schema.GroupKind{Kind: "Secret"}
-	err := apierrors.NewInvalid(gk, "keys", field.ErrorList{field.Invalid(field.NewPath("data"), "hunter2", "no base64")})
-	for _, secret := range []bool{true, false} {
-		wrong, _ := (&pass{}).explain(id{kind: gk, name: "keys"}, secret, err)
-		if said := strings.Contains(wrong.Message, "hunter2"); said == secret {
-			t.Errorf("secret: %v, said: %q", secret, wrong.Message)
+// What an API server has against one object keeps no other one from its place. What it says of a Secret may quote that.
+func TestWhatAnAnswerIsAbout(t *testing.T) {
+	of := func(code int) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: int32(code), Message: `invalid value "hunter2"`}}
+	}
+	for code, want := range map[int]reason.Reason{
+		http.StatusBadRequest: reason.Rejected, http.StatusForbidden: reason.Rejected, http.StatusNotFound: reason.NamespaceMissing,
+		http.StatusUnprocessableEntity: reason.Rejected, http.StatusInternalServerError: reason.Rejected,
+		http.StatusUnauthorized: "", http.StatusTooManyRequests: "", http.StatusServiceUnavailable: "",
+	} {
+		for _, secret := range []bool{true, false} {
+			var is v1alpha1.ResourceProblem
+			wrong, err := (&pass{context: t.Context()}).explain(id{name: "a"}, secret, of(code))
+			if is = ptr.Deref(wrong, is); is.Reason != want || (err == nil) != (want != "") {
+				t.Errorf("%d: %+v, %v; want %s", code, is, err, want)
+			}
+			if want == reason.Rejected && strings.Contains(is.Message, "hunter2") == secret {
+				t.Errorf("%d, secret %t: it says %q", code, secret, is.Message)
+			}
 		}
 	}
 }
@@ -229,22 +240,6 @@ func TestTwoObjectsOfAPassMayGetNoAnswer(t *testing.T) {
 	end()
 	if _, err := (&pass{context: ended}).explain(id{name: "a"}, false, context.DeadlineExceeded); err == nil {
 		t.Error("a pass that is over goes on")
-	}
-}
-
-// What an API server has against one object keeps no other one from its place.
-func TestAnAnswerIsAboutOneObject(t *testing.T) {
-	for code, want := range map[int]bool{
-		http.StatusBadRequest: true, http.StatusForbidden: true, http.StatusMethodNotAllowed: true,
-		http.StatusNotAcceptable: true, http.StatusRequestEntityTooLarge: true, http.StatusUnsupportedMediaType: true,
-		http.StatusUnprocessableEntity: true, http.StatusInternalServerError: true,
-		http.StatusUnauthorized: false, http.StatusTooManyRequests: false, http.StatusServiceUnavailable: false,
-	} {
-		answer := apierrors.NewGenericServerResponse(code, "patch", schema.GroupResource{}, "a", "", 0, true)
-		wrong, err := (&pass{context: t.Context()}).explain(id{name: "a"}, false, answer)
-		if is := wrong != nil && wrong.Reason == reason.Rejected && err == nil; is != want {
-			t.Errorf("%d: a rejection of the object: %v, want %v", code, is, want)
-		}
 	}
 }
 

@@ -96,21 +96,6 @@ func TestStatusOfManyClusters(t *testing.T) {
 	}
 }
 
-func TestRole(t *testing.T) {
-	p := Place{Managed: true, Leader: "east", Clusters: map[string]bool{"east": true, "west": true}}
-	for name, want := range map[string]v1alpha1.ClusterRole{
-		"east": v1alpha1.RoleLeader, "west": v1alpha1.RoleFollowers, "south": "",
-	} {
-		if got := p.role(name); got != want {
-			t.Errorf("%s is %q, want %q", name, got, want)
-		}
-	}
-	p.Leader = ""
-	if got := p.role("east"); got != v1alpha1.RoleFollowers {
-		t.Errorf("while nobody leads east is %q", got)
-	}
-}
-
 // A takeover changes nothing of a status: neither what is in place nor since when.
 func TestStatusOfAnEarlierReplicaStands(t *testing.T) {
 	c, _, _ := hub(t)
