@@ -210,8 +210,9 @@ func TestWhatAnAnswerIsAbout(t *testing.T) {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: int32(code), Message: `invalid value "hunter2"`}}
 	}
 	for code, want := range map[int]reason.Reason{
-		http.StatusBadRequest: reason.Rejected, http.StatusForbidden: reason.Rejected, http.StatusNotFound: reason.NamespaceMissing,
+		http.StatusBadRequest: reason.Rejected, http.StatusForbidden: reason.Rejected,
 		http.StatusUnprocessableEntity: reason.Rejected, http.StatusInternalServerError: reason.Rejected,
+		http.StatusNotFound:     reason.NamespaceMissing,
 		http.StatusUnauthorized: "", http.StatusTooManyRequests: "", http.StatusServiceUnavailable: "",
 	} {
 		for _, secret := range []bool{true, false} {

@@ -77,7 +77,7 @@ func TestWhatCannotBeReadMayRun(t *testing.T) {
 		want     string
 	}{
 		"all is in place":       {form{whole: true}, "", nil, nil, ""},
-		"a Pod is left":         {form{whole: true}, "Deployment a", nil, nil, "Pods are left, or may be created, of Deployment a"},
+		"a Pod is left":         {form{whole: true}, "a", nil, nil, "Pods are left, or may be created, of a"},
 		"an object is rejected": {form{whole: true}, "", rejected, nil, ""},
 		"a source is missing":   {form{problems: missing}, "", missing, nil, "ConfigMap a: it is missing"},
 		"the cluster is silent": {form{whole: true}, "", rejected, errors.New("no answer"), "Service a: it is rejected"},
