@@ -70,7 +70,7 @@ func (p operator) act(
 			return err
 		}
 		o.will += s.hub.warning(s.at)
-		if err := p.confirm(c.Context(), o, f.yes); err != nil {
+		if err := p.confirm(o, f.yes); err != nil {
 			return err
 		}
 		if err := annotate(c.Context(), api, o); err != nil {
@@ -85,7 +85,7 @@ func (p operator) act(
 }
 
 // confirm says what an act does, and asks.
-func (p operator) confirm(ctx context.Context, o *order, yes bool) error {
+func (p operator) confirm(o *order, yes bool) error {
 	t := p.table()
 	if o.outcomes != nil {
 		t.err = printOutcomes(t, o.outcomes)
@@ -100,20 +100,10 @@ func (p operator) confirm(ctx context.Context, o *order, yes bool) error {
 		wanted = o.typed
 	}
 	_, _ = fmt.Fprintf(p.ErrOut, "Type %s to go on: ", wanted)
-	answered := make(chan error, 1)
-	go func() {
-		answer, err := bufio.NewReader(p.In).ReadString('\n')
-		if strings.TrimSpace(answer) != wanted {
-			answered <- errors.Join(errUnchanged, err)
-		}
-		close(answered)
-	}()
-	select {
-	case err := <-answered:
-		return err
-	case <-ctx.Done():
-		return errors.Join(errUnchanged, context.Cause(ctx))
+	if answer, err := bufio.NewReader(p.In).ReadString('\n'); strings.TrimSpace(answer) != wanted {
+		return errors.Join(errUnchanged, err)
 	}
+	return nil
 }
 
 // annotate writes the annotations.
@@ -150,11 +140,8 @@ func (p operator) await(ctx context.Context, api client.Client, fleet string, o 
 		}
 		return done, err
 	})
-	switch {
-	case ctx.Err() != nil:
-		return fmt.Errorf("%w; the order stays: %s", context.Cause(ctx), last)
-	case wait.Interrupted(err):
-		return fmt.Errorf("it is not done within %v: %s", timeout, last)
+	if wait.Interrupted(err) {
+		return fmt.Errorf("it is not done within %v; the order stays: %s", timeout, last)
 	}
 	return err
 }

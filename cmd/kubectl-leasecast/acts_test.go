@@ -2,9 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
-	"errors"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -82,29 +79,6 @@ func TestAnActSaysWhetherTheHubIsAtWork(t *testing.T) {
 			if strings.Contains(out, word) && (test.words == nil || test.words[0] != word) {
 				t.Errorf("%s: it says %q: %s", name, word, out)
 			}
-		}
-	}
-}
-
-// Whoever is asked, or waits, may press Ctrl-C.
-func TestCtrlCEndsAnAct(t *testing.T) {
-	in, _ := io.Pipe() // nobody answers
-	p := operator{newPlugin(genericiooptions.IOStreams{In: in, Out: io.Discard, ErrOut: io.Discard})}
-	pressed, press := context.WithCancelCause(t.Context())
-	press(errors.New("Ctrl-C"))
-	s := well(leading("shop", "east"))
-	api := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&s.clusters[0], &s.records[0]).Build()
-	for name, test := range map[string]struct {
-		act  func() error
-		want string
-	}{
-		"at the question": {func() error { return p.confirm(pressed, &order{}, false) }, "nothing was changed\nCtrl-C"},
-		"while it waits": {func() error {
-			return p.await(pressed, api, "default", &order{done: leadsNothing("east")}, time.Hour)
-		}, "Ctrl-C; the order stays: 1 namespaces are left to move"},
-	} {
-		if err := test.act(); err == nil || err.Error() != test.want {
-			t.Errorf("%s: %v, want %s", name, err, test.want)
 		}
 	}
 }

@@ -5,11 +5,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -28,10 +26,8 @@ var version = "devel"
 var errAttention = errors.New("something needs attention")
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	p := newPlugin(genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr})
-	switch err := p.command(filepath.Base(os.Args[0])).ExecuteContext(ctx); {
+	switch err := p.command(filepath.Base(os.Args[0])).Execute(); {
 	case errors.Is(err, errAttention):
 		os.Exit(2)
 	case errors.Is(err, syscall.EPIPE):

@@ -5,8 +5,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -49,6 +52,8 @@ type watch struct {
 func (p *plugin) watchLeases(
 	ctx context.Context, length time.Duration, file string, kubeconfigs map[string]string,
 ) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM) // the page has all that was seen until then
+	defer stop()
 	*p.flags.Timeout = pollTimeout.String()
 	look, err := p.look(kubeconfigs, pollTimeout)
 	if err != nil {
