@@ -192,17 +192,16 @@ func gate(f flags) (int, error) {
 		return command.Failed, err
 	}
 	defer stop()
-	var s *server
+	var failed <-chan error
 	if f.listen != "" {
 		listener, err := net.Listen("tcp", f.listen)
 		if err != nil {
 			return command.Failed, err
 		}
-		s = serve(listener, handler(m, f.namespace), log)
-		defer s.end()
+		failed = serve(listener, handler(m, f.namespace), log)
 	}
 	if len(f.command) == 0 { // then parse has required -listen
-		return s.wait(signals)
+		return wait(signals, failed)
 	}
 	return command.Run(context.Background(), m, command.Options{
 		Namespace: f.namespace, Command: f.command, StopAhead: f.stopAhead, Signals: signals, Clock: o.Clock, Logger: log,
@@ -219,36 +218,27 @@ func handler(m *member.Member, namespace string) http.Handler {
 	return mux
 }
 
-// server serves /leader until end is called.
-type server struct {
-	http   *http.Server
-	failed chan error // holds the error that ended it before end was called
-}
-
-func serve(listener net.Listener, h http.Handler, log logr.Logger) *server {
-	s := &server{&http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}, make(chan error, 1)}
+// serve serves until the program ends. The channel gets the error that ended it before.
+func serve(listener net.Listener, h http.Handler, log logr.Logger) <-chan error {
+	server, failed := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}, make(chan error, 1)
 	log.Info("Serves /leader", "address", listener.Addr().String())
 	go func() {
-		if err := s.http.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			err = fmt.Errorf("/leader at %s is served no more: %w", listener.Addr(), err)
-			log.Error(err, "Nobody learns who leads any more: restart the gate")
-			s.failed <- err
-		}
+		err := fmt.Errorf("/leader at %s is served no more: %w", listener.Addr(), server.Serve(listener))
+		log.Error(err, "Nobody learns who leads any more: restart the gate")
+		failed <- err
 	}()
-	return s
+	return failed
 }
 
-func (s *server) end() { _ = s.http.Close() }
-
 // wait waits for the end of a gate that runs no program, and returns the exit code.
-func (s *server) wait(signals <-chan os.Signal) (int, error) {
+func wait(signals <-chan os.Signal, failed <-chan error) (int, error) {
 	for {
 		select {
 		case sig := <-signals:
 			if sig == syscall.SIGTERM || sig == syscall.SIGINT || sig == syscall.SIGQUIT {
 				return 0, nil
 			}
-		case err := <-s.failed:
+		case err := <-failed:
 			return command.Failed, err
 		}
 	}

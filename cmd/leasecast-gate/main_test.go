@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
@@ -110,22 +109,21 @@ func TestHowAGateWithoutAProgramEnds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var mu sync.Mutex
 			var logged strings.Builder
-			s := serve(listener, http.NotFoundHandler(), funcr.New(func(_, args string) {
-				mu.Lock()
-				defer mu.Unlock()
+			failed := serve(listener, http.NotFoundHandler(), funcr.New(func(_, args string) {
 				logged.WriteString(args)
 			}, funcr.Options{}))
-			defer s.end()
 			signals := make(chan os.Signal, 2)
 			row.happens(listener, signals)
-			if code, err := s.wait(signals); code != row.code || (err != nil) != (code != 0) {
+			code, err := wait(signals, failed)
+			if code != row.code || (err != nil) != (code != 0) {
 				t.Errorf("it ends with %d, %v; want %d", code, err, row.code)
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			if text := logged.String(); strings.Contains(text, "served no more") != (row.code != 0) ||
+			if code == 0 { // it serves on
+				_ = listener.Close()
+				<-failed
+			}
+			if text := logged.String(); !strings.Contains(text, "served no more") ||
 				!strings.Contains(text, listener.Addr().String()) {
 				t.Errorf("the log has %s", text)
 			}
