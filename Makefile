@@ -305,8 +305,9 @@ soak: ## Simulate a million seeds; takes an hour or so on two cores
 	@$(MAKE) sim SEEDS=1000000
 
 .PHONY: explore
-explore: ## Look at every state of small worlds of the hub's real code, sound and broken
-	go test -count=1 -timeout 3h ./hub/publish -run '^(TestExploration|TestTheExploration.*|TestNothingIsLost.*)$$' -v -args -explore.all
+explore: ## Look at every state of small worlds of the hub's real code, sound and broken; writes out/explore.json
+	@mkdir -p out && rm -f out/explore.json
+	go test -count=1 -timeout 3h ./hub/publish -run '^(TestExploration|TestNothingIsLostByMerging)$$' -v -args -explore.all -explore.out=$(CURDIR)/out/explore.json
 
 # What is handed to the command: MUTANTS=-all tries every generated mutant, MUTANTS="-generated=0" none.
 MUTANTS :=

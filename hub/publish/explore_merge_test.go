@@ -16,9 +16,9 @@ func TestNothingIsLostByMerging(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			few, reduced := outlined(t, s, false)
 			many, full := outlined(t, s, true)
-			t.Logf("%d states instead of %d, %d outlines", few.states, many.states, len(full))
-			if few.violation != many.violation || few.ticks != many.ticks {
-				t.Errorf("merged: %q at %d, unmerged: %q at %d", few.violation, few.ticks, many.violation, many.ticks)
+			t.Logf("%d states instead of %d, %d outlines", few.States, many.States, len(full))
+			if few.violation != many.violation || few.Ticks != many.Ticks {
+				t.Errorf("merged: %q at %d, unmerged: %q at %d", few.violation, few.Ticks, many.violation, many.Ticks)
 			}
 			if few.violation != "" {
 				return // what was seen until then depends on the order

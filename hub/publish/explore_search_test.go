@@ -30,16 +30,21 @@ type explorer struct {
 
 // findings is what an exploration found.
 type findings struct {
-	states, transitions, depth, ticks int
-
-	takeovers int  // how often at most another replica was elected
-	closed    bool // nothing new came any more, however much time passed
+	States      int  `json:"states"`
+	Transitions int  `json:"transitions"`
+	Depth       int  `json:"depth"`
+	Ticks       int  `json:"ticks"`
+	Takeovers   int  `json:"takeovers"` // how often at most another replica was elected
+	Closed      bool `json:"closed"`    // nothing new came any more, however much time passed
+	// Alone is how many states were looked at in which the parts of a breakage show nothing alone, because each covers
+	// for the other.
+	Alone     int `json:"alone,omitempty"`
 	violation string
 	trace     []string
 }
 
 func (f findings) end() string {
-	if f.closed {
+	if f.Closed {
 		return "closed"
 	}
 	return "open"
@@ -78,14 +83,14 @@ func (e *explorer) explore(limit int) (findings, error) {
 		for i := 0; i < len(this); i++ {
 			n := this[i]
 			this[i].s = nil // the garbage collector may have it
-			f.ticks, f.depth = n.s.now, max(f.depth, n.depth)
-			f.takeovers = max(f.takeovers, n.s.election.transitions-root.election.transitions)
+			f.Ticks, f.Depth = n.s.now, max(f.Depth, n.depth)
+			f.Takeovers = max(f.Takeovers, n.s.election.transitions-root.election.transitions)
 			for _, mv := range moves {
 				s := e.do(n.s, mv)
 				if s == nil {
 					continue
 				}
-				f.transitions++
+				f.Transitions++
 				wrong := e.violation(s)
 				k := e.key(s)
 				_, old := e.index[k]
@@ -98,7 +103,7 @@ func (e *explorer) explore(limit int) (findings, error) {
 				e.draw(s)
 				id := e.add(k, n.id, mv)
 				if wrong != "" {
-					f.states, f.depth, f.violation, f.trace = len(e.by), n.depth+1, wrong, e.trace(root, id)
+					f.States, f.Depth, f.violation, f.trace = len(e.by), n.depth+1, wrong, e.trace(root, id)
 					return f, nil
 				}
 				if mv.what == tickPasses {
@@ -113,7 +118,7 @@ func (e *explorer) explore(limit int) (findings, error) {
 		}
 		this = next
 	}
-	f.states, f.closed = len(e.by), f.ticks < e.ticks
+	f.States, f.Closed = len(e.by), f.Ticks < e.ticks
 	return f, nil
 }
 

@@ -1,18 +1,27 @@
 package publish
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/leasecast/leasecast/api/lease"
 )
 
-var exploreAll = flag.Bool("explore.all", false, "explore the wide scopes too, and look for all breakages")
+var (
+	exploreAll = flag.Bool("explore.all", false, "explore the wide scopes too, and look for all breakages")
+	exploreOut = flag.String("explore.out", "", "write the figures to this `file`")
+)
 
 // exploreMost is how many states one scope may have: some 100 bytes of each are kept, and more of those at the front.
 const exploreMost = 1_500_000
@@ -117,6 +126,25 @@ func allScopes() []scope {
 	return all
 }
 
+// explored are the figures of one scope.
+type explored struct {
+	Scope string `json:"scope"`
+	findings
+	Seconds float64 `json:"seconds"`
+}
+
+// report is what -explore.out writes.
+type report struct {
+	States      int        `json:"states"`
+	Transitions int        `json:"transitions"`
+	Depth       int        `json:"depth"`
+	Violations  int        `json:"violations"`
+	Breakages   int        `json:"breakages"`
+	Found       int        `json:"found"`
+	Scopes      []explored `json:"scopes"`
+	Broken      []explored `json:"broken,omitempty"`
+}
+
 // TestExploration looks at every state of small worlds: in none of them may readers of two clusters act at the same
 // instant, or in one epoch, or in one that fell.
 func TestExploration(t *testing.T) {
@@ -125,34 +153,67 @@ func TestExploration(t *testing.T) {
 	if *exploreAll {
 		scopes = allScopes()
 	}
-	var states, transitions atomic.Int64
-	t.Run("scopes", func(t *testing.T) {
-		for _, s := range scopes {
-			t.Run(s.name, func(t *testing.T) {
-				t.Parallel()
-				f := mustHold(t, s)
-				states.Add(int64(f.states))
-				transitions.Add(int64(f.transitions))
-			})
+	var r report
+	r.Scopes = inParallel(scopes, func(s scope) explored { return mustHold(t, s) })
+	for _, x := range r.Scopes {
+		r.States, r.Transitions, r.Depth = r.States+x.States, r.Transitions+x.Transitions, max(r.Depth, x.Depth)
+		if x.violation != "" {
+			r.Violations++
 		}
-	})
-	t.Logf("%d scopes: %d states, %d transitions", len(scopes), states.Load(), transitions.Load())
+	}
+	t.Logf("%d scopes: %d states, %d transitions, depth %d, %d violations", len(scopes), r.States, r.Transitions, r.Depth,
+		r.Violations)
+	if *exploreAll {
+		r.Broken = inParallel(slices.Sorted(maps.Keys(breakages)), func(name string) explored {
+			began := time.Now()
+			return explored{name, mustFind(t, name, breakages[name]), time.Since(began).Seconds()}
+		})
+		for _, x := range r.Broken {
+			if r.Breakages++; x.violation != "" {
+				r.Found++
+			}
+		}
+		t.Logf("%d of %d breakages found", r.Found, r.Breakages)
+	}
+	if *exploreOut != "" {
+		writeReport(*exploreOut, r)
+	}
 }
 
 // mustHold explores a scope and prints what there was.
-func mustHold(t *testing.T, s scope) findings {
+func mustHold(t *testing.T, s scope) explored {
 	t.Helper()
 	began := time.Now()
 	f, err := newExplorer(s).explore(exploreMost)
 	if err != nil {
 		t.Error(err)
 	}
-	t.Logf("%-42s %8d states %9d transitions, depth %2d, %2d ticks, takeovers %d, %s, %.1f s", s.name, f.states,
-		f.transitions, f.depth, f.ticks, f.takeovers, f.end(), time.Since(began).Seconds())
+	x := explored{s.name, f, time.Since(began).Seconds()}
+	t.Logf("%-42s %8d states %9d transitions, depth %2d, %2d ticks, takeovers %d, %s, %.1f s", s.name, f.States,
+		f.Transitions, f.Depth, f.Ticks, f.Takeovers, f.end(), x.Seconds)
 	if f.violation != "" {
 		t.Errorf("%s: %s\n  %s", s.name, f.violation, f.story())
 	}
-	return f
+	return x
+}
+
+// inParallel does something with each, as many at once as there are processors, and keeps the order.
+func inParallel[T, R any](each []T, do func(T) R) []R {
+	results := make([]R, len(each))
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range each {
+		group.Go(func() error { results[i] = do(each[i]); return nil })
+	}
+	must(group.Wait())
+	return results
+}
+
+func writeReport(path string, r report) {
+	data, err := json.MarshalIndent(r, "", "  ")
+	must(err)
+	must(os.MkdirAll(filepath.Dir(path), 0o755))
+	must(os.WriteFile(path, append(data, '\n'), 0o644))
 }
 
 // TestAReaderFreezesTheSameWheneverItLooks: by a clock that is wrong by a constant, the exploration may ask a reader
