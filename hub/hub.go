@@ -80,8 +80,6 @@ type Options struct {
 	Version string
 	// Verbosity serves the verbosity of the log at the metrics port, and sets it by PUT. Nil: it cannot be set.
 	Verbosity http.HandlerFunc
-	// Clock is read for every renewTime and expiry. Default: the clocks of this machine.
-	Clock lease.Clock
 }
 
 // Scheme knows every type that the hub reads or writes on the management cluster.
@@ -99,9 +97,6 @@ func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Man
 	if o.Namespace == "" {
 		return nil, errors.New("hub: Namespace is empty: name the namespace that the hub runs in")
 	}
-	if o.Clock == nil {
-		o.Clock = &clock.System{}
-	}
 	id, err := awaitHubID(ctx, cfg, o)
 	if err != nil {
 		return nil, err
@@ -112,7 +107,8 @@ func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Man
 	}
 	cfg = rest.CopyConfig(cfg)
 	cfg.UserAgent = userAgent + identity
-	t := tenure.New(o.Clock, electionDuration)
+	clocks := &clock.System{}
+	t := tenure.New(clocks, electionDuration)
 	lock, err := electionLock(cfg, o.Namespace, identity)
 	if err != nil {
 		return nil, err
@@ -133,7 +129,7 @@ func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Man
 		MayWrite:       t.Holds,
 		LocalAddresses: o.LocalAddresses,
 		UserAgent:      cfg.UserAgent,
-		Clock:          o.Clock,
+		Clock:          clocks,
 	})
 	serving, err := metrics.Server(o.MetricsAddress, o.MetricsCertDir)
 	if err != nil {
@@ -144,23 +140,24 @@ func NewManager(ctx context.Context, cfg *rest.Config, o Options) (mcmanager.Man
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
-	return mgr, setup(mgr, o, t, f, id, meta)
+	return mgr, setup(mgr, o, clocks, t, f, id, meta)
 }
 
 // setup adds the hub's parts to a manager.
 func setup(
-	mgr mcmanager.Manager, o Options, t *tenure.Tenure, f *fleet.Provider, id string, meta metadata.Interface,
+	mgr mcmanager.Manager, o Options, clocks lease.Clock, t *tenure.Tenure, f *fleet.Provider, id string,
+	meta metadata.Interface,
 ) error {
 	if err := f.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("hub: fleet: %w", err)
 	}
 	local := mgr.GetLocalManager()
-	numbers := metrics.New(metrics.Options{Registerer: o.Metrics, Version: o.Version, Clock: o.Clock, Elected: t.Holds})
+	numbers := metrics.New(metrics.Options{Registerer: o.Metrics, Version: o.Version, Clock: clocks, Elected: t.Holds})
 	c := controller.New(controller.Options{
 		Fleet:        f,
 		Tenure:       t,
 		Seals:        seal.NewStore(local.GetAPIReader(), local.GetClient()),
-		Clock:        o.Clock,
+		Clock:        clocks,
 		HubID:        id,
 		OwnNamespace: o.Namespace,
 		Metadata:     meta,

@@ -32,9 +32,9 @@ func (h history) believed() (kept history) {
 	return kept
 }
 
-// remaining returns, of a history that is believed, how long the holder may act from now on: the last Lease leads here,
-// and has time left on both clocks. Time counts from the first observation of the latest deadline in that term, and from
-// the last one too, where its deadline is earlier.
+// remaining returns, of a history that is believed, how long the holder may act from now on: the last Lease leads
+// here, and has time left on both clocks. Time counts from the first observation of the latest deadline in that term,
+// and from the last one too, where its deadline is earlier.
 func (h history) remaining(now lease.Reading) time.Duration {
 	if len(h) == 0 {
 		return 0

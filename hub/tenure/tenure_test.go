@@ -149,7 +149,8 @@ func (r *replica) play(script string) {
 	r.t.Helper()
 	for step := range strings.SplitSeq(script, "; ") {
 		do, fails := strings.CutPrefix(step, "fails ")
-		if err := r.step(strings.Fields(do)); (err != nil) != fails || fails && !errors.Is(err, r.refuses) && r.refuses != nil {
+		err := r.step(strings.Fields(do))
+		if (err != nil) != fails || fails && r.refuses != nil && !errors.Is(err, r.refuses) {
 			r.t.Fatalf("%s: %v", step, err)
 		}
 	}
