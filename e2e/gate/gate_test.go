@@ -109,8 +109,9 @@ func TestSidecarsAndScriptsReadWhoLeads(t *testing.T) {
 	} {
 		write(t, ns, step.holder, int64(epoch), time.Minute)
 		await(t, step.what, func(ctx context.Context) error {
-			resp := must.Get(http.DefaultClient.Do(must.Get(
-				http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/leader", nil))))
+			asks := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/leader", nil))
+			resp, err := http.DefaultClient.Do(asks)
+			must.Do(err)
 			must.Do(resp.Body.Close())
 			return must.ErrorIf(resp.StatusCode != step.status, "status %d", resp.StatusCode)
 		})
