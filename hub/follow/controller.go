@@ -43,6 +43,8 @@ const (
 	gather = 300 * time.Millisecond
 	// listTimeout bounds a list from a cache.
 	listTimeout = 5 * time.Second
+	// maxAnnotation bounds an annotation of a set that is read, in bytes.
+	maxAnnotation = 16 << 10
 	// repairs is how many objects of a set in a member are repaired at once, and repairEvery the time between two of them
 	// in the long run: what others change again and again must not keep the hub busy.
 	repairs, repairEvery = 10, 10 * time.Second
@@ -233,8 +235,8 @@ func (c *Controller) Decided(namespace types.NamespacedName, is bool) {
 func Slim(o any) (any, error) {
 	if set, ok := o.(*v1alpha1.LeaderResourceSet); ok {
 		set.ManagedFields = nil
-		maps.DeleteFunc(set.Annotations, func(key, _ string) bool {
-			return key != v1alpha1.KindsAnnotation && key != deleteForMove
+		maps.DeleteFunc(set.Annotations, func(key, value string) bool {
+			return key != v1alpha1.KindsAnnotation && key != deleteForMove || len(value) > maxAnnotation
 		})
 	}
 	return o, nil

@@ -103,6 +103,17 @@ func (p *pass) apply(f form) (problems []v1alpha1.ResourceProblem, err error) {
 	return problems, nil
 }
 
+// served returns the kinds of a form that can be watched in the member. Others cannot be applied either.
+func (p *pass) served(f form) map[schema.GroupVersionKind]bool {
+	all := map[schema.GroupVersionKind]bool{}
+	for _, o := range f.objects {
+		if _, err := p.start(p.ended, o.kind); err == nil {
+			all[o.kind] = true
+		}
+	}
+	return all
+}
+
 // applyOne applies an object if it has changed. is names the object, as far as that is known.
 func (p *pass) applyOne(o object) (is id, bad *v1alpha1.ResourceProblem, err error) {
 	is = o.in(p.of.Spec.Namespace)
@@ -122,7 +133,7 @@ func (p *pass) applyOne(o object) (is id, bad *v1alpha1.ResourceProblem, err err
 	}
 	known, _ := p.object(o.kind, name)
 	delete(p.in.applied, is)
-	if bad, err := p.refusal(k, is, known); bad != nil || err != nil {
+	if bad, err := p.refusal(o, k, is, known); bad != nil || err != nil {
 		return is, bad, err
 	}
 	if drifted && was.hash == o.hash && p.in.repairs.TokensAt(p.now()) < 1 {
@@ -143,8 +154,12 @@ func (p *pass) applyOne(o object) (is id, bad *v1alpha1.ResourceProblem, err err
 }
 
 // refusal says why an object is not applied, though the member would let the hub do it.
-func (p *pass) refusal(k kind, is id, known marked) (*v1alpha1.ResourceProblem, error) {
+func (p *pass) refusal(o object, k kind, is id, known marked) (*v1alpha1.ResourceProblem, error) {
 	var wrong v1alpha1.ResourceProblem
+	if !p.kinds[o.kind] {
+		wrong = problem(is.String(), reason.Applying, "its kind is about to be applied for the first time")
+		return &wrong, nil
+	}
 	if known.set != "" && known.set != p.set && !known.gone {
 		sets, err := p.controller.setsOf(p.of.Namespace)
 		if err != nil {

@@ -186,7 +186,7 @@ func (c *Controller) pass(
 		objects: metadata.NewForConfigOrDie(config),
 		client:  authorizationclient.NewForConfigOrDie(config),
 	}
-	if ready, err := c.prepared(ctx, set, f.objects); !ready || err != nil {
+	if ready, err := c.prepared(ctx, set, p.served(f)); !ready || err != nil {
 		return reconcile.Result{RequeueAfter: busyPause}, err
 	}
 	done, runs, problems, err := p.work(f, ptr.Deref(set.Spec.Prune, true))
@@ -277,12 +277,9 @@ func rival(
 // prepared has a set name the kinds before anything of them is applied, and has it keep the finalizer where it prunes.
 // It reports whether the set is so already.
 func (c *Controller) prepared(
-	ctx context.Context, set *v1alpha1.LeaderResourceSet, objects []object,
+	ctx context.Context, set *v1alpha1.LeaderResourceSet, kinds map[schema.GroupVersionKind]bool,
 ) (bool, error) {
-	named, kinds := readKinds(set.Annotations[v1alpha1.KindsAnnotation]), map[schema.GroupVersionKind]bool{}
-	for _, o := range objects {
-		kinds[o.kind] = true
-	}
+	named := readKinds(set.Annotations[v1alpha1.KindsAnnotation])
 	all := maps.Clone(named)
 	maps.Copy(all, kinds)
 	if len(all) > maxNamed {
