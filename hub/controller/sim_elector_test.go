@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -53,6 +54,9 @@ func (l *electionLock) Create(ctx context.Context, r resourcelock.LeaderElection
 }
 
 func (l *electionLock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	if l.lease == nil { // a creation had no answer
+		return errors.New("the election's Lease was neither read nor created")
+	}
 	obj := new(*l.lease)
 	obj.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&r)
 	stored, err := l.leases.Update(ctx, obj, metav1.UpdateOptions{})

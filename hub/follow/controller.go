@@ -157,7 +157,7 @@ func New(o Options) *Controller {
 	c.stop = stop
 	c.sources = &sources{
 		requests: c.requests, metadata: o.Metadata, work: &c.work,
-		watching: map[sourcesOf]bool{},
+		watching: map[sourcesOf]context.CancelFunc{},
 	}
 	return c
 }
@@ -193,7 +193,7 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 }
 
 // specsOf is a source that calls changed when an object of a kind comes, goes, or has another generation: its spec was
-// edited, or its deletion has begun.
+// edited, or its deletion has begun. After a gap of the watch it may have been created again.
 func specsOf[T client.Object](
 	from cache.Cache, kind T, changed func(T),
 ) ctrlsource.TypedSyncingSource[mcreconcile.Request] {
@@ -201,7 +201,9 @@ func specsOf[T client.Object](
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[T], _ queue) { changed(e.Object) },
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[T], _ queue) { changed(e.ObjectNew) },
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[T], _ queue) { changed(e.Object) },
-	}, predicate.TypedGenerationChangedPredicate[T]{})
+	}, predicate.Or(predicate.TypedGenerationChangedPredicate[T]{}, predicate.TypedFuncs[T]{
+		UpdateFunc: func(e event.TypedUpdateEvent[T]) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() },
+	}))
 }
 
 // MemberChanged enqueues the sets in a member if something has changed on which they depend.
@@ -331,7 +333,7 @@ func (s *setState) inCluster(name string) *setIn {
 	return in
 }
 
-// forget drops what is known of a set, and ends the watches in members that nobody needs any more.
+// forget drops what is known of a set, and ends the watches in members, and of a fleet's sources, that no set needs.
 func (c *Controller) forget(set types.NamespacedName) {
 	c.mu.Lock()
 	delete(c.sets, set)
@@ -349,6 +351,9 @@ func (c *Controller) forget(set types.NamespacedName) {
 		if key.Fleet == set.Namespace {
 			m.inventory.keep(used)
 		}
+	}
+	if len(sets) == 0 {
+		c.sources.end(set.Namespace)
 	}
 }
 

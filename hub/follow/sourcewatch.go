@@ -34,7 +34,7 @@ type sources struct {
 	work     *sync.WaitGroup // watches
 
 	mu       sync.Mutex
-	watching map[sourcesOf]bool
+	watching map[sourcesOf]context.CancelFunc
 }
 
 // read reads the sources of a set from the hub's API server. What is wrong with one of them is its problem; an
@@ -87,16 +87,29 @@ func (s *sources) readOne(ctx context.Context, namespace string, r v1alpha1.Lead
 	return is, nil
 }
 
-// watch watches the kinds of sources that a set has, by their metadata, until the controller stops.
+// watch watches the kinds of sources that a set has, by their metadata, until the last set of the fleet is gone.
 func (s *sources) watch(set *v1alpha1.LeaderResourceSet) {
 	for _, r := range set.Spec.Resources {
 		of := sourcesOf{set.Namespace, r.Kind}
 		s.mu.Lock()
-		if !s.watching[of] {
-			s.watching[of] = true
-			s.work.Go(func() { s.follow(s.running, of) })
+		if s.watching[of] == nil {
+			ctx, end := context.WithCancel(s.running)
+			s.watching[of] = end
+			s.work.Go(func() { s.follow(ctx, of) })
 		}
 		s.mu.Unlock()
+	}
+}
+
+// end ends the watches of a fleet's sources.
+func (s *sources) end(fleetName string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for of, end := range s.watching {
+		if of.fleet == fleetName {
+			end()
+			delete(s.watching, of)
+		}
 	}
 }
 

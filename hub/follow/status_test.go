@@ -199,7 +199,7 @@ func TestReadyAfter(t *testing.T) {
 		}
 		w.set.Generation = 1
 		c.Decided(shop, true)
-		c.sources.watching[sourcesOf{"fleet", v1alpha1.SourceConfigMap}] = true
+		c.sources.watching[sourcesOf{"fleet", v1alpha1.SourceConfigMap}] = func() {}
 		pass(w, v1alpha1.RoleLeader)
 		status()
 		for _, do := range []func(*world){test.do, test.then} {
