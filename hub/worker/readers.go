@@ -7,6 +7,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -47,7 +48,8 @@ func indexed(l *coordinationv1.Lease) []string {
 	return namespaces
 }
 
-// Readers returns how many registered readers follow a namespace, as the watch shows it.
+// Readers returns how many registered readers follow a namespace, as the watch shows it. While the watch rests, it
+// returns 0.
 func (w *Worker) Readers(namespace string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,7 +74,7 @@ func (w *Worker) requiredReader(namespace string) Required {
 	}
 }
 
-// shownReaders are the registrations that a watch shows. The zero value: it has not begun.
+// shownReaders are the registrations that a watch shows. The zero value: it rests.
 type shownReaders struct {
 	index  toolscache.Indexer
 	synced func() bool
@@ -90,6 +92,12 @@ func (r shownReaders) count(names ...string) (n int) {
 	return n
 }
 
+func (w *Worker) setRegistered(is shownReaders) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.registered = is
+}
+
 // watchReaders passes on the member's registrations until the returned function is called. They have a watch of their
 // own, because the member's cache holds the Leases of one label only. The watch is for speed: [publish.Readers] lists
 // them when it matters.
@@ -100,21 +108,25 @@ func (w *Worker) watchReaders(ctx context.Context, to *publish.Readers) (unwatch
 		return func() {}
 	}
 	rs := &readers{Worker: w, changed: workqueue.NewTypedDelayingQueue[string]()}
-	index, informer := rs.informer(client.CoordinationV1().RESTClient(), to)
-	w.mu.Lock()
-	w.registered = shownReaders{index, informer.HasSynced}
-	w.mu.Unlock()
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(rs.report)
 	wg.Go(func() {
 		defer rs.changed.ShutDown()
-		informer.RunWithContext(ctx)
-	})
-	wg.Go(func() {
-		if toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-			rs.Hub.Changed(rs.Member.Key, "") // also where no reader has registered
-		}
+		// A watch that shows more than is kept holds it all in its cache. So it ends, and rests for readersPause.
+		wait.UntilWithContext(ctx, func(ctx context.Context) {
+			ctx, end := context.WithCancel(ctx)
+			defer end()
+			index, informer := rs.informer(client.CoordinationV1().RESTClient(), to, end)
+			rs.setRegistered(shownReaders{index, informer.HasSynced})
+			defer rs.setRegistered(shownReaders{})
+			wg.Go(func() {
+				if toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+					rs.Hub.Changed(rs.Member.Key, "") // also where no reader has registered
+				}
+			})
+			informer.RunWithContext(ctx)
+		}, readersPause)
 	})
 	return func() {
 		cancel()
@@ -122,10 +134,18 @@ func (w *Worker) watchReaders(ctx context.Context, to *publish.Readers) (unwatch
 	}
 }
 
-// informer watches the registrations in the member. The transport bounds how many it shows.
+// readersPause is how long a watch of the registrations rests after it has shown more than is kept.
+const readersPause = time.Minute
+
+// informer watches the registrations in the member. It calls end when there are more than are kept.
 func (rs *readers) informer(
-	client toolscache.Getter, to *publish.Readers,
+	client toolscache.Getter, to *publish.Readers, end func(),
 ) (toolscache.Indexer, toolscache.Controller) {
+	seen := func(l *coordinationv1.Lease) {
+		if to.Observe(l); to.TooMany() {
+			end()
+		}
+	}
 	store, informer := toolscache.NewInformerWithOptions(toolscache.InformerOptions{
 		ListerWatcher: toolscache.NewFilteredListWatchFromClient(client, "leases", metav1.NamespaceAll,
 			func(o *metav1.ListOptions) { o.LabelSelector = publish.ReaderSelector().String() }),
@@ -137,13 +157,13 @@ func (rs *readers) informer(
 		Handler: toolscache.ResourceEventHandlerFuncs{
 			AddFunc: func(o any) {
 				if l, ok := o.(*coordinationv1.Lease); ok {
-					to.Observe(l)
+					seen(l)
 					rs.mark(l)
 				}
 			},
 			UpdateFunc: func(_, o any) {
 				if l, ok := o.(*coordinationv1.Lease); ok {
-					to.Observe(l)
+					seen(l)
 				}
 			},
 			DeleteFunc: func(o any) {

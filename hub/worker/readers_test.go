@@ -178,6 +178,48 @@ func TestReaders_AreCounted(t *testing.T) {
 	})
 }
 
+// A watch holds everything that it shows in its cache.
+func TestReaders_WatchThatShowsTooManyRests(t *testing.T) {
+	type row struct {
+		stored int
+		added  bool // one more, later
+		listed []time.Duration
+	}
+	rows(t, map[string]row{
+		"as many as are kept": {2000, false, []time.Duration{0}},
+		"one more":            {2001, false, []time.Duration{0, readersPause}},
+		"one more comes":      {2000, true, []time.Duration{0, readersPause + time.Second}},
+	}, func(t *testing.T, row row) {
+		r := newEnv(t)
+		for n := range row.stored {
+			r.east.store("/apis/coordination.k8s.io/v1", "leases", newRegistration(fmt.Sprint(n), "shop"))
+		}
+		p := r.reads()
+		r.forget()
+		defer r.watchReaders(t.Context(), p.Readers)()
+		pass(time.Second)
+		if row.added {
+			r.east.sends("ADDED", newRegistration("more", "shop"))
+			pass(time.Second)
+		}
+		required := Required{}
+		if len(row.listed) > 1 {
+			required.Err = errNoReaders
+		}
+		is := r.Required("shop", Requires{Reader: true})
+		if n := r.Readers("shop"); is != required || (n == 0) != (is.Err != nil) {
+			t.Errorf("%d readers are counted, required is %+v, want %+v", n, is, required)
+		}
+		pass(readersPause + 2*time.Second)
+		if got := r.at(listReaders, "resourceVersion"); !slices.Equal(got, row.listed) {
+			t.Errorf("listed at %v, want %v", got, row.listed)
+		}
+		if !slices.Contains(r.enqueued(), "shop") {
+			t.Error("no decision is enqueued for those that are there")
+		}
+	})
+}
+
 // A page of registrations may be larger than what is read of one answer, as where tenants fill annotations.
 func TestReaders_LargerThanAnAnswerAreTooMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -190,9 +232,6 @@ func TestReaders_LargerThanAnAnswerAreTooMany(t *testing.T) {
 		}
 		if p := r.reads(); !p.Readers.TooMany() || len(r.events) != 1 {
 			t.Errorf("too many: %v, events: %q", p.Readers.TooMany(), r.events)
-		}
-		if is := r.Required("shop", Requires{Reader: true}); is != (Required{Err: errNoReaders}) {
-			t.Errorf("whether a reader follows is known: %+v", is)
 		}
 		r.east.fails = nil
 		pass(20 * time.Second)
