@@ -49,6 +49,7 @@ func (r receipt) check(resp *http.Response) error {
 		return r.checkError(resp, slow)
 	}
 	if r.dropped {
+		readRest(resp.Body)
 		setBody(resp, nil, protobufType)
 		return nil
 	}
@@ -68,6 +69,9 @@ func (r receipt) check(resp *http.Response) error {
 	}
 	taken := &share{room: r.room}
 	body, err := r.sieved(slow, taken)
+	if err == nil {
+		readRest(resp.Body)
+	}
 	setBody(resp, body, protobufType)
 	if err != nil {
 		taken.release()
@@ -118,6 +122,9 @@ func setBody(resp *http.Response, body []byte, contentType string) {
 	resp.Header.Set("Content-Length", strconv.Itoa(len(body)))
 	resp.Header.Set("Content-Type", contentType)
 }
+
+// readRest reads a body to its end, unless too much is left. Otherwise HTTP/1 ends the connection.
+func readRest(body io.Reader) { _, _ = io.CopyN(io.Discard, body, smallAnswer) }
 
 // sieved reads an answer, and returns what is kept of it.
 func (r receipt) sieved(slow paced, taken *share) (kept []byte, err error) {

@@ -181,7 +181,10 @@ func unexpected(err error) error {
 // enclose puts an object into Kubernetes' envelope.
 func enclose(apiVersion, kind string, object []byte) []byte {
 	meta := runtime.TypeMeta{APIVersion: apiVersion, Kind: kind}
-	unknown := runtime.Unknown{TypeMeta: meta, Raw: append([]byte{}, object...)}
+	if object == nil {
+		object = []byte{} // an object without a field that is kept is an object
+	}
+	unknown := runtime.Unknown{TypeMeta: meta, Raw: object}
 	body := make([]byte, len(protobufMagic)+unknown.Size())
 	if _, err := unknown.MarshalTo(body[copy(body, protobufMagic):]); err != nil {
 		return nil // plain data always marshals

@@ -175,6 +175,45 @@ func TestRequestsReachTheTarget(t *testing.T) {
 	}
 }
 
+// Without HTTP/2 a connection ends with an answer that is not read to its end.
+func TestConnectionsAreUsedAgain(t *testing.T) {
+	for name, test := range map[string]struct{ method, path string }{
+		"an object":  {http.MethodGet, "/api/v1/namespaces/shop"},
+		"a list":     {http.MethodGet, "/api/v1/namespaces"},
+		"a deletion": {http.MethodDelete, "/apis/coordination.k8s.io/v1/namespaces/shop/leases/a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			connections := make(chan string, 3)
+			meta := metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{"a": strings.Repeat("a", 2000)}}
+			object := marshalled(&corev1.Namespace{ObjectMeta: meta})
+			if name == "a list" {
+				object = marshalled(&corev1.NamespaceList{Items: []corev1.Namespace{{ObjectMeta: meta}}})
+			}
+			s := apiServer(t, false, func(w http.ResponseWriter, r *http.Request) {
+				connections <- r.RemoteAddr
+				w.Header().Set("Content-Type", protobufType)
+				_, _ = w.Write(append(enclose("v1", "Namespace", object), "\x1a\x00\"\x00"...)) // as API servers end it
+			})
+			l := newTestTransport()
+			l.Lead(targetTo(t, accessTo(t, s, "", "t0ken"), nil))
+			for range 3 {
+				r, err := http.NewRequestWithContext(t.Context(), test.method, "https://east.prod.invalid"+test.path, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp, err := (&http.Client{Transport: l.Renewals()}).Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = resp.Body.Close()
+			}
+			if a, b, c := <-connections, <-connections, <-connections; a != b || b != c {
+				t.Errorf("connections from %s, %s and %s, want one", a, b, c)
+			}
+		})
+	}
+}
+
 func TestWhatIsNotSentOrNotHandedOn(t *testing.T) {
 	s := apiServer(t, true, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
