@@ -18,6 +18,7 @@ import (
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/fairqueue"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/publish"
@@ -93,7 +94,7 @@ func (c *Controller) SetupWithManager(mgr mcmanager.Manager) error {
 	c.Tenure.RefuseIf(c.hubClock.contradicted)
 
 	decisions := controllerOptions(local, c.reconcileNamespace, decisionsAtOnce)
-	decisions.NewQueue = newFairQueue(c.lone.laneOf)
+	decisions.NewQueue = fairqueue.New(c.lone.laneOf)
 	records, err := mccontroller.New("namespaceleader", mgr, decisions)
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/explain"
+	"github.com/leasecast/leasecast/hub/fairqueue"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/ledger"
 )
@@ -234,20 +235,20 @@ func (n *loneNamespaces) forget(policy types.NamespacedName) {
 }
 
 // laneOf returns the lane in which a request for a decision waits.
-func (n *loneNamespaces) laneOf(key types.NamespacedName) (l lane, recorded bool) {
-	l = lane{fleet: key.Namespace}
-	l.policy, recorded = n.ledger.Owner(key)
+func (n *loneNamespaces) laneOf(key types.NamespacedName) (l fairqueue.Lane, recorded bool) {
+	l = fairqueue.Lane{Fleet: key.Namespace}
+	l.Policy, recorded = n.ledger.Owner(key)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if recorded {
-		if of := n.of[types.NamespacedName{Namespace: key.Namespace, Name: l.policy}]; of != nil {
-			l.member = of.kept[key.Name]
+		if of := n.of[types.NamespacedName{Namespace: key.Namespace, Name: l.Policy}]; of != nil {
+			l.Member = of.kept[key.Name]
 		}
 		return l, true
 	}
 	for policy, of := range n.of {
 		if member, kept := of.kept[key.Name]; kept && policy.Namespace == key.Namespace {
-			return lane{key.Namespace, policy.Name, member}, false
+			return fairqueue.Lane{Fleet: key.Namespace, Policy: policy.Name, Member: member}, false
 		}
 	}
 	return l, false

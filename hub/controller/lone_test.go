@@ -25,6 +25,7 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
+	"github.com/leasecast/leasecast/hub/fairqueue"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/ledger"
 )
@@ -65,7 +66,7 @@ func showing(t *testing.T, clock lease.Clock) (*Controller, *fakeMembers) {
 		c.members.of[m.Key] = atWork(publisherThatRead(t, testStart.Wall, testKey, eastLease(0)))
 	}
 	for _, q := range []*queue{&c.recordQueue, &c.policyQueue} {
-		q.q = newFairQueue(c.lone.laneOf)("", workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
+		q.q = fairqueue.New(c.lone.laneOf)("", workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
 		t.Cleanup(q.q.ShutDown)
 	}
 	return c, f
@@ -155,7 +156,9 @@ func TestPolicyManagesABoundedNumberOfLoneNamespaces(t *testing.T) {
 				t.Errorf("the new namespace %s in %s is managed: %v", test.name, test.member, got)
 			}
 		}
-		for fleetName, want := range map[string]lane{"fleet": {"fleet", "shops", "far"}, "fleet2": {fleet: "fleet2"}} {
+		for fleetName, want := range map[string]fairqueue.Lane{
+			"fleet": {Fleet: "fleet", Policy: "shops", Member: "far"}, "fleet2": {Fleet: "fleet2"},
+		} {
 			if got, _ := c.lone.laneOf(types.NamespacedName{Namespace: fleetName, Name: "lone-000"}); got != want {
 				t.Errorf("a namespace of %s waits in %+v", fleetName, got)
 			}

@@ -3,12 +3,14 @@ package controller
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
@@ -16,7 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	mcmanager "sigs.k8s.io/multicluster-runtime/pkg/manager"
+	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
+	"github.com/leasecast/leasecast/hub/fairqueue"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/tenure"
 )
@@ -126,12 +130,16 @@ func TestRequestThatFailsIsTriedAgainWithinSeconds(t *testing.T) {
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			o := controllerOptions(&fakeLocalManager{}, nil, 1)
-			q := newFairQueue(laneByName)("", o.RateLimiter)
+			oneLane := func(types.NamespacedName) (fairqueue.Lane, bool) { return fairqueue.Lane{}, true }
+			q := fairqueue.New(oneLane)("", o.RateLimiter)
 			defer q.ShutDown()
-			failed := many("recorded-shops-far", test.requests)
+			var failed []mcreconcile.Request
+			for i := range test.requests {
+				failed = append(failed, requestAbout(types.NamespacedName{Namespace: "fleet", Name: fmt.Sprint(i)}))
+			}
 			for range test.failures {
-				for _, name := range failed {
-					q.AddRateLimited(asking(name))
+				for _, r := range failed {
+					q.AddRateLimited(r)
 				}
 				last := time.Now()
 				for range failed {

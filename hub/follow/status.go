@@ -52,19 +52,19 @@ func (c *Controller) reconcileStatus(ctx context.Context, set *v1alpha1.LeaderRe
 	}
 	status := statusOf(set, place, c.results(set), c.Clock.Now().Wall)
 	c.setInOrder(&status, set)
-	return reconcile.Result{}, c.show(ctx, set, status)
+	return reconcile.Result{}, show(ctx, c.client, set, status)
 }
 
 // show writes a status, unless the set has it.
-func (c *Controller) show(
-	ctx context.Context, set *v1alpha1.LeaderResourceSet, status v1alpha1.LeaderResourceSetStatus,
+func show(
+	ctx context.Context, api client.Client, set *v1alpha1.LeaderResourceSet, status v1alpha1.LeaderResourceSetStatus,
 ) error {
 	if equality.Semantic.DeepEqual(status, set.Status) {
 		return nil
 	}
 	to := set.DeepCopy()
 	to.Status = status
-	return client.IgnoreNotFound(c.client.Status().Patch(ctx, to, client.MergeFrom(set)))
+	return client.IgnoreNotFound(api.Status().Patch(ctx, to, client.MergeFrom(set)))
 }
 
 // setInOrder says how the last planned change went, as far as this replica knows.
@@ -161,7 +161,7 @@ func (c *Controller) removeFinalizer(ctx context.Context, set *v1alpha1.LeaderRe
 					": see the problems of these clusters, and the finalizers of the objects",
 				ObservedGeneration: set.Generation,
 			})
-			if err := c.show(ctx, set, status); err != nil {
+			if err := show(ctx, c.client, set, status); err != nil {
 				return reconcile.Result{}, err
 			}
 			return reconcile.Result{RequeueAfter: deletionLook}, nil

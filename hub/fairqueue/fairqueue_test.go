@@ -1,4 +1,4 @@
-package controller
+package fairqueue
 
 import (
 	"fmt"
@@ -8,17 +8,20 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 )
 
 // asking names a namespace like <recorded or new>-<policy>-<member>-<number>, which is the lane that it waits in.
 func asking(name string) mcreconcile.Request {
-	return requestAbout(types.NamespacedName{Namespace: "fleet", Name: name})
+	return mcreconcile.Request{Request: reconcile.Request{
+		NamespacedName: types.NamespacedName{Namespace: "fleet", Name: name},
+	}}
 }
 
-func laneByName(key types.NamespacedName) (lane, bool) {
+func laneByName(key types.NamespacedName) (Lane, bool) {
 	parts := strings.Split(key.Name, "-")
-	return lane{key.Namespace, parts[1], parts[2]}, parts[0] == "recorded"
+	return Lane{key.Namespace, parts[1], parts[2]}, parts[0] == "recorded"
 }
 
 func many(prefix string, n int) (names []string) {
@@ -57,7 +60,7 @@ func TestDecisionsAreMadeInTurn(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := newFairQueue(laneByName)("", workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
+			q := New(laneByName)("", workqueue.DefaultTypedControllerRateLimiter[mcreconcile.Request]())
 			defer q.ShutDown()
 			for _, asked := range test.asked {
 				q.Add(asking(asked))

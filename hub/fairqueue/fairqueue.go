@@ -1,4 +1,6 @@
-package controller
+// Package fairqueue orders decisions. Whoever may label namespaces in one member can trigger thousands of them.
+// Decisions about other policies and members must not wait behind these.
+package fairqueue
 
 import (
 	"k8s.io/apimachinery/pkg/types"
@@ -6,38 +8,36 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 )
 
-// Whoever may label namespaces in one member can trigger thousands of decisions. Decisions about other policies and
-// members must not wait behind them.
-
-// lane is a queue of requests. Lanes take turns.
-type lane struct {
-	fleet, policy string
-	member        string // the only member in which the namespaces match; empty: several, or not known
+// Lane is a queue of requests. Lanes take turns.
+type Lane struct {
+	Fleet, Policy string
+	Member        string // the only member in which the namespaces match; empty: several, or not known
 }
 
 // newEvery: while others wait, every newEvery-th decision is about a namespace without a record.
 const newEvery = 8
 
-// fairQueue is the order of decisions: namespaces with a record before those without, and in turn by policy and
+// fair is the order of decisions: namespaces with a record before those without, and in turn by policy and
 // member. It is a [workqueue.Queue], whose user holds the lock.
-type fairQueue struct {
-	laneOf   func(types.NamespacedName) (l lane, recorded bool)
+type fair struct {
+	laneOf   func(types.NamespacedName) (l Lane, recorded bool)
 	recorded turns
 	fresh    turns // without a record
 	since    int   // requests with a record since the last one without
 }
 
-// newQueue makes a work queue with a name.
-type newQueue = func(
+// Constructor makes a work queue with a name.
+type Constructor = func(
 	string, workqueue.TypedRateLimiter[mcreconcile.Request],
 ) workqueue.TypedRateLimitingInterface[mcreconcile.Request]
 
-// newFairQueue returns a constructor of work queues with that order.
-func newFairQueue(laneOf func(types.NamespacedName) (lane, bool)) newQueue {
+// New returns a constructor of work queues with that order. laneOf returns the lane of a namespace, and whether it has a
+// record. It is called under the queue's lock.
+func New(laneOf func(types.NamespacedName) (Lane, bool)) Constructor {
 	type request = mcreconcile.Request
 	type queue = workqueue.TypedRateLimitingInterface[request]
 	return func(name string, limiter workqueue.TypedRateLimiter[request]) queue {
-		order := &fairQueue{laneOf: laneOf}
+		order := &fair{laneOf: laneOf}
 		ordered := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[request]{Name: name, Queue: order})
 		config := workqueue.TypedDelayingQueueConfig[request]{Name: name, Queue: ordered}
 		return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[request]{
@@ -47,10 +47,10 @@ func newFairQueue(laneOf func(types.NamespacedName) (lane, bool)) newQueue {
 }
 
 // Touch does nothing: a request keeps its place.
-func (q *fairQueue) Touch(mcreconcile.Request) {}
+func (q *fair) Touch(mcreconcile.Request) {}
 
 // Push adds a request at the end of its lane.
-func (q *fairQueue) Push(r mcreconcile.Request) {
+func (q *fair) Push(r mcreconcile.Request) {
 	if l, recorded := q.laneOf(r.NamespacedName); recorded {
 		q.recorded.push(l, r)
 	} else {
@@ -59,10 +59,10 @@ func (q *fairQueue) Push(r mcreconcile.Request) {
 }
 
 // Len returns the number of waiting requests.
-func (q *fairQueue) Len() int { return q.recorded.n + q.fresh.n }
+func (q *fair) Len() int { return q.recorded.n + q.fresh.n }
 
 // Pop removes and returns the next request. The queue must not be empty.
-func (q *fairQueue) Pop() mcreconcile.Request {
+func (q *fair) Pop() mcreconcile.Request {
 	if q.recorded.n > 0 && (q.fresh.n == 0 || q.since < newEvery-1) {
 		q.since++
 		return q.recorded.pop()
@@ -73,14 +73,14 @@ func (q *fairQueue) Pop() mcreconcile.Request {
 
 // turns holds lanes that take turns.
 type turns struct {
-	order []lane // lanes with waiting requests; the first one is next
-	lanes map[lane][]mcreconcile.Request
+	order []Lane // lanes with waiting requests; the first one is next
+	lanes map[Lane][]mcreconcile.Request
 	n     int
 }
 
-func (t *turns) push(l lane, r mcreconcile.Request) {
+func (t *turns) push(l Lane, r mcreconcile.Request) {
 	if t.lanes == nil {
-		t.lanes = map[lane][]mcreconcile.Request{}
+		t.lanes = map[Lane][]mcreconcile.Request{}
 	}
 	if len(t.lanes[l]) == 0 {
 		t.order = append(t.order, l)
