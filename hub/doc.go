@@ -15,6 +15,7 @@
 //   - ledger: the record of each namespace, with what this tenure remembers of it;
 //   - decide: what a decision rests on, and what it makes of that, as pure functions;
 //   - explain: conditions, statuses, events and messages about a decision, as pure functions;
+//   - fairqueue: the order of decisions;
 //   - controller: gathers, decides, has the ledger persist, and assigns Leases;
 //   - worker: the work in one member, from its engagement to its end;
 //   - publish: writes the Leases of one member and renews the leader's;
