@@ -30,11 +30,11 @@ var ErrReadOnly = errors.New("this client is read-only, because only the leader 
 // ErrReadOnly. It is meant for the reconcilers of Observe.
 func ReadOnly(c client.Client) client.Client { return &guarded{c, refuse} }
 
-// guard makes or refuses a write.
-type guard func(ctx context.Context, write func(context.Context) error) error
+// guard makes or refuses a write of an object. Its own errors name the object.
+type guard func(ctx context.Context, o any, write func(context.Context) error) error
 
 // fence makes a write, within its term if it has one.
-func fence(ctx context.Context, write func(context.Context) error) error {
+func fence(ctx context.Context, o any, write func(context.Context) error) error {
 	term, gated := member.TermFrom(ctx)
 	if !gated {
 		return write(ctx)
@@ -42,17 +42,27 @@ func fence(ctx context.Context, write func(context.Context) error) error {
 	capped, cancel := context.WithTimeout(ctx, term.Remaining())
 	defer cancel()
 	if err := member.Check(ctx); err != nil {
-		return err
+		return failed(o, err)
 	}
 	err := write(capped)
 	if err != nil && !term.Holds() {
-		return fmt.Errorf("%w: epoch %d: %w", member.ErrLost, term.Epoch(), err)
+		return failed(o, fmt.Errorf("%w: epoch %d: %w", member.ErrLost, term.Epoch(), err))
 	}
 	return err
 }
 
 // refuse makes no write.
-func refuse(context.Context, func(context.Context) error) error { return ErrReadOnly }
+func refuse(_ context.Context, o any, _ func(context.Context) error) error {
+	return failed(o, ErrReadOnly)
+}
+
+// failed returns the error of a write with the object that was to be written.
+func failed(o any, err error) error {
+	if o, ok := o.(client.Object); ok {
+		return fmt.Errorf("%T %s: %w", o, client.ObjectKeyFromObject(o), err)
+	}
+	return fmt.Errorf("%T: %w", o, err)
+}
 
 // guarded is a client whose writes go through a guard.
 type guarded struct {
@@ -61,27 +71,27 @@ type guarded struct {
 }
 
 func (g *guarded) Apply(ctx context.Context, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
-	return g.guard(ctx, func(ctx context.Context) error { return g.Client.Apply(ctx, o, opts...) })
+	return g.guard(ctx, o, func(ctx context.Context) error { return g.Client.Apply(ctx, o, opts...) })
 }
 
 func (g *guarded) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
-	return g.guard(ctx, func(ctx context.Context) error { return g.Client.Create(ctx, o, opts...) })
+	return g.guard(ctx, o, func(ctx context.Context) error { return g.Client.Create(ctx, o, opts...) })
 }
 
 func (g *guarded) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
-	return g.guard(ctx, func(ctx context.Context) error { return g.Client.Delete(ctx, o, opts...) })
+	return g.guard(ctx, o, func(ctx context.Context) error { return g.Client.Delete(ctx, o, opts...) })
 }
 
 func (g *guarded) Update(ctx context.Context, o client.Object, opts ...client.UpdateOption) error {
-	return g.guard(ctx, func(ctx context.Context) error { return g.Client.Update(ctx, o, opts...) })
+	return g.guard(ctx, o, func(ctx context.Context) error { return g.Client.Update(ctx, o, opts...) })
 }
 
 func (g *guarded) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-	return g.guard(ctx, func(ctx context.Context) error { return g.Client.Patch(ctx, o, p, opts...) })
+	return g.guard(ctx, o, func(ctx context.Context) error { return g.Client.Patch(ctx, o, p, opts...) })
 }
 
 func (g *guarded) DeleteAllOf(ctx context.Context, o client.Object, opts ...client.DeleteAllOfOption) error {
-	return g.guard(ctx, func(ctx context.Context) error { return g.Client.DeleteAllOf(ctx, o, opts...) })
+	return g.guard(ctx, o, func(ctx context.Context) error { return g.Client.DeleteAllOf(ctx, o, opts...) })
 }
 
 func (g *guarded) Status() client.SubResourceWriter { return g.SubResource("status") }
@@ -99,23 +109,23 @@ type guardedSubResource struct {
 func (s *guardedSubResource) Create(
 	ctx context.Context, o, sub client.Object, opts ...client.SubResourceCreateOption,
 ) error {
-	return s.guard(ctx, func(ctx context.Context) error { return s.SubResourceClient.Create(ctx, o, sub, opts...) })
+	return s.guard(ctx, o, func(ctx context.Context) error { return s.SubResourceClient.Create(ctx, o, sub, opts...) })
 }
 
 func (s *guardedSubResource) Update(
 	ctx context.Context, o client.Object, opts ...client.SubResourceUpdateOption,
 ) error {
-	return s.guard(ctx, func(ctx context.Context) error { return s.SubResourceClient.Update(ctx, o, opts...) })
+	return s.guard(ctx, o, func(ctx context.Context) error { return s.SubResourceClient.Update(ctx, o, opts...) })
 }
 
 func (s *guardedSubResource) Patch(
 	ctx context.Context, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption,
 ) error {
-	return s.guard(ctx, func(ctx context.Context) error { return s.SubResourceClient.Patch(ctx, o, p, opts...) })
+	return s.guard(ctx, o, func(ctx context.Context) error { return s.SubResourceClient.Patch(ctx, o, p, opts...) })
 }
 
 func (s *guardedSubResource) Apply(
 	ctx context.Context, o runtime.ApplyConfiguration, opts ...client.SubResourceApplyOption,
 ) error {
-	return s.guard(ctx, func(ctx context.Context) error { return s.SubResourceClient.Apply(ctx, o, opts...) })
+	return s.guard(ctx, o, func(ctx context.Context) error { return s.SubResourceClient.Apply(ctx, o, opts...) })
 }

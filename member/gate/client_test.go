@@ -3,6 +3,7 @@ package gate_test
 import (
 	"context"
 	"errors"
+	"regexp"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,17 +66,21 @@ func inTerm(t *testing.T) (*membertest.Fake, context.Context) {
 	return f, term
 }
 
+// named matches an error that names the object of these writes.
+var named = regexp.MustCompile(`^\*v1\.ConfigMap(ApplyConfiguration| shop/[ab]): `)
+
 func TestClients_RefuseEveryWrite(t *testing.T) {
 	each(t, writes, func(t *testing.T, write writing) {
 		f, term := inTerm(t)
 		f.Expire()
 		inner := clientWith(object(ns, "a"))
 		err := write(context.WithoutCancel(term), gate.CapClient(inner)) // the context has ended, unnoticed
-		if !errors.Is(err, member.ErrNotBegun) || !errors.Is(err, member.ErrLost) {
-			t.Errorf("CapClient after the term: err = %v, want ErrNotBegun and ErrLost", err)
+		if !errors.Is(err, member.ErrNotBegun) || !errors.Is(err, member.ErrLost) || !named.MatchString(err.Error()) {
+			t.Errorf("CapClient after the term: err = %v, want ErrNotBegun and ErrLost, and the object", err)
 		}
-		if err := write(t.Context(), gate.ReadOnly(inner)); !errors.Is(err, gate.ErrReadOnly) {
-			t.Errorf("ReadOnly: err = %v, want ErrReadOnly", err)
+		err = write(t.Context(), gate.ReadOnly(inner))
+		if !errors.Is(err, gate.ErrReadOnly) || !named.MatchString(err.Error()) {
+			t.Errorf("ReadOnly: err = %v, want ErrReadOnly, and the object", err)
 		}
 		for _, c := range []client.Client{gate.CapClient(inner), gate.ReadOnly(inner)} {
 			var all corev1.ConfigMapList
@@ -116,8 +121,8 @@ func TestCapClient_CutsAWriteOffAtTheEndOfItsTerm(t *testing.T) {
 		time.AfterFunc(3*time.Second-1, f.Expire) // the clock of the fake stands still by itself
 		err := gate.CapClient(hanging{}).Create(context.WithoutCancel(term), object(ns, "a"))
 		if took := time.Since(began); took != 3*time.Second || !errors.Is(err, member.ErrLost) ||
-			errors.Is(err, member.ErrNotBegun) {
-			t.Errorf("after %v: %v; want ErrLost alone after 3s, which is what remained", took, err)
+			errors.Is(err, member.ErrNotBegun) || !named.MatchString(err.Error()) {
+			t.Errorf("after %v: %v; want ErrLost alone, and the object, after 3s, which is what remained", took, err)
 		}
 	})
 }
