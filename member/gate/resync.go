@@ -30,8 +30,8 @@ const promotionPriority = handler.LowPriority + 20
 
 // resync is a source that enqueues every request of a namespace when this cluster has begun to lead it. These are the
 // requests that a start of the controller would enqueue. A list that fails is repeated until it succeeds or the term is
-// over. The first failure is logged. A namespace outside the manager's cache is skipped, because this controller gets
-// no request of it.
+// over. A failure is logged unless it equals the one before. A namespace outside the manager's cache is skipped,
+// because this controller gets no request of it.
 //
 // It uses the logger of the controller's context, if there is one, and the Member's otherwise.
 type resync[request comparable] struct {
@@ -85,7 +85,7 @@ func (s *resync[request]) enqueueAll(
 func (w *watch[request]) untilListed(
 	ctx context.Context, logger logr.Logger, list func(ctx context.Context) (int, error),
 ) {
-	failed := false
+	last := "" // failure
 	_ = relist.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) {
 		n, err := list(ctx)
 		switch {
@@ -93,10 +93,10 @@ func (w *watch[request]) untilListed(
 		case outsideOfCache(err):
 			logger.Info("Nothing is resynced after a promotion, because the manager's cache leaves this namespace out")
 		case err != nil:
-			if !failed {
+			if text := err.Error(); text != last {
+				last = text
 				logger.Error(err, "Could not list what to resync after a promotion, and tries again until the term is over")
 			}
-			failed = true
 			return false, nil
 		default:
 			logger.Info("Resynced after a promotion", "objects", n)

@@ -152,13 +152,18 @@ func TestResync_RepeatsAListUntilItSucceedsOrTheTermEnds(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		f, r := membertest.New(), &testReader{before: func(context.Context, int64) error { return errBroken }}
+		f, r := membertest.New(), &testReader{before: func(_ context.Context, list int64) error {
+			if list > 10 {
+				return context.DeadlineExceeded
+			}
+			return errBroken
+		}}
 		ctx, lines := logged(t.Context())
 		startResync(ctx, t, forMaps(f), r, newQueue[reconcile.Request]())
 		f.Promote(ns)
 		<-time.After(5 * time.Minute)
-		if got := lines(); len(got) != 1 || !strings.Contains(got[0], "Could not list what to resync after a promotion") ||
-			r.lists.Load() < 60 {
+		if got := lines(); len(got) != 2 || !strings.Contains(got[0], "Could not list what to resync after a promotion") ||
+			!strings.Contains(got[1], context.DeadlineExceeded.Error()) || r.lists.Load() < 60 {
 			t.Errorf("in five minutes and %d lists it logs\n%s", r.lists.Load(), strings.Join(got, "\n"))
 		}
 		f.Demote(ns)
