@@ -30,7 +30,7 @@
 // # What it logs
 //
 // A Member logs to [Options.Logger]. At Info it logs who leads a namespace, every change of the leader, and why a term
-// ended. It logs each of these problems when it begins or changes, and which rights it lacks:
+// ended. It logs each of these problems when it begins or its kind changes, and which rights it lacks:
 //
 //   - Leases that cannot be followed, for each watch, and again every minute while it lasts;
 //   - a registration that cannot be confirmed: likewise every minute;

@@ -31,8 +31,9 @@ type State struct {
 	Terms int64
 	// Why is the reason why this cluster does not lead; empty if it leads. It contains the Trouble.
 	Why string
-	// Trouble is why the Leases of the namespace cannot be followed, and what to do, or why the last one is not believed.
-	// It is empty if there is no problem. A term that is led goes on despite a problem until it runs out.
+	// Trouble is why the Leases of the namespace are not followed, and what to do, or why the last one is not believed. It
+	// is set before the first list, too, and while a registration is not confirmed. It is empty if there is no problem. A
+	// term that is led goes on despite a problem until it runs out.
 	Trouble string
 }
 
