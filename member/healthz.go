@@ -30,8 +30,8 @@ func (m *Member) Healthz(*http.Request) error {
 	now := m.clock.Now().Boot
 	if r := m.registrar; r != nil && m.started.Load() {
 		if age := now - time.Duration(r.confirmed.Load()); age > m.stale {
-			return fmt.Errorf("member: the registration in namespace %s was not confirmed for %v, want at most %v; %s",
-				r.namespace, age.Round(time.Millisecond), m.stale, textOf(&r.problem))
+			view := fmt.Sprintf("was not confirmed for %v, want at most %v", age.Round(time.Millisecond), m.stale)
+			return fmt.Errorf("member: the registration in namespace %s %s", r.namespace, because(view, textOf(&r.problem)))
 		}
 	}
 	for _, w := range m.watchers {

@@ -17,6 +17,9 @@ func (r *testMember) expectHealthz(t *testing.T, when string, texts ...string) {
 		t.Errorf("%s: Healthz = %v, want %q", when, err, texts)
 		return
 	}
+	if err != nil && strings.HasSuffix(err.Error(), "; ") {
+		t.Errorf("%s: Healthz = %v, without a cause", when, err)
+	}
 	for _, text := range texts {
 		if !strings.Contains(err.Error(), text) {
 			t.Errorf("%s: Healthz = %v\nwant %s", when, err, text)

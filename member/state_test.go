@@ -56,10 +56,12 @@ func TestMember_NamesWhatKeepsItFromRegistering(t *testing.T) {
 		}
 		pass(2 * time.Second)
 		r.expectState(t, "with rights again", true, "", "")
+		r.clock.Suspend(staleAfter)
+		r.expectHealthz(t, "just after a suspend", "member: the registration in namespace home was not confirmed for ")
 	})
 }
 
-func TestMember_ThatIsNotStartedSaysSo(t *testing.T) {
+func TestMember_ReportsThatItIsNotStarted(t *testing.T) {
 	each(t, map[string]member.Options{"alone": {}, "and would register": registering(t)},
 		func(t *testing.T, o member.Options) {
 			r := newTestMember(t, o)
