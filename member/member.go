@@ -68,7 +68,9 @@ func New(cfg *rest.Config, o Options) (*Member, error) {
 	}
 	m.terms.only, m.terms.status = o.Namespaces, m.status
 	m.terms.overdue = func(namespace string, now, duration time.Duration) {
-		m.watcherOf(namespace).overdue(now, duration) // only what is watched is led
+		if w := m.watcherOf(namespace); w != nil {
+			w.overdue(now, duration)
+		}
 	}
 	namespaces := o.Namespaces
 	if len(namespaces) == 0 {
