@@ -262,6 +262,11 @@ func TestProcesses_ActNoLongerThanTheirTerm(t *testing.T) {
 	guard := func(all ...syscall.Signal) func(g *realGate, watchdog int) {
 		return func(g *realGate, watchdog int) { g.send(watchdog, all...) }
 	}
+	revoked := func(g *realGate, _ int, _ time.Time) time.Time {
+		g.lease("", 2, long)
+		g.awaitLog("The program has ended") // the term is released then
+		return time.Now()
+	}
 	leads := func(holder string) func(g *realGate, _ int) {
 		return func(g *realGate, _ int) { g.lease(holder, 2, long) }
 	}
@@ -287,7 +292,7 @@ func TestProcesses_ActNoLongerThanTheirTerm(t *testing.T) {
 			return time.Now().Add(moment)
 		}},
 		"a daemon, another cluster leads": {daemonizes, long, soon(leads(them))},
-		"a daemon, the term is revoked":   {daemonizes, long, soon(leads(""))},
+		"a daemon, the term is revoked":   {daemonizes, long, revoked},
 		"a daemon, the gate gets SIGTERM": {daemonizes, long, soon(gate(syscall.SIGTERM))},
 		"a daemon, the gate is paused":    {daemonizes, short, until(gate(syscall.SIGSTOP))},
 	} {
