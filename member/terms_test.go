@@ -127,6 +127,12 @@ func TestTerm_EndsForChecksAndContexts(t *testing.T) {
 		"the deadline, just after another term has begun": {
 			then(passed(duration-10*time.Millisecond), elsewhere(us), passed(10*time.Millisecond)), ends, ranOut,
 		},
+		"the deadline, just before those of terms that began later": {
+			then(passed(duration/2), wrote(us, 7, ahead(-20*time.Millisecond)), passed(duration-99*time.Millisecond),
+				elsewhere(us), passed(10*time.Millisecond), func(c *testTerms) {
+					c.Observe(c.leaseOf("third", us, 7, ahead(75*time.Millisecond-duration)))
+				}, passed(69*time.Millisecond)), ends, ranOut,
+		},
 
 		"renewed just in time": {
 			then(passed(duration-time.Microsecond), wrote(us, 7), passed(duration-time.Microsecond)), goesOn, "",
