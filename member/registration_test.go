@@ -93,7 +93,7 @@ func TestRegistration_SeesARevocationBeforeIt(t *testing.T) {
 		r.start()
 		pass(20 * time.Second)
 		made.expect(t, "after the revocation", ns+" does not lead")
-		if got := r.registration(t); !got.HasReleased(ns, 7) {
+		if got := r.registration(t); got.Released[ns] < 7 {
 			t.Errorf("released %v, want epoch 7: no work of it is under way", got.Released)
 		}
 	})

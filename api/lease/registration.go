@@ -23,7 +23,7 @@ type Registration struct {
 	// Whole seconds, from 1 s to MaxRegistration.
 	Duration time.Duration
 	// Released holds namespace → epoch: nothing of this epoch or below is under way in this process, and nothing will
-	// begin.
+	// begin. It counts only for namespaces that the reader follows.
 	Released map[string]int64
 	// Account is the username that may write the registration, besides the hub.
 	Account string
@@ -36,13 +36,6 @@ const MaxRegistration = time.Hour
 // Follows reports whether the reader may act in the namespace.
 func (r Registration) Follows(namespace string) bool {
 	return len(r.Namespaces) == 0 || slices.Contains(r.Namespaces, namespace)
-}
-
-// HasReleased reports whether nothing of this epoch or below is under way in the namespace, or will begin. Its result
-// means nothing for namespaces that the reader does not follow.
-func (r Registration) HasReleased(namespace string, epoch int64) bool {
-	released, ok := r.Released[namespace]
-	return ok && epoch <= released
 }
 
 // Until is the instant, by the reader's wall clock, at which the reader stops acting unless it has confirmed again.

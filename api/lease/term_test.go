@@ -114,25 +114,6 @@ func TestARegistrationPermitsForItsDuration(t *testing.T) {
 	}
 }
 
-func TestARegistrationHasReleasedItsEpochAndThoseBelow(t *testing.T) {
-	for name, row := range map[string]struct {
-		released map[string]int64
-		epoch    int64
-		want     bool
-	}{
-		"nothing":             {nil, 7, false},
-		"nothing, of epoch 0": {nil, 0, false},
-		"this epoch":          {map[string]int64{"shop": 7}, 7, true},
-		"a higher one":        {map[string]int64{"shop": 8}, 7, true},
-		"a lower one":         {map[string]int64{"shop": 6}, 7, false},
-		"another namespace":   {map[string]int64{"promises": 7}, 7, false},
-	} {
-		if got := (lease.Registration{Released: row.released}).HasReleased("shop", row.epoch); got != row.want {
-			t.Errorf("%s: HasReleased = %v, want %v", name, got, row.want)
-		}
-	}
-}
-
 func TestLeaseWithoutAHolderLeadsNowhere(t *testing.T) {
 	if (lease.Content{}).LeadsHere() {
 		t.Error("a Lease that names neither a holder nor a cluster leads")

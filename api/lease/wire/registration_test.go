@@ -167,7 +167,7 @@ func TestEditedRegistrationIsRejected(t *testing.T) {
 			len(err.Error()) > 500 {
 			t.Errorf("%s: error %v", name, err)
 		}
-		if r.HasReleased("shop", 1) {
+		if len(r.Released) > 0 {
 			t.Errorf("%s: counts as released", name)
 		}
 		if claims := wire.ReadClaims(l); strings.HasPrefix(name, "namespaces") && claims != nil {
