@@ -62,7 +62,7 @@ import (
 func main() {
 	var t trial
 	var g generation
-	flag.IntVar(&t.seeds, "seeds", 20000, "how many `seeds` a written mutant must survive to count as a survivor")
+	flag.IntVar(&t.seeds, "seeds", 10000, "how many `seeds` a written mutant must survive to count as a survivor")
 	flag.IntVar(&t.atOnce, "p", 2, "how many mutants to try at a `time`")
 	flag.IntVar(&g.sample, "generated", 400, "how `many` of the generated mutants to try, of those that -only names")
 	flag.Uint64Var(&g.draw, "draw", 1, "which of them: another `number` draws others")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -145,6 +146,31 @@ func TestAllPackagesCompileWithTheirMutants(t *testing.T) {
 	}
 }
 
+func TestASampleStaysTheSame(t *testing.T) {
+	var all []mutate.Mutant
+	for i := range 100 {
+		all = append(all, mutate.Mutant{Number: i + 1, Name: "a mutant " + strings.Repeat("x", i)})
+	}
+	everything := regexp.MustCompile("")
+	one := generation{sample: 10, draw: 1}.drawn(all, everything)
+	if again := (generation{sample: 10, draw: 1}).drawn(all, everything); len(one) != 10 || !slices.Equal(one, again) {
+		t.Errorf("drew %v, then %v", one, again)
+	}
+	if other := (generation{sample: 10, draw: 2}).drawn(all, everything); slices.Equal(one, other) {
+		t.Errorf("another draw drew the same: %v", other)
+	}
+	gone := slices.DeleteFunc(slices.Clone(all), func(m mutate.Mutant) bool { return m == one[3] })
+	left := generation{sample: 10, draw: 1}.drawn(gone, everything)
+	for _, m := range one {
+		if m != one[3] && !slices.Contains(left, m) {
+			t.Errorf("%q is no longer drawn because another mutant is gone", m.Name)
+		}
+	}
+	if named := (generation{sample: 1}).drawn(all, regexp.MustCompile("^a mutant x{98,}$")); len(named) != 2 {
+		t.Errorf("-only takes %v, want both", named)
+	}
+}
+
 func TestSkippedTestsExist(t *testing.T) {
 	for _, p := range targets {
 		names := testsIn(p.dir)
@@ -152,6 +178,26 @@ func TestSkippedTestsExist(t *testing.T) {
 			if !slices.Contains(names, name) {
 				t.Errorf("%s has no %s to skip", p.dir, name)
 			}
+		}
+	}
+}
+
+// Such a program ends like one whose tests fail if, for example, a variable that it needs is not set.
+func TestProgramThatRunsNoTestKillsNoMutant(t *testing.T) {
+	for _, program := range []string{"true", "false"} {
+		binary := harness.Get(exec.LookPath(program))(t)
+		err := must.Try(func() { (&trial{atOnce: 1}).run(t.Context(), tests{pkg: ".", run: "TestX"}, binary) })
+		if err == nil || !strings.Contains(err.Error(), "runs no test TestX") {
+			t.Errorf("%s: got %v", program, err)
+		}
+	}
+}
+
+func TestTheScoreMustSuffice(t *testing.T) {
+	for killed, ok := range map[int]bool{100: true, 95: true, 94: false} {
+		f := generated{Killed: killed, ByPackage: map[string]*score{"member": {Mutants: 100, Killed: killed}}}
+		if err := f.verdict(); (err == nil) != ok {
+			t.Errorf("%d of 100 killed: got %v", killed, err)
 		}
 	}
 }
