@@ -49,6 +49,24 @@ func TestDelays(t *testing.T) {
 	}
 }
 
+func TestQuantileAndMedian(t *testing.T) {
+	var hundred []time.Duration
+	for i := range 100 {
+		hundred = append(hundred, time.Duration(100-i))
+	}
+	for q, want := range map[float64]time.Duration{0.01: 1, 0.5: 50, 0.99: 99, 1: 100} {
+		if got := quantile(hundred, q); got != want {
+			t.Errorf("quantile %v of 1 to 100 is %d, want %d", q, got, want)
+		}
+	}
+	if got := quantile([]time.Duration{7}, 0.99); got != 7 {
+		t.Errorf("quantile of one value is %d, want it", got)
+	}
+	if got := median([]time.Duration{9, 1, 5}); got != 5 {
+		t.Errorf("median of 1, 5 and 9 is %d, want 5", got)
+	}
+}
+
 func TestRenewalsThatComeLateAreMissed(t *testing.T) {
 	const s = time.Second
 	ages, missed := renewalAges(map[string][]harness.Led{

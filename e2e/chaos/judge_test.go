@@ -59,6 +59,19 @@ func TestPermitsOfTwoClustersMustNotMeet(t *testing.T) {
 	}
 }
 
+func TestMarginIsTheLeastTimeBetweenADeadlineAndASuccessor(t *testing.T) {
+	verdicts := harness.Judge(permits([]answer{
+		yes("east", 1000*ms, 1001*ms, 3000*ms, 5), yes("west", 4250*ms, 4260*ms, 3000*ms, 6),
+		yes("east", 20000*ms, 20001*ms, 3000*ms, 7),
+	}))
+	if got, ok := margin(verdicts); !ok || got != 260*ms {
+		t.Errorf("want 260ms, got %v, %v", got, ok)
+	}
+	if _, ok := margin(nil); ok {
+		t.Error("there is a margin without a change")
+	}
+}
+
 func TestRecoveryNamesTheNamespacesInWhichNobodyActs(t *testing.T) {
 	var answers []answer
 	for _, namespace := range allNamespaces() {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/leasecast/leasecast/e2e/harness"
 	"github.com/leasecast/leasecast/e2e/process"
@@ -57,4 +58,18 @@ func TestKeeperReportsAnUnexpectedEnd(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestKillDelaysTheNextStart(t *testing.T) {
+	k := keep(t, process.KeepOptions{}, runs)
+	begin := time.Now()
+	alive, err := k.Kill(t.Context(), 200*time.Millisecond)
+	if !alive || err != nil {
+		t.Fatalf("alive %v, %v", alive, err)
+	}
+	awaitRun(t, k, 2)
+	if took := time.Since(begin); took < 200*time.Millisecond {
+		t.Errorf("the next run began after %v", took)
+	}
+	harness.Must(t, k.Check())
 }
