@@ -48,8 +48,7 @@ func New(config *rest.Config) (*Front, error) {
 	f.honest = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(to)
-			r.Out.Header.Del("Authorization")   // the front has its own
-			r.Out.Header.Del("Accept-Encoding") // what is compressed shows no kind
+			r.Out.Header.Del("Authorization") // the front has its own
 		},
 		Transport:     transport,
 		FlushInterval: -1,
