@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"strconv"
 	"time"
@@ -130,8 +129,8 @@ func (p *plugin) historyCommand() *cobra.Command {
 		Example:           example("history shop", "history shop -w"),
 		ValidArgsFunction: p.namespaces,
 		RunE: func(c *cobra.Command, args []string) error {
-			return p.watched(c.Context(), watch, func(ctx context.Context) error {
-				s, _, err := p.read(ctx)
+			return p.watched(watch, func() error {
+				s, _, err := p.read(c.Context())
 				if err != nil {
 					return err
 				}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,25 +21,21 @@ import (
 // watchEvery is how often --watch shows a command's output again.
 const watchEvery = 2 * time.Second
 
-// watched runs a command once, or again and again until the context ends, also when a later read fails.
-func (p *plugin) watched(ctx context.Context, watch bool, show func(context.Context) error) error {
+// watched runs a command once, or again and again, also when a later read fails.
+func (p *plugin) watched(watch bool, show func() error) error {
 	if !watch {
-		return show(ctx)
+		return show()
 	}
 	for first := true; ; first = false {
-		switch err := show(ctx); {
-		case err == nil, errors.Is(err, errAttention), ctx.Err() != nil:
+		switch err := show(); {
+		case err == nil, errors.Is(err, errAttention):
 		case first, errors.Is(err, syscall.EPIPE):
 			return err
 		default:
 			_, _ = fmt.Fprintln(p.ErrOut, "error:", report.Printable(err.Error()))
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(watchEvery):
-			_, _ = fmt.Fprintln(p.Out)
-		}
+		time.Sleep(watchEvery)
+		_, _ = fmt.Fprintln(p.Out)
 	}
 }
 

@@ -248,29 +248,24 @@ func TestStatusIsOneScreen(t *testing.T) {
 func TestAWatchedCommandEndsAtAFailureOfItsFirstReadOnly(t *testing.T) {
 	broken := errors.New("no answer")
 	for name, test := range map[string]struct {
-		results []error // of one run after the other; then it is interrupted
-		runs    int
-		want    error
+		results []error // of one run after the other; the last one ends it
 		printed string
 	}{
-		"the first read fails":    {[]error{broken}, 1, broken, ""},
-		"a later read fails":      {[]error{nil, broken, nil}, 4, nil, "error: no answer\n"},
-		"attention is needed":     {[]error{errAttention}, 2, nil, ""},
-		"nobody reads the output": {[]error{nil, syscall.EPIPE}, 2, syscall.EPIPE, ""},
+		"the first read fails":    {[]error{broken}, ""},
+		"a later read fails":      {[]error{nil, broken, nil, syscall.EPIPE}, "error: no answer\n"},
+		"attention is needed":     {[]error{errAttention, syscall.EPIPE}, ""},
+		"nobody reads the output": {[]error{nil, syscall.EPIPE}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var printed strings.Builder
 				p, runs := newPlugin(genericiooptions.IOStreams{Out: io.Discard, ErrOut: &printed}), 0
-				ctx, end := context.WithCancel(t.Context())
-				err := p.watched(ctx, true, func(context.Context) error {
-					if runs++; runs > len(test.results) {
-						end()
-						return ctx.Err()
-					}
-					return test.results[runs-1]
+				last := len(test.results) - 1
+				err := p.watched(true, func() error {
+					runs++
+					return test.results[min(runs-1, last)]
 				})
-				if !errors.Is(err, test.want) || runs != test.runs || printed.String() != test.printed {
+				if !errors.Is(err, test.results[last]) || runs != last+1 || printed.String() != test.printed {
 					t.Errorf("%v after %d runs, printed %q", err, runs, printed.String())
 				}
 			})

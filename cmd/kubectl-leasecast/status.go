@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -71,8 +70,8 @@ func (p *plugin) statusCommand() *cobra.Command {
 		Use: "status", Short: "The hub, the Clusters, and what needs attention, on one screen", Args: cobra.NoArgs,
 		Example: example("status", "status -n fleet-a -o wide", "status -w"),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return p.watched(c.Context(), watch, func(ctx context.Context) error {
-				s, _, err := p.read(ctx)
+			return p.watched(watch, func() error {
+				s, _, err := p.read(c.Context())
 				if err != nil {
 					return err
 				}
