@@ -131,7 +131,8 @@ func down(ctx context.Context) {
 	must.Do(syscall.Kill(pid, syscall.SIGTERM))
 	must.Do(harness.Await(ctx, downLimit, "the fleet is down", func(context.Context) error {
 		return must.Try(func() {
-			lock := lockPID()
+			pid, lock := owner()
+			must.FailIf(lock == nil, "process %d has not ended: kill -9 %d", pid, pid)
 			must.Do(errors.Join(os.Remove(pidFile()), lock.Close())) // in this order: the lock guards the name
 		})
 	}))
