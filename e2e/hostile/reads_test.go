@@ -48,6 +48,10 @@ func TestWhateverTheHubReadsIsBounded(t *testing.T) {
 		name := fmt.Sprintf("worst answers %d", n)
 		t.Run(name, func(t *testing.T) { s.spoil(t, name, &turn, *full && n%3 == 1) })
 	}
+	for _, r := range s.reads.All() { // also of those that were first sent while others were spoilt
+		_, err := TypesOf(r)
+		harness.Must(t, err)
+	}
 	if *full {
 		for _, r := range spoiler.Missing() {
 			t.Errorf("%v: it did not get its worst answer and an error within %v", r, readsLast)

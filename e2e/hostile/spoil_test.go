@@ -156,7 +156,7 @@ func (s *Spoiler) next(r Read) (answer, bool) {
 	if p == nil { // nobody has read this before
 		made, err := newPlan(r)
 		if err != nil {
-			return answer{}, false // the next run fails for it
+			return answer{}, false // the API server answers and records it, and the test fails for it
 		}
 		p = made
 		s.plans[r], s.chosen[r] = p, true
