@@ -270,8 +270,9 @@ oldest: ## Run the tests of api and member with the oldest Go, Kubernetes and co
 	@for module in $(MODULES); do go=$$(awk '$$1 == "go" { print $$2 }' $$module/go.mod); \
 		echo "module $$module with Go $$go"; GOTOOLCHAIN=go$$go go -C $$module test -vet=off ./... || exit 1; done
 
-# The core of what runs on real API servers: elections and handovers. The tests of guard and fences are in step unit, and
-# what waits most of the time, as drills of fences and failovers of the hub, is in step integration.
+# The core of what runs on real API servers: elections, handovers, the demo, make up, and the harness with what it runs.
+# The tests of guard and fences are in step unit, and what waits most of the time, as drills of fences and failovers of
+# the hub, is in step integration.
 CORE := $(addprefix ./e2e/,drill handover harness fleet process proxy)
 
 # Each package starts a fleet of its own, so few run at a time. Compiling before that keeps it off their clocks.

@@ -25,7 +25,7 @@ type shared struct {
 	mgr     mcmanager.Manager
 	secrets *secrets.Store
 	pauses  pauses
-	read    atomic.Int64 // what is kept of answers while they are read: see transport.Room
+	read    atomic.Int64 // bytes of answers that are being read: see transport.Room
 
 	// work has the keys whose objects in the hub changed, and changed those that subscribers are notified of.
 	work, changed workqueue.TypedInterface[Key]

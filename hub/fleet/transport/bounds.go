@@ -25,9 +25,9 @@ const (
 	// maps, and its places in indexes.
 	maxHeld      = 20 << 20
 	heldOverhead = 1 << 10
-	// maxRead bounds what is kept of the answers of all members while they are read, in bytes. Each takes at most half of
-	// what the others leave, so that one which holds back its answers does not fill it. smallAnswer is free: no renewal
-	// waits for room.
+	// maxRead bounds what is being read of the answers of all members, in bytes: whole objects and events, and what is
+	// kept of lists. Each member takes at most half of what the others leave, so that one which holds back its answers
+	// does not fill it. smallAnswer is free: no renewal waits for room.
 	maxRead     = 32 << 20
 	smallAnswer = 64 << 10
 )
@@ -50,7 +50,7 @@ type share struct {
 	taken int64
 }
 
-// grow takes room for so many bytes that are kept of an answer.
+// grow takes room for an answer of which so many bytes are in memory.
 func (s *share) grow(to int) error {
 	if s == nil || s.room == nil {
 		return nil

@@ -112,8 +112,8 @@ func textOf(message []byte, number protowire.Number) []byte {
 	return nil
 }
 
-// object appends what is kept of an object to kept, which is empty. Of one that exceeds a bound that is its name and
-// version.
+// object appends what is kept of an object to kept, which is empty. An object that exceeds a bound is reduced to its
+// name and version.
 func (k kind) object(kept, raw []byte) ([]byte, error) {
 	kept, over, err := k.of.sieve(kept, raw)
 	if err == nil && (over || len(kept) > k.most) {

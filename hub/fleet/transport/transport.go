@@ -33,7 +33,7 @@ type Options struct {
 	Refused func(words string)
 	// ReadersSelector selects the registrations of readers, which tenants write.
 	ReadersSelector string
-	// Room bounds what is kept of answers while they are read.
+	// Room bounds what is read of answers at a time.
 	Room *Room
 	// Held counts what caches hold, by the path and the selector of their lists: see HeldBy.
 	Held map[string]*Held
