@@ -25,8 +25,8 @@ import (
 const (
 	// requestTimeout bounds each request of a world's own clients.
 	requestTimeout = 30 * time.Second
-	// stopLimit is how long a hub may take to stop: its own grace for runnables is longer.
-	stopLimit = 15 * time.Second
+	// stopLimit is how long a hub may take to stop: h with the default timings.
+	stopLimit = 6 * time.Second
 )
 
 // World is a fleet with a hub in the test's own process, and without guestbooks. Any number of worlds can use one
