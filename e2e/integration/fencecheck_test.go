@@ -25,13 +25,17 @@ func TestThePluginChecksAFenceBeforeItRefusesAndAfter(t *testing.T) {
 	}
 	p := w.NewPolicy("p", a)
 	p.Spec.Fencing = fencing.DeepCopy()
-	p.Spec.Fencing.Writes[0].ServiceAccounts[0].Name = "default" // every namespace has it
 	p.Spec.Fencing.Enforcement = v1alpha1.EnforcementWarn
 	p.Spec.Fencing.LeaderElectionLocks = []v1alpha1.LockFence{lock}
 	w.Must(w.Hub.Create(t.Context(), p))
 	w.startHub()
 	w.Leads("east", a, firstElection, all...)
 	w.awaitPolicy("p", v1alpha1.ConditionFencesInForce, metav1.ConditionTrue, "Warns")
+	w.awaitPolicy("p", v1alpha1.ConditionFenceTargetsFound, metav1.ConditionFalse, "AccountMissing",
+		"there is no ServiceAccount checkout in east, south, west")
+	w.editPolicy("p", func(s *v1alpha1.LeadershipPolicySpec) {
+		s.Fencing.Writes[0].ServiceAccounts[0].Name = "default" // every namespace has it
+	})
 	w.shows(0, []string{"p: 9 fences in 3 clusters, problems: 0", "every cluster warns"}, "fence", "check", "p")
 	if out, _ := w.plugin("", "fence", "check", "p"); strings.Contains(out, "Warning:") {
 		t.Errorf("it prints the warnings that it asks for:\n%s", out)
