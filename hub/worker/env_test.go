@@ -76,6 +76,7 @@ type env struct {
 	unsealed bool // the seal of the fleet cannot be obtained
 	wanted   []guard.Fence
 	required []schema.GroupVersionResource
+	invalid  []string      // invalid policies
 	unread   error         // the policies cannot be read
 	reading  chan struct{} // if it is not nil, reading the policies takes until it is closed
 	records  error         // why they cannot be relinquished
@@ -174,7 +175,7 @@ func (r *env) Fences(context.Context, fleet.Key) (wanted []guard.Fence, invalid 
 	}
 	r.locked(func() {
 		if err = r.unread; err == nil {
-			wanted = r.wanted
+			wanted, invalid = r.wanted, r.invalid
 		}
 	})
 	return wanted, invalid, err

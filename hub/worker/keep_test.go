@@ -106,8 +106,8 @@ func TestFence_ThatOthersChangeIsReportedWhileTheHubServes(t *testing.T) {
 	})
 }
 
-// What cannot be read may have changed or not. As if it were empty, everything would be removed.
-func TestFences_StayWhileTheirPoliciesOrNamespacesCannotBeRead(t *testing.T) {
+// What is invalid or cannot be read may have changed or not. As if it were empty, everything would be removed.
+func TestFences_StayWhileTheirPolicyIsInvalidOrNotRead(t *testing.T) {
 	uncached := func(leases bool) func(*env) {
 		return func(r *env) {
 			r.east.uncached = func(list client.ObjectList) error {
@@ -119,8 +119,10 @@ func TestFences_StayWhileTheirPoliciesOrNamespacesCannotBeRead(t *testing.T) {
 		}
 	}
 	rows(t, map[string]func(*env){
-		"the policies": func(r *env) { r.unread = errRefused }, "the namespaces": uncached(false),
-		"the Leases": uncached(true),
+		"the policies cannot be read":   func(r *env) { r.unread = errRefused },
+		"the namespaces cannot be read": uncached(false),
+		"the Leases cannot be read":     uncached(true),
+		"their policy is invalid":       func(r *env) { r.wanted, r.invalid = nil, []string{"shops"} },
 	}, func(t *testing.T, lose func(*env)) {
 		r := newEnv(t, allJobs)
 		r.kept()
@@ -128,7 +130,8 @@ func TestFences_StayWhileTheirPoliciesOrNamespacesCannotBeRead(t *testing.T) {
 		lose(r)
 		defer r.runs(r.keep)()
 		pass(30 * time.Second)
-		if r.east.version != writes || !r.stores(allJobs) || r.Unfenced(allJobs, "shop") != nil {
+		inForce := r.invalid != nil || r.Unfenced(allJobs, "shop") == nil // only the fences of valid policies are known
+		if r.east.version != writes || !r.stores(allJobs) || !inForce {
 			t.Errorf("%d writes; stored: %q", r.east.version-writes, r.east.holds("admission"))
 		}
 	})
