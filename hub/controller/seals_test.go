@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/hub/explain"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/seal"
 )
@@ -239,7 +238,10 @@ func TestInstallationStandsBackWhereAnotherOneServes(t *testing.T) {
 		"this one serves": {here: true},
 		"none serves yet": {},
 		"another one serves": {other: "platform", events: []string{"*v1alpha1.LeadershipPolicy Warning OtherHub: " +
-			explain.StandsBack("fleet", "platform", "leasecast-system")}},
+			"the hub in namespace platform serves the Clusters of this namespace, so the one in leasecast-system changes " +
+			"nothing for them. If the one in leasecast-system is to serve them: stop the other one for good; in every " +
+			"cluster run kubectl delete leases -A -l leasecast.dev/managed; then run kubectl -n fleet annotate secret " +
+			"leasecast-seal leasecast.dev/hub-"}},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			m := newTestFleet(t, policyOf("fleet", "shops", "shop"))
