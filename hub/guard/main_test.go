@@ -91,7 +91,7 @@ func account(t *testing.T, name string, rules ...rbacv1.PolicyRule) *kubernetes.
 
 func accountConfig(t *testing.T, namespace, name string, rules ...rbacv1.PolicyRule) *rest.Config {
 	t.Helper()
-	accounts.Lock() // tests that run in parallel share those of one name, with the same rules
+	accounts.Lock() // parallel tests may create the same account, with the same rules
 	defer accounts.Unlock()
 	config, err := server.ServiceAccountConfig(t.Context(), namespace, name, rules)
 	if err != nil {
