@@ -2,6 +2,7 @@ package seal_test
 
 import (
 	"maps"
+	"sync"
 	"testing"
 	"time"
 
@@ -61,6 +62,23 @@ the Secret has another key: writes nothing, and asks to restart the hub
 other labels and data: left alone
 	edit team=platform; raise shops 60s 2s 17s; team platform
 `)
+	t.Run("by many callers at once: the largest counts", func(t *testing.T) {
+		s := newSealTest(t)
+		store := seal.NewStore(s.admin, s.admin)
+		var wg sync.WaitGroup
+		for i := range 30 {
+			wg.Go(func() {
+				b := seal.Bounds{Duration: time.Duration(i+31) * second}
+				for store.Raise(t.Context(), fleet, "shops", b) != nil && t.Context().Err() == nil { // a conflict
+				}
+				if got, _ := store.Find(t.Context(), fleet); got.Largest() != got.Largest().Max(b) {
+					t.Errorf("%v was raised, %v counts", b, got.Largest())
+				}
+			})
+		}
+		wg.Wait()
+		s.play("bounds 60s 1s 0s")
+	})
 }
 
 var both = map[string]seal.Bounds{"fast": {Duration: 3 * second, Skew: second / 4},
