@@ -187,6 +187,9 @@ func (f *fakeRecorder) Eventf(about, related runtime.Object, kind, reason, _, no
 	if r, ok := related.(*corev1.ObjectReference); ok {
 		f.related = append(f.related, r.Kind+" "+r.Namespace+"/"+r.Name)
 	}
+	if c, ok := about.(*clusterv1.Cluster); ok {
+		note += c.ResourceVersion // a recorder does not merge events about different versions
+	}
 	f.events = append(f.events, fmt.Sprintf("%T %s %s: %s", about, kind, reason, fmt.Sprintf(note, args...)))
 }
 

@@ -85,6 +85,7 @@ func (h *hub) recordOnCluster(key fleet.Key, related runtime.Object, kind, why, 
 	if err := h.Client.Get(ctx, types.NamespacedName{Namespace: key.Fleet, Name: key.Name}, cl); err != nil {
 		return // it is gone, and its events are of no use any more
 	}
+	cl.ResourceVersion = "" // the recorder does not merge events about different versions
 	h.events.Eventf(cl, related, kind, why, action, "%s", message)
 }
 
