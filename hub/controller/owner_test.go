@@ -54,6 +54,7 @@ func TestPolicyFencesNothingInAnyMemberWhileAnotherOneOwnsTheNamespace(t *testin
 		"in another member only":                        {shown{"east": in("shop"), "west": in("")}, nil, []string{"shop"}},
 		"another member is not read":                    {shown{"west": in("")}, errDisengaged, []string{"shop"}},
 		"another member does not have it":               {shown{"west": in("")}, nil, nil},
+		"only another member has it":                    {shown{"east": in("shop")}, nil, []string{"shop"}},
 		"in no member any more: it is about to lose it": {shown{"east": in(""), "west": in("")}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
