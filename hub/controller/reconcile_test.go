@@ -19,6 +19,7 @@ import (
 	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/ledger"
+	"github.com/leasecast/leasecast/hub/publish"
 	"github.com/leasecast/leasecast/hub/seal"
 	"github.com/leasecast/leasecast/hub/tenure"
 )
@@ -359,6 +360,14 @@ func TestPresentTermIsRenewedWhileNothingIsDecided(t *testing.T) {
 				t.Errorf("renewed: %v, want %v", renews, test.renews)
 			}
 		})
+	}
+}
+
+func TestDroppedNamespaceForgetsItsPromise(t *testing.T) {
+	m, _ := leads(t)
+	m.c.drop(entryOf(t, m.c, shop))
+	if p := m.c.promises.Get(shop); p != (publish.Promise{}) {
+		t.Errorf("promised: %+v", p)
 	}
 }
 
