@@ -2,13 +2,17 @@ package fleet_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -52,6 +56,35 @@ func TestMembersAreConnectedPinnedAndProbed(t *testing.T) {
 	if got := h.Members("elsewhere"); len(got) != 0 {
 		t.Errorf("Members of another fleet: %v", got)
 	}
+}
+
+func TestHubIsReadyOnceItsFleetIsGranted(t *testing.T) {
+	user, err := servers(t).Hub().UserConfig("hub")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, mgr := newHubAs(t, user, "granted", true, manager.Options{})
+	h.start(t, mgr)
+	awaitReady := func(want string) {
+		t.Helper()
+		await(t, want, retryPause, func() string {
+			if got := fmt.Sprint(h.Ready()); !strings.Contains(got, want) {
+				return got
+			}
+			return ""
+		})
+	}
+	awaitReady("Secrets in namespace granted")
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "hub"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "hub"}},
+	}
+	bindings := direct(t, servers(t).Hub()).RbacV1().RoleBindings("granted")
+	if _, err := bindings.Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	awaitReady("<nil>")
 }
 
 func TestCachesHoldNamespacesAndManagedLeasesOnly(t *testing.T) {

@@ -143,12 +143,20 @@ func startHub(t *testing.T, namespace string, mayWrite bool) *hub {
 
 func newHub(t *testing.T, namespace string, mayWrite bool, o manager.Options) (*hub, mcmanager.Manager) {
 	t.Helper()
+	return newHubAs(t, servers(t).Hub().AdminConfig(), namespace, mayWrite, o)
+}
+
+// newHubAs returns a hub that reads Secrets with these credentials.
+func newHubAs(
+	t *testing.T, secrets *rest.Config, namespace string, mayWrite bool, o manager.Options,
+) (*hub, mcmanager.Manager) {
+	t.Helper()
 	h := &hub{}
 	h.mayWrite.Store(mayWrite)
 	h.Provider = fleet.New(fleet.Options{
 		Namespaces:     []string{namespace},
-		API:            kubernetes.NewForConfigOrDie(servers(t).Hub().AdminConfig()),
-		Metadata:       metadata.NewForConfigOrDie(servers(t).Hub().AdminConfig()),
+		API:            kubernetes.NewForConfigOrDie(secrets),
+		Metadata:       metadata.NewForConfigOrDie(secrets),
 		HubID:          "hub-of-" + t.Name(),
 		MayWrite:       h.mayWrite.Load,
 		LocalAddresses: true,
