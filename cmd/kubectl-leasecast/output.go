@@ -26,6 +26,8 @@ func (p *plugin) watched(watch bool, show func() error) error {
 	if !watch {
 		return show()
 	}
+	again := time.NewTicker(watchEvery)
+	defer again.Stop()
 	for first := true; ; first = false {
 		switch err := show(); {
 		case err == nil, errors.Is(err, errAttention):
@@ -34,7 +36,7 @@ func (p *plugin) watched(watch bool, show func() error) error {
 		default:
 			_, _ = fmt.Fprintln(p.ErrOut, "error:", report.Printable(err.Error()))
 		}
-		time.Sleep(watchEvery)
+		<-again.C
 		_, _ = fmt.Fprintln(p.Out)
 	}
 }

@@ -31,8 +31,8 @@ type Constructor = func(
 	string, workqueue.TypedRateLimiter[mcreconcile.Request],
 ) workqueue.TypedRateLimitingInterface[mcreconcile.Request]
 
-// New returns a constructor of work queues with that order. laneOf returns the lane of a namespace, and whether it has a
-// record. It is called under the queue's lock.
+// New returns a constructor of work queues with that order. laneOf returns the lane of a namespace, and whether it has
+// a record. It is called under the queue's lock.
 func New(laneOf func(types.NamespacedName) (Lane, bool)) Constructor {
 	type request = mcreconcile.Request
 	type queue = workqueue.TypedRateLimitingInterface[request]
