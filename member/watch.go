@@ -53,7 +53,7 @@ type watcher struct {
 	known     atomic.Bool                        // a list since run began has been applied
 	seen      atomic.Int64                       // when a list or an event last arrived, as in Reading.Boot
 	asked     atomic.Int64                       // when the first unanswered list was sent, as in Reading.Boot; 0: none
-	relist    atomic.Pointer[context.CancelFunc] // ends the current watch; nil: no watch
+	relist    atomic.Pointer[context.CancelFunc] // ends the last watch; nil: there was none
 
 	// The fields below belong to run.
 	took     time.Duration  // by the last list
@@ -121,7 +121,6 @@ func (w *watcher) follow(ctx context.Context) error {
 		return fmt.Errorf("watch leases: %w", err)
 	}
 	w.relist.Store(&cancel)
-	defer w.relist.Store(nil)
 	return w.handleEvents(ctx, stream)
 }
 

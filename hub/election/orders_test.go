@@ -98,6 +98,8 @@ func TestManualFailover(t *testing.T) {
 			among: "east 100 unknown, west 50 Unreachable", want: "Leading east 20 Elected after 23h59m1s persist"},
 		"it was not reached, and the namespace is frozen: kept": {now: at(60), policy: day,
 			state: leading(append(began, frozen)...), among: "east 100 unknown, west 50", want: kept + " after 23h59m1s"},
+		"it is reached: kept, and nothing is pending": {now: at(60), policy: day, state: leading(began...),
+			among: "east 100, west 50", want: kept},
 		"the leader cannot be reached: kept": {now: at(5), among: "east 100 Unreachable, west 50", want: pending},
 		"its clock is off: kept":             {now: at(5), among: "east 100 ClockSkewed, west 50", want: pending},
 		"its Cluster is deleted: replaced": {now: at(5), among: "east 100 Deleting, west 50",

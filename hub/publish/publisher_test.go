@@ -147,6 +147,8 @@ a Lease found at the start: dropped from what was read at the start
 	lease a; lease b; start; initial a b; forget a; initial b
 no Lease, held: has no syncer
 	start; hold a; syncers 0
+a leader, held: renewed no more
+	lease a; start; lead a; after 20s; hold a; mark; after 20s; sent update 0; found a sealed
 no Lease, held after it was removed: forgotten
 	start; follow a; after 0s; absent a; after 0s; hold a; after 0s; forget a; syncers 0
 `)

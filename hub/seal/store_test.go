@@ -1,6 +1,7 @@
 package seal_test
 
 import (
+	"fmt"
 	"maps"
 	"sync"
 	"testing"
@@ -192,11 +193,16 @@ empty values, the own mark, and no seal is known: the error gives the command af
 // A Secret without a usable seal is never replaced: Leases are sealed with its key. What counts with D + ε must not
 // overflow, whatever was edited.
 func TestBrokenSecret(t *testing.T) {
+	shop := func(d string) string {
+		return fmt.Sprintf(`{"leaseDuration":%q,"maxClockSkew":"1s","stopTime":"0s"}`, d)
+	}
 	for name, edit := range map[string]string{
-		"no key":                      "drop=key",
-		"a short key":                 "key=only-for-tests,-and-too-short",
-		"policies that are not JSON":  "policies={",
-		"policies that are null":      "policies=null",
+		"no key":                     "drop=key",
+		"a short key":                "key=only-for-tests,-and-too-short",
+		"policies that are not JSON": "policies={",
+		"policies that are null":     "policies=null",
+		"one of five policies has a negative D": fmt.Sprintf(`policies={"a":%[1]s,"b":%[1]s,"c":%[1]s,"d":%[1]s,"e":%[2]s}`,
+			shop("15s"), shop("-15s")),
 		"no D":                        "bounds=,1s,0s",
 		"a negative D":                "bounds=-15s,1s,0s",
 		"a D of a day and a second":   "bounds=86401s,1s,0s",
