@@ -100,7 +100,7 @@ func TestWhatTriggersTheLabelsOfACluster(t *testing.T) {
 		}
 	}
 	changeStored(t, api, p, func(p *v1alpha1.LeadershipPolicy) { p.Spec.Publish.ClusterLabels = ptr.To(true) })
-	for _, verb := range []string{"list", "patch"} {
+	for _, verb := range []string{"get", "list", "patch"} {
 		c.Client = failing(api, verb)
 		c.policies.changed("fleet")
 		if _, err := labels.reconcile(t.Context(), east[0]); !errors.Is(err, errRefused) {
