@@ -16,11 +16,13 @@ import (
 func TestCasesAreWhatDecisionsRestOn(t *testing.T) {
 	for name, test := range map[string]struct {
 		decides, owned bool
+		refuses        error // of the caller, once it has a case
 		want           int
 	}{
-		"a decision is made":                        {true, true, 1},
-		"no decision is made":                       {false, true, 0},
-		"what no policy owns holds up no other one": {true, false, 0},
+		"a decision is made":                        {true, true, nil, 1},
+		"the caller takes none":                     {true, true, errRefused, 1},
+		"no decision is made":                       {false, true, nil, 0},
+		"what no policy owns holds up no other one": {true, false, nil, 0},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			c, _, api := newTestHub(t)
@@ -34,7 +36,7 @@ func TestCasesAreWhatDecisionsRestOn(t *testing.T) {
 			go func() {
 				ended <- c.Cases(ctx, shop.Namespace, func(is json.RawMessage) error {
 					texts = append(texts, is)
-					return nil
+					return test.refuses
 				})
 			}()
 			synctest.Wait()
@@ -42,7 +44,7 @@ func TestCasesAreWhatDecisionsRestOn(t *testing.T) {
 				_, err := c.reconcileNamespace(ctx, aboutShop)
 				must(t, err)
 			}
-			if err := <-ended; (err == nil) != test.decides || len(texts) != test.want {
+			if err := <-ended; (err == nil) != (test.decides && test.refuses == nil) || len(texts) != test.want {
 				t.Fatalf("%d cases, %v", len(texts), err)
 			}
 			for _, text := range texts {

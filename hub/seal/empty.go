@@ -30,5 +30,5 @@ func isEmpty(secret *corev1.Secret) bool {
 	return true
 }
 
-// isLost reports whether a Secret held a seal and is empty now.
-func isLost(secret *corev1.Secret) bool { return isEmpty(secret) && MarkOf(secret) != "" }
+// isLost reports whether an empty Secret held a seal.
+func isLost(secret *corev1.Secret) bool { return MarkOf(secret) != "" }

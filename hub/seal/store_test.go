@@ -184,6 +184,8 @@ served while the fleet moves, a seal is known: filled with that
 	find; keep; edit reset empty; serve own moving; kept; mark own
 raised, a seal is known: filled with that and the larger bounds
 	find; keep; edit reset empty; raise shops 60s 2s 17s; kept; bounds 60s 2s 17s
+empty values, the own mark, and the seal is known: the hub fills them with it
+	find; keep; edit mark=own blank; raise shops 60s 2s 17s; kept; bounds 60s 2s 17s
 empty values, the own mark, and no seal is known: the error gives the command after which it is filled
 	edit mark=own blank; find -> broken; message restore it; raise shops 60s 2s 17s -> broken; serve own -> broken;
 	message kubectl -n fleet annotate secret leasecast-seal leasecast.dev/hub-; wrote 0; edit unmark; serve own; key

@@ -35,10 +35,7 @@ const (
 // It fails, and writes nothing, if ReadRegistration would not return the same.
 func WriteRegistration(r lease.Registration, l *coordinationv1.Lease) error {
 	r.Confirmed = r.Confirmed.Truncate(time.Microsecond)
-	released, err := json.Marshal(r.Released)
-	if err != nil {
-		return fmt.Errorf("registration %s/%s: %w", l.Namespace, l.Name, err)
-	}
+	released, _ := json.Marshal(r.Released) // numbers by names always marshal
 	if r.Released == nil {
 		released = []byte("{}")
 	}
