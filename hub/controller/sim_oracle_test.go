@@ -247,14 +247,18 @@ func (o *oracle) plans(r *replica, name string, old, now *v1alpha1.NamespaceLead
 	}
 }
 
-// judgeFast asks whether the namespaces without locks have a leader as soon as if nobody had one.
+// judgeFast asks whether the namespaces without locks have a leader as soon as if nobody had one. A record that was made
+// under a policy with locks keeps its stop time until the next term.
 func (w *world) judgeFast() {
 	if len(w.locks) == 0 || w.jumped || w.ahead {
 		return
 	}
 	w.run(w.length() - 2*w.stops)
 	for _, policy := range policyNames[:len(w.spaces)] {
-		if ns := w.homeOf(policy)[0]; len(w.homes[policy]) == 0 && w.leader(ns) == nil {
+		ns := w.homeOf(policy)[0]
+		r := w.hub.records[ns]
+		stops := len(w.homes[policy]) > 0 || r != nil && r.Spec.StopTimeSeconds > 0
+		if !stops && w.leader(ns) == nil {
 			w.stuck("%s: nobody leads yet, and no lock is fenced there", ns)
 		}
 	}
