@@ -32,6 +32,8 @@ type oracle struct {
 	needless, together, mostWrites, mostLooks int
 	// revoked is how many terms were, acknowledged how many of them their readers released in time.
 	revoked, acknowledged int
+	// fenced are the namespaces that a policy with locks has ever named.
+	fenced []string
 	// candidates are the reasons that records gave for the state of clusters.
 	candidates map[reason.Reason]bool
 }
@@ -257,8 +259,8 @@ func (w *world) judgeFast() {
 	for _, policy := range policyNames[:len(w.spaces)] {
 		ns := w.homeOf(policy)[0]
 		r := w.hub.records[ns]
-		stops := len(w.homes[policy]) > 0 || r != nil && r.Spec.StopTimeSeconds > 0
-		if !stops && w.leader(ns) == nil {
+		stops := r != nil && r.Spec.StopTimeSeconds > 0 && slices.Contains(w.oracle.fenced, ns)
+		if len(w.homes[policy]) == 0 && !stops && w.leader(ns) == nil {
 			w.stuck("%s: nobody leads yet, and no lock is fenced there", ns)
 		}
 	}

@@ -56,6 +56,9 @@ func (w *world) putPolicy(p *v1alpha1.LeadershipPolicy) {
 	slices.SortFunc(w.hub.policies, func(a, b *v1alpha1.LeadershipPolicy) int {
 		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
 	})
+	if p.Spec.Fencing != nil {
+		w.oracle.fenced = append(w.oracle.fenced, p.Spec.Namespaces.Names...)
+	}
 	fencing, _ := json.Marshal(p.Spec.Fencing) // which shows what pointers lead to
 	w.say("FAULT", "policy %s: %v D=%dms lease %q %s", p.Name, p.Spec.Namespaces.Names,
 		p.Spec.Timings.LeaseDurationMilliseconds,
