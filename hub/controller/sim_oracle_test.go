@@ -249,8 +249,8 @@ func (o *oracle) plans(r *replica, name string, old, now *v1alpha1.NamespaceLead
 	}
 }
 
-// judgeFast asks whether the namespaces without locks have a leader as soon as if nobody had one. A record that was made
-// under a policy with locks keeps its stop time until the next term.
+// judgeFast asks whether the namespaces without locks have a leader as soon as if nobody had one. A record that was
+// made under a policy with locks keeps its stop time until the next term.
 func (w *world) judgeFast() {
 	if len(w.locks) == 0 || w.jumped || w.ahead {
 		return
