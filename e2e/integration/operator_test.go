@@ -12,16 +12,22 @@ import (
 	"github.com/leasecast/leasecast/e2e/must"
 )
 
-// order orders to move a namespace, as kubectl annotate does; empty: no longer.
-func (w *world) order(namespace, to string) {
+// annotate sets or, with an empty value, removes an annotation of a record, as kubectl annotate does.
+func (w *world) annotate(namespace, key, value string) {
 	record := &v1alpha1.NamespaceLeader{ObjectMeta: w.inFleet(namespace)}
 	harness.Edit(w.T, w.Hub, record, func(r *v1alpha1.NamespaceLeader) {
-		metav1.SetMetaDataAnnotation(&r.ObjectMeta, v1alpha1.MoveToAnnotation, to)
-		if to == "" {
-			delete(r.Annotations, v1alpha1.MoveToAnnotation)
+		metav1.SetMetaDataAnnotation(&r.ObjectMeta, key, value)
+		if value == "" {
+			delete(r.Annotations, key)
 		}
 	})
 }
+
+// order orders to move a namespace; empty: no longer.
+func (w *world) order(namespace, to string) { w.annotate(namespace, v1alpha1.MoveToAnnotation, to) }
+
+// freeze freezes a record until an instant; empty: no longer.
+func (w *world) freeze(namespace, until string) { w.annotate(namespace, v1alpha1.FrozenUntilAnnotation, until) }
 
 // editPolicy edits the spec of a policy.
 func (w *world) editPolicy(name string, edit func(*v1alpha1.LeadershipPolicySpec)) {
@@ -54,17 +60,6 @@ func (w *world) awaitHistory(namespace string, why reason.Reason, words string) 
 
 // inAnHour is an instant as people write it.
 func inAnHour() string { return time.Now().Add(time.Hour).UTC().Format(time.RFC3339) }
-
-// freeze freezes a record until an instant, as kubectl annotate does; empty: no longer.
-func (w *world) freeze(namespace, until string) {
-	record := &v1alpha1.NamespaceLeader{ObjectMeta: w.inFleet(namespace)}
-	harness.Edit(w.T, w.Hub, record, func(r *v1alpha1.NamespaceLeader) {
-		metav1.SetMetaDataAnnotation(&r.ObjectMeta, v1alpha1.FrozenUntilAnnotation, until)
-		if until == "" {
-			delete(r.Annotations, v1alpha1.FrozenUntilAnnotation)
-		}
-	})
-}
 
 // setPriority edits the priority label of a Cluster.
 func (w *world) setPriority(cluster, priority string) {

@@ -131,7 +131,7 @@ type setState struct {
 type setIn struct {
 	result  reached
 	clean   bool    // the set has nothing there any more
-	gaveWay *giving // for what the cluster has given way
+	gaveWay *giving // the planned change for which the cluster has given way
 	why     string  // why it has not
 	failed  int     // how many passes in a row had a problem
 	at      *member // which has what is applied
@@ -201,9 +201,13 @@ func specsOf[T client.Object](
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[T], _ queue) { changed(e.Object) },
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[T], _ queue) { changed(e.ObjectNew) },
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[T], _ queue) { changed(e.Object) },
-	}, predicate.Or(predicate.TypedGenerationChangedPredicate[T]{}, predicate.TypedFuncs[T]{
+	}, specChanged[T]())
+}
+
+func specChanged[T client.Object]() predicate.TypedPredicate[T] {
+	return predicate.Or(predicate.TypedGenerationChangedPredicate[T]{}, predicate.TypedFuncs[T]{
 		UpdateFunc: func(e event.TypedUpdateEvent[T]) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() },
-	}))
+	})
 }
 
 // MemberChanged enqueues the sets in a member if something has changed on which they depend.

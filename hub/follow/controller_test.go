@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -344,5 +345,43 @@ func TestAHubThatStopsWaitsForNoList(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+func TestWhatChangesASpec(t *testing.T) {
+	old := &v1alpha1.LeaderResourceSet{ObjectMeta: metav1.ObjectMeta{UID: "a", Generation: 1}}
+	for name, test := range map[string]struct {
+		is   metav1.ObjectMeta
+		want bool
+	}{
+		"the spec is edited":                         {metav1.ObjectMeta{UID: "a", Generation: 2}, true},
+		"it was created again while nobody watched":  {metav1.ObjectMeta{UID: "b", Generation: 1}, true},
+		"its status or its annotations have changed": {metav1.ObjectMeta{UID: "a", Generation: 1}, false},
+	} {
+		e := event.TypedUpdateEvent[*v1alpha1.LeaderResourceSet]{
+			ObjectOld: old, ObjectNew: &v1alpha1.LeaderResourceSet{ObjectMeta: test.is},
+		}
+		if got := specChanged[*v1alpha1.LeaderResourceSet]().Update(e); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestSourcesAreWatchedUntilTheLastSetOfAFleetIsGone(t *testing.T) {
+	c, _, _ := hub(t, v1alpha1.RoleAll, v1alpha1.RoleLeader)
+	ended := map[string]bool{}
+	for _, name := range []string{"fleet", "fleet2"} {
+		c.sources.watching[sourcesOf{name, v1alpha1.SourceConfigMap}] = func() { ended[name] = true }
+	}
+	for _, role := range []v1alpha1.ClusterRole{v1alpha1.RoleAll, v1alpha1.RoleLeader} {
+		set := &v1alpha1.LeaderResourceSet{}
+		set.Namespace, set.Name = "fleet", strings.ToLower(string(role))
+		if err := c.client.Delete(t.Context(), set); err != nil {
+			t.Fatal(err)
+		}
+		c.forget(client.ObjectKeyFromObject(set))
+		if last := role == v1alpha1.RoleLeader; ended["fleet"] != last || ended["fleet2"] {
+			t.Errorf("after %s is gone, these have ended: %v", set.Name, ended)
+		}
 	}
 }

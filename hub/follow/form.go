@@ -22,7 +22,8 @@ type form struct {
 	hash     string
 	// whole: nothing that may belong to it is missing. Only then what it does not have is deleted.
 	whole bool
-	// given is for what the cluster gives way, or nil, and stops are the workloads that must have no Pods then.
+	// given is the planned change for which the cluster gives way, or nil. stops are the workloads that must have no
+	// Pods then.
 	given *giving
 	stops map[id]pods
 }

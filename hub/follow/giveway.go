@@ -109,7 +109,7 @@ func (r *requests) ordered(namespace types.NamespacedName) (sets []v1alpha1.Lead
 	return sets, err
 }
 
-// given returns for what a cluster gives way, or nil.
+// given returns the planned change for which a cluster gives way, or nil.
 func (c *Controller) given(namespace types.NamespacedName, p Place, cluster string) *giving {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +119,7 @@ func (c *Controller) given(namespace types.NamespacedName, p Place, cluster stri
 	return nil
 }
 
-// notReached is why a cluster has not given way in which there was no pass, as in a paused one.
+// notReached is why a cluster without a pass has not given way, such as a paused one.
 const notReached = "the hub does not write there, or has not yet"
 
 // give notes that a cluster has given way, or why it has not.

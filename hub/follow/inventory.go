@@ -28,7 +28,8 @@ const (
 	maxMarked = 10_000
 	// requestTimeout bounds a request to a member.
 	requestTimeout = 10 * time.Second
-	// kindPause is the pause before a kind is asked for again. A definition that comes later is found within it.
+	// kindPause is the pause before a kind is asked for again, and 10 % more at most. It bounds how late a new definition
+	// is found.
 	kindPause = 3 * time.Second
 )
 

@@ -122,8 +122,8 @@ func (c *Controller) reconcileIn(
 	return c.pass(ctx, set, at, in, f, role)
 }
 
-// roleIn returns the role of a member, and why what it has stays as it is, if it does. given is for what it gives
-// way.
+// roleIn returns the role of a member, and why what it has stays as it is, if it does. given is the planned change for
+// which it gives way.
 func (c *Controller) roleIn(
 	ctx context.Context, set *v1alpha1.LeaderResourceSet, m fleet.Member,
 ) (role v1alpha1.ClusterRole, given *giving, stays reason.Reason, err error) {
