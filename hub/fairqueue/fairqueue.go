@@ -8,7 +8,7 @@ import (
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 )
 
-// Lane is a queue of requests. Lanes take turns.
+// Lane names a queue of requests. Queues take turns.
 type Lane struct {
 	Fleet, Policy string
 	Member        string // the only member in which the namespaces match; empty: several, or not known

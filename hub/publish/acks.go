@@ -105,7 +105,7 @@ func (r *acks) contradicts(items []coordinationv1.Lease) bool {
 	return slices.ContainsFunc(items, func(obj coordinationv1.Lease) bool {
 		e := r.registrations[obj.UID]
 		return e != nil && e.lease.ResourceVersion == obj.ResourceVersion &&
-			!e.says(newRegistration(&obj, lease.Reading{}, r.slack()))
+			!e.equals(newRegistration(&obj, lease.Reading{}, r.slack()))
 	})
 }
 
@@ -113,7 +113,7 @@ func (r *acks) contradicts(items []coordinationv1.Lease) bool {
 func (r *acks) put(obj *coordinationv1.Lease, now lease.Reading) {
 	is := newRegistration(obj, now, r.slack())
 	if e := r.registrations[obj.UID]; e != nil && e.lease.ResourceVersion == obj.ResourceVersion &&
-		!e.missing && e.says(is) {
+		!e.missing && e.equals(is) {
 		return
 	}
 	r.store(is)

@@ -59,8 +59,8 @@ func newRegistration(l *coordinationv1.Lease, now lease.Reading, skew time.Durat
 	return e
 }
 
-// says reports whether two versions of a registration say the same.
-func (e *registration) says(o *registration) bool {
+// equals reports whether two versions of a registration have the same content.
+func (e *registration) equals(o *registration) bool {
 	a, b := e.reader, o.reader
 	return e.unreadable == o.unreadable && a.Confirmed.Equal(b.Confirmed) && a.Duration == b.Duration &&
 		slices.Equal(a.Namespaces, b.Namespaces) && maps.Equal(a.Released, b.Released)
