@@ -27,7 +27,9 @@ func (w *world) annotate(namespace, key, value string) {
 func (w *world) order(namespace, to string) { w.annotate(namespace, v1alpha1.MoveToAnnotation, to) }
 
 // freeze freezes a record until an instant; empty: no longer.
-func (w *world) freeze(namespace, until string) { w.annotate(namespace, v1alpha1.FrozenUntilAnnotation, until) }
+func (w *world) freeze(namespace, until string) {
+	w.annotate(namespace, v1alpha1.FrozenUntilAnnotation, until)
+}
 
 // editPolicy edits the spec of a policy.
 func (w *world) editPolicy(name string, edit func(*v1alpha1.LeadershipPolicySpec)) {
