@@ -395,7 +395,8 @@ func TestGuard_NamespacesOfTheClusterHaveRegistrationsOnly(t *testing.T) {
 	}
 }
 
-// An API server that elects holders by itself must leave these Leases alone. Others drop these fields.
+// An API server that elects holders by itself must leave these Leases alone. It is system:masters, so it may publish,
+// and it elects whom a tenant's LeaseCandidate names. With each holder it sets these fields, which others drop.
 func TestGuard_RejectsCoordinatedElection(t *testing.T) {
 	f := fleet.NewWith(t, fleet.Options{Uninstalled: true, APIServerFlags: []string{
 		"--feature-gates=CoordinatedLeaderElection=true", "--runtime-config=coordination.k8s.io/v1beta1=true",
