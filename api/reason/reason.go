@@ -137,16 +137,12 @@ const (
 	ReaderSilent Reason = "ReaderSilent"
 	// FenceMended: a fence in the cluster was edited or deleted, and the hub has restored it.
 	FenceMended Reason = "FenceMended"
-	// TargetsFound: each fenced lock has a holder in the cluster that leads, and each fenced service account exists.
+	// TargetsFound: each fenced lock has a holder in the cluster that leads.
 	TargetsFound Reason = "TargetsFound"
 	// LockIdle: a fenced lock has had no holder in the cluster that leads for a while, so its name may be wrong.
 	LockIdle Reason = "LockIdle"
 	// LockUnseen: it is not known yet whether a fenced lock has a holder, or no cluster leads.
 	LockUnseen Reason = "LockUnseen"
-	// AccountMissing: no cluster has a fenced service account, so its name may be wrong.
-	AccountMissing Reason = "AccountMissing"
-	// AccountUnseen: it is not known yet whether a fenced service account exists.
-	AccountUnseen Reason = "AccountUnseen"
 	// Conflict: another policy owns the namespace, or an older one fences a lock of the name of this policy's Leases.
 	Conflict Reason = "Conflict"
 	// Accepted: the policy is valid and acted on.

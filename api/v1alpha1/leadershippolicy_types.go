@@ -352,10 +352,9 @@ const (
 	// is Unknown while a fence was not checked: in the first minute after a start of the hub, and in a cluster that cannot
 	// be reached since. Such a cluster is not newly chosen either.
 	ConditionFencesInForce = "FencesInForce"
-	// ConditionFenceTargetsFound is set while the policy fences locks or service accounts. It is False while one of the
-	// locks has had no holder in the cluster that leads for 2 minutes or three of its lease durations, or while no
-	// cluster has one of the accounts: its name may be wrong. It is Unknown until that was seen, and while no cluster
-	// leads. It keeps no cluster from leading.
+	// ConditionFenceTargetsFound is set while the policy fences locks. It is False while one of them has had no holder in
+	// the cluster that leads for 2 minutes or three of its lease durations: its name may be wrong. It is Unknown until a
+	// holder was seen, and while no cluster leads. It keeps no cluster from leading.
 	ConditionFenceTargetsFound = "FenceTargetsFound"
 )
 
@@ -365,10 +364,9 @@ const (
 type LeadershipPolicyStatus struct {
 	// conditions are Ready, Accepted, ClustersReachable, ClocksAgree, SecretsGranted, AllManaged
 	// and, where fencing is asked for, FencesInForce. Ready is the sum of the others: it is False if
-	// one is False, and its message has their messages. Where locks or service accounts are
-	// fenced, there is FenceTargetsFound: False warns that no program holds a lock in the
-	// cluster that leads, or that no cluster has a service account, so that its name may be
-	// wrong. It keeps no cluster from leading.
+	// one is False, and its message has their messages. Where locks are fenced, there is
+	// FenceTargetsFound: False warns that no program holds a lock in the cluster that leads,
+	// so that its name may be wrong. It keeps no cluster from leading.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -40,6 +41,8 @@ type fenceCheck struct {
 	Clusters int           `json:"clusters"`
 	Problems []problem     `json:"problems"`
 	Fences   []memberFence `json:"fences"`
+
+	accounts map[string]bool // of a member: the fenced service accounts, and whether it has them
 }
 
 // memberFence is what a member shows of one fence.
@@ -67,7 +70,8 @@ func (p *plugin) fencesCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "check POLICY", Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
 		Short: "Who holds each fenced lock in each cluster, and whether each fence is in force; nothing is written",
-		Long: "Who holds each fenced lock in each cluster, and what the fence's own probes are answered there.\n" +
+		Long: "Who holds each fenced lock in each cluster, what the fence's own probes are answered there,\n" +
+			"and which fenced service account no cluster has.\n" +
 			"A probe is a dry run. The plugin must have the hub's version: another one looks for other fences.",
 		Example: example("fence check shops", "fence check shops --member-kubeconfigs east=east.kubeconfig -o wide"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -158,8 +162,20 @@ func (q *fenceQuestion) check(ctx context.Context) *fenceCheck {
 	if f.Clusters == 0 {
 		f.add("policy "+f.Policy, "NoFence", "no Cluster that takes part is selected: nothing is fenced")
 	}
-	for _, part := range parts {
+	exists, without := map[string]bool{}, map[string][]string{}
+	for i, part := range parts {
 		f.Fences, f.Problems = append(f.Fences, part.Fences...), append(f.Problems, part.Problems...)
+		for account, isThere := range part.accounts {
+			if exists[account] = exists[account] || isThere; !isThere {
+				without[account] = append(without[account], q.clusters[i].Name)
+			}
+		}
+	}
+	for _, account := range slices.Sorted(maps.Keys(without)) {
+		if !exists[account] {
+			f.add("policy "+f.Policy, "AccountMissing", fmt.Sprintf("there is no ServiceAccount %s in %s: compare "+
+				"serviceAccounts with the accounts that the programs run as", account, strings.Join(without[account], ", ")))
+		}
 	}
 	return f
 }
@@ -207,6 +223,7 @@ func (q *fenceQuestion) ask(ctx context.Context, m fleet.Member, f *fenceCheck) 
 	if err != nil {
 		return err
 	}
+	f.accounts = map[string]bool{}
 	leads := func(p *decide.Policy) bool { return q.leads(p, m) }
 	fences, _, err := decide.FencesIn("", q.policies, m, q.lost, leads)
 	d := guard.NewDesired(fences, nil, namespaces.Items, leases.Items)
@@ -220,6 +237,9 @@ func (q *fenceQuestion) ask(ctx context.Context, m fleet.Member, f *fenceCheck) 
 			if in = []string{lock.Namespace}; fence.Warns() && !slices.Contains(slices.Collect(maps.Values(d.Spaces[i])), true) {
 				in = nil // without a Lease one that warns is silent
 			}
+		}
+		for _, a := range fence.Accounts() {
+			f.readAccount(ctx, api, m.Name, a)
 		}
 		why, err := "NotAllowed", d.Denied[fence.Name()]
 		if err == nil {
@@ -235,6 +255,20 @@ func (q *fenceQuestion) ask(ctx context.Context, m fleet.Member, f *fenceCheck) 
 		f.add(m.Name, "NoFence", "the policy fences nothing here: another policy owns its namespace or its lock")
 	}
 	return err
+}
+
+// readAccount adds whether a member has a service account. One without a namespace may be in any.
+func (f *fenceCheck) readAccount(
+	ctx context.Context, api kubernetes.Interface, cluster string, a v1alpha1.FencedServiceAccount,
+) {
+	name := strings.TrimPrefix(a.Namespace+"/"+a.Name, "/")
+	found, err := api.CoreV1().ServiceAccounts(a.Namespace).List(ctx, metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, a.Name).String(), Limit: 1})
+	if err != nil {
+		f.add(cluster, "Unread", "the ServiceAccount "+name+": "+err.Error())
+		return
+	}
+	f.accounts[name] = len(found.Items) > 0
 }
 
 // probesAtOnce is how many probes a member answers at once.

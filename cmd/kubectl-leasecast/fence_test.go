@@ -34,6 +34,8 @@ type fakeMember struct {
 	forbids    bool   // whoever asks may not create Leases
 	vacant     bool   // the hub has written no Lease there yet
 	unread     bool   // it cannot be reached
+	account    string // the service account that it has
+	hidden     bool   // whoever asks may not list service accounts
 }
 
 func (m *fakeMember) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -62,6 +64,14 @@ func (m *fakeMember) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		list := coordinationv1.LeaseList{}
 		if !m.vacant {
 			list.Items = []coordinationv1.Lease{{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "leasecast"}}}
+		}
+		answer(http.StatusOK, list)
+	case strings.HasSuffix(r.URL.Path, "/serviceaccounts") && m.hidden:
+		answer(http.StatusForbidden, apierrors.NewForbidden(corev1.Resource("serviceaccounts"), "", nil).Status())
+	case strings.HasSuffix(r.URL.Path, "/serviceaccounts"):
+		list := corev1.ServiceAccountList{}
+		if r.URL.Query().Get("fieldSelector") == "metadata.name="+m.account {
+			list.Items = []corev1.ServiceAccount{{}}
 		}
 		answer(http.StatusOK, list)
 	case r.Method == http.MethodGet && m.lock != nil && parts[len(parts)-1] == m.lock.Name:
@@ -221,6 +231,13 @@ shop/stock  east     stock-1  2s ago   true
 			f.west.removed, f.hub = "lock", hubState{unknown: "there is no Lease"}
 		}, "start the hub, which restores it", true},
 		"whoever asks may not": {func(f *fleet) { f.west.forbids = true }, "Forbidden  shops.default.writes", true},
+		"a fenced account is in no cluster": {func(f *fleet) {
+			f.fencing.Writes[0].ServiceAccounts = append(f.fencing.Writes[0].ServiceAccounts,
+				v1alpha1.FencedServiceAccount{Namespace: "shop", Name: "till"})
+		}, "policy shops  -       AccountMissing  there is no ServiceAccount shop/till in east, west: compare", true},
+		"accounts of a cluster cannot be listed": {func(f *fleet) { f.west.hidden = true },
+			"west   -       Unread  the ServiceAccount checkout: ", true},
+		"a fenced account is in one cluster": {func(f *fleet) { f.west.account = "" }, wellDenied, false},
 		"a namespace is not labelled": {elsewhere,
 			"NotAllowed  kube-system/stock: an administrator of the cluster has to allow", true},
 		"a member cannot be reached": {func(f *fleet) {
@@ -277,7 +294,7 @@ shop/stock  east     stock-1  2s ago   true
 				Message: "in force in all 2 clusters",
 			}
 			member := func(lock *coordinationv1.Lease) *fakeMember {
-				return &fakeMember{namespaces: []string{"shop"}, lock: lock}
+				return &fakeMember{namespaces: []string{"shop"}, lock: lock, account: "checkout"}
 			}
 			f := &fleet{s, false, member(heldLock("stock-1", 2*time.Second)), member(nil), s.policies[0].Spec.Fencing}
 			test.differs(f)

@@ -25,16 +25,15 @@ func TestThePluginChecksAFenceBeforeItRefusesAndAfter(t *testing.T) {
 	}
 	p := w.NewPolicy("p", a)
 	p.Spec.Fencing = fencing.DeepCopy()
-	// Accounts without a namespace are looked for in all: other tests, beside this one, create checkout.
-	p.Spec.Fencing.Writes[0].ServiceAccounts[0].Name = "mistyped"
+	p.Spec.Fencing.Writes[0].ServiceAccounts[0].Name = "mistyped" // no namespace has it
 	p.Spec.Fencing.Enforcement = v1alpha1.EnforcementWarn
 	p.Spec.Fencing.LeaderElectionLocks = []v1alpha1.LockFence{lock}
 	w.Must(w.Hub.Create(t.Context(), p))
 	w.startHub()
 	w.Leads("east", a, firstElection, all...)
 	w.awaitPolicy("p", v1alpha1.ConditionFencesInForce, metav1.ConditionTrue, "Warns")
-	w.awaitPolicy("p", v1alpha1.ConditionFenceTargetsFound, metav1.ConditionFalse, "AccountMissing",
-		"there is no ServiceAccount mistyped in east, south, west")
+	w.shows(2, []string{"p: 9 fences in 3 clusters, problems: 1", "AccountMissing",
+		"there is no ServiceAccount mistyped in east, south, west"}, "fence", "check", "p")
 	w.editPolicy("p", func(s *v1alpha1.LeadershipPolicySpec) {
 		s.Fencing.Writes[0].ServiceAccounts[0].Name = "default" // every namespace has it
 	})

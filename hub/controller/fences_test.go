@@ -172,14 +172,11 @@ func TestFenceThatIsNotCheckedCountsAsMissingAfterAMinute(t *testing.T) {
 	}
 }
 
-// A lock counts where its holder was seen, and an account if one cluster has it. Each is named once.
+// A lock counts where its holder was seen.
 func TestPolicyShowsTheTargetsOfItsFences(t *testing.T) {
-	type accounts = map[v1alpha1.FencedServiceAccount]worker.AccountState
-	own := v1alpha1.FencedServiceAccount{Name: "builder"}
-	ci := v1alpha1.FencedServiceAccount{Namespace: "ci", Name: "builder"}
 	lock := decidetest.Locks(simLock)
 	writes := &v1alpha1.Fencing{Writes: []v1alpha1.WriteFence{{
-		ServiceAccounts: []v1alpha1.FencedServiceAccount{ci, own, ci},
+		ServiceAccounts: []v1alpha1.FencedServiceAccount{{Name: "builder"}},
 		Resources:       []v1alpha1.FencedResources{{Names: []string{"pods"}}},
 	}}}
 	warns := lock.DeepCopy()
@@ -191,14 +188,10 @@ func TestPolicyShowsTheTargetsOfItsFences(t *testing.T) {
 		want       string // as a part
 	}{
 		"no fence":               {nil, fakeWorker{}, fakeWorker{}, "nothing"},
+		"no lock":                {writes, fakeWorker{}, fakeWorker{}, "nothing"},
 		"a lock is held in west": {lock, fakeWorker{}, fakeWorker{lock: worker.LockHeld}, "True TargetsFound"},
 		"a lock of a warning":    {warns, missing, fakeWorker{}, "False LockIdle "},
 		"a lock was not seen":    {lock, fakeWorker{}, fakeWorker{}, "Unknown LockUnseen "},
-		"an account in west": {
-			writes, fakeWorker{accounts: accounts{own: worker.AccountFound, ci: worker.AccountMissing}},
-			fakeWorker{accounts: accounts{ci: worker.AccountFound}}, "True TargetsFound",
-		},
-		"accounts were not seen": {writes, fakeWorker{}, fakeWorker{}, "these service accounts: ci/builder, builder."},
 	} {
 		c := New(Options{HubID: "this"})
 		c.members.of[eastKey], c.members.of[westKey] = &memberState{worker: &test.east}, &memberState{worker: &test.west}
@@ -207,9 +200,9 @@ func TestPolicyShowsTheTargetsOfItsFences(t *testing.T) {
 			{Type: v1alpha1.ConditionFenceTargetsFound, Status: metav1.ConditionUnknown},
 		}
 		members := []decide.Member{{}, {Member: fleet.Member{Key: eastKey}}, {Member: fleet.Member{Key: westKey}}}
-		cond, applies := explain.TargetsFound(c.statuses.findLocks(o, members), c.statuses.findAccounts(o, members))
+		cond, applies := explain.TargetsFound(c.statuses.findLocks(o, members))
 		setCondition(o, cond, applies)
-		if got := inShort(o.Status.Conditions, v1alpha1.ConditionFenceTargetsFound); !strings.Contains(got+".", test.want) ||
+		if got := inShort(o.Status.Conditions, v1alpha1.ConditionFenceTargetsFound); !strings.Contains(got, test.want) ||
 			applies && o.Status.Conditions[0].ObservedGeneration != 7 {
 			t.Errorf("%s: %q, want %q (%+v)", name, got, test.want, o.Status.Conditions)
 		}

@@ -276,7 +276,6 @@ type fakeWorker struct {
 	unguarded error
 	unfenced  func(guard.Fence, string) error
 	lock      worker.LockState
-	accounts  map[v1alpha1.FencedServiceAccount]worker.AccountState
 	readers   int
 	required  worker.Required
 	woken     int
@@ -299,12 +298,7 @@ func (w *fakeWorker) FencedSince(f guard.Fence, ns string) (time.Duration, error
 	return 0, w.Unfenced(f, ns)
 }
 func (w *fakeWorker) LockOf(guard.Fence) worker.LockState { return w.lock }
-
-func (w *fakeWorker) AccountOf(a v1alpha1.FencedServiceAccount) worker.AccountState {
-	return w.accounts[a]
-}
-
-func (w *fakeWorker) Readers(string) int { return w.readers }
+func (w *fakeWorker) Readers(string) int                  { return w.readers }
 func (w *fakeWorker) Required(string, worker.Requires) worker.Required {
 	return w.required
 }

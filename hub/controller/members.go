@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 
-	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/publish"
@@ -44,7 +43,6 @@ type memberWorker interface {
 	Unfenced(f guard.Fence, namespace string) error
 	FencedSince(f guard.Fence, namespace string) (since time.Duration, err error)
 	LockOf(f guard.Fence) worker.LockState
-	AccountOf(a v1alpha1.FencedServiceAccount) worker.AccountState
 	Readers(namespace string) int
 	Required(namespace string, of worker.Requires) worker.Required
 	Wake()

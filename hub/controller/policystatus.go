@@ -173,7 +173,7 @@ func (st *policyStatuses) fillPolicyStatus(
 	result.RequeueAfter = election.Soonest(result.RequeueAfter, st.noteFences(ctx, explain.Fences{
 		Policy: p, Wanted: p.FencesBut(st.HubID, st.policies.lostNames(ctx, p, policies)), Members: members,
 	}, object))
-	targets, applies := explain.TargetsFound(st.findLocks(object, members), st.findAccounts(object, members))
+	targets, applies := explain.TargetsFound(st.findLocks(object, members))
 	setCondition(object, targets, applies)
 	set(explain.PolicyReady(s.Conditions))
 	return result
@@ -242,40 +242,6 @@ func (st *policyStatuses) findLocks(
 			}
 		}
 		found = append(found, finding)
-	}
-	return found
-}
-
-// findAccounts returns what was seen of the service accounts that a policy fences.
-func (st *policyStatuses) findAccounts(
-	object *v1alpha1.LeadershipPolicy, members []decide.Member,
-) (found []explain.AccountFinding) {
-	if object.Spec.Fencing == nil {
-		return nil
-	}
-	seen := map[v1alpha1.FencedServiceAccount]bool{}
-	for _, write := range object.Spec.Fencing.Writes {
-		for _, a := range write.ServiceAccounts {
-			if seen[a] {
-				continue
-			}
-			seen[a] = true
-			f := explain.AccountFinding{Account: strings.TrimPrefix(a.Namespace+"/"+a.Name, "/")}
-			for _, m := range members {
-				w := st.members.worker(m.Key)
-				if w == nil {
-					continue
-				}
-				switch w.AccountOf(a) {
-				case worker.AccountFound:
-					f.Exists = true
-				case worker.AccountMissing:
-					f.MissingIn = append(f.MissingIn, m.Name)
-				case worker.AccountUnseen:
-				}
-			}
-			found = append(found, f)
-		}
 	}
 	return found
 }

@@ -73,40 +73,22 @@ func OrdersWarning(p *decide.Policy, members []decide.Member, now time.Time) (wa
 	return warning
 }
 
-// worstOf returns the worst of conditions as one: False before Unknown before True. Its message has the messages of
-// all that are as bad.
-func worstOf(kind string, conditions []metav1.Condition) metav1.Condition {
-	worst := metav1.Condition{Type: kind}
-	for _, status := range []metav1.ConditionStatus{no, unknown, yes} {
+// PolicyReady returns the sum of a policy's other conditions: the worst of them, False before Unknown before True. Its
+// message has the messages of all that are as bad.
+func PolicyReady(conditions []metav1.Condition) metav1.Condition {
+	for _, status := range []metav1.ConditionStatus{no, unknown} {
+		var why string
 		var messages []string
 		for _, c := range conditions {
-			if c.Status == status {
-				worst.Status, worst.Reason = status, cmp.Or(worst.Reason, c.Reason)
-				messages = append(messages, c.Message)
+			if c.Type != v1alpha1.ConditionReady && c.Status == status {
+				why, messages = cmp.Or(why, c.Reason), append(messages, c.Type+": "+c.Message)
 			}
 		}
 		if len(messages) > 0 {
-			worst.Message = cut(strings.Join(messages, "; "), 1024)
-			return worst
+			return condition(v1alpha1.ConditionReady, status, reason.Reason(why), strings.Join(messages, "; "))
 		}
 	}
-	return worst
-}
-
-// PolicyReady returns the sum of a policy's other conditions.
-func PolicyReady(conditions []metav1.Condition) metav1.Condition {
-	var others []metav1.Condition
-	for _, c := range conditions {
-		if c.Type != v1alpha1.ConditionReady {
-			c.Message = c.Type + ": " + c.Message
-			others = append(others, c)
-		}
-	}
-	ready := worstOf(v1alpha1.ConditionReady, others)
-	if ready.Status == yes {
-		ready.Reason, ready.Message = string(reason.Ready), ""
-	}
-	return ready
+	return condition(v1alpha1.ConditionReady, yes, reason.Ready, "")
 }
 
 // ClustersReachable names the unreachable clusters, if most are.

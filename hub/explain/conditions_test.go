@@ -64,8 +64,9 @@ func TestAccepted(t *testing.T) {
 // An API server refuses longer messages.
 func TestMessagesAreCut(t *testing.T) {
 	long := strings.Repeat("x", 2000)
-	missing, _ := TargetsFound([]LockFinding{{Lock: long}}, []AccountFinding{{Account: long}})
-	for name, c := range map[string]metav1.Condition{"one": SecretsGranted(long, ""), "the worst of several": missing} {
+	missing, _ := TargetsFound([]LockFinding{{Lock: long}})
+	sum := PolicyReady([]metav1.Condition{missing})
+	for name, c := range map[string]metav1.Condition{"one": SecretsGranted(long, ""), "a sum": sum} {
 		if len(c.Message) != 1024 {
 			t.Errorf("%s: %d bytes, a condition takes 1024", name, len(c.Message))
 		}
@@ -140,32 +141,19 @@ func TestConditionsOfAFleet(t *testing.T) {
 func TestTargetsFound(t *testing.T) {
 	lock := func(name string, state worker.LockState) LockFinding { return LockFinding{name, "east", state} }
 	held, missing, stale := lock("a", worker.LockHeld), lock("b", worker.LockMissing), lock("c", worker.LockIdle)
-	there, gone := AccountFinding{"ci/a", true, []string{"east"}}, AccountFinding{"ci/b", false, []string{"east", "west"}}
-	open := AccountFinding{"ci/c", false, nil}
 	const idle = "False LockIdle compare leaderElectionLocks with the Lease that the controller elects itself with, and " +
 		"see that it runs there with its election on: "
-	const noAccount = "False AccountMissing compare serviceAccounts with the accounts that the programs run as: "
 	type ls = []LockFinding
-	type as = []AccountFinding
 	const unheld = "Unknown LockUnseen nobody was seen to hold these locks since a cluster leads: "
-	const unseen = "no cluster has shown yet whether it has these service accounts: ci/c"
-	for want, test := range map[string]struct {
-		locks    ls
-		accounts as
-	}{
-		"": {nil, nil},
-		"True TargetsFound each fenced lock has a holder in the cluster that leads": {ls{held, held}, nil},
-		idle + "there is no Lease b in east, which leads":                           {ls{{Lock: "d"}, held, missing}, nil},
-		idle + "nobody renews the Lease c in east, which leads":                     {ls{stale, held}, nil},
-		unheld + "d, e": {ls{held, {Lock: "d"}, {Lock: "e"}}, nil},
-		"True TargetsFound each fenced service account exists in a cluster": {nil, as{there}},
-		noAccount + "there is no ServiceAccount ci/b in east, west":         {nil, as{open, there, gone}},
-		"Unknown AccountUnseen " + unseen:                                   {ls{held}, as{open, there}},
-		unheld + "d; " + unseen:                                             {ls{{Lock: "d"}}, as{open}},
+	const found = "True TargetsFound each fenced lock has a holder in the cluster that leads"
+	for want, locks := range map[string]ls{
+		found: {held, held},
+		idle + "there is no Lease b in east, which leads":       {{Lock: "d"}, held, missing},
+		idle + "nobody renews the Lease c in east, which leads": {stale, held},
+		unheld + "d, e": {held, {Lock: "d"}, {Lock: "e"}},
 	} {
-		c, applies := TargetsFound(test.locks, test.accounts)
-		if got := brief(c); got != want || applies != (want != "") {
-			t.Errorf("%q, applies %v; want %q", got, applies, want)
+		if c, applies := TargetsFound(locks); brief(c) != want || !applies || c.Type != v1alpha1.ConditionFenceTargetsFound {
+			t.Errorf("%s %q, applies %v; want %q", c.Type, brief(c), applies, want)
 		}
 	}
 }

@@ -385,19 +385,17 @@ var (
 	// warning only warns about Jobs.
 	warning = fences("shops", v1alpha1.Fencing{
 		Enforcement: v1alpha1.EnforcementWarn, Schedules: &metav1.LabelSelector{}})[0]
+	// accountWrites fences what an account writes.
+	accountWrites = fences("shops", v1alpha1.Fencing{Writes: []v1alpha1.WriteFence{{
+		ServiceAccounts: []v1alpha1.FencedServiceAccount{{Name: "checkout"}},
+		Resources:       []v1alpha1.FencedResources{{Names: []string{"configmaps"}}},
+	}}})
 	// stock is a lock of another namespace.
 	stock = v1alpha1.LockFence{
 		Namespace: "till", Name: "stock", LeaseDurationSeconds: 15, RenewDeadlineSeconds: 10, RetryPeriodSeconds: 2,
 	}
 	stockLock = fences("shops", v1alpha1.Fencing{LeaderElectionLocks: []v1alpha1.LockFence{stock}})[0]
 )
-
-// writesBy fences what these accounts write.
-func writesBy(accounts ...v1alpha1.FencedServiceAccount) []guard.Fence {
-	return fences("shops", v1alpha1.Fencing{Writes: []v1alpha1.WriteFence{{
-		ServiceAccounts: accounts, Resources: []v1alpha1.FencedResources{{Names: []string{"configmaps"}}},
-	}}})
-}
 
 // every lists instants until an end.
 func every(pause, end time.Duration) (at []time.Duration) {

@@ -258,7 +258,6 @@ var kinds = map[string]string{
 	"cronjobs":                          "CronJobList",
 	"deployments":                       "DeploymentList",
 	"leases":                            "LeaseList",
-	"serviceaccounts":                   "ServiceAccountList",
 	"validatingadmissionpolicies":       "ValidatingAdmissionPolicyList",
 	"validatingadmissionpolicybindings": "ValidatingAdmissionPolicyBindingList",
 }

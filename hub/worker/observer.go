@@ -10,18 +10,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
-	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/guard"
 )
 
 const (
 	// lockEvery is how often a fenced lock is read until its holder was seen to renew it, and heldEvery from then on.
-	// accountEvery is how often a fenced service account is read.
-	lockEvery, heldEvery, accountEvery = 10 * time.Second, time.Minute, time.Minute
+	lockEvery, heldEvery = 10 * time.Second, time.Minute
 	// readTimeout bounds the reads of one turn.
 	readTimeout = 5 * time.Second
 )
@@ -41,35 +38,18 @@ const (
 	LockMissing
 )
 
-// AccountState is whether a member has a fenced service account. It is for warnings only, and affects no decision.
-type AccountState int
-
-const (
-	// AccountUnseen: nothing is known yet.
-	AccountUnseen AccountState = iota
-	// AccountFound: the member has it.
-	AccountFound
-	// AccountMissing: the member does not have it.
-	AccountMissing
-)
-
 // observer reads what the fences of a member are about, and wakes its CronJobs when a term begins.
 type observer struct {
 	Options
-	locks    map[fencedTerm]lockLook
-	accounts map[v1alpha1.FencedServiceAccount]accountLook
-	wakings  map[fencedTerm]waking
+	locks   map[fencedTerm]lockLook
+	wakings map[fencedTerm]waking
 
-	mu            sync.Mutex
-	lockStates    map[string]LockState // by the name of the fence; no entry: nothing was seen
-	accountStates map[v1alpha1.FencedServiceAccount]AccountState
+	mu         sync.Mutex
+	lockStates map[string]LockState // by the name of the fence; no entry: nothing was seen
 }
 
 func newObserver(o Options) *observer {
-	return &observer{
-		Options: o, locks: map[fencedTerm]lockLook{}, wakings: map[fencedTerm]waking{},
-		accounts: map[v1alpha1.FencedServiceAccount]accountLook{},
-	}
+	return &observer{Options: o, locks: map[fencedTerm]lockLook{}, wakings: map[fencedTerm]waking{}}
 }
 
 // LockOf returns the state of a fence's lock.
@@ -77,13 +57,6 @@ func (w *Worker) LockOf(f guard.Fence) LockState {
 	w.observer.mu.Lock()
 	defer w.observer.mu.Unlock()
 	return w.observer.lockStates[f.Name()]
-}
-
-// AccountOf returns the state of a fenced service account. Without a namespace, the account may be in any.
-func (w *Worker) AccountOf(a v1alpha1.FencedServiceAccount) AccountState {
-	w.observer.mu.Lock()
-	defer w.observer.mu.Unlock()
-	return w.observer.accountStates[a]
 }
 
 // observe is one turn of the observer.
@@ -112,24 +85,19 @@ func (o *observer) turn(ctx context.Context, serves bool) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	o.readLocks(ctx, terms)
-	o.readAccounts(ctx, fences)
 	o.publish()
 }
 
 // publish makes the states readable, and enqueues the policies' statuses if they changed.
 func (o *observer) publish() {
-	locks, accounts := map[string]LockState{}, map[v1alpha1.FencedServiceAccount]AccountState{}
+	locks := map[string]LockState{}
 	for t, l := range o.locks {
 		locks[t.fence] = l.state
 	}
-	for a, l := range o.accounts {
-		accounts[a] = l.state
-	}
 	maps.DeleteFunc(locks, func(_ string, s LockState) bool { return s == LockUnseen })
-	maps.DeleteFunc(accounts, func(_ v1alpha1.FencedServiceAccount, s AccountState) bool { return s == AccountUnseen })
 	o.mu.Lock()
-	changed := !maps.Equal(o.lockStates, locks) || !maps.Equal(o.accountStates, accounts)
-	o.lockStates, o.accountStates = locks, accounts
+	changed := !maps.Equal(o.lockStates, locks)
+	o.lockStates = locks
 	o.mu.Unlock()
 	if changed {
 		o.Hub.FencesChanged(o.Member.Key)
@@ -241,42 +209,6 @@ func renewalOf(l *coordinationv1.Lease) (r renewal) {
 		return renewal{}
 	}
 	return renewal{*l.Spec.HolderIdentity, l.Spec.RenewTime.UnixMicro()}
-}
-
-// accountLook is the result of the last request for an account.
-type accountLook struct {
-	state AccountState
-	next  time.Duration // boot reading of the next request
-}
-
-// readAccounts checks whether the member has the service accounts that are fenced there. The fence of an account
-// whose name is wrong rejects nothing.
-func (o *observer) readAccounts(ctx context.Context, fences []guard.Fence) {
-	fenced := map[v1alpha1.FencedServiceAccount]bool{}
-	for _, f := range fences {
-		for _, a := range f.Accounts() {
-			fenced[a] = true
-		}
-	}
-	maps.DeleteFunc(o.accounts, func(a v1alpha1.FencedServiceAccount, _ accountLook) bool { return !fenced[a] })
-	for a := range fenced {
-		now, look := o.Clock.Now().Boot, o.accounts[a]
-		if now < look.next {
-			continue
-		}
-		look.next = now + accountEvery
-		// One match is enough, in any namespace.
-		found, err := o.Client.CoreV1().ServiceAccounts(a.Namespace).List(ctx, metav1.ListOptions{
-			FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, a.Name).String(), Limit: 1})
-		switch {
-		case err != nil:
-		case len(found.Items) > 0:
-			look.state = AccountFound
-		default:
-			look.state = AccountMissing
-		}
-		o.accounts[a] = look
-	}
 }
 
 func has[K comparable, V any](m map[K]V, key K) bool {

@@ -3,30 +3,16 @@ package worker
 import (
 	"net/http"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/lease"
-	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/hub/guard"
 )
-
-type account = v1alpha1.FencedServiceAccount
-
-var builder = account{Namespace: "ci", Name: "builder"}
-
-// hasAccount stores the service account builder in namespace ci.
-func (r *env) hasAccount() {
-	meta := metav1.ObjectMeta{Namespace: "ci", Name: "builder"}
-	r.east.store("/api/v1", "serviceaccounts", &corev1.ServiceAccount{ObjectMeta: meta})
-}
 
 // heldBy is the lock's Lease. Its holder renewed it some seconds after the start, by a clock of its own.
 func heldBy(holder string, renewed int) *coordinationv1.Lease {
@@ -47,32 +33,26 @@ func (r *env) renews(d time.Duration) {
 // What the observer sends.
 const (
 	readLock    = "/leases/stock"
-	readAccount = "/serviceaccounts?"
 	wakeCronJob = "PATCH http://east/apis/batch/v1/namespaces/shop/cronjobs/bill/status"
 )
 
-// observed is a env that fences a lock, an account and Jobs. All of them are there.
+// observed is an env that fences a lock and Jobs, with a CronJob.
 func observed(t *testing.T) *env {
 	t.Helper()
-	r := newEnv(t, slices.Concat([]guard.Fence{stockLock, allJobs}, writesBy(builder))...)
-	r.hasAccount()
+	r := newEnv(t, stockLock, allJobs)
 	r.cronJobs("bill")
 	return r
 }
 
-// reports expects these states of the lock and the account, and how often they enqueued the policies' statuses.
-func (r *env) reports(lock LockState, account AccountState, statuses int) {
+// reports expects this state of the lock, and how often it enqueued the policies' statuses.
+func (r *env) reports(want LockState, statuses int) {
 	r.t.Helper()
-	if l, a := r.LockOf(stockLock), r.AccountOf(builder); l != lock || a != account || r.statuses != statuses {
-		r.t.Errorf("states %d and %d after %d changes, want %d and %d after %d", l, a, r.statuses, lock, account, statuses)
+	if lock := r.LockOf(stockLock); lock != want || r.statuses != statuses {
+		r.t.Errorf("state %d after %d changes, want %d after %d", lock, r.statuses, want, statuses)
 	}
 }
 
 func TestObserver_WorksWhereTheMemberLeads(t *testing.T) {
-	type row struct {
-		change   func(*env)
-		accounts AccountState
-	}
 	shows := func(change func(*lease.Content)) func(*env) {
 		return func(r *env) {
 			c := eastLease(21)
@@ -80,50 +60,41 @@ func TestObserver_WorksWhereTheMemberLeads(t *testing.T) {
 			r.has(c)
 		}
 	}
-	rows(t, map[string]row{
-		"another cluster leads": {shows(func(c *lease.Content) { c.Holder = "west.fleet" }), AccountFound},
-		"no cluster leads":      {shows(func(c *lease.Content) { c.Holder = "" }), AccountFound},
-		"the term has ended": {shows(func(c *lease.Content) {
-			c.RenewTime = c.RenewTime.Add(-2 * time.Hour)
-		}), AccountFound},
-		"the term has not begun": {shows(func(c *lease.Content) {
-			c.AcquireTime = c.AcquireTime.Add(time.Minute)
-		}), AccountFound},
-		"an unfenced namespace": {func(r *env) {
+	rows(t, map[string]func(*env){
+		"another cluster leads":  shows(func(c *lease.Content) { c.Holder = "west.fleet" }),
+		"no cluster leads":       shows(func(c *lease.Content) { c.Holder = "" }),
+		"the term has ended":     shows(func(c *lease.Content) { c.RenewTime = c.RenewTime.Add(-2 * time.Hour) }),
+		"the term has not begun": shows(func(c *lease.Content) { c.AcquireTime = c.AcquireTime.Add(time.Minute) }),
+		"an unfenced namespace": func(r *env) {
 			r.east.shows(func(a *memberAPI) { a.namespaces = map[string]map[string]string{"bank": nil} })
 			shows(func(c *lease.Content) { c.Namespace = "bank" })(r)
-		}, AccountFound},
-		"another Lease": {func(r *env) {
+		},
+		"another Lease": func(r *env) {
 			r.east.loses("/leases/")
 			shows(func(c *lease.Content) { c.Name = "another" })(r)
-		}, AccountFound},
-		"the namespace is gone": {func(r *env) {
-			r.east.shows(func(a *memberAPI) { a.namespaces = nil })
-		}, AccountFound},
-		"no policy has fences":           {func(r *env) { r.will(func(r *env) { r.wanted = nil }) }, AccountUnseen},
-		"the member takes no part":       {func(r *env) { r.is("east", takesNoPart) }, AccountUnseen},
-		"another installation serves it": {func(r *env) { r.will(func(r *env) { r.by = them }) }, AccountUnseen},
-		"another replica may write":      {func(r *env) { r.will(func(r *env) { r.standby = true }) }, AccountUnseen},
-	}, func(t *testing.T, row row) {
+		},
+		"the namespace is gone":          func(r *env) { r.east.shows(func(a *memberAPI) { a.namespaces = nil }) },
+		"no policy has fences":           func(r *env) { r.will(func(r *env) { r.wanted = nil }) },
+		"the member takes no part":       func(r *env) { r.is("east", takesNoPart) },
+		"another installation serves it": func(r *env) { r.will(func(r *env) { r.by = them }) },
+		"another replica may write":      func(r *env) { r.will(func(r *env) { r.standby = true }) },
+	}, func(t *testing.T, change func(*env)) {
 		r := observed(t)
-		row.change(r)
+		change(r)
 		end := r.observes()
 		r.renews(20 * time.Second)
 		end()
 		if n := len(r.at(readLock)) + len(r.at(wakeCronJob)); n > 0 || r.LockOf(stockLock) != LockUnseen {
 			t.Errorf("%d requests, and the lock's state is %d", n, r.LockOf(stockLock))
 		}
-		if got := r.AccountOf(builder); got != row.accounts {
-			t.Errorf("the account's state is %d, want %d", got, row.accounts)
-		}
 
 		r = observed(t)
 		defer r.observes()()
 		r.renews(20 * time.Second)
-		r.reports(LockHeld, AccountFound, 2)
-		row.change(r)
+		r.reports(LockHeld, 1)
+		change(r)
 		pass(keepEvery)
-		r.reports(LockUnseen, row.accounts, 3)
+		r.reports(LockUnseen, 2)
 	})
 }
 
@@ -140,8 +111,8 @@ func TestObserver_KeepsWhatItSawWhileTheTermIsNotKnown(t *testing.T) {
 		r.renews(20 * time.Second)
 		read := len(r.at(readLock))
 		lose(r, errRefused)
-		pass(2 * accountEvery)
-		r.reports(LockHeld, AccountFound, 2)
+		pass(2 * heldEvery)
+		r.reports(LockHeld, 1)
 		lose(r, nil)
 		pass(10 * time.Second)
 		if n := len(r.at(readLock)); n <= read {
@@ -202,23 +173,17 @@ func TestLockState_ByRenewals(t *testing.T) {
 // Silence and rejections show nothing. Nothing is read more often than needed.
 func TestObserver_StatesByAnswers(t *testing.T) {
 	type row struct {
-		answer  *metav1.Status
-		account account
-		holder  bool
-		lock    LockState
-		found   AccountState
+		answer *metav1.Status
+		holder bool
+		want   LockState
 	}
 	rows(t, map[string]row{
-		"everything is there":             {nil, builder, true, LockHeld, AccountFound},
-		"an account of any namespace":     {nil, account{Name: "builder"}, true, LockHeld, AccountFound},
-		"an account of another namespace": {nil, account{Namespace: "shop", Name: "builder"}, true, LockHeld, AccountMissing},
-		"an account of no namespace":      {nil, account{Name: "bilder"}, true, LockHeld, AccountMissing},
-		"nothing is there":                {nil, account{Name: "bilder"}, false, LockMissing, AccountMissing},
-		"the member is silent":            {internal, builder, false, LockUnseen, AccountUnseen},
-		"the member rejects":              {forbidden, builder, false, LockUnseen, AccountUnseen},
+		"a holder renews it":   {nil, true, LockHeld},
+		"it is not there":      {nil, false, LockMissing},
+		"the member is silent": {internal, false, LockUnseen},
+		"the member rejects":   {forbidden, false, LockUnseen},
 	}, func(t *testing.T, row row) {
-		r := newEnv(t, slices.Concat([]guard.Fence{stockLock}, writesBy(row.account, row.account), writesBy(row.account))...)
-		r.hasAccount()
+		r := newEnv(t, stockLock)
 		r.answer = func(*http.Request) *metav1.Status { return row.answer }
 		defer r.observes()()
 		const lasts = 175 * time.Second
@@ -231,9 +196,11 @@ func TestObserver_StatesByAnswers(t *testing.T) {
 			}
 			pass(lasts - time.Minute)
 		}
-		if lock, found := r.LockOf(stockLock), r.AccountOf(row.account); lock != row.lock || found != row.found {
-			t.Errorf("the states are %d and %d, want %d and %d", lock, found, row.lock, row.found)
+		states := 1
+		if row.want == LockUnseen {
+			states = 0
 		}
+		r.reports(row.want, states)
 		locks := every(lockEvery, lasts)
 		if row.holder {
 			locks = []time.Duration{0, lockEvery, lockEvery + heldEvery, lockEvery + 2*heldEvery}
@@ -241,31 +208,18 @@ func TestObserver_StatesByAnswers(t *testing.T) {
 		if got := r.at(readLock); !slices.Equal(got, locks) {
 			t.Errorf("the lock is read at %v, want %v", got, locks)
 		}
-		query := strings.ReplaceAll("fieldSelector=metadata.name%3DNAME&limit=1", "NAME", row.account.Name)
-		read := r.at(readAccount, query)
-		if !slices.Equal(read, every(accountEvery, lasts)) || len(r.sent) != len(locks)+len(read) {
-			t.Errorf("%d requests, accounts are read at %v", len(r.sent), read)
-		}
-		states := 0
-		for _, seen := range []bool{row.lock != LockUnseen, row.found != AccountUnseen} {
-			if seen {
-				states++
-			}
-		}
-		if r.statuses != states {
-			t.Errorf("statuses were enqueued %d times, want %d", r.statuses, states)
+		if len(r.sent) != len(locks) {
+			t.Errorf("%d requests, want %d", len(r.sent), len(locks))
 		}
 		r.will(func(r *env) { r.answer = func(*http.Request) *metav1.Status { return internal } })
-		pass(accountEvery)
-		if lock, found := r.LockOf(stockLock), r.AccountOf(row.account); lock != row.lock || found != row.found {
-			t.Errorf("while it is silent, the states are %d and %d", lock, found)
-		}
+		pass(heldEvery)
+		r.reports(row.want, states)
 	})
 }
 
 func TestObserver_EndsTheReadsOfATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newEnv(t, append(writesBy(builder), stockLock)...)
+		r := newEnv(t, stockLock)
 		r.east.takes = func(*http.Request) time.Duration { return time.Hour }
 		began := time.Now()
 		if r.observe(t.Context()); time.Since(began) != readTimeout {

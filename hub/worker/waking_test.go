@@ -214,7 +214,7 @@ func TestObserver_WakesForEnforcedSchedulesOnly(t *testing.T) {
 	odd := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "run", Operator: "Like"}}}
 	rows(t, map[string]func(*env){
 		"a fence that warns": func(r *env) { r.wanted = []guard.Fence{warning} },
-		"a fence of writes":  func(r *env) { r.wanted = writesBy(builder) },
+		"a fence of writes":  func(r *env) { r.wanted = accountWrites },
 		"no term":            func(r *env) { r.wanted = []guard.Fence{allJobs}; r.east.loses("/leases/") },
 	}, func(t *testing.T, change func(*env)) {
 		r := newEnv(t, allJobs)
@@ -264,7 +264,7 @@ func TestRun_DoesAllWork(t *testing.T) {
 		end()
 		for what, requests := range map[string][]string{
 			"lists Leases again": {"GET", "/leases?", "labelSelector=leasecast.dev"}, "keeps the guard": {guardProbe},
-			"reads locks": {readLock}, "reads accounts": {readAccount}, "wakes CronJobs": {wakeCronJob},
+			"reads locks": {readLock}, "wakes CronJobs": {wakeCronJob},
 			"keeps fences": {"gate-probe-"}, "watches registrations": {"watch=true", "reader.leasecast.dev"},
 		} {
 			if len(r.at(requests...)) == 0 {

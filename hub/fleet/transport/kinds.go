@@ -53,7 +53,6 @@ var kinds = map[string]kind{
 	policies:                                 {admission, "ValidatingAdmissionPolicy", onlyDescribed, maxLarge},
 	bindings:                                 {admission, "ValidatingAdmissionPolicyBinding", onlyDescribed, maxLarge},
 	reviews:                                  {authorization, "SelfSubjectAccessReview", ofReview, maxKept},
-	"/api/v1/serviceaccounts":                {"v1", "ServiceAccount", onlyIdentity, maxKept},
 	"/apis/" + rbac + "/clusterroles":        {rbac, "ClusterRole", onlyIdentity, maxKept},
 	"/apis/" + rbac + "/clusterrolebindings": {rbac, "ClusterRoleBinding", onlyIdentity, maxKept},
 	"/apis/" + flow + "/flowschemas":         {flow, "FlowSchema", onlyIdentity, maxKept},
