@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,8 +29,8 @@ const (
 	wakeTries = 20
 	// wakeAgain is the delay between the first and the second waking.
 	wakeAgain = 3 * time.Second
-	// wakeTimeout bounds one try.
-	wakeTimeout = 5 * time.Second
+	// wakeTimeout bounds the tries of one turn, and wakesAtOnce is how many namespaces are woken concurrently.
+	wakeTimeout, wakesAtOnce = 5 * time.Second, 16
 	// cronJobsPage is how many CronJobs one list request returns.
 	cronJobsPage = 50
 )
@@ -44,12 +46,36 @@ const (
 //
 // An API server may not have seen the Lease of the term yet. If there was a tick in the term already, it rejects
 // the Job, and the controller backs off as before. So the CronJobs are woken twice, by another status each time.
+//
+// A namespace may take all of wakeTimeout, turn after turn: those with fewer failed tries come first.
 func (o *observer) wakeTerms(ctx context.Context, terms map[fencedTerm]guard.Fence) {
 	maps.DeleteFunc(o.wakings, func(t fencedTerm, _ waking) bool { return !has(terms, t) })
+	var due []fencedTerm
 	for t, f := range terms {
-		if !f.Warns() && f.Schedules() != nil {
-			o.wakings[t] = o.wakeTerm(ctx, t, f.Schedules(), o.wakings[t])
+		is := o.wakings[t]
+		done := is.times == 2 || is.tries == wakeTries || o.Clock.Now().Boot < is.next
+		if !f.Warns() && f.Schedules() != nil && !done {
+			due = append(due, t)
 		}
+	}
+	slices.SortFunc(due, func(a, b fencedTerm) int { return cmp.Compare(o.wakings[a].tries, o.wakings[b].tries) })
+	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
+	defer cancel()
+	after := make([]waking, len(due))
+	var group errgroup.Group // its functions return no errors
+	group.SetLimit(wakesAtOnce)
+	for i, t := range due {
+		after[i] = o.wakings[t]
+		group.Go(func() error {
+			if ctx.Err() == nil {
+				after[i] = o.wakeTerm(ctx, t, terms[t].Schedules(), after[i])
+			}
+			return nil
+		})
+	}
+	_ = group.Wait()
+	for i, t := range due {
+		o.wakings[t] = after[i]
 	}
 }
 
@@ -60,12 +86,9 @@ type waking struct {
 	next  time.Duration // boot reading of the next try
 }
 
-// wakeTerm wakes the CronJobs of a term if that is due, and returns the progress.
+// wakeTerm wakes the CronJobs of a term, and returns the progress.
 func (o *observer) wakeTerm(ctx context.Context, t fencedTerm, of *metav1.LabelSelector, is waking) waking {
 	now := o.Clock.Now().Boot
-	if is.times == 2 || is.tries == wakeTries || now < is.next {
-		return is
-	}
 	// A status has whole seconds. upTo is the last one before the term, so that a tick at its very beginning is not
 	// lost.
 	upTo := time.UnixMicro(t.began - 1).Truncate(time.Second)
@@ -96,8 +119,6 @@ func (o *observer) wakeCronJobs(ctx context.Context, namespace string, of *metav
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
-	defer cancel()
 	list := metav1.ListOptions{Limit: cronJobsPage}
 	for {
 		page, err := o.cronJobs(namespace).List(ctx, list)

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/fleet/transport"
 	"github.com/leasecast/leasecast/hub/guard"
 )
@@ -206,6 +207,53 @@ func TestObserver_WakesCronJobsByPages(t *testing.T) {
 		tries := map[error]int{nil: 2, transport.ErrTooLarge: 1}[row.fails]
 		if woken != row.woken || lists != tries || (len(logged) == 1) != (row.fails != nil) {
 			t.Errorf("%d are woken, by %d lists, want %d by %d; logged: %q", woken, lists, row.woken, tries, logged)
+		}
+	})
+}
+
+// Lists of slow namespaces end with the turn. The honest namespace shop does not wait for them, and nor does its lock.
+func TestObserver_WakesBesideSlowNamespaces(t *testing.T) {
+	type row struct {
+		slow int
+		late bool // the term in shop begins when the others were tried
+		want time.Duration
+	}
+	rows(t, map[string]row{
+		"their terms begin together":        {wakesAtOnce - 1, false, 0},
+		"many were tried before it begins":  {8 * wakesAtOnce, true, wakeTimeout + 2*keepEvery},
+		"many terms begin together with it": {2 * wakesAtOnce, false, 2*wakeTimeout + 4*keepEvery},
+	}, func(t *testing.T, row row) {
+		o := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "shops"}}
+		o.Spec.Namespaces.Selector = &metav1.LabelSelector{}
+		o.Spec.Fencing = &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}
+		r := newEnv(t, guard.Fences(us, o, nil)[0], stockLock)
+		if row.late {
+			r.east.loses("/leases/")
+		}
+		for n := range row.slow {
+			c := eastLease(20)
+			c.Namespace = fmt.Sprintf("slow-%d", n)
+			r.east.namespaces[c.Namespace] = nil
+			r.has(c)
+		}
+		r.cronJobs("bill")
+		r.east.takes = func(req *http.Request) time.Duration {
+			if strings.Contains(req.URL.Path, "/slow-") {
+				return time.Hour
+			}
+			return 0
+		}
+		defer r.observes()()
+		var begins time.Duration
+		if row.late {
+			pass(time.Minute)
+			r.has(eastLease(20))
+			begins = time.Minute
+		}
+		pass(4 * wakeTimeout)
+		woken, read, want := r.at(wakeCronJob), r.at(readLock), begins+row.want
+		if len(woken) != 2 || woken[0] > want || len(read) == 0 || read[0] > want+wakeTimeout+keepEvery {
+			t.Errorf("begun at %v, woken at %v, and the lock is read at %v", begins, woken, read)
 		}
 	})
 }
