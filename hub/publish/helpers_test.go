@@ -144,7 +144,6 @@ var edits = map[string]func(l *coordinationv1.Lease, value string){
 	"uid":        func(l *coordinationv1.Lease, v string) { l.Annotations[v1alpha1.ClusterUIDAnnotation] = v },
 	"annotation": func(l *coordinationv1.Lease, v string) { l.Annotations["more"] = v },
 	"label":      func(l *coordinationv1.Lease, v string) { l.Labels["more"] = v },
-	"managedBy":  func(l *coordinationv1.Lease, v string) { l.Labels[v1alpha1.ManagedByLabel] = v },
 	"unlabelled": func(l *coordinationv1.Lease, _ string) { l.Labels = nil },
 	"stripped":   func(l *coordinationv1.Lease, _ string) { l.Labels, l.Annotations = nil, nil },
 	"object":     func(l *coordinationv1.Lease, v string) { l.UID = types.UID(v) },

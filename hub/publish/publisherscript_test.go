@@ -23,15 +23,13 @@ func (w *publisherTest) link(words []string) {
 	verb := strings.Join(words[1:min(2, len(words))], "")
 	step := link(func(context.Context, request) error { w.play(strings.Join(words[2:], " ")); return nil })
 	links := map[string][2]link{
-		"up":         {nil, nil},
-		"swallows":   {link(swallow).only(verb), nil},
-		"resets":     {link(reset).only(verb), nil},
-		"refuses":    {link(refuse).only(verb), nil},
-		"unanswered": {nil, link(swallow).only(verb)},
-		"loses":      {nil, link(reset).only(verb)}, // the answers
-		"stops":      {nil, func(context.Context, request) error { w.cancel(); return nil }},
-		"before":     {step.only(verb), nil}, // a step before a request arrives
-		"then":       {nil, step.only(verb)}, // a step before it is answered
+		"up":       {nil, nil},
+		"swallows": {link(swallow).only(verb), nil},
+		"resets":   {link(reset).only(verb), nil},
+		"refuses":  {link(refuse).only(verb), nil},
+		"loses":    {nil, link(reset).only(verb)}, // the answers
+		"stops":    {nil, func(context.Context, request) error { w.cancel(); return nil }},
+		"then":     {nil, step.only(verb)}, // a step before it is answered
 	}
 	if words[0] == "delays" { // the answers
 		links["delays"] = [2]link{nil, delayed(func() time.Duration { return duration(words[2]) }).only(verb)}
@@ -145,10 +143,12 @@ func (w *publisherTest) actions(first string, args []string) map[string]func() {
 			w.silence.mu.Unlock()
 			w.StopRenewing(namespace)
 		},
+		"may-not": func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.mayNot = true
+		},
 		"forget":         func() { w.Forget(first) },
-		"may":            func() { w.setMay(true) },
-		"may-not":        func() { w.setMay(false) },
-		"steps":          func() { w.clock.Step(duration(first)) }, // the wall clock
 		"work":           func() { w.Work(w.ctx, keyOf(first)) },
 		"read-all":       func() { w.ReadAll(w.ctx) },
 		"read-again":     func() { w.ReadAgain(w.ctx) },
@@ -248,7 +248,6 @@ func (w *publisherTest) words(first string, args []string) map[string]func() []s
 		"holder":   func() []string { return []string{first, cmp.Or(c.Holder, "nobody")} },
 		"hub":      func() []string { return []string{first, cmp.Or(c.Hub, "none")} },
 		"sequence": func() []string { return verbs("") },
-		"last":     func() []string { all := verbs(""); return all[len(all)-1:] },
 		"first":    func() []string { return []string{verbs(args[1])[0], args[1]} }, // of a namespace
 		"timeouts": func() (seconds []string) { // of lists
 			for _, r := range w.member.since(w.marked) {

@@ -38,7 +38,7 @@ type publisherTest struct {
 	removed  *coordinationv1.Lease // at the last step "remember"
 	promise  Promise               // at the same step
 	mu       sync.Mutex
-	mayNot   bool
+	mayNot   bool // the tenure has no right to write
 	changed  []string
 	reports  []string
 	reported []string // of readers
@@ -110,13 +110,6 @@ func (w *publisherTest) assignLead(namespace string, epoch int64, timings Timing
 	t := term("east", epoch)
 	t.AcquireTime = w.clock.Now().Wall
 	w.Assign(keyOf(namespace), assign.Assignment{Role: assign.Lead, Term: t, First: true}, timings)
-}
-
-// setMay sets whether the tenure has the right to write.
-func (w *publisherTest) setMay(may bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.mayNot = !may
 }
 
 func (w *publisherTest) promised(namespace string) Promise {
