@@ -23,7 +23,7 @@ type failover struct {
 	began, until time.Time
 }
 
-// watch counts every change of a record.
+// watch has every change of a record counted.
 func (m *Metrics) watch(ctx context.Context) error {
 	informer, err := m.local.GetCache().GetInformer(ctx, &v1alpha1.NamespaceLeader{})
 	if err != nil {
@@ -46,13 +46,14 @@ func (m *Metrics) watch(ctx context.Context) error {
 	return err
 }
 
-// changed counts the change of leader between an old and a new state of a record.
+// changed counts the change of leader between an old and a new state of a record, if this replica decides for its
+// fleet. What others change counts for them, also where nothing scrapes this replica.
 func (m *Metrics) changed(was, is *v1alpha1.NamespaceLeader) {
 	o, n := &was.Spec, &is.Spec
-	key := client.ObjectKeyFromObject(is)
+	key, counts := client.ObjectKeyFromObject(is), m.decider.Serves(is.Namespace)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if o.State != n.State || o.Leader != n.Leader {
+	if counts && (o.State != n.State || o.Leader != n.Leader) {
 		m.changes[change{is.Namespace, string(n.Reason)}]++
 	}
 	f := m.failovers[key]

@@ -30,9 +30,6 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	isElected := m.Elected()
 	sendGauge(ch, elected, number(isElected))
 	if !isElected {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		clear(m.changes) // what others have changed counts for them
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
