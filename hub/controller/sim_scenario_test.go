@@ -189,9 +189,6 @@ var simKey = seal.Key("0123456789abcdef0123456789abcdef")
 
 // play runs the world to its end.
 func (w *world) play() {
-	if w.other != nil {
-		w.other.begin()
-	}
 	if w.quiet {
 		w.faulty = false
 		w.lead()
