@@ -159,13 +159,11 @@ type simWorker struct {
 	next  time.Duration
 	ended bool
 
-	// wanted and kept are what the policies ask for by so many edits and writes of records, as the cache showed until
-	// then.
+	// wanted is what the policies ask for by so many edits and writes of records, as the cache showed until then.
 	edits  int
 	writes int
 	stale  time.Duration
 	wanted []guard.Fence
-	kept   []string
 }
 
 // seenFence is what the last turn has found of a fence.
@@ -225,7 +223,7 @@ func (s *simWorker) run() {
 		s.want()
 		if names := namesOfFences(s.wanted); r.w.now >= s.next || !slices.Equal(names, s.asked) {
 			s.asked = names
-			s.check(s.wanted, slices.Clone(s.kept))
+			s.check(s.wanted)
 		}
 	}
 }
@@ -243,7 +241,7 @@ func (s *simWorker) want() {
 	if err != nil {
 		panic(err)
 	}
-	s.wanted, s.kept, err = decide.FencesIn(r.hubID(), policies, m,
+	s.wanted, _, err = decide.FencesIn(r.hubID(), policies, m,
 		func(p *decide.Policy) ([]string, error) { return r.controller.policies.lostIn(ctx, p, policies, m) },
 		func(p *decide.Policy) bool { return r.controller.policies.leadsFor(ctx, p, m) })
 	if err != nil {
@@ -259,9 +257,10 @@ func namesOfFences(fs []guard.Fence) (names []string) {
 }
 
 // check puts the fences in place, and removes others once these are in force.
-func (s *simWorker) check(wanted []guard.Fence, kept []string) {
+func (s *simWorker) check(wanted []guard.Fence) {
 	r, m := s.ct.r, s.ct.m
 	found, underWay := map[string]seenFence{}, false
+	var kept []string // policies
 	for _, f := range wanted {
 		is, err := s.keep(f)
 		switch {

@@ -274,7 +274,7 @@ func (w *world) judgeLocks() {
 		}
 		for policy := range w.homes {
 			r := w.leader(w.homeOf(policy)[0])
-			if r != nil && w.fences(policy, s.lock) && w.isMended(policy) && s.works != (r.m == s.m) {
+			if r != nil && w.fences(policy, s.lock) && s.works != (r.m == s.m) {
 				w.stuck("%s leads %s, and whether %s works is %v", r.m.name, w.homeOf(policy)[0], s.name, s.works)
 			}
 		}

@@ -3,13 +3,11 @@ package controller
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/guard"
 )
 
@@ -135,12 +133,6 @@ func (w *world) togglePolicy() {
 	}
 }
 
-// isMended reports whether a policy is valid.
-func (w *world) isMended(name string) bool {
-	p := w.policy(name)
-	return p == nil || decide.ParsePolicy(p).Invalid == nil
-}
-
 // restorePolicies has every namespace managed as at the beginning.
 func (w *world) restorePolicies() {
 	w.fenced = w.homes
@@ -155,11 +147,7 @@ func (w *world) restorePolicies() {
 			continue
 		}
 		is := w.policy(p.Name).DeepCopy()
-		if w.staysInvalid && !w.isMended(p.Name) {
-			continue
-		}
 		is.Spec.Namespaces, is.Spec.Fencing, is.Annotations = p.Spec.Namespaces, p.Spec.Fencing, nil
-		is.Spec.Timings.RenewIntervalMilliseconds = p.Spec.Timings.RenewIntervalMilliseconds
 		if !equality.Semantic.DeepEqual(is, w.policy(p.Name)) {
 			w.putPolicy(is)
 		}
@@ -180,17 +168,6 @@ var (
 		w.twoSpaces()
 		w.drawLocks()
 		w.kinds = append(w.kinds, movedLockFault, movedLockFault, swappedFault, unfencedFault, behindFault)
-	}}
-	// invalidWorld has policies that turn invalid.
-	invalidWorld = special{"policies turn invalid", func(w *world) {
-		w.drawLocks()
-		w.kinds = slices.DeleteFunc(w.kinds, func(f fault) bool {
-			return f.loses || strings.Contains(f.name, "the policy is")
-		})
-		if w.quiet, w.staysInvalid = true, w.chance(0.5); w.staysInvalid {
-			w.only(hubsOwn) // a hub that never saw a valid version chooses nobody else
-		}
-		w.kinds = append(w.kinds, invalidFault, invalidFault)
 	}}
 	// unfenceableWorld has members that refuse fences, or in which somebody removes them, or the guard.
 	unfenceableWorld = special{"members refuse fences, or lose them", func(w *world) {
@@ -278,21 +255,6 @@ var unfencedFault = fault{name: "a policy fences a lock no more, for a while", d
 		})
 		return
 	}
-}, edits: true}
-
-// invalidFault makes a policy invalid, or valid again.
-var invalidFault = fault{name: "a policy turns invalid, or valid again", do: func(w *world) {
-	w.editSomePolicy(func(p *v1alpha1.LeadershipPolicy) {
-		valid, what := p.Spec.Timings.RenewIntervalMilliseconds > 0, w.rng.IntN(2)
-		p.Spec.Timings.RenewIntervalMilliseconds = int32(w.timings.Renew / time.Millisecond)
-		w.fence(p)
-		if !valid || p.Spec.Fencing == nil && what == 0 {
-			return
-		}
-		if p.Spec.Timings.RenewIntervalMilliseconds = 0; what == 0 {
-			p.Spec.Fencing.LeaderElectionLocks[0].Name = p.LeaseName()
-		}
-	})
 }, edits: true}
 
 // refusingFault has a member refuse to store and to remove fences, for a while.

@@ -247,9 +247,7 @@ func (w *world) judge() {
 			w.stuck("%s: the record is still %s", ns, r.Spec.State)
 			return
 		}
-		if w.isMended(r.Spec.Policy) {
-			w.judgeCopies(ns, r)
-		}
+		w.judgeCopies(ns, r)
 	}
 	// A takeover counts with the largest ε, which nothing else tells.
 	sealed := w.hub.sealed
@@ -257,8 +255,7 @@ func (w *world) judge() {
 		w.stuck("the seal remembers an ε of %v, and the policy's is %v", sealed.Skew, w.timings.Skew)
 	}
 	for _, o := range w.hub.policies {
-		p := decide.ParsePolicy(o)
-		if stop := p.Election.StopTime; p.Invalid == nil && sealed.Stop < stop {
+		if stop := decide.ParsePolicy(o).Election.StopTime; sealed.Stop < stop {
 			w.stuck("the seal remembers a stop time of %v, and that of policy %s is %v", sealed.Stop, o.Name, stop)
 		}
 	}

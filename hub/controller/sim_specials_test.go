@@ -38,8 +38,6 @@ type wider struct {
 	made      int // policies
 	// refused is when the next member may refuse the hub.
 	refused time.Duration
-	// staysInvalid worlds end with policies as invalid as they are.
-	staysInvalid bool
 	// outage is for how long the management cluster goes away once, and slow for how long each member answers nobody
 	// after it, at most.
 	outage, slow time.Duration
@@ -107,7 +105,7 @@ var specials = []struct {
 	special
 }{
 	{6, steadyWorld}, {3, extendsWorld}, {5, stepsWorld}, {4, twoWorld}, {3, awayWorld},
-	{4, locksWorld}, {2, rivalsWorld}, {2, movesWorld}, {2, invalidWorld}, {2, unfenceableWorld},
+	{4, locksWorld}, {2, rivalsWorld}, {2, movesWorld}, {2, unfenceableWorld},
 	{2, rebuiltWorld}, {2, refusalWorld},
 }
 
