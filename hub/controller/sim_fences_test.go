@@ -171,8 +171,6 @@ type seenFence struct {
 	err     error
 	inForce bool
 	since   time.Duration // boot reading
-	missed  time.Duration // since when decisions see that the member refuses it
-	policy  string        // that asks for it
 }
 
 func newSimWorker(ct *contact, p *publish.Publisher) *simWorker {
@@ -266,7 +264,7 @@ func (s *simWorker) check(wanted []guard.Fence) {
 		switch {
 		case errors.Is(err, guard.ErrForbidden):
 			kept = append(kept, f.PolicyName())
-			is = seenFence{err: err, missed: s.found[f.Name()].missed, policy: f.PolicyName()}
+			is = seenFence{err: err}
 		case err != nil:
 			underWay = true
 			before, known := s.found[f.Name()]
@@ -282,10 +280,6 @@ func (s *simWorker) check(wanted []guard.Fence) {
 	news := len(found) != len(s.found)
 	for name, is := range found {
 		before := s.found[name]
-		if is.err != nil && before.err == nil {
-			is.missed = r.w.now // decisions see it from now on
-			found[name] = is
-		}
 		news = news || before.inForce != is.inForce || (before.err == nil) != (is.err == nil)
 	}
 	if s.found = found; news {

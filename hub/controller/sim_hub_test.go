@@ -221,7 +221,6 @@ func (h *hubServer) update(
 		stored := *old
 		change(&stored, sent)
 		h.w.oracle.wrote(h.w, sent.Name, old, &stored)
-		h.w.oracle.plans(r, sent.Name, old, &stored)
 		return h.putRecord(sent.Name, &stored), nil
 	})
 	if err == nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
-	"github.com/leasecast/leasecast/hub/election"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -90,7 +89,6 @@ type recordOracle struct {
 	leader string // the last one that led
 	second int    // of true time
 	writes int    // within it
-	drains int64  // the epoch that a hub has begun to replace as planned, and not resumed
 }
 
 // decides judges a replica that sends a record: while it may do so nobody else may. One that is stopped may hold the
@@ -214,37 +212,6 @@ func (o *oracle) holds(s *stock) {
 		if other.lock == s.lock && other.m != s.m && other.works && other.alive &&
 			(bothFenced || oneFenced && s.w.allFenced) {
 			o.fail(s.w, "%s and %s both work under the lock %s", s.name, other.name, s.lock)
-		}
-	}
-}
-
-// plans judges a record that begins to replace a leader because people asked for another one: not while the replica
-// that writes it has known since before its decision that a fence of the leader is missing. A record that was deleted
-// or created again is only restored.
-func (o *oracle) plans(r *replica, name string, old, now *v1alpha1.NamespaceLeader) {
-	is := o.records[name] // wrote has made it
-	restored := now.Spec.State == v1alpha1.StateDraining && is.drains == now.Spec.Epoch
-	if is.drains = 0; now.Spec.State == v1alpha1.StateDraining {
-		is.drains = now.Spec.Epoch
-	}
-	if restored {
-		return
-	}
-	if old == nil || old.Spec.State != v1alpha1.StateLeading || now.Spec.State != v1alpha1.StateDraining ||
-		!election.Planned(now.Spec.Reason) {
-		return
-	}
-	i := slices.IndexFunc(r.contacts, func(ct *contact) bool { return ct.m.name == old.Spec.Leader })
-	if i < 0 || r.contacts[i].worker == nil {
-		return
-	}
-	asked := now.Spec.Reason == reason.Ordered || now.Spec.Reason == reason.Drained
-	if asked && (slices.Contains(r.decisions[name].lost, old.Spec.Leader) || r.contacts[i].lost()) {
-		return // a lost leader is replaced without its fences, also by an order, or a drain where people fail over
-	}
-	for fence, is := range r.contacts[i].worker.found {
-		if is.err != nil && is.missed < r.decisions[name].began && is.policy == now.Spec.Policy {
-			r.w.stuck("%s: %s is replaced as planned, and its fence %s is missing: %v", name, old.Spec.Leader, fence, is.err)
 		}
 	}
 }

@@ -70,8 +70,6 @@ type decision struct {
 	failures int
 	second   int // of true time
 	looks    int // within it
-	began    time.Duration
-	lost     []string // the members that a failover may have replaced then
 }
 
 func (w *world) newReplica(host *hostClock, number, installation int) *replica {
@@ -176,15 +174,6 @@ func (ct *contact) observe(o health.Observation) {
 	}
 }
 
-// lost reports whether the member does not answer, or has not answered for long enough since.
-func (ct *contact) lost() bool {
-	renew := ct.r.w.timings.Renew
-	v := ct.track.State(ct.r.Now(), health.Thresholds{
-		Timeout: ct.r.w.timings.Timeout, UnreachableAfter: 2 * renew, RecoverAfter: renew,
-	})
-	return !v.Answering || v.State != health.Healthy
-}
-
 // look takes in the member's namespaces, as an informer would.
 func (ct *contact) look() {
 	for _, name := range ct.r.w.spaces {
@@ -276,12 +265,6 @@ func (r *replica) reconcile(name string) {
 }
 
 func (r *replica) decideOn(name string, d *decision) {
-	d.began, d.lost = r.w.now, d.lost[:0]
-	for _, ct := range r.contacts {
-		if ct.lost() {
-			d.lost = append(d.lost, ct.m.name)
-		}
-	}
 	r.w.oracle.looks(r, name, d)
 	req := mcreconcile.Request{
 		Request: reconcile.Request{NamespacedName: types.NamespacedName{Namespace: simFleet, Name: name}},
