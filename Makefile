@@ -298,7 +298,7 @@ SEED :=
 .PHONY: sim
 sim: ## Simulate the hub's real code: SEEDS runs from seed FROM on, writes out/sim.json; or replay one SEED with its trace
 	@mkdir -p out && rm -f out/sim.json
-	go test -count=1 -timeout 12h ./hub/controller -run '^Test(Simulation$(if $(SEED),,|NarrowWorlds|SpecialWorlds|Stories|StoriesOfLocks))$$' -v -args \
+	go test -count=1 -timeout 12h ./hub/controller -run '^Test(Simulation$(if $(SEED),,|NarrowWorlds|Stories|StoriesOfLocks))$$' -v -args \
 		$(if $(SEED),-sim.seed=$(SEED),-sim.seeds=$(SEEDS) -sim.from=$(FROM) -sim.out=$(CURDIR)/out/sim.json)
 
 .PHONY: soak

@@ -14,7 +14,7 @@ var (
 	ofTenure     = tests{pkg: "./hub/tenure", run: "^Test"}
 	ofSeal       = tests{pkg: "./hub/seal", run: "^Test"}
 	ofPublish    = tests{pkg: "./hub/publish", run: "^Test", skip: "^(TestOnARealServer|Test.*Exploration.*)$"}
-	ofController = tests{pkg: "./hub/controller", run: "^Test", skip: "^Test(Simulation|Stories|.*Worlds$)"}
+	ofController = tests{pkg: "./hub/controller", run: "^Test", skip: "^Test(Simulation|Stories|NarrowWorlds$)"}
 	ofLedger     = tests{pkg: "./hub/ledger", run: "^Test"}
 	ofDecide     = tests{pkg: "./hub/decide", run: "^Test"}
 	ofExplain    = tests{pkg: "./hub/explain", run: "^Test"}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
-	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/seal"
 )
@@ -33,8 +32,6 @@ type oracle struct {
 	revoked, acknowledged int
 	// fenced are the namespaces that a policy with locks has ever named.
 	fenced []string
-	// candidates are the reasons that records gave for the state of clusters.
-	candidates map[reason.Reason]bool
 }
 
 func (o *oracle) check(w *world, r *reader, namespace string, p lease.Permit) {
@@ -112,9 +109,6 @@ func (o *oracle) wrote(w *world, name string, old, now *v1alpha1.NamespaceLeader
 	if is == nil {
 		is = &recordOracle{}
 		o.records[name] = is
-	}
-	for _, c := range now.Status.Candidates {
-		o.candidates[c.Reason] = true
 	}
 	if s := int(w.now.Seconds()); s != is.second {
 		is.second, is.writes = s, 0

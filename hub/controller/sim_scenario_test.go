@@ -118,9 +118,10 @@ func newWorldOf(of *special, seed uint64, trace io.Writer) *world {
 	if of == nil {
 		of = &drawn
 	}
+	w.say("WORLD", "%s", of.name)
 	of.draw(w)
 	w.oracle.highest, w.oracle.last = map[string]int64{}, map[string]*member{}
-	w.oracle.records, w.oracle.candidates = map[string]*recordOracle{}, map[reason.Reason]bool{}
+	w.oracle.records = map[string]*recordOracle{}
 	w.populate()
 	return w
 }

@@ -63,7 +63,7 @@ type special struct {
 }
 
 // common worlds have nothing special.
-var common = special{"", func(*world) {}}
+var common = special{"nothing special", func(*world) {}}
 
 var (
 	steadyWorld = special{"the hub alone has trouble, and the management cluster goes away", func(w *world) {

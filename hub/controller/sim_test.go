@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -19,8 +18,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-
-	"github.com/leasecast/leasecast/api/reason"
 )
 
 var (
@@ -257,29 +254,6 @@ func TestNarrowWorlds(t *testing.T) {
 			w.calm, w.acknowledged = 2*time.Second, false
 			w.late, w.veryLate, w.lateHub, w.stopAtReading = 0, 0, 0, 0
 			w.play()
-			return w
-		})
-	}
-}
-
-// TestSpecialWorlds runs seeds of each special kind of world, of which the simulation draws only some. Some clusters in
-// them are known to be without their fences, and some without the guard.
-func TestSpecialWorlds(t *testing.T) {
-	playWorlds(t)
-	var mu sync.Mutex
-	seen := map[reason.Reason]bool{}
-	t.Cleanup(func() {
-		if !seen[reason.Unfenced] || !seen[reason.Unguarded] {
-			t.Error("no record says of a cluster that it is unfenced, or none that it is unguarded")
-		}
-	})
-	for _, of := range specials {
-		playAll(t, of.name, 100, func(seed uint64) *world {
-			w := newWorldOf(&of.special, seed, nil)
-			w.play()
-			mu.Lock()
-			defer mu.Unlock()
-			maps.Copy(seen, w.oracle.candidates)
 			return w
 		})
 	}
