@@ -1,23 +1,17 @@
 package controller
 
 import (
-	"context"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/multicluster-runtime/pkg/multicluster"
 	mcreconcile "sigs.k8s.io/multicluster-runtime/pkg/reconcile"
 
 	"github.com/leasecast/leasecast/api/lease"
@@ -206,89 +200,4 @@ func TestConditionNamesTheFirstNamespaceThatIsLeftOut(t *testing.T) {
 			t.Errorf("policies are asked for: %q", got)
 		}
 	})
-}
-
-// distant is an API server that takes a while for requests with some verbs.
-func distant(api testAPI, verbs ...string) testAPI {
-	return checked(api, func(_ context.Context, verb string, _ k8sruntime.Object) error {
-		if slices.Contains(verbs, verb) {
-			<-time.After(100 * time.Millisecond)
-		}
-		return nil
-	})
-}
-
-// Whoever may label namespaces in one member has made 14,000 of them: nobody else waits, and little is kept of them.
-func TestFloodOfOneMemberDelaysNoOtherPolicy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, s := showing(t, clocktest.NewBubble(testStart))
-		api := c.Client.(testAPI)
-		c.Client, c.Live = distant(api, "create", "update"), distant(api, "create", "update", "get")
-		show := func(ns *corev1.Namespace) {
-			c.sources.mcNamespaces(multicluster.ClusterName("fleet/far"), nil).Create(t.Context(),
-				event.TypedCreateEvent[*corev1.Namespace]{Object: ns}, c.recordQueue.q)
-		}
-		before := heap()
-		for i := range 14000 {
-			show(s.makes("far", fmt.Sprintf("flood-%05d", i), "shops", i))
-		}
-		show(s.makes("far", "desk", "desks", 0))
-		ctx, stop := context.WithCancel(t.Context())
-		var workers sync.WaitGroup
-		for range decisionsAtOnce {
-			workers.Go(func() { decideAll(ctx, c) })
-		}
-		// An earlier tenure may be at work for 7 s, and what it promises then lasts D and ε.
-		const floor, limit = (7 + 15 + 1) * time.Second, 5 * time.Second
-		pass(floor + limit)
-		var desk v1alpha1.NamespaceLeader
-		if err := api.Get(t.Context(), types.NamespacedName{Namespace: "fleet", Name: "desk"}, &desk); err != nil {
-			t.Errorf("the namespace of another policy has no record %v after its floor: %v", limit, err)
-		}
-		if desk.Spec.State != v1alpha1.StateLeading {
-			t.Errorf("the namespace of another policy has no leader %v after its floor: %+v", limit, desk.Spec)
-		}
-		pass(2 * time.Minute)
-		var all v1alpha1.NamespaceLeaderList
-		must(t, api.List(t.Context(), &all))
-		if n := len(all.Items); n != maxLone+1 {
-			t.Errorf("there are %d records, want %d", n, maxLone+1)
-		}
-		if grown := heap() - before; grown > 128<<20 {
-			t.Errorf("the heap has grown by %d MiB, the records of the API server and the namespaces of the member among them",
-				grown>>20)
-		}
-		if cond, _ := conditionOf(t, c); !strings.Contains(cond.Message, "13500 in far") {
-			t.Errorf("the policy says %+v", cond)
-		}
-		stop()
-		c.recordQueue.q.ShutDown()
-		workers.Wait()
-	})
-}
-
-// decideAll decides on what is asked for, as the controller does, until its queue ends.
-func decideAll(ctx context.Context, c *Controller) {
-	for {
-		r, over := c.recordQueue.q.Get()
-		if over {
-			return
-		}
-		result, err := c.reconcileNamespace(ctx, r)
-		switch {
-		case err != nil:
-			c.recordQueue.q.AddRateLimited(r)
-		case result.RequeueAfter > 0:
-			c.recordQueue.q.AddAfter(r, result.RequeueAfter)
-		}
-		c.recordQueue.q.Done(r)
-	}
-}
-
-// heap is what is in use, without garbage.
-func heap() int64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }
