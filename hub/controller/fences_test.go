@@ -121,53 +121,35 @@ func fencedBy(err error) *memberState {
 	return &memberState{worker: &fakeWorker{unfenced: func(guard.Fence, string) error { return err }}}
 }
 
+// A tenure has a minute to check the fences of clusters that answer. A lock is closed until the record opens it.
 func TestPolicyShowsItsFences(t *testing.T) {
 	like := simLock
 	like.Name = "like"
-	jobs := &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}
-	both, denied := decidetest.Locks(simLock, like), guard.NotAllowedError{Namespaces: []string{"stock"}}
+	jobs, locks := &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}, decidetest.Locks(simLock, like)
 	for name, test := range map[string]struct {
 		fencing *v1alpha1.Fencing
-		east    *memberState
-		want    string // as a prefix
+		missing error
+		after   time.Duration // from the start of the tenure
+		want    string        // as a prefix
 	}{
-		"no fence":            {nil, fencedBy(nil), "nothing"},
-		"missing":             {jobs, fencedBy(guard.ErrNotEnforced), "False Unfenced east (the cluster does"},
-		"no work in a member": {jobs, &memberState{}, "Unknown FenceUnchecked east (it has not been checked"},
-		"closed locks": {both, fencedBy(nil), "True InForce in force in all 1 clusters; refused in every cluster until " +
-			"each earlier holder must have stopped: stock/like, stock/stock; a change of leader takes 4s more, for the lock"},
-		"two fences are not allowed": {both, fencedBy(denied), "False Unfenced east " +
-			"(an administrator of the cluster has to allow what is fenced outside the policy's namespaces: kubectl label " +
-			"namespace stock leasecast.dev/fencing=allowed)"},
+		"a fence is not checked yet":         {jobs, worker.ErrUnchecked, time.Minute - 1, "Unknown FenceUnchecked east ("},
+		"a fence is not checked in a minute": {jobs, worker.ErrUnchecked, time.Minute, "False Unfenced east ("},
+		"a closed lock": {locks, nil, time.Minute, "True InForce in force in all 1 clusters; refused in every cluster until " +
+			"each earlier holder must have stopped: stock/like; a change of leader takes 4s more, for the lock"},
 	} {
-		c, _, _ := newTestHub(t)
-		c.members.of[eastKey] = test.east
-		o := fencing(test.fencing)
-		o.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFencesInForce, Status: metav1.ConditionUnknown}}
-		members := []decide.Member{{Member: fleet.Member{Key: eastKey}}}
-		p := decide.ParsePolicy(o)
-		c.statuses.noteFences(t.Context(), explain.Fences{Policy: p, Wanted: p.FencesBut(c.HubID, nil), Members: members}, o)
-		if got := inShort(o.Status.Conditions, v1alpha1.ConditionFencesInForce); !strings.HasPrefix(got, test.want) {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
-		}
-	}
-}
-
-// A tenure has a minute to check the fences of clusters that answer.
-func TestFenceThatIsNotCheckedCountsAsMissingAfterAMinute(t *testing.T) {
-	for after, want := range map[time.Duration]string{
-		time.Minute - 1: "Unknown FenceUnchecked east (", time.Minute: "False Unfenced east (",
-	} {
-		c, _, _ := newTestHub(t)
-		c.members.of[eastKey] = fencedBy(worker.ErrUnchecked)
-		c.Clock = fixedClock(lease.Reading{Wall: testStart.Wall, Boot: testStart.Boot + after})
-		o, m := fencing(&v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}), fleet.Member{Key: eastKey, Connected: true}
+		c, _, api := newTestHub(t)
+		changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {
+			o.Spec.OpenLocks = []string{"stock/stock"}
+		})
+		c.members.of[eastKey] = fencedBy(test.missing)
+		c.Clock = fixedClock(lease.Reading{Wall: testStart.Wall, Boot: testStart.Boot + test.after})
+		o, m := fencing(test.fencing), fleet.Member{Key: eastKey, Connected: true}
 		p, answers := decide.ParsePolicy(o), health.Verdict{State: health.Healthy}
 		again := c.statuses.noteFences(t.Context(), explain.Fences{Policy: p, Wanted: p.FencesBut(c.HubID, nil),
 			Members: []decide.Member{{Member: m, Verdict: answers}}}, o)
 		got := inShort(o.Status.Conditions, v1alpha1.ConditionFencesInForce)
-		if !strings.HasPrefix(got, want) || again != time.Minute-after {
-			t.Errorf("after %v: %q, again in %v; want %q", after, got, again, want)
+		if !strings.HasPrefix(got, test.want) || again != time.Minute-test.after {
+			t.Errorf("%s: %q, again in %v; want %q", name, got, again, test.want)
 		}
 	}
 }
