@@ -87,6 +87,7 @@ func TestWhenARecordOfAnotherHubIsTakenOver(t *testing.T) {
 		taken   bool
 	}{
 		"its Leases are this hub's": {func(*decide.Snapshot, *election.Decision) {}, nil, true},
+		"its write fails":           {func(*decide.Snapshot, *election.Decision) {}, errRefused, false},
 		"it has to be written": {
 			func(_ *decide.Snapshot, d *election.Decision) { d.Persist, d.Record.Next = true, "west" }, nil, false,
 		},
