@@ -110,7 +110,7 @@ func (s *testbed) play(t *testing.T, a attack, overFloor time.Duration) {
 	leave := s.enter(t, a.before, a.tenant)
 	s.endure(t, a)
 	var f figures
-	f.RenewalDelaySeconds, f.Lapsed = s.delays(v, leader)
+	f.RenewalDelaySeconds, f.Broken = s.delays(v, leader)
 	if *full {
 		f.FailoverOverFloorSeconds = s.loseLeader(t, leader).Seconds()
 	}

@@ -205,7 +205,7 @@ func (s *testbed) spoil(t *testing.T, name string, turn *int, losesLeader bool) 
 		s.cycle(t, s.nextGroup(*turn))
 	}
 	var f figures
-	f.RenewalDelaySeconds, f.Lapsed = s.delays(v, leader)
+	f.RenewalDelaySeconds, f.Broken = s.delays(v, leader)
 	if losesLeader {
 		f.FailoverOverFloorSeconds = s.loseLeader(t, leader).Seconds()
 	}

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"slices"
 	"testing"
 	"time"
 
@@ -82,7 +81,7 @@ type figures struct {
 	FailoverOverFloorSeconds float64 `json:"failoverOverFloorSeconds"`
 	HandoverSeconds          float64 `json:"handoverSeconds"`
 	HubWritesPerSecond       float64 `json:"hubWritesPerSecond"`
-	Lapsed                   int     `json:"lapsed"`
+	Broken                   string  `json:"broken,omitempty"` // why the leader's term did not go on
 	// Worst counts the worst answers, by what they answered.
 	Worst map[string]int `json:"worst,omitempty"`
 }
@@ -93,8 +92,8 @@ func (f figures) judge(overFloor time.Duration) (wrong []string) {
 	if f.PeakRSSMiB > mostMemory || f.PeakRSSMiB == 0 {
 		say("a replica took %.0f MiB: at most %d are allowed", f.PeakRSSMiB, mostMemory)
 	}
-	if f.Lapsed > 0 {
-		say("%d terms lapsed", f.Lapsed)
+	if f.Broken != "" {
+		say("the leader's term did not go on: %s", f.Broken)
 	}
 	if !*full {
 		return wrong
@@ -308,27 +307,18 @@ func (s *testbed) latest() string {
 	return "The latest of the worst answers: " + latest
 }
 
-// delays returns by how much the latest renewal of the leader came late, and how many of its terms lapsed.
-func (s *testbed) delays(v *harness.View, leader string) (worst float64, lapsed int) {
-	var delays []time.Duration
-	for place, seen := range v.Terms() {
-		if place.Namespace != shop || place.Cluster != leader+"."+harness.FleetNamespace {
-			continue
-		}
-		for i, led := range seen[1:] {
-			was := seen[i]
-			if led.Epoch != was.Epoch {
-				lapsed++
-				continue
-			}
-			delays = append(delays, max(0, led.RenewTime.Sub(was.RenewTime)-s.Timings.Renew))
-			if !led.At.Wall.Before(was.RenewTime.Add(was.Duration)) {
-				lapsed++
-			}
-		}
+// delays returns how late the latest renewal of the leader was seen, or is by now, and why its term did not go on, which
+// is empty if it did.
+func (s *testbed) delays(v *harness.View, leader string) (worst float64, broken string) {
+	seen := v.Terms()[harness.Place{Namespace: shop, Cluster: lease.Identity(leader, harness.FleetNamespace)}]
+	if len(seen) == 0 {
+		return time.Hour.Seconds(), "it was not seen to lead"
 	}
-	if len(delays) == 0 {
-		return time.Hour.Seconds(), lapsed
+	now := harness.Now().Wall
+	left, err := harness.Unbroken(seen, now)
+	if err != nil {
+		broken = err.Error()
 	}
-	return slices.Max(delays).Seconds(), lapsed
+	longest := max(s.Timings.Duration-left, now.Sub(seen[len(seen)-1].RenewTime))
+	return max(0, longest-s.Timings.Renew).Seconds(), broken
 }
