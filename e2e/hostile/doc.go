@@ -1,6 +1,6 @@
-// Package hostile plays attacks against the hub: members that lie, flood, stall and echo, the worst answers to whatever
-// the hub reads, and tenants that write what their rights allow. The hub is two processes, watched for memory and
-// processor time. Two honest members beside the hostile one must not notice.
+// Package hostile plays attacks against the hub: members that lie, flood, stall and echo, and tenants that write what
+// their rights allow. The hub is two processes, watched for memory and processor time. Two honest members beside the
+// hostile one must not notice.
 //
 // They are for
 //

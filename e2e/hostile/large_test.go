@@ -30,10 +30,10 @@ func ofTenants(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: name, Labels: map[string]string{ofTenant: "true"}}
 }
 
-// cronJobOf is a fenced CronJob of so many bytes.
-func cronJobOf(namespace, name string, size int) *batchv1.CronJob {
+// largeCronJob is a fenced CronJob of 1.4 MB.
+func largeCronJob(name string) *batchv1.CronJob {
 	o := &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace,
+		Namespace: stalls,
 		Name:      name,
 		Labels:    map[string]string{ofTenant: "true"},
 	}}
@@ -41,7 +41,7 @@ func cronJobOf(namespace, name string, size int) *batchv1.CronJob {
 	o.Spec.JobTemplate.Labels = scheduled
 	o.Spec.JobTemplate.Spec.Template.Spec = corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever,
-		Containers:    []corev1.Container{{Name: "bill", Image: "bill", Args: []string{strings.Repeat("c", size)}}},
+		Containers:    []corev1.Container{{Name: "bill", Image: "bill", Args: []string{strings.Repeat("c", 1400<<10)}}},
 	}
 	return o
 }
@@ -54,7 +54,7 @@ func largeCronJobs(ctx context.Context, s *testbed) error {
 			return err
 		}
 		if err := each(ctx, 13, func(ctx context.Context, n int) error {
-			large := cronJobOf(stalls, fmt.Sprint("large-", n), 1400<<10)
+			large := largeCronJob(fmt.Sprint("large-", n))
 			_, err := t.all.BatchV1().CronJobs(stalls).Create(ctx, large, metav1.CreateOptions{})
 			return err
 		}); err != nil {

@@ -17,9 +17,8 @@ const lookEvery = 50 * time.Millisecond
 
 // usage measures what processes take from its start. It kills a process that takes too much memory.
 type usage struct {
-	end    context.CancelFunc
-	done   sync.WaitGroup
-	latest func() string // what was sent last
+	end  context.CancelFunc
+	done sync.WaitGroup
 
 	mu    sync.Mutex
 	peak  int // bytes of the process that took most
@@ -29,7 +28,7 @@ type usage struct {
 // watchUsage begins to look at the two replicas until the test ends or stop is called.
 func (s *testbed) watchUsage(t *testing.T) *usage {
 	ctx, cancel := context.WithCancel(t.Context())
-	u := &usage{end: cancel, latest: s.latest}
+	u := &usage{end: cancel}
 	hubs := s.Hubs()
 	for _, p := range hubs[len(hubs)-2:] {
 		proc := harness.Get(procfs.NewProc(p.PID()))(t)
@@ -49,7 +48,7 @@ func (u *usage) look(ctx context.Context, t *testing.T, p *process.Process, proc
 		u.peak = max(u.peak, now.ResidentMemory())
 		u.mu.Unlock()
 		if now.ResidentMemory() > mostMemory<<20 {
-			t.Logf("%s has %d MiB and is killed. %s", p.Name(), now.ResidentMemory()>>20, u.latest())
+			t.Logf("%s has %d MiB and is killed", p.Name(), now.ResidentMemory()>>20)
 			if err := p.Kill(); err != nil {
 				t.Error(err)
 			}

@@ -9,10 +9,7 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,8 +44,8 @@ const (
 	patience = time.Minute
 	// token is the hub's credential for the hostile member.
 	token = "the-token-of-the-hub-for-the-hostile-member"
-	// far is the hostile member, shop the led namespace. Only far has bazaar, and leads it. Its schedules, writes and
-	// a lock are fenced there.
+	// far is the hostile member, shop the led namespace. Only far has bazaar, and leads it. Schedules, writes and a lock
+	// are fenced there.
 	far    = "far"
 	shop   = "shop"
 	bazaar = "bazaar"
@@ -56,19 +53,14 @@ const (
 	sealName = "leasecast-seal"
 )
 
-// booths are namespaces of far alone, with schedules that are fenced: so many terms begin when it joins.
-var booths = []string{bazaar, "booth-1", "booth-2", "booth-3", "booth-4"}
-
 // shared is the fleet that the attacks share, one after the other. Each leaves it well.
 var shared *testbed
 
 type testbed struct {
 	*harness.Drill
 	front     *front.Front
-	reads     Reads // what the API server was asked for while the front was honest
 	hubTenant client.Client
 	figures   map[string]figures
-	spoiler   *Spoiler // nil until something is spoilt
 	highest   int      // priority that was given
 	metrics   []string // the addresses at which the replicas serve them
 }
@@ -82,8 +74,6 @@ type figures struct {
 	HandoverSeconds          float64 `json:"handoverSeconds"`
 	HubWritesPerSecond       float64 `json:"hubWritesPerSecond"`
 	Broken                   string  `json:"broken,omitempty"` // why the leader's term did not go on
-	// Worst counts the worst answers, by what they answered.
-	Worst map[string]int `json:"worst,omitempty"`
 }
 
 // judge says what is worse than it may be. How late anything comes is judged where nothing else runs.
@@ -128,23 +118,21 @@ func timings() lease.Timings {
 
 // fences are those of the policies: each has the name of its namespace.
 func fences() map[string]*v1alpha1.Fencing {
-	all := map[string]*v1alpha1.Fencing{shop: nil}
-	for _, ns := range booths {
-		all[ns] = &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{MatchLabels: scheduled}}
-	}
-	all[bazaar].Writes = []v1alpha1.WriteFence{{
-		ServiceAccounts: []v1alpha1.FencedServiceAccount{{Name: "default"}},
-		Resources:       []v1alpha1.FencedResources{{Names: []string{"configmaps"}}},
+	return map[string]*v1alpha1.Fencing{shop: nil, bazaar: {
+		Schedules: &metav1.LabelSelector{MatchLabels: scheduled},
+		Writes: []v1alpha1.WriteFence{{
+			ServiceAccounts: []v1alpha1.FencedServiceAccount{{Name: "default"}},
+			Resources:       []v1alpha1.FencedResources{{Names: []string{"configmaps"}}},
+		}},
+		LeaderElectionLocks: []v1alpha1.LockFence{{
+			Namespace:             bazaar,
+			Name:                  "stock",
+			LeaseDurationSeconds:  4,
+			RenewDeadlineSeconds:  2,
+			RetryPeriodSeconds:    1,
+			RequestTimeoutSeconds: 1,
+		}},
 	}}
-	all[bazaar].LeaderElectionLocks = []v1alpha1.LockFence{{
-		Namespace:             bazaar,
-		Name:                  "stock",
-		LeaseDurationSeconds:  4,
-		RenewDeadlineSeconds:  2,
-		RetryPeriodSeconds:    1,
-		RequestTimeoutSeconds: 1,
-	}}
-	return all
 }
 
 func TestMain(m *testing.M) {
@@ -155,7 +143,7 @@ func TestMain(m *testing.M) {
 		Members: []harness.Member{
 			{Name: "east", Priority: 100, Namespaces: []string{shop}},
 			{Name: "west", Priority: 50, Namespaces: []string{shop}},
-			{Name: far, Priority: 10, Namespaces: append([]string{shop}, booths...)},
+			{Name: far, Priority: 10, Namespaces: []string{shop, bazaar}},
 		},
 		Fences: fences(),
 	}, prepare))
@@ -171,7 +159,6 @@ func prepare(ctx context.Context, d *harness.Drill) error {
 		return err
 	}
 	shared = &testbed{Drill: d, front: f, hubTenant: tenant, figures: map[string]figures{}, highest: 100}
-	f.Observe(shared.reads.Recorded)
 	kubeconfig, err := f.Kubeconfig(token)
 	if err != nil {
 		return err
@@ -184,39 +171,8 @@ func prepare(ctx context.Context, d *harness.Drill) error {
 			return err
 		}
 	}
-	if err := d.Allow(ctx, far, "requires"); err != nil {
-		return err
-	}
-	for _, ns := range booths {
-		policy := &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: harness.FleetNamespace, Name: ns}}
-		// Only far has it, so that nothing is waited for.
-		patch := client.RawPatch(types.MergePatchType, []byte(
-			`{"spec":{"initialDelaySeconds":0,"requires":{"resources":[{"group":"apps","names":["deployments"]}]}}}`))
-		err := errors.Join(d.Hub.Patch(ctx, policy, patch), d.Members[far].Create(ctx, cronJobOf(ns, "bill", 0)),
-			d.Members[far].Create(ctx, required(ns)))
-		if err != nil {
-			return err
-		}
-	}
 	_, err = d.StartHub()
 	return err
-}
-
-// required is a Deployment that must be healthy, and is not.
-func required(namespace string) *appsv1.Deployment {
-	labels := map[string]string{"app": "till"}
-	return &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: "till", Labels: map[string]string{v1alpha1.RequiredLabel: "true"},
-		},
-		Spec: appsv1.DeploymentSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "till", Image: "till"}}},
-			},
-		},
-	}
 }
 
 // startReaders runs a registered reader in each honest member. Without readers, planned changes await the end of terms.
@@ -296,15 +252,6 @@ func (s *testbed) leader(ctx context.Context) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("no honest member leads")
-}
-
-// latest says what the worst answers were so far.
-func (s *testbed) latest() string {
-	if s.spoiler == nil {
-		return ""
-	}
-	_, latest := s.spoiler.Sent()
-	return "The latest of the worst answers: " + latest
 }
 
 // delays returns how late the latest renewal of the leader was seen, or is by now, and why its term did not go on, which

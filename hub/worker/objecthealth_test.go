@@ -2,6 +2,7 @@ package worker
 
 import (
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -49,6 +50,14 @@ func TestWhatIsWrong(t *testing.T) {
 		if err != nil || (wrong == "") != (test.wrong == "") || !strings.HasPrefix(wrong, test.wrong) {
 			t.Errorf("%s: %q, %v", name, wrong, err)
 		}
+	}
+	worst := []byte(`{"status":{"conditions":[` + strings.Repeat(`{},`, 256<<10/3) + `{}]}}`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, _, _ = whatIsWrong(deployments, worst)
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 16<<20 {
+		t.Errorf("an object of %d KiB took %d KiB", len(worst)>>10, took>>10)
 	}
 	if _, version, err := whatIsWrong(databases, []byte(`{"metadata":{"resourceVersion":"7"}}`)); version != "7" ||
 		err != nil {

@@ -62,9 +62,6 @@ func New(config *rest.Config) (*Front, error) {
 	return f, nil
 }
 
-// Observe wraps the API server, before the first request.
-func (f *Front) Observe(by func(http.Handler) http.Handler) { f.honest = by(f.honest) }
-
 // Kubeconfig leads to the front, with a token.
 func (f *Front) Kubeconfig(token string) ([]byte, error) {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.server.Certificate().Raw})

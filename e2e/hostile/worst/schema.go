@@ -9,17 +9,16 @@ import (
 	"strings"
 )
 
-// field is a field of a message, as both encodings know it.
+// field is a field of a message.
 type field struct {
-	name     string // in JSON; empty: its own fields stand in its place
+	name     string // in JSON; empty: its own fields stand in its place there
 	number   int    // in protobuf; zero: it has none
 	index    int    // of the Go struct
 	repeated bool
 	of       reflect.Type // of the field, or of one element: never a pointer
 }
 
-// isMessage reports whether a type is a struct that both encodings know as a message. One that decodes itself is a
-// scalar.
+// isMessage reports whether a type is a struct that is encoded as a message. One that decodes itself is a scalar.
 func isMessage(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && !reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
 }

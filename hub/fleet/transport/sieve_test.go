@@ -3,6 +3,7 @@ package transport
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -182,12 +183,7 @@ func TestNothingIsLostOfWhatIsWrittenBack(t *testing.T) {
 // The keeper of the guard and the fences reads metadata alone, and goes by its marks.
 func TestTheMetadataOfPoliciesKeepsTheirMarks(t *testing.T) {
 	for _, path := range []string{policies, bindings} {
-		req := httptest.NewRequest(http.MethodGet, "http://east"+path+"/text", nil)
-		req.Header.Set("Accept", "application/vnd.kubernetes.protobuf;"+onlyMetadata+";g=meta.k8s.io;v=v1")
-		q, err := Options{}.questionOf(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		q := askAs(t, path+"/text", protobufType+";"+onlyMetadata+";g=meta.k8s.io;v=v1")
 		marks := map[string]string{"leasecast.dev/mark": "text"}
 		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 			Name: "text", UID: "text", Generation: 7, Labels: marks, Annotations: marks,
@@ -227,41 +223,67 @@ func TestWhatIsKeptOfEachKind(t *testing.T) {
 // is too long may take maxAllocatedForList.
 const maxAllocated, maxAllocatedForList = 4 * maxLarge, 24 << 20
 
-// The worst bodies that can be made of the Go types, as an object, an event of a watch, a list and an error.
+// The worst bodies that can be made of the Go types, as an object, an event of a watch, a list and an error. Where
+// metadata alone is asked for, also of kinds that are not listed, the answer may be whole objects.
 func TestTheWorstOfEachTypeDecodesToLittle(t *testing.T) {
-	for path, k := range kinds {
+	const deployments = "/apis/apps/v1/deployments"
+	asked := maps.Clone(kinds)
+	asked[deployments] = kind{apiVersion: "apps/v1", name: "Deployment"}
+	types := scheme.Scheme.AllKnownTypes()
+	for path, k := range asked {
 		gv, err := schema.ParseGroupVersion(k.apiVersion)
 		if err != nil {
 			t.Fatal(err)
 		}
-		list := ask(path)
-		list.list = true
-		types := scheme.Scheme.AllKnownTypes()
-		for q, of := range map[*question]schema.GroupVersionKind{
-			new(ask(path)): gv.WithKind(k.name),
-			&list:          gv.WithKind(k.name + "List"),
-			new(ask(path)): {Version: "v1", Kind: statusKind},
-		} {
-			is := types[of]
-			if is == nil {
-				continue // reviews have no lists
+		for _, q := range []question{ask(path), askAs(t, path, protobufType+";"+onlyMetadata)} {
+			if q.name == "" {
+				continue // a request that is not sent
 			}
-			most := map[bool]int{true: maxAllocatedForList, false: maxAllocated}[q.list]
-			for _, b := range worst.Bodies(of, is, 255<<10) {
-				if b.ContentType != protobufType {
-					continue // no answer in JSON is read
-				}
-				bounded(t, path+": "+b.Name, *q, most, b.Object())
-				if q.list {
-					continue
-				}
-				kind := map[bool]string{true: "ERROR", false: "ADDED"}[of.Kind == statusKind]
-				event := b.Event(kind)[prefix:]
-				e := &events{receipt: receipt{question: *q, clean: Shorten}}
-				if took := allocated(func() { _, _ = e.event(event) }); took > maxAllocated {
-					t.Errorf("%s: an event of %s took %d KiB", path, b.Name, took>>10)
-				}
+			list := q
+			q.list, list.list = false, true
+			worstIsBounded(t, q, gv.WithKind(k.name), types[gv.WithKind(k.name)])
+			worstIsBounded(t, list, gv.WithKind(k.name+"List"), types[gv.WithKind(k.name+"List")])
+			worstIsBounded(t, q, schema.GroupVersionKind{Version: "v1", Kind: statusKind}, reflect.TypeFor[metav1.Status]())
+			if q.name != k.name {
+				of := schema.GroupVersionKind{Group: "meta.k8s.io", Version: "v1", Kind: q.name}
+				worstIsBounded(t, q, of, reflect.TypeFor[metav1.PartialObjectMetadata]())
+				of.Kind += "List"
+				worstIsBounded(t, list, of, reflect.TypeFor[metav1.PartialObjectMetadataList]())
 			}
+		}
+	}
+}
+
+// askAs returns what a request for a path asks for.
+func askAs(t *testing.T, path, accept string) question {
+	t.Helper()
+	req := httptest.NewRequest(http.MethodGet, "http://east"+path, nil)
+	req.Header.Set("Accept", accept)
+	q, err := Options{}.questionOf(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// worstIsBounded checks what the worst answers of a type take. A nil type is no error: reviews have no lists.
+func worstIsBounded(t *testing.T, q question, of schema.GroupVersionKind, is reflect.Type) {
+	t.Helper()
+	if is == nil {
+		return
+	}
+	most := map[bool]int{true: maxAllocatedForList, false: maxAllocated}[q.list]
+	for _, b := range worst.Bodies(of, is, 255<<10) {
+		name := q.path + " as " + q.name + ": " + b.Name
+		bounded(t, name, q, most, b.Object())
+		if q.list {
+			continue
+		}
+		kind := map[bool]string{true: "ERROR", false: "ADDED"}[of.Kind == statusKind]
+		event := b.Event(kind)[prefix:]
+		e := &events{receipt: receipt{question: q, clean: Shorten}}
+		if took := allocated(func() { _, _ = e.event(event) }); took > maxAllocated {
+			t.Errorf("%s: an event took %d KiB", name, took>>10)
 		}
 	}
 }
