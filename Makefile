@@ -429,11 +429,7 @@ argocd: ## Build the real ApplicationSet controller of Argo CD into the cache
 ELECTORS := github.com/leasecast/leasecast/e2e/fences
 
 .PHONY: electors
-electors: ## Build electors of client-go and controller-runtime, old and new, into the cache
-	@LDFLAGS="-s -w" GOFLAGS=-modfile=e2e/fences/clientgo/v0.26.mod \
-	$(BUILD_ONCE) $(ELECTOR_ASSETS) . client-go-v0.26=$(ELECTORS)/clientgo
-	@LDFLAGS="-s -w" GOFLAGS="-modfile=e2e/fences/controllerruntime/v0.15.mod -tags=runtime15" \
-	$(BUILD_ONCE) $(ELECTOR_ASSETS) . controller-runtime-v0.15=$(ELECTORS)/controllerruntime
+electors: ## Build electors of client-go and controller-runtime into the cache
 	@LDFLAGS="-s -w" $(BUILD_ONCE) $(ELECTOR_ASSETS) . client-go=$(ELECTORS)/clientgo controller-runtime=$(ELECTORS)/controllerruntime
 
 TOOL_PROGRAMS := \

@@ -48,8 +48,6 @@ type late map[lockWrite]int
 type limits struct {
 	renew   time.Duration // its renew deadline
 	timeout time.Duration // of its client; 0: none
-	// unbounded: the release of a lock is a request without a deadline (client-go before v0.31).
-	unbounded bool
 }
 
 // hang is one time of hanging.
@@ -160,7 +158,7 @@ func (h *hanging) addLate(to late) {
 // latest is the last instant at which the elector still gets the answer to a request.
 func (l limits) latest(what lockWrite, received, sent time.Time) time.Time {
 	at := sent.Add(serverLimit)
-	if renew := received.Add(l.renew); (what == renewal || what == giveUp && !l.unbounded) && renew.Before(at) {
+	if renew := received.Add(l.renew); what != acquisition && renew.Before(at) {
 		at = renew
 	}
 	if timeout := received.Add(l.timeout); l.timeout > 0 && timeout.Before(at) {

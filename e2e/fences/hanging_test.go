@@ -43,22 +43,19 @@ func TestWhatAnElectorAsksFor(t *testing.T) {
 }
 
 func TestAnAnswerComesAsLateAsItMay(t *testing.T) {
-	example := limits{renew: 10 * time.Second, unbounded: true}
-	today, bounded := example, example
-	today.unbounded = false
-	bounded.timeout = 5 * time.Second
+	example := limits{renew: 10 * time.Second}
+	bounded := limits{renew: 10 * time.Second, timeout: 5 * time.Second}
 	for name, test := range map[string]struct {
 		limits limits
 		what   lockWrite
 		want   time.Duration // after the request was received, and sent on 2 s later
 	}{
-		"nothing but the API server ends an acquisition":         {example, acquisition, 62 * time.Second},
-		"the renew deadline ends a renewal":                      {example, renewal, 10 * time.Second},
-		"nothing but the API server ends a release of an old":    {example, giveUp, 62 * time.Second},
-		"the renew deadline ends a release of today":             {today, giveUp, 10 * time.Second},
-		"the client's timeout ends an acquisition":               {bounded, acquisition, 5 * time.Second},
-		"the client's timeout ends a renewal":                    {bounded, renewal, 5 * time.Second},
-		"the client's timeout ends the release of an old client": {bounded, giveUp, 5 * time.Second},
+		"nothing but the API server ends an acquisition": {example, acquisition, 62 * time.Second},
+		"the renew deadline ends a renewal":              {example, renewal, 10 * time.Second},
+		"the renew deadline ends a release":              {example, giveUp, 10 * time.Second},
+		"the client's timeout ends an acquisition":       {bounded, acquisition, 5 * time.Second},
+		"the client's timeout ends a renewal":            {bounded, renewal, 5 * time.Second},
+		"the client's timeout ends a release":            {bounded, giveUp, 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			received := time.Now()

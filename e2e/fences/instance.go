@@ -98,8 +98,7 @@ func (i *instance) startElector() (*process.Process, error) {
 	return process.Start(name, filepath.Join(i.dir, name+".log"), filepath.Join(folder, i.binary),
 		"-server="+i.way.URL, "-namespace="+i.lock.Namespace, "-name="+i.lock.Name,
 		"-lease="+seconds(i.lock.LeaseDurationSeconds), "-renew="+seconds(i.lock.RenewDeadlineSeconds),
-		"-retry="+seconds(i.lock.RetryPeriodSeconds), "-timeout="+i.clientTimeout.String(),
-		fmt.Sprintf("-release=%v", i.releases))
+		"-retry="+seconds(i.lock.RetryPeriodSeconds), fmt.Sprintf("-release=%v", i.releases))
 }
 
 // close stops the program.

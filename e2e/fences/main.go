@@ -14,12 +14,12 @@
 //
 // # unmodified
 //
-// Nine programs run in each of three members, and elect themselves with locks of their cluster. One is a real
-// kube-controller-manager. The others are small electors of client-go and controller-runtime, old and new, with and
-// without a timeout of their client, with and without a release of their lock. Each has a policy of its own, which
-// states what is true for it. In each round the hub loses the leader, whose API server hangs: see unmodified.go. The
-// drill fails if a program ever worked in two clusters at once, or in one of them after the stop time of its lock. With
-// -misstate all policies state half of the renew deadline and no release, which is not true for most programs.
+// Four programs run in each of three members, and elect themselves with locks of their cluster. One is a real
+// kube-controller-manager. The others are small electors of client-go and controller-runtime, with and without a
+// release of their lock. Each has a policy of its own, which states what is true for it. In each round the hub loses
+// the leader, whose API server hangs: see unmodified.go. The drill fails if a program ever worked in two clusters at
+// once, or in one of them after the stop time of its lock. With -misstate all policies state half of the renew deadline
+// and no release, which is not true for most programs.
 package main
 
 import (

@@ -33,10 +33,9 @@ const (
 
 // build is what only an elector has: the library that it is made with, and how.
 type build struct {
-	binary        string
-	clientTimeout time.Duration
-	releases      bool
-	limits        limits
+	binary   string
+	releases bool
+	limits   limits
 }
 
 // unstated is a fence of a lock that states nothing but the durations.
@@ -73,42 +72,30 @@ func controllerManager() *program {
 
 // The programs that electors are, by their libraries.
 const (
-	oldClientGo = "client-go-v0.26"
-	oldRuntime  = "controller-runtime-v0.15"
-	newClientGo = "client-go"
-	newRuntime  = "controller-runtime"
+	clientGo          = "client-go"
+	controllerRuntime = "controller-runtime"
 )
 
 // electors are programs that differ in what bounds their requests. Each states in its fence what is true for it, and
-// nothing else. Before v0.31 of client-go one write without a deadline releases a lock.
+// nothing else.
 func electors(dir string) (all []*program) {
-	const half = 2 * time.Second
 	for _, e := range []struct {
 		name     string
 		build    build
-		request  int32  // stated; 0: it is not
-		release  *int32 // likewise
+		request  int32 // stated; 0: it is not
+		release  *int32
 		stopTime time.Duration
 	}{
-		{"runtime15", build{binary: oldRuntime}, 0, ptr.To[int32](0), 65 * time.Second},
-		{"runtime15-releases", build{binary: oldRuntime, releases: true}, 0, ptr.To[int32](60), 125 * time.Second},
-		{"runtime15-timeout", build{binary: oldRuntime, clientTimeout: half}, 2, ptr.To[int32](0), 7 * time.Second},
-		{"client26-releases", build{binary: oldClientGo, releases: true}, 0, ptr.To[int32](60), 125 * time.Second},
-		{"client26-releases-timeout", build{binary: oldClientGo, clientTimeout: half, releases: true}, 2, nil,
-			11 * time.Second},
-		{"client36", build{binary: newClientGo}, 0, ptr.To[int32](0), 65 * time.Second},
-		{"client36-releases", build{binary: newClientGo, releases: true}, 0, ptr.To[int32](4), 69 * time.Second},
-		{"runtime24-releases", build{binary: newRuntime, releases: true}, 2, ptr.To[int32](4), 11 * time.Second},
+		{"client", build{binary: clientGo}, 0, ptr.To[int32](0), 65 * time.Second},
+		{"client-releases", build{binary: clientGo, releases: true}, 0, ptr.To[int32](4), 69 * time.Second},
+		{"runtime-releases", build{binary: controllerRuntime, releases: true}, 2, ptr.To[int32](4), 11 * time.Second},
 	} {
 		p := &program{name: e.name, namespace: e.name, lock: unstated("upkeep", e.name), stop: e.stopTime, dir: dir,
 			build: e.build}
 		p.lock.RequestTimeoutSeconds, p.lock.ReleaseTimeoutSeconds = e.request, e.release
-		p.limits = limits{
-			renew: time.Duration(p.lock.RenewDeadlineSeconds) * time.Second, timeout: p.clientTimeout,
-			unbounded: p.binary == oldClientGo || p.binary == oldRuntime,
-		}
-		if p.binary == newRuntime { // since v0.22 it makes its client so
-			p.limits.timeout = half
+		p.limits.renew = time.Duration(p.lock.RenewDeadlineSeconds) * time.Second
+		if p.binary == controllerRuntime { // since v0.22 it makes its client so
+			p.limits.timeout = p.limits.renew / 2
 		}
 		all = append(all, p)
 	}

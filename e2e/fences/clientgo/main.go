@@ -24,10 +24,9 @@ func main() {
 		flag.String("name", "", "the name of the lock")
 	lease, renew, retry := flag.Duration("lease", 0, "the lease duration"),
 		flag.Duration("renew", 0, "the renew deadline"), flag.Duration("retry", 0, "the retry period")
-	timeout := flag.Duration("timeout", 0, "of the elector's client; 0: none")
 	release := flag.Bool("release", false, "release the lock that was lost")
 	flag.Parse()
-	client, err := coordinationv1.NewForConfig(&rest.Config{Host: *server, Timeout: *timeout})
+	client, err := coordinationv1.NewForConfig(&rest.Config{Host: *server})
 	if err != nil {
 		log.Fatal(err)
 	}

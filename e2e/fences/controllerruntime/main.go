@@ -13,6 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
 func main() {
@@ -21,14 +22,14 @@ func main() {
 		flag.String("name", "", "the name of the lock")
 	lease, renew, retry := flag.Duration("lease", 0, "the lease duration"),
 		flag.Duration("renew", 0, "the renew deadline"), flag.Duration("retry", 0, "the retry period")
-	timeout := flag.Duration("timeout", 0, "of the program's clients; 0: none")
 	release := flag.Bool("release", false, "release the lock that was lost")
 	flag.Parse()
 	ctrl.SetLogger(zap.New())
-	mgr, err := ctrl.NewManager(&rest.Config{Host: *server, Timeout: *timeout}, withoutMetrics(ctrl.Options{
+	mgr, err := ctrl.NewManager(&rest.Config{Host: *server}, ctrl.Options{
+		Metrics:        metricsserver.Options{BindAddress: "0"},
 		LeaderElection: true, LeaderElectionNamespace: *namespace, LeaderElectionID: *name,
 		LeaseDuration: lease, RenewDeadline: renew, RetryPeriod: retry, LeaderElectionReleaseOnCancel: *release,
-	}))
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
