@@ -3,18 +3,24 @@ package integration
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/yaml"
@@ -153,6 +159,127 @@ func (w *world) setting(member, namespace, name, want string) {
 			got = fmt.Sprint(o.Data)
 		}
 		return must.ErrorIf(got != want, "%q", got)
+	})
+}
+
+// What a set has in place follows its sources in every cluster that its policy selects, whoever edits it there, and goes
+// with the set. While nothing changes, nothing is written on the management cluster.
+func TestObjectsFollowTheirSources(t *testing.T) {
+	t.Parallel()
+	w, a, _ := eastLeads(t, steady)
+	w.allow("follow", all...)
+	in := func(name, want string) {
+		t.Helper()
+		for _, m := range all {
+			w.setting(m, a, name, want)
+		}
+	}
+	// edit is what kubectl edit sends, in each member.
+	edit := func(o client.Object, patch string) {
+		t.Helper()
+		o.SetNamespace(a)
+		for _, m := range all {
+			w.Must(w.Members[m].Patch(t.Context(), o.DeepCopyObject().(client.Object),
+				client.RawPatch(types.MergePatchType, []byte(patch)), client.FieldOwner("kubectl-edit")))
+		}
+	}
+	one := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "one"}}
+	set := &v1alpha1.LeaderResourceSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "set"}}
+	front := strings.Replace(workload("front", 0), "  name: front\n", "  name: front\n  labels: {tier: front}\n", 1)
+
+	t.Log("a source is missing: the others are applied, and nothing is deleted")
+	w.source("all", settings("one", "a: x, b: w"), settings("two", "b: w"))
+	w.resourceSet("set", a, "all=All", "late=All")
+	harness.Edit(t, w.Hub, set, func(o *v1alpha1.LeaderResourceSet) { o.Spec.IntervalSeconds = 10 })
+	w.awaitReady("set", reason.InvalidSource, "there is no ConfigMap late")
+	in("two", "map[b:w]")
+	w.source("all", settings("one", "a: v, b: w"), front)
+	in("one", "map[a:v b:w]")
+	in("two", "map[b:w]")
+	t.Log("it comes with 1 MiB, the most of a ConfigMap: what no source has any more is deleted")
+	w.source("late", settings("large", "a: "+strings.Repeat("x", 1<<20-len(settings("large", "a: ")))))
+	in("two", "")
+	w.awaitReady("set", reason.InPlace)
+	w.awaitIn("set", "west", 3, "")
+
+	t.Log("a field leaves the source: what others have set stays")
+	edit(one, `{"data":{"c":"c"},"metadata":{"annotations":{"edited":"yes"}}}`)
+	w.source("all", settings("one", "a: v"), front)
+	in("one", "map[a:v c:c]")
+	w.Must(w.Members["west"].Get(t.Context(), client.ObjectKey{Namespace: a, Name: "one"}, one))
+	if one.Annotations["edited"] != "yes" {
+		t.Errorf("annotations %v", one.Annotations)
+	}
+	t.Log("an edit of what the source has, and a deletion")
+	edit(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "one"}}, `{"data":{"a":"drift"}}`)
+	in("one", "map[a:v c:c]")
+	for _, m := range all {
+		w.Must(w.Members[m].Delete(t.Context(), one.DeepCopy()))
+	}
+	in("one", "map[a:v]")
+	t.Log("an edit of a label alone, of an object with a spec")
+	o := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "front"}}
+	edit(o, `{"metadata":{"labels":{"tier":"drift"}}}`)
+	w.Eventually("the label is repaired after intervalSeconds", 2*soon, func() error {
+		must.Do(w.Members["west"].Get(t.Context(), client.ObjectKey{Namespace: a, Name: "front"}, o))
+		return must.ErrorIf(o.Labels["tier"] != "front", "%v", o.Labels)
+	})
+
+	t.Log("force takes over what another manager applies")
+	theirs := &unstructured.Unstructured{}
+	w.Must(yaml.Unmarshal([]byte(settings("theirs", "a: first, b: first")), &theirs.Object))
+	theirs.SetNamespace(a)
+	w.Must(w.Members["south"].Apply(t.Context(), client.ApplyConfigurationFromUnstructured(theirs),
+		client.FieldOwner("argocd")))
+	w.source("all", settings("theirs", "a: second"), settings("one", "a: v"))
+	w.awaitReady("set", reason.AppliedByOther, "cluster south: ConfigMap "+a+"/theirs", "argocd")
+	w.setting("west", a, "theirs", "map[a:second]")
+	w.setting("south", a, "theirs", "map[a:first b:first]")
+	harness.Edit(t, w.Hub, set, func(o *v1alpha1.LeaderResourceSet) { o.Spec.Force = true })
+	w.setting("south", a, "theirs", "map[a:second b:first]")
+	w.awaitReady("set", reason.InPlace)
+	w.writesNothing(5 * time.Second)
+
+	t.Log("the policy selects a cluster no more")
+	harness.Edit(t, w.Hub, &v1alpha1.LeadershipPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.Fleet, Name: "p"}},
+		func(p *v1alpha1.LeadershipPolicy) {
+			p.Spec.ClusterSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+				Key: v1alpha1.PriorityLabel, Operator: metav1.LabelSelectorOpNotIn, Values: []string{three["south"]},
+			}}}
+		})
+	w.setting("south", a, "one", "")
+	w.setting("west", a, "one", "map[a:v]")
+	t.Log("the set is deleted")
+	w.deleteSet("set")
+	in("one", "")
+	in("theirs", "")
+	in("large", "")
+}
+
+// writesNothing waits until no object of the fleet on the management cluster has changed for so long.
+func (w *world) writesNothing(span time.Duration) {
+	w.T.Helper()
+	var last map[string]string
+	var since time.Time
+	w.Eventually("nothing is written for "+span.String(), time.Minute, func() error {
+		now := map[string]string{}
+		for _, list := range []client.ObjectList{
+			&clusterv1.ClusterList{}, &corev1.SecretList{}, &v1alpha1.LeadershipPolicyList{},
+			&v1alpha1.NamespaceLeaderList{}, &v1alpha1.LeaderResourceSetList{}, &eventsv1.EventList{},
+		} {
+			must.Do(w.Hub.List(w.T.Context(), list, client.InNamespace(w.Fleet)))
+			must.Do(meta.EachListItem(list, func(o runtime.Object) error {
+				is := o.(client.Object)
+				now[fmt.Sprintf("%T %s", o, is.GetName())] = is.GetResourceVersion()
+				return nil
+			}))
+		}
+		if !maps.Equal(now, last) {
+			changed := cmp.Diff(last, now)
+			last, since = now, time.Now()
+			must.Fail("%s", changed)
+		}
+		return must.ErrorIf(time.Since(since) < span, "since %v", since)
 	})
 }
 
