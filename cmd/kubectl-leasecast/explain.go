@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 )
@@ -88,8 +89,8 @@ func (s *snapshot) inWords(r *v1alpha1.NamespaceLeader) string {
 		if spec.Next != "" {
 			next = spec.Next + " would follow"
 		}
-		began := ago(s.at, spec.AcquireTime.Time)
-		return fmt.Sprintf("%s leads since %s, in epoch %d; %s", spec.Leader, began, spec.Epoch, next)
+		began := cmp.Or(spec.AcquireTime, spec.Since, &metav1.MicroTime{})
+		return fmt.Sprintf("%s leads since %s, in epoch %d; %s", spec.Leader, ago(s.at, began.Time), spec.Epoch, next)
 	case v1alpha1.StateDraining:
 		return fmt.Sprintf("the term of %s ends (%s); next is %s", spec.Leader, spec.Reason, cmp.Or(spec.Next, "nobody yet"))
 	case v1alpha1.StateRetired:

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/leasecast/leasecast/api/reason"
@@ -189,6 +190,25 @@ func TestStatusNamesWhatNeedsAttention(t *testing.T) {
 		}
 		if !test.s.hub.alive(now) && strings.Contains(got, "needs attention.") {
 			t.Errorf("%s: it says that all is well:\n%s", name, got)
+		}
+	}
+}
+
+// An API server also accepts a Leading record without acquireTime.
+func TestExplainSaysSinceWhenAClusterLeads(t *testing.T) {
+	for name, test := range map[string]struct {
+		acquired, since *metav1.MicroTime
+		want            string
+	}{
+		"a resumed term":               {micro(4 * time.Hour), micro(3 * time.Hour), "east leads since 4h ago"},
+		"a record without acquireTime": {nil, micro(3 * time.Hour), "east leads since 3h ago"},
+	} {
+		r := leading("shop", "east", func(r *v1alpha1.NamespaceLeader) {
+			r.Spec.AcquireTime, r.Spec.Since = test.acquired, test.since
+		})
+		if got, err := run(well(r), []client.Object{elected(time.Second)}, "explain", "shop"); err != nil ||
+			!strings.Contains(got, test.want) {
+			t.Errorf("%s: %v, want %q in %s", name, err, test.want, got)
 		}
 	}
 }
