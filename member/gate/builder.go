@@ -139,8 +139,8 @@ func (b *TypedBuilder[request]) Named(name string) *TypedBuilder[request] {
 }
 
 // Observe reconciles followers' requests with r instead of skipping them, for instance to keep metrics or caches warm.
-// The reconciler must not write, except for finalizers as the package describes: give it a client made by ReadOnly. Its
-// context carries no term, and it may still be running when this cluster is promoted.
+// The reconciler must not write, except for finalizers as the package describes: give it the manager's client as a
+// client.Reader. Its context carries no term, and it may still be running when this cluster is promoted.
 func (b *TypedBuilder[request]) Observe(r reconcile.TypedReconciler[request]) *TypedBuilder[request] {
 	b.follower = r
 	return b

@@ -52,8 +52,8 @@
 // enqueued and the reconciler finalizes it. That is right where finalizing acts on what all clusters share.
 //
 // If a follower's objects must go at once, because there is nothing to clean up outside that cluster, finalize them by
-// Observe. Use the manager's own client there instead of one made by ReadOnly. Observe acts in every cluster, so it
-// must act on its own cluster alone. The same holds for a namespace: it stays Terminating while it holds such an
+// Observe. Its reconciler then needs the manager's client itself, not a client.Reader. Observe acts in every cluster,
+// so it must act on its own cluster alone. The same holds for a namespace: it stays Terminating while it holds such an
 // object.
 //
 // # Replicas in one cluster

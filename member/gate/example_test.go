@@ -16,6 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -96,20 +97,21 @@ func ExampleTypedControllerManagedBy_requests() {
 	// Output: <nil>
 }
 
-// Followers may keep a cache warm or count objects. ReadOnly keeps them from writing.
+// Followers may keep a cache warm or count objects. Through a client.Reader they cannot write.
 func ExampleTypedBuilder_Observe() {
 	mgr := manager()
-	c := gate.ReadOnly(mgr.GetClient())
+	var r client.Reader = mgr.GetClient()
 	count := reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-		return reconcile.Result{}, client.IgnoreNotFound(c.Get(ctx, req.NamespacedName, &corev1.ConfigMap{}))
+		return reconcile.Result{}, client.IgnoreNotFound(r.Get(ctx, req.NamespacedName, &corev1.ConfigMap{}))
 	})
 	fmt.Println(gate.ControllerManagedBy(mgr, membertest.New()).For(&corev1.ConfigMap{}).Observe(count).Complete(nothing))
 	// Output: <nil>
 }
 
 // An author's own test needs no cluster: the context of a term is all that a reconciler gets. The fake client of
-// controller-runtime takes every write. CapClient makes it refuse those after the term.
-func ExampleCapClient() {
+// controller-runtime takes every write. With its interceptor, a write after the term is refused, as member.CapWrites
+// refuses it in a cluster.
+func Example_fakeClient() {
 	leader := membertest.New()
 	leader.Promote("shop")
 	ctx, done, err := leader.Context(context.Background(), "shop")
@@ -117,11 +119,18 @@ func ExampleCapClient() {
 		panic(err)
 	}
 	defer done()
-	c := gate.CapClient(fake.NewClientBuilder().Build())
+	c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if err := member.Check(ctx); err != nil {
+				return err
+			}
+			return c.Create(ctx, o, opts...)
+		},
+	}).Build()
 	book := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "book"}}
 	fmt.Println("in its term:", c.Create(ctx, book))
 	leader.Expire()
-	fmt.Println("not begun:", errors.Is(c.Delete(ctx, book), member.ErrNotBegun))
+	fmt.Println("not begun:", errors.Is(c.Create(ctx, book), member.ErrNotBegun))
 	// Output:
 	// in its term: <nil>
 	// not begun: true

@@ -99,7 +99,6 @@ func write(ctx context.Context) error {
 // A reconciler that checks the clock may find the end of its term before its context has ended.
 func TestGate_DropsErrorsOfItsOwnTermOnly(t *testing.T) {
 	const over = membertest.Duration
-	create := func(ctx context.Context) error { return gate.CapClient(clientWith()).Create(ctx, object(ns, "a")) }
 	var stop func()
 	type row struct {
 		passes time.Duration // while the reconciler works
@@ -108,7 +107,6 @@ func TestGate_DropsErrorsOfItsOwnTermOnly(t *testing.T) {
 	}
 	each(t, map[string]row{
 		"of a check":                   {over, member.Check, nil},
-		"of a client":                  {over, create, nil},
 		"of a write":                   {over, write, nil},
 		"of a write in less than 1 ms": {over - time.Microsecond, write, nil},
 		"of a manager that stops":      {0, func(ctx context.Context) error { stop(); return ctx.Err() }, context.Canceled},
