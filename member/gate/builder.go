@@ -124,8 +124,8 @@ func (b *TypedBuilder[request]) WithEventFilter(p predicate.Predicate) *TypedBui
 	return b
 }
 
-// WithOptions sets the options of the controller. With a queue without priorities, a promoted namespace waits for all
-// requests of the namespaces that were promoted before it.
+// WithOptions sets the options of the controller. With a queue without priorities, a new event waits for all requests
+// that promotions have enqueued before it.
 func (b *TypedBuilder[request]) WithOptions(o controller.TypedOptions[request]) *TypedBuilder[request] {
 	b.inner.WithOptions(o)
 	return b

@@ -13,7 +13,7 @@
 // controller differs from one of ctrl.NewControllerManagedBy in two ways. Requests of a namespace that another cluster
 // leads are skipped. When this cluster is promoted, it enqueues all that a start of the controller would enqueue for
 // the namespace. This is every object of For, and what the handlers of Watches make of their objects, through the same
-// predicates.
+// predicates. All of it has a low priority, as at a start, so that new events come first.
 //
 // The builder takes predicates as they are, without builder.WithPredicates. In place of WatchesMetadata and
 // builder.OnlyMetadata, pass a PartialObjectMetadata with its kind. In place of WithLogConstructor, set the
@@ -25,12 +25,6 @@
 // [TypedControllerManagedBy] its author sets which namespace's leader acts on a request. A promotion then lists all
 // objects of such a kind, and enqueues the requests of the promoted namespace. The same holds for handlers of Watches,
 // which may make a request of any namespace from an object of any other.
-//
-// # Several namespaces at once
-//
-// A promotion enqueues at a low priority, as a controller's start does, so that new events come first. Namespaces that
-// are promoted at once take turns, so none waits until another one is worked off. That needs the priority queue, which
-// is controller-runtime's default.
 //
 // # Why no request is lost
 //

@@ -2,9 +2,7 @@ package gate
 
 import (
 	"context"
-	"math/bits"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -12,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -23,10 +22,6 @@ import (
 
 // relist is the backoff after a list that failed.
 var relist = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 7, Cap: 5 * time.Second}
-
-// promotionPriority is the priority of the first request that a promotion enqueues. It is above the priority of the
-// list at a controller's start, in which all objects of one namespace come before the next namespace.
-const promotionPriority = handler.LowPriority + 20
 
 // resync is a source that enqueues every request of a namespace when this cluster has begun to lead it. These are the
 // requests that a start of the controller would enqueue. A list that fails is repeated until it succeeds or the term is
@@ -144,17 +139,14 @@ func (w *watch[request]) passes(created event.CreateEvent) bool {
 	return true
 }
 
-// promotion is the queue for the requests of a promotion. It adds requests of the promoted namespace only, at a low
-// priority. A handler's delayed ones pass unchanged.
+// promotion is the queue for the requests of a promotion. It adds requests of the promoted namespace only, at the low
+// priority of the list at a controller's start. A handler's delayed ones pass unchanged.
 type promotion[request comparable] struct {
 	workqueue.TypedRateLimitingInterface[request]
 	belongs func(request) bool
-	added   atomic.Uint64
 }
 
-// Add implements workqueue.TypedInterface. The more requests a promotion has added, the lower their priority. So
-// namespaces that are promoted at once take turns. The priority falls with the logarithm, because the queue's metrics
-// have a series for each priority.
+// Add implements workqueue.TypedInterface.
 func (p *promotion[request]) Add(req request) {
 	if !p.belongs(req) {
 		return
@@ -164,6 +156,5 @@ func (p *promotion[request]) Add(req request) {
 		p.TypedRateLimitingInterface.Add(req)
 		return
 	}
-	priority := promotionPriority - bits.Len64(p.added.Add(1)-1)
-	queue.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, req)
+	queue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(handler.LowPriority)}, req)
 }

@@ -61,7 +61,7 @@ func TestResync_EnqueuesTheNamespaceInEachTerm(t *testing.T) {
 	})
 }
 
-// A promotion enqueues what a start of the controller would, in its namespace and in no other.
+// A promotion enqueues what a start of the controller would, in its namespace and in no other. New events come before.
 func TestResync_EnqueuesWhatAStartWould(t *testing.T) {
 	not := func(name string) predicate.Predicate {
 		return predicate.NewPredicateFuncs(func(o client.Object) bool { return o.GetName() != name })
@@ -116,6 +116,13 @@ func TestResync_EnqueuesWhatAStartWould(t *testing.T) {
 		startResync(t.Context(), t, row.build(f), c, q)
 		for range 2 {
 			f.Promote(ns)
+			synctest.Wait()
+			q.Add(request)
+			synctest.Wait()
+			if first, _ := q.Get(); first != request {
+				t.Errorf("%v comes before a new event", first)
+			}
+			q.Done(request)
 			expect(t, q, "promoted", row.want...)
 		}
 	})
@@ -348,49 +355,4 @@ func TestResync_LosesNoRequestToAPromotion(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Of several namespaces that are promoted at once none waits for another. What happens then comes before both. So it is
-// when the controller has just started, and has enqueued everything itself.
-func TestResync_OfManyNamespacesTakesTurns(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		namespaces := []string{"a", "b", "c", "d", "e"}
-		const objectsEach = 1000
-		f, objects := membertest.New(), []client.Object{}
-		for _, in := range namespaces {
-			for i := range objectsEach {
-				objects = append(objects, object(in, fmt.Sprint("object-", i)))
-			}
-		}
-		q := priorityqueue.New[reconcile.Request]("turns")
-		startResync(t.Context(), t, forMaps(f), clientWith(objects...), q)
-		for _, o := range objects {
-			q.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(handler.LowPriority)},
-				reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
-		}
-		for _, in := range namespaces {
-			f.Promote(in)
-			synctest.Wait()
-		}
-		q.Add(request)
-		synctest.Wait()
-		if first, _ := q.Get(); first != request {
-			t.Errorf("%v comes before what happens now", first)
-		}
-		q.Done(request)
-		counts, firsts := map[string]int{}, []string{}
-		for range len(namespaces) * objectsEach {
-			req, _ := q.Get()
-			q.Done(req)
-			if counts[req.Namespace]++; counts[req.Namespace] == 1 {
-				firsts = append(firsts, req.Namespace)
-			}
-			if len(firsts) < len(namespaces) && counts[req.Namespace] > 1 {
-				t.Fatalf("%s has a second turn before %d others had one", req.Namespace, len(namespaces)-len(firsts))
-			}
-		}
-		if !slices.Equal(slices.Sorted(slices.Values(firsts)), namespaces) || counts["a"] != objectsEach {
-			t.Errorf("worked off %v", counts)
-		}
-	})
 }
