@@ -77,8 +77,8 @@ func largeSecrets(ctx context.Context, s *testbed) error {
 	})
 }
 
-// largeKubeconfigs writes kubeconfigs that are larger than any that is read, and more of others than are kept together.
-// One of the large ones is of a Cluster.
+// largeKubeconfigs writes kubeconfigs that are larger than any that is read, and others that no Cluster needs. One of
+// the large ones is of a Cluster.
 func largeKubeconfigs(ctx context.Context, s *testbed) error {
 	c := s.hubTenant
 	const bulky = "bulky"

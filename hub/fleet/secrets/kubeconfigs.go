@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,8 +20,6 @@ const (
 	KubeconfigKey = "value"
 	// MaxKubeconfig bounds a kubeconfig that is kept, in bytes: a longer one would not be parsed.
 	MaxKubeconfig = transport.MaxKubeconfig
-	// MaxKubeconfigs bounds how many are kept for each fleet: 32 MiB.
-	MaxKubeconfigs = 512
 )
 
 // Kubeconfig is what is known of the kubeconfig of a Cluster.
@@ -53,16 +50,11 @@ func (s *Store) Kubeconfig(fleet, cluster string) Kubeconfig {
 		f.forget(name)
 		return Kubeconfig{Missing: cmp.Or(f.missingGrant(), "there is no Secret "+name)}
 	}
-	at := f.index(name)
-	if at < 0 {
-		at = len(f.kubeconfigs)
-		f.kubeconfigs = append(f.kubeconfigs, &kept{name: name})
+	k := f.kubeconfigs[name]
+	if k == nil {
+		k = &kept{name: name}
+		f.kubeconfigs[name] = k
 	}
-	if at >= MaxKubeconfigs {
-		return Kubeconfig{Refused: fmt.Sprintf("Secret %s is not read: at most %d kubeconfigs are in a namespace, "+
-			"and others came first; delete Clusters that nobody needs", name, MaxKubeconfigs)}
-	}
-	k := f.kubeconfigs[at]
 	f.refresh(k, is)
 	if k.version == "" {
 		return Kubeconfig{Missing: fmt.Sprintf("Secret %s is being read", name)}
@@ -92,22 +84,9 @@ func (s *Store) Seal(fleet string) (mark string, key seal.Key) {
 }
 
 func (f *fleet) forget(name string) {
-	if f == nil {
-		return
+	if f != nil {
+		delete(f.kubeconfigs, name)
 	}
-	at := f.index(name)
-	if at < 0 {
-		return
-	}
-	f.kubeconfigs = slices.Delete(f.kubeconfigs, at, at+1)
-	if at < MaxKubeconfigs && len(f.kubeconfigs) >= MaxKubeconfigs {
-		f.queue.Add(f.kubeconfigs[MaxKubeconfigs-1].name) // there is room for it now
-	}
-}
-
-// index returns where a kubeconfig is among those that Clusters need, and -1 if none does.
-func (f *fleet) index(name string) int {
-	return slices.IndexFunc(f.kubeconfigs, func(k *kept) bool { return k.name == name })
 }
 
 // refresh has a Secret read if it is not the one that was read last.
@@ -117,15 +96,12 @@ func (f *fleet) refresh(k *kept, is *metav1.PartialObjectMetadata) {
 	}
 }
 
-// find returns what is kept of a Secret, or nil if it is not read.
+// find returns what is kept of a Secret, or nil if nothing needs it.
 func (f *fleet) find(name string) *kept {
 	if name == seal.SecretName {
 		return &f.seal
 	}
-	if at := f.index(name); at >= 0 && at < MaxKubeconfigs {
-		return f.kubeconfigs[at]
-	}
-	return nil
+	return f.kubeconfigs[name]
 }
 
 // readAll reads the Secrets that are asked for, one after the other, until the queue is shut down.

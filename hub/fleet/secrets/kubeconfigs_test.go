@@ -18,10 +18,7 @@ import (
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
-const (
-	unread  = "Secret east-kubeconfig is being read"
-	tooMany = "others came first"
-)
+const unread = "Secret east-kubeconfig is being read"
 
 func TestWhatIsShownOfAKubeconfig(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -149,77 +146,6 @@ func TestAChangedKubeconfigReplacesTheOlderOneWhenItIsRead(t *testing.T) {
 			t.Errorf("%q is shown; reads after the 3 that failed: %d", got, -failures)
 		}
 	})
-}
-
-// fill makes as many Clusters with kubeconfigs as are kept, and returns when they are.
-func (w *world) fill(t *testing.T) {
-	t.Helper()
-	for n := range MaxKubeconfigs {
-		w.write(t, fmt.Sprintf("a%d-kubeconfig", n), "k")
-		if n%50 == 0 {
-			synctest.Wait() // a fake watch holds 100 events
-		}
-	}
-	synctest.Wait()
-	for range 2 { // they are read in between
-		for n := range MaxKubeconfigs {
-			if got := w.shows(fmt.Sprint("a", n)); got != "k" && !strings.Contains(got, "being read") {
-				t.Fatalf("number %d: %s", n, got)
-			}
-		}
-		synctest.Wait()
-	}
-	w.told()
-}
-
-func TestWhoseKubeconfigsAreKept(t *testing.T) {
-	inGrantedWorld(t, func(t *testing.T, w *world) {
-		w.fill(t)
-		before := len(w.reads())
-		if got := w.shows("east"); !strings.Contains(got, "Secret east-kubeconfig is not read") ||
-			!strings.Contains(got, tooMany) {
-			t.Errorf("of a Cluster that came last: %s", got)
-		}
-		synctest.Wait()
-		if is := w.reads(); len(is) > before || w.shows("a0") != "k" {
-			t.Errorf("%v were read, and %q is shown of one that was there", is[before:], w.shows("a0"))
-		}
-		kept := 0
-		for n := range MaxKubeconfigs {
-			if w.shows(fmt.Sprint("a", n)) == "k" {
-				kept++
-			}
-		}
-		if kept != MaxKubeconfigs {
-			t.Errorf("%d others are kept", kept)
-		}
-	})
-}
-
-func TestARefusedKubeconfigIsReadWhenThereIsRoomAgain(t *testing.T) {
-	for name, free := range map[string]func(t *testing.T, w *world){
-		"because a Cluster is deleted": func(_ *testing.T, w *world) { w.Forget("a", "a0") },
-		"because a Secret is deleted": func(t *testing.T, w *world) {
-			w.remove(t, "a0-kubeconfig")
-			synctest.Wait()
-			w.shows("a0") // its Cluster is told
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inGrantedWorld(t, func(t *testing.T, w *world) {
-				w.fill(t)
-				w.shows("east")
-				synctest.Wait()
-				w.told()
-				free(t, w)
-				synctest.Wait()
-				told := w.told()
-				if got := w.shows("east"); got != "first" || !slices.Contains(told, "a/east-kubeconfig") {
-					t.Errorf("%q is shown, told of %v", got, told)
-				}
-			})
-		})
-	}
 }
 
 func TestWhatIsShownOfTheSeal(t *testing.T) {

@@ -64,7 +64,7 @@ type fleet struct {
 
 	queue       workqueue.TypedRateLimitingInterface[string] // of Secrets that are to be read
 	seal        kept
-	kubeconfigs []*kept // that Clusters need, in the order in which they were first seen
+	kubeconfigs map[string]*kept // that Clusters need, by the names of their Secrets
 }
 
 // New returns a Store that shows no fleet yet.
@@ -78,7 +78,10 @@ func (s *Store) Open(ctx context.Context, name string) {
 		return
 	}
 	pause := workqueue.NewTypedItemExponentialFailureRateLimiter[string](askFirst, askSlowest)
-	f := &fleet{queue: workqueue.NewTypedRateLimitingQueue(pause), seal: kept{name: seal.SecretName}}
+	f := &fleet{
+		queue: workqueue.NewTypedRateLimitingQueue(pause), seal: kept{name: seal.SecretName},
+		kubeconfigs: map[string]*kept{},
+	}
 	s.fleets[name] = f
 	s.group.Go(func() {
 		defer f.queue.ShutDown()
