@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/utils/clock"
 
 	"github.com/leasecast/leasecast/hub/fleet/wake"
@@ -336,31 +338,46 @@ func TestAnErrorOfAConnectionIsCleanedAndStaysWhatItIs(t *testing.T) {
 // An informer asks at once for a watch that ends. One that its server ends at once would be asked for all the time.
 func TestWhatFailsAgainAndAgainIsAskedForAfterPausesThatGrow(t *testing.T) {
 	for name, test := range map[string]struct {
-		query  string
-		status int
+		query   string
+		status  int // 0: no answer
+		relists bool
 	}{
-		"watches that end at once": {"?watch=true", 200},
-		"watches that are refused": {"?watch=true", 410},
-		"lists that are refused":   {"", 403},
+		"watches that end at once":      {"?watch=true", 200, true},
+		"watches that are refused":      {"?watch=true", 410, true},
+		"watches that are not answered": {"?watch=true", 0, true},
+		"lists that are refused":        {"", 403, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var asked atomic.Int64
+				var asked, relists atomic.Int64
+				var answered wake.Signal
 				r := NewRetry(roundTripper(func(*http.Request) (*http.Response, error) {
 					asked.Add(1)
+					if test.status == 0 {
+						answered.Fire() // another request is answered
+						return nil, os.ErrDeadlineExceeded
+					}
 					return &http.Response{StatusCode: test.status, Body: http.NoBody}, nil
-				}), &wake.Signal{}, clock.RealClock{})
-				client := &http.Client{Transport: r}
+				}), &answered, clock.RealClock{})
+				client := &http.Client{Transport: r, Timeout: time.Minute}
 				for began := time.Now(); time.Since(began) < time.Minute && asked.Load() < 100; { // no time passes without a pause
 					resp, err := client.Get("https://east.prod.invalid" + Namespaces + test.query)
+					if errors.Is(err, errRelist) && !utilnet.IsTimeout(err) {
+						relists.Add(1)
+						continue
+					}
 					if err != nil {
 						t.Fatal(err)
 					}
 					_, _ = io.ReadAll(resp.Body)
 					_ = resp.Body.Close()
 				}
-				if n := asked.Load(); n < 8 || n > 24 {
+				n, again := asked.Load(), relists.Load()
+				if n < 8 || n > 24 && test.status > 0 {
 					t.Errorf("asked %d times in a minute", n)
+				}
+				if test.relists != (again > 0) || test.relists && n-again > 2 {
+					t.Errorf("asked %d times, and listed again %d times", n, again)
 				}
 				if r.Unwatched() < 50*time.Second {
 					t.Errorf("the watch has not stood for %v", r.Unwatched())

@@ -18,6 +18,9 @@ import (
 // go on from where they were as soon as the member is back. Without this they would back off for up to a
 // minute, and list everything again. To stop an informer, cancel its requests.
 //
+// After a watch that fails again, the next one gets an error, so that the informer lists: it may never do so while
+// watches expire, or are not answered. The error must not be a timeout, which a client takes for an empty watch.
+//
 // What fails again and again is asked for after pauses that grow, whether it was answered or not: informers themselves
 // ask at once for a watch that the server ends.
 type Retry struct {
@@ -32,6 +35,7 @@ type Retry struct {
 // path is how the requests for one kind of object go.
 type path struct {
 	failures  int
+	relist    bool // the next watch gets an error
 	notBefore time.Time
 	watches   int // that stand
 	since     time.Time
@@ -53,17 +57,28 @@ const (
 	shortWatch = 5 * time.Second
 )
 
-// RoundTrip sends a request without a body until it is answered or its context ends.
+// errRelist ends a watch after others have failed.
+var errRelist = errors.New("the watch fails again and again, so what it would show is listed again")
+
+// RoundTrip sends a request without a body until it is answered, its context ends, or a watch has failed again.
 func (p *Retry) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, of := req.Context(), req.URL.Path
 	req = inPages(req)
 	for {
 		var pause time.Duration
-		p.change(of, func(at *path) { pause = at.notBefore.Sub(p.clock.Now()) })
+		relist := false
+		p.change(of, func(at *path) {
+			if pause = at.notBefore.Sub(p.clock.Now()); isWatch(req.URL) {
+				relist, at.relist = at.relist, false
+			}
+		})
 		if pause > 0 {
 			if err := wake.For(ctx, p.clock, pause, nil); err != nil {
 				return nil, err
 			}
+		}
+		if relist {
+			return nil, errRelist
 		}
 		answered := p.answered.Next()
 		resp, err := p.next.RoundTrip(req)
@@ -71,9 +86,9 @@ func (p *Retry) RoundTrip(req *http.Request) (*http.Response, error) {
 		case ctx.Err() != nil:
 			return resp, err
 		case err != nil:
-			p.failed(of, longestSilence)
+			p.failed(req, longestSilence)
 		case resp.StatusCode >= http.StatusBadRequest:
-			p.failed(of, longestRefusal)
+			p.failed(req, longestRefusal)
 		case isWatch(req.URL):
 			resp.Body = p.watch(resp.Body, req)
 		}
@@ -119,11 +134,12 @@ func (p *Retry) change(of string, change func(*path)) {
 	change(p.paths[of])
 }
 
-// failed records that a request for a path has failed.
-func (p *Retry) failed(of string, longest time.Duration) {
-	p.change(of, func(at *path) {
+// failed records that a request has failed.
+func (p *Retry) failed(req *http.Request, longest time.Duration) {
+	p.change(req.URL.Path, func(at *path) {
 		pause := min(retryPause<<min(at.failures, 8), longest)
 		at.failures++
+		at.relist = at.failures > 1 && isWatch(req.URL)
 		at.notBefore = p.clock.Now().Add(wait.Jitter(pause/2, 1))
 	})
 }
@@ -154,7 +170,7 @@ func (p *Retry) watch(body io.ReadCloser, req *http.Request) io.ReadCloser {
 			}
 		})
 		if !lasted && req.Context().Err() == nil {
-			p.failed(req.URL.Path, longestRefusal)
+			p.failed(req, longestRefusal)
 		}
 	})}
 }
