@@ -118,8 +118,6 @@ const (
 	Unfenced Reason = "Unfenced"
 	// Unwritable: a Lease cannot be stored as it is, or something in the cluster changes it on its way.
 	Unwritable Reason = "Unwritable"
-	// Unwatched: watches in the cluster do not last, so that the hub lists instead of watching.
-	Unwatched Reason = "Unwatched"
 	// TooManyObjects: the cluster has more namespaces, or more Leases of the hub, than are kept: the others are not seen.
 	// Of a resource set: it has more labelled objects of a kind, so none of that kind is kept up to date.
 	TooManyObjects Reason = "TooManyObjects"

@@ -49,7 +49,7 @@ var attacks = []attack{
 	{
 		name:  "lists of 250 MB, of ten million empty objects and of nested messages, and an event of 4 GB is announced",
 		acts:  []front.Act{items(named(), 250), items(nil, 10_000_000), items(nested(), 100), announced},
-		shown: reason.Unwatched, short: true,
+		short: true,
 	},
 	{name: "watches repeat, expire, end at once and stand still", acts: []front.Act{
 		repeating, onWatches(expired), onWatches(func(http.ResponseWriter, *http.Request) {}), onWatches(silent),

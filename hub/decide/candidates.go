@@ -148,11 +148,10 @@ func (v *Snapshot) fitness(m *Member, now time.Time) (election.Fitness, reason.R
 	return election.Fit, why, message
 }
 
-// eligible returns the reason and message of a member that may lead. A member whose watches do not last is listed
-// instead. Of a member with too many objects, only the first ones are known. An order that cannot be read has no
-// effect.
+// eligible returns the reason and message of a member that may lead. Of a member with too many objects, only the first
+// ones are known. An order that cannot be read has no effect.
 func (m *Member) eligible() (reason.Reason, string) {
-	if m.Problem.Reason == reason.Unwatched || m.Problem.Reason == reason.TooManyObjects {
+	if m.Problem.Reason == reason.TooManyObjects {
 		return m.Problem.Reason, m.Problem.Message
 	}
 	if m.Drain.Invalid != "" {

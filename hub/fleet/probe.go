@@ -26,9 +26,6 @@ const (
 	// reader and no cache sees it.
 	probeNamespace = metav1.NamespaceSystem
 	probeName      = "leasecast-hub-probe"
-	// unwatchedAfter is for how long a watch must have failed before that is a problem. API servers end watches all the
-	// time, and a new one follows within a second or so.
-	unwatchedAfter = 10 * time.Second
 	// probeFast is how often a member is probed that does not answer.
 	probeFast = time.Second
 )
@@ -73,7 +70,6 @@ func (p *prober) run(ctx context.Context) {
 
 // round sends the probes that are due. It does not wait for their answers.
 func (p *prober) round(ctx context.Context, now lease.Reading) {
-	p.change(func(s *state) { s.unwatched = s.cluster != nil && p.retry.Unwatched() >= unwatchedAfter })
 	s := p.get()
 	mayWrite := p.mayProbeWrites(s, now)
 	if s.target == nil {

@@ -61,9 +61,6 @@ func (s *state) problem(k Key, owners map[string]Key) Problem {
 		return Problem{failure.Reason, failure.Message}
 	case s.cluster == nil:
 		return Problem{reason.NeverReached, "not connected yet"}
-	case s.unwatched:
-		return Problem{reason.Unwatched, "watches there do not last, so the hub lists its Leases now and then: " +
-			"see what ends long requests on the way to its API server"}
 	case s.unheld != "":
 		return Problem{reason.TooManyObjects, s.unheld}
 	}

@@ -34,7 +34,6 @@ type member struct {
 	writer   kubernetes.Interface
 	// informers is for the member's caches, and readers for the watch of registrations.
 	informers, readers *http.Client
-	retry              *transport.Retry // of informers
 
 	// answered fires whenever the member answers a request well.
 	answered wake.Signal
@@ -77,8 +76,6 @@ type state struct {
 	tracks health.Tracks
 	// excused is how many pauses of this process the tracks do not hold against the member.
 	excused int
-	// unwatched: a watch has not lasted for unwatchedAfter.
-	unwatched bool
 	// unheld says what the caches hold only a part of, or is empty.
 	unheld string
 	// clockVerdicts counts the changes of verdicts on the clock.
@@ -102,8 +99,7 @@ func newMember(s *shared, k Key) *member {
 			transport.HeldBy(transport.Leases, ofReaders): transport.NewHeld("registrations", m.noteReaders),
 		},
 	})
-	m.retry = transport.NewRetry(m.requests.Caches(), &m.answered, s.timers)
-	m.informers = &http.Client{Transport: m.retry}
+	m.informers = &http.Client{Transport: transport.NewRetry(m.requests.Caches(), &m.answered, s.timers)}
 	m.readers = &http.Client{Transport: transport.NewRetry(m.requests.Caches(), &m.answered, s.timers)}
 	m.writer = kubernetes.NewForConfigOrDie(m.requests.Config(m.requests.Renewals())) // the config is valid
 	return m
@@ -265,7 +261,6 @@ type visible struct {
 	contact, kubeconfig Problem
 	tracks              [maxTimeouts]visibleTrack
 	failure             reason.Reason
-	unwatched           bool
 	unheld              string
 	clockVerdicts       int
 }
@@ -278,8 +273,8 @@ func (s *state) visible() visible {
 	v := visible{
 		uid: s.uid, ownsUID: s.ownsUID, connected: s.cluster != nil,
 		contact: s.contact, kubeconfig: s.kubeconfig,
-		failure:   patient.Failure().Reason,
-		unwatched: s.unwatched, unheld: s.unheld, clockVerdicts: s.clockVerdicts,
+		failure: patient.Failure().Reason,
+		unheld:  s.unheld, clockVerdicts: s.clockVerdicts,
 	}
 	for i := range s.tracks {
 		t := &s.tracks[i].Track

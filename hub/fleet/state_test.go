@@ -130,7 +130,6 @@ func TestProblemIsTheGravest(t *testing.T) {
 		contact:    Problem{Reason: reason.WrongCluster},
 		kubeconfig: Problem{Reason: reason.InvalidKubeconfig},
 		tracks:     failed,
-		unwatched:  true,
 		unheld:     "too many",
 	}
 	others := map[string]Key{"u": {Fleet: "prod", Name: "other"}}
@@ -148,7 +147,6 @@ func TestProblemIsTheGravest(t *testing.T) {
 		{reason.Forbidden, func() { s.contact = Problem{} }},
 		{reason.Unreachable, func() { s.tracks = nil }},
 		{reason.NeverReached, func() { s.cluster = struct{ cluster.Cluster }{} }},
-		{reason.Unwatched, func() { s.unwatched = false }},
 		{reason.TooManyObjects, func() { s.unheld = "" }},
 		{"", func() {}},
 	} {

@@ -40,28 +40,6 @@ func (p *Publisher) list(ctx context.Context, within time.Duration) (*coordinati
 	})
 }
 
-// ReadAgain replaces a watch that does not last. It lists the Leases, and records which exist and which are gone.
-func (p *Publisher) ReadAgain(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	list, err := p.list(ctx, listTimeout)
-	if err != nil {
-		p.Log.V(1).Info("The Leases of the member could not be read", "reason", reason.Unreachable, "err", err.Error())
-		return
-	}
-	there := map[types.NamespacedName]bool{}
-	for i := range list.Items {
-		obj := &list.Items[i]
-		there[types.NamespacedName{Namespace: obj.Namespace, Name: obj.Name}] = true
-		p.Observe(obj)
-	}
-	for _, key := range p.Leases() {
-		if !there[key] {
-			p.ObserveGone(key)
-		}
-	}
-}
-
 // ReadAll reads all Leases of the hub in the member once, live, and reports whether that succeeded. Run calls it
 // first, until it succeeds, and never concurrently.
 func (p *Publisher) ReadAll(ctx context.Context) bool {

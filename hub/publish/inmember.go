@@ -11,18 +11,6 @@ import (
 	"github.com/leasecast/leasecast/hub/assign"
 )
 
-// Leases returns the names of all Leases that are known to exist in the member, or have to be read.
-func (p *Publisher) Leases() (keys []types.NamespacedName) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for l := range p.syncers.all() {
-		if l.known.lease != nil || !l.known.read {
-			keys = append(keys, l.key)
-		}
-	}
-	return keys
-}
-
 // MayHaveWritten returns the namespaces with Leases that this hub has written, as their seals prove, or may have
 // written.
 func (p *Publisher) MayHaveWritten() (namespaces []string) {
@@ -60,7 +48,8 @@ type Lease struct {
 	Known, Sealed bool
 }
 
-// LeasesIn is Leases for one namespace, without those that no hub has marked: a label alone makes no Lease a hub's.
+// LeasesIn returns the Leases in a namespace that are known to exist in the member, or have to be read. It leaves out
+// those that no hub has marked: a label alone makes no Lease a hub's.
 func (p *Publisher) LeasesIn(namespace string) (all []Lease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -43,7 +43,7 @@ func (w *publisherTest) link(words []string) {
 
 // playPublisher runs scripts on Publishers. A step names the namespace of a Lease, or the reader of a registration.
 //
-//   - start, stop, after: the Publisher runs, ends, and time passes. "mark" begins what sent, sequence, called and
+//   - start, stop, after: the Publisher runs, ends, and time passes. "mark" begins what sent, called and
 //     reports look at;
 //   - lead, follow, hold, absent, revoke, next: assignments. "led" starts and leads ns for 20 s, so that nothing from
 //     before counts any more;
@@ -151,7 +151,6 @@ func (w *publisherTest) actions(first string, args []string) map[string]func() {
 		"forget":         func() { w.Forget(first) },
 		"work":           func() { w.Work(w.ctx, keyOf(first)) },
 		"read-all":       func() { w.ReadAll(w.ctx) },
-		"read-again":     func() { w.ReadAgain(w.ctx) },
 		"list-readers":   func() { w.Work(w.ctx, listReadersKey) },
 		"remove-expired": func() { w.Work(w.ctx, removeExpiredKey) },
 		"link":           func() { w.link(args) },
@@ -243,12 +242,11 @@ func (w *publisherTest) words(first string, args []string) map[string]func() []s
 		return verbs
 	}
 	return map[string]func() []string{
-		"exists":   func() []string { return is(first, c.Name != "") },
-		"missing":  func() []string { return is(first, c.Name == "") },
-		"holder":   func() []string { return []string{first, cmp.Or(c.Holder, "nobody")} },
-		"hub":      func() []string { return []string{first, cmp.Or(c.Hub, "none")} },
-		"sequence": func() []string { return verbs("") },
-		"first":    func() []string { return []string{verbs(args[1])[0], args[1]} }, // of a namespace
+		"exists":  func() []string { return is(first, c.Name != "") },
+		"missing": func() []string { return is(first, c.Name == "") },
+		"holder":  func() []string { return []string{first, cmp.Or(c.Holder, "nobody")} },
+		"hub":     func() []string { return []string{first, cmp.Or(c.Hub, "none")} },
+		"first":   func() []string { return []string{verbs(args[1])[0], args[1]} }, // of a namespace
 		"timeouts": func() (seconds []string) { // of lists
 			for _, r := range w.member.since(w.marked) {
 				if r.within != nil {
@@ -279,12 +277,6 @@ func (w *publisherTest) words(first string, args []string) map[string]func() []s
 			return slices.Sorted(slices.Values(got))
 		},
 		"initial-at": func() []string { return []string{w.Initial().At.String()} },
-		"leases": func() (got []string) {
-			for _, key := range w.Leases() {
-				got = append(got, key.Namespace)
-			}
-			return slices.Sorted(slices.Values(got))
-		},
 		"found": func() []string { // sealed, unsealed or no
 			for _, l := range w.LeasesIn(first) {
 				if l.Known {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/hub/publish"
 )
 
@@ -104,7 +105,7 @@ func (w *Worker) setRegistered(is shownReaders) {
 func (w *Worker) watchReaders(ctx context.Context, to *publish.Readers) (unwatch func()) {
 	client, err := kubernetes.NewForConfigAndClient(w.Cluster.GetConfig(), w.Cluster.GetHTTPClient())
 	if err != nil {
-		w.Log.Error(err, "The readers in the cluster cannot be watched", "reason", "Unwatched")
+		w.Log.Error(err, "The readers in the cluster cannot be watched", "reason", reason.Unreachable)
 		return func() {}
 	}
 	rs := &readers{Worker: w, changed: workqueue.NewTypedDelayingQueue[string]()}

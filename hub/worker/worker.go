@@ -164,7 +164,6 @@ func (w *Worker) Run(ctx context.Context) {
 	var keepers sync.WaitGroup
 	keepers.Go(func() { w.keep(ctx) })
 	keepers.Go(func() { wait.UntilWithContext(ctx, w.observe, keepEvery) })
-	keepers.Go(func() { w.readUnwatched(ctx, p) })
 	keepers.Go(func() { w.required.run(ctx) })
 	p.Run(ctx)
 	keepers.Wait()
@@ -220,18 +219,6 @@ func bare(err error) string {
 		return u.Err.Error()
 	}
 	return err.Error()
-}
-
-// readEvery is how often the Leases of a member are listed whose watches do not last.
-const readEvery = 10 * time.Second
-
-// readUnwatched lists the Leases in the member periodically while its watches do not last.
-func (w *Worker) readUnwatched(ctx context.Context, p *publish.Publisher) {
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if m, _ := w.Fleet.Member(w.Member.Key); m.Problem.Reason == reason.Unwatched {
-			p.ReadAgain(ctx)
-		}
-	}, readEvery)
 }
 
 // watchLeases passes the hub's Leases in the member's cache to the publisher. The cache ends with the engagement.

@@ -20,7 +20,6 @@ import (
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/assign"
-	"github.com/leasecast/leasecast/hub/fleet"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/publish"
 )
@@ -194,33 +193,6 @@ func TestRun_LeavesAMemberWhoseLeasesCannotBeWatched(t *testing.T) {
 		r.Run(t.Context())
 		if held := r.east.holds("/"); len(held) > 0 || r.Publisher() != nil {
 			t.Errorf("it works there; stored: %q", held)
-		}
-	})
-}
-
-func unwatched(m *fleet.Member) { m.Problem.Reason = reason.Unwatched }
-
-func TestReadUnwatched_ListsLeasesWhileTheirWatchesDoNotLast(t *testing.T) {
-	type row struct {
-		change func(*env)
-		want   []time.Duration
-	}
-	rows(t, map[string]row{
-		"the watches last":        {func(*env) {}, nil},
-		"the watches do not last": {func(r *env) { r.is("east", unwatched) }, every(readEvery, 3*readEvery)},
-		"another problem": {func(r *env) {
-			r.is("east", func(m *fleet.Member) { m.Problem.Reason = reason.Unreachable })
-		}, nil},
-		"the member is not known": {func(r *env) { r.is("east", unwatched); r.Forget(eastKey) }, nil},
-	}, func(t *testing.T, row row) {
-		r := newEnv(t)
-		p := r.reads()
-		row.change(r)
-		r.forget()
-		end := r.runs(func(ctx context.Context) { r.readUnwatched(ctx, p) })
-		pass(3*readEvery + time.Second)
-		if end(); !slices.Equal(r.at("/leases"), row.want) {
-			t.Errorf("listed at %v, want %v", r.at("/leases"), row.want)
 		}
 	})
 }

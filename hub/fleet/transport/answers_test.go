@@ -379,9 +379,6 @@ func TestWhatFailsAgainAndAgainIsAskedForAfterPausesThatGrow(t *testing.T) {
 				if test.relists != (again > 0) || test.relists && n-again > 2 {
 					t.Errorf("asked %d times, and listed again %d times", n, again)
 				}
-				if r.Unwatched() < 50*time.Second {
-					t.Errorf("the watch has not stood for %v", r.Unwatched())
-				}
 			})
 		})
 	}

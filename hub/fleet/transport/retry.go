@@ -37,8 +37,6 @@ type path struct {
 	failures  int
 	relist    bool // the next watch gets an error
 	notBefore time.Time
-	watches   int // that stand
-	since     time.Time
 }
 
 // NewRetry returns a transport above next. answered fires when the member answers something.
@@ -129,7 +127,7 @@ func (p *Retry) change(of string, change func(*path)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.paths[of] == nil {
-		p.paths[of] = &path{since: p.clock.Now()}
+		p.paths[of] = &path{}
 	}
 	change(p.paths[of])
 }
@@ -144,32 +142,14 @@ func (p *Retry) failed(req *http.Request, longest time.Duration) {
 	})
 }
 
-// Unwatched is for how long a watch of the informers has not stood; zero if all stand.
-func (p *Retry) Unwatched() (longest time.Duration) {
-	now := p.clock.Now()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, at := range p.paths {
-		if at.watches == 0 {
-			longest = max(longest, now.Sub(at.since))
-		}
-	}
-	return longest
-}
-
-// watch records that a watch was answered, and how it ends.
+// watch records how a watch ends.
 func (p *Retry) watch(body io.ReadCloser, req *http.Request) io.ReadCloser {
 	began := p.clock.Now()
-	p.change(req.URL.Path, func(at *path) { at.watches++ })
 	return &watchBody{ReadCloser: body, req: req, ended: sync.OnceFunc(func() {
-		now := p.clock.Now()
-		lasted := now.Sub(began) >= shortWatch
-		p.change(req.URL.Path, func(at *path) {
-			if at.watches--; lasted {
-				at.failures, at.since = 0, now
-			}
-		})
-		if !lasted && req.Context().Err() == nil {
+		switch lasted := p.clock.Now().Sub(began) >= shortWatch; {
+		case lasted:
+			p.change(req.URL.Path, func(at *path) { at.failures = 0 })
+		case req.Context().Err() == nil:
 			p.failed(req, longestRefusal)
 		}
 	})}
