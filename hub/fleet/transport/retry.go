@@ -18,8 +18,9 @@ import (
 // go on from where they were as soon as the member is back. Without this they would back off for up to a
 // minute, and list everything again. To stop an informer, cancel its requests.
 //
-// After a watch that fails again, the next one gets an error, so that the informer lists: it may never do so while
-// watches expire, or are not answered. The error must not be a timeout, which a client takes for an empty watch.
+// After a watch that fails again while other requests are answered, the next one gets an error, so that the informer
+// lists: it may never do so while watches expire, or are not answered. The error must not be a timeout, which a client
+// takes for an empty watch.
 //
 // What fails again and again is asked for after pauses that grow, whether it was answered or not: informers themselves
 // ask at once for a watch that the server ends.
@@ -84,9 +85,9 @@ func (p *Retry) RoundTrip(req *http.Request) (*http.Response, error) {
 		case ctx.Err() != nil:
 			return resp, err
 		case err != nil:
-			p.failed(req, longestSilence)
+			p.failed(req, longestSilence, isClosed(answered))
 		case resp.StatusCode >= http.StatusBadRequest:
-			p.failed(req, longestRefusal)
+			p.failed(req, longestRefusal, true)
 		case isWatch(req.URL):
 			resp.Body = p.watch(resp.Body, req)
 		}
@@ -132,12 +133,12 @@ func (p *Retry) change(of string, change func(*path)) {
 	change(p.paths[of])
 }
 
-// failed records that a request has failed.
-func (p *Retry) failed(req *http.Request, longest time.Duration) {
+// failed records that a request has failed, and whether the member has answered anything since it was sent.
+func (p *Retry) failed(req *http.Request, longest time.Duration, answers bool) {
 	p.change(req.URL.Path, func(at *path) {
 		pause := min(retryPause<<min(at.failures, 8), longest)
 		at.failures++
-		at.relist = at.failures > 1 && isWatch(req.URL)
+		at.relist = at.failures > 1 && answers && isWatch(req.URL)
 		at.notBefore = p.clock.Now().Add(wait.Jitter(pause/2, 1))
 	})
 }
@@ -150,9 +151,18 @@ func (p *Retry) watch(body io.ReadCloser, req *http.Request) io.ReadCloser {
 		case lasted:
 			p.change(req.URL.Path, func(at *path) { at.failures = 0 })
 		case req.Context().Err() == nil:
-			p.failed(req, longestRefusal)
+			p.failed(req, longestRefusal, true)
 		}
 	})}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // watchBody hides from an informer why its watch ended.

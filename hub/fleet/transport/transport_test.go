@@ -312,8 +312,13 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// An informer's requests wait for the member, and go on when it answers.
+// An informer's requests wait for the member, and go on when it answers. So do its watches, from where they were.
 func TestARetryWaitsForAnAnswer(t *testing.T) {
+	t.Run("a list", func(t *testing.T) { waitsForAnAnswer(t, "") })
+	t.Run("a watch", func(t *testing.T) { waitsForAnAnswer(t, "?watch=true") })
+}
+
+func waitsForAnAnswer(t *testing.T, query string) {
 	synctest.Test(t, func(t *testing.T) {
 		var answered wake.Signal
 		isBack := false
@@ -324,7 +329,7 @@ func TestARetryWaitsForAnAnswer(t *testing.T) {
 			return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 		}), &answered, clock.RealClock{})}
 		ask := func(ctx context.Context) error {
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://east.prod.invalid"+Namespaces, nil)
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://east.prod.invalid"+Namespaces+query, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -336,6 +341,13 @@ func TestARetryWaitsForAnAnswer(t *testing.T) {
 		}
 		done := make(chan error, 1)
 		go func() { done <- ask(t.Context()) }()
+		for range 3 { // the member is lost again each time
+			synctest.Wait()
+			answered.Fire()
+			if err := wake.For(t.Context(), clock.RealClock{}, time.Second, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
 		synctest.Wait()
 		isBack = true
 		if err := wake.For(t.Context(), clock.RealClock{}, time.Minute, nil); err != nil || len(done) > 0 {
