@@ -54,6 +54,7 @@ type sealTest struct {
 	kept   seal.Key
 
 	before           func(verb string) error // called before a request is carried out
+	afterGet         func()                  // called once, when a Get has been carried out
 	writes, requests int
 }
 
@@ -119,7 +120,12 @@ func (s *sealTest) serve(ctx context.Context, verb string, carry func() error) e
 			return err
 		}
 	}
-	return carry()
+	err := carry()
+	if after := s.afterGet; verb == "get" && after != nil {
+		s.afterGet = nil
+		after()
+	}
+	return err
 }
 
 func (s *sealTest) secret() *corev1.Secret {
@@ -187,7 +193,8 @@ func boundsOf(words []string) seal.Bounds {
 //     "replica" goes on with the store of another replica;
 //   - remove, edit: what an administrator does with the Secret;
 //   - fails, works: requests of a verb, or all, fail from now on, or succeed again. "once" has the next request of a
-//     verb fail, or runs a step of another replica before it, or of the same one;
+//     verb fail, or runs a step of another replica before it, or of the same one. "after-get" runs a step of the same
+//     one when the next Secret was read;
 //   - keep: the key of the last result is remembered.
 //
 // The others are conditions. "bounds" must hold in this replica and in one that starts.
@@ -316,6 +323,13 @@ func (s *sealTest) events(args []string) map[string]func() {
 				s.play(strings.TrimPrefix(rest(1), "same "))
 				s.store, s.got = store, got
 				return nil
+			}
+		},
+		"after-get": func() {
+			s.afterGet = func() {
+				got := s.got
+				s.play(rest(0))
+				s.got = got
 			}
 		},
 		"keep":  func() { s.kept = s.got.Key },

@@ -62,12 +62,17 @@ type Store struct {
 
 	mu       sync.Mutex // never held across I/O
 	seals    map[string]Seal
-	lowering map[string]bool // a write that lowers the bounds may still arrive
+	turns    map[string]int  // how often Raise or Lower has begun
+	lowers   map[string]int  // which of these turns was the last of Lower
+	lowering map[string]bool // a write of Lower may still arrive
 }
 
 // NewStore returns a store. reader must not be a cache.
 func NewStore(reader client.Reader, writer client.Client) *Store {
-	return &Store{reader: reader, writer: writer, seals: map[string]Seal{}, lowering: map[string]bool{}}
+	return &Store{
+		reader: reader, writer: writer, seals: map[string]Seal{},
+		turns: map[string]int{}, lowers: map[string]int{}, lowering: map[string]bool{},
+	}
 }
 
 // Find returns the seal of a fleet. Without a Secret it returns the zero Seal: a hub that has not reached a cluster of
@@ -83,6 +88,7 @@ func (s *Store) Find(ctx context.Context, fleet string) (Seal, error) {
 // broken, or another one, the known seal stays.
 func (s *Store) Refresh(ctx context.Context, fleet string) (Seal, error) {
 	known, ok := s.cached(fleet)
+	lower := s.lastLower(fleet)
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	secret, err := s.read(ctx, fleet)
@@ -99,7 +105,7 @@ func (s *Store) Refresh(ctx context.Context, fleet string) (Seal, error) {
 	case err != nil:
 		return Seal{}, inSecret(fleet, err)
 	}
-	return s.cache(fleet, found), nil
+	return s.learn(fleet, found, lower), nil
 }
 
 // read returns the Secret of a fleet, or an empty one without a resourceVersion if it does not exist.
@@ -155,6 +161,7 @@ func (s *Store) Serve(ctx context.Context, fleet, mark string, moving bool) (Sea
 		known, _ := s.cached(fleet)
 		return known.mark(secret, mark, moving)
 	}
+	lower := s.lastLower(fleet)
 	seal, err := s.rewrite(ctx, fleet, serve)
 	for tries := 1; tries < serveTries && otherWasFaster(err); tries++ {
 		seal, err = s.rewrite(ctx, fleet, serve)
@@ -162,7 +169,7 @@ func (s *Store) Serve(ctx context.Context, fleet, mark string, moving bool) (Sea
 	if err != nil {
 		return Seal{}, inSecret(fleet, err)
 	}
-	s.cache(fleet, seal)
+	s.learn(fleet, seal, lower)
 	return seal, nil
 }
 
@@ -215,28 +222,51 @@ func (s *Store) Raise(ctx context.Context, fleet, policy string, b Bounds) error
 		return err
 	}
 	want = seal.raised(want)
-	return s.change(ctx, fleet, want, func(found Seal) (Seal, bool) {
+	turn := s.begin(fleet)
+	err = s.change(ctx, fleet, want, func(found Seal) (Seal, bool) {
 		return found.raised(want), !found.covers(want) || s.isLowering(fleet)
 	})
+	s.end(fleet, turn, err)
+	return err
 }
 
 // Lower replaces the bounds of policies by smaller ones, and drops the bounds of other policies, if the Secret
-// still holds before. Call it when everything promised under the larger bounds has passed. From the call on, Raise
+// still holds before, and no Raise has begun since. Call it when everything promised under the larger bounds has passed. From the call on, Raise
 // does not rely on the larger ones, even if the answer for the Secret is lost. After an error, call it again.
 func (s *Store) Lower(ctx context.Context, fleet string, before, after map[string]Bounds) error {
-	lowered, ok := s.assume(fleet, before, after)
+	lowered, turn, ok := s.assume(fleet, before, after)
 	if !ok {
 		return nil
 	}
 	err := s.change(ctx, fleet, lowered, func(found Seal) (Seal, bool) {
-		return lowered, maps.Equal(found.Policies, before)
+		return lowered, maps.Equal(found.Policies, before) && s.isLast(fleet, turn)
 	})
-	if err == nil {
-		s.mu.Lock()
-		delete(s.lowering, fleet)
-		s.mu.Unlock()
-	}
+	s.end(fleet, turn, err)
 	return err
+}
+
+// begin returns the number of a Raise that begins.
+func (s *Store) begin(fleet string) (turn int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turns[fleet]++
+	return s.turns[fleet]
+}
+
+// isLast reports whether no other write has begun since.
+func (s *Store) isLast(fleet string, turn int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.turns[fleet] == turn
+}
+
+// end records the outcome of a write. After one that succeeded, none that began before it can arrive.
+func (s *Store) end(fleet string, turn int, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil && s.turns[fleet] == turn {
+		delete(s.lowering, fleet)
+	}
 }
 
 func (s *Store) isLowering(fleet string) bool {
@@ -245,17 +275,20 @@ func (s *Store) isLowering(fleet string) bool {
 	return s.lowering[fleet]
 }
 
-// assume lowers the bounds in the seal in use, if it still holds before, or has been lowered already.
-func (s *Store) assume(fleet string, before, after map[string]Bounds) (lowered Seal, ok bool) {
+// assume lowers the bounds in the seal in use, if it still holds before, or has been lowered already. It returns the
+// number of the Lower that begins.
+func (s *Store) assume(fleet string, before, after map[string]Bounds) (lowered Seal, turn int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seal, known := s.seals[fleet]
 	if !known || !maps.Equal(seal.Policies, before) && !maps.Equal(seal.Policies, after) {
-		return Seal{}, false
+		return Seal{}, 0, false
 	}
 	lowered = Seal{Key: seal.Key, Policies: after}
 	s.seals[fleet], s.lowering[fleet] = lowered, true
-	return lowered, true
+	s.turns[fleet]++
+	s.lowers[fleet] = s.turns[fleet]
+	return lowered, s.turns[fleet], true
 }
 
 // change writes what of returns for the stored seal, if of also returns true. It fills an empty Secret with missing,
@@ -299,10 +332,33 @@ func (s *Store) cached(fleet string) (Seal, bool) {
 	return seal, ok
 }
 
-// cache keeps a seal, and returns it with the largest bounds that were kept under its key.
-func (s *Store) cache(fleet string, seal Seal) Seal {
+// learn is cache for a seal that was read when lower was the last Lower. If its bounds may have been lowered since, the
+// larger ones do not count any more.
+func (s *Store) learn(fleet string, seal Seal, lower int) Seal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	known := s.seals[fleet]
+	if (s.lowering[fleet] || s.lowers[fleet] != lower) && bytes.Equal(known.Key, seal.Key) {
+		return known
+	}
+	return s.keep(fleet, seal)
+}
+
+func (s *Store) lastLower(fleet string) (turn int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lowers[fleet]
+}
+
+// cache keeps a seal, with the largest bounds that were kept under its key.
+func (s *Store) cache(fleet string, seal Seal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keep(fleet, seal)
+}
+
+// keep is cache, with mu held. It returns what is kept.
+func (s *Store) keep(fleet string, seal Seal) Seal {
 	if known := s.seals[fleet]; bytes.Equal(known.Key, seal.Key) {
 		seal = seal.raised(known) // calls may end in any order
 	}

@@ -98,6 +98,14 @@ lowered, but another replica has raised: has the larger ones
 	of slow 15s 1s 155s
 lowered again after a write that failed: has the smaller ones
 `+begin+`; once update no; lower fast=3s,250ms,0s -> no; lower fast=3s,250ms,0s; of fast 3s 250ms 0s; of slow 0s 0s 0s
+raised before it is lowered: has the larger ones
+`+begin+`; once get same raise slow 15s 1s 155s; lower fast=3s,250ms,0s; of slow 15s 1s 155s
+read and raised while a write may arrive that has lowered it: that write fails, and what is read counts again
+`+begin+`; once update no; lower fast=3s,250ms,0s -> no; serve own; serve own; count; raise slow 15s 1s 155s; wrote 1;
+	raise slow 15s 1s 155s; wrote 1; of slow 15s 1s 155s; replica 2; raise fast 60s 2s 0s; replica 1; refresh;
+	of fast 60s 2s 0s
+lowered while it is read: raised by a write
+`+begin+`; after-get lower fast=3s,250ms,0s; refresh; of slow 0s 0s 0s; raise slow 15s 1s 155s; of slow 15s 1s 155s
 raised while it is lowered: has the larger ones
 `+begin+`; once update same raise slow 15s 1s 155s; lower fast=3s,250ms,0s -> conflict;
 	of fast 3s 250ms 0s; of slow 15s 1s 155s; replica 2; find; of slow 15s 1s 155s
