@@ -254,8 +254,8 @@ func (s *testbed) leader(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("no honest member leads")
 }
 
-// delays returns how late the latest renewal of the leader was seen, or is by now, and why its term did not go on, which
-// is empty if it did.
+// delays returns how late the latest renewal of the leader was seen, or is by now, and why its term did not go on. The
+// reason is empty if it did.
 func (s *testbed) delays(v *harness.View, leader string) (worst float64, broken string) {
 	seen := v.Terms()[harness.Place{Namespace: shop, Cluster: lease.Identity(leader, harness.FleetNamespace)}]
 	if len(seen) == 0 {

@@ -162,8 +162,8 @@ func (w *world) setting(member, namespace, name, want string) {
 	})
 }
 
-// What a set has in place follows its sources in every cluster that its policy selects, whoever edits it there, and goes
-// with the set. While nothing changes, nothing is written on the management cluster.
+// What a set has in place follows its sources in every cluster that its policy selects, whoever edits it there, and
+// goes with the set. While nothing changes, nothing is written on the management cluster.
 func TestObjectsFollowTheirSources(t *testing.T) {
 	t.Parallel()
 	w, a, _ := eastLeads(t, steady)

@@ -13,7 +13,9 @@ var (
 	ofElection   = tests{pkg: "./hub/election", run: "^Test"}
 	ofTenure     = tests{pkg: "./hub/tenure", run: "^Test"}
 	ofSeal       = tests{pkg: "./hub/seal", run: "^Test"}
-	ofPublish    = tests{pkg: "./hub/publish", run: "^Test", skip: "^Test(OnARealServer|NothingIsLostByMerging|.*Exploration.*)$"}
+	ofPublish    = tests{
+		pkg: "./hub/publish", run: "^Test", skip: "^Test(OnARealServer|NothingIsLostByMerging|.*Exploration.*)$",
+	}
 	ofController = tests{pkg: "./hub/controller", run: "^Test", skip: "^Test(Simulation|Stories|NarrowWorlds$)"}
 	ofLedger     = tests{pkg: "./hub/ledger", run: "^Test"}
 	ofDecide     = tests{pkg: "./hub/decide", run: "^Test"}

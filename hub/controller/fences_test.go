@@ -134,8 +134,8 @@ func TestPolicyShowsItsFences(t *testing.T) {
 	}{
 		"a fence is not checked yet":         {jobs, worker.ErrUnchecked, time.Minute - 1, "Unknown FenceUnchecked east ("},
 		"a fence is not checked in a minute": {jobs, worker.ErrUnchecked, time.Minute, "False Unfenced east ("},
-		"a closed lock": {locks, nil, time.Minute, "True InForce in force in all 1 clusters; refused in every cluster until " +
-			"each earlier holder must have stopped: stock/like; a change of leader takes 4s more, for the lock"},
+		"a closed lock": {locks, nil, time.Minute, "True InForce in force in all 1 clusters; refused in every cluster " +
+			"until each earlier holder must have stopped: stock/like; a change of leader takes 4s more, for the lock"},
 	} {
 		c, _, api := newTestHub(t)
 		changeStored(t, api, recordOf("fleet", "shop"), func(o *v1alpha1.NamespaceLeader) {

@@ -231,8 +231,9 @@ func (s *Store) Raise(ctx context.Context, fleet, policy string, b Bounds) error
 }
 
 // Lower replaces the bounds of policies by smaller ones, and drops the bounds of other policies, if the Secret
-// still holds before, and no Raise has begun since. Call it when everything promised under the larger bounds has passed. From the call on, Raise
-// does not rely on the larger ones, even if the answer for the Secret is lost. After an error, call it again.
+// still holds before, and no Raise has begun since. Call it when everything promised under the larger bounds has
+// passed. From the call on, Raise does not rely on the larger ones, even if the answer for the Secret is lost. After
+// an error, call it again.
 func (s *Store) Lower(ctx context.Context, fleet string, before, after map[string]Bounds) error {
 	lowered, turn, ok := s.assume(fleet, before, after)
 	if !ok {
