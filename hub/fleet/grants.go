@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -39,6 +40,7 @@ func (r runner) newSecrets() *secrets.Store {
 		Client: r.options.API, Metadata: r.options.Metadata, Timers: r.timers, Log: r.log,
 		Seen:    r.seen,
 		Changed: r.lookAgain,
+		Wanted:  r.wanted,
 	})
 }
 
@@ -82,6 +84,12 @@ func (r runner) enqueueAll(ctx context.Context, fleet string) {
 	for _, c := range r.clusters(ctx, fleet) {
 		r.enqueueKey(Key{Fleet: fleet, Name: c.Name})
 	}
+}
+
+// wanted reports whether a Cluster of the fleet takes part, or may.
+func (r runner) wanted(ctx context.Context, fleet string) bool {
+	keeps := func(c clusterv1.Cluster) bool { return readSpec(&c, nil).keeps() }
+	return slices.Contains(r.options.Namespaces, fleet) || slices.ContainsFunc(r.clusters(ctx, fleet), keeps)
 }
 
 // clusters lists the Clusters of a fleet, or of all namespaces if it is empty.

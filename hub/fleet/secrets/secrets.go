@@ -44,6 +44,8 @@ type Options struct {
 	Seen func(ctx context.Context, fleet, name string)
 	// Changed is called when the Secrets of a fleet can be read, or the missing grant is known.
 	Changed func(ctx context.Context, fleet string)
+	// Wanted reports whether anybody needs the Secrets of a fleet. It is asked while a grant is missing.
+	Wanted func(ctx context.Context, fleet string) bool
 }
 
 // Store shows Secrets. Its methods may be called from any goroutine.
@@ -120,7 +122,7 @@ func (s *Store) Missing(name string) string {
 	return s.fleets[name].missingGrant()
 }
 
-// run shows a fleet until ctx ends.
+// run shows a fleet until ctx ends, or until nobody wants one that cannot be seen.
 func (s *Store) run(ctx context.Context, name string, f *fleet) {
 	for pause := askFirst; ctx.Err() == nil; pause = min(2*pause, askSlowest) {
 		missing, err := s.ask(ctx, name)
@@ -137,6 +139,12 @@ func (s *Store) run(ctx context.Context, name string, f *fleet) {
 				s.Log.Info("A grant is missing, so the Clusters of this namespace cannot be reached",
 					"fleet", name, "missing", missing)
 				s.Changed(ctx, name)
+			}
+			if !s.Wanted(ctx, name) {
+				s.mu.Lock()
+				delete(s.fleets, name)
+				s.mu.Unlock()
+				return
 			}
 		}
 		_ = wake.For(ctx, s.Timers, pause, nil) // the loop ends with ctx

@@ -36,8 +36,10 @@ type world struct {
 	granted map[string]bool // verbs
 	fails   error
 	user    string // who the hub is
+	wanted  bool
 	seen    []string
 	news    []string
+	asked   int
 }
 
 var resource = corev1.SchemeGroupVersion.WithResource("secrets")
@@ -52,6 +54,7 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 		}
 		w := &world{
 			user:     "system:serviceaccount:leasecast-system:leasecast-hub",
+			wanted:   true,
 			granted:  map[string]bool{},
 			api:      fake.NewClientset(),
 			metadata: metadatafake.NewSimpleMetadataClient(scheme),
@@ -61,6 +64,7 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 			func(a clienttesting.Action) (bool, runtime.Object, error) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
+				w.asked++
 				review := a.(clienttesting.CreateAction).GetObject().(*authorizationv1.SelfSubjectAccessReview).DeepCopy()
 				review.Status.Allowed = w.granted[review.Spec.ResourceAttributes.Verb] &&
 					review.Spec.ResourceAttributes.Namespace == "a"
@@ -77,6 +81,11 @@ func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
 			Client: w.api, Metadata: w.metadata, Timers: clock.RealClock{}, Log: logr.Discard(),
 			Seen:    func(_ context.Context, fleet, name string) { w.note(&w.seen, fleet+"/"+name) },
 			Changed: func(_ context.Context, fleet string) { w.note(&w.news, fleet) },
+			Wanted: func(context.Context, string) bool {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				return w.wanted
+			},
 		})
 		var cancel context.CancelFunc
 		w.ctx, cancel = context.WithCancel(t.Context())
@@ -217,6 +226,30 @@ func TestASilentAPIServerSettlesNothing(t *testing.T) {
 		synctest.Wait()
 		if w.Settled("b") || w.AllSettled() || w.Missing("b") != "" {
 			t.Errorf("settled %v, missing %q", w.Settled("b"), w.Missing("b"))
+		}
+		w.mu.Lock()
+		w.fails, w.wanted = nil, false
+		w.mu.Unlock()
+		pass(askSlowest) // b ends here
+	})
+}
+
+func TestNobodyAsksForAFleetThatNobodyWants(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.mu.Lock()
+		w.wanted = false
+		w.mu.Unlock()
+		pass(askSlowest)
+		before := w.asked
+		pass(10 * askSlowest)
+		if w.asked != before || w.Settled("a") {
+			t.Errorf("asked %d times since", w.asked-before)
+		}
+		w.grant("get", "list", "watch", "create", "update")
+		w.Open(w.ctx, "a")
+		synctest.Wait()
+		if w.shows("east") != unread {
+			t.Error("a fleet that is wanted again is not shown")
 		}
 	})
 }
