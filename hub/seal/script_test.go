@@ -54,7 +54,7 @@ type sealTest struct {
 	kept   seal.Key
 
 	before           func(verb string) error // called before a request is carried out
-	afterGet         func()                  // called once, when a Get has been carried out
+	after            func(verb string)       // called when a request has been carried out
 	writes, requests int
 }
 
@@ -121,9 +121,8 @@ func (s *sealTest) serve(ctx context.Context, verb string, carry func() error) e
 		}
 	}
 	err := carry()
-	if after := s.afterGet; verb == "get" && after != nil {
-		s.afterGet = nil
-		after()
+	if s.after != nil {
+		s.after(verb)
 	}
 	return err
 }
@@ -193,8 +192,8 @@ func boundsOf(words []string) seal.Bounds {
 //     "replica" goes on with the store of another replica;
 //   - remove, edit: what an administrator does with the Secret;
 //   - fails, works: requests of a verb, or all, fail from now on, or succeed again. "once" has the next request of a
-//     verb fail, or runs a step of another replica before it, or of the same one. "after-get" runs a step of the same
-//     one when the next Secret was read;
+//     verb fail, or runs a step of another replica before it, or of the same one. "after" runs a step of the same one
+//     when the next request of a verb was carried out;
 //   - keep: the key of the last result is remembered.
 //
 // The others are conditions. "bounds" must hold in this replica and in one that starts.
@@ -226,7 +225,7 @@ func (s *sealTest) play(step string) {
 	if call := s.calls(words[1:])[words[0]]; call != nil {
 		s.err = call()
 		s.result(step, want)
-	} else if happens := s.events(words[1:])[words[0]]; happens != nil {
+	} else if happens := s.events(strings.Fields(step)[1:])[words[0]]; happens != nil {
 		happens()
 	} else if holds := s.conditions(words[1:])[words[0]]; holds == nil {
 		s.t.Fatalf("no such step: %q", step)
@@ -325,10 +324,14 @@ func (s *sealTest) events(args []string) map[string]func() {
 				return nil
 			}
 		},
-		"after-get": func() {
-			s.afterGet = func() {
+		"after": func() {
+			s.after = func(verb string) {
+				if verb != args[0] {
+					return
+				}
+				s.after = nil
 				got := s.got
-				s.play(rest(0))
+				s.play(rest(1))
 				s.got = got
 			}
 		},

@@ -213,8 +213,8 @@ func newKey() Key {
 
 // Raise makes the Secret hold bounds of a policy that are at least this large. Call it before any record or Lease
 // depends on them. It sends no request if the bounds are large enough. It writes them again while they may still be
-// lowered, so that a late write of Lower fails. It creates a missing Secret, with the key in use
-// or a first one. It returns ErrBroken if the Secret has another key.
+// lowered, so that a late write of Lower fails. It fails if Lower is called meanwhile. It creates a missing Secret,
+// with the key in use or a first one. It returns ErrBroken if the Secret has another key.
 func (s *Store) Raise(ctx context.Context, fleet, policy string, b Bounds) error {
 	seal, err := s.Find(ctx, fleet)
 	want := Seal{Policies: map[string]Bounds{policy: b}}
@@ -222,12 +222,9 @@ func (s *Store) Raise(ctx context.Context, fleet, policy string, b Bounds) error
 		return err
 	}
 	want = seal.raised(want)
-	turn := s.begin(fleet)
-	err = s.change(ctx, fleet, want, func(found Seal) (Seal, bool) {
+	return s.change(ctx, fleet, s.begin(fleet), want, func(found Seal) (Seal, bool) {
 		return found.raised(want), !found.covers(want) || s.isLowering(fleet)
 	})
-	s.end(fleet, turn, err)
-	return err
 }
 
 // Lower replaces the bounds of policies by smaller ones, and drops the bounds of other policies, if the Secret
@@ -239,11 +236,9 @@ func (s *Store) Lower(ctx context.Context, fleet string, before, after map[strin
 	if !ok {
 		return nil
 	}
-	err := s.change(ctx, fleet, lowered, func(found Seal) (Seal, bool) {
+	return s.change(ctx, fleet, turn, lowered, func(found Seal) (Seal, bool) {
 		return lowered, maps.Equal(found.Policies, before) && s.isLast(fleet, turn)
 	})
-	s.end(fleet, turn, err)
-	return err
 }
 
 // begin returns the number of a Raise that begins.
@@ -261,13 +256,21 @@ func (s *Store) isLast(fleet string, turn int) bool {
 	return s.turns[fleet] == turn
 }
 
-// end records the outcome of a write. After one that succeeded, none that began before it can arrive.
-func (s *Store) end(fleet string, turn int, err error) {
+// end keeps what a write has left, and no write that began before it can arrive. Of Raise and Lower at once, neither
+// counts: what one has left, the other may have replaced.
+func (s *Store) end(fleet string, turn int, seal Seal) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil && s.turns[fleet] == turn {
-		delete(s.lowering, fleet)
+	switch lower := s.lowers[fleet]; {
+	case lower > turn:
+		lowered := errors.New("its bounds were lowered at the same time")
+		return apierrors.NewConflict(corev1.Resource("secrets"), SecretName, lowered)
+	case lower == turn && s.turns[fleet] != turn:
+		return nil
 	}
+	delete(s.lowering, fleet)
+	s.keep(fleet, seal)
+	return nil
 }
 
 func (s *Store) isLowering(fleet string) bool {
@@ -294,7 +297,9 @@ func (s *Store) assume(fleet string, before, after map[string]Bounds) (lowered S
 
 // change writes what of returns for the stored seal, if of also returns true. It fills an empty Secret with missing,
 // whose key is the one in use, or nil if no seal is known.
-func (s *Store) change(ctx context.Context, fleet string, missing Seal, of func(found Seal) (Seal, bool)) error {
+func (s *Store) change(
+	ctx context.Context, fleet string, turn int, missing Seal, of func(found Seal) (Seal, bool),
+) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	isFirst := missing.Key == nil
@@ -319,10 +324,12 @@ func (s *Store) change(ctx context.Context, fleet string, missing Seal, of func(
 		}
 		return writes, nil
 	})
+	if err == nil {
+		err = s.end(fleet, turn, seal)
+	}
 	if err != nil {
 		return inSecret(fleet, err)
 	}
-	s.cache(fleet, seal)
 	return nil
 }
 
@@ -333,7 +340,7 @@ func (s *Store) cached(fleet string) (Seal, bool) {
 	return seal, ok
 }
 
-// learn is cache for a seal that was read when lower was the last Lower. If its bounds may have been lowered since, the
+// learn is keep for a seal that was read when lower was the last Lower. If its bounds may have been lowered since, the
 // larger ones do not count any more.
 func (s *Store) learn(fleet string, seal Seal, lower int) Seal {
 	s.mu.Lock()
@@ -351,14 +358,7 @@ func (s *Store) lastLower(fleet string) (turn int) {
 	return s.lowers[fleet]
 }
 
-// cache keeps a seal, with the largest bounds that were kept under its key.
-func (s *Store) cache(fleet string, seal Seal) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.keep(fleet, seal)
-}
-
-// keep is cache, with mu held. It returns what is kept.
+// keep keeps a seal, with the largest bounds that were kept under its key, and returns that. mu must be held.
 func (s *Store) keep(fleet string, seal Seal) Seal {
 	if known := s.seals[fleet]; bytes.Equal(known.Key, seal.Key) {
 		seal = seal.raised(known) // calls may end in any order
