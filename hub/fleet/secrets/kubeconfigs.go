@@ -39,7 +39,7 @@ type kept struct {
 }
 
 // Kubeconfig returns what was read last of the kubeconfig of a Cluster, and reads it again if it has changed. The
-// Cluster needs it until Release is called.
+// Cluster needs it until Forget is called.
 func (s *Store) Kubeconfig(fleet, cluster string) Kubeconfig {
 	name := cluster + KubeconfigSuffix
 	s.mu.Lock()

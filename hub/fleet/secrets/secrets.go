@@ -42,7 +42,7 @@ type Options struct {
 	// Seen is called with every kubeconfig and seal that is made, changed, read, refused or deleted, with the name of the
 	// Secret. It must not block.
 	Seen func(ctx context.Context, fleet, name string)
-	// Changed is called when the Secrets of a fleet can be read, or the missing grant is known.
+	// Changed is called when the Secrets of a fleet can be read, the missing grant is known, or nobody asks for it.
 	Changed func(ctx context.Context, fleet string)
 	// Wanted reports whether anybody needs the Secrets of a fleet. It is asked while a grant is missing.
 	Wanted func(ctx context.Context, fleet string) bool
@@ -144,6 +144,7 @@ func (s *Store) run(ctx context.Context, name string, f *fleet) {
 				s.mu.Lock()
 				delete(s.fleets, name)
 				s.mu.Unlock()
+				s.Changed(ctx, name) // a Cluster that came since it was unwanted opens it again
 				return
 			}
 		}

@@ -242,8 +242,8 @@ func TestNobodyAsksForAFleetThatNobodyWants(t *testing.T) {
 		pass(askSlowest)
 		before := w.asked
 		pass(10 * askSlowest)
-		if w.asked != before || w.Settled("a") {
-			t.Errorf("asked %d times since", w.asked-before)
+		if w.asked != before || w.Settled("a") || !slices.Equal(w.news, []string{"a", "a"}) {
+			t.Errorf("asked %d times since, announced %v", w.asked-before, w.news)
 		}
 		w.grant("get", "list", "watch", "create", "update")
 		w.Open(w.ctx, "a")
