@@ -279,7 +279,7 @@ CORE := $(addprefix ./e2e/,drill handover harness fleet process proxy)
 e2e-test = go test -race -count=1 -vet=off -timeout 20m -p 2
 
 .PHONY: core
-core: k8s capi build $(KUSTOMIZE) ## Run the core of the tests on real API servers, with the race detector
+core: k8s build $(KUSTOMIZE) ## Run the core of the tests on real API servers, with the race detector
 	go build -race ./e2e/...
 	$(e2e-test) $(CORE)
 

@@ -1,5 +1,5 @@
-// Builds the real Cluster API core manager and clusterctl, which run with our hub on kind and in tests, from Go
-// modules alone. It is a module of its own so that the product's go.mod stays clean.
+// Builds the real Cluster API core manager, which runs with our hub on kind, and clusterctl, which tests run, too, from
+// Go modules alone. It is a module of its own so that the product's go.mod stays clean.
 module github.com/leasecast/leasecast/e2e/capi
 
 go 1.26.0

@@ -8,12 +8,12 @@ var stories = tests{pkg: "./hub/controller", run: "^TestStories$"}
 
 // The tests beside the code, but those that start real API servers and those that run a simulation.
 var (
-	ofReader     = tests{pkg: "./api/lease", run: "^Test"}
-	ofMember     = tests{pkg: "./member", run: "^Test"}
-	ofElection   = tests{pkg: "./hub/election", run: "^Test"}
-	ofTenure     = tests{pkg: "./hub/tenure", run: "^Test"}
-	ofSeal       = tests{pkg: "./hub/seal", run: "^Test"}
-	ofPublish    = tests{
+	ofReader   = tests{pkg: "./api/lease", run: "^Test"}
+	ofMember   = tests{pkg: "./member", run: "^Test"}
+	ofElection = tests{pkg: "./hub/election", run: "^Test"}
+	ofTenure   = tests{pkg: "./hub/tenure", run: "^Test"}
+	ofSeal     = tests{pkg: "./hub/seal", run: "^Test"}
+	ofPublish  = tests{
 		pkg: "./hub/publish", run: "^Test", skip: "^Test(OnARealServer|NothingIsLostByMerging|.*Exploration.*)$",
 	}
 	ofController = tests{pkg: "./hub/controller", run: "^Test", skip: "^Test(Simulation|Stories|NarrowWorlds$)"}

@@ -126,6 +126,7 @@ func TestPolicyShowsItsFences(t *testing.T) {
 	like := simLock
 	like.Name = "like"
 	jobs, locks := &v1alpha1.Fencing{Schedules: &metav1.LabelSelector{}}, decidetest.Locks(simLock, like)
+	denied := guard.NotAllowedError{Namespaces: []string{"stock"}}
 	for name, test := range map[string]struct {
 		fencing *v1alpha1.Fencing
 		missing error
@@ -134,6 +135,9 @@ func TestPolicyShowsItsFences(t *testing.T) {
 	}{
 		"a fence is not checked yet":         {jobs, worker.ErrUnchecked, time.Minute - 1, "Unknown FenceUnchecked east ("},
 		"a fence is not checked in a minute": {jobs, worker.ErrUnchecked, time.Minute, "False Unfenced east ("},
+		"two fences are not allowed": {locks, denied, time.Minute, "False Unfenced east (an administrator of the cluster has " +
+			"to allow what is fenced outside the policy's namespaces: kubectl label namespace stock " +
+			"leasecast.dev/fencing=allowed)"},
 		"a closed lock": {locks, nil, time.Minute, "True InForce in force in all 1 clusters; refused in every cluster " +
 			"until each earlier holder must have stopped: stock/like; a change of leader takes 4s more, for the lock"},
 	} {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/leasecast/leasecast/api/lease"
 	"github.com/leasecast/leasecast/api/lease/wire"
+	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/seal"
 )
@@ -30,6 +31,8 @@ type oracle struct {
 	needless, together, mostWrites, mostLooks int
 	// revoked is how many terms were, acknowledged how many of them their readers released in time.
 	revoked, acknowledged int
+	// unfenced and unguarded are how often a record has shown such a cluster.
+	unfenced, unguarded int
 	// fenced are the namespaces that a policy with locks has ever named.
 	fenced []string
 }
@@ -109,6 +112,14 @@ func (o *oracle) wrote(w *world, name string, old, now *v1alpha1.NamespaceLeader
 	if is == nil {
 		is = &recordOracle{}
 		o.records[name] = is
+	}
+	for _, c := range now.Status.Candidates {
+		switch c.Reason {
+		case reason.Unfenced:
+			o.unfenced++
+		case reason.Unguarded:
+			o.unguarded++
+		}
 	}
 	if s := int(w.now.Seconds()); s != is.second {
 		is.second, is.writes = s, 0

@@ -16,9 +16,26 @@ import (
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/decide/decidetest"
 	"github.com/leasecast/leasecast/hub/election"
+	"github.com/leasecast/leasecast/hub/guard"
 	"github.com/leasecast/leasecast/hub/health"
 	"github.com/leasecast/leasecast/hub/publish"
+	"github.com/leasecast/leasecast/hub/worker"
 )
+
+// Rules 12 and 15: the election decides by the fences that deadlines rely on, in each cluster.
+func TestFencesInACluster(t *testing.T) {
+	for want, err := range map[election.Fence]error{
+		election.FenceInForce: nil, election.FenceMissing: guard.ErrNotEnforced,
+		election.FenceUnchecked: fmt.Errorf("east: %w", worker.ErrUnchecked),
+	} {
+		cs, _ := decidetest.Candidates(shopView(decidetest.EastLeads(20), measured("east", agrees, func(m *member) {
+			m.UnfencedByLease = err
+		})))
+		if got := cs[0].Unfenced; got != want {
+			t.Errorf("%v: %v, want %v", err, got, want)
+		}
+	}
+}
 
 // Rule 10: a successor shows that it can be written by a Lease of this drain. A Lease of another drain shows nothing.
 func TestSuccessorIsPreparedOrRefusedInThisDrain(t *testing.T) {

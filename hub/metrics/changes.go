@@ -23,7 +23,7 @@ type failover struct {
 	began, until time.Time
 }
 
-// watch has every change of a record counted.
+// watch passes every change of a record to changed.
 func (m *Metrics) watch(ctx context.Context) error {
 	informer, err := m.local.GetCache().GetInformer(ctx, &v1alpha1.NamespaceLeader{})
 	if err != nil {

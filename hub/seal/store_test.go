@@ -106,7 +106,8 @@ read and raised while a write may arrive that has lowered it: that write fails, 
 	of fast 60s 2s 0s
 lowered again after a write that may arrive, while a raise fails: the next raise is a write
 `+begin+`; once update no; lower fast=3s,250ms,0s -> no; fails update no;
-	after get raise slow 15s 1s 155s -> no; lower fast=3s,250ms,0s; works; count; raise slow 15s 1s 155s; wrote 1; of slow 15s 1s 155s
+	after get raise slow 15s 1s 155s -> no; lower fast=3s,250ms,0s; works; count; raise slow 15s 1s 155s; wrote 1;
+	of slow 15s 1s 155s
 lowered while a raise awaits its answer: that raise fails
 `+begin+`; once update no; lower fast=3s,250ms,0s -> no; after update lower fast=3s,250ms,0s;
 	raise slow 15s 1s 155s -> conflict; raise slow 15s 1s 155s; of slow 15s 1s 155s
