@@ -61,8 +61,7 @@ func (p *prompt) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, [
 func (p *prompt) left(r *resourcelock.LeaderElectionRecord) time.Duration {
 	now := p.clock.Now()
 	// Compare fields, because the JSON of the record has times in whole seconds.
-	if r.HolderIdentity != p.last.HolderIdentity || r.LeaderTransitions != p.last.LeaderTransitions ||
-		!r.RenewTime.Equal(&p.last.RenewTime) {
+	if r.HolderIdentity != p.last.HolderIdentity || !r.RenewTime.Equal(&p.last.RenewTime) {
 		p.last, p.since = *r, now
 	}
 	duration := time.Duration(r.LeaseDurationSeconds) * time.Second
