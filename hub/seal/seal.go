@@ -123,7 +123,7 @@ func inSecret(fleet string, err error) error {
 }
 
 // rewrite returns the seal in the Secret of a fleet. First it creates or updates the Secret if change has changed it
-// and returned true.
+// and returned true, which it never does with an error.
 func (s *Store) rewrite(
 	ctx context.Context, fleet string, change func(*corev1.Secret) (writes bool, err error),
 ) (Seal, error) {
@@ -133,7 +133,6 @@ func (s *Store) rewrite(
 	}
 	writes, err := change(secret)
 	switch {
-	case err != nil:
 	case writes && secret.ResourceVersion == "":
 		err = s.writer.Create(ctx, secret)
 	case writes:
