@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/leasecast/leasecast/api/lease"
+	"github.com/leasecast/leasecast/api/lease/wire"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -54,6 +56,27 @@ func TestSealCoversTheLease(t *testing.T) {
 			test.change(&c)
 			if got := sealKey.Sealed(c, seal); got != test.sealed {
 				t.Errorf("Sealed = %v, want %v", got, test.sealed)
+			}
+		})
+	}
+}
+
+func TestSealedContentThatALeaseCannotStoreIsRejected(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*lease.Content)
+		stored bool
+	}{
+		"nothing changed":        {func(*lease.Content) {}, true},
+		"an epoch of 32 bits":    {func(c *lease.Content) { c.Epoch = 1 << 31 }, false},
+		"a part of a second":     {func(c *lease.Content) { c.Duration += time.Millisecond }, false},
+		"a part of a ms of skew": {func(c *lease.Content) { c.Skew = time.Microsecond }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, l := sealedLease(), &coordinationv1.Lease{}
+			test.change(&c)
+			err := seal.Write(sealKey, c, l)
+			if read, mac := wire.Read(l); (err == nil) != test.stored || sealKey.Sealed(read, mac) != test.stored {
+				t.Errorf("Write returns %v and stores %+v", err, l)
 			}
 		})
 	}
