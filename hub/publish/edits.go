@@ -12,8 +12,7 @@ import (
 // it is absurd, or a later deadline of the term that leads here.
 func (l *leaseSyncer) notePoisoned(now lease.Reading) {
 	c, want := l.known.content, l.want.Term
-	if l.known.sealed || l.known.lease == nil || !l.known.labelled || want.Epoch == 0 ||
-		!lease.PlausibleEpoch(now.Wall, c.Epoch) {
+	if l.known.sealed || !l.known.labelled || want.Epoch == 0 || !lease.PlausibleEpoch(now.Wall, c.Epoch) {
 		return
 	}
 	if c.Epoch > want.Epoch || c.Epoch == want.Epoch && l.known.promisesMore(now, l.timings.Skew, l.sent) {
@@ -25,7 +24,7 @@ func (l *leaseSyncer) notePoisoned(now lease.Reading) {
 // What earlier tenures promised is not known here, so every edit of a live Lease from them counts.
 func (k *known) promisesMore(now lease.Reading, skew time.Duration, sent lease.Term) bool {
 	c := k.content
-	if k.lease == nil || k.sealed || !k.labelled || !c.LeadsHere() || !c.Live(now.Wall) {
+	if k.sealed || !k.labelled || !c.LeadsHere() || !c.Live(now.Wall) {
 		return false
 	}
 	if c.RenewTime.After(now.Wall.Add(skew)) {
