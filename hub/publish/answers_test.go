@@ -15,6 +15,10 @@ func TestAnswers(t *testing.T) {
 renewals forbidden for the patience: held against the leader
 	leads; at 5; update east 20 renewTime 5s promise 20s; forbidden; at 9.9; update east 20 renewTime 9.9s promise 24.9s;
 	forbidden; problem Unreachable; at 10; update east 20 renewTime 10s promise 25s; forbidden; problem Forbidden
+the first write of a term forbidden for the patience: held against the leader
+	assign lead east 20 first; read; ok; create east 20 renewTime 0s promise 15s; forbidden; at 9.9;
+	create east 20 renewTime 0s; forbidden; problem Unreachable; at 10; create east 20 renewTime 0s; forbidden;
+	problem Forbidden
 renewals forbidden for a moment, as when an API server starts: no problem of the leader
 	leads; at 5; update east 20 renewTime 5s promise 20s; forbidden; at 6; update east 20 renewTime 6s promise 21s;
 	forbidden; problem Unreachable; at 7; update east 20 renewTime 7s promise 22s; ok; at 12;
@@ -89,6 +93,8 @@ other labels under the version that is known: read
 	follows; event label=x; read
 other annotations under the version that is known: read
 	follows; event annotation=x; read
+another holder under the version that is known, as after a restore of etcd: read
+	follows; event holder=another.client; read
 `)
 }
 

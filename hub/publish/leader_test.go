@@ -60,6 +60,8 @@ not labelled, so that no reader sees it: renewed at once
 	wait firstRenewal-1; status InPlace
 deleted: created as it was sent
 	leads; deleted; at 1; read; ok; create east 20 renewTime 0s; ok; wait firstRenewal-1
+edited to an absurd epoch, and written again before it is removed: read
+	leads; edit epoch=2147483647; shown; at 1; remove; touched; ok; read; ok; remove
 deleted in the next term: lost
 	leads; assign hold east 20; wait; assign lead east 21; deleted; at 1; read; ok; wait; status Lost
 edited to an absurd epoch: removed first, because no epoch may fall

@@ -136,6 +136,9 @@ no Lease, held: has no syncer
 	start; hold a; syncers 0
 a leader, held: renewed no more
 	lease a; start; lead a; after 20s; hold a; mark; after 20s; sent update 0; found a sealed
+no Lease, forgotten while its turn comes, and another Lease probes a silent member: has no syncer
+	read-all; follow a; absent b; work a; work b; link resets; gone a; work a; work a; hold b; forget b;
+	after 1s; mark; work b; sent get 0; syncers 1; called
 no Lease, held after it was removed: forgotten
 	start; follow a; after 0s; absent a; after 0s; hold a; after 0s; forget a; syncers 0
 `)
