@@ -159,13 +159,16 @@ func (a *answering) Create(ctx context.Context, o client.Object, opts ...client.
 	return a.answer
 }
 
-// reading counts the live reads of a record.
+// reading counts the live reads of a record. They fail with an answer, if there is one.
 type reading struct {
 	client.Reader
-	n int
+	n      int
+	answer error
 }
 
 func (r *reading) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	r.n++
+	if r.n++; r.answer != nil {
+		return r.answer
+	}
 	return r.Reader.Get(ctx, key, o, opts...)
 }

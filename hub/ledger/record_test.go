@@ -52,6 +52,8 @@ func TestPrioritiesAreCountedUpToABound(t *testing.T) {
 		"one byte more":                 {"", []string{"a", "b", long + "x"}, []string{"a", "b"}},
 		"a long name of the leader":     {long + "x", []string{"b", long + "x", "a"}, []string{"a", long + "x"}},
 		"room for one of two long ones": {"", []string{long + "b", long + "a", "a"}, []string{"a", long + "a"}},
+		"room for one of three long ones": {"", []string{long + "b", long + "c", long + "a", "a"},
+			[]string{"a", long + "a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := election.Record{Leader: test.leader, Observed: map[string]int32{}}

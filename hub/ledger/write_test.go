@@ -89,6 +89,12 @@ func TestRecordIsWrittenOnlyIfItChanges(t *testing.T) {
 		"decided on as it is": {
 			found: specOf(20, "this"), policy: "shops", change: func(c *Change) { c.Persist = true },
 		},
+		"decided on as it is, read in another time zone": {
+			found: with(func(s *v1alpha1.NamespaceLeaderSpec) {
+				s.Since, s.ObservedPriorities = ptr.To(metav1.NewMicroTime(start.Wall)), nil
+			}),
+			policy: "shops", change: func(c *Change) { c.Persist = true },
+		},
 		"another policy claims it": {
 			found: with(func(*v1alpha1.NamespaceLeaderSpec) {}), policy: "new", written: true,
 			want: func(s v1alpha1.NamespaceLeaderSpec) bool { return s.Policy == "new" },
@@ -256,7 +262,12 @@ func TestRecordIsReadLiveOnce(t *testing.T) {
 	e = reads("after that", 1)
 	reads("and not again", 0)
 	e.Recheck()
-	reads("after a failed write", 1)
+	live.answer = apierrors.NewTimeoutError("etcdserver: request timed out", 0)
+	if _, err := l.Take(t.Context(), shop); !apierrors.IsTimeout(err) {
+		t.Errorf("the record cannot be read: %v", err)
+	}
+	live.answer = nil
+	reads("after a failed write, once a read succeeds", 1)
 	reads("and not again", 0)
 }
 
