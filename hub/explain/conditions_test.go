@@ -285,17 +285,22 @@ func TestLeaseRefused(t *testing.T) {
 func TestProblemOfACluster(t *testing.T) {
 	for name, test := range map[string]struct {
 		problem, priority reason.Reason
+		fenced            string // the UID that is declared off
 		want              string
 	}{
-		"it was not reached yet":        {reason.NeverReached, "", " "},
-		"it is being deleted":           {reason.Deleting, "", " "},
-		"it is gone":                    {reason.Gone, "", " "},
-		"unreachable, without priority": {reason.Unreachable, reason.NoPriority, "Unreachable the words"},
-		"it refuses":                    {reason.Forbidden, "", "Forbidden the words" + advise(reason.Forbidden, "")},
-		"gone, with an invalid priority": {reason.Gone, reason.InvalidPriority,
+		"it was not reached yet":        {reason.NeverReached, "", "", " "},
+		"it is being deleted":           {reason.Deleting, "", "", " "},
+		"it is gone":                    {reason.Gone, "", "", " "},
+		"unreachable, without priority": {reason.Unreachable, reason.NoPriority, "", "Unreachable the words"},
+		"it refuses":                    {reason.Forbidden, "", "", "Forbidden the words" + advise(reason.Forbidden, "")},
+		"it is declared off":            {reason.NeverReached, "", "uid", " "},
+		"another one is declared off": {reason.Unreachable, "", "another", "InvalidFence the annotation " +
+			`leasecast.dev/fenced is "another", and the UID of the cluster is "uid": set it to that, or remove it`},
+		"gone, with an invalid priority": {reason.Gone, reason.InvalidPriority, "",
 			`InvalidPriority the label leasecast.dev/priority is "x": set it to an integer from 0 to 2147483647`},
 	} {
-		m := fleet.Member{PriorityReason: test.priority, Labels: map[string]string{v1alpha1.PriorityLabel: "x"}}
+		m := fleet.Member{PriorityReason: test.priority, Fenced: test.fenced, UID: "uid",
+			Labels: map[string]string{v1alpha1.PriorityLabel: "x"}}
 		if m.Problem.Reason = test.problem; test.problem != "" {
 			m.Problem.Message = "the words"
 		}
