@@ -134,6 +134,30 @@ func TestRequired_IsBounded(t *testing.T) {
 	})
 }
 
+// Each policy names the kinds that it requires. The member serves none of them.
+func TestRequired_WatchesABoundedNumberOfKinds(t *testing.T) {
+	kind := func(i int) schema.GroupVersionResource {
+		return schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: fmt.Sprintf("kind%03d", i)}
+	}
+	for kinds, more := range map[int]error{maxKinds: ErrUnread, maxKinds + 1: errKinds} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newEnv(t)
+			r.answer = func(*http.Request) *metav1.Status { return notFound }
+			for i := range kinds {
+				r.required = append(r.required, kind(i))
+			}
+			defer r.runs(r.Worker.required.run)()
+			pass(time.Second)
+			for i, want := range map[int]error{maxKinds - 1: errNoKind, maxKinds: more} {
+				is := r.Required("shop", Requires{Resources: []schema.GroupVersionResource{kind(i)}})
+				if !errors.Is(is.Err, want) {
+					t.Errorf("kind %d of %d: %v, want %v", i+1, kinds, is.Err, want)
+				}
+			}
+		})
+	}
+}
+
 // deployment stores one in namespace shop that policies require, with the condition Available, and returns its event.
 func (r *env) deployment(name, available string) (event *metav1.PartialObjectMetadata) {
 	o := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
