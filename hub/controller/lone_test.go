@@ -161,6 +161,10 @@ func TestPolicyManagesABoundedNumberOfLoneNamespaces(t *testing.T) {
 		// Room goes to the oldest that was left out.
 		asked(&c.recordQueue)
 		delete(s.spaces["far"], "lone-000")
+		conditionOf(t, c)
+		if got := asked(&c.recordQueue); len(got) > 0 {
+			t.Errorf("the namespaces are counted again within %v: %q", again, got)
+		}
 		pass(again)
 		conditionOf(t, c)
 		if got := asked(&c.recordQueue); !slices.Contains(got, "fleet/lone-497") || slices.Contains(got, "fleet/lone-498") {
@@ -175,6 +179,25 @@ func TestPolicyManagesABoundedNumberOfLoneNamespaces(t *testing.T) {
 		// Where another cluster has it, too, it is none of those.
 		if s.makes("east", "lone-599", "shops", 9999); !managedAll(t, c)["lone-599"] {
 			t.Error("a namespace in two clusters is left out")
+		}
+	})
+}
+
+func TestPolicyThatWasCreatedAgainHasRoomForNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := showing(t, clocktest.NewBubble(testStart))
+		for i := range maxLone {
+			s.makes("far", fmt.Sprintf("lone-%03d", i), "shops", i)
+		}
+		managedAll(t, c)
+		p := policyOf("fleet", "shops", "named-in-shops")
+		p.UID, p.Spec.Namespaces.Selector = "again", &metav1.LabelSelector{MatchLabels: map[string]string{"team": "tills"}}
+		must(t, c.Client.Delete(t.Context(), policyOf("fleet", "shops", "")))
+		must(t, c.Client.Create(t.Context(), p))
+		s.makes("far", "till", "tills", 9999)
+		v, err := c.gather(t.Context(), types.NamespacedName{Namespace: "fleet", Name: "till"})
+		if must(t, err); v.Policy == nil {
+			t.Error("the namespaces that the policy managed before it was deleted leave no room")
 		}
 	})
 }

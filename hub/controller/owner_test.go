@@ -9,11 +9,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/leasecast/leasecast/api/v1alpha1"
 	"github.com/leasecast/leasecast/hub/decide"
 	"github.com/leasecast/leasecast/hub/fleet"
+	"github.com/leasecast/leasecast/hub/ledger"
 	"github.com/leasecast/leasecast/hub/seal"
 )
 
@@ -30,7 +32,8 @@ func TestPolicyLosesNamespacesThatAnotherOneOwns(t *testing.T) {
 		c, _, _ := newTestHub(t)
 		ps := claims(test.policies...)
 		for _, p := range ps {
-			if lost := c.policies.lostNames(t.Context(), p, ps); (len(lost) > 0) != (p.Object.Name == test.loses) {
+			lost, loses := c.policies.lostNames(t.Context(), p, ps), p.Object.Name == test.loses
+			if (len(lost) > 0) != loses || c.policies.lostItsNamespace(t.Context(), p, ps) != loses {
 				t.Errorf("%s: %s has lost %q", name, p.Object.Name, lost)
 			}
 		}
@@ -222,6 +225,28 @@ func TestBoundsInTheSealFallWhenNothingNeedsThem(t *testing.T) {
 		must(t, c.Seals.Raise(t.Context(), "fleet", "shops", seal.Bounds{Duration: 70 * time.Second}))
 		if got := at(slow.Total()); got["shops"].Duration != 70*time.Second {
 			t.Errorf("%v", got)
+		}
+	})
+	t.Run("counted anew when records needed them in between", func(t *testing.T) {
+		c, at := start(t)
+		at(0)
+		other := ledger.NewRecord(types.NamespacedName{Namespace: "fleet", Name: "other"})
+		other.Spec.Policy = "deleted"
+		must(t, c.Client.Create(t.Context(), other))
+		for _, promises := range []seal.Bounds{slow, {}} {
+			for _, name := range []string{"shop", "other"} {
+				changeStored(t, c.Client, recordOf("fleet", name), func(o *v1alpha1.NamespaceLeader) {
+					o.Spec.LeaseDurationSeconds = int32(promises.Duration.Seconds())
+					o.Spec.MaxClockSkewMilliseconds = int32(promises.Skew.Milliseconds())
+					o.Spec.StopTimeSeconds = int32(promises.Stop.Seconds())
+				})
+			}
+			if got := at(time.Hour); got["shops"] != slow || got["deleted"] != slow {
+				t.Errorf("records promise %+v: %v", promises, got)
+			}
+		}
+		if again != slow.Total() {
+			t.Errorf("again in %v", again)
 		}
 	})
 }

@@ -110,12 +110,14 @@ func TestEventsOfAChange(t *testing.T) {
 		was, now election.Record
 		want     string // the beginning of the one event
 	}{
-		"no change":             {leads, leads, ""},
-		"another leader":        {with(func(r *election.Record) { r.Leader = "west" }), leads, eastLeads},
-		"another epoch":         {with(func(r *election.Record) { r.Epoch = 19 }), leads, eastLeads},
-		"nobody leads":          {leads, is(election.Vacant, reason.NoCandidate), "Warning NoCandidate: no cluster"},
-		"the leader is lost":    {leads, is(election.Draining, reason.Unreachable), "Warning Unreachable: east is being"},
-		"a planned change":      {leads, is(election.Draining, reason.PriorityChanged), ""},
+		"no change":          {leads, leads, ""},
+		"another leader":     {with(func(r *election.Record) { r.Leader = "west" }), leads, eastLeads},
+		"another epoch":      {with(func(r *election.Record) { r.Epoch = 19 }), leads, eastLeads},
+		"nobody leads":       {leads, is(election.Vacant, reason.NoCandidate), "Warning NoCandidate: no cluster"},
+		"the leader is lost": {leads, is(election.Draining, reason.Unreachable), "Warning Unreachable: east is being"},
+		"a planned change":   {leads, is(election.Draining, reason.PriorityChanged), ""},
+		"it is declared off": {leads, with(func(r *election.Record) { r.Fence.UID = "uid-of-east" }),
+			"Warning Fenced: "},
 		"the policy is deleted": {leads, is(election.Retired, reason.PolicyGone), "Normal PolicyGone: no policy claims"},
 	} {
 		c, recorder := New(Options{}), &fakeRecorder{}
