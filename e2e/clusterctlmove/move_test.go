@@ -33,7 +33,7 @@ func TestTwoHubsWithTheSameClusters(t *testing.T) {
 	epochs := second.led(t)
 	v := look(t)
 	duplicate(t, second, first)
-	first.saysOtherHub(t)
+	first.saysOtherHub(t, leaders)
 	v.settled()
 	v.unbroken(epochs)
 	t.Logf("with two hubs the longest pause between two acts was %.2f s", v.undisturbed().Seconds())
@@ -46,7 +46,7 @@ func TestTwoHubsWithTheSameClusters(t *testing.T) {
 			t.Errorf("%s: epoch %d after %d", namespace, epoch, epochs[namespace])
 		}
 	}
-	first.saysOtherHub(t)
+	first.saysOtherHub(t, leaders)
 	v.markedBy(second.hubID(t))
 	v.harmless()
 	t.Logf("killed and restarted: epochs were %v, are %v", epochs, after)
@@ -100,11 +100,11 @@ func duplicate(t *testing.T, from, to site) {
 	}
 }
 
-// saysOtherHub returns when the hub at a site reports for each namespace that another hub writes there, and that
-// it leads nothing.
-func (at site) saysOtherHub(t *testing.T) {
+// saysOtherHub returns when the hub at a site reports for each of these namespaces that another hub writes there, and
+// that it leads nothing.
+func (at site) saysOtherHub(t *testing.T, among map[string]string) {
 	first.Eventually(t, patience, "the hub at the "+at.name+" site says OtherHub", func(ctx context.Context) error {
-		for namespace := range leaders {
+		for namespace := range among {
 			r := must.Get(at.Record(ctx, namespace))
 			c := meta.FindStatusCondition(r.Status.Conditions, v1alpha1.ConditionLeasesInPlace)
 			if c == nil || c.Status != metav1.ConditionFalse || c.Reason != string(reason.OtherHub) {

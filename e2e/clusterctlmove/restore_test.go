@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -94,30 +96,36 @@ func pause(t *testing.T, at site, cluster string, value bool) {
 
 // TestASourceThatDiesForGood: the hub of the source dies before the fleet moves. Its marks stay on the members' Leases.
 // The other hub cannot know that it died, and reports OtherHub, also when all terms have ended. An operator who knows
-// deletes the Leases in the members. Then the other hub waits for all that may have been promised, and elects leaders.
+// deletes the Leases in the members: in shop while the term lasts, elsewhere after the terms have ended. Then the other
+// hub elects leaders, in no namespace earlier than ε after the end of the deleted term.
 func TestASourceThatDiesForGood(t *testing.T) {
-	before := first.led(t)
+	before := first.begin(t)
 	v := look(t)
 	first.kill(t)
 	provisioned(t, first)
 	clusterctl(t, first, second)
-	second.saysOtherHub(t)
-	first.Eventually(t, timings.Duration+patience, "all terms have ended", func(ctx context.Context) error {
-		for namespace, leader := range leaders {
-			if c, err := copyIn(ctx, leader, namespace); err != nil || c.Live(harness.Now().Wall) {
+	second.saysOtherHub(t, leaders)
+	live, now := harness.Get(copyIn(t.Context(), leaders["shop"], "shop"))(t), harness.Now().Wall
+	ends := map[string]time.Time{"shop": live.RenewTime.Add(live.Duration)}
+	if !live.Live(now) {
+		t.Errorf("the term in shop ended at %v, before its Leases are deleted", ends["shop"])
+	}
+	t.Logf("the Leases of shop are deleted %.1f s before the term ends", ends["shop"].Sub(now).Seconds())
+	deleteLeases(t, "shop")
+	others := maps.Clone(leaders)
+	delete(others, "shop")
+	first.Eventually(t, timings.Duration+patience, "the other terms have ended", func(ctx context.Context) error {
+		for namespace, leader := range others {
+			c, err := copyIn(ctx, leader, namespace)
+			if err != nil || c.Live(harness.Now().Wall) {
 				return fmt.Errorf("%s: the Lease in %s is %+v (%w)", namespace, leader, c, err)
 			}
+			ends[namespace] = c.RenewTime.Add(c.Duration)
 		}
 		return nil
 	})
-	second.saysOtherHub(t)
-
-	for _, member := range first.Fleet.Members() {
-		for namespace := range leaders {
-			harness.Must(t, first.Members[member.Name()].DeleteAllOf(t.Context(), &coordinationv1.Lease{},
-				client.InNamespace(namespace), client.MatchingLabels{v1alpha1.ManagedLabel: "true"}))
-		}
-	}
+	second.saysOtherHub(t, others)
+	deleteLeases(t, slices.Collect(maps.Keys(others))...)
 	deleted := harness.Now().Boot
 	hub, best := second.hubID(t), maps.Clone(leaders)
 	best["depot"] = "east" // no term keeps it in west
@@ -133,6 +141,23 @@ func TestASourceThatDiesForGood(t *testing.T) {
 		}
 		return nil
 	})
-	t.Logf("all namespaces were led %.1f s after the Leases were deleted", (harness.Now().Boot - deleted).Seconds())
+	t.Logf("all namespaces were led %.1f s after the last Leases were deleted", (harness.Now().Boot - deleted).Seconds())
+	for place, seen := range v.Terms() {
+		for _, l := range seen {
+			if wait := l.RenewTime.Sub(ends[place.Namespace]); l.Hub == hub && wait < timings.Skew {
+				t.Errorf("%s: granted %v after the end of the deleted term, want %v", place, wait, timings.Skew)
+			}
+		}
+	}
 	v.harmless()
+}
+
+// deleteLeases deletes the hub's Leases of some namespaces in all members, as kubectl delete does.
+func deleteLeases(t *testing.T, namespaces ...string) {
+	for _, member := range first.Fleet.Members() {
+		for _, namespace := range namespaces {
+			harness.Must(t, first.Members[member.Name()].DeleteAllOf(t.Context(), &coordinationv1.Lease{},
+				client.InNamespace(namespace), client.MatchingLabels{v1alpha1.ManagedLabel: "true"}))
+		}
+	}
 }
