@@ -21,8 +21,8 @@ import (
 const probe = "leasecast-hub-probe"
 
 // TestSteadyHubOnlyRenews reads the audit logs of all API servers. While all members are well, the elected replica
-// renews its election and the leaders' Leases and probes the members, and no other write is stored, but those of the
-// guestbooks and of Kubernetes itself. It owns two annotations of each Cluster, and no field of a kubeconfig's Secret.
+// renews its election and the leaders' Leases and probes the members, and nobody but the API servers writes anything
+// else. It owns two annotations of each Cluster, and no field of a kubeconfig's Secret.
 func TestSteadyHubOnlyRenews(t *testing.T) {
 	writer := shared.settled(t)
 	v := look(t, shared)
