@@ -357,7 +357,7 @@ follow: k8s build $(KUSTOMIZE) ## Have Pods of a real Deployment follow the lead
 	go test -v -count=1 -timeout 2h ./e2e/follow -args -rounds=$(ROUNDS) -report=$(CURDIR)/out/follow.json
 
 .PHONY: hostile
-hostile: k8s build $(KUSTOMIZE) ## Play hostile members and tenants against two replicas of the hub, for some 9 minutes; writes out/hostile.json
+hostile: k8s build $(KUSTOMIZE) ## Play hostile members and tenants against two replicas of the hub, for some 8 minutes; writes out/hostile.json
 	@mkdir -p out && rm -f out/hostile.json
 	go test -v -count=1 -timeout 30m ./e2e/hostile -args -full -report=$(CURDIR)/out/hostile.json
 
