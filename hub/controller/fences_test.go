@@ -135,8 +135,8 @@ func TestPolicyShowsItsFences(t *testing.T) {
 	}{
 		"a fence is not checked yet":         {jobs, worker.ErrUnchecked, time.Minute - 1, "Unknown FenceUnchecked east ("},
 		"a fence is not checked in a minute": {jobs, worker.ErrUnchecked, time.Minute, "False Unfenced east ("},
-		"two fences are not allowed": {locks, denied, time.Minute, "False Unfenced east (an administrator of the cluster has " +
-			"to allow what is fenced outside the policy's namespaces: kubectl label namespace stock " +
+		"two fences are not allowed": {locks, denied, time.Minute, "False Unfenced east (an administrator of the cluster " +
+			"has to allow what is fenced outside the policy's namespaces: kubectl label namespace stock " +
 			"leasecast.dev/fencing=allowed)"},
 		"a closed lock": {locks, nil, time.Minute, "True InForce in force in all 1 clusters; refused in every cluster " +
 			"until each earlier holder must have stopped: stock/like; a change of leader takes 4s more, for the lock"},
