@@ -190,7 +190,6 @@ func TestObjectsFollowTheirSources(t *testing.T) {
 	t.Log("a source is missing: the others are applied, and nothing is deleted")
 	w.source("all", settings("one", "a: x, b: w"), settings("two", "b: w"))
 	w.resourceSet("set", a, "all=All", "late=All")
-	harness.Edit(t, w.Hub, set, func(o *v1alpha1.LeaderResourceSet) { o.Spec.IntervalSeconds = 10 })
 	w.awaitReady("set", reason.InvalidSource, "there is no ConfigMap late")
 	in("two", "map[b:w]")
 	w.source("all", settings("one", "a: v, b: w"), front)
@@ -218,6 +217,7 @@ func TestObjectsFollowTheirSources(t *testing.T) {
 	}
 	in("one", "map[a:v]")
 	t.Log("an edit of a label alone, of an object with a spec")
+	harness.Edit(t, w.Hub, set, func(o *v1alpha1.LeaderResourceSet) { o.Spec.IntervalSeconds = 10 })
 	o := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "front"}}
 	edit(o, `{"metadata":{"labels":{"tier":"drift"}}}`)
 	w.Eventually("the label is repaired after intervalSeconds", 2*soon, func() error {
