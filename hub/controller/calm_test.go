@@ -96,6 +96,25 @@ func leaderRefuses(t *testing.T, w *world, ns string, refusal error) {
 	}
 }
 
+// A leader that answers again may take long to recover, or fail again and again before it has.
+func TestNobodyWaitsForALeaderThatHasLongToRecover(t *testing.T) {
+	w := calmWorld(t, 3)
+	ns := w.spaces[0]
+	old := w.leader(ns).m
+	w.editPolicyNamed(w.hub.records[ns].Spec.Policy, func(p *v1alpha1.LeadershipPolicy) {
+		p.Spec.Health.RecoverAfterMilliseconds = new(int32(60_000))
+	})
+	old.down = true
+	w.await("it is not replaced", w.timings.Duration, func() bool {
+		return w.hub.records[ns].Spec.State == v1alpha1.StateDraining
+	})
+	old.down = false
+	w.run(w.now + w.timings.Duration) // its term is over
+	if l := w.awaitLeader(t, ns, w.timings.Duration); l == old {
+		t.Error("it leads on")
+	}
+}
+
 func allRefuse(t *testing.T, w *world, ns string, refusal error) {
 	for _, m := range w.members {
 		m.refuses(ns, refusal)

@@ -366,7 +366,7 @@ func (v *Snapshot) Decide(now lease.Reading, sent election.Sent, paced bool) (p 
 	}
 	p.Move = v.Move()
 	requires := policy != nil && v.Policy.Requires != nil
-	if requires || policy != nil && policy.Failback > 0 {
+	if policy != nil {
 		p.FitSince = election.FitSince(now, v.FitSince, elected(p.Candidates))
 	}
 	if requires {

@@ -105,21 +105,14 @@ func TestWhoHasFrozenANamespace(t *testing.T) {
 	}
 }
 
-// How long a cluster has been able to lead counts where the policy fails back or requires something.
+// How long a cluster has been able to lead counts always, and how long it was unhealthy where something is required.
 func TestWhatIsRememberedOfCandidates(t *testing.T) {
-	for name, test := range map[string]struct {
-		change         func(*decide.Policy)
-		fit, unhealthy bool
-	}{
-		"neither":               {func(*decide.Policy) {}, false, false},
-		"it fails back":         {func(p *decide.Policy) { p.Election.Failback = time.Minute }, true, false},
-		"it requires something": {func(p *decide.Policy) { p.Requires = &worker.Requires{} }, true, true},
-	} {
+	for name, requires := range map[string]*worker.Requires{"nothing is required": nil, "something is": {}} {
 		v := shopView(decidetest.EastLeads(20), measured("east", agrees))
-		test.change(v.Policy)
+		v.Policy.Requires = requires
 		p := v.Decide(start, election.Sent{Final: true}, false)
 		_, fit := p.FitSince["east"]
-		if fit != test.fit || (p.UnhealthySince != nil) != test.unhealthy {
+		if !fit || (p.UnhealthySince != nil) != (requires != nil) {
 			t.Errorf("%s: able to lead since %v, unhealthy since %v", name, p.FitSince, p.UnhealthySince)
 		}
 	}

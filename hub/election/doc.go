@@ -85,7 +85,7 @@
 //     schedules is missing in the leader's cluster: programs there would go on. After an outage of the hub, when
 //     everything promised has passed, each cluster has D from the start of the tenure to answer, where operators fail
 //     over a minute at most. As long as no cluster can replace a leader that cannot be reached, the record keeps its
-//     name.
+//     name. One that recovers is waited for until another cluster was able to lead for D.
 //  13. A candidate has the namespace, active and matching, and can be written. Its clock is not proved to be off, and
 //     before two answers agree on it the latest shows no such thing: an epoch from a wrong clock would stay. It is
 //     guarded, and fenced where the policy asks for that. A namespace is managed while it matches anywhere. Its

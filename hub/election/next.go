@@ -362,9 +362,11 @@ func waitsFor(now lease.Reading, p Policy, s State, c Candidate, ranked []Candid
 		return notReady(o) && !o.Drained &&
 			(c.Name == "" || compare(o, c) < 0 || o.Name == s.Record.Leader && whyDepose(now, p, s, ranked) == "")
 	})
+	since, fit := s.FitSince[c.Name]
 	switch holder, _ := named(ranked, s.Record.Leader); {
-	case holder.Reason == reason.Recovering && comesBack(s, ranked):
-		// The leader has a moment to be fit again. If it fails once more, it is not waited for any longer.
+	case holder.Reason == reason.Recovering && comesBack(s, ranked) && !c.Ordered && fit &&
+		now.Boot-since < p.Timings.Duration:
+		// Both may have been out of reach together, and the leader has a moment to be fit again.
 		return holder.Name, max(timeToAnswer(now, p, s), p.Timings.Renew)
 	case ok:
 		return better.Name, timeToAnswer(now, p, s)

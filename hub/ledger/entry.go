@@ -74,8 +74,7 @@ type Memory struct {
 	// Lost holds, for each unreachable cluster, the boot reading since when. It is kept only where the policy
 	// fences locks.
 	Lost map[string]time.Duration
-	// FitSince holds, by cluster, the boot reading since when every decision found it able to lead. It is kept only
-	// where the policy fails back, or requires something.
+	// FitSince holds, by cluster, the boot reading since when every decision found it able to lead.
 	FitSince map[string]time.Duration
 	// UnhealthySince holds, by cluster, the boot reading since when every decision found that something required was
 	// not healthy there. It is kept only where the policy requires something.
