@@ -31,6 +31,13 @@ func TestLog_OfTheLeaderAndEveryChange(t *testing.T) {
 			{"another leads", func() { r.write(ns, "south.fleet", 2) },
 				follows(2, "south.fleet", "south.fleet leads in epoch 2")},
 			{"no cluster leads", func() { r.write(ns, none, 3) }, follows(3, "", "no cluster leads in epoch 3")},
+			{"an API server was away", func() {
+				r.become(broken)
+				r.fail()
+				pass(time.Second)
+				r.become(works)
+				pass(10 * staleAfter)
+			}, follows(3, "", "no cluster leads in epoch 3")},
 			{"the Lease is gone", func() { r.remove(ns, leaseName) }, follows(3, "", gone)},
 			{"it is back", func() { r.write(ns, them, 4) }, follows(4, them, "west.fleet leads in epoch 4")},
 			{"promoted", func() { r.write(ns, us, 5) },

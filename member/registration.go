@@ -106,7 +106,6 @@ type registrar struct {
 	namespace string
 	leases    coordinationv1client.LeaseInterface
 	reviews   authenticationv1client.SelfSubjectReviewInterface
-	follows   []string
 	account   string                 // empty: not known yet
 	content   lease.Registration     // as last confirmed
 	stored    *coordinationv1.Lease  // as the API server returned it; without a UID: it was not created yet
@@ -126,7 +125,6 @@ func newRegistrar(
 		namespace: o.Registration.Namespace,
 		leases:    leases.Leases(o.Registration.Namespace),
 		reviews:   reviews.SelfSubjectReviews(),
-		follows:   o.Namespaces,
 	}
 	r.confirmed.Store(int64(m.clock.Now().Boot))
 	return r
@@ -138,7 +136,7 @@ func newRegistrar(
 func (r *registrar) run(ctx context.Context, follow func(ctx context.Context)) {
 	for ctx.Err() == nil {
 		identity := strings.ToLower(rand.Text())
-		r.content = lease.Registration{Identity: identity, Namespaces: r.follows, Duration: registrationDuration}
+		r.content = lease.Registration{Identity: identity, Namespaces: r.member.terms.only, Duration: registrationDuration}
 		r.stored = &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "leasecast-reader-" + identity},
 		}

@@ -119,7 +119,7 @@ func (m *Member) logState(namespace string) {
 	}
 	state := fmt.Sprint(s.Leads, s.Leader, s.Epoch, s.Terms)
 	if s.Leader == "" && p.kind == "" { // otherwise Why has figures that change
-		state += s.Why
+		state += strings.TrimSuffix(s.Why, "; "+s.Trouble) // an outage changes nothing
 	}
 	before, due := m.reporter.due("leader of "+namespace, state, false)
 	switch {

@@ -64,14 +64,13 @@ func (t Term) lost() error {
 	if t.t.cause != nil {
 		return t.t.cause
 	}
-	return t.t.lost(all.expired(t.t.ns, t.t, t.t.clock.Now()))
+	return t.t.lost(all.expired(t.t.ns, t.t, all.clock.Now()))
 }
 
 // term is the state behind a Term.
 type term struct {
 	epoch   int64
 	cluster string
-	clock   lease.Clock
 	terms   *terms
 	ns      *nsState
 
@@ -95,7 +94,7 @@ func (t *term) holds() bool {
 		if p == nil {
 			return false
 		}
-		if now := t.clock.Now(); p.Holds(now) && limit.Holds(now) {
+		if now := t.terms.clock.Now(); p.Holds(now) && limit.Holds(now) {
 			return true
 		}
 		if t.permit.CompareAndSwap(p, nil) {
@@ -114,7 +113,7 @@ func (t *term) remaining() time.Duration {
 	if p == nil {
 		return 0
 	}
-	now := t.clock.Now()
+	now := t.terms.clock.Now()
 	return min(p.Remaining(now), limit.Remaining(now))
 }
 
@@ -122,6 +121,6 @@ func (t *term) remaining() time.Duration {
 // holds can intervene.
 func (t *term) renew(p lease.Permit) bool {
 	old, limit := t.permit.Load(), t.terms.releases.limit.Load()
-	now := t.clock.Now()
+	now := t.terms.clock.Now()
 	return old != nil && old.Holds(now) && limit.Holds(now) && t.permit.CompareAndSwap(old, &p)
 }

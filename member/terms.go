@@ -154,14 +154,11 @@ func (t *terms) Delete(namespace, name string) {
 // Replace applies a list of all the Leases in a namespace, or in the cluster if the namespace is empty. Leases that are
 // not in the list count as deleted.
 func (t *terms) Replace(namespace string, all []coordinationv1.Lease) {
-	listed := map[string]map[string]bool{}
+	listed := map[[2]string]bool{}
 	for i := range all {
 		l := &all[i]
 		t.Observe(l)
-		if listed[l.Namespace] == nil {
-			listed[l.Namespace] = map[string]bool{}
-		}
-		listed[l.Namespace][l.Name] = true
+		listed[[2]string{l.Namespace, l.Name}] = true
 	}
 	now := t.clock.Now()
 	t.mu.Lock()
@@ -175,7 +172,7 @@ func (t *terms) Replace(namespace string, all []coordinationv1.Lease) {
 			return true
 		}
 		for name := range n.leases {
-			if !listed[n.name][name] {
+			if !listed[[2]string{n.name, name}] {
 				t.forget(n, name, now)
 			}
 		}
@@ -237,7 +234,7 @@ func (t *terms) apply(n *nsState, p lease.Permit, now lease.Reading, why string)
 	}
 	if leads {
 		tm := &term{
-			epoch: p.Epoch, cluster: n.seen.Cluster, arrived: n.arrived, clock: t.clock, terms: t, ns: n,
+			epoch: p.Epoch, cluster: n.seen.Cluster, arrived: n.arrived, terms: t, ns: n,
 			open: map[*context.CancelCauseFunc]struct{}{},
 		}
 		tm.permit.Store(&p)

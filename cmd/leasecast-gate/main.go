@@ -163,7 +163,7 @@ func begin(f flags, o member.Options) (m *member.Member, stop func(), err error)
 }
 
 func check(f flags) (int, error) {
-	m, stop, err := begin(f, member.Options{Logger: silent()})
+	m, stop, err := begin(f, member.Options{Logger: zapr.NewLogger(zap.NewNop())}) // it prints its result
 	if err != nil {
 		return command.CannotTell, err
 	}
@@ -213,14 +213,15 @@ func handler(m *member.Member, namespace string) http.Handler {
 	collector, registry, mux := metrics.New(), prometheus.NewRegistry(), http.NewServeMux()
 	collector.Add(m)
 	registry.MustRegister(collector)
-	mux.Handle("/", command.Handler(m, namespace))
+	mux.Handle("GET /leader", command.Handler(m, namespace))
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	return mux
 }
 
 // serve serves until the program ends. The channel gets the error that ended it before.
 func serve(listener net.Listener, h http.Handler, log logr.Logger) <-chan error {
-	server, failed := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}, make(chan error, 1)
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 90 * time.Second}
+	failed := make(chan error, 1)
 	log.Info("Serves /leader", "address", listener.Addr().String())
 	go func() {
 		err := fmt.Errorf("/leader at %s is served no more: %w", listener.Addr(), server.Serve(listener))
@@ -257,6 +258,3 @@ func logger() (logr.Logger, error) {
 	klog.SetLogger(log)
 	return log, nil
 }
-
-// silent drops all logs: check prints its result.
-func silent() logr.Logger { return zapr.NewLogger(zap.NewNop()) }

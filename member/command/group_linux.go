@@ -134,9 +134,7 @@ func (g *processes) code() int {
 }
 
 func (g *processes) end() {
-	if g.limits != nil {
-		defer func() { _ = g.limits.Close() }()
-	}
+	defer func() { _ = g.limits.Close() }()
 	if g.watchdog == nil {
 		return
 	}

@@ -43,10 +43,9 @@ func ask(m Asked, namespace string) Answer {
 	return Answer{Leader: s.Leader, Epoch: s.Epoch, Why: s.Why}
 }
 
-// Handler serves /leader: status 200 where this cluster leads, 503 elsewhere, and an [Answer] in both cases.
+// Handler serves who leads: status 200 where this cluster leads, 503 elsewhere, and an [Answer] in both cases.
 func Handler(m Asked, namespace string) http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /leader", func(w http.ResponseWriter, _ *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		answer := ask(m, namespace)
 		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Cache-Control", "no-store")
@@ -55,7 +54,6 @@ func Handler(m Asked, namespace string) http.Handler {
 		}
 		_ = json.NewEncoder(w).Encode(answer) // a client that has gone needs no answer
 	})
-	return mux
 }
 
 // Check checks once whether this cluster leads. It returns [Leads], [LeadsNot] or [CannotTell], and the text to print.

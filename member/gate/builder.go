@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -87,7 +86,8 @@ func (b *TypedBuilder[request]) For(object client.Object, predicates ...predicat
 	b.inner.For(object, builder.WithPredicates(predicates...))
 	b.reconciled = object
 	h, _ := any(&handler.EnqueueRequestForObject{}).(handler.TypedEventHandler[client.Object, request])
-	b.watches = append(b.watches, &watch[request]{object: object, handler: h, predicates: predicates})
+	// The first kind gives the controller its name.
+	b.watches = slices.Insert(b.watches, 0, &watch[request]{object: object, handler: h, predicates: predicates})
 	return b
 }
 
@@ -184,6 +184,10 @@ func (b *TypedBuilder[request]) resync(reader client.Reader) (*resync[request], 
 	}
 	for _, w := range b.watches {
 		if w.owned {
+			if _, partial := b.reconciled.(*metav1.PartialObjectMetadata); partial {
+				return nil, fmt.Errorf("%w: Owns finds no owners by their metadata: pass For an object of its type",
+					member.ErrMisused)
+			}
 			w.handler = b.enqueueOwner()
 		}
 		if w.handler == nil {
@@ -224,11 +228,11 @@ func (b *TypedBuilder[request]) complete(w *watch[request]) error {
 	if _, plain := any(w.handler).(*handler.EnqueueRequestForObject); !plain && !w.owned || !b.own {
 		return nil
 	}
-	mapping, err := b.manager.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	namespaced, err := apiutil.IsGVKNamespaced(kind, b.manager.GetRESTMapper())
 	if err != nil {
 		return fmt.Errorf("the scope of %s: %w", w.kind, err)
 	}
-	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+	if !namespaced {
 		return fmt.Errorf("%w: %s is cluster-scoped, so no cluster leads the namespace of its objects: make the controller "+
 			"by gate.TypedControllerManagedBy, and say which namespace's leader acts on them", member.ErrMisused, w.kind)
 	}

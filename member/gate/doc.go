@@ -16,8 +16,8 @@
 // predicates. All of it has a low priority, as at a start, so that new events come first.
 //
 // The builder takes predicates as they are, without builder.WithPredicates. In place of WatchesMetadata and
-// builder.OnlyMetadata, pass a PartialObjectMetadata with its kind. In place of WithLogConstructor, set the
-// LogConstructor in WithOptions. There is no Build, and no builder.MatchEveryOwner.
+// builder.OnlyMetadata, pass a PartialObjectMetadata with its kind. With Owns, For needs an object of its own type. In
+// place of WithLogConstructor, set the LogConstructor in WithOptions. There is no Build, and no builder.MatchEveryOwner.
 //
 // # Cluster-scoped kinds, and requests of other types
 //

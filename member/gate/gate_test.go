@@ -14,6 +14,8 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -194,6 +196,8 @@ func TestGate_RejectsWhatWillNeverBeLed(t *testing.T) {
 func TestBuilder_RejectsWhatWouldLoseRequests(t *testing.T) {
 	f := membertest.New()
 	own := &handler.EnqueueRequestForObject{}
+	partial, unregistered := &metav1.PartialObjectMetadata{}, &unstructured.Unstructured{}
+	partial.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
 	build := func(m member.Leader) *gate.Builder { return gate.ControllerManagedBy(manager(), m) }
 	for name, row := range map[string]struct {
 		b    *gate.Builder
@@ -202,6 +206,7 @@ func TestBuilder_RejectsWhatWouldLoseRequests(t *testing.T) {
 		"a cluster-scoped kind": {build(f).For(&corev1.Node{}), "Node is cluster-scoped, so no cluster leads the namespace " +
 			"of its objects: make the controller by gate.TypedControllerManagedBy"},
 		"another kind, watched for its own objects": {forMaps(f).Watches(&corev1.Node{}, own), "Node is cluster-scoped"},
+		"owners that are known by their metadata":   {build(f).For(partial).Owns(&corev1.Secret{}), "pass For an object"},
 		"a promotion would enqueue nothing":         {build(f).Named("empty"), "name the kind by For or Watches"},
 		"no Member":                                 {forMaps(nil), "needs a manager, a Member"},
 	} {
@@ -212,6 +217,7 @@ func TestBuilder_RejectsWhatWouldLoseRequests(t *testing.T) {
 	for name, b := range map[string]*gate.Builder{
 		"a reconciler that is not gated": forMaps(f).WithOptions(controller.Options{Reconciler: nothing}),
 		"owners of no kind":              build(f).Named("maps").Watches(&corev1.ConfigMap{}, own).Owns(&corev1.Secret{}),
+		"owners of no known kind":        build(f).Owns(&corev1.Secret{}).For(unregistered),
 	} {
 		if b.Complete(nothing) == nil {
 			t.Errorf("%s: accepted", name)

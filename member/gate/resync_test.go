@@ -221,6 +221,7 @@ func TestResync_ListsAllNamespacesOneAtATime(t *testing.T) {
 func TestResync_LogsWhatItListed(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{corev1.SchemeGroupVersion})
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("ConfigMapList"), meta.RESTScopeNamespace) // as discovery adds it
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("SecretList"), meta.RESTScopeNamespace)
 	some, err := cache.New(&rest.Config{}, cache.Options{
 		Scheme: scheme.Scheme, Mapper: mapper, DefaultNamespaces: map[string]cache.Config{"mail": {}, "ledger": {}},
 	})
@@ -248,11 +249,12 @@ func TestResync_LogsWhatItListed(t *testing.T) {
 	}, func(t *testing.T, row row) {
 		f := membertest.New()
 		ctx, lines := logged(t.Context())
-		b := gate.ControllerManagedBy(manager(), f).For(row.of)
+		// The kind of For names the controller, whatever it watches before.
+		b := gate.ControllerManagedBy(manager(), f).Watches(&corev1.Secret{}, &handler.EnqueueRequestForObject{}).For(row.of)
 		startResync(ctx, t, b, row.r, newQueue[reconcile.Request]())
 		f.Promote(ns)
 		<-time.After(time.Minute)
-		if got := lines(); len(got) != 1 || !strings.Contains(got[0], row.want) {
+		if got := lines(); len(got) != 2 || !strings.Contains(got[0], row.want) {
 			t.Errorf("it logs %q, want %s", got, row.want)
 		}
 	})

@@ -86,7 +86,5 @@ func New(cfg *rest.Config, t Timing) (*Connections, error) {
 
 // CloseIdle closes the connections that carry no request.
 func (c *Connections) CloseIdle() {
-	if c.own != nil {
-		utilnet.CloseIdleConnectionsFor(c.own)
-	}
+	utilnet.CloseIdleConnectionsFor(c.own)
 }
