@@ -304,6 +304,9 @@ func TestWhatIf(t *testing.T) {
 	alone.Status.Candidates[1].Eligible, alone.Status.Candidates[1].Reason = false, reason.Paused
 	frozen := well(leading("shop", "east"))
 	frozen.policies[0].Annotations = map[string]string{v1alpha1.FrozenUntilAnnotation: "2026-03-01T13:00:00Z"}
+	mistyped := well(leading("shop", "east")) // the hub takes no freeze beyond a year
+	mistyped.policies[0].Annotations = map[string]string{v1alpha1.FrozenUntilAnnotation: "2926-03-01T13:00:00Z"}
+	mistyped.records[0].Annotations = mistyped.policies[0].Annotations
 	sick := leading("shop", "east")
 	sick.Status.Candidates[1].Reason = reason.RequiredUnhealthy
 	paused := leading("shop", "east")
@@ -315,6 +318,7 @@ func TestWhatIf(t *testing.T) {
 	}{
 		"it is lost, and alone":         {well(alone), change{without: "east"}, becomes("", "", "")},
 		"it is frozen, and drained":     {frozen, change{drain: "east"}, becomes("east", "", "")},
+		"it is frozen for centuries":    {mistyped, change{without: "east"}, becomes("west", "Unreachable", "")},
 		"it is drained, the other sick": {well(sick), change{drain: "east"}, becomes("east", "", "")},
 		"another one, and it is paused": {well(paused), change{drain: "west"}, becomes("east", "", "")},
 		"it is fenced, by hand":         {manual, change{fenced: "east"}, becomes("west", "Fenced", "")},

@@ -97,7 +97,8 @@ func (s *snapshot) unshown(all []outcome) (n int) {
 // caseOf is what a decision on a record would rest on, as far as the record and its status say.
 func (s *snapshot) caseOf(r *v1alpha1.NamespaceLeader, policy *decide.Policy) decide.Case {
 	state := election.State{Record: ledger.RecordOf(&r.Spec), Sent: election.Sent{Final: true}}
-	state.Frozen = act.Freeze(policy.Object.Annotations).In(s.at) || act.Freeze(r.Annotations).In(s.at)
+	isFrozen := func(by map[string]string) bool { return act.Freeze(by).At(s.at).In(s.at) }
+	state.Frozen = isFrozen(policy.Object.Annotations) || isFrozen(r.Annotations)
 	state.Tenure.Started = lease.Reading{Wall: s.hub.since}
 	is := decide.Case{Namespace: r.Name, Policy: &policy.Election, State: state}
 	is.Now = lease.Reading{Wall: s.at, Boot: 24 * time.Hour}
