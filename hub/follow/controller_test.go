@@ -207,23 +207,31 @@ func TestAMemberIsLookedAtWhenItHasChanged(t *testing.T) {
 
 // What an API server has against one object keeps no other one from its place. What it says of a Secret may quote that.
 func TestWhatAnAnswerIsAbout(t *testing.T) {
-	of := func(code int) error {
-		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: int32(code), Message: `invalid value "hunter2"`}}
+	const webhook = `admission webhook "a.example.org" denied the request: `
+	const policy = `configmaps "a" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: `
+	type answer struct {
+		code int
+		by   string
 	}
-	for code, want := range map[int]reason.Reason{
-		http.StatusBadRequest: reason.Rejected, http.StatusForbidden: reason.Rejected,
-		http.StatusUnprocessableEntity: reason.Rejected, http.StatusInternalServerError: reason.Rejected,
-		http.StatusNotFound:     reason.NamespaceMissing,
-		http.StatusUnauthorized: "", http.StatusTooManyRequests: "", http.StatusServiceUnavailable: "",
+	for said, want := range map[answer]reason.Reason{
+		{http.StatusBadRequest, ""}: reason.Rejected, {http.StatusForbidden, ""}: reason.Rejected,
+		{http.StatusUnprocessableEntity, ""}: reason.Rejected, {http.StatusInternalServerError, ""}: reason.Rejected,
+		{http.StatusNotFound, ""}:     reason.NamespaceMissing,
+		{http.StatusUnauthorized, ""}: "", {http.StatusTooManyRequests, ""}: "", {http.StatusServiceUnavailable, ""}: "",
+		// Whoever denies a request chooses the code.
+		{http.StatusUnauthorized, policy}: reason.Rejected, {http.StatusTooManyRequests, webhook}: reason.Rejected,
+		{http.StatusNotFound, webhook}: reason.Rejected, {http.StatusConflict, webhook}: reason.Rejected,
+		{http.StatusServiceUnavailable, webhook}: reason.Rejected,
 	} {
 		for _, secret := range []bool{true, false} {
 			var is v1alpha1.ResourceProblem
-			wrong, err := (&pass{context: t.Context()}).explain(id{name: "a"}, secret, of(code))
+			status := metav1.Status{Code: int32(said.code), Message: said.by + `invalid value "hunter2"`}
+			wrong, err := (&pass{context: t.Context()}).explain(id{name: "a"}, secret, &apierrors.StatusError{ErrStatus: status})
 			if is = ptr.Deref(wrong, is); is.Reason != want || (err == nil) != (want != "") {
-				t.Errorf("%d: %+v, %v; want %s", code, is, err, want)
+				t.Errorf("%+v: %+v, %v; want %s", said, is, err, want)
 			}
 			if want == reason.Rejected && strings.Contains(is.Message, "hunter2") == secret {
-				t.Errorf("%d, secret %t: it says %q", code, secret, is.Message)
+				t.Errorf("%+v, secret %t: it says %q", said, secret, is.Message)
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -45,6 +46,9 @@ const maxSilent = 2
 
 // errStopped: this replica may not write any more.
 var errStopped = errors.New("this replica of the hub does not write any more")
+
+// denial is in the words of admission webhooks and policies, which choose the code of the answer.
+var denial = regexp.MustCompile(`admission webhook .* denied the request|ValidatingAdmissionPolicy .* denied request`)
 
 // pass is one look at a set in a member.
 type pass struct {
@@ -295,17 +299,18 @@ func mayTakeOver(conflict error, ours bool) bool {
 // says of a secret object may quote it.
 func (p *pass) explain(is id, secret bool, err error) (*v1alpha1.ResourceProblem, error) {
 	var wrong v1alpha1.ResourceProblem
+	denied := err != nil && denial.MatchString(err.Error())
 	switch {
 	case err == nil:
 		return nil, nil
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), `" cannot `):
 		wrong = problem(is.String(), reason.NotAllowed, p.advice(is.kind, "get, create, patch and delete"))
-	case apierrors.IsConflict(err):
+	case apierrors.IsConflict(err) && !denied:
 		wrong = problem(is.String(), reason.AppliedByOther,
 			err.Error()+"; leave these fields out, or set force in the set")
-	case apierrors.IsNotFound(err):
+	case apierrors.IsNotFound(err) && !denied:
 		wrong = problem(is.String(), reason.NamespaceMissing, err.Error())
-	case isRejection(err), apierrors.IsInternalError(err):
+	case denied, isRejection(err), apierrors.IsInternalError(err):
 		wrong = problem(is.String(), reason.Rejected, err.Error())
 		if secret {
 			wrong.Message = "the API server has rejected it, with words that may quote a Secret: apply it by hand to see them"
