@@ -157,8 +157,8 @@ func documents(text []byte, marks *int, do func(map[string]any) error) error {
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if err != nil {
-			return err
+		if err != nil { // the error quotes the line, which may be of a Secret
+			return errors.New("a line begins with --- and goes on: divide objects by lines with --- alone")
 		}
 		content := map[string]any{}
 		if err := yaml.Unmarshal(document, &content); err != nil {

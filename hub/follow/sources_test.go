@@ -58,7 +58,8 @@ func TestWhatIsWrongWithASource(t *testing.T) {
 		"aliases in a flow":        {"{a: &a x,b: *a}", "YAML alias"},
 		"an alias after a break":   {"a: &a x\nb:\u2028*a", "YAML alias"},
 		"an alias behind a quote":  {`{"a":&a x,"b":*a}`, "YAML alias"},
-		"a Secret in what is said": {"token: {secret", "it is no object in YAML or JSON"},
+		"a Secret in what is said": {"token: {hunter2", "it is no object in YAML or JSON"},
+		"a Secret behind dashes":   {"---hunter2", "a line begins with --- and goes on: divide objects by lines"},
 	} {
 		m := parse([]source{of(v1alpha1.RoleAll, settings("good")+"---\n"+test.text)})
 		if strings.HasPrefix(test.want, "YAML alias") || strings.HasPrefix(test.want, "more than 100000") ||
@@ -68,6 +69,9 @@ func TestWhatIsWrongWithASource(t *testing.T) {
 		if len(m.problems) == 0 || !strings.Contains(m.problems[0].Object+": "+m.problems[0].Message, test.want) ||
 			m.problems[0].Reason != reason.InvalidSource || !strings.HasPrefix(m.problems[0].Object, "ConfigMap s") {
 			t.Errorf("%s: %+v, want %q", name, m.problems, test.want)
+		}
+		if strings.Contains(fmt.Sprint(m.problems), "hunter2") {
+			t.Errorf("%s: it says %+v", name, m.problems)
 		}
 		if len(m.objects) == 0 || m.objects[0].name != "good" {
 			t.Errorf("%s: the first object is lost: %d", name, len(m.objects))
