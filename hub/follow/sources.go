@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
 
 	"github.com/leasecast/leasecast/api/reason"
 	"github.com/leasecast/leasecast/api/v1alpha1"
@@ -161,7 +160,7 @@ func documents(text []byte, marks *int, do func(map[string]any) error) error {
 			return errors.New("a line begins with --- and goes on: divide objects by lines with --- alone")
 		}
 		content := map[string]any{}
-		if err := yaml.Unmarshal(document, &content); err != nil {
+		if err := utilyaml.Unmarshal(document, &content); err != nil {
 			return errors.New("it is no object in YAML or JSON") // the error may quote a Secret
 		}
 		whole := goyaml.NewDecoder(bytes.NewReader(document))

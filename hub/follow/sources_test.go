@@ -101,6 +101,11 @@ func TestWhatASourceMayHold(t *testing.T) {
 			t.Errorf("%s: %d objects, %+v", name, len(m.objects), m.problems)
 		}
 	}
+	const long = "9007199254740993" // no float64 is this number
+	m := parse([]source{of(v1alpha1.RoleAll, settings("a")+"long: "+long)})
+	if got := fmt.Sprint(m.objects[0].content["long"]); got != long {
+		t.Errorf("%s has become %s", long, got)
+	}
 }
 
 // An empty source is no problem. What the set had of it is deleted.
